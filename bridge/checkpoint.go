@@ -1,0 +1,254 @@
+package bridge
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// CheckpointVersion is the version of the checkpoint format that this program
+// writes. It reads this and older versions and refuses newer ones.
+const CheckpointVersion = 1
+
+// MaxCursor is the longest cursor, in bytes, that the engine follows.
+const MaxCursor = 16 << 10
+
+// Mode is the delivery guarantee under which a checkpoint was written.
+type Mode string
+
+// The delivery modes.
+const (
+	AtLeastOnce Mode = "at-least-once"
+	ExactlyOnce Mode = "exactly-once"
+)
+
+// Kind says what a checkpoint was committed for.
+type Kind string
+
+// The kinds of commits. Only KindData moves the counters.
+const (
+	KindStart     Kind = "start"
+	KindData      Kind = "data"
+	KindHeartbeat Kind = "heartbeat"
+	KindReset     Kind = "reset"
+	KindPause     Kind = "pause"
+	KindResume    Kind = "resume"
+)
+
+// Forever is the value of Checkpoint.PausedUntil for a pause without an end.
+const Forever int64 = -1
+
+// Origin is what the export was asked for. A cursor belongs to its origin:
+// resource, event filter and end must not change under it.
+type Origin struct {
+	Resource string   `json:"resource"`
+	Events   []string `json:"events,omitempty"`
+	// Start is where the export begins when there is no cursor, resolved to
+	// milliseconds since the epoch; 0 is the earliest. It may change: it only
+	// matters once.
+	Start int64 `json:"start,omitempty"`
+	// End bounds a stateless window in milliseconds since the epoch,
+	// exclusive; 0 means that the stream goes on for ever.
+	End int64 `json:"end,omitempty"`
+}
+
+// Same reports whether a cursor of o may be followed with the settings of p.
+func (o Origin) Same(p Origin) bool {
+	return o.Resource == p.Resource && o.End == p.End && slices.Equal(o.Events, p.Events)
+}
+
+// Place is a checkpoint's place in the order of commits: epoch first, then seq.
+type Place struct {
+	Epoch int64 `json:"epoch"`
+	Seq   int64 `json:"seq"`
+}
+
+// Compare returns -1, 0 or 1 as p is before, at or after q.
+func (p Place) Compare(q Place) int {
+	switch {
+	case p.Epoch != q.Epoch:
+		return sign(p.Epoch - q.Epoch)
+	default:
+		return sign(p.Seq - q.Seq)
+	}
+}
+
+func sign(n int64) int {
+	switch {
+	case n < 0:
+		return -1
+	case n > 0:
+		return 1
+	}
+	return 0
+}
+
+func (p Place) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
+
+// Change records the operator's request that a checkpoint came from.
+type Change struct {
+	ID     string `json:"id"`
+	Kind   Kind   `json:"kind"`
+	Who    string `json:"who,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// From is the checkpoint that the request was applied to.
+	From Place `json:"from"`
+	// At is when it was applied, in milliseconds since the epoch.
+	At int64 `json:"at"`
+}
+
+// News says where a rewind ends: events later than EventTime, or from the page
+// whose cursor has this hash on, were not published before.
+type News struct {
+	CursorHash string `json:"cursor_hash,omitempty"`
+	EventTime  int64  `json:"event_time"`
+}
+
+// Checkpoint is the committed position of a stream and all that is needed to
+// go on from it. Its JSON form is a frozen, versioned format: Redis and the
+// checkpoint topic hold it.
+type Checkpoint struct {
+	Version int    `json:"v"`
+	Stream  string `json:"stream"`
+	Place
+	Mode   Mode   `json:"mode"`
+	Kind   Kind   `json:"kind"`
+	Cursor string `json:"cursor"`
+	// Tail holds the identities of the items already published from the page
+	// at Cursor, while that page is the end of the results. In JSON it is one
+	// base64 string of 12 bytes an item.
+	Tail Tail `json:"tail,omitempty"`
+	// Carried counts the items read since a page that left part of Tail
+	// behind; 0 while Tail belongs to the page at Cursor.
+	Carried int            `json:"carried,omitempty"`
+	Origin  Origin         `json:"origin"`
+	Source  SourceIdentity `json:"source"`
+	// Events and Pages count what this stream's cursor passed so far, dead
+	// letters included.
+	Events int64 `json:"events"`
+	Pages  int64 `json:"pages"`
+	// LastEventTime is the greatest event time published so far, in
+	// milliseconds since the epoch.
+	LastEventTime int64 `json:"last_event_time,omitempty"`
+	// PositionTime is the instant up to which the export is known to be
+	// published: the time of the request when drained, else LastEventTime.
+	PositionTime int64 `json:"position_time,omitempty"`
+	// AdvanceTime is the server's time when the cursor last moved, in
+	// milliseconds since the epoch. Clients' clocks lie; this one is one clock.
+	AdvanceTime int64 `json:"advance_time,omitempty"`
+	// Drained is true when the API had nothing more at this point.
+	Drained bool `json:"drained,omitempty"`
+	// PausedUntil is when a pause ends, in milliseconds since the epoch; 0 is
+	// no pause, Forever one without an end.
+	PausedUntil int64   `json:"paused_until,omitempty"`
+	Change      *Change `json:"change,omitempty"`
+	NewsAfter   *News   `json:"news_after,omitempty"`
+	// Owner names the process, Session its attempt that wrote the checkpoint.
+	Owner   string `json:"owner,omitempty"`
+	Session string `json:"session,omitempty"`
+	// WrittenAt is the writer's clock in milliseconds since the epoch.
+	WrittenAt int64 `json:"written_at"`
+}
+
+// Zero reports whether c is no checkpoint at all.
+func (c *Checkpoint) Zero() bool { return c.Version == 0 }
+
+// Position returns where the next request goes.
+func (c *Checkpoint) Position() Position {
+	return Position{Cursor: c.Cursor, Start: c.Origin.Start, End: c.Origin.End, Window: c.Origin.End != 0}
+}
+
+// ChangeID returns the id of the last operator's request, or "".
+func (c *Checkpoint) ChangeID() string {
+	if c.Change == nil {
+		return ""
+	}
+	return c.Change.ID
+}
+
+// Encode returns the checkpoint's JSON form.
+func (c *Checkpoint) Encode() ([]byte, error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint %s of %s: %w", c.Place, c.Stream, err)
+	}
+	return b, nil
+}
+
+// DecodeCheckpoint reads a checkpoint's JSON form. Anything that is not a
+// checkpoint of this or an older version is an ErrForeign.
+func DecodeCheckpoint(b []byte) (Checkpoint, error) {
+	var c Checkpoint
+	if !utf8.Valid(b) {
+		return Checkpoint{}, fmt.Errorf("%w: not UTF-8", ErrForeign)
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return Checkpoint{}, fmt.Errorf("%w: %w", ErrForeign, err)
+	}
+	switch {
+	case c.Version > CheckpointVersion:
+		return Checkpoint{}, fmt.Errorf("%w: format version %d is newer than %d, upgrade exportbridge", ErrForeign, c.Version, CheckpointVersion)
+	case c.Version < 1:
+		return Checkpoint{}, fmt.Errorf("%w: no format version", ErrForeign)
+	case c.Stream == "":
+		return Checkpoint{}, fmt.Errorf("%w: no stream", ErrForeign)
+	case c.Epoch < 0 || c.Seq < 0 || c.Carried < 0:
+		return Checkpoint{}, fmt.Errorf("%w: negative epoch, seq or carried count", ErrForeign)
+	}
+	return c, nil
+}
+
+// CursorHash returns the first 12 hexadecimal digits of the cursor's SHA-256:
+// what logs, headers and metrics may show of a cursor.
+func CursorHash(cursor string) string {
+	if cursor == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(cursor))
+	return hex.EncodeToString(sum[:6])
+}
+
+// Tail is a multiset of identities, in page order.
+type Tail []Identity
+
+// MarshalText encodes the tail as one base64 string.
+func (t Tail) MarshalText() ([]byte, error) {
+	raw := make([]byte, 0, len(t)*len(Identity{}))
+	for _, id := range t {
+		raw = append(raw, id[:]...)
+	}
+	return base64.StdEncoding.AppendEncode(nil, raw), nil
+}
+
+// UnmarshalText decodes what MarshalText encoded.
+func (t *Tail) UnmarshalText(b []byte) error {
+	raw, err := base64.StdEncoding.AppendDecode(nil, b)
+	if err != nil {
+		return fmt.Errorf("tail: %w", err)
+	}
+	const size = len(Identity{})
+	if len(raw)%size != 0 {
+		return errors.New("tail: not a whole number of identities")
+	}
+	*t = make(Tail, 0, len(raw)/size)
+	for chunk := range slices.Chunk(raw, size) {
+		*t = append(*t, Identity(chunk))
+	}
+	if len(*t) == 0 {
+		*t = nil
+	}
+	return nil
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

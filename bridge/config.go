@@ -1,0 +1,73 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config is what the engine needs to know about one stream.
+type Config struct {
+	// Stream names the stream: Redis keys, headers, metric labels.
+	Stream string
+	// Mode is the delivery guarantee.
+	Mode Mode
+	// Origin is what to export; Origin.Start already resolved.
+	Origin Origin
+	// PageSize is the number of items asked for per page; it bounds the tail.
+	PageSize int
+	// Owner names this process in checkpoints and acknowledgements.
+	Owner string
+	// Limits bound the run; the zero value runs for ever.
+	Limits Limits
+	// Log takes one record per change of state; nil discards.
+	Log *slog.Logger
+
+	PollInterval    time.Duration `env:"EXPORT_POLL_INTERVAL, default=1s" stream:"yes" desc:"wait before asking again when caught up"`
+	PollIntervalMax time.Duration `env:"EXPORT_POLL_INTERVAL_MAX, default=15s" stream:"yes" desc:"the wait grows up to this while nothing new comes"`
+	PrefetchPages   int           `env:"EXPORT_PREFETCH_PAGES, default=8" stream:"yes" desc:"pages fetched ahead of Kafka at most"`
+	PrefetchBytes   int64         `env:"EXPORT_PREFETCH_BYTES, default=16777216" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most; two pages are always allowed"`
+	RetryMax        time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL, default=30s" stream:"yes" desc:"longest wait between tries, with full jitter; Retry-After wins"`
+	EmptyPages      int           `env:"EXPORT_EMPTY_PAGES, default=5" stream:"yes" desc:"empty pages in a row that end a window"`
+	OnInvalidCursor string        `env:"EXPORT_ON_INVALID_CURSOR, default=stop" stream:"yes" values:"stop" desc:"what to do when the API refuses the cursor for good"`
+	ShutdownTimeout time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT, default=25s" desc:"how long a stop waits for what is in flight"`
+}
+
+// Limits bound a run.
+type Limits struct {
+	// Once ends the run when the export is drained.
+	Once bool
+	// MaxEvents ends the run at the first page boundary at or after so many
+	// events; 0 is no limit.
+	MaxEvents int64
+	// Until ends the run at the first page boundary at or after an event of
+	// this time, in milliseconds since the epoch; 0 is no limit.
+	Until int64
+}
+
+func (l Limits) bounded() bool { return l.Once || l.MaxEvents > 0 || l.Until > 0 }
+
+// Validate reports everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Stream != "", "stream has no name")
+	check(c.Mode == AtLeastOnce, "delivery %q is not one of: at-least-once", c.Mode)
+	check(c.Origin.Resource != "", "origin names no resource")
+	check(c.Origin.End == 0 || c.Origin.Start < c.Origin.End, "EXPORT_END must be after EXPORT_START")
+	check(c.PageSize >= 1, "EXPORT_PAGE_SIZE must be at least 1, for example 1000")
+	check(c.PollInterval > 0, "EXPORT_POLL_INTERVAL must be above 0, for example 1s")
+	check(c.PollIntervalMax >= c.PollInterval, "EXPORT_POLL_INTERVAL_MAX must be at least EXPORT_POLL_INTERVAL (%s), for example 15s", c.PollInterval)
+	check(c.PrefetchPages >= 2, "EXPORT_PREFETCH_PAGES must be at least 2, for example 8")
+	check(c.PrefetchBytes > 0, "EXPORT_PREFETCH_BYTES must be above 0, for example 16MiB")
+	check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL must be at least 1s, for example 30s")
+	check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES must be at least 1, for example 5")
+	check(c.OnInvalidCursor == "stop", "EXPORT_ON_INVALID_CURSOR %q is not one of: stop", c.OnInvalidCursor)
+	check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT must be above 0, for example 25s")
+	return errors.Join(errs...)
+}

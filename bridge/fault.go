@@ -1,0 +1,108 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors that ports return and the engine answers to. Ports wrap them.
+var (
+	// ErrNoCheckpoint: the store holds no checkpoint of the stream.
+	ErrNoCheckpoint = errors.New("no checkpoint")
+	// ErrConflict: the store holds another checkpoint than the one that the
+	// change was made from; somebody else moved the stream.
+	ErrConflict = errors.New("checkpoint was moved by somebody else")
+	// ErrForeign: the store holds a value that is not a checkpoint of ours or
+	// is of a newer version. It is never overwritten.
+	ErrForeign = errors.New("not a checkpoint of this version")
+)
+
+// Class says what the engine does about a fault.
+type Class int
+
+// The classes, from harmless to serious. The rules per class are DESIGN §4.
+const (
+	// Transient is retried with back-off, for ever: 5xx, 408, network,
+	// time-outs, truncated bodies, answers that are not JSON.
+	Transient Class = iota
+	// Throttled is retried after Fault.RetryAfter: 429.
+	Throttled
+	// Malformed is retried three times, then blocks (Reason says as what).
+	Malformed
+	// BadCursor is a refusal that may be about the cursor: 400, 404, 410, 414,
+	// 422, 431 with a cursor. Retried three times within a minute, then cross-
+	// checked by a request without a cursor.
+	BadCursor
+	// Permanent blocks at once and is probed once a minute.
+	Permanent
+)
+
+// Reason is the stable word for why a stream is blocked.
+type Reason string
+
+// The reasons a stream can be blocked for.
+const (
+	ReasonAuth           Reason = "auth"
+	ReasonConfig         Reason = "config"
+	ReasonCursor         Reason = "cursor"
+	ReasonCycle          Reason = "cycle"
+	ReasonSchema         Reason = "schema"
+	ReasonSize           Reason = "size"
+	ReasonTail           Reason = "tail"
+	ReasonSource         Reason = "source"
+	ReasonCheckpoint     Reason = "checkpoint"
+	ReasonCheckpointLost Reason = "checkpoint-lost"
+	ReasonRetention      Reason = "retention"
+	ReasonTopic          Reason = "topic"
+	ReasonEvent          Reason = "event"
+	ReasonOwner          Reason = "owner"
+)
+
+// Fault is an error of a port that says how it is to be treated. An error
+// that is no Fault counts as Transient.
+type Fault struct {
+	Class Class
+	// Code is a short stable word for metrics: an HTTP status, "timeout",
+	// "network", "decode", or a Kafka error name.
+	Code string
+	// Reason says as what the stream blocks, for Malformed and Permanent.
+	Reason Reason
+	// RetryAfter is how long the other side asked to wait; 0 if it did not say.
+	RetryAfter time.Duration
+	// Hint tells the operator what to check or which command repairs.
+	Hint string
+	Err  error
+}
+
+func (f *Fault) Error() string {
+	if f.Err == nil {
+		return fmt.Sprintf("%s %s", f.Code, f.Reason)
+	}
+	return f.Err.Error()
+}
+
+func (f *Fault) Unwrap() error { return f.Err }
+
+// faultOf returns the fault in err, or err as a Transient one.
+func faultOf(err error) *Fault {
+	if f, ok := errors.AsType[*Fault](err); ok {
+		return f
+	}
+	return &Fault{Class: Transient, Code: "error", Err: err}
+}
+
+// BlockedError is what Run returns when a bounded run (Limits.Once,
+// MaxEvents, Until, or a window) becomes blocked.
+type BlockedError struct {
+	Stream string
+	Reason Reason
+	Hint   string
+	Err    error
+}
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("stream %s is blocked (%s): %v", e.Stream, e.Reason, e.Err)
+}
+
+func (e *BlockedError) Unwrap() error { return e.Err }

@@ -1,0 +1,176 @@
+package bridge
+
+import (
+	"context"
+	"time"
+)
+
+// Source is the export API.
+//
+// Fetch is called by one goroutine at a time. Decode may run at the same time
+// as a later Fetch, on one page at a time, in the pages' order.
+type Source interface {
+	// Fetch asks for one page and returns as soon as the page's Next is known
+	// for certain: it is the cursor that Decode will find, or Decode fails.
+	// The cursor goes out byte for byte. The whole body has arrived. Errors
+	// are Faults; a cancelled context returns its error.
+	Fetch(ctx context.Context, at Position) (*Page, error)
+	// Decode splits the page into Events and sets Items and Source. Items are
+	// untouched bytes of the body. A body that is not exactly one page is a
+	// Fault, never an empty page. The caller releases the page in any case.
+	Decode(p *Page) error
+}
+
+// Batch is what one commit makes visible: events, and the checkpoint that the
+// stream has reached with them.
+type Batch struct {
+	// Pages hold the events to publish, in order. May be empty.
+	Pages []*Page
+	// Checkpoint is the state after the batch.
+	Checkpoint Checkpoint
+}
+
+// Receipt says what became of a batch.
+type Receipt struct {
+	// Published counts the events now in the topic, DeadLettered those in the
+	// dead-letter topic instead, by defect.
+	Published    int
+	DeadLettered map[Defect]int
+	// Restamped counts published events whose time the topic would not keep
+	// and that carry the time of publishing instead.
+	Restamped int
+	// Bytes is the size of all published values.
+	Bytes int64
+}
+
+// Sink is where events go. One goroutine calls it.
+type Sink interface {
+	// Recover ends whatever an earlier session left and begins a new one. It
+	// returns the newest checkpoint that the sink itself committed, or
+	// ErrNoCheckpoint where the sink keeps none. It waits for the sink's
+	// server as long as ctx allows. Every Publish belongs to the session of
+	// the last Recover.
+	Recover(ctx context.Context) (Checkpoint, error)
+	// Publish makes the batch durable, all of it or the error says otherwise.
+	// Nil means that every event is acknowledged by the server (and, exactly
+	// once, that the checkpoint is committed with them). After any error the
+	// outcome is unknown and the session is over: the caller must Recover.
+	// Nothing of the pages is used after Publish returned.
+	Publish(ctx context.Context, b Batch) (Receipt, error)
+	// Holds reports whether the topic has any record of this stream. Only
+	// asked when no checkpoint is found anywhere.
+	Holds(ctx context.Context) (bool, error)
+}
+
+// Store keeps the stream's checkpoint outside the sink, with its history. The
+// stream is the Store's own. All methods may be called concurrently.
+type Store interface {
+	// Load returns the stored checkpoint, ErrNoCheckpoint where there is none,
+	// or ErrForeign where the value is not ours. Any other error is transient.
+	Load(ctx context.Context) (Checkpoint, error)
+	// Advance replaces from by to in one step and adds to to the history.
+	// It succeeds iff nothing is stored, or to is after the stored place and
+	// the stored change id is from's. A repetition of a successful Advance
+	// (same place, cursor and session) succeeds and changes nothing. Otherwise
+	// ErrConflict, or ErrForeign; then nothing has changed. Any other error
+	// is transient and leaves the outcome unknown; repeating is safe. On nil
+	// the new checkpoint is as durable as the server is configured to be.
+	Advance(ctx context.Context, from, to Checkpoint) error
+}
+
+// Command is an operator's request to a running stream.
+type Command struct {
+	ID   string `json:"id"`
+	Kind Kind   `json:"kind"` // KindReset, KindPause or KindResume
+	// BaseEpoch is the epoch the operator saw. Another epoch refuses.
+	BaseEpoch int64 `json:"base_epoch"`
+	// Target is where a reset goes.
+	Target Target `json:"target"`
+	// PausedUntil is as in Checkpoint, for KindPause.
+	PausedUntil int64  `json:"paused_until,omitempty"`
+	Who         string `json:"who,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+	// Deadline is the store's time, in milliseconds since the epoch, after
+	// which the command must not be applied any more.
+	Deadline int64 `json:"deadline"`
+}
+
+// Target is a position to reset to.
+type Target struct {
+	Cursor  string `json:"cursor"`
+	Tail    Tail   `json:"tail,omitempty"`
+	Carried int    `json:"carried,omitempty"`
+	// Start is used when Cursor is empty; see Origin.Start.
+	Start int64 `json:"start,omitempty"`
+	// Entry names the history entry it came from, if it did.
+	Entry *Place `json:"entry,omitempty"`
+}
+
+// Answer is what became of a Command.
+type Answer struct {
+	Applied bool `json:"applied"`
+	// Detail says why not, for people.
+	Detail string `json:"detail,omitempty"`
+	By     string `json:"by"`
+	Place  Place  `json:"place"`
+	At     int64  `json:"at"` // milliseconds since the epoch
+}
+
+// Inbox brings the operator's commands to the stream's owner.
+type Inbox interface {
+	// Next waits for a command that has no answer yet. It returns the same
+	// command again until it is answered or withdrawn. One caller at a time.
+	Next(ctx context.Context) (Command, error)
+	// Answer records the answer for who asked and removes the command. A
+	// repeated Answer to the same command changes nothing and succeeds.
+	Answer(ctx context.Context, c Command, a Answer) error
+}
+
+// Observer is told what happens, as it happens, on the goroutine where it
+// happens: it must be quick, must not block, and may be called concurrently.
+type Observer interface {
+	Observe(o Observation)
+}
+
+// What names the thing observed.
+type What string
+
+// The observations. Fields not listed are zero.
+const (
+	// ObserveFetch: one request. Took, Code ("200", another status,
+	// "timeout", "network", ...), Bytes of the decompressed body.
+	ObserveFetch What = "fetch"
+	// ObserveDecode: one page. Took, Events as they arrived.
+	ObserveDecode What = "decode"
+	// ObserveWait: the commit loop waited for a page. Took.
+	ObserveWait What = "wait"
+	// ObservePublish: one batch. Took, Code ("ok" or "error").
+	ObservePublish What = "publish"
+	// ObserveCheckpoint: one Advance. Took, Code ("ok", "error", "conflict").
+	ObserveCheckpoint What = "checkpoint"
+	// ObserveCommit: a batch is committed. Pages, Events (published),
+	// Receipt, Repeated, Vanished, Changed.
+	ObserveCommit What = "commit"
+	// ObserveRetry: a request or step will be tried again. Code, Took (the wait).
+	ObserveRetry What = "retry"
+	// ObserveReset: an operator's command was applied. Code is its kind.
+	ObserveReset What = "reset"
+	// ObserveState: the state changed. Code is the new one.
+	ObserveState What = "state"
+)
+
+// Observation is one thing that happened to a stream.
+type Observation struct {
+	Stream  string
+	What    What
+	Took    time.Duration
+	Code    string
+	Pages   int
+	Events  int
+	Bytes   int64
+	Receipt Receipt
+	// Repeated counts items dropped because the page repeated them, Vanished
+	// tail items that did not come back, Changed tail items that came back
+	// with other bytes.
+	Repeated, Vanished, Changed int
+}
