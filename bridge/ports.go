@@ -102,6 +102,9 @@ type Target struct {
 	Carried int    `json:"carried,omitempty"`
 	// Start is used when Cursor is empty; see Origin.Start.
 	Start int64 `json:"start,omitempty"`
+	// Events and Pages are the counters at the target, 0 where unknown.
+	Events int64 `json:"events,omitempty"`
+	Pages  int64 `json:"pages,omitempty"`
 	// Entry names the history entry it came from, if it did.
 	Entry *Place `json:"entry,omitempty"`
 }
@@ -121,6 +124,11 @@ type Inbox interface {
 	// Next waits for a command that has no answer yet. It returns the same
 	// command again until it is answered or withdrawn. One caller at a time.
 	Next(ctx context.Context) (Command, error)
+	// Claim tells who asked that owner is about to apply the command, and
+	// reports whether it still counts: a claimed command cannot be withdrawn.
+	// False means that it was withdrawn, answered or is past its deadline.
+	// Claiming twice is the same as once.
+	Claim(ctx context.Context, c Command, owner string) (bool, error)
 	// Answer records the answer for who asked and removes the command. A
 	// repeated Answer to the same command changes nothing and succeeds.
 	Answer(ctx context.Context, c Command, a Answer) error

@@ -70,6 +70,8 @@ type Status struct {
 	LastPoll   time.Time `json:"last_poll,omitzero"`
 	CaughtUp   bool      `json:"caught_up"`
 	Contract   Contract  `json:"contract,omitempty"`
+	// Ended says what ended a bounded run or a window.
+	Ended string `json:"ended,omitempty"`
 	// PrefetchedPages and PrefetchedBytes are fetched and not yet committed.
 	PrefetchedPages int   `json:"prefetched_pages"`
 	PrefetchedBytes int64 `json:"prefetched_bytes"`
@@ -121,4 +123,110 @@ func (h *Health) Snapshot() map[string]Dependency {
 		out[k] = v
 	}
 	return out
+}
+
+// totals counts what this process did. Owned by the commit loop.
+type totals struct {
+	published, deadLettered, repeated int64
+	rate                              rate
+}
+
+const rateSeconds = 10
+
+// rate counts events by second, for an average over the last ten.
+type rate struct {
+	second [rateSeconds + 1]int64
+	events [rateSeconds + 1]int
+}
+
+func (r *rate) add(now time.Time, events int) {
+	s := now.Unix()
+	i := s % int64(len(r.second))
+	if r.second[i] != s {
+		r.second[i], r.events[i] = s, 0
+	}
+	r.events[i] += events
+}
+
+// at returns the events a second over the last ten whole seconds.
+func (r *rate) at(now time.Time) float64 {
+	s, sum := now.Unix(), 0
+	for i, second := range r.second {
+		if second < s && second >= s-rateSeconds {
+			sum += r.events[i]
+		}
+	}
+	return float64(sum) / rateSeconds
+}
+
+// Status returns what the stream is doing. It may be called at any time, by
+// anybody.
+func (b *Bridge) Status() Status {
+	v := b.view.Load()
+	s, now := v.status, time.Now()
+	s.Rate = v.rate.at(now)
+	s.PrefetchedPages, s.PrefetchedBytes = int(b.load.pages.Load()), b.load.bytes.Load()
+	s.Requests = b.load.requests.Load()
+	if ms := b.load.lastPoll.Load(); ms > 0 {
+		s.LastPoll = time.UnixMilli(ms)
+	}
+	if b.ports.Health != nil {
+		s.Dependencies = b.ports.Health.Snapshot()
+	}
+	return s
+}
+
+// view is what the commit loop publishes of itself.
+type view struct {
+	status Status
+	rate   rate
+}
+
+// set changes the state and says so once.
+func (f *follower) set(state State, fault *Fault) {
+	changed := state != f.state || fault != nil && (f.fault == nil || fault.Error() != f.fault.Error())
+	if state != f.state {
+		f.since = time.Now()
+		f.b.observe(Observation{What: ObserveState, Code: string(state)})
+	}
+	f.state, f.fault = state, fault
+	f.refresh()
+	if !changed {
+		return
+	}
+	switch {
+	case fault == nil:
+		f.log.Debug("state", "state", state)
+	case state == StateBlocked:
+		f.log.Error("blocked", "reason", fault.Reason, "error", fault.Error(), "hint", fault.Hint, "next_try", time.Until(f.due).Round(time.Second))
+	default:
+		f.log.Warn("will try again", "error", fault.Error(), "hint", fault.Hint, "in", time.Until(f.due).Round(time.Millisecond), "failures", f.fetches.n+f.sessions.n)
+	}
+}
+
+// refresh publishes the loop's view of itself.
+func (f *follower) refresh() {
+	s := Status{
+		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode,
+		Place: f.cp.Place, CursorHash: CursorHash(f.cp.Cursor), CursorBytes: len(f.cp.Cursor), TailItems: len(f.cp.Tail),
+		Events: f.cp.Events, Pages: f.cp.Pages,
+		Published: f.totals.published, DeadLettered: f.totals.deadLettered, Repeated: f.totals.repeated,
+		Failures: int64(f.fetches.n + f.sessions.n),
+		CaughtUp: f.state == StateIdle, Contract: f.contract, Ended: f.ended,
+		Position: instant(f.head.PositionTime), LastEvent: instant(f.cp.LastEventTime), LastCommit: f.committed,
+	}
+	if f.fault != nil {
+		s.Reason, s.Error, s.Hint = f.fault.Reason, f.fault.Error(), f.fault.Hint
+	}
+	if f.state == StateIdle || f.state == StateBackoff || f.state == StateBlocked {
+		s.NextTry = f.due
+	}
+	f.b.view.Store(&view{status: s, rate: f.totals.rate})
+}
+
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }

@@ -1,0 +1,233 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// warnCursor is the length from which a cursor is suspicious, in bytes.
+const warnCursor = 2 << 10
+
+// ship takes the link at hand and what else is ready, commits it as one
+// batch, and decides what comes after the end of a chain.
+func (f *follower) ship(hard context.Context, first link) error {
+	pages, last, err := f.collect(first)
+	if err := f.commit(hard, pages); err != nil {
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if f.probing {
+		return f.acquit()
+	}
+	if !last {
+		return f.finish(false)
+	}
+	f.dropEnded()
+	return f.finish(true)
+}
+
+// dropEnded ends a chain whose last page is taken; head stays.
+func (f *follower) dropEnded() {
+	f.chain.stop()
+	f.chain = nil
+}
+
+// collect takes the first link and, without waiting, those behind it that are
+// ready, up to half of what may be in memory: the other half is being fetched
+// meanwhile. The pages it returns are trimmed, and head has moved over them.
+func (f *follower) collect(l link) (pages []*Page, last bool, err error) {
+	cfg := &f.b.cfg
+	var size int64
+	for {
+		if l.err != nil {
+			return pages, false, l.err
+		}
+		if f.probing { // only whether it came matters
+			f.chain.release(l.page)
+			return nil, true, nil
+		}
+		if err := f.take(l.page); err != nil {
+			f.chain.release(l.page)
+			return pages, false, err
+		}
+		pages = append(pages, l.page)
+		size += int64(len(l.page.Body))
+		if l.last || f.enough() || len(pages) >= cfg.PrefetchPages/2 || size >= cfg.PrefetchBytes/2 {
+			return pages, l.last, nil
+		}
+		select {
+		case next, open := <-f.chain.links:
+			if !open {
+				return pages, true, nil
+			}
+			l = next
+		default:
+			return pages, false, nil
+		}
+	}
+}
+
+// take moves head over one page: it checks that the page belongs to the
+// stream, trims it, and derives the position after it.
+func (f *follower) take(p *Page) error {
+	if err := f.admit(p); err != nil {
+		return err
+	}
+	h := &f.head
+	limit := tailFactor * f.b.cfg.PageSize
+	t := f.trimmer.trim(p, h.Tail, h.Carried, limit)
+	if len(t.tail) > limit {
+		return &Fault{
+			Class: Permanent, Code: "tail", Reason: ReasonTail,
+			Hint: "the API lists more items under one cursor than can be remembered: raise EXPORT_PAGE_SIZE, or reset the cursor with exportbridge cursor reset",
+			Err:  fmt.Errorf("%d items under the cursor at the end of the results, at most %d can be told apart", len(t.tail), limit),
+		}
+	}
+	f.found.Repeated += t.repeated
+	f.found.Vanished += t.vanished
+	f.found.Changed += t.changed
+	h.Tail, h.Carried = t.tail, t.carried
+	f.count(p)
+	f.markAgain(p)
+	if p.Tail() {
+		h.Drained = true
+		h.PositionTime = millis(p.RequestedAt)
+		f.contract = ContractEmptyCursor
+		if p.Next != "" {
+			f.contract = ContractEmptyItems
+		}
+		return nil
+	}
+	f.visited.add(p.At.Cursor)
+	h.Cursor, h.Drained = p.Next, false
+	h.Pages++
+	h.AdvanceTime = millis(p.ServerTime)
+	if h.AdvanceTime == 0 {
+		h.AdvanceTime = millis(p.RequestedAt)
+	}
+	h.PositionTime = max(h.LastEventTime, h.PositionTime)
+	if p.Items > 0 {
+		f.empties, f.allowance = 0, emptyAllowance
+		return nil
+	}
+	f.empties++
+	f.allowance = max(0, f.allowance-1)
+	h.Drained = f.window() && f.empties >= f.b.cfg.EmptyPages
+	return nil
+}
+
+// admit refuses pages that must not be published.
+func (f *follower) admit(p *Page) error {
+	switch {
+	case len(p.Next) > MaxCursor:
+		return &Fault{
+			Class: Permanent, Code: "cursor", Reason: ReasonCursor,
+			Hint: "the API hands out a cursor that is too long to be sent back; ask its operator",
+			Err:  fmt.Errorf("the next cursor has %d bytes, at most %d can be followed", len(p.Next), MaxCursor),
+		}
+	case !p.Tail() && f.visited.has(p.Next):
+		return &Fault{
+			Class: Malformed, Code: "cycle", Reason: ReasonCycle,
+			Hint: "the API leads back to a page that was read before; move on with exportbridge cursor reset --to-datetime or --to-cursor",
+			Err:  fmt.Errorf("page at cursor %s leads back to cursor %s", CursorHash(p.At.Cursor), CursorHash(p.Next)),
+		}
+	}
+	if len(p.Next) > warnCursor && len(f.head.Cursor) <= warnCursor {
+		f.log.Warn("the API's cursor is long", "bytes", len(p.Next), "limit", MaxCursor)
+	}
+	return f.admitSource(p.Source)
+}
+
+// admitSource keeps two tenants from mixing in one topic.
+func (f *follower) admitSource(got SourceIdentity) error {
+	have := &f.head.Source
+	if got == (SourceIdentity{}) || got == *have {
+		return nil
+	}
+	if *have == (SourceIdentity{}) {
+		*have = got
+		return nil
+	}
+	return &Fault{
+		Class: Permanent, Code: "source", Reason: ReasonSource,
+		Hint: "EXPORT_API_KEY or EXPORT_URL belongs to another application: correct it, or accept the new one with exportbridge cursor reset",
+		Err: fmt.Errorf("the page is of %s/%s/%s, the stream of %s/%s/%s", got.Organization, got.Workspace, got.Application,
+			have.Organization, have.Workspace, have.Application),
+	}
+}
+
+// count adds the page's events to head.
+func (f *follower) count(p *Page) {
+	h := &f.head
+	h.Events += int64(len(p.Events))
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Defect == DefectNone && e.Time > h.LastEventTime {
+			h.LastEventTime = e.Time
+		}
+	}
+}
+
+// markAgain marks what a rewind publishes once more. An event that could be
+// news is never marked: a consumer may ignore the marked ones.
+func (f *follower) markAgain(p *Page) {
+	news := f.head.NewsAfter
+	if news == nil {
+		return
+	}
+	if p.Tail() || CursorHash(p.At.Cursor) == news.CursorHash {
+		f.head.NewsAfter = nil
+		return
+	}
+	for i := range p.Events {
+		p.Events[i].Again = p.Events[i].Time <= news.EventTime
+	}
+}
+
+// enough reports whether a bounded run has what it wanted, head included.
+func (f *follower) enough() bool {
+	l := f.b.cfg.Limits
+	return l.MaxEvents > 0 && f.head.Events-f.began >= l.MaxEvents ||
+		l.Until > 0 && f.head.LastEventTime >= l.Until
+}
+
+// finish decides what follows a committed batch: the end of a bounded run,
+// the next poll, or nothing while the chain goes on.
+func (f *follower) finish(chainEnded bool) error {
+	l := f.b.cfg.Limits
+	switch {
+	case l.MaxEvents > 0 && f.cp.Events-f.began >= l.MaxEvents:
+		f.ended = "--max-events reached"
+	case l.Until > 0 && f.cp.LastEventTime >= l.Until:
+		f.ended = "--until reached"
+	case !chainEnded:
+		f.set(StateRunning, nil)
+	case f.window() && f.head.Drained:
+		f.ended = "the window ended on its last page"
+		if f.empties >= f.b.cfg.EmptyPages {
+			f.ended = fmt.Sprintf("the window ended after %d empty pages in a row", f.empties)
+		}
+	case l.Once:
+		f.ended = "drained"
+	default:
+		f.due = time.Now().Add(f.polls.wait(f.news))
+		f.news = false
+		f.set(StateIdle, nil)
+	}
+	return nil
+}
+
+// acquit ends a cross-check: the API works without a cursor, so the cursor
+// itself is bad.
+func (f *follower) acquit() error {
+	f.dropChain()
+	fault := *f.suspect
+	f.probing = false
+	fault.Class, fault.Reason = Permanent, ReasonCursor
+	if fault.Hint == "" {
+		fault.Hint = "the API does not accept the cursor any more: exportbridge cursor rewind --shift-by -1, or cursor reset --to-datetime"
+	}
+	return f.wait(verdict{wait: probeInterval, blocked: true}, &fault)
+}

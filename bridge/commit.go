@@ -1,0 +1,199 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// advanceRetryMax is the longest wait between two tries to reach the store.
+const advanceRetryMax = 5 * time.Second
+
+// commit makes the pages and head durable, in that order: first the sink has
+// acknowledged every event, then the checkpoint moves over them. A crash
+// before the sink is done repeats at most these pages; one between the two
+// steps repeats exactly them; after the second nothing comes again.
+func (f *follower) commit(hard context.Context, pages []*Page) error {
+	events := 0
+	for _, p := range pages {
+		events += len(p.Events)
+	}
+	defer func() {
+		for _, p := range pages {
+			f.chain.release(p)
+		}
+	}()
+	if len(pages) > 0 {
+		f.fetches.reset()
+		f.blockedOn, f.suspect = "", nil
+	}
+	if !f.worthCommit(events) {
+		return nil
+	}
+	next := f.stamp(f.head, KindData)
+	receipt, err := f.publish(hard, Batch{Pages: pages, Checkpoint: next})
+	if err != nil {
+		return err
+	}
+	if err := f.advance(hard, f.cp, next); err != nil {
+		return err
+	}
+	f.adopt(next)
+	f.account(receipt, len(pages))
+	return nil
+}
+
+// worthCommit reports whether head is worth a commit: it has events, ended a
+// window, or moved over empty pages and the last commit is long enough ago.
+func (f *follower) worthCommit(events int) bool {
+	switch {
+	case events > 0:
+		return true
+	case f.window() && f.head.Drained && !f.cp.Drained:
+		return true
+	default:
+		return f.head.Cursor != f.cp.Cursor && time.Since(f.committed) >= emptyCommit
+	}
+}
+
+// stamp derives the next checkpoint of the same epoch.
+func (f *follower) stamp(c Checkpoint, kind Kind) Checkpoint {
+	c.Version, c.Stream, c.Mode = CheckpointVersion, f.b.cfg.Stream, f.b.cfg.Mode
+	c.Place = Place{Epoch: f.cp.Epoch, Seq: f.cp.Seq + 1}
+	c.Kind = kind
+	c.Owner, c.Session = f.b.cfg.Owner, f.session
+	c.WrittenAt = time.Now().UnixMilli()
+	return c
+}
+
+func (f *follower) publish(ctx context.Context, batch Batch) (Receipt, error) {
+	began := time.Now()
+	f.b.waits()
+	receipt, err := f.b.ports.Sink.Publish(ctx, batch)
+	f.b.busy()
+	o := Observation{What: ObservePublish, Took: time.Since(began), Code: "ok"}
+	if err != nil {
+		o.Code = "error"
+		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", len(batch.Pages), batch.Checkpoint.Place, err)}
+	}
+	f.b.observe(o)
+	return receipt, err
+}
+
+// advance moves the stored checkpoint, however long the store is away: until
+// it has moved nothing else may happen, since the outcome of a lost answer is
+// unknown and only repeating the same step settles it.
+func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
+	for n := 1; ; n++ {
+		began := time.Now()
+		f.b.waits()
+		err := f.b.ports.Store.Advance(ctx, from, to)
+		f.b.busy()
+		o := Observation{What: ObserveCheckpoint, Took: time.Since(began), Code: "ok"}
+		switch {
+		case err == nil:
+			f.b.observe(o)
+			return nil
+		case errors.Is(err, ErrConflict):
+			o.Code = "conflict"
+			f.b.observe(o)
+			stored, rolledBack := f.rolledBack(ctx, to)
+			if !rolledBack || n > triesBeforeBlock {
+				return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Place, err)}
+			}
+			from = stored
+			continue
+		case errors.Is(err, ErrForeign):
+			return &sessionError{foreign(err)}
+		}
+		o.Code = "error"
+		f.b.observe(o)
+		if ctx.Err() != nil {
+			return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Place, ctx.Err())}
+		}
+		fault := *faultOf(err)
+		fault.Err = fmt.Errorf("advance checkpoint to %s: %w", to.Place, err)
+		f.due = time.Now().Add(backoff(n, advanceRetryMax))
+		f.set(StateBackoff, &fault)
+		f.b.waits()
+		pause(ctx, time.Until(f.due))
+		f.b.busy()
+	}
+}
+
+// rolledBack reports whether the store fell back to an older checkpoint of
+// this very stream (a fail-over that lost writes), which may be overwritten.
+func (f *follower) rolledBack(ctx context.Context, to Checkpoint) (Checkpoint, bool) {
+	stored, err := f.b.ports.Store.Load(ctx)
+	if err != nil {
+		return stored, false
+	}
+	_, known := f.seenIDs[stored.ChangeID()]
+	return stored, known && stored.ChangeID() != f.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
+}
+
+func foreign(err error) *Fault {
+	return &Fault{
+		Class: Permanent, Code: "foreign", Reason: ReasonCheckpoint, Err: err,
+		Hint: "the store holds something else under this stream's name: use another CURSOR_PREFIX or stream name, or a newer exportbridge; it is not overwritten",
+	}
+}
+
+// adopt makes a durable checkpoint the one that everything goes on from.
+func (f *follower) adopt(c Checkpoint) {
+	f.cp, f.head = c, c
+	f.visited.commit()
+	f.seenIDs[c.ChangeID()] = struct{}{}
+	f.committed = time.Now()
+	f.sessions.reset()
+}
+
+// flush commits what head is ahead by: empty pages that were not worth a
+// commit of their own.
+func (f *follower) flush(ctx context.Context) error {
+	if !f.ready || f.head.Cursor == f.cp.Cursor {
+		return nil
+	}
+	f.committed = time.Time{} // due, whenever the last commit was
+	return f.commit(ctx, nil)
+}
+
+// beat commits a heartbeat: it proves that the stream is still ours and
+// restores a store that lost the checkpoint.
+func (f *follower) beat(ctx context.Context) error {
+	if f.head.Cursor != f.cp.Cursor {
+		return f.flush(ctx)
+	}
+	next := f.stamp(f.head, KindHeartbeat)
+	if _, err := f.publish(ctx, Batch{Checkpoint: next}); err != nil {
+		return err
+	}
+	state, fault := f.state, f.fault
+	if err := f.advance(ctx, f.cp, next); err != nil {
+		return err
+	}
+	due := f.due
+	f.adopt(next)
+	f.due = due
+	f.set(state, fault)
+	return nil
+}
+
+// account tells the observer and the status what was committed.
+func (f *follower) account(r Receipt, pages int) {
+	dead := 0
+	for _, n := range r.DeadLettered {
+		dead += n
+	}
+	f.news = f.news || r.Published+dead > 0
+	f.totals.published += int64(r.Published)
+	f.totals.deadLettered += int64(dead)
+	f.totals.repeated += int64(f.found.Repeated)
+	f.totals.rate.add(time.Now(), r.Published+dead)
+	o := f.found
+	o.What, o.Pages, o.Events, o.Receipt = ObserveCommit, pages, r.Published, r
+	f.b.observe(o)
+	f.found = Observation{}
+	f.refresh()
+}

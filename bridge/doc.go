@@ -1,0 +1,36 @@
+// Package bridge follows the cursor of a paginated export API and turns it
+// into a stream: it moves pages from a [Source] to a [Sink] and the checkpoint
+// with them, and says how far it is. It holds the whole algorithm and no I/O
+// library: what it needs of the world are the ports of ports.go.
+//
+// # Life of a page
+//
+//	Run       wires the loop, and stops it in two phases
+//	follow    recovers, then takes one input after the other
+//	fetch     asks at the cursor; the next request leaves as soon as the next
+//	          cursor is known, within a budget of pages and bytes
+//	decode    splits the body into events, without copying
+//	trim      drops what the checkpoint says was published from this page
+//	collect   takes what is ready into one batch
+//	commit    publishes the batch, then moves the checkpoint over it
+//	setback   on any doubt: forget, wait, and start over through recover
+//
+// Asking and splitting are goroutines of their own. Everything from collect on
+// runs on one goroutine, the commit loop, which owns the checkpoint; all that
+// it does not decide itself is what its ports return.
+//
+// # Promise
+//
+// At least once: the checkpoint moves over a page only after the sink has
+// acknowledged every event of it and of all pages before it. Nothing is lost;
+// after a crash the pages in flight come again, in order, with the same record
+// ids. No event is skipped in silence: one that cannot be published stops the
+// stream or goes to the dead letters, and is counted.
+//
+// # The end of the results
+//
+// An API may say "nothing more" by an empty nextCursor or by an empty page
+// whose cursor stays. Both are a tail: the cursor stays, and the checkpoint
+// remembers which items of that last page are published, since the same page
+// will be read again and may have grown.
+package bridge

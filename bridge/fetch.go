@@ -1,0 +1,197 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// chain is one uninterrupted run along the cursor: it ends at the end of the
+// results, after too many empty pages, or at the first error. Whoever started
+// it decides what happens then. Two goroutines serve it: one only asks and
+// reads, so that the next request leaves as soon as the next cursor is known;
+// one splits the pages.
+type chain struct {
+	source  Source
+	observe func(Observation)
+	links   chan link  // decoded pages, in order
+	fetched chan link  // pages as they arrived, in order
+	freed   chan int64 // sizes of released pages, back to the budget
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+
+	maxPages int
+	maxBytes int64
+	load     *load
+}
+
+// link is one piece of a chain: a page or the error that ended the chain.
+type link struct {
+	page *Page
+	err  error
+	// last is set on the page that the chain ends with.
+	last bool
+}
+
+// load is what a stream holds in memory, for Status. Written by the chain.
+type load struct {
+	pages, bytes, requests atomic.Int64
+	lastPoll               atomic.Int64 // milliseconds since the epoch
+}
+
+// chainStart is where and how a chain begins.
+type chainStart struct {
+	at Position
+	// empties is how many empty pages in a row the chain follows.
+	empties int
+	// single ends the chain after one page, whatever it says.
+	single bool
+}
+
+// startChain begins a chain. The caller takes links until one has an error or
+// is the last, releases every page through c.release, and calls c.stop.
+func (b *Bridge) startChain(ctx context.Context, s chainStart) *chain {
+	ctx, cancel := context.WithCancel(ctx)
+	depth := b.cfg.PrefetchPages
+	c := &chain{
+		source: b.ports.Source, observe: b.observe,
+		links: make(chan link, depth+1), fetched: make(chan link, depth+1), freed: make(chan int64, 2*depth+2),
+		cancel: cancel, maxPages: depth, maxBytes: b.cfg.PrefetchBytes, load: &b.load,
+	}
+	c.done.Go(func() { c.fetch(ctx, s) })
+	c.done.Go(func() { c.decode(ctx, s) })
+	return c
+}
+
+// stop ends the chain, waits for its goroutines and releases what nobody took.
+func (c *chain) stop() {
+	c.cancel()
+	c.done.Wait()
+	for l := range c.fetched {
+		l.release()
+	}
+	for l := range c.links {
+		l.release()
+	}
+	c.load.pages.Store(0)
+	c.load.bytes.Store(0)
+}
+
+func (l link) release() {
+	if l.page != nil {
+		l.page.Release()
+	}
+}
+
+// release gives a page back and lets the chain fetch another one.
+func (c *chain) release(p *Page) {
+	size := int64(len(p.Body))
+	p.Release()
+	c.freed <- size
+}
+
+// fetch asks for page after page, within the budget of pages and bytes.
+func (c *chain) fetch(ctx context.Context, s chainStart) {
+	defer close(c.fetched)
+	at := s.at
+	var pages int
+	var bytes int64
+	for {
+		for pages >= 2 && (pages >= c.maxPages || bytes >= c.maxBytes) {
+			select {
+			case size := <-c.freed:
+				pages, bytes = pages-1, bytes-size
+				c.note(pages, bytes)
+			case <-ctx.Done():
+				return
+			}
+		}
+		p, err := c.ask(ctx, at)
+		if err != nil {
+			c.fetched <- link{err: err}
+			return
+		}
+		pages, bytes = pages+1, bytes+int64(len(p.Body))
+		pages, bytes = c.collectFreed(pages, bytes)
+		c.note(pages, bytes)
+		last := p.Tail() || s.single
+		at.Cursor = p.Next // before the page is handed over: it is not ours then
+		tooLong := len(at.Cursor) > MaxCursor
+		c.fetched <- link{page: p, last: last}
+		if last || tooLong || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// collectFreed takes what has been released meanwhile without waiting for more.
+func (c *chain) collectFreed(pages int, bytes int64) (int, int64) {
+	for {
+		select {
+		case size := <-c.freed:
+			pages, bytes = pages-1, bytes-size
+		default:
+			return pages, bytes
+		}
+	}
+}
+
+func (c *chain) note(pages int, bytes int64) {
+	c.load.pages.Store(int64(pages))
+	c.load.bytes.Store(bytes)
+}
+
+func (c *chain) ask(ctx context.Context, at Position) (*Page, error) {
+	began := time.Now()
+	p, err := c.source.Fetch(ctx, at)
+	if ctx.Err() != nil {
+		if p != nil {
+			p.Release()
+		}
+		return nil, ctx.Err()
+	}
+	c.load.requests.Add(1)
+	o := Observation{What: ObserveFetch, Took: time.Since(began), Code: "200"}
+	if err != nil {
+		o.Code = faultOf(err).Code
+	} else {
+		o.Bytes = int64(len(p.Body))
+		c.load.lastPoll.Store(time.Now().UnixMilli())
+	}
+	c.observe(o)
+	return p, err
+}
+
+// decode splits the pages in order and ends the chain after too many empty ones.
+func (c *chain) decode(ctx context.Context, s chainStart) {
+	defer close(c.links)
+	defer c.cancel() // whatever ends the decoding ends the asking
+	empties := 0
+	for l := range c.fetched {
+		if l.err != nil {
+			c.links <- l
+			return
+		}
+		if ctx.Err() != nil {
+			l.release()
+			return
+		}
+		began := time.Now()
+		if err := c.source.Decode(l.page); err != nil {
+			l.release()
+			c.links <- link{err: err}
+			return
+		}
+		c.observe(Observation{What: ObserveDecode, Took: time.Since(began), Events: l.page.Items})
+		if l.page.Items > 0 {
+			empties = 0
+		} else if empties++; empties > s.empties {
+			l.last = true
+		}
+		c.links <- l
+		if l.last {
+			return
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// follower is the commit loop: one goroutine that owns the checkpoint and
+// everything below. All that it does not decide itself reaches it through
+// next and through what the ports return.
+type follower struct {
+	b        *Bridge
+	log      *slog.Logger
+	commands <-chan Command
+
+	// cp is the committed checkpoint. head is ahead of it by pages that are
+	// taken but not committed yet.
+	cp, head Checkpoint
+	session  string
+	// ready is true between a successful recovery and the first doubt.
+	ready bool
+	// blockedOn is what a blocked stream answers to commands about.
+	blockedOn Reason
+	state     State
+	fault     *Fault // why, for StateBackoff and StateBlocked
+	since     time.Time
+
+	chain   *chain
+	probing bool // the chain only asks whether the API works without a cursor
+	visited *visited
+	trimmer *trimmer
+	seenIDs map[string]struct{} // change ids of checkpoints we adopted
+
+	due       time.Time // when the next step is to be taken
+	fetches   retries
+	sessions  retries
+	polls     polls
+	allowance int // empty pages that are still followed at once
+	empties   int // empty pages in a row
+	suspect   *Fault
+	conflict  time.Time // the last time somebody else moved the stream
+	committed time.Time
+	began     int64 // cp.Events when this run began, -1 before
+	news      bool  // events were committed since the last poll
+	contract  Contract
+	found     Observation // what trim found since the last commit
+	totals    totals
+	ended     string // why the run is over
+}
+
+func newFollower(b *Bridge, commands <-chan Command) *follower {
+	return &follower{
+		b: b, log: b.log, commands: commands,
+		visited: newVisited(), trimmer: newTrimmer(), seenIDs: make(map[string]struct{}),
+		fetches: retries{max: b.cfg.RetryMax}, sessions: retries{max: b.cfg.RetryMax},
+		polls:     polls{least: b.cfg.PollInterval, most: b.cfg.PollIntervalMax},
+		allowance: emptyAllowance, began: -1,
+	}
+}
+
+// input is what the loop waits for.
+type input struct {
+	kind inputKind
+	link link
+	cmd  Command
+}
+
+type inputKind int
+
+const (
+	inputStop    inputKind = iota // the run is to end
+	inputDue                      // time to recover, or to ask again
+	inputLink                     // the chain brought a page or its end
+	inputCommand                  // an operator wants something
+	inputBeat                     // nothing was committed for a while
+)
+
+// follow is the life of the stream. Start and restart are the same: an error
+// anywhere makes the loop drop what is in flight and recover. soft ends when
+// the run shall stop, hard when what is in flight must be abandoned.
+func (f *follower) follow(soft, hard context.Context) error {
+	defer f.dropChain()
+	defer f.set(StateStopped, nil)
+	for f.ended == "" {
+		var err error
+		switch in := f.next(soft); in.kind {
+		case inputStop:
+			return f.flush(hard)
+		case inputDue:
+			err = f.step(soft)
+		case inputLink:
+			err = f.ship(hard, in.link)
+		case inputCommand:
+			err = f.obey(hard, in.cmd)
+		case inputBeat:
+			err = f.beat(soft)
+		}
+		if err == nil {
+			continue
+		}
+		if err := f.setback(soft, hard, err); err != nil {
+			return err
+		}
+	}
+	if err := f.flush(hard); err != nil {
+		return err
+	}
+	f.log.Info("run ended", "why", f.ended, "events", f.cp.Events-f.began, "cursor", CursorHash(f.cp.Cursor))
+	return nil
+}
+
+// next waits for the next input. Stopping comes before commands, and commands
+// before pages: a reset makes the pages at hand worthless.
+func (f *follower) next(ctx context.Context) input {
+	defer f.b.busy()
+	f.b.waits()
+	select {
+	case <-ctx.Done():
+		return input{kind: inputStop}
+	default:
+	}
+	var commands <-chan Command
+	if f.ready || !f.cp.Zero() || f.blockedOn == ReasonCheckpointLost {
+		commands = f.commands
+		select {
+		case cmd := <-commands:
+			return input{kind: inputCommand, cmd: cmd}
+		default:
+		}
+	}
+	var links <-chan link
+	var due, beat <-chan time.Time
+	if f.chain != nil {
+		links = f.chain.links
+	} else {
+		t := time.NewTimer(time.Until(f.due))
+		defer t.Stop()
+		due = t.C
+		if f.ready {
+			h := time.NewTimer(time.Until(f.committed.Add(heartbeat)))
+			defer h.Stop()
+			beat = h.C
+		}
+	}
+	waited := time.Now()
+	select {
+	case <-ctx.Done():
+		return input{kind: inputStop}
+	case cmd := <-commands:
+		return input{kind: inputCommand, cmd: cmd}
+	case <-due:
+		return input{kind: inputDue}
+	case <-beat:
+		return input{kind: inputBeat}
+	case l := <-links:
+		f.b.observe(Observation{What: ObserveWait, Took: time.Since(waited)})
+		return input{kind: inputLink, link: l}
+	}
+}
+
+// step is taken when the time has come: recover, or ask at the position.
+func (f *follower) step(ctx context.Context) error {
+	if !f.ready {
+		return f.recover(ctx)
+	}
+	start := chainStart{at: f.head.Position(), empties: f.allowance}
+	if f.probing {
+		start.at.Cursor, start.single = "", true
+	}
+	if f.window() {
+		start.empties = f.b.cfg.EmptyPages - 1 - f.empties
+	}
+	f.chain = f.b.startChain(ctx, start)
+	return nil
+}
+
+// window reports whether the stream is a stateless window, which ends.
+func (f *follower) window() bool { return f.b.cfg.Origin.End != 0 }
+
+// dropChain ends the chain and forgets what it prefetched.
+func (f *follower) dropChain() {
+	if f.chain != nil {
+		f.chain.stop()
+		f.chain = nil
+	}
+	f.head = f.cp
+	f.found = Observation{}
+	f.visited.rollback()
+}
+
+// sessionError marks an error of the sink or the store: the outcome of what
+// was under way is unknown, so nothing in memory is believed any more.
+type sessionError struct{ err error }
+
+func (e *sessionError) Error() string { return e.err.Error() }
+func (e *sessionError) Unwrap() error { return e.err }
+
+// setback drops what is in flight and decides when and how to go on. It
+// returns an error when the run cannot go on.
+func (f *follower) setback(soft, hard context.Context, err error) error {
+	f.dropChain()
+	if blocked, ok := errors.AsType[*BlockedError](err); ok {
+		return blocked
+	}
+	if hard.Err() != nil {
+		return context.Cause(hard)
+	}
+	if soft.Err() != nil && errors.Is(err, soft.Err()) {
+		return nil // next will see that the run is to stop
+	}
+	fault := faultOf(err)
+	if f.probing {
+		// Not even a request without a cursor works: the API is down, and
+		// the cursor is not to blame.
+		f.probing = false
+		if fault.Reason != ReasonAuth {
+			fault = &Fault{Class: Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, Err: fault.Err}
+		}
+	}
+	tries := &f.fetches
+	if _, doubt := errors.AsType[*sessionError](err); doubt {
+		f.ready = false
+		tries = &f.sessions
+		if errors.Is(err, ErrConflict) {
+			fault = f.conflicted(err)
+		}
+	}
+	v := tries.after(fault)
+	if v.crossCheck {
+		f.suspect, f.probing = fault, true
+		f.due = time.Now()
+		return nil
+	}
+	return f.wait(v, fault)
+}
+
+// wait puts the stream into back-off or blocks it.
+func (f *follower) wait(v verdict, fault *Fault) error {
+	f.due = time.Now().Add(v.wait)
+	if !v.blocked {
+		f.b.observe(Observation{What: ObserveRetry, Took: v.wait, Code: fault.Code})
+		f.set(StateBackoff, fault)
+		return nil
+	}
+	f.blockedOn = fault.Reason
+	f.set(StateBlocked, fault)
+	if f.b.cfg.Limits.bounded() || f.window() {
+		return &BlockedError{Stream: f.b.cfg.Stream, Reason: fault.Reason, Hint: fault.Hint, Err: fault}
+	}
+	return nil
+}
+
+// conflicted answers to somebody else having moved the stream: once is a
+// reset by a command, twice within a minute is a second bridge.
+func (f *follower) conflicted(err error) *Fault {
+	fault := &Fault{Class: Transient, Code: "conflict", Err: err}
+	if time.Since(f.conflict) < time.Minute {
+		fault = &Fault{
+			Class: Permanent, Code: "conflict", Reason: ReasonOwner,
+			Hint: "another process runs this stream: stop one of them, or give them different CURSOR_PREFIX or stream names",
+			Err:  fmt.Errorf("the stream was moved by somebody else twice within a minute: %w", err),
+		}
+	}
+	f.conflict = time.Now()
+	return fault
+}

@@ -1,0 +1,115 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// obey applies an operator's command, or refuses it visibly. The command is a
+// request: it counts only once the checkpoint that it asks for is committed.
+func (f *follower) obey(hard context.Context, cmd Command) error {
+	refusal := f.refusal(cmd)
+	switch {
+	case f.cp.ChangeID() == cmd.ID: // applied before, and the answer got lost
+		return f.answer(hard, cmd, Answer{Applied: true})
+	case refusal != "":
+		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", refusal)
+		return f.answer(hard, cmd, Answer{Detail: refusal})
+	}
+	mine, err := f.b.ports.Inbox.Claim(hard, cmd, f.b.cfg.Owner)
+	if err != nil || !mine {
+		return nil // withdrawn meanwhile, or the store is away: it comes again if it still counts
+	}
+	f.dropChain()
+	next := f.moved(cmd)
+	if f.ready {
+		if _, err := f.publish(hard, Batch{Checkpoint: next}); err != nil {
+			return err
+		}
+	}
+	if err := f.advance(hard, f.cp, next); err != nil {
+		return err
+	}
+	f.log.Info("stream moved", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "reason", cmd.Reason,
+		"from", f.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor))
+	f.settle(next)
+	f.b.observe(Observation{What: ObserveReset, Code: string(cmd.Kind)})
+	return f.answer(hard, cmd, Answer{Applied: true})
+}
+
+// refusal says why a command cannot be applied, or nothing.
+func (f *follower) refusal(cmd Command) string {
+	switch {
+	case cmd.Kind != KindReset:
+		return fmt.Sprintf("this version does not know the command %q", cmd.Kind)
+	case cmd.BaseEpoch != f.cp.Epoch:
+		return fmt.Sprintf("the stream was moved meanwhile: it is at epoch %d, the command was made for %d", f.cp.Epoch, cmd.BaseEpoch)
+	case len(cmd.Target.Cursor) > MaxCursor:
+		return fmt.Sprintf("the cursor has %d bytes, at most %d can be followed", len(cmd.Target.Cursor), MaxCursor)
+	}
+	return ""
+}
+
+// moved derives the checkpoint that a reset asks for: a new epoch. It is also
+// how a changed origin or source is accepted.
+func (f *follower) moved(cmd Command) Checkpoint {
+	return f.stampReset(Reset(f.cp, f.b.cfg.Origin, cmd))
+}
+
+func (f *follower) stampReset(c Checkpoint) Checkpoint {
+	place := c.Place
+	c = f.stamp(c, KindReset)
+	c.Place = place
+	return c
+}
+
+// Reset derives the checkpoint that a reset of the stream at from leads to: a
+// new epoch at the command's target, under the given origin. The writer's own
+// fields (owner, session, time, mode) are left to the caller. It is exported
+// for commands that move a stream which nobody runs.
+func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
+	origin.Start = cmd.Target.Start
+	c := Checkpoint{
+		Version: CheckpointVersion, Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
+		Place:  Place{Epoch: from.Epoch + 1},
+		Cursor: cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried,
+		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
+		PausedUntil: from.PausedUntil,
+		Change: &Change{
+			ID: cmd.ID, Kind: cmd.Kind, Who: cmd.Who, Reason: cmd.Reason,
+			From: from.Place, At: time.Now().UnixMilli(),
+		},
+	}
+	switch {
+	case from.NewsAfter != nil: // moved again before the first rewind was over
+		c.NewsAfter = from.NewsAfter
+	case from.LastEventTime > 0:
+		c.NewsAfter = &News{CursorHash: CursorHash(from.Cursor), EventTime: from.LastEventTime}
+	}
+	return c
+}
+
+// settle goes on from a checkpoint that moved the stream.
+func (f *follower) settle(c Checkpoint) {
+	f.visited.clear()
+	f.trimmer = newTrimmer()
+	f.adopt(c)
+	f.began = c.Events
+	f.empties, f.allowance = 0, emptyAllowance
+	f.fetches.reset()
+	f.polls.next = 0
+	f.suspect, f.probing = nil, false
+	f.blockedOn, f.due = "", time.Now()
+	f.set(StateRunning, nil)
+}
+
+// answer tells who asked. A lost answer is no fault: the command stays in the
+// inbox, is offered again, and is recognised by its id.
+func (f *follower) answer(ctx context.Context, cmd Command, a Answer) error {
+	a.By, a.Place, a.At = f.b.cfg.Owner, f.cp.Place, time.Now().UnixMilli()
+	if err := f.b.ports.Inbox.Answer(ctx, cmd, a); err != nil {
+		f.log.Warn("command answered, but the answer was not delivered", "id", cmd.ID, "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package ops_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
+)
+
+type fakeStream struct {
+	status  bridge.Status
+	turning bool
+}
+
+func (f *fakeStream) Status() bridge.Status { return f.status }
+func (f *fakeStream) Turning() bool         { return f.turning }
+
+func metricsOf(s *fakeStream) *ops.Metrics {
+	return ops.NewMetrics(ops.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })
+}
+
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	kafkaDown := map[string]bridge.Dependency{"kafka": {Up: false, Error: "dial refused"}}
+	for _, tc := range []struct {
+		name   string
+		stream fakeStream
+		path   string
+		code   int
+		body   string
+	}{
+		{"alive", fakeStream{turning: true}, "/livez", 200, "ok"},
+		{"alive though a server is away", fakeStream{bridge.Status{State: bridge.StateBackoff, Dependencies: kafkaDown}, true}, "/livez", 200, "ok"},
+		{"alive though blocked", fakeStream{bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonAuth}, true}, "/livez", 200, "ok"},
+		{"dead when the loop stands still", fakeStream{bridge.Status{Stream: "events"}, false}, "/livez", 503, "has not turned"},
+		{"ready", fakeStream{bridge.Status{State: bridge.StateIdle}, true}, "/readyz", 200, "ok"},
+		{"ready in back-off", fakeStream{bridge.Status{State: bridge.StateBackoff}, true}, "/readyz", 200, "ok"},
+		{"not ready when blocked", fakeStream{bridge.Status{Stream: "events", State: bridge.StateBlocked, Reason: bridge.ReasonCycle, Error: "leads back"}, true}, "/readyz", 503, "stream events: blocked (cycle): leads back"},
+		{"verbose", fakeStream{bridge.Status{Stream: "events", State: bridge.StateIdle}, true}, "/readyz?verbose", 200, "stream events: idle"},
+		{"nothing else", fakeStream{turning: true}, "/", 404, "not found"},
+		{"no posts", fakeStream{turning: true}, "POST /livez", 405, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			method, path := http.MethodGet, tc.path
+			if m, p, ok := strings.Cut(tc.path, " "); ok {
+				method, path = m, p
+			}
+			w := httptest.NewRecorder()
+			ops.Handler(metricsOf(&tc.stream), []ops.Stream{&tc.stream}).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.body) {
+				t.Errorf("%s = %d %q, want %d with %q", tc.path, w.Code, w.Body, tc.code, tc.body)
+			}
+		})
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := &fakeStream{status: bridge.Status{
+		Stream: "events", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Place: bridge.Place{Epoch: 3},
+		Position: time.UnixMilli(1_700_000_000_500), Dependencies: map[string]bridge.Dependency{"kafka": {Up: true}},
+	}, turning: true}
+	m := metricsOf(s)
+	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveFetch, Code: "429", Took: time.Second})
+	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveCommit, Pages: 2, Events: 7, Vanished: 1,
+		Receipt: bridge.Receipt{Bytes: 70, DeadLettered: map[bridge.Defect]int{bridge.DefectTooLarge: 1}}})
+	problems, err := testutil.GatherAndLint(m.Registry())
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	w := httptest.NewRecorder()
+	ops.Handler(m, []ops.Stream{s}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`exportbridge_source_requests_total{code="429",stream="events"} 1`,
+		`exportbridge_source_requests_total{code="200",stream="events"} 0`,
+		`exportbridge_events_published_total{stream="events"} 7`,
+		`exportbridge_pages_committed_total{stream="events"} 2`,
+		`exportbridge_events_dead_lettered_total{reason="too-large",stream="events"} 1`,
+		`exportbridge_tail_items_changed_total{change="vanished",stream="events"} 1`,
+		`exportbridge_state{state="blocked",stream="events"} 1`,
+		`exportbridge_state{state="idle",stream="events"} 0`,
+		`exportbridge_stream_blocked{reason="auth",stream="events"} 1`,
+		`exportbridge_epoch{stream="events"} 3`,
+		`exportbridge_dependency_up{dependency="kafka",stream="events"} 1`,
+		`exportbridge_source_position_timestamp_seconds{stream="events"} 1.7000000005e+09`,
+	} {
+		if !strings.Contains(w.Body.String(), line+"\n") {
+			t.Errorf("metrics lack %s", line)
+		}
+	}
+}
+
+func TestServeStops(t *testing.T) {
+	t.Parallel()
+	s := &fakeStream{turning: true}
+	server, err := ops.Listen(ops.Config{Addr: "127.0.0.1:0"}, metricsOf(s), []ops.Stream{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx) }()
+	res, err := http.Get("http://" + server.Addr().String() + "/livez")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	if string(body) != "ok\n" {
+		t.Errorf("livez = %q", body)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for addr, ok := range map[string]bool{"off": true, ":8080": true, "127.0.0.1:0": true, "8080": false, "localhost": false} {
+		if err := (ops.Config{Addr: addr}).Validate(); (err == nil) != ok {
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
+}

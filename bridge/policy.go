@@ -1,0 +1,100 @@
+package bridge
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	retryBase     = 500 * time.Millisecond
+	probeInterval = time.Minute
+	// triesBeforeBlock is how often an answer that may be a passing fault of
+	// the API is asked for before the stream blocks.
+	triesBeforeBlock = 3
+	heartbeat        = 30 * time.Second
+	// emptyCommit is the least time between two commits that only move the
+	// cursor over empty pages.
+	emptyCommit = time.Second
+	// emptyAllowance is how many empty pages in a row are followed at once.
+	emptyAllowance = 3
+)
+
+// badCursorWaits spreads the three tries of a refused cursor over most of a minute.
+var badCursorWaits = [triesBeforeBlock - 1]time.Duration{10 * time.Second, 30 * time.Second}
+
+// retries counts the failures in a row of one kind of step. Owned by the
+// commit loop.
+type retries struct {
+	max    time.Duration
+	class  Class
+	reason Reason
+	n      int
+}
+
+// verdict is what to do about a fault.
+type verdict struct {
+	wait    time.Duration
+	blocked bool
+	// crossCheck asks for a request without a cursor before the cursor is
+	// held to be bad: an outage may answer 404 to everything.
+	crossCheck bool
+}
+
+func (r *retries) reset() { r.n = 0 }
+
+// after counts one more failure and says what follows.
+func (r *retries) after(f *Fault) verdict {
+	if f.Class != r.class || f.Reason != r.reason {
+		r.n = 0
+	}
+	r.class, r.reason = f.Class, f.Reason
+	r.n++
+	switch f.Class {
+	case Permanent:
+		return verdict{wait: probeInterval, blocked: true}
+	case Malformed:
+		if r.n >= triesBeforeBlock {
+			return verdict{wait: probeInterval, blocked: true}
+		}
+		return verdict{wait: backoff(r.n+1, r.max)}
+	case BadCursor:
+		if r.n >= triesBeforeBlock {
+			return verdict{crossCheck: true}
+		}
+		return verdict{wait: badCursorWaits[r.n-1]}
+	case Throttled:
+		if f.RetryAfter > 0 {
+			return verdict{wait: f.RetryAfter + rand.N(f.RetryAfter/10+time.Millisecond)}
+		}
+		return verdict{wait: max(retryBase, backoff(r.n, r.max))}
+	default:
+		return verdict{wait: backoff(r.n, r.max)}
+	}
+}
+
+// backoff is the full-jitter exponential wait before try n+1: anything up to
+// base * 2^n, at most limit. Full jitter keeps many bridges from retrying in step.
+func backoff(n int, limit time.Duration) time.Duration {
+	ceiling := limit
+	if n < 16 {
+		ceiling = min(limit, retryBase<<(n-1))
+	}
+	return rand.N(ceiling + 1)
+}
+
+// polls is the wait between requests when caught up: it grows while nothing
+// new comes. Owned by the commit loop.
+type polls struct {
+	least, most time.Duration
+	next        time.Duration
+}
+
+// wait returns how long to wait, given whether the last request brought news.
+func (p *polls) wait(news bool) time.Duration {
+	if news || p.next == 0 {
+		p.next = p.least
+	}
+	w := p.next
+	p.next = min(p.most, p.next+p.next/2)
+	return w
+}
