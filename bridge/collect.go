@@ -212,6 +212,9 @@ func (f *follower) finish(chainEnded bool) error {
 	case l.Once:
 		f.ended = "drained"
 	default:
+		if f.contract == ContractUnknown {
+			f.contract = ContractEmptyItems // only empty pages end a chain without a tail
+		}
 		f.due = time.Now().Add(f.polls.wait(f.news))
 		f.news = false
 		f.set(StateIdle, nil)

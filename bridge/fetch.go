@@ -7,19 +7,26 @@ import (
 	"time"
 )
 
+// smallBody is the size of a body, in bytes, that may hold no items. The next
+// request waits until such a page is decoded, or a run of empty pages would
+// be followed further than the rules allow.
+const smallBody = 4 << 10
+
 // chain is one uninterrupted run along the cursor: it ends at the end of the
 // results, after too many empty pages, or at the first error. Whoever started
 // it decides what happens then. Two goroutines serve it: one only asks and
 // reads, so that the next request leaves as soon as the next cursor is known;
 // one splits the pages.
 type chain struct {
-	source  Source
-	observe func(Observation)
-	links   chan link  // decoded pages, in order
-	fetched chan link  // pages as they arrived, in order
-	freed   chan int64 // sizes of released pages, back to the budget
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
+	source   Source
+	observe  func(Observation)
+	links    chan link     // decoded pages, in order
+	fetched  chan link     // pages as they arrived, in order
+	freed    chan int64    // sizes of released pages, back to the budget
+	decoded  atomic.Int64  // pages decoded
+	progress chan struct{} // filled when decoded has grown
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
 
 	maxPages int
 	maxBytes int64
@@ -57,7 +64,8 @@ func (b *Bridge) startChain(ctx context.Context, s chainStart) *chain {
 	c := &chain{
 		source: b.ports.Source, observe: b.observe,
 		links: make(chan link, depth+1), fetched: make(chan link, depth+1), freed: make(chan int64, 2*depth+2),
-		cancel: cancel, maxPages: depth, maxBytes: b.cfg.PrefetchBytes, load: &b.load,
+		progress: make(chan struct{}, 1),
+		cancel:   cancel, maxPages: depth, maxBytes: b.cfg.PrefetchBytes, load: &b.load,
 	}
 	c.done.Go(func() { c.fetch(ctx, s) })
 	c.done.Go(func() { c.decode(ctx, s) })
@@ -95,6 +103,7 @@ func (c *chain) release(p *Page) {
 func (c *chain) fetch(ctx context.Context, s chainStart) {
 	defer close(c.fetched)
 	at := s.at
+	handed := int64(0) // pages handed over to be decoded
 	var pages int
 	var bytes int64
 	for {
@@ -117,12 +126,29 @@ func (c *chain) fetch(ctx context.Context, s chainStart) {
 		c.note(pages, bytes)
 		last := p.Tail() || s.single
 		at.Cursor = p.Next // before the page is handed over: it is not ours then
-		tooLong := len(at.Cursor) > MaxCursor
+		small := len(p.Body) < smallBody
 		c.fetched <- link{page: p, last: last}
-		if last || tooLong || ctx.Err() != nil {
+		handed++
+		if last || len(at.Cursor) > MaxCursor {
+			return
+		}
+		if small && !c.awaitDecoded(ctx, handed) {
 			return
 		}
 	}
+}
+
+// awaitDecoded waits until that many pages are decoded, and reports whether
+// the chain goes on.
+func (c *chain) awaitDecoded(ctx context.Context, pages int64) bool {
+	for c.decoded.Load() < pages {
+		select {
+		case <-c.progress:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // collectFreed takes what has been released meanwhile without waiting for more.
@@ -192,6 +218,11 @@ func (c *chain) decode(ctx context.Context, s chainStart) {
 		c.links <- l
 		if l.last {
 			return
+		}
+		c.decoded.Add(1)
+		select {
+		case c.progress <- struct{}{}:
+		default:
 		}
 	}
 }

@@ -1,0 +1,131 @@
+package bridge_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// full has every field set: the format that Redis and Kafka hold for years.
+func full() bridge.Checkpoint {
+	return bridge.Checkpoint{
+		Version: 1, Stream: "events", Place: bridge.Place{Epoch: 3, Seq: 9007199254740993},
+		Mode: bridge.AtLeastOnce, Kind: bridge.KindData,
+		Cursor: "a+b/c=d%2Be&#? \u00e9\u2028<>\x00", Tail: bridge.Tail{{1, 2, 3}, {255}}, Carried: 7,
+		Origin: bridge.Origin{Resource: "events", Events: []string{"orderPlaced", "a b"}, Start: 1700000000000, End: 1800000000000},
+		Source: bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"},
+		Events: 1234567, Pages: 1235, LastEventTime: 1700000000123, PositionTime: 1700000000456, AdvanceTime: 1700000000789,
+		Drained: true, PausedUntil: bridge.Forever,
+		Change:    &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy", From: bridge.Place{Epoch: 2, Seq: 41}, At: 1700000000001},
+		NewsAfter: &bridge.News{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002},
+		Owner:     "host-1", Session: "ABCDEF", WrittenAt: 1700000000003,
+	}
+}
+
+func TestCheckpointGolden(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]bridge.Checkpoint{
+		"full":    full(),
+		"minimal": {Version: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
+	} {
+		got, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := "testdata/checkpoint_" + name + ".v1.json"
+		if *update {
+			if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.TrimSpace(string(want)), string(got)); diff != "" {
+			t.Errorf("%s: the checkpoint format is frozen (-want +got):\n%s", name, diff)
+		}
+		back, err := bridge.DecodeCheckpoint(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c, back); diff != "" {
+			t.Errorf("%s does not survive encoding (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestDecodeCheckpointRefuses(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]string{
+		"nothing":        ``,
+		"not JSON":       `hello`,
+		"another thing":  `{"foo":1}`,
+		"an array":       `[1]`,
+		"newer version":  `{"v":2,"stream":"events"}`,
+		"no version":     `{"stream":"events"}`,
+		"no stream":      `{"v":1}`,
+		"negative seq":   `{"v":1,"stream":"s","seq":-1}`,
+		"half a tail":    `{"v":1,"stream":"s","tail":"AAAA"}`,
+		"tail no base64": `{"v":1,"stream":"s","tail":"%%"}`,
+		"not UTF-8":      "{\"v\":1,\"stream\":\"s\",\"cursor\":\"\xff\"}",
+		"wrong type":     `{"v":1,"stream":"s","cursor":5}`,
+		"two values":     `{"v":1,"stream":"s"}{}`,
+	} {
+		if c, err := bridge.DecodeCheckpoint([]byte(in)); !errors.Is(err, bridge.ErrForeign) {
+			t.Errorf("%s: got %+v, %v, want ErrForeign", name, c, err)
+		}
+	}
+}
+
+func FuzzDecodeCheckpoint(f *testing.F) {
+	c := full()
+	seed, err := c.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add([]byte(`{"v":1,"stream":"s","tail":""}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := bridge.DecodeCheckpoint(b)
+		if err != nil {
+			if !errors.Is(err, bridge.ErrForeign) {
+				t.Fatalf("error is not ErrForeign: %v", err)
+			}
+			return
+		}
+		// What was read must survive being written and read again.
+		out, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := bridge.DecodeCheckpoint(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c, again); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func TestPlaceOrder(t *testing.T) {
+	t.Parallel()
+	order := []bridge.Place{{}, {Seq: 1}, {Seq: 2}, {Epoch: 1}, {Epoch: 1, Seq: 9}, {Epoch: 2, Seq: 1}}
+	for i, a := range order {
+		for j, b := range order {
+			want := min(1, max(-1, i-j))
+			if got := a.Compare(b); got != want {
+				t.Errorf("%v against %v = %d, want %d", a, b, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package bridge_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+func TestResetWhileDataFlows(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+		r.source.Grow(1000)
+		r.start()
+		r.after(time.Second)
+		var back bridge.Checkpoint
+		for _, c := range r.store.History() {
+			if c.Kind == bridge.KindData && c.Pages == 20 {
+				back = c
+			}
+		}
+		at := r.store.Checkpoint()
+		asked := time.Now()
+		a := r.command("r1", bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Events: back.Events, Pages: back.Pages})
+		if !a.Applied || a.By != "me" || a.Place.Epoch != 1 {
+			t.Fatalf("answer %+v", a)
+		}
+		if took := time.Since(asked); took > 2*time.Second {
+			t.Errorf("acknowledged after %v", took)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		values := r.values()
+		count := make(map[string]int)
+		for _, v := range values {
+			count[v]++
+		}
+		items := r.source.Items()
+		for i, item := range items {
+			want := 1
+			if i >= int(back.Events) && count[string(item.Forms[0])] == 2 {
+				want = 2 // between the target and where the reset was applied
+			}
+			if got := count[string(item.Forms[0])]; got != want {
+				t.Errorf("item %d is %d times in the topic", i, got)
+			}
+		}
+		again := len(values) - len(items)
+		if least := int(at.Events - back.Events); again < least || again > least+80 {
+			t.Errorf("%d events came again, want those from %d to about %d", again, back.Events, at.Events)
+		}
+		c := r.store.Checkpoint()
+		if c.Epoch != 1 || c.Events != int64(len(items)) || c.Pages != 99 {
+			t.Errorf("the checkpoint counts %d events and %d pages in epoch %d, want %d and 99 in 1", c.Events, c.Pages, c.Epoch, len(items))
+		}
+	})
+}
+
+// TestRewindMarksWhatComesAgain: the repeated events are marked up to where
+// the news begins, and an event that could be news never is.
+func TestRewindMarksWhatComesAgain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *rig) {
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		if a := r.command("r1", bridge.Target{}); !a.Applied {
+			t.Fatal(a.Detail)
+		}
+		r.source.Grow(50)
+		r.after(time.Minute)
+		if again := r.again.Load(); again != 50 {
+			t.Errorf("%d events are marked as coming again, want 50", again)
+		}
+		if news := r.store.Checkpoint().NewsAfter; news != nil {
+			t.Errorf("the rewind is not over: %+v", news)
+		}
+	})
+}
+
+func TestCommandsRefused(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(50)
+		r.start()
+		r.after(time.Second)
+		before := r.store.Checkpoint()
+		r.push("stale", 7, bridge.Target{})
+		if a := r.await("stale"); a.Applied || !strings.Contains(a.Detail, "epoch 0") {
+			t.Errorf("stale base epoch: %+v", a)
+		}
+		r.push("long", 0, bridge.Target{Cursor: strings.Repeat("x", bridge.MaxCursor+1)})
+		if a := r.await("long"); a.Applied {
+			t.Errorf("cursor too long: %+v", a)
+		}
+		r.inbox.Push(bridge.Command{ID: "what", Kind: "dance", Deadline: time.Now().Add(time.Minute).UnixMilli()})
+		if a := r.await("what"); a.Applied || !strings.Contains(a.Detail, "dance") {
+			t.Errorf("unknown command: %+v", a)
+		}
+		if after := r.store.Checkpoint(); after.Place.Epoch != before.Epoch || after.Cursor != before.Cursor {
+			t.Errorf("a refused command moved the stream from %v to %v", before.Place, after.Place)
+		}
+		r.after(time.Second)
+		r.wantOnce()
+	})
+}
+
+// TestTwoResets: the second was made for the epoch before the first.
+func TestTwoResets(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+		r.source.Grow(500)
+		r.start()
+		r.after(20 * time.Millisecond)
+		r.push("a", 0, bridge.Target{})
+		r.push("b", 0, bridge.Target{})
+		applied := []bool{r.await("a").Applied, r.await("b").Applied}
+		if !slices.Equal(applied, []bool{true, false}) {
+			t.Errorf("applied %v, want only the first", applied)
+		}
+	})
+}
+
+// TestAnswerLost: the command is applied once, however often it is offered.
+func TestAnswerLost(t *testing.T) {
+	t.Parallel()
+	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+		t.Run(form.String(), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *rig) {
+				r.source.Grow(50)
+				r.start()
+				r.after(time.Second)
+				r.inbox.FailAnswer(1, form)
+				if a := r.command("a", bridge.Target{}); !a.Applied {
+					t.Fatalf("refused: %s", a.Detail)
+				}
+				r.after(time.Minute)
+				if e := r.store.Checkpoint().Epoch; e != 1 {
+					t.Errorf("epoch %d, want the command applied once", e)
+				}
+				if n := len(r.values()); n != 100 {
+					t.Errorf("%d events, want each twice", n)
+				}
+			})
+		})
+	}
+}
+
+// TestResetSurvivesACrashBeforeTheAnswer: another process finds the command
+// applied and says so.
+func TestResetSurvivesACrashBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(50)
+		r.start()
+		r.after(time.Second)
+		for n := 1; n < 30; n++ {
+			r.inbox.FailAnswer(n, bridgetest.Failed)
+		}
+		r.push("a", 0, bridge.Target{})
+		r.after(time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		if a := r.await("a"); !a.Applied {
+			t.Errorf("answer %+v", a)
+		}
+		r.after(time.Minute)
+		if e := r.store.Checkpoint().Epoch; e != 1 {
+			t.Errorf("epoch %d, want 1", e)
+		}
+	})
+}
+
+func TestWithdrawnCommandIsNotApplied(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(500)
+		r.topic.Latency = 10 * time.Second // the loop is busy
+		r.start()
+		r.after(time.Second)
+		cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.inbox.Push(cmd)
+		r.after(2 * time.Second)
+		if !r.inbox.Withdraw(cmd) {
+			t.Fatal("not withdrawn")
+		}
+		r.after(10 * time.Minute)
+		if e := r.store.Checkpoint().Epoch; e != 0 {
+			t.Error("a withdrawn command was applied")
+		}
+		r.wantOnce()
+	})
+}
+
+func TestResetInEveryState(t *testing.T) {
+	t.Parallel()
+	for name, state := range map[string]func(r *rig){
+		"idle": func(*rig) {},
+		"blocked": func(r *rig) {
+			r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		},
+		"long retry": func(r *rig) {
+			r.source.Refuse(func(bridge.Position) error {
+				return &bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *rig) {
+				r.source.Grow(50)
+				r.start()
+				r.after(time.Second)
+				state(r)
+				r.after(20 * time.Second)
+				asked := time.Now()
+				if a := r.command("a", bridge.Target{}); !a.Applied {
+					t.Fatalf("refused: %s", a.Detail)
+				}
+				if took := time.Since(asked); took > 2*time.Second {
+					t.Errorf("acknowledged after %v", took)
+				}
+				r.source.Refuse(nil)
+				r.after(15 * time.Minute)
+				if n := len(r.values()); n != 100 {
+					t.Errorf("%d events, want each twice", n)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,271 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// rig is a stream with everything around it in memory. It is used inside a
+// synctest bubble, so its time is virtual.
+type rig struct {
+	t      *testing.T
+	cfg    bridge.Config
+	source *bridgetest.Source
+	topic  *bridgetest.Topic
+	store  *bridgetest.Store
+	inbox  *bridgetest.Inbox
+	log    *strings.Builder
+
+	again atomic.Int64 // events published with the mark of a rewind
+
+	mu   sync.Mutex // guards seen
+	seen []bridge.Observation
+
+	bridge *bridge.Bridge
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+func newRig(t *testing.T, x bridgetest.Export) *rig {
+	if x.PageSize == 0 {
+		x.PageSize = 10
+	}
+	r := &rig{
+		t: t, source: bridgetest.NewSource(t, x), topic: bridgetest.NewTopic(t, bridge.AtLeastOnce),
+		store: bridgetest.NewStore(t, "events"), inbox: bridgetest.NewInbox(t), log: new(strings.Builder),
+	}
+	r.store.Acknowledged = r.topic.Acknowledged
+	r.cfg = bridge.Config{
+		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: x.PageSize, Owner: "me",
+		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", ShutdownTimeout: 25 * time.Second,
+		Log: slog.New(slog.NewTextHandler(r.log, nil)),
+	}
+	return r
+}
+
+// inBubble runs a test under virtual time and shows the engine's log if it fails.
+func inBubble(t *testing.T, x bridgetest.Export, test func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, x)
+		test(r)
+		if r.stop != nil {
+			r.end()
+		}
+		if t.Failed() {
+			t.Log(r.log.String())
+		}
+	})
+}
+
+// Observe implements bridge.Observer.
+func (r *rig) Observe(o bridge.Observation) {
+	if o.What == bridge.ObserveCommit || o.What == bridge.ObserveState {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.seen = append(r.seen, o)
+	}
+}
+
+// start begins a new process on the same topic and store.
+func (r *rig) start() {
+	r.t.Helper()
+	r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox})
+}
+
+// startWith is start with another source and inbox.
+func (r *rig) startWith(p bridge.Ports) {
+	r.t.Helper()
+	p.Sink, p.Store, p.Observer = markCounter{r.topic.Open("events"), &r.again}, r.store, r
+	b, err := bridge.New(r.cfg, p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(r.t.Context())
+	ended := make(chan error, 1)
+	r.bridge, r.stop, r.ended = b, stop, ended
+	go func() { ended <- b.Run(ctx) }()
+}
+
+// markCounter counts the events that are marked as coming again.
+type markCounter struct {
+	bridge.Sink
+	again *atomic.Int64
+}
+
+func (m markCounter) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
+	for _, p := range b.Pages {
+		for _, e := range p.Events {
+			if e.Again {
+				m.again.Add(1)
+			}
+		}
+	}
+	return m.Sink.Publish(ctx, b)
+}
+
+// turns lets two processes ask one source, which takes one caller at a time.
+// A channel, not a mutex: virtual time stands still while one waits for a mutex.
+type turns struct {
+	turn   chan struct{}
+	source bridge.Source
+}
+
+func (s turns) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	return s.source.Fetch(ctx, at)
+}
+
+func (s turns) Decode(p *bridge.Page) error {
+	return s.source.Decode(p)
+}
+
+// end stops the process in order and returns what Run said.
+func (r *rig) end() error {
+	r.stop()
+	err := <-r.ended
+	r.stop = nil
+	return err
+}
+
+// run starts a bounded run and waits for it.
+func (r *rig) run() error {
+	r.start()
+	err := <-r.ended
+	r.stop()
+	r.stop = nil
+	return err
+}
+
+// after lets virtual time pass and everything settle.
+func (r *rig) after(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time: nothing is waited for
+	synctest.Wait()
+}
+
+// values returns what a consumer finds, in topic order.
+func (r *rig) values() []string {
+	var all []string
+	for _, rec := range r.topic.Records() {
+		if rec.Defect == bridge.DefectNone {
+			all = append(all, string(rec.Value))
+		}
+	}
+	return all
+}
+
+// wantOnce checks that the topic holds every item once, in order.
+func (r *rig) wantOnce() {
+	r.t.Helper()
+	var want []string
+	for _, item := range r.source.Items() {
+		want = append(want, string(item.Forms[0]))
+	}
+	if got := r.values(); !slices.Equal(got, want) {
+		r.t.Errorf("topic holds %s\nexport holds %s", brief(got), brief(want))
+	}
+}
+
+// wantAll checks that the topic holds every item at least once, that copies
+// come from batches that were not acknowledged, and that first copies are in order.
+func (r *rig) wantAll() {
+	r.t.Helper()
+	var first []string
+	copies := make(map[string]int)
+	for _, v := range r.values() {
+		if copies[v]++; copies[v] == 1 {
+			first = append(first, v)
+		}
+	}
+	unsure := make(map[string]int)
+	for _, k := range r.topic.Kept() {
+		if r.store.Acknowledged(k.Checkpoint) && r.committed(k.Checkpoint) {
+			continue
+		}
+		for _, rec := range k.Records {
+			unsure[string(rec.Value)]++
+		}
+	}
+	for v, n := range copies {
+		if n-unsure[v] > 1 {
+			r.t.Errorf("%s is %d times in the topic, and only %d times in batches that were in flight", v, n, unsure[v])
+		}
+	}
+	var want []string
+	for _, item := range r.source.Items() {
+		want = append(want, string(item.Forms[0]))
+	}
+	if !slices.Equal(first, want) {
+		r.t.Errorf("topic holds, first copies only, %s\nexport holds %s", brief(first), brief(want))
+	}
+}
+
+// committed reports whether a batch's checkpoint reached the store.
+func (r *rig) committed(c bridge.Checkpoint) bool {
+	return slices.ContainsFunc(r.store.History(), func(h bridge.Checkpoint) bool {
+		return h.Place == c.Place && h.Session == c.Session && h.Cursor == c.Cursor
+	})
+}
+
+func brief(items []string) string {
+	if len(items) > 12 {
+		return fmt.Sprintf("%d items %q ... %q", len(items), items[:3], items[len(items)-3:])
+	}
+	return fmt.Sprintf("%d items %q", len(items), items)
+}
+
+// wantState checks the state and, if it is blocked, why.
+func (r *rig) wantState(state bridge.State, reason bridge.Reason) {
+	r.t.Helper()
+	if s := r.bridge.Status(); s.State != state || s.Reason != reason {
+		r.t.Errorf("state is %s %s %q, want %s %s", s.State, s.Reason, s.Error, state, reason)
+	}
+}
+
+// command pushes a reset made for the stored epoch and returns its answer.
+func (r *rig) command(id string, target bridge.Target) bridge.Answer {
+	r.t.Helper()
+	r.push(id, r.store.Checkpoint().Epoch, target)
+	return r.await(id)
+}
+
+func (r *rig) push(id string, epoch int64, target bridge.Target) {
+	r.inbox.Push(bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: epoch, Target: target, Who: "op",
+		Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	})
+}
+
+func (r *rig) await(id string) bridge.Answer {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	a, err := r.inbox.Await(ctx, id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// wantBlocked checks what a bounded run returned.
+func wantBlocked(t *testing.T, err error, reason bridge.Reason) {
+	t.Helper()
+	blocked, ok := errors.AsType[*bridge.BlockedError](err)
+	if !ok || blocked.Reason != reason {
+		t.Errorf("run ended with %v, want blocked (%s)", err, reason)
+	}
+}

@@ -1,0 +1,268 @@
+package bridge
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// export is a reference export for trim: a list that grows at its end and
+// changes inside its last page, read by offset.
+type export struct {
+	items   []string
+	withIDs bool
+	// eager gives a full last page a next cursor before anything is behind it.
+	eager bool
+}
+
+func (x *export) page(offset, size int) *Page {
+	end := min(offset+size, len(x.items))
+	p := &Page{At: Position{Cursor: fmt.Sprint(offset)}}
+	for i, item := range x.items[offset:end] {
+		e := Event{Raw: []byte(item), Index: i}
+		if x.withIDs {
+			e.ID = []byte(item)
+		}
+		p.Events = append(p.Events, e)
+	}
+	p.Items = len(p.Events)
+	if end < len(x.items) || x.eager && end == offset+size {
+		p.Next = fmt.Sprint(end)
+	}
+	return p
+}
+
+// reader is what the engine does with trim, and nothing else.
+type reader struct {
+	trimmer   *trimmer
+	offset    int
+	tail      Tail
+	carried   int
+	published []string
+}
+
+// read takes one page. A crash before the commit forgets what it did.
+func (r *reader) read(x *export, size, limit int, crash bool) (advanced bool) {
+	p := x.page(r.offset, size)
+	got := r.trimmer.trim(p, r.tail, r.carried, limit)
+	if crash {
+		r.trimmer = newTrimmer()
+		return false
+	}
+	for _, e := range p.Events {
+		r.published = append(r.published, string(e.Raw))
+	}
+	r.tail, r.carried = got.tail, got.carried
+	if !p.Tail() {
+		fmt.Sscan(p.Next, &r.offset)
+	}
+	return !p.Tail()
+}
+
+// reload stores and loads the position, as a restart would.
+func (r *reader) reload(t *rapid.T) {
+	b, err := json.Marshal(Checkpoint{Version: 1, Stream: "s", Tail: r.tail, Carried: r.carried})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := DecodeCheckpoint(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.tail, r.carried, r.trimmer = c.Tail, c.Carried, newTrimmer()
+}
+
+// TestTrimPublishesEachItemOnce reads a changing export to its end: each item
+// that was there when its page was read is published once, however the last
+// page grew, was reordered, got late items, or was read with another size.
+func TestTrimPublishesEachItemOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x := &export{withIDs: rapid.Bool().Draw(t, "ids"), eager: rapid.Bool().Draw(t, "eager")}
+		r := &reader{trimmer: newTrimmer()}
+		const most = 8
+		limit := 1 << 20 // what a carried tail outlives is tested elsewhere
+		n := 0
+		fresh := func() string {
+			n++
+			if !x.withIDs && rapid.IntRange(0, 3).Draw(t, "twin") == 0 {
+				return "twin" // equal items without an id can both be real
+			}
+			return fmt.Sprintf("item %d", n)
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				for range rapid.IntRange(1, 2*most).Draw(t, "grow") {
+					x.items = append(x.items, fresh())
+				}
+			case 1: // the page at the cursor comes in another order
+				page := x.items[r.offset:]
+				if perm := rapid.Permutation(slices.Clone(page)).Draw(t, "order"); r.atTail(x, most) {
+					copy(page, perm)
+				}
+			case 2: // a late item inside the last page
+				if r.atTail(x, most) {
+					x.items = slices.Insert(x.items, rapid.IntRange(r.offset, len(x.items)).Draw(t, "late"), fresh())
+				}
+			case 3:
+				r.reload(t)
+			default:
+				size := rapid.IntRange(1, most).Draw(t, "size")
+				r.read(x, size, limit, rapid.IntRange(0, 4).Draw(t, "crash") == 0)
+			}
+		}
+		for r.read(x, most, limit, false) {
+		}
+		want, got := slices.Sorted(slices.Values(x.items)), slices.Sorted(slices.Values(r.published))
+		if !slices.Equal(got, want) {
+			t.Fatalf("published %q\nwant      %q", got, want)
+		}
+	})
+}
+
+// atTail reports whether nothing lies behind the page at the cursor: only
+// there may an export change what it showed before.
+func (r *reader) atTail(x *export, size int) bool { return len(x.items)-r.offset < size }
+
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	const limit = 40
+	type step struct {
+		ids, next                  string // one letter an item; lower case: other bytes under the same id
+		published, tail            string
+		repeated, vanished, change int
+		carried                    int
+	}
+	for name, steps := range map[string][]step{
+		"a tail that grows in place": {
+			{ids: "AB", published: "AB", tail: "AB"},
+			{ids: "AB", tail: "AB"},
+			{ids: "ABC", published: "C", tail: "ABC"},
+			{ids: "ABCD", next: "2", published: "D"},
+		},
+		"reordered": {{ids: "ABC", published: "ABC", tail: "ABC"}, {ids: "CAB", tail: "CAB"}},
+		"vanished and back": {
+			{ids: "ABC", published: "ABC", tail: "ABC"},
+			{ids: "AC", tail: "ACB", vanished: 1},
+			{ids: "AC", tail: "ACB"}, // counted once
+			{ids: "ACB", tail: "ACB"},
+		},
+		"mutated": {{ids: "AB", published: "AB", tail: "AB"}, {ids: "aB", tail: "AB", change: 1}, {ids: "aB", tail: "AB"}},
+		"twice in a page": {
+			{ids: "ABA", next: "2", published: "AB", repeated: 1},
+		},
+		"a tail read again with a shorter page": {
+			{ids: "ABCD", published: "ABCD", tail: "ABCD"},
+			{ids: "AB", next: "2", tail: "CD", carried: 2},
+			{ids: "CE", next: "3", published: "E", tail: "D", carried: 4},
+			{ids: "DF", published: "F", tail: "DF"},
+		},
+		"carried items that never come are dropped at the next tail": {
+			{ids: "ABC", published: "ABC", tail: "ABC"},
+			{ids: "A", next: "2", tail: "BC", carried: 1},
+			{ids: "E", published: "E", tail: "E", vanished: 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrimmer()
+			var tail Tail
+			carried, at := 0, "1"
+			for i, s := range steps {
+				p := letterPage(at, s.ids, s.next)
+				got := tr.trim(p, tail, carried, limit)
+				if pub := letters(p); pub != s.published {
+					t.Errorf("step %d published %q, want %q", i, pub, s.published)
+				}
+				if want := letterTail(s.tail); !slices.Equal(got.tail, want) {
+					t.Errorf("step %d tail has %d items, want %d, or another order", i, len(got.tail), len(want))
+				}
+				if got.repeated != s.repeated || got.vanished != s.vanished || got.changed != s.change || got.carried != s.carried {
+					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.repeated, got.vanished, got.changed, got.carried, s)
+				}
+				tail, carried = got.tail, got.carried
+				if s.next != "" {
+					at = s.next
+				}
+			}
+		})
+	}
+}
+
+// TestTrimForgetsCarriedItems: what was carried for too long is dropped, so
+// that a checkpoint cannot grow for ever.
+func TestTrimForgetsCarriedItems(t *testing.T) {
+	t.Parallel()
+	tr, tail, carried := newTrimmer(), letterTail("XYZ"), 0
+	for i, want := range []int{3, 3, 3, 0} {
+		p := letterPage(fmt.Sprint(i), string(rune('A'+2*i))+string(rune('B'+2*i)), fmt.Sprint(i+1))
+		got := tr.trim(p, tail, carried, 8)
+		if len(got.tail) != want {
+			t.Fatalf("after %d items %d are carried, want %d", 2*(i+1), len(got.tail), want)
+		}
+		if want == 0 && got.vanished != 3 {
+			t.Errorf("%d counted as vanished, want 3", got.vanished)
+		}
+		tail, carried = got.tail, got.carried
+	}
+}
+
+func letterPage(at, ids, next string) *Page {
+	p := &Page{At: Position{Cursor: at}, Next: next, Items: len(ids)}
+	for i, c := range ids {
+		id := string(c)
+		if c >= 'a' {
+			id = string(c - 'a' + 'A')
+		}
+		p.Events = append(p.Events, Event{Raw: []byte(string(c)), ID: []byte(id), Index: i})
+	}
+	return p
+}
+
+func letters(p *Page) string {
+	s := ""
+	for _, e := range p.Events {
+		s += string(e.Raw)
+	}
+	return s
+}
+
+func letterTail(ids string) Tail {
+	var t Tail
+	for _, c := range ids {
+		t = append(t, (&Event{ID: []byte(string(c))}).Identity())
+	}
+	return t
+}
+
+func TestDropTwinsAllocatesNothing(t *testing.T) {
+	tr := newTrimmer()
+	full := make([]Event, 1000)
+	for i := range full {
+		full[i] = Event{ID: fmt.Appendf(nil, "id-%d", i), Raw: []byte("x")}
+	}
+	p := &Page{At: Position{Cursor: "1"}, Next: "2", Items: len(full)}
+	if n := testing.AllocsPerRun(20, func() {
+		p.Events = full
+		tr.trim(p, nil, 0, 4000)
+	}); n > 0 {
+		t.Errorf("%v allocations a page, want none", n)
+	}
+}
+
+func BenchmarkTrim(b *testing.B) {
+	tr := newTrimmer()
+	full := make([]Event, 1000)
+	for i := range full {
+		full[i] = Event{ID: fmt.Appendf(nil, "00000000-0000-7000-8000-%012d", i), Raw: []byte("x")}
+	}
+	p := &Page{At: Position{Cursor: "1"}, Next: "2", Items: len(full)}
+	for b.Loop() {
+		p.Events = full
+		tr.trim(p, nil, 0, 4000)
+	}
+}
