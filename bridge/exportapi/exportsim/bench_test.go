@@ -1,0 +1,72 @@
+package exportsim_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// discard is a response that costs nothing.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+// BenchmarkPage serves pages of 1,000 events that nobody asked for before,
+// without a network: what the simulator costs.
+func BenchmarkPage(b *testing.B) {
+	for _, encoding := range []string{"identity", "gzip", "zstd"} {
+		b.Run(encoding, func(b *testing.B) {
+			h := newHandler(b, exportsim.Config{Events: 1_000_000, Gzip: true, Zstd: true})
+			page := recordStatus(h, "/events?pageSize=1000")
+			b.SetBytes(int64(page.Body.Len()))
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n = (n + 1) % 900
+				query := "pageSize=1000&start=" + millis(h.EventTime(n*1000))
+				request := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/events", RawQuery: query}}
+				request.Header = http.Header{"Accept-Encoding": {encoding}}
+				h.ServeHTTP(discard{http.Header{}}, request)
+			}
+			b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
+
+// BenchmarkPageOverLoopback is the same for one client that does nothing but
+// read, over a real connection: an upper bound for anybody's fetching.
+func BenchmarkPageOverLoopback(b *testing.B) {
+	h := newHandler(b, exportsim.Config{Events: 1_000_000})
+	server := httptest.NewServer(h)
+	defer server.Close()
+	client := server.Client()
+	n := 0
+	var bytes int64
+	for b.Loop() {
+		n = (n + 1) % 900
+		request, err := http.NewRequestWithContext(b.Context(), http.MethodGet,
+			fmt.Sprintf("%s/events?pageSize=1000&start=%s", server.URL, millis(h.EventTime(n*1000))), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			b.Fatal(err)
+		}
+		read, err := io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		if err != nil {
+			b.Fatal(err)
+		}
+		bytes += read
+	}
+	b.SetBytes(bytes / int64(b.N))
+	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "events/s")
+}

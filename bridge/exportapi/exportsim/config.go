@@ -1,0 +1,183 @@
+package exportsim
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Schema is a generation of the public schema.
+type Schema string
+
+// The generations. They differ in the id of an event, the name of the payload's
+// type, the set of event types and a few fields.
+const (
+	// Schema08 has eventId, systemTimestamp and payload.type.
+	Schema08 Schema = "0.8"
+	// Schema07 has id and payload.@type.
+	Schema07 Schema = "0.7"
+	// Schema05 has no id; payload.@type, and a payload.sequence that only the
+	// simulator adds, so that IndexOf works.
+	Schema05 Schema = "0.5"
+)
+
+// EndOfResults is how a page says that nothing follows for now.
+type EndOfResults string
+
+// The contracts. Under the first three a page that is not full names no next
+// cursor, and the same request asked again grows in place until it is full.
+// Under EmptyItems every page has a cursor, and a page without items is the end.
+const (
+	EmptyCursor EndOfResults = "empty-cursor"
+	NullCursor  EndOfResults = "null-cursor"
+	NoCursor    EndOfResults = "no-cursor"
+	EmptyItems  EndOfResults = "empty-items"
+)
+
+const (
+	defaultPageSize  = 100
+	maxPageSize      = 1000
+	defaultScanLimit = 2000
+	defaultEvery     = 100 * time.Millisecond
+)
+
+// Config says what the simulator serves and how. The zero value serves an
+// empty export of the newest schema without faults and without a key.
+type Config struct {
+	// Seed decides the content. The same seed gives the same events.
+	Seed uint64
+	// Events is the number of events in stock at the start. Sessions (one for
+	// eight events) and users (one for 32) follow from it.
+	Events int
+	// Rate is the growth in events per second of wall clock, counted from New;
+	// it may be fractional. 0 is no growth.
+	Rate float64
+	// Start is the time of the first event. Zero means such a time that the
+	// stock ends when New is called; then the bytes differ from run to run.
+	Start time.Time
+	// Every is the event time between two events; 0 means 1/Rate but an hour at
+	// most, or 100 ms without a Rate.
+	Every time.Duration
+	// Schema is the generation of the schema; empty means Schema08.
+	Schema Schema
+	// EndOfResults is the contract for the end; empty means EmptyCursor.
+	EndOfResults EndOfResults
+	// FreshCursor makes an empty page under EmptyItems name a cursor that was
+	// never seen before, for the same place. By default it names the same
+	// cursor again.
+	FreshCursor bool
+	// BasePath comes before /events, /session and /user, for example
+	// "/export". It starts with a slash and does not end with one.
+	BasePath string
+	// Organization, Workspace and Application are the names in the metadata of
+	// events; empty means "Acme Corp", "Storefront" and "Web shop".
+	Organization, Workspace, Application string
+
+	// APIKey is asked for in KeyHeader; empty lets everybody in.
+	APIKey string
+	// KeyHeader is the name of the key's header; empty means X-Api-Key.
+	KeyHeader string
+
+	// Latency is waited before each answer.
+	Latency time.Duration
+	// BandwidthBits is the speed of each answer's body in bits per second; 0
+	// is unlimited.
+	BandwidthBits int64
+	// RateLimit is the number of requests per second above which the answer is
+	// 429 with Retry-After; 0 is unlimited. Bursts of one second are allowed.
+	RateLimit float64
+	// Faults are injected at random, reproducible by Seed and request number.
+	Faults Faults
+	// CursorTTL is how long a cursor is good for after it was handed out; 0 is
+	// for ever. Asking for the same tail page does not renew it.
+	CursorTTL time.Duration
+	// CursorExpired is the status for an expired cursor: 410 or 400; 0 means 410.
+	CursorExpired int
+	// ScanLimit is the number of items that a request with an event filter
+	// looks at before it answers with what it has, and be it nothing; 0 means
+	// 2000.
+	ScanLimit int
+
+	// Gzip and Zstd offer these encodings to requests that accept them.
+	Gzip, Zstd bool
+	// CursorFirst puts nextCursor before items; by default it comes last.
+	CursorFirst bool
+
+	// OnRequest, if not nil, sees every API request before it is answered. It
+	// is called concurrently.
+	OnRequest func(*http.Request)
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	schemas := []Schema{"", Schema08, Schema07, Schema05}
+	ends := []EndOfResults{"", EmptyCursor, NullCursor, NoCursor, EmptyItems}
+	check(c.Events >= 0, "events %d is below 0, use for example 12000", c.Events)
+	check(c.Rate >= 0 && c.Rate <= 1e6, "rate %v is not within 0 and 1000000 events/s, use for example 50", c.Rate)
+	check(slices.Contains(schemas, c.Schema), "schema %q is not one of: 0.8, 0.7, 0.5", c.Schema)
+	check(slices.Contains(ends, c.EndOfResults),
+		"end of results %q is not one of: empty-cursor, null-cursor, no-cursor, empty-items", c.EndOfResults)
+	check(c.BasePath == "" || strings.HasPrefix(c.BasePath, "/") && !strings.HasSuffix(c.BasePath, "/"),
+		"base path %q must start with a slash and not end with one, for example /export", c.BasePath)
+	check(c.Every >= 0, "event spacing %s is below 0, use for example 100ms", c.Every)
+	check(c.Latency >= 0, "latency %s is below 0, use for example 20ms", c.Latency)
+	check(c.BandwidthBits >= 0, "bandwidth %d is below 0, use for example 100000000", c.BandwidthBits)
+	check(c.RateLimit >= 0, "rate limit %v is below 0, use for example 10", c.RateLimit)
+	check(c.CursorTTL >= 0, "cursor lifetime %s is below 0, use for example 1h", c.CursorTTL)
+	check(c.CursorExpired == 0 || c.CursorExpired == http.StatusGone || c.CursorExpired == http.StatusBadRequest,
+		"status %d for an expired cursor is not one of: 410, 400", c.CursorExpired)
+	check(c.ScanLimit >= 0, "scan limit %d is below 0, use for example 2000", c.ScanLimit)
+	check(c.Start.IsZero() || c.Start.UnixMilli() >= minMillis && c.Start.Before(maxTime),
+		"start %s is not within 2001-09-09 and 2250, use for example 2026-11-01T00:00:00Z", c.Start)
+	if err := c.Faults.validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// withDefaults fills what was left empty. now ends the stock if no start is given.
+func (c Config) withDefaults(now time.Time) Config {
+	orString := func(value *string, or string) {
+		if *value == "" {
+			*value = or
+		}
+	}
+	if c.Schema == "" {
+		c.Schema = Schema08
+	}
+	if c.EndOfResults == "" {
+		c.EndOfResults = EmptyCursor
+	}
+	orString(&c.Organization, "Acme Corp")
+	orString(&c.Workspace, "Storefront")
+	orString(&c.Application, "Web shop")
+	orString(&c.KeyHeader, "X-Api-Key")
+	if c.CursorExpired == 0 {
+		c.CursorExpired = http.StatusGone
+	}
+	if c.ScanLimit == 0 {
+		c.ScanLimit = defaultScanLimit
+	}
+	if c.Every == 0 {
+		c.Every = defaultEvery
+		if c.Rate > 0 {
+			c.Every = time.Duration(min(float64(time.Second)/c.Rate, float64(time.Hour)))
+		}
+	}
+	if c.Start.IsZero() {
+		// A stock of more than a lifetime is refused by New: here it must only
+		// not overflow.
+		span := min(float64(c.Events)*float64(c.Every), float64(100*365*24*time.Hour))
+		c.Start = now.Add(-time.Duration(span))
+	}
+	return c
+}

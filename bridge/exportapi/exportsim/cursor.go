@@ -1,0 +1,115 @@
+package exportsim
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// cursorPrefix makes a cursor that is put into a URL without encoding arrive
+// as another one: the escape is decoded, and refused as altered.
+const cursorPrefix = "c1%2B"
+
+// A token is a sum over the fields and the fields, hidden behind a pad that
+// follows from the sum. Its 61 bytes are not a multiple of three, so that its
+// text always ends in "=".
+const (
+	cursorSum  = 12
+	cursorBody = 1 + 6*8
+	cursorLen  = cursorSum + cursorBody
+)
+
+// chain is what a sequence of pages belongs to. A cursor is good only for the
+// chain it was made for.
+type chain struct {
+	resource   byte
+	start, end int64  // milliseconds; end 0 is unbounded
+	filter     uint64 // bit set of event types; 0 is all
+}
+
+// place is what a cursor says.
+type place struct {
+	chain
+	next   int   // index of the next item
+	issued int64 // milliseconds; 0 where cursors do not expire
+	nonce  int64 // differs in cursors that name the same place, else 0
+}
+
+// cursors makes and reads the opaque tokens.
+type cursors struct {
+	key []byte
+	ttl time.Duration
+}
+
+func newCursors(seed uint64, ttl time.Duration) cursors {
+	key := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("exportsim cursor key "), seed))
+	return cursors{key: key[:], ttl: ttl}
+}
+
+// encode returns the token of a place: the same token for the same place.
+func (c cursors) encode(p place) string {
+	raw := make([]byte, cursorSum, cursorLen)
+	raw = append(raw, p.resource)
+	for _, field := range []int64{p.start, p.end, int64(p.filter), int64(p.next), p.issued, p.nonce} {
+		raw = binary.BigEndian.AppendUint64(raw, uint64(field))
+	}
+	sum, body := raw[:cursorSum], raw[cursorSum:]
+	copy(sum, c.sum(body))
+	c.pad(sum, body)
+	return cursorPrefix + base64.StdEncoding.EncodeToString(raw)
+}
+
+var (
+	errCursorAltered = errors.New("the cursor is not one that this API handed out")
+	errCursorExpired = errors.New("the cursor has expired")
+)
+
+// decode reads a token that encode made. It returns errCursorAltered for
+// anything else, and errCursorExpired after the lifetime.
+func (c cursors) decode(token string, now time.Time) (place, error) {
+	text, ok := strings.CutPrefix(token, cursorPrefix)
+	if !ok {
+		return place{}, errCursorAltered
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	// The comparison refuses what the decoder forgives: line breaks, and other
+	// bits behind the last byte.
+	if err != nil || len(raw) != cursorLen || base64.StdEncoding.EncodeToString(raw) != text {
+		return place{}, errCursorAltered
+	}
+	sum, body := raw[:cursorSum], raw[cursorSum:]
+	c.pad(sum, body)
+	if !hmac.Equal(sum, c.sum(body)) {
+		return place{}, errCursorAltered
+	}
+	field := func(n int) int64 { return int64(binary.BigEndian.Uint64(body[1+8*n:])) }
+	p := place{
+		chain:  chain{resource: body[0], start: field(0), end: field(1), filter: uint64(field(2))},
+		next:   int(field(3)),
+		issued: field(4),
+		nonce:  field(5),
+	}
+	if c.ttl > 0 && now.UnixMilli()-p.issued > c.ttl.Milliseconds() {
+		return place{}, errCursorExpired
+	}
+	return p, nil
+}
+
+func (c cursors) sum(body []byte) []byte {
+	h := hmac.New(sha256.New, c.key)
+	h.Write(body)
+	return h.Sum(nil)[:cursorSum]
+}
+
+// pad hides the body, or shows it again.
+func (c cursors) pad(sum, body []byte) {
+	pad := sha512.Sum512(append(slices.Clip(c.key), sum...))
+	subtle.XORBytes(body, body, pad[:])
+}

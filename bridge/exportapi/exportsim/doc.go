@@ -1,0 +1,14 @@
+// Package exportsim is a paginated export API in one http.Handler: events,
+// sessions and users in the forms of three generations of the public schema,
+// both end-of-results contracts, growth, latency, limits and real faults on
+// demand.
+//
+// Everything it serves is a pure function of the Config and an index, so a
+// stock of a million events needs no memory and two simulators with the same
+// Config (Start set) serve the same bytes and understand each other's cursors.
+//
+// How a request becomes an answer: ServeHTTP counts it, waits the latency and
+// draws a fault; answer checks path, method, key and limits; parseQuery reads
+// the parameters and the cursor; appendPage renders the items; send compresses,
+// throttles and breaks what the fault wants broken.
+package exportsim

@@ -1,0 +1,190 @@
+package exportsim
+
+import (
+	"bytes"
+	"math"
+	"sort"
+	"time"
+)
+
+// Times keep 13 digits from 2001 on, and nanoseconds fit 64 bits until 2262.
+const minMillis = 1_000_000_000_000
+
+var maxTime = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// The shape of the traffic: sessions come in blocks that overlap in time, and
+// each session has as many events as the block has sessions.
+const (
+	blockEvents   = 64
+	blockSessions = 8
+	eventsPerUser = 32
+
+	eventTemplates = 1024 // more than a window of gzip holds
+	itemTemplates  = 128
+)
+
+// Salts give each random decision about an item a sequence of its own.
+const (
+	saltTemplate uint64 = iota + 1
+	saltJitter
+	saltBlock
+	saltUser
+	saltNoise
+	saltFault
+	saltGrammar
+)
+
+// world is the content: every item by its index. It is immutable.
+type world struct {
+	seed  uint64
+	first int64 // time of event 0 in nanoseconds since the epoch
+	every int64 // nanoseconds between events
+	limit int   // events whose time can be told
+	types eventTypes
+
+	events, sessions, users []template
+}
+
+func newWorld(c Config) (*world, error) {
+	w := &world{
+		seed:  c.Seed,
+		first: c.Start.UnixNano(),
+		every: max(int64(c.Every), 1),
+		types: typesOf(c.Schema),
+	}
+	w.limit = int(min((maxTime.UnixNano()-w.first)/w.every, idIndexMask>>1))
+	var err error
+	if w.events, err = compileEvents(c); err != nil {
+		return nil, err
+	}
+	if w.sessions, err = compileItems(c, "sessionObject"); err != nil {
+		return nil, err
+	}
+	w.users, err = compileItems(c, "userObject")
+	return w, err
+}
+
+func (w *world) hash(salt uint64, i int) uint64 {
+	return mix(w.seed ^ mix(uint64(i)*golden+salt*0xd6e8feb86659fd93))
+}
+
+// eventTime is in milliseconds since the epoch. It never falls from one event
+// to the next: the jitter stays below the distance between two events.
+func (w *world) eventTime(i int) int64 {
+	jitter := int64(w.hash(saltJitter, i) % uint64(w.every))
+	return (w.first + int64(i)*w.every + jitter) / int64(time.Millisecond)
+}
+
+// sessionOf deals the events of a block to its sessions in a mixed order.
+func (w *world) sessionOf(event int) int {
+	block := event / blockEvents
+	turn := (uint64(event%blockEvents)*37 + w.hash(saltBlock, block)) % blockEvents
+	return block*blockSessions + int(turn)/(blockEvents/blockSessions)
+}
+
+// userOf picks a session's user among those seen so far, small numbers far
+// more often: the product of two uniform draws.
+func (w *world) userOf(session int) int {
+	h := w.hash(saltUser, session)
+	known := uint64(session*(blockEvents/blockSessions)/eventsPerUser + 1)
+	upTo := known*(h>>32)>>32 + 1
+	return int(upTo * (h & math.MaxUint32) >> 32)
+}
+
+// opened and closed are the times of the first and last event of the session's
+// block. A session closes with its block, so the times never fall.
+func (w *world) opened(session int) int64 {
+	return w.eventTime(session / blockSessions * blockEvents)
+}
+
+func (w *world) closed(session int) int64 {
+	return w.eventTime(session/blockSessions*blockEvents + blockEvents - 1)
+}
+
+// modified is the time of the earliest event that a user can have.
+func (w *world) modified(user int) int64 { return w.eventTime(user * eventsPerUser) }
+
+func sessionsAmong(events int) int { return events / blockEvents * blockSessions }
+
+func usersAmong(events int) int { return (events + eventsPerUser - 1) / eventsPerUser }
+
+func (w *world) eventTemplate(i int) *template {
+	return &w.events[w.hash(saltTemplate, i)%uint64(len(w.events))]
+}
+
+// saltOf gives sessions and users other draws than the events of their index.
+func saltOf(salt uint64, k kind) uint64 { return salt + uint64(k)<<8 }
+
+func (w *world) appendEvent(to []byte, i int) []byte {
+	session := w.sessionOf(i)
+	now := w.eventTime(i)
+	noise := w.hash(saltNoise, i)
+	return w.render(to, w.eventTemplate(i), values{
+		kind: kindEvent, index: i, session: session, user: w.userOf(session),
+		time: now, opened: w.opened(session), system: now + 20 + int64(noise>>40)%480, noise: noise,
+	})
+}
+
+func (w *world) appendSession(to []byte, i int) []byte {
+	t := &w.sessions[w.hash(saltOf(saltTemplate, kindSession), i)%uint64(len(w.sessions))]
+	return w.render(to, t, values{
+		kind: kindSession, index: i, session: i, user: w.userOf(i),
+		time: w.closed(i), opened: w.opened(i), noise: w.hash(saltOf(saltNoise, kindSession), i),
+	})
+}
+
+func (w *world) appendUser(to []byte, i int) []byte {
+	t := &w.users[w.hash(saltOf(saltTemplate, kindUser), i)%uint64(len(w.users))]
+	return w.render(to, t, values{
+		kind: kindUser, index: i, user: i, time: w.modified(i), noise: w.hash(saltOf(saltNoise, kindUser), i),
+	})
+}
+
+// resource is one of the three exports. Its methods know no stock: the caller
+// says how many events there are.
+type resource struct {
+	tag        byte // names the resource in cursors
+	kind       kind
+	path       string
+	appendItem func(to []byte, i int) []byte
+	timeOf     func(i int) int64
+	among      func(events int) int // items that so many events make
+}
+
+func (w *world) resources() []resource {
+	return []resource{
+		{'e', kindEvent, "/events", w.appendEvent, w.eventTime, func(events int) int { return events }},
+		{'s', kindSession, "/session", w.appendSession, w.closed, sessionsAmong},
+		{'u', kindUser, "/user", w.appendUser, w.modified, usersAmong},
+	}
+}
+
+// from returns the index of the first item at or after a time, in milliseconds
+// since the epoch, whether it exists yet or not. So a window is a range of
+// indexes, and windows that touch share no item.
+func (r *resource) from(millis int64, limit int) int {
+	return sort.Search(r.among(limit), func(i int) bool { return r.timeOf(i) >= millis })
+}
+
+// IndexOf returns the index of an event from its bytes, in any generation of
+// the schema, and whether it found one.
+func IndexOf(raw []byte) (int, bool) {
+	for _, member := range []string{`"eventId":"`, `"id":"`} {
+		rest, ok := bytes.CutPrefix(raw, []byte("{"+member))
+		if ok && len(rest) > idLen {
+			return Index(string(rest[:idLen]))
+		}
+	}
+	_, rest, ok := bytes.Cut(raw, []byte(`,"sequence":"`))
+	if !ok || len(rest) < sequenceLen || !bytes.HasPrefix(raw, []byte(`{"sessionId":"`)) {
+		return 0, false
+	}
+	index := 0
+	for _, digit := range rest[:sequenceLen] {
+		if digit < '0' || digit > '9' {
+			return 0, false
+		}
+		index = index*10 + int(digit-'0')
+	}
+	return index, true
+}

@@ -1,0 +1,219 @@
+package exportsim
+
+import (
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Handler is the export API. All its methods may be called concurrently.
+type Handler struct {
+	config    Config // with defaults
+	world     *world
+	resources []resource
+	metadata  []byte
+	cursors   cursors
+	stock     stock
+	limiter   *limiter
+	nonce     atomic.Int64
+	stats     stats
+
+	bodies sync.Pool // of *[]byte
+	gzips  sync.Pool // of *gzip.Writer
+	zstd   *zstd.Encoder
+
+	closeOnce sync.Once
+	closed    chan struct{} // requests that wait give up when it is closed
+}
+
+// New returns a Handler, whose growth begins now. It starts no goroutine.
+func New(config Config) (*Handler, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("simulator configuration: %w", err)
+	}
+	now := time.Now()
+	config = config.withDefaults(now)
+	world, err := newWorld(config)
+	if err != nil {
+		return nil, fmt.Errorf("build the content of the export: %w", err)
+	}
+	if config.Events > world.limit || config.Start.UnixMilli() < minMillis {
+		return nil, fmt.Errorf("simulator configuration: %d events %s apart from %s on are not all within 2001 and 2250, use fewer, a smaller distance or another start",
+			config.Events, config.Every, config.Start.Format(time.RFC3339))
+	}
+	h := &Handler{
+		config:    config,
+		world:     world,
+		resources: world.resources(),
+		cursors:   newCursors(config.Seed, config.CursorTTL),
+		limiter:   newLimiter(config.RateLimit),
+		stock:     stock{rate: config.Rate, limit: world.limit, base: config.Events, since: now},
+		stats:     stats{now: Stats{ByStatus: map[int]int{}, Faults: map[string]int{}}},
+		closed:    make(chan struct{}),
+	}
+	if h.metadata, err = metadataOf(config); err != nil {
+		return nil, err
+	}
+	h.bodies.New = func() any { return new([]byte) }
+	h.gzips.New = func() any {
+		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for an unknown level only
+		return w
+	}
+	if config.Zstd {
+		if h.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest)); err != nil {
+			return nil, fmt.Errorf("make zstd encoder: %w", err)
+		}
+	}
+	return h, nil
+}
+
+// Close makes requests that wait (latency, bandwidth, stall) give up, so that a
+// server can be shut down. It can be called more than once.
+func (h *Handler) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
+
+// Stock returns the number of events there are now.
+func (h *Handler) Stock() int { return h.stock.now() }
+
+// Grow adds n events to the stock.
+func (h *Handler) Grow(n int) { h.stock.grow(n) }
+
+// SetStock makes it n events, more or fewer. Growth by Rate goes on from there.
+func (h *Handler) SetStock(n int) { h.stock.set(n) }
+
+// Event returns the bytes of event i as every page serves them, whether it is
+// in stock yet or not.
+func (h *Handler) Event(i int) []byte { return h.world.appendEvent(nil, i) }
+
+// EventTime returns the time of event i in whole milliseconds. It never falls
+// as i grows, and several events may share one; each event lies within Every
+// after Start + i x Every.
+func (h *Handler) EventTime(i int) time.Time { return time.UnixMilli(h.world.eventTime(i)) }
+
+// ServeHTTP answers a request of the API, or /healthz, which needs no key and
+// is not counted, delayed or broken.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/healthz" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n")) // a client that is gone needs no answer
+		return
+	}
+	random := h.world.hash(saltFault, h.stats.arrived())
+	if h.config.OnRequest != nil {
+		h.config.OnRequest(r)
+	}
+	if !h.wait(r.Context(), h.config.Latency) {
+		return
+	}
+	a, refused := h.answer(r)
+	fault := ""
+	if !refused {
+		fault = h.config.Faults.draw(random)
+	}
+	if fault != "" {
+		h.stats.failed(fault)
+		a = h.apply(fault, random, a)
+	}
+	h.send(w, r, a, fault)
+	if a.pooled != nil {
+		h.bodies.Put(a.pooled)
+	}
+}
+
+// answer finds what to say, and whether the request was refused before it was
+// looked at.
+func (h *Handler) answer(r *http.Request) (a answer, refused bool) {
+	res, id := h.route(r.URL.Path)
+	switch {
+	case res == nil:
+		return h.problem(http.StatusNotFound, "not-found", "There is nothing at this path."), true
+	case r.Method != http.MethodGet:
+		a := h.problem(http.StatusMethodNotAllowed, "method-not-allowed", "Only GET is allowed.")
+		a.allow = http.MethodGet
+		return a, true
+	}
+	if key := r.Header.Get(h.config.KeyHeader); h.config.APIKey != "" {
+		switch {
+		case key == "":
+			return h.problem(http.StatusUnauthorized, "unauthorized", "The request has no API key."), true
+		case subtle.ConstantTimeCompare([]byte(key), []byte(h.config.APIKey)) != 1:
+			return h.problem(http.StatusForbidden, "forbidden", "The API key is not valid."), true
+		}
+	}
+	if delay := h.limiter.take(); delay > 0 {
+		a := h.problem(http.StatusTooManyRequests, "rate-limit", "There were too many requests.")
+		a.retryAfter = strconv.Itoa(int(math.Ceil(delay.Seconds())))
+		return a, true
+	}
+	if id != "" {
+		return h.single(res, id), false
+	}
+	return h.page(res, r.URL.RawQuery), false
+}
+
+// route finds the resource of a path, and the id where the path goes on with
+// one; 0.5 has no such paths.
+func (h *Handler) route(path string) (*resource, string) {
+	rest, ok := strings.CutPrefix(path, h.config.BasePath)
+	if !ok {
+		return nil, ""
+	}
+	for i := range h.resources {
+		res := &h.resources[i]
+		if rest == res.path {
+			return res, ""
+		}
+		id, ok := strings.CutPrefix(rest, res.path+"/")
+		if ok && id != "" && !strings.Contains(id, "/") && h.config.Schema != Schema05 {
+			return res, id
+		}
+	}
+	return nil, ""
+}
+
+func (h *Handler) page(res *resource, rawQuery string) answer {
+	q, err := h.parseQuery(res, rawQuery)
+	if err != nil {
+		return h.refuse(err)
+	}
+	pooled := h.bodies.Get().(*[]byte)
+	body, items := h.appendPage((*pooled)[:0], q)
+	*pooled = body
+	return answer{
+		status: http.StatusOK, contentType: "application/json", body: body, pooled: pooled, items: items,
+	}
+}
+
+func (h *Handler) refuse(err error) answer {
+	if r, ok := errors.AsType[refusal](err); ok {
+		return h.problem(r.status, r.kind, r.text)
+	}
+	return h.problem(http.StatusInternalServerError, "internal", err.Error())
+}
+
+// single answers with one item by its id: an event with the metadata beside it,
+// a session or a user alone.
+func (h *Handler) single(res *resource, id string) answer {
+	i, ok := indexOfID(res.kind, id)
+	var text [idLen]byte
+	if ok {
+		putID(text[:], res.kind, h.world.seed, i)
+	}
+	if string(text[:]) != id || i >= res.among(h.stock.now()) {
+		return h.problem(http.StatusNotFound, "not-found", "There is nothing with this id.")
+	}
+	body := res.appendItem(nil, i)
+	if res.kind == kindEvent {
+		body = append([]byte(`{`+string(h.metadata)+`,"event":`), append(body, '}')...)
+	}
+	return answer{status: http.StatusOK, contentType: "application/json", body: body, items: 1}
+}

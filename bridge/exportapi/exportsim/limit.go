@@ -1,0 +1,43 @@
+package exportsim
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// limiter allows so many requests a second, and as many at once.
+type limiter struct {
+	every   time.Duration // between two requests; 0 is no limit
+	advance time.Duration // how far ahead of its turn a request may come
+
+	mu   sync.Mutex
+	turn time.Time // of the next request; guarded by mu
+}
+
+// newLimiter takes the rate in requests per second; 0 is no limit.
+func newLimiter(rate float64) *limiter {
+	if rate == 0 {
+		return &limiter{}
+	}
+	every := time.Duration(min(float64(time.Second)/rate, float64(time.Hour)))
+	return &limiter{every: every, advance: time.Duration(math.Ceil(rate)-1) * every}
+}
+
+// take allows one request, or returns how long to wait for the next try.
+func (l *limiter) take() time.Duration {
+	if l.every == 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.turn.Before(now) {
+		l.turn = now
+	}
+	if early := l.turn.Sub(now) - l.advance; early > 0 {
+		return early
+	}
+	l.turn = l.turn.Add(l.every)
+	return 0
+}

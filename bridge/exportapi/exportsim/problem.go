@@ -1,0 +1,53 @@
+package exportsim
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// answer is a response before it is sent.
+type answer struct {
+	status      int
+	contentType string
+	retryAfter  string
+	allow       string
+	body        []byte
+	pooled      *[]byte // the body's memory, to give back; nil if not pooled
+	items       int
+}
+
+// problem is an error in the form of the schema: title, type and details in all
+// generations. The newest adds what the public guide shows, the members of
+// RFC 9457: status and detail.
+func (h *Handler) problem(status int, kind, text string) answer {
+	members := struct {
+		Type    string `json:"type"`
+		Title   string `json:"title"`
+		Status  int    `json:"status,omitempty"`
+		Detail  string `json:"detail,omitempty"`
+		Details string `json:"details"`
+	}{
+		Type:    "https://problems.shop.example/export/" + kind,
+		Title:   http.StatusText(status),
+		Details: text,
+	}
+	if h.config.Schema == Schema08 {
+		members.Status, members.Detail = status, text
+	}
+	// A struct of strings and a number always encodes.
+	body, _ := json.Marshal(members)
+	return answer{status: status, contentType: "application/problem+json", body: body}
+}
+
+// retryAfter is one to three seconds, as a number or, one time in two, as a date.
+func retryAfter(random uint64) string {
+	seconds := 1 + int(random%3)
+	if random>>8&1 == 0 {
+		return strconv.Itoa(seconds)
+	}
+	// A date has no fractions of a second: one more keeps it in the future.
+	at := time.Now().Add(time.Duration(seconds+1) * time.Second)
+	return at.UTC().Format(http.TimeFormat)
+}

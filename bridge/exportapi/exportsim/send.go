@@ -1,0 +1,164 @@
+package exportsim
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// throttleChunk is how much of a body is written between two waits.
+const throttleChunk = 16 << 10
+
+// send writes the answer, and breaks it where the fault says so.
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault string) {
+	if fault == FaultStall {
+		select {
+		case <-r.Context().Done():
+		case <-h.closed:
+		}
+		return
+	}
+	header := w.Header()
+	body := a.body
+	if a.status == http.StatusOK && (h.config.Gzip || h.config.Zstd) {
+		header.Set("Vary", "Accept-Encoding")
+		if encoding := h.choose(r.Header.Get("Accept-Encoding")); encoding != "" {
+			pooled := h.bodies.Get().(*[]byte)
+			defer h.bodies.Put(pooled)
+			*pooled = h.encode((*pooled)[:0], body, encoding)
+			body = *pooled
+			header.Set("Content-Encoding", encoding)
+		}
+	}
+	header.Set("Content-Type", a.contentType)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	if a.retryAfter != "" {
+		header.Set("Retry-After", a.retryAfter)
+	}
+	if a.allow != "" {
+		header.Set("Allow", a.allow)
+	}
+	if fault == FaultReset || fault == FaultTruncate {
+		// The server closes a connection whose answer is shorter than promised.
+		body = body[:len(body)/2]
+		a.items = 0
+	}
+	h.stats.answered(a, len(body))
+	w.WriteHeader(a.status)
+	h.write(r.Context(), w, body)
+	if fault == FaultReset {
+		reset(w)
+	}
+}
+
+// write sends the body at the configured bandwidth. A client that goes away is
+// the end of it: there is nobody to tell.
+func (h *Handler) write(ctx context.Context, w http.ResponseWriter, body []byte) {
+	if h.config.BandwidthBits == 0 {
+		_, _ = w.Write(body)
+		return
+	}
+	controller := http.NewResponseController(w)
+	start, sent := time.Now(), 0
+	for sent < len(body) {
+		chunk := body[sent:min(sent+throttleChunk, len(body))]
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+		if err := controller.Flush(); err != nil {
+			return
+		}
+		sent += len(chunk)
+		due := time.Duration(float64(sent) * 8 / float64(h.config.BandwidthBits) * float64(time.Second))
+		if !h.wait(ctx, due-time.Since(start)) {
+			return
+		}
+	}
+}
+
+// wait returns after d, or before that with false when nobody waits any more.
+func (h *Handler) wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-h.closed:
+	}
+	return false
+}
+
+// reset sends what was written and then a TCP reset. Where the connection
+// cannot be taken over (HTTP/2), the short body is all that breaks.
+func reset(w http.ResponseWriter) {
+	controller := http.NewResponseController(w)
+	if err := controller.Flush(); err != nil {
+		return
+	}
+	conn, _, err := controller.Hijack()
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	raw := conn
+	if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		raw = secured.NetConn()
+	}
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		// Closing with unsent data and no linger time is what resets. Closing
+		// the raw connection keeps TLS from saying goodbye.
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close()
+	}
+}
+
+// choose returns the best of the offered encodings that the client accepts, or
+// "" for the body as it is.
+func (h *Handler) choose(accept string) string {
+	switch {
+	case h.config.Zstd && accepts(accept, "zstd"):
+		return "zstd"
+	case h.config.Gzip && accepts(accept, "gzip"):
+		return "gzip"
+	}
+	return ""
+}
+
+// encode appends the compressed body.
+func (h *Handler) encode(to, body []byte, encoding string) []byte {
+	if encoding == "zstd" {
+		return h.zstd.EncodeAll(body, to)
+	}
+	out := bytes.NewBuffer(to)
+	w := h.gzips.Get().(*gzip.Writer)
+	defer h.gzips.Put(w)
+	w.Reset(out)
+	// Writing to memory does not fail.
+	_, _ = w.Write(body)
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// accepts reads an Accept-Encoding header. A weight matters only when it is 0.
+func accepts(header, encoding string) bool {
+	for field := range strings.SplitSeq(header, ",") {
+		name, parameters, _ := strings.Cut(field, ";")
+		if !strings.EqualFold(strings.TrimSpace(name), encoding) {
+			continue
+		}
+		text, weighted := strings.CutPrefix(strings.TrimSpace(parameters), "q=")
+		weight, err := strconv.ParseFloat(text, 64)
+		return !weighted || err == nil && weight > 0
+	}
+	return false
+}
