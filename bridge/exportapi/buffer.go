@@ -1,0 +1,77 @@
+package exportapi
+
+import (
+	"sync"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// keptSheets bounds the free list. More pages than this in flight are
+	// allocated and left to the garbage collector.
+	keptSheets = 32
+	// smallBuffer is never worth dropping.
+	smallBuffer = 256 << 10
+)
+
+// sheet is the memory of one page.
+type sheet struct {
+	body   []byte
+	events []bridge.Event
+}
+
+// room returns the empty body with room for size bytes and for the read that
+// finds the end.
+func (m sheet) room(size int) []byte {
+	if cap(m.body) > size {
+		return m.body[:0]
+	}
+	return make([]byte, 0, size+512)
+}
+
+// sheets is a free list of page memory. The last one given back is the first
+// one taken, because it is still in the processor's cache.
+type sheets struct {
+	mu   sync.Mutex // guards free and size: pages come back from the commit loop
+	free []sheet
+	size int // running mean of the pages' sizes in bytes
+}
+
+// take returns memory for the next page and the size to expect of it.
+func (s *sheets) take() (sheet, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.free)
+	if n == 0 {
+		return sheet{}, s.size + s.size/8
+	}
+	last := s.free[n-1]
+	s.free[n-1] = sheet{}
+	s.free = s.free[:n-1]
+	return last, s.size + s.size/8
+}
+
+// measure counts a page's size into the running mean.
+func (s *sheets) measure(size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.size == 0 {
+		s.size = size
+		return
+	}
+	s.size += (size - s.size) / 8
+}
+
+// give takes a page's memory back, or drops it: one giant page must not stay.
+func (s *sheets) give(m sheet) {
+	// The events point into bodies and into strings that were unescaped.
+	m.events = m.events[:cap(m.events)]
+	clear(m.events)
+	m.body, m.events = m.body[:0], m.events[:0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) >= keptSheets || cap(m.body) > max(4*s.size, smallBuffer) {
+		return
+	}
+	s.free = append(s.free, m)
+}

@@ -1,0 +1,238 @@
+package exportapi
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"exportbridge/bridge"
+)
+
+// maxPageSize is the largest page that the API gives.
+const maxPageSize = 1000
+
+// Config says which export to read and how. The defaults are those of the
+// tags; a Config made by hand must set every field that has one.
+type Config struct {
+	// APIKeyFile is the file that APIKey came from, if it did. The client
+	// reads it again whenever the API refuses the key.
+	APIKeyFile string
+	// KeyPointer is the JSON pointer of the record key inside an item, "none"
+	// for records without a key. Empty is "/userId".
+	KeyPointer string
+	// Report, if not nil, is called after every request with nil when the API
+	// did its part, with the error when it did not.
+	Report func(error)
+
+	URL           string        `env:"EXPORT_URL, default=https://api.croct.io/export" stream:"yes" desc:"base URL of the export API"`
+	APIKey        bridge.Secret `env:"EXPORT_API_KEY, required" secret:"yes" stream:"yes" desc:"key of the export API"`
+	Resource      string        `env:"EXPORT_RESOURCE, default=events" stream:"yes" values:"events,sessions,users" desc:"what to export"`
+	Events        []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, all if empty; only the resource events has them" example:"orderPlaced,userSignedUp"`
+	PageSize      int           `env:"EXPORT_PAGE_SIZE, default=1000" stream:"yes" desc:"items asked for per page, 1 to 1000"`
+	Timeout       time.Duration `env:"EXPORT_TIMEOUT, default=30s" stream:"yes" desc:"longest time of one request, from connect to the last byte; connecting gets a third of it, the header two thirds"`
+	RateLimit     string        `env:"EXPORT_RATE_LIMIT" stream:"yes" desc:"most requests per second, minute or hour, no limit if empty" example:"10/s"`
+	Path          string        `env:"EXPORT_PATH" stream:"yes" desc:"path below EXPORT_URL; empty is the resource's own" example:"/events"`
+	ItemsField    string        `env:"EXPORT_ITEMS_FIELD, default=items" stream:"yes" desc:"member of the page that holds the items"`
+	CursorField   string        `env:"EXPORT_CURSOR_FIELD, default=nextCursor" stream:"yes" desc:"member of the page that holds the next cursor"`
+	CursorParam   string        `env:"EXPORT_CURSOR_PARAM, default=cursor" stream:"yes" desc:"query parameter that takes the cursor"`
+	PageSizeParam string        `env:"EXPORT_PAGE_SIZE_PARAM, default=pageSize" stream:"yes" desc:"query parameter that takes the page size"`
+	KeyHeader     string        `env:"EXPORT_KEY_HEADER, default=X-Api-Key" stream:"yes" desc:"header that takes the key"`
+	KeyQuery      string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter that takes the key, in place of the header" example:"api_key"`
+	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"scheme in front of the key, a space between them" example:"Bearer"`
+	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP, default=false" stream:"yes" desc:"allow plain http to other hosts than this one, and link-local addresses"`
+	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"URL of a proxy, or environment for HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
+	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE, default=67108864" unit:"bytes" stream:"yes" desc:"largest page after decompression"`
+	CA            string        `env:"EXPORT_CA" stream:"yes" desc:"certificates in PEM to trust in place of the system's"`
+}
+
+// Validate reports everything that is wrong with the configuration, each
+// problem with its variable and an example.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	key := c.APIKey.Reveal()
+	check(key != "", "EXPORT_API_KEY is not set, for example EXPORT_API_KEY_FILE=/run/secrets/export_api_key")
+	check(printable(key), "EXPORT_API_KEY holds characters that no key has, such as a line break; put the key alone into it")
+	preset, known := presets[c.Resource]
+	check(known, "EXPORT_RESOURCE %q is not one of: events, sessions, users", c.Resource)
+	for _, event := range c.Events {
+		check(strings.TrimSpace(event) != "", "EXPORT_EVENTS holds an empty event type, for example orderPlaced,userSignedUp")
+	}
+	check(c.PageSize >= 1 && c.PageSize <= maxPageSize, "EXPORT_PAGE_SIZE %d is not within 1 to %d, for example 1000", c.PageSize, maxPageSize)
+	check(c.Timeout > 0, "EXPORT_TIMEOUT must be above 0, for example 30s")
+	check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE must be above 0, for example 64MiB")
+	_, errURL := c.endpoint(preset)
+	_, errRate := parseRate(c.RateLimit)
+	_, errProxy := c.proxy()
+	_, errCA := c.roots()
+	_, errKey := parsePointer(c.keyPointer())
+	errs = append(errs, errURL, errRate, errProxy, errCA)
+	check(errKey == nil, "KAFKA_KEY %q is not a JSON pointer, for example /userId, or none", c.KeyPointer)
+	return errors.Join(append(errs, c.checkNames()...)...)
+}
+
+// checkNames checks the renameable fields and parameters.
+func (c *Config) checkNames() []error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.ItemsField != "", "EXPORT_ITEMS_FIELD is empty, for example items")
+	check(c.CursorField != "", "EXPORT_CURSOR_FIELD is empty, for example nextCursor")
+	check(c.ItemsField == "" || c.ItemsField != c.CursorField, "EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD are both %q, for example items and nextCursor", c.ItemsField)
+	check(c.CursorParam != "", "EXPORT_CURSOR_PARAM is empty, for example cursor")
+	check(c.PageSizeParam != "", "EXPORT_PAGE_SIZE_PARAM is empty, for example pageSize")
+	check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER %q is not the name of a header, for example X-Api-Key", c.KeyHeader)
+	check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX holds characters that no header may have, for example Bearer")
+	seen := map[string]string{paramStart: "the start of the export", paramEnd: "the end of the export", paramEvents: "EXPORT_EVENTS"}
+	for _, p := range []struct{ variable, value, example string }{
+		{"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
+		{"EXPORT_PAGE_SIZE_PARAM", c.PageSizeParam, "pageSize"},
+		{"EXPORT_KEY_QUERY", c.KeyQuery, "api_key"},
+	} {
+		if p.value == "" {
+			continue
+		}
+		check(seen[p.value] == "", "%s %q is the parameter of %s already, for example %s", p.variable, p.value, seen[p.value], p.example)
+		seen[p.value] = p.variable
+	}
+	return errs
+}
+
+func (c *Config) keyPointer() string {
+	switch c.KeyPointer {
+	case "":
+		return "/userId"
+	case "none":
+		return ""
+	}
+	return c.KeyPointer
+}
+
+// endpoint returns the URL that every request goes to, without a query. Its
+// errors never quote EXPORT_URL, which may hold a password.
+func (c *Config) endpoint(preset resource) (*url.URL, error) {
+	const example = "for example https://api.croct.io/export"
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil || u.Opaque != "" || u.Hostname() == "":
+		return nil, errors.New("EXPORT_URL is not a URL with a host, " + example)
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("EXPORT_URL must begin with https://, " + example)
+	case u.User != nil:
+		return nil, errors.New("EXPORT_URL must not hold a user or password; put the key into EXPORT_API_KEY")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("EXPORT_URL must not hold a query or a fragment; a key as a query parameter is EXPORT_KEY_QUERY")
+	case c.InsecureHTTP:
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return nil, errors.New("EXPORT_URL is plain http to another host, where everybody on the way reads the key; use https, or set EXPORT_INSECURE_HTTP=true")
+	case linkLocalHost(u.Hostname()):
+		return nil, errors.New("EXPORT_URL is a link-local address, where cloud machines keep their secrets; use the API's own host, or set EXPORT_INSECURE_HTTP=true")
+	}
+	path := c.Path
+	if path == "" {
+		path = preset.path
+	}
+	if strings.ContainsAny(path, "?#") {
+		return nil, errors.New("EXPORT_PATH must be a path alone, for example /events")
+	}
+	if u.Path == "" {
+		u.Path = "/" // joined to nothing a path would become a relative one
+	}
+	return u.JoinPath(path), nil
+}
+
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+func linkLocalHost(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && linkLocal(addr)
+}
+
+// linkLocal covers the addresses where cloud machines keep their metadata.
+func linkLocal(addr netip.Addr) bool {
+	return addr.Unmap().WithZone("").IsLinkLocalUnicast()
+}
+
+// proxy returns the proxy's URL, or nil for none and for "environment".
+func (c *Config) proxy() (*url.URL, error) {
+	value := c.Proxy.Reveal()
+	if value == "" || value == proxyEnvironment {
+		return nil, nil
+	}
+	u, err := url.Parse(value)
+	if err == nil && u.Hostname() != "" {
+		switch u.Scheme {
+		case "http", "https", "socks5", "socks5h":
+			return u, nil
+		}
+	}
+	return nil, errors.New("EXPORT_PROXY is not the URL of a proxy, for example http://proxy.example:3128, or environment")
+}
+
+// roots returns the certificates to trust, nil for the system's.
+func (c *Config) roots() (*x509.CertPool, error) {
+	if c.CA == "" {
+		return nil, nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(c.CA)) {
+		return nil, errors.New("EXPORT_CA holds no certificate in PEM, for example EXPORT_CA_FILE=/etc/ssl/company-ca.pem")
+	}
+	return pool, nil
+}
+
+// parseRate reads "10/s", "600/m" or "100/h". Empty is no limit.
+func parseRate(s string) (rate.Limit, error) {
+	if s == "" {
+		return rate.Inf, nil
+	}
+	number, unit, _ := strings.Cut(s, "/")
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	per := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[strings.TrimSpace(unit)]
+	limit := rate.Limit(n / per.Seconds())
+	// The limiter counts in float64 seconds; a wait of more than a day is
+	// taken for a mistake.
+	if err != nil || per == 0 || !(limit > 1.0/86400) || limit > 1e6 {
+		return 0, fmt.Errorf("EXPORT_RATE_LIMIT %q is not a rate, for example 10/s or 600/m", s)
+	}
+	return limit, nil
+}
+
+// printable reports whether s may be the value of a header.
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// isToken reports whether s may be the name of a header.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// hostPort is the host that errors name: never the path's query or a user.
+func hostPort(u *url.URL) string {
+	if u.Port() == "" {
+		return u.Hostname()
+	}
+	return net.JoinHostPort(u.Hostname(), u.Port())
+}

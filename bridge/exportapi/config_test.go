@@ -1,0 +1,112 @@
+package exportapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge/exportapi"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		vars map[string]string
+		want string // what the error names; empty for none
+	}{
+		"defaults":               {map[string]string{"EXPORT_URL": ""}, ""},
+		"no URL":                 {map[string]string{"EXPORT_URL": "api.example"}, "EXPORT_URL"},
+		"a password in the URL":  {map[string]string{"EXPORT_URL": "https://user:sk-test@api.example"}, "EXPORT_URL"},
+		"a broken URL":           {map[string]string{"EXPORT_URL": "https://user:sk-test@api .example"}, "EXPORT_URL"},
+		"a query in the URL":     {map[string]string{"EXPORT_URL": "https://api.example?key=sk-test"}, "EXPORT_URL"},
+		"ftp":                    {map[string]string{"EXPORT_URL": "ftp://api.example"}, "EXPORT_URL"},
+		"http to another host":   {map[string]string{"EXPORT_URL": "http://api.example"}, "EXPORT_INSECURE_HTTP"},
+		"http, allowed":          {map[string]string{"EXPORT_URL": "http://api.example", "EXPORT_INSECURE_HTTP": "true"}, ""},
+		"http to this host":      {map[string]string{"EXPORT_URL": "http://localhost:4000"}, ""},
+		"http to this host, v6":  {map[string]string{"EXPORT_URL": "http://[::1]:4000"}, ""},
+		"http to a lookalike":    {map[string]string{"EXPORT_URL": "http://localhost.example"}, "EXPORT_URL"},
+		"metadata address":       {map[string]string{"EXPORT_URL": "https://169.254.169.254"}, "link-local"},
+		"metadata address, v4v6": {map[string]string{"EXPORT_URL": "https://[::ffff:169.254.169.254]"}, "link-local"},
+		"link-local, v6":         {map[string]string{"EXPORT_URL": "https://[fe80::1%25eth0]"}, "link-local"},
+		"link-local, allowed":    {map[string]string{"EXPORT_URL": "https://169.254.169.254", "EXPORT_INSECURE_HTTP": "true"}, ""},
+		"page size 0":            {map[string]string{"EXPORT_PAGE_SIZE": "0"}, "EXPORT_PAGE_SIZE"},
+		"page size 1001":         {map[string]string{"EXPORT_PAGE_SIZE": "1001"}, "EXPORT_PAGE_SIZE"},
+		"page size 1":            {map[string]string{"EXPORT_PAGE_SIZE": "1"}, ""},
+		"unknown resource":       {map[string]string{"EXPORT_RESOURCE": "orders"}, "EXPORT_RESOURCE"},
+		"an empty event":         {map[string]string{"EXPORT_EVENTS": "a,,b"}, "EXPORT_EVENTS"},
+		"no time-out":            {map[string]string{"EXPORT_TIMEOUT": "0s"}, "EXPORT_TIMEOUT"},
+		"no response":            {map[string]string{"EXPORT_MAX_RESPONSE": "0"}, "EXPORT_MAX_RESPONSE"},
+		"a path with a query":    {map[string]string{"EXPORT_PATH": "/a?b"}, "EXPORT_PATH"},
+		"rate":                   {map[string]string{"EXPORT_RATE_LIMIT": "600/m"}, ""},
+		"rate in hours":          {map[string]string{"EXPORT_RATE_LIMIT": "0.5 / h"}, ""},
+		"rate without a unit":    {map[string]string{"EXPORT_RATE_LIMIT": "10"}, "EXPORT_RATE_LIMIT"},
+		"rate of nothing":        {map[string]string{"EXPORT_RATE_LIMIT": "0/s"}, "EXPORT_RATE_LIMIT"},
+		"rate below nothing":     {map[string]string{"EXPORT_RATE_LIMIT": "-1/s"}, "EXPORT_RATE_LIMIT"},
+		"rate of no number":      {map[string]string{"EXPORT_RATE_LIMIT": "NaN/s"}, "EXPORT_RATE_LIMIT"},
+		"rate in days":           {map[string]string{"EXPORT_RATE_LIMIT": "1/d"}, "EXPORT_RATE_LIMIT"},
+		"proxy":                  {map[string]string{"EXPORT_PROXY": "socks5://user:sk-test@proxy.example:1080"}, ""},
+		"proxy of the system":    {map[string]string{"EXPORT_PROXY": "environment"}, ""},
+		"proxy without a scheme": {map[string]string{"EXPORT_PROXY": "user:sk-test@proxy.example:1080"}, "EXPORT_PROXY"},
+		"no certificate":         {map[string]string{"EXPORT_CA": "/etc/ca.pem"}, "EXPORT_CA"},
+		"no header":              {map[string]string{"EXPORT_KEY_HEADER": "X Api"}, "EXPORT_KEY_HEADER"},
+		"key with a break":       {map[string]string{"EXPORT_API_KEY": "sk-test\nx"}, "EXPORT_API_KEY"},
+		"prefix with a break":    {map[string]string{"EXPORT_KEY_PREFIX": "a\rb"}, "EXPORT_KEY_PREFIX"},
+		"fields alike":           {map[string]string{"EXPORT_ITEMS_FIELD": "x", "EXPORT_CURSOR_FIELD": "x"}, "EXPORT_ITEMS_FIELD"},
+		"parameters alike":       {map[string]string{"EXPORT_CURSOR_PARAM": "x", "EXPORT_KEY_QUERY": "x"}, "EXPORT_KEY_QUERY"},
+		"a parameter taken":      {map[string]string{"EXPORT_CURSOR_PARAM": "start"}, "EXPORT_CURSOR_PARAM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, tc.vars)
+			if tc.vars["EXPORT_URL"] == "" {
+				cfg.URL = "https://api.example/export"
+			}
+			err := cfg.Validate()
+			if tc.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				connect(t, cfg)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want one line that names %s", err, tc.want)
+			}
+			if _, errNew := exportapi.New(cfg); errNew == nil {
+				t.Error("New takes it")
+			}
+			wantClean(t, err)
+		})
+	}
+}
+
+func TestValidateReportsAll(t *testing.T) {
+	t.Parallel()
+	cfg := exportapi.Config{KeyPointer: "userId"}
+	err := cfg.Validate()
+	for _, name := range []string{
+		"EXPORT_URL", "EXPORT_API_KEY", "EXPORT_RESOURCE", "EXPORT_PAGE_SIZE", "EXPORT_TIMEOUT", "EXPORT_MAX_RESPONSE", "EXPORT_ITEMS_FIELD",
+		"EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_HEADER", "KAFKA_KEY",
+	} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not in %v", name, err)
+		}
+	}
+	for _, pointer := range []string{"/a~2", "/a~", "/~~0", "a/b"} {
+		cfg := config(t, nil)
+		cfg.KeyPointer = pointer
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "KAFKA_KEY") {
+			t.Errorf("%q: got %v", pointer, err)
+		}
+	}
+}
+
+func TestConfigKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, map[string]string{"EXPORT_PROXY": "http://user:sk-test@proxy.example"})
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		if text := fmt.Sprintf(verb, cfg); strings.Contains(text, "sk-test") {
+			t.Errorf("%s prints %s", verb, text)
+		}
+	}
+}

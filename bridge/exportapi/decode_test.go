@@ -1,0 +1,312 @@
+package exportapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"exportbridge/bridge"
+)
+
+func testDecoder(t testing.TB) *pageDecoder {
+	t.Helper()
+	d, err := newPageDecoder(&Config{ItemsField: "items", CursorField: "nextCursor"}, presets["events"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// checkDecode holds the decoder against encoding/json and tailCursor against
+// the decoder.
+func checkDecode(t testing.TB, d *pageDecoder, body []byte) {
+	t.Helper()
+	before := bytes.Clone(body)
+	err := d.decode(body, nil)
+	if !bytes.Equal(body, before) {
+		t.Fatal("decode changed the body")
+	}
+	if err != nil {
+		if !errors.Is(err, errNoPage) && !errors.Is(err, errCutShort) {
+			t.Fatalf("error of no kind: %v", err)
+		}
+		return
+	}
+	if found, ok := tailCursor(body, "nextCursor", nil); ok && string(found) != string(d.cursor) {
+		t.Fatalf("the end names %q, the whole %q", found, d.cursor)
+	}
+	if !json.Valid(body) {
+		t.Fatal("accepted what is not JSON")
+	}
+	// Members in maps compare exactly; in structs encoding/json ignores case.
+	var page map[string]json.RawMessage
+	if err := json.Unmarshal(body, &page); err != nil {
+		t.Fatal(err)
+	}
+	var items []json.RawMessage
+	var cursor string
+	if err := json.Unmarshal(page["items"], &items); err != nil || items == nil {
+		t.Fatalf("accepted items %.50s", page["items"])
+	}
+	if raw, ok := page["nextCursor"]; ok {
+		if err := json.Unmarshal(raw, &cursor); err != nil {
+			t.Fatalf("accepted cursor %.50s", raw)
+		}
+	}
+	if cursor != string(d.cursor) || !utf8.Valid(d.cursor) {
+		t.Fatalf("cursor %q, encoding/json reads %q", d.cursor, cursor)
+	}
+	if len(items) != len(d.events) {
+		t.Fatalf("%d events, encoding/json reads %d", len(d.events), len(items))
+	}
+	for i := range items {
+		checkEvent(t, &d.events[i], i, items[i])
+	}
+}
+
+func checkEvent(t testing.TB, e *bridge.Event, index int, item json.RawMessage) {
+	t.Helper()
+	if !bytes.Equal(e.Raw, item) || cap(e.Raw) != len(e.Raw) || e.Index != index {
+		t.Fatalf("event %d is %q, encoding/json reads %q", e.Index, e.Raw, item)
+	}
+	if item[0] != '{' {
+		if e.Defect != bridge.DefectNotObject {
+			t.Fatalf("defect %q of %.50s", e.Defect, item)
+		}
+		return
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(item, &members); err != nil {
+		t.Fatal(err)
+	}
+	var at int64
+	errTime := json.Unmarshal(members["timestamp"], &at)
+	if string(members["timestamp"]) == "null" {
+		errTime = errors.New("null")
+	}
+	if (errTime != nil) != (e.Defect == bridge.DefectTime) || e.Time != at && errTime == nil {
+		t.Fatalf("time %d defect %q of %q", e.Time, e.Defect, members["timestamp"])
+	}
+	var key string
+	isString := json.Unmarshal(members["userId"], &key) == nil && members["userId"][0] == '"'
+	if isString && (e.Key == nil || string(e.Key) != key) {
+		t.Fatalf("key %q of %q", e.Key, members["userId"])
+	}
+	if len(members["userId"]) == 0 && e.Key != nil {
+		t.Fatalf("key %q of nothing", e.Key)
+	}
+	var payload map[string]json.RawMessage
+	if json.Unmarshal(members["payload"], &payload) == nil && payload["type"] == nil && payload["@type"] == nil && e.Type != nil {
+		t.Fatalf("type %q of %q", e.Type, members["payload"])
+	}
+}
+
+var decodeSeeds = []string{
+	`{"items":[],"nextCursor":null}`,
+	`{"items":[{"eventId":"e","userId":"u","timestamp":1,"payload":{"type":"t"}},{"id":"\u0041","timestamp":"1"},null,[1],"x"],"metadata":{"organization":{"slug":"a"}},"nextCursor":"a\u003d\\\""}`,
+	`{"next\u0043ursor":"x","items":[{"userId":"\ud800","user\u0049d":null,"timestamp":1e400}],"nextCursor":"y"}`,
+	"\ufeff{\"items\":[]} {\"nextCursor\":\"\xff\"}",
+	`{"items":[{"nextCursor":"decoy"}],"x":"\",\"nextCursor\":\"y\"}"}`,
+	`{"items":[{"timestamp":9223372036854775808,"payload":{"@type":1},"payload":[]}],"nextCursor":"\ud83d\ude00"}`,
+}
+
+func FuzzDecodePage(f *testing.F) {
+	for _, seed := range decodeSeeds {
+		f.Add([]byte(seed))
+	}
+	d := testDecoder(f) // kept: what one page leaves behind must not touch the next
+	f.Fuzz(func(t *testing.T, body []byte) { checkDecode(t, d, body) })
+}
+
+// TestMutatedPages does what the fuzzer does, quicker and the same each time.
+func TestMutatedPages(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 1))
+	d := testDecoder(t)
+	pieces := []string{`"nextCursor":"x"`, `"nextCursor":null`, `"items":[]`, `{`, `}`, `[`, `]`, `,`, `:`, `"`, `\`, `\u0043`, `\ud800`, "\xff", "null", "1", "\n", `"userId":"a"`, `"timestamp":2`, `"payload":{"type":""}`}
+	for range 20_000 {
+		body := []byte(decodeSeeds[random.IntN(len(decodeSeeds))])
+		for range random.IntN(4) {
+			at := random.IntN(len(body) + 1)
+			switch random.IntN(4) {
+			case 0:
+				body = slices.Insert(body, at, []byte(pieces[random.IntN(len(pieces))])...)
+			case 1:
+				body = slices.Delete(body, at, min(len(body), at+1+random.IntN(3)))
+			case 2:
+				body = slices.Insert(body, at, []byte(","+pieces[random.IntN(len(pieces))])...)
+			case 3:
+				body = body[:at]
+			}
+		}
+		if checkDecode(t, d, body); t.Failed() {
+			t.Fatalf("body %q", body)
+		}
+	}
+}
+
+// somePage is a page of n items of about size bytes each.
+func somePage(n, size int) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"items":[`)
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-%012d","userId":"user-%05d","sessionId":"5f0c6b1e-7f3f-4d0e-8a59-%012d","timestamp":%d,"systemTimestamp":%d,"context":null,"payload":{"type":"productViewed","tags":[`, i, i%997, i, 1760000000000+i, 1760000000100+i)
+		b.WriteString(item)
+		for filled := len(item); filled < size-20; filled += 43 {
+			if filled > len(item) {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, `{"name":"item %09d","price":1%04d.5}`, filled, filled)
+		}
+		b.WriteString(`]}}`)
+	}
+	b.WriteString(`],"metadata":{"organization":{"name":"Acme","slug":"acme"},"workspace":{"slug":"main"},"application":{"slug":"web"}},"nextCursor":"eyJ0IjoxNzYwMDAwMDAwMDAwfQ=="}`)
+	return b.Bytes()
+}
+
+// TestDecodeAllocatesNothing holds once the events have their memory.
+func TestDecodeAllocatesNothing(t *testing.T) {
+	body := somePage(1000, 1000)
+	d := testDecoder(t)
+	if err := d.decode(body, nil); err != nil {
+		t.Fatal(err)
+	}
+	d.identity.identity()
+	events := d.events
+	allocs := testing.AllocsPerRun(20, func() {
+		if err := d.decode(body, events[:0]); err != nil {
+			t.Fatal(err)
+		}
+		if d.identity.identity().Organization != "acme" || len(d.events) != 1000 {
+			t.Fatal("another page")
+		}
+	})
+	if allocs > 0 {
+		t.Errorf("%v allocations a page of 1000 items, want 0", allocs)
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, size := range []int{300, 1000, 4000} {
+		b.Run(strconv.Itoa(size)+"B", func(b *testing.B) {
+			body := somePage(1000, size)
+			d := testDecoder(b)
+			var events []bridge.Event
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := d.decode(body, events[:0]); err != nil {
+					b.Fatal(err)
+				}
+				events = d.events
+			}
+		})
+	}
+}
+
+func BenchmarkTailCursor(b *testing.B) {
+	body := somePage(1000, 1000)
+	scratch := make([]byte, 0, 100)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := tailCursor(body, "nextCursor", scratch); !ok {
+			b.Fatal("not found")
+		}
+	}
+}
+
+func TestMemoryComesBack(t *testing.T) {
+	t.Parallel()
+	var s sheets
+	s.measure(1 << 20)
+	first := sheet{body: make([]byte, 10, 2<<20), events: make([]bridge.Event, 3, 10)}
+	first.events[2].Raw = []byte("x")
+	second := sheet{body: make([]byte, 10, 1<<20)}
+	s.give(first)
+	s.give(second)
+	s.give(sheet{body: make([]byte, 10, 5<<20)}) // a giant
+	if m, _ := s.take(); cap(m.body) != 1<<20 || len(m.body) != 0 {
+		t.Errorf("got %d bytes, want the last that is no giant", cap(m.body))
+	}
+	m, size := s.take()
+	if cap(m.body) != 2<<20 || cap(m.events) != 10 || m.events[:3][2].Raw != nil {
+		t.Errorf("got %d bytes, %d events, want the first, cleared", cap(m.body), cap(m.events))
+	}
+	if size < 1<<20 {
+		t.Errorf("expects %d bytes, want those of the last page and some", size)
+	}
+	if m, _ := s.take(); m.body != nil {
+		t.Error("the giant stayed")
+	}
+	for range 2 * keptSheets {
+		s.give(sheet{body: make([]byte, 1)})
+	}
+	if len(s.free) != keptSheets {
+		t.Errorf("keeps %d", len(s.free))
+	}
+}
+
+func TestLinkLocalIsRefusedAtDial(t *testing.T) {
+	t.Parallel()
+	for address, refused := range map[string]bool{
+		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.0.1]:443": true, "127.0.0.1:80": false, "10.0.0.1:80": false, "[::1]:80": false,
+	} {
+		if err := refuseLinkLocal("tcp", address, nil); (err != nil) != refused {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	transport, err := newTransport(&Config{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The check comes before the connection: nothing is sent.
+	if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, errLinkLocal) {
+		t.Errorf("the transport dials with %v", err)
+	}
+	c := &Client{cfg: Config{APIKey: "k3y"}}
+	f := c.connectionFault(bridge.Position{}, fmt.Errorf("dial: %w", errLinkLocal), "")
+	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, "EXPORT_INSECURE_HTTP") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// TestTailCursorIsExact keeps a cursor that does not decode exactly from going
+// out before the parse has refused the page.
+func TestTailCursorIsExact(t *testing.T) {
+	t.Parallel()
+	for _, cursor := range []string{`a\ud800`, `\udc00`, "a\xff", "a\x01", `\x41`, `\u12`} {
+		if found, ok := tailCursor([]byte(`{"items":[],"nextCursor":"`+cursor+`"}`), "nextCursor", nil); ok {
+			t.Errorf("%q: found %q", cursor, found)
+		}
+	}
+}
+
+// TestDecodeDisagrees makes the end of a page name a cursor that the whole
+// does not: the page must be refused.
+func TestDecodeDisagrees(t *testing.T) {
+	t.Parallel()
+	c, err := New(Config{
+		URL: "http://127.0.0.1:1", APIKey: "k3y", Resource: "events", PageSize: 1, Timeout: 1, MaxResponse: 1,
+		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize", KeyHeader: "K",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p := &bridge.Page{Next: "a", Body: []byte(`{"items":[{"timestamp":1}],"nextCursor":"b"}`)}
+	f, ok := errors.AsType[*bridge.Fault](c.Decode(p))
+	if !ok || f.Reason != bridge.ReasonSchema || len(p.Events) != 0 || p.Items != 0 {
+		t.Errorf("got %+v with %d events, want a schema fault and none", f, len(p.Events))
+	}
+}

@@ -1,0 +1,175 @@
+package exportapi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"exportbridge/bridge"
+)
+
+// Words of bridge.Fault.Code beside the HTTP statuses.
+const (
+	codeTimeout = "timeout"
+	codeNetwork = "network"
+	codeTLS     = "tls"
+	codeDecode  = "decode"
+	codeSchema  = "schema"
+	codeSize    = "size"
+)
+
+// fault puts the request that it happened to in front of a fault's error.
+func (c *Client) fault(at bridge.Position, f *bridge.Fault) *bridge.Fault {
+	page := "first page"
+	if at.Cursor != "" {
+		page = "page at cursor " + bridge.CursorHash(at.Cursor)
+	}
+	f.Err = fmt.Errorf("fetch %s from %s: %w", page, hostPort(c.endpoint), f.Err)
+	return f
+}
+
+// connectionFault is for a request that got no answer, or only part of one.
+// The cause is kept as text alone: it may quote what the server sent, and a
+// time-out of the request must not look like the end of the caller's context.
+func (c *Client) connectionFault(at bridge.Position, err error, late string) *bridge.Fault {
+	text := errors.New(c.clean(at, err.Error()))
+	var unreachable net.Error
+	switch {
+	case errors.Is(err, errLinkLocal):
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeNetwork, Reason: bridge.ReasonConfig, Err: text,
+			Hint: "cloud machines keep their secrets at link-local addresses; check EXPORT_URL and the name server, or set EXPORT_INSECURE_HTTP=true"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &bridge.Fault{Code: codeTimeout, Err: errors.New(late),
+			Hint: "retried by itself; if it stays, raise EXPORT_TIMEOUT or lower EXPORT_PAGE_SIZE"}
+	case errors.As(err, &unreachable) && unreachable.Timeout():
+		return &bridge.Fault{Code: codeTimeout, Err: text,
+			Hint: "retried by itself; if it stays, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
+	case isTLS(err):
+		return &bridge.Fault{Code: codeTLS, Err: text,
+			Hint: "no trusted connection; check EXPORT_URL, the clock, and EXPORT_CA if the server's certificate is from your own authority"}
+	}
+	return &bridge.Fault{Code: codeNetwork, Err: text,
+		Hint: "retried by itself; if it stays, check EXPORT_URL, EXPORT_PROXY, the name server and the firewall"}
+}
+
+func isTLS(err error) bool {
+	_, verify := errors.AsType[*tls.CertificateVerificationError](err)
+	op, isOp := errors.AsType[*net.OpError](err)
+	alert := isOp && op.Op == "remote error" // what crypto/tls calls an alert
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	return verify || alert || record || authority
+}
+
+// checkHeader looks at what can be known of a 200 before its body is read.
+func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fault {
+	kind := resp.Header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(kind)
+	if err != nil || !isJSON(media) {
+		return &bridge.Fault{Code: codeDecode,
+			Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.clean(at, kind)),
+			Hint: "retried by itself; if it stays, EXPORT_URL or EXPORT_PATH leads to something else, or a proxy answers in place of the API"}
+	}
+	if plain(resp) && resp.ContentLength > c.cfg.MaxResponse {
+		return c.sizeFault()
+	}
+	return nil
+}
+
+func isJSON(media string) bool {
+	return media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
+}
+
+func length(resp *http.Response) string {
+	if resp.ContentLength < 0 {
+		return "a body"
+	}
+	return strconv.FormatInt(resp.ContentLength, 10) + " bytes"
+}
+
+// bodyFault is for a 200 whose body could not be read; got bytes of it were.
+func (c *Client) bodyFault(at bridge.Position, err error, got int) *bridge.Fault {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return c.sizeFault()
+	case errors.Is(err, errEncoding):
+		return &bridge.Fault{Code: codeDecode, Err: errors.New(c.clean(at, err.Error())),
+			Hint: "retried by itself; if it stays, a proxy between here and the API damages compressed answers"}
+	}
+	f := c.connectionFault(at, err, fmt.Sprintf("body not complete within %s", c.cfg.Timeout))
+	f.Err = fmt.Errorf("body broke off after %d bytes: %w", got, f.Err)
+	return f
+}
+
+func (c *Client) sizeFault() *bridge.Fault {
+	return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
+		Err:  fmt.Errorf("page is larger than %d bytes", c.cfg.MaxResponse),
+		Hint: "raise EXPORT_MAX_RESPONSE, or lower EXPORT_PAGE_SIZE"}
+}
+
+// schemaFault is for a body that was read and is not exactly one page.
+func schemaFault(err error) *bridge.Fault {
+	if errors.Is(err, errCutShort) {
+		return &bridge.Fault{Code: codeDecode, Err: err,
+			Hint: "retried by itself; if it stays, something between here and the API cuts answers off: check EXPORT_PROXY, or lower EXPORT_PAGE_SIZE"}
+	}
+	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema, Err: err,
+		Hint: "check EXPORT_URL and EXPORT_PATH; for another service than the one known, EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"}
+}
+
+// refusal classifies every answer that is not a 200.
+func (c *Client) refusal(at bridge.Position, resp *http.Response) *bridge.Fault {
+	code := resp.StatusCode
+	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(c.describe(at, resp))}
+	switch {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
+		f.Hint = "check EXPORT_API_KEY (a key in EXPORT_API_KEY_FILE is read again by itself), what the key may read, and EXPORT_KEY_HEADER"
+	case code == http.StatusTooManyRequests:
+		f.Class, f.RetryAfter = bridge.Throttled, waitOf(resp)
+		f.Hint = "waits by itself; to ask less often set EXPORT_RATE_LIMIT, for example 1/s, or raise EXPORT_POLL_INTERVAL"
+	case code >= 500 || code == http.StatusRequestTimeout:
+		f.RetryAfter = waitOf(resp)
+		f.Hint = "the export API has a problem of its own; retried by itself"
+	case code >= 300 && code < 400:
+		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
+		f.Err = fmt.Errorf("%d redirects to %s, which is not followed: the key would go there", code, c.target(at, resp))
+		f.Hint = "if that is where the API is now, set EXPORT_URL to it"
+	case code < 300:
+		f.Hint = "a page comes with 200; if this stays, check EXPORT_URL and EXPORT_PATH"
+	case at.Cursor != "" && mayMeanCursor(code):
+		f.Class, f.Reason = bridge.BadCursor, bridge.ReasonCursor
+		f.Hint = "if the API refuses the cursor for good, go back with exportbridge cursor rewind, or elsewhere with exportbridge cursor reset"
+	default:
+		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
+		f.Hint = configHint(code)
+	}
+	return f
+}
+
+// mayMeanCursor lists the refusals that may be about the cursor.
+func mayMeanCursor(code int) bool {
+	switch code {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusRequestURITooLong,
+		http.StatusUnprocessableEntity, http.StatusRequestHeaderFieldsTooLarge:
+		return true
+	}
+	return false
+}
+
+func configHint(code int) string {
+	switch code {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return "check EXPORT_START, EXPORT_EVENTS and EXPORT_PAGE_SIZE"
+	case http.StatusProxyAuthRequired:
+		return "check user and password in EXPORT_PROXY"
+	}
+	return "check EXPORT_URL, EXPORT_PATH and EXPORT_RESOURCE"
+}

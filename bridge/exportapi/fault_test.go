@@ -1,0 +1,471 @@
+package exportapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+)
+
+// serveWith is serve for a configuration that is not all variables.
+func serveWith(t testing.TB, api http.HandlerFunc, cfg exportapi.Config) *exportapi.Client {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	cfg.URL = server.URL
+	return connect(t, cfg)
+}
+
+// compressed writes a JSON body in an encoding.
+func compressed(w http.ResponseWriter, encoding string, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Encoding", encoding)
+	_, _ = w.Write(compress(encoding, body))
+}
+
+func compress(encoding string, body []byte) []byte {
+	var b bytes.Buffer
+	if encoding == "zstd" {
+		enc, _ := zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1))
+		_, _ = enc.Write(body)
+		_ = enc.Close()
+		return b.Bytes()
+	}
+	enc := gzip.NewWriter(&b)
+	_, _ = enc.Write(body)
+	_ = enc.Close()
+	return b.Bytes()
+}
+
+// echo is what a spiteful API writes: the key and the cursor, line breaks and
+// terminal codes, at length.
+func echo(r *http.Request) string {
+	return "bad\r\n\x1b[31m\u202e " + r.Header.Get("X-Api-Key") + " " + r.URL.Query().Get("cursor") + " " + url.QueryEscape(r.URL.Query().Get("cursor")) + strings.Repeat(" long", 100)
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	const (
+		always = iota // the same with and without a cursor
+		withCursor
+		withoutCursor
+	)
+	for _, tc := range []struct {
+		codes  []int
+		when   int
+		class  bridge.Class
+		reason bridge.Reason
+	}{
+		{[]int{400, 404, 410, 414, 422, 431}, withCursor, bridge.BadCursor, bridge.ReasonCursor},
+		{[]int{400, 404, 410, 414, 422, 431}, withoutCursor, bridge.Permanent, bridge.ReasonConfig},
+		{[]int{402, 405, 406, 407, 409, 411, 412, 413, 415, 417, 418, 421, 426, 428, 451, 499}, always, bridge.Permanent, bridge.ReasonConfig},
+		{[]int{401, 403}, always, bridge.Permanent, bridge.ReasonAuth},
+		{[]int{300, 301, 302, 304, 307, 308}, always, bridge.Permanent, bridge.ReasonConfig},
+		{[]int{429}, always, bridge.Throttled, ""},
+		{[]int{408, 500, 501, 502, 503, 504, 520, 599, 201, 202, 204, 206}, always, bridge.Transient, ""},
+	} {
+		for _, code := range tc.codes {
+			for _, cursor := range []string{"", testCursor} {
+				if tc.when == withCursor && cursor == "" || tc.when == withoutCursor && cursor != "" {
+					continue
+				}
+				t.Run(fmt.Sprintf("%d cursor %v", code, cursor != ""), func(t *testing.T) {
+					t.Parallel()
+					c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set("Content-Type", "application/problem+json")
+						w.WriteHeader(code)
+						_, _ = fmt.Fprintf(w, `{"title":"Told you","status":%d,"detail":%s}`, code, quote(echo(r)))
+					}, nil)
+					_, err := fetchAll(t, c, bridge.Position{Cursor: cursor})
+					f := wantFault(t, err)
+					if f.Class != tc.class || f.Reason != tc.reason || f.Code != fmt.Sprint(code) {
+						t.Errorf("got class %v reason %q code %q, want %v %q", f.Class, f.Reason, f.Code, tc.class, tc.reason)
+					}
+					if !strings.Contains(f.Error(), fmt.Sprint(code)) || len(f.Error()) > 400 {
+						t.Errorf("error %q should name the status in under 400 bytes", f)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestProblemText(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ kind, body, want, not string }{
+		"newest":          {"application/problem+json", `{"title":"Invalid","status":400,"detail":"pageSize is 0","type":"https://x.example/p"}`, "400 Bad Request: Invalid: pageSize is 0 (https://x.example/p)", "status 400"},
+		"details":         {"application/json", `{"title":"Invalid","details":"pageSize is 0"}`, "400 Bad Request: Invalid: pageSize is 0", ""},
+		"another status":  {"application/json", `{"title":"Invalid","status":422}`, "Invalid (status 422)", ""},
+		"odd types":       {"application/json", `{"title":["Invalid"],"detail":"no","details":{"a":1},"status":"400"}`, "400 Bad Request: no", "Invalid"},
+		"not an object":   {"application/json", `["Invalid"]`, "400 Bad Request", "Invalid"},
+		"not JSON":        {"text/html", `{"title":"Invalid"}`, "400 Bad Request", "Invalid"},
+		"no type":         {"", `Invalid`, "400 Bad Request", "Invalid"},
+		"cut":             {"application/json", `{"title":"Invalid"`, "400 Bad Request", "Invalid"},
+		"huge":            {"application/json", `{"title":"` + strings.Repeat("x", 100<<10) + `"}`, "400 Bad Request", "xxx"},
+		"long":            {"application/json", `{"title":"` + strings.Repeat("x", 1000) + `"}`, strings.Repeat("x", 200) + "...", strings.Repeat("x", 201)},
+		"key cut in half": {"application/json", `{"title":"` + strings.Repeat("x", 195) + testKey + `"}`, "xxx***", "sk-"},
+		"key with breaks": {"application/json", `{"title":"` + strings.ReplaceAll(testKey, "t", `t\u0000\u200b`) + `"}`, "***", "sk-"},
+		"cursor":          {"application/json", `{"title":` + quote("no page at "+testCursor) + `}`, "no page at cursor " + bridge.CursorHash(testCursor), "eyJ0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tc.kind)
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, tc.body)
+			}, nil)
+			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
+			f := wantFault(t, err)
+			if !strings.Contains(f.Error(), tc.want) || tc.not != "" && strings.Contains(f.Error(), tc.not) {
+				t.Errorf("got %q, want %q in it and not %q", f, tc.want, tc.not)
+			}
+		})
+	}
+}
+
+// raw answers with bytes on the connection, then closes it.
+func raw(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(conn, strings.ReplaceAll(text, "ECHO", r.Header.Get("X-Api-Key")))
+		_ = conn.Close()
+	}
+}
+
+func TestBrokenAnswers(t *testing.T) {
+	t.Parallel()
+	page := []byte(`{"items":[{"timestamp":1,"pad":"` + strings.Repeat("x", 5000) + `"}],"nextCursor":"c"}`)
+	zipped := compress("gzip", page)
+	zstded := compress("zstd", page)
+	broken := bytes.Clone(zipped)
+	broken[len(broken)-6] ^= 1
+	as := func(kind, encoding string, body []byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = []string{kind}
+			if encoding != "" {
+				w.Header().Set("Content-Encoding", encoding)
+			}
+			_, _ = w.Write(body)
+		}
+	}
+	const json = "application/json"
+	bomb := strings.Repeat(" ", 2<<20)
+	for name, tc := range map[string]struct {
+		api    http.HandlerFunc
+		class  bridge.Class
+		code   string
+		reason bridge.Reason
+		say    string
+	}{
+		"html":                       {as("text/html", "", []byte("<html>"+testKey)), bridge.Transient, "decode", "", `24 bytes of type "text/html"`},
+		"no content type":            {as("", "", page), bridge.Transient, "decode", "", "not JSON"},
+		"ndjson":                     {as("application/x-ndjson", "", page), bridge.Transient, "decode", "", "not JSON"},
+		"unknown encoding":           {as(json, "br", page), bridge.Transient, "decode", "", "Content-Encoding"},
+		"not gzip":                   {as(json, "gzip", page), bridge.Transient, "decode", "", "decompressed"},
+		"empty gzip":                 {as(json, "gzip", nil), bridge.Transient, "decode", "", "decompressed"},
+		"gzip cut":                   {as(json, "gzip", zipped[:len(zipped)-9]), bridge.Transient, "decode", "", "decompressed"},
+		"gzip with a wrong checksum": {as(json, "gzip", broken), bridge.Transient, "decode", "", "decompressed"},
+		"gzip and garbage":           {as(json, "gzip", append(bytes.Clone(zipped), page...)), bridge.Transient, "decode", "", "decompressed"},
+		"not zstd":                   {as(json, "zstd", page), bridge.Transient, "decode", "", "decompressed"},
+		"zstd cut":                   {as(json, "zstd", zstded[:len(zstded)-5]), bridge.Transient, "decode", "", "decompressed"},
+		"gzip bomb":                  {as(json, "gzip", compress("gzip", []byte(bomb))), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
+		"zstd bomb":                  {as(json, "zstd", compress("zstd", []byte(bomb))), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
+		"too large":                  {as(json, "", []byte(bomb)), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
+		"too large, said before":     {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n{"), bridge.Permanent, "size", bridge.ReasonSize, "1048576"},
+		"short of its length":        {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + emptyPage), bridge.Transient, "network", "", "broke off after 30 bytes"},
+		"chunks end early":           {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ite\r\n"), bridge.Transient, "network", "", "broke off"},
+		"closed without length":      {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"items\":[{\"nextCursor\":\"x\"}"), bridge.Transient, "decode", "", "ends before"},
+		"closed at once":             {raw(""), bridge.Transient, "network", "", ""},
+		"not HTTP, with the key":     {raw("ECHO ECHO ECHO\r\n\r\n"), bridge.Transient, "network", "", ""},
+		"switching protocols":        {raw("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), bridge.Transient, "101", "", ""},
+		"redirect to nowhere":        {raw("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n"), bridge.Permanent, "302", bridge.ReasonConfig, "nowhere"},
+		"redirect":                   {raw("HTTP/1.1 302 Found\r\nLocation: https://other.example:99/a?b=c\r\nContent-Length: 0\r\n\r\n"), bridge.Permanent, "302", bridge.ReasonConfig, "other.example:99"},
+		"failed but with a page":     {raw("HTTP/1.1 500 Oops\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n" + emptyPage), bridge.Transient, "500", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, tc.api, map[string]string{"EXPORT_MAX_RESPONSE": "1048576"})
+			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
+			f := wantFault(t, err)
+			if f.Class != tc.class || f.Code != tc.code || f.Reason != tc.reason || !strings.Contains(f.Error(), tc.say) {
+				t.Errorf("got class %v code %q reason %q %q, want %v %q %q %q", f.Class, f.Code, f.Reason, f, tc.class, tc.code, tc.reason, tc.say)
+			}
+		})
+	}
+}
+
+// TestBombUsesLittleMemory sends 256 MiB in a quarter of one.
+func TestBombUsesLittleMemory(t *testing.T) {
+	bomb := compress("gzip", make([]byte, 256<<20))
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(bomb)
+	}, map[string]string{"EXPORT_MAX_RESPONSE": "4194304"})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := fetchAll(t, c, bridge.Position{})
+	runtime.ReadMemStats(&after)
+	if f := wantFault(t, err); f.Reason != bridge.ReasonSize {
+		t.Errorf("got %v, want size", f)
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 32 {
+		t.Errorf("a limit of 4 MiB allocated %d MiB", used)
+	}
+}
+
+func TestLargestPageAllowed(t *testing.T) {
+	t.Parallel()
+	body := emptyPage + strings.Repeat(" ", 5000-len(emptyPage))
+	for _, encoding := range []string{"", "identity", "gzip", "zstd"} {
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			if encoding == "gzip" || encoding == "zstd" {
+				compressed(w, encoding, []byte(body))
+				return
+			}
+			w.Header().Set("Content-Encoding", encoding)
+			answer(body)(w, nil)
+		}, map[string]string{"EXPORT_MAX_RESPONSE": "5000"})
+		if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
+			t.Errorf("%q: %v", encoding, err)
+		}
+	}
+}
+
+func TestRetryAfterIsPassedOn(t *testing.T) {
+	t.Parallel()
+	server := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC) // its clock is years ahead
+	for value, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "86400": 10 * time.Minute, server.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
+	} {
+		for _, code := range []int{429, 503} {
+			c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Date", server.Format(http.TimeFormat))
+				w.Header().Set("Retry-After", value)
+				w.WriteHeader(code)
+			}, nil)
+			_, err := fetchAll(t, c, bridge.Position{Cursor: "c"})
+			if f := wantFault(t, err); f.RetryAfter != want {
+				t.Errorf("%d with Retry-After %q: got %v, want %v", code, value, f.RetryAfter, want)
+			}
+		}
+	}
+}
+
+// dripping sends a page a byte at a time, for ever.
+func dripping(kind string, code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(code)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if _, err := io.WriteString(w, " "); err != nil {
+				return
+			}
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-tick.C:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+func silent(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+func TestSlowAnswersEnd(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		api  http.HandlerFunc
+		code string
+	}{
+		"no header":        {silent, "timeout"},
+		"body drips":       {dripping("application/json", 200), "timeout"},
+		"problem drips":    {dripping("application/json", 500), "500"},
+		"wrong type drips": {dripping("text/html", 200), "decode"},
+		"refusal drips":    {dripping("text/html", 403), "403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, tc.api, map[string]string{"EXPORT_TIMEOUT": "300ms"})
+			began := time.Now()
+			_, err := fetchAll(t, c, bridge.Position{})
+			f := wantFault(t, err)
+			if took := time.Since(began); took > 5*time.Second || f.Code != tc.code {
+				t.Errorf("got code %q (%v) after %v, want %q within 300ms", f.Code, f, took, tc.code)
+			}
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Error("a time-out of the request looks like the end of the caller's context")
+			}
+		})
+	}
+}
+
+// TestSwitchingProtocols holds a connection open on which no time-out works.
+func TestSwitchingProtocols(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\nContent-Type: application/json\r\n\r\n")
+		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_, _ = conn.Read(make([]byte, 1)) // until the client closes
+		_ = conn.Close()
+	}, map[string]string{"EXPORT_TIMEOUT": "300ms"})
+	began := time.Now()
+	_, err := fetchAll(t, c, bridge.Position{})
+	if f := wantFault(t, err); f.Code != "101" || time.Since(began) > 4*time.Second {
+		t.Errorf("got %v after %v", f, time.Since(began))
+	}
+}
+
+func TestCancelReturnsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, api := range map[string]http.HandlerFunc{"no header": silent, "body drips": dripping("application/json", 200), "problem drips": dripping("application/json", 500)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arrived := make(chan struct{}, 1)
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				arrived <- struct{}{}
+				api(w, r)
+			}, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { // ends with the request's arrival
+				<-arrived
+				cancel()
+			}()
+			began := time.Now()
+			p, err := c.Fetch(ctx, bridge.Position{})
+			if !errors.Is(err, context.Canceled) || p != nil {
+				t.Errorf("got %v %v, want context.Canceled", p, err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+	c := serve(t, answer(emptyPage), map[string]string{"EXPORT_RATE_LIMIT": "1/h"})
+	if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Fetch(ctx, bridge.Position{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("while waiting for the rate limit: got %v, want context.Canceled", err)
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + l.Addr().String()}))
+	_, err = fetchAll(t, c, bridge.Position{Cursor: testCursor})
+	if f := wantFault(t, err); f.Class != bridge.Transient || f.Code != "network" || !strings.Contains(f.Error(), l.Addr().String()) {
+		t.Errorf("got %+v, want a network fault that names the address", f)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	start := func(version uint16) (url, ca string) {
+		server := httptest.NewUnstartedServer(answer(emptyPage))
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: version}
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	}
+	good, ca := start(0)
+	old, oldCA := start(tls.VersionTLS11)
+	otherName := strings.Replace(good, "127.0.0.1", "localhost", 1)
+	plainServer := httptest.NewServer(answer(emptyPage))
+	t.Cleanup(plainServer.Close)
+	for name, tc := range map[string]struct{ url, ca, code string }{
+		"own authority":     {good, ca, ""},
+		"unknown authority": {good, "", "tls"},
+		"another name":      {otherName, ca, "tls"},
+		"TLS 1.1":           {old, oldCA, "tls"},
+		"no TLS at all":     {strings.Replace(plainServer.URL, "http:", "https:", 1), "", "tls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := connect(t, config(t, map[string]string{"EXPORT_URL": tc.url, "EXPORT_CA": tc.ca}))
+			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
+			if tc.code == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if f := wantFault(t, err); f.Class != bridge.Transient || f.Code != tc.code {
+				t.Errorf("got class %v code %q (%v), want transient %q", f.Class, f.Code, f, tc.code)
+			}
+		})
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	var seen recorder
+	next := `null`
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.saw(r)
+		w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+		compressed(w, "gzip", []byte(`{"items":[],"metadata":{"organization":"acme"},"nextCursor":`+next+`}`))
+	}))
+	t.Cleanup(server.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	c := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_CA": ca}))
+	f, err := c.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Source.Organization != "acme" || f.Contract != bridge.ContractEmptyCursor || f.Compression != "gzip" || f.Items != 0 || f.Latency <= 0 {
+		t.Errorf("got %+v", f)
+	}
+	if skew := f.ClockSkew - time.Hour; skew.Abs() > 5*time.Second || !f.CertificateExpires.Equal(server.Certificate().NotAfter) {
+		t.Errorf("clock skew %v, certificate until %v", f.ClockSkew, f.CertificateExpires)
+	}
+	query := seen.all()[0].URL.Query()
+	if query.Get("pageSize") != "1" || query.Get("start") == "" || query.Has("cursor") {
+		t.Errorf("asked for %v, want one item from now on", query)
+	}
+	next = `"c"`
+	if f, err := c.Check(t.Context()); err != nil || f.Contract != bridge.ContractEmptyItems {
+		t.Errorf("a cursor with an empty page: got %q %v", f.Contract, err)
+	}
+	next = `7`
+	_, err = c.Check(t.Context())
+	if f := wantFault(t, err); f.Reason != bridge.ReasonSchema {
+		t.Errorf("got %v, want schema", f)
+	}
+}

@@ -1,0 +1,141 @@
+package exportapi_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sethvargo/go-envconfig"
+	"go.uber.org/goleak"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+)
+
+const (
+	testKey    = "sk-test/Key+93=%41"
+	testCursor = "eyJ0IjoxNz+/=%2B&# ?ü"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// config returns the defaults of the tags, as the command reads them.
+func config(t testing.TB, vars map[string]string) exportapi.Config {
+	t.Helper()
+	all := map[string]string{"EXPORT_API_KEY": testKey, "EXPORT_URL": "http://127.0.0.1:1"}
+	maps.Copy(all, vars)
+	var cfg exportapi.Config
+	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &cfg, Lookuper: envconfig.MapLookuper(all)})
+	if err != nil {
+		t.Fatalf("read configuration: %v", err)
+	}
+	return cfg
+}
+
+func connect(t testing.TB, cfg exportapi.Config) *exportapi.Client {
+	t.Helper()
+	c, err := exportapi.New(cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// serve starts an API and a client for it.
+func serve(t testing.TB, api http.HandlerFunc, vars map[string]string) *exportapi.Client {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	all := map[string]string{"EXPORT_URL": server.URL}
+	maps.Copy(all, vars)
+	return connect(t, config(t, all))
+}
+
+// answer is an API that always gives the same page.
+func answer(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+// fetchAll fetches and decodes one page; the page is released with the test.
+func fetchAll(t testing.TB, c *exportapi.Client, at bridge.Position) (*bridge.Page, error) {
+	t.Helper()
+	p, err := c.Fetch(t.Context(), at)
+	if err != nil {
+		if p != nil {
+			t.Error("Fetch returned a page and an error")
+		}
+		return nil, err
+	}
+	t.Cleanup(p.Release)
+	return p, c.Decode(p)
+}
+
+// wantFault demands a fault that shows neither the key nor the cursor, and has
+// a hint that names a setting or says that it retries by itself.
+func wantFault(t testing.TB, err error) *bridge.Fault {
+	t.Helper()
+	f, ok := errors.AsType[*bridge.Fault](err)
+	if !ok {
+		t.Fatalf("got %v, want a fault", err)
+	}
+	wantClean(t, err)
+	if strings.ContainsAny(f.Error()+f.Hint, "\r\n\t\x00\x1b") {
+		t.Errorf("control characters in %q", f.Error())
+	}
+	if f.Code == "" || !strings.Contains(f.Hint, "EXPORT_") && !strings.Contains(f.Hint, "by itself") && !strings.Contains(f.Hint, "cursor") {
+		t.Errorf("fault without code or useful hint: %q %q", f.Code, f.Hint)
+	}
+	if (f.Class == bridge.Permanent || f.Class == bridge.Malformed || f.Class == bridge.BadCursor) == (f.Reason == "") {
+		t.Errorf("class %v with reason %q", f.Class, f.Reason)
+	}
+	return f
+}
+
+// wantClean looks through the whole chain of an error for secrets.
+func wantClean(t testing.TB, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	for _, secret := range []string{testKey, "sk-test", "Key+93", testCursor, "eyJ0IjoxNz", "cursor=", "?"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%q in %q", secret, err)
+		}
+	}
+	switch inner := err.(type) { //nolint:errorlint // this is what walks the chain
+	case interface{ Unwrap() error }:
+		wantClean(t, inner.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, e := range inner.Unwrap() {
+			wantClean(t, e)
+		}
+	}
+}
+
+// recorder keeps what a handler saw.
+type recorder struct {
+	mu       sync.Mutex
+	requests []*http.Request
+}
+
+func (r *recorder) saw(req *http.Request) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = append(r.requests, req.Clone(context.Background()))
+	return len(r.requests)
+}
+
+func (r *recorder) all() []*http.Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.requests
+}

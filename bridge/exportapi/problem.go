@@ -1,0 +1,120 @@
+package exportapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// maxProblem is how much of a problem's body is read.
+	maxProblem = 64 << 10
+	// maxText is how many characters of foreign text an error shows.
+	maxText = 200
+	// shortCursor is too short to be told from ordinary text.
+	shortCursor = 4
+)
+
+// problem is RFC 9457, in the forms that were seen: detail or details, each of
+// any type.
+type problem struct {
+	Title   any `json:"title"`
+	Type    any `json:"type"`
+	Status  any `json:"status"`
+	Detail  any `json:"detail"`
+	Details any `json:"details"`
+}
+
+// describe says what an answer that is no page was: its status, and the
+// problem that it explains. A body of another type is never shown.
+func (c *Client) describe(at bridge.Position, resp *http.Response) string {
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
+	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil || !isJSON(media) {
+		return status
+	}
+	// What could be read is tried: the status alone decides.
+	body, _ := c.body.read(resp, nil, maxProblem)
+	if text := c.clean(at, problemText(body, resp.StatusCode)); text != "" {
+		return status + ": " + text
+	}
+	return status
+}
+
+// problemText joins what a problem says. Anything else gives an empty text.
+func problemText(body []byte, code int) string {
+	var p problem
+	if json.Unmarshal(body, &p) != nil {
+		return ""
+	}
+	var parts []string
+	for _, member := range []any{p.Title, p.Detail, p.Details} {
+		if text, ok := member.(string); ok && text != "" {
+			parts = append(parts, text)
+		}
+	}
+	text := strings.Join(parts, ": ")
+	if status, ok := p.Status.(float64); ok && status != float64(code) {
+		text += fmt.Sprintf(" (status %v)", status)
+	}
+	if kind, ok := p.Type.(string); ok && kind != "" && kind != "about:blank" {
+		text += " (" + kind + ")"
+	}
+	return strings.TrimSpace(text)
+}
+
+// clean makes foreign text fit for an error: no control characters, neither
+// the key nor the cursor, and not long.
+func (c *Client) clean(at bridge.Position, text string) string {
+	text = onePrintedLine(text)
+	var pairs []string
+	hide := func(secret, shown string) {
+		for _, form := range []string{url.QueryEscape(secret), url.PathEscape(secret), onePrintedLine(secret)} {
+			if form != "" {
+				pairs = append(pairs, form, shown)
+			}
+		}
+	}
+	hide(c.key.Reveal(), c.key.String())
+	if len(at.Cursor) >= shortCursor {
+		hide(at.Cursor, "cursor "+bridge.CursorHash(at.Cursor))
+	}
+	text = strings.NewReplacer(pairs...).Replace(text)
+	if runes := []rune(text); len(runes) > maxText {
+		return string(runes[:maxText]) + "..."
+	}
+	return text
+}
+
+// onePrintedLine turns white space into single spaces and removes all else
+// that does not print.
+func onePrintedLine(text string) string {
+	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)), " ")
+}
+
+// target names the host that a redirect leads to.
+func (c *Client) target(at bridge.Position, resp *http.Response) string {
+	to, err := resp.Location()
+	if err != nil || to.Host == "" {
+		return "nowhere that can be read"
+	}
+	return "host " + c.clean(at, hostPort(to))
+}
+
+// waitOf returns how long an answer asks to wait.
+func waitOf(resp *http.Response) time.Duration { return retryAfter(resp.Header, time.Now()) }

@@ -1,0 +1,273 @@
+package exportapi_test
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"exportbridge/bridge"
+)
+
+const emptyPage = `{"items":[],"nextCursor":null}`
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	window := bridge.Position{Start: 1000, End: 2000, Window: true}
+	for name, tc := range map[string]struct {
+		vars  map[string]string
+		at    bridge.Position
+		path  string
+		query url.Values
+		head  map[string]string
+	}{
+		"first page, nothing set": {path: "/events", query: url.Values{"pageSize": {"1000"}}},
+		"first page with bounds": {at: bridge.Position{Start: 1000, End: 2000}, path: "/events",
+			query: url.Values{"pageSize": {"1000"}, "start": {"1000"}, "end": {"2000"}}},
+		"a cursor alone": {at: bridge.Position{Cursor: testCursor, Start: 1000, End: 2000}, path: "/events",
+			query: url.Values{"pageSize": {"1000"}, "cursor": {testCursor}}},
+		"a window sends its bounds with the cursor": {at: bridge.Position{Cursor: "c", Start: 1000, End: 2000, Window: true}, path: "/events",
+			query: url.Values{"pageSize": {"1000"}, "cursor": {"c"}, "start": {"1000"}, "end": {"2000"}}},
+		"a window's first page": {at: window, path: "/events", query: url.Values{"pageSize": {"1000"}, "start": {"1000"}, "end": {"2000"}}},
+		"event types repeat": {vars: map[string]string{"EXPORT_EVENTS": "orderPlaced, a b&c"}, at: bridge.Position{Cursor: "c"}, path: "/events",
+			query: url.Values{"pageSize": {"1000"}, "cursor": {"c"}, "events": {"orderPlaced", "a b&c"}}},
+		"sessions": {vars: map[string]string{"EXPORT_RESOURCE": "sessions", "EXPORT_EVENTS": "orderPlaced", "EXPORT_PAGE_SIZE": "7"}, path: "/session", query: url.Values{"pageSize": {"7"}}},
+		"users":    {vars: map[string]string{"EXPORT_RESOURCE": "users"}, path: "/user", query: url.Values{"pageSize": {"1000"}}},
+		"renamed": {vars: map[string]string{"EXPORT_PATH": "v2/log", "EXPORT_CURSOR_PARAM": "after", "EXPORT_PAGE_SIZE_PARAM": "limit"}, at: bridge.Position{Cursor: "c"},
+			path: "/v2/log", query: url.Values{"limit": {"1000"}, "after": {"c"}}},
+		"key with a prefix": {vars: map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "Bearer"}, path: "/events",
+			query: url.Values{"pageSize": {"1000"}}, head: map[string]string{"Authorization": "Bearer " + testKey, "X-Api-Key": ""}},
+		"key in the query": {vars: map[string]string{"EXPORT_KEY_QUERY": "api_key"}, path: "/events",
+			query: url.Values{"pageSize": {"1000"}, "api_key": {testKey}}, head: map[string]string{"X-Api-Key": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var seen recorder
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				seen.saw(r)
+				answer(emptyPage)(w, r)
+			}, tc.vars)
+			if _, err := fetchAll(t, c, tc.at); err != nil {
+				t.Fatal(err)
+			}
+			got := seen.all()[0]
+			if diff := cmp.Diff(tc.query, got.URL.Query()); diff != "" {
+				t.Errorf("query (-want +got):\n%s", diff)
+			}
+			if got.Method != http.MethodGet || got.URL.Path != tc.path {
+				t.Errorf("got %s %s, want GET %s", got.Method, got.URL.Path, tc.path)
+			}
+			head := map[string]string{"X-Api-Key": testKey, "Accept-Encoding": "zstd, gzip", "Accept": "application/json", "Cookie": ""}
+			maps.Copy(head, tc.head)
+			for name, want := range head {
+				if got.Header.Get(name) != want {
+					t.Errorf("header %s is %q, want %q", name, got.Header.Get(name), want)
+				}
+			}
+		})
+	}
+}
+
+// TestCursorByteForByte sends what a page named back through a real server,
+// and compares bytes on both ways.
+func TestCursorByteForByte(t *testing.T) {
+	t.Parallel()
+	var cursor string // written before, read after the request
+	var got string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r.URL.Query().Get("cursor")
+		answer(`{"items":[],"nextCursor":`+quote(cursor)+`}`)(w, r)
+	}, nil)
+	check := func(t interface {
+		Fatalf(string, ...any)
+	}, value string) {
+		cursor = value
+		p, err := c.Fetch(tcontext(), bridge.Position{Cursor: value})
+		if err != nil {
+			t.Fatalf("fetch at %q: %v", value, err)
+		}
+		defer p.Release()
+		if err := c.Decode(p); err != nil {
+			t.Fatalf("decode at %q: %v", value, err)
+		}
+		if got != value || p.Next != value {
+			t.Fatalf("sent %q, server read %q, page names %q", value, got, p.Next)
+		}
+	}
+	for _, value := range []string{
+		testCursor, "a+b/c=d%2Be", "=", "%", "&cursor=x", "#", "?a=b", " ", "  lead and trail  ", "\t\n", "ü", "\U0001F600", "\u2028", `"\`,
+		`\u0041`, "null", "a;b", "\u0000", "%00", strings.Repeat("x", 15<<10), "\u00e9", "e\u0301", "<>&'", "\ufeff",
+	} {
+		check(t, value)
+	}
+	rapid.Check(t, func(t *rapid.T) { check(t, rapid.StringN(1, 200, -1).Draw(t, "cursor")) })
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var other recorder
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		other.saw(r)
+		answer(emptyPage)(w, r)
+	}))
+	t.Cleanup(thief.Close)
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, thief.URL+"/x?cursor="+url.QueryEscape(testCursor), code)
+		}, nil)
+		_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
+		f := wantFault(t, err)
+		host := strings.TrimPrefix(thief.URL, "http://")
+		if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), host) {
+			t.Errorf("%d: got %v %q %v, want a config fault that names %s", code, f.Class, f.Reason, f, host)
+		}
+	}
+	if n := len(other.all()); n != 0 {
+		t.Errorf("%d requests reached the other host", n)
+	}
+}
+
+func TestKeyFileIsReadAgain(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	write := func(key string) {
+		if err := os.WriteFile(file, []byte(key), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old\n")
+	var seen recorder
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.saw(r)
+		if r.Header.Get("X-Api-Key") != "new" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		answer(emptyPage)(w, r)
+	}))
+	t.Cleanup(server.Close)
+	cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_API_KEY": "old"})
+	cfg.APIKeyFile = file
+	c := connect(t, cfg)
+	fetch := func() *bridge.Fault {
+		t.Helper()
+		before := len(seen.all())
+		_, err := fetchAll(t, c, bridge.Position{})
+		if n := len(seen.all()) - before; n > 2 {
+			t.Errorf("%d requests for one fetch", n)
+		}
+		if err == nil {
+			return nil
+		}
+		return wantFault(t, err)
+	}
+	if f := fetch(); f == nil || f.Class != bridge.Permanent || f.Reason != bridge.ReasonAuth || f.Code != "401" {
+		t.Fatalf("same key in the file: got %+v, want auth", f)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "read the key again") {
+		t.Fatalf("no file: got %+v, want auth that says so", f)
+	}
+	write("")
+	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "holds no key") {
+		t.Fatalf("empty file: got %+v, want auth that says so", f)
+	}
+	write("new\r\n")
+	if f := fetch(); f != nil {
+		t.Fatalf("new key in the file: %v", f)
+	}
+	if f := fetch(); f != nil {
+		t.Fatalf("the new key does not stay: %v", f)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	c := serve(t, answer(emptyPage), map[string]string{"EXPORT_RATE_LIMIT": "20/s"})
+	began := time.Now()
+	for range 4 {
+		if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took < 149*time.Millisecond {
+		t.Errorf("4 requests at 20/s took %v, want at least 150ms", took)
+	}
+}
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	var seen recorder
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.saw(r)
+		answer(emptyPage)(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	withUser := strings.Replace(proxy.URL, "http://", "http://user:sk-test@", 1)
+	c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://export.invalid/base", "EXPORT_INSECURE_HTTP": "true", "EXPORT_PROXY": withUser}))
+	if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	got := seen.all()[0]
+	if got.URL.Host != "export.invalid" || got.URL.Path != "/base/events" || got.Header.Get("Proxy-Authorization") == "" {
+		t.Errorf("the proxy saw %s %v", got.URL, got.Header)
+	}
+}
+
+func TestConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	var seen recorder
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch seen.saw(r) % 3 {
+		case 0:
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = w.Write([]byte(strings.Repeat("x", 10<<10)))
+		case 1:
+			answer(emptyPage)(w, r)
+		case 2:
+			compressed(w, "gzip", []byte(emptyPage))
+		}
+	}, nil)
+	for range 9 {
+		_, err := fetchAll(t, c, bridge.Position{})
+		wantClean(t, err)
+	}
+	ports := map[string]bool{}
+	for _, r := range seen.all() {
+		ports[r.RemoteAddr] = true
+	}
+	if len(ports) != 1 {
+		t.Errorf("9 requests over %d connections, want 1", len(ports))
+	}
+}
+
+func TestHealthIsReported(t *testing.T) {
+	t.Parallel()
+	for code, wantUp := range map[int]bool{200: true, 429: true, 410: true, 500: false, 401: false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if code == 200 {
+				answer(emptyPage)(w, r)
+				return
+			}
+			w.WriteHeader(code)
+		}))
+		t.Cleanup(server.Close)
+		cfg := config(t, map[string]string{"EXPORT_URL": server.URL})
+		var reports []error
+		cfg.Report = func(err error) { reports = append(reports, err) }
+		_, _ = fetchAll(t, connect(t, cfg), bridge.Position{Cursor: "c"})
+		if len(reports) != 1 || (reports[0] == nil) != wantUp {
+			t.Errorf("%d: reported %v, want one report, up %v", code, reports, wantUp)
+		}
+	}
+}

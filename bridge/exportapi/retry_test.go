@@ -1,0 +1,58 @@
+package exportapi
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+var retryNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	at := func(d time.Duration) string { return retryNow.Add(d).Format(http.TimeFormat) }
+	for name, tc := range map[string]struct {
+		value, date string
+		want        time.Duration
+	}{
+		"absent":                        {"", "", 0},
+		"seconds":                       {"120", "", 2 * time.Minute},
+		"zero":                          {"0", "", 0},
+		"zeros in front":                {"0007", "", 7 * time.Second},
+		"spaces":                        {" 7 ", "", 7 * time.Second},
+		"the ceiling":                   {"600", "", 10 * time.Minute},
+		"above the ceiling":             {"601", "", 10 * time.Minute},
+		"more digits than any number":   {"99999999999999999999999999999999", "", 10 * time.Minute},
+		"negative":                      {"-1", "", 0},
+		"fraction":                      {"1.5", "", 0},
+		"words":                         {"soon", "", 0},
+		"a date":                        {at(90 * time.Second), "", 90 * time.Second},
+		"a date that has passed":        {at(-time.Hour), "", 0},
+		"a date far away":               {at(1000 * time.Hour), "", 10 * time.Minute},
+		"against the server's clock":    {at(time.Hour + 30*time.Second), at(time.Hour), 30 * time.Second},
+		"against a server that is slow": {at(-time.Hour + 30*time.Second), at(-time.Hour), 30 * time.Second},
+		"a broken Date":                 {at(30 * time.Second), "yesterday", 30 * time.Second},
+		"RFC 850":                       {"Saturday, 21-Nov-26 12:00:30 GMT", "", 30 * time.Second},
+		"asctime":                       {"Sat Nov 21 12:00:30 2026", "", 30 * time.Second},
+	} {
+		h := http.Header{}
+		h.Set("Retry-After", tc.value)
+		h.Set("Date", tc.date)
+		if got := retryAfter(h, retryNow); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func FuzzRetryAfter(f *testing.F) {
+	f.Add("120", "")
+	f.Add("99999999999999999999", "Sat, 21 Nov 2026 12:00:30 GMT")
+	f.Add("Sat, 21 Nov 2026 12:00:30 GMT", "Sat, 21 Nov 2026 12:00:00 GMT")
+	f.Add("Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT")
+	f.Fuzz(func(t *testing.T, value, date string) {
+		wait := retryAfter(http.Header{"Retry-After": {value}, "Date": {date}}, retryNow)
+		if wait < 0 || wait > maxRetryAfter {
+			t.Fatalf("%v", wait)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package exportapi
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// tailCursor finds the next cursor of a page that ends in it, without reading
+// the items: the usual layout, and the parse of a page of 1 MB costs more than
+// its request on a fast link.
+//
+// It walks back from the closing brace over one value, which must be a string
+// or null, a colon, and one name, which must be the field's. In a valid
+// document the last brace closes the top-level object, a quote before it
+// closes a string, and the quote that opens this string is the nearest one
+// without a backslash. So what it finds is the last member of the top level,
+// never a decoy inside an item, a string or the metadata. In an invalid
+// document it may find anything; the parse refuses that document, as it does
+// one with the member twice.
+//
+// Any other layout is not ok. The cursor is appended to scratch, nothing for null.
+func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bool) {
+	rest, ok := cutLast(body, '}')
+	if !ok {
+		return nil, false
+	}
+	rest = trimRight(rest)
+	literal, isString := lastString(rest)
+	if isString {
+		rest = rest[:len(rest)-len(literal)]
+	} else if rest, ok = bytes.CutSuffix(rest, []byte("null")); !ok {
+		return nil, false
+	}
+	if rest, ok = cutLast(rest, ':'); !ok {
+		return nil, false
+	}
+	rest = trimRight(rest)
+	name, ok := lastString(rest)
+	if !ok || !nameIs(name, field) {
+		return nil, false
+	}
+	rest = trimRight(rest[:len(rest)-len(name)])
+	if !bytes.HasSuffix(rest, []byte(",")) && !bytes.HasSuffix(rest, []byte("{")) {
+		return nil, false
+	}
+	if !isString {
+		return scratch, true
+	}
+	cursor, err := jsontext.AppendUnquote(scratch, literal)
+	return cursor, err == nil
+}
+
+// cutLast removes white space and then the character from b's end.
+func cutLast(b []byte, char byte) ([]byte, bool) {
+	b = trimRight(b)
+	if len(b) == 0 || b[len(b)-1] != char {
+		return b, false
+	}
+	return b[:len(b)-1], true
+}
+
+func trimRight(b []byte) []byte { return bytes.TrimRight(b, " \t\r\n") }
+
+// lastString returns the JSON string that b ends with, quotes included.
+func lastString(b []byte) ([]byte, bool) {
+	end := len(b) - 1
+	if end < 1 || b[end] != '"' {
+		return nil, false
+	}
+	for open := end; ; {
+		open = bytes.LastIndexByte(b[:open], '"')
+		if open < 0 {
+			return nil, false
+		}
+		// Inside a string every quote has a backslash before it; before the
+		// quote that opens it JSON allows none.
+		if open == 0 || b[open-1] != '\\' {
+			return b[open:], true
+		}
+	}
+}
+
+// nameIs reports whether the JSON string is the name, escapes decoded.
+func nameIs(literal []byte, name string) bool {
+	if bytes.IndexByte(literal, '\\') < 0 {
+		return string(literal[1:len(literal)-1]) == name
+	}
+	decoded, err := jsontext.AppendUnquote(nil, literal)
+	return err == nil && string(decoded) == name
+}

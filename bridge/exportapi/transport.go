@@ -1,0 +1,67 @@
+package exportapi
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// proxyEnvironment is the value of EXPORT_PROXY that means the standard
+// variables HTTPS_PROXY and NO_PROXY.
+const proxyEnvironment = "environment"
+
+var errLinkLocal = errors.New("the host is at a link-local address")
+
+// newTransport returns the client's own connections. Requests go through a
+// Transport alone: unlike http.Client it follows no redirect, on which Go
+// would send the key to the other host, and puts no URL into its errors.
+func newTransport(cfg *Config) (*http.Transport, error) {
+	roots, err := cfg.roots()
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := cfg.proxy()
+	if err != nil {
+		return nil, err
+	}
+	connect := cfg.Timeout / 3
+	dialer := &net.Dialer{Timeout: connect}
+	if !cfg.InsecureHTTP {
+		dialer.Control = refuseLinkLocal
+	}
+	// One request at a time gains nothing from HTTP/2, which costs twice the
+	// processor time.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	t := &http.Transport{
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+		TLSHandshakeTimeout:    connect,
+		ResponseHeaderTimeout:  2 * connect,
+		DisableCompression:     true, // decompressed here, with a limit
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+		Protocols:              &protocols,
+	}
+	switch {
+	case proxy != nil:
+		t.Proxy = http.ProxyURL(proxy)
+	case cfg.Proxy.Reveal() == proxyEnvironment:
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	return t, nil
+}
+
+// refuseLinkLocal sees the address after the name was resolved, so that no
+// name can lead there.
+func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
+	if ap, err := netip.ParseAddrPort(address); err == nil && linkLocal(ap.Addr()) {
+		return errLinkLocal
+	}
+	return nil
+}
