@@ -1,0 +1,72 @@
+package bridgetest_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestSourceConformance(t *testing.T) {
+	t.Parallel()
+	bridgetest.TestSource(t, func(t *testing.T) bridgetest.SourceFixture {
+		s := bridgetest.NewSource(t, bridgetest.Export{})
+		return bridgetest.SourceFixture{Source: s, Serve: s.Serve}
+	})
+}
+
+func TestSinkConformance(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
+				topic := bridgetest.NewTopic(t, mode)
+				topic.AllowMisuse = true
+				return bridgetest.SinkFixture{
+					Mode:     mode,
+					Open:     func(stream string) bridge.Sink { return topic.Open(stream) },
+					Records:  topic.Records,
+					Break:    topic.Break,
+					FailNext: topic.FailNext,
+				}
+			})
+		})
+	}
+}
+
+func TestStoreConformance(t *testing.T) {
+	t.Parallel()
+	bridgetest.TestStore(t, func(t *testing.T) bridgetest.StoreFixture {
+		stores := map[string]*bridgetest.Store{}
+		for _, stream := range []string{"events", "other"} {
+			stores[stream] = bridgetest.NewStore(t, stream)
+		}
+		s := stores["events"]
+		return bridgetest.StoreFixture{
+			Open:     func(stream string) bridge.Store { return stores[stream] },
+			Get:      s.Get,
+			Put:      s.Put,
+			Wipe:     s.Wipe,
+			Break:    s.Break,
+			FailNext: s.FailNext,
+			History: func() (places []bridge.Place) {
+				for _, c := range s.History() {
+					places = append(places, c.Place)
+				}
+				return places
+			},
+		}
+	})
+}
+
+func TestInboxConformance(t *testing.T) {
+	t.Parallel()
+	bridgetest.TestInbox(t, func(t *testing.T) bridgetest.InboxFixture {
+		i := bridgetest.NewInbox(t)
+		return bridgetest.InboxFixture{Inbox: i, Push: i.Push, Withdraw: i.Withdraw, Claimed: i.Claimed, Answer: i.AnswerTo}
+	})
+}

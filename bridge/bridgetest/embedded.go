@@ -1,0 +1,143 @@
+package bridgetest
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// Cluster is a Kafka in the test process.
+type Cluster struct {
+	*kfake.Cluster
+	gate *gate
+}
+
+// EmbeddedKafka starts a kfake cluster for the length of the test: one broker
+// unless the options say otherwise, with its data on disk, as in the demo.
+func EmbeddedKafka(t testing.TB, opts ...kfake.Opt) *Cluster {
+	t.Helper()
+	g := &gate{conns: make(map[net.Conn]struct{})}
+	all := append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.ListenFn(g.listen)}, opts...)
+	c, err := kfake.NewCluster(all...)
+	if err != nil {
+		t.Fatalf("start embedded Kafka: %v", err)
+	}
+	t.Cleanup(c.Close)
+	return &Cluster{Cluster: c, gate: g}
+}
+
+// Break cuts all connections and refuses new ones until heal is called. It
+// has no effect on a cluster with its own kfake.ListenFn.
+func (c *Cluster) Break() (heal func()) { return c.gate.shut() }
+
+// gate makes listeners that can be shut.
+type gate struct {
+	mu     sync.Mutex // guards all below
+	closed bool
+	conns  map[net.Conn]struct{}
+}
+
+func (g *gate) listen(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &gatedListener{Listener: l, gate: g}, nil
+}
+
+func (g *gate) shut() (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for c := range g.conns {
+		c.Close()
+	}
+	clear(g.conns)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.closed = false
+	}
+}
+
+// admit remembers a connection, unless the gate is shut.
+func (g *gate) admit(c net.Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.conns[c] = struct{}{}
+	return true
+}
+
+func (g *gate) forget(c net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.conns, c)
+}
+
+type gatedListener struct {
+	net.Listener
+	gate *gate
+}
+
+func (l *gatedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.gate.admit(c) {
+			return &gatedConn{Conn: c, gate: l.gate}, nil
+		}
+		c.Close()
+	}
+}
+
+type gatedConn struct {
+	net.Conn
+	gate *gate
+}
+
+func (c *gatedConn) Close() error {
+	c.gate.forget(c.Conn)
+	return c.Conn.Close()
+}
+
+// EmbeddedRedis starts a miniredis for the length of the test. Its clock runs:
+// by itself miniredis would never let a key expire.
+func EmbeddedRedis(t testing.TB) *miniredis.Miniredis {
+	t.Helper()
+	m := miniredis.RunT(t)
+	done := make(chan struct{})
+	var clock sync.WaitGroup
+	clock.Go(func() { runClock(m, done) })
+	t.Cleanup(func() {
+		close(done)
+		clock.Wait()
+	})
+	return m
+}
+
+// runClock moves the server's time along until done is closed.
+func runClock(m *miniredis.Miniredis, done <-chan struct{}) {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			now := time.Now()
+			m.SetTime(now)
+			m.FastForward(now.Sub(last))
+			last = now
+		}
+	}
+}

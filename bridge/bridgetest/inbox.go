@@ -1,0 +1,208 @@
+package bridgetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Inbox is a bridge.Inbox in memory, with the operator's side of it. All
+// methods may be called concurrently; it fails the test where two goroutines
+// are in Next at once, or a command is answered that was never pushed.
+type Inbox struct {
+	t testing.TB
+
+	mu       sync.Mutex // guards all below
+	waiting  []bridge.Command
+	pushed   map[string]bool
+	answers  map[string]bridge.Answer
+	claims   map[string]string // the owner who claimed, by command
+	changed  chan struct{}     // closed and replaced whenever the above change
+	inNext   bool
+	calls    int
+	failures map[int]Failure // of Answer, by number
+	down     bool
+}
+
+// NewInbox returns an empty Inbox.
+func NewInbox(t testing.TB) *Inbox {
+	return &Inbox{
+		t: t, pushed: make(map[string]bool), answers: make(map[string]bridge.Answer), claims: make(map[string]string),
+		changed: make(chan struct{}), failures: make(map[int]Failure),
+	}
+}
+
+// Push leaves a command for the owner.
+func (i *Inbox) Push(c bridge.Command) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.waiting = append(i.waiting, c)
+	i.pushed[c.ID] = true
+	i.signal()
+}
+
+// Withdraw takes a command back. It returns false, and does nothing, where the
+// command is claimed or answered.
+func (i *Inbox) Withdraw(c bridge.Command) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, claimed := i.claims[c.ID]; claimed || !i.isWaiting(c.ID) {
+		return false
+	}
+	i.remove(c.ID)
+	return true
+}
+
+// Claimed returns the owner who said that it is about to apply the command.
+func (i *Inbox) Claimed(id string) (owner string, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	owner, ok = i.claims[id]
+	return owner, ok
+}
+
+// AnswerTo returns what the operator reads for the command with this id.
+func (i *Inbox) AnswerTo(id string) (bridge.Answer, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	a, ok := i.answers[id]
+	return a, ok
+}
+
+// Await waits for the answer to the command with this id.
+func (i *Inbox) Await(ctx context.Context, id string) (bridge.Answer, error) {
+	for {
+		i.mu.Lock()
+		a, ok := i.answers[id]
+		changed := i.changed
+		i.mu.Unlock()
+		if ok {
+			return a, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return bridge.Answer{}, fmt.Errorf("await answer to %s: %w", id, ctx.Err())
+		}
+	}
+}
+
+// FailAnswer makes call number n of Answer, counted from 1, fail in the form
+// Failed or Persisted.
+func (i *Inbox) FailAnswer(n int, f Failure) {
+	if f == Partly {
+		i.t.Fatalf("inbox: an answer is never partly persisted")
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.failures[n] = f
+}
+
+// Break makes every call fail until heal is called, Next too when it waits.
+func (i *Inbox) Break() (heal func()) {
+	i.setDown(true)
+	return func() { i.setDown(false) }
+}
+
+func (i *Inbox) setDown(down bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.down = down
+	i.signal()
+}
+
+// Next implements bridge.Inbox.
+func (i *Inbox) Next(ctx context.Context) (bridge.Command, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.inNext {
+		i.t.Errorf("inbox: two calls of Next at once")
+	}
+	i.inNext = true
+	defer func() { i.inNext = false }()
+	for {
+		switch {
+		case ctx.Err() != nil:
+			return bridge.Command{}, fmt.Errorf("next command: %w", ctx.Err())
+		case i.down:
+			return bridge.Command{}, fmt.Errorf("next command: %w", ErrDown)
+		case len(i.waiting) > 0:
+			return i.waiting[0], nil
+		}
+		changed := i.changed
+		i.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		i.mu.Lock()
+	}
+}
+
+// Claim implements bridge.Inbox.
+func (i *Inbox) Claim(ctx context.Context, c bridge.Command, owner string) (bool, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.pushed[c.ID] {
+		i.t.Errorf("inbox: claim of command %q, which was never pushed", c.ID)
+	}
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("claim command %s: %w", c.ID, err)
+	}
+	if i.down {
+		return false, fmt.Errorf("claim command %s: %w", c.ID, ErrDown)
+	}
+	_, claimed := i.claims[c.ID]
+	if !i.isWaiting(c.ID) || !claimed && time.Now().UnixMilli() > c.Deadline {
+		return false, nil
+	}
+	if !claimed {
+		i.claims[c.ID] = owner
+	}
+	return true, nil
+}
+
+// Answer implements bridge.Inbox.
+func (i *Inbox) Answer(ctx context.Context, c bridge.Command, a bridge.Answer) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.calls++
+	if !i.pushed[c.ID] {
+		i.t.Errorf("inbox: answer to command %q, which was never pushed", c.ID)
+	}
+	form, fails := i.failures[i.calls]
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("answer command %s: %w", c.ID, err)
+	}
+	if i.down || fails && form == Failed {
+		return fmt.Errorf("answer command %s: %w", c.ID, cause(i.down))
+	}
+	if _, answered := i.answers[c.ID]; !answered {
+		i.answers[c.ID] = a
+		i.remove(c.ID)
+		i.signal()
+	}
+	if fails {
+		return fmt.Errorf("answer command %s: %w", c.ID, ErrInjected)
+	}
+	return nil
+}
+
+// isWaiting, remove and signal are called by the holder of mu.
+func (i *Inbox) isWaiting(id string) bool {
+	return slices.ContainsFunc(i.waiting, func(c bridge.Command) bool { return c.ID == id })
+}
+
+func (i *Inbox) remove(id string) {
+	i.waiting = slices.DeleteFunc(i.waiting, func(c bridge.Command) bool { return c.ID == id })
+}
+
+func (i *Inbox) signal() {
+	close(i.changed)
+	i.changed = make(chan struct{})
+}

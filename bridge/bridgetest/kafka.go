@@ -1,0 +1,329 @@
+package bridgetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The user of the secure listeners.
+const (
+	KafkaUser     = "bridge"
+	KafkaPassword = "bridge-secret"
+)
+
+// KafkaOptions say what Kafka a test needs. With the zero value, but for
+// Brokers and Dir, the brokers named in TEST_KAFKA_BROKERS do, if it is set.
+type KafkaOptions struct {
+	// Brokers is the number of brokers, 1 to 5; default 1.
+	Brokers int
+	// TLS and SASL add a listener to each broker, see Kafka.SecureAddrs. SASL
+	// is PLAIN, SCRAM-SHA-256 and -512 for KafkaUser with KafkaPassword, and
+	// OAUTHBEARER with unsigned tokens.
+	TLS, SASL bool
+	// ClientCertificates makes the TLS listener ask for one.
+	ClientCertificates bool
+	// ACLs denies all that no ACL allows, but for clients of the plain
+	// listener, which may do anything.
+	ACLs bool
+	// RetentionCheck is how often brokers look for records to delete; default
+	// Kafka's 5 minutes.
+	RetentionCheck time.Duration
+	// Properties are further broker settings. They win over all others.
+	Properties map[string]string
+	// Own asks for servers that the caller may kill.
+	Own bool
+	// Dir is an existing folder for data and logs; the default is a temporary
+	// one that Close removes.
+	Dir string
+}
+
+// foreign reports whether somebody else's brokers satisfy the options.
+func (o KafkaOptions) foreign() bool {
+	return !o.TLS && !o.SASL && !o.ACLs && !o.Own && o.RetentionCheck == 0 && len(o.Properties) == 0
+}
+
+// Kafka is a running Apache Kafka. Brokers are counted from 0. One goroutine
+// may use it at a time.
+type Kafka struct {
+	// Certificates belong to the secure listeners; nil without TLS.
+	Certificates *Certificates
+
+	foreign []string // addresses of brokers that are not ours
+	options KafkaOptions
+	brokers []*broker
+	ports   *portBlock
+	java    string
+	jars    string
+	dir     string
+	ownsDir bool
+}
+
+// LaunchKafka starts brokers and returns when all of them answer. The first
+// time on a machine it downloads Kafka, about 45 MB, from Maven Central. The
+// caller must Close it; should it die before, Linux ends the brokers.
+func LaunchKafka(ctx context.Context, o KafkaOptions) (k *Kafka, err error) {
+	if list := os.Getenv("TEST_KAFKA_BROKERS"); list != "" && o.foreign() {
+		k := &Kafka{foreign: strings.Split(list, ",")}
+		if err := waitForKafka(ctx, k.foreign[0], 1, nil); err != nil {
+			return nil, fmt.Errorf("reach TEST_KAFKA_BROKERS %s: %w", list, err)
+		}
+		return k, nil
+	}
+	if o.Brokers == 0 {
+		o.Brokers = 1
+	}
+	if o.Brokers < 1 || o.Brokers > 5 {
+		return nil, fmt.Errorf("launch Kafka: %d brokers, want 1 to 5", o.Brokers)
+	}
+	k = &Kafka{options: o, dir: o.Dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("launch Kafka: %w", err), k.Close())
+			k = nil
+		}
+	}()
+	if err := k.prepare(ctx); err != nil {
+		return nil, err
+	}
+	for _, b := range k.brokers {
+		if err := b.start(); err != nil {
+			return nil, err
+		}
+	}
+	return k, k.Ready(ctx)
+}
+
+// prepare finds the programs, takes ports and formats the brokers' folders.
+func (k *Kafka) prepare(ctx context.Context) (err error) {
+	if k.java, err = findProgram("java"); err != nil {
+		return err
+	}
+	if k.jars, err = kafkaJars(ctx); err != nil {
+		return err
+	}
+	if k.dir == "" {
+		if k.dir, err = os.MkdirTemp("", "exportbridge-kafka-*"); err != nil {
+			return err
+		}
+		k.ownsDir = true
+	}
+	if k.options.TLS {
+		if k.Certificates, err = WriteCertificates(k.dir); err != nil {
+			return err
+		}
+	}
+	if k.ports, err = takePorts(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(k.logConfig(), []byte(log4jProperties), 0o600); err != nil {
+		return err
+	}
+	for id := range k.options.Brokers {
+		b, err := k.newBroker(id)
+		if err != nil {
+			return err
+		}
+		k.brokers = append(k.brokers, b)
+	}
+	return k.format(ctx)
+}
+
+// format prepares all brokers' folders at once: each takes a second of Java.
+func (k *Kafka) format(ctx context.Context) error {
+	cluster := newClusterID()
+	results := make(chan error, len(k.brokers))
+	for _, b := range k.brokers {
+		go func() { results <- k.formatBroker(ctx, b, cluster) }()
+	}
+	var errs []error
+	for range k.brokers {
+		errs = append(errs, <-results)
+	}
+	return errors.Join(errs...)
+}
+
+func (k *Kafka) formatBroker(ctx context.Context, b *broker, cluster string) error {
+	file := filepath.Join(b.dir, "server.properties")
+	if err := os.WriteFile(file, []byte(k.properties(b)), 0o600); err != nil {
+		return fmt.Errorf("configure %s: %w", b.name, err)
+	}
+	args := []string{"-XX:TieredStopAtLevel=1", "-cp", filepath.Join(k.jars, "*"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", file}
+	if k.options.SASL {
+		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
+			args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, KafkaUser, KafkaPassword))
+		}
+	}
+	if out, err := exec.CommandContext(ctx, k.java, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("format %s: %w\n%s", b.name, err, out)
+	}
+	return nil
+}
+
+// Addrs returns the addresses of the plain listeners, one a broker.
+func (k *Kafka) Addrs() []string {
+	if k.foreign != nil {
+		return k.foreign
+	}
+	var addrs []string
+	for _, b := range k.brokers {
+		addrs = append(addrs, b.plain)
+	}
+	return addrs
+}
+
+// SecureAddrs returns the addresses of the listeners with TLS, SASL or both;
+// none without.
+func (k *Kafka) SecureAddrs() []string {
+	var addrs []string
+	for _, b := range k.brokers {
+		if b.secure != "" {
+			addrs = append(addrs, b.secure)
+		}
+	}
+	return addrs
+}
+
+// Ready waits until every broker that runs, and is not paused, answers and
+// knows all the others.
+func (k *Kafka) Ready(ctx context.Context) error {
+	var up []*broker
+	for _, b := range k.brokers {
+		if b.answers() {
+			up = append(up, b)
+		}
+	}
+	for _, b := range up {
+		if err := waitForKafka(ctx, b.plain, len(up), b.exited()); err != nil {
+			return fmt.Errorf("wait for %s: %w\n%s", b.name, err, b.tail(20))
+		}
+	}
+	return nil
+}
+
+// Kill ends a broker with SIGKILL.
+func (k *Kafka) Kill(broker int) error { return k.with(broker, (*process).kill) }
+
+// Pause stops a broker with SIGSTOP: its connections stay open and nothing
+// answers.
+func (k *Kafka) Pause(broker int) error { return k.with(broker, (*process).pause) }
+
+// Continue ends a pause.
+func (k *Kafka) Continue(broker int) error { return k.with(broker, (*process).proceed) }
+
+// Stop ends a broker with SIGTERM, so that it hands its partitions over first.
+// When ctx ends before that the broker is killed.
+func (k *Kafka) Stop(ctx context.Context, broker int) error {
+	return k.with(broker, func(p *process) error { return p.stop(ctx) })
+}
+
+// Start starts a broker that was ended, with its data and addresses, and waits
+// until it answers and the others know it.
+func (k *Kafka) Start(ctx context.Context, broker int) error {
+	if err := k.with(broker, (*process).start); err != nil {
+		return err
+	}
+	return k.Ready(ctx)
+}
+
+// Restart kills a broker, if it runs, and starts it.
+func (k *Kafka) Restart(ctx context.Context, broker int) error {
+	if err := k.Kill(broker); err != nil {
+		return err
+	}
+	return k.Start(ctx, broker)
+}
+
+func (k *Kafka) with(broker int, do func(*process) error) error {
+	switch {
+	case k.foreign != nil:
+		return errNotOurs
+	case broker < 0 || broker >= len(k.brokers):
+		return fmt.Errorf("no broker %d, there are %d", broker, len(k.brokers))
+	}
+	return do(&k.brokers[broker].process)
+}
+
+// Logs returns the last lines of every broker's log.
+func (k *Kafka) Logs(lines int) string {
+	var all strings.Builder
+	for _, b := range k.brokers {
+		fmt.Fprintf(&all, "%s:\n%s\n", b.name, b.tail(lines))
+	}
+	return all.String()
+}
+
+// Close ends all brokers at once, their data included, unless they are
+// somebody else's.
+func (k *Kafka) Close() error {
+	var errs []error
+	for _, b := range k.brokers {
+		errs = append(errs, b.kill())
+	}
+	if k.ports != nil {
+		errs = append(errs, k.ports.release())
+		k.ports = nil
+	}
+	if k.ownsDir {
+		errs = append(errs, os.RemoveAll(k.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// waitForKafka waits until the broker at addr answers with at least so many
+// brokers and a controller, or exited is closed.
+func waitForKafka(ctx context.Context, addr string, brokers int, exited <-chan struct{}) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestRetries(0),
+		kgo.Dialer((&net.Dialer{Timeout: time.Second}).DialContext))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for {
+		err := askKafka(ctx, client, brokers)
+		if err == nil {
+			return nil
+		}
+		if closed(exited) {
+			return errors.Join(errors.New("the broker ended"), err)
+		}
+		if e := wait(ctx, 50*time.Millisecond); e != nil {
+			return errors.Join(e, err)
+		}
+	}
+}
+
+func askKafka(ctx context.Context, client *kgo.Client, brokers int) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request := kmsg.NewPtrMetadataRequest()
+	request.Topics = []kmsg.MetadataRequestTopic{} // none
+	answer, err := request.RequestWith(ctx, client)
+	switch {
+	case err != nil:
+		return err
+	case len(answer.Brokers) < brokers:
+		return fmt.Errorf("%d of %d brokers are registered", len(answer.Brokers), brokers)
+	case answer.ControllerID < 0:
+		return errors.New("there is no controller")
+	}
+	return nil
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

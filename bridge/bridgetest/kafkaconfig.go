@@ -1,0 +1,158 @@
+package bridgetest
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const log4jProperties = `appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %m (%c)%n
+rootLogger.level=INFO
+rootLogger.appenderRef.out.ref=out
+`
+
+// broker is one broker's process with what it is known by.
+type broker struct {
+	process
+	id         int // from 1, as Kafka wants it
+	dir        string
+	plain      string
+	secure     string // empty without TLS and SASL
+	controller string
+}
+
+func (k *Kafka) logConfig() string { return filepath.Join(k.dir, "log4j2.properties") }
+
+// newBroker makes the folder and takes the ports of the broker with this
+// index.
+func (k *Kafka) newBroker(index int) (*broker, error) {
+	b := &broker{id: index + 1}
+	b.name = fmt.Sprint("broker ", index)
+	b.dir = filepath.Join(k.dir, fmt.Sprint("broker-", index))
+	b.log = filepath.Join(b.dir, "broker.log")
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		return nil, err
+	}
+	addrs := []*string{&b.plain, &b.controller}
+	if k.options.TLS || k.options.SASL {
+		addrs = append(addrs, &b.secure)
+	}
+	for _, addr := range addrs {
+		var err error
+		if *addr, err = k.ports.take(); err != nil {
+			return nil, err
+		}
+	}
+	b.args = []string{
+		k.java, "-Xms256m", "-Xmx768m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=" + k.logConfig(),
+		"-cp", filepath.Join(k.jars, "*"), "kafka.Kafka", filepath.Join(b.dir, "server.properties"),
+	}
+	return b, nil
+}
+
+// properties returns the broker's server.properties. They are made for small
+// clusters that start fast: few internal partitions, short session time-outs.
+func (k *Kafka) properties(b *broker) string {
+	replicas := min(k.options.Brokers, 3)
+	var voters []string
+	for _, v := range k.brokers {
+		voters = append(voters, fmt.Sprintf("%d@%s", v.id, v.controller))
+	}
+	p := map[string]any{
+		"process.roles":            "broker,controller",
+		"node.id":                  b.id,
+		"controller.quorum.voters": strings.Join(voters, ","),
+		"log.dirs":                 filepath.Join(b.dir, "data"),
+
+		"controller.listener.names":      "CONTROLLER",
+		"inter.broker.listener.name":     "PLAIN",
+		"listeners":                      "PLAIN://" + b.plain + ",CONTROLLER://" + b.controller,
+		"advertised.listeners":           "PLAIN://" + b.plain,
+		"listener.security.protocol.map": "PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+
+		"auto.create.topics.enable":                        false,
+		"group.initial.rebalance.delay.ms":                 0,
+		"default.replication.factor":                       replicas,
+		"offsets.topic.replication.factor":                 replicas,
+		"offsets.topic.num.partitions":                     4,
+		"transaction.state.log.replication.factor":         replicas,
+		"transaction.state.log.num.partitions":             4,
+		"share.coordinator.state.topic.replication.factor": replicas,
+		"share.coordinator.state.topic.num.partitions":     4,
+		"min.insync.replicas":                              (replicas + 1) / 2,
+		"transaction.state.log.min.isr":                    (replicas + 1) / 2,
+	}
+	k.secure(p, b)
+	if k.options.ACLs {
+		p["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+		p["super.users"] = "User:ANONYMOUS" // the plain listener's
+	}
+	if every := k.options.RetentionCheck; every > 0 {
+		p["log.retention.check.interval.ms"] = every.Milliseconds()
+		p["log.initial.task.delay.ms"] = every.Milliseconds()
+		p["log.segment.delete.delay.ms"] = every.Milliseconds()
+	}
+	for name, value := range k.options.Properties {
+		p[name] = value
+	}
+	var file strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		fmt.Fprintf(&file, "%s=%v\n", name, p[name])
+	}
+	return file.String()
+}
+
+// secure adds the listener with TLS, SASL or both.
+func (k *Kafka) secure(p map[string]any, b *broker) {
+	protocol := ""
+	switch o := k.options; {
+	case o.TLS && o.SASL:
+		protocol = "SASL_SSL"
+	case o.TLS:
+		protocol = "SSL"
+	case o.SASL:
+		protocol = "SASL_PLAINTEXT"
+	default:
+		return
+	}
+	for name, value := range map[string]string{
+		"listeners":                      ",SECURE://" + b.secure,
+		"advertised.listeners":           ",SECURE://" + b.secure,
+		"listener.security.protocol.map": ",SECURE:" + protocol,
+	} {
+		p[name] = fmt.Sprint(p[name], value)
+	}
+	const listener = "listener.name.secure."
+	if c := k.Certificates; c != nil {
+		p[listener+"ssl.keystore.type"], p[listener+"ssl.keystore.location"] = "PEM", c.serverStore
+		p[listener+"ssl.truststore.type"], p[listener+"ssl.truststore.location"] = "PEM", c.CA
+	}
+	if k.options.ClientCertificates {
+		p[listener+"ssl.client.auth"] = "required"
+	}
+	if k.options.SASL {
+		const security = "org.apache.kafka.common.security."
+		p[listener+"sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+		p[listener+"plain.sasl.jaas.config"] = fmt.Sprintf("%splain.PlainLoginModule required user_%s=%q;", security, KafkaUser, KafkaPassword)
+		p[listener+"scram-sha-256.sasl.jaas.config"] = security + "scram.ScramLoginModule required;"
+		p[listener+"scram-sha-512.sasl.jaas.config"] = security + "scram.ScramLoginModule required;"
+		p[listener+"oauthbearer.sasl.jaas.config"] = security + "oauthbearer.OAuthBearerLoginModule required;"
+	}
+}
+
+// newClusterID returns 22 characters of base64 that do not begin with a dash,
+// which StorageTool would take for an option.
+func newClusterID() string {
+	raw := make([]byte, 16)
+	rand.Read(raw) // never fails
+	raw[0] &= 0x7f
+	return base64.RawURLEncoding.EncodeToString(raw)
+}

@@ -1,0 +1,123 @@
+package bridgetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// kafkaVersion is the Apache Kafka that tests run. 4.4.0 cannot be resolved:
+// one of its artifacts is missing from Maven Central.
+const kafkaVersion = "4.3.1"
+
+// The binding is for slf4j 1.7, which this Kafka uses; the slf4j2 one would
+// be ignored and Kafka would not log.
+const kafkaPOM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>exportbridge</groupId>
+  <artifactId>kafka</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>` + kafkaVersion + `</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId>
+      <artifactId>log4j-slf4j-impl</artifactId>
+      <version>2.25.3</version>
+    </dependency>
+  </dependencies>
+</project>
+`
+
+// errInstall ends every error about a program that is not there.
+var errInstall = errors.New("install it with: apt-get install redis-server default-jre-headless maven, " +
+	"or name running servers in TEST_KAFKA_BROKERS and TEST_REDIS_URL")
+
+// findProgram returns the path of a program, or an error that says how to get it.
+func findProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%w; %w", err, errInstall)
+	}
+	return path, nil
+}
+
+// kafkaJars returns the folder with Kafka's jars in the user's cache, and
+// fills it from Maven Central the first time. Several may call it at once.
+func kafkaJars(ctx context.Context) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a cache for Kafka's jars: %w", err)
+	}
+	home := filepath.Join(cache, "exportbridge", "kafka-"+kafkaVersion)
+	if present(home) {
+		return home, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(home), 0o700); err != nil {
+		return "", fmt.Errorf("make a cache for Kafka's jars: %w", err)
+	}
+	unlock, err := lockFile(ctx, home+".lock")
+	if err != nil {
+		return "", fmt.Errorf("wait for another download of Kafka: %w", err)
+	}
+	defer unlock()
+	if present(home) { // the other one has brought it
+		return home, nil
+	}
+	if err := downloadKafka(ctx, home); err != nil && !present(home) {
+		return "", fmt.Errorf("download Kafka %s: %w", kafkaVersion, err)
+	}
+	return home, nil
+}
+
+// downloadKafka fills a folder beside home and then renames it, so that home
+// is complete whenever it exists.
+func downloadKafka(ctx context.Context, home string) error {
+	maven, err := findProgram("mvn")
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(home), "download-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "pom.xml"), []byte(kafkaPOM), 0o600); err != nil {
+		return err
+	}
+	lib := filepath.Join(dir, "lib")
+	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory="+lib, "-DincludeScope=runtime")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mvn: %w\n%s", err, out)
+	}
+	return os.Rename(lib, home)
+}
+
+func present(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir()
+}
+
+// lockFile waits until this process alone has the lock of that name.
+func lockFile(ctx context.Context, name string) (unlock func(), err error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err := tryLock(f); err == nil {
+			return func() { f.Close() }, nil
+		}
+		if err := wait(ctx, 100*time.Millisecond); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package bridgetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// errNotOurs is what the methods of a server that somebody else runs return.
+var errNotOurs = errors.New("this server is not ours to kill, pause or start; set Own in its options")
+
+// process is a server program that can be killed, paused and started again.
+// It ends with this process at the latest.
+type process struct {
+	name string
+	args []string // the program and its arguments
+	log  string   // file that stdout and stderr are appended to
+
+	mu     sync.Mutex // guards all below
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when cmd has ended
+	paused bool
+}
+
+// start starts the program, unless it runs.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running() {
+		return nil
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	p.cmd = exec.Command(p.args[0], p.args[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = log, log, ownGroup()
+	p.done, p.paused = make(chan struct{}), false
+	started := make(chan error, 1)
+	// Linux ends the child when the thread that started it ends, so this
+	// goroutine holds its thread until the child has ended. kill and stop
+	// wait for it.
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		defer log.Close()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			// How it ended is in its log; that it ended is all that counts.
+			_ = cmd.Wait()
+		}
+	}(p.cmd, p.done)
+	if err := <-started; err != nil {
+		<-p.done
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// running is called by the holder of mu.
+func (p *process) running() bool {
+	if p.done == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// answers reports whether the program runs and is not paused.
+func (p *process) answers() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running() && !p.paused
+}
+
+// exited is closed when the program, once started, has ended.
+func (p *process) exited() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
+}
+
+// kill ends the program at once and waits for that. It may be paused, or not
+// run at all.
+func (p *process) kill() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return nil
+	}
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// stop asks the program to end and waits for that. It is killed when ctx ends
+// first, and then stop returns the context's error.
+func (p *process) stop(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return nil
+	}
+	if err := errors.Join(p.signal(syscall.SIGTERM), p.signal(resume)); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		err := p.signal(syscall.SIGKILL)
+		<-p.done
+		return errors.Join(fmt.Errorf("stop %s: %w", p.name, ctx.Err()), err)
+	}
+}
+
+func (p *process) pause() error   { return p.send(suspend) }
+func (p *process) proceed() error { return p.send(resume) }
+
+func (p *process) send(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return fmt.Errorf("signal %s: it does not run", p.name)
+	}
+	if err := p.signal(s); err != nil {
+		return err
+	}
+	p.paused = s == suspend
+	return nil
+}
+
+// signal is called by the holder of mu, who knows that the program runs.
+func (p *process) signal(s syscall.Signal) error {
+	if err := signalGroup(p.cmd.Process.Pid, s); err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// tail returns the last lines of the program's log.
+func (p *process) tail(lines int) string {
+	raw, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

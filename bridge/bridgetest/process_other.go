@@ -1,0 +1,34 @@
+//go:build !unix
+
+package bridgetest
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+const (
+	suspend = syscall.Signal(-1)
+	resume  = syscall.Signal(-2)
+)
+
+func ownGroup() *syscall.SysProcAttr { return nil }
+
+func signalGroup(pid int, s syscall.Signal) error {
+	switch s {
+	case syscall.SIGKILL, syscall.SIGTERM:
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			return err
+		}
+		return p.Kill()
+	case resume:
+		return nil // nothing can be paused
+	}
+	return errors.New("this system cannot pause a process")
+}
+
+// tryLock always succeeds: without locks, two first runs at once both fetch
+// the jars, and the later one throws its copy away.
+func tryLock(*os.File) error { return nil }

@@ -1,0 +1,19 @@
+//go:build unix
+
+package bridgetest
+
+import (
+	"os"
+	"syscall"
+)
+
+const (
+	suspend = syscall.SIGSTOP
+	resume  = syscall.SIGCONT
+)
+
+func signalGroup(pid int, s syscall.Signal) error { return syscall.Kill(-pid, s) }
+
+// tryLock takes the lock of an open file without waiting. It is given back
+// when the file is closed, by a dying process too.
+func tryLock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }

@@ -1,0 +1,289 @@
+package bridgetest
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// RedisOptions say what Redis a test needs. With the zero value, but for Dir,
+// the one named in TEST_REDIS_URL does, if it is set.
+type RedisOptions struct {
+	// TLS makes the server speak TLS only; Redis.Certificates has the CA.
+	TLS bool
+	// ClientCertificates makes it ask for one.
+	ClientCertificates bool
+	// Password protects the default user; empty is none.
+	Password string
+	// Volatile keeps nothing on disk: a restarted server is empty. Otherwise
+	// every write is on disk before it is acknowledged.
+	Volatile bool
+	// Settings are further lines of redis.conf. They win over all others.
+	Settings map[string]string
+	// Own asks for a server that the caller may kill.
+	Own bool
+	// Dir is an existing folder for data and log; the default is a temporary
+	// one that Close removes.
+	Dir string
+}
+
+// foreign reports whether somebody else's server satisfies the options.
+func (o RedisOptions) foreign() bool {
+	return !o.TLS && !o.Volatile && !o.Own && o.Password == "" && len(o.Settings) == 0
+}
+
+// Redis is a running redis-server. One goroutine may use it at a time.
+type Redis struct {
+	// Certificates are the server's and its clients'; nil without TLS.
+	Certificates *Certificates
+
+	foreign string // the URL of a server that is not ours
+	options RedisOptions
+	process process
+	addr    string
+	ports   *portBlock
+	dir     string
+	ownsDir bool
+}
+
+// LaunchRedis starts redis-server and returns when it answers. The caller must
+// Close it; should it die before, Linux ends the server.
+func LaunchRedis(ctx context.Context, o RedisOptions) (r *Redis, err error) {
+	if address := os.Getenv("TEST_REDIS_URL"); address != "" && o.foreign() {
+		return &Redis{foreign: address}, nil
+	}
+	r = &Redis{options: o, dir: o.Dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("launch Redis: %w", err), r.Close())
+			r = nil
+		}
+	}()
+	if err := r.prepare(); err != nil {
+		return nil, err
+	}
+	return r, r.Start(ctx)
+}
+
+func (r *Redis) prepare() (err error) {
+	program, err := findProgram("redis-server")
+	if err != nil {
+		return err
+	}
+	if r.dir == "" {
+		if r.dir, err = os.MkdirTemp("", "exportbridge-redis-*"); err != nil {
+			return err
+		}
+		r.ownsDir = true
+	}
+	if r.options.TLS {
+		if r.Certificates, err = WriteCertificates(r.dir); err != nil {
+			return err
+		}
+	}
+	if r.ports, err = takePorts(); err != nil {
+		return err
+	}
+	if r.addr, err = r.ports.take(); err != nil {
+		return err
+	}
+	file := filepath.Join(r.dir, "redis.conf")
+	if err := os.WriteFile(file, []byte(r.settings()), 0o600); err != nil {
+		return err
+	}
+	r.process.name, r.process.log = "redis-server", filepath.Join(r.dir, "redis.log")
+	r.process.args = []string{program, file}
+	return nil
+}
+
+// settings returns the lines of redis.conf; a later line wins.
+func (r *Redis) settings() string {
+	host, port, _ := net.SplitHostPort(r.addr) // made by takePorts
+	var lines strings.Builder
+	set := func(name, value string) { fmt.Fprintf(&lines, "%s %s\n", name, value) }
+	set("bind", host)
+	set("dir", fmt.Sprintf("%q", r.dir))
+	set("save", `""`)
+	set("appendonly", yes(!r.options.Volatile))
+	set("appendfsync", "always")
+	if c := r.Certificates; c != nil {
+		set("port", "0")
+		set("tls-port", port)
+		set("tls-cert-file", c.ServerCert)
+		set("tls-key-file", c.ServerKey)
+		set("tls-ca-cert-file", c.CA)
+		set("tls-auth-clients", yes(r.options.ClientCertificates))
+	} else {
+		set("port", port)
+	}
+	if p := r.options.Password; p != "" {
+		set("requirepass", fmt.Sprintf("%q", p))
+	}
+	for name, value := range r.options.Settings {
+		set(name, value)
+	}
+	return lines.String()
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// Addr returns the server's host and port.
+func (r *Redis) Addr() string {
+	if r.foreign == "" {
+		return r.addr
+	}
+	if u, err := url.Parse(r.foreign); err == nil {
+		return u.Host
+	}
+	return r.foreign
+}
+
+// URL returns the server's URL with its password: redis://, or rediss:// with
+// TLS.
+func (r *Redis) URL() string {
+	if r.foreign != "" {
+		return r.foreign
+	}
+	u := url.URL{Scheme: "redis", Host: r.addr, Path: "/0"}
+	if r.options.TLS {
+		u.Scheme = "rediss"
+	}
+	if p := r.options.Password; p != "" {
+		u.User = url.UserPassword("", p)
+	}
+	return u.String()
+}
+
+// Kill ends the server with SIGKILL.
+func (r *Redis) Kill() error { return r.with((*process).kill) }
+
+// Pause stops the server with SIGSTOP: its connections stay open and nothing
+// answers.
+func (r *Redis) Pause() error { return r.with((*process).pause) }
+
+// Continue ends a pause.
+func (r *Redis) Continue() error { return r.with((*process).proceed) }
+
+// Stop ends the server with SIGTERM. When ctx ends before that it is killed.
+func (r *Redis) Stop(ctx context.Context) error {
+	return r.with(func(p *process) error { return p.stop(ctx) })
+}
+
+// Start starts a server that was ended, at its address, with its data unless
+// it is volatile, and waits until it answers.
+func (r *Redis) Start(ctx context.Context) error {
+	if err := r.with((*process).start); err != nil {
+		return err
+	}
+	return r.Ready(ctx)
+}
+
+// Restart kills the server, if it runs, and starts it.
+func (r *Redis) Restart(ctx context.Context) error {
+	if err := r.Kill(); err != nil {
+		return err
+	}
+	return r.Start(ctx)
+}
+
+func (r *Redis) with(do func(*process) error) error {
+	if r.foreign != "" {
+		return errNotOurs
+	}
+	return do(&r.process)
+}
+
+// Logs returns the last lines of the server's log.
+func (r *Redis) Logs(lines int) string {
+	if r.foreign != "" {
+		return ""
+	}
+	return r.process.tail(lines)
+}
+
+// Close ends the server, its data included, unless it is somebody else's.
+func (r *Redis) Close() error {
+	errs := []error{r.process.kill()}
+	if r.ports != nil {
+		errs = append(errs, r.ports.release())
+		r.ports = nil
+	}
+	if r.ownsDir {
+		errs = append(errs, os.RemoveAll(r.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Ready waits until the server answers.
+func (r *Redis) Ready(ctx context.Context) error {
+	for {
+		err := r.ping(ctx)
+		if err == nil {
+			return nil
+		}
+		if closed(r.process.exited()) {
+			return fmt.Errorf("redis-server ended: %w\n%s", err, r.Logs(20))
+		}
+		if e := wait(ctx, 20*time.Millisecond); e != nil {
+			return fmt.Errorf("wait for Redis: %w\n%s", errors.Join(e, err), r.Logs(20))
+		}
+	}
+}
+
+// ping asks once. Being asked for a password is an answer too.
+func (r *Redis) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := r.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(line, "+PONG") && !strings.HasPrefix(line, "-NOAUTH") {
+		return fmt.Errorf("it says %q", strings.TrimSpace(line))
+	}
+	return nil
+}
+
+func (r *Redis) dial(ctx context.Context) (net.Conn, error) {
+	if r.Certificates == nil {
+		return new(net.Dialer).DialContext(ctx, "tcp", r.addr)
+	}
+	ca, err := os.ReadFile(r.Certificates.CA)
+	if err != nil {
+		return nil, err
+	}
+	client, err := tls.LoadX509KeyPair(r.Certificates.ClientCert, r.Certificates.ClientKey)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	d := tls.Dialer{Config: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{client}, MinVersion: tls.VersionTLS12}}
+	return d.DialContext(ctx, "tcp", r.addr)
+}

@@ -1,0 +1,297 @@
+package bridgetest_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"exportbridge/bridge/bridgetest"
+)
+
+func TestRealKafkaOneBroker(t *testing.T) {
+	needReal(t)
+	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
+	c := client(t, k.Addrs())
+	createTopic(t, c, 1, nil)
+	produce(t, c, 100)
+	step(t, "killed broker restarts", func() error { return k.Restart(t.Context(), 0) })
+	produce(t, c, 100)
+	step(t, "broker stops", func() error { return k.Stop(t.Context(), 0) })
+	step(t, "stopped broker starts", func() error { return k.Start(t.Context(), 0) })
+	produce(t, c, 100)
+	wantCount(t, k.Addrs(), 300)
+
+	step(t, "broker pauses", func() error { return k.Pause(0) })
+	if err := ping(t, c, time.Second); err == nil {
+		t.Error("a paused broker answers")
+	}
+	step(t, "broker continues", func() error { return k.Continue(0) })
+	if err := k.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRealKafkaThreeBrokers(t *testing.T) {
+	needReal(t)
+	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Brokers: 3})
+	if os.Getenv("TEST_KAFKA_BROKERS") != "" {
+		t.Skip("the brokers of TEST_KAFKA_BROKERS are not ours to kill")
+	}
+	c := client(t, k.Addrs())
+	createTopic(t, c, 3, nil)
+	total := 0
+	for broker := range 3 {
+		step(t, fmt.Sprint("kill broker ", broker), func() error { return k.Kill(broker) })
+		step(t, "produce without it", func() error { produce(t, c, 100); return nil })
+		step(t, "start it", func() error { return k.Start(t.Context(), broker) })
+		total += 100
+	}
+	wantCount(t, k.Addrs(), total)
+}
+
+func TestRealKafkaSecure(t *testing.T) {
+	needReal(t)
+	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
+	admin := client(t, k.Addrs())
+	createTopic(t, admin, 1, nil)
+	certs := tlsConfig(t, k.Certificates)
+	for name, mechanism := range map[string]sasl.Mechanism{
+		"plain":     plain.Auth{User: bridgetest.KafkaUser, Pass: bridgetest.KafkaPassword}.AsMechanism(),
+		"scram-256": scram.Auth{User: bridgetest.KafkaUser, Pass: bridgetest.KafkaPassword}.AsSha256Mechanism(),
+		"scram-512": scram.Auth{User: bridgetest.KafkaUser, Pass: bridgetest.KafkaPassword}.AsSha512Mechanism(),
+		"oauth":     oauth.Auth{Token: unsignedToken(bridgetest.KafkaUser)}.AsMechanism(),
+	} {
+		c := client(t, k.SecureAddrs(), kgo.SASL(mechanism), kgo.DialTLSConfig(certs))
+		err := ping(t, c, 10*time.Second)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		err = c.ProduceSync(t.Context(), kgo.StringRecord("refused")).FirstErr()
+		if err == nil || !strings.Contains(err.Error(), "AUTHORIZATION_FAILED") {
+			t.Errorf("%s: produce without an ACL returned %v, want an authorization error", name, err)
+		}
+	}
+	wrong := plain.Auth{User: bridgetest.KafkaUser, Pass: "wrong"}.AsMechanism()
+	if err := ping(t, client(t, k.SecureAddrs(), kgo.SASL(wrong), kgo.DialTLSConfig(certs)), 10*time.Second); err == nil {
+		t.Error("a wrong password was accepted")
+	}
+	bare := certs.Clone()
+	bare.Certificates = nil
+	right := plain.Auth{User: bridgetest.KafkaUser, Pass: bridgetest.KafkaPassword}.AsMechanism()
+	if err := ping(t, client(t, k.SecureAddrs(), kgo.SASL(right), kgo.DialTLSConfig(bare)), 10*time.Second); err == nil {
+		t.Error("a client without a certificate was accepted")
+	}
+}
+
+func TestRealKafkaRetention(t *testing.T) {
+	needReal(t)
+	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{RetentionCheck: time.Second})
+	c := client(t, k.Addrs())
+	week := "604800000"
+	createTopic(t, c, 1, map[string]*string{"retention.ms": &week})
+	old := kgo.StringRecord("old")
+	old.Timestamp = time.Now().Add(-30 * 24 * time.Hour)
+	if err := c.ProduceSync(t.Context(), old).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	step(t, "an old record is deleted", func() error {
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+			starts, err := kadm.NewClient(c).ListStartOffsets(t.Context(), topic)
+			if err != nil {
+				return err
+			}
+			if o, ok := starts.Lookup(topic, 0); ok && o.Offset > 0 {
+				return nil
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		return fmt.Errorf("it is still there")
+	})
+}
+
+func TestRealRedis(t *testing.T) {
+	needReal(t)
+	for name, o := range map[string]bridgetest.RedisOptions{
+		"plain":    {Own: true},
+		"password": {Password: `se"cret`},
+		"tls":      {TLS: true, ClientCertificates: true, Password: "secret"},
+		"volatile": {Volatile: true},
+		"eviction": {Settings: map[string]string{"maxmemory": "10mb", "maxmemory-policy": "allkeys-lru"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := bridgetest.StartRedis(t, o)
+			step(t, "killed server restarts", func() error { return r.Restart(t.Context()) })
+			if err := r.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if err := r.Ready(ctx); err == nil {
+				t.Error("a paused server answers")
+			}
+			step(t, "paused server stops", func() error { return r.Stop(t.Context()) })
+			step(t, "stopped server starts", func() error { return r.Start(t.Context()) })
+		})
+	}
+}
+
+// TestRealServersAtOnce starts several side by side: their ports must not meet.
+func TestRealServersAtOnce(t *testing.T) {
+	needReal(t)
+	addrs := make(chan string, 8)
+	t.Run("group", func(t *testing.T) {
+		for range 8 {
+			t.Run("redis", func(t *testing.T) {
+				t.Parallel()
+				addrs <- bridgetest.StartRedis(t, bridgetest.RedisOptions{Own: true}).Addr()
+			})
+		}
+	})
+	close(addrs)
+	for addr := range addrs {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			t.Errorf("the server at %s outlived its test", addr)
+		}
+	}
+}
+
+func TestEmbeddedKafka(t *testing.T) {
+	t.Parallel()
+	k := bridgetest.EmbeddedKafka(t)
+	c := client(t, k.ListenAddrs())
+	createTopic(t, c, 1, nil)
+	produce(t, c, 10)
+	heal := k.Break()
+	if err := ping(t, c, 300*time.Millisecond); err == nil {
+		t.Error("a broken server answers")
+	}
+	heal()
+	produce(t, c, 10)
+	wantCount(t, k.ListenAddrs(), 20)
+}
+
+func TestEmbeddedRedisExpires(t *testing.T) {
+	t.Parallel()
+	m := bridgetest.EmbeddedRedis(t)
+	if err := m.Set("key", "value"); err != nil {
+		t.Fatal(err)
+	}
+	m.SetTTL("key", 200*time.Millisecond)
+	deadline := time.Now().Add(10 * time.Second)
+	for m.Exists("key") {
+		if time.Now().After(deadline) {
+			t.Fatal("the key never expires")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+const topic = "test"
+
+func needReal(t *testing.T) {
+	t.Helper()
+	if !bridgetest.Real(t) {
+		t.Skip("run with make test-real")
+	}
+}
+
+// step does one thing, and logs how long it took.
+func step(t *testing.T, name string, do func() error) {
+	t.Helper()
+	began := time.Now()
+	if err := do(); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	t.Logf("%s: %s", name, time.Since(began).Round(time.Millisecond))
+}
+
+func client(t *testing.T, addrs []string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic), kgo.MetadataMinAge(250 * time.Millisecond)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func ping(t *testing.T, c *kgo.Client, wait time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	return c.Ping(ctx)
+}
+
+func createTopic(t *testing.T, c *kgo.Client, replicas int16, configs map[string]*string) {
+	t.Helper()
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 1, replicas, configs, topic); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func produce(t *testing.T, c *kgo.Client, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i := range n {
+		if err := c.ProduceSync(ctx, kgo.StringRecord(fmt.Sprint(i))).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func wantCount(t *testing.T, addrs []string, want int) {
+	t.Helper()
+	c := client(t, addrs, kgo.ConsumeTopics(topic))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got := 0
+	for got < want {
+		fetches := c.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatalf("read %d of %d records: %v", got, want, err)
+		}
+		got += fetches.NumRecords()
+	}
+	if got != want {
+		t.Errorf("read %d records, want %d", got, want)
+	}
+}
+
+func tlsConfig(t *testing.T, c *bridgetest.Certificates) *tls.Config {
+	t.Helper()
+	ca, err := os.ReadFile(c.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(c.ClientCert, c.ClientKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
+}
+
+// unsignedToken returns a token as OAuthBearerUnsecuredValidatorCallbackHandler
+// takes it.
+func unsignedToken(subject string) string {
+	now := time.Now().Unix()
+	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+	return encode(`{"alg":"none"}`) + "." + encode(fmt.Sprintf(`{"sub":%q,"iat":%d,"exp":%d}`, subject, now, now+3600)) + "."
+}

@@ -1,0 +1,398 @@
+package bridgetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Topic is a topic with its dead letters and, exactly once, its checkpoints,
+// in memory. Open gives Sinks for it. All methods may be called concurrently.
+//
+// Its Sinks fail the test where Publish is called without a session, by two
+// goroutines at once, with events of a released page, with pages that do not
+// follow each other, or with a checkpoint that is not where the pages end or
+// not after the session's last.
+type Topic struct {
+	t    testing.TB
+	mode bridge.Mode
+	// MaxValue is the largest item that the topic takes, in bytes; 0 is no
+	// limit. Larger ones are dead letters. Set before use.
+	MaxValue int
+	// Latency is how long each Publish takes. Set before use.
+	Latency time.Duration
+	// AllowMisuse makes a call without a session an error only. The
+	// conformance suite makes such calls. Set before use.
+	AllowMisuse bool
+
+	mu        sync.Mutex // guards all below
+	records   []Record
+	kept      []Kept
+	acked     map[ackKey]bool
+	session   map[string]*Sink // the newest of each stream
+	publishes int
+	recovers  int
+	failures  map[int]Failure // of Publish, by number
+	refusals  map[int]error   // of Recover, by number
+	up        chan struct{}   // closed while the server is up
+}
+
+// Kept is what one Publish left in a Topic.
+type Kept struct {
+	Checkpoint bridge.Checkpoint
+	// Records are what was kept, dead letters included.
+	Records []Record
+	// Acknowledged is false when the caller was told of an error.
+	Acknowledged bool
+}
+
+// ackKey names a checkpoint whose batch was acknowledged.
+type ackKey struct {
+	stream  string
+	place   bridge.Place
+	cursor  string
+	session string
+}
+
+func ackOf(c bridge.Checkpoint) ackKey { return ackKey{c.Stream, c.Place, c.Cursor, c.Session} }
+
+// NewTopic returns an empty topic for Sinks of one delivery mode.
+func NewTopic(t testing.TB, mode bridge.Mode) *Topic {
+	up := make(chan struct{})
+	close(up)
+	return &Topic{
+		t: t, mode: mode, acked: make(map[ackKey]bool), session: make(map[string]*Sink),
+		failures: make(map[int]Failure), refusals: make(map[int]error), up: up,
+	}
+}
+
+// Open returns a Sink of a stream, as a process that has just started has it.
+func (p *Topic) Open(stream string) *Sink { return &Sink{topic: p, stream: stream} }
+
+// FailPublish makes Publish number n, counted from 1 over all Sinks, fail.
+func (p *Topic) FailPublish(n int, f Failure) {
+	if f == Partly && p.mode != bridge.AtLeastOnce {
+		p.t.Fatalf("topic: a transaction is never partly persisted")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failures[n] = f
+}
+
+// FailNext makes the next Publish fail.
+func (p *Topic) FailNext(f Failure) { p.FailPublish(p.Publishes()+1, f) }
+
+// FailRecover makes Recover number n, counted from 1 over all Sinks, return err.
+func (p *Topic) FailRecover(n int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusals[n] = err
+}
+
+// Break makes the server unreachable until heal is called: Recover and Holds
+// wait, Publish fails.
+func (p *Topic) Break() (heal func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	up := make(chan struct{})
+	p.up = up
+	return sync.OnceFunc(func() { close(up) })
+}
+
+// Records returns the events in the topic, then the dead letters.
+func (p *Topic) Records() []Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var events, letters []Record
+	for _, r := range p.records {
+		if r.Defect == bridge.DefectNone {
+			events = append(events, r)
+		} else {
+			letters = append(letters, r)
+		}
+	}
+	return append(events, letters...)
+}
+
+// Kept returns what each Publish left, in order. Those that left nothing are
+// not among them.
+func (p *Topic) Kept() []Kept {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.kept)
+}
+
+// Publishes returns the number of calls of Publish so far.
+func (p *Topic) Publishes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.publishes
+}
+
+// Recovers returns the number of calls of Recover so far.
+func (p *Topic) Recovers() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.recovers
+}
+
+// Acknowledged reports whether a Publish with this checkpoint returned nil.
+func (p *Topic) Acknowledged(c bridge.Checkpoint) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acked[ackOf(c)]
+}
+
+// reachable waits until the server is up.
+func (p *Topic) reachable(ctx context.Context) error {
+	p.mu.Lock()
+	up := p.up
+	p.mu.Unlock()
+	select {
+	case <-up:
+		return ctx.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrDown, ctx.Err())
+	}
+}
+
+// newest returns the newest checkpoint committed, by the caller holding mu.
+func (p *Topic) newest(stream string) (bridge.Checkpoint, bool) {
+	for _, b := range slices.Backward(p.kept) {
+		if b.Checkpoint.Stream == stream {
+			return b.Checkpoint, true
+		}
+	}
+	return bridge.Checkpoint{}, false
+}
+
+// Sink is a bridge.Sink on a Topic.
+type Sink struct {
+	topic  *Topic
+	stream string
+
+	// guarded by topic.mu
+	open bool
+	busy bool
+	last bridge.Place // of this session
+	any  bool         // last is set
+}
+
+// Recover implements bridge.Sink.
+func (s *Sink) Recover(ctx context.Context) (bridge.Checkpoint, error) {
+	p := s.topic
+	p.mu.Lock()
+	p.recovers++
+	refusal := p.refusals[p.recovers]
+	s.open = false
+	p.mu.Unlock()
+	if refusal != nil {
+		return bridge.Checkpoint{}, refusal
+	}
+	if err := p.reachable(ctx); err != nil {
+		return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.open, s.any = true, false
+	p.session[s.stream] = s
+	if c, ok := p.newest(s.stream); ok && p.mode == bridge.ExactlyOnce {
+		return c, nil
+	}
+	return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrNoCheckpoint)
+}
+
+// Publish implements bridge.Sink.
+func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
+	p := s.topic
+	form, fails, err := s.begin(b)
+	defer s.end()
+	if err != nil {
+		return bridge.Receipt{}, err
+	}
+	if err := p.isUp(); err != nil {
+		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Place, err))
+	}
+	if err := wait(ctx, p.Latency); err != nil {
+		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Place, err))
+	}
+	records := s.recordsOf(b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := s.fenced(b); err != nil {
+		return bridge.Receipt{}, err
+	}
+	switch {
+	case fails && form == Failed:
+		records = nil
+	case fails && form == Partly:
+		records = records[:len(records)/2]
+	}
+	if !fails || form == Persisted || len(records) > 0 {
+		p.records = append(p.records, records...)
+		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails})
+	}
+	if fails {
+		s.open = false
+		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Place, ErrInjected)
+	}
+	p.acked[ackOf(b.Checkpoint)] = true
+	return receiptOf(records), nil
+}
+
+// Holds implements bridge.Sink.
+func (s *Sink) Holds(ctx context.Context) (bool, error) {
+	p := s.topic
+	if err := p.reachable(ctx); err != nil {
+		return false, fmt.Errorf("look for records of %s: %w", s.stream, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.records, func(r Record) bool {
+		return r.Stream == s.stream && r.Defect == bridge.DefectNone
+	}), nil
+}
+
+// isUp fails at once where reachable would wait.
+func (p *Topic) isUp() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.up:
+		return nil
+	default:
+		return ErrDown
+	}
+}
+
+// begin counts the call, checks it, and says how it is to fail.
+func (s *Sink) begin(b bridge.Batch) (form Failure, fails bool, err error) {
+	p := s.topic
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.publishes++
+	if s.busy {
+		p.t.Errorf("sink: two calls of Publish at once")
+	}
+	s.busy = true
+	if !s.open {
+		if !p.AllowMisuse {
+			p.t.Errorf("sink: publish %s without a session: Recover was not called, or an error ended it", b.Checkpoint.Place)
+		}
+		return 0, false, fmt.Errorf("publish %s: no session", b.Checkpoint.Place)
+	}
+	if err := s.fenced(b); err != nil {
+		return 0, false, err
+	}
+	s.check(b)
+	s.last, s.any = b.Checkpoint.Place, true
+	form, fails = p.failures[p.publishes]
+	return form, fails, nil
+}
+
+// fenced ends the session where a newer one has begun. The caller holds the
+// topic's mu.
+func (s *Sink) fenced(b bridge.Batch) error {
+	if s.topic.mode != bridge.ExactlyOnce || s.topic.session[s.stream] == s {
+		return nil
+	}
+	s.open = false
+	return fmt.Errorf("publish %s: fenced by a newer session", b.Checkpoint.Place)
+}
+
+// check fails the test where the batch breaks the contract. The caller holds
+// the topic's mu.
+func (s *Sink) check(b bridge.Batch) {
+	t, c := s.topic.t, b.Checkpoint
+	if c.Stream != s.stream {
+		t.Errorf("sink: checkpoint %s is of stream %q, not %q", c.Place, c.Stream, s.stream)
+	}
+	if s.any && c.Place.Compare(s.last) <= 0 {
+		t.Errorf("sink: checkpoint %s is not after %s, the session's last", c.Place, s.last)
+	}
+	if last, ok := s.topic.newest(s.stream); ok && s.topic.mode == bridge.ExactlyOnce && c.Place.Compare(last.Place) <= 0 {
+		t.Errorf("sink: checkpoint %s is not after %s, the newest committed", c.Place, last.Place)
+	}
+	for i, page := range b.Pages {
+		if i > 0 && page.At.Cursor != after(b.Pages[i-1]) {
+			t.Errorf("sink: page at %q follows one that leads to %q", page.At.Cursor, after(b.Pages[i-1]))
+		}
+		index := -1
+		for _, e := range page.Events {
+			if bytes.IndexByte(e.Raw, poison) >= 0 {
+				t.Errorf("sink: an event of the page at %q is used after its release", page.At.Cursor)
+			}
+			if e.Index <= index {
+				t.Errorf("sink: event %d of the page at %q comes after event %d", e.Index, page.At.Cursor, index)
+			}
+			index = e.Index
+		}
+	}
+	if n := len(b.Pages); n > 0 && c.Cursor != after(b.Pages[n-1]) {
+		t.Errorf("sink: checkpoint %s is at %q, its pages lead to %q", c.Place, c.Cursor, after(b.Pages[n-1]))
+	}
+}
+
+// after returns the cursor that a page leaves the stream at.
+func after(p *bridge.Page) string {
+	if p.Tail() {
+		return p.At.Cursor
+	}
+	return p.Next
+}
+
+func (s *Sink) end() {
+	s.topic.mu.Lock()
+	defer s.topic.mu.Unlock()
+	s.busy = false
+}
+
+// broken ends the session and returns err.
+func (s *Sink) broken(err error) error {
+	s.topic.mu.Lock()
+	defer s.topic.mu.Unlock()
+	s.open = false
+	return err
+}
+
+// recordsOf copies the batch's events.
+func (s *Sink) recordsOf(b bridge.Batch) []Record {
+	var records []Record
+	for _, page := range b.Pages {
+		for i := range page.Events {
+			e := &page.Events[i]
+			r := Record{
+				Stream: s.stream, ID: string(e.AppendRecordID(nil)), Key: bytes.Clone(e.Key),
+				Value: bytes.Clone(e.Raw), Time: e.Time, Defect: e.Defect,
+			}
+			if limit := s.topic.MaxValue; r.Defect == "" && limit > 0 && len(r.Value) > limit {
+				r.Defect = bridge.DefectTooLarge
+			}
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+func receiptOf(records []Record) bridge.Receipt {
+	var receipt bridge.Receipt
+	letters := make(map[bridge.Defect]int)
+	for _, r := range records {
+		if r.Defect != bridge.DefectNone {
+			letters[r.Defect]++
+			continue
+		}
+		receipt.Published++
+		receipt.Bytes += int64(len(r.Value))
+	}
+	if len(letters) > 0 {
+		receipt.DeadLettered = letters
+	}
+	return receipt
+}

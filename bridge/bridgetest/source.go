@@ -1,0 +1,458 @@
+package bridgetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// End is how an export marks the end of its results.
+type End string
+
+// The ends. The first three are one contract, in which the last page grows in
+// place under its own cursor; in the others a cursor comes on every page.
+const (
+	EndEmptyCursor End = "empty-cursor" // nextCursor is ""
+	EndNullCursor  End = "null-cursor"  // nextCursor is null
+	EndNoCursor    End = "no-cursor"    // nextCursor is absent
+	EndEmptyItems  End = "empty-items"  // no items, and the cursor that was sent
+	EndFreshCursor End = "fresh-cursor" // no items, and another cursor each time
+)
+
+// Ends lists them all, for tests that must hold with each.
+var Ends = []End{EndEmptyCursor, EndNullCursor, EndNoCursor, EndEmptyItems, EndFreshCursor}
+
+// growing reports whether the last page has no cursor and grows in place.
+func (e End) growing() bool { return e != EndEmptyItems && e != EndFreshCursor }
+
+// Export is what a Source holds and how it behaves.
+type Export struct {
+	PageSize int // items a page; default 10
+	End      End // default EndEmptyCursor
+	// NoIDs leaves out the items' own ids, as the oldest schema does.
+	NoIDs bool
+	// Latency is how long each request takes.
+	Latency time.Duration
+	// Identity is what the pages' metadata says.
+	Identity bridge.SourceIdentity
+}
+
+// Source is a bridge.Source over a list in memory. All methods may be called
+// concurrently, but it fails the test where Fetch or Decode is called by two
+// goroutines at once, a page is decoded out of order or twice, a cursor comes
+// back that it never gave, or a page is still unreleased when the test ends.
+type Source struct {
+	t      testing.TB
+	export Export
+
+	mu       sync.Mutex // guards all below
+	list     []listed
+	ever     []*Item
+	made     int            // generated items and mutations
+	last     int64          // the newest generated item's time
+	cursors  map[string]int // where each cursor that was given points to
+	frontier int            // the furthest of them: only later items may move
+	asked    []bridge.Position
+	failures map[int]error
+	serve    func(bridge.Position) Answer
+	refuse   func(bridge.Position) error
+	pages    map[*bridge.Page]int // fetched and not released, by number
+	fetching bool
+	decoding bool
+	decoded  int // number of the last page decoded
+}
+
+// Item is one event of an export in all forms that it ever had.
+type Item struct {
+	// ID is the item's own id, or empty.
+	ID string
+	// Forms are its bytes, first as it was made, then after each Mutate.
+	Forms [][]byte
+	// Fickle is true when the item vanished or changed at some time: a reader
+	// that had to start over may have missed it, or one of its forms.
+	Fickle bool
+
+	shown bool // on a page that was given out
+}
+
+// listed is a place in the list.
+type listed struct {
+	item   *Item
+	raw    []byte
+	time   int64
+	hidden bool
+}
+
+// NewSource returns an empty export.
+func NewSource(t testing.TB, e Export) *Source {
+	if e.PageSize == 0 {
+		e.PageSize = 10
+	}
+	if e.End == "" {
+		e.End = EndEmptyCursor
+	}
+	s := &Source{
+		t: t, export: e, cursors: map[string]int{"": 0},
+		failures: make(map[int]error), pages: make(map[*bridge.Page]int),
+	}
+	t.Cleanup(func() {
+		if n := s.Unreleased(); n > 0 {
+			t.Errorf("source: %d pages were never released", n)
+		}
+	})
+	return s
+}
+
+// Grow appends n generated items, all different, with rising times from now
+// on. It returns them.
+func (s *Source) Grow(n int) [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	added := make([][]byte, n)
+	for i := range added {
+		added[i] = s.makeItem()
+		s.insert(len(s.list), added[i])
+	}
+	return added
+}
+
+// Append adds items as they are. They must be valid JSON.
+func (s *Source) Append(items ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, item := range items {
+		s.insert(len(s.list), []byte(item))
+	}
+}
+
+// InsertLate puts a generated item into the last page, before the page's item
+// at; a place beyond the end appends. It returns the item.
+func (s *Source) InsertLate(at int) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	raw := s.makeItem()
+	s.insert(min(s.frontier+at, len(s.list)), raw)
+	return raw
+}
+
+// Shuffle reorders the last page.
+func (s *Source) Shuffle(r *rand.Rand) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.list[s.frontier:]
+	r.Shuffle(len(last), func(i, j int) { last[i], last[j] = last[j], last[i] })
+}
+
+// Vanish hides the last page's item at, as an eventually consistent server
+// does, until Reappear. It does nothing where there is no such item.
+func (s *Source) Vanish(at int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.frontier + at; i < len(s.list) {
+		s.list[i].hidden, s.list[i].item.Fickle = true, true
+	}
+}
+
+// Reappear shows again all that vanished.
+func (s *Source) Reappear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.list {
+		s.list[i].hidden = false
+	}
+}
+
+// Mutate gives the last page's item at another content under the same id and
+// time. It does nothing where there is no such item. Where items have no ids,
+// that is a new item in the place of the old one.
+func (s *Source) Mutate(at int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.frontier + at
+	if i >= len(s.list) {
+		return
+	}
+	l := &s.list[i]
+	s.made++
+	l.raw = fmt.Appendf(slices.Clone(l.raw[:len(l.raw)-1]), `,"mutated":%d}`, s.made)
+	l.item.Fickle = true
+	if l.item.ID != "" {
+		l.item.Forms = append(l.item.Forms, l.raw)
+		return
+	}
+	l.item = &Item{Forms: [][]byte{l.raw}}
+	s.ever = append(s.ever, l.item)
+}
+
+// FailRequest makes request n, counted from 1, return err.
+func (s *Source) FailRequest(n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures[n] = err
+}
+
+// Refuse makes every request return what refuse returns, where that is not
+// nil. Nil ends it.
+func (s *Source) Refuse(refuse func(at bridge.Position) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// Serve answers all later requests by a script instead of the list. Cursors
+// are then not checked. Nil returns to the list.
+func (s *Source) Serve(answer func(asked bridge.Position) Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serve = answer
+}
+
+// Requests returns the number of requests so far, failed ones included.
+func (s *Source) Requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
+// Asked returns the position of every request so far.
+func (s *Source) Asked() []bridge.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+// Items returns every item that a reader of the cursors was shown or will be,
+// in the order in which they were made.
+func (s *Source) Items() []Item {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reachable := make(map[*Item]bool)
+	for _, l := range s.list[s.frontier:] {
+		reachable[l.item] = !l.hidden
+	}
+	var items []Item
+	for _, item := range s.ever {
+		if item.shown || reachable[item] {
+			items = append(items, *item)
+		}
+	}
+	return items
+}
+
+// Unreleased returns the number of pages that were fetched and not released.
+func (s *Source) Unreleased() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pages)
+}
+
+// Fetch implements bridge.Source.
+func (s *Source) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	n, serve := s.begin(at)
+	defer s.end(&s.fetching)
+	if err := wait(ctx, s.export.Latency); err != nil {
+		return nil, fmt.Errorf("fetch page: %w", err)
+	}
+	if serve != nil {
+		return s.scripted(ctx, n, at, serve(asked(at)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.failures[n]; err != nil {
+		return nil, err
+	}
+	if s.refuse != nil {
+		if err := s.refuse(at); err != nil {
+			return nil, err
+		}
+	}
+	from, known := s.cursors[at.Cursor]
+	if !known {
+		s.t.Errorf("source: request %d has cursor %q, which was never given", n, at.Cursor)
+		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor, Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
+	}
+	return s.hand(n, at, from), nil
+}
+
+// Decode implements bridge.Source.
+func (s *Source) Decode(p *bridge.Page) error {
+	s.mu.Lock()
+	n, ours := s.pages[p]
+	switch {
+	case !ours:
+		s.t.Errorf("source: decode of a page that is released or not ours")
+	case s.decoding:
+		s.t.Errorf("source: two calls of Decode at once")
+	case n <= s.decoded:
+		s.t.Errorf("source: page of request %d decoded after that of request %d", n, s.decoded)
+	}
+	s.decoding, s.decoded = true, n
+	s.mu.Unlock()
+	defer s.end(&s.decoding)
+	return decodePage(p)
+}
+
+// asked returns what of a position goes over the wire.
+func asked(at bridge.Position) bridge.Position {
+	if at.Cursor != "" && !at.Window {
+		return bridge.Position{Cursor: at.Cursor}
+	}
+	at.Window = false
+	return at
+}
+
+// begin counts a request.
+func (s *Source) begin(at bridge.Position) (int, func(bridge.Position) Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fetching {
+		s.t.Errorf("source: two calls of Fetch at once")
+	}
+	s.fetching = true
+	s.asked = append(s.asked, at)
+	return len(s.asked), s.serve
+}
+
+func (s *Source) end(busy *bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*busy = false
+}
+
+// scripted turns an answer into what a client makes of it.
+func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answer) (*bridge.Page, error) {
+	switch {
+	case a.Hang:
+		<-ctx.Done()
+		return nil, fmt.Errorf("fetch page: %w", ctx.Err())
+	case a.Outage:
+		return nil, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: fmt.Errorf("fetch page: %w", ErrDown)}
+	case a.Cut:
+		return nil, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
+	}
+	probe := newPage(at, []byte(a.Body))
+	if err := decodePage(probe); err != nil {
+		probe.Next = "" // Decode will say what is wrong
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.give(n, at, []byte(a.Body), probe.Next), nil
+}
+
+// hand gives out the page that begins at the item from. The caller holds mu.
+func (s *Source) hand(n int, at bridge.Position, from int) *bridge.Page {
+	var items [][]byte
+	i := from
+	for ; i < len(s.list) && len(items) < s.export.PageSize; i++ {
+		l := &s.list[i]
+		if l.hidden || l.outside(at) {
+			continue
+		}
+		l.item.shown = true
+		items = append(items, l.raw)
+	}
+	next := ""
+	switch full := len(items) == s.export.PageSize && i < len(s.list); {
+	case full, !s.export.End.growing() && len(items) > 0:
+		next = s.cursor(i, "")
+	case s.export.End == EndEmptyItems && at.Cursor != "":
+		next = at.Cursor
+	case !s.export.End.growing():
+		next = s.cursor(i, fmt.Sprint("~", n))
+	}
+	return s.give(n, at, s.render(bytes.Join(items, []byte(",")), next), next)
+}
+
+// give makes a page and remembers it until it is released. The caller holds mu.
+func (s *Source) give(n int, at bridge.Position, body []byte, next string) *bridge.Page {
+	p := newPage(at, body)
+	p.Next = next
+	p.Recycle = func(p *bridge.Page) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.pages, p)
+		poisonPage(p)
+	}
+	s.pages[p] = n
+	return p
+}
+
+// outside reports whether a request's bounds exclude the item.
+func (l *listed) outside(at bridge.Position) bool {
+	at = asked(at)
+	return l.time < at.Start || at.End != 0 && l.time >= at.End
+}
+
+func (s *Source) render(items []byte, next string) []byte {
+	body := new(bytes.Buffer)
+	if id := s.export.Identity; id != (bridge.SourceIdentity{}) {
+		fmt.Fprintf(body, `{"metadata":{"organization":{"slug":%q},"workspace":{"slug":%q},"application":{"slug":%q}},`,
+			id.Organization, id.Workspace, id.Application)
+	} else {
+		body.WriteByte('{')
+	}
+	fmt.Fprintf(body, `"items":[%s]`, items)
+	quoted, err := json.Marshal(next)
+	if err != nil {
+		s.t.Errorf("source: encode cursor %q: %v", next, err)
+	}
+	switch {
+	case next == "" && s.export.End == EndNoCursor:
+		body.WriteByte('}')
+	case next == "" && s.export.End == EndNullCursor:
+		body.WriteString(`,"nextCursor":null}`)
+	default:
+		fmt.Fprintf(body, `,"nextCursor":%s}`, quoted)
+	}
+	return body.Bytes()
+}
+
+// cursor gives out a token for the item at. It has the characters that break
+// in a careless hand.
+func (s *Source) cursor(at int, nonce string) string {
+	token := fmt.Sprintf("c+%d/=%%2B&# é%s", at, nonce)
+	s.cursors[token] = at
+	s.frontier = max(s.frontier, at)
+	return token
+}
+
+// insert puts an item into the list, never before a cursor that was given.
+func (s *Source) insert(at int, raw []byte) {
+	e := decodeEvent(raw, 0)
+	item := &Item{ID: string(e.ID), Forms: [][]byte{raw}}
+	s.list = slices.Insert(s.list, at, listed{item: item, raw: raw, time: e.Time})
+	s.ever = append(s.ever, item)
+}
+
+func (s *Source) makeItem() []byte {
+	n := s.made
+	s.made++
+	s.last = max(s.last+1, time.Now().UnixMilli())
+	if s.export.NoIDs {
+		return fmt.Appendf(nil, `{"userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`, n%7, s.last, n)
+	}
+	return fmt.Appendf(nil, `{"eventId":"e-%06d","userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`, n, n%7, s.last, n)
+}
+
+// wait passes d of time, or returns the context's error.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

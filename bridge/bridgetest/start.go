@@ -1,0 +1,76 @@
+package bridgetest
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+)
+
+// launchTimeout bounds a launch, the first download of Kafka included.
+const launchTimeout = 3 * time.Minute
+
+// Real reports whether this run is one on real servers (make test-real sets
+// TEST_REAL=1). A test that needs them says why it does not run:
+//
+//	if !bridgetest.Real(t) {
+//		t.Skip("run with make test-real")
+//	}
+func Real(t testing.TB) bool {
+	t.Helper()
+	switch v := os.Getenv("TEST_REAL"); v {
+	case "", "0":
+		return false
+	case "1":
+		return true
+	default:
+		t.Fatalf("TEST_REAL is %q, want 1, 0 or nothing", v)
+		return false
+	}
+}
+
+// StartKafka starts Apache Kafka, or takes the one that TEST_KAFKA_BROKERS
+// names, for the length of the test. Where it can do neither the test fails
+// and says what to install.
+func StartKafka(t testing.TB, o KafkaOptions) *Kafka {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), launchTimeout)
+	defer cancel()
+	k, err := LaunchKafka(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { finish(t, k.Logs, k.Close) })
+	return k
+}
+
+// StartRedis starts redis-server, or takes the one that TEST_REDIS_URL names,
+// for the length of the test. Where it can do neither the test fails and says
+// what to install.
+func StartRedis(t testing.TB, o RedisOptions) *Redis {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), launchTimeout)
+	defer cancel()
+	r, err := LaunchRedis(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { finish(t, r.Logs, r.Close) })
+	return r
+}
+
+// finish shows the end of the logs of a test that failed and ends its server.
+func finish(t testing.TB, logs func(lines int) string, end func() error) {
+	if t.Failed() {
+		t.Logf("the server's log ends with\n%s", logs(30))
+	}
+	if err := end(); err != nil {
+		t.Errorf("end the server: %v", err)
+	}
+}

@@ -1,0 +1,237 @@
+package bridgetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+)
+
+// Store is a bridge.Store of one stream, in memory. It fails the test where a
+// checkpoint comes that is of another stream, not after the one that it is to
+// replace, or not the same after it was encoded and decoded.
+type Store struct {
+	t      testing.TB
+	stream string
+	// Latency is how long each call takes. Set before use.
+	Latency time.Duration
+	// Acknowledged, if set, is asked about each data checkpoint that comes.
+	// Where it says no, the test fails: the cursor would pass events that are
+	// not in the topic. Use Topic.Acknowledged. Set before use.
+	Acknowledged func(bridge.Checkpoint) bool
+
+	mu       sync.Mutex // guards all below
+	value    []byte     // nil is nothing
+	history  []bridge.Checkpoint
+	advances int
+	loads    int
+	failures map[int]Failure // of Advance, by number
+	refusals map[int]error   // of Load, by number
+	down     bool
+}
+
+// NewStore returns an empty Store.
+func NewStore(t testing.TB, stream string) *Store {
+	return &Store{t: t, stream: stream, failures: make(map[int]Failure), refusals: make(map[int]error)}
+}
+
+// FailAdvance makes Advance number n, counted from 1, fail in the form Failed
+// or Persisted.
+func (s *Store) FailAdvance(n int, f Failure) {
+	if f == Partly {
+		s.t.Fatalf("store: an advance is never partly persisted")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures[n] = f
+}
+
+// FailNext makes the next Advance fail.
+func (s *Store) FailNext(f Failure) { s.FailAdvance(s.Advances()+1, f) }
+
+// FailLoad makes Load number n, counted from 1, return err.
+func (s *Store) FailLoad(n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusals[n] = err
+}
+
+// Break makes every call fail until heal is called.
+func (s *Store) Break() (heal func()) {
+	s.setDown(true)
+	return func() { s.setDown(false) }
+}
+
+func (s *Store) setDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+// Wipe loses everything, as FLUSHALL does.
+func (s *Store) Wipe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.value, s.history = nil, nil
+}
+
+// RollBack loses the last n changes, as a fail-over to a replica that lagged
+// does. More than there were loses everything.
+func (s *Store) RollBack(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history = s.history[:max(0, len(s.history)-n)]
+	s.value = nil
+	if len(s.history) > 0 {
+		s.value = s.encode(s.history[len(s.history)-1])
+	}
+}
+
+// Get returns the stored bytes, nil where there are none.
+func (s *Store) Get() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.value)
+}
+
+// Put replaces the stored bytes, as a foreign program would.
+func (s *Store) Put(raw []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.value = append([]byte{}, raw...)
+}
+
+// Checkpoint returns the stored checkpoint. It fails the test where there is
+// none.
+func (s *Store) Checkpoint() bridge.Checkpoint {
+	s.t.Helper()
+	c, err := bridge.DecodeCheckpoint(s.Get())
+	if err != nil {
+		s.t.Errorf("store: %v", err)
+	}
+	return c
+}
+
+// History returns every checkpoint that was stored, oldest first, without
+// those that were lost.
+func (s *Store) History() []bridge.Checkpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.history)
+}
+
+// Advances returns the number of calls of Advance so far.
+func (s *Store) Advances() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.advances
+}
+
+// Load implements bridge.Store.
+func (s *Store) Load(ctx context.Context) (bridge.Checkpoint, error) {
+	if err := wait(ctx, s.Latency); err != nil {
+		return bridge.Checkpoint{}, fmt.Errorf("load checkpoint of %s: %w", s.stream, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loads++
+	err := s.refusals[s.loads]
+	switch {
+	case s.down:
+		return bridge.Checkpoint{}, fmt.Errorf("load checkpoint of %s: %w", s.stream, ErrDown)
+	case err != nil:
+		return bridge.Checkpoint{}, err
+	}
+	return s.stored()
+}
+
+// Advance implements bridge.Store.
+func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
+	if err := wait(ctx, s.Latency); err != nil {
+		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Place, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advances++
+	s.check(from, to)
+	form, fails := s.failures[s.advances]
+	if s.down || fails && form == Failed {
+		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Place, cause(s.down))
+	}
+	err := s.replace(from, to)
+	if fails {
+		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Place, ErrInjected)
+	}
+	return err
+}
+
+func cause(down bool) error {
+	if down {
+		return ErrDown
+	}
+	return ErrInjected
+}
+
+// stored decodes the value. The caller holds mu.
+func (s *Store) stored() (bridge.Checkpoint, error) {
+	if s.value == nil {
+		return bridge.Checkpoint{}, fmt.Errorf("checkpoint of %s: %w", s.stream, bridge.ErrNoCheckpoint)
+	}
+	c, err := bridge.DecodeCheckpoint(s.value)
+	if err == nil && c.Stream != s.stream {
+		err = fmt.Errorf("%w: it is of stream %q", bridge.ErrForeign, c.Stream)
+	}
+	if err != nil {
+		return bridge.Checkpoint{}, fmt.Errorf("checkpoint of %s: %w", s.stream, err)
+	}
+	return c, nil
+}
+
+// replace is the compare-and-set. The caller holds mu.
+func (s *Store) replace(from, to bridge.Checkpoint) error {
+	if s.value != nil {
+		old, err := s.stored()
+		switch {
+		case err != nil:
+			return err
+		case old.Place == to.Place && old.Cursor == to.Cursor && old.Session == to.Session:
+			return nil
+		case to.Place.Compare(old.Place) <= 0, old.ChangeID() != from.ChangeID():
+			return fmt.Errorf("advance %s from %s to %s, stored is %s: %w", s.stream, from.Place, to.Place, old.Place, bridge.ErrConflict)
+		}
+	}
+	s.value = s.encode(to)
+	s.history = append(s.history, to)
+	return nil
+}
+
+// check fails the test where the call breaks the contract. The caller holds mu.
+func (s *Store) check(from, to bridge.Checkpoint) {
+	if to.Stream != s.stream {
+		s.t.Errorf("store: checkpoint %s is of stream %q, not %q", to.Place, to.Stream, s.stream)
+	}
+	if !from.Zero() && to.Place.Compare(from.Place) <= 0 {
+		s.t.Errorf("store: advance from %s to %s, which is not after it", from.Place, to.Place)
+	}
+	back, err := bridge.DecodeCheckpoint(s.encode(to))
+	if diff := cmp.Diff(to, back); err != nil || diff != "" {
+		s.t.Errorf("store: checkpoint %s is another one when read back: %v\n%s", to.Place, err, diff)
+	}
+	if to.Kind == bridge.KindData && s.Acknowledged != nil && !s.Acknowledged(to) {
+		s.t.Errorf("store: checkpoint %s comes before its events are acknowledged", to.Place)
+	}
+}
+
+func (s *Store) encode(c bridge.Checkpoint) []byte {
+	raw, err := c.Encode()
+	if err != nil {
+		s.t.Errorf("store: %v", err)
+	}
+	return raw
+}

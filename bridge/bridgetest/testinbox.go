@@ -1,0 +1,237 @@
+package bridgetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+)
+
+// InboxFixture is an Inbox and the operator's side of it.
+type InboxFixture struct {
+	Inbox bridge.Inbox
+	// Push leaves a command for the owner, as an operator's command does.
+	Push func(bridge.Command)
+	// Withdraw takes it back, and reports whether it still could.
+	Withdraw func(bridge.Command) bool
+	// Claimed returns the owner that the operator sees to be about to apply
+	// the command with this id.
+	Claimed func(id string) (owner string, ok bool)
+	// Answer returns what the operator reads for the command with this id.
+	Answer func(id string) (bridge.Answer, bool)
+}
+
+// TestInbox checks an Inbox against each sentence of its contract.
+func TestInbox(t *testing.T, newFixture func(t *testing.T) InboxFixture) {
+	for _, c := range []struct {
+		sentence string
+		test     func(*testing.T, InboxFixture)
+	}{
+		{"next waits for a command, and returns it whole", inboxWaits},
+		{"next ends with its context", inboxCancelled},
+		{"next returns the same command again until it is answered", inboxAgain},
+		{"next does not return a command that was withdrawn", inboxWithdrawn},
+		{"claim tells who asked, and twice is the same as once", inboxClaims},
+		{"a claimed command cannot be withdrawn", inboxClaimed},
+		{"claim is refused when withdrawn, answered or past the deadline", inboxRefuses},
+		{"answer records the answer and removes the command", inboxAnswers},
+		{"a repeated answer changes nothing and succeeds", inboxRepeats},
+	} {
+		t.Run(c.sentence, func(t *testing.T) { c.test(t, newFixture(t)) })
+	}
+}
+
+func inboxWaits(t *testing.T, f InboxFixture) {
+	got := make(chan bridge.Command, 1)
+	go func() {
+		c, err := next(t, f.Inbox, patience)
+		if err != nil {
+			t.Errorf("next: %v", err)
+		}
+		got <- c
+	}()
+	select {
+	case c := <-got:
+		t.Fatalf("next returned %+v from an empty inbox", c)
+	case <-time.After(moment):
+	}
+	want := commandOf("r1")
+	f.Push(want)
+	if diff := cmp.Diff(want, receive(t, got, "next after a command was pushed")); diff != "" {
+		t.Errorf("command differs (-want +got):\n%s", diff)
+	}
+}
+
+func inboxCancelled(t *testing.T, f InboxFixture) {
+	if c, err := next(t, f.Inbox, moment); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("next returned %+v, %v; want the context's error", c, err)
+	}
+	want := commandOf("r1")
+	f.Push(want) // an abandoned wait must not swallow it
+	wantNext(t, f, want)
+}
+
+func inboxAgain(t *testing.T, f InboxFixture) {
+	want := commandOf("r1")
+	f.Push(want)
+	for range 3 {
+		wantNext(t, f, want)
+	}
+	mustAnswer(t, f, want, bridge.Answer{Applied: true, By: "owner"})
+	wantNone(t, f)
+}
+
+func inboxWithdrawn(t *testing.T, f InboxFixture) {
+	first, second := commandOf("r1"), commandOf("r2")
+	f.Push(first)
+	wantNext(t, f, first)
+	if !f.Withdraw(first) {
+		t.Error("a command that nobody claimed could not be withdrawn")
+	}
+	wantNone(t, f)
+	if a, ok := f.Answer(first.ID); ok {
+		t.Errorf("a withdrawn command has the answer %+v", a)
+	}
+	f.Push(second)
+	wantNext(t, f, second)
+}
+
+func inboxClaims(t *testing.T, f InboxFixture) {
+	c := commandOf("r1")
+	f.Push(c)
+	wantNext(t, f, c)
+	if owner, ok := f.Claimed(c.ID); ok {
+		t.Errorf("the command is claimed by %q before it was", owner)
+	}
+	for range 2 {
+		wantClaim(t, f, c, true)
+		if owner, ok := f.Claimed(c.ID); !ok || owner != "owner" {
+			t.Errorf("the command is claimed by %q, %v; want owner", owner, ok)
+		}
+	}
+	wantNext(t, f, c) // it has no answer yet
+	mustAnswer(t, f, c, bridge.Answer{Applied: true, By: "owner"})
+}
+
+func inboxClaimed(t *testing.T, f InboxFixture) {
+	c := commandOf("r1")
+	f.Push(c)
+	wantClaim(t, f, c, true)
+	if f.Withdraw(c) {
+		t.Error("a claimed command could be withdrawn")
+	}
+	wantNext(t, f, c)
+	mustAnswer(t, f, c, bridge.Answer{Applied: true, By: "owner"})
+	if _, ok := f.Answer(c.ID); !ok {
+		t.Error("a command has no answer after an attempt to withdraw it")
+	}
+}
+
+func inboxRefuses(t *testing.T, f InboxFixture) {
+	withdrawn, answered, late := commandOf("r1"), commandOf("r2"), commandOf("r3")
+	f.Push(withdrawn)
+	f.Withdraw(withdrawn)
+	wantClaim(t, f, withdrawn, false)
+	f.Push(answered)
+	mustAnswer(t, f, answered, bridge.Answer{By: "owner"})
+	wantClaim(t, f, answered, false)
+	late.Deadline = time.Now().Add(-time.Minute).UnixMilli()
+	f.Push(late)
+	wantClaim(t, f, late, false)
+	if owner, ok := f.Claimed(late.ID); ok {
+		t.Errorf("a refused claim is recorded for %q", owner)
+	}
+}
+
+func inboxAnswers(t *testing.T, f InboxFixture) {
+	for n, a := range []bridge.Answer{
+		{Applied: true, By: "owner-1", Place: bridge.Place{Epoch: 2}, At: itemTime},
+		{Detail: "the epoch is 3, not 2; look again with cursor show", By: "owner-1", Place: bridge.Place{Epoch: 3, Seq: 8}, At: itemTime},
+	} {
+		c := commandOf(fmt.Sprint("r", n))
+		f.Push(c)
+		wantNext(t, f, c)
+		if got, ok := f.Answer(c.ID); ok {
+			t.Errorf("the command has the answer %+v before it was answered", got)
+		}
+		mustAnswer(t, f, c, a)
+		got, ok := f.Answer(c.ID)
+		if diff := cmp.Diff(a, got); !ok || diff != "" {
+			t.Errorf("answer found %v, differs (-want +got):\n%s", ok, diff)
+		}
+		wantNone(t, f)
+	}
+}
+
+func inboxRepeats(t *testing.T, f InboxFixture) {
+	first, second := commandOf("r1"), commandOf("r2")
+	want := bridge.Answer{Applied: true, By: "owner", Place: bridge.Place{Epoch: 2}}
+	f.Push(first)
+	wantNext(t, f, first)
+	mustAnswer(t, f, first, want)
+	f.Push(second)
+	mustAnswer(t, f, first, bridge.Answer{Detail: "too late", By: "stranger"})
+	if got, _ := f.Answer(first.ID); got != want {
+		t.Errorf("a repeated answer changed it to %+v, want %+v", got, want)
+	}
+	wantNext(t, f, second) // and removed nothing else
+}
+
+func commandOf(id string) bridge.Command {
+	return bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: 1<<53 + 1, Who: "me", Reason: "a \"reason\" <&> ключ",
+		Target: bridge.Target{
+			Cursor: "a+b/c=%&#", Tail: bridge.Tail{{1, 2, 3}}, Carried: 1, Start: itemTime,
+			Events: 1<<53 + 1, Pages: 9, Entry: &bridge.Place{Epoch: 1, Seq: 2},
+		},
+		Deadline: time.Now().Add(time.Hour).UnixMilli(),
+	}
+}
+
+func next(t *testing.T, i bridge.Inbox, wait time.Duration) (bridge.Command, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	return i.Next(ctx)
+}
+
+func wantNext(t *testing.T, f InboxFixture, want bridge.Command) {
+	t.Helper()
+	got, err := next(t, f.Inbox, patience)
+	if err != nil {
+		t.Fatalf("next: %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("command differs (-want +got):\n%s", diff)
+	}
+}
+
+func wantNone(t *testing.T, f InboxFixture) {
+	t.Helper()
+	if c, err := next(t, f.Inbox, moment); err == nil {
+		t.Fatalf("next returned %+v, want to wait", c)
+	}
+}
+
+func wantClaim(t *testing.T, f InboxFixture, c bridge.Command, want bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if got, err := f.Inbox.Claim(ctx, c, "owner"); err != nil || got != want {
+		t.Errorf("claim of %s returned %v, %v; want %v", c.ID, got, err, want)
+	}
+}
+
+func mustAnswer(t *testing.T, f InboxFixture, c bridge.Command, a bridge.Answer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := f.Inbox.Answer(ctx, c, a); err != nil {
+		t.Fatalf("answer %s: %v", c.ID, err)
+	}
+}

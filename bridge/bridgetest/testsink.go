@@ -1,0 +1,398 @@
+package bridgetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+)
+
+// SinkFixture is an empty topic and what makes Sinks for it.
+type SinkFixture struct {
+	// Mode is the delivery guarantee of the Sinks.
+	Mode bridge.Mode
+	// Open returns a Sink of the named stream on the fixture's topic, as a
+	// process that has just started makes it. Items without a place in the
+	// topic go to the dead letters. The fixture closes it.
+	Open func(stream string) bridge.Sink
+	// Records returns what a consumer finds in the topic (read_committed),
+	// then in the dead-letter topic. Records of one key are in topic order.
+	Records func() []Record
+	// Break makes the server unreachable, and heal makes it answer again.
+	// Calls that are waiting stay waiting.
+	Break func() (heal func())
+	// FailNext makes the next Publish fail in the given form. Nil where the
+	// server cannot be made to; the suite then skips what needs it, visibly.
+	FailNext func(f Failure)
+}
+
+// Record is one event as a consumer finds it.
+type Record struct {
+	// Stream is the stream that published it.
+	Stream string
+	// ID is the record id (ce_id).
+	ID string
+	// Key is nil where the record has none.
+	Key []byte
+	// Value is the item, byte for byte.
+	Value []byte
+	// Time is the record's time in milliseconds since the epoch. A dead
+	// letter need not have the event's.
+	Time int64
+	// Defect is why the record is in the dead-letter topic; empty elsewhere.
+	Defect bridge.Defect
+}
+
+// TestSink checks a Sink against each sentence of its contract.
+func TestSink(t *testing.T, newFixture func(t *testing.T) SinkFixture) {
+	for _, c := range []struct {
+		sentence string
+		test     func(*testing.T, SinkFixture)
+	}{
+		{"recover returns the newest checkpoint committed, or none", sinkRecovers},
+		{"recover begins a new session each time", sinkSessions},
+		{"recover ends what an earlier session left", sinkFences},
+		{"recover waits for the server as long as ctx allows", sinkWaits},
+		{"publish makes every event durable, byte for byte, in order", sinkPublishes},
+		{"a batch may be empty", sinkEmptyBatch},
+		{"the receipt counts what became of the events", sinkReceipt},
+		{"an error leaves nothing half done that a recovery cannot repair", sinkUnknownOutcome},
+		{"after an error the session is over", sinkSessionOver},
+		{"nothing of the pages is used after publish", sinkLetsGo},
+		{"holds says whether the topic has a record of this stream", sinkHolds},
+	} {
+		t.Run(c.sentence, func(t *testing.T) { c.test(t, newFixture(t)) })
+	}
+}
+
+const stream = "events"
+
+func sinkRecovers(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	if c, err := recoverSink(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Fatalf("recover of an empty topic returned %v, %v; want ErrNoCheckpoint", c.Place, err)
+	}
+	for seq := range 3 {
+		mustPublish(t, s, batchOf(seq, 2))
+	}
+	for name, s := range map[string]bridge.Sink{"the same sink": s, "a new sink": f.Open(stream)} {
+		c, err := recoverSink(t, s)
+		if f.Mode == bridge.AtLeastOnce {
+			if !errors.Is(err, bridge.ErrNoCheckpoint) {
+				t.Errorf("%s recovered %v, %v; want ErrNoCheckpoint: this mode keeps none", name, c.Place, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: recover: %v", name, err)
+		} else if diff := cmp.Diff(batchOf(2, 2).Checkpoint, c); diff != "" {
+			t.Errorf("%s recovered another checkpoint (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func sinkSessions(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	for seq := range 3 {
+		mustRecover(t, s)
+		mustPublish(t, s, batchOf(seq, 2))
+	}
+	wantRecords(t, f, 3, 2)
+}
+
+func sinkFences(t *testing.T, f SinkFixture) {
+	older, newer := f.Open(stream), f.Open(stream)
+	mustRecover(t, older)
+	mustPublish(t, older, batchOf(0, 2))
+	mustRecover(t, newer)
+	if f.Mode == bridge.ExactlyOnce {
+		if _, err := publish(t, older, batchOf(1, 2)); err == nil {
+			t.Error("the older session published after the newer one had recovered")
+		}
+	}
+	mustPublish(t, newer, batchOf(1, 2))
+	wantRecords(t, f, 2, 2)
+}
+
+func sinkWaits(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	mustRecover(t, s)
+	heal := f.Break()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*moment)
+	defer cancel()
+	began := time.Now()
+	if _, err := s.Recover(ctx); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Errorf("recover without a server returned %v, want an error", err)
+	}
+	if took := time.Since(began); took < moment || took > patience {
+		t.Errorf("recover without a server came back after %s, want about %s", took, 2*moment)
+	}
+
+	result := make(chan error, 1)
+	go func() {
+		_, err := recoverSink(t, s)
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		t.Errorf("recover did not wait for the server: %v", err)
+		heal()
+	case <-time.After(moment):
+		heal()
+		if err := receive(t, result, "recover after the server was back"); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+			t.Errorf("recover after the server was back: %v", err)
+		}
+	}
+	mustPublish(t, s, batchOf(0, 2))
+	wantRecords(t, f, 1, 2)
+}
+
+func sinkPublishes(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	mustRecover(t, s)
+	const batches, events = 5, 40
+	for seq := range batches {
+		mustPublish(t, s, batchOf(seq, events))
+		wantRecords(t, f, seq+1, events) // readable as soon as Publish returned
+	}
+}
+
+func sinkEmptyBatch(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	mustRecover(t, s)
+	b := batchOf(0, 0)
+	for name, pages := range map[string][]*bridge.Page{"no pages": nil, "a page without events": b.Pages} {
+		b.Pages = pages
+		got := mustPublish(t, s, b)
+		if got.Published != 0 || got.Bytes != 0 || len(got.DeadLettered) != 0 {
+			t.Errorf("%s: receipt is %+v, want nothing", name, got)
+		}
+		b.Checkpoint.Seq++
+	}
+	wantRecords(t, f, 0, 0)
+}
+
+func sinkReceipt(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	mustRecover(t, s)
+	b := batchOf(0, 4)
+	events := b.Pages[0].Events
+	events[1].Defect, events[3].Defect = bridge.DefectTime, bridge.DefectNotObject
+	want := bridge.Receipt{
+		Published:    2,
+		DeadLettered: map[bridge.Defect]int{bridge.DefectTime: 1, bridge.DefectNotObject: 1},
+		Bytes:        int64(len(events[0].Raw) + len(events[2].Raw)),
+	}
+	letters := map[string]bridge.Defect{
+		string(events[1].Raw): bridge.DefectTime,
+		string(events[3].Raw): bridge.DefectNotObject,
+	}
+	if diff := cmp.Diff(want, mustPublish(t, s, b)); diff != "" {
+		t.Errorf("receipt differs (-want +got):\n%s", diff)
+	}
+	var published int
+	for _, r := range f.Records() {
+		switch want, dead := letters[string(r.Value)]; {
+		case r.Defect == "" && !dead:
+			published++
+		case r.Defect != want:
+			t.Errorf("record %s has defect %q, want %q", r.Value, r.Defect, want)
+		default:
+			delete(letters, string(r.Value))
+		}
+	}
+	if published != 2 || len(letters) != 0 {
+		t.Errorf("%d events published and these dead letters missing: %v", published, letters)
+	}
+}
+
+// sinkUnknownOutcome does what the engine does: after an error it recovers
+// and goes on from the newest checkpoint that it can find.
+func sinkUnknownOutcome(t *testing.T, f SinkFixture) {
+	if f.FailNext == nil {
+		t.Skip("this fixture cannot make Publish fail (FailNext is nil)")
+	}
+	forms := []Failure{Failed, Persisted}
+	if f.Mode == bridge.AtLeastOnce {
+		forms = append(forms, Partly)
+	}
+	s := f.Open(stream)
+	mustRecover(t, s)
+	const events = 10
+	for seq, form := range forms {
+		f.FailNext(form)
+		if _, err := publish(t, s, batchOf(seq, events)); err == nil {
+			t.Fatalf("publish told to have %s returned nil", form)
+		}
+		c, err := recoverSink(t, s)
+		if err == nil && c.Seq == int64(seq) && f.Mode == bridge.ExactlyOnce {
+			continue // it was committed
+		}
+		if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+			t.Fatalf("recover after a publish that %s: %v", form, err)
+		}
+		mustPublish(t, s, batchOf(seq, events))
+	}
+	if f.Mode == bridge.ExactlyOnce {
+		wantRecords(t, f, len(forms), events)
+		return
+	}
+	seen := map[string]int{}
+	for _, r := range f.Records() {
+		seen[r.ID]++
+	}
+	for seq := range forms {
+		for _, e := range batchOf(seq, events).Pages[0].Events {
+			if n := seen[string(e.ID)]; n < 1 || n > 2 {
+				t.Errorf("event %s is %d times in the topic, want once or twice", e.ID, n)
+			}
+		}
+	}
+}
+
+func sinkSessionOver(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	mustRecover(t, s)
+	heal := f.Break()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*moment)
+	defer cancel()
+	if _, err := s.Publish(ctx, batchOf(0, 2)); err == nil {
+		t.Error("publish without a server returned nil")
+	}
+	heal()
+	if _, err := publish(t, s, batchOf(0, 2)); err == nil {
+		t.Error("publish after an error and without a recovery returned nil")
+	}
+	mustRecover(t, s)
+	mustPublish(t, s, batchOf(1, 2))
+}
+
+func sinkLetsGo(t *testing.T, f SinkFixture) {
+	s := f.Open(stream)
+	mustRecover(t, s)
+	for seq := range 3 {
+		b := batchOf(seq, 20)
+		mustPublish(t, s, b)
+		b.Pages[0].Release() // poisons the memory
+	}
+	wantRecords(t, f, 3, 20)
+
+	heal := f.Break()
+	b := batchOf(3, 20)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*moment)
+	defer cancel()
+	if _, err := s.Publish(ctx, b); err == nil {
+		t.Error("publish without a server returned nil")
+	}
+	b.Pages[0].Release()
+	heal()
+	mustRecover(t, s)
+	mustPublish(t, s, batchOf(4, 20))
+	for _, r := range f.Records() {
+		if poisoned(r.Value) || poisoned(r.Key) || poisoned([]byte(r.ID)) {
+			t.Fatalf("record %q was taken from a page after its release", r.Value)
+		}
+	}
+}
+
+func sinkHolds(t *testing.T, f SinkFixture) {
+	ours, other := f.Open(stream), f.Open("other")
+	mustRecover(t, ours)
+	mustRecover(t, other)
+	check := func(when string, s bridge.Sink, want bool) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		got, err := s.Holds(ctx)
+		if err != nil || got != want {
+			t.Errorf("%s: holds is %v, %v; want %v", when, got, err, want)
+		}
+	}
+	check("empty topic", ours, false)
+	b := batchOf(0, 3)
+	b.Checkpoint.Stream = "other"
+	mustPublish(t, other, b)
+	check("records of another stream", ours, false)
+	check("own records", other, true)
+	mustPublish(t, ours, batchOf(0, 3))
+	check("own records among others", ours, true)
+	check("own records, asked by a new process", f.Open(stream), true)
+}
+
+// batchOf returns batch seq of a stream: one page with n events that no other
+// batch has.
+func batchOf(seq, n int) bridge.Batch {
+	first := seq * n
+	at := bridge.Position{}
+	if seq > 0 {
+		at.Cursor = fmt.Sprint("c", seq)
+	}
+	p := newPage(at, fmt.Appendf(nil, `{"items":[%s],"nextCursor":"c%d"}`, itemBodies(first, n), seq+1))
+	if err := decodePage(p); err != nil {
+		// The body is made three lines above.
+		p.Events = nil
+	}
+	return bridge.Batch{Pages: []*bridge.Page{p}, Checkpoint: bridge.Checkpoint{
+		Version: bridge.CheckpointVersion, Stream: stream, Place: bridge.Place{Epoch: 1, Seq: int64(seq)},
+		Kind: bridge.KindData, Cursor: p.Next, Origin: bridge.Origin{Resource: "events"},
+		Events: int64(first + n), Pages: int64(seq + 1), Session: "session", WrittenAt: itemTime,
+	}}
+}
+
+// wantRecords checks that the topic holds exactly the events of the first
+// batches, each once, untouched, and in order within each key.
+func wantRecords(t *testing.T, f SinkFixture, batches, events int) {
+	t.Helper()
+	want := map[string][]Record{}
+	for seq := range batches {
+		for _, e := range batchOf(seq, events).Pages[0].Events {
+			want[string(e.Key)] = append(want[string(e.Key)], Record{
+				Stream: stream, ID: string(e.ID), Key: e.Key, Value: e.Raw, Time: e.Time})
+		}
+	}
+	got := map[string][]Record{}
+	for _, r := range f.Records() {
+		got[string(r.Key)] = append(got[string(r.Key)], r)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("topic differs, by key (-want +got):\n%s", diff)
+	}
+}
+
+func publish(t *testing.T, s bridge.Sink, b bridge.Batch) (bridge.Receipt, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return s.Publish(ctx, b)
+}
+
+func mustPublish(t *testing.T, s bridge.Sink, b bridge.Batch) bridge.Receipt {
+	t.Helper()
+	r, err := publish(t, s, b)
+	if err != nil {
+		t.Fatalf("publish %s: %v", b.Checkpoint.Place, err)
+	}
+	return r
+}
+
+func recoverSink(t *testing.T, s bridge.Sink) (bridge.Checkpoint, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return s.Recover(ctx)
+}
+
+func mustRecover(t *testing.T, s bridge.Sink) {
+	t.Helper()
+	if _, err := recoverSink(t, s); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Fatalf("recover: %v", err)
+	}
+}
+
+func poisoned(b []byte) bool { return slices.Contains(b, poison) }

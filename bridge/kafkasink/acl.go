@@ -1,0 +1,52 @@
+package kafkasink
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The commands below are for people to paste: what this program may do is for
+// the cluster's administrators to grant.
+
+func (s *Sink) acl(grant string) string {
+	who := "<principal>"
+	if s.cfg.SASLUsername != "" {
+		who = s.cfg.SASLUsername
+	}
+	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal 'User:%s' %s",
+		strings.Join(s.cfg.Brokers, ","), who, grant)
+}
+
+// writeACL lets us publish to a topic.
+func (s *Sink) writeACL(topic string) string {
+	return s.acl("--operation Write --operation Describe --topic " + topic)
+}
+
+// readACL lets us look whether a topic holds records of ours, and learn its
+// settings.
+func (s *Sink) readACL(topic string) string {
+	return s.acl("--operation Read --operation DescribeConfigs --topic " + topic)
+}
+
+// createACL lets us create a topic.
+func (s *Sink) createACL(topic string) string {
+	return s.acl("--operation Create --topic " + topic)
+}
+
+// idempotentACL is only needed by brokers before 2.8, which ask for it from
+// every idempotent producer.
+func (s *Sink) idempotentACL() string {
+	return s.acl("--operation IdempotentWrite --cluster")
+}
+
+// acls returns all commands that a stream needs.
+func (s *Sink) acls() []string {
+	var all []string
+	for _, topic := range s.cfg.topics() {
+		all = append(all, s.writeACL(topic), s.readACL(topic))
+		if s.cfg.CreateTopics {
+			all = append(all, s.createACL(topic))
+		}
+	}
+	return all
+}

@@ -1,0 +1,189 @@
+package kafkasink
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+)
+
+// Level is how serious a Finding is.
+type Level string
+
+// The levels. With LevelFail the stream cannot run.
+const (
+	LevelOK   Level = "ok"
+	LevelInfo Level = "info"
+	LevelWarn Level = "warn"
+	LevelFail Level = "fail"
+)
+
+// Finding is one thing that Check has to say.
+type Finding struct {
+	Level Level  `json:"level"`
+	Text  string `json:"text"`
+	// Hint says what to do about it; may be empty.
+	Hint string `json:"hint,omitempty"`
+}
+
+const (
+	checkTimeout = 15 * time.Second
+	// pingTimeout bounds the question to one broker.
+	pingTimeout = 4 * time.Second
+)
+
+// Check looks whether the stream could run: brokers, TLS, login, topics,
+// rights, retention. It changes nothing, produces nothing and takes at most
+// about 15 seconds.
+func (s *Sink) Check(ctx context.Context) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	w := newWatch()
+	client, err := s.newClient(w, kgo.RetryTimeout(pingTimeout))
+	if err != nil {
+		return []Finding{failed(s.fault(err, ""))}
+	}
+	defer client.Close()
+	found, ok := s.checkBrokers(ctx, client, w)
+	if !ok {
+		return found
+	}
+	states, err := s.describe(ctx, client, s.cfg.topics()...)
+	if err != nil {
+		return append(found, failed(s.explain(err, w)))
+	}
+	for i := range states {
+		found = append(found, s.checkTopic(&states[i], i == 0)...)
+	}
+	return found
+}
+
+func failed(f *bridge.Fault) Finding {
+	return Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint}
+}
+
+// checkBrokers asks every broker at the address that clients are sent to. It
+// reports false if the cluster cannot be reached at all.
+func (s *Sink) checkBrokers(ctx context.Context, client *kgo.Client, w *watch) ([]Finding, bool) {
+	asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	resp, err := req.RequestWith(asking, client)
+	if err != nil {
+		return []Finding{failed(s.explain(fmt.Errorf("ask %s: %w", strings.Join(s.cfg.Brokers, ", "), err), w))}, false
+	}
+	var found []Finding
+	for i := range resp.Brokers {
+		b := &resp.Brokers[i]
+		if err := ping(ctx, client, b.NodeID); err != nil {
+			meta := kgo.BrokerMetadata{NodeID: b.NodeID, Host: b.Host, Port: b.Port}
+			found = append(found, failed(s.fault(brokerError(meta, err), "")))
+		}
+	}
+	if len(found) == 0 {
+		text := fmt.Sprintf("%d brokers answer at their advertised addresses", len(resp.Brokers))
+		if len(resp.Brokers) == 1 {
+			text = "the only broker answers at " + net.JoinHostPort(resp.Brokers[0].Host, strconv.Itoa(int(resp.Brokers[0].Port)))
+		}
+		found = append(found, Finding{Level: LevelOK, Text: "Kafka: " + text + s.secured()})
+	}
+	return found, true
+}
+
+func ping(ctx context.Context, client *kgo.Client, node int32) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, err := client.Broker(int(node)).Request(ctx, kmsg.NewPtrApiVersionsRequest())
+	return err
+}
+
+// secured says how connections are protected.
+func (s *Sink) secured() string {
+	var how []string
+	if s.cfg.TLSEnabled {
+		how = append(how, "TLS")
+	}
+	if s.cfg.SASLMechanism != "" {
+		how = append(how, s.cfg.SASLMechanism)
+	}
+	if len(how) == 0 {
+		return ", without TLS and login"
+	}
+	return ", with " + strings.Join(how, " and ")
+}
+
+func (s *Sink) checkTopic(t *topicState, events bool) []Finding {
+	if !t.exists && s.cfg.CreateTopics {
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it", t.name)}}
+	}
+	if err := s.usable(t); err != nil {
+		return []Finding{failed(s.fault(err, t.name))}
+	}
+	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, takes %s a message, we may write",
+		t.name, len(t.partitions), t.replication(), bytesText(t.settings.maxMessage))}}
+	for _, trouble := range t.troubles() {
+		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "are all brokers up?"})
+	}
+	if !t.settings.known {
+		found = append(found, Finding{
+			Level: LevelWarn, Hint: s.readACL(t.name),
+			Text: fmt.Sprintf("topic %s: we may not read its settings; KAFKA_MAX_MESSAGE and a retention of 7 days are assumed", t.name),
+		})
+	}
+	if n, err := strconv.Atoi(t.configs["min.insync.replicas"]); err == nil && n < 2 && t.replication() >= 3 {
+		found = append(found, Finding{
+			Level: LevelWarn, Hint: s.alter(t.name, "min.insync.replicas=2"),
+			Text: fmt.Sprintf("topic %s: min.insync.replicas is %d; an acknowledged record may be on one disk only", t.name, n),
+		})
+	}
+	if events {
+		found = append(found, s.checkRetention(t)...)
+	}
+	return found
+}
+
+// checkRetention says beforehand what becomes of old event times.
+func (s *Sink) checkRetention(t *topicState) []Finding {
+	switch {
+	case s.cfg.Timestamp == timestampPublish || t.settings.appendTime:
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s: records carry the time of publishing", t.name)}}
+	case t.settings.retention == forEver:
+		return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s keeps records for ever", t.name)}}
+	}
+	kept := t.settings.retention / 2
+	becomes := "get the time of publishing (the exact one stays in ce_time)"
+	if s.cfg.OnExpired == stopStream {
+		becomes = "stop the stream (BRIDGE_ON_EXPIRED=stop)"
+	}
+	return []Finding{{
+		Level: LevelWarn, Hint: s.alter(t.name, "retention.ms=-1"),
+		Text: fmt.Sprintf("topic %s keeps records for %s by their time: events older than %s %s", t.name, daysText(t.settings.retention), daysText(kept), becomes),
+	}}
+}
+
+func (s *Sink) alter(topic, setting string) string {
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config %s",
+		strings.Join(s.cfg.Brokers, ","), topic, setting)
+}
+
+func daysText(d time.Duration) string {
+	if d >= 48*time.Hour {
+		return strconv.FormatFloat(d.Hours()/24, 'f', -1, 64) + " days"
+	}
+	return d.String()
+}
+
+func bytesText(n int) string {
+	if n >= 1<<20 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,214 @@
+package kafkasink
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Config says where and how events are published. The defaults are those of
+// the tags; a Config made by hand must set every field that has one.
+type Config struct {
+	// Stream names the stream in the header eb-stream.
+	Stream string
+	// Resource is what the stream exports: events, sessions or users. It
+	// decides ce_source and ce_type.
+	Resource string
+	// SASLPasswordFile is the file that SASLPassword came from, if it did. It
+	// is read again at every authentication, so that tokens can be rotated.
+	SASLPasswordFile string
+	// Report, if not nil, is called with nil when Kafka did its part, with an
+	// error that names the broker when it does not. It is called within ten
+	// seconds of either, from the goroutine that called the Sink.
+	Report func(error)
+	// Log takes the Kafka client's warnings; nil discards them.
+	Log *slog.Logger
+
+	Brokers     []string `env:"KAFKA_BROKERS, default=localhost:9092" desc:"addresses of some brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
+	Topic       string   `env:"KAFKA_TOPIC" stream:"yes" desc:"topic of the events; export.<stream> if empty" example:"export.events"`
+	DLQTopic    string   `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic of the dead letters; dlq.<topic> if empty" example:"dlq.export.events"`
+	Retention   string   `env:"KAFKA_RETENTION, default=-1" stream:"yes" desc:"how long topics that we create keep records, by event time; -1 is for ever" example:"8760h"`
+	Timestamp   string   `env:"KAFKA_TIMESTAMP, default=event" stream:"yes" values:"event,publish" desc:"time of a record: the event's, or that of publishing"`
+	Key         string   `env:"KAFKA_KEY, default=/userId" stream:"yes" desc:"JSON pointer of the record key inside an item, or none" example:"/sessionId"`
+	Compression string   `env:"KAFKA_COMPRESSION, default=snappy" stream:"yes" values:"none,gzip,snappy,lz4,zstd" desc:"compression of record batches"`
+	MaxMessage  int64    `env:"KAFKA_MAX_MESSAGE, default=1000000" unit:"bytes" stream:"yes" desc:"largest record batch, used when the topic's max.message.bytes cannot be read"`
+
+	CreateTopics bool  `env:"KAFKA_CREATE_TOPICS, default=false" desc:"create missing topics at start"`
+	Partitions   int32 `env:"KAFKA_PARTITIONS, default=6" stream:"yes" desc:"partitions of topics that we create"`
+	Replication  int16 `env:"KAFKA_REPLICATION, default=-1" stream:"yes" desc:"replicas of topics that we create; -1 is the brokers' default"`
+
+	ClientID      string        `env:"KAFKA_CLIENT_ID, default=exportbridge" desc:"name of this client in the brokers' logs and quotas"`
+	Rack          string        `env:"KAFKA_RACK" desc:"rack of this process, to read from the nearest replica" example:"eu-west-1a"`
+	TLSEnabled    bool          `env:"KAFKA_TLS_ENABLED, default=false" desc:"connect with TLS"`
+	TLSCA         string        `env:"KAFKA_TLS_CA" desc:"certificates in PEM to trust in place of the system's"`
+	TLSCert       string        `env:"KAFKA_TLS_CERT" desc:"our certificate in PEM, for mutual TLS"`
+	TLSKey        bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"key of our certificate in PEM"`
+	TLSSkipVerify bool          `env:"KAFKA_TLS_SKIP_VERIFY, default=false" desc:"accept any broker certificate; for tests only"`
+	SASLMechanism string        `env:"KAFKA_SASL_MECHANISM" values:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" desc:"how to authenticate; not at all if empty"`
+	SASLUsername  string        `env:"KAFKA_SASL_USERNAME" desc:"user name for PLAIN and SCRAM" example:"exportbridge"`
+	SASLPassword  bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password, or the token for OAUTHBEARER"`
+	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE, default=false" desc:"allow PLAIN and OAUTHBEARER without TLS, readable by anybody on the way"`
+
+	Headers    string `env:"BRIDGE_HEADERS, default=cloudevents" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
+	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT, default=dlq" stream:"yes" values:"dlq,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream"`
+	OnExpired  string `env:"BRIDGE_ON_EXPIRED, default=publish-time" stream:"yes" values:"publish-time,stop" desc:"what to do with an event whose time the topic would not keep"`
+}
+
+// The values of the settings that are words.
+const (
+	timestampPublish   = "publish"
+	headersCloudEvents = "cloudevents"
+	headersMinimal     = "minimal"
+	headersNone        = "none"
+	stopStream         = "stop"
+)
+
+var (
+	timestamps   = []string{"event", timestampPublish}
+	compressions = []string{"none", "gzip", "snappy", "lz4", "zstd"}
+	mechanisms   = []string{"", saslPlain, saslScram256, saslScram512, saslOAuth}
+	headerModes  = []string{headersCloudEvents, headersMinimal, headersNone}
+	onBadEvents  = []string{"dlq", stopStream}
+	onExpireds   = []string{"publish-time", stopStream}
+)
+
+// minMessage is the smallest usable max.message.bytes. A dead letter about a
+// record that is too large must always fit.
+const minMessage = 16 << 10
+
+// Validate reports everything that is wrong with the configuration, each
+// problem with its variable and an example.
+func (c *Config) Validate() error {
+	p := &problems{}
+	p.check(c.Stream != "", "stream has no name")
+	p.check(c.Resource != "", "stream %s has no resource", c.Stream)
+	p.check(len(c.Brokers) > 0, "KAFKA_BROKERS is empty, for example localhost:9092")
+	for _, b := range c.Brokers {
+		p.check(validAddress(b), "KAFKA_BROKERS: %q is not host:port, for example localhost:9092", b)
+	}
+	p.topic("KAFKA_TOPIC", c.Topic, "export.events")
+	p.topic("KAFKA_DLQ_TOPIC", c.deadTopic(), "dlq.export.events")
+	p.check(c.Topic != c.deadTopic(), "KAFKA_DLQ_TOPIC must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
+	_, err := parseRetention(c.Retention)
+	p.check(err == nil, "KAFKA_RETENTION %q is neither -1 nor a duration of at least 1m, for example 8760h", c.Retention)
+	p.check(c.Key == "none" || strings.HasPrefix(c.Key, "/"), "KAFKA_KEY %q is neither a JSON pointer nor none, for example /userId", c.Key)
+	p.check(c.MaxMessage >= minMessage && c.MaxMessage <= maxBatch, "KAFKA_MAX_MESSAGE must be %d to %d bytes, for example 1MB", minMessage, maxBatch)
+	p.check(c.Partitions >= 1, "KAFKA_PARTITIONS must be at least 1, for example 6")
+	p.check(c.Replication == -1 || c.Replication >= 1, "KAFKA_REPLICATION must be -1 or at least 1, for example 3")
+	p.check(c.ClientID != "", "KAFKA_CLIENT_ID is empty, for example exportbridge")
+	p.oneOf("KAFKA_TIMESTAMP", c.Timestamp, timestamps)
+	p.oneOf("KAFKA_COMPRESSION", c.Compression, compressions)
+	p.oneOf("BRIDGE_HEADERS", c.Headers, headerModes)
+	p.oneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, onBadEvents)
+	p.oneOf("BRIDGE_ON_EXPIRED", c.OnExpired, onExpireds)
+	c.validateTLS(p)
+	c.validateSASL(p)
+	return errors.Join(p.errs...)
+}
+
+func (c *Config) validateTLS(p *problems) {
+	if !c.TLSEnabled {
+		p.check(c.TLSCA == "" && c.TLSCert == "" && c.TLSKey == "" && !c.TLSSkipVerify,
+			"KAFKA_TLS_* is set but TLS is off, for example KAFKA_TLS_ENABLED=true")
+		return
+	}
+	if c.TLSCA != "" {
+		p.check(x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSCA)),
+			"KAFKA_TLS_CA holds no certificate in PEM; to name a file: KAFKA_TLS_CA_FILE=/etc/kafka/ca.pem")
+	}
+	if c.TLSCert != "" || c.TLSKey != "" {
+		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
+		p.check(err == nil, "KAFKA_TLS_CERT and KAFKA_TLS_KEY are not a pair in PEM (%v); to name files: KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
+	}
+}
+
+func (c *Config) validateSASL(p *problems) {
+	p.oneOf("KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms)
+	if c.SASLMechanism == "" {
+		p.check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME or _PASSWORD is set but no mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
+		return
+	}
+	p.check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD is empty; to name a file: KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
+	p.check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth, "KAFKA_SASL_USERNAME is empty, for example exportbridge")
+	exposed := c.SASLMechanism == saslPlain || c.SASLMechanism == saslOAuth
+	p.check(!exposed || c.TLSEnabled || c.SASLInsecure,
+		"KAFKA_SASL_MECHANISM=%s sends the password readable; KAFKA_TLS_ENABLED=true, or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)
+}
+
+// deadTopic returns the topic of the dead letters.
+func (c *Config) deadTopic() string {
+	if c.DLQTopic != "" {
+		return c.DLQTopic
+	}
+	return "dlq." + c.Topic
+}
+
+// diverts reports whether bad events become dead letters.
+func (c *Config) diverts() bool { return c.OnBadEvent != stopStream }
+
+// topics returns the topics that the stream writes to, the events' first.
+func (c *Config) topics() []string {
+	if !c.diverts() {
+		return []string{c.Topic}
+	}
+	return []string{c.Topic, c.deadTopic()}
+}
+
+// forEver is the retention of a topic that keeps its records.
+const forEver time.Duration = -1
+
+func parseRetention(s string) (time.Duration, error) {
+	if s == "-1" {
+		return forEver, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, fmt.Errorf("retention %q: %w", s, err)
+	}
+	if d < time.Minute {
+		return 0, fmt.Errorf("retention %s is below a minute", d)
+	}
+	return d, nil
+}
+
+// problems collects what is wrong with a Config.
+type problems struct{ errs []error }
+
+func (p *problems) check(ok bool, format string, args ...any) {
+	if !ok {
+		p.errs = append(p.errs, fmt.Errorf(format, args...))
+	}
+}
+
+func (p *problems) oneOf(name, value string, allowed []string) {
+	words := strings.TrimPrefix(strings.Join(allowed, ", "), ", ")
+	p.check(slices.Contains(allowed, value), "%s %q is not one of: %s", name, value, words)
+}
+
+// topic checks a name against the brokers' rule.
+func (p *problems) topic(name, value, example string) {
+	bad := strings.ContainsFunc(value, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && r != '.' && r != '_' && r != '-'
+	})
+	ok := value != "" && len(value) <= 249 && value != "." && value != ".." && !bad
+	p.check(ok, "%s %q is not a topic name (1 to 249 of a-z A-Z 0-9 . _ -), for example %s", name, value, example)
+}
+
+func validAddress(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return host != "" && err == nil && n > 0 && n < 65536
+}

@@ -1,0 +1,61 @@
+package kafkasink_test
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
+		srv := newServer(t)
+		cfg := config(t, srv.addr)
+		return bridgetest.SinkFixture{
+			Mode: bridge.AtLeastOnce,
+			Open: func(stream string) bridge.Sink {
+				own := cfg
+				own.Stream = stream
+				return open(t, own)
+			},
+			Records: func() (all []bridgetest.Record) {
+				for _, topic := range []string{cfg.Topic, "dlq." + cfg.Topic} {
+					for _, r := range consume(t, cfg, topic) {
+						h := headersOf(r)
+						all = append(all, bridgetest.Record{
+							Stream: h["eb-stream"], ID: h["ce_id"], Key: r.Key, Value: r.Value,
+							Time: r.Timestamp.UnixMilli(), Defect: bridge.Defect(h["eb-reason"]),
+						})
+					}
+				}
+				return all
+			},
+			Break: func() func() {
+				srv.stop()
+				return srv.start
+			},
+			FailNext: func(f bridgetest.Failure) { failNext(srv.kfk, f) },
+		}
+	})
+}
+
+// failNext makes the next Publish fail. The client gives up on INVALID_RECORD
+// and retries after REQUEST_TIMED_OUT, which a broker may answer to what it
+// has appended.
+func failNext(c *kfake.Cluster, f bridgetest.Failure) {
+	refused := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: 1}
+	switch f {
+	case bridgetest.Persisted:
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: 1}, refused)
+	case bridgetest.Partly:
+		refused.Partitions = []int32{0}
+		c.Fault(refused)
+	case bridgetest.Failed:
+		c.Fault(refused)
+	}
+}

@@ -1,0 +1,148 @@
+package kafkasink
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// The headers that a dead letter has beside those of its event.
+const (
+	headerErrorTopic   = "__dlq.errors.topic"
+	headerErrorMessage = "__dlq.errors.message"
+	headerStage        = "eb-stage"
+	headerReason       = "eb-reason"
+	headerCursorHash   = "eb-cursor-hash"
+	headerIndex        = "eb-index"
+)
+
+// maxKeptHeader is the longest key or header value of an event that goes into
+// a dead letter which must be small.
+const maxKeptHeader = 256
+
+// letter is an event that the topic cannot take.
+type letter struct {
+	page   *bridge.Page
+	event  *bridge.Event
+	defect bridge.Defect
+	size   int // of the record, where that is the defect
+}
+
+// substitute is the value of a dead letter in place of an item that is too
+// large for any topic of ours: it says where to fetch it again.
+type substitute struct {
+	ID     string `json:"id"`
+	Size   int    `json:"size"`
+	SHA256 string `json:"sha256"`
+	Cursor string `json:"cursor,omitempty"`
+	Index  int    `json:"index"`
+}
+
+// divert makes a dead letter, or refuses the whole batch.
+func (b *builder) divert(made *batch, l letter) error {
+	x := made.session
+	if x.dead == nil {
+		return &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect),
+			Hint: "BRIDGE_ON_BAD_EVENT=dlq diverts such events to topic " + b.cfg.deadTopic(),
+			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(x)),
+		}
+	}
+	rec := b.deadLetter(made, l)
+	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > x.dead.settings.maxMessage {
+		rec = smallLetter(x, l, rec)
+	}
+	b.records = append(b.records, rec)
+	if made.receipt.DeadLettered == nil {
+		made.receipt.DeadLettered = make(map[bridge.Defect]int)
+	}
+	made.receipt.DeadLettered[l.defect]++
+	return nil
+}
+
+// deadLetter holds the item as it came. Its time is that of publishing: an
+// event time might make it vanish before anybody looks.
+func (b *builder) deadLetter(made *batch, l letter) kgo.Record {
+	x := made.session
+	stage := "decode"
+	if l.defect == bridge.DefectTooLarge {
+		stage = "publish"
+	}
+	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
+	headers := []kgo.RecordHeader{
+		text(headerErrorTopic, x.events.name),
+		text(headerErrorMessage, l.message(x)),
+		text(headerStage, stage),
+		text(headerReason, string(l.defect)),
+		text(headerCursorHash, bridge.CursorHash(l.page.At.Cursor)),
+		text(headerIndex, strconv.Itoa(l.event.Index)),
+	}
+	headers = append(headers, b.eventHeaders(l.event)...)
+	if b.cfg.Headers == headersNone {
+		headers = append(headers, b.constants.stream) // says whose it is, as Holds asks
+	}
+	value := l.event.Raw
+	if value == nil {
+		value = []byte{} // nil would be a tombstone
+	}
+	return kgo.Record{Topic: x.dead.name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers}
+}
+
+// smallLetter is a dead letter that fits into any usable topic: whatever of
+// the item may be long is left out, and a substitute stands for its bytes.
+func smallLetter(x *session, l letter, rec kgo.Record) kgo.Record {
+	if len(rec.Key) > maxKeptHeader {
+		rec.Key = nil
+	}
+	kept := rec.Headers[:0]
+	for _, h := range rec.Headers {
+		if len(h.Value) <= maxKeptHeader {
+			kept = append(kept, h)
+		}
+	}
+	rec.Headers = kept
+	sum := sha256.Sum256(l.event.Raw)
+	id := l.event.AppendRecordID(nil)
+	sub := substitute{
+		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: hex.EncodeToString(sum[:]),
+		Cursor: l.page.At.Cursor, Index: l.event.Index,
+	}
+	rec.Value = sub.encode()
+	if recordSize(&rec) > x.dead.settings.maxMessage {
+		sub.Cursor = "" // its hash is in the headers
+		rec.Value = sub.encode()
+	}
+	return rec
+}
+
+func (s *substitute) encode() []byte {
+	b, _ := json.Marshal(s) // strings and numbers always encode
+	return b
+}
+
+// message says what is wrong with the event.
+func (l *letter) message(x *session) string {
+	switch l.defect {
+	case bridge.DefectNotObject:
+		return "the item is not a JSON object"
+	case bridge.DefectTime:
+		return "the item has no readable time"
+	case bridge.DefectTooLarge:
+		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.events.name, x.events.settings.maxMessage)
+	default:
+		return string(l.defect)
+	}
+}
+
+// nameItem names an item for people.
+func nameItem(page *bridge.Page, ev *bridge.Event) string {
+	id := ev.AppendRecordID(nil)
+	return fmt.Sprintf("item %d of the page at cursor %q, id %q", ev.Index, bridge.CursorHash(page.At.Cursor), id[:min(len(id), maxKeptHeader)])
+}

@@ -1,0 +1,346 @@
+package kafkasink_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+func TestMissingTopic(t *testing.T) {
+	t.Parallel()
+	addrs := brokers(t)
+	cfg := config(t, addrs, func(c *kafkasink.Config) { c.CreateTopics = false })
+	s := open(t, cfg)
+	f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
+	if !strings.Contains(f.Error(), cfg.Topic) || !strings.Contains(f.Hint, "topics create --execute") {
+		t.Errorf("fault %v, hint %q: want the topic and the command", f, f.Hint)
+	}
+	createTopic(t, cfg, cfg.Topic, nil)
+	f = asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
+	if !strings.Contains(f.Error(), "dlq."+cfg.Topic) {
+		t.Errorf("fault %v does not name the dead-letter topic", f)
+	}
+	createTopic(t, cfg, "dlq."+cfg.Topic, nil)
+	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Errorf("recover with both topics: %v", err)
+	}
+	publish(t, s, page(event("e", "u")))
+}
+
+func TestCompactedTopic(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t))
+	createTopic(t, cfg, cfg.Topic, map[string]*string{"cleanup.policy": new("compact")})
+	f := asFault(t, tryRecover(t, open(t, cfg), patience), bridge.Permanent, bridge.ReasonTopic)
+	if !strings.Contains(f.Hint, "cleanup.policy=delete") {
+		t.Errorf("hint %q names no repair", f.Hint)
+	}
+}
+
+func TestBadEventStops(t *testing.T) {
+	t.Parallel()
+	addrs := brokers(t)
+	huge := event("e-huge", "u")
+	huge.Raw = []byte(`"` + strings.Repeat("x", 2<<20) + `"`)
+	nothing := event("e-nothing", "u")
+	nothing.Raw = nil
+	broken := event("e-broken", "u")
+	broken.Defect = bridge.DefectTime
+	for name, c := range map[string]struct {
+		bad  bridge.Event
+		code string
+	}{
+		"too large": {huge, "too-large"},
+		"defect":    {broken, "bad-timestamp"},
+		"tombstone": {nothing, "not-an-object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, addrs, func(cfg *kafkasink.Config) { cfg.OnBadEvent = "stop" })
+			s := recovered(t, cfg)
+			_, err := tryPublish(t, s, page(event("first", "u"), c.bad))
+			f := asFault(t, err, bridge.Permanent, bridge.ReasonEvent)
+			if f.Code != c.code || !strings.Contains(f.Error(), "item 1") || !strings.Contains(f.Error(), string(c.bad.ID)) {
+				t.Errorf("fault %v with code %s: want %s, the index and the id", f, f.Code, c.code)
+			}
+			if got := consume(t, cfg, cfg.Topic); len(got) != 0 {
+				t.Errorf("%d records were produced before the stop", len(got))
+			}
+			if _, err := tryPublish(t, s, page(event("first", "u"))); err == nil {
+				t.Error("publish after an error and without a recovery returned nil")
+			}
+		})
+	}
+}
+
+// TestSizes walks over the edge of what a topic takes: every event must end in
+// one of the two topics, whatever its shape.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
+	const limit = 20_000
+	small := map[string]*string{"max.message.bytes": new(fmt.Sprint(limit))}
+	createTopic(t, cfg, cfg.Topic, small)
+	createTopic(t, cfg, "dlq."+cfg.Topic, small)
+	s := recovered(t, cfg)
+	var events []bridge.Event
+	add := func(id string, change func(*bridge.Event)) {
+		ev := event(id, "u")
+		change(&ev)
+		events = append(events, ev)
+	}
+	for n := limit - 1000; n < limit+100; n += 7 {
+		add(fmt.Sprintf("e%d", n), func(ev *bridge.Event) { ev.Raw = []byte(strings.Repeat("x", n)) })
+	}
+	long := []byte(strings.Repeat("y", limit))
+	add("long key", func(ev *bridge.Event) { ev.Key = long })
+	add("long subject", func(ev *bridge.Event) { ev.Subject = long })
+	add("long type", func(ev *bridge.Event) { ev.Type = long })
+	add("", func(ev *bridge.Event) { ev.ID = long })
+	add("all long", func(ev *bridge.Event) { ev.Key, ev.Subject, ev.Type, ev.ID, ev.Raw = long, long, long, long, long })
+	add("long and broken", func(ev *bridge.Event) { ev.Raw, ev.Defect = long, bridge.DefectNotObject })
+	p := page(events...)
+	p.At.Cursor = strings.Repeat("\x01c", 8<<10) // longer still as JSON
+	receipt := publish(t, s, p)
+	dead := receipt.DeadLettered[bridge.DefectTooLarge] + receipt.DeadLettered[bridge.DefectNotObject]
+	if receipt.Published == 0 || dead < 6 || receipt.Published+dead != len(events) {
+		t.Errorf("receipt %+v does not add up to %d events", receipt, len(events))
+	}
+	if got := len(consume(t, cfg, cfg.Topic)); got != receipt.Published {
+		t.Errorf("%d records in the topic, receipt says %d", got, receipt.Published)
+	}
+	letters := consume(t, cfg, "dlq."+cfg.Topic)
+	if len(letters) != dead {
+		t.Errorf("%d dead letters, receipt says %d", len(letters), dead)
+	}
+	for _, r := range letters {
+		if len(r.Value) == 0 {
+			t.Errorf("dead letter %v is a tombstone", headersOf(r))
+		}
+	}
+}
+
+// TestHiddenLimit: the topic takes less than KAFKA_MAX_MESSAGE says and its
+// settings may not be read.
+func TestHiddenLimit(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	hideConfigs(c)
+	cfg := config(t, c.ListenAddrs(), func(cfg *kafkasink.Config) { cfg.Compression = "none" })
+	small := map[string]*string{"max.message.bytes": new("50000")}
+	createTopic(t, cfg, cfg.Topic, small)
+	s := recovered(t, cfg)
+	ev := event("e", "u")
+	ev.Raw = []byte(strings.Repeat("x", 100_000))
+	_, err := tryPublish(t, s, page(ev))
+	f := asFault(t, err, bridge.Permanent, bridge.ReasonConfig)
+	if !strings.Contains(f.Hint, "KAFKA_MAX_MESSAGE") || !strings.Contains(f.Hint, "DescribeConfigs") {
+		t.Errorf("hint %q names no repair", f.Hint)
+	}
+}
+
+// TestHiddenRetention: unreadable settings mean Kafka's default of 7 days.
+func TestHiddenRetention(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	hideConfigs(c)
+	s := recovered(t, config(t, c.ListenAddrs()))
+	ev := event("e", "u")
+	ev.Time = time.Now().Add(-5 * 24 * time.Hour).UnixMilli()
+	if r := publish(t, s, page(ev)); r.Restamped != 1 {
+		t.Errorf("receipt %+v, want one restamped", r)
+	}
+}
+
+func hideConfigs(c *kfake.Cluster) {
+	c.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		for _, r := range req.(*kmsg.DescribeConfigsRequest).Resources {
+			answer := kmsg.NewDescribeConfigsResponseResource()
+			answer.ResourceType, answer.ResourceName = r.ResourceType, r.ResourceName
+			answer.ErrorCode = kerr.TopicAuthorizationFailed.Code
+			resp.Resources = append(resp.Resources, answer)
+		}
+		return resp, nil, true
+	})
+}
+
+// TestChangedLimit: the topic's limit shrinks while a session uses the old
+// one; the next session knows the new one.
+func TestChangedLimit(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
+	s := recovered(t, cfg)
+	publish(t, s, page(event("e", "u")))
+	alterTopic(t, cfg, "max.message.bytes", "50000")
+	ev := event("big", "u")
+	ev.Raw = []byte(strings.Repeat("x", 100_000))
+	_, err := tryPublish(t, s, page(ev))
+	asFault(t, err, bridge.Transient, "")
+	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Fatal(err)
+	}
+	if r := publish(t, s, page(ev)); r.DeadLettered[bridge.DefectTooLarge] != 1 {
+		t.Errorf("receipt %+v, want one dead letter", r)
+	}
+}
+
+// TestRefresh: a change that no record error would show is noticed in time.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t))
+	s := recovered(t, cfg)
+	s.AgeSettings()
+	publish(t, s, page(event("e", "u"))) // nothing has changed
+	alterTopic(t, cfg, "retention.ms", "604800000")
+	old := event("old", "u")
+	old.Time = time.Now().Add(-30 * 24 * time.Hour).UnixMilli()
+	s.AgeSettings()
+	_, err := tryPublish(t, s, page(old))
+	asFault(t, err, bridge.Transient, "")
+	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Fatal(err)
+	}
+	if r := publish(t, s, page(old)); r.Restamped != 1 {
+		t.Errorf("receipt %+v, want one restamped", r)
+	}
+}
+
+// TestStallExplained: all brokers answer, and yet nothing is acknowledged.
+func TestStallExplained(t *testing.T) {
+	t.Parallel()
+	cluster := fake(t)
+	var seen reports
+	cfg := config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report = seen.add })
+	s := recovered(t, cfg)
+	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.Publish(t.Context(), bridge.Batch{Pages: []*bridge.Page{page(event("e1", "u"))}})
+		result <- err
+	}()
+	seen.await(t, 10*time.Second, "the stall", mentions(cfg.Topic, "acknowledge nothing"))
+	fault.Remove()
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	seen.await(t, time.Second, "success", isNil)
+}
+
+func TestRecordErrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err    *kerr.Error
+		class  bridge.Class
+		reason bridge.Reason
+		hint   string
+	}{
+		{kerr.TopicAuthorizationFailed, bridge.Permanent, bridge.ReasonAuth, "kafka-acls.sh"},
+		{kerr.ClusterAuthorizationFailed, bridge.Permanent, bridge.ReasonAuth, "IdempotentWrite --cluster"},
+		{kerr.InvalidTimestamp, bridge.Transient, "", "clocks"},
+		{kerr.InvalidRecord, bridge.Transient, "", ""},
+		{kerr.UnsupportedCompressionType, bridge.Permanent, bridge.ReasonConfig, "KAFKA_COMPRESSION"},
+	} {
+		t.Run(c.err.Message, func(t *testing.T) {
+			t.Parallel()
+			cluster := fake(t)
+			s := recovered(t, config(t, cluster.ListenAddrs()))
+			h := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: c.err, Count: 1})
+			_, err := tryPublish(t, s, page(event("e", "u")))
+			f := asFault(t, err, c.class, c.reason)
+			if !strings.Contains(f.Hint, c.hint) || f.Code != strings.ToLower(c.err.Message) {
+				t.Errorf("fault %v: code %s, hint %q; want %q", f, f.Code, f.Hint, c.hint)
+			}
+			h.Remove()
+			if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+				t.Fatal(err)
+			}
+			publish(t, s, page(event("e", "u")))
+		})
+	}
+}
+
+// TestPassingFaults: what brokers say while they move partitions is ridden
+// through, once each.
+func TestPassingFaults(t *testing.T) {
+	t.Parallel()
+	for _, passing := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.UnknownTopicOrPartition} {
+		t.Run(passing.Message, func(t *testing.T) {
+			t.Parallel()
+			cluster := fake(t)
+			cfg := config(t, cluster.ListenAddrs())
+			s := recovered(t, cfg)
+			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: passing, Count: 3})
+			publish(t, s, page(event("e1", "u"), event("e2", "u")))
+			if got := len(consume(t, cfg, cfg.Topic)); got != 2 {
+				t.Errorf("%d records, want 2", got)
+			}
+		})
+	}
+}
+
+func TestACL(t *testing.T) {
+	t.Parallel()
+	const user = "writer"
+	grant := func(topic string, ops ...kmsg.ACLOperation) (acls []kfake.ACL) {
+		for _, op := range ops {
+			acls = append(acls, kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic,
+				Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: op, Allow: true})
+		}
+		return acls
+	}
+	for name, c := range map[string]struct {
+		acls []kfake.ACL
+		hint string
+	}{
+		"nothing":       {nil, "--operation Write --operation Describe --topic export.events"},
+		"only describe": {append(grant("export.", kmsg.ACLOperationDescribe), grant("dlq.", kmsg.ACLOperationDescribe)...), "--operation Write --operation Describe --topic export.events"},
+		"no dead letters": {append(grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationDescribe)...),
+			"--operation Write --operation Describe --topic dlq.export.events"},
+		"enough": {append(grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationWrite)...), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(2, "export.events", "dlq.export.events"),
+				kfake.User("SCRAM-SHA-256", user, "secret", c.acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
+			s := open(t, config(t, cluster.ListenAddrs(), func(cfg *kafkasink.Config) {
+				cfg.Topic, cfg.CreateTopics = "export.events", false
+				cfg.SASLMechanism, cfg.SASLUsername, cfg.SASLPassword = "SCRAM-SHA-256", user, "secret"
+			}))
+			err := tryRecover(t, s, patience)
+			if c.hint == "" {
+				if !errors.Is(err, bridge.ErrNoCheckpoint) {
+					t.Fatalf("recover: %v", err)
+				}
+				publish(t, s, page(event("e", "u")))
+				return
+			}
+			f := asFault(t, err, bridge.Permanent, bridge.ReasonAuth)
+			if !strings.Contains(f.Hint, c.hint) || !strings.Contains(f.Hint, "kafka-acls.sh") || !strings.Contains(f.Hint, "'User:writer'") {
+				t.Errorf("hint %q, want %q", f.Hint, c.hint)
+			}
+		})
+	}
+}
+
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	cluster := fake(t)
+	s := recovered(t, config(t, cluster.ListenAddrs()))
+	publish(t, s, page(event("e", "u")))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownProducerID, Count: 1})
+	publish(t, s, page(event("f", "u")))
+	if s.Losses() == 0 {
+		t.Error("a broker that forgot the producer is no loss")
+	}
+}

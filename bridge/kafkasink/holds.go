@@ -1,0 +1,135 @@
+package kafkasink
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	// holdsDepth is how many of a partition's newest offsets are looked at.
+	holdsDepth = 200
+	// holdsQuiet is how long no record may come, from brokers that answer,
+	// before the rest of a partition counts as compacted away.
+	holdsQuiet = 5 * time.Second
+)
+
+// Holds looks for the stream's header among the newest records of each
+// partition, dead letters included; without headers any event record counts.
+// A dead-letter topic that does not exist holds nothing.
+func (s *Sink) Holds(ctx context.Context) (bool, error) {
+	w := newWatch()
+	client, err := s.newClient(w,
+		kgo.FetchIsolationLevel(kgo.ReadUncommitted()), // an open transaction hides nothing that matters here
+		kgo.KeepControlRecords(),                       // or the end of a partition may never be reached
+		kgo.FetchMaxWait(500*time.Millisecond),
+	)
+	if err != nil {
+		return false, s.fault(err, "")
+	}
+	defer client.Close()
+	found, err := s.holds(ctx, client)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, fmt.Errorf("look for records of %s: %w", s.cfg.Stream, ctx.Err())
+	case err != nil:
+		return false, s.explain(fmt.Errorf("look for records of %s: %w", s.cfg.Stream, err), w)
+	}
+	return found, nil
+}
+
+func (s *Sink) holds(ctx context.Context, client *kgo.Client) (bool, error) {
+	ends, err := s.ends(ctx, client)
+	if err != nil || len(ends) == 0 {
+		return false, err
+	}
+	for len(ends) > 0 {
+		polled, cancel := context.WithTimeout(ctx, holdsQuiet)
+		fetches := client.PollFetches(polled)
+		cancel()
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if fetches.Empty() {
+			// Nothing more comes. That is the end only if the brokers answer.
+			_, err := kadm.NewClient(client).ListEndOffsets(ctx, s.cfg.Topic)
+			return false, err
+		}
+		for _, failed := range fetches.Errors() {
+			if failed.Topic != "" {
+				return false, fmt.Errorf("read partition %d of %s: %w", failed.Partition, failed.Topic, failed.Err)
+			}
+		}
+		for it := fetches.RecordIter(); !it.Done(); {
+			r := it.Next()
+			if s.isOurs(r) {
+				return true, nil
+			}
+			if p := (partition{r.Topic, r.Partition}); r.Offset+1 >= ends[p] {
+				delete(ends, p)
+			}
+		}
+	}
+	return false, nil
+}
+
+// partition names a partition of a topic.
+type partition struct {
+	topic string
+	id    int32
+}
+
+// ends has the client consume the newest records of both topics and returns
+// the offsets where their partitions end, without those that are empty.
+func (s *Sink) ends(ctx context.Context, client *kgo.Client) (map[partition]int64, error) {
+	admin := kadm.NewClient(client)
+	starts, err := admin.ListStartOffsets(ctx, s.cfg.topics()...)
+	if err != nil {
+		return nil, fmt.Errorf("list first offsets: %w", err)
+	}
+	last, err := admin.ListEndOffsets(ctx, s.cfg.topics()...)
+	if err != nil {
+		return nil, fmt.Errorf("list last offsets: %w", err)
+	}
+	ends := make(map[partition]int64)
+	from := make(map[string]map[int32]kgo.Offset)
+	var failed error
+	last.Each(func(end kadm.ListedOffset) {
+		start, ok := starts.Lookup(end.Topic, end.Partition)
+		switch {
+		case isMissing(end.Err) && end.Topic != s.cfg.Topic:
+		case end.Err != nil:
+			failed = fmt.Errorf("topic %s: %w", end.Topic, end.Err)
+		case ok && start.Err == nil && start.Offset < end.Offset:
+			if from[end.Topic] == nil {
+				from[end.Topic] = make(map[int32]kgo.Offset)
+			}
+			from[end.Topic][end.Partition] = kgo.NewOffset().At(max(start.Offset, end.Offset-holdsDepth))
+			ends[partition{end.Topic, end.Partition}] = end.Offset
+		}
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	client.AddConsumePartitions(from)
+	return ends, nil
+}
+
+// isOurs reports whether a record of the stream was found.
+func (s *Sink) isOurs(r *kgo.Record) bool {
+	if r.Attrs.IsControl() {
+		return false
+	}
+	if r.Topic == s.cfg.Topic && s.cfg.Headers == headersNone {
+		return true
+	}
+	for _, h := range r.Headers {
+		if h.Key == headerStream && string(h.Value) == s.cfg.Stream {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,256 @@
+package kafkasink_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sethvargo/go-envconfig"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds whatever a test waits for.
+const patience = 30 * time.Second
+
+// brokers returns the cluster to test on: the one named by
+// TEST_KAFKA_BROKERS, or an embedded one.
+func brokers(t *testing.T) []string {
+	t.Helper()
+	if named := os.Getenv("TEST_KAFKA_BROKERS"); named != "" {
+		return strings.Split(named, ",")
+	}
+	return fake(t).ListenAddrs()
+}
+
+// fake returns an embedded cluster, for what a real one cannot be told to do.
+func fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		t.Fatalf("start embedded Kafka: %v", err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// config returns the default configuration with topics of the test's own.
+func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) kafkasink.Config {
+	t.Helper()
+	var cfg kafkasink.Config
+	if err := envconfig.ProcessWith(t.Context(), &envconfig.Config{Target: &cfg, DefaultNoInit: true, Lookuper: envconfig.MapLookuper(nil)}); err != nil {
+		t.Fatalf("defaults: %v", err)
+	}
+	cfg.Stream, cfg.Resource, cfg.Brokers = "events", "events", brokers
+	cfg.Topic = fmt.Sprintf("t%d.%.60s", time.Now().UnixNano(), strings.NewReplacer("/", ".", " ", "-", ",", "").Replace(t.Name()))
+	cfg.CreateTopics, cfg.Partitions = true, 3
+	for _, change := range changes {
+		change(&cfg)
+	}
+	return cfg
+}
+
+func open(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
+	t.Helper()
+	s, err := kafkasink.New(cfg)
+	if err != nil {
+		t.Fatalf("new sink: %v", err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// recovered returns a Sink that is ready to publish.
+func recovered(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
+	t.Helper()
+	s := open(t, cfg)
+	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Fatalf("recover: %v", err)
+	}
+	return s
+}
+
+func tryRecover(t *testing.T, s *kafkasink.Sink, limit time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	_, err := s.Recover(ctx)
+	return err
+}
+
+func tryPublish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) (bridge.Receipt, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return s.Publish(ctx, bridge.Batch{Pages: pages})
+}
+
+func publish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) bridge.Receipt {
+	t.Helper()
+	r, err := tryPublish(t, s, pages...)
+	if err != nil {
+		t.Fatalf("publish: %v", err)
+	}
+	return r
+}
+
+// page returns a page with the events.
+func page(events ...bridge.Event) *bridge.Page {
+	for i := range events {
+		events[i].Index = i
+	}
+	return &bridge.Page{At: bridge.Position{Cursor: "c+1/="}, Next: "c2", Events: events, Items: len(events)}
+}
+
+// event returns an event of now.
+func event(id, user string) bridge.Event {
+	now := time.Now().UnixMilli()
+	return bridge.Event{
+		ID: []byte(id), Key: []byte(user), Subject: []byte(user), Type: []byte("orderPlaced"), Time: now,
+		Raw: fmt.Appendf(nil, `{"eventId":%q,"userId":%q,"timestamp":%d}`, id, user, now),
+	}
+}
+
+// consume returns everything in a topic, by partition and offset; nothing if
+// it does not exist.
+func consume(t *testing.T, cfg kafkasink.Config, topic string) []*kgo.Record {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
+	if err != nil {
+		t.Fatalf("list offsets of %s: %v", topic, err)
+	}
+	var want int64
+	ends.Each(func(o kadm.ListedOffset) { want += max(0, o.Offset) })
+	var got []*kgo.Record
+	for int64(len(got)) < want {
+		f := client.PollFetches(ctx)
+		if err := f.Err0(); err != nil {
+			t.Fatalf("consume %s: %v after %d of %d records", topic, err, len(got), want)
+		}
+		got = append(got, f.Records()...)
+	}
+	return got
+}
+
+func headersOf(r *kgo.Record) map[string]string {
+	m := make(map[string]string)
+	for _, h := range r.Headers {
+		m[h.Key] = string(h.Value)
+	}
+	return m
+}
+
+// asFault checks an error's treatment and returns the fault.
+func asFault(t *testing.T, err error, class bridge.Class, reason bridge.Reason) *bridge.Fault {
+	t.Helper()
+	f, ok := errors.AsType[*bridge.Fault](err)
+	if !ok {
+		t.Fatalf("error %v is no fault", err)
+	}
+	if f.Class != class || f.Reason != reason {
+		t.Fatalf("fault %v has class %d, reason %q; want %d, %q", f, f.Class, f.Reason, class, reason)
+	}
+	if f.Code == "" {
+		t.Errorf("fault %v has no code", f)
+	}
+	return f
+}
+
+// reports collects what a Sink reports.
+type reports struct {
+	mu   sync.Mutex // guards seen
+	seen []error
+}
+
+func (r *reports) add(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, err)
+}
+
+// await waits until the newest report suits.
+func (r *reports) await(t *testing.T, limit time.Duration, what string, suits func(error) bool) error {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r.mu.Lock()
+		n := len(r.seen)
+		var last error
+		if n > 0 {
+			last = r.seen[n-1]
+		}
+		r.mu.Unlock()
+		if n > 0 && suits(last) {
+			return last
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("no report of %s within %s; last of %d: %v", what, limit, n, last)
+		}
+	}
+}
+
+func mentions(words ...string) func(error) bool {
+	return func(err error) bool {
+		if err == nil {
+			return false
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func isNil(err error) bool { return err == nil }
+
+// poison overwrites what a page's memory holds, as its next use would.
+func poison(p *bridge.Page) {
+	for i := range p.Events {
+		ev := &p.Events[i]
+		for _, b := range [][]byte{ev.Raw, ev.ID, ev.Key, ev.Type, ev.Subject} {
+			copy(b, bytes.Repeat([]byte{'#'}, len(b)))
+		}
+	}
+}
+func alterTopic(t *testing.T, cfg kafkasink.Config, name, value string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	answers, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, cfg.Topic)
+	if err == nil {
+		_, err = answers.On(cfg.Topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
+	}
+	if err != nil {
+		t.Fatalf("set %s of %s: %v", name, cfg.Topic, err)
+	}
+}

@@ -1,0 +1,268 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// stallAfter is how long nothing may be acknowledged before that is looked
+	// into and reported. With lookTimeout it stays below ten seconds.
+	stallAfter  = 4 * time.Second
+	lookTimeout = 3 * time.Second
+	// settingsAge is how old the topics' settings may be. They may change
+	// while a bridge runs for weeks: a shortened retention would delete what
+	// the old window lets through.
+	settingsAge = 10 * time.Minute
+)
+
+// errNoSession: Publish was called without a successful Recover before it.
+var errNoSession = errors.New("no session with Kafka: it ended with the last error")
+
+// Publish produces the batch's events and waits until all in-sync replicas
+// have them. It waits for brokers that are away as long as ctx allows. The
+// checkpoint is not Kafka's matter in this mode. On any error the session is
+// over and part of the batch may be in the topic.
+func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
+	if s.session == nil {
+		return bridge.Receipt{}, &bridge.Fault{Class: bridge.Transient, Code: "session", Err: errNoSession}
+	}
+	receipt, err := s.publish(ctx, s.session, b)
+	if err != nil {
+		s.endSession()
+		return bridge.Receipt{}, err
+	}
+	return receipt, nil
+}
+
+func (s *Sink) publish(ctx context.Context, x *session, b bridge.Batch) (bridge.Receipt, error) {
+	if err := ctx.Err(); err != nil {
+		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
+	}
+	if err := s.refresh(ctx, x); err != nil {
+		return bridge.Receipt{}, err
+	}
+	defer s.records.forget()
+	made, err := s.records.build(b.Pages, x, time.Now())
+	if err != nil {
+		return bridge.Receipt{}, err
+	}
+	if len(made.records) == 0 {
+		return made.receipt, nil
+	}
+	if err := s.produce(ctx, x, made.records); err != nil {
+		return bridge.Receipt{}, err
+	}
+	s.report(nil)
+	return made.receipt, nil
+}
+
+// refresh ends the session if the topics are no longer what it was made for.
+// Brokers that do not answer are no reason.
+func (s *Sink) refresh(ctx context.Context, x *session) error {
+	if time.Since(x.read) < settingsAge {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	x.read = time.Now()
+	topics, err := s.describe(ctx, x.client, s.cfg.topics()...)
+	if err != nil {
+		return nil //nolint:nilerr // producing waits for the brokers, and says so
+	}
+	for i, known := range []*topicState{x.events, x.dead}[:len(topics)] {
+		if topics[i].settings != known.settings {
+			return &bridge.Fault{Class: bridge.Transient, Code: "settings", Err: fmt.Errorf("settings of topic %s changed", known.name)}
+		}
+	}
+	return nil
+}
+
+// delivery follows the records of one batch until all promises have run.
+type delivery struct {
+	left   atomic.Int64
+	done   chan struct{} // closed by the last promise
+	failed chan struct{} // closed by the first promise with an error
+
+	mu    sync.Mutex // guards err and topic
+	err   error
+	topic string
+}
+
+func newDelivery(records int) *delivery {
+	d := &delivery{done: make(chan struct{}), failed: make(chan struct{})}
+	d.left.Store(int64(records))
+	return d
+}
+
+// promise runs on the client's goroutine, once for each record.
+func (d *delivery) promise(r *kgo.Record, err error) {
+	if err != nil {
+		d.fail(r.Topic, err)
+	}
+	if d.left.Add(-1) == 0 {
+		close(d.done)
+	}
+}
+
+func (d *delivery) fail(topic string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err, d.topic = err, topic
+		close(d.failed)
+	}
+}
+
+// produce hands the records to the client and waits for all promises: only
+// then is nothing of the pages in use any more. The records' context is never
+// cancelled, since that would leave a sent record in doubt inside the client.
+func (s *Sink) produce(ctx context.Context, x *session, records []kgo.Record) error {
+	d := newDelivery(len(records))
+	unending, promise := context.WithoutCancel(ctx), d.promise // once: both allocate
+	for i := range records {
+		x.client.Produce(unending, &records[i], promise)
+	}
+	err := s.await(ctx, x, d)
+	if err != nil {
+		x.close() // fails what is left, at once
+		<-d.done
+	}
+	return err
+}
+
+// await waits for the last promise, the first error or the end of ctx, and
+// reports when nothing moves.
+func (s *Sink) await(ctx context.Context, x *session, d *delivery) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	left, moved := d.left.Load(), time.Now()
+	for {
+		select {
+		case <-d.done:
+			return s.outcome(x, d)
+		case <-d.failed:
+			return s.outcome(x, d)
+		case <-ctx.Done():
+			if d.left.Load() == 0 {
+				return s.outcome(x, d)
+			}
+			return fmt.Errorf("publish to %s: %w", s.cfg.Topic, ctx.Err())
+		case <-tick.C:
+		}
+		if now := d.left.Load(); now != left {
+			left, moved = now, time.Now()
+		}
+		if time.Since(moved) < stallAfter {
+			continue
+		}
+		stall := s.look(ctx, x, d)
+		if stall == nil {
+			continue
+		}
+		s.report(stall)
+		if stall.Class == bridge.Permanent {
+			return stall // a refused login or certificate does not pass by waiting
+		}
+	}
+}
+
+// outcome turns the first record error into a fault.
+func (s *Sink) outcome(x *session, d *delivery) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		return nil
+	}
+	f := s.fault(fmt.Errorf("publish to %s: %w", d.topic, d.err), d.topic)
+	if errors.Is(d.err, kerr.MessageTooLarge) && !x.state(d.topic).settings.known {
+		// With readable settings the next session knows the new limit. Without,
+		// it would try the same again for ever.
+		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
+		f.Hint = "set KAFKA_MAX_MESSAGE to the topic's max.message.bytes, or let us read it: " + s.readACL(d.topic)
+	}
+	return f
+}
+
+func (x *session) state(topic string) *topicState {
+	if x.dead != nil && x.dead.name == topic {
+		return x.dead
+	}
+	return x.events
+}
+
+// look finds out why nothing is acknowledged. It returns nil when the batch is
+// done or ctx has ended meanwhile.
+func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault {
+	if cause := x.watch.cause(); cause != nil {
+		return s.fault(cause, s.cfg.Topic)
+	}
+	looking, cancel := context.WithTimeout(ctx, lookTimeout)
+	var stop sync.WaitGroup
+	defer stop.Wait()
+	defer cancel()
+	stop.Go(func() {
+		select {
+		case <-d.done:
+		case <-d.failed:
+		case <-looking.Done():
+		}
+		cancel() // an acknowledgement makes the question pointless
+	})
+	topics, err := s.describe(looking, x.client, s.cfg.topics()...)
+	switch {
+	case ctx.Err() != nil || errors.Is(looking.Err(), context.Canceled):
+		return nil
+	case err != nil:
+		return s.explain(err, x.watch)
+	}
+	var troubles []string
+	for i := range topics {
+		troubles = append(troubles, topics[i].troubles()...)
+	}
+	if len(troubles) == 0 {
+		troubles = []string{"the brokers answer but acknowledge nothing"}
+	}
+	return &bridge.Fault{
+		Class: bridge.Transient, Code: "stalled", Hint: "are all brokers up?",
+		Err: fmt.Errorf("publish to %s: %s", s.cfg.Topic, strings.Join(troubles, "; ")),
+	}
+}
+
+// troubles names what keeps partitions from taking records.
+func (t *topicState) troubles() []string {
+	if !t.exists {
+		return []string{"topic " + t.name + " does not exist"}
+	}
+	var leaderless, short []int32
+	for i := range t.partitions {
+		p := &t.partitions[i]
+		switch {
+		case p.Leader < 0:
+			leaderless = append(leaderless, p.Partition)
+		case len(p.ISR) < len(p.Replicas):
+			short = append(short, p.Partition)
+		}
+	}
+	var out []string
+	list := func(what string, partitions []int32) {
+		if len(partitions) > 0 {
+			slices.Sort(partitions)
+			out = append(out, fmt.Sprintf("topic %s has %s %v", t.name, what, partitions))
+		}
+	}
+	list("no leader for partitions", leaderless)
+	list("replicas out of sync in partitions", short)
+	return out
+}

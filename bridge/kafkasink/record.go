@@ -1,0 +1,269 @@
+package kafkasink
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// The headers of record contract v1.
+const (
+	headerSpecVersion = "ce_specversion"
+	headerID          = "ce_id"
+	headerSource      = "ce_source"
+	headerType        = "ce_type"
+	headerTime        = "ce_time"
+	headerSubject     = "ce_subject"
+	headerContentType = "content-type"
+	headerStream      = "eb-stream"
+	headerOrigin      = "eb-origin"
+)
+
+// maxHeaders is how many headers an event's record has at most.
+const maxHeaders = 9
+
+// keptMemory is how much of a builder's text outlives a batch, so that one
+// giant batch does not stay in memory.
+const keptMemory = 4 << 20
+
+// builder makes the records of a batch. Its memory is used again for the next
+// batch, which must not be built before all promises of this one have run.
+// Owned by the Sink's caller.
+type builder struct {
+	cfg       Config
+	constants struct{ specVersion, contentType, stream, live, rewind kgo.RecordHeader }
+	typeOf    string // ce_type, or what goes before the event's type
+	typed     bool   // the event's type is part of ce_type
+
+	records []kgo.Record
+	headers []kgo.RecordHeader // of all records, one after the other
+	text    []byte             // values of headers that are made for one record
+
+	source     bridge.SourceIdentity
+	sourceText []byte
+}
+
+// batch is what a builder made of one bridge.Batch.
+type batch struct {
+	session *session
+	now     time.Time
+	span    window // of the event times that the topic keeps
+	records []kgo.Record
+	receipt bridge.Receipt
+}
+
+func newBuilder(cfg Config) builder {
+	b := builder{cfg: cfg}
+	header := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
+	b.constants.specVersion = header(headerSpecVersion, "1.0")
+	b.constants.contentType = header(headerContentType, "application/json")
+	b.constants.stream = header(headerStream, cfg.Stream)
+	b.constants.live = header(headerOrigin, "live")
+	b.constants.rewind = header(headerOrigin, "rewind")
+	switch cfg.Resource {
+	case "sessions":
+		b.typeOf = "com.croct.session"
+	case "users":
+		b.typeOf = "com.croct.user"
+	default:
+		b.typeOf, b.typed = "com.croct.event", true
+	}
+	b.sourceText = []byte(b.sourceOf(bridge.SourceIdentity{}))
+	return b
+}
+
+// build makes all records of the pages before one of them is produced, so
+// that a batch that must not go out leaves nothing behind.
+func (b *builder) build(pages []*bridge.Page, x *session, now time.Time) (batch, error) {
+	b.reserve(pages)
+	made := batch{session: x, now: now, span: x.events.settings.window(now)}
+	for _, page := range pages {
+		b.setSource(page.Source)
+		for i := range page.Events {
+			ev := &page.Events[i]
+			if err := b.add(&made, page, ev); err != nil {
+				return batch{}, err
+			}
+		}
+	}
+	made.records = b.records
+	return made, nil
+}
+
+// add makes the record of one event, or its dead letter.
+func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
+	topic := made.session.events
+	switch {
+	case ev.Defect != bridge.DefectNone:
+		return b.divert(made, letter{page: page, event: ev, defect: ev.Defect})
+	case len(ev.Raw) == 0: // would be a tombstone
+		return b.divert(made, letter{page: page, event: ev, defect: bridge.DefectNotObject})
+	}
+	stamp, restamped := made.stamp(b.cfg.Timestamp, ev)
+	if restamped && b.cfg.OnExpired == stopStream {
+		return b.expired(page, ev, made.span)
+	}
+	rec := kgo.Record{
+		Topic: topic.name, Key: slices.Clip(ev.Key), Value: slices.Clip(ev.Raw),
+		Timestamp: stamp, Headers: b.eventHeaders(ev),
+	}
+	if size := recordSize(&rec); size > topic.settings.maxMessage {
+		return b.divert(made, letter{page: page, event: ev, defect: bridge.DefectTooLarge, size: size})
+	}
+	b.records = append(b.records, rec)
+	made.receipt.Published++
+	made.receipt.Bytes += int64(len(ev.Raw))
+	if restamped {
+		made.receipt.Restamped++
+	}
+	return nil
+}
+
+// reserve sizes the records' memory for the whole batch at once: the producer
+// will hold pointers into it.
+func (b *builder) reserve(pages []*bridge.Page) {
+	n := 0
+	for _, page := range pages {
+		n += len(page.Events)
+	}
+	b.records = slices.Grow(b.records, n)
+	if b.cfg.Headers != headersNone {
+		b.headers = slices.Grow(b.headers, n*maxHeaders)
+	}
+}
+
+// forget lets go of the batch's pages and keeps the memory for the next one.
+func (b *builder) forget() {
+	clear(b.records)
+	clear(b.headers)
+	b.records, b.headers, b.text = b.records[:0], b.headers[:0], b.text[:0]
+	if cap(b.text) > keptMemory {
+		b.text = nil
+	}
+}
+
+// stamp returns the record's time, and whether it is not the event's because
+// the topic would not keep that.
+func (m *batch) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
+	switch {
+	case setting == timestampPublish || m.session.events.settings.appendTime:
+		return m.now, false
+	case m.span.holds(ev.Time):
+		return time.UnixMilli(ev.Time), false
+	default:
+		return m.now, true
+	}
+}
+
+func (b *builder) expired(page *bridge.Page, ev *bridge.Event, span window) error {
+	return &bridge.Fault{
+		Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "expired",
+		Hint: "raise retention.ms of the topic, or BRIDGE_ON_EXPIRED=publish-time to give such events the time of publishing",
+		Err: fmt.Errorf("%s: its time %s is outside what topic %s keeps (%s to %s)", nameItem(page, ev),
+			instant(ev.Time), b.cfg.Topic, instant(span.from), instant(span.to)),
+	}
+}
+
+func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+// eventHeaders returns the headers of an event's record.
+func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
+	from := len(b.headers)
+	switch b.cfg.Headers {
+	case headersNone:
+		return nil
+	case headersMinimal:
+		b.headers = append(b.headers, b.id(ev), b.constants.stream, b.origin(ev))
+	default:
+		b.headers = append(b.headers, b.constants.specVersion, b.id(ev),
+			kgo.RecordHeader{Key: headerSource, Value: b.sourceText}, b.typeHeader(ev))
+		if h, ok := b.timeHeader(ev); ok {
+			b.headers = append(b.headers, h)
+		}
+		if ev.Subject != nil {
+			b.headers = append(b.headers, kgo.RecordHeader{Key: headerSubject, Value: slices.Clip(ev.Subject)})
+		}
+		b.headers = append(b.headers, b.constants.contentType, b.constants.stream, b.origin(ev))
+	}
+	return b.headers[from:len(b.headers):len(b.headers)]
+}
+
+func (b *builder) id(ev *bridge.Event) kgo.RecordHeader {
+	return b.header(headerID, func(to []byte) []byte { return ev.AppendRecordID(to) })
+}
+
+func (b *builder) origin(ev *bridge.Event) kgo.RecordHeader {
+	if ev.Again {
+		return b.constants.rewind
+	}
+	return b.constants.live
+}
+
+func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
+	return b.header(headerType, func(to []byte) []byte {
+		to = append(to, b.typeOf...)
+		if b.typed && len(ev.Type) > 0 {
+			to = append(append(to, '.'), ev.Type...)
+		}
+		return to
+	})
+}
+
+// timeHeader returns the exact event time. Times without an RFC 3339 form,
+// which is all that CloudEvents allows, have none.
+func (b *builder) timeHeader(ev *bridge.Event) (kgo.RecordHeader, bool) {
+	t := time.UnixMilli(ev.Time).UTC()
+	if ev.Defect == bridge.DefectTime || ev.Defect == bridge.DefectNotObject || t.Year() < 0 || t.Year() > 9999 {
+		return kgo.RecordHeader{}, false
+	}
+	return b.header(headerTime, func(to []byte) []byte {
+		to = t.AppendFormat(to, time.RFC3339) // quicker than with a fraction
+		ms := t.Nanosecond() / int(time.Millisecond)
+		return append(to[:len(to)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+	}), true
+}
+
+// header returns a header whose value is built in the batch's own memory. When
+// that grows, earlier values stay where they are.
+func (b *builder) header(key string, appendValue func([]byte) []byte) kgo.RecordHeader {
+	from := len(b.text)
+	b.text = appendValue(b.text)
+	return kgo.RecordHeader{Key: key, Value: b.text[from:len(b.text):len(b.text)]}
+}
+
+func (b *builder) setSource(id bridge.SourceIdentity) {
+	if id != b.source {
+		b.source, b.sourceText = id, []byte(b.sourceOf(id))
+	}
+}
+
+// sourceOf returns ce_source, a URI reference.
+func (b *builder) sourceOf(id bridge.SourceIdentity) string {
+	if id.Organization == "" || id.Application == "" {
+		return "/" + url.PathEscape(b.cfg.Stream)
+	}
+	return "/" + url.PathEscape(id.Organization) + "/" + url.PathEscape(id.Application) + "/" + url.PathEscape(b.cfg.Resource)
+}
+
+// Sizes of the record batch format, rounded up: that of a batch with one
+// record, and of the variable-length integers in a record and a header.
+const (
+	batchOverhead  = 128
+	headerOverhead = 10
+)
+
+// recordSize returns what a batch with only this record takes at most, before
+// compression. The producer measures so too, the brokers after compression: a
+// record that fits here fits everywhere.
+func recordSize(r *kgo.Record) int {
+	n := batchOverhead + len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += headerOverhead + len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return n
+}

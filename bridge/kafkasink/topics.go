@@ -1,0 +1,276 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+)
+
+// TopicPlan says what the stream needs of the cluster, and what is there.
+type TopicPlan struct {
+	Topics []PlannedTopic `json:"topics"`
+	// ACLs are the commands that grant what the stream needs, ready to paste.
+	// The principal is KAFKA_SASL_USERNAME, or to be filled in.
+	ACLs []string `json:"acls"`
+}
+
+// PlannedTopic is one topic of a TopicPlan.
+type PlannedTopic struct {
+	Name string `json:"name"`
+	// Role is "events" or "dead letters".
+	Role   string `json:"role"`
+	Exists bool   `json:"exists"`
+	// Partitions, Replication and Configs are those of an existing topic, or
+	// those that the topic will be created with. Replication -1 is the
+	// brokers' default. Configs lists only what matters to us.
+	Partitions  int32             `json:"partitions"`
+	Replication int16             `json:"replication"`
+	Configs     map[string]string `json:"configs,omitempty"`
+	// Differences says where an existing topic is not as we would create it.
+	// Create changes nothing about them.
+	Differences []string `json:"differences,omitempty"`
+}
+
+// Missing counts the topics that Create would create.
+func (p *TopicPlan) Missing() int {
+	n := 0
+	for i := range p.Topics {
+		if !p.Topics[i].Exists {
+			n++
+		}
+	}
+	return n
+}
+
+// shownConfigs are the settings of an existing topic that matter to us.
+var shownConfigs = []string{"cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas", "retention.ms"}
+
+// Plan compares the cluster with what the stream needs and changes nothing.
+// Errors are Faults. Brokers that do not answer are not waited for.
+func (s *Sink) Plan(ctx context.Context) (TopicPlan, error) {
+	return s.withAdmin(ctx, s.plan)
+}
+
+// Create creates the topics that Plan finds missing and returns the plan as it
+// was carried out. Topics that exist stay as they are; repeating is safe.
+func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
+	return s.withAdmin(ctx, func(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
+		plan, err := s.plan(ctx, client)
+		if err != nil || plan.Missing() == 0 {
+			return plan, err
+		}
+		if err := s.create(ctx, client, plan.Topics); err != nil {
+			return plan, err
+		}
+		return s.plan(ctx, client)
+	})
+}
+
+// withAdmin runs do with a client of its own and makes faults of its errors.
+func (s *Sink) withAdmin(ctx context.Context, do func(context.Context, *kgo.Client) (TopicPlan, error)) (TopicPlan, error) {
+	w := newWatch()
+	client, err := s.newClient(w)
+	if err != nil {
+		return TopicPlan{}, s.fault(err, "")
+	}
+	defer client.Close()
+	plan, err := do(ctx, client)
+	if err != nil {
+		return plan, s.explain(err, w)
+	}
+	return plan, nil
+}
+
+func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
+	states, err := s.describe(ctx, client, s.cfg.topics()...)
+	if err != nil {
+		return TopicPlan{}, err
+	}
+	plan := TopicPlan{ACLs: s.acls()}
+	replicas := s.replicas(ctx, client)
+	for i := range states {
+		t := s.planned(&states[i], replicas)
+		t.Role = "events"
+		if i > 0 {
+			t.Role = "dead letters"
+		}
+		plan.Topics = append(plan.Topics, t)
+	}
+	return plan, nil
+}
+
+func (s *Sink) planned(state *topicState, replicas int) PlannedTopic {
+	want := s.wanted(state.name, replicas)
+	if !state.exists {
+		return want
+	}
+	have := PlannedTopic{
+		Name: state.name, Exists: true, Configs: make(map[string]string),
+		Partitions: int32(len(state.partitions)), Replication: int16(state.replication()),
+	}
+	for _, name := range shownConfigs {
+		if v, ok := state.configs[name]; ok {
+			have.Configs[name] = v
+		}
+	}
+	differ := func(what, has, wants string) {
+		have.Differences = append(have.Differences, fmt.Sprintf("%s is %s, we would set %s", what, has, wants))
+	}
+	if have.Partitions != want.Partitions {
+		differ("partitions", strconv.Itoa(int(have.Partitions)), strconv.Itoa(int(want.Partitions)))
+	}
+	if want.Replication > 0 && have.Replication != want.Replication {
+		differ("replication", strconv.Itoa(int(have.Replication)), strconv.Itoa(int(want.Replication)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(want.Configs)) {
+		if v, ok := have.Configs[name]; ok && v != want.Configs[name] {
+			differ(name, v, want.Configs[name])
+		}
+	}
+	return have
+}
+
+// wanted is a topic as we create it. replicas is how many it will have, 0 if
+// that is not known.
+func (s *Sink) wanted(name string, replicas int) PlannedTopic {
+	retention, _ := parseRetention(s.cfg.Retention) // Validate has seen it
+	millis := int64(-1)
+	if retention != forEver {
+		millis = retention.Milliseconds()
+	}
+	t := PlannedTopic{
+		Name: name, Partitions: s.cfg.Partitions, Replication: s.cfg.Replication,
+		Configs: map[string]string{"cleanup.policy": "delete", "retention.ms": strconv.FormatInt(millis, 10)},
+	}
+	if replicas >= 3 {
+		t.Configs["min.insync.replicas"] = "2" // one broker may be away, and no record is on one disk only
+	}
+	return t
+}
+
+// replicas returns how many replicas a new topic will have, or 0 if we may not
+// know the brokers' default.
+func (s *Sink) replicas(ctx context.Context, client *kgo.Client) int {
+	if s.cfg.Replication > 0 {
+		return int(s.cfg.Replication)
+	}
+	admin := kadm.NewClient(client)
+	brokers, err := admin.ListBrokers(ctx)
+	if err != nil || len(brokers) == 0 {
+		return 0
+	}
+	described, err := admin.DescribeBrokerConfigs(ctx, brokers[0].NodeID)
+	if err != nil {
+		return 0
+	}
+	for _, broker := range described {
+		for _, c := range broker.Configs {
+			if c.Key == "default.replication.factor" {
+				n, _ := strconv.Atoi(c.MaybeValue()) // 0 stands for unknown
+				return min(n, len(brokers))
+			}
+		}
+	}
+	return 0
+}
+
+// createMissing creates the topics that are not there and describes all anew.
+func (s *Sink) createMissing(ctx context.Context, client *kgo.Client, states []topicState) ([]topicState, error) {
+	var missing []PlannedTopic
+	replicas := -1
+	for i := range states {
+		if states[i].exists {
+			continue
+		}
+		if replicas < 0 {
+			replicas = s.replicas(ctx, client)
+		}
+		missing = append(missing, s.wanted(states[i].name, replicas))
+	}
+	if len(missing) == 0 {
+		return states, nil
+	}
+	if err := s.create(ctx, client, missing); err != nil {
+		return nil, err
+	}
+	return s.describe(ctx, client, s.cfg.topics()...)
+}
+
+// create creates those of the topics that do not exist and waits until the
+// brokers know them.
+func (s *Sink) create(ctx context.Context, client *kgo.Client, topics []PlannedTopic) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = int32(produceTimeout.Milliseconds())
+	var names []string
+	for i := range topics {
+		if topics[i].Exists {
+			continue
+		}
+		names = append(names, topics[i].Name)
+		t := kmsg.NewCreateTopicsRequestTopic()
+		t.Topic, t.NumPartitions, t.ReplicationFactor = topics[i].Name, topics[i].Partitions, topics[i].Replication
+		for _, name := range slices.Sorted(maps.Keys(topics[i].Configs)) {
+			c := kmsg.NewCreateTopicsRequestTopicConfig()
+			c.Name, c.Value = name, new(topics[i].Configs[name])
+			t.Configs = append(t.Configs, c)
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return fmt.Errorf("create topics %v: %w", names, err)
+	}
+	for i := range resp.Topics {
+		if err := s.createError(&resp.Topics[i]); err != nil {
+			return err
+		}
+	}
+	return s.awaitTopics(ctx, client, names)
+}
+
+func (s *Sink) createError(t *kmsg.CreateTopicsResponseTopic) error {
+	err := kerr.ErrorForCode(t.ErrorCode)
+	if err == nil || errors.Is(err, kerr.TopicAlreadyExists) {
+		return nil
+	}
+	if t.ErrorMessage != nil {
+		err = fmt.Errorf("%w (%s)", err, *t.ErrorMessage)
+	}
+	f := s.fault(fmt.Errorf("create topic %s: %w", t.Topic, err), t.Topic)
+	if f.Reason == bridge.ReasonAuth {
+		f.Hint = s.createACL(t.Topic)
+	}
+	return f
+}
+
+// awaitTopics waits until every partition has a leader.
+func (s *Sink) awaitTopics(ctx context.Context, client *kgo.Client, names []string) error {
+	for {
+		states, err := s.describe(ctx, client, names...)
+		ready := err == nil
+		for i := range states {
+			ready = ready && states[i].exists && len(states[i].troubles()) == 0
+		}
+		if ready {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for topics %v: %w", names, ctx.Err())
+		}
+		if isAnswer(err) && permanent(err) {
+			return err
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}

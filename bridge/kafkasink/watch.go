@@ -1,0 +1,146 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// slowAnswer is how long a broker may take for a request before it counts as
+// silent.
+const slowAnswer = 3 * time.Second
+
+// watch follows a client's connections, so that a wait can be explained by
+// the broker that causes it. It is a hook of the client; its methods are
+// called by the client's goroutines.
+type watch struct {
+	mu      sync.Mutex // guards brokers
+	brokers map[string]*brokerHealth
+}
+
+// brokerHealth is what is known of one broker's address.
+type brokerHealth struct {
+	err   error // of the last attempt; nil if it went well
+	at    time.Time
+	asked time.Time // when the oldest unanswered request was written; zero if there is none
+}
+
+func newWatch() *watch { return &watch{brokers: make(map[string]*brokerHealth)} }
+
+// OnBrokerConnect notes how an attempt to connect went, TLS and SASL included.
+func (w *watch) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
+	if _, first := errors.AsType[*kgo.ErrFirstReadEOF](err); conn != nil && errors.Is(err, io.EOF) && !first {
+		err = &hangUpError{err}
+	}
+	w.note(meta, err)
+}
+
+// hangUpError is a connection that was made, answered and then closed before
+// it was ready: some brokers refuse a login so.
+type hangUpError struct{ err error }
+
+func (e *hangUpError) Error() string { return "the broker hung up during login: " + e.err.Error() }
+func (e *hangUpError) Unwrap() error { return e.err }
+
+// OnBrokerDisconnect notes that unanswered requests will not be answered.
+func (w *watch) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broker(meta).asked = time.Time{}
+}
+
+// OnBrokerWrite notes a request that is to be answered.
+//
+//nolint:revive // the hook has six parameters
+func (w *watch) OnBrokerWrite(meta kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+	if err != nil {
+		return // OnBrokerE2E has it too
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b := w.broker(meta); b.asked.IsZero() {
+		b.asked = time.Now()
+	}
+}
+
+// OnBrokerE2E notes an answer, or that there will be none.
+func (w *watch) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
+	w.note(meta, e2e.Err())
+}
+
+func (w *watch) note(meta kgo.BrokerMetadata, err error) {
+	if errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.Canceled) {
+		return // we gave up, not the broker
+	}
+	if err != nil {
+		err = brokerError(meta, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.broker(meta)
+	b.err, b.at, b.asked = err, time.Now(), time.Time{}
+}
+
+func (w *watch) broker(meta kgo.BrokerMetadata) *brokerHealth {
+	addr := address(meta)
+	b := w.brokers[addr]
+	if b == nil {
+		b = &brokerHealth{}
+		w.brokers[addr] = b
+	}
+	return b
+}
+
+// cause returns the newest failure of a broker that has not recovered, or
+// names one that is silent; nil if all seems well.
+func (w *watch) cause() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var newest *brokerHealth
+	for addr, b := range w.brokers {
+		if b.err != nil && (newest == nil || b.at.After(newest.at)) {
+			newest = b
+		}
+		if waited := time.Since(b.asked); newest == nil && !b.asked.IsZero() && waited > slowAnswer {
+			newest = &brokerHealth{err: fmt.Errorf("broker %s: no answer for %s", addr, waited.Round(time.Second))}
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	return newest.err
+}
+
+func address(meta kgo.BrokerMetadata) string {
+	return net.JoinHostPort(meta.Host, strconv.Itoa(int(meta.Port)))
+}
+
+// advertisedError is a failure to reach a broker at the address that the
+// cluster gave for it.
+type advertisedError struct {
+	node int32
+	addr string
+	err  error
+}
+
+func (e *advertisedError) Error() string {
+	return fmt.Sprintf("broker %d at its advertised address %s: %v", e.node, e.addr, e.err)
+}
+
+func (e *advertisedError) Unwrap() error { return e.err }
+
+// brokerError names the broker. Brokers that come from KAFKA_BROKERS have
+// negative ids.
+func brokerError(meta kgo.BrokerMetadata, err error) error {
+	if meta.NodeID >= 0 {
+		return &advertisedError{node: meta.NodeID, addr: address(meta), err: err}
+	}
+	return fmt.Errorf("broker %s: %w", address(meta), err)
+}

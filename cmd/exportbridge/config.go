@@ -1,0 +1,250 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newConfigCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "config",
+		Short:   "Show and document the settings",
+		Example: "  exportbridge config show",
+		GroupID: groupSetup,
+		Args:    noSubcommand,
+		RunE:    showHelp,
+
+		DisableFlagsInUseLine: true,
+	}
+	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a))
+	return cmd
+}
+
+func newConfigShowCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the settings in force and where each comes from",
+		Long: `Print the settings in force and where each comes from. Secrets are masked.
+Everything that is wrong with them is reported too, and then the exit code is 2.`,
+		Example: `  exportbridge config show
+  exportbridge config show --json --kafka-brokers kafka-1:9092`,
+		Args: noArgs,
+	}
+	asJSON := takeJSON(cmd)
+	a.takeSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, wrong := a.settings(cmd.Context(), usesAll, nil)
+		if s == nil {
+			return wrong
+		}
+		if err := a.showSettings(s, *asJSON); err != nil {
+			return err
+		}
+		return wrong
+	}
+	return cmd
+}
+
+func (a *app) showSettings(s *settings, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.stdout, struct {
+			Settings []effective `json:"settings"`
+			Warnings []string    `json:"warnings,omitempty"`
+		}{s.effective, s.warnings})
+	}
+	a.warn(s)
+	table := [][]string{{"VARIABLE", "VALUE", "ORIGIN"}}
+	for _, row := range s.effective {
+		table = append(table, []string{row.Variable, row.shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
+	}
+	return printTable(a.stdout, table)
+}
+
+// shown is the value in a table: certificates are long.
+func (e *effective) shown() string {
+	switch lines := strings.Count(e.Value, "\n"); {
+	case e.Value == "":
+		return "-"
+	case lines > 0:
+		return fmt.Sprintf("(%d lines)", lines+1)
+	}
+	return e.Value
+}
+
+// warn prints what looks like a setting and is none.
+func (a *app) warn(s *settings) {
+	for _, line := range s.warnings {
+		fmt.Fprintf(a.stderr, "warning: %s\n", line)
+	}
+}
+
+// Where the settings table goes in a text.
+const (
+	docsBegin = "<!-- settings -->"
+	docsEnd   = "<!-- /settings -->"
+)
+
+func newConfigDocsCommand(a *app) *cobra.Command {
+	var check, write string
+	cmd := &cobra.Command{
+		Use:   "docs",
+		Short: "Print the table of all settings as Markdown",
+		Long: `Print the table of all settings as Markdown, or keep it in step in a file that
+has it between the lines ` + docsBegin + " and " + docsEnd + `.`,
+		Example: `  exportbridge config docs
+  exportbridge config docs --write README.md
+  exportbridge config docs --check README.md`,
+		Args: noArgs,
+	}
+	cmd.Flags().StringVar(&check, "check", "", "fail if the table in `FILE` is out of step")
+	cmd.Flags().StringVar(&write, "write", "", "put the table into `FILE`")
+	cmd.MarkFlagsMutuallyExclusive("check", "write")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		switch {
+		case check != "":
+			return checkDocs(check)
+		case write != "":
+			return writeDocs(write)
+		}
+		_, err := io.WriteString(a.stdout, settingsTable(allVariables()))
+		return err
+	}
+	return cmd
+}
+
+// settingsTable is the Markdown of all settings, a table for each system.
+func settingsTable(vars []variable) string {
+	var b strings.Builder
+	b.WriteString("Every variable `X` can be given as `X_FILE`, the path of a file that holds the value, and, unless it is\n" +
+		"a secret, as a flag: `KAFKA_BROKERS` is `--kafka-brokers`. Flags win over variables, variables over files.\n" +
+		"Durations are written `30s`, `5m`, `7d`, sizes `64MiB` or `10MB`, lists with commas. Those marked * can be set\n" +
+		"for one stream alone: `STREAM_USERS_EXPORT_PAGE_SIZE`.\n")
+	group := ""
+	for _, v := range vars {
+		if v.group() != group {
+			group = v.group()
+			fmt.Fprintf(&b, "\n| `%s_*` | Default | Meaning |\n| --- | --- | --- |\n", group)
+		}
+		star := ""
+		if v.stream {
+			star = " *"
+		}
+		fmt.Fprintf(&b, "| `%s`%s | %s | %s |\n", v.name, star, v.docsDefault(), tableText.Replace(v.docsMeaning()))
+	}
+	return b.String()
+}
+
+// tableText keeps a description from ending its cell or being taken for HTML.
+var tableText = strings.NewReplacer("|", `\|`, "<", `\<`)
+
+func (v *variable) docsDefault() string {
+	switch {
+	case v.required:
+		return "required"
+	case v.def == "":
+		return ""
+	}
+	return "`" + v.shownDefault() + "`"
+}
+
+// docsMeaning is the description with what else there is to know.
+func (v *variable) docsMeaning() string {
+	notes := []string{v.desc}
+	if v.secret {
+		notes = append(notes, "secret, has no flag")
+	}
+	if len(v.values) > 0 {
+		notes = append(notes, "one of `"+strings.Join(v.values, "`, `")+"`")
+	}
+	if v.sample != "" {
+		notes = append(notes, "for example `"+v.sample+"`")
+	}
+	return strings.Join(notes, "; ")
+}
+
+func checkDocs(path string) error {
+	text, updated, err := docsIn(path)
+	if err != nil {
+		return err
+	}
+	if text != updated {
+		return &exitError{
+			code: exitFailed,
+			err:  fmt.Errorf("the settings table in %s is out of step", path),
+			hint: "exportbridge config docs --write " + path,
+		}
+	}
+	return nil
+}
+
+func writeDocs(path string) error {
+	text, updated, err := docsIn(path)
+	if err != nil || text == updated {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(updated), info.Mode())
+}
+
+// docsIn returns the text of a file and the same with the table brought up to date.
+func docsIn(path string) (text, updated string, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	before, rest, begins := strings.Cut(string(content), docsBegin+"\n")
+	_, after, ends := strings.Cut(rest, docsEnd)
+	if !begins || !ends {
+		return "", "", fmt.Errorf("find the settings table in %s: %w", path, errNoMarkers)
+	}
+	table := settingsTable(allVariables())
+	return string(content), before + docsBegin + "\n" + table + docsEnd + after, nil
+}
+
+var errNoMarkers = errors.New("no lines " + docsBegin + " and " + docsEnd)
+
+func newConfigEnvCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "env",
+		Short: "Print a commented .env file with all settings",
+		Example: `  exportbridge config env > .env
+  exportbridge config show --env-file .env`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(a.stdout, envTemplate(allVariables()))
+			return err
+		},
+	}
+}
+
+// envTemplate is an environment file that sets nothing as it is, except to
+// show what is required.
+func envTemplate(vars []variable) string {
+	var b strings.Builder
+	b.WriteString("# Settings of exportbridge. Take the # off a line to set it.\n" +
+		"# X_FILE=path in place of X=value reads the value from a file.\n")
+	for _, v := range vars {
+		fmt.Fprintf(&b, "\n# %s\n", v.docsMeaning())
+		value := v.shownDefault()
+		if value == "" {
+			value = v.sample
+		}
+		if strings.ContainsAny(value, " #\"'") {
+			value = "'" + value + "'"
+		}
+		hash := "#"
+		if v.required {
+			hash = ""
+		}
+		fmt.Fprintf(&b, "%s%s=%s\n", hash, v.name, value)
+	}
+	return b.String()
+}

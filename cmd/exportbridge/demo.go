@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// chaosFaults are what --chaos does to the API.
+const chaosFaults = "429=2%,500=2%,503=1%,reset=1%,truncate=1%"
+
+// demoHTTP is where the demo's metrics are, unless the port is taken.
+const demoHTTP = "127.0.0.1:8080"
+
+// demoOptions are the flags of demo.
+type demoOptions struct {
+	plan  serverPlan
+	runs  time.Duration
+	chaos bool
+}
+
+func newDemoCommand(a *app) *cobra.Command {
+	d := demoOptions{plan: serverPlan{simulator: exportsim.Config{Rate: 50, Events: 12_000, Seed: 1}}}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show it all in one process: simulated API, embedded Kafka and Redis, the bridge",
+		Long: `Run a simulated export API, an embedded Kafka, an embedded Redis and the bridge in
+one process. Any Kafka and Redis client can look at them. Usual ports that are
+taken are replaced by free ones. Everything is gone when the demo ends, unless
+--data-dir keeps Kafka's data.`,
+		Example: `  exportbridge demo
+  exportbridge demo --rate 500/s --chaos
+  exportbridge demo --for 30s --data-dir /tmp/demo`,
+		GroupID: groupRun,
+		Args:    noArgs,
+	}
+	a.takeSettings(cmd)
+	flags := cmd.Flags()
+	rate := parsed(&d.plan.simulator.Rate, parseRate, "RATE")
+	rate.text = formatRate(d.plan.simulator.Rate) + "/s"
+	flags.Var(rate, "rate", "growth of the export, for example 500/s")
+	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "events in stock at the start")
+	flags.Var(parsed(&d.runs, parseDuration, "DURATION"), "for", "end by itself after this time, for example 60s")
+	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR`, and go on from there next time")
+	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+usualKafka+", or a free port)")
+	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+usualRedis+", or a free port)")
+	flags.StringVar(&d.plan.apiAddr, "api-addr", "", "`ADDRESS` of the export API (default "+usualSimulator+", or a free port)")
+	flags.BoolVar(&d.chaos, "chaos", false, "let the API fail and dawdle")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), &d) }
+	return cmd
+}
+
+func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
+	if d.runs > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.runs)
+		defer cancel()
+	}
+	preset := map[string]string{"EXPORT_URL": simulated, "KAFKA_BROKERS": embedded, "REDIS_URL": embedded}
+	if _, given := a.given["LOG_LEVEL"]; !given {
+		preset["LOG_LEVEL"] = "warn"
+	}
+	s, err := a.settings(ctx, usesAll, preset)
+	if err != nil {
+		return err
+	}
+	a.warn(s)
+	if d.chaos {
+		d.plan.simulator.Latency = 50 * time.Millisecond
+		if d.plan.simulator.Faults, err = exportsim.ParseFaults(chaosFaults); err != nil {
+			return err
+		}
+	}
+	line := newStatusLine(a.stderr)
+	log := newLogger(line, &s.processConfig, a.environ)
+	d.plan.log = log
+	inside, err := startServers(s, d.plan)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, inside.close()) }()
+	s.HTTPAddr = freeIfTaken(s.HTTPAddr)
+	p, err := assemble(s, bridge.Limits{}, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	a.welcome(s, inside, d, p)
+	return p.runShown(ctx, line)
+}
+
+// freeIfTaken replaces the usual address by a free one where somebody else
+// listens. An address that the user chose stays.
+func freeIfTaken(addr string) string {
+	if addr != demoHTTP {
+		return addr
+	}
+	l, moved, err := listenAt("", demoHTTP)
+	if err != nil {
+		return addr
+	}
+	_ = l.Close() // it was only to see whether the port is free
+	if moved {
+		return freePort(demoHTTP)
+	}
+	return addr
+}
+
+// welcome says where everything is and what to try.
+func (a *app) welcome(s *settings, v *servers, d *demoOptions, p *process) {
+	note := func(moved bool) string {
+		if moved {
+			return " (the usual port is taken)"
+		}
+		return ""
+	}
+	st := &s.streams[0]
+	w := a.stdout
+	if v.api != nil {
+		sim := d.plan.simulator
+		fmt.Fprintf(w, "  export API  %s  simulated, %s events/s, %s in stock%s\n", v.api.URL, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)), note(v.api.Moved))
+	}
+	if v.kafka != nil {
+		fmt.Fprintf(w, "  Kafka       %s, embedded, topic %s (%d partitions)%s\n", v.kafka.Addr, st.kafka.Topic, st.kafka.Partitions, note(v.kafka.Moved))
+	}
+	if v.redis != nil {
+		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
+	}
+	if p.server != nil {
+		fmt.Fprintf(w, "  metrics     http://%s/metrics%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.HTTPAddr == freePort(demoHTTP)))
+	}
+	a.suggest(w, s, v)
+}
+
+// suggest prints commands that work as they are.
+func (a *app) suggest(w io.Writer, s *settings, v *servers) {
+	st := &s.streams[0]
+	kafka, redis := "", ""
+	if v.kafka != nil && v.kafka.Moved {
+		kafka = " --kafka-brokers " + v.kafka.Addr
+	}
+	if v.redis != nil && v.redis.Moved {
+		redis = "REDIS_URL=" + v.redis.URL + " "
+	}
+	fmt.Fprintf(w, "  try:  exportbridge tail -n 5%s\n", kafka)
+	fmt.Fprintf(w, "        kcat -b %s -C -t %s -c 5\n", st.kafka.Brokers[0], st.kafka.Topic)
+	fmt.Fprintf(w, "        %sexportbridge cursor rewind --shift-by -3 --execute\n", redis)
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/term"
+)
+
+// Keys of log records, in one place so that a query finds them all.
+const (
+	logStream    = "stream"
+	logError     = "error"
+	logHint      = "hint"
+	logAddr      = "addr"
+	logComponent = "component" // kafka, redis, http: whose library speaks
+)
+
+// newLogger returns a logger of the configured level and form.
+func newLogger(w io.Writer, c *processConfig, environ []string) *slog.Logger {
+	var level slog.Level
+	// The walker let through only names of levels.
+	_ = level.UnmarshalText([]byte(c.LogLevel))
+	terminal := isTerminal(w)
+	if c.LogFormat == "json" || (c.LogFormat == "auto" && !terminal) {
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+	}
+	return slog.New(tint.NewTextHandler(w, &tint.Options{
+		Level:      level,
+		TimeFormat: "15:04:05.000",
+		NoColor:    !terminal || noColor(environ),
+	}))
+}
+
+// isTerminal reports whether somebody looks at what is written to w.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// noColor reports whether the user asked for text without colours (no-color.org).
+func noColor(environ []string) bool {
+	env := newSources(nil, nil, environ, nil)
+	value, _, _ := env.get("NO_COLOR")
+	dumb, _, _ := env.get("TERM")
+	return value != "" || dumb == "dumb"
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestNewLogger(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		format, level  string
+		isJSON, logged bool
+	}{
+		{"auto", "info", true, true}, // a buffer is no terminal
+		{"json", "debug", true, true},
+		{"text", "info", false, true},
+		{"json", "warn", true, false},
+	} {
+		var b bytes.Buffer
+		newLogger(&b, &processConfig{LogFormat: test.format, LogLevel: test.level}, nil).Info("hello", logStream, "events")
+		if logged := b.Len() > 0; logged != test.logged {
+			t.Errorf("%+v: printed %q", test, b.String())
+			continue
+		}
+		if test.logged && json.Valid(b.Bytes()) != test.isJSON {
+			t.Errorf("%+v: printed %q", test, b.String())
+		}
+		if strings.Contains(b.String(), "\x1b") {
+			t.Errorf("%+v: colours where no terminal is", test)
+		}
+	}
+}
+
+func TestNoColor(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[string]bool{"NO_COLOR=1": true, "NO_COLOR=": false, "TERM=dumb": true, "TERM=xterm": false} {
+		if got := noColor([]string{env}); got != want {
+			t.Errorf("noColor(%s) = %v", env, got)
+		}
+	}
+}

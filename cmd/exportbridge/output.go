@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// takeJSON gives the command the flag --json.
+func takeJSON(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print JSON")
+}
+
+// printJSON prints v as one indented JSON document.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	return nil
+}
+
+// printTable prints rows as columns that line up. The first row is the head.
+func printTable(w io.Writer, rows [][]string) error {
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = cellReplacer.Replace(cell)
+		}
+		fmt.Fprintln(columns, strings.Join(row, "\t"))
+	}
+	if err := columns.Flush(); err != nil {
+		return fmt.Errorf("print table: %w", err)
+	}
+	return nil
+}
+
+// cellReplacer keeps a cell from breaking its table.
+var cellReplacer = strings.NewReplacer("\t", " ", "\n", " ", "\r", "")

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+func newRunCommand(a *app) *cobra.Command {
+	var limits bridge.Limits
+	var until string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Move the export into Kafka",
+		Long: `Follow the cursor of the export API, publish every event to Kafka, and keep the
+committed cursor in Redis. It runs until it is stopped, and goes on where it was
+when it is started again. A server that is away is waited for.
+
+The first SIGTERM or Ctrl-C finishes and commits what is in flight, within
+BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
+		Example: `  EXPORT_API_KEY_FILE=key exportbridge run
+  exportbridge run --once            # drain the export, commit, exit: for cron
+  exportbridge run --max-events 10000`,
+		GroupID: groupRun,
+		Args:    noArgs,
+	}
+	a.takeSettings(cmd)
+	cmd.Flags().BoolVar(&limits.Once, "once", false, "end when the export is drained")
+	cmd.Flags().Int64Var(&limits.MaxEvents, "max-events", 0, "end at the first page boundary at or after `N` events")
+	cmd.Flags().StringVar(&until, "until", "", "end at the first page boundary at or after an event of this `TIME`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if limits.MaxEvents < 0 {
+			return &exitError{code: exitUsage, err: fmt.Errorf("--max-events %d is below 0", limits.MaxEvents), hint: "--max-events 10000"}
+		}
+		if until != "" {
+			ms, err := parseInstant(until, time.Now())
+			if err != nil {
+				return &exitError{code: exitUsage, err: fmt.Errorf("--until: %w", err), hint: "--until 2026-11-02T00:00:00Z"}
+			}
+			limits.Until = ms
+		}
+		s, err := a.settings(cmd.Context(), usesAll, nil)
+		if err != nil {
+			return err
+		}
+		a.warn(s)
+		return a.bridge(cmd.Context(), s, limits)
+	}
+	return cmd
+}
+
+// bridge runs the process that the settings describe, with the servers that it
+// has inside itself.
+func (a *app) bridge(ctx context.Context, s *settings, limits bridge.Limits) (err error) {
+	line := newStatusLine(a.stderr)
+	log := newLogger(line, &s.processConfig, a.environ)
+	inside, err := startServers(s, serverPlan{log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, inside.close()) }()
+	p, err := assemble(s, limits, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	for i := range s.streams {
+		p.announce(&s.streams[i], s)
+	}
+	return p.runShown(ctx, line)
+}
+
+// announce says once, at the start, what a stream does and which of its
+// settings deserve attention.
+func (p *process) announce(st *streamSettings, s *settings) {
+	from := st.export.URL
+	if st.simulated {
+		from += " (simulated)"
+	}
+	p.log.Info("stream starts", logStream, st.name, "version", readBuildInfo().Version, "delivery", string(st.engine.Mode),
+		"api", from, "resource", st.export.Resource, "topic", st.kafka.Topic, "owner", st.engine.Owner)
+	if st.engine.Origin.Start == 0 && st.engine.Origin.End == 0 {
+		p.log.Info("a new stream begins with the earliest event; EXPORT_START changes that", logStream, st.name)
+	}
+	if s.embeddedRedis {
+		p.log.Warn("the embedded Redis forgets the cursor when this process ends", logStream, st.name)
+	}
+	for _, unsafe := range st.unsafe() {
+		p.log.Warn("unsafe setting", logStream, st.name, "setting", unsafe)
+	}
+}
+
+// unsafe lists the settings that give up a protection.
+func (st *streamSettings) unsafe() []string {
+	var list []string
+	add := func(on bool, name string) {
+		if on {
+			list = append(list, name)
+		}
+	}
+	add(st.export.InsecureHTTP, "EXPORT_INSECURE_HTTP")
+	add(st.kafka.TLSSkipVerify, "KAFKA_TLS_SKIP_VERIFY")
+	add(st.kafka.SASLInsecure, "KAFKA_SASL_INSECURE")
+	return list
+}
+
+// serverPlan says how the servers inside the process are to be.
+type serverPlan struct {
+	log       *slog.Logger
+	dataDir   string
+	kafkaAddr string
+	redisAddr string
+	apiAddr   string
+	simulator exportsim.Config
+}
+
+// startServers starts the servers that the settings ask for inside the process
+// and puts their addresses into the settings.
+func startServers(s *settings, plan serverPlan) (*servers, error) {
+	v := new(servers)
+	fail := func(err error) (*servers, error) { return nil, errors.Join(err, v.close()) }
+	var err error
+	if s.embeddedKafka {
+		if v.kafka, err = startEmbeddedKafka(plan.kafkaAddr, plan.dataDir); err != nil {
+			return fail(err)
+		}
+		for i := range s.streams {
+			s.streams[i].kafka.Brokers = []string{v.kafka.Addr}
+			s.streams[i].kafka.CreateTopics = true
+		}
+	}
+	if s.embeddedRedis {
+		if v.redis, err = startEmbeddedRedis(plan.redisAddr); err != nil {
+			return fail(err)
+		}
+		s.setRedis(v.redis.URL)
+	}
+	if err := v.startSimulator(s, plan); err != nil {
+		return fail(err)
+	}
+	return v, nil
+}
+
+func (v *servers) startSimulator(s *settings, plan serverPlan) error {
+	for i := range s.streams {
+		st := &s.streams[i]
+		if !st.simulated {
+			continue
+		}
+		if v.api == nil {
+			sim, err := exportsim.New(plan.simulator)
+			if err != nil {
+				return err
+			}
+			v.sim = sim
+			if v.api, err = startEmbeddedSimulator(sim, plan.apiAddr); err != nil {
+				sim.Close()
+				return err
+			}
+		}
+		st.export.URL = v.api.URL
+	}
+	return nil
+}
+
+func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) }

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+)
+
+var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// loadFrom loads settings from an environment that names a key.
+func loadFrom(t *testing.T, need uses, environ ...string) (*settings, error) {
+	t.Helper()
+	l := &loader{src: newSources(nil, nil, append([]string{"EXPORT_API_KEY=sesame"}, environ...), nil)}
+	return l.load(t.Context(), need, testNow)
+}
+
+func TestLoadDefaults(t *testing.T) {
+	t.Parallel()
+	s, err := loadFrom(t, usesAll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.streams) != 1 || len(s.warnings) > 0 {
+		t.Fatalf("%d streams, warnings %q", len(s.streams), s.warnings)
+	}
+	st := s.streams[0]
+	if st.name != "events" || st.engine.Stream != "events" || st.kafka.Stream != "events" || st.kafka.Topic != "export.events" ||
+		st.kafka.Resource != "events" || st.export.KeyPointer != "/userId" {
+		t.Errorf("stream %+v", st)
+	}
+	if diff := cmp.Diff(bridge.Origin{Resource: "events"}, st.engine.Origin); diff != "" {
+		t.Errorf("origin (-want +got):\n%s", diff)
+	}
+	if st.engine.Mode != bridge.AtLeastOnce || st.engine.PageSize != 1000 || !strings.Contains(st.engine.Owner, "-") {
+		t.Errorf("mode %s, page size %d, owner %s", st.engine.Mode, st.engine.PageSize, st.engine.Owner)
+	}
+	if st.engine.Log != nil {
+		t.Error("the walker made a logger")
+	}
+	if s.HTTPAddr != "127.0.0.1:8080" || s.cursor.HistoryAge != 720*time.Hour || s.embeddedKafka || s.embeddedRedis || st.simulated {
+		t.Errorf("settings %+v", s)
+	}
+}
+
+func TestLoadStreams(t *testing.T) {
+	t.Parallel()
+	key := writeFile(t, "key", "other\n")
+	s, err := loadFrom(t, usesAll,
+		"BRIDGE_STREAMS=events, users,orders",
+		"BRIDGE_INSTANCE_ID=bridge-0",
+		"EXPORT_START=-24h",
+		"STREAM_ORDERS_EXPORT_RESOURCE=events",
+		"STREAM_ORDERS_EXPORT_EVENTS=orderPlaced",
+		"STREAM_ORDERS_EXPORT_API_KEY_FILE="+key,
+		"STREAM_ORDERS_KAFKA_TOPIC=orders",
+		"STREAM_USERS_EXPORT_PAGE_SIZE=7",
+		"STREAM_USERS_KAFKA_KEY=none",
+		"STREAM_USERS_EXPORT_START=2026-11-01T00:00:00Z",
+		"STREAM_USERS_EXPORT_END=now",
+		"KAFKA_RETENTION=30d",
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		Name, Resource, Topic, Key, KeyFile, Pointer, Owner, Retention string
+		PageSize                                                       int
+		Start, End                                                     int64
+	}
+	var got []row
+	for _, st := range s.streams {
+		got = append(got, row{
+			st.name, st.engine.Origin.Resource, st.kafka.Topic, st.export.APIKey.Reveal(), st.export.APIKeyFile, st.export.KeyPointer,
+			st.engine.Owner, st.kafka.Retention, st.engine.PageSize, st.engine.Origin.Start, st.engine.Origin.End,
+		})
+	}
+	day := testNow.Add(-24 * time.Hour).UnixMilli()
+	want := []row{
+		{"events", "events", "export.events", "sesame", "", "/userId", "bridge-0", "720h0m0s", 1000, day, 0},
+		{"users", "users", "export.users", "sesame", "", "none", "bridge-0", "720h0m0s", 7, 1793491200000, testNow.UnixMilli()},
+		{"orders", "events", "orders", "other", key, "/userId", "bridge-0", "720h0m0s", 1000, day, 0},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadProblems(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		environ []string
+		want    []string
+	}{
+		{
+			"two streams, one topic",
+			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events", "KAFKA_TOPIC=all"},
+			[]string{"BRIDGE_STREAMS: streams events and more have the same source and topic, remove one or set STREAM_MORE_KAFKA_TOPIC"},
+		},
+		{
+			"two streams, one topic, different events",
+			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events", "KAFKA_TOPIC=all", "STREAM_MORE_EXPORT_EVENTS=a"},
+			nil,
+		},
+		{
+			"two streams, one source",
+			[]string{"BRIDGE_STREAMS=events,more", "STREAM_MORE_EXPORT_RESOURCE=events"},
+			nil,
+		},
+		{
+			"names of streams",
+			[]string{"BRIDGE_STREAMS=events,events,a-b,a_b,-x," + strings.Repeat("y", 64), "EXPORT_RESOURCE=events"},
+			[]string{
+				"STREAM_A_B_EXPORT_RESOURCE: is required, because stream a-b is not named after a resource, for example events",
+				`BRIDGE_STREAMS: "events" comes twice, for example events,users`,
+				`BRIDGE_STREAMS: "a-b" and "a_b" would share their variables STREAM_A_B_..., rename one`,
+				`BRIDGE_STREAMS: "-x" is not a name of a-z, 0-9, _ and -, at most 63 long, for example events`,
+				`BRIDGE_STREAMS: "` + strings.Repeat("y", 64) + `" is not a name of a-z, 0-9, _ and -, at most 63 long, for example events`,
+			},
+		},
+		{
+			"resource against the stream's name",
+			[]string{"EXPORT_RESOURCE=users"},
+			[]string{"EXPORT_RESOURCE: users is not for stream events, which is named after a resource; set BRIDGE_STREAMS=users, or STREAM_EVENTS_EXPORT_RESOURCE=users"},
+		},
+		{"resource of a stream", []string{"STREAM_EVENTS_EXPORT_RESOURCE=users"}, nil},
+		{
+			"one stream's mistake",
+			[]string{"BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_PAGE_SIZE=0"},
+			[]string{"stream users: EXPORT_PAGE_SIZE 0 is not within 1 to 1000, for example 1000", "stream users: EXPORT_PAGE_SIZE must be at least 1, for example 1000"},
+		},
+		{
+			"everybody's mistake",
+			[]string{"BRIDGE_STREAMS=events,users", "EXPORT_TIMEOUT=0s", "EXPORT_EMPTY_PAGES=x"},
+			[]string{"EXPORT_TIMEOUT must be above 0, for example 30s", `EXPORT_EMPTY_PAGES: "x" is not a whole number, for example 5`},
+		},
+		{
+			"window",
+			[]string{"EXPORT_START=now", "EXPORT_END=-1h"},
+			[]string{"EXPORT_END must be after EXPORT_START"},
+		},
+		{"delivery", []string{"KAFKA_DELIVERY=exactly-once"}, []string{`KAFKA_DELIVERY: "exactly-once" is not one of: at-least-once, for example at-least-once`}},
+		{
+			"a stream's file",
+			[]string{"STREAM_EVENTS_EXPORT_PATH_FILE=/none/such"},
+			[]string{"STREAM_EVENTS_EXPORT_PATH_FILE: stat /none/such: no such file or directory"},
+		},
+		{"address off", []string{"HTTP_ADDR=off"}, nil},
+		{"embedded", []string{"EXPORT_URL=simulated", "KAFKA_BROKERS=embedded", "REDIS_URL=embedded"}, nil},
+	} {
+		_, err := loadFrom(t, usesAll, test.environ...)
+		var lines settingsError
+		errors.As(err, &lines)
+		if diff := cmp.Diff(test.want, []string(lines)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+		if err != nil && exitCode(err) != exitUsage {
+			t.Errorf("%s: exit code %d", test.name, exitCode(err))
+		}
+	}
+}
+
+// A command is not kept from working by settings it does not use.
+func TestLoadOnlyWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	environ := []string{"EXPORT_API_KEY=", "EXPORT_PAGE_SIZE=x", "KAFKA_PARTITIONS=x", "REDIS_TIMEOUT=x", "BRIDGE_STREAMS=orders"}
+	for need, want := range map[uses][]string{
+		0: nil,
+		usesKafka: {
+			`KAFKA_PARTITIONS: "x" is not a whole number, for example 6`,
+		},
+		usesCursor: {
+			`REDIS_TIMEOUT: "x" is not a duration, for example 2s`,
+		},
+	} {
+		_, err := loadFrom(t, need, environ...)
+		var lines settingsError
+		errors.As(err, &lines)
+		if diff := cmp.Diff(want, []string(lines)); diff != "" {
+			t.Errorf("uses %d (-want +got):\n%s", need, diff)
+		}
+	}
+}
+
+func TestLoadEmbedded(t *testing.T) {
+	t.Parallel()
+	preset := map[string]string{"EXPORT_URL": simulated, "KAFKA_BROKERS": embedded, "REDIS_URL": embedded}
+	l := &loader{src: newSources(nil, preset, []string{"KAFKA_BROKERS=kafka:9092"}, nil)}
+	s, err := l.load(t.Context(), usesAll, testNow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.embeddedKafka || !s.embeddedRedis || !s.streams[0].simulated || s.streams[0].export.APIKey == "" {
+		t.Errorf("embedded Kafka %v, Redis %v, simulated %v", s.embeddedKafka, s.embeddedRedis, s.streams[0].simulated)
+	}
+}
+
+func TestEffective(t *testing.T) {
+	t.Parallel()
+	s, err := loadFrom(t, usesAll, "BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_API_KEY=other", "STREAM_USERS_KAFKA_TOPIC=u",
+		"REDIS_URL=redis://user:pass@host:6379/0", "EXPORT_PROXY=http://user:pass@proxy:3128")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]effective)
+	for _, row := range s.effective {
+		got[row.Variable] = row
+	}
+	for _, want := range []effective{
+		{Variable: "EXPORT_API_KEY", Value: "***", Origin: fromEnv, Secret: true},
+		{Variable: "STREAM_USERS_EXPORT_API_KEY", Value: "***", Origin: fromEnv, Secret: true},
+		{Variable: "EXPORT_PROXY", Value: "***", Origin: fromEnv, Secret: true},
+		{Variable: "REDIS_URL", Value: "redis://user:***@host:6379/0", Origin: fromEnv, Secret: true},
+		{Variable: "STREAM_EVENTS_KAFKA_TOPIC", Value: "export.events", Origin: fromDefault},
+		{Variable: "STREAM_USERS_KAFKA_TOPIC", Value: "u", Origin: fromEnv},
+		{Variable: "EXPORT_PREFETCH_BYTES", Value: "16MiB", Origin: fromDefault},
+	} {
+		if diff := cmp.Diff(want, got[want.Variable]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", want.Variable, diff)
+		}
+	}
+	if _, ok := got["KAFKA_TOPIC"]; ok {
+		t.Error("KAFKA_TOPIC has a row beside those of the streams")
+	}
+}
+
+// FuzzLoad looks for values that make the loader panic, accept nonsense without
+// a word or let out the key.
+func FuzzLoad(f *testing.F) {
+	names := []string{}
+	for _, v := range allVariables() {
+		names = append(names, v.name)
+		f.Add(uint8(len(names)-1), v.example(), "events")
+	}
+	f.Add(uint8(0), "redis://a:b@c", "events,users")
+	f.Fuzz(func(t *testing.T, index uint8, value, streams string) {
+		const key = "correct-horse-battery"
+		name := names[int(index)%len(names)]
+		if strings.Contains(value, key) || strings.Contains(streams, key) {
+			t.Skip()
+		}
+		l := &loader{src: newSources(map[string]string{name: value}, nil, []string{"EXPORT_API_KEY=" + key, "BRIDGE_STREAMS=" + streams}, nil)}
+		s, err := l.load(t.Context(), usesAll, testNow)
+		if err != nil && exitCode(err) != exitUsage {
+			t.Errorf("%s=%q: exit code %d: %v", name, value, exitCode(err), err)
+		}
+		if err == nil && len(s.streams) == 0 {
+			t.Errorf("%s=%q: no streams and no error", name, value)
+		}
+		if err != nil && strings.Contains(err.Error(), key) {
+			t.Errorf("the error holds the key: %v", err)
+		}
+		for _, row := range s.effective {
+			if strings.Contains(row.Value, key) {
+				t.Errorf("%s shows the key", row.Variable)
+			}
+		}
+	})
+}

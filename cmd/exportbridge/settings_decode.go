@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/sethvargo/go-envconfig"
+)
+
+// decode returns the field's value for text, or for the default when text is
+// empty. Its errors say what is wrong with the value and give an example, and
+// hold nothing of a secret.
+//
+// go-envconfig decodes; each variable goes through it alone, because it stops
+// at the first error and does not name the variable.
+func (v *variable) decode(ctx context.Context, text string) (reflect.Value, error) {
+	lookup := envconfig.MapLookuper(nil)
+	if text != "" {
+		plain, err := v.normalize(text)
+		if err != nil {
+			return reflect.Value{}, v.explain(text, err)
+		}
+		lookup = envconfig.MapLookuper(map[string]string{v.name: plain})
+	}
+	holder := reflect.New(reflect.StructOf([]reflect.StructField{{
+		Name: "Value",
+		Type: v.typ,
+		Tag:  reflect.StructTag("env:" + strconv.Quote(v.env)),
+	}}))
+	err := envconfig.ProcessWith(ctx, &envconfig.Config{Target: holder.Interface(), Lookuper: lookup})
+	switch {
+	case errors.Is(err, envconfig.ErrMissingRequired):
+		return reflect.Value{}, v.withExample("is required")
+	case err != nil && v.secret:
+		return reflect.Value{}, v.withExample("cannot be read")
+	case err != nil:
+		return reflect.Value{}, v.explain(text, fmt.Errorf("cannot be read: %w", err))
+	}
+	return holder.Elem().Field(0), nil
+}
+
+// explain puts the value before what is wrong with it, unless it is a secret.
+func (v *variable) explain(text string, err error) error {
+	if v.secret {
+		return v.withExample("the value " + err.Error())
+	}
+	shown := maskURLs(text)
+	if len(shown) > 80 {
+		shown = shown[:77] + "..."
+	}
+	return v.withExample(fmt.Sprintf("%q %s", shown, err))
+}
+
+func (v *variable) withExample(text string) error {
+	example := v.example()
+	switch {
+	case example != "":
+		return fmt.Errorf("%s, for example %s", text, example)
+	case v.secret:
+		return fmt.Errorf("%s, for example %s%s=/run/secrets/%s", text, v.name, fileSuffix, strings.ToLower(v.name))
+	}
+	return errors.New(text)
+}
+
+// normalize turns the forms that people write into those that go-envconfig
+// reads: days, sizes with units, lists with spaces.
+func (v *variable) normalize(text string) (string, error) {
+	switch {
+	case v.isDuration():
+		d, err := parseDuration(text)
+		return d.String(), err
+	case v.bytes:
+		return normalizeBytes(text)
+	}
+	switch v.typ.Kind() {
+	case reflect.Bool:
+		if _, err := strconv.ParseBool(text); err != nil {
+			return "", errors.New("is neither true nor false")
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, v.typ.Bits())
+		return strconv.FormatInt(n, 10), numberError(err)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		n, err := strconv.ParseUint(text, 10, v.typ.Bits())
+		return strconv.FormatUint(n, 10), numberError(err)
+	case reflect.Float32, reflect.Float64:
+		if n, err := strconv.ParseFloat(text, v.typ.Bits()); err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+			return "", errors.New("is not a number")
+		}
+	case reflect.Slice:
+		return v.normalizeList(text)
+	case reflect.String:
+		return text, v.checkValue(text)
+	}
+	return text, nil
+}
+
+func (v *variable) normalizeList(text string) (string, error) {
+	var items []string
+	for item := range strings.SplitSeq(text, ",") {
+		item = strings.TrimSpace(item)
+		if item == "" {
+			continue
+		}
+		if err := v.checkValue(item); err != nil {
+			return "", err
+		}
+		items = append(items, item)
+	}
+	if len(items) == 0 {
+		return "", errors.New("is a list without an element")
+	}
+	return strings.Join(items, ","), nil
+}
+
+func (v *variable) checkValue(text string) error {
+	if len(v.values) == 0 || slices.Contains(v.values, text) {
+		return nil
+	}
+	return fmt.Errorf("is not one of: %s", strings.Join(v.values, ", "))
+}
+
+func numberError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, strconv.ErrRange):
+		return errors.New("is out of range")
+	default:
+		return errors.New("is not a whole number")
+	}
+}
+
+func normalizeBytes(text string) (string, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return strconv.FormatInt(n, 10), nil
+	}
+	n, err := humanize.ParseBytes(text)
+	if err != nil {
+		return "", errors.New("is not a size")
+	}
+	if n > math.MaxInt64 {
+		return "", errors.New("is out of range")
+	}
+	return strconv.FormatUint(n, 10), nil
+}
+
+// parseDuration reads Go's syntax, with days in front: 90s, 7d, 1d12h.
+func parseDuration(text string) (time.Duration, error) {
+	const day = 24 * time.Hour
+	rest, negative := strings.CutPrefix(text, "-")
+	var total time.Duration
+	if head, tail, ok := strings.Cut(rest, "d"); ok {
+		days, err := strconv.ParseUint(head, 10, 63)
+		if err != nil {
+			return 0, errors.New("is not a duration")
+		}
+		if days > uint64(math.MaxInt64/day) {
+			return 0, errors.New("is out of range")
+		}
+		total, rest = time.Duration(days)*day, tail
+	}
+	if rest != "" {
+		if _, err := strconv.ParseFloat(rest, 64); err == nil && rest != "0" {
+			return 0, errors.New("has no unit")
+		}
+		d, err := time.ParseDuration(rest)
+		if err != nil || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+") {
+			return 0, errors.New("is not a duration")
+		}
+		if d > math.MaxInt64-total {
+			return 0, errors.New("is out of range")
+		}
+		total += d
+	} else if total == 0 && !strings.HasSuffix(text, "d") {
+		return 0, errors.New("is not a duration")
+	}
+	if negative {
+		total = -total
+	}
+	return total, nil
+}
+
+// userinfo finds the user and password of a URL in any text: everything up to
+// the last @, because people forget to escape @ and / in a password.
+var userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
+
+// maskURLs hides user and password of every URL in text.
+func maskURLs(text string) string {
+	return userinfo.ReplaceAllString(text, "${1}***@")
+}

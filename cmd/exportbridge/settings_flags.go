@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// settingsAnnotation marks the commands that take settings; the usage text
+// shows how.
+const settingsAnnotation = "settings"
+
+// takeSettings gives the command a flag for every setting that is no secret,
+// and --set and --env-file. The flags of settings are left out of the help:
+// config docs lists them.
+func (a *app) takeSettings(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	for _, v := range allVariables() {
+		if v.secret || flags.Lookup(v.flagName()) != nil {
+			continue
+		}
+		flag := &pflag.Flag{
+			Name:   v.flagName(),
+			Usage:  v.desc,
+			Value:  &settingFlag{given: a.given, name: v.name, kind: v.kind()},
+			Hidden: true,
+		}
+		if v.kind() == "true, false" {
+			flag.NoOptDefVal = "true"
+		}
+		flags.AddFlag(flag)
+		if len(v.values) > 0 {
+			// The flag was added above, which is the only thing that can be wrong.
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(v.values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	flags.Var(&setFlag{given: a.given}, "set", "set a variable, for example --set EXPORT_PAGE_SIZE=500")
+	flags.StringVar(&a.envFile, "env-file", "", "read variables from `FILE`, one NAME=VALUE a line; the environment wins")
+	if cmd.Annotations == nil {
+		cmd.Annotations = make(map[string]string)
+	}
+	cmd.Annotations[settingsAnnotation] = "yes"
+}
+
+// settingFlag is the flag of one setting. The value is judged when all
+// settings are loaded, with all others.
+type settingFlag struct {
+	given map[string]string // by variable, owned by the app
+	name  string
+	kind  string
+}
+
+func (f *settingFlag) String() string {
+	if f == nil {
+		return ""
+	}
+	return f.given[f.name]
+}
+
+func (f *settingFlag) Type() string { return f.kind }
+
+func (f *settingFlag) Set(value string) error {
+	f.given[f.name] = value
+	return nil
+}
+
+// setFlag is --set NAME=VALUE, which can also name per-stream variables and
+// files.
+type setFlag struct{ given map[string]string }
+
+func (f *setFlag) String() string { return "" }
+
+func (f *setFlag) Type() string { return "NAME=VALUE" }
+
+func (f *setFlag) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return fmt.Errorf("want NAME=VALUE, for example EXPORT_PAGE_SIZE=500")
+	}
+	f.given[name] = value
+	return nil
+}
+
+// checkGiven reports what was named by --set and is not a setting, or is a
+// secret: process lists show the command line to everybody.
+func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
+	for _, line := range voc.unknown(given) {
+		l.add("", line)
+	}
+	for name := range given {
+		v := voc.vars[name]
+		if v == nil && !strings.HasSuffix(name, fileSuffix) {
+			v = voc.inStream(name)
+		}
+		switch {
+		case v != nil && v.secret:
+			l.add(v.name, fmt.Sprintf("%s is a secret and has no place on the command line; set %s%s", name, name, fileSuffix))
+		case v == nil && voc.lookup(name) == nil && voc.inStream(name) == nil && voc.explain(name) == "":
+			l.add("", suggest(name+" is not a setting", nearest(name, voc.names, nearEnough+1)))
+		}
+	}
+}

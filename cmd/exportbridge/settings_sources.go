@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// originKind is where a setting's value came from.
+type originKind string
+
+// The origins, in order of priority.
+const (
+	fromFlag    originKind = "flag"
+	fromCommand originKind = "command" // set by the command itself, as demo does
+	fromEnv     originKind = "env"
+	fromEnvFile originKind = "env-file"
+	fromFile    originKind = "file" // named by <VARIABLE>_FILE
+	fromDefault originKind = "default"
+)
+
+// origin is where one value came from: the variable that gave it, which may
+// be a per-stream one or end in _FILE, and that file's path.
+type origin struct {
+	kind originKind
+	name string
+	path string
+}
+
+// layer is one place where variables are set.
+type layer struct {
+	kind originKind
+	vars map[string]string
+}
+
+// sources are all places where variables are set, the strongest first.
+type sources []layer
+
+// newSources orders what was given on the command line, what the command sets
+// itself, the environment and an environment file. The environment wins over
+// the file name by name; an empty variable counts as unset everywhere.
+func newSources(flags, preset map[string]string, environ []string, envFile map[string]string) sources {
+	env := make(map[string]string, len(environ))
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	return sources{{fromFlag, flags}, {fromCommand, preset}, {fromEnv, env}, {fromEnvFile, envFile}}
+}
+
+func (l layer) get(name string) (string, bool) {
+	value := l.vars[name]
+	return value, value != ""
+}
+
+// ranks groups layers that are one to the user: naming X in the environment and
+// X_FILE in the environment file is the same mistake as naming both in one.
+func (s sources) ranks() []sources {
+	return []sources{s[:1], s[1:2], s[2:]}
+}
+
+func (s sources) get(name string) (string, originKind, bool) {
+	for _, l := range s {
+		if value, ok := l.get(name); ok {
+			return value, l.kind, true
+		}
+	}
+	return "", fromDefault, false
+}
+
+// find returns the text that a variable is set to, for one stream ("" for
+// none), or "" and fromDefault. Its errors name the variable.
+func (s sources) find(v *variable, stream string) (string, origin, error) {
+	names := []string{v.name}
+	if v.stream && stream != "" {
+		names = []string{streamPrefix(stream) + v.name, v.name}
+	}
+	for _, rank := range s.ranks() {
+		for _, name := range names {
+			text, from, err := rank.findName(name)
+			if err != nil || from.kind != fromDefault {
+				return text, from, err
+			}
+		}
+	}
+	return "", origin{kind: fromDefault}, nil
+}
+
+func (s sources) findName(name string) (string, origin, error) {
+	fileName := name + fileSuffix
+	text, kind, given := s.get(name)
+	path, _, inFile := s.get(fileName)
+	switch {
+	case given && inFile:
+		return "", origin{}, fmt.Errorf("%s: both %s and %s are set, unset one of them", name, name, fileName)
+	case given:
+		return text, origin{kind: kind, name: name}, nil
+	case !inFile:
+		return "", origin{kind: fromDefault}, nil
+	}
+	text, err := readValue(path)
+	if err != nil {
+		return "", origin{}, fmt.Errorf("%s: %w", fileName, err)
+	}
+	return text, origin{kind: fromFile, name: fileName, path: path}, nil
+}
+
+// fileSuffix makes of a variable's name that of a variable which names a file.
+const fileSuffix = "_FILE"
+
+// maxValueFile bounds a file that holds a value. The largest are bundles of
+// certificates.
+const maxValueFile = 1 << 20
+
+// readValue reads the value that a file holds, without one trailing newline.
+func readValue(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > maxValueFile {
+		return "", fmt.Errorf("%s is larger than %s", path, formatBytes(maxValueFile))
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	if text == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return text, nil
+}
+
+// streamPrefix begins the variables of one stream: STREAM_USERS_ for users.
+func streamPrefix(stream string) string {
+	return "STREAM_" + strings.ToUpper(strings.ReplaceAll(stream, "-", "_")) + "_"
+}
+
+// readEnvFile reads lines of NAME=VALUE. Empty lines and lines that begin
+// with # are skipped, an "export " in front is allowed. A value in double
+// quotes is read as a Go string, one in single quotes as it is; an unquoted
+// value ends at " #". Nothing is expanded.
+func readEnvFile(path string) (map[string]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	vars := make(map[string]string)
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxValueFile)
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t") {
+			return nil, fmt.Errorf("%s line %d: not NAME=VALUE", path, number)
+		}
+		value, err := unquote(strings.TrimSpace(value))
+		if err != nil {
+			return nil, fmt.Errorf("%s line %d: %s: %w", path, number, name, err)
+		}
+		vars[name] = value
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return vars, nil
+}
+
+// unquote takes the quotes and the comment off a value of an environment file.
+func unquote(value string) (string, error) {
+	switch {
+	case strings.HasPrefix(value, `"`):
+		quoted, err := strconv.QuotedPrefix(value)
+		if err != nil || !isComment(value[len(quoted):]) {
+			return "", fmt.Errorf("the double quotes do not match")
+		}
+		return strconv.Unquote(quoted)
+	case strings.HasPrefix(value, "'"):
+		inner, after, ok := strings.Cut(value[1:], "'")
+		if !ok || !isComment(after) {
+			return "", fmt.Errorf("the single quotes do not match")
+		}
+		return inner, nil
+	}
+	value, _, _ = strings.Cut(value, " #")
+	if strings.HasPrefix(value, "#") {
+		return "", nil
+	}
+	return strings.TrimSpace(value), nil
+}
+
+func isComment(rest string) bool {
+	rest = strings.TrimSpace(rest)
+	return rest == "" || strings.HasPrefix(rest, "#")
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"exportbridge/bridge"
+)
+
+// shop is a Config of every kind of setting.
+type shop struct {
+	Untagged string
+	Nested   struct {
+		Inner string `env:"SHOP_INNER, default=a,b" desc:"nested"`
+	}
+	Pointer *struct {
+		Inner string `env:"SHOP_POINTER"`
+	}
+	Name    string        `env:"SHOP_NAME, required" desc:"its name" example:"corner"`
+	Wait    time.Duration `env:"SHOP_WAIT, default=720h" stream:"yes"`
+	Room    int64         `env:"SHOP_ROOM, default=16777216" unit:"bytes"`
+	Count   int           `env:"SHOP_COUNT, default=8" stream:"yes"`
+	Small   int8          `env:"SHOP_SMALL"`
+	Size    uint16        `env:"SHOP_SIZE"`
+	Share   float64       `env:"SHOP_SHARE, default=0.5"`
+	Open    bool          `env:"SHOP_OPEN"`
+	Key     bridge.Secret `env:"SHOP_KEY" secret:"yes" stream:"yes"`
+	Colour  string        `env:"SHOP_COLOUR, default=red" values:"red,green"`
+	Goods   []string      `env:"SHOP_GOODS"`
+	Colours []string      `env:"SHOP_COLOURS" values:"red,green"`
+}
+
+func shopVariable(t *testing.T, name string) *variable {
+	t.Helper()
+	for _, v := range variablesOf(reflect.TypeFor[shop]()) {
+		if v.name == name {
+			return &v
+		}
+	}
+	t.Fatalf("no variable %s", name)
+	return nil
+}
+
+func TestVariablesOf(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, v := range variablesOf(reflect.TypeFor[shop]()) {
+		names = append(names, v.name)
+	}
+	want := []string{"SHOP_INNER", "SHOP_NAME", "SHOP_WAIT", "SHOP_ROOM", "SHOP_COUNT", "SHOP_SMALL", "SHOP_SIZE",
+		"SHOP_SHARE", "SHOP_OPEN", "SHOP_KEY", "SHOP_COLOUR", "SHOP_GOODS", "SHOP_COLOURS"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	got := *shopVariable(t, "SHOP_NAME")
+	if diff := cmp.Diff(variable{
+		name: "SHOP_NAME", index: []int{3}, env: "SHOP_NAME, required", required: true, desc: "its name", sample: "corner",
+	}, got, cmp.AllowUnexported(variable{}), cmpopts.IgnoreFields(variable{}, "typ")); diff != "" {
+		t.Errorf("SHOP_NAME (-want +got):\n%s", diff)
+	}
+	if inner := shopVariable(t, "SHOP_INNER"); inner.def != "a,b" || !cmp.Equal(inner.index, []int{1, 0}) {
+		t.Errorf("SHOP_INNER has default %q at %v", inner.def, inner.index)
+	}
+}
+
+func TestVariableTexts(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct{ flag, shown, example, kind string }{
+		"SHOP_NAME":   {"shop-name", "", "corner", "text"},
+		"SHOP_WAIT":   {"shop-wait", "30d", "30d", "duration"},
+		"SHOP_ROOM":   {"shop-room", "16MiB", "16MiB", "size"},
+		"SHOP_COUNT":  {"shop-count", "8", "8", "number"},
+		"SHOP_OPEN":   {"shop-open", "", "true", "true, false"},
+		"SHOP_COLOUR": {"shop-colour", "red", "red", "red, green"},
+		"SHOP_GOODS":  {"shop-goods", "", "", "list"},
+	} {
+		v := shopVariable(t, name)
+		got := struct{ flag, shown, example, kind string }{v.flagName(), v.shownDefault(), v.example(), v.kind()}
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestFormatRoundTrip(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Second: "1s", 90 * time.Second: "1m30s", time.Minute: "1m", time.Hour: "1h", 24 * time.Hour: "24h",
+		48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 20 * time.Hour: "20h", 1500 * time.Millisecond: "1.5s",
+	} {
+		got := formatDuration(d)
+		back, err := parseDuration(got)
+		if got != want || err != nil || back != d {
+			t.Errorf("formatDuration(%v) = %q, want %q; reads back as %v, %v", d, got, want, back, err)
+		}
+	}
+	for n, want := range map[int64]string{0: "0", 1: "1", 1000: "1000", 1024: "1KiB", 1536: "1536", 16 << 20: "16MiB", 3 << 30: "3GiB", -1: "-1"} {
+		if got := formatBytes(n); got != want {
+			t.Errorf("formatBytes(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestAllVariables checks the tags of every package: a mistake there would
+// show only when somebody sets the variable.
+func TestAllVariables(t *testing.T) {
+	t.Parallel()
+	vars := allVariables()
+	seen := make(map[string]bool)
+	for _, v := range vars {
+		if v.desc == "" {
+			t.Errorf("%s has no desc", v.name)
+		}
+		if v.required && v.def != "" {
+			t.Errorf("%s is required and has a default", v.name)
+		}
+		if seen[v.name] || seen[v.name+fileSuffix] {
+			t.Errorf("%s comes twice, or is the file of another", v.name)
+		}
+		seen[v.name] = true
+		if !hasPrefix(v.name, ownPrefixes[:]) && !hasPrefix(v.name, sharedPrefixes[:]) {
+			t.Errorf("%s has no prefix of ours", v.name)
+		}
+		if v.required {
+			continue
+		}
+		plain, err := v.decode(t.Context(), "")
+		if err != nil {
+			t.Errorf("default of %s: %v", v.name, err)
+			continue
+		}
+		shown, err := v.decode(t.Context(), v.shownDefault())
+		if err != nil || !cmp.Equal(plain.Interface(), shown.Interface()) {
+			t.Errorf("%s: the shown default %q reads as %v, %v", v.name, v.shownDefault(), shown, err)
+		}
+		if _, err := v.decode(t.Context(), v.sample); v.sample != "" && err != nil {
+			t.Errorf("example of %s: %v", v.name, err)
+		}
+	}
+}

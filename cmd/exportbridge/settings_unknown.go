@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Names in ownPrefixes are ours alone, so an unknown one is a mistake. Others
+// share KAFKA_, HTTP_ and LOG_ with us: there only a near miss is worth a word.
+var (
+	ownPrefixes    = [...]string{"EXPORT_", "CURSOR_", "BRIDGE_", "REDIS_", "STREAM_"}
+	sharedPrefixes = [...]string{"KAFKA_", "HTTP_", "LOG_"}
+)
+
+// nearEnough is the number of typing mistakes up to which a name is taken for
+// a misspelt one.
+const nearEnough = 2
+
+// serviceLink matches the variables that Kubernetes sets in every container
+// for every service; <SERVICE>_PORT is recognised by its value.
+var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+func isServiceLink(name, value string) bool {
+	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://"))
+}
+
+// vocabulary knows the names of all settings.
+type vocabulary struct {
+	vars    map[string]*variable
+	names   []string // with their _FILE forms
+	streams []string
+}
+
+func newVocabulary(vars []variable, streams []string) *vocabulary {
+	voc := &vocabulary{vars: make(map[string]*variable, len(vars)), streams: streams}
+	for i := range vars {
+		voc.vars[vars[i].name] = &vars[i]
+		voc.names = append(voc.names, vars[i].name, vars[i].name+fileSuffix)
+	}
+	slices.Sort(voc.names)
+	return voc
+}
+
+// unknown returns a line for every variable that looks like a setting and is
+// none, sorted.
+func (voc *vocabulary) unknown(vars map[string]string) []string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if vars[name] == "" || isServiceLink(name, vars[name]) {
+			continue
+		}
+		if line := voc.explain(name); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// explain says why a name is not a setting. It returns "" for a setting and
+// for a name that is not meant for us.
+func (voc *vocabulary) explain(name string) string {
+	switch {
+	case voc.lookup(name) != nil:
+		return ""
+	case strings.HasPrefix(name, "STREAM_"):
+		return voc.explainStream(name)
+	case hasPrefix(name, ownPrefixes[:]):
+		return suggest(name+" is not a setting", nearest(name, voc.names, nearEnough+1))
+	case hasPrefix(name, sharedPrefixes[:]):
+		if near := nearest(name, voc.names, nearEnough); near != "" {
+			return suggest(name+" is not a setting", near)
+		}
+	}
+	return ""
+}
+
+// explainStream does the same for STREAM_<NAME>_<VARIABLE>.
+func (voc *vocabulary) explainStream(name string) string {
+	var prefixes []string
+	for _, stream := range voc.streams {
+		prefix := streamPrefix(stream)
+		prefixes = append(prefixes, prefix)
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		v := voc.lookup(rest)
+		switch {
+		case v == nil:
+			near := nearest(rest, voc.names, nearEnough+1)
+			if near != "" {
+				near = prefix + near
+			}
+			return suggest(fmt.Sprintf("%s is not a setting of stream %s", name, stream), near)
+		case !v.stream:
+			return fmt.Sprintf("%s cannot be set per stream; set %s", name, rest)
+		}
+		return ""
+	}
+	for _, rest := range voc.names {
+		if prefix, ok := strings.CutSuffix(name, rest); ok && len(prefix) > len("STREAM__") {
+			near := nearest(prefix, prefixes, nearEnough)
+			if near != "" {
+				near += rest
+			}
+			return suggest(name+" names no stream of BRIDGE_STREAMS", near)
+		}
+	}
+	return name + " is not a setting; per-stream variables are STREAM_<NAME>_<VARIABLE>"
+}
+
+// lookup returns the setting of that name, with or without _FILE, or nil.
+func (voc *vocabulary) lookup(name string) *variable {
+	if v := voc.vars[name]; v != nil {
+		return v
+	}
+	return voc.vars[strings.TrimSuffix(name, fileSuffix)]
+}
+
+// inStream returns the setting that STREAM_<NAME>_<VARIABLE> is about, or nil.
+func (voc *vocabulary) inStream(name string) *variable {
+	for _, stream := range voc.streams {
+		if rest, ok := strings.CutPrefix(name, streamPrefix(stream)); ok {
+			if v := voc.lookup(rest); v != nil {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+func hasPrefix(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+func suggest(text, near string) string {
+	if near == "" {
+		return text
+	}
+	return text + "; did you mean " + near + "?"
+}
+
+// nearest returns the candidate with the fewest typing mistakes, at most
+// limit, or "".
+func nearest(name string, candidates []string, limit int) string {
+	best, fewest := "", limit+1
+	for _, candidate := range candidates {
+		if abs(len(candidate)-len(name)) >= fewest {
+			continue
+		}
+		if n := editDistance(name, candidate); n < fewest {
+			best, fewest = candidate, n
+		}
+	}
+	return best
+}
+
+// editDistance counts the bytes to insert, delete or replace to get from a to
+// b (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func abs(n int) int { return max(n, -n) }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+func newSimulateCommand(a *app) *cobra.Command {
+	var listen string
+	config := exportsim.Config{Rate: 50, Events: 12_000, Seed: 1, Gzip: true}
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Serve a simulated export API",
+		Long: `Serve a simulated export API: events, sessions and users, with growth, latency,
+limits and faults on demand. The same seed gives the same content. It runs until
+it is stopped.`,
+		Example: `  exportbridge simulate
+  exportbridge simulate --listen 127.0.0.1:4100 --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
+  EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge config show`,
+		GroupID: groupRun,
+		Args:    noArgs,
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen at (default "+usualSimulator+", or a free port)")
+	simulatorFlags(cmd.Flags(), &config)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := config.Validate(); err != nil {
+			return &exitError{code: exitUsage, err: err, hint: "exportbridge simulate --help"}
+		}
+		handler, err := exportsim.New(config)
+		if err != nil {
+			return err
+		}
+		defer handler.Close()
+		server, err := startEmbeddedSimulator(handler, listen)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, server.Close()) }()
+		// Stalled requests end here, so that Close need not wait for them.
+		defer handler.Close()
+		if server.Moved {
+			fmt.Fprintf(a.stderr, "%s is taken, listening at %s\n", usualSimulator, server.Addr)
+		}
+		fmt.Fprintf(a.stdout, "export API  %s%s  simulated, %s events/s, %s in stock\n",
+			server.URL, config.BasePath, formatRate(config.Rate), humanize.Comma(int64(config.Events)))
+		return server.Wait(cmd.Context())
+	}
+	return cmd
+}
+
+// simulatorFlags registers the flags that describe a simulated export. What
+// config holds already are the defaults.
+func simulatorFlags(flags *pflag.FlagSet, config *exportsim.Config) {
+	rate := parsed(&config.Rate, parseRate, "RATE")
+	rate.text = formatRate(config.Rate) + "/s"
+	flags.Var(rate, "rate", "growth, for example 500/s or 600/m; 0 for none")
+	flags.IntVar(&config.Events, "events", config.Events, "events in stock at the start")
+	flags.Uint64Var(&config.Seed, "seed", config.Seed, "decides the content")
+	flags.Var(parsed(&config.Start, parseStart, "TIME"), "start", "time of the first event (default such that the stock ends now)")
+	flags.StringVar((*string)(&config.Schema), "schema", string(exportsim.Schema08), "generation of the schema: 0.8, 0.7 or 0.5")
+	flags.StringVar((*string)(&config.EndOfResults), "end-of-results", string(exportsim.EmptyCursor),
+		"how the end is marked: empty-cursor, null-cursor, no-cursor or empty-items")
+	flags.Var(parsed(&config.Latency, parseDuration, "DURATION"), "latency", "wait before each answer, for example 20ms")
+	flags.Var(parsed(&config.Faults, exportsim.ParseFaults, "LIST"), "fail",
+		"faults and how often, for example 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
+	flags.StringVar(&config.APIKey, "api-key", "", "key to ask for; without it everybody is let in")
+	flags.Var(parsed(&config.CursorTTL, parseDuration, "DURATION"), "cursor-ttl", "how long a cursor is good for, for ever if not given")
+	flags.Var(parsed(&config.RateLimit, parseRate, "RATE"), "rate-limit", "requests above which the answer is 429, for example 10/s")
+	flags.StringVar(&config.BasePath, "base-path", "", "path before /events, /session and /user, for example /export")
+	flags.BoolVar(&config.Gzip, "gzip", config.Gzip, "compress for clients that ask for gzip")
+	flags.BoolVar(&config.Zstd, "zstd", config.Zstd, "compress for clients that ask for zstd")
+}
+
+// parsedFlag is a flag whose text a function reads.
+type parsedFlag[T any] struct {
+	target *T
+	parse  func(string) (T, error)
+	kind   string
+	text   string
+}
+
+func parsed[T any](target *T, parse func(string) (T, error), kind string) *parsedFlag[T] {
+	return &parsedFlag[T]{target: target, parse: parse, kind: kind}
+}
+
+func (f *parsedFlag[T]) String() string { return f.text }
+
+func (f *parsedFlag[T]) Type() string { return f.kind }
+
+func (f *parsedFlag[T]) Set(text string) error {
+	value, err := f.parse(text)
+	if err != nil {
+		return err
+	}
+	*f.target, f.text = value, text
+	return nil
+}
+
+// parseRate reads 50/s, 600/m or 10/h as a number per second; 0 needs no unit.
+func parseRate(text string) (float64, error) {
+	number, unit, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseFloat(number, 64)
+	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[unit]
+	if err == nil && n == 0 {
+		return 0, nil
+	}
+	if err != nil || seconds == 0 || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) {
+		return 0, errors.New("not a rate, for example 50/s or 600/m")
+	}
+	return n / seconds, nil
+}
+
+func formatRate(perSecond float64) string { return strconv.FormatFloat(perSecond, 'g', 4, 64) }
+
+func parseStart(text string) (time.Time, error) {
+	ms, err := parseInstant(text, time.Now())
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.UnixMilli(ms), nil
+}

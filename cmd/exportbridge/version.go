@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// buildInfo says which program this is.
+type buildInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // built with changes on top of Revision
+	Time     string `json:"time,omitempty"`     // of Revision
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// readBuildInfo returns what the Go linker wrote into the binary.
+func readBuildInfo() buildInfo {
+	b := buildInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version = info.Main.Version
+	if b.Version == "" || b.Version == "(devel)" {
+		b.Version = "devel"
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			b.Revision = setting.Value
+		case "vcs.time":
+			b.Time = setting.Value
+		case "vcs.modified":
+			b.Modified = setting.Value == "true"
+		}
+	}
+	return b
+}
+
+func newVersionCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  exportbridge version --json",
+		GroupID: groupSetup,
+		Args:    noArgs,
+	}
+	asJSON := takeJSON(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		b := readBuildInfo()
+		if *asJSON {
+			return printJSON(a.stdout, b)
+		}
+		_, err := fmt.Fprintf(a.stdout, "exportbridge %s%s (%s, %s)\n", b.Version, b.revisionNote(), b.Go, b.Platform)
+		return err
+	}
+	return cmd
+}
+
+func (b buildInfo) revisionNote() string {
+	switch {
+	case b.Revision == "":
+		return ""
+	case b.Modified:
+		return " of " + b.Revision + ", modified"
+	default:
+		return " of " + b.Revision
+	}
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/ops"
+	"exportbridge/cursorstore"
+)
+
+const (
+	// statusInterval is how often a running stream tells Redis that it runs.
+	statusInterval = time.Second
+	// thinInterval is how often old history is thinned out, a bounded piece
+	// at a time.
+	thinInterval = time.Minute
+)
+
+// process is a bridge process: its streams and what they share.
+type process struct {
+	log     *slog.Logger
+	redis   *cursorstore.Client
+	metrics *ops.Metrics
+	server  *ops.Server // nil if off
+	streams []*stream
+}
+
+// stream is one stream and its adapters.
+type stream struct {
+	name   string
+	bridge *bridge.Bridge
+	api    *exportapi.Client
+	sink   *kafkasink.Sink
+	store  *cursorstore.Store
+}
+
+// assemble wires the parts of a process. Nothing runs yet, and no server is
+// asked yet: servers that are away are waited for while running.
+func assemble(s *settings, limits bridge.Limits, log *slog.Logger) (*process, error) {
+	p := &process{log: log}
+	build := readBuildInfo()
+	healths := make([]*bridge.Health, len(s.streams))
+	for i := range healths {
+		healths[i] = new(bridge.Health)
+	}
+	cursorstore.LogTo(log.With(logComponent, "redis"))
+	s.cursor.Report = func(err error) {
+		for _, h := range healths {
+			h.Reporter("redis")(err)
+		}
+	}
+	redis, err := cursorstore.Open(s.cursor)
+	if err != nil {
+		return nil, err
+	}
+	p.redis = redis
+	names := make([]string, len(s.streams))
+	for i := range s.streams {
+		names[i] = s.streams[i].name
+	}
+	p.metrics = ops.NewMetrics(ops.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
+	for i := range s.streams {
+		st, err := p.wire(&s.streams[i], limits, healths[i])
+		if err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		p.streams = append(p.streams, st)
+	}
+	if cfg := (ops.Config{Addr: s.HTTPAddr}); !cfg.Off() {
+		watched := make([]ops.Stream, len(p.streams))
+		for i, st := range p.streams {
+			watched[i] = st.bridge
+		}
+		if p.server, err = ops.Listen(cfg, p.metrics, watched); err != nil {
+			return nil, errors.Join(&exitError{code: exitUsage, err: err, hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}, p.close())
+		}
+	}
+	return p, nil
+}
+
+// wire makes one stream's adapters and its bridge.
+func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.Health) (*stream, error) {
+	log := p.log.With(logStream, st.name)
+	st.export.Report = health.Reporter("api")
+	st.kafka.Report = health.Reporter("kafka")
+	st.kafka.Log = log.With(logComponent, "kafka")
+	st.engine.Log, st.engine.Limits = p.log, limits
+	api, err := exportapi.New(st.export)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", st.name, err)
+	}
+	sink, err := kafkasink.New(st.kafka)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", st.name, err)
+	}
+	store := p.redis.Stream(st.name)
+	b, err := bridge.New(st.engine, bridge.Ports{
+		Source: api, Sink: sink, Store: store, Inbox: store, Observer: p.metrics, Health: health,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", st.name, err)
+	}
+	return &stream{name: st.name, bridge: b, api: api, sink: sink, store: store}, nil
+}
+
+func (p *process) statuses() []bridge.Status {
+	all := make([]bridge.Status, len(p.streams))
+	for i, st := range p.streams {
+		all[i] = st.bridge.Status()
+	}
+	return all
+}
+
+// run moves all streams until ctx ends or their bounded runs are done. One
+// stream's end leaves the others running.
+func (p *process) run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var helpers, running sync.WaitGroup
+	errs := make([]error, len(p.streams)+1)
+	for _, st := range p.streams {
+		helpers.Go(func() { p.tell(background, st) })
+	}
+	if p.server != nil {
+		helpers.Go(func() {
+			if errs[len(p.streams)] = p.server.Serve(background); errs[len(p.streams)] != nil {
+				p.log.Error("the HTTP server ended", logError, errs[len(p.streams)])
+			}
+		})
+	}
+	for i, st := range p.streams {
+		running.Go(func() {
+			if errs[i] = st.bridge.Run(ctx); errs[i] != nil {
+				p.log.Error("stream ended", logStream, st.name, logError, errs[i])
+			}
+		})
+	}
+	running.Wait()
+	stop()
+	helpers.Wait()
+	return runError(errors.Join(errs...))
+}
+
+// tell keeps the stream's live status in Redis, and its history thin. Redis
+// being away is reported by the store itself and stops nothing here.
+func (p *process) tell(ctx context.Context, st *stream) {
+	status, thin := time.NewTicker(statusInterval), time.NewTicker(thinInterval)
+	defer status.Stop()
+	defer thin.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusInterval)
+			_ = st.store.PutStatus(last, st.bridge.Status()) // says that it stopped; the status expires in any case
+			cancel()
+			return
+		case <-status.C:
+			_ = st.store.PutStatus(ctx, st.bridge.Status()) // the next one follows in a second
+		case now := <-thin.C:
+			if _, err := st.store.Thin(ctx, now); err != nil && ctx.Err() == nil {
+				p.log.Debug("history not thinned", logStream, st.name, logError, err)
+			}
+		}
+	}
+}
+
+// runError gives the end of a run its exit code.
+func runError(err error) error {
+	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
+		return &exitError{code: exitRefused, err: err, hint: blocked.Hint}
+	}
+	if errors.Is(err, bridge.ErrShutdown) {
+		return &exitError{code: exitFailed, err: err, hint: "a longer BRIDGE_SHUTDOWN_TIMEOUT, or look why Kafka or Redis does not answer: exportbridge check"}
+	}
+	return err
+}
+
+func (p *process) close() error {
+	var errs []error
+	for _, st := range p.streams {
+		st.sink.Close()
+		st.api.Close()
+	}
+	if p.server != nil {
+		if err := p.server.Close(); err != nil && !isClosed(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, p.redis.Close())...)
+}
+
+// servers are the servers that a process has inside itself.
+type servers struct {
+	kafka *embeddedKafka
+	redis *embeddedRedis
+	api   *embeddedHTTP
+	sim   interface{ Close() }
+}
+
+// close stops them in the order in which they are used.
+func (v *servers) close() error {
+	var errs []error
+	if v.api != nil {
+		v.sim.Close()
+		errs = append(errs, v.api.Close())
+	}
+	if v.redis != nil {
+		errs = append(errs, v.redis.Close())
+	}
+	if v.kafka != nil {
+		errs = append(errs, v.kafka.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// streamNamed returns the settings of the stream that a command is about: the
+// named one, or the only one.
+func (s *settings) streamNamed(name string) (*streamSettings, error) {
+	var names []string
+	for i := range s.streams {
+		if st := &s.streams[i]; st.name == name || name == "" && len(s.streams) == 1 {
+			return st, nil
+		}
+		names = append(names, s.streams[i].name)
+	}
+	slices.Sort(names)
+	if name == "" {
+		return nil, &exitError{code: exitUsage, err: fmt.Errorf("there are several streams: %v", names), hint: "--stream " + names[0]}
+	}
+	return nil, &exitError{code: exitUsage, err: fmt.Errorf("no stream is called %q, BRIDGE_STREAMS names %v", name, names), hint: "--stream " + names[0]}
+}

@@ -1,0 +1,214 @@
+package cursorstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// EntryAt returns the newest entry on the current branch that was committed at
+// or before t, or ErrNoEntry.
+func (s *Store) EntryAt(ctx context.Context, t time.Time) (Entry, error) {
+	op := fmt.Sprintf("history entry of %s at %s", s.name, t.UTC().Format(time.RFC3339))
+	branch, _, err := s.branch(ctx)
+	if err != nil {
+		return Entry{}, fmt.Errorf("%s: %w", op, err)
+	}
+	i := slices.IndexFunc(branch, func(n node) bool { return n.at <= t.UnixMilli() })
+	switch {
+	case i >= 0:
+		return s.first(ctx, branch[i:])
+	case len(branch) > 0:
+		oldest := time.UnixMilli(branch[len(branch)-1].at).UTC()
+		return Entry{}, fmt.Errorf("%s: %w: the current branch begins at %s", op, ErrNoEntry, oldest.Format(time.RFC3339))
+	}
+	return Entry{}, fmt.Errorf("%s: %w", op, ErrNoEntry)
+}
+
+// Back returns the newest entry on the current branch that is at least so many
+// pages before the checkpoint, or ErrNoEntry.
+func (s *Store) Back(ctx context.Context, pages int64) (Entry, error) {
+	op := fmt.Sprintf("history entry of %s %d pages back", s.name, pages)
+	branch, now, err := s.branch(ctx)
+	if err != nil {
+		return Entry{}, fmt.Errorf("%s: %w", op, err)
+	}
+	// Along a branch the pages never grow towards the past.
+	var oldest int64
+	i, err := search(len(branch), func(i int) (bool, error) {
+		e, err := s.first(ctx, branch[i:])
+		oldest = e.Pages
+		return e.Pages <= now.Pages-pages, err
+	})
+	switch {
+	case err != nil:
+		return Entry{}, fmt.Errorf("%s: %w", op, err)
+	case i == len(branch):
+		return Entry{}, fmt.Errorf("%s: %w: it goes back %d pages", op, ErrNoEntry, now.Pages-oldest)
+	}
+	return s.first(ctx, branch[i:])
+}
+
+// first returns the first of the entries that has not been thinned out since
+// the index was read.
+func (s *Store) first(ctx context.Context, nodes []node) (Entry, error) {
+	for _, n := range nodes {
+		e, err := s.Entry(ctx, n.place)
+		if !errors.Is(err, ErrNoEntry) {
+			return e, err
+		}
+	}
+	return Entry{}, ErrNoEntry
+}
+
+// branch returns the current branch, newest first, and the checkpoint that it
+// leads to.
+func (s *Store) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
+	now, err := s.Load(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	nodes, err := s.index(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	var branch []node
+	for at := now.Place; ; {
+		part := epochUpTo(nodes, at)
+		if len(part) == 0 {
+			return branch, now, nil
+		}
+		for _, n := range slices.Backward(part) {
+			branch = append(branch, n)
+		}
+		root, err := s.Entry(ctx, part[0].place)
+		if err != nil {
+			return nil, now, err
+		}
+		if root.Parent == nil || root.Parent.Epoch >= at.Epoch {
+			return branch, now, nil
+		}
+		at = *root.Parent
+	}
+}
+
+// index reads the whole index, in the order of places.
+func (s *Store) index(ctx context.Context) ([]node, error) {
+	op := "history index of " + s.name
+	var nodes []node
+	for cursor := uint64(0); ; {
+		var page []string // members and scores in turn
+		err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
+			page, cursor, err = s.c.rdb.ZScan(ctx, s.keys.index, cursor, "", scanStep).Result()
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for pair := range slices.Chunk(page, 2) {
+			n, err := parseNode(pair[0])
+			at, err2 := strconv.ParseFloat(pair[len(pair)-1], 64)
+			if err := errors.Join(err, err2); err != nil {
+				return nil, fmt.Errorf("%s: %w", op, foreign(s.keys.index, err))
+			}
+			n.at = int64(at)
+			nodes = append(nodes, n)
+		}
+		if cursor == 0 {
+			break
+		}
+	}
+	slices.SortFunc(nodes, func(a, b node) int { return a.place.Compare(b.place) })
+	// A scan may bring a member twice.
+	return slices.CompactFunc(nodes, func(a, b node) bool { return a.place == b.place }), nil
+}
+
+// epochUpTo returns the part of the ordered nodes that is of the place's epoch
+// and not after it.
+func epochUpTo(nodes []node, at bridge.Place) []node {
+	byPlace := func(n node, p bridge.Place) int { return n.place.Compare(p) }
+	first, _ := slices.BinarySearchFunc(nodes, bridge.Place{Epoch: at.Epoch}, byPlace)
+	last, found := slices.BinarySearchFunc(nodes, at, byPlace)
+	if found {
+		last++
+	}
+	return nodes[first:last]
+}
+
+// parent finds the entry before the first one of a new epoch: the one that the
+// epoch was reset to, or noParent.
+func (s *Store) parent(ctx context.Context, from, to bridge.Checkpoint) (string, error) {
+	switch {
+	case from.Zero() || from.Epoch == to.Epoch:
+		return noParent, nil
+	case samePosition(from, to):
+		return from.String(), nil
+	}
+	nodes, err := s.index(ctx)
+	if err != nil {
+		return "", err
+	}
+	for len(nodes) > 0 {
+		epoch := epochUpTo(nodes, nodes[len(nodes)-1].place)
+		nodes = nodes[:len(nodes)-len(epoch)]
+		place, err := s.find(ctx, epoch, to)
+		if err != nil || place != noParent {
+			return place, err
+		}
+	}
+	return noParent, nil
+}
+
+// find returns the newest entry of one epoch with the position of c.
+func (s *Store) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (string, error) {
+	// Within an epoch the pages only grow; several entries may have as many.
+	end, err := search(len(epoch), func(i int) (bool, error) {
+		e, err := s.first(ctx, epoch[i:])
+		if errors.Is(err, ErrNoEntry) {
+			return true, nil
+		}
+		return e.Pages > c.Pages, err
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, n := range slices.Backward(epoch[:end]) {
+		e, err := s.Entry(ctx, n.place)
+		switch {
+		case errors.Is(err, ErrNoEntry): // thinned out since the index was read
+		case err != nil:
+			return "", err
+		case e.Pages != c.Pages:
+			return noParent, nil
+		case e.Place != c.Place && samePosition(e.Checkpoint, c):
+			return e.String(), nil
+		}
+	}
+	return noParent, nil
+}
+
+// samePosition reports whether two checkpoints go on at the same event.
+func samePosition(a, b bridge.Checkpoint) bool {
+	return a.Cursor == b.Cursor && a.Carried == b.Carried && slices.Equal(a.Tail, b.Tail) &&
+		(a.Cursor != "" || a.Origin.Start == b.Origin.Start)
+}
+
+// search is sort.Search for a predicate that can fail.
+func search(n int, f func(int) (bool, error)) (int, error) {
+	var failed error
+	i := sort.Search(n, func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		ok, err := f(i)
+		failed = err
+		return ok
+	})
+	return i, failed
+}

@@ -1,0 +1,213 @@
+package cursorstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // works, but can lose the checkpoint
+	Fail Level = "fail" // does not work, or will lose the checkpoint
+)
+
+// Finding is one thing that Check found out.
+type Finding struct {
+	Level Level
+	Text  string
+	// Hint says what to do, where something is to be done.
+	Hint string
+}
+
+// Check finds out whether Redis can be trusted with the checkpoint: whether it
+// answers, is the primary, keeps what it acknowledged, and runs scripts. It
+// changes nothing but one key, which it removes again and which would go away
+// by itself after ten seconds. In a cluster it asks each primary.
+func (c *Client) Check(ctx context.Context) []Finding {
+	var mu sync.Mutex // guards findings: a cluster's nodes are asked together
+	var findings []Finding
+	add := func(found ...Finding) {
+		mu.Lock()
+		defer mu.Unlock()
+		findings = append(findings, found...)
+	}
+	err := c.eachPrimary(ctx, func(ctx context.Context, node redis.Cmdable) error {
+		found, err := c.checkNode(ctx, node)
+		add(found...)
+		return err
+	})
+	if err == nil {
+		add(c.checkScripts(ctx))
+	} else {
+		add(failure(err))
+	}
+	return findings
+}
+
+func failure(err error) Finding {
+	f := Finding{Level: Fail, Text: err.Error()}
+	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
+		f.Hint = fault.Hint
+	}
+	return f
+}
+
+// checkNode asks one server about itself.
+func (c *Client) checkNode(ctx context.Context, node redis.Cmdable) ([]Finding, error) {
+	latency, err := c.latency(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.info(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	where := c.where
+	if member, ok := node.(*redis.Client); ok && node != redis.Cmdable(c.rdb) {
+		where = member.Options().Addr // of a cluster
+	}
+	answers := fmt.Sprintf("%s answers in %.1f ms, version %s", where, float64(latency.Microseconds())/1000, version(info))
+	return []Finding{{Level: OK, Text: answers}, roleOf(info), evictionOf(info), c.persistence(ctx, node, info)}, nil
+}
+
+// latency is the best of a few round trips: the first one also connects.
+func (c *Client) latency(ctx context.Context, node redis.Cmdable) (time.Duration, error) {
+	best := time.Duration(-1)
+	for range 3 {
+		began := time.Now()
+		err := c.call(ctx, "ping", func(ctx context.Context) error { return node.Ping(ctx).Err() })
+		if err != nil {
+			return 0, err
+		}
+		if took := time.Since(began); best < 0 || took < best {
+			best = took
+		}
+	}
+	return best, nil
+}
+
+// info reads what the server tells about itself, by field.
+func (c *Client) info(ctx context.Context, node redis.Cmdable) (map[string]string, error) {
+	var text string
+	err := c.call(ctx, "info", func(ctx context.Context) (err error) {
+		text, err = node.Info(ctx).Result()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
+
+func version(info map[string]string) string {
+	for _, name := range []string{"valkey_version", "redis_version"} {
+		if v := info[name]; v != "" {
+			return v
+		}
+	}
+	return "not told"
+}
+
+func roleOf(info map[string]string) Finding {
+	switch info["role"] {
+	case "":
+		return Finding{Level: OK, Text: "role not told"}
+	case "master":
+		return Finding{Level: OK, Text: "primary"}
+	}
+	return Finding{
+		Level: Fail, Text: "a replica, which refuses writes or loses them",
+		Hint: "name the primary in REDIS_URL, or use REDIS_MASTER_NAME with sentinels",
+	}
+}
+
+// evictionOf judges what happens when the memory is full. A policy over all
+// keys removed the checkpoint under pressure; one over volatile keys can only
+// remove status and answers, which have a time to live.
+func evictionOf(info map[string]string) Finding {
+	policy := info["maxmemory_policy"]
+	hint := "set maxmemory-policy noeviction, for example: redis-cli config set maxmemory-policy noeviction"
+	switch {
+	case policy == "":
+		return Finding{Level: OK, Text: "eviction policy not told"}
+	case policy == "noeviction":
+		return Finding{Level: OK, Text: "noeviction"}
+	case strings.HasPrefix(policy, "volatile-"):
+		return Finding{Level: Warn, Text: "maxmemory-policy " + policy + " evicts requests, answers and the live status when memory is full", Hint: hint}
+	case info["maxmemory"] == "0":
+		return Finding{Level: Warn, Text: "maxmemory-policy " + policy + " would evict the checkpoint as soon as somebody sets maxmemory", Hint: hint}
+	}
+	return Finding{Level: Fail, Text: "maxmemory-policy " + policy + " evicts the checkpoint when memory is full", Hint: hint}
+}
+
+// persistence judges what a restart of the server loses.
+func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[string]string) Finding {
+	switch {
+	case info["aof_enabled"] == "1" && info["aof_last_write_status"] == "err":
+		return Finding{Level: Fail, Text: "append-only on, but its last write was an error", Hint: "check the server's disk and log"}
+	case info["aof_enabled"] == "1":
+		return Finding{Level: OK, Text: "append-only on"}
+	case info["aof_enabled"] == "":
+		return Finding{Level: OK, Text: "persistence not told"}
+	}
+	hint := "set appendonly yes, for example: redis-cli config set appendonly yes"
+	save, err := c.setting(ctx, node, "save")
+	switch {
+	case err != nil: // managed servers refuse CONFIG
+		return Finding{Level: Warn, Text: "append-only off, snapshots not told: a restart may lose the last commits", Hint: hint}
+	case save == "":
+		return Finding{Level: Warn, Text: "no persistence: a restart loses the checkpoint", Hint: hint}
+	}
+	return Finding{Level: Warn, Text: "snapshots only (save " + save + "): a restart loses the last commits", Hint: hint}
+}
+
+func (c *Client) setting(ctx context.Context, node redis.Cmdable, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	values, err := node.ConfigGet(ctx, name).Result()
+	if err != nil {
+		return "", fmt.Errorf("config get %s: %w", name, err)
+	}
+	return values[name], nil
+}
+
+var probe = redis.NewScript(`
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+local stored = redis.call('GET', KEYS[1])
+return {stored, tostring(redis.call('DEL', KEYS[1]))}
+`)
+
+const probeTTL = 10 * time.Second
+
+// checkScripts writes, reads and removes a key, all in a script.
+func (c *Client) checkScripts(ctx context.Context) Finding {
+	id := rand.Text()[:12]
+	reply, err := c.eval(ctx, "run a script", probe, []string{c.prefix + ":check:" + id}, id, strconv.FormatInt(probeTTL.Milliseconds(), 10))
+	switch {
+	case err != nil:
+		return failure(err)
+	case len(reply) != 2 || reply[0] != id || reply[1] != "1":
+		return Finding{Level: Fail, Text: fmt.Sprintf("the test key was not kept: %v", reply), Hint: "is the server at its maxmemory?"}
+	}
+	return Finding{Level: OK, Text: "scripts allowed, test key written and removed"}
+}

@@ -1,0 +1,158 @@
+package cursorstore_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/cursorstore"
+)
+
+// wantFinding looks for a finding of this level with these words.
+func wantFinding(t *testing.T, findings []cursorstore.Finding, level cursorstore.Level, text, hint string) {
+	t.Helper()
+	for _, f := range findings {
+		if f.Level == level && strings.Contains(f.Text, text) && strings.Contains(f.Hint, hint) {
+			return
+		}
+	}
+	t.Errorf("no finding is %s with %q, hint %q: %+v", level, text, hint, findings)
+}
+
+func wantFault(t *testing.T, err error, class bridge.Class, hint string) {
+	t.Helper()
+	f, ok := errors.AsType[*bridge.Fault](err)
+	if !ok || f.Class != class || !strings.Contains(f.Hint, hint) {
+		t.Errorf("error is %v (%+v), want a fault of class %d with the hint %q", err, f, class, hint)
+		return
+	}
+	if f.Code == "" || class == bridge.Permanent && f.Reason != bridge.ReasonConfig {
+		t.Errorf("fault %v has code %q and reason %q", err, f.Code, f.Reason)
+	}
+}
+
+func TestCheckEmbedded(t *testing.T) {
+	t.Parallel()
+	s := embedded(t)
+	sp := s.space(t)
+	client := sp.client()
+	for _, f := range client.Check(t.Context()) {
+		if f.Level == cursorstore.Fail {
+			t.Errorf("finding %+v", f)
+		}
+	}
+	if keys := sp.keys(); len(keys) > 0 {
+		t.Errorf("check left %v", keys)
+	}
+	sp.cutOff()
+	wantFinding(t, client.Check(t.Context()), cursorstore.Fail, s.addr(), "REDIS_URL")
+}
+
+// TestFaults: each answer of a server in trouble says how serious it is and
+// what to do.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answer string
+		class  bridge.Class
+		hint   string
+	}{
+		{"READONLY You can't write against a read only replica.", bridge.Transient, "replica"},
+		{"ERR Error running script (call to f_1): @user_script:5: -READONLY You can't write against a read only replica.", bridge.Transient, "replica"},
+		{"NOAUTH Authentication required.", bridge.Permanent, "REDIS_PASSWORD"},
+		{"WRONGPASS invalid username-password pair or user is disabled.", bridge.Permanent, "REDIS_USERNAME"},
+		{"NOPERM this user has no permissions to run the 'evalsha' command", bridge.Permanent, "+@scripting"},
+		{"OOM command not allowed when used memory > 'maxmemory'.", bridge.Transient, "maxmemory"},
+		{"LOADING Redis is loading the dataset in memory", bridge.Transient, "loading"},
+		{"NOREPLICAS Not enough good replicas to write.", bridge.Transient, "min-replicas-to-write"},
+		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", bridge.Transient, "disk"},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", bridge.Transient, "primary"},
+		{"CLUSTERDOWN Hash slot not served", bridge.Transient, "slots"},
+		{"ERR max number of clients reached", bridge.Transient, "maxclients"},
+		{"ERR DB index is out of range", bridge.Permanent, "/0"},
+		{"ERR unknown command 'EVALSHA'", bridge.Permanent, "scripts"},
+		{"ERR something new", bridge.Transient, ""},
+	} {
+		t.Run(c.answer, func(t *testing.T) {
+			t.Parallel()
+			s := embedded(t)
+			sp := s.space(t)
+			var reported error
+			cfg := sp.config()
+			cfg.Report = func(err error) { reported = err }
+			store := open(t, cfg).Stream(stream)
+			if _, err := store.Load(t.Context()); !errors.Is(err, bridge.ErrNoCheckpoint) || reported != nil {
+				t.Fatalf("load: %v, reported %v", err, reported)
+			}
+			s.mini.SetError(c.answer)
+			_, err := store.Load(t.Context())
+			wantFault(t, err, c.class, c.hint)
+			if reported == nil {
+				t.Error("not reported")
+			}
+			err = store.Advance(t.Context(), bridge.Checkpoint{}, at(0, 1))
+			wantFault(t, err, c.class, c.hint)
+			s.mini.SetError("")
+			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 1))
+			if reported != nil {
+				t.Errorf("reported %v after it was over", reported)
+			}
+		})
+	}
+}
+
+// TestTimeout: a server that does not answer holds nobody up for longer than
+// REDIS_TIMEOUT.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		cfg := sp.config()
+		cfg.Timeout = 200 * time.Millisecond
+		store := open(t, cfg).Stream(stream)
+		mustAdvance(t, store, bridge.Checkpoint{}, at(0, 1))
+		s.freeze(true)
+		began := time.Now()
+		_, err := store.Load(t.Context())
+		wantFault(t, err, bridge.Transient, "REDIS_TIMEOUT")
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("took %s", took)
+		}
+		s.freeze(false)
+		eventually(t, func() error { return reaches(t.Context(), store, at(0, 1).Place) })
+	})
+}
+
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.URL = cursorstore.URL("redis://127.0.0.1:" + freePort(t))
+	store := open(t, cfg).Stream(stream)
+	_, err := store.Load(t.Context())
+	wantFault(t, err, bridge.Transient, "check that Redis runs")
+	if !strings.Contains(err.Error(), "127.0.0.1") {
+		t.Errorf("%v does not say where", err)
+	}
+}
+
+func TestLogTo(t *testing.T) {
+	var log strings.Builder
+	cursorstore.LogTo(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	defer cursorstore.LogTo(nil)
+	cfg := valid()
+	cfg.URL, cfg.MasterName = cursorstore.URL("redis://127.0.0.1:"+freePort(t)), "m"
+	client, err := cursorstore.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Stream(stream).Load(t.Context()); err == nil {
+		t.Error("loaded from nobody")
+	}
+	closes(t, client)
+	if !strings.Contains(log.String(), "level=DEBUG") || !strings.Contains(log.String(), "sentinel") {
+		t.Errorf("the log is %q", log.String())
+	}
+}

@@ -1,0 +1,184 @@
+package cursorstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge"
+)
+
+// Client is a connection pool to one Redis: a server, a primary behind
+// sentinels, or a cluster. All methods may be called concurrently.
+type Client struct {
+	rdb     redis.UniversalClient
+	where   string // for errors, without credentials
+	prefix  string
+	age     time.Duration
+	timeout time.Duration
+	report  func(error)
+}
+
+// Open validates the configuration and makes a client. It does not connect:
+// an unreachable server shows in the first operation. The caller closes it.
+func Open(cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	options, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		rdb:     redis.NewUniversalClient(options),
+		where:   strings.Join(options.Addrs, ","),
+		prefix:  cfg.Prefix,
+		age:     cfg.HistoryAge,
+		timeout: cfg.Timeout,
+		report:  cfg.Report,
+	}
+	if c.report == nil {
+		c.report = func(error) {}
+	}
+	return c, nil
+}
+
+// Close ends all connections. Operations afterwards fail.
+func (c *Client) Close() error {
+	if err := c.rdb.Close(); err != nil {
+		return fmt.Errorf("close redis at %s: %w", c.where, err)
+	}
+	return nil
+}
+
+// Stream returns the store of one stream. It makes no request.
+func (c *Client) Stream(name string) *Store {
+	return &Store{c: c, name: name, keys: keysOf(c.prefix, name)}
+}
+
+// Streams returns the names of all streams that have any key under the
+// prefix, sorted. It scans the whole database, in small steps.
+func (c *Client) Streams(ctx context.Context) ([]string, error) {
+	var mu sync.Mutex // guards names: a cluster's nodes are scanned together
+	names := make(map[string]struct{})
+	scan := func(ctx context.Context, node redis.Cmdable) error {
+		return c.scan(ctx, node, func(key string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if name, ok := streamOf(c.prefix, key); ok {
+				names[name] = struct{}{}
+			}
+		})
+	}
+	if err := c.eachPrimary(ctx, scan); err != nil {
+		return nil, err
+	}
+	found := make([]string, 0, len(names))
+	for name := range names {
+		found = append(found, name)
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+const scanStep = 1000
+
+func (c *Client) scan(ctx context.Context, node redis.Cmdable, found func(key string)) error {
+	for cursor := uint64(0); ; {
+		var page []string
+		err := c.call(ctx, "scan for streams", func(ctx context.Context) (err error) {
+			page, cursor, err = node.Scan(ctx, cursor, c.prefix+":{*", scanStep).Result()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, key := range page {
+			found(key)
+		}
+		if cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// eachPrimary runs f on every node that holds keys, concurrently in a cluster.
+func (c *Client) eachPrimary(ctx context.Context, f func(context.Context, redis.Cmdable) error) error {
+	cluster, ok := c.rdb.(*redis.ClusterClient)
+	if !ok {
+		return f(ctx, c.rdb)
+	}
+	// Finding the nodes is an operation of its own, with the bound of one.
+	err := c.call(ctx, "find the cluster's nodes", func(ctx context.Context) error { return cluster.Ping(ctx).Err() })
+	if err != nil {
+		return err
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return f(ctx, node) })
+}
+
+// call runs one operation within the time-out, reports whether Redis answered
+// it, and explains its error. A caller that gave up says nothing about Redis.
+func (c *Client) call(ctx context.Context, op string, f func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := f(bounded)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", op, ctx.Err())
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", op, c.explain(err))
+	}
+	if isForeign(err) {
+		c.report(nil)
+		return err
+	}
+	c.report(err)
+	return err
+}
+
+// eval runs a script as one operation and returns its reply, a list of strings
+// whose first word says what happened.
+func (c *Client) eval(ctx context.Context, op string, s *redis.Script, keys []string, args ...any) ([]string, error) {
+	var reply []string
+	err := c.call(ctx, op, func(ctx context.Context) (err error) {
+		reply, err = s.Run(ctx, c.rdb, keys, args...).StringSlice()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) == 0 {
+		return nil, fmt.Errorf("%s: %w", op, errReply)
+	}
+	return reply, nil
+}
+
+// LogTo sends what go-redis itself logs to the logger, at debug level: each of
+// its messages comes back as an error of an operation, too. Nil discards. It
+// concerns the whole process; without it go-redis writes to standard error.
+func LogTo(log *slog.Logger) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	redis.SetLogger(clientLog{log})
+}
+
+type clientLog struct{ log *slog.Logger }
+
+// Printf implements go-redis's logger.
+func (l clientLog) Printf(ctx context.Context, format string, args ...any) {
+	if l.log.Enabled(ctx, slog.LevelDebug) {
+		l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
+	}
+}
+
+var (
+	_ bridge.Store = (*Store)(nil)
+	_ bridge.Inbox = (*Store)(nil)
+)

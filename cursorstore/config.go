@@ -1,0 +1,158 @@
+package cursorstore
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"exportbridge/bridge"
+)
+
+// Config says where Redis is and how the store uses it.
+type Config struct {
+	URL        URL           `env:"REDIS_URL, default=redis://localhost:6379/0" secret:"yes" desc:"redis://, rediss:// (TLS) or unix://; several hosts are a cluster, or the sentinels of REDIS_MASTER_NAME" example:"rediss://redis.example.com:6380/0"`
+	MasterName string        `env:"REDIS_MASTER_NAME" desc:"name under which the sentinels in REDIS_URL know the primary" example:"mymaster"`
+	Username   string        `env:"REDIS_USERNAME" desc:"user; overrides the one in REDIS_URL" example:"exportbridge"`
+	Password   bridge.Secret `env:"REDIS_PASSWORD" secret:"yes" desc:"password; overrides the one in REDIS_URL"`
+	TLSCA      string        `env:"REDIS_TLS_CA" desc:"PEM certificates to trust with rediss://; the system's when empty"`
+	Timeout    time.Duration `env:"REDIS_TIMEOUT, default=2s" desc:"longest wait for one operation, retries included"`
+	Prefix     string        `env:"CURSOR_PREFIX, default=exportbridge" desc:"first part of every key" example:"exportbridge"`
+	HistoryAge time.Duration `env:"CURSOR_HISTORY_AGE, default=720h" desc:"how long committed cursors are kept; operators' changes stay"`
+
+	// Report, if not nil, hears after each operation whether Redis answered:
+	// nil, or why not. It must be quick and may be called concurrently.
+	Report func(error)
+}
+
+// URL is the value of REDIS_URL. It prints without its password.
+type URL string
+
+// String returns the URL with "***" in place of a password. A URL that cannot
+// be read prints as "***" altogether.
+func (u URL) String() string {
+	scheme, rest, ok := strings.Cut(string(u), "://")
+	if !ok {
+		return hide(string(u))
+	}
+	t, err := u.parse("")
+	if err != nil {
+		return hide(string(u))
+	}
+	if t.password == "" {
+		return string(u)
+	}
+	return scheme + "://" + t.username + ":***@" + rest[strings.LastIndex(rest, "@")+1:]
+}
+
+func hide(s string) string { return bridge.Secret(s).String() }
+
+// GoString hides the password from %#v.
+func (u URL) GoString() string { return u.String() }
+
+// LogValue hides the password from slog.
+func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+// MarshalText hides the password from encoders such as encoding/json.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// Validate reports everything that is wrong with the configuration. No error
+// holds any part of REDIS_URL or of a password.
+func (c *Config) Validate() error {
+	_, err := c.options()
+	errs := []error{err}
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Timeout > 0, "REDIS_TIMEOUT must be above 0, for example 2s")
+	check(c.HistoryAge >= time.Hour, "CURSOR_HISTORY_AGE must be at least 1h, for example 720h")
+	check(plain(c.Prefix), "CURSOR_PREFIX %q may only hold letters, digits and . _ - :, for example exportbridge", c.Prefix)
+	return errors.Join(errs...)
+}
+
+// plain reports whether s is safe in a key and in a SCAN pattern.
+func plain(s string) bool {
+	const punctuation = "._-:"
+	for _, r := range s {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		if !letter && !strings.ContainsRune(punctuation, r) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+const (
+	clientName   = "exportbridge"
+	redisPort    = "6379"
+	sentinelPort = "26379"
+)
+
+// options turns the settings into the client's. The error joins all problems
+// of the settings that name the server.
+func (c *Config) options() (*redis.UniversalOptions, error) {
+	port := redisPort
+	if c.MasterName != "" {
+		port = sentinelPort
+	}
+	t, err := c.URL.parse(port)
+	if err != nil {
+		return nil, fmt.Errorf("REDIS_URL %w, for example redis://localhost:6379/0", err)
+	}
+	var errs []error
+	if c.MasterName != "" && t.socket {
+		errs = append(errs, errors.New("REDIS_MASTER_NAME needs the sentinels' hosts in REDIS_URL, for example redis://sentinel-1:26379,sentinel-2:26379"))
+	}
+	if c.MasterName == "" && len(t.addrs) > 1 && t.db != 0 {
+		errs = append(errs, errors.New("REDIS_URL names a cluster (several hosts), which has only database 0: for example redis://node-1:6379,node-2:6379"))
+	}
+	o := &redis.UniversalOptions{
+		Addrs:      t.addrs,
+		DB:         t.db,
+		MasterName: c.MasterName,
+		Username:   cmp.Or(c.Username, t.username),
+		Password:   cmp.Or(c.Password.Reveal(), t.password),
+		ClientName: clientName,
+
+		DialTimeout:  c.Timeout,
+		ReadTimeout:  c.Timeout,
+		WriteTimeout: c.Timeout,
+		PoolTimeout:  c.Timeout,
+		// One try: the retries of a command dial again anyway.
+		DialerRetries:         1,
+		ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{
+			Mode: maintnotifications.ModeDisabled,
+		},
+	}
+	o.TLSConfig, err = c.tls(t)
+	return o, errors.Join(append(errs, err)...)
+}
+
+// tls returns nil for a URL without TLS. The server's name is left to the
+// dialer, which knows the node it dials.
+func (c *Config) tls(t target) (*tls.Config, error) {
+	if !t.tls {
+		if c.TLSCA != "" {
+			return nil, errors.New("REDIS_TLS_CA needs TLS in REDIS_URL, for example rediss://localhost:6380/0")
+		}
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLSCA != "" {
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM([]byte(c.TLSCA)) {
+			return nil, errors.New("REDIS_TLS_CA holds no PEM certificate (-----BEGIN CERTIFICATE-----)")
+		}
+	}
+	return conf, nil
+}

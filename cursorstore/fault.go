@@ -1,0 +1,129 @@
+package cursorstore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge"
+)
+
+// errReply: a script answered what it never answers.
+var errReply = errors.New("unexpected reply of the script")
+
+// symptom is a word in a server's error and what it means for the operator.
+type symptom struct {
+	word  string
+	class bridge.Class
+	code  string
+	hint  string
+}
+
+// symptoms are looked for in this order, anywhere in the message: servers
+// before version 7 put a script's error behind a prefix of their own.
+var symptoms = []symptom{
+	{"WRONGPASS", bridge.Permanent, "wrongpass", "check REDIS_USERNAME and REDIS_PASSWORD"},
+	{"NOAUTH", bridge.Permanent, "noauth", "the server wants a password: set REDIS_PASSWORD, and REDIS_USERNAME if it has users"},
+	{"called without any password configured", bridge.Permanent, "wrongpass", "the server has no password: unset REDIS_PASSWORD"},
+	{"NOPERM", bridge.Permanent, "noperm", "allow the user the keys CURSOR_PREFIX:* and the commands +@connection +@scripting +@read +@hash +@sortedset +@transaction +set +del +pexpire +time +info"},
+	{"DENIED", bridge.Permanent, "denied", "the server is in protected mode: give it a password, or connect over loopback"},
+	{"unknown command", bridge.Permanent, "unknown-command", "the server must be Redis 6 or later, or compatible, with scripts allowed"},
+	{"DB index is out of range", bridge.Permanent, "database", "REDIS_URL ends in a database that the server does not have; /0 always exists"},
+	{"invalid DB index", bridge.Permanent, "database", "REDIS_URL ends in a database that the server does not have; /0 always exists"},
+	{"SELECT is not allowed in cluster mode", bridge.Permanent, "database", "a cluster has only database 0: end REDIS_URL in /0"},
+	{"cluster support disabled", bridge.Permanent, "cluster", "REDIS_URL lists several hosts, which means a cluster, but the server is none: name one host, or set REDIS_MASTER_NAME for sentinels"},
+	{"CROSSSLOT", bridge.Permanent, "cluster", "the server is part of a cluster: list several of its nodes in REDIS_URL"},
+	{"MOVED ", bridge.Permanent, "cluster", "the server is part of a cluster: list several of its nodes in REDIS_URL"},
+	{"READONLY", bridge.Transient, "readonly", "REDIS_URL names a replica: name the primary, or use REDIS_MASTER_NAME with sentinels"},
+	{"OOM", bridge.Transient, "oom", "the server is at its maxmemory: raise it, or free memory; do not allow eviction"},
+	{"MISCONF", bridge.Transient, "misconf", "the server cannot write its data to disk: check its disk and log"},
+	{"NOREPLICAS", bridge.Transient, "noreplicas", "min-replicas-to-write is not met: start the replicas"},
+	{"LOADING", bridge.Transient, "loading", "the server is loading its data; it answers when it is done"},
+	{"MASTERDOWN", bridge.Transient, "masterdown", "the replica has lost its primary; wait for the fail-over or start the primary"},
+	{"CLUSTERDOWN", bridge.Transient, "clusterdown", "the cluster does not serve all slots: check cluster info"},
+	{"max number of clients", bridge.Transient, "maxclients", "the server is at its maxclients: raise it, or close other clients"},
+	{"all sentinels specified in configuration are unreachable", bridge.Transient, "network", "check that REDIS_URL lists the sentinels and that they run"},
+}
+
+// explain turns an error of the client into one that says where, how serious
+// it is, and what to do. It never holds a password: go-redis's errors do not.
+func (c *Client) explain(err error) error {
+	located := fmt.Errorf("redis at %s: %w", c.where, err)
+	message := err.Error()
+	if strings.Contains(message, "WRONGTYPE") {
+		return foreign("a key of the stream", err)
+	}
+	for _, s := range symptoms {
+		if strings.Contains(message, s.word) {
+			return &bridge.Fault{Class: s.class, Code: s.code, Reason: reasonOf(s.class), Hint: s.hint, Err: located}
+		}
+	}
+	if f := untrusted(err); f != nil {
+		f.Err = located
+		return f
+	}
+	var answered redis.Error
+	var network net.Error
+	switch {
+	case errors.As(err, &answered):
+		return &bridge.Fault{Code: "error", Err: located}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return &bridge.Fault{
+			Code: "timeout",
+			Hint: "check the address in REDIS_URL and the load of the server; REDIS_TIMEOUT is the longest wait",
+			Err:  fmt.Errorf("redis at %s: no answer within %s: %w", c.where, c.timeout, err),
+		}
+	}
+	return &bridge.Fault{Code: "network", Hint: "check that Redis runs at the address in REDIS_URL", Err: located}
+}
+
+func reasonOf(class bridge.Class) bridge.Reason {
+	if class == bridge.Permanent {
+		return bridge.ReasonConfig
+	}
+	return ""
+}
+
+// untrusted returns the fault for an error of TLS, else nil.
+func untrusted(err error) *bridge.Fault {
+	var (
+		record    tls.RecordHeaderError
+		cert      *tls.CertificateVerificationError
+		authority x509.UnknownAuthorityError
+		name      x509.HostnameError
+	)
+	f := &bridge.Fault{Class: bridge.Permanent, Code: "tls", Reason: bridge.ReasonConfig}
+	switch {
+	case errors.As(err, &record):
+		f.Hint = "the server does not speak TLS at this address: use redis:// or its TLS port"
+	case errors.As(err, &authority):
+		f.Hint = "set REDIS_TLS_CA (or REDIS_TLS_CA_FILE) to the PEM certificate that signed the server's"
+	case errors.As(err, &name), errors.As(err, &cert):
+		f.Hint = "the server's certificate is not valid for the host in REDIS_URL"
+	default:
+		return nil
+	}
+	return f
+}
+
+// foreign is the error for a value at a key that is not ours.
+func foreign(key string, cause error) error {
+	if !isForeign(cause) {
+		cause = fmt.Errorf("%w: %w", bridge.ErrForeign, cause)
+	}
+	return &bridge.Fault{
+		Class:  bridge.Permanent,
+		Code:   "foreign",
+		Reason: bridge.ReasonCheckpoint,
+		Hint:   "set CURSOR_PREFIX to a prefix that nobody else uses, or upgrade if a newer version wrote it; nothing was overwritten",
+		Err:    fmt.Errorf("%s: %w", key, cause),
+	}
+}
+
+func isForeign(err error) bool { return errors.Is(err, bridge.ErrForeign) }

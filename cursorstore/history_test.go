@@ -1,0 +1,435 @@
+package cursorstore_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"exportbridge/bridge"
+	"exportbridge/cursorstore"
+)
+
+// writer advances a stream and remembers where it is.
+type writer struct {
+	t     *testing.T
+	store *cursorstore.Store
+	now   bridge.Checkpoint
+}
+
+func newWriter(t *testing.T, s *cursorstore.Store) *writer { return &writer{t: t, store: s} }
+
+// commit advances by one seq, as alter says, and so many milliseconds later.
+func (w *writer) commit(after int64, alter func(*bridge.Checkpoint)) bridge.Place {
+	w.t.Helper()
+	next := w.now
+	if next.Zero() {
+		next = at(0, 0)
+	} else {
+		next.Seq++
+		next.WrittenAt += after
+	}
+	next.Kind = bridge.KindData
+	alter(&next)
+	mustAdvance(w.t, w.store, w.now, next)
+	w.now = next
+	return next.Place
+}
+
+// page commits a page of a thousand events.
+func (w *writer) page(after int64) bridge.Place {
+	w.t.Helper()
+	return w.commit(after, func(c *bridge.Checkpoint) {
+		c.Pages++
+		c.Events += 1000
+		c.Cursor = fmt.Sprintf("%d after %s", c.Pages, c.Place)
+		c.Tail = nil
+	})
+}
+
+// grow commits more items of the same page.
+func (w *writer) grow(after int64) bridge.Place {
+	w.t.Helper()
+	return w.commit(after, func(c *bridge.Checkpoint) {
+		c.Events++
+		c.Tail = append(slices.Clip(c.Tail), bridge.Identity{byte(len(c.Tail)), byte(c.Seq)})
+	})
+}
+
+func (w *writer) kind(after int64, k bridge.Kind) bridge.Place {
+	w.t.Helper()
+	return w.commit(after, func(c *bridge.Checkpoint) {
+		c.Kind = k
+		if k == bridge.KindStart {
+			c.Cursor = ""
+		}
+	})
+}
+
+// reset moves the stream as the engine does.
+func (w *writer) reset(after int64, target bridge.Target) bridge.Place {
+	w.t.Helper()
+	next := bridge.Reset(w.now, w.now.Origin, bridge.Command{ID: fmt.Sprint("r", w.now.Epoch), Kind: bridge.KindReset, Who: "ann", Reason: "why", Target: target})
+	next.Owner, next.Session, next.WrittenAt = w.now.Owner, w.now.Session, w.now.WrittenAt+after
+	mustAdvance(w.t, w.store, w.now, next)
+	w.now = next
+	return next.Place
+}
+
+func (w *writer) entry(p bridge.Place) cursorstore.Entry {
+	w.t.Helper()
+	e, err := w.store.Entry(w.t.Context(), p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+func TestHistoryRecords(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		w := newWriter(t, sp.open(stream))
+		var want []bridge.Place
+		yes := func(p bridge.Place) { want = append(want, p) }
+		no := func(bridge.Place) {}
+		yes(w.kind(0, bridge.KindStart))
+		no(w.page(999)) // within a second
+		yes(w.page(1))
+		no(w.kind(30_000, bridge.KindHeartbeat))
+		yes(w.page(1))     // heartbeats are no entries
+		no(w.grow(2000))   // the tail grows: one in ten seconds
+		no(w.grow(7000))   //
+		yes(w.grow(1000))  //
+		no(w.grow(9999))   //
+		yes(w.page(1))     // a new cursor: one in a second
+		yes(w.page(-5000)) // the clock went back
+		yes(w.kind(1, bridge.KindPause))
+		yes(w.kind(1, bridge.KindResume))
+		left := w.page(1) // within a second, but left behind by
+		yes(left)         // ...
+		yes(w.reset(1, bridge.Target{Cursor: "elsewhere"}))
+		no(w.page(1))
+		yes(w.page(1000))
+		if diff := cmp.Diff(want, sp.sorted()); diff != "" {
+			t.Errorf("history differs (-want +got):\n%s", diff)
+		}
+		got, err := w.store.History(t.Context(), cursorstore.Query{})
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("history has %d entries, want %d: %v", len(got), len(want), err)
+		}
+		if diff := cmp.Diff(w.now, got[0].Checkpoint); diff != "" {
+			t.Errorf("the newest entry is not the checkpoint (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// sorted returns the places in their own order.
+func (s *space) sorted() []bridge.Place {
+	places := s.places()
+	slices.SortFunc(places, bridge.Place.Compare)
+	return places
+}
+
+func TestHistoryQuery(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		w := newWriter(t, s.space(t).open(stream))
+		if got, err := w.store.History(t.Context(), cursorstore.Query{}); err != nil || len(got) != 0 {
+			t.Errorf("history of nothing is %v, %v", got, err)
+		}
+		var want []bridge.Place
+		for range 450 { // more than are read at once
+			want = append([]bridge.Place{w.page(1000)}, want...)
+		}
+		for name, c := range map[string]struct {
+			query cursorstore.Query
+			want  []bridge.Place
+		}{
+			"all":   {cursorstore.Query{}, want},
+			"limit": {cursorstore.Query{Limit: 3}, want[:3]},
+			"since": {cursorstore.Query{Since: time.UnixMilli(w.now.WrittenAt - 4000)}, want[:5]},
+			"both":  {cursorstore.Query{Since: time.UnixMilli(w.now.WrittenAt - 4000), Limit: 2}, want[:2]},
+			"none":  {cursorstore.Query{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
+		} {
+			entries, err := w.store.History(t.Context(), c.query)
+			var got []bridge.Place
+			for _, e := range entries {
+				got = append(got, e.Place)
+			}
+			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+				t.Errorf("%s: %v, differs (-want +got):\n%s", name, err, diff)
+			}
+		}
+		if _, err := w.store.Entry(t.Context(), bridge.Place{Epoch: 9}); !errors.Is(err, cursorstore.ErrNoEntry) {
+			t.Errorf("an entry that is not there: %v, want ErrNoEntry", err)
+		}
+	})
+}
+
+// TestHistoryIsATree: rewind twice, undo, and walk back along each branch.
+func TestHistoryIsATree(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		w := newWriter(t, s.space(t).open(stream))
+		w.kind(0, bridge.KindStart)
+		var first []bridge.Place
+		for range 10 {
+			first = append(first, w.page(1000)) // pages 1 to 10
+		}
+		left := w.page(1) // page 11, not an entry yet
+
+		target := w.entry(first[3]) // page 4
+		rewound := w.reset(1000, target.Target())
+		wantParent(t, w.entry(rewound), &first[3])
+		wantBack(t, w, 1, first[2])
+		wantBack(t, w, 0, rewound)
+		second := []bridge.Place{w.page(1000), w.page(1000)} // pages 5 and 6 again
+		wantParent(t, w.entry(second[0]), &rewound)
+		wantParent(t, w.entry(second[1]), &second[0])
+		wantBack(t, w, 1, second[0])
+		wantBack(t, w, 2, rewound)
+		wantBack(t, w, 3, first[2])
+
+		undone := w.entry(left)
+		back := w.reset(1000, undone.Target())
+		wantParent(t, w.entry(back), &left)
+		wantBack(t, w, 1, first[9])
+		wantBack(t, w, 11, bridge.Place{})
+		if _, err := w.store.Back(t.Context(), 12); !errors.Is(err, cursorstore.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
+			t.Errorf("too far back: %v, want ErrNoEntry and how far it goes", err)
+		}
+
+		nowhere := w.reset(1000, bridge.Target{Cursor: "from another system"})
+		wantParent(t, w.entry(nowhere), nil)
+		if _, err := w.store.Back(t.Context(), 1); !errors.Is(err, cursorstore.ErrNoEntry) {
+			t.Errorf("back before a root: %v, want ErrNoEntry", err)
+		}
+		start := w.reset(1000, bridge.Target{})
+		wantParent(t, w.entry(start), &bridge.Place{})
+	})
+}
+
+// TestHistoryNewEpochInPlace: an epoch that goes on where the one before was
+// is that one's continuation, whatever made it.
+func TestHistoryNewEpochInPlace(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, embedded(t).space(t).open(stream))
+	w.page(0)
+	last := w.grow(1)
+	next := w.commit(1, func(c *bridge.Checkpoint) {
+		c.Place, c.Kind = bridge.Place{Epoch: 7}, bridge.KindHeartbeat
+	})
+	wantParent(t, w.entry(next), &last)
+}
+
+func wantParent(t *testing.T, e cursorstore.Entry, want *bridge.Place) {
+	t.Helper()
+	if diff := cmp.Diff(want, e.Parent); diff != "" {
+		t.Errorf("parent of %s differs (-want +got):\n%s", e.Place, diff)
+	}
+}
+
+func wantBack(t *testing.T, w *writer, pages int64, want bridge.Place) {
+	t.Helper()
+	e, err := w.store.Back(t.Context(), pages)
+	if err != nil || e.Place != want {
+		t.Errorf("%d pages back from %s is %s, want %s: %v", pages, w.now.Place, e.Place, want, err)
+	}
+}
+
+func TestEntryAt(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		w := newWriter(t, s.space(t).open(stream))
+		for range 5 {
+			w.page(10_000) // at 0, 10, 20, 30 and 40 seconds
+		}
+		target := w.entry(bridge.Place{Seq: 1})
+		rewound := w.reset(10_000, target.Target()) // at 50 seconds to 10
+		w.page(10_000)
+		begin := at(0, 0).WrittenAt
+		for seconds, want := range map[int64]bridge.Place{
+			0: {}, 9: {}, 10: {Seq: 1}, 15: {Seq: 1},
+			35: {Seq: 1}, // the abandoned branch does not count
+			50: rewound, 59: rewound, 60: {Epoch: 1, Seq: 1}, 1 << 40: {Epoch: 1, Seq: 1},
+		} {
+			e, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin+seconds*1000))
+			if err != nil || e.Place != want {
+				t.Errorf("after %d s: %s, want %s: %v", seconds, e.Place, want, err)
+			}
+		}
+		_, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin-1))
+		if !errors.Is(err, cursorstore.ErrNoEntry) || !strings.Contains(err.Error(), "2023-11-14T22:13:20Z") {
+			t.Errorf("before the history: %v, want ErrNoEntry and when it begins", err)
+		}
+	})
+}
+
+// TestThin checks what is left against the rule, for any history.
+func TestThin(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		rapid.Check(t, func(rt *rapid.T) {
+			sp := s.space(t)
+			defer sp.wipe()
+			cfg := sp.config()
+			cfg.HistoryAge = 72 * time.Hour
+			client := open(t, cfg)
+			w := newWriter(t, client.Stream(stream))
+			w.page(0)
+			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 99), 1, 60).Draw(rt, "steps") {
+				after := []int64{1000, 15_000, 25_000, 50_000, 900_000, 7_200_000, 40_000_000}[step%7]
+				switch {
+				case step < 40:
+					w.page(after)
+				case step < 85:
+					w.grow(after)
+				case step < 95:
+					w.kind(after, bridge.KindPause)
+				default:
+					w.reset(after, bridge.Target{Cursor: fmt.Sprint("reset", step)})
+				}
+			}
+			now := time.UnixMilli(w.now.WrittenAt + rapid.Int64Range(0, 200_000_000).Draw(rt, "later"))
+			want := thinned(t, sp, now, cfg.HistoryAge)
+			for range 3 { // again and by others: nothing more
+				store := client.Stream(stream)
+				for range 2 {
+					if _, err := store.Thin(t.Context(), now); err != nil {
+						rt.Fatal(err)
+					}
+				}
+			}
+			if diff := cmp.Diff(want, members(t, sp)); diff != "" {
+				rt.Fatalf("thinned history differs (-want +got):\n%s", diff)
+			}
+			wantStored(t, w.store, w.now)
+		})
+	})
+}
+
+func members(t *testing.T, sp *space) []string {
+	t.Helper()
+	sp.places() // checks that index and history agree
+	got, err := sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// thinned is the rule, written another way: an entry stays iff none before it
+// in its series is of the same interval.
+func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []string {
+	t.Helper()
+	all, err := sp.raw.ZRangeWithScores(t.Context(), sp.key("history:index"), 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := map[string]bool{}
+	stay := []string{}
+	for _, z := range all {
+		member, at := z.Member.(string), int64(z.Score)
+		age := now.Sub(time.UnixMilli(at))
+		growth := strings.HasSuffix(member, "~")
+		epoch, _, _ := strings.Cut(member, ".")
+		var slots []string
+		switch {
+		case strings.HasSuffix(member, "!"):
+		case age >= keep:
+			continue
+		case growth:
+			if age >= time.Hour {
+				slots = append(slots, fmt.Sprint(epoch, "growth minute", at/60_000))
+			}
+			if age >= 24*time.Hour {
+				slots = append(slots, fmt.Sprint(epoch, "growth hour", at/3_600_000))
+			}
+		case age >= 24*time.Hour:
+			slots = append(slots, fmt.Sprint(epoch, "minute", at/60_000))
+		}
+		surplus := false
+		for _, slot := range slots {
+			surplus = surplus || taken[slot]
+		}
+		if surplus {
+			continue
+		}
+		for _, slot := range slots {
+			taken[slot] = true
+		}
+		stay = append(stay, member)
+	}
+	return stay
+}
+
+// TestThinIsBounded: a long neglected history is thinned in several calls, and
+// can be walked all the while.
+func TestThinIsBounded(t *testing.T) {
+	t.Parallel()
+	sp := embedded(t).space(t)
+	w := newWriter(t, sp.open(stream))
+	w.kind(0, bridge.KindStart)
+	const entries = 12_000
+	pipe := sp.raw.Pipeline()
+	for seq := int64(1); seq <= entries; seq++ { // as advance writes them, in less time
+		c := at(0, seq)
+		data, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pipe.HSet(t.Context(), sp.key("history"), c.String(), fmt.Sprintf("%s %s", at(0, seq-1).Place, data))
+		pipe.ZAdd(t.Context(), sp.key("history:index"), redis.Z{Score: float64(c.WrittenAt), Member: c.String()})
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	last := at(0, entries+1)
+	mustAdvance(t, w.store, w.now, last)
+	now := time.UnixMilli(last.WrittenAt).Add(25 * time.Hour)
+	calls, total := 0, 0
+	for {
+		removed, err := w.store.Thin(t.Context(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if removed == 0 {
+			break
+		}
+		if calls++; removed > 5000 {
+			t.Errorf("one call removed %d entries", removed)
+		}
+		total += removed
+		if e, err := w.store.Back(t.Context(), entries/2); err != nil || e.Pages > entries/2+1 {
+			t.Errorf("back: page %d, %v", e.Pages, err)
+		}
+	}
+	if left := len(sp.places()); calls < 3 || left > entries/60+3 || left+total != entries+2 {
+		t.Errorf("%d calls removed %d entries and left %d", calls, total, left)
+	}
+}
+
+func TestThinWithoutServer(t *testing.T) {
+	t.Parallel()
+	sp := embedded(t).space(t)
+	w := newWriter(t, sp.open(stream))
+	w.page(0)
+	w.page(1000)
+	now := time.UnixMilli(w.now.WrittenAt).Add(25 * time.Hour)
+	heal := sp.cutOff()
+	if _, err := w.store.Thin(t.Context(), now); err == nil {
+		t.Error("thinned without a server")
+	}
+	heal()
+	eventually(t, func() error {
+		_, err := w.store.Thin(t.Context(), now)
+		return err
+	})
+}

@@ -1,0 +1,253 @@
+package cursorstore
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge"
+)
+
+//go:embed inbox.lua
+var inboxSource string
+
+var inbox = redis.NewScript(inboxSource)
+
+const (
+	nextInterval = 250 * time.Millisecond
+	waitInterval = 150 * time.Millisecond
+	// answerKept is how long the fate of a request can be asked for, and how
+	// long a request outlives its deadline where nobody looks at it.
+	answerKept = time.Hour
+)
+
+// Standing is how it stands with a request.
+type Standing string
+
+// The standings.
+const (
+	Pending   Standing = "pending"   // nobody has taken it up
+	Claimed   Standing = "claimed"   // an owner is about to apply it
+	Answered  Standing = "answered"  // applied, refused or expired; see the Answer
+	Withdrawn Standing = "withdrawn" // taken back before anybody claimed it
+	Unknown   Standing = "unknown"   // never made, made too long ago, or lost
+)
+
+// Outcome is what became of a request.
+type Outcome struct {
+	Standing Standing
+	// Owner is who claimed it, in Claimed.
+	Owner string
+	// Answer is set in Answered.
+	Answer bridge.Answer
+}
+
+// PendingError is what Request returns while another request is pending.
+type PendingError struct {
+	Command bridge.Command
+	// Since is when it was made, by Redis's clock.
+	Since time.Time
+	// Owner is who claimed it, or empty.
+	Owner string
+}
+
+func (e *PendingError) Error() string {
+	by := e.Command.Who
+	if by == "" {
+		by = "somebody"
+	}
+	return fmt.Sprintf("another %s, %s by %s, is pending since %s", e.Command.Kind, e.Command.ID, by, e.Since.UTC().Format(time.RFC3339))
+}
+
+// Request leaves a command for the stream's owner, to be applied within ttl by
+// Redis's clock; with a ttl of 0 the command's own Deadline stands. Repeating
+// it is safe. While another request is pending it returns a *PendingError.
+func (s *Store) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
+	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, s.name)
+	if c.ID == "" {
+		return fmt.Errorf("%s: the request has no id", op)
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	const tries = 3
+	for range tries {
+		reply, err := s.inbox(ctx, op, "request", c.ID, data, ttl.Milliseconds(), c.Deadline, answerKept.Milliseconds())
+		if err != nil {
+			return err
+		}
+		switch reply[0] {
+		case "late":
+			if err := s.expire(ctx, reply); err != nil {
+				return fmt.Errorf("%s: %w", op, err)
+			}
+		case "taken":
+			return s.taken(op, reply)
+		default:
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: other requests were faster", op)
+}
+
+func (s *Store) taken(op string, reply []string) error {
+	if len(reply) < 5 {
+		return fmt.Errorf("%s: %w", op, errReply)
+	}
+	other, err := s.command(reply[4], "0")
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	at, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
+	return fmt.Errorf("%s: %w", op, &PendingError{Command: other, Since: time.UnixMilli(at), Owner: reply[3]})
+}
+
+// Withdraw takes a request back if nobody has claimed it, and returns how it
+// stands afterwards: Withdrawn means that it never will be applied.
+func (s *Store) Withdraw(ctx context.Context, id string) (Outcome, error) {
+	return s.ask(ctx, "withdraw", id, answerKept.Milliseconds())
+}
+
+// Outcome returns how it stands with a request.
+func (s *Store) Outcome(ctx context.Context, id string) (Outcome, error) {
+	return s.ask(ctx, "look", id)
+}
+
+// Wait waits until the request is answered. While Redis is away it keeps
+// asking until ctx ends. A request that was withdrawn has no answer.
+func (s *Store) Wait(ctx context.Context, id string) (bridge.Answer, error) {
+	var last error
+	for {
+		o, err := s.Outcome(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			return bridge.Answer{}, errors.Join(fmt.Errorf("wait for the answer to %s: %w", id, ctx.Err()), last)
+		case permanent(err):
+			return bridge.Answer{}, err
+		case o.Standing == Answered:
+			return o.Answer, nil
+		case o.Standing == Withdrawn:
+			return bridge.Answer{}, fmt.Errorf("wait for the answer to %s: it was withdrawn", id)
+		}
+		last = err
+		sleep(ctx, waitInterval)
+	}
+}
+
+func permanent(err error) bool {
+	f, ok := errors.AsType[*bridge.Fault](err)
+	return ok && f.Class == bridge.Permanent
+}
+
+// Next waits for a command, looking four times a second. Those past their
+// deadline it answers itself. An error of Redis is returned at once, but two
+// calls never ask within a quarter of a second.
+func (s *Store) Next(ctx context.Context) (bridge.Command, error) {
+	op := "next command for " + s.name
+	for {
+		sleep(ctx, time.Until(s.polled.Add(nextInterval)))
+		if ctx.Err() != nil {
+			return bridge.Command{}, fmt.Errorf("%s: %w", op, ctx.Err())
+		}
+		s.polled = time.Now()
+		reply, err := s.c.eval(ctx, op, inbox, []string{s.keys.request}, "next")
+		switch {
+		case err != nil:
+			return bridge.Command{}, err
+		case reply[0] == "late":
+			if err := s.expire(ctx, reply); err != nil {
+				return bridge.Command{}, err
+			}
+		case reply[0] == "pending" && len(reply) == 4:
+			return s.command(reply[3], reply[2])
+		}
+	}
+}
+
+// Claim implements bridge.Inbox.
+func (s *Store) Claim(ctx context.Context, c bridge.Command, owner string) (bool, error) {
+	o, err := s.ask(ctx, "claim", c.ID, owner)
+	return o.Standing == Claimed, err
+}
+
+// Answer implements bridge.Inbox. The answer can be read for an hour.
+func (s *Store) Answer(ctx context.Context, c bridge.Command, a bridge.Answer) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("answer %s: %w", c.ID, err)
+	}
+	_, err = s.ask(ctx, "answer", c.ID, data, answerKept.Milliseconds())
+	return err
+}
+
+// expire answers a request that nobody claimed before its deadline. The reply
+// is the script's about it: late, id, deadline, JSON.
+func (s *Store) expire(ctx context.Context, reply []string) error {
+	if len(reply) < 3 {
+		return fmt.Errorf("expire a request of %s: %w", s.name, errReply)
+	}
+	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
+	data, err := json.Marshal(bridge.Answer{Detail: "expired: no bridge took it up before its deadline", At: deadline})
+	if err != nil {
+		return fmt.Errorf("expire %s: %w", reply[1], err)
+	}
+	_, err = s.ask(ctx, "expire", reply[1], data, answerKept.Milliseconds())
+	return err
+}
+
+// ask runs one action of the script on a request.
+func (s *Store) ask(ctx context.Context, action, id string, args ...any) (Outcome, error) {
+	op := fmt.Sprintf("%s request %s of %s", action, id, s.name)
+	reply, err := s.inbox(ctx, op, action, id, args...)
+	if err != nil {
+		return Outcome{}, err
+	}
+	o := Outcome{Standing: Standing(reply[0])}
+	detail := reply[len(reply)-1]
+	switch o.Standing {
+	case Claimed:
+		o.Owner = detail
+	case Answered:
+		if err := json.Unmarshal([]byte(detail), &o.Answer); err != nil {
+			return Outcome{}, fmt.Errorf("%s: %w", op, foreign(s.keys.answer(id), err))
+		}
+	case Pending, Withdrawn, Unknown:
+	default:
+		return Outcome{}, fmt.Errorf("%s: %w: %s", op, errReply, reply[0])
+	}
+	return o, nil
+}
+
+func (s *Store) inbox(ctx context.Context, op, action, id string, args ...any) ([]string, error) {
+	return s.c.eval(ctx, op, inbox, []string{s.keys.request, s.keys.answer(id)}, append([]any{action, id}, args...)...)
+}
+
+// command decodes a request. The deadline is kept beside the JSON, because
+// Redis sets it.
+func (s *Store) command(data, deadline string) (bridge.Command, error) {
+	var c bridge.Command
+	err := json.Unmarshal([]byte(data), &c)
+	if err == nil {
+		c.Deadline, err = strconv.ParseInt(deadline, 10, 64)
+	}
+	if err != nil {
+		return bridge.Command{}, fmt.Errorf("read request of %s: %w", s.name, foreign(s.keys.request, err))
+	}
+	return c, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

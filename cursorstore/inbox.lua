@@ -1,0 +1,60 @@
+-- The operator's requests: one may be pending, its fate is kept for an hour.
+--
+-- KEYS  1 request  2 answer to the request in ARGV 2 (absent for next)
+-- ARGV  1 action  2 request id, then by action
+-- Reply: a list of strings whose first says how it stands with the request:
+--   pending, claimed {owner}, answered {JSON}, withdrawn, unknown; further
+--   late {id, deadline, JSON} and taken {id, at, claimed by, JSON} about the one in the way.
+
+local action, id = ARGV[1], ARGV[2]
+
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+
+local r = redis.call('HMGET', KEYS[1], 'id', 'data', 'deadline', 'at', 'claimed')
+local pending, data, deadline, at, claimed = r[1], r[2] or '', r[3] or '0', r[4] or '0', r[5] or ''
+-- Past its deadline nobody may claim it any more; who has, may be applying it.
+local late = pending and claimed == '' and tonumber(deadline) <= now
+
+if action == 'next' then
+  if not pending then return {'unknown'} end
+  return {late and 'late' or 'pending', pending, deadline, data}
+end
+
+local fate = redis.call('HMGET', KEYS[2], 'state', 'data')
+local ours = pending == id
+
+local function settle(state, json, keep)
+  redis.call('HSET', KEYS[2], 'state', state, 'data', json)
+  redis.call('PEXPIRE', KEYS[2], keep)
+  if ours then redis.call('DEL', KEYS[1]) end
+  return {state, json}
+end
+
+if action == 'request' then -- 3 JSON, 4 time to live or 0, 5 deadline where that is 0, 6 ms to keep it afterwards
+  if fate[1] then return {fate[1], fate[2]} end
+  if ours then return {'pending', deadline} end
+  if late then return {'late', pending, deadline, data} end
+  if pending then return {'taken', pending, at, claimed, data} end
+  local till = ARGV[4] == '0' and tonumber(ARGV[5]) or now + ARGV[4]
+  till = string.format('%.0f', till)
+  redis.call('HSET', KEYS[1], 'id', id, 'data', ARGV[3], 'at', string.format('%.0f', now), 'deadline', till)
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(till - now, 0) + ARGV[6]))
+  return {'pending', till}
+end
+
+-- The first word about a request stands.
+if fate[1] then
+  if ours then redis.call('DEL', KEYS[1]) end
+  return {fate[1], fate[2]}
+end
+if action == 'answer' then return settle('answered', ARGV[3], ARGV[4]) end -- 3 JSON, 4 ms to keep
+if not ours then return {'unknown'} end
+if action == 'claim' and not late then -- 3 owner
+  redis.call('HSET', KEYS[1], 'claimed', ARGV[3])
+  return {'claimed', ARGV[3]}
+end
+if claimed ~= '' then return {'claimed', claimed} end
+if action == 'withdraw' then return settle('withdrawn', '', ARGV[3]) end -- 3 ms to keep
+if action == 'expire' and late then return settle('answered', ARGV[3], ARGV[4]) end -- 3 JSON, 4 ms to keep
+return {'pending', deadline}

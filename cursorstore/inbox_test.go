@@ -1,0 +1,375 @@
+package cursorstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/cursorstore"
+)
+
+func TestInboxConformance(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		bridgetest.TestInbox(t, func(t *testing.T) bridgetest.InboxFixture {
+			sp := s.space(t)
+			operator := sp.open(stream)
+			outcome := func(id string) cursorstore.Outcome {
+				o, err := operator.Outcome(t.Context(), id)
+				if err != nil {
+					t.Error(err)
+				}
+				return o
+			}
+			return bridgetest.InboxFixture{
+				Inbox: sp.open(stream),
+				Push: func(c bridge.Command) {
+					if err := operator.Request(t.Context(), c, 0); err != nil {
+						t.Error(err)
+					}
+				},
+				Withdraw: func(c bridge.Command) bool {
+					o, err := operator.Withdraw(t.Context(), c.ID)
+					return err == nil && o.Standing == cursorstore.Withdrawn
+				},
+				Claimed: func(id string) (string, bool) {
+					o := outcome(id)
+					return o.Owner, o.Standing == cursorstore.Claimed
+				},
+				Answer: func(id string) (bridge.Answer, bool) {
+					o := outcome(id)
+					return o.Answer, o.Standing == cursorstore.Answered
+				},
+			}
+		})
+	})
+}
+
+func reset(id string) bridge.Command {
+	return bridge.Command{ID: id, Kind: bridge.KindReset, Who: "ann", Reason: "bug 412", Target: bridge.Target{Cursor: "c"}}
+}
+
+func mustRequest(t *testing.T, s *cursorstore.Store, c bridge.Command, ttl time.Duration) {
+	t.Helper()
+	if err := s.Request(t.Context(), c, ttl); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSecondRequestIsRefused(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		ann, bob := sp.open(stream), sp.open(stream)
+		mustRequest(t, ann, reset("r1"), time.Minute)
+		mustRequest(t, ann, reset("r1"), time.Minute) // a repetition
+		for _, owner := range []string{"", "pod-1"} {
+			if owner != "" {
+				if _, err := sp.open(stream).Claim(t.Context(), reset("r1"), owner); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := bob.Request(t.Context(), reset("r2"), time.Minute)
+			pending, ok := errors.AsType[*cursorstore.PendingError](err)
+			if !ok {
+				t.Fatalf("a second request returned %v, want a PendingError", err)
+			}
+			now, err2 := bob.Now(t.Context())
+			if age := now.Sub(pending.Since); err2 != nil || age < 0 || age > patience {
+				t.Errorf("the pending request is %s old: %v", age, err2)
+			}
+			if pending.Command.ID != "r1" || pending.Owner != owner || !strings.Contains(err.Error(), "ann") {
+				t.Errorf("the error is %v, owner %q; want r1 by ann, %q", err, pending.Owner, owner)
+			}
+		}
+	})
+}
+
+// TestRequestsAtOnce: exactly one of many wins.
+func TestRequestsAtOnce(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		client := s.space(t).client()
+		errs := make([]error, 8)
+		var group sync.WaitGroup
+		for i := range errs {
+			group.Go(func() {
+				errs[i] = client.Stream(stream).Request(t.Context(), reset(fmt.Sprint("r", i)), time.Minute)
+			})
+		}
+		group.Wait()
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+			} else if _, ok := errors.AsType[*cursorstore.PendingError](err); !ok {
+				t.Errorf("request: %v", err)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d requests won, want 1", won)
+		}
+	})
+}
+
+// TestWithdrawRacesClaim: either it is withdrawn and never claimed, or claimed
+// and never withdrawn.
+func TestWithdrawRacesClaim(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		client := s.space(t).client()
+		for round := range 50 {
+			store := client.Stream(fmt.Sprint("stream", round))
+			c := reset("r")
+			mustRequest(t, store, c, time.Minute)
+			var claimed bool
+			var claimErr error
+			var group sync.WaitGroup
+			group.Go(func() { claimed, claimErr = store.Claim(t.Context(), c, "pod-1") })
+			o, err := store.Withdraw(t.Context(), c.ID)
+			group.Wait()
+			if err := errors.Join(err, claimErr); err != nil {
+				t.Fatal(err)
+			}
+			if claimed == (o.Standing == cursorstore.Withdrawn) {
+				t.Fatalf("round %d: claimed %v and %+v", round, claimed, o)
+			}
+		}
+	})
+}
+
+// TestWithdrawAfterAnswer: after an answer a request is not withdrawn.
+func TestWithdrawAfterAnswer(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		store := s.space(t).open(stream)
+		c := reset("r1")
+		mustRequest(t, store, c, time.Minute)
+		want := bridge.Answer{Applied: true, By: "pod-1", Place: bridge.Place{Epoch: 4}, At: 5}
+		if err := store.Answer(t.Context(), c, want); err != nil {
+			t.Fatal(err)
+		}
+		o, err := store.Withdraw(t.Context(), c.ID)
+		if diff := cmp.Diff(cursorstore.Outcome{Standing: cursorstore.Answered, Answer: want}, o); err != nil || diff != "" {
+			t.Errorf("withdraw: %v, outcome differs (-want +got):\n%s", err, diff)
+		}
+		// A late repetition of the request must not have it applied twice.
+		mustRequest(t, store, c, time.Minute)
+		if ok, err := store.Claim(t.Context(), c, "pod-2"); ok || err != nil {
+			t.Errorf("claim of an answered request returned %v, %v", ok, err)
+		}
+		if o, err := store.Withdraw(t.Context(), "r9"); err != nil || o.Standing != cursorstore.Unknown {
+			t.Errorf("withdraw of a request that never was returned %+v, %v", o, err)
+		}
+	})
+}
+
+// TestInboxUnheard: the script of each step is executed and its reply lost.
+func TestInboxUnheard(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		store := sp.open(stream)
+		c := reset("r1")
+		lose := func() { sp.failScripts(1, bridgetest.Persisted) }
+		if _, err := store.Outcome(t.Context(), "x"); err != nil { // the server knows the script from here on
+			t.Fatal(err)
+		}
+		lose()
+		mustRequest(t, store, c, time.Minute)
+		lose()
+		if o, err := store.Withdraw(t.Context(), c.ID); err != nil || o.Standing != cursorstore.Withdrawn {
+			t.Errorf("withdraw returned %+v, %v", o, err)
+		}
+		c = reset("r2")
+		mustRequest(t, store, c, time.Minute)
+		lose()
+		if ok, err := store.Claim(t.Context(), c, "pod-1"); !ok || err != nil {
+			t.Errorf("claim returned %v, %v", ok, err)
+		}
+		lose()
+		if err := store.Answer(t.Context(), c, bridge.Answer{Applied: true}); err != nil {
+			t.Error(err)
+		}
+		if a, err := store.Wait(t.Context(), c.ID); err != nil || !a.Applied {
+			t.Errorf("wait returned %+v, %v", a, err)
+		}
+	})
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		operator, owner := sp.open(stream), sp.open(stream)
+		mustRequest(t, operator, reset("r1"), time.Minute)
+		var group sync.WaitGroup
+		group.Go(func() {
+			c, err := owner.Next(t.Context())
+			if err == nil {
+				err = owner.Answer(t.Context(), c, bridge.Answer{Applied: true, By: "pod-1"})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if a, err := operator.Wait(ctx, "r1"); err != nil || !a.Applied {
+			t.Errorf("wait returned %+v, %v", a, err)
+		}
+		group.Wait()
+
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := operator.Wait(short, "r2"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("wait without an answer returned %v, want the context's error", err)
+		}
+		mustRequest(t, operator, reset("r3"), time.Minute)
+		if _, err := operator.Withdraw(t.Context(), "r3"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := operator.Wait(ctx, "r3"); err == nil || ctx.Err() != nil {
+			t.Errorf("wait for a withdrawn request returned %v", err)
+		}
+	})
+}
+
+// TestWaitSurvivesOutage: Redis is away for a moment while a command waits.
+func TestWaitSurvivesOutage(t *testing.T) {
+	t.Parallel()
+	s := embedded(t)
+	sp := s.space(t)
+	store := sp.open(stream)
+	mustRequest(t, store, reset("r1"), time.Minute)
+	heal := sp.cutOff()
+	var group sync.WaitGroup
+	group.Go(func() {
+		if a, err := store.Wait(t.Context(), "r1"); err != nil || !a.Applied {
+			t.Errorf("wait returned %+v, %v", a, err)
+		}
+	})
+	if err := store.Answer(t.Context(), reset("r1"), bridge.Answer{Applied: true}); err == nil {
+		t.Error("answered without a server")
+	}
+	heal()
+	eventually(t, func() error { return store.Answer(t.Context(), reset("r1"), bridge.Answer{Applied: true}) })
+	group.Wait()
+}
+
+// TestDeadline moves the embedded server's clock past a request's deadline.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	s := embedded(t)
+	store := s.space(t).open(stream)
+	begin := time.UnixMilli(1_700_000_000_000)
+	s.mini.SetTime(begin)
+	mustRequest(t, store, reset("r1"), 30*time.Second)
+	c, err := store.Next(t.Context())
+	if want := begin.Add(30 * time.Second).UnixMilli(); err != nil || c.Deadline != want {
+		t.Fatalf("the deadline is %d, want %d: %v", c.Deadline, want, err)
+	}
+
+	s.mini.SetTime(begin.Add(30 * time.Second))
+	if ok, err := store.Claim(t.Context(), c, "pod-1"); ok || err != nil {
+		t.Errorf("claim after the deadline returned %v, %v", ok, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if c, err := store.Next(ctx); err == nil {
+		t.Errorf("next returned %+v after the deadline", c)
+	}
+	a, err := store.Wait(t.Context(), "r1")
+	if err != nil || a.Applied || !strings.Contains(a.Detail, "expired") {
+		t.Errorf("the answer is %+v, %v; want expired", a, err)
+	}
+}
+
+// TestDeadlineMakesRoom: an expired request that no bridge removed does not
+// hold up the next one, but one that is claimed does.
+func TestDeadlineMakesRoom(t *testing.T) {
+	t.Parallel()
+	s := embedded(t)
+	store := s.space(t).open(stream)
+	begin := time.UnixMilli(1_700_000_000_000)
+	s.mini.SetTime(begin)
+	mustRequest(t, store, reset("r1"), 30*time.Second)
+	s.mini.SetTime(begin.Add(time.Minute))
+	mustRequest(t, store, reset("r2"), 30*time.Second)
+	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.Standing != cursorstore.Answered || o.Answer.Applied {
+		t.Errorf("the expired request stands at %+v, %v", o, err)
+	}
+
+	if ok, err := store.Claim(t.Context(), reset("r2"), "pod-1"); !ok || err != nil {
+		t.Fatalf("claim returned %v, %v", ok, err)
+	}
+	s.mini.SetTime(begin.Add(2 * time.Minute))
+	if _, ok := errors.AsType[*cursorstore.PendingError](store.Request(t.Context(), reset("r3"), time.Minute)); !ok {
+		t.Error("a request replaced one that an owner is applying")
+	}
+	if c, err := store.Next(t.Context()); err != nil || c.ID != "r2" {
+		t.Errorf("next returned %+v, %v; want the claimed one", c, err)
+	}
+}
+
+// TestNextIsPaced: a caller that asks again at once, whatever came, does not
+// spin.
+func TestNextIsPaced(t *testing.T) {
+	t.Parallel()
+	s := embedded(t)
+	sp := s.space(t)
+	store := sp.open(stream)
+	mustRequest(t, store, reset("r1"), time.Minute)
+	began := time.Now()
+	for range 3 {
+		if _, err := store.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took < 500*time.Millisecond {
+		t.Errorf("three calls took %s, want at least two intervals", took)
+	}
+	if err := sp.raw.HSet(t.Context(), sp.key("request"), "data", "{").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrForeign) {
+		t.Errorf("next returned %v for a request that is not ours, want ErrForeign", err)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		store := sp.open(stream)
+		if _, alive, err := store.Status(t.Context()); alive || err != nil {
+			t.Errorf("without a status: alive %v, %v", alive, err)
+		}
+		want := bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateIdle, Events: 1<<53 + 1, Since: time.UnixMilli(1_700_000_000_000).UTC()}
+		if err := store.PutStatus(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		got, alive, err := store.Status(t.Context())
+		if diff := cmp.Diff(want, got); !alive || err != nil || diff != "" {
+			t.Errorf("alive %v, %v, status differs (-want +got):\n%s", alive, err, diff)
+		}
+		ttl, err := sp.raw.PTTL(t.Context(), sp.key("status")).Result()
+		if err != nil || ttl <= 0 || ttl > cursorstore.StatusTTL {
+			t.Errorf("the status lives for %s: %v", ttl, err)
+		}
+		if s.mini != nil {
+			s.mini.FastForward(cursorstore.StatusTTL)
+			if _, alive, err := store.Status(t.Context()); alive || err != nil {
+				t.Errorf("after %s: alive %v, %v", cursorstore.StatusTTL, alive, err)
+			}
+		}
+	})
+}

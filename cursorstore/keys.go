@@ -1,0 +1,71 @@
+package cursorstore
+
+import "strings"
+
+// A stream's keys share the braces, so that a cluster keeps them in one slot
+// and one script may change them together:
+//
+//	<prefix>:{<stream>}:checkpoint     hash, the fields below
+//	<prefix>:{<stream>}:history        hash, "epoch.seq" -> "<parent> <checkpoint JSON>"
+//	<prefix>:{<stream>}:history:index  sorted set of "epoch.seq<mark>" by written_at
+//	<prefix>:{<stream>}:request        hash: id, data, at, deadline, claimed
+//	<prefix>:{<stream>}:answer:<id>    hash: state, data; an hour
+//	<prefix>:{<stream>}:status         JSON; five seconds
+//	<prefix>:check:<id>                written and removed by Check; ten seconds
+//
+// The checkpoint's fields beside the JSON are what advance.lua compares.
+// Numbers are compared as decimal strings: Lua's are doubles and end at 2^53.
+const (
+	fieldVersion = "v"
+	fieldEpoch   = "epoch"
+	fieldSeq     = "seq"
+	fieldData    = "data"
+	fieldSum     = "sum"
+)
+
+// The marks of the history's index say how an entry is thinned.
+const (
+	markGrowth = "~" // the same cursor again, with a longer tail
+	markKept   = "!" // an operator's change or an epoch's first entry
+)
+
+// noParent stands for the parent of an entry that has none.
+const noParent = "-"
+
+type keys struct {
+	checkpoint, history, index, request, status, answers string
+}
+
+func keysOf(prefix, stream string) keys {
+	base := prefix + ":{" + escape(stream) + "}:"
+	return keys{
+		checkpoint: base + "checkpoint",
+		history:    base + "history",
+		index:      base + "history:index",
+		request:    base + "request",
+		status:     base + "status",
+		answers:    base + "answer:",
+	}
+}
+
+func (k keys) answer(id string) string { return k.answers + id }
+
+// streamOf returns the stream that a key belongs to.
+func streamOf(prefix, key string) (string, bool) {
+	rest, ok := strings.CutPrefix(key, prefix+":{")
+	if !ok {
+		return "", false
+	}
+	name, _, ok := strings.Cut(rest, "}:")
+	return unescape(name), ok
+}
+
+// escape keeps braces out of the name: the first closing one would end the
+// part of the key that a cluster hashes.
+func escape(name string) string {
+	return strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
+}
+
+func unescape(name string) string {
+	return strings.NewReplacer("%7B", "{", "%7D", "}", "%25", "%").Replace(name)
+}

@@ -1,0 +1,385 @@
+package cursorstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/cursorstore"
+)
+
+func TestMain(m *testing.M) {
+	cursorstore.LogTo(nil)
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	stream = "events"
+	// patience is how long a test waits for what must happen.
+	patience = 10 * time.Second
+)
+
+// server is a Redis behind a proxy that can cut it off.
+type server struct {
+	*proxy
+	mini     *miniredis.Miniredis // nil where the server is real
+	raw      *redis.Client        // goes past the proxy
+	username string
+	password string
+	db       int
+	prefixes atomic.Int64
+}
+
+// onServers runs the test on the embedded server, and on a real one where
+// TEST_REAL=1 or TEST_REDIS_URL asks for it.
+func onServers(t *testing.T, test func(t *testing.T, s *server)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, embedded(t)) })
+	if wantReal() {
+		s := realServer(t)
+		t.Run("real", func(t *testing.T) { test(t, s) })
+	}
+}
+
+func wantReal() bool { return os.Getenv("TEST_REAL") == "1" || os.Getenv("TEST_REDIS_URL") != "" }
+
+// needReal skips, visibly, what no embedded server can show.
+func needReal(t *testing.T) {
+	t.Helper()
+	if !wantReal() {
+		t.Skip("needs a real redis-server: set TEST_REAL=1")
+	}
+}
+
+func embedded(t *testing.T) *server {
+	t.Helper()
+	mini := miniredis.RunT(t)
+	return newServer(t, &redis.Options{Addr: mini.Addr()}, mini)
+}
+
+func realServer(t *testing.T) *server {
+	t.Helper()
+	if url := os.Getenv("TEST_REDIS_URL"); url != "" {
+		o, err := redis.ParseURL(url)
+		if err != nil || o.TLSConfig != nil {
+			t.Fatalf("TEST_REDIS_URL must be a redis:// or unix:// URL: %v", err)
+		}
+		return newServer(t, o, nil)
+	}
+	return newServer(t, &redis.Options{Addr: startRedis(t)}, nil)
+}
+
+func newServer(t *testing.T, o *redis.Options, mini *miniredis.Miniredis) *server {
+	t.Helper()
+	s := &server{proxy: newProxy(t, o.Addr), mini: mini, username: o.Username, password: o.Password, db: o.DB, raw: redis.NewClient(o)}
+	t.Cleanup(func() { closes(t, s.raw) })
+	return s
+}
+
+// startRedis starts a redis-server that keeps its data as users are told to,
+// and returns its socket.
+func startRedis(t *testing.T, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	launch(t, "unix", socket, append([]string{
+		"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes",
+	}, args...)...)
+	return socket
+}
+
+func startSentinel(t *testing.T, file, port string) {
+	t.Helper()
+	launch(t, "tcp", "127.0.0.1:"+port, file, "--sentinel")
+}
+
+// launch runs redis-server until the test ends, and returns when it listens.
+func launch(t *testing.T, network, addr string, args ...string) {
+	t.Helper()
+	command := exec.Command("redis-server", args...)
+	if err := command.Start(); err != nil {
+		t.Fatalf("start redis-server (Debian package redis-server): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := command.Process.Kill(); err != nil {
+			t.Errorf("stop redis-server: %v", err)
+		}
+		_ = command.Wait() // killed
+	})
+	eventually(t, func() error {
+		conn, err := net.Dial(network, addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// eventually waits until f succeeds.
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not within %s: %v", patience, err)
+		}
+	}
+}
+
+func closes(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// space is a prefix of its own on a server, opened by any number of clients.
+type space struct {
+	*server
+	t      *testing.T
+	prefix string
+}
+
+func (s *server) space(t *testing.T) *space {
+	t.Helper()
+	sp := &space{server: s, t: t, prefix: fmt.Sprintf("test:%d:%d", time.Now().UnixNano(), s.prefixes.Add(1))}
+	t.Cleanup(sp.wipe)
+	return sp
+}
+
+func (s *space) config() cursorstore.Config {
+	return cursorstore.Config{
+		URL:      cursorstore.URL(fmt.Sprintf("redis://%s/%d", s.addr(), s.db)),
+		Username: s.username, Password: bridge.Secret(s.password),
+		Timeout: 2 * time.Second, Prefix: s.prefix, HistoryAge: 720 * time.Hour,
+	}
+}
+
+func (s *space) client() *cursorstore.Client { return open(s.t, s.config()) }
+
+func (s *space) open(stream string) *cursorstore.Store { return s.client().Stream(stream) }
+
+func open(t *testing.T, cfg cursorstore.Config) *cursorstore.Client {
+	t.Helper()
+	c, err := cursorstore.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closes(t, c) })
+	return c
+}
+
+func (s *space) key(name string) string { return s.prefix + ":{" + stream + "}:" + name }
+
+func (s *space) keys() []string {
+	s.t.Helper()
+	keys, err := s.raw.Keys(context.Background(), s.prefix+":*").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return keys
+}
+
+func (s *space) wipe() {
+	if keys := s.keys(); len(keys) > 0 {
+		if err := s.raw.Del(context.Background(), keys...).Err(); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// proxy passes connections on to a server until told otherwise.
+type proxy struct {
+	listener net.Listener
+	backend  string
+	done     sync.WaitGroup
+
+	mu    sync.Mutex // guards all below
+	conns []net.Conn
+	down  bool
+	thaw  chan struct{} // closed when replies pass; nil is the same
+	cuts  int           // scripts that still have to fail
+	form  bridgetest.Failure
+}
+
+func newProxy(t *testing.T, backend string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: listener, backend: backend}
+	p.done.Go(p.accept)
+	t.Cleanup(func() {
+		closes(t, listener)
+		p.hangUp()
+		p.done.Wait()
+	})
+	return p
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		network := "tcp"
+		if strings.HasPrefix(p.backend, "/") {
+			network = "unix"
+		}
+		server, err := net.Dial(network, p.backend)
+		if err != nil || !p.add(client, server) {
+			_ = client.Close()
+			continue
+		}
+		var cut atomic.Bool
+		p.done.Go(func() { p.pipe(server, client, func(b []byte) bool { return p.request(b, &cut) }) })
+		p.done.Go(func() { p.pipe(client, server, func([]byte) bool { return p.reply(&cut) }) })
+	}
+}
+
+// pipe copies until one side ends or pass says so.
+func (p *proxy) pipe(to, from net.Conn, pass func([]byte) bool) {
+	defer func() { _, _ = to.Close(), from.Close() }()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !pass(buf[:n]) {
+			return
+		}
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// request decides about what a client sends. A script that is to fail does not
+// pass; one that is to fail but persist does, and its reply does not.
+func (p *proxy) request(b []byte, cut *atomic.Bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cuts == 0 || !bytes.Contains(b, []byte("evalsha")) {
+		return true
+	}
+	p.cuts--
+	cut.Store(true)
+	return p.form == bridgetest.Persisted
+}
+
+// reply decides about what a server sends.
+func (p *proxy) reply(cut *atomic.Bool) bool {
+	p.mu.Lock()
+	thaw := p.thaw
+	p.mu.Unlock()
+	if thaw != nil {
+		<-thaw
+	}
+	return !cut.Load()
+}
+
+// freeze holds all replies back, or lets them go.
+func (p *proxy) freeze(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if on {
+		p.thaw = make(chan struct{})
+		return
+	}
+	close(p.thaw)
+	p.thaw = nil
+}
+
+func (p *proxy) add(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns = append(p.conns, conns...)
+	if p.down {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}
+	return !p.down
+}
+
+func (p *proxy) hangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+// cutOff makes the server unreachable until heal is called.
+func (p *proxy) cutOff() (heal func()) {
+	p.setDown(true)
+	p.hangUp()
+	return func() { p.setDown(false) }
+}
+
+func (p *proxy) setDown(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+}
+
+// attempts is how often the client sends a command: once and three times again.
+const attempts = 4
+
+// failScripts makes the next n scripts fail in a form.
+func (p *proxy) failScripts(n int, form bridgetest.Failure) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cuts, p.form = n, form
+}
+
+// places returns the names of the stream's entries, oldest first.
+func (s *space) places() []bridge.Place {
+	s.t.Helper()
+	members, err := s.raw.ZRange(s.t.Context(), s.key("history:index"), 0, -1).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var places []bridge.Place
+	for _, m := range members {
+		p, err := cursorstore.ParsePlace(strings.TrimRight(m, "~!"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		places = append(places, p)
+	}
+	fields, err := s.raw.HKeys(s.t.Context(), s.key("history")).Result()
+	if err != nil || len(fields) != len(slices.Compact(places)) {
+		s.t.Fatalf("the history has %d entries, its index %d: %v", len(fields), len(places), err)
+	}
+	return places
+}

@@ -1,0 +1,74 @@
+package cursorstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge"
+)
+
+// StatusTTL is how long a status counts as live. A bridge writes one more
+// often than that.
+const StatusTTL = 5 * time.Second
+
+// PutStatus publishes the stream's live status for StatusTTL.
+func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
+	op := "put status of " + s.name
+	data, err := json.Marshal(st)
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return s.c.call(ctx, op, func(ctx context.Context) error {
+		return s.c.rdb.Set(ctx, s.keys.status, data, StatusTTL).Err()
+	})
+}
+
+// Status returns the live status. It is false when no bridge has written one
+// within StatusTTL: none runs the stream, or it does not reach Redis.
+func (s *Store) Status(ctx context.Context) (bridge.Status, bool, error) {
+	op := "status of " + s.name
+	var data []byte
+	err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
+		data, err = s.c.rdb.Get(ctx, s.keys.status).Bytes()
+		if errors.Is(err, redis.Nil) {
+			return nil
+		}
+		return err
+	})
+	if err != nil || data == nil {
+		return bridge.Status{}, false, err
+	}
+	var st bridge.Status
+	if err := json.Unmarshal(data, &st); err != nil {
+		return bridge.Status{}, false, fmt.Errorf("%s: %w", op, foreign(s.keys.status, err))
+	}
+	return st, true, nil
+}
+
+var clock = redis.NewScript(`return redis.call('TIME')`)
+
+// Now returns the time of the Redis that holds the stream, by which requests
+// expire.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	op := "time of redis for " + s.name
+	// A script, because in a cluster it goes to the stream's own node.
+	reply, err := s.c.eval(ctx, op, clock, []string{s.keys.request})
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(reply) != 2 {
+		return time.Time{}, fmt.Errorf("%s: %w", op, errReply)
+	}
+	seconds, err := strconv.ParseInt(reply[0], 10, 64)
+	micros, err2 := strconv.ParseInt(reply[1], 10, 64)
+	if err := errors.Join(err, err2); err != nil {
+		return time.Time{}, fmt.Errorf("%s: %w", op, err)
+	}
+	return time.Unix(seconds, micros*1000), nil
+}

@@ -1,0 +1,166 @@
+package cursorstore
+
+import (
+	"context"
+	"crypto/sha1" // what Lua in Redis offers
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge"
+)
+
+//go:embed advance.lua
+var advanceSource string
+
+var advance = redis.NewScript(advanceSource)
+
+// Store is one stream's part of Redis. It implements bridge.Store and
+// bridge.Inbox. All methods but Next may be called concurrently.
+type Store struct {
+	c    *Client
+	name string
+	keys keys
+
+	polled time.Time // when Next asked last; owned by the caller of Next
+
+	mu       sync.Mutex // serializes Thin and guards progress
+	progress []progress // by tier
+}
+
+// Name returns the stream's name.
+func (s *Store) Name() string { return s.name }
+
+// Load returns the stored checkpoint, bridge.ErrNoCheckpoint where there is
+// none, or bridge.ErrForeign where the value is not ours or of a newer version.
+func (s *Store) Load(ctx context.Context) (bridge.Checkpoint, error) {
+	op := "load checkpoint of " + s.name
+	var fields map[string]string
+	err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
+		fields, err = s.c.rdb.HGetAll(ctx, s.keys.checkpoint).Result()
+		return err
+	})
+	if err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	if len(fields) == 0 {
+		return bridge.Checkpoint{}, fmt.Errorf("%s: %w at %s", op, bridge.ErrNoCheckpoint, s.keys.checkpoint)
+	}
+	c, err := s.decode(fields)
+	if err != nil {
+		return bridge.Checkpoint{}, fmt.Errorf("%s: %w", op, foreign(s.keys.checkpoint, err))
+	}
+	return c, nil
+}
+
+// decode reads a checkpoint and makes sure that the fields which scripts
+// compare say the same as the JSON.
+func (s *Store) decode(fields map[string]string) (bridge.Checkpoint, error) {
+	data, ok := fields[fieldData]
+	if !ok {
+		return bridge.Checkpoint{}, errors.New("a hash without the fields of a checkpoint")
+	}
+	if v, err := strconv.Atoi(fields[fieldVersion]); err != nil || v > bridge.CheckpointVersion {
+		return bridge.Checkpoint{}, fmt.Errorf("format version %q is not one up to %d", fields[fieldVersion], bridge.CheckpointVersion)
+	}
+	c, err := bridge.DecodeCheckpoint([]byte(data))
+	if err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	// The same sum as in the script. It shows edits, not malice.
+	sum := sha1.Sum([]byte(data))
+	if fields[fieldSum] != hex.EncodeToString(sum[:]) {
+		return bridge.Checkpoint{}, errors.New("a checkpoint that somebody edited")
+	}
+	if fields[fieldEpoch] != decimal(c.Epoch) || fields[fieldSeq] != decimal(c.Seq) {
+		return bridge.Checkpoint{}, fmt.Errorf("the fields say %s.%s, the JSON %s", fields[fieldEpoch], fields[fieldSeq], c.Place)
+	}
+	if c.Stream != s.name {
+		return bridge.Checkpoint{}, fmt.Errorf("the checkpoint of stream %q", c.Stream)
+	}
+	return c, nil
+}
+
+// Advance replaces from by to in one script, by the contract of bridge.Store.
+// Of the commits of data the history takes one a second, and one in ten
+// seconds while only the tail grows; of heartbeats none.
+func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
+	op := fmt.Sprintf("store checkpoint %s of %s", to.Place, s.name)
+	data, err := s.encode(to)
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	root, err := s.parent(ctx, from, to)
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	reply, err := s.c.eval(ctx, op, advance, []string{s.keys.checkpoint, s.keys.history, s.keys.index},
+		bridge.CheckpointVersion, decimal(to.Epoch), decimal(to.Seq), to.ChangeID(), cursorHash(to.Cursor), to.Session,
+		decimal(to.WrittenAt), data, from.ChangeID(), historyClass(to.Kind), root)
+	if err != nil {
+		return err
+	}
+	return s.outcome(op, reply)
+}
+
+// outcome turns the script's answer into the contract's error.
+func (s *Store) outcome(op string, reply []string) error {
+	detail := reply[len(reply)-1]
+	switch reply[0] {
+	case "applied", "same":
+		return nil
+	case "foreign":
+		return fmt.Errorf("%s: %w", op, foreign(s.keys.checkpoint, errors.New(detail)))
+	case "conflict":
+		stored, err := bridge.DecodeCheckpoint([]byte(detail))
+		if err != nil {
+			return fmt.Errorf("%s: %w", op, foreign(s.keys.checkpoint, err))
+		}
+		return fmt.Errorf("%s: stored is %s, change %q, by %q at %s: %w", op, stored.Place, stored.ChangeID(), stored.Owner,
+			time.UnixMilli(stored.WrittenAt).UTC().Format(time.RFC3339), bridge.ErrConflict)
+	}
+	return fmt.Errorf("%s: %w: %s", op, errReply, reply[0])
+}
+
+// encode refuses what could not be loaded again as it is.
+func (s *Store) encode(c bridge.Checkpoint) ([]byte, error) {
+	switch {
+	case c.Stream != s.name:
+		return nil, fmt.Errorf("checkpoint of stream %q in the store of %q", c.Stream, s.name)
+	case c.Version != bridge.CheckpointVersion:
+		return nil, fmt.Errorf("checkpoint of version %d", c.Version)
+	case c.Epoch < 0 || c.Seq < 0 || c.WrittenAt < 0:
+		return nil, errors.New("negative epoch, seq or time")
+	case !utf8.ValidString(c.Cursor):
+		return nil, errors.New("cursor is not UTF-8 and would not survive JSON")
+	}
+	return c.Encode()
+}
+
+// historyClass says how a commit enters the history: operators' changes
+// always, data at intervals, heartbeats never.
+func historyClass(k bridge.Kind) string {
+	switch k {
+	case bridge.KindData:
+		return "data"
+	case bridge.KindHeartbeat:
+		return "none"
+	}
+	return "note"
+}
+
+// cursorHash is the whole hash that bridge.CursorHash abbreviates.
+func cursorHash(cursor string) string {
+	sum := sha256.Sum256([]byte(cursor))
+	return hex.EncodeToString(sum[:])
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,347 @@
+package cursorstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/cursorstore"
+)
+
+func TestStoreConformance(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		for name, put := range map[string]func(*space, []byte){
+			"plain": func(sp *space, raw []byte) {
+				sp.raw.Del(sp.t.Context(), sp.key("checkpoint"))
+				sp.raw.Set(sp.t.Context(), sp.key("checkpoint"), raw, 0)
+			},
+			"field": func(sp *space, raw []byte) {
+				if sp.raw.Type(sp.t.Context(), sp.key("checkpoint")).Val() == "none" {
+					mustAdvance(sp.t, sp.open(stream), bridge.Checkpoint{}, at(0, 0))
+				}
+				sp.raw.HSet(sp.t.Context(), sp.key("checkpoint"), "data", raw)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				bridgetest.TestStore(t, func(t *testing.T) bridgetest.StoreFixture { return storeFixture(s.space(t), put) })
+			})
+		}
+	})
+}
+
+func storeFixture(sp *space, put func(*space, []byte)) bridgetest.StoreFixture {
+	return bridgetest.StoreFixture{
+		Open: func(stream string) bridge.Store { return sp.open(stream) },
+		Get: func() []byte {
+			get := sp.raw.Get(sp.t.Context(), sp.key("checkpoint"))
+			if get.Err() != nil {
+				get = sp.raw.HGet(sp.t.Context(), sp.key("checkpoint"), "data")
+			}
+			raw, err := get.Bytes()
+			if errors.Is(err, redis.Nil) {
+				return nil
+			}
+			return raw
+		},
+		Put:      func(raw []byte) { put(sp, raw) },
+		Wipe:     sp.wipe,
+		History:  sp.places,
+		Break:    sp.cutOff,
+		FailNext: func(f bridgetest.Failure) { sp.failScripts(attempts, f) },
+	}
+}
+
+// at returns a data checkpoint, one page and one second after the one before.
+func at(epoch, seq int64) bridge.Checkpoint {
+	return bridge.Checkpoint{
+		Version: bridge.CheckpointVersion, Stream: stream, Place: bridge.Place{Epoch: epoch, Seq: seq},
+		Mode: bridge.AtLeastOnce, Kind: bridge.KindData, Cursor: fmt.Sprintf("c%d.%d", epoch, seq),
+		Origin: bridge.Origin{Resource: "events"}, Events: seq * 1000, Pages: seq,
+		Owner: "pod-1", Session: "s1", WrittenAt: 1_700_000_000_000 + seq*1000,
+	}
+}
+
+func mustAdvance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) {
+	t.Helper()
+	if err := s.Advance(t.Context(), from, to); err != nil {
+		t.Fatalf("advance from %s to %s: %v", from.Place, to.Place, err)
+	}
+}
+
+func wantStored(t *testing.T, s bridge.Store, want bridge.Checkpoint) {
+	t.Helper()
+	got, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("stored checkpoint differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestAdvanceRefusesForeign(t *testing.T) {
+	t.Parallel()
+	stored := func(fields ...any) func(*space) *redis.IntCmd {
+		return func(sp *space) *redis.IntCmd { return sp.raw.HSet(sp.t.Context(), sp.key("checkpoint"), fields...) }
+	}
+	cases := map[string]struct {
+		alter func(*space) *redis.IntCmd
+		want  string
+	}{
+		"newer version":     {stored("v", 2), "version"},
+		"version no number": {stored("v", "two"), ""},
+		"epoch no number":   {stored("epoch", "1.0"), ""},
+		"seq too long":      {stored("seq", "99999999999999999999"), ""},
+		"leading zero":      {stored("seq", "05"), ""},
+		"edited":            {stored("data", `{"v":1,"stream":"events","epoch":0,"seq":5}`), "edited"},
+		"no session": {func(sp *space) *redis.IntCmd {
+			return sp.raw.HDel(sp.t.Context(), sp.key("checkpoint"), "session", "sum")
+		}, ""},
+		"another hash": {func(sp *space) *redis.IntCmd {
+			sp.raw.Del(sp.t.Context(), sp.key("checkpoint"))
+			return stored("hello", "world")(sp)
+		}, "without the fields"},
+		"list": {func(sp *space) *redis.IntCmd {
+			sp.raw.Del(sp.t.Context(), sp.key("checkpoint"))
+			return sp.raw.RPush(sp.t.Context(), sp.key("checkpoint"), "x")
+		}, ""},
+	}
+	onServers(t, func(t *testing.T, s *server) {
+		for name, c := range cases {
+			t.Run(name, func(t *testing.T) {
+				sp := s.space(t)
+				store := sp.open(stream)
+				mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
+				if err := c.alter(sp).Err(); err != nil {
+					t.Fatal(err)
+				}
+				before := dump(t, sp)
+				err := store.Advance(t.Context(), at(0, 5), at(0, 6))
+				fault, ok := errors.AsType[*bridge.Fault](err)
+				if !errors.Is(err, bridge.ErrForeign) || !ok || fault.Hint == "" || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("advance returned %v, want ErrForeign with a hint about %q", err, c.want)
+				}
+				if diff := cmp.Diff(before, dump(t, sp)); diff != "" {
+					t.Errorf("a refused advance changed the store:\n%s", diff)
+				}
+				if _, err := store.Load(t.Context()); name != "no session" && !errors.Is(err, bridge.ErrForeign) {
+					t.Errorf("load returned %v, want ErrForeign", err)
+				}
+			})
+		}
+		t.Run("history of another type", func(t *testing.T) {
+			sp := s.space(t)
+			store := sp.open(stream)
+			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
+			sp.raw.Del(t.Context(), sp.key("history"))
+			sp.raw.Set(t.Context(), sp.key("history"), "x", 0)
+			if err := store.Advance(t.Context(), at(0, 5), at(0, 6)); !errors.Is(err, bridge.ErrForeign) {
+				t.Errorf("advance returned %v, want ErrForeign", err)
+			}
+			wantStored(t, store, at(0, 5))
+		})
+	})
+}
+
+// dump returns what the server holds of the stream, as far as advance writes it.
+func dump(t *testing.T, sp *space) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, key := range sp.keys() {
+		fields, err := sp.raw.HGetAll(t.Context(), key).Result()
+		if err != nil {
+			all[key] = "not a hash"
+			continue
+		}
+		for f, v := range fields {
+			all[key+" "+f] = v
+		}
+	}
+	return all
+}
+
+func TestAdvanceRefusesWhatWouldNotLoad(t *testing.T) {
+	t.Parallel()
+	store := embedded(t).space(t).open(stream)
+	for name, alter := range map[string]func(*bridge.Checkpoint){
+		"another stream":   func(c *bridge.Checkpoint) { c.Stream = "other" },
+		"no version":       func(c *bridge.Checkpoint) { c.Version = 0 },
+		"negative seq":     func(c *bridge.Checkpoint) { c.Seq = -1 },
+		"cursor not UTF-8": func(c *bridge.Checkpoint) { c.Cursor = "\xff" },
+	} {
+		c := at(0, 1)
+		alter(&c)
+		if err := store.Advance(t.Context(), bridge.Checkpoint{}, c); err == nil {
+			t.Errorf("%s: advance accepted it", name)
+		}
+	}
+	if _, err := store.Load(t.Context()); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Errorf("load returned %v, want ErrNoCheckpoint", err)
+	}
+}
+
+// TestAdvanceNumbers: doubles end at 2^53, where a script that computed with
+// them would take these for equal.
+func TestAdvanceNumbers(t *testing.T) {
+	t.Parallel()
+	const big = 1 << 53
+	onServers(t, func(t *testing.T, s *server) {
+		store := s.space(t).open(stream)
+		places := []bridge.Place{
+			{Epoch: 0, Seq: 9}, {Epoch: 0, Seq: 10}, {Epoch: 2, Seq: big}, {Epoch: 2, Seq: big + 1}, {Epoch: 10, Seq: 0},
+			{Epoch: big, Seq: 7}, {Epoch: big + 1, Seq: 0}, {Epoch: 1<<63 - 1, Seq: 1<<63 - 1},
+		}
+		var from bridge.Checkpoint
+		for _, p := range places {
+			to := at(0, 1)
+			to.Place = p
+			mustAdvance(t, store, from, to)
+			wantStored(t, store, to)
+			if !from.Zero() {
+				if err := store.Advance(t.Context(), to, from); !errors.Is(err, bridge.ErrConflict) {
+					t.Errorf("advance from %s back to %s returned %v, want ErrConflict", to.Place, from.Place, err)
+				}
+			}
+			from = to
+		}
+	})
+}
+
+func TestAdvanceKeepsCursors(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		store := s.space(t).open(stream)
+		var from bridge.Checkpoint
+		for i, cursor := range []string{
+			"", "a+b/c=%2B&#?", "\x00\x01\r\n\t\x1f\x7f", "ключ 🙂 \u2028\ufffd", `"\<>'`, "12345678901234567890", strings.Repeat("x", bridge.MaxCursor), " ",
+		} {
+			to := at(0, int64(i))
+			to.Cursor = cursor
+			mustAdvance(t, store, from, to)
+			wantStored(t, store, to)
+			entry, err := store.Entry(t.Context(), to.Place)
+			if err != nil || entry.Cursor != cursor {
+				t.Errorf("the history has cursor %q, want %q: %v", entry.Cursor, cursor, err)
+			}
+			from = to
+		}
+	})
+}
+
+// TestAdvanceRepeatedByClient: the reply of a script is lost, and the client
+// sends it again before anybody hears of it.
+func TestAdvanceRepeatedByClient(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		store := sp.open(stream)
+		mustAdvance(t, store, bridge.Checkpoint{}, at(0, 1))
+		for seq, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+			from, to := at(0, int64(seq+1)), at(0, int64(seq+2))
+			sp.failScripts(1, form)
+			mustAdvance(t, store, from, to)
+			wantStored(t, store, to)
+		}
+		want := []bridge.Place{{Seq: 1}, {Seq: 2}, {Seq: 3}}
+		if diff := cmp.Diff(want, sp.places()); diff != "" {
+			t.Errorf("history differs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestAdvancePersistedUnheard: every try is executed and none is heard of.
+func TestAdvancePersistedUnheard(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		var reports []error
+		cfg := sp.config()
+		cfg.Report = func(err error) { reports = append(reports, err) }
+		store := open(t, cfg).Stream(stream)
+		mustAdvance(t, store, bridge.Checkpoint{}, at(0, 1))
+		sp.failScripts(attempts, bridgetest.Persisted)
+		err := store.Advance(t.Context(), at(0, 1), at(0, 2))
+		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.Class != bridge.Transient || fault.Hint == "" {
+			t.Fatalf("advance returned %v, want a transient fault with a hint", err)
+		}
+		wantStored(t, store, at(0, 2))
+		mustAdvance(t, store, at(0, 1), at(0, 2))
+		if len(reports) != 4 || reports[0] != nil || reports[1] == nil || reports[2] != nil || reports[3] != nil {
+			t.Errorf("reports are %v, want answers but for the second", reports)
+		}
+	})
+}
+
+// TestAdvanceRaces: whatever sessions do at once, the stored place never goes
+// down and what was acknowledged is stored or behind what is.
+func TestAdvanceRaces(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		store := s.space(t).client()
+		round := 0
+		rapid.Check(t, func(rt *rapid.T) {
+			round++
+			name := fmt.Sprint("stream", round)
+			plans := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 12), 1, 6), 2, 4).Draw(rt, "seqs by session")
+			var mu sync.Mutex // guards highest
+			var highest bridge.Place
+			var group sync.WaitGroup
+			for n, plan := range plans {
+				group.Go(func() {
+					reached, err := race(t.Context(), store.Stream(name), fmt.Sprint("session ", n), plan)
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if reached.Compare(highest) > 0 {
+						highest = reached
+					}
+				})
+			}
+			group.Wait()
+			got, err := store.Stream(name).Load(t.Context())
+			if err != nil || got.Place != highest {
+				rt.Fatalf("stored is %s, the highest acknowledged %s: %v", got.Place, highest, err)
+			}
+		})
+	})
+}
+
+// race advances as one session to each place of the plan and returns the
+// highest that was acknowledged.
+func race(ctx context.Context, s *cursorstore.Store, session string, plan []int) (highest bridge.Place, err error) {
+	var seen bridge.Place
+	for _, step := range plan {
+		c := at(int64(step/5), int64(step%5))
+		c.Stream, c.Session = s.Name(), session
+		acknowledged := s.Advance(ctx, bridge.Checkpoint{}, c)
+		if acknowledged != nil && !errors.Is(acknowledged, bridge.ErrConflict) {
+			return highest, acknowledged
+		}
+		got, err := s.Load(ctx)
+		switch {
+		case err != nil:
+			return highest, err
+		case got.Compare(seen) < 0:
+			return highest, fmt.Errorf("stored went from %s to %s", seen, got.Place)
+		case acknowledged == nil && got.Compare(c.Place) < 0:
+			return highest, fmt.Errorf("%s was acknowledged, stored is %s", c.Place, got.Place)
+		}
+		seen = got.Place
+		if acknowledged == nil && c.Compare(highest) > 0 {
+			highest = c.Place
+		}
+	}
+	return highest, nil
+}

@@ -1,0 +1,158 @@
+package cursorstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	thinStep  = 1000 // index members read, and entries removed, at once
+	thinSteps = 5    // per tier and call
+)
+
+// tier says how dense entries of an age may be: one in so much time, everyOne
+// or noneAtAll. Growth is an entry that only repeats a cursor with a longer
+// tail: it may have tens of kilobytes and is worth at most one page.
+type tier struct {
+	after        time.Duration
+	data, growth time.Duration
+}
+
+const (
+	everyOne  time.Duration = 0
+	noneAtAll time.Duration = -1
+)
+
+func (c *Client) tiers() []tier {
+	return []tier{
+		{after: time.Hour, data: everyOne, growth: time.Minute},
+		{after: 24 * time.Hour, data: time.Minute, growth: time.Hour},
+		{after: c.age, data: noneAtAll, growth: noneAtAll},
+	}
+}
+
+// progress is how far one tier has come. It is kept in memory: a new process
+// begins at the oldest entry and finds little to do there.
+type progress struct {
+	at   int64 // all entries before are as thin as they have to be
+	last map[series]node
+}
+
+// series is what is thinned together: an epoch's data, or its growth.
+type series struct {
+	epoch int64
+	mark  string
+}
+
+// Thin removes entries that are older than CURSOR_HISTORY_AGE and makes old
+// ones sparse: one a minute after a day; those that only grew the tail one a
+// minute after an hour and one an hour after a day. Of each interval the first
+// stays, and all operators' changes do. It does a bounded part of the work and
+// returns how many entries it removed: call it about once a minute.
+func (s *Store) Thin(ctx context.Context, now time.Time) (removed int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tiers := s.c.tiers()
+	if s.progress == nil {
+		s.progress = make([]progress, len(tiers))
+		for i := range s.progress {
+			s.progress[i].last = make(map[series]node)
+		}
+	}
+	for i, t := range tiers {
+		for range thinSteps {
+			n, done, err := s.thinStep(ctx, t, &s.progress[i], now.Add(-t.after).UnixMilli())
+			removed += n
+			if err != nil {
+				return removed, err
+			}
+			if done {
+				break
+			}
+		}
+	}
+	return removed, nil
+}
+
+// thinStep thins the next entries of a tier up to the age.
+func (s *Store) thinStep(ctx context.Context, t tier, p *progress, until int64) (removed int, done bool, err error) {
+	op := "thin the history of " + s.name
+	var members []redis.Z
+	err = s.c.call(ctx, op, func(ctx context.Context) (err error) {
+		members, err = s.c.rdb.ZRangeByScoreWithScores(ctx, s.keys.index,
+			&redis.ZRangeBy{Min: decimal(p.at), Max: decimal(until), Count: thinStep}).Result()
+		return err
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	nodes, err := nodesOf(members)
+	if err != nil {
+		return 0, false, fmt.Errorf("%s: %w", op, foreign(s.keys.index, err))
+	}
+	var surplus []node
+	for _, n := range nodes {
+		if !p.keep(t, n) {
+			surplus = append(surplus, n)
+		}
+	}
+	if err := s.remove(ctx, op, surplus); err != nil {
+		return 0, false, err
+	}
+	if len(nodes) < thinStep {
+		return len(surplus), true, nil
+	}
+	// From here on again, not after it: others may have been committed in the
+	// same millisecond. If all are of one, they are left as they are.
+	next := nodes[len(nodes)-1].at
+	if next == p.at && len(surplus) == 0 {
+		next++
+	}
+	p.at = next
+	return len(surplus), false, nil
+}
+
+// keep decides about one entry. Entries come in the order of time, and maybe
+// more than once.
+func (p *progress) keep(t tier, n node) bool {
+	every := t.data
+	if n.mark == markGrowth {
+		every = t.growth
+	}
+	switch {
+	case n.mark == markKept || every == everyOne:
+		return true
+	case every == noneAtAll:
+		return false
+	}
+	of := series{n.place.Epoch, n.mark}
+	last, seen := p.last[of]
+	if seen && last.place != n.place && last.at/every.Milliseconds() == n.at/every.Milliseconds() {
+		return false
+	}
+	p.last[of] = n
+	return true
+}
+
+// remove deletes entries in one transaction.
+func (s *Store) remove(ctx context.Context, op string, nodes []node) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	places := make([]string, len(nodes))
+	members := make([]any, len(nodes))
+	for i, n := range nodes {
+		places[i], members[i] = n.place.String(), n.member()
+	}
+	return s.c.call(ctx, op, func(ctx context.Context) error {
+		_, err := s.c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.HDel(ctx, s.keys.history, places...)
+			p.ZRem(ctx, s.keys.index, members...)
+			return nil
+		})
+		return err
+	})
+}

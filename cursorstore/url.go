@@ -1,0 +1,131 @@
+package cursorstore
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// target is what a REDIS_URL says.
+type target struct {
+	addrs              []string // host:port, or one path of a socket
+	socket, tls        bool
+	username, password string
+	db                 int
+}
+
+var errEncode = errors.New("cannot be read; percent-encode special characters in its user and password")
+
+// parse reads the URL. It does not use url.Parse, which refuses a list of
+// hosts and quotes the URL, password and all, in its errors. No error of parse
+// holds any part of the URL.
+func (u URL) parse(port string) (target, error) {
+	scheme, rest, ok := strings.Cut(string(u), "://")
+	if !ok {
+		return target{}, errors.New("must begin with redis://, rediss:// or unix://")
+	}
+	var t target
+	switch scheme {
+	case "redis":
+	case "rediss":
+		t.tls = true
+	case "unix":
+		t.socket = true
+	default:
+		return target{}, errors.New("must begin with redis://, rediss:// or unix://")
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if err := t.user(&authority); err != nil {
+		return target{}, err
+	}
+	if err := t.database(path, query); err != nil {
+		return target{}, err
+	}
+	if t.socket {
+		file, err := url.PathUnescape(path)
+		if err != nil || authority != "" || file == "" {
+			return target{}, errors.New("must name a socket by its absolute path, like unix:///run/redis.sock?db=0")
+		}
+		t.addrs = []string{"/" + file}
+		return t, nil
+	}
+	for host := range strings.SplitSeq(authority, ",") {
+		addr, err := hostPort(host, port)
+		if err != nil {
+			return target{}, err
+		}
+		t.addrs = append(t.addrs, addr)
+	}
+	return t, nil
+}
+
+// user takes the user and password off the authority.
+func (t *target) user(authority *string) error {
+	at := strings.LastIndex(*authority, "@")
+	if at < 0 {
+		return nil
+	}
+	if strings.Count(*authority, "@") > 1 {
+		return errEncode
+	}
+	name, password, _ := strings.Cut((*authority)[:at], ":")
+	*authority = (*authority)[at+1:]
+	var err, err2 error
+	t.username, err = url.PathUnescape(name)
+	t.password, err2 = url.PathUnescape(password)
+	if err != nil || err2 != nil {
+		return errEncode
+	}
+	return nil
+}
+
+// database reads the database's number from the path or from ?db=.
+func (t *target) database(path, query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return errEncode
+	}
+	number := ""
+	if !t.socket {
+		number = path
+	}
+	for name := range values {
+		if name != "db" || number != "" {
+			return errors.New("takes no parameter but db, and the database only once")
+		}
+	}
+	if values.Has("db") {
+		number = values.Get("db")
+	}
+	if number == "" {
+		return nil
+	}
+	t.db, err = strconv.Atoi(number)
+	if err != nil || t.db < 0 {
+		return errors.New("must end in the database's number or nothing")
+	}
+	return nil
+}
+
+// hostPort completes one host of the list.
+func hostPort(host, port string) (string, error) {
+	name := host
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		name, port = h, p
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return "", errors.New("has a host whose port is not a number; percent-encode special characters in its user and password")
+		}
+	} else if strings.Contains(host, ":") {
+		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+		if net.ParseIP(name) == nil {
+			return "", errEncode
+		}
+	}
+	if name == "" {
+		name = "localhost"
+	}
+	return net.JoinHostPort(name, port), nil
+}
