@@ -104,6 +104,7 @@ func commands(a *app) []*cobra.Command {
 		newRunCommand(a),
 		newDemoCommand(a),
 		newSimulateCommand(a),
+		newCursorCommand(a),
 		newConfigCommand(a),
 		newVersionCommand(a),
 	}

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/cursorstore"
+)
+
+func newCursorCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cursor",
+		Short: "Look at the committed cursor, or move it",
+		Example: `  exportbridge cursor show
+  exportbridge cursor history --limit 20
+  exportbridge cursor rewind --to-datetime 2026-11-20T13:00:00Z --reason "bad deploy" --execute`,
+		GroupID: groupPosition,
+		Args:    noSubcommand,
+		RunE:    showHelp,
+	}
+	cmd.AddCommand(newCursorShowCommand(a), newCursorHistoryCommand(a), newCursorRewindCommand(a), newCursorResetCommand(a))
+	return cmd
+}
+
+// position is the store of one stream, for a command that looks or steers.
+type position struct {
+	client *cursorstore.Client
+	store  *cursorstore.Store
+	stream *streamSettings
+	owner  string // of this process
+}
+
+// openPosition connects to the store of the stream that the command is about.
+// The caller closes its client.
+func (a *app) openPosition(ctx context.Context, need uses, name string) (*position, error) {
+	// The API is not asked, so its key is not needed.
+	s, err := a.settings(ctx, need|usesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
+	if err != nil {
+		return nil, err
+	}
+	a.warn(s)
+	if s.embeddedRedis {
+		return nil, &exitError{code: exitUsage, err: errors.New("REDIS_URL=embedded is a Redis inside another process"), hint: "the address that it printed, for example REDIS_URL=redis://" + usualRedis + "/0"}
+	}
+	st, err := s.streamNamed(name)
+	if err != nil {
+		return nil, err
+	}
+	cursorstore.LogTo(nil)
+	client, err := cursorstore.Open(s.cursor)
+	if err != nil {
+		return nil, err
+	}
+	return &position{client: client, store: client.Stream(st.name), stream: st, owner: s.owner()}, nil
+}
+
+// load returns the stored checkpoint, with advice where there is none.
+func (p *position) load(ctx context.Context) (bridge.Checkpoint, error) {
+	c, err := p.store.Load(ctx)
+	if !errors.Is(err, bridge.ErrNoCheckpoint) {
+		return c, hinted(err)
+	}
+	known, listErr := p.client.Streams(ctx)
+	e := &exitError{code: exitFailed, err: fmt.Errorf("Redis has no checkpoint of stream %s", p.store.Name()), hint: "exportbridge run"}
+	if listErr == nil && len(known) > 0 {
+		e.err = fmt.Errorf("%w; it knows: %s", e.err, strings.Join(known, ", "))
+		e.hint = "--stream, or the CURSOR_PREFIX and REDIS_URL of the bridge"
+	}
+	return c, e
+}
+
+// hinted gives an error its hint, if it has one.
+func hinted(err error) error {
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok || fault.Hint == "" {
+		return err
+	}
+	return &exitError{code: exitFailed, err: err, hint: fault.Hint}
+}
+
+func newCursorShowCommand(a *app) *cobra.Command {
+	var stream string
+	var raw bool
+	cmd := &cobra.Command{
+		Use:     "show",
+		Short:   "Show where a stream is",
+		Example: "  exportbridge cursor show --json",
+		Args:    noArgs,
+	}
+	a.takeSettings(cmd)
+	asJSON := takeJSON(cmd)
+	cmd.Flags().StringVar(&stream, "stream", "", "`NAME` of the stream, if there are several")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the cursor itself and nothing else; it may be sensitive")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := a.openPosition(cmd.Context(), 0, stream)
+		if err != nil {
+			return err
+		}
+		defer p.client.Close()
+		c, err := p.load(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if raw {
+			_, err := fmt.Fprintln(a.stdout, c.Cursor)
+			return err
+		}
+		live, alive, err := p.store.Status(cmd.Context())
+		if err != nil {
+			return hinted(err)
+		}
+		if *asJSON {
+			shown := cursorShown{Checkpoint: c}
+			if alive {
+				shown.Live = &live
+			}
+			return printJSON(a.stdout, shown)
+		}
+		return a.showCursor(&c, &live, alive)
+	}
+	return cmd
+}
+
+// cursorShown is the JSON form of cursor show. The checkpoint holds the cursor.
+type cursorShown struct {
+	Checkpoint bridge.Checkpoint `json:"checkpoint"`
+	Live       *bridge.Status    `json:"live,omitempty"`
+}
+
+func (a *app) showCursor(c *bridge.Checkpoint, live *bridge.Status, alive bool) error {
+	now := time.Now()
+	state := "no bridge runs this stream"
+	if alive {
+		state = fmt.Sprintf("%s (by %s)", describeStatus(live, now), live.Owner)
+	}
+	cursor := "none yet, the export is asked from " + startText(c.Origin.Start)
+	if c.Cursor != "" {
+		cursor = fmt.Sprintf("%s  (%s bytes, sha256 %s)", shorten(c.Cursor), humanize.Comma(int64(len(c.Cursor))), bridge.CursorHash(c.Cursor))
+	}
+	rows := [][2]string{
+		{"stream", c.Stream},
+		{"state", state},
+		{"cursor", cursor},
+		{"position", positionText(c, now)},
+		{"committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Place, humanize.Comma(c.Pages), humanize.Comma(c.Events), roundDuration(now.Sub(time.UnixMilli(c.WrittenAt))))},
+	}
+	if len(c.Tail) > 0 {
+		rows = append(rows, [2]string{"tail", fmt.Sprintf("%d events published of the last page, which may grow", len(c.Tail))})
+	}
+	if ch := c.Change; ch != nil {
+		rows = append(rows, [2]string{"last change", changeText(ch)})
+	}
+	for _, r := range rows {
+		if _, err := fmt.Fprintf(a.stdout, "  %-12s %s\n", r[0], r[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func positionText(c *bridge.Checkpoint, now time.Time) string {
+	if c.PositionTime == 0 {
+		return "unknown until the next page"
+	}
+	at := time.UnixMilli(c.PositionTime)
+	text := at.UTC().Format(timeLayout)
+	if c.Drained {
+		return text + ", the export had nothing more then"
+	}
+	return fmt.Sprintf("%s, %s behind", text, roundDuration(max(0, now.Sub(at))))
+}
+
+const timeLayout = "2006-01-02 15:04:05Z"
+
+func changeText(c *bridge.Change) string {
+	text := fmt.Sprintf("%s %s from entry %s at %s", c.Kind, c.ID, c.From, time.UnixMilli(c.At).UTC().Format(timeLayout))
+	if c.Who != "" {
+		text += " by " + c.Who
+	}
+	if c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return text
+}
+
+func startText(ms int64) string {
+	if ms == 0 {
+		return "the earliest event"
+	}
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
+}
+
+// shorten shows both ends of a cursor: enough to recognise it, not to use it.
+func shorten(cursor string) string {
+	r := []rune(cursor)
+	if len(r) <= 24 {
+		return cursor
+	}
+	return string(r[:10]) + "..." + string(r[len(r)-6:])
+}
+
+func newCursorHistoryCommand(a *app) *cobra.Command {
+	var stream, since string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "List committed cursors, newest first",
+		Long: `List committed cursors, newest first: at most one a second of the last 24 hours,
+one a minute before that, and every change by an operator.`,
+		Example: `  exportbridge cursor history --limit 20
+  exportbridge cursor history --since -2h --json`,
+		Args: noArgs,
+	}
+	a.takeSettings(cmd)
+	asJSON := takeJSON(cmd)
+	cmd.Flags().StringVar(&stream, "stream", "", "`NAME` of the stream, if there are several")
+	cmd.Flags().StringVar(&since, "since", "", "leave out what was committed before this `TIME`")
+	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most; 0 is all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		q := cursorstore.Query{Limit: limit}
+		if limit < 0 {
+			return &exitError{code: exitUsage, err: fmt.Errorf("--limit %d is below 0", limit), hint: "--limit 50"}
+		}
+		if since != "" {
+			ms, err := parseInstant(since, time.Now())
+			if err != nil {
+				return &exitError{code: exitUsage, err: fmt.Errorf("--since: %w", err), hint: "--since -2h"}
+			}
+			q.Since = time.UnixMilli(ms)
+		}
+		p, err := a.openPosition(cmd.Context(), 0, stream)
+		if err != nil {
+			return err
+		}
+		defer p.client.Close()
+		entries, err := p.store.History(cmd.Context(), q)
+		if err != nil {
+			return hinted(err)
+		}
+		if *asJSON {
+			return printJSON(a.stdout, historyJSON(entries))
+		}
+		if len(entries) == 0 {
+			_, err := p.load(cmd.Context())
+			return err
+		}
+		return a.showHistory(entries)
+	}
+	return cmd
+}
+
+// historyEntry is the JSON form of an entry.
+type historyEntry struct {
+	Entry string `json:"entry"`
+	bridge.Checkpoint
+	Parent string `json:"parent,omitempty"`
+}
+
+func historyJSON(entries []cursorstore.Entry) []historyEntry {
+	out := make([]historyEntry, len(entries))
+	for i, e := range entries {
+		out[i] = historyEntry{Entry: e.Place.String(), Checkpoint: e.Checkpoint}
+		if e.Parent != nil {
+			out[i].Parent = e.Parent.String()
+		}
+	}
+	return out
+}
+
+func (a *app) showHistory(entries []cursorstore.Entry) error {
+	rows := [][]string{{"ENTRY", "COMMITTED", "POSITION", "PAGE", "EVENTS", "NOTE"}}
+	for _, e := range entries {
+		note, position := "", "-"
+		if e.Kind != bridge.KindData {
+			note = string(e.Kind)
+		}
+		if ch := e.Change; ch != nil && e.Seq == 0 {
+			note = fmt.Sprintf("%s from %s", ch.Kind, ch.From)
+			if ch.Who != "" {
+				note += " by " + ch.Who
+			}
+			if ch.Reason != "" {
+				note += ": " + ch.Reason
+			}
+		}
+		if e.PositionTime > 0 {
+			position = time.UnixMilli(e.PositionTime).UTC().Format(timeLayout)
+		}
+		rows = append(rows, []string{
+			e.Place.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout), position,
+			humanize.Comma(e.Pages), humanize.Comma(e.Events), note,
+		})
+	}
+	return printTable(a.stdout, rows)
+}
