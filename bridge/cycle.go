@@ -1,6 +1,9 @@
 package bridge
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"slices"
+)
 
 // cycleMemory is how many cursors are remembered to notice a cycle.
 const cycleMemory = 4096
@@ -26,12 +29,7 @@ func (v *visited) has(cursor string) bool {
 	if _, ok := v.known[h]; ok {
 		return true
 	}
-	for _, p := range v.pending {
-		if p == h {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(v.pending, h)
 }
 
 // add notes that the stream left the cursor behind.

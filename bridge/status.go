@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -118,11 +119,7 @@ func (h *Health) Reporter(name string) func(error) {
 func (h *Health) Snapshot() map[string]Dependency {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make(map[string]Dependency, len(h.seen))
-	for k, v := range h.seen {
-		out[k] = v
-	}
-	return out
+	return maps.Clone(h.seen)
 }
 
 // totals counts what this process did. Owned by the commit loop.

@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 )
 
 // tailFactor bounds a tail, and how long a carried one is kept, in pages.
@@ -80,7 +81,7 @@ func (t *trimmer) trim(p *Page, tail Tail, carried, limit int) trimmed {
 		r.vanished, r.tail = len(missing), seen
 	case p.Tail():
 		// Every poll misses them again; only what is newly gone counts.
-		r.vanished, r.tail = max(0, len(missing)-t.missing), append(seen, missing...)
+		r.vanished, r.tail = max(0, len(missing)-t.missing), slices.Concat(seen, missing)
 	case len(missing) > 0 && carried+p.Items < limit:
 		r.tail, r.carried = missing, max(1, carried+p.Items)
 	default:

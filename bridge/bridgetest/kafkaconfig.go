@@ -59,7 +59,8 @@ func (k *Kafka) newBroker(index int) (*broker, error) {
 }
 
 // properties returns the broker's server.properties. They are made for small
-// clusters that start fast: few internal partitions, short session time-outs.
+// clusters that start fast and notice a dead broker in 4 s instead of 9: shorter
+// would fence brokers that only wait for a processor.
 func (k *Kafka) properties(b *broker) string {
 	replicas := min(k.options.Brokers, 3)
 	var voters []string
@@ -77,6 +78,9 @@ func (k *Kafka) properties(b *broker) string {
 		"listeners":                      "PLAIN://" + b.plain + ",CONTROLLER://" + b.controller,
 		"advertised.listeners":           "PLAIN://" + b.plain,
 		"listener.security.protocol.map": "PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+
+		"broker.session.timeout.ms":    4000,
+		"broker.heartbeat.interval.ms": 1000,
 
 		"auto.create.topics.enable":                        false,
 		"group.initial.rebalance.delay.ms":                 0,

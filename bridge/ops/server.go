@@ -73,12 +73,10 @@ func (s *Server) Serve(ctx context.Context) error {
 		stopped <- s.http.Shutdown(grace)
 	})
 	err := s.http.Serve(s.listener)
-	if !stop() {
-		<-stopped
-	}
 	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+		return <-stopped
 	}
+	stop()
 	return fmt.Errorf("serve %s: %w", s.Addr(), err)
 }
 
