@@ -1,6 +1,7 @@
 package cursorstore_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -111,19 +112,41 @@ func TestTimeout(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
 		sp := s.space(t)
 		cfg := sp.config()
-		cfg.Timeout = 200 * time.Millisecond
+		cfg.Timeout = 500 * time.Millisecond
 		store := open(t, cfg).Stream(stream)
 		mustAdvance(t, store, bridge.Checkpoint{}, at(0, 1))
 		s.freeze(true)
 		began := time.Now()
 		_, err := store.Load(t.Context())
 		wantFault(t, err, bridge.Transient, "REDIS_TIMEOUT")
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 1500*time.Millisecond {
 			t.Errorf("took %s", took)
 		}
 		s.freeze(false)
 		eventually(t, func() error { return reaches(t.Context(), store, at(0, 1).Place) })
 	})
+}
+
+// TestForeignIsHealthy: a server that holds something else did answer.
+func TestForeignIsHealthy(t *testing.T) {
+	t.Parallel()
+	sp := embedded(t).space(t)
+	reports := 0
+	cfg := sp.config()
+	cfg.Report = func(err error) {
+		if reports++; err != nil {
+			t.Errorf("reported %v", err)
+		}
+	}
+	sp.raw.Set(t.Context(), sp.key("checkpoint"), "x", 0)
+	if _, err := open(t, cfg).Stream(stream).Load(t.Context()); !errors.Is(err, bridge.ErrForeign) || reports != 1 {
+		t.Errorf("load: %v, %d reports", err, reports)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := open(t, cfg).Stream(stream).Load(ctx); !errors.Is(err, context.Canceled) || reports != 1 {
+		t.Errorf("load by a caller that gave up: %v, %d reports", err, reports)
+	}
 }
 
 func TestNobodyThere(t *testing.T) {

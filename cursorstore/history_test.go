@@ -96,45 +96,46 @@ func TestHistoryRecords(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
 		sp := s.space(t)
 		w := newWriter(t, sp.open(stream))
-		var want []bridge.Place
-		yes := func(p bridge.Place) { want = append(want, p) }
-		no := func(bridge.Place) {}
-		yes(w.kind(0, bridge.KindStart))
-		no(w.page(999)) // within a second
-		yes(w.page(1))
-		no(w.kind(30_000, bridge.KindHeartbeat))
-		yes(w.page(1))     // heartbeats are no entries
-		no(w.grow(2000))   // the tail grows: one in ten seconds
-		no(w.grow(7000))   //
-		yes(w.grow(1000))  //
-		no(w.grow(9999))   //
-		yes(w.page(1))     // a new cursor: one in a second
-		yes(w.page(-5000)) // the clock went back
-		yes(w.kind(1, bridge.KindPause))
-		yes(w.kind(1, bridge.KindResume))
-		left := w.page(1) // within a second, but left behind by
-		yes(left)         // ...
-		yes(w.reset(1, bridge.Target{Cursor: "elsewhere"}))
-		no(w.page(1))
-		yes(w.page(1000))
-		if diff := cmp.Diff(want, sp.sorted()); diff != "" {
+		const data, growth, kept, no = "", "~", "!", "none"
+		var want []string
+		expect := func(p bridge.Place, mark string) {
+			if mark != no {
+				want = append(want, p.String()+mark)
+			}
+		}
+		expect(w.kind(0, bridge.KindStart), kept)
+		expect(w.page(999), no)
+		expect(w.page(1), data) // one a second
+		expect(w.kind(30_000, bridge.KindHeartbeat), no)
+		expect(w.page(1), data)
+		expect(w.grow(2000), no)
+		expect(w.grow(7000), no)
+		expect(w.grow(1000), growth) // one in ten seconds
+		expect(w.grow(9999), no)
+		expect(w.page(1), data)
+		expect(w.page(-5000), data) // the clock went back
+		expect(w.kind(1, bridge.KindPause), kept)
+		expect(w.kind(1, bridge.KindResume), kept)
+		expect(w.page(1), data) // within a second, but left behind by ...
+		expect(w.reset(1, bridge.Target{Cursor: "elsewhere"}), kept)
+		expect(w.page(1), no)
+		expect(w.page(1000), data)
+		expect(w.grow(1), growth)
+		expect(w.reset(1, bridge.Target{Cursor: "back"}), kept)
+		got := members(t, sp)
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("history differs (-want +got):\n%s", diff)
 		}
-		got, err := w.store.History(t.Context(), cursorstore.Query{})
-		if err != nil || len(got) != len(want) {
-			t.Fatalf("history has %d entries, want %d: %v", len(got), len(want), err)
+		entries, err := w.store.History(t.Context(), cursorstore.Query{})
+		if err != nil || len(entries) != len(want) {
+			t.Fatalf("history has %d entries, want %d: %v", len(entries), len(want), err)
 		}
-		if diff := cmp.Diff(w.now, got[0].Checkpoint); diff != "" {
+		if diff := cmp.Diff(w.now, entries[0].Checkpoint); diff != "" {
 			t.Errorf("the newest entry is not the checkpoint (-want +got):\n%s", diff)
 		}
 	})
-}
-
-// sorted returns the places in their own order.
-func (s *space) sorted() []bridge.Place {
-	places := s.places()
-	slices.SortFunc(places, bridge.Place.Compare)
-	return places
 }
 
 func TestHistoryQuery(t *testing.T) {
@@ -370,6 +371,27 @@ func thinned(t *testing.T, sp *space, now time.Time, keep time.Duration) []strin
 	return stay
 }
 
+// TestThinByEpoch: what one epoch did does not stand for what another did in
+// the same minute.
+func TestThinByEpoch(t *testing.T) {
+	t.Parallel()
+	sp := embedded(t).space(t)
+	w := newWriter(t, sp.open(stream))
+	w.kind(0, bridge.KindStart)
+	first := w.page(1000)
+	w.page(1000)
+	w.reset(1000, bridge.Target{Cursor: "elsewhere"})
+	second := w.page(1000)
+	w.page(1000)
+	if _, err := w.store.Thin(t.Context(), time.UnixMilli(w.now.WrittenAt).Add(25*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"0.0!", first.String(), "1.0!", second.String()}
+	if diff := cmp.Diff(want, members(t, sp)); diff != "" {
+		t.Errorf("thinned history differs (-want +got):\n%s", diff)
+	}
+}
+
 // TestThinIsBounded: a long neglected history is thinned in several calls, and
 // can be walked all the while.
 func TestThinIsBounded(t *testing.T) {
@@ -377,10 +399,13 @@ func TestThinIsBounded(t *testing.T) {
 	sp := embedded(t).space(t)
 	w := newWriter(t, sp.open(stream))
 	w.kind(0, bridge.KindStart)
-	const entries = 12_000
+	const sparse, entries = 1500, 12_000
 	pipe := sp.raw.Pipeline()
 	for seq := int64(1); seq <= entries; seq++ { // as advance writes them, in less time
 		c := at(0, seq)
+		if c.WrittenAt += sparse * 59_000; seq < sparse { // one a minute already
+			c.WrittenAt -= (sparse - seq) * 59_000
+		}
 		data, err := c.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -392,6 +417,7 @@ func TestThinIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := at(0, entries+1)
+	last.WrittenAt += sparse * 59_000
 	mustAdvance(t, w.store, w.now, last)
 	now := time.UnixMilli(last.WrittenAt).Add(25 * time.Hour)
 	calls, total := 0, 0
@@ -400,10 +426,10 @@ func TestThinIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if removed == 0 {
+		if calls++; removed == 0 {
 			break
 		}
-		if calls++; removed > 5000 {
+		if removed > 5000 {
 			t.Errorf("one call removed %d entries", removed)
 		}
 		total += removed
@@ -411,7 +437,7 @@ func TestThinIsBounded(t *testing.T) {
 			t.Errorf("back: page %d, %v", e.Pages, err)
 		}
 	}
-	if left := len(sp.places()); calls < 3 || left > entries/60+3 || left+total != entries+2 {
+	if left := len(sp.places()); calls < 3 || left < sparse || left > sparse+(entries-sparse)/60+3 || left+total != entries+2 {
 		t.Errorf("%d calls removed %d entries and left %d", calls, total, left)
 	}
 }

@@ -150,7 +150,8 @@ func TestWithdrawRacesClaim(t *testing.T) {
 func TestWithdrawAfterAnswer(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
-		store := s.space(t).open(stream)
+		sp := s.space(t)
+		store := sp.open(stream)
 		c := reset("r1")
 		mustRequest(t, store, c, time.Minute)
 		want := bridge.Answer{Applied: true, By: "pod-1", Place: bridge.Place{Epoch: 4}, At: 5}
@@ -163,8 +164,14 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		}
 		// A late repetition of the request must not have it applied twice.
 		mustRequest(t, store, c, time.Minute)
+		if n, err := sp.raw.Exists(t.Context(), sp.key("request")).Result(); n != 0 || err != nil {
+			t.Errorf("an answered request is pending again: %v", err)
+		}
 		if ok, err := store.Claim(t.Context(), c, "pod-2"); ok || err != nil {
 			t.Errorf("claim of an answered request returned %v, %v", ok, err)
+		}
+		if ttl, err := sp.raw.PTTL(t.Context(), sp.key("answer:r1")).Result(); err != nil || ttl <= 0 || ttl > time.Hour {
+			t.Errorf("the answer lives for %s: %v", ttl, err)
 		}
 		if o, err := store.Withdraw(t.Context(), "r9"); err != nil || o.Standing != cursorstore.Unknown {
 			t.Errorf("withdraw of a request that never was returned %+v, %v", o, err)
@@ -263,6 +270,16 @@ func TestWaitSurvivesOutage(t *testing.T) {
 	heal()
 	eventually(t, func() error { return store.Answer(t.Context(), reset("r1"), bridge.Answer{Applied: true}) })
 	group.Wait()
+
+	s.mini.SetError("WRONGPASS invalid username-password pair or user is disabled.")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := store.Wait(ctx, "r2") // not worth waiting for
+	s.mini.SetError("")
+	wantFault(t, err, bridge.Permanent, "REDIS_PASSWORD")
+	if ctx.Err() != nil {
+		t.Error("waited for what only an operator can change")
+	}
 }
 
 // TestDeadline moves the embedded server's clock past a request's deadline.

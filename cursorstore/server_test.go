@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func startRedis(t *testing.T, args ...string) string {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	launch(t, "unix", socket, append([]string{
-		"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes",
+		"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes", "--shutdown-timeout", "0",
 	}, args...)...)
 	return socket
 }
@@ -118,10 +119,13 @@ func launch(t *testing.T, network, addr string, args ...string) {
 		t.Fatalf("start redis-server (Debian package redis-server): %v", err)
 	}
 	t.Cleanup(func() {
-		if err := command.Process.Kill(); err != nil {
+		// Asked, not killed: its children would go on writing.
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Errorf("stop redis-server: %v", err)
 		}
-		_ = command.Wait() // killed
+		if err := command.Wait(); err != nil {
+			t.Errorf("redis-server: %v", err)
+		}
 	})
 	eventually(t, func() error {
 		conn, err := net.Dial(network, addr)

@@ -102,7 +102,7 @@ func TestMetrics(t *testing.T) {
 func TestServeStops(t *testing.T) {
 	t.Parallel()
 	s := &fakeStream{turning: true}
-	server, err := ops.Listen(ops.Config{Addr: "127.0.0.1:0"}, metricsOf(s), []ops.Stream{s})
+	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, metricsOf(s), []ops.Stream{s})
 	if err != nil {
 		t.Fatal(err)
 	}

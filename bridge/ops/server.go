@@ -49,8 +49,8 @@ type Server struct {
 
 // Listen opens the address, so that a mistake in it shows before anything
 // runs. Serve must be called, or Close.
-func Listen(cfg Config, metrics *Metrics, streams []Stream) (*Server, error) {
-	l, err := net.Listen("tcp", cfg.Addr)
+func Listen(ctx context.Context, cfg Config, metrics *Metrics, streams []Stream) (*Server, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on HTTP_ADDR: %w", err)
 	}

@@ -88,7 +88,7 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, inside.close()) }()
 	s.HTTPAddr = freeIfTaken(s.HTTPAddr)
-	p, err := assemble(s, bridge.Limits{}, log)
+	p, err := assemble(ctx, s, bridge.Limits{}, log)
 	if err != nil {
 		return err
 	}

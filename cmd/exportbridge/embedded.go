@@ -165,7 +165,7 @@ func (d *dataDir) Close() error {
 	return errors.Join(unlockFile(d.lock), d.lock.Close())
 }
 
-// embeddedRedis is a Redis in this process. It keeps nothing on disk.
+// embeddedRedis is a Redis in this process.
 type embeddedRedis struct {
 	// Addr is host and port, URL the same for REDIS_URL.
 	Addr, URL string
@@ -173,15 +173,23 @@ type embeddedRedis struct {
 	Moved bool
 
 	server *miniredis.Miniredis
+	saver  *redisSaver // nil: nothing is kept
 }
 
 // startEmbeddedRedis starts a Redis at addr; empty is port 6379, or a free one
-// if that is taken.
-func startEmbeddedRedis(addr string) (*embeddedRedis, error) {
+// if that is taken. With a dir it keeps its data there, a second old at most
+// after a crash; without one it forgets all at Close.
+func startEmbeddedRedis(addr, dir string) (*embeddedRedis, error) {
 	server := miniredis.NewMiniRedis()
 	// Without this no key would ever expire.
 	server.ClockTTL(true)
 	r := &embeddedRedis{server: server}
+	if dir != "" {
+		r.saver = &redisSaver{server: server, file: filepath.Join(dir, "redis.json")}
+		if err := r.saver.load(); err != nil {
+			return nil, fmt.Errorf("start embedded Redis: %w", err)
+		}
+	}
 	at := addr
 	if at == "" {
 		at = usualRedis
@@ -196,13 +204,20 @@ func startEmbeddedRedis(addr string) (*embeddedRedis, error) {
 	}
 	r.Addr = server.Addr()
 	r.URL = "redis://" + r.Addr + "/0"
+	if r.saver != nil {
+		r.saver.start()
+	}
 	return r, nil
 }
 
 // Close stops the server and closes its connections.
 func (r *embeddedRedis) Close() error {
+	var err error
+	if r.saver != nil {
+		err = r.saver.stop()
+	}
 	r.server.Close()
-	return nil
+	return err
 }
 
 // embeddedHTTP serves one handler in this process: the simulator.

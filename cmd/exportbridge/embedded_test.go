@@ -106,7 +106,7 @@ func TestTemporaryDataDirIsRemoved(t *testing.T) {
 
 func TestEmbeddedRedisExpiresKeys(t *testing.T) {
 	t.Parallel()
-	r, err := startEmbeddedRedis("127.0.0.1:0")
+	r, err := startEmbeddedRedis("127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestListenAt(t *testing.T) {
 	if _, err := startEmbeddedKafka(addr, ""); err == nil {
 		t.Error("Kafka started on a taken address")
 	}
-	if _, err := startEmbeddedRedis(addr); err == nil {
+	if _, err := startEmbeddedRedis(addr, ""); err == nil {
 		t.Error("Redis started on a taken address")
 	}
 	if _, err := startEmbeddedSimulator(http.NotFoundHandler(), addr); err == nil {

@@ -104,8 +104,13 @@ func commands(a *app) []*cobra.Command {
 		newRunCommand(a),
 		newDemoCommand(a),
 		newSimulateCommand(a),
+		newTailCommand(a),
 		newCursorCommand(a),
 		newConfigCommand(a),
+		newCheckCommand(a),
+		newTopicsCommand(a),
+		newHealthcheckCommand(a),
+		newBenchCommand(a),
 		newVersionCommand(a),
 	}
 }

@@ -67,7 +67,7 @@ func (a *app) bridge(ctx context.Context, s *settings, limits bridge.Limits) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, inside.close()) }()
-	p, err := assemble(s, limits, log)
+	p, err := assemble(ctx, s, limits, log)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func startServers(s *settings, plan serverPlan) (*servers, error) {
 		}
 	}
 	if s.embeddedRedis {
-		if v.redis, err = startEmbeddedRedis(plan.redisAddr); err != nil {
+		if v.redis, err = startEmbeddedRedis(plan.redisAddr, plan.dataDir); err != nil {
 			return fail(err)
 		}
 		s.setRedis(v.redis.URL)

@@ -217,7 +217,7 @@ func (l *loader) fillEngine(ctx context.Context, st *streamSettings, now time.Ti
 	st.engine.Origin = bridge.Origin{Resource: st.export.Resource, Events: st.export.Events}
 	st.engine.Origin.Start = l.instant("EXPORT_START", window.Start, st.name, now)
 	if window.End != "" {
-		st.engine.Origin.End = l.instant("EXPORT_END", window.End, st.name, now)
+		st.engine.Origin.End = l.windowEnd(window.End, st.name, now)
 	}
 }
 
@@ -265,6 +265,17 @@ func variableNamed(t reflect.Type, name string) variable {
 		}
 	}
 	return variable{}
+}
+
+// windowEnd reads the end of a window. It must be the same instant at every
+// start, or a window could not be resumed.
+func (l *loader) windowEnd(text, stream string, now time.Time) int64 {
+	ms := l.instant("EXPORT_END", text, stream, now)
+	if later, err := parseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
+		l.add("EXPORT_END", fmt.Sprintf("EXPORT_END: %q is another time at every start, so the window could not be resumed; write it out, for example %s",
+			text, time.UnixMilli(ms).UTC().Format(time.RFC3339)))
+	}
+	return ms
 }
 
 // instant reads a point in time, 0 if it cannot be read.

@@ -62,7 +62,7 @@ func TestLoadStreams(t *testing.T) {
 		"STREAM_USERS_EXPORT_PAGE_SIZE=7",
 		"STREAM_USERS_KAFKA_KEY=none",
 		"STREAM_USERS_EXPORT_START=2026-11-01T00:00:00Z",
-		"STREAM_USERS_EXPORT_END=now",
+		"STREAM_USERS_EXPORT_END=2026-11-02T00:00:00Z",
 		"KAFKA_RETENTION=30d",
 	)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestLoadStreams(t *testing.T) {
 	day := testNow.Add(-24 * time.Hour).UnixMilli()
 	want := []row{
 		{"events", "events", "export.events", "sesame", "", "/userId", "bridge-0", "720h0m0s", 1000, day, 0},
-		{"users", "users", "export.users", "sesame", "", "none", "bridge-0", "720h0m0s", 7, 1793491200000, testNow.UnixMilli()},
+		{"users", "users", "export.users", "sesame", "", "none", "bridge-0", "720h0m0s", 7, 1793491200000, 1793577600000},
 		{"orders", "events", "orders", "other", key, "/userId", "bridge-0", "720h0m0s", 1000, day, 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -142,8 +142,13 @@ func TestLoadProblems(t *testing.T) {
 		},
 		{
 			"window",
-			[]string{"EXPORT_START=now", "EXPORT_END=-1h"},
+			[]string{"EXPORT_START=2026-11-02T00:00:00Z", "EXPORT_END=2026-11-01T00:00:00Z"},
 			[]string{"EXPORT_END must be after EXPORT_START"},
+		},
+		{
+			"a window that would end elsewhere after a restart",
+			[]string{"EXPORT_END=-1h"},
+			[]string{`EXPORT_END: "-1h" is another time at every start, so the window could not be resumed; write it out, for example 2026-11-21T11:00:00Z`},
 		},
 		{"delivery", []string{"KAFKA_DELIVERY=exactly-once"}, []string{`KAFKA_DELIVERY: "exactly-once" is not one of: at-least-once, for example at-least-once`}},
 		{

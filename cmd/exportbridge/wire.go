@@ -44,7 +44,7 @@ type stream struct {
 
 // assemble wires the parts of a process. Nothing runs yet, and no server is
 // asked yet: servers that are away are waited for while running.
-func assemble(s *settings, limits bridge.Limits, log *slog.Logger) (*process, error) {
+func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.Logger) (*process, error) {
 	p := &process{log: log}
 	build := readBuildInfo()
 	healths := make([]*bridge.Health, len(s.streams))
@@ -79,7 +79,7 @@ func assemble(s *settings, limits bridge.Limits, log *slog.Logger) (*process, er
 		for i, st := range p.streams {
 			watched[i] = st.bridge
 		}
-		if p.server, err = ops.Listen(cfg, p.metrics, watched); err != nil {
+		if p.server, err = ops.Listen(ctx, cfg, p.metrics, watched); err != nil {
 			return nil, errors.Join(&exitError{code: exitUsage, err: err, hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}, p.close())
 		}
 	}

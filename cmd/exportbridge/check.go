@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge/kafkasink"
+)
+
+// checkTimeout is how long check may take unless --timeout says otherwise.
+const checkTimeout = 20 * time.Second
+
+// level is how serious a finding is.
+type level string
+
+const (
+	levelOK   level = "ok"
+	levelInfo level = "info"
+	levelWarn level = "warn"
+	levelFail level = "fail" // the bridge cannot run, or will lose its cursor
+)
+
+// finding is one thing that check has to say.
+type finding struct {
+	Level level  `json:"level"`
+	Text  string `json:"text"`
+	// Hint says what to do about it.
+	Hint string `json:"hint,omitempty"`
+}
+
+// checkSection is one part of the check. find is called once.
+type checkSection struct {
+	name string
+	find func(ctx context.Context) []finding
+}
+
+// The sections that --only can name.
+var checkSystems = map[string]uses{"api": usesExport, "kafka": usesKafka, "redis": usesCursor}
+
+func newCheckCommand(a *app) *cobra.Command {
+	var only []string
+	timeout := checkTimeout
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Look whether everything is ready for run",
+		Long: `Look whether everything is ready for run: the settings, the export API and its
+key, Kafka, its topics and our rights, Redis and whether it keeps what it is
+given, and who runs the streams now. It changes nothing but one key in Redis,
+which it removes again.
+
+The exit code is 3 if something would keep the bridge from running.`,
+		Example: `  EXPORT_API_KEY_FILE=key exportbridge check
+  exportbridge check --only kafka,redis
+  exportbridge check --json | jq '.sections[].findings[] | select(.level == "fail")'`,
+		GroupID: groupSetup,
+		Args:    noArgs,
+	}
+	asJSON := takeJSON(cmd)
+	a.takeSettings(cmd)
+	cmd.Flags().StringSliceVar(&only, "only", nil, "look only at these `SYSTEMS`: api, kafka, redis")
+	cmd.Flags().Var(&parsedFlag[time.Duration]{target: &timeout, parse: parseDuration, kind: "DURATION", text: "20s"}, "timeout", "longest time to take")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		need, err := systemsNamed(only)
+		if err != nil {
+			return err
+		}
+		if timeout <= 0 {
+			return &exitError{code: exitUsage, err: fmt.Errorf("--timeout %s is not above 0", timeout), hint: "--timeout " + checkTimeout.String()}
+		}
+		s, err := a.settings(cmd.Context(), need, nil)
+		if err != nil {
+			return err
+		}
+		return a.check(cmd.Context(), checkSections(s, need), *asJSON, timeout)
+	}
+	return cmd
+}
+
+// systemsNamed says what --only asks for; nothing is everything.
+func systemsNamed(names []string) (uses, error) {
+	if len(names) == 0 {
+		return usesAll, nil
+	}
+	var need uses
+	for _, name := range names {
+		system, ok := checkSystems[strings.TrimSpace(name)]
+		if !ok {
+			return 0, &exitError{
+				code: exitUsage,
+				err:  fmt.Errorf("--only: %q is not one of: api, kafka, redis", name),
+				hint: "exportbridge check --only kafka,redis",
+			}
+		}
+		need |= system
+	}
+	return need, nil
+}
+
+// check runs the sections at the same time and shows them in their order, each
+// as soon as it and those before it are done.
+func (a *app) check(ctx context.Context, sections []checkSection, asJSON bool, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	results := make([]chan []finding, len(sections))
+	for i, section := range sections {
+		results[i] = make(chan []finding, 1)
+		running.Go(func() { results[i] <- section.find(limited) })
+	}
+	report := checkReport{marks: isTerminal(a.stdout) && !noColor(a.environ)}
+	for i, section := range sections {
+		findings := <-results[i]
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		report.add(section.name, findings)
+		if !asJSON {
+			if _, err := io.WriteString(a.stdout, report.text(section.name, findings)); err != nil {
+				return fmt.Errorf("print check: %w", err)
+			}
+		}
+	}
+	if err := a.printSummary(&report, asJSON); err != nil {
+		return err
+	}
+	if report.Failures > 0 {
+		return &exitError{code: exitCheck, err: fmt.Errorf("the check found %s", counted(report.Failures, "blocking problem"))}
+	}
+	return nil
+}
+
+func (a *app) printSummary(r *checkReport, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.stdout, r)
+	}
+	if _, err := fmt.Fprintf(a.stdout, "  %d ok, %s, %s\n", r.OK, counted(r.Warnings, "warning"), counted(r.Failures, "failure")); err != nil {
+		return fmt.Errorf("print check: %w", err)
+	}
+	return nil
+}
+
+// checkReport is what check found.
+type checkReport struct {
+	Sections []reportedSection `json:"sections"`
+	OK       int               `json:"ok"`
+	Warnings int               `json:"warnings"`
+	Failures int               `json:"failures"`
+
+	marks bool // colours for the levels
+}
+
+type reportedSection struct {
+	Name     string    `json:"name"`
+	Findings []finding `json:"findings"`
+}
+
+func (r *checkReport) add(name string, findings []finding) {
+	r.Sections = append(r.Sections, reportedSection{name, findings})
+	for _, f := range findings {
+		switch f.Level {
+		case levelOK:
+			r.OK++
+		case levelWarn:
+			r.Warnings++
+		case levelFail:
+			r.Failures++
+		}
+	}
+}
+
+// text is a section for people. Only the first line bears its name.
+func (r *checkReport) text(name string, findings []finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "  %-8s %s %s\n", name, r.mark(f.Level), oneLine(f.Text))
+		if f.Hint != "" {
+			fmt.Fprintf(&b, "  %-8s %-5sTry: %s\n", "", "", oneLine(f.Hint))
+		}
+		name = ""
+	}
+	return b.String()
+}
+
+// mark is the level, four columns wide.
+func (r *checkReport) mark(l level) string {
+	word := fmt.Sprintf("%-4s", l)
+	colour := ""
+	switch l {
+	case levelOK:
+		colour = "\x1b[32m"
+	case levelWarn:
+		colour = "\x1b[33m"
+	case levelFail:
+		word, colour = "FAIL", "\x1b[1;31m"
+	}
+	if !r.marks || colour == "" {
+		return word
+	}
+	return colour + word + "\x1b[0m"
+}
+
+// oneLine joins the lines of an error.
+func oneLine(text string) string {
+	return printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+}
+
+// checkSections lists what is to be looked at.
+func checkSections(s *settings, need uses) []checkSection {
+	sections := []checkSection{{"config", func(context.Context) []finding { return s.checkConfig() }}}
+	if need&usesExport != 0 {
+		sections = append(sections, checkSection{"api", func(ctx context.Context) []finding { return eachStream(ctx, s, checkAPI) }})
+	}
+	if need&usesKafka != 0 {
+		sections = append(sections, checkSection{"kafka", func(ctx context.Context) []finding { return eachStream(ctx, s, checkKafka) }})
+	}
+	if need&usesCursor != 0 {
+		sections = append(sections, checkSection{"redis", s.checkRedis}, checkSection{"owner", s.checkOwners})
+	}
+	return sections
+}
+
+// eachStream looks at all streams at the same time. Where streams share what
+// was found, it is said once.
+func eachStream(ctx context.Context, s *settings, find func(context.Context, *streamSettings) []finding) []finding {
+	found := make([][]finding, len(s.streams))
+	var running sync.WaitGroup
+	for i := range s.streams {
+		running.Go(func() { found[i] = find(ctx, &s.streams[i]) })
+	}
+	running.Wait()
+	shared := func(f finding) bool {
+		for _, list := range found {
+			if !slices.Contains(list, f) {
+				return false
+			}
+		}
+		return true
+	}
+	var all []finding
+	for i, list := range found {
+		for _, f := range list {
+			switch {
+			case !shared(f):
+				f.Text = s.streams[i].name + ": " + f.Text
+			case i > 0:
+				continue
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// checkConfig says what was set, and what looks wrong although it is allowed.
+func (s *settings) checkConfig() []finding {
+	set, files := 0, 0
+	for _, row := range s.effective {
+		if row.Origin != fromDefault {
+			set++
+		}
+		if row.Origin == fromFile {
+			files++
+		}
+	}
+	text := counted(set, "value") + " set"
+	if files > 0 {
+		text += fmt.Sprintf(", %d from files", files)
+	}
+	found := []finding{{Level: levelOK, Text: text + ", the others are defaults"}}
+	for _, line := range s.warnings {
+		found = append(found, finding{Level: levelWarn, Text: line})
+	}
+	for i := range s.streams {
+		for _, name := range s.streams[i].unsafe() {
+			f := finding{Level: levelWarn, Text: name + " gives up a protection", Hint: "leave it to tests"}
+			if !slices.Contains(found, f) {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+func checkKafka(ctx context.Context, st *streamSettings) []finding {
+	if slices.Equal(st.kafka.Brokers, []string{embedded}) {
+		return []finding{{Level: levelInfo, Text: "embedded: it will start with run"}}
+	}
+	sink, err := kafkasink.New(st.kafka)
+	if err != nil {
+		return []finding{failure(err)}
+	}
+	defer sink.Close()
+	var found []finding
+	for _, f := range sink.Check(ctx) {
+		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: f.Hint})
+	}
+	return found
+}
+
+// failure is the finding for an adapter's error.
+func failure(err error) finding {
+	f := finding{Level: levelFail, Text: err.Error()}
+	if e, ok := errors.AsType[*exitError](explained(err)); ok {
+		f.Hint = e.hint
+	}
+	return f
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+)
+
+const (
+	// skewLimit is how far the API's clock may be from this one before it
+	// matters: start times and Retry-After dates come from it.
+	skewLimit = 5 * time.Second
+	// certificateWarning is how long before its end a certificate is news.
+	certificateWarning = 14 * 24 * time.Hour
+)
+
+// checkAPI asks the export API for one page.
+func checkAPI(ctx context.Context, st *streamSettings) []finding {
+	if st.simulated {
+		return []finding{{Level: levelInfo, Text: "simulated: it will start with run"}}
+	}
+	client, err := exportapi.New(st.export)
+	if err != nil {
+		return []finding{failure(err)}
+	}
+	defer client.Close()
+	got, err := client.Check(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return []finding{{
+			Level: levelFail, Text: "the export API did not answer in time",
+			Hint: "check EXPORT_URL, EXPORT_PROXY and the firewall; --timeout is the longest wait",
+		}}
+	case err != nil:
+		return []finding{failedRequest(err)}
+	}
+	found := []finding{connectionOf(got, time.Now())}
+	if skew := got.ClockSkew; skew.Abs() > skewLimit {
+		found = append(found, finding{
+			Level: levelWarn, Text: fmt.Sprintf("the API's clock and this one differ by %s", skew.Abs().Round(time.Second)),
+			Hint: "set this machine's clock, for example with NTP",
+		})
+	}
+	found = append(found, finding{Level: levelOK, Text: answerOf(got, st)})
+	if ends := map[bridge.Contract]string{
+		bridge.ContractEmptyCursor: "the end of the results is marked by an empty cursor",
+		bridge.ContractEmptyItems:  "the end of the results is marked by a page without items",
+	}[got.Contract]; ends != "" {
+		found = append(found, finding{Level: levelInfo, Text: ends})
+	}
+	return found
+}
+
+// failedRequest leaves out of a hint that the request would be tried again: a
+// check tries once.
+func failedRequest(err error) finding {
+	f := failure(err)
+	f.Hint = strings.TrimPrefix(strings.TrimPrefix(f.Hint, "retried by itself; "), "if it stays, ")
+	return f
+}
+
+// connectionOf describes the connection and judges the certificate.
+func connectionOf(got exportapi.Findings, now time.Time) finding {
+	skew := ""
+	if got.ClockSkew.Abs() <= skewLimit && got.ClockSkew != 0 {
+		skew = fmt.Sprintf(", clock skew %.1f s", got.ClockSkew.Abs().Seconds())
+	}
+	if got.CertificateExpires.IsZero() {
+		return finding{Level: levelOK, Text: got.Host + " answers, without TLS" + skew}
+	}
+	left := got.CertificateExpires.Sub(now)
+	text := fmt.Sprintf("%s answers, TLS certificate valid for %s%s", got.Host, counted(int(left.Hours()/24), "day"), skew)
+	if left < certificateWarning {
+		return finding{Level: levelWarn, Text: text, Hint: "tell those who run the API to renew it"}
+	}
+	return finding{Level: levelOK, Text: text}
+}
+
+// answerOf describes whose export it is and how it answers.
+func answerOf(got exportapi.Findings, st *streamSettings) string {
+	parts := []string{"key accepted"}
+	var whose []string
+	for _, part := range []struct{ kind, name string }{
+		{"organization", got.Source.Organization}, {"workspace", got.Source.Workspace}, {"application", got.Source.Application},
+	} {
+		if part.name != "" {
+			whose = append(whose, part.kind+" "+part.name)
+		}
+	}
+	if len(whose) > 0 {
+		parts = append(parts, strings.Join(whose, " / "))
+	}
+	parts = append(parts, fmt.Sprintf("%s, %d per page", st.export.Resource, st.export.PageSize))
+	if got.Compression != "" {
+		parts = append(parts, got.Compression)
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%.1f ms", float64(got.Latency.Microseconds())/1000)), ", ")
+}

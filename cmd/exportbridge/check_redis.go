@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/cursorstore"
+)
+
+// checkRedis looks whether Redis can be trusted with the cursor.
+func (s *settings) checkRedis(ctx context.Context) []finding {
+	if s.embeddedRedis {
+		return []finding{{Level: levelWarn, Text: "embedded: it forgets the cursor when run ends", Hint: "REDIS_URL=redis://localhost:6379/0 for anything but a try"}}
+	}
+	cursorstore.LogTo(nil) // its messages come back as errors
+	client, err := cursorstore.Open(s.cursor)
+	if err != nil {
+		return []finding{failure(err)}
+	}
+	defer client.Close()
+	var found []finding
+	for _, f := range client.Check(ctx) {
+		found = append(found, finding{Level: level(f.Level), Text: f.Text, Hint: f.Hint})
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		found = append(found, finding{Level: levelFail, Text: "Redis did not answer in time", Hint: "check REDIS_URL; --timeout is the longest wait"})
+	}
+	return found
+}
+
+// checkOwners says who runs the streams now, from what they tell in Redis.
+func (s *settings) checkOwners(ctx context.Context) []finding {
+	if s.embeddedRedis {
+		return []finding{{Level: levelInfo, Text: "not known with an embedded Redis"}}
+	}
+	client, err := cursorstore.Open(s.cursor)
+	if err != nil {
+		return []finding{{Level: levelInfo, Text: "not known"}}
+	}
+	defer client.Close()
+	return eachStream(ctx, s, func(ctx context.Context, st *streamSettings) []finding {
+		status, live, err := client.Stream(st.name).Status(ctx)
+		switch {
+		case errors.Is(err, bridge.ErrForeign):
+			return []finding{failure(err)}
+		case err != nil: // the section about Redis says why
+			return []finding{{Level: levelInfo, Text: "not known, Redis does not answer"}}
+		case !live:
+			return []finding{{Level: levelInfo, Text: "no bridge runs stream " + st.name}}
+		}
+		return []finding{ownerOf(&status, time.Now())}
+	})
+}
+
+// ownerOf says what the owner of a stream is doing.
+func ownerOf(status *bridge.Status, now time.Time) finding {
+	text := fmt.Sprintf("%s, epoch %d, %s", status.Owner, status.Place.Epoch, status.State)
+	if status.Reason != "" {
+		text += fmt.Sprintf(" (%s)", status.Reason)
+	}
+	if !status.Since.IsZero() {
+		text += fmt.Sprintf(" for %s", roundDuration(now.Sub(status.Since)))
+	}
+	if status.Error == "" {
+		return finding{Level: levelInfo, Text: text}
+	}
+	f := finding{Level: levelInfo, Text: text + ": " + status.Error, Hint: status.Hint}
+	if status.State == bridge.StateBlocked {
+		f.Level = levelWarn
+	}
+	return f
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+func newTopicsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "topics",
+		Short:   "Show and create the topics that the bridge needs",
+		Example: "  exportbridge topics plan",
+		GroupID: groupSetup,
+		Args:    noSubcommand,
+		RunE:    showHelp,
+
+		DisableFlagsInUseLine: true,
+	}
+	cmd.AddCommand(newTopicsPlanCommand(a), newTopicsCreateCommand(a))
+	return cmd
+}
+
+// topicsOptions are the flags of topics plan and create.
+type topicsOptions struct {
+	stream  string
+	acls    bool
+	execute bool
+	create  bool // the command is create
+	json    *bool
+}
+
+func newTopicsPlanCommand(a *app) *cobra.Command {
+	var o topicsOptions
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show which topics are there, which are missing, and how they differ",
+		Long: `Show which topics the streams need, which of them are there, and where they
+differ from those that this program would create. It changes nothing. --acls
+prints the commands that grant the rights the streams need, for the cluster's
+administrator to run.`,
+		Example: `  exportbridge topics plan
+  exportbridge topics plan --acls
+  exportbridge topics plan --stream users --json`,
+		Args: noArgs,
+	}
+	o.json = takeJSON(cmd)
+	a.takeSettings(cmd)
+	cmd.Flags().StringVar(&o.stream, "stream", "", "only the topics of stream `NAME`")
+	cmd.Flags().BoolVar(&o.acls, "acls", false, "print only the commands that grant the rights")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.topics(cmd.Context(), o) }
+	return cmd
+}
+
+func newTopicsCreateCommand(a *app) *cobra.Command {
+	o := topicsOptions{create: true}
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create the topics that are missing",
+		Long: `Create the topics that are missing, with KAFKA_PARTITIONS, KAFKA_REPLICATION and
+KAFKA_RETENTION. It is a dry run unless --execute is given. Topics that exist
+stay as they are; repeating is safe.`,
+		Example: `  exportbridge topics create
+  exportbridge topics create --execute
+  exportbridge topics create --execute --kafka-partitions 12 --kafka-retention 90d`,
+		Args: noArgs,
+	}
+	o.json = takeJSON(cmd)
+	a.takeSettings(cmd)
+	cmd.Flags().StringVar(&o.stream, "stream", "", "only the topics of stream `NAME`")
+	cmd.Flags().BoolVar(&o.execute, "execute", false, "create them")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.topics(cmd.Context(), o) }
+	return cmd
+}
+
+// topicsReport is what topics plan and create have found and done.
+type topicsReport struct {
+	Topics []reportedTopic `json:"topics"`
+	ACLs   []string        `json:"acls"`
+	// Created names the topics that this command created.
+	Created []string `json:"created,omitempty"`
+	// Changed is false for a dry run and where nothing was missing.
+	Changed bool `json:"changed"`
+}
+
+// reportedTopic is a topic and the stream that asked for it first.
+type reportedTopic struct {
+	Stream string `json:"stream"`
+	kafkasink.PlannedTopic
+}
+
+func (a *app) topics(ctx context.Context, o topicsOptions) error {
+	s, err := a.settings(ctx, usesKafka, nil)
+	if err != nil {
+		return err
+	}
+	a.warn(s)
+	if err := s.needKafka(); err != nil {
+		return err
+	}
+	streams := s.streams
+	if o.stream != "" {
+		st, err := s.streamNamed(o.stream)
+		if err != nil {
+			return err
+		}
+		streams = []streamSettings{*st}
+	}
+	var report topicsReport
+	for i := range streams {
+		if err := report.add(ctx, &streams[i], o.execute); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.acls:
+		return a.printACLs(report.ACLs, *o.json)
+	case *o.json:
+		return printJSON(a.stdout, report)
+	}
+	return a.printTopics(&report, o)
+}
+
+// add looks at one stream's topics, and creates the missing ones if asked to.
+func (r *topicsReport) add(ctx context.Context, st *streamSettings, create bool) error {
+	sink, err := kafkasink.New(st.kafka)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", st.name, err)
+	}
+	defer sink.Close()
+	plan, err := sink.Plan(ctx)
+	if err != nil {
+		return explained(err)
+	}
+	var missing []string
+	for _, topic := range plan.Topics {
+		if !topic.Exists {
+			missing = append(missing, topic.Name)
+		}
+	}
+	if create && len(missing) > 0 {
+		if plan, err = sink.Create(ctx); err != nil {
+			return explained(err)
+		}
+		r.Changed = true
+		r.Created = append(r.Created, missing...)
+	}
+	for _, topic := range plan.Topics {
+		known := func(t reportedTopic) bool { return t.Name == topic.Name }
+		if !slices.ContainsFunc(r.Topics, known) {
+			r.Topics = append(r.Topics, reportedTopic{st.name, topic})
+		}
+	}
+	for _, command := range plan.ACLs {
+		if !slices.Contains(r.ACLs, command) {
+			r.ACLs = append(r.ACLs, command)
+		}
+	}
+	return nil
+}
+
+// missing counts the topics that are not there.
+func (r *topicsReport) missing() int {
+	n := 0
+	for i := range r.Topics {
+		if !r.Topics[i].Exists {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *app) printACLs(commands []string, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.stdout, struct {
+			ACLs []string `json:"acls"`
+		}{commands})
+	}
+	for _, command := range commands {
+		if _, err := fmt.Fprintln(a.stdout, command); err != nil {
+			return fmt.Errorf("print ACLs: %w", err)
+		}
+	}
+	if len(commands) > 0 && strings.Contains(commands[0], "<principal>") {
+		fmt.Fprintln(a.stderr, "Put the name that the brokers know this program by in place of <principal>.")
+	}
+	return nil
+}
+
+func (a *app) printTopics(r *topicsReport, o topicsOptions) error {
+	table := [][]string{{"TOPIC", "STREAM", "FOR", "STATE", "PARTITIONS", "REPLICAS"}}
+	var notes []string
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		state := "exists"
+		switch {
+		case slices.Contains(r.Created, t.Name):
+			state = "created"
+		case !t.Exists:
+			state = "missing"
+		}
+		replicas := strconv.Itoa(int(t.Replication))
+		if t.Replication < 0 {
+			replicas = "the brokers' default"
+		}
+		table = append(table, []string{t.Name, t.Stream, t.Role, state, strconv.Itoa(int(t.Partitions)), replicas})
+		notes = append(notes, t.notes()...)
+	}
+	if err := printTable(a.stdout, table); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.stdout, "\n%s\n\n%s\n", strings.Join(notes, "\n"), r.outcome(o))
+	if err != nil {
+		return fmt.Errorf("print topics: %w", err)
+	}
+	return nil
+}
+
+// outcome is the last line: whether anything was changed.
+func (r *topicsReport) outcome(o topicsOptions) string {
+	missing := r.missing()
+	switch {
+	case r.Changed:
+		return counted(len(r.Created), "topic") + " created."
+	case missing == 0:
+		return "Every topic exists; nothing was changed."
+	case o.create:
+		return fmt.Sprintf("dry run: nothing was changed, %s missing. Add --execute to create.", counted(missing, "topic"))
+	}
+	return fmt.Sprintf("Nothing was changed, %s missing. Try: exportbridge topics create --execute", counted(missing, "topic"))
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// notes are the lines about a topic below the table.
+func (t *reportedTopic) notes() []string {
+	lines := []string{t.Name + " " + retentionText(t.Configs)}
+	if len(t.Configs) > 0 {
+		lines = append(lines, "  "+configText(t.Configs))
+	}
+	for _, difference := range t.Differences {
+		lines = append(lines, "  differs: "+difference+"; it stays as it is")
+	}
+	return lines
+}
+
+func configText(configs map[string]string) string {
+	var list []string
+	for name, value := range configs {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}
+
+// retentionText says what becomes of a topic's old records.
+func retentionText(configs map[string]string) string {
+	by := "by their time, which is the event's unless KAFKA_TIMESTAMP=publish"
+	if configs["message.timestamp.type"] == "LogAppendTime" {
+		by = "by the time they arrive"
+	}
+	ms, err := strconv.ParseInt(configs["retention.ms"], 10, 64)
+	switch {
+	case err != nil:
+		return "has a retention that we may not read"
+	case ms < 0:
+		return "keeps records for ever"
+	case ms > int64(time.Duration(1<<63-1)/time.Millisecond):
+		return "keeps records for centuries"
+	}
+	return fmt.Sprintf("keeps records for %s %s", formatDuration(time.Duration(ms)*time.Millisecond), by)
+}
+
+// needKafka refuses an embedded Kafka: it lives in the process of run or demo,
+// and this one needs its address.
+func (s *settings) needKafka() error {
+	if !s.embeddedKafka {
+		return nil
+	}
+	return &exitError{
+		code: exitUsage,
+		err:  errors.New("KAFKA_BROKERS=embedded is a server inside run and demo, which this command must know by its address"),
+		hint: "--kafka-brokers " + usualKafka,
+	}
+}
+
+// explained gives an error of an adapter its exit code and its hint.
+func explained(err error) error {
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok {
+		return err
+	}
+	code := exitFailed
+	if fault.Reason == bridge.ReasonAuth {
+		code = exitRefused
+	}
+	return &exitError{code: code, err: err, hint: fault.Hint}
+}
