@@ -341,6 +341,13 @@ func TestFailOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error { return reaches(ctx, primary.Stream(stream), next.Place) })
+	eventually(t, func() error { // a server does not stop while it writes its first log
+		info, err := old.Info(ctx, "persistence").Result()
+		if err == nil && !strings.Contains(info, "aof_rewrite_in_progress:0") {
+			err = errors.New("still rewriting")
+		}
+		return err
+	})
 }
 
 func reaches(ctx context.Context, s *cursorstore.Store, p bridge.Place) error {

@@ -114,19 +114,16 @@ func startSentinel(t *testing.T, file, port string) {
 // launch runs redis-server until the test ends, and returns when it listens.
 func launch(t *testing.T, network, addr string, args ...string) {
 	t.Helper()
-	command := exec.Command("redis-server", args...)
+	ctx, stop := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, "redis-server", args...)
+	// Asked first, not killed at once: its children would go on writing.
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = 3 * time.Second
+	// However it ends, it was told to.
+	t.Cleanup(func() { stop(); _ = command.Wait() })
 	if err := command.Start(); err != nil {
 		t.Fatalf("start redis-server (Debian package redis-server): %v", err)
 	}
-	t.Cleanup(func() {
-		// Asked, not killed: its children would go on writing.
-		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Errorf("stop redis-server: %v", err)
-		}
-		if err := command.Wait(); err != nil {
-			t.Errorf("redis-server: %v", err)
-		}
-	})
 	eventually(t, func() error {
 		conn, err := net.Dial(network, addr)
 		if err != nil {

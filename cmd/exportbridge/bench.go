@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 )
 
@@ -98,6 +99,10 @@ func (o *benchOptions) validate() error {
 	check(o.rounds >= 1, "--rounds %d is below 1, for example 5", o.rounds)
 	check(o.pages >= 1 && o.pages <= 10_000, "--pages %d is not within 1 and 10000, for example 100", o.pages)
 	check(len(o.latencies) > 0, "--latency is empty, for example 20ms,5ms")
+	if o.redis != "" {
+		_, err := redis.ParseURL(o.redis)
+		check(err == nil, "--redis is not the URL of a Redis, for example redis://localhost:6379/0")
+	}
 	seen := make(map[time.Duration]bool)
 	for _, latency := range o.latencies {
 		check(latency > 0 && latency <= 10*time.Second, "--latency %s is not above 0 and at most 10s, for example 20ms", latency)

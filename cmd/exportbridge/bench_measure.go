@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -70,10 +71,13 @@ func (b *bench) fetchOnly(ctx context.Context, api *benchAPI) (stretch, error) {
 func (b *bench) pipeline(ctx context.Context, api *benchAPI) (s stretch, err error) {
 	name := "bench-" + strings.ToLower(rand.Text()[:10])
 	defer func() { err = errors.Join(err, b.traces.remove(context.WithoutCancel(ctx), name)) }()
+	if err := b.traces.create(ctx, name); err != nil {
+		return stretch{}, err
+	}
 	s, err = b.timed(ctx, task{
 		name: "pipeline", api: api, args: []string{"run", "--once"},
 		env: append(exportSettings(api),
-			"KAFKA_BROKERS="+b.kafkaAddr, "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+name+".dlq", "KAFKA_CREATE_TOPICS=true",
+			"KAFKA_BROKERS="+b.kafkaAddr, "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+deadLetters(name),
 			"REDIS_URL="+b.redisURL, "CURSOR_PREFIX="+name,
 			"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info"),
 		end: func(out output) (time.Time, error) { return lastCommit(out.stderr) },
@@ -173,13 +177,29 @@ type traces struct {
 func newTraces(kafkaAddr, redisURL string) (*traces, error) {
 	opts, err := redis.ParseURL(redisURL)
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: errors.New("--redis is not a URL of a Redis"), hint: "--redis redis://localhost:6379/0"}
+		return nil, errors.New("the URL of Redis is not one") // what it says may hold a password
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(kafkaAddr), kgo.DisableClientMetrics())
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--kafka: %w", err), hint: "--kafka localhost:9092"}
+		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
 	return &traces{kafka: client, redis: redis.NewClient(opts)}, nil
+}
+
+// benchPartitions is what the bridge would create a topic with by default.
+const benchPartitions = 6
+
+func deadLetters(topic string) string { return topic + ".dlq" }
+
+// create creates the topics of one run: a bridge that has to create them itself
+// starts a second later.
+func (t *traces) create(ctx context.Context, name string) error {
+	forever := "-1"
+	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, benchPartitions, -1, map[string]*string{"retention.ms": &forever}, name, deadLetters(name))
+	if err = errors.Join(err, made.Error()); err != nil {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	return nil
 }
 
 // records counts the records of the topic.
@@ -193,8 +213,7 @@ func (t *traces) records(ctx context.Context, topic string) (int64, error) {
 	return n, nil
 }
 
-// removeTimeout bounds the cleaning up after an interrupted bench, whose
-// servers may be away.
+// removeTimeout bounds the cleaning up where servers do not answer any more.
 const removeTimeout = 10 * time.Second
 
 // remove deletes the topics and keys of one run. Those that are not there need
@@ -204,11 +223,12 @@ func (t *traces) remove(ctx context.Context, name string) error {
 	defer cancel()
 	admin := kadm.NewClient(t.kafka)
 	var errs []error
-	if found, err := admin.ListTopics(ctx, name, name+".dlq"); err != nil {
-		errs = append(errs, err)
-	} else if there := found.TopicsSet().Topics(); len(there) > 0 {
-		deleted, err := admin.DeleteTopics(ctx, there...)
-		errs = append(errs, err, deleted.Error())
+	deleted, err := admin.DeleteTopics(ctx, name, deadLetters(name))
+	errs = append(errs, err)
+	for _, topic := range deleted.Sorted() {
+		if !errors.Is(topic.Err, kerr.UnknownTopicOrPartition) {
+			errs = append(errs, topic.Err)
+		}
 	}
 	keys := t.redis.Scan(ctx, 0, name+":*", 1000).Iterator()
 	for keys.Next(ctx) {

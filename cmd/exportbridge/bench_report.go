@@ -157,8 +157,9 @@ func (r *benchReport) print(w io.Writer) error {
 	return printTable(w, processes)
 }
 
-// ratio rounds down, so that no value looks like a goal it did not reach.
-func ratio(v float64) string { return fmt.Sprintf("%.3f", math.Floor(v*1000)/1000) }
+// ratio rounds down, so that no value looks like a goal it did not reach; but
+// not what is off by the last bits of a float64.
+func ratio(v float64) string { return fmt.Sprintf("%.3f", math.Floor(v*1000+1e-9)/1000) }
 
 func cores(n int) string { return count(n, "core") }
 

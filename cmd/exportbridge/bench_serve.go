@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -41,9 +40,6 @@ func newBenchKafkaCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "data-dir", "", "keep the data in `DIR`")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		if dir != "" {
-			dir = filepath.Join(dir, "kafka")
-		}
 		k, err := startEmbeddedKafka(anyPort, dir)
 		if err != nil {
 			return err

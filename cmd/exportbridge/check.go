@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cursorstore"
 )
 
 // checkTimeout is how long check may take unless --timeout says otherwise.
@@ -223,6 +224,7 @@ func checkSections(s *settings, need uses) []checkSection {
 		sections = append(sections, checkSection{"kafka", func(ctx context.Context) []finding { return eachStream(ctx, s, checkKafka) }})
 	}
 	if need&usesCursor != 0 {
+		cursorstore.LogTo(nil) // its messages come back as errors
 		sections = append(sections, checkSection{"redis", s.checkRedis}, checkSection{"owner", s.checkOwners})
 	}
 	return sections

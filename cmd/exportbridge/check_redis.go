@@ -15,20 +15,23 @@ func (s *settings) checkRedis(ctx context.Context) []finding {
 	if s.embeddedRedis {
 		return []finding{{Level: levelWarn, Text: "embedded: it forgets the cursor when run ends", Hint: "REDIS_URL=redis://localhost:6379/0 for anything but a try"}}
 	}
-	cursorstore.LogTo(nil) // its messages come back as errors
 	client, err := cursorstore.Open(s.cursor)
 	if err != nil {
 		return []finding{failure(err)}
 	}
 	defer client.Close()
-	var found []finding
-	for _, f := range client.Check(ctx) {
-		found = append(found, finding{Level: level(f.Level), Text: f.Text, Hint: f.Hint})
+	found := client.Check(ctx)
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	var all []finding
+	for _, f := range found {
+		if !late || f.Level != cursorstore.Fail {
+			all = append(all, finding{Level: level(f.Level), Text: f.Text, Hint: f.Hint})
+		}
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		found = append(found, finding{Level: levelFail, Text: "Redis did not answer in time", Hint: "check REDIS_URL; --timeout is the longest wait"})
+	if late {
+		all = append(all, finding{Level: levelFail, Text: "Redis did not answer in time", Hint: "check the address in REDIS_URL; --timeout is the longest wait"})
 	}
-	return found
+	return all
 }
 
 // checkOwners says who runs the streams now, from what they tell in Redis.

@@ -121,7 +121,7 @@ func describeStatus(s *bridge.Status, now time.Time) string {
 		state = fmt.Sprintf("BLOCKED (%s), next try in %s: %s", s.Reason, roundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
 	}
 	for name, d := range s.Dependencies {
-		if !d.Up && s.State == bridge.StateRunning {
+		if !d.Up && (s.State == bridge.StateRunning || s.State == bridge.StateStarting) {
 			state = fmt.Sprintf("waiting for %s: %s", name, cut(d.Error, 60))
 		}
 	}

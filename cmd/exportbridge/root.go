@@ -69,8 +69,10 @@ func newRootCommand(a *app) *cobra.Command {
 		Short: "Turn a paginated export API into a Kafka topic",
 		Long: `exportbridge follows the cursor of a paginated export API, publishes every
 event to Kafka, and keeps the committed cursor in Redis.`,
-		Example: `  exportbridge config show
-  exportbridge simulate --rate 50/s`,
+		Example: `  exportbridge demo                                   # no installation needed
+  EXPORT_API_KEY_FILE=key exportbridge check          # is everything there?
+  EXPORT_API_KEY_FILE=key exportbridge run
+  exportbridge cursor rewind --to-datetime -2h --execute`,
 		Args:                  noSubcommand,
 		RunE:                  showHelp,
 		DisableFlagsInUseLine: true,

@@ -74,9 +74,6 @@ from -o end on it waits for N.
 	flags.StringVar(&o.topic, "topic", "", "read `TOPIC` in place of the stream's")
 	flags.BoolVar(&o.dlq, "dlq", false, "read the dead letters")
 	flags.StringVar(&o.stream, "stream", "", "read the topic of stream `NAME`")
-	cmd.MarkFlagsMutuallyExclusive("json", "format")
-	cmd.MarkFlagsMutuallyExclusive("meta", "format")
-	cmd.MarkFlagsMutuallyExclusive("topic", "dlq")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.bounded, o.keyed = flags.Changed("num"), flags.Changed("key")
 		return a.tail(cmd.Context(), &o)
@@ -87,8 +84,8 @@ from -o end on it waits for N.
 // tail reads until it has shown what was asked for, ctx ends or nobody reads
 // its output any more. The last two are no errors.
 func (a *app) tail(ctx context.Context, o *tailOptions) error {
-	if o.n < 1 {
-		return &exitError{code: exitUsage, err: fmt.Errorf("-n %d is below 1", o.n), hint: "exportbridge tail -n 5"}
+	if err := o.validate(); err != nil {
+		return &exitError{code: exitUsage, err: err, hint: "exportbridge tail --help"}
 	}
 	from, err := parseTailStart(o.from, time.Now())
 	if err != nil {
@@ -114,6 +111,21 @@ func (a *app) tail(ctx context.Context, o *tailOptions) error {
 		fmt.Fprintf(a.stderr, "no record of topic %s is what was asked for\n", t.topic)
 	}
 	return err
+}
+
+// validate reports flags that make no sense, alone or together.
+func (o *tailOptions) validate() error {
+	switch {
+	case o.n < 1:
+		return fmt.Errorf("-n %d is below 1, for example -n 5", o.n)
+	case o.json && o.format != "":
+		return errors.New("--json and -f exclude each other")
+	case o.meta && o.format != "":
+		return errors.New("--meta and -f exclude each other; -f has %h for the headers")
+	case o.dlq && o.topic != "":
+		return errors.New("--dlq and --topic exclude each other")
+	}
+	return nil
 }
 
 // ignoreEnd drops the error of a tail that somebody ended on purpose.

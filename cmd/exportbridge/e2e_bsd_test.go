@@ -1,0 +1,13 @@
+//go:build unix && !linux
+
+package main_test
+
+import (
+	"syscall"
+	"testing"
+)
+
+func endsWithUs() *syscall.SysProcAttr { return nil }
+
+// peakMemory cannot be read here.
+func peakMemory(*testing.T, int) (int64, bool) { return 0, false }
