@@ -71,7 +71,7 @@ type Kafka struct {
 // LaunchKafka starts brokers and returns when all of them answer. The first
 // time on a machine it downloads Kafka, about 45 MB, from Maven Central. The
 // caller must Close it; should it die before, Linux ends the brokers.
-func LaunchKafka(ctx context.Context, o KafkaOptions) (k *Kafka, err error) {
+func LaunchKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	if list := os.Getenv("TEST_KAFKA_BROKERS"); list != "" && o.foreign() {
 		k := &Kafka{foreign: strings.Split(list, ",")}
 		if err := waitForKafka(ctx, k.foreign[0], 1, nil); err != nil {
@@ -85,22 +85,23 @@ func LaunchKafka(ctx context.Context, o KafkaOptions) (k *Kafka, err error) {
 	if o.Brokers < 1 || o.Brokers > 5 {
 		return nil, fmt.Errorf("launch Kafka: %d brokers, want 1 to 5", o.Brokers)
 	}
-	k = &Kafka{options: o, dir: o.Dir}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("launch Kafka: %w", err), k.Close())
-			k = nil
-		}
-	}()
+	k := &Kafka{options: o, dir: o.Dir}
+	if err := k.launch(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("launch Kafka: %w", err), k.Close())
+	}
+	return k, nil
+}
+
+func (k *Kafka) launch(ctx context.Context) error {
 	if err := k.prepare(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	for _, b := range k.brokers {
 		if err := b.start(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return k, k.Ready(ctx)
+	return k.Ready(ctx)
 }
 
 // prepare finds the programs, takes ports and formats the brokers' folders.

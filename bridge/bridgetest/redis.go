@@ -57,21 +57,22 @@ type Redis struct {
 
 // LaunchRedis starts redis-server and returns when it answers. The caller must
 // Close it; should it die before, Linux ends the server.
-func LaunchRedis(ctx context.Context, o RedisOptions) (r *Redis, err error) {
+func LaunchRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if address := os.Getenv("TEST_REDIS_URL"); address != "" && o.foreign() {
 		return &Redis{foreign: address}, nil
 	}
-	r = &Redis{options: o, dir: o.Dir}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("launch Redis: %w", err), r.Close())
-			r = nil
-		}
-	}()
-	if err := r.prepare(); err != nil {
-		return nil, err
+	r := &Redis{options: o, dir: o.Dir}
+	if err := r.launch(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("launch Redis: %w", err), r.Close())
 	}
-	return r, r.Start(ctx)
+	return r, nil
+}
+
+func (r *Redis) launch(ctx context.Context) error {
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	return r.Start(ctx)
 }
 
 func (r *Redis) prepare() (err error) {

@@ -24,6 +24,7 @@ import (
 
 func TestRealKafkaOneBroker(t *testing.T) {
 	needReal(t)
+	t.Parallel()
 	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
 	c := client(t, k.Addrs())
 	createTopic(t, c, 1, nil)
@@ -47,24 +48,19 @@ func TestRealKafkaOneBroker(t *testing.T) {
 
 func TestRealKafkaThreeBrokers(t *testing.T) {
 	needReal(t)
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Brokers: 3})
-	if os.Getenv("TEST_KAFKA_BROKERS") != "" {
-		t.Skip("the brokers of TEST_KAFKA_BROKERS are not ours to kill")
-	}
+	t.Parallel()
+	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Brokers: 3, Own: true})
 	c := client(t, k.Addrs())
 	createTopic(t, c, 3, nil)
-	total := 0
-	for broker := range 3 {
-		step(t, fmt.Sprint("kill broker ", broker), func() error { return k.Kill(broker) })
-		step(t, "produce without it", func() error { produce(t, c, 100); return nil })
-		step(t, "start it", func() error { return k.Start(t.Context(), broker) })
-		total += 100
-	}
-	wantCount(t, k.Addrs(), total)
+	step(t, "kill a broker", func() error { return k.Kill(1) })
+	step(t, "produce without it", func() error { produce(t, c, 100); return nil })
+	step(t, "start it", func() error { return k.Start(t.Context(), 1) })
+	wantCount(t, k.Addrs(), 100)
 }
 
 func TestRealKafkaSecure(t *testing.T) {
 	needReal(t)
+	t.Parallel()
 	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
 	admin := client(t, k.Addrs())
 	createTopic(t, admin, 1, nil)
@@ -99,6 +95,7 @@ func TestRealKafkaSecure(t *testing.T) {
 
 func TestRealKafkaRetention(t *testing.T) {
 	needReal(t)
+	t.Parallel()
 	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{RetentionCheck: time.Second})
 	c := client(t, k.Addrs())
 	week := "604800000"
@@ -125,6 +122,7 @@ func TestRealKafkaRetention(t *testing.T) {
 
 func TestRealRedis(t *testing.T) {
 	needReal(t)
+	t.Parallel()
 	for name, o := range map[string]bridgetest.RedisOptions{
 		"plain":    {Own: true},
 		"password": {Password: `se"cret`},
@@ -152,6 +150,7 @@ func TestRealRedis(t *testing.T) {
 // TestRealServersAtOnce starts several side by side: their ports must not meet.
 func TestRealServersAtOnce(t *testing.T) {
 	needReal(t)
+	t.Parallel()
 	addrs := make(chan string, 8)
 	t.Run("group", func(t *testing.T) {
 		for range 8 {
@@ -167,6 +166,36 @@ func TestRealServersAtOnce(t *testing.T) {
 			c.Close()
 			t.Errorf("the server at %s outlived its test", addr)
 		}
+	}
+}
+
+// TestNothingInstalled may not run beside others: it changes the environment.
+func TestNothingInstalled(t *testing.T) {
+	for _, name := range []string{"TEST_KAFKA_BROKERS", "TEST_REDIS_URL"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("PATH", t.TempDir())
+	_, kafka := bridgetest.LaunchKafka(t.Context(), bridgetest.KafkaOptions{})
+	_, redis := bridgetest.LaunchRedis(t.Context(), bridgetest.RedisOptions{})
+	for name, err := range map[string]error{"java": kafka, "redis-server": redis} {
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "apt-get install") {
+			t.Errorf("launch without %s returned %v, want what to install", name, err)
+		}
+	}
+}
+
+// TestForeignServers takes servers that run already and may not be touched.
+func TestForeignServers(t *testing.T) {
+	running := bridgetest.EmbeddedKafka(t)
+	t.Setenv("TEST_KAFKA_BROKERS", strings.Join(running.ListenAddrs(), ","))
+	t.Setenv("TEST_REDIS_URL", "redis://redis.example:6380/1")
+	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{})
+	r := bridgetest.StartRedis(t, bridgetest.RedisOptions{})
+	if k.Addrs()[0] != running.ListenAddrs()[0] || r.Addr() != "redis.example:6380" {
+		t.Errorf("the servers are at %v and %s", k.Addrs(), r.Addr())
+	}
+	if k.Kill(0) == nil || r.Kill() == nil {
+		t.Error("somebody else's server could be killed")
 	}
 }
 
