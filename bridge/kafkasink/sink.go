@@ -99,10 +99,14 @@ func (s *Sink) begin(ctx context.Context) (*session, error) {
 
 // prepare learns about the topics and has the brokers accept the producer.
 func (s *Sink) prepare(ctx context.Context, x *session) error {
-	topics, err := s.findTopics(ctx, x.client)
-	if err == nil && s.cfg.CreateTopics {
-		topics, err = s.createMissing(ctx, x.client, topics)
+	if s.cfg.CreateTopics {
+		// Before looking twice for what may be missing: a new topic is made
+		// at once, and one that is there after all is no error.
+		if err := s.createMissing(ctx, x.client); err != nil {
+			return err
+		}
 	}
+	topics, err := s.findTopics(ctx, x.client)
 	if err != nil {
 		return err
 	}

@@ -185,8 +185,12 @@ func (s *Sink) replicas(ctx context.Context, client *kgo.Client) int {
 	return 0
 }
 
-// createMissing creates the topics that are not there and describes all anew.
-func (s *Sink) createMissing(ctx context.Context, client *kgo.Client, states []topicState) ([]topicState, error) {
+// createMissing creates the topics that are not there.
+func (s *Sink) createMissing(ctx context.Context, client *kgo.Client) error {
+	states, err := s.describe(ctx, client, s.cfg.topics()...)
+	if err != nil {
+		return err
+	}
 	var missing []PlannedTopic
 	replicas := -1
 	for i := range states {
@@ -199,12 +203,9 @@ func (s *Sink) createMissing(ctx context.Context, client *kgo.Client, states []t
 		missing = append(missing, s.wanted(states[i].name, replicas))
 	}
 	if len(missing) == 0 {
-		return states, nil
+		return nil
 	}
-	if err := s.create(ctx, client, missing); err != nil {
-		return nil, err
-	}
-	return s.describe(ctx, client, s.cfg.topics()...)
+	return s.create(ctx, client, missing)
 }
 
 // create creates those of the topics that do not exist and waits until the

@@ -68,7 +68,7 @@ func (p *position) load(ctx context.Context) (bridge.Checkpoint, error) {
 		return c, hinted(err)
 	}
 	known, listErr := p.client.Streams(ctx)
-	e := &exitError{code: exitFailed, err: fmt.Errorf("Redis has no checkpoint of stream %s", p.store.Name()), hint: "exportbridge run"}
+	e := &exitError{code: exitFailed, err: fmt.Errorf("no checkpoint of stream %s in Redis", p.store.Name()), hint: "exportbridge run"}
 	if listErr == nil && len(known) > 0 {
 		e.err = fmt.Errorf("%w; it knows: %s", e.err, strings.Join(known, ", "))
 		e.hint = "--stream, or the CURSOR_PREFIX and REDIS_URL of the bridge"

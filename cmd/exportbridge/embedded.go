@@ -31,14 +31,18 @@ const retentionInterval = 10 * time.Second
 // taken, a free port of the same host, and then moved is true.
 func listenAt(addr, usual string) (ln net.Listener, moved bool, err error) {
 	if addr != "" {
-		ln, err = net.Listen("tcp", addr)
+		ln, err = listen(addr)
 		return ln, false, err
 	}
-	if ln, err = net.Listen("tcp", usual); err == nil {
+	if ln, err = listen(usual); err == nil {
 		return ln, false, nil
 	}
-	ln, err = net.Listen("tcp", freePort(usual))
+	ln, err = listen(freePort(usual))
 	return ln, true, err
+}
+
+func listen(addr string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 }
 
 func freePort(addr string) string {

@@ -198,7 +198,7 @@ func (v *variable) mask(ctx context.Context, text string) string {
 	if err != nil {
 		return "***"
 	}
-	if masked, ok := value.Interface().(fmt.Stringer); ok {
+	if masked, ok := reflect.TypeAssert[fmt.Stringer](value); ok {
 		return masked.String()
 	}
 	return "***"

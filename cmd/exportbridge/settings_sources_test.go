@@ -107,9 +107,9 @@ func TestFindNotPerStream(t *testing.T) {
 
 func TestReadValue(t *testing.T) {
 	t.Parallel()
-	for content, want := range map[string]string{"a": "a", "a\n": "a", "a\r\n": "a", "a\n\n": "a\n", " a ": " a ", "a\nb\n": "a\nb"} {
-		if got, err := readValue(writeFile(t, "v", content)); got != want || err != nil {
-			t.Errorf("readValue of %q = %q, %v, want %q", content, got, err, want)
+	for _, test := range []struct{ content, want string }{{"a", "a"}, {"a\n", "a"}, {"a\r\n", "a"}, {"a\n\n", "a\n"}, {" a ", " a "}, {"a\nb\n", "a\nb"}} {
+		if got, err := readValue(writeFile(t, "v", test.content)); got != test.want || err != nil {
+			t.Errorf("readValue of %q = %q, %v, want %q", test.content, got, err, test.want)
 		}
 	}
 	if _, err := readValue(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
