@@ -21,6 +21,7 @@ type Level string
 // The levels.
 const (
 	OK   Level = "ok"
+	Info Level = "info" // the server does not tell
 	Warn Level = "warn" // works, but can lose the checkpoint
 	Fail Level = "fail" // does not work, or will lose the checkpoint
 )
@@ -131,7 +132,7 @@ func version(info map[string]string) string {
 func roleOf(info map[string]string) Finding {
 	switch info["role"] {
 	case "":
-		return Finding{Level: OK, Text: "role not told"}
+		return Finding{Level: Info, Text: "the server does not tell its role"}
 	case "master":
 		return Finding{Level: OK, Text: "primary"}
 	}
@@ -149,7 +150,7 @@ func evictionOf(info map[string]string) Finding {
 	hint := "set maxmemory-policy noeviction, for example: redis-cli config set maxmemory-policy noeviction"
 	switch {
 	case policy == "":
-		return Finding{Level: OK, Text: "eviction policy not told"}
+		return Finding{Level: Info, Text: "the server does not tell its eviction policy; it must be noeviction"}
 	case policy == "noeviction":
 		return Finding{Level: OK, Text: "noeviction"}
 	case strings.HasPrefix(policy, "volatile-"):
@@ -168,7 +169,7 @@ func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[s
 	case info["aof_enabled"] == "1":
 		return Finding{Level: OK, Text: "append-only on"}
 	case info["aof_enabled"] == "":
-		return Finding{Level: OK, Text: "persistence not told"}
+		return Finding{Level: Info, Text: "the server does not tell whether it keeps its data on disk"}
 	}
 	hint := "set appendonly yes, for example: redis-cli config set appendonly yes"
 	save, err := c.setting(ctx, node, "save")

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -56,7 +57,7 @@ func problemText(body []byte, code int) string {
 	}
 	var parts []string
 	for _, member := range []any{p.Title, p.Detail, p.Details} {
-		if text, ok := member.(string); ok && text != "" {
+		if text, ok := member.(string); ok && text != "" && !slices.Contains(parts, text) {
 			parts = append(parts, text)
 		}
 	}

@@ -39,8 +39,10 @@ func (s *Sink) idempotentACL() string {
 	return s.acl("--operation IdempotentWrite --cluster")
 }
 
-// acls returns all commands that a stream needs.
-func (s *Sink) acls() []string {
+// ACLs returns the commands that grant what the stream needs, ready to paste.
+// It asks nobody. The right to create topics is among them only where the
+// stream itself creates them.
+func (s *Sink) ACLs() []string {
 	var all []string
 	for _, topic := range s.cfg.topics() {
 		all = append(all, s.writeACL(topic), s.readACL(topic))

@@ -97,7 +97,7 @@ func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) 
 	if err != nil {
 		return TopicPlan{}, err
 	}
-	plan := TopicPlan{ACLs: s.acls()}
+	plan := TopicPlan{ACLs: s.ACLs()}
 	replicas := s.replicas(ctx, client)
 	for i := range states {
 		t := s.planned(&states[i], replicas)

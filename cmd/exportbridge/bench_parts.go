@@ -72,13 +72,19 @@ func (p *parts) run(ctx context.Context, name string, env []string, args ...stri
 	return output{stdout.Bytes(), stderr.Bytes(), useOf(name, cmd.ProcessState)}, nil
 }
 
-// lastWords is the last line of what a process said, to explain its end.
+// lastWords is what a process said about its end: its error, or else its last
+// line.
 func lastWords(said []byte) string {
-	text := strings.TrimSpace(string(said))
-	if text == "" {
-		return ""
+	last := ""
+	for line := range strings.Lines(string(said)) {
+		if text, found := strings.CutPrefix(line, "error: "); found {
+			return ": " + strings.TrimSpace(text)
+		}
+		if strings.TrimSpace(line) != "" {
+			last = ": " + strings.TrimSpace(line)
+		}
 	}
-	return ": " + text[strings.LastIndexByte(text, '\n')+1:]
+	return last
 }
 
 func useOf(name string, state *os.ProcessState) processUse {

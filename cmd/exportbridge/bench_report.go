@@ -51,8 +51,8 @@ type benchReport struct {
 }
 
 // serialGoal is the goal of serial_fraction at a latency, 0 where there is
-// none. The other 1 to 5 % are the fixed price of a start and of the last
-// commit.
+// none. The rest is what the last pages and the last commit may take when
+// nothing is left to hide them behind.
 func serialGoal(latencyMS float64) float64 {
 	switch latencyMS {
 	case 5:

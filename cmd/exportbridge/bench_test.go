@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,9 @@ func TestBench(t *testing.T) {
 
 func TestBenchInterrupted(t *testing.T) {
 	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("windows cannot send this signal")
+	}
 	cmd, temp := benchCommand(t, "--rounds", "1000", "--pages", "5", "--latency", "1ms")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -135,6 +139,19 @@ func TestServerThatDoesNotStart(t *testing.T) {
 	cancel()
 	if _, err := p.serve(ctx, "kafka", "-test.run=^$"); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"":                                "",
+		"one\ntwo\n\n":                    ": two",
+		"one\nerror: broken\nTry: this\n": ": broken",
+	} {
+		if got := lastWords([]byte(said)); got != want {
+			t.Errorf("last words of %q are %q, want %q", said, got, want)
+		}
 	}
 }
 

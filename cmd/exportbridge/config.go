@@ -103,9 +103,10 @@ has it between the lines ` + docsBegin + " and " + docsEnd + `.`,
 	}
 	cmd.Flags().StringVar(&check, "check", "", "fail if the table in `FILE` is out of step")
 	cmd.Flags().StringVar(&write, "write", "", "put the table into `FILE`")
-	cmd.MarkFlagsMutuallyExclusive("check", "write")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		switch {
+		case check != "" && write != "":
+			return &exitError{code: exitUsage, err: errors.New("--check and --write exclude each other"), hint: "--check " + check}
 		case check != "":
 			return checkDocs(check)
 		case write != "":

@@ -240,17 +240,6 @@ func (s *stage) stock(after int) int {
 	}
 }
 
-// memoryIn returns VmHWM of a process's status.
-func memoryIn(status string) (int64, bool) {
-	for line := range strings.Lines(status) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
-			kb, err := strconv.ParseInt(fields[1], 10, 64)
-			return kb << 10, err == nil
-		}
-	}
-	return 0, false
-}
-
 // memory follows a process's peak memory until it has ended, and returns it.
 func (p *program) memory() func() int64 {
 	peak := make(chan int64, 1)
@@ -259,7 +248,7 @@ func (p *program) memory() func() int64 {
 		defer tick.Stop()
 		most := int64(0)
 		for {
-			if now, ok := peakMemory(p.t, p.cmd.Process.Pid); ok {
+			if now, ok := peakMemory(p.cmd.Process.Pid); ok {
 				most = max(most, now)
 			}
 			select {

@@ -5,6 +5,7 @@ package main_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"exportbridge/bridge/bridgetest"
@@ -16,55 +17,104 @@ type servers struct {
 	brokers  string
 	redisURL string
 	// kafkaDown and redisDown kill the server, and what they return starts it
-	// again, with its data.
+	// again, with its data. Only for servers that are the test's own.
 	kafkaDown, redisDown func() (up func())
 }
 
-// startServers starts both. Those that a test kills or empties must be its own.
-func startServers(t *testing.T, own bool) *servers {
+// owned says which servers a test kills or empties, so that they must be its
+// own. It shares others with the tests that run at the same time.
+type owned struct{ kafka, redis bool }
+
+func startServers(t *testing.T, own owned) *servers {
 	t.Helper()
 	if !bridgetest.Real(t) {
-		k, r := bridgetest.EmbeddedKafka(t), bridgetest.EmbeddedRedis(t)
-		return &servers{
-			brokers: strings.Join(k.ListenAddrs(), ","), redisURL: "redis://" + r.Addr() + "/0",
-			kafkaDown: k.Break,
-			redisDown: func() func() {
-				r.Close()
-				return func() {
-					if err := r.Restart(); err != nil {
-						t.Errorf("restart embedded Redis: %v", err)
-					}
-				}
-			},
-		}
+		return embeddedServers(t)
 	}
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: own})
-	r := bridgetest.StartRedis(t, bridgetest.RedisOptions{Own: own})
-	ctx := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(context.WithoutCancel(t.Context()), outageTimeout)
+	var k *bridgetest.Kafka
+	if own.kafka {
+		k = bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
+	} else {
+		k = sharedKafka.take(t, func(ctx context.Context) (*bridgetest.Kafka, error) {
+			return bridgetest.LaunchKafka(ctx, bridgetest.KafkaOptions{})
+		})
 	}
-	must := func(err error) {
-		if err != nil {
-			t.Error(err)
-		}
+	var r *bridgetest.Redis
+	if own.redis {
+		r = bridgetest.StartRedis(t, bridgetest.RedisOptions{Own: true})
+	} else {
+		r = sharedRedis.take(t, func(ctx context.Context) (*bridgetest.Redis, error) {
+			return bridgetest.LaunchRedis(ctx, bridgetest.RedisOptions{})
+		})
 	}
 	return &servers{
 		brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(),
-		kafkaDown: func() func() {
-			must(k.Kill(0))
-			return func() {
-				ctx, cancel := ctx()
-				defer cancel()
-				must(k.Start(ctx, 0))
-			}
-		},
-		redisDown: func() func() {
-			must(r.Kill())
-			return func() {
-				ctx, cancel := ctx()
-				defer cancel()
-				must(r.Start(ctx))
-			}
-		},
+		kafkaDown: outage(t, func() error { return k.Kill(0) }, func(ctx context.Context) error { return k.Start(ctx, 0) }),
+		redisDown: outage(t, r.Kill, r.Start),
 	}
+}
+
+func embeddedServers(t *testing.T) *servers {
+	t.Helper()
+	k, r := bridgetest.EmbeddedKafka(t), bridgetest.EmbeddedRedis(t)
+	return &servers{
+		brokers: strings.Join(k.ListenAddrs(), ","), redisURL: "redis://" + r.Addr() + "/0",
+		kafkaDown: k.Break,
+		redisDown: outage(t, func() error { r.Close(); return nil }, func(context.Context) error { return r.Restart() }),
+	}
+}
+
+// outage returns a function that kills a server, and returns one that starts it.
+func outage(t *testing.T, kill func() error, start func(context.Context) error) func() (up func()) {
+	return func() (up func()) {
+		if err := kill(); err != nil {
+			t.Error(err)
+		}
+		return func() {
+			ctx, cancel := context.WithTimeout(t.Context(), outageTimeout)
+			defer cancel()
+			if err := start(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// Servers that start slowly, for the tests that run at the same time.
+var (
+	sharedKafka shared[*bridgetest.Kafka]
+	sharedRedis shared[*bridgetest.Redis]
+)
+
+// shared is a server that runs while some test uses it.
+type shared[S interface{ Close() error }] struct {
+	mu     sync.Mutex // guards all below
+	server S
+	users  int
+}
+
+// take launches the server unless it runs, and keeps it for the length of the
+// test.
+func (s *shared[S]) take(t *testing.T, launch func(context.Context) (S, error)) S {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		server, err := launch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.server = server
+	}
+	s.users++
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.users--; s.users > 0 {
+			return
+		}
+		if err := s.server.Close(); err != nil {
+			t.Errorf("end the shared server: %v", err)
+		}
+	})
+	return s.server
 }

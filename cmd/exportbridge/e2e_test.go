@@ -78,7 +78,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(filepath.Dir(command), "exportbridge-built")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build exportbridge: %w\n%s", err, out)
 	}
 	return path, nil
@@ -346,6 +346,22 @@ func (p *program) output(suffix string) []byte {
 func tail(output []byte) []byte {
 	const last = 1000
 	return output[max(0, len(output)-last):]
+}
+
+// each runs a subtest for each of the cases: in turn, or all at once whatever
+// -parallel says, for tests that wait more than they work.
+func each[T any](t *testing.T, inTurn bool, cases []T, test func(*testing.T, T)) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, c := range cases {
+		run := func() { t.Run(fmt.Sprint(c), func(t *testing.T) { test(t, c) }) }
+		if inTurn {
+			run()
+		} else {
+			all.Go(run)
+		}
+	}
+	all.Wait()
 }
 
 // eventually waits until ok returns true.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -114,9 +115,9 @@ func printable(text string) string {
 
 // header returns the last header of that name, "" if there is none.
 func header(r *kgo.Record, name string) string {
-	for i := len(r.Headers) - 1; i >= 0; i-- {
-		if r.Headers[i].Key == name {
-			return string(r.Headers[i].Value)
+	for _, h := range slices.Backward(r.Headers) {
+		if h.Key == name {
+			return string(h.Value)
 		}
 	}
 	return ""

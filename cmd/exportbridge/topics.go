@@ -115,16 +115,16 @@ func (a *app) topics(ctx context.Context, o topicsOptions) error {
 		}
 		streams = []streamSettings{*st}
 	}
+	if o.acls {
+		return a.printACLs(streams, *o.json)
+	}
 	var report topicsReport
 	for i := range streams {
 		if err := report.add(ctx, &streams[i], o.execute); err != nil {
 			return err
 		}
 	}
-	switch {
-	case o.acls:
-		return a.printACLs(report.ACLs, *o.json)
-	case *o.json:
+	if *o.json {
 		return printJSON(a.stdout, report)
 	}
 	return a.printTopics(&report, o)
@@ -179,7 +179,21 @@ func (r *topicsReport) missing() int {
 	return n
 }
 
-func (a *app) printACLs(commands []string, asJSON bool) error {
+// printACLs asks no broker: it is what one does when a right is missing.
+func (a *app) printACLs(streams []streamSettings, asJSON bool) error {
+	var commands []string
+	for i := range streams {
+		sink, err := kafkasink.New(streams[i].kafka)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", streams[i].name, err)
+		}
+		for _, command := range sink.ACLs() {
+			if !slices.Contains(commands, command) {
+				commands = append(commands, command)
+			}
+		}
+		sink.Close()
+	}
 	if asJSON {
 		return printJSON(a.stdout, struct {
 			ACLs []string `json:"acls"`
