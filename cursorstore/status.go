@@ -17,7 +17,8 @@ import (
 // often than that.
 const StatusTTL = 5 * time.Second
 
-// PutStatus publishes the stream's live status for StatusTTL.
+// PutStatus publishes the stream's live status for StatusTTL. The status of a
+// stream that stopped removes it: from then on nobody runs the stream.
 func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	op := "put status of " + s.name
 	data, err := json.Marshal(st)
@@ -25,6 +26,9 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	return s.c.call(ctx, op, func(ctx context.Context) error {
+		if st.State == bridge.StateStopped {
+			return s.c.rdb.Del(ctx, s.keys.status).Err()
+		}
 		return s.c.rdb.Set(ctx, s.keys.status, data, StatusTTL).Err()
 	})
 }

@@ -45,6 +45,7 @@ func TestEndpoints(t *testing.T) {
 		{"ready in back-off", fakeStream{bridge.Status{State: bridge.StateBackoff}, true}, "/readyz", 200, "ok"},
 		{"not ready when blocked", fakeStream{bridge.Status{Stream: "events", State: bridge.StateBlocked, Reason: bridge.ReasonCycle, Error: "leads back"}, true}, "/readyz", 503, "stream events: blocked (cycle): leads back"},
 		{"verbose", fakeStream{bridge.Status{Stream: "events", State: bridge.StateIdle}, true}, "/readyz?verbose", 200, "stream events: idle"},
+		{"verbose names who is away", fakeStream{bridge.Status{Stream: "events", State: bridge.StateRunning, Dependencies: kafkaDown}, true}, "/readyz?verbose", 200, "kafka does not answer since"},
 		{"nothing else", fakeStream{turning: true}, "/", 404, "not found"},
 		{"no posts", fakeStream{turning: true}, "POST /livez", 405, ""},
 	} {

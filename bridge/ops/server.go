@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -131,6 +133,11 @@ func describe(s bridge.Status) string {
 	}
 	if s.Error != "" {
 		line += ": " + s.Error
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		if d := s.Dependencies[name]; !d.Up {
+			line += fmt.Sprintf("; %s does not answer since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error)
+		}
 	}
 	return line
 }

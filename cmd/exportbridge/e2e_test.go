@@ -403,7 +403,8 @@ func (s *stage) get(path string) (code int, body []byte) {
 	return res.StatusCode, body
 }
 
-// metrics returns the sum of a metric's series whose line holds all the parts.
+// metric returns the sum of a metric's series that hold all the parts; 0 while
+// nobody listens.
 func (s *stage) metric(name string, parts ...string) float64 {
 	_, body := s.get("/metrics")
 	sum := 0.0

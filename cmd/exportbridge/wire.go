@@ -158,7 +158,7 @@ func (p *process) tell(ctx context.Context, st *stream) {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusInterval)
-			_ = st.store.PutStatus(last, st.bridge.Status()) // says that it stopped; the status expires in any case
+			_ = st.store.PutStatus(last, st.bridge.Status()) // removes it; it would expire in any case
 			cancel()
 			return
 		case <-status.C:
