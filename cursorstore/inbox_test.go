@@ -388,5 +388,11 @@ func TestStatus(t *testing.T) {
 				t.Errorf("after %s: alive %v, %v", cursorstore.StatusTTL, alive, err)
 			}
 		}
+		if err := errors.Join(store.PutStatus(t.Context(), want), store.PutStatus(t.Context(), bridge.Status{Stream: stream, State: bridge.StateStopped})); err != nil {
+			t.Fatal(err)
+		}
+		if _, alive, err := store.Status(t.Context()); alive || err != nil {
+			t.Errorf("after the stop: alive %v, %v", alive, err)
+		}
 	})
 }
