@@ -30,6 +30,7 @@ check: lint ## what must be green before a commit lands
 	$(GO) test -race $(TESTFLAGS) -timeout 20m ./...
 
 lint: ## format and lint
+	@command -v $(LINT) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run gofmt -w ."; exit 1; }
 	$(LINT) run ./...
 
