@@ -1,7 +1,7 @@
 # Everything a developer types. `make` alone lists it.
 
 GO        ?= go
-LINT      ?= golangci-lint
+LINTER    ?= golangci-lint
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 TESTFLAGS ?= -count=1 -shuffle=on
 
@@ -30,9 +30,9 @@ check: lint ## what must be green before a commit lands
 	$(GO) test -race $(TESTFLAGS) -timeout 20m ./...
 
 lint: ## format and lint
-	@command -v $(LINT) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
+	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run gofmt -w ."; exit 1; }
-	$(LINT) run ./...
+	$(LINTER) run ./...
 
 docs: ## regenerate the settings table in the README
 	$(GO) run ./cmd/exportbridge config docs --write README.md

@@ -185,11 +185,14 @@ func TestLongCursor(t *testing.T) {
 
 func TestTailTooLarge(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 100}, func(r *rig) {
-		r.cfg.PageSize = 10 // the API ignores it
-		r.source.Grow(45)
+	inBubble(t, bridgetest.Export{PageSize: 5000}, func(r *rig) {
+		r.cfg.PageSize = 10 // lowered since the tail was read, or the API ignores it
+		r.source.Grow(950)
 		r.start()
 		r.after(5 * time.Second)
+		r.wantState(bridge.StateIdle, "")
+		r.source.Grow(3100)
+		r.after(20 * time.Second)
 		r.wantState(bridge.StateBlocked, bridge.ReasonTail)
 	})
 }

@@ -60,7 +60,8 @@ type Origin struct {
 
 // Same reports whether a cursor of o may be followed with the settings of p.
 func (o Origin) Same(p Origin) bool {
-	return o.Resource == p.Resource && o.End == p.End && slices.Equal(o.Events, p.Events)
+	return o.Resource == p.Resource && o.End == p.End && slices.Equal(o.Events, p.Events) &&
+		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
 }
 
 // Place is a checkpoint's place in the order of commits: epoch first, then seq.

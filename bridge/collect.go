@@ -9,6 +9,10 @@ import (
 // warnCursor is the length from which a cursor is suspicious, in bytes.
 const warnCursor = 2 << 10
 
+// usualPage is the largest page of the API. A tail is judged by it even when
+// the configured page is smaller: the tail may have been read with a larger one.
+const usualPage = 1000
+
 // ship takes the link at hand and what else is ready, commits it as one
 // batch, and decides what comes after the end of a chain.
 func (f *follower) ship(hard context.Context, first link) error {
@@ -25,14 +29,16 @@ func (f *follower) ship(hard context.Context, first link) error {
 	if !last {
 		return f.finish(false)
 	}
-	f.dropEnded()
+	f.dropLinks()
 	return f.finish(true)
 }
 
-// dropEnded ends a chain whose last page is taken; head stays.
-func (f *follower) dropEnded() {
-	f.chain.stop()
-	f.chain = nil
+// dropLinks ends the chain; head stays.
+func (f *follower) dropLinks() {
+	if f.chain != nil {
+		f.chain.stop()
+		f.chain = nil
+	}
 }
 
 // collect takes the first link and, without waiting, those behind it that are
@@ -61,7 +67,7 @@ func (f *follower) collect(l link) (pages []*Page, last bool, err error) {
 		select {
 		case next, open := <-f.chain.links:
 			if !open {
-				return pages, true, nil
+				return pages, false, fmt.Errorf("the chain was cut off: %w", context.Canceled)
 			}
 			l = next
 		default:
@@ -77,7 +83,7 @@ func (f *follower) take(p *Page) error {
 		return err
 	}
 	h := &f.head
-	limit := tailFactor * f.b.cfg.PageSize
+	limit := tailFactor * max(f.b.cfg.PageSize, usualPage)
 	t := f.trimmer.trim(p, h.Tail, h.Carried, limit)
 	if len(t.tail) > limit {
 		return &Fault{
@@ -92,8 +98,9 @@ func (f *follower) take(p *Page) error {
 	h.Tail, h.Carried = t.tail, t.carried
 	f.count(p)
 	f.markAgain(p)
+	f.pace.atTail = p.Tail()
 	if p.Tail() {
-		h.Drained = true
+		h.Drained = f.final(p)
 		h.PositionTime = millis(p.RequestedAt)
 		f.contract = ContractEmptyCursor
 		if p.Next != "" {
@@ -108,15 +115,27 @@ func (f *follower) take(p *Page) error {
 	if h.AdvanceTime == 0 {
 		h.AdvanceTime = millis(p.RequestedAt)
 	}
-	h.PositionTime = max(h.LastEventTime, h.PositionTime)
+	// A client's clock may be years ahead; the export is not.
+	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, millis(p.RequestedAt)))
 	if p.Items > 0 {
-		f.empties, f.allowance = 0, emptyAllowance
+		f.pace.empties, f.pace.allowance = 0, emptyAllowance
 		return nil
 	}
-	f.empties++
-	f.allowance = max(0, f.allowance-1)
-	h.Drained = f.window() && f.empties >= f.b.cfg.EmptyPages
+	f.pace.empties++
+	f.pace.allowance = max(0, f.pace.allowance-1)
+	h.Drained = f.window() && f.pace.empties >= f.b.cfg.EmptyPages && f.final(p)
 	return nil
+}
+
+// final reports whether the end of the results at p is final for what the
+// stream exports. A window that lies partly in the future is not over before
+// its end has passed, by the server's clock if it tells.
+func (f *follower) final(p *Page) bool {
+	now := p.ServerTime
+	if now.IsZero() {
+		now = p.RequestedAt
+	}
+	return !f.window() || !now.Before(time.UnixMilli(f.b.cfg.Origin.End))
 }
 
 // admit refuses pages that must not be published.
@@ -205,12 +224,9 @@ func (f *follower) finish(chainEnded bool) error {
 	case !chainEnded:
 		f.set(StateRunning, nil)
 	case f.window() && f.head.Drained:
-		f.ended = "the window ended on its last page"
-		if f.empties >= f.b.cfg.EmptyPages {
-			f.ended = fmt.Sprintf("the window ended after %d empty pages in a row", f.empties)
-		}
-	case l.Once:
-		f.ended = "drained"
+		f.ended = "the window ended " + f.howEnded()
+	case l.Once && (f.pace.atTail || f.pace.empties >= f.b.cfg.EmptyPages):
+		f.ended = "drained " + f.howEnded()
 	default:
 		if f.contract == ContractUnknown {
 			f.contract = ContractEmptyItems // only empty pages end a chain without a tail
@@ -220,6 +236,13 @@ func (f *follower) finish(chainEnded bool) error {
 		f.set(StateIdle, nil)
 	}
 	return nil
+}
+
+func (f *follower) howEnded() string {
+	if f.pace.atTail {
+		return "on its last page"
+	}
+	return fmt.Sprintf("after %d empty pages in a row", f.pace.empties)
 }
 
 // acquit ends a cross-check: the API works without a cursor, so the cursor

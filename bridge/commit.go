@@ -31,6 +31,9 @@ func (f *follower) commit(hard context.Context, pages []*Page) error {
 	if !f.worthCommit(events) {
 		return nil
 	}
+	if events > 0 && f.state == StateIdle {
+		f.set(StateRunning, nil) // not caught up, however long Kafka takes
+	}
 	next := f.stamp(f.head, KindData)
 	receipt, err := f.publish(hard, Batch{Pages: pages, Checkpoint: next})
 	if err != nil {
@@ -40,6 +43,7 @@ func (f *follower) commit(hard context.Context, pages []*Page) error {
 		return err
 	}
 	f.adopt(next)
+	f.sessions.reset()
 	f.account(receipt, len(pages))
 	return nil
 }
@@ -114,6 +118,9 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 		}
 		fault := *faultOf(err)
 		fault.Err = fmt.Errorf("advance checkpoint to %s: %w", to.Place, err)
+		if fault.Class == Permanent { // waiting does not help: block, and say so
+			return &sessionError{&fault}
+		}
 		f.due = time.Now().Add(backoff(n, advanceRetryMax))
 		f.set(StateBackoff, &fault)
 		f.b.waits()
@@ -129,8 +136,7 @@ func (f *follower) rolledBack(ctx context.Context, to Checkpoint) (Checkpoint, b
 	if err != nil {
 		return stored, false
 	}
-	_, known := f.seenIDs[stored.ChangeID()]
-	return stored, known && stored.ChangeID() != f.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
+	return stored, f.ours(stored) && stored.ChangeID() != f.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
 }
 
 func foreign(err error) *Fault {
@@ -145,8 +151,7 @@ func (f *follower) adopt(c Checkpoint) {
 	f.cp, f.head = c, c
 	f.visited.commit()
 	f.seenIDs[c.ChangeID()] = struct{}{}
-	f.committed = time.Now()
-	f.sessions.reset()
+	f.kept, f.committed = f.pace, time.Now()
 }
 
 // flush commits what head is ahead by: empty pages that were not worth a
@@ -173,11 +178,28 @@ func (f *follower) beat(ctx context.Context) error {
 	if err := f.advance(ctx, f.cp, next); err != nil {
 		return err
 	}
-	due := f.due
 	f.adopt(next)
-	f.due = due
+	f.sessions.reset()
 	f.set(state, fault)
 	return nil
+}
+
+// partTimeout bounds what an orderly stop adds to what is in flight.
+const partTimeout = 2 * time.Second
+
+// part ends an orderly run: what head is ahead by is committed, or else a
+// heartbeat, so that a store that lost the checkpoint meanwhile has it again.
+// Neither is needed: without them the next run reads a few empty pages again.
+func (f *follower) part(hard context.Context) {
+	f.dropLinks()
+	if f.ready {
+		ctx, cancel := context.WithTimeout(hard, partTimeout)
+		defer cancel()
+		if err := f.beat(ctx); err != nil {
+			f.log.Warn("no last commit", "error", err.Error())
+		}
+	}
+	f.log.Info("stream stops", "checkpoint", f.cp.Place.String(), "cursor", CursorHash(f.cp.Cursor), "published", f.totals.published)
 }
 
 // account tells the observer and the status what was committed.
@@ -191,6 +213,11 @@ func (f *follower) account(r Receipt, pages int) {
 	f.totals.deadLettered += int64(dead)
 	f.totals.repeated += int64(f.found.Repeated)
 	f.totals.rate.add(time.Now(), r.Published+dead)
+	if dead > 0 && time.Since(f.buried) > time.Minute {
+		f.buried = time.Now()
+		f.log.Warn("items went to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.totals.deadLettered,
+			"hint", "exportbridge tail --dlq")
+	}
 	o := f.found
 	o.What, o.Pages, o.Events, o.Receipt = ObserveCommit, pages, r.Published, r
 	f.b.observe(o)

@@ -50,8 +50,9 @@ type load struct {
 // chainStart is where and how a chain begins.
 type chainStart struct {
 	at Position
-	// empties is how many empty pages in a row the chain follows.
-	empties int
+	// empties is how many empty pages the chain follows at first, refill how
+	// many in a row after a page with items.
+	empties, refill int
 	// single ends the chain after one page, whatever it says.
 	single bool
 }
@@ -193,7 +194,7 @@ func (c *chain) ask(ctx context.Context, at Position) (*Page, error) {
 func (c *chain) decode(ctx context.Context, s chainStart) {
 	defer close(c.links)
 	defer c.cancel() // whatever ends the decoding ends the asking
-	empties := 0
+	left := s.empties
 	for l := range c.fetched {
 		if l.err != nil {
 			c.links <- l
@@ -211,8 +212,8 @@ func (c *chain) decode(ctx context.Context, s chainStart) {
 		}
 		c.observe(Observation{What: ObserveDecode, Took: time.Since(began), Events: l.page.Items})
 		if l.page.Items > 0 {
-			empties = 0
-		} else if empties++; empties > s.empties {
+			left = s.refill
+		} else if left--; left < 0 {
 			l.last = true
 		}
 		c.links <- l

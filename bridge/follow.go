@@ -34,21 +34,24 @@ type follower struct {
 	trimmer *trimmer
 	seenIDs map[string]struct{} // change ids of checkpoints we adopted
 
-	due       time.Time // when the next step is to be taken
-	fetches   retries
-	sessions  retries
-	polls     polls
-	allowance int // empty pages that are still followed at once
-	empties   int // empty pages in a row
-	suspect   *Fault
-	conflict  time.Time // the last time somebody else moved the stream
-	committed time.Time
-	began     int64 // cp.Events when this run began, -1 before
-	news      bool  // events were committed since the last poll
-	contract  Contract
-	found     Observation // what trim found since the last commit
-	totals    totals
-	ended     string // why the run is over
+	due      time.Time // when the next step is to be taken
+	fetches  retries
+	sessions retries
+	polls    polls
+	// pace goes with head, kept with cp: a restart reads pages once more, and
+	// must not count them twice.
+	pace, kept pace
+	suspect    *Fault
+	doubted    string    // the command that made us look whether the stream was moved
+	conflict   time.Time // the last time somebody else moved the stream
+	committed  time.Time
+	began      int64 // cp.Events when this run began, -1 before
+	news       bool  // events were committed since the last poll
+	contract   Contract
+	found      Observation // what trim found since the last commit
+	totals     totals
+	buried     time.Time // when dead letters were last spoken of
+	ended      string    // why the run is over
 }
 
 func newFollower(b *Bridge, commands <-chan Command) *follower {
@@ -56,9 +59,16 @@ func newFollower(b *Bridge, commands <-chan Command) *follower {
 		b: b, log: b.log, commands: commands,
 		visited: newVisited(), trimmer: newTrimmer(), seenIDs: make(map[string]struct{}),
 		fetches: retries{max: b.cfg.RetryMax}, sessions: retries{max: b.cfg.RetryMax},
-		polls:     polls{least: b.cfg.PollInterval, most: b.cfg.PollIntervalMax},
-		allowance: emptyAllowance, began: -1,
+		polls: polls{least: b.cfg.PollInterval, most: b.cfg.PollIntervalMax},
+		pace:  pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance}, began: -1,
 	}
+}
+
+// pace is how the stream stands with empty pages.
+type pace struct {
+	allowance int // empty pages that are still followed at once
+	empties   int // empty pages in a row
+	atTail    bool
 }
 
 // input is what the loop waits for.
@@ -88,7 +98,8 @@ func (f *follower) follow(soft, hard context.Context) error {
 		var err error
 		switch in := f.next(soft); in.kind {
 		case inputStop:
-			return f.flush(hard)
+			f.part(hard)
+			return nil
 		case inputDue:
 			err = f.step(soft)
 		case inputLink:
@@ -108,7 +119,8 @@ func (f *follower) follow(soft, hard context.Context) error {
 	if err := f.flush(hard); err != nil {
 		return err
 	}
-	f.log.Info("run ended", "why", f.ended, "events", f.cp.Events-f.began, "cursor", CursorHash(f.cp.Cursor))
+	f.log.Info("run ended", "why", f.ended, "events", f.cp.Events-f.began, "dead_lettered", f.totals.deadLettered,
+		"checkpoint", f.cp.Place.String(), "cursor", CursorHash(f.cp.Cursor))
 	return nil
 }
 
@@ -155,7 +167,10 @@ func (f *follower) next(ctx context.Context) input {
 		return input{kind: inputDue}
 	case <-beat:
 		return input{kind: inputBeat}
-	case l := <-links:
+	case l, open := <-links:
+		if !open { // cut off: the run is to stop
+			return input{kind: inputStop}
+		}
 		f.b.observe(Observation{What: ObserveWait, Took: time.Since(waited)})
 		return input{kind: inputLink, link: l}
 	}
@@ -166,16 +181,21 @@ func (f *follower) step(ctx context.Context) error {
 	if !f.ready {
 		return f.recover(ctx)
 	}
-	start := chainStart{at: f.head.Position(), empties: f.allowance}
+	start := chainStart{at: f.head.Position(), empties: f.pace.allowance, refill: emptyAllowance}
 	if f.probing {
 		start.at.Cursor, start.single = "", true
 	}
-	if f.window() {
-		start.empties = f.b.cfg.EmptyPages - 1 - f.empties
+	if f.ends() {
+		start.refill = f.b.cfg.EmptyPages - 1
+		start.empties = start.refill - f.pace.empties
 	}
 	f.chain = f.b.startChain(ctx, start)
 	return nil
 }
+
+// ends reports whether the run ends with the results. Then empty pages are
+// followed as far as the configuration says: a sparse filter must not cut it.
+func (f *follower) ends() bool { return f.window() || f.b.cfg.Limits.Once }
 
 // window reports whether the stream is a stateless window, which ends.
 func (f *follower) window() bool { return f.b.cfg.Origin.End != 0 }
@@ -186,7 +206,7 @@ func (f *follower) dropChain() {
 		f.chain.stop()
 		f.chain = nil
 	}
-	f.head = f.cp
+	f.head, f.pace = f.cp, f.kept
 	f.found = Observation{}
 	f.visited.rollback()
 }
@@ -202,6 +222,8 @@ func (e *sessionError) Unwrap() error { return e.err }
 // returns an error when the run cannot go on.
 func (f *follower) setback(soft, hard context.Context, err error) error {
 	f.dropChain()
+	_, doubt := errors.AsType[*sessionError](err)
+	f.ready = f.ready && !doubt
 	if blocked, ok := errors.AsType[*BlockedError](err); ok {
 		return blocked
 	}
@@ -216,13 +238,12 @@ func (f *follower) setback(soft, hard context.Context, err error) error {
 		// Not even a request without a cursor works: the API is down, and
 		// the cursor is not to blame.
 		f.probing = false
-		if fault.Reason != ReasonAuth {
+		if fault.Reason != ReasonAuth && fault.Class != Throttled {
 			fault = &Fault{Class: Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, Err: fault.Err}
 		}
 	}
 	tries := &f.fetches
-	if _, doubt := errors.AsType[*sessionError](err); doubt {
-		f.ready = false
+	if doubt {
 		tries = &f.sessions
 		if errors.Is(err, ErrConflict) {
 			fault = f.conflicted(err)

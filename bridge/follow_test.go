@@ -265,6 +265,7 @@ func TestWindow(t *testing.T) {
 		t.Parallel()
 		inBubble(t, bridgetest.Export{}, func(r *rig) {
 			window(r, r.source.Grow(95))
+			r.after(time.Hour)
 			r.cfg.Limits.MaxEvents = 20
 			if err := r.run(); err != nil {
 				t.Fatal(err)
@@ -297,6 +298,7 @@ func TestWindow(t *testing.T) {
 		t.Parallel()
 		inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *rig) {
 			window(r, r.source.Grow(95))
+			r.after(time.Hour)
 			if err := r.run(); err != nil {
 				t.Fatal(err)
 			}
@@ -307,6 +309,88 @@ func TestWindow(t *testing.T) {
 				t.Errorf("%d events, want 50", n)
 			}
 		})
+	})
+}
+
+// TestWindowInTheFuture is not over before its end has passed.
+func TestWindowInTheFuture(t *testing.T) {
+	t.Parallel()
+	for _, end := range bridgetest.Ends {
+		t.Run(string(end), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{End: end}, func(r *rig) {
+				r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
+				r.source.Grow(25)
+				r.start()
+				r.after(5 * time.Minute)
+				r.wantState(bridge.StateIdle, "")
+				r.source.Grow(25)
+				r.after(10 * time.Minute)
+				if why := r.bridge.Status().Ended; !strings.Contains(why, "window ended") {
+					t.Errorf("ended %q", why)
+				}
+				r.wantOnce()
+			})
+		})
+	}
+}
+
+// TestStartIsRestated: a run that published nothing, with a wrong key say,
+// does not fix the settings. But a later start would skip what came in between.
+func TestStartIsRestated(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		items := r.source.Grow(50)
+		r.after(time.Hour)
+		r.cfg.Origin.Start = timeOf(r, items[20])
+		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		r.cfg.Limits.Once = true
+		wantBlocked(t, r.run(), bridge.ReasonAuth)
+		r.source.Refuse(nil)
+		r.cfg.Origin.Start, r.cfg.Origin.Events = timeOf(r, items[30]), []string{"x"}
+		r.cfg.Limits.MaxEvents = 1
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.store.Checkpoint().Origin; got.Start != timeOf(r, items[20]) || len(got.Events) != 1 {
+			t.Errorf("the stream began with %+v, want the earlier start and the new filter", got)
+		}
+		if !strings.Contains(r.log.String(), "EXPORT_START is later") {
+			t.Error("said nothing about the start that it ignores")
+		}
+	})
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		items := r.source.Grow(50)
+		r.cfg.Origin.Start = timeOf(r, items[20])
+		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		r.cfg.Limits.Once = true
+		wantBlocked(t, r.run(), bridge.ReasonAuth)
+		r.source.Refuse(nil)
+		r.cfg.Origin.Start = 0
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantOnce()
+	})
+}
+
+// TestStatusNamesWhoIsAway: a stream that waits for a server is not caught up.
+func TestStatusNamesWhoIsAway(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		health := new(bridge.Health)
+		r.source.Grow(5)
+		r.startWith(bridge.Ports{Source: r.source, Health: health})
+		r.after(time.Second)
+		if s := r.bridge.Status(); !s.CaughtUp {
+			t.Errorf("%+v, want caught up", s)
+		}
+		health.Reporter("kafka")(errors.New("connection refused"))
+		if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateBackoff || !strings.Contains(s.Error, "kafka does not answer: connection refused") {
+			t.Errorf("state %s %q, caught up %v", s.State, s.Error, s.CaughtUp)
+		}
+		health.Reporter("kafka")(nil)
+		r.wantState(bridge.StateIdle, "")
 	})
 }
 

@@ -10,6 +10,14 @@ import (
 // request: it counts only once the checkpoint that it asks for is committed.
 func (f *follower) obey(hard context.Context, cmd Command) error {
 	refusal := f.refusal(cmd)
+	if f.doubted == cmd.ID && !f.ready {
+		return nil // still looking; it is offered again
+	}
+	if cmd.BaseEpoch > f.cp.Epoch && f.doubted != cmd.ID {
+		// Whoever asked knows more: somebody moved the stream. Look first.
+		f.doubted = cmd.ID
+		return &sessionError{fmt.Errorf("command %s was made for epoch %d, after %d", cmd.ID, cmd.BaseEpoch, f.cp.Epoch)}
+	}
 	switch {
 	case f.cp.ChangeID() == cmd.ID: // applied before, and the answer got lost
 		return f.answer(hard, cmd, Answer{Applied: true})
@@ -64,6 +72,9 @@ func (f *follower) stampReset(c Checkpoint) Checkpoint {
 	return c
 }
 
+// newsMargin is how far before the newest published event news may lie.
+const newsMargin = time.Hour
+
 // Reset derives the checkpoint that a reset of the stream at from leads to: a
 // new epoch at the command's target, under the given origin. The writer's own
 // fields (owner, session, time, mode) are left to the caller. It is exported
@@ -86,6 +97,11 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		c.NewsAfter = from.NewsAfter
 	case from.LastEventTime > 0:
 		c.NewsAfter = &News{CursorHash: CursorHash(from.Cursor), EventTime: from.LastEventTime}
+		if cmd.Target.Entry == nil {
+			// The old cursor may never come again, so time alone tells, and
+			// clients' clocks lie: what is near the border counts as news.
+			c.NewsAfter.EventTime = min(from.LastEventTime, from.AdvanceTime) - newsMargin.Milliseconds()
+		}
 	}
 	return c
 }
@@ -96,7 +112,9 @@ func (f *follower) settle(c Checkpoint) {
 	f.trimmer = newTrimmer()
 	f.adopt(c)
 	f.began = c.Events
-	f.empties, f.allowance = 0, emptyAllowance
+	f.pace = pace{allowance: emptyAllowance}
+	f.kept = f.pace
+	f.sessions.reset()
 	f.fetches.reset()
 	f.polls.next = 0
 	f.suspect, f.probing = nil, false

@@ -67,7 +67,7 @@ func TestRewindMarksWhatComesAgain(t *testing.T) {
 		r.source.Grow(50)
 		r.start()
 		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{}); !a.Applied {
+		if a := r.command("r1", bridge.Target{Entry: new(bridge.Place)}); !a.Applied {
 			t.Fatal(a.Detail)
 		}
 		r.source.Grow(50)

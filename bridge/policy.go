@@ -68,7 +68,7 @@ func (r *retries) after(f *Fault) verdict {
 		}
 		return verdict{wait: max(retryBase, backoff(r.n, r.max))}
 	default:
-		return verdict{wait: backoff(r.n, r.max)}
+		return verdict{wait: max(f.RetryAfter, backoff(r.n, r.max))}
 	}
 }
 

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -169,8 +170,24 @@ func (b *Bridge) Status() Status {
 	}
 	if b.ports.Health != nil {
 		s.Dependencies = b.ports.Health.Snapshot()
+		s.suffer()
 	}
 	return s
+}
+
+// suffer makes a stream that counts as fine but waits for a server that is
+// away say so.
+func (s *Status) suffer() {
+	if s.State != StateStarting && s.State != StateRunning && s.State != StateIdle {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		if d := s.Dependencies[name]; !d.Up {
+			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
+			s.Error = name + " does not answer: " + d.Error
+			return
+		}
+	}
 }
 
 // view is what the commit loop publishes of itself.
@@ -181,6 +198,7 @@ type view struct {
 
 // set changes the state and says so once.
 func (f *follower) set(state State, fault *Fault) {
+	was, since := f.state, f.since
 	changed := state != f.state || fault != nil && (f.fault == nil || fault.Error() != f.fault.Error())
 	if state != f.state {
 		f.since = time.Now()
@@ -192,13 +210,24 @@ func (f *follower) set(state State, fault *Fault) {
 		return
 	}
 	switch {
+	case fault == nil && (was == StateBlocked || was == StateBackoff) && state != StateStopped:
+		f.log.Info("goes on", "after", time.Since(since).Round(time.Millisecond).String(), "was", string(was))
 	case fault == nil:
-		f.log.Debug("state", "state", state)
+		f.log.Debug("state", "state", string(state))
 	case state == StateBlocked:
-		f.log.Error("blocked", "reason", fault.Reason, "error", fault.Error(), "hint", fault.Hint, "next_try", time.Until(f.due).Round(time.Second))
+		f.log.Error("blocked", f.why(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.due).Round(time.Second).String())...)
 	default:
-		f.log.Warn("will try again", "error", fault.Error(), "hint", fault.Hint, "in", time.Until(f.due).Round(time.Millisecond), "failures", f.fetches.n+f.sessions.n)
+		f.log.Warn("will try again", f.why(fault, "in", time.Until(f.due).Round(time.Millisecond).String(), "failures", f.fetches.n+f.sessions.n)...)
 	}
+}
+
+// why adds the fault to a log record.
+func (f *follower) why(fault *Fault, more ...any) []any {
+	more = append(more, "error", fault.Error())
+	if fault.Hint != "" {
+		more = append(more, "hint", fault.Hint)
+	}
+	return more
 }
 
 // refresh publishes the loop's view of itself.

@@ -63,6 +63,15 @@ local place = epoch .. '.' .. seq
 local same_epoch = stored and stored.epoch == epoch
 local parent = stored and stored.entry or NONE
 local mark = nil
+if same_epoch and stored.entry and stored.cursor ~= stored.entry_cursor and at - stored.at >= DATA_EVERY then
+  -- The last commit before a pause came too soon after an entry to be one. It
+  -- is where the stream stood, so it becomes one now.
+  local left = stored.epoch .. '.' .. stored.seq
+  record(left, parent, stored.data, stored.at, '')
+  redis.call('HSET', KEYS[1], 'entry', left, 'entry_at', stored.at, 'entry_cursor', stored.cursor)
+  stored.entry, stored.entry_at, stored.entry_cursor = left, stored.at, stored.cursor
+  parent = left
+end
 if not same_epoch then
   if stored then
     -- What is left behind becomes an entry, so that a change can be undone.

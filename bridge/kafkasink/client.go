@@ -160,12 +160,12 @@ func (s *Sink) password() (string, error) {
 	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
-// quiet takes the Kafka client's chatter down a level: what it calls info is
-// about its own workings.
+// quiet makes the Kafka client's warnings and chatter debug messages. It warns
+// of every partition at every try; Config.Report says once what is wrong.
 type quiet struct{ *kslog.Logger }
 
 func (q quiet) Log(level kgo.LogLevel, msg string, keyvals ...any) {
-	if level == kgo.LogLevelInfo {
+	if level == kgo.LogLevelInfo || level == kgo.LogLevelWarn {
 		level = kgo.LogLevelDebug
 	}
 	q.Logger.Log(level, msg, keyvals...)

@@ -2,6 +2,7 @@ package kafkasink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,8 +56,8 @@ func (s *Sink) holds(ctx context.Context, client *kgo.Client) (bool, error) {
 		}
 		if fetches.Empty() {
 			// Nothing more comes. That is the end only if the brokers answer.
-			_, err := kadm.NewClient(client).ListEndOffsets(ctx, s.cfg.Topic)
-			return false, err
+			listed, err := kadm.NewClient(client).ListEndOffsets(ctx, s.cfg.Topic)
+			return false, errors.Join(err, listed.Error())
 		}
 		for _, failed := range fetches.Errors() {
 			if failed.Topic != "" {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -134,10 +135,11 @@ func describe(s bridge.Status) string {
 	if s.Error != "" {
 		line += ": " + s.Error
 	}
+	lines := []string{line}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if d := s.Dependencies[name]; !d.Up {
-			line += fmt.Sprintf("; %s does not answer since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error)
+			lines = append(lines, fmt.Sprintf("%s does not answer since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error))
 		}
 	}
-	return line
+	return strings.Join(lines, "; ")
 }

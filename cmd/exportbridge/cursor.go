@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,9 +68,15 @@ func (p *position) load(ctx context.Context) (bridge.Checkpoint, error) {
 	if !errors.Is(err, bridge.ErrNoCheckpoint) {
 		return c, hinted(err)
 	}
-	known, listErr := p.client.Streams(ctx)
 	e := &exitError{code: exitFailed, err: fmt.Errorf("no checkpoint of stream %s in Redis", p.store.Name()), hint: "exportbridge run"}
-	if listErr == nil && len(known) > 0 {
+	if live, alive, err := p.store.Status(ctx); err == nil && alive {
+		e.err = fmt.Errorf("%w; %s: %s", e.err, live.Owner, describeStatus(&live, time.Now()))
+		e.hint = live.Hint
+		return c, e
+	}
+	known, err := p.client.Streams(ctx)
+	known = slices.DeleteFunc(known, func(name string) bool { return name == p.store.Name() })
+	if err == nil && len(known) > 0 {
 		e.err = fmt.Errorf("%w; it knows: %s", e.err, strings.Join(known, ", "))
 		e.hint = "--stream, or the CURSOR_PREFIX and REDIS_URL of the bridge"
 	}
@@ -153,6 +160,12 @@ func (a *app) showCursor(c *bridge.Checkpoint, live *bridge.Status, alive bool) 
 	}
 	if len(c.Tail) > 0 {
 		rows = append(rows, [2]string{"tail", fmt.Sprintf("%d events published of the last page, which may grow", len(c.Tail))})
+	}
+	if alive && live.DeadLettered > 0 {
+		rows = append(rows, [2]string{"dead letters", fmt.Sprintf("%s since the bridge started: exportbridge tail --dlq", humanize.Comma(live.DeadLettered))})
+	}
+	if alive && live.Owner != c.Owner && c.Kind != bridge.KindReset {
+		rows = append(rows, [2]string{"note", fmt.Sprintf("the newest commit is by %s: do two bridges run this stream?", c.Owner)})
 	}
 	if ch := c.Change; ch != nil {
 		rows = append(rows, [2]string{"last change", changeText(ch)})

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -101,7 +102,7 @@ func oneOf(flags *pflag.FlagSet, names ...string) error {
 	}
 	switch len(given) {
 	case 0:
-		return &exitError{code: exitUsage, err: fmt.Errorf("say where to: --%s", strings.Join(names, ", --")), hint: "--" + names[0]}
+		return &exitError{code: exitUsage, err: fmt.Errorf("say where to: --%s", strings.Join(names, ", --")), hint: "exportbridge cursor --help"}
 	case 1:
 		return nil
 	}
@@ -125,7 +126,7 @@ func rewindTarget(flags *pflag.FlagSet, at, entry string, shift int64) (finder, 
 		}
 		note = "the newest commit at or before the time"
 		find = func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) {
-			return s.EntryAt(ctx, time.UnixMilli(ms))
+			return entryAt(ctx, s, time.UnixMilli(ms))
 		}
 	case flags.Changed("to-entry"):
 		place, err := cursorstore.ParsePlace(entry)
@@ -143,7 +144,12 @@ func rewindTarget(flags *pflag.FlagSet, at, entry string, shift int64) (finder, 
 	return func(ctx context.Context, p *position, now bridge.Checkpoint) (*plannedMove, error) {
 		e, err := find(ctx, p.store)
 		if errors.Is(err, cursorstore.ErrNoEntry) {
-			return nil, &exitError{code: exitFailed, err: err, hint: "exportbridge cursor history, or cursor reset --to-datetime"}
+			hint := "exportbridge cursor history, or cursor reset --to-datetime"
+			if ch := now.Change; ch != nil {
+				// A reset leads to where no history is; the entry it left does.
+				hint = fmt.Sprintf("--to-entry %s, where the last change left, or exportbridge cursor history", ch.From)
+			}
+			return nil, &exitError{code: exitFailed, err: err, hint: hint}
 		}
 		if err != nil {
 			return nil, hinted(err)
@@ -151,11 +157,30 @@ func rewindTarget(flags *pflag.FlagSet, at, entry string, shift int64) (finder, 
 		plan := &plannedMove{
 			To: describeEntry(&e, note), AgainEvents: now.Events - e.Events, AgainPages: now.Pages - e.Pages, target: e.Target(),
 		}
-		if e.Place.Epoch != now.Epoch && plan.AgainEvents < 0 {
+		if plan.AgainEvents < 0 {
 			plan.AgainEvents, plan.AgainPages = -1, -1 // on another branch the counters say nothing
 		}
 		return plan, nil
 	}, nil
+}
+
+// entryAt finds where the stream stood at a time: on the current branch of the
+// history, or, where a reset cut that off later, on any.
+func entryAt(ctx context.Context, s *cursorstore.Store, t time.Time) (cursorstore.Entry, error) {
+	e, err := s.EntryAt(ctx, t)
+	if !errors.Is(err, cursorstore.ErrNoEntry) {
+		return e, err
+	}
+	all, listErr := s.History(ctx, cursorstore.Query{})
+	if listErr != nil {
+		return e, listErr
+	}
+	for _, older := range all {
+		if older.WrittenAt <= t.UnixMilli() {
+			return older, nil
+		}
+	}
+	return e, err
 }
 
 func describeEntry(e *cursorstore.Entry, note string) string {
@@ -216,6 +241,8 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 			return nil, &exitError{code: exitUsage, err: errors.New("--to-cursor is empty"), hint: "--to-earliest"}
 		case len(cursor) > bridge.MaxCursor:
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-cursor has %d bytes, at most %d can be followed", len(cursor), bridge.MaxCursor)}
+		case !utf8.ValidString(cursor):
+			return nil, &exitError{code: exitUsage, err: errors.New("--to-cursor is not UTF-8, which every cursor in a JSON page is"), hint: "copy the cursor as the API sent it"}
 		case strings.ContainsAny(cursor, "\r\n"):
 			return nil, &exitError{code: exitUsage, err: errors.New("--to-cursor holds a line break"), hint: `--to-cursor "$(tr -d '\n' < FILE)"`}
 		}
@@ -248,9 +275,6 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 			found.To = "events from now on, " + t.UTC().Format(time.RFC3339Nano)
 			found.notes = append(found.notes, "what is between the present position and now will not be published")
 		}
-		if flags.Changed("to-earliest") {
-			found.AgainEvents, found.AgainPages = now.Events, now.Pages
-		}
 		return &found, nil
 	}, nil
 }
@@ -274,6 +298,9 @@ func (m *move) run(ctx context.Context, find finder) error {
 		return err
 	}
 	plan.Stream, plan.From = p.store.Name(), now.Place
+	if want := p.stream.engine.Origin; plan.target.Entry == nil && !now.Zero() && !now.Origin.Same(want) {
+		plan.notes = append(plan.notes, fmt.Sprintf("the settings change, from %s to %s", now.Origin, want))
+	}
 	plan.Guarantee = string(p.stream.engine.Mode)
 	if !*m.json {
 		m.show(plan, &now)
@@ -294,7 +321,7 @@ func (m *move) run(ctx context.Context, find finder) error {
 	if *m.json {
 		return printJSON(m.app.stdout, plan)
 	}
-	_, err = fmt.Fprintf(m.app.stdout, "  requested %s, acknowledged by %s in %s, epoch %d\n", id, answer.By, roundDuration(time.Since(asked)), answer.Place.Epoch)
+	_, err = fmt.Fprintf(m.app.stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", id, answer.By, roundDuration(time.Since(asked)), answer.Place)
 	return err
 }
 
@@ -310,7 +337,7 @@ func (m *move) show(plan *plannedMove, now *bridge.Checkpoint) {
 	fmt.Fprintf(w, "  from   %s\n  to     %s\n", from, plan.To)
 	switch {
 	case plan.AgainEvents < 0:
-		fmt.Fprintln(w, "  again  how much will be published again cannot be known beforehand; what is, has the same ce_id")
+		fmt.Fprintln(w, "  again  all that the API has from there on, however much that is; what was published before has the same ce_id")
 	case plan.AgainEvents == 0:
 		fmt.Fprintln(w, "  again  nothing will be published again")
 	default:
@@ -350,9 +377,7 @@ const aliveInterval = 500 * time.Millisecond
 func (m *move) await(ctx context.Context, p *position, now bridge.Checkpoint, cmd bridge.Command) (bridge.Answer, error) {
 	deadline := time.Now().Add(m.timeout)
 	for {
-		wait, cancel := context.WithTimeout(ctx, aliveInterval)
-		answer, err := p.store.Wait(wait, cmd.ID)
-		cancel()
+		answer, err := m.look(ctx, p, cmd.ID)
 		if err == nil {
 			return answer, nil
 		}
@@ -364,6 +389,18 @@ func (m *move) await(ctx context.Context, p *position, now bridge.Checkpoint, cm
 			return m.applyOffline(ctx, p, now, cmd)
 		}
 	}
+}
+
+// look waits for the answer for a moment. Redis may refuse at once; then it
+// waits all the same, so as not to ask in a hot loop.
+func (m *move) look(ctx context.Context, p *position, id string) (bridge.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, aliveInterval)
+	defer cancel()
+	answer, err := p.store.Wait(ctx, id)
+	if err != nil {
+		<-ctx.Done()
+	}
+	return answer, err
 }
 
 // applyOffline moves the stored checkpoint itself, by the same steps as a
@@ -378,15 +415,23 @@ func (m *move) applyOffline(ctx context.Context, p *position, now bridge.Checkpo
 	if from.Zero() {
 		from.Stream = p.store.Name()
 	}
-	origin := now.Origin
-	if now.Zero() {
-		origin = p.stream.engine.Origin
+	// A reset is how changed settings are accepted; a rewind stays with those
+	// that its entry was made with.
+	origin := p.stream.engine.Origin
+	if cmd.Target.Entry != nil && !now.Zero() {
+		origin = now.Origin
 	}
 	to := bridge.Reset(from, origin, cmd)
 	to.Mode, to.Owner, to.Session, to.WrittenAt = p.stream.engine.Mode, p.owner, rand.Text()[:12], time.Now().UnixMilli()
 	answer := bridge.Answer{By: "this command (no bridge runs the stream)", Place: to.Place, At: to.WrittenAt, Applied: true}
 	err = p.store.Advance(ctx, now, to)
 	if errors.Is(err, bridge.ErrConflict) || errors.Is(err, bridge.ErrForeign) {
+		stored, loadErr := p.store.Load(ctx)
+		if loadErr == nil && stored.ChangeID() == cmd.ID {
+			// A bridge that started meanwhile was faster with this very request.
+			answer.By, answer.Place = stored.Owner, stored.Place
+			return answer, p.store.Answer(ctx, cmd, answer)
+		}
 		answer.Applied, answer.Detail, answer.Place = false, err.Error(), now.Place
 	} else if err != nil {
 		return answer, hinted(err)

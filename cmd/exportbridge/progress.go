@@ -88,11 +88,27 @@ func (p *process) show(ctx context.Context, line *statusLine) {
 				continue
 			}
 			for _, s := range p.statuses() {
-				p.log.Info("progress", logStream, s.Stream, "state", string(s.State), "events", s.Events, "pages", s.Pages,
-					"published", s.Published, "rate", fmt.Sprintf("%.0f/s", s.Rate), "position", s.Position.UTC().Format(time.RFC3339), "caught_up", s.CaughtUp)
+				p.log.Info("progress", progressOf(&s)...)
 			}
 		}
 	}
+}
+
+func progressOf(s *bridge.Status) []any {
+	fields := []any{
+		logStream, s.Stream, "state", string(s.State), "events", s.Events, "pages", s.Pages, "published", s.Published,
+		"rate", fmt.Sprintf("%.0f/s", s.Rate), "caught_up", s.CaughtUp,
+	}
+	if !s.Position.IsZero() {
+		fields = append(fields, "position", s.Position.UTC().Format(time.RFC3339))
+	}
+	if s.DeadLettered > 0 {
+		fields = append(fields, "dead_lettered", s.DeadLettered)
+	}
+	if s.Error != "" {
+		fields = append(fields, logError, s.Error)
+	}
+	return fields
 }
 
 // describeAll is the status line: one piece per stream.
@@ -115,15 +131,12 @@ func describeStatus(s *bridge.Status, now time.Time) string {
 		state = "caught up"
 	case s.State == bridge.StateRunning && !s.Position.IsZero() && now.Sub(s.Position) > time.Minute:
 		state = "behind " + roundDuration(now.Sub(s.Position))
+	case s.State == bridge.StateBackoff && s.NextTry.IsZero():
+		state = "waiting: " + cut(s.Error, 80)
 	case s.State == bridge.StateBackoff:
 		state = fmt.Sprintf("retry in %s: %s", roundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
 	case s.State == bridge.StateBlocked:
 		state = fmt.Sprintf("BLOCKED (%s), next try in %s: %s", s.Reason, roundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
-	}
-	for name, d := range s.Dependencies {
-		if !d.Up && (s.State == bridge.StateRunning || s.State == bridge.StateStarting) {
-			state = fmt.Sprintf("waiting for %s: %s", name, cut(d.Error, 60))
-		}
 	}
 	text := fmt.Sprintf("%s   %s events   page %s committed   %.0f/s", state, humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)
 	if !s.Position.IsZero() && s.State != bridge.StateBlocked {

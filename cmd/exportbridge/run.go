@@ -37,8 +37,8 @@ BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
 	cmd.Flags().Int64Var(&limits.MaxEvents, "max-events", 0, "end at the first page boundary at or after `N` events")
 	cmd.Flags().StringVar(&until, "until", "", "end at the first page boundary at or after an event of this `TIME`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if limits.MaxEvents < 0 {
-			return &exitError{code: exitUsage, err: fmt.Errorf("--max-events %d is below 0", limits.MaxEvents), hint: "--max-events 10000"}
+		if cmd.Flags().Changed("max-events") && limits.MaxEvents < 1 {
+			return &exitError{code: exitUsage, err: fmt.Errorf("--max-events %d is below 1", limits.MaxEvents), hint: "--max-events 10000"}
 		}
 		if until != "" {
 			ms, err := parseInstant(until, time.Now())
@@ -87,9 +87,6 @@ func (p *process) announce(st *streamSettings, s *settings) {
 	}
 	p.log.Info("stream starts", logStream, st.name, "version", readBuildInfo().Version, "delivery", string(st.engine.Mode),
 		"api", from, "resource", st.export.Resource, "topic", st.kafka.Topic, "owner", st.engine.Owner)
-	if st.engine.Origin.Start == 0 && st.engine.Origin.End == 0 {
-		p.log.Info("a new stream begins with the earliest event; EXPORT_START changes that", logStream, st.name)
-	}
 	if s.embeddedRedis {
 		p.log.Warn("the embedded Redis forgets the cursor when this process ends", logStream, st.name)
 	}

@@ -52,7 +52,9 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 		healths[i] = new(bridge.Health)
 	}
 	cursorstore.LogTo(log.With(logComponent, "redis"))
+	said := sayChanges(log, "redis")
 	s.cursor.Report = func(err error) {
+		said(err)
 		for _, h := range healths {
 			h.Reporter("redis")(err)
 		}
@@ -79,7 +81,13 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 		for i, st := range p.streams {
 			watched[i] = st.bridge
 		}
-		if p.server, err = ops.Listen(ctx, cfg, p.metrics, watched); err != nil {
+		p.server, err = ops.Listen(ctx, cfg, p.metrics, watched)
+		if err != nil && limits != (bridge.Limits{}) {
+			// A bounded run beside a running bridge: nobody scrapes it.
+			log.Warn("no metrics and health in this run", logError, err)
+			return p, nil
+		}
+		if err != nil {
 			return nil, errors.Join(&exitError{code: exitUsage, err: err, hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}, p.close())
 		}
 	}
@@ -90,7 +98,8 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.Health) (*stream, error) {
 	log := p.log.With(logStream, st.name)
 	st.export.Report = health.Reporter("api")
-	st.kafka.Report = health.Reporter("kafka")
+	said, kafka := sayChanges(log, "kafka"), health.Reporter("kafka")
+	st.kafka.Report = func(err error) { said(err); kafka(err) }
 	st.kafka.Log = log.With(logComponent, "kafka")
 	st.engine.Log, st.engine.Limits = p.log, limits
 	api, err := exportapi.New(st.export)
@@ -109,6 +118,29 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
 	return &stream{name: st.name, bridge: b, api: api, sink: sink, store: store}, nil
+}
+
+// sayChanges returns a reporter that logs once when a server goes away and
+// once when it is back. What the API does is logged by the engine.
+func sayChanges(log *slog.Logger, server string) func(error) {
+	var mu sync.Mutex // guards away
+	var away time.Time
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err != nil && away.IsZero():
+			away = time.Now()
+			fields := []any{"server", server, logError, err}
+			if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Hint != "" {
+				fields = append(fields, logHint, fault.Hint)
+			}
+			log.Warn("server does not answer, waiting for it", fields...)
+		case err == nil && !away.IsZero():
+			log.Info("server answers again", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
+			away = time.Time{}
+		}
+	}
 }
 
 func (p *process) statuses() []bridge.Status {
