@@ -65,8 +65,8 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 		defer cancel()
 	}
 	preset := map[string]string{"EXPORT_URL": simulated, "KAFKA_BROKERS": embedded, "REDIS_URL": embedded}
-	if _, given := a.given["LOG_LEVEL"]; !given {
-		preset["LOG_LEVEL"] = "warn"
+	if _, given := a.given["LOG_LEVEL"]; !given && isTerminal(a.stderr) {
+		preset["LOG_LEVEL"] = "warn" // the status line says the rest
 	}
 	s, err := a.settings(ctx, usesAll, preset)
 	if err != nil {
@@ -82,11 +82,21 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 	line := newStatusLine(a.stderr)
 	log := newLogger(line, &s.processConfig, a.environ)
 	d.plan.log = log
+	if d.plan.dataDir != "" {
+		if err := resumeStock(d.plan.dataDir, &d.plan.simulator); err != nil {
+			return err
+		}
+	}
 	inside, err := startServers(s, d.plan)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, inside.close()) }()
+	defer func() {
+		if d.plan.dataDir != "" && inside.sim != nil {
+			err = errors.Join(err, saveStock(d.plan.dataDir, &d.plan.simulator, inside.sim.Stock()))
+		}
+		err = errors.Join(err, inside.close())
+	}()
 	s.HTTPAddr = freeIfTaken(s.HTTPAddr)
 	p, err := assemble(ctx, s, bridge.Limits{}, log)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/cursorstore"
@@ -233,7 +234,7 @@ type servers struct {
 	kafka *embeddedKafka
 	redis *embeddedRedis
 	api   *embeddedHTTP
-	sim   interface{ Close() }
+	sim   *exportsim.Handler
 }
 
 // close stops them in the order in which they are used.
