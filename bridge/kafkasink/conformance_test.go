@@ -9,39 +9,67 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/kafkasink"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
 		srv := newServer(t)
-		cfg := config(t, srv.addr)
-		return bridgetest.SinkFixture{
-			Mode: bridge.AtLeastOnce,
-			Open: func(stream string) bridge.Sink {
-				own := cfg
-				own.Stream = stream
-				return open(t, own)
-			},
-			Records: func() (all []bridgetest.Record) {
-				for _, topic := range []string{cfg.Topic, "dlq." + cfg.Topic} {
-					for _, r := range consume(t, cfg, topic) {
-						h := headersOf(r)
-						all = append(all, bridgetest.Record{
-							Stream: h["eb-stream"], ID: h["ce_id"], Key: r.Key, Value: r.Value,
-							Time: r.Timestamp.UnixMilli(), Defect: bridge.Defect(h["eb-reason"]),
-						})
-					}
-				}
-				return all
-			},
-			Break: func() func() {
-				srv.stop()
-				return srv.start
-			},
-			FailNext: func(f bridgetest.Failure) { failNext(srv.kfk, f) },
+		f := sinkFixture(t, config(t, srv.addr))
+		f.Break = func() func() {
+			srv.stop()
+			return srv.start
 		}
+		f.FailNext = func(form bridgetest.Failure) { failNext(srv.kfk, form) }
+		return f
 	})
+}
+
+// TestConformanceOnKafka runs the suite on Apache Kafka, which cannot be told
+// to fail a Publish; it is unreachable while its process is stopped.
+func TestConformanceOnKafka(t *testing.T) {
+	if !bridgetest.Real(t) {
+		t.Skip("run with make test-real")
+	}
+	kafka := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
+	bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
+		f := sinkFixture(t, config(t, kafka.Addrs()))
+		f.Break = func() func() {
+			if err := kafka.Pause(0); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := kafka.Continue(0); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return f
+	})
+}
+
+func sinkFixture(t *testing.T, cfg kafkasink.Config) bridgetest.SinkFixture {
+	return bridgetest.SinkFixture{
+		Mode: bridge.AtLeastOnce,
+		Open: func(stream string) bridge.Sink {
+			own := cfg
+			own.Stream = stream
+			return open(t, own)
+		},
+		Records: func() (all []bridgetest.Record) {
+			for _, topic := range []string{cfg.Topic, "dlq." + cfg.Topic} {
+				for _, r := range consume(t, cfg, topic) {
+					h := headersOf(r)
+					all = append(all, bridgetest.Record{
+						Stream: h["eb-stream"], ID: h["ce_id"], Key: r.Key, Value: r.Value,
+						Time: r.Timestamp.UnixMilli(), Defect: bridge.Defect(h["eb-reason"]),
+					})
+				}
+			}
+			return all
+		},
+	}
 }
 
 // failNext makes the next Publish fail. The client gives up on INVALID_RECORD

@@ -18,19 +18,43 @@ import (
 	"go.uber.org/goleak"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/kafkasink"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// kafkaBrokers names the cluster to test on; empty is an embedded one.
+const kafkaBrokers = "TEST_KAFKA_BROKERS"
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+// runTests starts one Apache Kafka for all tests under TEST_REAL. Goroutines
+// are counted when it has ended.
+func runTests(m *testing.M) int {
+	stop := func() error { return nil }
+	if os.Getenv("TEST_REAL") == "1" && os.Getenv(kafkaBrokers) == "" {
+		kafka, err := bridgetest.LaunchKafka(context.Background(), bridgetest.KafkaOptions{})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		os.Setenv(kafkaBrokers, strings.Join(kafka.Addrs(), ","))
+		stop = kafka.Close
+	}
+	code := m.Run()
+	if err := errors.Join(stop(), goleak.Find()); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
 
 // patience bounds whatever a test waits for.
 const patience = 30 * time.Second
 
-// brokers returns the cluster to test on: the one named by
-// TEST_KAFKA_BROKERS, or an embedded one.
+// brokers returns the cluster to test on.
 func brokers(t *testing.T) []string {
 	t.Helper()
-	if named := os.Getenv("TEST_KAFKA_BROKERS"); named != "" {
+	if named := os.Getenv(kafkaBrokers); named != "" {
 		return strings.Split(named, ",")
 	}
 	return fake(t).ListenAddrs()
