@@ -88,7 +88,7 @@ func (f *follower) take(p *Page) error {
 	if len(t.tail) > limit {
 		return &Fault{
 			Class: Permanent, Code: "tail", Reason: ReasonTail,
-			Hint: "the API lists more items under one cursor than can be remembered: raise EXPORT_PAGE_SIZE, or reset the cursor with exportbridge cursor reset",
+			Hint: "the API lists more items under one cursor than can be remembered: move on with exportbridge cursor reset --to-datetime or --to-cursor",
 			Err:  fmt.Errorf("%d items under the cursor at the end of the results, at most %d can be told apart", len(t.tail), limit),
 		}
 	}

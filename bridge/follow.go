@@ -203,10 +203,7 @@ func (f *follower) window() bool { return f.b.cfg.Origin.End != 0 }
 
 // dropChain ends the chain and forgets what it prefetched.
 func (f *follower) dropChain() {
-	if f.chain != nil {
-		f.chain.stop()
-		f.chain = nil
-	}
+	f.dropLinks()
 	f.head, f.pace = f.cp, f.kept
 	f.found = Observation{}
 	f.visited.rollback()

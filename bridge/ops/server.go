@@ -21,7 +21,7 @@ import (
 // Config is where the server listens.
 type Config struct {
 	// Addr is host:port, or "off".
-	Addr string `env:"HTTP_ADDR, default=127.0.0.1:8080" desc:"address of metrics and health, or off" example:":8080"`
+	Addr string `env:"HTTP_ADDR, default=127.0.0.1:8080" desc:"address of metrics and probes, or off"`
 }
 
 // Off reports whether no server is wanted.
@@ -32,8 +32,8 @@ func (c Config) Validate() error {
 	if c.Off() {
 		return nil
 	}
-	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
-		return fmt.Errorf("HTTP_ADDR %q is not host:port or off, for example 127.0.0.1:8080", c.Addr)
+	if _, port, err := net.SplitHostPort(c.Addr); err != nil || port == "" {
+		return fmt.Errorf("HTTP_ADDR: %q is not an address, for example 127.0.0.1:8080, or off", c.Addr)
 	}
 	return nil
 }

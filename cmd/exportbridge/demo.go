@@ -97,7 +97,7 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 		}
 		err = errors.Join(err, inside.close())
 	}()
-	s.HTTPAddr = freeIfTaken(s.HTTPAddr)
+	s.http.Addr = freeIfTaken(s.http.Addr)
 	p, err := assemble(ctx, s, bridge.Limits{}, log)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (a *app) welcome(s *settings, v *servers, d *demoOptions, p *process) {
 		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
 	}
 	if p.server != nil {
-		fmt.Fprintf(w, "  metrics     http://%s/metrics%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.HTTPAddr == freePort(demoHTTP)))
+		fmt.Fprintf(w, "  metrics     http://%s/metrics%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.http.Addr == freePort(demoHTTP)))
 	}
 	a.suggest(w, s, v)
 }

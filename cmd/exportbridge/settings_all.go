@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"reflect"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/ops"
 	"exportbridge/cursorstore"
 )
 
@@ -31,7 +31,6 @@ type processConfig struct {
 	Streams    []string    `env:"BRIDGE_STREAMS, default=events" desc:"names of the streams of this process; events, sessions and users export what they are called" example:"events,users"`
 	InstanceID string      `env:"BRIDGE_INSTANCE_ID" desc:"name of this process in checkpoints and answers, <host>-<process id> if empty" example:"bridge-0"`
 	Delivery   bridge.Mode `env:"KAFKA_DELIVERY, default=at-least-once" values:"at-least-once" desc:"the delivery guarantee"`
-	HTTPAddr   string      `env:"HTTP_ADDR, default=127.0.0.1:8080" desc:"address of metrics and probes, or off"`
 	LogLevel   string      `env:"LOG_LEVEL, default=info" values:"debug,info,warn,error" desc:"the least serious messages to log"`
 	LogFormat  string      `env:"LOG_FORMAT, default=auto" values:"auto,text,json" desc:"form of the log; auto is text on a terminal and json elsewhere"`
 }
@@ -64,6 +63,7 @@ func allVariables() []variable {
 		reflect.TypeFor[kafkasink.Config](),
 		reflect.TypeFor[cursorstore.Config](),
 		reflect.TypeFor[processConfig](),
+		reflect.TypeFor[ops.Config](),
 	} {
 		for _, v := range variablesOf(t) {
 			if !slices.ContainsFunc(vars, func(w variable) bool { return w.name == v.name }) {
@@ -81,6 +81,7 @@ func allVariables() []variable {
 // settings are all settings of one process, judged and complete.
 type settings struct {
 	processConfig
+	http   ops.Config
 	cursor cursorstore.Config
 	// embeddedKafka and embeddedRedis ask for a server in this process, whose
 	// address takes the place of the brokers of every stream and of cursor.URL.
@@ -120,7 +121,10 @@ func (a *app) settings(ctx context.Context, need uses, preset map[string]string)
 func (l *loader) load(ctx context.Context, need uses, now time.Time) (*settings, error) {
 	s := new(settings)
 	l.fill(ctx, &s.processConfig, "")
-	l.checkProcess(&s.processConfig)
+	l.fill(ctx, &s.http, "")
+	if err := s.http.Validate(); err != nil {
+		l.add("HTTP_ADDR", err.Error())
+	}
 	if need&usesCursor != 0 {
 		l.fill(ctx, &s.cursor, "")
 		s.embeddedRedis = s.cursor.URL == embedded
@@ -319,15 +323,6 @@ func (st *streamSettings) validate(need uses) error {
 		errs = append(errs, kafka.Validate())
 	}
 	return errors.Join(errs...)
-}
-
-func (l *loader) checkProcess(c *processConfig) {
-	if c.HTTPAddr == "off" {
-		return
-	}
-	if _, port, err := net.SplitHostPort(c.HTTPAddr); err != nil || port == "" {
-		l.add("HTTP_ADDR", fmt.Sprintf("HTTP_ADDR: %q is not an address, for example 127.0.0.1:8080, or off", c.HTTPAddr))
-	}
 }
 
 var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)

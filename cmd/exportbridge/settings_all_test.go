@@ -43,7 +43,7 @@ func TestLoadDefaults(t *testing.T) {
 	if st.engine.Log != nil {
 		t.Error("the walker made a logger")
 	}
-	if s.HTTPAddr != "127.0.0.1:8080" || s.cursor.HistoryAge != 720*time.Hour || s.embeddedKafka || s.embeddedRedis || st.simulated {
+	if s.http.Addr != "127.0.0.1:8080" || s.cursor.HistoryAge != 720*time.Hour || s.embeddedKafka || s.embeddedRedis || st.simulated {
 		t.Errorf("settings %+v", s)
 	}
 }

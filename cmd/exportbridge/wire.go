@@ -77,12 +77,12 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 		}
 		p.streams = append(p.streams, st)
 	}
-	if cfg := (ops.Config{Addr: s.HTTPAddr}); !cfg.Off() {
+	if !s.http.Off() {
 		watched := make([]ops.Stream, len(p.streams))
 		for i, st := range p.streams {
 			watched[i] = st.bridge
 		}
-		p.server, err = ops.Listen(ctx, cfg, p.metrics, watched)
+		p.server, err = ops.Listen(ctx, s.http, p.metrics, watched)
 		if err != nil && limits != (bridge.Limits{}) {
 			// A bounded run beside a running bridge: nobody scrapes it.
 			log.Warn("no metrics and health in this run", logError, err)
