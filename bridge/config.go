@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -24,15 +25,23 @@ type Config struct {
 	// Log takes one record per change of state; nil discards.
 	Log *slog.Logger
 
-	PollInterval    time.Duration `env:"EXPORT_POLL_INTERVAL, default=1s" stream:"yes" desc:"wait before asking again when caught up"`
-	PollIntervalMax time.Duration `env:"EXPORT_POLL_INTERVAL_MAX, default=15s" stream:"yes" desc:"the wait grows up to this while nothing new comes"`
-	PrefetchPages   int           `env:"EXPORT_PREFETCH_PAGES, default=8" stream:"yes" desc:"pages fetched ahead of Kafka at most"`
-	PrefetchBytes   int64         `env:"EXPORT_PREFETCH_BYTES, default=16777216" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most; two pages are always allowed"`
-	RetryMax        time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL, default=30s" stream:"yes" desc:"longest wait between tries, with full jitter; Retry-After wins"`
-	EmptyPages      int           `env:"EXPORT_EMPTY_PAGES, default=5" stream:"yes" desc:"empty pages in a row that end a window"`
-	OnInvalidCursor string        `env:"EXPORT_ON_INVALID_CURSOR, default=stop" stream:"yes" values:"stop" desc:"what to do when the API refuses the cursor for good"`
-	ShutdownTimeout time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT, default=25s" desc:"how long a stop waits for what is in flight"`
+	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL, default=1s" stream:"yes" desc:"wait before asking again when caught up"`
+	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX, default=15s" stream:"yes" desc:"the wait grows up to this while nothing new comes"`
+	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES, default=8" stream:"yes" desc:"pages fetched ahead of Kafka at most"`
+	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES, default=16777216" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most; two pages are always allowed"`
+	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL, default=30s" stream:"yes" desc:"longest wait between tries, with full jitter; Retry-After wins"`
+	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES, default=5" stream:"yes" desc:"empty pages in a row that end a window"`
+	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR, default=stop" stream:"yes" values:"stop" desc:"what to do when the API refuses the cursor for good"`
+	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS, default=kafka" values:"kafka,redis,stop" desc:"exactly once, when Redis is ahead of Kafka, which means that Kafka lost data: go on from Kafka's checkpoint (events come twice), from Redis's (events may be missing), or stop"`
+	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT, default=25s" desc:"how long a stop waits for what is in flight"`
 }
+
+// The values of Config.OnCheckpointLoss.
+const (
+	lossKafka = "kafka"
+	lossRedis = "redis"
+	lossStop  = "stop"
+)
 
 // Limits bound a run.
 type Limits struct {
@@ -57,7 +66,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	check(c.Stream != "", "stream has no name")
-	check(c.Mode == AtLeastOnce, "delivery %q is not one of: at-least-once", c.Mode)
+	check(c.Mode == AtLeastOnce || c.Mode == ExactlyOnce, "delivery %q is not one of: exactly-once, at-least-once", c.Mode)
 	check(c.Origin.Resource != "", "origin names no resource")
 	check(c.Origin.End == 0 || c.Origin.Start < c.Origin.End, "EXPORT_END must be after EXPORT_START")
 	check(c.PageSize >= 1, "EXPORT_PAGE_SIZE must be at least 1, for example 1000")
@@ -68,6 +77,7 @@ func (c *Config) Validate() error {
 	check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL must be at least 1s, for example 30s")
 	check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES must be at least 1, for example 5")
 	check(c.OnInvalidCursor == "stop", "EXPORT_ON_INVALID_CURSOR %q is not one of: stop", c.OnInvalidCursor)
+	check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS %q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
 	check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT must be above 0, for example 25s")
 	return errors.Join(errs...)
 }

@@ -16,6 +16,11 @@ var (
 	// ErrForeign: the store holds a value that is not a checkpoint of ours or
 	// is of a newer version. It is never overwritten.
 	ErrForeign = errors.New("not a checkpoint of this version")
+	// ErrFenced: a newer session of the stream has begun, here or in another
+	// process.
+	ErrFenced = errors.New("fenced by a newer session of the stream")
+	// ErrNotOwner: the stream is another process's.
+	ErrNotOwner = errors.New("the stream is another process's")
 )
 
 // Class says what the engine does about a fault.

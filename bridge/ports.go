@@ -28,6 +28,9 @@ type Batch struct {
 	Pages []*Page
 	// Checkpoint is the state after the batch.
 	Checkpoint Checkpoint
+	// From is the state before it: a checkpoint that is committed wherever the
+	// delivery mode commits. A sink may keep a copy of it at any time.
+	From Checkpoint
 }
 
 // Receipt says what became of a batch.
@@ -45,16 +48,20 @@ type Receipt struct {
 
 // Sink is where events go. One goroutine calls it.
 type Sink interface {
-	// Recover ends whatever an earlier session left and begins a new one. It
-	// returns the newest checkpoint that the sink itself committed, or
-	// ErrNoCheckpoint where the sink keeps none. It waits for the sink's
-	// server as long as ctx allows. Every Publish belongs to the session of
-	// the last Recover.
-	Recover(ctx context.Context) (Checkpoint, error)
+	// Recover ends whatever an earlier session left and begins a new one:
+	// exactly once, nothing that an earlier session has not committed by then
+	// will ever become visible. It then asks owned whether the stream is still
+	// this process's, and returns its error; nil asks nobody. It returns the
+	// newest checkpoint that the sink holds: exactly once, that of the last
+	// commit, at least once, a copy that may be older. Where it holds none,
+	// ErrNoCheckpoint. It waits for the sink's server as long as ctx allows.
+	// Every Publish belongs to the session of the last Recover.
+	Recover(ctx context.Context, owned func(context.Context) error) (Checkpoint, error)
 	// Publish makes the batch durable, all of it or the error says otherwise.
 	// Nil means that every event is acknowledged by the server (and, exactly
 	// once, that the checkpoint is committed with them). After any error the
-	// outcome is unknown and the session is over: the caller must Recover.
+	// outcome is unknown and the session is over: the caller must Recover. An
+	// ErrFenced says that a newer session of the stream has begun.
 	// Nothing of the pages is used after Publish returned.
 	Publish(ctx context.Context, b Batch) (Receipt, error)
 	// Holds reports whether the topic has any record of this stream. Only
@@ -76,6 +83,30 @@ type Store interface {
 	// is transient and leaves the outcome unknown; repeating is safe. On nil
 	// the new checkpoint is as durable as the server is configured to be.
 	Advance(ctx context.Context, from, to Checkpoint) error
+}
+
+// Owner says which of several processes runs the stream. Safety does not
+// depend on it: two who believe to own a stream fence each other. It only
+// keeps them from trying. One goroutine calls it.
+type Owner interface {
+	// Acquire waits until the stream is this process's, as long as ctx allows
+	// and however long its server is away. What waiting does not cure is a
+	// Permanent Fault.
+	Acquire(ctx context.Context) (Ownership, error)
+}
+
+// Ownership is the time for which a stream is this process's. Its methods may
+// be called concurrently.
+type Ownership interface {
+	// Lost is closed when the stream is to be let go: finish or drop what is
+	// in hand and Release. Another process may wait for that, not for long.
+	Lost() <-chan struct{}
+	// Confirm asks whether the stream is still this process's. An error that
+	// is ErrNotOwner says no; any other leaves it unknown.
+	Confirm(ctx context.Context) error
+	// Release lets the stream go and returns when another process can have
+	// it, or after a few seconds. Only the first call counts.
+	Release()
 }
 
 // Command is an operator's request to a running stream.

@@ -68,7 +68,7 @@ const sinkTimeout = 10 * time.Second
 func (f *follower) recoverSink(ctx context.Context) (Checkpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
 	defer cancel()
-	return f.b.ports.Sink.Recover(ctx)
+	return f.b.ports.Sink.Recover(ctx, nil)
 }
 
 // merge finds the newest checkpoint of what the store holds and what this

@@ -334,7 +334,7 @@ func opened(t *testing.T, s *spy, mode bridge.Mode) bridge.Sink {
 
 func recovered(t *testing.T, s bridge.Sink) {
 	t.Helper()
-	if _, err := s.Recover(t.Context()); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+	if _, err := s.Recover(t.Context(), nil); err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Fatal(err)
 	}
 }

@@ -185,7 +185,7 @@ type Sink struct {
 }
 
 // Recover implements bridge.Sink.
-func (s *Sink) Recover(ctx context.Context) (bridge.Checkpoint, error) {
+func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	p := s.topic
 	p.mu.Lock()
 	p.recovers++
@@ -199,9 +199,20 @@ func (s *Sink) Recover(ctx context.Context) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, err)
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.open, s.any = true, false
+	s.any = false
 	p.session[s.stream] = s
+	p.mu.Unlock()
+	if owned != nil {
+		if err := owned(ctx); err != nil {
+			return bridge.Checkpoint{}, err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session[s.stream] != s && p.mode == bridge.ExactlyOnce {
+		return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrFenced)
+	}
+	s.open = true
 	if c, ok := p.newest(s.stream); ok && p.mode == bridge.ExactlyOnce {
 		return c, nil
 	}
@@ -303,7 +314,7 @@ func (s *Sink) fenced(b bridge.Batch) error {
 		return nil
 	}
 	s.open = false
-	return fmt.Errorf("publish %s: fenced by a newer session", b.Checkpoint.Place)
+	return fmt.Errorf("publish %s: %w", b.Checkpoint.Place, bridge.ErrFenced)
 }
 
 // check fails the test where the batch breaks the contract. The caller holds

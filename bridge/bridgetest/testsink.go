@@ -127,7 +127,7 @@ func sinkWaits(t *testing.T, f SinkFixture) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*moment)
 	defer cancel()
 	began := time.Now()
-	if _, err := s.Recover(ctx); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
+	if _, err := s.Recover(ctx, nil); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Errorf("recover without a server returned %v, want an error", err)
 	}
 	if took := time.Since(began); took < moment || took > patience {
@@ -385,7 +385,7 @@ func recoverSink(t *testing.T, s bridge.Sink) (bridge.Checkpoint, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return s.Recover(ctx)
+	return s.Recover(ctx, nil)
 }
 
 func mustRecover(t *testing.T, s bridge.Sink) {

@@ -26,6 +26,11 @@ type Config struct {
 	// SASLPasswordFile is the file that SASLPassword came from, if it did. It
 	// is read again at every authentication, so that tokens can be rotated.
 	SASLPasswordFile string
+	// Mode is the delivery guarantee.
+	Mode bridge.Mode
+	// InstanceID makes this process a static member of the streams' groups, so
+	// that it has them back at once after a crash; empty is none.
+	InstanceID string
 	// Report, if not nil, is called with nil when Kafka did its part, with an
 	// error that names the broker when it does not. It is called within ten
 	// seconds of either, from the goroutine that called the Sink.
@@ -41,6 +46,11 @@ type Config struct {
 	Key         string   `env:"KAFKA_KEY, default=/userId" stream:"yes" desc:"JSON pointer of the record key inside an item, or none" example:"/sessionId"`
 	Compression string   `env:"KAFKA_COMPRESSION, default=snappy" stream:"yes" values:"none,gzip,snappy,lz4,zstd" desc:"compression of record batches"`
 	MaxMessage  int64    `env:"KAFKA_MAX_MESSAGE, default=1000000" unit:"bytes" stream:"yes" desc:"largest record batch, used when the topic's max.message.bytes cannot be read"`
+
+	CheckpointTopic    string        `env:"KAFKA_CHECKPOINT_TOPIC, default=exportbridge.checkpoints" desc:"compacted topic of the checkpoints; transactional ids are named after it"`
+	TransactionTimeout time.Duration `env:"KAFKA_TRANSACTION_TIMEOUT, default=30s" desc:"how long the brokers leave a transaction open whose process is gone; readers of its partitions wait so long"`
+	Group              string        `env:"BRIDGE_GROUP, default=exportbridge" desc:"processes with the same group share their streams; the consumer group of a stream is <group>.<stream>"`
+	SessionTimeout     time.Duration `env:"BRIDGE_SESSION_TIMEOUT, default=10s" desc:"how long until the streams of a dead process move to another"`
 
 	CreateTopics bool  `env:"KAFKA_CREATE_TOPICS, default=false" desc:"create missing topics at start"`
 	Partitions   int32 `env:"KAFKA_PARTITIONS, default=6" stream:"yes" desc:"partitions of topics that we create"`

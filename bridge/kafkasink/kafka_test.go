@@ -111,7 +111,7 @@ func tryRecover(t *testing.T, s *kafkasink.Sink, limit time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	_, err := s.Recover(ctx)
+	_, err := s.Recover(ctx, nil)
 	return err
 }
 

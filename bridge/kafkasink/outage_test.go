@@ -98,7 +98,7 @@ func TestRecoverWaits(t *testing.T) {
 	s := open(t, config(t, srv.addr, func(c *kafkasink.Config) { c.Report = seen.add }))
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.Recover(t.Context())
+		_, err := s.Recover(t.Context(), nil)
 		result <- err
 	}()
 	seen.await(t, 10*time.Second, "the dead broker", mentions(srv.addr[0], "refused"))

@@ -63,7 +63,7 @@ func benchSink(b *testing.B, brokers []string, compression string) *kafkasink.Si
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := s.Recover(b.Context()); !errors.Is(err, bridge.ErrNoCheckpoint) {
+	if _, err := s.Recover(b.Context(), nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		b.Fatal(err)
 	}
 	return s

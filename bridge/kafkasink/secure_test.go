@@ -156,7 +156,7 @@ func recovering(t *testing.T, s *kafkasink.Sink) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Recover(ctx)
+		_, err := s.Recover(ctx, nil)
 		done <- err
 	}()
 	return func() {

@@ -62,7 +62,7 @@ func (s *Sink) noteLoss(topic string, partition int32) {
 // take our records, a producer id. The Sink keeps no checkpoints, so success
 // is bridge.ErrNoCheckpoint. Unreachable brokers are waited for; what waiting
 // does not cure is a Permanent fault.
-func (s *Sink) Recover(ctx context.Context) (bridge.Checkpoint, error) {
+func (s *Sink) Recover(ctx context.Context, _ func(context.Context) error) (bridge.Checkpoint, error) {
 	s.endSession()
 	for try := 0; ; try++ {
 		x, err := s.begin(ctx)

@@ -101,6 +101,7 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	st.export.Report = health.Reporter("api")
 	said, kafka := sayChanges(log, "kafka"), health.Reporter("kafka")
 	st.kafka.Report = func(err error) { said(err); kafka(err) }
+	st.kafka.Mode = st.engine.Mode
 	st.kafka.Log = log.With(logComponent, "kafka")
 	st.engine.Log, st.engine.Limits = p.log, limits
 	api, err := exportapi.New(st.export)

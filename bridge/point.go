@@ -1,0 +1,45 @@
+package bridge
+
+// Point names a place on the path of a commit where a crash matters. In a
+// build with the tag "proof", the environment variable PROOF_CRASH=NAME:N
+// kills the process with SIGKILL when it reaches the point for the Nth time;
+// without the tag Reach does nothing.
+type Point string
+
+// The points, in the order of a session and a commit.
+const (
+	PointInit       Point = "init"          // InitProducerID is answered
+	PointBarrier    Point = "barrier"       // the barrier is committed
+	PointFetched    Point = "fetched"       // a page is in memory
+	PointProduced   Point = "first-produce" // the first record is handed to the client
+	PointAcked      Point = "acked"         // every record of the batch is acknowledged
+	PointCheckpoint Point = "checkpoint-produced"
+	PointEnding     Point = "endtxn-sent"     // about to end the transaction
+	PointEnded      Point = "endtxn-answered" // the transaction is committed
+	PointMirroring  Point = "mirror-begins"   // about to store the checkpoint in the mirror
+	PointMirrored   Point = "mirror-done"     // the mirror has it
+)
+
+// Points lists all of them.
+var Points = []Point{
+	PointInit, PointBarrier, PointFetched, PointProduced, PointAcked, PointCheckpoint,
+	PointEnding, PointEnded, PointMirroring, PointMirrored,
+}
+
+// Break names a rule of the protocol that can be taken away, in a build with
+// the tag "proof" and PROOF_BREAK=NAME, to show that the tests notice.
+type Break string
+
+// The rules that can be broken.
+const (
+	BreakSplit   Break = "save-before-commit" // the checkpoint is committed before its events
+	BreakPromise Break = "ignore-promise"     // a record that failed does not stop the commit
+	BreakAbort   Break = "heal-with-tryabort" // an unknown outcome is taken for an abort
+	BreakBarrier Break = "skip-barrier"       // the checkpoint is read up to the last stable offset, without a barrier
+	BreakRead    Break = "read-before-init"   // the checkpoint is read before the producer id is taken
+	BreakMirror  Break = "trust-redis"        // Redis is believed whenever it has a checkpoint
+	BreakTail    Break = "skip-tail"          // the identities at the end of the results are not kept
+)
+
+// Breaks lists all of them.
+var Breaks = []Break{BreakSplit, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakTail}
