@@ -15,6 +15,8 @@ type Ports struct {
 	Source Source
 	Sink   Sink
 	Store  Store
+	// Owner says whether this process runs the stream; nil is always.
+	Owner Owner
 	// Inbox brings commands; nil takes none.
 	Inbox Inbox
 	// Observer is told what happens; nil is nobody.
@@ -74,7 +76,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if b.ports.Inbox != nil {
 		background.Go(func() { b.readInbox(soft, commands) })
 	}
-	err := newFollower(b, commands).follow(soft, hard)
+	err := newFollower(b, commands).own(soft, hard)
 	cancel()
 	close(finished)
 	background.Wait()

@@ -96,6 +96,9 @@ func (f *follower) take(p *Page) error {
 	f.found.Vanished += t.vanished
 	f.found.Changed += t.changed
 	h.Tail, h.Carried = t.tail, t.carried
+	if Broken(BreakTail) {
+		h.Tail = nil
+	}
 	f.count(p)
 	f.markAgain(p)
 	f.pace.atTail = p.Tail()

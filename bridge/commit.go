@@ -10,10 +10,13 @@ import (
 // advanceRetryMax is the longest wait between two tries to reach the store.
 const advanceRetryMax = 5 * time.Second
 
-// commit makes the pages and head durable, in that order: first the sink has
-// acknowledged every event, then the checkpoint moves over them. A crash
-// before the sink is done repeats at most these pages; one between the two
-// steps repeats exactly them; after the second nothing comes again.
+// commit makes the pages and head durable.
+//
+// Exactly once that is one step of the sink: a crash before it leaves nothing
+// of the batch, one after it all. At least once there are two, in this order:
+// the sink has acknowledged every event, then the checkpoint moves over them.
+// A crash before the first is done repeats at most these pages; one between
+// the two repeats exactly them; after the second nothing comes again.
 func (f *follower) commit(hard context.Context, pages []*Page) error {
 	events := 0
 	for _, p := range pages {
@@ -35,11 +38,11 @@ func (f *follower) commit(hard context.Context, pages []*Page) error {
 		f.set(StateRunning, nil) // not caught up, however long Kafka takes
 	}
 	next := f.stamp(f.head, KindData)
-	receipt, err := f.publish(hard, Batch{Pages: pages, Checkpoint: next})
+	receipt, err := f.publish(hard, Batch{Pages: pages, Checkpoint: next, From: f.cp})
 	if err != nil {
 		return err
 	}
-	if err := f.advance(hard, f.cp, next); err != nil {
+	if err := f.keep(hard, next); err != nil {
 		return err
 	}
 	f.adopt(next)
@@ -71,6 +74,16 @@ func (f *follower) stamp(c Checkpoint, kind Kind) Checkpoint {
 	return c
 }
 
+// keep has the store take over what the sink has just published: it is the
+// commit itself, or a copy that is written beside the loop.
+func (f *follower) keep(ctx context.Context, next Checkpoint) error {
+	if f.exactlyOnce() {
+		f.mirror.offer(next)
+		return nil
+	}
+	return f.advance(ctx, f.cp, next)
+}
+
 func (f *follower) publish(ctx context.Context, batch Batch) (Receipt, error) {
 	began := time.Now()
 	f.b.waits()
@@ -79,6 +92,7 @@ func (f *follower) publish(ctx context.Context, batch Batch) (Receipt, error) {
 	o := Observation{What: ObservePublish, Took: time.Since(began), Code: "ok"}
 	if err != nil {
 		o.Code = "error"
+		f.open = false
 		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", len(batch.Pages), batch.Checkpoint.Place, err)}
 	}
 	f.b.observe(o)
@@ -171,11 +185,11 @@ func (f *follower) beat(ctx context.Context) error {
 		return f.flush(ctx)
 	}
 	next := f.stamp(f.head, KindHeartbeat)
-	if _, err := f.publish(ctx, Batch{Checkpoint: next}); err != nil {
+	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.cp}); err != nil {
 		return err
 	}
 	state, fault := f.state, f.fault
-	if err := f.advance(ctx, f.cp, next); err != nil {
+	if err := f.keep(ctx, next); err != nil {
 		return err
 	}
 	f.adopt(next)

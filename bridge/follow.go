@@ -20,8 +20,11 @@ type follower struct {
 	// taken but not committed yet.
 	cp, head Checkpoint
 	session  string
-	// ready is true between a successful recovery and the first doubt.
-	ready bool
+	tenure   Ownership // nil where nobody else can own the stream
+	mirror   *mirror
+	// open is true while the sink has a session, ready between a successful
+	// recovery and the first doubt.
+	open, ready bool
 	// blockedOn is what a blocked stream answers to commands about.
 	blockedOn Reason
 	state     State
@@ -37,13 +40,16 @@ type follower struct {
 	due      time.Time // when the next step is to be taken
 	fetches  retries
 	sessions retries
+	owning   retries
 	polls    polls
 	// pace goes with head, kept with cp: a restart reads pages once more, and
 	// must not count them twice.
 	pace, kept pace
 	suspect    *Fault
 	doubted    string    // the command that made us look whether the stream was moved
-	conflict   time.Time // the last time somebody else moved the stream
+	conflict   time.Time // the last time somebody else moved the stream or took it
+	ahead      Place     // where the store was ahead of us, when it was
+	answered   *Answer   // the last one given
 	committed  time.Time
 	began      int64 // cp.Events when this run began, -1 before
 	news       bool  // events were committed since the last poll
@@ -58,7 +64,7 @@ func newFollower(b *Bridge, commands <-chan Command) *follower {
 	return &follower{
 		b: b, log: b.log, commands: commands,
 		visited: newVisited(), trimmer: newTrimmer(), seenIDs: make(map[string]struct{}),
-		fetches: retries{max: b.cfg.RetryMax}, sessions: retries{max: b.cfg.RetryMax},
+		fetches: retries{max: b.cfg.RetryMax}, sessions: retries{max: b.cfg.RetryMax}, owning: retries{max: b.cfg.RetryMax},
 		polls: polls{least: b.cfg.PollInterval, most: b.cfg.PollIntervalMax},
 		pace:  pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance}, began: -1,
 	}
@@ -76,6 +82,7 @@ type input struct {
 	kind inputKind
 	link link
 	cmd  Command
+	cp   Checkpoint
 }
 
 type inputKind int
@@ -86,14 +93,14 @@ const (
 	inputLink                     // the chain brought a page or its end
 	inputCommand                  // an operator wants something
 	inputBeat                     // nothing was committed for a while
+	inputAhead                    // the store shows that somebody else moved the stream
 )
 
 // follow is the life of the stream. Start and restart are the same: an error
 // anywhere makes the loop drop what is in flight and recover. soft ends when
-// the run shall stop, hard when what is in flight must be abandoned.
+// the run or the tenure shall end, hard when what is in flight must be
+// abandoned.
 func (f *follower) follow(soft, hard context.Context) error {
-	defer f.dropChain()
-	defer f.set(StateStopped, nil)
 	for f.ended == "" {
 		var err error
 		switch in := f.next(soft); in.kind {
@@ -108,6 +115,8 @@ func (f *follower) follow(soft, hard context.Context) error {
 			err = f.obey(hard, in.cmd)
 		case inputBeat:
 			err = f.beat(soft)
+		case inputAhead:
+			err = f.overtaken(in.cp)
 		}
 		if err == nil {
 			continue
@@ -136,7 +145,7 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan Command
-	if f.ready || !f.cp.Zero() || f.blockedOn == ReasonCheckpointLost {
+	if f.obeys() {
 		commands = f.commands
 		select {
 		case cmd := <-commands:
@@ -168,6 +177,8 @@ func (f *follower) next(ctx context.Context) input {
 		return input{kind: inputDue}
 	case <-beat:
 		return input{kind: inputBeat}
+	case c := <-f.mirror.ahead:
+		return input{kind: inputAhead, cp: c}
 	case l, open := <-links:
 		if !open { // cut off: the run is to stop
 			return input{kind: inputStop}
@@ -177,9 +188,37 @@ func (f *follower) next(ctx context.Context) input {
 	}
 }
 
+// obeys reports whether a command could be applied now, which takes a known
+// epoch and somewhere to commit it.
+func (f *follower) obeys() bool {
+	known := f.ready || !f.cp.Zero() || f.blockedOn == ReasonCheckpointLost
+	return known && (f.open || !f.exactlyOnce())
+}
+
+// overtaken answers to a store that is ahead of us: begin a session, which
+// shows whether the stream is still ours, and what the sink has.
+func (f *follower) overtaken(stored Checkpoint) error {
+	err := fmt.Errorf("the store is at %s by %q, ahead of our %s", stored.Place, stored.Owner, f.cp.Place)
+	if stored.Place == f.ahead {
+		return &sessionError{&Fault{
+			Class: Permanent, Code: "ahead", Reason: ReasonCheckpoint, Err: err,
+			Hint: "another bridge or a restored Redis wrote it: exportbridge cursor history, then exportbridge cursor reset",
+		}}
+	}
+	f.ahead = stored.Place
+	return &sessionError{err}
+}
+
 // step is taken when the time has come: recover, or ask at the position.
 func (f *follower) step(ctx context.Context) error {
 	if !f.ready {
+		// Whoever was fenced and is not the owner any more must not begin a
+		// session: it would fence the one who is.
+		if f.tenure != nil && time.Since(f.conflict) < time.Minute {
+			if err := f.owned(ctx); err != nil {
+				return &sessionError{err}
+			}
+		}
 		return f.recover(ctx)
 	}
 	start := chainStart{at: f.head.Position(), empties: f.pace.allowance, refill: emptyAllowance}
@@ -228,6 +267,9 @@ func (f *follower) setback(soft, hard context.Context, err error) error {
 	if hard.Err() != nil {
 		return context.Cause(hard)
 	}
+	if errors.Is(err, ErrNotOwner) && f.tenure != nil {
+		return errLetGo
+	}
 	if soft.Err() != nil && errors.Is(err, soft.Err()) {
 		return nil // next will see that the run is to stop
 	}
@@ -243,7 +285,7 @@ func (f *follower) setback(soft, hard context.Context, err error) error {
 	tries := &f.fetches
 	if doubt {
 		tries = &f.sessions
-		if errors.Is(err, ErrConflict) {
+		if errors.Is(err, ErrConflict) || errors.Is(err, ErrFenced) {
 			fault = f.conflicted(err)
 		}
 	}
@@ -266,21 +308,28 @@ func (f *follower) wait(v verdict, fault *Fault) error {
 	}
 	f.blockedOn = fault.Reason
 	f.set(StateBlocked, fault)
-	if f.b.cfg.Limits.bounded() || f.window() {
-		return &BlockedError{Stream: f.b.cfg.Stream, Reason: fault.Reason, Hint: fault.Hint, Err: fault}
+	if f.bounded() {
+		return f.blocked(fault)
 	}
 	return nil
 }
 
-// conflicted answers to somebody else having moved the stream: once is a
-// reset by a command, twice within a minute is a second bridge.
+// truce is how long a bridge leaves the stream alone that another one runs
+// too. Two that tried again every minute would fence each other for ever.
+const truce = 5 * time.Minute
+
+// conflicted answers to somebody else having moved the stream or taken it:
+// once is a command or a new owner, twice within a minute is a second bridge.
 func (f *follower) conflicted(err error) *Fault {
 	fault := &Fault{Class: Transient, Code: "conflict", Err: err}
 	if time.Since(f.conflict) < time.Minute {
 		fault = &Fault{
 			Class: Permanent, Code: "conflict", Reason: ReasonOwner,
-			Hint: "another process runs this stream: stop one of them, or give them different CURSOR_PREFIX or stream names",
-			Err:  fmt.Errorf("the stream was moved by somebody else twice within a minute: %w", err),
+			Hint: "another process runs this stream outside our group: stop one of them, or give both the same BRIDGE_GROUP, or different KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream names",
+			Err:  fmt.Errorf("the stream was taken by somebody else twice within a minute: %w", err),
+		}
+		if errors.Is(err, ErrFenced) {
+			fault.RetryAfter = truce
 		}
 	}
 	f.conflict = time.Now()

@@ -31,18 +31,21 @@ func (f *follower) obey(hard context.Context, cmd Command) error {
 	}
 	f.dropChain()
 	next := f.moved(cmd)
-	if f.ready {
-		if _, err := f.publish(hard, Batch{Checkpoint: next}); err != nil {
+	if f.open {
+		if _, err := f.publish(hard, Batch{Checkpoint: next, From: f.cp}); err != nil {
 			return err
 		}
 	}
-	if err := f.advance(hard, f.cp, next); err != nil {
+	if err := f.keep(hard, next); err != nil {
 		return err
 	}
+	// Committed: a crash from here on finds the change in the checkpoint, and
+	// the answer is given by whoever comes next.
 	f.log.Info("stream moved", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "reason", cmd.Reason,
 		"from", f.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor))
 	f.settle(next)
 	f.b.observe(Observation{What: ObserveReset, Code: string(cmd.Kind)})
+	f.mirror.await(hard) // so that who asked finds it there
 	return f.answer(hard, cmd, Answer{Applied: true})
 }
 
@@ -126,6 +129,7 @@ func (f *follower) settle(c Checkpoint) {
 // inbox, is offered again, and is recognised by its id.
 func (f *follower) answer(ctx context.Context, cmd Command, a Answer) error {
 	a.By, a.Place, a.At = f.b.cfg.Owner, f.cp.Place, time.Now().UnixMilli()
+	f.answered = &a
 	if err := f.b.ports.Inbox.Answer(ctx, cmd, a); err != nil {
 		f.log.Warn("command answered, but the answer was not delivered", "id", cmd.ID, "error", err)
 	}

@@ -51,7 +51,7 @@ func (r *retries) after(f *Fault) verdict {
 	r.n++
 	switch f.Class {
 	case Permanent:
-		return verdict{wait: probeInterval, blocked: true}
+		return verdict{wait: max(probeInterval, f.RetryAfter), blocked: true}
 	case Malformed:
 		if r.n >= triesBeforeBlock {
 			return verdict{wait: probeInterval, blocked: true}

@@ -9,34 +9,41 @@ import (
 	"time"
 )
 
-// recover begins a session: it makes the sink ready, finds the checkpoint to
-// go on from, and checks that it belongs to what the configuration asks for.
+// recover begins a session: it makes the sink ready, which ends whatever an
+// earlier session left, and only then looks for the checkpoint to go on from
+// and checks that it belongs to what the configuration asks for.
 func (f *follower) recover(ctx context.Context) error {
 	f.b.waits()
 	defer f.b.busy()
-	f.session = rand.Text()[:12]
-	stored, err := f.b.ports.Store.Load(ctx)
-	switch {
-	case errors.Is(err, ErrForeign):
-		return &sessionError{foreign(err)}
-	case err != nil && !errors.Is(err, ErrNoCheckpoint):
-		return &sessionError{fmt.Errorf("load the checkpoint: %w", err)}
-	}
-	if f.cp.Zero() && !stored.Zero() {
-		f.adopt(stored) // commands can be obeyed while the sink is away
+	f.session, f.open = rand.Text()[:12], false
+	if err := f.look(ctx); err != nil {
+		return &sessionError{err}
 	}
 	kept, err := f.recoverSink(ctx)
 	if err != nil && !errors.Is(err, ErrNoCheckpoint) {
 		return &sessionError{fmt.Errorf("recover the sink: %w", err)}
 	}
-	c, err := f.merge(ctx, kept, stored)
+	f.open = true
+	stored, away := f.load(ctx)
+	if errors.Is(away, ErrForeign) {
+		return &sessionError{foreign(away)}
+	}
+	f.mirror.begin(stored)
+	k := knowledge{kept: kept, stored: stored, away: away}
+	c, err := f.merge(ctx, k)
 	if err != nil {
+		if newest := k.newest(); f.open && f.exactlyOnce() && newest.Place.Compare(f.cp.Place) > 0 {
+			f.adopt(newest) // a reset goes on from there, in a new epoch
+		}
 		return &sessionError{err}
 	}
 	if c.Place != f.cp.Place || c.Cursor != f.cp.Cursor {
 		f.visited.clear()
 	}
 	f.adopt(c)
+	if f.exactlyOnce() && !kept.Zero() && c.Place == kept.Place && (stored.Zero() || c.Place != stored.Place) {
+		f.mirror.offer(c)
+	}
 	if f.began < 0 {
 		f.began = c.Events
 	}
@@ -53,59 +60,76 @@ func (f *follower) recover(ctx context.Context) error {
 	case until > 0 && f.cp.LastEventTime >= until:
 		f.ended = "--until was reached before"
 	}
-	f.log.Info("session begins", "session", f.session, "checkpoint", c.Place.String(), "cursor", CursorHash(c.Cursor),
-		"start", c.Origin.Start, "tail", len(c.Tail), "events", c.Events)
+	f.log.Info("session begins", "session", f.session, "checkpoint", f.cp.Place.String(), "cursor", CursorHash(f.cp.Cursor),
+		"start", f.cp.Origin.Start, "tail", len(f.cp.Tail), "events", f.cp.Events)
 	if f.state != StateBlocked { // then the first commit ends it, or the next page
 		f.set(StateRunning, nil)
 	}
 	return nil
 }
 
-// sinkTimeout is how long the sink's server is waited for in one go. In
-// between commands are read and the state is told.
-const sinkTimeout = 10 * time.Second
+// exactlyOnce reports whether the sink commits the checkpoint. Otherwise the
+// store does.
+func (f *follower) exactlyOnce() bool { return f.b.cfg.Mode == ExactlyOnce }
 
-func (f *follower) recoverSink(ctx context.Context) (Checkpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
-	defer cancel()
-	return f.b.ports.Sink.Recover(ctx, nil)
+// look asks the store before the sink. At least once it is the truth, and
+// commands can be obeyed while the sink is away.
+func (f *follower) look(ctx context.Context) error {
+	if f.exactlyOnce() || !f.cp.Zero() {
+		return nil
+	}
+	stored, err := f.load(ctx)
+	switch {
+	case errors.Is(err, ErrForeign):
+		return foreign(err)
+	case err != nil:
+		return err
+	case !stored.Zero():
+		f.adopt(stored)
+	}
+	return nil
 }
 
-// merge finds the newest checkpoint of what the store holds and what this
-// process knows from before, and makes the store hold it. At least once, the
-// sink keeps none.
-func (f *follower) merge(ctx context.Context, _, stored Checkpoint) (Checkpoint, error) {
-	switch {
-	case stored.Zero() && f.cp.Zero():
-		return f.start(ctx)
-	case stored.Zero():
-		f.log.Warn("the store lost the checkpoint, writing it again", "checkpoint", f.cp.Place.String())
-		return f.cp, f.advance(ctx, stored, f.cp)
-	case !f.cp.Zero() && !f.ours(stored) && stored.Epoch == f.cp.Epoch:
-		return Checkpoint{}, &Fault{
-			Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint,
-			Hint: "two histories of one stream: exportbridge cursor history, then restart the bridge to go on from what is stored",
-			Err:  fmt.Errorf("the store holds %s of change %q, this process was at %s of change %q", stored.Place, stored.ChangeID(), f.cp.Place, f.cp.ChangeID()),
-		}
-	case f.cp.Place.Compare(stored.Place) > 0:
-		f.log.Warn("the store fell back to an older checkpoint, writing the newer one again",
-			"stored", stored.Place.String(), "checkpoint", f.cp.Place.String())
-		return f.cp, f.advance(ctx, stored, f.cp)
+// storeTimeout is how long the store is waited for where the sink can do
+// without it.
+const storeTimeout = 2 * time.Second
+
+// load returns the stored checkpoint, the zero one where there is none.
+func (f *follower) load(ctx context.Context) (Checkpoint, error) {
+	if f.exactlyOnce() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+	}
+	stored, err := f.b.ports.Store.Load(ctx)
+	if err != nil && !errors.Is(err, ErrNoCheckpoint) {
+		return Checkpoint{}, fmt.Errorf("load the checkpoint: %w", err)
 	}
 	return stored, nil
 }
 
-// ours reports whether a stored checkpoint is one that this process went
-// through or, being of an older epoch, what its own stream was before: epochs
-// only grow, so the store fell back.
-func (f *follower) ours(stored Checkpoint) bool {
-	_, known := f.seenIDs[stored.ChangeID()]
-	return known || stored.Epoch < f.cp.Epoch
+// How long the sink's server is waited for in one go. In between the state is
+// told and, at least once, commands are read. Exactly once a limping cluster
+// may take ten seconds for each commit, and an open transaction of somebody
+// else holds up the reading for as long as its time-out.
+const (
+	sinkTimeout        = 10 * time.Second
+	sinkTimeoutExactly = 45 * time.Second
+)
+
+func (f *follower) recoverSink(ctx context.Context) (Checkpoint, error) {
+	limit := sinkTimeout
+	if f.exactlyOnce() {
+		limit = sinkTimeoutExactly
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return f.b.ports.Sink.Recover(ctx, f.owned)
 }
 
-// start begins a new stream, unless the topic already holds events of it:
+// begin begins a new stream, unless the topic already holds events of it:
 // then the checkpoint was lost, and starting over would publish all again.
-func (f *follower) start(ctx context.Context) (Checkpoint, error) {
+func (f *follower) begin(ctx context.Context) (Checkpoint, error) {
 	holds, err := f.b.ports.Sink.Holds(ctx)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("look for earlier events of the stream: %w", err)
@@ -114,14 +138,14 @@ func (f *follower) start(ctx context.Context) (Checkpoint, error) {
 		return Checkpoint{}, &Fault{
 			Class: Permanent, Code: "checkpoint-lost", Reason: ReasonCheckpointLost,
 			Hint: "say where to go on: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
-			Err:  errors.New("the store has no checkpoint, but the topic already holds events of this stream"),
+			Err:  errors.New("there is no checkpoint any more, but the topic already holds events of this stream"),
 		}
 	}
 	f.log.Info("a new stream begins", "start", f.b.cfg.Origin.describeStart())
 	first := f.stamp(Checkpoint{Origin: f.b.cfg.Origin}, KindStart)
 	first.Place = Place{}
 	// Committed before the first request: "now" must not move by a restart.
-	return first, f.advance(ctx, Checkpoint{}, first)
+	return first, f.secure(ctx, Checkpoint{}, first)
 }
 
 // restate takes changed settings into a checkpoint that nothing was read from
@@ -143,7 +167,7 @@ func (f *follower) restate(ctx context.Context) error {
 	}
 	next := f.stamp(f.cp, KindStart)
 	next.Origin = want
-	if err := f.advance(ctx, f.cp, next); err != nil {
+	if err := f.secure(ctx, f.cp, next); err != nil {
 		return err
 	}
 	f.adopt(next)

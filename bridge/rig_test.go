@@ -56,6 +56,32 @@ func newRig(t *testing.T, x bridgetest.Export) *rig {
 	return r
 }
 
+// exactly makes the stream of a new rig an exactly-once one.
+func (r *rig) exactly() {
+	r.topic = bridgetest.NewTopic(r.t, bridge.ExactlyOnce)
+	r.store.Acknowledged = r.topic.Committed
+	r.cfg.Mode = bridge.ExactlyOnce
+}
+
+// switchMode changes the delivery of what is started next, on the same topic.
+func (r *rig) switchMode(mode bridge.Mode) {
+	r.cfg.Mode = mode
+	r.topic.Deliver(mode)
+	r.store.Acknowledged = r.topic.Committed
+}
+
+// forgetCheckpoints makes the topic lose its checkpoints and keep its events.
+func (r *rig) forgetCheckpoints() { r.topic.ForgetCheckpoints("events") }
+
+// exactlyInBubble is inBubble with an exactly-once stream.
+func exactlyInBubble(t *testing.T, x bridgetest.Export, test func(r *rig)) {
+	t.Helper()
+	inBubble(t, x, func(r *rig) {
+		r.exactly()
+		test(r)
+	})
+}
+
 // inBubble runs a test under virtual time and shows the engine's log if it fails.
 func inBubble(t *testing.T, x bridgetest.Export, test func(r *rig)) {
 	t.Helper()

@@ -13,6 +13,7 @@ type State string
 // The states of a stream.
 const (
 	StateStarting State = "starting"
+	StateStandby  State = "standby" // another process runs the stream
 	StateRunning  State = "running"
 	StateIdle     State = "idle"    // caught up, waiting to ask again
 	StateBackoff  State = "backoff" // waiting to retry
@@ -22,7 +23,7 @@ const (
 )
 
 // States lists all states, for metrics.
-var States = []State{StateStarting, StateRunning, StateIdle, StateBackoff, StatePaused, StateBlocked, StateStopped}
+var States = []State{StateStarting, StateStandby, StateRunning, StateIdle, StateBackoff, StatePaused, StateBlocked, StateStopped}
 
 // Contract is how the API marks the end of the results.
 type Contract string
@@ -87,6 +88,13 @@ type Dependency struct {
 	Since time.Time `json:"since"`
 	Error string    `json:"error,omitempty"`
 }
+
+// The names of a stream's dependencies.
+const (
+	DependencySource = "api"
+	DependencySink   = "kafka"
+	DependencyStore  = "redis"
+)
 
 // Health collects what the adapters see of their servers. The zero value is
 // ready; all methods may be called concurrently.
@@ -178,10 +186,13 @@ func (b *Bridge) Status() Status {
 // suffer makes a stream that counts as fine but waits for a server that is
 // away say so.
 func (s *Status) suffer() {
-	if s.State != StateStarting && s.State != StateRunning && s.State != StateIdle {
+	if !slices.Contains([]State{StateStarting, StateStandby, StateRunning, StateIdle}, s.State) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		if name == DependencyStore && s.Mode == ExactlyOnce {
+			continue // a copy and the commands; the events flow without it
+		}
 		if d := s.Dependencies[name]; !d.Up {
 			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
 			s.Error = name + " does not answer: " + d.Error

@@ -27,6 +27,9 @@ type Topic struct {
 	MaxValue int
 	// Latency is how long each Publish takes. Set before use.
 	Latency time.Duration
+	// Copies makes the Sinks of an at-least-once topic keep a copy of what each
+	// batch went on from, and Recover return it. Set before use.
+	Copies bool
 	// AllowMisuse makes a call without a session an error only. The
 	// conformance suite makes such calls. Set before use.
 	AllowMisuse bool
@@ -34,6 +37,7 @@ type Topic struct {
 	mu        sync.Mutex // guards all below
 	records   []Record
 	kept      []Kept
+	copied    map[string]bridge.Checkpoint // by stream
 	acked     map[ackKey]bool
 	session   map[string]*Sink // the newest of each stream
 	publishes int
@@ -50,6 +54,7 @@ type Kept struct {
 	Records []Record
 	// Acknowledged is false when the caller was told of an error.
 	Acknowledged bool
+	exactly      bool // the checkpoint was committed with the records
 }
 
 // ackKey names a checkpoint whose batch was acknowledged.
@@ -67,7 +72,7 @@ func NewTopic(t testing.TB, mode bridge.Mode) *Topic {
 	up := make(chan struct{})
 	close(up)
 	return &Topic{
-		t: t, mode: mode, acked: make(map[ackKey]bool), session: make(map[string]*Sink),
+		t: t, mode: mode, acked: make(map[ackKey]bool), copied: make(map[string]bridge.Checkpoint), session: make(map[string]*Sink),
 		failures: make(map[int]Failure), refusals: make(map[int]error), up: up,
 	}
 }
@@ -149,6 +154,55 @@ func (p *Topic) Acknowledged(c bridge.Checkpoint) bool {
 	return p.acked[ackOf(c)]
 }
 
+// Committed reports whether a batch with this checkpoint was committed,
+// whatever its caller was told.
+func (p *Topic) Committed(c bridge.Checkpoint) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.kept, func(k Kept) bool { return ackOf(k.Checkpoint) == ackOf(c) })
+}
+
+// Forget drops the newest n checkpoints of a stream with their records, as a
+// server does that lost data.
+func (p *Topic) Forget(stream string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ; n > 0; n-- {
+		i := len(p.kept) - 1
+		for i >= 0 && p.kept[i].Checkpoint.Stream != stream {
+			i--
+		}
+		if i < 0 {
+			return
+		}
+		for range p.kept[i].Records {
+			j := len(p.records) - 1
+			for p.records[j].Stream != stream {
+				j--
+			}
+			p.records = slices.Delete(p.records, j, j+1)
+		}
+		p.kept = slices.Delete(p.kept, i, i+1)
+	}
+}
+
+// ForgetCheckpoints drops all checkpoints of a stream and keeps its records, as
+// a server does whose checkpoint topic was deleted.
+func (p *Topic) ForgetCheckpoints(stream string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = slices.DeleteFunc(p.kept, func(k Kept) bool { return k.Checkpoint.Stream == stream })
+	delete(p.copied, stream)
+}
+
+// Deliver changes the delivery mode of the topic's Sinks. Each mode finds the
+// checkpoints of the other. Only while no Sink has a session.
+func (p *Topic) Deliver(mode bridge.Mode) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mode = mode
+}
+
 // reachable waits until the server is up.
 func (p *Topic) reachable(ctx context.Context) error {
 	p.mu.Lock()
@@ -165,11 +219,20 @@ func (p *Topic) reachable(ctx context.Context) error {
 // newest returns the newest checkpoint committed, by the caller holding mu.
 func (p *Topic) newest(stream string) (bridge.Checkpoint, bool) {
 	for _, b := range slices.Backward(p.kept) {
-		if b.Checkpoint.Stream == stream {
+		if b.Checkpoint.Stream == stream && b.exactly {
 			return b.Checkpoint, true
 		}
 	}
 	return bridge.Checkpoint{}, false
+}
+
+// found returns what Recover finds, by the caller holding mu.
+func (p *Topic) found(stream string) (bridge.Checkpoint, bool) {
+	c, ok := p.newest(stream)
+	if copied, some := p.copied[stream]; some && p.Copies && (!ok || copied.Place.Compare(c.Place) > 0) {
+		return copied, true
+	}
+	return c, ok
 }
 
 // Sink is a bridge.Sink on a Topic.
@@ -213,7 +276,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 		return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrFenced)
 	}
 	s.open = true
-	if c, ok := p.newest(s.stream); ok && p.mode == bridge.ExactlyOnce {
+	if c, ok := p.found(s.stream); ok {
 		return c, nil
 	}
 	return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrNoCheckpoint)
@@ -247,7 +310,10 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	}
 	if !fails || form == Persisted || len(records) > 0 {
 		p.records = append(p.records, records...)
-		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails})
+		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails, exactly: p.mode == bridge.ExactlyOnce})
+	}
+	if p.mode == bridge.AtLeastOnce && !b.From.Zero() {
+		p.copied[s.stream] = b.From
 	}
 	if fails {
 		s.open = false

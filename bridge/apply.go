@@ -1,0 +1,51 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Apply applies one command to a stream that nobody runs, and tells who asked
+// by Ports.Inbox. It begins a session as a running bridge does, so whoever
+// believes to own the stream all the same is fenced. Ports.Source is not used.
+// What the command cannot repair, or a server that does not answer before ctx
+// ends, is an error; then nothing has changed, or a repeated command finds out.
+func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, error) {
+	ports.Source = noSource{}
+	b, err := New(cfg, ports)
+	if err != nil {
+		return Answer{}, err
+	}
+	f := newFollower(b, nil)
+	f.mirror = startMirror(b, f.log)
+	defer f.mirror.stop()
+	for n := 1; ; n++ {
+		err := f.recover(ctx)
+		fault := faultOf(err)
+		repairable := fault.Reason == ReasonCheckpointLost || fault.Reason == ReasonCheckpoint || fault.Reason == ReasonSource
+		if err == nil || f.open && repairable {
+			f.blockedOn = fault.Reason
+			if err = f.obey(ctx, cmd); err == nil && f.answered != nil {
+				return *f.answered, nil
+			}
+			fault = faultOf(err)
+		}
+		switch {
+		case err == nil:
+			return Answer{}, fmt.Errorf("command %s was withdrawn meanwhile, or the store is away", cmd.ID)
+		case fault.Class == Permanent || ctx.Err() != nil:
+			return Answer{}, fmt.Errorf("apply command %s: %w", cmd.ID, err)
+		}
+		f.ready = false
+		pause(ctx, backoff(n, f.b.cfg.RetryMax))
+	}
+}
+
+// noSource is for bridges that read nothing.
+type noSource struct{}
+
+func (noSource) Fetch(context.Context, Position) (*Page, error) { return nil, errNoSource }
+func (noSource) Decode(*Page) error                             { return errNoSource }
+
+var errNoSource = errors.New("this bridge reads nothing")

@@ -1,0 +1,329 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// An error of Publish that did commit, and one that did not: both are settled
+// by reading the checkpoint back, and nothing comes twice or is missing.
+func TestExactlyUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 5; n++ { // start, the batches, the first heartbeats
+		for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+				r.topic.Latency = 5 * time.Millisecond
+				r.source.Grow(60)
+				r.topic.FailPublish(n, form)
+				r.start()
+				r.after(time.Minute)
+				r.wantOnce()
+				r.wantState(bridge.StateIdle, "")
+				if r.topic.Recovers() != 2 {
+					t.Errorf("publish %d %v: %d sessions, want 2", n, form, r.topic.Recovers())
+				}
+			})
+		}
+	}
+}
+
+// Redis is a copy: whatever happens to it, the events flow at once and once.
+func TestExactlyWithoutStore(t *testing.T) {
+	t.Parallel()
+	trouble := map[string]func(r *rig) (heal func()){
+		"down":      func(r *rig) func() { return r.store.Break() },
+		"wiped":     func(r *rig) func() { r.store.Wipe(); return func() {} },
+		"roll back": func(r *rig) func() { r.store.RollBack(2); return func() {} },
+	}
+	for name, cause := range trouble {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+				r.source.Grow(40)
+				r.start()
+				r.after(5 * time.Second)
+				heal := cause(r)
+				r.source.Grow(40)
+				r.after(20 * time.Second)
+				r.wantOnce()
+				r.wantState(bridge.StateIdle, "")
+				if r.topic.Recovers() != 1 {
+					t.Errorf("%d sessions, want 1: the store is only a copy", r.topic.Recovers())
+				}
+				heal()
+				r.after(time.Minute)
+				if got, want := r.store.Checkpoint().Place, r.bridge.Status().Place; got != want {
+					t.Errorf("the store is at %s after it came back, the stream at %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A start with Redis away needs only what Kafka holds; a new stream waits.
+func TestExactlyStartWithoutStore(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(25)
+		heal := r.store.Break()
+		r.start()
+		r.after(20 * time.Second)
+		if n := len(r.values()); n != 0 {
+			t.Errorf("%d events published before it is known whether the stream is new", n)
+		}
+		r.wantState(bridge.StateBackoff, "")
+		heal()
+		r.after(time.Minute)
+		r.wantOnce()
+		r.end()
+		r.store.Break()
+		r.source.Grow(25)
+		r.start()
+		r.after(20 * time.Second)
+		r.wantOnce()
+	})
+}
+
+// row is one row of the merge table.
+type row struct {
+	name   string
+	before func(r *rig) // after a first run of 30 events, with nothing running
+	policy string
+	mode   bridge.Mode // of the second run; the first is exactly-once unless first says else
+	first  bridge.Mode
+	// what the second run does with 10 more events
+	again  int           // events of the first run that come again
+	lost   int           // events of the first run that are never seen
+	epoch  int64         // that it goes on in
+	reason bridge.Reason // or why it is blocked
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	for _, m := range []row{
+		{name: "kafka only", before: func(r *rig) { r.store.Wipe() }},
+		{name: "redis behind", before: func(r *rig) { r.store.RollBack(1) }},
+		{name: "both gone, events there", before: func(r *rig) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() }, reason: bridge.ReasonCheckpointLost},
+		{name: "kafka behind, kafka", before: func(r *rig) { r.topic.Forget("events", 3) }, epoch: 1, again: -1},
+		{name: "kafka behind, redis", policy: "redis", before: func(r *rig) { r.topic.Forget("events", 3) }, epoch: 1, lost: -1},
+		{name: "kafka behind, stop", policy: "stop", before: func(r *rig) { r.topic.Forget("events", 3) }, reason: bridge.ReasonCheckpoint},
+		{name: "redis only", before: func(r *rig) { r.forgetCheckpoints() }, epoch: 1},
+		{name: "redis only, stop", policy: "stop", before: func(r *rig) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint},
+		{name: "was at least once", first: bridge.AtLeastOnce, epoch: 1},
+		{name: "becomes at least once", mode: bridge.AtLeastOnce, epoch: 1},
+		{name: "was at least once, redis lost", first: bridge.AtLeastOnce, before: func(r *rig) { r.store.Wipe() }, epoch: 1, again: -1},
+		{name: "becomes at least once, redis lost", mode: bridge.AtLeastOnce, before: func(r *rig) { r.store.Wipe() }, epoch: 1},
+		{name: "at least once, redis lost", first: bridge.AtLeastOnce, mode: bridge.AtLeastOnce, before: func(r *rig) { r.store.Wipe() }, again: -1},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) { mergeRow(r, m) })
+		})
+	}
+}
+
+func mergeRow(r *rig, m row) {
+	if m.policy != "" {
+		r.cfg.OnCheckpointLoss = m.policy
+	}
+	r.topic.Copies = true
+	r.topic.Latency = 20 * time.Millisecond
+	if m.first == bridge.AtLeastOnce {
+		r.switchMode(bridge.AtLeastOnce)
+	}
+	r.source.Grow(30)
+	r.start()
+	r.after(time.Minute)
+	r.end()
+	if m.before != nil {
+		m.before(r)
+	}
+	held := len(r.values())
+	if m.mode == "" {
+		m.mode = bridge.ExactlyOnce
+	}
+	r.switchMode(m.mode)
+	r.source.Grow(10)
+	r.start()
+	r.after(time.Minute)
+	if m.reason != "" {
+		r.wantState(bridge.StateBlocked, m.reason)
+		if n := len(r.values()); n != held {
+			r.t.Errorf("%d events published while blocked", n-held)
+		}
+		return
+	}
+	copies := make(map[string]int)
+	for _, v := range r.values() {
+		copies[v]++
+	}
+	again, lost := 0, 40-len(copies)
+	for _, n := range copies {
+		again += n - 1
+	}
+	if again != m.again && (m.again >= 0 || again > 30) || lost != m.lost && (m.lost >= 0 || lost > 30) {
+		r.t.Errorf("%d events twice and %d missing, want %d and %d", again, lost, m.again, m.lost)
+	}
+	s := r.bridge.Status()
+	if s.Place.Epoch != m.epoch {
+		r.t.Errorf("goes on in epoch %d, want %d", s.Place.Epoch, m.epoch)
+	}
+	r.end()
+	if c := r.store.Checkpoint(); c.Epoch != m.epoch || c.Mode != m.mode {
+		r.t.Errorf("the store holds %s in mode %s, want epoch %d in mode %s", c.Place, c.Mode, m.epoch, m.mode)
+	}
+}
+
+// Somebody else's newer checkpoint in Redis makes the bridge look once.
+func TestExactlyStoreAhead(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(20)
+		r.start()
+		r.after(5 * time.Second)
+		other := r.store.Checkpoint()
+		other.Seq += 100
+		other.Session, other.Owner = "other", "somebody"
+		raw, err := other.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.store.Put(raw)
+		r.source.Grow(20)
+		r.after(time.Minute)
+		r.wantOnce() // policy kafka, and Kafka lost nothing
+		r.wantState(bridge.StateIdle, "")
+		if n := r.topic.Recovers(); n != 2 {
+			t.Errorf("%d sessions, want 2", n)
+		}
+		if got, want := r.store.Checkpoint().Place, r.bridge.Status().Place; got != want || got.Epoch != 1 {
+			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
+		}
+	})
+}
+
+// A reset is committed in Kafka before it is acknowledged, and survives the
+// loss of Redis from then on.
+func TestExactlyReset(t *testing.T) {
+	t.Parallel()
+	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+		exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+			r.source.Grow(30)
+			r.start()
+			r.after(5 * time.Second)
+			r.topic.FailNext(form)
+			a := r.command("r1", bridge.Target{})
+			if !a.Applied || a.Place.Epoch != 1 {
+				t.Fatalf("answer %+v", a)
+			}
+			r.store.Wipe()
+			r.end()
+			r.start()
+			r.after(time.Minute)
+			if n := len(r.values()); n != 60 {
+				t.Errorf("%d events in the topic, want all 30 twice", n)
+			}
+			if c := r.store.Checkpoint(); c.Epoch != 1 || c.ChangeID() != "r1" {
+				t.Errorf("the store holds %s of change %q", c.Place, c.ChangeID())
+			}
+		})
+	}
+}
+
+// A command applies itself where nobody runs the stream, in both modes.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		inBubble(t, bridgetest.Export{}, func(r *rig) {
+			r.switchMode(mode)
+			r.source.Grow(30)
+			r.start()
+			r.after(5 * time.Second)
+			r.end()
+			cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
+			r.inbox.Push(cmd)
+			ports := bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}
+			r.topic.FailNext(bridgetest.Persisted)
+			a, err := bridge.Apply(r.t.Context(), r.cfg, ports, cmd)
+			if err != nil || !a.Applied || a.Place != (bridge.Place{Epoch: 1}) {
+				t.Fatalf("%s: answer %+v, %v", mode, a, err)
+			}
+			if c := r.store.Checkpoint(); c.Place != a.Place {
+				t.Errorf("%s: the store is at %s", mode, c.Place)
+			}
+			cmd.ID = "r2" // for an epoch that is over
+			r.inbox.Push(cmd)
+			if a, err := bridge.Apply(r.t.Context(), r.cfg, ports, cmd); err != nil || a.Applied {
+				t.Errorf("%s: a command for an old epoch: %+v, %v", mode, a, err)
+			}
+			r.start()
+			r.after(time.Minute)
+			if n := len(r.values()); n != 60 {
+				t.Errorf("%s: %d events, want all 30 twice", mode, n)
+			}
+		})
+	}
+}
+
+// A reset repairs what blocks a stream: lost checkpoints, a Kafka that lost
+// data, settings that changed.
+func TestApplyRepairs(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(r *rig){
+		"checkpoint lost": func(r *rig) { r.store.Wipe(); r.forgetCheckpoints() },
+		"kafka behind":    func(r *rig) { r.cfg.OnCheckpointLoss = "stop"; r.topic.Forget("events", 2) },
+		"other events":    func(r *rig) { r.cfg.Origin.Events = []string{"orderPlaced"} },
+	} {
+		for _, running := range []bool{true, false} {
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+				r.topic.Latency = 20 * time.Millisecond
+				r.source.Grow(30)
+				r.start()
+				r.after(time.Minute)
+				r.end()
+				spoil(r)
+				cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
+				r.inbox.Push(cmd)
+				var a bridge.Answer
+				if running {
+					r.start()
+					a = r.await("r1")
+				} else {
+					var err error
+					a, err = bridge.Apply(r.t.Context(), r.cfg, bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+					r.start()
+				}
+				r.after(time.Minute)
+				if !a.Applied {
+					t.Errorf("%s, running %v: answer %+v", name, running, a)
+				}
+				r.wantState(bridge.StateIdle, "")
+			})
+		}
+	}
+}
+
+// Apply says what it cannot do, within its time.
+func TestApplyWithoutServer(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.topic.Break()
+		cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.inbox.Push(cmd)
+		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := bridge.Apply(ctx, r.cfg, bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "r1") {
+			t.Errorf("apply without Kafka: %v", err)
+		}
+	})
+}

@@ -1,0 +1,226 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// mirrorTimeout bounds one try to reach the store, and the last ones when
+	// a tenure ends.
+	mirrorTimeout = 2 * time.Second
+	// mirrorForeign is how long a value that is not ours is left alone before
+	// it is looked at again.
+	mirrorForeign = 30 * time.Second
+)
+
+// mirror writes the checkpoints that the sink committed to the store, beside
+// the commit loop: exactly once the store is a copy, and a store that is away
+// must not hold up the data. Of several commits only the newest is written,
+// but the first of each epoch is never left out: the history needs it.
+//
+// At least once there is no mirror: the commit loop itself stores each
+// checkpoint before it goes on.
+type mirror struct {
+	b    *Bridge
+	log  *slog.Logger
+	wake chan struct{} // holds one token while there may be work
+	// ahead gets a checkpoint of the store that this process did not write
+	// and that is not older than its own: somebody else moved the stream.
+	ahead chan Checkpoint
+	end   context.CancelFunc
+	over  chan struct{}
+
+	stored Checkpoint // last seen in the store; owned by run
+
+	mu    sync.Mutex    // guards all below
+	queue []Checkpoint  // to be written, oldest first
+	found *Checkpoint   // what a session has just found in the store
+	idle  chan struct{} // closed while the queue is empty
+}
+
+func startMirror(b *Bridge, log *slog.Logger) *mirror {
+	m := &mirror{
+		b: b, log: log, wake: make(chan struct{}, 1), ahead: make(chan Checkpoint, 1),
+		over: make(chan struct{}), idle: make(chan struct{}),
+	}
+	close(m.idle)
+	ctx, cancel := context.WithCancel(context.Background())
+	m.end = cancel
+	go m.run(ctx) // ends with stop, which waits for it
+	return m
+}
+
+// stop writes what is left, for as long as mirrorTimeout, and ends the mirror.
+func (m *mirror) stop() {
+	m.await(context.Background())
+	m.end()
+	<-m.over
+}
+
+// begin tells what a new session found in the store, the zero Checkpoint for
+// nothing. What was to be written before is forgotten: the session knows
+// better.
+func (m *mirror) begin(stored Checkpoint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.queue) > 0 {
+		m.queue = nil
+		close(m.idle)
+	}
+	m.found = &stored
+	select {
+	case <-m.ahead: // the session has just looked
+	default:
+	}
+}
+
+// offer has c written. It does not wait.
+func (m *mirror) offer(c Checkpoint) {
+	m.mu.Lock()
+	switch n := len(m.queue); {
+	case n > 0 && m.queue[n-1].Epoch == c.Epoch && passing(m.queue[n-1].Kind):
+		m.queue[n-1] = c
+	case n > 0:
+		m.queue = append(m.queue, c)
+	default:
+		m.queue, m.idle = append(m.queue, c), make(chan struct{})
+	}
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// passing reports whether a commit of this kind may be left out.
+func passing(k Kind) bool { return k == KindData || k == KindHeartbeat }
+
+// await waits until everything offered is written, for mirrorTimeout at most.
+func (m *mirror) await(ctx context.Context) {
+	m.mu.Lock()
+	idle := m.idle
+	m.mu.Unlock()
+	t := time.NewTimer(mirrorTimeout)
+	defer t.Stop()
+	select {
+	case <-idle:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// first returns the oldest checkpoint to be written.
+func (m *mirror) first() (Checkpoint, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.found != nil {
+		m.stored, m.found = *m.found, nil
+	}
+	if len(m.queue) == 0 {
+		return Checkpoint{}, false
+	}
+	return m.queue[0], true
+}
+
+// done takes c off the queue, unless a newer one has taken its place.
+func (m *mirror) done(c Checkpoint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.queue) > 0 && m.queue[0].Place == c.Place {
+		if m.queue = m.queue[1:]; len(m.queue) == 0 {
+			close(m.idle)
+		}
+	}
+}
+
+// run writes until ctx ends.
+func (m *mirror) run(ctx context.Context) {
+	defer close(m.over)
+	failures := 0
+	for ctx.Err() == nil {
+		c, some := m.first()
+		if !some {
+			select {
+			case <-m.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		wait := m.write(ctx, c)
+		if wait == 0 {
+			failures = 0
+			m.done(c)
+			continue
+		}
+		failures++
+		if wait == mirrorRetry {
+			wait = backoff(failures, advanceRetryMax)
+		}
+		pause(ctx, wait)
+	}
+}
+
+// mirrorRetry stands for a wait that grows.
+const mirrorRetry = time.Nanosecond
+
+// write stores c and returns 0, or how long to wait before the next try.
+func (m *mirror) write(ctx context.Context, c Checkpoint) time.Duration {
+	Reach(PointMirroring)
+	began := time.Now()
+	trying, cancel := context.WithTimeout(ctx, mirrorTimeout)
+	defer cancel()
+	err := m.b.ports.Store.Advance(trying, m.stored, c)
+	o := Observation{What: ObserveCheckpoint, Took: time.Since(began), Code: "ok"}
+	defer func() { m.b.observe(o) }()
+	switch {
+	case err == nil:
+		m.stored = c
+		Reach(PointMirrored)
+		return 0
+	case errors.Is(err, ErrConflict):
+		o.Code = "conflict"
+		return m.settle(trying, c)
+	case errors.Is(err, ErrForeign):
+		o.Code = "error"
+		m.log.Error("the store holds something else under this stream's name; the cursor is not mirrored, the events flow",
+			"error", err.Error(), "hint", foreign(err).Hint)
+		return mirrorForeign
+	}
+	o.Code = "error"
+	if ctx.Err() == nil {
+		m.log.Debug("checkpoint not mirrored yet", "checkpoint", c.Place.String(), "error", err.Error())
+	}
+	return mirrorRetry
+}
+
+// settle decides about a store that holds something else than what was last
+// seen in it.
+func (m *mirror) settle(ctx context.Context, c Checkpoint) time.Duration {
+	stored, err := m.b.ports.Store.Load(ctx)
+	switch {
+	case errors.Is(err, ErrNoCheckpoint):
+		m.stored = Checkpoint{}
+		return mirrorRetry
+	case err != nil:
+		return mirrorRetry
+	case stored.Place.Compare(c.Place) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
+		select {
+		case m.ahead <- stored:
+		default:
+		}
+		m.stored = stored
+		return 0 // the commit loop looks into it, and offers again
+	case stored.Place == c.Place:
+		return 0 // the next commit is after it
+	}
+	// The store fell back to an older checkpoint of the stream, or an earlier
+	// owner wrote its last ones late.
+	m.log.Warn("the store fell back to an older checkpoint, writing the newer one again",
+		"stored", stored.Place.String(), "checkpoint", c.Place.String())
+	m.stored = stored
+	return mirrorRetry
+}

@@ -1,0 +1,167 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// boundedPatience is how long a bounded run waits for a stream that
+	// another process runs. It is longer than a dead process keeps its streams.
+	boundedPatience = time.Minute
+	// deposedWait is how long a stream that is another process's may still be
+	// told to be ours.
+	deposedWait = 10 * time.Second
+)
+
+// own runs the stream while it is this process's, and stands by while it is
+// another's.
+func (f *follower) own(soft, hard context.Context) error {
+	defer f.set(StateStopped, nil)
+	if f.b.ports.Owner == nil {
+		return f.rule(soft, hard)
+	}
+	for {
+		tenure, err := f.acquire(soft)
+		if tenure == nil {
+			return err
+		}
+		err = f.serve(soft, hard, tenure)
+		if !errors.Is(err, errLetGo) {
+			return err
+		}
+		f.forget()
+	}
+}
+
+// errLetGo ends a tenure, not the run.
+var errLetGo = errors.New("the stream is let go")
+
+// acquire waits until the stream is ours. It returns neither tenure nor error
+// when the run is to stop.
+func (f *follower) acquire(soft context.Context) (Ownership, error) {
+	f.set(StateStandby, nil)
+	f.log.Debug("waits until the stream is this process's")
+	waiting, cancel := soft, context.CancelFunc(func() {})
+	if f.bounded() {
+		waiting, cancel = context.WithTimeout(soft, boundedPatience)
+	}
+	defer cancel()
+	for {
+		f.b.waits()
+		tenure, err := f.b.ports.Owner.Acquire(waiting)
+		f.b.busy()
+		switch {
+		case err == nil:
+			return tenure, nil
+		case soft.Err() != nil:
+			return nil, nil //nolint:nilnil // stopped before the stream was ours
+		case waiting.Err() != nil:
+			return nil, f.blocked(&Fault{
+				Class: Permanent, Code: "owner", Reason: ReasonOwner,
+				Hint: "exportbridge cursor show says who runs it; stop that process first, or let it do the work",
+				Err:  fmt.Errorf("the stream was not this process's within %s: %w", boundedPatience, err),
+			})
+		}
+		if err := f.wait(f.owning.after(faultOf(err)), faultOf(err)); err != nil {
+			return nil, err
+		}
+		f.b.waits()
+		pause(soft, time.Until(f.due))
+		f.b.busy()
+	}
+}
+
+// serve runs the stream for one tenure: until it ends, is stopped, or is to be
+// let go, which is stopping in order for this process and no end of the run.
+func (f *follower) serve(soft, hard context.Context, tenure Ownership) error {
+	f.owning.reset()
+	f.tenure = tenure
+	defer tenure.Release()
+	ctx, cancel := context.WithCancel(soft)
+	watched := make(chan struct{})
+	go func() { // ends with ctx, and is waited for below
+		defer close(watched)
+		select {
+		case <-tenure.Lost():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel()
+		<-watched
+	}()
+	f.log.Info("the stream is this process's")
+	err := f.rule(ctx, hard)
+	switch {
+	case errors.Is(err, errLetGo):
+		f.awaitLoss(soft)
+	case err == nil && soft.Err() == nil && ctx.Err() != nil && f.ended == "":
+		err = errLetGo
+	}
+	if errors.Is(err, errLetGo) {
+		f.log.Info("the stream is let go", "checkpoint", f.cp.Place.String())
+	}
+	return err
+}
+
+// awaitLoss waits until the owner's client has noticed too that the stream is
+// another's. Until then it would be given to us again.
+func (f *follower) awaitLoss(ctx context.Context) {
+	t := time.NewTimer(deposedWait)
+	defer t.Stop()
+	f.b.waits()
+	defer f.b.busy()
+	select {
+	case <-f.tenure.Lost():
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// owned asks whether the stream is still ours.
+func (f *follower) owned(ctx context.Context) error {
+	if f.tenure == nil {
+		return nil
+	}
+	if err := f.tenure.Confirm(ctx); err != nil {
+		return fmt.Errorf("ask whether the stream is still ours: %w", err)
+	}
+	return nil
+}
+
+// rule is one tenure: the commit loop, and beside it the mirror.
+func (f *follower) rule(soft, hard context.Context) error {
+	m := startMirror(f.b, f.log)
+	f.mirror = m
+	err := f.follow(soft, hard)
+	f.dropChain()
+	m.stop()
+	return err
+}
+
+// forget drops what was known from this tenure: another process moves the
+// stream now.
+func (f *follower) forget() {
+	f.cp, f.head, f.ready, f.open = Checkpoint{}, Checkpoint{}, false, false
+	f.tenure = nil
+	f.visited.clear()
+	f.trimmer = newTrimmer()
+	f.pace = pace{allowance: emptyAllowance}
+	f.kept = f.pace
+	f.sessions.reset()
+	f.fetches.reset()
+	f.polls.next = 0
+	f.suspect, f.probing, f.blockedOn, f.doubted = nil, false, "", ""
+	f.due = time.Time{}
+}
+
+// bounded reports whether the run ends by itself.
+func (f *follower) bounded() bool { return f.b.cfg.Limits.bounded() || f.window() }
+
+func (f *follower) blocked(fault *Fault) error {
+	return &BlockedError{Stream: f.b.cfg.Stream, Reason: fault.Reason, Hint: fault.Hint, Err: fault}
+}
