@@ -130,6 +130,8 @@ type Checkpoint struct {
 	Carried int            `json:"carried,omitempty"`
 	Origin  Origin         `json:"origin"`
 	Source  SourceIdentity `json:"source"`
+	// Topic is where the events are published; empty where that is not known.
+	Topic string `json:"topic,omitempty"`
 	// Events and Pages count what this stream's cursor passed so far, dead
 	// letters included.
 	Events int64 `json:"events"`

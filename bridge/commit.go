@@ -69,6 +69,9 @@ func (f *follower) stamp(c Checkpoint, kind Kind) Checkpoint {
 	c.Version, c.Stream, c.Mode = CheckpointVersion, f.b.cfg.Stream, f.b.cfg.Mode
 	c.Place = Place{Epoch: f.cp.Epoch, Seq: f.cp.Seq + 1}
 	c.Kind = kind
+	if c.Topic == "" {
+		c.Topic = f.b.cfg.Topic
+	}
 	c.Owner, c.Session = f.b.cfg.Owner, f.session
 	c.WrittenAt = time.Now().UnixMilli()
 	return c
@@ -96,7 +99,20 @@ func (f *follower) publish(ctx context.Context, batch Batch) (Receipt, error) {
 		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", len(batch.Pages), batch.Checkpoint.Place, err)}
 	}
 	f.b.observe(o)
+	if f.exactlyOnce() {
+		f.b.observe(Observation{What: ObserveTransaction, Took: o.Took, Code: transactionCode(err)})
+	}
 	return receipt, err
+}
+
+func transactionCode(err error) string {
+	switch {
+	case err == nil:
+		return "committed"
+	case errors.Is(err, ErrFenced):
+		return "fenced"
+	}
+	return "unknown" // the next session finds out
 }
 
 // advance moves the stored checkpoint, however long the store is away: until
@@ -162,7 +178,7 @@ func foreign(err error) *Fault {
 
 // adopt makes a durable checkpoint the one that everything goes on from.
 func (f *follower) adopt(c Checkpoint) {
-	f.cp, f.head = c, c
+	f.cp, f.head, f.stale = c, c, false
 	f.visited.commit()
 	f.seenIDs[c.ChangeID()] = struct{}{}
 	f.kept, f.committed = f.pace, time.Now()

@@ -16,6 +16,10 @@ type Config struct {
 	Mode Mode
 	// Origin is what to export; Origin.Start already resolved.
 	Origin Origin
+	// Topic is where the events go. A stream must not go on in another topic
+	// than its checkpoint was made for, as two deployments would that share a
+	// checkpoint topic by mistake; empty checks nothing.
+	Topic string
 	// PageSize is the number of items asked for per page; it bounds the tail.
 	PageSize int
 	// Owner names this process in checkpoints and acknowledgements.

@@ -6,13 +6,15 @@
 // # Life of a page
 //
 //	Run       wires the loop, and stops it in two phases
+//	own       waits until the stream is this process's, and lets it go
 //	follow    recovers, then takes one input after the other
 //	fetch     asks at the cursor; the next request leaves as soon as the next
 //	          cursor is known, within a budget of pages and bytes
 //	decode    splits the body into events, without copying
 //	trim      drops what the checkpoint says was published from this page
 //	collect   takes what is ready into one batch
-//	commit    publishes the batch, then moves the checkpoint over it
+//	commit    derives the next checkpoint and publishes both
+//	mirror    copies the checkpoint to the store, beside the loop
 //	setback   on any doubt: forget, wait, and start over through recover
 //
 // Asking and splitting are goroutines of their own. Everything from collect on
@@ -21,11 +23,21 @@
 //
 // # Promise
 //
-// At least once: the checkpoint moves over a page only after the sink has
-// acknowledged every event of it and of all pages before it. Nothing is lost;
-// after a crash the pages in flight come again, in order, with the same record
-// ids. No event is skipped in silence: one that cannot be published stops the
-// stream or goes to the dead letters, and is counted.
+// Exactly once: the sink makes a batch and the checkpoint behind it visible in
+// one step or not at all. The checkpoint that the sink holds is the truth; the
+// [Store] has a copy, the history, and the operator's requests. A session
+// first ends all earlier ones, then reads that checkpoint, and goes on from
+// it (recover, merge): after any doubt nothing in memory is believed.
+//
+// At least once: the checkpoint, kept by the Store, moves over a page only
+// after the sink has acknowledged every event of it and of all pages before
+// it. Nothing is lost; after a crash the pages in flight come again, in order,
+// with the same record ids.
+//
+// In both, no event is skipped in silence: one that cannot be published stops
+// the stream or goes to the dead letters, and is counted. Safety does not
+// depend on the [Owner]: two processes that run one stream fence each other.
+// It keeps them from trying.
 //
 // # The end of the results
 //

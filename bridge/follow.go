@@ -21,10 +21,13 @@ type follower struct {
 	cp, head Checkpoint
 	session  string
 	tenure   Ownership // nil where nobody else can own the stream
+	leads    bool      // the stream is ours
 	mirror   *mirror
 	// open is true while the sink has a session, ready between a successful
 	// recovery and the first doubt.
 	open, ready bool
+	// stale is true while cp is known to be behind what the store holds.
+	stale bool
 	// blockedOn is what a blocked stream answers to commands about.
 	blockedOn Reason
 	state     State
@@ -191,7 +194,7 @@ func (f *follower) next(ctx context.Context) input {
 // obeys reports whether a command could be applied now, which takes a known
 // epoch and somewhere to commit it.
 func (f *follower) obeys() bool {
-	known := f.ready || !f.cp.Zero() || f.blockedOn == ReasonCheckpointLost
+	known := f.ready || !f.cp.Zero() && !f.stale || f.blockedOn == ReasonCheckpointLost
 	return known && (f.open || !f.exactlyOnce())
 }
 
@@ -285,6 +288,7 @@ func (f *follower) setback(soft, hard context.Context, err error) error {
 	tries := &f.fetches
 	if doubt {
 		tries = &f.sessions
+		f.stale = f.stale || errors.Is(err, ErrConflict)
 		if errors.Is(err, ErrConflict) || errors.Is(err, ErrFenced) {
 			fault = f.conflicted(err)
 		}

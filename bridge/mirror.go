@@ -40,6 +40,7 @@ type mirror struct {
 	queue []Checkpoint  // to be written, oldest first
 	found *Checkpoint   // what a session has just found in the store
 	idle  chan struct{} // closed while the queue is empty
+	held  bool          // nothing is written until the next session has looked
 }
 
 func startMirror(b *Bridge, log *slog.Logger) *mirror {
@@ -67,13 +68,33 @@ func (m *mirror) stop() {
 func (m *mirror) begin(stored Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.drop()
+	m.found, m.held = &stored, false
+	select {
+	case <-m.ahead: // the session has just looked
+	default:
+	}
+}
+
+// drop empties the queue, for the caller who holds mu.
+func (m *mirror) drop() {
 	if len(m.queue) > 0 {
 		m.queue = nil
 		close(m.idle)
 	}
-	m.found = &stored
+}
+
+// hold stops writing and tells the commit loop what the store holds.
+func (m *mirror) hold(stored Checkpoint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.found != nil {
+		return // a session has looked meanwhile
+	}
+	m.drop()
+	m.held = true
 	select {
-	case <-m.ahead: // the session has just looked
+	case m.ahead <- stored:
 	default:
 	}
 }
@@ -82,6 +103,7 @@ func (m *mirror) begin(stored Checkpoint) {
 func (m *mirror) offer(c Checkpoint) {
 	m.mu.Lock()
 	switch n := len(m.queue); {
+	case m.held:
 	case n > 0 && m.queue[n-1].Epoch == c.Epoch && passing(m.queue[n-1].Kind):
 		m.queue[n-1] = c
 	case n > 0:
@@ -208,11 +230,7 @@ func (m *mirror) settle(ctx context.Context, c Checkpoint) time.Duration {
 	case err != nil:
 		return mirrorRetry
 	case stored.Place.Compare(c.Place) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
-		select {
-		case m.ahead <- stored:
-		default:
-		}
-		m.stored = stored
+		m.hold(stored)
 		return 0 // the commit loop looks into it, and offers again
 	case stored.Place == c.Place:
 		return 0 // the next commit is after it

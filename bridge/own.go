@@ -42,7 +42,6 @@ var errLetGo = errors.New("the stream is let go")
 // acquire waits until the stream is ours. It returns neither tenure nor error
 // when the run is to stop.
 func (f *follower) acquire(soft context.Context) (Ownership, error) {
-	f.set(StateStandby, nil)
 	f.log.Debug("waits until the stream is this process's")
 	waiting, cancel := soft, context.CancelFunc(func() {})
 	if f.bounded() {
@@ -50,6 +49,7 @@ func (f *follower) acquire(soft context.Context) (Ownership, error) {
 	}
 	defer cancel()
 	for {
+		f.set(StateStandby, nil)
 		f.b.waits()
 		tenure, err := f.b.ports.Owner.Acquire(waiting)
 		f.b.busy()
@@ -94,6 +94,7 @@ func (f *follower) serve(soft, hard context.Context, tenure Ownership) error {
 		cancel()
 		<-watched
 	}()
+	f.set(StateStarting, nil)
 	f.log.Info("the stream is this process's")
 	err := f.rule(ctx, hard)
 	switch {
@@ -136,10 +137,11 @@ func (f *follower) owned(ctx context.Context) error {
 // rule is one tenure: the commit loop, and beside it the mirror.
 func (f *follower) rule(soft, hard context.Context) error {
 	m := startMirror(f.b, f.log)
-	f.mirror = m
+	f.mirror, f.leads = m, true
 	err := f.follow(soft, hard)
 	f.dropChain()
 	m.stop()
+	f.leads = false
 	return err
 }
 

@@ -185,6 +185,9 @@ const (
 	ObserveWait What = "wait"
 	// ObservePublish: one batch. Took, Code ("ok" or "error").
 	ObservePublish What = "publish"
+	// ObserveTransaction: one transaction, exactly once. Took, Code
+	// ("committed", "fenced" or "unknown").
+	ObserveTransaction What = "transaction"
 	// ObserveCheckpoint: one Advance. Took, Code ("ok", "error", "conflict").
 	ObserveCheckpoint What = "checkpoint"
 	// ObserveCommit: a batch is committed. Pages, Events (published),

@@ -183,6 +183,13 @@ func (o Origin) describeStart() string {
 
 // sameOrigin refuses to follow a cursor with settings it was not made for.
 func (f *follower) sameOrigin() error {
+	if have, want := f.cp.Topic, f.b.cfg.Topic; have != want && have != "" && want != "" {
+		return &Fault{
+			Class: Permanent, Code: "source", Reason: ReasonSource,
+			Hint: "another deployment? Give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX. To move the stream: exportbridge cursor reset",
+			Err:  fmt.Errorf("the checkpoint is of topic %s, the configuration says %s", have, want),
+		}
+	}
 	have, want := f.cp.Origin, f.b.cfg.Origin
 	if have.Same(want) {
 		return nil

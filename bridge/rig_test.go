@@ -28,7 +28,8 @@ type rig struct {
 	inbox  *bridgetest.Inbox
 	log    *strings.Builder
 
-	again atomic.Int64 // events published with the mark of a rewind
+	turn  chan struct{} // whose turn it is to ask the source, with several processes
+	again atomic.Int64  // events published with the mark of a rewind
 
 	mu   sync.Mutex // guards seen
 	seen []bridge.Observation

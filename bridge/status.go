@@ -50,6 +50,8 @@ type Status struct {
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try,omitzero"`
 
+	// Leader is true while the stream is this process's.
+	Leader      bool   `json:"leader"`
 	Mode        Mode   `json:"mode"`
 	Place       Place  `json:"place"`
 	CursorHash  string `json:"cursor_hash,omitempty"`
@@ -244,7 +246,7 @@ func (f *follower) why(fault *Fault, more ...any) []any {
 // refresh publishes the loop's view of itself.
 func (f *follower) refresh() {
 	s := Status{
-		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode,
+		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode, Leader: f.leads,
 		Place: f.cp.Place, CursorHash: CursorHash(f.cp.Cursor), CursorBytes: len(f.cp.Cursor), TailItems: len(f.cp.Tail),
 		Events: f.cp.Events, Pages: f.cp.Pages,
 		Published: f.totals.published, DeadLettered: f.totals.deadLettered, Repeated: f.totals.repeated,

@@ -18,7 +18,8 @@ import (
 const StatusTTL = 5 * time.Second
 
 // PutStatus publishes the stream's live status for StatusTTL. The status of a
-// stream that stopped removes it: from then on nobody runs the stream.
+// stream that stopped removes it, unless another process has taken the stream
+// over: from then on nobody runs the stream.
 func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	op := "put status of " + s.name
 	data, err := json.Marshal(st)
@@ -27,11 +28,19 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	}
 	return s.c.call(ctx, op, func(ctx context.Context) error {
 		if st.State == bridge.StateStopped {
-			return s.c.rdb.Del(ctx, s.keys.status).Err()
+			return withdraw.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Err()
 		}
 		return s.c.rdb.Set(ctx, s.keys.status, data, StatusTTL).Err()
 	})
 }
+
+// withdraw deletes a status if it is its owner's.
+var withdraw = redis.NewScript(`
+local data = redis.call('GET', KEYS[1])
+if not data then return 0 end
+local known, status = pcall(cjson.decode, data)
+if known and type(status) == 'table' and status.owner ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])`)
 
 // Status returns the live status. It is false when no bridge has written one
 // within StatusTTL: none runs the stream, or it does not reach Redis.

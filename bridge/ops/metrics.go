@@ -16,23 +16,25 @@ const namespace = "exportbridge"
 type Metrics struct {
 	registry *prometheus.Registry
 
-	requests    *prometheus.CounterVec
-	request     *prometheus.HistogramVec
-	received    *prometheus.CounterVec
-	body        *prometheus.CounterVec
-	retries     *prometheus.CounterVec
-	pageEvents  *prometheus.HistogramVec
-	pages       *prometheus.CounterVec
-	published   *prometheus.CounterVec
-	bytes       *prometheus.CounterVec
-	dead        *prometheus.CounterVec
-	restamped   *prometheus.CounterVec
-	tailChanged *prometheus.CounterVec
-	repeated    *prometheus.CounterVec
-	commits     *prometheus.CounterVec
-	commit      *prometheus.HistogramVec
-	resets      *prometheus.CounterVec
-	stage       *prometheus.HistogramVec
+	requests     *prometheus.CounterVec
+	request      *prometheus.HistogramVec
+	received     *prometheus.CounterVec
+	body         *prometheus.CounterVec
+	retries      *prometheus.CounterVec
+	pageEvents   *prometheus.HistogramVec
+	pages        *prometheus.CounterVec
+	published    *prometheus.CounterVec
+	bytes        *prometheus.CounterVec
+	dead         *prometheus.CounterVec
+	restamped    *prometheus.CounterVec
+	tailChanged  *prometheus.CounterVec
+	repeated     *prometheus.CounterVec
+	commits      *prometheus.CounterVec
+	commit       *prometheus.HistogramVec
+	transactions *prometheus.CounterVec
+	transaction  *prometheus.HistogramVec
+	resets       *prometheus.CounterVec
+	stage        *prometheus.HistogramVec
 }
 
 // Build says which program the metrics are of.
@@ -57,6 +59,8 @@ func NewMetrics(build Build, streams []string, statuses func() []bridge.Status) 
 	m.tailChanged = m.counter("tail_items_changed_total", "Items at the end of the results that vanished or came back with other bytes.", "change")
 	m.commits = m.counter("cursor_commits_total", "Commits of the cursor by result.", "result")
 	m.commit = m.histogram("cursor_commit_duration_seconds", "Time to store the cursor.", latencyBuckets)
+	m.transactions = m.counter("transactions_total", "Kafka transactions by result; the next session finds out what became of an unknown one.", "result")
+	m.transaction = m.histogram("transaction_duration_seconds", "Time of a Kafka transaction.", latencyBuckets)
 	m.resets = m.counter("cursor_resets_total", "Operator's changes of the position that were applied.", "kind")
 	m.stage = m.histogram("stage_duration_seconds", "Time per step: wait (for a page), fetch, decode, publish, checkpoint.", latencyBuckets, "stage")
 	m.registry.MustRegister(newStatusCollector(build, statuses))
@@ -101,6 +105,9 @@ func (m *Metrics) initialise(stream string) {
 	for _, result := range []string{"ok", "error", "conflict"} {
 		m.commits.WithLabelValues(stream, result)
 	}
+	for _, result := range []string{"committed", "fenced", "unknown"} {
+		m.transactions.WithLabelValues(stream, result)
+	}
 	m.resets.WithLabelValues(stream, string(bridge.KindReset))
 	m.tailChanged.WithLabelValues(stream, "vanished")
 	m.tailChanged.WithLabelValues(stream, "mutated")
@@ -121,6 +128,9 @@ func (m *Metrics) Observe(o bridge.Observation) {
 		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
 	case bridge.ObserveWait, bridge.ObservePublish:
 		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
+	case bridge.ObserveTransaction:
+		m.transactions.WithLabelValues(s, o.Code).Inc()
+		m.transaction.WithLabelValues(s).Observe(o.Took.Seconds())
 	case bridge.ObserveCheckpoint:
 		m.commits.WithLabelValues(s, o.Code).Inc()
 		m.commit.WithLabelValues(s).Observe(o.Took.Seconds())
@@ -153,7 +163,7 @@ func (m *Metrics) committed(o bridge.Observation) {
 type statusCollector struct {
 	build    Build
 	statuses func() []bridge.Status
-	buildInfo, state, blocked, epoch, up, position, lastEvent,
+	buildInfo, leader, state, blocked, epoch, up, position, lastEvent,
 	lastCommit, lastPoll, caughtUp, pages, bytes *prometheus.Desc
 }
 
@@ -164,6 +174,7 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 	return &statusCollector{
 		build: build, statuses: statuses,
 		buildInfo:  desc("build_info", "1, labelled with the program's version.", "version", "revision", "goversion"),
+		leader:     desc("leader", "1 while the stream is this process's, 0 while it stands by.", "stream"),
 		state:      desc("state", "1 for the state the stream is in, 0 for the others.", "stream", "state"),
 		blocked:    desc("stream_blocked", "1 while the stream is blocked, labelled with why.", "stream", "reason"),
 		epoch:      desc("epoch", "Epoch of the committed checkpoint; it grows with every reset.", "stream"),
@@ -197,6 +208,7 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 		for name, d := range s.Dependencies {
 			gauge(c.up, boolean(d.Up), s.Stream, name)
 		}
+		gauge(c.leader, boolean(s.Leader), s.Stream)
 		gauge(c.epoch, float64(s.Place.Epoch), s.Stream)
 		gauge(c.position, seconds(s.Position), s.Stream)
 		gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
 )
 
 // benchOptions say what a bench measures, and on what.
@@ -20,6 +22,7 @@ type benchOptions struct {
 	rounds    int
 	pages     int
 	quick     bool
+	delivery  string
 	kafka     string // address of a real one, "" is the embedded one
 	redis     string // URL of a real one, "" is the embedded one
 }
@@ -61,6 +64,7 @@ bench made there are deleted afterwards.`,
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds that count")
 	flags.IntVar(&o.pages, "pages", 100, "pages of 1000 events to move each time; fewer than 60 show start and end more than the way")
 	flags.BoolVar(&o.quick, "quick", false, "3 rounds of 60 pages, unless given otherwise")
+	flags.StringVar(&o.delivery, "delivery", string(bridge.ExactlyOnce), "exactly-once or at-least-once")
 	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
 	flags.StringVar(&o.redis, "redis", "", "`URL` of a real Redis (default embedded)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -96,6 +100,7 @@ func (o *benchOptions) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+	check(o.delivery == string(bridge.ExactlyOnce) || o.delivery == string(bridge.AtLeastOnce), "--delivery %q is neither exactly-once nor at-least-once", o.delivery)
 	check(o.rounds >= 1, "--rounds %d is below 1, for example 5", o.rounds)
 	check(o.pages >= 1 && o.pages <= 10_000, "--pages %d is not within 1 and 10000, for example 100", o.pages)
 	check(len(o.latencies) > 0, "--latency is empty, for example 20ms,5ms")

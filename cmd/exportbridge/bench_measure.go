@@ -77,7 +77,8 @@ func (b *bench) pipeline(ctx context.Context, api *benchAPI) (s stretch, err err
 	s, err = b.timed(ctx, task{
 		name: "pipeline", api: api, args: []string{"run", "--once"},
 		env: append(exportSettings(api),
-			"KAFKA_BROKERS="+b.kafkaAddr, "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+deadLetters(name),
+			"KAFKA_BROKERS="+b.kafkaAddr, "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+deadLetters(name), "KAFKA_DELIVERY="+b.delivery,
+			"KAFKA_CHECKPOINT_TOPIC="+checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP="+name,
 			"REDIS_URL="+b.redisURL, "CURSOR_PREFIX="+name,
 			"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info"),
 		end: func(out output) (time.Time, error) { return lastCommit(out.stderr) },
@@ -170,6 +171,7 @@ func lastCommit(log []byte) (time.Time, error) {
 
 // traces is what a bridge leaves on Kafka and Redis.
 type traces struct {
+	addr  string // of Kafka
 	kafka *kgo.Client
 	redis *redis.Client
 }
@@ -183,13 +185,14 @@ func newTraces(kafkaAddr, redisURL string) (*traces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	return &traces{kafka: client, redis: redis.NewClient(opts)}, nil
+	return &traces{addr: kafkaAddr, kafka: client, redis: redis.NewClient(opts)}, nil
 }
 
 // benchPartitions is what the bridge would create a topic with by default.
 const benchPartitions = 6
 
 func deadLetters(topic string) string { return topic + ".dlq" }
+func checkpoints(topic string) string { return topic + ".checkpoints" }
 
 // create creates the topics of one run: a bridge that has to create them itself
 // starts a second later.
@@ -202,14 +205,43 @@ func (t *traces) create(ctx context.Context, name string) error {
 	return nil
 }
 
-// records counts the records of the topic.
+// records counts the committed records of the topic. Offsets will not do: the
+// ends of transactions take some.
 func (t *traces) records(ctx context.Context, topic string) (int64, error) {
 	ends, err := kadm.NewClient(t.kafka).ListEndOffsets(ctx, topic)
 	if err = errors.Join(err, ends.Error()); err != nil {
 		return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
 	}
+	left := make(map[int32]int64)
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			left[o.Partition] = o.Offset
+		}
+	})
+	reader, err := kgo.NewClient(
+		kgo.SeedBrokers(t.addr), kgo.DisableClientMetrics(),
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+	)
+	if err != nil {
+		return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
+	}
+	defer reader.Close()
 	var n int64
-	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	for len(left) > 0 {
+		fetches := reader.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			if !r.Attrs.IsControl() {
+				n++
+			}
+			if r.Offset+1 >= left[r.Partition] {
+				delete(left, r.Partition)
+			}
+		})
+	}
 	return n, nil
 }
 
@@ -223,7 +255,10 @@ func (t *traces) remove(ctx context.Context, name string) error {
 	defer cancel()
 	admin := kadm.NewClient(t.kafka)
 	var errs []error
-	deleted, err := admin.DeleteTopics(ctx, name, deadLetters(name))
+	if _, err := admin.DeleteGroups(ctx, name+".events"); err != nil {
+		errs = append(errs, err)
+	}
+	deleted, err := admin.DeleteTopics(ctx, name, deadLetters(name), checkpoints(name))
 	errs = append(errs, err)
 	for _, topic := range deleted.Sorted() {
 		if !errors.Is(topic.Err, kerr.UnknownTopicOrPartition) {

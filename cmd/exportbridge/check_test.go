@@ -89,6 +89,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
+	createCheckpoints(t, kafka)
 	redis := bridgetest.EmbeddedRedis(t)
 	redis.RequireAuth(secretPassword)
 	return &world{redis: redis, env: map[string]string{
@@ -98,11 +99,20 @@ func newWorld(t *testing.T) *world {
 	}}
 }
 
+// createCheckpoints creates the checkpoint topic as topics create does.
+func createCheckpoints(t *testing.T, kafka *bridgetest.Cluster) {
+	t.Helper()
+	configs := map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"}
+	if err := kafka.CreateTopic("exportbridge.checkpoints", 16, configs); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // restrictedKafka is a Kafka where the user writer may only look at the topics.
 func restrictedKafka(t *testing.T, env map[string]string) {
 	t.Helper()
 	var acls []kfake.ACL
-	for _, prefix := range []string{"export.", "dlq."} {
+	for _, prefix := range []string{"export.", "dlq.", "exportbridge."} {
 		acls = append(acls, kfake.ACL{
 			Resource: kmsg.ACLResourceTypeTopic, Name: prefix, Pattern: kmsg.ACLResourcePatternTypePrefixed,
 			Operation: kmsg.ACLOperationDescribe, Allow: true,
@@ -111,6 +121,7 @@ func restrictedKafka(t *testing.T, env map[string]string) {
 	cluster := bridgetest.EmbeddedKafka(t, kfake.EnableSASL(), kfake.EnableACLs(),
 		kfake.SeedTopics(2, "export.events", "dlq.export.events"),
 		kfake.User("SCRAM-SHA-256", "writer", secretPassword, acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
+	createCheckpoints(t, cluster)
 	admin := kafkaClient(t, cluster.ListenAddrs()[0], kgo.SASL(scram.Auth{User: "admin", Pass: "admin"}.AsSha256Mechanism()))
 	produce(t, admin, eventRecord(0, 1, "k", "v"))
 	env["KAFKA_BROKERS"] = strings.Join(cluster.ListenAddrs(), ",")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/cursorstore"
 )
 
@@ -35,7 +36,15 @@ type position struct {
 	client *cursorstore.Client
 	store  *cursorstore.Store
 	stream *streamSettings
-	owner  string // of this process
+	sink   *kafkasink.Sink // nil unless the command needs Kafka
+	owner  string          // of this process
+}
+
+func (p *position) close() {
+	if p.sink != nil {
+		p.sink.Close()
+	}
+	_ = p.client.Close() // nothing is left to be written
 }
 
 // openPosition connects to the store of the stream that the command is about.
@@ -59,7 +68,14 @@ func (a *app) openPosition(ctx context.Context, need uses, name string) (*positi
 	if err != nil {
 		return nil, err
 	}
-	return &position{client: client, store: client.Stream(st.name), stream: st, owner: s.owner()}, nil
+	p := &position{client: client, store: client.Stream(st.name), stream: st, owner: s.owner()}
+	if need&usesKafka != 0 {
+		if p.sink, err = kafkasink.New(st.kafka); err != nil {
+			p.close()
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // load returns the stored checkpoint, with advice where there is none.
@@ -110,7 +126,7 @@ func newCursorShowCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer p.client.Close()
+		defer p.close()
 		c, err := p.load(cmd.Context())
 		if err != nil {
 			return err
@@ -252,7 +268,7 @@ one a minute before that, and every change by an operator.`,
 		if err != nil {
 			return err
 		}
-		defer p.client.Close()
+		defer p.close()
 		entries, err := p.store.History(cmd.Context(), q)
 		if err != nil {
 			return hinted(err)

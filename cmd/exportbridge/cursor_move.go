@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -281,11 +282,11 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 
 // run shows what the move would do and, with --execute, does it.
 func (m *move) run(ctx context.Context, find finder) error {
-	p, err := m.app.openPosition(ctx, usesExport, m.stream)
+	p, err := m.app.openPosition(ctx, usesExport|usesKafka, m.stream)
 	if err != nil {
 		return err
 	}
-	defer p.client.Close()
+	defer p.close()
 	now, err := p.store.Load(ctx)
 	if errors.Is(err, bridge.ErrNoCheckpoint) {
 		// The bridge may be blocked because the checkpoint was lost.
@@ -361,7 +362,7 @@ func (m *move) apply(ctx context.Context, p *position, now bridge.Checkpoint, ta
 		}
 		return bridge.Answer{}, "", hinted(err)
 	}
-	answer, err := m.await(ctx, p, now, cmd)
+	answer, err := m.await(ctx, p, cmd)
 	if err != nil {
 		return answer, cmd.ID, err
 	}
@@ -374,7 +375,7 @@ func (m *move) apply(ctx context.Context, p *position, now bridge.Checkpoint, ta
 // aliveInterval is how often a waiting command looks whether a bridge runs.
 const aliveInterval = 500 * time.Millisecond
 
-func (m *move) await(ctx context.Context, p *position, now bridge.Checkpoint, cmd bridge.Command) (bridge.Answer, error) {
+func (m *move) await(ctx context.Context, p *position, cmd bridge.Command) (bridge.Answer, error) {
 	deadline := time.Now().Add(m.timeout)
 	for {
 		answer, err := m.look(ctx, p, cmd.ID)
@@ -385,11 +386,38 @@ func (m *move) await(ctx context.Context, p *position, now bridge.Checkpoint, cm
 			return m.giveUp(p, cmd)
 		}
 		_, alive, err := p.store.Status(ctx)
-		if err == nil && !alive {
-			return m.applyOffline(ctx, p, now, cmd)
+		if err != nil || alive {
+			continue
+		}
+		switch free, err := p.unowned(ctx); {
+		case err != nil:
+			return m.giveUpWith(p, cmd, err)
+		case free:
+			return m.applyOffline(ctx, p, cmd)
 		}
 	}
 }
+
+// unowned reports whether no process has the stream. Redis shows none; Kafka's
+// coordinator knows for certain.
+func (p *position) unowned(ctx context.Context) (bool, error) {
+	if slices.Equal(p.stream.kafka.Brokers, []string{embedded}) {
+		return false, &exitError{
+			code: exitUsage, err: errors.New("no bridge answers, and KAFKA_BROKERS=embedded is a Kafka inside another process"),
+			hint: "the address that it printed, for example --kafka-brokers " + usualKafka,
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
+	defer cancel()
+	members, err := p.sink.Members(ctx)
+	if err != nil {
+		return false, fmt.Errorf("no bridge answers, and whether one runs the stream is not known: %w", err)
+	}
+	return len(members) == 0, nil
+}
+
+// membersTimeout bounds the question who runs the stream.
+const membersTimeout = 10 * time.Second
 
 // look waits for the answer for a moment. Redis may refuse at once; then it
 // waits all the same, so as not to ask in a hot loop.
@@ -403,40 +431,32 @@ func (m *move) look(ctx context.Context, p *position, id string) (bridge.Answer,
 	return answer, err
 }
 
-// applyOffline moves the stored checkpoint itself, by the same steps as a
-// running bridge: claim, compare and set, answer. A bridge that starts
-// meanwhile finds the claim, or the new epoch.
-func (m *move) applyOffline(ctx context.Context, p *position, now bridge.Checkpoint, cmd bridge.Command) (bridge.Answer, error) {
-	mine, err := p.store.Claim(ctx, cmd, p.owner)
-	if err != nil || !mine {
-		return m.giveUp(p, cmd)
+// applyOffline moves the stream itself, by the same steps as a running bridge:
+// a session of its own, which fences whoever believes to own the stream,
+// claim, commit, answer.
+func (m *move) applyOffline(ctx context.Context, p *position, cmd bridge.Command) (bridge.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	cfg := p.stream.engine
+	cfg.Owner = p.owner
+	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: p.sink, Store: p.store, Inbox: p.store}, cmd)
+	if err != nil {
+		return m.giveUpWith(p, cmd, err)
 	}
-	from := now
-	if from.Zero() {
-		from.Stream = p.store.Name()
+	if answer.By == p.owner {
+		answer.By = "this command (no bridge runs the stream)"
 	}
-	// A reset is how changed settings are accepted; a rewind stays with those
-	// that its entry was made with.
-	origin := p.stream.engine.Origin
-	if cmd.Target.Entry != nil && !now.Zero() {
-		origin = now.Origin
+	return answer, nil
+}
+
+// giveUpWith takes the request back because of an error, and says which of the
+// two happened.
+func (m *move) giveUpWith(p *position, cmd bridge.Command, cause error) (bridge.Answer, error) {
+	answer, err := m.giveUp(p, cmd)
+	if err == nil {
+		return answer, nil // it was applied all the same
 	}
-	to := bridge.Reset(from, origin, cmd)
-	to.Mode, to.Owner, to.Session, to.WrittenAt = p.stream.engine.Mode, p.owner, rand.Text()[:12], time.Now().UnixMilli()
-	answer := bridge.Answer{By: "this command (no bridge runs the stream)", Place: to.Place, At: to.WrittenAt, Applied: true}
-	err = p.store.Advance(ctx, now, to)
-	if errors.Is(err, bridge.ErrConflict) || errors.Is(err, bridge.ErrForeign) {
-		stored, loadErr := p.store.Load(ctx)
-		if loadErr == nil && stored.ChangeID() == cmd.ID {
-			// A bridge that started meanwhile was faster with this very request.
-			answer.By, answer.Place = stored.Owner, stored.Place
-			return answer, p.store.Answer(ctx, cmd, answer)
-		}
-		answer.Applied, answer.Detail, answer.Place = false, err.Error(), now.Place
-	} else if err != nil {
-		return answer, hinted(err)
-	}
-	return answer, p.store.Answer(ctx, cmd, answer)
+	return answer, hinted(cause)
 }
 
 // giveUp takes the request back, and says which of the two happened.

@@ -29,8 +29,8 @@ const (
 // processConfig is what the command itself needs to know.
 type processConfig struct {
 	Streams    []string    `env:"BRIDGE_STREAMS, default=events" desc:"names of the streams of this process; events, sessions and users export what they are called" example:"events,users"`
-	InstanceID string      `env:"BRIDGE_INSTANCE_ID" desc:"name of this process in checkpoints and answers, <host>-<process id> if empty" example:"bridge-0"`
-	Delivery   bridge.Mode `env:"KAFKA_DELIVERY, default=at-least-once" values:"at-least-once" desc:"the delivery guarantee"`
+	InstanceID string      `env:"BRIDGE_INSTANCE_ID" desc:"name of this process, the same after every restart and no other's: it then has its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
+	Delivery   bridge.Mode `env:"KAFKA_DELIVERY, default=exactly-once" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
 	LogLevel   string      `env:"LOG_LEVEL, default=info" values:"debug,info,warn,error" desc:"the least serious messages to log"`
 	LogFormat  string      `env:"LOG_FORMAT, default=auto" values:"auto,text,json" desc:"form of the log; auto is text on a terminal and json elsewhere"`
 }
@@ -140,6 +140,7 @@ func (l *loader) load(ctx context.Context, need uses, now time.Time) (*settings,
 	for _, name := range names {
 		st := l.loadStream(ctx, name, need, now)
 		st.engine.Mode, st.engine.Owner = s.Delivery, s.owner()
+		st.kafka.Mode, st.kafka.InstanceID = s.Delivery, s.InstanceID
 		s.embeddedKafka = slices.Equal(st.kafka.Brokers, []string{embedded})
 		s.streams = append(s.streams, st)
 		found[name] = st.validate(need)
@@ -233,6 +234,7 @@ func (l *loader) fillKafka(ctx context.Context, st *streamSettings) {
 	if st.kafka.Topic == "" {
 		st.kafka.Topic = defaultTopic(st.name)
 	}
+	st.engine.Topic = st.kafka.Topic
 	if d, err := parseDuration(st.kafka.Retention); err == nil && st.kafka.Retention != "-1" {
 		st.kafka.Retention = d.String()
 	}

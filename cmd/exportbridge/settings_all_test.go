@@ -37,7 +37,7 @@ func TestLoadDefaults(t *testing.T) {
 	if diff := cmp.Diff(bridge.Origin{Resource: "events"}, st.engine.Origin); diff != "" {
 		t.Errorf("origin (-want +got):\n%s", diff)
 	}
-	if st.engine.Mode != bridge.AtLeastOnce || st.engine.PageSize != 1000 || !strings.Contains(st.engine.Owner, "-") {
+	if st.engine.Mode != bridge.ExactlyOnce || st.kafka.Mode != bridge.ExactlyOnce || st.engine.PageSize != 1000 || !strings.Contains(st.engine.Owner, "-") {
 		t.Errorf("mode %s, page size %d, owner %s", st.engine.Mode, st.engine.PageSize, st.engine.Owner)
 	}
 	if st.engine.Log != nil {

@@ -40,6 +40,7 @@ type stream struct {
 	bridge *bridge.Bridge
 	api    *exportapi.Client
 	sink   *kafkasink.Sink
+	owner  *kafkasink.Group
 	store  *cursorstore.Store
 }
 
@@ -57,7 +58,7 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 	s.cursor.Report = func(err error) {
 		said(err)
 		for _, h := range healths {
-			h.Reporter("redis")(err)
+			h.Reporter(bridge.DependencyStore)(err)
 		}
 	}
 	redis, err := cursorstore.Open(s.cursor)
@@ -98,10 +99,9 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 // wire makes one stream's adapters and its bridge.
 func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.Health) (*stream, error) {
 	log := p.log.With(logStream, st.name)
-	st.export.Report = health.Reporter("api")
-	said, kafka := sayChanges(log, "kafka"), health.Reporter("kafka")
+	st.export.Report = health.Reporter(bridge.DependencySource)
+	said, kafka := sayChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
 	st.kafka.Report = func(err error) { said(err); kafka(err) }
-	st.kafka.Mode = st.engine.Mode
 	st.kafka.Log = log.With(logComponent, "kafka")
 	st.engine.Log, st.engine.Limits = p.log, limits
 	api, err := exportapi.New(st.export)
@@ -112,14 +112,14 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
-	store := p.redis.Stream(st.name)
+	store, owner := p.redis.Stream(st.name), sink.Owner()
 	b, err := bridge.New(st.engine, bridge.Ports{
-		Source: api, Sink: sink, Store: store, Inbox: store, Observer: p.metrics, Health: health,
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Observer: p.metrics, Health: health,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
-	return &stream{name: st.name, bridge: b, api: api, sink: sink, store: store}, nil
+	return &stream{name: st.name, bridge: b, api: api, sink: sink, owner: owner, store: store}, nil
 }
 
 // sayChanges returns a reporter that logs once when a server goes away and
@@ -174,12 +174,26 @@ func (p *process) run(ctx context.Context) error {
 			if errs[i] = st.bridge.Run(ctx); errs[i] != nil {
 				p.log.Error("stream ended", logStream, st.name, logError, errs[i])
 			}
+			st.leave(p.log)
 		})
 	}
 	running.Wait()
 	stop()
 	helpers.Wait()
 	return runError(errors.Join(errs...))
+}
+
+// leaveTimeout bounds the goodbye to the group. Without it another process
+// takes the stream over after BRIDGE_SESSION_TIMEOUT.
+const leaveTimeout = 3 * time.Second
+
+// leave lets another process have the stream at once.
+func (st *stream) leave(log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if err := st.owner.Close(ctx); err != nil {
+		log.Warn("the group was not left; another process has the stream after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
+	}
 }
 
 // tell keeps the stream's live status in Redis, and its history thin. Redis
@@ -196,7 +210,10 @@ func (p *process) tell(ctx context.Context, st *stream) {
 			cancel()
 			return
 		case <-status.C:
-			_ = st.store.PutStatus(ctx, st.bridge.Status()) // the next one follows in a second
+			now := st.bridge.Status()
+			if now.State != bridge.StateStandby { // the one who runs the stream tells
+				_ = st.store.PutStatus(ctx, now) // the next one follows in a second
+			}
 		case now := <-thin.C:
 			if _, err := st.store.Thin(ctx, now); err != nil && ctx.Err() == nil {
 				p.log.Debug("history not thinned", logStream, st.name, logError, err)

@@ -1,0 +1,260 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// proc is one of several processes on the topic and store of a rig.
+type proc struct {
+	r      *rig
+	owner  *bridgetest.Owner
+	bridge *bridge.Bridge
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// spawn starts a process of a group. All share the rig's source.
+func (r *rig) spawn(group *bridgetest.Group, instance string) *proc {
+	r.t.Helper()
+	if r.turn == nil {
+		r.turn = make(chan struct{}, 1)
+	}
+	p := &proc{r: r, owner: group.Open(instance), ended: make(chan error, 1)}
+	cfg := r.cfg
+	if instance != "" {
+		cfg.Owner = instance
+	}
+	b, err := bridge.New(cfg, bridge.Ports{
+		Source: turns{r.turn, r.source}, Sink: r.topic.Open("events"), Store: r.store, Owner: p.owner, Observer: r,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(r.t.Context())
+	p.bridge, p.stop = b, stop
+	go func() { p.ended <- b.Run(ctx) }()
+	return p
+}
+
+// end stops the process in order.
+func (p *proc) end() {
+	p.r.t.Helper()
+	p.stop()
+	if err := <-p.ended; err != nil {
+		p.r.t.Errorf("process ended with %v", err)
+	}
+	p.owner.Close()
+}
+
+func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
+	p.r.t.Helper()
+	if s := p.bridge.Status(); s.State != state || s.Reason != reason || s.Leader != leader {
+		p.r.t.Errorf("process is %s %s, leader %v: %q; want %s %s, leader %v", s.State, s.Reason, s.Leader, s.Error, state, reason, leader)
+	}
+}
+
+// bothModes runs a test with a stream of either delivery.
+func bothModes(t *testing.T, test func(r *rig)) {
+	t.Helper()
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *rig) {
+				r.switchMode(mode)
+				r.topic.Latency = 10 * time.Millisecond
+				test(r)
+			})
+		})
+	}
+}
+
+// A stream goes from one process to the other and back, with pages under way,
+// and nothing is missing or comes twice.
+func TestHandOver(t *testing.T) {
+	bothModes(t, func(r *rig) {
+		group := bridgetest.NewGroup(r.t)
+		a, b := r.spawn(group, ""), r.spawn(group, "")
+		for range 10 {
+			r.source.Grow(55)
+			r.after(37 * time.Millisecond) // in the midst of it
+			if leaders := boolInt(a.bridge.Status().Leader) + boolInt(b.bridge.Status().Leader); leaders > 1 {
+				r.t.Errorf("%d leaders", leaders)
+			}
+			group.Revoke()
+		}
+		r.after(time.Minute)
+		r.wantOnce()
+		first, second := a, b
+		if b.bridge.Status().Leader {
+			first, second = b, a
+		}
+		first.want(bridge.StateIdle, "", true)
+		second.want(bridge.StateStandby, "", false)
+		first.end()
+		r.source.Grow(20)
+		r.after(5 * time.Second)
+		r.wantOnce()
+		second.want(bridge.StateIdle, "", true)
+		second.end()
+	})
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A process that is cut off from the coordinator, but not from Kafka's other
+// brokers, goes on until another one takes the stream. Then it stands by.
+func TestZombie(t *testing.T) {
+	bothModes(t, func(r *rig) {
+		group := bridgetest.NewGroup(r.t)
+		a := r.spawn(group, "")
+		r.source.Grow(30)
+		r.after(5 * time.Second)
+		b := r.spawn(group, "")
+		heal := group.Isolate(a.owner)
+		r.source.Grow(30)
+		r.after(5 * time.Second)
+		a.want(bridge.StateIdle, "", true)
+		r.source.Grow(1000) // the zombie has work when it is replaced
+		r.after(15 * time.Second)
+		b.want(bridge.StateIdle, "", true)
+		a.want(bridge.StateStandby, "", false)
+		heal()
+		r.source.Grow(30)
+		r.after(time.Minute)
+		if r.cfg.Mode == bridge.ExactlyOnce {
+			r.wantOnce()
+		} else {
+			r.wantAll()
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// The stream is lost between the fencing of the others and the reading of the
+// checkpoint: the session is not begun.
+func TestLostWhileRecovering(t *testing.T) {
+	bothModes(t, func(r *rig) {
+		group := bridgetest.NewGroup(r.t)
+		group.FailConfirm(1, bridge.ErrNotOwner)
+		group.FailConfirm(2, errors.New("coordinator not available"))
+		r.source.Grow(30)
+		a := r.spawn(group, "")
+		r.after(5 * time.Second)
+		if n := len(r.values()); n != 0 {
+			r.t.Errorf("%d events published by a process that is not the owner", n)
+		}
+		r.after(time.Minute)
+		r.wantOnce()
+		a.want(bridge.StateIdle, "", true)
+		a.end()
+	})
+}
+
+// Two groups that run the same stream do not fight for ever: both say so.
+func TestTwoGroups(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *rig) {
+		r.topic.Latency = 10 * time.Millisecond
+		a, b := r.spawn(bridgetest.NewGroup(r.t), "a"), r.spawn(bridgetest.NewGroup(r.t), "b")
+		for range 40 {
+			r.source.Grow(30)
+			r.after(500 * time.Millisecond)
+		}
+		blocked := 0
+		for _, p := range []*proc{a, b} {
+			if s := p.bridge.Status(); s.State == bridge.StateBlocked && s.Reason == bridge.ReasonOwner {
+				blocked++
+			}
+		}
+		if blocked == 0 {
+			t.Errorf("nobody is blocked: %+v and %+v", a.bridge.Status(), b.bridge.Status())
+		}
+		before := r.topic.Recovers()
+		for range 60 {
+			r.source.Grow(30)
+			r.after(10 * time.Second)
+		}
+		if n := r.topic.Recovers() - before; n > 20 {
+			t.Errorf("%d sessions in ten minutes: a fight", n)
+		}
+		r.wantOnce()
+		a.end()
+		b.end()
+	})
+}
+
+// What waiting does not cure blocks the stream, and is tried again later.
+func TestOwnerRefuses(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		group := bridgetest.NewGroup(r.t)
+		r.source.Grow(10)
+		a := r.spawn(group, "pod-0")
+		r.after(5 * time.Second)
+		b := r.spawn(group, "pod-0") // the same id: takes the stream away
+		r.after(5 * time.Second)
+		a.want(bridge.StateBlocked, bridge.ReasonOwner, false)
+		b.want(bridge.StateIdle, "", true)
+		r.source.Grow(10)
+		r.after(time.Minute)
+		r.wantOnce()
+		b.end()
+		r.source.Grow(10)
+		r.after(6 * time.Minute)
+		a.want(bridge.StateIdle, "", true)
+		r.wantOnce()
+		a.end()
+	})
+}
+
+// A bounded run does not stand by for ever.
+func TestBoundedStandby(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		group := bridgetest.NewGroup(r.t)
+		a := r.spawn(group, "")
+		r.after(time.Second)
+		r.cfg.Limits.Once = true
+		b := r.spawn(group, "")
+		r.after(2 * time.Minute)
+		select {
+		case err := <-b.ended:
+			wantBlocked(t, err, bridge.ReasonOwner)
+		default:
+			t.Error("a bounded run waits for ever for a stream that another process runs")
+			b.stop()
+			<-b.ended
+		}
+		b.stop()
+		a.end()
+	})
+}
+
+// A process that stands by stops at once.
+func TestStopStandby(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		group := bridgetest.NewGroup(r.t)
+		a := r.spawn(group, "")
+		r.after(time.Second)
+		b := r.spawn(group, "")
+		r.after(time.Second)
+		b.end()
+		b.want(bridge.StateStopped, "", false)
+		a.want(bridge.StateIdle, "", true)
+		a.end()
+	})
+}
