@@ -13,11 +13,14 @@ import (
 // Cluster is a Kafka in the test process.
 type Cluster struct {
 	*kfake.Cluster
+	// Strictness counts what Apache Kafka would have refused, see Strict.
+	*Strictness
 	gate *gate
 }
 
 // EmbeddedKafka starts a kfake cluster for the length of the test: one broker
-// unless the options say otherwise, with its data on disk, as in the demo.
+// unless the options say otherwise, with its data on disk, as in the demo, and
+// as strict with fenced producers as Apache Kafka.
 func EmbeddedKafka(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
 	g := &gate{conns: make(map[net.Conn]struct{})}
@@ -27,7 +30,7 @@ func EmbeddedKafka(t testing.TB, opts ...kfake.Opt) *Cluster {
 		t.Fatalf("start embedded Kafka: %v", err)
 	}
 	t.Cleanup(c.Close)
-	return &Cluster{Cluster: c, gate: g}
+	return &Cluster{Cluster: c, Strictness: Strict(c), gate: g}
 }
 
 // Break cuts all connections and refuses new ones until heal is called. It

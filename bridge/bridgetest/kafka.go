@@ -38,6 +38,9 @@ type KafkaOptions struct {
 	// RetentionCheck is how often brokers look for records to delete; default
 	// Kafka's 5 minutes.
 	RetentionCheck time.Duration
+	// Proxy gets a listener of each broker behind it, beside the plain one
+	// that it does not see.
+	Proxy *KafkaProxy
 	// Properties are further broker settings. They win over all others.
 	Properties map[string]string
 	// Own asks for servers that the caller may kill.
@@ -49,7 +52,7 @@ type KafkaOptions struct {
 
 // foreign reports whether somebody else's brokers satisfy the options.
 func (o KafkaOptions) foreign() bool {
-	return !o.TLS && !o.SASL && !o.ACLs && !o.Own && o.RetentionCheck == 0 && len(o.Properties) == 0
+	return !o.TLS && !o.SASL && !o.ACLs && !o.Own && o.Proxy == nil && o.RetentionCheck == 0 && len(o.Properties) == 0
 }
 
 // Kafka is a running Apache Kafka. Brokers are counted from 0. One goroutine

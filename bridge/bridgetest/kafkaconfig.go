@@ -27,6 +27,8 @@ type broker struct {
 	plain      string
 	secure     string // empty without TLS and SASL
 	controller string
+	behind     string // the listener behind the proxy
+	front      string // where the proxy stands before it; empty without one
 }
 
 func (k *Kafka) logConfig() string { return filepath.Join(k.dir, "log4j2.properties") }
@@ -45,11 +47,21 @@ func (k *Kafka) newBroker(index int) (*broker, error) {
 	if k.options.TLS || k.options.SASL {
 		addrs = append(addrs, &b.secure)
 	}
+	if k.options.Proxy != nil {
+		addrs = append(addrs, &b.behind)
+	}
 	for _, addr := range addrs {
 		var err error
 		if *addr, err = k.ports.take(); err != nil {
 			return nil, err
 		}
+	}
+	if k.options.Proxy != nil {
+		front, err := k.options.Proxy.before(localAddr(0), b.behind)
+		if err != nil {
+			return nil, err
+		}
+		b.front = front.String()
 	}
 	b.args = []string{
 		k.java, "-Xms256m", "-Xmx768m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=" + k.logConfig(),
@@ -94,6 +106,9 @@ func (k *Kafka) properties(b *broker) string {
 		"min.insync.replicas":                              (replicas + 1) / 2,
 		"transaction.state.log.min.isr":                    (replicas + 1) / 2,
 	}
+	if b.front != "" {
+		addListener(p, "PROXIED", b.behind, b.front, "PLAINTEXT")
+	}
 	k.secure(p, b)
 	if k.options.ACLs {
 		p["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -114,6 +129,17 @@ func (k *Kafka) properties(b *broker) string {
 	return file.String()
 }
 
+// addListener adds one that clients know by another address than its own.
+func addListener(p map[string]any, name, at, advertised, protocol string) {
+	for property, value := range map[string]string{
+		"listeners":                      name + "://" + at,
+		"advertised.listeners":           name + "://" + advertised,
+		"listener.security.protocol.map": name + ":" + protocol,
+	} {
+		p[property] = fmt.Sprint(p[property], ",", value)
+	}
+}
+
 // secure adds the listener with TLS, SASL or both.
 func (k *Kafka) secure(p map[string]any, b *broker) {
 	protocol := ""
@@ -127,13 +153,7 @@ func (k *Kafka) secure(p map[string]any, b *broker) {
 	default:
 		return
 	}
-	for name, value := range map[string]string{
-		"listeners":                      ",SECURE://" + b.secure,
-		"advertised.listeners":           ",SECURE://" + b.secure,
-		"listener.security.protocol.map": ",SECURE:" + protocol,
-	} {
-		p[name] = fmt.Sprint(p[name], value)
-	}
+	addListener(p, "SECURE", b.secure, b.secure, protocol)
 	const listener = "listener.name.secure."
 	if c := k.Certificates; c != nil {
 		p[listener+"ssl.keystore.type"], p[listener+"ssl.keystore.location"] = "PEM", c.serverStore

@@ -216,6 +216,18 @@ func (p *Topic) reachable(ctx context.Context) error {
 	}
 }
 
+// copy keeps what an at-least-once batch goes on from, or begins an epoch with,
+// by the caller holding mu.
+func (p *Topic) copy(b bridge.Batch) {
+	c, known := p.copied[b.Checkpoint.Stream]
+	switch {
+	case len(b.Pages) == 0 && (!known || b.Checkpoint.Epoch != c.Epoch):
+		p.copied[b.Checkpoint.Stream] = b.Checkpoint
+	case !b.From.Zero():
+		p.copied[b.Checkpoint.Stream] = b.From
+	}
+}
+
 // newest returns the newest checkpoint committed, by the caller holding mu.
 func (p *Topic) newest(stream string) (bridge.Checkpoint, bool) {
 	for _, b := range slices.Backward(p.kept) {
@@ -312,8 +324,8 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 		p.records = append(p.records, records...)
 		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails, exactly: p.mode == bridge.ExactlyOnce})
 	}
-	if p.mode == bridge.AtLeastOnce && !b.From.Zero() {
-		p.copied[s.stream] = b.From
+	if p.mode == bridge.AtLeastOnce {
+		p.copy(b)
 	}
 	if fails {
 		s.open = false

@@ -1,0 +1,74 @@
+package bridgetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Hits counts what a rule of a proxy did. Its methods may be called
+// concurrently.
+type Hits struct {
+	what   string
+	remove func()
+
+	mu      sync.Mutex // guards all below
+	count   int
+	replies []kmsg.Response
+	changed chan struct{} // closed and replaced with each hit
+}
+
+func newHits(what string, remove func()) *Hits {
+	return &Hits{what: what, remove: remove, changed: make(chan struct{})}
+}
+
+// add counts a hit with the reply that the client did not get, if there is one.
+func (h *Hits) add(reply kmsg.Response) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count++
+	if reply != nil {
+		h.replies = append(h.replies, reply)
+	}
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// Count returns how often the rule has hit. A hit counts when all is done but
+// to cut the connection, if it will be: a client that misses its reply finds
+// it counted, and the server has executed what was to reach it.
+func (h *Hits) Count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count
+}
+
+// Replies returns what a Kafka broker answered and the client never got.
+func (h *Hits) Replies() []kmsg.Response {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.replies)
+}
+
+// Wait waits until the rule has hit so many times.
+func (h *Hits) Wait(ctx context.Context, count int) error {
+	for {
+		h.mu.Lock()
+		got, changed := h.count, h.changed
+		h.mu.Unlock()
+		if got >= count {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until the proxy's rule %q has hit: %d of %d times: %w", h.what, got, count, ctx.Err())
+		}
+	}
+}
+
+// Remove ends the rule. What it has hit stays so: a late request still comes.
+func (h *Hits) Remove() { h.remove() }

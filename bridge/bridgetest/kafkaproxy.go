@@ -1,0 +1,346 @@
+package bridgetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// KafkaFault is what a [KafkaProxy] does to a request.
+type KafkaFault int
+
+const (
+	// CutBeforeRequest cuts the connection; the broker never sees the request.
+	CutBeforeRequest KafkaFault = iota
+	// DropReply lets the broker execute the request and cuts the connection
+	// instead of delivering the reply.
+	DropReply
+	// DelayRequest delivers the request later, even if its client has given
+	// up by then, and with it all that follow it on the connection.
+	DelayRequest
+	// DelayReply delivers the reply later, and with it all that follow it.
+	DelayReply
+	// LateRequest cuts the client's connection at once and delivers the
+	// request later, over the connection that the broker still has.
+	LateRequest
+)
+
+func (f KafkaFault) String() string {
+	names := [...]string{"cut before", "drop the reply to", "delay", "delay the reply to", "deliver late"}
+	if f < 0 || int(f) >= len(names) {
+		return fmt.Sprint("unknown fault ", int(f))
+	}
+	return names[f]
+}
+
+// KafkaRule says which requests are hit, and how.
+type KafkaRule struct {
+	Fault KafkaFault
+	// Delay is for DelayRequest, DelayReply and LateRequest. Until, if it is
+	// not nil, has to be closed as well: an event instead of a time.
+	Delay time.Duration
+	Until <-chan struct{}
+	// Keys are the kinds of request; none means all.
+	Keys []kmsg.Key
+	// Client is a kgo.ClientID; empty means all.
+	Client string
+	// When narrows the rule further, nil does not. It gets each request that
+	// the above matches, one at a time, and must not block.
+	When func(kmsg.Request) bool
+	// Nth counts the matching requests from now on: the first to be hit. 0
+	// is the same as 1.
+	Nth int
+	// Times is how many are hit from there on: 0 is the same as 1, and
+	// negative means all until Hits.Remove.
+	Times int
+	// Chance hits each of them with this probability only; 0 means always.
+	// The same Seed gives the same choices for the same requests.
+	Chance float64
+	Seed   uint64
+}
+
+// KafkaProxy stands between clients and brokers, knows Kafka's framing and
+// breaks single requests. A cluster that is behind it advertises the proxy's
+// addresses, so that all connections of a client lead through it:
+//
+//	p := bridgetest.StartKafkaProxy(t)
+//	k := bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
+//	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Proxy: p})
+//
+// Apache Kafka keeps its plain listeners beside it; with kfake the clients
+// that a test does not want broken dial with Direct. The proxy cannot look
+// into TLS. Its methods may be called concurrently.
+type KafkaProxy struct {
+	*relay
+
+	mu     sync.Mutex        // guards all below
+	direct map[string]string // address of the broker by that of the proxy
+	addrs  []string
+	rules  []*kafkaRule
+}
+
+type kafkaRule struct {
+	KafkaRule
+	hits    *Hits
+	seen    int
+	hit     int
+	chances *rand.Rand
+}
+
+// StartKafkaProxy starts a proxy, still without brokers, for the length of the
+// test. Start it before its brokers, or they end after it.
+func StartKafkaProxy(t testing.TB) *KafkaProxy {
+	t.Helper()
+	p := NewKafkaProxy()
+	t.Cleanup(func() { finishProxy(t, p.Close) })
+	return p
+}
+
+// NewKafkaProxy does the same outside a test. The caller must Close it.
+func NewKafkaProxy() *KafkaProxy {
+	return &KafkaProxy{relay: newRelay(), direct: make(map[string]string)}
+}
+
+// Addrs returns the addresses of all brokers, as clients reach them.
+func (p *KafkaProxy) Addrs() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.addrs)
+}
+
+// Direct dials a broker past the proxy, for kgo.Dialer.
+func (p *KafkaProxy) Direct(ctx context.Context, network, addr string) (net.Conn, error) {
+	p.mu.Lock()
+	broker, ok := p.direct[addr]
+	p.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("dial %s directly: no such broker is behind the proxy", addr)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, broker)
+}
+
+// Listen is for kfake.ListenFn: the proxy listens at the address, and the
+// broker at another one that nobody else knows.
+func (p *KafkaProxy) Listen(network, at string) (net.Listener, error) {
+	l, err := net.Listen(network, localAddr(0))
+	if err != nil {
+		return nil, fmt.Errorf("listen behind a proxy: %w", err)
+	}
+	front, err := p.before(at, l.Addr().String())
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &hiddenListener{Listener: l, front: front}, nil
+}
+
+// hiddenListener gives the address of the proxy for its own.
+type hiddenListener struct {
+	net.Listener
+	front net.Addr
+}
+
+func (l *hiddenListener) Addr() net.Addr { return l.front }
+
+// before stands at an address before the broker at another.
+func (p *KafkaProxy) before(at, broker string) (net.Addr, error) {
+	front, err := p.forward(at, broker, p.carry)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.addrs = append(p.addrs, front.String())
+	p.direct[front.String()] = broker
+	return front, nil
+}
+
+// Add adds a rule, which holds from now on. Of several that match a request
+// the one added first hits it; the others do not count it.
+func (p *KafkaProxy) Add(rule KafkaRule) *Hits {
+	r := &kafkaRule{KafkaRule: rule, chances: rand.New(rand.NewPCG(rule.Seed, 0))}
+	what := []string{rule.Fault.String()}
+	for _, key := range rule.Keys {
+		what = append(what, key.Name())
+	}
+	r.hits = newHits(strings.Join(what, " "), func() { p.remove(r) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules, r)
+	return r.hits
+}
+
+func (p *KafkaProxy) remove(r *kafkaRule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = slices.DeleteFunc(p.rules, func(other *kafkaRule) bool { return other == r })
+}
+
+// match returns the rule that hits a request, or nil.
+func (p *KafkaProxy) match(h *requestHeader) *kafkaRule {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.rules {
+		if r.matches(h) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (r *kafkaRule) matches(h *requestHeader) bool {
+	if len(r.Keys) > 0 && !slices.Contains(r.Keys, h.key) || r.Client != "" && r.Client != h.client {
+		return false
+	}
+	if r.Times >= 0 && r.hit >= max(r.Times, 1) {
+		return false
+	}
+	if r.When != nil {
+		if request, err := h.decode(); err != nil || request == nil || !r.When(request) {
+			return false
+		}
+	}
+	r.seen++
+	if r.seen < r.Nth || r.Chance > 0 && r.chances.Float64() >= r.Chance {
+		return false
+	}
+	r.hit++
+	return true
+}
+
+// kafkaLink is one connection with the requests whose replies are awaited.
+type kafkaLink struct {
+	*link
+	proxy *KafkaProxy
+	news  chan struct{} // one is enough: a reply has come
+
+	mu      sync.Mutex // guards pending
+	pending map[int32]forwarded
+}
+
+// forwarded is a request that the broker has.
+type forwarded struct {
+	header requestHeader
+	rule   *kafkaRule // what hits it; nil is nothing
+}
+
+func (p *KafkaProxy) carry(ctx context.Context, l *link) {
+	k := &kafkaLink{link: l, proxy: p, news: make(chan struct{}, 1), pending: make(map[int32]forwarded)}
+	l.carry(ctx, carriage{
+		read:    readFrame,
+		request: func(f piece) error { return k.request(ctx, f) },
+		reply:   func(f piece) error { return k.reply(ctx, f) },
+		settle:  func() { k.settle(ctx) },
+	})
+}
+
+func (k *kafkaLink) request(ctx context.Context, f piece) error {
+	h, err := parseRequest(f.data)
+	if err != nil {
+		return err
+	}
+	if err := k.proxy.release(ctx, f.at); err != nil {
+		return err
+	}
+	rule := k.proxy.match(&h)
+	if rule != nil {
+		switch rule.Fault {
+		case CutBeforeRequest:
+			rule.hits.add(nil)
+			return errCut
+		case LateRequest:
+			k.client.Close()
+			err = k.delay(ctx, rule, f.at)
+		case DelayRequest:
+			err = k.delay(ctx, rule, f.at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	k.ask(forwarded{header: h, rule: rule})
+	_, err = k.server.Write(f.data)
+	return err
+}
+
+func (k *kafkaLink) reply(ctx context.Context, f piece) error {
+	a := k.answer(correlationOf(f.data))
+	if err := k.proxy.release(ctx, f.at); err != nil {
+		return err
+	}
+	if a.rule == nil {
+		k.deliver(f.data)
+		return nil
+	}
+	switch a.rule.Fault {
+	case DropReply, LateRequest:
+		// A reply that cannot be decoded counts without its content.
+		reply, _ := a.header.decodeReply(f.data)
+		a.rule.hits.add(reply)
+		return errCut
+	case DelayReply:
+		if err := k.delay(ctx, a.rule, f.at); err != nil {
+			return err
+		}
+	}
+	k.deliver(f.data)
+	a.rule.hits.add(nil)
+	return nil
+}
+
+// delay waits as the rule says for what came at a time.
+func (k *kafkaLink) delay(ctx context.Context, rule *kafkaRule, at time.Time) error {
+	if rule.Until != nil {
+		select {
+		case <-rule.Until:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return k.proxy.release(ctx, at.Add(rule.Delay))
+}
+
+func (k *kafkaLink) ask(a forwarded) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pending[a.header.correlation] = a
+}
+
+// answer returns the request that a reply is for.
+func (k *kafkaLink) answer(correlation int32) forwarded {
+	k.mu.Lock()
+	a := k.pending[correlation]
+	delete(k.pending, correlation)
+	k.mu.Unlock()
+	select {
+	case k.news <- struct{}{}:
+	default:
+	}
+	return a
+}
+
+// settle waits until the broker has answered everything: it might not execute
+// what comes over a connection that has ended.
+func (k *kafkaLink) settle(ctx context.Context) {
+	for {
+		k.mu.Lock()
+		open := len(k.pending)
+		k.mu.Unlock()
+		if open == 0 {
+			return
+		}
+		select {
+		case <-k.news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,266 @@
+package bridgetest_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge/bridgetest"
+)
+
+// echo is a server that answers each line with the same line, and remembers.
+type echo struct {
+	addr  string
+	lines chan string
+}
+
+func startEcho(t *testing.T) *echo {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &echo{addr: l.Addr().String(), lines: make(chan string, 100)}
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() {
+				defer c.Close()
+				for in := bufio.NewScanner(c); in.Scan(); {
+					e.lines <- in.Text()
+					fmt.Fprintln(c, in.Text())
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		work.Wait()
+	})
+	return e
+}
+
+// connect returns a connection whose reads end some time.
+func connect(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return c, bufio.NewReader(c)
+}
+
+func wantLine(t *testing.T, in *bufio.Reader, want string) {
+	t.Helper()
+	if got, err := in.ReadString('\n'); err != nil || got != want+"\n" {
+		t.Errorf("read %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestTCPProxyPasses(t *testing.T) {
+	t.Parallel()
+	e := startEcho(t)
+	p := bridgetest.StartTCPProxy(t, e.addr)
+	c, in := connect(t, p.Addr())
+	p.Delay(time.Millisecond, time.Millisecond)
+	for i := range 100 {
+		fmt.Fprintln(c, "line", i)
+	}
+	for i := range 100 {
+		wantLine(t, in, fmt.Sprint("line ", i))
+	}
+}
+
+// TestTCPProxyDelays uses a delay that never ends: what is on its way when the
+// connection is cut never arrives.
+func TestTCPProxyDelays(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		request, reply time.Duration
+		want           string
+	}{
+		"request": {time.Hour, 0, ""},
+		"reply":   {0, time.Hour, "hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := startEcho(t)
+			p := bridgetest.StartTCPProxy(t, e.addr)
+			c, in := connect(t, p.Addr())
+			fmt.Fprintln(c, "first")
+			wantLine(t, in, "first")
+			<-e.lines
+			p.Delay(test.request, test.reply)
+			fmt.Fprintln(c, "hello")
+			if test.want != "" {
+				if got := <-e.lines; got != test.want {
+					t.Errorf("the server has got %q", got)
+				}
+			}
+			// Without the delay the answer would come long before this ends.
+			if err := c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := in.ReadString('\n'); !isTimeout(err) {
+				t.Errorf("the client has got %q, %v", got, err)
+			}
+			p.CutAll()
+			p.Delay(0, 0)
+			c, in = connect(t, p.Addr())
+			fmt.Fprintln(c, "last")
+			wantLine(t, in, "last")
+			if got := <-e.lines; got != "last" {
+				t.Errorf("the server has got %q, want the last line only", got)
+			}
+		})
+	}
+}
+
+func TestTCPProxyCutsReply(t *testing.T) {
+	t.Parallel()
+	for _, after := range []int{0, 1, 5, 6} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
+			e := startEcho(t)
+			p := bridgetest.StartTCPProxy(t, e.addr)
+			idle, idleIn := connect(t, p.Addr())
+			c, _ := connect(t, p.Addr())
+			hits := p.CutReply(int64(after))
+			fmt.Fprintln(c, "hello")
+			got, err := io.ReadAll(c)
+			if want := "hello\n"[:after]; string(got) != want || err != nil {
+				t.Errorf("read %q, %v, want %q and the end", got, err, want)
+			}
+			if line := <-e.lines; line != "hello" || hits.Count() != 1 {
+				t.Errorf("the server has got %q, %d hits", line, hits.Count())
+			}
+			fmt.Fprintln(idle, "another connection lives")
+			wantLine(t, idleIn, "another connection lives")
+		})
+	}
+}
+
+func TestTCPProxyBlackhole(t *testing.T) {
+	t.Parallel()
+	e := startEcho(t)
+	p := bridgetest.StartTCPProxy(t, e.addr)
+	c, in := connect(t, p.Addr())
+	p.Blackhole(true)
+	p.Blackhole(true)
+	fmt.Fprintln(c, "held")
+	gone, _ := connect(t, p.Addr())
+	fmt.Fprintln(gone, "of a client that is gone")
+	gone.Close()
+	select {
+	case line := <-e.lines:
+		t.Errorf("%q passed the blackhole", line)
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.Blackhole(false)
+	p.Blackhole(false)
+	wantLine(t, in, "held")
+	if both := <-e.lines + <-e.lines; !strings.Contains(both, "gone") {
+		t.Errorf("the server has got %q", both)
+	}
+}
+
+func TestTCPProxyRefuses(t *testing.T) {
+	t.Parallel()
+	e := startEcho(t)
+	p := bridgetest.StartTCPProxy(t, e.addr)
+	_, in := connect(t, p.Addr())
+	p.Refuse(true)
+	if _, err := in.ReadByte(); err == nil || isTimeout(err) {
+		t.Errorf("read of a connection that is cut: %v", err)
+	}
+	_, in = connect(t, p.Addr())
+	if _, err := in.ReadByte(); err == nil || isTimeout(err) {
+		t.Errorf("read of a connection that is refused: %v", err)
+	}
+	p.Refuse(false)
+	c, in := connect(t, p.Addr())
+	fmt.Fprintln(c, "hello")
+	wantLine(t, in, "hello")
+}
+
+// TestTCPProxyWithoutServer looks to clients like a server that hangs up.
+func TestTCPProxyWithoutServer(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	p := bridgetest.StartTCPProxy(t, l.Addr().String())
+	_, in := connect(t, p.Addr())
+	if _, err := in.ReadByte(); err == nil || isTimeout(err) {
+		t.Errorf("read without a server: %v", err)
+	}
+}
+
+// TestTCPProxyHTTP cuts the export API in the middle of a page.
+func TestTCPProxyHTTP(t *testing.T) {
+	t.Parallel()
+	page := strings.Repeat("x", 100_000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }))
+	t.Cleanup(server.Close)
+	p := bridgetest.StartTCPProxy(t, server.Listener.Addr().String())
+	transport := &http.Transport{DisableKeepAlives: true}
+	fetch := func() (int, error) {
+		resp, err := (&http.Client{Transport: transport, Timeout: patience}).Get("http://" + p.Addr())
+		if err != nil {
+			return 0, err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return len(body), err
+	}
+	p.CutReply(50_000)
+	if n, err := fetch(); err == nil || n == 0 || n >= 50_000 {
+		t.Errorf("read %d bytes of a page that was cut, %v", n, err)
+	}
+	if n, err := fetch(); err != nil || n != len(page) {
+		t.Errorf("read %d bytes of the next one, %v", n, err)
+	}
+}
+
+// TestTCPProxyRedis loses the reply to a command that was executed.
+func TestTCPProxyRedis(t *testing.T) {
+	t.Parallel()
+	m := bridgetest.EmbeddedRedis(t)
+	p := bridgetest.StartTCPProxy(t, m.Addr())
+	c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { c.Close() })
+	if err := c.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.CutReply(0)
+	if err := c.Incr(t.Context(), "key").Err(); err == nil {
+		t.Error("the client knows the outcome")
+	}
+	if n, err := c.Get(t.Context(), "key").Int(); err != nil || n != 1 {
+		t.Errorf("the key is %d, %v, want 1", n, err)
+	}
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
+}

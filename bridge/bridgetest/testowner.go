@@ -1,0 +1,371 @@
+package bridgetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// OwnerFixture is a stream that nobody runs, and processes that could. It ends
+// those that are left when the test ends.
+type OwnerFixture struct {
+	// Open returns the Owner of a process that has just started. instance is
+	// its static id; empty is none.
+	Open func(instance string) bridge.Owner
+	// Stop ends a process in order, as SIGTERM does.
+	Stop func(bridge.Owner)
+	// Kill ends a process without a word to the server.
+	Kill func(bridge.Owner)
+	// Steer is called before the first Open. The function that it returns has
+	// the server take the stream from its owner and give it to another process
+	// that waits for it. Nil where the server cannot be made to.
+	Steer func() (give func(to bridge.Owner))
+	// Break makes the server unreachable, and heal makes it answer again, as
+	// a new one would. Nil where that is not possible.
+	Break func() (heal func())
+}
+
+const (
+	// endlessSession is a session time-out that no test waits for: whatever
+	// happens in one did not wait for it.
+	endlessSession = 4 * patience
+	// shortSession is the shortest that servers allow by default.
+	shortSession = 6 * time.Second
+)
+
+// TestOwner checks an Owner against each sentence of its contract. The
+// fixture's processes are given up by the server after the session time-out.
+func TestOwner(t *testing.T, newFixture func(t *testing.T, session time.Duration) OwnerFixture) {
+	for _, c := range []struct {
+		sentence string
+		session  time.Duration
+		test     func(*testing.T, OwnerFixture)
+	}{
+		{"acquire waits until the stream is this process's", endlessSession, ownerWaits},
+		{"acquire ends with its context, and can be called again", endlessSession, ownerCancelled},
+		{"acquire waits however long its server is away", endlessSession, ownerServerAway},
+		{"what waiting does not cure is a permanent fault", endlessSession, ownerTwins},
+		{"lost is closed when the stream is to be let go, and another process waits for that", endlessSession, ownerLoses},
+		{"confirm says whether the stream is still this process's", endlessSession, ownerConfirms},
+		{"confirm without an answer leaves it unknown", endlessSession, ownerUnknown},
+		{"release lets another process have the stream", endlessSession, ownerReleases},
+		{"only the first release counts", endlessSession, ownerReleasesOnce},
+		{"a process that stops hands the stream over at once", endlessSession, ownerStops},
+		{"a process with a static id that stops hands the stream over at once", endlessSession, ownerStaticStops},
+		{"a process with a static id has the stream back at once after a crash", endlessSession, ownerStaticRestarts},
+		{"a dead process is replaced after its session", shortSession, ownerDies},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			t.Parallel()
+			c.test(t, newFixture(t, c.session))
+		})
+	}
+}
+
+func ownerWaits(t *testing.T, f OwnerFixture) {
+	a, b := f.Open(""), f.Open("")
+	first := mustAcquire(t, a)
+	wantHeld(t, first)
+	second := beginAcquire(t, b)
+	second.wantWaiting(t)
+	first.Release()
+	tenure := second.wait(t)
+	wantHeld(t, tenure)
+	again := beginAcquire(t, a)
+	again.wantWaiting(t)
+	tenure.Release()
+	again.wait(t).Release()
+}
+
+func ownerCancelled(t *testing.T, f OwnerFixture) {
+	a, b := f.Open(""), f.Open("")
+	first := mustAcquire(t, a)
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), moment)
+		if _, err := b.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("acquire of a stream that another process has returned %v, want the context's error", err)
+		}
+		cancel()
+	}
+	first.Release()
+	mustAcquire(t, b).Release()
+}
+
+func ownerServerAway(t *testing.T, f OwnerFixture) {
+	if f.Break == nil {
+		t.Skip("this fixture cannot make the server unreachable (Break is nil)")
+	}
+	a := f.Open("")
+	heal := f.Break()
+	ctx, cancel := context.WithTimeout(t.Context(), moment)
+	defer cancel()
+	if _, err := a.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("acquire without a server returned %v, want the context's error", err)
+	}
+	waiting := beginAcquire(t, a)
+	waiting.wantWaiting(t)
+	heal()
+	tenure := waiting.wait(t)
+	wantHeld(t, tenure)
+	tenure.Release()
+}
+
+// ownerTwins has two processes with one static id, which is a mistake of the
+// operator's. The newer one may be the older one's replacement.
+func ownerTwins(t *testing.T, f OwnerFixture) {
+	a, b := f.Open("twin"), f.Open("twin")
+	older := mustAcquire(t, a)
+	newer := mustAcquire(t, b)
+	receive(t, older.Lost(), "the older process to be told")
+	wantDeposed(t, older)
+	older.Release()
+	for range 2 {
+		_, err := acquire(t, a)
+		fault, ok := errors.AsType[*bridge.Fault](err)
+		if !ok || fault.Class != bridge.Permanent || fault.Reason != bridge.ReasonOwner || fault.Hint == "" {
+			t.Fatalf("acquire of the older process returned %v, want a permanent fault of the owner with a hint", err)
+		}
+		if fault.RetryAfter < time.Minute {
+			t.Errorf("the older process is to try again after %s: they would fight", fault.RetryAfter)
+		}
+	}
+	select {
+	case <-newer.Lost():
+		t.Error("the newer process lost the stream to the older one")
+	default:
+	}
+	wantHeld(t, newer)
+	newer.Release()
+}
+
+func ownerLoses(t *testing.T, f OwnerFixture) {
+	if f.Steer == nil {
+		t.Skip("this fixture cannot make the server take a stream away (Steer is nil)")
+	}
+	give := f.Steer()
+	a, b := f.Open(""), f.Open("")
+	first := mustAcquire(t, a)
+	second := beginAcquire(t, b)
+	second.wantWaiting(t)
+	give(b)
+	receive(t, first.Lost(), "lost to be closed")
+	second.wantWaiting(t) // for the release
+	back := make(chan struct{})
+	go func() {
+		first.Release()
+		close(back)
+	}()
+	tenure := second.wait(t)
+	receive(t, back, "release to return")
+	wantHeld(t, tenure)
+	wantDeposed(t, first)
+
+	again := beginAcquire(t, a) // it is still in line
+	again.wantWaiting(t)
+	give(a)
+	receive(t, tenure.Lost(), "lost to be closed")
+	tenure.Release()
+	third := again.wait(t)
+	wantHeld(t, third)
+	wantDeposed(t, first)
+	third.Release()
+}
+
+func ownerConfirms(t *testing.T, f OwnerFixture) {
+	a, b := f.Open(""), f.Open("")
+	first := mustAcquire(t, a)
+	for range 3 {
+		wantHeld(t, first)
+	}
+	second := beginAcquire(t, b) // joins, and changes nothing for the owner
+	second.wantWaiting(t)
+	wantHeld(t, first)
+	first.Release()
+	wantDeposed(t, first)
+	tenure := second.wait(t)
+	wantDeposed(t, first)
+	wantHeld(t, tenure)
+	tenure.Release()
+}
+
+func ownerUnknown(t *testing.T, f OwnerFixture) {
+	if f.Break == nil {
+		t.Skip("this fixture cannot make the server unreachable (Break is nil)")
+	}
+	tenure := mustAcquire(t, f.Open(""))
+	heal := f.Break()
+	ctx, cancel := context.WithTimeout(t.Context(), moment)
+	defer cancel()
+	if err := tenure.Confirm(ctx); err == nil || errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm without a server returned %v, want another error than ErrNotOwner", err)
+	}
+	heal()
+	tenure.Release()
+}
+
+func ownerReleases(t *testing.T, f OwnerFixture) {
+	a, b := f.Open(""), f.Open("")
+	for range 2 { // the stream goes to and fro
+		mustAcquire(t, a).Release()
+		tenure := mustAcquire(t, b)
+		wantHeld(t, tenure)
+		tenure.Release()
+	}
+}
+
+func ownerReleasesOnce(t *testing.T, f OwnerFixture) {
+	a := f.Open("")
+	first := mustAcquire(t, a)
+	first.Release()
+	second := mustAcquire(t, a)
+	first.Release()
+	wantHeld(t, second)
+	select {
+	case <-second.Lost():
+		t.Error("a second release of an earlier tenure took the stream away")
+	default:
+	}
+	second.Release()
+}
+
+func ownerStops(t *testing.T, f OwnerFixture) { ownerHandsOver(t, f, "", "") }
+
+func ownerStaticStops(t *testing.T, f OwnerFixture) { ownerHandsOver(t, f, "a", "b") }
+
+// ownerHandsOver stops the owner while another process stands by, with the
+// stream in hand and not.
+func ownerHandsOver(t *testing.T, f OwnerFixture, first, second string) {
+	a, b := f.Open(first), f.Open(second)
+	tenure := mustAcquire(t, a)
+	waiting := beginAcquire(t, b)
+	waiting.wantWaiting(t)
+	tenure.Release()
+	f.Stop(a)
+	held := waiting.wait(t)
+	wantHeld(t, held)
+
+	c := f.Open(first)
+	next := beginAcquire(t, c)
+	next.wantWaiting(t)
+	f.Stop(b) // without a release
+	receive(t, held.Lost(), "lost to be closed by the stop")
+	held.Release()
+	last := next.wait(t)
+	wantHeld(t, last)
+	last.Release()
+}
+
+func ownerStaticRestarts(t *testing.T, f OwnerFixture) {
+	a, b := f.Open("a"), f.Open("b")
+	mustAcquire(t, a)
+	standby := beginAcquire(t, b)
+	standby.wantWaiting(t)
+	f.Kill(a)
+	restarted := f.Open("a")
+	tenure := mustAcquire(t, restarted)
+	wantHeld(t, tenure)
+	standby.wantWaiting(t)
+	tenure.Release()
+	f.Stop(restarted)
+	standby.wait(t).Release()
+}
+
+func ownerDies(t *testing.T, f OwnerFixture) {
+	a, b := f.Open(""), f.Open("")
+	mustAcquire(t, a)
+	standby := beginAcquire(t, b)
+	standby.wantWaiting(t)
+	f.Kill(a)
+	tenure := standby.wait(t)
+	wantHeld(t, tenure)
+	tenure.Release()
+}
+
+// acquisition is an Acquire that may be waiting.
+type acquisition struct {
+	result chan acquired
+}
+
+type acquired struct {
+	tenure bridge.Ownership
+	err    error
+}
+
+// beginAcquire calls Acquire on another goroutine, which the test waits for.
+func beginAcquire(t *testing.T, o bridge.Owner) *acquisition {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &acquisition{result: make(chan acquired, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tenure, err := o.Acquire(ctx)
+		a.result <- acquired{tenure, err}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return a
+}
+
+// wantWaiting checks that the Acquire goes on waiting for a moment.
+func (a *acquisition) wantWaiting(t *testing.T) {
+	t.Helper()
+	select {
+	case r := <-a.result:
+		t.Fatalf("acquire did not wait: it returned %v, %v", r.tenure, r.err)
+	case <-time.After(moment):
+	}
+}
+
+func (a *acquisition) wait(t *testing.T) bridge.Ownership {
+	t.Helper()
+	r := receive(t, a.result, "acquire to return")
+	if r.err != nil {
+		t.Fatalf("acquire: %v", r.err)
+	}
+	return r.tenure
+}
+
+func acquire(t *testing.T, o bridge.Owner) (bridge.Ownership, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return o.Acquire(ctx)
+}
+
+func mustAcquire(t *testing.T, o bridge.Owner) bridge.Ownership {
+	t.Helper()
+	tenure, err := acquire(t, o)
+	if err != nil {
+		t.Fatalf("acquire: %v", err)
+	}
+	return tenure
+}
+
+// wantHeld checks that the stream is the process's.
+func wantHeld(t *testing.T, o bridge.Ownership) {
+	t.Helper()
+	if err := confirm(t, o); err != nil {
+		t.Errorf("confirm of the owner: %v", err)
+	}
+}
+
+// wantDeposed checks that the stream is another process's, or nobody's.
+func wantDeposed(t *testing.T, o bridge.Ownership) {
+	t.Helper()
+	if err := confirm(t, o); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm of a deposed owner returned %v, want ErrNotOwner", err)
+	}
+}
+
+func confirm(t *testing.T, o bridge.Ownership) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return o.Confirm(ctx)
+}
