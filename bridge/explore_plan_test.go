@@ -1,0 +1,169 @@
+package bridge_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// twist is one departure from the usual course: an outcome of the call that
+// is due at a step, or something that happens in the world before it.
+type twist string
+
+const (
+	twistFail   twist = "fail"   // the call fails
+	twistLost   twist = "lost"   // it has an effect, its answer is lost
+	twistLate   twist = "late"   // it fails and has its effect later, or half of it
+	twistKill   twist = "kill"   // the caller dies before it, and is started again at once
+	twistKilled twist = "killed" // after it
+	twistDie    twist = "die"    // the caller dies before it, the other one takes over
+	twistDied   twist = "died"   // after it
+	twistNap    twist = "nap"    // the caller stands still for a while
+	twistStop   twist = "stop"   // it stands still, and the other one takes over
+	twistMove   twist = "move"   // the stream is given to the other one; the caller is not told
+	twistTell   twist = "tell"   // who lost the stream is told
+	twistTerm   twist = "term"   // the caller is stopped in order and started again
+	twistFence  twist = "fence"  // somebody else begins a session
+	twistWipe   twist = "wipe"   // the store loses everything
+	twistBack1  twist = "back1"  // the store loses the last change
+	twistBack3  twist = "back3"  // the last three
+	twistReset  twist = "reset"  // an operator wants the stream at its beginning
+	twistSkip   twist = "skip"   // or at item 2
+	twistRecall twist = "recall" // the operator withdraws the command
+	twistRevive twist = "revive" // an answered command comes back
+	twistGrow   twist = "grow"   // the export has one more item
+	twistShort  twist = "short"  // its pages become shorter
+)
+
+// twists lists all, those first that are enumerated for every step.
+var twists = []twist{
+	twistFail, twistLost, twistLate, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
+	twistWipe, twistBack1, twistBack3, twistReset, twistSkip, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
+}
+
+// at is a twist at a step.
+type at struct {
+	step  int
+	twist twist
+}
+
+// plan is a schedule before it is run.
+type plan struct {
+	exactly  bool
+	contract byte
+	ids      bool
+	// order 0 runs the calls in the order in which they come, any other is
+	// the seed of a random one.
+	order  uint64
+	twists []at
+}
+
+// String is what EXPLORE_SEED takes.
+func (p plan) String() string {
+	words := []string{"once", string(p.contract), "ids", strconv.FormatUint(p.order, 10)}
+	if !p.exactly {
+		words[0] = "least"
+	}
+	if !p.ids {
+		words[2] = "noids"
+	}
+	for _, a := range p.twists {
+		words = append(words, strconv.Itoa(a.step)+string(a.twist))
+	}
+	return strings.Join(words, " ")
+}
+
+// parsePlan reads what String wrote.
+func parsePlan(text string) (plan, error) {
+	words := strings.Fields(text)
+	if len(words) < 4 {
+		return plan{}, fmt.Errorf("plan %q has %d words, at least 4 are needed", text, len(words))
+	}
+	order, err := strconv.ParseUint(words[3], 10, 64)
+	p := plan{exactly: words[0] == "once", contract: words[1][0], ids: words[2] == "ids", order: order}
+	for _, word := range words[4:] {
+		name := strings.TrimLeft(word, "0123456789")
+		step, wrong := strconv.Atoi(strings.TrimSuffix(word, name))
+		err = errors.Join(err, wrong)
+		p.twists = append(p.twists, at{step, twist(name)})
+	}
+	return p, err
+}
+
+// sensible reports whether the oracle knows what the plan must lead to. At
+// least once a store that loses an applied reset loses it for good, which is
+// what its durability is worth.
+func (p plan) sensible() bool {
+	return p.exactly || !p.has(twistReset, twistSkip) || !p.has(twistWipe, twistBack1, twistBack3)
+}
+
+// has reports whether the plan has one of these twists.
+func (p plan) has(of ...twist) bool {
+	return slices.ContainsFunc(p.twists, func(a at) bool { return slices.Contains(of, a.twist) })
+}
+
+// variants are the plans without a twist: both deliveries, the three ways to
+// end the results, items with and without ids.
+func variants() []plan {
+	var all []plan
+	for _, exactly := range []bool{true, false} {
+		for _, contract := range []byte("ABC") {
+			for _, ids := range []bool{true, false} {
+				all = append(all, plan{exactly: exactly, contract: contract, ids: ids})
+			}
+		}
+	}
+	return all
+}
+
+// singles lists all twists at all steps of a variant's usual course, without
+// those that change nothing there.
+func singles(ops []op) []at {
+	var all []at
+	for step, o := range ops {
+		for _, t := range twists {
+			if !idle(o, t) {
+				all = append(all, at{step, t})
+			}
+		}
+	}
+	return all
+}
+
+// idle reports whether a twist changes nothing, or nothing that another one
+// does not, at a call of an otherwise usual course.
+func idle(o op, t twist) bool {
+	effect := o == opInit || o == opPublish || o == opAdvance || o == opClaim || o == opAnswer
+	switch t {
+	case twistLost, twistKilled, twistDied:
+		return !effect
+	case twistLate:
+		return o != opAdvance && o != opPublish
+	case twistTell, twistRecall, twistRevive:
+		return true
+	}
+	return false
+}
+
+// randomPlan returns the plan of a seed: up to five twists, most of them in a
+// random order of calls.
+func randomPlan(seed uint64) plan {
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	for {
+		p := plan{exactly: rnd.IntN(3) > 0, contract: "AABC"[rnd.IntN(4)], ids: rnd.IntN(2) == 0}
+		if rnd.IntN(4) > 0 {
+			p.order = 1 + rnd.Uint64N(1<<20)
+		}
+		for range 1 + rnd.IntN(5) {
+			p.twists = append(p.twists, at{rnd.IntN(45), twists[rnd.IntN(len(twists))]})
+		}
+		slices.SortFunc(p.twists, func(a, b at) int { return cmp.Compare(a.step, b.step) })
+		if p.sensible() {
+			return p
+		}
+	}
+}

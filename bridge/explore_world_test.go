@@ -1,0 +1,411 @@
+package bridge_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// violation is a rule that a schedule broke.
+type violation struct{ rule, detail string }
+
+// The rules. Each is checked at the step that would break it, so that a trace
+// ends where it went wrong.
+const (
+	ruleOnce     = "exactly-once: the next item follows the last one, none is missing and none comes twice"
+	ruleStep     = "exactly-once: a checkpoint says how far the items are that were committed with it and before it"
+	ruleRising   = "the log of committed checkpoints rises, and only a reset begins an epoch"
+	ruleReset    = "a reset is applied once, where it was asked for, and never after it was withdrawn, refused or expired"
+	ruleAnswer   = "an answer is true when it is given"
+	ruleBatch    = "at least once: a batch holds exactly the items between where it comes from and its checkpoint"
+	ruleCovered  = "at least once: the cursor passes only events that are acknowledged"
+	ruleRepeats  = "at least once: only what was in flight at a fault comes again"
+	ruleLost     = "every item is published"
+	ruleStuck    = "when the faults are over, the owner is idle and caught up, the other stands by, the store has the newest checkpoint, and every command has an answer"
+	ruleContract = "the engine keeps the contracts of its ports"
+	ruleEnds     = "a process ends when it is stopped, and not before"
+	ruleNone     = "none: the store lost what nobody else had"
+	ruleLeak     = "nothing is left running, nothing deadlocks, nothing panics"
+)
+
+// fail records the first violation; the schedule ends there.
+func (w *world) fail(rule, format string, args ...any) {
+	if w.broken == nil {
+		w.broken = &violation{rule, fmt.Sprintf(format, args...)}
+		w.note("VIOLATION: %s: %s", rule, w.broken.detail)
+	}
+}
+
+// sent is one batch in a topic that is delivered at least once.
+type sent struct {
+	place     bridge.Place
+	session   string
+	items     []int
+	stored    bool // the store has taken over its checkpoint, and still has it
+	confirmed bool // the publisher was told so
+}
+
+// topicOf is the topic with its checkpoints.
+type topicOf struct {
+	log     []bridge.Checkpoint // exactly once: one per commit
+	copied  bridge.Checkpoint   // at least once: what the last session kept of its checkpoints
+	session int                 // the newest one begun
+	records int
+	next    int // exactly once: the item that comes next
+	batches []*sent
+	// acked holds, by epoch, the items that were acknowledged in it or lie
+	// before its beginning.
+	acked map[int64]map[int]bool
+}
+
+func (x *topicOf) newest(exactly bool) bridge.Checkpoint {
+	switch {
+	case !exactly:
+		return x.copied
+	case len(x.log) == 0:
+		return bridge.Checkpoint{}
+	}
+	return x.log[len(x.log)-1]
+}
+
+// publish is Sink.Publish as it reaches the server.
+func (x *topicOf) publish(p *process, b bridge.Batch, items []int, f fate) error {
+	w := p.w
+	if p.session == 0 {
+		w.fail(ruleContract, "publish %s without a session", b.Checkpoint.Place)
+		return errExplored
+	}
+	if b.Checkpoint.Place.Compare(p.last) <= 0 {
+		w.fail(ruleContract, "publish %s in a session that was at %s", b.Checkpoint.Place, p.last)
+	}
+	p.last = b.Checkpoint.Place
+	if w.plan.exactly {
+		return x.commit(p, b, items, f)
+	}
+	if want := between(b.From, b.Checkpoint); !slices.Equal(items, want) {
+		w.fail(ruleBatch, "from %s to %s (%d to %d) it holds %v", b.From.Place, b.Checkpoint.Place, reached(b.From), reached(b.Checkpoint), items)
+	}
+	return x.produce(p, b, items, f)
+}
+
+// between lists the items that a commit must hold.
+func between(from, to bridge.Checkpoint) []int {
+	if to.Epoch != from.Epoch {
+		return nil // a reset moves, and publishes nothing
+	}
+	var want []int
+	for n := reached(from); n < reached(to); n++ {
+		want = append(want, n)
+	}
+	return want
+}
+
+// commit is one transaction.
+func (x *topicOf) commit(p *process, b bridge.Batch, items []int, f fate) error {
+	if p.session != x.session {
+		p.session = 0
+		return bridge.ErrFenced
+	}
+	if f == fateOK || f == fateLost {
+		p.w.committed(x.newest(true), b.Checkpoint, items)
+		x.next += len(items)
+		x.log = append(x.log, b.Checkpoint)
+		x.records += len(items)
+	}
+	if f != fateOK {
+		p.session = 0
+		return errExplored
+	}
+	return nil
+}
+
+// committed checks one more entry of the log.
+func (w *world) committed(last, c bridge.Checkpoint, items []int) {
+	switch {
+	case last.Zero():
+		if c.Place != (bridge.Place{}) || c.Kind != bridge.KindStart || len(items) > 0 || reached(c) != 0 {
+			w.fail(ruleRising, "the stream begins with %s %s and items %v", c.Place, c.Kind, items)
+		}
+	case c.Place.Compare(last.Place) <= 0:
+		w.fail(ruleRising, "%s %s after %s", c.Place, c.Kind, last.Place)
+	case c.Epoch != last.Epoch:
+		if len(items) > 0 {
+			w.fail(ruleOnce, "a reset to %s publishes %v", c.Place, items)
+		}
+		w.moved(last, c)
+		w.topic.next = indexOf(c.Cursor)
+	case c.ChangeID() != last.ChangeID():
+		w.fail(ruleRising, "%s is of change %q, %s before it of %q", c.Place, c.ChangeID(), last.Place, last.ChangeID())
+	}
+	for i, n := range items {
+		if next := w.topic.next + i; n != next {
+			w.fail(ruleOnce, "%s publishes item %d where %d comes next", c.Place, n, next)
+		}
+	}
+	if next := w.topic.next + len(items); reached(c) != next {
+		w.fail(ruleStep, "%s says that %d items are published, %d are", c.Place, reached(c), next)
+	}
+}
+
+// moved checks a checkpoint that begins an epoch.
+func (w *world) moved(last, c bridge.Checkpoint) {
+	a := w.inbox.of(c.ChangeID())
+	switch {
+	case a == nil:
+		w.fail(ruleRising, "epoch %d begins at %s though nobody asked for it: %v", c.Epoch, c.Place, c.Change)
+		return
+	case a.withdrawn || a.answer != nil && !a.answer.Applied:
+		w.fail(ruleReset, "%s is applied, and was withdrawn or refused before", a.cmd.ID)
+	case a.applied > 0:
+		w.fail(ruleReset, "%s is applied again at %s", a.cmd.ID, c.Place)
+	case !last.Zero() && (a.cmd.BaseEpoch != last.Epoch || c.Epoch != last.Epoch+1):
+		w.fail(ruleReset, "%s was made for epoch %d and is applied to %s", a.cmd.ID, a.cmd.BaseEpoch, last.Place)
+	case c.Seq != 0 || reached(c) != indexOf(a.cmd.Target.Cursor):
+		w.fail(ruleReset, "%s goes to item %d, at %s the stream is at %d", a.cmd.ID, indexOf(a.cmd.Target.Cursor), c.Place, reached(c))
+	}
+	a.applied++
+}
+
+// answerIsTrue checks what who asked is about to read.
+func (w *world) answerIsTrue(cmd bridge.Command, with bridge.Answer) {
+	a := w.inbox.of(cmd.ID)
+	if a == nil || a.forgotten || a.answer != nil {
+		return // nobody reads it any more
+	}
+	if with.Applied != (a.applied > 0) {
+		w.fail(ruleAnswer, "%s is answered with applied %v %q, and was applied %d times", cmd.ID, with.Applied, with.Detail, a.applied)
+	}
+}
+
+// produce is a batch without a transaction.
+func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error {
+	switch f {
+	case fateFail:
+		items = nil
+	case fateLate:
+		items = items[:len(items)/2]
+	}
+	s := &sent{place: b.Checkpoint.Place, session: b.Checkpoint.Session, items: items}
+	x.batches = append(x.batches, s)
+	x.records += len(items)
+	if p.session == x.session && !b.From.Zero() && len(x.batches)%2 == 0 {
+		x.copied = b.From // the copy lags, and only the newest session writes it
+	}
+	if f != fateOK {
+		p.session = 0
+		return errExplored
+	}
+	s.confirmed = true
+	for _, n := range items {
+		x.epoch(b.Checkpoint.Epoch)[n] = true
+	}
+	return nil
+}
+
+func (x *topicOf) epoch(e int64) map[int]bool {
+	if x.acked == nil {
+		x.acked = make(map[int64]map[int]bool)
+	}
+	if x.acked[e] == nil {
+		x.acked[e] = make(map[int]bool)
+	}
+	return x.acked[e]
+}
+
+// copyStore is the store: the checkpoint and every one before it.
+type copyStore struct {
+	value   bridge.Checkpoint
+	history []bridge.Checkpoint
+}
+
+// advance is the compare-and-set of cursorstore/advance.lua.
+func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
+	if old := s.value; !old.Zero() {
+		if old.Place == to.Place && old.Cursor == to.Cursor && old.Session == to.Session {
+			return nil
+		}
+		if to.Place.Compare(old.Place) <= 0 || old.ChangeID() != from.ChangeID() {
+			return bridge.ErrConflict
+		}
+	}
+	if w.plan.exactly {
+		if !slices.ContainsFunc(w.topic.log, func(c bridge.Checkpoint) bool { return c.Place == to.Place && c.Session == to.Session }) {
+			w.fail(ruleContract, "the store gets %s, which is not committed", to.Place)
+		}
+	} else {
+		w.passed(s.value, to)
+	}
+	s.value = to
+	s.history = append(s.history, to)
+	return nil
+}
+
+// passed checks a checkpoint that the store takes where it is the truth.
+func (w *world) passed(last, to bridge.Checkpoint) {
+	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.copied.Zero() && !w.wiped {
+		w.fail(ruleRising, "the stream begins with %s %s", to.Place, to.Kind)
+	}
+	if to.Kind == bridge.KindReset && to.Seq == 0 {
+		if a := w.inbox.of(to.ChangeID()); a == nil || a.applied == 0 {
+			w.moved(last, to)
+		}
+		acked := w.topic.epoch(to.Epoch)
+		for n := range reached(to) {
+			acked[n] = true
+		}
+	}
+	for n := range reached(to) {
+		if !w.topic.epoch(to.Epoch)[n] {
+			w.fail(ruleCovered, "%s passes item %d, which was not acknowledged in epoch %d", to.Place, n, to.Epoch)
+			return
+		}
+	}
+	for _, b := range w.topic.batches {
+		if b.place == to.Place && b.session == to.Session {
+			b.stored = true
+		}
+	}
+}
+
+// wipe loses everything that the store has, as FLUSHALL does.
+func (w *world) wipe() {
+	w.store.value, w.store.history, w.wiped = bridge.Checkpoint{}, nil, true
+	w.inbox.pending = nil
+	for _, a := range w.inbox.all {
+		a.forgotten = true
+	}
+	w.unsettle()
+}
+
+// rollBack loses the last n changes of the checkpoint.
+func (w *world) rollBack(n int) {
+	s := &w.store
+	s.history = s.history[:max(0, len(s.history)-n)]
+	s.value = bridge.Checkpoint{}
+	if k := len(s.history); k > 0 {
+		s.value = s.history[k-1]
+	}
+	w.wiped = w.wiped || len(s.history) == 0
+	w.unsettle()
+}
+
+// unsettle notes which batches the store has lost.
+func (w *world) unsettle() {
+	for _, b := range w.topic.batches {
+		b.stored = b.stored && slices.ContainsFunc(w.store.history, func(c bridge.Checkpoint) bool {
+			return c.Place == b.place && c.Session == b.session
+		})
+	}
+}
+
+// revive brings an answered command back, as a stale replica does.
+func (w *world) revive() {
+	if w.inbox.pending != nil {
+		return
+	}
+	for _, a := range w.inbox.all {
+		if a.answer != nil && !a.withdrawn {
+			w.inbox.pending = a
+			return
+		}
+	}
+}
+
+// request is an operator's reset, made for the epoch that the store shows.
+func (w *world) request(cursor string) {
+	if w.inbox.pending != nil || w.store.value.Zero() {
+		return
+	}
+	a := &asked{cmd: bridge.Command{
+		ID: fmt.Sprint("r", len(w.inbox.all)), Kind: bridge.KindReset, BaseEpoch: w.store.value.Epoch,
+		Target: bridge.Target{Cursor: cursor}, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	}}
+	w.inbox.all = append(w.inbox.all, a)
+	w.inbox.pending = a
+}
+
+func (w *world) withdraw() {
+	if a := w.inbox.pending; a != nil && !a.claimed {
+		a.withdrawn, w.inbox.pending = true, nil
+	}
+}
+
+// settled reports what is still missing for the end of a schedule, or "".
+func (w *world) settled() string {
+	if w.inbox.pending != nil {
+		return "command " + w.inbox.pending.cmd.ID + " has no answer"
+	}
+	owner, other := w.procs[0], w.procs[1]
+	if w.owner == 1 {
+		owner, other = other, owner
+	}
+	if owner == nil || other == nil {
+		return "a process was not started again"
+	}
+	s := owner.bridge.Status()
+	if s.Reason == bridge.ReasonCheckpointLost && w.wiped && !w.plan.exactly && w.topic.copied.Zero() {
+		w.fail(ruleNone, "")
+	}
+	newest := w.store.value
+	if w.plan.exactly {
+		newest = w.topic.newest(true)
+	}
+	switch {
+	case s.State != bridge.StateIdle:
+		return fmt.Sprintf("the owner is %s %s %s", s.State, s.Reason, s.Error)
+	case reached(newest) != w.export.items:
+		return fmt.Sprintf("the stream is at item %d of %d", reached(newest), w.export.items)
+	case s.Place != newest.Place:
+		return fmt.Sprintf("the owner is at %s, the newest checkpoint is %s", s.Place, newest.Place)
+	case newest.Place != w.store.value.Place:
+		return fmt.Sprintf("the store is at %s, the newest checkpoint is %s", w.store.value.Place, newest.Place)
+	}
+	if s := other.bridge.Status(); s.State != bridge.StateStandby {
+		return fmt.Sprintf("the other is %s %s %s", s.State, s.Reason, s.Error)
+	}
+	return ""
+}
+
+// judge checks what can only be known at the end.
+func (w *world) judge() {
+	newest := w.store.value
+	if w.plan.exactly {
+		newest = w.topic.newest(true)
+		if newest.Place != w.store.value.Place {
+			w.fail(ruleStuck, "at the end the store is at %s, the newest checkpoint is %s", w.store.value.Place, newest.Place)
+		}
+	}
+	if reached(newest) != w.export.items {
+		w.fail(ruleLost, "at the end the stream is at item %d of %d", reached(newest), w.export.items)
+	}
+	for _, a := range w.inbox.all {
+		if a.answer != nil && a.answer.Applied != (a.applied > 0) || a.applied > 1 {
+			w.fail(ruleReset, "%s was answered with %+v and applied %d times", a.cmd.ID, a.answer, a.applied)
+		}
+	}
+	// A zombie that a store which lost something believes again repeats what
+	// the new owner has published since. Without that only doubt repeats.
+	if !w.plan.exactly && (!w.plan.has(twistWipe, twistBack1, twistBack3) || !w.plan.has(twistMove, twistStop)) {
+		w.judgeRepeats()
+	}
+}
+
+func (w *world) judgeRepeats() {
+	copies, unsure := make(map[string]int), make(map[string]int)
+	for _, b := range w.topic.batches {
+		for _, n := range b.items {
+			key := fmt.Sprintf("item %d in epoch %d", n, b.place.Epoch)
+			copies[key]++
+			if !b.confirmed || !b.stored {
+				unsure[key]++
+			}
+		}
+	}
+	for key, n := range copies {
+		if n-unsure[key] > 1 {
+			w.fail(ruleRepeats, "%s is published %d times, only %d times in a batch whose outcome was unknown", key, n, unsure[key])
+		}
+	}
+}
