@@ -6,7 +6,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo un
 TESTFLAGS ?= -count=1 -shuffle=on
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-real check lint docs up down image bench
+.PHONY: help demo build test test-real check lint docs up down image bench model explore broken proof
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,15 @@ check: lint ## what must be green before a commit lands
 	$(GO) vet ./...
 	$(GO) run ./cmd/exportbridge config docs --check README.md
 	$(GO) test -race $(TESTFLAGS) -timeout 20m ./...
+
+model: ## check the protocol's model: every schedule, and every broken rule (needs spin and gcc)
+	MODEL=1 $(GO) test -count=1 -v -timeout 10m -run TestModel ./bridge
+
+explore: ## run the engine through SECONDS=60 of schedules of two processes, each port failing in each way
+	EXPLORE_SECONDS=$(or $(SECONDS),60) $(GO) test -count=1 -v -timeout 30m -run 'TestExplore$$' ./bridge
+
+broken: ## take the rules of the protocol away, one by one: the tests must notice each
+	$(GO) test -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
 
 lint: ## format and lint
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }

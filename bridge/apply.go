@@ -8,7 +8,9 @@ import (
 
 // Apply applies one command to a stream that nobody runs, and tells who asked
 // by Ports.Inbox. It begins a session as a running bridge does, so whoever
-// believes to own the stream all the same is fenced. Ports.Source is not used.
+// believes to own the stream all the same is fenced; an ErrFenced says that
+// somebody fenced this one, so there is an owner after all. Ports.Source is not
+// used.
 // What the command cannot repair, or a server that does not answer before ctx
 // ends, is an error; then nothing has changed, or a repeated command finds out.
 func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, error) {
@@ -18,6 +20,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 		return Answer{}, err
 	}
 	f := newFollower(b, nil)
+	f.applying = true
 	f.mirror = startMirror(b, f.log)
 	defer f.mirror.stop()
 	for n := 1; ; n++ {
@@ -34,7 +37,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 		switch {
 		case err == nil:
 			return Answer{}, fmt.Errorf("command %s was withdrawn meanwhile, or the store is away", cmd.ID)
-		case fault.Class == Permanent || ctx.Err() != nil:
+		case fault.Class == Permanent || ctx.Err() != nil || errors.Is(err, ErrFenced):
 			return Answer{}, fmt.Errorf("apply command %s: %w", cmd.ID, err)
 		}
 		f.ready = false

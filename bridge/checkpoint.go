@@ -102,6 +102,9 @@ type Change struct {
 	From Place `json:"from"`
 	// At is when it was applied, in milliseconds since the epoch.
 	At int64 `json:"at"`
+	// After is the id of the request before it, where this one was not an
+	// operator's: who asked for that one may still wait for the answer.
+	After string `json:"after,omitempty"`
 }
 
 // News says where a rewind ends: events later than EventTime, or from the page
@@ -173,6 +176,12 @@ func (c *Checkpoint) ChangeID() string {
 		return ""
 	}
 	return c.Change.ID
+}
+
+// applied reports whether c came from the request id, or from one that the
+// program itself put after it.
+func (c *Checkpoint) applied(id string) bool {
+	return c.Change != nil && (c.Change.ID == id || c.Change.After == id)
 }
 
 // Encode returns the checkpoint's JSON form.

@@ -16,6 +16,7 @@ const usualPage = 1000
 // ship takes the link at hand and what else is ready, commits it as one
 // batch, and decides what comes after the end of a chain.
 func (f *follower) ship(hard context.Context, first link) error {
+	Reach(PointFetched)
 	pages, last, err := f.collect(first)
 	if err := f.commit(hard, pages); err != nil {
 		return err

@@ -327,3 +327,24 @@ func TestApplyWithoutServer(t *testing.T) {
 		}
 	})
 }
+
+// Every epoch of an at-least-once stream is in the sink before it is in the
+// store: a later exactly-once session must not meet one that it never heard of.
+func TestEpochIntroduced(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.topic.Copies = true
+		r.source.Grow(30)
+		r.start()
+		r.after(5 * time.Second)
+		heal := r.store.Break()
+		defer heal()
+		r.push("r1", 0, bridge.Target{})
+		r.after(5 * time.Second)
+		r.cfg.ShutdownTimeout = time.Nanosecond
+		c, err := r.topic.Open("events").Recover(r.t.Context(), nil)
+		if stored := r.store.Checkpoint(); err != nil || c.Epoch != 1 || stored.Epoch != 0 {
+			t.Errorf("the sink holds %s (%v), the store %s; want the reset in the sink first", c.Place, err, stored.Place)
+		}
+	})
+}

@@ -53,6 +53,7 @@ type follower struct {
 	conflict   time.Time // the last time somebody else moved the stream or took it
 	ahead      Place     // where the store was ahead of us, when it was
 	answered   *Answer   // the last one given
+	applying   bool      // the session is for one command only
 	committed  time.Time
 	began      int64 // cp.Events when this run began, -1 before
 	news       bool  // events were committed since the last poll
@@ -215,9 +216,9 @@ func (f *follower) overtaken(stored Checkpoint) error {
 // step is taken when the time has come: recover, or ask at the position.
 func (f *follower) step(ctx context.Context) error {
 	if !f.ready {
-		// Whoever was fenced and is not the owner any more must not begin a
-		// session: it would fence the one who is.
-		if f.tenure != nil && time.Since(f.conflict) < time.Minute {
+		// Whoever is not the owner any more must not begin a session: it would
+		// fence the one who is.
+		if f.session != "" {
 			if err := f.owned(ctx); err != nil {
 				return &sessionError{err}
 			}

@@ -170,13 +170,14 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
-				r.source.Grow(1000)
 				heal := func() {}
+				r.start()
+				r.after(10 * time.Millisecond) // the start is committed
 				if name == "kafka" {
 					r.topic.Latency = 30 * time.Minute
 				}
-				r.start()
-				r.after(10 * time.Millisecond)
+				r.source.Grow(1000)
+				r.after(time.Second)
 				if name == "redis" {
 					heal = r.store.Break()
 				}
@@ -419,10 +420,11 @@ func TestEmptyPages(t *testing.T) {
 func TestShutdownFinishesTheBatch(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.start()
+		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
 		r.topic.Latency = 10 * time.Second
-		r.start()
-		r.after(time.Second)
+		r.after(5 * time.Second)
 		if err := r.end(); err != nil {
 			t.Fatalf("end: %v", err)
 		}
@@ -439,10 +441,11 @@ func TestShutdownFinishesTheBatch(t *testing.T) {
 func TestShutdownTimesOut(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.start()
+		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
 		r.topic.Latency = time.Hour
-		r.start()
-		r.after(time.Second)
+		r.after(5 * time.Second)
 		began := time.Now()
 		if err := r.end(); !errors.Is(err, bridge.ErrShutdown) {
 			t.Errorf("end: %v, want ErrShutdown", err)

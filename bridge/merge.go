@@ -67,7 +67,7 @@ func (f *follower) mergeAhead(ctx context.Context, k knowledge) (Checkpoint, err
 	if !k.kept.Zero() {
 		have = "checkpoint " + k.kept.Place.String()
 	}
-	lost := fmt.Errorf("data was lost in Kafka: it has %s, %s was committed", have, k.stored.Place)
+	lost := fmt.Errorf("data was lost in Kafka: it has %s, %s of change %q was committed", have, k.stored.Place, k.stored.ChangeID())
 	switch policy := f.b.cfg.OnCheckpointLoss; {
 	case policy == lossStop:
 		return Checkpoint{}, &Fault{
@@ -114,9 +114,24 @@ func (f *follower) mergeAtLeast(ctx context.Context, k knowledge) (Checkpoint, e
 		f.log.Warn("the store fell back to an older checkpoint, writing the newer one again",
 			"stored", from.Place.String(), "checkpoint", c.Place.String())
 	default:
-		return c, nil
+		return c, f.introduce(ctx, k, c)
+	}
+	if err := f.introduce(ctx, k, c); err != nil {
+		return c, err
 	}
 	return c, f.advance(ctx, from, c)
+}
+
+// introduce tells the sink of an epoch that it has not heard of. Every epoch of
+// an at-least-once stream is in the sink, under its fencing, before it counts:
+// else a session that was fenced could still begin one in the store, and a
+// later exactly-once session would take it for the newest.
+func (f *follower) introduce(ctx context.Context, k knowledge, c Checkpoint) error {
+	if !k.kept.Zero() && k.kept.Epoch == c.Epoch {
+		return nil
+	}
+	_, err := f.publish(ctx, Batch{Checkpoint: c, From: c})
+	return err
 }
 
 // mint begins a new epoch at the position of c. Two histories that were
@@ -124,8 +139,13 @@ func (f *follower) mergeAtLeast(ctx context.Context, k knowledge) (Checkpoint, e
 func (f *follower) mint(ctx context.Context, k knowledge, c Checkpoint, why string) (Checkpoint, error) {
 	next := f.stamp(c, KindReset)
 	next.Place = Place{Epoch: k.newest().Epoch + 1}
+	if f.applying { // the command's own epoch follows
+		c.Place = k.newest().Place
+		return c, nil
+	}
 	next.Change = &Change{
 		ID: strings.ToLower(rand.Text()[:6]), Kind: KindReset, Who: f.b.cfg.Owner, Reason: why, From: c.Place, At: time.Now().UnixMilli(),
+		After: c.ChangeID(),
 	}
 	f.log.Warn("a new epoch begins", "why", why, "from", c.Place.String(), "was", string(c.Mode), "to", next.Place.String())
 	return next, f.secure(ctx, k.stored, next)
@@ -134,11 +154,11 @@ func (f *follower) mint(ctx context.Context, k knowledge, c Checkpoint, why stri
 // secure makes a checkpoint without events durable, where the delivery mode
 // has its truth. from is what the store holds.
 func (f *follower) secure(ctx context.Context, from, next Checkpoint) error {
-	if !f.exactlyOnce() {
-		return f.advance(ctx, from, next)
-	}
 	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.cp}); err != nil {
 		return err
+	}
+	if !f.exactlyOnce() {
+		return f.advance(ctx, from, next)
 	}
 	f.mirror.offer(next)
 	return nil

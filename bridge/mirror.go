@@ -41,6 +41,7 @@ type mirror struct {
 	found *Checkpoint   // what a session has just found in the store
 	idle  chan struct{} // closed while the queue is empty
 	held  bool          // nothing is written until the next session has looked
+	away  bool          // the store did not answer the last time
 }
 
 func startMirror(b *Bridge, log *slog.Logger) *mirror {
@@ -121,11 +122,15 @@ func (m *mirror) offer(c Checkpoint) {
 // passing reports whether a commit of this kind may be left out.
 func passing(k Kind) bool { return k == KindData || k == KindHeartbeat }
 
-// await waits until everything offered is written, for mirrorTimeout at most.
+// await waits until everything offered is written, for mirrorTimeout at most
+// and not at all for a store that does not answer.
 func (m *mirror) await(ctx context.Context) {
 	m.mu.Lock()
-	idle := m.idle
+	idle, away := m.idle, m.away
 	m.mu.Unlock()
+	if away {
+		return // it takes as long as it takes
+	}
 	t := time.NewTimer(mirrorTimeout)
 	defer t.Stop()
 	select {
@@ -173,6 +178,9 @@ func (m *mirror) run(ctx context.Context) {
 			continue
 		}
 		wait := m.write(ctx, c)
+		m.mu.Lock()
+		m.away = wait != 0
+		m.mu.Unlock()
 		if wait == 0 {
 			failures = 0
 			m.done(c)

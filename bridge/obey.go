@@ -19,7 +19,7 @@ func (f *follower) obey(hard context.Context, cmd Command) error {
 		return &sessionError{fmt.Errorf("command %s was made for epoch %d, after %d", cmd.ID, cmd.BaseEpoch, f.cp.Epoch)}
 	}
 	switch {
-	case f.cp.ChangeID() == cmd.ID: // applied before, and the answer got lost
+	case f.cp.applied(cmd.ID): // applied before, and the answer got lost
 		return f.answer(hard, cmd, Answer{Applied: true})
 	case refusal != "":
 		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", refusal)

@@ -149,7 +149,7 @@ func (f *follower) rule(soft, hard context.Context) error {
 // stream now.
 func (f *follower) forget() {
 	f.cp, f.head, f.ready, f.open = Checkpoint{}, Checkpoint{}, false, false
-	f.tenure = nil
+	f.tenure, f.session = nil, ""
 	f.visited.clear()
 	f.trimmer = newTrimmer()
 	f.pace = pace{allowance: emptyAllowance}

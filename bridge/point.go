@@ -2,8 +2,8 @@ package bridge
 
 // Point names a place on the path of a commit where a crash matters. In a
 // build with the tag "proof", the environment variable PROOF_CRASH=NAME:N
-// kills the process with SIGKILL when it reaches the point for the Nth time;
-// without the tag Reach does nothing.
+// kills the process with SIGKILL when it reaches the point for the Nth time,
+// NAME:N:stop stops it with SIGSTOP; without the tag Reach does nothing.
 type Point string
 
 // The points, in the order of a session and a commit.

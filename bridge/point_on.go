@@ -11,29 +11,42 @@ import (
 )
 
 var (
-	crashAt, crashAfter = crashPoint(os.Getenv("PROOF_CRASH"))
-	reached             atomic.Int64
-	broken              atomic.Value // of type Break
+	crash   = readCrash(os.Getenv("PROOF_CRASH"))
+	reached atomic.Int64
+	broken  atomic.Value // of type Break
 )
 
-func crashPoint(text string) (Point, int64) {
-	name, count, _ := strings.Cut(text, ":")
+// plannedCrash is a PROOF_CRASH, POINT:N or POINT:N:stop.
+type plannedCrash struct {
+	at    Point
+	after int64
+	stop  bool // SIGSTOP, so that somebody can let the process go on
+}
+
+func readCrash(text string) plannedCrash {
+	name, rest, _ := strings.Cut(text, ":")
+	count, how, _ := strings.Cut(rest, ":")
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || n < 1 {
 		n = 1
 	}
-	return Point(name), n
+	return plannedCrash{Point(name), n, how == "stop"}
 }
 
 func init() { SetBroken(Break(os.Getenv("PROOF_BREAK"))) }
 
-// Reach marks that the process got to a point, and kills it there if
+// Reach marks that the process got to a point, and kills or stops it there if
 // PROOF_CRASH says so.
 func Reach(p Point) {
-	if p == crashAt && reached.Add(1) == crashAfter {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // nothing after the point may happen
+	if p != crash.at || reached.Add(1) != crash.after {
+		return
 	}
+	if crash.stop {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		return
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // nothing after the point may happen
 }
 
 // Broken reports whether a rule is taken away.

@@ -19,17 +19,11 @@ func (f *follower) recover(ctx context.Context) error {
 	if err := f.look(ctx); err != nil {
 		return &sessionError{err}
 	}
-	kept, err := f.recoverSink(ctx)
-	if err != nil && !errors.Is(err, ErrNoCheckpoint) {
-		return &sessionError{fmt.Errorf("recover the sink: %w", err)}
+	k, err := f.find(ctx)
+	if err != nil {
+		return &sessionError{err}
 	}
-	f.open = true
-	stored, away := f.load(ctx)
-	if errors.Is(away, ErrForeign) {
-		return &sessionError{foreign(away)}
-	}
-	f.mirror.begin(stored)
-	k := knowledge{kept: kept, stored: stored, away: away}
+	f.mirror.begin(k.stored)
 	c, err := f.merge(ctx, k)
 	if err != nil {
 		if newest := k.newest(); f.open && f.exactlyOnce() && newest.Place.Compare(f.cp.Place) > 0 {
@@ -41,7 +35,7 @@ func (f *follower) recover(ctx context.Context) error {
 		f.visited.clear()
 	}
 	f.adopt(c)
-	if f.exactlyOnce() && !kept.Zero() && c.Place == kept.Place && (stored.Zero() || c.Place != stored.Place) {
+	if f.exactlyOnce() && !k.kept.Zero() && c.Place == k.kept.Place && (k.stored.Zero() || c.Place != k.stored.Place) {
 		f.mirror.offer(c)
 	}
 	if f.began < 0 {
@@ -66,6 +60,29 @@ func (f *follower) recover(ctx context.Context) error {
 		f.set(StateRunning, nil)
 	}
 	return nil
+}
+
+// find asks the sink and the store what they have. The store of an exactly-once
+// stream is asked first: it is a copy, so what it holds then is in the sink
+// too, and if not, the sink has lost it. Asked later, it could show a commit of
+// the next owner. At least once it is the truth, and asked when nobody else
+// can move it unnoticed.
+func (f *follower) find(ctx context.Context) (k knowledge, err error) {
+	if f.exactlyOnce() {
+		k.stored, k.away = f.load(ctx)
+	}
+	k.kept, err = f.recoverSink(ctx)
+	if err != nil && !errors.Is(err, ErrNoCheckpoint) {
+		return k, fmt.Errorf("recover the sink: %w", err)
+	}
+	f.open = true
+	if !f.exactlyOnce() {
+		k.stored, k.away = f.load(ctx)
+	}
+	if errors.Is(k.away, ErrForeign) {
+		return k, foreign(k.away)
+	}
+	return k, nil
 }
 
 // exactlyOnce reports whether the sink commits the checkpoint. Otherwise the

@@ -392,9 +392,17 @@ func (m *move) await(ctx context.Context, p *position, cmd bridge.Command) (brid
 		switch free, err := p.unowned(ctx); {
 		case err != nil:
 			return m.giveUpWith(p, cmd, err)
-		case free:
-			return m.applyOffline(ctx, p, cmd)
+		case !free:
+			continue
 		}
+		answer, err = m.applyOffline(ctx, p, cmd)
+		if errors.Is(err, bridge.ErrFenced) {
+			continue // a bridge has started meanwhile: it will answer
+		}
+		if err != nil {
+			return m.giveUpWith(p, cmd, err)
+		}
+		return answer, nil
 	}
 }
 
@@ -440,13 +448,10 @@ func (m *move) applyOffline(ctx context.Context, p *position, cmd bridge.Command
 	cfg := p.stream.engine
 	cfg.Owner = p.owner
 	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: p.sink, Store: p.store, Inbox: p.store}, cmd)
-	if err != nil {
-		return m.giveUpWith(p, cmd, err)
-	}
-	if answer.By == p.owner {
+	if err == nil && answer.By == p.owner {
 		answer.By = "this command (no bridge runs the stream)"
 	}
-	return answer, nil
+	return answer, err
 }
 
 // giveUpWith takes the request back because of an error, and says which of the
