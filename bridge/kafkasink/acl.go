@@ -33,6 +33,11 @@ func (s *Sink) createACL(topic string) string {
 	return s.acl("--operation Create --topic " + topic)
 }
 
+// transactionACL lets us use the stream's transactional id.
+func (s *Sink) transactionACL() string {
+	return s.acl("--operation Write --operation Describe --transactional-id " + s.cfg.transactionalID())
+}
+
 // idempotentACL is only needed by brokers before 2.8, which ask for it from
 // every idempotent producer.
 func (s *Sink) idempotentACL() string {
@@ -44,11 +49,11 @@ func (s *Sink) idempotentACL() string {
 // stream itself creates them.
 func (s *Sink) ACLs() []string {
 	var all []string
-	for _, topic := range s.cfg.topics() {
+	for _, topic := range s.cfg.allTopics() {
 		all = append(all, s.writeACL(topic), s.readACL(topic))
 		if s.cfg.CreateTopics {
 			all = append(all, s.createACL(topic))
 		}
 	}
-	return all
+	return append(all, s.transactionACL(), s.groupACL())
 }

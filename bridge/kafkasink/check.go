@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -55,14 +56,15 @@ func (s *Sink) Check(ctx context.Context) []Finding {
 	if !ok {
 		return found
 	}
-	states, err := s.describe(ctx, client, s.cfg.topics()...)
+	states, err := s.describe(ctx, client, s.cfg.allTopics()...)
 	if err != nil {
 		return append(found, failed(s.explain(err, w)))
 	}
-	for i := range states {
+	for i := range states[:len(states)-1] {
 		found = append(found, s.checkTopic(&states[i], i == 0)...)
 	}
-	return found
+	found = append(found, s.checkCheckpoints(&states[len(states)-1])...)
+	return append(found, s.checkTransactions(ctx, client, w)...)
 }
 
 func failed(f *bridge.Fault) Finding {
@@ -129,14 +131,24 @@ func (s *Sink) checkTopic(t *topicState, events bool) []Finding {
 	}
 	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, takes %s a message, we may write",
 		t.name, len(t.partitions), t.replication(), bytesText(t.settings.maxMessage))}}
-	for _, trouble := range t.troubles() {
-		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "are all brokers up?"})
-	}
 	if !t.settings.known {
 		found = append(found, Finding{
 			Level: LevelWarn, Hint: s.readACL(t.name),
 			Text: fmt.Sprintf("topic %s: we may not read its settings; KAFKA_MAX_MESSAGE and a retention of 7 days are assumed", t.name),
 		})
+	}
+	found = append(found, s.checkReplicas(t)...)
+	if events {
+		found = append(found, s.checkRetention(t)...)
+	}
+	return found
+}
+
+// checkReplicas looks at what all topics of ours have in common.
+func (s *Sink) checkReplicas(t *topicState) []Finding {
+	var found []Finding
+	for _, trouble := range t.troubles() {
+		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "are all brokers up?"})
 	}
 	if n, err := strconv.Atoi(t.configs["min.insync.replicas"]); err == nil && n < 2 && t.replication() >= 3 {
 		found = append(found, Finding{
@@ -144,10 +156,62 @@ func (s *Sink) checkTopic(t *topicState, events bool) []Finding {
 			Text: fmt.Sprintf("topic %s: min.insync.replicas is %d; an acknowledged record may be on one disk only", t.name, n),
 		})
 	}
-	if events {
-		found = append(found, s.checkRetention(t)...)
-	}
 	return found
+}
+
+// checkCheckpoints looks at the checkpoint topic.
+func (s *Sink) checkCheckpoints(t *topicState) []Finding {
+	if !t.exists && s.cfg.CreateTopics {
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it if the stream is new", t.name)}}
+	}
+	if err := s.usableCheckpoints(t); err != nil {
+		return []Finding{failed(s.fault(err, t.name))}
+	}
+	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas; checkpoints of %s are in partition %d",
+		t.name, len(t.partitions), t.replication(), s.cfg.Stream, checkpointPartition(s.cfg.Stream))}}
+	lag, known := configMillis(t.configs, "min.compaction.lag.ms")
+	switch {
+	case !t.settings.known:
+		found = append(found, Finding{
+			Level: LevelWarn, Hint: s.readACL(t.name),
+			Text: fmt.Sprintf("topic %s: we may not read its settings; cleanup.policy must be compact", t.name),
+		})
+	case known && lag < compactionLag && lag != forEver:
+		found = append(found, Finding{
+			Level: LevelWarn, Hint: s.alter(t.name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds())),
+			Text: fmt.Sprintf("topic %s: min.compaction.lag.ms is %s; if Redis is lost, no checkpoint before the newest is left to go back to", t.name, lag),
+		})
+	}
+	return append(found, s.checkReplicas(t)...)
+}
+
+// checkTransactions looks at the stream's transactional id and at what the
+// brokers' transactions can do.
+func (s *Sink) checkTransactions(ctx context.Context, client *kgo.Client, w *watch) []Finding {
+	id := s.cfg.transactionalID()
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = 1, id, []string{id} // 1 is for transactions
+	resp, err := req.RequestWith(ctx, client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err == nil && len(resp.Coordinators) > 0 {
+		err = kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
+	}
+	if err != nil {
+		return []Finding{failed(s.explain(fmt.Errorf("find the coordinator of transactional id %s: %w", id, err), w))}
+	}
+	version, err := transactionVersion(ctx, client)
+	switch {
+	case err != nil:
+		return []Finding{failed(s.explain(err, w))}
+	case version < strictTransactions && s.cfg.exactly():
+		return []Finding{{
+			Level: LevelWarn, Hint: s.upgradeHint(),
+			Text: fmt.Sprintf("transaction.version is %d: %s", version, weakText),
+		}}
+	}
+	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("transactional id %s, transaction.version %d", id, version)}}
 }
 
 // checkRetention says beforehand what becomes of old event times.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
@@ -31,8 +32,10 @@ const (
 	dialTimeout     = 2 * time.Second
 	requestOverhead = 3 * time.Second
 	retryTimeout    = 10 * time.Second
-	produceTimeout  = 5 * time.Second
-	metadataMinAge  = 250 * time.Millisecond
+	// transactionRetry outlasts the stalls of a limping cluster.
+	transactionRetry = 20 * time.Second
+	produceTimeout   = 5 * time.Second
+	metadataMinAge   = 250 * time.Millisecond
 	// unknownTopicTries times metadataMinAge is how long a topic may be
 	// unknown to the brokers before its records fail.
 	unknownTopicTries = 20
@@ -88,8 +91,38 @@ func (s *Sink) producerOpts(x *session) []kgo.Opt {
 		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx
 		kgo.ProduceRequestTimeout(produceTimeout),
 		kgo.UnknownTopicRetries(unknownTopicTries),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // murmur2 of the key, as in Java
+		kgo.RecordPartitioner(newPartitioner(s.cfg.CheckpointTopic)),
 		kgo.ProducerOnDataLossDetected(s.noteLoss),
+	}
+}
+
+// transactionOpts are the options of the client that writes checkpoints.
+func (s *Sink) transactionOpts(x *session) []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.TransactionalID(s.cfg.transactionalID()),
+		kgo.TransactionTimeout(s.cfg.TransactionTimeout),
+		kgo.RetryTimeoutFn(x.retryFor),
+	}
+	if s.patient {
+		opts = append(opts, kgo.RequestTimeoutOverhead(transactionRetry))
+	}
+	return opts
+}
+
+// retryFor is how long a request is sent again after network errors. The end
+// of a transaction that is sent twice leaves a copy on the wire, which could
+// end the next transaction of brokers that do not tell them apart.
+func (x *session) retryFor(key int16) time.Duration {
+	switch kmsg.Key(key) {
+	case kmsg.EndTxn:
+		if !x.strict() {
+			return time.Nanosecond // 0 would be for ever
+		}
+		return transactionRetry
+	case kmsg.InitProducerID, kmsg.AddPartitionsToTxn:
+		return transactionRetry
+	default:
+		return retryTimeout
 	}
 }
 

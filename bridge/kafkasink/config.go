@@ -83,6 +83,7 @@ const (
 )
 
 var (
+	deliveries   = []string{string(bridge.ExactlyOnce), string(bridge.AtLeastOnce)}
 	timestamps   = []string{"event", timestampPublish}
 	compressions = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 	mechanisms   = []string{"", saslPlain, saslScram256, saslScram512, saslOAuth}
@@ -107,6 +108,9 @@ func (c *Config) Validate() error {
 	}
 	p.topic("KAFKA_TOPIC", c.Topic, "export.events")
 	p.topic("KAFKA_DLQ_TOPIC", c.deadTopic(), "dlq.export.events")
+	p.topic("KAFKA_CHECKPOINT_TOPIC", c.CheckpointTopic, "exportbridge.checkpoints")
+	p.check(!slices.Contains([]string{c.Topic, c.deadTopic()}, c.CheckpointTopic),
+		"KAFKA_CHECKPOINT_TOPIC must differ from the topics of events and dead letters (%s), for example exportbridge.checkpoints", c.CheckpointTopic)
 	p.check(c.Topic != c.deadTopic(), "KAFKA_DLQ_TOPIC must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
 	_, err := parseRetention(c.Retention)
 	p.check(err == nil, "KAFKA_RETENTION %q is neither -1 nor a duration of at least 1m, for example 8760h", c.Retention)
@@ -115,6 +119,7 @@ func (c *Config) Validate() error {
 	p.check(c.Partitions >= 1, "KAFKA_PARTITIONS must be at least 1, for example 6")
 	p.check(c.Replication == -1 || c.Replication >= 1, "KAFKA_REPLICATION must be -1 or at least 1, for example 3")
 	p.check(c.ClientID != "", "KAFKA_CLIENT_ID is empty, for example exportbridge")
+	c.validateDelivery(p)
 	p.oneOf("KAFKA_TIMESTAMP", c.Timestamp, timestamps)
 	p.oneOf("KAFKA_COMPRESSION", c.Compression, compressions)
 	p.oneOf("BRIDGE_HEADERS", c.Headers, headerModes)
@@ -123,6 +128,24 @@ func (c *Config) Validate() error {
 	c.validateTLS(p)
 	c.validateSASL(p)
 	return errors.Join(p.errs...)
+}
+
+// The bounds of the settings that are durations. A transaction must outlast a
+// commit on a limping cluster, and brokers allow 15 minutes by default.
+const (
+	minTransaction = 5 * time.Second
+	maxTransaction = 15 * time.Minute
+	minSession     = time.Second
+	maxSession     = 5 * time.Minute
+)
+
+func (c *Config) validateDelivery(p *problems) {
+	p.oneOf("KAFKA_DELIVERY", string(c.Mode), deliveries)
+	p.check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
+		"KAFKA_TRANSACTION_TIMEOUT must be %s to %s, for example 30s", minTransaction, maxTransaction)
+	p.check(c.Group != "", "BRIDGE_GROUP is empty, for example exportbridge")
+	p.check(c.SessionTimeout >= minSession && c.SessionTimeout <= maxSession,
+		"BRIDGE_SESSION_TIMEOUT must be %s to %s, for example 10s", minSession, maxSession)
 }
 
 func (c *Config) validateTLS(p *problems) {
@@ -165,13 +188,20 @@ func (c *Config) deadTopic() string {
 // diverts reports whether bad events become dead letters.
 func (c *Config) diverts() bool { return c.OnBadEvent != stopStream }
 
-// topics returns the topics that the stream writes to, the events' first.
+// exactly reports whether events and checkpoints share transactions.
+func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }
+
+// topics returns the topics that hold the stream's events, the dead letters'
+// last.
 func (c *Config) topics() []string {
 	if !c.diverts() {
 		return []string{c.Topic}
 	}
 	return []string{c.Topic, c.deadTopic()}
 }
+
+// allTopics returns all topics that the stream writes to, the checkpoints' last.
+func (c *Config) allTopics() []string { return append(c.topics(), c.CheckpointTopic) }
 
 // forEver is the retention of a topic that keeps its records.
 const forEver time.Duration = -1

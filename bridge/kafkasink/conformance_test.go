@@ -6,24 +6,49 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/kafkasink"
 )
 
+// versions are the kinds of transactions that brokers know: since Kafka 4, and
+// before.
+var versions = map[string][]kfake.Opt{
+	"transaction.version 2": nil,
+	"transaction.version 0": {kfake.MaxVersions(kversion.V3_5_0())},
+}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
-		srv := newServer(t)
-		f := sinkFixture(t, config(t, srv.addr))
-		f.Break = func() func() {
-			srv.stop()
-			return srv.start
+	for name, opts := range versions {
+		for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+			t.Run(name+", "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
+					srv := newServer(t, opts...)
+					f := sinkFixture(t, config(t, srv.addr, inMode(mode)))
+					f.Break = func() func() {
+						srv.stop()
+						return srv.start
+					}
+					f.FailNext = func(form bridgetest.Failure) {
+						if mode == bridge.ExactlyOnce && form == bridgetest.Persisted {
+							loseEnd(t, srv.kfk)
+							return
+						}
+						failNext(srv.kfk, form)
+					}
+					return f
+				})
+			})
 		}
-		f.FailNext = func(form bridgetest.Failure) { failNext(srv.kfk, form) }
-		return f
-	})
+	}
+}
+
+func inMode(mode bridge.Mode) func(*kafkasink.Config) {
+	return func(c *kafkasink.Config) { c.Mode = mode }
 }
 
 // TestConformanceOnKafka runs the suite on Apache Kafka, which cannot be told
@@ -33,25 +58,29 @@ func TestConformanceOnKafka(t *testing.T) {
 		t.Skip("run with make test-real")
 	}
 	kafka := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
-	bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
-		f := sinkFixture(t, config(t, kafka.Addrs()))
-		f.Break = func() func() {
-			if err := kafka.Pause(0); err != nil {
-				t.Fatal(err)
-			}
-			return func() {
-				if err := kafka.Continue(0); err != nil {
-					t.Error(err)
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
+				f := sinkFixture(t, config(t, kafka.Addrs(), inMode(mode)))
+				f.Break = func() func() {
+					if err := kafka.Pause(0); err != nil {
+						t.Fatal(err)
+					}
+					return func() {
+						if err := kafka.Continue(0); err != nil {
+							t.Error(err)
+						}
+					}
 				}
-			}
-		}
-		return f
-	})
+				return f
+			})
+		})
+	}
 }
 
 func sinkFixture(t *testing.T, cfg kafkasink.Config) bridgetest.SinkFixture {
 	return bridgetest.SinkFixture{
-		Mode: bridge.AtLeastOnce,
+		Mode: cfg.Mode,
 		Open: func(stream string) bridge.Sink {
 			own := cfg
 			own.Stream = stream

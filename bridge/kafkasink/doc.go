@@ -1,14 +1,26 @@
 // Package kafkasink publishes the events of a bridge to a Kafka topic.
 //
-// A [Sink] delivers at least once: an idempotent producer, acks from all
-// in-sync replicas, no transactions. Sink.Recover begins a session, which is
-// one Kafka client and what it learned about the topics. Any error ends the
-// session: the client is thrown away, never healed, and what was under way is
-// unknown until the next session.
+// Exactly once, a [Sink] publishes each batch and its checkpoint in one
+// transaction (transaction.go). At least once, it uses an idempotent producer,
+// acks from all in-sync replicas, no transactions, and copies checkpoints into
+// the checkpoint topic every few seconds (mirror.go). In both modes the
+// stream's transactional id fences older sessions.
+//
+// Sink.Recover begins a session, which is new Kafka clients and what they
+// learned about the topics (recover.go). It takes the producer id, commits a
+// barrier, waits until that is readable, and reads the newest checkpoint
+// backwards from there (newest.go, partitionlog.go). A foreign transaction
+// that hides the barrier is named (holder.go). Any error ends the session: the
+// clients are thrown away, never healed, and what was under way is unknown
+// until the next session.
 //
 // Records follow contract v1: the value is the item as the API sent it, the
 // key is the event's, the time is the event time, and CloudEvents headers say
 // the rest (record.go). What the topic cannot take goes to the dead-letter
 // topic or stops the stream (deadletter.go). Event times that the topic would
-// not keep are replaced (timestamp.go).
+// not keep are replaced (timestamp.go). Checkpoints have a compacted topic of
+// their own (checkpoints.go).
+//
+// Which process runs the stream is for Kafka's group coordinator to say
+// (group.go).
 package kafkasink

@@ -64,6 +64,12 @@ func (s *Sink) answerFault(f *bridge.Fault, topic string) bool {
 	switch answer {
 	case kerr.TopicAuthorizationFailed:
 		block(bridge.ReasonAuth, s.writeACL(topic))
+	case kerr.TransactionalIDAuthorizationFailed:
+		block(bridge.ReasonAuth, s.transactionACL())
+	case kerr.GroupAuthorizationFailed:
+		block(bridge.ReasonAuth, s.groupACL())
+	case kerr.InvalidTransactionTimeout:
+		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which is 15m by default")
 	case kerr.ClusterAuthorizationFailed:
 		block(bridge.ReasonAuth, s.idempotentACL())
 	case kerr.SaslAuthenticationFailed, kerr.IllegalSaslState:

@@ -3,6 +3,7 @@ package kafkasink_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,13 @@ func TestMissingTopic(t *testing.T) {
 		t.Errorf("fault %v does not name the dead-letter topic", f)
 	}
 	createTopic(t, cfg, "dlq."+cfg.Topic, nil)
+	f = asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
+	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || !strings.Contains(f.Hint, "topics create --execute") {
+		t.Errorf("fault %v, hint %q: want the checkpoint topic and the command", f, f.Hint)
+	}
+	createCheckpointTopic(t, cfg, nil)
 	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Errorf("recover with both topics: %v", err)
+		t.Errorf("recover with all topics: %v", err)
 	}
 	publish(t, s, page(event("e", "u")))
 }
@@ -299,22 +305,30 @@ func TestACL(t *testing.T) {
 		}
 		return acls
 	}
+	ours := grant("checkpoints", kmsg.ACLOperationWrite, kmsg.ACLOperationRead)
+	both := slices.Concat(ours, grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationWrite))
+	transactions := kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "checkpoints.events",
+		Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationWrite, Allow: true}
 	for name, c := range map[string]struct {
 		acls []kfake.ACL
 		hint string
 	}{
-		"nothing":       {nil, "--operation Write --operation Describe --topic export.events"},
-		"only describe": {append(grant("export.", kmsg.ACLOperationDescribe), grant("dlq.", kmsg.ACLOperationDescribe)...), "--operation Write --operation Describe --topic export.events"},
-		"no dead letters": {append(grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationDescribe)...),
+		"nothing": {nil, "--operation Write --operation Describe --topic export.events"},
+		"only describe": {slices.Concat(ours, grant("export.", kmsg.ACLOperationDescribe), grant("dlq.", kmsg.ACLOperationDescribe)),
+			"--operation Write --operation Describe --topic export.events"},
+		"no dead letters": {slices.Concat(ours, grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationDescribe)),
 			"--operation Write --operation Describe --topic dlq.export.events"},
-		"enough": {append(grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationWrite)...), ""},
+		"no checkpoints": {slices.Concat(grant("export.", kmsg.ACLOperationWrite), grant("dlq.", kmsg.ACLOperationWrite), grant("checkpoints", kmsg.ACLOperationWrite)),
+			"--operation Read --operation DescribeConfigs --topic checkpoints"},
+		"no transactions": {both, "--operation Write --operation Describe --transactional-id checkpoints.events"},
+		"enough":          {append(both, transactions), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(2, "export.events", "dlq.export.events"),
-				kfake.User("SCRAM-SHA-256", user, "secret", c.acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
+				kfake.SeedTopics(16, "checkpoints"), kfake.User("SCRAM-SHA-256", user, "secret", c.acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
 			s := open(t, config(t, cluster.ListenAddrs(), func(cfg *kafkasink.Config) {
-				cfg.Topic, cfg.CreateTopics = "export.events", false
+				cfg.Topic, cfg.CheckpointTopic, cfg.CreateTopics = "export.events", "checkpoints", false
 				cfg.SASLMechanism, cfg.SASLUsername, cfg.SASLPassword = "SCRAM-SHA-256", user, "secret"
 			}))
 			err := tryRecover(t, s, patience)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,7 +42,7 @@ func runTests(m *testing.M) int {
 		stop = kafka.Close
 	}
 	code := m.Run()
-	if err := errors.Join(stop(), goleak.Find()); err != nil && code == 0 {
+	if err := errors.Join(behindProxy.stop(), stop(), goleak.Find()); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -68,6 +69,7 @@ func fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 		t.Fatalf("start embedded Kafka: %v", err)
 	}
 	t.Cleanup(c.Close)
+	bridgetest.Strict(c)
 	return c
 }
 
@@ -80,7 +82,8 @@ func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) 
 	}
 	cfg.Stream, cfg.Resource, cfg.Brokers = "events", "events", brokers
 	cfg.Topic = fmt.Sprintf("t%d.%.60s", time.Now().UnixNano(), strings.NewReplacer("/", ".", " ", "-", ",", "").Replace(t.Name()))
-	cfg.CreateTopics, cfg.Partitions = true, 3
+	cfg.CheckpointTopic = "checkpoints." + cfg.Topic
+	cfg.Mode, cfg.CreateTopics, cfg.Partitions = bridge.AtLeastOnce, true, 3
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -148,11 +151,11 @@ func event(id, user string) bridge.Event {
 	}
 }
 
-// consume returns everything in a topic, by partition and offset; nothing if
-// it does not exist.
+// consume returns everything committed in a topic, by partition and offset;
+// nothing if it does not exist.
 func consume(t *testing.T, cfg kafkasink.Config, topic string) []*kgo.Record {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
@@ -160,19 +163,34 @@ func consume(t *testing.T, cfg kafkasink.Config, topic string) []*kgo.Record {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
+	starts, err := kadm.NewClient(client).ListStartOffsets(ctx, topic)
 	if err != nil {
 		t.Fatalf("list offsets of %s: %v", topic, err)
 	}
-	var want int64
-	ends.Each(func(o kadm.ListedOffset) { want += max(0, o.Offset) })
+	listed, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
+	if err != nil {
+		t.Fatalf("list offsets of %s: %v", topic, err)
+	}
+	ends := make(map[int32]int64)
+	listed.Each(func(o kadm.ListedOffset) {
+		if start, _ := starts.Lookup(topic, o.Partition); o.Offset > start.Offset {
+			ends[o.Partition] = o.Offset
+		}
+	})
 	var got []*kgo.Record
-	for int64(len(got)) < want {
+	for len(ends) > 0 {
 		f := client.PollFetches(ctx)
 		if err := f.Err0(); err != nil {
-			t.Fatalf("consume %s: %v after %d of %d records", topic, err, len(got), want)
+			t.Fatalf("consume %s: %v after %d records, up to %v", topic, err, len(got), ends)
 		}
-		got = append(got, f.Records()...)
+		for _, r := range f.Records() {
+			if !r.Attrs.IsControl() {
+				got = append(got, r)
+			}
+			if r.Offset+1 >= ends[r.Partition] {
+				delete(ends, r.Partition)
+			}
+		}
 	}
 	return got
 }
@@ -270,11 +288,20 @@ func alterTopic(t *testing.T, cfg kafkasink.Config, name, value string) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	answers, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, cfg.Topic)
+	admin := kadm.NewClient(client)
+	answers, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, cfg.Topic)
 	if err == nil {
 		_, err = answers.On(cfg.Topic, func(r *kadm.AlterConfigsResponse) error { return r.Err })
 	}
 	if err != nil {
 		t.Fatalf("set %s of %s: %v", name, cfg.Topic, err)
 	}
+	eventually(t, "show "+name, func() (bool, error) {
+		described, err := admin.DescribeTopicConfigs(t.Context(), cfg.Topic)
+		if err != nil {
+			return false, err
+		}
+		topic, err := described.On(cfg.Topic, nil)
+		return slices.ContainsFunc(topic.Configs, func(c kadm.Config) bool { return c.Key == name && c.MaybeValue() == value }), err
+	})
 }

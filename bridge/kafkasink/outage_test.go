@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -24,9 +25,9 @@ type server struct {
 	addr []string
 }
 
-func newServer(t *testing.T) *server {
+func newServer(t *testing.T, opts ...kfake.Opt) *server {
 	t.Helper()
-	s := &server{t: t, opts: []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir())}}
+	s := &server{t: t, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir())}, opts...)}
 	s.start()
 	s.addr = s.kfk.ListenAddrs()
 	_, port, err := net.SplitHostPort(s.addr[0])
@@ -49,6 +50,7 @@ func (s *server) start() {
 		s.t.Fatalf("start embedded Kafka: %v", err)
 	}
 	s.kfk = kfk
+	bridgetest.Strict(kfk)
 }
 
 func (s *server) stop() { s.kfk.Close() }

@@ -31,14 +31,17 @@ const (
 var errNoSession = errors.New("no session with Kafka: it ended with the last error")
 
 // Publish produces the batch's events and waits until all in-sync replicas
-// have them. It waits for brokers that are away as long as ctx allows. The
-// checkpoint is not Kafka's matter in this mode. On any error the session is
-// over and part of the batch may be in the topic.
+// have them; exactly once, in a transaction with the checkpoint. It waits for
+// brokers that are away as long as ctx allows, but not past the point where it
+// ends the transaction: that has its own time. On any error the session is
+// over. At least once, part of the batch may be in the topic then; exactly
+// once, all of it or nothing, and the next Recover tells. A bridge.ErrFenced
+// says that another session of the stream has begun.
 func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	if s.session == nil {
 		return bridge.Receipt{}, &bridge.Fault{Class: bridge.Transient, Code: "session", Err: errNoSession}
 	}
-	receipt, err := s.publish(ctx, s.session, b)
+	receipt, err := s.publish(ctx, s.session, &b)
 	if err != nil {
 		s.endSession()
 		return bridge.Receipt{}, err
@@ -46,7 +49,7 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	return receipt, nil
 }
 
-func (s *Sink) publish(ctx context.Context, x *session, b bridge.Batch) (bridge.Receipt, error) {
+func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge.Receipt, error) {
 	if err := ctx.Err(); err != nil {
 		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
 	}
@@ -58,14 +61,37 @@ func (s *Sink) publish(ctx context.Context, x *session, b bridge.Batch) (bridge.
 	if err != nil {
 		return bridge.Receipt{}, err
 	}
-	if len(made.records) == 0 {
-		return made.receipt, nil
+	if s.cfg.exactly() {
+		err = s.transact(ctx, x, made.records, &b.Checkpoint)
+	} else {
+		x.mirror.offer(b.From)
+		if err = s.append(ctx, x, made.records); err == nil && len(b.Pages) == 0 {
+			err = x.mirror.introduce(ctx, b.Checkpoint)
+		}
 	}
-	if err := s.produce(ctx, x, made.records); err != nil {
+	if err != nil {
 		return bridge.Receipt{}, err
 	}
 	s.report(nil)
 	return made.receipt, nil
+}
+
+// append publishes events without a transaction, unless the stream was lost.
+func (s *Sink) append(ctx context.Context, x *session, events []kgo.Record) error {
+	select {
+	case <-x.lost():
+		return x.mirror.err
+	default:
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	t := target{client: x.client, what: "publish to " + s.cfg.Topic, first: bridge.PointProduced}
+	if err := s.produce(ctx, x, t, events); err != nil {
+		return err
+	}
+	bridge.Reach(bridge.PointAcked)
+	return nil
 }
 
 // refresh ends the session if the topics are no longer what it was made for.
@@ -77,20 +103,37 @@ func (s *Sink) refresh(ctx context.Context, x *session) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	x.read = time.Now()
-	topics, err := s.describe(ctx, x.client, s.cfg.topics()...)
+	topics, err := s.describe(ctx, x.writer, s.cfg.allTopics()...)
 	if err != nil {
 		return nil //nolint:nilerr // producing waits for the brokers, and says so
 	}
-	for i, known := range []*topicState{x.events, x.dead}[:len(topics)] {
-		if topics[i].settings != known.settings {
+	for i, known := range x.known() {
+		switch {
+		case topics[i].id != known.id:
+			return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s is not the one that it was", known.name)}
+		case topics[i].settings != known.settings:
 			return &bridge.Fault{Class: bridge.Transient, Code: "settings", Err: fmt.Errorf("settings of topic %s changed", known.name)}
 		}
 	}
 	return nil
 }
 
+// target is where records go.
+type target struct {
+	client *kgo.Client
+	what   string // is done, for errors: "publish to TOPIC"
+	// transactional records must all go out with this producer id and epoch.
+	transactional bool
+	producer      int64
+	epoch         int16
+	// first is reached when the first record is handed over, last when all
+	// are; none if empty.
+	first, last bridge.Point
+}
+
 // delivery follows the records of one batch until all promises have run.
 type delivery struct {
+	target
 	left   atomic.Int64
 	done   chan struct{} // closed by the last promise
 	failed chan struct{} // closed by the first promise with an error
@@ -100,15 +143,20 @@ type delivery struct {
 	topic string
 }
 
-func newDelivery(records int) *delivery {
-	d := &delivery{done: make(chan struct{}), failed: make(chan struct{})}
+func newDelivery(to target, records int) *delivery {
+	d := &delivery{target: to, done: make(chan struct{}), failed: make(chan struct{})}
 	d.left.Store(int64(records))
 	return d
 }
 
 // promise runs on the client's goroutine, once for each record.
 func (d *delivery) promise(r *kgo.Record, err error) {
-	if err != nil {
+	if err == nil && d.transactional && (r.ProducerID != d.producer || r.ProducerEpoch != d.epoch) {
+		// The client healed itself: it sends what it still has anew, while
+		// the brokers have dropped what they had acknowledged.
+		err = errProducerChanged
+	}
+	if err != nil && !bridge.Broken(bridge.BreakPromise) {
 		d.fail(r.Topic, err)
 	}
 	if d.left.Add(-1) == 0 {
@@ -128,18 +176,28 @@ func (d *delivery) fail(topic string, err error) {
 // produce hands the records to the client and waits for all promises: only
 // then is nothing of the pages in use any more. The records' context is never
 // cancelled, since that would leave a sent record in doubt inside the client.
-func (s *Sink) produce(ctx context.Context, x *session, records []kgo.Record) error {
-	d := newDelivery(len(records))
+func (s *Sink) produce(ctx context.Context, x *session, to target, records []kgo.Record) error {
+	d := newDelivery(to, len(records))
 	unending, promise := context.WithoutCancel(ctx), d.promise // once: both allocate
 	for i := range records {
-		x.client.Produce(unending, &records[i], promise)
+		to.client.Produce(unending, &records[i], promise)
+		if i == 0 {
+			reach(to.first)
+		}
 	}
+	reach(to.last)
 	err := s.await(ctx, x, d)
 	if err != nil {
 		x.close() // fails what is left, at once
 		<-d.done
 	}
 	return err
+}
+
+func reach(p bridge.Point) {
+	if p != "" {
+		bridge.Reach(p)
+	}
 }
 
 // await waits for the last promise, the first error or the end of ctx, and
@@ -154,11 +212,13 @@ func (s *Sink) await(ctx context.Context, x *session, d *delivery) error {
 			return s.outcome(x, d)
 		case <-d.failed:
 			return s.outcome(x, d)
+		case <-x.lost():
+			return x.mirror.err
 		case <-ctx.Done():
 			if d.left.Load() == 0 {
 				return s.outcome(x, d)
 			}
-			return fmt.Errorf("publish to %s: %w", s.cfg.Topic, ctx.Err())
+			return fmt.Errorf("%s: %w", d.what, ctx.Err())
 		case <-tick.C:
 		}
 		if now := d.left.Load(); now != left {
@@ -185,21 +245,20 @@ func (s *Sink) outcome(x *session, d *delivery) error {
 	if d.err == nil {
 		return nil
 	}
-	f := s.fault(fmt.Errorf("publish to %s: %w", d.topic, d.err), d.topic)
-	if errors.Is(d.err, kerr.MessageTooLarge) && !x.state(d.topic).settings.known {
+	err := fmt.Errorf("publish to %s: %w", d.topic, d.err)
+	f := s.fault(err, d.topic)
+	switch t := x.state(d.topic); {
+	case errors.Is(d.err, errProducerChanged):
+		f.Code, f.Hint = "producer_changed", ""
+	case d.transactional && isFenced(d.err):
+		return s.transactionFault(x, err)
+	case errors.Is(d.err, kerr.MessageTooLarge) && t != nil && !t.settings.known:
 		// With readable settings the next session knows the new limit. Without,
 		// it would try the same again for ever.
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
 		f.Hint = "set KAFKA_MAX_MESSAGE to the topic's max.message.bytes, or let us read it: " + s.readACL(d.topic)
 	}
 	return f
-}
-
-func (x *session) state(topic string) *topicState {
-	if x.dead != nil && x.dead.name == topic {
-		return x.dead
-	}
-	return x.events
 }
 
 // look finds out why nothing is acknowledged. It returns nil when the batch is
@@ -220,7 +279,7 @@ func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault 
 		}
 		cancel() // an acknowledgement makes the question pointless
 	})
-	topics, err := s.describe(looking, x.client, s.cfg.topics()...)
+	topics, err := s.describe(looking, x.writer, s.cfg.allTopics()...)
 	switch {
 	case ctx.Err() != nil || errors.Is(looking.Err(), context.Canceled):
 		return nil
@@ -236,7 +295,7 @@ func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault 
 	}
 	return &bridge.Fault{
 		Class: bridge.Transient, Code: "stalled", Hint: "are all brokers up?",
-		Err: fmt.Errorf("publish to %s: %s", s.cfg.Topic, strings.Join(troubles, "; ")),
+		Err: fmt.Errorf("%s: %s", d.what, strings.Join(troubles, "; ")),
 	}
 }
 

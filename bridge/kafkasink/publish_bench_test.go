@@ -10,6 +10,7 @@ import (
 
 	"github.com/sethvargo/go-envconfig"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
@@ -18,53 +19,92 @@ import (
 // BenchmarkPublish publishes batches of ten pages of 1,000 events of 1 KB to
 // an embedded broker that discards them. Allocations include the broker's.
 func BenchmarkPublish(b *testing.B) {
-	for _, compression := range []string{"none", "snappy"} {
-		b.Run(compression, func(b *testing.B) {
-			cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BlackholeProduce())
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer cluster.Close()
-			s := benchSink(b, cluster.ListenAddrs(), compression)
-			defer s.Close()
-			batch := bridge.Batch{}
-			var bytes int64
-			for p := range 10 {
-				events := make([]bridge.Event, 1000)
-				for i := range events {
-					events[i] = event(fmt.Sprintf("00000000-0000-0000-%04d-%012d", p, i), fmt.Sprintf("user-%d", i%97))
-					events[i].Raw = fmt.Appendf(nil, `{"eventId":%q,"payload":%q}`, events[i].ID, strings.Repeat("event data ", 90))
-					bytes += int64(len(events[i].Raw))
-				}
-				batch.Pages = append(batch.Pages, page(events...))
-			}
-			b.SetBytes(bytes)
-			b.ReportAllocs()
-			began, n := time.Now(), 0
-			for b.Loop() {
-				if _, err := s.Publish(context.Background(), batch); err != nil {
-					b.Fatal(err)
-				}
-				n++
-			}
-			b.ReportMetric(float64(n)*10_000/time.Since(began).Seconds(), "events/s")
-		})
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		for _, compression := range []string{"none", "snappy"} {
+			b.Run(string(mode)+"/"+compression, func(b *testing.B) { benchPublish(b, inMode(mode), compression) })
+		}
 	}
 }
 
-func benchSink(b *testing.B, brokers []string, compression string) *kafkasink.Sink {
+func benchPublish(b *testing.B, change func(*kafkasink.Config), compression string) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(2))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cluster.Close()
+	cfg := benchConfig(b, cluster.ListenAddrs(), compression)
+	change(&cfg)
+	s, err := kafkasink.New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Create(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	discard(cluster, cfg)
+	if _, err := s.Recover(b.Context(), nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
+		b.Fatal(err)
+	}
+	events := bridge.Batch{}
+	var bytes int64
+	for p := range 10 {
+		page := page(make([]bridge.Event, 1000)...)
+		for i := range page.Events {
+			ev := event(fmt.Sprintf("00000000-0000-0000-%04d-%012d", p, i), fmt.Sprintf("user-%d", i%97))
+			ev.Raw = fmt.Appendf(nil, `{"eventId":%q,"payload":%q}`, ev.ID, strings.Repeat("event data ", 90))
+			bytes += int64(len(ev.Raw))
+			page.Events[i] = ev
+		}
+		events.Pages = append(events.Pages, page)
+	}
+	b.SetBytes(bytes)
+	b.ReportAllocs()
+	began, n := time.Now(), 0
+	for b.Loop() {
+		events.Checkpoint = checkpoint(cfg, n)
+		if _, err := s.Publish(context.Background(), events); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	b.ReportMetric(float64(n)*10_000/time.Since(began).Seconds(), "events/s")
+}
+
+// discard has the broker acknowledge what is produced to the topic of the
+// events, and drop it. The checkpoints are another broker's: a request has
+// either.
+func discard(c *kfake.Cluster, cfg kafkasink.Config) {
+	for p := range cfg.Partitions {
+		c.MoveTopicPartition(cfg.Topic, p, 0)
+	}
+	c.MoveTopicPartition(cfg.CheckpointTopic, kafkasink.CheckpointPartition(cfg.Stream), 1)
+	c.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		if c.CurrentNode() != 0 {
+			return nil, nil, false
+		}
+		c.KeepControl()
+		resp := request.ResponseKind().(*kmsg.ProduceResponse)
+		for _, t := range request.(*kmsg.ProduceRequest).Topics {
+			answer := kmsg.NewProduceResponseTopic()
+			answer.TopicID = t.TopicID
+			for _, p := range t.Partitions {
+				part := kmsg.NewProduceResponseTopicPartition()
+				part.Partition = p.Partition
+				answer.Partitions = append(answer.Partitions, part)
+			}
+			resp.Topics = append(resp.Topics, answer)
+		}
+		return resp, nil, true
+	})
+}
+
+func benchConfig(b *testing.B, brokers []string, compression string) kafkasink.Config {
 	b.Helper()
 	var cfg kafkasink.Config
 	if err := envconfig.ProcessWith(b.Context(), &envconfig.Config{Target: &cfg, DefaultNoInit: true, Lookuper: envconfig.MapLookuper(nil)}); err != nil {
 		b.Fatal(err)
 	}
-	cfg.Stream, cfg.Resource, cfg.Brokers, cfg.CreateTopics, cfg.Compression = "events", "events", brokers, true, compression
-	s, err := kafkasink.New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := s.Recover(b.Context(), nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		b.Fatal(err)
-	}
-	return s
+	cfg.Stream, cfg.Resource, cfg.Topic, cfg.Brokers, cfg.CreateTopics, cfg.Compression = "events", "events", "export.events", brokers, true, compression
+	return cfg
 }

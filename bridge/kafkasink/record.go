@@ -131,7 +131,7 @@ func (b *builder) reserve(pages []*bridge.Page) {
 	for _, page := range pages {
 		n += len(page.Events)
 	}
-	b.records = slices.Grow(b.records, n)
+	b.records = slices.Grow(b.records, n+1) // the checkpoint goes along
 	if b.cfg.Headers != headersNone {
 		b.headers = slices.Grow(b.headers, n*maxHeaders)
 	}

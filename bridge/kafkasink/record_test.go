@@ -252,9 +252,31 @@ func createTopic(t *testing.T, cfg kafkasink.Config, topic string, configs map[s
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), cfg.Partitions, -1, configs, topic); err != nil {
+	admin := kadm.NewClient(client)
+	if _, err := admin.CreateTopic(t.Context(), cfg.Partitions, -1, configs, topic); err != nil {
 		t.Fatalf("create topic %s: %v", topic, err)
 	}
+	eventually(t, "know topic "+topic, func() (bool, error) { // brokers hear of it later
+		topics, err := admin.ListTopics(t.Context(), topic)
+		return err == nil && topics.Has(topic) && len(topics[topic].Partitions) == int(cfg.Partitions), err
+	})
+}
+
+// eventually waits until the brokers do as they were told.
+func eventually(t *testing.T, what string, done func() (bool, error)) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+		ok, err := done()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			return
+		}
+	}
+	t.Fatalf("the brokers do not %s", what)
 }
 
 func TestHeaderValuesStay(t *testing.T) {

@@ -41,6 +41,7 @@ const unbounded = time.Duration(math.MaxInt64)
 // topicState is a topic as the cluster describes it.
 type topicState struct {
 	name       string
+	id         [16]byte // a topic that is made anew has another
 	exists     bool
 	partitions []kmsg.MetadataResponseTopicPartition
 	// operations is the bit set of what we may do, 0 if the brokers do not say.
@@ -82,7 +83,7 @@ func (s *Sink) describe(ctx context.Context, client *kgo.Client, names ...string
 			return nil, fmt.Errorf("describe topic %s: the brokers' answer lacks it", name)
 		}
 		t := resp.Topics[i]
-		state := topicState{name: name, partitions: t.Partitions}
+		state := topicState{name: name, id: t.TopicID, partitions: t.Partitions}
 		switch err := kerr.ErrorForCode(t.ErrorCode); {
 		case err == nil:
 			state.exists = true

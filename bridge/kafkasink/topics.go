@@ -28,7 +28,7 @@ type TopicPlan struct {
 // PlannedTopic is one topic of a TopicPlan.
 type PlannedTopic struct {
 	Name string `json:"name"`
-	// Role is "events" or "dead letters".
+	// Role is "events", "dead letters" or "checkpoints".
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`
 	// Partitions, Replication and Configs are those of an existing topic, or
@@ -77,6 +77,22 @@ func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
 	})
 }
 
+// Exists reports whether the topic of the events exists. It asks about no
+// other topic. Errors are Faults.
+func (s *Sink) Exists(ctx context.Context) (bool, error) {
+	w := newWatch()
+	client, err := s.newClient(w)
+	if err != nil {
+		return false, s.fault(err, "")
+	}
+	defer client.Close()
+	states, err := s.describe(ctx, client, s.cfg.Topic)
+	if err != nil {
+		return false, s.explain(err, w)
+	}
+	return states[0].exists, nil
+}
+
 // withAdmin runs do with a client of its own and makes faults of its errors.
 func (s *Sink) withAdmin(ctx context.Context, do func(context.Context, *kgo.Client) (TopicPlan, error)) (TopicPlan, error) {
 	w := newWatch()
@@ -93,7 +109,7 @@ func (s *Sink) withAdmin(ctx context.Context, do func(context.Context, *kgo.Clie
 }
 
 func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
-	states, err := s.describe(ctx, client, s.cfg.topics()...)
+	states, err := s.describe(ctx, client, s.cfg.allTopics()...)
 	if err != nil {
 		return TopicPlan{}, err
 	}
@@ -101,8 +117,12 @@ func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) 
 	replicas := s.replicas(ctx, client)
 	for i := range states {
 		t := s.planned(&states[i], replicas)
-		t.Role = "events"
-		if i > 0 {
+		switch t.Name {
+		case s.cfg.CheckpointTopic:
+			t.Role = "checkpoints"
+		case s.cfg.Topic:
+			t.Role = "events"
+		default:
 			t.Role = "dead letters"
 		}
 		plan.Topics = append(plan.Topics, t)
@@ -119,7 +139,7 @@ func (s *Sink) planned(state *topicState, replicas int) PlannedTopic {
 		Name: state.name, Exists: true, Configs: make(map[string]string),
 		Partitions: int32(len(state.partitions)), Replication: int16(state.replication()),
 	}
-	for _, name := range shownConfigs {
+	for _, name := range slices.AppendSeq(slices.Clone(shownConfigs), maps.Keys(want.Configs)) {
 		if v, ok := state.configs[name]; ok {
 			have.Configs[name] = v
 		}
@@ -127,7 +147,8 @@ func (s *Sink) planned(state *topicState, replicas int) PlannedTopic {
 	differ := func(what, has, wants string) {
 		have.Differences = append(have.Differences, fmt.Sprintf("%s is %s, we would set %s", what, has, wants))
 	}
-	if have.Partitions != want.Partitions {
+	enough := state.name == s.cfg.CheckpointTopic && have.Partitions > want.Partitions
+	if have.Partitions != want.Partitions && !enough {
 		differ("partitions", strconv.Itoa(int(have.Partitions)), strconv.Itoa(int(want.Partitions)))
 	}
 	if want.Replication > 0 && have.Replication != want.Replication {
@@ -144,6 +165,9 @@ func (s *Sink) planned(state *topicState, replicas int) PlannedTopic {
 // wanted is a topic as we create it. replicas is how many it will have, 0 if
 // that is not known.
 func (s *Sink) wanted(name string, replicas int) PlannedTopic {
+	if name == s.cfg.CheckpointTopic {
+		return s.wantedCheckpoints(replicas)
+	}
 	retention, _ := parseRetention(s.cfg.Retention) // Validate has seen it
 	millis := int64(-1)
 	if retention != forEver {
@@ -185,15 +209,16 @@ func (s *Sink) replicas(ctx context.Context, client *kgo.Client) int {
 	return 0
 }
 
-// createMissing creates the topics that are not there.
+// createMissing creates the topics that are not there, the checkpoints' last
+// and only for a stream that is new.
 func (s *Sink) createMissing(ctx context.Context, client *kgo.Client) error {
-	states, err := s.describe(ctx, client, s.cfg.topics()...)
+	states, err := s.describe(ctx, client, s.cfg.allTopics()...)
 	if err != nil {
 		return err
 	}
 	var missing []PlannedTopic
 	replicas := -1
-	for i := range states {
+	for i := range states[:len(states)-1] {
 		if states[i].exists {
 			continue
 		}
@@ -202,10 +227,15 @@ func (s *Sink) createMissing(ctx context.Context, client *kgo.Client) error {
 		}
 		missing = append(missing, s.wanted(states[i].name, replicas))
 	}
-	if len(missing) == 0 {
+	if len(missing) > 0 {
+		if err := s.create(ctx, client, missing); err != nil {
+			return err
+		}
+	}
+	if states[len(states)-1].exists {
 		return nil
 	}
-	return s.create(ctx, client, missing)
+	return s.ensureCheckpointTopic(ctx, client)
 }
 
 // create creates those of the topics that do not exist and waits until the

@@ -28,14 +28,18 @@ func TestTopics(t *testing.T) {
 	want := []kafkasink.PlannedTopic{
 		{Name: cfg.Topic, Role: "events", Partitions: 3, Replication: -1, Configs: configs},
 		{Name: "dlq." + cfg.Topic, Role: "dead letters", Partitions: 3, Replication: -1, Configs: configs},
+		{Name: cfg.CheckpointTopic, Role: "checkpoints", Partitions: 16, Replication: -1, Configs: map[string]string{
+			"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "604800000",
+			"segment.bytes": "16777216", "segment.ms": "600000",
+		}},
 	}
 	if diff := cmp.Diff(want, plan.Topics); diff != "" {
 		t.Errorf("plan differs (-want +got):\n%s", diff)
 	}
-	if plan.Missing() != 2 || len(plan.ACLs) != 4 || !strings.Contains(plan.ACLs[0], "'User:<principal>' --operation Write --operation Describe --topic "+cfg.Topic) {
+	if plan.Missing() != 3 || len(plan.ACLs) != 8 || !strings.Contains(plan.ACLs[0], "'User:<principal>' --operation Write --operation Describe --topic "+cfg.Topic) {
 		t.Errorf("plan: %d missing, commands %q", plan.Missing(), plan.ACLs)
 	}
-	if again, err := s.Plan(t.Context()); err != nil || again.Missing() != 2 {
+	if again, err := s.Plan(t.Context()); err != nil || again.Missing() != 3 {
 		t.Errorf("a plan changed something: %+v, %v", again, err)
 	}
 	for range 2 { // repeating is safe
@@ -44,6 +48,9 @@ func TestTopics(t *testing.T) {
 			t.Errorf("create: %+v, %v", made, err)
 		}
 		if got := made.Topics[0]; got.Partitions != 3 || got.Configs["retention.ms"] != "2592000000" {
+			t.Errorf("created %+v", got)
+		}
+		if got := made.Topics[2]; got.Partitions != 16 || got.Configs["cleanup.policy"] != "compact" || got.Configs["min.compaction.lag.ms"] != "604800000" || len(got.Differences) != 0 {
 			t.Errorf("created %+v", got)
 		}
 	}
@@ -120,6 +127,7 @@ func TestCheck(t *testing.T) {
 			if c.configs != nil {
 				createTopic(t, cfg, cfg.Topic, c.configs)
 				createTopic(t, cfg, "dlq."+cfg.Topic, nil)
+				createCheckpointTopic(t, cfg, nil)
 			}
 			found := open(t, cfg).Check(t.Context())
 			for _, f := range found {
@@ -254,7 +262,9 @@ func TestConfigValidate(t *testing.T) {
 			c.Brokers, c.Topic, c.Retention, c.Compression = []string{"nohost"}, "a b", "30d", "zip"
 			c.Key, c.Partitions, c.Replication, c.MaxMessage = "userId", 0, 0, 5
 			c.Headers, c.OnBadEvent, c.OnExpired, c.Timestamp = "x", "x", "x", "x"
-		}, []string{"KAFKA_BROKERS", "KAFKA_TOPIC", "KAFKA_RETENTION", "KAFKA_COMPRESSION", "KAFKA_KEY", "KAFKA_PARTITIONS",
+			c.Mode, c.CheckpointTopic, c.TransactionTimeout, c.Group, c.SessionTimeout = "x", "a b", time.Second, "", time.Millisecond
+		}, []string{"KAFKA_DELIVERY", "KAFKA_CHECKPOINT_TOPIC", "KAFKA_TRANSACTION_TIMEOUT", "BRIDGE_GROUP", "BRIDGE_SESSION_TIMEOUT",
+			"KAFKA_BROKERS", "KAFKA_TOPIC", "KAFKA_RETENTION", "KAFKA_COMPRESSION", "KAFKA_KEY", "KAFKA_PARTITIONS",
 			"KAFKA_REPLICATION", "KAFKA_MAX_MESSAGE", "BRIDGE_HEADERS", "BRIDGE_ON_BAD_EVENT", "BRIDGE_ON_EXPIRED", "KAFKA_TIMESTAMP"}},
 		"plain without TLS": {func(c *kafkasink.Config) {
 			c.SASLMechanism, c.SASLUsername, c.SASLPassword = "PLAIN", "u", "p"
@@ -263,11 +273,14 @@ func TestConfigValidate(t *testing.T) {
 		"forced": {func(c *kafkasink.Config) {
 			c.SASLMechanism, c.SASLUsername, c.SASLPassword, c.SASLInsecure = "PLAIN", "u", "p", true
 		}, nil},
-		"no user":          {func(c *kafkasink.Config) { c.SASLMechanism, c.SASLPassword = "SCRAM-SHA-256", "p" }, []string{"KAFKA_SASL_USERNAME"}},
-		"no mechanism":     {func(c *kafkasink.Config) { c.SASLUsername = "u" }, []string{"KAFKA_SASL_MECHANISM"}},
-		"TLS off":          {func(c *kafkasink.Config) { c.TLSCA = "x" }, []string{"KAFKA_TLS_ENABLED"}},
-		"not PEM":          {func(c *kafkasink.Config) { c.TLSEnabled, c.TLSCA, c.TLSCert = true, "/etc/ca.pem", "x" }, []string{"KAFKA_TLS_CA_FILE", "KAFKA_TLS_KEY"}},
-		"same topic twice": {func(c *kafkasink.Config) { c.DLQTopic = c.Topic }, []string{"KAFKA_DLQ_TOPIC must differ"}},
+		"no user":                            {func(c *kafkasink.Config) { c.SASLMechanism, c.SASLPassword = "SCRAM-SHA-256", "p" }, []string{"KAFKA_SASL_USERNAME"}},
+		"no mechanism":                       {func(c *kafkasink.Config) { c.SASLUsername = "u" }, []string{"KAFKA_SASL_MECHANISM"}},
+		"TLS off":                            {func(c *kafkasink.Config) { c.TLSCA = "x" }, []string{"KAFKA_TLS_ENABLED"}},
+		"not PEM":                            {func(c *kafkasink.Config) { c.TLSEnabled, c.TLSCA, c.TLSCert = true, "/etc/ca.pem", "x" }, []string{"KAFKA_TLS_CA_FILE", "KAFKA_TLS_KEY"}},
+		"checkpoints among the events":       {func(c *kafkasink.Config) { c.CheckpointTopic = c.Topic }, []string{"KAFKA_CHECKPOINT_TOPIC must differ"}},
+		"checkpoints among the dead letters": {func(c *kafkasink.Config) { c.CheckpointTopic = "dlq." + c.Topic }, []string{"KAFKA_CHECKPOINT_TOPIC must differ"}},
+		"a transaction for ever":             {func(c *kafkasink.Config) { c.TransactionTimeout = time.Hour }, []string{"KAFKA_TRANSACTION_TIMEOUT"}},
+		"same topic twice":                   {func(c *kafkasink.Config) { c.DLQTopic = c.Topic }, []string{"KAFKA_DLQ_TOPIC must differ"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

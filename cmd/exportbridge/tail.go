@@ -164,17 +164,17 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 		kafka.Topic = cmp.Or(kafka.DLQTopic, "dlq."+kafka.Topic)
 	}
 	// Only the topic that is read matters here, whatever the stream writes.
-	kafka.OnBadEvent, kafka.DLQTopic = "stop", ""
+	kafka.OnBadEvent, kafka.DLQTopic, kafka.CheckpointTopic = "stop", "", kafka.Topic+".checkpoints"
 	sink, err := kafkasink.New(kafka)
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err, hint: "exportbridge topics plan"}
 	}
 	defer sink.Close()
-	plan, err := sink.Plan(ctx)
+	there, err := sink.Exists(ctx)
 	if err != nil {
 		return nil, explained(err)
 	}
-	if plan.Missing() > 0 {
+	if !there {
 		missing := &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", kafka.Topic), hint: "exportbridge topics create --execute"}
 		if o.topic != "" {
 			missing.hint = "exportbridge topics plan"

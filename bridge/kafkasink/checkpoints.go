@@ -1,0 +1,152 @@
+package kafkasink
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+)
+
+// checkpointPartitions is how many partitions the checkpoint topic has and
+// streams are spread over. It never changes: with another number a stream's
+// checkpoints would be looked for where they are not.
+const checkpointPartitions = 16
+
+// compactionLag keeps every checkpoint for a week, so that losing Redis, which
+// holds the history, does not take away the means to go back.
+const compactionLag = 7 * 24 * time.Hour
+
+// checkpointPartition returns where the stream's checkpoints are, however many
+// partitions the topic has: murmur2 of the name, as Kafka's own partitioner.
+func checkpointPartition(stream string) int32 {
+	key := kgo.Record{Key: []byte(stream)}
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&key, checkpointPartitions))
+}
+
+// transactionalID names the stream's transactions after what they protect: two
+// writers of the same checkpoints always fence each other.
+func (c *Config) transactionalID() string { return c.CheckpointTopic + "." + c.Stream }
+
+// The keys of a stream's records in the checkpoint topic.
+func (c *Config) dataKey() string    { return c.Stream }
+func (c *Config) mirrorKey() string  { return c.Stream + "/mirror" }
+func (c *Config) barrierKey() string { return c.Stream + "/barrier" }
+
+// wantedCheckpoints is the checkpoint topic as we create it. Small segments
+// that end soon keep it compacted: what is not compacted is read at a start.
+func (s *Sink) wantedCheckpoints(replicas int) PlannedTopic {
+	t := PlannedTopic{
+		Name: s.cfg.CheckpointTopic, Partitions: checkpointPartitions, Replication: s.cfg.Replication,
+		Configs: map[string]string{
+			"cleanup.policy":            "compact",
+			"min.compaction.lag.ms":     strconv.FormatInt(compactionLag.Milliseconds(), 10),
+			"segment.bytes":             strconv.Itoa(16 << 20),
+			"segment.ms":                strconv.FormatInt((10 * time.Minute).Milliseconds(), 10),
+			"min.cleanable.dirty.ratio": "0.1",
+		},
+	}
+	if replicas >= 3 {
+		t.Configs["min.insync.replicas"] = "2" // an acknowledged checkpoint is on two disks
+	}
+	return t
+}
+
+// usableCheckpoints says why the stream cannot keep its checkpoints in the
+// topic, or returns nil.
+func (s *Sink) usableCheckpoints(t *topicState) error {
+	block := func(reason bridge.Reason, code, hint, format string, args ...any) error {
+		return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
+	}
+	policy := t.configs["cleanup.policy"]
+	switch {
+	case !t.exists:
+		return block(bridge.ReasonTopic, "unknown_topic_or_partition", createHint, "topic %s does not exist", t.name)
+	case !t.may(kmsg.ACLOperationWrite):
+		return block(bridge.ReasonAuth, "topic_authorization_failed", s.writeACL(t.name), "topic %s: we may not write to it", t.name)
+	case !t.may(kmsg.ACLOperationRead):
+		return block(bridge.ReasonAuth, "topic_authorization_failed", s.readACL(t.name), "topic %s: we may not read it", t.name)
+	case len(t.partitions) < checkpointPartitions:
+		return block(bridge.ReasonTopic, "partitions",
+			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", strings.Join(s.cfg.Brokers, ","), t.name, checkpointPartitions),
+			"topic %s has %d partitions, %d are needed: a stream's place among them is fixed", t.name, len(t.partitions), checkpointPartitions)
+	case t.settings.known && (!t.settings.compacted || strings.Contains(policy, "delete")):
+		return block(bridge.ReasonTopic, "cleanup_policy", s.alter(t.name, "cleanup.policy=compact"),
+			"topic %s has cleanup.policy %s: it would delete checkpoints with time", t.name, policy)
+	case t.settings.maxMessage < minMessage:
+		return block(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
+			"topic %s takes only %d bytes a message, %d are needed", t.name, t.settings.maxMessage, minMessage)
+	}
+	return nil
+}
+
+// ensureCheckpointTopic makes the checkpoint topic for a stream that is new.
+// Where the topic of the events holds some already, the checkpoints were lost:
+// a new and empty topic would hide that.
+func (s *Sink) ensureCheckpointTopic(ctx context.Context, client *kgo.Client) error {
+	holds, err := s.Holds(ctx)
+	if err != nil && !isMissing(err) { // the topic of the events may be missing too
+		return err
+	}
+	if holds {
+		return &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_topic_lost",
+			Hint: "if it was deleted, restore it; else exportbridge topics create --execute, then exportbridge cursor show",
+			Err: fmt.Errorf("topic %s does not exist, but topic %s already holds events of stream %s",
+				s.cfg.CheckpointTopic, s.cfg.Topic, s.cfg.Stream),
+		}
+	}
+	return s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(s.replicas(ctx, client))})
+}
+
+// checkpointRecord is the record of a checkpoint under one of the stream's
+// keys. Its place is fixed; its time is that of writing.
+func (s *Sink) checkpointRecord(x *session, key string, c *bridge.Checkpoint) (kgo.Record, error) {
+	value, err := c.Encode()
+	if err != nil {
+		return kgo.Record{}, err
+	}
+	rec := s.ownRecord(key, value)
+	rec.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
+	if size, limit := recordSize(&rec), x.checkpoints.settings.maxMessage; size > limit {
+		return kgo.Record{}, &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_too_large",
+			Hint: s.alter(x.checkpoints.name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
+			Err: fmt.Errorf("checkpoint %s of %s takes %d bytes, topic %s takes %d",
+				c.Place, s.cfg.Stream, size, x.checkpoints.name, limit),
+		}
+	}
+	return rec, nil
+}
+
+// ownRecord is a record on the stream's partition of the checkpoint topic.
+func (s *Sink) ownRecord(key string, value []byte) kgo.Record {
+	return kgo.Record{
+		Topic: s.cfg.CheckpointTopic, Partition: checkpointPartition(s.cfg.Stream),
+		Key: []byte(key), Value: value, Timestamp: time.Now(),
+	}
+}
+
+// partitioner sends events by key, as Java's client, and checkpoints where
+// their record says.
+type partitioner struct {
+	events, fixed kgo.Partitioner
+	checkpoints   string // topic
+}
+
+func newPartitioner(checkpoints string) kgo.Partitioner {
+	return partitioner{kgo.StickyKeyPartitioner(nil), kgo.ManualPartitioner(), checkpoints}
+}
+
+// ForTopic implements kgo.Partitioner.
+func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	if topic == p.checkpoints {
+		return p.fixed.ForTopic(topic)
+	}
+	return p.events.ForTopic(topic)
+}

@@ -1,0 +1,225 @@
+package kafkasink_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/kafkasink"
+)
+
+func TestOwnerConformance(t *testing.T) {
+	t.Parallel()
+	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
+		srv := newServer(t)
+		f := ownerFixture(t, srv.addr, session)
+		f.Break = func() func() {
+			srv.stop()
+			return srv.start
+		}
+		return f
+	})
+}
+
+// TestOwnerConformanceOnKafka runs the suite on Apache Kafka, which is
+// unreachable while its process is stopped: for all cases at once, so that
+// those which need it have a server of their own.
+func TestOwnerConformanceOnKafka(t *testing.T) {
+	if !bridgetest.Real(t) {
+		t.Skip("run with make test-real")
+	}
+	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
+		if !strings.Contains(t.Name(), "server") && !strings.Contains(t.Name(), "answer") {
+			return ownerFixture(t, brokers(t), session)
+		}
+		kafka := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
+		f := ownerFixture(t, kafka.Addrs(), session)
+		f.Break = func() func() {
+			if err := kafka.Pause(0); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := kafka.Continue(0); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return f
+	})
+}
+
+func ownerFixture(t *testing.T, brokers []string, session time.Duration) bridgetest.OwnerFixture {
+	t.Helper()
+	p := newProcesses(t, brokers, staying)
+	p.cfg.SessionTimeout = session
+	return bridgetest.OwnerFixture{
+		Open: func(instance string) bridge.Owner { return p.open(instance) },
+		Stop: func(o bridge.Owner) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // what is not released by now is lost
+			if err := o.(*kafkasink.Group).Close(ctx); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		},
+		Kill:  func(o bridge.Owner) { o.(*kafkasink.Group).Kill() },
+		Steer: p.steer,
+	}
+}
+
+// The cooperative balancer gives the upper partitions to a member that joins.
+const (
+	staying = 0
+	moving  = 15
+)
+
+// processes are the processes that can run one stream.
+type processes struct {
+	t     *testing.T
+	cfg   kafkasink.Config
+	names map[bridge.Owner]string // client ids
+}
+
+// newProcesses makes the checkpoint topic, and finds a stream in a partition.
+func newProcesses(t *testing.T, brokers []string, partition int32, changes ...func(*kafkasink.Config)) *processes {
+	t.Helper()
+	p := &processes{t: t, cfg: config(t, brokers, changes...), names: make(map[bridge.Owner]string)}
+	p.cfg.CheckpointTopic = p.cfg.Topic + ".checkpoints"
+	p.cfg.Group = p.cfg.Topic
+	for i := 0; kafkasink.GroupPartition(p.cfg.Stream) != partition; i++ {
+		p.cfg.Stream = fmt.Sprint("events", i)
+	}
+	makeTopic(t, brokers, p.cfg.CheckpointTopic)
+	return p
+}
+
+// open starts a process. Those that are left at the end of the test leave.
+func (p *processes) open(instance string) *kafkasink.Group {
+	p.t.Helper()
+	cfg := p.cfg
+	cfg.InstanceID = instance
+	cfg.ClientID = fmt.Sprint("process", len(p.names)+1)
+	g := open(p.t, cfg).Owner()
+	p.names[g] = cfg.ClientID
+	p.t.Cleanup(func() { closeGroup(p.t, g) })
+	return g
+}
+
+func closeGroup(t *testing.T, g *kafkasink.Group) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // wait for no release
+	if err := g.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// steer has a member of the test decide who gets the stream.
+func (p *processes) steer() func(to bridge.Owner) {
+	p.t.Helper()
+	c := &conductor{GroupBalancer: kgo.CooperativeStickyBalancer(), topic: p.cfg.CheckpointTopic, partition: kafkasink.GroupPartition(p.cfg.Stream)}
+	ready := make(chan struct{})
+	var once sync.Once
+	client := consumer(p.t, p.cfg, kgo.ConsumeTopics(p.cfg.CheckpointTopic), kgo.Balancers(c),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { once.Do(func() { close(ready) }) }))
+	receive(p.t, ready, "the conductor to join")
+	return func(to bridge.Owner) {
+		c.mu.Lock()
+		c.target = p.names[to] + "-"
+		c.mu.Unlock()
+		client.ForceRebalance()
+	}
+}
+
+// consumer joins the stream's group as a client that is not a bridge.
+func consumer(t *testing.T, cfg kafkasink.Config, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(cfg.Group + "." + cfg.Stream), kgo.ClientID("stranger"),
+		kgo.DisableAutoCommit(), kgo.HeartbeatInterval(200 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// conductor is a balancer that leaves the stream where it is until told.
+type conductor struct {
+	kgo.GroupBalancer
+	topic     string
+	partition int32
+
+	mu     sync.Mutex // guards target
+	target string     // prefix of a member id
+}
+
+func (c *conductor) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
+	b, err := kgo.NewConsumerBalancer(c, members)
+	return b, b.MemberTopics(), err
+}
+
+func (c *conductor) Balance(b *kgo.ConsumerBalancer, _ map[string]int32) kgo.IntoSyncAssignment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	best, rank := &b.Members()[0], 0
+	b.EachMember(func(m *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
+		has := 0
+		for _, o := range meta.OwnedPartitions {
+			for _, p := range o.Partitions {
+				if o.Topic == c.topic && p == c.partition {
+					has = 1
+				}
+			}
+		}
+		switch {
+		case c.target != "" && strings.HasPrefix(m.MemberID, c.target):
+			has = 3
+		case strings.HasPrefix(m.MemberID, "stranger"):
+			has = -1
+		case has == 1 && c.target == "":
+			has = 2
+		}
+		if has >= rank {
+			best, rank = m, has
+		}
+	})
+	plan := b.NewPlan()
+	plan.AddPartition(best, c.topic, c.partition)
+	plan.AdjustCooperative(b)
+	return plan
+}
+
+func makeTopic(t *testing.T, brokers []string, topic string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 16, 1, map[string]*string{"cleanup.policy": new("compact")}, topic); err != nil {
+		t.Fatalf("create topic %s: %v", topic, err)
+	}
+}
+
+func receive[T any](t *testing.T, from <-chan T, what string) T {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	var v T
+	select {
+	case v = <-from:
+	case <-timer.C:
+		t.Fatalf("waited %s in vain for %s", patience, what)
+	}
+	return v
+}

@@ -1,0 +1,118 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"exportbridge/bridge"
+)
+
+// holder is the producer whose open transaction hides the end of a partition.
+type holder struct {
+	producer int64
+	epoch    int16
+	id       string // transactional, empty if it cannot be known
+}
+
+// errNoHolder: no open transaction begins where the readable log ends. It may
+// have ended meanwhile.
+var errNoHolder = errors.New("no producer has one open there")
+
+// lookBehind finds out what hides the barrier and says how to end it. If it is
+// the transaction of a stream of ours that nobody runs, it ends it.
+func (s *Sink) lookBehind(ctx context.Context, l *partitionLog, stable int64, waited time.Duration) *bridge.Fault {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	where := fmt.Sprintf("partition %d of %s", l.partition, l.topic.name)
+	f := &bridge.Fault{
+		Class: bridge.Transient, Code: "held_back",
+		Hint: fmt.Sprintf("kafka-transactions.sh --bootstrap-server %s abort --topic %s --partition %d --start-offset %d",
+			strings.Join(s.cfg.Brokers, ","), l.topic.name, l.partition, stable),
+	}
+	h, err := l.holder(ctx, stable)
+	if err != nil {
+		f.Err = fmt.Errorf("an open transaction hides the end of %s from offset %d on, for %s already; whose it is: %w", where, stable, waited.Round(time.Second), err)
+		return f
+	}
+	who := fmt.Sprintf("producer %d (epoch %d)", h.producer, h.epoch)
+	if h.id != "" {
+		who += " with transactional id " + h.id
+	}
+	f.Err = fmt.Errorf("an open transaction of %s hides the end of %s from offset %d on, for %s already", who, where, stable, waited.Round(time.Second))
+	if err := s.free(ctx, h); err != nil {
+		f.Err = fmt.Errorf("%w; %w", f.Err, err)
+	}
+	return f
+}
+
+// holder finds the producer whose transaction begins at the last stable offset.
+func (l *partitionLog) holder(ctx context.Context, stable int64) (holder, error) {
+	admin := kadm.NewClient(l.client)
+	set := make(kadm.TopicsSet)
+	set.Add(l.topic.name, l.partition)
+	described, err := admin.DescribeProducers(ctx, set)
+	if err != nil {
+		return holder{}, fmt.Errorf("describe producers: %w", err)
+	}
+	var h holder
+	found := false
+	described.EachPartition(func(p kadm.DescribedProducersPartition) {
+		if p.Err != nil {
+			err = fmt.Errorf("describe producers: %w", p.Err)
+		}
+	})
+	described.EachProducer(func(p kadm.DescribedProducer) {
+		if p.CurrentTxnStartOffset == stable {
+			h, found = holder{producer: p.ProducerID, epoch: p.ProducerEpoch}, true
+		}
+	})
+	if err != nil || !found {
+		return holder{}, errors.Join(err, errNoHolder)
+	}
+	listed, err := admin.ListTransactions(ctx, []int64{h.producer}, nil)
+	if err != nil {
+		return h, nil //nolint:nilerr // the producer id is enough to end it
+	}
+	for id, t := range listed {
+		if t.ProducerID == h.producer {
+			h.id = id
+		}
+	}
+	return h, nil
+}
+
+// free ends the transaction of a stream of ours that no process runs: taking
+// its transactional id aborts it. A stream that is run does that itself.
+func (s *Sink) free(ctx context.Context, h holder) error {
+	stream, ours := strings.CutPrefix(h.id, s.cfg.CheckpointTopic+".")
+	if !ours || stream == s.cfg.Stream {
+		return nil
+	}
+	other := Sink{cfg: s.cfg}
+	other.cfg.Stream = stream
+	x := &session{watch: newWatch()}
+	client, err := other.newClient(x.watch, append(other.producerOpts(x), other.transactionOpts(x)...)...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	members, err := other.members(ctx, client)
+	if err != nil {
+		return fmt.Errorf("ask who runs stream %s: %w", stream, err)
+	}
+	if len(members) > 0 {
+		return nil
+	}
+	if _, _, err := client.ProducerID(ctx); err != nil {
+		return fmt.Errorf("end the transaction of stream %s, which nobody runs: %w", stream, err)
+	}
+	if s.cfg.Log != nil {
+		s.cfg.Log.Info("ended an open transaction of a stream that nobody runs", "of", stream, "producer", h.producer, "epoch", h.epoch)
+	}
+	return nil
+}

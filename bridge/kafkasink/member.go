@@ -1,0 +1,451 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+)
+
+// member is one membership of this process in the stream's group: one client,
+// from joining to leaving. The client's goroutine calls the on... methods, one
+// at a time.
+type member struct {
+	group  *Group
+	client *kgo.Client
+	watch  *watch
+	// ctx is the client's. It ends when this process gives the membership up.
+	ctx  context.Context
+	kill context.CancelFunc
+
+	mu sync.Mutex // guards all below; never held while waiting
+	// assigned is true while the coordinator says that the stream is ours.
+	assigned bool
+	tenure   *tenure // nil while the stream is not ours, or is to be let go
+	// going was taken away by a rebalance; it ends when this member has
+	// joined again without the stream.
+	going   *tenure
+	err     error         // what ended the last session of the group
+	holder  string        // who has the stream, as last asked
+	changed chan struct{} // closed and replaced whenever the above change
+}
+
+func (g *Group) newMember() (*member, error) {
+	ctx, kill := context.WithCancel(context.Background())
+	m := &member{group: g, watch: newWatch(), ctx: ctx, kill: kill, changed: make(chan struct{})}
+	session := g.sink.cfg.SessionTimeout
+	opts := []kgo.Opt{
+		kgo.WithContext(ctx),
+		kgo.WithHooks(m),
+		kgo.ConsumerGroup(g.name),
+		kgo.ConsumeTopics(g.sink.cfg.CheckpointTopic),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.SessionTimeout(session),
+		kgo.HeartbeatInterval(min(heartbeatMost, session/3)),
+		kgo.RebalanceTimeout(rebalanceTimeout),
+		kgo.RetryTimeout(session), // so long is the stream ours, whatever happens to the brokers
+		kgo.DisableAutoCommit(),
+		kgo.ConsumeStartOffset(kgo.NewOffset().At(0)), // any that is not to be looked up
+		kgo.OnPartitionsAssigned(m.onAssigned),
+		kgo.OnPartitionsRevoked(m.onRevoked),
+		kgo.OnPartitionsLost(m.onLost),
+	}
+	if id := g.sink.instanceID(); id != nil {
+		opts = append(opts, kgo.InstanceID(*id))
+	}
+	client, err := g.sink.newClient(m.watch, opts...)
+	if err != nil {
+		kill()
+		return nil, fmt.Errorf("join group %s: %w", g.name, err)
+	}
+	client.PauseFetchTopics(g.sink.cfg.CheckpointTopic) // in time: it has to join before it can fetch
+	m.client = client
+	return m, nil
+}
+
+func (m *member) alive() bool { return m.ctx.Err() == nil }
+
+// wait waits until the stream is this process's. Any error but that of ctx
+// says that the membership is of no use.
+func (m *member) wait(ctx context.Context) (*tenure, error) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		t, changed, err := m.state()
+		switch {
+		case t != nil:
+			return t, nil
+		case err != nil && permanent(err):
+			return nil, err
+		case !m.alive():
+			return nil, fmt.Errorf("group %s: this process has left it", m.group.name)
+		case err != nil:
+			m.group.sink.report(err) // the client tries again by itself
+		}
+		select {
+		case <-changed:
+		case <-m.ctx.Done():
+		case <-ctx.Done():
+			return nil, m.whyWaiting()
+		case <-tick.C:
+			if err := m.probe(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// state returns the tenure if there is one, which is then the caller's to
+// release, a channel that is closed when there is news, and the client's last
+// error if it was not told yet.
+func (m *member) state() (*tenure, <-chan struct{}, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.err
+	if !permanent(err) {
+		m.err = nil
+	}
+	if m.tenure != nil {
+		m.tenure.handed = true
+	}
+	return m.tenure, m.changed, err
+}
+
+// probe asks the coordinator who is in the group, and reports whether it
+// answers. Its error is Permanent.
+func (m *member) probe(ctx context.Context) error {
+	// What the client could not do it keeps for somebody to poll.
+	polled, cancel := context.WithCancel(ctx)
+	cancel()
+	m.client.PollFetches(polled)
+
+	asking, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	members, err := m.group.sink.members(asking, m.client)
+	if ctx.Err() != nil || !m.alive() {
+		return nil
+	}
+	if err != nil {
+		fault := m.group.sink.groupFault(err, m.watch)
+		if fault.Class == bridge.Permanent {
+			return fault
+		}
+		m.group.sink.report(fault)
+		return nil
+	}
+	m.group.sink.report(nil)
+	holder := ""
+	if i := slices.IndexFunc(members, func(m Member) bool { return m.Owner }); i >= 0 {
+		holder = members[i].String()
+	}
+	m.mu.Lock()
+	m.holder = holder
+	m.mu.Unlock()
+	return nil
+}
+
+func (m *member) whyWaiting() error {
+	if cause := m.watch.cause(); cause != nil {
+		return m.group.sink.explain(cause, m.watch)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.holder != "" {
+		return fmt.Errorf("it is run by %s", m.holder)
+	}
+	return fmt.Errorf("group %s has not assigned it", m.group.name)
+}
+
+// signal is called by the holder of mu.
+func (m *member) signal() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// onAssigned is called whenever a session of the group begins, also when
+// nothing changed for this member.
+func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[string][]int32) {
+	id, generation := client.GroupMetadata()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.going != nil && m.going.until != generation {
+		m.going.end() // all have joined again, and we without it
+		m.going = nil
+	}
+	if m.tenure != nil && m.tenure.id != id {
+		// The coordinator had forgotten us. Somebody else may have had the
+		// stream meanwhile.
+		m.lose()
+	}
+	if m.concerns(added) {
+		m.assigned = true
+	}
+	if m.assigned && m.tenure == nil {
+		m.tenure = newTenure(m, id)
+	}
+	m.err = nil
+	m.signal()
+}
+
+// onRevoked is called when the stream is to go to another process. The group
+// waits until it returns.
+func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[string][]int32) {
+	if !m.concerns(revoked) {
+		return
+	}
+	_, generation := client.GroupMetadata()
+	m.mu.Lock()
+	m.assigned = false
+	t := m.depose()
+	if t != nil {
+		t.until = generation
+	}
+	m.mu.Unlock()
+	if t == nil {
+		return
+	}
+	timer := time.NewTimer(m.group.letGo)
+	defer timer.Stop()
+	select {
+	case <-t.released:
+	case <-timer.C:
+	case <-m.ctx.Done():
+	}
+}
+
+// onLost is called when the coordinator has given the stream up for us, or
+// could not be reached for as long as a session lasts.
+func (m *member) onLost(context.Context, *kgo.Client, map[string][]int32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.assigned = false
+	m.lose()
+	m.signal()
+}
+
+// OnGroupManageError is a hook of the client. It tries again by itself, with
+// the member id that it has, unless it is killed.
+func (m *member) OnGroupManageError(err error) {
+	if !m.alive() {
+		return
+	}
+	var fault *bridge.Fault
+	if errors.Is(err, kerr.FencedInstanceID) {
+		m.group.bar()
+		fault = m.group.fencedFault(m.group.truce)
+	} else {
+		fault = m.group.sink.groupFault(err, m.watch)
+	}
+	if fault.Class == bridge.Permanent {
+		m.kill()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = fault
+	m.signal()
+}
+
+// concerns reports whether the stream is among the partitions.
+func (m *member) concerns(partitions map[string][]int32) bool {
+	return slices.Contains(partitions[m.group.sink.cfg.CheckpointTopic], m.group.partition)
+}
+
+// depose tells the tenure to end and returns it, nil if nobody has it. It is
+// called by the holder of mu.
+func (m *member) depose() *tenure {
+	t := m.tenure
+	m.tenure = nil
+	if t == nil {
+		return nil
+	}
+	close(t.lost)
+	if !t.handed {
+		t.end()
+		return nil
+	}
+	m.going = t
+	return t
+}
+
+// lose ends the tenure at once. It is called by the holder of mu.
+func (m *member) lose() {
+	m.depose()
+	if m.going != nil {
+		m.going.end()
+		m.going = nil
+	}
+}
+
+// letGo takes the stream away and waits for its release.
+func (m *member) letGo(ctx context.Context) {
+	m.mu.Lock()
+	t := m.depose()
+	if t == nil {
+		t = m.going
+	}
+	m.mu.Unlock()
+	if t == nil {
+		return
+	}
+	select {
+	case <-t.released:
+	case <-ctx.Done():
+	}
+}
+
+// release does a tenure's part of Release.
+func (m *member) release(t *tenure) {
+	m.mu.Lock()
+	free := m.tenure == t
+	m.mu.Unlock()
+	if free {
+		// Nobody asked for it. The coordinator gives it to another member
+		// only when this one is gone.
+		m.quit()
+		return
+	}
+	timer := time.NewTimer(releaseTimeout)
+	defer timer.Stop()
+	select {
+	case <-t.ended:
+	case <-timer.C:
+	}
+	if !m.alive() {
+		m.stop()
+	}
+}
+
+// quit ends the membership, so that the next Acquire begins another.
+func (m *member) quit() {
+	m.group.forget(m)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	if err := m.leave(ctx); err != nil && m.group.sink.cfg.Log != nil {
+		m.group.sink.cfg.Log.Warn("another process gets the stream only when our session times out", "error", err.Error())
+	}
+}
+
+// leave ends the membership and tells the coordinator. The client would not do
+// that for a static member, and not while it waits for others to join.
+func (m *member) leave(ctx context.Context) error {
+	id, _ := m.client.GroupMetadata()
+	m.stop()
+	var err error
+	if id != "" {
+		err = m.group.sendLeave(ctx, id)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lose()
+	return err
+}
+
+// stop ends the client without a word to the coordinator. It may be called
+// more than once, but not from the client's own goroutine.
+func (m *member) stop() {
+	m.kill()
+	m.client.Close()
+}
+
+// tenure is the time for which the stream is this process's.
+type tenure struct {
+	member *member
+	id     string // of the member, when it was assigned the stream
+	handed bool   // Acquire has returned it; guarded by member.mu
+	until  int32  // the generation of the group that took it away; guarded by member.mu
+	// lost is closed by the holder of member.mu, released by Release, ended
+	// when others can have the stream.
+	lost, released, ended chan struct{}
+	releasing, ending     sync.Once
+}
+
+func newTenure(m *member, id string) *tenure {
+	return &tenure{member: m, id: id, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
+}
+
+func (t *tenure) end() { t.ending.Do(func() { close(t.ended) }) }
+
+// Lost implements bridge.Ownership. The group waits for a Release for at most
+// 20 seconds; it does not wait where another process has the stream already.
+func (t *tenure) Lost() <-chan struct{} { return t.lost }
+
+// Release implements bridge.Ownership.
+func (t *tenure) Release() {
+	t.releasing.Do(func() {
+		close(t.released)
+		t.member.release(t)
+	})
+}
+
+// Confirm implements bridge.Ownership by a heartbeat. A coordinator that wants
+// all members to join again has not given the stream away yet.
+func (t *tenure) Confirm(ctx context.Context) error {
+	m := t.member
+	for {
+		id, generation, changed := t.membership()
+		if id != t.id {
+			return fmt.Errorf("stream %s: %w", m.group.sink.cfg.Stream, bridge.ErrNotOwner)
+		}
+		err := m.heartbeat(ctx, id, generation)
+		switch {
+		case err == nil || errors.Is(err, kerr.RebalanceInProgress):
+			if id, _, _ = t.membership(); id != t.id {
+				continue // lost while we asked
+			}
+			return nil
+		case errors.Is(err, kerr.IllegalGeneration) && t.renewed(ctx, generation, changed):
+			continue // the group has just changed, and we are in it
+		case isDeposed(err):
+			return fmt.Errorf("stream %s: %w: %w", m.group.sink.cfg.Stream, bridge.ErrNotOwner, err)
+		default:
+			return fmt.Errorf("ask group %s: %w", m.group.name, err)
+		}
+	}
+}
+
+// membership returns what the client knows of it, with an empty id when the
+// stream is not ours any more.
+func (t *tenure) membership() (id string, generation int32, changed <-chan struct{}) {
+	m := t.member
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tenure != t {
+		return "", -1, nil
+	}
+	id, generation = m.client.GroupMetadata()
+	return id, generation, m.changed
+}
+
+// renewed waits until the client knows of another generation, or for a
+// moment: the coordinator has it a little earlier.
+func (t *tenure) renewed(ctx context.Context, generation int32, changed <-chan struct{}) bool {
+	timer := time.NewTimer(heartbeatMost)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-t.lost:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	_, now, _ := t.membership()
+	return now != generation
+}
+
+// heartbeat asks the coordinator about a member.
+func (m *member) heartbeat(ctx context.Context, id string, generation int32) error {
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.Generation, req.MemberID, req.InstanceID = m.group.name, generation, id, m.group.sink.instanceID()
+	resp, err := req.RequestWith(ctx, m.client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.ErrorCode)
+}

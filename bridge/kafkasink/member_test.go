@@ -1,0 +1,481 @@
+package kafkasink_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// long is more than it takes a process to be late.
+const long = time.Minute
+
+func TestStreamMovesToANewProcess(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, brokers(t), moving)
+	a, b := p.open(""), p.open("")
+	first := acquire(t, a)
+	standby := begin(t, b)
+	receive(t, first.Lost(), "the owner to be told")
+	select {
+	case r := <-standby:
+		t.Fatalf("the new process has the stream before it was released: %v", r)
+	case <-time.After(time.Second):
+	}
+	first.Release()
+	second := receive(t, standby, "the new process to have the stream")
+	if err := second.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm of the new owner: %v", err)
+	}
+	second.Release() // which leaves, so that the older one has it back
+	acquire(t, a).Release()
+}
+
+// TestOwnerThatDoesNotLetGo has an owner that hangs: the group does not wait
+// for it for ever.
+func TestOwnerThatDoesNotLetGo(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, brokers(t), moving)
+	a, b := p.open(""), p.open("")
+	a.Shorten(long, 500*time.Millisecond)
+	first := acquire(t, a)
+	second := receive(t, begin(t, b), "the new process to have the stream")
+	if err := first.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm of the one that hangs returned %v", err)
+	}
+	if err := second.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm of the new owner: %v", err)
+	}
+	first.Release()
+	if err := second.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm of the new owner after a late release: %v", err)
+	}
+}
+
+func TestNothingIsFetchedOrCommitted(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	p := newProcesses(t, c.ListenAddrs(), staying)
+	beats := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Observe: true, Count: -1})
+	reads := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetCommit}, Observe: true, Count: -1})
+	acquire(t, p.open(""))
+	if err := beats.Wait(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if n := reads.Hits(); n != 0 {
+		t.Errorf("a member of the group asked %d times for records or offsets", n)
+	}
+}
+
+// TestFencedProcessKeepsTheTruce: it is told at once, asks for nothing while
+// the other process is there, and comes back when that is gone.
+func TestFencedProcessKeepsTheTruce(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	p := newProcesses(t, c.ListenAddrs(), staying)
+	p.cfg.SessionTimeout = long
+	older, newer := p.open("pod-0"), p.open("pod-0")
+	older.Shorten(time.Second, long)
+	first := acquire(t, older)
+	second := acquire(t, newer)
+	receive(t, first.Lost(), "the older process to be told")
+	first.Release()
+	joins := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup, kmsg.Heartbeat}, Observe: true, Count: -1, When: func(r kmsg.Request) bool {
+		_, joins := r.(*kmsg.JoinGroupRequest)
+		return joins
+	}})
+	looked := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeGroups}, Observe: true, Count: -1})
+	began := time.Now()
+	for looked.Hits() < 2 { // it looks again after each truce
+		_, err := tryAcquire(t, older)
+		f := asFault(t, err, bridge.Permanent, bridge.ReasonOwner)
+		if !strings.Contains(f.Error(), "pod-0") || !strings.Contains(f.Hint, "BRIDGE_INSTANCE_ID") || f.RetryAfter <= 0 {
+			t.Fatalf("fault %q, hint %q, retry after %s", f, f.Hint, f.RetryAfter)
+		}
+		if time.Since(began) > patience {
+			t.Fatal("the older process never looks whether the other one is gone")
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	if n := joins.Hits(); n != 0 {
+		t.Errorf("the older process asked %d times to join", n)
+	}
+	if err := second.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm of the newer process: %v", err)
+	}
+	closeGroup(t, newer)
+	for {
+		back, err := tryAcquire(t, older)
+		if err == nil {
+			back.Release()
+			return
+		}
+		asFault(t, err, bridge.Permanent, bridge.ReasonOwner)
+		if time.Since(began) > patience {
+			t.Fatal("the older process did not come back")
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func TestConfirmDuringARebalance(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	p := newProcesses(t, c.ListenAddrs(), staying)
+	tenure := acquire(t, p.open(""))
+	h := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.RebalanceInProgress, Count: -1})
+	for range 5 {
+		if err := tenure.Confirm(t.Context()); err != nil {
+			t.Errorf("confirm while the group changes: %v", err)
+		}
+	}
+	h.Remove()
+	for range 5 {
+		if err := tenure.Confirm(t.Context()); err != nil {
+			t.Errorf("confirm after the group changed: %v", err)
+		}
+	}
+	select {
+	case <-tenure.Lost():
+		t.Error("the stream was lost by a change of the group that did not concern it")
+	default:
+	}
+}
+
+// TestConfirmAsksTheCoordinator removes the owner from the group behind its
+// back, as the coordinator does with one that was frozen.
+func TestConfirmAsksTheCoordinator(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, brokers(t), staying)
+	a := p.open("")
+	tenure := acquire(t, a)
+	remove(t, p.cfg)
+	if err := tenure.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm of a removed member returned %v, want ErrNotOwner", err)
+	}
+	receive(t, tenure.Lost(), "lost to be closed")
+	tenure.Release()
+	again := acquire(t, a)
+	if err := again.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm after it has joined again: %v", err)
+	}
+	if err := tenure.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm of the earlier tenure returned %v, want ErrNotOwner", err)
+	}
+}
+
+// TestForgottenMember: the owner hears only that the group changes, joins
+// again, and is told that it was thrown out long ago. That it is assigned the
+// stream once more does not undo what others may have done meanwhile.
+func TestForgottenMember(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	p := newProcesses(t, c.ListenAddrs(), staying)
+	a := p.open("")
+	tenure := acquire(t, a)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.RebalanceInProgress})
+	remove(t, p.cfg)
+	receive(t, tenure.Lost(), "lost to be closed")
+	tenure.Release()
+	again := acquire(t, a)
+	if err := again.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm after it has joined again: %v", err)
+	}
+	if err := tenure.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm of the earlier tenure returned %v, want ErrNotOwner", err)
+	}
+}
+
+// remove takes all members out of the stream's group.
+func remove(t *testing.T, cfg kafkasink.Config) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	describe := kmsg.NewPtrDescribeGroupsRequest()
+	describe.Groups = []string{cfg.Group + "." + cfg.Stream}
+	found, err := describe.RequestWith(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	leave.Group = describe.Groups[0]
+	for _, m := range found.Groups[0].Members {
+		l := kmsg.NewLeaveGroupRequestMember()
+		l.MemberID, l.InstanceID = m.MemberID, m.InstanceID
+		leave.Members = append(leave.Members, l)
+	}
+	if _, err := leave.RequestWith(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, brokers(t), moving)
+	look := open(t, p.cfg)
+	wantMembers := func(when string, want ...string) {
+		t.Helper()
+		members, err := look.Members(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		var have []string
+		for _, m := range members {
+			who := m.ClientID + "/" + m.InstanceID
+			if m.Owner {
+				who += " owns"
+			}
+			if m.Host == "" {
+				t.Errorf("%s: member %s has no host", when, who)
+			}
+			have = append(have, who)
+		}
+		slices.Sort(have)
+		if !slices.Equal(have, want) {
+			t.Errorf("%s: members %q, want %q", when, have, want)
+		}
+	}
+	wantMembers("before")
+	a, b := p.open("a"), p.open("")
+	first := acquire(t, a)
+	wantMembers("one process", "process1/a owns")
+	standby := begin(t, b)
+	receive(t, first.Lost(), "the owner to be told")
+	first.Release()
+	second := receive(t, standby, "the new process to have the stream")
+	wantMembers("moved", "process1/a", "process2/ owns") // each has half of the partitions
+	second.Release()
+	closeGroup(t, a)
+	wantMembers("after")
+}
+
+func TestStandbySaysWhoHasTheStream(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, brokers(t), staying)
+	acquire(t, p.open("pod-7"))
+	b := p.open("")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it asks every three
+	defer cancel()
+	_, err := b.Acquire(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pod-7") {
+		t.Errorf("acquire returned %v, want the context's error and the owner", err)
+	}
+}
+
+// TestGroupOfSomebodyElse has consumers in the group that are not bridges.
+func TestGroupOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ours     bool // they read our topic
+		balancer kgo.Opt
+		text     string
+	}{
+		"another topic":                 {false, kgo.Balancers(kgo.CooperativeStickyBalancer()), "client stranger"},
+		"another topic and protocol":    {false, kgo.Balancers(kgo.RangeBalancer()), "client stranger"},
+		"another protocol on our topic": {true, kgo.Balancers(kgo.RangeBalancer()), "INCONSISTENT_GROUP_PROTOCOL"},
+		"the newer protocol":            {true, kgo.ServerSideBalancer(), "client stranger"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcesses(t, brokers(t), staying)
+			topic := p.cfg.CheckpointTopic
+			if !c.ours {
+				topic = p.cfg.Topic + ".theirs"
+				makeTopic(t, p.cfg.Brokers, topic)
+			}
+			joined := make(chan struct{}, 100)
+			consumer(t, p.cfg, kgo.ConsumeTopics(topic), c.balancer, kgo.OnPartitionsAssigned(
+				func(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+					if len(added) > 0 {
+						joined <- struct{}{}
+					}
+				}))
+			receive(t, joined, "the stranger to join")
+			wantRefused(t, p, bridge.ReasonOwner, c.text, "BRIDGE_GROUP")
+			if c.text == "client stranger" {
+				_, err := open(t, p.cfg).Members(t.Context())
+				asFault(t, err, bridge.Permanent, bridge.ReasonOwner)
+			}
+		})
+	}
+}
+
+func TestGroupRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		key        kmsg.Key
+		err        *kerr.Error
+		change     func(*kafkasink.Config)
+		reason     bridge.Reason
+		text, hint string
+	}{
+		"no right to look": {key: kmsg.DescribeGroups, err: kerr.GroupAuthorizationFailed, reason: bridge.ReasonAuth,
+			text: "GROUP_AUTHORIZATION_FAILED", hint: "--operation Read --operation Describe --group"},
+		"no right to join": {key: kmsg.JoinGroup, err: kerr.GroupAuthorizationFailed, reason: bridge.ReasonAuth,
+			text: "GROUP_AUTHORIZATION_FAILED", hint: "--operation Read --operation Describe --group"},
+		"too many members": {key: kmsg.JoinGroup, err: kerr.GroupMaxSizeReached, reason: bridge.ReasonOwner,
+			text: "GROUP_MAX_SIZE_REACHED", hint: "group.max.size"},
+		"session too short": {change: func(c *kafkasink.Config) { c.SessionTimeout = 2 * time.Second }, reason: bridge.ReasonConfig,
+			text: "INVALID_SESSION_TIMEOUT", hint: "BRIDGE_SESSION_TIMEOUT=2s"},
+		"no checkpoint topic": {change: func(c *kafkasink.Config) { c.CreateTopics, c.CheckpointTopic = false, "missing" }, reason: bridge.ReasonTopic,
+			text: "missing", hint: "topics create"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addrs := brokers(t)
+			if c.err != nil {
+				cluster := fake(t)
+				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, Err: c.err, Count: -1})
+				addrs = cluster.ListenAddrs()
+			}
+			p := newProcesses(t, addrs, staying)
+			if c.change != nil {
+				c.change(&p.cfg)
+			}
+			wantRefused(t, p, c.reason, c.text, c.hint)
+		})
+	}
+}
+
+// wantRefused checks that a process says why it cannot join the group. It is
+// not remembered: the next try may succeed.
+func wantRefused(t *testing.T, p *processes, reason bridge.Reason, text, hint string) {
+	t.Helper()
+	var seen reports
+	p.cfg.Report = seen.add
+	g := p.open("")
+	for range 2 {
+		_, err := tryAcquire(t, g)
+		f := asFault(t, err, bridge.Permanent, reason)
+		if !strings.Contains(f.Error(), text) || !strings.Contains(f.Hint, hint) {
+			t.Errorf("fault %q with hint %q, want %q and %q", f, f.Hint, text, hint)
+		}
+		if reason != bridge.ReasonTopic && !strings.Contains(f.Error()+f.Hint, p.cfg.Group+"."+p.cfg.Stream) {
+			t.Errorf("fault %q with hint %q does not name the group", f, f.Hint)
+		}
+		seen.await(t, time.Second, "the fault", func(e error) bool { return errors.Is(e, err) })
+	}
+}
+
+// TestStrangersJoinLater: a standby notices.
+func TestStrangersJoinLater(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, brokers(t), staying)
+	acquire(t, p.open(""))
+	b := p.open("")
+	failed := make(chan error, 1)
+	go func() {
+		_, err := tryAcquire(t, b)
+		failed <- err
+	}()
+	theirs := p.cfg.Topic + ".theirs"
+	makeTopic(t, p.cfg.Brokers, theirs)
+	consumer(t, p.cfg, kgo.ConsumeTopics(theirs), kgo.Balancers(kgo.CooperativeStickyBalancer()))
+	asFault(t, receive(t, failed, "the standby to notice"), bridge.Permanent, bridge.ReasonOwner)
+}
+
+func TestGroupMakesTheCheckpointTopic(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, brokers(t), moving)
+	p.cfg.CreateTopics, p.cfg.CheckpointTopic = true, p.cfg.Topic+".new"
+	tenure := acquire(t, p.open(""))
+	if err := tenure.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm: %v", err)
+	}
+}
+
+func TestStandbyReportsBrokersAway(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	p := newProcesses(t, srv.addr, staying)
+	acquire(t, p.open(""))
+	var seen reports
+	p.cfg.Report = seen.add
+	standby := begin(t, p.open(""))
+	seen.await(t, patience, "brokers that answer", isNil)
+	srv.stop()
+	seen.await(t, patience, "the dead broker", mentions(srv.addr[0]))
+	select {
+	case r := <-standby:
+		t.Fatalf("acquire did not wait for the broker: %v", r)
+	default:
+	}
+	srv.start()
+	seen.await(t, patience, "brokers that answer", isNil)
+}
+
+// TestCloseEndsAcquire: a process that stops while it stands by.
+func TestCloseEndsAcquire(t *testing.T) {
+	t.Parallel()
+	p := newProcesses(t, brokers(t), staying)
+	acquire(t, p.open(""))
+	b := p.open("")
+	failed := make(chan error, 1)
+	go func() {
+		_, err := tryAcquire(t, b)
+		failed <- err
+	}()
+	for {
+		if members, err := open(t, p.cfg).Members(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if len(members) == 2 {
+			break
+		}
+	}
+	closeGroup(t, b)
+	if err := receive(t, failed, "acquire to end"); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("acquire of a closed group returned %v", err)
+	}
+	if _, err := tryAcquire(t, b); err == nil {
+		t.Error("a closed group was joined again")
+	}
+}
+
+func tryAcquire(t *testing.T, g *kafkasink.Group) (bridge.Ownership, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return g.Acquire(ctx)
+}
+
+func acquire(t *testing.T, g *kafkasink.Group) bridge.Ownership {
+	t.Helper()
+	tenure, err := tryAcquire(t, g)
+	if err != nil {
+		t.Fatalf("acquire: %v", err)
+	}
+	return tenure
+}
+
+// begin calls Acquire on another goroutine, which ends with the test.
+func begin(t *testing.T, g *kafkasink.Group) <-chan bridge.Ownership {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	result, done := make(chan bridge.Ownership, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		if tenure, err := g.Acquire(ctx); err == nil {
+			result <- tenure
+		} else if ctx.Err() == nil {
+			t.Errorf("acquire: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return result
+}

@@ -1,0 +1,177 @@
+package kafkasink
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// mirrorInterval is how often at most a checkpoint is copied: what losing the
+// store costs.
+const mirrorInterval = 5 * time.Second
+
+// mirror copies committed checkpoints of an at-least-once stream into the
+// checkpoint topic, in small transactions of the stream's id: so a session
+// that lost the stream learns it here, and stops. One goroutine, started with
+// the session, ends when the session closes or when a copy fails.
+type mirror struct {
+	sink    *Sink
+	session *session
+	every   time.Duration
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	over    chan struct{} // closed when a copy failed
+	err     error         // why; written before over is closed
+
+	turn chan struct{} // holds a token while a copy is written; guards kept
+	kept bridge.Place  // of the newest copy
+
+	mu   sync.Mutex // guards next
+	next bridge.Checkpoint
+}
+
+// startMirror begins to copy. kept is the newest copy that there is.
+func (s *Sink) startMirror(x *session, kept bridge.Checkpoint) *mirror {
+	place := kept.Place
+	if kept.Zero() {
+		place = bridge.Place{Epoch: -1} // before every checkpoint
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &mirror{
+		sink: s, session: x, every: s.mirrorEvery, cancel: cancel, over: make(chan struct{}), turn: make(chan struct{}, 1), kept: place,
+	}
+	m.running.Go(func() { m.run(ctx) })
+	return m
+}
+
+// offer takes a committed checkpoint to copy at the next turn.
+func (m *mirror) offer(c bridge.Checkpoint) {
+	if c.Zero() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next = c
+}
+
+func (m *mirror) offered() bridge.Checkpoint {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.next
+}
+
+// stop asks the goroutine to end. It does when the session's writer is closed,
+// and wait waits for it.
+func (m *mirror) stop() { m.cancel() }
+func (m *mirror) wait() { m.running.Wait() }
+
+// introduce copies the first checkpoint of an epoch, and returns when it is
+// committed: an epoch counts only once it is in Kafka, where sessions fence
+// each other. Otherwise one that was fenced could still begin an epoch in the
+// store, and a later exactly-once session would take it for the newest.
+func (m *mirror) introduce(ctx context.Context, c bridge.Checkpoint) error {
+	select {
+	case m.turn <- struct{}{}:
+	case <-m.over:
+		return m.err
+	case <-ctx.Done():
+		return fmt.Errorf("introduce epoch %d: %w", c.Epoch, ctx.Err())
+	}
+	defer func() { <-m.turn }()
+	if c.Zero() || c.Epoch == m.kept.Epoch {
+		return nil
+	}
+	copied := make(chan error, 1)
+	go func() { copied <- m.copy(ctx, c) }() // waited for below
+	select {
+	case err := <-copied:
+		if err == nil {
+			m.kept = c.Place
+		}
+		return err
+	case <-ctx.Done():
+		m.session.writer.Close() // the session ends with the error; a copy does not give up by itself
+		<-copied
+		return fmt.Errorf("introduce epoch %d: %w", c.Epoch, ctx.Err())
+	}
+}
+
+func (m *mirror) run(ctx context.Context) {
+	tick := time.NewTicker(m.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := m.copyNewest(ctx); err != nil {
+			if ctx.Err() == nil {
+				m.err = err
+				close(m.over)
+			}
+			return
+		}
+	}
+}
+
+// copyNewest copies what was offered last, if it is newer than the copy.
+func (m *mirror) copyNewest(ctx context.Context) error {
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-m.turn }()
+	c := m.offered()
+	if c.Zero() || c.Place.Compare(m.kept) <= 0 {
+		return nil
+	}
+	if err := m.copy(ctx, c); err != nil {
+		return err
+	}
+	m.kept = c.Place
+	return nil
+}
+
+// copy commits one checkpoint. A copy that does not fit is left out: the store
+// has the checkpoint, and the stream must not stop for want of a second copy.
+func (m *mirror) copy(ctx context.Context, c bridge.Checkpoint) error {
+	s, x := m.sink, m.session
+	rec, err := s.checkpointRecord(x, s.cfg.mirrorKey(), &c)
+	if err != nil {
+		if s.cfg.Log != nil {
+			s.cfg.Log.Warn("a checkpoint is not mirrored", "checkpoint", c.Place.String(), "error", err.Error())
+		}
+		return nil
+	}
+	if err := m.commit(ctx, rec); err != nil {
+		return s.transactionFault(x, fmt.Errorf("mirror checkpoint %s: %w", c.Place, err))
+	}
+	return nil
+}
+
+// commit waits for brokers that are away until the session closes: the events
+// do not wait for it.
+func (m *mirror) commit(ctx context.Context, rec kgo.Record) error {
+	x := m.session
+	if err := x.writer.BeginTransaction(); err != nil {
+		return err
+	}
+	x.began = time.Now()
+	if err := x.writer.ProduceSync(context.WithoutCancel(ctx), &rec).FirstErr(); err != nil {
+		return err
+	}
+	if err := m.sink.follows(x, &rec); err != nil {
+		return err
+	}
+	ending, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	return x.writer.EndTransaction(ending, kgo.TryCommit)
+}

@@ -1,0 +1,208 @@
+package kafkasink_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// mirroring opens a Sink that copies checkpoints often.
+func mirroring(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
+	t.Helper()
+	s := open(t, cfg)
+	s.MirrorEvery(20 * time.Millisecond)
+	return s
+}
+
+// copies returns the mirror's records.
+func copies(t *testing.T, cfg kafkasink.Config) (all []*kgo.Record) {
+	t.Helper()
+	for _, r := range consume(t, cfg, cfg.CheckpointTopic) {
+		if string(r.Key) == cfg.Stream+"/mirror" {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// awaitCopy waits until the newest copy is that of commit seq.
+func awaitCopy(t *testing.T, cfg kafkasink.Config, seq int) {
+	t.Helper()
+	eventually(t, fmt.Sprint("have a copy of commit ", seq), func() (bool, error) {
+		all := copies(t, cfg)
+		if len(all) == 0 {
+			return false, nil
+		}
+		c, err := bridge.DecodeCheckpoint(all[len(all)-1].Value)
+		return c.Seq == int64(seq), err
+	})
+}
+
+// TestMirror: the checkpoint that the store had before the last batch comes
+// back, and every later session finds it, in either mode.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t))
+	s := mirroring(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	publish(t, s, page(event("e", "u"))) // From is no checkpoint yet
+	for seq := 1; seq < 4; seq++ {
+		if err := commit(t, s, batch(cfg, seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitCopy(t, cfg, 2)
+	if diff := cmp.Diff(checkpoint(cfg, 2), recoveredFrom(t, s)); diff != "" {
+		t.Errorf("recovered another checkpoint (-want +got):\n%s", diff)
+	}
+	before := len(copies(t, cfg))
+	if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(cfg, 3), From: checkpoint(cfg, 2)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}); err != nil {
+		t.Fatal(err)
+	}
+	awaitCopy(t, cfg, 3)
+	for began := time.Now(); time.Since(began) < 200*time.Millisecond; { // ten turns
+		if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := len(copies(t, cfg)); after != before+1 {
+		t.Errorf("%d copies after %d: the same checkpoint was copied again", after, before)
+	}
+	s.Close()
+	now := cfg
+	now.Mode = bridge.ExactlyOnce
+	other := open(t, now)
+	if got := recoveredFrom(t, other); got.Seq != 3 {
+		t.Errorf("exactly once recovers %s, want the mirror's 1.3", got.Place)
+	}
+	next := checkpoint(now, 0)
+	next.Epoch = 2
+	if err := commit(t, other, bridge.Batch{Checkpoint: next}); err != nil {
+		t.Fatal(err)
+	}
+	if got := recoveredFrom(t, s); got.Epoch != 2 {
+		t.Errorf("at least once recovers %s, want 2.0 of the other mode", got.Place)
+	}
+}
+
+func recoveredFrom(t *testing.T, s *kafkasink.Sink) bridge.Checkpoint {
+	t.Helper()
+	c, err := s.Recover(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestMirrorFenced: a process that lost the stream stops publishing, idle or
+// in the middle of a batch.
+func TestMirrorFenced(t *testing.T) {
+	t.Parallel()
+	for name, busy := range map[string]bool{"idle": false, "in a batch": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := fake(t)
+			cfg := config(t, cluster.ListenAddrs())
+			older := mirroring(t, cfg)
+			recoverTo(t, older, cfg, -1)
+			if err := commit(t, older, batch(cfg, 1)); err != nil {
+				t.Fatal(err)
+			}
+			awaitCopy(t, cfg, 0)
+			recoverTo(t, open(t, cfg), cfg, 0)
+			if busy {
+				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.Topic, Err: kerr.NotEnoughReplicas, Count: -1})
+			}
+			var err error
+			for seq := 2; err == nil && seq < 1_000_000; seq++ {
+				err = commit(t, older, bridge.Batch{Pages: batch(cfg, seq).Pages, From: checkpoint(cfg, seq-1)})
+			}
+			if f := asFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
+				t.Errorf("publish returned %v with code %s, want ErrFenced", err, f.Code)
+			}
+			if err := commit(t, older, batch(cfg, 2)); err == nil {
+				t.Error("publish after that and without a recovery returned nil")
+			}
+			recoverTo(t, older, cfg, 0)
+		})
+	}
+}
+
+// TestMirrorDoesNotHold: while the checkpoint topic takes nothing, events are
+// published.
+func TestMirrorDoesNotHold(t *testing.T) {
+	t.Parallel()
+	cluster := fake(t)
+	cfg := config(t, cluster.ListenAddrs())
+	s := mirroring(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	held := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
+	for seq := 1; held.Hits() < 2; seq++ {
+		if err := commit(t, s, batch(cfg, seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	s.Close() // waits for the mirror
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("close took %s", took)
+	}
+	held.Remove()
+	recoverTo(t, s, cfg, -1)
+}
+
+// TestMirrorTooLarge: a copy that does not fit is left out.
+func TestMirrorTooLarge(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t))
+	createCheckpointTopic(t, cfg, map[string]*string{"max.message.bytes": new("20000")})
+	s := mirroring(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	large := batch(cfg, 1)
+	large.From.Tail = make(bridge.Tail, 2000)
+	for range 3 {
+		if err := commit(t, s, large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := commit(t, s, batch(cfg, 2)); err != nil {
+		t.Fatal(err)
+	}
+	awaitCopy(t, cfg, 1)
+}
+
+// TestEpochIsIntroduced: the first checkpoint of an epoch is in Kafka before
+// Publish returns, and the older ones that come after it do not replace it.
+func TestEpochIsIntroduced(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t))
+	s := mirroring(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	reset := checkpoint(cfg, 0)
+	reset.Epoch, reset.Kind = 7, bridge.KindReset
+	if err := commit(t, s, bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if got := recoveredFrom(t, s); got.Place != reset.Place {
+		t.Errorf("recovered %s, want %s: the epoch was not there when Publish returned", got.Place, reset.Place)
+	}
+	recoveredFrom(t, open(t, cfg)) // somebody else takes the stream
+	reset.Epoch = 8
+	if err := commit(t, s, bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}); !errors.Is(err, bridge.ErrFenced) {
+		t.Errorf("a fenced session introduced an epoch: %v", err)
+	}
+}

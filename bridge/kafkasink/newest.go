@@ -1,0 +1,231 @@
+package kafkasink
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// firstStep is how many offsets before the barrier are read first. Each
+	// further step is twice as long.
+	firstStep = 64
+	// keptFinds is how many of a key's records in one step are looked at.
+	keptFinds = 64
+)
+
+// readNewest waits until the barrier is readable and returns the stream's
+// newest checkpoint before it, or bridge.ErrNoCheckpoint. It reads backwards:
+// other streams of the partition may have written millions of records. No
+// barrier stands for the last stable offset.
+func (s *Sink) readNewest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
+	l := s.partitionLog(x)
+	found := finds{data: heap{key: s.cfg.dataKey()}, mirror: heap{key: s.cfg.mirrorKey()}}
+	end, low, err := s.awaitEnd(ctx, l, b, &found)
+	if err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	if s.scanned.topic != l.topic.id {
+		s.scanned = stretch{topic: l.topic.id}
+	}
+	for step := int64(firstStep); found.none() && low > 0; step *= 2 {
+		high := s.scanned.skip(low)
+		next := s.scanned.stop(max(0, high-step), high)
+		start, err := l.scan(ctx, next, high, found.add)
+		if err != nil {
+			s.scanned.join(low, end)
+			return bridge.Checkpoint{}, err
+		}
+		if low = next; start >= next {
+			low = 0 // the log begins there
+		}
+	}
+	if found.none() {
+		s.scanned.join(low, end)
+	}
+	return s.choose(&found)
+}
+
+// awaitEnd returns the offset where the log ends for this session, and the one
+// down to which it was read on the way.
+func (s *Sink) awaitEnd(ctx context.Context, l *partitionLog, b *barrier, found *finds) (end, low int64, err error) {
+	if b != nil {
+		low, err = s.awaitBarrier(ctx, l, *b, found)
+		return b.offset + 1, low, err
+	}
+	c, err := l.fetch(ctx, 0)
+	return c.stable, c.stable, err
+}
+
+// scan reads the records of [from, to). It returns where the log begins.
+func (l *partitionLog) scan(ctx context.Context, from, to int64, add func(*kgo.Record)) (start int64, err error) {
+	for from < to {
+		c, err := l.fetch(ctx, from)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range c.records {
+			if r.Offset < to {
+				add(r)
+			}
+		}
+		from, start = c.next, c.start
+	}
+	return start, nil
+}
+
+// stretch is a part of the log, of one topic, that holds no checkpoint of the
+// stream: a start that was cut short need not read it again.
+type stretch struct {
+	topic    [16]byte
+	from, to int64 // from inclusive, to exclusive
+}
+
+// skip returns where to read on downwards from high.
+func (t *stretch) skip(high int64) int64 {
+	if t.from < high && high <= t.to {
+		return t.from
+	}
+	return high
+}
+
+// stop returns low, or where the stretch ends if that comes first.
+func (t *stretch) stop(low, high int64) int64 {
+	if low < t.to && t.to < high {
+		return t.to
+	}
+	return low
+}
+
+// join adds what was read. Of two parts that do not touch the longer is kept.
+func (t *stretch) join(from, to int64) {
+	switch {
+	case from <= t.to && to >= t.from:
+		t.from, t.to = min(t.from, from), max(t.to, to)
+	case to-from > t.to-t.from:
+		t.from, t.to = from, to
+	}
+}
+
+// finds are the stream's records in the part of the log that was read last.
+type finds struct{ data, mirror heap }
+
+// heap is the newest records of one key, in the order of the log.
+type heap struct {
+	key     string
+	records []*kgo.Record
+}
+
+func (f *finds) none() bool { return len(f.data.records)+len(f.mirror.records) == 0 }
+
+// add takes a record if it is one of the stream's checkpoints.
+func (f *finds) add(r *kgo.Record) {
+	if r.Attrs.IsControl() {
+		return
+	}
+	f.data.add(r)
+	f.mirror.add(r)
+}
+
+func (h *heap) add(r *kgo.Record) {
+	if string(r.Key) != h.key {
+		return
+	}
+	h.records = append(h.records, r)
+	if len(h.records) > 2*keptFinds {
+		h.records = slices.Delete(h.records, 0, len(h.records)-keptFinds)
+	}
+}
+
+// choose returns the newest checkpoint. Each writer begins from the newest
+// and fences all others, so that the order of the log is that of the places:
+// anything else is proof of a fault, and told.
+func (s *Sink) choose(f *finds) (bridge.Checkpoint, error) {
+	data, err := s.decode(&f.data)
+	if err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	for i := 1; i < len(data); i++ {
+		if data[i].Place.Compare(data[i-1].Place) <= 0 && s.cfg.Log != nil {
+			s.cfg.Log.Error("checkpoints do not rise in the log: two writers at once, or a fault of the brokers; events may be there twice",
+				"topic", s.cfg.CheckpointTopic, "partition", checkpointPartition(s.cfg.Stream), "earlier", data[i-1].Place.String(), "later", data[i].Place.String())
+		}
+	}
+	mirror, err := s.decode(&f.mirror)
+	if err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	var newest bridge.Checkpoint
+	for _, c := range slices.Concat(data, mirror) {
+		if newest.Zero() || c.Place.Compare(newest.Place) > 0 {
+			newest = c
+		}
+	}
+	if newest.Zero() {
+		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", checkpointPartition(s.cfg.Stream), s.cfg.CheckpointTopic, s.cfg.Stream, bridge.ErrNoCheckpoint)
+	}
+	return newest, nil
+}
+
+// decode returns the checkpoints of a key. If the newest is not one that this
+// program knows, something newer went on from it.
+func (s *Sink) decode(h *heap) ([]bridge.Checkpoint, error) {
+	var all []bridge.Checkpoint
+	var foreign error
+	for _, r := range h.records {
+		c, err := bridge.DecodeCheckpoint(r.Value)
+		if err == nil && c.Stream != s.cfg.Stream {
+			err = fmt.Errorf("%w: it is stream %s's", bridge.ErrForeign, c.Stream)
+		}
+		if foreign = err; err != nil {
+			foreign = fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, r.Key, err)
+			continue
+		}
+		all = append(all, c)
+	}
+	if foreign != nil {
+		return nil, &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonCheckpoint, Code: "foreign", Err: foreign,
+			Hint: "somebody else writes to the checkpoint topic under this stream's name: use another KAFKA_CHECKPOINT_TOPIC or stream name, or a newer exportbridge",
+		}
+	}
+	return all, nil
+}
+
+// awaitBarrier reads up to the barrier and waits until it is there: a foreign
+// transaction on the partition hides it until that ends. It returns the offset
+// from which on the log was read.
+func (s *Sink) awaitBarrier(ctx context.Context, l *partitionLog, b barrier, found *finds) (int64, error) {
+	low := max(0, b.offset-firstStep)
+	began, looked := time.Now(), time.Now()
+	var stall *bridge.Fault
+	for at := low; ; {
+		c, err := l.fetch(ctx, at)
+		if err != nil {
+			if stall != nil && ctx.Err() != nil {
+				return 0, stall
+			}
+			return 0, err
+		}
+		for _, r := range c.records {
+			switch {
+			case r.Offset < b.offset:
+				found.add(r)
+			case r.Offset == b.offset && string(r.Value) == b.value:
+				return max(low, min(c.start, b.offset)), nil
+			default:
+				return 0, fmt.Errorf("partition %d of %s: the barrier at offset %d is gone", l.partition, l.topic.name, b.offset)
+			}
+		}
+		if at = c.next; time.Since(looked) < stallAfter {
+			continue
+		}
+		stall, looked = s.lookBehind(ctx, l, c.stable, time.Since(began)), time.Now()
+		s.report(stall)
+	}
+}

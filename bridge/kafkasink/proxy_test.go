@@ -1,0 +1,180 @@
+package kafkasink_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/kafkasink"
+)
+
+// eachProxied runs a test on brokers behind a proxy: embedded ones of both
+// kinds and, with TEST_REAL, Apache Kafka.
+func eachProxied(t *testing.T, test func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config)) {
+	t.Parallel()
+	for name, opts := range versions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := bridgetest.StartKafkaProxy(t)
+			c := fake(t, append([]kfake.Opt{kfake.ListenFn(p.Listen)}, opts...)...)
+			test(t, p, config(t, c.ListenAddrs(), exactly))
+		})
+	}
+	t.Run("on Kafka", func(t *testing.T) {
+		if !bridgetest.Real(t) {
+			t.Skip("run with make test-real")
+		}
+		t.Parallel()
+		if err := behindProxy.start(); err != nil {
+			t.Fatal(err)
+		}
+		cfg := config(t, behindProxy.proxy.Addrs(), exactly)
+		cfg.ClientID = cfg.Topic // rules are for one test
+		test(t, behindProxy.proxy, cfg)
+	})
+}
+
+// behindProxy is one Apache Kafka for all tests that break single requests.
+var behindProxy proxied
+
+type proxied struct {
+	once  sync.Once
+	proxy *bridgetest.KafkaProxy
+	kafka *bridgetest.Kafka
+	err   error
+}
+
+func (p *proxied) start() error {
+	p.once.Do(func() {
+		p.proxy = bridgetest.NewKafkaProxy()
+		p.kafka, p.err = bridgetest.LaunchKafka(context.Background(), bridgetest.KafkaOptions{Own: true, Proxy: p.proxy, Properties: map[string]string{
+			"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+		}})
+	})
+	return p.err
+}
+
+// stop ends it, if it was started, after all tests.
+func (p *proxied) stop() error {
+	if p.kafka == nil {
+		return nil
+	}
+	return errors.Join(p.kafka.Close(), p.proxy.Close())
+}
+
+// ends matches the ends of transactions of one process.
+func ends(fault bridgetest.KafkaFault, client string) bridgetest.KafkaRule {
+	return bridgetest.KafkaRule{Fault: fault, Keys: []kmsg.Key{kmsg.EndTxn}, Client: client}
+}
+
+// TestEndReplyLost: the transaction is committed, and the connection cut in
+// place of the answer. Brokers since Kafka 4 tell a repetition from a new end.
+func TestEndReplyLost(t *testing.T) {
+	eachProxied(t, func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config) {
+		s := open(t, cfg)
+		recoverTo(t, s, cfg, -1)
+		version, err := s.TransactionVersion(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := p.Add(ends(bridgetest.DropReply, cfg.ClientID))
+		err = commit(t, s, batch(cfg, 0))
+		if lost.Count() != 1 || (err == nil) != (version >= 2) {
+			t.Errorf("version %d, %d replies lost: publish returned %v", version, lost.Count(), err)
+		}
+		recoverTo(t, s, cfg, 0)
+		wantOnce(t, cfg, 0)
+	})
+}
+
+// TestEndRequestLost: the brokers never hear of the end.
+func TestEndRequestLost(t *testing.T) {
+	eachProxied(t, func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config) {
+		s := open(t, cfg)
+		recoverTo(t, s, cfg, -1)
+		p.Add(ends(bridgetest.CutBeforeRequest, cfg.ClientID))
+		if err := commit(t, s, batch(cfg, 0)); err != nil {
+			recoverTo(t, s, cfg, -1)
+			if err := commit(t, s, batch(cfg, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		recoverTo(t, s, cfg, 0)
+		wantOnce(t, cfg, 0)
+	})
+}
+
+// TestEndStalls: a coordinator that takes ten seconds makes no doubt.
+func TestEndStalls(t *testing.T) {
+	eachProxied(t, func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config) {
+		var seen reports
+		cfg.Report = seen.add
+		s := open(t, cfg)
+		recoverTo(t, s, cfg, -1)
+		until := make(chan struct{})
+		rule := ends(bridgetest.DelayReply, cfg.ClientID)
+		rule.Until, rule.Times = until, -1 // the client asks again
+		p.Add(rule)
+		result := make(chan error, 1)
+		go func() { result <- commit(t, s, batch(cfg, 0)) }()
+		seen.await(t, 10*time.Second, "the stall", mentions("commit a transaction of "+cfg.CheckpointTopic))
+		close(until)
+		if err := <-result; err != nil {
+			t.Fatal(err)
+		}
+		recoverTo(t, s, cfg, 0)
+		wantOnce(t, cfg, 0)
+	})
+}
+
+// TestEndTooLate: a zombie ends its transaction after another session began,
+// or after the brokers gave up on it.
+func TestEndTooLate(t *testing.T) {
+	for name, fenced := range map[string]bool{"fenced": true, "timed out": false} {
+		t.Run(name, func(t *testing.T) {
+			eachProxied(t, func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config) {
+				cfg.TransactionTimeout = 5 * time.Second
+				zombie, next := cfg, cfg
+				zombie.ClientID += ".zombie"
+				older, newer := open(t, zombie), open(t, next)
+				recoverTo(t, older, cfg, -1)
+				if err := commit(t, older, batch(cfg, 0)); err != nil {
+					t.Fatal(err)
+				}
+				until := make(chan struct{})
+				rule := ends(bridgetest.DelayRequest, zombie.ClientID)
+				rule.Until, rule.Times = until, -1 // the client asks again
+				p.Add(rule)
+				result := make(chan error, 1)
+				go func() { result <- commit(t, older, batch(cfg, 1)) }()
+				awaitState(t, cfg, "Ongoing")
+				if fenced {
+					recoverTo(t, newer, cfg, 0)
+				} else {
+					awaitState(t, cfg, "Empty", "CompleteAbort")
+				}
+				close(until)
+				err := <-result
+				f := asFault(t, err, bridge.Transient, "")
+				if errors.Is(err, bridge.ErrFenced) != fenced {
+					t.Errorf("publish returned %v with code %s", err, f.Code)
+				}
+				t.Log(f.Code, err)
+				if !fenced {
+					recoverTo(t, newer, cfg, 0)
+				}
+				if err := commit(t, newer, batch(cfg, 1)); err != nil {
+					t.Fatal(err)
+				}
+				wantOnce(t, cfg, 0, 1)
+			})
+		})
+	}
+}

@@ -1,0 +1,299 @@
+package kafkasink
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// attemptTimeout bounds one attempt to reach the cluster, so that a dead
+	// broker is reported within ten seconds.
+	attemptTimeout = 8 * time.Second
+	// initTimeout bounds one attempt to get the producer id. The coordinator
+	// first ends what an earlier session left open.
+	initTimeout = 20 * time.Second
+	// missingTries is how often a missing topic is looked for again.
+	missingTries = 4
+	// strictTransactions is the transaction.version from which on every
+	// transaction has a producer epoch of its own.
+	strictTransactions = 2
+)
+
+// Recover begins a new session: new clients, topics that are there and can
+// take our records, the stream's transactional id, which fences every earlier
+// session. Then it asks owned, and reads the newest checkpoint back, behind a
+// barrier of its own: reading to the end without one would stop before a
+// checkpoint that is committed but hidden behind somebody else's open
+// transaction. At least once, the checkpoint is the mirror's. Unreachable
+// brokers are waited for; what waiting does not cure is a Permanent fault.
+// When another session begins meanwhile, the error is a bridge.ErrFenced.
+func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	s.endSession()
+	for try := 0; ; try++ {
+		c, err := s.attempt(ctx, owned)
+		if err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
+			s.report(nil)
+			return c, err
+		}
+		if ctx.Err() != nil {
+			return bridge.Checkpoint{}, fmt.Errorf("begin a session with Kafka: %w: %w", ctx.Err(), err)
+		}
+		if _, ok := errors.AsType[*disownedError](err); ok {
+			return bridge.Checkpoint{}, err
+		}
+		s.report(err)
+		if permanent(err) || errors.Is(err, bridge.ErrFenced) {
+			return bridge.Checkpoint{}, err
+		}
+		pause(ctx, backoff(try))
+	}
+}
+
+// disownedError is what the caller's owned said.
+type disownedError struct{ err error }
+
+func (e *disownedError) Error() string {
+	return "ask whether the stream is still ours: " + e.err.Error()
+}
+func (e *disownedError) Unwrap() error { return e.err }
+
+// attempt makes one attempt at a session. Only the clients of the one that
+// succeeds are kept.
+func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	x, err := s.begin(ctx)
+	if err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	c, err := s.takeOver(ctx, x, owned)
+	if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
+		x.close()
+		if _, ok := errors.AsType[*disownedError](err); ok {
+			return bridge.Checkpoint{}, err
+		}
+		return bridge.Checkpoint{}, s.explain(err, x.watch)
+	}
+	if !s.cfg.exactly() {
+		x.mirror = s.startMirror(x, c)
+	}
+	s.session = x
+	return c, err
+}
+
+// begin makes clients that know the cluster.
+func (s *Sink) begin(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	x, err := s.meet(ctx)
+	if err == nil && s.patient == x.strict() {
+		x.close()
+		s.patient = !x.strict()
+		return s.meet(ctx)
+	}
+	return x, err
+}
+
+// meet makes clients and has them learn about the cluster.
+func (s *Sink) meet(ctx context.Context) (*session, error) {
+	x, err := s.open()
+	if err != nil {
+		return nil, s.fault(err, "")
+	}
+	if err := s.prepare(ctx, x); err != nil {
+		x.close()
+		return nil, s.explain(err, x.watch)
+	}
+	return x, nil
+}
+
+// prepare learns about the topics and the brokers' transactions.
+func (s *Sink) prepare(ctx context.Context, x *session) error {
+	if s.cfg.CreateTopics {
+		// Before looking twice for what may be missing: a new topic is made
+		// at once, and one that is there after all is no error.
+		if err := s.createMissing(ctx, x.writer); err != nil {
+			return err
+		}
+	}
+	topics, err := s.findTopics(ctx, x.writer)
+	if err != nil {
+		return err
+	}
+	for i := range topics {
+		check := s.usable
+		if topics[i].name == s.cfg.CheckpointTopic {
+			check = s.usableCheckpoints
+		}
+		if err := check(&topics[i]); err != nil {
+			return err
+		}
+	}
+	x.adopt(topics)
+	version, err := transactionVersion(ctx, x.writer)
+	if err != nil {
+		return err
+	}
+	x.version.Store(int32(version))
+	if s.cfg.exactly() {
+		s.warnWeak(version)
+		return nil
+	}
+	if _, _, err := x.client.ProducerID(ctx); err != nil {
+		return fmt.Errorf("get a producer id: %w", err)
+	}
+	return nil
+}
+
+// findTopics describes the topics. A broker may not know yet what another has
+// just created, so a topic is missing only when it stays so for a moment.
+func (s *Sink) findTopics(ctx context.Context, client *kgo.Client) ([]topicState, error) {
+	for try := 0; ; try++ {
+		topics, err := s.describe(ctx, client, s.cfg.allTopics()...)
+		if err != nil || try == missingTries || !slices.ContainsFunc(topics, func(t topicState) bool { return !t.exists }) {
+			return topics, err
+		}
+		pause(ctx, metadataMinAge)
+	}
+}
+
+// takeOver makes the stream this session's and finds its newest checkpoint.
+// The order is the protocol: once the producer id is ours, nothing of an
+// earlier session can be committed any more, so what the barrier shows is all
+// there will ever be.
+func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	if bridge.Broken(bridge.BreakRead) {
+		c, err := s.readNewest(ctx, x, nil)
+		return c, errors.Join(err, s.takeProducer(ctx, x))
+	}
+	if err := s.takeProducer(ctx, x); err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	bridge.Reach(bridge.PointInit)
+	if owned != nil {
+		if err := owned(ctx); err != nil {
+			return bridge.Checkpoint{}, &disownedError{err}
+		}
+	}
+	if bridge.Broken(bridge.BreakBarrier) {
+		return s.readNewest(ctx, x, nil)
+	}
+	b, err := s.commitBarrier(ctx, x)
+	if err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	bridge.Reach(bridge.PointBarrier)
+	return s.readNewest(ctx, x, b)
+}
+
+// takeProducer takes the stream's transactional id. The coordinator aborts
+// what an earlier session left open before it answers.
+func (s *Sink) takeProducer(ctx context.Context, x *session) error {
+	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	defer cancel()
+	if _, _, err := x.writer.ProducerID(ctx); err != nil {
+		return fmt.Errorf("take the transactional id %s: %w", s.cfg.transactionalID(), err)
+	}
+	return nil
+}
+
+// barrier is a committed record that no other session wrote. What is before
+// it in the log cannot change any more.
+type barrier struct {
+	offset int64
+	value  string
+}
+
+// commitBarrier commits one on the stream's partition.
+func (s *Sink) commitBarrier(ctx context.Context, x *session) (*barrier, error) {
+	unique := rand.Text()
+	records := []kgo.Record{s.ownRecord(s.cfg.barrierKey(), []byte(unique))}
+	t, err := s.beginTransaction(ctx, x, "commit a barrier to "+s.cfg.CheckpointTopic)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.produce(ctx, x, t, records); err != nil {
+		return nil, err
+	}
+	if err := s.follows(x, &records[0]); err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	if err := s.endTransaction(limited, x); err != nil {
+		return nil, err
+	}
+	return &barrier{offset: records[0].Offset, value: unique}, nil
+}
+
+// transactionVersion asks the brokers for the version that their transactions
+// have. Brokers that know no such feature have 0.
+func transactionVersion(ctx context.Context, client *kgo.Client) (int, error) {
+	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, client)
+	if err != nil {
+		return 0, fmt.Errorf("ask for transaction.version: %w", err)
+	}
+	for i := range resp.FinalizedFeatures {
+		if f := &resp.FinalizedFeatures[i]; f.Name == "transaction.version" {
+			return int(f.MaxVersionLevel), nil
+		}
+	}
+	return 0, nil
+}
+
+// TransactionVersion returns the cluster's transaction.version, 0 where it
+// knows none. Below 2 a crash may leave a late end of a transaction behind
+// that makes events come twice; none are lost. Errors are Faults.
+func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
+	w := newWatch()
+	client, err := s.newClient(w)
+	if err != nil {
+		return 0, s.fault(err, "")
+	}
+	defer client.Close()
+	version, err := transactionVersion(ctx, client)
+	if err != nil {
+		return 0, s.explain(err, w)
+	}
+	return version, nil
+}
+
+const weakText = "after a crash a late end of a transaction may make events come twice, none are lost"
+
+// upgradeHint is the command that raises transaction.version.
+func (s *Sink) upgradeHint() string {
+	return fmt.Sprintf("with Kafka 4: kafka-features.sh --bootstrap-server %s upgrade --feature transaction.version=2", s.cfg.Brokers[0])
+}
+
+// warnWeak says once what older brokers cannot promise.
+func (s *Sink) warnWeak(version int) {
+	if version >= strictTransactions || s.weak || s.cfg.Log == nil {
+		return
+	}
+	s.weak = true
+	s.cfg.Log.Warn("the brokers' transactions are of an older kind", "transaction.version", version, "weaker", weakText, "hint", s.upgradeHint())
+}
+
+// explain turns an error of a client into a fault. An error that only says
+// that time is up is replaced by what the connections know.
+func (s *Sink) explain(err error, w *watch) *bridge.Fault {
+	if cause := w.cause(); cause != nil && !answered(err) {
+		err = cause
+	}
+	return s.fault(err, s.cfg.Topic)
+}
+
+// answered reports whether a broker, and not the network, made the error.
+func answered(err error) bool {
+	if f, ok := errors.AsType[*bridge.Fault](err); ok {
+		return f.Class == bridge.Permanent || f.Code != "error"
+	}
+	return isAnswer(err)
+}

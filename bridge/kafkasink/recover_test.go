@@ -1,0 +1,598 @@
+package kafkasink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/kafkasink"
+)
+
+// TestCheckpointContract: the checkpoint topic is read by other versions of
+// this program, and by people.
+func TestCheckpointContract(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	s := open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	if err := commit(t, s, batch(cfg, 0)); err != nil {
+		t.Fatal(err)
+	}
+	var got []golden
+	for _, r := range consume(t, cfg, cfg.CheckpointTopic) {
+		g := goldenOf(r, cfg)
+		if strings.HasSuffix(string(r.Key), "/barrier") {
+			if len(r.Value) < 20 {
+				t.Errorf("the barrier's value %q is not unique", r.Value)
+			}
+			g.Value = "UNIQUE"
+		}
+		got = append(got, g)
+	}
+	compareGolden(t, filepath.Join("testdata", "checkpoint-v1.json"), got)
+}
+
+// TestCheckpointPartition has the murmur2 values of Kafka's own tests.
+func TestCheckpointPartition(t *testing.T) {
+	t.Parallel()
+	for name, hash := range map[string]int32{"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536} {
+		if got, want := kafkasink.CheckpointPartition(name), hash&0x7fffffff%16; got != want {
+			t.Errorf("stream %q has partition %d, Kafka's partitioner says %d", name, got, want)
+		}
+	}
+}
+
+// TestOwnedAsked: the owner is asked once the stream is taken, and before the
+// time that the barrier takes.
+func TestOwnedAsked(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	older := open(t, cfg)
+	recoverTo(t, older, cfg, -1)
+	notOurs := fmt.Errorf("member 7: %w", bridge.ErrNotOwner)
+	asked := 0
+	_, err := open(t, cfg).Recover(t.Context(), func(context.Context) error {
+		asked++
+		if err := commit(t, older, batch(cfg, 0)); !errors.Is(err, bridge.ErrFenced) {
+			t.Errorf("while the owner is asked the older session's publish returned %v, want ErrFenced", err)
+		}
+		return notOurs
+	})
+	if !errors.Is(err, notOurs) || asked != 1 {
+		t.Errorf("recover returned %v after asking %d times, want %v after one", err, asked, notOurs)
+	}
+	if got := len(consume(t, cfg, cfg.CheckpointTopic)); got != 1 {
+		t.Errorf("%d records in the checkpoint topic, want the first barrier only", got)
+	}
+	recoverTo(t, older, cfg, -1)
+	wantOnce(t, cfg)
+}
+
+// foreignTransaction opens a transaction on the stream's partition of the
+// checkpoint topic and returns what commits it.
+func foreignTransaction(t *testing.T, cfg kafkasink.Config, id string) (end func()) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream), Key: []byte("foreign"), Value: []byte("x")}
+	if err := client.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+			t.Errorf("end the foreign transaction: %v", err)
+		}
+	}
+}
+
+// TestHeldBack: somebody else's open transaction hides the newest checkpoint.
+func TestHeldBack(t *testing.T) {
+	t.Parallel()
+	var seen reports
+	cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Report = seen.add })
+	older := open(t, cfg)
+	recoverTo(t, older, cfg, -1)
+	end := foreignTransaction(t, cfg, "somebody."+cfg.Topic)
+	if err := commit(t, older, batch(cfg, 0)); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	_, err := open(t, cfg).Recover(ctx, nil)
+	f := asFault(t, err, bridge.Transient, "")
+	p := fmt.Sprintf("partition %d of %s", kafkasink.CheckpointPartition(cfg.Stream), cfg.CheckpointTopic)
+	if !mentions(p, "producer ", "somebody."+cfg.Topic)(f) || !strings.Contains(f.Hint, "kafka-transactions.sh") || !strings.Contains(f.Hint, "--start-offset") {
+		t.Errorf("recover returned %v, hint %q", f, f.Hint)
+	}
+
+	s, result := open(t, cfg), make(chan error, 1)
+	go func() {
+		c, err := s.Recover(t.Context(), nil)
+		if err == nil && c.Seq != 0 {
+			err = fmt.Errorf("recovered %s", c.Place)
+		}
+		result <- err
+	}()
+	seen.await(t, 10*time.Second, "who holds it back", mentions(p, "somebody."+cfg.Topic))
+	select {
+	case err := <-result:
+		t.Fatalf("recover did not wait: %v", err)
+	default:
+	}
+	end()
+	select {
+	case err := <-result:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("recover did not go on")
+	}
+	if err := commit(t, s, batch(cfg, 1)); err != nil {
+		t.Fatal(err)
+	}
+	wantOnce(t, cfg, 0, 1)
+}
+
+// TestHeldBackByOurs: a stream that nobody runs left a transaction open. That
+// of one that is run is left alone.
+func TestHeldBackByOurs(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]bool{"nobody runs it": false, "it is run": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			recoverTo(t, open(t, cfg), cfg, -1)
+			foreignTransaction(t, cfg, cfg.CheckpointTopic+".killed")
+			if run {
+				member := joinGroup(t, cfg, cfg.Group+".killed")
+				defer member.Close()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			defer cancel()
+			_, err := open(t, cfg).Recover(ctx, nil)
+			if freed := errors.Is(err, bridge.ErrNoCheckpoint); freed == run {
+				t.Errorf("recover returned %v", err)
+			}
+		})
+	}
+}
+
+func joinGroup(t *testing.T, cfg kafkasink.Config, group string) *kgo.Client {
+	t.Helper()
+	joined := make(chan struct{})
+	member, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(cfg.CheckpointTopic),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { close(joined) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go member.PollFetches(t.Context()) // ends with Close
+	select {
+	case <-joined:
+	case <-time.After(patience):
+		t.Fatal("the member did not join")
+	}
+	return member
+}
+
+// TestCheckpointTopicUnusable: each wrong topic is refused with the command
+// that repairs it.
+func TestCheckpointTopicUnusable(t *testing.T) {
+	t.Parallel()
+	addrs := brokers(t)
+	for name, c := range map[string]struct {
+		configs    map[string]*string
+		partitions int32
+		text, hint string
+	}{
+		"deleted with time":      {map[string]*string{"cleanup.policy": new("delete")}, 16, "cleanup.policy delete", "--add-config cleanup.policy=compact"},
+		"compacted and deleted":  {map[string]*string{"cleanup.policy": new("compact,delete")}, 16, "cleanup.policy", "--add-config cleanup.policy=compact"},
+		"too few partitions":     {map[string]*string{"cleanup.policy": new("compact")}, 8, "8 partitions", "--partitions 16"},
+		"more partitions":        {map[string]*string{"cleanup.policy": new("compact")}, 20, "", ""},
+		"small max.message.byte": {map[string]*string{"cleanup.policy": new("compact"), "max.message.bytes": new("1000")}, 16, "1000 bytes", "max.message.bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, addrs, exactly)
+			made := cfg
+			made.Partitions = c.partitions
+			createTopic(t, made, cfg.CheckpointTopic, c.configs)
+			s := open(t, cfg)
+			if c.hint == "" {
+				recoverTo(t, s, cfg, -1)
+				if err := commit(t, s, batch(cfg, 0)); err != nil {
+					t.Fatal(err)
+				}
+				recoverTo(t, s, cfg, 0)
+				return
+			}
+			f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
+			if !mentions(cfg.CheckpointTopic, c.text)(f) || !strings.Contains(f.Hint, c.hint) {
+				t.Errorf("fault %v, hint %q; want %q, %q", f, f.Hint, c.text, c.hint)
+			}
+			for _, found := range s.Check(t.Context()) {
+				if found.Level == kafkasink.LevelFail && strings.Contains(found.Text, c.text) && strings.Contains(found.Hint, c.hint) {
+					return
+				}
+			}
+			t.Error("check does not say so")
+		})
+	}
+}
+
+// TestCheckpointTopicLost: without it, a stream that has published before must
+// not begin anew.
+func TestCheckpointTopicLost(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, brokers(t), inMode(mode))
+			s := open(t, cfg)
+			recoverTo(t, s, cfg, -1)
+			if err := commit(t, s, batch(cfg, 0)); err != nil {
+				t.Fatal(err)
+			}
+			s.Close()
+			deleteTopic(t, cfg, cfg.CheckpointTopic)
+			f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
+			if !mentions(cfg.CheckpointTopic, cfg.Topic)(f) || !strings.Contains(f.Hint, "topics create --execute") {
+				t.Errorf("fault %v, hint %q", f, f.Hint)
+			}
+			if _, err := s.Create(t.Context()); err != nil { // what the hint says
+				t.Fatal(err)
+			}
+			recoverTo(t, s, cfg, -1)
+			other := cfg
+			other.Stream, other.Topic = "other", cfg.Topic+".other"
+			recoverTo(t, open(t, other), other, -1) // a new stream makes it by itself
+		})
+	}
+}
+
+// TestCheckpointTopicDeleted while it is in use, and made anew.
+func TestCheckpointTopicDeleted(t *testing.T) {
+	test := func(t *testing.T, cfg kafkasink.Config, anew bool) {
+		s := open(t, cfg)
+		recoverTo(t, s, cfg, -1)
+		for seq := range 3 {
+			if err := commit(t, s, batch(cfg, seq)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		deleteTopic(t, cfg, cfg.CheckpointTopic)
+		if anew {
+			createCheckpointTopic(t, cfg, nil)
+		}
+		published := []int{0, 1, 2}
+		err := commit(t, s, batch(cfg, 3))
+		for seq := 4; err == nil; seq++ { // brokers may still have the old one for a moment
+			if published = append(published, seq-1); seq > 500 {
+				t.Fatal("checkpoints go to a topic that is not the one it was")
+			}
+			err = commit(t, s, batch(cfg, seq))
+		}
+		t.Logf("after %d more: %v", len(published)-3, err)
+		if _, ok := errors.AsType[*bridge.Fault](err); !ok {
+			t.Errorf("error %v is no fault", err)
+		}
+		wantOnce(t, cfg, published...)
+		err = tryRecover(t, s, patience)
+		if anew && !errors.Is(err, bridge.ErrNoCheckpoint) || !anew && !permanent(err) {
+			t.Errorf("recover returned %v", err)
+		}
+	}
+	for name, anew := range map[string]bool{"deleted": false, "made anew": true} {
+		t.Run(name, func(t *testing.T) {
+			eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkasink.Config) { test(t, cfg, anew) })
+		})
+		t.Run(name+" on Kafka", func(t *testing.T) {
+			if !bridgetest.Real(t) {
+				t.Skip("run with make test-real")
+			}
+			t.Parallel()
+			test(t, config(t, brokers(t), exactly), anew)
+		})
+	}
+}
+
+func deleteTopic(t *testing.T, cfg kafkasink.Config, topic string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
+		t.Fatalf("delete topic %s: %v", topic, err)
+	}
+	eventually(t, "forget topic "+topic, func() (bool, error) {
+		topics, err := admin.ListTopics(t.Context(), topic)
+		return err == nil && !topics.Has(topic), err
+	})
+}
+
+func permanent(err error) bool {
+	f, ok := errors.AsType[*bridge.Fault](err)
+	return ok && f.Class == bridge.Permanent
+}
+
+// writeCheckpoints commits records to the stream's partition of the checkpoint
+// topic, in one transaction of somebody else's and in small batches, as many
+// transactions would leave them.
+func writeCheckpoints(t *testing.T, cfg kafkasink.Config, records ...*kgo.Record) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.TransactionalID("writer."+cfg.Topic),
+		kgo.ProducerBatchMaxBytes(10_000), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		r.Topic, r.Partition = cfg.CheckpointTopic, kafkasink.CheckpointPartition(cfg.Stream)
+	}
+	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// others are records of other streams, whose names begin as ours, or contain it.
+func others(n int) (all []*kgo.Record) {
+	for i := range n {
+		key := []string{"events2", "events/barrier", "other", "events/mirror2", "event"}[i%5]
+		all = append(all, kgo.KeyStringRecord(key, `{"v":1,"stream":"other","epoch":900}`))
+	}
+	return all
+}
+
+// TestBackwards finds the newest checkpoint behind any number of other
+// records, whatever the steps are.
+func TestBackwards(t *testing.T) {
+	t.Parallel()
+	addrs := brokers(t)
+	for _, n := range []int{0, 1, 61, 62, 63, 64, 65, 127, 128, 190, 191, 192, 193, 448, 449, 5000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, addrs, exactly)
+			s := open(t, cfg)
+			recoverTo(t, s, cfg, -1)
+			for seq := range 3 {
+				if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(cfg, seq)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n > 0 {
+				writeCheckpoints(t, cfg, others(n)...)
+			}
+			recoverTo(t, s, cfg, 2)
+			recoverTo(t, open(t, cfg), cfg, 2)
+			if n > 0 {
+				writeCheckpoints(t, cfg, others(n)...)
+			}
+			recoverTo(t, s, cfg, 2)
+			none := cfg
+			none.Stream = otherStream(cfg.Stream)
+			recoverTo(t, open(t, none), none, -1)
+		})
+	}
+}
+
+// otherStream returns another stream of the same partition.
+func otherStream(stream string) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprint("s", i); kafkasink.CheckpointPartition(name) == kafkasink.CheckpointPartition(stream) {
+			return name
+		}
+	}
+}
+
+// TestBackwardsInPieces: a start that ran out of time goes on where it was.
+func TestBackwardsInPieces(t *testing.T) {
+	t.Parallel()
+	cluster := fake(t)
+	cfg := config(t, cluster.ListenAddrs(), exactly)
+	s := open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	writeCheckpoints(t, cfg, others(20_000)...)
+	reads := countFetches(cluster)
+	recoverTo(t, open(t, cfg), cfg, -1)
+	whole := reads()
+	s = open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	reads()
+	recoverTo(t, s, cfg, -1)
+	if again := reads(); again >= whole/2 {
+		t.Errorf("the second start fetched %d times, the first one %d times", again, whole)
+	}
+	if err := commit(t, s, batch(cfg, 0)); err != nil {
+		t.Fatal(err)
+	}
+	writeCheckpoints(t, cfg, others(3000)...)
+	recoverTo(t, s, cfg, 0)
+}
+
+// TestForeignCheckpoint: what cannot be read is never gone over.
+func TestForeignCheckpoint(t *testing.T) {
+	t.Parallel()
+	addrs := brokers(t)
+	for name, c := range map[string]struct{ key, value string }{
+		"newer":               {"events", `{"v":99,"stream":"events","epoch":1,"seq":2}`},
+		"no checkpoint":       {"events", `hello`},
+		"another stream":      {"events", `{"v":1,"stream":"other","epoch":1,"seq":2}`},
+		"newer in the mirror": {"events/mirror", `{"v":99,"stream":"events","epoch":1,"seq":2}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, addrs, exactly)
+			s := open(t, cfg)
+			recoverTo(t, s, cfg, -1)
+			if err := commit(t, s, batch(cfg, 0)); err != nil {
+				t.Fatal(err)
+			}
+			writeCheckpoints(t, cfg, kgo.KeyStringRecord(c.key, c.value))
+			err := tryRecover(t, s, patience)
+			asFault(t, err, bridge.Permanent, bridge.ReasonCheckpoint)
+			if !errors.Is(err, bridge.ErrForeign) {
+				t.Errorf("recover returned %v, want ErrForeign", err)
+			}
+			repaired := checkpoint(cfg, 9) // somebody went on from it
+			value, err := repaired.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeCheckpoints(t, cfg, kgo.KeyStringRecord(c.key, string(value)))
+			recoverTo(t, s, cfg, 9)
+		})
+	}
+}
+
+// TestAudit: checkpoints that do not rise are told, and the greatest counts.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	var log logs
+	cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	s := open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	if err := commit(t, s, batch(cfg, 5)); err != nil {
+		t.Fatal(err)
+	}
+	recoverTo(t, s, cfg, 5)
+	if strings.Contains(log.text(), "do not rise") {
+		t.Errorf("alarm without a reason: %s", log.text())
+	}
+	late := checkpoint(cfg, 3)
+	value, err := late.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeCheckpoints(t, cfg, kgo.KeyStringRecord(cfg.Stream, string(value)))
+	recoverTo(t, s, cfg, 5)
+	if got := log.text(); !strings.Contains(got, "do not rise") || !strings.Contains(got, "later=1.3") {
+		t.Errorf("the log does not say that 1.3 came after 1.5: %s", got)
+	}
+}
+
+// logs collects what is logged.
+type logs struct {
+	mu  sync.Mutex // guards all
+	all strings.Builder
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *logs) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func TestTransactionVersion(t *testing.T) {
+	t.Parallel()
+	for name, opts := range versions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log logs
+			cfg := config(t, fake(t, opts...).ListenAddrs(), exactly, func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			s := open(t, cfg)
+			for range 2 {
+				recoverTo(t, s, cfg, -1)
+			}
+			version, err := s.TransactionVersion(t.Context())
+			if err != nil || !strings.HasSuffix(name, fmt.Sprint(version)) {
+				t.Errorf("version is %d, %v", version, err)
+			}
+			weak := version < 2
+			var found []string
+			for _, f := range s.Check(t.Context()) {
+				if f.Level == kafkasink.LevelWarn && strings.Contains(f.Text, "twice, none are lost") {
+					found = append(found, f.Hint)
+				}
+			}
+			warned := strings.Count(log.text(), "twice, none are lost")
+			if weak && (warned != 1 || len(found) != 1) || !weak && warned+len(found) > 0 {
+				t.Errorf("version %d: warned %d times, check found %q", version, warned, found)
+			}
+		})
+	}
+}
+
+func TestCheckCompactionLag(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	createCheckpointTopic(t, cfg, map[string]*string{"min.compaction.lag.ms": new("0")})
+	for _, f := range open(t, cfg).Check(t.Context()) {
+		if f.Level == kafkasink.LevelWarn && strings.Contains(f.Text, "min.compaction.lag.ms is 0s") && strings.Contains(f.Hint, "min.compaction.lag.ms=604800000") {
+			return
+		}
+	}
+	t.Error("check does not warn")
+}
+
+// TestStartAfterAMillion measures a start with a partition of a million
+// records, of which the newest of ours is the first, or there is none.
+func TestStartAfterAMillion(t *testing.T) {
+	if !bridgetest.Real(t) {
+		t.Skip("run with make test-real")
+	}
+	cfg := config(t, brokers(t), exactly)
+	s := open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	if err := commit(t, s, batch(cfg, 0)); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	value := strings.Repeat("x", 600)
+	for range 10 {
+		var all []*kgo.Record
+		for range 100_000 {
+			all = append(all, kgo.KeyStringRecord("other", value))
+		}
+		writeCheckpoints(t, cfg, all...)
+	}
+	for name, first := range map[string]int{"ours is the oldest": 0, "none is ours": -1} {
+		own := cfg
+		if first < 0 {
+			own.Stream = otherStream(cfg.Stream)
+		}
+		s := open(t, own)
+		began := time.Now()
+		recoverTo(t, s, own, first)
+		t.Logf("%s: %s", name, time.Since(began).Round(time.Millisecond))
+		began = time.Now()
+		if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(own, 1)}); err != nil {
+			t.Fatal(err)
+		}
+		recoverTo(t, s, own, 1)
+		t.Logf("%s, with one at the end: %s", name, time.Since(began).Round(time.Millisecond))
+	}
+}

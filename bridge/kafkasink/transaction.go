@@ -1,0 +1,153 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// commitTimeout bounds the end of a transaction. On a limping cluster commits
+// take ten seconds and then succeed; to give up before that makes doubt where
+// there is none.
+const commitTimeout = 25 * time.Second
+
+// errProducerChanged: part of a transaction's records went out under another
+// producer epoch than the rest, so that the brokers have aborted some of them.
+var errProducerChanged = errors.New("the producer id changed within a transaction")
+
+// transact publishes events and checkpoint in one transaction. Before the end
+// is answered nothing is visible, and a crash leaves nothing but a transaction
+// that the next session's producer id aborts. After it both are there for
+// good. In between the next session's barrier tells.
+func (s *Sink) transact(ctx context.Context, x *session, events []kgo.Record, c *bridge.Checkpoint) error {
+	rec, err := s.checkpointRecord(x, s.cfg.dataKey(), c)
+	if err != nil {
+		return err
+	}
+	if bridge.Broken(bridge.BreakSplit) && len(events) > 0 {
+		if err := s.transact(ctx, x, nil, c); err != nil {
+			return err
+		}
+	}
+	return s.transactRecords(ctx, x, events, rec)
+}
+
+func (s *Sink) transactRecords(ctx context.Context, x *session, events []kgo.Record, checkpoint kgo.Record) error {
+	t, err := s.beginTransaction(ctx, x, "publish to "+s.cfg.Topic)
+	if err != nil {
+		return err
+	}
+	whole := events
+	if t.first = bridge.PointProduced; !x.strict() && len(events) > 0 {
+		// Here a late end of an earlier transaction may commit what there is
+		// of this one. A checkpoint without its events would lose them.
+		if err := s.produce(ctx, x, t, events); err != nil {
+			return err
+		}
+		bridge.Reach(bridge.PointAcked)
+		t.first, events = "", nil
+	}
+	t.last = bridge.PointCheckpoint
+	events = append(events, checkpoint)
+	if err := s.produce(ctx, x, t, events); err != nil {
+		return err
+	}
+	if x.strict() {
+		bridge.Reach(bridge.PointAcked)
+	}
+	if err := s.follows(x, &events[len(events)-1]); err != nil {
+		return err
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	bridge.Reach(bridge.PointEnding)
+	err = s.endTransaction(ending, x)
+	if err != nil && bridge.Broken(bridge.BreakAbort) && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
+		return s.transactRecords(ctx, x, whole, checkpoint)
+	}
+	if err != nil {
+		return err
+	}
+	bridge.Reach(bridge.PointEnded)
+	return nil
+}
+
+// beginTransaction opens a transaction and returns what its records need.
+func (s *Sink) beginTransaction(ctx context.Context, x *session, what string) (target, error) {
+	x.began = time.Now()
+	if err := x.writer.BeginTransaction(); err != nil {
+		return target{}, s.transactionFault(x, fmt.Errorf("begin a transaction: %w", err))
+	}
+	id, epoch, err := x.writer.ProducerID(ctx)
+	if err != nil {
+		return target{}, s.transactionFault(x, fmt.Errorf("begin a transaction: %w", err))
+	}
+	return target{client: x.writer, what: what, transactional: true, producer: id, epoch: epoch}, nil
+}
+
+// follows checks that a record of ours is behind all earlier ones. If not, the
+// topic is another one, or was cut, and what it held is gone.
+func (s *Sink) follows(x *session, r *kgo.Record) error {
+	if r.Offset <= x.newest {
+		return &bridge.Fault{
+			Class: bridge.Transient, Code: "checkpoint_topic_changed",
+			Err: fmt.Errorf("partition %d of topic %s is at offset %d, it was at %d: was it deleted and made anew?",
+				r.Partition, r.Topic, r.Offset, x.newest),
+		}
+	}
+	x.newest = r.Offset
+	return nil
+}
+
+// endTransaction commits. On any error the outcome is unknown: the client may
+// not be used again, and must not be healed.
+func (s *Sink) endTransaction(ctx context.Context, x *session) error {
+	ended := make(chan error, 1)
+	go func() { ended <- x.writer.EndTransaction(ctx, kgo.TryCommit) }() // waited for below
+	tick := time.NewTicker(stallAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				return s.transactionFault(x, fmt.Errorf("commit a transaction of %s: %w", s.cfg.transactionalID(), err))
+			}
+			return nil
+		case <-tick.C:
+		}
+		cause := x.watch.cause()
+		if cause == nil {
+			cause = errors.New("the brokers do not finish it")
+		}
+		s.report(s.fault(fmt.Errorf("commit a transaction of %s: %w", s.cfg.transactionalID(), cause), ""))
+	}
+}
+
+// transactionFault makes a fault of an error that ends a session, and tells
+// being fenced from a transaction that took too long.
+func (s *Sink) transactionFault(x *session, err error) *bridge.Fault {
+	f := s.fault(err, s.cfg.CheckpointTopic)
+	switch {
+	case !isFenced(err):
+	case !x.began.IsZero() && time.Since(x.began) >= s.cfg.TransactionTimeout:
+		f.Class, f.Code = bridge.Transient, "transaction_timeout"
+		f.Hint = "raise KAFKA_TRANSACTION_TIMEOUT if this happens often"
+	default:
+		f.Class, f.Code = bridge.Transient, "fenced"
+		f.Hint = "another process, or a command, has begun a session of this stream"
+		f.Err = fmt.Errorf("%w: %w", bridge.ErrFenced, f.Err)
+	}
+	return f
+}
+
+// isFenced reports whether brokers refuse the producer because there is a
+// newer one. They also refuse it so after a time-out.
+func isFenced(err error) bool {
+	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidProducerIDMapping)
+}
