@@ -2,6 +2,7 @@ package kafkasink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -97,8 +98,7 @@ func (m *mirror) introduce(ctx context.Context, c bridge.Checkpoint) error {
 		return err
 	case <-ctx.Done():
 		m.session.writer.Close() // the session ends with the error; a copy does not give up by itself
-		<-copied
-		return fmt.Errorf("introduce epoch %d: %w", c.Epoch, ctx.Err())
+		return fmt.Errorf("introduce epoch %d: %w", c.Epoch, errors.Join(ctx.Err(), <-copied))
 	}
 }
 
