@@ -84,7 +84,11 @@ func (f *follower) keep(ctx context.Context, next Checkpoint) error {
 		f.mirror.offer(next)
 		return nil
 	}
-	return f.advance(ctx, f.cp, next)
+	from := f.cp
+	if !f.rival.Zero() {
+		from = f.rival
+	}
+	return f.advance(ctx, from, next)
 }
 
 func (f *follower) publish(ctx context.Context, batch Batch) (Receipt, error) {
@@ -178,7 +182,7 @@ func foreign(err error) *Fault {
 
 // adopt makes a durable checkpoint the one that everything goes on from.
 func (f *follower) adopt(c Checkpoint) {
-	f.cp, f.head, f.stale = c, c, false
+	f.cp, f.head, f.stale, f.rival = c, c, false, Checkpoint{}
 	f.visited.commit()
 	f.seenIDs[c.ChangeID()] = struct{}{}
 	f.kept, f.committed = f.pace, time.Now()

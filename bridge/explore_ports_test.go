@@ -58,14 +58,18 @@ type call struct {
 	run   func(fate) error // the effect; its result goes to the caller
 	note  string
 	reply chan error
-	gone  bool // the caller's context ended first; guarded by world.mu
+	hangs time.Time // not before
+	gone  bool      // the caller's context ended first; guarded by world.mu
 }
+
+// owners are the names of the instances and of the operator's command.
+var owners = [...]string{"A", "B", "C"}
 
 // process is one run of the bridge: a Source, a Sink, a Store, an Inbox and an
 // Owner that leave every call to the scheduler.
 type process struct {
 	w      *world
-	who    int // 0 or 1: the instance
+	who    int // 0 or 1: the instance; 2: an operator's command
 	bridge *bridge.Bridge
 	cancel context.CancelFunc
 	done   chan error
@@ -243,11 +247,11 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 		case f != fateOK:
 			p.session = 0
 			return errExplored
-		case p.session != w.topic.session && w.plan.exactly:
+		case p.session != w.topic.session && w.exactly:
 			p.session = 0
 			return bridge.ErrFenced
 		}
-		found = w.topic.newest(w.plan.exactly)
+		found = w.topic.newest()
 		if found.Zero() {
 			return bridge.ErrNoCheckpoint
 		}
@@ -296,6 +300,7 @@ func (p *process) Load(ctx context.Context) (bridge.Checkpoint, error) {
 			return errExplored
 		}
 		found = p.w.store.value
+		p.w.loaded[owners[p.who]] = reached(found)
 		if found.Zero() {
 			return bridge.ErrNoCheckpoint
 		}

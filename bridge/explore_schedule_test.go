@@ -21,6 +21,7 @@ import (
 // everything else stands still.
 type world struct {
 	plan    plan
+	exactly bool       // the delivery of the processes that are started now
 	rnd     *rand.Rand // nil in the usual order
 	verbose bool
 	trace   []string
@@ -31,15 +32,16 @@ type world struct {
 	arrived []*call
 	wake    chan struct{} // holds one token after an arrival
 
-	parked []*call
-	late   []func()
-	procs  [2]*process
-	old    []*process // dead ones
-	owner  int        // -1 is nobody
-	step   int
-	grown  int
-	calm   bool // the faults are over
-	over   bool // who ends is not started again
+	parked    []*call
+	late      []func()
+	procs     [3]*process
+	old       []*process // dead ones
+	owner     int        // -1 is nobody
+	step      int
+	grown     int
+	favourite int  // the instance that goes on for longer
+	calm      bool // the faults are over
+	over      bool // who ends is not started again
 
 	export   exported
 	topic    topicOf
@@ -47,6 +49,10 @@ type world struct {
 	inbox    postbox
 	sessions int
 	wiped    bool
+	lost     bool           // the topic lost something
+	lossy    bool           // the store, or the topic, lost something
+	switched bool           // the delivery changed
+	loaded   map[string]int // by owner: how far the store was when it was last read
 	began    time.Time
 	broken   *violation
 }
@@ -63,7 +69,7 @@ type result struct {
 // runPlan runs one schedule in a bubble of its own. Whatever hangs or panics
 // on the scheduler's side is a violation too.
 func runPlan(t *testing.T, p plan, verbose bool) (r result) {
-	w := &world{plan: p, verbose: verbose, hash: 14695981039346656037}
+	w := &world{loaded: make(map[string]int), plan: p, exactly: p.exactly, verbose: verbose, hash: 14695981039346656037}
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.fail(ruleLeak, "%v", cause)
@@ -109,34 +115,58 @@ func (w *world) run() {
 
 // start begins a new process of an instance.
 func (w *world) start(who int) {
-	p := &process{w: w, who: who, done: make(chan error, 1)}
-	mode := bridge.AtLeastOnce
-	if w.plan.exactly {
-		mode = bridge.ExactlyOnce
-	}
-	cfg := bridge.Config{
-		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 3, Owner: string(rune('A' + who)),
-		PollInterval: 10 * time.Second, PollIntervalMax: 10 * time.Second, PrefetchPages: 4, PrefetchBytes: 1 << 20,
-		RetryMax: time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnCheckpointLoss: "kafka", ShutdownTimeout: 5 * time.Second,
-	}
-	if w.verbose {
-		cfg.Log = slog.New(slog.NewTextHandler(traceWriter{w, who}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
-	b, err := bridge.New(cfg, bridge.Ports{Source: p, Sink: p, Store: p, Owner: p, Inbox: p})
+	p := w.process(who)
+	b, err := bridge.New(w.config(who), p.ports())
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p.bridge, p.cancel = b, cancel
+	p.bridge = b
+	p.begin(b.Run)
+}
+
+// process makes a new process; begin lets it run.
+func (w *world) process(who int) *process {
+	p := &process{w: w, who: who, done: make(chan error, 1)}
 	w.procs[who] = p
+	return p
+}
+
+// begin runs a process until its context ends or run returns.
+func (p *process) begin(run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
 	go func() {
 		defer func() {
 			if cause := recover(); cause != nil {
 				p.done <- fmt.Errorf("panic: %v", cause)
 			}
 		}()
-		p.done <- b.Run(ctx)
+		p.done <- run(ctx)
 	}()
+}
+
+func (p *process) ports() bridge.Ports {
+	ports := bridge.Ports{Source: p, Sink: p, Store: p, Inbox: p}
+	if !p.w.plan.free && p.who < 2 {
+		ports.Owner = p
+	}
+	return ports
+}
+
+func (w *world) config(who int) bridge.Config {
+	mode := bridge.AtLeastOnce
+	if w.exactly {
+		mode = bridge.ExactlyOnce
+	}
+	cfg := bridge.Config{
+		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 3, Owner: owners[who],
+		PollInterval: 10 * time.Second, PollIntervalMax: 10 * time.Second, PrefetchPages: 4, PrefetchBytes: 1 << 20,
+		RetryMax: time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnCheckpointLoss: "kafka", ShutdownTimeout: 5 * time.Second,
+	}
+	if w.verbose {
+		cfg.Log = slog.New(slog.NewTextHandler(traceWriter{w, who}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return cfg
 }
 
 // kill ends a process as SIGKILL does: from now on nothing that it does has an
@@ -182,13 +212,16 @@ func (w *world) settle() {
 		}
 		select {
 		case err := <-p.done:
-			if !p.stopping || err != nil && !errors.Is(err, bridge.ErrShutdown) {
+			if who < 2 && !p.stopping || who < 2 && err != nil && !errors.Is(err, bridge.ErrShutdown) {
 				w.fail(ruleEnds, "%c ended by itself: %v", 'A'+who, err)
+			}
+			if p.tenure != nil {
+				w.fail(ruleEnds, "%c ended, and has not let the stream go", 'A'+who)
 			}
 			p.done <- err
 			w.old = append(w.old, p)
 			w.procs[who] = nil
-			if !w.over {
+			if !w.over && who < 2 {
 				w.start(who)
 			}
 		default:
@@ -203,13 +236,19 @@ func (w *world) turn() bool {
 	if len(due) == 0 || w.broken != nil {
 		return false
 	}
+	const most = 5000
+	if w.step > most {
+		w.fail(ruleStuck, "after %d calls there is no end: %s", most, w.states())
+		return false
+	}
 	c := due[0]
 	if w.rnd != nil {
-		c = due[w.rnd.IntN(len(due))]
+		c = w.draw(due)
 		if w.rnd.IntN(16) == 0 {
 			w.grow(1)
 		}
 	}
+	stopping := c.proc.stopping
 	f, after := w.twist(c)
 	for _, p := range w.procs {
 		if p != nil && p.frozen > 0 {
@@ -218,7 +257,7 @@ func (w *world) turn() bool {
 	}
 	w.step++
 	w.ops = append(w.ops, c.op)
-	if c.proc.dead || c.proc.frozen > 0 || c.ready != nil && !c.ready() {
+	if c.proc.stopping != stopping || c.proc.dead || c.proc.frozen > 0 || time.Now().Before(c.hangs) || c.ready != nil && !c.ready() {
 		return true // the twist took its turn
 	}
 	w.parked = slices.DeleteFunc(w.parked, func(other *call) bool { return other == c })
@@ -232,11 +271,24 @@ func (w *world) turn() bool {
 	return true
 }
 
+// draw chooses who goes on.
+func (w *world) draw(due []*call) *call {
+	if w.plan.order%2 == 0 && w.rnd.IntN(8) > 0 {
+		i := slices.IndexFunc(due, func(c *call) bool { return c.proc.who == w.favourite })
+		if i >= 0 {
+			return due[i]
+		}
+	}
+	c := due[w.rnd.IntN(len(due))]
+	w.favourite = c.proc.who
+	return c
+}
+
 // due lists the calls that could be run now.
 func (w *world) due() []*call {
 	var due []*call
 	for _, c := range w.parked {
-		if c.proc.frozen == 0 && (c.ready == nil || c.ready()) {
+		if c.proc.frozen == 0 && !time.Now().Before(c.hangs) && (c.ready == nil || c.ready()) {
 			due = append(due, c)
 		}
 	}
@@ -286,106 +338,6 @@ func (t traceWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// twist does what the plan says for this step. It returns the fate of the call
-// that is due, and what is to be done instead of answering it.
-func (w *world) twist(c *call) (f fate, after func()) {
-	for i, a := range w.plan.twists {
-		if w.calm || a.step != w.step || slices.Contains(w.plan.twists[:i], a) {
-			continue
-		}
-		w.mix(0xff, byte(slices.Index(twists, a.twist)))
-		w.note("* %s (%c %s)", a.twist, 'A'+c.proc.who, opNames[c.op])
-		switch a.twist {
-		case twistFail:
-			f = fateFail
-		case twistLost:
-			f = fateLost
-		case twistLate:
-			f = fateLate
-		case twistKill, twistDie:
-			w.crash(c.proc.who, a.twist == twistDie)
-			return f, nil
-		case twistKilled, twistDied:
-			after = func() { w.crash(c.proc.who, a.twist == twistDied) }
-		case twistNap:
-			c.proc.frozen = 6
-		case twistStop:
-			c.proc.frozen = 15
-			w.owner = 1 - c.proc.who
-		case twistMove:
-			w.owner = 1 - c.proc.who
-		case twistTerm:
-			w.stop(c.proc)
-		default:
-			w.disturb(a.twist)
-		}
-	}
-	return f, after
-}
-
-// disturb is what happens beside the bridges.
-func (w *world) disturb(t twist) {
-	switch t {
-	case twistTell:
-		w.tell()
-	case twistFence:
-		w.sessions++
-		w.topic.session = w.sessions
-	case twistWipe:
-		w.wipe()
-	case twistBack1:
-		w.rollBack(1)
-	case twistBack3:
-		w.rollBack(3)
-	case twistReset:
-		w.request("")
-	case twistSkip:
-		w.request("c2")
-	case twistRecall:
-		w.withdraw()
-	case twistRevive:
-		w.revive()
-	case twistGrow:
-		w.grow(1)
-	case twistShort:
-		w.export.size = 2
-	}
-}
-
-// crash kills an instance and starts it again. Its streams go to the other one
-// if it is gone for long.
-func (w *world) crash(who int, long bool) {
-	w.kill(who)
-	if long && w.owner == who {
-		w.owner = 1 - who
-	}
-	w.start(who)
-}
-
-// stop is SIGTERM.
-func (w *world) stop(p *process) {
-	p.stopping = true
-	p.cancel()
-}
-
-// tell lets everybody know whose stream it is.
-func (w *world) tell() {
-	for _, p := range w.procs {
-		if p != nil && p.tenure != nil && w.owner != p.who && !p.tenure.told {
-			p.tenure.told = true
-			close(p.tenure.lost)
-		}
-	}
-}
-
-func (w *world) grow(n int) {
-	const most = 5
-	if n = min(n, most-w.grown); n > 0 {
-		w.grown += n
-		w.export.items += n
-	}
-}
-
 // pass lets time pass until somebody calls, and a little more: whoever waits
 // for a time that is drawn by lot then calls too, and the plan decides who
 // goes first. It reports false when nobody came.
@@ -424,11 +376,15 @@ func (w *world) finish() {
 	w.note("- the faults are over")
 	w.calm = true
 	for who, p := range w.procs {
-		if p == nil {
-			w.start(who)
-		} else {
+		switch {
+		case p != nil:
 			p.frozen = 0
+		case who < 2:
+			w.start(who)
 		}
+	}
+	if w.plan.free { // two would take it from each other for ever
+		w.kill(1)
 	}
 	for _, happens := range w.late {
 		happens()
@@ -446,10 +402,12 @@ func (w *world) finish() {
 	w.judge()
 	w.over = true
 	for _, p := range w.procs {
-		w.stop(p)
+		if p != nil {
+			w.stop(p)
+		}
 	}
 	if w.await(func() string {
-		if w.procs[0] != nil || w.procs[1] != nil {
+		if w.procs != [3]*process{} {
 			return "a process does not end"
 		}
 		return ""

@@ -3,7 +3,6 @@ package bridge_test
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"exportbridge/bridge"
 )
@@ -52,19 +51,40 @@ type topicOf struct {
 	log     []bridge.Checkpoint // exactly once: one per commit
 	copied  bridge.Checkpoint   // at least once: what the last session kept of its checkpoints
 	session int                 // the newest one begun
+	items   []int               // exactly once, by entry of log: how many were committed with it
 	records int
 	next    int // exactly once: the item that comes next
 	batches []*sent
-	// acked holds, by epoch, the items that were acknowledged in it or lie
+	// acked holds, by history, the items that were acknowledged in it or lie
 	// before its beginning.
-	acked map[int64]map[int]bool
+	acked map[history]map[int]bool
 }
 
-func (x *topicOf) newest(exactly bool) bridge.Checkpoint {
-	switch {
-	case !exactly:
+// history is an epoch. Where a store lost a reset there may be two of the same
+// number.
+type history struct {
+	epoch  int64
+	change string
+}
+
+func historyOf(c bridge.Checkpoint) history { return history{c.Epoch, c.ChangeID()} }
+
+// newest returns what a new session finds: of both deliveries' checkpoints
+// the later one.
+func (x *topicOf) newest() bridge.Checkpoint {
+	last := x.last()
+	if last.Zero() || x.copied.Place.Compare(last.Place) > 0 {
 		return x.copied
-	case len(x.log) == 0:
+	}
+	return last
+}
+
+// holdsNone reports whether a new session finds nothing.
+func (x *topicOf) holdsNone() bool { return x.copied.Zero() && len(x.log) == 0 }
+
+// last returns the last entry of the log.
+func (x *topicOf) last() bridge.Checkpoint {
+	if len(x.log) == 0 {
 		return bridge.Checkpoint{}
 	}
 	return x.log[len(x.log)-1]
@@ -81,7 +101,7 @@ func (x *topicOf) publish(p *process, b bridge.Batch, items []int, f fate) error
 		w.fail(ruleContract, "publish %s in a session that was at %s", b.Checkpoint.Place, p.last)
 	}
 	p.last = b.Checkpoint.Place
-	if w.plan.exactly {
+	if w.exactly {
 		return x.commit(p, b, items, f)
 	}
 	if want := between(b.From, b.Checkpoint); !slices.Equal(items, want) {
@@ -109,8 +129,9 @@ func (x *topicOf) commit(p *process, b bridge.Batch, items []int, f fate) error 
 		return bridge.ErrFenced
 	}
 	if f == fateOK || f == fateLost {
-		p.w.committed(x.newest(true), b.Checkpoint, items)
+		p.w.committed(x.last(), b.Checkpoint, items)
 		x.next += len(items)
+		x.items = append(x.items, len(items))
 		x.log = append(x.log, b.Checkpoint)
 		x.records += len(items)
 	}
@@ -124,6 +145,9 @@ func (x *topicOf) commit(p *process, b bridge.Batch, items []int, f fate) error 
 // committed checks one more entry of the log.
 func (w *world) committed(last, c bridge.Checkpoint, items []int) {
 	switch {
+	case last.Zero() && w.switched:
+		w.moved(w.store.value, c)
+		w.topic.next = reached(c)
 	case last.Zero():
 		if c.Place != (bridge.Place{}) || c.Kind != bridge.KindStart || len(items) > 0 || reached(c) != 0 {
 			w.fail(ruleRising, "the stream begins with %s %s and items %v", c.Place, c.Kind, items)
@@ -135,7 +159,7 @@ func (w *world) committed(last, c bridge.Checkpoint, items []int) {
 			w.fail(ruleOnce, "a reset to %s publishes %v", c.Place, items)
 		}
 		w.moved(last, c)
-		w.topic.next = indexOf(c.Cursor)
+		w.topic.next = reached(c)
 	case c.ChangeID() != last.ChangeID():
 		w.fail(ruleRising, "%s is of change %q, %s before it of %q", c.Place, c.ChangeID(), last.Place, last.ChangeID())
 	}
@@ -153,19 +177,34 @@ func (w *world) committed(last, c bridge.Checkpoint, items []int) {
 func (w *world) moved(last, c bridge.Checkpoint) {
 	a := w.inbox.of(c.ChangeID())
 	switch {
+	case a == nil && (w.lossy || w.switched) && (c.Change != nil || c.Kind == bridge.KindStart):
+		w.minted(c)
+		return
 	case a == nil:
 		w.fail(ruleRising, "epoch %d begins at %s though nobody asked for it: %v", c.Epoch, c.Place, c.Change)
 		return
 	case a.withdrawn || a.answer != nil && !a.answer.Applied:
 		w.fail(ruleReset, "%s is applied, and was withdrawn or refused before", a.cmd.ID)
-	case a.applied > 0:
+	case a.applied > 0 && !a.forgotten:
 		w.fail(ruleReset, "%s is applied again at %s", a.cmd.ID, c.Place)
-	case !last.Zero() && (a.cmd.BaseEpoch != last.Epoch || c.Epoch != last.Epoch+1):
+	case !last.Zero() && !w.lossy && !w.switched && (a.cmd.BaseEpoch != last.Epoch || c.Epoch != last.Epoch+1):
 		w.fail(ruleReset, "%s was made for epoch %d and is applied to %s", a.cmd.ID, a.cmd.BaseEpoch, last.Place)
 	case c.Seq != 0 || reached(c) != indexOf(a.cmd.Target.Cursor):
 		w.fail(ruleReset, "%s goes to item %d, at %s the stream is at %d", a.cmd.ID, indexOf(a.cmd.Target.Cursor), c.Place, reached(c))
 	}
 	a.applied++
+}
+
+// minted checks an epoch that the engine began by itself, because two histories
+// were written apart: it goes on where one of them was, as far as it can know.
+func (w *world) minted(c bridge.Checkpoint) {
+	switch n := reached(c); {
+	case w.exactly && !w.switched && n != w.topic.next:
+		w.fail(ruleOnce, "%s goes on at item %d, the topic holds what is before item %d", c.Place, n, w.topic.next)
+	case w.switched && !w.lossy && n != w.loaded[c.Owner] && n != reached(w.store.value) && n != reached(w.topic.last()):
+		w.fail(ruleStep, "%s goes on at item %d, before it the stream was at %d in the store and %d in the topic",
+			c.Place, n, reached(w.store.value), reached(w.topic.last()))
+	}
 }
 
 // answerIsTrue checks what who asked is about to read.
@@ -199,19 +238,21 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 	}
 	s.confirmed = true
 	for _, n := range items {
-		x.epoch(b.Checkpoint.Epoch)[n] = true
+		x.ackedIn(b.Checkpoint)[n] = true
 	}
 	return nil
 }
 
-func (x *topicOf) epoch(e int64) map[int]bool {
+// ackedIn returns what was acknowledged in the history that c belongs to.
+func (x *topicOf) ackedIn(c bridge.Checkpoint) map[int]bool {
+	h := historyOf(c)
 	if x.acked == nil {
-		x.acked = make(map[int64]map[int]bool)
+		x.acked = make(map[history]map[int]bool)
 	}
-	if x.acked[e] == nil {
-		x.acked[e] = make(map[int]bool)
+	if x.acked[h] == nil {
+		x.acked[h] = make(map[int]bool)
 	}
-	return x.acked[e]
+	return x.acked[h]
 }
 
 // copyStore is the store: the checkpoint and every one before it.
@@ -230,8 +271,8 @@ func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
 			return bridge.ErrConflict
 		}
 	}
-	if w.plan.exactly {
-		if !slices.ContainsFunc(w.topic.log, func(c bridge.Checkpoint) bool { return c.Place == to.Place && c.Session == to.Session }) {
+	if to.Mode == bridge.ExactlyOnce {
+		if !w.lossy && !slices.ContainsFunc(w.topic.log, func(c bridge.Checkpoint) bool { return c.Place == to.Place && c.Session == to.Session }) {
 			w.fail(ruleContract, "the store gets %s, which is not committed", to.Place)
 		}
 	} else {
@@ -244,20 +285,18 @@ func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
 
 // passed checks a checkpoint that the store takes where it is the truth.
 func (w *world) passed(last, to bridge.Checkpoint) {
-	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.copied.Zero() && !w.wiped {
+	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.holdsNone() && !w.wiped {
 		w.fail(ruleRising, "the stream begins with %s %s", to.Place, to.Kind)
 	}
+	acked := w.topic.ackedIn(to)
 	if to.Kind == bridge.KindReset && to.Seq == 0 {
-		if a := w.inbox.of(to.ChangeID()); a == nil || a.applied == 0 {
-			w.moved(last, to)
-		}
-		acked := w.topic.epoch(to.Epoch)
+		w.moved(last, to)
 		for n := range reached(to) {
 			acked[n] = true
 		}
 	}
 	for n := range reached(to) {
-		if !w.topic.epoch(to.Epoch)[n] {
+		if !acked[n] {
 			w.fail(ruleCovered, "%s passes item %d, which was not acknowledged in epoch %d", to.Place, n, to.Epoch)
 			return
 		}
@@ -269,88 +308,39 @@ func (w *world) passed(last, to bridge.Checkpoint) {
 	}
 }
 
-// wipe loses everything that the store has, as FLUSHALL does.
-func (w *world) wipe() {
-	w.store.value, w.store.history, w.wiped = bridge.Checkpoint{}, nil, true
-	w.inbox.pending = nil
-	for _, a := range w.inbox.all {
-		a.forgotten = true
+// excused reports whether a stream may be blocked at the end: when nobody
+// holds a checkpoint any more, or when the truth lost an epoch that somebody
+// had begun, and then another one of the same number was begun.
+func (w *world) excused(why bridge.Reason) bool {
+	switch why {
+	case bridge.ReasonCheckpointLost:
+		return w.wiped && w.topic.holdsNone()
+	case bridge.ReasonCheckpoint, bridge.ReasonOwner:
+		begun := w.plan.has(twistReset, twistSkip, twistApply, twistSwitch)
+		return w.lossy && begun && (!w.exactly || w.switched || w.lost)
 	}
-	w.unsettle()
-}
-
-// rollBack loses the last n changes of the checkpoint.
-func (w *world) rollBack(n int) {
-	s := &w.store
-	s.history = s.history[:max(0, len(s.history)-n)]
-	s.value = bridge.Checkpoint{}
-	if k := len(s.history); k > 0 {
-		s.value = s.history[k-1]
-	}
-	w.wiped = w.wiped || len(s.history) == 0
-	w.unsettle()
-}
-
-// unsettle notes which batches the store has lost.
-func (w *world) unsettle() {
-	for _, b := range w.topic.batches {
-		b.stored = b.stored && slices.ContainsFunc(w.store.history, func(c bridge.Checkpoint) bool {
-			return c.Place == b.place && c.Session == b.session
-		})
-	}
-}
-
-// revive brings an answered command back, as a stale replica does.
-func (w *world) revive() {
-	if w.inbox.pending != nil {
-		return
-	}
-	for _, a := range w.inbox.all {
-		if a.answer != nil && !a.withdrawn {
-			w.inbox.pending = a
-			return
-		}
-	}
-}
-
-// request is an operator's reset, made for the epoch that the store shows.
-func (w *world) request(cursor string) {
-	if w.inbox.pending != nil || w.store.value.Zero() {
-		return
-	}
-	a := &asked{cmd: bridge.Command{
-		ID: fmt.Sprint("r", len(w.inbox.all)), Kind: bridge.KindReset, BaseEpoch: w.store.value.Epoch,
-		Target: bridge.Target{Cursor: cursor}, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	}}
-	w.inbox.all = append(w.inbox.all, a)
-	w.inbox.pending = a
-}
-
-func (w *world) withdraw() {
-	if a := w.inbox.pending; a != nil && !a.claimed {
-		a.withdrawn, w.inbox.pending = true, nil
-	}
+	return false
 }
 
 // settled reports what is still missing for the end of a schedule, or "".
 func (w *world) settled() string {
+	owner, other := w.procs[0], w.procs[1]
+	if w.owner == 1 && !w.plan.free {
+		owner, other = other, owner
+	}
+	if owner == nil || w.procs[2] != nil {
+		return "a process is not there, or not over"
+	}
+	s := owner.bridge.Status()
+	if w.excused(s.Reason) {
+		w.fail(ruleNone, "")
+	}
 	if w.inbox.pending != nil {
 		return "command " + w.inbox.pending.cmd.ID + " has no answer"
 	}
-	owner, other := w.procs[0], w.procs[1]
-	if w.owner == 1 {
-		owner, other = other, owner
-	}
-	if owner == nil || other == nil {
-		return "a process was not started again"
-	}
-	s := owner.bridge.Status()
-	if s.Reason == bridge.ReasonCheckpointLost && w.wiped && !w.plan.exactly && w.topic.copied.Zero() {
-		w.fail(ruleNone, "")
-	}
 	newest := w.store.value
-	if w.plan.exactly {
-		newest = w.topic.newest(true)
+	if w.exactly {
+		newest = w.topic.last()
 	}
 	switch {
 	case s.State != bridge.StateIdle:
@@ -362,6 +352,9 @@ func (w *world) settled() string {
 	case newest.Place != w.store.value.Place:
 		return fmt.Sprintf("the store is at %s, the newest checkpoint is %s", w.store.value.Place, newest.Place)
 	}
+	if other == nil {
+		return ""
+	}
 	if s := other.bridge.Status(); s.State != bridge.StateStandby {
 		return fmt.Sprintf("the other is %s %s %s", s.State, s.Reason, s.Error)
 	}
@@ -371,8 +364,8 @@ func (w *world) settled() string {
 // judge checks what can only be known at the end.
 func (w *world) judge() {
 	newest := w.store.value
-	if w.plan.exactly {
-		newest = w.topic.newest(true)
+	if w.exactly {
+		newest = w.topic.last()
 		if newest.Place != w.store.value.Place {
 			w.fail(ruleStuck, "at the end the store is at %s, the newest checkpoint is %s", w.store.value.Place, newest.Place)
 		}
@@ -381,13 +374,18 @@ func (w *world) judge() {
 		w.fail(ruleLost, "at the end the stream is at item %d of %d", reached(newest), w.export.items)
 	}
 	for _, a := range w.inbox.all {
+		if a.forgotten {
+			continue
+		}
 		if a.answer != nil && a.answer.Applied != (a.applied > 0) || a.applied > 1 {
 			w.fail(ruleReset, "%s was answered with %+v and applied %d times", a.cmd.ID, a.answer, a.applied)
 		}
 	}
-	// A zombie that a store which lost something believes again repeats what
-	// the new owner has published since. Without that only doubt repeats.
-	if !w.plan.exactly && (!w.plan.has(twistWipe, twistBack1, twistBack3) || !w.plan.has(twistMove, twistStop)) {
+	// Where two run the stream and the store loses something, it believes one of
+	// them again that knows nothing of what the other has published since.
+	// Without that only doubt repeats.
+	two := w.plan.free || w.plan.has(twistMove, twistStop)
+	if !w.exactly && !w.switched && (!two || !w.lossy) {
 		w.judgeRepeats()
 	}
 }

@@ -28,6 +28,9 @@ type follower struct {
 	open, ready bool
 	// stale is true while cp is known to be behind what the store holds.
 	stale bool
+	// rival is what the store holds in place of cp, while the two contradict
+	// each other and an operator must decide.
+	rival Checkpoint
 	// blockedOn is what a blocked stream answers to commands about.
 	blockedOn Reason
 	state     State
@@ -195,7 +198,7 @@ func (f *follower) next(ctx context.Context) input {
 // obeys reports whether a command could be applied now, which takes a known
 // epoch and somewhere to commit it.
 func (f *follower) obeys() bool {
-	known := f.ready || !f.cp.Zero() && !f.stale || f.blockedOn == ReasonCheckpointLost
+	known := f.ready || !f.stale && (!f.cp.Zero() && f.cp.Mode == f.b.cfg.Mode || f.blockedOn == ReasonCheckpointLost)
 	return known && (f.open || !f.exactlyOnce())
 }
 

@@ -46,6 +46,8 @@ func (f *follower) mergeExactly(ctx context.Context, k knowledge) (Checkpoint, e
 	switch {
 	case k.kept.Zero() && k.stored.Zero() && k.away != nil:
 		return Checkpoint{}, fmt.Errorf("the sink has no checkpoint, so the store must be asked: %w", k.away)
+	case k.away != nil && !k.kept.Zero() && k.kept.Mode != ExactlyOnce:
+		return Checkpoint{}, fmt.Errorf("the stream was delivered at least once before, so the store must be asked: %w", k.away)
 	case k.kept.Zero() && k.stored.Zero():
 		return f.begin(ctx)
 	case k.stored.Place.Compare(k.kept.Place) > 0 || k.kept.Zero():

@@ -26,6 +26,7 @@ func (f *follower) recover(ctx context.Context) error {
 	f.mirror.begin(k.stored)
 	c, err := f.merge(ctx, k)
 	if err != nil {
+		f.rival = k.stored
 		if newest := k.newest(); f.open && f.exactlyOnce() && newest.Place.Compare(f.cp.Place) > 0 {
 			f.adopt(newest) // a reset goes on from there, in a new epoch
 		}
@@ -92,7 +93,7 @@ func (f *follower) exactlyOnce() bool { return f.b.cfg.Mode == ExactlyOnce }
 // look asks the store before the sink. At least once it is the truth, and
 // commands can be obeyed while the sink is away.
 func (f *follower) look(ctx context.Context) error {
-	if f.exactlyOnce() || !f.cp.Zero() {
+	if f.exactlyOnce() || !f.cp.Zero() && !f.stale {
 		return nil
 	}
 	stored, err := f.load(ctx)
@@ -101,9 +102,11 @@ func (f *follower) look(ctx context.Context) error {
 		return foreign(err)
 	case err != nil:
 		return err
-	case !stored.Zero():
+	case stored.Place.Compare(f.cp.Place) > 0 || f.cp.Zero() && !stored.Zero():
+		f.visited.clear()
 		f.adopt(stored)
 	}
+	f.stale = false
 	return nil
 }
 
