@@ -49,6 +49,7 @@ type world struct {
 	inbox    postbox
 	sessions int
 	wiped    bool
+	repaired int            // commands of an operator for a blocked stream
 	lost     bool           // the topic lost something
 	lossy    bool           // the store, or the topic, lost something
 	switched bool           // the delivery changed
@@ -73,9 +74,6 @@ func runPlan(t *testing.T, p plan, verbose bool) (r result) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.fail(ruleLeak, "%v", cause)
-		}
-		if w.broken != nil && w.broken.rule == ruleNone {
-			w.broken = nil
 		}
 		r = result{plan: p, ops: w.ops, hash: w.hash, broken: w.broken, trace: w.trace}
 	}()

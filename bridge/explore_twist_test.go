@@ -238,8 +238,12 @@ func (w *world) request(cursor string) {
 	if w.inbox.pending != nil || w.store.value.Zero() {
 		return
 	}
+	w.push(cursor, w.store.value.Epoch)
+}
+
+func (w *world) push(cursor string, epoch int64) {
 	a := &asked{cmd: bridge.Command{
-		ID: fmt.Sprint("r", len(w.inbox.all)), Kind: bridge.KindReset, BaseEpoch: w.store.value.Epoch,
+		ID: fmt.Sprint("r", len(w.inbox.all)), Kind: bridge.KindReset, BaseEpoch: epoch,
 		Target: bridge.Target{Cursor: cursor}, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
 	}}
 	w.inbox.all = append(w.inbox.all, a)

@@ -25,7 +25,6 @@ const (
 	ruleStuck    = "when the faults are over, the owner is idle and caught up, the other stands by, the store has the newest checkpoint, and every command has an answer"
 	ruleContract = "the engine keeps the contracts of its ports"
 	ruleEnds     = "a process ends when it is stopped, and not before"
-	ruleNone     = "none: the store lost what nobody else had"
 	ruleLeak     = "nothing is left running, nothing deadlocks, nothing panics"
 )
 
@@ -183,7 +182,7 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	case a == nil:
 		w.fail(ruleRising, "epoch %d begins at %s though nobody asked for it: %v", c.Epoch, c.Place, c.Change)
 		return
-	case a.withdrawn || a.answer != nil && !a.answer.Applied:
+	case !a.forgotten && (a.withdrawn || a.answer != nil && !a.answer.Applied):
 		w.fail(ruleReset, "%s is applied, and was withdrawn or refused before", a.cmd.ID)
 	case a.applied > 0 && !a.forgotten:
 		w.fail(ruleReset, "%s is applied again at %s", a.cmd.ID, c.Place)
@@ -283,10 +282,16 @@ func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
 	return nil
 }
 
+// contested reports whether two may have run the stream at the same time.
+func (w *world) contested() bool { return w.plan.free || w.plan.has(twistMove, twistStop, twistApply) }
+
 // passed checks a checkpoint that the store takes where it is the truth.
 func (w *world) passed(last, to bridge.Checkpoint) {
 	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.holdsNone() && !w.wiped {
 		w.fail(ruleRising, "the stream begins with %s %s", to.Place, to.Kind)
+	}
+	if to.Place == (bridge.Place{}) && last.Zero() && w.topic.records > 0 && w.topic.holdsNone() && !w.contested() {
+		w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
 	}
 	acked := w.topic.ackedIn(to)
 	if to.Kind == bridge.KindReset && to.Seq == 0 {
@@ -308,16 +313,25 @@ func (w *world) passed(last, to bridge.Checkpoint) {
 	}
 }
 
-// excused reports whether a stream may be blocked at the end: when nobody
-// holds a checkpoint any more, or when the truth lost an epoch that somebody
-// had begun, and then another one of the same number was begun.
-func (w *world) excused(why bridge.Reason) bool {
+// repairs reports whether a blocked stream needs the operator, and lets the
+// operator do what the hint says: when nobody holds a checkpoint any more, or
+// when the truth lost an epoch that somebody had begun, and then another one of
+// the same number was begun.
+func (w *world) repairs(why bridge.Reason) bool {
+	needed := false
 	switch why {
 	case bridge.ReasonCheckpointLost:
-		return w.wiped && w.topic.holdsNone()
-	case bridge.ReasonCheckpoint, bridge.ReasonOwner:
+		needed = w.wiped && w.topic.holdsNone()
+	case bridge.ReasonCheckpoint:
 		begun := w.plan.has(twistReset, twistSkip, twistApply, twistSwitch)
-		return w.lossy && begun && (!w.exactly || w.switched || w.lost)
+		needed = w.lossy && begun && (!w.exactly || w.switched || w.lost)
+	}
+	const most = 3
+	if needed && w.repaired < most && w.inbox.pending == nil {
+		w.repaired++
+		w.note("- an operator repairs what is blocked as %s", why)
+		w.push("", w.store.value.Epoch)
+		return true
 	}
 	return false
 }
@@ -332,8 +346,8 @@ func (w *world) settled() string {
 		return "a process is not there, or not over"
 	}
 	s := owner.bridge.Status()
-	if w.excused(s.Reason) {
-		w.fail(ruleNone, "")
+	if w.repairs(s.Reason) {
+		return "an operator has just asked for a repair"
 	}
 	if w.inbox.pending != nil {
 		return "command " + w.inbox.pending.cmd.ID + " has no answer"
@@ -384,8 +398,7 @@ func (w *world) judge() {
 	// Where two run the stream and the store loses something, it believes one of
 	// them again that knows nothing of what the other has published since.
 	// Without that only doubt repeats.
-	two := w.plan.free || w.plan.has(twistMove, twistStop)
-	if !w.exactly && !w.switched && (!two || !w.lossy) {
+	if !w.exactly && !w.switched && !(w.contested() && w.lossy) {
 		w.judgeRepeats()
 	}
 }

@@ -40,30 +40,26 @@ func (f *follower) own(soft, hard context.Context) error {
 var errLetGo = errors.New("the stream is let go")
 
 // acquire waits until the stream is ours. It returns neither tenure nor error
-// when the run is to stop.
+// when the run is to stop. A bounded run gives up on a stream that another
+// process runs, but waits for a coordinator that does not answer.
 func (f *follower) acquire(soft context.Context) (Ownership, error) {
 	f.log.Debug("waits until the stream is this process's")
-	waiting, cancel := soft, context.CancelFunc(func() {})
-	if f.bounded() {
-		waiting, cancel = context.WithTimeout(soft, boundedPatience)
-	}
-	defer cancel()
 	for {
 		f.set(StateStandby, nil)
-		f.b.waits()
-		tenure, err := f.b.ports.Owner.Acquire(waiting)
-		f.b.busy()
+		tenure, err := f.ask(soft)
 		switch {
 		case err == nil:
 			return tenure, nil
 		case soft.Err() != nil:
 			return nil, nil //nolint:nilnil // stopped before the stream was ours
-		case waiting.Err() != nil:
+		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, ErrNotOwner):
 			return nil, f.blocked(&Fault{
 				Class: Permanent, Code: "owner", Reason: ReasonOwner,
-				Hint: "exportbridge cursor show says who runs it; stop that process first, or let it do the work",
+				Hint: "stop that process first, or let it do the work: exportbridge cursor show",
 				Err:  fmt.Errorf("the stream was not this process's within %s: %w", boundedPatience, err),
 			})
+		case errors.Is(err, context.DeadlineExceeded):
+			continue
 		}
 		if err := f.wait(f.owning.after(faultOf(err)), faultOf(err)); err != nil {
 			return nil, err
@@ -72,6 +68,18 @@ func (f *follower) acquire(soft context.Context) (Ownership, error) {
 		pause(soft, time.Until(f.due))
 		f.b.busy()
 	}
+}
+
+// ask asks for the stream once; a bounded run for as long as boundedPatience.
+func (f *follower) ask(ctx context.Context) (Ownership, error) {
+	if f.bounded() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, boundedPatience)
+		defer cancel()
+	}
+	f.b.waits()
+	defer f.b.busy()
+	return f.b.ports.Owner.Acquire(ctx)
 }
 
 // serve runs the stream for one tenure: until it ends, is stopped, or is to be
@@ -142,6 +150,7 @@ func (f *follower) rule(soft, hard context.Context) error {
 	f.dropChain()
 	m.stop()
 	f.leads = false
+	f.set(StateStandby, nil) // before another process hears that it may begin
 	return err
 }
 

@@ -243,6 +243,34 @@ func TestBoundedStandby(t *testing.T) {
 	})
 }
 
+// A bounded run waits for a coordinator that does not answer: that is not
+// another process.
+func TestBoundedOutage(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		group := bridgetest.NewGroup(r.t)
+		heal := group.Break()
+		r.source.Grow(10)
+		r.cfg.Limits.Once = true
+		a := r.spawn(group, "")
+		r.after(10 * time.Minute)
+		heal()
+		r.after(10 * time.Second)
+		select {
+		case err := <-a.ended:
+			if err != nil {
+				t.Errorf("run ended with %v", err)
+			}
+		default:
+			t.Error("the run has not ended")
+			a.stop()
+			<-a.ended
+		}
+		a.stop()
+		r.wantOnce()
+	})
+}
+
 // A process that stands by stops at once.
 func TestStopStandby(t *testing.T) {
 	t.Parallel()

@@ -90,8 +90,9 @@ type Store interface {
 // keeps them from trying. One goroutine calls it.
 type Owner interface {
 	// Acquire waits until the stream is this process's, as long as ctx allows
-	// and however long its server is away. What waiting does not cure is a
-	// Permanent Fault.
+	// and however long its server is away. When ctx ends, the error is an
+	// ErrNotOwner if another process is known to have the stream. What waiting
+	// does not cure is a Permanent Fault.
 	Acquire(ctx context.Context) (Ownership, error)
 }
 

@@ -249,6 +249,9 @@ func (o *Owner) Acquire(ctx context.Context) (bridge.Ownership, error) {
 	}()
 	for {
 		if err := ctx.Err(); err != nil {
+			if g.tenure != nil && !g.down && !o.away {
+				err = fmt.Errorf("%w: %w", err, bridge.ErrNotOwner)
+			}
 			return nil, fmt.Errorf("wait for the stream: %w", err)
 		}
 		if err := o.refused(); err != nil {

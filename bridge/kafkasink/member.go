@@ -159,7 +159,7 @@ func (m *member) whyWaiting() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.holder != "" {
-		return fmt.Errorf("it is run by %s", m.holder)
+		return fmt.Errorf("it is run by %s: %w", m.holder, bridge.ErrNotOwner)
 	}
 	return fmt.Errorf("group %s has not assigned it", m.group.name)
 }
