@@ -62,7 +62,7 @@ func (f *follower) collect(l link) (pages []*Page, last bool, err error) {
 		}
 		pages = append(pages, l.page)
 		size += int64(len(l.page.Body))
-		if l.last || f.enough() || len(pages) >= cfg.PrefetchPages/2 || size >= cfg.PrefetchBytes/2 {
+		if l.last || f.enough() || len(pages) >= f.breadth || size >= cfg.PrefetchBytes/2 {
 			return pages, l.last, nil
 		}
 		select {

@@ -38,7 +38,11 @@ func (f *follower) commit(hard context.Context, pages []*Page) error {
 		f.set(StateRunning, nil) // not caught up, however long Kafka takes
 	}
 	next := f.stamp(f.head, KindData)
-	receipt, err := f.publish(hard, Batch{Pages: pages, Checkpoint: next, From: f.cp})
+	from := f.cp
+	if Broken(BreakAdopt) {
+		f.adopt(next)
+	}
+	receipt, err := f.publish(hard, Batch{Pages: pages, Checkpoint: next, From: from})
 	if err != nil {
 		return err
 	}
@@ -77,6 +81,22 @@ func (f *follower) stamp(c Checkpoint, kind Kind) Checkpoint {
 	return c
 }
 
+// A batch that takes longer than slowBatch is too large for the brokers as they
+// are: at their transaction time-out all of it would have to be sent again.
+const slowBatch = 2 * time.Second
+
+// adapt makes the next batches smaller after one that was slow or failed, and
+// larger again while they are quick.
+func (f *follower) adapt(pages int, took time.Duration, err error) {
+	switch {
+	case pages == 0:
+	case err != nil || took > slowBatch:
+		f.breadth = max(1, pages/2)
+	case took < slowBatch/4:
+		f.breadth = max(1, min(f.b.cfg.PrefetchPages/2, 2*f.breadth))
+	}
+}
+
 // keep has the store take over what the sink has just published: it is the
 // commit itself, or a copy that is written beside the loop.
 func (f *follower) keep(ctx context.Context, next Checkpoint) error {
@@ -103,6 +123,7 @@ func (f *follower) publish(ctx context.Context, batch Batch) (Receipt, error) {
 		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", len(batch.Pages), batch.Checkpoint.Place, err)}
 	}
 	f.b.observe(o)
+	f.adapt(len(batch.Pages), o.Took, err)
 	if f.exactlyOnce() {
 		f.b.observe(Observation{What: ObserveTransaction, Took: o.Took, Code: transactionCode(err)})
 	}

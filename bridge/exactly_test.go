@@ -348,3 +348,36 @@ func TestEpochIntroduced(t *testing.T) {
 		}
 	})
 }
+
+// Batches shrink while the sink is slow and grow again when it is quick.
+func TestBatchesAdapt(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *rig) {
+		r.cfg.PrefetchPages = 16
+		r.start()
+		r.after(time.Second)
+		largest := func(latency time.Duration) int {
+			before := len(r.topic.Kept())
+			r.topic.Latency = latency
+			r.source.Grow(200)
+			for len(r.values()) < len(r.source.Items()) {
+				r.after(time.Second)
+			}
+			kept, most := r.topic.Kept()[before:], 0
+			for _, k := range kept[len(kept)/2:] {
+				most = max(most, len(k.Records))
+			}
+			return most
+		}
+		if n := largest(100 * time.Millisecond); n != 8 {
+			t.Errorf("%d pages in a quick batch, want half of what may be in memory", n)
+		}
+		if n := largest(3 * time.Second); n != 1 {
+			t.Errorf("%d pages in a batch of three seconds, want 1", n)
+		}
+		if n := largest(100 * time.Millisecond); n != 8 {
+			t.Errorf("%d pages in a batch that is quick again", n)
+		}
+		r.wantOnce()
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -77,7 +78,11 @@ func runPlan(t *testing.T, p plan, verbose bool) (r result) {
 		}
 		r = result{plan: p, ops: w.ops, hash: w.hash, broken: w.broken, trace: w.trace}
 	}()
-	synctest.Test(t, func(*testing.T) { w.run() })
+	// A panic on a goroutine of the engine ends the tests. With
+	// GODEBUG=tracebacklabels=1 its trace names the plan.
+	pprof.Do(context.Background(), pprof.Labels("plan", p.String()), func(context.Context) {
+		synctest.Test(t, func(*testing.T) { w.run() })
+	})
 	return r
 }
 

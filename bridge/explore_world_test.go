@@ -398,7 +398,7 @@ func (w *world) judge() {
 	// Where two run the stream and the store loses something, it believes one of
 	// them again that knows nothing of what the other has published since.
 	// Without that only doubt repeats.
-	if !w.exactly && !w.switched && !(w.contested() && w.lossy) {
+	if !w.exactly && !w.switched && (!w.contested() || !w.lossy) {
 		w.judgeRepeats()
 	}
 }

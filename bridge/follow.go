@@ -48,6 +48,7 @@ type follower struct {
 	sessions retries
 	owning   retries
 	polls    polls
+	breadth  int // pages in one batch at most
 	// pace goes with head, kept with cp: a restart reads pages once more, and
 	// must not count them twice.
 	pace, kept pace
@@ -72,8 +73,9 @@ func newFollower(b *Bridge, commands <-chan Command) *follower {
 		b: b, log: b.log, commands: commands,
 		visited: newVisited(), trimmer: newTrimmer(), seenIDs: make(map[string]struct{}),
 		fetches: retries{max: b.cfg.RetryMax}, sessions: retries{max: b.cfg.RetryMax}, owning: retries{max: b.cfg.RetryMax},
-		polls: polls{least: b.cfg.PollInterval, most: b.cfg.PollIntervalMax},
-		pace:  pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance}, began: -1,
+		polls:   polls{least: b.cfg.PollInterval, most: b.cfg.PollIntervalMax},
+		breadth: max(1, b.cfg.PrefetchPages/2),
+		pace:    pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance}, began: -1,
 	}
 }
 

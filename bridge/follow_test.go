@@ -175,6 +175,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				r.after(10 * time.Millisecond) // the start is committed
 				if name == "kafka" {
 					r.topic.Latency = 30 * time.Minute
+					heal = func() { r.topic.Latency = 0 }
 				}
 				r.source.Grow(1000)
 				r.after(time.Second)

@@ -30,6 +30,9 @@ func (f *follower) obey(hard context.Context, cmd Command) error {
 		return nil // withdrawn meanwhile, or the store is away: it comes again if it still counts
 	}
 	f.dropChain()
+	if Broken(BreakAnswer) {
+		_ = f.answer(hard, cmd, Answer{Applied: true})
+	}
 	next := f.moved(cmd)
 	if f.open {
 		if _, err := f.publish(hard, Batch{Checkpoint: next, From: f.cp}); err != nil {

@@ -32,14 +32,17 @@ type Break string
 
 // The rules that can be broken.
 const (
-	BreakSplit   Break = "save-before-commit" // the checkpoint is committed before its events
-	BreakPromise Break = "ignore-promise"     // a record that failed does not stop the commit
-	BreakAbort   Break = "heal-with-tryabort" // an unknown outcome is taken for an abort
-	BreakBarrier Break = "skip-barrier"       // the checkpoint is read up to the last stable offset, without a barrier
-	BreakRead    Break = "read-before-init"   // the checkpoint is read before the producer id is taken
-	BreakMirror  Break = "trust-redis"        // Redis is believed whenever it has a checkpoint
-	BreakTail    Break = "skip-tail"          // the identities at the end of the results are not kept
+	BreakSplit   Break = "save-before-commit"   // the checkpoint is committed before its events
+	BreakPromise Break = "ignore-promise"       // a record that failed does not stop the commit
+	BreakAbort   Break = "heal-with-tryabort"   // an unknown outcome is taken for an abort
+	BreakBarrier Break = "skip-barrier"         // the checkpoint is read up to the last stable offset, without a barrier
+	BreakRead    Break = "read-before-init"     // the checkpoint is read before the producer id is taken
+	BreakMirror  Break = "trust-redis"          // Redis is believed whenever it has a checkpoint
+	BreakAnswer  Break = "answer-before-commit" // a command is acknowledged before it is committed
+	BreakMemory  Break = "go-on-from-memory"    // a session goes on from what it remembers
+	BreakAdopt   Break = "adopt-before-publish" // a checkpoint counts before its batch is published
+	BreakTail    Break = "skip-tail"            // the identities at the end of the results are not kept
 )
 
 // Breaks lists all of them.
-var Breaks = []Break{BreakSplit, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakTail}
+var Breaks = []Break{BreakSplit, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakAnswer, BreakMemory, BreakAdopt, BreakTail}

@@ -388,11 +388,39 @@ func TestStatus(t *testing.T) {
 				t.Errorf("after %s: alive %v, %v", cursorstore.StatusTTL, alive, err)
 			}
 		}
-		if err := errors.Join(store.PutStatus(t.Context(), want), store.PutStatus(t.Context(), bridge.Status{Stream: stream, State: bridge.StateStopped})); err != nil {
+		if err := errors.Join(store.PutStatus(t.Context(), want), store.PutStatus(t.Context(), bridge.Status{Stream: stream, Owner: "pod-1", State: bridge.StateStopped})); err != nil {
 			t.Fatal(err)
 		}
 		if _, alive, err := store.Status(t.Context()); alive || err != nil {
 			t.Errorf("after the stop: alive %v, %v", alive, err)
+		}
+	})
+}
+
+// TestStatusOfTheOwner: who runs the stream is shown, whatever others say.
+func TestStatusOfTheOwner(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		store := s.space(t).open(stream)
+		leader := bridge.Status{Stream: stream, Owner: "pod-1", Leader: true, State: bridge.StateIdle}
+		for _, other := range []bridge.Status{
+			{Stream: stream, Owner: "pod-2", State: bridge.StateBlocked},
+			{Stream: stream, Owner: "pod-2", State: bridge.StateStopped},
+			{Stream: stream, Owner: "pod-1", State: bridge.StateBackoff}, // another process with the same name
+		} {
+			if err := errors.Join(store.PutStatus(t.Context(), leader), store.PutStatus(t.Context(), other)); err != nil {
+				t.Fatal(err)
+			}
+			if got, alive, err := store.Status(t.Context()); !alive || err != nil || got.Owner != "pod-1" || !got.Leader {
+				t.Errorf("after %s of %s: alive %v, %v, %+v", other.State, other.Owner, alive, err, got)
+			}
+		}
+		leader.Owner = "pod-2"
+		if err := store.PutStatus(t.Context(), leader); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := store.Status(t.Context()); err != nil || got.Owner != "pod-2" {
+			t.Errorf("after a take-over: %v, %+v", err, got)
 		}
 	})
 }

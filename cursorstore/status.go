@@ -17,7 +17,8 @@ import (
 // often than that.
 const StatusTTL = 5 * time.Second
 
-// PutStatus publishes the stream's live status for StatusTTL. The status of a
+// PutStatus publishes the stream's live status for StatusTTL. That of a process
+// which does not own the stream gives way to its owner's. The status of a
 // stream that stopped removes it, unless another process has taken the stream
 // over: from then on nobody runs the stream.
 func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
@@ -30,9 +31,23 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 		if st.State == bridge.StateStopped {
 			return withdraw.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Err()
 		}
-		return s.c.rdb.Set(ctx, s.keys.status, data, StatusTTL).Err()
+		leader := "0"
+		if st.Leader {
+			leader = "1"
+		}
+		return tell.Run(ctx, s.c.rdb, []string{s.keys.status}, data, leader, StatusTTL.Milliseconds()).Err()
 	})
 }
+
+// tell stores a status, unless it is not the owner's and the owner's is there.
+var tell = redis.NewScript(`
+if ARGV[2] == '0' then
+  local data = redis.call('GET', KEYS[1])
+  local known, status = pcall(cjson.decode, data or '')
+  if known and type(status) == 'table' and status.leader == true then return 0 end
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+return 1`)
 
 // withdraw deletes a status if it is its owner's.
 var withdraw = redis.NewScript(`

@@ -91,10 +91,10 @@ func (g *Group) Acquire(ctx context.Context) (bridge.Ownership, error) {
 		if errors.Is(err, errGroupClosed) {
 			return nil, fmt.Errorf("wait for stream %s: %w", g.sink.cfg.Stream, err)
 		}
-		g.sink.report(err)
 		if permanent(err) {
-			return nil, err
+			return nil, err // the brokers do answer
 		}
+		g.sink.report(err)
 		pause(ctx, backoff(try))
 	}
 }

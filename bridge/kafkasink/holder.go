@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
 )
@@ -86,6 +87,22 @@ func (l *partitionLog) holder(ctx context.Context, stable int64) (holder, error)
 	return h, nil
 }
 
+// runElsewhere reports whether a group of another BRIDGE_GROUP may run the
+// stream. To take its transactional id would fence a healthy process, so what
+// cannot be known counts as run: its time-out ends the transaction in any case.
+func (s *Sink) runElsewhere(ctx context.Context, client *kgo.Client, stream string) bool {
+	groups, err := kadm.NewClient(client).ListGroups(ctx)
+	if err != nil {
+		return true
+	}
+	for _, g := range groups {
+		if strings.HasSuffix(g.Group, "."+stream) && g.State != "Empty" && g.State != "Dead" {
+			return true
+		}
+	}
+	return false
+}
+
 // free ends the transaction of a stream of ours that no process runs: taking
 // its transactional id aborts it. A stream that is run does that itself.
 func (s *Sink) free(ctx context.Context, h holder) error {
@@ -105,7 +122,7 @@ func (s *Sink) free(ctx context.Context, h holder) error {
 	if err != nil {
 		return fmt.Errorf("ask who runs stream %s: %w", stream, err)
 	}
-	if len(members) > 0 {
+	if len(members) > 0 || s.runElsewhere(ctx, client, stream) {
 		return nil
 	}
 	if _, _, err := client.ProducerID(ctx); err != nil {

@@ -2,7 +2,6 @@ package kafkasink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 const (
 	// holdsDepth is how many of a partition's newest offsets are looked at.
 	holdsDepth = 200
-	// holdsQuiet is how long no record may come, from brokers that answer,
-	// before the rest of a partition counts as compacted away.
+	// holdsQuiet is how long no record may come before it is looked whether
+	// retention has deleted the rest.
 	holdsQuiet = 5 * time.Second
 )
 
@@ -55,9 +54,10 @@ func (s *Sink) holds(ctx context.Context, client *kgo.Client) (bool, error) {
 			return false, ctx.Err()
 		}
 		if fetches.Empty() {
-			// Nothing more comes. That is the end only if the brokers answer.
-			listed, err := kadm.NewClient(client).ListEndOffsets(ctx, s.cfg.Topic)
-			return false, errors.Join(err, listed.Error())
+			if err := s.gone(ctx, client, ends); err != nil {
+				return false, err
+			}
+			continue // slow brokers are no sign of an empty topic
 		}
 		for _, failed := range fetches.Errors() {
 			if failed.Topic != "" {
@@ -75,6 +75,20 @@ func (s *Sink) holds(ctx context.Context, client *kgo.Client) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// gone takes off what retention has deleted meanwhile: it will never come.
+func (s *Sink) gone(ctx context.Context, client *kgo.Client, ends map[partition]int64) error {
+	starts, err := kadm.NewClient(client).ListStartOffsets(ctx, s.cfg.topics()...)
+	if err != nil {
+		return fmt.Errorf("list first offsets: %w", err)
+	}
+	for p, end := range ends {
+		if start, ok := starts.Lookup(p.topic, p.id); ok && start.Err == nil && start.Offset >= end {
+			delete(ends, p)
+		}
+	}
+	return nil
 }
 
 // partition names a partition of a topic.

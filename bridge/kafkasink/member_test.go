@@ -354,8 +354,11 @@ func TestGroupRefused(t *testing.T) {
 // not remembered: the next try may succeed.
 func wantRefused(t *testing.T, p *processes, reason bridge.Reason, text, hint string) {
 	t.Helper()
-	var seen reports
-	p.cfg.Report = seen.add
+	p.cfg.Report = func(err error) {
+		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Permanent {
+			t.Errorf("reported as Kafka being away: %v", err)
+		}
+	}
 	g := p.open("")
 	for range 2 {
 		_, err := tryAcquire(t, g)
@@ -366,7 +369,6 @@ func wantRefused(t *testing.T, p *processes, reason bridge.Reason, text, hint st
 		if reason != bridge.ReasonTopic && !strings.Contains(f.Error()+f.Hint, p.cfg.Group+"."+p.cfg.Stream) {
 			t.Errorf("fault %q with hint %q does not name the group", f, f.Hint)
 		}
-		seen.await(t, time.Second, "the fault", func(e error) bool { return errors.Is(e, err) })
 	}
 }
 

@@ -27,8 +27,9 @@ type mirror struct {
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	over    chan struct{} // closed when a copy failed
-	err     error         // why; written before over is closed
+	over    chan struct{} // closed when another session has the stream
+	failed  chan struct{} // closed when a copy failed in any way, over included
+	err     error         // why; written before either is closed
 
 	turn chan struct{} // holds a token while a copy is written; guards kept
 	kept bridge.Place  // of the newest copy
@@ -45,7 +46,7 @@ func (s *Sink) startMirror(x *session, kept bridge.Checkpoint) *mirror {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &mirror{
-		sink: s, session: x, every: s.mirrorEvery, cancel: cancel, over: make(chan struct{}), turn: make(chan struct{}, 1), kept: place,
+		sink: s, session: x, every: s.mirrorEvery, cancel: cancel, over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: place,
 	}
 	m.running.Go(func() { m.run(ctx) })
 	return m
@@ -79,7 +80,7 @@ func (m *mirror) wait() { m.running.Wait() }
 func (m *mirror) introduce(ctx context.Context, c bridge.Checkpoint) error {
 	select {
 	case m.turn <- struct{}{}:
-	case <-m.over:
+	case <-m.failed:
 		return m.err
 	case <-ctx.Done():
 		return fmt.Errorf("introduce epoch %d: %w", c.Epoch, ctx.Err())
@@ -113,12 +114,22 @@ func (m *mirror) run(ctx context.Context) {
 		}
 		if err := m.copyNewest(ctx); err != nil {
 			if ctx.Err() == nil {
-				m.err = err
-				close(m.over)
+				m.fail(err)
 			}
 			return
 		}
 	}
+}
+
+// fail ends the session: at once if the stream is another's, otherwise between
+// two batches. A session that ended in the middle of one, for want of a second
+// copy of the checkpoint, would make its events come twice.
+func (m *mirror) fail(err error) {
+	m.err = err
+	if errors.Is(err, bridge.ErrFenced) {
+		close(m.over)
+	}
+	close(m.failed)
 }
 
 // copyNewest copies what was offered last, if it is newer than the copy.

@@ -79,7 +79,7 @@ func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge
 // append publishes events without a transaction, unless the stream was lost.
 func (s *Sink) append(ctx context.Context, x *session, events []kgo.Record) error {
 	select {
-	case <-x.lost():
+	case <-x.mirror.failed:
 		return x.mirror.err
 	default:
 	}
