@@ -370,6 +370,8 @@ func (t *tenure) Confirm(ctx context.Context) error {
 	}})
 }
 
+func (*tenure) Shared(context.Context) bool { return true }
+
 // Release implements bridge.Ownership.
 func (t *tenure) Release() {
 	t.p.ask(context.Background(), &call{op: opRelease, run: func(fate) error {

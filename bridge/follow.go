@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -53,11 +54,12 @@ type follower struct {
 	// must not count them twice.
 	pace, kept pace
 	suspect    *Fault
-	doubted    string    // the command that made us look whether the stream was moved
-	conflict   time.Time // the last time somebody else moved the stream or took it
-	ahead      Place     // where the store was ahead of us, when it was
-	answered   *Answer   // the last one given
-	applying   bool      // the session is for one command only
+	doubted    string      // the command that made us look whether the stream was moved
+	conflict   time.Time   // the last time somebody else moved the stream
+	fenced     []time.Time // when newer sessions of the stream had begun, lately
+	ahead      Place       // where the store was ahead of us, when it was
+	answered   *Answer     // the last one given
+	applying   bool        // the session is for one command only
 	committed  time.Time
 	began      int64 // cp.Events when this run began, -1 before
 	news       bool  // events were committed since the last poll
@@ -295,8 +297,11 @@ func (f *follower) setback(soft, hard context.Context, err error) error {
 	if doubt {
 		tries = &f.sessions
 		f.stale = f.stale || errors.Is(err, ErrConflict)
-		if errors.Is(err, ErrConflict) || errors.Is(err, ErrFenced) {
+		switch {
+		case errors.Is(err, ErrConflict):
 			fault = f.conflicted(err)
+		case errors.Is(err, ErrFenced):
+			fault = f.overruled(err)
 		}
 	}
 	v := tries.after(fault)
@@ -317,29 +322,62 @@ func (f *follower) wait(v verdict, fault *Fault) error {
 		return nil
 	}
 	f.blockedOn = fault.Reason
-	f.set(StateBlocked, fault)
 	if f.bounded() {
+		f.set(StateBlocked, fault)
 		return f.blocked(fault)
+	}
+	aside := f.aside(fault.Reason)
+	if aside {
+		f.due = time.Now().Add(asideWait)
+	}
+	f.set(StateBlocked, fault)
+	if aside {
+		f.log.Warn("steps aside: another process may be able to run the stream")
+		return errAside
 	}
 	return nil
 }
 
-// truce is how long a bridge leaves the stream alone that another one runs
-// too. Two that tried again every minute would fence each other for ever.
-const truce = 5 * time.Minute
+const (
+	// fenceWindow is how close to each other fences must be to be a pattern.
+	fenceWindow = 2 * time.Minute
+	// fenceWait is how long a bridge waits that was fenced again. One that was
+	// fenced by a late request of its own is not held up for long.
+	fenceWait = 10 * time.Second
+	// truce is how long a bridge leaves the stream alone that another one runs
+	// too. Two that tried again at once would fence each other for ever.
+	truce = 5 * time.Minute
+)
 
-// conflicted answers to somebody else having moved the stream or taken it:
-// once is a command or a new owner, twice within a minute is a second bridge.
+// ownerHint is what to do about two bridges on one stream.
+const ownerHint = "another process runs this stream outside our group: stop one of them, or give both the same BRIDGE_GROUP, or different KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream names"
+
+// overruled answers to a newer session of the stream. Once is a new owner, a
+// command, or a request of our own that was held up on its way; a third time
+// within fenceWindow is a second bridge.
+func (f *follower) overruled(err error) *Fault {
+	f.fenced = slices.DeleteFunc(f.fenced, func(t time.Time) bool { return time.Since(t) > fenceWindow })
+	f.fenced = append(f.fenced, time.Now())
+	switch len(f.fenced) {
+	case 1:
+		return &Fault{Class: Transient, Code: "fenced", Err: err}
+	case 2:
+		return &Fault{Class: Transient, Code: "fenced", RetryAfter: fenceWait, Err: err}
+	}
+	return &Fault{
+		Class: Permanent, Code: "fenced", Reason: ReasonOwner, RetryAfter: truce, Hint: ownerHint,
+		Err: fmt.Errorf("the stream was taken by somebody else %d times within %s: %w", len(f.fenced), fenceWindow, err),
+	}
+}
+
+// conflicted answers to somebody else having moved the stored checkpoint: once
+// is a command or a new owner, twice within a minute is a second bridge.
 func (f *follower) conflicted(err error) *Fault {
 	fault := &Fault{Class: Transient, Code: "conflict", Err: err}
 	if time.Since(f.conflict) < time.Minute {
 		fault = &Fault{
-			Class: Permanent, Code: "conflict", Reason: ReasonOwner,
-			Hint: "another process runs this stream outside our group: stop one of them, or give both the same BRIDGE_GROUP, or different KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream names",
-			Err:  fmt.Errorf("the stream was taken by somebody else twice within a minute: %w", err),
-		}
-		if errors.Is(err, ErrFenced) {
-			fault.RetryAfter = truce
+			Class: Permanent, Code: "conflict", Reason: ReasonOwner, Hint: ownerHint,
+			Err: fmt.Errorf("the stream was moved by somebody else twice within a minute: %w", err),
 		}
 	}
 	f.conflict = time.Now()

@@ -28,16 +28,24 @@ func (f *follower) own(soft, hard context.Context) error {
 		if tenure == nil {
 			return err
 		}
-		err = f.serve(soft, hard, tenure)
-		if !errors.Is(err, errLetGo) {
+		switch err = f.serve(soft, hard, tenure); {
+		case errors.Is(err, errAside):
+			f.b.waits()
+			pause(soft, time.Until(f.due))
+			f.b.busy()
+		case !errors.Is(err, errLetGo):
 			return err
 		}
 		f.forget()
 	}
 }
 
-// errLetGo ends a tenure, not the run.
-var errLetGo = errors.New("the stream is let go")
+// errLetGo ends a tenure, not the run. errAside does so because this process
+// cannot run the stream, and another one may be able to.
+var (
+	errLetGo = errors.New("the stream is let go")
+	errAside = errors.New("this process steps aside")
+)
 
 // acquire waits until the stream is ours. It returns neither tenure nor error
 // when the run is to stop. A bounded run gives up on a stream that another
@@ -149,9 +157,35 @@ func (f *follower) rule(soft, hard context.Context) error {
 	err := f.follow(soft, hard)
 	f.dropChain()
 	m.stop()
-	f.leads = false
-	f.set(StateStandby, nil) // before another process hears that it may begin
+	f.leads = false // shown before another process hears that it may begin
+	if errors.Is(err, errAside) {
+		f.refresh()
+	} else {
+		f.set(StateStandby, nil)
+	}
 	return err
+}
+
+// asideWait is how long a process that stepped aside leaves the stream to the
+// others: its coming back may take it from them for a moment.
+const asideWait = 5 * time.Minute
+
+// aside reports whether a blocked process should let another one have the
+// stream: what blocks it may be its own settings, key or rights.
+func (f *follower) aside(reason Reason) bool {
+	switch reason {
+	case ReasonAuth, ReasonConfig, ReasonSource, ReasonTopic:
+	default:
+		return false // any other process would block too
+	}
+	if f.tenure == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	f.b.waits()
+	defer f.b.busy()
+	return f.tenure.Shared(ctx)
 }
 
 // forget drops what was known from this tenure: another process moves the

@@ -22,6 +22,12 @@ type proc struct {
 // spawn starts a process of a group. All share the rig's source.
 func (r *rig) spawn(group *bridgetest.Group, instance string) *proc {
 	r.t.Helper()
+	return r.spawnWith(group, instance, r.source)
+}
+
+// spawnWith is spawn with another source.
+func (r *rig) spawnWith(group *bridgetest.Group, instance string, source bridge.Source) *proc {
+	r.t.Helper()
 	if r.turn == nil {
 		r.turn = make(chan struct{}, 1)
 	}
@@ -31,7 +37,7 @@ func (r *rig) spawn(group *bridgetest.Group, instance string) *proc {
 		cfg.Owner = instance
 	}
 	b, err := bridge.New(cfg, bridge.Ports{
-		Source: turns{r.turn, r.source}, Sink: r.topic.Open("events"), Store: r.store, Owner: p.owner, Observer: r,
+		Source: turns{r.turn, source}, Sink: r.topic.Open("events"), Store: r.store, Owner: p.owner, Observer: r,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -171,7 +177,7 @@ func TestTwoGroups(t *testing.T) {
 		a, b := r.spawn(bridgetest.NewGroup(r.t), "a"), r.spawn(bridgetest.NewGroup(r.t), "b")
 		for range 40 {
 			r.source.Grow(30)
-			r.after(500 * time.Millisecond)
+			r.after(2 * time.Second)
 		}
 		blocked := 0
 		for _, p := range []*proc{a, b} {
@@ -286,3 +292,54 @@ func TestStopStandby(t *testing.T) {
 		a.end()
 	})
 }
+
+// A bridge that is fenced twice within a minute, as by late requests of its
+// own, goes on soon.
+func TestFencedTwice(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		for range 2 {
+			r.after(5 * time.Second)
+			if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			r.source.Grow(30)
+		}
+		r.after(20 * time.Second)
+		r.wantOnce()
+		a.want(bridge.StateIdle, "", true)
+		a.end()
+	})
+}
+
+// A process whose own key is wrong lets another one run the stream; alone, it
+// keeps it, and its operator can reach it.
+func TestStepAside(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		group := bridgetest.NewGroup(r.t)
+		wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
+		a := r.spawnWith(group, "", refusing{r.source, wrong})
+		r.after(10 * time.Minute)
+		a.want(bridge.StateBlocked, bridge.ReasonAuth, true)
+		b := r.spawn(group, "")
+		r.source.Grow(30)
+		r.after(2 * time.Minute)
+		a.want(bridge.StateBlocked, bridge.ReasonAuth, false)
+		b.want(bridge.StateIdle, "", true)
+		r.after(10 * time.Minute)
+		r.wantOnce()
+		a.want(bridge.StateStandby, "", false)
+		a.end()
+		b.end()
+	})
+}
+
+// refusing is a source whose key is wrong.
+type refusing struct {
+	bridge.Source
+	err error
+}
+
+func (s refusing) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, s.err }

@@ -105,6 +105,9 @@ type Ownership interface {
 	// Confirm asks whether the stream is still this process's. An error that
 	// is ErrNotOwner says no; any other leaves it unknown.
 	Confirm(ctx context.Context) error
+	// Shared reports whether another process could run the stream. Where that
+	// cannot be found out soon, it reports false.
+	Shared(ctx context.Context) bool
 	// Release lets the stream go and returns when another process can have
 	// it, or after a few seconds. Only the first call counts.
 	Release()

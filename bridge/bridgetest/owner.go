@@ -392,6 +392,14 @@ func (t *Tenure) Confirm(ctx context.Context) error {
 	return nil
 }
 
+// Shared implements bridge.Ownership.
+func (t *Tenure) Shared(context.Context) bool {
+	g := t.owner.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.members, func(o *Owner) bool { return o != t.owner && o.joined && !o.away })
+}
+
 // Release implements bridge.Ownership.
 func (t *Tenure) Release() {
 	g := t.owner.group

@@ -377,6 +377,12 @@ func (t *tenure) end() { t.ending.Do(func() { close(t.ended) }) }
 // 20 seconds; it does not wait where another process has the stream already.
 func (t *tenure) Lost() <-chan struct{} { return t.lost }
 
+// Shared implements bridge.Ownership: another process is in the group.
+func (t *tenure) Shared(ctx context.Context) bool {
+	members, err := t.member.group.sink.members(ctx, t.member.client)
+	return err == nil && len(members) > 1
+}
+
 // Release implements bridge.Ownership.
 func (t *tenure) Release() {
 	t.releasing.Do(func() {
