@@ -51,6 +51,7 @@ func TestOwner(t *testing.T, newFixture func(t *testing.T, session time.Duration
 		{"lost is closed when the stream is to be let go, and another process waits for that", endlessSession, ownerLoses},
 		{"confirm says whether the stream is still this process's", endlessSession, ownerConfirms},
 		{"confirm without an answer leaves it unknown", endlessSession, ownerUnknown},
+		{"shared says whether another process could run the stream", endlessSession, ownerShares},
 		{"release lets another process have the stream", endlessSession, ownerReleases},
 		{"only the first release counts", endlessSession, ownerReleasesOnce},
 		{"a process that stops hands the stream over at once", endlessSession, ownerStops},
@@ -78,6 +79,37 @@ func ownerWaits(t *testing.T, f OwnerFixture) {
 	again.wantWaiting(t)
 	tenure.Release()
 	again.wait(t).Release()
+}
+
+func ownerShares(t *testing.T, f OwnerFixture) {
+	a := f.Open("")
+	tenure := mustAcquire(t, a)
+	defer tenure.Release()
+	if tenure.Shared(t.Context()) {
+		t.Error("shared with nobody else")
+	}
+	b := f.Open("")
+	waiting := beginAcquire(t, b)
+	waiting.wantWaiting(t)
+	select {
+	case <-tenure.Lost(): // it went to the newcomer
+		tenure.Release()
+		tenure = waiting.wait(t)
+		beginAcquire(t, a).wantWaiting(t)
+	default:
+	}
+	wantSoon(t, "be shared", func() bool { return tenure.Shared(t.Context()) })
+	tenure.Release()
+}
+
+// wantSoon waits until something is true.
+func wantSoon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); {
+		if time.Since(began) > patience {
+			t.Fatalf("did not come to %s within %s", what, patience)
+		}
+	}
 }
 
 func ownerCancelled(t *testing.T, f OwnerFixture) {
