@@ -31,6 +31,9 @@ const (
 	// process that uses it. Two that came back at once would take it from each
 	// other for ever.
 	truce = 5 * time.Minute
+	// ghostMargin is added to the session time-out of a member that may be a
+	// late request's.
+	ghostMargin = 2 * time.Second
 	// probeEvery is how often a standby asks the coordinator who is in the group.
 	probeEvery = 3 * time.Second
 )
@@ -50,23 +53,31 @@ type Group struct {
 	sink      *Sink
 	name      string
 	partition int32
-	// truce and letGo are the constants, but for tests.
-	truce, letGo time.Duration
+	// truce and letGo are the constants, but for tests; haunted is how long a
+	// membership lives on whose process is gone.
+	truce, letGo, haunted time.Duration
 
 	mu     sync.Mutex // guards all below; never held while waiting
 	member *member    // nil while this process is not in the group
 	// fenced is set once another process has taken the instance id; until then
 	// this process does not join.
 	fenced time.Time
+	// quiet is until when it is not known whether that was another process: a
+	// request of our own that was held up on its way does the same, and is gone
+	// after a session.
+	quiet  time.Time
 	closed bool
 }
 
-var errGroupClosed = errors.New("the group was closed")
+var (
+	errGroupClosed = errors.New("the group was closed")
+	errHaunted     = errors.New("somebody else has joined with our BRIDGE_INSTANCE_ID, perhaps a late request of our own")
+)
 
 // Owner returns the Owner of the Sink's stream. It does not connect. A Sink
 // has one: each would be a member of its own. The caller must Close it.
 func (s *Sink) Owner() *Group {
-	return &Group{sink: s, name: s.group(), partition: checkpointPartition(s.cfg.Stream), truce: truce, letGo: letGoMost}
+	return &Group{sink: s, name: s.group(), partition: checkpointPartition(s.cfg.Stream), truce: truce, letGo: letGoMost, haunted: s.cfg.SessionTimeout + ghostMargin}
 }
 
 // group returns the name of the stream's consumer group.
@@ -94,7 +105,9 @@ func (g *Group) Acquire(ctx context.Context) (bridge.Ownership, error) {
 		if permanent(err) {
 			return nil, err // the brokers do answer
 		}
-		g.sink.report(err)
+		if !errors.Is(err, errHaunted) {
+			g.sink.report(err)
+		}
 		pause(ctx, backoff(try))
 	}
 }
@@ -114,7 +127,7 @@ func (g *Group) acquire(ctx context.Context) (*tenure, error) {
 // enter returns this process's member, which joins the group if need be.
 func (g *Group) enter(ctx context.Context) (*member, error) {
 	g.mu.Lock()
-	m, fenced, closed := g.member, g.fenced, g.closed
+	m, fenced, quiet, closed := g.member, g.fenced, g.quiet, g.closed
 	g.mu.Unlock()
 	switch {
 	case closed:
@@ -124,7 +137,10 @@ func (g *Group) enter(ctx context.Context) (*member, error) {
 	case m != nil:
 		m.stop()
 	}
-	if left := time.Until(fenced.Add(g.truce)); !fenced.IsZero() && left > 0 {
+	if pause(ctx, time.Until(quiet)); ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if left := time.Until(fenced.Add(g.truce)); !fenced.IsZero() && quiet.IsZero() && left > 0 {
 		return nil, g.fencedFault(left)
 	}
 	if err := g.prepare(ctx, !fenced.IsZero()); err != nil {
@@ -224,7 +240,15 @@ func (g *Group) forget(m *member) {
 func (g *Group) bar() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.fenced, g.quiet = time.Now(), time.Time{}
+}
+
+// suspect notes that somebody has our instance id.
+func (g *Group) suspect() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.fenced = time.Now()
+	g.quiet = g.fenced.Add(g.haunted)
 }
 
 func (g *Group) fencedFault(left time.Duration) *bridge.Fault {

@@ -108,6 +108,7 @@ func (p *processes) open(instance string) *kafkasink.Group {
 	cfg.InstanceID = instance
 	cfg.ClientID = fmt.Sprint("process", len(p.names)+1)
 	g := open(p.t, cfg).Owner()
+	g.Haunt(500 * time.Millisecond)
 	p.names[g] = cfg.ClientID
 	p.t.Cleanup(func() { closeGroup(p.t, g) })
 	return g

@@ -83,7 +83,7 @@ func (m *member) wait(ctx context.Context) (*tenure, error) {
 		switch {
 		case t != nil:
 			return t, nil
-		case err != nil && permanent(err):
+		case err != nil && (permanent(err) || errors.Is(err, errHaunted)):
 			return nil, err
 		case !m.alive():
 			return nil, fmt.Errorf("group %s: this process has left it", m.group.name)
@@ -237,19 +237,19 @@ func (m *member) OnGroupManageError(err error) {
 	if !m.alive() {
 		return
 	}
-	var fault *bridge.Fault
 	if errors.Is(err, kerr.FencedInstanceID) {
-		m.group.bar()
-		fault = m.group.fencedFault(m.group.truce)
-	} else {
-		fault = m.group.sink.groupFault(err, m.watch)
-	}
-	if fault.Class == bridge.Permanent {
+		m.group.suspect()
+		err = fmt.Errorf("group %s: %w", m.group.name, errHaunted)
 		m.kill()
+	} else {
+		fault := m.group.sink.groupFault(err, m.watch)
+		if err = fault; fault.Class == bridge.Permanent {
+			m.kill()
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.err = fault
+	m.err = err
 	m.signal()
 }
 

@@ -17,5 +17,8 @@ func (g *Group) Kill() {
 // waits for a Release.
 func (g *Group) Shorten(truce, letGo time.Duration) { g.truce, g.letGo = truce, letGo }
 
+// Haunt sets how long it is waited for a member that may be a late request's.
+func (g *Group) Haunt(d time.Duration) { g.haunted = d }
+
 // GroupPartition returns the partition whose owner owns the stream.
 func GroupPartition(stream string) int32 { return checkpointPartition(stream) }

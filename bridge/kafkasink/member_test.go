@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -126,6 +127,32 @@ func TestFencedProcessKeepsTheTruce(t *testing.T) {
 		}
 		<-time.After(20 * time.Millisecond)
 	}
+}
+
+// TestLateJoin: a request of our own that was held up on its way takes our
+// instance id over. It is no other process, and forgotten after a session.
+func TestLateJoin(t *testing.T) {
+	t.Parallel()
+	proxy := bridgetest.StartKafkaProxy(t)
+	fake(t, kfake.ListenFn(proxy.Listen), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}))
+	p := newProcesses(t, proxy.Addrs(), staying)
+	p.cfg.SessionTimeout = time.Second
+	g := p.open("pod-0")
+	g.Haunt(2 * time.Second)
+	late := proxy.Add(bridgetest.KafkaRule{
+		Fault: bridgetest.LateRequest, Keys: []kmsg.Key{kmsg.JoinGroup}, Delay: 500 * time.Millisecond, Times: 1,
+	})
+	first := acquire(t, g)
+	receive(t, first.Lost(), "the late request to take the stream away")
+	first.Release()
+	if late.Count() != 1 {
+		t.Fatalf("%d requests were late", late.Count())
+	}
+	again := acquire(t, g)
+	if err := again.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm: %v", err)
+	}
+	again.Release()
 }
 
 func TestConfirmDuringARebalance(t *testing.T) {
