@@ -36,7 +36,7 @@ explore: ## run the engine through SECONDS=60 of schedules of two processes, eac
 	EXPLORE_SECONDS=$(or $(SECONDS),60) $(GO) test -count=1 -v -timeout 30m -run 'TestExplore$$' ./bridge
 
 proof: ## kill, pause and cut everything, on real servers: KILLS=1000, ZOMBIES=30 or MINUTES=10, with SEED=N
-	TEST_REAL=1 $(if $(KILLS),E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(SEED),E2E_SEED=$(SEED)) \
+	TEST_REAL=1 $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(SEED),E2E_SEED=$(SEED)) \
 	$(GO) test -count=1 -v -timeout 3h -run '$(or $(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/exportbridge
 
 broken: ## take the rules of the protocol away, one by one: the tests must notice each

@@ -5,6 +5,7 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -34,21 +36,23 @@ func TestE2EMillion(t *testing.T) {
 	c.wantAll(n, 0)
 	t.Logf("e2e: million: %d events in %.1f s (%.0f/s), %d lost, %d twice, peak memory of run %d MB",
 		n, took.Seconds(), float64(n)/took.Seconds(), c.lost(n), c.twice(), peak>>20)
-	if bridgetest.Real(t) {
-		s.readWithKcat(n)
-	}
+	s.readWithKcat(n)
 }
 
-// readWithKcat reads the topic once more with a consumer that shares nothing
-// with the bridge.
+// readWithKcat reads the topic of a real server once more, with a consumer that
+// shares nothing with the bridge. It wants n events and no copies.
 func (s *stage) readWithKcat(n int) {
 	s.t.Helper()
+	if !bridgetest.Real(s.t) {
+		return
+	}
 	kcat, err := exec.LookPath("kcat")
 	if err != nil {
 		s.t.Logf("e2e: kcat is not installed, the topic was read with one client only")
 		return
 	}
-	cmd := exec.CommandContext(s.t.Context(), kcat, "-C", "-b", s.servers.brokers, "-t", s.topic, "-o", "beginning", "-e", "-q")
+	cmd := exec.CommandContext(s.t.Context(), kcat, "-C", "-b", s.servers.brokers, "-t", s.topic, "-o", "beginning", "-e", "-q",
+		"-X", "isolation.level=read_committed")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -89,15 +93,33 @@ func (s *stage) readWithKcat(n int) {
 	s.t.Logf("e2e: kcat: %d events, %d lost, %d wrong, %d twice", n, lost, wrong, twice)
 }
 
+// delivery is a guarantee and how the export ends.
+type delivery struct {
+	mode bridge.Mode
+	end  exportsim.EndOfResults
+}
+
+func (d delivery) String() string { return fmt.Sprintf("%s,%s", d.mode, d.end) }
+
+// deliveries are both guarantees, each with the ends of the results.
+func deliveries(ends ...exportsim.EndOfResults) (all []delivery) {
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		for _, end := range ends {
+			all = append(all, delivery{mode, end})
+		}
+	}
+	return all
+}
+
 func TestE2EKills(t *testing.T) {
 	t.Parallel()
 	n, kills := int(size(t, "E2E_EVENTS", 20_000, 200_000)), int(size(t, "E2E_KILLS", 6, 15))
 	seed := uint64(size(t, "E2E_SEED", float64(rand.Uint32()), float64(rand.Uint32())))
 	v := startServers(t, owned{})
-	ends := []exportsim.EndOfResults{exportsim.EmptyCursor, exportsim.EmptyItems}
-	each(t, bridgetest.Real(t), ends, func(t *testing.T, end exportsim.EndOfResults) {
+	each(t, bridgetest.Real(t), deliveries(exportsim.EmptyCursor, exportsim.EmptyItems), func(t *testing.T, d delivery) {
 		pageSize := max(20, min(1000, n/40))
-		s := newStage(t, v, exportsim.Config{Events: n, EndOfResults: end, Latency: 5 * time.Millisecond})
+		s := newStage(t, v, exportsim.Config{Events: n, EndOfResults: d.end, Latency: 5 * time.Millisecond})
+		s.deliver(d.mode)
 		s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(pageSize)
 		s.simulate()
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -128,11 +150,10 @@ func TestE2EKills(t *testing.T) {
 		}
 		s.finish()
 		c := s.read()
-		// What is in flight is what may be fetched ahead.
-		budget := kills * 8 * pageSize
+		budget := s.copies(kills * 8 * pageSize) // what is in flight is what may be fetched ahead
 		c.wantAll(n, budget)
 		t.Logf("e2e: kills: %s, %d events, %d kills (%d before the end of the results) in %.1f s: %d lost, %d twice of %d allowed, E2E_SEED=%d",
-			end, n, kills, flowing, time.Since(began).Seconds(), c.lost(n), c.twice(), budget, seed)
+			d, n, kills, flowing, time.Since(began).Seconds(), c.lost(n), c.twice(), budget, seed)
 	})
 }
 
@@ -142,8 +163,9 @@ func TestE2EContracts(t *testing.T) {
 	length := time.Duration(size(t, "E2E_MINUTES", 2.0/60, 10.0/60) * float64(time.Minute))
 	v := startServers(t, owned{})
 	ends := []exportsim.EndOfResults{exportsim.EmptyCursor, exportsim.NullCursor, exportsim.NoCursor, exportsim.EmptyItems}
-	each(t, false, ends, func(t *testing.T, end exportsim.EndOfResults) {
-		s := newStage(t, v, exportsim.Config{Events: 130, Rate: rate, EndOfResults: end})
+	each(t, false, deliveries(ends...), func(t *testing.T, d delivery) {
+		s := newStage(t, v, exportsim.Config{Events: 130, Rate: rate, EndOfResults: d.end})
+		s.deliver(d.mode)
 		s.settings["EXPORT_PAGE_SIZE"] = "25" // so that pages get full while they are polled
 		s.settings["EXPORT_POLL_INTERVAL"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "100ms", "100ms"
 		s.simulate()
@@ -155,7 +177,7 @@ func TestE2EContracts(t *testing.T) {
 		// Ten polls and the pages that get full. Where only a page without
 		// items is the end, news costs one more request to find it.
 		most := 15.0
-		if end == exportsim.EmptyItems {
+		if d.end == exportsim.EmptyItems {
 			most = 25
 		}
 		if perSecond >= most {
@@ -175,6 +197,6 @@ func TestE2EContracts(t *testing.T) {
 		}
 		c.wantAll(n, 0)
 		t.Logf("e2e: contract %s: %s at a poll of 100ms, %.1f requests/s, %d events, %d lost, %d twice",
-			end, length, perSecond, n, c.lost(n), c.twice())
+			d, length, perSecond, n, c.lost(n), c.twice())
 	})
 }

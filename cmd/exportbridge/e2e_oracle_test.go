@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -26,7 +25,7 @@ const maxComplaints = 5
 
 // contents is what the topic holds, by index of event.
 type contents struct {
-	t       *testing.T
+	errorf  func(format string, args ...any) // is told what is wrong
 	records int
 	copies  []int             // of each event
 	lanes   map[int32][]int   // the events of each partition, in its order
@@ -62,27 +61,31 @@ func (c *contents) twice() (twice int) {
 // wantAll wants each of the first n events, no others, and at most so many
 // copies.
 func (c *contents) wantAll(n, copies int) {
-	c.t.Helper()
 	if lost := c.lost(n); lost > 0 {
-		c.t.Errorf("%d of %d events are lost, the first is %d", lost, n, slices.Index(append(c.copies, 0), 0))
+		c.errorf("%d of %d events are lost, the first is %d", lost, n, slices.Index(append(c.copies, 0), 0))
 	}
 	if len(c.copies) > n {
-		c.t.Errorf("the topic holds event %d, the last is %d", len(c.copies)-1, n-1)
+		c.errorf("the topic holds event %d, the last is %d", len(c.copies)-1, n-1)
 	}
 	if twice := c.twice(); twice > copies {
-		c.t.Errorf("%d records are copies, at most %d may be", twice, copies)
+		c.errorf("%d records are copies, at most %d may be; the first is of event %d", twice, copies,
+			slices.IndexFunc(c.copies, func(n int) bool { return n > 1 }))
 	}
 	if c.wrong > 0 {
-		c.t.Errorf("%d of %d records are wrong", c.wrong, c.records)
+		c.errorf("%d of %d records are wrong", c.wrong, c.records)
 	}
+}
+
+func newContents(errorf func(format string, args ...any)) *contents {
+	return &contents{errorf: errorf, lanes: make(map[int32][]int), last: make(map[string]placed)}
 }
 
 // read reads the whole topic with a client of its own, and compares every
 // record with the event that the simulator serves.
 func (s *stage) read() *contents {
 	s.t.Helper()
-	c := &contents{t: s.t, lanes: make(map[int32][]int), last: make(map[string]placed)}
-	s.eachRecord(func(r *kgo.Record) { c.add(s.truth, s.config.Seed, r) })
+	c := newContents(s.t.Errorf)
+	s.eachRecord(s.topic, func(r *kgo.Record) { c.add(s.truth, s.config.Seed, r) })
 	return c
 }
 
@@ -91,7 +94,7 @@ func (c *contents) add(truth *exportsim.Handler, seed uint64, r *kgo.Record) {
 	c.records++
 	complain := func(format string, args ...any) {
 		if c.wrong++; c.wrong <= maxComplaints {
-			c.t.Errorf("record %d of partition %d: %s", r.Offset, r.Partition, fmt.Sprintf(format, args...))
+			c.errorf("record %d of partition %d: %s", r.Offset, r.Partition, fmt.Sprintf(format, args...))
 		}
 	}
 	headers := make(map[string]string, len(r.Headers))
@@ -136,11 +139,12 @@ func (c *contents) add(truth *exportsim.Handler, seed uint64, r *kgo.Record) {
 	c.last[string(r.Key)] = placed{r.Partition, i}
 }
 
-// eachRecord reads all partitions of the topic from their beginning to the end
-// that they had when it was called. Control records are skipped.
-func (s *stage) eachRecord(visit func(*kgo.Record)) {
+// eachRecord reads what is committed of all partitions of a topic, from their
+// beginning to the end that they had when it was called. Control records are
+// skipped.
+func (s *stage) eachRecord(topic string, visit func(*kgo.Record)) {
 	s.t.Helper()
-	ends := s.ends()
+	ends := s.ends(topic)
 	from := make(map[int32]kgo.Offset)
 	for partition, end := range ends {
 		if end > 0 {
@@ -154,7 +158,7 @@ func (s *stage) eachRecord(visit func(*kgo.Record)) {
 	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.topic: from}),
+		kgo.KeepControlRecords(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
 	)
 	if err != nil {
 		s.t.Fatal(err)
@@ -165,7 +169,7 @@ func (s *stage) eachRecord(visit func(*kgo.Record)) {
 		fetches := client.PollFetches(ctx)
 		cancel()
 		if err := fetches.Err(); err != nil {
-			s.t.Fatalf("read %s, %v left: %v", s.topic, ends, err)
+			s.t.Fatalf("read %s, %v left: %v", topic, ends, err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			if !r.Attrs.IsControl() {
@@ -178,22 +182,17 @@ func (s *stage) eachRecord(visit func(*kgo.Record)) {
 	}
 }
 
-// ends returns the offsets at which the partitions end now.
-func (s *stage) ends() map[int32]int64 {
+// ends returns the offsets at which the partitions of a topic end now.
+func (s *stage) ends(topic string) map[int32]int64 {
 	s.t.Helper()
-	client, err := kadm.NewOptClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)
 	defer cancel()
-	offsets, err := client.ListEndOffsets(ctx, s.topic)
+	offsets, err := s.admin().ListEndOffsets(ctx, topic)
 	if err == nil {
 		err = offsets.Error()
 	}
 	if err != nil {
-		s.t.Fatalf("list the ends of %s: %v", s.topic, err)
+		s.t.Fatalf("list the ends of %s: %v", topic, err)
 	}
 	ends := make(map[int32]int64)
 	offsets.Each(func(o kadm.ListedOffset) { ends[o.Partition] = o.Offset })
@@ -204,12 +203,24 @@ func (s *stage) ends() map[int32]int64 {
 // it is known to have, so that not everything is read.
 func (s *stage) stock(after int) int {
 	s.t.Helper()
+	newest := -1
+	query := url.Values{"start": {strconv.FormatInt(s.truth.EventTime(after).UnixMilli(), 10)}}
+	s.eachItem("/events", query, func(item json.RawMessage) {
+		if i, ok := exportsim.IndexOf(item); ok {
+			newest = max(newest, i)
+		}
+	})
+	return newest + 1
+}
+
+// eachItem asks the running simulator for all that it has under a path.
+func (s *stage) eachItem(path string, query url.Values, visit func(json.RawMessage)) {
+	s.t.Helper()
 	client := http.Client{Transport: &http.Transport{}, Timeout: stepTimeout}
 	defer client.CloseIdleConnections()
-	query := url.Values{"pageSize": {"1000"}, "start": {strconv.FormatInt(s.truth.EventTime(after).UnixMilli(), 10)}}
-	newest := -1
+	query.Set("pageSize", "1000")
 	for {
-		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+"/events?"+query.Encode(), nil)
+		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+path+"?"+query.Encode(), nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -228,12 +239,10 @@ func (s *stage) stock(after int) int {
 			s.t.Fatalf("ask the simulator: %s, %v", res.Status, err)
 		}
 		for _, item := range page.Items {
-			if i, ok := exportsim.IndexOf(item); ok {
-				newest = max(newest, i)
-			}
+			visit(item)
 		}
 		if len(page.Items) == 0 || page.NextCursor == "" {
-			return newest + 1
+			return
 		}
 		query.Set("cursor", page.NextCursor)
 		query.Del("start")

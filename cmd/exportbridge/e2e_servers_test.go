@@ -8,6 +8,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge/bridgetest"
 )
 
@@ -19,11 +24,15 @@ type servers struct {
 	// kafkaDown and redisDown kill the server, and what they return starts it
 	// again, with its data. Only for servers that are the test's own.
 	kafkaDown, redisDown func() (up func())
+	// kafka and redis are nil where they are embedded.
+	kafka *bridgetest.Kafka
+	redis *bridgetest.Redis
 }
 
 // owned says which servers a test kills or empties, so that they must be its
-// own. It shares others with the tests that run at the same time.
-type owned struct{ kafka, redis bool }
+// own. It shares others with the tests that run at the same time. A quick Kafka
+// is the test's own and allows sessions as short as shortSession.
+type owned struct{ kafka, redis, quick bool }
 
 func startServers(t *testing.T, own owned) *servers {
 	t.Helper()
@@ -31,8 +40,8 @@ func startServers(t *testing.T, own owned) *servers {
 		return embeddedServers(t)
 	}
 	var k *bridgetest.Kafka
-	if own.kafka {
-		k = bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
+	if own.kafka || own.quick {
+		k = bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true, Properties: quickSessions})
 	} else {
 		k = sharedKafka.take(t, func(ctx context.Context) (*bridgetest.Kafka, error) {
 			return bridgetest.LaunchKafka(ctx, bridgetest.KafkaOptions{})
@@ -47,15 +56,18 @@ func startServers(t *testing.T, own owned) *servers {
 		})
 	}
 	return &servers{
-		brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(),
+		brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(), kafka: k, redis: r,
 		kafkaDown: outage(t, func() error { return k.Kill(0) }, func(ctx context.Context) error { return k.Start(ctx, 0) }),
 		redisDown: outage(t, r.Kill, r.Start),
 	}
 }
 
+// quickSessions lets brokers accept shortSession; theirs is 6 s at least.
+var quickSessions = map[string]string{"group.min.session.timeout.ms": "500"}
+
 func embeddedServers(t *testing.T) *servers {
 	t.Helper()
-	k, r := bridgetest.EmbeddedKafka(t), bridgetest.EmbeddedRedis(t)
+	k, r := bridgetest.EmbeddedKafka(t, kfake.BrokerConfigs(quickSessions)), bridgetest.EmbeddedRedis(t)
 	return &servers{
 		brokers: strings.Join(k.ListenAddrs(), ","), redisURL: "redis://" + r.Addr() + "/0",
 		kafkaDown: k.Break,
@@ -117,4 +129,45 @@ func (s *shared[S]) take(t *testing.T, launch func(context.Context) (S, error)) 
 		}
 	})
 	return s.server
+}
+
+// redis returns a client of the stage's Redis for the length of the test.
+func (s *stage) redis() *redis.Client {
+	s.t.Helper()
+	options, err := redis.ParseURL(s.servers.redisURL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	s.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// deleteTopic deletes a topic and waits until no broker knows it.
+func (s *stage) deleteTopic(topic string) {
+	s.t.Helper()
+	admin := s.admin()
+	ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)
+	defer cancel()
+	if _, err := admin.DeleteTopic(ctx, topic); err != nil {
+		s.t.Fatalf("delete topic %s: %v", topic, err)
+	}
+	eventually(s.t, stepTimeout, "the topic to be gone", func() bool {
+		found, err := admin.ListTopics(ctx, topic)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return !found.Has(topic)
+	})
+}
+
+// admin returns a client of the stage's Kafka for the length of the test.
+func (s *stage) admin() *kadm.Client {
+	s.t.Helper()
+	client, err := kadm.NewOptClient(kgo.SeedBrokers(strings.Split(s.servers.brokers, ",")...))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	return client
 }

@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -52,7 +51,6 @@ type stretch struct{ from, to int }
 // earlier event. It fails the test where an epoch is not one stretch without
 // gaps and in order.
 func (c *contents) stretches() []stretch {
-	c.t.Helper()
 	var epochs [][]int
 	for _, lane := range c.lanes {
 		epoch := 0
@@ -71,7 +69,7 @@ func (c *contents) stretches() []stretch {
 		slices.Sort(events)
 		all[n] = stretch{events[0], events[len(events)-1] + 1}
 		if want := all[n].to - all[n].from; len(events) != want {
-			c.t.Errorf("epoch %d published %d events between %d and %d, want all %d once", n, len(events), all[n].from, all[n].to, want)
+			c.errorf("epoch %d published %d events between %d and %d, want all %d once", n, len(events), all[n].from, all[n].to, want)
 		}
 	}
 	return all
@@ -89,10 +87,18 @@ func (s *stage) timeOf(i int) string { return s.truth.EventTime(i).UTC().Format(
 
 func TestE2ERewinds(t *testing.T) {
 	t.Parallel()
+	v := startServers(t, owned{})
+	each(t, bridgetest.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
+		rewinds(t, v, mode)
+	})
+}
+
+func rewinds(t *testing.T, v *servers, mode bridge.Mode) {
 	n := int(size(t, "E2E_EVENTS", 8000, 100_000))
 	const rate = 50
 	pageSize := max(20, min(1000, n/400))
-	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Rate: rate, Latency: 5 * time.Millisecond})
+	s := newStage(t, v, exportsim.Config{Events: n, Rate: rate, Latency: 5 * time.Millisecond})
+	s.deliver(mode)
 	s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(pageSize)
 	s.simulate()
 	run := s.run()
@@ -165,8 +171,8 @@ func TestE2ERewinds(t *testing.T) {
 		t.Errorf("the epochs hold %d records, the topic %d", sum, c.records)
 	}
 	c.wantAll(end, sum-end)
-	t.Logf("e2e: rewinds: %d events, epochs %v, %d records of which %d marked as rewound, %d unexplained, %d lost; acknowledged in %s",
-		end, got, c.records, c.rewound, c.records-sum, c.lost(end), rounded(acked))
+	t.Logf("e2e: rewinds: %s, %d events, epochs %v, %d records of which %d marked as rewound, %d unexplained, %d lost; acknowledged in %s",
+		mode, end, got, c.records, c.rewound, c.records-sum, c.lost(end), rounded(acked))
 	s.offline(c)
 }
 
@@ -262,20 +268,15 @@ func TestE2EFlushAll(t *testing.T) {
 	const n, rate = 2000, 100
 	s := newStage(t, startServers(t, owned{redis: true}), exportsim.Config{Events: n, Rate: rate})
 	s.settings["EXPORT_POLL_INTERVAL"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "100ms", "100ms"
-	options, err := redis.ParseURL(s.servers.redisURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(options)
-	defer client.Close()
+	store := s.redis()
 	key := s.topic + ":{events}:checkpoint"
 	flush := func() {
 		t.Helper()
-		if err := client.FlushAll(t.Context()).Err(); err != nil {
+		if err := store.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stored := func() bool { return client.Exists(t.Context(), key).Val() == 1 }
+	stored := func() bool { return store.Exists(t.Context(), key).Val() == 1 }
 
 	s.simulate()
 	run := s.run()
@@ -286,16 +287,20 @@ func TestE2EFlushAll(t *testing.T) {
 	back := time.Since(flushed)
 	s.awaitPublished(s.published() + rate)
 	run.stop()
+	flush()
 	s.finish()
+	if !stored() {
+		t.Error("a run that found the checkpoint in Kafka did not write it to Redis")
+	}
 	c := s.read()
 	c.wantAll(len(c.copies), 0)
 
+	// Now Kafka has lost it too.
 	flush()
-	once := s.run("--once")
-	once.wantExit(5, stepTimeout)
-	if !bytes.Contains(once.stderr(), []byte("checkpoint-lost")) {
-		t.Errorf("run --once without a checkpoint says\n%s", tail(once.stderr()))
-	}
+	s.deleteTopic(s.settings["KAFKA_CHECKPOINT_TOPIC"])
+	s.wantBlocked("topic")
+	s.command(0, "topics", "create", "--execute")
+	s.wantBlocked("checkpoint-lost")
 	run = s.run()
 	eventually(t, stepTimeout, "/readyz to say checkpoint-lost", func() bool {
 		code, body := s.get("/readyz")
@@ -323,6 +328,16 @@ func TestE2EFlushAll(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	t.Logf("e2e: flushall: written again after %s, %d events, %d twice; stopped: checkpoint-lost, exit 5, repaired by a reset in %s, copies %d as asked for",
+	t.Logf("e2e: flushall: written again after %s, when stopped taken from Kafka, %d events, %d twice; lost in Kafka too: exit 5, repaired by a reset in %s, copies %d as asked for",
 		back.Round(time.Millisecond), len(c.copies), c.twice(), took.Round(time.Millisecond), after.twice())
+}
+
+// wantBlocked wants a bounded run to end because it is blocked for the reason.
+func (s *stage) wantBlocked(reason string) {
+	s.t.Helper()
+	run := s.run("--once")
+	run.wantExit(5, stepTimeout)
+	if !bytes.Contains(run.stderr(), []byte("blocked ("+reason+")")) {
+		s.t.Errorf("run --once says\n%s\nwant that it is blocked (%s)", tail(run.stderr()), reason)
+	}
 }

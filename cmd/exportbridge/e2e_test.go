@@ -25,6 +25,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -70,19 +73,25 @@ func size(t *testing.T, name string, small, medium float64) float64 {
 	}
 }
 
-// build builds the program once. Its folder is the one of the scripts'
-// commands, which lasts as long as the test run.
-var build = sync.OnceValues(func() (string, error) {
+// build and buildProof build the program once, as users have it and with the
+// crash points. Their folder is the one of the scripts' commands, which lasts
+// as long as the test run.
+var (
+	build      = sync.OnceValues(func() (string, error) { return buildWith("") })
+	buildProof = sync.OnceValues(func() (string, error) { return buildWith("proof") })
+)
+
+func buildWith(tags string) (string, error) {
 	command, err := exec.LookPath("exportbridge")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(filepath.Dir(command), "exportbridge-built")
-	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, ".").CombinedOutput(); err != nil {
+	path := filepath.Join(filepath.Dir(command), "exportbridge-built"+tags)
+	if out, err := exec.Command("go", "build", "-tags", tags, "-ldflags", "-s -w", "-o", path, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build exportbridge: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // stage is a simulator, a topic and the settings of the bridge between them.
 type stage struct {
@@ -100,6 +109,7 @@ type stage struct {
 	topic    string
 	ops      string // address of the running bridge's HTTP server
 	settings map[string]string
+	store    *redis.Client // only for tests that look into Redis
 }
 
 var stages atomic.Int64
@@ -130,6 +140,10 @@ func newStage(t *testing.T, v *servers, config exportsim.Config) *stage {
 	s.settings = map[string]string{
 		"EXPORT_API_KEY": "any", "KAFKA_BROKERS": v.brokers, "KAFKA_TOPIC": name, "KAFKA_CREATE_TOPICS": "true",
 		"KAFKA_PARTITIONS": "3", "REDIS_URL": v.redisURL, "CURSOR_PREFIX": name, "HTTP_ADDR": s.ops,
+		// Of its own, as the topic is: stages share the servers. With an
+		// instance id the next process need not wait until the last is missed.
+		"KAFKA_CHECKPOINT_TOPIC": name + ".checkpoints", "BRIDGE_GROUP": name, "BRIDGE_INSTANCE_ID": "e2e",
+		"KAFKA_DELIVERY": string(bridge.ExactlyOnce),
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -137,6 +151,17 @@ func newStage(t *testing.T, v *servers, config exportsim.Config) *stage {
 		}
 	})
 	return s
+}
+
+// deliver chooses the guarantee. Exactly once is what a stage begins with.
+func (s *stage) deliver(mode bridge.Mode) { s.settings["KAFKA_DELIVERY"] = string(mode) }
+
+// copies returns how many copies are allowed where at least once would allow n.
+func (s *stage) copies(n int) int {
+	if s.settings["KAFKA_DELIVERY"] == string(bridge.ExactlyOnce) {
+		return 0
+	}
+	return n
 }
 
 // freeAddress returns a loopback address that nobody listens at.
@@ -224,7 +249,7 @@ func (s *stage) start(args ...string) *program {
 	s.t.Helper()
 	s.started++
 	p := &program{
-		t: s.t, name: fmt.Sprintf("%03d-%s", s.started, args[0]), base: filepath.Join(s.dir, fmt.Sprintf("%03d-%s", s.started, args[0])),
+		t: s.t, ops: s.settings["HTTP_ADDR"], name: fmt.Sprintf("%03d-%s", s.started, args[0]), base: filepath.Join(s.dir, fmt.Sprintf("%03d-%s", s.started, args[0])),
 		done: make(chan struct{}),
 	}
 	p.cmd = exec.Command(s.binary, args...)
@@ -242,6 +267,7 @@ type program struct {
 	t    *testing.T
 	name string
 	base string // path of its output, without .out and .err
+	ops  string // address of its HTTP server, if it has one
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 }
@@ -389,9 +415,11 @@ func passes(d time.Duration) {
 
 // get asks the running bridge's HTTP server. The code is 0 while it does not
 // listen.
-func (s *stage) get(path string) (code int, body []byte) {
+func (s *stage) get(path string) (code int, body []byte) { return get(s.ops, path) }
+
+func get(addr, path string) (code int, body []byte) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	res, err := client.Get("http://" + s.ops + path)
+	res, err := client.Get("http://" + addr + path)
 	if err != nil {
 		return 0, nil
 	}
@@ -406,7 +434,11 @@ func (s *stage) get(path string) (code int, body []byte) {
 // metric returns the sum of a metric's series that hold all the parts; 0 while
 // nobody listens.
 func (s *stage) metric(name string, parts ...string) float64 {
-	_, body := s.get("/metrics")
+	return metric(s.t, s.ops, name, parts...)
+}
+
+func metric(t *testing.T, addr, name string, parts ...string) float64 {
+	_, body := get(addr, "/metrics")
 	sum := 0.0
 	for lines := bufio.NewScanner(bytes.NewReader(body)); lines.Scan(); {
 		series, value, _ := strings.Cut(lines.Text(), "} ")
@@ -418,7 +450,7 @@ func (s *stage) metric(name string, parts ...string) float64 {
 		}
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			s.t.Errorf("metric %s: %v", lines.Text(), err)
+			t.Errorf("metric %s: %v", lines.Text(), err)
 		}
 		sum += n
 	}
@@ -426,6 +458,12 @@ func (s *stage) metric(name string, parts ...string) float64 {
 }
 
 func (s *stage) published() int { return int(s.metric("events_published_total")) }
+
+func (p *program) metric(name string, parts ...string) float64 {
+	return metric(p.t, p.ops, name, parts...)
+}
+
+func (p *program) published() int { return int(p.metric("events_published_total")) }
 
 // awaitPublished waits until this bridge process has published n events.
 func (s *stage) awaitPublished(n int) {

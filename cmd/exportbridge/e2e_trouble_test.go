@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -61,7 +60,7 @@ func TestE2ERetention(t *testing.T) {
 		if !bytes.Contains(run.stderr(), []byte("blocked (retention)")) {
 			t.Errorf("run says\n%s", tail(run.stderr()))
 		}
-		for partition, end := range s.ends() {
+		for partition, end := range s.ends(s.topic) {
 			if end != 0 {
 				t.Errorf("partition %d holds %d records, want none", partition, end)
 			}
@@ -140,7 +139,7 @@ func TestE2EShutdown(t *testing.T) {
 	up()
 	s.finish()
 	c = s.read()
-	c.wantAll(n, 8*50)
+	c.wantAll(n, s.copies(8*50))
 	t.Logf("e2e: shutdown: SIGTERM at %d of %d events: exit 0 in %s, %d twice; second signal during an outage of Kafka: exit 130 in %s, %d lost, %d twice",
 		stopped, n, took.Round(time.Millisecond), before, second.Round(time.Millisecond), c.lost(n), c.twice())
 }
@@ -198,7 +197,7 @@ func TestE2ESecrets(t *testing.T) {
 	s.eachOutput(func(name string, content []byte) { files++; clean(name, content) })
 	clean("HTTP", seen.Bytes())
 	clean("Redis", s.redisDump())
-	s.eachRecord(func(r *kgo.Record) { clean("a record", fmt.Append(nil, string(r.Key), string(r.Value), r.Headers)) })
+	s.eachRecord(s.topic, func(r *kgo.Record) { clean("a record", fmt.Append(nil, string(r.Key), string(r.Value), r.Headers)) })
 	if t.Failed() {
 		return
 	}
@@ -208,12 +207,7 @@ func TestE2ESecrets(t *testing.T) {
 // redisDump returns everything that Redis holds of the stage.
 func (s *stage) redisDump() []byte {
 	s.t.Helper()
-	options, err := redis.ParseURL(s.servers.redisURL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	client := redis.NewClient(options)
-	defer client.Close()
+	client := s.redis()
 	ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)
 	defer cancel()
 	var dump bytes.Buffer
@@ -267,13 +261,13 @@ func TestE2EOutages(t *testing.T) {
 		s.awaitPublished(max(stuck+1, n/2))
 		resumed := time.Since(healed)
 		s.awaitState("idle")
-		if s.metric("dependency_up", dependency) != 1 {
-			t.Errorf("%s is up again and the status does not say so", server)
-		}
+		eventually(t, stepTimeout, "the status to say that "+server+" is up again", func() bool {
+			return s.metric("dependency_up", dependency) == 1
+		})
 		run.stop()
 		s.finish()
 		c := s.read()
-		c.wantAll(n, copies[server])
+		c.wantAll(n, s.copies(copies[server]))
 		peak := memory()
 		if peak >= maxMemory {
 			t.Errorf("run used %d MB, want less than %d", peak>>20, maxMemory>>20)
