@@ -68,6 +68,8 @@ var networkFaults = []networkFault{
 	ruled("Produce appended, reply lost", bridgetest.DropReply, 0, kmsg.Produce),
 	ruled("Produce late", bridgetest.LateRequest, time.Second, kmsg.Produce),
 	ruled("InitProducerID executed, reply lost", bridgetest.DropReply, 0, kmsg.InitProducerID),
+	ruled("InitProducerID late", bridgetest.LateRequest, 2*time.Second, kmsg.InitProducerID),
+	ruled("JoinGroup late", bridgetest.LateRequest, 3*time.Second, kmsg.JoinGroup),
 	ruled("Heartbeat and JoinGroup lost", bridgetest.CutBeforeRequest, 0, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup),
 	ruled("requests slow", bridgetest.DelayRequest, 200*time.Millisecond),
 	ruled("replies slow", bridgetest.DelayReply, 200*time.Millisecond),
