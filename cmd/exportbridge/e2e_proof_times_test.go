@@ -14,7 +14,7 @@ import (
 // ends in one way or another. The times are shown and not judged.
 func TestE2EProofTimes(t *testing.T) {
 	t.Parallel()
-	rounds := int(size(t, "E2E_ROUNDS", 2, 6))
+	rounds := int(size(t, "E2E_ROUNDS", 1, 6))
 	v := startServers(t, owned{quick: true})
 	steady := func(t *testing.T) *stage {
 		t.Helper()
@@ -53,7 +53,7 @@ func (s *stage) timeTakeOvers(rounds int) {
 	var all []time.Duration
 	first := s.bridgeNamed("")
 	first.awaitMore(0)
-	holder, other := settle(s.t, first, s.bridgeNamed(""))
+	holder, other, _ := s.settle(first, s.bridgeNamed(""))
 	for range rounds {
 		holder.awaitMore(holder.published())
 		had := other.published()
@@ -61,7 +61,7 @@ func (s *stage) timeTakeOvers(rounds int) {
 		died := time.Now()
 		other.awaitMore(had)
 		all = append(all, time.Since(died))
-		holder, other = settle(s.t, other, s.bridgeNamed(""))
+		holder, other, _ = s.settle(other, s.bridgeNamed(""))
 	}
 	holder.stop()
 	other.stop()
@@ -77,7 +77,7 @@ func (s *stage) timeHandOvers(rounds int, static bool) {
 	pair := []*program{s.bridgeNamed(names[0]), nil}
 	pair[0].awaitMore(0)
 	pair[1] = s.bridgeNamed(names[1])
-	settle(s.t, pair[0], pair[1])
+	s.settle(pair[0], pair[1])
 	w := s.watch()
 	var stops, starts []time.Duration
 	for i := range 2 * rounds {
@@ -93,7 +93,7 @@ func (s *stage) timeHandOvers(rounds int, static bool) {
 			stops = append(stops, w.gap(began, joined))
 		}
 		pair[old] = s.bridgeNamed(names[old])
-		holder, _ := settle(s.t, pair[old], left)
+		holder, _, _ := s.settle(pair[old], left)
 		holder.awaitMore(holder.published())
 		starts = append(starts, w.gap(joined, time.Now()))
 	}

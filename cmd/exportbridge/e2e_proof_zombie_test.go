@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -42,21 +45,52 @@ func (p *program) awaitMore(than int) {
 	eventually(p.t, outageTimeout, p.name+" to publish", func() bool { return p.published() > than })
 }
 
-// settle waits until one of two bridges runs the stream and the other stands by.
-func settle(t *testing.T, a, b *program) (holder, other *program) {
-	t.Helper()
-	eventually(t, outageTimeout, "one of two bridges to stand by", func() bool {
+// settledFor is how long the same one of two bridges must have had the stream.
+const settledFor = time.Second
+
+// settle waits until both bridges are in the group and one of them has run the
+// stream for a moment, and returns since when. Before a bridge has joined, it
+// stands by too, and its joining may take the stream from the other.
+func (s *stage) settle(a, b *program) (holder, other *program, since time.Time) {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(s.settings["KAFKA_BROKERS"], ",")...), kgo.DisableClientMetrics())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	eventually(s.t, outageTimeout, "one of two bridges to stand by", func() bool {
+		has := holder
 		switch first, second := a.inState("standby"), b.inState("standby"); {
 		case first == second:
+			holder = nil
 			return false
 		case first:
 			holder, other = b, a
 		default:
 			holder, other = a, b
 		}
-		return holder.inState("running") || holder.inState("idle")
+		if holder != has || !holder.inState("running") && !holder.inState("idle") {
+			since = time.Now()
+		}
+		return time.Since(since) > settledFor && s.members(client) == 2
 	})
-	return holder, other
+	return holder, other, since
+}
+
+// members counts the processes in the stream's group.
+func (s *stage) members(client *kgo.Client) int {
+	s.t.Helper()
+	groups, err := kadm.NewClient(client).DescribeGroups(s.t.Context(), s.settings["BRIDGE_GROUP"]+".events")
+	if err != nil {
+		return 0 // asked again
+	}
+	n := 0
+	for _, g := range groups {
+		if g.State == "Stable" {
+			n += len(g.Members)
+		}
+	}
+	return n
 }
 
 func TestE2EProofZombies(t *testing.T) {
@@ -95,7 +129,7 @@ func (z *zombies) atSomeMoment() {
 	z.where = append(z.where, "some moment")
 	first := z.s.bridgeNamed("a")
 	first.awaitMore(0)
-	holder, other := settle(z.s.t, first, z.s.bridgeNamed("b"))
+	holder, other, _ := z.s.settle(first, z.s.bridgeNamed("b"))
 	z.pass(300 * time.Millisecond)
 	holder.signal(syscall.SIGSTOP)
 	z.wake(holder, other)
@@ -124,8 +158,8 @@ func (z *zombies) wake(paused, other *program) {
 	paused.signal(syscall.SIGCONT)
 	woken := time.Now()
 	// Which of the two goes on is up to the group.
-	holder, standby := settle(z.s.t, other, paused)
-	z.settled = append(z.settled, time.Since(woken))
+	holder, standby, since := z.s.settle(other, paused)
+	z.settled = append(z.settled, max(0, since.Sub(woken)))
 	holder.awaitMore(holder.published())
 	holder.stop()
 	standby.stop()
