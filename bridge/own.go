@@ -51,7 +51,7 @@ var (
 // when the run is to stop. A bounded run gives up on a stream that another
 // process runs, but waits for a coordinator that does not answer.
 func (f *follower) acquire(soft context.Context) (Ownership, error) {
-	f.log.Debug("waits until the stream is this process's")
+	f.log.Info("waits until the stream is this process's")
 	for {
 		f.set(StateStandby, nil)
 		tenure, err := f.ask(soft)

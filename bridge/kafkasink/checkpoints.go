@@ -66,7 +66,7 @@ func (s *Sink) usableCheckpoints(t *topicState) error {
 	policy := t.configs["cleanup.policy"]
 	switch {
 	case !t.exists:
-		return block(bridge.ReasonTopic, "unknown_topic_or_partition", createHint, "topic %s does not exist", t.name)
+		return block(bridge.ReasonTopic, "unknown_topic_or_partition", "exportbridge topics create --execute", "topic %s does not exist", t.name)
 	case !t.may(kmsg.ACLOperationWrite):
 		return block(bridge.ReasonAuth, "topic_authorization_failed", s.writeACL(t.name), "topic %s: we may not write to it", t.name)
 	case !t.may(kmsg.ACLOperationRead):
@@ -96,7 +96,7 @@ func (s *Sink) ensureCheckpointTopic(ctx context.Context, client *kgo.Client) er
 	if holds {
 		return &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_topic_lost",
-			Hint: "if it was deleted, restore it; else exportbridge topics create --execute, then exportbridge cursor show",
+			Hint: "after an upgrade from a version without it: exportbridge topics create --execute. If it was deleted, restore it if you can; without it Redis's copy of the cursor is used",
 			Err: fmt.Errorf("topic %s does not exist, but topic %s already holds events of stream %s",
 				s.cfg.CheckpointTopic, s.cfg.Topic, s.cfg.Stream),
 		}

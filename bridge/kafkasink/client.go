@@ -193,12 +193,12 @@ func (s *Sink) password() (string, error) {
 	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
-// quiet makes the Kafka client's warnings and chatter debug messages. It warns
-// of every partition at every try; Config.Report says once what is wrong.
+// quiet makes all that the Kafka client says debug messages. It complains of
+// every partition and group at every try; Config.Report says once what is wrong.
 type quiet struct{ *kslog.Logger }
 
 func (q quiet) Log(level kgo.LogLevel, msg string, keyvals ...any) {
-	if level == kgo.LogLevelInfo || level == kgo.LogLevelWarn {
+	if level != kgo.LogLevelDebug && level != kgo.LogLevelNone {
 		level = kgo.LogLevelDebug
 	}
 	q.Logger.Log(level, msg, keyvals...)

@@ -1,6 +1,7 @@
 package kafkasink_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -337,6 +338,14 @@ func TestACL(t *testing.T) {
 					t.Fatalf("recover: %v", err)
 				}
 				publish(t, s, page(event("e", "u")))
+				// "enough" is without reading: whether there are events stays
+				// unknown, and unknown is not none.
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				_, err := s.Holds(ctx)
+				if f := asFault(t, err, bridge.Permanent, bridge.ReasonAuth); !strings.Contains(f.Hint, "--operation Read") {
+					t.Errorf("holds without the right to read: hint %q", f.Hint)
+				}
 				return
 			}
 			f := asFault(t, err, bridge.Permanent, bridge.ReasonAuth)

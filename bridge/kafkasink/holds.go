@@ -2,10 +2,12 @@ package kafkasink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -53,16 +55,16 @@ func (s *Sink) holds(ctx context.Context, client *kgo.Client) (bool, error) {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
+		for _, failed := range fetches.Errors() {
+			if failed.Topic != "" {
+				return false, s.unreadable(failed)
+			}
+		}
 		if fetches.Empty() {
 			if err := s.gone(ctx, client, ends); err != nil {
 				return false, err
 			}
 			continue // slow brokers are no sign of an empty topic
-		}
-		for _, failed := range fetches.Errors() {
-			if failed.Topic != "" {
-				return false, fmt.Errorf("read partition %d of %s: %w", failed.Partition, failed.Topic, failed.Err)
-			}
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
 			r := it.Next()
@@ -75,6 +77,18 @@ func (s *Sink) holds(ctx context.Context, client *kgo.Client) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// unreadable says why a partition cannot be read. Without the right to read
+// it is not known whether the stream has begun before.
+func (s *Sink) unreadable(failed kgo.FetchError) error {
+	err := fmt.Errorf("read partition %d of %s, to see whether the stream has begun before: %w", failed.Partition, failed.Topic, failed.Err)
+	if !errors.Is(failed.Err, kerr.TopicAuthorizationFailed) {
+		return err
+	}
+	f := s.fault(err, failed.Topic)
+	f.Hint = s.readACL(failed.Topic)
+	return f
 }
 
 // gone takes off what retention has deleted meanwhile: it will never come.

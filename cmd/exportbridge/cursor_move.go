@@ -367,7 +367,11 @@ func (m *move) apply(ctx context.Context, p *position, now bridge.Checkpoint, ta
 		return answer, cmd.ID, err
 	}
 	if !answer.Applied {
-		return answer, cmd.ID, &exitError{code: exitFailed, err: fmt.Errorf("refused by %s: %s", answer.By, answer.Detail), hint: "exportbridge cursor show"}
+		hint := "exportbridge cursor show"
+		if now.Zero() {
+			hint = "Redis had lost its copy of the cursor, which is there again: the same command once more"
+		}
+		return answer, cmd.ID, &exitError{code: exitFailed, err: fmt.Errorf("refused by %s: %s", answer.By, answer.Detail), hint: hint}
 	}
 	return answer, cmd.ID, nil
 }

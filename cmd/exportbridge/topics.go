@@ -289,6 +289,8 @@ func retentionText(configs map[string]string) string {
 	}
 	ms, err := strconv.ParseInt(configs["retention.ms"], 10, 64)
 	switch {
+	case configs["cleanup.policy"] == "compact":
+		return "is compacted: it keeps the newest record of each key"
 	case err != nil:
 		return "has a retention that we may not read"
 	case ms < 0:

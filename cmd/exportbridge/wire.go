@@ -122,25 +122,35 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	return &stream{name: st.name, bridge: b, api: api, sink: sink, owner: owner, store: store}, nil
 }
 
+// flapping is how soon after it was back a server that is away again is not
+// worth another message: a Redis that refuses writes still answers to reads.
+const flapping = 30 * time.Second
+
 // sayChanges returns a reporter that logs once when a server goes away and
 // once when it is back. What the API does is logged by the engine.
 func sayChanges(log *slog.Logger, server string) func(error) {
-	var mu sync.Mutex // guards away
-	var away time.Time
+	var mu sync.Mutex // guards all below
+	var away, back time.Time
+	var silent bool // a server that goes and comes all the time is spoken of once
 	return func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case err != nil && away.IsZero():
 			away = time.Now()
+			if silent = away.Sub(back) < flapping; silent {
+				return
+			}
 			fields := []any{"server", server, logError, err}
 			if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Hint != "" {
 				fields = append(fields, logHint, fault.Hint)
 			}
 			log.Warn("server does not answer, waiting for it", fields...)
 		case err == nil && !away.IsZero():
-			log.Info("server answers again", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
-			away = time.Time{}
+			if !silent {
+				log.Info("server answers again", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
+			}
+			away, back = time.Time{}, time.Now()
 		}
 	}
 }
