@@ -358,7 +358,7 @@ func TestBatchesAdapt(t *testing.T) {
 		r.after(time.Second)
 		largest := func(latency time.Duration) int {
 			before := len(r.topic.Kept())
-			r.topic.Latency = latency
+			r.topic.SetLatency(latency)
 			r.source.Grow(200)
 			for len(r.values()) < len(r.source.Items()) {
 				r.after(time.Second)

@@ -174,8 +174,8 @@ func TestMemoryIsBounded(t *testing.T) {
 				r.start()
 				r.after(10 * time.Millisecond) // the start is committed
 				if name == "kafka" {
-					r.topic.Latency = 30 * time.Minute
-					heal = func() { r.topic.Latency = 0 }
+					r.topic.SetLatency(30 * time.Minute)
+					heal = func() { r.topic.SetLatency(0) }
 				}
 				r.source.Grow(1000)
 				r.after(time.Second)
@@ -424,7 +424,7 @@ func TestShutdownFinishesTheBatch(t *testing.T) {
 		r.start()
 		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
-		r.topic.Latency = 10 * time.Second
+		r.topic.SetLatency(10 * time.Second)
 		r.after(5 * time.Second)
 		if err := r.end(); err != nil {
 			t.Fatalf("end: %v", err)
@@ -445,7 +445,7 @@ func TestShutdownTimesOut(t *testing.T) {
 		r.start()
 		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
-		r.topic.Latency = time.Hour
+		r.topic.SetLatency(time.Hour)
 		r.after(5 * time.Second)
 		began := time.Now()
 		if err := r.end(); !errors.Is(err, bridge.ErrShutdown) {

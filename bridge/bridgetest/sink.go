@@ -80,6 +80,19 @@ func NewTopic(t testing.TB, mode bridge.Mode) *Topic {
 // Open returns a Sink of a stream, as a process that has just started has it.
 func (p *Topic) Open(stream string) *Sink { return &Sink{topic: p, stream: stream} }
 
+// SetLatency changes Latency while Sinks are in use.
+func (p *Topic) SetLatency(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Latency = d
+}
+
+func (p *Topic) latency() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.Latency
+}
+
 // FailPublish makes Publish number n, counted from 1 over all Sinks, fail.
 func (p *Topic) FailPublish(n int, f Failure) {
 	if f == Partly && p.mode != bridge.AtLeastOnce {
@@ -305,7 +318,7 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	if err := p.isUp(); err != nil {
 		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Place, err))
 	}
-	if err := wait(ctx, p.Latency); err != nil {
+	if err := wait(ctx, p.latency()); err != nil {
 		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Place, err))
 	}
 	records := s.recordsOf(b)
