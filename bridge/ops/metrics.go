@@ -210,10 +210,12 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(c.leader, boolean(s.Leader), s.Stream)
 		gauge(c.epoch, float64(s.Place.Epoch), s.Stream)
-		gauge(c.position, seconds(s.Position), s.Stream)
-		gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)
-		gauge(c.lastCommit, seconds(s.LastCommit), s.Stream)
-		gauge(c.lastPoll, seconds(s.LastPoll), s.Stream)
+		if s.Leader { // how far the stream is, its owner says
+			gauge(c.position, seconds(s.Position), s.Stream)
+			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)
+			gauge(c.lastCommit, seconds(s.LastCommit), s.Stream)
+			gauge(c.lastPoll, seconds(s.LastPoll), s.Stream)
+		}
 		gauge(c.caughtUp, boolean(s.CaughtUp), s.Stream)
 		gauge(c.pages, float64(s.PrefetchedPages), s.Stream)
 		gauge(c.bytes, float64(s.PrefetchedBytes), s.Stream)

@@ -67,7 +67,7 @@ func TestEndpoints(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := &fakeStream{status: bridge.Status{
-		Stream: "events", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Place: bridge.Place{Epoch: 3},
+		Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Place: bridge.Place{Epoch: 3},
 		Position: time.UnixMilli(1_700_000_000_500), Dependencies: map[string]bridge.Dependency{"kafka": {Up: true}},
 	}, turning: true}
 	m := metricsOf(s)
@@ -93,6 +93,7 @@ func TestMetrics(t *testing.T) {
 		`exportbridge_epoch{stream="events"} 3`,
 		`exportbridge_dependency_up{dependency="kafka",stream="events"} 1`,
 		`exportbridge_source_position_timestamp_seconds{stream="events"} 1.7000000005e+09`,
+		`exportbridge_leader{stream="events"} 1`,
 	} {
 		if !strings.Contains(w.Body.String(), line+"\n") {
 			t.Errorf("metrics lack %s", line)
@@ -131,5 +132,17 @@ func TestConfig(t *testing.T) {
 		if err := (ops.Config{Addr: addr}).Validate(); (err == nil) != ok {
 			t.Errorf("%q: %v", addr, err)
 		}
+	}
+}
+
+// A process that stands by says nothing of how far the stream is: an alert on
+// the age of its position would never end.
+func TestStandbyHasNoPosition(t *testing.T) {
+	t.Parallel()
+	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateStandby}, turning: true}
+	w := httptest.NewRecorder()
+	ops.Handler(metricsOf(s), []ops.Stream{s}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if body := w.Body.String(); strings.Contains(body, "_timestamp_seconds{") || !strings.Contains(body, `exportbridge_leader{stream="events"} 0`+"\n") {
+		t.Errorf("metrics of a standby:\n%s", body)
 	}
 }
