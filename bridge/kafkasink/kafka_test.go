@@ -84,6 +84,10 @@ func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) 
 	cfg.Topic = fmt.Sprintf("t%d.%.60s", time.Now().UnixNano(), strings.NewReplacer("/", ".", " ", "-", ",", "").Replace(t.Name()))
 	cfg.CheckpointTopic = "checkpoints." + cfg.Topic
 	cfg.Mode, cfg.CreateTopics, cfg.Partitions = bridge.AtLeastOnce, true, 3
+	// kfake opens a transaction for a new session when the last request of the
+	// old one comes late; Apache Kafka refuses it. It must end before a test
+	// loses its patience.
+	cfg.TransactionTimeout = patience / 3
 	for _, change := range changes {
 		change(&cfg)
 	}
