@@ -171,10 +171,7 @@ func consume(t *testing.T, cfg kafkasink.Config, topic string) []*kgo.Record {
 	if err != nil {
 		t.Fatalf("list offsets of %s: %v", topic, err)
 	}
-	listed, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
-	if err != nil {
-		t.Fatalf("list offsets of %s: %v", topic, err)
-	}
+	listed := settled(ctx, t, client, topic)
 	ends := make(map[int32]int64)
 	listed.Each(func(o kadm.ListedOffset) {
 		if start, _ := starts.Lookup(topic, o.Partition); o.Offset > start.Offset {
@@ -197,6 +194,33 @@ func consume(t *testing.T, cfg kafkasink.Config, topic string) []*kgo.Record {
 		}
 	}
 	return got
+}
+
+// settled returns where the committed records of a topic end. The end of a
+// transaction is answered before its markers are on all partitions, so it waits
+// a moment for them, but not for a transaction that a test has left open.
+func settled(ctx context.Context, t *testing.T, client *kgo.Client, topic string) kadm.ListedOffsets {
+	t.Helper()
+	admin := kadm.NewClient(client)
+	for began := time.Now(); ; {
+		ends, err := admin.ListEndOffsets(ctx, topic)
+		if err != nil {
+			t.Fatalf("list offsets of %s: %v", topic, err)
+		}
+		stable, err := admin.ListCommittedOffsets(ctx, topic)
+		if err != nil {
+			t.Fatalf("list offsets of %s: %v", topic, err)
+		}
+		open := false
+		ends.Each(func(end kadm.ListedOffset) {
+			at, _ := stable.Lookup(topic, end.Partition)
+			open = open || at.Offset < end.Offset
+		})
+		if !open || time.Since(began) > 2*time.Second {
+			return stable
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 func headersOf(r *kgo.Record) map[string]string {
