@@ -32,7 +32,9 @@ type member struct {
 	tenure   *tenure // nil while the stream is not ours, or is to be let go
 	// going was taken away by a rebalance; it ends when this member has
 	// joined again without the stream.
-	going   *tenure
+	going *tenure
+	// fenced: somebody else has our instance id, and the place in the group.
+	fenced  bool
 	err     error         // what ended the last session of the group
 	holder  string        // who has the stream, as last asked
 	changed chan struct{} // closed and replaced whenever the above change
@@ -237,19 +239,19 @@ func (m *member) OnGroupManageError(err error) {
 	if !m.alive() {
 		return
 	}
-	if errors.Is(err, kerr.FencedInstanceID) {
+	fenced := errors.Is(err, kerr.FencedInstanceID)
+	if fenced {
 		m.group.suspect()
 		err = fmt.Errorf("group %s: %w", m.group.name, errHaunted)
-		m.kill()
 	} else {
-		fault := m.group.sink.groupFault(err, m.watch)
-		if err = fault; fault.Class == bridge.Permanent {
-			m.kill()
-		}
+		err = m.group.sink.groupFault(err, m.watch)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.err = err
+	m.err, m.fenced = err, fenced
+	if fenced || permanent(err) {
+		m.kill()
+	}
 	m.signal()
 }
 
@@ -338,8 +340,11 @@ func (m *member) quit() {
 func (m *member) leave(ctx context.Context) error {
 	id, _ := m.client.GroupMetadata()
 	m.stop()
+	m.mu.Lock()
+	fenced := m.fenced
+	m.mu.Unlock()
 	var err error
-	if id != "" {
+	if id != "" && !fenced { // the place is another's
 		err = m.group.sendLeave(ctx, id)
 	}
 	m.mu.Lock()
