@@ -46,7 +46,7 @@ func (f *follower) commit(hard context.Context, pages []*Page) error {
 	if err != nil {
 		return err
 	}
-	if err := f.keep(hard, next); err != nil {
+	if err := f.keep(hard, from, next); err != nil {
 		return err
 	}
 	f.adopt(next)
@@ -97,16 +97,12 @@ func (f *follower) adapt(pages int, took time.Duration, err error) {
 	}
 }
 
-// keep has the store take over what the sink has just published: it is the
-// commit itself, or a copy that is written beside the loop.
-func (f *follower) keep(ctx context.Context, next Checkpoint) error {
+// keep has the store, which holds from, take over what the sink has just
+// published: it is the commit itself, or a copy that is written beside the loop.
+func (f *follower) keep(ctx context.Context, from, next Checkpoint) error {
 	if f.exactlyOnce() {
 		f.mirror.offer(next)
 		return nil
-	}
-	from := f.cp
-	if !f.rival.Zero() {
-		from = f.rival
 	}
 	return f.advance(ctx, from, next)
 }
@@ -178,9 +174,7 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 		}
 		f.due = time.Now().Add(backoff(n, advanceRetryMax))
 		f.set(StateBackoff, &fault)
-		f.b.waits()
-		pause(ctx, time.Until(f.due))
-		f.b.busy()
+		f.rest(ctx)
 	}
 }
 
@@ -230,7 +224,7 @@ func (f *follower) beat(ctx context.Context) error {
 		return err
 	}
 	state, fault := f.state, f.fault
-	if err := f.keep(ctx, next); err != nil {
+	if err := f.keep(ctx, f.cp, next); err != nil {
 		return err
 	}
 	f.adopt(next)

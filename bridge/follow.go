@@ -322,20 +322,26 @@ func (f *follower) wait(v verdict, fault *Fault) error {
 		return nil
 	}
 	f.blockedOn = fault.Reason
-	if f.bounded() {
-		f.set(StateBlocked, fault)
-		return f.blocked(fault)
-	}
-	aside := f.aside(fault.Reason)
+	aside := !f.bounded() && f.aside(fault.Reason)
 	if aside {
 		f.due = time.Now().Add(asideWait)
 	}
 	f.set(StateBlocked, fault)
-	if aside {
+	switch {
+	case f.bounded():
+		return f.blocked(fault)
+	case aside:
 		f.log.Warn("steps aside: another process may be able to run the stream")
 		return errAside
 	}
 	return nil
+}
+
+// rest waits until the next step is due.
+func (f *follower) rest(ctx context.Context) {
+	f.b.waits()
+	defer f.b.busy()
+	pause(ctx, time.Until(f.due))
 }
 
 const (

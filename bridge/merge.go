@@ -159,11 +159,7 @@ func (f *follower) secure(ctx context.Context, from, next Checkpoint) error {
 	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.cp}); err != nil {
 		return err
 	}
-	if !f.exactlyOnce() {
-		return f.advance(ctx, from, next)
-	}
-	f.mirror.offer(next)
-	return nil
+	return f.keep(ctx, from, next)
 }
 
 // ours reports whether a stored checkpoint is one that this process went

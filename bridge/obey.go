@@ -39,7 +39,11 @@ func (f *follower) obey(hard context.Context, cmd Command) error {
 			return err
 		}
 	}
-	if err := f.keep(hard, next); err != nil {
+	from := f.cp
+	if !f.rival.Zero() {
+		from = f.rival
+	}
+	if err := f.keep(hard, from, next); err != nil {
 		return err
 	}
 	// Committed: a crash from here on finds the change in the checkpoint, and

@@ -30,9 +30,7 @@ func (f *follower) own(soft, hard context.Context) error {
 		}
 		switch err = f.serve(soft, hard, tenure); {
 		case errors.Is(err, errAside):
-			f.b.waits()
-			pause(soft, time.Until(f.due))
-			f.b.busy()
+			f.rest(soft)
 		case !errors.Is(err, errLetGo):
 			return err
 		}
@@ -69,12 +67,11 @@ func (f *follower) acquire(soft context.Context) (Ownership, error) {
 		case errors.Is(err, context.DeadlineExceeded):
 			continue
 		}
-		if err := f.wait(f.owning.after(faultOf(err)), faultOf(err)); err != nil {
+		fault := faultOf(err)
+		if err := f.wait(f.owning.after(fault), fault); err != nil {
 			return nil, err
 		}
-		f.b.waits()
-		pause(soft, time.Until(f.due))
-		f.b.busy()
+		f.rest(soft)
 	}
 }
 

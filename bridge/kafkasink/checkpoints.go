@@ -60,26 +60,23 @@ func (s *Sink) wantedCheckpoints(replicas int) PlannedTopic {
 // usableCheckpoints says why the stream cannot keep its checkpoints in the
 // topic, or returns nil.
 func (s *Sink) usableCheckpoints(t *topicState) error {
-	block := func(reason bridge.Reason, code, hint, format string, args ...any) error {
-		return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
-	}
 	policy := t.configs["cleanup.policy"]
 	switch {
 	case !t.exists:
-		return block(bridge.ReasonTopic, "unknown_topic_or_partition", "exportbridge topics create --execute", "topic %s does not exist", t.name)
+		return unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "exportbridge topics create --execute", "topic %s does not exist", t.name)
 	case !t.may(kmsg.ACLOperationWrite):
-		return block(bridge.ReasonAuth, "topic_authorization_failed", s.writeACL(t.name), "topic %s: we may not write to it", t.name)
+		return unusable(bridge.ReasonAuth, "topic_authorization_failed", s.writeACL(t.name), "topic %s: we may not write to it", t.name)
 	case !t.may(kmsg.ACLOperationRead):
-		return block(bridge.ReasonAuth, "topic_authorization_failed", s.readACL(t.name), "topic %s: we may not read it", t.name)
+		return unusable(bridge.ReasonAuth, "topic_authorization_failed", s.readACL(t.name), "topic %s: we may not read it", t.name)
 	case len(t.partitions) < checkpointPartitions:
-		return block(bridge.ReasonTopic, "partitions",
+		return unusable(bridge.ReasonTopic, "partitions",
 			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", strings.Join(s.cfg.Brokers, ","), t.name, checkpointPartitions),
 			"topic %s has %d partitions, %d are needed: a stream's place among them is fixed", t.name, len(t.partitions), checkpointPartitions)
 	case t.settings.known && (!t.settings.compacted || strings.Contains(policy, "delete")):
-		return block(bridge.ReasonTopic, "cleanup_policy", s.alter(t.name, "cleanup.policy=compact"),
+		return unusable(bridge.ReasonTopic, "cleanup_policy", s.alter(t.name, "cleanup.policy=compact"),
 			"topic %s has cleanup.policy %s: it would delete checkpoints with time", t.name, policy)
 	case t.settings.maxMessage < minMessage:
-		return block(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
+		return unusable(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
 			"topic %s takes only %d bytes a message, %d are needed", t.name, t.settings.maxMessage, minMessage)
 	}
 	return nil

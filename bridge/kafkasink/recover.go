@@ -252,17 +252,7 @@ func transactionVersion(ctx context.Context, client *kgo.Client) (int, error) {
 // knows none. Below 2 a crash may leave a late end of a transaction behind
 // that makes events come twice; none are lost. Errors are Faults.
 func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
-	w := newWatch()
-	client, err := s.newClient(w)
-	if err != nil {
-		return 0, s.fault(err, "")
-	}
-	defer client.Close()
-	version, err := transactionVersion(ctx, client)
-	if err != nil {
-		return 0, s.explain(err, w)
-	}
-	return version, nil
+	return withAdmin(ctx, s, transactionVersion)
 }
 
 const weakText = "after a crash a late end of a transaction may make events come twice, none are lost"

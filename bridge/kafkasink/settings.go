@@ -197,22 +197,24 @@ func configMillis(configs map[string]string, name string) (time.Duration, bool) 
 	}
 }
 
+// unusable is the fault of a topic that somebody has to put right.
+func unusable(reason bridge.Reason, code, hint, format string, args ...any) error {
+	return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
+}
+
 // usable says why the stream cannot publish to the topic, or returns nil.
 func (s *Sink) usable(t *topicState) error {
-	block := func(reason bridge.Reason, code, hint, format string, args ...any) error {
-		return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
-	}
 	switch {
 	case !t.exists:
-		return block(bridge.ReasonTopic, "unknown_topic_or_partition", createHint, "topic %s does not exist", t.name)
+		return unusable(bridge.ReasonTopic, "unknown_topic_or_partition", createHint, "topic %s does not exist", t.name)
 	case !t.may(kmsg.ACLOperationWrite):
-		return block(bridge.ReasonAuth, "topic_authorization_failed", s.writeACL(t.name), "topic %s: we may not write to it", t.name)
+		return unusable(bridge.ReasonAuth, "topic_authorization_failed", s.writeACL(t.name), "topic %s: we may not write to it", t.name)
 	case t.settings.compacted:
-		return block(bridge.ReasonTopic, "compacted",
+		return unusable(bridge.ReasonTopic, "compacted",
 			s.alter(t.name, "cleanup.policy=delete"),
 			"topic %s is compacted: it would keep one record per key", t.name)
 	case t.settings.maxMessage < minMessage:
-		return block(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
+		return unusable(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
 			"topic %s takes only %d bytes a message, %d are needed", t.name, t.settings.maxMessage, minMessage)
 	}
 	return nil

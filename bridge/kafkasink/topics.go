@@ -59,13 +59,13 @@ var shownConfigs = []string{"cleanup.policy", "max.message.bytes", "message.time
 // Plan compares the cluster with what the stream needs and changes nothing.
 // Errors are Faults. Brokers that do not answer are not waited for.
 func (s *Sink) Plan(ctx context.Context) (TopicPlan, error) {
-	return s.withAdmin(ctx, s.plan)
+	return withAdmin(ctx, s, s.plan)
 }
 
 // Create creates the topics that Plan finds missing and returns the plan as it
 // was carried out. Topics that exist stay as they are; repeating is safe.
 func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
-	return s.withAdmin(ctx, func(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
+	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
 		plan, err := s.plan(ctx, client)
 		if err != nil || plan.Missing() == 0 {
 			return plan, err
@@ -80,32 +80,29 @@ func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
 // Exists reports whether the topic of the events exists. It asks about no
 // other topic. Errors are Faults.
 func (s *Sink) Exists(ctx context.Context) (bool, error) {
-	w := newWatch()
-	client, err := s.newClient(w)
-	if err != nil {
-		return false, s.fault(err, "")
-	}
-	defer client.Close()
-	states, err := s.describe(ctx, client, s.cfg.Topic)
-	if err != nil {
-		return false, s.explain(err, w)
-	}
-	return states[0].exists, nil
+	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (bool, error) {
+		states, err := s.describe(ctx, client, s.cfg.Topic)
+		if err != nil {
+			return false, err
+		}
+		return states[0].exists, nil
+	})
 }
 
 // withAdmin runs do with a client of its own and makes faults of its errors.
-func (s *Sink) withAdmin(ctx context.Context, do func(context.Context, *kgo.Client) (TopicPlan, error)) (TopicPlan, error) {
+func withAdmin[T any](ctx context.Context, s *Sink, do func(context.Context, *kgo.Client) (T, error)) (T, error) {
 	w := newWatch()
 	client, err := s.newClient(w)
 	if err != nil {
-		return TopicPlan{}, s.fault(err, "")
+		var none T
+		return none, s.fault(err, "")
 	}
 	defer client.Close()
-	plan, err := do(ctx, client)
+	answer, err := do(ctx, client)
 	if err != nil {
-		return plan, s.explain(err, w)
+		return answer, s.explain(err, w)
 	}
-	return plan, nil
+	return answer, nil
 }
 
 func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
