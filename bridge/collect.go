@@ -53,11 +53,11 @@ func (f *follower) collect(l link) (pages []*Page, last bool, err error) {
 			return pages, false, l.err
 		}
 		if f.probing { // only whether it came matters
-			f.chain.release(l.page)
+			l.page.Release()
 			return nil, true, nil
 		}
 		if err := f.take(l.page); err != nil {
-			f.chain.release(l.page)
+			l.page.Release()
 			return pages, false, err
 		}
 		pages = append(pages, l.page)

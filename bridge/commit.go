@@ -24,7 +24,7 @@ func (f *follower) commit(hard context.Context, pages []*Page) error {
 	}
 	defer func() {
 		for _, p := range pages {
-			f.chain.release(p)
+			p.Release()
 		}
 	}()
 	if len(pages) > 0 {

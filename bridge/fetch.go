@@ -58,7 +58,7 @@ type chainStart struct {
 }
 
 // startChain begins a chain. The caller takes links until one has an error or
-// is the last, releases every page through c.release, and calls c.stop.
+// is the last, releases every page sooner or later, and calls c.stop.
 func (b *Bridge) startChain(ctx context.Context, s chainStart) *chain {
 	ctx, cancel := context.WithCancel(ctx)
 	depth := b.cfg.PrefetchPages
@@ -93,11 +93,17 @@ func (l link) release() {
 	}
 }
 
-// release gives a page back and lets the chain fetch another one.
-func (c *chain) release(p *Page) {
-	size := int64(len(p.Body))
-	p.Release()
-	c.freed <- size
+// charge returns the page's size and counts it until the page is released,
+// by whomever: then another one may be fetched.
+func (c *chain) charge(p *Page) int64 {
+	size, recycle := max(p.Size, int64(len(p.Body))), p.Recycle
+	p.Recycle = func(p *Page) {
+		if recycle != nil {
+			recycle(p)
+		}
+		c.freed <- size // has room for all pages that there are
+	}
+	return size
 }
 
 // fetch asks for page after page, within the budget of pages and bytes.
@@ -122,12 +128,12 @@ func (c *chain) fetch(ctx context.Context, s chainStart) {
 			c.fetched <- link{err: err}
 			return
 		}
-		pages, bytes = pages+1, bytes+int64(len(p.Body))
+		pages, bytes = pages+1, bytes+c.charge(p)
 		pages, bytes = c.collectFreed(pages, bytes)
 		c.note(pages, bytes)
 		last := p.Tail() || s.single
 		at.Cursor = p.Next // before the page is handed over: it is not ours then
-		small := len(p.Body) < smallBody
+		small := p.Size < smallBody
 		c.fetched <- link{page: p, last: last}
 		handed++
 		if last || len(at.Cursor) > MaxCursor {
@@ -183,7 +189,7 @@ func (c *chain) ask(ctx context.Context, at Position) (*Page, error) {
 	if err != nil {
 		o.Code = faultOf(err).Code
 	} else {
-		o.Bytes = int64(len(p.Body))
+		o.Bytes = p.Size
 		c.load.lastPoll.Store(time.Now().UnixMilli())
 	}
 	c.observe(o)

@@ -110,6 +110,8 @@ type Page struct {
 	Source SourceIdentity
 	// Body is the page as it arrived, decompressed. Events point into it.
 	Body []byte
+	// Size is what the page takes in memory, in bytes, as far as Fetch knows.
+	Size int64
 	// RequestedAt is when the request left, ServerTime what the response's
 	// Date header said (zero if absent).
 	RequestedAt, ServerTime time.Time

@@ -189,7 +189,7 @@ func (c *Client) page(at bridge.Position, resp *http.Response) (*bridge.Page, *b
 		return nil, c.bodyFault(at, err, len(body))
 	}
 	c.memory.measure(len(body))
-	p := &bridge.Page{At: at, Body: body, Events: memory.events, ServerTime: serverTime(resp.Header), Recycle: c.recycle}
+	p := &bridge.Page{At: at, Body: body, Size: int64(len(body)), Events: memory.events, ServerTime: serverTime(resp.Header), Recycle: c.recycle}
 	cursor, ok := tailCursor(body, c.cfg.CursorField, c.scratch[:0])
 	if ok {
 		p.Next = string(cursor)
