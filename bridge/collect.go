@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -13,25 +14,40 @@ const warnCursor = 2 << 10
 // the configured page is smaller: the tail may have been read with a larger one.
 const usualPage = 1000
 
-// ship takes the link at hand and what else is ready, commits it as one
-// batch, and decides what comes after the end of a chain.
-func (f *follower) ship(hard context.Context, first link) error {
+// batch is what was taken since the last commit. Its events are on their way:
+// the sink sends them while the next page is fetched.
+type batch struct {
+	pages, events int
+	began         time.Time // when the first page was taken
+}
+
+// ship takes a link: its page joins the batch at hand, which is committed when
+// it has its size, and decides what comes after the end of a chain.
+func (f *follower) ship(hard context.Context, l link) error {
 	Reach(PointFetched)
-	pages, last, err := f.collect(first)
-	if err := f.commit(hard, pages); err != nil {
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	if f.probing {
+	if f.probing && l.err == nil { // only whether it came matters
+		l.release()
 		return f.acquit()
 	}
-	if !last {
-		return f.finish(false)
+	if err := f.add(hard, l); err != nil {
+		if _, over := errors.AsType[*sessionError](err); over {
+			return err
+		}
+		if err := f.commit(hard); err != nil { // what came before it
+			return err
+		}
+		return err
 	}
-	f.dropLinks()
-	return f.finish(true)
+	if !l.last && !f.full() {
+		return nil
+	}
+	if err := f.commit(hard); err != nil {
+		return err
+	}
+	if l.last {
+		f.dropLinks()
+	}
+	return f.finish(l.last)
 }
 
 // dropLinks ends the chain; head stays.
@@ -42,40 +58,91 @@ func (f *follower) dropLinks() {
 	}
 }
 
-// collect takes the first link and, without waiting, those behind it that are
-// ready, up to half of what may be in memory: the other half is being fetched
-// meanwhile. The pages it returns are trimmed, and head has moved over them.
-func (f *follower) collect(l link) (pages []*Page, last bool, err error) {
-	cfg := &f.b.cfg
-	var size int64
-	for {
-		if l.err != nil {
-			return pages, false, l.err
-		}
-		if f.probing { // only whether it came matters
-			l.page.Release()
-			return nil, true, nil
-		}
-		if err := f.take(l.page); err != nil {
-			l.page.Release()
-			return pages, false, err
-		}
-		pages = append(pages, l.page)
-		size += int64(len(l.page.Body))
-		if l.last || f.enough() || len(pages) >= f.breadth || size >= cfg.PrefetchBytes/2 {
-			return pages, l.last, nil
-		}
-		select {
-		case next, open := <-f.chain.links:
-			if !open {
-				return pages, false, fmt.Errorf("the chain was cut off: %w", context.Canceled)
-			}
-			l = next
-		default:
-			return pages, false, nil
-		}
+// add trims a page, moves head over it and sends its events. A page that may
+// not be published leaves the batch and head as they were.
+func (f *follower) add(hard context.Context, l link) error {
+	if l.err != nil {
+		return l.err
 	}
+	before := f.mark()
+	if err := f.take(l.page); err != nil {
+		l.release()
+		f.backTo(before)
+		return err
+	}
+	if f.batch.pages == 0 {
+		f.batch.began = time.Now()
+	}
+	events := len(l.page.Events)
+	if events == 0 {
+		l.release()
+		f.batch.pages++
+		return nil
+	}
+	if f.state == StateIdle {
+		f.set(StateRunning, nil) // not caught up, however long Kafka takes
+	}
+	f.b.waits()
+	err := f.b.ports.Sink.Send(hard, l.page)
+	f.b.busy()
+	switch {
+	case errors.Is(err, ErrRefused):
+		f.backTo(before)
+		return err
+	case err != nil:
+		f.open = false
+		return &sessionError{fmt.Errorf("send the page at cursor %s: %w", CursorHash(before.head.Cursor), err)}
+	}
+	f.batch.pages++
+	f.batch.events += events
+	return nil
 }
+
+// mark is where the stream stands between two pages.
+type mark struct {
+	head    Checkpoint
+	pace    pace
+	found   Observation
+	visited int
+}
+
+func (f *follower) mark() mark {
+	return mark{head: f.head, pace: f.pace, found: f.found, visited: len(f.visited.pending)}
+}
+
+func (f *follower) backTo(m mark) {
+	f.head, f.pace, f.found = m.head, m.pace, m.found
+	f.visited.pending = f.visited.pending[:m.visited]
+}
+
+const (
+	// growMost is how long a batch grows. A crash repeats as much fetching.
+	growMost = 200 * time.Millisecond
+	// growTimes is how many times longer a batch grows than its commit takes
+	// where pages come in quick succession, so that committing takes little of
+	// the time.
+	growTimes = 8
+)
+
+// full reports whether the batch at hand is to be committed although the chain
+// goes on.
+func (f *follower) full() bool {
+	return f.enough() || f.batch.pages >= f.breadth || time.Since(f.batch.began) >= growMost
+}
+
+// ripe returns when the batch at hand is to be committed although no page is
+// ready. Where the pages are far between that is at once: the commit is over
+// before the next one comes. Where they come quicker than commits it is worth
+// waiting for them, since nothing is taken while a commit runs.
+func (f *follower) ripe() time.Time {
+	if f.batch.pages == 0 || f.gap >= f.cost {
+		return f.batch.began
+	}
+	return f.batch.began.Add(min(growTimes*f.cost, growMost))
+}
+
+// average moves a running mean by an eighth towards d.
+func average(mean, d time.Duration) time.Duration { return mean + (d-mean)/8 }
 
 // take moves head over one page: it checks that the page belongs to the
 // stream, trims it, and derives the position after it.

@@ -10,39 +10,29 @@ import (
 // advanceRetryMax is the longest wait between two tries to reach the store.
 const advanceRetryMax = 5 * time.Second
 
-// commit makes the pages and head durable.
+// commit makes the batch at hand and head durable.
 //
 // Exactly once that is one step of the sink: a crash before it leaves nothing
 // of the batch, one after it all. At least once there are two, in this order:
 // the sink has acknowledged every event, then the checkpoint moves over them.
 // A crash before the first is done repeats at most these pages; one between
 // the two repeats exactly them; after the second nothing comes again.
-func (f *follower) commit(hard context.Context, pages []*Page) error {
-	events := 0
-	for _, p := range pages {
-		events += len(p.Events)
-	}
-	defer func() {
-		for _, p := range pages {
-			p.Release()
-		}
-	}()
-	if len(pages) > 0 {
+func (f *follower) commit(hard context.Context) error {
+	b := f.batch
+	f.batch = batch{}
+	if b.pages > 0 {
 		f.fetches.reset()
 		f.blockedOn, f.suspect = "", nil
 	}
-	if !f.worthCommit(events) {
+	if !f.worthCommit(b.events) {
 		return nil
-	}
-	if events > 0 && f.state == StateIdle {
-		f.set(StateRunning, nil) // not caught up, however long Kafka takes
 	}
 	next := f.stamp(f.head, KindData)
 	from := f.cp
 	if Broken(BreakAdopt) {
 		f.adopt(next)
 	}
-	receipt, err := f.publish(hard, Batch{Pages: pages, Checkpoint: next, From: from})
+	receipt, err := f.publish(hard, Batch{Checkpoint: next, From: from}, b.pages)
 	if err != nil {
 		return err
 	}
@@ -51,7 +41,7 @@ func (f *follower) commit(hard context.Context, pages []*Page) error {
 	}
 	f.adopt(next)
 	f.sessions.reset()
-	f.account(receipt, len(pages))
+	f.account(receipt, b.pages)
 	return nil
 }
 
@@ -81,19 +71,27 @@ func (f *follower) stamp(c Checkpoint, kind Kind) Checkpoint {
 	return c
 }
 
-// A batch that takes longer than slowBatch is too large for the brokers as they
-// are: at their transaction time-out all of it would have to be sent again.
-const slowBatch = 2 * time.Second
+const (
+	// A commit that takes longer than slowBatch is too large for the brokers as
+	// they are: at their transaction time-out all of it would have to be sent
+	// again.
+	slowBatch = 2 * time.Second
+	// mostPages is the most that one batch has.
+	mostPages = 1024
+)
 
 // adapt makes the next batches smaller after one that was slow or failed, and
 // larger again while they are quick.
 func (f *follower) adapt(pages int, took time.Duration, err error) {
+	if pages > 0 && err == nil {
+		f.cost = average(f.cost, took)
+	}
 	switch {
 	case pages == 0:
 	case err != nil || took > slowBatch:
 		f.breadth = max(1, pages/2)
 	case took < slowBatch/4:
-		f.breadth = max(1, min(f.b.cfg.PrefetchPages/2, 2*f.breadth))
+		f.breadth = max(1, min(mostPages, 2*f.breadth))
 	}
 }
 
@@ -107,7 +105,8 @@ func (f *follower) keep(ctx context.Context, from, next Checkpoint) error {
 	return f.advance(ctx, from, next)
 }
 
-func (f *follower) publish(ctx context.Context, batch Batch) (Receipt, error) {
+// publish commits a batch that has so many pages.
+func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt, error) {
 	began := time.Now()
 	f.b.waits()
 	receipt, err := f.b.ports.Sink.Publish(ctx, batch)
@@ -116,10 +115,10 @@ func (f *follower) publish(ctx context.Context, batch Batch) (Receipt, error) {
 	if err != nil {
 		o.Code = "error"
 		f.open = false
-		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", len(batch.Pages), batch.Checkpoint.Place, err)}
+		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Place, err)}
 	}
 	f.b.observe(o)
-	f.adapt(len(batch.Pages), o.Took, err)
+	f.adapt(pages, o.Took, err)
 	if f.exactlyOnce() {
 		f.b.observe(Observation{What: ObserveTransaction, Took: o.Took, Code: transactionCode(err)})
 	}
@@ -210,7 +209,7 @@ func (f *follower) flush(ctx context.Context) error {
 		return nil
 	}
 	f.committed = time.Time{} // due, whenever the last commit was
-	return f.commit(ctx, nil)
+	return f.commit(ctx)
 }
 
 // beat commits a heartbeat: it proves that the stream is still ours and
@@ -220,7 +219,7 @@ func (f *follower) beat(ctx context.Context) error {
 		return f.flush(ctx)
 	}
 	next := f.stamp(f.head, KindHeartbeat)
-	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.cp}); err != nil {
+	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.cp}, 0); err != nil {
 		return err
 	}
 	state, fault := f.state, f.fault

@@ -50,7 +50,7 @@
  *   merge.go                 mint, secure               a new epoch where the mode changes
  *   commit.go                commit, publish            one transaction of the loop
  *   kafkasink/transaction.go transact, endTransaction   records, checkpoint, END_TXN
- *   kafkasink/publish.go     await, promise             a record that is refused
+ *   kafkasink/publish.go     await, settle              a record that is refused
  *   commit.go                adopt, beat                adopt; the heartbeat
  *   mirror.go                offer, write, settle       mirror, with cursorstore/advance.lua
  *   obey.go                  obey, refusal              requests, with cursorstore/inbox.lua

@@ -20,6 +20,7 @@ const (
 	opInit
 	opRead
 	opHolds
+	opSend
 	opPublish
 	opLoad
 	opAdvance
@@ -32,7 +33,7 @@ const (
 )
 
 var opNames = [...]string{
-	"fetch", "recover:init", "recover:read", "holds", "publish", "load", "advance", "acquire", "confirm", "release", "next", "claim", "answer",
+	"fetch", "recover:init", "recover:read", "holds", "send", "publish", "load", "advance", "acquire", "confirm", "release", "next", "claim", "answer",
 }
 
 // fate is what becomes of a call.
@@ -82,6 +83,8 @@ type process struct {
 	tenure   *tenure
 	session  int // of the sink, 0 is none
 	last     bridge.Place
+
+	sent []int // items since the last Publish; owned by the engine
 }
 
 // ask leaves c to the scheduler and waits until it was run or ctx ends.
@@ -221,6 +224,7 @@ func reached(c bridge.Checkpoint) int { return indexOf(c.Cursor) + len(c.Tail) }
 // exactly once; at least once it only keeps others from writing copies.
 func (p *process) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	w := p.w
+	p.sent = nil
 	err := p.ask(ctx, &call{op: opInit, run: func(f fate) error {
 		p.session = 0
 		if f == fateOK || f == fateLost {
@@ -273,15 +277,27 @@ func (p *process) Holds(ctx context.Context) (bool, error) {
 	return holds, err
 }
 
+// Send implements bridge.Sink. At least once, what was sent is in the topic
+// from its Publish on: before that it is like a Publish that failed.
+func (p *process) Send(ctx context.Context, page *bridge.Page) error {
+	defer page.Release()
+	for i := range page.Events {
+		p.sent = append(p.sent, itemOf(page.Events[i].Raw))
+	}
+	return p.ask(ctx, &call{op: opSend, note: page.At.Cursor, run: func(f fate) error {
+		if f != fateOK {
+			p.session = 0
+			return errExplored
+		}
+		return nil
+	}})
+}
+
 // Publish implements bridge.Sink.
 func (p *process) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	w := p.w
-	var items []int
-	for _, page := range b.Pages {
-		for i := range page.Events {
-			items = append(items, itemOf(page.Events[i].Raw))
-		}
-	}
+	items := p.sent
+	p.sent = nil
 	c := &call{op: opPublish, run: func(f fate) error { return w.topic.publish(p, b, items, f) }}
 	if w.verbose {
 		c.note = fmt.Sprintf("%s %s %v at %q %d", b.Checkpoint.Place, b.Checkpoint.Kind, items, b.Checkpoint.Cursor, len(b.Checkpoint.Tail))

@@ -19,6 +19,8 @@ var (
 	// ErrFenced: a newer session of the stream has begun, here or in another
 	// process.
 	ErrFenced = errors.New("fenced by a newer session of the stream")
+	// ErrRefused: a page has an event that must not be published.
+	ErrRefused = errors.New("the page is refused")
 	// ErrNotOwner: the stream is another process's.
 	ErrNotOwner = errors.New("the stream is another process's")
 )

@@ -49,7 +49,11 @@ type follower struct {
 	sessions retries
 	owning   retries
 	polls    polls
+	batch    batch
 	breadth  int // pages in one batch at most
+	// cost is what a commit takes, gap how long a page is waited for: running
+	// means.
+	cost, gap time.Duration
 	// pace goes with head, kept with cp: a restart reads pages once more, and
 	// must not count them twice.
 	pace, kept pace
@@ -76,7 +80,7 @@ func newFollower(b *Bridge, commands <-chan Command) *follower {
 		visited: newVisited(), trimmer: newTrimmer(), seenIDs: make(map[string]struct{}),
 		fetches: retries{max: b.cfg.RetryMax}, sessions: retries{max: b.cfg.RetryMax}, owning: retries{max: b.cfg.RetryMax},
 		polls:   polls{least: b.cfg.PollInterval, most: b.cfg.PollIntervalMax},
-		breadth: max(1, b.cfg.PrefetchPages/2),
+		breadth: mostPages,
 		pace:    pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance}, began: -1,
 	}
 }
@@ -102,6 +106,7 @@ const (
 	inputStop    inputKind = iota // the run is to end
 	inputDue                      // time to recover, or to ask again
 	inputLink                     // the chain brought a page or its end
+	inputRipe                     // the batch at hand is to be committed
 	inputCommand                  // an operator wants something
 	inputBeat                     // nothing was committed for a while
 	inputAhead                    // the store shows that somebody else moved the stream
@@ -114,19 +119,26 @@ const (
 func (f *follower) follow(soft, hard context.Context) error {
 	for f.ended == "" {
 		var err error
-		switch in := f.next(soft); in.kind {
-		case inputStop:
+		in := f.next(soft)
+		if in.kind != inputLink && in.kind != inputAhead && f.batch.pages > 0 {
+			if err = f.commit(hard); err == nil {
+				err = f.finish(false)
+			}
+		}
+		switch {
+		case err != nil || f.ended != "":
+		case in.kind == inputStop:
 			f.part(hard)
 			return nil
-		case inputDue:
+		case in.kind == inputDue:
 			err = f.step(soft)
-		case inputLink:
+		case in.kind == inputLink:
 			err = f.ship(hard, in.link)
-		case inputCommand:
+		case in.kind == inputCommand:
 			err = f.obey(hard, in.cmd)
-		case inputBeat:
+		case in.kind == inputBeat:
 			err = f.beat(soft)
-		case inputAhead:
+		case in.kind == inputAhead:
 			err = f.overtaken(in.cp)
 		}
 		if err == nil {
@@ -165,9 +177,19 @@ func (f *follower) next(ctx context.Context) input {
 		}
 	}
 	var links <-chan link
-	var due, beat <-chan time.Time
+	var due, beat, ripe <-chan time.Time
 	if f.chain != nil {
 		links = f.chain.links
+		if f.batch.pages > 0 {
+			select {
+			case l, open := <-links:
+				return f.took(l, open, 0)
+			default:
+			}
+			t := time.NewTimer(time.Until(f.ripe()))
+			defer t.Stop()
+			ripe = t.C
+		}
 	} else {
 		t := time.NewTimer(time.Until(f.due))
 		defer t.Stop()
@@ -190,13 +212,21 @@ func (f *follower) next(ctx context.Context) input {
 		return input{kind: inputBeat}
 	case c := <-f.mirror.ahead:
 		return input{kind: inputAhead, cp: c}
+	case <-ripe:
+		return input{kind: inputRipe}
 	case l, open := <-links:
-		if !open { // cut off: the run is to stop
-			return input{kind: inputStop}
-		}
-		f.b.observe(Observation{What: ObserveWait, Took: time.Since(waited)})
-		return input{kind: inputLink, link: l}
+		return f.took(l, open, time.Since(waited))
 	}
+}
+
+// took makes an input of a link that was waited for.
+func (f *follower) took(l link, open bool, waited time.Duration) input {
+	if !open { // cut off: the run is to stop
+		return input{kind: inputStop}
+	}
+	f.gap = average(f.gap, waited)
+	f.b.observe(Observation{What: ObserveWait, Took: waited})
+	return input{kind: inputLink, link: l}
 }
 
 // obeys reports whether a command could be applied now, which takes a known
@@ -254,6 +284,7 @@ func (f *follower) window() bool { return f.b.cfg.Origin.End != 0 }
 // dropChain ends the chain and forgets what it prefetched.
 func (f *follower) dropChain() {
 	f.dropLinks()
+	f.batch = batch{}
 	f.head, f.pace = f.cp, f.kept
 	f.found = Observation{}
 	f.visited.rollback()
@@ -269,9 +300,9 @@ func (e *sessionError) Unwrap() error { return e.err }
 // setback drops what is in flight and decides when and how to go on. It
 // returns an error when the run cannot go on.
 func (f *follower) setback(soft, hard context.Context, err error) error {
-	f.dropChain()
 	_, doubt := errors.AsType[*sessionError](err)
-	f.ready = f.ready && !doubt
+	f.ready = f.ready && !doubt && f.batch.events == 0 // the sink cannot take back what was sent
+	f.dropChain()
 	if blocked, ok := errors.AsType[*BlockedError](err); ok {
 		return blocked
 	}

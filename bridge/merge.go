@@ -132,7 +132,7 @@ func (f *follower) introduce(ctx context.Context, k knowledge, c Checkpoint) err
 	if !k.kept.Zero() && k.kept.Epoch == c.Epoch {
 		return nil
 	}
-	_, err := f.publish(ctx, Batch{Checkpoint: c, From: c})
+	_, err := f.publish(ctx, Batch{Checkpoint: c, From: c}, 0)
 	return err
 }
 
@@ -156,7 +156,7 @@ func (f *follower) mint(ctx context.Context, k knowledge, c Checkpoint, why stri
 // secure makes a checkpoint without events durable, where the delivery mode
 // has its truth. from is what the store holds.
 func (f *follower) secure(ctx context.Context, from, next Checkpoint) error {
-	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.cp}); err != nil {
+	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.cp}, 0); err != nil {
 		return err
 	}
 	return f.keep(ctx, from, next)

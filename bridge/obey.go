@@ -35,7 +35,7 @@ func (f *follower) obey(hard context.Context, cmd Command) error {
 	}
 	next := f.moved(cmd)
 	if f.open {
-		if _, err := f.publish(hard, Batch{Checkpoint: next, From: f.cp}); err != nil {
+		if _, err := f.publish(hard, Batch{Checkpoint: next, From: f.cp}, 0); err != nil {
 			return err
 		}
 	}

@@ -21,11 +21,9 @@ type Source interface {
 	Decode(p *Page) error
 }
 
-// Batch is what one commit makes visible: events, and the checkpoint that the
-// stream has reached with them.
+// Batch is what one commit makes visible: the events that were sent since the
+// last one, and the checkpoint that the stream has reached with them.
 type Batch struct {
-	// Pages hold the events to publish, in order. May be empty.
-	Pages []*Page
 	// Checkpoint is the state after the batch.
 	Checkpoint Checkpoint
 	// From is the state before it: a checkpoint that is committed wherever the
@@ -57,12 +55,20 @@ type Sink interface {
 	// ErrNoCheckpoint. It waits for the sink's server as long as ctx allows.
 	// Every Publish belongs to the session of the last Recover.
 	Recover(ctx context.Context, owned func(context.Context) error) (Checkpoint, error)
-	// Publish makes the batch durable, all of it or the error says otherwise.
-	// Nil means that every event is acknowledged by the server (and, exactly
-	// once, that the checkpoint is committed with them). After any error the
-	// outcome is unknown and the session is over: the caller must Recover. An
-	// ErrFenced says that a newer session of the stream has begun.
-	// Nothing of the pages is used after Publish returned.
+	// Send hands over the next page of a batch and does not wait until its
+	// events have arrived. The page is the Sink's from the call on, whatever it
+	// returns: it is released when nothing of it is in use any more, from any
+	// goroutine, and before Publish or the next Recover returns. An error that
+	// is an ErrRefused says that the page has an event that must not be
+	// published; nothing of the page was sent, and the batch stays as it was.
+	// After any other error the session is over.
+	Send(ctx context.Context, p *Page) error
+	// Publish makes the batch durable: the pages that were sent since the last
+	// Publish, in their order, which may be none. All of it or the error says
+	// otherwise. Nil means that every event is acknowledged by the server (and,
+	// exactly once, that the checkpoint is committed with them). After any
+	// error the outcome is unknown and the session is over: the caller must
+	// Recover. An ErrFenced says that a newer session of the stream has begun.
 	Publish(ctx context.Context, b Batch) (Receipt, error)
 	// Holds reports whether the topic has any record of this stream. Only
 	// asked when no checkpoint is found anywhere.

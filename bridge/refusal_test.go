@@ -3,6 +3,8 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,42 +12,46 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// BLOCKED(event) must be reported once, not once a minute; and how much does a Permanent publish fault cost?
-func TestPublishPermanent(t *testing.T) {
+// A page that must not be published blocks the stream behind the pages before
+// it, which are committed once, however often it is tried again. That is said
+// once.
+func TestPageRefused(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
-		r.source.Grow(50)
-		sink := r.topic.Open("events")
-		b, err := bridge.New(r.cfg, bridge.Ports{Source: r.source, Sink: refusingSink{sink}, Store: r.store, Inbox: r.inbox})
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- b.Run(r.t.Context()) }()
-		r.after(10 * time.Minute)
-		s := b.Status()
-		n := countErr(r.log.String())
-		t.Logf("state %s since %s ago (blocked for 10 min), said %d times, failures %d", s.State, time.Since(s.Since), n, s.Failures)
-		if n > 1 || time.Since(s.Since) < 9*time.Minute {
-			t.Errorf("blocked since is reset with every probe, logged %d times", n)
-		}
-	})
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *rig) {
+				if mode == bridge.ExactlyOnce {
+					r.exactly()
+				}
+				r.source.Grow(50)
+				r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Sink: refusingSink{r.topic.Open("events"), "c+30/"}})
+				r.after(10 * time.Minute)
+				r.wantState(bridge.StateBlocked, bridge.ReasonEvent)
+				if got := len(r.values()); got != 30 {
+					t.Errorf("%d events are published, want the 30 before the page, once", got)
+				}
+				if c := r.store.Checkpoint(); !strings.HasPrefix(c.Cursor, "c+30/") || c.Events != 30 || c.Pages != 3 {
+					t.Errorf("the checkpoint is at %q with %d events and %d pages, want the page's cursor", c.Cursor, c.Events, c.Pages)
+				}
+				if n := strings.Count(r.log.String(), "level=ERROR"); n > 1 {
+					t.Errorf("it is said %d times", n)
+				}
+			})
+		})
+	}
 }
 
-type refusingSink struct{ bridge.Sink }
-
-func countErr(s string) (n int) {
-	for i := 0; i+11 < len(s); i++ {
-		if s[i:i+11] == "level=ERROR" {
-			n++
-		}
-	}
-	return n
+// refusingSink refuses the page at the cursor that begins so.
+type refusingSink struct {
+	bridge.Sink
+	cursor string
 }
 
-func (s refusingSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
-	if len(b.Pages) == 0 {
-		return s.Sink.Publish(ctx, b)
+func (s refusingSink) Send(ctx context.Context, p *bridge.Page) error {
+	if !strings.HasPrefix(p.At.Cursor, s.cursor) {
+		return s.Sink.Send(ctx, p)
 	}
-	return bridge.Receipt{}, &bridge.Fault{Class: bridge.Permanent, Code: "bad-timestamp", Reason: bridge.ReasonEvent, Err: errors.New("item 3")}
+	p.Release()
+	return fmt.Errorf("%w: %w", bridge.ErrRefused, &bridge.Fault{Class: bridge.Permanent, Code: "bad-timestamp", Reason: bridge.ReasonEvent, Err: errors.New("item 3")})
 }

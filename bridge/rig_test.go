@@ -113,10 +113,13 @@ func (r *rig) start() {
 	r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox})
 }
 
-// startWith is start with another source and inbox.
+// startWith is start with another source and inbox, and perhaps another sink.
 func (r *rig) startWith(p bridge.Ports) {
 	r.t.Helper()
-	p.Sink, p.Store, p.Observer = markCounter{r.topic.Open("events"), &r.again}, r.store, r
+	if p.Sink == nil {
+		p.Sink = r.topic.Open("events")
+	}
+	p.Sink, p.Store, p.Observer = markCounter{p.Sink, &r.again}, r.store, r
 	b, err := bridge.New(r.cfg, p)
 	if err != nil {
 		r.t.Fatal(err)
@@ -133,15 +136,13 @@ type markCounter struct {
 	again *atomic.Int64
 }
 
-func (m markCounter) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
-	for _, p := range b.Pages {
-		for _, e := range p.Events {
-			if e.Again {
-				m.again.Add(1)
-			}
+func (m markCounter) Send(ctx context.Context, p *bridge.Page) error {
+	for _, e := range p.Events {
+		if e.Again {
+			m.again.Add(1)
 		}
 	}
-	return m.Sink.Publish(ctx, b)
+	return m.Sink.Send(ctx, p)
 }
 
 // turns lets two processes ask one source, which takes one caller at a time.

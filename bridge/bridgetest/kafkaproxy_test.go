@@ -304,6 +304,7 @@ func TestProxyRules(t *testing.T) {
 			req := kmsg.NewPtrDescribeClusterRequest()
 			if _, err := c.Broker(0).Request(t.Context(), req); err != nil {
 				failed = append(failed, i+1)
+				<-time.After(10 * time.Millisecond) // the client must notice before the next one that this connection is gone
 			}
 		}
 		return failed

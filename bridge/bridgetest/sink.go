@@ -15,10 +15,9 @@ import (
 // Topic is a topic with its dead letters and, exactly once, its checkpoints,
 // in memory. Open gives Sinks for it. All methods may be called concurrently.
 //
-// Its Sinks fail the test where Publish is called without a session, by two
-// goroutines at once, with events of a released page, with pages that do not
-// follow each other, or with a checkpoint that is not where the pages end or
-// not after the session's last.
+// Its Sinks fail the test where Send or Publish is called without a session,
+// Publish by two goroutines at once, with events of a released page or out of
+// their order, or with a checkpoint that is not after the session's last.
 type Topic struct {
 	t    testing.TB
 	mode bridge.Mode
@@ -231,10 +230,10 @@ func (p *Topic) reachable(ctx context.Context) error {
 
 // copy keeps what an at-least-once batch goes on from, or begins an epoch with,
 // by the caller holding mu.
-func (p *Topic) copy(b bridge.Batch) {
+func (p *Topic) copy(b bridge.Batch, empty bool) {
 	c, known := p.copied[b.Checkpoint.Stream]
 	switch {
-	case len(b.Pages) == 0 && (!known || b.Checkpoint.Epoch != c.Epoch):
+	case empty && (!known || b.Checkpoint.Epoch != c.Epoch):
 		p.copied[b.Checkpoint.Stream] = b.Checkpoint
 	case !b.From.Zero():
 		p.copied[b.Checkpoint.Stream] = b.From
@@ -270,6 +269,32 @@ type Sink struct {
 	busy bool
 	last bridge.Place // of this session
 	any  bool         // last is set
+	sent batch
+}
+
+// batch is what a Sink was sent since the last Publish.
+type batch struct {
+	pages   int
+	records []Record
+}
+
+// Load is a batch and the pages that are sent for it.
+type Load struct {
+	Pages []*bridge.Page
+	bridge.Batch
+}
+
+// Publish sends the load's pages, which are released then, and publishes it.
+func (l Load) Publish(ctx context.Context, s bridge.Sink) (bridge.Receipt, error) {
+	for i, p := range l.Pages {
+		if err := s.Send(ctx, p); err != nil {
+			for _, p := range l.Pages[i+1:] {
+				p.Release()
+			}
+			return bridge.Receipt{}, err
+		}
+	}
+	return s.Publish(ctx, l.Batch)
 }
 
 // Recover implements bridge.Sink.
@@ -287,7 +312,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 		return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, err)
 	}
 	p.mu.Lock()
-	s.any = false
+	s.any, s.sent = false, batch{}
 	p.session[s.stream] = s
 	p.mu.Unlock()
 	if owned != nil {
@@ -307,6 +332,26 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrNoCheckpoint)
 }
 
+// Send implements bridge.Sink. It releases the page at once. At least once,
+// its events are in the topic from then on only if the batch is published, or
+// fails with them; a Publish that never comes leaves nothing.
+func (s *Sink) Send(_ context.Context, page *bridge.Page) error {
+	defer page.Release()
+	p := s.topic
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !s.open {
+		if !p.AllowMisuse {
+			p.t.Errorf("sink: the page at %q is sent without a session", page.At.Cursor)
+		}
+		return fmt.Errorf("send the page at %q: no session", page.At.Cursor)
+	}
+	s.checkPage(page)
+	s.sent.pages++
+	s.sent.records = append(s.sent.records, s.recordsOf(page)...)
+	return nil
+}
+
 // Publish implements bridge.Sink.
 func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	p := s.topic
@@ -321,12 +366,14 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	if err := wait(ctx, p.latency()); err != nil {
 		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Place, err))
 	}
-	records := s.recordsOf(b)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := s.fenced(b); err != nil {
 		return bridge.Receipt{}, err
 	}
+	sent := s.sent
+	s.sent = batch{}
+	records := sent.records
 	switch {
 	case fails && form == Failed:
 		records = nil
@@ -338,7 +385,7 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails, exactly: p.mode == bridge.ExactlyOnce})
 	}
 	if p.mode == bridge.AtLeastOnce {
-		p.copy(b)
+		p.copy(b, sent.pages == 0)
 	}
 	if fails {
 		s.open = false
@@ -421,32 +468,21 @@ func (s *Sink) check(b bridge.Batch) {
 	if last, ok := s.topic.newest(s.stream); ok && s.topic.mode == bridge.ExactlyOnce && c.Place.Compare(last.Place) <= 0 {
 		t.Errorf("sink: checkpoint %s is not after %s, the newest committed", c.Place, last.Place)
 	}
-	for i, page := range b.Pages {
-		if i > 0 && page.At.Cursor != after(b.Pages[i-1]) {
-			t.Errorf("sink: page at %q follows one that leads to %q", page.At.Cursor, after(b.Pages[i-1]))
-		}
-		index := -1
-		for _, e := range page.Events {
-			if bytes.IndexByte(e.Raw, poison) >= 0 {
-				t.Errorf("sink: an event of the page at %q is used after its release", page.At.Cursor)
-			}
-			if e.Index <= index {
-				t.Errorf("sink: event %d of the page at %q comes after event %d", e.Index, page.At.Cursor, index)
-			}
-			index = e.Index
-		}
-	}
-	if n := len(b.Pages); n > 0 && c.Cursor != after(b.Pages[n-1]) {
-		t.Errorf("sink: checkpoint %s is at %q, its pages lead to %q", c.Place, c.Cursor, after(b.Pages[n-1]))
-	}
 }
 
-// after returns the cursor that a page leaves the stream at.
-func after(p *bridge.Page) string {
-	if p.Tail() {
-		return p.At.Cursor
+// checkPage fails the test where the page breaks the contract. The caller holds
+// the topic's mu.
+func (s *Sink) checkPage(page *bridge.Page) {
+	t, index := s.topic.t, -1
+	for _, e := range page.Events {
+		if bytes.IndexByte(e.Raw, poison) >= 0 {
+			t.Errorf("sink: an event of the page at %q is used after its release", page.At.Cursor)
+		}
+		if e.Index <= index {
+			t.Errorf("sink: event %d of the page at %q comes after event %d", e.Index, page.At.Cursor, index)
+		}
+		index = e.Index
 	}
-	return p.Next
 }
 
 func (s *Sink) end() {
@@ -463,21 +499,19 @@ func (s *Sink) broken(err error) error {
 	return err
 }
 
-// recordsOf copies the batch's events.
-func (s *Sink) recordsOf(b bridge.Batch) []Record {
-	var records []Record
-	for _, page := range b.Pages {
-		for i := range page.Events {
-			e := &page.Events[i]
-			r := Record{
-				Stream: s.stream, ID: string(e.AppendRecordID(nil)), Key: bytes.Clone(e.Key),
-				Value: bytes.Clone(e.Raw), Time: e.Time, Defect: e.Defect,
-			}
-			if limit := s.topic.MaxValue; r.Defect == "" && limit > 0 && len(r.Value) > limit {
-				r.Defect = bridge.DefectTooLarge
-			}
-			records = append(records, r)
+// recordsOf copies the page's events.
+func (s *Sink) recordsOf(page *bridge.Page) []Record {
+	records := make([]Record, 0, len(page.Events))
+	for i := range page.Events {
+		e := &page.Events[i]
+		r := Record{
+			Stream: s.stream, ID: string(e.AppendRecordID(nil)), Key: bytes.Clone(e.Key),
+			Value: bytes.Clone(e.Raw), Time: e.Time, Defect: e.Defect,
 		}
+		if limit := s.topic.MaxValue; r.Defect == "" && limit > 0 && len(r.Value) > limit {
+			r.Defect = bridge.DefectTooLarge
+		}
+		records = append(records, r)
 	}
 	return records
 }

@@ -59,7 +59,7 @@ func (b *builder) divert(made *batch, l letter) error {
 	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > x.dead.settings.maxMessage {
 		rec = smallLetter(x, l, rec)
 	}
-	b.records = append(b.records, rec)
+	b.to.records = append(b.to.records, rec)
 	if made.receipt.DeadLettered == nil {
 		made.receipt.DeadLettered = make(map[bridge.Defect]int)
 	}

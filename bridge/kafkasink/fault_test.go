@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -82,8 +83,12 @@ func TestBadEventStops(t *testing.T) {
 			if got := consume(t, cfg, cfg.Topic); len(got) != 0 {
 				t.Errorf("%d records were produced before the stop", len(got))
 			}
-			if _, err := tryPublish(t, s, page(event("first", "u"))); err == nil {
-				t.Error("publish after an error and without a recovery returned nil")
+			if !errors.Is(err, bridge.ErrRefused) {
+				t.Errorf("the error is %v, want an ErrRefused", err)
+			}
+			publish(t, s, page(event("second", "u"))) // the session goes on
+			if got := consume(t, cfg, cfg.Topic); len(got) != 1 || !strings.Contains(string(got[0].Value), "second") {
+				t.Errorf("%d records after the next batch, want its one", len(got))
 			}
 		})
 	}
@@ -233,7 +238,7 @@ func TestStallExplained(t *testing.T) {
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.Publish(t.Context(), bridge.Batch{Pages: []*bridge.Page{page(event("e1", "u"))}})
+		_, err := bridgetest.Load{Pages: []*bridge.Page{page(event("e1", "u"))}}.Publish(t.Context(), s)
 		result <- err
 	}()
 	seen.await(t, 10*time.Second, "the stall", mentions(cfg.Topic, "acknowledge nothing"))

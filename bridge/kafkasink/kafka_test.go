@@ -126,7 +126,7 @@ func tryPublish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) (bridge.
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return s.Publish(ctx, bridge.Batch{Pages: pages})
+	return bridgetest.Load{Pages: pages}.Publish(ctx, s)
 }
 
 func publish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) bridge.Receipt {

@@ -68,6 +68,16 @@ func (m *mirror) offered() bridge.Checkpoint {
 	return m.next
 }
 
+// failure returns why the session must end, if it must.
+func (m *mirror) failure() error {
+	select {
+	case <-m.failed:
+		return m.err
+	default:
+		return nil
+	}
+}
+
 // stop asks the goroutine to end. It does when the session's writer is closed,
 // and wait waits for it.
 func (m *mirror) stop() { m.cancel() }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -66,15 +67,15 @@ func TestMirror(t *testing.T) {
 		t.Errorf("recovered another checkpoint (-want +got):\n%s", diff)
 	}
 	before := len(copies(t, cfg))
-	if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(cfg, 3), From: checkpoint(cfg, 2)}); err != nil {
+	if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 3), From: checkpoint(cfg, 2)}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}); err != nil {
+	if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}}); err != nil {
 		t.Fatal(err)
 	}
 	awaitCopy(t, cfg, 3)
 	for began := time.Now(); time.Since(began) < 200*time.Millisecond; { // ten turns
-		if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}); err != nil {
+		if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 4), From: checkpoint(cfg, 3)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +91,7 @@ func TestMirror(t *testing.T) {
 	}
 	next := checkpoint(now, 0)
 	next.Epoch = 2
-	if err := commit(t, other, bridge.Batch{Checkpoint: next}); err != nil {
+	if err := commit(t, other, bridgetest.Load{Batch: bridge.Batch{Checkpoint: next}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := recoveredFrom(t, s); got.Epoch != 2 {
@@ -128,7 +129,7 @@ func TestMirrorFenced(t *testing.T) {
 			}
 			var err error
 			for seq := 2; err == nil && seq < 1_000_000; seq++ {
-				err = commit(t, older, bridge.Batch{Pages: batch(cfg, seq).Pages, From: checkpoint(cfg, seq-1)})
+				err = commit(t, older, bridgetest.Load{Pages: batch(cfg, seq).Pages, Batch: bridge.Batch{From: checkpoint(cfg, seq-1)}})
 			}
 			if f := asFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
 				t.Errorf("publish returned %v with code %s, want ErrFenced", err, f.Code)
@@ -193,7 +194,7 @@ func TestEpochIsIntroduced(t *testing.T) {
 	recoverTo(t, s, cfg, -1)
 	reset := checkpoint(cfg, 0)
 	reset.Epoch, reset.Kind = 7, bridge.KindReset
-	if err := commit(t, s, bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}); err != nil {
+	if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -202,7 +203,7 @@ func TestEpochIsIntroduced(t *testing.T) {
 	}
 	recoveredFrom(t, open(t, cfg)) // somebody else takes the stream
 	reset.Epoch = 8
-	if err := commit(t, s, bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}); !errors.Is(err, bridge.ErrFenced) {
+	if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: reset, From: checkpoint(cfg, 3)}}); !errors.Is(err, bridge.ErrFenced) {
 		t.Errorf("a fenced session introduced an epoch: %v", err)
 	}
 }

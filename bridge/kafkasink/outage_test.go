@@ -67,7 +67,7 @@ func TestBrokerDownAndBack(t *testing.T) {
 
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.Publish(t.Context(), bridge.Batch{Pages: []*bridge.Page{page(event("e1", "u"))}})
+		_, err := bridgetest.Load{Pages: []*bridge.Page{page(event("e1", "u"))}}.Publish(t.Context(), s)
 		result <- err
 	}()
 	err := seen.await(t, 10*time.Second, "the dead broker", mentions(srv.addr[0], "refused"))
@@ -129,7 +129,7 @@ func TestSilentBroker(t *testing.T) {
 	})
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.Publish(t.Context(), bridge.Batch{Pages: []*bridge.Page{page(event("e1", "u"))}})
+		_, err := bridgetest.Load{Pages: []*bridge.Page{page(event("e1", "u"))}}.Publish(t.Context(), s)
 		result <- err
 	}()
 	seen.await(t, 10*time.Second, "the silent broker", mentions(cluster.ListenAddrs()[0]))
@@ -198,7 +198,7 @@ func TestCancelLetsGo(t *testing.T) {
 			limit = 300 * time.Millisecond
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		_, err := s.Publish(ctx, bridge.Batch{Pages: []*bridge.Page{p}})
+		_, err := bridgetest.Load{Pages: []*bridge.Page{p}}.Publish(ctx, s)
 		poison(p)
 		cancel()
 		if err != nil && round < 3 {

@@ -30,16 +30,55 @@ const (
 // errNoSession: Publish was called without a successful Recover before it.
 var errNoSession = errors.New("no session with Kafka: it ended with the last error")
 
-// Publish produces the batch's events and waits until all in-sync replicas
-// have them; exactly once, in a transaction with the checkpoint. It waits for
-// brokers that are away as long as ctx allows, but not past the point where it
-// ends the transaction: that has its own time. On any error the session is
-// over. At least once, part of the batch may be in the topic then; exactly
-// once, all of it or nothing, and the next Recover tells. A bridge.ErrFenced
-// says that another session of the stream has begun.
+// Send hands a page's events to the client, which sends them while the caller
+// goes on; exactly once, in a transaction that the first page of a batch
+// begins. It does not wait for brokers, except to begin that. A page with an
+// event that may not be published is refused as a whole, with an error that is
+// a bridge.ErrRefused; any other error ends the session.
+func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
+	if s.session == nil {
+		page.Release()
+		return noSession()
+	}
+	err := s.send(ctx, s.session, page)
+	if err != nil && !errors.Is(err, bridge.ErrRefused) {
+		s.endSession()
+	}
+	return err
+}
+
+func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
+	if bridge.Broken(bridge.BreakSplit) || bridge.Broken(bridge.BreakAbort) {
+		x.held = append(x.held, page) // these rules send a batch's pages when they please
+		return nil
+	}
+	p := s.parcels.take()
+	p.page = page
+	receipt, err := s.records.build(p, page, x)
+	if err != nil {
+		p.finish()
+		return fmt.Errorf("%w: %w", bridge.ErrRefused, err)
+	}
+	d, err := s.batch(ctx, x)
+	if err != nil {
+		p.finish()
+		return err
+	}
+	x.receipt.add(receipt)
+	d.hand(ctx, p)
+	return nil
+}
+
+// Publish waits until all in-sync replicas have what was sent since the last
+// Publish; exactly once, it adds the checkpoint and commits the transaction. It
+// waits for brokers that are away as long as ctx allows, but not past the point
+// where it ends the transaction: that has its own time. On any error the
+// session is over. At least once, part of the batch may be in the topic then;
+// exactly once, all of it or nothing, and the next Recover tells. A
+// bridge.ErrFenced says that another session of the stream has begun.
 func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	if s.session == nil {
-		return bridge.Receipt{}, &bridge.Fault{Class: bridge.Transient, Code: "session", Err: errNoSession}
+		return bridge.Receipt{}, noSession()
 	}
 	receipt, err := s.publish(ctx, s.session, &b)
 	if err != nil {
@@ -49,48 +88,81 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	return receipt, nil
 }
 
+func noSession() error {
+	return &bridge.Fault{Class: bridge.Transient, Code: "session", Err: errNoSession}
+}
+
 func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge.Receipt, error) {
 	if err := ctx.Err(); err != nil {
 		return bridge.Receipt{}, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
 	}
-	if err := s.refresh(ctx, x); err != nil {
-		return bridge.Receipt{}, err
-	}
-	defer s.records.forget()
-	made, err := s.records.build(b.Pages, x, time.Now())
-	if err != nil {
-		return bridge.Receipt{}, err
-	}
+	publish := s.append
 	if s.cfg.exactly() {
-		err = s.transact(ctx, x, made.records, &b.Checkpoint)
-	} else {
-		x.mirror.offer(b.From)
-		if err = s.append(ctx, x, made.records); err == nil && len(b.Pages) == 0 {
-			err = x.mirror.introduce(ctx, b.Checkpoint)
-		}
+		publish = s.transact
 	}
-	if err != nil {
+	if err := publish(ctx, x, b); err != nil {
 		return bridge.Receipt{}, err
 	}
 	s.report(nil)
-	return made.receipt, nil
+	receipt := x.receipt.Receipt
+	x.receipt = tally{}
+	return receipt, nil
 }
 
-// append publishes events without a transaction, unless the stream was lost.
-func (s *Sink) append(ctx context.Context, x *session, events []kgo.Record) error {
-	select {
-	case <-x.mirror.failed:
-		return x.mirror.err
-	default:
+// append waits for events that went out without a transaction, unless the
+// stream was lost.
+func (s *Sink) append(ctx context.Context, x *session, b *bridge.Batch) error {
+	x.mirror.offer(b.From)
+	if err := x.mirror.failure(); err != nil {
+		return err
 	}
-	if len(events) == 0 {
-		return nil
+	if x.open == nil {
+		return x.mirror.introduce(ctx, b.Checkpoint)
 	}
-	t := target{client: x.client, what: "publish to " + s.cfg.Topic, first: bridge.PointProduced}
-	if err := s.produce(ctx, x, t, events); err != nil {
+	if err := s.finish(ctx, x); err != nil {
 		return err
 	}
 	bridge.Reach(bridge.PointAcked)
+	return nil
+}
+
+// batch returns what the records of the batch at hand go out with, and begins
+// a batch where there is none.
+func (s *Sink) batch(ctx context.Context, x *session) (*delivery, error) {
+	switch {
+	case x.open != nil && x.open.hasFailed():
+		return nil, s.outcome(x, x.open)
+	case x.open != nil:
+		return x.open, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
+	}
+	if err := s.refresh(ctx, x); err != nil {
+		return nil, err
+	}
+	t := target{client: x.client, what: "publish to " + s.cfg.Topic}
+	var err error
+	if s.cfg.exactly() {
+		t, err = s.beginTransaction(ctx, x, t.what)
+	} else {
+		err = x.mirror.failure()
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.first = bridge.PointProduced
+	x.open = newDelivery(t)
+	return x.open, nil
+}
+
+// finish waits for all that the batch at hand has sent, and ends it.
+func (s *Sink) finish(ctx context.Context, x *session) error {
+	x.open.seal()
+	if err := s.await(ctx, x, x.open); err != nil {
+		return err
+	}
+	x.open = nil
 	return nil
 }
 
@@ -126,16 +198,19 @@ type target struct {
 	transactional bool
 	producer      int64
 	epoch         int16
-	// first is reached when the first record is handed over, last when all
-	// are; none if empty.
-	first, last bridge.Point
+	// first is reached when the first record is handed over; none if empty.
+	first bridge.Point
 }
 
-// delivery follows the records of one batch until all promises have run.
+// delivery follows the records of one batch until all promises have run. Its
+// methods are for the Sink's caller, but for settle.
 type delivery struct {
 	target
+	// left counts the records whose promise has not run, and one more until
+	// the delivery is sealed.
 	left   atomic.Int64
-	done   chan struct{} // closed by the last promise
+	sealed bool
+	done   chan struct{} // closed by the last promise of a sealed delivery
 	failed chan struct{} // closed by the first promise with an error
 
 	mu    sync.Mutex // guards err and topic
@@ -143,14 +218,59 @@ type delivery struct {
 	topic string
 }
 
-func newDelivery(to target, records int) *delivery {
+func newDelivery(to target) *delivery {
 	d := &delivery{target: to, done: make(chan struct{}), failed: make(chan struct{})}
-	d.left.Store(int64(records))
+	d.left.Store(1)
 	return d
 }
 
-// promise runs on the client's goroutine, once for each record.
-func (d *delivery) promise(r *kgo.Record, err error) {
+// hand gives a parcel's records to the client. Their context is never
+// cancelled, since that would leave a sent record in doubt inside the client.
+func (d *delivery) hand(ctx context.Context, p *parcel) {
+	n := len(p.records)
+	if n == 0 {
+		p.finish()
+		return
+	}
+	p.delivery = d
+	p.left.Store(int64(n))
+	d.left.Add(int64(n))
+	unending, promise := context.WithoutCancel(ctx), p.promise
+	records := p.records // the last promise may take them away
+	for i := range records {
+		d.client.Produce(unending, &records[i], promise)
+		if d.first != "" {
+			bridge.Reach(d.first)
+			d.first = ""
+		}
+	}
+}
+
+// seal says that no more records follow.
+func (d *delivery) seal() {
+	if !d.sealed {
+		d.sealed = true
+		d.leave()
+	}
+}
+
+func (d *delivery) leave() {
+	if d.left.Add(-1) == 0 {
+		close(d.done)
+	}
+}
+
+func (d *delivery) hasFailed() bool {
+	select {
+	case <-d.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+// settle notes how a record's promise was kept, on the client's goroutine.
+func (d *delivery) settle(r *kgo.Record, err error) {
 	if err == nil && d.transactional && (r.ProducerID != d.producer || r.ProducerEpoch != d.epoch) {
 		// The client healed itself: it sends what it still has anew, while
 		// the brokers have dropped what they had acknowledged.
@@ -158,9 +278,6 @@ func (d *delivery) promise(r *kgo.Record, err error) {
 	}
 	if err != nil && !bridge.Broken(bridge.BreakPromise) {
 		d.fail(r.Topic, err)
-	}
-	if d.left.Add(-1) == 0 {
-		close(d.done)
 	}
 }
 
@@ -170,33 +287,6 @@ func (d *delivery) fail(topic string, err error) {
 	if d.err == nil {
 		d.err, d.topic = err, topic
 		close(d.failed)
-	}
-}
-
-// produce hands the records to the client and waits for all promises: only
-// then is nothing of the pages in use any more. The records' context is never
-// cancelled, since that would leave a sent record in doubt inside the client.
-func (s *Sink) produce(ctx context.Context, x *session, to target, records []kgo.Record) error {
-	d := newDelivery(to, len(records))
-	unending, promise := context.WithoutCancel(ctx), d.promise // once: both allocate
-	for i := range records {
-		to.client.Produce(unending, &records[i], promise)
-		if i == 0 {
-			reach(to.first)
-		}
-	}
-	reach(to.last)
-	err := s.await(ctx, x, d)
-	if err != nil {
-		x.close() // fails what is left, at once
-		<-d.done
-	}
-	return err
-}
-
-func reach(p bridge.Point) {
-	if p != "" {
-		bridge.Reach(p)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -46,7 +47,7 @@ func benchPublish(b *testing.B, change func(*kafkasink.Config), compression stri
 	if _, err := s.Recover(b.Context(), nil); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		b.Fatal(err)
 	}
-	events := bridge.Batch{}
+	var load bridgetest.Load
 	var bytes int64
 	for p := range 10 {
 		page := page(make([]bridge.Event, 1000)...)
@@ -56,14 +57,14 @@ func benchPublish(b *testing.B, change func(*kafkasink.Config), compression stri
 			bytes += int64(len(ev.Raw))
 			page.Events[i] = ev
 		}
-		events.Pages = append(events.Pages, page)
+		load.Pages = append(load.Pages, page)
 	}
 	b.SetBytes(bytes)
 	b.ReportAllocs()
 	began, n := time.Now(), 0
 	for b.Loop() {
-		events.Checkpoint = checkpoint(cfg, n)
-		if _, err := s.Publish(context.Background(), events); err != nil {
+		load.Checkpoint = checkpoint(cfg, n)
+		if _, err := load.Publish(context.Background(), s); err != nil {
 			b.Fatal(err)
 		}
 		n++

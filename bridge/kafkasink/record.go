@@ -27,33 +27,24 @@ const (
 // maxHeaders is how many headers an event's record has at most.
 const maxHeaders = 9
 
-// keptMemory is how much of a builder's text outlives a batch, so that one
-// giant batch does not stay in memory.
-const keptMemory = 4 << 20
-
-// builder makes the records of a batch. Its memory is used again for the next
-// batch, which must not be built before all promises of this one have run.
-// Owned by the Sink's caller.
+// builder makes the records of pages. Owned by the Sink's caller.
 type builder struct {
 	cfg       Config
 	constants struct{ specVersion, contentType, stream, live, rewind kgo.RecordHeader }
 	typeOf    string // ce_type, or what goes before the event's type
 	typed     bool   // the event's type is part of ce_type
 
-	records []kgo.Record
-	headers []kgo.RecordHeader // of all records, one after the other
-	text    []byte             // values of headers that are made for one record
+	to *parcel // what is being filled
 
 	source     bridge.SourceIdentity
 	sourceText []byte
 }
 
-// batch is what a builder made of one bridge.Batch.
+// batch is what a builder makes of one page.
 type batch struct {
 	session *session
 	now     time.Time
 	span    window // of the event times that the topic keeps
-	records []kgo.Record
 	receipt bridge.Receipt
 }
 
@@ -77,22 +68,20 @@ func newBuilder(cfg Config) builder {
 	return b
 }
 
-// build makes all records of the pages before one of them is produced, so
-// that a batch that must not go out leaves nothing behind.
-func (b *builder) build(pages []*bridge.Page, x *session, now time.Time) (batch, error) {
-	b.reserve(pages)
+// build fills the parcel with all records of the page before one of them is
+// produced, so that a page that must not go out leaves nothing behind.
+func (b *builder) build(p *parcel, page *bridge.Page, x *session) (bridge.Receipt, error) {
+	now := time.Now()
+	b.to = p
+	p.reserve(len(page.Events), b.cfg.Headers != headersNone)
 	made := batch{session: x, now: now, span: x.events.settings.window(now)}
-	for _, page := range pages {
-		b.setSource(page.Source)
-		for i := range page.Events {
-			ev := &page.Events[i]
-			if err := b.add(&made, page, ev); err != nil {
-				return batch{}, err
-			}
+	b.setSource(page.Source)
+	for i := range page.Events {
+		if err := b.add(&made, page, &page.Events[i]); err != nil {
+			return bridge.Receipt{}, err
 		}
 	}
-	made.records = b.records
-	return made, nil
+	return made.receipt, nil
 }
 
 // add makes the record of one event, or its dead letter.
@@ -115,36 +104,13 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 	if size := recordSize(&rec); size > topic.settings.maxMessage {
 		return b.divert(made, letter{page: page, event: ev, defect: bridge.DefectTooLarge, size: size})
 	}
-	b.records = append(b.records, rec)
+	b.to.records = append(b.to.records, rec)
 	made.receipt.Published++
 	made.receipt.Bytes += int64(len(ev.Raw))
 	if restamped {
 		made.receipt.Restamped++
 	}
 	return nil
-}
-
-// reserve sizes the records' memory for the whole batch at once: the producer
-// will hold pointers into it.
-func (b *builder) reserve(pages []*bridge.Page) {
-	n := 0
-	for _, page := range pages {
-		n += len(page.Events)
-	}
-	b.records = slices.Grow(b.records, n+1) // the checkpoint goes along
-	if b.cfg.Headers != headersNone {
-		b.headers = slices.Grow(b.headers, n*maxHeaders)
-	}
-}
-
-// forget lets go of the batch's pages and keeps the memory for the next one.
-func (b *builder) forget() {
-	clear(b.records)
-	clear(b.headers)
-	b.records, b.headers, b.text = b.records[:0], b.headers[:0], b.text[:0]
-	if cap(b.text) > keptMemory {
-		b.text = nil
-	}
 }
 
 // stamp returns the record's time, and whether it is not the event's because
@@ -173,24 +139,24 @@ func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3
 
 // eventHeaders returns the headers of an event's record.
 func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
-	from := len(b.headers)
+	from := len(b.to.headers)
 	switch b.cfg.Headers {
 	case headersNone:
 		return nil
 	case headersMinimal:
-		b.headers = append(b.headers, b.id(ev), b.constants.stream, b.origin(ev))
+		b.to.headers = append(b.to.headers, b.id(ev), b.constants.stream, b.origin(ev))
 	default:
-		b.headers = append(b.headers, b.constants.specVersion, b.id(ev),
+		b.to.headers = append(b.to.headers, b.constants.specVersion, b.id(ev),
 			kgo.RecordHeader{Key: headerSource, Value: b.sourceText}, b.typeHeader(ev))
 		if h, ok := b.timeHeader(ev); ok {
-			b.headers = append(b.headers, h)
+			b.to.headers = append(b.to.headers, h)
 		}
 		if ev.Subject != nil {
-			b.headers = append(b.headers, kgo.RecordHeader{Key: headerSubject, Value: slices.Clip(ev.Subject)})
+			b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: headerSubject, Value: slices.Clip(ev.Subject)})
 		}
-		b.headers = append(b.headers, b.constants.contentType, b.constants.stream, b.origin(ev))
+		b.to.headers = append(b.to.headers, b.constants.contentType, b.constants.stream, b.origin(ev))
 	}
-	return b.headers[from:len(b.headers):len(b.headers)]
+	return b.to.headers[from:len(b.to.headers):len(b.to.headers)]
 }
 
 func (b *builder) id(ev *bridge.Event) kgo.RecordHeader {
@@ -231,9 +197,9 @@ func (b *builder) timeHeader(ev *bridge.Event) (kgo.RecordHeader, bool) {
 // header returns a header whose value is built in the batch's own memory. When
 // that grows, earlier values stay where they are.
 func (b *builder) header(key string, appendValue func([]byte) []byte) kgo.RecordHeader {
-	from := len(b.text)
-	b.text = appendValue(b.text)
-	return kgo.RecordHeader{Key: key, Value: b.text[from:len(b.text):len(b.text)]}
+	from := len(b.to.text)
+	b.to.text = appendValue(b.to.text)
+	return kgo.RecordHeader{Key: key, Value: b.to.text[from:len(b.to.text):len(b.to.text)]}
 }
 
 func (b *builder) setSource(id bridge.SourceIdentity) {

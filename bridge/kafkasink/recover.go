@@ -214,15 +214,17 @@ type barrier struct {
 // commitBarrier commits one on the stream's partition.
 func (s *Sink) commitBarrier(ctx context.Context, x *session) (*barrier, error) {
 	unique := rand.Text()
-	records := []kgo.Record{s.ownRecord(s.cfg.barrierKey(), []byte(unique))}
 	t, err := s.beginTransaction(ctx, x, "commit a barrier to "+s.cfg.CheckpointTopic)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.produce(ctx, x, t, records); err != nil {
+	p := parcelOf(s.ownRecord(s.cfg.barrierKey(), []byte(unique)))
+	x.open = newDelivery(t)
+	x.open.hand(ctx, p)
+	if err := s.finish(ctx, x); err != nil {
 		return nil, err
 	}
-	if err := s.follows(x, &records[0]); err != nil {
+	if err := s.follows(x, &p.records[0]); err != nil {
 		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, commitTimeout)
@@ -230,7 +232,7 @@ func (s *Sink) commitBarrier(ctx context.Context, x *session) (*barrier, error) 
 	if err := s.endTransaction(limited, x); err != nil {
 		return nil, err
 	}
-	return &barrier{offset: records[0].Offset, value: unique}, nil
+	return &barrier{offset: p.records[0].Offset, value: unique}, nil
 }
 
 // transactionVersion asks the brokers for the version that their transactions

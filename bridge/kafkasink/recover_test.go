@@ -386,7 +386,7 @@ func TestBackwards(t *testing.T) {
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
 			for seq := range 3 {
-				if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(cfg, seq)}); err != nil {
+				if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, seq)}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -592,7 +592,7 @@ func TestStartAfterAMillion(t *testing.T) {
 		recoverTo(t, s, own, first)
 		t.Logf("%s: %s", name, time.Since(began).Round(time.Millisecond))
 		began = time.Now()
-		if err := commit(t, s, bridge.Batch{Checkpoint: checkpoint(own, 1)}); err != nil {
+		if err := commit(t, s, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(own, 1)}}); err != nil {
 			t.Fatal(err)
 		}
 		recoverTo(t, s, own, 1)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
 )
 
 // Sink publishes one stream to Kafka. Recover, Publish, Holds and Close are
@@ -16,6 +18,7 @@ type Sink struct {
 	cfg     Config
 	session *session // nil before the first Recover and after any error
 	records builder
+	parcels parcels
 	scanned stretch
 	losses  atomic.Int64
 	// mirrorEvery is how often at most a checkpoint is copied.
@@ -90,6 +93,19 @@ type session struct {
 	// barrier is: offsets only grow.
 	began  time.Time
 	newest int64
+	// open is the batch at hand, nil before its first record; receipt is what
+	// was sent of it.
+	open    *delivery
+	receipt tally
+	held    []*bridge.Page // by a rule that is broken on purpose
+}
+
+// releaseHeld ends with the pages that were held back.
+func (x *session) releaseHeld() {
+	for _, page := range x.held {
+		page.Release()
+	}
+	x.held = nil
 }
 
 func (s *Sink) open() (*session, error) {
@@ -148,7 +164,8 @@ func (x *session) state(topic string) *topicState {
 // (transaction.version 2): then a late end of one cannot end the next.
 func (x *session) strict() bool { return x.version.Load() >= strictTransactions }
 
-// close ends the clients. Every record that is still waiting fails at once.
+// close ends the clients. Every record that is still waiting fails at once, and
+// nothing of any page is in use when it returns.
 func (x *session) close() {
 	if x.mirror != nil {
 		x.mirror.stop()
@@ -158,6 +175,11 @@ func (x *session) close() {
 	if x.mirror != nil {
 		x.mirror.wait()
 	}
+	if x.open != nil {
+		x.open.seal()
+		<-x.open.done
+	}
+	x.releaseHeld()
 }
 
 // lost is closed when the session must end although nothing failed in it.

@@ -21,47 +21,52 @@ const commitTimeout = 25 * time.Second
 // producer epoch than the rest, so that the brokers have aborted some of them.
 var errProducerChanged = errors.New("the producer id changed within a transaction")
 
-// transact publishes events and checkpoint in one transaction. Before the end
+// transact commits what was sent and the checkpoint behind it. Before the end
 // is answered nothing is visible, and a crash leaves nothing but a transaction
 // that the next session's producer id aborts. After it both are there for
 // good. In between the next session's barrier tells.
-func (s *Sink) transact(ctx context.Context, x *session, events []kgo.Record, c *bridge.Checkpoint) error {
+func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error {
+	defer x.releaseHeld()
+	if bridge.Broken(bridge.BreakSplit) && len(x.held) > 0 {
+		if err := s.commit(ctx, x, &b.Checkpoint); err != nil {
+			return err
+		}
+	}
+	if err := s.sendHeld(ctx, x); err != nil {
+		return err
+	}
+	return s.commit(ctx, x, &b.Checkpoint)
+}
+
+func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) error {
 	rec, err := s.checkpointRecord(x, s.cfg.dataKey(), c)
 	if err != nil {
 		return err
 	}
-	if bridge.Broken(bridge.BreakSplit) && len(events) > 0 {
-		if err := s.transact(ctx, x, nil, c); err != nil {
-			return err
-		}
-	}
-	return s.transactRecords(ctx, x, events, rec)
-}
-
-func (s *Sink) transactRecords(ctx context.Context, x *session, events []kgo.Record, checkpoint kgo.Record) error {
-	t, err := s.beginTransaction(ctx, x, "publish to "+s.cfg.Topic)
-	if err != nil {
-		return err
-	}
-	whole := events
-	if t.first = bridge.PointProduced; !x.strict() && len(events) > 0 {
+	if x.open != nil && !x.strict() {
 		// Here a late end of an earlier transaction may commit what there is
 		// of this one. A checkpoint without its events would lose them.
-		if err := s.produce(ctx, x, t, events); err != nil {
+		t := x.open.target
+		if err := s.finish(ctx, x); err != nil {
 			return err
 		}
 		bridge.Reach(bridge.PointAcked)
-		t.first, events = "", nil
+		x.open = newDelivery(t)
 	}
-	t.last = bridge.PointCheckpoint
-	events = append(events, checkpoint)
-	if err := s.produce(ctx, x, t, events); err != nil {
+	d, err := s.batch(ctx, x)
+	if err != nil {
+		return err
+	}
+	p := parcelOf(rec)
+	d.hand(ctx, p)
+	bridge.Reach(bridge.PointCheckpoint)
+	if err := s.finish(ctx, x); err != nil {
 		return err
 	}
 	if x.strict() {
 		bridge.Reach(bridge.PointAcked)
 	}
-	if err := s.follows(x, &events[len(events)-1]); err != nil {
+	if err := s.follows(x, &p.records[0]); err != nil {
 		return err
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
@@ -69,12 +74,33 @@ func (s *Sink) transactRecords(ctx context.Context, x *session, events []kgo.Rec
 	bridge.Reach(bridge.PointEnding)
 	err = s.endTransaction(ending, x)
 	if err != nil && bridge.Broken(bridge.BreakAbort) && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
-		return s.transactRecords(ctx, x, whole, checkpoint)
+		if err := s.sendHeld(ctx, x); err != nil {
+			return err
+		}
+		return s.commit(ctx, x, c)
 	}
 	if err != nil {
 		return err
 	}
 	bridge.Reach(bridge.PointEnded)
+	return nil
+}
+
+// sendHeld sends what a broken rule has held back.
+func (s *Sink) sendHeld(ctx context.Context, x *session) error {
+	for _, page := range x.held {
+		p := parcelOf()
+		receipt, err := s.records.build(p, page, x)
+		if err != nil {
+			return err
+		}
+		d, err := s.batch(ctx, x)
+		if err != nil {
+			return err
+		}
+		x.receipt.add(receipt)
+		d.hand(ctx, p)
+	}
 	return nil
 }
 

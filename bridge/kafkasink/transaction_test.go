@@ -33,19 +33,19 @@ func checkpoint(cfg kafkasink.Config, seq int) bridge.Checkpoint {
 }
 
 // batch has events for all partitions, and commit seq's checkpoint.
-func batch(cfg kafkasink.Config, seq int) bridge.Batch {
+func batch(cfg kafkasink.Config, seq int) bridgetest.Load {
 	var events []bridge.Event
 	for i := range 20 {
 		events = append(events, event(fmt.Sprintf("b%d-%d", seq, i), fmt.Sprint("user", i)))
 	}
-	return bridge.Batch{Pages: []*bridge.Page{page(events...)}, Checkpoint: checkpoint(cfg, seq), From: checkpoint(cfg, seq-1)}
+	return bridgetest.Load{Pages: []*bridge.Page{page(events...)}, Batch: bridge.Batch{Checkpoint: checkpoint(cfg, seq), From: checkpoint(cfg, seq-1)}}
 }
 
-func commit(t *testing.T, s *kafkasink.Sink, b bridge.Batch) error {
+func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	_, err := s.Publish(ctx, b)
+	_, err := b.Publish(ctx, s)
 	return err
 }
 
@@ -170,7 +170,7 @@ func TestCutBeforeEnd(t *testing.T) {
 		held := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotEnoughReplicas, Count: -1})
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if _, err := s.Publish(ctx, batch(cfg, 0)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := batch(cfg, 0).Publish(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("publish returned %v", err)
 		}
 		held.Remove()
@@ -192,7 +192,7 @@ func TestShutdownWhileEnding(t *testing.T) {
 			c.DropControl()
 			return nil, nil, false
 		})
-		if _, err := s.Publish(ctx, batch(cfg, 0)); err != nil {
+		if _, err := batch(cfg, 0).Publish(ctx, s); err != nil {
 			t.Fatal(err)
 		}
 		recoverTo(t, s, cfg, 0)
@@ -233,7 +233,7 @@ func TestFenced(t *testing.T) {
 			t.Fatal(err)
 		}
 		recoverTo(t, older, cfg, 1) // fences in turn
-		err = commit(t, newer, bridge.Batch{Checkpoint: checkpoint(cfg, 2)})
+		err = commit(t, newer, bridgetest.Load{Batch: bridge.Batch{Checkpoint: checkpoint(cfg, 2)}})
 		if !errors.Is(err, bridge.ErrFenced) {
 			t.Errorf("an empty batch returned %v, want ErrFenced", err)
 		}

@@ -1,0 +1,124 @@
+package kafkasink
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// keptParcels bounds the free list.
+	keptParcels = 32
+	// keptEvents is the largest page whose memory outlives it, so that one
+	// giant page does not stay.
+	keptEvents = 10_000
+	keptText   = 4 << 20 // the same, in bytes
+)
+
+// parcel is a page on its way to the brokers: its records, and what they are
+// made of. The records point into the page, which is released by the promise of
+// the last one: until then the client may send any of them again, after it
+// nothing reads them.
+type parcel struct {
+	page     *bridge.Page // nil for records of our own
+	delivery *delivery
+	left     atomic.Int64 // records whose promise has not run
+
+	records []kgo.Record
+	headers []kgo.RecordHeader // of all records, one after the other
+	text    []byte             // values of headers that are made for one record
+
+	promise func(*kgo.Record, error) // bound once, so that a page costs no closure
+	home    *parcels                 // nil where the memory is not used again
+}
+
+// parcelOf returns a parcel of records of our own.
+func parcelOf(records ...kgo.Record) *parcel {
+	p := &parcel{records: records}
+	p.promise = p.keep
+	return p
+}
+
+// reserve sizes the memory for the whole page at once: the client will hold
+// pointers into it.
+func (p *parcel) reserve(events int, headers bool) {
+	p.records = slices.Grow(p.records, events)
+	if headers {
+		p.headers = slices.Grow(p.headers, events*maxHeaders)
+	}
+}
+
+// keep is the promise of each record. It runs on the client's goroutine.
+func (p *parcel) keep(r *kgo.Record, err error) {
+	d := p.delivery
+	d.settle(r, err)
+	if p.left.Add(-1) == 0 {
+		p.finish() // before the delivery can be done: then no page is in use
+	}
+	d.leave()
+}
+
+// finish gives the page back, and the memory for the next one.
+func (p *parcel) finish() {
+	if p.page != nil {
+		p.page.Release()
+		p.page = nil
+	}
+	if p.home != nil {
+		p.home.give(p)
+	}
+}
+
+// parcels is a free list. The last one given back is the first one taken,
+// because it is still in the processor's cache.
+type parcels struct {
+	mu   sync.Mutex // guards free: parcels come back from the client
+	free []*parcel
+}
+
+func (s *parcels) take() *parcel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.free)
+	if n == 0 {
+		p := parcelOf()
+		p.home = s
+		return p
+	}
+	p := s.free[n-1]
+	s.free = s.free[:n-1]
+	// What the memory still points to is overwritten, or is a page's that is
+	// used again itself.
+	p.records, p.headers, p.text = p.records[:0], p.headers[:0], p.text[:0]
+	return p
+}
+
+func (s *parcels) give(p *parcel) {
+	if cap(p.records) > keptEvents || cap(p.text) > keptText {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) < keptParcels {
+		s.free = append(s.free, p)
+	}
+}
+
+// tally adds up the receipts of a batch's pages.
+type tally struct{ bridge.Receipt }
+
+func (t *tally) add(r bridge.Receipt) {
+	t.Published += r.Published
+	t.Restamped += r.Restamped
+	t.Bytes += r.Bytes
+	for defect, n := range r.DeadLettered {
+		if t.DeadLettered == nil {
+			t.DeadLettered = make(map[bridge.Defect]int)
+		}
+		t.DeadLettered[defect] += n
+	}
+}
