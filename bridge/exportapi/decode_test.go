@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -194,24 +193,6 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	})
 	if allocs > 0 {
 		t.Errorf("%v allocations a page of 1000 items, want 0", allocs)
-	}
-}
-
-func BenchmarkDecode(b *testing.B) {
-	for _, size := range []int{300, 1000, 4000} {
-		b.Run(strconv.Itoa(size)+"B", func(b *testing.B) {
-			body := somePage(1000, size)
-			d := testDecoder(b)
-			var events []bridge.Event
-			b.SetBytes(int64(len(body)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := d.decode(body, events[:0]); err != nil {
-					b.Fatal(err)
-				}
-				events = d.events
-			}
-		})
 	}
 }
 

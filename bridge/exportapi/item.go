@@ -1,18 +1,10 @@
 package exportapi
 
 import (
-	"bytes"
 	"errors"
-	"slices"
-	"strconv"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"exportbridge/bridge"
 )
-
-// value is a JSON value as it stands in the body; nil is absent.
-type value []byte
 
 // objectReader reads chosen values of an object in one pass. Of a member that
 // comes twice the last counts, as for most parsers.
@@ -24,114 +16,78 @@ type objectReader struct {
 // want makes the reader collect the value at the pointer and returns its slot.
 func (r *objectReader) want(pointer string) (slot, error) {
 	s := slot(len(r.values))
-	r.values = append(r.values, nil)
+	r.values = append(r.values, value{})
 	return s, r.root.add(pointer, s)
 }
 
-// read reads the rest of an object whose opening brace was just read.
-func (r *objectReader) read(json *jsontext.Decoder) error {
+// read reads the object that begins at i.
+func (r *objectReader) read(s *scanner, i int) (end int, ok bool) {
 	clear(r.values)
-	return r.object(json, &r.root)
+	return r.object(s, i, &r.root)
 }
 
-func (r *objectReader) object(json *jsontext.Decoder, at *selector) error {
-	for json.PeekKind() != '}' {
-		name, err := json.ReadValue()
-		if err != nil {
-			return err
+func (r *objectReader) object(s *scanner, i int, at *selector) (int, bool) {
+	i, step := s.open(i)
+	for step == more {
+		name, end, ok := s.name(i)
+		if !ok {
+			return end, false
 		}
-		if err := r.member(json, at.named(name)); err != nil {
-			return err
+		if i, ok = skipColon(s.body, end); !ok {
+			return i, false
 		}
+		if i, ok = r.member(s, i, at.named(name)); !ok {
+			return i, false
+		}
+		i, step = s.next(i, '}')
 	}
-	_, err := json.ReadToken()
-	return err
+	return i, step == ended
 }
 
-func (r *objectReader) array(json *jsontext.Decoder, at *selector) error {
-	for i := 0; json.PeekKind() != ']'; i++ {
-		if err := r.member(json, at.element(i)); err != nil {
-			return err
+func (r *objectReader) array(s *scanner, i int, at *selector) (int, bool) {
+	i, step := s.open(i)
+	for n := 0; step == more; n++ {
+		var ok bool
+		if i, ok = r.member(s, i, at.element(n)); !ok {
+			return i, false
 		}
+		i, step = s.next(i, ']')
 	}
-	_, err := json.ReadToken()
-	return err
+	return i, step == ended
 }
 
 // member reads one value. Its depth is bounded by the longest pointer.
-func (r *objectReader) member(json *jsontext.Decoder, at *selector) error {
+func (r *objectReader) member(s *scanner, i int, at *selector) (int, bool) {
 	if at == nil {
-		_, err := json.ReadValue()
-		return err
+		return s.skip(i)
 	}
-	for _, s := range at.below {
-		r.values[s] = nil
-	}
-	if kind := json.PeekKind(); len(at.children) > 0 && (kind == '{' || kind == '[') {
-		if _, err := json.ReadToken(); err != nil {
-			return err
+	if len(at.children) > 0 {
+		for _, slot := range at.below {
+			r.values[slot] = value{}
 		}
-		if kind == '{' {
-			return r.object(json, at)
+		switch s.kindAt(i) {
+		case kindObject:
+			return r.object(s, i, at)
+		case kindArray:
+			return r.array(s, i, at)
 		}
-		return r.array(json, at)
 	}
-	raw, err := json.ReadValue()
-	for _, s := range at.slots {
-		r.values[s] = value(raw)
+	v, i, ok := s.read(i)
+	for _, slot := range at.slots {
+		r.values[slot] = v
 	}
-	return err
+	return i, ok
 }
 
-// named finds the child by a name as it stands in the body.
-func (s *selector) named(literal []byte) *selector {
-	if bytes.IndexByte(literal, '\\') < 0 {
-		return s.member(literal[1 : len(literal)-1])
+// named finds the child by its name. No pointer names half a character.
+func (s *selector) named(name value) *selector {
+	if name.kind != kindEscaped {
+		return s.member(name.raw)
 	}
-	name, err := jsontext.AppendUnquote(nil, literal)
-	if err != nil {
-		return nil // no pointer names half a character
-	}
-	return s.member(name)
-}
-
-// text returns a string's bytes, and a number or a boolean as it is written;
-// nil for everything else. exact is false if the string has half a character,
-// which then reads as U+FFFD.
-func (v value) text() (text []byte, exact bool) {
-	if v == nil {
-		return nil, true
-	}
-	switch jsontext.Value(v).Kind() {
-	case '"':
-		if bytes.IndexByte(v, '\\') < 0 {
-			return slices.Clip(v[1 : len(v)-1]), true
-		}
-		decoded, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
-		return slices.Clip(decoded), err == nil
-	case '0', 't', 'f':
-		return slices.Clip(v), true
-	}
-	return nil, true
-}
-
-// name returns a text that says something, nil for an empty one.
-func (v value) name() []byte {
-	if text, _ := v.text(); len(text) > 0 {
-		return text
+	if text, exact := appendUnescaped(nil, name.raw); exact {
+		return s.member(text)
 	}
 	return nil
-}
-
-// id returns a text that can name an item, nil where v cannot: an id that is
-// empty, a boolean or not exact is shared by items that differ, and one of
-// them would be taken for a repetition.
-func (v value) id() []byte {
-	text, exact := v.text()
-	if !exact || len(text) == 0 || jsontext.Value(v).Kind() == 't' || jsontext.Value(v).Kind() == 'f' {
-		return nil
-	}
-	return text
 }
 
 // itemReader reads the values that an event needs.
@@ -173,9 +129,8 @@ func (r *itemReader) fill(e *bridge.Event) {
 	}
 	e.Subject = r.values[r.subject].name()
 	e.Key, _ = r.values[r.key].text()
-	var err error
-	// The parser has seen to it that only the digits of an integer pass.
-	if e.Time, err = strconv.ParseInt(string(r.values[r.time]), 10, 64); err != nil {
+	var ok bool
+	if e.Time, ok = r.values[r.time].integer(); !ok {
 		e.Time, e.Defect = 0, bridge.DefectTime
 	}
 }

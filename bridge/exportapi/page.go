@@ -1,14 +1,10 @@
 package exportapi
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
+	"strconv"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"exportbridge/bridge"
 )
@@ -22,25 +18,41 @@ var (
 	errNoPage = errors.New("body is not a page")
 )
 
-// pageDecoder splits pages into events. It is strict about the page itself,
-// where a mistake would read as "no more results", and lenient inside items,
-// which Kafka's consumers judge for themselves. One goroutine at a time.
+// pageDecoder splits pages into events, in one pass over the body. It is
+// strict about the page itself, where a mistake would read as "no more
+// results", and lenient inside items, which Kafka's consumers judge for
+// themselves. One goroutine at a time.
 type pageDecoder struct {
-	itemsField, cursorField string
-	item                    itemReader
-	identity                identityReader
-
-	json    *jsontext.Decoder
-	options []jsontext.Options
-	source  bytes.Buffer // hands the body to json without a copy
-	body    []byte
-	scratch []byte // holds a cursor that had escapes
+	scan     scanner
+	parts    [3]part
+	item     itemReader
+	identity identityReader
+	scratch  []byte // holds a cursor that had escapes
 
 	// The page as decoded. cursor is valid until the next page and holds
 	// neither null nor absence apart from an empty string.
 	events []bridge.Event
 	cursor []byte
 }
+
+// part is a member of the page that is read. It may come only once: which of
+// two counts would decide whether the export goes on.
+type part struct {
+	name string
+	// read reads the value at the position and returns the position behind it.
+	read func(d *pageDecoder, i int) (int, error)
+	seen bool
+}
+
+// String names the part in errors.
+func (p *part) String() string { return "member " + strconv.Quote(p.name) }
+
+// The parts in pageDecoder.parts.
+const (
+	partItems = iota
+	partCursor
+	partMetadata
+)
 
 func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 	item, err := newItemReader(preset, cfg.keyPointer())
@@ -52,199 +64,177 @@ func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 		return nil, err
 	}
 	return &pageDecoder{
-		itemsField:  cfg.ItemsField,
-		cursorField: cfg.CursorField,
-		item:        item,
-		identity:    identity,
-		json:        new(jsontext.Decoder),
-		// Lone surrogates inside items pass. Bytes that are not UTF-8 do not:
-		// decode looks for them itself.
-		options: []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)},
+		parts: [...]part{
+			partItems:    {name: cfg.ItemsField, read: (*pageDecoder).items},
+			partCursor:   {name: cfg.CursorField, read: (*pageDecoder).next},
+			partMetadata: {name: metadataField, read: (*pageDecoder).metadata},
+		},
+		item:     item,
+		identity: identity,
 	}, nil
 }
 
 // decode splits the body and leaves the result in d. The events are appended
 // to events and point into the body. Nothing is allocated for values without
-// escapes once events is large enough.
+// escapes once events is large enough. Its error is errCutShort or errNoPage;
+// then d holds nothing that counts.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
-	d.events, d.cursor, d.body = events, nil, body
+	d.events, d.cursor = events, nil
 	d.identity.forget()
-	if !utf8.Valid(body) {
+	for i := range d.parts {
+		d.parts[i].seen = false
+	}
+	d.scan.reset(body)
+	defer d.scan.reset(nil)
+	err := d.page()
+	if err != nil && !utf8.Valid(body) {
+		// More to the point than where the scanner stopped.
 		return fmt.Errorf("%w: it holds bytes that are not UTF-8", errNoPage)
 	}
-	d.source = *bytes.NewBuffer(body)
-	d.json.Reset(&d.source, d.options...)
-	defer func() { d.body, d.source = nil, bytes.Buffer{} }()
-	if err := d.page(); err != nil {
-		return d.explain(err, len(body))
-	}
-	return nil
+	return err
 }
 
 // page reads the one top-level object and demands that nothing follows it.
 func (d *pageDecoder) page() error {
-	switch kind := d.json.PeekKind(); kind {
-	case '{':
-	case '[', '"', '0', 't', 'f', 'n':
-		return fmt.Errorf("%w: it is %s, not an object", errNoPage, kindName(kind))
+	s := &d.scan
+	i := skipSpace(s.body, 0)
+	if kind := s.kindAt(i); kind != kindObject {
+		return d.wrongKind(i, "it", kind, "an object")
 	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
-	}
-	var hasItems, hasCursor, hasMetadata bool
-	for d.json.PeekKind() != '}' {
-		name, err := d.json.ReadValue()
-		if err != nil {
+	i, step := s.open(i)
+	for step == more {
+		var err error
+		if i, err = d.member(i); err != nil {
 			return err
 		}
-		switch {
-		case nameIs(name, d.itemsField):
-			err = d.once(&hasItems, d.itemsField, d.items)
-		case nameIs(name, d.cursorField):
-			err = d.once(&hasCursor, d.cursorField, d.next)
-		case nameIs(name, metadataField):
-			err = d.once(&hasMetadata, metadataField, d.metadata)
-		default:
-			_, err = d.json.ReadValue()
-		}
-		if err != nil {
-			return err
-		}
+		i, step = s.next(i, '}')
 	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
+	if step == broken {
+		return d.refuse(i)
 	}
-	if !hasItems {
-		return fmt.Errorf("%w: it has no member %q", errNoPage, d.itemsField)
+	if items := &d.parts[partItems]; !items.seen {
+		return fmt.Errorf("%w: it has no %s", errNoPage, items)
 	}
-	if _, err := d.json.ReadToken(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows the object at byte %d", errNoPage, d.json.InputOffset())
+	if i = skipSpace(s.body, i); i < len(s.body) {
+		return fmt.Errorf("%w: something follows the object at byte %d", errNoPage, i)
 	}
 	return nil
 }
 
-// once reads a member that may come only once: which of two counts would
-// decide whether the export goes on.
-func (d *pageDecoder) once(seen *bool, name string, read func() error) error {
-	if *seen {
-		return fmt.Errorf("%w: member %q comes twice", errNoPage, name)
+// member reads the member of the page that begins at i.
+func (d *pageDecoder) member(i int) (int, error) {
+	name, i, ok := d.scan.name(i)
+	if !ok {
+		return i, d.refuse(i)
 	}
-	*seen = true
-	return read()
+	part := d.part(name)
+	if part != nil && part.seen {
+		return i, fmt.Errorf("%w: %s comes twice", errNoPage, part)
+	}
+	if i, ok = skipColon(d.scan.body, i); !ok {
+		return i, d.refuse(i)
+	}
+	if part == nil {
+		return d.checked(d.scan.skip(i))
+	}
+	part.seen = true
+	return part.read(d, i)
+}
+
+// part finds the part by its name; nil is a member that is not read.
+func (d *pageDecoder) part(name value) *part {
+	for i := range d.parts {
+		if name.is(d.parts[i].name) {
+			return &d.parts[i]
+		}
+	}
+	return nil
 }
 
 // items reads the array of items.
-func (d *pageDecoder) items() error {
-	if kind := d.json.PeekKind(); kind != '[' {
-		return d.wrongKind(d.itemsField, kind, "an array")
+func (d *pageDecoder) items(i int) (int, error) {
+	if kind := d.scan.kindAt(i); kind != kindArray {
+		return i, d.wrongKind(i, d.parts[partItems].String(), kind, "an array")
 	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
-	}
-	for index := 0; d.json.PeekKind() != ']'; index++ {
+	i, step := d.scan.open(i)
+	for index := 0; step == more; index++ {
 		d.events = append(d.events, bridge.Event{Index: index})
-		if err := d.event(&d.events[len(d.events)-1]); err != nil {
-			return err
+		var ok bool
+		if i, ok = d.event(i, &d.events[len(d.events)-1]); !ok {
+			return i, d.refuse(i)
 		}
+		i, step = d.scan.next(i, ']')
 	}
-	_, err := d.json.ReadToken()
-	return err
+	return d.checked(i, step == ended)
 }
 
 // event reads one item: its bytes, and on the way the values it is asked for.
-func (d *pageDecoder) event(e *bridge.Event) error {
-	if d.json.PeekKind() != '{' {
-		raw, err := d.json.ReadValue()
-		e.Raw, e.Defect = slices.Clip(raw), bridge.DefectNotObject
-		return err
+func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
+	if d.scan.kindAt(i) != kindObject {
+		e.Defect = bridge.DefectNotObject
+		end, ok = d.scan.skip(i)
+	} else if end, ok = d.item.read(&d.scan, i); ok {
+		d.item.fill(e)
 	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
+	if ok {
+		e.Raw = d.scan.body[i:end:end]
 	}
-	start := d.json.InputOffset() - 1
-	if err := d.item.read(d.json); err != nil {
-		return err
-	}
-	end := d.json.InputOffset()
-	e.Raw = d.body[start:end:end]
-	d.item.fill(e)
-	return nil
+	return end, ok
 }
 
 // next reads the cursor. It must decode exactly: a cursor with a replacement
 // character in it is another cursor.
-func (d *pageDecoder) next() error {
-	raw, err := d.json.ReadValue()
-	if err != nil {
-		return err
+func (d *pageDecoder) next(i int) (int, error) {
+	v, end, ok := d.scan.read(i)
+	if !ok {
+		return end, d.refuse(end)
 	}
-	switch raw.Kind() {
-	case 'n':
-		return nil
-	case '"':
+	part := &d.parts[partCursor]
+	switch v.kind {
+	case kindNull:
+	case kindString:
+		d.cursor = v.raw
+	case kindEscaped:
+		if d.scratch, ok = appendUnescaped(d.scratch[:0], v.raw); !ok {
+			return i, fmt.Errorf("%w: %s does not decode exactly", errNoPage, part)
+		}
+		d.cursor = d.scratch
 	default:
-		return d.wrongKind(d.cursorField, raw.Kind(), "a string or null")
+		return i, d.wrongKind(i, part.String(), v.kind, "a string or null")
 	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		d.cursor = raw[1 : len(raw)-1]
-		return nil
-	}
-	if d.scratch, err = jsontext.AppendUnquote(d.scratch[:0], raw); err != nil {
-		return fmt.Errorf("%w: member %q does not decode exactly", errNoPage, d.cursorField)
-	}
-	d.cursor = d.scratch
-	return nil
+	return end, nil
 }
 
 // metadata reads whose export it is. Another shape than expected says nothing.
-func (d *pageDecoder) metadata() error {
-	if d.json.PeekKind() != '{' {
-		_, err := d.json.ReadValue()
-		return err
+func (d *pageDecoder) metadata(i int) (int, error) {
+	if d.scan.kindAt(i) != kindObject {
+		return d.checked(d.scan.skip(i))
 	}
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
-	}
-	return d.identity.read(d.json)
+	return d.checked(d.identity.read(&d.scan, i))
 }
 
-// wrongKind reports a member of the wrong type; kind 0 is no JSON at all.
-func (d *pageDecoder) wrongKind(name string, kind jsontext.Kind, want string) error {
-	if kind == 0 {
-		_, err := d.json.ReadToken()
-		return err
+// wrongKind reports a value of the wrong type, or that there is none.
+func (d *pageDecoder) wrongKind(at int, what string, got kind, want string) error {
+	if got == kindNone {
+		return d.refuse(at)
 	}
-	return fmt.Errorf("%w: member %q is %s, not %s", errNoPage, name, kindName(kind), want)
+	return fmt.Errorf("%w: %s is %s, not %s", errNoPage, what, got, want)
 }
 
-// explain turns a parser's error into one that says where and nothing of what:
+// checked makes an error of what the scanner refuses.
+func (d *pageDecoder) checked(end int, ok bool) (int, error) {
+	if !ok {
+		return end, d.refuse(end)
+	}
+	return end, nil
+}
+
+// refuse says where the body stops being JSON and nothing of what is there:
 // bodies hold personal data, and errors go to logs.
-func (d *pageDecoder) explain(err error, size int) error {
-	if errors.Is(err, errNoPage) {
-		return err
-	}
-	at := d.json.InputOffset()
-	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		at = syntax.ByteOffset
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+func (d *pageDecoder) refuse(at int) error {
+	size := len(d.scan.body)
+	if at == size {
 		return fmt.Errorf("%w: after %d bytes", errCutShort, size)
 	}
 	return fmt.Errorf("%w: not JSON at byte %d of %d", errNoPage, at, size)
-}
-
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case 't', 'f':
-		return "a boolean"
-	}
-	return "null"
 }

@@ -81,7 +81,7 @@ func (s *selector) child(name string) *selector {
 // member finds the child by name. Exact and case-sensitive.
 func (s *selector) member(name []byte) *selector {
 	for _, c := range s.children {
-		if c.name == string(name) {
+		if len(c.name) == len(name) && (len(name) == 0 || c.name[0] == name[0]) && c.name == string(name) {
 			return c
 		}
 	}

@@ -1,0 +1,130 @@
+package exportapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// simulatorPage is a page of n items as the simulator serves it, the same each time.
+func simulatorPage(t testing.TB, schema exportsim.Schema, path string, n int) []byte {
+	t.Helper()
+	h, err := exportsim.New(exportsim.Config{
+		Seed: 1, Events: 40 * n, Schema: schema,
+		Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Every: 100 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", fmt.Sprintf("%s?pageSize=%d", path, n), nil))
+	if w.Code != 200 {
+		t.Fatalf("%s: %d", path, w.Code)
+	}
+	return w.Body.Bytes()
+}
+
+// textPage is a page of n items, most of which is the text.
+func textPage(n int, text string) []byte {
+	item := fmt.Sprintf(`{"eventId":"0190f5d0-7b3c-7e4a-9a53-4a1b2c3d4e5f","userId":"user-12345","timestamp":1760000000000,"payload":{"type":"pageOpened","title":"%s","tags":["%[1]s","%[1]s"],"text":"%s"}}`,
+		text, strings.Repeat(text, 5))
+	return []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + `],"nextCursor":null}`)
+}
+
+// benchmarkPages are pages of 1000 items.
+func benchmarkPages(t testing.TB) []benchmarkPage {
+	return []benchmarkPage{
+		{"300B", "events", somePage(1000, 300)},
+		{"1KB", "events", somePage(1000, 1000)},
+		{"4KB", "events", somePage(1000, 4000)},
+		{"simulator-events", "events", simulatorPage(t, exportsim.Schema08, "/events", 1000)},
+		{"simulator-sessions", "sessions", simulatorPage(t, exportsim.Schema08, "/session", 1000)},
+		{"simulator-users", "users", simulatorPage(t, exportsim.Schema08, "/user", 1000)},
+		{"Portuguese", "events", textPage(1000, "São Paulo não é a única opção de coração")},
+		{"Japanese", "events", textPage(1000, "スマートフォン 23 プロ と ヘッドホン。")},
+		{"escapes", "events", textPage(1000, `S\u00e3o \"Paulo\" \u2014 caf\u00e9\n`)},
+	}
+}
+
+type benchmarkPage struct {
+	name, resource string
+	body           []byte
+}
+
+// decoders returns one call each that decodes the page with the oracle and
+// with the scanner.
+func (p *benchmarkPage) decoders(t testing.TB) (oracle, scanner func()) {
+	t.Helper()
+	cfg := &Config{ItemsField: "items", CursorField: "nextCursor"}
+	o, errOracle := newOracle(cfg, presets[p.resource])
+	s, errScanner := newPageDecoder(cfg, presets[p.resource])
+	if err := errors.Join(errOracle, errScanner); err != nil {
+		t.Fatal(err)
+	}
+	var events []bridge.Event // of both, as pages share their memory
+	oracle = func() {
+		if err := o.decode(p.body, events[:0]); err != nil {
+			t.Fatal(err)
+		}
+		events = o.events
+	}
+	scanner = func() {
+		if err := s.decode(p.body, events[:0]); err != nil {
+			t.Fatal(err)
+		}
+		events = s.events
+	}
+	oracle()
+	scanner()
+	return oracle, scanner
+}
+
+// BenchmarkDecode measures the decoder and its oracle, for
+//
+//	go test -run '^$' -bench 'Decode$' -count 10 ./bridge/exportapi | benchstat -col /decoder -
+func BenchmarkDecode(b *testing.B) {
+	for _, page := range benchmarkPages(b) {
+		oracle, scanner := page.decoders(b)
+		measure := func(decode func()) func(*testing.B) {
+			return func(b *testing.B) {
+				b.SetBytes(int64(len(page.body)))
+				b.ReportAllocs()
+				for b.Loop() {
+					decode()
+				}
+			}
+		}
+		b.Run("page="+page.name+"/decoder=jsontext", measure(oracle))
+		b.Run("page="+page.name+"/decoder=scanner", measure(scanner))
+	}
+}
+
+// BenchmarkDecodeInTurn decodes each page with both in turn and shows the
+// median of how many times as fast the scanner is: on a machine with other
+// work only what runs in the same moment can be compared.
+func BenchmarkDecodeInTurn(b *testing.B) {
+	for _, page := range benchmarkPages(b) {
+		b.Run("page="+page.name, func(b *testing.B) {
+			oracle, scanner := page.decoders(b)
+			var times []float64
+			for b.Loop() {
+				start := time.Now()
+				oracle()
+				middle := time.Now()
+				scanner()
+				times = append(times, float64(middle.Sub(start))/float64(time.Since(middle)))
+			}
+			slices.Sort(times)
+			b.ReportMetric(times[len(times)/2], "times-as-fast")
+			b.ReportMetric(0, "ns/op") // the sum of both says nothing
+		})
+	}
+}

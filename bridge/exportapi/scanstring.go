@@ -1,0 +1,146 @@
+package exportapi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A word holds eight bytes of a string, the first one lowest. A constant times
+// eachByte is that constant in each of them.
+const eachByte = 0x0101010101010101
+
+// notPlain marks the bytes of a word that a string does not simply contain:
+// quotes, backslashes, control characters, and what is not ASCII. The mark is
+// the byte's high bit. Only the lowest mark is certain: the borrow of its
+// subtraction may have marked bytes above it.
+func notPlain(word uint64) uint64 {
+	// Flipping bit 1 exchanges the quote (0x22) and the space (0x20) and keeps
+	// the control characters together: all that is less than 0x21 is wanted.
+	quoteOrControl := (word ^ eachByte*0x02) - eachByte*0x21
+	backslash := (word ^ eachByte*'\\') - eachByte*0x01
+	// What is not ASCII keeps its high bit in one of the two at least.
+	return (quoteOrControl | backslash) & (eachByte * 0x80)
+}
+
+// skipPlain returns the position of the first byte from i on, inside a string,
+// that is not plain.
+func skipPlain(b []byte, i int) int {
+	for ; i <= len(b)-8; i += 8 {
+		if marks := notPlain(binary.LittleEndian.Uint64(b[i : i+8])); marks != 0 {
+			return i + bits.TrailingZeros64(marks)/8
+		}
+	}
+	for i < len(b) && notPlain(uint64(b[i]))&0x80 == 0 {
+		i++
+	}
+	return i
+}
+
+// skipString goes on with a string at a byte that is not plain, to behind the
+// closing quote, and says whether it met an escape.
+func skipString(b []byte, i int) (end int, escaped, ok bool) {
+	for ; i < len(b); i = skipPlain(b, i) {
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1, escaped, true
+		case c == '\\':
+			escaped = true
+			i, ok = skipEscape(b, i+1)
+		case c >= utf8.RuneSelf:
+			i, ok = skipRunes(b, i)
+		default:
+			ok = false // a control character
+		}
+		if !ok {
+			return i, escaped, false
+		}
+	}
+	return i, escaped, false
+}
+
+// skipEscape checks the rest of an escape, whose backslash is before i.
+func skipEscape(b []byte, i int) (end int, ok bool) {
+	if i >= len(b) {
+		return i, false
+	}
+	if b[i] != 'u' {
+		if escapes[b[i]] == 0 {
+			return i, false
+		}
+		return i + 1, true
+	}
+	for range 4 {
+		i++
+		if i >= len(b) || hexDigits[b[i]] == 0 {
+			return i, false
+		}
+	}
+	return i + 1, true
+}
+
+// skipRunes checks all UTF-8 up to the next ASCII character: one that is not
+// ASCII seldom comes alone.
+func skipRunes(b []byte, i int) (end int, ok bool) {
+	for i < len(b) && b[i] >= utf8.RuneSelf {
+		_, size := utf8.DecodeRune(b[i:])
+		if size == 1 {
+			return i, false
+		}
+		i += size
+	}
+	return i, true
+}
+
+// escapes maps the character behind a backslash to the one that it stands for.
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// hexDigits maps a hexadecimal digit to its value plus 1.
+var hexDigits = [256]byte{
+	'0': 1, '1': 2, '2': 3, '3': 4, '4': 5, '5': 6, '6': 7, '7': 8, '8': 9, '9': 10,
+	'a': 11, 'b': 12, 'c': 13, 'd': 14, 'e': 15, 'f': 16,
+	'A': 11, 'B': 12, 'C': 13, 'D': 14, 'E': 15, 'F': 16,
+}
+
+// appendUnescaped appends what a checked string says. exact is false if one of
+// its escapes names half a character, which then reads as U+FFFD.
+func appendUnescaped(dst, raw []byte) (unescaped []byte, exact bool) {
+	exact = true
+	for {
+		plain := bytes.IndexByte(raw, '\\')
+		if plain < 0 {
+			return append(dst, raw...), exact
+		}
+		dst = append(dst, raw[:plain]...)
+		c := raw[plain+1]
+		raw = raw[plain+2:]
+		if c != 'u' {
+			dst = append(dst, escapes[c])
+			continue
+		}
+		r := hex4(raw)
+		raw = raw[4:]
+		if utf16.IsSurrogate(r) {
+			second := rune(utf8.RuneError)
+			if len(raw) > 1 && string(raw[:2]) == `\u` {
+				second = hex4(raw[2:])
+			}
+			if r = utf16.DecodeRune(r, second); r == utf8.RuneError {
+				exact = false
+			} else {
+				raw = raw[6:]
+			}
+		}
+		dst = utf8.AppendRune(dst, r)
+	}
+}
+
+// hex4 reads four hexadecimal digits.
+func hex4(b []byte) (r rune) {
+	for _, c := range b[:4] {
+		r = r<<4 | rune(hexDigits[c]-1)
+	}
+	return r
+}
