@@ -1,6 +1,10 @@
 package kafkasink
 
-import "time"
+import (
+	"time"
+
+	"exportbridge/bridge"
+)
 
 // AgeSettings makes the session's knowledge of its topics too old to be used
 // without a look.
@@ -12,3 +16,10 @@ func (s *Sink) MirrorEvery(d time.Duration) { s.mirrorEvery = d }
 
 // CheckpointPartition returns the partition of a stream's checkpoints.
 func CheckpointPartition(stream string) int32 { return checkpointPartition(stream) }
+
+// TimeHeader returns the ce_time of an event time, empty where it has none.
+func TimeHeader(ms int64) string {
+	b := builder{to: parcelOf()}
+	h, _ := b.timeHeader(&bridge.Event{Time: ms})
+	return string(h.Value)
+}

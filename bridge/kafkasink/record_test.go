@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -306,5 +308,31 @@ func TestHeaderValuesStay(t *testing.T) {
 	}
 	if len(seen) != 2500 {
 		t.Errorf("%d different events arrived, want 2500", len(seen))
+	}
+}
+
+// TestTimeHeader compares with the standard library around the edges of days,
+// of years and of what RFC 3339 can say.
+func TestTimeHeader(t *testing.T) {
+	t.Parallel()
+	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()-1
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		ms := first + rnd.Int64N(last-first+1)
+		day := ms - ms%(24*60*60*1000)
+		for _, ms := range []int64{ms, day, day - 1, max(first, min(last, ms)), first, last} {
+			want := time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+			if ms < first || ms > last {
+				want = ""
+			}
+			if got := kafkasink.TimeHeader(ms); got != want {
+				t.Fatalf("the ce_time of %d is %q, want %q", ms, got, want)
+			}
+		}
+	}
+	for _, ms := range []int64{first - 1, last + 1, math.MinInt64, math.MaxInt64} {
+		if got := kafkasink.TimeHeader(ms); got != "" {
+			t.Errorf("the ce_time of %d is %q, want none", ms, got)
+		}
 	}
 }
