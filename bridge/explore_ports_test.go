@@ -157,7 +157,7 @@ type exported struct {
 func (x *exported) page(at bridge.Position) *bridge.Page {
 	from := indexOf(at.Cursor)
 	to := min(from+x.size, x.items)
-	p := &bridge.Page{At: at, RequestedAt: time.Now(), Recycle: spoil}
+	p := &bridge.Page{At: at, RequestedAt: time.Now(), ArrivedAt: time.Now(), Recycle: spoil}
 	for n := from; n < to; n++ {
 		p.Body = append(strconv.AppendInt(p.Body, int64(n), 10), '\n')
 	}

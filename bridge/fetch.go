@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// smallBody is the size of a body, in bytes, that may hold no items. The next
-// request waits until such a page is decoded, or a run of empty pages would
-// be followed further than the rules allow.
-const smallBody = 4 << 10
-
 // chain is one uninterrupted run along the cursor: it ends at the end of the
 // results, after too many empty pages, or at the first error. Whoever started
 // it decides what happens then. Two goroutines serve it: one only asks and
 // reads, so that the next request leaves as soon as the next cursor is known;
-// one splits the pages.
+// one splits the pages, and takes in before that what is on its way of them.
+//
+// What a request carries is the cursor that the page before it was found to
+// name when it was split, or the page is refused, which ends the chain there.
+// So what was asked for behind a page that breaks is dropped: the requests were
+// wasted, nothing else.
 type chain struct {
 	source   Source
 	observe  func(Observation)
 	links    chan link     // decoded pages, in order
 	fetched  chan link     // pages as they arrived, in order
-	freed    chan int64    // sizes of released pages, back to the budget
+	freed    chan struct{} // one for each released page
+	held     atomic.Int64  // bytes of the pages that are not released
 	decoded  atomic.Int64  // pages decoded
 	progress chan struct{} // filled when decoded has grown
 	cancel   context.CancelFunc
@@ -37,6 +38,8 @@ type chain struct {
 type link struct {
 	page *Page
 	err  error
+	// charged is what the page counts in the budget, in bytes.
+	charged *int64
 	// last is set on the page that the chain ends with.
 	last bool
 }
@@ -64,7 +67,7 @@ func (b *Bridge) startChain(ctx context.Context, s chainStart) *chain {
 	depth := b.cfg.PrefetchPages
 	c := &chain{
 		source: b.ports.Source, observe: b.observe,
-		links: make(chan link, depth+1), fetched: make(chan link, depth+1), freed: make(chan int64, 2*depth+2),
+		links: make(chan link, depth+1), fetched: make(chan link, depth+1), freed: make(chan struct{}, 2*depth+2),
 		progress: make(chan struct{}, 1),
 		cancel:   cancel, maxPages: depth, maxBytes: b.cfg.PrefetchBytes, load: &b.load,
 	}
@@ -93,17 +96,26 @@ func (l link) release() {
 	}
 }
 
-// charge returns the page's size and counts it until the page is released,
-// by whomever: then another one may be fetched.
-func (c *chain) charge(p *Page) int64 {
-	size, recycle := max(p.Size, int64(len(p.Body))), p.Recycle
+// charge counts the page until it is released, by whomever: then another one
+// may be fetched. It returns where it is written how much that is.
+func (c *chain) charge(p *Page) *int64 {
+	size, recycle := new(int64), p.Recycle
+	c.recharge(p, size)
 	p.Recycle = func(p *Page) {
 		if recycle != nil {
 			recycle(p)
 		}
-		c.freed <- size // has room for all pages that there are
+		c.held.Add(-*size)
+		c.freed <- struct{}{} // has room for all pages that there are
 	}
 	return size
+}
+
+// recharge counts what the page has turned out to take.
+func (c *chain) recharge(p *Page, size *int64) {
+	now := max(p.Size, int64(len(p.Body)))
+	c.load.bytes.Store(c.held.Add(now - *size))
+	*size = now
 }
 
 // fetch asks for page after page, within the budget of pages and bytes.
@@ -112,13 +124,13 @@ func (c *chain) fetch(ctx context.Context, s chainStart) {
 	at := s.at
 	handed := int64(0) // pages handed over to be decoded
 	var pages int
-	var bytes int64
 	for {
-		for pages >= 2 && (pages >= c.maxPages || bytes >= c.maxBytes) {
+		for pages >= 2 && (pages >= c.maxPages || c.held.Load() >= c.maxBytes) {
 			select {
-			case size := <-c.freed:
-				pages, bytes = pages-1, bytes-size
-				c.note(pages, bytes)
+			case <-c.freed:
+				pages--
+				c.note(pages)
+			case <-c.progress: // a page may have turned out smaller than expected
 			case <-ctx.Done():
 				return
 			}
@@ -128,13 +140,15 @@ func (c *chain) fetch(ctx context.Context, s chainStart) {
 			c.fetched <- link{err: err}
 			return
 		}
-		pages, bytes = pages+1, bytes+c.charge(p)
-		pages, bytes = c.collectFreed(pages, bytes)
-		c.note(pages, bytes)
+		charged := c.charge(p)
+		pages = c.collectFreed(pages + 1)
+		c.note(pages)
 		last := p.Tail() || s.single
 		at.Cursor = p.Next // before the page is handed over: it is not ours then
-		small := p.Size < smallBody
-		c.fetched <- link{page: p, last: last}
+		// Whether a small page is empty is to be known before the next request,
+		// or a run of them would be followed further than the rules allow.
+		small := p.Size < SmallBody
+		c.fetched <- link{page: p, charged: charged, last: last}
 		handed++
 		if last || len(at.Cursor) > MaxCursor {
 			return
@@ -159,20 +173,20 @@ func (c *chain) awaitDecoded(ctx context.Context, pages int64) bool {
 }
 
 // collectFreed takes what has been released meanwhile without waiting for more.
-func (c *chain) collectFreed(pages int, bytes int64) (int, int64) {
+func (c *chain) collectFreed(pages int) int {
 	for {
 		select {
-		case size := <-c.freed:
-			pages, bytes = pages-1, bytes-size
+		case <-c.freed:
+			pages--
 		default:
-			return pages, bytes
+			return pages
 		}
 	}
 }
 
-func (c *chain) note(pages int, bytes int64) {
+func (c *chain) note(pages int) {
 	c.load.pages.Store(int64(pages))
-	c.load.bytes.Store(bytes)
+	c.load.bytes.Store(c.held.Load())
 }
 
 func (c *chain) ask(ctx context.Context, at Position) (*Page, error) {
@@ -185,15 +199,46 @@ func (c *chain) ask(ctx context.Context, at Position) (*Page, error) {
 		return nil, ctx.Err()
 	}
 	c.load.requests.Add(1)
-	o := Observation{What: ObserveFetch, Took: time.Since(began), Code: "200"}
+	if err == nil {
+		c.load.lastPoll.Store(time.Now().UnixMilli())
+		if p.ArrivedAt.IsZero() {
+			return p, nil // the request goes on until the page is decoded
+		}
+	}
+	c.requested(p, time.Since(began), err)
+	return p, err
+}
+
+// requested observes a request that has ended.
+func (c *chain) requested(p *Page, took time.Duration, err error) {
+	o := Observation{What: ObserveFetch, Took: took, Code: "200"}
 	if err != nil {
 		o.Code = faultOf(err).Code
 	} else {
 		o.Bytes = p.Size
-		c.load.lastPoll.Store(time.Now().UnixMilli())
 	}
 	c.observe(o)
-	return p, err
+}
+
+// split decodes a page, of which the rest may have to arrive first.
+func (c *chain) split(ctx context.Context, p *Page) error {
+	began, arriving := time.Now(), p.ArrivedAt.IsZero()
+	err := c.source.Decode(p)
+	if ctx.Err() != nil && err != nil {
+		return err
+	}
+	if arriving && err != nil && p.ArrivedAt.IsZero() {
+		c.requested(p, time.Since(p.RequestedAt), err)
+		return err
+	}
+	if arriving {
+		began = p.ArrivedAt
+		c.requested(p, began.Sub(p.RequestedAt), nil)
+	}
+	if err == nil {
+		c.observe(Observation{What: ObserveDecode, Took: time.Since(began), Events: p.Items})
+	}
+	return err
 }
 
 // decode splits the pages in order and ends the chain after too many empty ones.
@@ -210,13 +255,12 @@ func (c *chain) decode(ctx context.Context, s chainStart) {
 			l.release()
 			return
 		}
-		began := time.Now()
-		if err := c.source.Decode(l.page); err != nil {
+		if err := c.split(ctx, l.page); err != nil {
 			l.release()
 			c.links <- link{err: err}
 			return
 		}
-		c.observe(Observation{What: ObserveDecode, Took: time.Since(began), Events: l.page.Items})
+		c.recharge(l.page, l.charged)
 		if l.page.Items > 0 {
 			left = s.refill
 		} else if left--; left < 0 {

@@ -91,31 +91,41 @@ type SourceIdentity struct {
 	Application  string `json:"application,omitempty"`
 }
 
+// SmallBody is the size of a body, in bytes, below which a page may hold no
+// items. A larger one is taken to hold some until it is decoded.
+const SmallBody = 4 << 10
+
 // Page is one answer of the export API.
 //
-// A Source fills everything but Events in Fetch, and Events in Decode. One
-// goroutine owns a page at a time: the fetcher, then the decoder, then the
-// commit loop, which releases it once.
+// Its body has arrived when Fetch returns the page, or arrives behind it until
+// Decode ends; see Source. One goroutine owns a page at a time: the fetcher,
+// then the decoder, then the commit loop, which releases it once.
 type Page struct {
 	// At is the position that was asked for.
 	At Position
 	// Next is the cursor of the next page, byte for byte, or empty where the
 	// API gave none (null, empty or absent).
 	Next string
-	// Events are the items, in the API's order, without those that Trim dropped.
+	// Events are the items, in the API's order, without those that Trim
+	// dropped. Set by Decode.
 	Events []Event
 	// Items is the number of items the API sent, set by Decode.
 	Items int
 	// Source is the identity that the page's metadata names, set by Decode.
 	Source SourceIdentity
-	// Body is the page as it arrived, decompressed. Events point into it.
+	// Body is the page as it arrived, decompressed. Events point into it. Nil
+	// while the page is arriving.
 	Body []byte
-	// Size is what the page takes in memory, in bytes, as far as Fetch knows.
+	// Size is what the page takes in memory, in bytes. While the page is
+	// arriving it is what can be expected of it, and at least SmallBody.
 	Size int64
-	// RequestedAt is when the request left, ServerTime what the response's
-	// Date header said (zero if absent).
-	RequestedAt, ServerTime time.Time
-	// Recycle, if not nil, takes the page's memory back. Called by Release.
+	// RequestedAt is when the request left, ArrivedAt when the last byte of
+	// the body was there, zero while the page is arriving.
+	RequestedAt, ArrivedAt time.Time
+	// ServerTime is what the response's Date header said, zero if absent.
+	ServerTime time.Time
+	// Recycle, if not nil, takes the page's memory back and ends what may
+	// still be arriving. Called by Release.
 	Recycle func(*Page)
 }
 

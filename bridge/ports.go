@@ -12,12 +12,22 @@ import (
 type Source interface {
 	// Fetch asks for one page and returns as soon as the page's Next is known
 	// for certain: it is the cursor that Decode will find, or Decode fails.
-	// The cursor goes out byte for byte. The whole body has arrived. Errors
-	// are Faults; a cancelled context returns its error.
+	// The cursor goes out byte for byte. Errors are Faults; a cancelled
+	// context returns its error.
+	//
+	// The body has arrived then, or it is on its way: in a page whose
+	// ArrivedAt is zero. Such a page leads on (it is no Tail), was asked for
+	// with a cursor, and is no smaller than SmallBody. ctx counts until its
+	// body has arrived. At most three bodies are on their way at once; Fetch
+	// waits for none of the caller's calls to keep to that.
 	Fetch(ctx context.Context, at Position) (*Page, error)
 	// Decode splits the page into Events and sets Items and Source. Items are
 	// untouched bytes of the body. A body that is not exactly one page is a
-	// Fault, never an empty page. The caller releases the page in any case.
+	// Fault, never an empty page. Of a page that is arriving it first takes in
+	// the rest and sets Body, Size and ArrivedAt; what ends that early is the
+	// Fault, or the context's error, that it would have been in Fetch. The
+	// caller releases the page in any case. A page that is released without
+	// being decoded ends its transfer.
 	Decode(p *Page) error
 }
 

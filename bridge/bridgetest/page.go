@@ -55,7 +55,7 @@ func pageBody(next, items string) string {
 
 // newPage returns an undecoded page whose memory is poisoned on release.
 func newPage(at bridge.Position, body []byte) *bridge.Page {
-	return &bridge.Page{At: at, Body: body, Size: int64(len(body)), RequestedAt: time.Now(), ServerTime: time.Now(), Recycle: poisonPage}
+	return &bridge.Page{At: at, Body: body, Size: int64(len(body)), RequestedAt: time.Now(), ArrivedAt: time.Now(), ServerTime: time.Now(), Recycle: poisonPage}
 }
 
 func poisonPage(p *bridge.Page) {

@@ -39,8 +39,13 @@ type Export struct {
 	End      End // default EndEmptyCursor
 	// NoIDs leaves out the items' own ids, as the oldest schema does.
 	NoIDs bool
-	// Latency is how long each request takes.
+	// Latency is how long each request takes to its answer's beginning.
 	Latency time.Duration
+	// Transfer is how long the link takes for each page behind that, one after
+	// the other. A page that may be on its way still is handed out before.
+	Transfer time.Duration
+	// Pad is how many bytes of white space follow each page.
+	Pad int
 	// Identity is what the pages' metadata says.
 	Identity bridge.SourceIdentity
 }
@@ -49,6 +54,9 @@ type Export struct {
 // concurrently, but it fails the test where Fetch or Decode is called by two
 // goroutines at once, a page is decoded out of order or twice, a cursor comes
 // back that it never gave, or a page is still unreleased when the test ends.
+//
+// Its pages are small. Where their bodies are to arrive behind Fetch, Pad must
+// make them large enough.
 type Source struct {
 	t      testing.TB
 	export Export
@@ -64,7 +72,10 @@ type Source struct {
 	failures map[int]error
 	serve    func(bridge.Position) Answer
 	refuse   func(bridge.Position) error
+	broken   map[int]error
 	pages    map[*bridge.Page]int // fetched and not released, by number
+	arriving []*arrival           // of those, what is on its way, in order
+	free     time.Time            // when the link has sent all that was asked for
 	fetching bool
 	decoding bool
 	decoded  int // number of the last page decoded
@@ -101,7 +112,8 @@ func NewSource(t testing.TB, e Export) *Source {
 	}
 	s := &Source{
 		t: t, export: e, cursors: map[string]int{"": 0},
-		failures: make(map[int]error), pages: make(map[*bridge.Page]int),
+		failures: make(map[int]error), broken: make(map[int]error),
+		pages: make(map[*bridge.Page]int),
 	}
 	t.Cleanup(func() {
 		if n := s.Unreleased(); n > 0 {
@@ -199,6 +211,14 @@ func (s *Source) FailRequest(n int, err error) {
 	s.failures[n] = err
 }
 
+// BreakBody makes the body of request n, counted from 1, end in the middle with
+// err, which must be a Fault.
+func (s *Source) BreakBody(n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken[n] = err
+}
+
 // Refuse makes every request return what refuse returns, where that is not
 // nil. Nil ends it.
 func (s *Source) Refuse(refuse func(at bridge.Position) error) {
@@ -256,30 +276,45 @@ func (s *Source) Unreleased() int {
 
 // Fetch implements bridge.Source.
 func (s *Source) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	s.makeRoom()
 	n, serve := s.begin(at)
 	defer s.end(&s.fetching)
 	if err := wait(ctx, s.export.Latency); err != nil {
 		return nil, fmt.Errorf("fetch page: %w", err)
 	}
+	page, body, err := s.answer(ctx, n, at, serve)
+	if err != nil {
+		return nil, err
+	}
+	return s.deliver(ctx, page, body)
+}
+
+// answer makes the answer to request n: a page, and what its body waits for.
+func (s *Source) answer(ctx context.Context, n int, at bridge.Position, serve func(bridge.Position) Answer) (*bridge.Page, *arrival, error) {
 	if serve != nil {
 		return s.scripted(ctx, n, at, serve(asked(at)))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.failures[n]; err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if s.refuse != nil {
 		if err := s.refuse(at); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	from, known := s.cursors[at.Cursor]
 	if !known {
 		s.t.Errorf("source: request %d has cursor %q, which was never given", n, at.Cursor)
-		return nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor, Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
+		return nil, nil, &bridge.Fault{Class: bridge.BadCursor, Code: "400", Reason: bridge.ReasonCursor, Err: fmt.Errorf("cursor %q is unknown", at.Cursor)}
 	}
-	return s.hand(n, at, from), nil
+	now := time.Now()
+	if s.free.Before(now) {
+		s.free = now
+	}
+	s.free = s.free.Add(s.export.Transfer)
+	return s.hand(n, at, from), &arrival{due: s.free, fault: s.broken[n]}, nil
 }
 
 // Decode implements bridge.Source.
@@ -297,6 +332,9 @@ func (s *Source) Decode(p *bridge.Page) error {
 	s.decoding, s.decoded = true, n
 	s.mu.Unlock()
 	defer s.end(&s.decoding)
+	if err := s.arrive(p); err != nil {
+		return err
+	}
 	return decodePage(p)
 }
 
@@ -328,15 +366,17 @@ func (s *Source) end(busy *bool) {
 }
 
 // scripted turns an answer into what a client makes of it.
-func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answer) (*bridge.Page, error) {
+func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answer) (*bridge.Page, *arrival, error) {
 	switch {
 	case a.Hang:
 		<-ctx.Done()
-		return nil, fmt.Errorf("fetch page: %w", ctx.Err())
+		return nil, nil, fmt.Errorf("fetch page: %w", ctx.Err())
 	case a.Outage:
-		return nil, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: fmt.Errorf("fetch page: %w", ErrDown)}
-	case a.Cut:
-		return nil, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
+		return nil, nil, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: fmt.Errorf("fetch page: %w", ErrDown)}
+	}
+	body := &arrival{rest: a.Rest}
+	if a.Cut {
+		body.fault = &bridge.Fault{Class: bridge.Transient, Code: "network", Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
 	}
 	probe := newPage(at, []byte(a.Body))
 	if err := decodePage(probe); err != nil {
@@ -344,7 +384,7 @@ func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answ
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.give(n, at, []byte(a.Body), probe.Next), nil
+	return s.give(n, at, []byte(a.Body), probe.Next), body, nil
 }
 
 // hand gives out the page that begins at the item from. The caller holds mu.
@@ -379,6 +419,7 @@ func (s *Source) give(n int, at bridge.Position, body []byte, next string) *brid
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.pages, p)
+		s.forget(p)
 		poisonPage(p)
 	}
 	s.pages[p] = n
@@ -412,7 +453,7 @@ func (s *Source) render(items []byte, next string) []byte {
 	default:
 		fmt.Fprintf(body, `,"nextCursor":%s}`, quoted)
 	}
-	return body.Bytes()
+	return append(body.Bytes(), bytes.Repeat([]byte(" "), s.export.Pad)...)
 }
 
 // cursor gives out a token for the item at. It has the characters that break

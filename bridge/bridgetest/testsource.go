@@ -25,7 +25,9 @@ const (
 // SourceFixture is a Source and the server that it asks.
 type SourceFixture struct {
 	// Source asks for the resource "events" with the default names of fields
-	// and parameters. It makes one request per Fetch.
+	// and parameters. It makes one request per Fetch. After a few pages that
+	// begin with their cursor it returns such pages before their bodies have
+	// arrived.
 	Source bridge.Source
 	// Serve sets how the server answers all later requests. The answer
 	// function is called on the server's goroutines.
@@ -42,18 +44,18 @@ type Answer struct {
 	Outage bool
 	// Hang sends nothing until the client gives up.
 	Hang bool
+	// Rest, if not nil, holds the second half of Body, or what Cut does, back
+	// until it is closed or the client gives up.
+	Rest <-chan struct{}
 }
 
 // TestSource checks a Source against each sentence of its contract.
 func TestSource(t *testing.T, newFixture func(t *testing.T) SourceFixture) {
-	for _, c := range []struct {
-		sentence string
-		test     func(*testing.T, SourceFixture)
-	}{
+	cases := []sourceCase{
 		{"fetch knows the cursor that decode finds", sourceKnowsNext},
 		{"the cursor goes out byte for byte", sourceCursorVerbatim},
 		{"bounds go without a cursor, and always in a window", sourceBounds},
-		{"the whole body has arrived", sourceWholeBody},
+		{"a first page has arrived as a whole", sourceWholeBody},
 		{"errors are faults", sourceErrorsAreFaults},
 		{"a cancelled context returns its error", sourceCancelled},
 		{"decode sets events, items and source", sourceDecodes},
@@ -63,9 +65,16 @@ func TestSource(t *testing.T, newFixture func(t *testing.T) SourceFixture) {
 		{"an empty page is a page", sourceEmptyPage},
 		{"the caller releases the page in any case", sourceRelease},
 		{"decode runs beside a later fetch", sourceOverlap},
-	} {
+	}
+	for _, c := range append(cases, arrivalCases...) {
 		t.Run(c.sentence, func(t *testing.T) { c.test(t, newFixture(t)) })
 	}
+}
+
+// sourceCase is a sentence of the contract and what checks it.
+type sourceCase struct {
+	sentence string
+	test     func(*testing.T, SourceFixture)
 }
 
 // hostileCursors are tokens that a careless client alters on the way.
@@ -158,8 +167,8 @@ func sourceWholeBody(t *testing.T, f SourceFixture) {
 	if string(p.Body) != body {
 		t.Errorf("Body after Fetch is %q, want %q", p.Body, body)
 	}
-	if p.RequestedAt.IsZero() {
-		t.Error("RequestedAt is not set")
+	if p.RequestedAt.IsZero() || p.ArrivedAt.Before(p.RequestedAt) {
+		t.Errorf("asked for at %v, arrived at %v", p.RequestedAt, p.ArrivedAt)
 	}
 	p.Release()
 
@@ -421,9 +430,15 @@ func always(a Answer) func(bridge.Position) Answer {
 
 func fetch(t *testing.T, s bridge.Source, at bridge.Position) (*bridge.Page, error) {
 	t.Helper()
+	return s.Fetch(patiently(t), at)
+}
+
+// patiently returns a context for calls that must come back, and for what may
+// arrive behind them.
+func patiently(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	return s.Fetch(ctx, at)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func mustFetch(t *testing.T, s bridge.Source, at bridge.Position) *bridge.Page {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -27,21 +29,70 @@ var (
 	errEncoding = errors.New("body cannot be decompressed")
 )
 
-// bodyReader reads response bodies, one at a time. Its decompressors are kept
-// from one to the next. Owned by the goroutine that fetches.
-type bodyReader struct {
-	wire wire
-	buf  *bufio.Reader
-	gzip *gzip.Reader
-	zstd *zstd.Decoder
+// bodyReaders is a free list of body readers: as many are kept as bodies were
+// on their way at once. It may be used concurrently.
+type bodyReaders struct {
+	mu   sync.Mutex // guards free
+	free []*bodyReader
 }
 
-// close frees the decompressors.
-func (b *bodyReader) close() {
-	if b.zstd != nil {
-		b.zstd.Close()
-		b.zstd = nil
+// take returns a reader that no body uses.
+func (b *bodyReaders) take() *bodyReader {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.free)
+	if n == 0 {
+		return new(bodyReader)
 	}
+	last := b.free[n-1]
+	b.free = b.free[:n-1]
+	return last
+}
+
+// give takes a reader back.
+func (b *bodyReaders) give(r *bodyReader) {
+	r.wire, r.plain = wire{}, nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free = append(b.free, r)
+}
+
+// read appends a whole body to dst, at most limit bytes. Its errors are those
+// of bodyReader.read.
+func (b *bodyReaders) read(resp *http.Response, dst []byte, limit int64) ([]byte, error) {
+	r := b.take()
+	defer b.give(r)
+	r.open(resp)
+	dst, _, err := r.read(dst, math.MaxInt, limit)
+	return dst, err
+}
+
+// close frees the decompressors. All readers must have been given back.
+func (b *bodyReaders) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.free {
+		if r.zstd != nil {
+			r.zstd.Close()
+		}
+	}
+	b.free = nil
+}
+
+// bodyReader reads a response's body. Its decompressors are kept from one body
+// to the next. One goroutine at a time.
+type bodyReader struct {
+	wire     wire
+	encoding string
+	plain    io.Reader // what decompresses wire; nil before the first read
+	buf      *bufio.Reader
+	gzip     *gzip.Reader
+	zstd     *zstd.Decoder
+}
+
+// open begins with a body. It does not read.
+func (b *bodyReader) open(resp *http.Response) {
+	b.wire, b.encoding, b.plain = wire{from: resp.Body}, resp.Header.Get("Content-Encoding"), nil
 }
 
 // wire remembers how the reading from the connection ended, so that a broken
@@ -59,22 +110,23 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read appends the decompressed body to dst, at most limit bytes. Its error is
-// errTooLarge, wraps errEncoding, or is the connection's.
-func (b *bodyReader) read(resp *http.Response, dst []byte, limit int64) ([]byte, error) {
-	b.wire = wire{from: resp.Body}
-	defer func() { b.wire.from = nil }()
-	from, err := b.decompress(resp.Header.Get("Content-Encoding"))
+// read appends the decompressed body to dst until dst holds enough bytes, or
+// all of the body, which it reports. Its error is errTooLarge when dst would
+// hold more than limit, wraps errEncoding, or is the connection's.
+func (b *bodyReader) read(dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
+	if b.plain == nil {
+		b.plain, err = b.decompress(b.encoding)
+	}
 	if err == nil {
-		dst, err = readUpTo(from, dst, limit)
+		dst, all, err = readUpTo(b.plain, dst, enough, limit)
 	}
 	switch {
 	case b.wire.err != nil:
-		return dst, b.wire.err
+		return dst, false, b.wire.err
 	case err == nil, errors.Is(err, errTooLarge), errors.Is(err, errEncoding):
-		return dst, err
+		return dst, all, err
 	}
-	return dst, fmt.Errorf("%w: %w", errEncoding, err)
+	return dst, false, fmt.Errorf("%w: %w", errEncoding, err)
 }
 
 // decompress returns a reader for the body in plain.
@@ -114,24 +166,25 @@ func (b *bodyReader) unzstd() (io.Reader, error) {
 	return b.zstd, b.zstd.Reset(&b.wire)
 }
 
-// readUpTo appends all of r to dst, at most limit bytes.
-func readUpTo(r io.Reader, dst []byte, limit int64) ([]byte, error) {
-	start := len(dst)
-	for {
+// readUpTo appends r to dst until dst holds enough bytes, or all of r, which it
+// reports. errTooLarge says that dst has grown beyond limit.
+func readUpTo(r io.Reader, dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
+	for len(dst) < enough {
 		if len(dst) == cap(dst) {
 			dst = slices.Grow(dst, max(cap(dst)/2, 4<<10))
 		}
 		n, err := r.Read(dst[len(dst):cap(dst)])
 		dst = dst[:len(dst)+n]
 		switch {
-		case int64(len(dst)-start) > limit:
-			return dst, errTooLarge
+		case int64(len(dst)) > limit:
+			return dst, false, errTooLarge
 		case err == io.EOF:
-			return dst, nil
+			return dst, true, nil
 		case err != nil:
-			return dst, err
+			return dst, false, err
 		}
 	}
+	return dst, false, nil
 }
 
 // plain reports whether a body arrives as it is, so that its Content-Length
@@ -141,10 +194,10 @@ func plain(resp *http.Response) bool {
 	return encoding == "" || strings.EqualFold(encoding, "identity")
 }
 
-// discard ends with a response. What little is left of the body is read, so
-// that its connection can serve the next request; more is cut off.
-func discard(resp *http.Response) {
+// discard ends with a body that is not wanted. What little is left of it is
+// read, so that its connection can serve the next request; more is cut off.
+func discard(body io.ReadCloser) {
 	// The outcome does not matter: nothing in the rest is used.
-	_, _ = io.CopyN(io.Discard, resp.Body, drainLimit)
-	_ = resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, body, drainLimit)
+	_ = body.Close()
 }

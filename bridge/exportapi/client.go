@@ -7,8 +7,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -25,15 +28,24 @@ type Client struct {
 	endpoint *url.URL
 	http     *http.Transport
 	limit    *rate.Limiter
+	key      apiKey
 	memory   sheets
+	readers  bodyReaders
+	behind   transfers
 	// recycle is bound once, so that a page costs no closure.
 	recycle func(*bridge.Page)
+	// early counts the pages in a row that named their cursor in the beginning
+	// and neither failed nor came late, as far as anybody asks.
+	early atomic.Int32
+
+	reporting sync.Mutex // held while cfg.Report is called
 
 	// Owned by the goroutine that calls Fetch.
-	key     bridge.Secret
-	body    bodyReader
-	ahead   *pageDecoder // for pages that do not end in their cursor
-	scratch []byte       // holds a cursor while it is decoded
+	habit    int32 // what early must be for a page to be early
+	template *http.Request
+	query    url.Values   // of the request that is being made
+	ahead    *pageDecoder // for pages that name their cursor in the middle
+	scratch  []byte       // holds a cursor while it is decoded
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder
@@ -61,21 +73,31 @@ func New(cfg Config) (*Client, error) {
 		endpoint: endpoint,
 		http:     transport,
 		limit:    rate.NewLimiter(limit, 1),
-		key:      cfg.APIKey,
+		habit:    earlyAfter,
+		query:    make(url.Values),
 		ahead:    ahead,
 		decoder:  decoder,
 	}
+	c.key.set(cfg.APIKey)
+	c.template = c.newTemplate()
 	c.recycle = func(p *bridge.Page) {
-		c.memory.give(sheet{body: p.Body, events: p.Events})
+		body := p.Body
+		if t := c.behind.of(p); t != nil {
+			body = t.abandon()
+			c.behind.remove(t)
+		}
+		c.memory.give(sheet{body: body, events: p.Events})
 		p.Body, p.Events = nil, nil
 	}
 	return c, nil
 }
 
-// Close ends idle connections. No request may be under way.
+// Close ends idle connections, and what is on its way of pages that were not
+// decoded. No call may be under way.
 func (c *Client) Close() {
+	c.behind.abandon()
 	c.http.CloseIdleConnections()
-	c.body.close()
+	c.readers.close()
 }
 
 // Fetch implements bridge.Source. It asks once; only a key that was refused
@@ -88,12 +110,42 @@ func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 
 // Decode implements bridge.Source.
 func (c *Client) Decode(p *bridge.Page) error {
+	err := c.arrive(p)
+	if err == nil {
+		err = c.split(p)
+	}
+	if err != nil {
+		c.early.Store(0)
+	}
+	return err
+}
+
+// arrive takes in what is still on its way of the page's body.
+func (c *Client) arrive(p *bridge.Page) error {
+	t := c.behind.of(p)
+	if t == nil {
+		return nil
+	}
+	t.finish()
+	c.behind.remove(t)
+	p.Body, p.Size = t.body, int64(len(t.body))
+	if t.caller.Err() == nil {
+		c.report(t.fault)
+	}
+	if t.fault == nil {
+		p.ArrivedAt = t.last
+	}
+	return t.fault
+}
+
+// split splits a page that has arrived.
+func (c *Client) split(p *bridge.Page) error {
 	if len(p.Events) > 0 {
 		return nil // Fetch had to read all of it to find the cursor
 	}
 	fault := split(p, c.decoder)
 	if fault == nil && string(c.decoder.cursor) != p.Next {
-		fault = schemaFault(fmt.Errorf("%w: its end names another cursor than the whole", errNoPage))
+		fault = schemaFault(fmt.Errorf("%w: its beginning or end names another cursor than the whole", errNoPage))
 		p.Events, p.Items = p.Events[:0], 0
 	}
 	if fault != nil {
@@ -121,14 +173,26 @@ func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*brid
 		}
 	}
 	switch {
+	case err == nil && page.ArrivedAt.IsZero(): // arrive will tell
 	case err == nil:
 		c.report(nil)
 	case ctx.Err() != nil:
 		return nil, answer{}, ctx.Err()
 	default:
+		c.slowDown(err)
 		c.report(err)
 	}
 	return page, got, err
+}
+
+// slowDown makes the next requests wait for the bodies before them. An API that
+// asks for less may mean the requests beside each other: each time it takes
+// more pages until it is tried again.
+func (c *Client) slowDown(err error) {
+	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled && c.early.Load() >= c.habit {
+		c.habit = min(4*c.habit, maxHabit)
+	}
+	c.early.Store(0)
 }
 
 // report tells the dependency's health. Asking us to slow down, or refusing a
@@ -140,68 +204,136 @@ func (c *Client) report(err error) {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && (f.Class == bridge.Throttled || f.Class == bridge.BadCursor) {
 		err = nil
 	}
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	c.cfg.Report(err)
 }
 
-// ask sends one request and reads its answer. A non-nil error is a Fault,
-// unless ctx is done.
+// ask sends one request and reads as much of its answer as must have arrived
+// for the page's cursor. A non-nil error is a Fault, unless ctx is done.
 func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
+	c.behind.makeRoom()
 	if err := c.limit.Wait(ctx); err != nil {
 		// Wait also refuses when ctx would end before the turn comes.
 		return nil, answer{}, c.fault(at, &bridge.Fault{Code: codeTimeout, Err: errors.New("the turn that EXPORT_RATE_LIMIT gives comes too late"), Hint: "check EXPORT_RATE_LIMIT"})
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	asked := time.Now()
+	t := &transfer{client: c, at: at, caller: ctx}
+	ctx, t.cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+	t.asked = time.Now()
 	resp, err := c.http.RoundTrip(c.request(ctx, at, size))
 	if err != nil {
+		t.cancel()
 		return nil, answer{}, c.fault(at, c.connectionFault(at, err, fmt.Sprintf("no answer within %s", c.cfg.Timeout)))
 	}
+	if fault := c.refused(at, resp); fault != nil {
+		discard(resp.Body)
+		t.cancel()
+		return nil, answer{}, c.fault(at, fault)
+	}
+	page, err := c.page(t, resp)
+	if err != nil {
+		return nil, answer{}, err
+	}
+	return page, answer{compression: resp.Header.Get("Content-Encoding"), tls: resp.TLS}, nil
+}
+
+// refused returns what is wrong with an answer before its body is read as that
+// of a page, or nil.
+func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		// This body is a bare connection, on which no time-out works.
 		_ = resp.Body.Close()
 		resp.Body = http.NoBody
 	}
-	defer discard(resp)
 	if resp.StatusCode != http.StatusOK {
-		return nil, answer{}, c.fault(at, c.refusal(at, resp))
+		return c.refusal(at, resp)
 	}
-	page, fault := c.page(at, resp)
-	if fault != nil {
-		return nil, answer{}, c.fault(at, fault)
-	}
-	page.RequestedAt = asked
-	return page, answer{compression: resp.Header.Get("Content-Encoding"), tls: resp.TLS}, nil
+	return c.checkHeader(at, resp)
 }
 
-// page reads a page from an answer and finds its cursor.
-func (c *Client) page(at bridge.Position, resp *http.Response) (*bridge.Page, *bridge.Fault) {
-	if fault := c.checkHeader(at, resp); fault != nil {
-		return nil, fault
-	}
+// page reads a page from an answer until its cursor is known for certain, and
+// at least until it is known that the page is no small one.
+//
+// The page may be handed out with the rest of its body on the way. That changes
+// when the next request leaves, not what it carries: its cursor is the one that
+// the parse of the whole body gives, or Decode refuses the page; see headCursor
+// and split. A page that turns out broken when the next one was asked for costs
+// those requests and nothing else, because nothing behind it is used.
+func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
 	memory, size := c.memory.take()
 	if plain(resp) && resp.ContentLength > 0 {
 		size = int(resp.ContentLength)
 	}
-	body, err := c.body.read(resp, memory.room(size), c.cfg.MaxResponse)
-	if err != nil {
-		c.memory.give(sheet{body: body, events: memory.events})
-		return nil, c.bodyFault(at, err, len(body))
-	}
-	c.memory.measure(len(body))
-	p := &bridge.Page{At: at, Body: body, Size: int64(len(body)), Events: memory.events, ServerTime: serverTime(resp.Header), Recycle: c.recycle}
-	cursor, ok := tailCursor(body, c.cfg.CursorField, c.scratch[:0])
-	if ok {
-		p.Next = string(cursor)
-		c.scratch = cursor[:0]
+	c.begin(t, resp, memory.room(size))
+	p := &bridge.Page{At: t.at, Events: memory.events, RequestedAt: t.asked, ServerTime: serverTime(resp.Header), Recycle: c.recycle}
+	t.page = p
+	if c.mayBeEarly(t.at, resp, size) && t.read(headSize) && !t.ended.Load() && c.nextFromHead(p, t.body) && !p.Tail() {
+		p.Size = int64(max(size, len(t.body)))
+		c.behind.add(t)
 		return p, nil
 	}
-	if fault := split(p, c.ahead); fault != nil {
+	t.read(math.MaxInt)
+	p.Body, p.Size, p.ArrivedAt = t.body, int64(len(t.body)), t.last
+	fault := t.fault
+	if fault == nil {
+		fault = c.next(p)
+	}
+	if fault != nil {
 		p.Release()
 		return nil, fault
 	}
-	p.Next = string(c.ahead.cursor)
 	return p, nil
+}
+
+// mayBeEarly reports whether the next request may leave while the body of this
+// answer is on its way; expected is its size as far as it is known.
+//
+// The pages before must have named their cursor in the beginning, or looking
+// for it there is in vain. A first page or a probe, which have no cursor of
+// their own, are waited for, and so is what comes in one flight.
+func (c *Client) mayBeEarly(at bridge.Position, resp *http.Response, expected int) bool {
+	if resp.ContentLength >= 0 {
+		expected = int(resp.ContentLength)
+	}
+	return at.Cursor != "" && c.early.Load() >= c.habit && expected >= oneFlight
+}
+
+// next sets the cursor of a page that has arrived.
+func (c *Client) next(p *bridge.Page) error {
+	if cursor, ok := tailCursor(p.Body, c.cfg.CursorField, c.scratch[:0]); ok {
+		c.early.Store(0)
+		c.setNext(p, cursor)
+		return nil
+	}
+	if c.nextFromHead(p, p.Body) {
+		return nil
+	}
+	if fault := split(p, c.ahead); fault != nil {
+		return c.fault(p.At, fault)
+	}
+	p.Next = string(c.ahead.cursor)
+	return nil
+}
+
+// nextFromHead sets the cursor of a page of which so much has arrived, if the
+// beginning of its body names one or none.
+func (c *Client) nextFromHead(p *bridge.Page, body []byte) bool {
+	cursor, ok := headCursor(body[:min(len(body), headSize)], c.cfg.CursorField, c.scratch[:0])
+	if ok {
+		c.setNext(p, cursor)
+	}
+	switch {
+	case !ok || p.Tail():
+		c.early.Store(0)
+	case c.early.Load() < c.habit:
+		c.early.Add(1)
+	}
+	return ok
+}
+
+func (c *Client) setNext(p *bridge.Page, cursor []byte) {
+	p.Next = string(cursor)
+	c.scratch = cursor[:0]
 }
 
 // split fills the page's events, items and source with the decoder, which

@@ -42,7 +42,7 @@ func (c *Client) describe(at bridge.Position, resp *http.Response) string {
 		return status
 	}
 	// What could be read is tried: the status alone decides.
-	body, _ := c.body.read(resp, nil, maxProblem)
+	body, _ := c.readers.read(resp, nil, maxProblem)
 	if text := c.clean(at, problemText(body, resp.StatusCode)); text != "" {
 		return status + ": " + text
 	}

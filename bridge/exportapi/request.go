@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"exportbridge/bridge"
 )
@@ -22,7 +23,8 @@ const (
 
 // request builds the request for one page of at most size items.
 func (c *Client) request(ctx context.Context, at bridge.Position, size int) *http.Request {
-	query := url.Values{}
+	query := c.query
+	clear(query)
 	if at.Cursor != "" {
 		// Values escapes, so that the API reads the cursor byte for byte.
 		query.Set(c.cfg.CursorParam, at.Cursor)
@@ -36,24 +38,36 @@ func (c *Client) request(ctx context.Context, at bridge.Position, size int) *htt
 	if c.cfg.Resource == "events" {
 		query[paramEvents] = c.cfg.Events
 	}
-	key := c.key.Reveal()
-	if c.cfg.KeyPrefix != "" {
-		key = strings.TrimRight(c.cfg.KeyPrefix, " ") + " " + key
+	if c.cfg.KeyQuery != "" {
+		query.Set(c.cfg.KeyQuery, c.sentKey())
 	}
+	target := *c.endpoint
+	target.RawQuery = query.Encode()
+	req := c.template.WithContext(ctx)
+	req.URL = &target
+	return req
+}
+
+// sentKey is the key as requests carry it.
+func (c *Client) sentKey() string {
+	if c.cfg.KeyPrefix == "" {
+		return c.key.Reveal()
+	}
+	return strings.TrimRight(c.cfg.KeyPrefix, " ") + " " + c.key.Reveal()
+}
+
+// newTemplate makes what all requests have in common, but for the query. They
+// share its header, which nobody changes.
+func (c *Client) newTemplate() *http.Request {
 	header := http.Header{
 		"Accept":          {"application/json"},
 		"Accept-Encoding": {acceptEncoding},
 		"User-Agent":      {"exportbridge"},
 	}
-	if c.cfg.KeyQuery != "" {
-		query.Set(c.cfg.KeyQuery, key)
-	} else {
-		header.Set(c.cfg.KeyHeader, key)
+	if c.cfg.KeyQuery == "" {
+		header.Set(c.cfg.KeyHeader, c.sentKey())
 	}
-	target := *c.endpoint
-	target.RawQuery = query.Encode()
-	req := &http.Request{Method: http.MethodGet, URL: &target, Host: target.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
-	return req.WithContext(ctx)
+	return &http.Request{Method: http.MethodGet, Host: c.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }
 
 func setMillis(query url.Values, name string, at int64) {
@@ -77,6 +91,32 @@ func (c *Client) rereadKey() (changed bool, err error) {
 		return false, errors.New("read the key again: " + c.cfg.APIKeyFile + " holds no key")
 	}
 	changed = key != c.key.Reveal()
-	c.key = bridge.Secret(key)
+	c.key.set(bridge.Secret(key))
+	c.template = c.newTemplate()
 	return changed, nil
 }
+
+// apiKey is the key in use. It may be used concurrently: whoever writes an
+// error must keep the key out of it.
+type apiKey struct {
+	mu     sync.Mutex // guards secret
+	secret bridge.Secret
+}
+
+func (k *apiKey) set(to bridge.Secret) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.secret = to
+}
+
+func (k *apiKey) get() bridge.Secret {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.secret
+}
+
+// Reveal returns the key itself.
+func (k *apiKey) Reveal() string { return k.get().Reveal() }
+
+// String returns what may be shown in place of the key.
+func (k *apiKey) String() string { return k.get().String() }

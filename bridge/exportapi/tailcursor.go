@@ -1,10 +1,6 @@
 package exportapi
 
-import (
-	"bytes"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
+import "bytes"
 
 // tailCursor finds the next cursor of a page that ends in it, without reading
 // the items: the usual layout, and the parse of a page of 1 MB costs more than
@@ -26,9 +22,10 @@ func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 		return nil, false
 	}
 	rest = trimRight(rest)
-	literal, isString := lastString(rest)
-	if isString {
+	last := value{kind: kindNull}
+	if literal, isString := lastString(rest); isString {
 		rest = rest[:len(rest)-len(literal)]
+		last = stringIn(literal)
 	} else if rest, ok = bytes.CutSuffix(rest, []byte("null")); !ok {
 		return nil, false
 	}
@@ -37,18 +34,62 @@ func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 	}
 	rest = trimRight(rest)
 	name, ok := lastString(rest)
-	if !ok || !nameIs(name, field) {
+	if !ok || !stringIn(name).is(field) {
 		return nil, false
 	}
 	rest = trimRight(rest[:len(rest)-len(name)])
 	if !bytes.HasSuffix(rest, []byte(",")) && !bytes.HasSuffix(rest, []byte("{")) {
 		return nil, false
 	}
-	if !isString {
-		return scratch, true
+	return last.appendCursor(scratch)
+}
+
+// headCursor finds the next cursor of a page that names it before its items,
+// in the beginning of the body alone: the rest may not have arrived yet.
+//
+// It scans the beginning as the parse scans the whole, from left to right, up
+// to the comma behind the field's member. What follows cannot change what it
+// found: the parse comes by the same member with the same cursor, unless it
+// has refused the page before, and refuses the page if the member comes again.
+//
+// Any other layout is not ok. The cursor is appended to scratch, nothing for null.
+func headCursor(head []byte, field string, scratch []byte) (cursor []byte, ok bool) {
+	s := scanner{body: head}
+	i := skipSpace(head, 0)
+	if s.kindAt(i) != kindObject {
+		return nil, false
 	}
-	cursor, err := jsontext.AppendUnquote(scratch, literal)
-	return cursor, err == nil
+	i, step := s.open(i)
+	for step == more {
+		var name, v value
+		if name, i, ok = s.name(i); !ok {
+			break
+		}
+		if i, ok = skipColon(head, i); !ok {
+			break
+		}
+		if v, i, ok = s.read(i); !ok {
+			break
+		}
+		if i, step = s.next(i, '}'); step == more && name.is(field) {
+			return v.appendCursor(scratch)
+		}
+	}
+	return nil, false
+}
+
+// appendCursor appends the cursor that a checked value names, nothing for null.
+// ok is false for what names none, or does not decode exactly.
+func (v value) appendCursor(to []byte) (cursor []byte, ok bool) {
+	switch v.kind {
+	case kindNull:
+		return to, true
+	case kindString:
+		return append(to, v.raw...), true
+	case kindEscaped:
+		return appendUnescaped(to, v.raw)
+	}
+	return nil, false
 }
 
 // cutLast removes white space and then the character from b's end.
@@ -81,11 +122,15 @@ func lastString(b []byte) ([]byte, bool) {
 	}
 }
 
-// nameIs reports whether the JSON string is the name, escapes decoded.
-func nameIs(literal []byte, name string) bool {
-	if bytes.IndexByte(literal, '\\') < 0 {
-		return string(literal[1:len(literal)-1]) == name
+// stringIn checks a string that was found by its quotes, and returns it; absent
+// if it is none.
+func stringIn(literal []byte) value {
+	end, escaped, ok := skipString(literal, skipPlain(literal, 1))
+	switch {
+	case !ok || end != len(literal):
+		return value{}
+	case escaped:
+		return value{raw: literal[1 : end-1], kind: kindEscaped}
 	}
-	decoded, err := jsontext.AppendUnquote(nil, literal)
-	return err == nil && string(decoded) == name
+	return value{raw: literal[1 : end-1], kind: kindString}
 }

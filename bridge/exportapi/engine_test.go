@@ -1,0 +1,72 @@
+package exportapi_test
+
+import (
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// TestEngineOverABadLink runs the engine over real connections that break, with
+// requests beside each other: every event is published once, in order.
+func TestEngineOverABadLink(t *testing.T) {
+	t.Parallel()
+	for name, offer := range map[string]exportsim.Config{"plain": {}, "gzip": {Gzip: true}, "zstd": {Zstd: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const events, size = 12_000, 200
+			offer.Seed, offer.Events, offer.CursorFirst, offer.BandwidthBits = 7, events, true, 200e6
+			offer.Faults = exportsim.Faults{{Kind: exportsim.FaultReset, Probability: .03}, {Kind: exportsim.FaultTruncate, Probability: .03},
+				{Kind: exportsim.FaultMalformed, Probability: .02}}
+			api, err := exportsim.New(offer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(api.Close)
+			server := httptest.NewServer(api)
+			t.Cleanup(server.Close)
+			topic := bridgetest.NewTopic(t, bridge.ExactlyOnce)
+			var early earlyPages
+			early.Source = connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "200"}))
+			b, err := bridge.New(bridge.Config{
+				Stream: "events", Mode: bridge.ExactlyOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: size, Owner: "me",
+				PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20, RetryMax: time.Second,
+				EmptyPages: 5, OnInvalidCursor: "stop", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: bridge.Limits{Once: true},
+			}, bridge.Ports{Source: &early, Sink: topic.Open("events"), Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			records := topic.Records()
+			if len(records) != events {
+				t.Errorf("%d records, want %d", len(records), events)
+			}
+			for i, r := range records {
+				if n, ok := exportsim.IndexOf(r.Value); !ok || n != i {
+					t.Fatalf("record %d is event %d", i, n)
+				}
+			}
+			if early.n < 5 {
+				t.Errorf("%d pages were early", early.n)
+			}
+		})
+	}
+}
+
+// earlyPages counts the pages that are handed out before they have arrived.
+type earlyPages struct {
+	bridge.Source
+	n int
+}
+
+func (e *earlyPages) Decode(p *bridge.Page) error {
+	if p.ArrivedAt.IsZero() {
+		e.n++
+	}
+	return e.Source.Decode(p)
+}

@@ -1,0 +1,77 @@
+package exportapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// canned answers every request on its connections with the same bytes, so that
+// next to nothing of what is measured is the server's.
+func canned(b *testing.B, encoding string, body []byte) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = l.Close() })
+	if encoding != "" {
+		body = compress(encoding, body)
+		encoding = "Content-Encoding: " + encoding + "\r\n"
+	}
+	answer := append(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\nDate: Mon, 02 Nov 2026 10:00:00 GMT\r\n\r\n", encoding, len(body)), body...)
+	go func() { // ends with the listener
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // ends with the client's connections
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				for {
+					line, err := in.ReadSlice('\n')
+					if err != nil {
+						return
+					}
+					if len(line) > 2 {
+						continue
+					}
+					if _, err := conn.Write(answer); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
+
+// BenchmarkFetch asks for one page after the other and does nothing with it:
+// request, body, cursor.
+func BenchmarkFetch(b *testing.B) {
+	item := `{"eventId":"00000000-0000-0000-0000-000000000000","userId":"u-1","timestamp":1700000000000,"payload":{"type":"tested","pad":"` + noise(1, 300) + strings.Repeat("lorem ipsum ", 20) + `"}}`
+	body := []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", 1000), ",") + `],"nextCursor":"` + noise(2, 60) + `"}`)
+	for _, encoding := range []string{"", "gzip", "zstd"} {
+		name := encoding
+		if name == "" {
+			name = "plain"
+		}
+		b.Run(name, func(b *testing.B) {
+			c := connect(b, config(b, map[string]string{"EXPORT_URL": canned(b, encoding, body)}))
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := c.Fetch(b.Context(), bridge.Position{Cursor: "c"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				p.Release()
+			}
+		})
+	}
+}
