@@ -21,12 +21,13 @@ type sheet struct {
 }
 
 // room returns the empty body with room for size bytes and for the read that
-// finds the end.
+// finds the end. Pages are of about the same size: with some more room the same
+// memory serves the next ones too, whichever of them is the largest.
 func (m sheet) room(size int) []byte {
 	if cap(m.body) > size {
 		return m.body[:0]
 	}
-	return make([]byte, 0, size+512)
+	return make([]byte, 0, size+size/8+512)
 }
 
 // sheets is a free list of page memory. The last one given back is the first
