@@ -49,6 +49,7 @@ type follower struct {
 	sessions retries
 	owning   retries
 	polls    polls
+	alarms   [2]alarm // of next
 	batch    batch
 	breadth  int // pages in one batch at most
 	// cost is what a commit takes, gap how long a page is waited for: running
@@ -186,18 +187,12 @@ func (f *follower) next(ctx context.Context) input {
 				return f.took(l, open, 0)
 			default:
 			}
-			t := time.NewTimer(time.Until(f.ripe()))
-			defer t.Stop()
-			ripe = t.C
+			ripe = f.alarms[0].at(f.ripe())
 		}
 	} else {
-		t := time.NewTimer(time.Until(f.due))
-		defer t.Stop()
-		due = t.C
+		due = f.alarms[0].at(f.due)
 		if f.ready {
-			h := time.NewTimer(time.Until(f.committed.Add(heartbeat)))
-			defer h.Stop()
-			beat = h.C
+			beat = f.alarms[1].at(f.committed.Add(heartbeat))
 		}
 	}
 	waited := time.Now()
@@ -217,6 +212,19 @@ func (f *follower) next(ctx context.Context) input {
 	case l, open := <-links:
 		return f.took(l, open, time.Since(waited))
 	}
+}
+
+// alarm is a timer that is set again and again. It may go off when nobody waits
+// for it any more.
+type alarm struct{ timer *time.Timer }
+
+func (a *alarm) at(t time.Time) <-chan time.Time {
+	if a.timer == nil {
+		a.timer = time.NewTimer(time.Until(t))
+	} else {
+		a.timer.Reset(time.Until(t))
+	}
+	return a.timer.C
 }
 
 // took makes an input of a link that was waited for.

@@ -43,9 +43,10 @@ type Client struct {
 	// Owned by the goroutine that calls Fetch.
 	habit    int32 // what early must be for a page to be early
 	template *http.Request
-	query    url.Values   // of the request that is being made
+	usual    [2]string    // what goes around the cursor in the query of a page in the middle
 	ahead    *pageDecoder // for pages that name their cursor in the middle
 	scratch  []byte       // holds a cursor while it is decoded
+	kind     string       // the last Content-Type that was good
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder
@@ -74,12 +75,11 @@ func New(cfg Config) (*Client, error) {
 		http:     transport,
 		limit:    rate.NewLimiter(limit, 1),
 		habit:    earlyAfter,
-		query:    make(url.Values),
 		ahead:    ahead,
 		decoder:  decoder,
 	}
 	c.key.set(cfg.APIKey)
-	c.template = c.newTemplate()
+	c.prepare()
 	c.recycle = func(p *bridge.Page) {
 		body := p.Body
 		if t := c.behind.of(p); t != nil {

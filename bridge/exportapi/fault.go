@@ -71,8 +71,7 @@ func isTLS(err error) bool {
 // checkHeader looks at what can be known of a 200 before its body is read.
 func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fault {
 	kind := resp.Header.Get("Content-Type")
-	media, _, err := mime.ParseMediaType(kind)
-	if err != nil || !isJSON(media) {
+	if (kind != c.kind || kind == "") && !namesJSON(kind) {
 		return &bridge.Fault{Code: codeDecode,
 			Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.clean(at, kind)),
 			Hint: "retried by itself; if it stays, EXPORT_URL or EXPORT_PATH leads to something else, or a proxy answers in place of the API"}
@@ -80,7 +79,14 @@ func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fa
 	if plain(resp) && resp.ContentLength > c.cfg.MaxResponse {
 		return c.sizeFault()
 	}
+	c.kind = kind
 	return nil
+}
+
+// namesJSON reports whether a Content-Type says that the body is JSON.
+func namesJSON(kind string) bool {
+	media, _, err := mime.ParseMediaType(kind)
+	return err == nil && isJSON(media)
 }
 
 func isJSON(media string) bool {

@@ -23,10 +23,22 @@ const (
 
 // request builds the request for one page of at most size items.
 func (c *Client) request(ctx context.Context, at bridge.Position, size int) *http.Request {
-	query := c.query
-	clear(query)
+	target := *c.endpoint
+	if at.Cursor != "" && !at.Window && size == c.cfg.PageSize {
+		target.RawQuery = c.usual[0] + url.QueryEscape(at.Cursor) + c.usual[1]
+	} else {
+		target.RawQuery = c.query(at, size).Encode()
+	}
+	req := c.template.WithContext(ctx)
+	req.URL = &target
+	return req
+}
+
+// query is the query of a page of at most size items. It is escaped, so that
+// the API reads the cursor byte for byte.
+func (c *Client) query(at bridge.Position, size int) url.Values {
+	query := url.Values{}
 	if at.Cursor != "" {
-		// Values escapes, so that the API reads the cursor byte for byte.
 		query.Set(c.cfg.CursorParam, at.Cursor)
 	}
 	if at.Cursor == "" || at.Window {
@@ -41,11 +53,7 @@ func (c *Client) request(ctx context.Context, at bridge.Position, size int) *htt
 	if c.cfg.KeyQuery != "" {
 		query.Set(c.cfg.KeyQuery, c.sentKey())
 	}
-	target := *c.endpoint
-	target.RawQuery = query.Encode()
-	req := c.template.WithContext(ctx)
-	req.URL = &target
-	return req
+	return query
 }
 
 // sentKey is the key as requests carry it.
@@ -56,8 +64,13 @@ func (c *Client) sentKey() string {
 	return strings.TrimRight(c.cfg.KeyPrefix, " ") + " " + c.key.Reveal()
 }
 
-// newTemplate makes what all requests have in common, but for the query. They
-// share its header, which nobody changes.
+// prepare makes what requests with the same key have in common. They share the
+// template's header, which nobody changes.
+func (c *Client) prepare() {
+	c.usual = [2]string{url.QueryEscape(c.cfg.CursorParam) + "=", "&" + c.query(bridge.Position{}, c.cfg.PageSize).Encode()}
+	c.template = c.newTemplate()
+}
+
 func (c *Client) newTemplate() *http.Request {
 	header := http.Header{
 		"Accept":          {"application/json"},
@@ -92,7 +105,7 @@ func (c *Client) rereadKey() (changed bool, err error) {
 	}
 	changed = key != c.key.Reveal()
 	c.key.set(bridge.Secret(key))
-	c.template = c.newTemplate()
+	c.prepare()
 	return changed, nil
 }
 

@@ -65,7 +65,7 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 		return err
 	}
 	x.receipt.add(receipt)
-	d.hand(ctx, p)
+	d.hand(p)
 	return nil
 }
 
@@ -226,7 +226,7 @@ func newDelivery(to target) *delivery {
 
 // hand gives a parcel's records to the client. Their context is never
 // cancelled, since that would leave a sent record in doubt inside the client.
-func (d *delivery) hand(ctx context.Context, p *parcel) {
+func (d *delivery) hand(p *parcel) {
 	n := len(p.records)
 	if n == 0 {
 		p.finish()
@@ -235,10 +235,9 @@ func (d *delivery) hand(ctx context.Context, p *parcel) {
 	p.delivery = d
 	p.left.Store(int64(n))
 	d.left.Add(int64(n))
-	unending, promise := context.WithoutCancel(ctx), p.promise
-	records := p.records // the last promise may take them away
+	records, promise := p.records, p.promise // the last promise may take them away
 	for i := range records {
-		d.client.Produce(unending, &records[i], promise)
+		d.client.Produce(context.Background(), &records[i], promise)
 		if d.first != "" {
 			bridge.Reach(d.first)
 			d.first = ""

@@ -220,7 +220,7 @@ func (s *Sink) commitBarrier(ctx context.Context, x *session) (*barrier, error) 
 	}
 	p := parcelOf(s.ownRecord(s.cfg.barrierKey(), []byte(unique)))
 	x.open = newDelivery(t)
-	x.open.hand(ctx, p)
+	x.open.hand(p)
 	if err := s.finish(ctx, x); err != nil {
 		return nil, err
 	}

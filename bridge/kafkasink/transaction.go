@@ -58,7 +58,7 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 		return err
 	}
 	p := parcelOf(rec)
-	d.hand(ctx, p)
+	d.hand(p)
 	bridge.Reach(bridge.PointCheckpoint)
 	if err := s.finish(ctx, x); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Sink) sendHeld(ctx context.Context, x *session) error {
 			return err
 		}
 		x.receipt.add(receipt)
-		d.hand(ctx, p)
+		d.hand(p)
 	}
 	return nil
 }

@@ -22,8 +22,16 @@ const slowAnswer = 3 * time.Second
 // called by the client's goroutines.
 type watch struct {
 	mu      sync.Mutex // guards brokers
-	brokers map[string]*brokerHealth
+	brokers map[addr]*brokerHealth
 }
+
+// addr is a broker's address, which costs no allocation.
+type addr struct {
+	host string
+	port int32
+}
+
+func (a addr) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
 
 // brokerHealth is what is known of one broker's address.
 type brokerHealth struct {
@@ -32,7 +40,7 @@ type brokerHealth struct {
 	asked time.Time // when the oldest unanswered request was written; zero if there is none
 }
 
-func newWatch() *watch { return &watch{brokers: make(map[string]*brokerHealth)} }
+func newWatch() *watch { return &watch{brokers: make(map[addr]*brokerHealth)} }
 
 // OnBrokerConnect notes how an attempt to connect went, TLS and SASL included.
 func (w *watch) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
@@ -89,11 +97,11 @@ func (w *watch) note(meta kgo.BrokerMetadata, err error) {
 }
 
 func (w *watch) broker(meta kgo.BrokerMetadata) *brokerHealth {
-	addr := address(meta)
-	b := w.brokers[addr]
+	at := address(meta)
+	b := w.brokers[at]
 	if b == nil {
 		b = &brokerHealth{}
-		w.brokers[addr] = b
+		w.brokers[at] = b
 	}
 	return b
 }
@@ -104,12 +112,12 @@ func (w *watch) cause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var newest *brokerHealth
-	for addr, b := range w.brokers {
+	for at, b := range w.brokers {
 		if b.err != nil && (newest == nil || b.at.After(newest.at)) {
 			newest = b
 		}
 		if waited := time.Since(b.asked); newest == nil && !b.asked.IsZero() && waited > slowAnswer {
-			newest = &brokerHealth{err: fmt.Errorf("broker %s: no answer for %s", addr, waited.Round(time.Second))}
+			newest = &brokerHealth{err: fmt.Errorf("broker %s: no answer for %s", at, waited.Round(time.Second))}
 		}
 	}
 	if newest == nil {
@@ -118,9 +126,7 @@ func (w *watch) cause() error {
 	return newest.err
 }
 
-func address(meta kgo.BrokerMetadata) string {
-	return net.JoinHostPort(meta.Host, strconv.Itoa(int(meta.Port)))
-}
+func address(meta kgo.BrokerMetadata) addr { return addr{meta.Host, meta.Port} }
 
 // advertisedError is a failure to reach a broker at the address that the
 // cluster gave for it.
@@ -140,7 +146,7 @@ func (e *advertisedError) Unwrap() error { return e.err }
 // negative ids.
 func brokerError(meta kgo.BrokerMetadata, err error) error {
 	if meta.NodeID >= 0 {
-		return &advertisedError{node: meta.NodeID, addr: address(meta), err: err}
+		return &advertisedError{node: meta.NodeID, addr: address(meta).String(), err: err}
 	}
 	return fmt.Errorf("broker %s: %w", address(meta), err)
 }

@@ -60,6 +60,7 @@ BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
 // bridge runs the process that the settings describe, with the servers that it
 // has inside itself.
 func (a *app) bridge(ctx context.Context, s *settings, limits bridge.Limits) (err error) {
+	tuneMemory(a.environ)
 	line := newStatusLine(a.stderr)
 	log := newLogger(line, &s.processConfig, a.environ)
 	inside, err := startServers(s, serverPlan{log: log})
