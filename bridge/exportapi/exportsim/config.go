@@ -83,8 +83,8 @@ type Config struct {
 
 	// Latency is waited before each answer.
 	Latency time.Duration
-	// BandwidthBits is the speed of each answer's body in bits per second; 0
-	// is unlimited.
+	// BandwidthBits is the speed of the link that the bodies of all answers
+	// share, in bits per second; 0 is unlimited. Latency takes nothing of it.
 	BandwidthBits int64
 	// RateLimit is the number of requests per second above which the answer is
 	// 429 with Retry-After; 0 is unlimited. Bursts of one second are allowed.

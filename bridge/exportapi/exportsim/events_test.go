@@ -218,6 +218,16 @@ func TestGrowthByTheClock(t *testing.T) {
 		if got := h.Stock(); got != 60 {
 			t.Errorf("20 s after SetStock: %d events, want 60", got)
 		}
+		set := time.Now().Add(-20 * time.Second)
+		for i, want := range map[int]time.Time{0: set, 49: set, 50: set.Add(2 * time.Second), 60: set.Add(22 * time.Second)} {
+			if got := h.VisibleAt(i); !got.Equal(want) {
+				t.Errorf("event %d is visible at %s, want %s", i, got, want)
+			}
+		}
+		still := newHandler(t, exportsim.Config{Events: 10})
+		if there, never := still.VisibleAt(9), still.VisibleAt(10); !there.Equal(time.Now()) || !never.IsZero() {
+			t.Errorf("without growth the last event is visible at %s, the next at %s", there, never)
+		}
 	})
 }
 

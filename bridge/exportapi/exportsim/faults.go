@@ -134,7 +134,7 @@ func (h *Handler) apply(fault string, random uint64, a answer) answer {
 			body: []byte(maintenancePage), pooled: a.pooled,
 		}
 	case FaultMalformed:
-		a.body, a.items = a.body[:len(a.body)/2], 0
+		a.body, a.encoded, a.items = a.body[:len(a.body)/2], nil, 0
 	}
 	return a
 }

@@ -25,6 +25,8 @@ type Handler struct {
 	cursors   cursors
 	stock     stock
 	limiter   *limiter
+	link      *link
+	ahead     keptPages
 	nonce     atomic.Int64
 	stats     stats
 
@@ -57,6 +59,7 @@ func New(config Config) (*Handler, error) {
 		resources: world.resources(),
 		cursors:   newCursors(config.Seed, config.CursorTTL),
 		limiter:   newLimiter(config.RateLimit),
+		link:      newLink(config.BandwidthBits),
 		stock:     stock{rate: config.Rate, limit: world.limit, base: config.Events, since: now},
 		stats:     stats{now: Stats{ByStatus: map[int]int{}, Faults: map[string]int{}}},
 		closed:    make(chan struct{}),
@@ -93,6 +96,12 @@ func (h *Handler) SetStock(n int) { h.stock.set(n) }
 // Event returns the bytes of event i as every page serves them, whether it is
 // in stock yet or not.
 func (h *Handler) Event(i int) []byte { return h.world.appendEvent(nil, i) }
+
+// VisibleAt returns when event i came into stock, or will by Rate: the earliest
+// that a page can have it. What was in stock before New, SetStock or Grow is
+// visible since New or the last SetStock. It is the zero time for an event
+// that does not come by itself.
+func (h *Handler) VisibleAt(i int) time.Time { return h.stock.visible(i + 1) }
 
 // EventTime returns the time of event i in whole milliseconds. It never falls
 // as i grows, and several events may share one; each event lies within Every
@@ -184,6 +193,11 @@ func (h *Handler) page(res *resource, rawQuery string) answer {
 	q, err := h.parseQuery(res, rawQuery)
 	if err != nil {
 		return h.refuse(err)
+	}
+	if page, ok := h.kept(q); ok {
+		return answer{
+			status: http.StatusOK, contentType: "application/json", body: page.body, encoded: page.encoded, items: q.size,
+		}
 	}
 	pooled := h.bodies.Get().(*[]byte)
 	body, items := h.appendPage((*pooled)[:0], q)

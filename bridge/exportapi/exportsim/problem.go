@@ -14,7 +14,8 @@ type answer struct {
 	retryAfter  string
 	allow       string
 	body        []byte
-	pooled      *[]byte // the body's memory, to give back; nil if not pooled
+	encoded     map[string][]byte // the body compressed ahead, by encoding
+	pooled      *[]byte           // the body's memory, to give back; nil if not pooled
 	items       int
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// throttleChunk is how much of a body is written between two waits.
+// throttleChunk is how much of a body goes over the link at once.
 const throttleChunk = 16 << 10
 
 // send writes the answer, and breaks it where the fault says so.
@@ -29,11 +29,15 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 	if a.status == http.StatusOK && (h.config.Gzip || h.config.Zstd) {
 		header.Set("Vary", "Accept-Encoding")
 		if encoding := h.choose(r.Header.Get("Accept-Encoding")); encoding != "" {
-			pooled := h.bodies.Get().(*[]byte)
-			defer h.bodies.Put(pooled)
-			*pooled = h.encode((*pooled)[:0], body, encoding)
-			body = *pooled
 			header.Set("Content-Encoding", encoding)
+			ahead, ok := a.encoded[encoding]
+			if !ok {
+				pooled := h.bodies.Get().(*[]byte)
+				defer h.bodies.Put(pooled)
+				*pooled = h.encode((*pooled)[:0], body, encoding)
+				ahead = *pooled
+			}
+			body = ahead
 		}
 	}
 	header.Set("Content-Type", a.contentType)
@@ -57,7 +61,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 	}
 }
 
-// write sends the body at the configured bandwidth. A client that goes away is
+// write sends the body at the speed of the link. A client that goes away is
 // the end of it: there is nobody to tell.
 func (h *Handler) write(ctx context.Context, w http.ResponseWriter, body []byte) {
 	if h.config.BandwidthBits == 0 {
@@ -65,20 +69,20 @@ func (h *Handler) write(ctx context.Context, w http.ResponseWriter, body []byte)
 		return
 	}
 	controller := http.NewResponseController(w)
-	start, sent := time.Now(), 0
-	for sent < len(body) {
-		chunk := body[sent:min(sent+throttleChunk, len(body))]
+	over := time.Now()
+	for len(body) > 0 {
+		chunk := body[:min(throttleChunk, len(body))]
+		over = h.link.reserve(len(chunk), over)
+		if !h.wait(ctx, time.Until(over)) {
+			return
+		}
 		if _, err := w.Write(chunk); err != nil {
 			return
 		}
 		if err := controller.Flush(); err != nil {
 			return
 		}
-		sent += len(chunk)
-		due := time.Duration(float64(sent) * 8 / float64(h.config.BandwidthBits) * float64(time.Second))
-		if !h.wait(ctx, due-time.Since(start)) {
-			return
-		}
+		body = body[len(chunk):]
 	}
 }
 
@@ -125,23 +129,27 @@ func reset(w http.ResponseWriter) {
 // choose returns the best of the offered encodings that the client accepts, or
 // "" for the body as it is.
 func (h *Handler) choose(accept string) string {
-	switch {
-	case h.config.Zstd && accepts(accept, "zstd"):
-		return "zstd"
-	case h.config.Gzip && accepts(accept, "gzip"):
-		return "gzip"
+	for _, encoding := range h.encodings() {
+		if accepts(accept, encoding) {
+			return encoding
+		}
 	}
 	return ""
 }
 
 // encode appends the compressed body.
 func (h *Handler) encode(to, body []byte, encoding string) []byte {
-	if encoding == "zstd" {
+	if encoding == encodingZstd {
 		return h.zstd.EncodeAll(body, to)
 	}
-	out := bytes.NewBuffer(to)
 	w := h.gzips.Get().(*gzip.Writer)
 	defer h.gzips.Put(w)
+	return compress(w, to, body)
+}
+
+// compress appends the body as the writer compresses it.
+func compress(w *gzip.Writer, to, body []byte) []byte {
+	out := bytes.NewBuffer(to)
 	w.Reset(out)
 	// Writing to memory does not fail.
 	_, _ = w.Write(body)

@@ -1,6 +1,7 @@
 package exportsim
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -33,4 +34,18 @@ func (s *stock) set(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.base, s.since = max(0, min(n, s.limit)), time.Now()
+}
+
+// visible is when there were, or will be, n events if nothing but the wall
+// clock adds to them; the zero time if never.
+func (s *stock) visible(n int) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case n <= s.base:
+		return s.since
+	case s.rate == 0:
+		return time.Time{}
+	}
+	return s.since.Add(time.Duration(math.Ceil(float64(n-s.base) / s.rate * float64(time.Second))))
 }

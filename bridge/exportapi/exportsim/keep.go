@@ -1,0 +1,105 @@
+package exportsim
+
+import (
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// keptPages are full pages of the whole export that were rendered ahead. A
+// full page never changes: neither growth nor a repeated request does.
+type keptPages struct {
+	mu    sync.RWMutex
+	pages map[span]keptPage // guarded by mu
+}
+
+// span is the place of a page of events.
+type span struct{ from, size int }
+
+// keptPage is one page in every form that is offered. Nobody writes to it.
+type keptPage struct {
+	body    []byte
+	encoded map[string][]byte // by encoding
+}
+
+// kept returns the page that a query asks for, if it was rendered ahead and
+// the stock still fills it.
+func (h *Handler) kept(q query) (keptPage, bool) {
+	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent {
+		return keptPage{}, false
+	}
+	if end, _ := h.extent(q, h.stock.now()); end-q.from < q.size {
+		return keptPage{}, false
+	}
+	return h.ahead.get(span{q.from, q.size})
+}
+
+func (k *keptPages) get(at span) (keptPage, bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	page, ok := k.pages[at]
+	return page, ok
+}
+
+func (k *keptPages) put(at span, page keptPage) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.pages == nil {
+		k.pages = make(map[span]keptPage)
+	}
+	k.pages[at] = page
+}
+
+// Prerender renders pages of events of a size ahead, and compressed too if the
+// Handler compresses, better than when that has to be quick. It begins with the
+// first page and goes on while pages are full and their bytes at most limit. A request for one of them, without bounds and
+// filter, then costs no rendering. It returns how many pages it rendered.
+// Nothing is rendered where cursors expire: they differ each time.
+func (h *Handler) Prerender(size, limit int) int {
+	if h.config.CursorTTL > 0 || size < 1 || size > maxPageSize {
+		return 0
+	}
+	res := &h.resources[0]
+	n, used := 0, 0
+	slowly, _ := gzip.NewWriterLevel(nil, gzip.DefaultCompression) // fails for an unknown level only
+	for from := 0; ; from += size {
+		q := query{chain: chain{resource: res.tag}, resource: res, from: from, to: res.among(h.world.limit), size: size}
+		if end, _ := h.extent(q, h.stock.now()); end-from < size {
+			return n
+		}
+		body, _ := h.appendPage(nil, q)
+		page := keptPage{body: body, encoded: make(map[string][]byte)}
+		used += len(body)
+		for _, encoding := range h.encodings() {
+			if encoding == encodingGzip {
+				page.encoded[encoding] = compress(slowly, nil, body)
+			} else {
+				page.encoded[encoding] = h.encode(nil, body, encoding)
+			}
+			used += len(page.encoded[encoding])
+		}
+		if used > limit {
+			return n
+		}
+		h.ahead.put(span{from, size}, page)
+		n++
+	}
+}
+
+// The encodings, as HTTP names them.
+const (
+	encodingZstd = "zstd"
+	encodingGzip = "gzip"
+)
+
+// encodings are what the Handler offers, the best first.
+func (h *Handler) encodings() []string {
+	var offered []string
+	if h.config.Zstd {
+		offered = append(offered, encodingZstd)
+	}
+	if h.config.Gzip {
+		offered = append(offered, encodingGzip)
+	}
+	return offered
+}
