@@ -77,7 +77,8 @@ type Status struct {
 	Contract   Contract  `json:"contract,omitempty"`
 	// Ended says what ended a bounded run or a window.
 	Ended string `json:"ended,omitempty"`
-	// PrefetchedPages and PrefetchedBytes are fetched and not yet committed.
+	// PrefetchedPages and PrefetchedBytes are fetched and not yet acknowledged by
+	// the sink.
 	PrefetchedPages int   `json:"prefetched_pages"`
 	PrefetchedBytes int64 `json:"prefetched_bytes"`
 

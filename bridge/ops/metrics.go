@@ -184,8 +184,8 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 		lastCommit: desc("last_commit_timestamp_seconds", "Time of the last commit.", "stream"),
 		lastPoll:   desc("last_poll_timestamp_seconds", "Time of the last answered request.", "stream"),
 		caughtUp:   desc("caught_up", "1 when the API had nothing more.", "stream"),
-		pages:      desc("prefetched_pages", "Pages fetched and not yet committed.", "stream"),
-		bytes:      desc("prefetched_bytes", "Bytes fetched and not yet committed.", "stream"),
+		pages:      desc("prefetched_pages", "Pages fetched and not yet acknowledged by Kafka.", "stream"),
+		bytes:      desc("prefetched_bytes", "Bytes fetched and not yet acknowledged by Kafka.", "stream"),
 	}
 }
 
