@@ -50,8 +50,8 @@ lint: ## format and lint
 docs: ## regenerate the settings table in the README
 	$(GO) run ./cmd/exportbridge config docs --write README.md
 
-bench: ## measure this machine
-	$(GO) run ./cmd/exportbridge bench
+bench: ## measure this machine: all of the table or ROWS=raw_fraction, QUICK=1, on a real Kafka with KAFKA=host:port
+	$(GO) run ./cmd/exportbridge bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
 
 up: ## start Kafka, Redis, simulator and bridge in containers
 	docker compose up --build --wait

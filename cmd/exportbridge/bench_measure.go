@@ -7,94 +7,111 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
+	"exportbridge/bridge"
 )
 
-// stretch is one measured run of a process, from the first request that
-// reached the API to its end.
-type stretch struct {
-	Seconds  float64    `json:"seconds"`
-	Requests int        `json:"requests"`
-	Use      processUse `json:"process"`
-}
-
-// measurement is one round at one latency.
-type measurement struct {
-	Round     int     `json:"round"`
-	LatencyMS float64 `json:"latency_ms"`
-	Fetch     stretch `json:"fetch_only"`
-	Pipeline  stretch `json:"pipeline"`
-}
-
-// fetchOnly is the latency's share of the loop's time.
-func (m *measurement) fetchOnly() float64 {
-	return float64(m.Fetch.Requests) * m.LatencyMS / 1000 / m.Fetch.Seconds
-}
-
-// serialFraction is the loop's share of the bridge's time.
-func (m *measurement) serialFraction() float64 { return m.Fetch.Seconds / m.Pipeline.Seconds }
+// benchAPI is an export API of one kind.
+type benchAPI struct{ url string }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// task is a process to measure.
-type task struct {
-	name string
-	api  *benchAPI
-	env  []string
-	args []string
-	// end finds in the output when the process was done with its work.
-	end func(output) (time.Time, error)
-}
-
-// fetchOnly measures the loop that only fetches.
-func (b *bench) fetchOnly(ctx context.Context, api *benchAPI) (stretch, error) {
-	return b.timed(ctx, task{
-		name: "fetch only", api: api, env: exportSettings(api), args: []string{"bench", "fetch"},
-		end: func(out output) (time.Time, error) {
-			var end fetchEnd
-			if err := json.Unmarshal(out.stdout, &end); err != nil {
-				return time.Time{}, fmt.Errorf("read its report: %w", err)
-			}
-			return end.Ended, nil
-		},
-	})
-}
-
-// pipeline measures the bridge on a topic and a prefix of its own, and checks
-// that Kafka has every event.
-func (b *bench) pipeline(ctx context.Context, api *benchAPI) (s stretch, err error) {
+// run measures one cell, on topics and a prefix of its own, and checks that
+// Kafka has every event.
+func (b *bench) run(ctx context.Context, c cell) (s stretch, err error) {
+	limit := stuckAfter + stuckTimes*time.Duration(c.pages)*c.api.latency
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %s", limit))
+	defer cancel()
 	name := "bench-" + strings.ToLower(rand.Text()[:10])
-	defer func() { err = errors.Join(err, b.traces.remove(context.WithoutCancel(ctx), name)) }()
-	if err := b.traces.create(ctx, name); err != nil {
-		return stretch{}, err
+	if c.writes() {
+		defer func() { err = errors.Join(err, b.traces.remove(context.WithoutCancel(ctx), name)) }()
+		if err := b.traces.create(ctx, name); err != nil {
+			return stretch{}, err
+		}
 	}
-	s, err = b.timed(ctx, task{
-		name: "pipeline", api: api, args: []string{"run", "--once"},
-		env: append(exportSettings(api),
-			"KAFKA_BROKERS="+b.kafkaAddr, "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+deadLetters(name), "KAFKA_DELIVERY="+b.delivery,
-			"KAFKA_CHECKPOINT_TOPIC="+checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP="+name,
-			"REDIS_URL="+b.redisURL, "CURSOR_PREFIX="+name,
-			"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info"),
-		end: func(out output) (time.Time, error) { return lastCommit(out.stderr) },
-	})
+	switch {
+	case c.growing:
+		return b.age(ctx, c, name)
+	case c.followed:
+		s, err = b.follow(ctx, c, name)
+	default:
+		s, err = b.drain(ctx, c, name)
+	}
 	if err != nil {
 		return stretch{}, err
 	}
-	records, err := b.traces.records(ctx, name)
-	if want := int64(b.pages * pageEvents); err == nil && records != want {
-		err = fmt.Errorf("pipeline: Kafka has %d records of %d events", records, want)
+	if c.writes() {
+		err = b.verify(ctx, c, name)
 	}
 	return s, err
 }
 
+// verify checks that the topic has every event of the cell: one by one in the
+// warm-up, by the number of offsets in the rounds that count, where reading
+// everything would take longer than what is measured.
+func (b *bench) verify(ctx context.Context, c cell, name string) error {
+	count, want := b.traces.offsets, int64(c.pages*pageEvents)
+	if c.warming {
+		count = b.traces.records
+	}
+	records, err := count(ctx, name)
+	if err == nil && (records < want || records > want && c.warming) {
+		err = fmt.Errorf("kafka has %d records of %d events", records, want)
+	}
+	return err
+}
+
+// settings are the environment of a cell's process.
+func (b *bench) settings(c cell, name string) []string {
+	mode := c.mode
+	if mode == "" {
+		mode = bridge.Mode(b.delivery)
+	}
+	var set []string
+	if api := b.apis[c.api]; api != nil {
+		set = exportSettings(api)
+	}
+	set = append(set,
+		"KAFKA_BROKERS="+b.kafkaAddr[c.kafka], "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+deadLetters(name), "KAFKA_DELIVERY="+string(mode),
+		"KAFKA_CHECKPOINT_TOPIC="+checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP="+name,
+		"REDIS_URL="+b.redisFor(c), "CURSOR_PREFIX="+name,
+		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info")
+	if c.codec != "" {
+		set = append(set, "KAFKA_COMPRESSION="+c.codec)
+	}
+	return set
+}
+
+// redisFor is the URL of the Redis that a cell uses.
+func (b *bench) redisFor(c cell) string {
+	if c.redisFar {
+		return b.redisFar
+	}
+	return b.redisURL
+}
+
 func exportSettings(api *benchAPI) []string {
 	return []string{"EXPORT_URL=" + api.url, "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents)}
+}
+
+// command is what a cell's process is started with.
+func (b *bench) command(c cell) []string {
+	names := map[work]string{
+		workFetch: "part-fetch", workBridge: "part-bridge", workMemory: "part-memory",
+		workUsual: "part-usual", workSequential: "part-sequential", workSplit: "part-split",
+	}
+	args := []string{"bench", names[c.work]}
+	if c.forget {
+		args = append(args, "--forget")
+	}
+	if b.profile != "" && c.work == workBridge && !c.warming {
+		file := filepath.Join(b.profile, slug(c.String()))
+		args = append(args, "--cpu-profile", file+".cpu", "--alloc-profile", file+".allocs")
+	}
+	return args
 }
 
 // A process that takes this much longer than its requests alone, and this many
@@ -104,42 +121,55 @@ const (
 	stuckTimes = 10
 )
 
-// timed runs a process between two readings of the API's clock.
-func (b *bench) timed(ctx context.Context, t task) (stretch, error) {
-	if _, err := t.api.readClock(ctx); err != nil {
+// drain measures a process that ends by itself, between two readings of the
+// API's clock.
+func (b *bench) drain(ctx context.Context, c cell, name string) (stretch, error) {
+	api := b.apis[c.api]
+	if _, err := api.restart(ctx, c.pages*pageEvents); err != nil {
 		return stretch{}, err
 	}
-	limit := stuckAfter + stuckTimes*time.Duration(b.pages)*t.api.latency
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %s", limit))
-	defer cancel()
-	out, err := b.parts.run(ctx, t.name, t.env, t.args...)
+	out, err := b.parts.run(ctx, string(c.work), b.settings(c, name), b.command(c)...)
 	if err != nil {
 		return stretch{}, err
 	}
-	ended, err := t.end(out)
-	if err != nil {
-		return stretch{}, fmt.Errorf("%s: %w", t.name, err)
+	var end partEnd
+	if err := json.Unmarshal(out.stdout, &end); err != nil {
+		return stretch{}, fmt.Errorf("read its report: %w", err)
 	}
-	clock, err := t.api.readClock(ctx)
+	if c.work == workBridge {
+		if end.Ended, err = lastCommit(out.stderr); err != nil {
+			return stretch{}, err
+		}
+	}
+	clock, err := api.restart(ctx, 0)
 	if err != nil {
 		return stretch{}, err
 	}
 	// One more than the pages: only an empty page says that there are no more.
-	if clock.Requests != b.pages+1 {
-		return stretch{}, fmt.Errorf("%s: %d requests for %d pages, want one for each and one for the end", t.name, clock.Requests, b.pages)
+	if clock.Requests != c.pages+1 {
+		return stretch{}, fmt.Errorf("%d requests for %d pages, want one for each and one for the end", clock.Requests, c.pages)
 	}
-	return stretch{Seconds: ended.Sub(clock.First).Seconds(), Requests: clock.Requests, Use: out.use}, nil
+	return c.stretch(end, clock, out.use), nil
 }
 
-// benchAPI is an export API of one latency.
-type benchAPI struct {
-	url     string
-	latency time.Duration
+// stretch is what a process that has ended took for the cell.
+func (c cell) stretch(end partEnd, clock apiClock, use processUse) stretch {
+	s := stretch{
+		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: use.CPUSeconds,
+		PeakRSS: end.PeakRSS, Mallocs: end.Mallocs, PageAllocs: end.PageAllocs,
+	}
+	began := clock.First
+	if !end.Began.IsZero() { // its clock starts after the last request
+		began, s.Events, s.CPUSeconds = end.Began, end.Events, end.CPUSeconds
+	}
+	s.Seconds = end.Ended.Sub(began).Seconds()
+	return s
 }
 
-// readClock asks the API for its clock, which starts anew.
-func (a *benchAPI) readClock(ctx context.Context) (clock apiClock, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+clockPath, http.NoBody)
+// restart sets the number of events of the export, and asks it for its clock,
+// which starts anew.
+func (a *benchAPI) restart(ctx context.Context, events int) (clock apiClock, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s%s?events=%d", a.url, clockPath, events), http.NoBody)
 	if err != nil {
 		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
 	}
@@ -167,116 +197,4 @@ func lastCommit(log []byte) (time.Time, error) {
 		}
 	}
 	return time.Time{}, errors.New(`its log has no "run ended"`)
-}
-
-// traces is what a bridge leaves on Kafka and Redis.
-type traces struct {
-	addr  string // of Kafka
-	kafka *kgo.Client
-	redis *redis.Client
-}
-
-func newTraces(kafkaAddr, redisURL string) (*traces, error) {
-	opts, err := redis.ParseURL(redisURL)
-	if err != nil {
-		return nil, errors.New("the URL of Redis is not one") // what it says may hold a password
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(kafkaAddr), kgo.DisableClientMetrics())
-	if err != nil {
-		return nil, fmt.Errorf("make Kafka client: %w", err)
-	}
-	return &traces{addr: kafkaAddr, kafka: client, redis: redis.NewClient(opts)}, nil
-}
-
-// benchPartitions is what the bridge would create a topic with by default.
-const benchPartitions = 6
-
-func deadLetters(topic string) string { return topic + ".dlq" }
-func checkpoints(topic string) string { return topic + ".checkpoints" }
-
-// create creates the topics of one run: a bridge that has to create them itself
-// starts a second later.
-func (t *traces) create(ctx context.Context, name string) error {
-	forever := "-1"
-	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, benchPartitions, -1, map[string]*string{"retention.ms": &forever}, name, deadLetters(name))
-	if err = errors.Join(err, made.Error()); err != nil {
-		return fmt.Errorf("create topic %s: %w", name, err)
-	}
-	return nil
-}
-
-// records counts the committed records of the topic. Offsets will not do: the
-// ends of transactions take some.
-func (t *traces) records(ctx context.Context, topic string) (int64, error) {
-	ends, err := kadm.NewClient(t.kafka).ListEndOffsets(ctx, topic)
-	if err = errors.Join(err, ends.Error()); err != nil {
-		return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
-	}
-	left := make(map[int32]int64)
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Offset > 0 {
-			left[o.Partition] = o.Offset
-		}
-	})
-	reader, err := kgo.NewClient(
-		kgo.SeedBrokers(t.addr), kgo.DisableClientMetrics(),
-		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-	)
-	if err != nil {
-		return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
-	}
-	defer reader.Close()
-	var n int64
-	for len(left) > 0 {
-		fetches := reader.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if !r.Attrs.IsControl() {
-				n++
-			}
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
-	}
-	return n, nil
-}
-
-// removeTimeout bounds the cleaning up where servers do not answer any more.
-const removeTimeout = 10 * time.Second
-
-// remove deletes the topics and keys of one run. Those that are not there need
-// no deleting.
-func (t *traces) remove(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
-	defer cancel()
-	admin := kadm.NewClient(t.kafka)
-	var errs []error
-	if _, err := admin.DeleteGroups(ctx, name+".events"); err != nil {
-		errs = append(errs, err)
-	}
-	deleted, err := admin.DeleteTopics(ctx, name, deadLetters(name), checkpoints(name))
-	errs = append(errs, err)
-	for _, topic := range deleted.Sorted() {
-		if !errors.Is(topic.Err, kerr.UnknownTopicOrPartition) {
-			errs = append(errs, topic.Err)
-		}
-	}
-	keys := t.redis.Scan(ctx, 0, name+":*", 1000).Iterator()
-	for keys.Next(ctx) {
-		errs = append(errs, t.redis.Unlink(ctx, keys.Val()).Err())
-	}
-	errs = append(errs, keys.Err())
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("delete what the bench wrote under the name %s: %w", name, err)
-	}
-	return nil
-}
-
-func (t *traces) close() error {
-	t.kafka.Close()
-	return t.redis.Close()
 }

@@ -18,9 +18,6 @@ import (
 type processUse struct {
 	Name       string  `json:"name"`
 	CPUSeconds float64 `json:"cpu_seconds"`
-	// PeakRSS is in bytes, 0 where the system does not tell. The kernel counts
-	// from the fork: it is never below that of the bench itself.
-	PeakRSS int64 `json:"peak_rss_bytes,omitempty"`
 }
 
 // parts starts processes of this same program.
@@ -88,7 +85,7 @@ func lastWords(said []byte) string {
 }
 
 func useOf(name string, state *os.ProcessState) processUse {
-	return processUse{Name: name, CPUSeconds: (state.UserTime() + state.SystemTime()).Seconds(), PeakRSS: peakRSS(state)}
+	return processUse{Name: name, CPUSeconds: (state.UserTime() + state.SystemTime()).Seconds()}
 }
 
 // server is a process that serves until it is stopped. It also ends when this

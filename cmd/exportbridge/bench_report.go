@@ -4,126 +4,101 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
-
-	"github.com/dustin/go-humanize"
+	"strings"
+	"time"
 )
-
-// verdict says whether a row reached its goal.
-type verdict string
-
-const (
-	verdictNone  verdict = "" // the row has no goal
-	verdictMet   verdict = "met"
-	verdictShort verdict = "short"
-)
-
-// benchRow is one result: the median over the rounds, and their extremes.
-type benchRow struct {
-	Name    string  `json:"name"`
-	Value   float64 `json:"value"`
-	Low     float64 `json:"low"`
-	High    float64 `json:"high"`
-	Goal    float64 `json:"goal,omitempty"`
-	Verdict verdict `json:"verdict,omitempty"`
-}
 
 // benchReport is what a bench found. Its JSON form is what bench --json prints.
 type benchReport struct {
-	Version    string  `json:"version"`
-	Go         string  `json:"go"`
-	Platform   string  `json:"platform"`
-	Cores      int     `json:"cores"`
-	LoadBefore float64 `json:"load_before"` // 0 where the system does not tell
-	LoadAfter  float64 `json:"load_after"`
-	Kafka      string  `json:"kafka"`
-	Redis      string  `json:"redis"`
-	Pages      int     `json:"pages"`
-	Rounds     int     `json:"rounds"`
+	Version    string    `json:"version"`
+	Go         string    `json:"go"`
+	Platform   string    `json:"platform"`
+	Cores      int       `json:"cores"`
+	Date       time.Time `json:"date"`
+	LoadBefore float64   `json:"load_before"` // 0 where the system does not tell
+	LoadAfter  float64   `json:"load_after"`
+	// Others is how many processors others took, and right before the bench,
+	// 0 where the system does not tell. Of a Kafka or Redis of the user's it
+	// shows only what they take when nobody uses them.
+	Others       float64 `json:"others"`
+	OthersBefore float64 `json:"others_before"`
+	Busy         bool    `json:"busy"` // too much of it for a verdict
+	Kafka        string  `json:"kafka"`
+	Brokers      int     `json:"brokers"`
+	Redis        string  `json:"redis"`
+	Against      string  `json:"against,omitempty"`
+	Pages        int     `json:"pages"`
+	Rounds       int     `json:"rounds"`
 
 	Rows []benchRow `json:"rows"`
-	// Processes are medians over the rounds for what was measured, totals of
-	// the whole bench for the servers. For information: they are no ratios.
-	Processes    []processUse  `json:"processes"`
-	Measurements []measurement `json:"measurements"`
-	Warnings     []string      `json:"warnings,omitempty"`
-}
-
-// serialGoal is the goal of serial_fraction at a latency, 0 where there is
-// none. The rest is what the last pages and the last commit may take when
-// nothing is left to hide them behind.
-func serialGoal(latencyMS float64) float64 {
-	switch latencyMS {
-	case 5:
-		return 0.93
-	case 20:
-		return 0.985
-	case 50:
-		return 0.995
-	}
-	return 0
+	// Servers are totals of the whole bench, for information.
+	Servers      []processUse `json:"servers"`
+	Measurements []stretch    `json:"measurements"`
+	Warnings     []string     `json:"warnings,omitempty"`
 }
 
 // summarise fills the report from what was measured.
-func (r *benchReport) summarise(measured []measurement, servers []processUse) {
-	r.Measurements = measured
-	var order []float64
-	byLatency := make(map[float64][]measurement)
-	for _, m := range measured {
-		if byLatency[m.LatencyMS] == nil {
-			order = append(order, m.LatencyMS)
+func (r *benchReport) summarise(rows []row, rounds []map[cell]stretch) {
+	warn := func(format string, args ...any) { r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)) }
+	if r.LoadBefore > float64(r.Cores) && r.OthersBefore > calmLimit {
+		warn("load average %.1f on %s before the bench: the machine has other work, so there is no verdict", r.LoadBefore, cores(r.Cores))
+		r.Busy = true
+	}
+	if r.Others > othersLimit {
+		warn("others took %.1f of %s during the bench, so there is no verdict", r.Others, cores(r.Cores))
+		r.Busy = true
+	}
+	for i := range rows {
+		if result, ok := rows[i].result(rounds, r.Busy); ok {
+			r.Rows = append(r.Rows, result)
+		} else {
+			warn("%s cannot be measured on this system", rows[i].name)
 		}
-		byLatency[m.LatencyMS] = append(byLatency[m.LatencyMS], m)
 	}
-	for _, latency := range order {
-		at, rounds := strconv.FormatFloat(latency, 'g', -1, 64), byLatency[latency]
-		r.Rows = append(r.Rows,
-			newRow("fetch_only_"+at, 0, rounds, (*measurement).fetchOnly),
-			newRow("serial_fraction_"+at, serialGoal(latency), rounds, (*measurement).serialFraction))
-		r.Processes = append(r.Processes,
-			medianUse("fetch only "+at+"ms", rounds, func(m *measurement) processUse { return m.Fetch.Use }),
-			medianUse("pipeline "+at+"ms", rounds, func(m *measurement) processUse { return m.Pipeline.Use }))
+	for _, c := range cellsOf(rows) {
+		for _, round := range rounds {
+			r.Measurements = append(r.Measurements, round[c])
+		}
 	}
-	r.Processes = append(r.Processes, servers...)
-	if load := max(r.LoadBefore, r.LoadAfter); load > float64(r.Cores) {
-		r.Warnings = append(r.Warnings,
-			fmt.Sprintf("load average %.1f on %s: the machine has other work, and the verdicts are worth little", load, cores(r.Cores)))
+	if room := headroom(rounds); room < wantHeadroom {
+		warn("without latency the API serves only %.1f times as fast as the bridge takes: it, not the bridge, may be what those rows show", room)
 	}
 }
 
-func newRow(name string, goal float64, rounds []measurement, value func(*measurement) float64) benchRow {
-	values := make([]float64, len(rounds))
-	for i := range rounds {
-		values[i] = value(&rounds[i])
+// wantHeadroom is how many times as fast as the bridge an API without latency
+// must be.
+const wantHeadroom = 2
+
+// withHeadroom adds the cell that tells how fast the API is, if it matters.
+func withHeadroom(cells []cell, pages int) []cell {
+	for _, c := range cells {
+		if c.work == workBridge && c.api == (apiKind{}) && !c.growing {
+			fetch := cell{work: workFetch, pages: flatOut * pages}
+			return append([]cell{fetch}, cells...)
+		}
 	}
-	row := benchRow{Name: name, Value: median(values), Low: slices.Min(values), High: slices.Max(values), Goal: goal}
-	switch {
-	case goal == 0:
-	case row.Value >= goal:
-		row.Verdict = verdictMet
-	default:
-		row.Verdict = verdictShort
-	}
-	return row
+	return cells
 }
 
-func medianUse(name string, rounds []measurement, use func(*measurement) processUse) processUse {
-	cpu, rss := make([]float64, len(rounds)), make([]float64, len(rounds))
-	for i := range rounds {
-		u := use(&rounds[i])
-		cpu[i], rss[i] = u.CPUSeconds, float64(u.PeakRSS)
+// headroom is how many times as fast as the fastest bridge the API is, the
+// median over the rounds, +Inf where that was not measured.
+func headroom(rounds []map[cell]stretch) float64 {
+	var values []float64
+	for _, round := range rounds {
+		fetch, fastest := math.Inf(1), 0.0
+		for c, s := range round {
+			switch {
+			case c.api != (apiKind{}) || c.growing:
+			case c.work == workFetch:
+				fetch = float64(c.pages*pageEvents) / s.Seconds
+			case c.work == workBridge:
+				fastest = max(fastest, s.rate())
+			}
+		}
+		values = append(values, fetch/fastest)
 	}
-	return processUse{Name: name, CPUSeconds: median(cpu), PeakRSS: int64(median(rss))}
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	half := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[half]
-	}
-	return (sorted[half-1] + sorted[half]) / 2
+	return median(values)
 }
 
 // print shows the report to people.
@@ -132,34 +107,90 @@ func (r *benchReport) print(w io.Writer) error {
 	if r.LoadBefore > 0 || r.LoadAfter > 0 {
 		load = fmt.Sprintf("%.2f before, %.2f after", r.LoadBefore, r.LoadAfter)
 	}
-	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, load average %s\n", r.Version, r.Go, r.Platform, cores(r.Cores), load)
-	fmt.Fprintf(w, "Kafka %s, Redis %s, %s of %d pages with %d events\n\n", r.Kafka, r.Redis, count(r.Rounds, "round"), r.Pages, pageEvents)
-	rows := [][]string{{"ROW", "VALUE", "LOW", "HIGH", "GOAL", "VERDICT"}}
+	fmt.Fprintf(w, "exportbridge %s, %s, %s, %s, %s\n", r.Version, r.Go, r.Platform, cores(r.Cores), r.Date.Format(time.RFC3339))
+	kafka := r.Kafka
+	if r.Brokers > 1 {
+		kafka += " of " + count(r.Brokers, "broker")
+	}
+	fmt.Fprintf(w, "Kafka %s, Redis %s, %s of %d pages with %d events, load average %s, others took %.2f cores\n\n",
+		kafka, r.Redis, count(r.Rounds, "round"), r.Pages, pageEvents, load, r.Others)
+	rows := [][]string{{"ROW", "COMPARED", "VALUE", "LOW", "HIGH", "GOAL", "VERDICT"}}
 	for _, row := range r.Rows {
-		goal, verdict := "-", "-"
-		if row.Verdict != verdictNone {
-			goal, verdict = strconv.FormatFloat(row.Goal, 'f', -1, 64), string(row.Verdict)
+		name, verdict := row.Name, string(row.Verdict)
+		if row.Absolute {
+			name += " *"
 		}
-		rows = append(rows, []string{row.Name, ratio(row.Value), ratio(row.Low), ratio(row.High), goal, verdict})
+		if verdict == "" {
+			verdict = "-"
+		}
+		rows = append(rows, []string{name, row.comparedText(), row.text(row.Value), row.text(row.Low), row.text(row.High), row.goalText(), verdict})
 	}
 	if err := printTable(w, rows); err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
-	processes := [][]string{{"PROCESS", "CPU", "PEAK RSS"}}
-	for _, p := range r.Processes {
-		rss := "-"
-		if p.PeakRSS > 0 {
-			rss = humanize.IBytes(uint64(p.PeakRSS))
-		}
-		processes = append(processes, []string{p.Name, fmt.Sprintf("%.2fs", p.CPUSeconds), rss})
-	}
-	return printTable(w, processes)
+	_, err := fmt.Fprint(w, "\n* no ratio: holds for this machine. What each row is: exportbridge bench --list\n")
+	return err
 }
 
-// ratio rounds down, so that no value looks like a goal it did not reach; but
-// not what is off by the last bits of a float64.
-func ratio(v float64) string { return fmt.Sprintf("%.3f", math.Floor(v*1000+1e-9)/1000) }
+// comparedText shows the two sides of a ratio.
+func (r *benchRow) comparedText() string {
+	if len(r.Compared) == 0 {
+		return "-"
+	}
+	parts := make([]string, len(r.Compared))
+	for i, v := range r.Compared {
+		parts[i] = strconv.FormatFloat(v, 'f', comparedDigits[r.Of], 64)
+	}
+	return strings.Join(parts, " : ") + " " + string(r.Of)
+}
+
+// goalText shows the goal with its direction.
+func (r *benchRow) goalText() string {
+	switch r.Direction {
+	case atLeast:
+		return ">= " + r.unitText(strconv.FormatFloat(r.scaled(*r.Goal), 'f', -1, 64))
+	case atMost:
+		return "<= " + r.unitText(strconv.FormatFloat(r.scaled(*r.Goal), 'f', -1, 64))
+	}
+	return "-"
+}
+
+// comparedDigits are the decimal places of each quantity.
+var comparedDigits = map[quantity]int{ofSeconds: 3, ofCPU: 2}
+
+// digits are the decimal places of each unit.
+var digits = map[unit]int{
+	unitRatio: 3, unitTimes: 2, unitPercent: 1, unitCount: 3, unitSeconds: 2, unitMillis: 1, unitBytes: 1,
+}
+
+// text shows a value. It is rounded to its bad side, so that none looks like a
+// goal that it did not reach; but not for what is off by the last bits.
+func (r *benchRow) text(v float64) string {
+	scale := math.Pow10(digits[r.Unit])
+	v = r.scaled(v) * scale
+	if r.Direction == atMost {
+		v = math.Ceil(v - 1e-6)
+	} else {
+		v = math.Floor(v + 1e-6)
+	}
+	return r.unitText(strconv.FormatFloat(v/scale+0, 'f', digits[r.Unit], 64)) // + 0: no -0
+}
+
+// scaled is the value as it is shown: percent, or megabytes of a million bytes.
+func (r *benchRow) scaled(v float64) float64 {
+	switch r.Unit {
+	case unitPercent:
+		return math.Round(v*1e8) / 1e6
+	case unitBytes:
+		return v / 1e6
+	}
+	return v
+}
+
+func (r *benchRow) unitText(number string) string {
+	suffixes := map[unit]string{unitTimes: "x", unitPercent: "%", unitSeconds: " s", unitMillis: " ms", unitBytes: " MB"}
+	return number + suffixes[r.Unit]
+}
 
 func cores(n int) string { return count(n, "core") }
 

@@ -1,21 +1,29 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
 )
+
+// benchParts are the commands of a bench's processes. No row's name begins as
+// theirs do.
+func benchParts(a *app) []*cobra.Command {
+	return []*cobra.Command{
+		newBenchKafkaCommand(a), newBenchRedisCommand(a), newBenchAPICommand(a), newBenchProxyCommand(a),
+		newBenchBridgeCommand(a), newBenchFetchCommand(a), newBenchSplitCommand(a), newBenchMemoryCommand(a),
+		newBenchUsualCommand(a), newBenchSequentialCommand(a),
+	}
+}
 
 // anyPort makes the servers of a bench keep out of everybody's way.
 const anyPort = "127.0.0.1:0"
@@ -73,6 +81,8 @@ const clockPath = "/bench/clock"
 type apiClock struct {
 	First    time.Time `json:"first"` // arrival of the first request
 	Requests int       `json:"requests"`
+	// Grew is when the first event came into stock, if the export grows.
+	Grew time.Time `json:"grew"`
 }
 
 // watchedAPI is the simulator with a clock.
@@ -91,21 +101,32 @@ func (w *watchedAPI) note(*http.Request) {
 	w.clock.Requests++
 }
 
-// ServeHTTP answers for the simulator, or tells the clock and starts it anew.
+// ServeHTTP answers for the simulator; or tells the clock and starts it anew,
+// with as many events in stock as the request says, if it says so.
 func (w *watchedAPI) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != clockPath {
 		w.Handler.ServeHTTP(rw, r)
 		return
 	}
+	if events, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil {
+		w.SetStock(events)
+	}
 	w.mu.Lock()
 	clock := w.clock
 	w.clock = apiClock{}
 	w.mu.Unlock()
+	clock.Grew = w.VisibleAt(0)
 	_ = json.NewEncoder(rw).Encode(clock) // a client that is gone needs no answer
 }
 
+// prerenderLimit bounds the memory of pages that an API renders ahead: what
+// comes after them takes it half a millisecond a page.
+const prerenderLimit = 512 << 20
+
 func newBenchAPICommand(a *app) *cobra.Command {
-	config := exportsim.Config{Seed: 1}
+	// A fixed start: the pages of every run are the same bytes.
+	config := exportsim.Config{Seed: 1, Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	var prerender bool
 	cmd := &cobra.Command{
 		Use:     "serve-api",
 		Short:   "Serve the export API of a bench until stdin ends",
@@ -114,6 +135,7 @@ func newBenchAPICommand(a *app) *cobra.Command {
 		Hidden:  true,
 	}
 	simulatorFlags(cmd.Flags(), &config)
+	cmd.Flags().BoolVar(&prerender, "prerender", false, "render the pages of the stock before the first request")
 	cmd.RunE = func(*cobra.Command, []string) (err error) {
 		api := new(watchedAPI)
 		config.OnRequest = api.note
@@ -121,6 +143,9 @@ func newBenchAPICommand(a *app) *cobra.Command {
 			return err
 		}
 		defer api.Close()
+		if prerender {
+			api.Prerender(pageEvents, prerenderLimit)
+		}
 		server, err := startEmbeddedSimulator(api, anyPort)
 		if err != nil {
 			return err
@@ -128,57 +153,4 @@ func newBenchAPICommand(a *app) *cobra.Command {
 		return a.serveParent(server.URL, server)
 	}
 	return cmd
-}
-
-// fetchEnd is what the loop that only fetches reports.
-type fetchEnd struct {
-	Ended time.Time `json:"ended"` // the last page has arrived
-	Pages int       `json:"pages"`
-}
-
-func newBenchFetchCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "fetch",
-		Short:   "Follow the cursor to the end and do nothing with the pages",
-		Example: "  EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge bench fetch",
-		Args:    noArgs,
-		Hidden:  true,
-	}
-	a.takeSettings(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := a.settings(cmd.Context(), usesExport, nil)
-		if err != nil {
-			return err
-		}
-		client, err := exportapi.New(s.streams[0].export)
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		end, err := fetchAll(cmd.Context(), client)
-		if err != nil {
-			return err
-		}
-		return printJSON(a.stdout, end)
-	}
-	return cmd
-}
-
-// fetchAll asks for one page after the other until the API names no next one.
-func fetchAll(ctx context.Context, source bridge.Source) (end fetchEnd, err error) {
-	var at bridge.Position
-	for {
-		page, err := source.Fetch(ctx, at)
-		if err != nil {
-			return fetchEnd{}, err
-		}
-		end.Pages++
-		last := page.Tail()
-		at.Cursor = page.Next
-		page.Release()
-		if last {
-			end.Ended = time.Now()
-			return end, nil
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,7 @@ import (
 // its own.
 func benchCommand(t *testing.T, args ...string) (cmd *exec.Cmd, temp string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	temp = t.TempDir()
 	cmd = exec.CommandContext(ctx, "exportbridge", append([]string{"bench"}, args...)...)
@@ -46,7 +48,14 @@ func wantEmpty(t *testing.T, dir string) {
 
 func TestBench(t *testing.T) {
 	t.Parallel()
-	cmd, temp := benchCommand(t, "--json", "--rounds", "2", "--pages", "5", "--latency", "1ms")
+	profiles := t.TempDir()
+	// Each kind of process and of server once.
+	want := []string{
+		"serial_fraction_20_slow_commit", "raw_fraction_lz4", "commit_overhead_far", "split_allocs_per_page", "against_0",
+	}
+	// Another program need not be another one.
+	args := append([]string{"--json", "--rounds", "1", "--pages", "2", "--profile", profiles, "--against", "exportbridge run"}, want...)
+	cmd, temp := benchCommand(t, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -57,30 +66,55 @@ func TestBench(t *testing.T) {
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	var rows, processes []string
+	var rows []string
 	for _, row := range got.Rows {
 		rows = append(rows, row.Name)
-		if row.Low <= 0 || row.Low > row.Value || row.Value > row.High || row.Verdict != verdictNone {
+		if row.Low > row.Value || row.Value > row.High || (row.Goal == nil) != (row.Verdict == verdictNone) {
 			t.Errorf("row %+v", row)
 		}
 	}
-	for _, p := range got.Processes {
-		processes = append(processes, p.Name)
-		if p.CPUSeconds <= 0 {
-			t.Errorf("process %+v", p)
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Error(diff)
+	}
+	for _, m := range got.Measurements {
+		if m.Round != 1 || m.Seconds <= 0 || m.Events < 1000 || m.CPUSeconds <= 0 {
+			t.Errorf("measurement %+v", m)
 		}
 	}
-	if diff := cmp.Diff([]string{"fetch_only_1", "serial_fraction_1"}, rows); diff != "" {
-		t.Error(diff)
+	if got.Brokers != 1 || got.Cores < 1 || got.Date.IsZero() {
+		t.Errorf("report %+v", got)
 	}
-	if diff := cmp.Diff([]string{"fetch only 1ms", "pipeline 1ms", "kafka", "redis", "api 1ms"}, processes); diff != "" {
-		t.Error(diff)
+	for _, server := range got.Servers {
+		if server.CPUSeconds <= 0 {
+			t.Errorf("server %+v", server)
+		}
 	}
-	if len(got.Measurements) != 2 || got.Measurements[1].Round != 2 || got.Measurements[1].Pipeline.Requests != 6 {
-		t.Errorf("measurements %+v", got.Measurements)
+	if n := strings.Count(stderr.String(), "\n"); n < 3 || n > 3+len(got.Warnings) {
+		t.Errorf("progress of %d lines, want what there is, warm-up and round:\n%s", n, stderr.Bytes())
 	}
-	if n := strings.Count(stderr.String(), "ratio"); n != 3 {
-		t.Errorf("%d lines of progress, want one for each round and the warm-up:\n%s", n, stderr.Bytes())
+	for _, pattern := range []string{"*.cpu", "*.allocs"} {
+		files, err := filepath.Glob(filepath.Join(profiles, pattern))
+		if err != nil || len(files) != len(slices.DeleteFunc(got.Measurements, func(m stretch) bool { return !strings.HasPrefix(m.Cell, "bridge") })) {
+			t.Errorf("profiles %q, %v", files, err)
+		}
+	}
+	wantEmpty(t, temp)
+}
+
+func TestBenchFreshness(t *testing.T) {
+	t.Parallel()
+	cmd, temp := benchCommand(t, "--json", "--rounds", "1", "--pages", "1", "tail_freshness")
+	cmd.Stderr = new(bytes.Buffer)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, cmd.Stderr)
+	}
+	var got benchReport
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if len(got.Rows) != 2 || got.Rows[0].Value <= 0 || got.Rows[1].Value < got.Rows[0].Value || got.Measurements[0].Events < agesWanted {
+		t.Errorf("rows %+v, measurements %+v", got.Rows, got.Measurements)
 	}
 	wantEmpty(t, temp)
 }
@@ -90,7 +124,7 @@ func TestBenchInterrupted(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("windows cannot send this signal")
 	}
-	cmd, temp := benchCommand(t, "--rounds", "1000", "--pages", "5", "--latency", "1ms")
+	cmd, temp := benchCommand(t, "--rounds", "1000", "--pages", "5", "serial_fraction_5")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -98,33 +132,71 @@ func TestBenchInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stderr.Read(make([]byte, 1)); err != nil { // the warm-up is over
-		t.Fatal(err)
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "warm-up") {
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	// Wait returns when nobody has stderr open any more.
-	said := new(bytes.Buffer)
-	if _, err := said.ReadFrom(stderr); err != nil {
-		t.Fatal(err)
+	var said strings.Builder
+	for lines.Scan() {
+		said.WriteString(lines.Text())
 	}
 	err = cmd.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitInterrupted {
-		t.Errorf("ended with %v: %s", err, said)
+		t.Errorf("ended with %v: %s", err, said.String())
 	}
 	wantEmpty(t, temp)
+}
+
+func TestAgainstThatFails(t *testing.T) {
+	t.Parallel()
+	for program, says := range map[string]string{
+		"exportbridge nonsense":      "run against: it ended too soon",
+		filepath.Join("no", "where"): "start against: ",
+	} {
+		cmd, temp := benchCommand(t, "--rounds", "1", "--pages", "1", "--against", program, "against_0")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), says) {
+			t.Errorf("%s: %v, %s", program, err, stderr.Bytes())
+		}
+		wantEmpty(t, temp)
+	}
 }
 
 func TestBenchUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{
-		"--rounds=0", "--pages=0", "--latency=0s", "--latency=20ms,20ms", "--latency=20", "--redis=nonsense", "extra",
+		"--rounds=0", "--pages=0", "--latency=20ms", "--redis=nonsense", "--delivery=never", "--against= ", "nonsense", "against_0",
 	} {
 		var stderr bytes.Buffer
 		if code := run(t.Context(), []string{"bench", args}, nil, stdio{strings.NewReader(""), &stderr, &stderr}); code != exitUsage {
 			t.Errorf("bench %s ends with %d, want %d: %s", args, code, exitUsage, stderr.Bytes())
 		}
+	}
+}
+
+func TestBenchList(t *testing.T) {
+	t.Parallel()
+	list := func(args ...string) string {
+		var stdout, stderr bytes.Buffer
+		args = append([]string{"bench", "--list"}, args...)
+		if code := run(t.Context(), args, nil, stdio{strings.NewReader(""), &stdout, &stderr}); code != 0 || stderr.Len() > 0 {
+			t.Fatalf("%q: %d, %s", args, code, stderr.Bytes())
+		}
+		return stdout.String()
+	}
+	if all := list(); strings.Count(all, "\n") != 1+len((&planner{}).rows()) || !strings.Contains(all, "rss_flat_out") || strings.Contains(all, "against") {
+		t.Error(all)
+	}
+	if some := list("serial_fraction_5", "raw_fraction_none", "--against", "other"); !strings.HasPrefix(some, "ROW") || !strings.Contains(some, ">= 0.93") || strings.Count(some, "\n") != 3 {
+		t.Error(some)
+	}
+	var listed []benchRow
+	if err := json.Unmarshal([]byte(list("--json", "eos")), &listed); err != nil || len(listed) != 2 || *listed[1].Goal != 0.15 {
+		t.Errorf("%+v, %v", listed, err)
 	}
 }
 
@@ -155,22 +227,29 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-func TestFetchAll(t *testing.T) {
+func TestFollowSource(t *testing.T) {
 	t.Parallel()
 	next := map[string]string{"": "a", "a": "b", "b": ""}
-	var asked []string
-	end, err := fetchAll(t.Context(), fetchFunc(func(at bridge.Position) (*bridge.Page, error) {
+	var asked, got []string
+	source := fetchFunc(func(at bridge.Position) (*bridge.Page, error) {
 		asked = append(asked, at.Cursor)
 		return &bridge.Page{At: at, Next: next[at.Cursor]}, nil
-	}))
+	})
+	broken := errors.New("broken")
+	end, err := follow(t.Context(), source, func(_ exporter, p *bridge.Page) error {
+		got = append(got, p.At.Cursor)
+		return nil
+	})
 	if err != nil || end.Pages != 3 || end.Ended.IsZero() {
 		t.Errorf("%+v, %v", end, err)
 	}
-	if diff := cmp.Diff([]string{"", "a", "b"}, asked); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff([]string{"", "a", "b"}, asked); diff != "" || !slices.Equal(asked, got) {
+		t.Error(diff, got)
 	}
-	broken := errors.New("broken")
-	if _, err := fetchAll(t.Context(), fetchFunc(func(bridge.Position) (*bridge.Page, error) { return nil, broken })); !errors.Is(err, broken) {
+	if _, err := follow(t.Context(), source, func(exporter, *bridge.Page) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := follow(t.Context(), fetchFunc(func(bridge.Position) (*bridge.Page, error) { return nil, broken }), nil); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -196,16 +275,16 @@ func TestAPIClock(t *testing.T) {
 	}
 	closing(t, server)
 	api := &benchAPI{url: server.URL}
-	read := func() apiClock {
+	restart := func(events int) apiClock {
 		t.Helper()
-		clock, err := api.readClock(t.Context())
+		clock, err := api.restart(t.Context(), events)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return clock
 	}
-	if c := read(); c.Requests != 0 || !c.First.IsZero() {
-		t.Errorf("at the start %+v", c)
+	if c := restart(20); c.Requests != 0 || !c.First.IsZero() || w.Stock() != 20 || !c.Grew.Equal(w.VisibleAt(0)) {
+		t.Errorf("at the start %+v, %d events", c, w.Stock())
 	}
 	before := time.Now()
 	for range 2 {
@@ -215,10 +294,10 @@ func TestAPIClock(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	if c := read(); c.Requests != 2 || c.First.Before(before.Round(0)) || c.First.After(time.Now()) {
+	if c := restart(0); c.Requests != 2 || c.First.Before(before.Round(0)) || c.First.After(time.Now()) {
 		t.Errorf("after two requests %+v", c)
 	}
-	if c := read(); c.Requests != 0 {
+	if c := restart(0); c.Requests != 0 {
 		t.Errorf("after it was asked %+v", c)
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -270,8 +349,17 @@ func TestTraces(t *testing.T) {
 	if err := traces.kafka.ProduceSync(ctx, &kgo.Record{Topic: "bench-a", Partition: 1}, &kgo.Record{Topic: "bench-a"}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+	for what, count := range map[string]func(context.Context, string) (int64, error){"records": traces.records, "offsets": traces.offsets} {
+		if n, err := count(ctx, "bench-a"); n != 2 || err != nil {
+			t.Errorf("%d %s, %v, want 2", n, what, err)
+		}
+	}
+	abort(t, k.Addr, "bench-a")
 	if n, err := traces.records(ctx, "bench-a"); n != 2 || err != nil {
-		t.Errorf("%d records, %v, want 2", n, err)
+		t.Errorf("%d records beside one that was not committed, %v, want 2", n, err)
+	}
+	if n, err := traces.brokers(ctx); n != 1 || err != nil {
+		t.Errorf("%d brokers, %v", n, err)
 	}
 	for _, key := range []string{"bench-a:one", "bench-a:two", "bench-ab:one"} {
 		if err := traces.redis.Set(ctx, key, "x", 0).Err(); err != nil {
@@ -283,12 +371,36 @@ func TestTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	topics, err := kadm.NewClient(traces.kafka).ListTopics(ctx)
+	other, err := kgo.NewClient(kgo.SeedBrokers(k.Addr)) // that remembers no topics
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	topics, err := kadm.NewClient(other).ListTopics(ctx)
 	if diff := cmp.Diff([]string{"bench-ab", "bench-ab.dlq"}, topics.Names()); err != nil || diff != "" {
 		t.Error(diff, err)
 	}
 	keys, err := traces.redis.Keys(ctx, "*").Result()
 	if diff := cmp.Diff([]string{"bench-ab:one"}, keys); err != nil || diff != "" {
 		t.Error(diff, err)
+	}
+}
+
+// abort produces a record in a transaction that is not committed.
+func abort(t *testing.T, addr, topic string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.TransactionalID("aborted"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -71,12 +71,15 @@ func simulatorFlags(flags *pflag.FlagSet, config *exportsim.Config) {
 	flags.StringVar((*string)(&config.EndOfResults), "end-of-results", string(exportsim.EmptyCursor),
 		"how the end is marked: empty-cursor, null-cursor, no-cursor or empty-items")
 	flags.Var(parsed(&config.Latency, parseDuration, "DURATION"), "latency", "wait before each answer, for example 20ms")
+	flags.Var(parsed(&config.BandwidthBits, parseBandwidth, "SPEED"), "bandwidth",
+		"speed of the link that all answers share, for example 100mbit (per second); no limit if not given")
 	flags.Var(parsed(&config.Faults, exportsim.ParseFaults, "LIST"), "fail",
 		"faults and how often, for example 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
 	flags.StringVar(&config.APIKey, "api-key", "", "key to ask for; without it everybody is let in")
 	flags.Var(parsed(&config.CursorTTL, parseDuration, "DURATION"), "cursor-ttl", "how long a cursor is good for, for ever if not given")
 	flags.Var(parsed(&config.RateLimit, parseRate, "RATE"), "rate-limit", "requests above which the answer is 429, for example 10/s")
 	flags.StringVar(&config.BasePath, "base-path", "", "path before /events, /session and /user, for example /export")
+	flags.BoolVar(&config.CursorFirst, "cursor-first", config.CursorFirst, "put nextCursor before items, not after")
 	flags.BoolVar(&config.Gzip, "gzip", config.Gzip, "compress for clients that ask for gzip")
 	flags.BoolVar(&config.Zstd, "zstd", config.Zstd, "compress for clients that ask for zstd")
 }
@@ -118,6 +121,18 @@ func parseRate(text string) (float64, error) {
 		return 0, errors.New("not a rate, for example 50/s or 600/m")
 	}
 	return n / seconds, nil
+}
+
+// parseBandwidth reads 100mbit as bits per second; 0 is no limit.
+func parseBandwidth(text string) (int64, error) {
+	number := strings.TrimRight(text, "kmgbit")
+	n, err := strconv.ParseFloat(number, 64)
+	factor, known := map[string]float64{"": 0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[text[len(number):]]
+	// The negation also catches a NaN.
+	if err != nil || !known || !(n >= 0 && n <= 1e6) || n > 0 && factor == 0 {
+		return 0, errors.New("not a speed, for example 100mbit or 1gbit")
+	}
+	return int64(n * factor), nil
 }
 
 func formatRate(perSecond float64) string { return strconv.FormatFloat(perSecond, 'g', 4, 64) }

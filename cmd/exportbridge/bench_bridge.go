@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+)
+
+// partEnd is what a measured process says at its end.
+type partEnd struct {
+	// Began is zero where the API knows when it began. CPUSeconds, of this
+	// process, and Events belong to the time from Began on.
+	Began      time.Time `json:"began,omitzero"`
+	Ended      time.Time `json:"ended,omitzero"`
+	CPUSeconds float64   `json:"cpu_seconds,omitempty"`
+	Events     int       `json:"events,omitempty"`
+	Pages      int       `json:"pages,omitempty"`
+	PageAllocs float64   `json:"allocs_per_page,omitempty"`
+	Mallocs    uint64    `json:"mallocs"`
+	PeakRSS    int64     `json:"peak_rss_bytes"`
+}
+
+// tellEnd prints the end with what the process has used by now.
+func (a *app) tellEnd(end partEnd) error {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	end.Mallocs, end.PeakRSS = memory.Mallocs, peakRSS()
+	return printJSON(a.stdout, end)
+}
+
+func newBenchBridgeCommand(a *app) *cobra.Command {
+	var forget, follow bool
+	var cpu, allocs string
+	cmd := &cobra.Command{
+		Use:     "part-bridge",
+		Short:   "Do the same as run --once, and say what it took",
+		Example: "  EXPORT_URL=simulated KAFKA_BROKERS=embedded exportbridge bench part-bridge",
+		Args:    noArgs,
+		Hidden:  true,
+	}
+	a.takeSettings(cmd)
+	cmd.Flags().BoolVar(&forget, "forget", false, "keep no checkpoint outside Kafka")
+	cmd.Flags().BoolVar(&follow, "follow", false, "do the same as run")
+	cmd.Flags().StringVar(&cpu, "cpu-profile", "", "write a CPU profile to `FILE`")
+	cmd.Flags().StringVar(&allocs, "alloc-profile", "", "write a profile of all allocations to `FILE`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := a.settings(cmd.Context(), usesAll, nil)
+		if err != nil {
+			return err
+		}
+		stop, err := profile(cpu, allocs)
+		if err != nil {
+			return err
+		}
+		err = a.measuredBridge(cmd.Context(), s, bridge.Limits{Once: !follow}, forget)
+		if err := errors.Join(err, stop()); err != nil {
+			return err
+		}
+		return a.tellEnd(partEnd{})
+	}
+	return cmd
+}
+
+// measuredBridge is app.bridge, with a store that forgets on request.
+func (a *app) measuredBridge(ctx context.Context, s *settings, limits bridge.Limits, forget bool) (err error) {
+	if !forget {
+		return a.bridge(ctx, s, limits)
+	}
+	tuneMemory(a.environ)
+	line := newStatusLine(a.stderr)
+	p, err := assemble(ctx, s, limits, newLogger(line, &s.processConfig, a.environ))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	for i, st := range p.streams {
+		st.bridge, err = bridge.New(s.streams[i].engine, bridge.Ports{
+			Source: st.api, Sink: st.sink, Store: forgetful{}, Owner: st.owner, Inbox: st.store, Observer: p.metrics,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return p.runShown(ctx, line)
+}
+
+// forgetful is a Store that keeps nothing.
+type forgetful struct{}
+
+func (forgetful) Load(context.Context) (bridge.Checkpoint, error) {
+	return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
+}
+
+func (forgetful) Advance(context.Context, bridge.Checkpoint, bridge.Checkpoint) error { return nil }
+
+// allocProfileRate is how many bytes there are between two allocations in a
+// profile on average. Those of the hot path are few.
+const allocProfileRate = 4096
+
+// profile begins the profiles that have a file. The function that it returns
+// ends and writes them.
+func profile(cpu, allocs string) (stop func() error, err error) {
+	stops := make([]func() error, 0, 2)
+	stop = func() error {
+		var errs []error
+		for _, s := range stops {
+			errs = append(errs, s())
+		}
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("write profile: %w", err)
+		}
+		return nil
+	}
+	if allocs != "" {
+		runtime.MemProfileRate = allocProfileRate
+		stops = append(stops, func() error {
+			return writeProfile(allocs, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })
+		})
+	}
+	if cpu != "" {
+		file, err := os.Create(cpu)
+		if err != nil {
+			return nil, fmt.Errorf("write profile: %w", err)
+		}
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return nil, errors.Join(fmt.Errorf("write profile: %w", err), file.Close())
+		}
+		stops = append(stops, func() error { pprof.StopCPUProfile(); return file.Close() })
+	}
+	return stop, nil
+}
+
+func writeProfile(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
