@@ -6,7 +6,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo un
 TESTFLAGS ?= -count=1 -shuffle=on
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-real check lint docs up down image bench model explore broken proof
+.PHONY: help demo build test test-real check lint docs up down image poison bench model explore broken proof
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ lint: ## format and lint
 
 docs: ## regenerate the settings table in the README
 	$(GO) run ./cmd/exportbridge config docs --write README.md
+
+poison: ## EVENTS through pages that are overwritten at their release, over connections that are cut, under the race detector
+	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink
 
 bench: ## measure this machine: all of the table or ROWS=raw_fraction, QUICK=1, on a real Kafka with KAFKA=host:port
 	$(GO) run ./cmd/exportbridge bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
