@@ -12,7 +12,8 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// window, sparse: 4 empty pages then events; one transient error after 3 empties.
+// A transient error within a run of empty pages does not make a window end
+// before its last events.
 func TestWindowEmptiesCountedTwice(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
@@ -44,7 +45,7 @@ func TestWindowEmptiesCountedTwice(t *testing.T) {
 	})
 }
 
-// every publish fails after a good Recover: how often is it tried?
+// A sink that fails after each good Recover is asked ever more rarely.
 func TestPublishFailsForEver(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -73,7 +74,7 @@ func (s refusingStore) Advance(ctx context.Context, from, to bridge.Checkpoint) 
 	return s.Store.Advance(ctx, from, to)
 }
 
-// the store refuses writes for good: bounded run hangs.
+// A bounded run ends when the store refuses writes for good.
 func TestStoreRefusesWritesBounded(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -111,7 +112,7 @@ func (s slowDecode) Decode(p *bridge.Page) error {
 	return s.Source.Decode(p)
 }
 
-// --once says drained when SIGTERM came.
+// A run that was stopped does not say that it was drained.
 func TestOnceSaysDrainedOnShutdown(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
@@ -140,7 +141,7 @@ func TestOnceSaysDrainedOnShutdown(t *testing.T) {
 	})
 }
 
-// --until repeated.
+// The same --until again publishes nothing more.
 func TestUntilRepeated(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -158,7 +159,7 @@ func TestUntilRepeated(t *testing.T) {
 	})
 }
 
-// window start changed.
+// A window that was moved is another window.
 func TestWindowStartChanged(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -177,7 +178,7 @@ func TestWindowStartChanged(t *testing.T) {
 	})
 }
 
-// rewound marks news as again.
+// News is not marked as coming again after a rewind.
 func TestNewsMarkedAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -201,7 +202,8 @@ func TestNewsMarkedAgain(t *testing.T) {
 	})
 }
 
-// a stale bridge refuses a command that was made for the true epoch.
+// A bridge that is behind finds out before it refuses a command for a newer
+// epoch.
 func TestRefusesOnStaleKnowledge(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -223,7 +225,7 @@ func TestRefusesOnStaleKnowledge(t *testing.T) {
 	})
 }
 
-// commands while blocked at start.
+// A stream that is blocked at its start answers commands.
 func TestCommandWhileBlockedAtStart(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -269,7 +271,8 @@ func TestCommandWhileKafkaAway(t *testing.T) {
 	})
 }
 
-// redis rolled back to before a reset that this process has not seen itself.
+// A store that is rolled back to before a reset of an earlier process is put
+// right.
 func TestRollbackBeyondOwnKnowledge(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
@@ -304,7 +307,7 @@ func TestRollbackBeyondOwnKnowledge(t *testing.T) {
 	})
 }
 
-// Retry-After on 503.
+// Retry-After counts on a 503 too.
 func TestRetryAfter503(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -318,7 +321,7 @@ func TestRetryAfter503(t *testing.T) {
 	})
 }
 
-// cross-check answered by 429 with Retry-After.
+// A cross-check that is answered by 429 waits as long as it says.
 func TestCrossCheckThrottled(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
@@ -341,7 +344,7 @@ func TestCrossCheckThrottled(t *testing.T) {
 	})
 }
 
-// rolled back store + graceful restart within a heartbeat.
+// A restart soon after the store was rolled back goes on where it was.
 func TestRollbackThenGracefulStop(t *testing.T) {
 	t.Parallel()
 	for _, wipe := range []bool{false, true} {
