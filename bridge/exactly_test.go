@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -380,4 +381,34 @@ func TestBatchesAdapt(t *testing.T) {
 		}
 		r.wantOnce()
 	})
+}
+
+// A batch that is given up when the store shows somebody else's checkpoint does
+// not become visible with the command that comes next.
+func TestExactlyDropsTheBatchAtHand(t *testing.T) {
+	t.Parallel()
+	for n := range 10 {
+		exactlyInBubble(t, bridgetest.Export{Latency: 9 * time.Millisecond}, func(r *rig) {
+			r.topic.Latency = 60 * time.Millisecond // so that batches grow
+			r.source.Grow(4000)
+			r.start()
+			r.after(time.Second + time.Duration(n)*7*time.Millisecond)
+			foreign := r.store.Checkpoint()
+			foreign.Seq += 5000
+			foreign.Session, foreign.Owner = "other", "other"
+			raw, err := json.Marshal(foreign)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.store.Put(raw)
+			for r.bridge.Status().State != bridge.StateBackoff {
+				r.after(time.Millisecond)
+			}
+			kept := r.topic.Kept()
+			last := kept[len(kept)-1].Checkpoint
+			r.push("r1", last.Epoch, bridge.Target{Cursor: last.Cursor, Tail: last.Tail, Events: last.Events, Pages: last.Pages})
+			r.after(2 * time.Minute)
+			r.wantOnce()
+		})
+	}
 }

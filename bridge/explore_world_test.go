@@ -100,6 +100,9 @@ func (x *topicOf) publish(p *process, b bridge.Batch, items []int, f fate) error
 		w.fail(ruleContract, "publish %s in a session that was at %s", b.Checkpoint.Place, p.last)
 	}
 	p.last = b.Checkpoint.Place
+	if len(items) > 0 && b.Checkpoint.Kind != bridge.KindData {
+		w.fail(ruleContract, "%s %s is published with %v", b.Checkpoint.Place, b.Checkpoint.Kind, items)
+	}
 	if w.exactly {
 		return x.commit(p, b, items, f)
 	}

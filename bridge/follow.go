@@ -309,7 +309,10 @@ func (e *sessionError) Unwrap() error { return e.err }
 // returns an error when the run cannot go on.
 func (f *follower) setback(soft, hard context.Context, err error) error {
 	_, doubt := errors.AsType[*sessionError](err)
-	f.ready = f.ready && !doubt && f.batch.events == 0 // the sink cannot take back what was sent
+	if f.batch.events > 0 { // the sink cannot take back what was sent
+		f.ready, f.open = false, false
+	}
+	f.ready = f.ready && !doubt
 	f.dropChain()
 	if blocked, ok := errors.AsType[*BlockedError](err); ok {
 		return blocked

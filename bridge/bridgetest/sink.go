@@ -374,6 +374,9 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	sent := s.sent
 	s.sent = batch{}
 	records := sent.records
+	if kind := b.Checkpoint.Kind; sent.pages > 0 && kind != bridge.KindData {
+		p.t.Errorf("sink: %d pages are published with the %s of checkpoint %s", sent.pages, kind, b.Checkpoint.Place)
+	}
 	switch {
 	case fails && form == Failed:
 		records = nil
