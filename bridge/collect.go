@@ -91,6 +91,7 @@ func (f *follower) add(hard context.Context, l link) error {
 		return err
 	case err != nil:
 		f.open = false
+		f.observePublish(time.Since(f.batch.began), f.batch.pages+1, err)
 		return &sessionError{fmt.Errorf("send the page at cursor %s: %w", CursorHash(before.head.Cursor), err)}
 	}
 	f.batch.pages++

@@ -83,9 +83,6 @@ const (
 // adapt makes the next batches smaller after one that was slow or failed, and
 // larger again while they are quick.
 func (f *follower) adapt(pages int, took time.Duration, err error) {
-	if pages > 0 && err == nil {
-		f.cost = average(f.cost, took)
-	}
 	switch {
 	case pages == 0:
 	case err != nil || took > slowBatch:
@@ -111,18 +108,28 @@ func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt
 	f.b.waits()
 	receipt, err := f.b.ports.Sink.Publish(ctx, batch)
 	f.b.busy()
-	o := Observation{What: ObservePublish, Took: time.Since(began), Code: "ok"}
+	took := time.Since(began)
 	if err != nil {
-		o.Code = "error"
 		f.open = false
 		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Place, err)}
+	} else if pages > 0 {
+		f.cost = average(f.cost, took)
+	}
+	f.observePublish(took, pages, err)
+	return receipt, err
+}
+
+// observePublish tells how a batch of so many pages went, and learns from it.
+func (f *follower) observePublish(took time.Duration, pages int, err error) {
+	o := Observation{What: ObservePublish, Took: took, Code: "ok"}
+	if err != nil {
+		o.Code = "error"
 	}
 	f.b.observe(o)
-	f.adapt(pages, o.Took, err)
+	f.adapt(pages, took, err)
 	if f.exactlyOnce() {
-		f.b.observe(Observation{What: ObserveTransaction, Took: o.Took, Code: transactionCode(err)})
+		f.b.observe(Observation{What: ObserveTransaction, Took: took, Code: transactionCode(err)})
 	}
-	return receipt, err
 }
 
 func transactionCode(err error) string {

@@ -36,7 +36,7 @@ type Event struct {
 	// meaning when Defect is set to DefectTime.
 	Time int64
 	// Defect says why the item cannot be published as an event, or is empty.
-	// A Sink diverts such an item to the dead letters or refuses the batch.
+	// A Sink diverts such an item to the dead letters or refuses the page.
 	Defect Defect
 	// Index is the item's place in its page as the API sent it, from 0.
 	Index int
@@ -99,7 +99,7 @@ const SmallBody = 4 << 10
 //
 // Its body has arrived when Fetch returns the page, or arrives behind it until
 // Decode ends; see Source. One goroutine owns a page at a time: the fetcher,
-// then the decoder, then the commit loop, which releases it once.
+// then the decoder, then the commit loop, then the Sink, which releases it once.
 type Page struct {
 	// At is the position that was asked for.
 	At Position

@@ -33,7 +33,7 @@ func (m sheet) room(size int) []byte {
 // sheets is a free list of page memory. The last one given back is the first
 // one taken, because it is still in the processor's cache.
 type sheets struct {
-	mu   sync.Mutex // guards free and size: pages come back from the commit loop
+	mu   sync.Mutex // guards free and size: pages come back from wherever they are released
 	free []sheet
 	size int // running mean of the pages' sizes in bytes
 }

@@ -45,7 +45,7 @@ type substitute struct {
 	Index  int    `json:"index"`
 }
 
-// divert makes a dead letter, or refuses the whole batch.
+// divert makes a dead letter, or refuses the page.
 func (b *builder) divert(made *batch, l letter) error {
 	x := made.session
 	if x.dead == nil {

@@ -11,7 +11,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// Sink publishes one stream to Kafka. Recover, Publish, Holds and Close are
+// Sink publishes one stream to Kafka. Recover, Send, Publish, Holds and Close are
 // called by one goroutine at a time; Plan, Create, Check, TransactionVersion
 // and Losses may be called at any time.
 type Sink struct {
