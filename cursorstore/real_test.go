@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,16 +142,19 @@ func TestClusterThatIsNone(t *testing.T) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for try := 1; ; try++ {
+		// Below the ports that the system gives to connections: one of them
+		// could have taken it before the server listens.
+		port := strconv.Itoa(10_000 + mathrand.IntN(5000))
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+		switch {
+		case err == nil:
+			closes(t, l)
+			return port
+		case try == 100:
+			t.Fatal(err)
+		}
 	}
-	defer closes(t, l)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 func TestUnixSocket(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -164,15 +165,23 @@ func (s *stage) copies(n int) int {
 	return n
 }
 
-// freeAddress returns a loopback address that nobody listens at.
+// freeAddress returns a loopback address that nobody listens at. The port is
+// below those that the system gives to connections, any of which could have
+// taken it before the process listens that it is for, and below those of
+// bridgetest's servers.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for try := 1; ; try++ {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(5000))
+		l, err := net.Listen("tcp", addr)
+		switch {
+		case err == nil:
+			l.Close()
+			return addr
+		case try == 100:
+			t.Fatal(err)
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // logOutput shows the end of what every process said.
