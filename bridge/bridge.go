@@ -17,6 +17,10 @@ type Ports struct {
 	Store  Store
 	// Owner says whether this process runs the stream; nil is always.
 	Owner Owner
+	// Past and Holdings are asked when the API refuses the cursor for good;
+	// where Config.OnInvalidCursor is stop they may be nil.
+	Past     Past
+	Holdings Holdings
 	// Inbox brings commands; nil takes none.
 	Inbox Inbox
 	// Observer is told what happens; nil is nobody.
@@ -44,6 +48,9 @@ func New(cfg Config, ports Ports) (*Bridge, error) {
 	}
 	if ports.Source == nil || ports.Sink == nil || ports.Store == nil {
 		return nil, errors.New("a bridge needs a source, a sink and a store")
+	}
+	if cfg.OnInvalidCursor != invalidStop && (ports.Holdings == nil || ports.Past == nil) {
+		return nil, fmt.Errorf("a bridge that answers to a refused cursor by %q needs to know the past and the holdings", cfg.OnInvalidCursor)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

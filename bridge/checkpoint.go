@@ -112,6 +112,8 @@ type Change struct {
 type News struct {
 	CursorHash string `json:"cursor_hash,omitempty"`
 	EventTime  int64  `json:"event_time"`
+	// Source is whose events were published.
+	Source SourceIdentity `json:"source,omitzero"`
 }
 
 // Checkpoint is the committed position of a stream and all that is needed to
@@ -155,6 +157,12 @@ type Checkpoint struct {
 	PausedUntil int64   `json:"paused_until,omitempty"`
 	Change      *Change `json:"change,omitempty"`
 	NewsAfter   *News   `json:"news_after,omitempty"`
+	// KnownFrom is the time before which events may never have been published,
+	// in milliseconds since the epoch: the stream began there, or an operator
+	// moved it over them. 0 is the earliest event.
+	KnownFrom int64 `json:"known_from,omitempty"`
+	// Overlap is set while what was published before is read again, and after.
+	Overlap *Overlap `json:"overlap,omitempty"`
 	// Owner names the process, Session its attempt that wrote the checkpoint.
 	Owner   string `json:"owner,omitempty"`
 	Session string `json:"session,omitempty"`

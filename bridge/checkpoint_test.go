@@ -24,9 +24,11 @@ func full() bridge.Checkpoint {
 		Source: bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"},
 		Events: 1234567, Pages: 1235, LastEventTime: 1700000000123, PositionTime: 1700000000456, AdvanceTime: 1700000000789,
 		Drained: true, PausedUntil: bridge.Forever,
-		Change:    &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy", From: bridge.Place{Epoch: 2, Seq: 41}, At: 1700000000001},
-		NewsAfter: &bridge.News{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002},
-		Owner:     "host-1", Session: "ABCDEF", WrittenAt: 1700000000003,
+		Change:    &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy", From: bridge.Place{Epoch: 2, Seq: 41}, At: 1700000000001, After: "6b1d"},
+		NewsAfter: &bridge.News{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002, Source: bridge.SourceIdentity{Organization: "acme"}},
+		Topic:     "export.events", KnownFrom: 1690000000000,
+		Overlap: &bridge.Overlap{From: 1690000000001, Until: 1690000000002, Dropped: 3, Done: true},
+		Owner:   "host-1", Session: "ABCDEF", WrittenAt: 1700000000003,
 	}
 }
 

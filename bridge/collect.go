@@ -27,7 +27,7 @@ func (f *follower) ship(hard context.Context, l link) error {
 	Reach(PointFetched)
 	if f.probing && l.err == nil { // only whether it came matters
 		l.release()
-		return f.acquit()
+		return f.acquit(hard)
 	}
 	if err := f.add(hard, l); err != nil {
 		if _, over := errors.AsType[*sessionError](err); over {
@@ -131,12 +131,12 @@ func (f *follower) full() bool {
 	return f.enough() || f.batch.pages >= f.breadth || time.Since(f.batch.began) >= growMost
 }
 
-// ripe returns when the batch at hand is to be committed although no page is
-// ready. Where the pages are far between that is at once: the commit is over
+// ripe returns when the batch at hand, which has pages, is to be committed
+// although none is ready. Where the pages are far between that is at once: the commit is over
 // before the next one comes. Where they come quicker than commits it is worth
 // waiting for them, since nothing is taken while a commit runs.
 func (f *follower) ripe() time.Time {
-	if f.batch.pages == 0 || f.gap >= f.cost {
+	if f.gap >= f.cost {
 		return f.batch.began
 	}
 	return f.batch.began.Add(min(growTimes*f.cost, growMost))
@@ -168,6 +168,7 @@ func (f *follower) take(p *Page) error {
 	if Broken(BreakTail) {
 		h.Tail = nil
 	}
+	f.dropHeld(p)
 	f.count(p)
 	f.markAgain(p)
 	f.pace.atTail = p.Tail()
@@ -239,6 +240,9 @@ func (f *follower) admitSource(got SourceIdentity) error {
 		return nil
 	}
 	if *have == (SourceIdentity{}) {
+		if news := f.head.NewsAfter; news != nil && news.Source != (SourceIdentity{}) && news.Source != got {
+			f.head.NewsAfter, f.head.KnownFrom = nil, max(f.head.KnownFrom, time.Now().UnixMilli())
+		}
 		*have = got
 		return nil
 	}
@@ -262,7 +266,8 @@ func (f *follower) count(p *Page) {
 }
 
 // markAgain marks what a rewind publishes once more. An event that could be
-// news is never marked: a consumer may ignore the marked ones.
+// news is never marked: a consumer may ignore the marked ones. What the stream
+// was moved over is news when it is read after all.
 func (f *follower) markAgain(p *Page) {
 	news := f.head.NewsAfter
 	if news == nil {
@@ -272,8 +277,12 @@ func (f *follower) markAgain(p *Page) {
 		f.head.NewsAfter = nil
 		return
 	}
+	known := f.head.KnownFrom
+	if known > 0 {
+		known += newsMargin.Milliseconds()
+	}
 	for i := range p.Events {
-		p.Events[i].Again = p.Events[i].Time <= news.EventTime
+		p.Events[i].Again = known <= p.Events[i].Time && p.Events[i].Time <= news.EventTime
 	}
 }
 
@@ -319,10 +328,13 @@ func (f *follower) howEnded() string {
 
 // acquit ends a cross-check: the API works without a cursor, so the cursor
 // itself is bad.
-func (f *follower) acquit() error {
+func (f *follower) acquit(hard context.Context) error {
 	f.dropChain()
 	fault := *f.suspect
 	f.probing = false
+	if moved, err := f.detour(hard, &fault); moved || err != nil {
+		return err
+	}
 	fault.Class, fault.Reason = Permanent, ReasonCursor
 	if fault.Hint == "" {
 		fault.Hint = "the API does not accept the cursor any more: exportbridge cursor rewind --shift-by -1, or cursor reset --to-datetime"

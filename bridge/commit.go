@@ -40,18 +40,21 @@ func (f *follower) commit(hard context.Context) error {
 		return err
 	}
 	f.adopt(next)
+	f.endOverlap(from.Overlap)
 	f.sessions.reset()
 	f.account(receipt, b.pages)
 	return nil
 }
 
 // worthCommit reports whether head is worth a commit: it has events, ended a
-// window, or moved over empty pages and the last commit is long enough ago.
+// window or an overlap, or moved over empty pages and the last commit is long enough ago.
 func (f *follower) worthCommit(events int) bool {
 	switch {
 	case events > 0:
 		return true
 	case f.window() && f.head.Drained && !f.cp.Drained:
+		return true
+	case f.head.Overlap != nil && f.head.Overlap.Done && (f.cp.Overlap == nil || !f.cp.Overlap.Done):
 		return true
 	default:
 		return f.head.Cursor != f.cp.Cursor && time.Since(f.committed) >= emptyCommit
@@ -68,6 +71,13 @@ func (f *follower) stamp(c Checkpoint, kind Kind) Checkpoint {
 	}
 	c.Owner, c.Session = f.b.cfg.Owner, f.session
 	c.WrittenAt = time.Now().UnixMilli()
+	return c
+}
+
+// stampEpoch derives the first checkpoint of an epoch.
+func (f *follower) stampEpoch(c Checkpoint, kind Kind, epoch int64) Checkpoint {
+	c = f.stamp(c, kind)
+	c.Place = Place{Epoch: epoch}
 	return c
 }
 
@@ -267,7 +277,7 @@ func (f *follower) account(r Receipt, pages int) {
 	f.totals.published += int64(r.Published)
 	f.totals.deadLettered += int64(dead)
 	f.totals.repeated += int64(f.found.Repeated)
-	f.totals.rate.add(time.Now(), r.Published+dead)
+	f.totals.rate.add(time.Now(), r.Published+dead, f.cp.PositionTime)
 	if dead > 0 && time.Since(f.buried) > time.Minute {
 		f.buried = time.Now()
 		f.log.Warn("items went to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.totals.deadLettered,

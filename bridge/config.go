@@ -35,7 +35,8 @@ type Config struct {
 	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES, default=16777216" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most; two pages are always allowed"`
 	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL, default=30s" stream:"yes" desc:"longest wait between tries, with full jitter; Retry-After wins"`
 	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES, default=5" stream:"yes" desc:"empty pages in a row that end a window"`
-	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR, default=stop" stream:"yes" values:"stop" desc:"what to do when the API refuses the cursor for good"`
+	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR, default=stop" stream:"yes" values:"stop,previous,time" desc:"what to do when the API refuses the cursor for good: stop, go back to the previous cursors of the history, or start by time; what the topic holds is not published again"`
+	Overlap          time.Duration `env:"EXPORT_OVERLAP, default=1h" stream:"yes" desc:"how much before the last event a start by time begins, for events that were listed late"`
 	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS, default=kafka" values:"kafka,redis,stop" desc:"exactly once, when Redis is ahead of Kafka, which means that Kafka lost data: go on from Kafka's checkpoint (events come twice), from Redis's (events may be missing), or stop"`
 	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT, default=25s" desc:"how long a stop waits for what is in flight"`
 }
@@ -80,7 +81,8 @@ func (c *Config) Validate() error {
 	check(c.PrefetchBytes > 0, "EXPORT_PREFETCH_BYTES must be above 0, for example 16MiB")
 	check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL must be at least 1s, for example 30s")
 	check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES must be at least 1, for example 5")
-	check(c.OnInvalidCursor == "stop", "EXPORT_ON_INVALID_CURSOR %q is not one of: stop", c.OnInvalidCursor)
+	check(slices.Contains([]string{invalidStop, invalidPrevious, invalidTime}, c.OnInvalidCursor), "EXPORT_ON_INVALID_CURSOR %q is not one of: stop, previous, time", c.OnInvalidCursor)
+	check(c.Overlap >= 0, "EXPORT_OVERLAP must not be below 0, for example 1h")
 	check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS %q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
 	check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT must be above 0, for example 25s")
 	return errors.Join(errs...)

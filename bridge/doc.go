@@ -16,6 +16,10 @@
 //	commit    derives the next checkpoint and publishes both
 //	mirror    copies the checkpoint to the store, beside the loop
 //	setback   on any doubt: forget, wait, and start over through recover
+//	obey      applies an operator's command between two batches: a reset, a
+//	          pause or its end, each a checkpoint of a new epoch
+//	detour    leaves a cursor that the API refuses for good, if configured,
+//	          and drops from then on what the sink holds already
 //
 // Asking and splitting are goroutines of their own. Everything from collect on
 // runs on one goroutine, the commit loop, which owns the checkpoint; all that

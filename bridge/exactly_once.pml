@@ -53,7 +53,8 @@
  *   kafkasink/publish.go     await, settle              a record that is refused
  *   commit.go                adopt, beat                adopt; the heartbeat
  *   mirror.go                offer, write, settle       mirror, with cursorstore/advance.lua
- *   obey.go                  obey, refusal              requests, with cursorstore/inbox.lua
+ *   obey.go, pause.go        obey, refusal, hold        requests, with cursorstore/inbox.lua
+ *   refused.go               detour                     a new epoch that nobody asked for, as mint
  *   follow.go                setback, step              unknown: throw the session away
  *   apply.go                 Apply                      Command
  *   kafkasink/members.go     Members                    Command: nobody runs the stream

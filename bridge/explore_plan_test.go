@@ -36,6 +36,7 @@ const (
 	twistSwitch twist = "switch" // both die, and are started again with the other delivery
 	twistReset  twist = "reset"  // an operator wants the stream at its beginning
 	twistSkip   twist = "skip"   // or at item 2
+	twistHold   twist = "hold"   // or pauses it for 20 seconds, and resumes it the next time
 	twistRecall twist = "recall" // the operator withdraws the command
 	twistRevive twist = "revive" // an answered command comes back
 	twistApply  twist = "apply"  // both stand still, and the operator's own process applies the command
@@ -46,7 +47,7 @@ const (
 // twists lists all, those first that are enumerated for every step.
 var twists = []twist{
 	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
-	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
+	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
 }
 
 // at is a twist at a step.

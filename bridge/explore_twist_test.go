@@ -105,6 +105,8 @@ func (w *world) disturb(t twist) {
 		w.request("")
 	case twistSkip:
 		w.request("c2")
+	case twistHold:
+		w.hold()
 	case twistRecall:
 		w.withdraw()
 	case twistRevive:
@@ -238,14 +240,30 @@ func (w *world) request(cursor string) {
 	if w.inbox.pending != nil || w.store.value.Zero() {
 		return
 	}
-	w.push(cursor, w.store.value.Epoch)
+	w.reset(cursor, w.store.value.Epoch)
 }
 
-func (w *world) push(cursor string, epoch int64) {
-	a := &asked{cmd: bridge.Command{
-		ID: fmt.Sprint("r", len(w.inbox.all)), Kind: bridge.KindReset, BaseEpoch: epoch,
-		Target: bridge.Target{Cursor: cursor}, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
-	}}
+// hold is an operator's pause, made for the epoch that the store shows, or the
+// end of one.
+func (w *world) hold() {
+	now := w.store.value
+	if w.inbox.pending != nil || now.Zero() {
+		return
+	}
+	cmd := bridge.Command{Kind: bridge.KindResume, BaseEpoch: now.Epoch}
+	if !now.Paused(time.Now()) {
+		cmd.Kind, cmd.PausedUntil = bridge.KindPause, time.Now().Add(20*time.Second).UnixMilli()
+	}
+	w.push(cmd)
+}
+
+func (w *world) reset(cursor string, epoch int64) {
+	w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: bridge.Target{Cursor: cursor}})
+}
+
+func (w *world) push(cmd bridge.Command) {
+	cmd.ID, cmd.Who, cmd.Deadline = fmt.Sprint("r", len(w.inbox.all)), "op", time.Now().Add(time.Minute).UnixMilli()
+	a := &asked{cmd: cmd}
 	w.inbox.all = append(w.inbox.all, a)
 	w.inbox.pending = a
 }

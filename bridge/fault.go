@@ -64,6 +64,7 @@ const (
 	ReasonTopic          Reason = "topic"
 	ReasonEvent          Reason = "event"
 	ReasonOwner          Reason = "owner"
+	ReasonPaused         Reason = "paused" // only of a bounded run
 )
 
 // Fault is an error of a port that says how it is to be treated. An error

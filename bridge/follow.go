@@ -71,8 +71,10 @@ type follower struct {
 	contract   Contract
 	found      Observation // what trim found since the last commit
 	totals     totals
-	buried     time.Time // when dead letters were last spoken of
-	ended      string    // why the run is over
+	detours    []time.Time // when the stream left a refused cursor, lately
+	held       Held        // what the topic holds, during an overlap
+	buried     time.Time   // when dead letters were last spoken of
+	ended      string      // why the run is over
 }
 
 func newFollower(b *Bridge, commands <-chan Command) *follower {
@@ -270,6 +272,12 @@ func (f *follower) step(ctx context.Context) error {
 		}
 		return f.recover(ctx)
 	}
+	if paused, err := f.waitsPaused(); paused {
+		return err
+	}
+	if err := f.recollect(ctx); err != nil {
+		return &sessionError{err}
+	}
 	start := chainStart{at: f.head.Position(), empties: f.pace.allowance, refill: emptyAllowance}
 	if f.probing {
 		start.at.Cursor, start.single = "", true
@@ -292,7 +300,7 @@ func (f *follower) window() bool { return f.b.cfg.Origin.End != 0 }
 // dropChain ends the chain and forgets what it prefetched.
 func (f *follower) dropChain() {
 	f.dropLinks()
-	f.batch = batch{}
+	f.batch, f.held = batch{}, nil
 	f.head, f.pace = f.cp, f.kept
 	f.found = Observation{}
 	f.visited.rollback()

@@ -139,18 +139,23 @@ func (f *follower) introduce(ctx context.Context, k knowledge, c Checkpoint) err
 // mint begins a new epoch at the position of c. Two histories that were
 // written apart can so never be taken for one.
 func (f *follower) mint(ctx context.Context, k knowledge, c Checkpoint, why string) (Checkpoint, error) {
-	next := f.stamp(c, KindReset)
-	next.Place = Place{Epoch: k.newest().Epoch + 1}
+	next := f.stampEpoch(c, KindReset, k.newest().Epoch+1)
 	if f.applying { // the command's own epoch follows
 		c.Place = k.newest().Place
 		return c, nil
 	}
-	next.Change = &Change{
+	next.Change = f.ownChange(c, why)
+	f.log.Warn("a new epoch begins", "why", why, "from", c.Place.String(), "was", string(c.Mode), "to", next.Place.String())
+	return next, f.secure(ctx, k.stored, next)
+}
+
+// ownChange records that the program itself begins an epoch at the position of
+// c. Who asked for the change before it may still wait for the answer.
+func (f *follower) ownChange(c Checkpoint, why string) *Change {
+	return &Change{
 		ID: strings.ToLower(rand.Text()[:6]), Kind: KindReset, Who: f.b.cfg.Owner, Reason: why, From: c.Place, At: time.Now().UnixMilli(),
 		After: c.ChangeID(),
 	}
-	f.log.Warn("a new epoch begins", "why", why, "from", c.Place.String(), "was", string(c.Mode), "to", next.Place.String())
-	return next, f.secure(ctx, k.stored, next)
 }
 
 // secure makes a checkpoint without events durable, where the delivery mode

@@ -48,7 +48,7 @@ func (f *follower) obey(hard context.Context, cmd Command) error {
 	}
 	// Committed: a crash from here on finds the change in the checkpoint, and
 	// the answer is given by whoever comes next.
-	f.log.Info("stream moved", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "reason", cmd.Reason,
+	f.log.Info("command applied", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "reason", cmd.Reason,
 		"from", f.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor))
 	f.settle(next)
 	f.b.observe(Observation{What: ObserveReset, Code: string(cmd.Kind)})
@@ -59,27 +59,37 @@ func (f *follower) obey(hard context.Context, cmd Command) error {
 // refusal says why a command cannot be applied, or nothing.
 func (f *follower) refusal(cmd Command) string {
 	switch {
-	case cmd.Kind != KindReset:
+	case cmd.Kind != KindReset && cmd.Kind != KindPause && cmd.Kind != KindResume:
 		return fmt.Sprintf("this version does not know the command %q", cmd.Kind)
 	case cmd.BaseEpoch != f.cp.Epoch:
 		return fmt.Sprintf("the stream was moved meanwhile: it is at epoch %d, the command was made for %d", f.cp.Epoch, cmd.BaseEpoch)
+	case cmd.Kind != KindReset:
+		return f.cannotHold(cmd)
 	case len(cmd.Target.Cursor) > MaxCursor:
 		return fmt.Sprintf("the cursor has %d bytes, at most %d can be followed", len(cmd.Target.Cursor), MaxCursor)
 	}
 	return ""
 }
 
-// moved derives the checkpoint that a reset asks for: a new epoch. It is also
-// how a changed origin or source is accepted.
+// moved derives the checkpoint that a command asks for: a new epoch. A reset is
+// also how a changed origin or source is accepted.
 func (f *follower) moved(cmd Command) Checkpoint {
-	return f.stampReset(Reset(f.cp, f.b.cfg.Origin, cmd))
+	var c Checkpoint
+	if cmd.Kind == KindReset {
+		c = Reset(f.cp, f.b.cfg.Origin, cmd)
+	} else {
+		c = hold(f.cp, cmd)
+	}
+	c = f.stampEpoch(c, cmd.Kind, c.Epoch)
+	if f.cp.Topic != "" && c.Topic != f.cp.Topic {
+		c.KnownFrom = max(c.KnownFrom, time.Now().UnixMilli())
+	}
+	return c
 }
 
-func (f *follower) stampReset(c Checkpoint) Checkpoint {
-	place := c.Place
-	c = f.stamp(c, KindReset)
-	c.Place = place
-	return c
+// changeOf records that a command was applied to the stream at from.
+func changeOf(cmd Command, from Checkpoint) *Change {
+	return &Change{ID: cmd.ID, Kind: cmd.Kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Place, At: time.Now().UnixMilli()}
 }
 
 // newsMargin is how far before the newest published event news may lie.
@@ -97,21 +107,26 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		Cursor: cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried,
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
 		PausedUntil: from.PausedUntil,
-		Change: &Change{
-			ID: cmd.ID, Kind: cmd.Kind, Who: cmd.Who, Reason: cmd.Reason,
-			From: from.Place, At: time.Now().UnixMilli(),
-		},
+		Change:      changeOf(cmd, from),
 	}
 	switch {
 	case from.NewsAfter != nil: // moved again before the first rewind was over
 		c.NewsAfter = from.NewsAfter
 	case from.LastEventTime > 0:
-		c.NewsAfter = &News{CursorHash: CursorHash(from.Cursor), EventTime: from.LastEventTime}
+		c.NewsAfter = &News{CursorHash: CursorHash(from.Cursor), EventTime: from.LastEventTime, Source: from.Source}
 		if cmd.Target.Entry == nil {
 			// The old cursor may never come again, so time alone tells, and
 			// clients' clocks lie: what is near the border counts as news.
 			c.NewsAfter.EventTime = min(from.LastEventTime, from.AdvanceTime) - newsMargin.Milliseconds()
 		}
+	}
+	c.KnownFrom = from.KnownFrom
+	switch frontier := c.NewsAfter; {
+	case !origin.Same(from.Origin), cmd.Target.Entry == nil && cmd.Target.Cursor != "":
+		// Other events than those so far, or nobody knows from when on.
+		c.KnownFrom = max(c.KnownFrom, time.Now().UnixMilli())
+	case cmd.Target.Entry == nil && (frontier == nil || origin.Start > frontier.EventTime):
+		c.KnownFrom = max(c.KnownFrom, origin.Start)
 	}
 	return c
 }
@@ -119,9 +134,11 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 // settle goes on from a checkpoint that moved the stream.
 func (f *follower) settle(c Checkpoint) {
 	f.visited.clear()
-	f.trimmer = newTrimmer()
+	f.trimmer, f.held = newTrimmer(), nil
 	f.adopt(c)
-	f.began = c.Events
+	if c.Kind == KindReset && c.Overlap == nil { // else the events go on counting
+		f.began = c.Events
+	}
 	f.pace = pace{allowance: emptyAllowance}
 	f.kept = f.pace
 	f.sessions.reset()

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,61 @@ func TestRewindMarksWhatComesAgain(t *testing.T) {
 			t.Errorf("the rewind is not over: %+v", news)
 		}
 	})
+}
+
+// TestSkippedIsNews: what an operator moved the stream over, or what lies before
+// its start, was never published. A rewind that comes to it does not mark it.
+func TestSkippedIsNews(t *testing.T) {
+	t.Parallel()
+	const hour = 3600_000
+	times := []int64{1, 2, 3, 20, 21, 22, 40, 41, 42, 43} // in hours
+	for _, test := range []struct {
+		name  string
+		start int64 // in hours
+		moves []bridge.Target
+		again int
+	}{
+		{"back to the beginning", 0, []bridge.Target{{}}, 9}, // what is near the border may be news
+		{"back before the start", 20, []bridge.Target{{}}, 5},
+		{"back over a gap", 0, []bridge.Target{{Start: 41 * hour}, {}}, 1},
+		{"back over a gap after a cursor that nobody knows", 0, []bridge.Target{{Cursor: "forty"}, {}}, 0},
+		{"ahead within what is published", 0, []bridge.Target{{}, {Start: 20 * hour}, {}}, 9 + 6 + 9},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *rig) {
+				gap := len(test.moves) > 1 && (test.moves[0].Cursor != "" || test.moves[0].Start > 40*hour)
+				moved := false
+				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+					var items []string
+					for i, hours := range times {
+						listed := at.Cursor == "" && hours*hour >= at.Start || at.Cursor == "forty" && hours >= 40
+						if listed && (hours < 40 || moved || !gap) {
+							items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, hours*hour))
+						}
+					}
+					next := "last"
+					if len(items) == 0 {
+						next = ""
+					}
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+				})
+				r.cfg.Origin.Start = test.start * hour
+				r.start()
+				r.after(time.Minute)
+				moved = true
+				for i, to := range test.moves {
+					if a := r.command(fmt.Sprint("r", i), to); !a.Applied {
+						t.Fatal(a.Detail)
+					}
+					r.after(time.Minute)
+				}
+				if got := int(r.again.Load()); got != test.again {
+					t.Errorf("%d events are marked as coming again, want %d", got, test.again)
+				}
+			})
+		})
+	}
 }
 
 func TestCommandsRefused(t *testing.T) {

@@ -191,7 +191,7 @@ func (f *follower) forget() {
 	f.cp, f.head, f.ready, f.open = Checkpoint{}, Checkpoint{}, false, false
 	f.tenure, f.session = nil, ""
 	f.visited.clear()
-	f.trimmer = newTrimmer()
+	f.trimmer, f.held = newTrimmer(), nil
 	f.pace = pace{allowance: emptyAllowance}
 	f.kept = f.pace
 	f.sessions.reset()

@@ -115,7 +115,7 @@ func TestRate(t *testing.T) {
 	var r rate
 	start := time.Unix(1_700_000_000, 0)
 	for s := range 30 {
-		r.add(start.Add(time.Duration(s)*time.Second), 100)
+		r.add(start.Add(time.Duration(s)*time.Second), 100, 0)
 	}
 	if got := r.at(start.Add(30 * time.Second)); got != 100 {
 		t.Errorf("rate = %v, want 100", got)

@@ -215,7 +215,8 @@ const (
 	ObserveCommit What = "commit"
 	// ObserveRetry: a request or step will be tried again. Code, Took (the wait).
 	ObserveRetry What = "retry"
-	// ObserveReset: an operator's command was applied. Code is its kind.
+	// ObserveReset: an operator's command was applied, or the stream left a
+	// cursor that the API refuses. Code is its kind, or "refused-cursor".
 	ObserveReset What = "reset"
 	// ObserveState: the state changed. Code is the new one.
 	ObserveState What = "state"

@@ -167,7 +167,7 @@ func (f *follower) begin(ctx context.Context) (Checkpoint, error) {
 		}
 	}
 	f.log.Info("a new stream begins", "start", f.b.cfg.Origin.describeStart())
-	first := f.stamp(Checkpoint{Origin: f.b.cfg.Origin}, KindStart)
+	first := f.stamp(Checkpoint{Origin: f.b.cfg.Origin, KnownFrom: f.b.cfg.Origin.Start}, KindStart)
 	first.Place = Place{}
 	// Committed before the first request: "now" must not move by a restart.
 	return first, f.secure(ctx, Checkpoint{}, first)
@@ -191,7 +191,7 @@ func (f *follower) restate(ctx context.Context) error {
 		return nil
 	}
 	next := f.stamp(f.cp, KindStart)
-	next.Origin = want
+	next.Origin, next.KnownFrom = want, want.Start
 	if err := f.secure(ctx, f.cp, next); err != nil {
 		return err
 	}

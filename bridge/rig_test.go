@@ -51,7 +51,7 @@ func newRig(t *testing.T, x bridgetest.Export) *rig {
 	r.cfg = bridge.Config{
 		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: x.PageSize, Owner: "me",
 		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
-		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnCheckpointLoss: "kafka", ShutdownTimeout: 25 * time.Second,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", Overlap: time.Hour, OnCheckpointLoss: "kafka", ShutdownTimeout: 25 * time.Second,
 		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	return r

@@ -49,6 +49,10 @@ type Status struct {
 	// when at once.
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try,omitzero"`
+	// Overlap is what was read again, since the API refused the cursor.
+	Overlap *Overlap `json:"overlap,omitempty"`
+	// PausedUntil is as in Checkpoint, while the stream is paused.
+	PausedUntil int64 `json:"paused_until,omitempty"`
 
 	// Leader is true while the stream is this process's.
 	Leader      bool   `json:"leader"`
@@ -68,6 +72,9 @@ type Status struct {
 	Failures     int64 `json:"consecutive_failures"`
 	// Rate is events a second, averaged over the last ten seconds.
 	Rate float64 `json:"rate"`
+	// Pace is how many seconds of the export pass in one second, over the same
+	// time: a stream that is behind catches up above 1.
+	Pace float64 `json:"pace"`
 
 	Position   time.Time `json:"position,omitzero"`
 	LastEvent  time.Time `json:"last_event,omitzero"`
@@ -142,19 +149,43 @@ type totals struct {
 
 const rateSeconds = 10
 
-// rate counts events by second, for an average over the last ten.
+// rate counts events by second, for an average over the last ten, and notes
+// the position.
 type rate struct {
-	second [rateSeconds + 1]int64
-	events [rateSeconds + 1]int
+	second   [rateSeconds + 1]int64
+	events   [rateSeconds + 1]int
+	position [rateSeconds + 1]int64 // milliseconds since the epoch, 0 if unknown
 }
 
-func (r *rate) add(now time.Time, events int) {
+func (r *rate) add(now time.Time, events int, position int64) {
 	s := now.Unix()
 	i := s % int64(len(r.second))
 	if r.second[i] != s {
 		r.second[i], r.events[i] = s, 0
 	}
 	r.events[i] += events
+	r.position[i] = position
+}
+
+// pace returns how many seconds the position moved in one, from the first to
+// the last commit of the last ten seconds; 0 where there are not two.
+func (r *rate) pace(now time.Time) float64 {
+	var first, last, from, to int64
+	for i, second := range r.second {
+		if second < now.Unix()-rateSeconds || r.position[i] == 0 {
+			continue
+		}
+		if first == 0 || second < first {
+			first, from = second, r.position[i]
+		}
+		if second > last {
+			last, to = second, r.position[i]
+		}
+	}
+	if last == first || to < from {
+		return 0
+	}
+	return float64(to-from) / 1000 / float64(last-first)
 }
 
 // at returns the events a second over the last ten whole seconds.
@@ -173,7 +204,7 @@ func (r *rate) at(now time.Time) float64 {
 func (b *Bridge) Status() Status {
 	v := b.view.Load()
 	s, now := v.status, time.Now()
-	s.Rate = v.rate.at(now)
+	s.Rate, s.Pace = v.rate.at(now), v.rate.pace(now)
 	s.PrefetchedPages, s.PrefetchedBytes = int(b.load.pages.Load()), b.load.bytes.Load()
 	s.Requests = b.load.requests.Load()
 	if ms := b.load.lastPoll.Load(); ms > 0 {
@@ -252,6 +283,7 @@ func (f *follower) refresh() {
 		Events: f.cp.Events, Pages: f.cp.Pages,
 		Published: f.totals.published, DeadLettered: f.totals.deadLettered, Repeated: f.totals.repeated,
 		Failures: int64(f.fetches.n + f.sessions.n),
+		Overlap:  f.cp.Overlap,
 		CaughtUp: f.state == StateIdle, Contract: f.contract, Ended: f.ended,
 		Position: instant(f.head.PositionTime), LastEvent: instant(f.cp.LastEventTime), LastCommit: f.committed,
 	}
@@ -260,6 +292,9 @@ func (f *follower) refresh() {
 	}
 	if f.state == StateIdle || f.state == StateBackoff || f.state == StateBlocked {
 		s.NextTry = f.due
+	}
+	if f.state == StatePaused {
+		s.PausedUntil = f.cp.PausedUntil
 	}
 	f.b.view.Store(&view{status: s, rate: f.totals.rate})
 }

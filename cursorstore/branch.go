@@ -55,6 +55,28 @@ func (s *Store) Back(ctx context.Context, pages int64) (Entry, error) {
 	return s.first(ctx, branch[i:])
 }
 
+// Before implements bridge.Past: the newest entry on the current branch, below
+// the place of c, that has another cursor.
+func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
+	op := fmt.Sprintf("cursor of %s before %s", s.name, c.Place)
+	branch, _, err := s.branch(ctx)
+	if err != nil {
+		return bridge.Checkpoint{}, fmt.Errorf("%s: %w", op, err)
+	}
+	for step := range slices.Chunk(branch, fetchStep) {
+		entries, err := s.fetch(ctx, op, step)
+		if err != nil {
+			return bridge.Checkpoint{}, err
+		}
+		for _, e := range entries {
+			if e.Place.Compare(c.Place) < 0 && e.Cursor != c.Cursor {
+				return e.Checkpoint, nil
+			}
+		}
+	}
+	return bridge.Checkpoint{}, fmt.Errorf("%s: %w", op, bridge.ErrNoCheckpoint)
+}
+
 // first returns the first of the entries that has not been thinned out since
 // the index was read.
 func (s *Store) first(ctx context.Context, nodes []node) (Entry, error) {

@@ -459,3 +459,39 @@ func TestThinWithoutServer(t *testing.T) {
 		return err
 	})
 }
+
+// Before walks back to the cursors that came before, over a reset to where the
+// stream was, and no further than the history goes.
+func TestBefore(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		w := newWriter(t, s.space(t).open(stream))
+		w.kind(0, bridge.KindStart)
+		first := w.page(2000)
+		second := w.page(2000)
+		w.grow(20_000) // the same cursor
+		third := w.page(2000)
+		before := func(want bridge.Place) {
+			t.Helper()
+			c, err := w.store.Before(t.Context(), w.now)
+			if err != nil || c.Place != want || c.Cursor == w.now.Cursor {
+				t.Errorf("before %s is %s at %q, %v; want %s", w.now.Place, c.Place, c.Cursor, err, want)
+			}
+		}
+		grown := w.entry(bridge.Place{Seq: third.Seq - 1})
+		before(grown.Place)
+		e := w.entry(second)
+		w.reset(1000, e.Target())
+		before(first)
+		e = w.entry(first)
+		w.reset(1000, e.Target())
+		start, err := w.store.Before(t.Context(), w.now)
+		if err != nil || start.Cursor != "" {
+			t.Errorf("before the first page is %s at %q, %v; want the start", start.Place, start.Cursor, err)
+		}
+		w.reset(1000, bridge.Target{})
+		if c, err := w.store.Before(t.Context(), w.now); !errors.Is(err, bridge.ErrNoCheckpoint) && c.Cursor == "" {
+			t.Errorf("before the start is %s at %q, %v", c.Place, c.Cursor, err)
+		}
+	})
+}

@@ -12,11 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/cursorstore"
 )
 
@@ -142,19 +141,11 @@ func TestClusterThatIsNone(t *testing.T) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	for try := 1; ; try++ {
-		// Below the ports that the system gives to connections: one of them
-		// could have taken it before the server listens.
-		port := strconv.Itoa(10_000 + mathrand.IntN(5000))
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
-		switch {
-		case err == nil:
-			closes(t, l)
-			return port
-		case try == 100:
-			t.Fatal(err)
-		}
+	_, port, err := net.SplitHostPort(bridgetest.FreeAddress(t))
+	if err != nil {
+		t.Fatal(err)
 	}
+	return port
 }
 
 func TestUnixSocket(t *testing.T) {

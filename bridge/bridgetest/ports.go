@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"testing"
 )
 
 // The ports for own servers lie below the range that systems give to outgoing
@@ -64,5 +65,25 @@ func (b *portBlock) take() (string, error) {
 }
 
 func (b *portBlock) release() error { return b.lock.Close() }
+
+// FreeAddress returns a loopback address that nobody listens at. Its port is
+// below those that systems give to outgoing connections, any of which could
+// have taken it before the process listens that it is for, and below those of
+// this package's servers.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	const lowest = 10_000
+	for try := 1; ; try++ {
+		addr := localAddr(lowest + rand.IntN(firstPort-lowest))
+		l, err := net.Listen("tcp", addr)
+		switch {
+		case err == nil:
+			l.Close()
+			return addr
+		case try == 100:
+			t.Fatal(err)
+		}
+	}
+}
 
 func localAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -319,7 +319,7 @@ func fullCheckpoint() bridge.Checkpoint {
 	c.LastEventTime, c.PositionTime, c.AdvanceTime = itemTime, itemTime+1, itemTime+2
 	c.Drained, c.PausedUntil = true, bridge.Forever
 	c.Change = &bridge.Change{ID: "r", Kind: bridge.KindPause, Who: "me", Reason: "why", From: bridge.Place{Epoch: 2, Seq: 9}, At: itemTime}
-	c.NewsAfter = &bridge.News{CursorHash: "abc", EventTime: itemTime}
+	c.NewsAfter, c.KnownFrom = &bridge.News{CursorHash: "abc", EventTime: itemTime}, itemTime-1
 	return c
 }
 

@@ -199,6 +199,15 @@ func (c *Config) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// Rate returns EXPORT_RATE_LIMIT in requests a second, 0 for no limit.
+func (c *Config) Rate() (float64, error) {
+	limit, err := parseRate(c.RateLimit)
+	if err != nil || limit == rate.Inf {
+		return 0, err
+	}
+	return float64(limit), nil
+}
+
 // parseRate reads "10/s", "600/m" or "100/h". Empty is no limit.
 func parseRate(s string) (rate.Limit, error) {
 	if s == "" {

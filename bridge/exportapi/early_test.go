@@ -191,23 +191,8 @@ func TestNextRequestLeavesEarly(t *testing.T) {
 				return came[n+1]
 			}}
 			c := api.start(nil)
-			queue := make(chan *bridge.Page, pages)
-			var group sync.WaitGroup
-			group.Go(func() {
-				defer close(queue)
-				at := bridge.Position{}
-				for range pages {
-					p, err := c.Fetch(t.Context(), at)
-					if err != nil {
-						t.Errorf("fetch at %q: %v", at.Cursor, err)
-						return
-					}
-					at.Cursor = p.Next
-					queue <- p
-				}
-			})
 			n := 0
-			for p := range queue {
+			for p := range fetchAhead(t, c, pages, pages) {
 				if err := c.Decode(p); err != nil {
 					t.Errorf("decode at %q: %v", p.At.Cursor, err)
 				}
@@ -218,7 +203,6 @@ func TestNextRequestLeavesEarly(t *testing.T) {
 				p.Release()
 				n++
 			}
-			group.Wait()
 			if n != pages {
 				t.Errorf("%d pages arrived, want %d", n, pages)
 			}
@@ -227,6 +211,27 @@ func TestNextRequestLeavesEarly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// fetchAhead fetches pages one after the other while others decode them, at
+// most so many ahead, and closes the queue after the last one or an error.
+func fetchAhead(t *testing.T, c *exportapi.Client, pages, ahead int) <-chan *bridge.Page {
+	t.Helper()
+	queue := make(chan *bridge.Page, ahead)
+	go func() {
+		defer close(queue)
+		at := bridge.Position{}
+		for range pages {
+			p, err := c.Fetch(t.Context(), at)
+			if err != nil {
+				t.Errorf("fetch at %q: %v", at.Cursor, err)
+				return
+			}
+			at.Cursor = p.Next
+			queue <- p
+		}
+	}()
+	return queue
 }
 
 // TestWhenPagesAreEarly tells of each page of a run whether it was handed out
@@ -600,24 +605,9 @@ func TestEarlyMemory(t *testing.T) {
 	t.Cleanup(server.Close)
 	c := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL}))
 	const pages = 80
-	queue := make(chan *bridge.Page, 6)
-	var group sync.WaitGroup
-	group.Go(func() {
-		defer close(queue)
-		at := bridge.Position{}
-		for range pages {
-			p, err := c.Fetch(t.Context(), at)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			at.Cursor = p.Next
-			queue <- p
-		}
-	})
 	var kept []*bridge.Page
 	n := 0
-	for p := range queue {
+	for p := range fetchAhead(t, c, pages, 6) {
 		if n%7 == 3 {
 			p.Release()
 			n++
@@ -642,7 +632,6 @@ func TestEarlyMemory(t *testing.T) {
 	for _, p := range kept {
 		p.Release()
 	}
-	group.Wait()
 }
 
 // TestSlowPagesAreWaitedFor: where pages take a good part of EXPORT_TIMEOUT,

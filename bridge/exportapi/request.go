@@ -68,10 +68,6 @@ func (c *Client) sentKey() string {
 // template's header, which nobody changes.
 func (c *Client) prepare() {
 	c.usual = [2]string{url.QueryEscape(c.cfg.CursorParam) + "=", "&" + c.query(bridge.Position{}, c.cfg.PageSize).Encode()}
-	c.template = c.newTemplate()
-}
-
-func (c *Client) newTemplate() *http.Request {
 	header := http.Header{
 		"Accept":          {"application/json"},
 		"Accept-Encoding": {acceptEncoding},
@@ -80,7 +76,7 @@ func (c *Client) newTemplate() *http.Request {
 	if c.cfg.KeyQuery == "" {
 		header.Set(c.cfg.KeyHeader, c.sentKey())
 	}
-	return &http.Request{Method: http.MethodGet, Host: c.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	c.template = &http.Request{Method: http.MethodGet, Host: c.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }
 
 func setMillis(query url.Values, name string, at int64) {

@@ -108,7 +108,9 @@ func (m *Metrics) initialise(stream string) {
 	for _, result := range []string{"committed", "fenced", "unknown"} {
 		m.transactions.WithLabelValues(stream, result)
 	}
-	m.resets.WithLabelValues(stream, string(bridge.KindReset))
+	for _, kind := range []bridge.Kind{bridge.KindReset, bridge.KindPause, bridge.KindResume, "refused-cursor"} {
+		m.resets.WithLabelValues(stream, string(kind))
+	}
 	m.tailChanged.WithLabelValues(stream, "vanished")
 	m.tailChanged.WithLabelValues(stream, "mutated")
 }

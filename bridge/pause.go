@@ -1,0 +1,81 @@
+package bridge
+
+import (
+	"fmt"
+	"time"
+)
+
+// Paused reports whether the stream is paused at now.
+func (c *Checkpoint) Paused(now time.Time) bool {
+	return c.PausedUntil == Forever || c.PausedUntil > now.UnixMilli()
+}
+
+// hold derives the checkpoint that a pause of the stream at from, or the end of
+// one, leads to: a new epoch at the same position. Within an epoch every
+// checkpoint comes from the same request, which is how a process notices that
+// another one moved the stream.
+func hold(from Checkpoint, cmd Command) Checkpoint {
+	c := from
+	c.Place, c.Kind = Place{Epoch: from.Epoch + 1}, cmd.Kind
+	c.PausedUntil = 0
+	if cmd.Kind == KindPause {
+		c.PausedUntil = cmd.PausedUntil
+	}
+	c.Change = changeOf(cmd, from)
+	return c
+}
+
+// cannotHold says why the stream can be neither paused nor resumed, or nothing.
+func (f *follower) cannotHold(cmd Command) string {
+	now := time.Now()
+	switch {
+	case f.cp.Zero() || !f.rival.Zero() || f.blockedOn == ReasonCheckpointLost:
+		return "the stream has no position that is known for certain: exportbridge cursor reset first"
+	case cmd.Kind == KindResume && !f.cp.Paused(now):
+		return "the stream is not paused"
+	case cmd.Kind == KindPause && cmd.PausedUntil != Forever && cmd.PausedUntil <= now.UnixMilli():
+		return fmt.Sprintf("the pause would have ended at %s", describeInstant(cmd.PausedUntil))
+	}
+	return ""
+}
+
+// pauseLook is how often a paused stream looks at the clock, which may be set.
+const pauseLook = time.Minute
+
+// waitsPaused holds the stream while it is paused, and reports whether it is. A
+// bounded run has nothing to wait for.
+func (f *follower) waitsPaused() (bool, error) {
+	now := time.Now()
+	if !f.cp.Paused(now) {
+		if f.cp.PausedUntil != 0 {
+			f.head.PausedUntil = 0 // with the next commit
+			if f.state == StatePaused {
+				f.log.Info("the pause is over", "was_until", describeInstant(f.cp.PausedUntil))
+			}
+		}
+		return false, nil
+	}
+	until := "until exportbridge resume"
+	f.due = now.Add(pauseLook)
+	if f.cp.PausedUntil != Forever {
+		until = "until " + describeInstant(f.cp.PausedUntil)
+		if end := time.UnixMilli(f.cp.PausedUntil); end.Before(f.due) {
+			f.due = end
+		}
+	}
+	if f.bounded() {
+		return true, f.blocked(&Fault{
+			Class: Permanent, Code: "paused", Reason: ReasonPaused, Hint: "exportbridge resume",
+			Err: fmt.Errorf("the stream is paused %s", until),
+		})
+	}
+	if f.state != StatePaused {
+		f.log.Info("paused", "until", until, "checkpoint", f.cp.Place.String())
+	}
+	f.set(StatePaused, nil)
+	return true, nil
+}
+
+func describeInstant(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,179 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The values of Config.OnInvalidCursor.
+const (
+	invalidStop     = "stop"
+	invalidPrevious = "previous"
+	invalidTime     = "time"
+)
+
+// Past tells where a stream was.
+type Past interface {
+	// Before returns the newest committed checkpoint on the way to c that has
+	// another cursor, or ErrNoCheckpoint. Errors are as those of Store.Load.
+	Before(ctx context.Context, c Checkpoint) (Checkpoint, error)
+}
+
+// Holdings tells what the sink's topic holds.
+type Holdings interface {
+	// Held returns the events of the stream that were committed to the topic
+	// before the call, and maybe later ones, with a time from this one on. It is only called
+	// between two batches. Too many to remember is a Permanent Fault.
+	Held(ctx context.Context, from time.Time) (Held, error)
+}
+
+// Held is a set of events. One goroutine uses it.
+type Held interface {
+	// Take reports whether the set has the event. An event without an id is
+	// taken out: two equal ones can both be real.
+	Take(e *Event) bool
+}
+
+// Overlap is a part of the export that is read again, because the API refused
+// the cursor for good. What the topic holds already is dropped from it.
+type Overlap struct {
+	// From is the time from which on events are known to be told apart,
+	// Until the time of the newest event when the cursor was refused, both in
+	// milliseconds since the epoch.
+	From  int64 `json:"from"`
+	Until int64 `json:"until"`
+	// Dropped counts the events that the topic held already.
+	Dropped int64 `json:"dropped,omitempty"`
+	// Done is true from the end of the results on.
+	Done bool `json:"done,omitempty"`
+}
+
+// observeRefused is the code of an ObserveReset that no operator asked for.
+const observeRefused = "refused-cursor"
+
+const (
+	// A cursor that is refused so often within refusedWindow is no accident.
+	refusedMost   = 5
+	refusedWindow = time.Hour
+)
+
+// detour moves the stream away from a cursor that the API refuses for good, as
+// the configuration says: a new epoch at another position, from which on what
+// the topic holds already is dropped. It reports false where that cannot be
+// done, and adds to the fault why.
+func (f *follower) detour(hard context.Context, fault *Fault) (bool, error) {
+	policy := f.b.cfg.OnInvalidCursor
+	if policy == invalidStop || f.window() {
+		return false, nil
+	}
+	f.detours = slices.DeleteFunc(f.detours, func(t time.Time) bool { return time.Since(t) > refusedWindow })
+	if len(f.detours) >= refusedMost {
+		fault.Err = fmt.Errorf("%w; the stream was moved away from a refused cursor %d times within %s", fault.Err, len(f.detours), refusedWindow)
+		return false, nil
+	}
+	next := f.cp
+	switch policy {
+	case invalidPrevious:
+		before, err := f.b.ports.Past.Before(hard, f.cp)
+		switch {
+		case errors.Is(err, ErrNoCheckpoint):
+			fault.Err = fmt.Errorf("%w; the history has no cursor before it", fault.Err)
+			return false, nil
+		case err != nil:
+			return false, &sessionError{fmt.Errorf("look for the cursor before: %w", err)}
+		}
+		next = before
+		// Only what is not dropped counts. The pages are the entry's, by which
+		// the history finds it.
+		next.Events, next.LastEventTime, next.AdvanceTime, next.KnownFrom = f.cp.Events, f.cp.LastEventTime, f.cp.AdvanceTime, f.cp.KnownFrom
+		next.Overlap = &Overlap{From: f.knownFrom(min(before.LastEventTime, before.AdvanceTime)), Until: f.cp.LastEventTime}
+	case invalidTime:
+		next.Origin.Start = f.knownFrom(min(f.cp.LastEventTime, f.cp.AdvanceTime))
+		next.Cursor, next.Tail, next.Carried = "", nil, 0
+		next.Overlap = &Overlap{From: next.Origin.Start, Until: f.cp.LastEventTime}
+	}
+	if o := f.cp.Overlap; o != nil && !o.Done { // refused again before the end
+		next.Overlap.From, next.Overlap.Dropped = min(o.From, next.Overlap.From), o.Dropped
+	}
+	next.NewsAfter, next.Drained, next.PausedUntil = nil, false, f.cp.PausedUntil
+	next = f.stampEpoch(next, KindReset, f.cp.Epoch+1)
+	next.Change = f.ownChange(f.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
+	if err := f.secure(hard, f.cp, next); err != nil {
+		return false, err
+	}
+	f.detours = append(f.detours, time.Now())
+	f.log.Warn("the API refuses the cursor: the stream goes on elsewhere, and drops what the topic holds", "error", fault.Error(),
+		"how", policy, "from", f.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
+		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.bound(policy))
+	f.settle(next)
+	f.b.observe(Observation{What: ObserveReset, Code: observeRefused})
+	return true, nil
+}
+
+// bound says what may be missing after a detour.
+func (f *follower) bound(policy string) string {
+	if policy == invalidTime {
+		return "events that the API lists from now on with an earlier time are not read"
+	}
+	return "events that were listed more than EXPORT_OVERLAP after their time may come twice"
+}
+
+// knownFrom is where an overlap begins for a stream that had events up to t.
+// The start of the export bounds it.
+func (f *follower) knownFrom(t int64) int64 {
+	if t == 0 {
+		return f.cp.Origin.Start
+	}
+	return max(f.cp.Origin.Start, t-f.b.cfg.Overlap.Milliseconds(), 0)
+}
+
+// overlaps reports whether the stream reads a part of the export again.
+func (f *follower) overlaps() bool { return f.head.Overlap != nil && !f.head.Overlap.Done }
+
+// recollect asks what the topic holds, before an overlap is read.
+func (f *follower) recollect(ctx context.Context) error {
+	if !f.overlaps() || f.held != nil {
+		return nil
+	}
+	f.b.waits()
+	defer f.b.busy()
+	held, err := f.b.ports.Holdings.Held(ctx, time.UnixMilli(f.head.Overlap.From))
+	if err != nil {
+		return fmt.Errorf("read back what the topic holds: %w", err)
+	}
+	f.held = held
+	return nil
+}
+
+// dropHeld drops the events of a page that the topic holds already. The end of
+// the results ends the overlap.
+func (f *follower) dropHeld(p *Page) {
+	if !f.overlaps() {
+		return
+	}
+	o := *f.head.Overlap // the committed checkpoint keeps its own
+	kept := p.Events[:0]
+	for i := range p.Events {
+		if f.held.Take(&p.Events[i]) {
+			o.Dropped++
+			continue
+		}
+		kept = append(kept, p.Events[i])
+	}
+	p.Events = kept
+	o.Done = p.Tail()
+	f.head.Overlap = &o
+}
+
+// endOverlap says what an overlap brought, when its end is committed.
+func (f *follower) endOverlap(was *Overlap) {
+	now := f.cp.Overlap
+	if was == nil || was.Done || now == nil || !now.Done {
+		return
+	}
+	f.held = nil
+	f.log.Warn("what was read again is over", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
+}
