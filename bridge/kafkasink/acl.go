@@ -35,6 +35,9 @@ func (s *Sink) createACL(topic string) string {
 
 // transactionACL lets us use the stream's transactional id.
 func (s *Sink) transactionACL() string {
+	if p := s.cfg.Part; p != nil { // each window has an id of its own
+		return s.acl("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + s.cfg.CheckpointTopic + "." + p.Stream + ".")
+	}
 	return s.acl("--operation Write --operation Describe --transactional-id " + s.cfg.transactionalID())
 }
 

@@ -30,13 +30,29 @@ func checkpointPartition(stream string) int32 {
 }
 
 // transactionalID names the stream's transactions after what they protect: two
-// writers of the same checkpoints always fence each other.
-func (c *Config) transactionalID() string { return c.CheckpointTopic + "." + c.Stream }
+// writers of the same checkpoints, or of the marks of the same job, always
+// fence each other.
+func (c *Config) transactionalID() string {
+	id := c.CheckpointTopic + "." + c.Stream
+	if c.job != "" {
+		id += "." + c.job
+	}
+	return id
+}
 
 // The keys of a stream's records in the checkpoint topic.
 func (c *Config) dataKey() string    { return c.Stream }
 func (c *Config) mirrorKey() string  { return c.Stream + "/mirror" }
-func (c *Config) barrierKey() string { return c.Stream + "/barrier" }
+func (c *Config) barrierKey() string { return c.jobKey("barrier") }
+
+// jobKey is a key beside the checkpoints': of the stream, or of a job of it.
+func (c *Config) jobKey(name string) string {
+	key := c.Stream + "/" + name
+	if c.job != "" {
+		key = c.job + "/" + key
+	}
+	return key
+}
 
 // wantedCheckpoints is the checkpoint topic as we create it. Small segments
 // that end soon keep it compacted: what is not compacted is read at a start.

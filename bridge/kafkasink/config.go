@@ -31,12 +31,18 @@ type Config struct {
 	// InstanceID makes this process a static member of the streams' groups, so
 	// that it has them back at once after a crash; empty is none.
 	InstanceID string
+	// Part, if not nil, says that the Sink publishes a part of what another
+	// stream exports, beside that one.
+	Part *Part
 	// Report, if not nil, is called with nil when Kafka did its part, with an
 	// error that names the broker when it does not. It is called within ten
 	// seconds of either, from the goroutine that called the Sink.
 	Report func(error)
 	// Log takes the Kafka client's warnings; nil discards them.
 	Log *slog.Logger
+	// job names what a Repair does beside the stream, empty for the stream
+	// itself.
+	job string
 
 	Brokers     []string `env:"KAFKA_BROKERS, default=localhost:9092" desc:"addresses of some brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
 	Topic       string   `env:"KAFKA_TOPIC" stream:"yes" desc:"topic of the events; export.<stream> if empty" example:"export.events"`
@@ -71,6 +77,15 @@ type Config struct {
 	Headers    string `env:"BRIDGE_HEADERS, default=cloudevents" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
 	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT, default=dlq" stream:"yes" values:"dlq,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream"`
 	OnExpired  string `env:"BRIDGE_ON_EXPIRED, default=publish-time" stream:"yes" values:"publish-time,stop" desc:"what to do with an event whose time the topic would not keep"`
+}
+
+// Part is what is different about a Sink that publishes a part of a stream's
+// export, as a window of a job does: its events are the stream's, and records of
+// the stream that are there already are none of its own.
+type Part struct {
+	// Stream is the value of the header eb-stream, Origin that of eb-origin, of
+	// all events.
+	Stream, Origin string
 }
 
 // The values of the settings that are words.
@@ -201,7 +216,12 @@ func (c *Config) topics() []string {
 }
 
 // allTopics returns all topics that the stream writes to, the checkpoints' last.
-func (c *Config) allTopics() []string { return append(c.topics(), c.CheckpointTopic) }
+func (c *Config) allTopics() []string {
+	if c.Topic == c.CheckpointTopic { // nothing but the plans of jobs
+		return []string{c.Topic}
+	}
+	return append(c.topics(), c.CheckpointTopic)
+}
 
 // forEver is the retention of a topic that keeps its records.
 const forEver time.Duration = -1

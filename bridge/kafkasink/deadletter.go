@@ -108,10 +108,9 @@ func smallLetter(x *session, l letter, rec kgo.Record) kgo.Record {
 		}
 	}
 	rec.Headers = kept
-	sum := sha256.Sum256(l.event.Raw)
 	id := l.event.AppendRecordID(nil)
 	sub := substitute{
-		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: hex.EncodeToString(sum[:]),
+		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: sumOf(l.event.Raw),
 		Cursor: l.page.At.Cursor, Index: l.event.Index,
 	}
 	rec.Value = sub.encode()
@@ -120,6 +119,11 @@ func smallLetter(x *session, l letter, rec kgo.Record) kgo.Record {
 		rec.Value = sub.encode()
 	}
 	return rec
+}
+
+func sumOf(item []byte) string {
+	sum := sha256.Sum256(item)
+	return hex.EncodeToString(sum[:])
 }
 
 func (s *substitute) encode() []byte {

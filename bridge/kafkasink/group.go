@@ -81,7 +81,7 @@ func (s *Sink) Owner() *Group {
 }
 
 // group returns the name of the stream's consumer group.
-func (s *Sink) group() string { return s.cfg.Group + "." + s.cfg.Stream }
+func (s *Sink) group() string { return s.cfg.Group + "." + ownedAs(s.cfg.Stream) }
 
 // Acquire implements bridge.Owner. It reports to Config.Report what keeps the
 // brokers from answering, and that they answer. Permanent faults: another
@@ -287,6 +287,9 @@ func (s *Sink) groupFault(err error, w *watch) *bridge.Fault {
 
 // groupACL lets us join the stream's group and look into it.
 func (s *Sink) groupACL() string {
+	if p := s.cfg.Part; p != nil { // each job has a group of its own
+		return s.acl("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.cfg.Group + "." + p.Stream + ".")
+	}
 	return s.acl("--operation Read --operation Describe --group " + s.group())
 }
 

@@ -122,7 +122,7 @@ func (s *Sink) free(ctx context.Context, h holder) error {
 	if err != nil {
 		return fmt.Errorf("ask who runs stream %s: %w", stream, err)
 	}
-	if len(members) > 0 || s.runElsewhere(ctx, client, stream) {
+	if len(members) > 0 || s.runElsewhere(ctx, client, ownedAs(stream)) {
 		return nil
 	}
 	if _, _, err := client.ProducerID(ctx); err != nil {

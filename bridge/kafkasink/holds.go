@@ -21,8 +21,12 @@ const (
 
 // Holds looks for the stream's header among the newest records of each
 // partition, dead letters included; without headers any event record counts.
-// A dead-letter topic that does not exist holds nothing.
+// A dead-letter topic that does not exist holds nothing. A part of a stream is
+// told apart by its checkpoints alone: it holds nothing without them.
 func (s *Sink) Holds(ctx context.Context) (bool, error) {
+	if s.cfg.Part != nil {
+		return false, nil
+	}
 	w := newWatch()
 	client, err := s.newClient(w,
 		kgo.FetchIsolationLevel(kgo.ReadUncommitted()), // an open transaction hides nothing that matters here
@@ -48,41 +52,52 @@ func (s *Sink) holds(ctx context.Context, client *kgo.Client) (bool, error) {
 	if err != nil || len(ends) == 0 {
 		return false, err
 	}
+	found := false
+	err = s.readTo(ctx, client, ends, "to see whether the stream has begun before", func(r *kgo.Record) bool {
+		found = s.isOurs(r)
+		return !found
+	})
+	return found, err
+}
+
+// readTo shows what the client consumes to visit, at least up to these ends or
+// until that returns false. What retention deletes meanwhile is not waited for.
+// why says what it is for.
+func (s *Sink) readTo(ctx context.Context, client *kgo.Client, ends map[partition]int64, why string, visit func(*kgo.Record) bool) error {
 	for len(ends) > 0 {
 		polled, cancel := context.WithTimeout(ctx, holdsQuiet)
 		fetches := client.PollFetches(polled)
 		cancel()
 		if ctx.Err() != nil {
-			return false, ctx.Err()
+			return ctx.Err()
 		}
 		for _, failed := range fetches.Errors() {
 			if failed.Topic != "" {
-				return false, s.unreadable(failed)
+				return s.unreadable(failed, why)
 			}
 		}
 		if fetches.Empty() {
 			if err := s.gone(ctx, client, ends); err != nil {
-				return false, err
+				return err
 			}
 			continue // slow brokers are no sign of an empty topic
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
 			r := it.Next()
-			if s.isOurs(r) {
-				return true, nil
+			if !visit(r) {
+				return nil
 			}
 			if p := (partition{r.Topic, r.Partition}); r.Offset+1 >= ends[p] {
 				delete(ends, p)
 			}
 		}
 	}
-	return false, nil
+	return nil
 }
 
-// unreadable says why a partition cannot be read. Without the right to read
-// it is not known whether the stream has begun before.
-func (s *Sink) unreadable(failed kgo.FetchError) error {
-	err := fmt.Errorf("read partition %d of %s, to see whether the stream has begun before: %w", failed.Partition, failed.Topic, failed.Err)
+// unreadable says why a partition cannot be read.
+func (s *Sink) unreadable(failed kgo.FetchError, why string) error {
+	err := fmt.Errorf("read partition %d of %s, %s: %w", failed.Partition, failed.Topic, why, failed.Err)
 	if !errors.Is(failed.Err, kerr.TopicAuthorizationFailed) {
 		return err
 	}

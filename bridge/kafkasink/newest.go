@@ -119,6 +119,7 @@ type finds struct{ data, mirror heap }
 type heap struct {
 	key     string
 	records []*kgo.Record
+	all     bool // not only the newest
 }
 
 func (f *finds) none() bool { return len(f.data.records)+len(f.mirror.records) == 0 }
@@ -137,7 +138,7 @@ func (h *heap) add(r *kgo.Record) {
 		return
 	}
 	h.records = append(h.records, r)
-	if len(h.records) > 2*keptFinds {
+	if !h.all && len(h.records) > 2*keptFinds {
 		h.records = slices.Delete(h.records, 0, len(h.records)-keptFinds)
 	}
 }

@@ -54,14 +54,22 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 	}
 	p := s.parcels.take()
 	p.page = page
+	if err := s.dispatch(ctx, x, p, page); err != nil {
+		p.finish()
+		return err
+	}
+	return nil
+}
+
+// dispatch makes the page's records in p and hands them to the client, which
+// has p from then on. On an error nothing was handed over.
+func (s *Sink) dispatch(ctx context.Context, x *session, p *parcel, page *bridge.Page) error {
 	receipt, err := s.records.build(p, page, x)
 	if err != nil {
-		p.finish()
 		return fmt.Errorf("%w: %w", bridge.ErrRefused, err)
 	}
 	d, err := s.batch(ctx, x)
 	if err != nil {
-		p.finish()
 		return err
 	}
 	x.receipt.add(receipt)

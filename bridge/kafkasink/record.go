@@ -50,12 +50,16 @@ type batch struct {
 }
 
 func newBuilder(cfg Config) builder {
+	origin := "live"
+	if cfg.Part != nil { // an event is named as if the stream itself had published it
+		cfg.Stream, origin = cfg.Part.Stream, cfg.Part.Origin
+	}
 	b := builder{cfg: cfg}
 	header := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	b.constants.specVersion = header(headerSpecVersion, "1.0")
 	b.constants.contentType = header(headerContentType, "application/json")
 	b.constants.stream = header(headerStream, cfg.Stream)
-	b.constants.live = header(headerOrigin, "live")
+	b.constants.live = header(headerOrigin, origin)
 	b.constants.rewind = header(headerOrigin, "rewind")
 	switch cfg.Resource {
 	case "sessions":

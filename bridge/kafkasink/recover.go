@@ -214,25 +214,31 @@ type barrier struct {
 // commitBarrier commits one on the stream's partition.
 func (s *Sink) commitBarrier(ctx context.Context, x *session) (*barrier, error) {
 	unique := rand.Text()
-	t, err := s.beginTransaction(ctx, x, "commit a barrier to "+s.cfg.CheckpointTopic)
+	offset, err := s.commitOwn(ctx, x, "a barrier", s.ownRecord(s.cfg.barrierKey(), []byte(unique)))
 	if err != nil {
 		return nil, err
 	}
-	p := parcelOf(s.ownRecord(s.cfg.barrierKey(), []byte(unique)))
+	return &barrier{offset: offset, value: unique}, nil
+}
+
+// commitOwn commits one record on the stream's partition and returns its offset.
+func (s *Sink) commitOwn(ctx context.Context, x *session, what string, rec kgo.Record) (int64, error) {
+	t, err := s.beginTransaction(ctx, x, fmt.Sprintf("commit %s to %s", what, s.cfg.CheckpointTopic))
+	if err != nil {
+		return 0, err
+	}
+	p := parcelOf(rec)
 	x.open = newDelivery(t)
 	x.open.hand(p)
 	if err := s.finish(ctx, x); err != nil {
-		return nil, err
+		return 0, err
 	}
 	if err := s.follows(x, &p.records[0]); err != nil {
-		return nil, err
+		return 0, err
 	}
 	limited, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	if err := s.endTransaction(limited, x); err != nil {
-		return nil, err
-	}
-	return &barrier{offset: p.records[0].Offset, value: unique}, nil
+	return p.records[0].Offset, s.endTransaction(limited, x)
 }
 
 // transactionVersion asks the brokers for the version that their transactions

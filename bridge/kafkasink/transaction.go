@@ -43,30 +43,7 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 	if err != nil {
 		return err
 	}
-	if x.open != nil && !x.strict() {
-		// Here a late end of an earlier transaction may commit what there is
-		// of this one. A checkpoint without its events would lose them.
-		t := x.open.target
-		if err := s.finish(ctx, x); err != nil {
-			return err
-		}
-		bridge.Reach(bridge.PointAcked)
-		x.open = newDelivery(t)
-	}
-	d, err := s.batch(ctx, x)
-	if err != nil {
-		return err
-	}
-	p := parcelOf(rec)
-	d.hand(p)
-	bridge.Reach(bridge.PointCheckpoint)
-	if err := s.finish(ctx, x); err != nil {
-		return err
-	}
-	if x.strict() {
-		bridge.Reach(bridge.PointAcked)
-	}
-	if err := s.follows(x, &p.records[0]); err != nil {
+	if err := s.complete(ctx, x, rec); err != nil {
 		return err
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
@@ -86,20 +63,41 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 	return nil
 }
 
+// complete sends records of our own behind what the batch has sent, and waits
+// until all of it is acknowledged. What is left is to end the transaction.
+func (s *Sink) complete(ctx context.Context, x *session, own ...kgo.Record) error {
+	if x.open != nil && !x.strict() {
+		// Here a late end of an earlier transaction may commit what there is
+		// of this one. A checkpoint without its events would lose them.
+		t := x.open.target
+		if err := s.finish(ctx, x); err != nil {
+			return err
+		}
+		bridge.Reach(bridge.PointAcked)
+		x.open = newDelivery(t)
+	}
+	d, err := s.batch(ctx, x)
+	if err != nil {
+		return err
+	}
+	p := parcelOf(own...)
+	d.hand(p)
+	bridge.Reach(bridge.PointCheckpoint)
+	if err := s.finish(ctx, x); err != nil {
+		return err
+	}
+	if x.strict() {
+		bridge.Reach(bridge.PointAcked)
+	}
+	return s.follows(x, &p.records[len(own)-1])
+}
+
 // sendHeld sends what a broken rule has held back.
 func (s *Sink) sendHeld(ctx context.Context, x *session) error {
 	for _, page := range x.held {
-		p := parcelOf()
-		receipt, err := s.records.build(p, page, x)
-		if err != nil {
+		if err := s.dispatch(ctx, x, parcelOf(), page); err != nil {
 			return err
 		}
-		d, err := s.batch(ctx, x)
-		if err != nil {
-			return err
-		}
-		x.receipt.add(receipt)
-		d.hand(p)
 	}
 	return nil
 }

@@ -1,0 +1,261 @@
+package kafkasink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// newJob returns a job of two windows, which Change has not seen yet, and the
+// Sink's configuration of its first one. The topics are there.
+func newJob(t *testing.T, cfg kafkasink.Config, kind kafkasink.JobKind, id string) (kafkasink.Job, kafkasink.Config) {
+	t.Helper()
+	job := kafkasink.Job{
+		Version: kafkasink.JobVersion, ID: id, Kind: kind, Stream: cfg.Stream, Resource: "events", Topic: cfg.Topic,
+		From: 1000, To: 3000, Windows: kafkasink.JobWindows(1000, 3000, 2), Who: "me", Reason: "why", Created: 7, State: kafkasink.JobRunning,
+	}
+	if kind == kafkasink.JobReplay {
+		job.Topic = cfg.Topic + ".again"
+	}
+	window := cfg.OfWindow(&job, 0)
+	if _, err := open(t, window).Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return job, window
+}
+
+// put commits a job as it is.
+func put(t *testing.T, jobs *kafkasink.Jobs, job kafkasink.Job) {
+	t.Helper()
+	if _, err := jobs.Change(t.Context(), job.ID, func(kafkasink.Job) (kafkasink.Job, error) { return job, nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJobWindows(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		from, to int64
+		n        int
+	}{{0, 1, 1}, {5, 12, 7}, {5, 13, 3}, {1_000_000_000_000, 4_000_000_000_001, 1000}, {0, 1 << 60, 999}} {
+		all := kafkasink.JobWindows(test.from, test.to, test.n)
+		next, least, most := test.from, test.to, int64(0)
+		for _, w := range all {
+			if w.From != next {
+				t.Fatalf("%+v: a window begins at %d, the one before ends at %d", test, w.From, next)
+			}
+			next = w.To
+			least, most = min(least, w.To-w.From), max(most, w.To-w.From)
+		}
+		if len(all) != test.n || next != test.to || least < 1 || most > least+1 {
+			t.Errorf("%+v: %d windows of %d to %d, the last ends at %d", test, len(all), least, most, next)
+		}
+	}
+}
+
+// A window's records are the stream's, its checkpoints are its own, and the
+// stream knows nothing of it.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	live := open(t, cfg)
+	recoverTo(t, live, cfg, -1)
+	if err := commit(t, live, batch(cfg, 0)); err != nil {
+		t.Fatal(err)
+	}
+	job, window := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
+	s := open(t, window)
+	recoverTo(t, s, window, -1)
+	bare := window
+	bare.Headers = "none" // then all records look alike
+	for _, s := range []*kafkasink.Sink{s, open(t, bare)} {
+		if holds, err := s.Holds(t.Context()); holds || err != nil {
+			t.Errorf("a new window holds the stream's records: %v, %v", holds, err)
+		}
+	}
+	if err := commit(t, s, batch(window, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit(t, live, batch(cfg, 2)); err != nil {
+		t.Errorf("the stream after a window's commit: %v", err)
+	}
+	recoverTo(t, open(t, window), window, 1)
+	recoverTo(t, open(t, cfg), cfg, 2)
+	other := cfg.OfWindow(&job, 1)
+	recoverTo(t, open(t, other), other, -1)
+
+	count := make(map[string]int)
+	for _, r := range consume(t, cfg, cfg.Topic) {
+		h := headersOf(r)
+		count[fmt.Sprint(h["eb-stream"], " ", h["eb-origin"], " ", h["ce_source"], " ", strings.HasPrefix(h["ce_id"], "b1-"))]++
+	}
+	want := map[string]int{"events live /events false": 40, "events backfill /events true": 20}
+	if diff := cmp.Diff(want, count); diff != "" {
+		t.Errorf("records differ (-want +got):\n%s", diff)
+	}
+	wantOnce(t, cfg, 0, 1, 2)
+}
+
+// A change is made of what is committed, whoever else makes one, and a list
+// shows how far the windows are.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	jobs := kafkasink.NewJobs(cfg)
+	if all, err := jobs.List(t.Context()); len(all) > 0 || err != nil {
+		t.Errorf("before there is a topic: %v, %v", all, err)
+	}
+	job, window := newJob(t, cfg, kafkasink.JobReplay, "aaaaaa")
+	s := open(t, window)
+	recoverTo(t, s, window, -1)
+	put(t, jobs, job)
+	younger, _ := newJob(t, cfg, kafkasink.JobBackfill, "zzzzzz")
+	younger.Created = 8
+	put(t, jobs, younger)
+	elsewhere := cfg
+	elsewhere.Stream = "users"
+	foreign, _ := newJob(t, elsewhere, kafkasink.JobBackfill, "bbbbbb")
+	put(t, kafkasink.NewJobs(elsewhere), foreign)
+	done := batch(window, 3)
+	done.Checkpoint.Events, done.Checkpoint.Pages, done.Checkpoint.PositionTime = 20, 1, 1500
+	if err := commit(t, s, done); err != nil {
+		t.Fatal(err)
+	}
+
+	want := []kafkasink.Job{job, younger}
+	want[0].Windows = slices.Clone(job.Windows)
+	want[0].Windows[0].Events, want[0].Windows[0].Pages, want[0].Windows[0].Position = 20, 1, 1500
+	got, err := jobs.List(t.Context())
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("list differs: %v (-want +got):\n%s", err, diff)
+	}
+
+	refused := errors.New("no")
+	_, err = jobs.Change(t.Context(), job.ID, func(have kafkasink.Job) (kafkasink.Job, error) {
+		if diff := cmp.Diff(job, have); diff != "" {
+			t.Errorf("the plan that is changed differs (-want +got):\n%s", diff)
+		}
+		have.State = kafkasink.JobDone
+		return have, refused
+	})
+	if !errors.Is(err, refused) {
+		t.Errorf("a change that is refused returns %v", err)
+	}
+	// Another process cancels the job while this one makes up its mind.
+	tries := 0
+	last, err := jobs.Change(t.Context(), job.ID, func(have kafkasink.Job) (kafkasink.Job, error) {
+		if tries++; tries == 1 {
+			cancelled := have
+			cancelled.State = kafkasink.JobCancelled
+			put(t, kafkasink.NewJobs(cfg), cancelled)
+		}
+		have.Why = "state " + string(have.State)
+		return have, nil
+	})
+	if err != nil || tries != 2 || last.State != kafkasink.JobCancelled || last.Why != "state cancelled" {
+		t.Errorf("after %d tries the job is %+v, %v; want the other process's change kept", tries, last, err)
+	}
+	unknown, err := jobs.Change(t.Context(), "cccccc", func(have kafkasink.Job) (kafkasink.Job, error) { return have, refused })
+	if !errors.Is(err, refused) || unknown.Version != 0 {
+		t.Errorf("an unknown job: %+v, %v", unknown, err)
+	}
+}
+
+// Watch shows what is committed already, and what comes.
+func TestWatchJob(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	jobs := kafkasink.NewJobs(cfg)
+	job, _ := newJob(t, cfg, kafkasink.JobReplay, "aaaaaa")
+	put(t, jobs, job)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	partition := func(id string) int32 { return kafkasink.CheckpointPartition(cfg.Stream + "." + id) }
+	var seen []kafkasink.JobState
+	err := jobs.Watch(ctx, job.ID, func(j kafkasink.Job) {
+		if seen = append(seen, j.State); len(seen) > 1 {
+			cancel()
+			return
+		}
+		other := job // on the same partition
+		for i := 0; other.ID == job.ID || partition(other.ID) != partition(job.ID); i++ {
+			other.ID = fmt.Sprintf("b%05d", i)
+		}
+		put(t, jobs, other)
+		job.State = kafkasink.JobCancelled
+		put(t, kafkasink.NewJobs(cfg), job)
+	})
+	if want := []kafkasink.JobState{kafkasink.JobRunning, kafkasink.JobCancelled}; !slices.Equal(seen, want) || err != nil {
+		t.Errorf("saw %v, %v; want %v", seen, err, want)
+	}
+}
+
+// The transactions of a window are those of a process that has the job: a
+// neighbour on the same partition leaves them alone.
+func TestHeldBackByWindow(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]bool{"nobody has the job": false, "the job is run": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+			id := fmt.Sprintf("%06d", time.Now().UnixNano()%1_000_000)
+			job, window := newJob(t, cfg, kafkasink.JobBackfill, id)
+			foreignTransaction(t, window, window.CheckpointTopic+"."+job.WindowName(1))
+			if run {
+				owner := kafkasink.NewJobs(cfg).Owner(id)
+				defer func() { _ = owner.Close(context.WithoutCancel(t.Context())) }()
+				tenure, err := owner.Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer tenure.Release()
+				members, err := kafkasink.NewJobs(cfg).Members(t.Context(), id)
+				if err != nil || len(members) != 1 || !members[0].Owner {
+					t.Errorf("members of a job that is run: %+v, %v", members, err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			defer cancel()
+			_, err := open(t, window).Recover(ctx, nil)
+			if freed := errors.Is(err, bridge.ErrNoCheckpoint); freed == run {
+				t.Errorf("recover returned %v", err)
+			}
+		})
+	}
+}
+
+func TestCreateLike(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Partitions = 5 })
+	s := open(t, cfg)
+	if _, err := s.CreateLike(t.Context(), cfg.Topic+".again"); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("like a topic that does not exist: %v", err)
+	}
+	own := map[string]*string{"retention.ms": new("86400000"), "max.message.bytes": new("2000000")}
+	createTopic(t, cfg, cfg.Topic, own)
+	for n, want := range []bool{true, false} {
+		if made, err := s.CreateLike(t.Context(), cfg.Topic+".again"); made != want || err != nil {
+			t.Errorf("time %d: %v, %v", n, made, err)
+		}
+	}
+	other := cfg
+	other.Topic = cfg.Topic + ".again"
+	plan, err := open(t, other).Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := plan.Topics[0]
+	if !got.Exists || got.Partitions != 5 || got.Configs["retention.ms"] != "86400000" || got.Configs["max.message.bytes"] != "2000000" {
+		t.Errorf("created %+v", got)
+	}
+}

@@ -1,0 +1,274 @@
+package kafkasink
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// The jobs that repair a stream. Two processes with the same job of the same
+// stream fence each other.
+const (
+	// JobDLQ publishes dead letters again. A mark is PARTITION/OFFSET of one.
+	JobDLQ = "dlq"
+	// JobVerify publishes events that are missing.
+	JobVerify = "repair"
+)
+
+// jobsSuffix is what the topic of the jobs' records has behind the name of the
+// checkpoint topic. A job never writes where the stream has its checkpoints: an
+// open transaction there would hold its start back.
+const jobsSuffix = ".jobs"
+
+// repairTries is how often a publication in doubt is looked at again.
+const repairTries = 3
+
+// Repair publishes events of a stream outside of its order, beside the running
+// stream and without touching its session: events and a mark that names them
+// are one transaction, so that either both are there or none. The records are
+// as the stream itself would publish them, but with eb-origin repair. It always
+// publishes exactly once, whatever the stream's delivery.
+//
+// A mark is the record JOB/STREAM/NAME in the compacted topic
+// <checkpoint topic>.jobs and is kept for ever; the transactional id is
+// <checkpoint topic>.jobs.<stream>.<job>. One goroutine uses a Repair.
+type Repair struct {
+	sink  *Sink
+	marks map[string][]byte // as of the session's barrier, and those since
+	// dry stands for the session in a rehearsal, nil otherwise.
+	dry *session
+}
+
+// OpenRepair begins a session of the job. It fences an earlier one, ends what
+// that left open, and only then reads the marks, behind a barrier: a mark that
+// is not seen then is not there. The jobs' topic is created if it is missing.
+// Brokers that are away are waited for, for some tries; what waiting does not
+// cure is a Permanent fault.
+func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
+	r, err := newRepair(cfg, job)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := withAdmin(ctx, r.sink, r.ensureTopic); err != nil {
+		return nil, err
+	}
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Rehearse returns a Repair that changes nothing: Publish only says whether the
+// topic could take the events. Its marks are those that can be read now.
+func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
+	r, err := newRepair(cfg, job)
+	if err != nil {
+		return nil, err
+	}
+	if r.marks, err = withAdmin(ctx, r.sink, r.visibleMarks); err != nil {
+		return nil, err
+	}
+	topics, err := withAdmin(ctx, r.sink, func(ctx context.Context, client *kgo.Client) ([]topicState, error) {
+		return r.sink.describe(ctx, client, r.sink.cfg.Topic)
+	})
+	if err == nil {
+		err = r.sink.usable(&topics[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.dry = &session{events: &topics[0]}
+	return r, nil
+}
+
+// Marks returns the marks of a job that can be read now, by name: those of a
+// transaction that is just being committed may be missing. It begins no
+// session. Without a topic of jobs there are none.
+func Marks(ctx context.Context, cfg Config, job string) (map[string][]byte, error) {
+	r, err := newRepair(cfg, job)
+	if err != nil {
+		return nil, err
+	}
+	return withAdmin(ctx, r.sink, r.visibleMarks)
+}
+
+func newRepair(cfg Config, job string) (*Repair, error) {
+	cfg.job, cfg.Mode = job, bridge.ExactlyOnce
+	cfg.Part = &Part{Stream: cfg.Stream, Origin: "repair"}
+	cfg.CheckpointTopic = cfg.jobsTopic()
+	// What cannot be published stays what it is, and is told.
+	cfg.OnBadEvent, cfg.CreateTopics = stopStream, false
+	s, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Repair{sink: s}, nil
+}
+
+// Marks returns the value of each mark that was there when the session began,
+// or that this Repair has put since, by name. The caller does not change it.
+func (r *Repair) Marks() map[string][]byte { return r.marks }
+
+// Close ends the session.
+func (r *Repair) Close() { r.sink.Close() }
+
+// Publish publishes the page's events and puts the mark, in one transaction.
+// The page stays the caller's and must stay as it is until Publish returns. An
+// error that is a bridge.ErrRefused says that the topic cannot take one of the
+// events; then nothing is published, and the Repair can go on. In doubt a new
+// session tells, by the mark, whether the events are there, so the mark must
+// hold something that no other publication has. After another error nobody has
+// seen the events, or it says that this is not known; a bridge.ErrFenced says
+// that another process does the same job.
+func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
+	if r.dry != nil {
+		receipt, err := r.sink.records.build(parcelOf(), page, r.dry)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", bridge.ErrRefused, err)
+		}
+		return receipt, err
+	}
+	var before bridge.Receipt
+	for try := 0; ; try++ {
+		if r.sink.session == nil {
+			if err := r.begin(ctx); err != nil {
+				return bridge.Receipt{}, err
+			}
+		}
+		if there, ok := r.marks[mark]; ok && bytes.Equal(there, value) {
+			return before, nil
+		}
+		receipt, err := r.publish(ctx, page, mark, value)
+		if err == nil {
+			r.marks[mark] = value
+			return receipt, nil
+		}
+		if errors.Is(err, bridge.ErrRefused) {
+			return bridge.Receipt{}, err
+		}
+		r.sink.endSession()
+		if ctx.Err() != nil || permanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
+			return bridge.Receipt{}, fmt.Errorf("%w (run it again: the mark tells whether the events are there)", err)
+		}
+		r.sink.report(err)
+		before = receipt
+		pause(ctx, backoff(try))
+	}
+}
+
+// publish makes one attempt. Before the transaction's end is answered nothing
+// is visible; after it events and mark are there for good. In between the next
+// session's barrier tells.
+func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
+	s, x := r.sink, r.sink.session
+	rec := s.ownRecord(s.cfg.jobKey(mark), value)
+	if size, limit := recordSize(&rec), x.checkpoints.settings.maxMessage; size > limit {
+		return bridge.Receipt{}, fmt.Errorf("%w: its mark takes %d bytes, topic %s takes %d", bridge.ErrRefused, size, x.checkpoints.name, limit)
+	}
+	x.receipt = tally{}
+	if err := s.dispatch(ctx, x, parcelOf(), page); err != nil {
+		return bridge.Receipt{}, err
+	}
+	receipt := x.receipt.Receipt
+	if err := s.complete(ctx, x, rec); err != nil {
+		return receipt, err
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	return receipt, s.endTransaction(ending, x)
+}
+
+// begin makes attempts at a session until one succeeds.
+func (r *Repair) begin(ctx context.Context) error {
+	for try := 0; ; try++ {
+		err := r.attempt(ctx)
+		if err == nil {
+			r.sink.report(nil)
+			return nil
+		}
+		if ctx.Err() != nil || permanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
+			return fmt.Errorf("begin a repair of stream %s: %w", r.sink.cfg.Stream, err)
+		}
+		r.sink.report(err)
+		pause(ctx, backoff(try))
+	}
+}
+
+func (r *Repair) attempt(ctx context.Context) error {
+	s := r.sink
+	s.endSession()
+	x, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	marks, err := r.takeOver(ctx, x)
+	if err != nil {
+		x.close()
+		return s.explain(err, x.watch)
+	}
+	s.session, r.marks = x, marks
+	return nil
+}
+
+// takeOver makes the job this session's and reads its marks, in the order of
+// Sink.takeOver and for the same reason: once the producer id is ours nothing
+// of an earlier session can be committed any more, and what is before the
+// barrier is all there will ever be.
+func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, error) {
+	s := r.sink
+	if err := s.takeProducer(ctx, x); err != nil {
+		return nil, err
+	}
+	b, err := s.commitBarrier(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	l := s.partitionLog(x)
+	if _, err := s.awaitBarrier(ctx, l, *b, new(finds)); err != nil {
+		return nil, err
+	}
+	return r.scanMarks(ctx, l, b.offset)
+}
+
+// visibleMarks reads what is committed and not hidden.
+func (r *Repair) visibleMarks(ctx context.Context, client *kgo.Client) (map[string][]byte, error) {
+	l, high, err := r.sink.committedLog(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	return r.scanMarks(ctx, l, high)
+}
+
+// scanMarks reads the job's marks before an offset.
+func (r *Repair) scanMarks(ctx context.Context, l *partitionLog, high int64) (map[string][]byte, error) {
+	marks := make(map[string][]byte)
+	if high == 0 {
+		return marks, nil
+	}
+	_, err := l.scan(ctx, 0, high, func(rec *kgo.Record) {
+		name, ok := strings.CutPrefix(string(rec.Key), r.sink.cfg.jobKey(""))
+		if ok && !rec.Attrs.IsControl() && rec.Value != nil && string(rec.Key) != r.sink.cfg.barrierKey() {
+			marks[name] = rec.Value
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the marks of earlier repairs: %w", err)
+	}
+	return marks, nil
+}
+
+// ensureTopic makes the topic of the jobs. Its loss is no danger to the stream.
+func (r *Repair) ensureTopic(ctx context.Context, client *kgo.Client) (struct{}, error) {
+	s := r.sink
+	topics, err := s.describe(ctx, client, s.cfg.CheckpointTopic)
+	if err != nil || topics[0].exists {
+		return struct{}{}, err
+	}
+	return struct{}{}, s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(s.replicas(ctx, client))})
+}

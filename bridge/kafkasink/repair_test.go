@@ -1,0 +1,266 @@
+package kafkasink_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+func openRepair(t *testing.T, cfg kafkasink.Config) *kafkasink.Repair {
+	t.Helper()
+	r, err := kafkasink.OpenRepair(t.Context(), cfg, kafkasink.JobDLQ)
+	if err != nil {
+		t.Fatalf("open a repair: %v", err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func republish(t *testing.T, r *kafkasink.Repair, id string) error {
+	t.Helper()
+	receipt, err := r.Publish(t.Context(), page(event(id, "u")), id, []byte("mark of "+id))
+	if err == nil && receipt.Published != 1 {
+		t.Errorf("%d events are published, want 1", receipt.Published)
+	}
+	return err
+}
+
+// wantRepaired checks that the topic holds the repaired events, once each and
+// nothing else of a repair, and that each has its mark.
+func wantRepaired(t *testing.T, cfg kafkasink.Config, ids ...string) {
+	t.Helper()
+	got := map[string]int{}
+	for _, r := range consume(t, cfg, cfg.Topic) {
+		if h := headersOf(r); h["eb-origin"] == "repair" {
+			got[h["ce_id"]]++
+		}
+	}
+	marks := openRepair(t, cfg).Marks()
+	for _, id := range ids {
+		if got[id] != 1 || string(marks[id]) != "mark of "+id {
+			t.Errorf("event %s is there %d times, its mark is %q", id, got[id], marks[id])
+		}
+	}
+	if len(got) != len(ids) || len(marks) != len(ids) {
+		t.Errorf("repaired are %v with marks %q, want %v", got, marks, ids)
+	}
+}
+
+// TestRepair: the live stream goes on as if nothing had happened, and a record
+// is as the stream would have published it, but for its origin.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	for _, change := range []func(*kafkasink.Config){exactly, func(*kafkasink.Config) {}} {
+		cfg := config(t, brokers(t), change)
+		t.Run(string(cfg.Mode), func(t *testing.T) {
+			t.Parallel()
+			live := open(t, cfg)
+			recoverTo(t, live, cfg, -1)
+			publish(t, live, page(event("e", "u")))
+			r := openRepair(t, cfg)
+			if err := republish(t, r, "e"); err != nil {
+				t.Fatal(err)
+			}
+			if err := republish(t, r, "f"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tryPublish(t, live, page(event("g", "u"))); err != nil {
+				t.Errorf("the live stream was disturbed: %v", err)
+			}
+			wantRepaired(t, cfg, "e", "f")
+			var twins []*kgo.Record
+			for _, rec := range consume(t, cfg, cfg.Topic) {
+				if headersOf(rec)["ce_id"] == "e" {
+					twins = append(twins, rec)
+				}
+			}
+			if len(twins) != 2 {
+				t.Fatalf("%d records of event e", len(twins))
+			}
+			mine, its := headersOf(twins[1]), headersOf(twins[0])
+			delete(its, "ce_time") // the events were made one after the other
+			its["eb-origin"] = "repair"
+			for name, want := range its {
+				if mine[name] != want {
+					t.Errorf("header %s is %q, want %q", name, mine[name], want)
+				}
+			}
+			if string(twins[0].Key) != string(twins[1].Key) || twins[0].Partition != twins[1].Partition {
+				t.Errorf("key %s in partition %d, want %s in %d", twins[1].Key, twins[1].Partition, twins[0].Key, twins[0].Partition)
+			}
+			if marks, err := kafkasink.Marks(t.Context(), cfg, kafkasink.JobVerify); err != nil || len(marks) > 0 {
+				t.Errorf("another job has the marks %v, %v", marks, err)
+			}
+		})
+	}
+}
+
+// TestRepairFenced: of two at once only the newer one publishes.
+func TestRepairFenced(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+	older := openRepair(t, cfg)
+	if err := republish(t, older, "a"); err != nil {
+		t.Fatal(err)
+	}
+	newer := openRepair(t, cfg)
+	if string(newer.Marks()["a"]) != "mark of a" {
+		t.Errorf("the newer one sees the marks %q", newer.Marks())
+	}
+	if err := republish(t, older, "b"); !errors.Is(err, bridge.ErrFenced) {
+		t.Errorf("the older one published: %v, want ErrFenced", err)
+	}
+	if err := republish(t, newer, "b"); err != nil {
+		t.Error(err)
+	}
+	wantRepaired(t, cfg, "a", "b")
+}
+
+// TestRepairInDoubt: the end of the transaction is not answered, once because
+// it failed and once although it succeeded.
+func TestRepairInDoubt(t *testing.T) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+		recoverTo(t, open(t, cfg), cfg, -1)
+		r := openRepair(t, cfg)
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".jobs.events.dlq", Err: kerr.UnknownServerError, Count: 1})
+		if err := republish(t, r, "failed"); err != nil {
+			t.Fatal(err)
+		}
+		loseEnd(t, c)
+		if err := republish(t, r, "persisted"); err != nil {
+			t.Fatal(err)
+		}
+		wantRepaired(t, cfg, "failed", "persisted")
+	})
+}
+
+// TestRepairBehindBarrier: a mark that is committed but hidden by somebody
+// else's open transaction is seen.
+func TestRepairBehindBarrier(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	recoverTo(t, open(t, cfg), cfg, -1)
+	first := openRepair(t, cfg)
+	jobs := cfg
+	jobs.CheckpointTopic += ".jobs"
+	end := foreignTransaction(t, jobs, "somebody "+cfg.Topic)
+	if err := republish(t, first, "hidden"); err != nil {
+		t.Fatal(err)
+	}
+	if marks, err := kafkasink.Marks(t.Context(), cfg, kafkasink.JobDLQ); err != nil || len(marks) > 0 {
+		t.Fatalf("the mark is not hidden: %q, %v", marks, err)
+	}
+	said := make(chan error, 100)
+	waiting := cfg
+	waiting.Report = func(err error) { said <- err }
+	opened := make(chan *kafkasink.Repair, 1)
+	go func() { // waited for below
+		r, err := kafkasink.OpenRepair(t.Context(), waiting, kafkasink.JobDLQ)
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- r
+	}()
+	if err := <-said; err == nil || !strings.Contains(err.Error(), "transaction") {
+		t.Errorf("while it waits it says: %v", err)
+	}
+	end()
+	r := <-opened
+	if r == nil {
+		return
+	}
+	defer r.Close()
+	if string(r.Marks()["hidden"]) != "mark of hidden" {
+		t.Errorf("the marks are %q", r.Marks())
+	}
+}
+
+// TestRepairRefuses: what the topic cannot take is told, and changes nothing.
+func TestRepairRefuses(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	recoverTo(t, open(t, cfg), cfg, -1)
+	large := event("large", "u")
+	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
+	dry, err := kafkasink.Rehearse(t.Context(), cfg, kafkasink.JobDLQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dry.Close()
+	if err := republish(t, dry, "small"); err != nil {
+		t.Errorf("a rehearsal refuses a small event: %v", err)
+	}
+	r := openRepair(t, cfg)
+	for _, r := range []*kafkasink.Repair{dry, r} {
+		_, err := r.Publish(t.Context(), page(event("with it", "u"), large), "large", []byte("mark"))
+		if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "takes") {
+			t.Errorf("a large event: %v, want ErrRefused", err)
+		}
+	}
+	wantRepaired(t, cfg)
+	if err := republish(t, openRepair(t, cfg), "small"); err != nil {
+		t.Error(err)
+	}
+	wantRepaired(t, cfg, "small")
+}
+
+// TestReadLetter reads back what the sink writes.
+func TestReadLetter(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	s := open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	decoy := `{"id":"x","size":1,"sha256":"` + strings.Repeat("0", 64) + `","index":7}`
+	large := event("large", "u")
+	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
+	sent := page(
+		bridge.Event{Raw: []byte(`17`), Defect: bridge.DefectNotObject},
+		bridge.Event{Raw: []byte(decoy), ID: []byte("x"), Defect: bridge.DefectTime},
+		large,
+	)
+	sent.Source = bridge.SourceIdentity{Organization: "a/b", Application: "web shop"}
+	long := page(large)
+	long.At.Cursor = strings.Repeat("c", 2<<20)
+	publish(t, s, sent, long)
+	got := map[string]kafkasink.Letter{}
+	for _, r := range consume(t, cfg, "dlq."+cfg.Topic) {
+		l := kafkasink.ReadLetter(r)
+		if l.Stream != cfg.Stream || l.Message == "" || time.Since(l.Time).Abs() > time.Hour {
+			t.Errorf("letter %+v", l)
+		}
+		switch {
+		case l.CursorLost:
+			got["lost"] = l
+		default:
+			got[string(l.Reason)] = l
+		}
+	}
+	if l := got["not-an-object"]; string(l.Item) != "17" || l.Source != sent.Source {
+		t.Errorf("not an object: %+v", l)
+	}
+	if l := got["bad-timestamp"]; string(l.Item) != decoy || l.ID != "x" {
+		t.Errorf("an item that looks like a substitute: %+v", l)
+	}
+	l := got["too-large"]
+	if same, unchanged := l.Names(&large); !same || !unchanged || l.Item != nil || l.Cursor != "c+1/=" || l.Index != 2 || l.Size != len(large.Raw) {
+		t.Errorf("too large: %+v", l)
+	}
+	changed := large
+	changed.Raw = []byte(`{}`)
+	if same, unchanged := l.Names(&changed); !same || unchanged {
+		t.Errorf("the same with other bytes: %t, %t", same, unchanged)
+	}
+	if l := got["lost"]; l.Item != nil || l.Cursor != "" || l.ID != "large" {
+		t.Errorf("without its cursor: %+v", l)
+	}
+}

@@ -1,0 +1,127 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// longStep is how many offsets are read at once at most, since all of them are
+// in memory.
+const longStep = 16 << 10
+
+// Trail shows the stream's committed checkpoints that the checkpoint topic still
+// has to visit, newest first, until it returns false: of those of one second the
+// newest, without heartbeats, as a history has them. The newest of all is always
+// shown. The topic keeps every checkpoint for seven days, and the newest one for
+// ever. A topic that does not exist has none.
+//
+// It begins no session and disturbs none; what an open transaction hides is not
+// seen. It may be called at any time. Errors are Faults; brokers that do not
+// answer are waited for as long as ctx allows, for some seconds at most.
+func (s *Sink) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
+	w := newWatch()
+	client, err := s.newClient(w)
+	if err != nil {
+		return s.fault(err, "")
+	}
+	defer client.Close()
+	err = s.trail(ctx, client, visit)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), w.cause()))
+	case err != nil:
+		return s.explain(fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, err), w)
+	}
+	return nil
+}
+
+func (s *Sink) trail(ctx context.Context, client *kgo.Client, visit func(bridge.Checkpoint) bool) error {
+	l, high, err := s.committedLog(ctx, client)
+	if err != nil {
+		return err
+	}
+	var last bridge.Checkpoint
+	for step := int64(firstStep); high > 0; step = min(2*step, longStep) {
+		low := max(0, high-step)
+		found := finds{data: heap{key: s.cfg.dataKey(), all: true}, mirror: heap{key: s.cfg.mirrorKey(), all: true}}
+		start, err := l.scan(ctx, low, high, found.add)
+		if err != nil {
+			return err
+		}
+		part, err := s.decodeAll(&found)
+		if err != nil {
+			return err
+		}
+		for _, c := range slices.Backward(part) {
+			if !isEntry(&c, &last) {
+				continue
+			}
+			if last = c; !visit(c) {
+				return nil
+			}
+		}
+		if high = low; start >= low {
+			return nil // the log begins there
+		}
+	}
+	return nil
+}
+
+// isEntry reports whether a history has c, the newer one being the one before.
+func isEntry(c, newer *bridge.Checkpoint) bool {
+	switch {
+	case newer.Zero():
+		return true
+	case c.Place.Compare(newer.Place) >= 0: // the mirror's copy of it
+		return false
+	case c.Kind == bridge.KindData:
+		return c.Epoch != newer.Epoch || c.WrittenAt/1000 != newer.WrittenAt/1000
+	}
+	return c.Kind != bridge.KindHeartbeat
+}
+
+// committedLog returns the stream's partition of the checkpoint topic and the
+// offset up to which it is readable, 0 where there is none.
+func (s *Sink) committedLog(ctx context.Context, client *kgo.Client) (*partitionLog, int64, error) {
+	asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	topics, err := s.describe(asking, client, s.cfg.CheckpointTopic)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !topics[0].exists {
+		return nil, 0, nil
+	}
+	ends, err := kadm.NewClient(client).ListCommittedOffsets(asking, s.cfg.CheckpointTopic)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ask for the end of topic %s: %w", s.cfg.CheckpointTopic, err)
+	}
+	l := &partitionLog{sink: s, client: client, topic: topics[0], partition: checkpointPartition(s.cfg.Stream)}
+	end, ok := ends.Lookup(s.cfg.CheckpointTopic, l.partition)
+	if !ok {
+		return nil, 0, nil
+	}
+	if end.Err != nil {
+		return nil, 0, fmt.Errorf("ask for the end of partition %d of %s: %w", l.partition, s.cfg.CheckpointTopic, end.Err)
+	}
+	return l, end.Offset, nil
+}
+
+// decodeAll returns the checkpoints of both keys, in the order of their places.
+func (s *Sink) decodeAll(f *finds) ([]bridge.Checkpoint, error) {
+	data, err := s.decode(&f.data)
+	mirror, err2 := s.decode(&f.mirror)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	all := slices.Concat(data, mirror)
+	slices.SortStableFunc(all, func(a, b bridge.Checkpoint) int { return a.Place.Compare(b.Place) })
+	return all, nil
+}

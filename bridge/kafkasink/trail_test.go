@@ -1,0 +1,184 @@
+package kafkasink_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// trailOf returns the places that Trail shows, at most so many.
+func trailOf(t *testing.T, s *kafkasink.Sink, most int) []string {
+	t.Helper()
+	var places []string
+	err := s.Trail(t.Context(), func(c bridge.Checkpoint) bool {
+		places = append(places, c.Place.String())
+		return len(places) < most
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return places
+}
+
+// Trail shows what a history would have, of one stream, while that runs.
+func TestTrail(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	s := open(t, cfg)
+	if got := trailOf(t, s, 10); len(got) > 0 {
+		t.Errorf("before there is a topic: %v", got)
+	}
+	recoverTo(t, s, cfg, -1)
+	if got := trailOf(t, s, 10); len(got) > 0 {
+		t.Errorf("before there is a checkpoint: %v", got)
+	}
+	neighbour := cfg
+	for i := 0; kafkasink.CheckpointPartition(neighbour.Stream) != kafkasink.CheckpointPartition(cfg.Stream) || neighbour.Stream == cfg.Stream; i++ {
+		neighbour.Stream = fmt.Sprint("neighbour", i)
+	}
+	other := open(t, neighbour)
+	recoverTo(t, other, neighbour, -1)
+
+	began := time.Now().Truncate(time.Second).Add(-time.Hour)
+	var want []string
+	put := func(seq int, kind bridge.Kind, epoch int64, after time.Duration, shown bool) {
+		t.Helper()
+		b := batch(cfg, seq)
+		c := &b.Checkpoint
+		c.Kind, c.Epoch, c.WrittenAt = kind, epoch, began.Add(after).UnixMilli()
+		if kind != bridge.KindData {
+			b.Pages = nil
+		}
+		if err := commit(t, s, b); err != nil {
+			t.Fatal(err)
+		}
+		if shown {
+			want = append(want, c.Place.String())
+		}
+		if err := commit(t, other, batch(neighbour, seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1, bridge.KindStart, 1, 0, true)
+	put(2, bridge.KindData, 1, 100*time.Millisecond, false) // the next one is of the same second
+	put(3, bridge.KindData, 1, 900*time.Millisecond, true)
+	put(4, bridge.KindHeartbeat, 1, 2*time.Second, false)
+	put(5, bridge.KindData, 1, 3*time.Second, true)
+	put(0, bridge.KindReset, 2, 3*time.Second, true)
+	put(1, bridge.KindData, 2, 3*time.Second, true)
+	for i := range 200 {
+		put(2+i, bridge.KindData, 2, time.Duration(4+i)*time.Second, true)
+	}
+	put(300, bridge.KindHeartbeat, 2, 300*time.Second, true) // the newest is always there
+	slices.Reverse(want)
+	if got := trailOf(t, s, 1000); !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if got := trailOf(t, open(t, cfg), 3); !slices.Equal(got, want[:3]) {
+		t.Errorf("the first three: %v, want %v", got, want[:3])
+	}
+}
+
+// The copy of an at-least-once stream's checkpoint is part of the trail.
+func TestTrailShowsTheMirror(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t))
+	s := recovered(t, cfg)
+	b := batch(cfg, 3)
+	if err := commit(t, s, b); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "have the copy", func() (bool, error) { return len(trailOf(t, s, 1)) == 1, nil })
+}
+
+func TestTrailOfBrokersThatAreAway(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, []string{"127.0.0.1:1"}, exactly)
+	began := time.Now()
+	err := open(t, cfg).Trail(t.Context(), func(bridge.Checkpoint) bool { return true })
+	if took := time.Since(began); err == nil || took > patience {
+		t.Errorf("%v after %v", err, took)
+	}
+}
+
+// Held knows what is committed, by id or by bytes, and nothing else.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	for _, headers := range []string{"cloudevents", "minimal", "none"} {
+		t.Run(headers, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			s := open(t, cfg)
+			recoverTo(t, s, cfg, -1)
+			nameless := event("x", "u")
+			nameless.ID, nameless.Raw = nil, []byte(`{"no":"id"}`)
+			b := batch(cfg, 0)
+			known := b.Pages[0].Events[3]
+			b.Pages = append(b.Pages, page(nameless, nameless))
+			if err := commit(t, s, b); err != nil {
+				t.Fatal(err)
+			}
+			open := batch(cfg, 1) // sent, not committed
+			for _, p := range open.Pages {
+				if err := s.Send(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reader, err := kafkasink.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			if err := tryRecover(t, reader, patience); err != nil { // ends that
+				t.Fatal(err)
+			}
+			held, err := reader.Held(t.Context(), time.Now().Add(-time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			take := func(want bool, e bridge.Event) {
+				t.Helper()
+				if got := held.Take(&e); got != want {
+					t.Errorf("event %s %s: held %v, want %v", e.ID, e.Raw, got, want)
+				}
+			}
+			take(true, known)
+			take(true, known) // an id names one event
+			take(false, event("b1-3", "user3"))
+			take(false, event("never", "u"))
+			take(true, nameless)
+			take(true, nameless)
+			take(false, nameless) // there were two
+		})
+	}
+}
+
+// Records of somebody else in the topic are not ours.
+func TestHeldKnowsOurs(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	s := open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	foreign := &kgo.Record{Topic: cfg.Topic, Value: []byte("x"), Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte("theirs")}}}
+	if err := client.ProduceSync(t.Context(), foreign).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	held, err := s.Held(t.Context(), time.Now().Add(-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := event("theirs", "u"); held.Take(&e) {
+		t.Error("somebody else's record counts as the stream's")
+	}
+}
