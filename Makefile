@@ -4,57 +4,66 @@ GO        ?= go
 LINTER    ?= golangci-lint
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 TESTFLAGS ?= -count=1 -shuffle=on
+# What ships is built by its profile. That takes a minute more and changes
+# nothing but speed.
+PLAIN      = -pgo=off
+PROFILES   = $(CURDIR)/.profiles
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-real check lint docs up down image poison bench model explore broken proof
+.PHONY: help demo build test test-real check lint docs up down image poison bench pgo model explore broken proof
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## everything in one process: simulated API, embedded Kafka and Redis, the bridge
-	$(GO) run ./cmd/exportbridge demo
+	$(GO) run $(PLAIN) ./cmd/exportbridge demo
 
 build: ## build ./exportbridge
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o exportbridge ./cmd/exportbridge
 
 test: ## all tests on embedded servers; needs only Go
-	$(GO) test $(TESTFLAGS) ./...
+	$(GO) test $(PLAIN) $(TESTFLAGS) ./...
 
 test-real: ## the same suites and the end-to-end tests on real Apache Kafka and Redis
-	TEST_REAL=1 $(GO) test $(TESTFLAGS) -timeout 20m ./...
+	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 20m ./...
 
 check: lint ## what must be green before a commit lands
 	$(GO) mod tidy -diff
-	$(GO) vet ./...
-	$(GO) run ./cmd/exportbridge config docs --check README.md
-	EXPLORE_SCHEDULES=1500 $(GO) test -race $(TESTFLAGS) -timeout 20m ./...
+	$(GO) vet $(PLAIN) ./...
+	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check README.md
+	EXPLORE_SCHEDULES=1500 $(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m ./...
 
 model: ## check the protocol's model: every schedule, and every broken rule (needs spin and gcc)
-	MODEL=1 $(GO) test -count=1 -v -timeout 10m -run TestModel ./bridge
+	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge
 
 explore: ## run the engine through SECONDS=60 of schedules of two processes, each port failing in each way
-	EXPLORE_SECONDS=$(or $(SECONDS),60) $(GO) test -count=1 -v -timeout 30m -run 'TestExplore$$' ./bridge
+	EXPLORE_SECONDS=$(or $(SECONDS),60) $(GO) test $(PLAIN) -count=1 -v -timeout 30m -run 'TestExplore$$' ./bridge
 
 proof: ## kill, pause and cut everything, on real servers: KILLS=1000, ZOMBIES=30 or MINUTES=10, with SEED=N
 	TEST_REAL=1 $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(SEED),E2E_SEED=$(SEED)) \
-	$(GO) test -count=1 -v -timeout 3h -run '$(or $(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/exportbridge
+	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/exportbridge
 
 broken: ## take the rules of the protocol away, one by one: the tests must notice each
-	$(GO) test -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
+	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
 
 lint: ## format and lint
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
-	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run gofmt -w ."; exit 1; }
-	$(LINTER) run ./...
+	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "$$unformatted: run gofmt -w ."; exit 1; }
+	GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
 
 docs: ## regenerate the settings table in the README
-	$(GO) run ./cmd/exportbridge config docs --write README.md
+	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write README.md
 
 poison: ## EVENTS through pages that are overwritten at their release, over connections that are cut, under the race detector
-	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink
+	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test $(PLAIN) -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink
 
 bench: ## measure this machine: all of the table or ROWS=raw_fraction, QUICK=1, on a real Kafka with KAFKA=host:port
 	$(GO) run ./cmd/exportbridge bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
+
+pgo: ## refresh the profile that the binary is built by
+	$(GO) run -trimpath ./cmd/exportbridge bench cpu_per_million cpu_per_million_default serial_fraction_20 --rounds 1 --pages 200 --profile $(PROFILES)
+	$(GO) tool pprof -proto $(PROFILES)/*.cpu > cmd/exportbridge/default.pgo
+	rm -r $(PROFILES)
 
 up: ## start Kafka, Redis, simulator and bridge in containers
 	docker compose up --build --wait

@@ -84,7 +84,7 @@ func (a *app) measuredBridge(ctx context.Context, s *settings, limits bridge.Lim
 	defer func() { err = errors.Join(err, p.close()) }()
 	for i, st := range p.streams {
 		st.bridge, err = bridge.New(s.streams[i].engine, bridge.Ports{
-			Source: st.api, Sink: st.sink, Store: forgetful{}, Owner: st.owner, Inbox: st.store, Observer: p.metrics,
+			Source: st.api, Sink: st.sink, Store: forgetful{}, Owner: st.owner, Inbox: st.store, Past: st.store, Holdings: st.sink, Observer: p.metrics,
 		})
 		if err != nil {
 			return err
@@ -92,15 +92,6 @@ func (a *app) measuredBridge(ctx context.Context, s *settings, limits bridge.Lim
 	}
 	return p.runShown(ctx, line)
 }
-
-// forgetful is a Store that keeps nothing.
-type forgetful struct{}
-
-func (forgetful) Load(context.Context) (bridge.Checkpoint, error) {
-	return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
-}
-
-func (forgetful) Advance(context.Context, bridge.Checkpoint, bridge.Checkpoint) error { return nil }
 
 // allocProfileRate is how many bytes there are between two allocations in a
 // profile on average. Those of the hot path are few.
@@ -123,6 +114,8 @@ func profile(cpu, allocs string) (stop func() error, err error) {
 	if allocs != "" {
 		runtime.MemProfileRate = allocProfileRate
 		stops = append(stops, func() error {
+			runtime.GC() // what was allocated since the one before the last is not
+			runtime.GC() // in the profile yet
 			return writeProfile(allocs, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })
 		})
 	}

@@ -215,7 +215,7 @@ func TestProxyPipelines(t *testing.T) {
 			const each = 14
 			go func() {
 				for i := range int32(10) {
-					write(t, client, request(kmsg.Heartbeat, i))
+					write(t, client, frameOf(kmsg.Heartbeat, i))
 				}
 			}()
 			readN(t, server, 10*each)
@@ -235,8 +235,8 @@ func TestProxyPipelines(t *testing.T) {
 	}
 }
 
-// request is one without a body.
-func request(key kmsg.Key, id int32) []byte {
+// frameOf is a request without a body.
+func frameOf(key kmsg.Key, id int32) []byte {
 	f := binary.BigEndian.AppendUint32(nil, 10)
 	f = binary.BigEndian.AppendUint16(f, uint16(key))
 	f = binary.BigEndian.AppendUint16(f, 0)
@@ -257,7 +257,7 @@ func TestProxyDelaysCommits(t *testing.T) {
 		client, server := carryPipes(t, p)
 		for i, key := range []kmsg.Key{kmsg.Heartbeat, kmsg.EndTxn, kmsg.AddPartitionsToTxn, kmsg.EndTxn} {
 			begin := time.Now()
-			go write(t, client, request(key, int32(i)))
+			go write(t, client, frameOf(key, int32(i)))
 			readN(t, server, 14)
 			go write(t, server, frame(int32(i)))
 			readN(t, client, 8)

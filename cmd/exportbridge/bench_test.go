@@ -322,25 +322,8 @@ func TestTraces(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	k, err := startEmbeddedKafka(anyPort, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	closing(t, k)
-	r, err := startEmbeddedRedis(anyPort, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closing(t, r)
-	traces, err := newTraces(k.Addr, r.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := traces.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	servers := startBenchServers(t, 0)
+	traces, kafka := servers.traces, servers.kafkaAddr[pathDirect]
 	for _, name := range []string{"bench-a", "bench-ab"} {
 		if err := traces.create(ctx, name); err != nil {
 			t.Fatal(err)
@@ -354,7 +337,7 @@ func TestTraces(t *testing.T) {
 			t.Errorf("%d %s, %v, want 2", n, what, err)
 		}
 	}
-	abort(t, k.Addr, "bench-a")
+	abort(t, kafka, "bench-a")
 	if n, err := traces.records(ctx, "bench-a"); n != 2 || err != nil {
 		t.Errorf("%d records beside one that was not committed, %v, want 2", n, err)
 	}
@@ -371,7 +354,7 @@ func TestTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other, err := kgo.NewClient(kgo.SeedBrokers(k.Addr)) // that remembers no topics
+	other, err := kgo.NewClient(kgo.SeedBrokers(kafka)) // that remembers no topics
 	if err != nil {
 		t.Fatal(err)
 	}

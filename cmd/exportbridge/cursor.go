@@ -27,7 +27,8 @@ func newCursorCommand(a *app) *cobra.Command {
 		Args:    noSubcommand,
 		RunE:    showHelp,
 	}
-	cmd.AddCommand(newCursorShowCommand(a), newCursorHistoryCommand(a), newCursorRewindCommand(a), newCursorResetCommand(a))
+	cmd.AddCommand(newCursorShowCommand(a), newCursorHistoryCommand(a), newCursorListCommand(a), newCursorRewindCommand(a), newCursorResetCommand(a),
+		newCursorExportCommand(a), newCursorImportCommand(a))
 	return cmd
 }
 
@@ -36,6 +37,7 @@ type position struct {
 	client *cursorstore.Client
 	store  *cursorstore.Store
 	stream *streamSettings
+	all    *settings
 	sink   *kafkasink.Sink // nil unless the command needs Kafka
 	owner  string          // of this process
 }
@@ -56,26 +58,75 @@ func (a *app) openPosition(ctx context.Context, need uses, name string) (*positi
 		return nil, err
 	}
 	a.warn(s)
-	if s.embeddedRedis {
-		return nil, &exitError{code: exitUsage, err: errors.New("REDIS_URL=embedded is a Redis inside another process"), hint: "the address that it printed, for example REDIS_URL=redis://" + usualRedis + "/0"}
-	}
 	st, err := s.streamNamed(name)
 	if err != nil {
 		return nil, err
 	}
-	cursorstore.LogTo(nil)
-	client, err := cursorstore.Open(s.cursor)
+	client, err := openRedis(s)
 	if err != nil {
 		return nil, err
 	}
-	p := &position{client: client, store: client.Stream(st.name), stream: st, owner: s.owner()}
+	p, err := positionOf(client, s, st, need)
+	if err != nil {
+		_ = client.Close() // nothing is left to be written
+	}
+	return p, err
+}
+
+// openRedis connects to the Redis that keeps the cursors.
+func openRedis(s *settings) (*cursorstore.Client, error) {
+	if s.embeddedRedis {
+		return nil, &exitError{code: exitUsage, err: errors.New("REDIS_URL=embedded is a Redis inside another process"), hint: "the address that it printed, for example REDIS_URL=redis://" + usualRedis + "/0"}
+	}
+	cursorstore.LogTo(nil)
+	return cursorstore.Open(s.cursor)
+}
+
+func positionOf(client *cursorstore.Client, s *settings, st *streamSettings, need uses) (*position, error) {
+	p := &position{client: client, store: client.Stream(st.name), stream: st, all: s, owner: s.owner()}
 	if need&usesKafka != 0 {
+		var err error
 		if p.sink, err = kafkasink.New(st.kafka); err != nil {
-			p.close()
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// eachPosition calls f for every stream of the settings, or for the one that is
+// named.
+func (a *app) eachPosition(ctx context.Context, name string, f func(*position) error) error {
+	s, err := a.settings(ctx, usesKafka|usesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
+	if err != nil {
+		return err
+	}
+	a.warn(s)
+	if name != "" {
+		if _, err := s.streamNamed(name); err != nil {
+			return err
+		}
+	}
+	client, err := openRedis(s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }() // nothing is left to be written
+	for i := range s.streams {
+		st := &s.streams[i]
+		if name != "" && st.name != name {
+			continue
+		}
+		p, err := positionOf(client, s, st, usesKafka)
+		if err != nil {
+			return err
+		}
+		err = f(p)
+		p.sink.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // load returns the stored checkpoint, with advice where there is none.
@@ -112,22 +163,24 @@ func newCursorShowCommand(a *app) *cobra.Command {
 	var stream string
 	var raw bool
 	cmd := &cobra.Command{
-		Use:     "show",
-		Short:   "Show where a stream is",
+		Use:   "show",
+		Short: "Show where a stream is",
+		Long: `Show where a stream is: the committed cursor, from Redis, or from the checkpoint
+topic where Redis has none or does not answer, which is said.`,
 		Example: "  exportbridge cursor show --json",
 		Args:    noArgs,
 	}
 	a.takeSettings(cmd)
 	asJSON := takeJSON(cmd)
-	cmd.Flags().StringVar(&stream, "stream", "", "`NAME` of the stream, if there are several")
+	takeStream(cmd, &stream)
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the cursor itself and nothing else; it may be sensitive")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := a.openPosition(cmd.Context(), 0, stream)
+		p, err := a.openPosition(cmd.Context(), usesKafka, stream)
 		if err != nil {
 			return err
 		}
 		defer p.close()
-		c, err := p.load(cmd.Context())
+		c, err := p.find(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -136,11 +189,11 @@ func newCursorShowCommand(a *app) *cobra.Command {
 			return err
 		}
 		live, alive, err := p.store.Status(cmd.Context())
-		if err != nil {
+		if err != nil && c.note == "" {
 			return hinted(err)
 		}
 		if *asJSON {
-			shown := cursorShown{Checkpoint: c}
+			shown := cursorShown{Checkpoint: c.Checkpoint, Note: c.note}
 			if alive {
 				shown.Live = &live
 			}
@@ -154,14 +207,19 @@ func newCursorShowCommand(a *app) *cobra.Command {
 // cursorShown is the JSON form of cursor show. The checkpoint holds the cursor.
 type cursorShown struct {
 	Checkpoint bridge.Checkpoint `json:"checkpoint"`
-	Live       *bridge.Status    `json:"live,omitempty"`
+	// Note says why the checkpoint is not from Redis, where it is not.
+	Note string         `json:"note,omitempty"`
+	Live *bridge.Status `json:"live,omitempty"`
 }
 
-func (a *app) showCursor(c *bridge.Checkpoint, live *bridge.Status, alive bool) error {
+func (a *app) showCursor(c *found, live *bridge.Status, alive bool) error {
 	now := time.Now()
 	state := "no bridge runs this stream"
-	if alive {
+	switch {
+	case alive:
 		state = fmt.Sprintf("%s (by %s)", describeStatus(live, now), live.Owner)
+	case c.Paused(now):
+		state += "; " + pauseText(c.PausedUntil, now)
 	}
 	cursor := "none yet, the export is asked from " + startText(c.Origin.Start)
 	if c.Cursor != "" {
@@ -171,7 +229,7 @@ func (a *app) showCursor(c *bridge.Checkpoint, live *bridge.Status, alive bool) 
 		{"stream", c.Stream},
 		{"state", state},
 		{"cursor", cursor},
-		{"position", positionText(c, now)},
+		{"position", positionText(&c.Checkpoint, now)},
 		{"committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Place, humanize.Comma(c.Pages), humanize.Comma(c.Events), roundDuration(now.Sub(time.UnixMilli(c.WrittenAt))))},
 	}
 	if len(c.Tail) > 0 {
@@ -185,6 +243,9 @@ func (a *app) showCursor(c *bridge.Checkpoint, live *bridge.Status, alive bool) 
 	}
 	if ch := c.Change; ch != nil {
 		rows = append(rows, [2]string{"last change", changeText(ch)})
+	}
+	if c.note != "" {
+		rows = append(rows, [2]string{"note", c.note})
 	}
 	for _, r := range rows {
 		if _, err := fmt.Fprintf(a.stdout, "  %-12s %s\n", r[0], r[1]); err != nil {
@@ -242,14 +303,15 @@ func newCursorHistoryCommand(a *app) *cobra.Command {
 		Use:   "history",
 		Short: "List committed cursors, newest first",
 		Long: `List committed cursors, newest first: at most one a second of the last 24 hours,
-one a minute before that, and every change by an operator.`,
+one a minute before that, and every change by an operator. What Redis does not
+have is read from the checkpoint topic, which keeps every commit for seven days.`,
 		Example: `  exportbridge cursor history --limit 20
   exportbridge cursor history --since -2h --json`,
 		Args: noArgs,
 	}
 	a.takeSettings(cmd)
 	asJSON := takeJSON(cmd)
-	cmd.Flags().StringVar(&stream, "stream", "", "`NAME` of the stream, if there are several")
+	takeStream(cmd, &stream)
 	cmd.Flags().StringVar(&since, "since", "", "leave out what was committed before this `TIME`")
 	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most; 0 is all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -264,20 +326,23 @@ one a minute before that, and every change by an operator.`,
 			}
 			q.Since = time.UnixMilli(ms)
 		}
-		p, err := a.openPosition(cmd.Context(), 0, stream)
+		p, err := a.openPosition(cmd.Context(), usesKafka, stream)
 		if err != nil {
 			return err
 		}
 		defer p.close()
-		entries, err := p.store.History(cmd.Context(), q)
+		entries, note, err := p.history(cmd.Context(), q)
 		if err != nil {
 			return hinted(err)
+		}
+		if note != "" {
+			fmt.Fprintf(a.stderr, "  %s\n", note)
 		}
 		if *asJSON {
 			return printJSON(a.stdout, historyJSON(entries))
 		}
 		if len(entries) == 0 {
-			_, err := p.load(cmd.Context())
+			_, err := p.find(cmd.Context())
 			return err
 		}
 		return a.showHistory(entries)

@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,14 +16,10 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// move is what rewind and reset have in common.
+// move is what rewind, reset and import have in common.
 type move struct {
-	app     *app
-	stream  string
+	request
 	execute bool
-	reason  string
-	timeout time.Duration
-	json    *bool
 }
 
 // plannedMove is what a move would do, for people and as JSON.
@@ -49,19 +41,13 @@ type plannedMove struct {
 }
 
 func (m *move) flags(cmd *cobra.Command) {
-	m.app.takeSettings(cmd)
-	m.json = takeJSON(cmd)
-	f := cmd.Flags()
-	f.StringVar(&m.stream, "stream", "", "`NAME` of the stream, if there are several")
-	f.BoolVar(&m.execute, "execute", false, "do it; without this nothing is changed")
-	f.StringVar(&m.reason, "reason", "", "`WHY`, for the history")
-	m.timeout = 30 * time.Second
-	f.Var(parsed(&m.timeout, parseDuration, "DURATION"), "timeout", "wait for the running bridge to acknowledge (default 30s)")
+	m.request.flags(cmd)
+	cmd.Flags().BoolVar(&m.execute, "execute", false, "do it; without this nothing is changed")
 }
 
 func newCursorRewindCommand(a *app) *cobra.Command {
-	m := &move{app: a}
-	var at, entry string
+	m := &move{request: request{app: a}}
+	var at, by, entry string
 	var shift int64
 	cmd := &cobra.Command{
 		Use:   "rewind",
@@ -78,17 +64,18 @@ Without --execute nothing is changed.`,
 	}
 	m.flags(cmd)
 	cmd.Flags().StringVar(&at, "to-datetime", "", "the newest commit at or before this `TIME`")
+	cmd.Flags().StringVar(&by, "by-duration", "", "the newest commit at least this `DURATION` ago, for example 2h")
 	cmd.Flags().Int64Var(&shift, "shift-by", 0, "`-N` pages back")
 	cmd.Flags().StringVar(&entry, "to-entry", "", "this `ENTRY` of cursor history")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf(cmd.Flags(), "to-datetime", "shift-by", "to-entry"); err != nil {
+		if err := oneOf(cmd.Flags(), "to-datetime", "by-duration", "shift-by", "to-entry"); err != nil {
 			return err
 		}
-		find, err := rewindTarget(cmd.Flags(), at, entry, shift)
+		l, err := lookupOf(cmd.Flags(), at, by, entry, shift)
 		if err != nil {
 			return err
 		}
-		return m.run(cmd.Context(), find)
+		return m.run(cmd.Context(), rewindTo(l))
 	}
 	return cmd
 }
@@ -113,56 +100,89 @@ func oneOf(flags *pflag.FlagSet, names ...string) error {
 // finder finds the target of a move.
 type finder func(ctx context.Context, p *position, now bridge.Checkpoint) (*plannedMove, error)
 
-func rewindTarget(flags *pflag.FlagSet, at, entry string, shift int64) (finder, error) {
-	var find func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error)
-	note := ""
+// lookup is how the target of a rewind is found: in Redis, or else in the
+// checkpoint topic.
+type lookup struct {
+	note string
+	find func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error)
+	like func(now bridge.Checkpoint) matcher
+}
+
+func lookupAt(t time.Time) lookup {
+	return lookup{
+		note: "the newest commit at or before " + t.UTC().Format(timeLayout),
+		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return entryAt(ctx, s, t) },
+		like: func(bridge.Checkpoint) matcher { return isAt(t) },
+	}
+}
+
+// lookupOf reads the flags that say where to.
+func lookupOf(flags *pflag.FlagSet, at, by, entry string, shift int64) (lookup, error) {
 	switch {
+	case flags.Changed("by-duration"):
+		back, err := parseDuration(by)
+		if err == nil && back <= 0 {
+			err = errors.New("does not go back")
+		}
+		if err != nil {
+			return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--by-duration: %q %w", by, err), hint: "--by-duration 2h"}
+		}
+		return lookupAt(time.Now().Add(-back)), nil
 	case flags.Changed("to-datetime"):
 		ms, err := parseInstant(at, time.Now())
 		if err != nil {
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-datetime: %w", err), hint: "--to-datetime 2026-11-20T13:00:00Z, or -2h"}
+			return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--to-datetime: %w", err), hint: "--to-datetime 2026-11-20T13:00:00Z, or -2h"}
 		}
 		if time.UnixMilli(ms).After(time.Now()) {
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-datetime %s is in the future", at), hint: "--to-datetime -2h"}
+			return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--to-datetime %s is in the future", at), hint: "--to-datetime -2h"}
 		}
-		note = "the newest commit at or before the time"
-		find = func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) {
-			return entryAt(ctx, s, time.UnixMilli(ms))
-		}
+		return lookupAt(time.UnixMilli(ms)), nil
 	case flags.Changed("to-entry"):
 		place, err := cursorstore.ParsePlace(entry)
 		if err != nil {
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-entry: %w", err), hint: "exportbridge cursor history"}
+			return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--to-entry: %w", err), hint: "exportbridge cursor history"}
 		}
-		find = func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Entry(ctx, place) }
-	default:
-		if shift >= 0 {
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--shift-by %d does not go back", shift), hint: "--shift-by -100"}
-		}
-		note = fmt.Sprintf("the newest commit at least %d pages back", -shift)
-		find = func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Back(ctx, -shift) }
+		return lookup{
+			find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Entry(ctx, place) },
+			like: func(bridge.Checkpoint) matcher { return isEntry(place) },
+		}, nil
 	}
+	if shift >= 0 {
+		return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--shift-by %d does not go back", shift), hint: "--shift-by -100"}
+	}
+	return lookup{
+		note: fmt.Sprintf("the newest commit at least %d pages back", -shift),
+		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Back(ctx, -shift) },
+		like: func(now bridge.Checkpoint) matcher { return isBack(now, -shift) },
+	}, nil
+}
+
+// rewindTo plans a rewind to what the lookup finds.
+func rewindTo(l lookup) finder {
 	return func(ctx context.Context, p *position, now bridge.Checkpoint) (*plannedMove, error) {
-		e, err := find(ctx, p.store)
-		if errors.Is(err, cursorstore.ErrNoEntry) {
+		e, err := l.find(ctx, p.store)
+		if errors.Is(err, cursorstore.ErrNoEntry) || errors.Is(err, bridge.ErrNoCheckpoint) {
+			e, err = p.older(ctx, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.like(now))
+		}
+		switch {
+		case errors.Is(err, cursorstore.ErrNoEntry):
 			hint := "exportbridge cursor history, or cursor reset --to-datetime"
 			if ch := now.Change; ch != nil {
 				// A reset leads to where no history is; the entry it left does.
 				hint = fmt.Sprintf("--to-entry %s, where the last change left, or exportbridge cursor history", ch.From)
 			}
 			return nil, &exitError{code: exitFailed, err: err, hint: hint}
-		}
-		if err != nil {
+		case err != nil:
 			return nil, hinted(err)
 		}
 		plan := &plannedMove{
-			To: describeEntry(&e, note), AgainEvents: now.Events - e.Events, AgainPages: now.Pages - e.Pages, target: e.Target(),
+			To: describeEntry(&e, l.note), AgainEvents: now.Events - e.Events, AgainPages: now.Pages - e.Pages, target: e.Target(),
 		}
 		if plan.AgainEvents < 0 {
 			plan.AgainEvents, plan.AgainPages = -1, -1 // on another branch the counters say nothing
 		}
 		return plan, nil
-	}, nil
+	}
 }
 
 // entryAt finds where the stream stood at a time: on the current branch of the
@@ -196,7 +216,7 @@ func describeEntry(e *cursorstore.Entry, note string) string {
 }
 
 func newCursorResetCommand(a *app) *cobra.Command {
-	m := &move{app: a}
+	m := &move{request: request{app: a}}
 	var at, cursor string
 	var earliest, latest bool
 	cmd := &cobra.Command{
@@ -237,15 +257,11 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 	useNow := false
 	switch {
 	case flags.Changed("to-cursor"):
-		switch {
-		case cursor == "":
+		if cursor == "" {
 			return nil, &exitError{code: exitUsage, err: errors.New("--to-cursor is empty"), hint: "--to-earliest"}
-		case len(cursor) > bridge.MaxCursor:
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-cursor has %d bytes, at most %d can be followed", len(cursor), bridge.MaxCursor)}
-		case !utf8.ValidString(cursor):
-			return nil, &exitError{code: exitUsage, err: errors.New("--to-cursor is not UTF-8, which every cursor in a JSON page is"), hint: "copy the cursor as the API sent it"}
-		case strings.ContainsAny(cursor, "\r\n"):
-			return nil, &exitError{code: exitUsage, err: errors.New("--to-cursor holds a line break"), hint: `--to-cursor "$(tr -d '\n' < FILE)"`}
+		}
+		if err := checkCursor(cursor); err != nil {
+			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-cursor: %w", err), hint: `copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`}
 		}
 		plan.target.Cursor = cursor
 		plan.To = fmt.Sprintf("cursor %s  (sha256 %s)", shorten(cursor), bridge.CursorHash(cursor))
@@ -280,6 +296,19 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 	}, nil
 }
 
+// checkCursor says why a cursor cannot be one of the API's.
+func checkCursor(cursor string) error {
+	switch {
+	case len(cursor) > bridge.MaxCursor:
+		return fmt.Errorf("the cursor has %d bytes, at most %d can be followed", len(cursor), bridge.MaxCursor)
+	case !utf8.ValidString(cursor):
+		return errors.New("the cursor is not UTF-8, which every cursor in a JSON page is")
+	case strings.ContainsAny(cursor, "\r\n"):
+		return errors.New("the cursor holds a line break")
+	}
+	return nil
+}
+
 // run shows what the move would do and, with --execute, does it.
 func (m *move) run(ctx context.Context, find finder) error {
 	p, err := m.app.openPosition(ctx, usesExport|usesKafka, m.stream)
@@ -287,12 +316,9 @@ func (m *move) run(ctx context.Context, find finder) error {
 		return err
 	}
 	defer p.close()
-	now, err := p.store.Load(ctx)
-	if errors.Is(err, bridge.ErrNoCheckpoint) {
-		// The bridge may be blocked because the checkpoint was lost.
-		now = bridge.Checkpoint{}
-	} else if err != nil {
-		return hinted(err)
+	now, err := p.standing(ctx)
+	if err != nil {
+		return err
 	}
 	plan, err := find(ctx, p, now)
 	if err != nil {
@@ -314,7 +340,9 @@ func (m *move) run(ctx context.Context, find finder) error {
 		return err
 	}
 	asked := time.Now()
-	answer, id, err := m.apply(ctx, p, now, plan.target)
+	order := m.command(bridge.KindReset, &now)
+	order.Target = plan.target
+	answer, err := m.apply(ctx, p, order, &now)
 	if err != nil {
 		return err
 	}
@@ -322,7 +350,7 @@ func (m *move) run(ctx context.Context, find finder) error {
 	if *m.json {
 		return printJSON(m.app.stdout, plan)
 	}
-	_, err = fmt.Fprintf(m.app.stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", id, answer.By, roundDuration(time.Since(asked)), answer.Place)
+	_, err = fmt.Fprintf(m.app.stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", order.ID, answer.By, roundDuration(time.Since(asked)), answer.Place)
 	return err
 }
 
@@ -348,161 +376,4 @@ func (m *move) show(plan *plannedMove, now *bridge.Checkpoint) {
 	for _, note := range plan.notes {
 		fmt.Fprintf(w, "  note   %s\n", note)
 	}
-}
-
-// apply puts the request and waits until whoever owns the stream has applied
-// it. Where nobody does, this process is the owner.
-func (m *move) apply(ctx context.Context, p *position, now bridge.Checkpoint, target bridge.Target) (bridge.Answer, string, error) {
-	cmd := bridge.Command{
-		ID: strings.ToLower(rand.Text()[:6]), Kind: bridge.KindReset, BaseEpoch: now.Epoch, Target: target, Who: operator(), Reason: m.reason,
-	}
-	if err := p.store.Request(ctx, cmd, m.timeout); err != nil {
-		if pending, ok := errors.AsType[*cursorstore.PendingError](err); ok {
-			return bridge.Answer{}, "", &exitError{code: exitFailed, err: pending, hint: "the same command again when that one is done: exportbridge cursor show"}
-		}
-		return bridge.Answer{}, "", hinted(err)
-	}
-	answer, err := m.await(ctx, p, cmd)
-	if err != nil {
-		return answer, cmd.ID, err
-	}
-	if !answer.Applied {
-		hint := "exportbridge cursor show"
-		if now.Zero() {
-			hint = "Redis had lost its copy of the cursor, which is there again: the same command once more"
-		}
-		return answer, cmd.ID, &exitError{code: exitFailed, err: fmt.Errorf("refused by %s: %s", answer.By, answer.Detail), hint: hint}
-	}
-	return answer, cmd.ID, nil
-}
-
-// aliveInterval is how often a waiting command looks whether a bridge runs.
-const aliveInterval = 500 * time.Millisecond
-
-func (m *move) await(ctx context.Context, p *position, cmd bridge.Command) (bridge.Answer, error) {
-	deadline := time.Now().Add(m.timeout)
-	for {
-		answer, err := m.look(ctx, p, cmd.ID)
-		if err == nil {
-			return answer, nil
-		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			return m.giveUp(p, cmd)
-		}
-		_, alive, err := p.store.Status(ctx)
-		if err != nil || alive {
-			continue
-		}
-		switch free, err := p.unowned(ctx); {
-		case err != nil:
-			return m.giveUpWith(p, cmd, err)
-		case !free:
-			continue
-		}
-		answer, err = m.applyOffline(ctx, p, cmd)
-		if errors.Is(err, bridge.ErrFenced) {
-			continue // a bridge has started meanwhile: it will answer
-		}
-		if err != nil {
-			return m.giveUpWith(p, cmd, err)
-		}
-		return answer, nil
-	}
-}
-
-// unowned reports whether no process has the stream. Redis shows none; Kafka's
-// coordinator knows for certain.
-func (p *position) unowned(ctx context.Context) (bool, error) {
-	if slices.Equal(p.stream.kafka.Brokers, []string{embedded}) {
-		return false, &exitError{
-			code: exitUsage, err: errors.New("no bridge answers, and KAFKA_BROKERS=embedded is a Kafka inside another process"),
-			hint: "the address that it printed, for example --kafka-brokers " + usualKafka,
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
-	defer cancel()
-	members, err := p.sink.Members(ctx)
-	if err != nil {
-		return false, fmt.Errorf("no bridge answers, and whether one runs the stream is not known: %w", err)
-	}
-	return len(members) == 0, nil
-}
-
-// membersTimeout bounds the question who runs the stream.
-const membersTimeout = 10 * time.Second
-
-// look waits for the answer for a moment. Redis may refuse at once; then it
-// waits all the same, so as not to ask in a hot loop.
-func (m *move) look(ctx context.Context, p *position, id string) (bridge.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, aliveInterval)
-	defer cancel()
-	answer, err := p.store.Wait(ctx, id)
-	if err != nil {
-		<-ctx.Done()
-	}
-	return answer, err
-}
-
-// applyOffline moves the stream itself, by the same steps as a running bridge:
-// a session of its own, which fences whoever believes to own the stream,
-// claim, commit, answer.
-func (m *move) applyOffline(ctx context.Context, p *position, cmd bridge.Command) (bridge.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.timeout)
-	defer cancel()
-	cfg := p.stream.engine
-	cfg.Owner = p.owner
-	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: p.sink, Store: p.store, Inbox: p.store}, cmd)
-	if err == nil && answer.By == p.owner {
-		answer.By = "this command (no bridge runs the stream)"
-	}
-	return answer, err
-}
-
-// giveUpWith takes the request back because of an error, and says which of the
-// two happened.
-func (m *move) giveUpWith(p *position, cmd bridge.Command, cause error) (bridge.Answer, error) {
-	answer, err := m.giveUp(p, cmd)
-	if err == nil {
-		return answer, nil // it was applied all the same
-	}
-	return answer, hinted(cause)
-}
-
-// giveUp takes the request back, and says which of the two happened.
-func (m *move) giveUp(p *position, cmd bridge.Command) (bridge.Answer, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	outcome, err := p.store.Withdraw(ctx, cmd.ID)
-	if err != nil {
-		return bridge.Answer{}, &exitError{code: exitFailed, err: fmt.Errorf("request %s is not acknowledged, and Redis does not answer: %w", cmd.ID, err), hint: "exportbridge cursor show"}
-	}
-	switch outcome.Standing {
-	case cursorstore.Answered:
-		return outcome.Answer, nil
-	case cursorstore.Claimed:
-		return bridge.Answer{}, &exitError{
-			code: exitFailed, err: fmt.Errorf("request %s is being applied by %s, which has not acknowledged it within %s", cmd.ID, outcome.Owner, m.timeout),
-			hint: "exportbridge cursor show, to see whether it was applied",
-		}
-	}
-	detail := ""
-	if live, alive, err := p.store.Status(ctx); err == nil && alive {
-		detail = fmt.Sprintf("; %s is %s", live.Owner, describeStatus(&live, time.Now()))
-	}
-	return bridge.Answer{}, &exitError{
-		code: exitFailed, err: fmt.Errorf("no acknowledgement within %s: request %s is withdrawn, nothing was changed%s", m.timeout, cmd.ID, detail),
-		hint: "exportbridge check, or a longer --timeout",
-	}
-}
-
-// operator names who asks, for the history.
-func operator() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
 }

@@ -33,6 +33,11 @@ type contents struct {
 	oldest  time.Time         // of the records' times
 	wrong   int               // records that are not as they must be
 	last    map[string]placed // by key: its last first copy
+	jumps   bool              // the stream was also moved forward, so that first copies are in no order
+	// origins counts the records of jobs by their eb-origin. Only those that
+	// are in it may be there; then the order is not looked at, which windows
+	// that are read side by side do not keep.
+	origins map[string]int
 }
 
 type placed struct {
@@ -126,10 +131,16 @@ func (c *contents) add(truth *exportsim.Handler, seed uint64, r *kgo.Record) {
 	switch origin := headers["eb-origin"]; {
 	case origin == "rewind" && c.copies[i] > 1:
 		c.rewound++
+	case c.origins != nil:
+		if _, ok := c.origins[origin]; !ok {
+			complain("event %d has eb-origin %q", i, origin)
+		}
+		c.origins[origin]++
+		return
 	case origin != "live":
 		complain("copy %d of event %d has eb-origin %q", c.copies[i], i, origin)
 	}
-	if c.copies[i] > 1 {
+	if c.copies[i] > 1 || c.jumps {
 		return
 	}
 	before, known := c.last[string(r.Key)]

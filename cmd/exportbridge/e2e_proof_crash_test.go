@@ -167,7 +167,7 @@ var plainPoints = []bridge.Point{bridge.PointInit, bridge.PointBarrier, bridge.P
 
 func TestE2EProofCrashes(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(size(t, "E2E_KILLS", 24, 200)), seedOf(t)
+	kills, seed := int(size(t, "E2E_KILLS", 24, 150)), seedOf(t)
 	v := startServers(t, owned{})
 	all := []delivery{
 		{bridge.ExactlyOnce, exportsim.EmptyCursor}, {bridge.ExactlyOnce, exportsim.EmptyItems}, {bridge.AtLeastOnce, exportsim.EmptyCursor},

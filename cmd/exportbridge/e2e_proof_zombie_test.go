@@ -30,7 +30,7 @@ func (s *stage) bridgeNamed(id string) *program {
 	s.t.Helper()
 	was := maps.Clone(s.settings)
 	defer func() { s.settings = was }()
-	s.settings["HTTP_ADDR"], s.settings["BRIDGE_INSTANCE_ID"] = freeAddress(s.t), id
+	s.settings["HTTP_ADDR"], s.settings["BRIDGE_INSTANCE_ID"] = bridgetest.FreeAddress(s.t), id
 	return s.run()
 }
 

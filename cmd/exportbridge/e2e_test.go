@@ -10,8 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -88,7 +86,7 @@ func buildWith(tags string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(filepath.Dir(command), "exportbridge-built"+tags)
-	if out, err := exec.Command("go", "build", "-tags", tags, "-ldflags", "-s -w", "-o", path, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-pgo=off", "-tags", tags, "-ldflags", "-s -w", "-o", path, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build exportbridge: %w\n%s", err, out)
 	}
 	return path, nil
@@ -136,7 +134,7 @@ func newStage(t *testing.T, v *servers, config exportsim.Config) *stage {
 	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), stages.Add(1))
 	s := &stage{
 		t: t, servers: v, binary: binary, dir: t.TempDir(), config: config, truth: truth,
-		topic: name, ops: freeAddress(t),
+		topic: name, ops: bridgetest.FreeAddress(t),
 	}
 	s.settings = map[string]string{
 		"EXPORT_API_KEY": "any", "KAFKA_BROKERS": v.brokers, "KAFKA_TOPIC": name, "KAFKA_CREATE_TOPICS": "true",
@@ -163,25 +161,6 @@ func (s *stage) copies(n int) int {
 		return 0
 	}
 	return n
-}
-
-// freeAddress returns a loopback address that nobody listens at. The port is
-// below those that the system gives to connections, any of which could have
-// taken it before the process listens that it is for, and below those of
-// bridgetest's servers.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for try := 1; ; try++ {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(5000))
-		l, err := net.Listen("tcp", addr)
-		switch {
-		case err == nil:
-			l.Close()
-			return addr
-		case try == 100:
-			t.Fatal(err)
-		}
-	}
 }
 
 // logOutput shows the end of what every process said.

@@ -15,6 +15,11 @@ func takeJSON(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "print JSON")
 }
 
+// takeStream gives the command the flag --stream.
+func takeStream(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "stream", "", "`NAME` of the stream, if there are several")
+}
+
 // printJSON prints v as one indented JSON document.
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)

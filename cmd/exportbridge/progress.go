@@ -123,8 +123,8 @@ func describeAll(all []bridge.Status, running time.Duration, now time.Time) stri
 	return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60, strings.Join(parts, "  |  "))
 }
 
-// describeStatus says in a few words what a stream does.
-func describeStatus(s *bridge.Status, now time.Time) string {
+// describeState says in a few words what a stream does.
+func describeState(s *bridge.Status, now time.Time) string {
 	state := string(s.State)
 	switch {
 	case s.State == bridge.StateIdle:
@@ -135,10 +135,17 @@ func describeStatus(s *bridge.Status, now time.Time) string {
 		state = "waiting: " + cut(s.Error, 80)
 	case s.State == bridge.StateBackoff:
 		state = fmt.Sprintf("retry in %s: %s", roundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
+	case s.State == bridge.StatePaused:
+		state = pauseText(s.PausedUntil, now)
 	case s.State == bridge.StateBlocked:
 		state = fmt.Sprintf("BLOCKED (%s), next try in %s: %s", s.Reason, roundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
 	}
-	text := fmt.Sprintf("%s   %s events   page %s committed   %.0f/s", state, humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)
+	return state
+}
+
+// describeStatus adds to that how far the stream is.
+func describeStatus(s *bridge.Status, now time.Time) string {
+	text := fmt.Sprintf("%s   %s events   page %s committed   %.0f/s", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)
 	if !s.Position.IsZero() && s.State != bridge.StateBlocked {
 		text += "   position " + s.Position.UTC().Format("2006-01-02 15:04:05Z")
 	}

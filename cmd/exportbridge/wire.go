@@ -114,7 +114,7 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	}
 	store, owner := p.redis.Stream(st.name), sink.Owner()
 	b, err := bridge.New(st.engine, bridge.Ports{
-		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Observer: p.metrics, Health: health,
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: p.metrics, Health: health,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
@@ -279,6 +279,21 @@ func (v *servers) close() error {
 		errs = append(errs, v.kafka.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// steeredStream returns the settings, and those of the stream that a command is
+// about, for one that works with its topics.
+func (a *app) steeredStream(ctx context.Context, need uses, name string) (*settings, *streamSettings, error) {
+	s, err := a.settings(ctx, need|usesKafka, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.warn(s)
+	if err := s.needKafka(); err != nil {
+		return nil, nil, err
+	}
+	st, err := s.streamNamed(name)
+	return s, st, err
 }
 
 // streamNamed returns the settings of the stream that a command is about: the

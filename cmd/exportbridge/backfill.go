@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge/kafkasink"
+)
+
+func newBackfillCommand(a *app) *cobra.Command {
+	o := &jobOptions{app: a, kind: kafkasink.JobBackfill}
+	cmd := &cobra.Command{
+		Use:   "backfill",
+		Short: "Publish a time that the stream did not, into its topic",
+		Long: `Publish a time that the stream did not, into its topic, while the stream goes on
+untouched: with eb-origin: backfill, in windows that are read in parallel, each
+exactly once. What the stream exports, or a backfill before, is refused: it would
+be there twice. With --again it is published all the same, with the same ce_id.
+
+It runs in this process. When that is interrupted or killed, --resume goes on
+where it was, with no event lost or twice. Windows are half open, and so is the
+seam with the stream, so no event is in two; in order are the events within one
+window only. What the API lists later, or with another time than when it was
+asked, cannot be known: it may be missing, or be on both sides of a seam.
+
+Without --execute nothing is changed.`,
+		Example: `  exportbridge backfill --from 2026-01-01T00:00:00Z --to 2026-11-01T00:00:00Z --windows 8
+  exportbridge backfill --from -90d --to -30d --windows 60 --parallel 8 --rate-limit 20/s --execute
+  exportbridge backfill --resume k3xq7a --execute
+  exportbridge backfill list`,
+		GroupID: groupPosition,
+		Args:    noSubcommand,
+	}
+	o.take(cmd)
+	cmd.Flags().BoolVar(&o.again, "again", false, "publish also what the stream, or a backfill, has published or will")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) }
+	cmd.AddCommand(newBackfillListCommand(a), newBackfillCancelCommand(a))
+	return cmd
+}
+
+// openJobs returns the jobs of the stream that the command is about.
+func (a *app) openJobs(ctx context.Context, stream string) (*kafkasink.Jobs, error) {
+	_, st, err := a.steeredStream(ctx, 0, stream)
+	if err != nil {
+		return nil, err
+	}
+	return kafkasink.NewJobs(st.kafka), nil
+}
+
+func newBackfillListCommand(a *app) *cobra.Command {
+	var stream string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the backfills and replays of a stream",
+		Long: `List the backfills and replays of a stream, oldest first, and who works on them. A
+job that is running and that nobody works on was interrupted: --resume goes on.`,
+		Example: "  exportbridge backfill list --json",
+		Args:    noArgs,
+	}
+	a.takeSettings(cmd)
+	asJSON := takeJSON(cmd)
+	takeStream(cmd, &stream)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		jobs, err := a.openJobs(cmd.Context(), stream)
+		if err != nil {
+			return err
+		}
+		all, err := listJobs(cmd.Context(), jobs)
+		if err != nil {
+			return explained(err)
+		}
+		if *asJSON {
+			return printJSON(a.stdout, all)
+		}
+		return a.showJobs(all)
+	}
+	return cmd
+}
+
+func listJobs(ctx context.Context, jobs *kafkasink.Jobs) ([]jobReport, error) {
+	list, err := jobs.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]jobReport, len(list))
+	for i := range list {
+		all[i] = reportOf(&list[i])
+		all[i].Executed = true
+		if list[i].State != kafkasink.JobRunning {
+			continue
+		}
+		if all[i].Processes, err = jobs.Members(ctx, list[i].ID); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (a *app) showJobs(all []jobReport) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "  no jobs")
+		return err
+	}
+	rows := [][]string{{"JOB", "KIND", "STATE", "FROM", "TO", "WINDOWS", "EVENTS", "TOPIC", "BEGUN", "NOTE"}}
+	for i := range all {
+		r := &all[i]
+		rows = append(rows, []string{
+			r.ID, string(r.Kind), r.stateText(), startText(r.From), startText(r.To), fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)),
+			humanize.Comma(r.TotalEvents), r.Topic, time.UnixMilli(r.Created).UTC().Format(timeLayout), r.note(),
+		})
+	}
+	return printTable(a.stdout, rows)
+}
+
+func (r *jobReport) stateText() string {
+	if r.State == kafkasink.JobRunning && len(r.Processes) == 0 {
+		return "interrupted"
+	}
+	return string(r.State)
+}
+
+func (r *jobReport) note() string {
+	text := "by " + r.Who
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	if r.State == kafkasink.JobCancelled {
+		text += "; cancelled" + byWhom(&r.Job)
+	}
+	if len(r.Processes) > 0 {
+		text += "; " + r.Processes[0].String() + " works on it"
+	}
+	return text
+}
+
+func newBackfillCancelCommand(a *app) *cobra.Command {
+	var stream, reason string
+	var execute bool
+	cmd := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "End a backfill or replay for good",
+		Long: `End a backfill or replay for good: the process that works on it stops within
+seconds, at the end of its transactions, and it cannot be resumed. What it has
+published stays where it is.
+
+Without --execute nothing is changed.`,
+		Example: "  exportbridge backfill cancel k3xq7a --execute",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || !jobID.MatchString(args[0]) {
+				return wrongUsage("exportbridge backfill list", "cancel takes the id of one job, not %q", args)
+			}
+			return nil
+		},
+	}
+	a.takeSettings(cmd)
+	asJSON := takeJSON(cmd)
+	takeStream(cmd, &stream)
+	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the list of jobs")
+	cmd.Flags().BoolVar(&execute, "execute", false, "do it; without this nothing is changed")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		jobs, err := a.openJobs(cmd.Context(), stream)
+		if err != nil {
+			return err
+		}
+		job, err := cancelJob(cmd.Context(), jobs, args[0], reason, execute)
+		if err != nil {
+			return explained(err)
+		}
+		report := reportOf(&job)
+		report.Executed = execute
+		if *asJSON {
+			return printJSON(a.stdout, report)
+		}
+		text := fmt.Sprintf("%s %s is cancelled with %d of %s done; what it published stays", job.Kind, job.ID, job.Done(), counted(len(job.Windows), "window"))
+		if !execute {
+			text = fmt.Sprintf("%s %s has %d of %s done, %s events\n  dry run: nothing was changed. Add --execute to cancel it.", job.Kind, job.ID,
+				job.Done(), counted(len(job.Windows), "window"), strconv.FormatInt(report.TotalEvents, 10))
+		}
+		_, err = fmt.Fprintf(a.stdout, "  %s\n", text)
+		return err
+	}
+	return cmd
+}
+
+// cancelJob cancels a job, or only looks whether it could be. A job that is
+// cancelled already stays as it is.
+func cancelJob(ctx context.Context, jobs *kafkasink.Jobs, id, reason string, execute bool) (kafkasink.Job, error) {
+	all, err := jobs.List(ctx)
+	if err != nil {
+		return kafkasink.Job{}, err
+	}
+	var job kafkasink.Job
+	for i := range all {
+		if all[i].ID == id {
+			job = all[i]
+		}
+	}
+	if err := cancellable(&job, id); err != nil || !execute {
+		return job, err
+	}
+	return jobs.Change(ctx, id, func(have kafkasink.Job) (kafkasink.Job, error) {
+		if err := cancellable(&have, id); err != nil || have.State == kafkasink.JobCancelled {
+			return have, err
+		}
+		have.State, have.Changed, have.By, have.Why = kafkasink.JobCancelled, time.Now().UnixMilli(), operator(), reason
+		return have, nil
+	})
+}
+
+func cancellable(j *kafkasink.Job, id string) error {
+	switch {
+	case j.Version == 0:
+		return &exitError{code: exitFailed, err: fmt.Errorf("there is no job %s", id), hint: "exportbridge backfill list"}
+	case j.State == kafkasink.JobDone:
+		return &exitError{code: exitFailed, err: errors.New("the job is done: there is nothing to cancel"), hint: "exportbridge backfill list"}
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkasink"
+)
+
+const (
+	// mostWindows bounds the plan of a job, and the transactional ids that the
+	// brokers remember for it.
+	mostWindows = 1000
+	// usualParallel is how many windows run at a time where nobody says.
+	usualParallel = 8
+)
+
+// jobOptions are the flags of replay and backfill.
+type jobOptions struct {
+	app                       *app
+	kind                      kafkasink.JobKind
+	stream, from, to, topic   string
+	rate, reason, resume      string
+	events                    []string
+	windows, parallel         int
+	again, execute            bool
+	json                      *bool
+	flags                     *pflag.FlagSet
+	fromMillis, untilMillis   int64
+	limit                     float64 // --rate-limit, in requests a second
+	parallelGiven, limitGiven bool
+}
+
+func (o *jobOptions) take(cmd *cobra.Command) {
+	o.app.takeSettings(cmd)
+	o.json = takeJSON(cmd)
+	f := cmd.Flags()
+	o.flags = f
+	takeStream(cmd, &o.stream)
+	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
+	f.StringVar(&o.to, "to", "", "`TIME` of the first event that does not belong to it any more, at most now")
+	f.IntVar(&o.windows, "windows", 0, "split the time into `N` windows of the same length (default as --parallel, or 1)")
+	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d)", usualParallel))
+	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, of all windows together, for example 10/s (default half of EXPORT_RATE_LIMIT)")
+	f.StringVar(&o.reason, "reason", "", "`WHY`, for the list of jobs")
+	f.StringVar(&o.resume, "resume", "", "go on with the job `ID`, with the bounds that it was planned with")
+	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
+}
+
+func wrongUsage(hint, format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+var jobID = regexp.MustCompile(`^[a-z2-7]{6}$`)
+
+// check judges the flags, before anybody is asked.
+func (o *jobOptions) check(now time.Time) error {
+	o.parallelGiven, o.limitGiven = o.flags.Changed("parallel"), o.flags.Changed("rate-limit")
+	if o.parallelGiven && o.parallel < 1 {
+		return wrongUsage("--parallel 4", "--parallel %d is below 1", o.parallel)
+	}
+	if o.limitGiven {
+		var err error
+		if o.limit, err = (&exportapi.Config{RateLimit: o.rate}).Rate(); err != nil || o.rate == "" {
+			return wrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", o.rate)
+		}
+	}
+	if o.flags.Changed("resume") {
+		return o.checkResume()
+	}
+	return o.checkBounds(now)
+}
+
+// checkResume wants nothing that the plan says already.
+func (o *jobOptions) checkResume() error {
+	if !jobID.MatchString(o.resume) {
+		return wrongUsage("exportbridge backfill list", "--resume %q is not the id of a job", o.resume)
+	}
+	for _, name := range []string{"from", "to", "windows", "events", "topic", "again", "reason"} {
+		if o.flags.Changed(name) {
+			return wrongUsage(fmt.Sprintf("exportbridge %s --resume %s", o.kind, o.resume), "--%s and --resume exclude each other: a job keeps what it was planned with", name)
+		}
+	}
+	return nil
+}
+
+func (o *jobOptions) checkBounds(now time.Time) error {
+	for _, bound := range []struct {
+		name, text string
+		at         *int64
+	}{{"from", o.from, &o.fromMillis}, {"to", o.to, &o.untilMillis}} {
+		if bound.text == "" {
+			return wrongUsage("--from -2h --to -1h", "--%s is missing", bound.name)
+		}
+		ms, err := parseInstant(bound.text, now)
+		if err != nil {
+			return wrongUsage("--"+bound.name+" 2026-11-02T00:00:00Z", "--%s: %w", bound.name, err)
+		}
+		*bound.at = ms
+	}
+	switch {
+	case o.untilMillis > now.UnixMilli():
+		return wrongUsage("--to now", "--to %s is in the future", o.to)
+	case o.fromMillis >= o.untilMillis:
+		return wrongUsage("--from -2h --to -1h", "--from %s is not before --to %s", o.from, o.to)
+	case o.flags.Changed("windows") && (o.windows < 1 || o.windows > mostWindows):
+		return wrongUsage("--windows 8", "--windows %d is not within 1 to %d", o.windows, mostWindows)
+	}
+	if !o.flags.Changed("windows") {
+		o.windows = max(1, min(mostWindows, o.parallel))
+	}
+	if !o.parallelGiven {
+		o.parallel = min(o.windows, usualParallel)
+	}
+	switch {
+	case o.windows > 1 && o.fromMillis == 0:
+		return wrongUsage("--from 2026-01-01T00:00:00Z", "--from %s cannot be split into %d windows: say when the first event is", o.from, o.windows)
+	case int64(o.windows) > o.untilMillis-o.fromMillis:
+		return wrongUsage("--windows 1", "--windows %d: there are only %d milliseconds to split", o.windows, o.untilMillis-o.fromMillis)
+	case slices.Contains(o.events, ""):
+		return wrongUsage("--events orderPlaced,userSignedUp", "--events has an empty event type")
+	}
+	return nil
+}
+
+// jobPlan is a job that is to be carried out, or only shown.
+type jobPlan struct {
+	*jobOptions
+	s         *settings
+	st        *streamSettings
+	jobs      *kafkasink.Jobs
+	job       kafkasink.Job
+	perSecond float64 // requests, of all windows together; 0 is no limit
+	notes     []string
+}
+
+// run is replay and backfill.
+func (o *jobOptions) run(ctx context.Context) error {
+	if err := o.check(time.Now()); err != nil {
+		return err
+	}
+	p, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	if o.resume != "" {
+		return p.goOn(ctx)
+	}
+	if err := p.plan(ctx); err != nil {
+		return err
+	}
+	if !o.execute {
+		return p.print()
+	}
+	return p.begin(ctx)
+}
+
+// open loads the settings. No server is asked.
+func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
+	s, st, err := o.app.steeredStream(ctx, usesExport, o.stream)
+	if err != nil {
+		return nil, err
+	}
+	if st.simulated {
+		return nil, wrongUsage("--export-url http://"+usualSimulator, "EXPORT_URL=simulated is a server inside run and demo, which this command must know by its address")
+	}
+	p := &jobPlan{jobOptions: o, s: s, st: st, jobs: kafkasink.NewJobs(st.kafka), perSecond: o.limit}
+	if !o.limitGiven {
+		perSecond, err := st.export.Rate()
+		if err != nil {
+			return nil, err
+		}
+		p.perSecond = perSecond / 2
+	}
+	return p, nil
+}
+
+// plan makes the job of what the flags say, and refuses what must not be done.
+func (p *jobPlan) plan(ctx context.Context) error {
+	p.job = kafkasink.Job{
+		Version: kafkasink.JobVersion, ID: strings.ToLower(rand.Text()[:6]), Kind: p.kind,
+		Stream: p.st.name, Resource: p.st.export.Resource, Events: p.st.export.Events, Topic: p.st.kafka.Topic,
+		From: p.fromMillis, To: p.untilMillis, Windows: kafkasink.JobWindows(p.fromMillis, p.untilMillis, p.windows),
+		Who: operator(), Reason: p.reason, Created: time.Now().UnixMilli(), State: kafkasink.JobRunning,
+	}
+	if len(p.events) > 0 {
+		if p.job.Resource != "events" {
+			return wrongUsage("leave it out", "--events: the resource %s has no event types", p.job.Resource)
+		}
+		p.job.Events = p.events
+	}
+	if p.kind == kafkasink.JobBackfill {
+		return p.refuseOverlap(ctx)
+	}
+	return p.chooseTopic(ctx)
+}
+
+// chooseTopic settles where a replay goes: to no topic that the stream itself
+// uses.
+func (p *jobPlan) chooseTopic(ctx context.Context) error {
+	live := p.st.kafka
+	p.job.Topic = live.Topic + ".replay." + p.job.ID
+	if p.flags.Changed("topic") {
+		p.job.Topic = p.topic
+		for i := range p.s.streams {
+			k := &p.s.streams[i].kafka
+			if slices.Contains([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, p.topic) {
+				return wrongUsage("another --topic, or exportbridge backfill", "--topic %s is a topic of stream %s itself", p.topic, p.s.streams[i].name)
+			}
+		}
+	}
+	window := live.OfWindow(&p.job, 0)
+	if err := window.Validate(); err != nil {
+		return wrongUsage("--topic export.events.again", "--topic %s: %w", p.job.Topic, err)
+	}
+	sink, err := kafkasink.New(window)
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	exists, err := sink.Exists(ctx)
+	if err != nil {
+		return explained(err)
+	}
+	if exists {
+		p.notes = append(p.notes, "topic "+p.job.Topic+" exists already; the events are added to what it holds")
+	}
+	return nil
+}
+
+// refuseOverlap refuses a backfill of what the stream, or a backfill before,
+// publishes into the same topic.
+func (p *jobPlan) refuseOverlap(ctx context.Context) error {
+	for _, overlap := range []func(context.Context) (string, error){p.overlapWithStream, p.overlapWithJobs} {
+		text, err := overlap(ctx)
+		switch {
+		case err != nil:
+			return explained(err)
+		case text == "":
+		case p.again:
+			p.notes = append(p.notes, text+"; it comes again, with the same ce_id")
+		default:
+			return &exitError{code: exitFailed, err: errors.New(text), hint: "other bounds, or --again to publish it all the same, with the same ce_id"}
+		}
+	}
+	return nil
+}
+
+// overlapWithStream says what of the job the stream has published or will, or
+// nothing. Each epoch of the stream is an export of its own, from its start to
+// where it was left; the newest one goes on.
+func (p *jobPlan) overlapWithStream(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
+	defer cancel()
+	sink, err := kafkasink.New(p.st.kafka)
+	if err != nil {
+		return "", err
+	}
+	defer sink.Close()
+	var text string
+	var above *bridge.Checkpoint // the newest of the epoch before
+	err = sink.Trail(ctx, func(c bridge.Checkpoint) bool {
+		if above == nil || c.Epoch != above.Epoch {
+			if text = p.overlapWith(&c, above == nil); text != "" {
+				return false
+			}
+			above = &c
+		}
+		return c.Epoch > 0
+	})
+	if err == nil && above == nil && text == "" {
+		p.notes = append(p.notes, "the stream has not begun; its first run will find these events in the topic, and ask where to begin: exportbridge cursor reset")
+	}
+	return text, err
+}
+
+func (p *jobPlan) overlapWith(c *bridge.Checkpoint, newest bool) string {
+	position := max(c.PositionTime, c.LastEventTime)
+	end := position + 1
+	if newest {
+		end = c.Origin.End
+	}
+	if p.job.To <= c.Origin.Start || end != 0 && p.job.From >= end {
+		return ""
+	}
+	text := fmt.Sprintf("stream %s exports what is from %s on", p.job.Stream, startText(c.Origin.Start))
+	switch {
+	case !newest:
+		return fmt.Sprintf("stream %s has published what is from %s to %s, before it was reset to epoch %d or later", p.job.Stream,
+			startText(c.Origin.Start), startText(position), c.Epoch+1)
+	case p.job.From > position:
+		return text + ", is at " + startText(position) + ", and will publish the rest itself"
+	}
+	return text + ", and has published it up to " + startText(position)
+}
+
+// overlapWithJobs says which backfill has published a part of the job, or
+// nothing.
+func (p *jobPlan) overlapWithJobs(ctx context.Context) (string, error) {
+	all, err := p.jobs.List(ctx)
+	for i := range all {
+		j := &all[i]
+		if j.Kind == kafkasink.JobBackfill && j.Topic == p.job.Topic && j.From < p.job.To && p.job.From < j.To {
+			return fmt.Sprintf("the backfill %s (%s) has published from %s to %s, or a part of it", j.ID, j.State, startText(j.From), startText(j.To)), nil
+		}
+	}
+	return "", err
+}

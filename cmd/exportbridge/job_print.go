@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"exportbridge/bridge/kafkasink"
+)
+
+// jobReport is the JSON form of a job, planned or done.
+type jobReport struct {
+	kafkasink.Job
+	// TotalEvents counts what the windows' cursors passed, dead letters included.
+	TotalEvents       int64    `json:"total_events"`
+	TotalPages        int64    `json:"total_pages"`
+	TotalDeadLettered int64    `json:"total_dead_lettered"`
+	WindowsDone       int      `json:"windows_done"`
+	Parallel          int      `json:"parallel,omitempty"`
+	RequestsPerSecond float64  `json:"requests_per_second,omitempty"`
+	Notes             []string `json:"notes,omitempty"`
+	// Executed is false for a dry run: then nothing was changed.
+	Executed bool `json:"executed"`
+	// Processes work on the job, as far as the list asks.
+	Processes []kafkasink.Member `json:"processes,omitempty"`
+}
+
+func reportOf(j *kafkasink.Job) jobReport {
+	r := jobReport{Job: *j, WindowsDone: j.Done()}
+	r.TotalEvents, r.TotalPages, r.TotalDeadLettered = j.Counts()
+	return r
+}
+
+// print shows what would be done.
+func (p *jobPlan) print() error {
+	if *p.json {
+		report := reportOf(&p.job)
+		report.Parallel, report.RequestsPerSecond, report.Notes = p.parallel, p.perSecond, p.notes
+		if p.resume == "" {
+			report.ID = "" // that of --execute will be another one
+		}
+		return printJSON(p.app.stdout, report)
+	}
+	return p.write(p.app.stdout, "dry run: nothing was changed. Add --execute to start.")
+}
+
+// announce says at the start what is done, and under which id.
+func (p *jobPlan) announce() {
+	_ = p.write(p.app.stderr, fmt.Sprintf("job %s; when it is interrupted: exportbridge %s --resume %s --execute", p.job.ID, p.kind, p.job.ID))
+}
+
+func (p *jobPlan) write(to io.Writer, last string) error {
+	j := &p.job
+	what := "all events"
+	if len(j.Events) > 0 {
+		what = strings.Join(j.Events, ",")
+	} else if j.Resource != "events" {
+		what = "all " + j.Resource
+	}
+	topic := j.Topic
+	if p.resume == "" && !p.execute && p.kind == kafkasink.JobReplay && !p.flags.Changed("topic") {
+		topic = strings.TrimSuffix(topic, j.ID) + "<id>"
+	}
+	rows := [][2]string{
+		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, startText(j.From), startText(j.To))},
+		{"into", topic},
+		{"windows", windowsText(j, p.parallel)},
+		{"requests", limitText(p.perSecond)},
+		{"guarantee", "exactly once; in order within a window only. The cursor of the stream stays where it is"},
+	}
+	if p.resume != "" {
+		events, _, _ := j.Counts()
+		rows = append(rows, [2]string{"so far", fmt.Sprintf("%d windows done, %s events", j.Done(), humanize.Comma(events))})
+	}
+	for _, n := range p.notes {
+		rows = append(rows, [2]string{"note", n})
+	}
+	var text strings.Builder
+	for _, row := range rows {
+		fmt.Fprintf(&text, "  %-10s %s\n", row[0], row[1])
+	}
+	fmt.Fprintf(&text, "  %s\n", last)
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
+func windowsText(j *kafkasink.Job, parallel int) string {
+	if len(j.Windows) == 1 {
+		return "1, of " + roundDuration(time.Duration(j.To-j.From)*time.Millisecond)
+	}
+	w := &j.Windows[0]
+	return fmt.Sprintf("%d of %s each, %d at a time", len(j.Windows), roundDuration(time.Duration(w.To-w.From)*time.Millisecond), min(parallel, len(j.Windows)))
+}
+
+func limitText(perSecond float64) string {
+	if perSecond == 0 {
+		return "as fast as the API answers (EXPORT_RATE_LIMIT is not set)"
+	}
+	return "at most " + strconv.FormatFloat(perSecond, 'g', 4, 64) + " a second, all windows together"
+}
+
+// report prints what a job that is done has published. took is 0 where that was
+// another process.
+func (p *jobPlan) report(took time.Duration) error {
+	report := reportOf(&p.job)
+	report.Executed = true
+	if *p.json {
+		return printJSON(p.app.stdout, report)
+	}
+	rows := [][]string{{"WINDOW", "FROM", "TO", "EVENTS", "PAGES", "ENDED"}}
+	for n := range p.job.Windows {
+		w := &p.job.Windows[n]
+		rows = append(rows, []string{strconv.Itoa(n + 1), startText(w.From), startText(w.To), humanize.Comma(w.Events), humanize.Comma(w.Pages), w.Ended})
+	}
+	if err := printTable(p.app.stdout, rows); err != nil {
+		return err
+	}
+	end := "was done before"
+	if took > 0 {
+		end = fmt.Sprintf("done in %s, %.0f events/s", roundDuration(took), float64(report.TotalEvents)/took.Seconds())
+	}
+	_, err := fmt.Fprintf(p.app.stdout, "\n  %s events in %s pages into %s, %s of them dead letters; job %s %s\n", humanize.Comma(report.TotalEvents),
+		humanize.Comma(report.TotalPages), p.job.Topic, humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
+	return err
+}
+
+// jobProgress is how far a job is.
+type jobProgress struct {
+	done, windows int
+	events        int64
+	share         float64 // of the time between its bounds that is published
+	trouble       string  // what a window waits for
+}
+
+func (r *jobRun) progress() jobProgress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := jobProgress{windows: len(r.windows)}
+	var passed, all float64
+	for n := range r.windows {
+		w := r.windows[n]
+		if b := r.parts[n]; b != nil {
+			s := b.Status()
+			if s.Events > w.Events {
+				w.Events = s.Events
+			}
+			if !s.Position.IsZero() {
+				w.Position = s.Position.UnixMilli()
+			}
+			if s.Error != "" {
+				p.trouble = s.Error
+			}
+		}
+		length := float64(w.To - w.From)
+		all += length
+		p.events += w.Events
+		switch {
+		case w.Ended != "":
+			p.done++
+			passed += length
+		case w.Position > w.From:
+			passed += float64(min(w.Position, w.To) - w.From)
+		}
+	}
+	p.share = passed / all
+	return p
+}
+
+// tellProgress shows how far the job is: a live line on a terminal, elsewhere a
+// line every ten seconds.
+func (r *jobRun) tellProgress(ctx context.Context) {
+	interval := logInterval
+	if r.line.terminal {
+		interval = lineInterval
+		defer r.line.show("")
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	first := r.progress()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			text := r.progress().text(first, now.Sub(r.began))
+			if r.line.terminal {
+				r.line.show(text)
+				continue
+			}
+			_, _ = io.WriteString(r.line, text+"\n") // whoever reads it may be gone
+		}
+	}
+}
+
+// text says how far the job is after so long, having begun at first.
+func (p jobProgress) text(first jobProgress, took time.Duration) string {
+	text := fmt.Sprintf("  [%d/%d]  %3.0f %%  %s events   %.0f/s", p.done, p.windows, 100*p.share, humanize.Comma(p.events),
+		float64(p.events-first.events)/took.Seconds())
+	if gone := p.share - first.share; gone > 0 && p.share < 1 {
+		text += "   eta " + roundDuration(time.Duration(float64(took)*(1-p.share)/gone))
+	}
+	if p.trouble != "" {
+		text += "   waiting: " + cut(p.trouble, 80)
+	}
+	return text
+}

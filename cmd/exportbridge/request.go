@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/cursorstore"
+)
+
+// request is how a command has a stream's owner change something.
+type request struct {
+	app     *app
+	stream  string
+	reason  string
+	timeout time.Duration
+	json    *bool
+}
+
+func (r *request) flags(cmd *cobra.Command) {
+	r.app.takeSettings(cmd)
+	r.json = takeJSON(cmd)
+	f := cmd.Flags()
+	takeStream(cmd, &r.stream)
+	f.StringVar(&r.reason, "reason", "", "`WHY`, for the history")
+	r.timeout = 30 * time.Second
+	f.Var(parsed(&r.timeout, parseDuration, "DURATION"), "timeout", "wait for the running bridge to acknowledge (default 30s)")
+}
+
+// command is a new one for the stream that stands at now.
+func (r *request) command(kind bridge.Kind, now *bridge.Checkpoint) bridge.Command {
+	return bridge.Command{ID: strings.ToLower(rand.Text()[:6]), Kind: kind, BaseEpoch: now.Epoch, Who: operator(), Reason: r.reason}
+}
+
+// apply puts the request and waits until whoever owns the stream has applied
+// it. Where nobody does, this process is the owner.
+func (r *request) apply(ctx context.Context, p *position, cmd bridge.Command, now *bridge.Checkpoint) (bridge.Answer, error) {
+	if err := p.store.Request(ctx, cmd, r.timeout); err != nil {
+		if pending, ok := errors.AsType[*cursorstore.PendingError](err); ok {
+			return bridge.Answer{}, &exitError{code: exitFailed, err: pending, hint: "the same command again when that one is done: exportbridge cursor show"}
+		}
+		return bridge.Answer{}, hinted(err)
+	}
+	answer, err := r.await(ctx, p, cmd)
+	if err != nil {
+		return answer, err
+	}
+	if !answer.Applied {
+		hint := "exportbridge cursor show"
+		if now.Zero() {
+			hint = "Redis had lost its copy of the cursor, which is there again: the same command once more"
+		}
+		return answer, &exitError{code: exitFailed, err: fmt.Errorf("refused by %s: %s", answer.By, answer.Detail), hint: hint}
+	}
+	return answer, nil
+}
+
+// aliveInterval is how often a waiting command looks whether a bridge runs.
+const aliveInterval = 500 * time.Millisecond
+
+func (r *request) await(ctx context.Context, p *position, cmd bridge.Command) (bridge.Answer, error) {
+	deadline := time.Now().Add(r.timeout)
+	for {
+		answer, err := r.look(ctx, p, cmd.ID)
+		if err == nil {
+			return answer, nil
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return r.giveUp(p, cmd)
+		}
+		_, alive, err := p.store.Status(ctx)
+		if err != nil || alive {
+			continue
+		}
+		switch free, err := p.unowned(ctx); {
+		case err != nil:
+			return r.giveUpWith(p, cmd, err)
+		case !free:
+			continue
+		}
+		answer, err = r.applyOffline(ctx, p, cmd)
+		if errors.Is(err, bridge.ErrFenced) {
+			continue // a bridge has started meanwhile: it will answer
+		}
+		if err != nil {
+			return r.giveUpWith(p, cmd, err)
+		}
+		return answer, nil
+	}
+}
+
+// unowned reports whether no process has the stream. Redis shows none; Kafka's
+// coordinator knows for certain.
+func (p *position) unowned(ctx context.Context) (bool, error) {
+	if slices.Equal(p.stream.kafka.Brokers, []string{embedded}) {
+		return false, &exitError{
+			code: exitUsage, err: errors.New("no bridge answers, and KAFKA_BROKERS=embedded is a Kafka inside another process"),
+			hint: "the address that it printed, for example --kafka-brokers " + usualKafka,
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
+	defer cancel()
+	members, err := p.sink.Members(ctx)
+	if err != nil {
+		return false, fmt.Errorf("no bridge answers, and whether one runs the stream is not known: %w", err)
+	}
+	return len(members) == 0, nil
+}
+
+// membersTimeout bounds the question who runs the stream.
+const membersTimeout = 10 * time.Second
+
+// look waits for the answer for a moment. Redis may refuse at once; then it
+// waits all the same, so as not to ask in a hot loop.
+func (r *request) look(ctx context.Context, p *position, id string) (bridge.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, aliveInterval)
+	defer cancel()
+	answer, err := p.store.Wait(ctx, id)
+	if err != nil {
+		<-ctx.Done()
+	}
+	return answer, err
+}
+
+// applyOffline moves the stream itself, by the same steps as a running bridge:
+// a session of its own, which fences whoever believes to own the stream,
+// claim, commit, answer.
+func (r *request) applyOffline(ctx context.Context, p *position, cmd bridge.Command) (bridge.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	cfg := p.stream.engine
+	cfg.Owner = p.owner
+	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: p.sink, Store: p.store, Inbox: p.store}, cmd)
+	if err == nil && answer.By == p.owner {
+		answer.By = "this command (no bridge runs the stream)"
+	}
+	return answer, err
+}
+
+// giveUpWith takes the request back because of an error, and says which of the
+// two happened.
+func (r *request) giveUpWith(p *position, cmd bridge.Command, cause error) (bridge.Answer, error) {
+	answer, err := r.giveUp(p, cmd)
+	if err == nil {
+		return answer, nil // it was applied all the same
+	}
+	return answer, hinted(cause)
+}
+
+// giveUp takes the request back, and says which of the two happened.
+func (r *request) giveUp(p *position, cmd bridge.Command) (bridge.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	outcome, err := p.store.Withdraw(ctx, cmd.ID)
+	if err != nil {
+		return bridge.Answer{}, &exitError{code: exitFailed, err: fmt.Errorf("request %s is not acknowledged, and Redis does not answer: %w", cmd.ID, err), hint: "exportbridge cursor show"}
+	}
+	switch outcome.Standing {
+	case cursorstore.Answered:
+		return outcome.Answer, nil
+	case cursorstore.Claimed:
+		return bridge.Answer{}, &exitError{
+			code: exitFailed, err: fmt.Errorf("request %s is being applied by %s, which has not acknowledged it within %s", cmd.ID, outcome.Owner, r.timeout),
+			hint: "exportbridge cursor show, to see whether it was applied",
+		}
+	}
+	detail := ""
+	if live, alive, err := p.store.Status(ctx); err == nil && alive {
+		detail = fmt.Sprintf("; %s is %s", live.Owner, describeStatus(&live, time.Now()))
+	}
+	return bridge.Answer{}, &exitError{
+		code: exitFailed, err: fmt.Errorf("no acknowledgement within %s: request %s is withdrawn, nothing was changed%s", r.timeout, cmd.ID, detail),
+		hint: "exportbridge check, or a longer --timeout",
+	}
+}
+
+// operator names who asks, for the history.
+func operator() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/cursorstore"
+)
+
+const (
+	// watchInterval is how often status --watch looks.
+	watchInterval = time.Second
+	// statusTimeout bounds what a status waits for from each server.
+	statusTimeout = 5 * time.Second
+	// changesShown is how many of an operator's changes are shown, of those
+	// among the newest changesSought entries of the history.
+	changesShown  = 5
+	changesSought = 200
+)
+
+// streamStatus is what is known of a stream: from the bridge that runs it, or
+// straight from Redis and Kafka.
+type streamStatus struct {
+	Stream string `json:"stream"`
+	// Live is what the bridge that runs the stream says of it; nil where none
+	// does, or Redis does not answer.
+	Live *bridge.Status `json:"live,omitempty"`
+	// Checkpoint is what is committed. It holds the cursor itself.
+	Checkpoint *bridge.Checkpoint `json:"checkpoint,omitempty"`
+	// Members are the processes that run the stream or stand by for it.
+	Members []kafkasink.Member `json:"members,omitempty"`
+	// LagSeconds is the age of the position, 0 when caught up; CaughtUpIn how
+	// many seconds it takes until it is, at the pace of now, -1 where it does
+	// not catch up or that is not known.
+	LagSeconds float64 `json:"lag_seconds"`
+	CaughtUpIn float64 `json:"caught_up_in_seconds"`
+	Guarantee  string  `json:"guarantee"`
+	// Changes are the last ones by operators, newest first.
+	Changes []bridge.Change `json:"changes,omitempty"`
+	// Notes say what could not be found out.
+	Notes []string `json:"notes,omitempty"`
+}
+
+func newStatusCommand(a *app) *cobra.Command {
+	var stream string
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what the streams do, and what they guarantee",
+		Long: `Show what the streams do, and what they guarantee: as the bridge tells that runs
+them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
+		Example: `  exportbridge status
+  exportbridge status --watch
+  exportbridge status --json | jq '.[].live.state'`,
+		GroupID: groupPosition,
+		Args:    noArgs,
+	}
+	a.takeSettings(cmd)
+	asJSON := takeJSON(cmd)
+	cmd.Flags().StringVar(&stream, "stream", "", "`NAME` of a stream; all of BRIDGE_STREAMS if not given")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every second; with --json one line each time")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		for {
+			all, err := a.statusOfAll(ctx, stream)
+			if err != nil {
+				return err
+			}
+			if err := a.printStatus(all, *asJSON, watch); err != nil || !watch {
+				return err
+			}
+			if waitFor(ctx, watchInterval) != nil {
+				return nil
+			}
+		}
+	}
+	return cmd
+}
+
+func (a *app) statusOfAll(ctx context.Context, name string) ([]streamStatus, error) {
+	var all []streamStatus
+	err := a.eachPosition(ctx, name, func(p *position) error {
+		all = append(all, p.status(ctx))
+		return nil
+	})
+	return all, err
+}
+
+// status asks everybody who may know, and says who does not answer.
+func (p *position) status(ctx context.Context) streamStatus {
+	s := streamStatus{Stream: p.store.Name(), Guarantee: guarantee(p.stream.engine.Mode), CaughtUpIn: -1}
+	note := func(what string, err error) {
+		s.Notes = append(s.Notes, what+": "+cut(err.Error(), 160))
+	}
+	limited := func(f func(context.Context)) {
+		ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+		defer cancel()
+		f(ctx)
+	}
+	limited(func(ctx context.Context) {
+		switch live, alive, err := p.store.Status(ctx); {
+		case err != nil:
+			note("what the bridge says is not known", err)
+		case alive:
+			s.Live = &live
+		}
+	})
+	limited(func(ctx context.Context) {
+		switch c, err := p.find(ctx); {
+		case err != nil:
+			note("no checkpoint", err)
+		default:
+			s.Checkpoint = &c.Checkpoint
+			if c.note != "" {
+				s.Notes = append(s.Notes, "checkpoint "+c.note)
+			}
+		}
+	})
+	if !p.kafkaIsHidden() {
+		limited(func(ctx context.Context) {
+			var err error
+			if s.Members, err = p.sink.Members(ctx); err != nil {
+				note("who runs the stream is not known", err)
+			}
+		})
+	}
+	limited(func(ctx context.Context) {
+		entries, err := p.store.History(ctx, cursorstore.Query{Limit: changesSought})
+		if err == nil {
+			s.Changes = changesOf(entries, s.Checkpoint)
+		}
+	})
+	s.measure(time.Now())
+	return s
+}
+
+// changesOf returns the newest changes by operators.
+func changesOf(entries []cursorstore.Entry, now *bridge.Checkpoint) []bridge.Change {
+	var all []bridge.Change
+	add := func(ch *bridge.Change) {
+		if ch != nil && len(all) < changesShown && (len(all) == 0 || all[len(all)-1].ID != ch.ID) {
+			all = append(all, *ch)
+		}
+	}
+	if now != nil {
+		add(now.Change)
+	}
+	for i := range entries {
+		add(entries[i].Change)
+	}
+	return all
+}
+
+// measure derives how far behind the stream is, and for how long.
+func (s *streamStatus) measure(now time.Time) {
+	var at time.Time
+	switch {
+	case s.Live != nil && s.Live.CaughtUp:
+		s.CaughtUpIn = 0
+		return
+	case s.Live != nil:
+		at = s.Live.Position
+	case s.Checkpoint != nil && s.Checkpoint.PositionTime > 0:
+		at = time.UnixMilli(s.Checkpoint.PositionTime)
+	}
+	if at.IsZero() {
+		return
+	}
+	s.LagSeconds = max(0, now.Sub(at).Seconds())
+	if s.Live != nil && s.Live.Pace > 1 {
+		s.CaughtUpIn = math.Ceil(s.LagSeconds / (s.Live.Pace - 1))
+	}
+}
+
+// guarantee says what a delivery mode promises, and why.
+func guarantee(mode bridge.Mode) string {
+	if mode == bridge.ExactlyOnce {
+		return "exactly-once: events and checkpoint are one Kafka transaction; consumers must read_committed"
+	}
+	return "at-least-once: the checkpoint follows the acknowledged events; after a crash those in flight come again, with the same ce_id"
+}
+
+func (a *app) printStatus(all []streamStatus, asJSON, watch bool) error {
+	switch {
+	case asJSON && watch:
+		if err := json.NewEncoder(a.stdout).Encode(all); err != nil {
+			return fmt.Errorf("print JSON: %w", err)
+		}
+		return nil
+	case asJSON:
+		return printJSON(a.stdout, all)
+	}
+	var text strings.Builder
+	if watch && isTerminal(a.stdout) {
+		text.WriteString("\x1b[H\x1b[2J")
+	}
+	for i := range all {
+		if i > 0 || watch && !isTerminal(a.stdout) {
+			text.WriteString("\n")
+		}
+		for _, row := range all[i].rows(time.Now()) {
+			fmt.Fprintf(&text, "  %-11s %s\n", row[0], row[1])
+		}
+	}
+	_, err := io.WriteString(a.stdout, text.String())
+	return err
+}
+
+// rows are the lines of a stream's status, each with a name.
+func (s *streamStatus) rows(now time.Time) [][2]string {
+	rows := [][2]string{{"stream", s.Stream}, {"state", s.stateText(now)}}
+	add := func(name, text string) {
+		if text != "" {
+			rows = append(rows, [2]string{name, text})
+		}
+	}
+	if s.Live != nil && s.Live.Error != "" {
+		add("why", s.Live.Error)
+		add("try", s.Live.Hint)
+	}
+	if c := s.Checkpoint; c != nil {
+		add("position", positionText(c, now))
+		add("speed", s.speedText())
+		add("committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Place, humanize.Comma(c.Pages), humanize.Comma(c.Events),
+			roundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))))
+	}
+	if s.Live != nil {
+		add("end", contractText(s.Live.Contract))
+		if s.Live.DeadLettered > 0 {
+			add("dead", humanize.Comma(s.Live.DeadLettered)+" dead letters since the bridge started: exportbridge tail --dlq")
+		}
+	}
+	add("processes", s.membersText())
+	add("guarantee", s.Guarantee)
+	for i := range s.Changes {
+		name := "changes"
+		if i > 0 {
+			name = ""
+		}
+		rows = append(rows, [2]string{name, changeText(&s.Changes[i])})
+	}
+	if c := s.Checkpoint; c != nil && c.Overlap != nil {
+		add("read again", overlapText(c.Overlap))
+	}
+	for _, n := range s.Notes {
+		add("note", n)
+	}
+	return rows
+}
+
+func (s *streamStatus) stateText(now time.Time) string {
+	paused := s.Checkpoint != nil && s.Checkpoint.Paused(now)
+	switch {
+	case s.Live != nil && paused && s.Live.Place.Compare(s.Checkpoint.Place) < 0: // it tells once a second
+		return fmt.Sprintf("%s (by %s)", pauseText(s.Checkpoint.PausedUntil, now), s.Live.Owner)
+	case s.Live != nil:
+		text := describeState(s.Live, now)
+		if !s.Live.Since.IsZero() {
+			text += ", for " + roundDuration(max(0, now.Sub(s.Live.Since)))
+		}
+		return fmt.Sprintf("%s (by %s)", text, s.Live.Owner)
+	case paused:
+		return pauseText(s.Checkpoint.PausedUntil, now) + "; no bridge tells more"
+	case len(s.Members) > 0:
+		return "a bridge runs it and does not reach Redis"
+	}
+	return "no bridge runs it"
+}
+
+func (s *streamStatus) speedText() string {
+	if s.Live == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%.0f events/s", s.Live.Rate)
+	switch {
+	case s.CaughtUpIn > 0:
+		text += fmt.Sprintf(", caught up in about %s (%.0f times as fast as time passes)", roundDuration(time.Duration(s.CaughtUpIn)*time.Second), s.Live.Pace)
+	case s.CaughtUpIn < 0 && s.Live.Pace > 0:
+		text += ", which does not catch up"
+	}
+	return text
+}
+
+func (s *streamStatus) membersText() string {
+	var texts []string
+	for _, m := range s.Members {
+		name := m.ClientID
+		if m.InstanceID != "" {
+			name = m.InstanceID
+		}
+		role := "stands by"
+		if m.Owner {
+			role = "runs it"
+		}
+		texts = append(texts, fmt.Sprintf("%s at %s %s", name, m.Host, role))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// overlapText says what was read again after a refused cursor.
+func overlapText(o *bridge.Overlap) string {
+	text := "now"
+	if o.Done {
+		text = "done"
+	}
+	return fmt.Sprintf("%s, after a refused cursor: from %s to %s; %s events were known and dropped", text,
+		time.UnixMilli(o.From).UTC().Format(timeLayout), time.UnixMilli(o.Until).UTC().Format(timeLayout), humanize.Comma(o.Dropped))
+}
+
+// contractText says how the API marks the end of the results.
+func contractText(c bridge.Contract) string {
+	switch c {
+	case bridge.ContractEmptyCursor:
+		return "the API ends its results with an empty nextCursor"
+	case bridge.ContractEmptyItems:
+		return "the API ends its results with an empty page"
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"exportbridge/bridge"
+)
+
+// lateGrowth is how much longer each step of lateness is than the one before:
+// percentiles are exact to 1 %.
+const lateGrowth = 1.01
+
+// lateness is how late the late events of a window came, in milliseconds. It
+// takes the same memory however many there are.
+type lateness struct {
+	// Known counts the events whose ingestion the API tells, Events those of
+	// them that were late.
+	Known  int64 `json:"known"`
+	Events int64 `json:"events"`
+	P50    int64 `json:"p50_ms"`
+	P99    int64 `json:"p99_ms"`
+	Max    int64 `json:"max_ms"`
+
+	steps map[int]int64
+}
+
+// note counts an event, as late if the API took it in more than after behind
+// its time.
+func (l *lateness) note(e *bridge.Event, after time.Duration) {
+	system := takenIn(e)
+	if system == 0 || e.Defect != bridge.DefectNone {
+		return
+	}
+	l.Known++
+	late := system - e.Time
+	if late <= after.Milliseconds() {
+		return
+	}
+	if l.steps == nil {
+		l.steps = make(map[int]int64)
+	}
+	l.Events++
+	l.Max = max(l.Max, late)
+	l.steps[int(math.Log(float64(late))/math.Log(lateGrowth))]++
+}
+
+// add puts the lateness of a part to that of the window.
+func (l *lateness) add(p *lateness) {
+	if l.steps == nil {
+		l.steps = make(map[int]int64)
+	}
+	l.Known, l.Events, l.Max = l.Known+p.Known, l.Events+p.Events, max(l.Max, p.Max)
+	for step, n := range p.steps {
+		l.steps[step] += n
+	}
+	l.P50, l.P99 = l.percentile(50), l.percentile(99)
+}
+
+// percentile returns a lateness that so many percent of the late events do not
+// exceed, 0 where there are none.
+func (l *lateness) percentile(percent int64) int64 {
+	if l.Events == 0 {
+		return 0
+	}
+	rank := (l.Events*percent + 99) / 100
+	first, last := math.MaxInt, math.MinInt
+	for step := range l.steps {
+		first, last = min(first, step), max(last, step)
+	}
+	for step := first; step <= last; step++ {
+		if rank -= l.steps[step]; rank <= 0 {
+			return min(l.Max, int64(math.Ceil(math.Pow(lateGrowth, float64(step+1)))))
+		}
+	}
+	return l.Max
+}
+
+// text is the lateness for people.
+func (l *lateness) text(after time.Duration) string {
+	if l.Known == 0 {
+		return "not known: the events do not say when the API took them in"
+	}
+	text := fmt.Sprintf("%s came more than %s after their time", humanize.Comma(l.Events), after)
+	if l.Events > 0 {
+		ms := func(n int64) time.Duration {
+			return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond)
+		}
+		text += fmt.Sprintf(": p50 %s, p99 %s, max %s", ms(l.P50), ms(l.P99), ms(l.Max))
+	}
+	return text
+}

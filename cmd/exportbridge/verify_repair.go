@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// repairedAtOnce is how many events are in one transaction at most: their mark,
+// 22 bytes an event, fits into any usable topic.
+const repairedAtOnce = 300
+
+// repairMark is what a transaction of a repair leaves behind. Its JSON form is
+// kept for ever.
+type repairMark struct {
+	Version int `json:"v"`
+	// At is when the events were published, in milliseconds since the epoch.
+	At int64  `json:"at"`
+	By string `json:"by,omitempty"`
+	// IDs are 16 bytes of the SHA-256 of each event's record id, one after the
+	// other, in base64.
+	IDs []byte `json:"ids"`
+}
+
+// repaired is what became of the missing events, or would.
+type repaired struct {
+	Events int64 `json:"events"`
+	// Live counts those that the running stream may still bring.
+	Live int64 `json:"left_to_live"`
+	// Before counts those that a repair has published before; the topic has
+	// deleted them, or they cannot be read.
+	Before int64 `json:"repaired_before"`
+	// Refused counts those that the topic cannot take, with the first reasons.
+	Refused int64    `json:"refused"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+func (r *repaired) rows(executed bool) [][]string {
+	done := "would be published"
+	if executed {
+		done = "published"
+	}
+	rows := [][]string{{"repair", humanize.Comma(r.Events) + " " + done}}
+	for _, left := range []struct {
+		n    int64
+		text string
+	}{
+		{r.Live, "left to the running stream, which has not passed them"},
+		{r.Before, "published by an earlier repair, and not in the topic any more"},
+		{r.Refused, "cannot be published"},
+	} {
+		if left.n > 0 {
+			rows = append(rows, []string{"", humanize.Comma(left.n) + " " + left.text})
+		}
+	}
+	for _, why := range r.Reasons {
+		rows = append(rows, []string{"", printable(why)})
+	}
+	return rows
+}
+
+// repairer publishes missing events.
+type repairer struct {
+	*kafkasink.Repair
+	repaired
+	known map[fingerprint]bool // published by earlier repairs
+	// passed is the time up to which the running stream has read what the API
+	// took in, in milliseconds since the epoch.
+	passed int64
+}
+
+// repairable reports why the window must not be repaired.
+func (v *verifier) repairable() error {
+	c := &v.live
+	refuse := func(hint, format string, values ...any) error {
+		return &exitError{code: exitUsage, err: fmt.Errorf(format, values...), hint: hint}
+	}
+	switch {
+	case c.Zero():
+		return refuse("exportbridge run", "stream %s has no position yet: it will publish the window itself", v.stream.name)
+	case v.report.To > c.PositionTime:
+		return refuse("--to "+instantText(c.PositionTime), "the window ends after the live position %s: what is missing may be on its way", instantText(c.PositionTime))
+	case c.Origin.Resource != v.stream.engine.Origin.Resource || strings.Join(c.Origin.Events, ",") != strings.Join(v.stream.engine.Origin.Events, ","):
+		return refuse("the EXPORT_RESOURCE and EXPORT_EVENTS of the bridge", "the stream exports %s, these settings ask for %s",
+			originText(c.Origin), originText(v.stream.engine.Origin))
+	}
+	return nil
+}
+
+func originText(o bridge.Origin) string {
+	if len(o.Events) == 0 {
+		return o.Resource
+	}
+	return o.Resource + " (" + strings.Join(o.Events, ", ") + ")"
+}
+
+// openRepair begins the repair, before the topic is read: then nothing that an
+// earlier one has left open can appear behind our back.
+func (v *verifier) openRepair(ctx context.Context) (*repairer, error) {
+	begin := kafkasink.Rehearse
+	if v.opts.execute {
+		begin = kafkasink.OpenRepair
+	}
+	kafka := v.stream.kafka
+	kafka.Report = v.app.sayWaiting()
+	k, err := begin(ctx, kafka, kafkasink.JobVerify)
+	if err != nil {
+		return nil, repairError(err)
+	}
+	r := &repairer{Repair: k, known: make(map[fingerprint]bool), passed: v.live.AdvanceTime}
+	if v.live.Drained {
+		r.passed = max(r.passed, v.live.PositionTime)
+	}
+	for name, value := range k.Marks() {
+		var m repairMark
+		if err := json.Unmarshal(value, &m); err != nil || m.Version != 1 || len(m.IDs)%len(fingerprint{}) != 0 {
+			k.Close()
+			return nil, &exitError{code: exitFailed, err: fmt.Errorf("mark %s of an earlier repair cannot be read", name), hint: "a newer exportbridge"}
+		}
+		for ids := m.IDs; len(ids) > 0; ids = ids[len(fingerprint{}):] {
+			r.known[fingerprint(ids)] = true
+		}
+	}
+	return r, nil
+}
+
+// publish publishes the missing events of a page, as far as they may be.
+func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bridge.Event) error {
+	var events []bridge.Event
+	for i := range missing {
+		switch e := &missing[i]; {
+		case r.known[fingerprintOf(e.AppendRecordID(nil))]:
+			r.Before++
+		case takenIn(e) > r.passed:
+			r.Live++
+		default:
+			events = append(events, *e)
+		}
+	}
+	for len(events) > 0 {
+		n := min(len(events), repairedAtOnce)
+		if err := r.commit(ctx, page, events[:n]); err != nil {
+			return err
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+// commit publishes events in one transaction with a mark that names them. If
+// one of them is refused, the others are published without it.
+func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridge.Event) error {
+	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: operator()}
+	for i := range events {
+		name := fingerprintOf(events[i].AppendRecordID(nil))
+		m.IDs = append(m.IDs, name[:]...)
+	}
+	value, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode the mark: %w", err)
+	}
+	page.Events = events
+	_, err = r.Publish(ctx, page, rand.Text(), value)
+	switch {
+	case err == nil:
+		r.Events += int64(len(events))
+		return nil
+	case !errors.Is(err, bridge.ErrRefused):
+		return repairError(err)
+	case len(events) == 1:
+		if r.Refused++; len(r.Reasons) < namedEvents {
+			r.Reasons = append(r.Reasons, refusal(err))
+		}
+		return nil
+	}
+	half := len(events) / 2
+	if err := r.commit(ctx, page, events[:half]); err != nil {
+		return err
+	}
+	return r.commit(ctx, page, events[half:])
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/kafkasink"
+)
+
+const (
+	// settleTimeout is how long an open transaction is waited for. Brokers end
+	// one whose process is gone after KAFKA_TRANSACTION_TIMEOUT, 15 minutes at
+	// most.
+	settleTimeout  = 16 * time.Minute
+	settleInterval = 100 * time.Millisecond
+	// settleQuiet is how long that is not worth a message: the running stream
+	// has a transaction open most of the time.
+	settleQuiet = 3 * time.Second
+	// stampSlack is how much earlier than its event a record may be stamped: an
+	// event time further in the future than that becomes the time of publishing.
+	stampSlack = time.Hour
+)
+
+// settled returns the parts of the partitions from a record time on, in
+// milliseconds since the epoch, up to where the topic ends now. It waits until
+// all of that is decided: behind an open transaction, whosever it is, records
+// that are committed cannot be seen, and would seem to be missing.
+func (t *topicReader) settled(ctx context.Context, from int64, say func(error)) (map[int32]span, error) {
+	ends, err := t.lastOffsets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for began := time.Now(); ; {
+		spans, err := t.bounds(ctx)
+		if err != nil {
+			return nil, err
+		}
+		open := int32(-1)
+		for id, end := range ends {
+			if spans[id].to < end {
+				open = id
+			}
+			spans[id] = span{spans[id].from, max(spans[id].from, end)}
+		}
+		if open < 0 {
+			return spans, t.begin(ctx, spans, tailStart{kind: fromTime, n: max(0, from-stampSlack.Milliseconds())})
+		}
+		if time.Since(began) > settleQuiet {
+			say(fmt.Errorf("a transaction is open on partition %d of topic %s", open, t.topic))
+		}
+		if err := waitFor(limited, settleInterval); err != nil {
+			return nil, fmt.Errorf("wait for the transaction that is open on partition %d of topic %s: %w", open, t.topic, err)
+		}
+	}
+}
+
+// lastOffsets returns where the partitions end, open transactions included.
+func (t *topicReader) lastOffsets(ctx context.Context) (map[int32]int64, error) {
+	client, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	listed, err := kadm.NewClient(client).ListEndOffsets(ctx, t.topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, t.explain("list last offsets", err)
+	}
+	ends := make(map[int32]int64)
+	for id, end := range listed[t.topic] {
+		ends[id] = end.Offset
+	}
+	return ends, nil
+}
+
+// readAll is read, and an error if it did not come to the end of a part: what
+// was not read must not count as missing.
+func (t *topicReader) readAll(ctx context.Context, spans map[int32]span, take func(*kgo.Record)) error {
+	left := map[int32]span{}
+	for id, s := range spans {
+		if s.from < s.to {
+			left[id] = s
+		}
+	}
+	err := t.read(ctx, spans, take, func(_ *kgo.Client, open map[int32]span) error {
+		left = open
+		return nil
+	})
+	if err == nil && len(left) > 0 {
+		return &exitError{
+			code: exitFailed, err: fmt.Errorf("topic %s was not read to its end: %d partitions gave nothing for %s", t.topic, len(left), quietTime),
+			hint: "the same command again; exportbridge check says whether the brokers are well",
+		}
+	}
+	return err
+}
+
+// recordOf returns the event that a record holds, as far as a comparison needs
+// it: its id and its time, in milliseconds since the epoch.
+func (v *verifier) recordOf(r *kgo.Record) (id []byte, when int64) {
+	when = r.Timestamp.UnixMilli()
+	if t, err := time.Parse(time.RFC3339Nano, header(r, headerEventTime)); err == nil {
+		when = t.UnixMilli()
+		if id := header(r, headerEventID); id != "" {
+			return []byte(id), when
+		}
+	}
+	// Without these headers the event itself says it.
+	page, err := decodeItem(v.api, v.stream.export.ItemsField, r.Value)
+	if err != nil {
+		return []byte(header(r, headerEventID)), when
+	}
+	e := &page.Events[0]
+	if e.Defect == "" {
+		when = e.Time
+	}
+	if id := header(r, headerEventID); id != "" {
+		return []byte(id), when
+	}
+	return e.AppendRecordID(nil), when
+}
+
+// letterID returns the record id of the item that a dead letter is about.
+func (v *verifier) letterID(r *kgo.Record) []byte {
+	l := kafkasink.ReadLetter(r)
+	if id := header(r, headerEventID); id != "" {
+		return []byte(id)
+	}
+	if l.Item == nil {
+		return []byte(l.ID)
+	}
+	page, err := decodeItem(v.api, v.stream.export.ItemsField, l.Item)
+	if err != nil {
+		return nil
+	}
+	return page.Events[0].AppendRecordID(nil)
+}
