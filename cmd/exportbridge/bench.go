@@ -325,11 +325,12 @@ func (b *bench) startAPI(ctx context.Context, c cell) error {
 	return nil
 }
 
-// mostPages is how many pages the longest cell of an API has.
+// mostPages is how many pages the longest cell of an API has. The pages of a
+// backfill's windows are no others', and are not rendered ahead.
 func (b *bench) mostPages(api apiKind) int {
 	most := 0
 	for _, c := range b.cells {
-		if c.api == api {
+		if c.api == api && c.windows == 0 {
 			most = max(most, c.pages)
 		}
 	}

@@ -16,6 +16,8 @@ const (
 	workFetch work = "fetch only"
 	// workBridge is exportbridge run --once, or run where the cell is followed.
 	workBridge work = "bridge"
+	// workBackfill is exportbridge backfill.
+	workBackfill work = "backfill"
 	// workMemory produces records that are all built before the clock starts.
 	workMemory work = "from memory"
 	// workUsual is encoding/json, ProduceSync, SET, repeat.
@@ -81,6 +83,9 @@ type cell struct {
 	kafka kafkaPath
 	mode  bridge.Mode
 	codec string // empty is the default
+	// windows is how many parts of the export a backfill reads at a time, each
+	// of so many whole pages; 0 where it is none.
+	windows int
 	// forget keeps no checkpoint outside Kafka, redisFar keeps it in a Redis
 	// farRoundTrip away.
 	forget, redisFar bool
@@ -99,6 +104,9 @@ func (c cell) String() string {
 	parts := []string{string(c.work), c.api.String(), fmt.Sprintf("%d pages", c.pages)}
 	if c.growing {
 		parts = []string{string(c.work), "growing export"}
+	}
+	if c.windows > 0 {
+		parts = append(parts, counted(c.windows, "window"))
 	}
 	if c.kafka != pathDirect {
 		parts = append(parts, string(c.kafka))
@@ -126,9 +134,14 @@ func (c cell) writes() bool { return c.work != workFetch && c.work != workSplit 
 
 // warmUp is the cell at a tenth of its length: enough to warm servers up.
 func (c cell) warmUp() cell {
-	c.pages, c.warming = max(1, c.pages/10), true
+	windows := max(1, c.windows)
+	c.pages, c.warming = max(1, c.pages/10/windows)*windows, true
 	return c
 }
+
+// requests is how often the cell's process asks the API: for each page, and
+// once more for each end, since only an empty page says that there are no more.
+func (c cell) requests() int { return c.pages + max(1, c.windows) }
 
 // stretch is one measured run of a cell, from the first request that reached
 // the API, or the first record where nothing is asked for, to its end.

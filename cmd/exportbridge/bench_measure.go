@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,6 +100,14 @@ func exportSettings(api *benchAPI) []string {
 
 // command is what a cell's process is started with.
 func (b *bench) command(c cell) []string {
+	if c.work == workBackfill {
+		n := strconv.Itoa(c.windows)
+		end := benchStart.Add(time.Duration(c.pages*pageEvents) * benchEvery)
+		return []string{
+			"backfill", "--from", benchStart.Format(time.RFC3339), "--to", end.Format(time.RFC3339Nano),
+			"--windows", n, "--parallel", n, "--execute", "--json",
+		}
+	}
 	names := map[work]string{
 		workFetch: "part-fetch", workBridge: "part-bridge", workMemory: "part-memory",
 		workUsual: "part-usual", workSequential: "part-sequential", workSplit: "part-split",
@@ -133,21 +142,28 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (stretch, error)
 		return stretch{}, err
 	}
 	var end partEnd
-	if err := json.Unmarshal(out.stdout, &end); err != nil {
+	var job jobReport
+	report := any(&end)
+	if c.work == workBackfill {
+		report = &job
+	}
+	if err := json.Unmarshal(out.stdout, report); err != nil {
 		return stretch{}, fmt.Errorf("read its report: %w", err)
 	}
-	if c.work == workBridge {
+	switch c.work {
+	case workBridge:
 		if end.Ended, err = lastCommit(out.stderr); err != nil {
 			return stretch{}, err
 		}
+	case workBackfill: // when all its windows were done
+		end.Ended = time.UnixMilli(job.Changed)
 	}
 	clock, err := api.restart(ctx, 0)
 	if err != nil {
 		return stretch{}, err
 	}
-	// One more than the pages: only an empty page says that there are no more.
-	if clock.Requests != c.pages+1 {
-		return stretch{}, fmt.Errorf("%d requests for %d pages, want one for each and one for the end", clock.Requests, c.pages)
+	if clock.Requests != c.requests() {
+		return stretch{}, fmt.Errorf("%d requests for %d pages, want %d: one for each and one for each end", clock.Requests, c.pages, c.requests())
 	}
 	return c.stretch(end, clock, out.use), nil
 }

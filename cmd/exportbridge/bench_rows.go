@@ -93,6 +93,9 @@ const (
 	// A run of a second shows how it begins and ends, not the way.
 	quickPages = 4 // at 5 ms
 	slowPages  = 3 // each end of a run waits for two commits
+	// mostScaled is how many windows a backfill is scaled to at most: then each
+	// has as many pages as a cell is asked for.
+	mostScaled = 8
 )
 
 // The export of the freshness rows.
@@ -125,7 +128,7 @@ func (p *planner) times(n int, c cell) cell         { c.pages *= n; return c }
 
 // rows returns the whole table.
 func (p *planner) rows() []row {
-	return slices.Concat(p.serialRows(), p.rawRows(), p.onceRows(), p.loopRows(), p.costRows(), p.memoryRows(),
+	return slices.Concat(p.serialRows(), p.rawRows(), p.onceRows(), p.loopRows(), p.windowRows(), p.costRows(), p.memoryRows(),
 		p.freshnessRows(), p.linkRows(), p.againstRows())
 }
 
@@ -244,6 +247,26 @@ func (p *planner) loopRows() []row {
 				cells: []cell{loop, p.via(pathFar, p.bridge(ms(latency)))}, of: ofSeconds, value: wallShare,
 			})
 		}
+	}
+	return rows
+}
+
+// windowRows say what a backfill gains by reading several windows at a time.
+func (p *planner) windowRows() []row {
+	backfill := func(windows int) cell {
+		return cell{work: workBackfill, api: ms(20), pages: mostScaled * p.pages, mode: bridge.ExactlyOnce, windows: windows}
+	}
+	var rows []row
+	for _, r := range []struct {
+		windows int
+		goal    float64
+	}{{2, 1.95}, {4, 3.8}, {mostScaled, 7}} {
+		rows = append(rows, row{
+			name:  fmt.Sprintf("window_scaling_%d", r.windows),
+			about: fmt.Sprintf("time of a backfill in one window / in %d at a time, API 20 ms", r.windows),
+			unit:  unitTimes, direction: atLeast, goal: r.goal,
+			cells: []cell{backfill(1), backfill(r.windows)}, of: ofSeconds, value: wallShare,
+		})
 	}
 	return rows
 }

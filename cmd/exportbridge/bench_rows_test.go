@@ -52,6 +52,7 @@ func TestBenchGoals(t *testing.T) {
 		"raw_fraction_none": {atLeast, 0.7}, "raw_fraction_snappy": {atLeast, 0.7}, "raw_fraction_lz4": {atLeast, 0.85}, "raw_fraction_zstd": {atLeast, 0.9},
 		"eos_overhead_20": {atMost, 0.02}, "eos_overhead_0": {atMost, 0.15}, "commit_overhead": {atMost, 0.01}, "commit_overhead_far": {atMost, 0.01},
 		"naive_speedup_5": {atLeast, 4.5}, "naive_speedup_20": {atLeast, 2.3}, "seq_speedup_5": {atLeast, 2.4}, "seq_speedup_20": {atLeast, 1.5},
+		"window_scaling_2": {atLeast, 1.95}, "window_scaling_4": {atLeast, 3.8}, "window_scaling_8": {atLeast, 7},
 		"allocs_per_event": {atMost, 0.1}, "split_allocs_per_page": {atMost, 0}, "cpu_ratio": {atMost, 1.6}, "cpu_per_million": {atMost, 3}, "cpu_per_million_default": {},
 		"rss_latency_bound": {atMost, 40e6}, "rss_flat_out": {atMost, 80e6}, "rss_flat": {atMost, 1.1},
 		"tail_freshness_p50": {}, "tail_freshness_p99": {atMost, 115},

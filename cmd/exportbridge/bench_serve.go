@@ -123,9 +123,13 @@ func (w *watchedAPI) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // comes after them takes it half a millisecond a page.
 const prerenderLimit = 512 << 20
 
+// The events of a bench: the pages of every run are the same bytes.
+var benchStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const benchEvery = 100 * time.Millisecond // from one event to the next, where the export does not grow
+
 func newBenchAPICommand(a *app) *cobra.Command {
-	// A fixed start: the pages of every run are the same bytes.
-	config := exportsim.Config{Seed: 1, Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	config := exportsim.Config{Seed: 1, Start: benchStart}
 	var prerender bool
 	cmd := &cobra.Command{
 		Use:     "serve-api",
@@ -139,6 +143,9 @@ func newBenchAPICommand(a *app) *cobra.Command {
 	cmd.RunE = func(*cobra.Command, []string) (err error) {
 		api := new(watchedAPI)
 		config.OnRequest = api.note
+		if config.Rate == 0 {
+			config.Every = benchEvery
+		}
 		if api.Handler, err = exportsim.New(config); err != nil {
 			return err
 		}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/kafkasink"
 )
 
 // traces is what a bridge leaves on Kafka and Redis.
@@ -135,10 +138,15 @@ func (t *traces) remove(ctx context.Context, name string) error {
 	defer cancel()
 	admin := kadm.NewClient(t.kafka)
 	var errs []error
-	if _, err := admin.DeleteGroups(ctx, name+".events"); err != nil {
-		errs = append(errs, err)
+	groups, err := admin.ListGroups(ctx)
+	errs = append(errs, err)
+	for _, group := range groups.Groups() {
+		if strings.HasPrefix(group, name+".") { // the stream's, and that of a job
+			_, err := admin.DeleteGroups(ctx, group)
+			errs = append(errs, err)
+		}
 	}
-	deleted, err := admin.DeleteTopics(ctx, name, deadLetters(name), checkpoints(name))
+	deleted, err := admin.DeleteTopics(ctx, name, deadLetters(name), checkpoints(name), kafkasink.JobsTopic(checkpoints(name)))
 	errs = append(errs, err)
 	for _, topic := range deleted.Sorted() {
 		if !errors.Is(topic.Err, kerr.UnknownTopicOrPartition) {
