@@ -60,3 +60,19 @@ func (s *Sink) ACLs() []string {
 	}
 	return append(all, s.transactionACL(), s.groupACL())
 }
+
+// JobACLs returns the commands that grant what replay, backfill and repairs
+// need besides: they publish beside the stream, with ids of their own, and
+// create the topics that are missing. It asks nobody.
+func (s *Sink) JobACLs() []string {
+	if s.cfg.Part != nil {
+		return nil
+	}
+	topic, replays := s.cfg.jobsTopic(), s.cfg.Topic+replayInfix
+	return []string{
+		s.writeACL(topic), s.readACL(topic), s.createACL(topic),
+		s.acl("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation Create --resource-pattern-type prefixed --topic " + replays),
+		s.acl("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic + "." + s.cfg.Stream + "."),
+		s.acl("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.cfg.Group + "." + s.cfg.Stream + "."),
+	}
+}

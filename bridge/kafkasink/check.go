@@ -56,14 +56,16 @@ func (s *Sink) Check(ctx context.Context) []Finding {
 	if !ok {
 		return found
 	}
-	states, err := s.describe(ctx, client, s.cfg.allTopics()...)
+	states, err := s.describe(ctx, client, append(s.cfg.allTopics(), s.cfg.jobsTopic())...)
 	if err != nil {
 		return append(found, failed(s.explain(err, w)))
 	}
-	for i := range states[:len(states)-1] {
+	own := len(states) - 2
+	for i := range states[:own] {
 		found = append(found, s.checkTopic(&states[i], i == 0)...)
 	}
-	found = append(found, s.checkCheckpoints(&states[len(states)-1])...)
+	found = append(found, s.checkCheckpoints(&states[own])...)
+	found = append(found, s.checkJobs(&states[own+1])...)
 	return append(found, s.checkTransactions(ctx, client, w)...)
 }
 
@@ -183,6 +185,19 @@ func (s *Sink) checkCheckpoints(t *topicState) []Finding {
 		})
 	}
 	return append(found, s.checkReplicas(t)...)
+}
+
+// checkJobs looks at the topic of the jobs, which the stream itself does
+// without.
+func (s *Sink) checkJobs(t *topicState) []Finding {
+	if !t.exists {
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; the first replay, backfill or repair will create it", t.name)}}
+	}
+	if err := s.usableCheckpoints(t); err != nil {
+		f := s.fault(err, t.name)
+		return []Finding{{Level: LevelWarn, Text: "replay, backfill and repairs: " + f.Error(), Hint: f.Hint}}
+	}
+	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, for replay, backfill and repairs", t.name, len(t.partitions), t.replication())}}
 }
 
 // checkTransactions looks at the stream's transactional id and at what the

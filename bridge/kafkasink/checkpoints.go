@@ -54,11 +54,11 @@ func (c *Config) jobKey(name string) string {
 	return key
 }
 
-// wantedCheckpoints is the checkpoint topic as we create it. Small segments
+// wantedCheckpoints is a topic of checkpoints as we create it. Small segments
 // that end soon keep it compacted: what is not compacted is read at a start.
-func (s *Sink) wantedCheckpoints(replicas int) PlannedTopic {
+func (s *Sink) wantedCheckpoints(name string, replicas int) PlannedTopic {
 	t := PlannedTopic{
-		Name: s.cfg.CheckpointTopic, Partitions: checkpointPartitions, Replication: s.cfg.Replication,
+		Name: name, Partitions: checkpointPartitions, Replication: s.cfg.Replication,
 		Configs: map[string]string{
 			"cleanup.policy":            "compact",
 			"min.compaction.lag.ms":     strconv.FormatInt(compactionLag.Milliseconds(), 10),
@@ -114,7 +114,7 @@ func (s *Sink) ensureCheckpointTopic(ctx context.Context, client *kgo.Client) er
 				s.cfg.CheckpointTopic, s.cfg.Topic, s.cfg.Stream),
 		}
 	}
-	return s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(s.replicas(ctx, client))})
+	return s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(s.cfg.CheckpointTopic, s.replicas(ctx, client))})
 }
 
 // checkpointRecord is the record of a checkpoint under one of the stream's

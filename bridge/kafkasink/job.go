@@ -165,7 +165,30 @@ func decodeJob(value []byte) (Job, error) {
 }
 
 // jobsTopic is where jobs and the checkpoints of their windows are.
-func (c *Config) jobsTopic() string { return c.CheckpointTopic + jobsSuffix }
+func (c *Config) jobsTopic() string { return JobsTopic(c.CheckpointTopic) }
+
+// JobsTopic is the name of the topic where the jobs of streams are whose
+// checkpoints are in the given one.
+func JobsTopic(checkpoints string) string { return checkpoints + jobsSuffix }
+
+// replayInfix is between a topic and the id of a replay of it.
+const replayInfix = ".replay."
+
+// ReplayTopic is where a replay goes if nobody says where.
+func ReplayTopic(topic, id string) string { return topic + replayInfix + id }
+
+// jobTopics is the topic that jobs need besides the stream's. Jobs have none.
+func (c *Config) jobTopics() []string {
+	if c.Part != nil {
+		return nil
+	}
+	return []string{c.jobsTopic()}
+}
+
+// compacted reports whether a topic keeps checkpoints.
+func (c *Config) compacted(topic string) bool {
+	return topic == c.CheckpointTopic || topic == c.jobsTopic()
+}
 
 // OfWindow returns the configuration of a Sink for window n of a job of the
 // stream that c is the configuration of. It is exactly once always, and creates

@@ -270,5 +270,5 @@ func (r *Repair) ensureTopic(ctx context.Context, client *kgo.Client) (struct{},
 	if err != nil || topics[0].exists {
 		return struct{}{}, err
 	}
-	return struct{}{}, s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(s.replicas(ctx, client))})
+	return struct{}{}, s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(r.sink.cfg.CheckpointTopic, s.replicas(ctx, client))})
 }

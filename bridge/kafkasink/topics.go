@@ -23,14 +23,18 @@ type TopicPlan struct {
 	// ACLs are the commands that grant what the stream needs, ready to paste.
 	// The principal is KAFKA_SASL_USERNAME, or to be filled in.
 	ACLs []string `json:"acls"`
+	// JobACLs grant what replay, backfill and repairs need besides.
+	JobACLs []string `json:"job_acls,omitempty"`
 }
 
 // PlannedTopic is one topic of a TopicPlan.
 type PlannedTopic struct {
 	Name string `json:"name"`
-	// Role is "events", "dead letters" or "checkpoints".
+	// Role is "events", "dead letters", "checkpoints" or "jobs".
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`
+	// OnDemand is true for the topic of the jobs: the first job creates it.
+	OnDemand bool `json:"on_demand,omitempty"`
 	// Partitions, Replication and Configs are those of an existing topic, or
 	// those that the topic will be created with. Replication -1 is the
 	// brokers' default. Configs lists only what matters to us.
@@ -42,15 +46,20 @@ type PlannedTopic struct {
 	Differences []string `json:"differences,omitempty"`
 }
 
-// Missing counts the topics that Create would create.
+// Missing counts the topics that the stream needs and that do not exist.
 func (p *TopicPlan) Missing() int {
 	n := 0
 	for i := range p.Topics {
-		if !p.Topics[i].Exists {
+		if !p.Topics[i].Exists && !p.Topics[i].OnDemand {
 			n++
 		}
 	}
 	return n
+}
+
+// complete reports whether Create has nothing to create.
+func (p *TopicPlan) complete() bool {
+	return !slices.ContainsFunc(p.Topics, func(t PlannedTopic) bool { return !t.Exists })
 }
 
 // shownConfigs are the settings of an existing topic that matter to us.
@@ -62,12 +71,12 @@ func (s *Sink) Plan(ctx context.Context) (TopicPlan, error) {
 	return withAdmin(ctx, s, s.plan)
 }
 
-// Create creates the topics that Plan finds missing and returns the plan as it
-// was carried out. Topics that exist stay as they are; repeating is safe.
+// Create creates the topics that do not exist, the one of the jobs too, and
+// returns the plan as it was carried out. Topics that exist stay as they are; repeating is safe.
 func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
 	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
 		plan, err := s.plan(ctx, client)
-		if err != nil || plan.Missing() == 0 {
+		if err != nil || plan.complete() {
 			return plan, err
 		}
 		if err := s.create(ctx, client, plan.Topics); err != nil {
@@ -106,11 +115,11 @@ func withAdmin[T any](ctx context.Context, s *Sink, do func(context.Context, *kg
 }
 
 func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
-	states, err := s.describe(ctx, client, s.cfg.allTopics()...)
+	states, err := s.describe(ctx, client, append(s.cfg.allTopics(), s.cfg.jobTopics()...)...)
 	if err != nil {
 		return TopicPlan{}, err
 	}
-	plan := TopicPlan{ACLs: s.ACLs()}
+	plan := TopicPlan{ACLs: s.ACLs(), JobACLs: s.JobACLs()}
 	replicas := s.replicas(ctx, client)
 	for i := range states {
 		t := s.planned(&states[i], replicas)
@@ -119,6 +128,8 @@ func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) 
 			t.Role = "checkpoints"
 		case s.cfg.Topic:
 			t.Role = "events"
+		case s.cfg.jobsTopic():
+			t.Role, t.OnDemand = "jobs", true
 		default:
 			t.Role = "dead letters"
 		}
@@ -144,7 +155,7 @@ func (s *Sink) planned(state *topicState, replicas int) PlannedTopic {
 	differ := func(what, has, wants string) {
 		have.Differences = append(have.Differences, fmt.Sprintf("%s is %s, we would set %s", what, has, wants))
 	}
-	enough := state.name == s.cfg.CheckpointTopic && have.Partitions > want.Partitions
+	enough := s.cfg.compacted(state.name) && have.Partitions > want.Partitions
 	if have.Partitions != want.Partitions && !enough {
 		differ("partitions", strconv.Itoa(int(have.Partitions)), strconv.Itoa(int(want.Partitions)))
 	}
@@ -162,8 +173,8 @@ func (s *Sink) planned(state *topicState, replicas int) PlannedTopic {
 // wanted is a topic as we create it. replicas is how many it will have, 0 if
 // that is not known.
 func (s *Sink) wanted(name string, replicas int) PlannedTopic {
-	if name == s.cfg.CheckpointTopic {
-		return s.wantedCheckpoints(replicas)
+	if s.cfg.compacted(name) {
+		return s.wantedCheckpoints(name, replicas)
 	}
 	retention, _ := parseRetention(s.cfg.Retention) // Validate has seen it
 	millis := int64(-1)

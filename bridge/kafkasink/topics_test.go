@@ -25,18 +25,20 @@ func TestTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	configs := map[string]string{"cleanup.policy": "delete", "retention.ms": "2592000000"}
+	compacted := map[string]string{
+		"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "604800000",
+		"segment.bytes": "16777216", "segment.ms": "600000",
+	}
 	want := []kafkasink.PlannedTopic{
 		{Name: cfg.Topic, Role: "events", Partitions: 3, Replication: -1, Configs: configs},
 		{Name: "dlq." + cfg.Topic, Role: "dead letters", Partitions: 3, Replication: -1, Configs: configs},
-		{Name: cfg.CheckpointTopic, Role: "checkpoints", Partitions: 16, Replication: -1, Configs: map[string]string{
-			"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "604800000",
-			"segment.bytes": "16777216", "segment.ms": "600000",
-		}},
+		{Name: cfg.CheckpointTopic, Role: "checkpoints", Partitions: 16, Replication: -1, Configs: compacted},
+		{Name: cfg.CheckpointTopic + ".jobs", Role: "jobs", OnDemand: true, Partitions: 16, Replication: -1, Configs: compacted},
 	}
 	if diff := cmp.Diff(want, plan.Topics); diff != "" {
 		t.Errorf("plan differs (-want +got):\n%s", diff)
 	}
-	if plan.Missing() != 3 || len(plan.ACLs) != 8 || !strings.Contains(plan.ACLs[0], "'User:<principal>' --operation Write --operation Describe --topic "+cfg.Topic) {
+	if plan.Missing() != 3 || len(plan.ACLs) != 8 || len(plan.JobACLs) != 6 || !strings.Contains(plan.ACLs[0], "'User:<principal>' --operation Write --operation Describe --topic "+cfg.Topic) {
 		t.Errorf("plan: %d missing, commands %q", plan.Missing(), plan.ACLs)
 	}
 	if again, err := s.Plan(t.Context()); err != nil || again.Missing() != 3 {

@@ -210,7 +210,7 @@ func (p *jobPlan) plan(ctx context.Context) error {
 // uses.
 func (p *jobPlan) chooseTopic(ctx context.Context) error {
 	live := p.st.kafka
-	p.job.Topic = live.Topic + ".replay." + p.job.ID
+	p.job.Topic = kafkasink.ReplayTopic(live.Topic, p.job.ID)
 	if p.flags.Changed("topic") {
 		p.job.Topic = p.topic
 		for i := range p.s.streams {

@@ -86,6 +86,8 @@ stay as they are; repeating is safe.`,
 type topicsReport struct {
 	Topics []reportedTopic `json:"topics"`
 	ACLs   []string        `json:"acls"`
+	// JobACLs are what replay, backfill and repairs need besides.
+	JobACLs []string `json:"job_acls,omitempty"`
 	// Created names the topics that this command created.
 	Created []string `json:"created,omitempty"`
 	// Changed is false for a dry run and where nothing was missing.
@@ -160,19 +162,26 @@ func (r *topicsReport) add(ctx context.Context, st *streamSettings, create bool)
 			r.Topics = append(r.Topics, reportedTopic{st.name, topic})
 		}
 	}
-	for _, command := range plan.ACLs {
-		if !slices.Contains(r.ACLs, command) {
-			r.ACLs = append(r.ACLs, command)
-		}
-	}
+	r.ACLs, r.JobACLs = merged(r.ACLs, plan.ACLs), merged(r.JobACLs, plan.JobACLs)
 	return nil
 }
 
-// missing counts the topics that are not there.
-func (r *topicsReport) missing() int {
+// merged adds what the list does not have yet.
+func merged(list, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// missing counts the topics that are not there; a plan does without those that
+// are made when they are needed.
+func (r *topicsReport) missing(create bool) int {
 	n := 0
 	for i := range r.Topics {
-		if !r.Topics[i].Exists {
+		if !r.Topics[i].Exists && (create || !r.Topics[i].OnDemand) {
 			n++
 		}
 	}
@@ -181,30 +190,26 @@ func (r *topicsReport) missing() int {
 
 // printACLs asks no broker: it is what one does when a right is missing.
 func (a *app) printACLs(streams []streamSettings, asJSON bool) error {
-	var commands []string
+	var commands, ofJobs []string
 	for i := range streams {
 		sink, err := kafkasink.New(streams[i].kafka)
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", streams[i].name, err)
 		}
-		for _, command := range sink.ACLs() {
-			if !slices.Contains(commands, command) {
-				commands = append(commands, command)
-			}
-		}
+		commands, ofJobs = merged(commands, sink.ACLs()), merged(ofJobs, sink.JobACLs())
 		sink.Close()
 	}
 	if asJSON {
 		return printJSON(a.stdout, struct {
-			ACLs []string `json:"acls"`
-		}{commands})
+			ACLs    []string `json:"acls"`
+			JobACLs []string `json:"job_acls"`
+		}{commands, ofJobs})
 	}
-	for _, command := range commands {
-		if _, err := fmt.Fprintln(a.stdout, command); err != nil {
-			return fmt.Errorf("print ACLs: %w", err)
-		}
+	lines := slices.Concat(commands, []string{"# for replay, backfill, dlq retry and verify --repair:"}, ofJobs)
+	if _, err := fmt.Fprintln(a.stdout, strings.Join(lines, "\n")); err != nil {
+		return fmt.Errorf("print ACLs: %w", err)
 	}
-	if len(commands) > 0 && strings.Contains(commands[0], "<principal>") {
+	if strings.Contains(commands[0], "<principal>") {
 		fmt.Fprintln(a.stderr, "Put the name that the brokers know this program by in place of <principal>.")
 	}
 	return nil
@@ -219,6 +224,8 @@ func (a *app) printTopics(r *topicsReport, o topicsOptions) error {
 		switch {
 		case slices.Contains(r.Created, t.Name):
 			state = "created"
+		case !t.Exists && t.OnDemand:
+			state = "made by jobs"
 		case !t.Exists:
 			state = "missing"
 		}
@@ -241,7 +248,7 @@ func (a *app) printTopics(r *topicsReport, o topicsOptions) error {
 
 // outcome is the last line: whether anything was changed.
 func (r *topicsReport) outcome(o topicsOptions) string {
-	missing := r.missing()
+	missing := r.missing(o.create)
 	switch {
 	case r.Changed:
 		return counted(len(r.Created), "topic") + " created."
