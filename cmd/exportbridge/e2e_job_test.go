@@ -19,6 +19,7 @@ import (
 // job is what replay, backfill and their list say of a job.
 type job struct {
 	ID, Kind, State, Topic string
+	From, To               int64
 	WindowsDone            int `json:"windows_done"`
 	TotalEvents            int `json:"total_events"`
 	Executed               bool

@@ -134,15 +134,97 @@ func journeyOf(entries []ledgerEntry, targets map[string]int, errorf func(format
 	return j
 }
 
+// backfiller publishes parts of the stock once more, beside the stream, with
+// processes that are killed as the bridge is.
+type backfiller struct {
+	s      *stage // of its own
+	random *rand.Rand
+	stock  int
+	kills  int
+}
+
+// jobPoints are the points that a job's process reaches.
+var jobPoints = []bridge.Point{bridge.PointInit, bridge.PointBarrier, bridge.PointFetched, bridge.PointProduced, bridge.PointAcked, bridge.PointEnding, bridge.PointEnded}
+
+func newBackfiller(s *stage, seed uint64, stock int) *backfiller {
+	own := *s
+	own.settings, own.started = maps.Clone(s.settings), 9000
+	own.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
+	delete(own.settings, "BRIDGE_INSTANCE_ID")
+	return &backfiller{s: &own, random: rand.New(rand.NewPCG(seed, 9)), stock: stock}
+}
+
+// one begins a backfill and kills it; its successors are killed too, but for the
+// last. One that dies before it has said its id may have left a job all the same.
+func (b *backfiller) one() {
+	from := b.random.IntN(b.stock / 2)
+	to := from + 1 + b.random.IntN(b.stock/2)
+	args := []string{"backfill", "--from", b.s.timeOf(from), "--to", b.s.timeOf(to), "--windows", strconv.Itoa(1 + b.random.IntN(4)), "--again", "--execute"}
+	for range 1 + b.random.IntN(2) {
+		id := b.dies(args)
+		if id == "" {
+			return
+		}
+		args = []string{"backfill", "--resume", id, "--execute"}
+	}
+	b.s.command(0, args...)
+}
+
+// dies starts a process and kills it, unless it ends before. It returns the id
+// of its job, if it has one that is not done.
+func (b *backfiller) dies(args []string) (id string) {
+	var p *program
+	if b.random.IntN(2) == 0 {
+		b.s.settings["PROOF_CRASH"] = nthOf(b.random, pick(b.random, jobPoints), 4)
+		p = b.s.start(args...)
+		delete(b.s.settings, "PROOF_CRASH")
+		p.wait(outageTimeout)
+	} else {
+		p = b.s.start(args...)
+		passes(time.Duration(b.random.Int64N(int64(time.Second))))
+		p.kill()
+	}
+	if p.wait(outageTimeout) == 0 {
+		return ""
+	}
+	b.kills++
+	if m := jobSaid.FindSubmatch(p.stderr()); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// finish carries out what is left, and returns how many copies of each event
+// the jobs have published, and how many jobs there are.
+func (b *backfiller) finish() (copies []int, jobs int) {
+	b.s.t.Helper()
+	all := b.s.jobs()
+	for _, j := range all {
+		if j.State != "done" {
+			b.s.command(0, "backfill", "--resume", j.ID, "--execute")
+		}
+		for i := 0; b.s.truth.EventTime(i).UnixMilli() < j.To; i++ {
+			if len(copies) <= i {
+				copies = append(copies, 0)
+			}
+			if b.s.truth.EventTime(i).UnixMilli() >= j.From {
+				copies[i]++
+			}
+		}
+	}
+	return copies, len(all)
+}
+
 // TestE2EProofSteered kills the bridge again and again while two operators move
-// and pause the stream. In the end the topic holds what the requests that were
-// accepted imply, and no request was applied twice, or lost without being told.
+// and pause the stream, and backfills that are killed too publish beside it. In
+// the end the topic holds what the requests that were accepted imply, and no
+// request was applied twice, or lost without being told.
 func TestE2EProofSteered(t *testing.T) {
 	t.Parallel()
 	kills, seed := int(size(t, "E2E_KILLS", 16, 50)), seedOf(t)
 	const burst = 1000
 	stock := kills * burst / 3
-	s := proofStage(t, startServers(t, owned{}), exportsim.Config{Events: stock, Rate: 200, Latency: 2 * time.Millisecond})
+	s := proofStage(t, startServers(t, owned{quick: true}), exportsim.Config{Events: stock, Rate: 200, Latency: 2 * time.Millisecond})
 	s.simulate()
 	s.run("--max-events", "500").wantExit(0, stepTimeout)
 
@@ -163,6 +245,17 @@ func TestE2EProofSteered(t *testing.T) {
 			}
 		})
 	}
+	b := newBackfiller(s, seed, stock)
+	asking.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				b.one()
+			}
+		}
+	})
 	for range kills {
 		d.one()
 	}
@@ -170,12 +263,15 @@ func TestE2EProofSteered(t *testing.T) {
 	asking.Wait()
 	s.start("resume").wait(outageTimeout) // it may not be paused
 	s.finish()
+	again, jobs := b.finish()
 
 	c, l := newContents(t.Errorf), newLedger("events", t.Errorf)
-	c.jumps = true
+	c.jumps, c.origins = true, map[string]int{"live": 0, "backfill": 0}
 	s.eachRecord(s.topic, func(r *kgo.Record) {
 		c.add(s.truth, s.config.Seed, r)
-		l.addEvent(r)
+		if !isBackfill(r) {
+			l.addEvent(r)
+		}
 	})
 	s.eachRecord(s.settings["KAFKA_CHECKPOINT_TOPIC"], l.addCheckpoint)
 	l.judge()
@@ -185,12 +281,18 @@ func TestE2EProofSteered(t *testing.T) {
 		targets[requests[i].name] = requests[i].target
 	}
 	j := journeyOf(l.entries, targets, t.Errorf)
+	for i, n := range again {
+		if len(j.copies) <= i {
+			j.copies = append(j.copies, 0)
+		}
+		j.copies[i] += n
+	}
 	if !slices.Equal(c.copies, j.copies) { // a reset ahead of the stream skips what is between, as it was asked to
 		first := 0
 		for first < min(len(c.copies), len(j.copies)) && c.copies[first] == j.copies[first] {
 			first++
 		}
-		t.Errorf("the topic holds %d events, the checkpoints say %d; the first difference is event %d", len(c.copies), len(j.copies), first)
+		t.Errorf("the topic holds %d events, the checkpoints and jobs say %d; the first difference is event %d", len(c.copies), len(j.copies), first)
 	}
 	if c.wrong > 0 {
 		t.Errorf("%d records are wrong", c.wrong)
@@ -217,6 +319,10 @@ func TestE2EProofSteered(t *testing.T) {
 	if applied == 0 {
 		t.Error("no request was applied")
 	}
-	t.Logf("e2e: proof, steered: %d kills (%s), %d requests: %d applied, %d refused or withdrawn, %d told nothing and were not applied; %d records of %d events as implied, E2E_SEED=%d",
-		kills, ways(d.ways), len(requests), applied, refused, unknown, c.records, len(c.copies), seed)
+	t.Logf("e2e: proof, steered: %d kills (%s), %d requests: %d applied, %d refused or withdrawn, %d told nothing and were not applied; %d backfills with %d kills: %d records; %d records of %d events as implied, E2E_SEED=%d",
+		kills, ways(d.ways), len(requests), applied, refused, unknown, jobs, b.kills, c.origins["backfill"], c.records, len(c.copies), seed)
+}
+
+func isBackfill(r *kgo.Record) bool {
+	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "eb-origin" && string(h.Value) == "backfill" })
 }

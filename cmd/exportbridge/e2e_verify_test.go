@@ -101,6 +101,12 @@ func TestE2EVerify(t *testing.T) {
 		t.Errorf("half of the window: %+v", half)
 	}
 
+	began := time.Now()
+	s.verify(3, from, s.truth.EventTime(n/2), "--rate-limit", "10/s") // 8 pages and more
+	if took := time.Since(began); took < 700*time.Millisecond {
+		t.Errorf("--rate-limit 10/s: 8 pages in %s", took)
+	}
+
 	if asked := api.endless.Load(); asked > 0 {
 		t.Errorf("%d pages were asked for without the window's bounds", asked)
 	}

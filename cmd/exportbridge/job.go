@@ -62,6 +62,22 @@ func wrongUsage(hint, format string, args ...any) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
 }
 
+// parseRateLimit reads --rate-limit, in requests a second.
+func parseRateLimit(text string) (float64, error) {
+	limit, err := (&exportapi.Config{RateLimit: text}).Rate()
+	if err != nil || text == "" {
+		return 0, wrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", text)
+	}
+	return limit, nil
+}
+
+// besideLive is the limit of what reads the export beside the stream, unless
+// it is told another one: half of the stream's, 0 for none.
+func (st *streamSettings) besideLive() (float64, error) {
+	perSecond, err := st.export.Rate()
+	return perSecond / 2, err
+}
+
 var jobID = regexp.MustCompile(`^[a-z2-7]{6}$`)
 
 // check judges the flags, before anybody is asked.
@@ -72,8 +88,8 @@ func (o *jobOptions) check(now time.Time) error {
 	}
 	if o.limitGiven {
 		var err error
-		if o.limit, err = (&exportapi.Config{RateLimit: o.rate}).Rate(); err != nil || o.rate == "" {
-			return wrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", o.rate)
+		if o.limit, err = parseRateLimit(o.rate); err != nil {
+			return err
 		}
 	}
 	if o.flags.Changed("resume") {
@@ -177,11 +193,9 @@ func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
 	}
 	p := &jobPlan{jobOptions: o, s: s, st: st, jobs: kafkasink.NewJobs(st.kafka), perSecond: o.limit}
 	if !o.limitGiven {
-		perSecond, err := st.export.Rate()
-		if err != nil {
+		if p.perSecond, err = st.besideLive(); err != nil {
 			return nil, err
 		}
-		p.perSecond = perSecond / 2
 	}
 	return p, nil
 }

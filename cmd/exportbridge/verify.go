@@ -33,6 +33,7 @@ const (
 // verifyOptions are the flags of verify.
 type verifyOptions struct {
 	stream, from, to string
+	rate             string // --rate-limit; empty is half of the stream's
 	batch            int
 	late             time.Duration
 	repair, execute  bool
@@ -68,6 +69,7 @@ an event that the API took in after that is left to the running stream.`,
 	f.StringVar(&o.to, "to", "", "`TIME` behind the last event")
 	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare at most `N` events at once; about 150 bytes of memory each")
 	f.Var(parsed(&o.late, parseDuration, "DURATION"), "late-after", "an event that the API took in so long after its time is late (default 1m)")
+	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, for example 10/s (default half of EXPORT_RATE_LIMIT)")
 	f.BoolVar(&o.repair, "repair", false, "publish what is missing")
 	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.verify(cmd.Context(), &o) }
@@ -102,6 +104,22 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 		return wrong("--repair --execute", "--execute without --repair: there is nothing to do")
 	}
 	return from, to, nil
+}
+
+// limit sets how often the API is asked, beside the stream.
+func (o *verifyOptions) limit(st *streamSettings) (err error) {
+	if o.rate != "" {
+		if _, err := parseRateLimit(o.rate); err != nil {
+			return err
+		}
+		st.export.RateLimit = o.rate
+		return nil
+	}
+	perSecond, err := st.besideLive()
+	if err == nil && perSecond > 0 {
+		st.export.RateLimit = fmt.Sprintf("%g/s", perSecond)
+	}
+	return err
 }
 
 // verified is what verify found, for people and as JSON. Times are in
@@ -159,6 +177,9 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 	}
 	_, st, err := a.steeredStream(ctx, usesExport, o.stream)
 	if err != nil {
+		return err
+	}
+	if err := o.limit(st); err != nil {
 		return err
 	}
 	api, err := openExport(st)
