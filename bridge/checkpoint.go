@@ -152,6 +152,9 @@ type Checkpoint struct {
 	AdvanceTime int64 `json:"advance_time,omitempty"`
 	// Drained is true when the API had nothing more at this point.
 	Drained bool `json:"drained,omitempty"`
+	// EndedEmpty is after how many empty pages in a row a window was taken for
+	// drained; 0 where its last page said so.
+	EndedEmpty int `json:"ended_empty,omitempty"`
 	// PausedUntil is when a pause ends, in milliseconds since the epoch; 0 is
 	// no pause, Forever one without an end.
 	PausedUntil int64   `json:"paused_until,omitempty"`

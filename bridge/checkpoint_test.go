@@ -23,7 +23,7 @@ func full() bridge.Checkpoint {
 		Origin: bridge.Origin{Resource: "events", Events: []string{"orderPlaced", "a b"}, Start: 1700000000000, End: 1800000000000},
 		Source: bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"},
 		Events: 1234567, Pages: 1235, LastEventTime: 1700000000123, PositionTime: 1700000000456, AdvanceTime: 1700000000789,
-		Drained: true, PausedUntil: bridge.Forever,
+		Drained: true, EndedEmpty: 3, PausedUntil: bridge.Forever,
 		Change:    &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy", From: bridge.Place{Epoch: 2, Seq: 41}, At: 1700000000001, After: "6b1d"},
 		NewsAfter: &bridge.News{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002, Source: bridge.SourceIdentity{Organization: "acme"}},
 		Topic:     "export.events", KnownFrom: 1690000000000,

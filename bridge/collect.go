@@ -173,7 +173,7 @@ func (f *follower) take(p *Page) error {
 	f.markAgain(p)
 	f.pace.atTail = p.Tail()
 	if p.Tail() {
-		h.Drained = f.final(p)
+		h.Drained, h.EndedEmpty = f.final(p), 0
 		h.PositionTime = millis(p.RequestedAt)
 		f.contract = ContractEmptyCursor
 		if p.Next != "" {
@@ -196,7 +196,9 @@ func (f *follower) take(p *Page) error {
 	}
 	f.pace.empties++
 	f.pace.allowance = max(0, f.pace.allowance-1)
-	h.Drained = f.window() && f.pace.empties >= f.b.cfg.EmptyPages && f.final(p)
+	if f.window() && f.pace.empties >= f.b.cfg.EmptyPages && f.final(p) {
+		h.Drained, h.EndedEmpty = true, f.pace.empties
+	}
 	return nil
 }
 
@@ -305,9 +307,13 @@ func (f *follower) finish(chainEnded bool) error {
 	case !chainEnded:
 		f.set(StateRunning, nil)
 	case f.window() && f.head.Drained:
-		f.ended = "the window ended " + f.howEnded()
+		f.ended = "the window ended " + howEnded(f.head.EndedEmpty)
 	case l.Once && (f.pace.atTail || f.pace.empties >= f.b.cfg.EmptyPages):
-		f.ended = "drained " + f.howEnded()
+		empties := 0
+		if !f.pace.atTail {
+			empties = f.pace.empties
+		}
+		f.ended = "drained " + howEnded(empties)
 	default:
 		if f.contract == ContractUnknown {
 			f.contract = ContractEmptyItems // only empty pages end a chain without a tail
@@ -319,11 +325,12 @@ func (f *follower) finish(chainEnded bool) error {
 	return nil
 }
 
-func (f *follower) howEnded() string {
-	if f.pace.atTail {
+// howEnded says what ended an export: so many empty pages, or its last one.
+func howEnded(empties int) string {
+	if empties == 0 {
 		return "on its last page"
 	}
-	return fmt.Sprintf("after %d empty pages in a row", f.pace.empties)
+	return fmt.Sprintf("after %d empty pages in a row", empties)
 }
 
 // acquit ends a cross-check: the API works without a cursor, so the cursor

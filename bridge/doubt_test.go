@@ -141,6 +141,35 @@ func TestOnceSaysDrainedOnShutdown(t *testing.T) {
 	})
 }
 
+// A window that was done before still knows what ended it: a sparse filter may
+// have cut it short.
+func TestWindowKnowsItsEnd(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ last, want string }{
+		{`{"items":[],"nextCursor":"e4"}`, "after 4 empty pages in a row"}, // the fourth was asked for ahead
+		{`{"items":[],"nextCursor":""}`, "on its last page"},
+	} {
+		inBubble(t, bridgetest.Export{}, func(r *rig) {
+			r.cfg.EmptyPages = 3
+			r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
+			pages := map[string]string{
+				"":   `{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":"e1"}`,
+				"e1": `{"items":[],"nextCursor":"e2"}`, "e2": `{"items":[],"nextCursor":"e3"}`, "e3": test.last,
+				"e4": `{"items":[],"nextCursor":"e5"}`, "e5": `{"items":[],"nextCursor":""}`,
+			}
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: pages[at.Cursor]} })
+			for _, begin := range []string{"the window ended ", "the window was done before: it ended "} {
+				if err := r.run(); err != nil {
+					t.Fatal(err)
+				}
+				if got := r.bridge.Status().Ended; got != begin+test.want {
+					t.Errorf("it says %q, want %q", got, begin+test.want)
+				}
+			}
+		})
+	}
+}
+
 // The same --until again publishes nothing more.
 func TestUntilRepeated(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func (f *follower) recover(ctx context.Context) error {
 	f.ready, f.due = true, time.Now()
 	switch until := f.b.cfg.Limits.Until; {
 	case f.window() && f.cp.Drained:
-		f.ended = "the window was done before"
+		f.ended = "the window was done before: it ended " + howEnded(f.cp.EndedEmpty)
 	case until > 0 && f.cp.LastEventTime >= until:
 		f.ended = "--until was reached before"
 	}

@@ -194,7 +194,7 @@ func (r *jobRun) windowEnded(ctx context.Context, n int, s bridge.Status) error 
 	if !s.Position.IsZero() {
 		result.Position = s.Position.UnixMilli()
 	}
-	result.Ended = strings.TrimPrefix(strings.TrimPrefix(s.Ended, "the window ended "), "the window ")
+	_, result.Ended, _ = strings.Cut(s.Ended, "ended ")
 	r.mu.Lock()
 	delete(r.parts, n)
 	r.windows[n] = result
