@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,13 +107,16 @@ type lookup struct {
 	note string
 	find func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error)
 	like func(now bridge.Checkpoint) matcher
+	// reset leads there where no history does.
+	reset string
 }
 
 func lookupAt(t time.Time) lookup {
 	return lookup{
-		note: "the newest commit at or before " + t.UTC().Format(timeLayout),
-		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return entryAt(ctx, s, t) },
-		like: func(bridge.Checkpoint) matcher { return isAt(t) },
+		note:  "the newest commit at or before " + t.UTC().Format(timeLayout),
+		reset: "cursor reset --to-datetime " + t.UTC().Format(time.RFC3339),
+		find:  func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return entryAt(ctx, s, t) },
+		like:  func(bridge.Checkpoint) matcher { return isAt(t) },
 	}
 }
 
@@ -166,10 +170,10 @@ func rewindTo(l lookup) finder {
 		}
 		switch {
 		case errors.Is(err, cursorstore.ErrNoEntry):
-			hint := "exportbridge cursor history, or cursor reset --to-datetime"
+			hint := "exportbridge cursor history, or " + cmp.Or(l.reset, "cursor reset --to-datetime")
 			if ch := now.Change; ch != nil {
 				// A reset leads to where no history is; the entry it left does.
-				hint = fmt.Sprintf("--to-entry %s, where the last change left, or exportbridge cursor history", ch.From)
+				hint = fmt.Sprintf("--to-entry %s, where the last change left, or exportbridge %s", ch.From, cmp.Or(l.reset, "cursor history"))
 			}
 			return nil, &exitError{code: exitFailed, err: err, hint: hint}
 		case err != nil:

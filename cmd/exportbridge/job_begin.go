@@ -79,8 +79,10 @@ func (p *jobPlan) goOn(ctx context.Context) error {
 	if err := p.awaitFree(ctx); err != nil {
 		return explained(err)
 	}
+	seen := p.job.Windows
 	_, err = p.jobs.Change(ctx, p.resume, func(have kafkasink.Job) (kafkasink.Job, error) {
 		p.job = have
+		p.job.Windows = slices.Clone(have.Windows)
 		return have, p.resumable(&have)
 	})
 	switch {
@@ -88,6 +90,11 @@ func (p *jobPlan) goOn(ctx context.Context) error {
 		return p.report(0)
 	case err != nil:
 		return explained(err)
+	}
+	for n := range min(len(seen), len(p.job.Windows)) { // the list knows their checkpoints
+		if p.job.Windows[n].Ended == "" {
+			p.job.Windows[n] = seen[n]
+		}
 	}
 	p.announce()
 	return p.carryOut(ctx)

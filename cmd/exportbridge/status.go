@@ -272,7 +272,7 @@ func (s *streamStatus) stateText(now time.Time) string {
 	case paused:
 		return pauseText(s.Checkpoint.PausedUntil, now) + "; no bridge tells more"
 	case len(s.Members) > 0:
-		return "a bridge runs it and does not reach Redis"
+		return "a bridge runs it that has just started, or does not reach Redis"
 	}
 	return "no bridge runs it"
 }
