@@ -51,7 +51,7 @@ func (s *Sink) readHeld(ctx context.Context, client *kgo.Client, from time.Time)
 	if err != nil {
 		return nil, err
 	}
-	h := &held{byValue: s.cfg.Headers == headersNone, times: make(map[fingerprint]int32)}
+	h := &held{byValue: s.cfg.Headers == headersNone, times: make(map[Fingerprint]int32)}
 	err = s.readTo(ctx, client, ends, "to know what it holds", func(r *kgo.Record) bool {
 		if s.isOurs(r) {
 			h.add(r)
@@ -98,29 +98,31 @@ func (s *Sink) consumeFrom(ctx context.Context, client *kgo.Client, from time.Ti
 	return ends, nil
 }
 
-// fingerprint names an event: 16 bytes of the SHA-256 of its id or its bytes.
-type fingerprint [16]byte
+// Fingerprint names an event where very many are remembered: 16 bytes of the
+// SHA-256 of its id or its bytes.
+type Fingerprint [16]byte
 
-func fingerprintOf(b []byte) fingerprint {
+// FingerprintOf returns the fingerprint of an id, or of bytes.
+func FingerprintOf(b []byte) Fingerprint {
 	sum := sha256.Sum256(b)
-	return fingerprint(sum[:16])
+	return Fingerprint(sum[:16])
 }
 
 // held is what a topic holds.
 type held struct {
 	byValue bool
-	times   map[fingerprint]int32
+	times   map[Fingerprint]int32
 	id      []byte
 }
 
 func (h *held) add(r *kgo.Record) {
 	if h.byValue {
-		h.times[fingerprintOf(r.Value)]++
+		h.times[FingerprintOf(r.Value)]++
 		return
 	}
 	for _, header := range r.Headers {
 		if header.Key == headerID {
-			h.times[fingerprintOf(header.Value)]++
+			h.times[FingerprintOf(header.Value)]++
 			return
 		}
 	}
@@ -133,7 +135,7 @@ func (h *held) Take(e *bridge.Event) bool {
 		h.id = e.AppendRecordID(h.id[:0])
 		name = h.id
 	}
-	p := fingerprintOf(name)
+	p := FingerprintOf(name)
 	n := h.times[p]
 	if n > 0 && e.ID == nil {
 		h.times[p]--

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"time"
@@ -10,18 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
 )
 
 // errTooMany: a part of the window has more events than are compared at once.
 var errTooMany = errors.New("too many events at once")
-
-// fingerprint names an event: 16 bytes of the SHA-256 of its record id.
-type fingerprint [16]byte
-
-func fingerprintOf(id []byte) fingerprint {
-	sum := sha256.Sum256(id)
-	return fingerprint(sum[:16])
-}
 
 // copies is how often an event is there.
 type copies struct {
@@ -41,7 +33,7 @@ func (c copies) missing() int32 {
 type part struct {
 	v          *verifier
 	begin, end int64
-	events     map[fingerprint]copies
+	events     map[kafkasink.Fingerprint]copies
 	found      verified
 	id         []byte
 }
@@ -51,7 +43,7 @@ type part struct {
 // be missing. What is missing then is looked for among the dead letters, and
 // repaired if that was asked for.
 func (v *verifier) compare(ctx context.Context, begin, end int64) (*verified, error) {
-	p := &part{v: v, begin: begin, end: end, events: make(map[fingerprint]copies)}
+	p := &part{v: v, begin: begin, end: end, events: make(map[kafkasink.Fingerprint]copies)}
 	if err := v.window.each(ctx, begin, end, p.readPage); err != nil {
 		return nil, err
 	}
@@ -82,7 +74,7 @@ func (p *part) readPage(page *bridge.Page) error {
 	for i := range page.Events {
 		e := &page.Events[i]
 		p.id = e.AppendRecordID(p.id[:0])
-		name := fingerprintOf(p.id)
+		name := kafkasink.FingerprintOf(p.id)
 		c := p.events[name]
 		if c.api++; c.api == 1 || e.ID == nil {
 			p.found.API++
@@ -100,16 +92,16 @@ func (p *part) readPage(page *bridge.Page) error {
 // readRecord notes a record of the topic.
 func (p *part) readRecord(r *kgo.Record) {
 	id := []byte(header(r, headerEventID))
-	name := fingerprintOf(id)
+	name := kafkasink.FingerprintOf(id)
 	c, known := p.events[name]
 	if !known {
 		var when int64
 		if id, when = p.v.recordOf(r); when < p.begin || when >= p.end {
-			if c, known = p.events[fingerprintOf(id)]; !known {
+			if c, known = p.events[kafkasink.FingerprintOf(id)]; !known {
 				return
 			}
 		}
-		name = fingerprintOf(id)
+		name = kafkasink.FingerprintOf(id)
 		if c = p.events[name]; c.api == 0 && c.topic == 0 {
 			p.found.ExtraEvents = firstOf(append(p.found.ExtraEvents, namedEvent{string(id), time.UnixMilli(when).UTC()}))
 		}
@@ -124,8 +116,8 @@ func (p *part) readRecord(r *kgo.Record) {
 
 // count counts what is there and returns how many copies of which events are
 // missing.
-func (p *part) count() map[fingerprint]int32 {
-	missing := make(map[fingerprint]int32)
+func (p *part) count() map[kafkasink.Fingerprint]int32 {
+	missing := make(map[kafkasink.Fingerprint]int32)
 	for name, c := range p.events {
 		wanted := c.api
 		if c.own {
@@ -146,7 +138,7 @@ func (p *part) count() map[fingerprint]int32 {
 }
 
 // takeLetters takes from the missing what is a dead letter.
-func (p *part) takeLetters(ctx context.Context, missing map[fingerprint]int32) error {
+func (p *part) takeLetters(ctx context.Context, missing map[kafkasink.Fingerprint]int32) error {
 	if !p.v.dead.there {
 		return nil
 	}
@@ -155,7 +147,7 @@ func (p *part) takeLetters(ctx context.Context, missing map[fingerprint]int32) e
 		return err
 	}
 	return p.v.dead.readAll(ctx, spans, func(r *kgo.Record) {
-		name := fingerprintOf(p.v.letterID(r))
+		name := kafkasink.FingerprintOf(p.v.letterID(r))
 		switch n := missing[name]; n {
 		case 0:
 			return
@@ -170,12 +162,12 @@ func (p *part) takeLetters(ctx context.Context, missing map[fingerprint]int32) e
 
 // takeMissing names the missing events of a page, takes them from the missing,
 // and has them repaired.
-func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[fingerprint]int32) error {
+func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[kafkasink.Fingerprint]int32) error {
 	var events []bridge.Event
 	for i := range page.Events {
 		e := &page.Events[i]
 		p.id = e.AppendRecordID(p.id[:0])
-		name := fingerprintOf(p.id)
+		name := kafkasink.FingerprintOf(p.id)
 		if missing[name] == 0 {
 			continue
 		}

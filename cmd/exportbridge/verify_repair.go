@@ -72,7 +72,7 @@ func (r *repaired) rows(executed bool) [][]string {
 type repairer struct {
 	*kafkasink.Repair
 	repaired
-	known map[fingerprint]bool // published by earlier repairs
+	known map[kafkasink.Fingerprint]bool // published by earlier repairs
 	// passed is the time up to which the running stream has read what the API
 	// took in, in milliseconds since the epoch.
 	passed int64
@@ -116,18 +116,18 @@ func (v *verifier) openRepair(ctx context.Context) (*repairer, error) {
 	if err != nil {
 		return nil, repairError(err)
 	}
-	r := &repairer{Repair: k, known: make(map[fingerprint]bool), passed: v.live.AdvanceTime}
+	r := &repairer{Repair: k, known: make(map[kafkasink.Fingerprint]bool), passed: v.live.AdvanceTime}
 	if v.live.Drained {
 		r.passed = max(r.passed, v.live.PositionTime)
 	}
 	for name, value := range k.Marks() {
 		var m repairMark
-		if err := json.Unmarshal(value, &m); err != nil || m.Version != 1 || len(m.IDs)%len(fingerprint{}) != 0 {
+		if err := json.Unmarshal(value, &m); err != nil || m.Version != 1 || len(m.IDs)%len(kafkasink.Fingerprint{}) != 0 {
 			k.Close()
 			return nil, &exitError{code: exitFailed, err: fmt.Errorf("mark %s of an earlier repair cannot be read", name), hint: "a newer exportbridge"}
 		}
-		for ids := m.IDs; len(ids) > 0; ids = ids[len(fingerprint{}):] {
-			r.known[fingerprint(ids)] = true
+		for ids := m.IDs; len(ids) > 0; ids = ids[len(kafkasink.Fingerprint{}):] {
+			r.known[kafkasink.Fingerprint(ids)] = true
 		}
 	}
 	return r, nil
@@ -138,7 +138,7 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 	var events []bridge.Event
 	for i := range missing {
 		switch e := &missing[i]; {
-		case r.known[fingerprintOf(e.AppendRecordID(nil))]:
+		case r.known[kafkasink.FingerprintOf(e.AppendRecordID(nil))]:
 			r.Before++
 		case takenIn(e) > r.passed:
 			r.Live++
@@ -161,7 +161,7 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridge.Event) error {
 	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: operator()}
 	for i := range events {
-		name := fingerprintOf(events[i].AppendRecordID(nil))
+		name := kafkasink.FingerprintOf(events[i].AppendRecordID(nil))
 		m.IDs = append(m.IDs, name[:]...)
 	}
 	value, err := json.Marshal(m)
