@@ -14,7 +14,9 @@ import (
 type Ports struct {
 	Source Source
 	Sink   Sink
-	Store  Store
+	// Store keeps the checkpoint; exactly once it may be nil, since the Sink's
+	// is the truth. Then there is no history to go back in.
+	Store Store
 	// Owner says whether this process runs the stream; nil is always.
 	Owner Owner
 	// Past and Holdings are asked when the API refuses the cursor for good;
@@ -46,8 +48,11 @@ func New(cfg Config, ports Ports) (*Bridge, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if ports.Store == nil && cfg.Mode == ExactlyOnce {
+		ports.Store = noStore{}
+	}
 	if ports.Source == nil || ports.Sink == nil || ports.Store == nil {
-		return nil, errors.New("a bridge needs a source, a sink and a store")
+		return nil, errors.New("a bridge needs a source, a sink and, at least once, a store")
 	}
 	if cfg.OnInvalidCursor != invalidStop && (ports.Holdings == nil || ports.Past == nil) {
 		return nil, fmt.Errorf("a bridge that answers to a refused cursor by %q needs to know the past and the holdings", cfg.OnInvalidCursor)
@@ -59,6 +64,13 @@ func New(cfg Config, ports Ports) (*Bridge, error) {
 	b.view.Store(&view{status: Status{Stream: cfg.Stream, Owner: cfg.Owner, Mode: cfg.Mode, State: StateStarting, Since: time.Now()}})
 	return b, nil
 }
+
+// noStore is a Store that keeps nothing: the Sink alone has the checkpoint.
+type noStore struct{}
+
+func (noStore) Load(context.Context) (Checkpoint, error) { return Checkpoint{}, ErrNoCheckpoint }
+
+func (noStore) Advance(context.Context, Checkpoint, Checkpoint) error { return nil }
 
 // ErrShutdown is returned by Run when what was in flight at the end of
 // Config.ShutdownTimeout had to be abandoned. Nothing is lost: the checkpoint

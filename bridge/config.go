@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Config is what the engine needs to know about one stream.
+// Config is what the engine needs to know about one stream. One made by hand
+// begins with DefaultConfig.
 type Config struct {
 	// Stream names the stream: Redis keys, headers, metric labels.
 	Stream string
@@ -39,6 +40,16 @@ type Config struct {
 	Overlap          time.Duration `env:"EXPORT_OVERLAP, default=1h" stream:"yes" desc:"how much before the last event a start by time begins, for events that were listed late"`
 	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS, default=kafka" values:"kafka,redis,stop" desc:"exactly once, when Redis is ahead of Kafka, which means that Kafka lost data: go on from Kafka's checkpoint (events come twice), from Redis's (events may be missing), or stop"`
 	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT, default=25s" desc:"how long a stop waits for what is in flight"`
+}
+
+// DefaultConfig returns the defaults of the tags. Stream, Mode, Origin and
+// PageSize have none.
+func DefaultConfig() Config {
+	return Config{
+		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: invalidStop, Overlap: time.Hour,
+		OnCheckpointLoss: lossKafka, ShutdownTimeout: 25 * time.Second,
+	}
 }
 
 // The values of Config.OnCheckpointLoss.

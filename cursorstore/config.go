@@ -16,7 +16,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Config says where Redis is and how the store uses it.
+// Config says where Redis is and how the store uses it. One made by hand begins
+// with DefaultConfig.
 type Config struct {
 	URL        URL           `env:"REDIS_URL, default=redis://localhost:6379/0" secret:"yes" desc:"redis://, rediss:// (TLS) or unix://; several hosts are a cluster, or the sentinels of REDIS_MASTER_NAME" example:"rediss://redis.example.com:6380/0"`
 	MasterName string        `env:"REDIS_MASTER_NAME" desc:"name under which the sentinels in REDIS_URL know the primary" example:"mymaster"`
@@ -30,6 +31,11 @@ type Config struct {
 	// Report, if not nil, hears after each operation whether Redis answered:
 	// nil, or why not. It must be quick and may be called concurrently.
 	Report func(error)
+}
+
+// DefaultConfig returns the defaults of the tags.
+func DefaultConfig() Config {
+	return Config{URL: "redis://localhost:6379/0", Timeout: 2 * time.Second, Prefix: "exportbridge", HistoryAge: 30 * 24 * time.Hour}
 }
 
 // URL is the value of REDIS_URL. It prints without its password.

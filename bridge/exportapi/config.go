@@ -19,8 +19,8 @@ import (
 // maxPageSize is the largest page that the API gives.
 const maxPageSize = 1000
 
-// Config says which export to read and how. The defaults are those of the
-// tags; a Config made by hand must set every field that has one.
+// Config says which export to read and how. One made by hand begins with
+// DefaultConfig.
 type Config struct {
 	// APIKeyFile is the file that APIKey came from, if it did. The client
 	// reads it again whenever the API refuses the key.
@@ -51,6 +51,16 @@ type Config struct {
 	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"URL of a proxy, or environment for HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
 	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE, default=67108864" unit:"bytes" stream:"yes" desc:"largest page after decompression"`
 	CA            string        `env:"EXPORT_CA" stream:"yes" desc:"certificates in PEM to trust in place of the system's"`
+}
+
+// DefaultConfig returns the defaults of the tags. Only APIKey, which is
+// required, has none.
+func DefaultConfig() Config {
+	return Config{
+		URL: "https://api.croct.io/export", Resource: "events", PageSize: 1000, Timeout: 30 * time.Second,
+		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
+		KeyHeader: "X-Api-Key", MaxResponse: 64 << 20,
+	}
 }
 
 // Validate reports everything that is wrong with the configuration, each

@@ -15,8 +15,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Config says where and how events are published. The defaults are those of
-// the tags; a Config made by hand must set every field that has one.
+// Config says where and how events are published. One made by hand begins with
+// DefaultConfig.
 type Config struct {
 	// Stream names the stream in the header eb-stream.
 	Stream string
@@ -77,6 +77,17 @@ type Config struct {
 	Headers    string `env:"BRIDGE_HEADERS, default=cloudevents" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
 	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT, default=dlq" stream:"yes" values:"dlq,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream"`
 	OnExpired  string `env:"BRIDGE_ON_EXPIRED, default=publish-time" stream:"yes" values:"publish-time,stop" desc:"what to do with an event whose time the topic would not keep"`
+}
+
+// DefaultConfig returns the defaults of the tags. Stream, Resource, Topic and
+// Mode have none.
+func DefaultConfig() Config {
+	return Config{
+		Brokers: []string{"localhost:9092"}, Retention: "-1", Timestamp: "event", Key: "/userId", Compression: "snappy", MaxMessage: 1_000_000,
+		CheckpointTopic: "exportbridge.checkpoints", TransactionTimeout: 30 * time.Second, Group: "exportbridge", SessionTimeout: 10 * time.Second,
+		Partitions: 6, Replication: -1, ClientID: "exportbridge",
+		Headers: headersCloudEvents, OnBadEvent: "dlq", OnExpired: "publish-time",
+	}
 }
 
 // Part is what is different about a Sink that publishes a part of a stream's

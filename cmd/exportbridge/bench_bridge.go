@@ -84,7 +84,7 @@ func (a *app) measuredBridge(ctx context.Context, s *settings, limits bridge.Lim
 	defer func() { err = errors.Join(err, p.close()) }()
 	for i, st := range p.streams {
 		st.bridge, err = bridge.New(s.streams[i].engine, bridge.Ports{
-			Source: st.api, Sink: st.sink, Store: forgetful{}, Owner: st.owner, Inbox: st.store, Past: st.store, Holdings: st.sink, Observer: p.metrics,
+			Source: st.api, Sink: st.sink, Owner: st.owner, Inbox: st.store, Past: st.store, Holdings: st.sink, Observer: p.metrics,
 		})
 		if err != nil {
 			return err

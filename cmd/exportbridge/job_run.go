@@ -157,7 +157,7 @@ func (r *jobRun) runWindow(ctx context.Context, n int) error {
 	w := r.job.Windows[n]
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor = "stop" // a window has no history to go back in
-	b, err := bridge.New(cfg, bridge.Ports{Source: r.limited(api), Sink: sink, Store: forgetful{}})
+	b, err := bridge.New(cfg, bridge.Ports{Source: r.limited(api), Sink: sink})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,91 @@
+package bridge_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"net/http/httptest"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// ledger is a Sink of one's own: a place that takes events and the checkpoint
+// behind them in one step, as a database does in a transaction.
+type ledger struct {
+	sent       [][]byte // by the session that runs
+	rows       [][]byte // committed
+	checkpoint bridge.Checkpoint
+}
+
+// Recover implements bridge.Sink. A real one would also lock out every earlier
+// session here, for example by a number that Publish compares.
+func (l *ledger) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	l.sent = nil
+	if owned != nil {
+		if err := owned(ctx); err != nil {
+			return bridge.Checkpoint{}, err
+		}
+	}
+	if l.checkpoint.Zero() {
+		return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
+	}
+	return l.checkpoint, nil
+}
+
+// Send implements bridge.Sink. What it keeps of a page it copies.
+func (l *ledger) Send(_ context.Context, p *bridge.Page) error {
+	defer p.Release()
+	for i := range p.Events {
+		l.sent = append(l.sent, bytes.Clone(p.Events[i].Raw))
+	}
+	return nil
+}
+
+// Publish implements bridge.Sink: both, or neither.
+func (l *ledger) Publish(_ context.Context, b bridge.Batch) (bridge.Receipt, error) {
+	r := bridge.Receipt{Published: len(l.sent)}
+	l.rows, l.checkpoint, l.sent = append(l.rows, l.sent...), b.Checkpoint, nil
+	return r, nil
+}
+
+// Holds implements bridge.Sink.
+func (l *ledger) Holds(context.Context) (bool, error) { return len(l.rows) > 0, nil }
+
+// A sink of one's own, from the export API, exactly once.
+func Example() {
+	simulator, err := exportsim.New(exportsim.Config{Events: 2500})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer simulator.Close()
+	server := httptest.NewServer(simulator)
+	defer server.Close()
+
+	export := exportapi.DefaultConfig()
+	export.URL, export.APIKey = server.URL, "any"
+	source, err := exportapi.New(export)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer source.Close()
+
+	cfg := bridge.DefaultConfig()
+	cfg.Stream, cfg.Mode, cfg.PageSize = "events", bridge.ExactlyOnce, export.PageSize
+	cfg.Origin = bridge.Origin{Resource: "events"}
+	cfg.Limits = bridge.Limits{Once: true} // without it, it goes on until ctx ends
+
+	sink := new(ledger)
+	b, err := bridge.New(cfg, bridge.Ports{Source: source, Sink: sink})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := b.Run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(sink.rows), "events,", b.Status().Ended)
+	// Output:
+	// 2500 events, drained on its last page
+}

@@ -1,0 +1,97 @@
+package kafkasink_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// invoices is a Source of one's own: whatever can be asked for a page at a
+// cursor. This one has two items a page; its cursor is the number of the next.
+type invoices []string
+
+// Fetch implements bridge.Source. A real one would ask a server, and return a
+// *bridge.Fault that says what went wrong and whether to try again.
+func (in invoices) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error) {
+	from, _ := strconv.Atoi(at.Cursor) // the first page has no cursor
+	now := time.Now()
+	p := &bridge.Page{At: at, RequestedAt: now, ArrivedAt: now}
+	if to := min(from+2, len(in)); to > from {
+		p.Next = strconv.Itoa(to)
+	}
+	return p, nil
+}
+
+// Decode implements bridge.Source.
+func (in invoices) Decode(p *bridge.Page) error {
+	from, _ := strconv.Atoi(p.At.Cursor)
+	for i, item := range in[from:min(from+2, len(in))] {
+		p.Events = append(p.Events, bridge.Event{
+			Raw: []byte(item), ID: []byte("invoice-" + strconv.Itoa(from+i)), Key: []byte("customer"),
+			Time: time.Now().UnixMilli(), Index: i,
+		})
+	}
+	p.Items = len(p.Events)
+	return nil
+}
+
+// A source of one's own, to Kafka, exactly once: what is run again goes on
+// behind the committed cursor.
+func Example() {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1)) // or the addresses of a real one
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+
+	kafka := kafkasink.DefaultConfig()
+	kafka.Brokers, kafka.Topic, kafka.CreateTopics = cluster.ListenAddrs(), "invoices", true
+	kafka.Stream, kafka.Resource, kafka.Mode = "invoices", "events", bridge.ExactlyOnce
+
+	engine := bridge.DefaultConfig()
+	engine.Stream, engine.Mode, engine.PageSize = kafka.Stream, kafka.Mode, 2
+	engine.Origin, engine.Limits = bridge.Origin{Resource: "invoices"}, bridge.Limits{Once: true}
+
+	for _, listed := range []invoices{{`{"total":10}`, `{"total":20}`, `{"total":30}`}, {`{"total":10}`, `{"total":20}`, `{"total":30}`, `{"total":40}`}} {
+		sink, err := kafkasink.New(kafka)
+		if err != nil {
+			log.Fatal(err)
+		}
+		b, err := bridge.New(engine, bridge.Ports{Source: listed, Sink: sink})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := b.Run(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("published", b.Status().Published)
+		sink.Close()
+	}
+
+	reader, err := kgo.NewClient(kgo.SeedBrokers(kafka.Brokers...), kgo.ConsumeTopics("invoices"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reader.Close()
+	for n := 0; n < 4; {
+		reader.PollFetches(context.Background()).EachRecord(func(r *kgo.Record) {
+			fmt.Println(string(r.Key), string(r.Value))
+			n++
+		})
+	}
+	// Output:
+	// published 3
+	// published 1
+	// customer {"total":10}
+	// customer {"total":20}
+	// customer {"total":30}
+	// customer {"total":40}
+}
