@@ -112,7 +112,7 @@ func (k *Kafka) prepare(ctx context.Context) (err error) {
 	if k.java, err = findProgram("java"); err != nil {
 		return err
 	}
-	if k.jars, err = kafkaJars(ctx); err != nil {
+	if k.jars, err = KafkaJars(ctx); err != nil {
 		return err
 	}
 	if k.dir == "" {

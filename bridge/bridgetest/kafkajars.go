@@ -49,9 +49,9 @@ func findProgram(name string) (string, error) {
 	return path, nil
 }
 
-// kafkaJars returns the folder with Kafka's jars in the user's cache, and
+// KafkaJars returns the folder with Kafka's jars in the user's cache, and
 // fills it from Maven Central the first time. Several may call it at once.
-func kafkaJars(ctx context.Context) (string, error) {
+func KafkaJars(ctx context.Context) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("find a cache for Kafka's jars: %w", err)
