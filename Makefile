@@ -10,7 +10,7 @@ PLAIN      = -pgo=off
 PROFILES   = $(CURDIR)/.profiles
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-real check lint docs up down image poison bench pgo model explore broken proof
+.PHONY: help demo build test test-real check lint docs up down image poison bench pgo model explore broken proof soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ explore: ## run the engine through SECONDS=60 of schedules of two processes, eac
 proof: ## kill, pause and cut everything, on real servers: KILLS=1000, ZOMBIES=30 or MINUTES=10, with SEED=N
 	TEST_REAL=1 $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(SEED),E2E_SEED=$(SEED)) \
 	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/exportbridge
+
+soak: ## one bridge for MINUTES=30 on real servers, a fault every 5 s: nothing may grow, nothing be lost or twice
+	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(PLAIN) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/exportbridge
 
 broken: ## take the rules of the protocol away, one by one: the tests must notice each
 	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
