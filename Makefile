@@ -10,7 +10,7 @@ PLAIN      = -pgo=off
 PROFILES   = $(CURDIR)/.profiles
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-real check lint docs up down image poison bench pgo model explore broken proof soak
+.PHONY: help demo build test test-real check lint docs up down image poison bench pgo model explore broken proof soak recording
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ lint: ## format and lint
 
 docs: ## regenerate the settings table in the README
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write README.md
+
+recording: ## record the README's session with the demo again
+	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/exportbridge
 
 poison: ## EVENTS through pages that are overwritten at their release, over connections that are cut, under the race detector
 	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test $(PLAIN) -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink
