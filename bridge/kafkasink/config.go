@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
 )
 
@@ -38,6 +40,10 @@ type Config struct {
 	// error that names the broker when it does not. It is called within ten
 	// seconds of either, from the goroutine that called the Sink.
 	Report func(error)
+	// Sampled, if not nil, is shown one record of each page that Kafka has
+	// acknowledged, which is not committed yet. It must be quick, may be called
+	// concurrently, and keeps nothing of the record: its memory is used again.
+	Sampled func(*kgo.Record)
 	// Log takes the Kafka client's warnings; nil discards them.
 	Log *slog.Logger
 	// job names what a Repair does beside the stream, empty for the stream

@@ -57,9 +57,17 @@ func (p *parcel) keep(r *kgo.Record, err error) {
 	d := p.delivery
 	d.settle(r, err)
 	if p.left.Add(-1) == 0 {
+		p.show(r, err)
 		p.finish() // before the delivery can be done: then no page is in use
 	}
 	d.leave()
+}
+
+// show lets who watches see a record of the page.
+func (p *parcel) show(r *kgo.Record, err error) {
+	if err == nil && p.home != nil && p.home.sampled != nil {
+		p.home.sampled(r)
+	}
 }
 
 // finish gives the page back, and the memory for the next one.
@@ -76,6 +84,8 @@ func (p *parcel) finish() {
 // parcels is a free list. The last one given back is the first one taken,
 // because it is still in the processor's cache.
 type parcels struct {
+	sampled func(*kgo.Record) // as in Config; never changed
+
 	mu   sync.Mutex // guards free: parcels come back from the client
 	free []*parcel
 }

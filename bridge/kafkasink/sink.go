@@ -37,7 +37,7 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Sink{cfg: cfg, records: newBuilder(cfg), mirrorEvery: mirrorInterval}, nil
+	return &Sink{cfg: cfg, records: newBuilder(cfg), mirrorEvery: mirrorInterval, parcels: parcels{sampled: cfg.Sampled}}, nil
 }
 
 // Topics returns the names of the topics that hold the stream's events: the

@@ -27,6 +27,10 @@ func metricsOf(s *fakeStream) *ops.Metrics {
 	return ops.NewMetrics(ops.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })
 }
 
+func handlerOf(s *fakeStream) http.Handler {
+	return ops.Handler(ops.Config{}, ops.Parts{Metrics: metricsOf(s), Streams: []ops.Stream{s}})
+}
+
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	kafkaDown := map[string]bridge.Dependency{"kafka": {Up: false, Error: "dial refused"}}
@@ -46,6 +50,8 @@ func TestEndpoints(t *testing.T) {
 		{"not ready when blocked", fakeStream{bridge.Status{Stream: "events", State: bridge.StateBlocked, Reason: bridge.ReasonCycle, Error: "leads back"}, true}, "/readyz", 503, "stream events: blocked (cycle): leads back"},
 		{"verbose", fakeStream{bridge.Status{Stream: "events", State: bridge.StateIdle}, true}, "/readyz?verbose", 200, "stream events: idle"},
 		{"verbose names who is away", fakeStream{bridge.Status{Stream: "events", State: bridge.StateRunning, Dependencies: kafkaDown}, true}, "/readyz?verbose", 200, "kafka does not answer since"},
+		{"ready by its other name", fakeStream{bridge.Status{State: bridge.StateStandby}, true}, "/ready", 200, "ok"},
+		{"alive by its other name", fakeStream{turning: true}, "/ping", 200, "ok"},
 		{"nothing else", fakeStream{turning: true}, "/", 404, "not found"},
 		{"no posts", fakeStream{turning: true}, "POST /livez", 405, ""},
 	} {
@@ -56,7 +62,7 @@ func TestEndpoints(t *testing.T) {
 				method, path = m, p
 			}
 			w := httptest.NewRecorder()
-			ops.Handler(metricsOf(&tc.stream), []ops.Stream{&tc.stream}).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			handlerOf(&tc.stream).ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, nil))
 			if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.body) {
 				t.Errorf("%s = %d %q, want %d with %q", tc.path, w.Code, w.Body, tc.code, tc.body)
 			}
@@ -79,7 +85,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("lint: %v %v", problems, err)
 	}
 	w := httptest.NewRecorder()
-	ops.Handler(m, []ops.Stream{s}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	ops.Handler(ops.Config{}, ops.Parts{Metrics: m, Streams: []ops.Stream{s}}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
 	for _, line := range []string{
 		`exportbridge_source_requests_total{code="429",stream="events"} 1`,
 		`exportbridge_source_requests_total{code="200",stream="events"} 0`,
@@ -104,7 +110,7 @@ func TestMetrics(t *testing.T) {
 func TestServeStops(t *testing.T) {
 	t.Parallel()
 	s := &fakeStream{turning: true}
-	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, metricsOf(s), []ops.Stream{s})
+	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, ops.Parts{Metrics: metricsOf(s), Streams: []ops.Stream{s}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,9 +134,42 @@ func TestServeStops(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	for addr, ok := range map[string]bool{"off": true, ":8080": true, "127.0.0.1:0": true, "8080": false, "localhost": false} {
-		if err := (ops.Config{Addr: addr}).Validate(); (err == nil) != ok {
-			t.Errorf("%q: %v", addr, err)
+	for _, tc := range []struct {
+		cfg   ops.Config
+		wrong []string // variables that the error names
+	}{
+		{cfg: ops.Config{Addr: "off"}},
+		{cfg: ops.Config{Addr: ":8080"}},
+		{cfg: ops.Config{Addr: "127.0.0.1:0", AdminToken: "0123", AllowedHosts: []string{"bridge.example.com", "bridge"}}},
+		{cfg: ops.Config{Addr: "8080"}, wrong: []string{"HTTP_ADDR"}},
+		{cfg: ops.Config{Addr: "localhost"}, wrong: []string{"HTTP_ADDR"}},
+		{cfg: ops.Config{Addr: "off", AdminToken: "two words"}, wrong: []string{"HTTP_ADMIN_TOKEN"}},
+		{cfg: ops.Config{Addr: "off", AdminToken: "line\n"}, wrong: []string{"HTTP_ADMIN_TOKEN"}},
+		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"https://bridge"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
+		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"bridge:8080"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
+		{cfg: ops.Config{Addr: "off", AllowedHosts: []string{"*.example.com"}}, wrong: []string{"HTTP_ALLOWED_HOSTS"}},
+		{cfg: ops.Config{Addr: "x", AdminToken: " ", AllowedHosts: []string{""}}, wrong: []string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_ALLOWED_HOSTS"}},
+	} {
+		err := tc.cfg.Validate()
+		if (err == nil) != (len(tc.wrong) == 0) {
+			t.Errorf("%+v: %v", tc.cfg, err)
+		}
+		for _, name := range tc.wrong {
+			if !strings.Contains(err.Error(), name+":") {
+				t.Errorf("%+v: %q does not name %s", tc.cfg, err, name)
+			}
+		}
+	}
+}
+
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]bool{
+		"127.0.0.1:8080": true, "127.1.2.3:80": true, "[::1]:8080": true, "localhost:8080": true,
+		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "10.0.0.1:8080": false, "bridge:8080": false, "off": false,
+	} {
+		if got := (ops.Config{Addr: addr}).Local(); got != want {
+			t.Errorf("Local of %s = %v, want %v", addr, got, want)
 		}
 	}
 }
@@ -141,7 +180,7 @@ func TestStandbyHasNoPosition(t *testing.T) {
 	t.Parallel()
 	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateStandby}, turning: true}
 	w := httptest.NewRecorder()
-	ops.Handler(metricsOf(s), []ops.Stream{s}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handlerOf(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
 	if body := w.Body.String(); strings.Contains(body, "_timestamp_seconds{") || !strings.Contains(body, `exportbridge_leader{stream="events"} 0`+"\n") {
 		t.Errorf("metrics of a standby:\n%s", body)
 	}

@@ -331,21 +331,21 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 			return err
 		}
 		defer p.close()
-		entries, note, err := p.history(cmd.Context(), q)
+		found, err := p.history(cmd.Context(), q)
 		if err != nil {
 			return hinted(err)
 		}
-		if note != "" {
-			fmt.Fprintf(a.stderr, "  %s\n", note)
+		if found.note != "" {
+			fmt.Fprintf(a.stderr, "  %s\n", found.note)
 		}
 		if *asJSON {
-			return printJSON(a.stdout, historyJSON(entries))
+			return printJSON(a.stdout, historyJSON(found.entries))
 		}
-		if len(entries) == 0 {
+		if len(found.entries) == 0 {
 			_, err := p.find(cmd.Context())
 			return err
 		}
-		return a.showHistory(entries)
+		return a.showHistory(found.entries)
 	}
 	return cmd
 }

@@ -97,7 +97,7 @@ func checksum(data []byte) string {
 }
 
 func newCursorImportCommand(a *app) *cobra.Command {
-	m := &move{request: request{app: a}}
+	m := &move{request: newRequest(a)}
 	var other bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
@@ -194,17 +194,14 @@ func planImport(p *position, c, now *bridge.Checkpoint, other bool) (*plannedMov
 			hint: "--accept-other if you know that the API takes it all the same",
 		}
 	}
-	plan := &plannedMove{
-		To:          fmt.Sprintf("cursor of entry %s of stream %s, exported from there", c.Place, c.Stream),
-		AgainEvents: -1, AgainPages: -1,
-		target: bridge.Target{Cursor: c.Cursor, Tail: c.Tail, Carried: c.Carried, Start: c.Origin.Start, Events: c.Events, Pages: c.Pages},
-		notes:  differs,
-	}
+	plan := newPlan(fmt.Sprintf("cursor of entry %s of stream %s, exported from there", c.Place, c.Stream),
+		bridge.Target{Cursor: c.Cursor, Tail: c.Tail, Carried: c.Carried, Start: c.Origin.Start, Events: c.Events, Pages: c.Pages})
+	plan.Notes = differs
 	if c.PositionTime > 0 {
-		plan.To += "   " + time.UnixMilli(c.PositionTime).UTC().Format(timeLayout)
+		plan.To.Text += "   " + time.UnixMilli(c.PositionTime).UTC().Format(timeLayout)
 	}
 	if c.Events > now.Events && !now.Zero() {
-		plan.notes = append(plan.notes, "it is ahead of the stream: what lies between will not be published")
+		plan.Notes = append(plan.Notes, "it is ahead of the stream: what lies between will not be published")
 	}
 	return plan, nil
 }

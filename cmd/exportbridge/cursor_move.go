@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
 	"exportbridge/cursorstore"
 )
 
@@ -25,20 +26,21 @@ type move struct {
 
 // plannedMove is what a move would do, for people and as JSON.
 type plannedMove struct {
-	Stream string       `json:"stream"`
-	From   bridge.Place `json:"from"`
-	To     string       `json:"to"`
-	// Again is how many events and pages will be published again, -1 where
-	// that cannot be known.
-	AgainEvents int64  `json:"again_events"`
-	AgainPages  int64  `json:"again_pages"`
-	Guarantee   string `json:"guarantee"`
-	Executed    bool   `json:"executed"`
+	ops.Plan
+	Executed bool `json:"executed"`
 	// Answer is set when it was executed.
 	Answer *bridge.Answer `json:"answer,omitempty"`
 
 	target bridge.Target
-	notes  []string
+}
+
+// newPlan plans a move to a place that text describes. How much comes again
+// is not known yet.
+func newPlan(text string, to bridge.Target) *plannedMove {
+	return &plannedMove{
+		Plan:   ops.Plan{To: ops.Spot{Text: text, CursorHash: bridge.CursorHash(to.Cursor)}, AgainEvents: -1, AgainPages: -1},
+		target: to,
+	}
 }
 
 func (m *move) flags(cmd *cobra.Command) {
@@ -47,7 +49,7 @@ func (m *move) flags(cmd *cobra.Command) {
 }
 
 func newCursorRewindCommand(a *app) *cobra.Command {
-	m := &move{request: request{app: a}}
+	m := &move{request: newRequest(a)}
 	var at, by, entry string
 	var shift int64
 	cmd := &cobra.Command{
@@ -120,6 +122,21 @@ func lookupAt(t time.Time) lookup {
 	}
 }
 
+func lookupEntry(place bridge.Place) lookup {
+	return lookup{
+		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Entry(ctx, place) },
+		like: func(bridge.Checkpoint) matcher { return isEntry(place) },
+	}
+}
+
+func lookupBack(pages int64) lookup {
+	return lookup{
+		note: fmt.Sprintf("the newest commit at least %d pages back", pages),
+		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Back(ctx, pages) },
+		like: func(now bridge.Checkpoint) matcher { return isBack(now, pages) },
+	}
+}
+
 // lookupOf reads the flags that say where to.
 func lookupOf(flags *pflag.FlagSet, at, by, entry string, shift int64) (lookup, error) {
 	switch {
@@ -146,19 +163,12 @@ func lookupOf(flags *pflag.FlagSet, at, by, entry string, shift int64) (lookup, 
 		if err != nil {
 			return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--to-entry: %w", err), hint: "exportbridge cursor history"}
 		}
-		return lookup{
-			find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Entry(ctx, place) },
-			like: func(bridge.Checkpoint) matcher { return isEntry(place) },
-		}, nil
+		return lookupEntry(place), nil
 	}
 	if shift >= 0 {
 		return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--shift-by %d does not go back", shift), hint: "--shift-by -100"}
 	}
-	return lookup{
-		note: fmt.Sprintf("the newest commit at least %d pages back", -shift),
-		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Back(ctx, -shift) },
-		like: func(now bridge.Checkpoint) matcher { return isBack(now, -shift) },
-	}, nil
+	return lookupBack(-shift), nil
 }
 
 // rewindTo plans a rewind to what the lookup finds.
@@ -179,11 +189,13 @@ func rewindTo(l lookup) finder {
 		case err != nil:
 			return nil, hinted(err)
 		}
-		plan := &plannedMove{
-			To: describeEntry(&e, l.note), AgainEvents: now.Events - e.Events, AgainPages: now.Pages - e.Pages, target: e.Target(),
+		plan := newPlan("", e.Target())
+		plan.To = spotOf(&e.Checkpoint)
+		if l.note != "" {
+			plan.To.Text += "   (" + l.note + ")"
 		}
-		if plan.AgainEvents < 0 {
-			plan.AgainEvents, plan.AgainPages = -1, -1 // on another branch the counters say nothing
+		if again := now.Events - e.Events; again >= 0 { // on another branch the counters say nothing
+			plan.AgainEvents, plan.AgainPages = again, now.Pages-e.Pages
 		}
 		return plan, nil
 	}
@@ -208,19 +220,8 @@ func entryAt(ctx context.Context, s *cursorstore.Store, t time.Time) (cursorstor
 	return e, err
 }
 
-func describeEntry(e *cursorstore.Entry, note string) string {
-	text := "entry " + e.Place.String()
-	if e.PositionTime > 0 {
-		text += "   " + time.UnixMilli(e.PositionTime).UTC().Format(timeLayout)
-	}
-	if note != "" {
-		text += "   (" + note + ")"
-	}
-	return text
-}
-
 func newCursorResetCommand(a *app) *cobra.Command {
-	m := &move{request: request{app: a}}
+	m := &move{request: newRequest(a)}
 	var at, cursor string
 	var earliest, latest bool
 	cmd := &cobra.Command{
@@ -257,8 +258,6 @@ changed.`,
 }
 
 func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
-	plan := plannedMove{AgainEvents: -1, AgainPages: -1}
-	useNow := false
 	switch {
 	case flags.Changed("to-cursor"):
 		if cursor == "" {
@@ -267,8 +266,7 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 		if err := checkCursor(cursor); err != nil {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-cursor: %w", err), hint: `copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`}
 		}
-		plan.target.Cursor = cursor
-		plan.To = fmt.Sprintf("cursor %s  (sha256 %s)", shorten(cursor), bridge.CursorHash(cursor))
+		return resetTo(fmt.Sprintf("cursor %s  (sha256 %s)", shorten(cursor), bridge.CursorHash(cursor)), bridge.Target{Cursor: cursor}), nil
 	case flags.Changed("to-datetime"):
 		ms, err := parseInstant(at, time.Now())
 		if err != nil {
@@ -277,27 +275,33 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 		if time.UnixMilli(ms).After(time.Now()) {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-datetime %s is in the future", at), hint: "--to-latest"}
 		}
-		plan.target.Start = ms
-		plan.To = "events from " + time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) + " on"
+		return resetTo("events from "+time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)+" on", bridge.Target{Start: ms}), nil
 	case flags.Changed("to-latest"):
-		useNow = true
-	default:
-		plan.To = "the earliest event"
+		return resetToLatest, nil
 	}
-	return func(ctx context.Context, p *position, now bridge.Checkpoint) (*plannedMove, error) {
-		found := plan
-		if useNow {
-			// Redis's clock: the one that all who take part agree on.
-			t, err := p.store.Now(ctx)
-			if err != nil {
-				return nil, hinted(err)
-			}
-			found.target.Start = t.UnixMilli()
-			found.To = "events from now on, " + t.UTC().Format(time.RFC3339Nano)
-			found.notes = append(found.notes, "what is between the present position and now will not be published")
-		}
-		return &found, nil
-	}, nil
+	return resetToEarliest, nil
+}
+
+// resetTo plans a reset to a place that is known.
+func resetTo(text string, to bridge.Target) finder {
+	return func(context.Context, *position, bridge.Checkpoint) (*plannedMove, error) {
+		return newPlan(text, to), nil
+	}
+}
+
+func resetToEarliest(context.Context, *position, bridge.Checkpoint) (*plannedMove, error) {
+	return newPlan("the earliest event", bridge.Target{}), nil
+}
+
+func resetToLatest(ctx context.Context, p *position, _ bridge.Checkpoint) (*plannedMove, error) {
+	// Redis's clock: the one that all who take part agree on.
+	t, err := p.store.Now(ctx)
+	if err != nil {
+		return nil, hinted(err)
+	}
+	plan := newPlan("events from now on, "+t.UTC().Format(time.RFC3339Nano), bridge.Target{Start: t.UnixMilli()})
+	plan.Notes = append(plan.Notes, "what is between the present position and now will not be published")
+	return plan, nil
 }
 
 // checkCursor says why a cursor cannot be one of the API's.
@@ -320,21 +324,12 @@ func (m *move) run(ctx context.Context, find finder) error {
 		return err
 	}
 	defer p.close()
-	now, err := p.standing(ctx)
+	plan, now, err := p.plan(ctx, find)
 	if err != nil {
 		return err
 	}
-	plan, err := find(ctx, p, now)
-	if err != nil {
-		return err
-	}
-	plan.Stream, plan.From = p.store.Name(), now.Place
-	if want := p.stream.engine.Origin; plan.target.Entry == nil && !now.Zero() && !now.Origin.Same(want) {
-		plan.notes = append(plan.notes, fmt.Sprintf("the settings change, from %s to %s", now.Origin, want))
-	}
-	plan.Guarantee = string(p.stream.engine.Mode)
 	if !*m.json {
-		m.show(plan, &now)
+		m.show(plan)
 	}
 	if !m.execute {
 		if *m.json {
@@ -344,9 +339,7 @@ func (m *move) run(ctx context.Context, find finder) error {
 		return err
 	}
 	asked := time.Now()
-	order := m.command(bridge.KindReset, &now)
-	order.Target = plan.target
-	answer, err := m.apply(ctx, p, order, &now)
+	order, answer, err := m.move(ctx, p, plan, &now)
 	if err != nil {
 		return err
 	}
@@ -358,16 +351,49 @@ func (m *move) run(ctx context.Context, find finder) error {
 	return err
 }
 
-func (m *move) show(plan *plannedMove, now *bridge.Checkpoint) {
-	w := m.app.stdout
-	from := "no checkpoint"
-	if !now.Zero() {
-		from = "entry " + now.Place.String()
-		if now.PositionTime > 0 {
-			from += "   " + time.UnixMilli(now.PositionTime).UTC().Format(timeLayout)
-		}
+// plan says what a move would do to the stream, and where the stream stands.
+func (p *position) plan(ctx context.Context, find finder) (*plannedMove, bridge.Checkpoint, error) {
+	now, err := p.standing(ctx)
+	if err != nil {
+		return nil, now, err
 	}
-	fmt.Fprintf(w, "  from   %s\n  to     %s\n", from, plan.To)
+	plan, err := find(ctx, p, now)
+	if err != nil {
+		return nil, now, err
+	}
+	plan.Stream, plan.From, plan.BaseEpoch = p.store.Name(), spotOf(&now), now.Epoch
+	if want := p.stream.engine.Origin; plan.target.Entry == nil && !now.Zero() && !now.Origin.Same(want) {
+		plan.Notes = append(plan.Notes, fmt.Sprintf("the settings change, from %s to %s", now.Origin, want))
+	}
+	plan.Guarantee = string(p.stream.engine.Mode)
+	return plan, now, nil
+}
+
+// move does what was planned where the stream stood at now.
+func (r *request) move(ctx context.Context, p *position, plan *plannedMove, now *bridge.Checkpoint) (bridge.Command, bridge.Answer, error) {
+	order := r.command(bridge.KindReset, now)
+	order.Target = plan.target
+	answer, err := r.apply(ctx, p, order, now)
+	return order, answer, err
+}
+
+// spotOf is a checkpoint as one end of a move.
+func spotOf(c *bridge.Checkpoint) ops.Spot {
+	s := ops.Spot{Place: &c.Place, Text: "no checkpoint", Events: c.Events, Pages: c.Pages, CursorHash: bridge.CursorHash(c.Cursor)}
+	if c.Zero() {
+		return s
+	}
+	s.Text, s.At = "entry "+c.Place.String(), time.UnixMilli(c.WrittenAt).UTC()
+	if c.PositionTime > 0 {
+		s.Position = time.UnixMilli(c.PositionTime).UTC()
+		s.Text += "   " + s.Position.Format(timeLayout)
+	}
+	return s
+}
+
+func (m *move) show(plan *plannedMove) {
+	w := m.app.stdout
+	fmt.Fprintf(w, "  from   %s\n  to     %s\n", plan.From.Text, plan.To.Text)
 	switch {
 	case plan.AgainEvents < 0:
 		fmt.Fprintln(w, "  again  all that the API has from there on, however much that is; what was published before has the same ce_id")
@@ -377,7 +403,7 @@ func (m *move) show(plan *plannedMove, now *bridge.Checkpoint) {
 		fmt.Fprintf(w, "  again  about %s events in %s pages will be published a second time, same ce_id\n",
 			humanize.Comma(plan.AgainEvents), humanize.Comma(plan.AgainPages))
 	}
-	for _, note := range plan.notes {
+	for _, note := range plan.Notes {
 		fmt.Fprintf(w, "  note   %s\n", note)
 	}
 }

@@ -20,7 +20,7 @@ type held struct {
 }
 
 func newPauseCommand(a *app) *cobra.Command {
-	r := &request{app: a}
+	r := newRequest(a)
 	var length time.Duration
 	cmd := &cobra.Command{
 		Use:   "pause",
@@ -40,13 +40,13 @@ Without a running bridge the command pauses the stream itself.`,
 		if cmd.Flags().Changed("for") && length < time.Second {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--for %s is less than a second", length), hint: "--for 30m"}
 		}
-		return r.hold(cmd.Context(), bridge.KindPause, length)
+		return r.holdAndSay(cmd.Context(), bridge.KindPause, length)
 	}
 	return cmd
 }
 
 func newResumeCommand(a *app) *cobra.Command {
-	r := &request{app: a}
+	r := newRequest(a)
 	cmd := &cobra.Command{
 		Use:   "resume",
 		Short: "End the pause of a stream",
@@ -58,21 +58,16 @@ command changes the stream itself.`,
 	}
 	r.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return r.hold(cmd.Context(), bridge.KindResume, 0)
+		return r.holdAndSay(cmd.Context(), bridge.KindResume, 0)
 	}
 	return cmd
 }
 
 // hold pauses the stream, without an end if length is 0, or resumes it.
-func (r *request) hold(ctx context.Context, kind bridge.Kind, length time.Duration) error {
-	p, err := r.app.openPosition(ctx, usesExport|usesKafka, r.stream)
-	if err != nil {
-		return err
-	}
-	defer p.close()
+func (r *request) hold(ctx context.Context, p *position, kind bridge.Kind, length time.Duration) (held, error) {
 	now, err := p.find(ctx)
 	if err != nil {
-		return err
+		return held{}, err
 	}
 	order := r.command(kind, &now.Checkpoint)
 	if kind == bridge.KindPause {
@@ -83,21 +78,32 @@ func (r *request) hold(ctx context.Context, kind bridge.Kind, length time.Durati
 		// differ by a little.
 		t, err := p.store.Now(ctx)
 		if err != nil {
-			return hinted(err)
+			return held{}, hinted(err)
 		}
 		order.PausedUntil = t.Add(length).UnixMilli()
 	}
-	asked := time.Now()
 	answer, err := r.apply(ctx, p, order, &now.Checkpoint)
+	return held{Stream: p.store.Name(), Kind: kind, PausedUntil: order.PausedUntil, Answer: answer}, err
+}
+
+// holdAndSay is pause and resume.
+func (r *request) holdAndSay(ctx context.Context, kind bridge.Kind, length time.Duration) error {
+	p, err := r.app.openPosition(ctx, usesExport|usesKafka, r.stream)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	asked := time.Now()
+	h, err := r.hold(ctx, p, kind, length)
 	if err != nil {
 		return err
 	}
 	if *r.json {
-		return printJSON(r.app.stdout, held{Stream: p.store.Name(), Kind: kind, PausedUntil: order.PausedUntil, Answer: answer})
+		return printJSON(r.app.stdout, h)
 	}
-	what := "resumed"
+	answer, what := h.Answer, "resumed"
 	if kind == bridge.KindPause {
-		what = pauseText(order.PausedUntil, time.Now())
+		what = pauseText(h.PausedUntil, time.Now())
 	}
 	_, err = fmt.Fprintf(r.app.stdout, "  %s, acknowledged by %s in %s, now at entry %s\n", what, answer.By, roundDuration(time.Since(asked)), answer.Place)
 	return err

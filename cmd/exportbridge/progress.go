@@ -88,7 +88,7 @@ func (p *process) show(ctx context.Context, line *statusLine) {
 				continue
 			}
 			for _, s := range p.statuses() {
-				p.log.Info("progress", progressOf(&s)...)
+				p.plain.Info("progress", progressOf(&s)...)
 			}
 		}
 	}

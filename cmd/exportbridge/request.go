@@ -19,12 +19,23 @@ import (
 
 // request is how a command has a stream's owner change something.
 type request struct {
-	app     *app
-	stream  string
+	who     string // operator() if empty
 	reason  string
 	timeout time.Duration
-	json    *bool
+
+	// The rest is only a command's.
+	app    *app
+	stream string
+	json   *bool
 }
+
+// errRefused is an order that the owner of the stream has refused.
+var errRefused = errors.New("refused")
+
+func newRequest(a *app) request { return request{app: a, timeout: ackTimeout} }
+
+// ackTimeout is how long a running bridge has to acknowledge a request.
+const ackTimeout = 30 * time.Second
 
 func (r *request) flags(cmd *cobra.Command) {
 	r.app.takeSettings(cmd)
@@ -32,13 +43,16 @@ func (r *request) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	takeStream(cmd, &r.stream)
 	f.StringVar(&r.reason, "reason", "", "`WHY`, for the history")
-	r.timeout = 30 * time.Second
 	f.Var(parsed(&r.timeout, parseDuration, "DURATION"), "timeout", "wait for the running bridge to acknowledge (default 30s)")
 }
 
 // command is a new one for the stream that stands at now.
 func (r *request) command(kind bridge.Kind, now *bridge.Checkpoint) bridge.Command {
-	return bridge.Command{ID: strings.ToLower(rand.Text()[:6]), Kind: kind, BaseEpoch: now.Epoch, Who: operator(), Reason: r.reason}
+	who := r.who
+	if who == "" {
+		who = operator()
+	}
+	return bridge.Command{ID: strings.ToLower(rand.Text()[:6]), Kind: kind, BaseEpoch: now.Epoch, Who: who, Reason: r.reason}
 }
 
 // apply puts the request and waits until whoever owns the stream has applied
@@ -59,7 +73,7 @@ func (r *request) apply(ctx context.Context, p *position, cmd bridge.Command, no
 		if now.Zero() {
 			hint = "Redis had lost its copy of the cursor, which is there again: the same command once more"
 		}
-		return answer, &exitError{code: exitFailed, err: fmt.Errorf("refused by %s: %s", answer.By, answer.Detail), hint: hint}
+		return answer, &exitError{code: exitFailed, err: fmt.Errorf("%w by %s: %s", errRefused, answer.By, answer.Detail), hint: hint}
 	}
 	return answer, nil
 }

@@ -122,9 +122,6 @@ func (l *loader) load(ctx context.Context, need uses, now time.Time) (*settings,
 	s := new(settings)
 	l.fill(ctx, &s.processConfig, "")
 	l.fill(ctx, &s.http, "")
-	if err := s.http.Validate(); err != nil {
-		l.add("HTTP_ADDR", err.Error())
-	}
 	if need&usesCursor != 0 {
 		l.fill(ctx, &s.cursor, "")
 		s.embeddedRedis = s.cursor.URL == embedded
@@ -146,7 +143,7 @@ func (l *loader) load(ctx context.Context, need uses, now time.Time) (*settings,
 		found[name] = st.validate(need)
 	}
 	l.check(voc, found)
-	l.check(voc, map[string]error{"": s.validate(need)})
+	l.check(voc, map[string]error{"": errors.Join(s.http.Validate(), s.validate(need))})
 	l.checkTwins(s.streams, need)
 	s.effective = withTopics(effectiveOf(ctx, l.src, vars, names), s.streams)
 	l.sort(vars)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/ops"
 	"exportbridge/cursorstore"
 )
 
@@ -28,28 +27,8 @@ const (
 	changesSought = 200
 )
 
-// streamStatus is what is known of a stream: from the bridge that runs it, or
-// straight from Redis and Kafka.
-type streamStatus struct {
-	Stream string `json:"stream"`
-	// Live is what the bridge that runs the stream says of it; nil where none
-	// does, or Redis does not answer.
-	Live *bridge.Status `json:"live,omitempty"`
-	// Checkpoint is what is committed. It holds the cursor itself.
-	Checkpoint *bridge.Checkpoint `json:"checkpoint,omitempty"`
-	// Members are the processes that run the stream or stand by for it.
-	Members []kafkasink.Member `json:"members,omitempty"`
-	// LagSeconds is the age of the position, 0 when caught up; CaughtUpIn how
-	// many seconds it takes until it is, at the pace of now, -1 where it does
-	// not catch up or that is not known.
-	LagSeconds float64 `json:"lag_seconds"`
-	CaughtUpIn float64 `json:"caught_up_in_seconds"`
-	Guarantee  string  `json:"guarantee"`
-	// Changes are the last ones by operators, newest first.
-	Changes []bridge.Change `json:"changes,omitempty"`
-	// Notes say what could not be found out.
-	Notes []string `json:"notes,omitempty"`
-}
+// streamStatus is a report, for people.
+type streamStatus struct{ ops.Report }
 
 func newStatusCommand(a *app) *cobra.Command {
 	var stream string
@@ -98,7 +77,7 @@ func (a *app) statusOfAll(ctx context.Context, name string) ([]streamStatus, err
 
 // status asks everybody who may know, and says who does not answer.
 func (p *position) status(ctx context.Context) streamStatus {
-	s := streamStatus{Stream: p.store.Name(), Guarantee: guarantee(p.stream.engine.Mode), CaughtUpIn: -1}
+	s := streamStatus{ops.NewReport(p.store.Name(), p.stream.engine.Mode)}
 	note := func(what string, err error) {
 		s.Notes = append(s.Notes, what+": "+cut(err.Error(), 160))
 	}
@@ -128,9 +107,12 @@ func (p *position) status(ctx context.Context) streamStatus {
 	})
 	if !p.kafkaIsHidden() {
 		limited(func(ctx context.Context) {
-			var err error
-			if s.Members, err = p.sink.Members(ctx); err != nil {
+			members, err := p.sink.Members(ctx)
+			if err != nil {
 				note("who runs the stream is not known", err)
+			}
+			for _, m := range members {
+				s.Members = append(s.Members, ops.Member(m))
 			}
 		})
 	}
@@ -140,7 +122,7 @@ func (p *position) status(ctx context.Context) streamStatus {
 			s.Changes = changesOf(entries, s.Checkpoint)
 		}
 	})
-	s.measure(time.Now())
+	s.Measure(time.Now())
 	return s
 }
 
@@ -159,35 +141,6 @@ func changesOf(entries []cursorstore.Entry, now *bridge.Checkpoint) []bridge.Cha
 		add(entries[i].Change)
 	}
 	return all
-}
-
-// measure derives how far behind the stream is, and for how long.
-func (s *streamStatus) measure(now time.Time) {
-	var at time.Time
-	switch {
-	case s.Live != nil && s.Live.CaughtUp:
-		s.CaughtUpIn = 0
-		return
-	case s.Live != nil:
-		at = s.Live.Position
-	case s.Checkpoint != nil && s.Checkpoint.PositionTime > 0:
-		at = time.UnixMilli(s.Checkpoint.PositionTime)
-	}
-	if at.IsZero() {
-		return
-	}
-	s.LagSeconds = max(0, now.Sub(at).Seconds())
-	if s.Live != nil && s.Live.Pace > 1 {
-		s.CaughtUpIn = math.Ceil(s.LagSeconds / (s.Live.Pace - 1))
-	}
-}
-
-// guarantee says what a delivery mode promises, and why.
-func guarantee(mode bridge.Mode) string {
-	if mode == bridge.ExactlyOnce {
-		return "exactly-once: events and checkpoint are one Kafka transaction; consumers must read_committed"
-	}
-	return "at-least-once: the checkpoint follows the acknowledged events; after a crash those in flight come again, with the same ce_id"
 }
 
 func (a *app) printStatus(all []streamStatus, asJSON, watch bool) error {

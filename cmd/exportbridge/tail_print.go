@@ -22,6 +22,8 @@ const (
 	headerType       = "ce_type"
 	headerOrigin     = "eb-origin"
 	headerReason     = "eb-reason"
+	headerCursorHash = "eb-cursor-hash"
+	headerIndex      = "eb-index"
 	headerDeadLetter = "__dlq.errors.message"
 )
 

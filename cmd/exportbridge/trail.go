@@ -69,13 +69,20 @@ func (p *position) kafkaIsHidden() bool {
 	return p.sink == nil || slices.Equal(p.stream.kafka.Brokers, []string{embedded})
 }
 
+// past is a part of a stream's history.
+type past struct {
+	entries []cursorstore.Entry // newest first
+	inRedis int                 // so many of them are Redis's, the others Kafka's
+	note    string              // what is Kafka's, and what is missing
+}
+
 // history returns the entries of Redis, and from the checkpoint topic those
-// before them: Redis was emptied, or is away, or the stream is young. note says
-// what is from there, and what is missing. A limit of 0 is all.
-func (p *position) history(ctx context.Context, q cursorstore.Query) (entries []cursorstore.Entry, note string, err error) {
-	entries, err = p.store.History(ctx, q)
+// before them: Redis was emptied, or is away, or the stream is young. A limit
+// of 0 is all.
+func (p *position) history(ctx context.Context, q cursorstore.Query) (past, error) {
+	entries, err := p.store.History(ctx, q)
 	if err == nil && q.Limit > 0 && len(entries) >= q.Limit || p.kafkaIsHidden() {
-		return entries, "", err
+		return past{entries: entries, inRedis: len(entries)}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
@@ -90,9 +97,10 @@ func (p *position) history(ctx context.Context, q cursorstore.Query) (entries []
 		entries = append(entries, cursorstore.Entry{Checkpoint: c})
 		return q.Limit == 0 || len(entries) < q.Limit
 	})
+	note := ""
 	switch more := len(entries) - inRedis; {
 	case trailErr != nil && err != nil:
-		return nil, "", also(hinted(err), "the checkpoint topic cannot be read either: "+trailErr.Error())
+		return past{}, also(hinted(err), "the checkpoint topic cannot be read either: "+trailErr.Error())
 	case trailErr != nil:
 		note = "the checkpoint topic cannot be read, this is what Redis has: " + cut(trailErr.Error(), 120)
 	case err != nil:
@@ -100,7 +108,7 @@ func (p *position) history(ctx context.Context, q cursorstore.Query) (entries []
 	case more > 0:
 		note = fmt.Sprintf("the last %d are from the checkpoint topic, Redis has none before", more)
 	}
-	return entries, note, nil
+	return past{entries, inRedis, note}, nil
 }
 
 // standing returns the checkpoint that a move is made from: Redis's, or the

@@ -27,9 +27,12 @@ const (
 
 // process is a bridge process: its streams and what they share.
 type process struct {
-	log     *slog.Logger
+	log     *slog.Logger // what the page shows too
+	plain   *slog.Logger // for what it does not
+	tail    *ops.LogTail
 	redis   *cursorstore.Client
 	metrics *ops.Metrics
+	samples *ops.Sampler
 	server  *ops.Server // nil if off
 	streams []*stream
 }
@@ -47,8 +50,9 @@ type stream struct {
 // assemble wires the parts of a process. Nothing runs yet, and no server is
 // asked yet: servers that are away are waited for while running.
 func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.Logger) (*process, error) {
-	p := &process{log: log}
-	build := readBuildInfo()
+	tail := ops.NewLogTail(log.Handler())
+	p := &process{log: slog.New(tail), plain: log, tail: tail}
+	log = p.log
 	healths := make([]*bridge.Health, len(s.streams))
 	for i := range healths {
 		healths[i] = new(bridge.Health)
@@ -66,11 +70,14 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 		return nil, err
 	}
 	p.redis = redis
+	desk := newDesk(redis, s)
 	names := make([]string, len(s.streams))
 	for i := range s.streams {
 		names[i] = s.streams[i].name
 	}
+	build := readBuildInfo()
 	p.metrics = ops.NewMetrics(ops.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
+	p.samples = ops.NewSampler(names, s.http.ShowEvents)
 	for i := range s.streams {
 		st, err := p.wire(&s.streams[i], limits, healths[i])
 		if err != nil {
@@ -78,22 +85,39 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 		}
 		p.streams = append(p.streams, st)
 	}
-	if !s.http.Off() {
-		watched := make([]ops.Stream, len(p.streams))
-		for i, st := range p.streams {
-			watched[i] = st.bridge
-		}
-		p.server, err = ops.Listen(ctx, s.http, p.metrics, watched)
-		if err != nil && limits != (bridge.Limits{}) {
-			// A bounded run beside a running bridge: nobody scrapes it.
-			log.Warn("no metrics and health in this run", logError, err)
-			return p, nil
-		}
-		if err != nil {
-			return nil, errors.Join(&exitError{code: exitUsage, err: err, hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}, p.close())
-		}
+	if s.http.Off() {
+		return p, nil
+	}
+	err = p.listen(ctx, s.http, desk)
+	switch {
+	case err != nil && limits != (bridge.Limits{}):
+		// A bounded run beside a running bridge: nobody scrapes it.
+		log.Warn("no metrics and health in this run", logError, err)
+	case err != nil:
+		return nil, errors.Join(&exitError{code: exitUsage, err: err, hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}, p.close())
 	}
 	return p, nil
+}
+
+// listen opens the HTTP server, and says who may do what there.
+func (p *process) listen(ctx context.Context, cfg ops.Config, desk ops.Desk) (err error) {
+	log := p.log.With(logComponent, "http")
+	parts := ops.Parts{
+		Version: readBuildInfo().Version, Metrics: p.metrics, Desk: desk, Log: p.tail, Samples: p.samples, Logger: log,
+	}
+	for _, st := range p.streams {
+		parts.Streams = append(parts.Streams, st.bridge)
+	}
+	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil || cfg.Local() {
+		return err
+	}
+	if cfg.AdminToken == "" {
+		log.Info("no HTTP_ADMIN_TOKEN: actions are only taken from this machine", logAddr, p.server.Addr().String())
+	}
+	if cfg.ShowEvents {
+		log.Warn("unsafe setting", "setting", "HTTP_SHOW_EVENTS", logAddr, p.server.Addr().String())
+	}
+	return nil
 }
 
 // wire makes one stream's adapters and its bridge.
@@ -103,6 +127,7 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	said, kafka := sayChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
 	st.kafka.Report = func(err error) { said(err); kafka(err) }
 	st.kafka.Log = log.With(logComponent, "kafka")
+	st.kafka.Sampled = sampler(p.samples, st.name, st.kafka.Topic)
 	st.engine.Log, st.engine.Limits = p.log, limits
 	api, err := exportapi.New(st.export)
 	if err != nil {
@@ -114,12 +139,22 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	}
 	store, owner := p.redis.Stream(st.name), sink.Owner()
 	b, err := bridge.New(st.engine, bridge.Ports{
-		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: p.metrics, Health: health,
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
 	return &stream{name: st.name, bridge: b, api: api, sink: sink, owner: owner, store: store}, nil
+}
+
+// observers are told one after the other.
+type observers []bridge.Observer
+
+// Observe implements bridge.Observer.
+func (all observers) Observe(o bridge.Observation) {
+	for _, each := range all {
+		each.Observe(o)
+	}
 }
 
 // flapping is how soon after it was back a server that is away again is not
@@ -254,6 +289,7 @@ func (p *process) close() error {
 			errs = append(errs, err)
 		}
 	}
+	p.tail.Close()
 	return errors.Join(append(errs, p.redis.Close())...)
 }
 

@@ -1,0 +1,237 @@
+package ops_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
+)
+
+const (
+	pausePath = "POST /api/v1/streams/events/pause"
+	movePath  = "POST /api/v1/streams/events/move"
+	anyReason = `{"reason":"why"}`
+)
+
+// What may not act must not reach the desk.
+func TestWhoMayAct(t *testing.T) {
+	t.Parallel()
+	open := ops.Config{Addr: "127.0.0.1:8080"}
+	locked := ops.Config{Addr: ":8080", AdminToken: rightToken, AllowedHosts: []string{"Bridge.Example.com"}}
+	bearer := func(token string) map[string]string { return map[string]string{"Authorization": token} }
+	const remote = "10.1.2.3:4000"
+	for _, tc := range []struct {
+		name string
+		cfg  ops.Config
+		ask  ask
+		code int
+		text string
+	}{
+		{"from this machine", open, ask{}, 200, ""},
+		{"from this machine, IPv6", open, ask{peer: "[::1]:4000"}, 200, ""},
+		{"from this machine, IPv4 in IPv6", open, ask{peer: "[::ffff:127.0.0.1]:4000"}, 200, ""},
+		{"from elsewhere without a token", open, ask{peer: remote}, 403, "without a token"},
+		{"from behind a proxy on this machine", open, ask{header: map[string]string{"X-Forwarded-For": "127.0.0.1"}}, 403, "without a token"},
+		{"from behind another proxy", open, ask{header: map[string]string{"Forwarded": "for=127.0.0.1"}}, 403, "without a token"},
+		{"from a peer that is no address", open, ask{peer: "@"}, 403, "from unknown"},
+		{"with the token", locked, ask{peer: remote, header: bearer("Bearer " + rightToken)}, 200, ""},
+		{"with the token, scheme in small letters", locked, ask{peer: remote, header: bearer("bearer " + rightToken)}, 200, ""},
+		{"from this machine without the token", locked, ask{}, 401, "needs the token"},
+		{"with a wrong token", locked, ask{header: bearer("Bearer " + strings.ToUpper(rightToken))}, 401, "is wrong"},
+		{"with the token cut short", locked, ask{header: bearer("Bearer " + rightToken[:15])}, 401, "is wrong"},
+		{"with more than the token", locked, ask{header: bearer("Bearer " + rightToken + "0")}, 401, "is wrong"},
+		{"with no token after the scheme", locked, ask{header: bearer("Bearer")}, 401, "is wrong"},
+		{"with another scheme", locked, ask{header: bearer("Basic " + rightToken)}, 401, "is wrong"},
+		{"with the token alone", locked, ask{header: bearer(rightToken)}, 401, "is wrong"},
+
+		{"from another site", open, ask{header: map[string]string{"Sec-Fetch-Site": "cross-site"}}, 403, "another site"},
+		{"from a sibling site", open, ask{header: map[string]string{"Sec-Fetch-Site": "same-site"}}, 403, "another site"},
+		{"from another origin", open, ask{header: map[string]string{"Origin": "https://evil.example"}}, 403, "another site"},
+		{"from no origin at all", open, ask{header: map[string]string{"Origin": "null"}}, 403, "another site"},
+		{"from another port", open, ask{header: map[string]string{"Origin": "http://localhost:9090"}}, 403, "another site"},
+		{"from our own page", open, ask{header: map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:8080"}}, 200, ""},
+		{"from another site with the token", locked, ask{header: map[string]string{"Sec-Fetch-Site": "cross-site", "Authorization": "Bearer " + rightToken}}, 403, "another site"},
+
+		{"by a name of somebody else", open, ask{host: "evil.example:8080"}, 421, "not called"},
+		{"by a name that begins as ours", open, ask{host: "localhost.evil.example"}, 421, "not called"},
+		{"by a name that ends as ours", open, ask{host: "evillocalhost"}, 421, "not called"},
+		{"by an address that is a name", open, ask{host: "127.0.0.1.evil.example"}, 421, "not called"},
+		{"by something unreadable", open, ask{host: "a:b:c"}, 421, "not called"},
+		{"by an IP address", open, ask{host: "192.168.1.5:8080"}, 200, ""},
+		{"by an IPv6 address", open, ask{host: "[::1]"}, 200, ""},
+		{"by localhost with a dot", open, ask{host: "LOCALHOST.:8080"}, 200, ""},
+		{"by a name below localhost", open, ask{host: "bridge.localhost"}, 200, ""},
+		{"by a name that is allowed", locked, ask{host: "bridge.example.COM:443", header: bearer("Bearer " + rightToken)}, 200, ""},
+		{"by a name below one that is allowed", locked, ask{host: "x.bridge.example.com", header: bearer("Bearer " + rightToken)}, 421, "not called"},
+		{"by the name that it listens on", ops.Config{Addr: "bridge-0:8080"}, ask{host: "bridge-0:8080"}, 200, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(tc.cfg)
+			tc.ask.line, tc.ask.body = pausePath, anyReason
+			w := s.do(tc.ask)
+			if acted := len(s.desk.orders) == 1; acted != (tc.code == 200) {
+				t.Errorf("acted: %v", acted)
+			}
+			if tc.code == 200 {
+				if w.Code != 200 {
+					t.Errorf("status %d %s, want 200", w.Code, w.Body)
+				}
+				return
+			}
+			wantRefusal(t, w, tc.code, tc.text)
+			if tc.cfg.AdminToken != "" && strings.Contains(w.Body.String(), rightToken) {
+				t.Error("the answer tells the token")
+			}
+		})
+	}
+}
+
+func TestActionBodies(t *testing.T) {
+	t.Parallel()
+	move := func(to, more string) string { return fmt.Sprintf(`{"to":%s,"reason":"why"%s}`, to, more) }
+	const do = `,"execute":true,"confirm":"events","base_epoch":3`
+	for _, tc := range []struct {
+		name string
+		ask  ask
+		code int
+		text string
+	}{
+		{"no reason", ask{line: pausePath, body: `{}`}, 400, "reason is empty"},
+		{"a blank reason", ask{line: pausePath, body: `{"reason":" \t"}`}, 400, "reason is empty"},
+		{"null", ask{line: pausePath, body: `null`}, 400, "reason is empty"},
+		{"a long reason", ask{line: pausePath, body: `{"reason":"` + strings.Repeat("x", 1001) + `"}`}, 400, "1001 bytes"},
+		{"a reason that moves the terminal", ask{line: pausePath, body: `{"reason":"\u001b[2J"}`}, 400, "control character"},
+		{"an unknown field", ask{line: pausePath, body: `{"reason":"why","until":"tomorrow"}`}, 400, "until"},
+		{"a field of pause in resume", ask{line: "POST /api/v1/streams/events/resume", body: `{"reason":"why","for":"1m"}`}, 400, "for"},
+		{"no JSON", ask{line: pausePath, body: `reason=why`}, 400, "not what is expected"},
+		{"no body", ask{line: pausePath}, 400, "not what is expected"},
+		{"two objects", ask{line: pausePath, body: anyReason + anyReason}, 400, "follows"},
+		{"an array", ask{line: pausePath, body: `[]`}, 400, "not what is expected"},
+		{"a form", ask{line: pausePath, body: anyReason, header: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}}, 415, "JSON"},
+		{"text", ask{line: pausePath, body: anyReason, header: map[string]string{"Content-Type": "text/plain"}}, 415, "JSON"},
+		{"no type", ask{line: pausePath, body: anyReason, header: map[string]string{"Content-Type": "-"}}, 415, "JSON"},
+		{"a large body", ask{line: pausePath, body: `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`}, 413, "65536"},
+		{"a pause of no length", ask{line: pausePath, body: `{"reason":"why","for":"0s"}`}, 400, "for:"},
+		{"a pause of no duration", ask{line: pausePath, body: `{"reason":"why","for":"soon"}`}, 400, "for:"},
+		{"another stream", ask{line: "POST /api/v1/streams/users/pause", body: anyReason}, 404, `no stream "users"`},
+		{"a way out of the streams", ask{line: "POST /api/v1/streams/..%2f..%2fevents/pause", body: anyReason}, 404, "no stream"},
+
+		{"nowhere", ask{line: movePath, body: move(`{}`, "")}, 400, "0 places"},
+		{"two places", ask{line: movePath, body: move(`{"shift":-5,"earliest":true}`, "")}, 400, "2 places"},
+		{"forward", ask{line: movePath, body: move(`{"shift":5}`, "")}, 400, "does not go back"},
+		{"the future", ask{line: movePath, body: move(`{"datetime":"2999-01-01T00:00:00Z"}`, "")}, 400, "future"},
+		{"no time", ask{line: movePath, body: move(`{"datetime":"yesterday"}`, "")}, 400, "not what is expected"},
+		{"an unknown place", ask{line: movePath, body: move(`{"cursor":"abc"}`, "")}, 400, "cursor"},
+		{"no reason for a plan", ask{line: movePath, body: `{"to":{"shift":-5}}`}, 400, "reason is empty"},
+		{"not confirmed", ask{line: movePath, body: move(`{"shift":-5}`, `,"execute":true,"base_epoch":3`)}, 400, "confirm"},
+		{"confirmed for another stream", ask{line: movePath, body: move(`{"shift":-5}`, `,"execute":true,"base_epoch":3,"confirm":"users"`)}, 400, "confirm"},
+		{"not planned", ask{line: movePath, body: move(`{"shift":-5}`, `,"execute":true,"confirm":"events"`)}, 400, "base_epoch"},
+		{"planned for no epoch", ask{line: movePath, body: move(`{"shift":-5}`, `,"execute":true,"confirm":"events","base_epoch":"x"`)}, 400, "base_epoch"},
+		{"all that it takes", ask{line: movePath, body: move(`{"shift":-5}`, do)}, 200, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(ops.Config{})
+			w := s.do(tc.ask)
+			if tc.code == 200 {
+				if w.Code != 200 || len(s.desk.orders) != 1 {
+					t.Errorf("status %d %s and %d orders, want 200 and one", w.Code, w.Body, len(s.desk.orders))
+				}
+				return
+			}
+			wantRefusal(t, w, tc.code, tc.text)
+			if len(s.desk.orders)+len(s.desk.plans) > 0 {
+				t.Errorf("the desk was asked for %v %v", s.desk.orders, s.desk.plans)
+			}
+		})
+	}
+}
+
+func TestActions(t *testing.T) {
+	t.Parallel()
+	s := newSite(ops.Config{})
+	for _, tc := range []struct {
+		line, body string
+		want       ops.Order
+	}{
+		{pausePath, `{"reason":"why"}`, ops.Order{Kind: bridge.KindPause}},
+		{pausePath, `{"reason":"why","for":""}`, ops.Order{Kind: bridge.KindPause}},
+		{pausePath, `{"reason":"why","for":"30m"}`, ops.Order{Kind: bridge.KindPause, For: 30 * time.Minute}},
+		{"POST /api/v1/streams/events/resume", `{"reason":"why"}`, ops.Order{Kind: bridge.KindResume}},
+		{
+			movePath, `{"to":{"entry":"3.12"},"reason":"why","execute":true,"confirm":"events","base_epoch":0}`,
+			ops.Order{Kind: bridge.KindReset, To: ops.Destination{Entry: "3.12"}},
+		},
+		{
+			movePath, `{"to":{"datetime":"2026-01-02T03:04:05Z"},"reason":"why","execute":true,"confirm":"events","base_epoch":7}`,
+			ops.Order{Kind: bridge.KindReset, To: ops.Destination{Datetime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, BaseEpoch: 7},
+		},
+	} {
+		s.desk.orders = nil
+		w := s.do(ask{line: tc.line, body: tc.body, header: map[string]string{"Content-Type": "application/json; charset=utf-8"}})
+		tc.want.Who, tc.want.Reason = "http:127.0.0.1", "why"
+		if diff := cmp.Diff([]ops.Order{tc.want}, s.desk.orders); diff != "" {
+			t.Errorf("%s %s: orders (-want +got):\n%s", tc.line, tc.body, diff)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+			t.Fatalf("%s: %d %s", tc.line, w.Code, w.Body)
+		}
+		want := map[string]any{"applied": true, "by": "one", "epoch": 4.0, "seq": 0.0, "at": "1970-01-01T00:00:01Z"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: answer (-want +got):\n%s", tc.line, diff)
+		}
+	}
+}
+
+func TestPlanChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(ops.Config{})
+	w := s.do(ask{line: movePath, body: `{"to":{"latest":true},"reason":"why","confirm":"events","base_epoch":3}`})
+	if w.Code != 200 || len(s.desk.orders) != 0 || len(s.desk.plans) != 1 || !s.desk.plans[0].Latest {
+		t.Errorf("%d %s, orders %v, plans %v", w.Code, w.Body, s.desk.orders, s.desk.plans)
+	}
+	if !strings.Contains(w.Body.String(), `"base_epoch":3`) {
+		t.Errorf("the plan lacks its epoch: %s", w.Body)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		err  error
+		code int
+		hint string
+	}{
+		{"refused", &ops.Error{Status: http.StatusConflict, Err: errors.New("moved meanwhile"), Hint: "again"}, 409, "again"},
+		{"away", fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("redis: refused"), Hint: "check"}), 503, "check"},
+		{"too late", fmt.Errorf("read: %w", errTimeout), 504, "exportbridge check"},
+		{"other", errors.New("strange"), 500, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(ops.Config{})
+			s.desk.err = tc.err
+			for _, a := range []ask{
+				{line: pausePath, body: anyReason}, {line: movePath, body: `{"to":{"shift":-1},"reason":"why"}`},
+				{line: "GET /api/v1/status"}, {line: "GET /api/v1/jobs"}, {line: "GET /api/v1/streams/events/history"}, {line: "GET /api/v1/streams/events/dead-letters"},
+			} {
+				w := s.do(a)
+				wantRefusal(t, w, tc.code, tc.err.Error())
+				if !strings.Contains(w.Body.String(), fmt.Sprintf(`"hint":%q`, tc.hint)) {
+					t.Errorf("%s: %s lacks the hint %q", a.line, w.Body, tc.hint)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package ops_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
+)
+
+// movingStream counts an event with each look at it.
+type movingStream struct{ looks atomic.Int64 }
+
+func (m *movingStream) Turning() bool { return true }
+
+func (m *movingStream) Status() bridge.Status {
+	return bridge.Status{Stream: "events", Mode: bridge.ExactlyOnce, State: bridge.StateRunning, CaughtUp: true, Events: m.looks.Add(1)}
+}
+
+// feedServer is a server on loopback, and what feeds its events.
+type feedServer struct {
+	url     string
+	log     *slog.Logger
+	samples *ops.Sampler
+	stop    context.CancelFunc
+	served  chan error
+}
+
+func startFeed(t *testing.T, s ops.Stream, values bool) *feedServer {
+	t.Helper()
+	tail := ops.NewLogTail(slog.DiscardHandler)
+	f := &feedServer{log: slog.New(tail), samples: ops.NewSampler([]string{"events"}, values), served: make(chan error, 1)}
+	parts := ops.Parts{
+		Metrics: metricsOf(&fakeStream{}), Streams: []ops.Stream{s}, Log: tail, Samples: f.samples,
+	}
+	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.url = "http://" + server.Addr().String()
+	ctx, cancel := context.WithCancel(t.Context())
+	f.stop = cancel
+	go func() { f.served <- server.Serve(ctx) }()
+	t.Cleanup(cancel)
+	return f
+}
+
+// message is one event of a feed.
+type message struct{ event, data string }
+
+// connect reads a feed until it ends or the test does. The first message has
+// come when it returns.
+func (f *feedServer) connect(t *testing.T) <-chan message {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/api/v1/events", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("%s %v", res.Status, res.Header)
+	}
+	lines := bufio.NewScanner(res.Body)
+	if lines.Scan(); lines.Text() != "retry: 2000" {
+		t.Fatalf("the feed begins with %q", lines.Text())
+	}
+	all := make(chan message, 1000)
+	go func() {
+		defer close(all)
+		defer res.Body.Close()
+		var m message
+		for lines.Scan() {
+			switch name, value, _ := strings.Cut(lines.Text(), ": "); name {
+			case "event":
+				m.event = value
+			case "data":
+				m.data = value
+				all <- m
+			}
+		}
+	}()
+	return all
+}
+
+// await returns the data of the next message of a kind that holds text.
+func await(t *testing.T, from <-chan message, event, text string) string {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	for {
+		select {
+		case m, ok := <-from:
+			if !ok {
+				t.Fatalf("the feed ended before a %s with %q", event, text)
+			}
+			if m.event == event && strings.Contains(m.data, text) {
+				return m.data
+			}
+		case <-deadline.C:
+			t.Fatalf("no %s with %q within 10 s", event, text)
+		}
+	}
+}
+
+func TestFeed(t *testing.T) {
+	t.Parallel()
+	s := new(movingStream)
+	f := startFeed(t, s, false)
+	f.log.With("stream", "events").Warn("before", "n", 1)
+	feed := f.connect(t)
+	past := await(t, feed, "log", `"msg":"before"`)
+	var entry struct {
+		Level string
+		Attrs map[string]any
+	}
+	if err := json.Unmarshal([]byte(past), &entry); err != nil || entry.Level != "WARN" || entry.Attrs["stream"] != "events" || entry.Attrs["n"] != 1.0 {
+		t.Errorf("log entry %s", past)
+	}
+	await(t, feed, "status", `"state":"running"`)
+	f.log.Error("after")
+	await(t, feed, "log", `"msg":"after"`)
+
+	// At most two a second, and at least one.
+	began := time.Now()
+	for range 4 {
+		await(t, feed, "status", "")
+	}
+	if took := time.Since(began); took < 1200*time.Millisecond || took > 6*time.Second {
+		t.Errorf("four statuses took %s, want about two seconds", took)
+	}
+}
+
+// still is always the same.
+type still struct{}
+
+func (still) Turning() bool         { return true }
+func (still) Status() bridge.Status { return bridge.Status{Stream: "events", CaughtUp: true} }
+
+func TestFeedRepeatsTheStatus(t *testing.T) {
+	t.Parallel()
+	feed := startFeed(t, still{}, false).connect(t)
+	await(t, feed, "status", "")
+	began := time.Now()
+	await(t, feed, "status", "")
+	if took := time.Since(began); took < 700*time.Millisecond {
+		t.Errorf("a status that has not changed comes again after %s, want a second", took)
+	}
+}
+
+func TestFeedEndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	f := startFeed(t, still{}, false)
+	feed := f.connect(t)
+	await(t, feed, "status", "")
+	began := time.Now()
+	f.stop()
+	if err := <-f.served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+	for range feed { //nolint:revive // drained until it is closed
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the server stopped after %s, it waited for the feed", took)
+	}
+}
+
+func TestTooManyFeeds(t *testing.T) {
+	t.Parallel()
+	f := startFeed(t, still{}, false)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	get := func(ctx context.Context) int {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/api/v1/events", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != 200 {
+			res.Body.Close()
+		}
+		return res.StatusCode
+	}
+	for n := range 32 {
+		if code := get(ctx); code != 200 {
+			t.Fatalf("feed %d: %d", n, code)
+		}
+	}
+	if code := get(t.Context()); code != 503 {
+		t.Fatalf("feed 33: %d, want 503", code)
+	}
+	leave()
+	for range 100 {
+		if get(t.Context()) == 200 {
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	t.Error("no place became free when the callers left")
+}
+
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	for _, values := range []bool{false, true} {
+		f := startFeed(t, still{}, values)
+		offer := func(id string) {
+			f.samples.Offer("events", func(may bool) ops.Sample {
+				s := ops.Sample{ID: id}
+				if may {
+					s.Value = `{"secret":1}`
+				}
+				return s
+			})
+		}
+		committed := bridge.Observation{Stream: "events", What: bridge.ObserveCommit}
+		offer("nobody")
+		f.samples.Observe(committed)
+		feed := f.connect(t)
+		await(t, feed, "status", "")
+
+		offer("aborted")
+		f.samples.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTransaction, Code: "unknown"})
+		f.samples.Observe(committed)
+		<-time.After(250 * time.Millisecond)
+		offer("first")
+		offer("too soon")
+		f.samples.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTransaction, Code: "committed"})
+		f.samples.Observe(committed)
+		got := await(t, feed, "sample", "")
+		if !strings.Contains(got, `"id":"first"`) || strings.Contains(got, "secret") != values {
+			t.Errorf("values %v: sample %s, want the first one", values, got)
+		}
+	}
+}
+
+// What a hundred thousand pages would offer is five a second.
+func TestSamplesAreFew(t *testing.T) {
+	t.Parallel()
+	f := startFeed(t, still{}, false)
+	feed := f.connect(t)
+	await(t, feed, "status", "")
+	made := 0
+	for began := time.Now(); time.Since(began) < time.Second; {
+		f.samples.Offer("events", func(bool) ops.Sample {
+			made++
+			return ops.Sample{ID: fmt.Sprint(made)}
+		})
+		f.samples.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveCommit})
+	}
+	if made < 2 || made > 6 {
+		t.Errorf("%d samples in a second, want five", made)
+	}
+}
+
+func BenchmarkOfferToNobody(b *testing.B) {
+	s := ops.NewSampler([]string{"events"}, false)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Offer("events", func(bool) ops.Sample { return ops.Sample{} })
+	}
+}

@@ -1,0 +1,100 @@
+package ops
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+const localhost = "localhost"
+
+// guard decides who may ask and who may act.
+type guard struct {
+	token *[sha256.Size]byte // of the hash of the token; nil where none is set
+	hosts []string           // in lower case
+}
+
+func newGuard(cfg Config) guard {
+	var g guard
+	if token := cfg.AdminToken.Reveal(); token != "" {
+		hash := sha256.Sum256([]byte(token))
+		g.token = &hash
+	}
+	for _, name := range cfg.AllowedHosts {
+		g.hosts = append(g.hosts, strings.ToLower(name))
+	}
+	if host, _, err := net.SplitHostPort(cfg.Addr); err == nil && host != "" {
+		g.hosts = append(g.hosts, strings.ToLower(host)) // healthcheck asks there
+	}
+	return g
+}
+
+// knowsHost reports whether a browser that was sent here by this Host header
+// can be trusted. A name of somebody else may lead here too: then a page of his
+// is of our origin, and reads and steers as one of ours.
+func (g *guard) knowsHost(header string) bool {
+	host, _, err := net.SplitHostPort(header)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == localhost || strings.HasSuffix(host, "."+localhost) || slices.Contains(g.hosts, host) {
+		return true
+	}
+	_, err = netip.ParseAddr(host)
+	return err == nil
+}
+
+// mayAct returns why the caller may not act now, or nil.
+func (g *guard) mayAct(r *http.Request) error {
+	switch {
+	case g.token == nil && isLocal(r):
+		return nil
+	case g.token == nil:
+		return &Error{
+			Status: http.StatusForbidden, Err: fmt.Errorf("without a token actions are only taken from the machine that the bridge runs on, not from %s", callerOf(r)),
+			Hint: "set HTTP_ADMIN_TOKEN_FILE, or act there",
+		}
+	}
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	// Hashes have the same length whatever was given.
+	hash := sha256.Sum256([]byte(strings.TrimSpace(given)))
+	if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1 {
+		return nil
+	}
+	text := "an action needs the token"
+	if scheme != "" {
+		text = "the token is wrong"
+	}
+	return &Error{Status: http.StatusUnauthorized, Err: errors.New(text), Hint: "Authorization: Bearer <what HTTP_ADMIN_TOKEN is set to>"}
+}
+
+// forwarded are headers that proxies add. Who is behind a proxy on this machine
+// may be anywhere.
+var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
+
+// isLocal reports whether the caller is on this machine.
+func isLocal(r *http.Request) bool {
+	for _, name := range forwarded {
+		if len(r.Header.Values(name)) > 0 {
+			return false
+		}
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && peer.Addr().Unmap().IsLoopback()
+}
+
+// callerOf is the address of the caller, without its port.
+func callerOf(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "unknown"
+	}
+	return peer.Addr().Unmap().String()
+}

@@ -1,0 +1,62 @@
+package ops
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// live says whether the process is worth keeping.
+func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
+	for _, s := range h.Streams {
+		if !s.Turning() {
+			http.Error(w, "stream "+s.Status().Stream+": the commit loop has not turned for a minute", http.StatusServiceUnavailable)
+			return
+		}
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// ready says whether every stream is as it should be, or what each one does.
+func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
+	code := http.StatusOK
+	lines := make([]string, 0, len(h.Streams))
+	for _, s := range h.Streams {
+		st := s.Status()
+		if st.State == bridge.StateBlocked || st.State == bridge.StateStopped {
+			code = http.StatusServiceUnavailable
+		}
+		lines = append(lines, describe(st))
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	if !r.URL.Query().Has("verbose") && code == http.StatusOK {
+		fmt.Fprintln(w, "ok")
+		return
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w, line)
+	}
+}
+
+func describe(s bridge.Status) string {
+	line := fmt.Sprintf("stream %s: %s", s.Stream, s.State)
+	if s.Reason != "" {
+		line += fmt.Sprintf(" (%s)", s.Reason)
+	}
+	if s.Error != "" {
+		line += ": " + s.Error
+	}
+	lines := []string{line}
+	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		if d := s.Dependencies[name]; !d.Up {
+			lines = append(lines, fmt.Sprintf("%s does not answer since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error))
+		}
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,158 @@
+package ops_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/slogtest"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
+)
+
+// What passes through is as slog wants it.
+func TestLogTailIsAHandler(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	slogtest.Run(t, func(*testing.T) slog.Handler {
+		out.Reset()
+		return ops.NewLogTail(slog.NewJSONHandler(&out, nil))
+	}, func(t *testing.T) map[string]any {
+		var got map[string]any
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	})
+}
+
+func messages(out *bytes.Buffer) []string {
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+func TestFloodsAreFolded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		tail := ops.NewLogTail(slog.NewTextHandler(&out, nil))
+		events, users := slog.New(tail).With("stream", "events"), slog.New(tail).With("stream", "users")
+		for i := range 100 {
+			events.Warn("flood", "i", i)
+		}
+		users.Warn("flood")
+		events.Warn("other")
+		if got := len(messages(&out)); got != 7 {
+			t.Fatalf("%d lines at once, want five of the flood, and two others:\n%s", got, &out)
+		}
+		out.Reset()
+		time.Sleep(time.Second) //nolint:forbidigo // the clock is virtual
+		synctest.Wait()
+		if got := out.String(); !strings.Contains(got, "i=99") || !strings.Contains(got, "folded=95") || len(messages(&out)) != 1 {
+			t.Errorf("a second later: %q, want the last one and the number of those not shown", got)
+		}
+		out.Reset()
+		events.Warn("flood", "i", 100)
+		if got := out.String(); !strings.Contains(got, "i=100") {
+			t.Errorf("after the flood: %q", got)
+		}
+	})
+}
+
+func TestFloodsAreToldAtTheEnd(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	tail := ops.NewLogTail(slog.NewTextHandler(&out, nil))
+	log := slog.New(tail)
+	for range 8 {
+		log.Warn("flood")
+	}
+	tail.Close()
+	tail.Close()
+	if got := messages(&out); len(got) != 6 || !strings.Contains(got[5], "folded=3") {
+		t.Errorf("lines:\n%s", &out)
+	}
+}
+
+type loud struct{}
+
+func (loud) LogValue() slog.Value { return slog.StringValue("quiet") }
+
+func TestLogIsKept(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	tail := ops.NewLogTail(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError}))
+	f := startFeedOf(t, tail)
+	log := slog.New(tail)
+	log.Debug("debug")
+	for i := range 120 {
+		log.Info(fmt.Sprint("state ", i))
+	}
+	log.With("stream", "events").WithGroup("g").Warn("last", "error", errors.New("broken"), "key", bridge.Secret("abc"), "loud", loud{},
+		slog.Group("in", "n", 1), "long", strings.Repeat("x", 5000), "took", time.Second)
+	feed := f.connect(t)
+	if first := <-feed; first.event != "log" || !strings.Contains(first.data, `"msg":"state 21"`) {
+		t.Errorf("the hundred newest begin with %v", first)
+	}
+	last := await(t, feed, "log", `"msg":"last"`)
+	for _, want := range []string{`"stream":"events"`, `"g.error":"broken"`, `"g.key":"***"`, `"g.loud":"quiet"`, `"g.in.n":1`, `"g.took":"1s"`, `"level":"WARN"`} {
+		if !strings.Contains(last, want) {
+			t.Errorf("the entry lacks %s: %s", want, last)
+		}
+	}
+	if len(last) > 2000 {
+		t.Errorf("the entry has %d bytes", len(last))
+	}
+	if out.Len() > 0 {
+		t.Errorf("what the level keeps out is logged: %s", &out)
+	}
+	if tail.Enabled(context.Background(), slog.LevelDebug) {
+		t.Error("debug is wanted")
+	}
+}
+
+// A caller that does not read is let go, and holds up nobody.
+func TestSlowCallerIsLetGo(t *testing.T) {
+	t.Parallel()
+	tail := ops.NewLogTail(slog.DiscardHandler)
+	f := startFeedOf(t, tail)
+	feed := f.connect(t)
+	await(t, feed, "status", "")
+	log := slog.New(tail)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 100_000 {
+			log.Info(fmt.Sprint("state ", i))
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("logging waits for a caller")
+	}
+	for range feed { //nolint:revive // drained until it is closed
+	}
+}
+
+func startFeedOf(t *testing.T, tail *ops.LogTail) *feedServer {
+	t.Helper()
+	server, err := ops.Listen(t.Context(), ops.Config{Addr: "127.0.0.1:0"}, ops.Parts{
+		Metrics: metricsOf(&fakeStream{}), Streams: []ops.Stream{still{}}, Log: tail,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &feedServer{url: "http://" + server.Addr().String(), served: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	f.stop = cancel
+	go func() { f.served <- server.Serve(ctx) }()
+	t.Cleanup(cancel)
+	return f
+}

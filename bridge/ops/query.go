@@ -1,0 +1,157 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxQueries bounds the questions that are answered at a time: each may
+	// read from Redis and Kafka.
+	maxQueries = 16
+	// queryTimeout bounds one of them. It is below the server's time to write.
+	queryTimeout = 25 * time.Second
+
+	usualEntries, maxEntries = 200, 1000
+	usualLetters, maxShown   = 50, 200
+)
+
+// query answers a question with what f returns.
+func (h *handler) query(f func(ctx context.Context, r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case h.queries <- struct{}{}:
+			defer func() { <-h.queries }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			h.fail(w, r, &Error{Status: http.StatusServiceUnavailable, Err: fmt.Errorf("%d questions are being answered already", maxQueries), Hint: "the same again in a second"})
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+		defer cancel()
+		answer, err := f(ctx, r)
+		if err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		reply(w, http.StatusOK, answer)
+	}
+}
+
+// session is what the page asks first.
+type session struct {
+	Version string    `json:"version"`
+	Now     time.Time `json:"now"`
+	// Write is true if this caller may act now.
+	Write      bool     `json:"write"`
+	NeedsToken bool     `json:"needs_token"`
+	ShowEvents bool     `json:"show_events"`
+	Streams    []string `json:"streams"`
+}
+
+func (h *handler) session(_ context.Context, r *http.Request) (any, error) {
+	return session{
+		Version: h.Version, Now: time.Now().UTC(), Write: h.Desk != nil && h.guard.mayAct(r) == nil,
+		NeedsToken: h.guard.token != nil, ShowEvents: h.config.ShowEvents, Streams: h.names(),
+	}, nil
+}
+
+func (h *handler) names() []string {
+	names := make([]string, len(h.Streams))
+	for i, s := range h.Streams {
+		names[i] = s.Status().Stream
+	}
+	return names
+}
+
+// stream returns the name in the request's path, if it is one of ours.
+func (h *handler) stream(r *http.Request) (string, error) {
+	asked, names := r.PathValue("stream"), h.names()
+	for _, name := range names {
+		if name == asked {
+			return name, nil
+		}
+	}
+	return "", &Error{Status: http.StatusNotFound, Err: fmt.Errorf("this process has no stream %q", shorten(asked)), Hint: "one of: " + strings.Join(names, ", ")}
+}
+
+func (h *handler) status(ctx context.Context, _ *http.Request) (any, error) {
+	all, err := h.Desk.Reports(ctx)
+	return shown(all), err
+}
+
+func (h *handler) jobs(ctx context.Context, _ *http.Request) (any, error) {
+	all, err := h.Desk.Jobs(ctx)
+	return struct {
+		Jobs []Job `json:"jobs"`
+	}{orEmpty(all)}, err
+}
+
+func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
+	stream, err := h.stream(r)
+	if err != nil {
+		return nil, err
+	}
+	var q HistoryQuery
+	if q.Limit, err = limitOf(r, usualEntries, maxEntries); err != nil {
+		return nil, err
+	}
+	if text := r.URL.Query().Get("since"); text != "" {
+		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
+			return nil, badRequest("since=2026-11-20T13:00:00Z", "since: %q is not a time as in RFC 3339", shorten(text))
+		}
+	}
+	found, err := h.Desk.History(ctx, stream, q)
+	found.Entries = orEmpty(found.Entries)
+	return found, err
+}
+
+func (h *handler) letters(ctx context.Context, r *http.Request) (any, error) {
+	stream, err := h.stream(r)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := limitOf(r, usualLetters, maxShown)
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.Desk.Letters(ctx, stream, limit)
+	found.Letters = orEmpty(found.Letters)
+	return found, err
+}
+
+// limitOf reads the parameter limit.
+func limitOf(r *http.Request, usual, most int) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, badRequest(fmt.Sprintf("limit=%d", usual), "limit: %q is not a number from 1 to %d", shorten(text), most)
+	}
+	return n, nil
+}
+
+func badRequest(hint, format string, args ...any) error {
+	return &Error{Status: http.StatusBadRequest, Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+// orEmpty makes an empty list [] in JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// isTooLarge reports whether a body was longer than allowed.
+func isTooLarge(err error) bool {
+	_, ok := errors.AsType[*http.MaxBytesError](err)
+	return ok
+}

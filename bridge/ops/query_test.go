@@ -1,0 +1,186 @@
+package ops_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge/ops"
+)
+
+var errTimeout = context.DeadlineExceeded
+
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		line string
+		code int
+		want string
+	}{
+		{"GET /api/v1/jobs", 200, `{"jobs":[]}`},
+		{"GET /api/v1/streams/events/history", 200, `{"source":"redis","entries":[]}`},
+		{"GET /api/v1/streams/events/dead-letters", 200, `{"letters":[],"total":0}`},
+		{"GET /api/v1/streams/events/history?limit=0", 400, "limit"},
+		{"GET /api/v1/streams/events/history?limit=1001", 400, "limit"},
+		{"GET /api/v1/streams/events/history?limit=many", 400, "limit"},
+		{"GET /api/v1/streams/events/history?since=yesterday", 400, "since"},
+		{"GET /api/v1/streams/events/dead-letters?limit=-1", 400, "limit"},
+		{"GET /api/v1/streams/users/history", 404, "no stream"},
+		{"GET /api/v1/streams/../status/history", 307, ""},
+		{"GET /api/v1/streams//history", 307, ""},
+		{"GET /api/v1/nothing", 404, "there is no /api/v1/nothing"},
+		{"GET /api/v1/streams/events/pause", 405, "not for GET"},
+		{"POST /api/v1/status", 405, "not for POST"},
+		{"DELETE /api/v1/status", 405, "not for DELETE"},
+		{"PUT /api/v1/streams/events/move", 405, "not for PUT"},
+		{"GET /../../etc/passwd", 307, ""},
+		{"GET /etc/passwd", 404, ""},
+		{"GET /debug/pprof/", 404, ""},
+	} {
+		t.Run(tc.line, func(t *testing.T) {
+			t.Parallel()
+			w := newSite(ops.Config{Addr: ":8080"}).do(ask{line: tc.line})
+			if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.want) {
+				t.Errorf("%d %s, want %d with %s", w.Code, w.Body, tc.code, tc.want)
+			}
+			if location := w.Header().Get("Location"); location != "" && (!strings.HasPrefix(location, "/") || strings.HasPrefix(location, "//")) {
+				t.Errorf("redirects to %s", location)
+			}
+		})
+	}
+}
+
+func TestHistoryQuery(t *testing.T) {
+	t.Parallel()
+	s := newSite(ops.Config{})
+	s.do(ask{line: "GET /api/v1/streams/events/history?limit=7&since=2026-01-02T03:04:05Z"})
+	if want := (ops.HistoryQuery{Limit: 7, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}); s.desk.query != want {
+		t.Errorf("asked for %+v, want %+v", s.desk.query, want)
+	}
+	s.do(ask{line: "GET /api/v1/streams/events/history"})
+	if s.desk.query.Limit != 200 {
+		t.Errorf("asked for %d entries, want 200", s.desk.query.Limit)
+	}
+}
+
+// Whoever has the cursor and a key can read the export from there.
+func TestStatusHidesTheCursor(t *testing.T) {
+	t.Parallel()
+	w := newSite(ops.Config{}).do(ask{line: "GET /api/v1/status"})
+	body := w.Body.String()
+	for _, want := range []string{`"epoch":3`, `"cursor_hash":"`, `"tail_items":2`, `"client_id":"one"`, `"guarantee":"exactly-once`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("status lacks %s: %s", want, body)
+		}
+	}
+	for _, secret := range []string{secretCursor, `"cursor":`, `"tail":`} {
+		if strings.Contains(body, secret) {
+			t.Errorf("status shows %s: %s", secret, body)
+		}
+	}
+}
+
+func TestSession(t *testing.T) {
+	t.Parallel()
+	locked := ops.Config{AdminToken: rightToken, ShowEvents: true}
+	for _, tc := range []struct {
+		name string
+		cfg  ops.Config
+		ask  ask
+		want []string
+	}{
+		{"here", ops.Config{}, ask{}, []string{`"write":true`, `"needs_token":false`, `"show_events":false`, `"streams":["events"]`, `"version":"v1"`}},
+		{"elsewhere", ops.Config{}, ask{peer: "10.0.0.1:1"}, []string{`"write":false`, `"needs_token":false`}},
+		{"without the token", locked, ask{}, []string{`"write":false`, `"needs_token":true`, `"show_events":true`}},
+		{"with the token", locked, ask{header: map[string]string{"Authorization": "Bearer " + rightToken}}, []string{`"write":true`, `"needs_token":true`}},
+	} {
+		tc.ask.line = "GET /api/v1/session"
+		w := newSite(tc.cfg).do(tc.ask)
+		for _, want := range tc.want {
+			if w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s: %d %s lacks %s", tc.name, w.Code, w.Body, want)
+			}
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	s := newSite(ops.Config{}, func(p *ops.Parts) {
+		p.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })
+	})
+	for line, code := range map[string]int{
+		"GET /": 200, "GET /app.js": 200, "POST /": 405, "GET /livez": 200, "GET /metrics": 200, "GET /api/v1/session": 200, "GET /api/v1/nothing": 404,
+	} {
+		w := s.do(ask{line: line})
+		if w.Code != code {
+			t.Errorf("%s = %d, want %d", line, w.Code, code)
+		}
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+			"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "no-referrer",
+		} {
+			if got := w.Header().Get(name); got != want {
+				t.Errorf("%s: %s %q, want %q", line, name, got, want)
+			}
+		}
+		if stored := w.Header().Get("Cache-Control"); strings.Contains(line, "/api/") && stored != "no-store" {
+			t.Errorf("%s: Cache-Control %q", line, stored)
+		}
+	}
+	if w := s.do(ask{line: "GET /", host: "evil.example"}); w.Code != 421 || strings.Contains(w.Body.String(), "page") {
+		t.Errorf("the page by a foreign name: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestProfilesStayHere(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		addr string
+		ask  ask
+		code int
+	}{
+		{"127.0.0.1:8080", ask{}, 200},
+		{"127.0.0.1:8080", ask{peer: "10.0.0.1:1"}, 404},
+		{"127.0.0.1:8080", ask{header: map[string]string{"X-Forwarded-For": "10.0.0.1"}}, 404},
+		{":8080", ask{}, 404},
+		{"0.0.0.0:8080", ask{}, 404},
+	} {
+		tc.ask.line = "GET /debug/pprof/cmdline"
+		if w := newSite(ops.Config{Addr: tc.addr}).do(tc.ask); w.Code != tc.code {
+			t.Errorf("%+v: %d, want %d", tc, w.Code, tc.code)
+		}
+	}
+}
+
+// slowDesk answers when it is let.
+type slowDesk struct {
+	*fakeDesk
+	asked, answer chan struct{}
+}
+
+func (d *slowDesk) Jobs(context.Context) ([]ops.Job, error) {
+	d.asked <- struct{}{}
+	<-d.answer
+	return nil, nil
+}
+
+func TestTooManyQueries(t *testing.T) {
+	t.Parallel()
+	slow := &slowDesk{fakeDesk: new(fakeDesk), asked: make(chan struct{}), answer: make(chan struct{})}
+	s := newSite(ops.Config{}, func(p *ops.Parts) { p.Desk = slow })
+	var asking sync.WaitGroup
+	for range 16 {
+		asking.Go(func() { s.do(ask{line: "GET /api/v1/jobs"}) })
+		<-slow.asked
+	}
+	wantRefusal(t, s.do(ask{line: "GET /api/v1/session"}), 503, "already")
+	close(slow.answer)
+	asking.Wait()
+	if w := s.do(ask{line: "GET /api/v1/session"}); w.Code != 200 {
+		t.Errorf("afterwards: %d %s", w.Code, w.Body)
+	}
+}

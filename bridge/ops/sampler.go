@@ -1,0 +1,146 @@
+package ops
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// samplePause is the shortest time between two samples of all streams.
+	samplePause = 200 * time.Millisecond
+	// maxSample is how much of a value is shown, in bytes.
+	maxSample = 16 << 10
+)
+
+// Sample is an event that was published, to look at.
+type Sample struct {
+	Stream string `json:"stream"`
+	// Time is the record's, Type, ID and Origin are what its headers say.
+	Time      time.Time `json:"time"`
+	Type      string    `json:"type,omitempty"`
+	ID        string    `json:"id,omitempty"`
+	KeyHash   string    `json:"key_hash,omitempty"`
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Origin    string    `json:"origin,omitempty"`
+	// Value is the event itself, its first 16 KiB; empty unless
+	// HTTP_SHOW_EVENTS is set.
+	Value string `json:"value,omitempty"`
+}
+
+// Sampler shows a few of the published events to whoever is connected. It is a
+// bridge.Observer: a sample is shown when the batch that it is of is committed.
+// All methods may be called concurrently. While nobody is connected each costs
+// one atomic load. A nil Sampler has no samples.
+type Sampler struct {
+	values bool // may be shown
+	every  time.Duration
+	lanes  map[string]*lane // by stream; never changed
+
+	following atomic.Int32
+	mu        sync.Mutex // guards followers
+	followers map[chan Sample]struct{}
+}
+
+// lane is the next sample of one stream.
+type lane struct {
+	mu      sync.Mutex // guards all below
+	last    time.Time  // when one was taken
+	pending *Sample    // not committed yet
+}
+
+// NewSampler returns a Sampler for these streams, which together have at most
+// five samples a second. values lets the values of events out.
+func NewSampler(streams []string, values bool) *Sampler {
+	s := &Sampler{
+		values: values, every: samplePause * time.Duration(max(1, len(streams))),
+		lanes: make(map[string]*lane), followers: make(map[chan Sample]struct{}),
+	}
+	for _, name := range streams {
+		s.lanes[name] = new(lane)
+	}
+	return s
+}
+
+// Offer takes a sample if somebody wants one now. make is only called then, and
+// leaves Value empty unless values is true.
+func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
+	if s.following.Load() == 0 {
+		return
+	}
+	l := s.lanes[stream]
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.last) < s.every {
+		return
+	}
+	sample := make(s.values)
+	sample.Stream, sample.Value = stream, cut(sample.Value, maxSample)
+	l.last, l.pending = now, &sample
+}
+
+// Observe implements bridge.Observer.
+func (s *Sampler) Observe(o bridge.Observation) {
+	if s.following.Load() == 0 {
+		return
+	}
+	switch o.What {
+	case bridge.ObserveCommit:
+		s.settle(o.Stream, true)
+	case bridge.ObserveTransaction:
+		if o.Code != "committed" {
+			s.settle(o.Stream, false)
+		}
+	case bridge.ObserveRetry:
+		s.settle(o.Stream, false)
+	}
+}
+
+// settle shows the pending sample of a stream, or drops it: its transaction
+// may have been aborted.
+func (s *Sampler) settle(stream string, committed bool) {
+	l := s.lanes[stream]
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	sample := l.pending
+	l.pending = nil
+	l.mu.Unlock()
+	if sample == nil || !committed {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.followers {
+		select {
+		case c <- *sample:
+		default: // there is a next one
+		}
+	}
+}
+
+// follow returns the samples as they come, until leave is called.
+func (s *Sampler) follow() (next <-chan Sample, leave func()) {
+	if s == nil {
+		return nil, func() {}
+	}
+	c := make(chan Sample, backlog)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.followers[c] = struct{}{}
+	s.following.Add(1)
+	return c, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.followers, c)
+		s.following.Add(-1)
+	}
+}
