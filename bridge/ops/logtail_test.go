@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/slogtest"
 	"testing/synctest"
@@ -33,14 +34,31 @@ func TestLogTailIsAHandler(t *testing.T) {
 	})
 }
 
-func messages(out *bytes.Buffer) []string {
-	return strings.Split(strings.TrimSpace(out.String()), "\n")
+// output is a buffer that a timer writes to as well.
+type output struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+// lines returns what was written since the last call.
+func (o *output) lines() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := strings.TrimSpace(o.buf.String())
+	o.buf.Reset()
+	return strings.Split(text, "\n")
 }
 
 func TestFloodsAreFolded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out output
 		tail := ops.NewLogTail(slog.NewTextHandler(&out, nil))
 		events, users := slog.New(tail).With("stream", "events"), slog.New(tail).With("stream", "users")
 		for i := range 100 {
@@ -48,18 +66,16 @@ func TestFloodsAreFolded(t *testing.T) {
 		}
 		users.Warn("flood")
 		events.Warn("other")
-		if got := len(messages(&out)); got != 7 {
-			t.Fatalf("%d lines at once, want five of the flood, and two others:\n%s", got, &out)
+		if got := out.lines(); len(got) != 7 {
+			t.Fatalf("%d lines at once, want five of the flood, and two others: %q", len(got), got)
 		}
-		out.Reset()
 		time.Sleep(time.Second) //nolint:forbidigo // the clock is virtual
 		synctest.Wait()
-		if got := out.String(); !strings.Contains(got, "i=99") || !strings.Contains(got, "folded=95") || len(messages(&out)) != 1 {
+		if got := out.lines(); len(got) != 1 || !strings.Contains(got[0], "i=99") || !strings.Contains(got[0], "folded=95") {
 			t.Errorf("a second later: %q, want the last one and the number of those not shown", got)
 		}
-		out.Reset()
 		events.Warn("flood", "i", 100)
-		if got := out.String(); !strings.Contains(got, "i=100") {
+		if got := out.lines(); !strings.Contains(got[0], "i=100") {
 			t.Errorf("after the flood: %q", got)
 		}
 	})
@@ -67,7 +83,7 @@ func TestFloodsAreFolded(t *testing.T) {
 
 func TestFloodsAreToldAtTheEnd(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
+	var out output
 	tail := ops.NewLogTail(slog.NewTextHandler(&out, nil))
 	log := slog.New(tail)
 	for range 8 {
@@ -75,8 +91,8 @@ func TestFloodsAreToldAtTheEnd(t *testing.T) {
 	}
 	tail.Close()
 	tail.Close()
-	if got := messages(&out); len(got) != 6 || !strings.Contains(got[5], "folded=3") {
-		t.Errorf("lines:\n%s", &out)
+	if got := out.lines(); len(got) != 6 || !strings.Contains(got[5], "folded=3") {
+		t.Errorf("lines: %q", got)
 	}
 }
 
