@@ -48,6 +48,14 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 	proxy := bridgetest.StartKafkaProxy(t)
 	fake(t, kfake.ListenFn(proxy.Listen), kfake.DataDir(t.TempDir()))
 	cfg := config(t, proxy.Addrs(), inMode(mode))
+	// A page is whole while a record of it is shown.
+	var sampled, spoilt atomic.Int64
+	cfg.Sampled = func(r *kgo.Record) {
+		sampled.Add(1)
+		if _, ok := exportsim.IndexOf(r.Value); !ok {
+			spoilt.Add(1)
+		}
+	}
 	s := open(t, cfg)
 	cuts := []*bridgetest.Hits{
 		proxy.Add(bridgetest.KafkaRule{Fault: bridgetest.CutBeforeRequest, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 1, Times: -1}),
@@ -78,6 +86,9 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 		t.Errorf("%d events were read", len(source.sums))
 	}
 	source.checkTopic(t, cfg, mode)
+	if sampled.Load() < int64(events/1000) || spoilt.Load() > 0 {
+		t.Errorf("of %d pages %d were sampled, %d of them after their release", source.pages.Load(), sampled.Load(), spoilt.Load())
+	}
 }
 
 // exportOf is the real client of a simulated export.

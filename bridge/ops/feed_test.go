@@ -168,7 +168,7 @@ func TestFeedEndsWithTheServer(t *testing.T) {
 	if err := <-f.served; err != nil {
 		t.Errorf("Serve = %v", err)
 	}
-	for range feed { //nolint:revive // drained until it is closed
+	for range feed {
 	}
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("the server stopped after %s, it waited for the feed", took)
