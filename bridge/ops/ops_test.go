@@ -2,7 +2,9 @@ package ops_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -171,6 +173,39 @@ func TestLocal(t *testing.T) {
 		if got := (ops.Config{Addr: addr}).Local(); got != want {
 			t.Errorf("Local of %s = %v, want %v", addr, got, want)
 		}
+	}
+}
+
+// A caller that dawdles, or sends more than a request needs, is let go.
+func TestBadCallersAreLetGo(t *testing.T) {
+	t.Parallel()
+	f := startFeed(t, still{}, false)
+	for _, tc := range []struct{ name, sent, want string }{
+		{"half a request", "GET /livez HTTP/1.1\r\nHost: localhost\r\n", ""},
+		{"a body that never comes", "POST /api/v1/streams/events/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{", "404"},
+		{"a long header", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", "431"},
+		{"two hosts", "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", "400"},
+		{"no host", "GET /livez HTTP/1.0\r\n\r\n", "421"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(15 * time.Second))
+			if _, err := c.Write([]byte(tc.sent)); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(c)
+			if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+				t.Fatalf("it is still connected; answer %q", answer)
+			}
+			if _, code, _ := strings.Cut(string(answer), " "); !strings.HasPrefix(code, tc.want) {
+				t.Errorf("answer %q, want %s", answer, tc.want)
+			}
+		})
 	}
 }
 

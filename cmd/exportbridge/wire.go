@@ -108,16 +108,25 @@ func (p *process) listen(ctx context.Context, cfg ops.Config, desk ops.Desk) (er
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)
 	}
-	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil || cfg.Local() {
+	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
 		return err
 	}
+	sayWhoMay(log, cfg)
+	return nil
+}
+
+// sayWhoMay says what others than this machine may do where they reach the
+// HTTP server.
+func sayWhoMay(log *slog.Logger, cfg ops.Config) {
+	if cfg.Local() {
+		return
+	}
 	if cfg.AdminToken == "" {
-		log.Info("no HTTP_ADMIN_TOKEN: actions are only taken from this machine", logAddr, p.server.Addr().String())
+		log.Info("actions are only taken from this machine", logAddr, cfg.Addr, logHint, "set HTTP_ADMIN_TOKEN_FILE to take them from elsewhere")
 	}
 	if cfg.ShowEvents {
-		log.Warn("unsafe setting", "setting", "HTTP_SHOW_EVENTS", logAddr, p.server.Addr().String())
+		log.Warn("unsafe setting", "setting", "HTTP_SHOW_EVENTS", logAddr, cfg.Addr)
 	}
-	return nil
 }
 
 // wire makes one stream's adapters and its bridge.

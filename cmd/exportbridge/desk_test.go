@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
+	"exportbridge/cursorstore"
+)
+
+func TestSayWhoMay(t *testing.T) {
+	t.Parallel()
+	const actions, events = "actions are only taken from this machine", "HTTP_SHOW_EVENTS"
+	for _, test := range []struct {
+		cfg  ops.Config
+		said []string
+	}{
+		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
+		{ops.Config{Addr: ":8080"}, []string{actions}},
+		{ops.Config{Addr: ":8080", AdminToken: "abc"}, nil},
+		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: "abc", ShowEvents: true}, []string{events}},
+		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, events}},
+	} {
+		var b bytes.Buffer
+		sayWhoMay(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
+		if got := strings.Count(b.String(), "\n"); got != len(test.said) {
+			t.Errorf("%+v: says %q", test.cfg, b.String())
+		}
+		for _, text := range test.said {
+			if !strings.Contains(b.String(), text) {
+				t.Errorf("%+v: says %q, want %q", test.cfg, b.String(), text)
+			}
+		}
+	}
+}
+
+func TestAnswerable(t *testing.T) {
+	t.Parallel()
+	_, badEntry := finderOf(ops.Destination{Entry: "latest"})
+	for _, test := range []struct {
+		err    error
+		status int
+		hint   string
+	}{
+		{badEntry, 400, "an entry of the history"},
+		{&exitError{code: exitFailed, err: fmt.Errorf("entry 1.2: %w", cursorstore.ErrNoEntry), hint: "history"}, 404, "history"},
+		{&exitError{code: exitFailed, err: fmt.Errorf("%w by one: moved", errRefused), hint: "show"}, 409, "show"},
+		{&exitError{code: exitFailed, err: &cursorstore.PendingError{}, hint: "again"}, 409, "again"},
+		{fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("refused"), Hint: "REDIS_URL"}), 503, "REDIS_URL"},
+		{errors.New("strange"), 503, ""},
+	} {
+		e, ok := errors.AsType[*ops.Error](answerable(test.err))
+		if !ok || e.Status != test.status || e.Hint != test.hint || e.Error() != test.err.Error() {
+			t.Errorf("%v: %+v, want %d with the hint %q", test.err, e, test.status, test.hint)
+		}
+	}
+	if err := answerable(nil); err != nil {
+		t.Errorf("no error becomes %v", err)
+	}
+}
