@@ -171,6 +171,7 @@ func (f *follower) take(p *Page) error {
 	f.dropHeld(p)
 	f.count(p)
 	f.markAgain(p)
+	f.noteTimes(p)
 	f.pace.atTail = p.Tail()
 	if p.Tail() {
 		h.Drained, h.EndedEmpty = f.final(p), 0
@@ -178,6 +179,9 @@ func (f *follower) take(p *Page) error {
 		f.contract = ContractEmptyCursor
 		if p.Next != "" {
 			f.contract = ContractEmptyItems
+			if p.Items >= f.b.cfg.PageSize && len(p.Events) == 0 {
+				f.b.observe(Observation{What: ObserveStuck, Code: "full-tail"})
+			}
 		}
 		return nil
 	}
@@ -223,6 +227,7 @@ func (f *follower) admit(p *Page) error {
 			Err:  fmt.Errorf("the next cursor has %d bytes, at most %d can be followed", len(p.Next), MaxCursor),
 		}
 	case !p.Tail() && f.visited.has(p.Next):
+		f.b.observe(Observation{What: ObserveStuck, Code: "cycle"})
 		return &Fault{
 			Class: Malformed, Code: "cycle", Reason: ReasonCycle,
 			Hint: "the API leads back to a page that was read before; move on with exportbridge cursor reset --to-datetime or --to-cursor",
@@ -263,6 +268,21 @@ func (f *follower) count(p *Page) {
 	for i := range p.Events {
 		if e := &p.Events[i]; e.Defect == DefectNone && e.Time > h.LastEventTime {
 			h.LastEventTime = e.Time
+		}
+	}
+}
+
+// timesOfPage is how many times of events are noted of a page, for their way to
+// be measured. It is not worth more: the times of a page are close together.
+const timesOfPage = 8
+
+// noteTimes notes the times of some of the page's events. Those that a rewind
+// publishes once more are no news to anybody.
+func (f *follower) noteTimes(p *Page) {
+	step := max(1, len(p.Events)/timesOfPage)
+	for i := step - 1; i < len(p.Events); i += step {
+		if e := &p.Events[i]; e.Defect == DefectNone && !e.Again {
+			f.found.Times = append(f.found.Times, e.Time)
 		}
 	}
 }

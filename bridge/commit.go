@@ -42,7 +42,7 @@ func (f *follower) commit(hard context.Context) error {
 	f.adopt(next)
 	f.endOverlap(from.Overlap)
 	f.sessions.reset()
-	f.account(receipt, b.pages)
+	f.account(receipt, b)
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt
 func (f *follower) observePublish(took time.Duration, pages int, err error) {
 	o := Observation{What: ObservePublish, Took: took, Code: "ok"}
 	if err != nil {
-		o.Code = "error"
+		o.Code = faultOf(err).Code
 	}
 	f.b.observe(o)
 	f.adapt(pages, took, err)
@@ -268,7 +268,7 @@ func (f *follower) part(hard context.Context) {
 }
 
 // account tells the observer and the status what was committed.
-func (f *follower) account(r Receipt, pages int) {
+func (f *follower) account(r Receipt, b batch) {
 	dead := 0
 	for _, n := range r.DeadLettered {
 		dead += n
@@ -284,8 +284,9 @@ func (f *follower) account(r Receipt, pages int) {
 			"hint", "exportbridge tail --dlq")
 	}
 	o := f.found
-	o.What, o.Pages, o.Events, o.Receipt = ObserveCommit, pages, r.Published, r
+	o.What, o.Pages, o.Events, o.Receipt = ObserveCommit, b.pages, r.Published, r
+	o.Unaccounted = max(0, b.events-r.Published-dead)
 	f.b.observe(o)
-	f.found = Observation{}
+	f.found = Observation{Times: o.Times[:0]}
 	f.refresh()
 }

@@ -31,6 +31,7 @@ type chain struct {
 
 	maxPages int
 	maxBytes int64
+	pageSize int
 	load     *load
 }
 
@@ -44,9 +45,11 @@ type link struct {
 	last bool
 }
 
-// load is what a stream holds in memory, for Status. Written by the chain.
+// load is what a stream holds in memory, for Status. Written by the chain, and
+// owed by the mirror.
 type load struct {
 	pages, bytes, requests atomic.Int64
+	owed                   atomic.Int64 // pages that the store does not know of yet
 	lastPoll               atomic.Int64 // milliseconds since the epoch
 }
 
@@ -69,7 +72,7 @@ func (b *Bridge) startChain(ctx context.Context, s chainStart) *chain {
 		source: b.ports.Source, observe: b.observe,
 		links: make(chan link, depth+1), fetched: make(chan link, depth+1), freed: make(chan struct{}, 2*depth+2),
 		progress: make(chan struct{}, 1),
-		cancel:   cancel, maxPages: depth, maxBytes: b.cfg.PrefetchBytes, load: &b.load,
+		cancel:   cancel, maxPages: depth, maxBytes: b.cfg.PrefetchBytes, pageSize: b.cfg.PageSize, load: &b.load,
 	}
 	c.done.Go(func() { c.fetch(ctx, s) })
 	c.done.Go(func() { c.decode(ctx, s) })
@@ -236,9 +239,20 @@ func (c *chain) split(ctx context.Context, p *Page) error {
 		c.requested(p, began.Sub(p.RequestedAt), nil)
 	}
 	if err == nil {
-		c.observe(Observation{What: ObserveDecode, Took: time.Since(began), Events: p.Items})
+		c.observe(Observation{What: ObserveDecode, Took: time.Since(began), Events: p.Items, Code: fullness(p.Items, c.pageSize)})
 	}
 	return err
+}
+
+// fullness is how ObserveDecode names a page of so many items.
+func fullness(items, size int) string {
+	switch {
+	case items == 0:
+		return "empty"
+	case items < size:
+		return "partial"
+	}
+	return "full"
 }
 
 // decode splits the pages in order and ends the chain after too many empty ones.

@@ -349,8 +349,10 @@ func (f *follower) setback(soft, hard context.Context, err error) error {
 		f.stale = f.stale || errors.Is(err, ErrConflict)
 		switch {
 		case errors.Is(err, ErrConflict):
+			f.b.observe(Observation{What: ObserveRejected, Code: DependencyStore})
 			fault = f.conflicted(err)
 		case errors.Is(err, ErrFenced):
+			f.b.observe(Observation{What: ObserveRejected, Code: DependencySink})
 			fault = f.overruled(err)
 		}
 	}

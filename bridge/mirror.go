@@ -40,6 +40,7 @@ type mirror struct {
 	queue []Checkpoint  // to be written, oldest first
 	found *Checkpoint   // what a session has just found in the store
 	idle  chan struct{} // closed while the queue is empty
+	kept  Checkpoint    // the last one written
 	held  bool          // nothing is written until the next session has looked
 	away  bool          // the store did not answer the last time
 }
@@ -61,6 +62,7 @@ func (m *mirror) stop() {
 	m.await(context.Background())
 	m.end()
 	<-m.over
+	m.b.load.owed.Store(0) // the next owner tells
 }
 
 // begin tells what a new session found in the store, the zero Checkpoint for
@@ -70,7 +72,7 @@ func (m *mirror) begin(stored Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop()
-	m.found, m.held = &stored, false
+	m.found, m.kept, m.held = &stored, stored, false
 	select {
 	case <-m.ahead: // the session has just looked
 	default:
@@ -83,6 +85,23 @@ func (m *mirror) drop() {
 		m.queue = nil
 		close(m.idle)
 	}
+	m.tell()
+}
+
+// tell says by how many pages the store is behind, for the caller who holds mu.
+// A reset moves the count of pages, so only those of one epoch are compared.
+func (m *mirror) tell() {
+	owed := int64(0)
+	if n := len(m.queue); n > 0 {
+		newest, since := m.queue[n-1], m.kept
+		for _, c := range m.queue {
+			if since.Epoch != newest.Epoch {
+				since = c
+			}
+		}
+		owed = max(1, newest.Pages-since.Pages)
+	}
+	m.b.load.owed.Store(owed)
 }
 
 // hold stops writing and tells the commit loop what the store holds.
@@ -112,6 +131,7 @@ func (m *mirror) offer(c Checkpoint) {
 	default:
 		m.queue, m.idle = append(m.queue, c), make(chan struct{})
 	}
+	m.tell()
 	m.mu.Unlock()
 	select {
 	case m.wake <- struct{}{}:
@@ -157,11 +177,13 @@ func (m *mirror) first() (Checkpoint, bool) {
 func (m *mirror) done(c Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.kept = c
 	if len(m.queue) > 0 && m.queue[0].Place == c.Place {
 		if m.queue = m.queue[1:]; len(m.queue) == 0 {
 			close(m.idle)
 		}
 	}
+	m.tell()
 }
 
 // run writes until ctx ends.

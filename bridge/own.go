@@ -151,10 +151,12 @@ func (f *follower) owned(ctx context.Context) error {
 func (f *follower) rule(soft, hard context.Context) error {
 	m := startMirror(f.b, f.log)
 	f.mirror, f.leads = m, true
+	f.b.observe(Observation{What: ObserveOwner, Code: "leader"})
 	err := f.follow(soft, hard)
 	f.dropChain()
 	m.stop()
 	f.leads = false // shown before another process hears that it may begin
+	f.b.observe(Observation{What: ObserveOwner, Code: "standby"})
 	if errors.Is(err, errAside) {
 		f.refresh()
 	} else {

@@ -199,11 +199,12 @@ const (
 	// ObserveFetch: one request. Took, Code ("200", another status,
 	// "timeout", "network", ...), Bytes of the decompressed body.
 	ObserveFetch What = "fetch"
-	// ObserveDecode: one page. Took, Events as they arrived.
+	// ObserveDecode: one page. Took, Events as they arrived, Code ("full",
+	// "partial" or "empty").
 	ObserveDecode What = "decode"
 	// ObserveWait: the commit loop waited for a page. Took.
 	ObserveWait What = "wait"
-	// ObservePublish: one batch. Took, Code ("ok" or "error").
+	// ObservePublish: one batch. Took, Code ("ok", or the code of the Fault).
 	ObservePublish What = "publish"
 	// ObserveTransaction: one transaction, exactly once. Took, Code
 	// ("committed", "fenced" or "unknown").
@@ -211,7 +212,7 @@ const (
 	// ObserveCheckpoint: one Advance. Took, Code ("ok", "error", "conflict").
 	ObserveCheckpoint What = "checkpoint"
 	// ObserveCommit: a batch is committed. Pages, Events (published),
-	// Receipt, Repeated, Vanished, Changed.
+	// Receipt, Repeated, Vanished, Changed, Unaccounted, Times.
 	ObserveCommit What = "commit"
 	// ObserveRetry: a request or step will be tried again. Code, Took (the wait).
 	ObserveRetry What = "retry"
@@ -220,6 +221,16 @@ const (
 	ObserveReset What = "reset"
 	// ObserveState: the state changed. Code is the new one.
 	ObserveState What = "state"
+	// ObserveOwner: the stream became this process's, or is no longer. Code
+	// ("leader" or "standby").
+	ObserveOwner What = "owner"
+	// ObserveRejected: a server refused what somebody else has overtaken. Code
+	// is the dependency: DependencySink (fenced) or DependencyStore (conflict).
+	ObserveRejected What = "rejected"
+	// ObserveStuck: a page led nowhere. Code: "cycle", back to a page that was
+	// read before, or "full-tail", a full page that names its own cursor as
+	// the next and has nothing new.
+	ObserveStuck What = "stuck"
 )
 
 // Observation is one thing that happened to a stream.
@@ -236,4 +247,11 @@ type Observation struct {
 	// tail items that did not come back, Changed tail items that came back
 	// with other bytes.
 	Repeated, Vanished, Changed int
+	// Unaccounted counts events that were sent and that the receipt does not
+	// name. It must be 0.
+	Unaccounted int
+	// Times are the times of some of the events, in milliseconds since the
+	// epoch: all of a small page, evenly spread ones of a larger page. Valid
+	// during the call.
+	Times []int64
 }

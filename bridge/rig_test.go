@@ -100,11 +100,22 @@ func inBubble(t *testing.T, x bridgetest.Export, test func(r *rig)) {
 
 // Observe implements bridge.Observer.
 func (r *rig) Observe(o bridge.Observation) {
-	if o.What == bridge.ObserveCommit || o.What == bridge.ObserveState {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.seen = append(r.seen, o)
+	o.Times = slices.Clone(o.Times)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, o)
+}
+
+// observed returns what was told of a kind, with the code where it is not empty.
+func (r *rig) observed(what bridge.What, code string) (all []bridge.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.seen {
+		if o.What == what && (code == "" || o.Code == code) {
+			all = append(all, o)
+		}
 	}
+	return all
 }
 
 // start begins a new process on the same topic and store.

@@ -88,6 +88,9 @@ type Status struct {
 	// the sink.
 	PrefetchedPages int   `json:"prefetched_pages"`
 	PrefetchedBytes int64 `json:"prefetched_bytes"`
+	// StoreLagPages counts the committed pages that the store does not know of
+	// yet, exactly once.
+	StoreLagPages int64 `json:"store_lag_pages"`
 
 	Dependencies map[string]Dependency `json:"dependencies,omitempty"`
 }
@@ -206,7 +209,7 @@ func (b *Bridge) Status() Status {
 	s, now := v.status, time.Now()
 	s.Rate, s.Pace = v.rate.at(now), v.rate.pace(now)
 	s.PrefetchedPages, s.PrefetchedBytes = int(b.load.pages.Load()), b.load.bytes.Load()
-	s.Requests = b.load.requests.Load()
+	s.Requests, s.StoreLagPages = b.load.requests.Load(), b.load.owed.Load()
 	if ms := b.load.lastPoll.Load(); ms > 0 {
 		s.LastPoll = time.UnixMilli(ms)
 	}

@@ -213,9 +213,13 @@ func (c *Client) report(err error) {
 // for the page's cursor. A non-nil error is a Fault, unless ctx is done.
 func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
 	c.behind.makeRoom()
+	queued := time.Now()
 	if err := c.limit.Wait(ctx); err != nil {
 		// Wait also refuses when ctx would end before the turn comes.
 		return nil, answer{}, c.fault(at, &bridge.Fault{Code: codeTimeout, Err: errors.New("the turn that EXPORT_RATE_LIMIT gives comes too late"), Hint: "check EXPORT_RATE_LIMIT"})
+	}
+	if c.cfg.Waited != nil && c.limit.Limit() != rate.Inf {
+		c.cfg.Waited(time.Since(queued))
 	}
 	t := &transfer{client: c, at: at, caller: ctx}
 	ctx, t.cancel = context.WithTimeout(ctx, c.cfg.Timeout)

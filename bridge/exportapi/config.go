@@ -31,6 +31,9 @@ type Config struct {
 	// Report, if not nil, is called after every request with nil when the API
 	// did its part, with the error when it did not.
 	Report func(error)
+	// Waited, if not nil, is called under a RateLimit before every request
+	// with how long it waited for its turn.
+	Waited func(time.Duration)
 
 	URL           string        `env:"EXPORT_URL, default=https://api.croct.io/export" stream:"yes" desc:"base URL of the export API"`
 	APIKey        bridge.Secret `env:"EXPORT_API_KEY, required" secret:"yes" stream:"yes" desc:"key of the export API"`

@@ -16,25 +16,34 @@ const namespace = "exportbridge"
 type Metrics struct {
 	registry *prometheus.Registry
 
-	requests     *prometheus.CounterVec
+	requests     bounded
 	request      *prometheus.HistogramVec
 	received     *prometheus.CounterVec
 	body         *prometheus.CounterVec
-	retries      *prometheus.CounterVec
+	retries      bounded
+	throttled    *prometheus.CounterVec
 	pageEvents   *prometheus.HistogramVec
+	fetched      bounded
+	stuck        bounded
 	pages        *prometheus.CounterVec
 	published    *prometheus.CounterVec
 	bytes        *prometheus.CounterVec
-	dead         *prometheus.CounterVec
+	dead         bounded
+	dropped      bounded
 	restamped    *prometheus.CounterVec
-	tailChanged  *prometheus.CounterVec
+	tailChanged  bounded
 	repeated     *prometheus.CounterVec
-	commits      *prometheus.CounterVec
+	latency      *prometheus.HistogramVec
+	commits      bounded
 	commit       *prometheus.HistogramVec
-	transactions *prometheus.CounterVec
+	transactions bounded
 	transaction  *prometheus.HistogramVec
-	resets       *prometheus.CounterVec
+	failures     bounded
+	rejections   bounded
+	transitions  bounded
+	resets       bounded
 	stage        *prometheus.HistogramVec
+	logs         *prometheus.CounterVec
 }
 
 // Build says which program the metrics are of.
@@ -44,33 +53,64 @@ type Build struct{ Version, Revision, GoVersion string }
 // own. statuses is called at every scrape.
 func NewMetrics(build Build, streams []string, statuses func() []bridge.Status) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.requests = m.counter("source_requests_total", "Requests to the export API by HTTP status or kind of failure.", "code")
-	m.request = m.histogram("source_request_duration_seconds", "Time of a request to the export API, body included.", latencyBuckets)
-	m.body = m.counter("source_response_bytes_total", "Bytes of pages received, after decompression.")
-	m.received = m.counter("events_received_total", "Events in pages received, before anything is dropped.")
-	m.retries = m.counter("source_retries_total", "Waits before another try, by what failed.", "reason")
-	m.pageEvents = m.histogram("page_events", "Events per page as the API sent it.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
-	m.pages = m.counter("pages_committed_total", "Pages that the committed cursor passed.")
-	m.published = m.counter("events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
-	m.bytes = m.counter("event_bytes_published_total", "Bytes of values published.")
-	m.dead = m.counter("events_dead_lettered_total", "Items published to the dead-letter topic instead, by reason.", "reason")
-	m.restamped = m.counter("events_restamped_total", "Events published with the time of publishing, because the topic would not keep their own.")
-	m.repeated = m.counter("events_repeated_total", "Items that the API listed twice in one page and that were published once.")
-	m.tailChanged = m.counter("tail_items_changed_total", "Items at the end of the results that vanished or came back with other bytes.", "change")
-	m.commits = m.counter("cursor_commits_total", "Commits of the cursor by result.", "result")
-	m.commit = m.histogram("cursor_commit_duration_seconds", "Time to store the cursor.", latencyBuckets)
-	m.transactions = m.counter("transactions_total", "Kafka transactions by result; the next session finds out what became of an unknown one.", "result")
-	m.transaction = m.histogram("transaction_duration_seconds", "Time of a Kafka transaction.", latencyBuckets)
-	m.resets = m.counter("cursor_resets_total", "Operator's changes of the position that were applied.", "kind")
+	m.defineSource()
+	m.defineSink()
 	m.stage = m.histogram("stage_duration_seconds", "Time per step: wait (for a page), fetch, decode, publish, checkpoint.", latencyBuckets, "stage")
-	m.registry.MustRegister(newStatusCollector(build, statuses))
+	m.logs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "log_messages_total", Help: "Log messages of this process by level, those that were folded into one included.",
+	}, []string{"level"})
+	m.registry.MustRegister(m.logs, newStatusCollector(build, statuses))
+	for _, level := range logLevels {
+		m.logs.WithLabelValues(level)
+	}
 	for _, s := range streams {
 		m.initialise(s)
 	}
 	return m
 }
 
-var latencyBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+func (m *Metrics) defineSource() {
+	m.requests = m.bounded("source_requests_total", "Requests to the export API by HTTP status or kind of failure.", "code",
+		"200", "401", "403", "429", "500", "502", "503", "504", "timeout", "network", "tls", "decode", "schema", "size")
+	m.request = m.histogram("source_request_duration_seconds", "Time of a request to the export API, body included.", latencyBuckets)
+	m.body = m.counter("source_response_bytes_total", "Bytes of pages received, after decompression.")
+	m.received = m.counter("events_received_total", "Events in pages received, before anything is dropped.")
+	m.retries = m.bounded("source_retries_total", "Waits before another try, by what failed.", "reason", "429", "500", "502", "503", "504", "timeout", "network", "decode")
+	m.throttled = m.counter("source_throttled_seconds_total", "Time spent waiting because the API asked for it (429) or EXPORT_RATE_LIMIT did.")
+	m.pageEvents = m.histogram("page_events", "Events per page as the API sent it.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
+	m.fetched = m.bounded("pages_fetched_total", "Pages received: full, partial (fewer events than EXPORT_PAGE_SIZE) or empty.", "kind", "full", "partial", "empty")
+	m.stuck = m.bounded("cursor_no_progress_total", "Pages that led nowhere: back to one that was read before, or a full last page without news.", "kind", "cycle", "full-tail")
+}
+
+func (m *Metrics) defineSink() {
+	m.pages = m.counter("pages_committed_total", "Pages that the committed cursor passed.")
+	m.published = m.counter("events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
+	m.bytes = m.counter("event_bytes_published_total", "Bytes of values published.")
+	m.dead = m.bounded("events_dead_lettered_total", "Items published to the dead-letter topic instead, by reason.", "reason",
+		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge))
+	m.dropped = m.bounded("events_dropped_total", "Events that the cursor passed and that are in no topic. Stays 0.", "reason", unaccounted)
+	m.restamped = m.counter("events_restamped_total", "Events published with the time of publishing, because the topic would not keep their own.")
+	m.repeated = m.counter("events_repeated_total", "Items that the API listed twice in one page and that were published once.")
+	m.tailChanged = m.bounded("tail_items_changed_total", "Items at the end of the results that vanished or came back with other bytes.", "change", "vanished", "mutated")
+	m.latency = m.histogram("event_end_to_end_latency_seconds", "Time from an event to its commit, of some events of each page (all of a small one).", ageBuckets)
+	m.commits = m.bounded("cursor_commits_total", "Commits of the cursor to Redis by result.", "result", "ok", "error", "conflict")
+	m.commit = m.histogram("cursor_commit_duration_seconds", "Time to store the cursor in Redis.", latencyBuckets)
+	m.transactions = m.bounded("transactions_total", "Kafka transactions by result; the next session finds out what became of an unknown one.", "result", "committed", "fenced", "unknown")
+	m.transaction = m.histogram("transaction_duration_seconds", "Time of a Kafka transaction.", latencyBuckets)
+	m.failures = m.bounded("produce_errors_total", "Batches that Kafka did not take, by error.", "error", "network", "timeout", "stalled", "invalid_producer_epoch", "error")
+	m.rejections = m.bounded("fencing_rejections_total", "Commits refused because somebody else moved the stream, by who refused.", "layer", bridge.DependencySink, bridge.DependencyStore)
+	m.transitions = m.bounded("owner_transitions_total", "Times the stream became this process's (leader) or ceased to be (standby).", "to", "leader", "standby")
+	m.resets = m.bounded("cursor_resets_total", "Changes of the position that were applied, an operator's or after a cursor that the API refused.", "kind",
+		string(bridge.KindReset), string(bridge.KindPause), string(bridge.KindResume), "refused-cursor")
+}
+
+// unaccounted is why an event counts as dropped: Kafka's receipt does not name it.
+const unaccounted = "unaccounted"
+
+var (
+	latencyBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	ageBuckets     = []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}
+)
 
 // Registry returns the registry, for adapters that have metrics of their own.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
@@ -93,26 +133,38 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 // initialise makes every series exist from the start: a rate over a series
 // that appears with its first increment misses that increment.
 func (m *Metrics) initialise(stream string) {
-	for _, v := range []*prometheus.CounterVec{m.received, m.body, m.pages, m.published, m.bytes, m.restamped, m.repeated} {
+	for _, v := range []*prometheus.CounterVec{m.received, m.body, m.throttled, m.pages, m.published, m.bytes, m.restamped, m.repeated} {
 		v.WithLabelValues(stream)
 	}
-	for _, code := range []string{"200", "429", "timeout", "network", "decode"} {
-		m.requests.WithLabelValues(stream, code)
+	for _, b := range []bounded{
+		m.requests, m.retries, m.fetched, m.stuck, m.dead, m.dropped, m.tailChanged,
+		m.commits, m.transactions, m.failures, m.rejections, m.transitions, m.resets,
+	} {
+		b.initialise(stream)
 	}
-	for _, d := range []bridge.Defect{bridge.DefectNotObject, bridge.DefectTime, bridge.DefectTooLarge} {
-		m.dead.WithLabelValues(stream, string(d))
+	for _, h := range []*prometheus.HistogramVec{m.request, m.pageEvents, m.latency, m.commit, m.transaction} {
+		h.WithLabelValues(stream)
 	}
-	for _, result := range []string{"ok", "error", "conflict"} {
-		m.commits.WithLabelValues(stream, result)
+	for _, s := range []bridge.What{bridge.ObserveWait, bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveCheckpoint} {
+		m.stage.WithLabelValues(stream, string(s))
 	}
-	for _, result := range []string{"committed", "fenced", "unknown"} {
-		m.transactions.WithLabelValues(stream, result)
-	}
-	for _, kind := range []bridge.Kind{bridge.KindReset, bridge.KindPause, bridge.KindResume, "refused-cursor"} {
-		m.resets.WithLabelValues(stream, string(kind))
-	}
-	m.tailChanged.WithLabelValues(stream, "vanished")
-	m.tailChanged.WithLabelValues(stream, "mutated")
+}
+
+// Throttled returns a function that counts time which a stream's requests
+// waited for their turn.
+func (m *Metrics) Throttled(stream string) func(time.Duration) {
+	waited := m.throttled.WithLabelValues(stream)
+	return func(d time.Duration) { waited.Add(d.Seconds()) }
+}
+
+// CountLosses adds a counter of how often Kafka forgot what it had
+// acknowledged of a stream. losses is called at every scrape; what it returns
+// never falls.
+func (m *Metrics) CountLosses(stream string, losses func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: namespace, Name: "broker_data_losses_total", ConstLabels: prometheus.Labels{"stream": stream},
+		Help: "Times a broker no longer knew what it had acknowledged: records may be lost there. Stays 0.",
+	}, func() float64 { return float64(losses()) }))
 }
 
 // Observe implements bridge.Observer.
@@ -120,30 +172,44 @@ func (m *Metrics) Observe(o bridge.Observation) {
 	s := o.Stream
 	switch o.What {
 	case bridge.ObserveFetch:
-		m.requests.WithLabelValues(s, o.Code).Inc()
+		m.requests.inc(s, o.Code)
 		m.request.WithLabelValues(s).Observe(o.Took.Seconds())
 		m.body.WithLabelValues(s).Add(float64(o.Bytes))
-		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
 	case bridge.ObserveDecode:
+		m.fetched.inc(s, o.Code)
 		m.received.WithLabelValues(s).Add(float64(o.Events))
 		m.pageEvents.WithLabelValues(s).Observe(float64(o.Events))
-		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
-	case bridge.ObserveWait, bridge.ObservePublish:
-		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
+	case bridge.ObservePublish:
+		if o.Code != "ok" {
+			m.failures.inc(s, o.Code)
+		}
 	case bridge.ObserveTransaction:
-		m.transactions.WithLabelValues(s, o.Code).Inc()
+		m.transactions.inc(s, o.Code)
 		m.transaction.WithLabelValues(s).Observe(o.Took.Seconds())
 	case bridge.ObserveCheckpoint:
-		m.commits.WithLabelValues(s, o.Code).Inc()
+		m.commits.inc(s, o.Code)
 		m.commit.WithLabelValues(s).Observe(o.Took.Seconds())
-		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
 	case bridge.ObserveCommit:
 		m.committed(o)
 	case bridge.ObserveRetry:
-		m.retries.WithLabelValues(s, o.Code).Inc()
+		m.retries.inc(s, o.Code)
+		if o.Code == "429" {
+			m.throttled.WithLabelValues(s).Add(o.Took.Seconds())
+		}
 	case bridge.ObserveReset:
-		m.resets.WithLabelValues(s, o.Code).Inc()
-	case bridge.ObserveState: // shown from Status
+		m.resets.inc(s, o.Code)
+	case bridge.ObserveOwner:
+		m.transitions.inc(s, o.Code)
+	case bridge.ObserveRejected:
+		m.rejections.inc(s, o.Code)
+	case bridge.ObserveStuck:
+		m.stuck.inc(s, o.Code)
+	case bridge.ObserveWait, bridge.ObserveState: // a stage, and what Status shows
+	}
+	switch o.What {
+	case bridge.ObserveWait, bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveCheckpoint:
+		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
+	default:
 	}
 }
 
@@ -154,86 +220,14 @@ func (m *Metrics) committed(o bridge.Observation) {
 	m.bytes.WithLabelValues(s).Add(float64(o.Receipt.Bytes))
 	m.restamped.WithLabelValues(s).Add(float64(o.Receipt.Restamped))
 	m.repeated.WithLabelValues(s).Add(float64(o.Repeated))
-	m.tailChanged.WithLabelValues(s, "vanished").Add(float64(o.Vanished))
-	m.tailChanged.WithLabelValues(s, "mutated").Add(float64(o.Changed))
+	m.tailChanged.add(s, "vanished", o.Vanished)
+	m.tailChanged.add(s, "mutated", o.Changed)
+	m.dropped.add(s, unaccounted, o.Unaccounted)
 	for defect, n := range o.Receipt.DeadLettered {
-		m.dead.WithLabelValues(s, string(defect)).Add(float64(n))
+		m.dead.add(s, string(defect), n)
 	}
-}
-
-// statusCollector turns Status into gauges at scrape time.
-type statusCollector struct {
-	build    Build
-	statuses func() []bridge.Status
-	buildInfo, leader, state, blocked, epoch, up, position, lastEvent,
-	lastCommit, lastPoll, caughtUp, pages, bytes *prometheus.Desc
-}
-
-func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCollector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+	latency, now := m.latency.WithLabelValues(s), time.Now().UnixMilli()
+	for _, at := range o.Times {
+		latency.Observe(max(0, float64(now-at)/1000)) // clients' clocks may be ahead
 	}
-	return &statusCollector{
-		build: build, statuses: statuses,
-		buildInfo:  desc("build_info", "1, labelled with the program's version.", "version", "revision", "goversion"),
-		leader:     desc("leader", "1 while the stream is this process's, 0 while it stands by.", "stream"),
-		state:      desc("state", "1 for the state the stream is in, 0 for the others.", "stream", "state"),
-		blocked:    desc("stream_blocked", "1 while the stream is blocked, labelled with why.", "stream", "reason"),
-		epoch:      desc("epoch", "Epoch of the committed checkpoint; it grows with every reset.", "stream"),
-		up:         desc("dependency_up", "1 while the server answers.", "stream", "dependency"),
-		position:   desc("source_position_timestamp_seconds", "Instant up to which the export is known to be in Kafka.", "stream"),
-		lastEvent:  desc("last_event_timestamp_seconds", "Time of the newest published event.", "stream"),
-		lastCommit: desc("last_commit_timestamp_seconds", "Time of the last commit.", "stream"),
-		lastPoll:   desc("last_poll_timestamp_seconds", "Time of the last answered request.", "stream"),
-		caughtUp:   desc("caught_up", "1 when the API had nothing more.", "stream"),
-		pages:      desc("prefetched_pages", "Pages fetched and not yet acknowledged by Kafka.", "stream"),
-		bytes:      desc("prefetched_bytes", "Bytes fetched and not yet acknowledged by Kafka.", "stream"),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *statusCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
-
-// Collect implements prometheus.Collector.
-func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	gauge(c.buildInfo, 1, c.build.Version, c.build.Revision, c.build.GoVersion)
-	for _, s := range c.statuses() {
-		for _, state := range bridge.States {
-			gauge(c.state, boolean(s.State == state), s.Stream, string(state))
-		}
-		if s.State == bridge.StateBlocked {
-			gauge(c.blocked, 1, s.Stream, string(s.Reason))
-		}
-		for name, d := range s.Dependencies {
-			gauge(c.up, boolean(d.Up), s.Stream, name)
-		}
-		gauge(c.leader, boolean(s.Leader), s.Stream)
-		gauge(c.epoch, float64(s.Place.Epoch), s.Stream)
-		if s.Leader { // how far the stream is, its owner says
-			gauge(c.position, seconds(s.Position), s.Stream)
-			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)
-			gauge(c.lastCommit, seconds(s.LastCommit), s.Stream)
-			gauge(c.lastPoll, seconds(s.LastPoll), s.Stream)
-		}
-		gauge(c.caughtUp, boolean(s.CaughtUp), s.Stream)
-		gauge(c.pages, float64(s.PrefetchedPages), s.Stream)
-		gauge(c.bytes, float64(s.PrefetchedBytes), s.Stream)
-	}
-}
-
-func boolean(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func seconds(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return float64(t.UnixMilli()) / 1000
 }

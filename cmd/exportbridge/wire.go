@@ -50,9 +50,17 @@ type stream struct {
 // assemble wires the parts of a process. Nothing runs yet, and no server is
 // asked yet: servers that are away are waited for while running.
 func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.Logger) (*process, error) {
-	tail := ops.NewLogTail(log.Handler())
-	p := &process{log: slog.New(tail), plain: log, tail: tail}
-	log = p.log
+	p := &process{}
+	build := readBuildInfo()
+	names := make([]string, len(s.streams))
+	for i := range s.streams {
+		names[i] = s.streams[i].name
+	}
+	p.metrics = ops.NewMetrics(ops.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
+	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
+	p.tail = ops.NewLogTail(p.plain.Handler())
+	log = slog.New(p.tail)
+	p.log = log
 	healths := make([]*bridge.Health, len(s.streams))
 	for i := range healths {
 		healths[i] = new(bridge.Health)
@@ -71,12 +79,6 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 	}
 	p.redis = redis
 	desk := newDesk(redis, s)
-	names := make([]string, len(s.streams))
-	for i := range s.streams {
-		names[i] = s.streams[i].name
-	}
-	build := readBuildInfo()
-	p.metrics = ops.NewMetrics(ops.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
 	p.samples = ops.NewSampler(names, s.http.ShowEvents)
 	for i := range s.streams {
 		st, err := p.wire(&s.streams[i], limits, healths[i])
@@ -132,7 +134,7 @@ func sayWhoMay(log *slog.Logger, cfg ops.Config) {
 // wire makes one stream's adapters and its bridge.
 func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.Health) (*stream, error) {
 	log := p.log.With(logStream, st.name)
-	st.export.Report = health.Reporter(bridge.DependencySource)
+	st.export.Report, st.export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.name)
 	said, kafka := sayChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
 	st.kafka.Report = func(err error) { said(err); kafka(err) }
 	st.kafka.Log = log.With(logComponent, "kafka")
@@ -146,6 +148,7 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
+	p.metrics.CountLosses(st.name, sink.Losses)
 	store, owner := p.redis.Stream(st.name), sink.Owner()
 	b, err := bridge.New(st.engine, bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,

@@ -1,0 +1,88 @@
+package ops
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"exportbridge/bridge"
+)
+
+// statusCollector turns Status into gauges at scrape time.
+type statusCollector struct {
+	build    Build
+	statuses func() []bridge.Status
+	buildInfo, leader, state, blocked, epoch, up, position, lastEvent,
+	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag *prometheus.Desc
+}
+
+func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+	}
+	return &statusCollector{
+		build: build, statuses: statuses,
+		buildInfo:  desc("build_info", "1, labelled with the program's version.", "version", "revision", "goversion"),
+		leader:     desc("leader", "1 while the stream is this process's, 0 while it stands by.", "stream"),
+		state:      desc("state", "1 for the state the stream is in, 0 for the others.", "stream", "state"),
+		blocked:    desc("stream_blocked", "1 while the stream is blocked, labelled with why.", "stream", "reason"),
+		epoch:      desc("epoch", "Epoch of the committed checkpoint; it grows with every reset.", "stream"),
+		up:         desc("dependency_up", "1 while the server answers.", "stream", "dependency"),
+		position:   desc("source_position_timestamp_seconds", "Instant up to which the export is known to be in Kafka.", "stream"),
+		lastEvent:  desc("last_event_timestamp_seconds", "Time of the newest published event.", "stream"),
+		lastCommit: desc("last_commit_timestamp_seconds", "Time of the last commit.", "stream"),
+		lastPoll:   desc("last_poll_timestamp_seconds", "Time of the last answered request.", "stream"),
+		caughtUp:   desc("caught_up", "1 when the API had nothing more.", "stream"),
+		pages:      desc("prefetched_pages", "Pages fetched and not yet acknowledged by Kafka.", "stream"),
+		bytes:      desc("prefetched_bytes", "Bytes fetched and not yet acknowledged by Kafka.", "stream"),
+		storeLag:   desc("cursor_store_lag_pages", "Committed pages that Redis, which has a copy of the cursor, does not know of yet.", "stream", "store"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *statusCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+
+// Collect implements prometheus.Collector.
+func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(c.buildInfo, 1, c.build.Version, c.build.Revision, c.build.GoVersion)
+	for _, s := range c.statuses() {
+		for _, state := range bridge.States {
+			gauge(c.state, boolean(s.State == state), s.Stream, string(state))
+		}
+		if s.State == bridge.StateBlocked {
+			gauge(c.blocked, 1, s.Stream, string(s.Reason))
+		}
+		for name, d := range s.Dependencies {
+			gauge(c.up, boolean(d.Up), s.Stream, name)
+		}
+		gauge(c.leader, boolean(s.Leader), s.Stream)
+		gauge(c.epoch, float64(s.Place.Epoch), s.Stream)
+		if s.Leader { // how far the stream is, its owner says
+			gauge(c.position, seconds(s.Position), s.Stream)
+			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)
+			gauge(c.lastCommit, seconds(s.LastCommit), s.Stream)
+			gauge(c.lastPoll, seconds(s.LastPoll), s.Stream)
+		}
+		gauge(c.caughtUp, boolean(s.CaughtUp), s.Stream)
+		gauge(c.pages, float64(s.PrefetchedPages), s.Stream)
+		gauge(c.bytes, float64(s.PrefetchedBytes), s.Stream)
+		gauge(c.storeLag, float64(s.StoreLagPages), s.Stream, bridge.DependencyStore)
+	}
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}

@@ -1,0 +1,188 @@
+package ops_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"exportbridge/bridge"
+)
+
+// observations are what the engine tells of one page of 1,000 events.
+func observations() []bridge.Observation {
+	now := time.Now().UnixMilli()
+	all := []bridge.Observation{
+		{What: bridge.ObserveFetch, Code: "200", Took: 20 * time.Millisecond, Bytes: 1 << 20},
+		{What: bridge.ObserveDecode, Code: "full", Took: time.Millisecond, Events: 1000},
+		{What: bridge.ObserveWait, Took: time.Millisecond},
+		{What: bridge.ObservePublish, Code: "ok", Took: 3 * time.Millisecond},
+		{What: bridge.ObserveTransaction, Code: "committed", Took: 3 * time.Millisecond},
+		{What: bridge.ObserveCheckpoint, Code: "ok", Took: time.Millisecond},
+		{
+			What: bridge.ObserveCommit, Pages: 1, Events: 1000, Receipt: bridge.Receipt{Published: 1000, Bytes: 1 << 20},
+			Times: []int64{now - 400, now - 300, now - 200, now - 200, now - 100, now - 100, now - 50, now},
+		},
+	}
+	for i := range all {
+		all[i].Stream = "events"
+	}
+	return all
+}
+
+// BenchmarkObserve is what a page costs that is alone in its transaction. An
+// event costs the bridge about 2.8 us, so 28 us are 1 % of a page.
+func BenchmarkObserve(b *testing.B) {
+	m, page := metricsOf(&fakeStream{}), observations()
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, o := range page {
+			m.Observe(o)
+		}
+	}
+}
+
+func TestObserveAllocatesNothing(t *testing.T) {
+	m, page := metricsOf(&fakeStream{}), observations()
+	// A histogram makes its native buckets at the first values.
+	if allocs := testing.AllocsPerRun(100, func() {
+		for _, o := range page {
+			m.Observe(o)
+		}
+	}); allocs > 1 {
+		t.Errorf("a page costs %v allocations", allocs)
+	}
+}
+
+func TestObservedInto(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		o    bridge.Observation
+		want string
+	}{
+		{bridge.Observation{What: bridge.ObserveDecode, Code: "empty"}, `pages_fetched_total{kind="empty",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveDecode, Code: "full"}, `pages_fetched_total{kind="partial",stream="events"} 0`},
+		{bridge.Observation{What: bridge.ObserveRetry, Code: "429", Took: 1500 * time.Millisecond}, `source_throttled_seconds_total{stream="events"} 1.5`},
+		{bridge.Observation{What: bridge.ObserveRetry, Code: "500", Took: time.Second}, `source_throttled_seconds_total{stream="events"} 0`},
+		{bridge.Observation{What: bridge.ObservePublish, Code: "not_enough_replicas"}, `produce_errors_total{error="not_enough_replicas",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObservePublish, Code: "ok"}, `produce_errors_total{error="network",stream="events"} 0`},
+		{bridge.Observation{What: bridge.ObserveRejected, Code: "kafka"}, `fencing_rejections_total{layer="kafka",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveOwner, Code: "leader"}, `owner_transitions_total{stream="events",to="leader"} 1`},
+		{bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"}, `cursor_no_progress_total{kind="cycle",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveCommit, Unaccounted: 3}, `events_dropped_total{reason="unaccounted",stream="events"} 3`},
+		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().UnixMilli() - 7000}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="5"} 0`},
+		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().UnixMilli() - 7000}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="10"} 1`},
+		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().Add(time.Hour).UnixMilli()}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="0.1"} 1`},
+	} {
+		m := metricsOf(&fakeStream{})
+		tc.o.Stream = "events"
+		m.Observe(tc.o)
+		if body := scrape(m); !strings.Contains(body, "exportbridge_"+tc.want+"\n") {
+			t.Errorf("after %+v metrics lack %s", tc.o, tc.want)
+		}
+	}
+}
+
+// What an observed server or a source of somebody else calls things must not
+// grow the number of series without end.
+func TestLabelValuesAreBounded(t *testing.T) {
+	t.Parallel()
+	m := metricsOf(&fakeStream{})
+	for i := range 2000 {
+		weird := fmt.Sprintf("weird-%d", i)
+		for _, code := range []string{weird, strings.Repeat("x", i), "two words", "tab\t", "\xff", "", fmt.Sprint(i % 1000)} {
+			for _, what := range []bridge.What{
+				bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveTransaction, bridge.ObserveCheckpoint,
+				bridge.ObserveRetry, bridge.ObserveReset, bridge.ObserveOwner, bridge.ObserveRejected, bridge.ObserveStuck,
+				bridge.ObserveState, bridge.What(weird),
+			} {
+				m.Observe(bridge.Observation{Stream: "events", What: what, Code: code})
+			}
+			m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveCommit, Receipt: bridge.Receipt{DeadLettered: map[bridge.Defect]int{bridge.Defect(code): 1}}})
+		}
+	}
+	families, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if n := len(f.GetMetric()); n > 40 {
+			t.Errorf("%s has %d series", f.GetName(), n)
+		}
+	}
+	body := scrape(m)
+	for _, series := range []string{`source_requests_total{code="other",stream="events"}`, `source_requests_total{code="429",stream="events"}`} {
+		if !strings.Contains(body, "exportbridge_"+series) {
+			t.Errorf("metrics lack %s", series)
+		}
+	}
+}
+
+// A series that appears with its first increment hides that increment from
+// rate and increase.
+func TestSeriesExistFromTheStart(t *testing.T) {
+	t.Parallel()
+	m := metricsOf(&fakeStream{status: bridge.Status{Stream: "events", Leader: true}})
+	m.CountLosses("events", func() int64 { return 0 })
+	before := testutil.CollectAndCount(m.Registry())
+	for _, o := range observations() {
+		m.Observe(o)
+	}
+	for what, codes := range map[bridge.What][]string{
+		bridge.ObserveFetch: {"429", "timeout", "network", "decode", "503"}, bridge.ObserveRetry: {"429", "500", "network"},
+		bridge.ObservePublish: {"network", "timeout", "error"}, bridge.ObserveTransaction: {"fenced", "unknown"},
+		bridge.ObserveCheckpoint: {"error", "conflict"}, bridge.ObserveOwner: {"leader", "standby"},
+		bridge.ObserveReset: {"reset", "pause", "resume", "refused-cursor"}, bridge.ObserveStuck: {"cycle", "full-tail"},
+		bridge.ObserveRejected: {"kafka", "redis"},
+	} {
+		for _, code := range codes {
+			m.Observe(bridge.Observation{Stream: "events", What: what, Code: code})
+		}
+	}
+	slog.New(m.CountLogs(slog.DiscardHandler)).Error("nobody hears this")
+	if after := testutil.CollectAndCount(m.Registry()); after != before {
+		t.Errorf("%d series at the start, %d later", before, after)
+	}
+}
+
+func TestCountLogs(t *testing.T) {
+	t.Parallel()
+	m := metricsOf(&fakeStream{})
+	var out bytes.Buffer
+	log := slog.New(m.CountLogs(slog.NewTextHandler(&out, nil))).With("stream", "events").WithGroup("g")
+	log.Debug("not logged, not counted")
+	log.Info("one")
+	log.Warn("two", "a", 1)
+	log.Warn("three")
+	log.Log(t.Context(), slog.LevelError+4, "above all levels")
+	body := scrape(m)
+	for level, want := range map[string]int{"debug": 0, "info": 1, "warn": 2, "error": 1} {
+		if line := fmt.Sprintf("exportbridge_log_messages_total{level=%q} %d\n", level, want); !strings.Contains(body, line) {
+			t.Errorf("metrics lack %s", line)
+		}
+	}
+	if !strings.Contains(out.String(), "msg=two stream=events g.a=1\n") {
+		t.Errorf("the log is\n%s", &out)
+	}
+}
+
+func TestCountLosses(t *testing.T) {
+	t.Parallel()
+	m := metricsOf(&fakeStream{})
+	m.CountLosses("events", func() int64 { return 2 })
+	m.CountLosses("users", func() int64 { return 0 })
+	m.Throttled("events")(2 * time.Second)
+	body := scrape(m)
+	for _, line := range []string{`broker_data_losses_total{stream="events"} 2`, `broker_data_losses_total{stream="users"} 0`, `source_throttled_seconds_total{stream="events"} 2`} {
+		if !strings.Contains(body, "exportbridge_"+line+"\n") {
+			t.Errorf("metrics lack %s", line)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(m.Registry()); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
