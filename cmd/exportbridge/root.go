@@ -119,6 +119,8 @@ func commands(a *app) []*cobra.Command {
 		newCheckCommand(a),
 		newTopicsCommand(a),
 		newHealthcheckCommand(a),
+		newAlertsCommand(a),
+		newDashboardCommand(a),
 		newBenchCommand(a),
 		newVersionCommand(a),
 	}

@@ -1,0 +1,364 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
+)
+
+// healthy are the series of a stream that is idle and caught up for six hours,
+// scraped every 15 seconds. Time begins at 0.
+var healthy = map[string]string{
+	`build_info{instance="a"}`:                                        "1x1440",
+	`leader{instance="a",stream="events"}`:                            "1x1440",
+	`state{instance="a",stream="events",state="idle"}`:                "1x1440",
+	`state{instance="a",stream="events",state="paused"}`:              "0x1440",
+	`state{instance="a",stream="events",state="blocked"}`:             "0x1440",
+	`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x1440",
+	`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0+15x1440",
+	`source_requests_total{stream="events",code="200"}`:               "0+3x1440",
+	`source_requests_total{stream="events",code="401"}`:               "0x1440",
+	`source_requests_total{stream="events",code="500"}`:               "0x1440",
+	`transactions_total{stream="events",result="committed"}`:          "0+1x1440",
+	`transactions_total{stream="events",result="unknown"}`:            "0x1440",
+	`cursor_no_progress_total{stream="events",kind="cycle"}`:          "0x1440",
+	`cursor_no_progress_total{stream="events",kind="full-tail"}`:      "0x1440",
+	`events_dropped_total{stream="events",reason="unaccounted"}`:      "0x1440",
+	`events_dead_lettered_total{stream="events",reason="too-large"}`:  "0x1440",
+	`broker_data_losses_total{stream="events"}`:                       "0x1440",
+	`cursor_store_lag_pages{stream="events",store="redis"}`:           "0x1440",
+	`owner_transitions_total{stream="events",to="leader"}`:            "1x1440",
+}
+
+// alertCase is what happens to a healthy stream, and what it sets off.
+type alertCase struct {
+	name    string
+	changes map[string]string // of healthy; other series are added
+	at      string            // how long to look
+	want    []string          // the alerts that fire in that time; all others are silent
+}
+
+var alertCases = []alertCase{
+	{"idle and caught up", nil, "6h", nil},
+
+	{"no process", map[string]string{`build_info{instance="a"}`: "1x40 stale"}, "20m", []string{"Down page"}},
+	{"a restart of two minutes", map[string]string{
+		`build_info{instance="a"}`:                                        "1x40 stale _x8 1x1000",
+		`leader{instance="a",stream="events"}`:                            "1x40 stale _x8 0x2 1x1000",
+		`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 stale _x8 0x3 795+15x1000",
+		`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0+15x40 stale _x8 0x3 795+15x1000",
+		`source_requests_total{stream="events",code="200"}`:               "0+3x40 stale _x8 0+3x1000",
+		`transactions_total{stream="events",result="committed"}`:          "0+1x40 stale _x8 0+1x1000",
+		`transactions_total{stream="events",result="unknown"}`:            "0x40 stale _x8 0 1x1000",
+		`owner_transitions_total{stream="events",to="leader"}`:            "1x40 stale _x8 0 1x1000",
+	}, "14m", nil},
+	{"one scrape with counts from before", map[string]string{
+		`source_requests_total{stream="events",code="200"}`:              "_x40 3 stale",
+		`source_requests_total{stream="events",code="401"}`:              "_x40 50 stale",
+		`source_requests_total{stream="events",code="500"}`:              "_x40 500 stale",
+		`transactions_total{stream="events",result="committed"}`:         "_x40 3 stale",
+		`transactions_total{stream="events",result="unknown"}`:           "_x40 500 stale",
+		`cursor_no_progress_total{stream="events",kind="cycle"}`:         "_x40 5 stale",
+		`events_dropped_total{stream="events",reason="unaccounted"}`:     "_x40 5 stale",
+		`events_dead_lettered_total{stream="events",reason="too-large"}`: "_x40 5 stale",
+		`broker_data_losses_total{stream="events"}`:                      "_x40 5 stale",
+		`owner_transitions_total{stream="events",to="leader"}`:           "_x40 50 stale",
+	}, "10m15s", nil},
+
+	{"all stand by", map[string]string{`leader{instance="a",stream="events"}`: "0x1440"}, "3m", []string{"NoLeader page"}},
+	{"handed over in a minute", map[string]string{
+		`leader{instance="a",stream="events"}`: "1x20 0x1000",
+		`leader{instance="b",stream="events"}`: "0x24 1x1000",
+	}, "7m", nil},
+	{"two leaders", map[string]string{`leader{instance="b",stream="events"}`: "1x1440"}, "3m", []string{"TwoLeaders page"}},
+	{"two leaders for half a minute", map[string]string{`leader{instance="b",stream="events"}`: "0x20 1x2 0x1000"}, "5m30s", nil},
+	{"leaders of two streams", map[string]string{`leader{instance="b",stream="users"}`: "1x1440"}, "3m", nil},
+
+	{"blocked", map[string]string{`stream_blocked{stream="events",reason="auth"}`: "1x1440"}, "3m", []string{"Blocked page"}},
+	{"blocked for a minute", map[string]string{`stream_blocked{stream="events",reason="auth"}`: "1x4 stale"}, "2m", nil},
+	{"blocked, and so without answers", map[string]string{
+		`stream_blocked{stream="events",reason="auth"}`:             "1x1440",
+		`state{instance="a",stream="events",state="blocked"}`:       "1x1440",
+		`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x1440",
+	}, "30m", []string{"Blocked page"}},
+	{"the checkpoint is gone", map[string]string{`stream_blocked{stream="events",reason="checkpoint-lost"}`: "1x1440"}, "3m", []string{"CheckpointLost page"}},
+
+	{"paused for three hours", paused, "3h", nil},
+	{"paused for five hours", paused, "5h", []string{"PausedLong ticket"}},
+	{"a new owner each minute", map[string]string{`owner_transitions_total{stream="events",to="leader"}`: "0+0.25x1440"}, "20m", []string{"OwnerFlapping ticket"}},
+	{"two takeovers", map[string]string{`owner_transitions_total{stream="events",to="leader"}`: "1x40 2x4 3x1000"}, "15m", nil},
+
+	{"stuck for twenty minutes", stuck, "20m", []string{"LagHigh ticket"}},
+	{"stuck for an hour", stuck, "1h", []string{"LagHigh page", "LagHigh ticket"}},
+	{"four minutes behind all the time", map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x16 0+15x1000"}, "1h", nil},
+	{"behind for five minutes", map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x40 1230+15x1000"}, "21m", nil},
+	{"nothing answers", map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x1440"}, "12m", []string{"Stalled page"}},
+	{"nothing answers for four minutes", map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x16 870+15x1000"}, "20m", nil},
+	{"the cursor leads back", map[string]string{`cursor_no_progress_total{stream="events",kind="cycle"}`: "0x20 1 2 3x1000"}, "6m", []string{"CursorNotAdvancing page"}},
+	{"a full tail for half an hour", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x120 120x1000"}, "45m", nil},
+	{"a full tail for two hours", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x1440"}, "2h", []string{"CursorNotAdvancing ticket"}},
+	{"an event is dropped", map[string]string{`events_dropped_total{stream="events",reason="unaccounted"}`: "0x20 1x1000"}, "8m", []string{"EventsDropped page"}},
+	{"a dead letter", map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "0x20 1x1000"}, "8m", []string{"DeadLetters ticket"}},
+
+	{"the key is refused", map[string]string{`source_requests_total{stream="events",code="401"}`: "0+0.25x1440"}, "15m", []string{"AuthRejected page"}},
+	{"the key is refused once", map[string]string{`source_requests_total{stream="events",code="401"}`: "0x20 1x1000"}, "8m", nil},
+	{"every third request fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+1.5x1440"}, "40m", []string{"SourceErrors ticket"}},
+	{"one of thirty requests fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+0.1x1440"}, "40m", nil},
+	{"a few requests, and all fail", map[string]string{
+		`source_requests_total{stream="events",code="200"}`: "0x1440",
+		`source_requests_total{stream="events",code="500"}`: "0+0.1x1440",
+	}, "1h", nil},
+
+	{"every tenth transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0+0.1x1440"}, "40m", []string{"TransactionsFail ticket"}},
+	{"a transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0x100 1x1000"}, "30m", nil},
+	{"Redis is away", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+10x1440"}, "20m", []string{"CursorStoreBehind ticket"}},
+	{"Redis is away for five minutes", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+50x20 0x1000"}, "11m", nil},
+	{"Kafka lost records", map[string]string{`broker_data_losses_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"BrokerLostData page"}},
+}
+
+var (
+	paused = map[string]string{
+		`state{instance="a",stream="events",state="idle"}`:                "0x1440",
+		`state{instance="a",stream="events",state="paused"}`:              "1x1440",
+		`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x1440",
+		`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0x1440",
+	}
+	stuck = map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x1440"}
+)
+
+// TestAlertRules has promtool check the rules and play the cases.
+func TestAlertRules(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("TEST_PROMTOOL") == "1" {
+			t.Fatal("promtool is not there: install prometheus")
+		}
+		t.Skip("promtool is not there: install prometheus to test the alert rules")
+	}
+	rules := mustAlertRules(t)
+	dir := t.TempDir()
+	writeText(t, filepath.Join(dir, "rules.yml"), rules)
+	writeText(t, filepath.Join(dir, "test.yml"), promtoolTests(t))
+	for _, args := range [][]string{{"check", "rules", "rules.yml"}, {"test", "rules", "test.yml"}} {
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	fired := make(map[string]bool)
+	for _, c := range alertCases {
+		for _, alert := range c.want {
+			fired[alert] = true
+		}
+	}
+	if diff := cmp.Diff(alertsOf(rules), slices.Sorted(maps.Keys(fired))); diff != "" {
+		t.Errorf("the rules, and the alerts that fire in a case (-rules +cases):\n%s", diff)
+	}
+}
+
+// promtoolTests writes the cases as promtool reads them. In JSON, which YAML
+// includes.
+func promtoolTests(t *testing.T) string {
+	t.Helper()
+	type series struct {
+		Series string `json:"series"`
+		Values string `json:"values"`
+	}
+	type sample struct {
+		Labels string  `json:"labels"`
+		Value  float64 `json:"value"`
+	}
+	type question struct {
+		Expr       string   `json:"expr"`
+		EvalTime   string   `json:"eval_time"`
+		ExpSamples []sample `json:"exp_samples"`
+	}
+	type test struct {
+		Name           string     `json:"name"`
+		Interval       string     `json:"interval"`
+		InputSeries    []series   `json:"input_series"`
+		PromqlExprTest []question `json:"promql_expr_test"`
+	}
+	var tests []test
+	for _, c := range alertCases {
+		all := maps.Clone(healthy)
+		maps.Copy(all, c.changes)
+		q := question{Expr: `count by (alertname, severity) (last_over_time(ALERTS{alertstate="firing"}[6h]))`, EvalTime: c.at, ExpSamples: []sample{}}
+		for _, alert := range c.want {
+			name, severity, _ := strings.Cut(alert, " ")
+			q.ExpSamples = append(q.ExpSamples, sample{fmt.Sprintf(`{alertname="Exportbridge%s", severity=%q}`, name, severity), 1})
+		}
+		one := test{Name: c.name, Interval: "15s", PromqlExprTest: []question{q}}
+		for _, id := range slices.Sorted(maps.Keys(all)) {
+			one.InputSeries = append(one.InputSeries, series{"exportbridge_" + id, all[id]})
+		}
+		tests = append(tests, one)
+	}
+	text, err := json.Marshal(map[string]any{"rule_files": []string{"rules.yml"}, "evaluation_interval": "15s", "tests": tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func mustAlertRules(t *testing.T) string {
+	t.Helper()
+	rules, err := alertRules(alertGroups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func writeText(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alertsOf returns the alerts of a rule file with their severities.
+func alertsOf(rules string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile(`(?s)alert: Exportbridge(\w+).*?severity: (\w+)`).FindAllStringSubmatch(rules, -1) {
+		all = append(all, m[1]+" "+m[2])
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Whatever the rules and the dashboard ask for must be there.
+func TestMonitoredMetricsExist(t *testing.T) {
+	t.Parallel()
+	m := ops.NewMetrics(ops.Build{Version: "1"}, []string{"events"}, func() []bridge.Status {
+		return []bridge.Status{{
+			Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth,
+			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}},
+		}}
+	})
+	m.CountLosses("events", func() int64 { return 0 })
+	families, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := make(map[string]bool)
+	for _, f := range families {
+		known[f.GetName()] = true
+	}
+	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
+	for name, text := range map[string]string{"rules": mustAlertRules(t), "dashboard": dashboard, "cases": promtoolTests(t)} {
+		asked := regexp.MustCompile(`exportbridge_[a-z_]+`).FindAllString(text, -1)
+		if len(asked) < 20 {
+			t.Errorf("%s: asks for %d metrics only", name, len(asked))
+		}
+		for _, metric := range asked {
+			if !known[metric] && !known[suffix.ReplaceAllString(metric, "")] {
+				t.Errorf("%s: there is no metric %s", name, metric)
+			}
+		}
+	}
+}
+
+// A runbook's command that does not exist helps nobody.
+func TestRunbooksNameCommands(t *testing.T) {
+	t.Parallel()
+	rules := mustAlertRules(t)
+	runbooks := regexp.MustCompile(`runbook: "(.*)"`).FindAllStringSubmatch(rules, -1)
+	if len(runbooks) != len(alertsOf(rules)) {
+		t.Fatalf("%d runbooks for %d alerts", len(runbooks), len(alertsOf(rules)))
+	}
+	for _, runbook := range runbooks {
+		commands := regexp.MustCompile("`exportbridge ([^`]*)`").FindAllStringSubmatch(runbook[1], -1)
+		if len(commands) == 0 {
+			t.Errorf("no command in %s", runbook[1])
+		}
+		for _, command := range commands {
+			args := strings.Fields(strings.ReplaceAll(command[1], "{{ $labels.stream }}", "events"))
+			cmd, rest, err := newRootCommand(&app{}).Find(args)
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err == nil {
+				err = cmd.ValidateArgs(cmd.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("exportbridge %s: %v", command[1], err)
+			}
+		}
+	}
+}
+
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	var d struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+		Templating  struct{ List []struct{ Name string } }
+		Annotations struct{ List []struct{ Expr string } }
+	}
+	if err := json.Unmarshal([]byte(dashboard), &d); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Panels) != 8 || len(d.Templating.List) != 2 || len(d.Annotations.List) != 1 {
+		t.Errorf("%d panels, %d variables, %d annotations", len(d.Panels), len(d.Templating.List), len(d.Annotations.List))
+	}
+	var exprs []string
+	ids, places := make(map[int]bool), make(map[string]bool)
+	for _, p := range d.Panels {
+		ids[p.ID], places[fmt.Sprint(p.GridPos)] = true, true
+		if len(p.Targets) == 0 {
+			t.Errorf("%s shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			exprs = append(exprs, target.Expr)
+		}
+	}
+	if len(ids) != len(d.Panels) || len(places) != len(d.Panels) {
+		t.Error("two panels have one id or one place")
+	}
+	exprs = append(exprs, d.Annotations.List[0].Expr)
+	for _, expr := range exprs {
+		if !strings.Contains(expr, `{stream=~"$stream"`) {
+			t.Errorf("%s does not go by the stream variable", expr)
+		}
+	}
+	checkExpressions(t, exprs)
+}
+
+// checkExpressions has promtool parse PromQL, where it is there.
+func checkExpressions(t *testing.T, exprs []string) {
+	t.Helper()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not there: the expressions are not parsed")
+		return
+	}
+	rules := "groups:\n- name: dashboard\n  rules:\n"
+	for i, expr := range exprs {
+		expr = strings.NewReplacer("$__rate_interval", "5m", "$stream", "events").Replace(expr)
+		rules += fmt.Sprintf("  - record: dashboard:%d\n    expr: %q\n", i, expr)
+	}
+	path := filepath.Join(t.TempDir(), "dashboard.yml")
+	writeText(t, path, strings.ReplaceAll(rules, "dashboard:", "dashboard:expr"))
+	if out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", path).CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+}
