@@ -18,28 +18,28 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// healthy are the series of a stream that is idle and caught up for six hours,
+// healthy are the series of a stream that is idle and caught up for two hours and a half,
 // scraped every 15 seconds. Time begins at 0.
 var healthy = map[string]string{
-	`build_info{instance="a"}`:                                        "1x1440",
-	`leader{instance="a",stream="events"}`:                            "1x1440",
-	`state{instance="a",stream="events",state="idle"}`:                "1x1440",
-	`state{instance="a",stream="events",state="paused"}`:              "0x1440",
-	`state{instance="a",stream="events",state="blocked"}`:             "0x1440",
-	`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x1440",
-	`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0+15x1440",
-	`source_requests_total{stream="events",code="200"}`:               "0+3x1440",
-	`source_requests_total{stream="events",code="401"}`:               "0x1440",
-	`source_requests_total{stream="events",code="500"}`:               "0x1440",
-	`transactions_total{stream="events",result="committed"}`:          "0+1x1440",
-	`transactions_total{stream="events",result="unknown"}`:            "0x1440",
-	`cursor_no_progress_total{stream="events",kind="cycle"}`:          "0x1440",
-	`cursor_no_progress_total{stream="events",kind="full-tail"}`:      "0x1440",
-	`events_dropped_total{stream="events",reason="unaccounted"}`:      "0x1440",
-	`events_dead_lettered_total{stream="events",reason="too-large"}`:  "0x1440",
-	`broker_data_losses_total{stream="events"}`:                       "0x1440",
-	`cursor_store_lag_pages{stream="events",store="redis"}`:           "0x1440",
-	`owner_transitions_total{stream="events",to="leader"}`:            "1x1440",
+	`build_info{instance="a"}`:                                        "1x600",
+	`leader{instance="a",stream="events"}`:                            "1x600",
+	`state{instance="a",stream="events",state="idle"}`:                "1x600",
+	`state{instance="a",stream="events",state="paused"}`:              "0x600",
+	`state{instance="a",stream="events",state="blocked"}`:             "0x600",
+	`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x600",
+	`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0+15x600",
+	`source_requests_total{stream="events",code="200"}`:               "0+3x600",
+	`source_requests_total{stream="events",code="401"}`:               "0x600",
+	`source_requests_total{stream="events",code="500"}`:               "0x600",
+	`transactions_total{stream="events",result="committed"}`:          "0+1x600",
+	`transactions_total{stream="events",result="unknown"}`:            "0x600",
+	`cursor_no_progress_total{stream="events",kind="cycle"}`:          "0x600",
+	`cursor_no_progress_total{stream="events",kind="full-tail"}`:      "0x600",
+	`events_dropped_total{stream="events",reason="unaccounted"}`:      "0x600",
+	`events_dead_lettered_total{stream="events",reason="too-large"}`:  "0x600",
+	`broker_data_losses_total{stream="events"}`:                       "0x600",
+	`cursor_store_lag_pages{stream="events",store="redis"}`:           "0x600",
+	`owner_transitions_total{stream="events",to="leader"}`:            "1x600",
 }
 
 // alertCase is what happens to a healthy stream, and what it sets off.
@@ -51,7 +51,7 @@ type alertCase struct {
 }
 
 var alertCases = []alertCase{
-	{"idle and caught up", nil, "6h", nil},
+	{"idle and caught up", nil, "2h", nil},
 
 	{"no process", map[string]string{`build_info{instance="a"}`: "1x40 stale"}, "20m", []string{"Down page"}},
 	{"a restart of two minutes", map[string]string{
@@ -77,65 +77,65 @@ var alertCases = []alertCase{
 		`owner_transitions_total{stream="events",to="leader"}`:           "_x40 50 stale",
 	}, "10m15s", nil},
 
-	{"all stand by", map[string]string{`leader{instance="a",stream="events"}`: "0x1440"}, "3m", []string{"NoLeader page"}},
+	{"all stand by", map[string]string{`leader{instance="a",stream="events"}`: "0x600"}, "3m", []string{"NoLeader page"}},
 	{"handed over in a minute", map[string]string{
 		`leader{instance="a",stream="events"}`: "1x20 0x1000",
 		`leader{instance="b",stream="events"}`: "0x24 1x1000",
 	}, "7m", nil},
-	{"two leaders", map[string]string{`leader{instance="b",stream="events"}`: "1x1440"}, "3m", []string{"TwoLeaders page"}},
-	{"two leaders for half a minute", map[string]string{`leader{instance="b",stream="events"}`: "0x20 1x2 0x1000"}, "5m30s", nil},
-	{"leaders of two streams", map[string]string{`leader{instance="b",stream="users"}`: "1x1440"}, "3m", nil},
+	{"two leaders", map[string]string{`leader{instance="b",stream="events"}`: "1x600"}, "3m", []string{"TwoLeaders page"}},
+	{"two leaders for half a minute", map[string]string{`leader{instance="b",stream="events"}`: "0x20 1x2 0x1000"}, "7m", nil},
+	{"leaders of two streams", map[string]string{`leader{instance="b",stream="users"}`: "1x600"}, "3m", nil},
 
-	{"blocked", map[string]string{`stream_blocked{stream="events",reason="auth"}`: "1x1440"}, "3m", []string{"Blocked page"}},
+	{"blocked", map[string]string{`stream_blocked{stream="events",reason="auth"}`: "1x600"}, "3m", []string{"Blocked page"}},
 	{"blocked for a minute", map[string]string{`stream_blocked{stream="events",reason="auth"}`: "1x4 stale"}, "2m", nil},
 	{"blocked, and so without answers", map[string]string{
-		`stream_blocked{stream="events",reason="auth"}`:             "1x1440",
-		`state{instance="a",stream="events",state="blocked"}`:       "1x1440",
-		`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x1440",
+		`stream_blocked{stream="events",reason="auth"}`:             "1x600",
+		`state{instance="a",stream="events",state="blocked"}`:       "1x600",
+		`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x600",
 	}, "30m", []string{"Blocked page"}},
-	{"the checkpoint is gone", map[string]string{`stream_blocked{stream="events",reason="checkpoint-lost"}`: "1x1440"}, "3m", []string{"CheckpointLost page"}},
+	{"the checkpoint is gone", map[string]string{`stream_blocked{stream="events",reason="checkpoint-lost"}`: "1x600"}, "3m", []string{"CheckpointLost page"}},
 
-	{"paused for three hours", paused, "3h", nil},
-	{"paused for five hours", paused, "5h", []string{"PausedLong ticket"}},
-	{"a new owner each minute", map[string]string{`owner_transitions_total{stream="events",to="leader"}`: "0+0.25x1440"}, "20m", []string{"OwnerFlapping ticket"}},
+	{"paused for fifty minutes", paused, "50m", nil},
+	{"paused for an hour", paused, "1h5m", []string{"PausedLong ticket"}},
+	{"a new owner each minute", map[string]string{`owner_transitions_total{stream="events",to="leader"}`: "0+0.25x600"}, "20m", []string{"OwnerFlapping ticket"}},
 	{"two takeovers", map[string]string{`owner_transitions_total{stream="events",to="leader"}`: "1x40 2x4 3x1000"}, "15m", nil},
 
 	{"stuck for twenty minutes", stuck, "20m", []string{"LagHigh ticket"}},
 	{"stuck for an hour", stuck, "1h", []string{"LagHigh page", "LagHigh ticket"}},
 	{"four minutes behind all the time", map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x16 0+15x1000"}, "1h", nil},
 	{"behind for five minutes", map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x40 1230+15x1000"}, "21m", nil},
-	{"nothing answers", map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x1440"}, "12m", []string{"Stalled page"}},
+	{"nothing answers", map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0x600"}, "12m", []string{"Stalled page"}},
 	{"nothing answers for four minutes", map[string]string{`last_poll_timestamp_seconds{instance="a",stream="events"}`: "0+15x40 600x16 870+15x1000"}, "20m", nil},
 	{"the cursor leads back", map[string]string{`cursor_no_progress_total{stream="events",kind="cycle"}`: "0x20 1 2 3x1000"}, "6m", []string{"CursorNotAdvancing page"}},
 	{"a full tail for half an hour", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x120 120x1000"}, "45m", nil},
-	{"a full tail for two hours", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x1440"}, "2h", []string{"CursorNotAdvancing ticket"}},
+	{"a full tail for two hours", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x600"}, "2h", []string{"CursorNotAdvancing ticket"}},
 	{"an event is dropped", map[string]string{`events_dropped_total{stream="events",reason="unaccounted"}`: "0x20 1x1000"}, "8m", []string{"EventsDropped page"}},
 	{"a dead letter", map[string]string{`events_dead_lettered_total{stream="events",reason="too-large"}`: "0x20 1x1000"}, "8m", []string{"DeadLetters ticket"}},
 
-	{"the key is refused", map[string]string{`source_requests_total{stream="events",code="401"}`: "0+0.25x1440"}, "15m", []string{"AuthRejected page"}},
+	{"the key is refused", map[string]string{`source_requests_total{stream="events",code="401"}`: "0+0.25x600"}, "15m", []string{"AuthRejected page"}},
 	{"the key is refused once", map[string]string{`source_requests_total{stream="events",code="401"}`: "0x20 1x1000"}, "8m", nil},
-	{"every third request fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+1.5x1440"}, "40m", []string{"SourceErrors ticket"}},
-	{"one of thirty requests fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+0.1x1440"}, "40m", nil},
+	{"every third request fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+1.5x600"}, "40m", []string{"SourceErrors ticket"}},
+	{"one of thirty requests fails", map[string]string{`source_requests_total{stream="events",code="500"}`: "0+0.1x600"}, "40m", nil},
 	{"a few requests, and all fail", map[string]string{
-		`source_requests_total{stream="events",code="200"}`: "0x1440",
-		`source_requests_total{stream="events",code="500"}`: "0+0.1x1440",
+		`source_requests_total{stream="events",code="200"}`: "0x600",
+		`source_requests_total{stream="events",code="500"}`: "0+0.1x600",
 	}, "1h", nil},
 
-	{"every tenth transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0+0.1x1440"}, "40m", []string{"TransactionsFail ticket"}},
+	{"every tenth transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0+0.1x600"}, "40m", []string{"TransactionsFail ticket"}},
 	{"a transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0x100 1x1000"}, "30m", nil},
-	{"Redis is away", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+10x1440"}, "20m", []string{"CursorStoreBehind ticket"}},
+	{"Redis is away", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+10x600"}, "20m", []string{"CursorStoreBehind ticket"}},
 	{"Redis is away for five minutes", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+50x20 0x1000"}, "11m", nil},
 	{"Kafka lost records", map[string]string{`broker_data_losses_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"BrokerLostData page"}},
 }
 
 var (
 	paused = map[string]string{
-		`state{instance="a",stream="events",state="idle"}`:                "0x1440",
-		`state{instance="a",stream="events",state="paused"}`:              "1x1440",
-		`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x1440",
-		`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0x1440",
+		`state{instance="a",stream="events",state="idle"}`:                "0x600",
+		`state{instance="a",stream="events",state="paused"}`:              "1x600",
+		`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x600",
+		`last_poll_timestamp_seconds{instance="a",stream="events"}`:       "0x600",
 	}
-	stuck = map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x1440"}
+	stuck = map[string]string{`source_position_timestamp_seconds{instance="a",stream="events"}`: "0x600"}
 )
 
 // TestAlertRules has promtool check the rules and play the cases.
@@ -197,7 +197,7 @@ func promtoolTests(t *testing.T) string {
 	for _, c := range alertCases {
 		all := maps.Clone(healthy)
 		maps.Copy(all, c.changes)
-		q := question{Expr: `count by (alertname, severity) (last_over_time(ALERTS{alertstate="firing"}[6h]))`, EvalTime: c.at, ExpSamples: []sample{}}
+		q := question{Expr: `count by (alertname, severity) (last_over_time(ALERTS{alertstate="firing"}[3h]))`, EvalTime: c.at, ExpSamples: []sample{}}
 		for _, alert := range c.want {
 			name, severity, _ := strings.Cut(alert, " ")
 			q.ExpSamples = append(q.ExpSamples, sample{fmt.Sprintf(`{alertname="Exportbridge%s", severity=%q}`, name, severity), 1})
@@ -208,7 +208,7 @@ func promtoolTests(t *testing.T) string {
 		}
 		tests = append(tests, one)
 	}
-	text, err := json.Marshal(map[string]any{"rule_files": []string{"rules.yml"}, "evaluation_interval": "15s", "tests": tests})
+	text, err := json.Marshal(map[string]any{"rule_files": []string{"rules.yml"}, "evaluation_interval": "30s", "tests": tests})
 	if err != nil {
 		t.Fatal(err)
 	}
