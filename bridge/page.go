@@ -124,6 +124,9 @@ type Page struct {
 	RequestedAt, ArrivedAt time.Time
 	// ServerTime is what the response's Date header said, zero if absent.
 	ServerTime time.Time
+	// Traceparent is the W3C trace context that the page travels under, empty
+	// where it is not traced. A Sink passes it on with each record.
+	Traceparent string
 	// Recycle, if not nil, takes the page's memory back and ends what may
 	// still be arriving. Called by Release.
 	Recycle func(*Page)

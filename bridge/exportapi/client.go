@@ -100,6 +100,10 @@ func (c *Client) Close() {
 	c.readers.close()
 }
 
+// Endpoint returns the host and the path that pages come from, to name them in
+// traces.
+func (c *Client) Endpoint() (host, path string) { return hostPort(c.endpoint), c.endpoint.Path }
+
 // Fetch implements bridge.Source. It asks once; only a key that was refused
 // and has changed in its file since is tried a second time. A rate limit is
 // waited for.

@@ -43,13 +43,11 @@ func parcelOf(records ...kgo.Record) *parcel {
 	return p
 }
 
-// reserve sizes the memory for the whole page at once: the client will hold
-// pointers into it.
-func (p *parcel) reserve(events int, headers bool) {
+// reserve sizes the memory for the whole page at once, with so many headers an
+// event: the client will hold pointers into it.
+func (p *parcel) reserve(events, headers int) {
 	p.records = slices.Grow(p.records, events)
-	if headers {
-		p.headers = slices.Grow(p.headers, events*maxHeaders)
-	}
+	p.headers = slices.Grow(p.headers, events*headers)
 }
 
 // keep is the promise of each record. It runs on the client's goroutine.

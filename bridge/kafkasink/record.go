@@ -22,9 +22,11 @@ const (
 	headerContentType = "content-type"
 	headerStream      = "eb-stream"
 	headerOrigin      = "eb-origin"
+	headerTraceparent = "traceparent" // only of pages that are traced
 )
 
-// maxHeaders is how many headers an event's record has at most.
+// maxHeaders is how many headers an event's record has at most, without
+// headerTraceparent.
 const maxHeaders = 9
 
 // builder makes the records of pages. Owned by the Sink's caller.
@@ -34,7 +36,8 @@ type builder struct {
 	typeOf    string // ce_type, or what goes before the event's type
 	typed     bool   // the event's type is part of ce_type
 
-	to    *parcel // what is being filled
+	to    *parcel          // what is being filled
+	trace kgo.RecordHeader // of the page, without a key where it is not traced
 	dates dates
 
 	source     bridge.SourceIdentity
@@ -78,7 +81,7 @@ func newBuilder(cfg Config) builder {
 func (b *builder) build(p *parcel, page *bridge.Page, x *session) (bridge.Receipt, error) {
 	now := time.Now()
 	b.to = p
-	p.reserve(len(page.Events), b.cfg.Headers != headersNone)
+	p.reserve(len(page.Events), b.headersPerEvent(page))
 	made := batch{session: x, now: now, span: x.events.settings.window(now)}
 	b.setSource(page.Source)
 	for i := range page.Events {
@@ -87,6 +90,20 @@ func (b *builder) build(p *parcel, page *bridge.Page, x *session) (bridge.Receip
 		}
 	}
 	return made.receipt, nil
+}
+
+// headersPerEvent is how many headers the page's records have at most. It sets
+// the one that is the same for all of them.
+func (b *builder) headersPerEvent(page *bridge.Page) int {
+	b.trace = kgo.RecordHeader{}
+	switch {
+	case b.cfg.Headers == headersNone:
+		return 0
+	case page.Traceparent == "":
+		return maxHeaders
+	}
+	b.trace = kgo.RecordHeader{Key: headerTraceparent, Value: []byte(page.Traceparent)}
+	return maxHeaders + 1
 }
 
 // add makes the record of one event, or its dead letter.
@@ -160,6 +177,9 @@ func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
 			b.to.headers = append(b.to.headers, kgo.RecordHeader{Key: headerSubject, Value: slices.Clip(ev.Subject)})
 		}
 		b.to.headers = append(b.to.headers, b.constants.contentType, b.constants.stream, b.origin(ev))
+	}
+	if b.trace.Key != "" {
+		b.to.headers = append(b.to.headers, b.trace)
 	}
 	return b.to.headers[from:len(b.to.headers):len(b.to.headers)]
 }

@@ -81,6 +81,7 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 	}
 	line := newStatusLine(a.stderr)
 	log := newLogger(line, &s.processConfig, a.environ)
+	defer flushLog(log)
 	d.plan.log = log
 	if d.plan.dataDir != "" {
 		if err := resumeStock(d.plan.dataDir, &d.plan.simulator); err != nil {

@@ -138,6 +138,7 @@ func (r *jobRun) runWindow(ctx context.Context, n int) error {
 		return nil
 	}
 	log := newLogger(r.line, r.quiet(), r.app.environ)
+	defer flushLog(log)
 	export := r.st.export
 	export.Events, export.RateLimit = r.job.Events, ""
 	api, err := exportapi.New(export)

@@ -18,20 +18,29 @@ const (
 	logComponent = "component" // kafka, redis, http: whose library speaks
 )
 
-// newLogger returns a logger of the configured level and form.
+// newLogger returns a logger of the configured level and form, which folds
+// floods: see flushLog.
 func newLogger(w io.Writer, c *processConfig, environ []string) *slog.Logger {
 	var level slog.Level
 	// The walker let through only names of levels.
 	_ = level.UnmarshalText([]byte(c.LogLevel))
 	terminal := isTerminal(w)
 	if c.LogFormat == "json" || (c.LogFormat == "auto" && !terminal) {
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+		return slog.New(newFolder(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 	}
-	return slog.New(tint.NewTextHandler(w, &tint.Options{
+	return slog.New(newFolder(tint.NewTextHandler(w, &tint.Options{
 		Level:      level,
 		TimeFormat: "15:04:05.000",
 		NoColor:    !terminal || noColor(environ),
-	}))
+	})))
+}
+
+// flushLog prints what a logger of newLogger holds back, before the process
+// ends.
+func flushLog(log *slog.Logger) {
+	if f, ok := log.Handler().(*folder); ok {
+		f.flush()
+	}
 }
 
 // isTerminal reports whether somebody looks at what is written to w.

@@ -63,6 +63,7 @@ func (a *app) bridge(ctx context.Context, s *settings, limits bridge.Limits) (er
 	tuneMemory(a.environ)
 	line := newStatusLine(a.stderr)
 	log := newLogger(line, &s.processConfig, a.environ)
+	defer flushLog(log)
 	inside, err := startServers(s, serverPlan{log: log})
 	if err != nil {
 		return err

@@ -88,6 +88,7 @@ type settings struct {
 	embeddedKafka, embeddedRedis bool
 
 	streams   []streamSettings
+	traceURL  string      // empty is nowhere
 	warnings  []string    // what looks like a setting and is none
 	effective []effective // for config show
 }
@@ -125,6 +126,9 @@ func (l *loader) load(ctx context.Context, need uses, now time.Time) (*settings,
 	if need&usesCursor != 0 {
 		l.fill(ctx, &s.cursor, "")
 		s.embeddedRedis = s.cursor.URL == embedded
+	}
+	if need == usesAll {
+		s.traceURL = l.traceURL(s)
 	}
 	names := l.streamNames(s.Streams)
 	vars := allVariables()

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -33,7 +35,8 @@ type process struct {
 	redis   *cursorstore.Client
 	metrics *ops.Metrics
 	samples *ops.Sampler
-	server  *ops.Server // nil if off
+	server  *ops.Server              // nil if off
+	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
 }
 
@@ -61,6 +64,13 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 	p.tail = ops.NewLogTail(p.plain.Handler())
 	log = slog.New(p.tail)
 	p.log = log
+	if s.traceURL != "" {
+		traces, err := startTraces(ctx, s.traceURL, build, log)
+		if err != nil {
+			return nil, err
+		}
+		p.traces = traces
+	}
 	healths := make([]*bridge.Health, len(s.streams))
 	for i := range healths {
 		healths[i] = new(bridge.Health)
@@ -150,13 +160,15 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	}
 	p.metrics.CountLosses(st.name, sink.Losses)
 	store, owner := p.redis.Stream(st.name), sink.Owner()
-	b, err := bridge.New(st.engine, bridge.Ports{
+	s := &stream{name: st.name, api: api, sink: sink, owner: owner, store: store}
+	ports := bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
-	})
-	if err != nil {
+	}
+	p.trace(st, &ports, s)
+	if s.bridge, err = bridge.New(st.engine, ports); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
-	return &stream{name: st.name, bridge: b, api: api, sink: sink, owner: owner, store: store}, nil
+	return s, nil
 }
 
 // observers are told one after the other.
@@ -292,6 +304,7 @@ func runError(err error) error {
 
 func (p *process) close() error {
 	var errs []error
+	p.flushTraces()
 	for _, st := range p.streams {
 		st.sink.Close()
 		st.api.Close()

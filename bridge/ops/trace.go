@@ -1,0 +1,307 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"exportbridge/bridge"
+)
+
+// Traced says what the traces of a stream are about.
+type Traced struct {
+	// Stream and Topic name where pages go, Host and Path where they come from.
+	Stream, Topic, Host, Path string
+	// Mode is the delivery guarantee.
+	Mode bridge.Mode
+}
+
+// Tracer makes one trace of each page: poll, and in it GET, send and commit.
+// It stands between a bridge and its ports; without one, tracing costs nothing.
+// The ports of one stream belong to one Tracer. The spans hold no payload, no
+// key and no cursor but its hash.
+type Tracer struct {
+	about  Traced
+	tracer trace.Tracer
+
+	mu    sync.Mutex             // guards pages
+	pages map[*bridge.Page]*trip // on the way to the sink
+
+	// sent are the pages of the batch at hand, published those whose
+	// checkpoint the store is yet to take. Owned by the commit loop.
+	sent, published []*trip
+	began           time.Time // of the commit
+}
+
+// NewTracer returns a Tracer of one stream.
+func NewTracer(p trace.TracerProvider, about Traced) *Tracer {
+	return &Tracer{about: about, tracer: p.Tracer("exportbridge"), pages: make(map[*bridge.Page]*trip)}
+}
+
+// Source returns s with its requests traced.
+func (t *Tracer) Source(s bridge.Source) bridge.Source { return tracedSource{s, t} }
+
+// Sink returns s with what is sent to it traced.
+func (t *Tracer) Sink(s bridge.Sink) bridge.Sink { return tracedSink{s, t} }
+
+// Store returns s with its part in the commits traced.
+func (t *Tracer) Store(s bridge.Store) bridge.Store {
+	if t.about.Mode == bridge.ExactlyOnce {
+		return s // the sink commits
+	}
+	return tracedStore{s, t}
+}
+
+// trip is the trace of one page.
+type trip struct {
+	ctx context.Context //nolint:containedctx // the parent of the spans to come
+
+	mu        sync.Mutex // guards all below: pages are released by anybody
+	root      trace.Span
+	get, send trace.Span // nil while there is none
+	handed    bool       // to the sink: a commit ends the trace
+}
+
+// take forgets a page on its way and returns its trip, nil where it has none.
+func (t *Tracer) take(p *bridge.Page) *trip {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.pages[p]
+	delete(t.pages, p)
+	return r
+}
+
+func (t *Tracer) of(p *bridge.Page) *trip {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pages[p]
+}
+
+type tracedSource struct {
+	bridge.Source
+	t *Tracer
+}
+
+// Fetch implements bridge.Source.
+func (s tracedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	r := s.t.depart(at)
+	p, err := s.Source.Fetch(ctx, at)
+	if err != nil {
+		r.gotten(time.Now(), err)
+		r.end("failed", err)
+		return nil, err
+	}
+	s.t.mu.Lock()
+	s.t.pages[p] = r
+	s.t.mu.Unlock()
+	if !p.ArrivedAt.IsZero() {
+		r.gotten(p.ArrivedAt, nil)
+	}
+	recycle := p.Recycle
+	p.Recycle = func(p *bridge.Page) {
+		s.t.take(p)
+		if recycle != nil {
+			recycle(p)
+		}
+		r.released()
+	}
+	return p, nil
+}
+
+// Decode implements bridge.Source.
+func (s tracedSource) Decode(p *bridge.Page) error {
+	err := s.Source.Decode(p)
+	r := s.t.of(p)
+	if r == nil {
+		return err
+	}
+	arrived := p.ArrivedAt
+	if arrived.IsZero() {
+		arrived = time.Now()
+	}
+	r.gotten(arrived, err)
+	if err != nil {
+		r.end("failed", err)
+		return err
+	}
+	r.root.SetAttributes(attribute.Int("exportbridge.page.items", p.Items))
+	return nil
+}
+
+// depart begins a trace with its request.
+func (t *Tracer) depart(at bridge.Position) *trip {
+	ctx, root := t.tracer.Start(context.Background(), "poll", trace.WithNewRoot(), trace.WithAttributes(
+		attribute.String("exportbridge.stream", t.about.Stream),
+		attribute.String("exportbridge.cursor.hash", bridge.CursorHash(at.Cursor)),
+	))
+	_, get := t.tracer.Start(ctx, "GET "+t.about.Path, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("http.request.method", "GET"),
+		attribute.String("server.address", t.about.Host),
+		attribute.String("url.path", t.about.Path),
+	))
+	return &trip{ctx: ctx, root: root, get: get}
+}
+
+// gotten ends the request.
+func (r *trip) gotten(at time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.get == nil {
+		return
+	}
+	fail(r.get, err)
+	r.get.End(trace.WithTimestamp(at))
+	r.get = nil
+}
+
+// released ends what ends with the use of the page's memory: the sending of a
+// page that was handed to the sink, and the trace of any other.
+func (r *trip) released() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.get != nil {
+		r.get.End()
+		r.get = nil
+	}
+	switch {
+	case !r.handed:
+		outcome(r.root, "unsent")
+		r.root.End()
+	case r.send != nil:
+		r.send.End()
+		r.send = nil
+	}
+}
+
+// end ends the trace. It is the last word on a trace that was not ended.
+func (r *trip) end(how string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.send != nil {
+		fail(r.send, err)
+		r.send.End()
+		r.send = nil
+	}
+	outcome(r.root, how)
+	fail(r.root, err)
+	r.root.End()
+}
+
+func outcome(s trace.Span, how string) {
+	s.SetAttributes(attribute.String("exportbridge.outcome", how))
+}
+
+// fail marks a span as failed. Of the error it tells the code alone: the text
+// may quote what a server said.
+func fail(s trace.Span, err error) {
+	if err == nil {
+		return
+	}
+	s.SetAttributes(attribute.String("error.type", codeOf(err)))
+	s.SetStatus(codes.Error, "")
+}
+
+type tracedSink struct {
+	bridge.Sink
+	t *Tracer
+}
+
+// Recover implements bridge.Sink.
+func (s tracedSink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	s.t.abandon()
+	return s.Sink.Recover(ctx, owned)
+}
+
+// Send implements bridge.Sink.
+func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
+	r := s.t.take(p)
+	if r == nil {
+		return s.Sink.Send(ctx, p)
+	}
+	p.Traceparent = s.t.send(r, len(p.Events))
+	if err := s.Sink.Send(ctx, p); err != nil {
+		r.end("failed", err)
+		return err
+	}
+	s.t.sent = append(s.t.sent, r)
+	return nil
+}
+
+// send begins the sending of a page and returns the context for its records.
+func (t *Tracer) send(r *trip, events int) string {
+	_, span := t.tracer.Start(r.ctx, "send "+t.about.Topic, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		attribute.String("messaging.system", "kafka"),
+		attribute.String("messaging.operation.name", "send"),
+		attribute.String("messaging.operation.type", "send"),
+		attribute.String("messaging.destination.name", t.about.Topic),
+		attribute.Int("messaging.batch.message_count", events),
+	))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.send, r.handed = span, true
+	c := span.SpanContext()
+	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
+}
+
+// Publish implements bridge.Sink.
+func (s tracedSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
+	s.t.began = time.Now()
+	receipt, err := s.Sink.Publish(ctx, b)
+	s.t.published, s.t.sent = append(s.t.published, s.t.sent...), nil
+	if err != nil || s.t.about.Mode == bridge.ExactlyOnce {
+		s.t.committed(err)
+	}
+	return receipt, err
+}
+
+// committed ends the traces of the batch at hand.
+func (t *Tracer) committed(err error) {
+	how := "committed"
+	if err != nil {
+		how = "failed"
+	}
+	for _, r := range t.published {
+		_, span := t.tracer.Start(r.ctx, "commit cursor", trace.WithTimestamp(t.began))
+		fail(span, err)
+		span.End()
+		r.end(how, err)
+	}
+	t.published = nil
+}
+
+// abandon ends the traces of what will not be committed any more.
+func (t *Tracer) abandon() {
+	for _, r := range append(t.sent, t.published...) {
+		r.end("abandoned", nil)
+	}
+	t.sent, t.published = nil, nil
+}
+
+type tracedStore struct {
+	bridge.Store
+	t *Tracer
+}
+
+// Advance implements bridge.Store. Only the commit loop calls it: at least
+// once there is no mirror. After an error it is called again, or the session ends.
+func (s tracedStore) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
+	err := s.Store.Advance(ctx, from, to)
+	if err == nil {
+		s.t.committed(nil)
+	}
+	return err
+}
+
+// codeOf is the short word for an error.
+func codeOf(err error) string {
+	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Code != "" {
+		return f.Code
+	}
+	return "error"
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// floodWindow is how long equal messages are folded into one.
+	floodWindow = 10 * time.Second
+	// floodAfter is how many of them are printed within it as they come.
+	floodAfter = 5
+)
+
+// logRepeated counts the messages that a folded one stands for.
+const logRepeated = "repeated"
+
+// folder is a slog.Handler that folds floods: of messages with the same text,
+// level and stream, those beyond the first few are counted, and the last one is
+// printed when the window is over. Fields may differ: they are those of the last.
+type folder struct {
+	next  slog.Handler
+	owner string // values of the stream and component that With has set
+	*floods
+}
+
+// floods is what a folder and those derived from it share.
+type floods struct {
+	mu   sync.Mutex // guards open
+	open map[string]*flood
+}
+
+// flood is one message in its window.
+type flood struct {
+	seen int
+	// last is the newest message that was not printed, through the handler that
+	// it came through. Nil while there is none.
+	last    func() error
+	pending int // messages not printed
+	end     *time.Timer
+}
+
+func newFolder(next slog.Handler) *folder {
+	return &folder{next: next, floods: &floods{open: make(map[string]*flood)}}
+}
+
+// Enabled implements slog.Handler.
+func (f *folder) Enabled(ctx context.Context, level slog.Level) bool {
+	return f.next.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (f *folder) Handle(ctx context.Context, r slog.Record) error {
+	key := fmt.Sprint(r.Level, f.ownerOf(r), " ", r.Message)
+	f.mu.Lock()
+	fl := f.open[key]
+	if fl == nil {
+		fl = &flood{end: time.AfterFunc(floodWindow, func() { f.over(key) })}
+		f.open[key] = fl
+	}
+	if fl.seen++; fl.seen > floodAfter {
+		fl.pending++
+		kept := r.Clone()
+		fl.last = func() error {
+			kept.AddAttrs(slog.Int(logRepeated, fl.pending))
+			return f.next.Handle(context.WithoutCancel(ctx), kept)
+		}
+		f.mu.Unlock()
+		return nil
+	}
+	f.mu.Unlock()
+	return f.next.Handle(ctx, r)
+}
+
+// over ends a window. While the flood goes on, the next one begins folded.
+func (f *floods) over(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl := f.open[key]
+	switch {
+	case fl == nil: // flushed meanwhile
+	case fl.last == nil:
+		delete(f.open, key)
+	default:
+		_ = fl.last() // where a log cannot be written, nobody can be told
+		fl.last, fl.pending = nil, 0
+		fl.end.Reset(floodWindow)
+	}
+}
+
+// flush prints what is held back. Nothing is folded with what came before.
+func (f *floods) flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, fl := range f.open {
+		fl.end.Stop()
+		if fl.last != nil {
+			_ = fl.last() // as in over
+		}
+		delete(f.open, key)
+	}
+}
+
+// WithAttrs implements slog.Handler.
+func (f *folder) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &folder{next: f.next.WithAttrs(attrs), owner: f.owner + ownerIn(attrs...), floods: f.floods}
+}
+
+// WithGroup implements slog.Handler.
+func (f *folder) WithGroup(name string) slog.Handler {
+	return &folder{next: f.next.WithGroup(name), owner: f.owner, floods: f.floods}
+}
+
+// ownerOf returns whose message it is: two streams with the same trouble are
+// two messages.
+func (f *folder) ownerOf(r slog.Record) string {
+	owner := f.owner
+	r.Attrs(func(a slog.Attr) bool {
+		owner += ownerIn(a)
+		return true
+	})
+	return owner
+}
+
+func ownerIn(attrs ...slog.Attr) (owner string) {
+	for _, a := range attrs {
+		if a.Key == logStream || a.Key == logComponent {
+			owner += " " + a.Value.String()
+		}
+	}
+	return owner
+}

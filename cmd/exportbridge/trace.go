@@ -1,0 +1,106 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
+)
+
+// The variables of OpenTelemetry that are read here. The others that concern
+// the exporter, the sampler and the resource are read by its SDK.
+const (
+	otlpEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	otlpTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	otlpProtocol       = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	otlpTracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+	otelDisabled       = "OTEL_SDK_DISABLED"
+	otelTracesExporter = "OTEL_TRACES_EXPORTER"
+)
+
+// otlpSpoken is the one protocol that traces are sent by.
+const otlpSpoken = "http/protobuf"
+
+// traceFlush is how long the last traces may take to be delivered.
+const traceFlush = 2 * time.Second
+
+// traceURL returns where traces go, empty for nowhere.
+func (l *loader) traceURL(s *settings) string {
+	get := func(name string) string {
+		value, _, _ := l.src.get(name)
+		return value
+	}
+	variable, path := otlpTracesEndpoint, ""
+	if get(variable) == "" {
+		variable, path = otlpEndpoint, "/v1/traces"
+	}
+	value := get(variable)
+	switch protocol := cmp.Or(get(otlpTracesProtocol), get(otlpProtocol), otlpSpoken); {
+	case value == "" || get(otelDisabled) == "true" || get(otelTracesExporter) == "none":
+		return ""
+	case protocol != otlpSpoken: // often set for all programs of a machine
+		s.warnings = append(s.warnings, fmt.Sprintf("no traces: %s is asked for by %s, and only %s is spoken; set %s=%s and an %s for it, usually port 4318",
+			protocol, otlpProtocol, otlpSpoken, otlpTracesProtocol, otlpSpoken, otlpTracesEndpoint))
+		return ""
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		l.add(variable, "is not a URL, for example http://localhost:4318") // it may hold a password
+		return ""
+	}
+	return u.JoinPath(path).String()
+}
+
+// startTraces returns what makes spans and delivers them to the URL.
+func startTraces(ctx context.Context, to string, build buildInfo, log *slog.Logger) (*sdktrace.TracerProvider, error) {
+	log = log.With(logComponent, "traces")
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are not delivered", logError, err) }))
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(to))
+	if err != nil {
+		return nil, fmt.Errorf("send traces: %w", err)
+	}
+	about, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "exportbridge"), attribute.String("service.version", build.Version)),
+		resource.WithFromEnv())
+	if err != nil {
+		log.Warn("traces lack a part of their resource", logError, err)
+	}
+	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
+}
+
+// trace puts a tracer between a stream and its ports, where traces are wanted.
+func (p *process) trace(st *streamSettings, ports *bridge.Ports, s *stream) {
+	if p.traces == nil {
+		return
+	}
+	host, path := s.api.Endpoint()
+	t := ops.NewTracer(p.traces, ops.Traced{Stream: st.name, Topic: s.sink.Topics()[0], Host: host, Path: path, Mode: st.engine.Mode})
+	ports.Source, ports.Sink, ports.Store = t.Source(ports.Source), t.Sink(ports.Sink), t.Store(ports.Store)
+}
+
+// flushTraces delivers the last traces. Those that are not delivered in time
+// are lost, which is no error of the run.
+func (p *process) flushTraces() {
+	if p.traces == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), traceFlush)
+	defer cancel()
+	if err := p.traces.Shutdown(ctx); err != nil {
+		p.log.Warn("the last traces are not delivered", logComponent, "traces", logError, err)
+	}
+}
