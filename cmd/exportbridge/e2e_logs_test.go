@@ -25,7 +25,7 @@ func TestE2ELogsHoldNoContent(t *testing.T) {
 		s.settings["LOG_LEVEL"], s.settings["LOG_FORMAT"] = "debug", "json"
 		s.settings["EXPORT_POLL_INTERVAL"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "100ms", "100ms"
 		s.settings["EXPORT_RETRY_MAX_INTERVAL"] = "1s"
-		s.simulate("--fail", "429=5%,500=10%,reset=5%,truncate=5%,malformed=5%,html=5%")
+		s.simulate("--fail", "429=5%,410=5%,500=10%,reset=5%,truncate=5%,malformed=5%,html=5%")
 		run := s.run()
 		s.awaitPublished(n)
 		s.command(0, "cursor", "rewind", "--shift-by", "-2", "--execute")
@@ -34,8 +34,7 @@ func TestE2ELogsHoldNoContent(t *testing.T) {
 		s.sim.stop()
 		run = s.run()
 		s.awaitState("backoff")
-		// Every cursor is refused now, with a problem that names it.
-		s.simulate("--cursor-ttl", "1ms")
+		s.simulate("--fail", "401=100%")
 		s.awaitState("blocked")
 		run.stop()
 
