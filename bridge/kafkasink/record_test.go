@@ -118,6 +118,41 @@ func TestRecordContract(t *testing.T) {
 	}
 }
 
+// TestTraceparent: the records of a traced page carry its context, those of the
+// page after it do not, and none do where headers are not wanted.
+func TestTraceparent(t *testing.T) {
+	t.Parallel()
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for headers, traced := range map[string]int{"cloudevents": 3, "minimal": 3, "none": 0} {
+		t.Run(headers, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Headers = headers })
+			s := recovered(t, cfg)
+			event := func(id string) bridge.Event {
+				return bridge.Event{Raw: []byte(`{"eventId":"` + id + `"}`), ID: []byte(id), Key: []byte("u"), Subject: []byte("u"), Time: time.Now().UnixMilli()}
+			}
+			first := page(event("a"), event("b"), bridge.Event{Raw: []byte(`17`), Defect: bridge.DefectNotObject})
+			first.Traceparent = parent
+			publish(t, s, first)
+			publish(t, s, page(event("c"), event("d")))
+			seen, records := 0, 0
+			for _, topic := range s.Topics() {
+				for _, r := range consume(t, cfg, topic) {
+					records++
+					for _, h := range r.Headers {
+						if h.Key == "traceparent" && string(h.Value) == parent {
+							seen++
+						}
+					}
+				}
+			}
+			if seen != traced || records != 5 {
+				t.Errorf("%d of %d records carry the context, want %d of 5", seen, records, traced)
+			}
+		})
+	}
+}
+
 func compareGolden(t *testing.T, file string, got []golden) {
 	t.Helper()
 	b, err := json.MarshalIndent(got, "", "  ")
