@@ -35,7 +35,7 @@ func handlerOf(s *fakeStream) http.Handler {
 
 func scrape(m *ops.Metrics) string {
 	w := httptest.NewRecorder()
-	ops.Handler(ops.Config{}, ops.Parts{Metrics: m}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	ops.Handler(ops.Config{}, ops.Parts{Metrics: m}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
 	return w.Body.String()
 }
 
