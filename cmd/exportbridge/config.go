@@ -21,7 +21,7 @@ func newConfigCommand(a *app) *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a))
+	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a))
 	return cmd
 }
 

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newConfigSchemaCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of all settings",
+		Long: `Print the JSON Schema (2020-12) of an object that has settings as members, for
+editors and deployment tools: a member's name is the variable, its value what the
+variable is set to. An object may hold a part of the settings. "config show"
+judges all of them together.`,
+		Example: `  exportbridge config schema > exportbridge.schema.json`,
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return printJSON(a.stdout, settingsSchema(allVariables()))
+		},
+	}
+}
+
+// jsonSchema is the part of JSON Schema that the settings need.
+type jsonSchema struct {
+	Dialect              string                 `json:"$schema,omitempty"`
+	Ref                  string                 `json:"$ref,omitempty"`
+	Title                string                 `json:"title,omitempty"`
+	Description          string                 `json:"description,omitempty"`
+	Type                 []string               `json:"type,omitempty"`
+	Enum                 []string               `json:"enum,omitempty"`
+	Const                *string                `json:"const,omitempty"`
+	Pattern              string                 `json:"pattern,omitempty"`
+	Default              string                 `json:"default,omitempty"`
+	Examples             []string               `json:"examples,omitempty"`
+	WriteOnly            bool                   `json:"writeOnly,omitempty"`
+	AnyOf                []*jsonSchema          `json:"anyOf,omitempty"`
+	Properties           map[string]*jsonSchema `json:"properties,omitempty"`
+	PatternProperties    map[string]*jsonSchema `json:"patternProperties,omitempty"`
+	AdditionalProperties *bool                  `json:"additionalProperties,omitempty"`
+	DependentSchemas     map[string]*jsonSchema `json:"dependentSchemas,omitempty"`
+}
+
+// settingsSchema describes an object with a member for every variable, its
+// _FILE form, and the forms of one stream. Nothing is required: a value may
+// come from elsewhere, and a secret should.
+func settingsSchema(vars []variable) *jsonSchema {
+	closed := false
+	s := &jsonSchema{
+		Dialect:              "https://json-schema.org/draft/2020-12/schema",
+		Title:                "Settings of exportbridge",
+		Description:          "Environment variables by name. An empty value is as none.",
+		Type:                 []string{"object"},
+		Properties:           make(map[string]*jsonSchema),
+		PatternProperties:    make(map[string]*jsonSchema),
+		AdditionalProperties: &closed,
+		DependentSchemas:     make(map[string]*jsonSchema),
+	}
+	for i := range vars {
+		v := &vars[i]
+		inFile := v.name + fileSuffix
+		s.Properties[v.name] = v.schema()
+		s.Properties[inFile] = &jsonSchema{Description: "path of a file that holds " + v.name, Type: []string{"string"}}
+		s.DependentSchemas[inFile] = notBoth(v.name, inFile)
+		if v.stream {
+			s.PatternProperties["^STREAM_[A-Z0-9_]+_"+v.name+"$"] = &jsonSchema{Ref: "#/properties/" + v.name}
+			s.PatternProperties["^STREAM_[A-Z0-9_]+_"+inFile+"$"] = &jsonSchema{Ref: "#/properties/" + inFile}
+		}
+	}
+	return s
+}
+
+// notBoth lets one of two members be empty or away.
+func notBoth(a, b string) *jsonSchema {
+	empty := func(name string) *jsonSchema {
+		return &jsonSchema{Properties: map[string]*jsonSchema{name: {Const: new("")}}}
+	}
+	return &jsonSchema{AnyOf: []*jsonSchema{empty(a), empty(b)}}
+}
+
+// Patterns of what variables are set to, as decode reads them. A number that is
+// out of range passes.
+const (
+	integerPattern = `^([+-]?[0-9]+)?$`
+	naturalPattern = `^([0-9]+)?$`
+	booleanPattern = `^(1|t|T|TRUE|true|True|0|f|F|FALSE|false|False)?$`
+	sizePattern    = `^([+-]?[0-9]+|[0-9.,]+\s*([kKmMgGtTpPeE]?[iI]?[bB]?)\s*)?$`
+
+	durationUnits   = `(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))`
+	durationPattern = `^(-?[0-9]+d|-?([0-9]+d)?(` + durationUnits + `+|0))?$`
+)
+
+// schema describes what the variable is set to: text as in the environment,
+// or the number or truth value that it stands for.
+func (v *variable) schema() *jsonSchema {
+	s := &jsonSchema{
+		Description: v.docsMeaning(),
+		Type:        []string{"string"},
+		Default:     v.shownDefault(),
+		WriteOnly:   v.secret,
+	}
+	if v.sample != "" {
+		s.Examples = []string{v.sample}
+	}
+	switch {
+	case v.isDuration():
+		s.Pattern = durationPattern
+		return s
+	case v.bytes:
+		s.Type, s.Pattern = []string{"string", "integer"}, sizePattern
+		return s
+	}
+	switch v.typ.Kind() {
+	case reflect.Bool:
+		s.Type, s.Pattern = []string{"string", "boolean"}, booleanPattern
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		s.Type, s.Pattern = []string{"string", "integer"}, integerPattern
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		s.Type, s.Pattern = []string{"string", "integer"}, naturalPattern
+	case reflect.Float32, reflect.Float64:
+		s.Type = []string{"string", "number"}
+	case reflect.Slice:
+		if len(v.values) > 0 {
+			s.Pattern = listPattern(v.values)
+		}
+	default:
+		if len(v.values) > 0 {
+			s.Enum = append([]string{""}, v.values...)
+		}
+	}
+	return s
+}
+
+// listPattern matches a list of some of the values.
+func listPattern(values []string) string {
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = regexp.QuoteMeta(value)
+	}
+	item := `\s*(` + strings.Join(quoted, "|") + `)?\s*`
+	return "^" + item + "(," + item + ")*$"
+}

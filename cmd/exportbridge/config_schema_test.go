@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// compileSchema returns a function that reports what is wrong with settings,
+// after the way through the JSON that people get.
+func compileSchema(t *testing.T, vars []variable) func(map[string]any) error {
+	t.Helper()
+	var text bytes.Buffer
+	if err := printJSON(&text, settingsSchema(vars)); err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Compiling also checks the schema against the one of its dialect.
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("settings.json", document); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("settings.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if schema.DraftVersion != 2020 {
+		t.Errorf("the schema is of draft %d, want 2020", schema.DraftVersion)
+	}
+	return func(settings map[string]any) error { return schema.Validate(settings) }
+}
+
+// TestSchemaKnowsOurSettings: what config env writes is valid, variable by
+// variable, and so are the forms of a file and of a stream.
+func TestSchemaKnowsOurSettings(t *testing.T) {
+	t.Parallel()
+	vars := allVariables()
+	valid := compileSchema(t, vars)
+	for _, v := range vars {
+		settings := map[string]any{v.name: v.example()}
+		if v.stream {
+			settings["STREAM_USERS_EVENTS_"+v.name] = v.example()
+			settings["STREAM_X_"+v.name+"_FILE"] = "/run/secrets/x"
+		}
+		if err := valid(settings); err != nil {
+			t.Errorf("%v: %v", settings, err)
+		}
+		if !v.stream && valid(map[string]any{"STREAM_USERS_" + v.name: v.example()}) == nil {
+			t.Errorf("%s can be set for a stream", v.name)
+		}
+		if err := valid(map[string]any{v.name + "_FILE": "/run/secrets/x", v.name: ""}); err != nil {
+			t.Errorf("%s from a file: %v", v.name, err)
+		}
+		if valid(map[string]any{v.name + "_FILE": "/run/secrets/x", v.name: v.example() + "1"}) == nil {
+			t.Errorf("%s can be given twice", v.name)
+		}
+	}
+}
+
+// TestSchemaRefuses: what is certainly wrong.
+func TestSchemaRefuses(t *testing.T) {
+	t.Parallel()
+	valid := compileSchema(t, allVariables())
+	for _, settings := range []map[string]any{
+		{"EXPORT_PAGE_SISE": "5"},
+		{"EXPORT_PAGE_SIZE": "many"},
+		{"EXPORT_PAGE_SIZE": 1.5},
+		{"EXPORT_TIMEOUT": 30},
+		{"KAFKA_DELIVERY": "twice"},
+		{"KAFKA_CREATE_TOPICS": "yes"},
+		{"KAFKA_BROKERS": []any{"localhost:9092"}},
+	} {
+		if err := valid(settings); err == nil {
+			t.Errorf("%v is valid", settings)
+		}
+	}
+	for _, settings := range []map[string]any{
+		{"EXPORT_PAGE_SIZE": 500, "KAFKA_CREATE_TOPICS": true},
+		{"EXPORT_API_KEY": "", "EXPORT_TIMEOUT": ""},
+	} {
+		if err := valid(settings); err != nil {
+			t.Errorf("%v: %v", settings, err)
+		}
+	}
+}
+
+// TestSchemaAgreesWithDecode: for every kind of setting the schema takes what
+// the program takes, and refuses what it refuses unless only a range is missed.
+func TestSchemaAgreesWithDecode(t *testing.T) {
+	t.Parallel()
+	texts := []string{
+		"", "0", "1", "-1", "+1", "007", "1.5", ".5", "1e3", "99999999999999999999", "x", "true", "TRUE", "tRUE", "yes", "f",
+		"30s", "-30s", "1h30m", "1.5h", ".5s", "7d", "1d12h", "-1d", "d", "1d0", "1 d", "30", "30 s", "1d-2h", "--1s", "5µs", "s",
+		"64MiB", "64 MiB", "10mb", "1.5GB", "1,000", "1,000 kB", "5 bananas", "MiB", "-5MiB", "1k",
+		"red", "green", "blue", "red,green", " red , green", "red,,green", "red green", "RED", ",",
+	}
+	misses := []string{"99999999999999999999", "-1", "1,000", ",", "1.5", ".5", "1e3"}
+	vars := variablesOf(reflect.TypeFor[shop]())
+	valid := compileSchema(t, vars)
+	for _, v := range vars {
+		for _, text := range texts {
+			if text == "" && v.required {
+				continue // it may come from elsewhere
+			}
+			_, decoding := v.decode(t.Context(), text)
+			schema := valid(map[string]any{v.name: text})
+			switch {
+			case decoding == nil && schema != nil:
+				t.Errorf("%s=%q is right, and the schema says %v", v.name, text, schema)
+			case decoding != nil && schema == nil && !slices.Contains(misses, text) && !strings.Contains(decoding.Error(), "out of range") && v.typ.Kind() != reflect.Float64:
+				t.Errorf("%s=%q is wrong (%v), and the schema takes it", v.name, text, decoding)
+			}
+		}
+	}
+}
+
+// TestSchemaHasNoSecret: the defaults and examples are in it, values are not.
+func TestSchemaMarksSecrets(t *testing.T) {
+	t.Parallel()
+	for _, v := range allVariables() {
+		if s := v.schema(); s.WriteOnly != v.secret {
+			t.Errorf("%s: writeOnly is %v", v.name, s.WriteOnly)
+		}
+	}
+	if text, err := json.Marshal(settingsSchema(nil)); err != nil || !bytes.Contains(text, []byte(`"additionalProperties":false`)) {
+		t.Errorf("%s %v", text, err)
+	}
+}
