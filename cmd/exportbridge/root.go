@@ -97,6 +97,7 @@ event to Kafka, and keeps the committed cursor in Redis.`,
 	// Added by cobra at the start otherwise, too late for suggestions.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	a.addCompletions(root)
 	return root
 }
 
