@@ -111,8 +111,14 @@ func progressOf(s *bridge.Status) []any {
 	return fields
 }
 
-// describeAll is the status line: one piece per stream.
+// describeAll is the status line: how long the process runs, and a piece per
+// stream.
 func describeAll(all []bridge.Status, running time.Duration, now time.Time) string {
+	return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60, describeStreams(all, now))
+}
+
+// describeStreams says what each stream does.
+func describeStreams(all []bridge.Status, now time.Time) string {
 	parts := make([]string, len(all))
 	for i := range all {
 		parts[i] = describeStatus(&all[i], now)
@@ -120,7 +126,7 @@ func describeAll(all []bridge.Status, running time.Duration, now time.Time) stri
 			parts[i] = all[i].Stream + ": " + parts[i]
 		}
 	}
-	return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60, strings.Join(parts, "  |  "))
+	return strings.Join(parts, "  |  ")
 }
 
 // describeState says in a few words what a stream does.

@@ -77,7 +77,8 @@ func (a *app) bridge(ctx context.Context, s *settings, limits bridge.Limits) (er
 	for i := range s.streams {
 		p.announce(&s.streams[i], s)
 	}
-	return p.runShown(ctx, line)
+	show := func(ctx context.Context) error { return p.runShown(ctx, line) }
+	return p.notified(ctx, newNotifier(ctx, a.environ, log), show)
 }
 
 // announce says once, at the start, what a stream does and which of its
