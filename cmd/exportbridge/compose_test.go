@@ -2,10 +2,7 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/cli"
@@ -114,28 +111,5 @@ func TestComposeTakesRealData(t *testing.T) {
 	}
 	if got := env["kafka"].Image; got != "other/kafka:1" {
 		t.Errorf("the image of Kafka is %q", got)
-	}
-}
-
-// TestDockerfileBuildsTheProgram: what the Dockerfile copies exists, and its
-// entry point is what the compose file calls.
-func TestDockerfileBuildsTheProgram(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^COPY ([^-].*) \S+$`).FindAllStringSubmatch(string(data), -1) {
-		for file := range strings.FieldsSeq(m[1]) {
-			if _, err := os.Stat("../../" + file); err != nil {
-				t.Errorf("the Dockerfile copies %s: %v", file, err)
-			}
-		}
-	}
-	if !strings.Contains(string(data), `ENTRYPOINT ["/exportbridge"]`) {
-		t.Error("the entry point is not /exportbridge")
-	}
-	if p := loadCompose(t); p.Services["bridge"].Build.Dockerfile != "cmd/exportbridge/Dockerfile" {
-		t.Errorf("the compose file builds %s", p.Services["bridge"].Build.Dockerfile)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Set by the linker where the program is built for others: -X main.version=v1.2.3.
+var version, revision string
+
 // buildInfo says which program this is.
 type buildInfo struct {
 	Version  string `json:"version"`
@@ -18,16 +21,19 @@ type buildInfo struct {
 	Platform string `json:"platform"`
 }
 
-// readBuildInfo returns what the Go linker wrote into the binary.
+// readBuildInfo returns what the build wrote into the binary.
 func readBuildInfo() buildInfo {
 	b := buildInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
-	b.Version = info.Main.Version
+	b.Version, b.Revision = info.Main.Version, revision
 	if b.Version == "" || b.Version == "(devel)" {
 		b.Version = "devel"
+	}
+	if version != "" {
+		b.Version = version
 	}
 	for _, setting := range info.Settings {
 		switch setting.Key {
