@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"path"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -17,8 +19,11 @@ const (
 	// the heap may grow before the collector works harder; the rest is for what
 	// is not on the heap.
 	limitShare = 90
-	// cgroupLimit is where a container finds its limit (cgroup v2).
-	cgroupLimit = "/sys/fs/cgroup/memory.max"
+	// cgroups is where the limits of control groups are (version 2), and
+	// ownCgroup says in which one this process is: in a container in the
+	// outermost that it sees, under systemd in its unit's.
+	cgroups   = "/sys/fs/cgroup"
+	ownCgroup = "/proc/self/cgroup"
 )
 
 // tuneMemory sets the collector for a bridge, unless GOGC or GOMEMLIMIT say
@@ -33,10 +38,33 @@ func tuneMemory(environ []string) {
 	if set("GOMEMLIMIT") {
 		return
 	}
-	text, err := os.ReadFile(cgroupLimit)
-	if limit, ok := memoryLimit(string(text)); err == nil && ok {
+	own, err := os.ReadFile(ownCgroup)
+	if err != nil {
+		return // no Linux
+	}
+	if limit, ok := cgroupLimit(cgroups, string(own)); ok {
 		debug.SetMemoryLimit(limit)
 	}
+}
+
+// cgroupLimit is the heap's share of the tightest limit of the process's
+// control group and those around it, false where there is none. Groups that
+// are not to be seen from a container set none.
+func cgroupLimit(root, own string) (int64, bool) {
+	var tightest int64
+	for line := range strings.Lines(own) {
+		group, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		for ; unified; group = path.Dir(group) {
+			text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(group), "memory.max"))
+			if limit, ok := memoryLimit(string(text)); err == nil && ok && (tightest == 0 || limit < tightest) {
+				tightest = limit
+			}
+			if group == "/" || group == "." {
+				break
+			}
+		}
+	}
+	return tightest, tightest > 0
 }
 
 // memoryLimit is the heap's share of what a cgroup's file allows, false where
