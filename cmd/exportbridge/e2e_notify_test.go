@@ -4,8 +4,6 @@ package main_test
 
 import (
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,22 +17,10 @@ import (
 // says about other processes.
 func TestE2ENotify(t *testing.T) {
 	t.Parallel()
-	// Not in a directory of the test's name: the path of a socket is short.
-	dir, err := os.MkdirTemp("", "notify")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "socket")
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { socket.Close() })
 	const n = 200
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
 	s.simulate()
-	s.settings["NOTIFY_SOCKET"] = path
+	socket := listenNotify(t, s)
 	s.settings["WATCHDOG_USEC"] = strconv.FormatInt((100 * time.Millisecond).Microseconds(), 10)
 	run := s.run()
 	if got := hear(t, socket); !strings.HasPrefix(got, "READY=1\nSTATUS=") {
