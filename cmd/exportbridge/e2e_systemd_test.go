@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -103,33 +102,6 @@ func TestE2EUnit(t *testing.T) {
 	wrong := s.start(args[1:]...)
 	if code := wrong.wait(stepTimeout); unit["RestartPreventExitStatus"][0] != "2" || code != 2 {
 		t.Errorf("wrong settings end it with %d, and systemd does not start it again after %s", code, unit["RestartPreventExitStatus"][0])
-	}
-}
-
-// TestUnitReadsSettings: every variable in the unit, and those that its
-// comments suggest, are in the template of all settings.
-func TestUnitReadsSettings(t *testing.T) {
-	t.Parallel()
-	binary, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	template, err := exec.Command(binary, "config", "env").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(unitFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`Environment=([A-Z_]+?)(?:_FILE)?=`).FindAllSubmatch(text, -1)
-	if len(found) < 3 {
-		t.Errorf("the unit sets %d variables", len(found))
-	}
-	for _, m := range found {
-		if !regexp.MustCompile(`(?m)^#?` + string(m[1]) + `=`).Match(template) {
-			t.Errorf("%s is no setting", m[1])
-		}
 	}
 }
 

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+// TestDeployedSettings: every variable in the files that the program is
+// installed with is a setting.
+func TestDeployedSettings(t *testing.T) {
+	t.Parallel()
+	voc := newVocabulary(allVariables(), nil)
+	for file, variable := range map[string]string{
+		"deploy/kubernetes/statefulset.yaml":  `(?m)- name: ([A-Z_]+)$`,
+		"deploy/kubernetes/settings.env":      `(?m)^([A-Z_]+)=`,
+		"deploy/systemd/exportbridge.service": `Environment=([A-Z_]+)=`,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(variable).FindAllSubmatch(text, -1)
+		if len(found) < 3 {
+			t.Errorf("%s sets %d variables", file, len(found))
+		}
+		for _, m := range found {
+			if voc.lookup(string(m[1])) == nil {
+				t.Errorf("%s sets %s, which is no setting", file, m[1])
+			}
+		}
+	}
+}
