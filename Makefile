@@ -60,8 +60,10 @@ lint: ## format and lint
 	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "$$unformatted: run gofmt -w ."; exit 1; }
 	GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
 
-docs: ## regenerate the settings table in the README
+docs: ## regenerate what the program says in other files: the README's settings, the alert rules of Kubernetes
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write README.md
+	@file=cmd/exportbridge/deploy/kubernetes/monitoring/rules.yaml; \
+	{ sed '/^spec:/q' $$file; $(GO) run $(PLAIN) ./cmd/exportbridge alerts | sed 's/^./  &/'; } >$$file.new && mv $$file.new $$file
 
 recording: ## record the README's session with the demo again
 	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/exportbridge

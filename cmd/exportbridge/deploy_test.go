@@ -3,7 +3,10 @@ package main
 import (
 	"os"
 	"regexp"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestDeployedSettings: every variable in the files that the program is
@@ -29,5 +32,20 @@ func TestDeployedSettings(t *testing.T) {
 				t.Errorf("%s sets %s, which is no setting", file, m[1])
 			}
 		}
+	}
+}
+
+// TestRulesInStep: the alert rules for the Prometheus operator are the program's.
+func TestRulesInStep(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("deploy/kubernetes/monitoring/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(string(text), "\nspec:\n")
+	said := runProgram(t, nil, "alerts")
+	want := regexp.MustCompile(`(?m)^.`).ReplaceAllString(said.stdout, "  $0")
+	if diff := cmp.Diff(want, got); said.code != exitOK || diff != "" {
+		t.Errorf("run make docs (-alerts +rules.yaml):\n%s", diff)
 	}
 }

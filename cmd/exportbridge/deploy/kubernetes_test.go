@@ -5,6 +5,7 @@ package deploy_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,6 +82,43 @@ func TestKustomizations(t *testing.T) {
 		}
 		if diff := cmp.Diff(there, slices.Sorted(slices.Values(named))); diff != "" {
 			t.Errorf("%s: files (-there +named):\n%s", dir, diff)
+		}
+	}
+}
+
+// TestKustomize lets kustomize put the manifests together, alone and with the
+// component for the Prometheus operator.
+func TestKustomize(t *testing.T) {
+	t.Parallel()
+	kustomize, err := exec.LookPath("kustomize")
+	if err != nil {
+		t.Skip("kustomize is not installed")
+	}
+	dir := filepath.Join(t.TempDir(), "kubernetes")
+	if err := os.CopyFS(dir, os.DirFS("kubernetes")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		more  string
+		kinds int
+	}{{"", 6}, {"\ncomponents: [monitoring]\n", 8}} {
+		file, err := os.OpenFile(filepath.Join(dir, "kustomization.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.WriteString(c.more); err != nil {
+			t.Fatal(err)
+		}
+		file.Close()
+		built, err := exec.Command(kustomize, "build", dir).Output()
+		if err != nil {
+			t.Fatalf("kustomize: %v", err)
+		}
+		if got := strings.Count("\n"+string(built), "\nkind: "); got != c.kinds {
+			t.Errorf("with %q: %d objects, want %d\n%s", c.more, got, c.kinds, built)
+		}
+		if !strings.Contains(string(built), "image: registry.example.com/exportbridge:v1.0.0") {
+			t.Error("the image is not the one of the kustomization")
 		}
 	}
 }
