@@ -1,0 +1,70 @@
+// Requests to the bridge. Addresses are relative, so that the page works below
+// a proxy's prefix as well.
+
+const tokenKey = 'exportbridge-token';
+
+export const token = {
+  get: () => sessionStorage.getItem(tokenKey),
+  set: (value) => sessionStorage.setItem(tokenKey, value),
+  drop: () => sessionStorage.removeItem(tokenKey),
+};
+
+// ApiError is an answer that is none of success, in the server's words.
+export class ApiError extends Error {
+  constructor(status, message, hint) {
+    super(message);
+    this.status = status;
+    this.hint = hint;
+  }
+}
+
+const readTimeout = 15_000;
+const actTimeout = 60_000; // the stream's owner acknowledges between two batches
+
+async function send(path, options) {
+  const headers = { ...options.headers };
+  const secret = options.token ?? token.get();
+  if (secret) headers.Authorization = `Bearer ${secret}`;
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit' });
+  } catch (error) {
+    const slow = error.name === 'TimeoutError';
+    throw new ApiError(0, slow ? 'the bridge did not answer in time' : 'the bridge does not answer', slow
+      ? 'look at the state before you try again: what was asked for may still be done'
+      : 'is the process running, and this address still its own?');
+  }
+  if (!response.ok) throw await problem(response);
+  return response;
+}
+
+async function problem(response) {
+  let body = {};
+  try {
+    body = await response.json();
+  } catch { /* a proxy's page, not an answer of ours */ }
+  return new ApiError(response.status, String(body.error ?? `the bridge answered ${response.status}`), String(body.hint ?? ''));
+}
+
+export async function getJSON(path, secret) {
+  const response = await send(path, { token: secret, signal: AbortSignal.timeout(readTimeout) });
+  return response.json();
+}
+
+export async function getText(path) {
+  const response = await send(path, { signal: AbortSignal.timeout(readTimeout) });
+  return response.text();
+}
+
+// post asks for an action on a stream.
+export async function post(stream, action, body) {
+  const response = await send(streamPath(stream, action), {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(actTimeout),
+  });
+  return response.json();
+}
+
+export const streamPath = (stream, rest) => `api/v1/streams/${encodeURIComponent(stream)}/${rest}`;

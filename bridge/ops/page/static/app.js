@@ -1,0 +1,293 @@
+// The page of a running bridge: wires what the other files do.
+
+import { getJSON, getText, streamPath, token } from './api.js';
+import { Chart, Series, times } from './charts.js';
+import { Actions } from './dialogs.js';
+import { $, setText } from './dom.js';
+import { follow } from './feed.js';
+import { compact, duration, rate, span } from './format.js';
+import { History } from './history.js';
+import { Meter } from './metrics.js';
+import { model, now, report } from './model.js';
+import * as overview from './overview.js';
+import { Jobs, Letters, Log, Samples } from './panels.js';
+
+const meter = new Meter();
+const series = new Map();
+const charts = [
+  new Chart($('chart-lag'), 'lag', { format: duration, tick: span, ticks: times }),
+  new Chart($('chart-rate'), 'rate', { format: rate, tick: compact }),
+];
+const samples = new Samples();
+const log = new Log();
+const letters = new Letters();
+const jobs = new Jobs();
+const actions = new Actions({ refreshed: refreshAll, signedIn });
+const history = new History((entry) => actions.move(entry));
+
+const seriesOf = (stream) => {
+  if (!series.has(stream)) series.set(stream, new Series());
+  return series.get(stream);
+};
+
+function render() {
+  if (!model.session) return;
+  overview.renderStreams(select);
+  renderSession();
+  $('empty').hidden = model.stream !== '';
+  $('page').hidden = model.stream === '';
+  if (model.stream === '') return;
+  overview.renderState((action) => actions[action]());
+  overview.renderFigures();
+  overview.renderServers(meter);
+  overview.renderMembers();
+  overview.renderPosition();
+  for (const chart of charts) chart.draw(seriesOf(model.stream));
+}
+
+function renderSession() {
+  const { version, write, needs_token: needs } = model.session;
+  setText($('version'), version);
+  const button = $('unlock');
+  button.disabled = !write && !needs;
+  button.hidden = write && !needs;
+  setText(button, write ? 'Lock' : needs ? 'Unlock…' : 'Read-only');
+  button.title = write ? 'Forget the token' : needs ? 'Actions need the token' : 'Actions are only for callers on the bridge’s own machine';
+}
+
+// renderLink says whether what is shown is live.
+function renderLink() {
+  const lost = !model.connected && model.heard > 0;
+  $('link').className = `link is-${model.connected ? 'live' : lost ? 'lost' : 'waiting'}`;
+  setText($('link'), model.connected ? 'Live' : lost ? 'Reconnecting' : 'Connecting');
+  $('lost').hidden = !lost;
+  if (lost) setText($('lost-text'), `The bridge was last heard ${duration((Date.now() - model.heard) / 1000)} ago. What is shown is of then; the page connects again by itself.`);
+  document.body.classList.toggle('stale', lost);
+}
+
+function select(stream) {
+  if (stream === model.stream) return;
+  model.stream = stream;
+  window.history.replaceState(null, '', `#${encodeURIComponent(stream)}`);
+  history.clear();
+  letters.clear();
+  samples.render();
+  render();
+  refreshAll();
+}
+
+function chosenStream(streams) {
+  let wanted = '';
+  try {
+    wanted = decodeURIComponent(location.hash.slice(1));
+  } catch { /* somebody's hand-made address */ }
+  return streams.includes(wanted) ? wanted : (streams[0] ?? '');
+}
+
+async function loadSession() {
+  const asked = Date.now();
+  let session;
+  try {
+    session = await getJSON('api/v1/session');
+  } catch (error) {
+    if (error.status !== 401) throw error;
+    token.drop(); // it is not valid any more
+    session = await getJSON('api/v1/session');
+  }
+  model.skew = Date.parse(session.now) - (asked + Date.now()) / 2 || 0;
+  takeSession(session);
+}
+
+function takeSession(session) {
+  model.session = { ...session, streams: session.streams ?? [] };
+  const stream = model.session.streams.includes(model.stream) ? model.stream : chosenStream(model.session.streams);
+  if (stream !== model.stream) select(stream);
+  else render();
+}
+
+function signedIn(session) {
+  if (session) takeSession(session);
+  else loadSession().catch(() => {}); // the link says that nobody answers
+}
+
+async function loadStatus() {
+  try {
+    const all = (await getJSON('api/v1/status')) ?? [];
+    model.full = new Map(all.map((entry) => [entry.stream, entry]));
+    model.statusError = null;
+  } catch (error) {
+    model.statusError = error;
+  }
+  render();
+  loadChanged();
+}
+
+let seen = {};
+
+// loadChanged reads lists sooner than their time where the status says that
+// they are others now.
+function loadChanged() {
+  const { live } = report(model.stream);
+  const was = seen;
+  seen = { stream: model.stream, epoch: live?.place.epoch, dead: live?.dead_lettered };
+  if (seen.stream !== was.stream) return; // it is being read
+  if (seen.epoch !== was.epoch) loadHistory();
+  if (seen.dead !== was.dead) loadLetters();
+}
+
+// forStream loads what belongs to the stream that is shown, and drops an answer
+// that comes after another one was chosen.
+async function forStream(path, show, fail) {
+  const stream = model.stream;
+  if (!stream) return;
+  try {
+    const answer = await getJSON(streamPath(stream, path));
+    if (stream === model.stream) show(answer);
+  } catch (error) {
+    if (stream === model.stream) fail(error);
+  }
+}
+
+const loadHistory = () => (history.busy ? undefined : forStream(`history?limit=${$('history-limit').value}`, (answer) => {
+  seriesOf(model.stream).seed(answer.entries ?? [], now() / 1000);
+  history.show(answer);
+}, (error) => history.fail(error)));
+
+const loadLetters = () => forStream('dead-letters?limit=50', (answer) => letters.list(answer), (error) => letters.fail(error));
+
+async function loadJobs() {
+  try {
+    jobs.list(await getJSON('api/v1/jobs'));
+  } catch (error) {
+    jobs.fail(error);
+  }
+}
+
+async function loadMetrics() {
+  try {
+    meter.add(await getText('metrics'), Date.now());
+    overview.renderStages(meter);
+  } catch { /* the figures of before stay */ }
+}
+
+const tasks = [];
+
+// every runs load at once, on demand and in between, while the page is seen.
+function every(ms, load) {
+  const task = { timer: 0, run: null };
+  task.run = async () => {
+    clearTimeout(task.timer);
+    if (!document.hidden) await load();
+    clearTimeout(task.timer);
+    task.timer = setTimeout(task.run, ms);
+  };
+  tasks.push(task);
+  return task;
+}
+
+function refreshAll() {
+  for (const task of tasks) task.run();
+}
+
+function connect() {
+  follow({
+    status(all) {
+      model.heard = Date.now();
+      for (const entry of all ?? []) {
+        model.live.set(entry.stream, entry);
+        const { live, elsewhere, lag_seconds: lag } = report(entry.stream);
+        if (live && !elsewhere) seriesOf(entry.stream).add(now() / 1000, lag, live.rate);
+      }
+      render();
+    },
+    log: (entry) => log.add(entry),
+    sample: (sample) => samples.add(sample),
+    connected(up) {
+      model.connected = up;
+      renderLink();
+      if (up && model.heard > 0) { // again: another version may answer now
+        loadSession().catch(() => {});
+        refreshAll();
+      }
+    },
+  });
+}
+
+function toggleTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  root.dataset.theme = dark ? 'light' : 'dark';
+  localStorage.setItem('theme', root.dataset.theme);
+  restyle();
+}
+
+function restyle() {
+  for (const chart of charts) chart.restyle();
+  render();
+  history.drawBars();
+}
+
+const shortcuts = {
+  '?': () => actions.help(),
+  p: () => ($('resume').hidden ? actions.pause() : actions.resume()),
+  m: () => actions.move(history.chosen ? history.current() : null),
+  h: () => $('slider').focus(),
+  f: () => $('samples-type').focus(),
+  e: () => samples.hold(!samples.held),
+  t: toggleTheme,
+  '[': () => neighbour(-1),
+  ']': () => neighbour(1),
+};
+
+function neighbour(by) {
+  const { streams } = model.session;
+  select(streams[(streams.indexOf(model.stream) + by + streams.length) % streams.length]);
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
+  if (event.target.closest('input:not([type=range]):not([type=checkbox]), textarea, select')) return;
+  if (!model.session || !model.stream || !Object.hasOwn(shortcuts, event.key)) return;
+  event.preventDefault();
+  shortcuts[event.key]();
+}
+
+function start() {
+  $('theme').addEventListener('click', toggleTheme);
+  $('help').addEventListener('click', () => actions.help());
+  $('move').addEventListener('click', () => actions.move(history.chosen ? history.current() : null));
+  $('unlock').addEventListener('click', () => (model.session.write ? actions.lock() : actions.unlock()));
+  $('history-limit').addEventListener('change', () => {
+    history.choose(null);
+    loadHistory();
+  });
+  $('letters-refresh').addEventListener('click', loadLetters);
+  document.addEventListener('keydown', onKey);
+  document.addEventListener('visibilitychange', () => { if (!document.hidden) refreshAll(); });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', restyle);
+  setInterval(() => {
+    renderLink();
+    if (model.stream && model.connected) overview.renderState((action) => actions[action]());
+  }, 1000);
+  every(5_000, loadStatus);
+  every(10_000, loadHistory);
+  every(60_000, loadLetters);
+  every(15_000, loadJobs);
+  every(5_000, loadMetrics);
+  connect();
+}
+
+async function begin() {
+  try {
+    await loadSession();
+    start();
+    refreshAll();
+  } catch (error) {
+    $('loading-text').textContent = `${error.message}${error.hint ? `. Try: ${error.hint}` : ''}`;
+    setTimeout(begin, 3000);
+    return;
+  }
+  $('loading').hidden = true;
+}
+
+begin();

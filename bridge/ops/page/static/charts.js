@@ -1,0 +1,133 @@
+// Lag and rate over the last hour: seeded from the cursor's history, carried on
+// from the live status.
+
+import { el } from './dom.js';
+
+/* global uPlot */
+
+const keep = 3600; // seconds
+const least = 120; // seconds that a chart spans at least
+const average = 10; // seconds that the live rate is of
+
+// times are the steps of an axis of durations, in seconds.
+export const times = [0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 2592000];
+
+// Series is the last hour of one stream's figures.
+export class Series {
+  at = [];
+  lag = [];
+  rate = [];
+  seeded = false;
+
+  // seed puts what the history knows at now, in seconds, before the first live
+  // figure.
+  seed(entries, now) {
+    if (this.seeded) return;
+    this.seeded = true;
+    const first = this.at[0] ?? now;
+    const old = entries.toReversed();
+    const at = [];
+    const lag = [];
+    const rate = [];
+    let j = 0;
+    for (const entry of old) {
+      const when = Date.parse(entry.at) / 1000;
+      while (Date.parse(old[j + 1]?.at) / 1000 <= when - average) j++;
+      if (when <= at.at(-1) || when >= first || when < now - keep) continue;
+      const before = old[j];
+      const took = when - Date.parse(before.at) / 1000;
+      const position = Date.parse(entry.position) / 1000;
+      at.push(when);
+      lag.push(position > 0 ? Math.max(0, when - position) : null);
+      rate.push(took >= average && entry.epoch === before.epoch ? Math.max(0, entry.events - before.events) / took : null);
+    }
+    const last = at.at(-1);
+    if (first - last > least / 8) { // nothing was committed since
+      at.push(last + 1);
+      lag.push(lag.at(-1) === null ? null : lag.at(-1) + 1);
+      rate.push(0);
+    }
+    this.at.unshift(...at);
+    this.lag.unshift(...lag);
+    this.rate.unshift(...rate);
+  }
+
+  add(at, lag, rate) {
+    if (at <= this.at.at(-1)) return;
+    this.at.push(at);
+    this.lag.push(lag);
+    this.rate.push(rate);
+    while (this.at[0] < at - keep) {
+      this.at.shift();
+      this.lag.shift();
+      this.rate.shift();
+    }
+  }
+}
+
+// colour resolves a CSS variable for the canvas.
+function colour(name, opacity = 1) {
+  const probe = el('span');
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const value = getComputedStyle(probe).color;
+  probe.remove();
+  return opacity === 1 ? value : value.replace('rgb(', 'rgba(').replace(')', `, ${opacity})`);
+}
+
+// Chart draws one figure of a Series into a box.
+export class Chart {
+  // format writes a value, ticks are the steps that the axis may have, if
+  // they are not those of plain numbers.
+  constructor(box, figure, { format, tick = format, ticks }) {
+    this.box = box;
+    this.figure = figure;
+    this.format = format;
+    this.tick = tick;
+    this.ticks = ticks;
+    new ResizeObserver(() => this.plot?.setSize(this.size())).observe(box);
+  }
+
+  size() { return { width: Math.max(120, this.box.clientWidth), height: this.box.clientHeight }; }
+
+  // restyle throws the drawing away, for other colours.
+  restyle() {
+    this.plot?.destroy();
+    this.plot = undefined;
+  }
+
+  draw(series) {
+    const data = [series.at, series[this.figure]];
+    this.box.classList.toggle('none', series.at.length < 2);
+    if (this.plot) this.plot.setData(data);
+    else this.plot = new uPlot(this.options(), data, this.box);
+  }
+
+  options() {
+    const axis = { stroke: colour('--muted'), font: '11px system-ui, sans-serif', grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false } };
+    return {
+      ...this.size(),
+      padding: [8, 16, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { size: 6 } },
+      hooks: { setCursor: [(plot) => this.point(plot)] },
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'UTC'),
+      scales: {
+        x: { range: (_, min, max) => (max ? [Math.min(min, max - least), max] : [Date.now() / 1000 - least, Date.now() / 1000]) },
+        y: { range: (_, __, max) => [0, Math.max(1, (max ?? 0) * 1.15)] },
+      },
+      axes: [
+        { ...axis, size: 22, space: 64, incrs: [60, 120, 300, 600, 900, 1800], values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 16)) },
+        { ...axis, size: 48, space: 28, values: (_, ticks) => ticks.map((t) => this.tick(t)), ...(this.ticks && { incrs: this.ticks }) },
+      ],
+      series: [{}, { stroke: colour('--accent'), fill: colour('--accent', 0.12), width: 1.5, points: { show: false }, spanGaps: true }],
+    };
+  }
+
+  // point shows the value under the pointer.
+  point(plot) {
+    const i = plot.cursor.idx;
+    const value = i === null || i === undefined ? null : plot.data[1][i];
+    this.box.dataset.at = value === null ? '' : `${this.format(value)} at ${new Date(plot.data[0][i] * 1000).toISOString().slice(11, 19)}Z`;
+  }
+}

@@ -1,0 +1,62 @@
+// Building and changing elements. Whatever comes from the server goes in as
+// text: nothing on this page is ever parsed as HTML.
+
+export const $ = (id) => document.getElementById(id);
+
+// el builds an element. A property "on..." is a listener, any other an
+// attribute; null and false leave it out.
+export function el(tag, props, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? '' : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+// setText changes a node's text only where it differs, so that a selection in
+// it and screen readers are left alone.
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// fill replaces the children and gives the focus back to the one with the same
+// data-key.
+export function fill(parent, children) {
+  const active = parent.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  parent.replaceChildren(...children);
+  if (active) parent.querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
+}
+
+// time is a <time> in UTC, with the reader's own time on hover.
+export function time(when, text) {
+  return el('time', { datetime: when.toISOString(), title: when.toLocaleString() }, text);
+}
+
+// copyButton copies a text, and says so.
+export function copyButton(text, what) {
+  const button = el('button', { type: 'button', class: 'quiet small', 'aria-label': `Copy ${what}` }, 'Copy');
+  button.addEventListener('click', async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = 'Copied';
+    } catch {
+      button.textContent = 'Not allowed'; // plain http on another host has no clipboard
+    }
+    setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+  });
+  return button;
+}
+
+let toastTimer;
+
+// toast says in passing what was done.
+export function toast(text) {
+  const node = $('toast');
+  node.textContent = text;
+  node.hidden = false;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { node.hidden = true; }, 6000);
+}

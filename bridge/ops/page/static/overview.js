@@ -1,0 +1,232 @@
+// The upper half: is it moving, and if not, why and what helps.
+
+import { $, copyButton, el, fill, setText, time } from './dom.js';
+import { age, bytes, clock, count, duration, instant, place, plural, rate } from './format.js';
+import { mayAct, model, now, report } from './model.js';
+
+const names = {
+  starting: 'Starting', standby: 'Standing by', running: 'Running', idle: 'Caught up', backoff: 'Backing off',
+  paused: 'Paused', blocked: 'Blocked', stopped: 'Stopped', none: 'Not running', unknown: 'Unknown',
+};
+
+// stateOf is the state to show. A stream that has caught up is idle and running
+// in turns, many times a minute: that is one state to people. A pause may be
+// committed where no bridge runs.
+export function stateOf(r) {
+  if (r.live?.state === 'running' && r.live.caught_up) return 'idle';
+  if (r.live) return Object.hasOwn(names, r.live.state) ? r.live.state : 'unknown';
+  const until = r.checkpoint?.paused_until;
+  return until === -1 || until > now() ? 'paused' : 'none';
+}
+
+export const stateName = (state) => names[state];
+
+let shownStreams = '';
+
+// renderStreams builds the buttons anew only when one of them changes: a click
+// on one that is replaced meanwhile would be lost.
+export function renderStreams(select) {
+  const streams = model.session.streams.map((stream) => ({ stream, state: stateOf(report(stream)) }));
+  const key = JSON.stringify([model.stream, streams]);
+  if (key === shownStreams) return;
+  shownStreams = key;
+  fill($('streams'), streams.map(({ stream, state }) => {
+    const button = el('button', {
+      type: 'button', class: `stream is-${state}`, 'data-key': stream, 'aria-current': stream === model.stream ? 'true' : null,
+      'aria-label': `Stream ${stream}: ${names[state]}`,
+    }, el('span', { class: 'dot', 'aria-hidden': 'true' }), el('span', { class: 'name' }, stream));
+    button.addEventListener('click', () => select(stream));
+    return button;
+  }));
+}
+
+export function renderState(act) {
+  const r = report(model.stream);
+  const state = stateOf(r);
+  const box = $('state');
+  box.className = `card state is-${state}`;
+  setText($('state-name'), names[state]);
+  setText($('state-stream'), model.stream);
+  setText($('state-text'), sentence(r, state));
+  setText($('state-facts'), facts(r, state));
+  cause(r, state);
+  const paused = state === 'paused';
+  $('pause').hidden = paused;
+  $('resume').hidden = !paused;
+  $('pause').disabled = $('resume').disabled = $('move').disabled = !mayAct() && !model.session?.needs_token;
+  $('pause').onclick = () => act('pause');
+  $('resume').onclick = () => act('resume');
+  document.title = `${names[state]} · ${model.stream} · exportbridge`;
+}
+
+function sentence(r, state) {
+  const l = r.live;
+  switch (state) {
+    case 'running':
+      if (r.caught_up_in_seconds > 0) return `Behind by ${duration(r.lag_seconds)}; caught up in about ${duration(r.caught_up_in_seconds)}.`;
+      return l.pace > 0 && r.lag_seconds > 60 ? `Behind by ${duration(r.lag_seconds)}, and not catching up at this pace.` : 'Reading and publishing.';
+    case 'idle': return `All that the export has is in Kafka. It is asked again ${wait(l)}.`;
+    case 'backoff': return `Something failed; nothing is lost. Tries again ${wait(l)}.`;
+    case 'blocked': return 'Stopped before anything could be lost or skipped. It looks once a minute whether the cause is gone, and then goes on by itself.';
+    case 'paused': return `Held where it is, ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Nothing is lost: it goes on from here.`;
+    case 'standby': return 'Another process runs this stream. This one takes over when that one stops.';
+    case 'starting': return 'Finding out where the stream stands.';
+    case 'unknown': return `Its owner calls the state “${l.state}”, which this version does not know.`;
+    case 'stopped': return l.ended ? `Ended: ${l.ended}.` : 'This process has ended its work on the stream.';
+  }
+  if (r.members?.length > 0) return 'A bridge runs it and does not reach Redis.';
+  return r.checkpoint ? 'No bridge runs this stream. What is shown is what was committed last.' : 'No bridge runs this stream, and nothing is committed yet.';
+}
+
+function wait(l) {
+  const at = instant(l.next_try);
+  const seconds = at ? (at.getTime() - now()) / 1000 : 0;
+  return seconds > 2 ? `in ${duration(seconds)}` : 'in a moment';
+}
+
+function until(ms) {
+  const at = instant(ms);
+  if (ms === -1 || !at) return 'until somebody resumes it';
+  return `until ${clock(at, now())}, for another ${duration(Math.max(0, (at.getTime() - now()) / 1000))}`;
+}
+
+const ageSince = (when) => age((now() - when.getTime()) / 1000);
+
+function facts(r, state) {
+  const all = [];
+  const since = instant(r.live?.since);
+  if (since && state !== 'idle') all.push(`for ${ageSince(since)}`);
+  if (r.live?.owner) all.push(`owner ${r.live.owner}`);
+  if (r.elsewhere) all.push('as told by the owner');
+  const at = r.live?.place ?? r.checkpoint;
+  if (at) all.push(`epoch ${at.epoch}`);
+  return all.join(' · ');
+}
+
+let shownCause = '';
+
+// cause shows why, and what helps. It is built anew only when it changes: the
+// reader may be selecting from it.
+function cause(r, state) {
+  const rows = [];
+  const l = r.live;
+  if (l?.error && (state === 'blocked' || state === 'backoff')) {
+    rows.push(['Cause', l.error, l.reason]);
+    if (l.hint) rows.push(['Try', l.hint]);
+  }
+  const change = r.changes?.[0];
+  if (state === 'paused' && change?.kind === 'pause') rows.push(['Why', change.reason || 'no reason given'], ['By', change.who || 'unknown']);
+  const overlap = l?.overlap ?? r.checkpoint?.overlap;
+  if (overlap && !overlap.done) rows.push(['Read again', `after a refused cursor: ${plural(overlap.dropped ?? 0, 'event')} were known and dropped`]);
+  for (const note of r.notes ?? []) rows.push(['Note', note]);
+  if (model.statusError && model.connected) rows.push(['Note', `what Redis and Kafka know is not known: ${model.statusError.message}`]);
+  const key = JSON.stringify([model.stream, rows]);
+  if (key === shownCause) return;
+  shownCause = key;
+  $('cause').hidden = rows.length === 0;
+  $('cause').replaceChildren(...rows.flatMap(([name, text, code]) => [
+    el('dt', null, name),
+    el('dd', null, code ? el('span', { class: 'code' }, code) : null, name === 'Try' ? el('code', null, text) : text,
+      name === 'Try' ? copyButton(text, 'what to try') : null),
+  ]));
+}
+
+export function renderFigures() {
+  const r = report(model.stream);
+  const l = r.live;
+  const c = r.checkpoint;
+  const known = Boolean(l) || r.lag_seconds > 0;
+  figure('lag', known ? (l?.caught_up ? '0 s' : duration(r.lag_seconds)) : '–', l?.caught_up ? 'caught up' : remaining(r));
+  figure('rate', l ? rate(l.rate) : '–', l?.pace > 0 && !l.caught_up ? `${l.pace.toFixed(1)} × real time` : 'events a second');
+  const events = l?.events ?? c?.events;
+  figure('events', events === undefined ? '–' : count(events), `in ${plural(l?.pages ?? c?.pages ?? 0, 'page')}`);
+  figure('dead', l ? count(l.dead_lettered) : '–', 'since the process began');
+  $('figure-dead').classList.toggle('is-bad', l?.dead_lettered > 0);
+  figure('ahead', l ? bytes(l.prefetched_bytes) : '–', l ? `${plural(l.prefetched_pages, 'page')} in hand` : '');
+  const committed = instant(l?.last_commit) ?? instant(c?.written_at);
+  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(l?.place ?? c)}` : 'nothing committed');
+  setText($('guarantee'), r.guarantee ?? '');
+}
+
+function remaining(r) {
+  if (r.caught_up_in_seconds > 0) return `caught up in ${duration(r.caught_up_in_seconds)}`;
+  return r.live ? 'behind the export' : 'age of the position';
+}
+
+function figure(name, value, note) {
+  const box = $(`figure-${name}`);
+  setText(box.querySelector('.value'), value);
+  box.classList.toggle('absent', value === '–');
+  setText(box.querySelector('.note'), note);
+}
+
+const servers = [['api', 'Export API'], ['kafka', 'Kafka'], ['redis', 'Redis']];
+
+export function renderServers(meter) {
+  const dependencies = report(model.stream).live?.dependencies ?? {};
+  for (const [key] of servers) {
+    const box = $(`server-${key}`);
+    const d = dependencies[key];
+    const state = d ? (d.up ? 'up' : 'down') : 'unknown';
+    box.className = `card server is-${state}`;
+    setText(box.querySelector('.badge'), { up: 'up', down: 'down', unknown: 'not known' }[state]);
+    const since = instant(d?.since);
+    setText(box.querySelector('.since'), since ? `for ${ageSince(since)}` : '');
+    setText(box.querySelector('.error'), d?.error ?? '');
+    setText(box.querySelector('.measured'), meter.ready ? measured[key](meter) : '');
+  }
+}
+
+const mean = (name, seconds) => (seconds === null ? [] : [`${name} ${duration(seconds)}`]);
+const parts = (...all) => all.flat().join(' · ');
+
+// What is measured of each server, in the last minute.
+const measured = {
+  api(meter) {
+    const codes = meter.change('source_requests_total', model.stream, 'code');
+    const all = [...codes.values()].reduce((a, b) => a + b, 0);
+    const shares = [...codes].filter(([, n]) => n > 0).map(([code, n]) => `${code}: ${((100 * n) / all).toFixed(n === all ? 0 : 1)} %`);
+    return parts(mean('request', meter.mean('source_request_duration_seconds', model.stream)), shares);
+  },
+  kafka(meter) {
+    const results = meter.change('transactions_total', model.stream, 'result');
+    const failed = (results.get('fenced') ?? 0) + (results.get('unknown') ?? 0);
+    return parts(mean('transaction', meter.mean('transaction_duration_seconds', model.stream)), results.size > 0 ? `${count(failed)} not committed` : []);
+  },
+  redis(meter) {
+    const results = meter.change('cursor_commits_total', model.stream, 'result');
+    const failed = (results.get('error') ?? 0) + (results.get('conflict') ?? 0);
+    return parts(mean('cursor stored in', meter.mean('cursor_commit_duration_seconds', model.stream)), results.size > 0 ? `${count(failed)} failed` : []);
+  },
+};
+
+export function renderStages(meter) {
+  const stages = meter.ready ? meter.stages(model.stream) : [];
+  $('stages-empty').hidden = stages.length > 0;
+  $('stages').replaceChildren(...stages.map(({ stage, mean: seconds, share }) => {
+    const bar = el('span', { class: 'bar' });
+    bar.style.width = `${Math.max(1, 100 * share)}%`;
+    return el('li', null,
+      el('span', { class: 'stage' }, stage), el('span', { class: 'track', 'aria-hidden': 'true' }, bar),
+      el('span', { class: 'num' }, duration(seconds)), el('span', { class: 'num dim' }, `${Math.round(100 * share)} %`));
+  }));
+}
+
+export function renderMembers() {
+  const r = report(model.stream);
+  const members = r.members ?? [];
+  $('members-empty').hidden = members.length > 0;
+  fill($('members'), members.map((m) => el('li', null,
+    el('span', { class: m.owner ? 'badge good' : 'badge' }, m.owner ? 'runs it' : 'stands by'),
+    el('span', { class: 'mono' }, m.instance_id || m.client_id), el('span', { class: 'dim' }, m.host))));
+}
+
+export function renderPosition() {
+  const r = report(model.stream);
+  const at = r.live?.place ?? r.checkpoint;
+  const hash = r.live?.cursor_hash ?? r.checkpoint?.cursor_hash;
+  const position = instant(r.live?.position) ?? instant(r.checkpoint?.position_time);
+  setText($('position'), at ? `entry ${place(at)}` : 'nothing committed yet');
+  $('position-time').replaceChildren(position ? time(position, `position ${clock(position, now())}`) : '');
+  setText($('position-hash'), hash ? `cursor ${hash}` : at ? 'no cursor: at the start of the export' : '');
+}

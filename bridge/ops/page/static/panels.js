@@ -1,0 +1,169 @@
+// The lower half: events as they pass, log, dead letters, jobs.
+
+import { $, el, fill, setText, time } from './dom.js';
+import { bytes, clock, count, instant } from './format.js';
+import { model, now } from './model.js';
+
+const samplesKept = 50;
+const logKept = 200;
+
+// Samples are the last events, of all streams; the one that is shown is drawn.
+export class Samples {
+  all = []; // newest first
+  held = false;
+
+  constructor() {
+    $('samples-hold').addEventListener('click', () => this.hold(!this.held));
+    $('samples-type').addEventListener('input', () => this.render());
+  }
+
+  hold(held) {
+    this.held = held;
+    $('samples-hold').setAttribute('aria-pressed', String(held));
+    setText($('samples-hold'), held ? 'Go on' : 'Hold');
+    this.render();
+  }
+
+  add(sample) {
+    const same = this.all.filter((s) => s.stream === sample.stream);
+    if (same.length >= samplesKept) this.all.splice(this.all.lastIndexOf(same.at(-1)), 1);
+    this.all.unshift(sample);
+    if (!this.held && sample.stream === model.stream) this.render();
+  }
+
+  render() {
+    const type = $('samples-type').value.trim().toLowerCase();
+    const rows = this.all.filter((s) => s.stream === model.stream && String(s.type ?? '').toLowerCase().includes(type));
+    const payload = Boolean(model.session?.show_events);
+    $('samples-value').hidden = !payload;
+    $('samples-table').hidden = rows.length === 0;
+    $('samples-empty').hidden = rows.length > 0;
+    setText($('samples-empty'), type ? 'No event of this type passed since the page was opened.' : 'No event passed since the page was opened. A sample of them is shown here, at most five a second.');
+    fill($('samples-rows'), rows.map((s) => sampleRow(s, payload)));
+  }
+}
+
+function sampleRow(s, payload) {
+  const at = instant(s.time);
+  return el('tr', null,
+    el('td', null, at ? time(at, clock(at, now())) : '–'),
+    el('td', { class: 'type', title: s.type }, el('bdi', null, s.type || '–'), s.origin && s.origin !== 'live' ? el('span', { class: 'badge' }, s.origin) : null),
+    el('td', { class: 'mono dim wide' }, s.key_hash || 'no key'),
+    el('td', { class: 'mono num wide' }, `${s.partition}@${s.offset}`),
+    el('td', { class: 'mono dim cut', title: s.id }, s.id),
+    payload ? el('td', { class: 'mono cut', title: text(s.value) }, text(s.value)) : null);
+}
+
+const text = (value) => (value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value));
+
+// Log is what the process logged. Each connection sends the last lines again.
+export class Log {
+  all = []; // newest first
+  known = new Set();
+
+  constructor() {
+    $('log-warnings').addEventListener('change', () => this.render());
+    this.render();
+  }
+
+  add(entry) {
+    const key = JSON.stringify(entry);
+    if (this.known.has(key)) return;
+    this.known.add(key);
+    this.all.unshift({ ...entry, key });
+    while (this.all.length > logKept) this.known.delete(this.all.pop().key);
+    this.render();
+  }
+
+  render() {
+    const only = $('log-warnings').checked;
+    const rows = this.all.filter((e) => !only || severity(e) !== 'info');
+    $('log-empty').hidden = rows.length > 0;
+    setText($('log-empty'), this.all.length > 0 ? 'No warnings.' : 'Nothing was logged. Changes of state and warnings will be listed here.');
+    fill($('log'), rows.map(logLine));
+  }
+}
+
+function severity(e) {
+  const level = String(e.level ?? '').toUpperCase();
+  if (level.startsWith('ERR')) return 'error';
+  return level.startsWith('WARN') ? 'warn' : 'info';
+}
+
+function logLine(e) {
+  const at = instant(e.time);
+  const attrs = Object.entries(e.attrs ?? {});
+  return el('li', null,
+    at ? time(at, clock(at, now())) : el('span', null, '–'),
+    el('span', { class: `badge is-${severity(e)}` }, severity(e)),
+    el('span', { class: 'message' }, String(e.msg ?? ''), ' ',
+      el('span', { class: 'dim mono' }, attrs.map(([name, value]) => `${name}=${text(value)}`).join(' '))));
+}
+
+// Listing is a panel that asks the server, and says what became of it.
+class Listing {
+  constructor(name, empty) {
+    this.name = name;
+    this.empty = empty;
+  }
+
+  clear() { this.say('Loading…'); }
+
+  fail(error) { this.say(`Could not be read: ${error.message}.${error.hint ? ` Try: ${error.hint}` : ''}`, []); }
+
+  show(rows, total) {
+    this.say(rows.length > 0 ? '' : this.empty);
+    setText($(`${this.name}-total`), total > 0 ? count(total) : '');
+    fill($(`${this.name}-rows`), rows);
+  }
+
+  say(message) {
+    setText($(`${this.name}-empty`), message);
+    $(`${this.name}-empty`).hidden = message === '';
+    $(`${this.name}-table`).hidden = message !== '';
+  }
+}
+
+export class Letters extends Listing {
+  constructor() {
+    super('letters', 'No dead letters. An event that cannot be published is put aside and listed here; none is skipped.');
+  }
+
+  list({ letters, total }) {
+    this.show((letters ?? []).map((l) => {
+      const at = instant(l.time);
+      return el('tr', null,
+        el('td', null, at ? time(at, clock(at, now())) : '–'),
+        el('td', null, el('span', { class: 'badge is-error' }, l.reason)),
+        el('td', { class: 'why' }, l.message),
+        el('td', { class: 'mono num wide' }, `${l.partition}:${l.offset}`),
+        el('td', { class: 'mono dim wide' }, `${l.cursor_hash || 'start'}#${l.index}`),
+        el('td', { class: 'num wide' }, bytes(l.bytes)));
+    }), total);
+  }
+}
+
+export class Jobs extends Listing {
+  constructor() {
+    super('jobs', 'No backfill or replay. exportbridge backfill --help says how to begin one.');
+  }
+
+  list({ jobs }) {
+    this.show((jobs ?? []).map((j) => {
+      const share = j.windows > 0 ? j.done / j.windows : 0;
+      return el('tr', null,
+        el('td', { class: 'mono' }, j.id),
+        el('td', null, `${j.kind} of ${j.stream}`),
+        el('td', null, el('span', { class: 'badge' }, j.state)),
+        el('td', { class: 'wide' }, `${bound(j.from, 'the beginning')} – ${bound(j.to, 'its begin')}`),
+        el('td', { class: 'mono wide' }, j.topic || '–'),
+        el('td', { class: 'progress' }, el('progress', { max: 1, value: share, 'aria-label': `Windows done of ${j.id}` }), ` ${count(j.done)} of ${count(j.windows)}`),
+        el('td', { class: 'num' }, count(j.events)));
+    }), (jobs ?? []).length);
+  }
+}
+
+function bound(value, absent) {
+  const at = instant(value);
+  return at ? at.toISOString().slice(0, 16).replace('T', ' ') : absent;
+}
