@@ -16,7 +16,7 @@ DIST      ?= $(CURDIR)/dist
 SHA256     = $(if $(shell command -v sha256sum),sha256sum,shasum -a 256)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-real check lint docs up down image release release-check poison bench pgo model explore broken proof soak recording
+.PHONY: help demo build test test-real check lint docs up down image release release-check poison bench pgo model explore broken proof soak recording browser
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ soak: ## one bridge for MINUTES=30 on real servers, a fault every 5 s: nothing m
 
 broken: ## take the rules of the protocol away, one by one: the tests must notice each
 	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
+
+browser: ## run the operations page in Chromium; SCREENSHOTS=dir keeps pictures of it
+	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/page
 
 lint: ## format and lint
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
