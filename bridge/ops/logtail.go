@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,12 +11,6 @@ import (
 const (
 	// keptEntries is how many log entries are kept for whoever connects.
 	keptEntries = 100
-	// A message that comes more than foldAfter times within foldWindow is a
-	// flood: the rest of them are counted.
-	foldAfter  = 5
-	foldWindow = time.Second
-	// maxFloods bounds the messages that are told apart at a time.
-	maxFloods = 1000
 	// maxAttr bounds the text of an attribute, in bytes.
 	maxAttr = 1000
 )
@@ -30,17 +23,13 @@ type LogEntry struct {
 	Attrs map[string]any `json:"attrs"`
 }
 
-// LogTail is a slog.Handler that passes records on to another one, keeps the
-// last hundred of them of level info and above, and folds floods: of messages
-// that come again and again within a second the first few are passed on, the
-// rest is counted, and one more with their number, as the attribute folded,
-// ends that second. A nil LogTail keeps nothing.
+// LogTail is a slog.Handler that passes records on to another one, and keeps the
+// last hundred of them of level info and above. A nil LogTail keeps nothing.
 type LogTail struct {
 	next  slog.Handler
 	kept  *kept
 	attrs []slog.Attr // of With
 	group string      // the prefix of names, with its dot
-	key   string      // tells the messages of one logger from those of another
 }
 
 // kept is what all handlers that come from one NewLogTail share.
@@ -48,23 +37,11 @@ type kept struct {
 	mu        sync.Mutex // guards all below
 	entries   []LogEntry // the newest last
 	followers map[chan LogEntry]struct{}
-	floods    map[string]*flood
-	swept     time.Time // when floods was cleaned last
-}
-
-// flood is a message of the last second.
-type flood struct {
-	since  time.Time
-	n      int
-	folded int
-	last   slog.Record // the last one that was folded
-	from   *LogTail
-	timer  *time.Timer // nil while none is folded
 }
 
 // NewLogTail returns a handler that passes on to next.
 func NewLogTail(next slog.Handler) *LogTail {
-	return &LogTail{next: next, kept: &kept{followers: make(map[chan LogEntry]struct{}), floods: make(map[string]*flood)}}
+	return &LogTail{next: next, kept: &kept{followers: make(map[chan LogEntry]struct{})}}
 }
 
 // Enabled implements slog.Handler. What next does not want may be kept all the
@@ -81,7 +58,6 @@ func (t *LogTail) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		a.Key = t.group + a.Key
 		with.attrs = append(with.attrs, a)
-		with.key += "\x00" + a.String()
 	}
 	return &with
 }
@@ -99,75 +75,6 @@ func (t *LogTail) WithGroup(name string) slog.Handler {
 
 // Handle implements slog.Handler.
 func (t *LogTail) Handle(ctx context.Context, r slog.Record) error {
-	if t.folds(r) {
-		return nil
-	}
-	return t.pass(ctx, r)
-}
-
-// folds counts the record and reports whether it is one too many.
-func (t *LogTail) folds(r slog.Record) bool {
-	key, now := t.key+"\x00"+r.Level.String()+r.Message, time.Now()
-	k := t.kept
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	f := k.floods[key]
-	if f == nil || f.timer == nil && now.Sub(f.since) >= foldWindow {
-		if !k.room(now) {
-			return false
-		}
-		f = &flood{since: now}
-		k.floods[key] = f
-	}
-	if f.n++; f.n <= foldAfter {
-		return false
-	}
-	f.folded, f.last, f.from = f.folded+1, r.Clone(), t
-	if f.timer == nil {
-		f.timer = time.AfterFunc(f.since.Add(foldWindow).Sub(now), func() { k.tell(key) })
-	}
-	return true
-}
-
-// room forgets what is long ago, and reports whether one more message can be
-// told apart. The caller holds mu.
-func (k *kept) room(now time.Time) bool {
-	if len(k.floods) >= maxFloods && now.Sub(k.swept) >= foldWindow {
-		k.swept = now
-		maps.DeleteFunc(k.floods, func(_ string, f *flood) bool { return f.timer == nil && now.Sub(f.since) >= foldWindow })
-	}
-	return len(k.floods) < maxFloods
-}
-
-// tell ends a flood with the last of its messages and their number.
-func (k *kept) tell(key string) {
-	k.mu.Lock()
-	f := k.floods[key]
-	delete(k.floods, key)
-	k.mu.Unlock()
-	if f == nil || f.folded == 0 {
-		return
-	}
-	f.last.AddAttrs(slog.Int("folded", f.folded))
-	_ = f.from.pass(context.Background(), f.last) // as slog does, nobody is told
-}
-
-// Close tells of the floods at hand. The handler can be used on.
-func (t *LogTail) Close() {
-	t.kept.mu.Lock()
-	var keys []string
-	for key, f := range t.kept.floods {
-		if f.timer != nil && f.timer.Stop() {
-			keys = append(keys, key)
-		}
-	}
-	t.kept.mu.Unlock()
-	for _, key := range keys {
-		t.kept.tell(key)
-	}
-}
-
-func (t *LogTail) pass(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
 		t.kept.add(t.entry(r))
 	}

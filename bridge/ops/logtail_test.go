@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 	"testing/slogtest"
-	"testing/synctest"
 	"time"
 
 	"exportbridge/bridge"
@@ -52,47 +51,6 @@ func (o *output) lines() []string {
 	text := strings.TrimSpace(o.buf.String())
 	o.buf.Reset()
 	return strings.Split(text, "\n")
-}
-
-func TestFloodsAreFolded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var out output
-		tail := ops.NewLogTail(slog.NewTextHandler(&out, nil))
-		events, users := slog.New(tail).With("stream", "events"), slog.New(tail).With("stream", "users")
-		for i := range 100 {
-			events.Warn("flood", "i", i)
-		}
-		users.Warn("flood")
-		events.Warn("other")
-		if got := out.lines(); len(got) != 7 {
-			t.Fatalf("%d lines at once, want five of the flood, and two others: %q", len(got), got)
-		}
-		time.Sleep(time.Second) //nolint:forbidigo // the clock is virtual
-		synctest.Wait()
-		if got := out.lines(); len(got) != 1 || !strings.Contains(got[0], "i=99") || !strings.Contains(got[0], "folded=95") {
-			t.Errorf("a second later: %q, want the last one and the number of those not shown", got)
-		}
-		events.Warn("flood", "i", 100)
-		if got := out.lines(); !strings.Contains(got[0], "i=100") {
-			t.Errorf("after the flood: %q", got)
-		}
-	})
-}
-
-func TestFloodsAreToldAtTheEnd(t *testing.T) {
-	t.Parallel()
-	var out output
-	tail := ops.NewLogTail(slog.NewTextHandler(&out, nil))
-	log := slog.New(tail)
-	for range 8 {
-		log.Warn("flood")
-	}
-	tail.Close()
-	tail.Close()
-	if got := out.lines(); len(got) != 6 || !strings.Contains(got[5], "folded=3") {
-		t.Errorf("lines: %q", got)
-	}
 }
 
 type loud struct{}

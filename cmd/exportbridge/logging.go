@@ -43,6 +43,15 @@ func flushLog(log *slog.Logger) {
 	}
 }
 
+// beneathFolds returns the handler of a logger of newLogger with another one in
+// front of its output: it gets what is printed, floods folded.
+func beneathFolds(log *slog.Logger, wrap func(to slog.Handler) slog.Handler) slog.Handler {
+	if f, ok := log.Handler().(*folder); ok {
+		return &folder{next: wrap(f.next), owner: f.owner, floods: f.floods}
+	}
+	return wrap(log.Handler())
+}
+
 // isTerminal reports whether somebody looks at what is written to w.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)

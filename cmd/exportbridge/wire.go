@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/page"
 	"exportbridge/cursorstore"
 )
 
@@ -61,8 +62,10 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 	}
 	p.metrics = ops.NewMetrics(ops.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
-	p.tail = ops.NewLogTail(p.plain.Handler())
-	log = slog.New(p.tail)
+	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
+		p.tail = ops.NewLogTail(to)
+		return p.tail
+	})))
 	p.log = log
 	if s.traceURL != "" {
 		traces, err := startTraces(ctx, s.traceURL, build, log)
@@ -116,6 +119,7 @@ func (p *process) listen(ctx context.Context, cfg ops.Config, desk ops.Desk) (er
 	log := p.log.With(logComponent, "http")
 	parts := ops.Parts{
 		Version: readBuildInfo().Version, Metrics: p.metrics, Desk: desk, Log: p.tail, Samples: p.samples, Logger: log,
+		Page: page.Handler(),
 	}
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)
@@ -314,7 +318,6 @@ func (p *process) close() error {
 			errs = append(errs, err)
 		}
 	}
-	p.tail.Close()
 	return errors.Join(append(errs, p.redis.Close())...)
 }
 
