@@ -20,6 +20,7 @@ var alertGroups = []string{"health", "flow", "source", "kafka"}
 
 func newAlertsCommand(a *app) *cobra.Command {
 	var groups []string
+	var file string
 	cmd := &cobra.Command{
 		Use:   "alerts",
 		Short: "Print alert rules for Prometheus",
@@ -27,18 +28,19 @@ func newAlertsCommand(a *app) *cobra.Command {
 that shows or repairs what it is about. The severity is page (somebody must look
 now) or ticket.`,
 		Example: `  exportbridge alerts > exportbridge.rules.yml
+  exportbridge alerts --output /etc/prometheus/exportbridge.rules.yml
   exportbridge alerts --rule-group health --rule-group flow`,
 		GroupID: groupSetup,
 		Args:    noArgs,
 	}
 	cmd.Flags().StringSliceVar(&groups, "rule-group", alertGroups, "only this `GROUP` of rules: "+strings.Join(alertGroups, ", "))
+	takeOutput(cmd, &file)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		text, err := alertRules(groups)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprint(a.stdout, text)
-		return err
+		return a.printTo(file, text)
 	}
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	_ "embed"
-	"fmt"
 
 	"github.com/spf13/cobra"
 )
@@ -11,7 +10,8 @@ import (
 var dashboard string
 
 func newDashboardCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var file string
+	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Print a dashboard for Grafana",
 		Long: `Print a dashboard for Grafana, to be imported there or put where its provisioning
@@ -20,8 +20,9 @@ looks. It asks for the Prometheus data source and shows one or several streams.`
 		GroupID: groupSetup,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprint(a.stdout, dashboard)
-			return err
+			return a.printTo(file, dashboard)
 		},
 	}
+	takeOutput(cmd, &file)
+	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -48,3 +49,20 @@ func printTable(w io.Writer, rows [][]string) error {
 
 // cellReplacer keeps a cell from breaking its table.
 var cellReplacer = strings.NewReplacer("\t", " ", "\n", " ", "\r", "")
+
+// takeOutput adds the flag that has a command write to a file.
+func takeOutput(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "output", "", "write to `FILE`, not to standard output")
+}
+
+// printTo prints to a file, or to stdout where none is given.
+func (a *app) printTo(file, text string) error {
+	if file == "" {
+		_, err := io.WriteString(a.stdout, text)
+		return err
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // for another program to read
+		return fmt.Errorf("write --output: %w", err)
+	}
+	return nil
+}
