@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log"
 	"net/http/httptest"
 
 	"exportbridge/bridge"
@@ -58,7 +57,8 @@ func (l *ledger) Holds(context.Context) (bool, error) { return len(l.rows) > 0, 
 func Example() {
 	simulator, err := exportsim.New(exportsim.Config{Events: 2500})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer simulator.Close()
 	server := httptest.NewServer(simulator)
@@ -68,7 +68,8 @@ func Example() {
 	export.URL, export.APIKey = server.URL, "any"
 	source, err := exportapi.New(export)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer source.Close()
 
@@ -80,10 +81,12 @@ func Example() {
 	sink := new(ledger)
 	b, err := bridge.New(cfg, bridge.Ports{Source: source, Sink: sink})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	if err := b.Run(context.Background()); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(len(sink.rows), "events,", b.Status().Ended)
 	// Output:

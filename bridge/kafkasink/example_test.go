@@ -3,7 +3,6 @@ package kafkasink_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"strconv"
 	"time"
 
@@ -48,7 +47,8 @@ func (in invoices) Decode(p *bridge.Page) error {
 func Example() {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1)) // or the addresses of a real one
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer cluster.Close()
 
@@ -63,14 +63,17 @@ func Example() {
 	for _, listed := range []invoices{{`{"total":10}`, `{"total":20}`, `{"total":30}`}, {`{"total":10}`, `{"total":20}`, `{"total":30}`, `{"total":40}`}} {
 		sink, err := kafkasink.New(kafka)
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		b, err := bridge.New(engine, bridge.Ports{Source: listed, Sink: sink})
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		if err := b.Run(context.Background()); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		fmt.Println("published", b.Status().Published)
 		sink.Close()
@@ -78,7 +81,8 @@ func Example() {
 
 	reader, err := kgo.NewClient(kgo.SeedBrokers(kafka.Brokers...), kgo.ConsumeTopics("invoices"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer reader.Close()
 	for n := 0; n < 4; {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/slogtest"
 	"time"
@@ -30,27 +29,6 @@ func TestLogTailIsAHandler(t *testing.T) {
 		}
 		return got
 	})
-}
-
-// output is a buffer that a timer writes to as well.
-type output struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-// lines returns what was written since the last call.
-func (o *output) lines() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	text := strings.TrimSpace(o.buf.String())
-	o.buf.Reset()
-	return strings.Split(text, "\n")
 }
 
 type loud struct{}
