@@ -17,7 +17,7 @@ import (
 // chaosFaults are what --chaos does to the API.
 const chaosFaults = "429=2%,500=2%,503=1%,reset=1%,truncate=1%"
 
-// demoHTTP is where the demo's metrics are, unless the port is taken.
+// demoHTTP is where the demo shows its page and metrics, unless the port is taken.
 const demoHTTP = "127.0.0.1:8080"
 
 // demoOptions are the flags of demo.
@@ -146,7 +146,7 @@ func (a *app) welcome(s *settings, v *servers, d *demoOptions, p *process) {
 		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
 	}
 	if p.server != nil {
-		fmt.Fprintf(w, "  metrics     http://%s/metrics%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.http.Addr == freePort(demoHTTP)))
+		fmt.Fprintf(w, "  page        http://%s%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.http.Addr == freePort(demoHTTP)))
 	}
 	a.suggest(w, s, v)
 }

@@ -38,7 +38,7 @@ func TestRecording(t *testing.T) {
 		}
 		host, _ := os.Hostname() // a machine without a name has none to hide
 		out := strings.ReplaceAll(string(text), host, "laptop")
-		return regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics( \(the usual port is taken\))?`).ReplaceAllString(out, "http://127.0.0.1:8080/metrics")
+		return regexp.MustCompile(`(page +)http://127\.0\.0\.1:\d+( \(the usual port is taken\))?`).ReplaceAllString(out, "${1}http://127.0.0.1:8080")
 	}
 	text := "$ exportbridge demo\n" + clean(demo.stdout()) + "\n"
 	s.settings["EXPORT_URL"], s.settings["KAFKA_BROKERS"], s.settings["REDIS_URL"] = string(addresses[1]), string(addresses[2]), "redis://"+string(addresses[3])+"/0"
