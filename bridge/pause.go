@@ -55,10 +55,10 @@ func (f *follower) waitsPaused() (bool, error) {
 		}
 		return false, nil
 	}
-	until := "until exportbridge resume"
+	until := "exportbridge resume"
 	f.due = now.Add(pauseLook)
 	if f.cp.PausedUntil != Forever {
-		until = "until " + describeInstant(f.cp.PausedUntil)
+		until = describeInstant(f.cp.PausedUntil)
 		if end := time.UnixMilli(f.cp.PausedUntil); end.Before(f.due) {
 			f.due = end
 		}
@@ -66,7 +66,7 @@ func (f *follower) waitsPaused() (bool, error) {
 	if f.bounded() {
 		return true, f.blocked(&Fault{
 			Class: Permanent, Code: "paused", Reason: ReasonPaused, Hint: "exportbridge resume",
-			Err: fmt.Errorf("the stream is paused %s", until),
+			Err: fmt.Errorf("the stream is paused until %s", until),
 		})
 	}
 	if f.state != StatePaused {

@@ -44,6 +44,7 @@ type Metrics struct {
 	resets       bounded
 	stage        *prometheus.HistogramVec
 	logs         *prometheus.CounterVec
+	unsafe       *prometheus.GaugeVec
 }
 
 // Build says which program the metrics are of.
@@ -59,7 +60,10 @@ func NewMetrics(build Build, streams []string, statuses func() []bridge.Status) 
 	m.logs = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "log_messages_total", Help: "Log messages of this process by level, those that were folded into one included.",
 	}, []string{"level"})
-	m.registry.MustRegister(m.logs, newStatusCollector(build, statuses))
+	m.unsafe = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "unsafe_setting", Help: "1 for each setting in force that gives up a protection.",
+	}, []string{"stream", "setting"})
+	m.registry.MustRegister(m.logs, m.unsafe, newStatusCollector(build, statuses))
 	for _, level := range logLevels {
 		m.logs.WithLabelValues(level)
 	}
@@ -166,6 +170,10 @@ func (m *Metrics) CountLosses(stream string, losses func() int64) {
 		Help: "Times a broker no longer knew what it had acknowledged: records may be lost there. Stays 0.",
 	}, func() float64 { return float64(losses()) }))
 }
+
+// Unsafe shows that a setting is in force which gives up a protection. Of the
+// whole process where stream is empty.
+func (m *Metrics) Unsafe(stream, setting string) { m.unsafe.WithLabelValues(stream, setting).Set(1) }
 
 // Observe implements bridge.Observer.
 func (m *Metrics) Observe(o bridge.Observation) {

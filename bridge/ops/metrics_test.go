@@ -46,6 +46,19 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
+func TestUnsafeSettings(t *testing.T) {
+	t.Parallel()
+	m := metricsOf(&fakeStream{})
+	const shown = `exportbridge_unsafe_setting{setting="KAFKA_TLS_SKIP_VERIFY",stream="events"} 1`
+	if strings.Contains(scrape(m), "unsafe_setting{") {
+		t.Error("a setting is unsafe before anybody said so")
+	}
+	m.Unsafe("events", "KAFKA_TLS_SKIP_VERIFY")
+	if !strings.Contains(scrape(m), shown) {
+		t.Errorf("the metrics lack %s", shown)
+	}
+}
+
 func TestObserveAllocatesNothing(t *testing.T) {
 	m, page := metricsOf(&fakeStream{}), observations()
 	// A histogram makes its native buckets at the first values.

@@ -27,7 +27,8 @@ func TestSayWhoMay(t *testing.T) {
 		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, events}},
 	} {
 		var b bytes.Buffer
-		sayWhoMay(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
+		p := &process{metrics: ops.NewMetrics(ops.Build{}, nil, func() []bridge.Status { return nil })}
+		p.sayWhoMay(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
 		if got := strings.Count(b.String(), "\n"); got != len(test.said) {
 			t.Errorf("%+v: says %q", test.cfg, b.String())
 		}

@@ -95,6 +95,7 @@ func (p *process) announce(st *streamSettings, s *settings) {
 	}
 	for _, unsafe := range st.unsafe() {
 		p.log.Warn("unsafe setting", logStream, st.name, "setting", unsafe)
+		p.metrics.Unsafe(st.name, unsafe)
 	}
 }
 
@@ -109,6 +110,7 @@ func (st *streamSettings) unsafe() []string {
 	add(st.export.InsecureHTTP, "EXPORT_INSECURE_HTTP")
 	add(st.kafka.TLSSkipVerify, "KAFKA_TLS_SKIP_VERIFY")
 	add(st.kafka.SASLInsecure, "KAFKA_SASL_INSECURE")
+	add(st.engine.OnCheckpointLoss == "redis", "BRIDGE_ON_CHECKPOINT_LOSS")
 	return list
 }
 

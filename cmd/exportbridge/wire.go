@@ -127,13 +127,13 @@ func (p *process) listen(ctx context.Context, cfg ops.Config, desk ops.Desk) (er
 	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
 		return err
 	}
-	sayWhoMay(log, cfg)
+	p.sayWhoMay(log, cfg)
 	return nil
 }
 
 // sayWhoMay says what others than this machine may do where they reach the
 // HTTP server.
-func sayWhoMay(log *slog.Logger, cfg ops.Config) {
+func (p *process) sayWhoMay(log *slog.Logger, cfg ops.Config) {
 	if cfg.Local() {
 		return
 	}
@@ -142,6 +142,7 @@ func sayWhoMay(log *slog.Logger, cfg ops.Config) {
 	}
 	if cfg.ShowEvents {
 		log.Warn("unsafe setting", "setting", "HTTP_SHOW_EVENTS", logAddr, cfg.Addr)
+		p.metrics.Unsafe("", "HTTP_SHOW_EVENTS")
 	}
 }
 
