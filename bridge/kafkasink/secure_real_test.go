@@ -1,0 +1,125 @@
+package kafkasink_test
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/kafkasink"
+)
+
+// TestSecureKafka publishes to an Apache Kafka that wants TLS, a certificate, a
+// login, and rights: none but those that our own ACL commands grant.
+func TestSecureKafka(t *testing.T) {
+	t.Parallel()
+	if !bridgetest.Real(t) {
+		t.Skip("run with make test-real")
+	}
+	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	certs := k.Certificates
+	strange, strangeKey := newAuthority(t).issue("bridge", nil)
+	secure := func(c *kafkasink.Config) {
+		c.Mode = bridge.ExactlyOnce
+		c.TLSEnabled, c.TLSCA, c.TLSCert, c.TLSKey = true, read(certs.CA), read(certs.ClientCert), bridge.Secret(read(certs.ClientKey))
+		c.SASLMechanism, c.SASLUsername, c.SASLPassword = "SCRAM-SHA-512", bridgetest.KafkaUser, bridgetest.KafkaPassword
+	}
+	for name, c := range map[string]struct {
+		wrong  func(*kafkasink.Config)
+		reason bridge.Reason
+		hint   string
+	}{
+		"unknown authority":   {func(c *kafkasink.Config) { c.TLSCA = newAuthority(t).pem }, bridge.ReasonConfig, "KAFKA_TLS_CA"},
+		"no certificate":      {func(c *kafkasink.Config) { c.TLSCert, c.TLSKey = "", "" }, bridge.ReasonConfig, "KAFKA_TLS_CERT"},
+		"strange certificate": {func(c *kafkasink.Config) { c.TLSCert, c.TLSKey = strange, bridge.Secret(strangeKey) }, bridge.ReasonConfig, "KAFKA_TLS_CERT"},
+		"wrong password":      {func(c *kafkasink.Config) { c.SASLPassword = "hunter2" }, bridge.ReasonAuth, "KAFKA_SASL_PASSWORD"},
+		"unknown user":        {func(c *kafkasink.Config) { c.SASLUsername = "mallory" }, bridge.ReasonAuth, "KAFKA_SASL_USERNAME"},
+		"no rights":           {func(*kafkasink.Config) {}, bridge.ReasonAuth, "kafka-acls.sh"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, config(t, k.SecureAddrs(), secure, c.wrong))
+			f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, c.reason)
+			if !strings.Contains(f.Hint, c.hint) || strings.Contains(f.Error()+f.Hint, "hunter2") {
+				t.Errorf("fault %v, hint %q: want %s", f, f.Hint, c.hint)
+			}
+		})
+	}
+	t.Run("granted", func(t *testing.T) {
+		t.Parallel()
+		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"} {
+			s := open(t, config(t, k.SecureAddrs(), secure, func(c *kafkasink.Config) { c.SASLMechanism = mechanism }))
+			grant(t, k.Addrs(), append(s.ACLs(), s.JobACLs()...))
+			if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+				t.Fatalf("%s: recover with the rights that we ask for: %v", mechanism, err)
+			}
+			publish(t, s, page(event("e", "u")))
+			for _, found := range s.Check(t.Context()) {
+				if found.Level == kafkasink.LevelFail {
+					t.Errorf("%s: check found %+v", mechanism, found)
+				}
+			}
+		}
+	})
+}
+
+var aclWords = regexp.MustCompile(`--(operation|topic|group|transactional-id|resource-pattern-type|allow-principal) '?([^' ]+)'?|--(cluster)`)
+
+// grant does what the commands say, as the cluster's administrator would.
+func grant(t *testing.T, brokers []string, commands []string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, command := range commands {
+		acl := kadm.NewACLs().ResourcePatternType(kadm.ACLPatternLiteral)
+		var operations []kadm.ACLOperation
+		for _, m := range aclWords.FindAllStringSubmatch(command, -1) {
+			switch m[1] + m[3] {
+			case "operation":
+				operation, err := kmsg.ParseACLOperation(m[2])
+				if err != nil {
+					t.Fatalf("%s: %v", command, err)
+				}
+				operations = append(operations, operation)
+			case "topic":
+				acl.Topics(m[2])
+			case "group":
+				acl.Groups(m[2])
+			case "transactional-id":
+				acl.TransactionalIDs(m[2])
+			case "cluster":
+				acl.Clusters()
+			case "resource-pattern-type":
+				acl.ResourcePatternType(kadm.ACLPatternPrefixed)
+			case "allow-principal":
+				acl.Allow(m[2]).AllowHosts()
+			}
+		}
+		results, err := kadm.NewClient(client).CreateACLs(t.Context(), acl.Operations(operations...))
+		if err != nil || len(results) == 0 {
+			t.Fatalf("%s: %d results, %v", command, len(results), err)
+		}
+		for _, r := range results {
+			if r.Err != nil {
+				t.Fatalf("%s: %v", command, r.Err)
+			}
+		}
+	}
+}
