@@ -2,8 +2,12 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // obey applies an operator's command, or refuses it visibly. The command is a
@@ -85,6 +89,24 @@ func (f *follower) moved(cmd Command) Checkpoint {
 		c.KnownFrom = max(c.KnownFrom, time.Now().UnixMilli())
 	}
 	return c
+}
+
+// maxReason bounds a reason: it is part of every checkpoint of its epoch.
+const maxReason = 1000
+
+// CheckReason says why a text cannot be the reason of a Command: it must be a
+// line of at most 1000 bytes, fit for a history which is read on terminals. An
+// empty one is none.
+func CheckReason(reason string) error {
+	switch {
+	case len(reason) > maxReason:
+		return fmt.Errorf("the reason has %d bytes, at most %d are kept", len(reason), maxReason)
+	case !utf8.ValidString(reason):
+		return errors.New("the reason is not UTF-8")
+	case strings.ContainsFunc(reason, unicode.IsControl):
+		return errors.New("the reason has a line break or another control character")
+	}
+	return nil
 }
 
 // changeOf records that a command was applied to the stream at from.

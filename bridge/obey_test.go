@@ -291,3 +291,15 @@ func TestResetInEveryState(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckReason(t *testing.T) {
+	t.Parallel()
+	for reason, fine := range map[string]bool{
+		"": true, "der Anbieter zieht um – 3 h": true, strings.Repeat("x", 1000): true,
+		strings.Repeat("x", 1001): false, "two\nlines": false, "red \x1b[31m": false, "\xff": false,
+	} {
+		if err := bridge.CheckReason(reason); (err == nil) != fine {
+			t.Errorf("%.20q: %v", reason, err)
+		}
+	}
+}

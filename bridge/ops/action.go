@@ -11,14 +11,12 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
 
 	"exportbridge/bridge"
 )
 
 const (
-	maxBody   = 64 << 10
-	maxReason = 1000 // bytes
+	maxBody = 64 << 10
 	// actionTimeout bounds an action. The Desk gives up before that.
 	actionTimeout = 45 * time.Second
 )
@@ -162,17 +160,14 @@ func (h *handler) do(ctx context.Context, stream string, o Order) (any, error) {
 	return done, nil
 }
 
-// checkReason wants a line that is fit for a history which is read on
-// terminals.
+// checkReason wants a reason that the history can keep.
 func checkReason(reason string) error {
 	const hint = `"reason": "the vendor migrates"`
-	switch {
-	case strings.TrimSpace(reason) == "":
+	if strings.TrimSpace(reason) == "" {
 		return badRequest(hint, "reason is empty: the history says why")
-	case len(reason) > maxReason:
-		return badRequest(hint, "reason has %d bytes, at most %d are kept", len(reason), maxReason)
-	case strings.ContainsFunc(reason, unicode.IsControl):
-		return badRequest(hint, "reason has a line break or another control character")
+	}
+	if err := bridge.CheckReason(reason); err != nil {
+		return badRequest(hint, "%s", err)
 	}
 	return nil
 }

@@ -18,10 +18,12 @@ type Report struct {
 	// server does not send.
 	Checkpoint *bridge.Checkpoint `json:"checkpoint,omitempty"`
 	// Members are the processes that run the stream or stand by for it.
-	Members []Member `json:"members,omitempty"`
-	// LagSeconds is the age of the position, 0 when caught up; CaughtUpIn how
-	// many seconds it takes until it is, at the pace of now, -1 where it does
-	// not catch up or that is not known.
+	// MembersKnown is false where Kafka does not say who they are.
+	Members      []Member `json:"members,omitempty"`
+	MembersKnown bool     `json:"members_known"`
+	// LagSeconds is the age of the position, 0 when caught up, -1 where it is
+	// not known; CaughtUpIn how many seconds it takes until it is, at the pace
+	// of now, -1 where it does not catch up or that is not known.
 	LagSeconds float64 `json:"lag_seconds"`
 	CaughtUpIn float64 `json:"caught_up_in_seconds"`
 	Guarantee  string  `json:"guarantee"`
@@ -69,6 +71,7 @@ func (r *Report) Measure(now time.Time) {
 		at = time.UnixMilli(r.Checkpoint.PositionTime)
 	}
 	if at.IsZero() {
+		r.LagSeconds = -1
 		return
 	}
 	r.LagSeconds = max(0, now.Sub(at).Seconds())

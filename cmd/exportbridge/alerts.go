@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,6 +48,9 @@ now) or ticket.`,
 
 // alertRules returns one rule file with the groups.
 func alertRules(groups []string) (string, error) {
+	if len(groups) == 0 {
+		return "", &exitError{code: exitUsage, err: errors.New("--rule-group is empty"), hint: "--rule-group " + alertGroups[0]}
+	}
 	for _, group := range groups {
 		if !slices.Contains(alertGroups, group) {
 			return "", &exitError{

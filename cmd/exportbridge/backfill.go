@@ -161,7 +161,7 @@ Without --execute nothing is changed.`,
 	a.takeSettings(cmd)
 	asJSON := takeJSON(cmd)
 	takeStream(cmd, &stream)
-	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the list of jobs")
+	cmd.Flags().Var(parsed(&reason, parseReason, "WHY"), "reason", "`WHY`, for the list of jobs")
 	cmd.Flags().BoolVar(&execute, "execute", false, "do it; without this nothing is changed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		jobs, err := a.openJobs(cmd.Context(), stream)

@@ -199,7 +199,7 @@ topic where Redis has none or does not answer, which is said.`,
 			}
 			return printJSON(a.stdout, shown)
 		}
-		return a.showCursor(&c, &live, alive)
+		return a.showCursor(&c, &live, alive, err != nil)
 	}
 	return cmd
 }
@@ -212,12 +212,16 @@ type cursorShown struct {
 	Live *bridge.Status `json:"live,omitempty"`
 }
 
-func (a *app) showCursor(c *found, live *bridge.Status, alive bool) error {
+// showCursor prints what is known of a stream. silent is true where Redis does
+// not say whether a bridge runs it.
+func (a *app) showCursor(c *found, live *bridge.Status, alive, silent bool) error {
 	now := time.Now()
 	state := "no bridge runs this stream"
 	switch {
 	case alive:
 		state = fmt.Sprintf("%s (by %s)", describeStatus(live, now), live.Owner)
+	case silent:
+		state = "whether a bridge runs this stream is not known: Redis does not answer"
 	case c.Paused(now):
 		state += "; " + pauseText(c.PausedUntil, now)
 	}

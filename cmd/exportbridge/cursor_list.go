@@ -19,7 +19,8 @@ type listed struct {
 	Checkpoint *bridge.Checkpoint `json:"checkpoint,omitempty"`
 	Live       *bridge.Status     `json:"live,omitempty"`
 	// Note says where the checkpoint is from, or why there is none.
-	Note string `json:"note,omitempty"`
+	Note   string `json:"note,omitempty"`
+	silent bool   // Redis does not say whether a bridge runs it
 }
 
 func newCursorListCommand(a *app) *cobra.Command {
@@ -79,9 +80,11 @@ func (p *position) listed(ctx context.Context) listed {
 	} else {
 		l.Checkpoint, l.Note = &c.Checkpoint, c.note
 	}
-	if live, alive, err := p.store.Status(ctx); err == nil && alive {
+	live, alive, err := p.store.Status(ctx)
+	if alive {
 		l.Live = &live
 	}
+	l.silent = err != nil
 	return l
 }
 
@@ -99,6 +102,9 @@ func (a *app) showList(all []listed) error {
 			if c.Paused(now) {
 				row[1] = "paused, not running"
 			}
+		}
+		if l.silent {
+			row[1] = "not known"
 		}
 		if l.Live != nil {
 			row[1], row[5] = describeState(l.Live, now), l.Live.Owner

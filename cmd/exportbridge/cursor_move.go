@@ -109,6 +109,8 @@ type lookup struct {
 	note string
 	find func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error)
 	like func(now bridge.Checkpoint) matcher
+	// any is true where the entry may be on another branch than the stream.
+	any bool
 	// reset leads there where no history does.
 	reset string
 }
@@ -126,6 +128,7 @@ func lookupEntry(place bridge.Place) lookup {
 	return lookup{
 		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Entry(ctx, place) },
 		like: func(bridge.Checkpoint) matcher { return isEntry(place) },
+		any:  true,
 	}
 }
 
@@ -194,7 +197,10 @@ func rewindTo(l lookup) finder {
 		if l.note != "" {
 			plan.To.Text += "   (" + l.note + ")"
 		}
-		if again := now.Events - e.Events; again >= 0 { // on another branch the counters say nothing
+		switch again := now.Events - e.Events; {
+		case e.PositionTime > now.PositionTime && now.PositionTime > 0:
+			plan.Notes = append(plan.Notes, "it is ahead of the stream: what lies between and was not published before will not be")
+		case again >= 0 && !l.any: // on another branch the counters say nothing
 			plan.AgainEvents, plan.AgainPages = again, now.Pages-e.Pages
 		}
 		return plan, nil
@@ -275,7 +281,7 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 		if time.UnixMilli(ms).After(time.Now()) {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-datetime %s is in the future", at), hint: "--to-latest"}
 		}
-		return resetTo("events from "+time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)+" on", bridge.Target{Start: ms}), nil
+		return resetToTime(ms), nil
 	case flags.Changed("to-latest"):
 		return resetToLatest, nil
 	}
@@ -286,6 +292,18 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 func resetTo(text string, to bridge.Target) finder {
 	return func(context.Context, *position, bridge.Checkpoint) (*plannedMove, error) {
 		return newPlan(text, to), nil
+	}
+}
+
+// resetToTime plans a reset to a time, which may be one that the stream has not
+// come to.
+func resetToTime(ms int64) finder {
+	return func(_ context.Context, _ *position, now bridge.Checkpoint) (*plannedMove, error) {
+		plan := newPlan("events from "+time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)+" on", bridge.Target{Start: ms})
+		if !now.Zero() && ms > max(now.PositionTime, now.Origin.Start) {
+			plan.Notes = append(plan.Notes, "it is ahead of the stream: what lies between will not be published")
+		}
+		return plan, nil
 	}
 }
 

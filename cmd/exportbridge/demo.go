@@ -48,7 +48,7 @@ taken are replaced by free ones. Everything is gone when the demo ends, unless
 	rate.text = formatRate(d.plan.simulator.Rate) + "/s"
 	flags.Var(rate, "rate", "growth of the export, for example 500/s")
 	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "events in stock at the start")
-	flags.Var(parsed(&d.runs, parseDuration, "DURATION"), "for", "end by itself after this time, for example 60s")
+	flags.Var(parsed(&d.runs, parseRun, "DURATION"), "for", "end by itself after this time, for example 60s")
 	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR`, and go on from there next time")
 	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+usualKafka+", or a free port)")
 	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+usualRedis+", or a free port)")
@@ -155,13 +155,22 @@ func (a *app) welcome(s *settings, v *servers, d *demoOptions, p *process) {
 func (a *app) suggest(w io.Writer, s *settings, v *servers) {
 	st := &s.streams[0]
 	kafka, redis := "", ""
-	if v.kafka != nil && v.kafka.Moved {
+	if v.kafka != nil && v.kafka.Addr != usualKafka {
 		kafka = " --kafka-brokers " + v.kafka.Addr
 	}
-	if v.redis != nil && v.redis.Moved {
+	if v.redis != nil && v.redis.Addr != usualRedis {
 		redis = "REDIS_URL=" + v.redis.URL + " "
 	}
 	fmt.Fprintf(w, "  try:  exportbridge tail -n 5%s\n", kafka)
 	fmt.Fprintf(w, "        kcat -b %s -C -t %s -c 5\n", st.kafka.Brokers[0], st.kafka.Topic)
 	fmt.Fprintf(w, "        %sexportbridge cursor rewind --shift-by -3 --execute\n", redis)
+}
+
+// parseRun reads how long a demo goes on.
+func parseRun(text string) (time.Duration, error) {
+	d, err := parseDuration(text)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%s is not above 0", text)
+	}
+	return d, err
 }

@@ -53,7 +53,7 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	f.IntVar(&o.windows, "windows", 0, "split the time into `N` windows of the same length (default as --parallel, or 1)")
 	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d)", usualParallel))
 	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, of all windows together, for example 10/s (default half of EXPORT_RATE_LIMIT)")
-	f.StringVar(&o.reason, "reason", "", "`WHY`, for the list of jobs")
+	f.Var(parsed(&o.reason, parseReason, "WHY"), "reason", "`WHY`, for the list of jobs")
 	f.StringVar(&o.resume, "resume", "", "go on with the job `ID`, with the bounds that it was planned with")
 	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
 }

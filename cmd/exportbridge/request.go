@@ -42,9 +42,22 @@ func (r *request) flags(cmd *cobra.Command) {
 	r.json = takeJSON(cmd)
 	f := cmd.Flags()
 	takeStream(cmd, &r.stream)
-	f.StringVar(&r.reason, "reason", "", "`WHY`, for the history")
-	f.Var(parsed(&r.timeout, parseDuration, "DURATION"), "timeout", "wait for the running bridge to acknowledge (default 30s)")
+	f.Var(parsed(&r.reason, parseReason, "WHY"), "reason", "`WHY`, for the history")
+	f.Var(parsed(&r.timeout, parseTimeout, "DURATION"), "timeout", "wait for the running bridge to acknowledge (default 30s)")
 }
+
+// leastTimeout is the least time in which a bridge can be expected to answer.
+const leastTimeout = time.Second
+
+func parseTimeout(text string) (time.Duration, error) {
+	d, err := parseDuration(text)
+	if err == nil && d < leastTimeout {
+		err = fmt.Errorf("%s is too short, a bridge may take %s", d, leastTimeout)
+	}
+	return d, err
+}
+
+func parseReason(text string) (string, error) { return text, bridge.CheckReason(text) }
 
 // command is a new one for the stream that stands at now.
 func (r *request) command(kind bridge.Kind, now *bridge.Checkpoint) bridge.Command {
@@ -89,7 +102,7 @@ func (r *request) await(ctx context.Context, p *position, cmd bridge.Command) (b
 			return answer, nil
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
-			return r.giveUp(p, cmd)
+			return r.giveUp(p, cmd, ctx.Err() != nil)
 		}
 		_, alive, err := p.store.Status(ctx)
 		if err != nil || alive {
@@ -163,7 +176,7 @@ func (r *request) applyOffline(ctx context.Context, p *position, cmd bridge.Comm
 // giveUpWith takes the request back because of an error, and says which of the
 // two happened.
 func (r *request) giveUpWith(p *position, cmd bridge.Command, cause error) (bridge.Answer, error) {
-	answer, err := r.giveUp(p, cmd)
+	answer, err := r.giveUp(p, cmd, false)
 	if err == nil {
 		return answer, nil // it was applied all the same
 	}
@@ -171,7 +184,7 @@ func (r *request) giveUpWith(p *position, cmd bridge.Command, cause error) (brid
 }
 
 // giveUp takes the request back, and says which of the two happened.
-func (r *request) giveUp(p *position, cmd bridge.Command) (bridge.Answer, error) {
+func (r *request) giveUp(p *position, cmd bridge.Command, interrupted bool) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	outcome, err := p.store.Withdraw(ctx, cmd.ID)
@@ -186,6 +199,9 @@ func (r *request) giveUp(p *position, cmd bridge.Command) (bridge.Answer, error)
 			code: exitFailed, err: fmt.Errorf("request %s is being applied by %s, which has not acknowledged it within %s", cmd.ID, outcome.Owner, r.timeout),
 			hint: "exportbridge cursor show, to see whether it was applied",
 		}
+	}
+	if interrupted {
+		return bridge.Answer{}, &exitError{code: exitInterrupted, err: fmt.Errorf("interrupted: request %s is withdrawn, nothing was changed", cmd.ID)}
 	}
 	detail := ""
 	if live, alive, err := p.store.Status(ctx); err == nil && alive {

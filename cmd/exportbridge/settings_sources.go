@@ -155,6 +155,9 @@ func readEnvFile(path string) (map[string]string, error) {
 	lines.Buffer(nil, maxValueFile)
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())
+		if number == 1 {
+			line = strings.TrimPrefix(line, "\ufeff") // as some editors begin a file
+		}
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}

@@ -152,6 +152,9 @@ H=a=b
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+	if got, err := readEnvFile(writeFile(t, ".env", "\ufeffA=1\n")); err != nil || got["A"] != "1" {
+		t.Errorf("a byte order mark: %v, %v", got, err)
+	}
 	if _, err := readEnvFile("none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}

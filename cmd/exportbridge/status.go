@@ -105,10 +105,12 @@ func (p *position) status(ctx context.Context) streamStatus {
 			}
 		}
 	})
-	if !p.kafkaIsHidden() {
+	if p.kafkaIsHidden() {
+		s.MembersKnown = s.Live == nil // it would say so
+	} else {
 		limited(func(ctx context.Context) {
 			members, err := p.sink.Members(ctx)
-			if err != nil {
+			if s.MembersKnown = err == nil; err != nil {
 				note("who runs the stream is not known", err)
 			}
 			for _, m := range members {
@@ -226,12 +228,14 @@ func (s *streamStatus) stateText(now time.Time) string {
 		return pauseText(s.Checkpoint.PausedUntil, now) + "; no bridge tells more"
 	case len(s.Members) > 0:
 		return "a bridge runs it that has just started, or does not reach Redis"
+	case !s.MembersKnown:
+		return "whether a bridge runs it is not known"
 	}
 	return "no bridge runs it"
 }
 
 func (s *streamStatus) speedText() string {
-	if s.Live == nil {
+	if s.Live == nil || s.Live.State == bridge.StatePaused {
 		return ""
 	}
 	text := fmt.Sprintf("%.0f events/s", s.Live.Rate)

@@ -298,6 +298,9 @@ func (v *verifier) verdict() error {
 	r := &v.report
 	left := r.Missing
 	hint := "exportbridge verify with the same window and --repair"
+	if r.Position < r.To { // which may be all that is missing
+		hint = "a window that ends before the stream's position, " + startText(r.Position)
+	}
 	if r.Repair != nil && v.opts.execute {
 		left -= r.Repair.Events
 		hint = "the events that were left out are named above"
@@ -308,7 +311,7 @@ func (v *verifier) verdict() error {
 	if left == 0 {
 		return nil
 	}
-	return &exitError{code: exitCheck, err: fmt.Errorf("%s of the window missing in topic %s", areMissing(left), r.Topic), hint: hint}
+	return &exitError{code: exitCheck, err: fmt.Errorf("%s missing in topic %s", areMissing(left), r.Topic), hint: hint}
 }
 
 func areMissing(n int64) string {

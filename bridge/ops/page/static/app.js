@@ -196,7 +196,7 @@ function connect() {
       for (const entry of all ?? []) {
         model.live.set(entry.stream, entry);
         const { live, elsewhere, lag_seconds: lag } = report(entry.stream);
-        if (live && !elsewhere) seriesOf(entry.stream).add(now() / 1000, lag, live.rate);
+        if (live && !elsewhere) seriesOf(entry.stream).add(now() / 1000, lag < 0 ? null : lag, live.rate);
       }
       render();
     },

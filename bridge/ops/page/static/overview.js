@@ -135,7 +135,7 @@ export function renderFigures() {
   const r = report(model.stream);
   const l = r.live;
   const c = r.checkpoint;
-  const known = Boolean(l) || r.lag_seconds > 0;
+  const known = r.lag_seconds >= 0;
   figure('lag', known ? (l?.caught_up ? '0 s' : duration(r.lag_seconds)) : '–', l?.caught_up ? 'caught up' : remaining(r));
   figure('rate', l ? rate(l.rate) : '–', l?.pace > 0 && !l.caught_up ? `${l.pace.toFixed(1)} × real time` : 'events a second');
   const events = l?.events ?? c?.events;
