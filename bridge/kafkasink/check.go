@@ -38,6 +38,9 @@ const (
 	checkTimeout = 15 * time.Second
 	// pingTimeout bounds the question to one broker.
 	pingTimeout = 4 * time.Second
+	// A coordinator that is not available yet is asked again for a while.
+	coordinatorPatience = 5 * time.Second
+	coordinatorRetry    = 200 * time.Millisecond
 )
 
 // Check looks whether the stream could run: brokers, TLS, login, topics,
@@ -204,14 +207,11 @@ func (s *Sink) checkJobs(t *topicState) []Finding {
 // brokers' transactions can do.
 func (s *Sink) checkTransactions(ctx context.Context, client *kgo.Client, w *watch) []Finding {
 	id := s.cfg.transactionalID()
-	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = 1, id, []string{id} // 1 is for transactions
-	resp, err := req.RequestWith(ctx, client)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	if err == nil && len(resp.Coordinators) > 0 {
-		err = kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
+	err := findCoordinator(ctx, client, id)
+	// A new cluster makes its topic of transactions when it is first asked.
+	for until := time.Now().Add(coordinatorPatience); kerr.IsRetriable(err) && time.Now().Before(until); {
+		pause(ctx, coordinatorRetry)
+		err = findCoordinator(ctx, client, id)
 	}
 	if err != nil {
 		return []Finding{failed(s.explain(fmt.Errorf("find the coordinator of transactional id %s: %w", id, err), w))}
@@ -227,6 +227,20 @@ func (s *Sink) checkTransactions(ctx context.Context, client *kgo.Client, w *wat
 		}}
 	}
 	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("transactional id %s, transaction.version %d", id, version)}}
+}
+
+// findCoordinator asks which broker coordinates a transactional id.
+func findCoordinator(ctx context.Context, client *kgo.Client, id string) error {
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = 1, id, []string{id} // 1 is for transactions
+	resp, err := req.RequestWith(ctx, client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err == nil && len(resp.Coordinators) > 0 {
+		err = kerr.ErrorForCode(resp.Coordinators[0].ErrorCode)
+	}
+	return err
 }
 
 // checkRetention says beforehand what becomes of old event times.

@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
@@ -312,4 +314,17 @@ func TestNoSession(t *testing.T) {
 	s := open(t, config(t, []string{"localhost:9092"}))
 	_, err := s.Publish(t.Context(), bridge.Batch{})
 	asFault(t, err, bridge.Transient, "")
+}
+
+// TestCheckOnNewCluster: the coordinator of transactions is there a moment after
+// it was first asked for.
+func TestCheckOnNewCluster(t *testing.T) {
+	t.Parallel()
+	cluster := fake(t)
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: 2})
+	for _, found := range open(t, config(t, cluster.ListenAddrs())).Check(t.Context()) {
+		if found.Level == kafkasink.LevelFail {
+			t.Errorf("check found %+v", found)
+		}
+	}
 }

@@ -20,6 +20,7 @@ const (
 	soakFault  = 5 * time.Second // from one fault to the next
 	soakSample = 5 * time.Second
 	soakRate   = 500 // events/s
+	heapEvery  = 12  // samples
 	// soakGrowth is how much the memory of the last third of a soak may be
 	// above that of the first third after the warm-up.
 	soakGrowth = 1.05
@@ -32,6 +33,7 @@ const (
 type vital struct {
 	at                time.Duration // since the start
 	memory            int64         // bytes
+	heap              int64         // bytes that are in use after a collection
 	goroutines, files int
 	published         int
 	lag               time.Duration
@@ -87,7 +89,13 @@ func TestE2ESoak(t *testing.T) {
 		if !run.running() {
 			t.Fatalf("the bridge has ended\n%s", tail(run.stderr()))
 		}
-		all = append(all, run.vitals(t, time.Since(began)))
+		v := run.vitals(t, time.Since(began))
+		if len(all)%heapEvery == 0 { // seldom: it makes the process collect
+			v.heap = run.profiled(t, "heap?gc=1&debug=1", "# HeapAlloc = ")
+		} else {
+			v.heap = all[len(all)-1].heap
+		}
+		all = append(all, v)
 	}
 	close(over)
 	<-broken
@@ -106,7 +114,7 @@ func TestE2ESoak(t *testing.T) {
 // vitals takes a sample of a process.
 func (p *program) vitals(t *testing.T, at time.Duration) vital {
 	t.Helper()
-	v := vital{at: at, goroutines: p.goroutines(t), published: p.published()}
+	v := vital{at: at, goroutines: int(p.profiled(t, "goroutine?debug=1", "goroutine profile: total ")), published: p.published()}
 	if position := p.metric("source_position_timestamp_seconds"); position > 0 {
 		v.lag = max(0, time.Since(time.UnixMilli(int64(position*1000))))
 	}
@@ -128,10 +136,10 @@ func (p *program) vitals(t *testing.T, at time.Duration) vital {
 	return v
 }
 
-// goroutines counts those of a process, as its profile says.
-func (p *program) goroutines(t *testing.T) int {
+// profiled returns the number that follows a text in a profile of the process.
+func (p *program) profiled(t *testing.T, profile, text string) int64 {
 	t.Helper()
-	resp, err := http.Get("http://" + p.ops + "/debug/pprof/goroutine?debug=1")
+	resp, err := http.Get("http://" + p.ops + "/debug/pprof/" + profile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +148,11 @@ func (p *program) goroutines(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var n int
-	if _, err := fmt.Sscanf(string(body), "goroutine profile: total %d", &n); err != nil {
-		t.Fatalf("the profile begins with %.80q: %v", body, err)
+	_, rest, _ := strings.Cut(string(body), text)
+	digits, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		t.Fatalf("the profile %s has no %q: %v", profile, text, err)
 	}
 	return n
 }
@@ -178,6 +188,7 @@ func judgeVitals(t *testing.T, all []vital) {
 	}
 	some := func(before int64) int64 { return before + soakSlack }
 	compare("memory in KB", func(v vital) int64 { return v.memory >> 10 }, func(before int64) int64 { return int64(float64(before) * soakGrowth) })
+	compare("heap in KB", func(v vital) int64 { return v.heap >> 10 }, func(before int64) int64 { return int64(float64(before) * soakGrowth) })
 	compare("goroutines", func(v vital) int64 { return int64(v.goroutines) }, some)
 	compare("open files", func(v vital) int64 { return int64(v.files) }, some)
 }
@@ -185,11 +196,11 @@ func judgeVitals(t *testing.T, all []vital) {
 // logVitals prints a line for each thirtieth of the time.
 func logVitals(t *testing.T, all []vital) {
 	t.Helper()
-	text := fmt.Sprintf("%8s %10s %11s %6s %10s %8s\n", "at", "memory MB", "goroutines", "files", "events/s", "lag s")
+	text := fmt.Sprintf("%8s %10s %8s %11s %6s %10s %8s\n", "at", "memory MB", "heap MB", "goroutines", "files", "events/s", "lag s")
 	step := max(1, len(all)/30)
 	for i := step; i < len(all); i += step {
 		v, before := all[i], all[i-step]
-		text += fmt.Sprintf("%8s %10.1f %11d %6d %10.0f %8.1f\n", v.at.Round(time.Second), float64(v.memory)/1e6, v.goroutines, v.files,
+		text += fmt.Sprintf("%8s %10.1f %8.1f %11d %6d %10.0f %8.1f\n", v.at.Round(time.Second), float64(v.memory)/1e6, float64(v.heap)/1e6, v.goroutines, v.files,
 			float64(v.published-before.published)/(v.at-before.at).Seconds(), v.lag.Seconds())
 	}
 	t.Logf("e2e: soak:\n%s", text)
