@@ -139,11 +139,11 @@ func (c *Config) Validate() error {
 		p.check(validAddress(b), "KAFKA_BROKERS: %q is not host:port, for example localhost:9092", b)
 	}
 	p.topic("KAFKA_TOPIC", c.Topic, "export.events")
-	p.topic("KAFKA_DLQ_TOPIC", c.deadTopic(), "dlq.export.events")
+	p.topic("KAFKA_DLQ_TOPIC", c.DeadTopic(), "dlq.export.events")
 	p.topic("KAFKA_CHECKPOINT_TOPIC", c.CheckpointTopic, "exportbridge.checkpoints")
-	p.check(!slices.Contains([]string{c.Topic, c.deadTopic()}, c.CheckpointTopic),
+	p.check(!slices.Contains([]string{c.Topic, c.DeadTopic()}, c.CheckpointTopic),
 		"KAFKA_CHECKPOINT_TOPIC must differ from the topics of events and dead letters (%s), for example exportbridge.checkpoints", c.CheckpointTopic)
-	p.check(c.Topic != c.deadTopic(), "KAFKA_DLQ_TOPIC must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
+	p.check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
 	_, err := parseRetention(c.Retention)
 	p.check(err == nil, "KAFKA_RETENTION %q is neither -1 nor a duration of at least 1m, for example 8760h", c.Retention)
 	p.check(c.Key == "none" || strings.HasPrefix(c.Key, "/"), "KAFKA_KEY %q is neither a JSON pointer nor none, for example /userId", c.Key)
@@ -209,8 +209,8 @@ func (c *Config) validateSASL(p *problems) {
 		"KAFKA_SASL_MECHANISM=%s sends the password readable; KAFKA_TLS_ENABLED=true, or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)
 }
 
-// deadTopic returns the topic of the dead letters.
-func (c *Config) deadTopic() string {
+// DeadTopic returns the topic of the dead letters: DLQTopic, or the usual name.
+func (c *Config) DeadTopic() string {
 	if c.DLQTopic != "" {
 		return c.DLQTopic
 	}
@@ -229,7 +229,7 @@ func (c *Config) topics() []string {
 	if !c.diverts() {
 		return []string{c.Topic}
 	}
-	return []string{c.Topic, c.deadTopic()}
+	return []string{c.Topic, c.DeadTopic()}
 }
 
 // allTopics returns all topics that the stream writes to, the checkpoints' last.

@@ -293,7 +293,7 @@ func (s *settings) checkConfig() []finding {
 }
 
 func checkKafka(ctx context.Context, st *streamSettings) []finding {
-	if slices.Equal(st.kafka.Brokers, []string{embedded}) {
+	if isEmbedded(&st.kafka) {
 		return []finding{{Level: levelInfo, Text: "embedded: it will start with run"}}
 	}
 	sink, err := kafkasink.New(st.kafka)

@@ -103,20 +103,17 @@ func (a *app) openLetters(ctx context.Context, name string) (*letters, error) {
 // not exist is empty.
 func lettersOf(ctx context.Context, st *streamSettings) (*letters, error) {
 	kafka := st.kafka
-	kafka.Topic = cmp.Or(kafka.DLQTopic, "dlq."+kafka.Topic)
-	// Only this topic matters here, whatever the stream writes.
-	kafka.OnBadEvent, kafka.DLQTopic, kafka.CheckpointTopic = "stop", "", kafka.Topic+".checkpoints"
+	kafka.Topic = kafka.DeadTopic()
+	there, err := readOnly(ctx, &kafka)
+	if err != nil {
+		return nil, err
+	}
 	sink, err := kafkasink.New(kafka)
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: err, hint: "exportbridge topics plan"}
+		return nil, err
 	}
-	defer sink.Close()
-	l := &letters{topicReader: &topicReader{open: sink.Consumer, topic: kafka.Topic}, stream: st}
-	l.keep = keepStream(st.name)
-	if l.there, err = sink.Exists(ctx); err != nil {
-		return nil, explained(err)
-	}
-	return l, nil
+	reader := &topicReader{open: sink.Consumer, topic: kafka.Topic, keep: keepStream(st.name)}
+	return &letters{topicReader: reader, stream: st, there: there}, nil
 }
 
 // retried returns when the letter was published after all, zero if it was not.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -128,7 +127,7 @@ func (r *request) await(ctx context.Context, p *position, cmd bridge.Command) (b
 // unowned reports whether no process has the stream. Redis shows none; Kafka's
 // coordinator knows for certain.
 func (p *position) unowned(ctx context.Context) (bool, error) {
-	if slices.Equal(p.stream.kafka.Brokers, []string{embedded}) {
+	if isEmbedded(&p.stream.kafka) {
 		return false, &exitError{
 			code: exitUsage, err: errors.New("no bridge answers, and KAFKA_BROKERS=embedded is a Kafka inside another process"),
 			hint: "the address that it printed, for example --kafka-brokers " + usualKafka,

@@ -142,7 +142,7 @@ func (l *loader) load(ctx context.Context, need uses, now time.Time) (*settings,
 		st := l.loadStream(ctx, name, need, now)
 		st.engine.Mode, st.engine.Owner = s.Delivery, s.owner()
 		st.kafka.Mode, st.kafka.InstanceID = s.Delivery, s.InstanceID
-		s.embeddedKafka = slices.Equal(st.kafka.Brokers, []string{embedded})
+		s.embeddedKafka = isEmbedded(&st.kafka)
 		s.streams = append(s.streams, st)
 		found[name] = st.validate(need)
 	}
@@ -320,13 +320,17 @@ func (st *streamSettings) validate(need uses) error {
 	}
 	if need&usesKafka != 0 {
 		kafka := st.kafka
-		if slices.Equal(kafka.Brokers, []string{embedded}) {
+		if isEmbedded(&kafka) {
 			kafka.Brokers = []string{usualKafka}
 		}
 		errs = append(errs, kafka.Validate())
 	}
 	return errors.Join(errs...)
 }
+
+// isEmbedded reports whether Kafka is a server inside a process, which others
+// know only by its address.
+func isEmbedded(k *kafkasink.Config) bool { return slices.Equal(k.Brokers, []string{embedded}) }
 
 var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 

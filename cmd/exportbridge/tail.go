@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,18 +160,11 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	case o.topic != "":
 		kafka.Topic = o.topic
 	case o.dlq:
-		kafka.Topic = cmp.Or(kafka.DLQTopic, "dlq."+kafka.Topic)
+		kafka.Topic = kafka.DeadTopic()
 	}
-	// Only the topic that is read matters here, whatever the stream writes.
-	kafka.OnBadEvent, kafka.DLQTopic, kafka.CheckpointTopic = "stop", "", kafka.Topic+".checkpoints"
-	sink, err := kafkasink.New(kafka)
+	there, err := readOnly(ctx, &kafka)
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: err, hint: "exportbridge topics plan"}
-	}
-	defer sink.Close()
-	there, err := sink.Exists(ctx)
-	if err != nil {
-		return nil, explained(err)
+		return nil, err
 	}
 	if !there {
 		missing := &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", kafka.Topic), hint: "exportbridge topics create --execute"}
@@ -184,10 +176,27 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	// From here on Kafka may go away while we follow: its client's warnings
 	// say so.
 	kafka.Log = newLogger(a.stderr, &s.processConfig, a.environ)
-	if sink, err = kafkasink.New(kafka); err != nil {
+	sink, err := kafkasink.New(kafka)
+	if err != nil {
 		return nil, err
 	}
 	return &topicReader{open: sink.Consumer, topic: kafka.Topic, keep: o.keep()}, nil
+}
+
+// readOnly makes the configuration that of a Sink which only reads kafka.Topic,
+// and reports whether that exists. Only this topic matters then, whatever the
+// stream writes.
+func readOnly(ctx context.Context, kafka *kafkasink.Config) (there bool, err error) {
+	kafka.OnBadEvent, kafka.DLQTopic, kafka.CheckpointTopic = "stop", "", kafka.Topic+".checkpoints"
+	sink, err := kafkasink.New(*kafka)
+	if err != nil {
+		return false, &exitError{code: exitUsage, err: err, hint: "exportbridge topics plan"}
+	}
+	defer sink.Close()
+	if there, err = sink.Exists(ctx); err != nil {
+		return false, explained(err)
+	}
+	return there, nil
 }
 
 // keep returns the filter that the flags describe.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -66,7 +65,7 @@ func also(err error, what string) error {
 
 // kafkaIsHidden reports whether this process cannot read the stream's Kafka.
 func (p *position) kafkaIsHidden() bool {
-	return p.sink == nil || slices.Equal(p.stream.kafka.Brokers, []string{embedded})
+	return p.sink == nil || isEmbedded(&p.stream.kafka)
 }
 
 // past is a part of a stream's history.
