@@ -111,11 +111,51 @@ func failNext(c *kfake.Cluster, f bridgetest.Failure) {
 	refused := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: 1}
 	switch f {
 	case bridgetest.Persisted:
-		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: 1}, refused)
+		// The copy is refused, not just the next request: the client does not
+		// heed the answer to a batch that was on its way behind the one which
+		// it must send again.
+		var first map[batchID]bool
+		refused.When = func(req kmsg.Request) bool {
+			for id := range batchesOf(req) {
+				if first[id] {
+					return true
+				}
+			}
+			return false
+		}
+		c.Fault(kfake.Fault{
+			Keys: refused.Keys, Err: kerr.RequestTimedOut, Count: 1,
+			When: func(req kmsg.Request) bool {
+				first = batchesOf(req)
+				return true
+			},
+		}, refused)
 	case bridgetest.Partly:
 		refused.Partitions = []int32{0}
 		c.Fault(refused)
 	case bridgetest.Failed:
 		c.Fault(refused)
 	}
+}
+
+// A batchID tells a batch of records and its copies from all others of a
+// topic.
+type batchID struct {
+	partition     int32
+	producer      int64
+	epoch         int16
+	firstSequence int32
+}
+
+func batchesOf(req kmsg.Request) map[batchID]bool {
+	ids := make(map[batchID]bool)
+	for _, topic := range req.(*kmsg.ProduceRequest).Topics {
+		for _, p := range topic.Partitions {
+			var b kmsg.RecordBatch
+			if b.ReadFrom(p.Records) == nil {
+				ids[batchID{p.Partition, b.ProducerID, b.ProducerEpoch, b.FirstSequence}] = true
+			}
+		}
+	}
+	return ids
 }
