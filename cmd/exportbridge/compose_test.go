@@ -73,6 +73,33 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+// TestComposeInReadme: the README's commands name what the compose file has.
+func TestComposeInReadme(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := loadCompose(t, nil)
+	var profiles []string
+	for _, s := range p.Services {
+		profiles = append(profiles, s.Profiles...)
+	}
+	up := regexp.MustCompile(`(?m)^docker compose --profile (\S+) --profile (\S+) up .*$`).FindStringSubmatch(string(readme))
+	if up == nil || !slices.Contains(profiles, up[1]) || !slices.Contains(profiles, up[2]) {
+		t.Errorf("profiles are %q, the README starts %q", profiles, up)
+	}
+	read := regexp.MustCompile(`(?m)^docker compose run --rm (\S+) cat (\S+)$`).FindStringSubmatch(string(readme))
+	if read == nil {
+		t.Fatal("the README does not say how to read the token")
+	}
+	if service, ok := p.Services[read[1]]; !ok || !slices.ContainsFunc(service.Volumes, func(v types.ServiceVolumeConfig) bool {
+		return strings.HasPrefix(read[2], v.Target+"/")
+	}) {
+		t.Errorf("the service %s has no volume with %s", read[1], read[2])
+	}
+}
+
 // TestComposeServices: what must hold for every service.
 func TestComposeServices(t *testing.T) {
 	t.Parallel()
