@@ -12,6 +12,7 @@ import (
 
 // Ports are the sides of a bridge.
 type Ports struct {
+	// Source is what is read, Sink what it is written to. Both are required.
 	Source Source
 	Sink   Sink
 	// Store keeps the checkpoint; exactly once it may be nil, since the Sink's

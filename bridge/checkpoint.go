@@ -47,6 +47,7 @@ const Forever int64 = -1
 // Origin is what the export was asked for. A cursor belongs to its origin:
 // resource, event filter and end must not change under it.
 type Origin struct {
+	// Resource is what is exported, Events the types of them, all if empty.
 	Resource string   `json:"resource"`
 	Events   []string `json:"events,omitempty"`
 	// Start is where the export begins when there is no cursor, resolved to
@@ -66,6 +67,7 @@ func (o Origin) Same(p Origin) bool {
 
 // Place is a checkpoint's place in the order of commits: epoch first, then seq.
 type Place struct {
+	// Epoch counts the resets of the stream, Seq the commits since.
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"`
 }
@@ -94,6 +96,7 @@ func (p Place) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
 
 // Change records the operator's request that a checkpoint came from.
 type Change struct {
+	// ID is the request's, Kind what was asked for, Who by whom, Reason why.
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`
 	Who    string `json:"who,omitempty"`
@@ -110,6 +113,8 @@ type Change struct {
 // News says where a rewind ends: events later than EventTime, or from the page
 // whose cursor has this hash on, were not published before.
 type News struct {
+	// CursorHash is as CursorHash returns it; EventTime is in milliseconds since
+	// the epoch.
 	CursorHash string `json:"cursor_hash,omitempty"`
 	EventTime  int64  `json:"event_time"`
 	// Source is whose events were published.
@@ -120,11 +125,15 @@ type News struct {
 // go on from it. Its JSON form is a frozen, versioned format: Redis and the
 // checkpoint topic hold it.
 type Checkpoint struct {
+	// Version is that of the format, CheckpointVersion.
 	Version int    `json:"v"`
-	Stream  string `json:"stream"`
+	Stream  string `json:"stream"` // the stream's name
 	Place
-	Mode   Mode   `json:"mode"`
-	Kind   Kind   `json:"kind"`
+	// Mode is the guarantee it was written under, Kind what made it.
+	Mode Mode `json:"mode"`
+	Kind Kind `json:"kind"`
+	// Cursor asks for the page that comes next, as the API gave it; empty asks
+	// for the first.
 	Cursor string `json:"cursor"`
 	// Tail holds the identities of the items already published from the page
 	// at Cursor, while that page is the end of the results. In JSON it is one
@@ -132,9 +141,10 @@ type Checkpoint struct {
 	Tail Tail `json:"tail,omitempty"`
 	// Carried counts the items read since a page that left part of Tail
 	// behind; 0 while Tail belongs to the page at Cursor.
-	Carried int            `json:"carried,omitempty"`
-	Origin  Origin         `json:"origin"`
-	Source  SourceIdentity `json:"source"`
+	Carried int `json:"carried,omitempty"`
+	// Origin is what Cursor belongs to, Source whose export it is.
+	Origin Origin         `json:"origin"`
+	Source SourceIdentity `json:"source"`
 	// Topic is where the events are published; empty where that is not known.
 	Topic string `json:"topic,omitempty"`
 	// Events and Pages count what this stream's cursor passed so far, dead
@@ -157,9 +167,11 @@ type Checkpoint struct {
 	EndedEmpty int `json:"ended_empty,omitempty"`
 	// PausedUntil is when a pause ends, in milliseconds since the epoch; 0 is
 	// no pause, Forever one without an end.
-	PausedUntil int64   `json:"paused_until,omitempty"`
-	Change      *Change `json:"change,omitempty"`
-	NewsAfter   *News   `json:"news_after,omitempty"`
+	PausedUntil int64 `json:"paused_until,omitempty"`
+	// Change is the request that made it, if one did; NewsAfter is set while
+	// what was published before is published again.
+	Change    *Change `json:"change,omitempty"`
+	NewsAfter *News   `json:"news_after,omitempty"`
 	// KnownFrom is the time before which events may never have been published,
 	// in milliseconds since the epoch: the stream began there, or an operator
 	// moved it over them. 0 is the earliest event.

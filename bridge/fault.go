@@ -70,6 +70,7 @@ const (
 // Fault is an error of a port that says how it is to be treated. An error
 // that is no Fault counts as Transient.
 type Fault struct {
+	// Class says what the engine does about it.
 	Class Class
 	// Code is a short stable word for metrics: an HTTP status, "timeout",
 	// "network", "decode", or a Kafka error name.
@@ -80,7 +81,8 @@ type Fault struct {
 	RetryAfter time.Duration
 	// Hint tells the operator what to check or which command repairs.
 	Hint string
-	Err  error
+	// Err is what went wrong.
+	Err error
 }
 
 func (f *Fault) Error() string {
@@ -103,6 +105,8 @@ func faultOf(err error) *Fault {
 // BlockedError is what Run returns when a bounded run (Limits.Once,
 // MaxEvents, Until, or a window) becomes blocked.
 type BlockedError struct {
+	// Stream is which one, Reason why in a word, Err the same in full, and
+	// Hint what to do about it.
 	Stream string
 	Reason Reason
 	Hint   string

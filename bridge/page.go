@@ -86,6 +86,7 @@ func (e *Event) AppendRecordID(to []byte) []byte {
 // SourceIdentity says whose export a page belongs to, as the page's metadata
 // names it. The zero value means that the page did not say.
 type SourceIdentity struct {
+	// Organization, Workspace and Application are as in the page.
 	Organization string `json:"organization,omitempty"`
 	Workspace    string `json:"workspace,omitempty"`
 	Application  string `json:"application,omitempty"`

@@ -131,16 +131,17 @@ type Ownership interface {
 
 // Command is an operator's request to a running stream.
 type Command struct {
-	ID   string `json:"id"`
+	ID   string `json:"id"`   // of this request alone
 	Kind Kind   `json:"kind"` // KindReset, KindPause or KindResume
 	// BaseEpoch is the epoch the operator saw. Another epoch refuses.
 	BaseEpoch int64 `json:"base_epoch"`
 	// Target is where a reset goes.
 	Target Target `json:"target"`
 	// PausedUntil is as in Checkpoint, for KindPause.
-	PausedUntil int64  `json:"paused_until,omitempty"`
-	Who         string `json:"who,omitempty"`
-	Reason      string `json:"reason,omitempty"`
+	PausedUntil int64 `json:"paused_until,omitempty"`
+	// Who asks, and the Reason, are for the history.
+	Who    string `json:"who,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// Deadline is the store's time, in milliseconds since the epoch, after
 	// which the command must not be applied any more.
 	Deadline int64 `json:"deadline"`
@@ -148,6 +149,7 @@ type Command struct {
 
 // Target is a position to reset to.
 type Target struct {
+	// Cursor, Tail and Carried are as in Checkpoint.
 	Cursor  string `json:"cursor"`
 	Tail    Tail   `json:"tail,omitempty"`
 	Carried int    `json:"carried,omitempty"`
@@ -162,12 +164,14 @@ type Target struct {
 
 // Answer is what became of a Command.
 type Answer struct {
+	// Applied is false where the request was refused.
 	Applied bool `json:"applied"`
 	// Detail says why not, for people.
 	Detail string `json:"detail,omitempty"`
-	By     string `json:"by"`
-	Place  Place  `json:"place"`
-	At     int64  `json:"at"` // milliseconds since the epoch
+	// By is the owner that answered, Place where the stream is then.
+	By    string `json:"by"`
+	Place Place  `json:"place"`
+	At    int64  `json:"at"` // milliseconds since the epoch
 }
 
 // Inbox brings the operator's commands to the stream's owner.
@@ -235,10 +239,14 @@ const (
 
 // Observation is one thing that happened to a stream.
 type Observation struct {
-	Stream  string
-	What    What
-	Took    time.Duration
-	Code    string
+	// Stream is whom it happened to. What says what happened, and which of the
+	// fields below it sets.
+	Stream string
+	What   What
+	// Took is how long it took, Code how it ended: one of few words.
+	Took time.Duration
+	Code string
+	// Pages, Events and Bytes are how much it was, Receipt is the Sink's.
 	Pages   int
 	Events  int
 	Bytes   int64

@@ -38,6 +38,7 @@ const (
 // Status is a snapshot of one stream. Its JSON form is what status --json,
 // the store and /api/v1/status show.
 type Status struct {
+	// Stream is which one, Owner the process that says so, State what it does.
 	Stream string `json:"stream"`
 	Owner  string `json:"owner"`
 	State  State  `json:"state"`
@@ -55,14 +56,18 @@ type Status struct {
 	PausedUntil int64 `json:"paused_until,omitempty"`
 
 	// Leader is true while the stream is this process's.
-	Leader      bool   `json:"leader"`
+	Leader bool `json:"leader"`
+	// Mode and Place are the checkpoint's. CursorHash and CursorBytes tell its
+	// cursor from others, TailItems is how long its Tail is.
 	Mode        Mode   `json:"mode"`
 	Place       Place  `json:"place"`
 	CursorHash  string `json:"cursor_hash,omitempty"`
 	CursorBytes int    `json:"cursor_bytes,omitempty"`
 	TailItems   int    `json:"tail_items,omitempty"`
 
-	// Events and Pages are the checkpoint's; the others count this process.
+	// Events and Pages are the checkpoint's; the others count this process:
+	// Published events, DeadLettered items, items Repeated by the API and
+	// dropped, Requests, and how many Failures there were since the last success.
 	Events       int64 `json:"events"`
 	Pages        int64 `json:"pages"`
 	Published    int64 `json:"published"`
@@ -76,12 +81,16 @@ type Status struct {
 	// time: a stream that is behind catches up above 1.
 	Pace float64 `json:"pace"`
 
+	// Position is the checkpoint's PositionTime, LastEvent its LastEventTime.
+	// LastCommit is when it was written, LastPoll when a request last succeeded.
 	Position   time.Time `json:"position,omitzero"`
 	LastEvent  time.Time `json:"last_event,omitzero"`
 	LastCommit time.Time `json:"last_commit,omitzero"`
 	LastPoll   time.Time `json:"last_poll,omitzero"`
-	CaughtUp   bool      `json:"caught_up"`
-	Contract   Contract  `json:"contract,omitempty"`
+	// CaughtUp is true while the API has nothing more. Contract is how it says
+	// so, empty until it has.
+	CaughtUp bool     `json:"caught_up"`
+	Contract Contract `json:"contract,omitempty"`
 	// Ended says what ended a bounded run or a window.
 	Ended string `json:"ended,omitempty"`
 	// PrefetchedPages and PrefetchedBytes are fetched and not yet acknowledged by
@@ -92,11 +101,13 @@ type Status struct {
 	// yet, exactly once.
 	StoreLagPages int64 `json:"store_lag_pages"`
 
+	// Dependencies are by name: DependencySource, DependencySink, DependencyStore.
 	Dependencies map[string]Dependency `json:"dependencies,omitempty"`
 }
 
 // Dependency is whether a server that the stream needs answers.
 type Dependency struct {
+	// Up is what it is Since; Error is why it is not.
 	Up    bool      `json:"up"`
 	Since time.Time `json:"since"`
 	Error string    `json:"error,omitempty"`

@@ -28,6 +28,7 @@ const (
 
 // Finding is one thing that Check found out.
 type Finding struct {
+	// Level says whether it is fine, Text what was found.
 	Level Level
 	Text  string
 	// Hint says what to do, where something is to be done.

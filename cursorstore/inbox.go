@@ -41,6 +41,7 @@ const (
 
 // Outcome is what became of a request.
 type Outcome struct {
+	// Standing says which of the fields below are set.
 	Standing Standing
 	// Owner is who claimed it, in Claimed.
 	Owner string
@@ -50,6 +51,7 @@ type Outcome struct {
 
 // PendingError is what Request returns while another request is pending.
 type PendingError struct {
+	// Command is the request in the way.
 	Command bridge.Command
 	// Since is when it was made, by Redis's clock.
 	Since time.Time

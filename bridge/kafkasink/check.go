@@ -28,6 +28,7 @@ const (
 
 // Finding is one thing that Check has to say.
 type Finding struct {
+	// Level says whether it is fine, Text what was found.
 	Level Level  `json:"level"`
 	Text  string `json:"text"`
 	// Hint says what to do about it; may be empty.

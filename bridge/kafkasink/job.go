@@ -37,6 +37,7 @@ const (
 // its state and in the results of its windows. Its JSON form is a frozen,
 // versioned format. Times are milliseconds since the epoch.
 type Job struct {
+	// Version is that of the format, ID what commands call the job.
 	Version int     `json:"v"`
 	ID      string  `json:"id"`
 	Kind    JobKind `json:"kind"`
@@ -47,13 +48,16 @@ type Job struct {
 	// Topic is where the events go.
 	Topic string `json:"topic"`
 	// From is the first instant of the job, To the first one after it.
-	From    int64       `json:"from"`
-	To      int64       `json:"to"`
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Windows are its parts, one after the other in time.
 	Windows []JobWindow `json:"windows"`
-	Who     string      `json:"who,omitempty"`
-	Reason  string      `json:"reason,omitempty"`
-	Created int64       `json:"created"`
-	State   JobState    `json:"state"`
+	// Who began it, the Reason, and when it was Created.
+	Who     string `json:"who,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Created int64  `json:"created"`
+	// State is how far it is.
+	State JobState `json:"state"`
 	// Changed is when State changed, By who did that, Why what they said.
 	Changed int64  `json:"changed,omitempty"`
 	By      string `json:"by,omitempty"`
@@ -63,6 +67,7 @@ type Job struct {
 // JobWindow is one window of a job: a bounded export of its own, with a
 // checkpoint of its own.
 type JobWindow struct {
+	// From and To are as in Job.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 	// Ended says what ended the window; empty while it is not done.

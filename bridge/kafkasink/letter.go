@@ -16,6 +16,7 @@ import (
 
 // Letter is a dead letter as its topic has it.
 type Letter struct {
+	// Partition and Offset are where it is in the topic of the dead letters.
 	Partition int32
 	Offset    int64
 	// Time is when it was written.

@@ -18,6 +18,7 @@ const foreignHint = "name another BRIDGE_GROUP: somebody else's consumers use th
 
 // Member is a process in a stream's group.
 type Member struct {
+	// ClientID is its KAFKA_CLIENT_ID.
 	ClientID string `json:"client_id"`
 	// Host is the address that the brokers see.
 	Host string `json:"host"`

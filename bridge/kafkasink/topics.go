@@ -19,6 +19,7 @@ import (
 
 // TopicPlan says what the stream needs of the cluster, and what is there.
 type TopicPlan struct {
+	// Topics are all that a stream needs, existing or not.
 	Topics []PlannedTopic `json:"topics"`
 	// ACLs are the commands that grant what the stream needs, ready to paste.
 	// The principal is KAFKA_SASL_USERNAME, or to be filled in.
@@ -29,8 +30,9 @@ type TopicPlan struct {
 
 // PlannedTopic is one topic of a TopicPlan.
 type PlannedTopic struct {
-	Name string `json:"name"`
-	// Role is "events", "dead letters", "checkpoints" or "jobs".
+	// Name is the topic's; Exists says whether it is there. Role is "events",
+	// "dead letters", "checkpoints" or "jobs".
+	Name   string `json:"name"`
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`
 	// OnDemand is true for the topic of the jobs: the first job creates it.

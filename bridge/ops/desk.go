@@ -49,14 +49,16 @@ type History struct {
 	// where Redis has none or does not answer. Note says what is missing.
 	Source  string         `json:"source"`
 	Note    string         `json:"note,omitempty"`
-	Entries []HistoryEntry `json:"entries"`
+	Entries []HistoryEntry `json:"entries"` // newest first
 }
 
 // HistoryEntry is one committed cursor, without the cursor itself.
 type HistoryEntry struct {
 	bridge.Place
 	// Parent is the entry before it, empty where that is not known.
-	Parent     string         `json:"parent,omitempty"`
+	Parent string `json:"parent,omitempty"`
+	// At is when it was committed; Kind, Events, Pages, CursorHash, Position and
+	// Change are the checkpoint's.
 	At         time.Time      `json:"at"`
 	Kind       bridge.Kind    `json:"kind"`
 	Events     int64          `json:"events"`
@@ -68,7 +70,7 @@ type HistoryEntry struct {
 
 // Letters are dead letters of a stream.
 type Letters struct {
-	Letters []Letter `json:"letters"`
+	Letters []Letter `json:"letters"` // newest first, as many as were asked for
 	// Total is how many there are. Counting ends at MaxLetters.
 	Total int `json:"total"`
 }
@@ -78,9 +80,12 @@ const MaxLetters = 1000
 
 // Letter is a dead letter, without its item and key.
 type Letter struct {
-	Partition  int32         `json:"partition"`
-	Offset     int64         `json:"offset"`
-	Time       time.Time     `json:"time"`
+	// Partition and Offset are where it is, Time is when it was written.
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Time      time.Time `json:"time"`
+	// Reason is what was wrong with the item in a word, Message the same for
+	// people, CursorHash tells the cursor of its page from others.
 	Reason     bridge.Defect `json:"reason"`
 	Message    string        `json:"message"`
 	CursorHash string        `json:"cursor_hash"`
@@ -91,15 +96,19 @@ type Letter struct {
 
 // Job is a backfill or replay.
 type Job struct {
+	// ID is what commands call it, Kind "backfill" or "replay", Stream whose
+	// export it reads.
 	ID     string `json:"id"`
 	Kind   string `json:"kind"`
 	Stream string `json:"stream"`
 	// State is running, interrupted, done or cancelled.
-	State string    `json:"state"`
+	State string `json:"state"`
+	// Topic is where it publishes the events from From on and before To.
 	Topic string    `json:"topic"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
-	// Windows is how many parts the job has, Done how many are finished.
+	// Windows is how many parts the job has, Done how many are finished, Events
+	// how many it has passed.
 	Windows int   `json:"windows"`
 	Done    int   `json:"done"`
 	Events  int64 `json:"events"`
@@ -123,7 +132,8 @@ type Spot struct {
 	// Place is nil where no commit was, as after a reset.
 	*bridge.Place
 	// Text says where it is, for people.
-	Text       string    `json:"text"`
+	Text string `json:"text"`
+	// The others are as in HistoryEntry, zero where they are not known.
 	At         time.Time `json:"at,omitzero"`
 	Position   time.Time `json:"position,omitzero"`
 	Events     int64     `json:"events,omitempty"`
@@ -133,14 +143,16 @@ type Spot struct {
 
 // Plan is what a move would do.
 type Plan struct {
+	// Stream would be moved From where it is To there.
 	Stream string `json:"stream"`
 	From   Spot   `json:"from"`
 	To     Spot   `json:"to"`
 	// AgainEvents and AgainPages will be published again, -1 where that cannot
 	// be known.
-	AgainEvents int64  `json:"again_events"`
-	AgainPages  int64  `json:"again_pages"`
-	Guarantee   string `json:"guarantee"`
+	AgainEvents int64 `json:"again_events"`
+	AgainPages  int64 `json:"again_pages"`
+	// Guarantee says what consumers must expect, Notes what else is to be known.
+	Guarantee string `json:"guarantee"`
 	// BaseEpoch is the epoch that the plan was made for. A move that was
 	// planned for another one is refused.
 	BaseEpoch int64    `json:"base_epoch"`
@@ -162,6 +174,8 @@ type Order struct {
 
 // Done is an order that was carried out.
 type Done struct {
+	// Applied and By are as in bridge.Answer, the Place is where the stream is
+	// then, At when it was answered.
 	Applied bool   `json:"applied"`
 	By      string `json:"by"`
 	bridge.Place
@@ -172,7 +186,8 @@ type Done struct {
 type Error struct {
 	// Status is an HTTP status, 400 or above.
 	Status int
-	Err    error
+	// Err is what is answered.
+	Err error
 	// Hint says what to do, empty for nothing.
 	Hint string
 }

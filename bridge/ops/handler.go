@@ -23,6 +23,7 @@ type Stream interface {
 
 // Parts are what a server shows and steers. What is nil is not there.
 type Parts struct {
+	// Version is that of the program, for the page.
 	Version string
 	// Metrics and Streams are required.
 	Metrics *Metrics

@@ -17,6 +17,7 @@ const (
 
 // LogEntry is a message of the log.
 type LogEntry struct {
+	// Time, Level, Msg and Attrs are the record's.
 	Time  time.Time      `json:"time"`
 	Level string         `json:"level"`
 	Msg   string         `json:"msg"`

@@ -48,7 +48,11 @@ type Metrics struct {
 }
 
 // Build says which program the metrics are of.
-type Build struct{ Version, Revision, GoVersion string }
+type Build struct {
+	Version   string // of the program, as v1.2.3
+	Revision  string // the commit it was built from
+	GoVersion string // of the compiler
+}
 
 // NewMetrics returns the metrics of the given streams in a registry of their
 // own. statuses is called at every scrape.

@@ -35,6 +35,7 @@ type Report struct {
 
 // Member is a process in a stream's group, as Kafka's coordinator knows it.
 type Member struct {
+	// ClientID is its KAFKA_CLIENT_ID.
 	ClientID string `json:"client_id"`
 	// Host is the address that the brokers see.
 	Host string `json:"host"`

@@ -19,13 +19,15 @@ const (
 type Sample struct {
 	Stream string `json:"stream"`
 	// Time is the record's, Type, ID and Origin are what its headers say.
-	Time      time.Time `json:"time"`
-	Type      string    `json:"type,omitempty"`
-	ID        string    `json:"id,omitempty"`
-	KeyHash   string    `json:"key_hash,omitempty"`
-	Partition int32     `json:"partition"`
-	Offset    int64     `json:"offset"`
-	Origin    string    `json:"origin,omitempty"`
+	Time time.Time `json:"time"`
+	Type string    `json:"type,omitempty"`
+	ID   string    `json:"id,omitempty"`
+	// KeyHash tells the record's key from others; Partition and Offset are where
+	// it is.
+	KeyHash   string `json:"key_hash,omitempty"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Origin    string `json:"origin,omitempty"`
 	// Value is the event itself, its first 16 KiB; empty unless
 	// HTTP_SHOW_EVENTS is set.
 	Value string `json:"value,omitempty"`
