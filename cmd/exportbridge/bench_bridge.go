@@ -38,7 +38,8 @@ func (a *app) tellEnd(end partEnd) error {
 }
 
 func newBenchBridgeCommand(a *app) *cobra.Command {
-	var forget, follow bool
+	var without omissions
+	var follow bool
 	var cpu, allocs string
 	cmd := &cobra.Command{
 		Use:     "part-bridge",
@@ -48,7 +49,8 @@ func newBenchBridgeCommand(a *app) *cobra.Command {
 		Hidden:  true,
 	}
 	a.takeSettings(cmd)
-	cmd.Flags().BoolVar(&forget, "forget", false, "keep no checkpoint outside Kafka")
+	cmd.Flags().BoolVar(&without.store, "forget", false, "keep no checkpoint outside Kafka")
+	cmd.Flags().BoolVar(&without.observer, "unobserved", false, "keep no metrics")
 	cmd.Flags().BoolVar(&follow, "follow", false, "do the same as run")
 	cmd.Flags().StringVar(&cpu, "cpu-profile", "", "write a CPU profile to `FILE`")
 	cmd.Flags().StringVar(&allocs, "alloc-profile", "", "write a profile of all allocations to `FILE`")
@@ -61,7 +63,7 @@ func newBenchBridgeCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = a.measuredBridge(cmd.Context(), s, bridge.Limits{Once: !follow}, forget)
+		err = a.measuredBridge(cmd.Context(), s, bridge.Limits{Once: !follow}, without)
 		if err := errors.Join(err, stop()); err != nil {
 			return err
 		}
@@ -70,9 +72,22 @@ func newBenchBridgeCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// measuredBridge is app.bridge, with a store that forgets on request.
-func (a *app) measuredBridge(ctx context.Context, s *settings, limits bridge.Limits, forget bool) (err error) {
-	if !forget {
+// omissions are what a measured bridge does without, to show what it costs.
+type omissions struct{ store, observer bool }
+
+func (o omissions) of(p bridge.Ports) bridge.Ports {
+	if o.store {
+		p.Store = nil
+	}
+	if o.observer {
+		p.Observer = nil
+	}
+	return p
+}
+
+// measuredBridge is app.bridge, but for the omissions.
+func (a *app) measuredBridge(ctx context.Context, s *settings, limits bridge.Limits, without omissions) (err error) {
+	if without == (omissions{}) {
 		return a.bridge(ctx, s, limits)
 	}
 	tuneMemory(a.environ)
@@ -83,10 +98,7 @@ func (a *app) measuredBridge(ctx context.Context, s *settings, limits bridge.Lim
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	for i, st := range p.streams {
-		st.bridge, err = bridge.New(s.streams[i].engine, bridge.Ports{
-			Source: st.api, Sink: st.sink, Owner: st.owner, Inbox: st.store, Past: st.store, Holdings: st.sink, Observer: p.metrics,
-		})
-		if err != nil {
+		if st.bridge, err = bridge.New(s.streams[i].engine, without.of(st.ports)); err != nil {
 			return err
 		}
 	}

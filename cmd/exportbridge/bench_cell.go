@@ -89,6 +89,8 @@ type cell struct {
 	// forget keeps no checkpoint outside Kafka, redisFar keeps it in a Redis
 	// farRoundTrip away.
 	forget, redisFar bool
+	// unobserved keeps no metrics.
+	unobserved bool
 	// followed is measured up to the last record that a consumer sees, and the
 	// process is stopped then. The others end by themselves.
 	followed bool
@@ -119,6 +121,9 @@ func (c cell) String() string {
 	}
 	if c.forget {
 		parts = append(parts, "no Redis")
+	}
+	if c.unobserved {
+		parts = append(parts, "no metrics")
 	}
 	if c.redisFar {
 		parts = append(parts, "Redis 5ms away")

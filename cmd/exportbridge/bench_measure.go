@@ -116,6 +116,9 @@ func (b *bench) command(c cell) []string {
 	if c.forget {
 		args = append(args, "--forget")
 	}
+	if c.unobserved {
+		args = append(args, "--unobserved")
+	}
 	if b.profile != "" && c.work == workBridge && !c.warming {
 		file := filepath.Join(b.profile, slug(c.String()))
 		args = append(args, "--cpu-profile", file+".cpu", "--alloc-profile", file+".allocs")

@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cursorstore"
 )
 
 // benchServers are servers for the processes of a bench, in this one.
@@ -136,6 +138,24 @@ func TestBridgeThatForgets(t *testing.T) {
 		b.records(t, name, events)
 		if found := keys(name); (len(found) == 0) != forget {
 			t.Errorf("%s: keys %q in Redis", name, found)
+		}
+	}
+}
+
+// Without metrics the bridge does the same.
+func TestBridgeUnobserved(t *testing.T) {
+	t.Parallel()
+	const events = 1500
+	b := startBenchServers(t, events)
+	for _, unobserved := range []bool{false, true} {
+		name := fmt.Sprint("unobserved-", unobserved)
+		b.runPart(t, cell{work: workBridge, mode: "exactly-once", unobserved: unobserved}, name)
+		b.records(t, name, events)
+	}
+	ports := bridge.Ports{Store: &cursorstore.Store{}, Observer: observers{}}
+	for without, want := range map[omissions][2]bool{{}: {true, true}, {observer: true}: {true, false}, {store: true}: {false, true}} {
+		if p := without.of(ports); p.Store != nil != want[0] || p.Observer != nil != want[1] {
+			t.Errorf("%+v leaves %+v", without, p)
 		}
 	}
 }

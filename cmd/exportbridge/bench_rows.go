@@ -203,11 +203,14 @@ func (p *planner) rawRows() []row {
 	return rows
 }
 
-// onceRows say what exactly-once costs, and the commits to Redis.
+// onceRows say what exactly-once costs, the commits to Redis, and the metrics.
 func (p *planner) onceRows() []row {
 	at20 := p.bridge(ms(20))
-	forgetful, far := at20, at20
-	forgetful.forget, far.redisFar = true, true
+	forgetful, far, unobserved := at20, at20, at20
+	forgetful.forget, far.redisFar, unobserved.unobserved = true, true, true
+	_, observed := p.lengths()
+	busy := observed
+	busy.unobserved = true
 	return []row{{
 		name: "eos_overhead_20", about: "time of the bridge exactly once / at least once - 1, API 20 ms",
 		unit: unitPercent, direction: atMost, goal: 0.02,
@@ -224,6 +227,15 @@ func (p *planner) onceRows() []row {
 		name: "commit_overhead_far", about: "time of the bridge with commits to a Redis 5 ms away / without commits to Redis - 1, API 20 ms",
 		unit: unitPercent, direction: atMost, goal: 0.01,
 		cells: []cell{far, forgetful}, of: ofSeconds, value: overhead,
+	}, {
+		name: "metrics_overhead", about: "time of the bridge with / without metrics - 1, API 20 ms",
+		unit: unitPercent, direction: atMost, goal: 0.01,
+		cells: []cell{at20, unobserved}, of: ofSeconds, value: overhead,
+	}, {
+		name: "metrics_overhead_cpu", about: "CPU of the bridge's whole process with / without metrics - 1, no API latency",
+		unit: unitPercent, direction: atMost, goal: 0.01,
+		cells: []cell{observed, busy}, of: ofCPU,
+		value: func(of []stretch) float64 { return of[0].cpuPerEvent()/of[1].cpuPerEvent() - 1 },
 	}}
 }
 

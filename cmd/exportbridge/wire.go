@@ -49,6 +49,7 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  *kafkasink.Group
 	store  *cursorstore.Store
+	ports  bridge.Ports // what the bridge is made of
 }
 
 // assemble wires the parts of a process. Nothing runs yet, and no server is
@@ -170,6 +171,7 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
+	s.ports = ports
 	if s.bridge, err = bridge.New(st.engine, ports); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
