@@ -105,6 +105,21 @@ func (j *Job) Done() int {
 	return n
 }
 
+// Progress returns how far the windows are in time, from 0 to 1. How long one
+// is that begins with the export nobody knows: it counts when it has ended.
+func (j *Job) Progress() float64 {
+	sum := 0.0
+	for i := range j.Windows {
+		switch w := &j.Windows[i]; {
+		case w.Ended != "":
+			sum++
+		case w.From > 0 && w.Position > w.From:
+			sum += min(1, float64(w.Position-w.From)/float64(w.To-w.From))
+		}
+	}
+	return sum / float64(max(1, len(j.Windows)))
+}
+
 // Counts returns the sums of the windows.
 func (j *Job) Counts() (events, pages, deadLettered int64) {
 	for i := range j.Windows {

@@ -259,3 +259,20 @@ func TestCreateLike(t *testing.T) {
 		t.Errorf("created %+v", got)
 	}
 }
+
+func TestJobProgress(t *testing.T) {
+	t.Parallel()
+	for want, windows := range map[float64][]kafkasink.JobWindow{
+		0:     {{From: 1000, To: 2000}, {From: 2000, To: 3000, Position: 1500}},
+		0.375: {{From: 1000, To: 2000, Position: 1500}, {From: 2000, To: 3000, Position: 2250}},
+		0.5:   {{To: 2000, Position: 1999}, {From: 2000, To: 3000, Position: 2100, Ended: "on its last page"}},
+		1:     {{From: 1000, To: 2000, Position: 2500}},
+	} {
+		if got := (&kafkasink.Job{Windows: windows}).Progress(); got != want {
+			t.Errorf("%+v are at %v, want %v", windows, got, want)
+		}
+	}
+	if got := new(kafkasink.Job).Progress(); got != 0 {
+		t.Errorf("a job without windows is at %v", got)
+	}
+}

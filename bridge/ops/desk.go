@@ -112,6 +112,8 @@ type Job struct {
 	Windows int   `json:"windows"`
 	Done    int   `json:"done"`
 	Events  int64 `json:"events"`
+	// Progress is how far the windows are in time, from 0 to 1.
+	Progress float64 `json:"progress"`
 }
 
 // Destination is where a move goes. Exactly one field is set.

@@ -45,6 +45,7 @@ type Metrics struct {
 	stage        *prometheus.HistogramVec
 	logs         *prometheus.CounterVec
 	unsafe       *prometheus.GaugeVec
+	windows      *prometheus.GaugeVec
 }
 
 // Build says which program the metrics are of.
@@ -67,7 +68,10 @@ func NewMetrics(build Build, streams []string, statuses func() []bridge.Status) 
 	m.unsafe = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "unsafe_setting", Help: "1 for each setting in force that gives up a protection.",
 	}, []string{"stream", "setting"})
-	m.registry.MustRegister(m.logs, m.unsafe, newStatusCollector(build, statuses))
+	m.windows = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "backfill_windows", Help: "Windows of the backfills and replays that are on record, by state.",
+	}, []string{"stream", "state"})
+	m.registry.MustRegister(m.logs, m.unsafe, m.windows, newStatusCollector(build, statuses))
 	for _, level := range logLevels {
 		m.logs.WithLabelValues(level)
 	}
@@ -173,6 +177,22 @@ func (m *Metrics) CountLosses(stream string, losses func() int64) {
 		Namespace: namespace, Name: "broker_data_losses_total", ConstLabels: prometheus.Labels{"stream": stream},
 		Help: "Times a broker no longer knew what it had acknowledged: records may be lost there. Stays 0.",
 	}, func() float64 { return float64(losses()) }))
+}
+
+// WindowStates are the states of the windows of backfills and replays.
+var WindowStates = []string{"running", "interrupted", "done", "cancelled"}
+
+// Windows shows how many windows of a stream's backfills and replays there are,
+// by state; nil takes it back, where that is not known. States that are not
+// named have none.
+func (m *Metrics) Windows(stream string, byState map[string]int) {
+	for _, state := range WindowStates {
+		if byState == nil {
+			m.windows.DeleteLabelValues(stream, state)
+			continue
+		}
+		m.windows.WithLabelValues(stream, state).Set(float64(byState[state]))
+	}
 }
 
 // Unsafe shows that a setting is in force which gives up a protection. Of the

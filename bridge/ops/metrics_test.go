@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
 )
 
 // observations are what the engine tells of one page of 1,000 events.
@@ -97,6 +98,28 @@ func TestObservedInto(t *testing.T) {
 		if body := scrape(m); !strings.Contains(body, "exportbridge_"+tc.want+"\n") {
 			t.Errorf("after %+v metrics lack %s", tc.o, tc.want)
 		}
+	}
+}
+
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	m := metricsOf(&fakeStream{})
+	count := func() int { return strings.Count(scrape(m), "exportbridge_backfill_windows{") }
+	if n := count(); n != 0 {
+		t.Errorf("%d series before anything is known", n)
+	}
+	m.Windows("events", map[string]int{"interrupted": 3, "lost": 1})
+	for _, line := range []string{`{state="interrupted",stream="events"} 3`, `{state="running",stream="events"} 0`} {
+		if body := scrape(m); !strings.Contains(body, "exportbridge_backfill_windows"+line+"\n") || count() != len(ops.WindowStates) {
+			t.Errorf("metrics lack backfill_windows%s, or have others", line)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(m.Registry()); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	m.Windows("events", nil)
+	if n := count(); n != 0 {
+		t.Errorf("%d series after nothing is known any more", n)
 	}
 }
 

@@ -178,7 +178,7 @@ func (d *desk) Jobs(ctx context.Context) ([]ops.Job, error) {
 			all = append(all, ops.Job{
 				ID: r.ID, Kind: string(r.Kind), Stream: r.Stream, State: r.stateText(), Topic: r.Topic,
 				From: time.UnixMilli(r.From).UTC(), To: time.UnixMilli(r.To).UTC(),
-				Windows: len(r.Windows), Done: r.WindowsDone, Events: r.TotalEvents,
+				Windows: len(r.Windows), Done: r.WindowsDone, Events: r.TotalEvents, Progress: r.Progress(),
 			})
 		}
 	}

@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -279,6 +280,7 @@ func TestE2EJobEnds(t *testing.T) {
 		if all := s.jobs(); all[len(all)-1].State != "running" || len(all[len(all)-1].Processes) > 0 {
 			t.Errorf("the list shows %+v of a job that was interrupted", all[len(all)-1])
 		}
+		s.wantWindows("interrupted")
 		s.command(0, "replay", "--resume", id, "--parallel", "4", "--execute")
 		s.readJob(s.topic+".replay."+id, "replay").wantWindow(0, s.firstAt(n-1))
 	}
@@ -299,6 +301,7 @@ func TestE2EJobEnds(t *testing.T) {
 			t.Errorf("job %s is %s, want %s", all.ID, all.State, want)
 		}
 	}
+	s.wantWindows("cancelled")
 	held := s.held(s.topic + ".replay." + id)
 	p, _ = s.command(1, "replay", "--resume", id, "--execute")
 	s.wantSaid(p, "was cancelled by ", "cannot go on")
@@ -309,6 +312,31 @@ func TestE2EJobEnds(t *testing.T) {
 	if c.twice() > 0 || c.wrong > 0 || c.records == 0 || c.records >= n-1 {
 		t.Errorf("a cancelled job left %d records, %d twice, %d wrong", c.records, c.twice(), c.wrong)
 	}
+}
+
+// wantWindows starts a bridge, and wants its metrics to show the windows of all
+// jobs, those that the last one still has before it in a state.
+func (s *stage) wantWindows(state string) {
+	s.t.Helper()
+	all := s.jobs()
+	want := map[string]float64{"running": 0, "interrupted": 0, "cancelled": 0, "done": 0}
+	for _, one := range all {
+		want["done"] += float64(one.WindowsDone)
+	}
+	last := all[len(all)-1]
+	if want[state] = float64(len(last.Windows) - last.WindowsDone); want[state] == 0 {
+		s.t.Errorf("all windows of job %s are done", last.ID)
+	}
+	run := s.run()
+	eventually(s.t, stepTimeout, fmt.Sprintf("windows %v", want), func() bool {
+		for state, n := range want {
+			if s.metric("backfill_windows", fmt.Sprintf("state=%q", state)) != n {
+				return false
+			}
+		}
+		return true
+	})
+	run.stop()
 }
 
 // A backfill publishes what is before the stream, beside it, and nothing that is

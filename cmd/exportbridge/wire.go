@@ -50,6 +50,7 @@ type stream struct {
 	owner  *kafkasink.Group
 	store  *cursorstore.Store
 	ports  bridge.Ports // what the bridge is made of
+	jobs   *kafkasink.Jobs
 }
 
 // assemble wires the parts of a process. Nothing runs yet, and no server is
@@ -166,7 +167,9 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	}
 	p.metrics.CountLosses(st.name, sink.Losses)
 	store, owner := p.redis.Stream(st.name), sink.Owner()
-	s := &stream{name: st.name, api: api, sink: sink, owner: owner, store: store}
+	aside := st.kafka
+	aside.Report, aside.Sampled = nil, nil // whether the stream's Kafka is up, the stream says
+	s := &stream{name: st.name, api: api, sink: sink, owner: owner, store: store, jobs: kafkasink.NewJobs(aside)}
 	ports := bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
@@ -239,6 +242,9 @@ func (p *process) run(ctx context.Context) error {
 		helpers.Go(func() { p.tell(background, st) })
 	}
 	if p.server != nil {
+		for _, st := range p.streams {
+			helpers.Go(func() { p.watchJobs(background, st) })
+		}
 		helpers.Go(func() {
 			if errs[len(p.streams)] = p.server.Serve(background); errs[len(p.streams)] != nil {
 				p.log.Error("the HTTP server ended", logError, errs[len(p.streams)])

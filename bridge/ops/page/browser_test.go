@@ -589,6 +589,33 @@ func TestHistoryUnreadable(t *testing.T) {
 	p.sees("#history-empty", "The history could not be read: Redis does not answer. Try: redis-cli ping")
 }
 
+// How long a job takes yet is known from two looks on.
+func TestJobTakesYet(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	one := func(state string, progress float64) {
+		f.set(func() {
+			f.jobs = []object{{"id": "k3xq7a", "kind": "backfill", "stream": "events", "state": state, "windows": 4, "done": 1, "events": 3, "progress": progress}}
+		})
+		f.drop() // the page looks again when it is connected again
+	}
+	one("running", 0.25)
+	p := open(t, f, 1280)
+	p.sees("#jobs-rows", "1 of 4")
+	if got := read[string](p, "document.getElementById('jobs-rows').textContent"); strings.Contains(got, "left") {
+		t.Errorf("one look says %q", got)
+	}
+	one("running", 0.5)
+	p.sees("#jobs-rows", "s left")
+	if got := read[float64](p, "document.querySelector('#jobs-rows progress').value"); got != 0.5 {
+		t.Errorf("the bar is at %v", got)
+	}
+	one("interrupted", 0.5)
+	p.sees("#jobs-rows", "interrupted")
+	if got := read[string](p, "document.getElementById('jobs-rows').textContent"); strings.Contains(got, "left") {
+		t.Errorf("an interrupted job says %q", got)
+	}
+}
+
 func TestNarrow(t *testing.T) {
 	long := strings.Repeat("averylongnamewithoutaspace", 4)
 	r := running(long)

@@ -96,8 +96,8 @@ func busy(t *testing.T) *fakeBridge {
 		{"partition": 0, "offset": 0, "time": now.Add(-3 * time.Hour), "reason": "bad-timestamp", "message": `/timestamp is "yesterday", not a number`, "cursor_hash": "0a94be51c7d8", "index": 7, "bytes": 611},
 	}
 	f.jobs = []object{
-		{"id": "backfill-q3", "kind": "backfill", "stream": "events", "state": "running", "topic": "export.events", "from": "2026-07-01T00:00:00Z", "to": "2026-10-01T00:00:00Z", "windows": 12, "done": 7, "events": 18_442_019},
-		{"id": "replay-fraud", "kind": "replay", "stream": "events", "state": "done", "topic": "replay.fraud", "from": "2026-11-18T00:00:00Z", "to": "2026-11-19T00:00:00Z", "windows": 4, "done": 4, "events": 1_204_551},
+		{"id": "backfill-q3", "kind": "backfill", "stream": "events", "state": "running", "topic": "export.events", "from": "2026-07-01T00:00:00Z", "to": "2026-10-01T00:00:00Z", "windows": 12, "done": 7, "events": 18_442_019, "progress": 0.61},
+		{"id": "replay-fraud", "kind": "replay", "stream": "events", "state": "done", "topic": "replay.fraud", "from": "2026-11-18T00:00:00Z", "to": "2026-11-19T00:00:00Z", "windows": 4, "done": 4, "events": 1_204_551, "progress": 1},
 	}
 	f.first = []message{
 		logged("INFO", "owner of the stream", object{"stream": "events", "epoch": 3}),

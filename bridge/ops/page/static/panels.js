@@ -1,11 +1,12 @@
 // The lower half: events as they pass, log, dead letters, jobs.
 
 import { $, el, fill, setText, time } from './dom.js';
-import { bytes, clock, count, instant } from './format.js';
+import { bytes, clock, count, duration, instant } from './format.js';
 import { model, now } from './model.js';
 
 const samplesKept = 50;
 const logKept = 200;
+const paceSeconds = 300;
 
 // Samples are the last events, of all streams; the one that is shown is drawn.
 export class Samples {
@@ -148,16 +149,29 @@ export class Jobs extends Listing {
     super('jobs', 'No backfill or replay. exportbridge backfill --help says how to begin one.');
   }
 
+  seen = new Map(); // by job: when it was how far
+
+  // left says how long a job takes yet at the pace of the last minutes.
+  left(job) {
+    const at = performance.now() / 1000;
+    const seen = this.seen.get(job.id) ?? [];
+    this.seen.set(job.id, seen);
+    if (job.state !== 'running') seen.length = 0;
+    seen.push({ at, progress: job.progress });
+    while (at - seen[0].at > paceSeconds) seen.shift();
+    const made = job.progress - seen[0].progress;
+    return made > 0 && job.progress < 1 ? `, ${duration(Math.ceil((1 - job.progress) * (at - seen[0].at) / made))} left` : '';
+  }
+
   list({ jobs }) {
     this.show((jobs ?? []).map((j) => {
-      const share = j.windows > 0 ? j.done / j.windows : 0;
       return el('tr', null,
         el('td', { class: 'mono' }, j.id),
         el('td', null, `${j.kind} of ${j.stream}`),
         el('td', null, el('span', { class: 'badge' }, j.state)),
         el('td', { class: 'wide' }, `${bound(j.from, 'the beginning')} – ${bound(j.to, 'its begin')}`),
         el('td', { class: 'mono wide' }, j.topic || '–'),
-        el('td', { class: 'progress' }, el('progress', { max: 1, value: share, 'aria-label': `Windows done of ${j.id}` }), ` ${count(j.done)} of ${count(j.windows)}`),
+        el('td', { class: 'progress' }, el('progress', { max: 1, value: Number(j.progress) || 0, 'aria-label': `Progress of ${j.id}` }), ` ${count(j.done)} of ${count(j.windows)}${this.left(j)}`),
         el('td', { class: 'num' }, count(j.events)));
     }), (jobs ?? []).length);
   }
