@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
 )
 
-// jobsInterval is how old the metrics of backfills and replays may be. Each
-// look is a short connection to Kafka.
-const jobsInterval = 30 * time.Second
+const (
+	// jobsInterval is how old the metrics of backfills and replays may be. Each
+	// look is a short connection to Kafka.
+	jobsInterval = 30 * time.Second
+	// deniedInterval is for who may not look: brokers log whom they refuse.
+	deniedInterval = 30 * time.Minute
+)
 
 // watchJobs keeps the metrics of the stream's backfills and replays, which are
 // processes that nobody scrapes, while the stream is this process's.
@@ -27,21 +33,28 @@ func (p *process) watchJobs(ctx context.Context, st *stream) {
 				p.metrics.Windows(st.name, nil)
 				next = time.Time{}
 			case now.After(next):
-				p.metrics.Windows(st.name, p.countWindows(ctx, st))
+				count, err := st.countWindows(ctx)
 				next = now.Add(jobsInterval)
+				var fault *bridge.Fault
+				switch {
+				case err == nil || ctx.Err() != nil:
+				case errors.As(err, &fault) && fault.Class == bridge.Permanent:
+					next = now.Add(deniedInterval)
+					p.log.Info("backfills and replays are not counted", logStream, st.name, logError, err, logHint, fault.Hint)
+				default:
+					p.log.Debug("backfills and replays not counted", logStream, st.name, logError, err)
+				}
+				p.metrics.Windows(st.name, count)
 			}
 		}
 	}
 }
 
-// countWindows returns nil where the windows are not known.
-func (p *process) countWindows(ctx context.Context, st *stream) map[string]int {
+// countWindows counts the windows by their state.
+func (st *stream) countWindows(ctx context.Context) (map[string]int, error) {
 	jobs, err := listJobs(ctx, st.jobs)
 	if err != nil {
-		if ctx.Err() == nil {
-			p.log.Debug("backfills not counted", logStream, st.name, logError, err)
-		}
-		return nil
+		return nil, err
 	}
 	count := make(map[string]int)
 	for i := range jobs {
@@ -51,5 +64,5 @@ func (p *process) countWindows(ctx context.Context, st *stream) map[string]int {
 			count[jobs[i].stateText()] += rest
 		}
 	}
-	return count
+	return count, nil
 }
