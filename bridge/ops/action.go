@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -183,7 +184,33 @@ func decode(body []byte, into any) error {
 		}
 	}
 	if err != nil {
-		return badRequest(`{"reason": "the vendor migrates"}`, "the body is not what is expected: %s", shorten(err.Error()))
+		return badRequest(`{"reason": "the vendor migrates"}`, "the body is not what is expected: %s", shorten(explainJSON(err)))
 	}
 	return nil
+}
+
+// explainJSON says what is wrong in the words of JSON, not of Go.
+func explainJSON(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case errors.Is(err, io.EOF):
+		return "it is empty"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "it ends before the object does"
+	case !ok:
+		return strings.TrimPrefix(err.Error(), "json: ")
+	}
+	want := "an object"
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		want = "a string"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Int64:
+		want = "a whole number"
+	}
+	if wrong.Field == "" {
+		return fmt.Sprintf("%s where %s is wanted", wrong.Value, want)
+	}
+	return fmt.Sprintf("%s is %s, want %s", wrong.Field, wrong.Value, want)
 }
