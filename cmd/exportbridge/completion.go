@@ -14,6 +14,7 @@ import (
 // flagValues are the values of flags that take one of a few, by the path of
 // their command. Those of settings are the settings' own.
 var flagValues = map[string]map[string][]string{
+	"exportbridge alerts":    {"rule-group": alertGroups},
 	"exportbridge bench":     {"delivery": {string(bridge.ExactlyOnce), string(bridge.AtLeastOnce)}},
 	"exportbridge check":     {"only": slices.Sorted(maps.Keys(checkSystems))},
 	"exportbridge dlq list":  {"reason": defects},

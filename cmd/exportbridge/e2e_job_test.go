@@ -129,7 +129,11 @@ func TestE2EReplay(t *testing.T) {
 	from, to := s.firstAt(n/4), s.firstAt(n*3/4)
 	bounds := []string{"replay", "--from", s.timeOf(from), "--to", s.timeOf(to), "--reason", "bad deploy"}
 
-	p, _ := s.command(0, bounds...)
+	p, _ := s.command(1, append(bounds, "--events", "orderPlaced,noSuchType", "--execute")...)
+	s.wantSaid(p, "noSuchType")
+	p, _ = s.command(1, append(bounds, "--kafka-topic", s.topic+".none")...)
+	s.wantSaid(p, "topic "+s.topic+".none does not exist", "Try: exportbridge topics create --execute")
+	p, _ = s.command(0, bounds...)
 	s.wantSaid(p, "dry run: nothing was changed", s.topic+".replay.<id>")
 	if all := s.jobs(); len(all) > 0 || s.held(s.topic+".checkpoints.jobs") > 0 {
 		t.Errorf("a dry run left the jobs %+v", all)

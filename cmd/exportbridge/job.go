@@ -214,10 +214,14 @@ func (p *jobPlan) plan(ctx context.Context) error {
 		}
 		p.job.Events = p.events
 	}
+	settle := p.chooseTopic
 	if p.kind == kafkasink.JobBackfill {
-		return p.refuseOverlap(ctx)
+		settle = p.refuseOverlap
 	}
-	return p.chooseTopic(ctx)
+	if err := settle(ctx); err != nil {
+		return err
+	}
+	return p.askAPI(ctx)
 }
 
 // chooseTopic settles where a replay goes: to no topic that the stream itself
@@ -249,7 +253,50 @@ func (p *jobPlan) chooseTopic(ctx context.Context) error {
 	}
 	if exists {
 		p.notes = append(p.notes, "topic "+p.job.Topic+" exists already; the events are added to what it holds")
+		return nil
 	}
+	own, err := kafkasink.New(live)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	return p.wantTopic(ctx, own) // the replay's will be made like it
+}
+
+// wantTopic refuses a job whose stream has no topic yet.
+func (p *jobPlan) wantTopic(ctx context.Context, live *kafkasink.Sink) error {
+	exists, err := live.Exists(ctx)
+	switch {
+	case err != nil:
+		return explained(err)
+	case !exists:
+		return &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", p.st.kafka.Topic), hint: "exportbridge topics create --execute"}
+	}
+	return nil
+}
+
+// askAPI asks for one page of what the job will ask for: what the API refuses
+// for good is better known before there is a job. A server that is away is
+// waited for later.
+func (p *jobPlan) askAPI(ctx context.Context) error {
+	export := p.st.export
+	export.Events = p.job.Events
+	api, err := exportapi.New(export)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	_, err = api.Check(ctx)
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case ok && fault.Class == bridge.Permanent:
+		return explained(err)
+	}
+	p.notes = append(p.notes, fmt.Sprintf("the API does not answer as it should; the job will wait for it: %v", err))
 	return nil
 }
 

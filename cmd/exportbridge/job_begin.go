@@ -43,8 +43,10 @@ func (p *jobPlan) createTopics(ctx context.Context) error {
 		if _, err := live.CreateLike(ctx, p.job.Topic); err != nil {
 			return err
 		}
-	} else if exists, err := live.Exists(ctx); err != nil || !exists && !p.st.kafka.CreateTopics {
-		return errors.Join(err, &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", p.job.Topic), hint: "exportbridge topics create --execute"})
+	} else if !p.st.kafka.CreateTopics {
+		if err := p.wantTopic(ctx, live); err != nil {
+			return err
+		}
 	}
 	sink, err := kafkasink.New(p.st.kafka.OfWindow(&p.job, 0))
 	if err != nil {
@@ -102,6 +104,15 @@ func (p *jobPlan) goOn(ctx context.Context) error {
 
 var errJobDone = errors.New("the job is done")
 
+// jobAnew says how what is left of a job that was cancelled can be published.
+func jobAnew(j *kafkasink.Job) string {
+	again := ""
+	if j.Kind == kafkasink.JobBackfill {
+		again = " --again" // what it has published stays
+	}
+	return fmt.Sprintf("a new job for what is left, whose bounds exportbridge backfill list --json shows: exportbridge %s --from ... --to ...%s", j.Kind, again)
+}
+
 // resumable says why the job cannot go on, or nil.
 func (p *jobPlan) resumable(j *kafkasink.Job) error {
 	switch {
@@ -110,7 +121,7 @@ func (p *jobPlan) resumable(j *kafkasink.Job) error {
 	case j.Kind != p.kind:
 		return &exitError{code: exitUsage, err: fmt.Errorf("job %s is a %s", j.ID, j.Kind), hint: fmt.Sprintf("exportbridge %s --resume %s", j.Kind, j.ID)}
 	case j.State == kafkasink.JobCancelled:
-		return &exitError{code: exitFailed, err: fmt.Errorf("job %s was cancelled%s, and cannot go on", j.ID, byWhom(j)), hint: "a new job for what is left: exportbridge backfill list --json"}
+		return &exitError{code: exitFailed, err: fmt.Errorf("job %s was cancelled%s, and cannot go on", j.ID, byWhom(j)), hint: jobAnew(j)}
 	case j.State == kafkasink.JobDone:
 		return errJobDone
 	case j.Resource != p.st.export.Resource:
