@@ -27,7 +27,7 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 		state:      desc("state", "1 for the state the stream is in, 0 for the others.", "stream", "state"),
 		blocked:    desc("stream_blocked", "1 while the stream is blocked, labelled with why.", "stream", "reason"),
 		epoch:      desc("epoch", "Epoch of the committed checkpoint; it grows with every reset.", "stream"),
-		up:         desc("dependency_up", "1 while the server answers.", "stream", "dependency"),
+		up:         desc("dependency_up", "1 while the server does what we ask, 0 while it is away or refuses us.", "stream", "dependency"),
 		position:   desc("source_position_timestamp_seconds", "Instant up to which the export is known to be in Kafka.", "stream"),
 		lastEvent:  desc("last_event_timestamp_seconds", "Time of the newest published event.", "stream"),
 		lastCommit: desc("last_commit_timestamp_seconds", "Time of the last commit.", "stream"),
