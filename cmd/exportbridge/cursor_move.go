@@ -182,7 +182,7 @@ func rewindTo(l lookup) finder {
 			e, err = p.older(ctx, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.like(now))
 		}
 		switch {
-		case errors.Is(err, cursorstore.ErrNoEntry):
+		case errors.Is(err, cursorstore.ErrNoEntry), errors.Is(err, bridge.ErrNoCheckpoint):
 			hint := "exportbridge cursor history, or " + cmp.Or(l.reset, "cursor reset --to-datetime")
 			if ch := now.Change; ch != nil {
 				// A reset leads to where no history is; the entry it left does.

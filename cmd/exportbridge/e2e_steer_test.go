@@ -288,6 +288,8 @@ func TestE2EFlushAll(t *testing.T) {
 	s.awaitPublished(s.published() + rate)
 	run.stop()
 	flush()
+	p, _ := s.command(1, "cursor", "rewind", "--shift-by", "-100000")
+	s.wantSaid(p, "100000 pages back", "nor in the checkpoint topic", "Try: exportbridge cursor history, or cursor reset")
 	s.finish()
 	if !stored() {
 		t.Error("a run that found the checkpoint in Kafka did not write it to Redis")
