@@ -254,6 +254,7 @@ func TestMonitoredMetricsExist(t *testing.T) {
 		}}
 	})
 	m.CountLosses("events", func() int64 { return 0 })
+	m.Windows("events", map[string]int{})
 	families, err := m.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
