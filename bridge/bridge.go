@@ -97,6 +97,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		background.Go(func() { b.readInbox(soft, commands) })
 	}
 	err := newFollower(b, commands).own(soft, hard)
+	b.waits() // what has ended does not hang: other streams of the process go on
 	cancel()
 	close(finished)
 	background.Wait()
@@ -166,7 +167,7 @@ func (b *Bridge) busy()  { b.workingSince.Store(time.Now().UnixMilli()) }
 
 // Turning reports whether the commit loop turns: it waits for an input, a
 // timer or a server, or has been at work for less than a minute. A stream
-// whose servers are away turns.
+// whose servers are away turns, and so does one that has ended.
 func (b *Bridge) Turning() bool {
 	since := b.workingSince.Load()
 	return since == 0 || time.Since(time.UnixMilli(since)) < time.Minute

@@ -22,13 +22,14 @@ func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// ready says whether every stream is as it should be, or what each one does.
+// ready says whether every stream is as it should be, or what each one does. A
+// window that is done is as it should be.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusOK
 	lines := make([]string, 0, len(h.Streams))
 	for _, s := range h.Streams {
 		st := s.Status()
-		if st.State == bridge.StateBlocked || st.State == bridge.StateStopped {
+		if st.State == bridge.StateBlocked || st.State == bridge.StateStopped && st.Ended == "" {
 			code = http.StatusServiceUnavailable
 		}
 		lines = append(lines, describe(st))
@@ -51,6 +52,9 @@ func describe(s bridge.Status) string {
 	}
 	if s.Error != "" {
 		line += ": " + s.Error
+	}
+	if s.Ended != "" {
+		line += ": " + s.Ended
 	}
 	lines := []string{line}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {

@@ -56,6 +56,8 @@ func TestEndpoints(t *testing.T) {
 		{"ready", fakeStream{bridge.Status{State: bridge.StateIdle}, true}, "/readyz", 200, "ok"},
 		{"ready in back-off", fakeStream{bridge.Status{State: bridge.StateBackoff}, true}, "/readyz", 200, "ok"},
 		{"not ready when blocked", fakeStream{bridge.Status{Stream: "events", State: bridge.StateBlocked, Reason: bridge.ReasonCycle, Error: "leads back"}, true}, "/readyz", 503, "stream events: blocked (cycle): leads back"},
+		{"not ready when stopped by an error", fakeStream{bridge.Status{Stream: "events", State: bridge.StateStopped}, true}, "/readyz", 503, "stream events: stopped"},
+		{"ready when a window is done", fakeStream{bridge.Status{Stream: "events", State: bridge.StateStopped, Ended: "the window ended"}, true}, "/readyz?verbose", 200, "stream events: stopped: the window ended"},
 		{"verbose", fakeStream{bridge.Status{Stream: "events", State: bridge.StateIdle}, true}, "/readyz?verbose", 200, "stream events: idle"},
 		{"verbose names who is away", fakeStream{bridge.Status{Stream: "events", State: bridge.StateRunning, Dependencies: kafkaDown}, true}, "/readyz?verbose", 200, "kafka does not answer since"},
 		{"ready by its other name", fakeStream{bridge.Status{State: bridge.StateStandby}, true}, "/ready", 200, "ok"},

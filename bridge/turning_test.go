@@ -1,0 +1,53 @@
+package bridge_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// stuckAt is an Observer that stands still at the first commit.
+type stuckAt struct {
+	once sync.Once
+	time.Duration
+}
+
+func (s *stuckAt) Observe(o bridge.Observation) {
+	if o.What == bridge.ObserveCommit {
+		s.once.Do(func() { time.Sleep(s.Duration) }) //nolint:forbidigo // the loop must stand still
+	}
+}
+
+func TestTurning(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(20)
+		r.cfg.Limits.Once = true
+		b, err := bridge.New(r.cfg, bridge.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store, Observer: &stuckAt{Duration: 2 * time.Minute}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- b.Run(r.t.Context()) }()
+		for _, step := range []struct {
+			name    string
+			after   time.Duration
+			turning bool
+		}{
+			{"at work", 50 * time.Second, true},
+			{"at work for too long", 20 * time.Second, false},
+			{"long after the run has ended", time.Hour, true},
+		} {
+			r.after(step.after)
+			if got := b.Turning(); got != step.turning {
+				t.Errorf("%s: turning %v", step.name, got)
+			}
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
