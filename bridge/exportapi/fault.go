@@ -36,10 +36,10 @@ func (c *Client) fault(at bridge.Position, f *bridge.Fault) *bridge.Fault {
 }
 
 // connectionFault is for a request that got no answer, or only part of one.
-// The cause is kept as text alone: it may quote what the server sent, and a
-// time-out of the request must not look like the end of the caller's context.
+// The cause is kept as text alone: a time-out of the request must not look like
+// the end of the caller's context.
 func (c *Client) connectionFault(at bridge.Position, err error, late string) *bridge.Fault {
-	text := errors.New(c.clean(at, err.Error()))
+	text := errors.New(c.clean(at, unquoted(err)))
 	var unreachable net.Error
 	switch {
 	case errors.Is(err, errLinkLocal):
@@ -57,6 +57,20 @@ func (c *Client) connectionFault(at bridge.Position, err error, late string) *br
 	}
 	return &bridge.Fault{Code: codeNetwork, Err: text,
 		Hint: "retried by itself; if it stays, check EXPORT_URL, EXPORT_PROXY, the name server and the firewall"}
+}
+
+// unquoted is the text of an error without what it quotes: where an answer is no
+// HTTP that is what the server sent, which may be a part of an event.
+func unquoted(err error) string {
+	text := err.Error()
+	if isTLS(err) {
+		return text // quotes names in certificates
+	}
+	said, _, quotes := strings.Cut(text, `"`)
+	if quotes {
+		said += "..."
+	}
+	return said
 }
 
 func isTLS(err error) bool {

@@ -394,6 +394,37 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
+// What is no HTTP may be the inside of a page.
+func TestBrokenAnswersAreNotQuoted(t *testing.T) {
+	t.Parallel()
+	const event = `{"userId":"secret-user","payload":{"card":"secret-card"}}`
+	for name, sent := range map[string]string{
+		"no HTTP at all":      event + "\r\n\r\n",
+		"no status":           "HTTP/1.1 " + event + "\r\n\r\n",
+		"a header of no form": "HTTP/1.1 200 OK\r\n" + event[1:9] + " " + event + "\r\n\r\n",
+		"a length of no form": "HTTP/1.1 200 OK\r\nContent-Length: " + event + "\r\n\r\n",
+		"an unknown coding":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + event + "\r\n\r\n",
+		"a trailer":           "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + event[1:9] + " " + event + "\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				io.WriteString(conn, sent)
+			}, nil)
+			_, err := fetchAll(t, server, bridge.Position{Cursor: testCursor})
+			if f := wantFault(t, err); f.Class != bridge.Transient || strings.Contains(f.Error(), "secret") {
+				t.Errorf("got class %v, %q", f.Class, f.Error())
+			}
+		})
+	}
+}
+
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	start := func(version uint16) (url, ca string) {
