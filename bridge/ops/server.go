@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -32,12 +34,16 @@ func Listen(ctx context.Context, cfg Config, parts Parts) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on HTTP_ADDR: %w", err)
 	}
+	var complaints *log.Logger
+	if parts.Logger != nil {
+		complaints = slog.NewLogLogger(parts.Logger.Handler(), slog.LevelWarn)
+	}
 	requests, stop := context.WithCancel(context.WithoutCancel(ctx))
 	return &Server{listener: l, stop: stop, http: &http.Server{
 		Handler:           Handler(cfg, parts),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: complaints,
 	}}, nil
 }
 

@@ -2,8 +2,10 @@ package main
 
 import (
 	"io"
+	"log"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/lmittmann/tint"
 	"golang.org/x/term"
@@ -50,6 +52,27 @@ func beneathFolds(log *slog.Logger, wrap func(to slog.Handler) slog.Handler) slo
 		return &folder{next: wrap(f.next), owner: f.owner, floods: f.floods}
 	}
 	return wrap(log.Handler())
+}
+
+// takeStandardLog has what libraries write to the standard library's log in one
+// form with all else. It concerns the whole process.
+func takeStandardLog(to *slog.Logger) {
+	log.SetFlags(0)
+	log.SetOutput(libraryLog{to})
+}
+
+// libraryLog is the output of the standard library's log.
+type libraryLog struct{ to *slog.Logger }
+
+// Write implements io.Writer for one message. What it quotes is left out: an
+// HTTP client quotes what a server sent beyond its answer, events and all.
+func (l libraryLog) Write(message []byte) (int, error) {
+	said, _, quotes := strings.Cut(strings.TrimSpace(string(message)), `"`)
+	if quotes {
+		said += "..."
+	}
+	l.to.Warn("a library complains", "message", said)
+	return len(message), nil
 }
 
 // isTerminal reports whether somebody looks at what is written to w.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"log"
 	"strings"
 	"testing"
 )
@@ -39,5 +40,17 @@ func TestNoColor(t *testing.T) {
 		if got := noColor([]string{env}); got != want {
 			t.Errorf("noColor(%s) = %v", env, got)
 		}
+	}
+}
+
+// What net/http says of a server that sends more than its answer quotes that.
+func TestLibraryLog(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	to := newLogger(&b, &processConfig{LogFormat: "json", LogLevel: "info"}, nil)
+	log.New(libraryLog{to}, "", 0).Printf("Unsolicited response starting with %q; err=%v", `{"userId":"secret"}`, nil)
+	said := b.String()
+	if !strings.Contains(said, `"level":"WARN"`) || !strings.Contains(said, "Unsolicited response starting with ...") || strings.Contains(said, "secret") || !json.Valid(b.Bytes()) {
+		t.Errorf("it says %s", said)
 	}
 }

@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 )
 
 func main() {
+	log.SetOutput(io.Discard) // libraries quote events there; see takeStandardLog
 	ctx, stop := interruptible(context.Background())
 	code := run(ctx, os.Args[1:], os.Environ(), stdio{os.Stdin, os.Stdout, os.Stderr})
 	stop()

@@ -81,6 +81,7 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 		healths[i] = new(bridge.Health)
 	}
 	cursorstore.LogTo(log.With(logComponent, "redis"))
+	takeStandardLog(log)
 	said := sayChanges(log, "redis")
 	s.cursor.Report = func(err error) {
 		said(err)
