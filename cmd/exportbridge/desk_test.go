@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
@@ -62,5 +64,32 @@ func TestAnswerable(t *testing.T) {
 	}
 	if err := answerable(nil); err != nil {
 		t.Errorf("no error becomes %v", err)
+	}
+}
+
+// Servers that accept and never answer must not keep whoever looks at the page
+// waiting one after the other.
+func TestReportsWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	addr := silent.Addr().String()
+	a := &app{environ: []string{"KAFKA_BROKERS=" + addr, "REDIS_URL=redis://" + addr + "/0", "EXPORT_API_KEY=any"}}
+	s, err := a.settings(t.Context(), usesAll, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := cursorstore.Open(s.cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	began := time.Now()
+	all, err := newDesk(client, s).Reports(t.Context())
+	if took := time.Since(began); err != nil || len(all) != 1 || len(all[0].Notes) != 3 || took > statusTimeout+2*time.Second {
+		t.Errorf("after %s: %v, %+v; want three notes", took, err, all)
 	}
 }

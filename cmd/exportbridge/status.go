@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -19,7 +21,7 @@ import (
 const (
 	// watchInterval is how often status --watch looks.
 	watchInterval = time.Second
-	// statusTimeout bounds what a status waits for from each server.
+	// statusTimeout bounds what a status waits for, whoever does not answer.
 	statusTimeout = 5 * time.Second
 	// changesShown is how many of an operator's changes are shown, of those
 	// among the newest changesSought entries of the history.
@@ -75,55 +77,52 @@ func (a *app) statusOfAll(ctx context.Context, name string) ([]streamStatus, err
 	return all, err
 }
 
-// status asks everybody who may know, and says who does not answer.
+// status asks everybody who may know, all at once, and says who does not answer.
 func (p *position) status(ctx context.Context) streamStatus {
 	s := streamStatus{ops.NewReport(p.store.Name(), p.stream.engine.Mode)}
-	note := func(what string, err error) {
-		s.Notes = append(s.Notes, what+": "+cut(err.Error(), 160))
-	}
-	limited := func(f func(context.Context)) {
-		ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-		defer cancel()
-		f(ctx)
-	}
-	limited(func(ctx context.Context) {
-		switch live, alive, err := p.store.Status(ctx); {
-		case err != nil:
-			note("what the bridge says is not known", err)
-		case alive:
+	var entries []cursorstore.Entry
+	var notes [3]string // in the order of what they are about
+	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		live, alive, err := p.store.Status(ctx)
+		if err != nil {
+			note(0, "what the bridge says is not known", err)
+		} else if alive {
 			s.Live = &live
 		}
 	})
-	limited(func(ctx context.Context) {
-		switch c, err := p.find(ctx); {
-		case err != nil:
-			note("no checkpoint", err)
-		default:
-			s.Checkpoint = &c.Checkpoint
-			if c.note != "" {
-				s.Notes = append(s.Notes, "checkpoint "+c.note)
-			}
+	asking.Go(func() {
+		c, err := p.find(ctx)
+		if err != nil {
+			note(1, "no checkpoint", err)
+			return
+		}
+		s.Checkpoint = &c.Checkpoint
+		if c.note != "" {
+			notes[1] = "checkpoint " + c.note
 		}
 	})
-	if p.kafkaIsHidden() {
-		s.MembersKnown = s.Live == nil // it would say so
-	} else {
-		limited(func(ctx context.Context) {
+	if !p.kafkaIsHidden() {
+		asking.Go(func() {
 			members, err := p.sink.Members(ctx)
 			if s.MembersKnown = err == nil; err != nil {
-				note("who runs the stream is not known", err)
+				note(2, "who runs the stream is not known", err)
 			}
 			for _, m := range members {
 				s.Members = append(s.Members, ops.Member(m))
 			}
 		})
 	}
-	limited(func(ctx context.Context) {
-		entries, err := p.store.History(ctx, cursorstore.Query{Limit: changesSought})
-		if err == nil {
-			s.Changes = changesOf(entries, s.Checkpoint)
-		}
-	})
+	asking.Go(func() { entries, _ = p.store.History(ctx, cursorstore.Query{Limit: changesSought}) }) // the notes say it
+	asking.Wait()
+	if p.kafkaIsHidden() {
+		s.MembersKnown = s.Live == nil // it would say so
+	}
+	s.Changes = changesOf(entries, s.Checkpoint)
+	s.Notes = slices.DeleteFunc(notes[:], func(n string) bool { return n == "" })
 	s.Measure(time.Now())
 	return s
 }
