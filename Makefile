@@ -19,7 +19,7 @@ SHA256     = $(if $(shell command -v sha256sum),sha256sum,shasum -a 256)
 .PHONY: help demo build test test-real check lint docs up down image release release-check poison bench pgo model explore broken proof soak recording browser
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## everything in one process: simulated API, embedded Kafka and Redis, the bridge
 	$(GO) run $(PLAIN) ./cmd/exportbridge demo
