@@ -73,6 +73,7 @@ event to Kafka, and keeps the committed cursor in Redis.`,
   EXPORT_API_KEY_FILE=key exportbridge check          # is everything there?
   EXPORT_API_KEY_FILE=key exportbridge run
   exportbridge cursor rewind --to-datetime -2h --execute`,
+		Version:               readBuildInfo().String(),
 		Args:                  noSubcommand,
 		RunE:                  showHelp,
 		DisableFlagsInUseLine: true,
@@ -86,6 +87,7 @@ event to Kafka, and keeps the committed cursor in Redis.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(explainFlag)
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupRun, Title: "Run it:"},
 		&cobra.Group{ID: groupPosition, Title: "Look and steer:"},
@@ -153,8 +155,22 @@ func noSubcommand(cmd *cobra.Command, args []string) error {
 	}
 	if near := nearest(args[0], names, nearEnough); near != "" {
 		err.hint = cmd.CommandPath() + " " + near
+	} else if found := commandsNamed(cmd.Root(), args[0]); len(found) == 1 {
+		err.hint = found[0]
 	}
 	return err
+}
+
+// commandsNamed returns the paths of all commands of that name, at any depth.
+func commandsNamed(cmd *cobra.Command, name string) []string {
+	var paths []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() == name {
+			paths = append(paths, sub.CommandPath())
+		}
+		paths = append(paths, commandsNamed(sub, name)...)
+	}
+	return paths
 }
 
 // noArgs is the Args of a command that takes none.
@@ -178,7 +194,16 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	}
 	wrong := &exitError{code: exitUsage, err: err, hint: cmd.CommandPath() + " --help"}
 	missing, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || missing.GetSpecifiedShortnames() != "" {
+	if !ok {
+		return wrong
+	}
+	if cmd.HasSubCommands() {
+		// The flag may be one of the command that was meant.
+		if unknown := noSubcommand(cmd, cmd.Flags().Args()); unknown != nil {
+			return unknown
+		}
+	}
+	if missing.GetSpecifiedShortnames() != "" {
 		return wrong
 	}
 	name := missing.GetSpecifiedName()

@@ -62,10 +62,15 @@ func newVersionCommand(a *app) *cobra.Command {
 		if *asJSON {
 			return printJSON(a.stdout, b)
 		}
-		_, err := fmt.Fprintf(a.stdout, "exportbridge %s%s (%s, %s)\n", b.Version, b.revisionNote(), b.Go, b.Platform)
+		_, err := fmt.Fprintln(a.stdout, b)
 		return err
 	}
 	return cmd
+}
+
+// String is the build in one line.
+func (b buildInfo) String() string {
+	return fmt.Sprintf("exportbridge %s%s (%s, %s)", b.Version, b.revisionNote(), b.Go, b.Platform)
 }
 
 func (b buildInfo) revisionNote() string {
