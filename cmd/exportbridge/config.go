@@ -42,6 +42,9 @@ Everything that is wrong with them is reported too, and then the exit code is 2.
 		if s == nil {
 			return wrong
 		}
+		if wrong == nil && !*asJSON {
+			a.warn(s)
+		}
 		if err := a.showSettings(s, *asJSON); err != nil {
 			return err
 		}
@@ -57,7 +60,6 @@ func (a *app) showSettings(s *settings, asJSON bool) error {
 			Warnings []string    `json:"warnings,omitempty"`
 		}{s.effective, s.warnings})
 	}
-	a.warn(s)
 	table := [][]string{{"VARIABLE", "VALUE", "ORIGIN"}}
 	for _, row := range s.effective {
 		table = append(table, []string{row.Variable, row.shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})

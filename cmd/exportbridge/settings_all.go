@@ -116,7 +116,11 @@ func (a *app) settings(ctx context.Context, need uses, preset map[string]string)
 		envFile = vars
 	}
 	l := &loader{src: newSources(a.given, preset, a.environ, envFile)}
-	return l.load(ctx, need, time.Now())
+	s, err := l.load(ctx, need, time.Now())
+	if err != nil {
+		a.warn(s) // what is missing may be there under a misspelt name
+	}
+	return s, err
 }
 
 func (l *loader) load(ctx context.Context, need uses, now time.Time) (*settings, error) {
@@ -343,7 +347,7 @@ func (l *loader) streamNames(names []string) []string {
 		twin, taken := prefixes[streamPrefix(name)]
 		switch {
 		case !streamName.MatchString(name):
-			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long, for example events", name))
+			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name))
 		case taken && twin == name:
 			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q comes twice, for example events,users", name))
 		case taken:
