@@ -36,7 +36,7 @@ func resumeStock(dir string, sim *exportsim.Config) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the demo's export: %w", err)
+		return &exitError{code: exitFailed, err: fmt.Errorf("read the demo's export: %w", err), hint: anotherDataDir}
 	}
 	var stock demoStock
 	if err := json.Unmarshal(data, &stock); err != nil {

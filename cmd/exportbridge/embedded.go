@@ -41,6 +41,16 @@ func listenAt(addr, usual string) (ln net.Listener, moved bool, err error) {
 	return ln, true, err
 }
 
+// notStarted is the error of a server that does not listen at addr; empty is a
+// usual address.
+func notStarted(server, addr string, err error) error {
+	err = fmt.Errorf("start %s: %w", server, err)
+	if addr == "" {
+		return err
+	}
+	return &exitError{code: exitFailed, err: err, hint: "another address than " + addr + "; without one a free port serves where the usual one is taken"}
+}
+
 func listen(addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 }
@@ -75,7 +85,7 @@ func startEmbeddedKafka(addr, dir string) (*embeddedKafka, error) {
 	}
 	ln, moved, err := listenAt(addr, usualKafka)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start embedded Kafka: %w", err), data.Close())
+		return nil, errors.Join(notStarted("embedded Kafka", addr, err), data.Close())
 	}
 	cluster, err := kfake.NewCluster(
 		kfake.NumBrokers(1),
@@ -133,6 +143,9 @@ type dataDir struct {
 	lock      *os.File
 }
 
+// anotherDataDir is what to do about a directory that cannot be used.
+const anotherDataDir = "another --data-dir"
+
 // openDataDir takes the directory, which it creates if need be, for this
 // process; empty is a new temporary one.
 func openDataDir(path string) (*dataDir, error) {
@@ -144,17 +157,17 @@ func openDataDir(path string) (*dataDir, error) {
 		return &dataDir{path: path, temporary: true}, nil
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("create data directory: %w", err)
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("create data directory: %w", err), hint: anotherDataDir}
 	}
 	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock data directory: %w", err)
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("lock data directory: %w", err), hint: anotherDataDir}
 	}
 	if err := lockFile(lock); err != nil {
 		return nil, errors.Join(&exitError{
 			code: exitFailed,
 			err:  fmt.Errorf("data directory %s is in use by another process: %w", path, err),
-			hint: "another --data-dir",
+			hint: anotherDataDir,
 		}, lock.Close())
 	}
 	return &dataDir{path: path, lock: lock}, nil
@@ -204,7 +217,7 @@ func startEmbeddedRedis(addr, dir string) (*embeddedRedis, error) {
 		err = server.StartAddr(freePort(usualRedis))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start embedded Redis: %w", err)
+		return nil, notStarted("embedded Redis", addr, err)
 	}
 	r.Addr = server.Addr()
 	r.URL = "redis://" + r.Addr + "/0"
@@ -240,7 +253,7 @@ type embeddedHTTP struct {
 func startEmbeddedSimulator(handler http.Handler, addr string) (*embeddedHTTP, error) {
 	ln, moved, err := listenAt(addr, usualSimulator)
 	if err != nil {
-		return nil, fmt.Errorf("start simulator: %w", err)
+		return nil, notStarted("simulator", addr, err)
 	}
 	s := &embeddedHTTP{
 		Addr:   ln.Addr().String(),

@@ -62,7 +62,7 @@ func (a *app) printTo(file, text string) error {
 		return err
 	}
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // for another program to read
-		return fmt.Errorf("write --output: %w", err)
+		return &exitError{code: exitFailed, err: fmt.Errorf("write --output: %w", err), hint: "another --output"}
 	}
 	return nil
 }
