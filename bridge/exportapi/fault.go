@@ -169,7 +169,7 @@ func (c *Client) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "if the API refuses the cursor for good, go back with exportbridge cursor rewind, or elsewhere with exportbridge cursor reset"
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = configHint(code)
+		f.Hint = c.configHint(code)
 	}
 	return f
 }
@@ -184,8 +184,10 @@ func mayMeanCursor(code int) bool {
 	return false
 }
 
-func configHint(code int) string {
+func (c *Client) configHint(code int) string {
 	switch code {
+	case http.StatusNotFound:
+		return "EXPORT_URL and EXPORT_PATH together ask for " + c.endpoint.Path + ": is that where the API has it? Check EXPORT_RESOURCE too"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return "check EXPORT_START, EXPORT_EVENTS and EXPORT_PAGE_SIZE"
 	case http.StatusProxyAuthRequired:

@@ -108,6 +108,16 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// Who has put the resource into EXPORT_URL sees that it comes twice.
+func TestNotFoundNamesThePath(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, map[string]string{"EXPORT_PATH": "/events/events"})
+	_, err := fetchAll(t, c, bridge.Position{})
+	if f := wantFault(t, err); !strings.Contains(f.Hint, " /events/events: ") {
+		t.Errorf("hint %q does not say what was asked for", f.Hint)
+	}
+}
+
 func TestProblemText(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ kind, body, want, not string }{
