@@ -212,8 +212,13 @@ func sayChanges(log *slog.Logger, server string) func(error) {
 				return
 			}
 			fields := []any{"server", server, logError, err}
-			if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Hint != "" {
+			fault, ok := errors.AsType[*bridge.Fault](err)
+			if ok && fault.Hint != "" {
 				fields = append(fields, logHint, fault.Hint)
+			}
+			if ok && fault.Class == bridge.Permanent { // it answers: a topic or a right is missing
+				log.Warn("server is not ready for us, waiting for it", fields...)
+				return
 			}
 			log.Warn("server does not answer, waiting for it", fields...)
 		case err == nil && !away.IsZero():
