@@ -82,6 +82,9 @@ func TestBlocked(t *testing.T) {
 				}
 				r.source.Refuse(tc.refuse)
 				wantBlocked(t, r.run(), tc.reason)
+				if strings.Contains(r.log.String(), `msg="goes on"`) {
+					t.Error("said that the run goes on, which has ended")
+				}
 			})
 		})
 	}

@@ -269,7 +269,7 @@ func (f *follower) set(state State, fault *Fault) {
 		return
 	}
 	switch {
-	case fault == nil && (was == StateBlocked || was == StateBackoff) && state != StateStopped:
+	case fault == nil && (was == StateBlocked || was == StateBackoff) && state != StateStopped && state != StateStandby:
 		f.log.Info("goes on", "after", time.Since(since).Round(time.Millisecond).String(), "was", string(was))
 	case fault == nil:
 		f.log.Debug("state", "state", string(state))
