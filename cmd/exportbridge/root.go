@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -209,7 +210,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	name := missing.GetSpecifiedName()
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := nearest(name, names, nearEnough); near != "" {
+	if near := cmp.Or(nearest(name, names, nearEnough), onlyWith(name, names)); near != "" {
 		wrong.hint = cmd.CommandPath() + " --" + near
 	}
 	for _, v := range allVariables() {
@@ -219,6 +220,21 @@ func explainFlag(cmd *cobra.Command, err error) error {
 		}
 	}
 	return wrong
+}
+
+// onlyWith returns the only name that begins with prefix, or "".
+func onlyWith(prefix string, names []string) string {
+	found := ""
+	for _, name := range names {
+		switch {
+		case !strings.HasPrefix(name, prefix):
+		case found != "":
+			return ""
+		default:
+			found = name
+		}
+	}
+	return found
 }
 
 // classify gives every error an exit code. What goes wrong before the command
