@@ -103,10 +103,16 @@ func CheckReason(reason string) error {
 		return fmt.Errorf("the reason has %d bytes, at most %d are kept", len(reason), maxReason)
 	case !utf8.ValidString(reason):
 		return errors.New("the reason is not UTF-8")
-	case strings.ContainsFunc(reason, unicode.IsControl):
+	case strings.ContainsFunc(reason, steers):
 		return errors.New("the reason has a line break or another control character")
 	}
 	return nil
+}
+
+// steers reports whether a character moves or turns round what is shown beside
+// it, so that a line of the history could look like another one.
+func steers(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
 // changeOf records that a command was applied to the stream at from.

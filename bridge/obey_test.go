@@ -297,6 +297,7 @@ func TestCheckReason(t *testing.T) {
 	for reason, fine := range map[string]bool{
 		"": true, "der Anbieter zieht um – 3 h": true, strings.Repeat("x", 1000): true,
 		strings.Repeat("x", 1001): false, "two\nlines": false, "red \x1b[31m": false, "\xff": false,
+		"\u202eturned round": false, "\u2066kept apart": false, "two\u2028lines": false, "مهم": true,
 	} {
 		if err := bridge.CheckReason(reason); (err == nil) != fine {
 			t.Errorf("%.20q: %v", reason, err)

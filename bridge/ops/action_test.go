@@ -41,6 +41,8 @@ func TestWhoMayAct(t *testing.T) {
 		{"from elsewhere without a token", open, ask{peer: remote}, 403, "without a token"},
 		{"from behind a proxy on this machine", open, ask{header: map[string]string{"X-Forwarded-For": "127.0.0.1"}}, 403, "without a token"},
 		{"from behind another proxy", open, ask{header: map[string]string{"Forwarded": "for=127.0.0.1"}}, 403, "without a token"},
+		{"from behind a proxy that names the scheme only", open, ask{header: map[string]string{"X-Forwarded-Proto": "https"}}, 403, "without a token"},
+		{"from behind a sidecar", open, ask{header: map[string]string{"X-Envoy-Attempt-Count": "1"}}, 403, "without a token"},
 		{"from a peer that is no address", open, ask{peer: "@"}, 403, "from unknown"},
 		{"with the token", locked, ask{peer: remote, header: bearer("Bearer " + rightToken)}, 200, ""},
 		{"with the token, scheme in small letters", locked, ask{peer: remote, header: bearer("bearer " + rightToken)}, 200, ""},

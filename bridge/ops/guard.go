@@ -75,19 +75,30 @@ func (g *guard) mayAct(r *http.Request) error {
 	return &Error{Status: http.StatusUnauthorized, Err: errors.New(text), Hint: "Authorization: Bearer <what HTTP_ADMIN_TOKEN is set to>"}
 }
 
-// forwarded are headers that proxies add. Who is behind a proxy on this machine
-// may be anywhere.
-var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
+// forwarded are how headers begin that proxies add. Who is behind a proxy on this
+// machine may be anywhere.
+var forwarded = []string{"Forwarded", "X-Forwarded-", "X-Real-Ip", "X-Envoy-", "Via"}
 
 // isLocal reports whether the caller is on this machine.
 func isLocal(r *http.Request) bool {
-	for _, name := range forwarded {
-		if len(r.Header.Values(name)) > 0 {
+	for name := range r.Header {
+		if slices.ContainsFunc(forwarded, func(begin string) bool { return strings.HasPrefix(name, begin) }) {
 			return false
 		}
 	}
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback()
+}
+
+// fromOtherSite reports whether a page of another site asks for what only ours
+// and programs do. It could not read the answer, but make work: hold all
+// connections for events, or profile.
+func fromOtherSite(r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, apiRoot) && !strings.HasPrefix(r.URL.Path, debugRoot) {
+		return false
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
 }
 
 // callerOf is the address of the caller, without its port.

@@ -40,7 +40,8 @@ type Parts struct {
 }
 
 const (
-	apiRoot = "/api/"
+	apiRoot   = "/api/"
+	debugRoot = "/debug/pprof/"
 	// policy lets the page load nothing but its own files, and nobody frame it.
 	policy = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
@@ -66,8 +67,8 @@ type handler struct {
 //	/debug/pprof/  for this machine alone, and only while Addr is of loopback.
 //	/         the page.
 //
-// A request by a name that is not ours gets 421, an action from another site
-// 403. Actions need the token, or, without one, a caller on this machine.
+// A request by a name that is not ours gets 421, one from a page of another site
+// to /api/ or /debug/ 403. Actions need the token, or, without one, a caller on this machine.
 func Handler(cfg Config, parts Parts) http.Handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
@@ -79,9 +80,7 @@ func Handler(cfg Config, parts Parts) http.Handler {
 	mux := http.NewServeMux()
 	h.route(mux)
 	sites := http.NewCrossOriginProtection()
-	sites.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, r, &Error{Status: http.StatusForbidden, Err: errors.New("the request comes from a page of another site"), Hint: "the page of this server, or curl"})
-	}))
+	sites.SetDenyHandler(http.HandlerFunc(h.denySite))
 	return h.secure(sites.Handler(mux))
 }
 
@@ -104,7 +103,7 @@ func (h *handler) route(mux *http.ServeMux) {
 	}
 	if h.config.Local() {
 		for path, f := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
-			mux.HandleFunc("GET /debug/pprof/"+path, onlyLocal(f))
+			mux.HandleFunc("GET "+debugRoot+path, onlyLocal(f))
 		}
 	}
 	if h.Page != nil {
@@ -129,8 +128,16 @@ func (h *handler) secure(next http.Handler) http.Handler {
 			})
 			return
 		}
+		if fromOtherSite(r) {
+			h.denySite(w, r)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func (h *handler) denySite(w http.ResponseWriter, r *http.Request) {
+	h.fail(w, r, &Error{Status: http.StatusForbidden, Err: errors.New("the request comes from a page of another site"), Hint: "the page of this server, or curl"})
 }
 
 func onlyLocal(next http.HandlerFunc) http.HandlerFunc {

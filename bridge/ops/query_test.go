@@ -136,6 +136,26 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// A page of another site may send people to ours, and nothing more.
+func TestOtherSitesMakeNoWork(t *testing.T) {
+	t.Parallel()
+	s := newSite(ops.Config{Addr: "127.0.0.1:8080"}, func(p *ops.Parts) {
+		p.Page = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	})
+	for _, site := range []string{"", "none", "same-origin", "same-site", "cross-site"} {
+		other := site == "same-site" || site == "cross-site"
+		for path, guarded := range map[string]bool{"/": false, "/app.js": false, "/livez": false, "/api/v1/status": true, "/debug/pprof/cmdline": true} {
+			want := 200
+			if other && guarded {
+				want = 403
+			}
+			if w := s.do(ask{line: "GET " + path, header: map[string]string{"Sec-Fetch-Site": site}}); w.Code != want {
+				t.Errorf("%s by a page of site %q: %d, want %d", path, site, w.Code, want)
+			}
+		}
+	}
+}
+
 func TestProfilesStayHere(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
