@@ -39,6 +39,7 @@ var healthy = map[string]string{
 	`events_dead_lettered_total{stream="events",reason="too-large"}`:  "0x600",
 	`broker_data_losses_total{stream="events"}`:                       "0x600",
 	`cursor_store_lag_pages{stream="events",store="redis"}`:           "0x600",
+	`dependency_up{instance="a",stream="events",dependency="redis"}`:  "1x600",
 	`owner_transitions_total{stream="events",to="leader"}`:            "1x600",
 }
 
@@ -77,6 +78,9 @@ var alertCases = []alertCase{
 		`owner_transitions_total{stream="events",to="leader"}`:           "_x40 50 stale",
 	}, "10m15s", nil},
 
+	{"the process of another stream is gone", map[string]string{`leader{instance="b",stream="users"}`: "1x40 stale"}, "20m", []string{"StreamGone page"}},
+	{"one process of two is gone", map[string]string{`leader{instance="b",stream="events"}`: "0x40 stale"}, "20m", nil},
+	{"another stream is away for four minutes", map[string]string{`leader{instance="b",stream="users"}`: "1x4 stale _x16 1x1000"}, "20m", nil},
 	{"all stand by", map[string]string{`leader{instance="a",stream="events"}`: "0x600"}, "3m", []string{"NoLeader page"}},
 	{"handed over in a minute", map[string]string{
 		`leader{instance="a",stream="events"}`: "1x20 0x1000",
@@ -127,6 +131,14 @@ var alertCases = []alertCase{
 	{"every tenth transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0+0.1x600"}, "40m", []string{"TransactionsFail ticket"}},
 	{"a transaction fails", map[string]string{`transactions_total{stream="events",result="unknown"}`: "0x100 1x1000"}, "30m", nil},
 	{"Redis is away", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+10x600"}, "20m", []string{"CursorStoreBehind ticket"}},
+	{"Redis is away from a quiet stream", map[string]string{
+		`cursor_store_lag_pages{stream="events",store="redis"}`:          "1x600",
+		`dependency_up{instance="a",stream="events",dependency="redis"}`: "0x600",
+	}, "20m", []string{"RedisAway ticket"}},
+	{"Redis is away from who stands by", map[string]string{
+		`leader{instance="b",stream="events"}`:                           "0x600",
+		`dependency_up{instance="b",stream="events",dependency="redis"}`: "0x600",
+	}, "20m", nil},
 	{"Redis is away for five minutes", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+50x20 0x1000"}, "11m", nil},
 	{"Kafka lost records", map[string]string{`broker_data_losses_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"BrokerLostData page"}},
 }
