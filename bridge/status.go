@@ -102,6 +102,7 @@ type Status struct {
 	StoreLagPages int64 `json:"store_lag_pages"`
 
 	// Dependencies are by name: DependencySource, DependencySink, DependencyStore.
+	// A process that stands by does not ask the source.
 	Dependencies map[string]Dependency `json:"dependencies,omitempty"`
 }
 
@@ -226,6 +227,10 @@ func (b *Bridge) Status() Status {
 	}
 	if b.ports.Health != nil {
 		s.Dependencies = b.ports.Health.Snapshot()
+		if s.State == StateStandby {
+			// It does not ask the API: what it saw when it did is long ago.
+			delete(s.Dependencies, DependencySource)
+		}
 		s.suffer()
 	}
 	return s

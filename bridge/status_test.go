@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -34,6 +35,29 @@ func TestPace(t *testing.T) {
 		}
 		if got := r.pace(now.Add(tc.after)); got != tc.want {
 			t.Errorf("%s: pace %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// Who stands by does not ask the API, and must not wait for it for ever because
+// it was away at the end of the last tenure.
+func TestStandbySuffersNoSource(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		state State
+		away  string
+		want  State
+	}{
+		{StateStandby, DependencySource, StateStandby},
+		{StateStandby, DependencySink, StateBackoff},
+		{StateRunning, DependencySource, StateBackoff},
+	} {
+		h := new(Health)
+		h.Reporter(tc.away)(errors.New("gone"))
+		b := &Bridge{ports: Ports{Health: h}}
+		b.view.Store(&view{status: Status{State: tc.state, Mode: ExactlyOnce}})
+		if got := b.Status(); got.State != tc.want {
+			t.Errorf("%s without %s is %s, want %s: %+v", tc.state, tc.away, got.State, tc.want, got)
 		}
 	}
 }
