@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -346,6 +347,9 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 	var refusal struct{ Error, Hint string }
 	if err := json.NewDecoder(res.Body).Decode(&refusal); err != nil || res.StatusCode != 421 || refusal.Hint == "" {
 		t.Errorf("by another name: %s %+v", res.Status, refusal)
+	}
+	if _, body := s.get("/metrics"); !bytes.Contains(body, []byte("\nprocess_open_fds ")) && runtime.GOOS == "linux" || !bytes.Contains(body, []byte("\ngo_goroutines ")) {
+		t.Error("the metrics lack those of the process itself")
 	}
 	run.stop()
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"exportbridge/bridge"
@@ -63,6 +64,7 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 		names[i] = s.streams[i].name
 	}
 	p.metrics = ops.NewMetrics(ops.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
+	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
 		p.tail = ops.NewLogTail(to)
