@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -192,9 +193,15 @@ func (c *chain) note(pages int) {
 	c.load.bytes.Store(c.held.Load())
 }
 
+// errNoPage is a Source's that does not keep to its contract.
+var errNoPage = errors.New("the Source returned neither a page nor an error")
+
 func (c *chain) ask(ctx context.Context, at Position) (*Page, error) {
 	began := time.Now()
 	p, err := c.source.Fetch(ctx, at)
+	if p == nil && err == nil {
+		err = &Fault{Class: Permanent, Code: "no-page", Reason: ReasonConfig, Err: errNoPage}
+	}
 	if ctx.Err() != nil {
 		if p != nil {
 			p.Release()

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -49,5 +50,22 @@ func TestTurning(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// blank is a Source that returns nothing, and no error.
+type blank struct{ *bridgetest.Source }
+
+func (blank) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, nil } //nolint:nilnil // the mistake
+
+func TestNoPageAndNoError(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.cfg.Limits.Once = true
+		b, err := bridge.New(r.cfg, bridge.Ports{Source: blank{r.source}, Sink: r.topic.Open("events"), Store: r.store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantBlocked(t, b.Run(r.t.Context()), bridge.ReasonConfig)
 	})
 }
