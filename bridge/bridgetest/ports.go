@@ -6,13 +6,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 	"testing"
 )
 
-// The ports for own servers lie below the range that systems give to outgoing
+// The ports for tests and their servers lie below the range that systems give to outgoing
 // connections.
 const (
-	firstPort  = 15000
+	firstPort  = 10000
 	lastPort   = 31000
 	portsBlock = 16
 )
@@ -66,24 +67,36 @@ func (b *portBlock) take() (string, error) {
 
 func (b *portBlock) release() error { return b.lock.Close() }
 
-// FreeAddress returns a loopback address that nobody listens at. Its port is
-// below those that systems give to outgoing connections, any of which could
-// have taken it before the process listens that it is for, and below those of
-// this package's servers.
+// given are the ports of FreeAddress: no two tests get the same, of whatever
+// process, since the locks are kept until this one ends.
+var given struct {
+	mu     sync.Mutex // guards all below
+	blocks []*portBlock
+}
+
+// FreeAddress returns a loopback address that nobody listens at, and that this
+// package gives to nobody else: a test may keep it free, or listen there again
+// and again. Its port is below those that systems give to outgoing connections,
+// any of which could have taken it meanwhile.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	const lowest = 10_000
-	for try := 1; ; try++ {
-		addr := localAddr(lowest + rand.IntN(firstPort-lowest))
-		l, err := net.Listen("tcp", addr)
-		switch {
-		case err == nil:
-			l.Close()
+	given.mu.Lock()
+	defer given.mu.Unlock()
+	if n := len(given.blocks); n > 0 {
+		if addr, err := given.blocks[n-1].take(); err == nil {
 			return addr
-		case try == 100:
-			t.Fatal(err)
 		}
 	}
+	b, err := takePorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	given.blocks = append(given.blocks, b)
+	addr, err := b.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
 }
 
 func localAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -169,6 +169,24 @@ func TestRealServersAtOnce(t *testing.T) {
 	}
 }
 
+// TestFreeAddress: an address is the test's own, also while nobody listens there.
+func TestFreeAddress(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for range 100 {
+		addr := bridgetest.FreeAddress(t)
+		if seen[addr] {
+			t.Fatalf("%s is given twice", addr)
+		}
+		seen[addr] = true
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+}
+
 // TestNothingInstalled may not run beside others: it changes the environment.
 func TestNothingInstalled(t *testing.T) {
 	for _, name := range []string{"TEST_KAFKA_BROKERS", "TEST_REDIS_URL"} {

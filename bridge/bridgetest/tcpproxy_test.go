@@ -203,12 +203,7 @@ func TestTCPProxyRefuses(t *testing.T) {
 // TestTCPProxyWithoutServer looks to clients like a server that hangs up.
 func TestTCPProxyWithoutServer(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	p := bridgetest.StartTCPProxy(t, l.Addr().String())
+	p := bridgetest.StartTCPProxy(t, bridgetest.FreeAddress(t))
 	_, in := connect(t, p.Addr())
 	if _, err := in.ReadByte(); err == nil || isTimeout(err) {
 		t.Errorf("read without a server: %v", err)

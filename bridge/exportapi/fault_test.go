@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,6 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -392,14 +392,10 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + l.Addr().String()}))
-	_, err = fetchAll(t, c, bridge.Position{Cursor: testCursor})
-	if f := wantFault(t, err); f.Class != bridge.Transient || f.Code != "network" || !strings.Contains(f.Error(), l.Addr().String()) {
+	addr := bridgetest.FreeAddress(t)
+	c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + addr}))
+	_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
+	if f := wantFault(t, err); f.Class != bridge.Transient || f.Code != "network" || !strings.Contains(f.Error(), addr) {
 		t.Errorf("got %+v, want a network fault that names the address", f)
 	}
 }

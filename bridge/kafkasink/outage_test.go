@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,18 +28,17 @@ type server struct {
 
 func newServer(t *testing.T, opts ...kfake.Opt) *server {
 	t.Helper()
-	s := &server{t: t, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir())}, opts...)}
-	s.start()
-	s.addr = s.kfk.ListenAddrs()
-	_, port, err := net.SplitHostPort(s.addr[0])
+	addr := bridgetest.FreeAddress(t) // of its own also while it is away
+	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var n int
-	if _, err := fmt.Sscan(port, &n); err != nil {
+	n, err := strconv.Atoi(port)
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.opts = append(s.opts, kfake.Ports(n))
+	s := &server{t: t, addr: []string{addr}, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.Ports(n)}, opts...)}
+	s.start()
 	t.Cleanup(func() { s.kfk.Close() })
 	return s
 }

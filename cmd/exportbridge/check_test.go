@@ -56,17 +56,6 @@ func wantNoSecrets(t *testing.T, r result) {
 	}
 }
 
-// closedAddr is an address where nobody listens.
-func closedAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // world is a simulated export API, a Kafka with the default topics, and a
 // Redis, with the variables that name them.
 type world struct {
@@ -174,7 +163,7 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name:    "wrong host",
-			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = "http://" + closedAddr(t) },
+			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = "http://" + bridgetest.FreeAddress(t) },
 			args:    []string{"--only", "api"},
 			code:    exitCheck,
 			want:    []string{`^  api      FAIL .*connection refused`, `Try: check EXPORT_URL`},
@@ -188,7 +177,7 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name:    "Kafka down",
-			prepare: func(t *testing.T, w *world) { w.env["KAFKA_BROKERS"] = closedAddr(t) },
+			prepare: func(t *testing.T, w *world) { w.env["KAFKA_BROKERS"] = bridgetest.FreeAddress(t) },
 			code:    exitCheck,
 			want:    []string{`^  kafka    FAIL .*connection refused`, `Try: nothing listens there: is Kafka running`, `^  redis    ok`},
 		},
@@ -219,7 +208,7 @@ func TestCheck(t *testing.T) {
 		{
 			name: "Redis down",
 			prepare: func(t *testing.T, w *world) {
-				w.env["REDIS_URL"] = "redis://:" + secretPassword + "@" + closedAddr(t) + "/0"
+				w.env["REDIS_URL"] = "redis://:" + secretPassword + "@" + bridgetest.FreeAddress(t) + "/0"
 			},
 			code: exitCheck,
 			want: []string{`^  redis    FAIL .*connection refused`, `Try: check that Redis runs at the address in REDIS_URL$`, `^  owner    info not known, Redis does not answer$`, `, 1 failure$`},
@@ -322,7 +311,7 @@ func TestCheckUsage(t *testing.T) {
 		}
 	}
 	// Only what is asked for must be configured.
-	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + closedAddr(t)}, "check", "--only", "redis"); got.code != exitCheck {
+	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + bridgetest.FreeAddress(t)}, "check", "--only", "redis"); got.code != exitCheck {
 		t.Errorf("without a key: %+v", got)
 	}
 }

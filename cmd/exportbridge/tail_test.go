@@ -211,7 +211,7 @@ func TestTailMergesInBounds(t *testing.T) {
 
 func TestHold(t *testing.T) {
 	t.Parallel()
-	client := kafkaClient(t, closedAddr(t))
+	client := kafkaClient(t, bridgetest.FreeAddress(t))
 	r := &topicReader{topic: "t"}
 	open := map[int32]span{0: {}, 1: {}}
 	full := make([]*kgo.Record, queueLimit)
@@ -261,7 +261,7 @@ func TestTailErrors(t *testing.T) {
 		{env, "--topic nosuch", exitFailed, "topic nosuch does not exist\nTry: exportbridge topics plan\n"},
 		{env, "--dlq", exitFailed, "topic dlq.export.events does not exist\nTry: exportbridge topics create --execute\n"},
 		{map[string]string{"KAFKA_BROKERS": addr, "KAFKA_TOPIC": "nosuch"}, "", exitFailed, "topic nosuch does not exist\nTry: exportbridge topics create --execute\n"},
-		{map[string]string{"KAFKA_BROKERS": closedAddr(t)}, "", exitFailed, "Try: nothing listens there"},
+		{map[string]string{"KAFKA_BROKERS": bridgetest.FreeAddress(t)}, "", exitFailed, "Try: nothing listens there"},
 		{map[string]string{"KAFKA_BROKERS": embedded}, "", exitUsage, "Try: --kafka-brokers "},
 		{map[string]string{"KAFKA_BROKERS": addr, "BRIDGE_STREAMS": "events,users"}, "", exitUsage, "Try: --stream events"},
 		{restricted, "-n 1", exitRefused, "Try: exportbridge topics plan --acls"},

@@ -90,7 +90,7 @@ func TestTopicsErrors(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{map[string]string{"KAFKA_BROKERS": closedAddr(t)}, []string{"plan"}, exitFailed, "Try: nothing listens there"},
+		{map[string]string{"KAFKA_BROKERS": bridgetest.FreeAddress(t)}, []string{"plan"}, exitFailed, "Try: nothing listens there"},
 		{map[string]string{"KAFKA_BROKERS": embedded}, []string{"plan"}, exitUsage, "Try: --kafka-brokers "},
 		{nil, []string{"plan", "--stream", "x"}, exitUsage, "no stream is called"},
 		{nil, []string{"plan", "--execute"}, exitUsage, "unknown flag: --execute"},
