@@ -94,6 +94,7 @@ func testCommitWithoutReply(t *testing.T, p *proxied) {
 	if err := a.EndTransaction(t.Context(), kgo.TryCommit); err == nil {
 		t.Error("the client knows that it has committed")
 	}
+	waitHits(t, lost, 1)
 	if reply := lost.Replies()[0].(*kmsg.EndTxnResponse); reply.ErrorCode != 0 {
 		t.Errorf("the broker has answered %v", kerr.ErrorForCode(reply.ErrorCode))
 	}
@@ -251,8 +252,10 @@ func testBlackhole(t *testing.T, p *proxied) {
 // testBlackholeDelivers sends a record through a network that comes back
 // after its client has given up.
 func testBlackholeDelivers(t *testing.T, p *proxied) {
-	c := client(t, p.Addrs(), impatient...)
+	sent := make(produced, 10)
+	c := client(t, p.Addrs(), append(impatient, kgo.WithHooks(sent))...)
 	produce(t, c, 1)
+	<-sent
 	p.Blackhole(true)
 	c.Produce(t.Context(), kgo.StringRecord("held back"), nil)
 	held := p.Add(bridgetest.KafkaRule{Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.Produce}})
@@ -261,6 +264,7 @@ func testBlackholeDelivers(t *testing.T, p *proxied) {
 	if err := c.Flush(ctx); err == nil {
 		t.Error("a record passed the blackhole")
 	}
+	<-sent // it is on its way
 	c.Close()
 	if held.Count() != 0 {
 		t.Error("a request passed the blackhole")
@@ -268,6 +272,16 @@ func testBlackholeDelivers(t *testing.T, p *proxied) {
 	p.Blackhole(false)
 	waitHits(t, held, 1)
 	wantCommitted(t, p, "0", "held back")
+}
+
+// produced is a hook that tells when a client has sent records.
+type produced chan struct{}
+
+//nolint:revive // the hook has six parameters
+func (p produced) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == kmsg.Produce.Int16() && err == nil {
+		p <- struct{}{}
+	}
 }
 
 func testDelay(t *testing.T, p *proxied, fault bridgetest.KafkaFault) {
@@ -293,18 +307,34 @@ func testDelay(t *testing.T, p *proxied, fault bridgetest.KafkaFault) {
 	wantCommitted(t, p, "record")
 }
 
+// disconnects is a hook that tells when a client has noticed that a connection
+// is gone.
+type disconnects chan struct{}
+
+func (d disconnects) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) { d <- struct{}{} }
+
+func (d disconnects) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-d:
+	case <-time.After(patience):
+		t.Fatal("the client did not notice that its connection is gone")
+	}
+}
+
 func TestProxyRules(t *testing.T) {
 	t.Parallel()
 	p := bridgetest.StartKafkaProxy(t)
 	bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
 	// failing returns which of so many pings fail. No retry hides any.
 	failing := func(t *testing.T, count int, opts ...kgo.Opt) (failed []int) {
-		c := client(t, p.Addrs(), append(opts, kgo.RequestRetries(0), kgo.DialTimeout(patience))...)
+		gone := make(disconnects, 2*count)
+		c := client(t, p.Addrs(), append(opts, kgo.RequestRetries(0), kgo.DialTimeout(patience), kgo.WithHooks(gone))...)
 		for i := range count {
 			req := kmsg.NewPtrDescribeClusterRequest()
 			if _, err := c.Broker(0).Request(t.Context(), req); err != nil {
 				failed = append(failed, i+1)
-				<-time.After(10 * time.Millisecond) // the client must notice before the next one that this connection is gone
+				gone.await(t) // the client must notice before the next one
 			}
 		}
 		return failed
