@@ -118,6 +118,7 @@ func TestFeed(t *testing.T) {
 	s := new(movingStream)
 	f := startFeed(t, s, false)
 	f.log.With("stream", "events").Warn("before", "n", 1)
+	began := time.Now()
 	feed := f.connect(t)
 	past := await(t, feed, "log", `"msg":"before"`)
 	var entry struct {
@@ -131,13 +132,13 @@ func TestFeed(t *testing.T) {
 	f.log.Error("after")
 	await(t, feed, "log", `"msg":"after"`)
 
-	// At most two a second, and at least one.
-	began := time.Now()
+	// At most two a second, and at least one. A reader that is late finds several
+	// at once, so that the time counts from before the first.
 	for range 4 {
 		await(t, feed, "status", "")
 	}
-	if took := time.Since(began); took < 1200*time.Millisecond || took > 6*time.Second {
-		t.Errorf("four statuses took %s, want about two seconds", took)
+	if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
+		t.Errorf("five statuses took %s, want about two seconds", took)
 	}
 }
 
@@ -149,11 +150,13 @@ func (still) Status() bridge.Status { return bridge.Status{Stream: "events", Cau
 
 func TestFeedRepeatsTheStatus(t *testing.T) {
 	t.Parallel()
-	feed := startFeed(t, still{}, false).connect(t)
-	await(t, feed, "status", "")
+	f := startFeed(t, still{}, false)
 	began := time.Now()
-	await(t, feed, "status", "")
-	if took := time.Since(began); took < 700*time.Millisecond {
+	feed := f.connect(t)
+	for range 2 {
+		await(t, feed, "status", "")
+	}
+	if took := time.Since(began); took < time.Second {
 		t.Errorf("a status that has not changed comes again after %s, want a second", took)
 	}
 }
@@ -170,7 +173,7 @@ func TestFeedEndsWithTheServer(t *testing.T) {
 	}
 	for range feed {
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took >= 2*time.Second {
 		t.Errorf("the server stopped after %s, it waited for the feed", took)
 	}
 }
@@ -234,9 +237,13 @@ func TestSamples(t *testing.T) {
 		offer("aborted")
 		f.samples.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTransaction, Code: "unknown"})
 		f.samples.Observe(committed)
-		<-time.After(250 * time.Millisecond)
-		offer("first")
-		offer("too soon")
+		for soon := false; !soon; {
+			<-time.After(250 * time.Millisecond)
+			began := time.Now()
+			offer("first")
+			offer("too soon")
+			soon = time.Since(began) < 200*time.Millisecond
+		}
 		f.samples.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTransaction, Code: "committed"})
 		f.samples.Observe(committed)
 		got := await(t, feed, "sample", "")
