@@ -638,17 +638,16 @@ func TestEarlyMemory(t *testing.T) {
 // several at once would come too late.
 func TestSlowPagesAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	hold := make(chan struct{})
 	api := &streamed{t: t, page: cursorFirst, held: func(cursor string) <-chan struct{} {
-		if cursor == "c10" {
-			return hold
+		if cursor != "c10" {
+			return nil
 		}
-		return nil
+		hold := make(chan struct{}) // from the request on: an eighth and some
+		time.AfterFunc(1100*time.Millisecond, func() { close(hold) })
+		return hold
 	}}
 	c := api.start(map[string]string{"EXPORT_TIMEOUT": "8s"})
 	accustom(t, c)
-	slow := time.AfterFunc(1100*time.Millisecond, func() { close(hold) }) // an eighth and some
-	defer slow.Stop()
 	p, err := c.Fetch(t.Context(), bridge.Position{Cursor: "c10"})
 	if err != nil {
 		t.Fatal(err)
