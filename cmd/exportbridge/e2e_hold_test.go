@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,10 +61,20 @@ func pauses(t *testing.T, v *servers, mode bridge.Mode) {
 	s := newStage(t, v, exportsim.Config{Events: n, Latency: 20 * time.Millisecond})
 	s.deliver(mode)
 	s.settings["EXPORT_PAGE_SIZE"] = "50"
-	s.simulate()
+	// However late the pause comes, there is something left to pause.
+	coming := make(chan struct{})
+	s.serveAltered(func(i int, item []byte) []byte {
+		if i >= n/2 {
+			<-coming
+		}
+		return item
+	})
+	come := sync.OnceFunc(func() { close(coming) })
+	t.Cleanup(come)
 	run := s.run()
 	s.awaitPublished(n / 10)
 	p, took := s.command(0, "pause", "--reason", "the vendor migrates")
+	come()
 	s.wantSaid(p, "paused until exportbridge resume, acknowledged by ")
 	held := s.published()
 	// The bridge tells once a second.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/exportapi/exportsim"
@@ -68,11 +69,22 @@ func (s *stage) jobID(p *program) (id string) {
 
 // held counts the records of a topic, uncommitted ones and marks included; 0
 // where it does not exist.
-func (s *stage) held(topic string) (n int) {
+func (s *stage) held(topic string) int {
+	s.t.Helper()
+	return s.ended(topic, (*kadm.Client).ListEndOffsets)
+}
+
+// committed counts those that no open transaction hides.
+func (s *stage) committed(topic string) int {
+	s.t.Helper()
+	return s.ended(topic, (*kadm.Client).ListCommittedOffsets)
+}
+
+func (s *stage) ended(topic string, list func(*kadm.Client, context.Context, ...string) (kadm.ListedOffsets, error)) (n int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)
 	defer cancel()
-	offsets, err := s.admin().ListEndOffsets(ctx, topic)
+	offsets, err := list(s.admin(), ctx, topic)
 	if err != nil {
 		return 0
 	}
@@ -229,7 +241,9 @@ func TestE2EReplayKilled(t *testing.T) {
 	flowing := 0
 	for i := range kills {
 		target := s.held(topic) + n/(kills+2)
-		eventually(t, stepTimeout, "records, or the end", func() bool { return s.held(topic) >= target || !run.running() })
+		eventually(t, stepTimeout, "records, or the end", func() bool {
+			return s.held(topic) >= target && s.committed(topic) > 0 || !run.running()
+		})
 		if run.running() {
 			flowing++
 		}
@@ -398,7 +412,8 @@ func TestE2EJobOutage(t *testing.T) {
 	s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
 	s.simulate()
 	s.command(0, "topics", "create", "--execute")
-	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "4", "--parallel", "2", "--execute", "--json")
+	// So slow that it is there when the brokers go: 100 pages take seven seconds.
+	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "4", "--parallel", "2", "--rate-limit", "15/s", "--execute", "--json")
 	topic := s.topic + ".replay." + s.jobID(run)
 	eventually(t, stepTimeout, "records", func() bool { return s.held(topic) > 0 })
 	up := s.servers.kafkaDown()

@@ -119,11 +119,14 @@ func TestEmbeddedRedisExpiresKeys(t *testing.T) {
 	}
 	client := redis.NewClient(opts)
 	closing(t, client)
-	if err := client.Set(ctx, "lease", "mine", 50*time.Millisecond).Err(); err != nil {
+	if err := client.Set(ctx, "lease", "mine", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Get(ctx, "lease").Err(); err != nil {
 		t.Errorf("before the end of its life: %v", err)
+	}
+	if err := client.PExpire(ctx, "lease", 50*time.Millisecond).Err(); err != nil {
+		t.Fatal(err)
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
