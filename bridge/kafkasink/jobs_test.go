@@ -224,7 +224,7 @@ func TestHeldBackByWindow(t *testing.T) {
 					t.Errorf("members of a job that is run: %+v, %v", members, err)
 				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), freeing(run))
 			defer cancel()
 			_, err := open(t, window).Recover(ctx, nil)
 			if freed := errors.Is(err, bridge.ErrNoCheckpoint); freed == run {

@@ -259,6 +259,13 @@ func (r *reports) add(err error) {
 	r.seen = append(r.seen, err)
 }
 
+// forget leaves only what is reported from now on.
+func (r *reports) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = nil
+}
+
 // await waits until the newest report suits.
 func (r *reports) await(t *testing.T, limit time.Duration, what string, suits func(error) bool) error {
 	t.Helper()

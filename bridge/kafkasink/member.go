@@ -143,7 +143,6 @@ func (m *member) probe(ctx context.Context) error {
 		m.group.sink.report(fault)
 		return nil
 	}
-	m.group.sink.report(nil)
 	holder := ""
 	if i := slices.IndexFunc(members, func(m Member) bool { return m.Owner }); i >= 0 {
 		holder = members[i].String()
@@ -151,6 +150,7 @@ func (m *member) probe(ctx context.Context) error {
 	m.mu.Lock()
 	m.holder = holder
 	m.mu.Unlock()
+	m.group.sink.report(nil)
 	return nil
 }
 

@@ -298,11 +298,27 @@ func TestStandbySaysWhoHasTheStream(t *testing.T) {
 	t.Parallel()
 	p := newProcesses(t, brokers(t), staying)
 	acquire(t, p.open("pod-7"))
+	look := open(t, p.cfg)
+	var seen reports
+	p.cfg.Report = seen.add
 	b := p.open("")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it asks every three
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := b.Acquire(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pod-7") {
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(ctx)
+		gaveUp <- err
+	}()
+	eventually(t, "have both in the group", func() (bool, error) {
+		members, err := look.Members(t.Context())
+		return len(members) == 2 && slices.ContainsFunc(members, func(m kafkasink.Member) bool { return m.Owner }), err
+	})
+	for range 2 { // the first may have asked before
+		seen.forget()
+		seen.await(t, patience, "brokers that answer", isNil)
+	}
+	cancel()
+	if err := receive(t, gaveUp, "acquire to end"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pod-7") {
 		t.Errorf("acquire returned %v, want the context's error and the owner", err)
 	}
 }

@@ -115,15 +115,24 @@ func TestHeldBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := open(t, cfg).Recover(ctx, nil)
-	f := asFault(t, err, bridge.Transient, "")
 	p := fmt.Sprintf("partition %d of %s", kafkasink.CheckpointPartition(cfg.Stream), cfg.CheckpointTopic)
+	gaveUp := make(chan error, 1)
+	impatient := open(t, cfg)
+	go func() {
+		_, err := impatient.Recover(ctx, nil)
+		gaveUp <- err
+	}()
+	seen.await(t, 10*time.Second, "who holds it back", mentions(p, "somebody."+cfg.Topic))
+	cancel()
+	f := asFault(t, <-gaveUp, bridge.Transient, "")
 	if !mentions(p, "producer ", "somebody."+cfg.Topic)(f) || !strings.Contains(f.Hint, "kafka-transactions.sh") || !strings.Contains(f.Hint, "--start-offset") {
 		t.Errorf("recover returned %v, hint %q", f, f.Hint)
 	}
 
+	var again reports
+	cfg.Report = again.add
 	s, result := open(t, cfg), make(chan error, 1)
 	go func() {
 		c, err := s.Recover(t.Context(), nil)
@@ -132,7 +141,7 @@ func TestHeldBack(t *testing.T) {
 		}
 		result <- err
 	}()
-	seen.await(t, 10*time.Second, "who holds it back", mentions(p, "somebody."+cfg.Topic))
+	again.await(t, 10*time.Second, "who holds it back", mentions(p, "somebody."+cfg.Topic))
 	select {
 	case err := <-result:
 		t.Fatalf("recover did not wait: %v", err)
@@ -170,7 +179,7 @@ func TestHeldBackByOurs(t *testing.T) {
 				member := joinGroup(t, cfg, cfg.Group+"."+killed)
 				defer member.Close()
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), freeing(run))
 			defer cancel()
 			_, err := open(t, cfg).Recover(ctx, nil)
 			if freed := errors.Is(err, bridge.ErrNoCheckpoint); freed == run {
@@ -178,6 +187,15 @@ func TestHeldBackByOurs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// freeing is how long it is waited for the end of an open transaction: for
+// longer than it takes to look whose it is, where it must not be ended.
+func freeing(run bool) time.Duration {
+	if run {
+		return 8 * time.Second
+	}
+	return patience
 }
 
 func joinGroup(t *testing.T, cfg kafkasink.Config, group string) *kgo.Client {
