@@ -79,8 +79,9 @@ func TestSlowCallerIsLetGo(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for i := range 100_000 {
-			log.With("n", i).Info("state")
+		long := strings.Repeat("x", 1000)
+		for range 20_000 { // more than the connection holds
+			log.Info("state", "long", long)
 		}
 	}()
 	select {
