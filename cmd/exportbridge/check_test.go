@@ -173,7 +173,7 @@ func TestCheck(t *testing.T) {
 			prepare: func(_ *testing.T, w *world) { w.env["EXPORT_PATH"] = "/nothing/here" },
 			args:    []string{"--only", "api"},
 			code:    exitCheck,
-			want:    []string{`^  api      FAIL .*404`, `Try: check EXPORT_URL, EXPORT_PATH`},
+			want:    []string{`^  api      FAIL .*404`, `Try: EXPORT_URL and EXPORT_PATH together ask for /nothing/here`},
 		},
 		{
 			name:    "Kafka down",
