@@ -208,9 +208,6 @@ func (p *planner) onceRows() []row {
 	at20 := p.bridge(ms(20))
 	forgetful, far, unobserved := at20, at20, at20
 	forgetful.forget, far.redisFar, unobserved.unobserved = true, true, true
-	_, observed := p.lengths()
-	busy := observed
-	busy.unobserved = true
 	return []row{{
 		name: "eos_overhead_20", about: "time of the bridge exactly once / at least once - 1, API 20 ms",
 		unit: unitPercent, direction: atMost, goal: 0.02,
@@ -231,11 +228,6 @@ func (p *planner) onceRows() []row {
 		name: "metrics_overhead", about: "time of the bridge with / without metrics - 1, API 20 ms",
 		unit: unitPercent, direction: atMost, goal: 0.01,
 		cells: []cell{at20, unobserved}, of: ofSeconds, value: overhead,
-	}, {
-		name: "metrics_overhead_cpu", about: "CPU of the bridge's whole process with / without metrics - 1, no API latency",
-		unit: unitPercent, direction: atMost, goal: 0.01,
-		cells: []cell{observed, busy}, of: ofCPU,
-		value: func(of []stretch) float64 { return of[0].cpuPerEvent()/of[1].cpuPerEvent() - 1 },
 	}}
 }
 
