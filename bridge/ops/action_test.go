@@ -73,7 +73,6 @@ func TestWhoMayAct(t *testing.T) {
 		{"by a name below localhost", open, ask{host: "bridge.localhost"}, 200, ""},
 		{"by a name that is allowed", locked, ask{host: "bridge.example.COM:443", header: bearer("Bearer " + rightToken)}, 200, ""},
 		{"by a name below one that is allowed", locked, ask{host: "x.bridge.example.com", header: bearer("Bearer " + rightToken)}, 421, "not called"},
-		{"by no name, as in HTTP/1.0", open, ask{host: "-"}, 200, ""},
 		{"by the name that it listens on", ops.Config{Addr: "bridge-0:8080"}, ask{host: "bridge-0:8080"}, 200, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -99,9 +99,6 @@ func (s *site) do(a ask) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(a.line, " ")
 	r := httptest.NewRequest(method, "http://placeholder"+path, strings.NewReader(a.body))
 	r.Host, r.RemoteAddr = cmp.Or(a.host, "localhost:8080"), cmp.Or(a.peer, "127.0.0.1:4000")
-	if a.host == "-" {
-		r.Host = ""
-	}
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -39,9 +39,6 @@ func newGuard(cfg Config) guard {
 // can be trusted. A name of somebody else may lead here too: then a page of his
 // is of our origin, and reads and steers as one of ours.
 func (g *guard) knowsHost(header string) bool {
-	if header == "" {
-		return true // HTTP/1.0, of some load balancers; every browser names one
-	}
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {
 		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")
