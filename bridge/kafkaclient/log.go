@@ -1,0 +1,227 @@
+package kafkaclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Span is a part of a partition: offsets from From on and before To.
+type Span struct{ From, To int64 }
+
+// Log reads one topic by offsets, and joins no group. Where a partition begins
+// and ends it asks Kafka (ListOffsets) when reading begins; the end that was
+// asked for then is the end, and nothing else is: not silence, not an error.
+// Offsets that hold no record, as those of transaction markers, of aborted
+// records and of what compaction removed, are passed like the others.
+//
+// Brokers that do not answer, or whose partitions have no leader, are retried
+// as long as ctx allows. All methods may be called concurrently; the exported
+// fields are set before the first call.
+type Log struct {
+	// Uncommitted reads everything up to the high watermark. By default the log
+	// ends at the last stable offset, and shows what is committed.
+	Uncommitted bool
+	// Patience is how long a partition may show nothing before reading it fails
+	// although ctx has not ended; 0 is for ever. To be throttled is not counted.
+	Patience time.Duration
+	// Waiting, if not nil, is told why a partition that is being read shows
+	// nothing, every few seconds. One call at a time.
+	Waiting func(error)
+	// Skipped, if not nil, is told which offsets, of those that were asked for,
+	// are gone: the log begins behind them by now. One call at a time.
+	Skipped func(partition int32, gone Span)
+
+	client *kgo.Client
+	name   string
+
+	telling sync.Mutex // held while Waiting or Skipped runs; guards told
+	told    time.Time  // when Waiting was called
+
+	mu      sync.Mutex // guards all below
+	id      [16]byte   // zero before the first look
+	leaders map[int32]int32
+	turns   map[int32]chan struct{} // by broker, full while a fetch is under way
+}
+
+// NewLog returns a reader of the topic with this name and, unless it is zero,
+// this id: one that was made anew under the name is an error then. Without an
+// id it reads the topic that is there at the first look. The client stays the
+// caller's; its consumer options do not matter.
+func NewLog(client *kgo.Client, topic string, id [16]byte) *Log {
+	return &Log{client: client, name: topic, id: id, turns: make(map[int32]chan struct{})}
+}
+
+// Topic is the name of the topic.
+func (l *Log) Topic() string { return l.name }
+
+// ID is the topic's id; zero where none was given and nothing was read yet.
+func (l *Log) ID() [16]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id
+}
+
+// Bounds returns all that can be read of each partition now. From may be
+// anything, and From == To is an empty one.
+func (l *Log) Bounds(ctx context.Context) (map[int32]Span, error) {
+	admin := kadm.NewClient(l.client)
+	starts, err := l.listed(admin.ListStartOffsets(ctx, l.name))
+	if err != nil {
+		return nil, fmt.Errorf("list first offsets of topic %s: %w", l.name, err)
+	}
+	list := admin.ListCommittedOffsets
+	if l.Uncommitted {
+		list = admin.ListEndOffsets
+	}
+	ends, err := l.listed(list(ctx, l.name))
+	if err != nil {
+		return nil, fmt.Errorf("list last offsets of topic %s: %w", l.name, err)
+	}
+	spans := make(map[int32]Span)
+	for id, end := range ends {
+		start, ok := starts[id]
+		if !ok {
+			continue // a partition that was added in between
+		}
+		spans[id] = Span{start, max(start, end)}
+	}
+	return spans, nil
+}
+
+// Ends returns where the partitions end, open transactions included.
+func (l *Log) Ends(ctx context.Context) (map[int32]int64, error) {
+	ends, err := l.listed(kadm.NewClient(l.client).ListEndOffsets(ctx, l.name))
+	if err != nil {
+		return nil, fmt.Errorf("list last offsets of topic %s: %w", l.name, err)
+	}
+	return ends, nil
+}
+
+// After returns the first offset of each partition whose record is at or after
+// a time, in milliseconds since the epoch; the end where there is none.
+func (l *Log) After(ctx context.Context, millis int64) (map[int32]int64, error) {
+	offsets, err := l.listed(kadm.NewClient(l.client).ListOffsetsAfterMilli(ctx, millis, l.name))
+	if err != nil {
+		return nil, fmt.Errorf("list offsets by time of topic %s: %w", l.name, err)
+	}
+	return offsets, nil
+}
+
+// listed returns the offsets that were listed of all partitions, or an error.
+func (l *Log) listed(all kadm.ListedOffsets, err error) (map[int32]int64, error) {
+	if err == nil {
+		err = all.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	offsets := make(map[int32]int64)
+	for id, o := range all[l.name] {
+		offsets[id] = o.Offset
+	}
+	return offsets, nil
+}
+
+// boundsOf asks where one partition begins, ends, and ends without regard to
+// open transactions.
+func (l *Log) boundsOf(ctx context.Context, id int32) (s Span, high int64, err error) {
+	admin := kadm.NewClient(l.client)
+	ask := func(list func(context.Context, ...string) (kadm.ListedOffsets, error)) int64 {
+		if err != nil {
+			return 0
+		}
+		all, failed := list(ctx, l.name)
+		o, ok := all.Lookup(l.name, id)
+		switch {
+		case ok:
+			err = o.Err
+		case failed != nil:
+			err = failed
+		default:
+			err = kerr.UnknownTopicOrPartition
+		}
+		return o.Offset
+	}
+	s.From, s.To, high = ask(admin.ListStartOffsets), ask(admin.ListCommittedOffsets), ask(admin.ListEndOffsets)
+	if l.Uncommitted {
+		s.To = high
+	}
+	if err != nil {
+		return s, 0, fmt.Errorf("list offsets of partition %d of %s: %w", id, l.name, err)
+	}
+	return s, high, nil
+}
+
+// leader returns the broker to ask about a partition, or one that does not
+// exist. It asks for all leaders if they are not known, or not any more.
+func (l *Log) leader(ctx context.Context, id int32, again bool) (int32, error) {
+	l.mu.Lock()
+	known := l.leaders != nil && !again
+	leader, ok := l.leaders[id]
+	l.mu.Unlock()
+	if !known {
+		if err := l.look(ctx); err != nil {
+			return -1, err
+		}
+		l.mu.Lock()
+		leader, ok = l.leaders[id]
+		l.mu.Unlock()
+	}
+	if !ok {
+		return -1, fmt.Errorf("partition %d of %s: %w", id, l.name, kerr.UnknownTopicOrPartition)
+	}
+	return leader, nil
+}
+
+// turn returns what is full while a fetch of a broker is under way.
+func (l *Log) turn(broker int32) chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.turns[broker]
+	if t == nil {
+		t = make(chan struct{}, 1)
+		l.turns[broker] = t
+	}
+	return t
+}
+
+// errAnother: the topic was deleted and made anew.
+var errAnother = errors.New("the topic is not the one that it was")
+
+// look learns the topic's id and its partitions' leaders.
+func (l *Log) look(ctx context.Context) error {
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &l.name
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, l.client)
+	if err != nil {
+		return fmt.Errorf("describe topic %s: %w", l.name, err)
+	}
+	if len(resp.Topics) != 1 {
+		return fmt.Errorf("describe topic %s: the brokers' answer lacks it", l.name)
+	}
+	found := &resp.Topics[0]
+	if err := kerr.ErrorForCode(found.ErrorCode); err != nil {
+		return fmt.Errorf("describe topic %s: %w", l.name, err)
+	}
+	leaders := make(map[int32]int32)
+	for i := range found.Partitions {
+		leaders[found.Partitions[i].Partition] = found.Partitions[i].Leader
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.id != [16]byte{} && l.id != found.TopicID {
+		return fmt.Errorf("topic %s: %w", l.name, errAnother)
+	}
+	l.id, l.leaders = found.TopicID, leaders
+	return nil
+}

@@ -1,0 +1,302 @@
+package kafkaclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/kafkaclient"
+)
+
+type spans = map[int32]kafkaclient.Span
+
+// values are those of records, by partition.
+type values map[int32][]int
+
+func (v values) add(r *kgo.Record) error {
+	n, err := strconv.Atoi(string(r.Value))
+	v[r.Partition] = append(v[r.Partition], n)
+	return err
+}
+
+func (v values) equal(want values) bool {
+	return maps.EqualFunc(v, want, slices.Equal)
+}
+
+func upTo(from, to int) (all []int) {
+	for i := from; i < to; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+// A log may begin anywhere, end in whatever takes offsets, and be empty.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	addrs := brokers(t)
+	w := newWorld(t, addrs, 4)
+	w.put(w.client, 0, 0, 10)
+	w.put(w.client, 1, 10, 20)
+	tx := w.open(addrs, kgo.TransactionalID(w.topic))
+	w.transact(tx, 0, 100, kgo.TryCommit)
+	w.transact(tx, 1, 200, kgo.TryAbort)
+	w.put(w.client, 2, 20, 30)
+	w.forget(1, 7)
+	w.forget(2, 10) // all of it
+	open := w.open(addrs, kgo.TransactionalID(w.topic+"open"))
+	if err := open.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	w.put(open, 0, 300, 301) // hides what follows
+	w.put(w.client, 0, 400, 401)
+
+	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	all, err := l.Bounds(t.Context())
+	if want := (spans{0: {0, 12}, 1: {7, 12}, 2: {10, 10}, 3: {0, 0}}); err != nil || !maps.Equal(all, want) {
+		t.Fatalf("bounds %v, %v; want %v", all, err, want)
+	}
+	skipped := int64(0)
+	l.Skipped = func(_ int32, gone kafkaclient.Span) { skipped += gone.To - gone.From }
+	want := values{0: append(upTo(0, 10), 100), 1: upTo(17, 20)}
+	began := time.Now()
+	for name, from := range map[string]int64{"from the start": -1, "from 0": 0} {
+		skipped = 0
+		asked, gone := maps.Clone(all), int64(0)
+		for id, s := range asked {
+			if from >= 0 {
+				asked[id], gone = kafkaclient.Span{From: from, To: s.To}, 17
+			}
+		}
+		got := values{}
+		if err := l.Read(t.Context(), asked, got.add); err != nil || !got.equal(want) || skipped != gone {
+			t.Errorf("read %s: %v, %v, %d skipped; want %v, %d", name, got, err, skipped, want, gone)
+		}
+		var order []int
+		err := l.Merge(t.Context(), asked, func(a, b *kgo.Record) int { return b.Timestamp.Compare(a.Timestamp) },
+			func(r *kgo.Record) error { order = append(order, int(r.Timestamp.Unix())); return nil }, func() error { return nil })
+		if inOrder := slices.Concat(upTo(17, 20), want[0]); err != nil || !slices.Equal(order, inOrder) {
+			t.Errorf("merge %s: %v, %v; want %v", name, order, err, inOrder)
+		}
+	}
+	l = kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l.Uncommitted = true
+	got := values{}
+	if all, err = l.Bounds(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Read(t.Context(), all, got.add); err != nil || !got.equal(values{0: append(slices.Clone(want[0]), 300, 400), 1: append(upTo(17, 20), 200)}) {
+		t.Errorf("with what is not committed: %v, %v", got, err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v: an end was waited for", took)
+	}
+	enough := errors.New("enough")
+	if err := l.Read(t.Context(), all, func(*kgo.Record) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("a visit's error becomes %v", err)
+	}
+}
+
+// What is hidden or slow is waited for, and what does not come is an error that
+// says how far reading came.
+// TestReadAborted: no record of an aborted transaction is shown, however the log
+// is divided among answers.
+func TestReadAborted(t *testing.T) {
+	t.Parallel()
+	addrs := brokers(t)
+	w := newWorld(t, addrs, 1)
+	c := w.open(addrs, kgo.TransactionalID(w.topic), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	filler := strings.Repeat("x", 300<<10)
+	var want, got []string
+	for i := range 12 { // an answer has three or four of them
+		value, end := fmt.Sprintf("%d %s", i, filler), kgo.TryCommit
+		if i%2 == 1 {
+			end = kgo.TryAbort
+		} else {
+			want = append(want, value)
+		}
+		if err := c.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: w.topic, Value: []byte(value)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	spans, err := l.Bounds(t.Context())
+	if err == nil {
+		err = l.Read(t.Context(), spans, func(r *kgo.Record) error {
+			got = append(got, string(r.Value))
+			return nil
+		})
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%d records are shown, %d are committed: %v", len(got), len(want), err)
+	}
+}
+
+func TestReadWaits(t *testing.T) {
+	t.Parallel()
+	addrs := brokers(t)
+	w := newWorld(t, addrs, 2)
+	w.put(w.client, 0, 0, 5)
+	w.put(w.client, 1, 5, 6)
+	open := w.open(addrs, kgo.TransactionalID(w.topic))
+	if err := open.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	w.put(open, 1, 6, 7)
+	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	ends, err := l.Ends(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := spans{0: {0, ends[0]}, 1: {0, ends[1]}}
+	told := ""
+	l.Waiting = func(err error) { told = err.Error() }
+
+	limited, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	got := values{}
+	err = l.Read(limited, asked, got.add)
+	incomplete, ok := errors.AsType[*kafkaclient.IncompleteError](err)
+	if !ok || !errors.Is(err, context.DeadlineExceeded) || len(incomplete.Partitions) != 1 ||
+		incomplete.Partitions[0].Partition != 1 || incomplete.Partitions[0].Span != (kafkaclient.Span{From: 1, To: 2}) {
+		t.Errorf("error %v, want that partition 1 is at 1 of 2", err)
+	}
+	for _, text := range []string{"partition 1", "offset 1 of 2", "a transaction is open from offset 1 on"} {
+		if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(told, text) {
+			t.Errorf("error %v, told %q; want %q in both", err, told, text)
+		}
+	}
+	l.Patience = time.Second
+	if err := l.Read(t.Context(), asked, got.add); !errors.Is(err, kafkaclient.ErrStalled) {
+		t.Errorf("without patience: %v", err)
+	}
+
+	l.Patience = 0
+	ended := make(chan error, 1)
+	time.AfterFunc(2*time.Second, func() { ended <- open.EndTransaction(context.Background(), kgo.TryCommit) })
+	got = values{}
+	if err := l.Read(t.Context(), asked, got.add); err != nil || !got.equal(values{0: upTo(0, 5), 1: upTo(5, 7)}) {
+		t.Errorf("when it has ended: %v, %v", got, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A log whose beginning goes while it is read is read on from where it begins
+// then, and that is told. One whose end goes is an error, and so is another one
+// of its name.
+func TestReadWhatChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brokers(t), 1)
+	w.put(w.client, 0, 0, 10)
+	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	c, err := l.Fetch(t.Context(), 0, 10)
+	if err != nil || c.Next != 10 || len(c.Records) > 0 {
+		t.Fatalf("at the end: %+v, %v", c, err)
+	}
+	w.forget(0, 4)
+	var gone kafkaclient.Span
+	l.Skipped = func(_ int32, s kafkaclient.Span) { gone = s }
+	got := values{}
+	if err := l.Read(t.Context(), spans{0: {2, 10}}, got.add); err != nil || !got.equal(values{0: upTo(4, 10)}) || gone != (kafkaclient.Span{From: 2, To: 4}) {
+		t.Errorf("read %v, %v, %v are gone; want 4 to 9 and that 2 and 3 are gone", got, err, gone)
+	}
+	if c, err := l.Fetch(t.Context(), 0, 0); err != nil || c.Next != 4 || c.Start != 4 {
+		t.Errorf("before the start: %+v, %v; want to go on at 4", c, err)
+	}
+	if c, err := l.Fetch(t.Context(), 0, 11); err == nil || !strings.Contains(err.Error(), "the log was cut: it ends at 10") {
+		t.Errorf("behind the end: %+v, %v", c, err)
+	}
+	if err := l.Read(t.Context(), spans{0: {4, 12}}, got.add); err == nil || !strings.Contains(err.Error(), "the log was cut: it ends at 10 by now, not at 12") {
+		t.Errorf("an end that is gone: %v", err)
+	}
+	if _, err := w.admin.DeleteTopic(t.Context(), w.topic); err != nil {
+		t.Fatal(err)
+	}
+	for try := 0; ; try++ {
+		if _, err := w.admin.CreateTopic(t.Context(), 1, 1, nil, w.topic); err == nil {
+			break
+		}
+		if try > 100 {
+			t.Fatal("the topic cannot be made again")
+		}
+	}
+	if err := l.Read(t.Context(), spans{0: {4, 10}}, got.add); err == nil {
+		t.Error("another topic of the name was read")
+	}
+}
+
+// A quota, which lets every partition of a broker show nothing for a while, ends
+// nothing.
+func TestReadThrottled(t *testing.T) {
+	t.Parallel()
+	k := bridgetest.EmbeddedKafka(t, kfake.NumBrokers(1))
+	w := newWorld(t, k.ListenAddrs(), 2)
+	w.put(w.client, 0, 0, 5)
+	w.put(w.client, 1, 5, 10)
+	fetches := 0
+	k.ControlKey(kmsg.Fetch.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		if fetches++; fetches%3 != 0 {
+			answer := r.ResponseKind().(*kmsg.FetchResponse)
+			answer.ThrottleMillis = 700
+			return answer, nil, true
+		}
+		return nil, nil, false
+	})
+	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	got := values{}
+	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}}, got.add); err != nil || !got.equal(values{0: upTo(0, 5), 1: upTo(5, 10)}) {
+		t.Errorf("read %v, %v", got, err)
+	}
+	limited, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := l.Read(limited, spans{0: {0, 5}}, got.add); err == nil || !strings.Contains(fmt.Sprint(err), "quota throttles this client, now for 700ms") {
+		t.Errorf("in too short a time: %v", err)
+	}
+}
+
+// A throttled broker does not read from the connection: a fetch that is sent
+// before the last is answered would time out, and the reading never end.
+func TestOneFetchAtATime(t *testing.T) {
+	t.Parallel()
+	p := bridgetest.StartKafkaProxy(t)
+	bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
+	w := newWorld(t, p.Addrs(), 3)
+	for id := range int32(3) {
+		w.put(w.client, id, 0, 5)
+	}
+	const delay = 200 * time.Millisecond
+	var sent []time.Time
+	p.Add(bridgetest.KafkaRule{Fault: bridgetest.DelayReply, Delay: delay, Keys: []kmsg.Key{kmsg.Fetch}, Times: -1, When: func(kmsg.Request) bool {
+		sent = append(sent, time.Now())
+		return true
+	}})
+	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	got := values{}
+	if err := l.Read(t.Context(), spans{0: {0, 5}, 1: {0, 5}, 2: {0, 5}}, got.add); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(sent); i++ {
+		if after := sent[i].Sub(sent[i-1]); after < delay/2 {
+			t.Errorf("fetch %d was sent %v after the one before, which was not answered", i, after)
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package kafkaclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	// lookAfter is how long a partition may show nothing before it is asked why,
+	// and Waiting is told; tellEvery is how often it is told at most.
+	lookAfter = 3 * time.Second
+	tellEvery = 15 * time.Second
+	// readers is how many partitions are read at a time where their order does
+	// not matter.
+	readers = 4
+	// namedPartitions is how many an error names.
+	namedPartitions = 3
+)
+
+// IncompleteError says that reading ended before the end of the log.
+type IncompleteError struct {
+	Topic string
+	// Partitions are those that were not read to their end.
+	Partitions []Unread
+	// Err is why no more was read: that of the context, or ErrStalled.
+	Err error
+}
+
+// Unread is what was not read of a partition.
+type Unread struct {
+	Partition int32
+	Span
+	// Cause is why it showed nothing last; nil where that is not known.
+	Cause error
+}
+
+// ErrStalled says that a partition has shown nothing for longer than Log.Patience.
+var ErrStalled = errors.New("a partition stalls")
+
+func (e *IncompleteError) Error() string {
+	var where []string
+	for _, p := range e.Partitions[:min(len(e.Partitions), namedPartitions)] {
+		where = append(where, fmt.Sprintf("partition %d is at offset %d of %d", p.Partition, p.From, p.To))
+	}
+	text := strings.Join(where, ", ")
+	if more := len(e.Partitions) - len(where); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("topic %s was not read to its end: %s (%s): %v", e.Topic, text, e.cause(), e.Err)
+}
+
+// cause says why, or what it may be.
+func (e *IncompleteError) cause() string {
+	for i := range e.Partitions {
+		if err := e.Partitions[i].Cause; err != nil {
+			return err.Error()
+		}
+	}
+	return "the time was too short, or a partition stalls, a quota throttles, or a transaction is open"
+}
+
+func (e *IncompleteError) Unwrap() error { return e.Err }
+
+// Scan calls visit with the records of one partition's span, control records
+// included, and returns where the log begins. It runs on the caller's goroutine.
+// Its errors are those of Read.
+func (l *Log) Scan(ctx context.Context, id int32, s Span, visit func(*kgo.Record)) (start int64, err error) {
+	p := l.partition(id, s)
+	for p.at < s.To {
+		c, err := p.next(ctx)
+		if err != nil {
+			return 0, l.incomplete(ctx, err, []*partition{p})
+		}
+		for _, r := range c.Records {
+			visit(r)
+		}
+		p.seen, start = p.at, c.Start
+	}
+	return start, nil
+}
+
+// Read calls visit with the records of the spans: each partition's in their
+// order, the partitions as they come. It returns when it has come to the end of
+// each span, or when visit returns an error, which it returns. Not to have come
+// to the end is always an error: an IncompleteError when ctx has ended or
+// Patience is over. Visit is called by one goroutine at a time.
+func (l *Log) Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error {
+	return l.together(ctx, spans, func(ctx context.Context, g *group) error {
+		turns, found := make(chan struct{}, readers), make(chan batch)
+		for _, p := range g.parts {
+			g.running.Go(func() {
+				select {
+				case turns <- struct{}{}:
+					defer func() { <-turns }()
+					p.run(ctx, found)
+				case <-ctx.Done():
+				}
+			})
+		}
+		for open := len(g.parts); open > 0; {
+			b, err := take(ctx, found)
+			if err == nil {
+				err = each(b.records, visit)
+			}
+			if err != nil {
+				return err
+			}
+			if b.last {
+				open--
+			}
+		}
+		return nil
+	})
+}
+
+// Merge is Read in one order over all partitions: of the records that are next
+// in their partitions the one that compares as the least comes first. Before it
+// waits it calls idle.
+func (l *Log) Merge(ctx context.Context, spans map[int32]Span, compare func(a, b *kgo.Record) int, visit func(*kgo.Record) error, idle func() error) error {
+	return l.together(ctx, spans, func(ctx context.Context, g *group) error {
+		queues := make([]*queue, len(g.parts))
+		for i, p := range g.parts {
+			p.limit = int32(max(smallFetch, fetchLimit*readers/len(g.parts)))
+			q := &queue{found: make(chan batch)}
+			queues[i] = q
+			g.running.Go(func() { p.run(ctx, q.found) })
+		}
+		for {
+			var first *queue
+			for _, q := range queues {
+				if err := q.fill(ctx, idle); err != nil {
+					return err
+				}
+				if len(q.records) > 0 && (first == nil || compare(q.records[0], first.records[0]) < 0) {
+					first = q
+				}
+			}
+			if first == nil {
+				return nil
+			}
+			r := first.records[0]
+			first.records = first.records[1:]
+			if err := visit(r); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// together reads partitions, each by a goroutine of its own that has ended when
+// it returns.
+func (l *Log) together(ctx context.Context, spans map[int32]Span, read func(context.Context, *group) error) error {
+	g := &group{}
+	for id, s := range spans {
+		if s.From < s.To {
+			g.parts = append(g.parts, l.partition(id, s))
+		}
+	}
+	slices.SortFunc(g.parts, func(a, b *partition) int { return int(a.id - b.id) })
+	reading, cancel := context.WithCancel(ctx)
+	err := read(reading, g)
+	cancel()
+	g.running.Wait()
+	return l.incomplete(ctx, err, g.parts)
+}
+
+// incomplete says how far reading came that ended because ctx did, or for want
+// of patience.
+func (l *Log) incomplete(ctx context.Context, err error, parts []*partition) error {
+	why := ctx.Err()
+	if errors.Is(err, ErrStalled) {
+		why = ErrStalled
+	} else if why == nil || !errors.Is(err, why) {
+		return err
+	}
+	e := &IncompleteError{Topic: l.name, Err: why}
+	for _, p := range parts {
+		if p.seen < p.span.To {
+			e.Partitions = append(e.Partitions, Unread{Partition: p.id, Span: Span{p.seen, p.span.To}, Cause: p.cause})
+		}
+	}
+	return e
+}
+
+// group is partitions that are read at once.
+type group struct {
+	parts   []*partition
+	running sync.WaitGroup
+}
+
+// batch is some records of a partition, the last ones of its span or not.
+type batch struct {
+	records []*kgo.Record
+	last    bool
+	err     error
+}
+
+// queue is what was read of a partition and not yet visited.
+type queue struct {
+	batch
+	found chan batch
+}
+
+// fill waits for records if there are none, unless there will be none.
+func (q *queue) fill(ctx context.Context, idle func() error) (err error) {
+	for len(q.records) == 0 && !q.last && err == nil {
+		select {
+		case q.batch = <-q.found:
+			err = q.batch.err
+			continue
+		default:
+		}
+		if err = idle(); err == nil {
+			q.batch, err = take(ctx, q.found)
+		}
+	}
+	return err
+}
+
+func take(ctx context.Context, found <-chan batch) (batch, error) {
+	select {
+	case b := <-found:
+		return b, b.err
+	case <-ctx.Done():
+		return batch{}, ctx.Err()
+	}
+}
+
+func each(records []*kgo.Record, visit func(*kgo.Record) error) error {
+	for _, r := range records {
+		if err := visit(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run reads the partition's span to its end.
+func (p *partition) run(ctx context.Context, found chan<- batch) {
+	for p.at < p.span.To {
+		c, err := p.next(ctx)
+		b := batch{last: p.at >= p.span.To, err: err}
+		b.records = slices.DeleteFunc(c.Records, func(r *kgo.Record) bool { return r.Attrs.IsControl() })
+		if len(b.records) == 0 && !b.last && err == nil {
+			continue
+		}
+		select {
+		case found <- b:
+			p.seen = p.at
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// next returns what comes next of the span, which may be nothing.
+func (p *partition) next(ctx context.Context) (Chunk, error) {
+	c, err := p.fetch(ctx, p.at)
+	if err != nil {
+		return Chunk{}, err
+	}
+	if i := slices.IndexFunc(c.Records, func(r *kgo.Record) bool { return r.Offset >= p.span.To }); i >= 0 {
+		c.Records = c.Records[:i]
+	}
+	if c.Next > p.at {
+		if c.Start > p.at && p.log.Skipped != nil {
+			p.log.telling.Lock()
+			p.log.Skipped(p.id, Span{p.at, min(c.Start, p.span.To)})
+			p.log.telling.Unlock()
+		}
+		p.at, p.moved = c.Next, time.Now()
+		if p.moved.After(p.heard) {
+			p.heard, p.cause = p.moved, nil // else it is throttled from now on
+		}
+		return c, nil
+	}
+	return c, errors.Join(p.cut(ctx), p.stalled())
+}
+
+// cut reports whether the log ends before the span by now: its brokers have
+// lost its end.
+func (p *partition) cut(ctx context.Context) error {
+	if time.Since(p.moved) < lookAfter || time.Since(p.looked) < lookAfter {
+		return nil
+	}
+	p.looked = time.Now()
+	s, high, err := p.log.boundsOf(ctx, p.id)
+	switch {
+	case err != nil:
+		p.cause = err
+	case high < p.span.To:
+		return p.failed(p.at, fmt.Errorf("the log was cut: it ends at %d by now, not at %d", high, p.span.To))
+	case s.To < p.span.To:
+		p.cause = fmt.Errorf("a transaction is open from offset %d on", s.To)
+	default:
+		p.cause = errors.New("its broker answers, and shows nothing")
+	}
+	return nil
+}
+
+// stalled tells why the partition shows nothing, if it has not for a while, and
+// returns an error when that is too long.
+func (p *partition) stalled() error {
+	if time.Since(p.moved) >= lookAfter {
+		p.tell()
+	}
+	if most := p.log.Patience; most > 0 && time.Since(p.heard) >= most {
+		return fmt.Errorf("%w: nothing for %s", ErrStalled, most)
+	}
+	return nil
+}
+
+// tell calls Waiting, unless it was called just now.
+func (p *partition) tell() {
+	l := p.log
+	if l.Waiting == nil {
+		return
+	}
+	l.telling.Lock()
+	defer l.telling.Unlock()
+	if time.Since(l.told) < tellEvery {
+		return
+	}
+	l.told = time.Now()
+	err := fmt.Errorf("partition %d of %s shows nothing behind offset %d", p.id, l.name, p.at)
+	if p.at < p.span.To {
+		err = fmt.Errorf("partition %d of %s is at offset %d of %d", p.id, l.name, p.at, p.span.To)
+	}
+	if p.cause != nil {
+		err = fmt.Errorf("%w: %w", err, p.cause)
+	}
+	l.Waiting(err)
+}
