@@ -36,14 +36,14 @@ test-real: ## the same suites and the end-to-end tests on real Apache Kafka and 
 check: lint ## what must be green before a commit lands
 	$(GO) mod tidy -diff
 	$(GO) vet $(PLAIN) ./...
-	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check README.md
+	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check cmd/exportbridge/docs/settings.md
 	EXPLORE_SCHEDULES=1500 $(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m ./...
 
 model: ## check the protocol's model: every schedule, and every broken rule (needs spin and gcc)
 	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge
 
-explore: ## run the engine through SECONDS=60 of schedules of two processes, each port failing in each way
-	EXPLORE_SECONDS=$(or $(SECONDS),60) $(GO) test $(PLAIN) -count=1 -v -timeout 30m -run 'TestExplore$$' ./bridge
+explore: ## run the engine through SECONDS=60 of schedules of two processes, each port failing in each way; half of them by a new seed
+	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge
 
 proof: ## kill, pause and cut everything, on real servers: KILLS=1000, ZOMBIES=30 or MINUTES=10, with SEED=N
 	TEST_REAL=1 $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(SEED),E2E_SEED=$(SEED)) \
@@ -63,8 +63,8 @@ lint: ## format and lint
 	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "$$unformatted: run gofmt -w ."; exit 1; }
 	GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
 
-docs: ## regenerate what the program says in other files: the README's settings, the alert rules of Kubernetes
-	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write README.md
+docs: ## regenerate what the program says in other files: the documents' settings, the alert rules of Kubernetes
+	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write cmd/exportbridge/docs/settings.md
 	@file=cmd/exportbridge/deploy/kubernetes/monitoring/rules.yaml; \
 	{ sed '/^spec:/q' $$file; $(GO) run $(PLAIN) ./cmd/exportbridge alerts | sed 's/^./  &/'; } >$$file.new && mv $$file.new $$file
 

@@ -26,7 +26,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 	for n := 1; ; n++ {
 		err := f.recover(ctx)
 		fault := faultOf(err)
-		repairable := fault.Reason == ReasonCheckpointLost || fault.Reason == ReasonCheckpoint || fault.Reason == ReasonSource
+		repairable := fault.Reason == ReasonCheckpointLost || fault.Reason == ReasonCheckpoint || fault.Reason == ReasonSource || fault.Code == CodeTopicLost
 		if err == nil || f.open && repairable {
 			f.blockedOn = fault.Reason
 			if err = f.obey(ctx, cmd); err == nil && f.answered != nil {

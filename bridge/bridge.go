@@ -21,7 +21,8 @@ type Ports struct {
 	// Owner says whether this process runs the stream; nil is always.
 	Owner Owner
 	// Past and Holdings are asked when the API refuses the cursor for good;
-	// where Config.OnInvalidCursor is stop they may be nil.
+	// where Config.OnInvalidCursor is stop they may be nil. Holdings is also
+	// asked after a reset; nil marks nothing as published again.
 	Past     Past
 	Holdings Holdings
 	// Inbox brings commands; nil takes none.

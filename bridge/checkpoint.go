@@ -105,18 +105,18 @@ type Change struct {
 	From Place `json:"from"`
 	// At is when it was applied, in milliseconds since the epoch.
 	At int64 `json:"at"`
-	// After is the id of the request before it, where this one was not an
+	// After is the id of the last operator's request, where this one was not an
 	// operator's: who asked for that one may still wait for the answer.
 	After string `json:"after,omitempty"`
 }
 
-// News says where a rewind ends: events later than EventTime, or from the page
-// whose cursor has this hash on, were not published before.
+// News says where a rewind ends: at the page whose cursor has this hash, or at
+// the end of the results.
 type News struct {
-	// CursorHash is as CursorHash returns it; EventTime is in milliseconds since
-	// the epoch.
+	// CursorHash is as CursorHash returns it.
 	CursorHash string `json:"cursor_hash,omitempty"`
-	EventTime  int64  `json:"event_time"`
+	// EventTime is 0. Older programs mark what is not later than it.
+	EventTime int64 `json:"event_time"`
 	// Source is whose events were published.
 	Source SourceIdentity `json:"source,omitzero"`
 }
@@ -147,10 +147,16 @@ type Checkpoint struct {
 	Source SourceIdentity `json:"source"`
 	// Topic is where the events are published; empty where that is not known.
 	Topic string `json:"topic,omitempty"`
+	// Topics are the sink's as they were before this commit. None in a
+	// checkpoint of an older version.
+	Topics []TopicState `json:"topics,omitempty"`
 	// Events and Pages count what this stream's cursor passed so far, dead
 	// letters included.
 	Events int64 `json:"events"`
 	Pages  int64 `json:"pages"`
+	// Unreadable counts the items, up to the last one passed, of which none
+	// could be read as an event.
+	Unreadable int64 `json:"unreadable,omitempty"`
 	// LastEventTime is the greatest event time published so far, in
 	// milliseconds since the epoch.
 	LastEventTime int64 `json:"last_event_time,omitempty"`
@@ -165,6 +171,12 @@ type Checkpoint struct {
 	// EndedEmpty is after how many empty pages in a row a window was taken for
 	// drained; 0 where its last page said so.
 	EndedEmpty int `json:"ended_empty,omitempty"`
+	// MarksEnd is true once the API has marked the end of its results otherwise
+	// than by an empty page with a new cursor.
+	MarksEnd bool `json:"marks_end,omitempty"`
+	// Trail are the cursors of the last pages with items, to notice a cycle over
+	// restarts. A reset begins it anew.
+	Trail Trail `json:"trail,omitempty"`
 	// PausedUntil is when a pause ends, in milliseconds since the epoch; 0 is
 	// no pause, Forever one without an end.
 	PausedUntil int64 `json:"paused_until,omitempty"`
@@ -172,9 +184,7 @@ type Checkpoint struct {
 	// what was published before is published again.
 	Change    *Change `json:"change,omitempty"`
 	NewsAfter *News   `json:"news_after,omitempty"`
-	// KnownFrom is the time before which events may never have been published,
-	// in milliseconds since the epoch: the stream began there, or an operator
-	// moved it over them. 0 is the earliest event.
+	// KnownFrom is what older programs wrote, and nothing reads any more.
 	KnownFrom int64 `json:"known_from,omitempty"`
 	// Overlap is set while what was published before is read again, and after.
 	Overlap *Overlap `json:"overlap,omitempty"`
@@ -201,7 +211,16 @@ func (c *Checkpoint) ChangeID() string {
 	return c.Change.ID
 }
 
-// applied reports whether c came from the request id, or from one that the
+// asked returns the id of the last operator's request, or "" or one of the
+// program's own where nobody asked for anything.
+func (c *Checkpoint) asked() string {
+	if c.Change != nil && c.Change.After != "" {
+		return c.Change.After
+	}
+	return c.ChangeID()
+}
+
+// applied reports whether c came from the request id, or from those that the
 // program itself put after it.
 func (c *Checkpoint) applied(id string) bool {
 	return c.Change != nil && (c.Change.ID == id || c.Change.After == id)
@@ -216,8 +235,53 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 	return b, nil
 }
 
+// MaxNumber bounds the numbers of a checkpoint: its place, its counters, and
+// its times to both sides. No stream gets there; a forged number that is larger
+// could wrap when the stream goes on from it.
+const MaxNumber = 1 << 56
+
+// check refuses numbers that no stream comes to.
+func (c *Checkpoint) check() error {
+	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Unreadable, int64(c.Carried), int64(c.EndedEmpty)}
+	times := []int64{c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt}
+	if c.Change != nil {
+		counts, times = append(counts, c.Change.From.Epoch, c.Change.From.Seq), append(times, c.Change.At)
+	}
+	if c.Overlap != nil {
+		counts = append(counts, c.Overlap.Dropped)
+	}
+	for i := range c.Topics {
+		t := &c.Topics[i]
+		counts, times = append(counts, t.Start, t.End, int64(t.Partitions), int64(t.GrewFrom)), append(times, t.GrewAt)
+	}
+	for _, n := range counts {
+		if n < 0 || n > MaxNumber {
+			return fmt.Errorf("a place or counter of %d, which no stream comes to", n)
+		}
+	}
+	for _, n := range times {
+		if n < -MaxNumber || n > MaxNumber {
+			return fmt.Errorf("a time of %d ms, which no clock shows", n)
+		}
+	}
+	return nil
+}
+
+// clamp bounds the times that the export decides: clients' clocks lie.
+func (c *Checkpoint) clamp() {
+	bound := func(ms int64) int64 { return min(max(ms, -MaxNumber), MaxNumber) }
+	c.LastEventTime = bound(c.LastEventTime)
+	if c.NewsAfter != nil {
+		c.NewsAfter.EventTime = bound(c.NewsAfter.EventTime)
+	}
+	if c.Overlap != nil {
+		c.Overlap.From, c.Overlap.Until = bound(c.Overlap.From), bound(c.Overlap.Until)
+	}
+}
+
 // DecodeCheckpoint reads a checkpoint's JSON form. Anything that is not a
-// checkpoint of this or an older version is an ErrForeign.
+// checkpoint of this or an older version, or has a number beyond MaxNumber, is
+// an ErrForeign.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	var c Checkpoint
 	if !utf8.Valid(b) {
@@ -233,8 +297,10 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 		return Checkpoint{}, fmt.Errorf("%w: no format version", ErrForeign)
 	case c.Stream == "":
 		return Checkpoint{}, fmt.Errorf("%w: no stream", ErrForeign)
-	case c.Epoch < 0 || c.Seq < 0 || c.Carried < 0:
-		return Checkpoint{}, fmt.Errorf("%w: negative epoch, seq or carried count", ErrForeign)
+	}
+	c.clamp()
+	if err := c.check(); err != nil {
+		return Checkpoint{}, fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	return c, nil
 }

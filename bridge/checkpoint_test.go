@@ -35,7 +35,11 @@ func full() bridge.Checkpoint {
 func TestCheckpointGolden(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]bridge.Checkpoint{
-		"full":    full(),
+		"full": full(),
+		"trail": {
+			Version: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
+			MarksEnd: true, Trail: bridge.Trail{1, 0x0102030405060708},
+		},
 		"minimal": {Version: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 	} {
 		got, err := c.Encode()
@@ -76,8 +80,23 @@ func TestDecodeCheckpointRefuses(t *testing.T) {
 		"no version":     `{"stream":"events"}`,
 		"no stream":      `{"v":1}`,
 		"negative seq":   `{"v":1,"stream":"s","seq":-1}`,
+		"epoch wraps":    `{"v":1,"stream":"s","epoch":9223372036854775807}`,
+		"epoch too big":  `{"v":1,"stream":"s","epoch":72057594037927937}`,
+		"seq wraps":      `{"v":1,"stream":"s","seq":9223372036854775807}`,
+		"events wrap":    `{"v":1,"stream":"s","events":9223372036854775807}`,
+		"pages wrap":     `{"v":1,"stream":"s","pages":9223372036854775807}`,
+		"carried wraps":  `{"v":1,"stream":"s","carried":9223372036854775807}`,
+		"negative pages": `{"v":1,"stream":"s","pages":-1}`,
+		"unreadable":     `{"v":1,"stream":"s","unreadable":9223372036854775807}`,
+		"topic's end":    `{"v":1,"stream":"s","topics":[{"name":"t","partitions":1,"end":9223372036854775807}]}`,
+		"topic's growth": `{"v":1,"stream":"s","topics":[{"name":"t","partitions":1,"end":1,"grew_at":-9223372036854775808}]}`,
+		"change wraps":   `{"v":1,"stream":"s","change":{"id":"a","kind":"reset","from":{"epoch":9223372036854775807,"seq":0},"at":1}}`,
+		"dropped wraps":  `{"v":1,"stream":"s","overlap":{"from":1,"until":2,"dropped":9223372036854775807}}`,
+		"pause wraps":    `{"v":1,"stream":"s","paused_until":9223372036854775807}`,
+		"written wraps":  `{"v":1,"stream":"s","written_at":-9223372036854775808}`,
 		"half a tail":    `{"v":1,"stream":"s","tail":"AAAA"}`,
 		"tail no base64": `{"v":1,"stream":"s","tail":"%%"}`,
+		"half a trail":   `{"v":1,"stream":"s","trail":"AAAA"}`,
 		"not UTF-8":      "{\"v\":1,\"stream\":\"s\",\"cursor\":\"\xff\"}",
 		"wrong type":     `{"v":1,"stream":"s","cursor":5}`,
 		"two values":     `{"v":1,"stream":"s"}{}`,
@@ -129,5 +148,15 @@ func TestPlaceOrder(t *testing.T) {
 				t.Errorf("%v against %v = %d, want %d", a, b, got, want)
 			}
 		}
+	}
+}
+
+// TestDecodeClampsEventTimes: clients' clocks lie, so a time that the export
+// gave is bounded, not refused.
+func TestDecodeClampsEventTimes(t *testing.T) {
+	t.Parallel()
+	c, err := bridge.DecodeCheckpoint([]byte(`{"v":1,"stream":"s","last_event_time":9223372036854775807,"news_after":{"event_time":-9223372036854775808}}`))
+	if err != nil || c.LastEventTime != bridge.MaxNumber || c.NewsAfter.EventTime != -bridge.MaxNumber {
+		t.Errorf("read %+v, %v", c, err)
 	}
 }

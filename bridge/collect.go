@@ -65,7 +65,7 @@ func (f *follower) add(hard context.Context, l link) error {
 		return l.err
 	}
 	before := f.mark()
-	if err := f.take(l.page); err != nil {
+	if err := f.take(hard, l.page); err != nil {
 		l.release()
 		f.backTo(before)
 		return err
@@ -105,15 +105,19 @@ type mark struct {
 	pace    pace
 	found   Observation
 	visited int
+	forms   int
+	blank   int
 }
 
 func (f *follower) mark() mark {
-	return mark{head: f.head, pace: f.pace, found: f.found, visited: len(f.visited.pending)}
+	return mark{head: f.head, pace: f.pace, found: f.found, visited: len(f.visited.pending), blank: len(f.blank.pending), forms: len(f.trimmer.pending)}
 }
 
 func (f *follower) backTo(m mark) {
 	f.head, f.pace, f.found = m.head, m.pace, m.found
 	f.visited.pending = f.visited.pending[:m.visited]
+	f.trimmer.pending = f.trimmer.pending[:min(m.forms, len(f.trimmer.pending))]
+	f.blank.pending = f.blank.pending[:min(m.blank, len(f.blank.pending))]
 }
 
 const (
@@ -147,7 +151,7 @@ func average(mean, d time.Duration) time.Duration { return mean + (d-mean)/8 }
 
 // take moves head over one page: it checks that the page belongs to the
 // stream, trims it, and derives the position after it.
-func (f *follower) take(p *Page) error {
+func (f *follower) take(ctx context.Context, p *Page) error {
 	if err := f.admit(p); err != nil {
 		return err
 	}
@@ -162,6 +166,7 @@ func (f *follower) take(p *Page) error {
 		}
 	}
 	f.found.Repeated += t.repeated
+	f.found.Shared += t.shared
 	f.found.Vanished += t.vanished
 	f.found.Changed += t.changed
 	h.Tail, h.Carried = t.tail, t.carried
@@ -169,11 +174,17 @@ func (f *follower) take(p *Page) error {
 		h.Tail = nil
 	}
 	f.dropHeld(p)
+	if err := f.judge(p); err != nil {
+		return err
+	}
 	f.count(p)
-	f.markAgain(p)
+	f.markAgain(ctx, p)
 	f.noteTimes(p)
-	f.pace.atTail = p.Tail()
+	twice := f.pace.atTail && p.Tail()
+	f.pace.atTail, f.pace.circles = p.Tail(), false
 	if p.Tail() {
+		f.pace.spent = 0
+		h.MarksEnd = h.MarksEnd || p.Next == "" || twice
 		h.Drained, h.EndedEmpty = f.final(p), 0
 		h.PositionTime = millis(p.RequestedAt)
 		f.contract = ContractEmptyCursor
@@ -185,7 +196,6 @@ func (f *follower) take(p *Page) error {
 		}
 		return nil
 	}
-	f.visited.add(p.At.Cursor)
 	h.Cursor, h.Drained = p.Next, false
 	h.Pages++
 	h.AdvanceTime = millis(p.ServerTime)
@@ -195,15 +205,34 @@ func (f *follower) take(p *Page) error {
 	// A client's clock may be years ahead; the export is not.
 	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, millis(p.RequestedAt)))
 	if p.Items > 0 {
-		f.pace.empties, f.pace.allowance = 0, emptyAllowance
+		f.visited.add(p.At.Cursor)
+		f.blank.clear()
+		f.pace.filled(p, h.LastEventTime)
 		return nil
 	}
-	f.pace.empties++
-	f.pace.allowance = max(0, f.pace.allowance-1)
-	if f.window() && f.pace.empties >= f.b.cfg.EmptyPages && f.final(p) {
-		h.Drained, h.EndedEmpty = true, f.pace.empties
-	}
+	f.skip(p)
 	return nil
+}
+
+// skip notes an empty page that leads on. One that leads back to an empty page
+// is the end of the results, since nothing lies between: some APIs hand out two
+// cursors in turn there. The stream follows it all the same, because what comes
+// next may be listed under either.
+func (f *follower) skip(p *Page) {
+	h := &f.head
+	f.pace.circles = f.blank.has(p.Next)
+	f.blank.add(p.At.Cursor)
+	f.pace.skipped(p, max(h.LastEventTime, h.Origin.Start))
+	if !f.pace.leadsOn(h.MarksEnd) {
+		h.NewsAfter = nil
+	}
+	switch {
+	case f.window() && f.pace.empties >= f.b.cfg.EmptyPages && f.final(p):
+		h.Drained, h.EndedEmpty = true, f.pace.empties
+	case f.pace.circles && !f.window():
+		h.Drained, h.PositionTime, h.MarksEnd = true, millis(p.RequestedAt), true
+		f.contract = ContractEmptyItems
+	}
 }
 
 // final reports whether the end of the results at p is final for what the
@@ -248,7 +277,7 @@ func (f *follower) admitSource(got SourceIdentity) error {
 	}
 	if *have == (SourceIdentity{}) {
 		if news := f.head.NewsAfter; news != nil && news.Source != (SourceIdentity{}) && news.Source != got {
-			f.head.NewsAfter, f.head.KnownFrom = nil, max(f.head.KnownFrom, time.Now().UnixMilli())
+			f.head.NewsAfter = nil
 		}
 		*have = got
 		return nil
@@ -267,7 +296,7 @@ func (f *follower) count(p *Page) {
 	h.Events += int64(len(p.Events))
 	for i := range p.Events {
 		if e := &p.Events[i]; e.Defect == DefectNone && e.Time > h.LastEventTime {
-			h.LastEventTime = e.Time
+			h.LastEventTime = min(e.Time, MaxNumber)
 		}
 	}
 }
@@ -281,30 +310,9 @@ const timesOfPage = 8
 func (f *follower) noteTimes(p *Page) {
 	step := max(1, len(p.Events)/timesOfPage)
 	for i := step - 1; i < len(p.Events); i += step {
-		if e := &p.Events[i]; e.Defect == DefectNone && !e.Again {
+		if e := &p.Events[i]; e.Defect == DefectNone && e.Time != NoTime && !e.Again {
 			f.found.Times = append(f.found.Times, e.Time)
 		}
-	}
-}
-
-// markAgain marks what a rewind publishes once more. An event that could be
-// news is never marked: a consumer may ignore the marked ones. What the stream
-// was moved over is news when it is read after all.
-func (f *follower) markAgain(p *Page) {
-	news := f.head.NewsAfter
-	if news == nil {
-		return
-	}
-	if p.Tail() || CursorHash(p.At.Cursor) == news.CursorHash {
-		f.head.NewsAfter = nil
-		return
-	}
-	known := f.head.KnownFrom
-	if known > 0 {
-		known += newsMargin.Milliseconds()
-	}
-	for i := range p.Events {
-		p.Events[i].Again = known <= p.Events[i].Time && p.Events[i].Time <= news.EventTime
 	}
 }
 
@@ -328,12 +336,15 @@ func (f *follower) finish(chainEnded bool) error {
 		f.set(StateRunning, nil)
 	case f.window() && f.head.Drained:
 		f.ended = "the window ended " + howEnded(f.head.EndedEmpty)
-	case l.Once && (f.pace.atTail || f.pace.empties >= f.b.cfg.EmptyPages):
+	case l.Once && (f.pace.ended() || f.pace.empties >= f.b.cfg.EmptyPages):
 		empties := 0
 		if !f.pace.atTail {
 			empties = f.pace.empties
 		}
 		f.ended = "drained " + howEnded(empties)
+	case f.pace.leadsOn(f.head.MarksEnd):
+		f.due = time.Now().Add(f.pace.wait(f.b.cfg.PollInterval))
+		f.set(StateRunning, nil)
 	default:
 		if f.contract == ContractUnknown {
 			f.contract = ContractEmptyItems // only empty pages end a chain without a tail

@@ -28,6 +28,7 @@ func (f *follower) commit(hard context.Context) error {
 		return nil
 	}
 	next := f.stamp(f.head, KindData)
+	next.Trail = f.visited.last()
 	from := f.cp
 	if Broken(BreakAdopt) {
 		f.adopt(next)
@@ -68,6 +69,9 @@ func (f *follower) stamp(c Checkpoint, kind Kind) Checkpoint {
 	c.Kind = kind
 	if c.Topic == "" {
 		c.Topic = f.b.cfg.Topic
+	}
+	if f.topics != nil {
+		c.Topics = f.topics
 	}
 	c.Owner, c.Session = f.b.cfg.Owner, f.session
 	c.WrittenAt = time.Now().UnixMilli()
@@ -114,6 +118,9 @@ func (f *follower) keep(ctx context.Context, from, next Checkpoint) error {
 
 // publish commits a batch that has so many pages.
 func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt, error) {
+	if err := batch.Checkpoint.check(); err != nil { // no session could go on from it
+		return Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Place, ErrForeign, err))}
+	}
 	began := time.Now()
 	f.b.waits()
 	receipt, err := f.b.ports.Sink.Publish(ctx, batch)
@@ -124,6 +131,9 @@ func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt
 		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Place, err)}
 	} else if pages > 0 {
 		f.cost = average(f.cost, took)
+	}
+	if err == nil && f.topics != nil && receipt.Topics != nil {
+		f.topics = f.continued(f.topics, receipt.Topics)
 	}
 	f.observePublish(took, pages, err)
 	return receipt, err
@@ -204,7 +214,14 @@ func (f *follower) rolledBack(ctx context.Context, to Checkpoint) (Checkpoint, b
 	return stored, f.ours(stored) && stored.ChangeID() != f.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
 }
 
+// foreign is the fault of a value that is not ours. The store's own hint names
+// the key.
 func foreign(err error) *Fault {
+	if known, ok := errors.AsType[*Fault](err); ok && known.Reason == ReasonCheckpoint && known.Hint != "" {
+		f := *known
+		f.Err = err
+		return &f
+	}
 	return &Fault{
 		Class: Permanent, Code: "foreign", Reason: ReasonCheckpoint, Err: err,
 		Hint: "the store holds something else under this stream's name: use another CURSOR_PREFIX or stream name, or a newer exportbridge; it is not overwritten",
@@ -215,7 +232,12 @@ func foreign(err error) *Fault {
 func (f *follower) adopt(c Checkpoint) {
 	f.cp, f.head, f.stale, f.rival = c, c, false, Checkpoint{}
 	f.visited.commit()
+	f.trimmer.commit()
+	f.blank.commit()
 	f.seenIDs[c.ChangeID()] = struct{}{}
+	if c.NewsAfter == nil {
+		f.known = known{}
+	}
 	f.kept, f.committed = f.pace, time.Now()
 }
 
@@ -282,6 +304,11 @@ func (f *follower) account(r Receipt, b batch) {
 		f.buried = time.Now()
 		f.log.Warn("items went to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.totals.deadLettered,
 			"hint", "exportbridge tail --dlq")
+	}
+	if f.found.Shared > 0 && time.Since(f.sharedSaid) > time.Minute {
+		f.sharedSaid = time.Now()
+		f.log.Warn("the API lists different items under one id, which alone does not name an event", "items", f.found.Shared,
+			"on_shared_id", f.b.cfg.OnSharedID, "hint", "a consumer that deduplicates by ce_id must compare the values too; BRIDGE_ON_SHARED_ID says what becomes of them")
 	}
 	o := f.found
 	o.What, o.Pages, o.Events, o.Receipt = ObserveCommit, b.pages, r.Published, r

@@ -21,6 +21,12 @@ type Config struct {
 	// than its checkpoint was made for, as two deployments would that share a
 	// checkpoint topic by mistake; empty checks nothing.
 	Topic string
+	// DivertAll lets items become dead letters even where all of them are
+	// unreadable, which blocks the stream otherwise.
+	DivertAll bool
+	// TopicID is the id that Topic had when the job of a window began; empty for
+	// a stream, and where it is not known.
+	TopicID string
 	// PageSize is the number of items asked for per page; it bounds the tail.
 	PageSize int
 	// Owner names this process in checkpoints and acknowledgements.
@@ -33,10 +39,11 @@ type Config struct {
 	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL, default=1s" stream:"yes" desc:"wait before asking again when caught up"`
 	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX, default=15s" stream:"yes" desc:"the wait grows up to this while nothing new comes"`
 	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES, default=8" stream:"yes" desc:"pages fetched ahead of Kafka at most"`
-	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES, default=16777216" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most; two pages are always allowed"`
+	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES, default=16777216" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most, with what their events take; two pages are always allowed"`
 	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL, default=30s" stream:"yes" desc:"longest wait between tries, with full jitter; Retry-After wins"`
 	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES, default=5" stream:"yes" desc:"empty pages in a row that end a window"`
 	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR, default=stop" stream:"yes" values:"stop,previous,time" desc:"what to do when the API refuses the cursor for good: stop, go back to the previous cursors of the history, or start by time; what the topic holds is not published again"`
+	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID, default=publish" stream:"yes" values:"publish,bad-event" desc:"what to do where different items of a page have the same id: publish all, with that id, or treat those after the first as BRIDGE_ON_BAD_EVENT says"`
 	Overlap          time.Duration `env:"EXPORT_OVERLAP, default=1h" stream:"yes" desc:"how much before the last event a start by time begins, for events that were listed late"`
 	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS, default=kafka" values:"kafka,redis,stop" desc:"exactly once, when Redis is ahead of Kafka, which means that Kafka lost data: go on from Kafka's checkpoint (events come twice), from Redis's (events may be missing), or stop"`
 	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT, default=25s" desc:"how long a stop waits for what is in flight"`
@@ -47,10 +54,19 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
-		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: invalidStop, Overlap: time.Hour,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: invalidStop, OnSharedID: sharedPublish, Overlap: time.Hour,
 		OnCheckpointLoss: lossKafka, ShutdownTimeout: 25 * time.Second,
 	}
 }
+
+// The values of Config.OnSharedID.
+const (
+	sharedPublish  = "publish"
+	sharedBadEvent = "bad-event"
+)
+
+// divertsShared reports whether items whose id is taken become bad events.
+func (c *Config) divertsShared() bool { return c.OnSharedID == sharedBadEvent }
 
 // The values of Config.OnCheckpointLoss.
 const (
@@ -93,6 +109,7 @@ func (c *Config) Validate() error {
 	check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL must be at least 1s, for example 30s")
 	check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES must be at least 1, for example 5")
 	check(slices.Contains([]string{invalidStop, invalidPrevious, invalidTime}, c.OnInvalidCursor), "EXPORT_ON_INVALID_CURSOR %q is not one of: stop, previous, time", c.OnInvalidCursor)
+	check(slices.Contains([]string{sharedPublish, sharedBadEvent}, c.OnSharedID), "BRIDGE_ON_SHARED_ID %q is not one of: publish, bad-event", c.OnSharedID)
 	check(c.Overlap >= 0, "EXPORT_OVERLAP must not be below 0, for example 1h")
 	check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS %q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
 	check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT must be above 0, for example 25s")

@@ -1,31 +1,70 @@
 package bridge
 
 import (
-	"hash/maphash"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"slices"
 )
 
-// cycleMemory is how many cursors are remembered to notice a cycle.
-const cycleMemory = 4096
+const (
+	// cycleMemory is how many cursors a process remembers to notice a cycle.
+	cycleMemory = 4096
+	// trailMost is how many of them a checkpoint carries, for the next process.
+	trailMost = 16
+)
+
+// Trail are the last cursors that the stream left behind, oldest first, each as
+// the first 8 bytes of its SHA-256. In JSON it is one base64 string.
+type Trail []uint64
+
+// MarshalText encodes the trail.
+func (t Trail) MarshalText() ([]byte, error) {
+	raw := make([]byte, 0, 8*len(t))
+	for _, h := range t {
+		raw = binary.BigEndian.AppendUint64(raw, h)
+	}
+	return base64.StdEncoding.AppendEncode(nil, raw), nil
+}
+
+// UnmarshalText decodes what MarshalText encoded.
+func (t *Trail) UnmarshalText(b []byte) error {
+	raw, err := base64.StdEncoding.AppendDecode(nil, b)
+	if err != nil {
+		return fmt.Errorf("trail: %w", err)
+	}
+	if len(raw)%8 != 0 {
+		return errors.New("trail: not a whole number of cursors")
+	}
+	*t = nil
+	for chunk := range slices.Chunk(raw, 8) {
+		*t = append(*t, binary.BigEndian.Uint64(chunk))
+	}
+	return nil
+}
+
+func trailOf(cursor string) uint64 {
+	sum := sha256.Sum256([]byte(cursor))
+	return binary.BigEndian.Uint64(sum[:8])
+}
 
 // visited remembers the last cursors that the stream went through. Cursors of
 // pages that are not committed yet are kept apart, since a restart goes
 // through them again. Owned by the commit loop.
 type visited struct {
-	seed    maphash.Seed
 	known   map[uint64]struct{}
 	ring    []uint64
 	next    int
 	pending []uint64
 }
 
-func newVisited() *visited {
-	return &visited{seed: maphash.MakeSeed(), known: make(map[uint64]struct{})}
-}
+func newVisited() *visited { return &visited{known: make(map[uint64]struct{})} }
 
 // has reports whether the stream has been at the cursor.
 func (v *visited) has(cursor string) bool {
-	h := maphash.String(v.seed, cursor)
+	h := trailOf(cursor)
 	if _, ok := v.known[h]; ok {
 		return true
 	}
@@ -34,7 +73,7 @@ func (v *visited) has(cursor string) bool {
 
 // add notes that the stream left the cursor behind.
 func (v *visited) add(cursor string) {
-	v.pending = append(v.pending, maphash.String(v.seed, cursor))
+	v.pending = append(v.pending, trailOf(cursor))
 }
 
 // commit makes what was added since the last commit part of the memory.
@@ -50,6 +89,29 @@ func (v *visited) commit() {
 		v.known[h] = struct{}{}
 	}
 	v.pending = v.pending[:0]
+}
+
+// last returns the newest cursors, for a checkpoint.
+func (v *visited) last() Trail {
+	t := make(Trail, 0, trailMost)
+	for i := range min(trailMost, len(v.pending)) {
+		t = append(t, v.pending[len(v.pending)-1-i])
+	}
+	for i := 1; i <= len(v.ring) && len(t) < trailMost; i++ {
+		t = append(t, v.ring[(v.next+len(v.ring)-i)%len(v.ring)])
+	}
+	if len(t) == 0 {
+		return nil
+	}
+	slices.Reverse(t)
+	return t
+}
+
+// begin goes on from a checkpoint that this process has not written.
+func (v *visited) begin(t Trail) {
+	v.clear()
+	v.pending = append(v.pending, t...)
+	v.commit()
 }
 
 // rollback forgets what was added since the last commit.

@@ -277,6 +277,40 @@ func TestCommandWhileBlockedAtStart(t *testing.T) {
 		}
 	})
 }
+
+// What blocked the stream was mended: a command is not held up until the stream
+// looks by itself, unless that would take it from another bridge.
+func TestCommandForMendedStream(t *testing.T) {
+	t.Parallel()
+	for reason, atOnce := range map[bridge.Reason]bool{bridge.ReasonTopic: true, bridge.ReasonOwner: false} {
+		t.Run(string(reason), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *rig) {
+				r.source.Grow(15)
+				r.exactly()
+				r.cfg.Limits.Once = true
+				if err := r.run(); err != nil {
+					t.Fatal(err)
+				}
+				r.cfg.Limits.Once = false
+				r.topic.FailRecover(2, &bridge.Fault{Class: bridge.Permanent, Reason: reason, Err: errors.New("not yet")})
+				r.start()
+				r.after(5 * time.Second)
+				r.wantState(bridge.StateBlocked, reason)
+				r.push("a", 0, bridge.Target{})
+				r.after(5 * time.Second)
+				if _, ok := r.inbox.AnswerTo("a"); ok != atOnce {
+					t.Errorf("blocked (%s), mended since: answered within 5s is %t, want %t", reason, ok, atOnce)
+				}
+				r.after(2 * time.Minute)
+				if a, _ := r.inbox.AnswerTo("a"); !a.Applied {
+					t.Errorf("the command is not applied later: %+v", a)
+				}
+			})
+		})
+	}
+}
+
 func TestCommandWhileKafkaAway(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {

@@ -54,6 +54,7 @@
  *   commit.go                adopt, beat                adopt; the heartbeat
  *   mirror.go                offer, write, settle       mirror, with cursorstore/advance.lua
  *   obey.go, pause.go        obey, refusal, hold        requests, with cursorstore/inbox.lua
+ *   obey.go                  claim, expire              DEADLINE: claims, and who answers expired
  *   refused.go               detour                     a new epoch that nobody asked for, as mint
  *   follow.go                setback, step              unknown: throw the session away
  *   apply.go                 Apply                      Command
@@ -72,6 +73,9 @@
  *   ORDER    checkpoints rise in Kafka's log: the audit may rely on it
  *   MIRROR   what goes to Redis is committed in Kafka (R <= K), so that R > K
  *            at a start is proof of lost data and no false alarm
+ *   CLAIM    past its deadline a request is applied by nobody but the session
+ *            whose claim stood then; what was answered expired never happens,
+ *            and what happened is never answered so
  *   RESET    an acknowledged reset is in force for the owner, is applied at
  *            most once, and only a request that is out of date is refused
  *   SWITCH   a session that begins is never behind what an earlier session
@@ -99,6 +103,10 @@
  *   NO_HEARTBEAT    (liveness) an idle owner never asks whether it is fenced
  *   OFFLINE_FIGHT   (liveness) a command that was fenced tries again without
  *                   another look at the group
+ *   CLAIM_OUTLIVES  with DEADLINE: whoever comes next takes over what a session
+ *                   has claimed, whenever
+ *   EXPIRE_LIVE     with DEADLINE: an owner answers expired, and has not fenced
+ *                   the claimer
  *   OFFLINE_REBASE  a command that tries again takes the epoch it finds then
  *   WITHDRAW        a request is withdrawn, and then Redis falls back: no rule
  *                   of ours prevents it, the deadline bounds it
@@ -112,6 +120,7 @@
  *   NO_OWNER        also for safety, which must not depend on ownership, and
  *                   which it makes cheaper to check: more can happen without
  *   NO_REDIS_FAIL   Redis never loses or rolls back anything
+ *   DEADLINE        requests have a deadline, and sessions claim them
  *   OFFLINE         the command of edge rule 8 is there
  *   LIVE=n          "done" with n faults in all and weak fairness
  *   PLAIN           at-least-once instead: no transactions, Redis after the acks
@@ -173,6 +182,14 @@ byte rP = 0, rR = 0, sP = 0, sR = 0;
 bool qClaimed = false, sqClaimed = false;         /* a claimed request cannot be withdrawn */
 byte withdrawn = 0;
 #endif
+#ifdef DEADLINE
+#define CLAIMS 4                  /* sessions that may claim something */
+byte claims = 0, qClaim = 0;      /* each claim is a session's; qClaim is the one that stands, 0 = none */
+bool qLate = false;               /* the deadline has passed */
+byte lateId = 0, standing = 0;    /* of which request, and whose claim stood then */
+byte ckClaim = 0;                 /* whose claim the open transaction's checkpoint comes from */
+byte expired = 0;                 /* last request that was answered so */
+#endif
 byte aE = 0;                      /* greatest epoch that a process has adopted: any mirror may write up to it */
 
 /* ---- bookkeeping for the assertions ---- */
@@ -202,6 +219,10 @@ inline commit_tx() {
 #ifdef WITHDRAW
             assert(ckR != withdrawn);                  /* RESET: what was withdrawn never happens */
 #endif
+#ifdef DEADLINE
+            assert(ckR != expired);                    /* CLAIM: what was answered expired never happens */
+            assert(ckR != lateId || ckClaim == standing); /* CLAIM: past the deadline only its claimer applies it */
+#endif
             expect[ckE] = ckP
        :: else ->
             assert(ckP <= expect[ckE])                 /* NOLOSS: checkpoint never ahead of records */
@@ -217,6 +238,10 @@ inline commit_tx() {
   fi;
   clear_tx()
 }
+
+#ifdef DEADLINE
+inline forget_request() { qId = 0; qBase = 0; qTarget = 0; qClaim = 0; qLate = false }
+#endif
 
 inline init_producer() {          /* fences everyone else, settles the dangling transaction */
   clear_tx(); kOwner = me; delayedBy = NONE
@@ -272,8 +297,14 @@ inline mirror() {                 /* compare and set: only forward in (epoch, po
 
 proctype Bridge(byte me) {
   byte cE = 0, cP = 0, cR = 0, to = 0, nE = 0, nP = 0, nR = 0, lE = 0;
+#ifdef DEADLINE
+  byte mine = 0, over = 0;        /* the session's claim; the one that was seen before the session began */
+#endif
 
 restart:
+#ifdef DEADLINE
+  mine = 0;
+#endif
   cE = 0; cP = 0; cR = 0; to = 0; nE = 0; nP = 0; nR = 0; lE = 0;
 #ifndef NO_OWNER
   atomic { (group == FREE || group == me) -> group = me }      /* the same process comes back with its id */
@@ -355,6 +386,27 @@ loop:
             if :: (qBase != cE) -> nE = 0 :: else -> skip fi;  /* out of date */
             if :: (qId == cR) -> nE = NONE :: else -> skip fi  /* done before, the answer was lost */
 #endif
+#ifdef DEADLINE
+            if
+            :: (nE == NONE || qClaim != 0 && qClaim == mine) -> skip
+#ifndef EXPIRE_LIVE
+            :: (nE != NONE && qClaim != 0 && qClaim != mine && qClaim != over) ->
+                 over = qClaim; goto restart                   /* a session of ours fences the claimer */
+#endif
+#ifdef CLAIM_OUTLIVES
+            :: (nE != NONE && qClaim != mine && claims < CLAIMS && (qClaim != 0 || !qLate)) ->
+                 claims = claims + 1; mine = claims; qClaim = mine
+#endif
+            :: else ->
+                 if
+                 :: qLate -> assert(applied[qId] == 0);        /* CLAIM: what was applied is not answered expired */
+                      expired = qId; forget_request(); nR = 0; nE = 0; nP = 0
+                 :: (!qLate && claims < CLAIMS) ->
+                      claims = claims + 1; mine = claims; qClaim = mine; over = 0
+                 :: else -> nR = 0; nE = 0; nP = 0
+                 fi
+            fi
+#endif
 #ifdef LAST_RID
             if :: (qId == cR) -> nE = NONE :: else -> skip fi
 #endif
@@ -376,7 +428,11 @@ loop:
 #if !defined(NO_BASE) && !defined(LAST_RID) && !defined(SAME_EPOCH)
                     assert(nE == NONE || qBase != kE || kR == nR);   /* RESET: only what is out of date is refused */
 #endif
+#ifdef DEADLINE
+                    forget_request()
+#else
                     qId = 0; qBase = 0; qTarget = 0
+#endif
                :: else -> skip
             fi;
             nE = 0; nP = 0; nR = 0
@@ -433,6 +489,9 @@ loop:
 
 doreset:
   skip;
+#ifdef DEADLINE
+  atomic { if :: (kOwner != me) -> goto restart :: else -> ckClaim = mine fi }
+#endif
 #ifdef MIRROR_FIRST
   d_step { if :: (nE > aE) -> aE = nE :: else -> skip fi };
 #endif
@@ -442,7 +501,11 @@ doreset:
   /* committed and known: now, and only now, the operator is told */
   atomic { cE = nE; cP = nP; cR = nR; if :: (cR > acked) -> acked = cR :: else -> skip fi;
            nE = 0; nP = 0; nR = 0 }
+#ifdef DEADLINE
+  d_step { adopt(); if :: (qId == cR) -> forget_request() :: else -> skip fi }
+#else
   d_step { adopt(); if :: (qId == cR) -> qId = 0; qBase = 0; qTarget = 0 :: else -> skip fi }
+#endif
   goto loop;
 
 unknown:
@@ -550,7 +613,12 @@ proctype World() {
 proctype Operator() {
   byte x = 0;
   do
+#ifdef DEADLINE
+  :: atomic { (qId != 0 && !qLate) -> qLate = true; lateId = qId; standing = qClaim }
+  :: atomic { (asked < NRESET && rHas && qId == 0) ->           /* one at a time */
+#else
   :: atomic { (asked < NRESET && rHas) ->
+#endif
 #ifdef TARGETS2
        if :: x = 0 :: x = 1 fi;                                 /* where to rewind to */
 #endif
@@ -570,7 +638,9 @@ proctype Operator() {
 #ifdef WITHDRAW
   :: atomic { (qId != 0 && !qClaimed) -> withdrawn = qId; qId = 0; qBase = 0; qTarget = 0 }
 #endif
+#ifndef DEADLINE
   :: (asked >= NRESET) -> break
+#endif
   od
 }
 

@@ -209,6 +209,46 @@ func TestExactlyStoreAhead(t *testing.T) {
 	})
 }
 
+// A store that is ahead, and never there when a session begins, is no reason to
+// begin one after the other.
+func TestExactlyStoreAheadUnseen(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(20)
+		r.start()
+		r.after(5 * time.Second)
+		other := r.store.Checkpoint()
+		other.Seq += 1000
+		other.Session, other.Owner = "other", "somebody"
+		raw, err := other.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.store.Put(raw)
+		away := func(err error) {
+			for n := 3; n < 2000; n += 2 { // 1 was the session's, 2 is the mirror's
+				r.store.FailLoad(n, err)
+			}
+		}
+		away(bridgetest.ErrDown)
+		for range 100 {
+			r.source.Grow(1)
+			r.after(3 * time.Second)
+		}
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		if n := r.topic.Recovers(); n < 3 || n > 10 {
+			t.Errorf("%d sessions in five minutes, want one a minute", n)
+		}
+		away(nil)
+		r.after(2 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if got, want := r.store.Checkpoint().Place, r.bridge.Status().Place; got != want || got.Epoch != 1 {
+			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
+		}
+	})
+}
+
 // A reset is committed in Kafka before it is acknowledged, and survives the
 // loss of Redis from then on.
 func TestExactlyReset(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 func TestExploreBroken(t *testing.T) {
 	defer bridge.SetBroken("")
 	const most = 5000
-	for _, rule := range []bridge.Break{"", bridge.BreakMirror, bridge.BreakAnswer, bridge.BreakMemory, bridge.BreakAdopt, bridge.BreakTail} {
+	for _, rule := range []bridge.Break{"", bridge.BreakMirror, bridge.BreakAnswer, bridge.BreakMemory, bridge.BreakAdopt, bridge.BreakTail, bridge.BreakClaim, bridge.BreakEpoch} {
 		bridge.SetBroken("")
 		x := newExplorer(t, nil)
 		bridge.SetBroken(rule)

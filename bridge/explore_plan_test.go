@@ -42,12 +42,19 @@ const (
 	twistApply  twist = "apply"  // both stand still, and the operator's own process applies the command
 	twistGrow   twist = "grow"   // the export has one more item
 	twistShort  twist = "short"  // its pages become shorter
+	twistRefuse twist = "refuse" // the export refuses the cursor of the newest checkpoint from now on
+	twistLoop   twist = "loop"   // each page of the export leads back to the one before it
+	twistForget twist = "forget" // the topic and the store lose all checkpoints, and the topic every session
+	twistHalt   twist = "halt"   // an operator pauses the stream without an end, and resumes it the next time
+	twistOrphan twist = "orphan" // a command is claimed; then the claimer dies at its change, which comes late, and the deadline passes
+	twistLapse  twist = "lapse"  // seventy seconds pass in which no call is answered
 )
 
 // twists lists all, those first that are enumerated for every step.
 var twists = []twist{
 	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
 	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
+	twistRefuse, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan,
 }
 
 // at is a twist at a step.
@@ -65,7 +72,12 @@ type plan struct {
 	free bool
 	// order 0 runs the calls in the order in which they come, any other is
 	// the seed of a random one; an even one lets an instance go on for longer.
-	order  uint64
+	order uint64
+	// loss is BRIDGE_ON_CHECKPOINT_LOSS, kafka where it is empty, and refused
+	// EXPORT_ON_INVALID_CURSOR, stop where it is empty.
+	loss, refused string
+	// hasty operators wait for five seconds, not for a minute.
+	hasty  bool
 	twists []at
 }
 
@@ -81,10 +93,30 @@ func (p plan) String() string {
 	if p.free {
 		words[3] = "free"
 	}
+	for _, s := range settings {
+		if s.get(&p) {
+			words = append(words, s.word)
+		}
+	}
 	for _, a := range p.twists {
 		words = append(words, strconv.Itoa(a.step)+string(a.twist))
 	}
 	return strings.Join(words, " ")
+}
+
+// setting is a word of a plan for something that is not as usual.
+type setting struct {
+	word string
+	get  func(*plan) bool
+	set  func(*plan)
+}
+
+var settings = []setting{
+	{"redis", func(p *plan) bool { return p.loss == "redis" }, func(p *plan) { p.loss = "redis" }},
+	{"halting", func(p *plan) bool { return p.loss == "stop" }, func(p *plan) { p.loss = "stop" }},
+	{"previous", func(p *plan) bool { return p.refused == "previous" }, func(p *plan) { p.refused = "previous" }},
+	{"time", func(p *plan) bool { return p.refused == "time" }, func(p *plan) { p.refused = "time" }},
+	{"hasty", func(p *plan) bool { return p.hasty }, func(p *plan) { p.hasty = true }},
 }
 
 // parsePlan reads what String wrote.
@@ -96,6 +128,10 @@ func parsePlan(text string) (plan, error) {
 	order, err := strconv.ParseUint(words[4], 10, 64)
 	p := plan{exactly: words[0] == "once", contract: words[1][0], ids: words[2] == "ids", free: words[3] == "free", order: order}
 	for _, word := range words[5:] {
+		if i := slices.IndexFunc(settings, func(s setting) bool { return s.word == word }); i >= 0 {
+			settings[i].set(&p)
+			continue
+		}
 		name := strings.TrimLeft(word, "0123456789")
 		step, wrong := strconv.Atoi(strings.TrimSuffix(word, name))
 		err = errors.Join(err, wrong)
@@ -109,17 +145,24 @@ func (p plan) has(of ...twist) bool {
 	return slices.ContainsFunc(p.twists, func(a at) bool { return slices.Contains(of, a.twist) })
 }
 
-// variants are the plans without a twist: both deliveries, the three ways to
-// end the results, items with and without ids, with and without an owner.
+// variants are the plans without a twist: both deliveries, the four ways to
+// end the results, items with and without ids, with and without an owner; and
+// each other answer to a refused cursor and to lost data.
 func variants() []plan {
 	var all []plan
 	for _, exactly := range []bool{true, false} {
-		for _, contract := range []byte("ABC") {
+		for _, contract := range []byte("ABCD") {
 			for _, ids := range []bool{true, false} {
 				all = append(all, plan{exactly: exactly, contract: contract, ids: ids})
 				all = append(all, plan{exactly: exactly, contract: contract, ids: ids, free: true})
 			}
 		}
+		for _, refused := range []string{"previous", "time"} {
+			all = append(all, plan{exactly: exactly, contract: 'A', ids: true, refused: refused, hasty: true})
+		}
+	}
+	for _, loss := range []string{"redis", "stop"} {
+		all = append(all, plan{exactly: true, contract: 'A', ids: true, loss: loss})
 	}
 	return all
 }
@@ -165,5 +208,8 @@ func randomPlan(seed uint64) plan {
 		p.twists = append(p.twists, at{rnd.IntN(45), twists[rnd.IntN(len(twists))]})
 	}
 	slices.SortFunc(p.twists, func(a, b at) int { return cmp.Compare(a.step, b.step) })
+	p.loss = []string{"", "", "redis", "stop"}[rnd.IntN(4)]
+	p.refused = []string{"", "previous", "time"}[rnd.IntN(3)]
+	p.hasty = rnd.IntN(2) == 0
 	return p
 }

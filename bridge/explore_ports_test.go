@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -20,6 +21,8 @@ const (
 	opInit
 	opRead
 	opHolds
+	opBefore
+	opHeld
 	opSend
 	opPublish
 	opLoad
@@ -30,10 +33,11 @@ const (
 	opNext
 	opClaim
 	opAnswer
+	opKnown
 )
 
 var opNames = [...]string{
-	"fetch", "recover:init", "recover:read", "holds", "send", "publish", "load", "advance", "acquire", "confirm", "release", "next", "claim", "answer",
+	"fetch", "recover:init", "recover:read", "holds", "before", "held", "send", "publish", "load", "advance", "acquire", "confirm", "release", "next", "claim", "answer", "known",
 }
 
 // fate is what becomes of a call.
@@ -84,7 +88,11 @@ type process struct {
 	session  int // of the sink, 0 is none
 	last     bridge.Place
 
-	sent []int // items since the last Publish; owned by the engine
+	sent []int        // items since the last Publish; owned by the engine
+	seen bridge.Place // where the store was when it was last read; guarded by world.mu
+	knew bridge.Place // where it was when the session began
+	held map[int]int  // what it was told that the topic holds
+	path path         // of its pages; owned by the scheduler
 }
 
 // ask leaves c to the scheduler and waits until it was run or ctx ends.
@@ -120,10 +128,14 @@ func (p *process) ask(ctx context.Context, c *call) error {
 func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	var page *bridge.Page
 	err := p.ask(ctx, &call{op: opFetch, note: at.Cursor, run: func(f fate) error {
-		if f != fateOK {
+		switch {
+		case f != fateOK:
 			return errExplored
+		case p.w.export.refused[at.Cursor]:
+			return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errExplored}
 		}
 		page = p.w.export.page(at)
+		p.loop(page)
 		return nil
 	}})
 	if err != nil {
@@ -135,7 +147,7 @@ func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, 
 // Decode implements bridge.Source.
 func (p *process) Decode(page *bridge.Page) error {
 	for line := range bytesLines(page.Body) {
-		e := bridge.Event{Raw: line, Index: len(page.Events), Time: 1000 + int64(itemOf(line))}
+		e := bridge.Event{Raw: line, Index: len(page.Events), Time: time.Now().UnixMilli()}
 		if p.w.plan.ids {
 			e.ID = line
 		}
@@ -148,10 +160,17 @@ func (p *process) Decode(page *bridge.Page) error {
 // exported is the export: items 0, 1, 2 ... in pages, under one of the ways
 // in which an API says that there is nothing more.
 type exported struct {
-	contract byte // 'A' no next cursor, 'B' the same one again, 'C' a new one with an empty page
+	// contract is 'A' no next cursor, 'B' the same one again, 'C' a new one with
+	// an empty page, 'D' two of them in turn.
+	contract byte
 	items    int
 	size     int
 	empties  int
+	// refused are the cursors that it does not take any more. From the first
+	// one on it has new names for its pages.
+	refused map[string]bool
+	// loops makes each page that follows another one lead back to it.
+	loops bool
 }
 
 func (x *exported) page(at bridge.Position) *bridge.Page {
@@ -166,8 +185,16 @@ func (x *exported) page(at bridge.Position) *bridge.Page {
 	case x.contract == 'C' && to == from:
 		x.empties++
 		p.Next = fmt.Sprintf("c%d.%d", to, x.empties)
+	case x.contract == 'D' && to == from:
+		p.Next = fmt.Sprintf("c%d.1", to)
+		if p.Next == at.Cursor {
+			p.Next = fmt.Sprintf("c%d.2", to)
+		}
 	default:
 		p.Next = fmt.Sprintf("c%d", to)
+	}
+	if n := len(x.refused); n > 0 && p.Next != "" && p.Next != at.Cursor {
+		p.Next = fmt.Sprintf("c%d.%d.%d", to, x.empties, n)
 	}
 	return p
 }
@@ -235,6 +262,9 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 			return errExplored
 		}
 		p.session, p.last = w.sessions, bridge.Place{Seq: -1}
+		w.mu.Lock()
+		p.knew = p.seen
+		w.mu.Unlock()
 		return nil
 	}})
 	if err != nil {
@@ -255,6 +285,7 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 			p.session = 0
 			return bridge.ErrFenced
 		}
+		p.path = maps.Clone(w.path)
 		found = w.topic.newest()
 		if found.Zero() {
 			return bridge.ErrNoCheckpoint
@@ -263,6 +294,9 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 	}})
 	return found, err
 }
+
+// Topics implements bridge.Sink. Nothing happens to the topic.
+func (p *process) Topics(context.Context) ([]bridge.TopicState, error) { return nil, nil }
 
 // Holds implements bridge.Sink.
 func (p *process) Holds(ctx context.Context) (bool, error) {
@@ -284,7 +318,19 @@ func (p *process) Send(ctx context.Context, page *bridge.Page) error {
 	for i := range page.Events {
 		p.sent = append(p.sent, itemOf(page.Events[i].Raw))
 	}
+	var marked []int
+	for i := range page.Events {
+		if page.Events[i].Again {
+			marked = append(marked, itemOf(page.Events[i].Raw))
+		}
+	}
 	return p.ask(ctx, &call{op: opSend, note: page.At.Cursor, run: func(f fate) error {
+		for _, n := range marked {
+			if !p.w.topic.ever[n] {
+				p.w.fail(ruleMarked, "item %d is marked, and comes for the first time", n)
+			}
+			p.w.marked++
+		}
 		if f != fateOK {
 			p.session = 0
 			return errExplored
@@ -322,6 +368,9 @@ func (p *process) Load(ctx context.Context) (bridge.Checkpoint, error) {
 		}
 		return nil
 	}})
+	p.w.mu.Lock()
+	p.seen = found.Place // none, where it was not answered in time
+	p.w.mu.Unlock()
 	return found, err
 }
 
@@ -331,7 +380,11 @@ func (p *process) Advance(ctx context.Context, from, to bridge.Checkpoint) error
 	c := &call{op: opAdvance, run: func(f fate) error {
 		switch f {
 		case fateOK:
-			return w.store.advance(w, from, to)
+			err := w.store.advance(w, from, to)
+			if err == nil && !w.exactly {
+				w.path = maps.Clone(p.path)
+			}
+			return err
 		case fateLost:
 			w.store.advance(w, from, to)
 		case fateLate:
@@ -414,18 +467,20 @@ func (p *process) Next(ctx context.Context) (bridge.Command, error) {
 }
 
 // Claim implements bridge.Inbox.
-func (p *process) Claim(ctx context.Context, cmd bridge.Command, _ string) (bool, error) {
+func (p *process) Claim(ctx context.Context, cmd bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
 	w := p.w
-	var mine bool
+	var mine bridge.Claimed
 	err := p.ask(ctx, &call{op: opClaim, note: cmd.ID, run: func(f fate) error {
 		switch f {
 		case fateOK:
-			mine = w.inbox.claim(cmd)
+			if mine = w.inbox.claim(cmd, by); mine.By == by.Session {
+				w.inbox.of(cmd.ID).claimer = p.who
+			}
 			return nil
 		case fateLost:
-			w.inbox.claim(cmd)
+			w.inbox.claim(cmd, by)
 		case fateLate:
-			w.late = append(w.late, func() { w.inbox.claim(cmd) })
+			w.late = append(w.late, func() { w.inbox.claim(cmd, by) })
 		}
 		return errExplored
 	}})
@@ -458,7 +513,8 @@ func (p *process) Answer(ctx context.Context, cmd bridge.Command, a bridge.Answe
 // asked is a command with what became of it.
 type asked struct {
 	cmd       bridge.Command
-	claimed   bool
+	claimed   string // the session
+	claimer   int    // and its process
 	withdrawn bool
 	answer    *bridge.Answer
 	applied   int // checkpoints that the topic, or the store, has taken for it
@@ -479,13 +535,18 @@ func (x *postbox) of(id string) *asked {
 	return x.all[i]
 }
 
-func (x *postbox) claim(cmd bridge.Command) bool {
+func (x *postbox) claim(cmd bridge.Command, by bridge.Claim) bridge.Claimed {
 	a := x.pending
-	if a == nil || a.cmd.ID != cmd.ID || !a.claimed && time.Now().UnixMilli() > cmd.Deadline {
-		return false
+	switch {
+	case a == nil || a.cmd.ID != cmd.ID:
+		return bridge.Claimed{}
+	case a.claimed != "" && a.claimed != by.Session && a.claimed != by.Over:
+		return bridge.Claimed{By: a.claimed}
+	case time.Now().UnixMilli() > a.cmd.Deadline:
+		return bridge.Claimed{Late: true}
 	}
-	a.claimed = true
-	return true
+	a.claimed = by.Session
+	return bridge.Claimed{By: by.Session}
 }
 
 func (x *postbox) answer(cmd bridge.Command, with bridge.Answer) {
@@ -497,10 +558,10 @@ func (x *postbox) answer(cmd bridge.Command, with bridge.Answer) {
 }
 
 // expire answers for the owner what nobody claimed in time.
-func (x *postbox) expire() {
-	if a := x.pending; a != nil && !a.claimed && time.Now().UnixMilli() > a.cmd.Deadline {
-		if x.pending = nil; a.answer == nil {
-			a.answer = &bridge.Answer{Detail: "expired"}
-		}
+func (w *world) expire() {
+	if a := w.inbox.pending; a != nil && a.claimed == "" && time.Now().UnixMilli() > a.cmd.Deadline {
+		expired := bridge.Answer{Detail: "expired"}
+		w.answerIsTrue(a.cmd, expired)
+		w.inbox.answer(a.cmd, expired)
 	}
 }

@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -18,9 +19,9 @@ import (
 // says where it departs from the usual course; it prints as one line, from
 // which the same schedule can be run again:
 //
-//	EXPLORE_SCHEDULES  schedules to run, a few thousand if not set
+//	EXPLORE_SCHEDULES  schedules to run, 4,000 if not set
 //	EXPLORE_SECONDS    time to spend instead
-//	EXPLORE_START      seed of the first random schedule, 1 if not set
+//	EXPLORE_START      seed of the first random schedule, 1 if not set; of TestExploreRandom, drawn by lot
 //	EXPLORE_SEED       one plan, to be run again with all that happens
 //
 // Back-offs are drawn by lot, so a plan may come to another schedule when two
@@ -40,6 +41,7 @@ type explorer struct {
 	seen   map[uint64]struct{}
 	found  []result
 	total  int64
+	marked int64
 	counts map[string]int64
 }
 
@@ -88,6 +90,7 @@ func (x *explorer) note(r result, kind string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.total++
+	x.marked += int64(r.marked)
 	x.counts[kind]++
 	x.seen[r.hash] = struct{}{}
 	if r.broken != nil {
@@ -122,20 +125,34 @@ func (x *explorer) explore(t *testing.T) {
 		}
 	})
 	took := time.Since(began)
-	t.Logf("explore: %d schedules (%d single faults, %d pairs, %d by seed from %d), %d distinct, %.1f s, %.0f distinct a minute",
-		x.total, x.counts["single"], x.counts["pair"], x.counts["random"], x.random, len(x.seen), took.Seconds(), float64(len(x.seen))/took.Minutes())
+	t.Logf("explore: %d schedules (%d single faults, %d pairs, %d by seed from %d), %d distinct, %d events marked, %.1f s, %.0f distinct a minute",
+		x.total, x.counts["single"], x.counts["pair"], x.counts["random"], x.random, len(x.seen), x.marked, took.Seconds(), float64(len(x.seen))/took.Minutes())
 }
 
-// TestExplore explores both deliveries.
+// TestExplore explores both deliveries, the same schedules each time.
 func TestExplore(t *testing.T) {
+	exploreFrom(t, number("EXPLORE_START", 1), number("EXPLORE_SCHEDULES", 4000))
+}
+
+// TestExploreRandom explores other schedules each time, a tenth as many.
+func TestExploreRandom(t *testing.T) {
+	start := number("EXPLORE_START", rand.Int64N(1<<40))
+	t.Logf("explore: the same again with EXPLORE_START=%d", start)
+	exploreFrom(t, start, number("EXPLORE_SCHEDULES", 4000)/10)
+}
+
+func exploreFrom(t *testing.T, start, schedules int64) {
 	x := newExplorer(t, nil)
-	x.random = uint64(number("EXPLORE_START", 1))
-	x.enough = func(n int64) bool { return n >= number("EXPLORE_SCHEDULES", 4000) }
+	x.random = uint64(start)
+	x.enough = func(n int64) bool { return n >= schedules }
 	if s := number("EXPLORE_SECONDS", 0); s > 0 {
 		end := time.Now().Add(time.Duration(s) * time.Second)
 		x.enough = func(int64) bool { return time.Now().After(end) }
 	}
 	x.explore(t)
+	if x.marked == 0 && len(x.found) == 0 {
+		t.Error("no event was marked as published again")
+	}
 	for _, r := range x.found {
 		p := shrink(t, r)
 		r, tries := replay(t, p, r.broken.rule)

@@ -39,6 +39,9 @@ func (w *world) apply() {
 // twist does what the plan says for this step. It returns the fate of the call
 // that is due, and what is to be done instead of answering it.
 func (w *world) twist(c *call) (f fate, after func()) {
+	if after = w.orphaned(c); after != nil {
+		return fateLate, after
+	}
 	for i, a := range w.plan.twists {
 		if w.calm || a.step != w.step || slices.Contains(w.plan.twists[:i], a) {
 			continue
@@ -106,7 +109,7 @@ func (w *world) disturb(t twist) {
 	case twistSkip:
 		w.request("c2")
 	case twistHold:
-		w.hold()
+		w.hold(time.Now().Add(20 * time.Second).UnixMilli())
 	case twistRecall:
 		w.withdraw()
 	case twistRevive:
@@ -117,6 +120,19 @@ func (w *world) disturb(t twist) {
 		w.grow(1)
 	case twistShort:
 		w.export.size = 2
+	case twistRefuse:
+		w.refuse()
+	case twistLoop:
+		w.export.loops = true
+	case twistForget:
+		w.forget()
+	case twistHalt:
+		w.hold(bridge.Forever)
+	case twistOrphan:
+		w.request("")
+		w.orphan = w.inbox.pending
+	case twistLapse:
+		w.lapse()
 	}
 }
 
@@ -162,6 +178,7 @@ func other(who int) int { return (who + 1) % 2 }
 
 // wipe loses everything that the store has, as FLUSHALL does.
 func (w *world) wipe() {
+	w.lostTrack()
 	w.store.value, w.store.history, w.wiped = bridge.Checkpoint{}, nil, true
 	w.inbox.pending = nil
 	for _, a := range w.inbox.all {
@@ -173,6 +190,7 @@ func (w *world) wipe() {
 // rollBack loses the last n changes of the checkpoint.
 func (w *world) rollBack(n int) {
 	s := &w.store
+	w.lostTrack()
 	s.history = s.history[:max(0, len(s.history)-n)]
 	s.value = bridge.Checkpoint{}
 	if k := len(s.history); k > 0 {
@@ -192,10 +210,18 @@ func (w *world) lose(n int) {
 		return
 	}
 	for ; n > 0 && len(x.log) > 1; n-- {
-		w.lossy, w.lost = true, true
 		last := len(x.log) - 1
 		gone := x.log[last]
-		x.records -= x.items[last]
+		if gone.Seq == 0 && w.store.value.Place.Compare(gone.Place) < 0 {
+			return // of an epoch that is on its way to the store the same may be left
+		}
+		w.lossy, w.lost = true, true
+		w.lostTrack()
+		for _, n := range x.items[last] {
+			x.holds[n]--
+		}
+		x.records -= len(x.items[last])
+		x.gone = append(x.gone, gone)
 		x.log, x.items = x.log[:last], x.items[:last]
 		x.next = reached(x.last())
 		if a := w.inbox.of(gone.ChangeID()); a != nil && gone.Seq == 0 {
@@ -237,22 +263,22 @@ func (w *world) revive() {
 
 // request is an operator's reset, made for the epoch that the store shows.
 func (w *world) request(cursor string) {
-	if w.inbox.pending != nil || w.store.value.Zero() {
+	if w.inbox.pending != nil || w.store.value.Zero() && !w.forgot {
 		return
 	}
 	w.reset(cursor, w.store.value.Epoch)
 }
 
 // hold is an operator's pause, made for the epoch that the store shows, or the
-// end of one.
-func (w *world) hold() {
+// end of one. An operator who sees nothing asks all the same.
+func (w *world) hold(until int64) {
 	now := w.store.value
-	if w.inbox.pending != nil || now.Zero() {
+	if w.inbox.pending != nil || now.Zero() && !w.forgot {
 		return
 	}
 	cmd := bridge.Command{Kind: bridge.KindResume, BaseEpoch: now.Epoch}
 	if !now.Paused(time.Now()) {
-		cmd.Kind, cmd.PausedUntil = bridge.KindPause, time.Now().Add(20*time.Second).UnixMilli()
+		cmd.Kind, cmd.PausedUntil = bridge.KindPause, until
 	}
 	w.push(cmd)
 }
@@ -262,14 +288,18 @@ func (w *world) reset(cursor string, epoch int64) {
 }
 
 func (w *world) push(cmd bridge.Command) {
-	cmd.ID, cmd.Who, cmd.Deadline = fmt.Sprint("r", len(w.inbox.all)), "op", time.Now().Add(time.Minute).UnixMilli()
+	patience := time.Minute
+	if w.plan.hasty && !w.calm {
+		patience = 5 * time.Second
+	}
+	cmd.ID, cmd.Who, cmd.Deadline = fmt.Sprint("r", len(w.inbox.all)), "op", time.Now().Add(patience).UnixMilli()
 	a := &asked{cmd: cmd}
 	w.inbox.all = append(w.inbox.all, a)
 	w.inbox.pending = a
 }
 
 func (w *world) withdraw() {
-	if a := w.inbox.pending; a != nil && !a.claimed {
+	if a := w.inbox.pending; a != nil && a.claimed == "" {
 		a.withdrawn, w.inbox.pending = true, nil
 	}
 }

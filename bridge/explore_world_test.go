@@ -2,7 +2,9 @@ package bridge_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"exportbridge/bridge"
 )
@@ -17,10 +19,15 @@ const (
 	ruleStep     = "exactly-once: a checkpoint says how far the items are that were committed with it and before it"
 	ruleRising   = "the log of committed checkpoints rises, and only a reset begins an epoch"
 	ruleReset    = "a reset is applied once, where it was asked for, and never after it was withdrawn, refused or expired"
+	ruleClaim    = "exactly once: a command is applied by the session whose claim stands, and claimed before its deadline"
 	ruleAnswer   = "an answer is true when it is given"
 	ruleBatch    = "at least once: a batch holds exactly the items between where it comes from and its checkpoint"
+	ruleMarked   = "only what was published before is marked as published again"
 	ruleCovered  = "at least once: the cursor passes only events that are acknowledged"
 	ruleRepeats  = "at least once: only what was in flight at a fault comes again"
+	ruleMixed    = "exactly once: a session that finds the store ahead of the topic does not go on in the topic's epoch"
+	rulePaused   = "a paused stream publishes nothing until the pause is over, or an operator resumes it"
+	ruleDetour   = "a stream leaves a cursor by itself only where the export refuses it, and publishes what is missing, and only that"
 	ruleLost     = "every item is published"
 	ruleStuck    = "when the faults are over, the owner is idle and caught up, the other stands by, the store has the newest checkpoint, and every command has an answer"
 	ruleContract = "the engine keeps the contracts of its ports"
@@ -51,10 +58,14 @@ type topicOf struct {
 	log     []bridge.Checkpoint // exactly once: one per commit
 	copied  bridge.Checkpoint   // at least once: what the last session kept of its checkpoints
 	session int                 // the newest one begun
-	items   []int               // exactly once, by entry of log: how many were committed with it
+	items   [][]int             // exactly once, by entry of log: what was committed with it
+	gone    []bridge.Checkpoint // of the log, lost
+	holds   map[int]int         // how often it has each item
+	waived  map[int]bool        // the items that it need not have
 	records int
 	next    int // exactly once: the item that comes next
 	batches []*sent
+	ever    map[int]bool // what it holds, or has held
 	// acked holds, by history, the items that were acknowledged in it or lie
 	// before its beginning.
 	acked map[history]map[int]bool
@@ -107,7 +118,8 @@ func (x *topicOf) publish(p *process, b bridge.Batch, items []int, f fate) error
 	if w.exactly {
 		return x.commit(p, b, items, f)
 	}
-	if want := between(b.From, b.Checkpoint); !slices.Equal(items, want) {
+	w.held(b.From, b.Checkpoint, items)
+	if want := p.between(b.From, b.Checkpoint); !slices.Equal(items, want) {
 		w.fail(ruleBatch, "from %s to %s (%d to %d) it holds %v", b.From.Place, b.Checkpoint.Place, reached(b.From), reached(b.Checkpoint), items)
 	}
 	return x.produce(p, b, items, f)
@@ -132,9 +144,14 @@ func (x *topicOf) commit(p *process, b bridge.Batch, items []int, f fate) error 
 		return bridge.ErrFenced
 	}
 	if f == fateOK || f == fateLost {
-		p.w.committed(x.last(), b.Checkpoint, items)
-		x.next += len(items)
-		x.items = append(x.items, len(items))
+		p.w.committed(p, x.last(), b.Checkpoint, items)
+		if b.Checkpoint.Overlap == nil {
+			x.next += len(items)
+		}
+		x.hold(items)
+		x.note(items)
+		p.w.path = maps.Clone(p.path)
+		x.items = append(x.items, slices.Clone(items))
 		x.log = append(x.log, b.Checkpoint)
 		x.records += len(items)
 	}
@@ -146,8 +163,15 @@ func (x *topicOf) commit(p *process, b bridge.Batch, items []int, f fate) error 
 }
 
 // committed checks one more entry of the log.
-func (w *world) committed(last, c bridge.Checkpoint, items []int) {
+func (w *world) committed(p *process, last, c bridge.Checkpoint, items []int) {
+	w.held(last, c, items)
 	switch {
+	case last.Zero() && w.forgot:
+		if c.Kind == bridge.KindStart && w.topic.records > 0 {
+			w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
+		}
+		w.moved(last, c)
+		w.topic.next = reached(c)
 	case last.Zero() && w.switched:
 		w.moved(w.store.value, c)
 		w.topic.next = reached(c)
@@ -163,8 +187,14 @@ func (w *world) committed(last, c bridge.Checkpoint, items []int) {
 		}
 		w.moved(last, c)
 		w.topic.next = reached(c)
+	case last.Place.Compare(p.knew) < 0:
+		w.fail(ruleMixed, "%s %s after %s in a session that found the store at %s", c.Place, c.Kind, last.Place, p.knew)
 	case c.ChangeID() != last.ChangeID():
 		w.fail(ruleRising, "%s is of change %q, %s before it of %q", c.Place, c.ChangeID(), last.Place, last.ChangeID())
+	}
+	if c.Overlap != nil {
+		w.overlapped(c, items)
+		return
 	}
 	for i, n := range items {
 		if next := w.topic.next + i; n != next {
@@ -180,14 +210,33 @@ func (w *world) committed(last, c bridge.Checkpoint, items []int) {
 func (w *world) moved(last, c bridge.Checkpoint) {
 	a := w.inbox.of(c.ChangeID())
 	switch {
+	case a == nil && c.Overlap != nil && c.Kind == bridge.KindReset:
+		w.detoured(last, c)
+		w.lostTrack()
+		return
+	case c.Kind == bridge.KindReset:
+		w.lostTrack()
+	}
+	switch {
+	case w.exactly:
+		w.topic.waive(c)
+	}
+	switch {
 	case a == nil && (w.lossy || w.switched) && (c.Change != nil || c.Kind == bridge.KindStart):
 		w.minted(c)
+		return
+	case a == nil && !w.exactly && w.overdue(c.Change):
+		if reached(c) != reached(last) && !w.contested() {
+			w.fail(ruleReset, "%s expired, and took the stream from item %d to %d", c.Change.Reason, reached(last), reached(c))
+		}
 		return
 	case a == nil:
 		w.fail(ruleRising, "epoch %d begins at %s though nobody asked for it: %v", c.Epoch, c.Place, c.Change)
 		return
 	case !a.forgotten && (a.withdrawn || a.answer != nil && !a.answer.Applied):
 		w.fail(ruleReset, "%s is applied, and was withdrawn or refused before", a.cmd.ID)
+	case w.exactly && !a.forgotten && c.Session != a.claimed:
+		w.fail(ruleClaim, "%s is applied by session %s, and claimed by %q", a.cmd.ID, c.Session, a.claimed)
 	case a.applied > 0 && !a.forgotten:
 		w.fail(ruleReset, "%s is applied again at %s", a.cmd.ID, c.Place)
 	case !last.Zero() && !w.lossy && !w.switched && (a.cmd.BaseEpoch != last.Epoch || c.Epoch != last.Epoch+1):
@@ -211,10 +260,21 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	a.applied++
 }
 
+// overdue reports whether a change says that a command expired which is past its
+// deadline, was claimed, and is not applied: at least once it takes the change
+// id from under whoever had claimed it.
+func (w *world) overdue(change *bridge.Change) bool {
+	return change != nil && slices.ContainsFunc(w.inbox.all, func(a *asked) bool {
+		return change.Reason == "command "+a.cmd.ID+" expired" && a.claimed != "" && a.applied == 0 && time.Now().UnixMilli() > a.cmd.Deadline
+	})
+}
+
 // minted checks an epoch that the engine began by itself, because two histories
 // were written apart: it goes on where one of them was, as far as it can know.
 func (w *world) minted(c bridge.Checkpoint) {
 	switch n := reached(c); {
+	case w.exactly && !w.switched && (w.plan.loss == "redis" || w.forgot) && slices.ContainsFunc(w.topic.gone, func(g bridge.Checkpoint) bool { return reached(g) == n }):
+		// Where the store, or the process, had seen it last.
 	case w.exactly && !w.switched && n != w.topic.next:
 		w.fail(ruleOnce, "%s goes on at item %d, the topic holds what is before item %d", c.Place, n, w.topic.next)
 	case w.switched && !w.lossy && n != w.loaded[c.Owner] && n != reached(w.store.value) && n != reached(w.topic.last()):
@@ -243,7 +303,9 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 		items = items[:len(items)/2]
 	}
 	s := &sent{place: b.Checkpoint.Place, session: b.Checkpoint.Session, items: items}
+	x.hold(items)
 	x.batches = append(x.batches, s)
+	x.note(items)
 	x.records += len(items)
 	if p.session == x.session && !b.From.Zero() && len(x.batches)%2 == 0 {
 		x.copied = b.From // the copy lags, and only the newest session writes it
@@ -257,6 +319,16 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 		x.ackedIn(b.Checkpoint)[n] = true
 	}
 	return nil
+}
+
+// note notes items that consumers may have seen.
+func (x *topicOf) note(items []int) {
+	if x.ever == nil {
+		x.ever = make(map[int]bool)
+	}
+	for _, n := range items {
+		x.ever[n] = true
+	}
 }
 
 // ackedIn returns what was acknowledged in the history that c belongs to.
@@ -318,6 +390,11 @@ func (w *world) passed(last, to bridge.Checkpoint) {
 		for n := range reached(to) {
 			acked[n] = true
 		}
+		if to.Overlap != nil { // and what it need not publish again
+			for n := range w.topic.holds {
+				acked[n] = true
+			}
+		}
 	}
 	for n := range reached(to) {
 		if !acked[n] {
@@ -336,20 +413,27 @@ func (w *world) passed(last, to bridge.Checkpoint) {
 // operator do what the hint says: when nobody holds a checkpoint any more, or
 // when the truth lost an epoch that somebody had begun, and then another one of
 // the same number was begun.
-func (w *world) repairs(why bridge.Reason) bool {
-	needed := false
+func (w *world) repairs(s bridge.Status) bool {
+	why, needed := s.Reason, false
 	switch why {
 	case bridge.ReasonCheckpointLost:
 		needed = w.wiped && w.topic.holdsNone()
+	case bridge.ReasonCursor:
+		needed = len(w.export.refused) > 0
 	case bridge.ReasonCheckpoint:
-		begun := w.plan.has(twistReset, twistSkip, twistHold, twistApply, twistSwitch)
-		needed = w.lossy && begun && (!w.exactly || w.switched || w.lost)
+		// The policy about lost data begins epochs too.
+		begun := w.plan.has(twistReset, twistSkip, twistHold, twistApply, twistSwitch, twistOrphan, twistForget)
+		needed = w.lossy && begun && (!w.exactly || w.switched || w.lost) || w.exactly && w.lost && w.plan.loss == "stop"
 	}
 	const most = 3
-	if needed && w.repaired < most && w.inbox.pending == nil {
-		w.repaired++
+	if needed && w.repaired < most && w.inbox.pending == nil && time.Since(w.tried) > 2*time.Minute {
+		w.repaired, w.tried = w.repaired+1, time.Now() // the bridge looks again once a minute
 		w.note("- an operator repairs what is blocked as %s", why)
-		w.reset("", w.store.value.Epoch)
+		epoch := w.store.value.Epoch
+		if w.store.value.Zero() { // then the bridge itself tells
+			epoch = s.Place.Epoch
+		}
+		w.reset("", epoch)
 		return true
 	}
 	return false
@@ -365,7 +449,10 @@ func (w *world) settled() string {
 		return "a process is not there, or not over"
 	}
 	s := owner.bridge.Status()
-	if w.repairs(s.Reason) {
+	if s.PausedUntil == bridge.Forever && s.State == bridge.StatePaused && w.inbox.pending == nil {
+		w.hold(0)
+	}
+	if w.repairs(s) {
 		return "an operator has just asked for a repair"
 	}
 	if w.inbox.pending != nil {

@@ -35,7 +35,7 @@ const (
 	Transient Class = iota
 	// Throttled is retried after Fault.RetryAfter: 429.
 	Throttled
-	// Malformed is retried three times, then blocks (Reason says as what).
+	// Malformed, or what may be a passing error of a server, is retried three times, then blocks (Reason says as what).
 	Malformed
 	// BadCursor is a refusal that may be about the cursor: 400, 404, 410, 414,
 	// 422, 431 with a cursor. Retried three times within a minute, then cross-
@@ -57,6 +57,7 @@ const (
 	ReasonSchema         Reason = "schema"
 	ReasonSize           Reason = "size"
 	ReasonTail           Reason = "tail"
+	ReasonMapping        Reason = "mapping"
 	ReasonSource         Reason = "source"
 	ReasonCheckpoint     Reason = "checkpoint"
 	ReasonCheckpointLost Reason = "checkpoint-lost"

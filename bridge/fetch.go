@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // chain is one uninterrupted run along the cursor: it ends at the end of the
@@ -24,7 +25,7 @@ type chain struct {
 	links    chan link     // decoded pages, in order
 	fetched  chan link     // pages as they arrived, in order
 	freed    chan struct{} // one for each released page
-	held     atomic.Int64  // bytes of the pages that are not released
+	held     atomic.Int64  // bytes that the pages take which are not released
 	decoded  atomic.Int64  // pages decoded
 	progress chan struct{} // filled when decoded has grown
 	cancel   context.CancelFunc
@@ -104,7 +105,7 @@ func (l link) release() {
 // may be fetched. It returns where it is written how much that is.
 func (c *chain) charge(p *Page) *int64 {
 	size, recycle := new(int64), p.Recycle
-	c.recharge(p, size)
+	c.recharge(p, max(p.Items, c.pageSize), size) // the items are not known yet
 	p.Recycle = func(p *Page) {
 		if recycle != nil {
 			recycle(p)
@@ -115,9 +116,14 @@ func (c *chain) charge(p *Page) *int64 {
 	return size
 }
 
+// itemCost is what an item takes in memory beside its bytes: the event, and in
+// the Sink a record of 160 bytes, nine headers of 40 and some text. An item may
+// be two bytes.
+const itemCost = int64(unsafe.Sizeof(Event{})) + 600
+
 // recharge counts what the page has turned out to take.
-func (c *chain) recharge(p *Page, size *int64) {
-	now := max(p.Size, int64(len(p.Body)))
+func (c *chain) recharge(p *Page, items int, size *int64) {
+	now := max(p.Size, int64(len(p.Body))) + int64(items)*itemCost
 	c.load.bytes.Store(c.held.Add(now - *size))
 	*size = now
 }
@@ -281,7 +287,7 @@ func (c *chain) decode(ctx context.Context, s chainStart) {
 			c.links <- link{err: err}
 			return
 		}
-		c.recharge(l.page, l.charged)
+		c.recharge(l.page, l.page.Items, l.charged)
 		if l.page.Items > 0 {
 			left = s.refill
 		} else if left--; left < 0 {

@@ -173,6 +173,28 @@ func TestBudgetCountsWhatHasArrived(t *testing.T) {
 	}
 }
 
+// TestBudgetCountsItems: what an item takes beside its bytes counts too.
+func TestBudgetCountsItems(t *testing.T) {
+	t.Parallel()
+	const items, budget = 200, 1 << 20
+	exactlyInBubble(t, bridgetest.Export{PageSize: items}, func(r *rig) {
+		r.cfg.PrefetchPages, r.cfg.PrefetchBytes = 20, budget
+		r.start()
+		r.after(time.Second)
+		r.topic.SetLatency(30 * time.Minute)
+		r.source.Grow(20 * items)
+		r.after(20 * time.Minute)
+		// Any sink needs more than 500 bytes for an event on its way.
+		pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes
+		if least := int64(pages * items * 500); pages < 3 || bytes < least || bytes > 2*budget {
+			t.Errorf("%d pages of %d items are in memory and counted as %d bytes, want at least %d, and the budget of %d kept", pages, items, bytes, least, budget)
+		}
+		r.topic.SetLatency(0)
+		r.after(time.Hour)
+		r.wantOnce()
+	})
+}
+
 // fetches keeps what is observed of requests and pages.
 type fetches struct {
 	mu   sync.Mutex // guards seen

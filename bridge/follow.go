@@ -32,6 +32,11 @@ type follower struct {
 	// rival is what the store holds in place of cp, while the two contradict
 	// each other and an operator must decide.
 	rival Checkpoint
+	// there are the topics of the session, topics the same once they are known
+	// to hold what cp implies, nil before. Neither is changed in place. lost is
+	// the loss that was counted last.
+	there, topics []TopicState
+	lost          string
 	// blockedOn is what a blocked stream answers to commands about.
 	blockedOn Reason
 	state     State
@@ -41,6 +46,7 @@ type follower struct {
 	chain   *chain
 	probing bool // the chain only asks whether the API works without a cursor
 	visited *visited
+	blank   *visited // the empty pages since the last one with items
 	trimmer *trimmer
 	seenIDs map[string]struct{} // change ids of checkpoints we adopted
 
@@ -60,6 +66,8 @@ type follower struct {
 	pace, kept pace
 	suspect    *Fault
 	doubted    string      // the command that made us look whether the stream was moved
+	hurried    string      // the command that made a blocked stream look again
+	claimed    seenClaim   // the last one of a command
 	conflict   time.Time   // the last time somebody else moved the stream
 	fenced     []time.Time // when newer sessions of the stream had begun, lately
 	ahead      Place       // where the store was ahead of us, when it was
@@ -73,26 +81,21 @@ type follower struct {
 	totals     totals
 	detours    []time.Time // when the stream left a refused cursor, lately
 	held       Held        // what the topic holds, during an overlap
+	known      known       // or a part of it, during a rewind
 	buried     time.Time   // when dead letters were last spoken of
+	sharedSaid time.Time   // when items of one id were last spoken of
 	ended      string      // why the run is over
 }
 
 func newFollower(b *Bridge, commands <-chan Command) *follower {
 	return &follower{
 		b: b, log: b.log, commands: commands,
-		visited: newVisited(), trimmer: newTrimmer(), seenIDs: make(map[string]struct{}),
+		visited: newVisited(), blank: newVisited(), trimmer: newTrimmer(b.cfg.divertsShared()), seenIDs: make(map[string]struct{}),
 		fetches: retries{max: b.cfg.RetryMax}, sessions: retries{max: b.cfg.RetryMax}, owning: retries{max: b.cfg.RetryMax},
 		polls:   polls{least: b.cfg.PollInterval, most: b.cfg.PollIntervalMax},
 		breadth: mostPages,
 		pace:    pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance}, began: -1,
 	}
-}
-
-// pace is how the stream stands with empty pages.
-type pace struct {
-	allowance int // empty pages that are still followed at once
-	empties   int // empty pages in a row
-	atTail    bool
 }
 
 // input is what the loop waits for.
@@ -171,7 +174,7 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan Command
-	if f.obeys() {
+	if f.obeys() || f.hurries() {
 		commands = f.commands
 		select {
 		case cmd := <-commands:
@@ -246,6 +249,14 @@ func (f *follower) obeys() bool {
 	return known && (f.open || !f.exactlyOnce())
 }
 
+// hurries reports whether a command is a reason to look again now what blocks
+// the stream: whoever has mended that asks for a reset next, and does not wait
+// as long as a blocked stream does. A stream that somebody else runs is left
+// alone: to look would take it from there.
+func (f *follower) hurries() bool {
+	return !f.ready && f.state == StateBlocked && f.fault.Reason != ReasonOwner
+}
+
 // overtaken answers to a store that is ahead of us: begin a session, which
 // shows whether the stream is still ours, and what the sink has.
 func (f *follower) overtaken(stored Checkpoint) error {
@@ -304,6 +315,8 @@ func (f *follower) dropChain() {
 	f.head, f.pace = f.cp, f.kept
 	f.found = Observation{}
 	f.visited.rollback()
+	f.trimmer.rollback()
+	f.blank.rollback()
 }
 
 // sessionError marks an error of the sink or the store: the outcome of what
@@ -374,7 +387,8 @@ func (f *follower) wait(v verdict, fault *Fault) error {
 		return nil
 	}
 	f.blockedOn = fault.Reason
-	aside := !f.bounded() && f.aside(fault.Reason)
+	f.countLoss(fault)
+	aside := !f.bounded() && f.aside(fault)
 	if aside {
 		f.due = time.Now().Add(asideWait)
 	}

@@ -541,6 +541,27 @@ func TestCheckpointLost(t *testing.T) {
 	})
 }
 
+// A stream begins only when it is known that it has not begun before.
+func TestBegunBeforeOrNot(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(50)
+		r.topic.Vast(true)
+		r.start()
+		r.after(10 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
+		if n := r.source.Requests(); n > 0 {
+			t.Errorf("asked the API %d times, not knowing whether the stream is new", n)
+		}
+		r.topic.Vast(false)
+		r.after(2 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		if n := len(r.values()); n != 50 {
+			t.Errorf("%d events, want 50", n)
+		}
+	})
+}
+
 func TestSecondBridgeIsNoticed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *rig) {

@@ -78,7 +78,13 @@ func (f *follower) mergeAhead(ctx context.Context, k knowledge) (Checkpoint, err
 		}
 	case policy == lossRedis || k.kept.Zero():
 		f.log.Error("goes on from the store's checkpoint; events that Kafka lost are not published again", "error", lost.Error())
+		if policy == lossRedis { // what is missing is accepted, another topic is not
+			k.stored.Topics = withoutReach(k.stored.Topics)
+		}
 		return f.mint(ctx, k, k.stored, "Kafka lost its checkpoint")
+	}
+	if Broken(BreakEpoch) {
+		return k.kept, nil
 	}
 	f.log.Error("goes on from Kafka's checkpoint; events that were published after it may come again", "error", lost.Error())
 	return f.mint(ctx, k, k.kept, "Kafka lost data")
@@ -154,7 +160,7 @@ func (f *follower) mint(ctx context.Context, k knowledge, c Checkpoint, why stri
 func (f *follower) ownChange(c Checkpoint, why string) *Change {
 	return &Change{
 		ID: strings.ToLower(rand.Text()[:6]), Kind: KindReset, Who: f.b.cfg.Owner, Reason: why, From: c.Place, At: time.Now().UnixMilli(),
-		After: c.ChangeID(),
+		After: c.asked(),
 	}
 }
 

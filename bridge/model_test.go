@@ -36,6 +36,7 @@ const (
 	modelSmall    = "-DNPOS=2 -DNRESET=1 -DNO_OWNER"
 	modelRequests = "-DNPOS=1 -DNRESET=2 -DNO_OWNER -DNO_REDIS_FAIL"
 	modelOffline  = "-DNPOS=0 -DNRESET=2 -DNO_OWNER -DNO_REDIS_FAIL -DOFFLINE"
+	modelDeadline = "-DNPOS=1 -DNRESET=1 -DNO_OWNER -DNO_REDIS_FAIL -DDEADLINE"
 	modelLive     = "-DNPOS=1 -DNRESET=1 -DLIVE=1 -DOFFLINE -DNO_REDIS_FAIL"
 	modelSwitch   = "-DNPOS=2 -DNRESET=0 -DSWITCH=2 -DNO_REDIS_FAIL"
 	modelPlain    = "-DNPOS=2 -DNRESET=0 -DPLAIN"
@@ -49,6 +50,7 @@ var modelRuns = []modelRun{
 	{defines: modelOffline},
 	{defines: "-DNPOS=1 -DNRESET=1 -DNO_OWNER -DNO_REDIS_FAIL -DWITHDRAW"},   // holds while Redis does
 	{defines: "-DNPOS=1 -DNRESET=1 -DNO_OWNER -DNO_REDIS_FAIL -DCKPT_FIRST"}, // harmless from transaction.version 2 on
+	{defines: modelDeadline},
 	{defines: modelSwitch},
 	{defines: "-DNPOS=1 -DNRESET=0 -DSWITCH=1"},
 	{defines: "-DNPOS=2 -DNRESET=0 -DSWITCH=1 -DPLAIN -DNO_REDIS_FAIL"},
@@ -72,6 +74,8 @@ var modelRuns = []modelRun{
 	{variant: "REDIS_LATE", defines: "-DNPOS=1 -DNRESET=1 -DNO_OWNER -DNO_REDIS_FAIL", finds: "lE<=cE"},
 	{variant: "MIRROR_FIRST", defines: modelSmall, finds: "rE<=kE"},
 	{variant: "WITHDRAW", defines: "-DNPOS=1 -DNRESET=1 -DNO_OWNER", finds: "ckR!=withdrawn"},
+	{variant: "CLAIM_OUTLIVES", defines: modelDeadline, finds: "ckClaim==standing"},
+	{variant: "EXPIRE_LIVE", defines: modelDeadline, finds: "applied[qId]==0"},
 	{variant: "OFFLINE_REBASE", defines: modelOffline, finds: "applied[ckR]==1"},
 	{variant: "NO_MINT", defines: modelSwitch, finds: "cP>=sure"},
 	{variant: "MINT_REDIS_ONLY", defines: modelSwitch, finds: "cP>=sure"},

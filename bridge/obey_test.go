@@ -11,6 +11,35 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
+// A reset to where the stream is keeps what is known of the position; one to
+// elsewhere does not.
+func TestResetThatStays(t *testing.T) {
+	t.Parallel()
+	from := bridge.Checkpoint{
+		Place: bridge.Place{Epoch: 2, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}}, Origin: bridge.Origin{Resource: "events", Start: 5},
+		Events: 90, Pages: 9, LastEventTime: 100, PositionTime: 200, AdvanceTime: 300, Drained: true,
+	}
+	at := bridge.Place{Epoch: 2, Seq: 3} // the same position, before some heartbeats
+	stay := bridge.Target{Cursor: "c9", Tail: from.Tail, Start: 5, Events: 90, Pages: 9, Entry: &at}
+	back, unknown, elsewhere := stay, stay, from.Origin
+	back.Cursor, back.Events = "c8", 80
+	unknown.Entry = nil
+	elsewhere.Resource = "users"
+	for name, c := range map[string]struct {
+		to     bridge.Target
+		origin bridge.Origin
+		keeps  bool
+	}{
+		"stays": {stay, from.Origin, true}, "goes back": {back, from.Origin, false}, "by cursor": {unknown, from.Origin, false},
+		"another export": {stay, elsewhere, false},
+	} {
+		got := bridge.Reset(from, c.origin, bridge.Command{ID: "r", Kind: bridge.KindReset, Target: c.to})
+		if kept := got.LastEventTime == 100 && got.PositionTime == 200 && got.AdvanceTime == 300; kept != c.keeps || got.Drained || got.Epoch != 3 {
+			t.Errorf("%s: times %d, %d, %d, drained %v, epoch %d", name, got.LastEventTime, got.PositionTime, got.AdvanceTime, got.Drained, got.Epoch)
+		}
+	}
+}
+
 func TestResetWhileDataFlows(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
@@ -94,11 +123,11 @@ func TestSkippedIsNews(t *testing.T) {
 		moves []bridge.Target
 		again int
 	}{
-		{"back to the beginning", 0, []bridge.Target{{}}, 9}, // what is near the border may be news
-		{"back before the start", 20, []bridge.Target{{}}, 5},
-		{"back over a gap", 0, []bridge.Target{{Start: 41 * hour}, {}}, 1},
-		{"back over a gap after a cursor that nobody knows", 0, []bridge.Target{{Cursor: "forty"}, {}}, 0},
-		{"ahead within what is published", 0, []bridge.Target{{}, {Start: 20 * hour}, {}}, 9 + 6 + 9},
+		{"back to the beginning", 0, []bridge.Target{{}}, 10},
+		{"back before the start", 20, []bridge.Target{{}}, 7},
+		{"back over a gap", 0, []bridge.Target{{Start: 41 * hour}, {}}, 9},
+		{"back over a gap after a cursor that nobody knows", 0, []bridge.Target{{Cursor: "forty"}, {}}, 10},
+		{"ahead within what is published", 0, []bridge.Target{{}, {Start: 20 * hour}, {}}, 10 + 7 + 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -151,6 +180,10 @@ func TestCommandsRefused(t *testing.T) {
 		r.push("long", 0, bridge.Target{Cursor: strings.Repeat("x", bridge.MaxCursor+1)})
 		if a := r.await("long"); a.Applied {
 			t.Errorf("cursor too long: %+v", a)
+		}
+		r.push("wraps", 0, bridge.Target{Events: 1<<63 - 1})
+		if a := r.await("wraps"); a.Applied || !strings.Contains(a.Detail, "which no stream comes to") {
+			t.Errorf("a counter that would wrap: %+v", a)
 		}
 		r.inbox.Push(bridge.Command{ID: "what", Kind: "dance", Deadline: time.Now().Add(time.Minute).UnixMilli()})
 		if a := r.await("what"); a.Applied || !strings.Contains(a.Detail, "dance") {

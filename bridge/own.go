@@ -171,11 +171,14 @@ const asideWait = 5 * time.Minute
 
 // aside reports whether a blocked process should let another one have the
 // stream: what blocks it may be its own settings, key or rights.
-func (f *follower) aside(reason Reason) bool {
-	switch reason {
+func (f *follower) aside(fault *Fault) bool {
+	switch fault.Reason {
 	case ReasonAuth, ReasonConfig, ReasonSource, ReasonTopic:
 	default:
 		return false // any other process would block too
+	}
+	if fault.Code == CodeTopicLost {
+		return false // the same
 	}
 	if f.tenure == nil {
 		return false
@@ -191,9 +194,12 @@ func (f *follower) aside(reason Reason) bool {
 // stream now.
 func (f *follower) forget() {
 	f.cp, f.head, f.ready, f.open = Checkpoint{}, Checkpoint{}, false, false
+	f.there, f.topics = nil, nil
 	f.tenure, f.session = nil, ""
 	f.visited.clear()
-	f.trimmer, f.held = newTrimmer(), nil
+	f.blank.clear()
+	f.known = known{}
+	f.trimmer, f.held = newTrimmer(f.b.cfg.divertsShared()), nil
 	f.pace = pace{allowance: emptyAllowance}
 	f.kept = f.pace
 	f.sessions.reset()

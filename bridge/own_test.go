@@ -301,10 +301,7 @@ func TestFencedTwice(t *testing.T) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 2 {
 			r.after(5 * time.Second)
-			if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
-			r.source.Grow(30)
+			r.fence()
 		}
 		r.after(20 * time.Second)
 		r.wantOnce()
@@ -343,3 +340,54 @@ type refusing struct {
 }
 
 func (s refusing) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, s.err }
+
+// A process that is fenced now and then, by commands or by take-overs that
+// were too early, goes on each time, however long it runs.
+func TestFencedNowAndThen(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		for range 6 {
+			r.after(3 * time.Minute)
+			r.fence()
+			r.after(40 * time.Second)
+			a.want(bridge.StateIdle, "", true)
+		}
+		r.wantOnce()
+		a.end()
+	})
+}
+
+// A process that another one keeps fencing leaves the stream alone for five
+// minutes, and has it back when the other one is gone.
+func TestTruce(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		for range 3 {
+			r.after(20 * time.Second)
+			r.fence()
+		}
+		r.after(20 * time.Second)
+		a.want(bridge.StateBlocked, bridge.ReasonOwner, true)
+		before := r.topic.Recovers()
+		r.after(4 * time.Minute)
+		if n := r.topic.Recovers() - before; n != 0 {
+			t.Errorf("%d sessions during the truce", n)
+		}
+		r.after(90 * time.Second)
+		r.wantOnce()
+		a.want(bridge.StateIdle, "", true)
+		a.end()
+	})
+}
+
+// fence begins a session of the stream, as a process outside the group does,
+// and lets who has it notice.
+func (r *rig) fence() {
+	r.t.Helper()
+	if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.source.Grow(30)
+}

@@ -3,6 +3,7 @@ package bridge
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"math"
 	"time"
 )
 
@@ -32,27 +33,38 @@ type Event struct {
 	Type []byte
 	// Subject is the user the event is about, nil where the item has none.
 	Subject []byte
-	// Time is the event time in milliseconds since the epoch. It has no
-	// meaning when Defect is set to DefectTime.
+	// Time is the event time in milliseconds since the epoch, NoTime where the
+	// item has none and its resource does not demand one. It has no meaning when
+	// Defect is set to DefectTime.
 	Time int64
 	// Defect says why the item cannot be published as an event, or is empty.
 	// A Sink diverts such an item to the dead letters or refuses the page.
 	Defect Defect
 	// Index is the item's place in its page as the API sent it, from 0.
 	Index int
+	// Shared is set where another item of the page has the same id and other
+	// bytes: the id alone does not tell them apart.
+	Shared bool
 	// Again marks an event that a rewind publishes once more.
 	Again bool
 }
 
+// NoTime is the Time of an event without one: a session that is still open, a
+// user who was never changed. It is before all times, so that such an event
+// moves no position in time. A Sink gives its record the time of publishing.
+const NoTime int64 = math.MinInt64
+
 // Defect is the stable word for what makes an item unpublishable.
 type Defect string
 
-// The defects a Source can find. Sinks add "too-large".
+// The defects. A Source finds those of an item by itself, the engine finds
+// DefectSharedID, and Sinks add DefectTooLarge.
 const (
 	DefectNone      Defect = ""
 	DefectNotObject Defect = "not-an-object"
 	DefectTime      Defect = "bad-timestamp"
 	DefectTooLarge  Defect = "too-large"
+	DefectSharedID  Defect = "shared-id"
 )
 
 // Identity names an item across requests: 12 bytes of the SHA-256 of its id,
@@ -117,8 +129,8 @@ type Page struct {
 	// Body is the page as it arrived, decompressed. Events point into it. Nil
 	// while the page is arriving.
 	Body []byte
-	// Size is what the page takes in memory, in bytes. While the page is
-	// arriving it is what can be expected of it, and at least SmallBody.
+	// Size is that of the body, in bytes. While the page is arriving it is what
+	// can be expected of it, and at least SmallBody.
 	Size int64
 	// RequestedAt is when the request left, ArrivedAt when the last byte of
 	// the body was there, zero while the page is arriving.

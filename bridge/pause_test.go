@@ -199,3 +199,57 @@ func TestPausesRefused(t *testing.T) {
 		}
 	})
 }
+
+// A checkpoint that was away when a process started, and then is there again,
+// is a position like any other: a paused stream can be resumed.
+func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(20)
+		r.start()
+		r.after(5 * time.Second)
+		r.ask("p1", bridge.KindPause, bridge.Forever)
+		r.end()
+		raw := r.store.Get()
+		r.store.Wipe()
+		r.forgetCheckpoints()
+		r.start()
+		r.after(5 * time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
+		r.store.Put(raw)
+		r.after(2 * time.Minute)
+		r.wantState(bridge.StatePaused, "")
+		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied {
+			t.Errorf("resume: %+v", a)
+		}
+		r.source.Grow(20)
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+	})
+}
+
+// A reset is obeyed wherever the store is ahead of Kafka, also at the very
+// beginning of a stream.
+func TestResetWhereKafkaLostTheBeginning(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.cfg.OnCheckpointLoss = "stop"
+		r.start()
+		r.after(time.Second)
+		raw := r.store.Get()
+		r.end()
+		r.forgetCheckpoints()
+		r.store.Put(raw)
+		r.source.Grow(20)
+		r.start()
+		r.after(5 * time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		if a := r.command("r1", bridge.Target{}); !a.Applied {
+			t.Errorf("reset: %+v", a)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+	})
+}

@@ -42,7 +42,10 @@ const (
 	BreakMemory  Break = "go-on-from-memory"    // a session goes on from what it remembers
 	BreakAdopt   Break = "adopt-before-publish" // a checkpoint counts before its batch is published
 	BreakTail    Break = "skip-tail"            // the identities at the end of the results are not kept
+	BreakClaim   Break = "claim-outlives"       // a command is applied by whoever finds it claimed, past its deadline too
+	BreakEpoch   Break = "mix-epochs"           // the stream goes on in the epoch of which Kafka lost a part
 )
 
 // Breaks lists all of them.
-var Breaks = []Break{BreakSplit, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakAnswer, BreakMemory, BreakAdopt, BreakTail}
+var Breaks = []Break{BreakSplit, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakAnswer, BreakMemory, BreakAdopt, BreakTail,
+	BreakClaim, BreakEpoch}

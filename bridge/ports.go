@@ -52,6 +52,9 @@ type Receipt struct {
 	Restamped int
 	// Bytes is the size of all published values.
 	Bytes int64
+	// Topics are those of Sink.Topics after the batch, as far as the session
+	// knows. Each reaches at least as far as the records of the batch.
+	Topics []TopicState
 }
 
 // Sink is where events go. One goroutine calls it.
@@ -63,7 +66,8 @@ type Sink interface {
 	// newest checkpoint that the sink holds: exactly once, that of the last
 	// commit, at least once, a copy that may be older. Where it holds none,
 	// ErrNoCheckpoint. It waits for the sink's server as long as ctx allows.
-	// Every Publish belongs to the session of the last Recover.
+	// Every Publish belongs to the session of the last Recover. It makes no
+	// topic again that a checkpoint implies: that is a Permanent Fault.
 	Recover(ctx context.Context, owned func(context.Context) error) (Checkpoint, error)
 	// Send hands over the next page of a batch and does not wait until its
 	// events have arrived. The page is the Sink's from the call on, whatever it
@@ -80,8 +84,15 @@ type Sink interface {
 	// error the outcome is unknown and the session is over: the caller must
 	// Recover. An ErrFenced says that a newer session of the stream has begun.
 	Publish(ctx context.Context, b Batch) (Receipt, error)
+	// Topics asks the server for the topics of the session, that of the events
+	// first, then that of the dead letters if there is one. The session publishes
+	// to those and to no others: from here on, what would go to a topic that was
+	// made again under the same name is an error, before it is visible there.
+	Topics(ctx context.Context) ([]TopicState, error)
 	// Holds reports whether the topic has any record of this stream. Only
-	// asked when no checkpoint is found anywhere.
+	// asked when no checkpoint is found anywhere. Where that cannot be known in
+	// time it is a Permanent Fault with ReasonCheckpointLost, never false; to ask
+	// again may find out.
 	Holds(ctx context.Context) (bool, error)
 }
 
@@ -166,7 +177,7 @@ type Target struct {
 type Answer struct {
 	// Applied is false where the request was refused.
 	Applied bool `json:"applied"`
-	// Detail says why not, for people.
+	// Detail says why not, or what was accepted with it, for people.
 	Detail string `json:"detail,omitempty"`
 	// By is the owner that answered, Place where the stream is then.
 	By    string `json:"by"`
@@ -174,16 +185,36 @@ type Answer struct {
 	At    int64  `json:"at"` // milliseconds since the epoch
 }
 
+// Claim says which session of a stream is about to decide about a Command.
+type Claim struct {
+	// Owner names the process, for people, Session its attempt.
+	Owner, Session string
+	// Over is another session that has claimed the command and can commit
+	// nothing any more, or empty.
+	Over string
+}
+
+// Claimed is how it stands with a Command after a Claim. It is zero where the
+// command was withdrawn or answered.
+type Claimed struct {
+	// By is the session whose claim stands, or empty.
+	By string
+	// Late is true where the deadline has passed and no claim stands: nobody
+	// may apply the command any more.
+	Late bool
+}
+
 // Inbox brings the operator's commands to the stream's owner.
 type Inbox interface {
 	// Next waits for a command that has no answer yet. It returns the same
 	// command again until it is answered or withdrawn. One caller at a time.
 	Next(ctx context.Context) (Command, error)
-	// Claim tells who asked that owner is about to apply the command, and
-	// reports whether it still counts: a claimed command cannot be withdrawn.
-	// False means that it was withdrawn, answered or is past its deadline.
+	// Claim tells who asked that a session is about to decide about the
+	// command, and returns whose claim stands: a claimed command cannot be
+	// withdrawn. The claim of another session stands, unless it is the one
+	// that by says is over. Past the deadline nobody can claim any more.
 	// Claiming twice is the same as once.
-	Claim(ctx context.Context, c Command, owner string) (bool, error)
+	Claim(ctx context.Context, c Command, by Claim) (Claimed, error)
 	// Answer records the answer for who asked and removes the command. A
 	// repeated Answer to the same command changes nothing and succeeds.
 	Answer(ctx context.Context, c Command, a Answer) error
@@ -216,7 +247,7 @@ const (
 	// ObserveCheckpoint: one Advance. Took, Code ("ok", "error", "conflict").
 	ObserveCheckpoint What = "checkpoint"
 	// ObserveCommit: a batch is committed. Pages, Events (published),
-	// Receipt, Repeated, Vanished, Changed, Unaccounted, Times.
+	// Receipt, Repeated, Shared, Vanished, Changed, Unaccounted, Times.
 	ObserveCommit What = "commit"
 	// ObserveRetry: a request or step will be tried again. Code, Took (the wait).
 	ObserveRetry What = "retry"
@@ -235,6 +266,15 @@ const (
 	// read before, or "full-tail", a full page that names its own cursor as
 	// the next and has nothing new.
 	ObserveStuck What = "stuck"
+	// ObserveTopic: something happened to a topic. Code: TopicLost, once for each
+	// loss of what a checkpoint implies, or TopicGrew, partitions were added.
+	ObserveTopic What = "topic"
+)
+
+// The codes of ObserveTopic.
+const (
+	TopicLost = "lost"
+	TopicGrew = "partitions"
 )
 
 // Observation is one thing that happened to a stream.
@@ -251,10 +291,11 @@ type Observation struct {
 	Events  int
 	Bytes   int64
 	Receipt Receipt
-	// Repeated counts items dropped because the page repeated them, Vanished
+	// Repeated counts items dropped because the page repeated them, Shared those
+	// that have an id which another item of the page has too, Vanished
 	// tail items that did not come back, Changed tail items that came back
 	// with other bytes.
-	Repeated, Vanished, Changed int
+	Repeated, Shared, Vanished, Changed int
 	// Unaccounted counts events that were sent and that the receipt does not
 	// name. It must be 0.
 	Unaccounted int

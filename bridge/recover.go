@@ -16,6 +16,7 @@ func (f *follower) recover(ctx context.Context) error {
 	f.b.waits()
 	defer f.b.busy()
 	f.session, f.open = rand.Text()[:12], false
+	f.there, f.topics = nil, nil
 	if err := f.look(ctx); err != nil {
 		return &sessionError{err}
 	}
@@ -27,7 +28,7 @@ func (f *follower) recover(ctx context.Context) error {
 	c, err := f.merge(ctx, k)
 	if err != nil {
 		f.rival = k.stored
-		if newest := k.newest(); f.open && f.exactlyOnce() && newest.Place.Compare(f.cp.Place) > 0 {
+		if newest := k.newest(); f.open && f.exactlyOnce() && (f.cp.Zero() || newest.Place.Compare(f.cp.Place) > 0) {
 			f.adopt(newest) // a reset goes on from there, in a new epoch
 		}
 		return &sessionError{err}
@@ -36,9 +37,13 @@ func (f *follower) recover(ctx context.Context) error {
 		c = f.cp
 	}
 	if c.Place != f.cp.Place || c.Cursor != f.cp.Cursor {
-		f.visited.clear()
+		f.visited.begin(c.Trail)
+		f.blank.clear()
 	}
 	f.adopt(c)
+	if f.blockedOn == ReasonCheckpointLost {
+		f.blockedOn = "" // it is there again
+	}
 	if f.exactlyOnce() && !k.kept.Zero() && c.Place == k.kept.Place && (k.stored.Zero() || c.Place != k.stored.Place) {
 		f.mirror.offer(c)
 	}
@@ -49,6 +54,9 @@ func (f *follower) recover(ctx context.Context) error {
 		return &sessionError{err}
 	}
 	if err := f.sameOrigin(); err != nil {
+		return &sessionError{err}
+	}
+	if err := f.sameTopics(ctx); err != nil {
 		return &sessionError{err}
 	}
 	f.ready, f.due = true, time.Now()
@@ -106,7 +114,8 @@ func (f *follower) look(ctx context.Context) error {
 	case err != nil:
 		return err
 	case stored.Place.Compare(f.cp.Place) > 0 || f.cp.Zero() && !stored.Zero():
-		f.visited.clear()
+		f.visited.begin(stored.Trail)
+		f.blank.clear()
 		f.adopt(stored)
 	}
 	f.stale = false
@@ -167,7 +176,7 @@ func (f *follower) begin(ctx context.Context) (Checkpoint, error) {
 		}
 	}
 	f.log.Info("a new stream begins", "start", f.b.cfg.Origin.describeStart())
-	first := f.stamp(Checkpoint{Origin: f.b.cfg.Origin, KnownFrom: f.b.cfg.Origin.Start}, KindStart)
+	first := f.stamp(Checkpoint{Origin: f.b.cfg.Origin}, KindStart)
 	first.Place = Place{}
 	// Committed before the first request: "now" must not move by a restart.
 	return first, f.secure(ctx, Checkpoint{}, first)
@@ -191,7 +200,7 @@ func (f *follower) restate(ctx context.Context) error {
 		return nil
 	}
 	next := f.stamp(f.cp, KindStart)
-	next.Origin, next.KnownFrom = want, want.Start
+	next.Origin = want
 	if err := f.secure(ctx, f.cp, next); err != nil {
 		return err
 	}

@@ -18,22 +18,30 @@ const (
 // Past tells where a stream was.
 type Past interface {
 	// Before returns the newest committed checkpoint on the way to c that has
-	// another cursor, or ErrNoCheckpoint. Errors are as those of Store.Load.
+	// another cursor, or ErrNoCheckpoint. A store that is not in the epoch of c
+	// does not know the way: an error, as those of Store.Load are.
 	Before(ctx context.Context, c Checkpoint) (Checkpoint, error)
 }
 
-// Holdings tells what the sink's topic holds.
+// Holdings tells what the sink's topic holds, and what became dead letters.
 type Holdings interface {
-	// Held returns the events of the stream that were committed to the topic
-	// before the call, and maybe later ones, with a time from this one on. It is only called
-	// between two batches. Too many to remember is a Permanent Fault.
+	// Held returns the events of the stream that were committed to the topic, or
+	// to that of the dead letters, before the call, and maybe later ones, with a
+	// time from this one on; a dead letter's is that of its publishing. It is only
+	// called between two batches. Too many to remember is a Permanent Fault.
 	Held(ctx context.Context, from time.Time) (Held, error)
+	// Known is Held for marks: of the events that the topic holds of this
+	// source, those that were found when ctx ends or when there are too many to
+	// remember. All of them are there with the same bytes only: other ones under
+	// an id are news. Nil where the records carry no marks.
+	Known(ctx context.Context, from time.Time, source SourceIdentity) (Held, error)
 }
 
 // Held is a set of events. One goroutine uses it.
 type Held interface {
 	// Take reports whether the set has the event. An event without an id is
-	// taken out: two equal ones can both be real.
+	// taken out: two equal ones can both be real. One that shares its id
+	// (Event.Shared) is only there with the same bytes.
 	Take(e *Event) bool
 }
 
@@ -88,7 +96,7 @@ func (f *follower) detour(hard context.Context, fault *Fault) (bool, error) {
 		next = before
 		// Only what is not dropped counts. The pages are the entry's, by which
 		// the history finds it.
-		next.Events, next.LastEventTime, next.AdvanceTime, next.KnownFrom = f.cp.Events, f.cp.LastEventTime, f.cp.AdvanceTime, f.cp.KnownFrom
+		next.Events, next.LastEventTime, next.AdvanceTime = f.cp.Events, f.cp.LastEventTime, f.cp.AdvanceTime
 		next.Overlap = &Overlap{From: f.knownFrom(min(before.LastEventTime, before.AdvanceTime)), Until: f.cp.LastEventTime}
 	case invalidTime:
 		next.Origin.Start = f.knownFrom(min(f.cp.LastEventTime, f.cp.AdvanceTime))
@@ -98,7 +106,11 @@ func (f *follower) detour(hard context.Context, fault *Fault) (bool, error) {
 	if o := f.cp.Overlap; o != nil && !o.Done { // refused again before the end
 		next.Overlap.From, next.Overlap.Dropped = min(o.From, next.Overlap.From), o.Dropped
 	}
-	next.NewsAfter, next.Drained, next.PausedUntil = nil, false, f.cp.PausedUntil
+	if next.NewsAfter = f.cp.NewsAfter; next.NewsAfter == nil {
+		next.NewsAfter = &News{CursorHash: CursorHash(f.cp.Cursor), Source: f.cp.Source}
+	}
+	next.Drained, next.PausedUntil = false, f.cp.PausedUntil
+	next.Trail, next.MarksEnd = nil, f.cp.MarksEnd
 	next = f.stampEpoch(next, KindReset, f.cp.Epoch+1)
 	next.Change = f.ownChange(f.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
 	if err := f.secure(hard, f.cp, next); err != nil {

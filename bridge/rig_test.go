@@ -51,7 +51,7 @@ func newRig(t *testing.T, x bridgetest.Export) *rig {
 	r.cfg = bridge.Config{
 		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: x.PageSize, Owner: "me",
 		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
-		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", Overlap: time.Hour, OnCheckpointLoss: "kafka", ShutdownTimeout: 25 * time.Second,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour, OnCheckpointLoss: "kafka", ShutdownTimeout: 25 * time.Second,
 		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	return r
@@ -130,7 +130,10 @@ func (r *rig) startWith(p bridge.Ports) {
 	if p.Sink == nil {
 		p.Sink = r.topic.Open("events")
 	}
-	p.Sink, p.Store, p.Observer = markCounter{p.Sink, &r.again}, r.store, r
+	if p.Holdings == nil {
+		p.Holdings = holdingsOf{r.topic, new([]time.Time)}
+	}
+	p.Sink, p.Store, p.Observer = markCounter{p.Sink, r.t, r.topic, &r.again}, r.store, r
 	b, err := bridge.New(r.cfg, p)
 	if err != nil {
 		r.t.Fatal(err)
@@ -141,16 +144,26 @@ func (r *rig) startWith(p bridge.Ports) {
 	go func() { ended <- b.Run(ctx) }()
 }
 
-// markCounter counts the events that are marked as coming again.
+// markCounter counts the events that are marked as coming again. It fails the
+// test where one was never in the topic before.
 type markCounter struct {
 	bridge.Sink
+	t     *testing.T
+	topic *bridgetest.Topic
 	again *atomic.Int64
 }
 
 func (m markCounter) Send(ctx context.Context, p *bridge.Page) error {
-	for _, e := range p.Events {
-		if e.Again {
-			m.again.Add(1)
+	var held heldOf
+	for i := range p.Events {
+		if !p.Events[i].Again {
+			continue
+		}
+		if m.again.Add(1); held.times == nil {
+			held = heldBy(m.topic, time.Time{}, true)
+		}
+		if !held.Take(&p.Events[i]) {
+			m.t.Errorf("%s is marked as published again, and was never published", p.Events[i].Raw)
 		}
 	}
 	return m.Sink.Send(ctx, p)

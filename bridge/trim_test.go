@@ -1,10 +1,13 @@
 package bridge
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -24,7 +27,8 @@ func (x *export) page(offset, size int) *Page {
 	for i, item := range x.items[offset:end] {
 		e := Event{Raw: []byte(item), Index: i}
 		if x.withIDs {
-			e.ID = []byte(item)
+			id, _, _ := strings.Cut(item, "#")
+			e.ID = []byte(id)
 		}
 		p.Events = append(p.Events, e)
 	}
@@ -49,12 +53,13 @@ func (r *reader) read(x *export, size, limit int, crash bool) (advanced bool) {
 	p := x.page(r.offset, size)
 	got := r.trimmer.trim(p, r.tail, r.carried, limit)
 	if crash {
-		r.trimmer = newTrimmer()
+		r.trimmer = newTrimmer(false)
 		return false
 	}
 	for _, e := range p.Events {
 		r.published = append(r.published, string(e.Raw))
 	}
+	r.trimmer.commit()
 	r.tail, r.carried = got.tail, got.carried
 	if !p.Tail() {
 		fmt.Sscan(p.Next, &r.offset)
@@ -72,7 +77,7 @@ func (r *reader) reload(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.tail, r.carried, r.trimmer = c.Tail, c.Carried, newTrimmer()
+	r.tail, r.carried, r.trimmer = c.Tail, c.Carried, newTrimmer(false)
 }
 
 // TestTrimPublishesEachItemOnce reads a changing export to its end: each item
@@ -82,7 +87,7 @@ func TestTrimPublishesEachItemOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := &export{withIDs: rapid.Bool().Draw(t, "ids"), eager: rapid.Bool().Draw(t, "eager")}
-		r := &reader{trimmer: newTrimmer()}
+		r := &reader{trimmer: newTrimmer(false)}
 		const most = 8
 		limit := 1 << 20 // what a carried tail outlives is tested elsewhere
 		n := 0
@@ -124,6 +129,55 @@ func TestTrimPublishesEachItemOnce(t *testing.T) {
 	})
 }
 
+// TestTrimTellsItemsOfOneIDApart reads a changing export in which several items
+// have one id: each is published once, however the last page grew, was
+// reordered, or got another of them before the first. What tells them apart is
+// in memory, so the page must not change its order over a restart.
+func TestTrimTellsItemsOfOneIDApart(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x := &export{withIDs: true, eager: rapid.Bool().Draw(t, "eager")}
+		r := &reader{trimmer: newTrimmer(false)}
+		const most, limit = 8, 1 << 20
+		n := 0
+		fresh := func() string {
+			n++
+			return fmt.Sprintf("item %d#%d", rapid.IntRange(0, 3).Draw(t, "id"), n)
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				for range rapid.IntRange(1, 2*most).Draw(t, "grow") {
+					x.items = append(x.items, fresh())
+				}
+			case 1:
+				page := x.items[r.offset:]
+				if perm := rapid.Permutation(slices.Clone(page)).Draw(t, "order"); r.atTail(x, most) {
+					copy(page, perm)
+				}
+			case 2:
+				if r.atTail(x, most) {
+					x.items = slices.Insert(x.items, rapid.IntRange(r.offset, len(x.items)).Draw(t, "late"), fresh())
+					r.read(x, most, limit, false)
+				}
+			case 3:
+				r.read(x, most, limit, false)
+				r.reload(t)
+				r.read(x, most, limit, rapid.Bool().Draw(t, "crash"))
+				r.read(x, most, limit, false)
+			default:
+				r.read(x, most, limit, false)
+			}
+		}
+		for r.read(x, most, limit, false) {
+		}
+		want, got := slices.Sorted(slices.Values(x.items)), slices.Sorted(slices.Values(r.published))
+		if !slices.Equal(got, want) {
+			t.Fatalf("published %q\nwant      %q", got, want)
+		}
+	})
+}
+
 // atTail reports whether nothing lies behind the page at the cursor: only
 // there may an export change what it showed before.
 func (r *reader) atTail(x *export, size int) bool { return len(x.items)-r.offset < size }
@@ -135,6 +189,7 @@ func TestTrim(t *testing.T) {
 		ids, next                  string // one letter an item; lower case: other bytes under the same id
 		published, tail            string
 		repeated, vanished, change int
+		shared                     int
 		carried                    int
 	}
 	for name, steps := range map[string][]step{
@@ -155,6 +210,26 @@ func TestTrim(t *testing.T) {
 		"twice in a page": {
 			{ids: "ABA", next: "2", published: "AB", repeated: 1},
 		},
+		"different under one id": {
+			{ids: "AaBAa", next: "2", published: "AaB", repeated: 2, shared: 1},
+			{ids: "AaB", published: "AaB", tail: "AAB", shared: 1},
+			{ids: "BaA", tail: "BAA"},
+		},
+		"a twin that is listed behind": {
+			{ids: "AB", published: "AB", tail: "AB"},
+			{ids: "ABa", published: "a", tail: "ABA", shared: 1},
+			{ids: "aBA", tail: "ABA"},
+		},
+		"a twin that is listed before": {
+			{ids: "AB", published: "AB", tail: "AB"},
+			{ids: "aAB", published: "a", tail: "AAB", shared: 1},
+			{ids: "AaB", tail: "AAB"},
+		},
+		"changed, then both": {
+			{ids: "A", published: "A", tail: "A"},
+			{ids: "a", tail: "A", change: 1},
+			{ids: "aA", published: "a", tail: "AA", shared: 1},
+		},
 		"a tail read again with a shorter page": {
 			{ids: "ABCD", published: "ABCD", tail: "ABCD"},
 			{ids: "AB", next: "2", tail: "CD", carried: 2},
@@ -169,19 +244,20 @@ func TestTrim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := newTrimmer()
+			tr := newTrimmer(false)
 			var tail Tail
 			carried, at := 0, "1"
 			for i, s := range steps {
 				p := letterPage(at, s.ids, s.next)
 				got := tr.trim(p, tail, carried, limit)
+				tr.commit()
 				if pub := letters(p); pub != s.published {
 					t.Errorf("step %d published %q, want %q", i, pub, s.published)
 				}
 				if want := letterTail(s.tail); !slices.Equal(got.tail, want) {
 					t.Errorf("step %d tail has %d items, want %d, or another order", i, len(got.tail), len(want))
 				}
-				if got.repeated != s.repeated || got.vanished != s.vanished || got.changed != s.change || got.carried != s.carried {
+				if got.repeated != s.repeated || got.vanished != s.vanished || got.changed != s.change || got.shared != s.shared || got.carried != s.carried {
 					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.repeated, got.vanished, got.changed, got.carried, s)
 				}
 				tail, carried = got.tail, got.carried
@@ -197,7 +273,7 @@ func TestTrim(t *testing.T) {
 // that a checkpoint cannot grow for ever.
 func TestTrimForgetsCarriedItems(t *testing.T) {
 	t.Parallel()
-	tr, tail, carried := newTrimmer(), letterTail("XYZ"), 0
+	tr, tail, carried := newTrimmer(false), letterTail("XYZ"), 0
 	for i, want := range []int{3, 3, 3, 0} {
 		p := letterPage(fmt.Sprint(i), string(rune('A'+2*i))+string(rune('B'+2*i)), fmt.Sprint(i+1))
 		got := tr.trim(p, tail, carried, 8)
@@ -240,7 +316,7 @@ func letterTail(ids string) Tail {
 }
 
 func TestDropTwinsAllocatesNothing(t *testing.T) {
-	tr := newTrimmer()
+	tr := newTrimmer(false)
 	full := make([]Event, 1000)
 	for i := range full {
 		full[i] = Event{ID: fmt.Appendf(nil, "id-%d", i), Raw: []byte("x")}
@@ -255,7 +331,7 @@ func TestDropTwinsAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkTrim(b *testing.B) {
-	tr := newTrimmer()
+	tr := newTrimmer(false)
 	full := make([]Event, 1000)
 	for i := range full {
 		full[i] = Event{ID: fmt.Appendf(nil, "00000000-0000-7000-8000-%012d", i), Raw: []byte("x")}
@@ -264,5 +340,49 @@ func BenchmarkTrim(b *testing.B) {
 	for b.Loop() {
 		p.Events = full
 		tr.trim(p, nil, 0, 4000)
+	}
+}
+
+// TestEventWithoutTimeIsMarked where the topic holds it, and never says from
+// when on the topic is read.
+func TestEventWithoutTimeIsMarked(t *testing.T) {
+	t.Parallel()
+	h := &fixedHoldings{holds: "ab"}
+	f := &follower{b: &Bridge{ports: Ports{Holdings: h}}, head: Checkpoint{NewsAfter: &News{CursorHash: "x"}}}
+	p := &Page{At: Position{Cursor: "c"}, Next: "d", Events: []Event{{Raw: []byte("a"), Time: NoTime}, {Raw: []byte("b"), Time: 5}, {Raw: []byte("c"), Time: NoTime}}}
+	f.markAgain(t.Context(), p)
+	if !p.Events[0].Again || !p.Events[1].Again || p.Events[2].Again {
+		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Again, p.Events[1].Again, p.Events[2].Again)
+	}
+	if h.from.UnixMilli() != 5 {
+		t.Errorf("the topic is read from %v on, want the only time there is", h.from)
+	}
+}
+
+// fixedHoldings is a topic of events of one byte each.
+type fixedHoldings struct {
+	Holdings
+	holds string
+	from  time.Time
+}
+
+func (h *fixedHoldings) Known(_ context.Context, from time.Time, _ SourceIdentity) (Held, error) {
+	h.from = from
+	return h, nil
+}
+
+func (h *fixedHoldings) Take(e *Event) bool { return strings.Contains(h.holds, string(e.Raw)) }
+
+// TestForgetsWhatATopicHeld: what another process does to the stream meanwhile
+// may include a topic that was made anew, and a circle that is none any more.
+func TestForgetsWhatATopicHeld(t *testing.T) {
+	t.Parallel()
+	f := newFollower(&Bridge{}, nil)
+	f.known = known{asked: true, events: &fixedHoldings{holds: "a"}}
+	f.blank.add("c")
+	f.blank.commit()
+	f.forget()
+	if f.known.asked || f.known.events != nil || f.blank.has("c") {
+		t.Error("the next tenure goes by what the topic held in the last one, or by its empty pages")
 	}
 }

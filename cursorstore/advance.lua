@@ -19,8 +19,10 @@ local function compare(a, b)
   return a < b and -1 or 1
 end
 
+local MOST = '72057594037927936' -- bridge.MaxNumber
+
 local function number(s)
-  return s and #s <= 19 and (s == '0' or string.match(s, '^[1-9]%d*$')) ~= nil
+  return s and (s == '0' or string.match(s, '^[1-9]%d*$') ~= nil) and compare(s, MOST) <= 0
 end
 
 local function record(place, parent, json, written, mark)

@@ -59,9 +59,12 @@ func (s *Store) Back(ctx context.Context, pages int64) (Entry, error) {
 // the place of c, that has another cursor.
 func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
 	op := fmt.Sprintf("cursor of %s before %s", s.name, c.Place)
-	branch, _, err := s.branch(ctx)
+	branch, now, err := s.branch(ctx)
 	if err != nil {
 		return bridge.Checkpoint{}, fmt.Errorf("%s: %w", op, err)
+	}
+	if now.Epoch != c.Epoch { // after a fail-over, say, until it is repaired
+		return bridge.Checkpoint{}, fmt.Errorf("%s: the store is at %s", op, now.Place)
 	}
 	for step := range slices.Chunk(branch, fetchStep) {
 		entries, err := s.fetch(ctx, op, step)
@@ -136,10 +139,12 @@ func (s *Store) index(ctx context.Context) ([]node, error) {
 		for pair := range slices.Chunk(page, 2) {
 			n, err := parseNode(pair[0])
 			at, err2 := strconv.ParseFloat(pair[len(pair)-1], 64)
+			if err2 == nil {
+				n.at, err2 = instantOf(at)
+			}
 			if err := errors.Join(err, err2); err != nil {
 				return nil, fmt.Errorf("%s: %w", op, foreign(s.keys.index, err))
 			}
-			n.at = int64(at)
 			nodes = append(nodes, n)
 		}
 		if cursor == 0 {

@@ -112,7 +112,8 @@ func untrusted(err error) *bridge.Fault {
 	return f
 }
 
-// foreign is the error for a value at a key that is not ours.
+// foreign is the error for a value at a key that is not ours, or, after a
+// space, for a field of it.
 func foreign(key string, cause error) error {
 	if !isForeign(cause) {
 		cause = fmt.Errorf("%w: %w", bridge.ErrForeign, cause)
@@ -121,9 +122,25 @@ func foreign(key string, cause error) error {
 		Class:  bridge.Permanent,
 		Code:   "foreign",
 		Reason: bridge.ReasonCheckpoint,
-		Hint:   "set CURSOR_PREFIX to a prefix that nobody else uses, or upgrade if a newer version wrote it; nothing was overwritten",
+		Hint:   foreignHint(key),
 		Err:    fmt.Errorf("%s: %w", key, cause),
 	}
+}
+
+// foreignHint says what to do about a value that is not ours. Redis holds a copy:
+// what is removed there is written again from the checkpoint topic.
+func foreignHint(key string) string {
+	const others = "nothing was overwritten. If another program uses the key, set CURSOR_PREFIX; if a newer exportbridge wrote it, upgrade; "
+	name, field, isField := strings.Cut(key, " ")
+	switch {
+	case !strings.Contains(key, ":{"):
+		return others + "if it was damaged, remove it with redis-cli DEL"
+	case isField:
+		return others + fmt.Sprintf("if it was damaged: redis-cli HDEL '%s' '%s'", name, field)
+	case strings.HasSuffix(key, ":checkpoint"):
+		return others + fmt.Sprintf("if it was damaged: redis-cli DEL '%s', and the bridge writes it again from the checkpoint topic", key)
+	}
+	return others + fmt.Sprintf("if it was damaged: redis-cli DEL '%s'", key)
 }
 
 func isForeign(err error) bool { return errors.Is(err, bridge.ErrForeign) }

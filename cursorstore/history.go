@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,10 +170,20 @@ func nodesOf(members []redis.Z) ([]node, error) {
 		if err != nil {
 			return nil, err
 		}
-		n.at = int64(z.Score)
+		if n.at, err = instantOf(z.Score); err != nil {
+			return nil, err
+		}
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
+}
+
+// instantOf reads a score of the index.
+func instantOf(score float64) (int64, error) {
+	if !(math.Abs(score) <= bridge.MaxNumber) { // or not a number
+		return 0, fmt.Errorf("score %v is no time", score)
+	}
+	return int64(score), nil
 }
 
 func parseNode(member string) (node, error) {
@@ -200,7 +211,7 @@ func parsePlace(s string) (bridge.Place, error) {
 	epoch, seq, _ := strings.Cut(s, ".")
 	e, err := strconv.ParseInt(epoch, 10, 64)
 	n, err2 := strconv.ParseInt(seq, 10, 64)
-	if err != nil || err2 != nil || e < 0 || n < 0 {
+	if err != nil || err2 != nil || e < 0 || n < 0 || max(e, n) > bridge.MaxNumber {
 		return bridge.Place{}, fmt.Errorf("%q is not an epoch and a seq", s)
 	}
 	return bridge.Place{Epoch: e, Seq: n}, nil

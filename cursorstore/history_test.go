@@ -3,6 +3,7 @@ package cursorstore_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -495,6 +496,38 @@ func TestBefore(t *testing.T) {
 		w.reset(1000, bridge.Target{})
 		if c, err := w.store.Before(t.Context(), w.now); !errors.Is(err, bridge.ErrNoCheckpoint) && c.Cursor == "" {
 			t.Errorf("before the start is %s at %q, %v", c.Place, c.Cursor, err)
+		}
+		ahead := w.now
+		ahead.Epoch++ // whose branch the store has lost, or not been told of yet
+		if c, err := w.store.Before(t.Context(), ahead); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
+			t.Errorf("before %s, which the store does not know, is %s, %v", ahead.Place, c.Place, err)
+		}
+	})
+}
+
+// TestForgedHistory: names and times that no stream comes to are not ours.
+func TestForgedHistory(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"9223372036854775807.0", "0.9223372036854775807", "72057594037927937.1", "-1.0", "1"} {
+		if p, err := cursorstore.ParsePlace(name); err == nil {
+			t.Errorf("%s is read as %v", name, p)
+		}
+	}
+	onServers(t, func(t *testing.T, s *server) {
+		for _, member := range []redis.Z{{Score: math.Inf(1), Member: "0.6"}, {Score: 1e300, Member: "0.6"}, {Score: 1, Member: "9223372036854775807.0"}} {
+			sp := s.space(t)
+			store := sp.open(stream)
+			mustAdvance(t, store, bridge.Checkpoint{}, at(0, 5))
+			if err := sp.raw.ZAdd(t.Context(), sp.key("history:index"), member).Err(); err != nil {
+				t.Fatal(err)
+			}
+			_, err := store.History(t.Context(), cursorstore.Query{})
+			_, err2 := store.Back(t.Context(), 1)
+			for _, err := range []error{err, err2} {
+				if fault, ok := errors.AsType[*bridge.Fault](err); !ok || !errors.Is(err, bridge.ErrForeign) || !strings.Contains(fault.Hint, "redis-cli DEL") {
+					t.Errorf("%v: %v, want ErrForeign with a hint", member, err)
+				}
+			}
 		}
 	})
 }

@@ -57,6 +57,9 @@ type PendingError struct {
 	Since time.Time
 	// Owner is who claimed it, or empty.
 	Owner string
+	// Overdue is true past its deadline: the next session of the stream finds
+	// out what became of it, and answers it.
+	Overdue bool
 }
 
 func (e *PendingError) Error() string {
@@ -64,7 +67,11 @@ func (e *PendingError) Error() string {
 	if by == "" {
 		by = "somebody"
 	}
-	return fmt.Sprintf("another %s, %s by %s, is pending since %s", e.Command.Kind, e.Command.ID, by, e.Since.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("another %s, %s by %s, is pending since %s", e.Command.Kind, e.Command.ID, by, e.Since.UTC().Format(time.RFC3339))
+	if e.Owner != "" {
+		text += ", claimed by " + e.Owner
+	}
+	return text
 }
 
 // Request leaves a command for the stream's owner, to be applied within ttl by
@@ -90,7 +97,7 @@ func (s *Store) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 			if err := s.expire(ctx, reply); err != nil {
 				return fmt.Errorf("%s: %w", op, err)
 			}
-		case "taken":
+		case "taken", "overdue":
 			return s.taken(op, reply)
 		default:
 			return nil
@@ -100,15 +107,15 @@ func (s *Store) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 }
 
 func (s *Store) taken(op string, reply []string) error {
-	if len(reply) < 5 {
+	if len(reply) < 6 {
 		return fmt.Errorf("%s: %w", op, errReply)
 	}
-	other, err := s.command(reply[4], "0")
+	other, err := s.command(reply[4], reply[5])
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	at, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
-	return fmt.Errorf("%s: %w", op, &PendingError{Command: other, Since: time.UnixMilli(at), Owner: reply[3]})
+	return fmt.Errorf("%s: %w", op, &PendingError{Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue"})
 }
 
 // Withdraw takes a request back if nobody has claimed it, and returns how it
@@ -174,9 +181,18 @@ func (s *Store) Next(ctx context.Context) (bridge.Command, error) {
 }
 
 // Claim implements bridge.Inbox.
-func (s *Store) Claim(ctx context.Context, c bridge.Command, owner string) (bool, error) {
-	o, err := s.ask(ctx, "claim", c.ID, owner)
-	return o.Standing == Claimed, err
+func (s *Store) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
+	op := fmt.Sprintf("claim request %s of %s", c.ID, s.name)
+	reply, err := s.inbox(ctx, op, "claim", c.ID, by.Owner, by.Session, by.Over)
+	switch {
+	case err != nil:
+		return bridge.Claimed{}, err
+	case reply[0] == "late":
+		return bridge.Claimed{Late: true}, nil
+	case Standing(reply[0]) == Claimed && len(reply) == 3:
+		return bridge.Claimed{By: reply[1]}, nil
+	}
+	return bridge.Claimed{}, nil
 }
 
 // Answer implements bridge.Inbox. The answer can be read for an hour.

@@ -53,6 +53,13 @@ func TestInboxConformance(t *testing.T) {
 	})
 }
 
+func claimBy(owner string) bridge.Claim {
+	if owner == "" {
+		return bridge.Claim{}
+	}
+	return bridge.Claim{Owner: owner, Session: "session of " + owner}
+}
+
 func reset(id string) bridge.Command {
 	return bridge.Command{ID: id, Kind: bridge.KindReset, Who: "ann", Reason: "bug 412", Target: bridge.Target{Cursor: "c"}}
 }
@@ -73,7 +80,7 @@ func TestSecondRequestIsRefused(t *testing.T) {
 		mustRequest(t, ann, reset("r1"), time.Minute) // a repetition
 		for _, owner := range []string{"", "pod-1"} {
 			if owner != "" {
-				if _, err := sp.open(stream).Claim(t.Context(), reset("r1"), owner); err != nil {
+				if _, err := sp.open(stream).Claim(t.Context(), reset("r1"), claimBy(owner)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -130,17 +137,17 @@ func TestWithdrawRacesClaim(t *testing.T) {
 			store := client.Stream(fmt.Sprint("stream", round))
 			c := reset("r")
 			mustRequest(t, store, c, time.Minute)
-			var claimed bool
+			var claimed bridge.Claimed
 			var claimErr error
 			var group sync.WaitGroup
-			group.Go(func() { claimed, claimErr = store.Claim(t.Context(), c, "pod-1") })
+			group.Go(func() { claimed, claimErr = store.Claim(t.Context(), c, claimBy("pod-1")) })
 			o, err := store.Withdraw(t.Context(), c.ID)
 			group.Wait()
 			if err := errors.Join(err, claimErr); err != nil {
 				t.Fatal(err)
 			}
-			if claimed == (o.Standing == cursorstore.Withdrawn) {
-				t.Fatalf("round %d: claimed %v and %+v", round, claimed, o)
+			if (claimed.By != "") == (o.Standing == cursorstore.Withdrawn) {
+				t.Fatalf("round %d: claimed %+v and %+v", round, claimed, o)
 			}
 		}
 	})
@@ -167,8 +174,8 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		if n, err := sp.raw.Exists(t.Context(), sp.key("request")).Result(); n != 0 || err != nil {
 			t.Errorf("an answered request is pending again: %v", err)
 		}
-		if ok, err := store.Claim(t.Context(), c, "pod-2"); ok || err != nil {
-			t.Errorf("claim of an answered request returned %v, %v", ok, err)
+		if got, err := store.Claim(t.Context(), c, claimBy("pod-2")); got != (bridge.Claimed{}) || err != nil {
+			t.Errorf("claim of an answered request returned %+v, %v", got, err)
 		}
 		if ttl, err := sp.raw.PTTL(t.Context(), sp.key("answer:r1")).Result(); err != nil || ttl <= 0 || ttl > time.Hour {
 			t.Errorf("the answer lives for %s: %v", ttl, err)
@@ -199,8 +206,8 @@ func TestInboxUnheard(t *testing.T) {
 		c = reset("r2")
 		mustRequest(t, store, c, time.Minute)
 		lose()
-		if ok, err := store.Claim(t.Context(), c, "pod-1"); !ok || err != nil {
-			t.Errorf("claim returned %v, %v", ok, err)
+		if got, err := store.Claim(t.Context(), c, claimBy("pod-1")); got.By == "" || err != nil {
+			t.Errorf("claim returned %+v, %v", got, err)
 		}
 		lose()
 		if err := store.Answer(t.Context(), c, bridge.Answer{Applied: true}); err != nil {
@@ -296,8 +303,8 @@ func TestDeadline(t *testing.T) {
 	}
 
 	s.mini.SetTime(begin.Add(30 * time.Second))
-	if ok, err := store.Claim(t.Context(), c, "pod-1"); ok || err != nil {
-		t.Errorf("claim after the deadline returned %v, %v", ok, err)
+	if got, err := store.Claim(t.Context(), c, claimBy("pod-1")); got != (bridge.Claimed{Late: true}) || err != nil {
+		t.Errorf("claim after the deadline returned %+v, %v", got, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -325,12 +332,21 @@ func TestDeadlineMakesRoom(t *testing.T) {
 		t.Errorf("the expired request stands at %+v, %v", o, err)
 	}
 
-	if ok, err := store.Claim(t.Context(), reset("r2"), "pod-1"); !ok || err != nil {
-		t.Fatalf("claim returned %v, %v", ok, err)
+	if got, err := store.Claim(t.Context(), reset("r2"), claimBy("pod-1")); got.By == "" || err != nil {
+		t.Fatalf("claim returned %+v, %v", got, err)
 	}
-	s.mini.SetTime(begin.Add(2 * time.Minute))
-	if _, ok := errors.AsType[*cursorstore.PendingError](store.Request(t.Context(), reset("r3"), time.Minute)); !ok {
-		t.Error("a request replaced one that an owner is applying")
+	for _, c := range []struct {
+		after   time.Duration
+		overdue bool
+	}{{80 * time.Second, false}, {2 * time.Minute, true}} {
+		s.mini.SetTime(begin.Add(c.after))
+		pending, ok := errors.AsType[*cursorstore.PendingError](store.Request(t.Context(), reset("r3"), time.Minute))
+		if !ok {
+			t.Fatal("a request replaced one that an owner is applying")
+		}
+		if want := begin.Add(90 * time.Second).UnixMilli(); pending.Overdue != c.overdue || pending.Owner != "pod-1" || pending.Command.Deadline != want {
+			t.Errorf("after %s the request in the way is %+v; want overdue %v, deadline %d", c.after, pending, c.overdue, want)
+		}
 	}
 	if c, err := store.Next(t.Context()); err != nil || c.ID != "r2" {
 		t.Errorf("next returned %+v, %v; want the claimed one", c, err)

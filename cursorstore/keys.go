@@ -8,7 +8,7 @@ import "strings"
 //	<prefix>:{<stream>}:checkpoint     hash, the fields below
 //	<prefix>:{<stream>}:history        hash, "epoch.seq" -> "<parent> <checkpoint JSON>"
 //	<prefix>:{<stream>}:history:index  sorted set of "epoch.seq<mark>" by written_at
-//	<prefix>:{<stream>}:request        hash: id, data, at, deadline, claimed
+//	<prefix>:{<stream>}:request        hash: id, data, at, deadline, claimed, session
 //	<prefix>:{<stream>}:answer:<id>    hash: state, data; an hour
 //	<prefix>:{<stream>}:status         JSON; five seconds
 //	<prefix>:check:<id>                written and removed by Check; ten seconds

@@ -40,7 +40,7 @@ func everything(t *testing.T, client *cursorstore.Client, name string) {
 	w.reset(1000, target.Target())
 	mustRequest(t, store, reset("r1"), time.Minute)
 	_, err := store.Next(ctx)
-	_, claimErr := store.Claim(ctx, reset("r1"), "pod-1")
+	_, claimErr := store.Claim(ctx, reset("r1"), claimBy("pod-1"))
 	answerErr := store.Answer(ctx, reset("r1"), bridge.Answer{Applied: true})
 	_, waitErr := store.Wait(ctx, "r1")
 	mustRequest(t, store, reset("r2"), time.Minute)

@@ -137,8 +137,8 @@ func (s *Store) encode(c bridge.Checkpoint) ([]byte, error) {
 		return nil, fmt.Errorf("checkpoint of stream %q in the store of %q", c.Stream, s.name)
 	case c.Version != bridge.CheckpointVersion:
 		return nil, fmt.Errorf("checkpoint of version %d", c.Version)
-	case c.Epoch < 0 || c.Seq < 0 || c.WrittenAt < 0:
-		return nil, errors.New("negative epoch, seq or time")
+	case c.Epoch < 0 || c.Seq < 0 || c.WrittenAt < 0 || max(c.Epoch, c.Seq, c.WrittenAt) > bridge.MaxNumber:
+		return nil, errors.New("epoch, seq or time is out of range")
 	case !utf8.ValidString(c.Cursor):
 		return nil, errors.New("cursor is not UTF-8 and would not survive JSON")
 	}

@@ -2,8 +2,11 @@ package cursorstore_test
 
 import (
 	"context"
+	"crypto/sha1" // what Lua in Redis offers
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -94,6 +97,18 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 	stored := func(fields ...any) func(*space) *redis.IntCmd {
 		return func(sp *space) *redis.IntCmd { return sp.raw.HSet(sp.t.Context(), sp.key("checkpoint"), fields...) }
 	}
+	// A number that would wrap, by somebody who also knows the sum.
+	forged := func(name string) func(*space) *redis.IntCmd {
+		const most = "9223372036854775807"
+		c := at(0, 5)
+		whole, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := regexp.MustCompile(`"`+name+`":\d+`).ReplaceAll(whole, []byte(`"`+name+`":`+most))
+		sum := sha1.Sum(data)
+		return stored("data", data, "sum", hex.EncodeToString(sum[:]), name, most)
+	}
 	cases := map[string]struct {
 		alter func(*space) *redis.IntCmd
 		want  string
@@ -103,6 +118,8 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 		"epoch no number":   {stored("epoch", "1.0"), ""},
 		"seq too long":      {stored("seq", "99999999999999999999"), ""},
 		"leading zero":      {stored("seq", "05"), ""},
+		"forged epoch":      {forged("epoch"), ""},
+		"forged seq":        {forged("seq"), ""},
 		"edited":            {stored("data", `{"v":1,"stream":"events","epoch":0,"seq":5}`), "edited"},
 		"no session": {func(sp *space) *redis.IntCmd {
 			return sp.raw.HDel(sp.t.Context(), sp.key("checkpoint"), "session", "sum")
@@ -128,7 +145,7 @@ func TestAdvanceRefusesForeign(t *testing.T) {
 				before := dump(t, sp)
 				err := store.Advance(t.Context(), at(0, 5), at(0, 6))
 				fault, ok := errors.AsType[*bridge.Fault](err)
-				if !errors.Is(err, bridge.ErrForeign) || !ok || fault.Hint == "" || !strings.Contains(err.Error(), c.want) {
+				if !errors.Is(err, bridge.ErrForeign) || !ok || !strings.Contains(fault.Hint, "redis-cli DEL") || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("advance returned %v, want ErrForeign with a hint about %q", err, c.want)
 				}
 				if diff := cmp.Diff(before, dump(t, sp)); diff != "" {
@@ -177,6 +194,7 @@ func TestAdvanceRefusesWhatWouldNotLoad(t *testing.T) {
 		"another stream":   func(c *bridge.Checkpoint) { c.Stream = "other" },
 		"no version":       func(c *bridge.Checkpoint) { c.Version = 0 },
 		"negative seq":     func(c *bridge.Checkpoint) { c.Seq = -1 },
+		"epoch too great":  func(c *bridge.Checkpoint) { c.Epoch = bridge.MaxNumber + 1 },
 		"cursor not UTF-8": func(c *bridge.Checkpoint) { c.Cursor = "\xff" },
 	} {
 		c := at(0, 1)
@@ -199,7 +217,7 @@ func TestAdvanceNumbers(t *testing.T) {
 		store := s.space(t).open(stream)
 		places := []bridge.Place{
 			{Epoch: 0, Seq: 9}, {Epoch: 0, Seq: 10}, {Epoch: 2, Seq: big}, {Epoch: 2, Seq: big + 1}, {Epoch: 10, Seq: 0},
-			{Epoch: big, Seq: 7}, {Epoch: big + 1, Seq: 0}, {Epoch: 1<<63 - 1, Seq: 1<<63 - 1},
+			{Epoch: big, Seq: 7}, {Epoch: big + 1, Seq: 0}, {Epoch: bridge.MaxNumber, Seq: bridge.MaxNumber},
 		}
 		var from bridge.Checkpoint
 		for _, p := range places {

@@ -32,6 +32,7 @@ func TestSinkConformance(t *testing.T) {
 					Records:  topic.Records,
 					Break:    topic.Break,
 					FailNext: topic.FailNext,
+					Recreate: topic.Recreate,
 				}
 			})
 		})

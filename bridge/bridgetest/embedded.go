@@ -3,11 +3,13 @@ package bridgetest
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Cluster is a Kafka in the test process.
@@ -36,6 +38,27 @@ func EmbeddedKafka(t testing.TB, opts ...kfake.Opt) *Cluster {
 // Break cuts all connections and refuses new ones until heal is called. It
 // has no effect on a cluster with its own kfake.ListenFn.
 func (c *Cluster) Break() (heal func()) { return c.gate.shut() }
+
+// Stall lets a broker answer fetches with nothing, as one does whose quota for
+// the client is used up, until release is called. Other requests are served.
+func (c *Cluster) Stall(node int32) (release func()) {
+	var released atomic.Bool
+	c.ControlKey(kmsg.Fetch.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		if released.Load() {
+			c.DropControl()
+			return nil, nil, false
+		}
+		c.KeepControl()
+		if c.CurrentNode() != node {
+			return nil, nil, false
+		}
+		r := request.(*kmsg.FetchRequest)
+		answer := r.ResponseKind().(*kmsg.FetchResponse)
+		answer.SessionID, answer.ThrottleMillis = r.SessionID, 100
+		return answer, nil, true
+	})
+	return func() { released.Store(true) }
+}
 
 // gate makes listeners that can be shut.
 type gate struct {

@@ -21,8 +21,8 @@ type Inbox struct {
 	waiting  []bridge.Command
 	pushed   map[string]bool
 	answers  map[string]bridge.Answer
-	claims   map[string]string // the owner who claimed, by command
-	changed  chan struct{}     // closed and replaced whenever the above change
+	claims   map[string]bridge.Claim // who claimed, by command
+	changed  chan struct{}           // closed and replaced whenever the above change
 	inNext   bool
 	calls    int
 	failures map[int]Failure // of Answer, by number
@@ -32,7 +32,7 @@ type Inbox struct {
 // NewInbox returns an empty Inbox.
 func NewInbox(t testing.TB) *Inbox {
 	return &Inbox{
-		t: t, pushed: make(map[string]bool), answers: make(map[string]bridge.Answer), claims: make(map[string]string),
+		t: t, pushed: make(map[string]bool), answers: make(map[string]bridge.Answer), claims: make(map[string]bridge.Claim),
 		changed: make(chan struct{}), failures: make(map[int]Failure),
 	}
 }
@@ -62,8 +62,8 @@ func (i *Inbox) Withdraw(c bridge.Command) bool {
 func (i *Inbox) Claimed(id string) (owner string, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	owner, ok = i.claims[id]
-	return owner, ok
+	by, ok := i.claims[id]
+	return by.Owner, ok
 }
 
 // AnswerTo returns what the operator reads for the command with this id.
@@ -145,26 +145,29 @@ func (i *Inbox) Next(ctx context.Context) (bridge.Command, error) {
 }
 
 // Claim implements bridge.Inbox.
-func (i *Inbox) Claim(ctx context.Context, c bridge.Command, owner string) (bool, error) {
+func (i *Inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.pushed[c.ID] {
 		i.t.Errorf("inbox: claim of command %q, which was never pushed", c.ID)
 	}
 	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("claim command %s: %w", c.ID, err)
+		return bridge.Claimed{}, fmt.Errorf("claim command %s: %w", c.ID, err)
 	}
 	if i.down {
-		return false, fmt.Errorf("claim command %s: %w", c.ID, ErrDown)
+		return bridge.Claimed{}, fmt.Errorf("claim command %s: %w", c.ID, ErrDown)
 	}
-	_, claimed := i.claims[c.ID]
-	if !i.isWaiting(c.ID) || !claimed && time.Now().UnixMilli() > c.Deadline {
-		return false, nil
+	last, claimed := i.claims[c.ID]
+	switch {
+	case !i.isWaiting(c.ID):
+		return bridge.Claimed{}, nil
+	case claimed && last.Session != by.Session && last.Session != by.Over:
+		return bridge.Claimed{By: last.Session}, nil
+	case time.Now().UnixMilli() >= c.Deadline:
+		return bridge.Claimed{Late: true}, nil
 	}
-	if !claimed {
-		i.claims[c.ID] = owner
-	}
-	return true, nil
+	i.claims[c.ID] = by
+	return bridge.Claimed{By: by.Session}, nil
 }
 
 // Answer implements bridge.Inbox.

@@ -46,6 +46,7 @@ var faultTests = map[string]func(*testing.T, *proxied){
 	"delayed request":       func(t *testing.T, p *proxied) { testDelay(t, p, bridgetest.DelayRequest) },
 	"delayed reply":         func(t *testing.T, p *proxied) { testDelay(t, p, bridgetest.DelayReply) },
 	"fencing":               testFencing,
+	"outside of the log":    testOutsideOfTheLog,
 }
 
 // proxied is a cluster behind a proxy.

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The ports for tests and their servers lie below the range that systems give to outgoing
-// connections.
+// The ports for tests and their servers lie below the range that systems give
+// to outgoing connections.
 const (
 	firstPort  = 10000
 	lastPort   = 31000
@@ -82,21 +82,18 @@ func FreeAddress(t testing.TB) string {
 	t.Helper()
 	given.mu.Lock()
 	defer given.mu.Unlock()
-	if n := len(given.blocks); n > 0 {
-		if addr, err := given.blocks[n-1].take(); err == nil {
-			return addr
+	for {
+		if n := len(given.blocks); n > 0 {
+			if addr, err := given.blocks[n-1].take(); err == nil {
+				return addr
+			}
 		}
+		b, err := takePorts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		given.blocks = append(given.blocks, b)
 	}
-	b, err := takePorts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	given.blocks = append(given.blocks, b)
-	addr, err := b.take()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addr
 }
 
 func localAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

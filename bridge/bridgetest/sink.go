@@ -26,6 +26,8 @@ type Topic struct {
 	MaxValue int
 	// Latency is how long each Publish takes. Set before use.
 	Latency time.Duration
+	// Finite is true of a topic whose retention is not for ever. Set before use.
+	Finite bool
 	// Copies makes the Sinks of an at-least-once topic keep a copy of what each
 	// batch went on from, and Recover return it. Set before use.
 	Copies bool
@@ -44,6 +46,11 @@ type Topic struct {
 	failures  map[int]Failure // of Publish, by number
 	refusals  map[int]error   // of Recover, by number
 	up        chan struct{}   // closed while the server is up
+	vast      bool
+	made      int // times that the topic was made
+	// ended is how many records were ever in it, trimmed how many of them were
+	// deleted; partitions is how many it has.
+	ended, trimmed, partitions int
 }
 
 // Kept is what one Publish left in a Topic.
@@ -72,7 +79,7 @@ func NewTopic(t testing.TB, mode bridge.Mode) *Topic {
 	close(up)
 	return &Topic{
 		t: t, mode: mode, acked: make(map[ackKey]bool), copied: make(map[string]bridge.Checkpoint), session: make(map[string]*Sink),
-		failures: make(map[int]Failure), refusals: make(map[int]error), up: up,
+		failures: make(map[int]Failure), refusals: make(map[int]error), up: up, partitions: 1,
 	}
 }
 
@@ -192,7 +199,7 @@ func (p *Topic) Forget(stream string, n int) {
 			for p.records[j].Stream != stream {
 				j--
 			}
-			p.records = slices.Delete(p.records, j, j+1)
+			p.records, p.ended = slices.Delete(p.records, j, j+1), p.ended-1
 		}
 		p.kept = slices.Delete(p.kept, i, i+1)
 	}
@@ -205,6 +212,14 @@ func (p *Topic) ForgetCheckpoints(stream string) {
 	defer p.mu.Unlock()
 	p.kept = slices.DeleteFunc(p.kept, func(k Kept) bool { return k.Checkpoint.Stream == stream })
 	delete(p.copied, stream)
+}
+
+// Vast makes the topic too large for Holds to know what it holds, until it is
+// called again with false.
+func (p *Topic) Vast(vast bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.vast = vast
 }
 
 // Deliver changes the delivery mode of the topic's Sinks. Each mode finds the
@@ -267,6 +282,7 @@ type Sink struct {
 	// guarded by topic.mu
 	open bool
 	busy bool
+	made int          // the topic's, when the session began
 	last bridge.Place // of this session
 	any  bool         // last is set
 	sent batch
@@ -325,7 +341,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	if p.session[s.stream] != s && p.mode == bridge.ExactlyOnce {
 		return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, bridge.ErrFenced)
 	}
-	s.open = true
+	s.open, s.made = true, p.made
 	if c, ok := p.found(s.stream); ok {
 		return c, nil
 	}
@@ -373,6 +389,10 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	}
 	sent := s.sent
 	s.sent = batch{}
+	if s.made != p.made && sent.pages > 0 {
+		s.open = false
+		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Place, errReplaced)
+	}
 	records := sent.records
 	if kind := b.Checkpoint.Kind; sent.pages > 0 && kind != bridge.KindData {
 		p.t.Errorf("sink: %d pages are published with the %s of checkpoint %s", sent.pages, kind, b.Checkpoint.Place)
@@ -384,7 +404,7 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 		records = records[:len(records)/2]
 	}
 	if !fails || form == Persisted || len(records) > 0 {
-		p.records = append(p.records, records...)
+		p.records, p.ended = append(p.records, records...), p.ended+len(records)
 		p.kept = append(p.kept, Kept{Checkpoint: b.Checkpoint, Records: records, Acknowledged: !fails, exactly: p.mode == bridge.ExactlyOnce})
 	}
 	if p.mode == bridge.AtLeastOnce {
@@ -395,7 +415,9 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Place, ErrInjected)
 	}
 	p.acked[ackOf(b.Checkpoint)] = true
-	return receiptOf(records), nil
+	receipt := receiptOf(records)
+	receipt.Topics = p.states()
+	return receipt, nil
 }
 
 // Holds implements bridge.Sink.
@@ -406,6 +428,9 @@ func (s *Sink) Holds(ctx context.Context) (bool, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.vast {
+		return false, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonCheckpointLost, Err: ErrInjected}
+	}
 	return slices.ContainsFunc(p.records, func(r Record) bool {
 		return r.Stream == s.stream && r.Defect == bridge.DefectNone
 	}), nil

@@ -16,8 +16,8 @@ const (
 	batchHeader        = 61
 )
 
-// Strict lets an embedded cluster answer producers that are fenced as Apache
-// Kafka 4.3 does. By itself kfake
+// Strict lets an embedded cluster answer producers that are fenced, and readers
+// that are outside of the log, as Apache Kafka 4.3 does. By itself kfake
 //
 //   - accepts InitProducerID with an old id and epoch, so that a zombie fences
 //     its successor. Here it is PRODUCER_FENCED, always: Apache Kafka lets a
@@ -28,8 +28,10 @@ const (
 //     a commit with INVALID_TXN_STATE or success. Here it is PRODUCER_FENCED.
 //   - opens a transaction for the new producer when the old one produces. Here
 //     that changes nothing. It is INVALID_PRODUCER_EPOCH in any case.
+//   - says with OFFSET_OUT_OF_RANGE where the log begins and ends. Here those
+//     fields are -1: only ListOffsets tells.
 //
-// The last two hold for a producer that had used its epoch before the newer
+// The second and the third hold for a producer that had used its epoch before the newer
 // one began. What stays different: a transactional id keeps the time-out of
 // its first InitProducerID, and nothing takes time, so CONCURRENT_TRANSACTIONS
 // does not occur.
@@ -47,7 +49,44 @@ func Strict(c *kfake.Cluster) *Strictness {
 	control(kmsg.InitProducerID, s.initProducerID)
 	control(kmsg.EndTxn, s.endTxn)
 	control(kmsg.Produce, s.produce)
+	control(kmsg.Fetch, func(r kmsg.Request) kmsg.Response { return outOfRange(c, r.(*kmsg.FetchRequest)) })
 	return s
+}
+
+// outOfRange answers a fetch of which a partition is outside of its log. The
+// others, as it may be with a broker, have nothing new.
+func outOfRange(c *kfake.Cluster, r *kmsg.FetchRequest) kmsg.Response {
+	response := r.ResponseKind().(*kmsg.FetchResponse)
+	response.SessionID = r.SessionID
+	outside := false
+	for _, topic := range r.Topics {
+		name := topic.Topic
+		if info := c.TopicIDInfo(topic.TopicID); name == "" && info != nil {
+			name = info.Topic
+		}
+		t := kmsg.NewFetchResponseTopic()
+		t.Topic, t.TopicID = topic.Topic, topic.TopicID
+		for _, partition := range topic.Partitions {
+			info := c.PartitionInfo(name, partition.Partition)
+			if info == nil || info.Leader != c.CurrentNode() {
+				return nil // kfake says what is wrong with it
+			}
+			p := kmsg.NewFetchResponseTopicPartition()
+			p.Partition, p.RecordBatches = partition.Partition, []byte{}
+			p.HighWatermark, p.LastStableOffset, p.LogStartOffset = info.HighWatermark, info.LastStableOffset, info.LogStartOffset
+			if partition.FetchOffset < info.LogStartOffset || partition.FetchOffset > info.HighWatermark {
+				outside = true
+				p.ErrorCode = kerr.OffsetOutOfRange.Code
+				p.HighWatermark, p.LastStableOffset, p.LogStartOffset = -1, -1, -1
+			}
+			t.Partitions = append(t.Partitions, p)
+		}
+		response.Topics = append(response.Topics, t)
+	}
+	if !outside {
+		return nil
+	}
+	return response
 }
 
 // Strictness counts what producers tried in order to heal themselves. Its

@@ -153,6 +153,52 @@ func testFencing(t *testing.T, p *proxied) {
 	wantCommitted(t, p, "newer", "committed")
 }
 
+// testOutsideOfTheLog proves that the strict embedded cluster says no more than
+// Apache Kafka about a log that an offset is outside of.
+func testOutsideOfTheLog(t *testing.T, p *proxied) {
+	const name, start, end = "outside", 7, 10
+	c := client(t, p.Addrs(), kgo.DefaultProduceTopic(name))
+	admin := kadm.NewClient(c)
+	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, name); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, c, end)
+	gone := kadm.Offsets{}
+	gone.AddOffset(name, 0, start, -1)
+	if _, err := admin.DeleteRecords(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	topics, err := admin.ListTopics(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		at, start, end int64
+		err            error
+	}{{2, -1, -1, kerr.OffsetOutOfRange}, {99, -1, -1, kerr.OffsetOutOfRange}, {start, start, end, nil}, {end, start, end, nil}} {
+		req := kmsg.NewPtrFetchRequest()
+		topic := kmsg.NewFetchRequestTopic()
+		topic.Topic, topic.TopicID = name, topics[name].ID
+		part := kmsg.NewFetchRequestTopicPartition()
+		part.FetchOffset, part.PartitionMaxBytes = test.at, 1<<20
+		topic.Partitions = append(topic.Partitions, part)
+		req.Topics = append(req.Topics, topic)
+		answer, err := c.Broker(int(topics[name].Partitions[0].Leader)).Request(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := answer.(*kmsg.FetchResponse).Topics[0].Partitions[0]
+		wantErr(t, fmt.Sprint("fetch at ", test.at), kerr.ErrorForCode(got.ErrorCode), test.err)
+		if got.LogStartOffset != test.start || got.HighWatermark != test.end || got.LastStableOffset != test.end {
+			t.Errorf("fetch at %d says start %d, end %d, stable %d; want %d, %d, %d", test.at, got.LogStartOffset, got.HighWatermark, got.LastStableOffset, test.start, test.end, test.end)
+		}
+	}
+	got, err := admin.ListStartOffsets(t.Context(), name)
+	if o, _ := got.Lookup(name, 0); err != nil || o.Err != nil || o.Offset != start {
+		t.Errorf("the start is listed as %+v, %v", o, err)
+	}
+}
+
 // TestStrictRefusesHealing shows what a client does that does not know whether
 // its commit has happened, and what a cluster that is not strict makes of it.
 func TestStrictRefusesHealing(t *testing.T) {

@@ -39,6 +39,8 @@ func TestInbox(t *testing.T, newFixture func(t *testing.T) InboxFixture) {
 		{"claim tells who asked, and twice is the same as once", inboxClaims},
 		{"a claimed command cannot be withdrawn", inboxClaimed},
 		{"claim is refused when withdrawn, answered or past the deadline", inboxRefuses},
+		{"the claim of another session stands, unless it is over", inboxOver},
+		{"past the deadline no claim is made or taken over", inboxOverdue},
 		{"answer records the answer and removes the command", inboxAnswers},
 		{"a repeated answer changes nothing and succeeds", inboxRepeats},
 	} {
@@ -109,7 +111,7 @@ func inboxClaims(t *testing.T, f InboxFixture) {
 		t.Errorf("the command is claimed by %q before it was", owner)
 	}
 	for range 2 {
-		wantClaim(t, f, c, true)
+		wantClaimed(t, f, c, claimBy("session"), bridge.Claimed{By: "session"})
 		if owner, ok := f.Claimed(c.ID); !ok || owner != "owner" {
 			t.Errorf("the command is claimed by %q, %v; want owner", owner, ok)
 		}
@@ -121,7 +123,7 @@ func inboxClaims(t *testing.T, f InboxFixture) {
 func inboxClaimed(t *testing.T, f InboxFixture) {
 	c := commandOf("r1")
 	f.Push(c)
-	wantClaim(t, f, c, true)
+	wantClaimed(t, f, c, claimBy("session"), bridge.Claimed{By: "session"})
 	if f.Withdraw(c) {
 		t.Error("a claimed command could be withdrawn")
 	}
@@ -136,16 +138,49 @@ func inboxRefuses(t *testing.T, f InboxFixture) {
 	withdrawn, answered, late := commandOf("r1"), commandOf("r2"), commandOf("r3")
 	f.Push(withdrawn)
 	f.Withdraw(withdrawn)
-	wantClaim(t, f, withdrawn, false)
+	wantClaimed(t, f, withdrawn, claimBy("session"), bridge.Claimed{})
 	f.Push(answered)
 	mustAnswer(t, f, answered, bridge.Answer{By: "owner"})
-	wantClaim(t, f, answered, false)
+	wantClaimed(t, f, answered, claimBy("session"), bridge.Claimed{})
 	late.Deadline = time.Now().Add(-time.Minute).UnixMilli()
 	f.Push(late)
-	wantClaim(t, f, late, false)
+	wantClaimed(t, f, late, claimBy("session"), bridge.Claimed{Late: true})
 	if owner, ok := f.Claimed(late.ID); ok {
 		t.Errorf("a refused claim is recorded for %q", owner)
 	}
+}
+
+func inboxOver(t *testing.T, f InboxFixture) {
+	c := commandOf("r1")
+	f.Push(c)
+	first, other := claimBy("first"), bridge.Claim{Owner: "other", Session: "second"}
+	wantClaimed(t, f, c, first, bridge.Claimed{By: "first"})
+	wantClaimed(t, f, c, other, bridge.Claimed{By: "first"})
+	other.Over = "third"
+	wantClaimed(t, f, c, other, bridge.Claimed{By: "first"})
+	other.Over = "first"
+	wantClaimed(t, f, c, other, bridge.Claimed{By: "second"})
+	if owner, ok := f.Claimed(c.ID); !ok || owner != "other" {
+		t.Errorf("a claim that was taken over is by %q, %v; want other", owner, ok)
+	}
+	wantClaimed(t, f, c, first, bridge.Claimed{By: "second"})
+	wantNext(t, f, c)
+}
+
+func inboxOverdue(t *testing.T, f InboxFixture) {
+	c := commandOf("r1")
+	c.Deadline = time.Now().Add(3 * moment).UnixMilli()
+	f.Push(c)
+	wantClaimed(t, f, c, claimBy("first"), bridge.Claimed{By: "first"})
+	<-time.After(time.Until(time.UnixMilli(c.Deadline)) + moment)
+	wantNext(t, f, c) // who claimed it may be applying it
+	other := claimBy("second")
+	wantClaimed(t, f, c, other, bridge.Claimed{By: "first"})
+	other.Over = "first"
+	wantClaimed(t, f, c, other, bridge.Claimed{Late: true})
+	wantClaimed(t, f, c, claimBy("first"), bridge.Claimed{Late: true})
+	mustAnswer(t, f, c, bridge.Answer{Detail: "expired", By: "owner"})
+	wantNone(t, f)
 }
 
 func inboxAnswers(t *testing.T, f InboxFixture) {
@@ -218,12 +253,14 @@ func wantNone(t *testing.T, f InboxFixture) {
 	}
 }
 
-func wantClaim(t *testing.T, f InboxFixture, c bridge.Command, want bool) {
+func claimBy(session string) bridge.Claim { return bridge.Claim{Owner: "owner", Session: session} }
+
+func wantClaimed(t *testing.T, f InboxFixture, c bridge.Command, by bridge.Claim, want bridge.Claimed) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if got, err := f.Inbox.Claim(ctx, c, "owner"); err != nil || got != want {
-		t.Errorf("claim of %s returned %v, %v; want %v", c.ID, got, err, want)
+	if got, err := f.Inbox.Claim(ctx, c, by); err != nil || got != want {
+		t.Errorf("claim of %s by %+v returned %+v, %v; want %+v", c.ID, by, got, err, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package exportapi
 
 import (
+	"slices"
 	"sync"
 
 	"exportbridge/bridge"
@@ -10,8 +11,9 @@ const (
 	// keptSheets bounds the free list. More pages than this in flight are
 	// allocated and left to the garbage collector.
 	keptSheets = 32
-	// smallBuffer is never worth dropping.
+	// smallBuffer and smallPage, in events, are never worth dropping.
 	smallBuffer = 256 << 10
+	smallPage   = 2 * maxPageSize
 )
 
 // sheet is the memory of one page.
@@ -33,9 +35,10 @@ func (m sheet) room(size int) []byte {
 // sheets is a free list of page memory. The last one given back is the first
 // one taken, because it is still in the processor's cache.
 type sheets struct {
-	mu   sync.Mutex // guards free and size: pages come back from wherever they are released
-	free []sheet
-	size int // running mean of the pages' sizes in bytes
+	mu    sync.Mutex // guards all below: pages come back from wherever they are released
+	free  []sheet
+	size  int // running mean of the pages' sizes in bytes
+	items int // running mean of the items of the pages given back
 }
 
 // take returns memory for the next page and the size to expect of it.
@@ -63,16 +66,27 @@ func (s *sheets) measure(size int) {
 	s.size += (size - s.size) / 8
 }
 
-// give takes a page's memory back, or drops it: one giant page must not stay.
-func (s *sheets) give(m sheet) {
+// give takes the memory of a page of so many items back, and keeps none that is
+// far larger than pages are: giant ones must not stay.
+func (s *sheets) give(m sheet, items int) {
 	// The events point into bodies and into strings that were unescaped.
 	m.events = m.events[:cap(m.events)]
 	clear(m.events)
 	m.body, m.events = m.body[:0], m.events[:0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.free) >= keptSheets || cap(m.body) > max(4*s.size, smallBuffer) {
-		return
+	if s.items == 0 {
+		s.items = items
 	}
-	s.free = append(s.free, m)
+	s.items += (items - s.items) / 8
+	if len(s.free) < keptSheets {
+		s.free = append(s.free, m)
+	}
+	s.free = slices.DeleteFunc(s.free, s.giant)
+}
+
+// giant reports whether a page's memory is far larger than pages are now. The
+// caller holds mu.
+func (s *sheets) giant(m sheet) bool {
+	return cap(m.body) > max(4*s.size, smallBuffer) || cap(m.events) > max(4*s.items, smallPage)
 }

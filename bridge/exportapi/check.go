@@ -67,3 +67,41 @@ func (c *Client) Check(ctx context.Context) (Findings, error) {
 	}
 	return f, nil
 }
+
+// lookedAt is how many items Look asks for.
+const lookedAt = 100
+
+// Look is how the items of one page are read.
+type Look struct {
+	// Items are those of the page, Unreadable those of them that cannot be read
+	// as events.
+	Items, Unreadable int
+	// Index is the place of the first that cannot, from 0, Defect why not.
+	Index  int
+	Defect bridge.Defect
+}
+
+// Look asks for the first items from start on, in milliseconds since the epoch,
+// and tells how they are read. Its errors are those of Fetch and Decode. It
+// changes nothing.
+func (c *Client) Look(ctx context.Context, start int64) (Look, error) {
+	page, _, err := c.fetch(ctx, bridge.Position{Start: start}, min(lookedAt, c.cfg.PageSize))
+	if err != nil {
+		return Look{}, fmt.Errorf("look at the first items: %w", err)
+	}
+	defer page.Release()
+	if err := c.Decode(page); err != nil {
+		return Look{}, fmt.Errorf("look at the first items: %w", err)
+	}
+	l := Look{Items: page.Items}
+	for i := range page.Events {
+		e := &page.Events[i]
+		if e.Defect == bridge.DefectNone {
+			continue
+		}
+		if l.Unreadable++; l.Unreadable == 1 {
+			l.Index, l.Defect = e.Index, e.Defect
+		}
+	}
+	return l, nil
+}

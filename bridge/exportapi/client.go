@@ -86,7 +86,7 @@ func New(cfg Config) (*Client, error) {
 			body = t.abandon()
 			c.behind.remove(t)
 		}
-		c.memory.give(sheet{body: body, events: p.Events})
+		c.memory.give(sheet{body: body, events: p.Events}, p.Items)
 		p.Body, p.Events = nil, nil
 	}
 	return c, nil

@@ -52,7 +52,7 @@ type Config struct {
 	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"scheme in front of the key, a space between them" example:"Bearer"`
 	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP, default=false" stream:"yes" desc:"allow plain http to other hosts than this one, and link-local addresses"`
 	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"URL of a proxy, or environment for HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
-	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE, default=67108864" unit:"bytes" stream:"yes" desc:"largest page after decompression"`
+	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE, default=67108864" unit:"bytes" stream:"yes" desc:"largest page after decompression; a page has at most 10,000 items"`
 	CA            string        `env:"EXPORT_CA" stream:"yes" desc:"certificates in PEM to trust in place of the system's"`
 }
 

@@ -94,6 +94,8 @@ func outcome(err error) string {
 		return "no page"
 	case errors.Is(err, errCutShort):
 		return "cut short"
+	case errors.Is(err, errTooMany):
+		return "too many items"
 	}
 	return "something else"
 }

@@ -34,7 +34,7 @@ func TestEngineOverABadLink(t *testing.T) {
 			b, err := bridge.New(bridge.Config{
 				Stream: "events", Mode: bridge.ExactlyOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: size, Owner: "me",
 				PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20, RetryMax: time.Second,
-				EmptyPages: 5, OnInvalidCursor: "stop", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: bridge.Limits{Once: true},
+				EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: bridge.Limits{Once: true},
 			}, bridge.Ports{Source: &early, Sink: topic.Open("events"), Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
 			if err != nil {
 				t.Fatal(err)

@@ -136,6 +136,11 @@ func (c *Client) sizeFault() *bridge.Fault {
 
 // schemaFault is for a body that was read and is not exactly one page.
 func schemaFault(err error) *bridge.Fault {
+	if errors.Is(err, errTooMany) {
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
+			Err:  fmt.Errorf("page has more than %d items", maxItems),
+			Hint: fmt.Sprintf("lower EXPORT_PAGE_SIZE; an API that gives more than %d items in a page whatever is asked for cannot be followed", maxItems)}
+	}
 	if errors.Is(err, errCutShort) {
 		return &bridge.Fault{Code: codeDecode, Err: err,
 			Hint: "retried by itself; if it stays, something between here and the API cuts answers off: check EXPORT_PROXY, or lower EXPORT_PAGE_SIZE"}

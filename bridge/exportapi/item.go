@@ -95,10 +95,11 @@ type itemReader struct {
 	objectReader
 	ids, types         []slot
 	time, subject, key slot
+	timeOptional       bool
 }
 
 func newItemReader(preset resource, keyPointer string) (itemReader, error) {
-	var r itemReader
+	r := itemReader{timeOptional: preset.timeOptional}
 	var errs []error
 	want := func(pointer string) slot {
 		s, err := r.want(pointer)
@@ -130,9 +131,14 @@ func (r *itemReader) fill(e *bridge.Event) {
 	e.Subject = r.values[r.subject].name()
 	e.Key, _ = r.values[r.key].text()
 	var ok bool
-	if e.Time, ok = r.values[r.time].integer(); !ok {
-		e.Time, e.Defect = 0, bridge.DefectTime
+	if e.Time, ok = r.values[r.time].integer(); ok {
+		return
 	}
+	if kind := r.values[r.time].kind; r.timeOptional && (kind == kindNone || kind == kindNull) {
+		e.Time = bridge.NoTime
+		return
+	}
+	e.Time, e.Defect = 0, bridge.DefectTime
 }
 
 // identityReader reads whose export it is from the metadata: the slug, which

@@ -134,6 +134,9 @@ func (d *oracle) items() error {
 		return err
 	}
 	for index := 0; d.json.PeekKind() != ']'; index++ {
+		if index == maxItems {
+			return errTooMany
+		}
 		d.events = append(d.events, bridge.Event{Index: index})
 		if err := d.event(&d.events[len(d.events)-1]); err != nil {
 			return err
@@ -212,7 +215,7 @@ func (d *oracle) wrongKind(name string, kind jsontext.Kind, want string) error {
 // explain turns a parser's error into one that says where and nothing of what:
 // bodies hold personal data, and errors go to logs.
 func (d *oracle) explain(err error, size int) error {
-	if errors.Is(err, errNoPage) {
+	if errors.Is(err, errNoPage) || errors.Is(err, errTooMany) {
 		return err
 	}
 	at := d.json.InputOffset()
@@ -378,10 +381,11 @@ type oracleItem struct {
 	oracleObject
 	ids, types         []slot
 	time, subject, key slot
+	timeOptional       bool
 }
 
 func newOracleItem(preset resource, keyPointer string) (oracleItem, error) {
-	var r oracleItem
+	r := oracleItem{timeOptional: preset.timeOptional}
 	var errs []error
 	want := func(pointer string) slot {
 		s, err := r.want(pointer)
@@ -412,6 +416,11 @@ func (r *oracleItem) fill(e *bridge.Event) {
 	}
 	e.Subject = r.values[r.subject].name()
 	e.Key, _ = r.values[r.key].text()
+	raw := r.values[r.time]
+	if r.timeOptional && (raw == nil || jsontext.Value(raw).Kind() == 'n') {
+		e.Time = bridge.NoTime
+		return
+	}
 	var err error
 	// The parser has seen to it that only the digits of an integer pass.
 	if e.Time, err = strconv.ParseInt(string(r.values[r.time]), 10, 64); err != nil {

@@ -16,7 +16,14 @@ var (
 	errCutShort = errors.New("body ends before the page does")
 	// errNoPage: the body is complete and is not a page.
 	errNoPage = errors.New("body is not a page")
+	// errTooMany: the page has more items than one may have.
+	errTooMany = errors.New("page has too many items")
 )
+
+// maxItems is how many items a page may have. An event takes as much memory as
+// a hundred bytes of the body, and more in the Sink; an item can be two bytes.
+// Whoever gives ten times the largest page that can be asked for does not page.
+const maxItems = 10 * maxPageSize
 
 // pageDecoder splits pages into events, in one pass over the body. It is
 // strict about the page itself, where a mistake would read as "no more
@@ -76,8 +83,9 @@ func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 
 // decode splits the body and leaves the result in d. The events are appended
 // to events and point into the body. Nothing is allocated for values without
-// escapes once events is large enough. Its error is errCutShort or errNoPage;
-// then d holds nothing that counts.
+// escapes once events is large enough, and never for more than maxItems. Its
+// error is errCutShort, errNoPage or errTooMany; then d holds nothing that
+// counts.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	d.events, d.cursor = events, nil
 	d.identity.forget()
@@ -158,6 +166,9 @@ func (d *pageDecoder) items(i int) (int, error) {
 	}
 	i, step := d.scan.open(i)
 	for index := 0; step == more; index++ {
+		if index == maxItems {
+			return i, errTooMany
+		}
 		d.events = append(d.events, bridge.Event{Index: index})
 		var ok bool
 		if i, ok = d.event(i, &d.events[len(d.events)-1]); !ok {

@@ -13,10 +13,12 @@ type resource struct {
 	path string
 	// ids stays empty where the same item may come again, changed: then the
 	// bytes are the identity, and the change is news.
-	ids     []string
-	time    string
-	types   []string
-	subject string
+	ids  []string
+	time string
+	// timeOptional is set where an item may have no time yet.
+	timeOptional bool
+	types        []string
+	subject      string
 }
 
 var presets = map[string]resource{
@@ -27,8 +29,8 @@ var presets = map[string]resource{
 		types:   []string{"/payload/type", "/payload/@type"},
 		subject: "/userId",
 	},
-	"sessions": {path: "/session", time: "/closeTime", subject: "/userId"},
-	"users":    {path: "/user", time: "/lastModifiedTime", subject: "/userId"},
+	"sessions": {path: "/session", time: "/closeTime", timeOptional: true, subject: "/userId"},
+	"users":    {path: "/user", time: "/lastModifiedTime", timeOptional: true, subject: "/userId"},
 }
 
 // slot numbers a value that is read from an object.

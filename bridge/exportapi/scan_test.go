@@ -108,8 +108,8 @@ func TestDepth(t *testing.T) {
 			}
 		}
 		// Nothing of it stays, and what has ended does not count.
-		many := `{"items":[` + strings.Repeat(`{"payload":{"a":[{}]},"a":{"a":[[],{"a":{}}]}},`, limit) + `1]}`
-		if err := d.decode([]byte(many), nil); err != nil || len(d.events) != limit+1 {
+		many := `{"items":[` + strings.Repeat(`{"payload":{"a":[{}]},"a":{"a":[[],{"a":{}}]}},`, maxItems-1) + `1]}`
+		if err := d.decode([]byte(many), nil); err != nil || len(d.events) != maxItems {
 			t.Errorf("%.10s: %d events, %v", key, len(d.events), err)
 		}
 	}

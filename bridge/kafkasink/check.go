@@ -2,6 +2,7 @@ package kafkasink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -65,8 +66,19 @@ func (s *Sink) Check(ctx context.Context) []Finding {
 		return append(found, failed(s.explain(err, w)))
 	}
 	own := len(states) - 2
+	gone, err := s.vanished(ctx, client, states)
+	if err != nil {
+		found = append(found, failed(s.explain(err, w)))
+	}
 	for i := range states[:own] {
+		if c, ok := gone[states[i].name]; ok {
+			found = append(found, failed(vanishedError(states[i].name, c)))
+			continue
+		}
 		found = append(found, s.checkTopic(&states[i], i == 0)...)
+	}
+	if len(gone) == 0 {
+		found = append(found, s.checkHeld(ctx, client, states[:own])...)
 	}
 	found = append(found, s.checkCheckpoints(&states[own])...)
 	found = append(found, s.checkJobs(&states[own+1])...)
@@ -146,6 +158,43 @@ func (s *Sink) checkTopic(t *topicState, events bool) []Finding {
 	found = append(found, s.checkReplicas(t)...)
 	if events {
 		found = append(found, s.checkRetention(t)...)
+	}
+	return found
+}
+
+// checkHeld looks whether the topics hold what the newest checkpoint implies.
+func (s *Sink) checkHeld(ctx context.Context, client *kgo.Client, states []topicState) []Finding {
+	var topics []bridge.TopicState
+	var names []string
+	for i := range states {
+		if states[i].exists {
+			topics, names = append(topics, states[i].state(i > 0)), append(names, states[i].name)
+		}
+	}
+	c, err := s.newest(ctx, client)
+	if errors.Is(err, bridge.ErrNoCheckpoint) || len(names) == 0 {
+		return nil
+	}
+	var starts, ends map[string][]int64
+	if err == nil {
+		starts, ends, err = offsets(ctx, client, names...)
+	}
+	if err != nil {
+		f := s.fault(err, s.cfg.Topic)
+		return []Finding{{Level: LevelWarn, Text: "whether the topics hold what was published is not known: " + f.Error(), Hint: f.Hint}}
+	}
+	for i := range topics {
+		topics[i].Start, topics[i].End = sum(starts[names[i]]), sum(ends[names[i]])
+	}
+	if fault := bridge.TopicsLost(c, topics); fault != nil {
+		return []Finding{failed(fault)}
+	}
+	var found []Finding
+	if c.Events > 0 {
+		found = append(found, Finding{Level: LevelOK, Text: fmt.Sprintf("the topics are those of checkpoint %s and hold what it implies", c.Place)})
+	}
+	if text := bridge.GrownText(c.Topics); text != "" {
+		found = append(found, Finding{Level: LevelInfo, Text: text})
 	}
 	return found
 }

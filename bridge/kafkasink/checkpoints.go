@@ -150,10 +150,11 @@ func (s *Sink) ownRecord(key string, value []byte) kgo.Record {
 type partitioner struct {
 	events, fixed kgo.Partitioner
 	checkpoints   string // topic
+	session       *session
 }
 
-func newPartitioner(checkpoints string) kgo.Partitioner {
-	return partitioner{kgo.StickyKeyPartitioner(nil), kgo.ManualPartitioner(), checkpoints}
+func newPartitioner(checkpoints string, x *session) kgo.Partitioner {
+	return partitioner{kgo.StickyKeyPartitioner(nil), kgo.ManualPartitioner(), checkpoints, x}
 }
 
 // ForTopic implements kgo.Partitioner.
@@ -161,5 +162,5 @@ func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	if topic == p.checkpoints {
 		return p.fixed.ForTopic(topic)
 	}
-	return p.events.ForTopic(topic)
+	return pinnable{p.events.ForTopic(topic), reachOf(p.session.reaches, topic)}
 }

@@ -91,7 +91,7 @@ func (s *Sink) producerOpts(x *session) []kgo.Opt {
 		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx
 		kgo.ProduceRequestTimeout(produceTimeout),
 		kgo.UnknownTopicRetries(unknownTopicTries),
-		kgo.RecordPartitioner(newPartitioner(s.cfg.CheckpointTopic)),
+		kgo.RecordPartitioner(newPartitioner(s.cfg.CheckpointTopic, x)),
 		kgo.ProducerOnDataLossDetected(s.noteLoss),
 	}
 }

@@ -1,6 +1,7 @@
 package kafkasink
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -44,6 +45,9 @@ type Config struct {
 	// acknowledged, which is not committed yet. It must be quick, may be called
 	// concurrently, and keeps nothing of the record: its memory is used again.
 	Sampled func(*kgo.Record)
+	// Known, if not nil, returns the stream's checkpoint that is kept outside of
+	// Kafka, or bridge.ErrNoCheckpoint. It is asked where a topic is missing.
+	Known func(context.Context) (bridge.Checkpoint, error)
 	// Log takes the Kafka client's warnings; nil discards them.
 	Log *slog.Logger
 	// job names what a Repair does beside the stream, empty for the stream
@@ -81,7 +85,7 @@ type Config struct {
 	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE, default=false" desc:"allow PLAIN and OAUTHBEARER without TLS, readable by anybody on the way"`
 
 	Headers    string `env:"BRIDGE_HEADERS, default=cloudevents" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
-	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT, default=dlq" stream:"yes" values:"dlq,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream"`
+	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT, default=dlq" stream:"yes" values:"dlq,dlq-all,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream; a stream of which all items are unreadable stops too, but with dlq-all"`
 	OnExpired  string `env:"BRIDGE_ON_EXPIRED, default=publish-time" stream:"yes" values:"publish-time,stop" desc:"what to do with an event whose time the topic would not keep"`
 }
 
@@ -112,6 +116,7 @@ const (
 	headersMinimal     = "minimal"
 	headersNone        = "none"
 	stopStream         = "stop"
+	divertAll          = "dlq-all"
 )
 
 var (
@@ -120,7 +125,7 @@ var (
 	compressions = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 	mechanisms   = []string{"", saslPlain, saslScram256, saslScram512, saslOAuth}
 	headerModes  = []string{headersCloudEvents, headersMinimal, headersNone}
-	onBadEvents  = []string{"dlq", stopStream}
+	onBadEvents  = []string{"dlq", divertAll, stopStream}
 	onExpireds   = []string{"publish-time", stopStream}
 )
 
@@ -219,6 +224,10 @@ func (c *Config) DeadTopic() string {
 
 // diverts reports whether bad events become dead letters.
 func (c *Config) diverts() bool { return c.OnBadEvent != stopStream }
+
+// DivertsAll reports whether bad events become dead letters even where all are
+// bad; see bridge.Config.DivertAll.
+func (c *Config) DivertsAll() bool { return c.OnBadEvent == divertAll }
 
 // exactly reports whether events and checkpoints share transactions.
 func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }

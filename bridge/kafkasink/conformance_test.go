@@ -3,8 +3,10 @@ package kafkasink_test
 import (
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
@@ -29,6 +31,7 @@ func TestConformance(t *testing.T) {
 				bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
 					srv := newServer(t, opts...)
 					f := sinkFixture(t, config(t, srv.addr, inMode(mode)))
+					f.ByName = opts != nil
 					f.Break = func() func() {
 						srv.stop()
 						return srv.start
@@ -81,9 +84,28 @@ func TestConformanceOnKafka(t *testing.T) {
 	}
 }
 
+// recreate deletes a topic and makes it again.
+func recreate(t *testing.T, brokers []string, topic string, partitions int32) {
+	t.Helper()
+	client, err := kadm.NewOptClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.DeleteTopic(t.Context(), topic); err != nil {
+		t.Fatalf("delete topic %s: %v", topic, err)
+	}
+	forEver := "-1"
+	eventually(t, "the topic to be made again", func() (bool, error) {
+		_, err := client.CreateTopic(t.Context(), partitions, -1, map[string]*string{"retention.ms": &forEver}, topic)
+		return err == nil, nil // the old one may still be on its way out
+	})
+}
+
 func sinkFixture(t *testing.T, cfg kafkasink.Config) bridgetest.SinkFixture {
 	return bridgetest.SinkFixture{
-		Mode: cfg.Mode,
+		Mode:     cfg.Mode,
+		Recreate: func() { recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions) },
 		Open: func(stream string) bridge.Sink {
 			own := cfg
 			own.Stream = stream

@@ -138,6 +138,8 @@ func (l *letter) message(x *session) string {
 		return "the item is not a JSON object"
 	case bridge.DefectTime:
 		return "the item has no readable time"
+	case bridge.DefectSharedID:
+		return "another item of its page has the same id"
 	case bridge.DefectTooLarge:
 		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.events.name, x.events.settings.maxMessage)
 	default:

@@ -9,7 +9,7 @@
 // Sink.Recover begins a session, which is new Kafka clients and what they
 // learned about the topics (recover.go). It takes the producer id, commits a
 // barrier, waits until that is readable, and reads the newest checkpoint
-// backwards from there (newest.go, partitionlog.go). A foreign transaction
+// backwards from there (newest.go; exportbridge/bridge/kafkaclient has the reader). A foreign transaction
 // that hides the barrier is named (holder.go). Any error ends the session: the
 // clients are thrown away, never healed, and what was under way is unknown
 // until the next session.

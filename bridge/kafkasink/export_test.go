@@ -23,3 +23,9 @@ func TimeHeader(ms int64) string {
 	h, _ := b.timeHeader(&bridge.Event{Time: ms})
 	return string(h.Value)
 }
+
+// DecodeJob reads a job's JSON form.
+var DecodeJob = decodeJob
+
+// HoldsTime sets how long one look of Holds may take.
+func (s *Sink) HoldsTime(d time.Duration) { s.holdsTime = d }

@@ -94,6 +94,18 @@ func (s *Sink) answerFault(f *bridge.Fault, topic string) bool {
 	return true
 }
 
+// isTopicGone reports whether a topic that was there when the session began is
+// there no more, or is another one.
+func isTopicGone(err error) bool {
+	return errors.Is(err, errLogChanged) || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
+}
+
+// goneTopic is the fault then: the next session finds out what it means, and
+// says so.
+func goneTopic(err error) *bridge.Fault {
+	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: err}
+}
+
 // tlsFault classifies errors of the TLS handshake: they do not go away by
 // waiting.
 func tlsFault(f *bridge.Fault) bool {

@@ -3,32 +3,30 @@ package kafkasink
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // mostHeld is how many events are remembered: about 300 MB.
 const mostHeld = 5_000_000
 
-// Held implements bridge.Holdings. It reads the topic read_committed, from
-// record times an hour before from on, since an event's record may have been
-// given the time of its publishing. With headers an event is known by its
-// record's ce_id, without by the bytes of its value. Dead letters are not
-// looked for. It waits for brokers, and for transactions that are open, as long
-// as ctx allows.
+// Held implements bridge.Holdings. It reads the topic and that of the dead
+// letters read_committed, from record times an hour before from on, since an
+// event's record may have been given the time of its publishing. With headers an
+// event is known by its record's ce_id, without by the bytes of its value; of a
+// dead letter that says neither the hash of the bytes is enough. It waits for
+// brokers, and for transactions that are open, as long as ctx allows.
 func (s *Sink) Held(ctx context.Context, from time.Time) (bridge.Held, error) {
 	w := newWatch()
-	client, err := s.newClient(w,
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), // or the end of a partition may never be reached
-		kgo.FetchMaxWait(fetchWait),
-	)
+	client, err := s.newClient(w)
 	if err != nil {
 		return nil, s.fault(err, "")
 	}
@@ -46,56 +44,70 @@ func (s *Sink) Held(ctx context.Context, from time.Time) (bridge.Held, error) {
 	return nil, s.explain(fmt.Errorf("read the events of %s: %w", s.cfg.Stream, err), w)
 }
 
+// errTooManyHeld ends the reading of more than can be remembered.
+var errTooManyHeld = errors.New("too many to tell apart")
+
 func (s *Sink) readHeld(ctx context.Context, client *kgo.Client, from time.Time) (*held, error) {
-	ends, err := s.consumeFrom(ctx, client, from)
+	h := newHeld(s.cfg.Headers == headersNone)
+	for _, topic := range s.cfg.topics() {
+		l := kafkaclient.NewLog(client, topic, [16]byte{})
+		l.Waiting = s.report
+		spans, err := spansAfter(ctx, l, from)
+		if isMissing(err) && topic != s.cfg.Topic {
+			continue // no dead letter yet
+		}
+		if err == nil {
+			err = l.Read(ctx, spans, func(r *kgo.Record) error { return s.takeHeld(h, r) })
+		}
+		switch {
+		case errors.Is(err, errTooManyHeld):
+			return nil, &bridge.Fault{
+				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
+				Hint: "lower EXPORT_OVERLAP, or exportbridge cursor reset --to-datetime",
+				Err:  fmt.Errorf("topic %s holds more than %d events since %s, %w", s.cfg.Topic, mostHeld, from.UTC().Format(time.RFC3339), err),
+			}
+		case err != nil:
+			return nil, s.unreadable(err, topic)
+		}
+	}
+	s.report(nil)
+	return h, nil
+}
+
+// takeHeld remembers a record if it is the stream's.
+func (s *Sink) takeHeld(h *held, r *kgo.Record) error {
+	switch {
+	case !s.isOurs(r):
+	case r.Topic == s.cfg.Topic:
+		h.add(r)
+	default:
+		h.addLetter(r)
+	}
+	if h.len() > mostHeld {
+		return errTooManyHeld
+	}
+	return nil
+}
+
+// spansAfter returns the parts of a topic from records of a time on, up to its
+// end now. What an open transaction has written, and what is behind that, is
+// waited for.
+func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[int32]kafkaclient.Span, error) {
+	starts, err := l.After(ctx, from.UnixMilli())
 	if err != nil {
 		return nil, err
 	}
-	h := &held{byValue: s.cfg.Headers == headersNone, times: make(map[Fingerprint]int32)}
-	err = s.readTo(ctx, client, ends, "to know what it holds", func(r *kgo.Record) bool {
-		if s.isOurs(r) {
-			h.add(r)
-		}
-		return len(h.times) <= mostHeld
-	})
-	if err == nil && len(h.times) > mostHeld {
-		err = &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
-			Hint: "lower EXPORT_OVERLAP, or exportbridge cursor reset --to-datetime",
-			Err:  fmt.Errorf("topic %s holds more than %d events since %s, too many to tell apart", s.cfg.Topic, mostHeld, from.UTC().Format(time.RFC3339)),
-		}
-	}
-	return h, err
-}
-
-// consumeFrom has the client consume the topic from records of a time on, and
-// returns the offsets where its partitions end now, without those that hold
-// nothing.
-func (s *Sink) consumeFrom(ctx context.Context, client *kgo.Client, from time.Time) (map[partition]int64, error) {
-	admin := kadm.NewClient(client)
-	starts, err := admin.ListOffsetsAfterMilli(ctx, from.UnixMilli(), s.cfg.Topic)
+	ends, err := l.Ends(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look for %s in topic %s: %w", from.UTC().Format(time.RFC3339), s.cfg.Topic, err)
+		return nil, err
 	}
-	last, err := admin.ListEndOffsets(ctx, s.cfg.Topic)
-	if err != nil {
-		return nil, fmt.Errorf("list last offsets: %w", err)
-	}
-	ends := make(map[partition]int64)
-	offsets := make(map[int32]kgo.Offset)
-	for _, end := range last[s.cfg.Topic] {
-		start, ok := starts.Lookup(s.cfg.Topic, end.Partition)
-		if err := errors.Join(end.Err, start.Err); err != nil {
-			return nil, fmt.Errorf("topic %s: %w", s.cfg.Topic, err)
-		}
-		if ok && start.Offset >= 0 && start.Offset < end.Offset {
-			ends[partition{s.cfg.Topic, end.Partition}], offsets[end.Partition] = end.Offset, kgo.NewOffset().At(start.Offset)
+	spans := make(map[int32]kafkaclient.Span)
+	for id, start := range starts {
+		if start >= 0 {
+			spans[id] = kafkaclient.Span{From: start, To: ends[id]}
 		}
 	}
-	if len(ends) > 0 {
-		client.AddConsumePartitions(map[string]map[int32]kgo.Offset{s.cfg.Topic: offsets})
-	}
-	return ends, nil
+	return spans, nil
 }
 
 // Fingerprint names an event where very many are remembered: 16 bytes of the
@@ -108,24 +120,96 @@ func FingerprintOf(b []byte) Fingerprint {
 	return Fingerprint(sum[:16])
 }
 
-// held is what a topic holds.
+// held is what the topics hold.
 type held struct {
 	byValue bool
-	times   map[Fingerprint]int32
-	id      []byte
+	// exact: an event is there only with the same bytes, whatever its id.
+	exact bool
+	// times is how often each name was published, letters how often it is a
+	// dead letter. Events of one name have the same bytes, or are one event but
+	// for those that share an id: a name in both was a dead letter first and
+	// published from that.
+	times   map[Fingerprint]copies
+	letters map[Fingerprint]int32
+	// forms are the values of letters, and of further records with the value
+	// of another under the same id: they tell events apart that share it.
+	forms map[form]struct{}
+	// nameless are the bytes of dead letters whose id was too long for them.
+	nameless map[Fingerprint]bool
+	id       []byte
 }
 
+// copies is how many records an event has, and a sum of the first one's value.
+type copies struct {
+	n   int32
+	sum uint32
+}
+
+// form is a value under an id.
+type form struct {
+	name Fingerprint
+	sum  uint32
+}
+
+func formOf(name Fingerprint, value []byte) form {
+	return form{name, crc32.Checksum(value, castagnoli)}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func newHeld(byValue bool) *held {
+	return &held{
+		byValue: byValue, times: make(map[Fingerprint]copies), letters: make(map[Fingerprint]int32),
+		forms: make(map[form]struct{}), nameless: make(map[Fingerprint]bool),
+	}
+}
+
+func (h *held) len() int { return len(h.times) + len(h.letters) + len(h.forms) + len(h.nameless) }
+
 func (h *held) add(r *kgo.Record) {
-	if h.byValue {
-		h.times[FingerprintOf(r.Value)]++
+	name, ok := r.Value, h.byValue
+	if !h.byValue {
+		name, ok = recordID(r)
+	}
+	if !ok {
 		return
 	}
+	is := formOf(FingerprintOf(name), r.Value)
+	c := h.times[is.name]
+	if c.n++; c.n == 1 {
+		c.sum = is.sum
+	} else if c.sum != is.sum {
+		h.forms[is] = struct{}{}
+	}
+	h.times[is.name] = c
+}
+
+func (h *held) addLetter(r *kgo.Record) {
+	l := ReadLetter(r)
+	id, ok := recordID(r)
+	sum, err := hex.DecodeString(l.SHA256)
+	switch {
+	case h.byValue && l.Item != nil:
+		h.letters[FingerprintOf(l.Item)]++
+	case !h.byValue && ok:
+		h.letters[FingerprintOf(id)]++
+		h.forms[formOf(FingerprintOf(id), l.Item)] = struct{}{}
+	case err != nil || len(sum) != sha256.Size: // it says nothing
+	case h.byValue:
+		h.letters[Fingerprint(sum[:16])]++
+	default:
+		h.nameless[Fingerprint(sum[:16])] = true
+	}
+}
+
+// recordID returns the id that the headers of a record have.
+func recordID(r *kgo.Record) ([]byte, bool) {
 	for _, header := range r.Headers {
 		if header.Key == headerID {
-			h.times[FingerprintOf(header.Value)]++
-			return
+			return header.Value, true
 		}
 	}
+	return nil, false
 }
 
 // Take implements bridge.Held.
@@ -136,9 +220,16 @@ func (h *held) Take(e *bridge.Event) bool {
 		name = h.id
 	}
 	p := FingerprintOf(name)
-	n := h.times[p]
-	if n > 0 && e.ID == nil {
-		h.times[p]--
+	c := h.times[p]
+	there := max(c.n, h.letters[p]) > 0
+	switch {
+	case there && e.ID == nil:
+		h.times[p] = copies{c.n - 1, c.sum}
+		h.letters[p]--
+	case there && (e.Shared || h.exact):
+		is := formOf(p, e.Raw)
+		_, there = h.forms[is]
+		there = there || c.n > 0 && c.sum == is.sum
 	}
-	return n > 0
+	return there || len(h.nameless) > 0 && h.nameless[FingerprintOf(e.Raw)]
 }

@@ -104,14 +104,16 @@ func (s *Sink) runElsewhere(ctx context.Context, client *kgo.Client, stream stri
 }
 
 // free ends the transaction of a stream of ours that no process runs: taking
-// its transactional id aborts it. A stream that is run does that itself.
+// its transactional id, exactly that, aborts it. A stream that is run does that
+// itself. A repair is in no group: one that has held others back for so long was
+// killed, or finds out by its mark that it was fenced, and has done nothing.
 func (s *Sink) free(ctx context.Context, h holder) error {
 	stream, ours := strings.CutPrefix(h.id, s.cfg.CheckpointTopic+".")
-	if !ours || stream == s.cfg.Stream {
+	if !ours || h.id == s.cfg.transactionalID() {
 		return nil
 	}
 	other := Sink{cfg: s.cfg}
-	other.cfg.Stream = stream
+	other.cfg.Stream, other.cfg.job = stream, "" // whatever job it is, its id is in the name
 	x := &session{watch: newWatch()}
 	client, err := other.newClient(x.watch, append(other.producerOpts(x), other.transactionOpts(x)...)...)
 	if err != nil {

@@ -4,162 +4,162 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 const (
-	// holdsDepth is how many of a partition's newest offsets are looked at.
-	holdsDepth = 200
-	// holdsQuiet is how long no record may come before it is looked whether
-	// retention has deleted the rest.
-	holdsQuiet = 5 * time.Second
+	// holdsStep is how many of a partition's newest offsets are looked at first.
+	// Each further step back is twice as long.
+	holdsStep = 200
+	// holdsTime is how long one look may take: some gigabytes of other streams'
+	// records. It is shorter than the engine waits.
+	holdsTime = 30 * time.Second
 )
 
-// Holds looks for the stream's header among the newest records of each
-// partition, dead letters included; without headers any event record counts.
-// A dead-letter topic that does not exist holds nothing. A part of a stream is
-// told apart by its checkpoints alone: it holds nothing without them.
+// Holds looks for the stream's header in the topic, dead letters included, from
+// the newest record of each partition backwards to the first; without headers
+// any event record counts. A dead-letter topic that does not exist holds
+// nothing. A part of a stream is told apart by its checkpoints alone: it holds
+// nothing without them.
+//
+// Only reading all of a shared topic proves that it holds nothing. Where that
+// takes too long nobody knows, which is a Permanent fault; the next call goes on
+// from there.
 func (s *Sink) Holds(ctx context.Context) (bool, error) {
 	if s.cfg.Part != nil {
 		return false, nil
 	}
 	w := newWatch()
-	client, err := s.newClient(w,
-		kgo.FetchIsolationLevel(kgo.ReadUncommitted()), // an open transaction hides nothing that matters here
-		kgo.KeepControlRecords(),                       // or the end of a partition may never be reached
-		kgo.FetchMaxWait(500*time.Millisecond),
-	)
+	client, err := s.newClient(w)
 	if err != nil {
 		return false, s.fault(err, "")
 	}
 	defer client.Close()
-	found, err := s.holds(ctx, client)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return false, fmt.Errorf("look for records of %s: %w", s.cfg.Stream, ctx.Err())
-	case err != nil:
-		return false, s.explain(fmt.Errorf("look for records of %s: %w", s.cfg.Stream, err), w)
+	found, limit := false, time.Now().Add(s.holdsTime)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-time.Second).Before(limit) {
+		limit = deadline.Add(-time.Second) // to say what it is that takes so long
 	}
-	return found, nil
+	for _, topic := range s.cfg.topics() {
+		if found, err = s.holds(ctx, client, topic, limit); found || err != nil {
+			break
+		}
+	}
+	incomplete, ok := errors.AsType[*kafkaclient.IncompleteError](err)
+	switch {
+	case err == nil:
+		return found, nil
+	case ctx.Err() != nil:
+		return false, fmt.Errorf("look for records of %s: %w", s.cfg.Stream, ctx.Err())
+	case ok && !slices.ContainsFunc(incomplete.Partitions, func(p kafkaclient.Unread) bool { return p.Cause != nil }):
+		return false, &bridge.Fault{
+			Class: bridge.Permanent, Code: "checkpoint-lost", Reason: bridge.ReasonCheckpointLost,
+			Hint: "wait, it is looked further back every minute; or say where to begin: exportbridge cursor reset --to-earliest (or --to-datetime TIME, --to-latest) --execute",
+			Err:  fmt.Errorf("there is no checkpoint, and whether stream %s has published before is not known yet: %w", s.cfg.Stream, err),
+		}
+	}
+	return false, s.explain(fmt.Errorf("look for records of %s: %w", s.cfg.Stream, err), w)
 }
 
-func (s *Sink) holds(ctx context.Context, client *kgo.Client) (bool, error) {
-	ends, err := s.ends(ctx, client)
-	if err != nil || len(ends) == 0 {
+// errOurs ends a search.
+var errOurs = errors.New("a record of the stream")
+
+// searched is the part of a topic that holds no record of the stream.
+type searched struct {
+	topic [16]byte
+	spans map[int32]kafkaclient.Span
+}
+
+// holds looks for a record of the stream in a topic, and remembers where there
+// is none, until it has read for too long. An open transaction hides nothing that
+// matters here.
+func (s *Sink) holds(ctx context.Context, client *kgo.Client, topic string, limit time.Time) (bool, error) {
+	l := kafkaclient.NewLog(client, topic, [16]byte{})
+	l.Uncommitted = true
+	bounds, err := l.Bounds(ctx)
+	switch {
+	case isMissing(err) && topic != s.cfg.Topic:
+		return false, nil
+	case err != nil:
+		return false, s.unreadable(err, topic)
+	}
+	states, err := s.describe(ctx, client, topic)
+	if err != nil {
 		return false, err
 	}
-	found := false
-	err = s.readTo(ctx, client, ends, "to see whether the stream has begun before", func(r *kgo.Record) bool {
-		found = s.isOurs(r)
-		return !found
-	})
-	return found, err
+	known := s.searched[topic]
+	if known.topic != states[0].id {
+		known = searched{topic: states[0].id, spans: make(map[int32]kafkaclient.Span)}
+	}
+	ctx, cancel := context.WithDeadline(ctx, limit)
+	defer cancel()
+	for step := int64(holdsStep); ; step *= 2 {
+		windows := known.next(bounds, step)
+		if len(windows) == 0 {
+			s.searched[topic] = known
+			return false, nil
+		}
+		err := l.Read(ctx, windows, func(r *kgo.Record) error {
+			if s.isOurs(r) {
+				return errOurs
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errOurs):
+			return true, nil
+		case err != nil:
+			s.searched[topic] = known
+			return false, s.unreadable(err, topic)
+		}
+		known.add(windows)
+	}
 }
 
-// readTo shows what the client consumes to visit, at least up to these ends or
-// until that returns false. What retention deletes meanwhile is not waited for.
-// why says what it is for.
-func (s *Sink) readTo(ctx context.Context, client *kgo.Client, ends map[partition]int64, why string, visit func(*kgo.Record) bool) error {
-	for len(ends) > 0 {
-		polled, cancel := context.WithTimeout(ctx, holdsQuiet)
-		fetches := client.PollFetches(polled)
-		cancel()
-		if ctx.Err() != nil {
-			return ctx.Err()
+// next returns what to look at next: what is new behind the part that is known,
+// else the step before it.
+func (k *searched) next(bounds map[int32]kafkaclient.Span, step int64) map[int32]kafkaclient.Span {
+	windows := make(map[int32]kafkaclient.Span)
+	for id, all := range bounds {
+		have, ok := k.spans[id]
+		w := kafkaclient.Span{From: max(all.From, all.To-step), To: all.To}
+		switch {
+		case ok && have.To < all.To:
+			w.From = max(all.From, have.To)
+		case ok:
+			w = kafkaclient.Span{From: max(all.From, have.From-step), To: have.From}
 		}
-		for _, failed := range fetches.Errors() {
-			if failed.Topic != "" {
-				return s.unreadable(failed, why)
-			}
-		}
-		if fetches.Empty() {
-			if err := s.gone(ctx, client, ends); err != nil {
-				return err
-			}
-			continue // slow brokers are no sign of an empty topic
-		}
-		for it := fetches.RecordIter(); !it.Done(); {
-			r := it.Next()
-			if !visit(r) {
-				return nil
-			}
-			if p := (partition{r.Topic, r.Partition}); r.Offset+1 >= ends[p] {
-				delete(ends, p)
-			}
+		if w.From < w.To {
+			windows[id] = w
 		}
 	}
-	return nil
+	return windows
 }
 
-// unreadable says why a partition cannot be read.
-func (s *Sink) unreadable(failed kgo.FetchError, why string) error {
-	err := fmt.Errorf("read partition %d of %s, %s: %w", failed.Partition, failed.Topic, why, failed.Err)
-	if !errors.Is(failed.Err, kerr.TopicAuthorizationFailed) {
+// add adds what was looked at, which touches what is known.
+func (k *searched) add(windows map[int32]kafkaclient.Span) {
+	for id, w := range windows {
+		if have, ok := k.spans[id]; ok {
+			w = kafkaclient.Span{From: min(have.From, w.From), To: max(have.To, w.To)}
+		}
+		k.spans[id] = w
+	}
+}
+
+// unreadable says why a topic cannot be read.
+func (s *Sink) unreadable(err error, topic string) error {
+	if !errors.Is(err, kerr.TopicAuthorizationFailed) {
 		return err
 	}
-	f := s.fault(err, failed.Topic)
-	f.Hint = s.readACL(failed.Topic)
+	f := s.fault(err, topic)
+	f.Hint = s.readACL(topic)
 	return f
-}
-
-// gone takes off what retention has deleted meanwhile: it will never come.
-func (s *Sink) gone(ctx context.Context, client *kgo.Client, ends map[partition]int64) error {
-	starts, err := kadm.NewClient(client).ListStartOffsets(ctx, s.cfg.topics()...)
-	if err != nil {
-		return fmt.Errorf("list first offsets: %w", err)
-	}
-	for p, end := range ends {
-		if start, ok := starts.Lookup(p.topic, p.id); ok && start.Err == nil && start.Offset >= end {
-			delete(ends, p)
-		}
-	}
-	return nil
-}
-
-// partition names a partition of a topic.
-type partition struct {
-	topic string
-	id    int32
-}
-
-// ends has the client consume the newest records of both topics and returns
-// the offsets where their partitions end, without those that are empty.
-func (s *Sink) ends(ctx context.Context, client *kgo.Client) (map[partition]int64, error) {
-	admin := kadm.NewClient(client)
-	starts, err := admin.ListStartOffsets(ctx, s.cfg.topics()...)
-	if err != nil {
-		return nil, fmt.Errorf("list first offsets: %w", err)
-	}
-	last, err := admin.ListEndOffsets(ctx, s.cfg.topics()...)
-	if err != nil {
-		return nil, fmt.Errorf("list last offsets: %w", err)
-	}
-	ends := make(map[partition]int64)
-	from := make(map[string]map[int32]kgo.Offset)
-	var failed error
-	last.Each(func(end kadm.ListedOffset) {
-		start, ok := starts.Lookup(end.Topic, end.Partition)
-		switch {
-		case isMissing(end.Err) && end.Topic != s.cfg.Topic:
-		case end.Err != nil:
-			failed = fmt.Errorf("topic %s: %w", end.Topic, end.Err)
-		case ok && start.Err == nil && start.Offset < end.Offset:
-			if from[end.Topic] == nil {
-				from[end.Topic] = make(map[int32]kgo.Offset)
-			}
-			from[end.Topic][end.Partition] = kgo.NewOffset().At(max(start.Offset, end.Offset-holdsDepth))
-			ends[partition{end.Topic, end.Partition}] = end.Offset
-		}
-	})
-	if failed != nil {
-		return nil, failed
-	}
-	client.AddConsumePartitions(from)
-	return ends, nil
 }
 
 // isOurs reports whether a record of the stream was found.

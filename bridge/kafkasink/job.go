@@ -34,8 +34,8 @@ const (
 
 // Job is a part of a stream's export that is published beside the stream. It is
 // committed as a whole before the first window begins, and never changes but in
-// its state and in the results of its windows. Its JSON form is a frozen,
-// versioned format. Times are milliseconds since the epoch.
+// its state, in the results of its windows, and in RateLimit and Parallel, until
+// Tidy reduces it. Its JSON form is a frozen, versioned format. Times are milliseconds since the epoch.
 type Job struct {
 	// Version is that of the format, ID what commands call the job.
 	Version int     `json:"v"`
@@ -47,11 +47,21 @@ type Job struct {
 	Events   []string `json:"events,omitempty"`
 	// Topic is where the events go.
 	Topic string `json:"topic"`
+	// TopicID is the id of that topic when the job began; empty in a job of an
+	// older version.
+	TopicID string `json:"topic_id,omitempty"`
 	// From is the first instant of the job, To the first one after it.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 	// Windows are its parts, one after the other in time.
 	Windows []JobWindow `json:"windows"`
+	// RateLimit is how many requests a second all windows together may make; 0
+	// where there was no limit. Parallel is how many windows run at a time,
+	// PageSize how many events are asked for per page. Any that is 0 is left to
+	// who resumes the job.
+	RateLimit float64 `json:"rate_limit,omitempty"`
+	Parallel  int     `json:"parallel,omitempty"`
+	PageSize  int     `json:"page_size,omitempty"`
 	// Who began it, the Reason, and when it was Created.
 	Who     string `json:"who,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -62,6 +72,9 @@ type Job struct {
 	Changed int64  `json:"changed,omitempty"`
 	By      string `json:"by,omitempty"`
 	Why     string `json:"why,omitempty"`
+	// Reduced: only this record is left, long after the end. The windows of a job
+	// that was done were put together into one.
+	Reduced bool `json:"reduced,omitempty"`
 }
 
 // JobWindow is one window of a job: a bounded export of its own, with a
@@ -180,6 +193,8 @@ func decodeJob(value []byte) (Job, error) {
 		return Job{}, fmt.Errorf("%w: format version %d of a job is newer than %d, upgrade exportbridge", bridge.ErrForeign, j.Version, JobVersion)
 	case j.Version < 1 || j.ID == "" || j.Stream == "":
 		return Job{}, fmt.Errorf("%w: not a job", bridge.ErrForeign)
+	case j.RateLimit < 0 || j.Parallel < 0 || j.PageSize < 0:
+		return Job{}, fmt.Errorf("%w: a negative limit", bridge.ErrForeign)
 	}
 	return j, nil
 }
@@ -217,7 +232,7 @@ func (c *Config) OfWindow(j *Job, n int) Config {
 	w := *c
 	w.Stream, w.CheckpointTopic, w.Topic = j.WindowName(n), c.jobsTopic(), j.Topic
 	w.Part = &Part{Stream: j.Stream, Origin: string(j.Kind)}
-	w.Mode, w.CreateTopics, w.InstanceID = bridge.ExactlyOnce, false, ""
+	w.Mode, w.CreateTopics, w.InstanceID, w.Known = bridge.ExactlyOnce, false, "", nil
 	if j.Kind == JobReplay {
 		w.DLQTopic = "" // beside the topic of its own
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 const (
@@ -28,13 +28,15 @@ const (
 // beside the checkpoints of their windows. All methods may be called
 // concurrently. Errors are Faults.
 type Jobs struct {
-	cfg      Config     // of the stream
+	cfg      Config // of the stream
+	log      *jobLog
 	changing sync.Mutex // held while a change is under way: two would fence each other
 }
 
 // NewJobs returns the jobs of the stream that cfg is the configuration of. It
-// does not connect.
-func NewJobs(cfg Config) *Jobs { return &Jobs{cfg: cfg} }
+// does not connect. The first List reads the whole topic, the next ones only what
+// has come since.
+func NewJobs(cfg Config) *Jobs { return new(JobLogs).Jobs(cfg) }
 
 // sink returns what speaks to Kafka about a job as a whole. It publishes
 // nothing but plans.
@@ -60,93 +62,13 @@ func (j *Jobs) Members(ctx context.Context, id string) ([]Member, error) {
 // List returns all jobs of the stream, oldest first, each window that has not
 // ended with what its newest checkpoint says. What an open transaction hides is
 // not seen. Where the topic does not exist there are none.
-func (j *Jobs) List(ctx context.Context) ([]Job, error) {
+func (j *Jobs) List(ctx context.Context) ([]Job, error) { return j.Recent(ctx, 0) }
+
+// Recent is List as of so long ago at most.
+func (j *Jobs) Recent(ctx context.Context, age time.Duration) ([]Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 	defer cancel()
-	s := j.sink("")
-	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) ([]Job, error) {
-		found, err := s.readJobs(ctx, client)
-		if err != nil {
-			return nil, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
-		}
-		return found.jobs(j.cfg.Stream)
-	})
-}
-
-// readJobs reads what is committed of the whole topic: it is compacted, and
-// small.
-func (s *Sink) readJobs(ctx context.Context, client *kgo.Client) (*jobRecords, error) {
-	found := &jobRecords{newest: make(map[string]*kgo.Record)}
-	topics, err := s.describe(ctx, client, s.cfg.CheckpointTopic)
-	if err != nil || !topics[0].exists {
-		return found, err
-	}
-	if !topics[0].may(kmsg.ACLOperationRead) {
-		return nil, unusable(bridge.ReasonAuth, "topic_authorization_failed", s.readACL(topics[0].name), "topic %s: we may not read it", topics[0].name)
-	}
-	ends, err := kadm.NewClient(client).ListCommittedOffsets(ctx, s.cfg.CheckpointTopic)
-	if err != nil {
-		return nil, fmt.Errorf("ask for the end of topic %s: %w", s.cfg.CheckpointTopic, err)
-	}
-	for _, end := range ends[s.cfg.CheckpointTopic] {
-		if end.Err != nil {
-			return nil, fmt.Errorf("ask for the end of partition %d of %s: %w", end.Partition, s.cfg.CheckpointTopic, end.Err)
-		}
-		l := &partitionLog{sink: s, client: client, topic: topics[0], partition: end.Partition}
-		if _, err := l.scan(ctx, 0, end.Offset, found.add); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// jobRecords are the newest records of plans and of windows' checkpoints, by key.
-type jobRecords struct{ newest map[string]*kgo.Record }
-
-func (f *jobRecords) add(r *kgo.Record) {
-	if r.Attrs.IsControl() || strings.HasSuffix(string(r.Key), "/barrier") {
-		return
-	}
-	f.newest[string(r.Key)] = r
-}
-
-// jobs puts the records of a stream's jobs together.
-func (f *jobRecords) jobs(stream string) ([]Job, error) {
-	byName := make(map[string]*Job)
-	for key, r := range f.newest {
-		if !strings.HasPrefix(key, jobKey(stream, "")) {
-			continue
-		}
-		j, err := decodeJob(r.Value)
-		if err != nil {
-			return nil, fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, key, err)
-		}
-		byName[j.name()] = &j
-	}
-	for key, r := range f.newest {
-		name, n, ok := windowOf(key)
-		j := byName[name]
-		if !ok || j == nil || n >= len(j.Windows) || j.Windows[n].Ended != "" || j.WindowName(n) != key {
-			continue
-		}
-		c, err := bridge.DecodeCheckpoint(r.Value)
-		if err != nil {
-			return nil, fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, key, err)
-		}
-		w := &j.Windows[n]
-		w.Events, w.Pages, w.Position = c.Events, c.Pages, c.PositionTime
-	}
-	var all []Job
-	for _, j := range byName {
-		all = append(all, *j)
-	}
-	slices.SortFunc(all, func(a, b Job) int {
-		if a.Created != b.Created {
-			return int(min(1, max(-1, a.Created-b.Created)))
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
-	return all, nil
+	return j.log.list(ctx, j, age)
 }
 
 // Change commits what change makes of a job. It is given the job as it is
@@ -214,6 +136,9 @@ func (s *Sink) takeJob(ctx context.Context, x *session, key string) (Job, error)
 		return Job{}, err
 	}
 	r := found.data.records[len(found.data.records)-1]
+	if r.Value == nil { // forgotten
+		return Job{}, nil
+	}
 	job, err := decodeJob(r.Value)
 	if err != nil {
 		return Job{}, &bridge.Fault{
@@ -248,12 +173,14 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 	defer client.Close()
 	var l *partitionLog
 	for at, try := int64(0), 0; ctx.Err() == nil; {
-		c := chunk{next: at}
+		c := kafkaclient.Chunk{Next: at}
 		if l == nil {
-			l, _, err = s.committedLog(ctx, client)
+			var all kafkaclient.Span
+			l, all, err = s.committedLog(ctx, client)
+			c.Next = all.From
 		}
 		if err == nil && l != nil {
-			c, err = l.fetch(ctx, at)
+			c, err = l.fetch(ctx, c.Next)
 		}
 		if err != nil && permanent(s.fault(err, s.cfg.CheckpointTopic)) {
 			return s.fault(err, s.cfg.CheckpointTopic)
@@ -263,8 +190,8 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 			try++
 			continue
 		}
-		try, at = 0, c.next
-		for _, r := range c.records {
+		try, at = 0, c.Next
+		for _, r := range c.Records {
 			if r.Attrs.IsControl() || string(r.Key) != key {
 				continue
 			}

@@ -21,7 +21,8 @@ func newJob(t *testing.T, cfg kafkasink.Config, kind kafkasink.JobKind, id strin
 	t.Helper()
 	job := kafkasink.Job{
 		Version: kafkasink.JobVersion, ID: id, Kind: kind, Stream: cfg.Stream, Resource: "events", Topic: cfg.Topic,
-		From: 1000, To: 3000, Windows: kafkasink.JobWindows(1000, 3000, 2), Who: "me", Reason: "why", Created: 7, State: kafkasink.JobRunning,
+		From: 1000, To: 3000, Windows: kafkasink.JobWindows(1000, 3000, 2),
+		RateLimit: 2.5, Parallel: 1, PageSize: 50, Who: "me", Reason: "why", Created: 7, State: kafkasink.JobRunning,
 	}
 	if kind == kafkasink.JobReplay {
 		job.Topic = cfg.Topic + ".again"
@@ -58,6 +59,21 @@ func TestJobWindows(t *testing.T) {
 		}
 		if len(all) != test.n || next != test.to || least < 1 || most > least+1 {
 			t.Errorf("%+v: %d windows of %d to %d, the last ends at %d", test, len(all), least, most, next)
+		}
+	}
+}
+
+// A job of an older version has no limits, and one with wrong ones is no job.
+func TestDecodeJob(t *testing.T) {
+	t.Parallel()
+	const older = `{"v":1,"id":"aaaaaa","kind":"replay","stream":"events","resource":"events","topic":"t","from":1,"to":2,"windows":[{"from":1,"to":2,"events":0,"pages":0}],"created":7,"state":"running"`
+	job, err := kafkasink.DecodeJob([]byte(older + "}"))
+	if err != nil || job.RateLimit != 0 || job.Parallel != 0 || job.PageSize != 0 || job.Windows[0].To != 2 {
+		t.Errorf("an older job is read as %+v: %v", job, err)
+	}
+	for _, wrong := range []string{`,"rate_limit":-1}`, `,"parallel":-1}`, `,"page_size":-1}`, `,"v":2}`} {
+		if _, err := kafkasink.DecodeJob([]byte(older + wrong)); !errors.Is(err, bridge.ErrForeign) {
+			t.Errorf("a job with %s: %v", wrong, err)
 		}
 	}
 }
@@ -103,6 +119,38 @@ func TestWindow(t *testing.T) {
 		t.Errorf("records differ (-want +got):\n%s", diff)
 	}
 	wantOnce(t, cfg, 0, 1, 2)
+}
+
+// A job that is planned again with other bounds under the same id takes nothing
+// over: what one window has reached is no place in another one.
+func TestWindowOfOtherBounds(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	live := open(t, cfg)
+	recoverTo(t, live, cfg, -1)
+	job, window := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
+	s := open(t, window)
+	recoverTo(t, s, window, -1)
+	if err := commit(t, s, batch(window, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, windows := range [][]kafkasink.JobWindow{kafkasink.JobWindows(1000, 3000, 4), kafkasink.JobWindows(0, 4000, 2)} {
+		again := job
+		again.From, again.To, again.Windows = windows[0].From, windows[len(windows)-1].To, windows
+		other := cfg.OfWindow(&again, 0)
+		recoverTo(t, open(t, other), other, -1)
+
+		jobs := kafkasink.NewJobs(cfg)
+		put(t, jobs, again)
+		all, err := jobs.List(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatalf("the jobs are %v, %v", all, err)
+		}
+		if diff := cmp.Diff(again, all[0]); diff != "" {
+			t.Errorf("the list differs from the plan (-want +got):\n%s", diff)
+		}
+	}
+	recoverTo(t, open(t, window), window, 1)
 }
 
 // A change is made of what is committed, whoever else makes one, and a list

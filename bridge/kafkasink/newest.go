@@ -48,7 +48,22 @@ func (s *Sink) readNewest(ctx context.Context, x *session, b *barrier) (bridge.C
 	if found.none() {
 		s.scanned.join(low, end)
 	}
+	s.refuse(found.forged)
 	return s.choose(&found)
+}
+
+// refuse raises the alarm over a checkpoint that is not believed, once.
+func (s *Sink) refuse(r *kgo.Record) {
+	if r == nil || r.Offset < s.refusedBelow {
+		return
+	}
+	s.refusedBelow = r.Offset + 1
+	s.refused.Add(1)
+	if s.cfg.Log != nil {
+		s.cfg.Log.Error("a checkpoint in Kafka is not believed: it was produced outside a transaction, which no bridge does",
+			"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "key", string(r.Key),
+			"hint", "find out who else may write to the checkpoint topic: kafka-acls.sh --list --topic "+r.Topic+"; the stream goes on from the last checkpoint of its own")
+	}
 }
 
 // awaitEnd returns the offset where the log ends for this session, and the one
@@ -58,25 +73,8 @@ func (s *Sink) awaitEnd(ctx context.Context, l *partitionLog, b *barrier, found 
 		low, err = s.awaitBarrier(ctx, l, *b, found)
 		return b.offset + 1, low, err
 	}
-	c, err := l.fetch(ctx, 0)
-	return c.stable, c.stable, err
-}
-
-// scan reads the records of [from, to). It returns where the log begins.
-func (l *partitionLog) scan(ctx context.Context, from, to int64, add func(*kgo.Record)) (start int64, err error) {
-	for from < to {
-		c, err := l.fetch(ctx, from)
-		if err != nil {
-			return 0, err
-		}
-		for _, r := range c.records {
-			if r.Offset < to {
-				add(r)
-			}
-		}
-		from, start = c.next, c.start
-	}
-	return start, nil
+	all, err := l.bounds(ctx)
+	return all.To, all.To, err
 }
 
 // stretch is a part of the log, of one topic, that holds no checkpoint of the
@@ -113,7 +111,12 @@ func (t *stretch) join(from, to int64) {
 }
 
 // finds are the stream's records in the part of the log that was read last.
-type finds struct{ data, mirror heap }
+type finds struct {
+	data, mirror heap
+	// forged is the last record of either key that was produced outside a
+	// transaction: it went past the fencing, so no bridge wrote it.
+	forged *kgo.Record
+}
 
 // heap is the newest records of one key, in the order of the log.
 type heap struct {
@@ -126,7 +129,13 @@ func (f *finds) none() bool { return len(f.data.records)+len(f.mirror.records) =
 
 // add takes a record if it is one of the stream's checkpoints.
 func (f *finds) add(r *kgo.Record) {
-	if r.Attrs.IsControl() {
+	switch {
+	case r.Attrs.IsControl():
+		return
+	case !r.Attrs.IsTransactional():
+		if key := string(r.Key); (key == f.data.key || key == f.mirror.key) && (f.forged == nil || r.Offset > f.forged.Offset) {
+			f.forged = r
+		}
 		return
 	}
 	f.data.add(r)
@@ -213,20 +222,20 @@ func (s *Sink) awaitBarrier(ctx context.Context, l *partitionLog, b barrier, fou
 			}
 			return 0, err
 		}
-		for _, r := range c.records {
+		for _, r := range c.Records {
 			switch {
 			case r.Offset < b.offset:
 				found.add(r)
 			case r.Offset == b.offset && string(r.Value) == b.value:
-				return max(low, min(c.start, b.offset)), nil
+				return max(low, min(c.Start, b.offset)), nil
 			default:
 				return 0, fmt.Errorf("partition %d of %s: the barrier at offset %d is gone", l.partition, l.topic.name, b.offset)
 			}
 		}
-		if at = c.next; time.Since(looked) < stallAfter {
+		if at = c.Next; time.Since(looked) < stallAfter {
 			continue
 		}
-		stall, looked = s.lookBehind(ctx, l, c.stable, time.Since(began)), time.Now()
+		stall, looked = s.lookBehind(ctx, l, c.Stable, time.Since(began)), time.Now()
 		s.report(stall)
 	}
 }

@@ -13,10 +13,9 @@ import (
 const (
 	// keptParcels bounds the free list.
 	keptParcels = 32
-	// keptEvents is the largest page whose memory outlives it, so that one
-	// giant page does not stay.
-	keptEvents = 10_000
-	keptText   = 4 << 20 // the same, in bytes
+	// smallPage is the page, in records, whose memory is never worth dropping.
+	smallPage = 2000
+	keptText  = 4 << 20 // the most text that outlives its page, in bytes
 )
 
 // parcel is a page on its way to the brokers: its records, and what they are
@@ -84,8 +83,9 @@ func (p *parcel) finish() {
 type parcels struct {
 	sampled func(*kgo.Record) // as in Config; never changed
 
-	mu   sync.Mutex // guards free: parcels come back from the client
-	free []*parcel
+	mu      sync.Mutex // guards all below: parcels come back from the client
+	free    []*parcel
+	records int // running mean of the pages' records
 }
 
 func (s *parcels) take() *parcel {
@@ -105,15 +105,25 @@ func (s *parcels) take() *parcel {
 	return p
 }
 
+// give takes a parcel back, and keeps none that is far larger than pages are:
+// giant ones must not stay.
 func (s *parcels) give(p *parcel) {
-	if cap(p.records) > keptEvents || cap(p.text) > keptText {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.records == 0 {
+		s.records = len(p.records)
+	}
+	s.records += (len(p.records) - s.records) / 8
 	if len(s.free) < keptParcels {
 		s.free = append(s.free, p)
 	}
+	s.free = slices.DeleteFunc(s.free, s.giant)
+}
+
+// giant reports whether a parcel is far larger than pages are now. The caller
+// holds mu.
+func (s *parcels) giant(p *parcel) bool {
+	return cap(p.records) > max(4*s.records, smallPage) || cap(p.text) > keptText
 }
 
 // tally adds up the receipts of a batch's pages.

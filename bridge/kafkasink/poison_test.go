@@ -65,7 +65,7 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 	b, err := bridge.New(bridge.Config{
 		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 1000, Owner: "me",
 		PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 4 << 20, RetryMax: time.Second,
-		EmptyPages: 5, OnInvalidCursor: "stop", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: bridge.Limits{Once: true},
+		EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: bridge.Limits{Once: true},
 	}, bridge.Ports{Source: source, Sink: s, Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,9 @@ const (
 	lookTimeout = 3 * time.Second
 	// settingsAge is how old the topics' settings may be. They may change
 	// while a bridge runs for weeks: a shortened retention would delete what
-	// the old window lets through.
-	settingsAge = 10 * time.Minute
+	// the old window lets through. So may the topics, and nobody else tells a
+	// stream that is at rest.
+	settingsAge = 30 * time.Second
 )
 
 // errNoSession: Publish was called without a successful Recover before it.
@@ -113,6 +114,7 @@ func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge
 	}
 	s.report(nil)
 	receipt := x.receipt.Receipt
+	receipt.Topics = x.states()
 	x.receipt = tally{}
 	return receipt, nil
 }
@@ -125,13 +127,16 @@ func (s *Sink) append(ctx context.Context, x *session, b *bridge.Batch) error {
 		return err
 	}
 	if x.open == nil {
+		if err := s.refresh(ctx, x); err != nil {
+			return err
+		}
 		return x.mirror.introduce(ctx, b.Checkpoint)
 	}
 	if err := s.finish(ctx, x); err != nil {
 		return err
 	}
 	bridge.Reach(bridge.PointAcked)
-	return nil
+	return s.confirm(ctx, x)
 }
 
 // batch returns what the records of the batch at hand go out with, and begins
@@ -159,7 +164,7 @@ func (s *Sink) batch(ctx context.Context, x *session) (*delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.first = bridge.PointProduced
+	t.first, t.reaches = bridge.PointProduced, x.reaches
 	x.open = newDelivery(t)
 	return x.open, nil
 }
@@ -190,9 +195,12 @@ func (s *Sink) refresh(ctx context.Context, x *session) error {
 	for i, known := range x.known() {
 		switch {
 		case topics[i].id != known.id:
-			return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s is not the one that it was", known.name)}
+			return changed(known.name)
 		case topics[i].settings != known.settings:
 			return &bridge.Fault{Class: bridge.Transient, Code: "settings", Err: fmt.Errorf("settings of topic %s changed", known.name)}
+		}
+		if len(topics[i].partitions) > len(known.partitions) {
+			known.partitions = topics[i].partitions
 		}
 	}
 	return nil
@@ -206,6 +214,8 @@ type target struct {
 	transactional bool
 	producer      int64
 	epoch         int16
+	// reaches are how far the topics of events are known to go, and learn more.
+	reaches []*reach
 	// first is reached when the first record is handed over; none if empty.
 	first bridge.Point
 }
@@ -283,6 +293,9 @@ func (d *delivery) settle(r *kgo.Record, err error) {
 		// the brokers have dropped what they had acknowledged.
 		err = errProducerChanged
 	}
+	if t := reachOf(d.reaches, r.Topic); err == nil && t != nil {
+		err = t.follows(r)
+	}
 	if err != nil && !bridge.Broken(bridge.BreakPromise) {
 		d.fail(r.Topic, err)
 	}
@@ -347,6 +360,8 @@ func (s *Sink) outcome(x *session, d *delivery) error {
 	switch t := x.state(d.topic); {
 	case errors.Is(d.err, errProducerChanged):
 		f.Code, f.Hint = "producer_changed", ""
+	case isTopicGone(d.err):
+		return goneTopic(err)
 	case d.transactional && isFenced(d.err):
 		return s.transactionFault(x, err)
 	case errors.Is(d.err, kerr.MessageTooLarge) && t != nil && !t.settings.known:

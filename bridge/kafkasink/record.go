@@ -139,7 +139,7 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 // the topic would not keep that.
 func (m *batch) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 	switch {
-	case setting == timestampPublish || m.session.events.settings.appendTime:
+	case setting == timestampPublish || m.session.events.settings.appendTime || ev.Time == bridge.NoTime:
 		return m.now, false
 	case m.span.holds(ev.Time):
 		return time.UnixMilli(ev.Time), false
@@ -211,7 +211,7 @@ func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
 // timeHeader returns the exact event time. Times without an RFC 3339 form,
 // which is all that CloudEvents allows, have none.
 func (b *builder) timeHeader(ev *bridge.Event) (kgo.RecordHeader, bool) {
-	if ev.Defect == bridge.DefectTime || ev.Defect == bridge.DefectNotObject {
+	if ev.Time == bridge.NoTime || ev.Defect == bridge.DefectTime || ev.Defect == bridge.DefectNotObject {
 		return kgo.RecordHeader{}, false
 	}
 	day := ev.Time / dayMillis

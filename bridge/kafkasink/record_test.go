@@ -93,14 +93,14 @@ func TestRecordContract(t *testing.T) {
 				poison(p) // what Publish still used would show
 			}
 			want := bridge.Receipt{
-				Published: 6, Restamped: 1, Bytes: receipt.Bytes,
+				Published: 6, Restamped: 1, Bytes: receipt.Bytes, Topics: receipt.Topics,
 				DeadLettered: map[bridge.Defect]int{bridge.DefectNotObject: 1, bridge.DefectTime: 1, bridge.DefectTooLarge: 1},
 			}
 			if diff := cmp.Diff(want, receipt); diff != "" {
 				t.Errorf("receipt differs (-want +got):\n%s", diff)
 			}
 			var got []golden
-			for _, topic := range s.Topics() {
+			for _, topic := range s.TopicNames() {
 				for _, r := range consume(t, cfg, topic) {
 					got = append(got, goldenOf(r, cfg))
 				}
@@ -136,7 +136,7 @@ func TestTraceparent(t *testing.T) {
 			publish(t, s, first)
 			publish(t, s, page(event("c"), event("d")))
 			seen, records := 0, 0
-			for _, topic := range s.Topics() {
+			for _, topic := range s.TopicNames() {
 				for _, r := range consume(t, cfg, topic) {
 					records++
 					for _, h := range r.Headers {
@@ -368,6 +368,30 @@ func TestTimeHeader(t *testing.T) {
 	for _, ms := range []int64{first - 1, last + 1, math.MinInt64, math.MaxInt64} {
 		if got := kafkasink.TimeHeader(ms); got != "" {
 			t.Errorf("the ce_time of %d is %q, want none", ms, got)
+		}
+	}
+}
+
+// TestEventWithoutTime: an event without a time carries the time of publishing,
+// which is nothing to count or to stop for, and no ce_time.
+func TestEventWithoutTime(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.OnExpired = "stop" })
+	s := recovered(t, cfg)
+	open := bridge.Event{Raw: []byte(`{"userId":"u-1"}`), Key: []byte("u-1"), Subject: []byte("u-1"), Time: bridge.NoTime}
+	began := time.Now()
+	receipt := publish(t, s, page(open))
+	if want := (bridge.Receipt{Published: 1, Bytes: int64(len(open.Raw)), Topics: receipt.Topics}); cmp.Diff(want, receipt) != "" {
+		t.Errorf("receipt differs (-want +got):\n%s", cmp.Diff(want, receipt))
+	}
+	for _, r := range consume(t, cfg, cfg.Topic) {
+		if r.Timestamp.Before(began.Add(-time.Second)) || r.Timestamp.After(time.Now()) {
+			t.Errorf("the record's time is %v, want that of publishing", r.Timestamp)
+		}
+		for _, h := range r.Headers {
+			if h.Key == "ce_time" {
+				t.Errorf("ce_time is %q", h.Value)
+			}
 		}
 	}
 }

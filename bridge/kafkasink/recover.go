@@ -127,7 +127,14 @@ func (s *Sink) prepare(ctx context.Context, x *session) error {
 	if err != nil {
 		return err
 	}
+	gone, err := s.vanished(ctx, x.writer, topics)
+	if err != nil {
+		return err
+	}
 	for i := range topics {
+		if c, ok := gone[topics[i].name]; ok {
+			return vanishedError(topics[i].name, c)
+		}
 		check := s.usable
 		if topics[i].name == s.cfg.CheckpointTopic {
 			check = s.usableCheckpoints
@@ -190,6 +197,13 @@ func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Cont
 		return bridge.Checkpoint{}, err
 	}
 	bridge.Reach(bridge.PointBarrier)
+	if !x.pinned() {
+		limited, cancel := context.WithTimeout(ctx, initTimeout)
+		defer cancel()
+		if err := x.pin(limited, x.client); err != nil {
+			return bridge.Checkpoint{}, err
+		}
+	}
 	return s.readNewest(ctx, x, b)
 }
 
@@ -221,24 +235,33 @@ func (s *Sink) commitBarrier(ctx context.Context, x *session) (*barrier, error) 
 	return &barrier{offset: offset, value: unique}, nil
 }
 
-// commitOwn commits one record on the stream's partition and returns its offset.
-func (s *Sink) commitOwn(ctx context.Context, x *session, what string, rec kgo.Record) (int64, error) {
+// commitOwn commits records of the checkpoint topic, the last of them on the
+// stream's partition, and returns the offset of that.
+func (s *Sink) commitOwn(ctx context.Context, x *session, what string, own ...kgo.Record) (int64, error) {
 	t, err := s.beginTransaction(ctx, x, fmt.Sprintf("commit %s to %s", what, s.cfg.CheckpointTopic))
 	if err != nil {
 		return 0, err
 	}
-	p := parcelOf(rec)
+	if x.client == x.writer && !x.pinned() {
+		limited, cancel := context.WithTimeout(ctx, initTimeout)
+		defer cancel()
+		if err := x.pin(limited, x.client); err != nil {
+			return 0, err
+		}
+	}
+	p := parcelOf(own...)
+	last := &p.records[len(own)-1]
 	x.open = newDelivery(t)
 	x.open.hand(p)
 	if err := s.finish(ctx, x); err != nil {
 		return 0, err
 	}
-	if err := s.follows(x, &p.records[0]); err != nil {
+	if err := s.follows(x, last); err != nil {
 		return 0, err
 	}
 	limited, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	return p.records[0].Offset, s.endTransaction(limited, x)
+	return last.Offset, s.endTransaction(limited, x)
 }
 
 // transactionVersion asks the brokers for the version that their transactions

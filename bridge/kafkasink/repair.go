@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // The jobs that repair a stream. Two processes with the same job of the same
@@ -36,7 +38,7 @@ const repairTries = 3
 // publishes exactly once, whatever the stream's delivery.
 //
 // A mark is the record JOB/STREAM/NAME in the compacted topic
-// <checkpoint topic>.jobs and is kept for ever; the transactional id is
+// <checkpoint topic>.jobs and is kept until it is forgotten; the transactional id is
 // <checkpoint topic>.jobs.<stream>.<job>. One goroutine uses a Repair.
 type Repair struct {
 	sink  *Sink
@@ -103,7 +105,7 @@ func newRepair(cfg Config, job string) (*Repair, error) {
 	cfg.Part = &Part{Stream: cfg.Stream, Origin: "repair"}
 	cfg.CheckpointTopic = cfg.jobsTopic()
 	// What cannot be published stays what it is, and is told.
-	cfg.OnBadEvent, cfg.CreateTopics = stopStream, false
+	cfg.OnBadEvent, cfg.CreateTopics, cfg.Known = stopStream, false, nil
 	s, err := New(cfg)
 	if err != nil {
 		return nil, err
@@ -160,6 +162,34 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 		before = receipt
 		pause(ctx, backoff(try))
 	}
+}
+
+// forgottenAtOnce is how many marks are in one transaction.
+const forgottenAtOnce = 1000
+
+// Forget removes marks: what they were about can be published again.
+func (r *Repair) Forget(ctx context.Context, names []string) error {
+	for some := range slices.Chunk(names, forgottenAtOnce) {
+		if r.sink.session == nil {
+			if err := r.begin(ctx); err != nil {
+				return err
+			}
+		}
+		s, x := r.sink, r.sink.session
+		var own []kgo.Record
+		for _, name := range some {
+			own = append(own, s.ownRecord(s.cfg.jobKey(name), nil))
+		}
+		if _, err := s.commitOwn(ctx, x, "the end of marks", own...); err != nil {
+			err = s.explain(err, x.watch)
+			s.endSession()
+			return err
+		}
+		for _, name := range some {
+			delete(r.marks, name)
+		}
+	}
+	return nil
 }
 
 // publish makes one attempt. Before the transaction's end is answered nothing
@@ -233,27 +263,28 @@ func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, e
 	if _, err := s.awaitBarrier(ctx, l, *b, new(finds)); err != nil {
 		return nil, err
 	}
-	return r.scanMarks(ctx, l, b.offset)
+	return r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
 }
 
 // visibleMarks reads what is committed and not hidden.
 func (r *Repair) visibleMarks(ctx context.Context, client *kgo.Client) (map[string][]byte, error) {
-	l, high, err := r.sink.committedLog(ctx, client)
-	if err != nil {
-		return nil, err
+	l, all, err := r.sink.committedLog(ctx, client)
+	if err != nil || l == nil {
+		return make(map[string][]byte), err
 	}
-	return r.scanMarks(ctx, l, high)
+	return r.scanMarks(ctx, l, all)
 }
 
-// scanMarks reads the job's marks before an offset.
-func (r *Repair) scanMarks(ctx context.Context, l *partitionLog, high int64) (map[string][]byte, error) {
+// scanMarks reads the job's marks in a part of the log.
+func (r *Repair) scanMarks(ctx context.Context, l *partitionLog, part kafkaclient.Span) (map[string][]byte, error) {
 	marks := make(map[string][]byte)
-	if high == 0 {
-		return marks, nil
-	}
-	_, err := l.scan(ctx, 0, high, func(rec *kgo.Record) {
+	_, err := l.scan(ctx, part.From, part.To, func(rec *kgo.Record) {
 		name, ok := strings.CutPrefix(string(rec.Key), r.sink.cfg.jobKey(""))
-		if ok && !rec.Attrs.IsControl() && rec.Value != nil && string(rec.Key) != r.sink.cfg.barrierKey() {
+		switch {
+		case !ok || rec.Attrs.IsControl() || string(rec.Key) == r.sink.cfg.barrierKey():
+		case rec.Value == nil:
+			delete(marks, name)
+		default:
 			marks[name] = rec.Value
 		}
 	})

@@ -1,7 +1,9 @@
 package kafkasink_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -262,5 +264,35 @@ func TestReadLetter(t *testing.T) {
 	}
 	if l := got["lost"]; l.Item != nil || l.Cursor != "" || l.ID != "large" {
 		t.Errorf("without its cursor: %+v", l)
+	}
+}
+
+// TestRepairHeldBack: another job of the stream, or a window of a backfill, was
+// killed and left a transaction open. It is ended, not waited for.
+func TestRepairHeldBack(t *testing.T) {
+	t.Parallel()
+	// Another test's group that ends alike would count as running the job.
+	window := fmt.Sprintf(".%06d.w0.1000-2000", time.Now().UnixNano()%1_000_000)
+	for name, id := range map[string]string{"a repair": ".repair", "a window": window} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
+			openRepair(t, cfg).Close()
+			jobs := cfg
+			jobs.CheckpointTopic = kafkasink.JobsTopic(cfg.CheckpointTopic)
+			foreignTransaction(t, jobs, jobs.CheckpointTopic+"."+cfg.Stream+id)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			began := time.Now()
+			r, err := kafkasink.OpenRepair(ctx, cfg, kafkasink.JobDLQ)
+			if err != nil {
+				t.Fatalf("after %s: %v", time.Since(began), err)
+			}
+			defer r.Close()
+			if err := republish(t, r, "e"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

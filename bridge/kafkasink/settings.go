@@ -31,8 +31,15 @@ type settings struct {
 	compacted  bool
 	// retention is forEver or how long records are kept.
 	retention time.Duration
+	// sized: old records are deleted when there are too many bytes.
+	sized bool
 	// before and after bound how far a record's time may be from the broker's.
 	before, after time.Duration
+}
+
+// keepsAll reports whether the topic deletes no records by itself.
+func (t *settings) keepsAll() bool {
+	return t.known && t.retention == forEver && !t.sized && !t.compacted
 }
 
 // unbounded stands for limits that no time reaches.
@@ -165,6 +172,9 @@ func settingsFrom(base settings, configs map[string]string) settings {
 	}
 	if d, ok := configMillis(configs, "retention.ms"); ok {
 		t.retention = d
+	}
+	if bytes, err := strconv.ParseInt(configs["retention.bytes"], 10, 64); err == nil {
+		t.sized = bytes >= 0
 	}
 	// Brokers before 3.6 have one limit for both sides.
 	for _, limit := range []struct {

@@ -20,7 +20,13 @@ type Sink struct {
 	records builder
 	parcels parcels
 	scanned stretch
-	losses  atomic.Int64
+	// searched is where Holds has found nothing, by topic; holdsTime bounds one look.
+	searched  map[string]searched
+	holdsTime time.Duration
+	losses    atomic.Int64
+	refused   atomic.Int64 // checkpoints that were not believed
+	// refusedBelow is the offset below which they were counted.
+	refusedBelow int64
 	// mirrorEvery is how often at most a checkpoint is copied.
 	mirrorEvery time.Duration
 	// patient: the brokers' transactions are of the older kind, whose end must
@@ -37,18 +43,22 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Sink{cfg: cfg, records: newBuilder(cfg), mirrorEvery: mirrorInterval, parcels: parcels{sampled: cfg.Sampled}}, nil
+	return &Sink{cfg: cfg, records: newBuilder(cfg), mirrorEvery: mirrorInterval, holdsTime: holdsTime, searched: make(map[string]searched), parcels: parcels{sampled: cfg.Sampled}}, nil
 }
 
-// Topics returns the names of the topics that hold the stream's events: the
+// TopicNames returns the names of the topics that hold the stream's events: the
 // topic itself, then that of the dead letters unless bad events stop the
 // stream. The checkpoint topic is not among them.
-func (s *Sink) Topics() []string { return s.cfg.topics() }
+func (s *Sink) TopicNames() []string { return s.cfg.topics() }
 
 // Losses counts how often a broker no longer knew what it had acknowledged
 // before, in this process. It means that records may be lost on the brokers,
 // as after an unclean leader election.
 func (s *Sink) Losses() int64 { return s.losses.Load() }
+
+// Refused counts the checkpoints in Kafka that this process did not believe,
+// because they were produced outside a transaction: somebody else wrote them.
+func (s *Sink) Refused() int64 { return s.refused.Load() }
 
 func (s *Sink) noteLoss(topic string, partition int32) {
 	s.losses.Add(1)
@@ -87,6 +97,8 @@ type session struct {
 	// the first record. dead is nil when bad events stop the stream.
 	events, dead, checkpoints *topicState
 	read                      time.Time // when the settings were read
+	// reaches are how far the topics of events and dead letters go.
+	reaches []*reach
 	// version is the brokers' transaction.version, 0 until it is known.
 	version atomic.Int32
 	// began is when the last transaction began, newest where its checkpoint or
@@ -128,8 +140,13 @@ func (s *Sink) open() (*session, error) {
 func (x *session) adopt(topics []topicState) {
 	x.read = time.Now()
 	x.events, x.checkpoints = &topics[0], &topics[len(topics)-1]
+	x.reaches = nil
+	if x.events.name != x.checkpoints.name { // the jobs' topic holds no events
+		x.reaches = append(x.reaches, &reach{topic: x.events})
+	}
 	if len(topics) > 2 {
 		x.dead = &topics[1]
+		x.reaches = append(x.reaches, &reach{topic: x.dead})
 	}
 }
 

@@ -219,17 +219,22 @@ func (s *Sink) replicas(ctx context.Context, client *kgo.Client) int {
 	return 0
 }
 
-// createMissing creates the topics that are not there, the checkpoints' last
-// and only for a stream that is new.
+// createMissing creates the topics that are not there, but none that a
+// checkpoint says was there; the checkpoints' last, and only for a stream that
+// is new.
 func (s *Sink) createMissing(ctx context.Context, client *kgo.Client) error {
 	states, err := s.describe(ctx, client, s.cfg.allTopics()...)
+	if err != nil {
+		return err
+	}
+	gone, err := s.vanished(ctx, client, states)
 	if err != nil {
 		return err
 	}
 	var missing []PlannedTopic
 	replicas := -1
 	for i := range states[:len(states)-1] {
-		if states[i].exists {
+		if _, known := gone[states[i].name]; states[i].exists || known {
 			continue
 		}
 		if replicas < 0 {

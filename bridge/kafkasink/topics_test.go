@@ -304,7 +304,7 @@ func TestConfigValidate(t *testing.T) {
 func TestDefaultTopic(t *testing.T) {
 	t.Parallel()
 	s := open(t, config(t, []string{"localhost:9092"}, func(c *kafkasink.Config) { c.Topic, c.Stream = "", "orders" }))
-	if diff := cmp.Diff([]string{"export.orders", "dlq.export.orders"}, s.Topics()); diff != "" {
+	if diff := cmp.Diff([]string{"export.orders", "dlq.export.orders"}, s.TopicNames()); diff != "" {
 		t.Errorf("topics differ (-want +got):\n%s", diff)
 	}
 }

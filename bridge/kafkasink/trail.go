@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // longStep is how many offsets are read at once at most, since all of them are
@@ -43,13 +43,14 @@ func (s *Sink) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) er
 }
 
 func (s *Sink) trail(ctx context.Context, client *kgo.Client, visit func(bridge.Checkpoint) bool) error {
-	l, high, err := s.committedLog(ctx, client)
+	l, all, err := s.committedLog(ctx, client)
 	if err != nil {
 		return err
 	}
 	var last bridge.Checkpoint
-	for step := int64(firstStep); high > 0; step = min(2*step, longStep) {
-		low := max(0, high-step)
+	high := all.To
+	for step := int64(firstStep); high > all.From; step = min(2*step, longStep) {
+		low := max(all.From, high-step)
 		found := finds{data: heap{key: s.cfg.dataKey(), all: true}, mirror: heap{key: s.cfg.mirrorKey(), all: true}}
 		start, err := l.scan(ctx, low, high, found.add)
 		if err != nil {
@@ -87,31 +88,21 @@ func isEntry(c, newer *bridge.Checkpoint) bool {
 	return c.Kind != bridge.KindHeartbeat
 }
 
-// committedLog returns the stream's partition of the checkpoint topic and the
-// offset up to which it is readable, 0 where there is none.
-func (s *Sink) committedLog(ctx context.Context, client *kgo.Client) (*partitionLog, int64, error) {
+// committedLog returns the stream's partition of the checkpoint topic and what
+// of it is readable, nothing where there is none.
+func (s *Sink) committedLog(ctx context.Context, client *kgo.Client) (*partitionLog, kafkaclient.Span, error) {
 	asking, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	topics, err := s.describe(asking, client, s.cfg.CheckpointTopic)
 	if err != nil {
-		return nil, 0, err
+		return nil, kafkaclient.Span{}, err
 	}
-	if !topics[0].exists {
-		return nil, 0, nil
+	if !topics[0].exists || len(topics[0].partitions) <= int(checkpointPartition(s.cfg.Stream)) {
+		return nil, kafkaclient.Span{}, nil
 	}
-	ends, err := kadm.NewClient(client).ListCommittedOffsets(asking, s.cfg.CheckpointTopic)
-	if err != nil {
-		return nil, 0, fmt.Errorf("ask for the end of topic %s: %w", s.cfg.CheckpointTopic, err)
-	}
-	l := &partitionLog{sink: s, client: client, topic: topics[0], partition: checkpointPartition(s.cfg.Stream)}
-	end, ok := ends.Lookup(s.cfg.CheckpointTopic, l.partition)
-	if !ok {
-		return nil, 0, nil
-	}
-	if end.Err != nil {
-		return nil, 0, fmt.Errorf("ask for the end of partition %d of %s: %w", l.partition, s.cfg.CheckpointTopic, end.Err)
-	}
-	return l, end.Offset, nil
+	l := s.logOf(client, &topics[0])
+	all, err := l.bounds(asking)
+	return l, all, err
 }
 
 // decodeAll returns the checkpoints of both keys, in the order of their places.

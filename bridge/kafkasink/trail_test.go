@@ -3,6 +3,7 @@ package kafkasink_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,52 @@ func TestHeld(t *testing.T) {
 			take(true, nameless)
 			take(true, nameless)
 			take(false, nameless) // there were two
+		})
+	}
+}
+
+// Held knows dead letters too, those that hold only where the item was as well.
+func TestHeldKnowsDeadLetters(t *testing.T) {
+	t.Parallel()
+	for _, headers := range []string{"cloudevents", "minimal", "none"} {
+		t.Run(headers, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			createTopic(t, cfg, cfg.Topic, map[string]*string{"max.message.bytes": new("16384")})
+			s := open(t, cfg)
+			recoverTo(t, s, cfg, -1)
+			broken, nameless := event("broken", "u"), event("x", "u")
+			broken.Defect = bridge.DefectTime
+			nameless.ID, nameless.Raw, nameless.Defect = nil, []byte(`[]`), bridge.DefectNotObject
+			large, long := event("large", "u"), event(strings.Repeat("i", 400), "u")
+			large.Raw = fmt.Appendf(nil, `{"eventId":"large","pad":%q}`, strings.Repeat("x", 20_000))
+			long.Raw = fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("y", 20_000))
+			if got := publish(t, s, page(broken, nameless, nameless, large, long, event("fine", "u"))); got.Published != 1 {
+				t.Fatalf("published %+v, want 1", got)
+			}
+			r := openRepair(t, cfg) // one of them was retried
+			nameless.Defect = bridge.DefectNone
+			if _, err := r.Publish(t.Context(), page(nameless), "0/1", []byte("mark")); err != nil {
+				t.Fatal(err)
+			}
+			held, err := s.Held(t.Context(), time.Now().Add(-time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range []bridge.Event{broken, large, long, event("fine", "u"), nameless, nameless} {
+				if headers == "none" && string(e.ID) == "fine" {
+					continue // its bytes have another time
+				}
+				if !held.Take(&e) {
+					t.Errorf("event %.20s %.40s is not held", e.ID, e.Raw)
+				}
+			}
+			if held.Take(&nameless) {
+				t.Error("an event without an id is held once more than it was listed")
+			}
+			if e := event("never", "u"); held.Take(&e) {
+				t.Error("an event that never was is held")
+			}
 		})
 	}
 }

@@ -89,6 +89,9 @@ func (s *Sink) complete(ctx context.Context, x *session, own ...kgo.Record) erro
 	if x.strict() {
 		bridge.Reach(bridge.PointAcked)
 	}
+	if err := s.confirm(ctx, x); err != nil {
+		return err
+	}
 	return s.follows(x, &p.records[len(own)-1])
 }
 
@@ -156,6 +159,9 @@ func (s *Sink) endTransaction(ctx context.Context, x *session) error {
 // transactionFault makes a fault of an error that ends a session, and tells
 // being fenced from a transaction that took too long.
 func (s *Sink) transactionFault(x *session, err error) *bridge.Fault {
+	if isTopicGone(err) {
+		return goneTopic(err)
+	}
 	f := s.fault(err, s.cfg.CheckpointTopic)
 	switch {
 	case !isFenced(err):

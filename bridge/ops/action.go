@@ -130,14 +130,14 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 // validate wants exactly one field, with a value that can be meant.
 func (d *Destination) validate(now time.Time) error {
 	given := 0
-	for _, is := range []bool{d.Entry != "", !d.Datetime.IsZero(), d.Shift != 0, d.Earliest, d.Latest} {
+	for _, is := range []bool{d.Entry != "", !d.Datetime.IsZero(), d.Shift != 0, d.Earliest, d.Current, d.Latest} {
 		if is {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return badRequest(`"to": {"shift": -5}`, "to: says %d places, want one of entry, datetime, shift, earliest, latest", given)
+		return badRequest(`"to": {"shift": -5}`, "to: says %d places, want one of entry, datetime, shift, earliest, current, latest", given)
 	case d.Shift > 0:
 		return badRequest(`"shift": -5`, "shift: %d does not go back", d.Shift)
 	case d.Datetime.After(now):

@@ -124,8 +124,10 @@ type Destination struct {
 	Datetime time.Time `json:"datetime"`
 	// Shift is so many pages back, below 0.
 	Shift int64 `json:"shift"`
-	// Earliest is the first event of the export, Latest what comes from now on.
+	// Earliest is the first event of the export, Current where the stream is,
+	// with the topics as they are now, Latest what comes from now on.
 	Earliest bool `json:"earliest"`
+	Current  bool `json:"current"`
 	Latest   bool `json:"latest"`
 }
 

@@ -68,7 +68,8 @@ type handler struct {
 //	/         the page.
 //
 // A request by a name that is not ours gets 421, one from a page of another site
-// to /api/ or /debug/ 403. Actions need the token, or, without one, a caller on this machine.
+// to /api/ or /debug/ 403. Actions need the token, or, without one, a caller on
+// this machine.
 func Handler(cfg Config, parts Parts) http.Handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)

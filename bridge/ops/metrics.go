@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +34,7 @@ type Metrics struct {
 	restamped    *prometheus.CounterVec
 	tailChanged  bounded
 	repeated     *prometheus.CounterVec
+	shared       *prometheus.CounterVec
 	latency      *prometheus.HistogramVec
 	commits      bounded
 	commit       *prometheus.HistogramVec
@@ -46,6 +48,10 @@ type Metrics struct {
 	logs         *prometheus.CounterVec
 	unsafe       *prometheus.GaugeVec
 	windows      *prometheus.GaugeVec
+	grown        *prometheus.CounterVec
+	// lost counts by stream what the engine found lost; it is not changed once
+	// it is made.
+	lost map[string]*atomic.Int64
 }
 
 // Build says which program the metrics are of.
@@ -58,7 +64,7 @@ type Build struct {
 // NewMetrics returns the metrics of the given streams in a registry of their
 // own. statuses is called at every scrape.
 func NewMetrics(build Build, streams []string, statuses func() []bridge.Status) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), lost: make(map[string]*atomic.Int64)}
 	m.defineSource()
 	m.defineSink()
 	m.stage = m.histogram("stage_duration_seconds", "Time per step: wait (for a page), fetch, decode, publish, checkpoint.", latencyBuckets, "stage")
@@ -76,6 +82,7 @@ func NewMetrics(build Build, streams []string, statuses func() []bridge.Status) 
 		m.logs.WithLabelValues(level)
 	}
 	for _, s := range streams {
+		m.lost[s] = new(atomic.Int64)
 		m.initialise(s)
 	}
 	return m
@@ -99,9 +106,10 @@ func (m *Metrics) defineSink() {
 	m.published = m.counter("events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
 	m.bytes = m.counter("event_bytes_published_total", "Bytes of values published.")
 	m.dead = m.bounded("events_dead_lettered_total", "Items published to the dead-letter topic instead, by reason.", "reason",
-		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge))
+		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
 	m.dropped = m.bounded("events_dropped_total", "Events that the cursor passed and that are in no topic. Stays 0.", "reason", unaccounted)
 	m.restamped = m.counter("events_restamped_total", "Events published with the time of publishing, because the topic would not keep their own.")
+	m.shared = m.counter("events_shared_id_total", "Items whose id another item of the page has too, with other bytes: published all the same, or dead letters (BRIDGE_ON_SHARED_ID).")
 	m.repeated = m.counter("events_repeated_total", "Items that the API listed twice in one page and that were published once.")
 	m.tailChanged = m.bounded("tail_items_changed_total", "Items at the end of the results that vanished or came back with other bytes.", "change", "vanished", "mutated")
 	m.latency = m.histogram("event_end_to_end_latency_seconds", "Time from an event to its commit, of some events of each page (all of a small one).", ageBuckets)
@@ -112,6 +120,7 @@ func (m *Metrics) defineSink() {
 	m.failures = m.bounded("produce_errors_total", "Batches that Kafka did not take, by error.", "error", "network", "timeout", "stalled", "invalid_producer_epoch", "error")
 	m.rejections = m.bounded("fencing_rejections_total", "Commits refused because somebody else moved the stream, by who refused.", "layer", bridge.DependencySink, bridge.DependencyStore)
 	m.transitions = m.bounded("owner_transitions_total", "Times the stream became this process's (leader) or ceased to be (standby).", "to", "leader", "standby")
+	m.grown = m.counter("topic_partition_changes_total", "Times the topic was found to have more partitions: from then on keys go to other ones.")
 	m.resets = m.bounded("cursor_resets_total", "Changes of the position that were applied, an operator's or after a cursor that the API refused.", "kind",
 		string(bridge.KindReset), string(bridge.KindPause), string(bridge.KindResume), "refused-cursor")
 }
@@ -145,7 +154,7 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 // initialise makes every series exist from the start: a rate over a series
 // that appears with its first increment misses that increment.
 func (m *Metrics) initialise(stream string) {
-	for _, v := range []*prometheus.CounterVec{m.received, m.body, m.throttled, m.pages, m.published, m.bytes, m.restamped, m.repeated} {
+	for _, v := range []*prometheus.CounterVec{m.received, m.body, m.throttled, m.pages, m.published, m.bytes, m.restamped, m.repeated, m.shared, m.grown} {
 		v.WithLabelValues(stream)
 	}
 	for _, b := range []bounded{
@@ -170,13 +179,26 @@ func (m *Metrics) Throttled(stream string) func(time.Duration) {
 }
 
 // CountLosses adds a counter of how often Kafka forgot what it had
-// acknowledged of a stream. losses is called at every scrape; what it returns
-// never falls.
+// acknowledged of one of the streams. losses, which counts what brokers say
+// themselves, is called at every scrape; what it returns never falls.
 func (m *Metrics) CountLosses(stream string, losses func() int64) {
+	found := m.lost[stream]
+	if found == nil { // none of the streams
+		found = new(atomic.Int64)
+	}
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: namespace, Name: "broker_data_losses_total", ConstLabels: prometheus.Labels{"stream": stream},
-		Help: "Times a broker no longer knew what it had acknowledged: records may be lost there. Stays 0.",
-	}, func() float64 { return float64(losses()) }))
+		Help: "Times Kafka no longer had what it had acknowledged: a broker forgot it, or a topic was deleted, made again, emptied or cut off. Stays 0.",
+	}, func() float64 { return float64(losses() + found.Load()) }))
+}
+
+// CountRefused adds a counter of the checkpoints that a stream did not believe.
+// refused is called at every scrape; what it returns never falls.
+func (m *Metrics) CountRefused(stream string, refused func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: namespace, Name: "checkpoints_refused_total", ConstLabels: prometheus.Labels{"stream": stream},
+		Help: "Checkpoints in Kafka that no bridge wrote: they were produced outside a transaction, and are not believed. Stays 0.",
+	}, func() float64 { return float64(refused()) }))
 }
 
 // WindowStates are the states of the windows of backfills and replays.
@@ -236,12 +258,23 @@ func (m *Metrics) Observe(o bridge.Observation) {
 		m.rejections.inc(s, o.Code)
 	case bridge.ObserveStuck:
 		m.stuck.inc(s, o.Code)
+	case bridge.ObserveTopic:
+		m.topic(o)
 	case bridge.ObserveWait, bridge.ObserveState: // a stage, and what Status shows
 	}
 	switch o.What {
 	case bridge.ObserveWait, bridge.ObserveFetch, bridge.ObserveDecode, bridge.ObservePublish, bridge.ObserveCheckpoint:
 		m.stage.WithLabelValues(s, string(o.What)).Observe(o.Took.Seconds())
 	default:
+	}
+}
+
+func (m *Metrics) topic(o bridge.Observation) {
+	switch {
+	case o.Code == bridge.TopicGrew:
+		m.grown.WithLabelValues(o.Stream).Inc()
+	case m.lost[o.Stream] != nil:
+		m.lost[o.Stream].Add(1)
 	}
 }
 
@@ -252,6 +285,7 @@ func (m *Metrics) committed(o bridge.Observation) {
 	m.bytes.WithLabelValues(s).Add(float64(o.Receipt.Bytes))
 	m.restamped.WithLabelValues(s).Add(float64(o.Receipt.Restamped))
 	m.repeated.WithLabelValues(s).Add(float64(o.Repeated))
+	m.shared.WithLabelValues(s).Add(float64(o.Shared))
 	m.tailChanged.add(s, "vanished", o.Vanished)
 	m.tailChanged.add(s, "mutated", o.Changed)
 	m.dropped.add(s, unaccounted, o.Unaccounted)

@@ -211,9 +211,12 @@ func TestCountLosses(t *testing.T) {
 	m := metricsOf(&fakeStream{})
 	m.CountLosses("events", func() int64 { return 2 })
 	m.CountLosses("users", func() int64 { return 0 })
+	m.CountRefused("events", func() int64 { return 3 })
 	m.Throttled("events")(2 * time.Second)
+	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTopic, Code: bridge.TopicLost})
+	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTopic, Code: bridge.TopicGrew})
 	body := scrape(m)
-	for _, line := range []string{`broker_data_losses_total{stream="events"} 2`, `broker_data_losses_total{stream="users"} 0`, `source_throttled_seconds_total{stream="events"} 2`} {
+	for _, line := range []string{`broker_data_losses_total{stream="events"} 3`, `topic_partition_changes_total{stream="events"} 1`, `broker_data_losses_total{stream="users"} 0`, `checkpoints_refused_total{stream="events"} 3`, `source_throttled_seconds_total{stream="events"} 2`} {
 		if !strings.Contains(body, "exportbridge_"+line+"\n") {
 			t.Errorf("metrics lack %s", line)
 		}

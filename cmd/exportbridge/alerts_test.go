@@ -38,6 +38,7 @@ var healthy = map[string]string{
 	`events_dropped_total{stream="events",reason="unaccounted"}`:      "0x600",
 	`events_dead_lettered_total{stream="events",reason="too-large"}`:  "0x600",
 	`broker_data_losses_total{stream="events"}`:                       "0x600",
+	`checkpoints_refused_total{stream="events"}`:                      "0x600",
 	`cursor_store_lag_pages{stream="events",store="redis"}`:           "0x600",
 	`dependency_up{instance="a",stream="events",dependency="redis"}`:  "1x600",
 	`owner_transitions_total{stream="events",to="leader"}`:            "1x600",
@@ -141,6 +142,7 @@ var alertCases = []alertCase{
 	}, "20m", nil},
 	{"Redis is away for five minutes", map[string]string{`cursor_store_lag_pages{stream="events",store="redis"}`: "0+50x20 0x1000"}, "11m", nil},
 	{"Kafka lost records", map[string]string{`broker_data_losses_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"BrokerLostData page"}},
+	{"somebody writes a checkpoint", map[string]string{`checkpoints_refused_total{stream="events"}`: "0x20 1x1000"}, "8m", []string{"ForgedCheckpoint page"}},
 }
 
 var (
@@ -266,6 +268,7 @@ func TestMonitoredMetricsExist(t *testing.T) {
 		}}
 	})
 	m.CountLosses("events", func() int64 { return 0 })
+	m.CountRefused("events", func() int64 { return 0 })
 	m.Windows("events", map[string]int{})
 	families, err := m.Registry().Gather()
 	if err != nil {

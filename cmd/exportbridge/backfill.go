@@ -59,7 +59,10 @@ func newBackfillListCommand(a *app) *cobra.Command {
 		Use:   "list",
 		Short: "List the backfills and replays of a stream",
 		Long: `List the backfills and replays of a stream, oldest first, and who works on them. A
-job that is running and that nobody works on was interrupted: --resume goes on.`,
+job that is running and that nobody works on was interrupted: --resume goes on.
+
+The first job that begins 30 days after another ended removes that one's records.
+A backfill stays in the list: its range is not published again.`,
 		Example: "  exportbridge backfill list --json",
 		Args:    noArgs,
 	}
@@ -71,7 +74,7 @@ job that is running and that nobody works on was interrupted: --resume goes on.`
 		if err != nil {
 			return err
 		}
-		all, err := listJobs(cmd.Context(), jobs)
+		all, err := listJobs(cmd.Context(), jobs, 0)
 		if err != nil {
 			return explained(err)
 		}
@@ -83,8 +86,9 @@ job that is running and that nobody works on was interrupted: --resume goes on.`
 	return cmd
 }
 
-func listJobs(ctx context.Context, jobs *kafkasink.Jobs) ([]jobReport, error) {
-	list, err := jobs.List(ctx)
+// listJobs returns the jobs as of so long ago at most, and who works on them.
+func listJobs(ctx context.Context, jobs *kafkasink.Jobs, age time.Duration) ([]jobReport, error) {
+	list, err := jobs.Recent(ctx, age)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +133,9 @@ func (r *jobReport) note() string {
 	text := "by " + r.Who
 	if r.Reason != "" {
 		text += ": " + r.Reason
+	}
+	if r.RateLimit > 0 {
+		text += fmt.Sprintf("; at most %g requests a second", r.RateLimit)
 	}
 	if r.State == kafkasink.JobCancelled {
 		text += "; cancelled" + byWhom(&r.Job)

@@ -221,7 +221,8 @@ func checkSections(s *settings, need uses) []checkSection {
 		sections = append(sections, checkSection{"api", func(ctx context.Context) []finding { return eachStream(ctx, s, checkAPI) }})
 	}
 	if need&usesKafka != 0 {
-		sections = append(sections, checkSection{"kafka", func(ctx context.Context) []finding { return eachStream(ctx, s, checkKafka) }})
+		find := func(ctx context.Context, st *streamSettings) []finding { return s.checkKafka(ctx, st, need) }
+		sections = append(sections, checkSection{"kafka", func(ctx context.Context) []finding { return eachStream(ctx, s, find) }})
 	}
 	if need&usesCursor != 0 {
 		cursorstore.LogTo(nil) // its messages come back as errors
@@ -292,11 +293,17 @@ func (s *settings) checkConfig() []finding {
 	return found
 }
 
-func checkKafka(ctx context.Context, st *streamSettings) []finding {
+// checkKafka looks at Kafka, and whether its topics hold what the checkpoint
+// implies: the checkpoint topic's, or Redis's if it is looked at too.
+func (s *settings) checkKafka(ctx context.Context, st *streamSettings, need uses) []finding {
 	if isEmbedded(&st.kafka) {
 		return []finding{{Level: levelInfo, Text: "embedded: it will start with run"}}
 	}
-	sink, err := kafkasink.New(st.kafka)
+	cfg := st.kafka
+	if need&usesCursor != 0 {
+		cfg.Known = s.known(st.name) // what is wrong with Redis is said elsewhere
+	}
+	sink, err := kafkasink.New(cfg)
 	if err != nil {
 		return []finding{failure(err)}
 	}

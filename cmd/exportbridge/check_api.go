@@ -19,7 +19,8 @@ const (
 	certificateWarning = 14 * 24 * time.Hour
 )
 
-// checkAPI asks the export API for one page.
+// checkAPI asks the export API for one page from now on, and for the first items
+// of the export.
 func checkAPI(ctx context.Context, st *streamSettings) []finding {
 	if st.simulated {
 		return []finding{{Level: levelInfo, Text: "simulated: it will start with run"}}
@@ -53,7 +54,41 @@ func checkAPI(ctx context.Context, st *streamSettings) []finding {
 	}[got.Contract]; ends != "" {
 		found = append(found, finding{Level: levelInfo, Text: ends})
 	}
+	if f, ok := lookedAt(ctx, client, st); ok {
+		found = append(found, f)
+	}
 	return found
+}
+
+// patience is the longest that a check waits for a turn of EXPORT_RATE_LIMIT.
+const patience = 2 * time.Second
+
+// lookedAt judges how the first items of the export are read. Where there are
+// none, or the rate limit lets nobody look, there is nothing to say.
+func lookedAt(ctx context.Context, client *exportapi.Client, st *streamSettings) (finding, bool) {
+	if rate, err := st.export.Rate(); err != nil || rate > 0 && rate*patience.Seconds() < 1 {
+		return finding{}, false
+	}
+	got, err := client.Look(ctx, st.engine.Origin.Start)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return finding{Level: levelWarn, Text: "the first items did not come in time", Hint: "--timeout is the longest wait"}, true
+	case err != nil:
+		return failedRequest(err), true
+	case got.Items == 0:
+		return finding{}, false
+	case got.Unreadable == 0:
+		return finding{Level: levelOK, Text: fmt.Sprintf("%s looked at, all can be read", counted(got.Items, "item"))}, true
+	}
+	f := finding{
+		Level: levelWarn, Text: fmt.Sprintf("%d of the first %s cannot be read, the first is item %d: %s", got.Unreadable, counted(got.Items, "item"), got.Index, got.Defect),
+		Hint: "such items become dead letters (BRIDGE_ON_BAD_EVENT)",
+	}
+	if got.Unreadable == got.Items {
+		f.Level = levelFail
+		f.Hint = "check EXPORT_RESOURCE: an item is an object and its time a number, in milliseconds; a stream of which no item can be read stops, unless BRIDGE_ON_BAD_EVENT=dlq-all"
+	}
+	return f, true
 }
 
 // failedRequest leaves out of a hint that the request would be tried again: a

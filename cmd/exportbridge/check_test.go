@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +165,19 @@ func TestCheck(t *testing.T) {
 			want:    []string{`^  api      FAIL .*\b403 Forbidden\b`, `Try: check EXPORT_API_KEY`, `^  kafka    ok`, `, 1 failure$`},
 		},
 		{
+			name:    "no item can be read",
+			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = isoExport(t, 0) },
+			args:    []string{"--only", "api"},
+			code:    exitCheck,
+			want:    []string{`^  api      ok `, `FAIL 100 of the first 100 items cannot be read, the first is item 0: bad-timestamp$`, `Try: .*EXPORT_RESOURCE.*dlq-all`, `, 1 failure$`},
+		},
+		{
+			name:    "some items can be read",
+			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = isoExport(t, 98) },
+			args:    []string{"--only", "api"},
+			want:    []string{`warn 2 of the first 100 items cannot be read, the first is item 98: bad-timestamp$`, ` 1 warning, 0 failures$`},
+		},
+		{
 			name:    "wrong host",
 			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = "http://" + bridgetest.FreeAddress(t) },
 			args:    []string{"--only", "api"},
@@ -246,6 +262,32 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// isoExport is an export whose times are text, but for the first ones.
+func isoExport(t *testing.T, readable int) (url string) {
+	t.Helper()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size, err := strconv.Atoi(r.URL.Query().Get("pageSize"))
+		if err != nil {
+			t.Error(err)
+		}
+		items := []string{}
+		for i := range size {
+			when := `"2026-11-01T00:00:00Z"`
+			if i < readable {
+				when = "1790000000000"
+			}
+			items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%s}`, i, when))
+		}
+		if r.URL.Query().Get("start") != "" {
+			items = nil // from now on
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":null}`, strings.Join(items, ","))
+	}))
+	t.Cleanup(api.Close)
+	return api.URL
 }
 
 // wantLines looks for lines that match the expressions, one after the other.

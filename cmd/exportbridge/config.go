@@ -99,8 +99,8 @@ func newConfigDocsCommand(a *app) *cobra.Command {
 		Long: `Print the table of all settings as Markdown, or keep it in step in a file that
 has it between the lines ` + docsBegin + " and " + docsEnd + `.`,
 		Example: `  exportbridge config docs
-  exportbridge config docs --write README.md
-  exportbridge config docs --check README.md`,
+  exportbridge config docs --write settings.md
+  exportbridge config docs --check settings.md`,
 		Args: noArgs,
 	}
 	cmd.Flags().StringVar(&check, "check", "", "fail if the table in `FILE` is out of step")

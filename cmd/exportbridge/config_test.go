@@ -9,7 +9,7 @@ import (
 // TestReadmeInStep keeps the README's settings table what the program says.
 func TestReadmeInStep(t *testing.T) {
 	t.Parallel()
-	if err := checkDocs("../../README.md"); err != nil {
+	if err := checkDocs("docs/settings.md"); err != nil {
 		t.Error(err)
 	}
 }

@@ -40,6 +40,7 @@ type position struct {
 	all    *settings
 	sink   *kafkasink.Sink // nil unless the command needs Kafka
 	owner  string          // of this process
+	away   error           // why Redis was found not to answer; nil where it was not
 }
 
 func (p *position) close() {
@@ -85,8 +86,10 @@ func openRedis(s *settings) (*cursorstore.Client, error) {
 func positionOf(client *cursorstore.Client, s *settings, st *streamSettings, need uses) (*position, error) {
 	p := &position{client: client, store: client.Stream(st.name), stream: st, all: s, owner: s.owner()}
 	if need&usesKafka != 0 {
+		cfg := st.kafka
+		cfg.Known = p.store.Load
 		var err error
-		if p.sink, err = kafkasink.New(st.kafka); err != nil {
+		if p.sink, err = kafkasink.New(cfg); err != nil {
 			return nil, err
 		}
 	}

@@ -177,7 +177,10 @@ func lookupOf(flags *pflag.FlagSet, at, by, entry string, shift int64) (lookup, 
 // rewindTo plans a rewind to what the lookup finds.
 func rewindTo(l lookup) finder {
 	return func(ctx context.Context, p *position, now bridge.Checkpoint) (*plannedMove, error) {
-		e, err := l.find(ctx, p.store)
+		e, err := cursorstore.Entry{}, cursorstore.ErrNoEntry
+		if p.away == nil {
+			e, err = l.find(ctx, p.store)
+		}
 		if errors.Is(err, cursorstore.ErrNoEntry) || errors.Is(err, bridge.ErrNoCheckpoint) {
 			e, err = p.older(ctx, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.like(now))
 		}
@@ -229,15 +232,16 @@ func entryAt(ctx context.Context, s *cursorstore.Store, t time.Time) (cursorstor
 func newCursorResetCommand(a *app) *cobra.Command {
 	m := &move{request: newRequest(a)}
 	var at, cursor string
-	var earliest, latest bool
+	var earliest, latest, current bool
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Go to a place that is not in the history",
 		Long: `Go to a place that is not in the history: the export is asked from there, without
 or with another cursor. It also accepts a changed filter, end or application for
-a stream. A running bridge applies it and acknowledges; without one the command
-moves the cursor itself.
+a stream, and topics that were made again or lost records. A running bridge
+applies it and acknowledges; without one the command moves the cursor itself.
 
+--to-current stays where the stream is, and only accepts what has changed.
 --to-latest skips what was not exported yet. Without --execute nothing is
 changed.`,
 		Example: `  exportbridge cursor reset --to-datetime 2026-11-20T00:00:00Z
@@ -247,11 +251,12 @@ changed.`,
 	m.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&earliest, "to-earliest", false, "from the first event")
+	f.BoolVar(&current, "to-current", false, "stay at the same position")
 	f.BoolVar(&latest, "to-latest", false, "only what comes from now on")
 	f.StringVar(&at, "to-datetime", "", "events from this `TIME` on")
 	f.StringVar(&cursor, "to-cursor", "", "this cursor `VALUE`, byte for byte")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf(f, "to-earliest", "to-latest", "to-datetime", "to-cursor"); err != nil {
+		if err := oneOf(f, "to-earliest", "to-current", "to-latest", "to-datetime", "to-cursor"); err != nil {
 			return err
 		}
 		find, err := resetTarget(f, at, cursor)
@@ -284,8 +289,23 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 		return resetToTime(ms), nil
 	case flags.Changed("to-latest"):
 		return resetToLatest, nil
+	case flags.Changed("to-current"):
+		return resetToCurrent, nil
 	}
 	return resetToEarliest, nil
+}
+
+// resetToCurrent plans a reset that moves nothing.
+func resetToCurrent(_ context.Context, p *position, now bridge.Checkpoint) (*plannedMove, error) {
+	if now.Zero() {
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("stream %s has no checkpoint, so it has no position to stay at", p.store.Name()), hint: "--to-datetime TIME"}
+	}
+	plan := newPlan("the same position", bridge.Target{
+		Cursor: now.Cursor, Tail: now.Tail, Carried: now.Carried, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Place,
+	})
+	plan.AgainEvents, plan.AgainPages = 0, 0
+	plan.Notes = append(plan.Notes, "the topics are accepted as they are now; what they have lost stays missing: exportbridge verify --repair --from TIME --to TIME --execute")
+	return plan, nil
 }
 
 // resetTo plans a reset to a place that is known.
@@ -312,10 +332,9 @@ func resetToEarliest(context.Context, *position, bridge.Checkpoint) (*plannedMov
 }
 
 func resetToLatest(ctx context.Context, p *position, _ bridge.Checkpoint) (*plannedMove, error) {
-	// Redis's clock: the one that all who take part agree on.
-	t, err := p.store.Now(ctx)
+	t, err := p.now(ctx)
 	if err != nil {
-		return nil, hinted(err)
+		return nil, err
 	}
 	plan := newPlan("events from now on, "+t.UTC().Format(time.RFC3339Nano), bridge.Target{Start: t.UnixMilli()})
 	plan.Notes = append(plan.Notes, "what is between the present position and now will not be published")
@@ -366,6 +385,9 @@ func (m *move) run(ctx context.Context, find finder) error {
 		return printJSON(m.app.stdout, plan)
 	}
 	_, err = fmt.Fprintf(m.app.stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", order.ID, answer.By, roundDuration(time.Since(asked)), answer.Place)
+	if answer.Detail != "" {
+		fmt.Fprintf(m.app.stderr, "  warning: accepted with it: %s\n", printable(answer.Detail))
+	}
 	return err
 }
 
@@ -382,6 +404,9 @@ func (p *position) plan(ctx context.Context, find finder) (*plannedMove, bridge.
 	plan.Stream, plan.From, plan.BaseEpoch = p.store.Name(), spotOf(&now), now.Epoch
 	if want := p.stream.engine.Origin; plan.target.Entry == nil && !now.Zero() && !now.Origin.Same(want) {
 		plan.Notes = append(plan.Notes, fmt.Sprintf("the settings change, from %s to %s", now.Origin, want))
+	}
+	if p.away != nil {
+		plan.Notes = append(plan.Notes, p.awayNote())
 	}
 	plan.Guarantee = string(p.stream.engine.Mode)
 	return plan, now, nil

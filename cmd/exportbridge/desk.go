@@ -27,6 +27,7 @@ const deskTimeout = 20 * time.Second
 type desk struct {
 	client *cursorstore.Client
 	all    *settings
+	jobs   kafkasink.JobLogs
 }
 
 // newDesk copies the settings, so that a look at Kafka does not count as what
@@ -132,6 +133,7 @@ func (d *desk) Letters(ctx context.Context, stream string, limit int) (ops.Lette
 	if err != nil {
 		return ops.Letters{}, answerable(err)
 	}
+	l.again = "exportbridge dlq list, which may take longer than a request"
 	found, err := l.overview(ctx, limit)
 	return found, answerable(err)
 }
@@ -169,7 +171,7 @@ func (l *letters) overview(ctx context.Context, limit int) (ops.Letters, error) 
 func (d *desk) Jobs(ctx context.Context) ([]ops.Job, error) {
 	var all []ops.Job
 	for i := range d.all.streams {
-		list, err := listJobs(ctx, kafkasink.NewJobs(d.all.streams[i].kafka))
+		list, err := listJobs(ctx, d.jobs.Jobs(d.all.streams[i].kafka), 0)
 		if err != nil {
 			return nil, answerable(explained(err))
 		}
@@ -215,6 +217,8 @@ func finderOf(to ops.Destination) (finder, error) {
 		return rewindTo(lookupAt(to.Datetime)), nil
 	case to.Earliest:
 		return resetToEarliest, nil
+	case to.Current:
+		return resetToCurrent, nil
 	case to.Latest:
 		return resetToLatest, nil
 	}

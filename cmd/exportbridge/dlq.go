@@ -25,7 +25,7 @@ const listedLetters = 50
 const headerOfStream = "eb-stream"
 
 // defects are the reasons that a dead letter can have.
-var defects = []string{string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge)}
+var defects = []string{string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge), string(bridge.DefectSharedID)}
 
 func newDLQCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -78,6 +78,9 @@ type letterMark struct {
 	Topic   string `json:"topic"`
 	Written int64  `json:"written"`
 	ID      string `json:"id,omitempty"`
+	// Item names the event, in whichever letters it is, as itemOf does; empty in
+	// marks of older versions.
+	Item string `json:"item,omitempty"`
 	// At is when it was published, in milliseconds since the epoch.
 	At int64  `json:"at"`
 	By string `json:"by,omitempty"`
@@ -96,7 +99,45 @@ func (a *app) openLetters(ctx context.Context, name string) (*letters, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lettersOf(ctx, st)
+	l, err := lettersOf(ctx, st)
+	if err == nil {
+		l.say = a.sayWaiting()
+	}
+	return l, err
+}
+
+// takeReading gives a command that reads dead letters the flag --timeout.
+func takeReading(cmd *cobra.Command, timeout *time.Duration) {
+	flag := &parsedFlag[time.Duration]{target: timeout, parse: parseDuration, kind: "DURATION"}
+	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("read the dead letters for so long at most (default until a partition shows nothing for %s)", usualPatience))
+}
+
+// reading bounds the reading by --timeout, 0 where that was not given.
+func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	usual := l.patience
+	l.patience = 0
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, func() {
+		cancel()
+		l.patience = usual
+	}
+}
+
+// saySkipped says that something was not read since it is gone.
+func (a *app) saySkipped(t *topicReader) {
+	if t.skipped > 0 {
+		fmt.Fprintf(a.stderr, "topic %s: %s deleted while they were read\n", t.topic, areDeleted(t.skipped))
+	}
+}
+
+func areDeleted(n int64) string {
+	if n == 1 {
+		return "1 offset was"
+	}
+	return fmt.Sprintf("%d offsets were", n)
 }
 
 // lettersOf connects to the topic of a stream's dead letters. A topic that does
@@ -112,7 +153,10 @@ func lettersOf(ctx context.Context, st *streamSettings) (*letters, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := &topicReader{open: sink.Consumer, topic: kafka.Topic, keep: keepStream(st.name)}
+	reader := &topicReader{
+		open: sink.Consumer, topic: kafka.Topic, keep: keepStream(st.name), patience: usualPatience,
+		again: "exportbridge check says whether the brokers are well; --timeout 10m waits longer",
+	}
 	return &letters{topicReader: reader, stream: st, there: there}, nil
 }
 
@@ -158,6 +202,7 @@ func (l *letters) shown(letter *kafkasink.Letter, marks map[string][]byte) shown
 type dlqListOptions struct {
 	stream, since, reason string
 	limit                 int
+	timeout               time.Duration
 	json                  *bool
 }
 
@@ -169,7 +214,8 @@ func newDLQListCommand(a *app) *cobra.Command {
 		Long: `List the dead letters of a stream, newest first: where each is, when it was
 written, what was wrong, the item's id and size, and when it was published after
 all. One that holds only the item's position can be retried as long as the API
-takes its cursor.`,
+takes its cursor. A list that could not be read to the end of the topic is an
+error, and nothing is printed.`,
 		Example: `  exportbridge dlq list --since -24h
   exportbridge dlq list --reason bad-timestamp --limit 1000 --json`,
 		Args: noArgs,
@@ -180,6 +226,7 @@ takes its cursor.`,
 	cmd.Flags().StringVar(&o.since, "since", "", "only those written at or after this `TIME`")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "only those with this `REASON`: "+strings.Join(defects, ", "))
 	cmd.Flags().IntVar(&o.limit, "limit", listedLetters, "the newest `N`")
+	takeReading(cmd, &o.timeout)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.listLetters(cmd.Context(), &o) }
 	return cmd
 }
@@ -207,10 +254,13 @@ func (a *app) listLetters(ctx context.Context, o *dlqListOptions) error {
 	if err != nil {
 		return explained(err)
 	}
-	records, err := l.latest(ctx, from, o)
+	reading, cancel := l.reading(ctx, o.timeout)
+	defer cancel()
+	records, err := l.latest(reading, from, o)
 	if err != nil {
 		return err
 	}
+	a.saySkipped(l.topicReader)
 	all := make([]shownLetter, 0, len(records))
 	for _, r := range slices.Backward(records) {
 		letter := kafkasink.ReadLetter(r)
@@ -275,6 +325,7 @@ func (a *app) printLetters(l *letters, all []shownLetter) error {
 func newDLQShowCommand(a *app) *cobra.Command {
 	var stream string
 	var raw bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "show PARTITION:OFFSET",
 		Short: "Show one dead letter",
@@ -289,6 +340,7 @@ the item's bytes alone.`,
 	asJSON := takeJSON(cmd)
 	takeStream(cmd, &stream)
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the item's bytes and nothing else")
+	takeReading(cmd, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if raw && *asJSON {
 			return &exitError{code: exitUsage, err: errors.New("--raw and --json exclude each other"), hint: "--raw alone"}
@@ -304,7 +356,9 @@ the item's bytes alone.`,
 		if err != nil {
 			return err
 		}
-		return a.showLetter(cmd.Context(), l, place, raw, *asJSON)
+		ctx, cancel := l.reading(cmd.Context(), timeout)
+		defer cancel()
+		return a.showLetter(ctx, l, place, raw, *asJSON)
 	}
 	return cmd
 }
@@ -358,21 +412,21 @@ func (l *letters) load(ctx context.Context, places []letterPlace) ([]*kgo.Record
 		}
 		spans, wanted := make(map[int32]span), make(map[letterPlace]bool)
 		for _, p := range places {
-			if all, ok := there[p.partition]; !ok || p.offset < all.from || p.offset >= all.to {
+			if all, ok := there[p.partition]; !ok || p.offset < all.From || p.offset >= all.To {
 				continue
 			}
 			wanted[p] = true
 			s, ok := spans[p.partition]
 			if !ok {
-				s = span{p.offset, p.offset + 1}
+				s = span{From: p.offset, To: p.offset + 1}
 			}
-			spans[p.partition] = span{min(s.from, p.offset), max(s.to, p.offset+1)}
+			spans[p.partition] = span{From: min(s.From, p.offset), To: max(s.To, p.offset+1)}
 		}
 		err = l.read(ctx, spans, func(r *kgo.Record) {
 			if p := (letterPlace{r.Partition, r.Offset}); wanted[p] {
 				found[p] = r
 			}
-		}, nil)
+		})
 		if err != nil {
 			return nil, err
 		}

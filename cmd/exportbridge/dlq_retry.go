@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +27,7 @@ const lettersAtOnce = 64
 type retryOptions struct {
 	stream, reason string
 	all, execute   bool
+	timeout        time.Duration
 	json           *bool
 }
 
@@ -38,11 +41,13 @@ records now. A letter that holds its item is read again by the rules of the
 stream's resource; for one that holds only the item's position the page is
 fetched again at its cursor. The record is as it would have been, with eb-origin
 repair. It and a mark that this letter was retried are one transaction: whatever
-happens meanwhile, no letter is published twice. The letter itself stays. The
-running stream is not touched.
+happens meanwhile, no letter is published twice, nor is an event that a rewind has
+left in several of them. The letter itself stays. The running stream is not
+touched.
 
-A letter that still cannot be published is told with the reason, and stays.
-Without --execute nothing is changed.`,
+A letter that still cannot be published is told with the reason, and stays. With
+--all nothing is published before all letters were found. Without --execute
+nothing is changed.`,
 		Example: `  exportbridge dlq retry 0:17 2:4
   exportbridge dlq retry --all --reason too-large --execute`,
 		Args: cobra.ArbitraryArgs,
@@ -53,6 +58,7 @@ Without --execute nothing is changed.`,
 	cmd.Flags().BoolVar(&o.all, "all", false, "all dead letters of the stream")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "of all only those with this `REASON`: "+strings.Join(defects, ", "))
 	cmd.Flags().BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
+	takeReading(cmd, &o.timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.retryLetters(cmd.Context(), &o, args) }
 	return cmd
 }
@@ -91,6 +97,7 @@ const (
 	letterPublished = "published"
 	letterWould     = "would be published"
 	letterBefore    = "published before"
+	letterDuplicate = "duplicate" // another letter of the same event is published
 	letterRefused   = "cannot be published"
 )
 
@@ -113,6 +120,47 @@ type retrier struct {
 	origin bridge.Origin // what the stream asks the API for
 	result string
 	done   func(retriedLetter) error
+	// items are the events that are published from letters, as itemOf names
+	// them, and which letters those are.
+	items map[string]string
+}
+
+// itemOf names the event of a letter, the same in every letter of it. Events
+// without an id that are equal may be two: they are told apart by their places,
+// and those that share an id by their bytes.
+func itemOf(e *bridge.Event, r *kgo.Record) string {
+	text := "id " + string(e.ID)
+	switch {
+	case e.ID != nil && kafkasink.ReadLetter(r).Reason == bridge.DefectSharedID:
+		text += fmt.Sprintf(" form %x", sha256.Sum256(e.Raw))
+	case e.ID == nil:
+		text = fmt.Sprintf("at %s %s %s", header(r, headerCursorHash), header(r, headerIndex), e.AppendRecordID(nil))
+	}
+	return itemName(text)
+}
+
+func itemName(text string) string {
+	name := kafkasink.FingerprintOf([]byte(text))
+	return hex.EncodeToString(name[:])
+}
+
+// mostMarkedID is how long an id may be to be whole in a mark.
+const mostMarkedID = 255
+
+// itemsOf returns the events that earlier retries have published.
+func itemsOf(marks map[string][]byte) map[string]string {
+	items := make(map[string]string)
+	for name, value := range marks {
+		var m letterMark
+		if json.Unmarshal(value, &m) != nil {
+			continue
+		}
+		if m.Item == "" && m.ID != "" && len(m.ID) <= mostMarkedID {
+			m.Item = itemName("id " + m.ID) // of an older version
+		}
+		items[m.Item] = strings.Replace(name, "/", ":", 1) + ", at " + time.UnixMilli(m.At).UTC().Format(timeLayout)
+	}
+	return items
 }
 
 func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) error {
@@ -133,14 +181,17 @@ func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) 
 	if err != nil {
 		return err
 	}
+	l.say = a.sayWaiting()
+	reading, read := l.reading(ctx, o.timeout)
 	if o.all {
-		places, err = l.places(ctx, o.reason)
+		places, err = l.places(reading, o.reason)
 	} else {
-		err = l.check(ctx, places)
+		err = l.check(reading, places)
 	}
-	if err != nil {
+	if read(); err != nil {
 		return err
 	}
+	a.saySkipped(l.topicReader)
 	out := []retriedLetter{}
 	t := &retrier{letters: l, api: api, result: letterWould, done: func(one retriedLetter) error {
 		if *o.json {
@@ -149,20 +200,23 @@ func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) 
 		}
 		return a.printRetried(one)
 	}}
-	published, refused, err := t.run(ctx, a, places, o.execute)
+	n, err := t.run(ctx, a, places, o.execute)
 	if *o.json {
 		err = errors.Join(err, printJSON(a.stdout, out))
 	}
 	if err != nil {
 		return err
 	}
+	if n[letterDuplicate] > 0 {
+		fmt.Fprintf(a.stderr, "%d of %s are of events that another letter holds too: each event is published once\n", n[letterDuplicate], counted(len(places), "letter"))
+	}
 	switch {
 	case len(places) == 0:
 		fmt.Fprintf(a.stderr, "no dead letters in %s are what was asked for\n", l.topic)
 	case !o.execute:
-		a.sayDryRun(published, "letter")
-	case refused > 0:
-		return &exitError{code: exitFailed, err: fmt.Errorf("%d of %s cannot be published", refused, counted(len(places), "letter")), hint: "exportbridge dlq show PARTITION:OFFSET"}
+		a.sayDryRun(n[t.result], "letter")
+	case n[letterRefused] > 0:
+		return &exitError{code: exitFailed, err: fmt.Errorf("%d of %s cannot be published", n[letterRefused], counted(len(places), "letter")), hint: "exportbridge dlq show PARTITION:OFFSET"}
 	}
 	return nil
 }
@@ -201,7 +255,7 @@ func (l *letters) places(ctx context.Context, reason string) ([]letterPlace, err
 		if reason == "" || header(r, headerReason) == reason {
 			all = append(all, letterPlace{r.Partition, r.Offset})
 		}
-	}, nil)
+	})
 	slices.SortFunc(all, letterPlace.compare)
 	return all, err
 }
@@ -226,11 +280,12 @@ func (a *app) sayDryRun(n int, what string) {
 }
 
 // run publishes the letters one after the other, each in a transaction of its
-// own, and returns how many are published now, or would be, and how many cannot
-// be. An error ends it; what is published until then has its mark.
-func (t *retrier) run(ctx context.Context, a *app, places []letterPlace, execute bool) (published, refused int, err error) {
+// own, and returns how many had which result. An error ends it; what is published
+// until then has its mark.
+func (t *retrier) run(ctx context.Context, a *app, places []letterPlace, execute bool) (results map[string]int, err error) {
+	results = make(map[string]int)
 	if len(places) == 0 {
-		return 0, 0, nil
+		return results, nil
 	}
 	begin := kafkasink.Rehearse
 	if execute {
@@ -239,35 +294,30 @@ func (t *retrier) run(ctx context.Context, a *app, places []letterPlace, execute
 	kafka := t.stream.kafka
 	kafka.Report = a.sayWaiting()
 	if t.repair, err = begin(ctx, kafka, kafkasink.JobDLQ); err != nil {
-		return 0, 0, repairError(err)
+		return results, repairError(err)
 	}
 	defer t.repair.Close()
+	t.items = itemsOf(t.repair.Marks())
 	if err := t.findOrigin(ctx); err != nil {
-		return 0, 0, err
+		return results, err
 	}
 	for some := range slices.Chunk(places, lettersAtOnce) {
 		records, err := t.load(ctx, some)
 		if err != nil {
-			return published, refused, err
+			return results, err
 		}
 		for _, r := range records {
-			letter := kafkasink.ReadLetter(r)
-			one, err := t.one(ctx, &letter)
+			one, err := t.one(ctx, r)
 			if err != nil {
-				return published, refused, fmt.Errorf("letter %s: %w", placeOf(&letter), err)
+				return results, fmt.Errorf("letter %s: %w", letterPlace{r.Partition, r.Offset}, err)
 			}
-			switch one.Result {
-			case letterRefused:
-				refused++
-			case t.result:
-				published++
-			}
+			results[one.Result]++
 			if err := t.done(one); err != nil {
-				return published, refused, err
+				return results, err
 			}
 		}
 	}
-	return published, refused, nil
+	return results, nil
 }
 
 // repairError says what to do when a repair cannot go on.
@@ -314,7 +364,9 @@ func newestCheckpoint(ctx context.Context, st *streamSettings) (bridge.Checkpoin
 }
 
 // one publishes a letter. Its error is one that ends the command.
-func (t *retrier) one(ctx context.Context, l *kafkasink.Letter) (retriedLetter, error) {
+func (t *retrier) one(ctx context.Context, r *kgo.Record) (retriedLetter, error) {
+	letter := kafkasink.ReadLetter(r)
+	l := &letter
 	one := retriedLetter{Letter: placeOf(l).String(), Reason: l.Reason, ID: l.ID, From: "bytes", Result: t.result}
 	if l.Item == nil {
 		one.From = "cursor"
@@ -333,8 +385,13 @@ func (t *retrier) one(ctx context.Context, l *kafkasink.Letter) (retriedLetter, 
 	}
 	defer page.Release()
 	one.ID, one.Detail = string(page.Events[0].AppendRecordID(nil)), note
+	item := itemOf(&page.Events[0], r)
+	if other, ok := t.items[item]; ok {
+		one.Result, one.Detail = letterDuplicate, "of letter "+other
+		return one, nil
+	}
 	value, err := json.Marshal(letterMark{
-		Version: 1, Topic: t.topic, Written: l.Time.UnixMilli(), ID: cut(one.ID, 256), At: time.Now().UnixMilli(), By: operator(),
+		Version: 1, Topic: t.topic, Written: l.Time.UnixMilli(), ID: cut(one.ID, 256), Item: item, At: time.Now().UnixMilli(), By: operator(),
 	})
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)
@@ -344,6 +401,8 @@ func (t *retrier) one(ctx context.Context, l *kafkasink.Letter) (retriedLetter, 
 		one.Result, one.Detail = letterRefused, refusal(err)
 	case err != nil:
 		return one, repairError(err)
+	default:
+		t.items[item] = one.Letter
 	}
 	return one, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,24 +19,74 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
-// readmeBlocks returns the README's code of a language.
-func readmeBlocks(t *testing.T, language string) []string {
+// documents are the texts whose code is run, in the order in which a reader
+// gives their commands.
+var documents = []string{
+	"../../README.md", "docs/operations.md", "docs/replay-and-backfill.md", "docs/consuming.md", "docs/http-api.md",
+	"docs/metrics-and-alerts.md", "docs/guarantees.md", "docs/performance.md", "docs/permissions.md", "docs/upgrading.md",
+	"docs/questions.md", "docs/settings.md",
+}
+
+// documentBlocks returns the documents' code of a language.
+func documentBlocks(t *testing.T, language string) []string {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var blocks []string
-	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllSubmatch(readme, -1) {
-		blocks = append(blocks, string(m[1]))
+	for _, name := range documents {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllSubmatch(text, -1) {
+			blocks = append(blocks, string(m[1]))
+		}
 	}
 	if len(blocks) == 0 {
-		t.Fatalf("the README has no code in %s", language)
+		t.Fatalf("the documents have no code in %s", language)
 	}
 	return blocks
 }
 
-// TestE2EConsumers runs the consumers of the README as they stand there, on a
+// TestDocumentLinks: every page is among those whose code is run, and every link
+// to a file of the repository has its file.
+func TestDocumentLinks(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		if !slices.Contains(documents, page) {
+			t.Errorf("the code of %s is not run", page)
+		}
+	}
+	more, err := filepath.Glob("../../bridge/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for _, name := range slices.Concat(documents, more, []string{"../../.github/SECURITY.md", "../../.github/CONTRIBUTING.md", "../../.github/CHANGELOG.md"}) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)#]+)`).FindAllSubmatch(text, -1) {
+			target := string(m[1])
+			if strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), target)); err != nil {
+				t.Errorf("%s links to %s: %v", name, target, err)
+			}
+		}
+	}
+	if links < 20 {
+		t.Errorf("only %d links are found", links)
+	}
+}
+
+// TestE2EConsumers runs the consumers of the documents as they stand there, on a
 // topic that also has events that were never committed.
 func TestE2EConsumers(t *testing.T) {
 	t.Parallel()
@@ -56,7 +107,7 @@ func TestE2EConsumers(t *testing.T) {
 		t.Run(client.language, func(t *testing.T) {
 			t.Parallel()
 			var code string
-			for _, block := range readmeBlocks(t, client.language) {
+			for _, block := range documentBlocks(t, client.language) {
 				if regexp.MustCompile("(?i)read_?committed").MatchString(block) {
 					code = strings.NewReplacer("localhost:9092", s.servers.brokers, "export.events", s.topic, "my-service", s.topic+client.language).Replace(block)
 				}

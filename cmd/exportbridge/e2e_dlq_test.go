@@ -25,6 +25,8 @@ type altered struct {
 	// change returns an item as it is served, nil for not at all. i is the
 	// event's index.
 	change atomic.Pointer[func(i int, item []byte) []byte]
+	// anyTime has requests without a cursor answered as if they named no times.
+	anyTime atomic.Bool
 	// endless counts the requests with a cursor that named no end.
 	endless atomic.Int64
 }
@@ -47,6 +49,11 @@ func (h *altered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	plain.Header.Del("Accept-Encoding")
 	if query := r.URL.Query(); query.Has("cursor") && !query.Has("end") {
 		h.endless.Add(1)
+	}
+	if query := plain.URL.Query(); h.anyTime.Load() {
+		query.Del("start")
+		query.Del("end")
+		plain.URL.RawQuery = query.Encode()
 	}
 	answer := httptest.NewRecorder()
 	h.Handler.ServeHTTP(answer, plain)
@@ -278,6 +285,60 @@ func TestE2EDeadLetters(t *testing.T) {
 	})
 }
 
+// TestE2EDeadLettersTwice: a rewind makes a second letter of an event, which is
+// published once all the same. Events without an id that are equal are two.
+func TestE2EDeadLettersTwice(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []exportsim.Schema{exportsim.Schema08, exportsim.Schema05} {
+		t.Run(string(schema), func(t *testing.T) {
+			t.Parallel()
+			const n, one, twin = 30, 10, 11
+			s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Schema: schema})
+			s.settings["EXPORT_PAGE_SIZE"] = "20"
+			s.createTopic(map[string]string{"max.message.bytes": "20000"})
+			large := func(i int) []byte {
+				return append([]byte(`{"pad":"`+strings.Repeat("x", 30_000)+`",`), s.truth.Event(i)[1:]...)
+			}
+			s.serveAltered(func(i int, item []byte) []byte {
+				if i == one || i == twin && schema == exportsim.Schema05 {
+					return large(one)
+				}
+				return item
+			})
+			events := map[exportsim.Schema]int{exportsim.Schema08: 1, exportsim.Schema05: 2}[schema]
+			s.finish()
+			s.command(0, "cursor", "reset", "--to-earliest", "--execute")
+			s.finish()
+			all := s.letters()
+			if len(all) != 2*events {
+				t.Fatalf("letters %+v, want %d", all, 2*events)
+			}
+			s.alterTopic("max.message.bytes", "200000")
+			want := func(what string, got []aLetter, published string, n, again int) {
+				t.Helper()
+				if r := results(got); r[published] != n || r["duplicate"] != again || r["published before"] != len(got)-n-again {
+					t.Errorf("%s: %+v, want %d %s and %d duplicates", what, got, n, published, again)
+				}
+			}
+			want("a dry run", s.retry(0, "--all"), "would be published", events, events)
+			want("one letter", s.retry(0, all[0].Letter, "--execute"), "published", 1, 0)
+			want("all", s.retry(0, "--all", "--execute"), "published", events-1, events)
+			want("once more", s.retry(0, "--all", "--execute"), "published", 0, events)
+			p, _ := s.command(0, "dlq", "retry", "--all", "--execute")
+			s.wantSaid(p, "letter "+all[0].Letter)
+			repaired := 0
+			s.eachRecord(s.topic, func(r *kgo.Record) {
+				if len(r.Value) > 20_000 {
+					repaired++
+				}
+			})
+			if repaired != events {
+				t.Errorf("%d of the large events are in the topic, want %d", repaired, events)
+			}
+		})
+	}
+}
+
 // TestE2EDeadLettersOfAWrongResource: with the wrong resource no event has a
 // readable time. With the right one they are published from the letters' bytes.
 func TestE2EDeadLettersOfAWrongResource(t *testing.T) {
@@ -285,7 +346,8 @@ func TestE2EDeadLettersOfAWrongResource(t *testing.T) {
 	const n = 40
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
 	s.settings["BRIDGE_STREAMS"], s.settings["STREAM_ORDERS_EXPORT_RESOURCE"], s.settings["EXPORT_PATH"] = "orders", "users", "/events"
-	as := func(_ int, item []byte) []byte { return item }
+	s.settings["BRIDGE_ON_BAD_EVENT"] = "dlq-all" // none of them can be read
+	as := func(_ int, item []byte) []byte { return append([]byte(`{"lastModifiedTime":"noon",`), item[1:]...) }
 	s.serveAltered(as)
 	s.finish()
 	if all := s.letters(); len(all) != n || all[0].Holds != "bytes" {
@@ -300,7 +362,7 @@ func TestE2EDeadLettersOfAWrongResource(t *testing.T) {
 			t.Errorf("by the right rules: %v, want %d %s", got, n, result)
 		}
 	}
-	s.wantRepaired(n, func(int) bool { return true }, s.truth.Event)
+	s.wantRepaired(n, func(int) bool { return true }, func(i int) []byte { return as(i, s.truth.Event(i)) })
 	if got := s.recordsByID()[exportsim.EventID(s.config.Seed, 0)][0].source; got == "/orders" || !strings.HasSuffix(got, "/events") {
 		t.Errorf("ce_source is %q, want whose export it is, as the letters say", got)
 	}

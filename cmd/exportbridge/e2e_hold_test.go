@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,26 @@ func TestE2EPauses(t *testing.T) {
 	each(t, bridgetest.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
 		pauses(t, v, mode)
 	})
+}
+
+// claimedAndGone leaves a reset in a paused stream's way whose claimer was
+// killed, and whose deadline has passed: the next command answers it.
+func (s *stage) claimedAndGone() {
+	s.t.Helper()
+	store, key := s.redis(), s.settings["CURSOR_PREFIX"]+":{events}:"
+	cmd, err := json.Marshal(bridge.Command{ID: "gone", Kind: bridge.KindReset, BaseEpoch: s.checkpoint().Epoch, Who: "ann"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ago := time.Now().Add(-time.Minute).UnixMilli()
+	if err := store.HSet(s.t.Context(), key+"request", "id", "gone", "data", cmd, "at", ago, "deadline", ago+5000, "claimed", "pod-1", "session", "killed").Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	p, _ := s.command(0, "pause")
+	s.wantSaid(p, "acknowledged by this command")
+	if said, err := store.HGet(s.t.Context(), key+"answer:gone", "data").Result(); err != nil || !strings.Contains(said, "expired") {
+		s.t.Errorf("the request whose claimer is gone is answered with %s, %v; want expired", said, err)
+	}
 }
 
 func pauses(t *testing.T, v *servers, mode bridge.Mode) {
@@ -131,12 +152,17 @@ func pauses(t *testing.T, v *servers, mode bridge.Mode) {
 	s.wantBlocked("paused")
 	p, _ = s.command(0, "cursor", "list")
 	s.wantSaid(p, "events", "paused, not running")
+	s.claimedAndGone()
 	s.command(0, "resume")
 	s.finish()
 	c := s.read()
 	c.wantAll(n, s.copies(2*50*8))
-	if epoch := s.checkpoint().Epoch; epoch != 5 {
-		t.Errorf("the stream is at epoch %d, want 5: three pauses, two resumes, and one that ended by itself is no change", epoch)
+	want := int64(6) // four pauses and two resumes; one pause ended by itself
+	if mode == bridge.AtLeastOnce {
+		want++ // what expired after a claim takes one
+	}
+	if epoch := s.checkpoint().Epoch; epoch != want {
+		t.Errorf("the stream is at epoch %d, want %d", epoch, want)
 	}
 	t.Logf("e2e: pauses: applied in %s", took.Round(time.Millisecond))
 }

@@ -299,7 +299,11 @@ func TestE2EJobEnds(t *testing.T) {
 			t.Errorf("the list shows %+v of a job that was interrupted", all[len(all)-1])
 		}
 		s.wantWindows("interrupted")
-		s.command(0, "replay", "--resume", id, "--parallel", "4", "--execute")
+		s.wantSaid(p, "at most 15 a second, all windows together", "2 at a time")
+		p, _ = s.command(0, "replay", "--resume", id, "--rate-limit", "1000/s", "--parallel", "4", "--execute")
+		s.wantSaid(p, "at most 1000 a second, all windows together", "4 at a time")
+		p, _ = s.command(0, "backfill", "list", "--json")
+		s.wantSaid(p, `"rate_limit": 1000`, `"parallel": 4`)
 		s.readJob(s.topic+".replay."+id, "replay").wantWindow(0, s.firstAt(n-1))
 	}
 
@@ -330,6 +334,33 @@ func TestE2EJobEnds(t *testing.T) {
 	if c.twice() > 0 || c.wrong > 0 || c.records == 0 || c.records >= n-1 {
 		t.Errorf("a cancelled job left %d records, %d twice, %d wrong", c.records, c.twice(), c.wrong)
 	}
+}
+
+// TestE2EJobKeepsItsLimits: what a job was told to ask of the API at most, and
+// in pages of what size, holds for the process that resumes it too.
+func TestE2EJobKeepsItsLimits(t *testing.T) {
+	t.Parallel()
+	const n, page, perSecond = 800, 20, 10
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
+	s.settings["EXPORT_PAGE_SIZE"] = strconv.Itoa(page)
+	s.simulate()
+	s.command(0, "topics", "create", "--execute")
+	run := s.start("replay", "--from", s.timeOf(0), "--to", s.timeOf(n-1), "--windows", "4", "--parallel", "1", "--rate-limit", "10/s", "--execute")
+	id := s.jobID(run)
+	eventually(t, stepTimeout, "records", func() bool { return s.held(s.topic+".replay."+id) > 0 })
+	run.signal(syscall.SIGTERM)
+	run.wantExit(130, stepTimeout)
+	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_RATE_LIMIT"] = "1000", "5000/s"
+	p, _ := s.command(0, "replay", "--resume", id)
+	s.wantSaid(p, "at most 10 a second, all windows together", "1 at a time", "20 events a page")
+	p, _ = s.command(0, "backfill", "list")
+	s.wantSaid(p, "at most 10 requests a second")
+	left := (n - s.jobs()[0].TotalEvents) / page
+	_, took := s.command(0, "replay", "--resume", id, "--execute")
+	if least := time.Duration(left-2) * time.Second / perSecond; took < least {
+		t.Errorf("%d pages at %d/s took %s after a resume, want %s at least", left, perSecond, took, least)
+	}
+	s.readJob(s.topic+".replay."+id, "replay").wantWindow(0, s.firstAt(n-1))
 }
 
 // wantWindows starts a bridge, and wants its metrics to show the windows of all

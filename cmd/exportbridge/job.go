@@ -51,8 +51,8 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
 	f.StringVar(&o.to, "to", "", "`TIME` of the first event that does not belong to it any more, at most now")
 	f.IntVar(&o.windows, "windows", 0, "split the time into `N` windows of the same length (default as --parallel, or 1)")
-	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d)", usualParallel))
-	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, of all windows together, for example 10/s (default half of EXPORT_RATE_LIMIT)")
+	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d; with --resume as before)", usualParallel))
+	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, of all windows together, for example 10/s (default half of EXPORT_RATE_LIMIT; with --resume as before)")
 	f.Var(parsed(&o.reason, parseReason, "WHY"), "reason", "`WHY`, for the list of jobs")
 	f.StringVar(&o.resume, "resume", "", "go on with the job `ID`, with the bounds that it was planned with")
 	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
@@ -206,7 +206,7 @@ func (p *jobPlan) plan(ctx context.Context) error {
 		Version: kafkasink.JobVersion, ID: strings.ToLower(rand.Text()[:6]), Kind: p.kind,
 		Stream: p.st.name, Resource: p.st.export.Resource, Events: p.st.export.Events, Topic: p.st.kafka.Topic,
 		From: p.fromMillis, To: p.untilMillis, Windows: kafkasink.JobWindows(p.fromMillis, p.untilMillis, p.windows),
-		Who: operator(), Reason: p.reason, Created: time.Now().UnixMilli(), State: kafkasink.JobRunning,
+		RateLimit: p.perSecond, Parallel: p.parallel, PageSize: p.st.export.PageSize, Who: operator(), Reason: p.reason, Created: time.Now().UnixMilli(), State: kafkasink.JobRunning,
 	}
 	if len(p.events) > 0 {
 		if p.job.Resource != "events" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,20 @@ func (p *jobPlan) begin(ctx context.Context) error {
 		return explained(err)
 	}
 	p.job = job
+	p.tidy(ctx)
 	p.announce()
 	return p.carryOut(ctx)
+}
+
+// tidy takes away what old jobs have left. It is no reason not to go on.
+func (p *jobPlan) tidy(ctx context.Context) {
+	n, err := p.jobs.Tidy(ctx, time.Now())
+	if n > 0 {
+		fmt.Fprintf(p.app.stderr, "  removed the records of %s that ended more than %d days ago\n", counted(n, "job"), int(kafkasink.JobsKept.Hours()/24))
+	}
+	if err != nil {
+		fmt.Fprintf(p.app.stderr, "  the records of old jobs stay: %v\n", err)
+	}
 }
 
 // createTopics creates what a new job needs. A job that goes on creates nothing:
@@ -39,6 +52,11 @@ func (p *jobPlan) createTopics(ctx context.Context) error {
 		return err
 	}
 	defer live.Close()
+	if gone, err := live.Vanished(ctx); err != nil {
+		return err
+	} else if len(gone) > 0 && p.kind == kafkasink.JobBackfill {
+		return gone[0]
+	}
 	if p.kind == kafkasink.JobReplay {
 		if _, err := live.CreateLike(ctx, p.job.Topic); err != nil {
 			return err
@@ -53,7 +71,10 @@ func (p *jobPlan) createTopics(ctx context.Context) error {
 		return err
 	}
 	defer sink.Close()
-	_, err = sink.Create(ctx)
+	if _, err = sink.Create(ctx); err != nil {
+		return err
+	}
+	p.job.TopicID, err = sink.TopicID(ctx)
 	return err
 }
 
@@ -72,9 +93,7 @@ func (p *jobPlan) goOn(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if !p.parallelGiven {
-		p.parallel = min(len(p.job.Windows), usualParallel)
-	}
+	p.limits(&p.job)
 	if !p.execute {
 		return p.print()
 	}
@@ -83,6 +102,7 @@ func (p *jobPlan) goOn(ctx context.Context) error {
 	}
 	seen := p.job.Windows
 	_, err = p.jobs.Change(ctx, p.resume, func(have kafkasink.Job) (kafkasink.Job, error) {
+		p.limits(&have)
 		p.job = have
 		p.job.Windows = slices.Clone(have.Windows)
 		return have, p.resumable(&have)
@@ -100,6 +120,23 @@ func (p *jobPlan) goOn(ctx context.Context) error {
 	}
 	p.announce()
 	return p.carryOut(ctx)
+}
+
+// limits has the job go on under the limits that it was planned with, and gives
+// it those that are new. What it has none of the settings say.
+func (p *jobPlan) limits(j *kafkasink.Job) {
+	if p.limitGiven {
+		j.RateLimit = p.limit
+	}
+	if j.RateLimit > 0 {
+		p.perSecond = j.RateLimit
+	}
+	if p.parallelGiven {
+		j.Parallel = p.parallel
+	}
+	p.parallel = cmp.Or(j.Parallel, min(len(j.Windows), usualParallel))
+	p.st.export.PageSize = cmp.Or(j.PageSize, p.st.export.PageSize)
+	p.st.engine.PageSize = p.st.export.PageSize
 }
 
 var errJobDone = errors.New("the job is done")

@@ -21,7 +21,6 @@ type jobReport struct {
 	TotalPages        int64    `json:"total_pages"`
 	TotalDeadLettered int64    `json:"total_dead_lettered"`
 	WindowsDone       int      `json:"windows_done"`
-	Parallel          int      `json:"parallel,omitempty"`
 	RequestsPerSecond float64  `json:"requests_per_second,omitempty"`
 	Notes             []string `json:"notes,omitempty"`
 	// Executed is false for a dry run: then nothing was changed.
@@ -70,7 +69,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, startText(j.From), startText(j.To))},
 		{"into", topic},
 		{"windows", windowsText(j, p.parallel)},
-		{"requests", limitText(p.perSecond)},
+		{"requests", fmt.Sprintf("%s, %d %s a page", limitText(p.perSecond), p.st.export.PageSize, j.Resource)},
 		{"guarantee", "exactly once; in order within a window only. The cursor of the stream stays where it is"},
 	}
 	if p.resume != "" {

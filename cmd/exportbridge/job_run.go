@@ -155,6 +155,7 @@ func (r *jobRun) runWindow(ctx context.Context, n int) error {
 	defer sink.Close()
 	cfg := r.st.engine
 	cfg.Stream, cfg.Topic, cfg.Mode, cfg.Owner, cfg.Log = kafka.Stream, kafka.Topic, kafka.Mode, r.s.owner(), log
+	cfg.TopicID = r.job.TopicID
 	w := r.job.Windows[n]
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor = "stop" // a window has no history to go back in
@@ -276,8 +277,12 @@ func (r *jobRun) interrupted(cause error) error {
 // blockedHint is what to do about a window that cannot go on. Its cursor is
 // nobody's to move.
 func blockedHint(blocked *bridge.BlockedError, j *kafkasink.Job) string {
-	if blocked.Reason == bridge.ReasonCursor {
+	fault, ok := errors.AsType[*bridge.Fault](blocked.Err)
+	switch {
+	case blocked.Reason == bridge.ReasonCursor:
 		return fmt.Sprintf("the API gave the cursor up: exportbridge backfill cancel %s --execute, and a new job for the windows that are left", j.ID)
+	case ok && fault.Code == bridge.CodeTopicLost:
+		return fmt.Sprintf("bring the topic back if you can; or begin again: exportbridge backfill cancel %s --execute, and a new job for all of it", j.ID)
 	}
 	return blocked.Hint
 }

@@ -38,7 +38,7 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			b, err := bridge.New(bridge.Config{
 				Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: 10, Owner: "me",
 				PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
-				RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", Overlap: time.Hour, OnCheckpointLoss: "kafka",
+				RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour, OnCheckpointLoss: "kafka",
 				ShutdownTimeout: 25 * time.Second, Log: slog.New(slog.DiscardHandler),
 			}, bridge.Ports{
 				Source: source, Sink: bridgetest.NewTopic(t, bridge.AtLeastOnce).Open("events"),

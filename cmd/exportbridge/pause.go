@@ -76,9 +76,9 @@ func (r *request) hold(ctx context.Context, p *position, kind bridge.Kind, lengt
 	if length > 0 {
 		// Redis's clock, as for a request's deadline. The bridge's own may
 		// differ by a little.
-		t, err := p.store.Now(ctx)
+		t, err := p.now(ctx)
 		if err != nil {
-			return held{}, hinted(err)
+			return held{}, err
 		}
 		order.PausedUntil = t.Add(length).UnixMilli()
 	}

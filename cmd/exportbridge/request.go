@@ -70,13 +70,18 @@ func (r *request) command(kind bridge.Kind, now *bridge.Checkpoint) bridge.Comma
 // apply puts the request and waits until whoever owns the stream has applied
 // it. Where nobody does, this process is the owner.
 func (r *request) apply(ctx context.Context, p *position, cmd bridge.Command, now *bridge.Checkpoint) (bridge.Answer, error) {
-	if err := p.store.Request(ctx, cmd, r.timeout); err != nil {
-		if pending, ok := errors.AsType[*cursorstore.PendingError](err); ok {
-			return bridge.Answer{}, &exitError{code: exitFailed, err: pending, hint: "the same command again when that one is done: exportbridge cursor show"}
-		}
-		return bridge.Answer{}, hinted(err)
+	ask := r.await
+	err := p.away
+	if err == nil {
+		err = r.put(ctx, p, &cmd, now)
 	}
-	answer, err := r.await(ctx, p, cmd)
+	switch _, pending := errors.AsType[*cursorstore.PendingError](err); {
+	case !pending && isAway(err): // the request may be there all the same: its id says that it was applied
+		p.away, ask = err, r.applyAlone
+	case err != nil:
+		return bridge.Answer{}, err
+	}
+	answer, err := ask(ctx, p, cmd)
 	if err != nil {
 		return answer, err
 	}
@@ -88,6 +93,56 @@ func (r *request) apply(ctx context.Context, p *position, cmd bridge.Command, no
 		return answer, &exitError{code: exitFailed, err: fmt.Errorf("%w by %s: %s", errRefused, answer.By, answer.Detail), hint: hint}
 	}
 	return answer, nil
+}
+
+// put leaves the request. One in its way that a bridge claimed and did not
+// answer by its deadline is settled first: by the bridge that runs the stream,
+// or by this process where nobody does.
+func (r *request) put(ctx context.Context, p *position, cmd *bridge.Command, now *bridge.Checkpoint) error {
+	deadline := time.Now().Add(r.timeout)
+	for {
+		err := p.store.Request(ctx, *cmd, r.timeout)
+		pending, ok := errors.AsType[*cursorstore.PendingError](err)
+		switch {
+		case err == nil:
+			return nil
+		case !ok:
+			return hinted(err)
+		case !pending.Overdue || ctx.Err() != nil || time.Now().After(deadline):
+			return &exitError{code: exitFailed, err: pending, hint: "the same command again when that one is done, " +
+				time.UnixMilli(pending.Command.Deadline).UTC().Format(time.RFC3339) + " at the latest: exportbridge cursor show"}
+		}
+		answer, err := r.settle(ctx, p, pending)
+		if err != nil {
+			return hinted(fmt.Errorf("%w; what became of it is not known: %w", pending, err))
+		}
+		if now.Mode == bridge.AtLeastOnce && !answer.Applied && answer.Place.Epoch == cmd.BaseEpoch+1 {
+			cmd.BaseEpoch++ // that is how the answer is made to stay true; the stream is where it was
+		}
+	}
+}
+
+// settle waits a moment for the bridge that runs the stream to answer an
+// overdue request. Where no process runs it, this one fences whoever had
+// claimed the request, and answers it: applied, or expired.
+func (r *request) settle(ctx context.Context, p *position, pending *cursorstore.PendingError) (bridge.Answer, error) {
+	if answer, err := r.look(ctx, p, pending.Command.ID); err == nil {
+		return answer, nil
+	}
+	if _, alive, err := p.store.Status(ctx); err != nil || alive {
+		return bridge.Answer{}, nil //nolint:nilerr // Redis is asked again
+	}
+	switch free, err := p.unowned(ctx); {
+	case err != nil:
+		return bridge.Answer{}, err
+	case !free:
+		return bridge.Answer{}, nil
+	}
+	answer, err := r.applyOffline(ctx, p, pending.Command, p.store)
+	if errors.Is(err, bridge.ErrFenced) {
+		return bridge.Answer{}, nil // a bridge has started meanwhile: it will answer
+	}
+	return answer, err
 }
 
 // aliveInterval is how often a waiting command looks whether a bridge runs.
@@ -113,7 +168,7 @@ func (r *request) await(ctx context.Context, p *position, cmd bridge.Command) (b
 		case !free:
 			continue
 		}
-		answer, err = r.applyOffline(ctx, p, cmd)
+		answer, err = r.applyOffline(ctx, p, cmd, p.store)
 		if errors.Is(err, bridge.ErrFenced) {
 			continue // a bridge has started meanwhile: it will answer
 		}
@@ -160,12 +215,12 @@ func (r *request) look(ctx context.Context, p *position, id string) (bridge.Answ
 // applyOffline moves the stream itself, by the same steps as a running bridge:
 // a session of its own, which fences whoever believes to own the stream,
 // claim, commit, answer.
-func (r *request) applyOffline(ctx context.Context, p *position, cmd bridge.Command) (bridge.Answer, error) {
+func (r *request) applyOffline(ctx context.Context, p *position, cmd bridge.Command, inbox bridge.Inbox) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	cfg := p.stream.engine
 	cfg.Owner = p.owner
-	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: p.sink, Store: p.store, Inbox: p.store}, cmd)
+	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: p.sink, Store: p.store, Inbox: inbox}, cmd)
 	if err == nil && answer.By == p.owner {
 		answer.By = "this command (no bridge runs the stream)"
 	}

@@ -239,7 +239,7 @@ func (l *loader) fillKafka(ctx context.Context, st *streamSettings) {
 	if st.kafka.Topic == "" {
 		st.kafka.Topic = defaultTopic(st.name)
 	}
-	st.engine.Topic = st.kafka.Topic
+	st.engine.Topic, st.engine.DivertAll = st.kafka.Topic, st.kafka.DivertsAll()
 	if d, err := parseDuration(st.kafka.Retention); err == nil && st.kafka.Retention != "-1" {
 		st.kafka.Retention = d.String()
 	}

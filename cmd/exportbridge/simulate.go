@@ -70,6 +70,8 @@ func simulatorFlags(flags *pflag.FlagSet, config *exportsim.Config) {
 	flags.StringVar((*string)(&config.Schema), "schema", string(exportsim.Schema08), "generation of the schema: 0.8, 0.7 or 0.5")
 	flags.StringVar((*string)(&config.EndOfResults), "end-of-results", string(exportsim.EmptyCursor),
 		"how the end is marked: empty-cursor, null-cursor, no-cursor or empty-items")
+	flags.IntVar(&config.ScanLimit, "scan-limit", config.ScanLimit,
+		"events that a filtered request looks at before it answers with what matches, and be it nothing (default 2000)")
 	flags.Var(parsed(&config.Latency, parseDuration, "DURATION"), "latency", "wait before each answer, for example 20ms")
 	flags.Var(parsed(&config.BandwidthBits, parseBandwidth, "SPEED"), "bandwidth",
 		"speed of the link that all answers share, for example 100mbit (per second); no limit if not given")

@@ -106,6 +106,10 @@ func (a *app) tail(ctx context.Context, o *tailOptions) error {
 		t.left = o.n
 	}
 	err = ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush()))
+	a.saySkipped(reader)
+	if o.bounded && !t.complete && err == nil && ctx.Err() != nil {
+		return ctx.Err() // what it has shown is not all
+	}
 	if err == nil && ctx.Err() == nil && t.shown == 0 {
 		fmt.Fprintf(a.stderr, "no record of topic %s is what was asked for\n", t.topic)
 	}
@@ -180,7 +184,7 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	if err != nil {
 		return nil, err
 	}
-	return &topicReader{open: sink.Consumer, topic: kafka.Topic, keep: o.keep()}, nil
+	return &topicReader{open: sink.Consumer, topic: kafka.Topic, keep: o.keep(), say: a.sayWaiting()}, nil
 }
 
 // readOnly makes the configuration that of a Sink which only reads kafka.Topic,
@@ -262,7 +266,9 @@ type tailer struct {
 	out   *bufio.Writer
 	shown int
 	left  int // records still to show, below 0 for no end
-	line  []byte
+	// complete: all that was asked for of what is in the topic is shown.
+	complete bool
+	line     []byte
 }
 
 // run shows the part of the topic that is there now, and then follows unless
@@ -290,7 +296,7 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 			return err
 		}
 	}
-	if o.bounded && from.kind != fromEnd {
+	if t.complete = true; o.bounded && from.kind != fromEnd {
 		return nil
 	}
 	if err := t.flush(); err != nil {

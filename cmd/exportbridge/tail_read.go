@@ -9,18 +9,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/kafkaclient"
 )
 
 const (
-	// quietTime is how long no record may come, from brokers that answer,
-	// before the rest of a partition counts as deleted.
-	quietTime = 5 * time.Second
-	// queueLimit is how many records of a partition wait for those of others
-	// before the partition is paused.
-	queueLimit = 5_000
+	// usualPatience is how long a partition may show nothing while it is read.
+	usualPatience = time.Minute
 	// windowGrowth is how much further back each look for the newest records
 	// goes than the one before.
 	windowGrowth = 4
@@ -31,39 +28,38 @@ type topicReader struct {
 	open  func(...kgo.Opt) (*kgo.Client, error)
 	topic string
 	keep  func(*kgo.Record) bool
+	// patience is how long a partition may show nothing, 0 for ever; say is told
+	// why one does; again says how to read what could not be read in time.
+	patience time.Duration
+	say      func(error)
+	again    string
+	// skipped counts offsets that were deleted while they were to be read.
+	skipped int64
 }
 
 // span is a part of a partition, to exclusive.
-type span struct{ from, to int64 }
+type span = kafkaclient.Span
 
-// bounds returns all that can be read of each partition now.
-func (t *topicReader) bounds(ctx context.Context) (map[int32]span, error) {
+// with calls f with a log of the topic.
+func (t *topicReader) with(f func(*kafkaclient.Log) error) error {
 	client, err := t.open()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer client.Close()
-	admin := kadm.NewClient(client)
-	starts, err := admin.ListStartOffsets(ctx, t.topic)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
-		return nil, t.explain("list first offsets", err)
-	}
-	ends, err := admin.ListCommittedOffsets(ctx, t.topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		return nil, t.explain("list last offsets", err)
-	}
-	spans := make(map[int32]span)
-	for id, end := range ends[t.topic] {
-		start := starts[t.topic][id].Offset
-		spans[id] = span{start, max(start, end.Offset)}
-	}
-	return spans, nil
+	l := kafkaclient.NewLog(client, t.topic, [16]byte{})
+	l.Patience, l.Waiting = t.patience, t.say
+	l.Skipped = func(_ int32, gone span) { t.skipped += gone.To - gone.From }
+	return t.explain(f(l))
+}
+
+// bounds returns all that can be read of each partition now.
+func (t *topicReader) bounds(ctx context.Context) (spans map[int32]span, err error) {
+	err = t.with(func(l *kafkaclient.Log) error {
+		spans, err = l.Bounds(ctx)
+		return err
+	})
+	return spans, err
 }
 
 // begin moves the beginning of the spans to where reading starts.
@@ -71,28 +67,23 @@ func (t *topicReader) begin(ctx context.Context, spans map[int32]span, from tail
 	switch from.kind {
 	case fromEnd:
 		for id, s := range spans {
-			spans[id] = span{s.to, s.to}
+			spans[id] = span{From: s.To, To: s.To}
 		}
 	case fromBack:
 		for id, s := range spans {
-			spans[id] = span{max(s.from, s.to-from.n), s.to}
+			spans[id] = span{From: max(s.From, s.To-from.n), To: s.To}
 		}
 	case fromTime:
-		client, err := t.open()
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		after, err := kadm.NewClient(client).ListOffsetsAfterMilli(ctx, from.n, t.topic)
-		if err == nil {
-			err = after.Error()
-		}
-		if err != nil {
-			return t.explain("list offsets by time", err)
-		}
-		for id, s := range spans {
-			spans[id] = span{min(s.to, max(s.from, after[t.topic][id].Offset)), s.to}
-		}
+		return t.with(func(l *kafkaclient.Log) error {
+			after, err := l.After(ctx, from.n)
+			if err != nil {
+				return err
+			}
+			for id, s := range spans {
+				spans[id] = span{From: min(s.To, max(s.From, after[id])), To: s.To}
+			}
+			return nil
+		})
 	}
 	return nil
 }
@@ -106,8 +97,8 @@ func (t *topicReader) newest(ctx context.Context, spans map[int32]span, n int) (
 	for size := int64(n); ; size *= windowGrowth {
 		windows := make(map[int32]span)
 		for id, s := range todo {
-			if s.from < s.to && len(found[id]) < n {
-				windows[id] = span{max(s.from, s.to-size), s.to}
+			if s.From < s.To && len(found[id]) < n {
+				windows[id] = span{From: max(s.From, s.To-size), To: s.To}
 			}
 		}
 		if len(windows) == 0 {
@@ -117,12 +108,12 @@ func (t *topicReader) newest(ctx context.Context, spans map[int32]span, n int) (
 		take := func(r *kgo.Record) {
 			older[r.Partition] = lastOf(append(older[r.Partition], r), 2*n, n)
 		}
-		if err := t.read(ctx, windows, take, nil); err != nil {
+		if err := t.read(ctx, windows, take); err != nil {
 			return nil, err
 		}
 		for id, w := range windows {
 			found[id] = lastOf(slices.Concat(older[id], found[id]), n, n)
-			todo[id] = span{todo[id].from, w.from}
+			todo[id] = span{From: todo[id].From, To: w.From}
 		}
 	}
 	all := slices.Concat(slices.Collect(maps.Values(found))...)
@@ -143,113 +134,32 @@ func byTime(a, b *kgo.Record) int {
 }
 
 // merged emits the records of the spans: each partition in its order, and
-// between partitions the one with the older time first. After each step it
-// calls settle.
+// between partitions the one with the older time first. Before it waits it calls
+// settle.
 func (t *topicReader) merged(ctx context.Context, spans map[int32]span, emit func(*kgo.Record) error, settle func() error) error {
-	queues := make(map[int32][]*kgo.Record)
-	take := func(r *kgo.Record) { queues[r.Partition] = append(queues[r.Partition], r) }
-	step := func(client *kgo.Client, open map[int32]span) error {
-		if err := drain(queues, open, emit); err != nil {
-			return err
-		}
-		t.hold(client, queues, open)
-		return settle()
-	}
-	if err := t.read(ctx, spans, take, step); err != nil {
-		return err
-	}
-	return drain(queues, nil, emit)
+	return t.with(func(l *kafkaclient.Log) error {
+		return l.Merge(ctx, spans, byTime, t.kept(emit), settle)
+	})
 }
 
-// drain emits what can be ordered: as long as every partition that is still
-// being read has a record waiting.
-func drain(queues map[int32][]*kgo.Record, open map[int32]span, emit func(*kgo.Record) error) error {
-	for {
-		for id := range open {
-			if len(queues[id]) == 0 {
-				return nil
-			}
-		}
-		var first *kgo.Record
-		for _, queue := range queues {
-			if len(queue) > 0 && (first == nil || byTime(queue[0], first) < 0) {
-				first = queue[0]
-			}
-		}
-		if first == nil {
+// read takes the records of the spans that the filter keeps. Without an error it
+// has come to the end of each.
+func (t *topicReader) read(ctx context.Context, spans map[int32]span, take func(*kgo.Record)) error {
+	return t.with(func(l *kafkaclient.Log) error {
+		return l.Read(ctx, spans, t.kept(func(r *kgo.Record) error {
+			take(r)
+			return nil
+		}))
+	})
+}
+
+func (t *topicReader) kept(visit func(*kgo.Record) error) func(*kgo.Record) error {
+	return func(r *kgo.Record) error {
+		if !t.keep(r) {
 			return nil
 		}
-		queues[first.Partition] = queues[first.Partition][1:]
-		if err := emit(first); err != nil {
-			return err
-		}
+		return visit(r)
 	}
-}
-
-// hold stops fetching partitions that are far ahead of the others, so that
-// memory stays bounded.
-func (t *topicReader) hold(client *kgo.Client, queues map[int32][]*kgo.Record, open map[int32]span) {
-	var ahead, wanted []int32
-	for id := range open {
-		if len(queues[id]) >= queueLimit {
-			ahead = append(ahead, id)
-		} else {
-			wanted = append(wanted, id)
-		}
-	}
-	client.PauseFetchPartitions(map[string][]int32{t.topic: ahead})
-	client.ResumeFetchPartitions(map[string][]int32{t.topic: wanted})
-}
-
-// read takes the records of the spans that the filter keeps, until the end of
-// each. After each poll it calls step, if not nil, with the spans that are not
-// finished.
-func (t *topicReader) read(ctx context.Context, spans map[int32]span, take func(*kgo.Record), step func(*kgo.Client, map[int32]span) error) error {
-	open := make(map[int32]span)
-	for id, s := range spans {
-		if s.from < s.to {
-			open[id] = s
-		}
-	}
-	if len(open) == 0 {
-		return nil
-	}
-	// Control records too, or the end of a partition may never be seen.
-	client, err := t.consume(open, kgo.KeepControlRecords())
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	for len(open) > 0 {
-		fetches, err := t.poll(ctx, client, quietTime)
-		if err != nil {
-			return err
-		}
-		if fetches.Empty() {
-			// Nothing more comes. That is the end only if the brokers answer.
-			_, err := t.bounds(ctx)
-			return err
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			s, ok := open[r.Partition]
-			if !ok {
-				return
-			}
-			if r.Offset+1 >= s.to {
-				delete(open, r.Partition)
-			}
-			if r.Offset < s.to && !r.Attrs.IsControl() && t.keep(r) {
-				take(r)
-			}
-		})
-		if step == nil {
-			continue
-		}
-		if err := step(client, open); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // follow emits what comes after the spans, for ever. After each poll it calls
@@ -257,7 +167,7 @@ func (t *topicReader) read(ctx context.Context, spans map[int32]span, take func(
 func (t *topicReader) follow(ctx context.Context, spans map[int32]span, emit func(*kgo.Record) error, settle func() error) error {
 	ends := make(map[int32]span)
 	for id, s := range spans {
-		ends[id] = span{from: s.to}
+		ends[id] = span{From: s.To}
 	}
 	client, err := t.consume(ends)
 	if err != nil {
@@ -265,9 +175,14 @@ func (t *topicReader) follow(ctx context.Context, spans map[int32]span, emit fun
 	}
 	defer client.Close()
 	for {
-		fetches, err := t.poll(ctx, client, 0)
-		if err != nil {
-			return err
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for _, failed := range fetches.Errors() {
+			if failed.Topic != "" {
+				return t.explain(fmt.Errorf("read partition %d of topic %s: %w", failed.Partition, t.topic, failed.Err))
+			}
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
 			r := it.Next()
@@ -288,7 +203,7 @@ func (t *topicReader) follow(ctx context.Context, spans map[int32]span, emit fun
 func (t *topicReader) consume(spans map[int32]span, opts ...kgo.Opt) (*kgo.Client, error) {
 	from := make(map[int32]kgo.Offset, len(spans))
 	for id, s := range spans {
-		from[id] = kgo.NewOffset().At(s.from)
+		from[id] = kgo.NewOffset().At(s.From)
 	}
 	return t.open(append(opts,
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -297,34 +212,17 @@ func (t *topicReader) consume(spans map[int32]span, opts ...kgo.Opt) (*kgo.Clien
 	)...)
 }
 
-// poll returns what comes next. It waits for the given time, 0 being for
-// ever; then the fetches are empty.
-func (t *topicReader) poll(ctx context.Context, client *kgo.Client, wait time.Duration) (kgo.Fetches, error) {
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if wait > 0 {
-		limited, cancel = context.WithTimeout(ctx, wait)
-	}
-	defer cancel()
-	fetches := client.PollFetches(limited)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	for _, failed := range fetches.Errors() {
-		if failed.Topic != "" {
-			return nil, t.explain(fmt.Sprintf("read partition %d", failed.Partition), failed.Err)
-		}
-	}
-	return fetches, nil
-}
-
-// explain says what an error of a broker was about and what to do.
-func (t *topicReader) explain(what string, err error) error {
-	err = fmt.Errorf("%s of topic %s: %w", what, t.topic, err)
+// explain says what to do about an error.
+func (t *topicReader) explain(err error) error {
+	_, incomplete := errors.AsType[*kafkaclient.IncompleteError](err)
 	switch {
+	case err == nil:
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return &exitError{code: exitRefused, err: err, hint: "exportbridge topics plan --acls"}
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return &exitError{code: exitFailed, err: err, hint: "exportbridge topics create --execute"}
+	case incomplete && !errors.Is(err, context.Canceled):
+		return &exitError{code: exitFailed, err: err, hint: cmp.Or(t.again, "the same command again; exportbridge check says whether the brokers are well")}
 	}
 	return err
 }

@@ -100,7 +100,7 @@ func TestTail(t *testing.T) {
 	} {
 		began := time.Now()
 		got := runProgram(t, env, append([]string{"tail", "-f", `%v `}, strings.Fields(test.args)...)...)
-		if took := time.Since(began); took >= quietTime {
+		if took := time.Since(began); took >= 3*time.Second {
 			t.Errorf("tail %s took %s: it did not see the end of a partition", test.args, took)
 		}
 		if got.code != exitOK || strings.TrimSpace(got.stdout) != test.want {
@@ -193,7 +193,7 @@ func TestTailMergesInBounds(t *testing.T) {
 	t.Parallel()
 	kafka := bridgetest.EmbeddedKafka(t, kfake.SeedTopics(2, "export.events"))
 	client := kafkaClient(t, kafka.ListenAddrs()[0], kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	const each = 3 * queueLimit
+	const each = 15_000
 	var records []*kgo.Record
 	for n := range 2 * each {
 		records = append(records, eventRecord(int32(n/each), n, "k", fmt.Sprint(n)))
@@ -206,23 +206,6 @@ func TestTailMergesInBounds(t *testing.T) {
 	got := runProgram(t, map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}, "tail", "-o", "start", "-n", "1000000", "-f", `%v\n`)
 	if got.code != exitOK || got.stdout != want.String() {
 		t.Errorf("exit code %d, %d lines, want %d in order", got.code, strings.Count(got.stdout, "\n"), 2*each)
-	}
-}
-
-func TestHold(t *testing.T) {
-	t.Parallel()
-	client := kafkaClient(t, bridgetest.FreeAddress(t))
-	r := &topicReader{topic: "t"}
-	open := map[int32]span{0: {}, 1: {}}
-	full := make([]*kgo.Record, queueLimit)
-	for _, test := range []struct {
-		queues map[int32][]*kgo.Record
-		want   []int32
-	}{{map[int32][]*kgo.Record{0: full, 2: full}, []int32{0}}, {map[int32][]*kgo.Record{0: full[1:], 1: full}, []int32{1}}, {nil, nil}} {
-		r.hold(client, test.queues, open)
-		if got := client.PauseFetchPartitions(nil)["t"]; !slices.Equal(got, test.want) {
-			t.Errorf("paused %v, want %v", got, test.want)
-		}
 	}
 }
 

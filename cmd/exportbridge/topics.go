@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cursorstore"
 )
 
 func newTopicsCommand(a *app) *cobra.Command {
@@ -88,6 +89,9 @@ type topicsReport struct {
 	ACLs   []string        `json:"acls"`
 	// JobACLs are what replay, backfill and repairs need besides.
 	JobACLs []string `json:"job_acls,omitempty"`
+	// Lost says of which topics a checkpoint says that they held records, while
+	// they are not there, and what follows.
+	Lost []finding `json:"lost,omitempty"`
 	// Created names the topics that this command created.
 	Created []string `json:"created,omitempty"`
 	// Changed is false for a dry run and where nothing was missing.
@@ -101,7 +105,7 @@ type reportedTopic struct {
 }
 
 func (a *app) topics(ctx context.Context, o topicsOptions) error {
-	s, err := a.settings(ctx, usesKafka, nil)
+	s, err := a.settings(ctx, usesKafka|usesCursor, nil)
 	if err != nil {
 		return err
 	}
@@ -122,6 +126,7 @@ func (a *app) topics(ctx context.Context, o topicsOptions) error {
 	}
 	var report topicsReport
 	for i := range streams {
+		streams[i].kafka.Known = s.known(streams[i].name)
 		if err := report.add(ctx, &streams[i], o.execute); err != nil {
 			return err
 		}
@@ -149,6 +154,11 @@ func (r *topicsReport) add(ctx context.Context, st *streamSettings, create bool)
 			missing = append(missing, topic.Name)
 		}
 	}
+	if len(missing) > 0 {
+		if err := r.addLost(ctx, sink); err != nil {
+			return err
+		}
+	}
 	if create && len(missing) > 0 {
 		if plan, err = sink.Create(ctx); err != nil {
 			return explained(err)
@@ -164,6 +174,47 @@ func (r *topicsReport) add(ctx context.Context, st *streamSettings, create bool)
 	}
 	r.ACLs, r.JobACLs = merged(r.ACLs, plan.ACLs), merged(r.JobACLs, plan.JobACLs)
 	return nil
+}
+
+// addLost says which of the missing topics held records.
+func (r *topicsReport) addLost(ctx context.Context, sink *kafkasink.Sink) error {
+	gone, err := sink.Vanished(ctx)
+	if err != nil {
+		return explained(err)
+	}
+	for _, fault := range gone {
+		f := finding{Level: levelWarn, Text: fault.Error(), Hint: fault.Hint}
+		if !slices.Contains(r.Lost, f) {
+			r.Lost = append(r.Lost, f)
+		}
+	}
+	return nil
+}
+
+// knownTimeout bounds a look into Redis for a command that does without it.
+const knownTimeout = 3 * time.Second
+
+// known returns how Redis is asked for the checkpoint of a stream, for commands
+// that do without where it does not answer.
+func (s *settings) known(stream string) func(context.Context) (bridge.Checkpoint, error) {
+	if s.embeddedRedis {
+		return nil
+	}
+	return func(ctx context.Context) (bridge.Checkpoint, error) {
+		ctx, cancel := context.WithTimeout(ctx, knownTimeout)
+		defer cancel()
+		cursorstore.LogTo(nil)
+		client, err := cursorstore.Open(s.cursor)
+		if err != nil {
+			return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
+		}
+		defer client.Close()
+		c, err := client.Stream(stream).Load(ctx)
+		if err != nil {
+			return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
+		}
+		return c, nil
+	}
 }
 
 // merged adds what the list does not have yet.
@@ -242,6 +293,13 @@ func (a *app) printTopics(r *topicsReport, o topicsOptions) error {
 	_, err := fmt.Fprintf(a.stdout, "\n%s\n\n%s\n", strings.Join(notes, "\n"), r.outcome(o))
 	if err != nil {
 		return fmt.Errorf("print topics: %w", err)
+	}
+	for _, f := range r.Lost {
+		if r.Changed { // the finding's own hint begins with what has just been done
+			f.Text += "; it is made again now, empty"
+			f.Hint = "publish all again: exportbridge cursor reset --to-earliest --execute; or go on at the same position: exportbridge cursor reset --to-current --execute"
+		}
+		fmt.Fprintf(a.stderr, "  warning: %s\n  Until an operator decides, the stream is blocked (topic). Try: %s\n", f.Text, f.Hint)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (p *process) trace(st *streamSettings, ports *bridge.Ports, s *stream) {
 		return
 	}
 	host, path := s.api.Endpoint()
-	t := ops.NewTracer(p.traces, ops.Traced{Stream: st.name, Topic: s.sink.Topics()[0], Host: host, Path: path, Mode: st.engine.Mode})
+	t := ops.NewTracer(p.traces, ops.Traced{Stream: st.name, Topic: s.sink.TopicNames()[0], Host: host, Path: path, Mode: st.engine.Mode})
 	ports.Source, ports.Sink, ports.Store = t.Source(ports.Source), t.Sink(ports.Sink), t.Store(ports.Store)
 }
 

@@ -111,20 +111,28 @@ func (p *position) history(ctx context.Context, q cursorstore.Query) (past, erro
 }
 
 // standing returns the checkpoint that a move is made from: Redis's, or the
-// checkpoint topic's where Redis lost its copy, or none at all. The bridge may
-// be blocked because there is none any more.
+// checkpoint topic's where Redis lost its copy or does not answer, or none at
+// all. The bridge may be blocked because there is none any more.
 func (p *position) standing(ctx context.Context) (bridge.Checkpoint, error) {
 	c, err := p.store.Load(ctx)
-	if !errors.Is(err, bridge.ErrNoCheckpoint) {
+	switch {
+	case isAway(err) && !p.kafkaIsHidden():
+		p.away = err
+	case !errors.Is(err, bridge.ErrNoCheckpoint):
 		return c, hinted(err)
-	}
-	if p.kafkaIsHidden() {
+	case p.kafkaIsHidden():
 		return bridge.Checkpoint{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
-	if c, err = newestOf(ctx, p.sink); err != nil {
-		return c, fmt.Errorf("redis has no checkpoint of stream %s, and the checkpoint topic cannot be read: %w", p.store.Name(), err)
+	c, trailErr := newestOf(ctx, p.sink)
+	switch {
+	case trailErr != nil && p.away != nil:
+		return c, also(hinted(err), "the checkpoint topic cannot be read either: "+trailErr.Error())
+	case trailErr != nil:
+		return c, fmt.Errorf("redis has no checkpoint of stream %s, and the checkpoint topic cannot be read: %w", p.store.Name(), trailErr)
+	case p.away != nil && c.Zero():
+		return c, also(hinted(err), "the checkpoint topic has no checkpoint of stream "+p.store.Name())
 	}
 	return c, nil
 }

@@ -55,7 +55,10 @@ memory stays bounded. The exit code is 3 if events are missing.
 --repair --execute publishes what is missing, with eb-origin repair: events and a
 mark that names them are one transaction, so that another repair does not publish
 them twice. Only a window that ends before the live position can be repaired, and
-an event that the API took in after that is left to the running stream.`,
+only what the stream can no longer publish itself: events that the API took in
+before the stream was last at the end of the export. Where events do not say when
+that was, a bridge must run: the repair waits until that is at the end again, and
+looks into the topic once more.`,
 		Example: `  exportbridge verify --from -2d --to -1d
   exportbridge verify --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --repair --execute`,
 		GroupID: groupPosition,
@@ -153,7 +156,15 @@ type verified struct {
 // namedEvent names an event in the output.
 type namedEvent struct {
 	ID   string    `json:"id"`
-	Time time.Time `json:"time"`
+	Time time.Time `json:"time,omitzero"`
+}
+
+// timeOf returns an event's time, zero where it has none.
+func timeOf(e *bridge.Event) time.Time {
+	if e.Time == bridge.NoTime || e.Defect == bridge.DefectTime {
+		return time.Time{}
+	}
+	return time.UnixMilli(e.Time).UTC()
 }
 
 // verifier compares one stream's export with its topic.
@@ -204,6 +215,8 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 	if err := v.run(ctx, from, to); err != nil {
 		return err
 	}
+	a.saySkipped(v.topic)
+	a.saySkipped(v.dead.topicReader)
 	if *o.json {
 		err = printJSON(a.stdout, &v.report)
 	} else {
@@ -225,11 +238,17 @@ func (v *verifier) connect(ctx context.Context) (err error) {
 		if err := v.repairable(); err != nil {
 			return err
 		}
+		if err := v.overlapsBackfill(ctx); err != nil {
+			return err
+		}
 	}
 	if v.dead, err = lettersOf(ctx, v.stream); err != nil {
 		return err
 	}
 	v.topic, err = eventReader(ctx, v.stream)
+	if err == nil {
+		v.topic.say, v.dead.say = v.app.sayWaiting(), v.app.sayWaiting()
+	}
 	return err
 }
 
@@ -251,7 +270,7 @@ func eventReader(ctx context.Context, st *streamSettings) (*topicReader, error) 
 	if st.kafka.Headers == "none" {
 		keep = keepAll
 	}
-	return &topicReader{open: sink.Consumer, topic: st.kafka.Topic, keep: keep}, nil
+	return &topicReader{open: sink.Consumer, topic: st.kafka.Topic, keep: keep, patience: usualPatience}, nil
 }
 
 // run compares the window part by part. A part with too many events is halved;
@@ -298,15 +317,18 @@ func (v *verifier) verdict() error {
 	r := &v.report
 	left := r.Missing
 	hint := "exportbridge verify with the same window and --repair"
-	if r.Position < r.To { // which may be all that is missing
+	switch {
+	case r.Position < r.To: // which may be all that is missing
 		hint = "a window that ends before the stream's position, " + startText(r.Position)
+	case !atEnd(&v.live):
+		hint = "the same when exportbridge status says that the stream has caught up"
 	}
 	if r.Repair != nil && v.opts.execute {
 		left -= r.Repair.Events
 		hint = "the events that were left out are named above"
 	} else if r.Repair != nil {
 		hint = "the same with --execute"
-		v.app.sayDryRun(int(r.Repair.Events), "event")
+		v.app.sayDryRun(int(r.Repair.Events+r.Repair.Unproven), "event")
 	}
 	if left == 0 {
 		return nil
@@ -344,8 +366,11 @@ func (v *verifier) print() error {
 	if r.Repair != nil {
 		rows = append(rows, r.Repair.rows(v.opts.execute)...)
 	}
-	if r.Position < r.To {
+	switch {
+	case r.Position < r.To:
 		rows = append(rows, []string{"note", "the live stream has not passed the end of the window: what is missing may be on its way"})
+	case !atEnd(&v.live):
+		rows = append(rows, []string{"note", "the live stream is not at the end of the export: what is missing may be on its way"})
 	}
 	for i := range rows {
 		rows[i][0] = "  " + rows[i][0]
@@ -354,5 +379,9 @@ func (v *verifier) print() error {
 }
 
 func (e *namedEvent) text() string {
-	return printable(cut(e.ID, 80)) + "  " + e.Time.UTC().Format(recordTime)
+	when := "without a time"
+	if !e.Time.IsZero() {
+		when = e.Time.UTC().Format(recordTime)
+	}
+	return printable(cut(e.ID, 80)) + "  " + when
 }

@@ -28,11 +28,10 @@ type lateness struct {
 	steps map[int]int64
 }
 
-// note counts an event, as late if the API took it in more than after behind
-// its time.
-func (l *lateness) note(e *bridge.Event, after time.Duration) {
-	system := takenIn(e)
-	if system == 0 || e.Defect != bridge.DefectNone {
+// note counts an event, as late if the API took it in, at system, more than
+// after behind its time.
+func (l *lateness) note(e *bridge.Event, system int64, after time.Duration) {
+	if system == 0 || e.Time == bridge.NoTime || e.Defect != bridge.DefectNone {
 		return
 	}
 	l.Known++

@@ -16,13 +16,14 @@ func TestLateness(t *testing.T) {
 	const n = 1000
 	for part := range 10 {
 		var l lateness
+		note := func(e *bridge.Event) { l.note(e, takenIn(e), time.Minute) }
 		for i := part; i < n; i += 10 {
 			late := int64(i+1) * 60_000 // 1 to 1,000 minutes
-			l.note(&bridge.Event{Time: 5000, Raw: fmt.Appendf(nil, `{"systemTimestamp":%d}`, 5000+late)}, time.Minute)
+			note(&bridge.Event{Time: 5000, Raw: fmt.Appendf(nil, `{"systemTimestamp":%d}`, 5000+late)})
 		}
-		l.note(&bridge.Event{Time: 5000, Raw: []byte(`{"systemTimestamp":"soon"}`)}, time.Minute)
-		l.note(&bridge.Event{Time: 5000, Raw: []byte(`{}`)}, time.Minute)
-		l.note(&bridge.Event{Defect: bridge.DefectTime, Raw: []byte(`{"systemTimestamp":99999999}`)}, time.Minute)
+		note(&bridge.Event{Time: 5000, Raw: []byte(`{"systemTimestamp":"soon"}`)})
+		note(&bridge.Event{Time: 5000, Raw: []byte(`{}`)})
+		note(&bridge.Event{Defect: bridge.DefectTime, Raw: []byte(`{"systemTimestamp":99999999}`)})
 		window.add(&l)
 	}
 	if window.Known != n || window.Events != n-1 || window.Max != n*60_000 {

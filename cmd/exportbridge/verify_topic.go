@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -20,8 +20,9 @@ const (
 	// settleQuiet is how long that is not worth a message: the running stream
 	// has a transaction open most of the time.
 	settleQuiet = 3 * time.Second
-	// stampSlack is how much earlier than its event a record may be stamped: an
-	// event time further in the future than that becomes the time of publishing.
+	// stampSlack is how much earlier a record may be stamped than its event, or
+	// than the API took that in: an event time further in the future than that
+	// becomes the time of publishing.
 	stampSlack = time.Hour
 )
 
@@ -43,10 +44,10 @@ func (t *topicReader) settled(ctx context.Context, from int64, say func(error)) 
 		}
 		open := int32(-1)
 		for id, end := range ends {
-			if spans[id].to < end {
+			if spans[id].To < end {
 				open = id
 			}
-			spans[id] = span{spans[id].from, max(spans[id].from, end)}
+			spans[id] = span{From: spans[id].From, To: max(spans[id].From, end)}
 		}
 		if open < 0 {
 			return spans, t.begin(ctx, spans, tailStart{kind: fromTime, n: max(0, from-stampSlack.Milliseconds())})
@@ -61,46 +62,12 @@ func (t *topicReader) settled(ctx context.Context, from int64, say func(error)) 
 }
 
 // lastOffsets returns where the partitions end, open transactions included.
-func (t *topicReader) lastOffsets(ctx context.Context) (map[int32]int64, error) {
-	client, err := t.open()
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	listed, err := kadm.NewClient(client).ListEndOffsets(ctx, t.topic)
-	if err == nil {
-		err = listed.Error()
-	}
-	if err != nil {
-		return nil, t.explain("list last offsets", err)
-	}
-	ends := make(map[int32]int64)
-	for id, end := range listed[t.topic] {
-		ends[id] = end.Offset
-	}
-	return ends, nil
-}
-
-// readAll is read, and an error if it did not come to the end of a part: what
-// was not read must not count as missing.
-func (t *topicReader) readAll(ctx context.Context, spans map[int32]span, take func(*kgo.Record)) error {
-	left := map[int32]span{}
-	for id, s := range spans {
-		if s.from < s.to {
-			left[id] = s
-		}
-	}
-	err := t.read(ctx, spans, take, func(_ *kgo.Client, open map[int32]span) error {
-		left = open
-		return nil
+func (t *topicReader) lastOffsets(ctx context.Context) (ends map[int32]int64, err error) {
+	err = t.with(func(l *kafkaclient.Log) error {
+		ends, err = l.Ends(ctx)
+		return err
 	})
-	if err == nil && len(left) > 0 {
-		return &exitError{
-			code: exitFailed, err: fmt.Errorf("topic %s was not read to its end: %d partitions gave nothing for %s", t.topic, len(left), quietTime),
-			hint: "the same command again; exportbridge check says whether the brokers are well",
-		}
-	}
-	return err
+	return ends, err
 }
 
 // recordOf returns the event that a record holds, as far as a comparison needs

@@ -91,13 +91,16 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 		if err != nil || tail || empty >= w.emptyPages {
 			return err
 		}
+		// Back to an empty page is no circle: nothing comes twice.
+		if items > 0 {
+			seen[at.Cursor], order = true, append(order, at.Cursor)
+		}
 		if seen[next] {
 			return &exitError{
 				code: exitFailed, err: fmt.Errorf("the API leads in a circle: cursor %s comes again", bridge.CursorHash(next)),
 				hint: "tell those who run the API; a smaller window may avoid it",
 			}
 		}
-		seen[next], order = true, append(order, next)
 		if len(order) > cycleMemory {
 			delete(seen, order[0])
 			order = order[1:]

@@ -40,6 +40,7 @@ type process struct {
 	server  *ops.Server              // nil if off
 	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
+	jobs    kafkasink.JobLogs
 }
 
 // stream is one stream and its adapters.
@@ -164,15 +165,16 @@ func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
+	store := p.redis.Stream(st.name)
+	st.kafka.Known = store.Load
 	sink, err := kafkasink.New(st.kafka)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.name, err)
 	}
 	p.metrics.CountLosses(st.name, sink.Losses)
-	store, owner := p.redis.Stream(st.name), sink.Owner()
-	aside := st.kafka
-	aside.Report, aside.Sampled = nil, nil // whether the stream's Kafka is up, the stream says
-	s := &stream{name: st.name, api: api, sink: sink, owner: owner, store: store, jobs: kafkasink.NewJobs(aside)}
+	p.metrics.CountRefused(st.name, sink.Refused)
+	owner := sink.Owner()
+	s := &stream{name: st.name, api: api, sink: sink, owner: owner, store: store, jobs: p.jobs.Jobs(st.kafka)}
 	ports := bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// jobsInterval is how old the metrics of backfills and replays may be. Each
-	// look is a short connection to Kafka.
+	// jobsInterval is how old the metrics of backfills and replays may be. A look
+	// is a short connection to Kafka, that reads what has come since the last one,
+	// for all streams.
 	jobsInterval = 30 * time.Second
 	// deniedInterval is for who may not look: brokers log whom they refuse.
 	deniedInterval = 30 * time.Minute
@@ -33,26 +34,31 @@ func (p *process) watchJobs(ctx context.Context, st *stream) {
 				p.metrics.Windows(st.name, nil)
 				next = time.Time{}
 			case now.After(next):
-				count, err := st.countWindows(ctx)
-				next = now.Add(jobsInterval)
-				var fault *bridge.Fault
-				switch {
-				case err == nil || ctx.Err() != nil:
-				case errors.As(err, &fault) && fault.Class == bridge.Permanent:
-					next = now.Add(deniedInterval)
-					p.log.Info("backfills and replays are not counted", logStream, st.name, logError, err, logHint, fault.Hint)
-				default:
-					p.log.Debug("backfills and replays not counted", logStream, st.name, logError, err)
-				}
-				p.metrics.Windows(st.name, count)
+				next = now.Add(p.showWindows(ctx, st))
 			}
 		}
 	}
 }
 
+// showWindows looks at the jobs once, and returns when to look again.
+func (p *process) showWindows(ctx context.Context, st *stream) time.Duration {
+	count, err := st.countWindows(ctx)
+	p.metrics.Windows(st.name, count)
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case ok && fault.Class == bridge.Permanent:
+		p.log.Info("backfills and replays are not counted", logStream, st.name, logError, err, logHint, fault.Hint)
+		return deniedInterval
+	default:
+		p.log.Debug("backfills and replays not counted", logStream, st.name, logError, err)
+	}
+	return jobsInterval
+}
+
 // countWindows counts the windows by their state.
 func (st *stream) countWindows(ctx context.Context) (map[string]int, error) {
-	jobs, err := listJobs(ctx, st.jobs)
+	jobs, err := listJobs(ctx, st.jobs, jobsInterval/2)
 	if err != nil {
 		return nil, err
 	}

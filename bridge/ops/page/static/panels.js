@@ -145,11 +145,11 @@ export class Letters extends Listing {
 }
 
 export class Jobs extends Listing {
+  seen = new Map(); // by job: when it was how far
+
   constructor() {
     super('jobs', 'No backfill or replay. exportbridge backfill --help says how to begin one.');
   }
-
-  seen = new Map(); // by job: when it was how far
 
   // left says how long a job takes yet at the pace of the last minutes.
   left(job) {

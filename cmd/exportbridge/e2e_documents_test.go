@@ -19,9 +19,9 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// readmeCodes are the exit codes of the README's commands that are about
+// documentCodes are the exit codes of the documents' commands that are about
 // something which this test's stream does not have.
-var readmeCodes = map[string]int{
+var documentCodes = map[string]int{
 	"exportbridge cursor rewind --shift-by -100":                                                        1, // not so many pages
 	`exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute`:                      1, // not so old
 	"exportbridge backfill --from 2026-01-01T00:00:00Z --to 2026-11-01T00:00:00Z --windows 8 --execute": 1, // the stream's own
@@ -32,20 +32,20 @@ var readmeCodes = map[string]int{
 	"exportbridge dlq retry 0:17 2:4":                                                                   1,
 }
 
-// readmeFiles are the files that the README's commands write and read.
-var readmeFiles = []string{"events.cursor", "exportbridge.rules.yml", "exportbridge.json"}
+// documentFiles are the files that the documents' commands write and read.
+var documentFiles = []string{"events.cursor", "exportbridge.rules.yml", "exportbridge.json"}
 
-// TestReadmeCommands gives the commands of the README, in their order, to a
+// TestDocumentCommands gives the commands of the documents, in their order, to a
 // stream that runs.
-func TestReadmeCommands(t *testing.T) {
+func TestDocumentCommands(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 300, Start: time.Now().Add(-36 * time.Hour)})
 	s.settings["EXPORT_PAGE_SIZE"] = "100"
 	s.simulate()
 	docs := s.start("config", "docs")
 	docs.wait(stepTimeout)
-	given, known := 0, string(docs.stdout())
-	for _, block := range readmeBlocks(t, "sh") {
+	given, known := make(map[string]struct{}), string(docs.stdout())
+	for _, block := range documentBlocks(t, "sh") {
 		for line := range strings.Lines(block) {
 			line, _, _ = strings.Cut(line, "   #")
 			line, _, _ = strings.Cut(strings.TrimSpace(line), "  #")
@@ -56,15 +56,15 @@ func TestReadmeCommands(t *testing.T) {
 					s.t.Errorf("%s: there is no such setting", line)
 				}
 			}
-			if !ok || strings.HasPrefix(args, "bench") { // which takes minutes, and has tests of its own
+			if _, before := given[line]; !ok || before || strings.HasPrefix(args, "bench") { // which takes minutes, and has tests of its own
 				continue
 			}
-			given++
+			given[line] = struct{}{}
 			s.give(strings.TrimSpace(line), words(args))
 		}
 	}
-	if given < 20 {
-		t.Errorf("only %d commands are found", given)
+	if len(given) < 20 {
+		t.Errorf("only %d commands are found", len(given))
 	}
 }
 
@@ -86,7 +86,7 @@ func words(line string) []string {
 func (s *stage) give(line string, args []string) {
 	s.t.Helper()
 	for i, arg := range args {
-		if slices.Contains(readmeFiles, arg) {
+		if slices.Contains(documentFiles, arg) {
 			args[i] = filepath.Join(s.dir, arg)
 		}
 	}
@@ -103,20 +103,20 @@ func (s *stage) give(line string, args []string) {
 		return
 	}
 	p := s.start(args...)
-	if code, want := p.wait(time.Minute), readmeCodes[line]; code != want {
+	if code, want := p.wait(time.Minute), documentCodes[line]; code != want {
 		s.t.Errorf("%s: exit code %d, want %d\n%s", line, code, want, tail(p.stderr()))
 	}
 }
 
-// readmeBlock returns the README's shell commands that begin with a line.
-func readmeBlock(t *testing.T, first string) string {
+// documentBlock returns the documents' shell commands that begin with a line.
+func documentBlock(t *testing.T, first string) string {
 	t.Helper()
-	for _, block := range readmeBlocks(t, "sh") {
+	for _, block := range documentBlocks(t, "sh") {
 		if strings.HasPrefix(block, first) {
 			return block
 		}
 	}
-	t.Fatalf("the README has no commands that begin with %q", first)
+	t.Fatalf("the documents have no commands that begin with %q", first)
 	return ""
 }
 
@@ -138,8 +138,8 @@ func shell(t *testing.T, dir, commands string, environ ...string) []byte {
 	return out
 }
 
-// TestReadmeHTTP gives the README's requests to a stream that has a token.
-func TestReadmeHTTP(t *testing.T) {
+// TestDocumentHTTP gives the documents' requests to a stream that has a token.
+func TestDocumentHTTP(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed")
@@ -150,7 +150,7 @@ func TestReadmeHTTP(t *testing.T) {
 	s.simulate()
 	s.run()
 	s.awaitPublished(300)
-	commands := strings.ReplaceAll(readmeBlock(t, "curl "), "localhost:8080", s.ops)
+	commands := strings.ReplaceAll(documentBlock(t, "curl "), "localhost:8080", s.ops)
 	// The epoch is that of the plan, as the text says.
 	commands = regexp.MustCompile(`"base_epoch": \d+`).ReplaceAllString(commands, `"base_epoch": 0`)
 	answers := json.NewDecoder(bytes.NewReader(shell(t, s.dir, commands, "TOKEN="+adminToken)))
@@ -218,12 +218,12 @@ done
 echo "$1 $2 $3" >>"$ROOT/kubectl"
 `, 0o700)
 	environ := []string{"ROOT=" + root, "PATH=" + tools + ":" + os.Getenv("PATH")}
-	shell(t, tree, readmeBlock(t, "openssl "), environ...)
+	shell(t, tree, documentBlock(t, "openssl "), environ...)
 	if asked := read("kubectl"); asked != "create secret generic\napply -k cmd/exportbridge/deploy/kubernetes\n" {
 		t.Errorf("kubectl is asked for %q", asked)
 	}
 
-	printed := shell(t, tree, readmeBlock(t, "make build"), environ...)
+	printed := shell(t, tree, documentBlock(t, "make build"), environ...)
 
 	for path, mode := range map[string]os.FileMode{
 		"usr/local/bin/exportbridge": 0o755, "etc/exportbridge/api-key": 0o600, "etc/systemd/system/exportbridge.service": 0o644,

@@ -1,0 +1,76 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// knownWait bounds what is waited for marks: they are a hint.
+const knownWait = 10 * time.Second
+
+// known is what the topic is known to hold while a rewind is under way. Owned
+// by the commit loop.
+type known struct {
+	asked  bool
+	events Held // nil is nothing
+	passed bool // the page where the rewind began was read
+}
+
+// markAgain marks what a rewind publishes once more: events that the topic was
+// seen to hold. No cursor, count or time proves that: the API may hand out other
+// cursors than before, list an event late under an old one, or delete events;
+// clocks lie; an operator may have moved the stream over a part, or have made
+// the topic anew. An event that could be news is never marked, since a consumer
+// may ignore marked ones. Some are not marked although they come again: where
+// there are too many to remember, or Kafka is too slow.
+func (f *follower) markAgain(ctx context.Context, p *Page) {
+	news := f.head.NewsAfter
+	if news == nil {
+		return
+	}
+	f.lookUp(ctx, p)
+	marked := 0
+	for i := range p.Events {
+		e := &p.Events[i]
+		if f.known.events != nil && e.Defect == DefectNone && f.known.events.Take(e) {
+			e.Again = true
+			marked++
+		}
+	}
+	f.known.passed = f.known.passed || CursorHash(p.At.Cursor) == news.CursorHash
+	if p.Tail() || f.known.passed && marked < len(p.Events) {
+		f.head.NewsAfter = nil
+	}
+}
+
+// lookUp asks what the topic holds, once, when the first events come that could
+// be known. Those of an overlap that it holds are dropped already.
+func (f *follower) lookUp(ctx context.Context, p *Page) {
+	if f.known.asked || f.batch.events > 0 || f.b.ports.Holdings == nil {
+		return
+	}
+	var times []int64
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.Defect == DefectNone && e.Time != NoTime && (!f.overlaps() || e.Time < f.head.Overlap.From) {
+			times = append(times, e.Time)
+		}
+	}
+	if len(times) == 0 {
+		return
+	}
+	// Not the least: one client's clock that stands at 1970 would have the topic
+	// read from its beginning.
+	slices.Sort(times)
+	first := times[len(times)/10]
+	f.b.waits()
+	defer f.b.busy()
+	ctx, cancel := context.WithTimeout(ctx, knownWait)
+	defer cancel()
+	events, err := f.b.ports.Holdings.Known(ctx, time.UnixMilli(first).Add(-f.b.cfg.Overlap), f.head.Source)
+	if err != nil {
+		f.log.Warn("what comes again is not marked: reading back the topic failed", "error", err.Error())
+	}
+	f.known.asked, f.known.events = true, events
+}

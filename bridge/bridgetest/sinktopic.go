@@ -1,0 +1,81 @@
+package bridgetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"exportbridge/bridge"
+)
+
+// Recreate deletes the topic with its records and makes it again. The
+// checkpoints stay. Sessions that began before publish no more.
+func (p *Topic) Recreate() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.made++
+	p.records, p.ended, p.trimmed = nil, 0, 0
+}
+
+// Cut drops the newest n records and keeps the checkpoints.
+func (p *Topic) Cut(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.records, p.ended = p.records[:len(p.records)-n], p.ended-n
+}
+
+// Trim drops the oldest n records, as retention does, or somebody. Finite says
+// whether the topic has a retention that explains it.
+func (p *Topic) Trim(n int, finite bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.records, p.trimmed, p.Finite = slices.Delete(p.records, 0, n), p.trimmed+n, finite
+}
+
+// Grow adds a partition.
+func (p *Topic) Grow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.partitions++
+}
+
+// Rewrite makes c the newest checkpoint of its stream, in place of that one.
+func (p *Topic) Rewrite(c bridge.Checkpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.kept) - 1; i >= 0; i-- {
+		if p.kept[i].Checkpoint.Stream == c.Stream {
+			p.kept[i].Checkpoint = c
+			return
+		}
+	}
+}
+
+// states returns the topic, by the caller holding mu.
+func (p *Topic) states() []bridge.TopicState {
+	return []bridge.TopicState{{
+		Name: "events", ID: fmt.Sprint("topic-", p.made), Partitions: p.partitions, End: int64(p.ended), Start: int64(p.trimmed), KeepsAll: !p.Finite,
+	}}
+}
+
+// Topics implements bridge.Sink.
+func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
+	p := s.topic
+	if err := p.reachable(ctx); err != nil {
+		return nil, s.broken(fmt.Errorf("look at the topic: %w", err))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !s.open:
+		return nil, errors.New("look at the topic: no session")
+	case s.made != p.made:
+		s.open = false
+		return nil, errReplaced
+	}
+	return p.states(), nil
+}
+
+// errReplaced: the topic of the session is gone.
+var errReplaced = errors.New("the topic is not the one that it was")

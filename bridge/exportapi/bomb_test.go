@@ -1,0 +1,123 @@
+package exportapi_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// mostItems is how many items a page may have, and what the hint says.
+const mostItems = 10_000
+
+// pageOf is a page of n items that are all the same.
+func pageOf(n int, item string) string {
+	return `{"items":[` + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + `],"nextCursor":"c2"}`
+}
+
+// bomb is an API whose page has very many items, compressed to next to nothing.
+func bomb(t testing.TB, body string) http.HandlerFunc {
+	t.Helper()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write([]byte(body))
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(packed.Bytes())
+	}
+}
+
+// TestItemBomb: a page with more items than one may have is refused, and costs
+// the memory of its body and no more, wherever it is split.
+func TestItemBomb(t *testing.T) {
+	const items = 4 << 20
+	for name, body := range map[string]string{
+		"numbers":              pageOf(items, "0"),
+		"objects":              pageOf(items, "{}"),
+		"cursor in the middle": strings.Replace(pageOf(items, "0"), `"c2"`, `"c2","x":1`, 1),
+		"cursor first":         `{"nextCursor":"c2",` + strings.Replace(pageOf(items, "0"), `,"nextCursor":"c2"`, "", 1)[1:],
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, bomb(t, body), nil)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := fetchAll(t, c, bridge.Position{})
+			runtime.ReadMemStats(&after)
+			f := wantFault(t, err)
+			if f.Reason != bridge.ReasonSize || f.Class != bridge.Permanent || !strings.Contains(f.Error(), "10000 items") || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
+				t.Errorf("got class %v, reason %q, %q, hint %q", f.Class, f.Reason, f.Error(), f.Hint)
+			}
+			// The body grows by half each time, which takes three times its
+			// size in all; events for 10,000 items about 8 MB.
+			if took, most := after.TotalAlloc-before.TotalAlloc, 4*uint64(len(body))+16<<20; took > most {
+				t.Errorf("%d bytes were allocated for a body of %d, want at most %d", took, len(body), most)
+			}
+		})
+	}
+}
+
+// TestMostItems: the largest page passes, as does one that is longer than what
+// was asked for.
+func TestMostItems(t *testing.T) {
+	t.Parallel()
+	for n, ok := range map[int]bool{1001: true, mostItems: true, mostItems + 1: false} {
+		p, err := fetchAll(t, serve(t, answer(pageOf(n, `{"timestamp":1}`)), nil), bridge.Position{})
+		switch {
+		case (err == nil) != ok:
+			t.Errorf("%d items: %v", n, err)
+		case ok && (p.Items != n || len(p.Events) != n):
+			t.Errorf("%d items became %d, %d events", n, p.Items, len(p.Events))
+		}
+	}
+}
+
+// TestGiantPageIsForgotten: what one page needed is not kept by those after it.
+func TestGiantPageIsForgotten(t *testing.T) {
+	body := pageOf(mostItems, `{"timestamp":1}`)
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) { answer(body)(w, r) }, nil)
+	round := func(pages int) {
+		t.Helper()
+		var all []*bridge.Page
+		for range pages {
+			p, err := c.Fetch(t.Context(), bridge.Position{})
+			if err == nil {
+				err = c.Decode(p)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+		for _, p := range all {
+			p.Release()
+		}
+	}
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	round(1)
+	small := live()
+	round(8) // in flight at once
+	body = pageOf(10, `{"timestamp":1}`)
+	for range 50 {
+		round(1)
+	}
+	if kept := int64(live()) - int64(small); kept > 1<<20 {
+		t.Errorf("%d bytes of the large pages are kept", kept)
+	}
+	runtime.KeepAlive(c)
+}

@@ -1,0 +1,80 @@
+package kafkasink_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// TestForgedCheckpoint: a checkpoint that somebody produced outside a
+// transaction went past the fencing. It is not believed, and said once.
+func TestForgedCheckpoint(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			cfg := config(t, brokers(t), inMode(mode), func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			s := open(t, cfg)
+			if _, err := s.Recover(t.Context(), nil); err == nil {
+				t.Fatal("recovered a checkpoint from an empty topic")
+			}
+			ours := batch(cfg, 0)
+			if err := commit(t, s, ours); err != nil {
+				t.Fatal(err)
+			}
+			forge(t, cfg, cfg.Stream)
+			forge(t, cfg, cfg.Stream+"/mirror")
+			for range 2 {
+				c, err := s.Recover(t.Context(), nil)
+				if mode == bridge.ExactlyOnce && (err != nil || c.Place != ours.Checkpoint.Place) {
+					t.Errorf("recovered %s, %v; want %s", c.Place, err, ours.Checkpoint.Place)
+				}
+				if c.Epoch == 7 {
+					t.Error("the forged checkpoint is believed")
+				}
+			}
+			if n := s.Refused(); n != 1 {
+				t.Errorf("%d alarms, want one about the newest", n)
+			}
+			if said := strings.Count(log.String(), "is not believed"); said != 1 {
+				t.Errorf("said %d times:\n%s", said, &log)
+			}
+			seen := 0
+			if err := s.Trail(t.Context(), func(c bridge.Checkpoint) bool {
+				if seen++; c.Epoch == 7 {
+					t.Error("the forged checkpoint is in the history")
+				}
+				return true
+			}); err != nil || mode == bridge.ExactlyOnce && seen == 0 {
+				t.Errorf("the history has %d entries: %v", seen, err)
+			}
+		})
+	}
+}
+
+// forge produces a checkpoint of epoch 7 as a plain producer does.
+func forge(t *testing.T, cfg kafkasink.Config, key string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c := batch(cfg, 0).Checkpoint
+	c.Epoch = 7
+	value, err := c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := &kgo.Record{Topic: cfg.CheckpointTopic, Partition: kafkasink.CheckpointPartition(cfg.Stream), Key: []byte(key), Value: value}
+	if err := client.ProduceSync(t.Context(), rec).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}

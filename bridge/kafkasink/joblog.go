@@ -1,0 +1,175 @@
+package kafkasink
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// jobLogAge is how long after it was read a log is read on. It is less than
+// compaction keeps a tombstone: what was deleted since is seen to be.
+const jobLogAge = 12 * time.Hour
+
+// JobLogs has the streams of a process share what they read of the topics of
+// their jobs. The zero value is ready for use; it may be used concurrently.
+type JobLogs struct {
+	mu   sync.Mutex // guards logs
+	logs map[string]*jobLog
+}
+
+// Jobs is NewJobs, with what the others of the same topic read.
+func (l *JobLogs) Jobs(cfg Config) *Jobs {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := strings.Join(append(slices.Sorted(slices.Values(cfg.Brokers)), cfg.SASLUsername, cfg.jobsTopic()), " ")
+	if l.logs[name] == nil {
+		if l.logs == nil {
+			l.logs = make(map[string]*jobLog)
+		}
+		l.logs[name] = &jobLog{}
+	}
+	return &Jobs{cfg: cfg, log: l.logs[name]}
+}
+
+// jobLog is what is known of a topic of jobs: the newest record of each key, as
+// far as it was read.
+type jobLog struct {
+	mu    sync.Mutex // guards all below; held while it is read
+	id    [16]byte
+	at    map[int32]int64 // where to read on, by partition
+	read  time.Time       // when it was read to its end; zero before
+	found jobRecords
+}
+
+// list returns the jobs of a stream as of so long ago at most.
+func (l *jobLog) list(ctx context.Context, j *Jobs, age time.Duration) ([]Job, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if age == 0 || time.Since(l.read) > age {
+		s := j.sink("")
+		_, err := withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (struct{}, error) {
+			if err := l.readOn(ctx, s, client); err != nil {
+				return struct{}{}, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
+			}
+			return struct{}{}, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return l.found.jobs(j.cfg.Stream)
+}
+
+// readOn reads what is committed of the whole topic, or of what has come since
+// the last time.
+func (l *jobLog) readOn(ctx context.Context, s *Sink, client *kgo.Client) error {
+	topics, err := s.describe(ctx, client, s.cfg.CheckpointTopic)
+	if err != nil {
+		return err
+	}
+	t := &topics[0]
+	switch {
+	case t.exists && !t.may(kmsg.ACLOperationRead):
+		return unusable(bridge.ReasonAuth, "topic_authorization_failed", s.readACL(t.name), "topic %s: we may not read it", t.name)
+	case !t.exists, t.id != l.id, time.Since(l.read) > jobLogAge:
+		l.forget(t.id)
+	}
+	if !t.exists {
+		l.read = time.Now()
+		return nil
+	}
+	log := kafkaclient.NewLog(client, t.name, t.id)
+	began := time.Now()
+	spans, err := log.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	for id, all := range spans {
+		if l.at[id] > all.To {
+			l.forget(t.id) // it was cut
+		}
+	}
+	for id, all := range spans {
+		spans[id] = kafkaclient.Span{From: max(all.From, l.at[id]), To: all.To}
+	}
+	if err := log.Read(ctx, spans, l.found.add); err != nil {
+		return err
+	}
+	for id, s := range spans {
+		l.at[id] = s.To
+	}
+	l.read = began
+	return nil
+}
+
+// forget begins anew.
+func (l *jobLog) forget(id [16]byte) {
+	l.id, l.read = id, time.Time{}
+	l.at, l.found = make(map[int32]int64), jobRecords{newest: make(map[string]*kgo.Record)}
+}
+
+// jobRecords are the newest records of plans and of windows' checkpoints, by
+// key. Marks of repairs and barriers are not among them.
+type jobRecords struct{ newest map[string]*kgo.Record }
+
+func (f *jobRecords) add(r *kgo.Record) error {
+	key := string(r.Key)
+	_, _, window := windowOf(key)
+	switch {
+	case !r.Attrs.IsTransactional(), !window && !strings.HasPrefix(key, jobKeyPrefix) || strings.HasSuffix(key, "/barrier"):
+	case r.Value == nil:
+		delete(f.newest, key)
+	default: // a copy, or the whole batch would stay in memory
+		f.newest[key] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Value: bytes.Clone(r.Value)}
+	}
+	return nil
+}
+
+// jobs puts the records of a stream's jobs together.
+func (f *jobRecords) jobs(stream string) ([]Job, error) {
+	byName := make(map[string]*Job)
+	for key, r := range f.newest {
+		if !strings.HasPrefix(key, jobKey(stream, "")) {
+			continue
+		}
+		j, err := decodeJob(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, key, err)
+		}
+		byName[j.name()] = &j
+	}
+	for key, r := range f.newest {
+		name, n, ok := windowOf(key)
+		j := byName[name]
+		if !ok || j == nil || n >= len(j.Windows) || j.Windows[n].Ended != "" || j.WindowName(n) != key {
+			continue
+		}
+		c, err := bridge.DecodeCheckpoint(r.Value)
+		if err != nil {
+			return nil, fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, key, err)
+		}
+		w := &j.Windows[n]
+		w.Events, w.Pages, w.Position = c.Events, c.Pages, c.PositionTime
+	}
+	var all []Job
+	for _, j := range byName {
+		all = append(all, *j)
+	}
+	slices.SortFunc(all, func(a, b Job) int {
+		if a.Created != b.Created {
+			return int(min(1, max(-1, a.Created-b.Created)))
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return all, nil
+}

@@ -1,0 +1,204 @@
+package kafkasink_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// A list reads what has come since the last one, of any stream that shares the
+// topic, and not the whole topic again.
+func TestJobsReadOn(t *testing.T) {
+	t.Parallel()
+	k := fake(t)
+	cfg := config(t, k.ListenAddrs(), exactly)
+	users := cfg
+	users.Stream = "users"
+	job, _ := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
+	for i := range 20 {
+		job.Reason = strings.Repeat("x", i)
+		put(t, kafkasink.NewJobs(cfg), job)
+	}
+	var fetches, early atomic.Int64 // early ones are of what was read before
+	var known atomic.Pointer[map[int32]int64]
+	k.ControlKey(kmsg.Fetch.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		for _, topic := range r.(*kmsg.FetchRequest).Topics {
+			for _, p := range topic.Partitions {
+				fetches.Add(1)
+				if ends := known.Load(); ends != nil && p.FetchOffset < (*ends)[p.Partition] {
+					early.Add(1)
+				}
+			}
+		}
+		return nil, nil, false
+	})
+	var logs kafkasink.JobLogs
+	list := func(cfg kafkasink.Config, want int) {
+		t.Helper()
+		if all, err := logs.Jobs(cfg).List(t.Context()); err != nil || len(all) != want {
+			t.Errorf("stream %s: %d jobs, %v; want %d", cfg.Stream, len(all), err, want)
+		}
+	}
+	list(cfg, 1)
+	if fetches.Swap(0) == 0 {
+		t.Error("the first list read nothing")
+	}
+	list(cfg, 1)
+	list(users, 0)
+	if n := fetches.Swap(0); n > 0 {
+		t.Errorf("%d fetches although nothing has come", n)
+	}
+	ends, err := kadm.NewClient(clientOf(t, cfg)).ListEndOffsets(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := make(map[int32]int64)
+	ends.Each(func(o kadm.ListedOffset) { before[o.Partition] = o.Offset })
+	other, _ := newJob(t, users, kafkasink.JobBackfill, "bbbbbb")
+	put(t, kafkasink.NewJobs(users), other)
+	early.Store(0)
+	known.Store(&before)
+	list(cfg, 1)
+	list(users, 1)
+	if n := early.Load(); n > 0 {
+		t.Errorf("%d fetches of what was read before", n)
+	}
+	fetches.Store(0)
+	put(t, kafkasink.NewJobs(users), other)
+	fetches.Store(0)
+	if all, err := logs.Jobs(users).Recent(t.Context(), time.Minute); err != nil || len(all) != 1 || fetches.Load() > 0 {
+		t.Errorf("as of a minute ago: %v, %v after %d fetches, want none", all, err, fetches.Load())
+	}
+
+	// Another topic of the name has other jobs.
+	if _, err := kadm.NewClient(clientOf(t, cfg)).DeleteTopic(t.Context(), kafkasink.JobsTopic(cfg.CheckpointTopic)); err != nil {
+		t.Fatal(err)
+	}
+	known.Store(nil)
+	list(cfg, 0)
+	job, _ = newJob(t, cfg, kafkasink.JobBackfill, "cccccc")
+	put(t, kafkasink.NewJobs(cfg), job)
+	list(cfg, 1)
+	list(users, 0)
+}
+
+func clientOf(t *testing.T, cfg kafkasink.Config) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// What is over for long goes, and a backfill's bounds stay: nothing that was
+// published is published again because its records went.
+func TestTidyJobs(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	jobs := kafkasink.NewJobs(cfg)
+	now := time.Now()
+	long, lately := now.Add(-kafkasink.JobsKept-time.Hour).UnixMilli(), now.Add(-time.Hour).UnixMilli()
+	var windows []kafkasink.Config
+	for id, change := range map[string]func(*kafkasink.Job){
+		"aaaaaa": func(j *kafkasink.Job) { j.State, j.Changed = kafkasink.JobDone, long },
+		"bbbbbb": func(j *kafkasink.Job) { j.State, j.Changed, j.Kind = kafkasink.JobCancelled, long, kafkasink.JobReplay },
+		"cccccc": func(j *kafkasink.Job) { j.State, j.Changed = kafkasink.JobDone, lately },
+		"dddddd": func(j *kafkasink.Job) { j.Created = long }, // interrupted: it may go on
+		"eeeeee": func(j *kafkasink.Job) { j.State, j.Changed = kafkasink.JobCancelled, long },
+	} {
+		job, window := newJob(t, cfg, kafkasink.JobBackfill, id)
+		change(&job)
+		put(t, jobs, job)
+		windows = append(windows, window)
+		s := open(t, window)
+		recoverTo(t, s, window, -1)
+		b := batch(window, 3)
+		if id == "eeeeee" {
+			b.Checkpoint.Events, b.Checkpoint.PositionTime = 20, 1500
+		}
+		if err := commit(t, s, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round, want := range []int{3, 0} {
+		if n, err := jobs.Tidy(t.Context(), now); n != want || err != nil {
+			t.Fatalf("round %d: %d jobs were taken away, %v; want %d", round, n, err, want)
+		}
+	}
+	for _, jobs := range []*kafkasink.Jobs{jobs, kafkasink.NewJobs(cfg)} {
+		all, err := jobs.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := make(map[string]int)
+		for i := range all {
+			left[all[i].ID] = len(all[i].Windows)
+			if all[i].ID == "aaaaaa" && (all[i].From != 1000 || all[i].To != 3000 || all[i].State != kafkasink.JobDone || all[i].Done() != 1) {
+				t.Errorf("of the old backfill stays %+v", all[i])
+			}
+			if w := all[i].Windows; all[i].ID == "eeeeee" && (w[0].Events != 20 || w[0].Position != 1500 || w[1].Events != 0 || w[1].From == all[i].From) {
+				t.Errorf("of a backfill that was cancelled nobody knows any more what is left: %+v", all[i])
+			}
+		}
+		if want := map[string]int{"aaaaaa": 1, "cccccc": 2, "dddddd": 2, "eeeeee": 2}; !maps.Equal(left, want) {
+			t.Errorf("left are %v, want %v", left, want)
+		}
+	}
+	for _, window := range windows {
+		if strings.Contains(window.Stream, "aaaaaa") || strings.Contains(window.Stream, "bbbbbb") || strings.Contains(window.Stream, "eeeeee") {
+			// A process that still has the plan must not begin the window anew.
+			asFault(t, tryRecover(t, open(t, window), patience), bridge.Permanent, bridge.ReasonCheckpoint)
+			continue
+		}
+		recoverTo(t, open(t, window), window, 3)
+	}
+	refused := errors.New("no")
+	if _, err := jobs.Change(t.Context(), "bbbbbb", func(have kafkasink.Job) (kafkasink.Job, error) {
+		if have.Version != 0 {
+			t.Errorf("the old replay is still there: %+v", have)
+		}
+		return have, refused
+	}); !errors.Is(err, refused) {
+		t.Error(err)
+	}
+}
+
+// A mark that is forgotten is not there any more, for nobody.
+func TestForgetMarks(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, brokers(t), exactly)
+	recovered(t, cfg).Close()
+	r, err := kafkasink.OpenRepair(t.Context(), cfg, kafkasink.JobDLQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, mark := range []string{"0/1", "0/2", "0/3"} {
+		if _, err := r.Publish(t.Context(), page(event(mark, "u")), mark, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Forget(t.Context(), []string{"0/1", "0/3"}); err != nil {
+		t.Fatal(err)
+	}
+	later, err := kafkasink.Marks(t.Context(), cfg, kafkasink.JobDLQ)
+	if _, ok := later["0/2"]; err != nil || !ok || len(later) != 1 || len(r.Marks()) != 1 {
+		t.Errorf("marks %v, %v and %v; want 0/2", later, err, r.Marks())
+	}
+	if _, err := r.Publish(t.Context(), page(event("0/4", "u")), "0/4", []byte("{}")); err != nil {
+		t.Errorf("publish after that: %v", err)
+	}
+}

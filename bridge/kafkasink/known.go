@@ -1,0 +1,67 @@
+package kafkasink
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// mostKnown is how many events are remembered to mark others: about 30 MB.
+const mostKnown = 500_000
+
+// Known implements bridge.Holdings. With the headers cloudevents an event is
+// known by ce_id together with ce_source, with minimal by ce_id. Without
+// headers there are no marks, and nothing is read.
+func (s *Sink) Known(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.Held, error) {
+	if s.cfg.Headers == headersNone {
+		return nil, nil //nolint:nilnil // nothing to mark, and no error
+	}
+	w := newWatch()
+	client, err := s.newClient(w)
+	if err != nil {
+		return nil, s.fault(err, "")
+	}
+	defer client.Close()
+	of := newBuilder(s.cfg)
+	of.setSource(source)
+	h := newHeld(false)
+	h.exact = true
+	l := kafkaclient.NewLog(client, s.cfg.Topic, [16]byte{})
+	// A record may have been given the time of its publishing.
+	spans, err := spansAfter(ctx, l, from.Add(-futureLimit))
+	if err == nil {
+		err = l.Read(ctx, spans, func(r *kgo.Record) error {
+			if s.isOurs(r) && isOf(r, of.sourceText) {
+				h.add(r)
+			}
+			if h.len() >= mostKnown {
+				return errTooManyHeld
+			}
+			return nil
+		})
+	}
+	switch {
+	case err == nil, errors.Is(err, errTooManyHeld), ctx.Err() != nil && h.len() > 0:
+		return h, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("read the events of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), w.cause()))
+	}
+	return nil, s.explain(fmt.Errorf("read the events of %s: %w", s.cfg.Stream, s.unreadable(err, s.cfg.Topic)), w)
+}
+
+// isOf reports whether a record may be of a source.
+func isOf(r *kgo.Record, source []byte) bool {
+	for _, h := range r.Headers {
+		if h.Key == headerSource {
+			return bytes.Equal(h.Value, source)
+		}
+	}
+	return true
+}

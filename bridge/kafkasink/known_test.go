@@ -1,0 +1,68 @@
+package kafkasink_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+)
+
+// Known is what is committed of one source. Without headers there are no marks.
+func TestKnown(t *testing.T) {
+	t.Parallel()
+	theirs := bridge.SourceIdentity{Organization: "globex", Application: "web"}
+	for headers, want := range map[string]struct{ marks, sources bool }{
+		"cloudevents": {true, true}, "minimal": {true, false}, "none": {false, false},
+	} {
+		t.Run(headers, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			s := open(t, cfg)
+			recoverTo(t, s, cfg, -1)
+			b := batch(cfg, 0)
+			event3, ours := b.Pages[0].Events[3], b.Pages[0].Source
+			if err := commit(t, s, b); err != nil {
+				t.Fatal(err)
+			}
+			known, err := s.Known(t.Context(), time.Now().Add(-time.Hour), ours)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (known != nil) != want.marks {
+				t.Fatalf("known %v, want marks %t", known, want.marks)
+			}
+			if !want.marks {
+				return
+			}
+			if never := event("never", "u"); !known.Take(&event3) || known.Take(&never) {
+				t.Error("it does not know what was committed, or knows what was not")
+			}
+			if changed := event3; true {
+				changed.Raw = append(slices.Clone(event3.Raw), ' ')
+				if known.Take(&changed) {
+					t.Error("it knows bytes that were never published, by their id")
+				}
+			}
+			if known, err = s.Known(t.Context(), time.Now().Add(-time.Hour), theirs); err != nil {
+				t.Fatal(err)
+			}
+			if got := known.Take(&event3); got == want.sources {
+				t.Errorf("an event of another source is known: %t", got)
+			}
+		})
+	}
+}
+
+// When the time is up, Known returns what it has found, or that it found nothing.
+func TestKnownWithoutTime(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, []string{"127.0.0.1:1"}, exactly)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if known, err := open(t, cfg).Known(ctx, time.Now(), bridge.SourceIdentity{}); err == nil || known != nil {
+		t.Errorf("known %v, %v from a broker that is away", known, err)
+	}
+}

@@ -1,0 +1,267 @@
+package kafkasink
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+// A topic that is deleted and made again has the same name. What keeps events
+// of a session out of it:
+//
+//   - The client is made to learn the topics when the session begins (pin). It
+//     never takes another id for a name, and names topics by id when it produces
+//     (Kafka 4.1; transactions from transaction.version 2): then nothing of the
+//     session can get into another topic.
+//   - Older brokers are told names. There an acknowledgement below the offset
+//     that the partition is known to reach is of another log; the first record
+//     of an empty partition proves nothing, so the ids are asked for once more
+//     behind it. Both end the session before the transaction is committed. At
+//     least once, such records are visible, but nothing goes on from them. What
+//     is left is a topic that somebody else has filled that far meanwhile: then
+//     the client refuses to commit once it sees the other id, and the look at
+//     the ids twice a minute (refresh) ends the session.
+
+// reach is how far the log of one topic is known to go. While records are on
+// their way it is the client's promises', which it calls one after the other,
+// otherwise the Sink's caller's.
+type reach struct {
+	topic *topicState
+	ends  []int64 // of the partitions
+	start int64   // the sum of where they begin
+	first bool    // a record was the first of its partition, and the ids were not asked for since
+	// keyed is over how many partitions the client spreads keys, 0 before the
+	// first one; pinned is true once it has learnt the topic. Both are set
+	// while a record is partitioned.
+	keyed  atomic.Int32
+	pinned atomic.Bool
+}
+
+// errLogChanged: a record was acknowledged where others of the topic were.
+var errLogChanged = errors.New("the topic is not the one that it was, or lost records: was it deleted and made again?")
+
+// follows takes note of where a record is, and checks that it is behind those
+// that the topic is known to have.
+func (t *reach) follows(r *kgo.Record) error {
+	p := int(r.Partition)
+	for p >= len(t.ends) { // a partition that was added
+		t.ends = append(t.ends, 0)
+	}
+	if r.Offset < t.ends[p] {
+		return fmt.Errorf("partition %d of topic %s is at offset %d, it was at %d: %w", p, r.Topic, r.Offset, t.ends[p], errLogChanged)
+	}
+	t.first = t.first || t.ends[p] == 0
+	t.ends[p] = r.Offset + 1
+	return nil
+}
+
+// state is what is known of the topic.
+func (t *reach) state(letters bool) bridge.TopicState {
+	s := t.topic.state(letters)
+	if n := int(t.keyed.Load()); n > 0 {
+		s.Partitions = n
+	}
+	for _, end := range t.ends {
+		s.End += end
+	}
+	s.Start = t.start
+	return s
+}
+
+func (t *topicState) state(letters bool) bridge.TopicState {
+	s := bridge.TopicState{Name: t.name, Letters: letters, Partitions: len(t.partitions), KeepsAll: t.settings.keepsAll()}
+	if t.id != ([16]byte{}) {
+		s.ID = base64.RawURLEncoding.EncodeToString(t.id[:]) // as Kafka's tools print it
+	}
+	return s
+}
+
+// Topics implements bridge.Sink.
+func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
+	x := s.session
+	if x == nil {
+		return nil, noSession()
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	if err := s.measure(ctx, x); err != nil {
+		s.endSession()
+		return nil, s.explain(err, x.watch)
+	}
+	return x.states(), nil
+}
+
+// confirm asks for the ids of topics where the offsets do not prove that the
+// records of the batch are where they belong.
+func (s *Sink) confirm(ctx context.Context, x *session) error {
+	asked := false
+	for _, t := range x.reaches {
+		asked = asked || t.first
+		t.first = false
+	}
+	if !asked {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	topics, err := s.describe(ctx, x.writer, s.cfg.topics()...)
+	if err != nil {
+		return s.explain(err, x.watch)
+	}
+	for i, t := range x.reaches {
+		if topics[i].id != t.topic.id {
+			return changed(t.topic.name)
+		}
+	}
+	return nil
+}
+
+// measure asks how far the session's topics go.
+func (s *Sink) measure(ctx context.Context, x *session) error {
+	topics, err := s.describe(ctx, x.writer, s.cfg.topics()...)
+	if err != nil {
+		return err
+	}
+	for i, t := range x.reaches {
+		if topics[i].id != t.topic.id || !topics[i].exists {
+			return changed(t.topic.name)
+		}
+	}
+	starts, ends, err := offsets(ctx, x.writer, s.cfg.topics()...)
+	if err != nil {
+		return err
+	}
+	for _, t := range x.reaches {
+		t.start, t.ends = sum(starts[t.topic.name]), ends[t.topic.name]
+	}
+	return nil
+}
+
+// changed is the fault of a topic that is another one than when the session
+// began. The next session finds out what that means.
+func changed(topic string) *bridge.Fault {
+	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s is not the one that it was", topic)}
+}
+
+// offsets asks where the partitions of topics begin and end.
+func offsets(ctx context.Context, client *kgo.Client, topics ...string) (starts, ends map[string][]int64, err error) {
+	admin := kadm.NewClient(client)
+	list := func(what string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[string][]int64, error) {
+		listed, err := ask(ctx, topics...)
+		if err == nil {
+			err = listed.Error()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ask for the %s offsets of topics %v: %w", what, topics, err)
+		}
+		all := make(map[string][]int64)
+		listed.Each(func(o kadm.ListedOffset) {
+			for len(all[o.Topic]) <= int(o.Partition) {
+				all[o.Topic] = append(all[o.Topic], 0)
+			}
+			all[o.Topic][o.Partition] = o.Offset
+		})
+		return all, nil
+	}
+	if starts, err = list("first", admin.ListStartOffsets); err != nil {
+		return nil, nil, err
+	}
+	ends, err = list("last", admin.ListEndOffsets)
+	return starts, ends, err
+}
+
+func sum(all []int64) (n int64) {
+	for _, v := range all {
+		n += v
+	}
+	return n
+}
+
+// states are the session's topics as far as is known.
+func (x *session) states() []bridge.TopicState {
+	all := make([]bridge.TopicState, len(x.reaches))
+	for i, t := range x.reaches {
+		all[i] = t.state(t.topic == x.dead)
+	}
+	return all
+}
+
+// reachOf returns what is known of a topic, or nil.
+func reachOf(all []*reach, topic string) *reach {
+	for _, t := range all {
+		if t.topic.name == topic {
+			return t
+		}
+	}
+	return nil
+}
+
+// pinPartition is the partition of a record that only makes the client learn
+// its topic: it is never sent.
+const pinPartition = -1
+
+// pinned reports whether the client has learnt all topics.
+func (x *session) pinned() bool {
+	for _, t := range x.reaches {
+		if !t.pinned.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// pin makes a client learn the session's topics, once and for all.
+func (x *session) pin(ctx context.Context, client *kgo.Client) error {
+	results := make(chan error, len(x.reaches))
+	for _, t := range x.reaches {
+		record := kgo.Record{Topic: t.topic.name, Partition: pinPartition, Key: []byte{}, Timestamp: time.Now()}
+		client.Produce(ctx, &record, func(_ *kgo.Record, err error) { results <- err })
+	}
+	var errs []error
+	for range x.reaches {
+		errs = append(errs, <-results) // Produce heeds ctx until the topic is known
+	}
+	for _, t := range x.reaches {
+		if !t.pinned.Load() {
+			return fmt.Errorf("learn about topic %s: %w", t.topic.name, errors.Join(errs...))
+		}
+	}
+	return nil
+}
+
+// pinnable partitions the records of a topic as inner does, and notes what the
+// client knows of the topic.
+type pinnable struct {
+	kgo.TopicPartitioner
+	reach *reach // nil where nobody asks
+}
+
+// Partition implements kgo.TopicPartitioner.
+func (p pinnable) Partition(r *kgo.Record, n int) int {
+	if p.reach == nil {
+		return p.TopicPartitioner.Partition(r, n)
+	}
+	if r.Partition == pinPartition {
+		p.reach.pinned.Store(true)
+		return pinPartition // which the client takes for a mistake, and fails the record
+	}
+	if r.Key != nil && int(p.reach.keyed.Load()) != n {
+		p.reach.keyed.Store(int32(n))
+	}
+	return p.TopicPartitioner.Partition(r, n)
+}
+
+// OnNewBatch implements kgo.TopicPartitionerOnNewBatch.
+func (p pinnable) OnNewBatch() {
+	if inner, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
+		inner.OnNewBatch()
+	}
+}

@@ -1,0 +1,59 @@
+package bridge
+
+import "fmt"
+
+// Dead letters are for exceptions. Where all items are unreadable, what reads
+// them is wrong, and the stream stops before it fills their topic.
+const (
+	// mappingPage is from how many items on the first page of a stream is
+	// judged by itself: a few may all be exceptions.
+	mappingPage = 10
+	// mappingFirst is how many items a stream may have from its beginning on of
+	// which none could be read, mappingLast how many later in a row.
+	mappingFirst = 100
+	mappingLast  = 1000
+)
+
+// unreadable reports whether the Source could not read the item.
+func (d Defect) unreadable() bool { return d == DefectNotObject || d == DefectTime }
+
+// judge counts the unreadable items in a row and refuses a page that makes them
+// too many. The count goes with the checkpoint: pages that are read again count
+// once, and restarts do not begin anew.
+func (f *follower) judge(p *Page) error {
+	h := &f.head
+	row, none := h.Unreadable, h.Unreadable == h.Events
+	first := -1
+	for i := range p.Events {
+		if !p.Events[i].Defect.unreadable() {
+			row, none, first = 0, false, -1
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		row++
+		if !f.b.cfg.DivertAll && (row >= mappingLast || none && row >= mappingFirst) {
+			return mappingFault(p, first, row)
+		}
+	}
+	if !f.b.cfg.DivertAll && none && h.Events == 0 && row >= mappingPage {
+		return mappingFault(p, first, row)
+	}
+	h.Unreadable = row
+	return nil
+}
+
+// mappingFault says of a page that its items cannot be read, with one of them
+// as a sample, never what is in it.
+func mappingFault(p *Page, sample int, row int64) *Fault {
+	e, page := &p.Events[sample], "first page"
+	if p.At.Cursor != "" {
+		page = "page at cursor " + CursorHash(p.At.Cursor)
+	}
+	return &Fault{
+		Class: Permanent, Code: "mapping", Reason: ReasonMapping,
+		Hint: "check EXPORT_RESOURCE and, with exportbridge check, how items are read; BRIDGE_ON_BAD_EVENT=dlq-all makes dead letters of all of them, exportbridge cursor reset --to-datetime moves over them",
+		Err:  fmt.Errorf("%d items in a row cannot be read, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
+	}
+}

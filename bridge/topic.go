@@ -1,0 +1,221 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// TopicState is a topic of a Sink as it was at some time: which of those that
+// had its name, and how much was in it. It is small however many partitions
+// there are, so that every checkpoint can hold it: offsets only grow, so their
+// sums show a log that was cut off, and the ID one that was made again.
+type TopicState struct {
+	// Name is the topic's. ID is the server's for it: a topic that is deleted
+	// and made again has another. Empty where the server has none.
+	Name string `json:"name"`
+	ID   string `json:"id,omitempty"`
+	// Letters is true of the topic of the dead letters.
+	Letters bool `json:"letters,omitempty"`
+	// Partitions is how many it has. GrewFrom is how many it had until GrewAt, in
+	// milliseconds since the epoch: the order per key holds on either side of
+	// that instant. 0 where it never grew.
+	Partitions int   `json:"partitions"`
+	GrewFrom   int   `json:"grew_from,omitempty"`
+	GrewAt     int64 `json:"grew_at,omitempty"`
+	// End adds up the offsets that its partitions reach at least, Start those
+	// where they begin. KeepsAll is true where the server deletes no records by
+	// their age or number: only then must Start not rise.
+	End      int64 `json:"end"`
+	Start    int64 `json:"start,omitempty"`
+	KeepsAll bool  `json:"keeps_all,omitempty"`
+}
+
+// CodeTopicLost is the Code of the Fault that TopicsLost returns.
+const CodeTopicLost = "topic_lost"
+
+// Implies reports whether c says that the topic has, or had, records of the
+// stream. Letters says what the topic is for.
+func (c *Checkpoint) Implies(topic string, letters bool) bool {
+	if t := stateOf(c.Topics, topic); t != nil {
+		return t.End > 0 || !letters && c.Events > 0
+	}
+	// One of an older version, which says only how much was published.
+	return len(c.Topics) == 0 && !letters && c.Events > 0 && (c.Topic == "" || c.Topic == topic)
+}
+
+func stateOf(all []TopicState, name string) *TopicState {
+	i := slices.IndexFunc(all, func(t TopicState) bool { return t.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// TopicsLost compares the topics that are there with what c implies: those
+// that it names by id, reaching as far as they did, and beginning where they
+// did unless retention deletes. A checkpoint of an older version only says that
+// there must be something. It returns nil or a Fault that says what is lost.
+func TopicsLost(c Checkpoint, found []TopicState) *Fault {
+	for i := range found {
+		t := &found[i]
+		loss := ""
+		switch was := stateOf(c.Topics, t.Name); {
+		case was != nil && c.Implies(t.Name, t.Letters):
+			loss = was.lacks(t)
+		case was == nil && c.Implies(t.Name, t.Letters) && t.End == 0 && c.Events > letterCount(found):
+			loss = "is empty and always was"
+		}
+		if loss == "" {
+			continue
+		}
+		what := "records"
+		switch {
+		case t.Letters:
+			what = "dead letters"
+		case c.Events > 0:
+			what = fmt.Sprintf("%d events", c.Events)
+		}
+		return topicLost("topic %s %s, but checkpoint %s says that %s were published to it: they are gone, or some are", t.Name, loss, c.Place, what)
+	}
+	return nil
+}
+
+func topicLost(format string, args ...any) *Fault {
+	return &Fault{
+		// A broker that lags behind may answer so for a moment.
+		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, Hint: topicLostHint, Err: fmt.Errorf(format, args...),
+	}
+}
+
+const topicLostHint = "bring the topic back if you can; or publish all again: exportbridge cursor reset --to-earliest --execute; " +
+	"or go on at the same position: exportbridge cursor reset --to-current --execute, then exportbridge verify --repair --from TIME --to TIME --execute publishes what is missing"
+
+// letterCount returns how many records may be dead letters.
+func letterCount(found []TopicState) (n int64) {
+	for i := range found {
+		if found[i].Letters {
+			n += found[i].End
+		}
+	}
+	return n
+}
+
+// lacks says what a topic that is found lacks of t, or nothing. Dead letters
+// that somebody has deleted are no loss: that is what becomes of them when they
+// have been dealt with.
+func (t *TopicState) lacks(found *TopicState) string {
+	switch {
+	case t.ID != "" && found.ID != "" && t.ID != found.ID:
+		return fmt.Sprintf("was deleted and made again (id %s, before %s)", found.ID, t.ID)
+	case found.End < t.End:
+		return fmt.Sprintf("ends %d offsets before where it had reached", t.End-found.End)
+	case t.KeepsAll && found.KeepsAll && found.Start > t.Start && !t.Letters:
+		return fmt.Sprintf("begins %d offsets later than it did, although it keeps records for ever", found.Start-t.Start)
+	}
+	return ""
+}
+
+// sameTopics looks whether the topics hold what the checkpoint implies, before
+// anything is published to them. An operator's reset accepts them as they are.
+func (f *follower) sameTopics(ctx context.Context) error {
+	found, err := f.b.ports.Sink.Topics(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the topics: %w", err)
+	}
+	f.there = found
+	if id := f.b.cfg.TopicID; id != "" {
+		for i := range found {
+			if t := &found[i]; t.Name == f.b.cfg.Topic && t.ID != id {
+				return topicLost("topic %s was deleted and made again since the job began (id %s, before %s)", t.Name, t.ID, id)
+			}
+		}
+	}
+	if fault := TopicsLost(f.cp, found); fault != nil {
+		return fault
+	}
+	f.topics = f.continued(f.cp.Topics, found)
+	return nil
+}
+
+// accept has an operator's reset accept the topics as they are, and says what it
+// accepts with them: it may have been asked for before anybody knew.
+func (f *follower) accept(ctx context.Context, cmd Command) (string, error) {
+	if cmd.Kind != KindReset || f.topics != nil || !f.open {
+		return "", nil
+	}
+	if f.there == nil { // the session came to something else first
+		found, err := f.b.ports.Sink.Topics(ctx)
+		if err != nil {
+			f.open = false
+			return "", &sessionError{fmt.Errorf("look at the topics: %w", err)}
+		}
+		f.there = found
+	}
+	fault := TopicsLost(f.cp, f.there)
+	if fault == nil {
+		return "", nil
+	}
+	f.countLoss(fault)
+	f.log.Error("the reset accepts a topic that lacks events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
+	return fault.Error(), nil
+}
+
+// withoutReach returns topics of which only the ids are remembered.
+func withoutReach(topics []TopicState) []TopicState {
+	topics = slices.Clone(topics)
+	for i := range topics {
+		topics[i].End, topics[i].Start, topics[i].KeepsAll = 0, 0, false
+	}
+	return topics
+}
+
+// continued returns the topics as they are found, with what is remembered of
+// them, and says what has changed.
+func (f *follower) continued(was, found []TopicState) []TopicState {
+	next := slices.Clone(found)
+	for i := range next {
+		t := &next[i]
+		old := stateOf(was, t.Name)
+		if old == nil || old.ID != t.ID {
+			continue
+		}
+		t.End = max(t.End, old.End)
+		if t.GrewFrom, t.GrewAt = old.GrewFrom, old.GrewAt; t.Partitions <= old.Partitions {
+			t.Partitions = old.Partitions // a broker that lags behind may know fewer
+			continue
+		}
+		if t.Letters {
+			continue // nobody counts on their order
+		}
+		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
+		f.log.Warn("the topic has more partitions: from here on keys may go to other ones, so the order per key holds before and after, not across",
+			"topic", t.Name, "partitions", t.Partitions, "before", old.Partitions, "checkpoint", f.cp.Place.String())
+		f.b.observe(Observation{What: ObserveTopic, Code: TopicGrew})
+	}
+	return next
+}
+
+// countLoss counts a loss once, and again only if another one is found.
+func (f *follower) countLoss(fault *Fault) {
+	if fault.Code != CodeTopicLost || fault.Error() == f.lost {
+		return
+	}
+	f.lost = fault.Error()
+	f.b.observe(Observation{What: ObserveTopic, Code: TopicLost})
+}
+
+// GrownText says of the topics whose partitions have grown what that means, or
+// nothing.
+func GrownText(topics []TopicState) string {
+	var all []string
+	for i := range topics {
+		if t := &topics[i]; t.GrewFrom > 0 {
+			all = append(all, fmt.Sprintf("topic %s has %d partitions; it had %d until %s: the order per key does not hold across that time",
+				t.Name, t.Partitions, t.GrewFrom, instant(t.GrewAt).UTC().Format(time.RFC3339)))
+		}
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,407 @@
+package bridge_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+var topicModes = []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}
+
+// inTopic runs a test in each mode, on a stream that has published 30 events
+// and stands by for more.
+func inTopic(t *testing.T, test func(r *rig)) {
+	for _, mode := range topicModes {
+		t.Run(string(mode), func(t *testing.T) {
+			inBubble(t, bridgetest.Export{}, func(r *rig) {
+				r.source.Grow(30)
+				if mode == bridge.ExactlyOnce {
+					r.exactly()
+				}
+				r.start()
+				r.after(time.Minute) // and two heartbeats, so that the checkpoint has caught up
+				test(r)
+			})
+		})
+	}
+}
+
+// wantTopicBlocked wants the running bridge to be blocked and to publish nothing.
+func (r *rig) wantTopicBlocked(words ...string) {
+	r.t.Helper()
+	s := r.bridge.Status()
+	if s.State != bridge.StateBlocked || s.Reason != bridge.ReasonTopic {
+		r.t.Fatalf("the stream is %s (%s) %s, want it blocked (topic)", s.State, s.Reason, s.Error)
+	}
+	for _, word := range append(words, "30 events were published") {
+		if !strings.Contains(s.Error, word) {
+			r.t.Errorf("the error says %q, want %q in it", s.Error, word)
+		}
+	}
+	for _, choice := range []string{"--to-earliest", "--to-current", "verify --repair"} {
+		if !strings.Contains(s.Hint, choice) {
+			r.t.Errorf("the hint says %q, want %q in it", s.Hint, choice)
+		}
+	}
+}
+
+func (r *rig) wantLosses(n int) {
+	r.t.Helper()
+	if got := len(r.observed(bridge.ObserveTopic, bridge.TopicLost)); got != n {
+		r.t.Errorf("%d losses were observed, want %d", got, n)
+	}
+}
+
+func TestTopicMadeAgainWhileRunning(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *rig) {
+		r.topic.Recreate()
+		r.source.Grow(5)
+		r.after(5 * time.Minute)
+		r.wantTopicBlocked("made again")
+		r.wantLosses(1)
+		if n := len(r.topic.Records()); n > 0 {
+			r.t.Errorf("%d records are in a topic that begins in the middle", n)
+		}
+	})
+}
+
+func TestTopicMadeAgainWhileStopped(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *rig) {
+		r.end()
+		r.topic.Recreate()
+		r.cfg.Limits.Once = true
+		err := r.run()
+		if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonTopic {
+			r.t.Fatalf("the run ended with %v, want it blocked (topic)", err)
+		}
+		r.wantLosses(1)
+	})
+}
+
+// TestTopicAccepted resets a blocked stream, while it runs and while it does
+// not: from then on the topic is the stream's.
+func TestTopicAccepted(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"earliest", "current"} {
+		for _, running := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, running %t", target, running), func(t *testing.T) {
+				t.Parallel()
+				inTopic(t, func(r *rig) {
+					if !running {
+						r.end()
+					}
+					r.topic.Recreate()
+					if running {
+						r.source.Grow(5)
+						r.after(5 * time.Minute)
+						r.wantTopicBlocked()
+					}
+					now := r.store.Checkpoint()
+					cmd := bridge.Command{ID: "accept", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli()}
+					want := 30
+					if target == "current" {
+						cmd.Target, want = bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Place}, 0
+					}
+					r.steer(cmd, running)
+					if running {
+						want += 5
+					} else {
+						r.start()
+					}
+					r.after(2 * time.Minute)
+					if s := r.bridge.Status(); s.State != bridge.StateIdle {
+						r.t.Errorf("the stream is %s: %s, want it to go on", s.State, s.Error)
+					}
+					if n := len(r.topic.Records()); n != want {
+						r.t.Errorf("the topic holds %d records, want %d", n, want)
+					}
+					if n := r.again.Load(); n > 0 {
+						r.t.Errorf("%d events are marked as published before, in a topic that did not have them", n)
+					}
+					if got := r.store.Checkpoint().Topics[0].ID; got != "topic-1" {
+						r.t.Errorf("the checkpoint names topic %q, want the new one", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// steer has the command applied by the running bridge, or by one of its own.
+func (r *rig) steer(cmd bridge.Command, running bool) {
+	r.t.Helper()
+	if running {
+		r.inbox.Push(cmd)
+		r.after(time.Minute)
+	} else if _, err := bridge.Apply(r.t.Context(), r.cfg, bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, r.asked(cmd)); err != nil {
+		r.t.Fatal(err)
+	}
+	if a, ok := r.inbox.AnswerTo(cmd.ID); !ok || !a.Applied {
+		r.t.Fatalf("the command was answered %+v, %t", a, ok)
+	}
+}
+
+func (r *rig) asked(cmd bridge.Command) bridge.Command {
+	r.inbox.Push(cmd)
+	return cmd
+}
+
+func TestTopicLogs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*bridgetest.Topic)
+		words  string // empty: the stream goes on
+	}{
+		"cut off":                         {func(p *bridgetest.Topic) { p.Cut(3) }, "ends 3 offsets before"},
+		"trimmed by retention":            {func(p *bridgetest.Topic) { p.Trim(10, true) }, ""},
+		"trimmed without retention":       {func(p *bridgetest.Topic) { p.Trim(10, false) }, "begins 10 offsets later"},
+		"trimmed by retention, all of it": {func(p *bridgetest.Topic) { p.Trim(30, true) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inTopic(t, func(r *rig) {
+				r.end()
+				c.change(r.topic)
+				r.start()
+				r.after(time.Minute)
+				if c.words != "" {
+					r.wantTopicBlocked(c.words)
+					return
+				}
+				if s := r.bridge.Status(); s.State != bridge.StateIdle {
+					r.t.Errorf("the stream is %s: %s, want it to go on", s.State, s.Error)
+				}
+			})
+		})
+	}
+}
+
+// TestTopicOfAnOldCheckpoint: the id is filled in, but an empty topic is refused.
+func TestTopicOfAnOldCheckpoint(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *rig) {
+		r.end()
+		old := r.store.Checkpoint()
+		old.Topics, old.Mode = nil, r.cfg.Mode
+		r.rewrite(old)
+		r.start()
+		r.after(time.Minute)
+		if got := r.store.Checkpoint().Topics; len(got) != 1 || got[0].ID != "topic-0" {
+			r.t.Fatalf("the checkpoint names %v, want the topic", got)
+		}
+		r.end()
+		r.topic.Recreate()
+		old.Place = r.store.Checkpoint().Place
+		r.rewrite(old)
+		r.start()
+		r.after(time.Minute)
+		r.wantTopicBlocked("is empty")
+	})
+}
+
+// rewrite makes c what everybody remembers.
+func (r *rig) rewrite(c bridge.Checkpoint) {
+	r.t.Helper()
+	raw, err := c.Encode()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.topic.Rewrite(c)
+	r.store.Put(raw)
+}
+
+// TestTopicGrows: the order per key changes, which is said and counted once and
+// kept.
+func TestTopicGrows(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{true, false} {
+		inTopic(t, func(r *rig) {
+			if !running {
+				r.end()
+			}
+			r.topic.Grow()
+			if !running {
+				r.start()
+			}
+			r.after(2 * time.Minute)
+			r.end()
+			r.start()
+			r.after(2 * time.Minute)
+			if n := len(r.observed(bridge.ObserveTopic, bridge.TopicGrew)); n != 1 {
+				r.t.Errorf("observed %d times, want once", n)
+			}
+			if n := strings.Count(r.log.String(), "has more partitions"); n != 1 {
+				r.t.Errorf("said %d times, want once", n)
+			}
+			got := r.store.Checkpoint().Topics[0]
+			if got.Partitions != 2 || got.GrewFrom != 1 || got.GrewAt == 0 {
+				r.t.Errorf("the checkpoint remembers %+v", got)
+			}
+			if text := bridge.GrownText(r.store.Checkpoint().Topics); !strings.Contains(text, "2 partitions; it had 1 until") {
+				r.t.Errorf("text: %q", text)
+			}
+		})
+	}
+}
+
+// TestTopicMovedByOneReset: a stream whose configuration names another topic is
+// moved to it, which is empty, by the reset that its hint asks for.
+func TestTopicMovedByOneReset(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{true, false} {
+		inTopic(t, func(r *rig) {
+			r.end()
+			old := r.store.Checkpoint()
+			old.Topic, old.Topics = "before", []bridge.TopicState{{Name: "before", ID: "b", Partitions: 1, End: 30, KeepsAll: true}}
+			r.rewrite(old)
+			r.topic.Recreate()
+			r.cfg.Topic = "events"
+			if running {
+				r.start()
+				r.after(5 * time.Minute)
+				r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+			}
+			now := r.store.Checkpoint()
+			r.steer(bridge.Command{
+				ID: "move", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
+				Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Place},
+			}, running)
+			if !running {
+				r.start()
+			}
+			r.source.Grow(5)
+			r.after(2 * time.Minute)
+			if s := r.bridge.Status(); s.State != bridge.StateIdle {
+				r.t.Errorf("running %t: the stream is %s (%s): %s, want it to go on", running, s.State, s.Reason, s.Error)
+			}
+		})
+	}
+}
+
+// TestTopicLostIsSaidThoughReset: a reset that comes before anybody heard of the
+// loss accepts it, and the loss is said and counted all the same.
+func TestTopicLostIsSaidThoughReset(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *rig) {
+		r.end()
+		r.topic.Recreate()
+		now := r.store.Checkpoint()
+		r.inbox.Push(bridge.Command{ID: "unaware", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
+			Target: bridge.Target{Cursor: "", Start: now.Origin.Start}})
+		r.start()
+		r.after(time.Minute)
+		if a, _ := r.inbox.AnswerTo("unaware"); !a.Applied || !strings.Contains(a.Detail, "made again") {
+			r.t.Errorf("the answer is %+v, want it to say that the topic was made again", a)
+		}
+		r.wantLosses(1)
+	})
+}
+
+// TestTopicsLost looks at the rule itself.
+func TestTopicsLost(t *testing.T) {
+	t.Parallel()
+	events := bridge.TopicState{Name: "events", ID: "a", Partitions: 3, End: 100, KeepsAll: true}
+	letters := bridge.TopicState{Name: "dlq", ID: "b", Partitions: 3, End: 10, KeepsAll: true, Letters: true}
+	with := func(t bridge.TopicState, change func(*bridge.TopicState)) bridge.TopicState { change(&t); return t }
+	fresh := func(s *bridge.TopicState) { s.ID, s.End = "new", 0 }
+	known := []bridge.TopicState{events, letters}
+	for name, c := range map[string]struct {
+		have  bridge.Checkpoint
+		found []bridge.TopicState
+		lost  string
+	}{
+		"as before":                      {bridge.Checkpoint{Topics: known, Events: 50}, known, ""},
+		"more":                           {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 200 }), letters}, ""},
+		"another id":                     {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID, s.End = "new", 500 }), letters}, "topic events was deleted"},
+		"another id, after a rewind":     {bridge.Checkpoint{Topics: known}, []bridge.TopicState{with(events, fresh), letters}, "topic events was deleted"},
+		"a server without ids":           {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID = "" }), letters}, ""},
+		"letters made again":             {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events, with(letters, fresh)}, "topic dlq was deleted"},
+		"letters deleted":                {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events, with(letters, func(s *bridge.TopicState) { s.Start = 10 })}, ""},
+		"letters not in use":             {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events}, ""},
+		"letters new":                    {bridge.Checkpoint{Topics: known[:1], Events: 50}, []bridge.TopicState{events, with(letters, fresh)}, ""},
+		"nothing published yet":          {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 0 })}}, []bridge.TopicState{with(events, fresh)}, ""},
+		"killed after the first commit":  {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 0 })}, Events: 5}, []bridge.TopicState{with(events, fresh)}, "topic events was deleted"},
+		"another topic by configuration": {bridge.Checkpoint{Topics: known, Events: 50, Topic: "events"}, []bridge.TopicState{{Name: "other", ID: "c"}}, ""},
+		"old, empty":                     {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh)}, "is empty"},
+		"old, full":                      {bridge.Checkpoint{Events: 50}, []bridge.TopicState{events}, ""},
+		"old, all of it dead letters":    {bridge.Checkpoint{Events: 10}, []bridge.TopicState{with(events, fresh), letters}, ""},
+		"old, some of it dead letters":   {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh), letters}, "is empty"},
+		"old, nothing published":         {bridge.Checkpoint{}, []bridge.TopicState{with(events, fresh)}, ""},
+		"a purge, then for ever":         {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.KeepsAll = false })}, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.Start = 90 })}, ""},
+	} {
+		got := ""
+		if fault := bridge.TopicsLost(c.have, c.found); fault != nil {
+			got = fault.Error()
+		}
+		if c.lost == "" && got != "" || !strings.Contains(got, c.lost) {
+			t.Errorf("%s: %q, want %q", name, got, c.lost)
+		}
+	}
+}
+
+func TestCheckpointTopicsGolden(t *testing.T) {
+	t.Parallel()
+	c := bridge.Checkpoint{
+		Version: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
+		Topics: []bridge.TopicState{
+			{Name: "export.events", ID: "6Wb5DnRaMGIC-M6GPOJz5g", Partitions: 12, GrewFrom: 6, GrewAt: 1700000000000, End: 1234600, Start: 7, KeepsAll: true},
+			{Name: "dlq.export.events", ID: "LwNxvR6lWLUDba07ESLR3Q", Letters: true, Partitions: 6},
+		},
+		Events: 1234567, Pages: 1235, WrittenAt: 1700000000003,
+	}
+	got, err := c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "testdata/checkpoint_topics.v1.json"
+	if *update {
+		if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(string(want)), string(got)); diff != "" {
+		t.Errorf("the checkpoint format is frozen (-want +got):\n%s", diff)
+	}
+	back, err := bridge.DecodeCheckpoint(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c, back); diff != "" {
+		t.Errorf("it does not survive encoding (-want +got):\n%s", diff)
+	}
+}
+
+// TestTopicAcceptedWithAnotherMode: a reset without a bridge accepts a topic that
+// was made again although the delivery has changed too.
+func TestTopicAcceptedWithAnotherMode(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *rig) {
+		r.end()
+		r.topic.Recreate()
+		if r.cfg.Mode == bridge.ExactlyOnce {
+			r.switchMode(bridge.AtLeastOnce)
+		} else {
+			r.switchMode(bridge.ExactlyOnce)
+		}
+		r.steer(bridge.Command{ID: "both", Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli()}, false)
+		r.start()
+		r.after(2 * time.Minute)
+		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != 30 {
+			r.t.Errorf("the stream is %s: %s, the topic holds %d records, want 30", s.State, s.Error, len(r.topic.Records()))
+		}
+	})
+}
