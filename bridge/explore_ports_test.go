@@ -93,6 +93,8 @@ type process struct {
 	knew bridge.Place // where it was when the session began
 	held map[int]int  // what it was told that the topic holds
 	path path         // of its pages; owned by the scheduler
+	// introduced is the newest epoch that the session knows in the topic, -1 for none.
+	introduced int64
 }
 
 // ask leaves c to the scheduler and waits until it was run or ctx ends.
@@ -286,10 +288,11 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 			return bridge.ErrFenced
 		}
 		p.path = maps.Clone(w.path)
-		found = w.topic.newest()
+		found, p.introduced = w.topic.newest(), -1
 		if found.Zero() {
 			return bridge.ErrNoCheckpoint
 		}
+		p.introduced = found.Epoch
 		return nil
 	}})
 	return found, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"exportbridge/bridge"
@@ -210,7 +211,7 @@ func (w *world) committed(p *process, last, c bridge.Checkpoint, items []int) {
 func (w *world) moved(last, c bridge.Checkpoint) {
 	a := w.inbox.of(c.ChangeID())
 	switch {
-	case a == nil && c.Overlap != nil && c.Kind == bridge.KindReset:
+	case a == nil && c.Change != nil && strings.HasPrefix(c.Change.Reason, "the API refuses"):
 		w.detoured(last, c)
 		w.lostTrack()
 		return
@@ -277,9 +278,9 @@ func (w *world) minted(c bridge.Checkpoint) {
 		// Where the store, or the process, had seen it last.
 	case w.exactly && !w.switched && n != w.topic.next:
 		w.fail(ruleOnce, "%s goes on at item %d, the topic holds what is before item %d", c.Place, n, w.topic.next)
-	case w.switched && !w.lossy && n != w.loaded[c.Owner] && n != reached(w.store.value) && n != reached(w.topic.last()):
+	case w.switched && !w.lossy && n != w.loaded[c.Owner] && n != reached(w.store.value) && n != reached(w.topic.last()) && n != reached(w.topic.newest()):
 		w.fail(ruleStep, "%s goes on at item %d, before it the stream was at %d in the store and %d in the topic",
-			c.Place, n, reached(w.store.value), reached(w.topic.last()))
+			c.Place, n, reached(w.store.value), reached(w.topic.newest()))
 	}
 }
 
@@ -294,8 +295,20 @@ func (w *world) answerIsTrue(cmd bridge.Command, with bridge.Answer) {
 	}
 }
 
-// produce is a batch without a transaction.
+// produce is a batch without a transaction. The first checkpoint of an epoch,
+// which is published alone, is in the topic before it counts, if the session is
+// the newest one: no later session of the other delivery begins that epoch too.
 func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error {
+	if len(items) == 0 && b.Checkpoint.Epoch != p.introduced {
+		switch {
+		case p.session != x.session:
+			p.session = 0
+			return bridge.ErrFenced
+		case f == fateOK || f == fateLost:
+			p.introduced = b.Checkpoint.Epoch
+			x.keepCopy(b.Checkpoint)
+		}
+	}
 	switch f {
 	case fateFail:
 		items = nil
@@ -308,7 +321,7 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 	x.note(items)
 	x.records += len(items)
 	if p.session == x.session && !b.From.Zero() && len(x.batches)%2 == 0 {
-		x.copied = b.From // the copy lags, and only the newest session writes it
+		x.keepCopy(b.From) // the copy lags, and only the newest session writes it
 	}
 	if f != fateOK {
 		p.session = 0
@@ -319,6 +332,13 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 		x.ackedIn(b.Checkpoint)[n] = true
 	}
 	return nil
+}
+
+// keepCopy adds a copy; the newest counts.
+func (x *topicOf) keepCopy(c bridge.Checkpoint) {
+	if x.copied.Zero() || c.Place.Compare(x.copied.Place) > 0 {
+		x.copied = c
+	}
 }
 
 // note notes items that consumers may have seen.
