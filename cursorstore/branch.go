@@ -13,12 +13,12 @@ import (
 )
 
 // EntryAt returns the newest entry on the current branch that was committed at
-// or before t, or ErrNoEntry.
-func (s *Store) EntryAt(ctx context.Context, t time.Time) (Entry, error) {
+// or before t, or bridge.ErrNoEntry.
+func (s *Store) EntryAt(ctx context.Context, t time.Time) (bridge.Entry, error) {
 	op := fmt.Sprintf("history entry of %s at %s", s.name, t.UTC().Format(time.RFC3339))
 	branch, _, err := s.branch(ctx)
 	if err != nil {
-		return Entry{}, fmt.Errorf("%s: %w", op, err)
+		return bridge.Entry{}, fmt.Errorf("%s: %w", op, err)
 	}
 	i := slices.IndexFunc(branch, func(n node) bool { return n.at <= t.UnixMilli() })
 	switch {
@@ -26,18 +26,18 @@ func (s *Store) EntryAt(ctx context.Context, t time.Time) (Entry, error) {
 		return s.first(ctx, branch[i:])
 	case len(branch) > 0:
 		oldest := time.UnixMilli(branch[len(branch)-1].at).UTC()
-		return Entry{}, fmt.Errorf("%s: %w: the current branch begins at %s", op, ErrNoEntry, oldest.Format(time.RFC3339))
+		return bridge.Entry{}, fmt.Errorf("%s: %w: the current branch begins at %s", op, bridge.ErrNoEntry, oldest.Format(time.RFC3339))
 	}
-	return Entry{}, fmt.Errorf("%s: %w", op, ErrNoEntry)
+	return bridge.Entry{}, fmt.Errorf("%s: %w", op, bridge.ErrNoEntry)
 }
 
 // Back returns the newest entry on the current branch that is at least so many
-// pages before the checkpoint, or ErrNoEntry.
-func (s *Store) Back(ctx context.Context, pages int64) (Entry, error) {
+// pages before the checkpoint, or bridge.ErrNoEntry.
+func (s *Store) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
 	op := fmt.Sprintf("history entry of %s %d pages back", s.name, pages)
 	branch, now, err := s.branch(ctx)
 	if err != nil {
-		return Entry{}, fmt.Errorf("%s: %w", op, err)
+		return bridge.Entry{}, fmt.Errorf("%s: %w", op, err)
 	}
 	// Along a branch the pages never grow towards the past.
 	var oldest int64
@@ -48,9 +48,9 @@ func (s *Store) Back(ctx context.Context, pages int64) (Entry, error) {
 	})
 	switch {
 	case err != nil:
-		return Entry{}, fmt.Errorf("%s: %w", op, err)
+		return bridge.Entry{}, fmt.Errorf("%s: %w", op, err)
 	case i == len(branch):
-		return Entry{}, fmt.Errorf("%s: %w: it goes back %d pages", op, ErrNoEntry, now.Pages-oldest)
+		return bridge.Entry{}, fmt.Errorf("%s: %w: it goes back %d pages", op, bridge.ErrNoEntry, now.Pages-oldest)
 	}
 	return s.first(ctx, branch[i:])
 }
@@ -82,14 +82,14 @@ func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpo
 
 // first returns the first of the entries that has not been thinned out since
 // the index was read.
-func (s *Store) first(ctx context.Context, nodes []node) (Entry, error) {
+func (s *Store) first(ctx context.Context, nodes []node) (bridge.Entry, error) {
 	for _, n := range nodes {
 		e, err := s.Entry(ctx, n.place)
-		if !errors.Is(err, ErrNoEntry) {
+		if !errors.Is(err, bridge.ErrNoEntry) {
 			return e, err
 		}
 	}
-	return Entry{}, ErrNoEntry
+	return bridge.Entry{}, bridge.ErrNoEntry
 }
 
 // branch returns the current branch, newest first, and the checkpoint that it
@@ -197,7 +197,7 @@ func (s *Store) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (st
 	// Within an epoch the pages only grow; several entries may have as many.
 	end, err := search(len(epoch), func(i int) (bool, error) {
 		e, err := s.first(ctx, epoch[i:])
-		if errors.Is(err, ErrNoEntry) {
+		if errors.Is(err, bridge.ErrNoEntry) {
 			return true, nil
 		}
 		return e.Pages > c.Pages, err
@@ -208,7 +208,7 @@ func (s *Store) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (st
 	for _, n := range slices.Backward(epoch[:end]) {
 		e, err := s.Entry(ctx, n.place)
 		switch {
-		case errors.Is(err, ErrNoEntry): // thinned out since the index was read
+		case errors.Is(err, bridge.ErrNoEntry): // thinned out since the index was read
 		case err != nil:
 			return "", err
 		case e.Pages != c.Pages:

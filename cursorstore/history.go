@@ -2,57 +2,22 @@ package cursorstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
 )
 
-// ErrNoEntry means that the history has no entry like the one asked for.
-var ErrNoEntry = errors.New("no such entry in the history")
-
-// Entry is a committed checkpoint in the history. WrittenAt is when it was
-// committed.
-type Entry struct {
-	bridge.Checkpoint
-	// Parent is the entry that it was committed after: the one before it in
-	// its epoch, or the one that its epoch was reset to. Nil where the stream
-	// or its history begins, or the epoch began at a place that is not in the
-	// history. It may have been thinned out since; then the one before it
-	// takes its place.
-	Parent *bridge.Place
-}
-
-// Target returns the entry as the target of a reset.
-func (e *Entry) Target() bridge.Target {
-	place := e.Place
-	return bridge.Target{
-		Cursor: e.Cursor, Tail: e.Tail, Carried: e.Carried, Start: e.Origin.Start,
-		Events: e.Events, Pages: e.Pages, Entry: &place,
-	}
-}
-
-// Query selects history entries.
-type Query struct {
-	// Since leaves out what was committed before; zero is all.
-	Since time.Time
-	// Limit is the number of entries at most; 0 is all.
-	Limit int
-}
-
 // fetchStep is how many entries are read at once. With long tails an entry
 // may have tens of kilobytes.
 const fetchStep = 200
 
 // History returns entries of all branches, newest first.
-func (s *Store) History(ctx context.Context, q Query) ([]Entry, error) {
+func (s *Store) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.Entry, error) {
 	op := "history of " + s.name
 	limit := int64(q.Limit)
 	if limit == 0 {
@@ -77,7 +42,7 @@ func (s *Store) History(ctx context.Context, q Query) ([]Entry, error) {
 	}
 	// Places are in the order of commits, even where a clock went back.
 	slices.SortFunc(nodes, func(a, b node) int { return b.place.Compare(a.place) })
-	entries := make([]Entry, 0, len(nodes))
+	entries := make([]bridge.Entry, 0, len(nodes))
 	for step := range slices.Chunk(nodes, fetchStep) {
 		more, err := s.fetch(ctx, op, step)
 		if err != nil {
@@ -88,21 +53,21 @@ func (s *Store) History(ctx context.Context, q Query) ([]Entry, error) {
 	return entries, nil
 }
 
-// Entry returns the entry with this name, or ErrNoEntry.
-func (s *Store) Entry(ctx context.Context, at bridge.Place) (Entry, error) {
+// Entry returns the entry with this name, or bridge.ErrNoEntry.
+func (s *Store) Entry(ctx context.Context, at bridge.Place) (bridge.Entry, error) {
 	op := fmt.Sprintf("history entry %s of %s", at, s.name)
 	entries, err := s.fetch(ctx, op, []node{{place: at}})
 	if err != nil {
-		return Entry{}, err
+		return bridge.Entry{}, err
 	}
 	if len(entries) == 0 {
-		return Entry{}, fmt.Errorf("%s: %w", op, ErrNoEntry)
+		return bridge.Entry{}, fmt.Errorf("%s: %w", op, bridge.ErrNoEntry)
 	}
 	return entries[0], nil
 }
 
 // fetch reads entries. Those that were thinned out meanwhile are left out.
-func (s *Store) fetch(ctx context.Context, op string, nodes []node) ([]Entry, error) {
+func (s *Store) fetch(ctx context.Context, op string, nodes []node) ([]bridge.Entry, error) {
 	places := make([]string, len(nodes))
 	for i, n := range nodes {
 		places[i] = n.place.String()
@@ -115,7 +80,7 @@ func (s *Store) fetch(ctx context.Context, op string, nodes []node) ([]Entry, er
 	if err != nil {
 		return nil, err
 	}
-	entries := make([]Entry, 0, len(values))
+	entries := make([]bridge.Entry, 0, len(values))
 	for i, v := range values {
 		text, ok := v.(string)
 		if !ok {
@@ -133,17 +98,17 @@ func (s *Store) fetch(ctx context.Context, op string, nodes []node) ([]Entry, er
 	return entries, nil
 }
 
-func decodeEntry(text string) (Entry, error) {
+func decodeEntry(text string) (bridge.Entry, error) {
 	parent, data, _ := strings.Cut(text, " ")
 	c, err := bridge.DecodeCheckpoint([]byte(data))
 	if err != nil {
-		return Entry{}, err
+		return bridge.Entry{}, err
 	}
-	e := Entry{Checkpoint: c}
+	e := bridge.Entry{Checkpoint: c}
 	if parent != noParent {
-		place, err := parsePlace(parent)
+		place, err := bridge.ParsePlace(parent)
 		if err != nil {
-			return Entry{}, err
+			return bridge.Entry{}, err
 		}
 		e.Parent = &place
 	}
@@ -194,25 +159,6 @@ func parseNode(member string) (node, error) {
 		}
 	}
 	var err error
-	n.place, err = parsePlace(member)
+	n.place, err = bridge.ParsePlace(member)
 	return n, err
-}
-
-// ParsePlace reads the name of an entry: epoch, a dot, seq.
-func ParsePlace(s string) (bridge.Place, error) {
-	p, err := parsePlace(s)
-	if err != nil {
-		return p, fmt.Errorf("%w, for example 3.1042", err)
-	}
-	return p, nil
-}
-
-func parsePlace(s string) (bridge.Place, error) {
-	epoch, seq, _ := strings.Cut(s, ".")
-	e, err := strconv.ParseInt(epoch, 10, 64)
-	n, err2 := strconv.ParseInt(seq, 10, 64)
-	if err != nil || err2 != nil || e < 0 || n < 0 || max(e, n) > bridge.MaxNumber {
-		return bridge.Place{}, fmt.Errorf("%q is not an epoch and a seq", s)
-	}
-	return bridge.Place{Epoch: e, Seq: n}, nil
 }

@@ -83,7 +83,7 @@ func (w *writer) reset(after int64, target bridge.Target) bridge.Place {
 	return next.Place
 }
 
-func (w *writer) entry(p bridge.Place) cursorstore.Entry {
+func (w *writer) entry(p bridge.Place) bridge.Entry {
 	w.t.Helper()
 	e, err := w.store.Entry(w.t.Context(), p)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestHistoryRecords(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("history differs (-want +got):\n%s", diff)
 		}
-		entries, err := w.store.History(t.Context(), cursorstore.Query{})
+		entries, err := w.store.History(t.Context(), bridge.HistoryQuery{})
 		if err != nil || len(entries) != len(want) {
 			t.Fatalf("history has %d entries, want %d: %v", len(entries), len(want), err)
 		}
@@ -143,7 +143,7 @@ func TestHistoryQuery(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
 		w := newWriter(t, s.space(t).open(stream))
-		if got, err := w.store.History(t.Context(), cursorstore.Query{}); err != nil || len(got) != 0 {
+		if got, err := w.store.History(t.Context(), bridge.HistoryQuery{}); err != nil || len(got) != 0 {
 			t.Errorf("history of nothing is %v, %v", got, err)
 		}
 		var want []bridge.Place
@@ -151,14 +151,14 @@ func TestHistoryQuery(t *testing.T) {
 			want = append([]bridge.Place{w.page(1000)}, want...)
 		}
 		for name, c := range map[string]struct {
-			query cursorstore.Query
+			query bridge.HistoryQuery
 			want  []bridge.Place
 		}{
-			"all":   {cursorstore.Query{}, want},
-			"limit": {cursorstore.Query{Limit: 3}, want[:3]},
-			"since": {cursorstore.Query{Since: time.UnixMilli(w.now.WrittenAt - 4000)}, want[:5]},
-			"both":  {cursorstore.Query{Since: time.UnixMilli(w.now.WrittenAt - 4000), Limit: 2}, want[:2]},
-			"none":  {cursorstore.Query{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
+			"all":   {bridge.HistoryQuery{}, want},
+			"limit": {bridge.HistoryQuery{Limit: 3}, want[:3]},
+			"since": {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000)}, want[:5]},
+			"both":  {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000), Limit: 2}, want[:2]},
+			"none":  {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
 		} {
 			entries, err := w.store.History(t.Context(), c.query)
 			var got []bridge.Place
@@ -169,7 +169,7 @@ func TestHistoryQuery(t *testing.T) {
 				t.Errorf("%s: %v, differs (-want +got):\n%s", name, err, diff)
 			}
 		}
-		if _, err := w.store.Entry(t.Context(), bridge.Place{Epoch: 9}); !errors.Is(err, cursorstore.ErrNoEntry) {
+		if _, err := w.store.Entry(t.Context(), bridge.Place{Epoch: 9}); !errors.Is(err, bridge.ErrNoEntry) {
 			t.Errorf("an entry that is not there: %v, want ErrNoEntry", err)
 		}
 	})
@@ -204,13 +204,13 @@ func TestHistoryIsATree(t *testing.T) {
 		wantParent(t, w.entry(back), &left)
 		wantBack(t, w, 1, first[9])
 		wantBack(t, w, 11, bridge.Place{})
-		if _, err := w.store.Back(t.Context(), 12); !errors.Is(err, cursorstore.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
+		if _, err := w.store.Back(t.Context(), 12); !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
 			t.Errorf("too far back: %v, want ErrNoEntry and how far it goes", err)
 		}
 
 		nowhere := w.reset(1000, bridge.Target{Cursor: "from another system"})
 		wantParent(t, w.entry(nowhere), nil)
-		if _, err := w.store.Back(t.Context(), 1); !errors.Is(err, cursorstore.ErrNoEntry) {
+		if _, err := w.store.Back(t.Context(), 1); !errors.Is(err, bridge.ErrNoEntry) {
 			t.Errorf("back before a root: %v, want ErrNoEntry", err)
 		}
 		start := w.reset(1000, bridge.Target{})
@@ -231,7 +231,7 @@ func TestHistoryNewEpochInPlace(t *testing.T) {
 	wantParent(t, w.entry(next), &last)
 }
 
-func wantParent(t *testing.T, e cursorstore.Entry, want *bridge.Place) {
+func wantParent(t *testing.T, e bridge.Entry, want *bridge.Place) {
 	t.Helper()
 	if diff := cmp.Diff(want, e.Parent); diff != "" {
 		t.Errorf("parent of %s differs (-want +got):\n%s", e.Place, diff)
@@ -268,7 +268,7 @@ func TestEntryAt(t *testing.T) {
 			}
 		}
 		_, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin-1))
-		if !errors.Is(err, cursorstore.ErrNoEntry) || !strings.Contains(err.Error(), "2023-11-14T22:13:20Z") {
+		if !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "2023-11-14T22:13:20Z") {
 			t.Errorf("before the history: %v, want ErrNoEntry and when it begins", err)
 		}
 	})
@@ -509,7 +509,7 @@ func TestBefore(t *testing.T) {
 func TestForgedHistory(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"9223372036854775807.0", "0.9223372036854775807", "72057594037927937.1", "-1.0", "1"} {
-		if p, err := cursorstore.ParsePlace(name); err == nil {
+		if p, err := bridge.ParsePlace(name); err == nil {
 			t.Errorf("%s is read as %v", name, p)
 		}
 	}
@@ -521,7 +521,7 @@ func TestForgedHistory(t *testing.T) {
 			if err := sp.raw.ZAdd(t.Context(), sp.key("history:index"), member).Err(); err != nil {
 				t.Fatal(err)
 			}
-			_, err := store.History(t.Context(), cursorstore.Query{})
+			_, err := store.History(t.Context(), bridge.HistoryQuery{})
 			_, err2 := store.Back(t.Context(), 1)
 			for _, err := range []error{err, err2} {
 				if fault, ok := errors.AsType[*bridge.Fault](err); !ok || !errors.Is(err, bridge.ErrForeign) || !strings.Contains(fault.Hint, "redis-cli DEL") {

@@ -27,56 +27,9 @@ const (
 	answerKept = time.Hour
 )
 
-// Standing is how it stands with a request.
-type Standing string
-
-// The standings.
-const (
-	Pending   Standing = "pending"   // nobody has taken it up
-	Claimed   Standing = "claimed"   // an owner is about to apply it
-	Answered  Standing = "answered"  // applied, refused or expired; see the Answer
-	Withdrawn Standing = "withdrawn" // taken back before anybody claimed it
-	Unknown   Standing = "unknown"   // never made, made too long ago, or lost
-)
-
-// Outcome is what became of a request.
-type Outcome struct {
-	// Standing says which of the fields below are set.
-	Standing Standing
-	// Owner is who claimed it, in Claimed.
-	Owner string
-	// Answer is set in Answered.
-	Answer bridge.Answer
-}
-
-// PendingError is what Request returns while another request is pending.
-type PendingError struct {
-	// Command is the request in the way.
-	Command bridge.Command
-	// Since is when it was made, by Redis's clock.
-	Since time.Time
-	// Owner is who claimed it, or empty.
-	Owner string
-	// Overdue is true past its deadline: the next session of the stream finds
-	// out what became of it, and answers it.
-	Overdue bool
-}
-
-func (e *PendingError) Error() string {
-	by := e.Command.Who
-	if by == "" {
-		by = "somebody"
-	}
-	text := fmt.Sprintf("another %s, %s by %s, is pending since %s", e.Command.Kind, e.Command.ID, by, e.Since.UTC().Format(time.RFC3339))
-	if e.Owner != "" {
-		text += ", claimed by " + e.Owner
-	}
-	return text
-}
-
 // Request leaves a command for the stream's owner, to be applied within ttl by
 // Redis's clock; with a ttl of 0 the command's own Deadline stands. Repeating
-// it is safe. While another request is pending it returns a *PendingError.
+// it is safe. While another request is pending it returns a *bridge.PendingError.
 func (s *Store) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
 	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, s.name)
 	if c.ID == "" {
@@ -115,17 +68,17 @@ func (s *Store) taken(op string, reply []string) error {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	at, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
-	return fmt.Errorf("%s: %w", op, &PendingError{Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue"})
+	return fmt.Errorf("%s: %w", op, &bridge.PendingError{Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue"})
 }
 
 // Withdraw takes a request back if nobody has claimed it, and returns how it
-// stands afterwards: Withdrawn means that it never will be applied.
-func (s *Store) Withdraw(ctx context.Context, id string) (Outcome, error) {
+// stands afterwards: RequestWithdrawn means that it never will be applied.
+func (s *Store) Withdraw(ctx context.Context, id string) (bridge.RequestOutcome, error) {
 	return s.ask(ctx, "withdraw", id, answerKept.Milliseconds())
 }
 
 // Outcome returns how it stands with a request.
-func (s *Store) Outcome(ctx context.Context, id string) (Outcome, error) {
+func (s *Store) Outcome(ctx context.Context, id string) (bridge.RequestOutcome, error) {
 	return s.ask(ctx, "look", id)
 }
 
@@ -140,9 +93,9 @@ func (s *Store) Wait(ctx context.Context, id string) (bridge.Answer, error) {
 			return bridge.Answer{}, errors.Join(fmt.Errorf("wait for the answer to %s: %w", id, ctx.Err()), last)
 		case permanent(err):
 			return bridge.Answer{}, err
-		case o.Standing == Answered:
+		case o.State == bridge.RequestAnswered:
 			return o.Answer, nil
-		case o.Standing == Withdrawn:
+		case o.State == bridge.RequestWithdrawn:
 			return bridge.Answer{}, fmt.Errorf("wait for the answer to %s: it was withdrawn", id)
 		}
 		last = err
@@ -189,7 +142,7 @@ func (s *Store) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 		return bridge.Claimed{}, err
 	case reply[0] == "late":
 		return bridge.Claimed{Late: true}, nil
-	case Standing(reply[0]) == Claimed && len(reply) == 3:
+	case bridge.RequestState(reply[0]) == bridge.RequestClaimed && len(reply) == 3:
 		return bridge.Claimed{By: reply[1]}, nil
 	}
 	return bridge.Claimed{}, nil
@@ -221,24 +174,24 @@ func (s *Store) expire(ctx context.Context, reply []string) error {
 }
 
 // ask runs one action of the script on a request.
-func (s *Store) ask(ctx context.Context, action, id string, args ...any) (Outcome, error) {
+func (s *Store) ask(ctx context.Context, action, id string, args ...any) (bridge.RequestOutcome, error) {
 	op := fmt.Sprintf("%s request %s of %s", action, id, s.name)
 	reply, err := s.inbox(ctx, op, action, id, args...)
 	if err != nil {
-		return Outcome{}, err
+		return bridge.RequestOutcome{}, err
 	}
-	o := Outcome{Standing: Standing(reply[0])}
+	o := bridge.RequestOutcome{State: bridge.RequestState(reply[0])}
 	detail := reply[len(reply)-1]
-	switch o.Standing {
-	case Claimed:
+	switch o.State {
+	case bridge.RequestClaimed:
 		o.Owner = detail
-	case Answered:
+	case bridge.RequestAnswered:
 		if err := json.Unmarshal([]byte(detail), &o.Answer); err != nil {
-			return Outcome{}, fmt.Errorf("%s: %w", op, foreign(s.keys.answer(id), err))
+			return bridge.RequestOutcome{}, fmt.Errorf("%s: %w", op, foreign(s.keys.answer(id), err))
 		}
-	case Pending, Withdrawn, Unknown:
+	case bridge.RequestPending, bridge.RequestWithdrawn, bridge.RequestUnknown:
 	default:
-		return Outcome{}, fmt.Errorf("%s: %w: %s", op, errReply, reply[0])
+		return bridge.RequestOutcome{}, fmt.Errorf("%s: %w: %s", op, errReply, reply[0])
 	}
 	return o, nil
 }

@@ -22,7 +22,7 @@ func TestInboxConformance(t *testing.T) {
 		bridgetest.TestInbox(t, func(t *testing.T) bridgetest.InboxFixture {
 			sp := s.space(t)
 			operator := sp.open(stream)
-			outcome := func(id string) cursorstore.Outcome {
+			outcome := func(id string) bridge.RequestOutcome {
 				o, err := operator.Outcome(t.Context(), id)
 				if err != nil {
 					t.Error(err)
@@ -38,15 +38,15 @@ func TestInboxConformance(t *testing.T) {
 				},
 				Withdraw: func(c bridge.Command) bool {
 					o, err := operator.Withdraw(t.Context(), c.ID)
-					return err == nil && o.Standing == cursorstore.Withdrawn
+					return err == nil && o.State == bridge.RequestWithdrawn
 				},
 				Claimed: func(id string) (string, bool) {
 					o := outcome(id)
-					return o.Owner, o.Standing == cursorstore.Claimed
+					return o.Owner, o.State == bridge.RequestClaimed
 				},
 				Answer: func(id string) (bridge.Answer, bool) {
 					o := outcome(id)
-					return o.Answer, o.Standing == cursorstore.Answered
+					return o.Answer, o.State == bridge.RequestAnswered
 				},
 			}
 		})
@@ -85,7 +85,7 @@ func TestSecondRequestIsRefused(t *testing.T) {
 				}
 			}
 			err := bob.Request(t.Context(), reset("r2"), time.Minute)
-			pending, ok := errors.AsType[*cursorstore.PendingError](err)
+			pending, ok := errors.AsType[*bridge.PendingError](err)
 			if !ok {
 				t.Fatalf("a second request returned %v, want a PendingError", err)
 			}
@@ -117,7 +117,7 @@ func TestRequestsAtOnce(t *testing.T) {
 		for _, err := range errs {
 			if err == nil {
 				won++
-			} else if _, ok := errors.AsType[*cursorstore.PendingError](err); !ok {
+			} else if _, ok := errors.AsType[*bridge.PendingError](err); !ok {
 				t.Errorf("request: %v", err)
 			}
 		}
@@ -146,7 +146,7 @@ func TestWithdrawRacesClaim(t *testing.T) {
 			if err := errors.Join(err, claimErr); err != nil {
 				t.Fatal(err)
 			}
-			if (claimed.By != "") == (o.Standing == cursorstore.Withdrawn) {
+			if (claimed.By != "") == (o.State == bridge.RequestWithdrawn) {
 				t.Fatalf("round %d: claimed %+v and %+v", round, claimed, o)
 			}
 		}
@@ -166,7 +166,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, err := store.Withdraw(t.Context(), c.ID)
-		if diff := cmp.Diff(cursorstore.Outcome{Standing: cursorstore.Answered, Answer: want}, o); err != nil || diff != "" {
+		if diff := cmp.Diff(bridge.RequestOutcome{State: bridge.RequestAnswered, Answer: want}, o); err != nil || diff != "" {
 			t.Errorf("withdraw: %v, outcome differs (-want +got):\n%s", err, diff)
 		}
 		// A late repetition of the request must not have it applied twice.
@@ -180,7 +180,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		if ttl, err := sp.raw.PTTL(t.Context(), sp.key("answer:r1")).Result(); err != nil || ttl <= 0 || ttl > time.Hour {
 			t.Errorf("the answer lives for %s: %v", ttl, err)
 		}
-		if o, err := store.Withdraw(t.Context(), "r9"); err != nil || o.Standing != cursorstore.Unknown {
+		if o, err := store.Withdraw(t.Context(), "r9"); err != nil || o.State != bridge.RequestUnknown {
 			t.Errorf("withdraw of a request that never was returned %+v, %v", o, err)
 		}
 	})
@@ -200,7 +200,7 @@ func TestInboxUnheard(t *testing.T) {
 		lose()
 		mustRequest(t, store, c, time.Minute)
 		lose()
-		if o, err := store.Withdraw(t.Context(), c.ID); err != nil || o.Standing != cursorstore.Withdrawn {
+		if o, err := store.Withdraw(t.Context(), c.ID); err != nil || o.State != bridge.RequestWithdrawn {
 			t.Errorf("withdraw returned %+v, %v", o, err)
 		}
 		c = reset("r2")
@@ -328,7 +328,7 @@ func TestDeadlineMakesRoom(t *testing.T) {
 	mustRequest(t, store, reset("r1"), 30*time.Second)
 	s.mini.SetTime(begin.Add(time.Minute))
 	mustRequest(t, store, reset("r2"), 30*time.Second)
-	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.Standing != cursorstore.Answered || o.Answer.Applied {
+	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.State != bridge.RequestAnswered || o.Answer.Applied {
 		t.Errorf("the expired request stands at %+v, %v", o, err)
 	}
 
@@ -340,7 +340,7 @@ func TestDeadlineMakesRoom(t *testing.T) {
 		overdue bool
 	}{{80 * time.Second, false}, {2 * time.Minute, true}} {
 		s.mini.SetTime(begin.Add(c.after))
-		pending, ok := errors.AsType[*cursorstore.PendingError](store.Request(t.Context(), reset("r3"), time.Minute))
+		pending, ok := errors.AsType[*bridge.PendingError](store.Request(t.Context(), reset("r3"), time.Minute))
 		if !ok {
 			t.Fatal("a request replaced one that an owner is applying")
 		}

@@ -45,7 +45,7 @@ func everything(t *testing.T, client *cursorstore.Client, name string) {
 	_, waitErr := store.Wait(ctx, "r1")
 	mustRequest(t, store, reset("r2"), time.Minute)
 	_, withdrawErr := store.Withdraw(ctx, "r2")
-	_, historyErr := store.History(ctx, cursorstore.Query{})
+	_, historyErr := store.History(ctx, bridge.HistoryQuery{})
 	_, backErr := store.Back(ctx, 1)
 	_, atErr := store.EntryAt(ctx, time.UnixMilli(w.now.WrittenAt))
 	statusErr := store.PutStatus(ctx, bridge.Status{Stream: name})
@@ -329,7 +329,7 @@ func TestFailOver(t *testing.T) {
 	// Having looked, it writes again what it knows to be so.
 	mustAdvance(t, w.store, kept, next)
 	wantStored(t, w.store, next)
-	if _, err := w.store.History(ctx, cursorstore.Query{}); err != nil {
+	if _, err := w.store.History(ctx, bridge.HistoryQuery{}); err != nil {
 		t.Error(err)
 	}
 	// The old primary becomes a replica and forgets what it alone knew.

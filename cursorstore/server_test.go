@@ -372,7 +372,7 @@ func (s *space) places() []bridge.Place {
 	}
 	var places []bridge.Place
 	for _, m := range members {
-		p, err := cursorstore.ParsePlace(strings.TrimRight(m, "~!"))
+		p, err := bridge.ParsePlace(strings.TrimRight(m, "~!"))
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -322,7 +322,7 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 	cmd.Flags().StringVar(&since, "since", "", "leave out what was committed before this `TIME`")
 	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most; 0 is all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		q := cursorstore.Query{Limit: limit}
+		q := bridge.HistoryQuery{Limit: limit}
 		if limit < 0 {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--limit %d is below 0", limit), hint: "--limit 50"}
 		}
@@ -364,7 +364,7 @@ type historyEntry struct {
 	Parent string `json:"parent,omitempty"`
 }
 
-func historyJSON(entries []cursorstore.Entry) []historyEntry {
+func historyJSON(entries []bridge.Entry) []historyEntry {
 	out := make([]historyEntry, len(entries))
 	for i, e := range entries {
 		out[i] = historyEntry{Entry: e.Place.String(), Checkpoint: e.Checkpoint}
@@ -375,7 +375,7 @@ func historyJSON(entries []cursorstore.Entry) []historyEntry {
 	return out
 }
 
-func (a *app) showHistory(entries []cursorstore.Entry) error {
+func (a *app) showHistory(entries []bridge.Entry) error {
 	rows := [][]string{{"ENTRY", "COMMITTED", "POSITION", "PAGE", "EVENTS", "NOTE"}}
 	for _, e := range entries {
 		note, position := "", "-"

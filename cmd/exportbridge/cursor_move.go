@@ -107,7 +107,7 @@ type finder func(ctx context.Context, p *position, now bridge.Checkpoint) (*plan
 // checkpoint topic.
 type lookup struct {
 	note string
-	find func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error)
+	find func(ctx context.Context, s *cursorstore.Store) (bridge.Entry, error)
 	like func(now bridge.Checkpoint) matcher
 	// any is true where the entry may be on another branch than the stream.
 	any bool
@@ -119,14 +119,14 @@ func lookupAt(t time.Time) lookup {
 	return lookup{
 		note:  "the newest commit at or before " + t.UTC().Format(timeLayout),
 		reset: "cursor reset --to-datetime " + t.UTC().Format(time.RFC3339),
-		find:  func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return entryAt(ctx, s, t) },
+		find:  func(ctx context.Context, s *cursorstore.Store) (bridge.Entry, error) { return entryAt(ctx, s, t) },
 		like:  func(bridge.Checkpoint) matcher { return isAt(t) },
 	}
 }
 
 func lookupEntry(place bridge.Place) lookup {
 	return lookup{
-		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Entry(ctx, place) },
+		find: func(ctx context.Context, s *cursorstore.Store) (bridge.Entry, error) { return s.Entry(ctx, place) },
 		like: func(bridge.Checkpoint) matcher { return isEntry(place) },
 		any:  true,
 	}
@@ -135,7 +135,7 @@ func lookupEntry(place bridge.Place) lookup {
 func lookupBack(pages int64) lookup {
 	return lookup{
 		note: fmt.Sprintf("the newest commit at least %d pages back", pages),
-		find: func(ctx context.Context, s *cursorstore.Store) (cursorstore.Entry, error) { return s.Back(ctx, pages) },
+		find: func(ctx context.Context, s *cursorstore.Store) (bridge.Entry, error) { return s.Back(ctx, pages) },
 		like: func(now bridge.Checkpoint) matcher { return isBack(now, pages) },
 	}
 }
@@ -162,7 +162,7 @@ func lookupOf(flags *pflag.FlagSet, at, by, entry string, shift int64) (lookup, 
 		}
 		return lookupAt(time.UnixMilli(ms)), nil
 	case flags.Changed("to-entry"):
-		place, err := cursorstore.ParsePlace(entry)
+		place, err := bridge.ParsePlace(entry)
 		if err != nil {
 			return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--to-entry: %w", err), hint: "exportbridge cursor history"}
 		}
@@ -177,15 +177,15 @@ func lookupOf(flags *pflag.FlagSet, at, by, entry string, shift int64) (lookup, 
 // rewindTo plans a rewind to what the lookup finds.
 func rewindTo(l lookup) finder {
 	return func(ctx context.Context, p *position, now bridge.Checkpoint) (*plannedMove, error) {
-		e, err := cursorstore.Entry{}, cursorstore.ErrNoEntry
+		e, err := bridge.Entry{}, bridge.ErrNoEntry
 		if p.away == nil {
 			e, err = l.find(ctx, p.store)
 		}
-		if errors.Is(err, cursorstore.ErrNoEntry) || errors.Is(err, bridge.ErrNoCheckpoint) {
+		if errors.Is(err, bridge.ErrNoEntry) || errors.Is(err, bridge.ErrNoCheckpoint) {
 			e, err = p.older(ctx, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.like(now))
 		}
 		switch {
-		case errors.Is(err, cursorstore.ErrNoEntry), errors.Is(err, bridge.ErrNoCheckpoint):
+		case errors.Is(err, bridge.ErrNoEntry), errors.Is(err, bridge.ErrNoCheckpoint):
 			hint := "exportbridge cursor history, or " + cmp.Or(l.reset, "cursor reset --to-datetime")
 			if ch := now.Change; ch != nil {
 				// A reset leads to where no history is; the entry it left does.
@@ -212,12 +212,12 @@ func rewindTo(l lookup) finder {
 
 // entryAt finds where the stream stood at a time: on the current branch of the
 // history, or, where a reset cut that off later, on any.
-func entryAt(ctx context.Context, s *cursorstore.Store, t time.Time) (cursorstore.Entry, error) {
+func entryAt(ctx context.Context, s *cursorstore.Store, t time.Time) (bridge.Entry, error) {
 	e, err := s.EntryAt(ctx, t)
-	if !errors.Is(err, cursorstore.ErrNoEntry) {
+	if !errors.Is(err, bridge.ErrNoEntry) {
 		return e, err
 	}
-	all, listErr := s.History(ctx, cursorstore.Query{})
+	all, listErr := s.History(ctx, bridge.HistoryQuery{})
 	if listErr != nil {
 		return e, listErr
 	}

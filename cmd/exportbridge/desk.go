@@ -62,11 +62,11 @@ func answerable(err error) error {
 	if ok {
 		e.Hint = known.hint
 	}
-	_, pending := errors.AsType[*cursorstore.PendingError](err)
+	_, pending := errors.AsType[*bridge.PendingError](err)
 	switch {
 	case pending, errors.Is(err, errRefused):
 		e.Status = http.StatusConflict
-	case errors.Is(err, cursorstore.ErrNoEntry):
+	case errors.Is(err, bridge.ErrNoEntry):
 		e.Status = http.StatusNotFound
 	case ok && known.code == exitUsage:
 		e.Status = http.StatusBadRequest
@@ -93,7 +93,7 @@ func (d *desk) Reports(ctx context.Context) ([]ops.Report, error) {
 // History implements ops.Desk.
 func (d *desk) History(ctx context.Context, stream string, q ops.HistoryQuery) (h ops.History, err error) {
 	err = d.at(stream, func(p *position) error {
-		found, err := p.history(ctx, cursorstore.Query{Since: q.Since, Limit: q.Limit})
+		found, err := p.history(ctx, bridge.HistoryQuery{Since: q.Since, Limit: q.Limit})
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (d *desk) History(ctx context.Context, stream string, q ops.HistoryQuery) (
 	return h, err
 }
 
-func historyOf(e *cursorstore.Entry) ops.HistoryEntry {
+func historyOf(e *bridge.Entry) ops.HistoryEntry {
 	h := ops.HistoryEntry{
 		Place: e.Place, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind, Events: e.Events, Pages: e.Pages,
 		CursorHash: bridge.CursorHash(e.Cursor), Change: e.Change,
@@ -208,7 +208,7 @@ func (d *desk) Plan(ctx context.Context, stream string, to ops.Destination) (fou
 func finderOf(to ops.Destination) (finder, error) {
 	switch {
 	case to.Entry != "":
-		place, err := cursorstore.ParsePlace(to.Entry)
+		place, err := bridge.ParsePlace(to.Entry)
 		if err != nil {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("entry: %w", err), hint: "an entry of the history"}
 		}

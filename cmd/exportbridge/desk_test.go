@@ -51,9 +51,9 @@ func TestAnswerable(t *testing.T) {
 		hint   string
 	}{
 		{badEntry, 400, "an entry of the history"},
-		{&exitError{code: exitFailed, err: fmt.Errorf("entry 1.2: %w", cursorstore.ErrNoEntry), hint: "history"}, 404, "history"},
+		{&exitError{code: exitFailed, err: fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry), hint: "history"}, 404, "history"},
 		{&exitError{code: exitFailed, err: fmt.Errorf("%w by one: moved", errRefused), hint: "show"}, 409, "show"},
-		{&exitError{code: exitFailed, err: &cursorstore.PendingError{}, hint: "again"}, 409, "again"},
+		{&exitError{code: exitFailed, err: &bridge.PendingError{}, hint: "again"}, 409, "again"},
 		{fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("refused"), Hint: "REDIS_URL"}), 503, "REDIS_URL"},
 		{errors.New("strange"), 503, ""},
 	} {

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
-	"exportbridge/cursorstore"
 )
 
 // request is how a command has a stream's owner change something.
@@ -75,7 +74,7 @@ func (r *request) apply(ctx context.Context, p *position, cmd bridge.Command, no
 	if err == nil {
 		err = r.put(ctx, p, &cmd, now)
 	}
-	switch _, pending := errors.AsType[*cursorstore.PendingError](err); {
+	switch _, pending := errors.AsType[*bridge.PendingError](err); {
 	case !pending && isAway(err): // the request may be there all the same: its id says that it was applied
 		p.away, ask = err, r.applyAlone
 	case err != nil:
@@ -102,7 +101,7 @@ func (r *request) put(ctx context.Context, p *position, cmd *bridge.Command, now
 	deadline := time.Now().Add(r.timeout)
 	for {
 		err := p.store.Request(ctx, *cmd, r.timeout)
-		pending, ok := errors.AsType[*cursorstore.PendingError](err)
+		pending, ok := errors.AsType[*bridge.PendingError](err)
 		switch {
 		case err == nil:
 			return nil
@@ -125,7 +124,7 @@ func (r *request) put(ctx context.Context, p *position, cmd *bridge.Command, now
 // settle waits a moment for the bridge that runs the stream to answer an
 // overdue request. Where no process runs it, this one fences whoever had
 // claimed the request, and answers it: applied, or expired.
-func (r *request) settle(ctx context.Context, p *position, pending *cursorstore.PendingError) (bridge.Answer, error) {
+func (r *request) settle(ctx context.Context, p *position, pending *bridge.PendingError) (bridge.Answer, error) {
 	if answer, err := r.look(ctx, p, pending.Command.ID); err == nil {
 		return answer, nil
 	}
@@ -245,10 +244,10 @@ func (r *request) giveUp(p *position, cmd bridge.Command, interrupted bool) (bri
 	if err != nil {
 		return bridge.Answer{}, &exitError{code: exitFailed, err: fmt.Errorf("request %s is not acknowledged, and Redis does not answer: %w", cmd.ID, err), hint: "exportbridge cursor show"}
 	}
-	switch outcome.Standing {
-	case cursorstore.Answered:
+	switch outcome.State {
+	case bridge.RequestAnswered:
 		return outcome.Answer, nil
-	case cursorstore.Claimed:
+	case bridge.RequestClaimed:
 		return bridge.Answer{}, &exitError{
 			code: exitFailed, err: fmt.Errorf("request %s is being applied by %s, which has not acknowledged it within %s", cmd.ID, outcome.Owner, r.timeout),
 			hint: "exportbridge cursor show, to see whether it was applied",

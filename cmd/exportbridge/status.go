@@ -15,7 +15,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
-	"exportbridge/cursorstore"
 )
 
 const (
@@ -80,7 +79,7 @@ func (a *app) statusOfAll(ctx context.Context, name string) ([]streamStatus, err
 // status asks everybody who may know, all at once, and says who does not answer.
 func (p *position) status(ctx context.Context) streamStatus {
 	s := streamStatus{ops.NewReport(p.store.Name(), p.stream.engine.Mode)}
-	var entries []cursorstore.Entry
+	var entries []bridge.Entry
 	var notes [3]string // in the order of what they are about
 	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
@@ -116,7 +115,7 @@ func (p *position) status(ctx context.Context) streamStatus {
 			}
 		})
 	}
-	asking.Go(func() { entries, _ = p.store.History(ctx, cursorstore.Query{Limit: changesSought}) }) // the notes say it
+	asking.Go(func() { entries, _ = p.store.History(ctx, bridge.HistoryQuery{Limit: changesSought}) }) // the notes say it
 	asking.Wait()
 	if p.kafkaIsHidden() {
 		s.MembersKnown = s.Live == nil // it would say so
@@ -128,7 +127,7 @@ func (p *position) status(ctx context.Context) streamStatus {
 }
 
 // changesOf returns the newest changes by operators.
-func changesOf(entries []cursorstore.Entry, now *bridge.Checkpoint) []bridge.Change {
+func changesOf(entries []bridge.Entry, now *bridge.Checkpoint) []bridge.Change {
 	var all []bridge.Change
 	add := func(ch *bridge.Change) {
 		if ch != nil && len(all) < changesShown && (len(all) == 0 || all[len(all)-1].ID != ch.ID) {

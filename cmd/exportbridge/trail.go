@@ -8,7 +8,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
-	"exportbridge/cursorstore"
 )
 
 // trailTimeout bounds how long the checkpoint topic is read where Redis does
@@ -70,15 +69,15 @@ func (p *position) kafkaIsHidden() bool {
 
 // past is a part of a stream's history.
 type past struct {
-	entries []cursorstore.Entry // newest first
-	inRedis int                 // so many of them are Redis's, the others Kafka's
-	note    string              // what is Kafka's, and what is missing
+	entries []bridge.Entry // newest first
+	inRedis int            // so many of them are Redis's, the others Kafka's
+	note    string         // what is Kafka's, and what is missing
 }
 
 // history returns the entries of Redis, and from the checkpoint topic those
 // before them: Redis was emptied, or is away, or the stream is young. A limit
 // of 0 is all.
-func (p *position) history(ctx context.Context, q cursorstore.Query) (past, error) {
+func (p *position) history(ctx context.Context, q bridge.HistoryQuery) (past, error) {
 	entries, err := p.store.History(ctx, q)
 	if err == nil && q.Limit > 0 && len(entries) >= q.Limit || p.kafkaIsHidden() {
 		return past{entries: entries, inRedis: len(entries)}, err
@@ -93,7 +92,7 @@ func (p *position) history(ctx context.Context, q cursorstore.Query) (past, erro
 		case c.Kind == bridge.KindHeartbeat, inRedis > 0 && c.Place.Compare(entries[inRedis-1].Place) >= 0:
 			return true
 		}
-		entries = append(entries, cursorstore.Entry{Checkpoint: c})
+		entries = append(entries, bridge.Entry{Checkpoint: c})
 		return q.Limit == 0 || len(entries) < q.Limit
 	})
 	note := ""
@@ -143,13 +142,13 @@ type matcher func(bridge.Checkpoint) (match, more bool)
 
 // older looks for an entry in the checkpoint topic that Redis does not have.
 // The error is noEntry where the topic does not have it either.
-func (p *position) older(ctx context.Context, noEntry error, is matcher) (cursorstore.Entry, error) {
+func (p *position) older(ctx context.Context, noEntry error, is matcher) (bridge.Entry, error) {
 	if p.kafkaIsHidden() {
-		return cursorstore.Entry{}, noEntry
+		return bridge.Entry{}, noEntry
 	}
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
-	e, ok := cursorstore.Entry{}, false
+	e, ok := bridge.Entry{}, false
 	err := p.sink.Trail(ctx, func(c bridge.Checkpoint) bool {
 		match, more := is(c)
 		if match {
