@@ -273,6 +273,15 @@ func (w *world) overdue(change *bridge.Change) bool {
 // minted checks an epoch that the engine began by itself, because two histories
 // were written apart: it goes on where one of them was, as far as it can know.
 func (w *world) minted(c bridge.Checkpoint) {
+	// A reset that was only in the topic's copies counts from here on.
+	if k := w.topic.copied; w.exactly && k.Seq == 0 && c.Change != nil && c.Change.From == k.Place {
+		if a := w.inbox.of(k.ChangeID()); a != nil && a.applied == 0 {
+			a.applied++
+			if !a.forgotten && (a.withdrawn || a.answer != nil && !a.answer.Applied) {
+				w.fail(ruleReset, "%s is applied, and was withdrawn or refused before", a.cmd.ID)
+			}
+		}
+	}
 	switch n := reached(c); {
 	case w.exactly && !w.switched && (w.plan.loss == "redis" || w.forgot) && slices.ContainsFunc(w.topic.gone, func(g bridge.Checkpoint) bool { return reached(g) == n }):
 		// Where the store, or the process, had seen it last.
