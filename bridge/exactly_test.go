@@ -114,6 +114,8 @@ func TestMerge(t *testing.T) {
 		{name: "kafka behind, kafka", before: func(r *rig) { r.topic.Forget("events", 3) }, epoch: 1, again: -1},
 		{name: "kafka behind, redis", policy: "redis", before: func(r *rig) { r.topic.Forget("events", 3) }, epoch: 1, lost: -1},
 		{name: "kafka behind, stop", policy: "stop", before: func(r *rig) { r.topic.Forget("events", 3) }, reason: bridge.ReasonCheckpoint},
+		{name: "kafka of another history, redis", policy: "redis", before: rival, reason: bridge.ReasonCheckpoint},
+		{name: "kafka of another history, kafka", before: rival, epoch: 1},
 		{name: "redis only", before: func(r *rig) { r.forgetCheckpoints() }, epoch: 1},
 		{name: "redis only, stop", policy: "stop", before: func(r *rig) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint},
 		{name: "was at least once", first: bridge.AtLeastOnce, epoch: 1},
@@ -127,6 +129,15 @@ func TestMerge(t *testing.T) {
 			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) { mergeRow(r, m) })
 		})
 	}
+}
+
+// rival makes the topic's newest checkpoint one that an operator's reset led to,
+// in the same epoch as what the store has, and before it.
+func rival(r *rig) {
+	c := r.store.Checkpoint()
+	c.Place.Seq--
+	c.Change = &bridge.Change{ID: "rival", Kind: bridge.KindReset, Who: "op"}
+	r.topic.Rewrite(c)
 }
 
 func mergeRow(r *rig, m row) {

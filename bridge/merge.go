@@ -24,6 +24,11 @@ func (k *knowledge) newest() Checkpoint {
 	return k.kept
 }
 
+// apart reports whether both changed in one epoch: two histories of the stream.
+func apart(c, other Checkpoint) bool {
+	return !c.Zero() && !other.Zero() && c.Epoch == other.Epoch && c.ChangeID() != other.ChangeID()
+}
+
 // merge finds the checkpoint to go on from, and makes it durable where it is
 // not what the delivery mode's truth already holds.
 func (f *follower) merge(ctx context.Context, k knowledge) (Checkpoint, error) {
@@ -52,7 +57,7 @@ func (f *follower) mergeExactly(ctx context.Context, k knowledge) (Checkpoint, e
 		return f.begin(ctx)
 	case k.stored.Place.Compare(k.kept.Place) > 0 || k.kept.Zero():
 		return f.mergeAhead(ctx, k)
-	case k.kept.Epoch == k.stored.Epoch && !k.stored.Zero() && k.kept.ChangeID() != k.stored.ChangeID():
+	case apart(k.kept, k.stored):
 		return Checkpoint{}, twoHistories(k.kept, k.stored)
 	case k.kept.Mode != ExactlyOnce:
 		return f.mint(ctx, k, k.kept, "delivery is exactly-once from here on")
@@ -76,6 +81,8 @@ func (f *follower) mergeAhead(ctx context.Context, k knowledge) (Checkpoint, err
 			Class: Permanent, Code: "checkpoint-behind", Reason: ReasonCheckpoint, Err: lost,
 			Hint: "find out what Kafka lost, then BRIDGE_ON_CHECKPOINT_LOSS=kafka (events come twice) or redis (events may be missing), or exportbridge cursor reset",
 		}
+	case policy == lossRedis && apart(k.kept, k.stored): // more than a loss: what was asked for since would be undone
+		return Checkpoint{}, twoHistories(k.kept, k.stored)
 	case policy == lossRedis || k.kept.Zero():
 		f.log.Error("goes on from the store's checkpoint; events that Kafka lost are not published again", "error", lost.Error())
 		if policy == lossRedis { // what is missing is accepted, another topic is not
@@ -106,7 +113,7 @@ func (f *follower) mergeAtLeast(ctx context.Context, k knowledge) (Checkpoint, e
 		c = f.cp
 	}
 	if !k.kept.Zero() && (c.Zero() || k.kept.Place.Compare(c.Place) > 0) {
-		if k.kept.Epoch == c.Epoch && !c.Zero() && k.kept.ChangeID() != c.ChangeID() {
+		if apart(k.kept, c) {
 			return Checkpoint{}, twoHistories(k.kept, c)
 		}
 		c = k.kept

@@ -27,10 +27,10 @@ func (f *follower) recover(ctx context.Context) error {
 	f.mirror.begin(k.stored)
 	c, err := f.merge(ctx, k)
 	if err != nil {
-		f.rival = k.stored
-		if newest := k.newest(); f.open && f.exactlyOnce() && (f.cp.Zero() || newest.Place.Compare(f.cp.Place) > 0) {
-			f.adopt(newest) // a reset goes on from there, in a new epoch
+		if f.open && f.exactlyOnce() {
+			f.standBy(k)
 		}
+		f.rival = k.stored
 		return &sessionError{err}
 	}
 	if Broken(BreakMemory) && !f.cp.Zero() {
@@ -72,6 +72,18 @@ func (f *follower) recover(ctx context.Context) error {
 		f.set(StateRunning, nil)
 	}
 	return nil
+}
+
+// standBy adopts what a reset goes on from, in a new epoch, while k decides
+// nothing: the newest checkpoint, or, of two histories, the sink's.
+func (f *follower) standBy(k knowledge) {
+	newest := k.newest()
+	switch {
+	case apart(k.kept, newest) || apart(k.kept, f.cp):
+		f.adopt(k.kept)
+	case f.cp.Zero() || newest.Place.Compare(f.cp.Place) > 0:
+		f.adopt(newest)
+	}
 }
 
 // find asks the sink and the store what they have. The store of an exactly-once
