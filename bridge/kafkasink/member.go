@@ -68,7 +68,6 @@ func (g *Group) newMember() (*member, error) {
 		kill()
 		return nil, fmt.Errorf("join group %s: %w", g.name, err)
 	}
-	client.PauseFetchTopics(g.sink.cfg.CheckpointTopic) // in time: it has to join before it can fetch
 	m.client = client
 	return m, nil
 }
@@ -175,6 +174,7 @@ func (m *member) signal() {
 // onAssigned is called whenever a session of the group begins, also when
 // nothing changed for this member.
 func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[string][]int32) {
+	client.PauseFetchTopics(m.group.sink.cfg.CheckpointTopic) // in time: it fetches when this has returned
 	id, generation := client.GroupMetadata()
 	m.mu.Lock()
 	defer m.mu.Unlock()
