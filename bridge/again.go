@@ -24,36 +24,36 @@ type known struct {
 // the topic anew. An event that could be news is never marked, since a consumer
 // may ignore marked ones. Some are not marked although they come again: where
 // there are too many to remember, or Kafka is too slow.
-func (f *follower) markAgain(ctx context.Context, p *Page) {
-	news := f.head.NewsAfter
+func (at *progress) markAgain(ctx context.Context, p *Page) {
+	news := at.head.NewsAfter
 	if news == nil {
 		return
 	}
-	f.lookUp(ctx, p)
+	at.lookUp(ctx, p)
 	marked := 0
 	for i := range p.Events {
 		e := &p.Events[i]
-		if f.known.events != nil && e.Defect == DefectNone && f.known.events.Take(e) {
+		if at.known.events != nil && e.Defect == DefectNone && at.known.events.Take(e) {
 			e.Again = true
 			marked++
 		}
 	}
-	f.known.passed = f.known.passed || CursorHash(p.At.Cursor) == news.CursorHash
-	if p.Tail() || f.known.passed && marked < len(p.Events) {
-		f.head.NewsAfter = nil
+	at.known.passed = at.known.passed || CursorHash(p.At.Cursor) == news.CursorHash
+	if p.Tail() || at.known.passed && marked < len(p.Events) {
+		at.head.NewsAfter = nil
 	}
 }
 
 // lookUp asks what the topic holds, once, when the first events come that could
 // be known. Those of an overlap that it holds are dropped already.
-func (f *follower) lookUp(ctx context.Context, p *Page) {
-	if f.known.asked || f.batch.events > 0 || f.b.ports.Holdings == nil {
+func (at *progress) lookUp(ctx context.Context, p *Page) {
+	if at.known.asked || at.batch.events > 0 || at.b.ports.Holdings == nil {
 		return
 	}
 	var times []int64
 	for i := range p.Events {
 		e := &p.Events[i]
-		if e.Defect == DefectNone && e.Time != NoTime && (!f.overlaps() || e.Time < f.head.Overlap.From) {
+		if e.Defect == DefectNone && e.Time != NoTime && (!at.overlaps() || e.Time < at.head.Overlap.From) {
 			times = append(times, e.Time)
 		}
 	}
@@ -64,13 +64,13 @@ func (f *follower) lookUp(ctx context.Context, p *Page) {
 	// read from its beginning.
 	slices.Sort(times)
 	first := times[len(times)/10]
-	f.b.waits()
-	defer f.b.busy()
+	at.b.waits()
+	defer at.b.busy()
 	ctx, cancel := context.WithTimeout(ctx, knownWait)
 	defer cancel()
-	events, err := f.b.ports.Holdings.Known(ctx, time.UnixMilli(first).Add(-f.b.cfg.Overlap), f.head.Source)
+	events, err := at.b.ports.Holdings.Known(ctx, time.UnixMilli(first).Add(-at.b.cfg.Overlap), at.head.Source)
 	if err != nil {
-		f.log.Warn("what comes again is not marked: reading back the topic failed", "error", err.Error())
+		at.b.log.Warn("what comes again is not marked: reading back the topic failed", "error", err.Error())
 	}
-	f.known.asked, f.known.events = true, events
+	at.known.asked, at.known.events = true, events
 }

@@ -20,17 +20,17 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 		return Answer{}, err
 	}
 	f := newFollower(b, nil)
-	f.applying = true
-	f.mirror = startMirror(b, f.log)
-	defer f.mirror.stop()
+	f.requests.applying = true
+	f.tenure.mirror = startMirror(b, f.log)
+	defer f.tenure.mirror.stop()
 	for n := 1; ; n++ {
 		err := f.recover(ctx)
 		fault := faultOf(err)
 		repairable := fault.Reason == ReasonCheckpointLost || fault.Reason == ReasonCheckpoint || fault.Reason == ReasonSource || fault.Code == CodeTopicLost
-		if err == nil || f.open && repairable {
-			f.blockedOn = fault.Reason
-			if err = f.obey(ctx, cmd); err == nil && f.answered != nil {
-				return *f.answered, nil
+		if err == nil || f.session.open && repairable {
+			f.schedule.blockedOn = fault.Reason
+			if err = f.requests.obey(ctx, cmd); err == nil && f.requests.answered != nil {
+				return *f.requests.answered, nil
 			}
 			fault = faultOf(err)
 		}
@@ -40,7 +40,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 		case fault.Class == Permanent || ctx.Err() != nil || errors.Is(err, ErrFenced):
 			return Answer{}, fmt.Errorf("apply command %s: %w", cmd.ID, err)
 		}
-		f.ready = false
+		f.session.ready = false
 		pause(ctx, backoff(n, f.b.cfg.RetryMax))
 	}
 }

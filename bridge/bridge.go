@@ -97,7 +97,8 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if b.ports.Inbox != nil {
 		background.Go(func() { b.readInbox(soft, commands) })
 	}
-	err := newFollower(b, commands).own(soft, hard)
+	owner := ownerLoop{f: newFollower(b, commands), asking: retries{max: b.cfg.RetryMax}}
+	err := owner.own(soft, hard)
 	b.waits() // what has ended does not hang: other streams of the process go on
 	cancel()
 	close(finished)

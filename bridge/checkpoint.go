@@ -82,6 +82,9 @@ func (p Place) Compare(q Place) int {
 	}
 }
 
+// next is the place of the commit after the one at p, in the same epoch.
+func (p Place) next() Place { return Place{Epoch: p.Epoch, Seq: p.Seq + 1} }
+
 func sign(n int64) int {
 	switch {
 	case n < 0:

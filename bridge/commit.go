@@ -18,18 +18,18 @@ const advanceRetryMax = 5 * time.Second
 // A crash before the first is done repeats at most these pages; one between
 // the two repeats exactly them; after the second nothing comes again.
 func (f *follower) commit(hard context.Context) error {
-	b := f.batch
-	f.batch = batch{}
+	b := f.at.batch
+	f.at.batch = batch{}
 	if b.pages > 0 {
-		f.fetches.reset()
-		f.blockedOn, f.suspect = "", nil
+		f.schedule.fetches.reset()
+		f.schedule.blockedOn, f.schedule.suspect = "", nil
 	}
 	if !f.worthCommit(b.events) {
 		return nil
 	}
-	next := f.stamp(f.head, KindData)
-	next.Trail = f.visited.last()
-	from := f.cp
+	next := f.session.stamp(f.at.head, KindData, f.at.cp.Place.next())
+	next.Trail = f.at.visited.last()
+	from := f.at.cp
 	if Broken(BreakAdopt) {
 		f.adopt(next)
 	}
@@ -42,7 +42,7 @@ func (f *follower) commit(hard context.Context) error {
 	}
 	f.adopt(next)
 	f.endOverlap(from.Overlap)
-	f.sessions.reset()
+	f.schedule.sessions.reset()
 	f.account(receipt, b)
 	return nil
 }
@@ -53,64 +53,20 @@ func (f *follower) worthCommit(events int) bool {
 	switch {
 	case events > 0:
 		return true
-	case f.window() && f.head.Drained && !f.cp.Drained:
+	case f.b.cfg.window() && f.at.head.Drained && !f.at.cp.Drained:
 		return true
-	case f.head.Overlap != nil && f.head.Overlap.Done && (f.cp.Overlap == nil || !f.cp.Overlap.Done):
+	case f.at.head.Overlap != nil && f.at.head.Overlap.Done && (f.at.cp.Overlap == nil || !f.at.cp.Overlap.Done):
 		return true
 	default:
-		return f.head.Cursor != f.cp.Cursor && time.Since(f.committed) >= emptyCommit
-	}
-}
-
-// stamp derives the next checkpoint of the same epoch.
-func (f *follower) stamp(c Checkpoint, kind Kind) Checkpoint {
-	c.Version, c.Stream, c.Mode = CheckpointVersion, f.b.cfg.Stream, f.b.cfg.Mode
-	c.Place = Place{Epoch: f.cp.Epoch, Seq: f.cp.Seq + 1}
-	c.Kind = kind
-	if c.Topic == "" {
-		c.Topic = f.b.cfg.Topic
-	}
-	if f.topics != nil {
-		c.Topics = f.topics
-	}
-	c.Owner, c.Session = f.b.cfg.Owner, f.session
-	c.WrittenAt = time.Now().UnixMilli()
-	return c
-}
-
-// stampEpoch derives the first checkpoint of an epoch.
-func (f *follower) stampEpoch(c Checkpoint, kind Kind, epoch int64) Checkpoint {
-	c = f.stamp(c, kind)
-	c.Place = Place{Epoch: epoch}
-	return c
-}
-
-const (
-	// A commit that takes longer than slowBatch is too large for the brokers as
-	// they are: at their transaction time-out all of it would have to be sent
-	// again.
-	slowBatch = 2 * time.Second
-	// mostPages is the most that one batch has.
-	mostPages = 1024
-)
-
-// adapt makes the next batches smaller after one that was slow or failed, and
-// larger again while they are quick.
-func (f *follower) adapt(pages int, took time.Duration, err error) {
-	switch {
-	case pages == 0:
-	case err != nil || took > slowBatch:
-		f.breadth = max(1, pages/2)
-	case took < slowBatch/4:
-		f.breadth = max(1, min(mostPages, 2*f.breadth))
+		return f.at.head.Cursor != f.at.cp.Cursor && time.Since(f.run.committed) >= emptyCommit
 	}
 }
 
 // keep has the store, which holds from, take over what the sink has just
 // published: it is the commit itself, or a copy that is written beside the loop.
 func (f *follower) keep(ctx context.Context, from, next Checkpoint) error {
-	if f.exactlyOnce() {
-		f.mirror.offer(next)
+	if f.b.cfg.exactlyOnce() {
+		f.tenure.mirror.offer(next)
 		return nil
 	}
 	return f.advance(ctx, from, next)
@@ -127,13 +83,11 @@ func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt
 	f.b.busy()
 	took := time.Since(began)
 	if err != nil {
-		f.open = false
+		f.session.open = false
 		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Place, err)}
-	} else if pages > 0 {
-		f.cost = average(f.cost, took)
 	}
-	if err == nil && f.topics != nil && receipt.Topics != nil {
-		f.topics = f.continued(f.topics, receipt.Topics)
+	if err == nil && f.session.topics != nil && receipt.Topics != nil {
+		f.session.topics = f.session.continued(f.session.topics, receipt.Topics, f.at.cp.Place)
 	}
 	f.observePublish(took, pages, err)
 	return receipt, err
@@ -146,8 +100,8 @@ func (f *follower) observePublish(took time.Duration, pages int, err error) {
 		o.Code = faultOf(err).Code
 	}
 	f.b.observe(o)
-	f.adapt(pages, took, err)
-	if f.exactlyOnce() {
+	f.sizer.committed(pages, took, err)
+	if f.b.cfg.exactlyOnce() {
 		f.b.observe(Observation{What: ObserveTransaction, Took: took, Code: transactionCode(err)})
 	}
 }
@@ -198,7 +152,7 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 		if fault.Class == Permanent { // waiting does not help: block, and say so
 			return &sessionError{&fault}
 		}
-		f.due = time.Now().Add(backoff(n, advanceRetryMax))
+		f.schedule.due = time.Now().Add(backoff(n, advanceRetryMax))
 		f.set(StateBackoff, &fault)
 		f.rest(ctx)
 	}
@@ -211,7 +165,7 @@ func (f *follower) rolledBack(ctx context.Context, to Checkpoint) (Checkpoint, b
 	if err != nil {
 		return stored, false
 	}
-	return stored, f.ours(stored) && stored.ChangeID() != f.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
+	return stored, f.ours(stored) && stored.ChangeID() != f.at.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
 }
 
 // foreign is the fault of a value that is not ours. The store's own hint names
@@ -230,43 +184,37 @@ func foreign(err error) *Fault {
 
 // adopt makes a durable checkpoint the one that everything goes on from.
 func (f *follower) adopt(c Checkpoint) {
-	f.cp, f.head, f.stale, f.rival = c, c, false, Checkpoint{}
-	f.visited.commit()
-	f.trimmer.commit()
-	f.blank.commit()
-	f.seenIDs[c.ChangeID()] = struct{}{}
-	if c.NewsAfter == nil {
-		f.known = known{}
-	}
-	f.kept, f.committed = f.pace, time.Now()
+	f.at.adopt(c)
+	f.run.seenIDs[c.ChangeID()] = struct{}{}
+	f.run.committed = time.Now()
 }
 
 // flush commits what head is ahead by: empty pages that were not worth a
 // commit of their own.
 func (f *follower) flush(ctx context.Context) error {
-	if !f.ready || f.head.Cursor == f.cp.Cursor {
+	if !f.session.ready || f.at.head.Cursor == f.at.cp.Cursor {
 		return nil
 	}
-	f.committed = time.Time{} // due, whenever the last commit was
+	f.run.committed = time.Time{} // due, whenever the last commit was
 	return f.commit(ctx)
 }
 
 // beat commits a heartbeat: it proves that the stream is still ours and
 // restores a store that lost the checkpoint.
 func (f *follower) beat(ctx context.Context) error {
-	if f.head.Cursor != f.cp.Cursor {
+	if f.at.head.Cursor != f.at.cp.Cursor {
 		return f.flush(ctx)
 	}
-	next := f.stamp(f.head, KindHeartbeat)
-	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.cp}, 0); err != nil {
+	next := f.session.stamp(f.at.head, KindHeartbeat, f.at.cp.Place.next())
+	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
 		return err
 	}
 	state, fault := f.state, f.fault
-	if err := f.keep(ctx, f.cp, next); err != nil {
+	if err := f.keep(ctx, f.at.cp, next); err != nil {
 		return err
 	}
 	f.adopt(next)
-	f.sessions.reset()
+	f.schedule.sessions.reset()
 	f.set(state, fault)
 	return nil
 }
@@ -279,14 +227,14 @@ const partTimeout = 2 * time.Second
 // Neither is needed: without them the next run reads a few empty pages again.
 func (f *follower) part(hard context.Context) {
 	f.dropLinks()
-	if f.ready {
+	if f.session.ready {
 		ctx, cancel := context.WithTimeout(hard, partTimeout)
 		defer cancel()
 		if err := f.beat(ctx); err != nil {
 			f.log.Warn("no last commit", "error", err.Error())
 		}
 	}
-	f.log.Info("stream stops", "checkpoint", f.cp.Place.String(), "cursor", CursorHash(f.cp.Cursor), "published", f.totals.published)
+	f.log.Info("stream stops", "checkpoint", f.at.cp.Place.String(), "cursor", CursorHash(f.at.cp.Cursor), "published", f.run.totals.published)
 }
 
 // account tells the observer and the status what was committed.
@@ -295,25 +243,25 @@ func (f *follower) account(r Receipt, b batch) {
 	for _, n := range r.DeadLettered {
 		dead += n
 	}
-	f.news = f.news || r.Published+dead > 0
-	f.totals.published += int64(r.Published)
-	f.totals.deadLettered += int64(dead)
-	f.totals.repeated += int64(f.found.Repeated)
-	f.totals.rate.add(time.Now(), r.Published+dead, f.cp.PositionTime)
-	if dead > 0 && time.Since(f.buried) > time.Minute {
-		f.buried = time.Now()
-		f.log.Warn("items went to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.totals.deadLettered,
+	f.schedule.news = f.schedule.news || r.Published+dead > 0
+	f.run.totals.published += int64(r.Published)
+	f.run.totals.deadLettered += int64(dead)
+	f.run.totals.repeated += int64(f.at.found.Repeated)
+	f.run.totals.rate.add(time.Now(), r.Published+dead, f.at.cp.PositionTime)
+	if dead > 0 && time.Since(f.run.buried) > time.Minute {
+		f.run.buried = time.Now()
+		f.log.Warn("items went to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.run.totals.deadLettered,
 			"hint", "exportbridge tail --dlq")
 	}
-	if f.found.Shared > 0 && time.Since(f.sharedSaid) > time.Minute {
-		f.sharedSaid = time.Now()
-		f.log.Warn("the API lists different items under one id, which alone does not name an event", "items", f.found.Shared,
+	if f.at.found.Shared > 0 && time.Since(f.run.sharedSaid) > time.Minute {
+		f.run.sharedSaid = time.Now()
+		f.log.Warn("the API lists different items under one id, which alone does not name an event", "items", f.at.found.Shared,
 			"on_shared_id", f.b.cfg.OnSharedID, "hint", "a consumer that deduplicates by ce_id must compare the values too; BRIDGE_ON_SHARED_ID says what becomes of them")
 	}
-	o := f.found
+	o := f.at.found
 	o.What, o.Pages, o.Events, o.Receipt = ObserveCommit, b.pages, r.Published, r
 	o.Unaccounted = max(0, b.events-r.Published-dead)
 	f.b.observe(o)
-	f.found = Observation{Times: o.Times[:0]}
+	f.at.found = Observation{Times: o.Times[:0]}
 	f.refresh()
 }

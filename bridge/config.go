@@ -89,6 +89,20 @@ type Limits struct {
 
 func (l Limits) bounded() bool { return l.Once || l.MaxEvents > 0 || l.Until > 0 }
 
+// window reports whether the stream is a stateless window, which ends.
+func (c *Config) window() bool { return c.Origin.End != 0 }
+
+// bounded reports whether the run ends by itself.
+func (c *Config) bounded() bool { return c.Limits.bounded() || c.window() }
+
+// ends reports whether the run ends with the results. Then empty pages are
+// followed as far as the configuration says: a sparse filter must not cut it.
+func (c *Config) ends() bool { return c.window() || c.Limits.Once }
+
+// exactlyOnce reports whether the sink commits the checkpoint. Otherwise the
+// store does.
+func (c *Config) exactlyOnce() bool { return c.Mode == ExactlyOnce }
+
 // Validate reports everything that is wrong with the configuration.
 func (c *Config) Validate() error {
 	var errs []error

@@ -20,8 +20,8 @@ func (d Defect) unreadable() bool { return d == DefectNotObject || d == DefectTi
 // judge counts the unreadable items in a row and refuses a page that makes them
 // too many. The count goes with the checkpoint: pages that are read again count
 // once, and restarts do not begin anew.
-func (f *follower) judge(p *Page) error {
-	h := &f.head
+func (at *progress) judge(p *Page) error {
+	h := &at.head
 	row, none := h.Unreadable, h.Unreadable == h.Events
 	first := -1
 	for i := range p.Events {
@@ -33,11 +33,11 @@ func (f *follower) judge(p *Page) error {
 			first = i
 		}
 		row++
-		if !f.b.cfg.DivertAll && (row >= mappingLast || none && row >= mappingFirst) {
+		if !at.b.cfg.DivertAll && (row >= mappingLast || none && row >= mappingFirst) {
 			return mappingFault(p, first, row)
 		}
 	}
-	if !f.b.cfg.DivertAll && none && h.Events == 0 && row >= mappingPage {
+	if !at.b.cfg.DivertAll && none && h.Events == 0 && row >= mappingPage {
 		return mappingFault(p, first, row)
 	}
 	h.Unreadable = row

@@ -11,68 +11,97 @@ import (
 	"unicode/utf8"
 )
 
+// requests is what is remembered of the operator's commands. It outlives
+// sessions and tenures, as the commands do. Owned by the commit loop.
+type requests struct {
+	f        *follower
+	hurried  string    // the command that made a blocked stream look again
+	claimed  seenClaim // the last one of a command
+	answered *Answer   // the last one given
+	applying bool      // the session is for one command only
+}
+
 // obey applies an operator's command, or refuses it visibly. The command is a
 // request: it counts only once the checkpoint that it asks for is committed.
-func (f *follower) obey(hard context.Context, cmd Command) error {
-	if !f.applying && !f.obeys() { // it is offered again
-		if f.hurried != cmd.ID {
-			f.hurried, f.due = cmd.ID, time.Now()
+func (r *requests) obey(hard context.Context, cmd Command) error {
+	f := r.f
+	if !r.applying && !r.obeys() { // it is offered again
+		if r.hurried != cmd.ID {
+			r.hurried, f.schedule.due = cmd.ID, time.Now()
 		}
 		return nil
 	}
-	if f.doubted == cmd.ID && !f.ready {
+	if f.tenure.doubted == cmd.ID && !f.session.ready {
 		return nil // still looking; it is offered again
 	}
-	if cmd.BaseEpoch > f.cp.Epoch && f.doubted != cmd.ID {
+	if cmd.BaseEpoch > f.at.cp.Epoch && f.tenure.doubted != cmd.ID {
 		// Whoever asked knows more: somebody moved the stream. Look first.
-		f.doubted = cmd.ID
-		return &sessionError{fmt.Errorf("command %s was made for epoch %d, after %d", cmd.ID, cmd.BaseEpoch, f.cp.Epoch)}
+		f.tenure.doubted = cmd.ID
+		return &sessionError{fmt.Errorf("command %s was made for epoch %d, after %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
 	}
-	if f.cp.applied(cmd.ID) { // applied before, and the answer got lost
-		return f.answer(hard, cmd, Answer{Applied: true})
+	if f.at.cp.applied(cmd.ID) { // applied before, and the answer got lost
+		return r.answer(hard, cmd, Answer{Applied: true})
 	}
 	// A refusal needs the claim too: another session may be applying it.
-	mine, err := f.claim(hard, cmd)
+	mine, err := r.claim(hard, cmd)
 	if err != nil || !mine {
 		return err
 	}
-	if refusal := f.refusal(cmd); refusal != "" {
+	if refusal := r.refusal(cmd); refusal != "" {
 		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", refusal)
-		return f.answer(hard, cmd, Answer{Detail: refusal})
+		return r.answer(hard, cmd, Answer{Detail: refusal})
 	}
 	f.dropChain()
 	if Broken(BreakAnswer) {
-		_ = f.answer(hard, cmd, Answer{Applied: true})
+		_ = r.answer(hard, cmd, Answer{Applied: true})
 	}
-	note, err := f.accept(hard, cmd)
+	note, err := r.accept(hard, cmd)
 	if err != nil {
 		return err
 	}
-	next := f.moved(cmd)
-	if f.open {
-		if _, err := f.publish(hard, Batch{Checkpoint: next, From: f.cp}, 0); err != nil {
+	next := r.moved(cmd)
+	if f.session.open {
+		if _, err := f.publish(hard, Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
 			return err
 		}
 	}
-	if err := f.keep(hard, f.storedNow(), next); err != nil {
+	if err := f.keep(hard, r.storedNow(), next); err != nil {
 		return err
 	}
 	// Committed: a crash from here on finds the change in the checkpoint, and
 	// the answer is given by whoever comes next.
 	f.log.Info("command applied", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "reason", cmd.Reason,
-		"from", f.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor))
-	f.settle(next)
+		"from", f.at.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor))
+	f.move(next)
 	f.b.observe(Observation{What: ObserveReset, Code: string(cmd.Kind)})
-	f.mirror.await(hard) // so that who asked finds it there
-	return f.answer(hard, cmd, Answer{Applied: true, Detail: note})
+	f.tenure.mirror.await(hard) // so that who asked finds it there
+	return r.answer(hard, cmd, Answer{Applied: true, Detail: note})
+}
+
+// obeys reports whether a command could be applied now, which takes a known
+// epoch and somewhere to commit it.
+func (r *requests) obeys() bool {
+	f := r.f
+	known := f.session.ready || !f.at.stale && (!f.at.cp.Zero() && f.at.cp.Mode == f.b.cfg.Mode || f.schedule.blockedOn == ReasonCheckpointLost)
+	return known && (f.session.open || !f.b.cfg.exactlyOnce())
+}
+
+// hurries reports whether a command is a reason to look again now what blocks
+// the stream: whoever has mended that asks for a reset next, and does not wait
+// as long as a blocked stream does. A stream that somebody else runs is left
+// alone: to look would take it from there.
+func (r *requests) hurries() bool {
+	f := r.f
+	return !f.session.ready && f.state == StateBlocked && f.fault.Reason != ReasonOwner
 }
 
 // storedNow is what the store holds, as far as is known.
-func (f *follower) storedNow() Checkpoint {
-	if !f.rival.Zero() {
-		return f.rival
+func (r *requests) storedNow() Checkpoint {
+	f := r.f
+	if !f.at.rival.Zero() {
+		return f.at.rival
 	}
-	return f.cp
+	return f.at.cp
 }
 
 // seenClaim is the claim of a command, and the session that saw it.
@@ -85,10 +114,11 @@ type seenClaim struct {
 // it is. The claim of another session counts until a session has begun after
 // the claim was seen: that one has fenced the claimer, and its checkpoint shows
 // what the claimer committed.
-func (f *follower) claim(hard context.Context, cmd Command) (bool, error) {
-	by := Claim{Owner: f.b.cfg.Owner, Session: f.session}
-	if last := f.claimed; last.id == cmd.ID && last.by != f.session {
-		if !f.open || last.seen == f.session {
+func (r *requests) claim(hard context.Context, cmd Command) (bool, error) {
+	f := r.f
+	by := Claim{Owner: f.b.cfg.Owner, Session: f.session.id}
+	if last := r.claimed; last.id == cmd.ID && last.by != f.session.id {
+		if !f.session.open || last.seen == f.session.id {
 			return false, nil // a session is about to begin; the command is offered again
 		}
 		by.Over = last.by
@@ -100,13 +130,13 @@ func (f *follower) claim(hard context.Context, cmd Command) (bool, error) {
 	case got.Late && Broken(BreakClaim):
 		return true, nil
 	case got.Late:
-		return false, f.expire(hard, cmd, by.Over)
+		return false, r.expire(hard, cmd, by.Over)
 	case got.By == "":
 		return false, nil // withdrawn meanwhile
 	}
-	f.claimed = seenClaim{id: cmd.ID, by: got.By, seen: f.session}
-	if got.By == f.session || !f.open {
-		return got.By == f.session, nil
+	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: f.session.id}
+	if got.By == f.session.id || !f.session.open {
+		return got.By == f.session.id, nil
 	}
 	return false, &sessionError{fmt.Errorf("command %s was claimed by session %s, which has not answered", cmd.ID, got.By)}
 }
@@ -116,61 +146,79 @@ func (f *follower) claim(hard context.Context, cmd Command) (bool, error) {
 // at least once its change of the store may still be on its way, so the change
 // id is taken from under it first. A store that holds no checkpoint of ours has
 // none: there the operator moves the stream in any case.
-func (f *follower) expire(hard context.Context, cmd Command, over string) error {
+func (r *requests) expire(hard context.Context, cmd Command, over string) error {
+	f := r.f
 	detail := "expired: no bridge took it up before its deadline"
 	if over != "" {
 		detail = "expired: the bridge that took it up ended before it was applied"
 	}
-	if over != "" && !f.exactlyOnce() && !f.claimed.fenced && !f.cp.Zero() && f.rival.Zero() {
+	if over != "" && !f.b.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
 		f.dropChain()
-		next := f.stampEpoch(f.cp, KindReset, f.cp.Epoch+1)
-		next.Change = f.ownChange(f.cp, "command "+cmd.ID+" expired")
-		if err := f.secure(hard, f.cp, next); err != nil {
+		next := f.session.stamp(f.at.cp, KindReset, Place{Epoch: f.at.cp.Epoch + 1})
+		next.Change = f.ownChange(f.at.cp, "command "+cmd.ID+" expired")
+		if err := f.secure(hard, f.at.cp, next); err != nil {
 			return err
 		}
-		began := f.began
-		f.settle(next)
-		f.began, f.claimed.fenced = began, true
+		began := f.run.began
+		f.move(next)
+		f.run.began, r.claimed.fenced = began, true
 	}
 	f.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "deadline", describeInstant(cmd.Deadline), "claimed_by", over)
-	return f.answer(hard, cmd, Answer{Detail: detail})
+	return r.answer(hard, cmd, Answer{Detail: detail})
 }
 
 // refusal says why a command cannot be applied, or nothing.
-func (f *follower) refusal(cmd Command) string {
+func (r *requests) refusal(cmd Command) string {
+	f := r.f
 	switch {
 	case cmd.Kind != KindReset && cmd.Kind != KindPause && cmd.Kind != KindResume:
 		return fmt.Sprintf("this version does not know the command %q", cmd.Kind)
-	case cmd.BaseEpoch != f.cp.Epoch && (cmd.Kind != KindReset || f.rival.Zero() || cmd.BaseEpoch != f.rival.Epoch):
+	case cmd.BaseEpoch != f.at.cp.Epoch && (cmd.Kind != KindReset || f.at.rival.Zero() || cmd.BaseEpoch != f.at.rival.Epoch):
 		// Of two histories who asks can only have seen the store's.
-		return fmt.Sprintf("the stream was moved meanwhile: it is at epoch %d, the command was made for %d", f.cp.Epoch, cmd.BaseEpoch)
+		return fmt.Sprintf("the stream was moved meanwhile: it is at epoch %d, the command was made for %d", f.at.cp.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != KindReset:
-		if refusal := f.cannotHold(cmd); refusal != "" {
+		if refusal := r.cannotHold(cmd); refusal != "" {
 			return refusal
 		}
 	case len(cmd.Target.Cursor) > MaxCursor:
 		return fmt.Sprintf("the cursor has %d bytes, at most %d can be followed", len(cmd.Target.Cursor), MaxCursor)
 	}
-	next := f.moved(cmd)
+	next := r.moved(cmd)
 	if err := next.check(); err != nil {
 		return "it leads to " + err.Error()
 	}
 	return ""
 }
 
+// cannotHold says why the stream can be neither paused nor resumed, or nothing.
+func (r *requests) cannotHold(cmd Command) string {
+	f := r.f
+	now := time.Now()
+	switch {
+	case f.at.cp.Zero() || !f.at.rival.Zero() || f.schedule.blockedOn == ReasonCheckpointLost:
+		return "the stream has no position that is known for certain: exportbridge cursor reset first"
+	case cmd.Kind == KindResume && !f.at.cp.Paused(now):
+		return "the stream is not paused"
+	case cmd.Kind == KindPause && cmd.PausedUntil != Forever && cmd.PausedUntil <= now.UnixMilli():
+		return fmt.Sprintf("the pause would have ended at %s", describeInstant(cmd.PausedUntil))
+	}
+	return ""
+}
+
 // moved derives the checkpoint that a command asks for: a new epoch. A reset is
 // also how a changed origin or source is accepted.
-func (f *follower) moved(cmd Command) Checkpoint {
+func (r *requests) moved(cmd Command) Checkpoint {
+	f := r.f
 	var c Checkpoint
 	if cmd.Kind == KindReset {
-		c = Reset(f.cp, f.b.cfg.Origin, cmd)
+		c = Reset(f.at.cp, f.b.cfg.Origin, cmd)
 	} else {
-		c = hold(f.cp, cmd)
+		c = hold(f.at.cp, cmd)
 	}
-	c = f.stampEpoch(c, cmd.Kind, c.Epoch)
-	if cmd.Kind == KindReset && f.topics == nil {
-		if c.Topics = f.there; f.there == nil { // not seen: they are compared when they are
-			c.Topics = f.cp.Topics
+	c = f.session.stamp(c, cmd.Kind, Place{Epoch: c.Epoch})
+	if cmd.Kind == KindReset && f.session.topics == nil {
+		if c.Topics = f.session.there; f.session.there == nil { // not seen: they are compared when they are
+			c.Topics = f.at.cp.Topics
 		}
 	}
 	return c
@@ -236,30 +284,36 @@ func (t *Target) stays(from Checkpoint) bool {
 	return t.Entry != nil && t.Entry.Epoch == from.Epoch && t.Cursor == from.Cursor && t.Events == from.Events && slices.Equal(t.Tail, from.Tail)
 }
 
-// settle goes on from a checkpoint that moved the stream.
-func (f *follower) settle(c Checkpoint) {
-	f.visited.begin(c.Trail) // none after a reset, which may lead to where the stream was
-	f.blank.clear()
-	f.trimmer, f.held, f.known = newTrimmer(f.b.cfg.divertsShared()), nil, known{}
-	f.adopt(c)
-	if c.Kind == KindReset && c.Overlap == nil { // else the events go on counting
-		f.began = c.Events
+// accept has an operator's reset accept the topics as they are, and says what it
+// accepts with them: it may have been asked for before anybody knew.
+func (r *requests) accept(ctx context.Context, cmd Command) (string, error) {
+	f := r.f
+	if cmd.Kind != KindReset || f.session.topics != nil || !f.session.open {
+		return "", nil
 	}
-	f.pace = pace{allowance: emptyAllowance}
-	f.kept = f.pace
-	f.sessions.reset()
-	f.fetches.reset()
-	f.polls.next = 0
-	f.suspect, f.probing = nil, false
-	f.blockedOn, f.due = "", time.Now()
-	f.set(StateRunning, nil)
+	if f.session.there == nil { // the session came to something else first
+		found, err := f.b.ports.Sink.Topics(ctx)
+		if err != nil {
+			f.session.open = false
+			return "", &sessionError{fmt.Errorf("look at the topics: %w", err)}
+		}
+		f.session.there = found
+	}
+	fault := TopicsLost(f.at.cp, f.session.there)
+	if fault == nil {
+		return "", nil
+	}
+	f.incidents.countLoss(f.b, fault)
+	f.log.Error("the reset accepts a topic that lacks events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
+	return fault.Error(), nil
 }
 
 // answer tells who asked. A lost answer is no fault: the command stays in the
 // inbox, is offered again, and is recognised by its id.
-func (f *follower) answer(ctx context.Context, cmd Command, a Answer) error {
-	a.By, a.Place, a.At = f.b.cfg.Owner, f.cp.Place, time.Now().UnixMilli()
-	f.answered = &a
+func (r *requests) answer(ctx context.Context, cmd Command, a Answer) error {
+	f := r.f
+	a.By, a.Place, a.At = f.b.cfg.Owner, f.at.cp.Place, time.Now().UnixMilli()
+	r.answered = &a
 	if err := f.b.ports.Inbox.Answer(ctx, cmd, a); err != nil {
 		f.log.Warn("command answered, but the answer was not delivered", "id", cmd.ID, "error", err)
 	}

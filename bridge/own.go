@@ -16,19 +16,26 @@ const (
 	deposedWait = 10 * time.Second
 )
 
+// ownerLoop runs the commit loop for one tenure after the other, as long as Run.
+type ownerLoop struct {
+	f      *follower
+	asking retries
+}
+
 // own runs the stream while it is this process's, and stands by while it is
 // another's.
-func (f *follower) own(soft, hard context.Context) error {
+func (o *ownerLoop) own(soft, hard context.Context) error {
+	f := o.f
 	defer f.set(StateStopped, nil)
 	if f.b.ports.Owner == nil {
 		return f.rule(soft, hard)
 	}
 	for {
-		tenure, err := f.acquire(soft)
+		tenure, err := o.acquire(soft)
 		if tenure == nil {
 			return err
 		}
-		switch err = f.serve(soft, hard, tenure); {
+		switch err = o.serve(soft, hard, tenure); {
 		case errors.Is(err, errAside):
 			f.rest(soft)
 		case !errors.Is(err, errLetGo):
@@ -48,11 +55,12 @@ var (
 // acquire waits until the stream is ours. It returns neither tenure nor error
 // when the run is to stop. A bounded run gives up on a stream that another
 // process runs, but waits for a coordinator that does not answer.
-func (f *follower) acquire(soft context.Context) (Ownership, error) {
+func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
+	f := o.f
 	f.log.Info("waits until the stream is this process's")
 	for {
 		f.set(StateStandby, nil)
-		tenure, err := f.ask(soft)
+		tenure, err := o.ask(soft)
 		switch {
 		case err == nil:
 			return tenure, nil
@@ -68,7 +76,7 @@ func (f *follower) acquire(soft context.Context) (Ownership, error) {
 			continue
 		}
 		fault := faultOf(err)
-		if err := f.wait(f.owning.after(fault), fault); err != nil {
+		if err := f.wait(o.asking.after(fault), fault); err != nil {
 			return nil, err
 		}
 		f.rest(soft)
@@ -76,8 +84,9 @@ func (f *follower) acquire(soft context.Context) (Ownership, error) {
 }
 
 // ask asks for the stream once; a bounded run for as long as boundedPatience.
-func (f *follower) ask(ctx context.Context) (Ownership, error) {
-	if f.bounded() {
+func (o *ownerLoop) ask(ctx context.Context) (Ownership, error) {
+	f := o.f
+	if f.b.cfg.bounded() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, boundedPatience)
 		defer cancel()
@@ -89,9 +98,10 @@ func (f *follower) ask(ctx context.Context) (Ownership, error) {
 
 // serve runs the stream for one tenure: until it ends, is stopped, or is to be
 // let go, which is stopping in order for this process and no end of the run.
-func (f *follower) serve(soft, hard context.Context, tenure Ownership) error {
-	f.owning.reset()
-	f.tenure = tenure
+func (o *ownerLoop) serve(soft, hard context.Context, tenure Ownership) error {
+	f := o.f
+	o.asking.reset()
+	f.tenure.ownership = tenure
 	defer tenure.Release()
 	ctx, cancel := context.WithCancel(soft)
 	watched := make(chan struct{})
@@ -112,25 +122,26 @@ func (f *follower) serve(soft, hard context.Context, tenure Ownership) error {
 	err := f.rule(ctx, hard)
 	switch {
 	case errors.Is(err, errLetGo):
-		f.awaitLoss(soft)
-	case err == nil && soft.Err() == nil && ctx.Err() != nil && f.ended == "":
+		o.awaitLoss(soft)
+	case err == nil && soft.Err() == nil && ctx.Err() != nil && f.run.ended == "":
 		err = errLetGo
 	}
 	if errors.Is(err, errLetGo) {
-		f.log.Info("the stream is let go", "checkpoint", f.cp.Place.String())
+		f.log.Info("the stream is let go", "checkpoint", f.at.cp.Place.String())
 	}
 	return err
 }
 
 // awaitLoss waits until the owner's client has noticed too that the stream is
 // another's. Until then it would be given to us again.
-func (f *follower) awaitLoss(ctx context.Context) {
+func (o *ownerLoop) awaitLoss(ctx context.Context) {
+	f := o.f
 	t := time.NewTimer(deposedWait)
 	defer t.Stop()
 	f.b.waits()
 	defer f.b.busy()
 	select {
-	case <-f.tenure.Lost():
+	case <-f.tenure.ownership.Lost():
 	case <-ctx.Done():
 	case <-t.C:
 	}
@@ -138,10 +149,10 @@ func (f *follower) awaitLoss(ctx context.Context) {
 
 // owned asks whether the stream is still ours.
 func (f *follower) owned(ctx context.Context) error {
-	if f.tenure == nil {
+	if f.tenure.ownership == nil {
 		return nil
 	}
-	if err := f.tenure.Confirm(ctx); err != nil {
+	if err := f.tenure.ownership.Confirm(ctx); err != nil {
 		return fmt.Errorf("ask whether the stream is still ours: %w", err)
 	}
 	return nil
@@ -150,12 +161,12 @@ func (f *follower) owned(ctx context.Context) error {
 // rule is one tenure: the commit loop, and beside it the mirror.
 func (f *follower) rule(soft, hard context.Context) error {
 	m := startMirror(f.b, f.log)
-	f.mirror, f.leads = m, true
+	f.tenure.mirror, f.tenure.leads = m, true
 	f.b.observe(Observation{What: ObserveOwner, Code: "leader"})
 	err := f.follow(soft, hard)
 	f.dropChain()
 	m.stop()
-	f.leads = false // shown before another process hears that it may begin
+	f.tenure.leads = false // shown before another process hears that it may begin
 	f.b.observe(Observation{What: ObserveOwner, Code: "standby"})
 	if errors.Is(err, errAside) {
 		f.refresh()
@@ -180,37 +191,15 @@ func (f *follower) aside(fault *Fault) bool {
 	if fault.Code == CodeTopicLost {
 		return false // the same
 	}
-	if f.tenure == nil {
+	if f.tenure.ownership == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	f.b.waits()
 	defer f.b.busy()
-	return f.tenure.Shared(ctx)
+	return f.tenure.ownership.Shared(ctx)
 }
-
-// forget drops what was known from this tenure: another process moves the
-// stream now.
-func (f *follower) forget() {
-	f.cp, f.head, f.ready, f.open = Checkpoint{}, Checkpoint{}, false, false
-	f.there, f.topics = nil, nil
-	f.tenure, f.session = nil, ""
-	f.visited.clear()
-	f.blank.clear()
-	f.known = known{}
-	f.trimmer, f.held = newTrimmer(f.b.cfg.divertsShared()), nil
-	f.pace = pace{allowance: emptyAllowance}
-	f.kept = f.pace
-	f.sessions.reset()
-	f.fetches.reset()
-	f.polls.next = 0
-	f.suspect, f.probing, f.blockedOn, f.doubted = nil, false, "", ""
-	f.due = time.Time{}
-}
-
-// bounded reports whether the run ends by itself.
-func (f *follower) bounded() bool { return f.b.cfg.Limits.bounded() || f.window() }
 
 func (f *follower) blocked(fault *Fault) error {
 	return &BlockedError{Stream: f.b.cfg.Stream, Reason: fault.Reason, Hint: fault.Hint, Err: fault}

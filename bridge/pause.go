@@ -25,20 +25,6 @@ func hold(from Checkpoint, cmd Command) Checkpoint {
 	return c
 }
 
-// cannotHold says why the stream can be neither paused nor resumed, or nothing.
-func (f *follower) cannotHold(cmd Command) string {
-	now := time.Now()
-	switch {
-	case f.cp.Zero() || !f.rival.Zero() || f.blockedOn == ReasonCheckpointLost:
-		return "the stream has no position that is known for certain: exportbridge cursor reset first"
-	case cmd.Kind == KindResume && !f.cp.Paused(now):
-		return "the stream is not paused"
-	case cmd.Kind == KindPause && cmd.PausedUntil != Forever && cmd.PausedUntil <= now.UnixMilli():
-		return fmt.Sprintf("the pause would have ended at %s", describeInstant(cmd.PausedUntil))
-	}
-	return ""
-}
-
 // pauseLook is how often a paused stream looks at the clock, which may be set.
 const pauseLook = time.Minute
 
@@ -46,31 +32,31 @@ const pauseLook = time.Minute
 // bounded run has nothing to wait for.
 func (f *follower) waitsPaused() (bool, error) {
 	now := time.Now()
-	if !f.cp.Paused(now) {
-		if f.cp.PausedUntil != 0 {
-			f.head.PausedUntil = 0 // with the next commit
+	if !f.at.cp.Paused(now) {
+		if f.at.cp.PausedUntil != 0 {
+			f.at.head.PausedUntil = 0 // with the next commit
 			if f.state == StatePaused {
-				f.log.Info("the pause is over", "was_until", describeInstant(f.cp.PausedUntil))
+				f.log.Info("the pause is over", "was_until", describeInstant(f.at.cp.PausedUntil))
 			}
 		}
 		return false, nil
 	}
 	until := "exportbridge resume"
-	f.due = now.Add(pauseLook)
-	if f.cp.PausedUntil != Forever {
-		until = describeInstant(f.cp.PausedUntil)
-		if end := time.UnixMilli(f.cp.PausedUntil); end.Before(f.due) {
-			f.due = end
+	f.schedule.due = now.Add(pauseLook)
+	if f.at.cp.PausedUntil != Forever {
+		until = describeInstant(f.at.cp.PausedUntil)
+		if end := time.UnixMilli(f.at.cp.PausedUntil); end.Before(f.schedule.due) {
+			f.schedule.due = end
 		}
 	}
-	if f.bounded() {
+	if f.b.cfg.bounded() {
 		return true, f.blocked(&Fault{
 			Class: Permanent, Code: "paused", Reason: ReasonPaused, Hint: "exportbridge resume",
 			Err: fmt.Errorf("the stream is paused until %s", until),
 		})
 	}
 	if f.state != StatePaused {
-		f.log.Info("paused", "until", until, "checkpoint", f.cp.Place.String())
+		f.log.Info("paused", "until", until, "checkpoint", f.at.cp.Place.String())
 	}
 	f.set(StatePaused, nil)
 	return true, nil

@@ -93,6 +93,32 @@ func backoff(n int, limit time.Duration) time.Duration {
 	return rand.N(ceiling + 1)
 }
 
+// schedule is when the next step is due, and what holds it up. It begins anew
+// when the stream is moved, or becomes this process's. Owned by the commit loop.
+type schedule struct {
+	due      time.Time
+	fetches  retries
+	sessions retries
+	polls    polls
+	news     bool // events were committed since the last poll
+	// suspect is set while a request without a cursor is to show whether the
+	// API works at all, or this fault is the cursor's.
+	suspect *Fault
+	// blockedOn is what a blocked stream answers to commands about.
+	blockedOn Reason
+}
+
+// newSchedule has the next step taken at once.
+func newSchedule(c *Config) schedule {
+	return schedule{
+		due: time.Now(), fetches: retries{max: c.RetryMax}, sessions: retries{max: c.RetryMax},
+		polls: polls{least: c.PollInterval, most: c.PollIntervalMax},
+	}
+}
+
+// probing reports whether the next request is only to show whether the API works.
+func (s *schedule) probing() bool { return s.suspect != nil }
+
 // polls is the wait between requests when caught up: it grows while nothing
 // new comes. Owned by the commit loop.
 type polls struct {
@@ -108,4 +134,17 @@ func (p *polls) wait(news bool) time.Duration {
 	w := p.next
 	p.next = min(p.most, p.next+p.next/2)
 	return w
+}
+
+// alarm is a timer that is set again and again. It may go off when nobody waits
+// for it any more.
+type alarm struct{ timer *time.Timer }
+
+func (a *alarm) at(t time.Time) <-chan time.Time {
+	if a.timer == nil {
+		a.timer = time.NewTimer(time.Until(t))
+	} else {
+		a.timer.Reset(time.Until(t))
+	}
+	return a.timer.C
 }

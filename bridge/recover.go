@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,75 +14,92 @@ import (
 func (f *follower) recover(ctx context.Context) error {
 	f.b.waits()
 	defer f.b.busy()
-	f.session, f.open = rand.Text()[:12], false
-	f.there, f.topics = nil, nil
-	if err := f.look(ctx); err != nil {
+	f.session = newSession(f.b)
+	r := recovery{f}
+	if err := r.restore(ctx); err != nil {
 		return &sessionError{err}
 	}
-	k, err := f.find(ctx)
-	if err != nil {
+	if err := r.verify(ctx); err != nil {
 		return &sessionError{err}
 	}
-	f.mirror.begin(k.stored)
-	c, err := f.merge(ctx, k)
-	if err != nil {
-		if f.open && f.exactlyOnce() {
-			f.standBy(k)
-		}
-		f.rival = k.stored
-		return &sessionError{err}
-	}
-	if Broken(BreakMemory) && !f.cp.Zero() {
-		c = f.cp
-	}
-	if c.Place != f.cp.Place || c.Cursor != f.cp.Cursor {
-		f.visited.begin(c.Trail)
-		f.blank.clear()
-	}
-	f.adopt(c)
-	if f.blockedOn == ReasonCheckpointLost {
-		f.blockedOn = "" // it is there again
-	}
-	if f.exactlyOnce() && !k.kept.Zero() && c.Place == k.kept.Place && (k.stored.Zero() || c.Place != k.stored.Place) {
-		f.mirror.offer(c)
-	}
-	if f.began < 0 {
-		f.began = c.Events
-	}
-	if err := f.restate(ctx); err != nil {
-		return &sessionError{err}
-	}
-	if err := f.sameOrigin(); err != nil {
-		return &sessionError{err}
-	}
-	if err := f.sameTopics(ctx); err != nil {
-		return &sessionError{err}
-	}
-	f.ready, f.due = true, time.Now()
+	f.session.ready, f.schedule.due = true, time.Now()
 	switch until := f.b.cfg.Limits.Until; {
-	case f.window() && f.cp.Drained:
-		f.ended = "the window was done before: it ended " + howEnded(f.cp.EndedEmpty)
-	case until > 0 && f.cp.LastEventTime >= until:
-		f.ended = "--until was reached before"
+	case f.b.cfg.window() && f.at.cp.Drained:
+		f.run.ended = "the window was done before: it ended " + howEnded(f.at.cp.EndedEmpty)
+	case until > 0 && f.at.cp.LastEventTime >= until:
+		f.run.ended = "--until was reached before"
 	}
-	f.log.Info("session begins", "session", f.session, "checkpoint", f.cp.Place.String(), "cursor", CursorHash(f.cp.Cursor),
-		"start", f.cp.Origin.Start, "tail", len(f.cp.Tail), "events", f.cp.Events)
+	f.log.Info("session begins", "session", f.session.id, "checkpoint", f.at.cp.Place.String(), "cursor", CursorHash(f.at.cp.Cursor),
+		"start", f.at.cp.Origin.Start, "tail", len(f.at.cp.Tail), "events", f.at.cp.Events)
 	if f.state != StateBlocked { // then the first commit ends it, or the next page
 		f.set(StateRunning, nil)
 	}
 	return nil
 }
 
+// recovery is the beginning of one session of a loop: it alone may take a
+// checkpoint for the stream's that the loop has not committed.
+type recovery struct{ *follower }
+
+// restore finds the checkpoint to go on from and adopts it.
+func (r *recovery) restore(ctx context.Context) error {
+	if err := r.look(ctx); err != nil {
+		return err
+	}
+	k, err := r.find(ctx)
+	if err != nil {
+		return err
+	}
+	r.tenure.mirror.begin(k.store)
+	c, err := r.merge(ctx, k)
+	if err != nil {
+		if r.session.open && r.b.cfg.exactlyOnce() {
+			r.standBy(k)
+		}
+		r.at.rival = k.store
+		return err
+	}
+	if Broken(BreakMemory) && !r.at.cp.Zero() {
+		c = r.at.cp
+	}
+	r.at.rejoin(c)
+	r.adopt(c)
+	if r.schedule.blockedOn == ReasonCheckpointLost {
+		r.schedule.blockedOn = "" // it is there again
+	}
+	if r.b.cfg.exactlyOnce() && !k.sink.Zero() && c.Place == k.sink.Place && (k.store.Zero() || c.Place != k.store.Place) {
+		r.tenure.mirror.offer(c)
+	}
+	if r.run.began < 0 {
+		r.run.began = c.Events
+	}
+	return nil
+}
+
 // standBy adopts what a reset goes on from, in a new epoch, while k decides
 // nothing: the newest checkpoint, or, of two histories, the sink's.
-func (f *follower) standBy(k knowledge) {
+func (r *recovery) standBy(k recovered) {
 	newest := k.newest()
 	switch {
-	case apart(k.kept, newest) || apart(k.kept, f.cp):
-		f.adopt(k.kept)
-	case f.cp.Zero() || newest.Place.Compare(f.cp.Place) > 0:
-		f.adopt(newest)
+	case apart(k.sink, newest) || apart(k.sink, r.at.cp):
+		newest = k.sink
+	case !r.at.cp.Zero() && newest.Place.Compare(r.at.cp.Place) <= 0:
+		return
 	}
+	r.at.rejoin(newest)
+	r.adopt(newest)
+}
+
+// verify checks that the checkpoint is of what the configuration asks for, and
+// that the topics hold what it implies.
+func (r *recovery) verify(ctx context.Context) error {
+	if err := r.restate(ctx); err != nil {
+		return err
+	}
+	if err := r.sameOrigin(); err != nil {
+		return err
+	}
+	return r.sameTopics(ctx)
 }
 
 // find asks the sink and the store what they have. The store of an exactly-once
@@ -91,46 +107,41 @@ func (f *follower) standBy(k knowledge) {
 // too, and if not, the sink has lost it. Asked later, it could show a commit of
 // the next owner. At least once it is the truth, and asked when nobody else
 // can move it unnoticed.
-func (f *follower) find(ctx context.Context) (k knowledge, err error) {
-	if f.exactlyOnce() {
-		k.stored, k.away = f.load(ctx)
+func (r *recovery) find(ctx context.Context) (k recovered, err error) {
+	if r.b.cfg.exactlyOnce() {
+		k.store, k.storeErr = r.load(ctx)
 	}
-	k.kept, err = f.recoverSink(ctx)
+	k.sink, err = r.recoverSink(ctx)
 	if err != nil && !errors.Is(err, ErrNoCheckpoint) {
 		return k, fmt.Errorf("recover the sink: %w", err)
 	}
-	f.open = true
-	if !f.exactlyOnce() {
-		k.stored, k.away = f.load(ctx)
+	r.session.open = true
+	if !r.b.cfg.exactlyOnce() {
+		k.store, k.storeErr = r.load(ctx)
 	}
-	if errors.Is(k.away, ErrForeign) {
-		return k, foreign(k.away)
+	if errors.Is(k.storeErr, ErrForeign) {
+		return k, foreign(k.storeErr)
 	}
 	return k, nil
 }
 
-// exactlyOnce reports whether the sink commits the checkpoint. Otherwise the
-// store does.
-func (f *follower) exactlyOnce() bool { return f.b.cfg.Mode == ExactlyOnce }
-
 // look asks the store before the sink. At least once it is the truth, and
 // commands can be obeyed while the sink is away.
-func (f *follower) look(ctx context.Context) error {
-	if f.exactlyOnce() || !f.cp.Zero() && !f.stale {
+func (r *recovery) look(ctx context.Context) error {
+	if r.b.cfg.exactlyOnce() || !r.at.cp.Zero() && !r.at.stale {
 		return nil
 	}
-	stored, err := f.load(ctx)
+	stored, err := r.load(ctx)
 	switch {
 	case errors.Is(err, ErrForeign):
 		return foreign(err)
 	case err != nil:
 		return err
-	case stored.Place.Compare(f.cp.Place) > 0 || f.cp.Zero() && !stored.Zero():
-		f.visited.begin(stored.Trail)
-		f.blank.clear()
-		f.adopt(stored)
+	case stored.Place.Compare(r.at.cp.Place) > 0 || r.at.cp.Zero() && !stored.Zero():
+		r.at.rejoin(stored)
+		r.adopt(stored)
 	}
-	f.stale = false
+	r.at.stale = false
 	return nil
 }
 
@@ -139,13 +150,13 @@ func (f *follower) look(ctx context.Context) error {
 const storeTimeout = 2 * time.Second
 
 // load returns the stored checkpoint, the zero one where there is none.
-func (f *follower) load(ctx context.Context) (Checkpoint, error) {
-	if f.exactlyOnce() {
+func (r *recovery) load(ctx context.Context) (Checkpoint, error) {
+	if r.b.cfg.exactlyOnce() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
 	}
-	stored, err := f.b.ports.Store.Load(ctx)
+	stored, err := r.b.ports.Store.Load(ctx)
 	if err != nil && !errors.Is(err, ErrNoCheckpoint) {
 		return Checkpoint{}, fmt.Errorf("load the checkpoint: %w", err)
 	}
@@ -161,22 +172,22 @@ const (
 	sinkTimeoutExactly = 45 * time.Second
 )
 
-func (f *follower) recoverSink(ctx context.Context) (Checkpoint, error) {
+func (r *recovery) recoverSink(ctx context.Context) (Checkpoint, error) {
 	limit := sinkTimeout
-	if f.exactlyOnce() {
+	if r.b.cfg.exactlyOnce() {
 		limit = sinkTimeoutExactly
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return f.b.ports.Sink.Recover(ctx, f.owned)
+	return r.b.ports.Sink.Recover(ctx, r.owned)
 }
 
 // begin begins a new stream, unless the topic already holds events of it:
 // then the checkpoint was lost, and starting over would publish all again.
-func (f *follower) begin(ctx context.Context) (Checkpoint, error) {
+func (r *recovery) begin(ctx context.Context) (Checkpoint, error) {
 	asking, cancel := context.WithTimeout(ctx, sinkTimeoutExactly)
 	defer cancel()
-	holds, err := f.b.ports.Sink.Holds(asking)
+	holds, err := r.b.ports.Sink.Holds(asking)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("look for earlier events of the stream: %w", err)
 	}
@@ -187,36 +198,35 @@ func (f *follower) begin(ctx context.Context) (Checkpoint, error) {
 			Err:  errors.New("there is no checkpoint any more, but the topic already holds events of this stream"),
 		}
 	}
-	f.log.Info("a new stream begins", "start", f.b.cfg.Origin.describeStart())
-	first := f.stamp(Checkpoint{Origin: f.b.cfg.Origin}, KindStart)
-	first.Place = Place{}
+	r.log.Info("a new stream begins", "start", r.b.cfg.Origin.describeStart())
+	first := r.session.stamp(Checkpoint{Origin: r.b.cfg.Origin}, KindStart, Place{})
 	// Committed before the first request: "now" must not move by a restart.
-	return first, f.secure(ctx, Checkpoint{}, first)
+	return first, r.secure(ctx, Checkpoint{}, first)
 }
 
 // restate takes changed settings into a checkpoint that nothing was read from
 // yet, as after a first run with a wrong key. An earlier start is taken; a
 // later one is not, since "now" is later at every restart and would skip what
 // came in between.
-func (f *follower) restate(ctx context.Context) error {
-	have, want := f.cp.Origin, f.b.cfg.Origin
-	if f.cp.Kind != KindStart && f.cp.Kind != KindHeartbeat || f.cp.Epoch > 0 || f.cp.Cursor != "" || f.cp.Events > 0 || f.cp.Pages > 0 {
+func (r *recovery) restate(ctx context.Context) error {
+	have, want := r.at.cp.Origin, r.b.cfg.Origin
+	if r.at.cp.Kind != KindStart && r.at.cp.Kind != KindHeartbeat || r.at.cp.Epoch > 0 || r.at.cp.Cursor != "" || r.at.cp.Events > 0 || r.at.cp.Pages > 0 {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {
-		f.log.Warn("EXPORT_START is later than where the stream has begun, and ignored", "begun", have.describeStart(),
+		r.log.Warn("EXPORT_START is later than where the stream has begun, and ignored", "begun", have.describeStart(),
 			"hint", "exportbridge cursor reset --to-datetime TIME --execute")
 		want.Start = have.Start
 	}
 	if want.Same(have) && want.Start == have.Start {
 		return nil
 	}
-	next := f.stamp(f.cp, KindStart)
+	next := r.session.stamp(r.at.cp, KindStart, r.at.cp.Place.next())
 	next.Origin = want
-	if err := f.secure(ctx, f.cp, next); err != nil {
+	if err := r.secure(ctx, r.at.cp, next); err != nil {
 		return err
 	}
-	f.adopt(next)
+	r.adopt(next)
 	return nil
 }
 
@@ -228,15 +238,15 @@ func (o Origin) describeStart() string {
 }
 
 // sameOrigin refuses to follow a cursor with settings it was not made for.
-func (f *follower) sameOrigin() error {
-	if have, want := f.cp.Topic, f.b.cfg.Topic; have != want && have != "" && want != "" {
+func (r *recovery) sameOrigin() error {
+	if have, want := r.at.cp.Topic, r.b.cfg.Topic; have != want && have != "" && want != "" {
 		return &Fault{
 			Class: Permanent, Code: "source", Reason: ReasonSource,
 			Hint: "another deployment? Give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX. To move the stream: exportbridge cursor reset",
 			Err:  fmt.Errorf("the checkpoint is of topic %s, the configuration says %s", have, want),
 		}
 	}
-	have, want := f.cp.Origin, f.b.cfg.Origin
+	have, want := r.at.cp.Origin, r.b.cfg.Origin
 	if have.Same(want) {
 		return nil
 	}

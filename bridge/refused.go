@@ -74,18 +74,18 @@ const (
 // done, and adds to the fault why.
 func (f *follower) detour(hard context.Context, fault *Fault) (bool, error) {
 	policy := f.b.cfg.OnInvalidCursor
-	if policy == invalidStop || f.window() {
+	if policy == invalidStop || f.b.cfg.window() {
 		return false, nil
 	}
-	f.detours = slices.DeleteFunc(f.detours, func(t time.Time) bool { return time.Since(t) > refusedWindow })
-	if len(f.detours) >= refusedMost {
-		fault.Err = fmt.Errorf("%w; the stream was moved away from a refused cursor %d times within %s", fault.Err, len(f.detours), refusedWindow)
+	f.incidents.detours = slices.DeleteFunc(f.incidents.detours, func(t time.Time) bool { return time.Since(t) > refusedWindow })
+	if len(f.incidents.detours) >= refusedMost {
+		fault.Err = fmt.Errorf("%w; the stream was moved away from a refused cursor %d times within %s", fault.Err, len(f.incidents.detours), refusedWindow)
 		return false, nil
 	}
-	next := f.cp
+	next := f.at.cp
 	switch policy {
 	case invalidPrevious:
-		before, err := f.b.ports.Past.Before(hard, f.cp)
+		before, err := f.b.ports.Past.Before(hard, f.at.cp)
 		switch {
 		case errors.Is(err, ErrNoCheckpoint):
 			fault.Err = fmt.Errorf("%w; the history has no cursor before it", fault.Err)
@@ -96,31 +96,31 @@ func (f *follower) detour(hard context.Context, fault *Fault) (bool, error) {
 		next = before
 		// Only what is not dropped counts. The pages are the entry's, by which
 		// the history finds it.
-		next.Events, next.LastEventTime, next.AdvanceTime = f.cp.Events, f.cp.LastEventTime, f.cp.AdvanceTime
-		next.Overlap = &Overlap{From: f.knownFrom(min(before.LastEventTime, before.AdvanceTime)), Until: f.cp.LastEventTime}
+		next.Events, next.LastEventTime, next.AdvanceTime = f.at.cp.Events, f.at.cp.LastEventTime, f.at.cp.AdvanceTime
+		next.Overlap = &Overlap{From: f.at.knownFrom(min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
 	case invalidTime:
-		next.Origin.Start = f.knownFrom(min(f.cp.LastEventTime, f.cp.AdvanceTime))
+		next.Origin.Start = f.at.knownFrom(min(f.at.cp.LastEventTime, f.at.cp.AdvanceTime))
 		next.Cursor, next.Tail, next.Carried = "", nil, 0
-		next.Overlap = &Overlap{From: next.Origin.Start, Until: f.cp.LastEventTime}
+		next.Overlap = &Overlap{From: next.Origin.Start, Until: f.at.cp.LastEventTime}
 	}
-	if o := f.cp.Overlap; o != nil && !o.Done { // refused again before the end
+	if o := f.at.cp.Overlap; o != nil && !o.Done { // refused again before the end
 		next.Overlap.From, next.Overlap.Dropped = min(o.From, next.Overlap.From), o.Dropped
 	}
-	if next.NewsAfter = f.cp.NewsAfter; next.NewsAfter == nil {
-		next.NewsAfter = &News{CursorHash: CursorHash(f.cp.Cursor), Source: f.cp.Source}
+	if next.NewsAfter = f.at.cp.NewsAfter; next.NewsAfter == nil {
+		next.NewsAfter = &News{CursorHash: CursorHash(f.at.cp.Cursor), Source: f.at.cp.Source}
 	}
-	next.Drained, next.PausedUntil = false, f.cp.PausedUntil
-	next.Trail, next.MarksEnd = nil, f.cp.MarksEnd
-	next = f.stampEpoch(next, KindReset, f.cp.Epoch+1)
-	next.Change = f.ownChange(f.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
-	if err := f.secure(hard, f.cp, next); err != nil {
+	next.Drained, next.PausedUntil = false, f.at.cp.PausedUntil
+	next.Trail, next.MarksEnd = nil, f.at.cp.MarksEnd
+	next = f.session.stamp(next, KindReset, Place{Epoch: f.at.cp.Epoch + 1})
+	next.Change = f.ownChange(f.at.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
+	if err := f.secure(hard, f.at.cp, next); err != nil {
 		return false, err
 	}
-	f.detours = append(f.detours, time.Now())
+	f.incidents.detours = append(f.incidents.detours, time.Now())
 	f.log.Warn("the API refuses the cursor: the stream goes on elsewhere, and drops what the topic holds", "error", fault.Error(),
-		"how", policy, "from", f.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
+		"how", policy, "from", f.at.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
 		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.bound(policy))
-	f.settle(next)
+	f.move(next)
 	f.b.observe(Observation{What: ObserveReset, Code: observeRefused})
 	return true, nil
 }
@@ -135,41 +135,41 @@ func (f *follower) bound(policy string) string {
 
 // knownFrom is where an overlap begins for a stream that had events up to t.
 // The start of the export bounds it.
-func (f *follower) knownFrom(t int64) int64 {
+func (at *progress) knownFrom(t int64) int64 {
 	if t == 0 {
-		return f.cp.Origin.Start
+		return at.cp.Origin.Start
 	}
-	return max(f.cp.Origin.Start, t-f.b.cfg.Overlap.Milliseconds(), 0)
+	return max(at.cp.Origin.Start, t-at.b.cfg.Overlap.Milliseconds(), 0)
 }
 
 // overlaps reports whether the stream reads a part of the export again.
-func (f *follower) overlaps() bool { return f.head.Overlap != nil && !f.head.Overlap.Done }
+func (at *progress) overlaps() bool { return at.head.Overlap != nil && !at.head.Overlap.Done }
 
 // recollect asks what the topic holds, before an overlap is read.
-func (f *follower) recollect(ctx context.Context) error {
-	if !f.overlaps() || f.held != nil {
+func (at *progress) recollect(ctx context.Context) error {
+	if !at.overlaps() || at.held != nil {
 		return nil
 	}
-	f.b.waits()
-	defer f.b.busy()
-	held, err := f.b.ports.Holdings.Held(ctx, time.UnixMilli(f.head.Overlap.From))
+	at.b.waits()
+	defer at.b.busy()
+	held, err := at.b.ports.Holdings.Held(ctx, time.UnixMilli(at.head.Overlap.From))
 	if err != nil {
 		return fmt.Errorf("read back what the topic holds: %w", err)
 	}
-	f.held = held
+	at.held = held
 	return nil
 }
 
 // dropHeld drops the events of a page that the topic holds already. The end of
 // the results ends the overlap.
-func (f *follower) dropHeld(p *Page) {
-	if !f.overlaps() {
+func (at *progress) dropHeld(p *Page) {
+	if !at.overlaps() {
 		return
 	}
-	o := *f.head.Overlap // the committed checkpoint keeps its own
+	o := *at.head.Overlap // the committed checkpoint keeps its own
 	kept := p.Events[:0]
 	for i := range p.Events {
-		if f.held.Take(&p.Events[i]) {
+		if at.held.Take(&p.Events[i]) {
 			o.Dropped++
 			continue
 		}
@@ -177,15 +177,15 @@ func (f *follower) dropHeld(p *Page) {
 	}
 	p.Events = kept
 	o.Done = p.Tail()
-	f.head.Overlap = &o
+	at.head.Overlap = &o
 }
 
 // endOverlap says what an overlap brought, when its end is committed.
 func (f *follower) endOverlap(was *Overlap) {
-	now := f.cp.Overlap
+	now := f.at.cp.Overlap
 	if was == nil || was.Done || now == nil || !now.Done {
 		return
 	}
-	f.held = nil
+	f.at.held = nil
 	f.log.Warn("what was read again is over", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
 }

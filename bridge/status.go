@@ -279,9 +279,9 @@ func (f *follower) set(state State, fault *Fault) {
 	case fault == nil:
 		f.log.Debug("state", "state", string(state))
 	case state == StateBlocked:
-		f.log.Error("blocked", f.why(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.due).Round(time.Second).String())...)
+		f.log.Error("blocked", f.why(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
 	default:
-		f.log.Warn("will try again", f.why(fault, "in", time.Until(f.due).Round(time.Millisecond).String(), "failures", f.fetches.n+f.sessions.n)...)
+		f.log.Warn("will try again", f.why(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
 	}
 }
 
@@ -297,25 +297,25 @@ func (f *follower) why(fault *Fault, more ...any) []any {
 // refresh publishes the loop's view of itself.
 func (f *follower) refresh() {
 	s := Status{
-		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode, Leader: f.leads,
-		Place: f.cp.Place, CursorHash: CursorHash(f.cp.Cursor), CursorBytes: len(f.cp.Cursor), TailItems: len(f.cp.Tail),
-		Events: f.cp.Events, Pages: f.cp.Pages,
-		Published: f.totals.published, DeadLettered: f.totals.deadLettered, Repeated: f.totals.repeated,
-		Failures: int64(f.fetches.n + f.sessions.n),
-		Overlap:  f.cp.Overlap,
-		CaughtUp: f.state == StateIdle, Contract: f.contract, Ended: f.ended,
-		Position: instant(f.head.PositionTime), LastEvent: instant(f.cp.LastEventTime), LastCommit: f.committed,
+		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode, Leader: f.tenure.leads,
+		Place: f.at.cp.Place, CursorHash: CursorHash(f.at.cp.Cursor), CursorBytes: len(f.at.cp.Cursor), TailItems: len(f.at.cp.Tail),
+		Events: f.at.cp.Events, Pages: f.at.cp.Pages,
+		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated,
+		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
+		Overlap:  f.at.cp.Overlap,
+		CaughtUp: f.state == StateIdle, Contract: f.run.contract, Ended: f.run.ended,
+		Position: instant(f.at.head.PositionTime), LastEvent: instant(f.at.cp.LastEventTime), LastCommit: f.run.committed,
 	}
 	if f.fault != nil {
 		s.Reason, s.Error, s.Hint = f.fault.Reason, f.fault.Error(), f.fault.Hint
 	}
 	if f.state == StateIdle || f.state == StateBackoff || f.state == StateBlocked {
-		s.NextTry = f.due
+		s.NextTry = f.schedule.due
 	}
 	if f.state == StatePaused {
-		s.PausedUntil = f.cp.PausedUntil
+		s.PausedUntil = f.at.cp.PausedUntil
 	}
-	f.b.view.Store(&view{status: s, rate: f.totals.rate})
+	f.b.view.Store(&view{status: s, rate: f.run.totals.rate})
 }
 
 func instant(ms int64) time.Time {

@@ -120,47 +120,24 @@ func (t *TopicState) lacks(found *TopicState) string {
 
 // sameTopics looks whether the topics hold what the checkpoint implies, before
 // anything is published to them. An operator's reset accepts them as they are.
-func (f *follower) sameTopics(ctx context.Context) error {
-	found, err := f.b.ports.Sink.Topics(ctx)
+func (r *recovery) sameTopics(ctx context.Context) error {
+	found, err := r.b.ports.Sink.Topics(ctx)
 	if err != nil {
 		return fmt.Errorf("look at the topics: %w", err)
 	}
-	f.there = found
-	if id := f.b.cfg.TopicID; id != "" {
+	r.session.there = found
+	if id := r.b.cfg.TopicID; id != "" {
 		for i := range found {
-			if t := &found[i]; t.Name == f.b.cfg.Topic && t.ID != id {
+			if t := &found[i]; t.Name == r.b.cfg.Topic && t.ID != id {
 				return topicLost("topic %s was deleted and made again since the job began (id %s, before %s)", t.Name, t.ID, id)
 			}
 		}
 	}
-	if fault := TopicsLost(f.cp, found); fault != nil {
+	if fault := TopicsLost(r.at.cp, found); fault != nil {
 		return fault
 	}
-	f.topics = f.continued(f.cp.Topics, found)
+	r.session.topics = r.session.continued(r.at.cp.Topics, found, r.at.cp.Place)
 	return nil
-}
-
-// accept has an operator's reset accept the topics as they are, and says what it
-// accepts with them: it may have been asked for before anybody knew.
-func (f *follower) accept(ctx context.Context, cmd Command) (string, error) {
-	if cmd.Kind != KindReset || f.topics != nil || !f.open {
-		return "", nil
-	}
-	if f.there == nil { // the session came to something else first
-		found, err := f.b.ports.Sink.Topics(ctx)
-		if err != nil {
-			f.open = false
-			return "", &sessionError{fmt.Errorf("look at the topics: %w", err)}
-		}
-		f.there = found
-	}
-	fault := TopicsLost(f.cp, f.there)
-	if fault == nil {
-		return "", nil
-	}
-	f.countLoss(fault)
-	f.log.Error("the reset accepts a topic that lacks events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
-	return fault.Error(), nil
 }
 
 // withoutReach returns topics of which only the ids are remembered.
@@ -170,41 +147,6 @@ func withoutReach(topics []TopicState) []TopicState {
 		topics[i].End, topics[i].Start, topics[i].KeepsAll = 0, 0, false
 	}
 	return topics
-}
-
-// continued returns the topics as they are found, with what is remembered of
-// them, and says what has changed.
-func (f *follower) continued(was, found []TopicState) []TopicState {
-	next := slices.Clone(found)
-	for i := range next {
-		t := &next[i]
-		old := stateOf(was, t.Name)
-		if old == nil || old.ID != t.ID {
-			continue
-		}
-		t.End = max(t.End, old.End)
-		if t.GrewFrom, t.GrewAt = old.GrewFrom, old.GrewAt; t.Partitions <= old.Partitions {
-			t.Partitions = old.Partitions // a broker that lags behind may know fewer
-			continue
-		}
-		if t.Letters {
-			continue // nobody counts on their order
-		}
-		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
-		f.log.Warn("the topic has more partitions: from here on keys may go to other ones, so the order per key holds before and after, not across",
-			"topic", t.Name, "partitions", t.Partitions, "before", old.Partitions, "checkpoint", f.cp.Place.String())
-		f.b.observe(Observation{What: ObserveTopic, Code: TopicGrew})
-	}
-	return next
-}
-
-// countLoss counts a loss once, and again only if another one is found.
-func (f *follower) countLoss(fault *Fault) {
-	if fault.Code != CodeTopicLost || fault.Error() == f.lost {
-		return
-	}
-	f.lost = fault.Error()
-	f.b.observe(Observation{What: ObserveTopic, Code: TopicLost})
 }
 
 // GrownText says of the topics whose partitions have grown what that means, or

@@ -348,9 +348,9 @@ func BenchmarkTrim(b *testing.B) {
 func TestEventWithoutTimeIsMarked(t *testing.T) {
 	t.Parallel()
 	h := &fixedHoldings{holds: "ab"}
-	f := &follower{b: &Bridge{ports: Ports{Holdings: h}}, head: Checkpoint{NewsAfter: &News{CursorHash: "x"}}}
+	at := &progress{b: &Bridge{ports: Ports{Holdings: h}}, head: Checkpoint{NewsAfter: &News{CursorHash: "x"}}}
 	p := &Page{At: Position{Cursor: "c"}, Next: "d", Events: []Event{{Raw: []byte("a"), Time: NoTime}, {Raw: []byte("b"), Time: 5}, {Raw: []byte("c"), Time: NoTime}}}
-	f.markAgain(t.Context(), p)
+	at.markAgain(t.Context(), p)
 	if !p.Events[0].Again || !p.Events[1].Again || p.Events[2].Again {
 		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Again, p.Events[1].Again, p.Events[2].Again)
 	}
@@ -378,11 +378,11 @@ func (h *fixedHoldings) Take(e *Event) bool { return strings.Contains(h.holds, s
 func TestForgetsWhatATopicHeld(t *testing.T) {
 	t.Parallel()
 	f := newFollower(&Bridge{}, nil)
-	f.known = known{asked: true, events: &fixedHoldings{holds: "a"}}
-	f.blank.add("c")
-	f.blank.commit()
+	f.at.known = known{asked: true, events: &fixedHoldings{holds: "a"}}
+	f.at.blank.add("c")
+	f.at.blank.commit()
 	f.forget()
-	if f.known.asked || f.known.events != nil || f.blank.has("c") {
+	if f.at.known.asked || f.at.known.events != nil || f.at.blank.has("c") {
 		t.Error("the next tenure goes by what the topic held in the last one, or by its empty pages")
 	}
 }

@@ -1,0 +1,73 @@
+package bridge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// incidents are what went wrong lately: they tell an accident from a second
+// bridge on the stream. They outlive sessions and tenures. Owned by the commit
+// loop.
+type incidents struct {
+	fenced   []time.Time // when newer sessions of the stream had begun, lately
+	conflict time.Time   // the last time somebody else moved the stream
+	ahead    Place       // where the store was ahead of us, when it was
+	detours  []time.Time // when the stream left a refused cursor, lately
+	lost     string      // the loss of a topic that was counted last
+}
+
+const (
+	// fenceWindow is how close to each other fences must be to be a pattern.
+	fenceWindow = 2 * time.Minute
+	// fenceWait is how long a bridge waits that was fenced again. One that was
+	// fenced by a late request of its own is not held up for long.
+	fenceWait = 10 * time.Second
+	// truce is how long a bridge leaves the stream alone that another one runs
+	// too. Two that tried again at once would fence each other for ever.
+	truce = 5 * time.Minute
+)
+
+// ownerHint is what to do about two bridges on one stream.
+const ownerHint = "another process runs this stream outside our group: stop one of them, or give both the same BRIDGE_GROUP, or different KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream names"
+
+// overruled answers to a newer session of the stream. Once is a new owner, a
+// command, or a request of our own that was held up on its way; a third time
+// within fenceWindow is a second bridge.
+func (i *incidents) overruled(err error) *Fault {
+	i.fenced = slices.DeleteFunc(i.fenced, func(t time.Time) bool { return time.Since(t) > fenceWindow })
+	i.fenced = append(i.fenced, time.Now())
+	switch len(i.fenced) {
+	case 1:
+		return &Fault{Class: Transient, Code: "fenced", Err: err}
+	case 2:
+		return &Fault{Class: Transient, Code: "fenced", RetryAfter: fenceWait, Err: err}
+	}
+	return &Fault{
+		Class: Permanent, Code: "fenced", Reason: ReasonOwner, RetryAfter: truce, Hint: ownerHint,
+		Err: fmt.Errorf("the stream was taken by somebody else %d times within %s: %w", len(i.fenced), fenceWindow, err),
+	}
+}
+
+// conflicted answers to somebody else having moved the stored checkpoint: once
+// is a command or a new owner, twice within a minute is a second bridge.
+func (i *incidents) conflicted(err error) *Fault {
+	fault := &Fault{Class: Transient, Code: "conflict", Err: err}
+	if time.Since(i.conflict) < time.Minute {
+		fault = &Fault{
+			Class: Permanent, Code: "conflict", Reason: ReasonOwner, Hint: ownerHint,
+			Err: fmt.Errorf("the stream was moved by somebody else twice within a minute: %w", err),
+		}
+	}
+	i.conflict = time.Now()
+	return fault
+}
+
+// countLoss counts a loss once, and again only if another one is found.
+func (i *incidents) countLoss(b *Bridge, fault *Fault) {
+	if fault.Code != CodeTopicLost || fault.Error() == i.lost {
+		return
+	}
+	i.lost = fault.Error()
+	b.observe(Observation{What: ObserveTopic, Code: TopicLost})
+}

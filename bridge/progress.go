@@ -1,0 +1,293 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// progress is where the stream is, and what is remembered of the way there. It
+// begins anew when the stream is moved, or another process has had it. Owned
+// by the commit loop.
+//
+// Half of it is committed. The other half goes ahead by the pages that are taken
+// and not committed yet: adopt makes it part of the first, rollback drops it.
+type progress struct {
+	b *Bridge
+
+	// cp is the committed checkpoint, head what it becomes with the next commit.
+	cp, head Checkpoint
+	// pace goes with head, kept with cp: a restart reads pages once more, and
+	// must not count them twice.
+	pace, kept pace
+	visited    *visited
+	blank      *visited // the empty pages since the last one with items
+	trimmer    *trimmer
+	batch      batch
+	found      Observation // what trim found since the last commit
+	held       Held        // what the topic holds, during an overlap
+	known      known       // or a part of it, during a rewind
+
+	// stale is true while cp is known to be behind what the store holds.
+	stale bool
+	// rival is what the store holds in place of cp, while the two contradict
+	// each other and an operator must decide.
+	rival Checkpoint
+}
+
+// newProgress goes on from c with nothing else remembered: the zero Checkpoint
+// is a stream of which nothing is known.
+func newProgress(b *Bridge, c Checkpoint) progress {
+	at := progress{
+		b: b, cp: c, head: c, pace: pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance},
+		visited: newVisited(), blank: newVisited(), trimmer: newTrimmer(b.cfg.divertsShared()),
+	}
+	at.visited.begin(c.Trail)
+	return at
+}
+
+// adopt makes a durable checkpoint, and what was remembered on the way to it,
+// the state that everything goes on from.
+func (at *progress) adopt(c Checkpoint) {
+	at.cp, at.head, at.kept = c, c, at.pace
+	at.stale, at.rival = false, Checkpoint{}
+	at.visited.commit()
+	at.trimmer.commit()
+	at.blank.commit()
+	if c.NewsAfter == nil {
+		at.known = known{}
+	}
+}
+
+// rejoin is called before the adoption of a checkpoint that may come from
+// another process: where it is not the one that this process was at, the way to
+// it is another's too.
+func (at *progress) rejoin(c Checkpoint) {
+	if c.Place != at.cp.Place || c.Cursor != at.cp.Cursor {
+		at.visited.begin(c.Trail)
+		at.blank.clear()
+	}
+}
+
+// rollback goes back to the last commit.
+func (at *progress) rollback() {
+	at.head, at.pace = at.cp, at.kept
+	at.batch, at.found, at.held = batch{}, Observation{}, nil
+	at.visited.rollback()
+	at.trimmer.rollback()
+	at.blank.rollback()
+}
+
+// mark is where the stream stands between two pages.
+type mark struct {
+	head    Checkpoint
+	pace    pace
+	found   Observation
+	visited int
+	forms   int
+	blank   int
+}
+
+func (at *progress) mark() mark {
+	return mark{head: at.head, pace: at.pace, found: at.found, visited: len(at.visited.pending), blank: len(at.blank.pending), forms: len(at.trimmer.pending)}
+}
+
+func (at *progress) backTo(m mark) {
+	at.head, at.pace, at.found = m.head, m.pace, m.found
+	at.visited.pending = at.visited.pending[:m.visited]
+	at.trimmer.pending = at.trimmer.pending[:min(m.forms, len(at.trimmer.pending))]
+	at.blank.pending = at.blank.pending[:min(m.blank, len(at.blank.pending))]
+}
+
+// take moves head over one page: it checks that the page belongs to the
+// stream, trims it, and derives the position after it.
+func (at *progress) take(ctx context.Context, p *Page) error {
+	if err := at.admit(p); err != nil {
+		return err
+	}
+	if err := at.trim(p); err != nil {
+		return err
+	}
+	at.dropHeld(p)
+	if err := at.judge(p); err != nil {
+		return err
+	}
+	at.count(p)
+	at.markAgain(ctx, p)
+	at.noteTimes(p)
+	if p.Tail() {
+		at.stay(p)
+	} else {
+		at.advance(p)
+	}
+	return nil
+}
+
+// trim drops from a page what is published of it already.
+func (at *progress) trim(p *Page) error {
+	h := &at.head
+	limit := tailFactor * max(at.b.cfg.PageSize, usualPage)
+	t := at.trimmer.trim(p, h.Tail, h.Carried, limit)
+	if len(t.tail) > limit {
+		return &Fault{
+			Class: Permanent, Code: "tail", Reason: ReasonTail,
+			Hint: "the API lists more items under one cursor than can be remembered: move on with exportbridge cursor reset --to-datetime or --to-cursor",
+			Err:  fmt.Errorf("%d items under the cursor at the end of the results, at most %d can be told apart", len(t.tail), limit),
+		}
+	}
+	at.found.Repeated += t.repeated
+	at.found.Shared += t.shared
+	at.found.Vanished += t.vanished
+	at.found.Changed += t.changed
+	h.Tail, h.Carried = t.tail, t.carried
+	if Broken(BreakTail) {
+		h.Tail = nil
+	}
+	return nil
+}
+
+// stay notes a page that is the end of the results.
+func (at *progress) stay(p *Page) {
+	h := &at.head
+	h.MarksEnd = h.MarksEnd || p.Next == "" || at.pace.atTail
+	h.Drained, h.EndedEmpty = at.final(p), 0
+	h.PositionTime = millis(p.RequestedAt)
+	at.pace.atTail, at.pace.circles, at.pace.spent = true, false, 0
+	if p.Next != "" && p.Items >= at.b.cfg.PageSize && len(p.Events) == 0 {
+		at.b.observe(Observation{What: ObserveStuck, Code: "full-tail"})
+	}
+}
+
+// advance moves on to the cursor that a page names.
+func (at *progress) advance(p *Page) {
+	h := &at.head
+	h.Cursor, h.Drained = p.Next, false
+	h.Pages++
+	h.AdvanceTime = millis(p.ServerTime)
+	if h.AdvanceTime == 0 {
+		h.AdvanceTime = millis(p.RequestedAt)
+	}
+	// A client's clock may be years ahead; the export is not.
+	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, millis(p.RequestedAt)))
+	at.pace.atTail, at.pace.circles = false, false
+	if p.Items > 0 {
+		at.visited.add(p.At.Cursor)
+		at.blank.clear()
+		at.pace.filled(p, h.LastEventTime)
+		return
+	}
+	at.skip(p)
+}
+
+// endMark is how the page that was taken last marked the end of the results, or
+// ContractUnknown if it did not.
+func (at *progress) endMark(p *Page) Contract {
+	switch {
+	case p.Tail() && p.Next == "":
+		return ContractEmptyCursor
+	case p.Tail(), at.pace.circles && !at.b.cfg.window():
+		return ContractEmptyItems
+	}
+	return ContractUnknown
+}
+
+// skip notes an empty page that leads on. One that leads back to an empty page
+// is the end of the results, since nothing lies between: some APIs hand out two
+// cursors in turn there. The stream follows it all the same, because what comes
+// next may be listed under either.
+func (at *progress) skip(p *Page) {
+	h := &at.head
+	at.pace.circles = at.blank.has(p.Next)
+	at.blank.add(p.At.Cursor)
+	at.pace.skipped(p, max(h.LastEventTime, h.Origin.Start))
+	if !at.pace.leadsOn(h.MarksEnd) {
+		h.NewsAfter = nil
+	}
+	switch {
+	case at.b.cfg.window() && at.pace.empties >= at.b.cfg.EmptyPages && at.final(p):
+		h.Drained, h.EndedEmpty = true, at.pace.empties
+	case at.pace.circles && !at.b.cfg.window():
+		h.Drained, h.PositionTime, h.MarksEnd = true, millis(p.RequestedAt), true
+	}
+}
+
+// final reports whether the end of the results at p is final for what the
+// stream exports. A window that lies partly in the future is not over before
+// its end has passed, by the server's clock if it tells.
+func (at *progress) final(p *Page) bool {
+	now := p.ServerTime
+	if now.IsZero() {
+		now = p.RequestedAt
+	}
+	return !at.b.cfg.window() || !now.Before(time.UnixMilli(at.b.cfg.Origin.End))
+}
+
+// admit refuses pages that must not be published.
+func (at *progress) admit(p *Page) error {
+	switch {
+	case len(p.Next) > MaxCursor:
+		return &Fault{
+			Class: Permanent, Code: "cursor", Reason: ReasonCursor,
+			Hint: "the API hands out a cursor that is too long to be sent back; ask its operator",
+			Err:  fmt.Errorf("the next cursor has %d bytes, at most %d can be followed", len(p.Next), MaxCursor),
+		}
+	case !p.Tail() && at.visited.has(p.Next):
+		at.b.observe(Observation{What: ObserveStuck, Code: "cycle"})
+		return &Fault{
+			Class: Malformed, Code: "cycle", Reason: ReasonCycle,
+			Hint: "the API leads back to a page that was read before; move on with exportbridge cursor reset --to-datetime or --to-cursor",
+			Err:  fmt.Errorf("page at cursor %s leads back to cursor %s", CursorHash(p.At.Cursor), CursorHash(p.Next)),
+		}
+	}
+	if len(p.Next) > warnCursor && len(at.head.Cursor) <= warnCursor {
+		at.b.log.Warn("the API's cursor is long", "bytes", len(p.Next), "limit", MaxCursor)
+	}
+	return at.admitSource(p.Source)
+}
+
+// admitSource keeps two tenants from mixing in one topic.
+func (at *progress) admitSource(got SourceIdentity) error {
+	have := &at.head.Source
+	if got == (SourceIdentity{}) || got == *have {
+		return nil
+	}
+	if *have == (SourceIdentity{}) {
+		if news := at.head.NewsAfter; news != nil && news.Source != (SourceIdentity{}) && news.Source != got {
+			at.head.NewsAfter = nil
+		}
+		*have = got
+		return nil
+	}
+	return &Fault{
+		Class: Permanent, Code: "source", Reason: ReasonSource,
+		Hint: "EXPORT_API_KEY or EXPORT_URL belongs to another application: correct it, or accept the new one with exportbridge cursor reset",
+		Err: fmt.Errorf("the page is of %s/%s/%s, the stream of %s/%s/%s", got.Organization, got.Workspace, got.Application,
+			have.Organization, have.Workspace, have.Application),
+	}
+}
+
+// count adds the page's events to head.
+func (at *progress) count(p *Page) {
+	h := &at.head
+	h.Events += int64(len(p.Events))
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Defect == DefectNone && e.Time > h.LastEventTime {
+			h.LastEventTime = min(e.Time, MaxNumber)
+		}
+	}
+}
+
+// timesOfPage is how many times of events are noted of a page, for their way to
+// be measured. It is not worth more: the times of a page are close together.
+const timesOfPage = 8
+
+// noteTimes notes the times of some of the page's events. Those that a rewind
+// publishes once more are no news to anybody.
+func (at *progress) noteTimes(p *Page) {
+	step := max(1, len(p.Events)/timesOfPage)
+	for i := step - 1; i < len(p.Events); i += step {
+		if e := &p.Events[i]; e.Defect == DefectNone && e.Time != NoTime && !e.Again {
+			at.found.Times = append(at.found.Times, e.Time)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package bridge
+
+import (
+	"crypto/rand"
+	"slices"
+	"time"
+)
+
+// session is one session of the sink, and what is known only as long as it
+// lasts: each recovery begins a new one. Owned by the commit loop.
+type session struct {
+	b  *Bridge
+	id string // empty before the first of a tenure
+	// open is true while the sink has the session, ready between a successful
+	// recovery and the first doubt.
+	open, ready bool
+	// there are the topics of the session, topics the same once they are known
+	// to hold what the checkpoint implies, nil before. Neither is changed in place.
+	there, topics []TopicState
+}
+
+func newSession(b *Bridge) session { return session{b: b, id: rand.Text()[:12]} }
+
+// sessionError marks an error of the sink or the store: the outcome of what
+// was under way is unknown, so nothing in memory is believed any more.
+type sessionError struct{ err error }
+
+func (e *sessionError) Error() string { return e.err.Error() }
+func (e *sessionError) Unwrap() error { return e.err }
+
+// stamp makes c the checkpoint that the session commits at a place.
+func (s *session) stamp(c Checkpoint, kind Kind, at Place) Checkpoint {
+	c.Version, c.Stream, c.Mode = CheckpointVersion, s.b.cfg.Stream, s.b.cfg.Mode
+	c.Place, c.Kind = at, kind
+	if c.Topic == "" {
+		c.Topic = s.b.cfg.Topic
+	}
+	if s.topics != nil {
+		c.Topics = s.topics
+	}
+	c.Owner, c.Session = s.b.cfg.Owner, s.id
+	c.WrittenAt = time.Now().UnixMilli()
+	return c
+}
+
+// continued returns the topics as they are found, with what is remembered of
+// them, and says what has changed.
+func (s *session) continued(was, found []TopicState, at Place) []TopicState {
+	next := slices.Clone(found)
+	for i := range next {
+		t := &next[i]
+		old := stateOf(was, t.Name)
+		if old == nil || old.ID != t.ID {
+			continue
+		}
+		t.End = max(t.End, old.End)
+		if t.GrewFrom, t.GrewAt = old.GrewFrom, old.GrewAt; t.Partitions <= old.Partitions {
+			t.Partitions = old.Partitions // a broker that lags behind may know fewer
+			continue
+		}
+		if t.Letters {
+			continue // nobody counts on their order
+		}
+		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
+		s.b.log.Warn("the topic has more partitions: from here on keys may go to other ones, so the order per key holds before and after, not across",
+			"topic", t.Name, "partitions", t.Partitions, "before", old.Partitions, "checkpoint", at.String())
+		s.b.observe(Observation{What: ObserveTopic, Code: TopicGrew})
+	}
+	return next
+}
