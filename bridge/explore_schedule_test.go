@@ -35,6 +35,7 @@ type world struct {
 
 	parked    []*call
 	late      []func()
+	belated   bool     // one of late happens
 	later     []func() // after the faults are over, and have been put right
 	orphan    *asked   // whose claimer is to die
 	procs     [3]*process
@@ -400,10 +401,11 @@ func (w *world) finish() {
 	if w.plan.free { // two would take it from each other for ever
 		w.kill(1)
 	}
+	w.belated = true
 	for _, happens := range w.late {
 		happens()
 	}
-	w.late = nil
+	w.late, w.belated = nil, false
 	w.rnd = nil
 	if !w.await(w.settled) {
 		return

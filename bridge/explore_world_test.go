@@ -408,9 +408,11 @@ func (w *world) passed(last, to bridge.Checkpoint) {
 	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.holdsNone() && !w.wiped {
 		w.fail(ruleRising, "the stream begins with %s %s", to.Place, to.Kind)
 	}
-	// Whoever knows that the stream had not got any further may begin it again.
+	// Whoever knows that the stream had not got any further may begin it again,
+	// and so may a request that was on its way when all checkpoints were lost:
+	// then all events come again.
 	further := slices.ContainsFunc(w.topic.batches, func(b *sent) bool { return b.passed && b.place != (bridge.Place{}) })
-	if to.Place == (bridge.Place{}) && last.Zero() && w.topic.records > 0 && further && w.topic.holdsNone() && !w.contested() {
+	if to.Place == (bridge.Place{}) && last.Zero() && w.topic.records > 0 && further && w.topic.holdsNone() && !w.contested() && !w.belated {
 		w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
 	}
 	acked := w.topic.ackedIn(to)
