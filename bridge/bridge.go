@@ -174,3 +174,10 @@ func (b *Bridge) Turning() bool {
 	since := b.workingSince.Load()
 	return since == 0 || time.Since(time.UnixMilli(since)) < time.Minute
 }
+
+// sleepUntil waits, or less if ctx ends.
+func (b *Bridge) sleepUntil(ctx context.Context, t time.Time) {
+	b.waits()
+	defer b.busy()
+	pause(ctx, time.Until(t))
+}

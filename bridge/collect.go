@@ -31,7 +31,7 @@ func (f *follower) ship(hard context.Context, l link) error {
 		}
 		return err
 	}
-	if !l.last && !f.enough() && !f.sizer.full(f.at.batch) {
+	if !l.last && f.run.enough(f.b.cfg.Limits, f.at.head) == "" && !f.sizer.full(f.at.batch) {
 		return nil
 	}
 	if err := f.commit(hard); err != nil {
@@ -95,22 +95,13 @@ func (f *follower) add(hard context.Context, l link) error {
 	return nil
 }
 
-// enough reports whether a bounded run has what it wanted, head included.
-func (f *follower) enough() bool {
-	l := f.b.cfg.Limits
-	return l.MaxEvents > 0 && f.at.head.Events-f.run.began >= l.MaxEvents ||
-		l.Until > 0 && f.at.head.LastEventTime >= l.Until
-}
-
 // finish decides what follows a committed batch: the end of a bounded run,
 // the next poll, or nothing while the chain goes on.
 func (f *follower) finish(chainEnded bool) error {
 	l := f.b.cfg.Limits
+	f.run.ended = f.run.enough(l, f.at.cp)
 	switch {
-	case l.MaxEvents > 0 && f.at.cp.Events-f.run.began >= l.MaxEvents:
-		f.run.ended = "--max-events reached"
-	case l.Until > 0 && f.at.cp.LastEventTime >= l.Until:
-		f.run.ended = "--until reached"
+	case f.run.ended != "":
 	case !chainEnded:
 		f.set(StateRunning, nil)
 	case f.b.cfg.window() && f.at.head.Drained:

@@ -24,7 +24,7 @@ func (f *follower) commit(hard context.Context) error {
 		f.schedule.fetches.reset()
 		f.schedule.blockedOn, f.schedule.suspect = "", nil
 	}
-	if !f.worthCommit(b.events) {
+	if !f.at.worthCommit(b.events, f.run.committed) {
 		return nil
 	}
 	next := f.session.stamp(f.at.head, KindData, f.at.cp.Place.next())
@@ -41,25 +41,10 @@ func (f *follower) commit(hard context.Context) error {
 		return err
 	}
 	f.adopt(next)
-	f.endOverlap(from.Overlap)
+	f.at.endOverlap(from.Overlap)
 	f.schedule.sessions.reset()
 	f.account(receipt, b)
 	return nil
-}
-
-// worthCommit reports whether head is worth a commit: it has events, ended a
-// window or an overlap, or moved over empty pages and the last commit is long enough ago.
-func (f *follower) worthCommit(events int) bool {
-	switch {
-	case events > 0:
-		return true
-	case f.b.cfg.window() && f.at.head.Drained && !f.at.cp.Drained:
-		return true
-	case f.at.head.Overlap != nil && f.at.head.Overlap.Done && (f.at.cp.Overlap == nil || !f.at.cp.Overlap.Done):
-		return true
-	default:
-		return f.at.head.Cursor != f.at.cp.Cursor && time.Since(f.run.committed) >= emptyCommit
-	}
 }
 
 // keep has the store, which holds from, take over what the sink has just
@@ -154,7 +139,7 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 		}
 		f.schedule.due = time.Now().Add(backoff(n, advanceRetryMax))
 		f.set(StateBackoff, &fault)
-		f.rest(ctx)
+		f.b.sleepUntil(ctx, f.schedule.due)
 	}
 }
 
@@ -165,7 +150,7 @@ func (f *follower) rolledBack(ctx context.Context, to Checkpoint) (Checkpoint, b
 	if err != nil {
 		return stored, false
 	}
-	return stored, f.ours(stored) && stored.ChangeID() != f.at.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
+	return stored, f.run.ours(stored, f.at.cp) && stored.ChangeID() != f.at.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
 }
 
 // foreign is the fault of a value that is not ours. The store's own hint names

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 )
@@ -34,26 +33,6 @@ type follower struct {
 	fault  *Fault // why, for StateBackoff and StateBlocked
 	since  time.Time
 	alarms [2]alarm // of next
-}
-
-// tenure is the time for which the stream is this process's.
-type tenure struct {
-	ownership Ownership // nil where nobody else can own the stream
-	mirror    *mirror
-	leads     bool   // the stream is ours
-	doubted   string // the command that made us look whether the stream was moved
-}
-
-// run is what this process has done since Run was called.
-type run struct {
-	began      int64  // cp.Events when it began, -1 before
-	ended      string // why it is over
-	committed  time.Time
-	seenIDs    map[string]struct{} // change ids of checkpoints we adopted
-	contract   Contract
-	totals     totals
-	buried     time.Time // when dead letters were last spoken of
-	sharedSaid time.Time // when items of one id were last spoken of
 }
 
 func newFollower(b *Bridge, commands <-chan Command) *follower {
@@ -126,7 +105,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		case in.kind == inputBeat:
 			err = f.beat(soft)
 		case in.kind == inputAhead:
-			err = f.overtaken(in.cp)
+			err = f.incidents.overtaken(in.cp, f.at.cp.Place)
 		}
 		if err == nil {
 			continue
@@ -210,27 +189,13 @@ func (f *follower) took(l link, open bool, waited time.Duration) input {
 	return input{kind: inputLink, link: l}
 }
 
-// overtaken answers to a store that is ahead of us: begin a session, which
-// shows whether the stream is still ours, and what the sink has.
-func (f *follower) overtaken(stored Checkpoint) error {
-	err := fmt.Errorf("the store is at %s by %q, ahead of our %s", stored.Place, stored.Owner, f.at.cp.Place)
-	if stored.Place == f.incidents.ahead {
-		return &sessionError{&Fault{
-			Class: Permanent, Code: "ahead", Reason: ReasonCheckpoint, Err: err,
-			Hint: "another bridge or a restored Redis wrote it: exportbridge cursor history, then exportbridge cursor reset",
-		}}
-	}
-	f.incidents.ahead = stored.Place
-	return &sessionError{err}
-}
-
 // step is taken when the time has come: recover, or ask at the position.
 func (f *follower) step(ctx context.Context) error {
 	if !f.session.ready {
 		// Whoever is not the owner any more must not begin a session: it would
 		// fence the one who is.
 		if f.session.id != "" {
-			if err := f.owned(ctx); err != nil {
+			if err := f.tenure.owned(ctx); err != nil {
 				return &sessionError{err}
 			}
 		}
@@ -322,24 +287,17 @@ func (f *follower) wait(v verdict, fault *Fault) error {
 	}
 	f.schedule.blockedOn = fault.Reason
 	f.incidents.countLoss(f.b, fault)
-	aside := !f.b.cfg.bounded() && f.aside(fault)
+	aside := !f.b.cfg.bounded() && f.tenure.aside(f.b, fault)
 	if aside {
 		f.schedule.due = time.Now().Add(asideWait)
 	}
 	f.set(StateBlocked, fault)
 	switch {
 	case f.b.cfg.bounded():
-		return f.blocked(fault)
+		return f.b.blocked(fault)
 	case aside:
 		f.log.Warn("steps aside: another process may be able to run the stream")
 		return errAside
 	}
 	return nil
-}
-
-// rest waits until the next step is due.
-func (f *follower) rest(ctx context.Context) {
-	f.b.waits()
-	defer f.b.busy()
-	pause(ctx, time.Until(f.schedule.due))
 }

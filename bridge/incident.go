@@ -71,3 +71,17 @@ func (i *incidents) countLoss(b *Bridge, fault *Fault) {
 	i.lost = fault.Error()
 	b.observe(Observation{What: ObserveTopic, Code: TopicLost})
 }
+
+// overtaken answers to a store that is ahead of us: begin a session, which
+// shows whether the stream is still ours, and what the sink has.
+func (i *incidents) overtaken(stored Checkpoint, ours Place) error {
+	err := fmt.Errorf("the store is at %s by %q, ahead of our %s", stored.Place, stored.Owner, ours)
+	if stored.Place == i.ahead {
+		return &sessionError{&Fault{
+			Class: Permanent, Code: "ahead", Reason: ReasonCheckpoint, Err: err,
+			Hint: "another bridge or a restored Redis wrote it: exportbridge cursor history, then exportbridge cursor reset",
+		}}
+	}
+	i.ahead = stored.Place
+	return &sessionError{err}
+}

@@ -107,7 +107,7 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (Checkpoint, e
 	switch {
 	case k.store.Zero():
 		c = r.at.cp
-	case !r.at.cp.Zero() && !r.ours(k.store) && k.store.Epoch == r.at.cp.Epoch:
+	case !r.at.cp.Zero() && !r.run.ours(k.store, r.at.cp) && k.store.Epoch == r.at.cp.Epoch:
 		return Checkpoint{}, twoHistories(r.at.cp, k.store)
 	case r.at.cp.Place.Compare(k.store.Place) > 0:
 		c = r.at.cp
@@ -157,16 +157,16 @@ func (r *recovery) mint(ctx context.Context, k recovered, c Checkpoint, why stri
 		c.Place = k.newest().Place
 		return c, nil
 	}
-	next.Change = r.ownChange(c, why)
+	next.Change = r.b.ownChange(c, why)
 	r.log.Warn("a new epoch begins", "why", why, "from", c.Place.String(), "was", string(c.Mode), "to", next.Place.String())
 	return next, r.secure(ctx, k.store, next)
 }
 
 // ownChange records that the program itself begins an epoch at the position of
 // c. Who asked for the change before it may still wait for the answer.
-func (f *follower) ownChange(c Checkpoint, why string) *Change {
+func (b *Bridge) ownChange(c Checkpoint, why string) *Change {
 	return &Change{
-		ID: strings.ToLower(rand.Text()[:6]), Kind: KindReset, Who: f.b.cfg.Owner, Reason: why, From: c.Place, At: time.Now().UnixMilli(),
+		ID: strings.ToLower(rand.Text()[:6]), Kind: KindReset, Who: b.cfg.Owner, Reason: why, From: c.Place, At: time.Now().UnixMilli(),
 		After: c.asked(),
 	}
 }
@@ -178,14 +178,6 @@ func (f *follower) secure(ctx context.Context, from, next Checkpoint) error {
 		return err
 	}
 	return f.keep(ctx, from, next)
-}
-
-// ours reports whether a stored checkpoint is one that this process went
-// through or, being of an older epoch, what its own stream was before: epochs
-// only grow, so the store fell back.
-func (f *follower) ours(stored Checkpoint) bool {
-	_, known := f.run.seenIDs[stored.ChangeID()]
-	return known || stored.Epoch < f.at.cp.Epoch
 }
 
 func twoHistories(ours, theirs Checkpoint) *Fault {

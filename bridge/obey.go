@@ -155,7 +155,7 @@ func (r *requests) expire(hard context.Context, cmd Command, over string) error 
 	if over != "" && !f.b.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
 		f.dropChain()
 		next := f.session.stamp(f.at.cp, KindReset, Place{Epoch: f.at.cp.Epoch + 1})
-		next.Change = f.ownChange(f.at.cp, "command "+cmd.ID+" expired")
+		next.Change = f.b.ownChange(f.at.cp, "command "+cmd.ID+" expired")
 		if err := f.secure(hard, f.at.cp, next); err != nil {
 			return err
 		}

@@ -16,6 +16,25 @@ const (
 	deposedWait = 10 * time.Second
 )
 
+// tenure is the time for which the stream is this process's.
+type tenure struct {
+	ownership Ownership // nil where nobody else can own the stream
+	mirror    *mirror
+	leads     bool   // the stream is ours
+	doubted   string // the command that made us look whether the stream was moved
+}
+
+// owned asks whether the stream is still ours.
+func (t *tenure) owned(ctx context.Context) error {
+	if t.ownership == nil {
+		return nil
+	}
+	if err := t.ownership.Confirm(ctx); err != nil {
+		return fmt.Errorf("ask whether the stream is still ours: %w", err)
+	}
+	return nil
+}
+
 // ownerLoop runs the commit loop for one tenure after the other, as long as Run.
 type ownerLoop struct {
 	f      *follower
@@ -28,7 +47,7 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 	f := o.f
 	defer f.set(StateStopped, nil)
 	if f.b.ports.Owner == nil {
-		return f.rule(soft, hard)
+		return o.runOwned(soft, hard)
 	}
 	for {
 		tenure, err := o.acquire(soft)
@@ -37,7 +56,7 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 		}
 		switch err = o.serve(soft, hard, tenure); {
 		case errors.Is(err, errAside):
-			f.rest(soft)
+			f.b.sleepUntil(soft, f.schedule.due)
 		case !errors.Is(err, errLetGo):
 			return err
 		}
@@ -67,7 +86,7 @@ func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
 		case soft.Err() != nil:
 			return nil, nil //nolint:nilnil // stopped before the stream was ours
 		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, ErrNotOwner):
-			return nil, f.blocked(&Fault{
+			return nil, f.b.blocked(&Fault{
 				Class: Permanent, Code: "owner", Reason: ReasonOwner,
 				Hint: "stop that process first, or let it do the work: exportbridge cursor show",
 				Err:  fmt.Errorf("the stream was not this process's within %s: %w", boundedPatience, err),
@@ -79,7 +98,7 @@ func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
 		if err := f.wait(o.asking.after(fault), fault); err != nil {
 			return nil, err
 		}
-		f.rest(soft)
+		f.b.sleepUntil(soft, f.schedule.due)
 	}
 }
 
@@ -119,7 +138,7 @@ func (o *ownerLoop) serve(soft, hard context.Context, tenure Ownership) error {
 	}()
 	f.set(StateStarting, nil)
 	f.log.Info("the stream is this process's")
-	err := f.rule(ctx, hard)
+	err := o.runOwned(ctx, hard)
 	switch {
 	case errors.Is(err, errLetGo):
 		o.awaitLoss(soft)
@@ -147,19 +166,9 @@ func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	}
 }
 
-// owned asks whether the stream is still ours.
-func (f *follower) owned(ctx context.Context) error {
-	if f.tenure.ownership == nil {
-		return nil
-	}
-	if err := f.tenure.ownership.Confirm(ctx); err != nil {
-		return fmt.Errorf("ask whether the stream is still ours: %w", err)
-	}
-	return nil
-}
-
 // rule is one tenure: the commit loop, and beside it the mirror.
-func (f *follower) rule(soft, hard context.Context) error {
+func (o *ownerLoop) runOwned(soft, hard context.Context) error {
+	f := o.f
 	m := startMirror(f.b, f.log)
 	f.tenure.mirror, f.tenure.leads = m, true
 	f.b.observe(Observation{What: ObserveOwner, Code: "leader"})
@@ -182,7 +191,7 @@ const asideWait = 5 * time.Minute
 
 // aside reports whether a blocked process should let another one have the
 // stream: what blocks it may be its own settings, key or rights.
-func (f *follower) aside(fault *Fault) bool {
+func (t *tenure) aside(b *Bridge, fault *Fault) bool {
 	switch fault.Reason {
 	case ReasonAuth, ReasonConfig, ReasonSource, ReasonTopic:
 	default:
@@ -191,16 +200,16 @@ func (f *follower) aside(fault *Fault) bool {
 	if fault.Code == CodeTopicLost {
 		return false // the same
 	}
-	if f.tenure.ownership == nil {
+	if t.ownership == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	f.b.waits()
-	defer f.b.busy()
-	return f.tenure.ownership.Shared(ctx)
+	b.waits()
+	defer b.busy()
+	return t.ownership.Shared(ctx)
 }
 
-func (f *follower) blocked(fault *Fault) error {
-	return &BlockedError{Stream: f.b.cfg.Stream, Reason: fault.Reason, Hint: fault.Hint, Err: fault}
+func (b *Bridge) blocked(fault *Fault) error {
+	return &BlockedError{Stream: b.cfg.Stream, Reason: fault.Reason, Hint: fault.Hint, Err: fault}
 }

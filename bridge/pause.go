@@ -50,7 +50,7 @@ func (f *follower) waitsPaused() (bool, error) {
 		}
 	}
 	if f.b.cfg.bounded() {
-		return true, f.blocked(&Fault{
+		return true, f.b.blocked(&Fault{
 			Class: Permanent, Code: "paused", Reason: ReasonPaused, Hint: "exportbridge resume",
 			Err: fmt.Errorf("the stream is paused until %s", until),
 		})

@@ -291,3 +291,19 @@ func (at *progress) noteTimes(p *Page) {
 		}
 	}
 }
+
+// worthCommit reports whether head is worth a commit: it has events, ended a
+// window or an overlap, or moved over empty
+// pages and the last commit is long enough ago.
+func (at *progress) worthCommit(events int, last time.Time) bool {
+	switch {
+	case events > 0:
+		return true
+	case at.b.cfg.window() && at.head.Drained && !at.cp.Drained:
+		return true
+	case at.head.Overlap != nil && at.head.Overlap.Done && (at.cp.Overlap == nil || !at.cp.Overlap.Done):
+		return true
+	default:
+		return at.head.Cursor != at.cp.Cursor && time.Since(last) >= emptyCommit
+	}
+}

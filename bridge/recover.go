@@ -179,7 +179,7 @@ func (r *recovery) recoverSink(ctx context.Context) (Checkpoint, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return r.b.ports.Sink.Recover(ctx, r.owned)
+	return r.b.ports.Sink.Recover(ctx, r.tenure.owned)
 }
 
 // begin begins a new stream, unless the topic already holds events of it:

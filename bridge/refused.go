@@ -112,21 +112,21 @@ func (f *follower) detour(hard context.Context, fault *Fault) (bool, error) {
 	next.Drained, next.PausedUntil = false, f.at.cp.PausedUntil
 	next.Trail, next.MarksEnd = nil, f.at.cp.MarksEnd
 	next = f.session.stamp(next, KindReset, Place{Epoch: f.at.cp.Epoch + 1})
-	next.Change = f.ownChange(f.at.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
+	next.Change = f.b.ownChange(f.at.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
 	if err := f.secure(hard, f.at.cp, next); err != nil {
 		return false, err
 	}
 	f.incidents.detours = append(f.incidents.detours, time.Now())
 	f.log.Warn("the API refuses the cursor: the stream goes on elsewhere, and drops what the topic holds", "error", fault.Error(),
 		"how", policy, "from", f.at.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
-		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.bound(policy))
+		"overlap_until", describeInstant(next.Overlap.Until), "bound", bound(policy))
 	f.move(next)
 	f.b.observe(Observation{What: ObserveReset, Code: observeRefused})
 	return true, nil
 }
 
 // bound says what may be missing after a detour.
-func (f *follower) bound(policy string) string {
+func bound(policy string) string {
 	if policy == invalidTime {
 		return "events that the API lists from now on with an earlier time are not read"
 	}
@@ -181,11 +181,11 @@ func (at *progress) dropHeld(p *Page) {
 }
 
 // endOverlap says what an overlap brought, when its end is committed.
-func (f *follower) endOverlap(was *Overlap) {
-	now := f.at.cp.Overlap
+func (at *progress) endOverlap(was *Overlap) {
+	now := at.cp.Overlap
 	if was == nil || was.Done || now == nil || !now.Done {
 		return
 	}
-	f.at.held = nil
-	f.log.Warn("what was read again is over", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
+	at.held = nil
+	at.b.log.Warn("what was read again is over", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
 }

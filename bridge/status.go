@@ -279,14 +279,14 @@ func (f *follower) set(state State, fault *Fault) {
 	case fault == nil:
 		f.log.Debug("state", "state", string(state))
 	case state == StateBlocked:
-		f.log.Error("blocked", f.why(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
+		f.log.Error("blocked", why(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
 	default:
-		f.log.Warn("will try again", f.why(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
+		f.log.Warn("will try again", why(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
 	}
 }
 
 // why adds the fault to a log record.
-func (f *follower) why(fault *Fault, more ...any) []any {
+func why(fault *Fault, more ...any) []any {
 	more = append(more, "error", fault.Error())
 	if fault.Hint != "" {
 		more = append(more, "hint", fault.Hint)

@@ -1,0 +1,34 @@
+package bridge
+
+import "time"
+
+// run is what this process has done since Run was called.
+type run struct {
+	began      int64  // cp.Events when it began, -1 before
+	ended      string // why it is over
+	committed  time.Time
+	seenIDs    map[string]struct{} // change ids of checkpoints we adopted
+	contract   Contract
+	totals     totals
+	buried     time.Time // when dead letters were last spoken of
+	sharedSaid time.Time // when items of one id were last spoken of
+}
+
+// enough says why a bounded run that is at c has what it wanted, or nothing.
+func (r *run) enough(l Limits, c Checkpoint) string {
+	switch {
+	case l.MaxEvents > 0 && c.Events-r.began >= l.MaxEvents:
+		return "--max-events reached"
+	case l.Until > 0 && c.LastEventTime >= l.Until:
+		return "--until reached"
+	}
+	return ""
+}
+
+// ours reports whether a stored checkpoint is one that this process, which is at
+// cp, went through or, being of an older epoch, what its own stream was before:
+// epochs only grow, so the store fell back.
+func (r *run) ours(stored, cp Checkpoint) bool {
+	_, known := r.seenIDs[stored.ChangeID()]
+	return known || stored.Epoch < cp.Epoch
+}
