@@ -55,7 +55,7 @@ func alertRules(groups []string) (string, error) {
 		if !slices.Contains(alertGroups, group) {
 			return "", &exitError{
 				code: exitUsage, err: fmt.Errorf("there is no group of rules %q, only %s", group, strings.Join(alertGroups, ", ")),
-				hint: "--rule-group " + cmp.Or(nearest(group, alertGroups, nearEnough), alertGroups[0]),
+				hint: "--rule-group " + cmp.Or(nearest(group, alertGroups), alertGroups[0]),
 			}
 		}
 	}

@@ -29,7 +29,7 @@ type parts struct {
 // bench measures what it says it measures.
 func withoutSettings(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
-		return hasPrefix(v, ownPrefixes[:]) || hasPrefix(v, sharedPrefixes[:])
+		return isOurs(v)
 	})
 }
 

@@ -67,17 +67,6 @@ func (a *app) showSettings(s *settings, asJSON bool) error {
 	return printTable(a.stdout, table)
 }
 
-// shown is the value in a table: certificates are long.
-func (e *effective) shown() string {
-	switch lines := strings.Count(e.Value, "\n"); {
-	case e.Value == "":
-		return "-"
-	case lines > 0:
-		return fmt.Sprintf("(%d lines)", lines+1)
-	}
-	return e.Value
-}
-
 // warn prints what looks like a setting and is none.
 func (a *app) warn(s *settings) {
 	for _, line := range s.warnings {
@@ -118,56 +107,6 @@ has it between the lines ` + docsBegin + " and " + docsEnd + `.`,
 		return err
 	}
 	return cmd
-}
-
-// settingsTable is the Markdown of all settings, a table for each system.
-func settingsTable(vars []variable) string {
-	var b strings.Builder
-	b.WriteString("Every variable `X` can be given as `X_FILE`, the path of a file that holds the value, and, unless it is\n" +
-		"a secret, as a flag: `KAFKA_BROKERS` is `--kafka-brokers`. Flags win over variables, variables over files.\n" +
-		"Durations are written `30s`, `5m`, `7d`, sizes `64MiB` or `10MB`, lists with commas. Those marked * can be set\n" +
-		"for one stream alone: `STREAM_USERS_EXPORT_PAGE_SIZE`.\n")
-	group := ""
-	for _, v := range vars {
-		if v.group() != group {
-			group = v.group()
-			fmt.Fprintf(&b, "\n| `%s_*` | Default | Meaning |\n| --- | --- | --- |\n", group)
-		}
-		star := ""
-		if v.stream {
-			star = " *"
-		}
-		fmt.Fprintf(&b, "| `%s`%s | %s | %s |\n", v.name, star, v.docsDefault(), tableText.Replace(v.docsMeaning()))
-	}
-	return b.String()
-}
-
-// tableText keeps a description from ending its cell or being taken for HTML.
-var tableText = strings.NewReplacer("|", `\|`, "<", `\<`)
-
-func (v *variable) docsDefault() string {
-	switch {
-	case v.required:
-		return "required"
-	case v.def == "":
-		return ""
-	}
-	return "`" + v.shownDefault() + "`"
-}
-
-// docsMeaning is the description with what else there is to know.
-func (v *variable) docsMeaning() string {
-	notes := []string{v.desc}
-	if v.secret {
-		notes = append(notes, "secret, has no flag")
-	}
-	if len(v.values) > 0 {
-		notes = append(notes, "one of `"+strings.Join(v.values, "`, `")+"`")
-	}
-	if v.sample != "" {
-		notes = append(notes, "for example `"+v.sample+"`")
-	}
-	return strings.Join(notes, "; ")
 }
 
 func checkDocs(path string) error {
@@ -228,26 +167,18 @@ func newConfigEnvCommand(a *app) *cobra.Command {
 	}
 }
 
-// envTemplate is an environment file that sets nothing as it is, except to
-// show what is required.
-func envTemplate(vars []variable) string {
-	var b strings.Builder
-	b.WriteString("# Settings of exportbridge. Take the # off a line to set it.\n" +
-		"# X_FILE=path in place of X=value reads the value from a file.\n")
-	for _, v := range vars {
-		fmt.Fprintf(&b, "\n# %s\n", v.docsMeaning())
-		value := v.shownDefault()
-		if value == "" {
-			value = v.sample
-		}
-		if strings.ContainsAny(value, " #\"'") {
-			value = "'" + value + "'"
-		}
-		hash := "#"
-		if v.required {
-			hash = ""
-		}
-		fmt.Fprintf(&b, "%s%s=%s\n", hash, v.name, value)
+func newConfigSchemaCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of all settings",
+		Long: `Print the JSON Schema (2020-12) of an object that has settings as members, for
+editors and deployment tools: a member's name is the variable, its value what the
+variable is set to. An object may hold a part of the settings. "config show"
+judges all of them together.`,
+		Example: `  exportbridge config schema > exportbridge.schema.json`,
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return printJSON(a.stdout, settingsSchema(allVariables()))
+		},
 	}
-	return b.String()
 }

@@ -4,25 +4,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-
-	"github.com/spf13/cobra"
 )
-
-func newConfigSchemaCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of all settings",
-		Long: `Print the JSON Schema (2020-12) of an object that has settings as members, for
-editors and deployment tools: a member's name is the variable, its value what the
-variable is set to. An object may hold a part of the settings. "config show"
-judges all of them together.`,
-		Example: `  exportbridge config schema > exportbridge.schema.json`,
-		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return printJSON(a.stdout, settingsSchema(allVariables()))
-		},
-	}
-}
 
 // jsonSchema is the part of JSON Schema that the settings need.
 type jsonSchema struct {

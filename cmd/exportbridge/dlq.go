@@ -279,7 +279,7 @@ func checkReason(reason string) error {
 	}
 	return &exitError{
 		code: exitUsage, err: fmt.Errorf("--reason %q is not one of: %s", reason, strings.Join(defects, ", ")),
-		hint: "--reason " + cmp.Or(nearest(reason, defects, nearEnough), defects[len(defects)-1]),
+		hint: "--reason " + cmp.Or(nearest(reason, defects), defects[len(defects)-1]),
 	}
 }
 

@@ -83,8 +83,5 @@ func isTerminal(w io.Writer) bool {
 
 // noColor reports whether the user asked for text without colours (no-color.org).
 func noColor(environ []string) bool {
-	env := newSources(nil, nil, environ, nil)
-	value, _, _ := env.get("NO_COLOR")
-	dumb, _, _ := env.get("TERM")
-	return value != "" || dumb == "dumb"
+	return variableIn(environ, "NO_COLOR") != "" || variableIn(environ, "TERM") == "dumb"
 }

@@ -5,7 +5,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,13 +28,10 @@ const (
 // tuneMemory sets the collector for a bridge, unless GOGC or GOMEMLIMIT say
 // otherwise.
 func tuneMemory(environ []string) {
-	set := func(name string) bool {
-		return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") && len(v) > len(name)+1 })
-	}
-	if !set("GOGC") {
+	if variableIn(environ, "GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	if set("GOMEMLIMIT") {
+	if variableIn(environ, "GOMEMLIMIT") != "" {
 		return
 	}
 	own, err := os.ReadFile(ownCgroup)
@@ -45,6 +41,17 @@ func tuneMemory(environ []string) {
 	if limit, ok := cgroupLimit(cgroups, string(own)); ok {
 		debug.SetMemoryLimit(limit)
 	}
+}
+
+// variableIn returns the last value that an environment has for a variable, ""
+// for none.
+func variableIn(environ []string, name string) (value string) {
+	for _, entry := range environ {
+		if text, ok := strings.CutPrefix(entry, name+"="); ok {
+			value = text
+		}
+	}
+	return value
 }
 
 // cgroupLimit is the heap's share of the tightest limit of the process's

@@ -26,9 +26,8 @@ type notifier struct {
 
 // newNotifier returns nil if no service manager wants to be told.
 func newNotifier(ctx context.Context, environ []string, log *slog.Logger) *notifier {
-	env := newSources(nil, nil, environ, nil)
-	socket, _, wanted := env.get("NOTIFY_SOCKET")
-	if !wanted {
+	socket := variableIn(environ, "NOTIFY_SOCKET")
+	if socket == "" {
 		return nil
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", socket)
@@ -37,11 +36,10 @@ func newNotifier(ctx context.Context, environ []string, log *slog.Logger) *notif
 		return nil
 	}
 	n := &notifier{conn: conn, log: log}
-	if pid, _, given := env.get("WATCHDOG_PID"); given && pid != strconv.Itoa(os.Getpid()) {
+	if pid := variableIn(environ, "WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return n // for another process
 	}
-	text, _, _ := env.get("WATCHDOG_USEC")
-	if usec, err := strconv.ParseInt(text, 10, 64); err == nil && usec > 0 {
+	if usec, err := strconv.ParseInt(variableIn(environ, "WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 {
 		n.watchdog = time.Duration(usec) * time.Microsecond
 	}
 	return n

@@ -154,7 +154,7 @@ func noSubcommand(cmd *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	if near := nearest(args[0], names, nearEnough); near != "" {
+	if near := nearest(args[0], names); near != "" {
 		err.hint = cmd.CommandPath() + " " + near
 	} else if found := commandsNamed(cmd.Root(), args[0]); len(found) == 1 {
 		err.hint = found[0]
@@ -210,7 +210,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	name := missing.GetSpecifiedName()
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := cmp.Or(nearest(name, names, nearEnough), onlyWith(name, names)); near != "" {
+	if near := cmp.Or(nearest(name, names), onlyWith(name, names)); near != "" {
 		wrong.hint = cmd.CommandPath() + " --" + near
 	}
 	for _, v := range allVariables() {

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cursorstore"
 )
 
 func newRunCommand(a *app) *cobra.Command {
@@ -143,7 +144,7 @@ func startServers(s *settings, plan serverPlan) (*servers, error) {
 		if v.redis, err = startEmbeddedRedis(plan.redisAddr, plan.dataDir); err != nil {
 			return fail(err)
 		}
-		s.setRedis(v.redis.URL)
+		s.cursor.URL = cursorstore.URL(v.redis.URL)
 	}
 	if err := v.startSimulator(s, plan); err != nil {
 		return fail(err)

@@ -24,6 +24,8 @@ import (
 const (
 	simulated = "simulated"
 	embedded  = "embedded"
+	// anyServer stands for the address of such a server, which is not known yet.
+	anyServer = "127.0.0.1:1"
 )
 
 // processConfig is what the command itself needs to know.
@@ -103,24 +105,27 @@ type streamSettings struct {
 	simulated bool
 }
 
-// settings loads what the command needs. preset are variables that the command
-// sets by itself: stronger than the environment, weaker than flags. With an
-// error about settings the returned ones hold the effective values all the same.
-func (a *app) settings(ctx context.Context, need uses, preset map[string]string) (*settings, error) {
+// given are the places where variables are set, the strongest first.
+type given struct {
+	flags   map[string]string
+	command map[string]string // set by the command itself
+	environ []string          // NAME=VALUE
+	envFile string            // path of a file in the form of an environment; "" for none
+}
+
+// loadSettings loads what a command needs. A file that cannot be read is an error without
+// settings; with settingsError the settings hold the values in force all the same.
+func loadSettings(ctx context.Context, from given, need uses) (*settings, error) {
 	var envFile map[string]string
-	if a.envFile != "" {
-		vars, err := readEnvFile(a.envFile)
+	if from.envFile != "" {
+		vars, err := readEnvFile(from.envFile)
 		if err != nil {
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--env-file: %w", err)}
+			return nil, fmt.Errorf("--env-file: %w", err)
 		}
 		envFile = vars
 	}
-	l := &loader{src: newSources(a.given, preset, a.environ, envFile)}
-	s, err := l.load(ctx, need, time.Now())
-	if err != nil {
-		a.warn(s) // what is missing may be there under a misspelt name
-	}
-	return s, err
+	l := &loader{src: newSources(from.flags, from.command, from.environ, envFile)}
+	return l.load(ctx, need, time.Now())
 }
 
 func (l *loader) load(ctx context.Context, need uses, now time.Time) (*settings, error) {
@@ -307,7 +312,7 @@ func (s *settings) validate(need uses) error {
 	}
 	cursor := s.cursor
 	if s.embeddedRedis {
-		cursor.URL = "redis://" + usualRedis
+		cursor.URL = "redis://" + anyServer
 	}
 	return cursor.Validate()
 }
@@ -318,14 +323,14 @@ func (st *streamSettings) validate(need uses) error {
 	if need&usesExport != 0 {
 		export := st.export
 		if st.simulated {
-			export.URL = "http://" + usualSimulator
+			export.URL = "http://" + anyServer
 		}
 		errs = append(errs, st.engine.Validate(), export.Validate())
 	}
 	if need&usesKafka != 0 {
 		kafka := st.kafka
 		if isEmbedded(&kafka) {
-			kafka.Brokers = []string{usualKafka}
+			kafka.Brokers = []string{anyServer}
 		}
 		errs = append(errs, kafka.Validate())
 	}
@@ -394,6 +399,3 @@ func (c *processConfig) owner() string {
 	}
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
-
-// setRedis puts the address of the embedded Redis in place.
-func (s *settings) setRedis(url string) { s.cursor.URL = cursorstore.URL(url) }

@@ -165,8 +165,8 @@ func TestLoadProblems(t *testing.T) {
 		if diff := cmp.Diff(test.want, []string(lines)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
-		if err != nil && exitCode(err) != exitUsage {
-			t.Errorf("%s: exit code %d", test.name, exitCode(err))
+		if err != nil && lines == nil {
+			t.Errorf("%s: %T is no error about settings", test.name, err)
 		}
 	}
 }
@@ -252,8 +252,8 @@ func FuzzLoad(f *testing.F) {
 		}
 		l := &loader{src: newSources(map[string]string{name: value}, nil, []string{"EXPORT_API_KEY=" + key, "BRIDGE_STREAMS=" + streams}, nil)}
 		s, err := l.load(t.Context(), usesAll, testNow)
-		if err != nil && exitCode(err) != exitUsage {
-			t.Errorf("%s=%q: exit code %d: %v", name, value, exitCode(err), err)
+		if _, ok := errors.AsType[settingsError](err); err != nil && !ok {
+			t.Errorf("%s=%q: %T is no error about settings: %v", name, value, err, err)
 		}
 		if err == nil && len(s.streams) == 0 {
 			t.Errorf("%s=%q: no streams and no error", name, value)

@@ -1,12 +1,29 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// settings loads what the command needs. preset are variables that the command
+// sets by itself: stronger than the environment, weaker than flags. With an
+// error about settings the returned ones hold the effective values all the same.
+func (a *app) settings(ctx context.Context, need uses, preset map[string]string) (*settings, error) {
+	s, err := loadSettings(ctx, given{flags: a.given, command: preset, environ: a.environ, envFile: a.envFile}, need)
+	if err == nil {
+		return s, nil
+	}
+	wrong := &exitError{code: exitUsage, err: err}
+	if s != nil {
+		a.warn(s) // what is missing may be there under a misspelt name
+		wrong.hint = "exportbridge config docs"
+	}
+	return s, wrong
+}
 
 // settingsAnnotation marks the commands that take settings; the usage text
 // shows how.
@@ -81,24 +98,4 @@ func (f *setFlag) Set(text string) error {
 	}
 	f.given[name] = value
 	return nil
-}
-
-// checkGiven reports what was named by --set and is not a setting, or is a
-// secret: process lists show the command line to everybody.
-func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
-	for _, line := range voc.unknown(given) {
-		l.add("", line)
-	}
-	for name := range given {
-		v := voc.vars[name]
-		if v == nil && !strings.HasSuffix(name, fileSuffix) {
-			v = voc.inStream(name)
-		}
-		switch {
-		case v != nil && v.secret:
-			l.add(v.name, fmt.Sprintf("%s is a secret and has no place on the command line; set %s%s", name, name, fileSuffix))
-		case v == nil && voc.lookup(name) == nil && voc.inStream(name) == nil && voc.explain(name) == "":
-			l.add("", suggest(name+" is not a setting", nearest(name, voc.names, nearEnough+1)))
-		}
-	}
 }

@@ -135,7 +135,7 @@ func (l *loader) err() error {
 	for i, p := range l.problems {
 		lines[i] = maskURLs(p.text)
 	}
-	return &exitError{code: exitUsage, err: settingsError(lines), hint: "exportbridge config docs"}
+	return settingsError(lines)
 }
 
 // settingsError is everything that is wrong with the settings, a line each.
@@ -157,6 +157,17 @@ type effective struct {
 	// From is the file of a value that came from one.
 	From   string `json:"from,omitempty"`
 	Secret bool   `json:"secret,omitempty"`
+}
+
+// shown is the value in a table: certificates are long.
+func (e *effective) shown() string {
+	switch lines := strings.Count(e.Value, "\n"); {
+	case e.Value == "":
+		return "-"
+	case lines > 0:
+		return fmt.Sprintf("(%d lines)", lines+1)
+	}
+	return e.Value
 }
 
 // effectiveOf lists the values in force: every variable once, and once more

@@ -27,6 +27,14 @@ func isServiceLink(name, value string) bool {
 	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://"))
 }
 
+// isOurs reports whether a variable of that name may be meant for this program.
+func isOurs(name string) bool {
+	return hasPrefix(name, ownPrefixes[:]) || hasPrefix(name, sharedPrefixes[:])
+}
+
+// isSetting reports whether a variable, or its _FILE form, is a setting of the process.
+func isSetting(name string) bool { return newVocabulary(allVariables(), nil).lookup(name) != nil }
+
 // vocabulary knows the names of all settings.
 type vocabulary struct {
 	vars    map[string]*variable
@@ -68,9 +76,9 @@ func (voc *vocabulary) explain(name string) string {
 	case strings.HasPrefix(name, "STREAM_"):
 		return voc.explainStream(name)
 	case hasPrefix(name, ownPrefixes[:]):
-		return suggest(name+" is not a setting", nearest(name, voc.names, nearEnough+1))
+		return suggest(name+" is not a setting", nearestWithin(name, voc.names, nearEnough+1))
 	case hasPrefix(name, sharedPrefixes[:]):
-		if near := nearest(name, voc.names, nearEnough); near != "" {
+		if near := nearest(name, voc.names); near != "" {
 			return suggest(name+" is not a setting", near)
 		}
 	}
@@ -90,7 +98,7 @@ func (voc *vocabulary) explainStream(name string) string {
 		v := voc.lookup(rest)
 		switch {
 		case v == nil:
-			near := nearest(rest, voc.names, nearEnough+1)
+			near := nearestWithin(rest, voc.names, nearEnough+1)
 			if near != "" {
 				near = prefix + near
 			}
@@ -102,7 +110,7 @@ func (voc *vocabulary) explainStream(name string) string {
 	}
 	for _, rest := range voc.names {
 		if prefix, ok := strings.CutSuffix(name, rest); ok && len(prefix) > len("STREAM__") {
-			near := nearest(prefix, prefixes, nearEnough)
+			near := nearest(prefix, prefixes)
 			if near != "" {
 				near += rest
 			}
@@ -110,6 +118,26 @@ func (voc *vocabulary) explainStream(name string) string {
 		}
 	}
 	return name + " is not a setting; per-stream variables are STREAM_<NAME>_<VARIABLE>"
+}
+
+// checkGiven reports what was named by --set and is not a setting, or is a
+// secret: process lists show the command line to everybody.
+func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
+	for _, line := range voc.unknown(given) {
+		l.add("", line)
+	}
+	for name := range given {
+		v := voc.vars[name]
+		if v == nil && !strings.HasSuffix(name, fileSuffix) {
+			v = voc.inStream(name)
+		}
+		switch {
+		case v != nil && v.secret:
+			l.add(v.name, fmt.Sprintf("%s is a secret and has no place on the command line; set %s%s", name, name, fileSuffix))
+		case v == nil && voc.lookup(name) == nil && voc.inStream(name) == nil && voc.explain(name) == "":
+			l.add("", suggest(name+" is not a setting", nearestWithin(name, voc.names, nearEnough+1)))
+		}
+	}
 }
 
 // lookup returns the setting of that name, with or without _FILE, or nil.
@@ -143,9 +171,14 @@ func suggest(text, near string) string {
 	return text + "; did you mean " + near + "?"
 }
 
-// nearest returns the candidate with the fewest typing mistakes, at most
+// nearest returns the candidate that a name is a misspelling of, or "".
+func nearest(name string, candidates []string) string {
+	return nearestWithin(name, candidates, nearEnough)
+}
+
+// nearestWithin returns the candidate with the fewest typing mistakes, at most
 // limit, or "".
-func nearest(name string, candidates []string, limit int) string {
+func nearestWithin(name string, candidates []string, limit int) string {
 	best, fewest := "", limit+1
 	for _, candidate := range candidates {
 		if abs(len(candidate)-len(name)) >= fewest {
