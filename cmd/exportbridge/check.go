@@ -216,17 +216,20 @@ func oneLine(text string) string {
 
 // checkSections lists what is to be looked at.
 func checkSections(s *settings, need uses) []checkSection {
-	sections := []checkSection{{"config", func(context.Context) []finding { return s.checkConfig() }}}
+	of := func(find func(context.Context, *settings) []finding) func(context.Context) []finding {
+		return func(ctx context.Context) []finding { return find(ctx, s) }
+	}
+	sections := []checkSection{{"config", of(checkConfig)}}
 	if need&usesExport != 0 {
 		sections = append(sections, checkSection{"api", func(ctx context.Context) []finding { return eachStream(ctx, s, checkAPI) }})
 	}
 	if need&usesKafka != 0 {
-		find := func(ctx context.Context, st *streamSettings) []finding { return s.checkKafka(ctx, st, need) }
+		find := func(ctx context.Context, st *streamSettings) []finding { return checkKafka(ctx, s, st, need) }
 		sections = append(sections, checkSection{"kafka", func(ctx context.Context) []finding { return eachStream(ctx, s, find) }})
 	}
 	if need&usesCursor != 0 {
 		cursorstore.LogTo(nil) // its messages come back as errors
-		sections = append(sections, checkSection{"redis", s.checkRedis}, checkSection{"owner", s.checkOwners})
+		sections = append(sections, checkSection{"redis", of(checkRedis)}, checkSection{"owner", of(checkOwners)})
 	}
 	return sections
 }
@@ -264,7 +267,7 @@ func eachStream(ctx context.Context, s *settings, find func(context.Context, *st
 }
 
 // checkConfig says what was set, and what looks wrong although it is allowed.
-func (s *settings) checkConfig() []finding {
+func checkConfig(_ context.Context, s *settings) []finding {
 	set, files := 0, 0
 	for _, row := range s.effective {
 		if row.Origin != fromDefault {
@@ -295,13 +298,13 @@ func (s *settings) checkConfig() []finding {
 
 // checkKafka looks at Kafka, and whether its topics hold what the checkpoint
 // implies: the checkpoint topic's, or Redis's if it is looked at too.
-func (s *settings) checkKafka(ctx context.Context, st *streamSettings, need uses) []finding {
+func checkKafka(ctx context.Context, s *settings, st *streamSettings, need uses) []finding {
 	if isEmbedded(&st.kafka) {
 		return []finding{{Level: levelInfo, Text: "embedded: it will start with run"}}
 	}
 	cfg := st.kafka
 	if need&usesCursor != 0 {
-		cfg.Known = s.known(st.name) // what is wrong with Redis is said elsewhere
+		cfg.Known = known(s, st.name) // what is wrong with Redis is said elsewhere
 	}
 	sink, err := kafkasink.New(cfg)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // checkRedis looks whether Redis can be trusted with the cursor.
-func (s *settings) checkRedis(ctx context.Context) []finding {
+func checkRedis(ctx context.Context, s *settings) []finding {
 	if s.embeddedRedis {
 		return []finding{{Level: levelWarn, Text: "embedded: it forgets the cursor when run ends", Hint: "REDIS_URL=redis://localhost:6379/0 for anything but a try"}}
 	}
@@ -35,7 +35,7 @@ func (s *settings) checkRedis(ctx context.Context) []finding {
 }
 
 // checkOwners says who runs the streams now, from what they tell in Redis.
-func (s *settings) checkOwners(ctx context.Context) []finding {
+func checkOwners(ctx context.Context, s *settings) []finding {
 	if s.embeddedRedis {
 		return []finding{{Level: levelInfo, Text: "not known with an embedded Redis"}}
 	}

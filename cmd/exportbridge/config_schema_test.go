@@ -15,11 +15,11 @@ import (
 // after the way through the JSON that people get.
 func compileSchema(t *testing.T, vars []variable) func(map[string]any) error {
 	t.Helper()
-	var text bytes.Buffer
-	if err := printJSON(&text, settingsSchema(vars)); err != nil {
+	text, err := json.Marshal(settingsSchema(vars))
+	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := jsonschema.UnmarshalJSON(&text)
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

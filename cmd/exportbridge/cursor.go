@@ -59,7 +59,7 @@ func (a *app) openPosition(ctx context.Context, need uses, name string) (*positi
 		return nil, err
 	}
 	a.warn(s)
-	st, err := s.streamNamed(name)
+	st, err := streamNamed(s, name)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (a *app) eachPosition(ctx context.Context, name string, f func(*position) e
 	}
 	a.warn(s)
 	if name != "" {
-		if _, err := s.streamNamed(name); err != nil {
+		if _, err := streamNamed(s, name); err != nil {
 			return err
 		}
 	}

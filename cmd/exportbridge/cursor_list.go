@@ -59,7 +59,7 @@ func (a *app) listCursors(ctx context.Context) ([]listed, error) {
 			return nil //nolint:nilerr // the note of each stream says so
 		}
 		for _, name := range known {
-			if _, err := p.all.streamNamed(name); err == nil {
+			if _, err := streamNamed(p.all, name); err == nil {
 				continue
 			}
 			other := *p

@@ -40,7 +40,7 @@ func newDesk(client *cursorstore.Client, s *settings) *desk {
 
 // at calls f with the position of a stream.
 func (d *desk) at(name string, f func(*position) error) error {
-	st, err := d.all.streamNamed(name)
+	st, err := streamNamed(d.all, name)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func historyOf(e *bridge.Entry) ops.HistoryEntry {
 
 // Letters implements ops.Desk.
 func (d *desk) Letters(ctx context.Context, stream string, limit int) (ops.Letters, error) {
-	st, err := d.all.streamNamed(stream)
+	st, err := streamNamed(d.all, stream)
 	if err != nil {
 		return ops.Letters{}, answerable(err)
 	}

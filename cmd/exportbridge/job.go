@@ -73,7 +73,7 @@ func parseRateLimit(text string) (float64, error) {
 
 // besideLive is the limit of what reads the export beside the stream, unless
 // it is told another one: half of the stream's, 0 for none.
-func (st *streamSettings) besideLive() (float64, error) {
+func besideLive(st *streamSettings) (float64, error) {
 	perSecond, err := st.export.Rate()
 	return perSecond / 2, err
 }
@@ -193,7 +193,7 @@ func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
 	}
 	p := &jobPlan{jobOptions: o, s: s, st: st, jobs: kafkasink.NewJobs(st.kafka), perSecond: o.limit}
 	if !o.limitGiven {
-		if p.perSecond, err = st.besideLive(); err != nil {
+		if p.perSecond, err = besideLive(st); err != nil {
 			return nil, err
 		}
 	}

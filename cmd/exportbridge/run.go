@@ -100,21 +100,6 @@ func (p *process) announce(st *streamSettings, s *settings) {
 	}
 }
 
-// unsafe lists the settings that give up a protection.
-func (st *streamSettings) unsafe() []string {
-	var list []string
-	add := func(on bool, name string) {
-		if on {
-			list = append(list, name)
-		}
-	}
-	add(st.export.InsecureHTTP, "EXPORT_INSECURE_HTTP")
-	add(st.kafka.TLSSkipVerify, "KAFKA_TLS_SKIP_VERIFY")
-	add(st.kafka.SASLInsecure, "KAFKA_SASL_INSECURE")
-	add(st.engine.OnCheckpointLoss == "redis", "BRIDGE_ON_CHECKPOINT_LOSS")
-	return list
-}
-
 // serverPlan says how the servers inside the process are to be.
 type serverPlan struct {
 	log       *slog.Logger

@@ -305,6 +305,21 @@ func (l *loader) instant(name, text, stream string, now time.Time) int64 {
 	return ms
 }
 
+// unsafe lists the settings that give up a protection.
+func (st *streamSettings) unsafe() []string {
+	var list []string
+	add := func(on bool, name string) {
+		if on {
+			list = append(list, name)
+		}
+	}
+	add(st.export.InsecureHTTP, "EXPORT_INSECURE_HTTP")
+	add(st.kafka.TLSSkipVerify, "KAFKA_TLS_SKIP_VERIFY")
+	add(st.kafka.SASLInsecure, "KAFKA_SASL_INSECURE")
+	add(st.engine.OnCheckpointLoss == "redis", "BRIDGE_ON_CHECKPOINT_LOSS")
+	return list
+}
+
 // validate asks about the parts that all streams share.
 func (s *settings) validate(need uses) error {
 	if need&usesCursor == 0 {

@@ -152,10 +152,10 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 		return nil, err
 	}
 	a.warn(s)
-	if err := s.needKafka(); err != nil {
+	if err := needKafka(s); err != nil {
 		return nil, err
 	}
-	st, err := s.streamNamed(o.stream)
+	st, err := streamNamed(s, o.stream)
 	if err != nil {
 		return nil, err
 	}

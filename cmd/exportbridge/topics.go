@@ -110,12 +110,12 @@ func (a *app) topics(ctx context.Context, o topicsOptions) error {
 		return err
 	}
 	a.warn(s)
-	if err := s.needKafka(); err != nil {
+	if err := needKafka(s); err != nil {
 		return err
 	}
 	streams := s.streams
 	if o.stream != "" {
-		st, err := s.streamNamed(o.stream)
+		st, err := streamNamed(s, o.stream)
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (a *app) topics(ctx context.Context, o topicsOptions) error {
 	}
 	var report topicsReport
 	for i := range streams {
-		streams[i].kafka.Known = s.known(streams[i].name)
+		streams[i].kafka.Known = known(s, streams[i].name)
 		if err := report.add(ctx, &streams[i], o.execute); err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ const knownTimeout = 3 * time.Second
 
 // known returns how Redis is asked for the checkpoint of a stream, for commands
 // that do without where it does not answer.
-func (s *settings) known(stream string) func(context.Context) (bridge.Checkpoint, error) {
+func known(s *settings, stream string) func(context.Context) (bridge.Checkpoint, error) {
 	if s.embeddedRedis {
 		return nil
 	}
@@ -368,7 +368,7 @@ func retentionText(configs map[string]string) string {
 
 // needKafka refuses an embedded Kafka: it lives in the process of run or demo,
 // and this one needs its address.
-func (s *settings) needKafka() error {
+func needKafka(s *settings) error {
 	if !s.embeddedKafka {
 		return nil
 	}

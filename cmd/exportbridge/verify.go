@@ -118,7 +118,7 @@ func (o *verifyOptions) limit(st *streamSettings) (err error) {
 		st.export.RateLimit = o.rate
 		return nil
 	}
-	perSecond, err := st.besideLive()
+	perSecond, err := besideLive(st)
 	if err == nil && perSecond > 0 {
 		st.export.RateLimit = fmt.Sprintf("%g/s", perSecond)
 	}

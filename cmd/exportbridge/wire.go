@@ -372,16 +372,16 @@ func (a *app) steeredStream(ctx context.Context, need uses, name string) (*setti
 		return nil, nil, err
 	}
 	a.warn(s)
-	if err := s.needKafka(); err != nil {
+	if err := needKafka(s); err != nil {
 		return nil, nil, err
 	}
-	st, err := s.streamNamed(name)
+	st, err := streamNamed(s, name)
 	return s, st, err
 }
 
 // streamNamed returns the settings of the stream that a command is about: the
 // named one, or the only one.
-func (s *settings) streamNamed(name string) (*streamSettings, error) {
+func streamNamed(s *settings, name string) (*streamSettings, error) {
 	var names []string
 	for i := range s.streams {
 		if st := &s.streams[i]; st.name == name || name == "" && len(s.streams) == 1 {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// settingsTable is the Markdown of all settings, a table for each system.
+func settingsTable(vars []variable) string {
+	var b strings.Builder
+	b.WriteString("Every variable `X` can be given as `X_FILE`, the path of a file that holds the value, and, unless it is\n" +
+		"a secret, as a flag: `KAFKA_BROKERS` is `--kafka-brokers`. Flags win over variables, variables over files.\n" +
+		"Durations are written `30s`, `5m`, `7d`, sizes `64MiB` or `10MB`, lists with commas. Those marked * can be set\n" +
+		"for one stream alone: `STREAM_USERS_EXPORT_PAGE_SIZE`.\n")
+	group := ""
+	for _, v := range vars {
+		if v.group() != group {
+			group = v.group()
+			fmt.Fprintf(&b, "\n| `%s_*` | Default | Meaning |\n| --- | --- | --- |\n", group)
+		}
+		star := ""
+		if v.stream {
+			star = " *"
+		}
+		fmt.Fprintf(&b, "| `%s`%s | %s | %s |\n", v.name, star, v.docsDefault(), tableText.Replace(v.docsMeaning()))
+	}
+	return b.String()
+}
+
+// tableText keeps a description from ending its cell or being taken for HTML.
+var tableText = strings.NewReplacer("|", `\|`, "<", `\<`)
+
+func (v *variable) docsDefault() string {
+	switch {
+	case v.required:
+		return "required"
+	case v.def == "":
+		return ""
+	}
+	return "`" + v.shownDefault() + "`"
+}
+
+// docsMeaning is the description with what else there is to know.
+func (v *variable) docsMeaning() string {
+	notes := []string{v.desc}
+	if v.secret {
+		notes = append(notes, "secret, has no flag")
+	}
+	if len(v.values) > 0 {
+		notes = append(notes, "one of `"+strings.Join(v.values, "`, `")+"`")
+	}
+	if v.sample != "" {
+		notes = append(notes, "for example `"+v.sample+"`")
+	}
+	return strings.Join(notes, "; ")
+}
+
+// envTemplate is an environment file that sets nothing as it is, except to
+// show what is required.
+func envTemplate(vars []variable) string {
+	var b strings.Builder
+	b.WriteString("# Settings of exportbridge. Take the # off a line to set it.\n" +
+		"# X_FILE=path in place of X=value reads the value from a file.\n")
+	for _, v := range vars {
+		fmt.Fprintf(&b, "\n# %s\n", v.docsMeaning())
+		value := v.shownDefault()
+		if value == "" {
+			value = v.sample
+		}
+		if strings.ContainsAny(value, " #\"'") {
+			value = "'" + value + "'"
+		}
+		hash := "#"
+		if v.required {
+			hash = ""
+		}
+		fmt.Fprintf(&b, "%s%s=%s\n", hash, v.name, value)
+	}
+	return b.String()
+}
