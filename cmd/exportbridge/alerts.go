@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/config"
 )
 
 // alertFiles are rule files of one group each, which is named after the file.
@@ -55,7 +57,7 @@ func alertRules(groups []string) (string, error) {
 		if !slices.Contains(alertGroups, group) {
 			return "", &exitError{
 				code: exitUsage, err: fmt.Errorf("there is no group of rules %q, only %s", group, strings.Join(alertGroups, ", ")),
-				hint: "--rule-group " + cmp.Or(nearest(group, alertGroups), alertGroups[0]),
+				hint: "--rule-group " + cmp.Or(config.Nearest(group, alertGroups), alertGroups[0]),
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func (a *app) openJobs(ctx context.Context, stream string) (*kafkasink.Jobs, err
 	if err != nil {
 		return nil, err
 	}
-	return kafkasink.NewJobs(st.kafka), nil
+	return kafkasink.NewJobs(st.Kafka), nil
 }
 
 func newBackfillListCommand(a *app) *cobra.Command {

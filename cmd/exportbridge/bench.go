@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 )
 
 // benchOptions say what a bench measures, and on what.
@@ -204,7 +205,7 @@ func newBenchReport(o *benchOptions) *benchReport {
 	build := readBuildInfo()
 	report := &benchReport{
 		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(), Date: time.Now().UTC().Truncate(time.Second),
-		Kafka: embedded, Redis: embedded, Pages: o.pages, Rounds: o.rounds, Against: o.against,
+		Kafka: config.Embedded, Redis: config.Embedded, Pages: o.pages, Rounds: o.rounds, Against: o.against,
 	}
 	if o.kafka != "" {
 		report.Kafka = o.kafka

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 )
 
 // partEnd is what a measured process says at its end.
@@ -55,7 +56,7 @@ func newBenchBridgeCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&cpu, "cpu-profile", "", "write a CPU profile to `FILE`")
 	cmd.Flags().StringVar(&allocs, "alloc-profile", "", "write a profile of all allocations to `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := a.settings(cmd.Context(), usesAll, nil)
+		s, err := a.settings(cmd.Context(), config.UsesAll, nil)
 		if err != nil {
 			return err
 		}
@@ -86,19 +87,19 @@ func (o omissions) of(p bridge.Ports) bridge.Ports {
 }
 
 // measuredBridge is app.bridge, but for the omissions.
-func (a *app) measuredBridge(ctx context.Context, s *settings, limits bridge.Limits, without omissions) (err error) {
+func (a *app) measuredBridge(ctx context.Context, s *config.Settings, limits bridge.Limits, without omissions) (err error) {
 	if without == (omissions{}) {
 		return a.bridge(ctx, s, limits)
 	}
 	tuneMemory(a.environ)
 	line := newStatusLine(a.stderr)
-	p, err := assemble(ctx, s, limits, newLogger(line, &s.processConfig, a.environ))
+	p, err := assemble(ctx, s, limits, newLogger(line, &s.Process, a.environ))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	for i, st := range p.streams {
-		if st.bridge, err = bridge.New(s.streams[i].engine, without.of(st.ports)); err != nil {
+		if st.bridge, err = bridge.New(s.Streams[i].Engine, without.of(st.ports)); err != nil {
 			return err
 		}
 	}

@@ -17,11 +17,12 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/config"
 )
 
 // loopCommand is a hidden command that does something with the only stream's
 // settings and says at the end what it took.
-func (a *app) loopCommand(use, short string, need uses, do func(context.Context, *streamSettings, *settings) (partEnd, error)) *cobra.Command {
+func (a *app) loopCommand(use, short string, need config.Uses, do func(context.Context, *config.Stream, *config.Settings) (partEnd, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: noArgs, Hidden: true,
 		Example: "  EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge bench " + use,
@@ -32,7 +33,7 @@ func (a *app) loopCommand(use, short string, need uses, do func(context.Context,
 		if err != nil {
 			return err
 		}
-		end, err := do(cmd.Context(), &s.streams[0], s)
+		end, err := do(cmd.Context(), &s.Streams[0], s)
 		if err != nil {
 			return err
 		}
@@ -42,8 +43,8 @@ func (a *app) loopCommand(use, short string, need uses, do func(context.Context,
 }
 
 func newBenchFetchCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-fetch", "Follow the cursor to the end and do nothing with the pages", usesExport,
-		func(ctx context.Context, st *streamSettings, _ *settings) (partEnd, error) {
+	return a.loopCommand("part-fetch", "Follow the cursor to the end and do nothing with the pages", config.UsesExport,
+		func(ctx context.Context, st *config.Stream, _ *config.Settings) (partEnd, error) {
 			return eachPage(ctx, st, func(exporter, *bridge.Page) error { return nil })
 		})
 }
@@ -52,8 +53,8 @@ func newBenchFetchCommand(a *app) *cobra.Command {
 type exporter = bridge.Source
 
 // eachPage asks for one page after the other until the API names no next one.
-func eachPage(ctx context.Context, st *streamSettings, do func(exporter, *bridge.Page) error) (partEnd, error) {
-	client, err := exportapi.New(st.export)
+func eachPage(ctx context.Context, st *config.Stream, do func(exporter, *bridge.Page) error) (partEnd, error) {
+	client, err := exportapi.New(st.Export)
 	if err != nil {
 		return partEnd{}, err
 	}
@@ -87,8 +88,8 @@ func follow(ctx context.Context, source exporter, do func(exporter, *bridge.Page
 const splitWarmUp = 10
 
 func newBenchSplitCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-split", "Take pages apart and count what that allocates", usesExport,
-		func(ctx context.Context, st *streamSettings, _ *settings) (partEnd, error) {
+	return a.loopCommand("part-split", "Take pages apart and count what that allocates", config.UsesExport,
+		func(ctx context.Context, st *config.Stream, _ *config.Settings) (partEnd, error) {
 			var allocs []float64
 			end, err := eachPage(ctx, st, func(source exporter, page *bridge.Page) error {
 				var before, after runtime.MemStats
@@ -110,8 +111,8 @@ func newBenchSplitCommand(a *app) *cobra.Command {
 }
 
 func newBenchSequentialCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-sequential", "Fetch a page, produce it, wait, set the cursor in Redis, repeat: as well as can be", usesAll,
-		func(ctx context.Context, st *streamSettings, s *settings) (partEnd, error) {
+	return a.loopCommand("part-sequential", "Fetch a page, produce it, wait, set the cursor in Redis, repeat: as well as can be", config.UsesAll,
+		func(ctx context.Context, st *config.Stream, s *config.Settings) (partEnd, error) {
 			sinks, err := newLoopSinks(st, s, kgo.ProducerLinger(0))
 			if err != nil {
 				return partEnd{}, err
@@ -137,8 +138,8 @@ func newBenchSequentialCommand(a *app) *cobra.Command {
 }
 
 func newBenchUsualCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-usual", "The same as it is usually written: encoding/json and default settings", usesAll,
-		func(ctx context.Context, st *streamSettings, s *settings) (partEnd, error) {
+	return a.loopCommand("part-usual", "The same as it is usually written: encoding/json and default settings", config.UsesAll,
+		func(ctx context.Context, st *config.Stream, s *config.Settings) (partEnd, error) {
 			sinks, err := newLoopSinks(st, s)
 			if err != nil {
 				return partEnd{}, err
@@ -150,10 +151,10 @@ func newBenchUsualCommand(a *app) *cobra.Command {
 
 // usualLoop is what somebody writes in an afternoon, on purpose: it is what
 // the bridge is compared with.
-func usualLoop(ctx context.Context, st *streamSettings, sinks *loopSinks) (end partEnd, err error) {
-	query := url.Values{"pageSize": {strconv.Itoa(st.export.PageSize)}}
+func usualLoop(ctx context.Context, st *config.Stream, sinks *loopSinks) (end partEnd, err error) {
+	query := url.Values{"pageSize": {strconv.Itoa(st.Export.PageSize)}}
 	for {
-		page, err := usualPage(ctx, st.export.URL+"/events?"+query.Encode(), st.export.APIKey.Reveal())
+		page, err := usualPage(ctx, st.Export.URL+"/events?"+query.Encode(), st.Export.APIKey.Reveal())
 		if err != nil {
 			return partEnd{}, err
 		}
@@ -213,16 +214,16 @@ type loopSinks struct {
 	key   string
 }
 
-func newLoopSinks(st *streamSettings, s *settings, more ...kgo.Opt) (*loopSinks, error) {
-	opts, err := redis.ParseURL(string(s.cursor.URL))
+func newLoopSinks(st *config.Stream, s *config.Settings, more ...kgo.Opt) (*loopSinks, error) {
+	opts, err := redis.ParseURL(string(s.Cursor.URL))
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(more, kgo.SeedBrokers(st.kafka.Brokers...), kgo.DefaultProduceTopic(st.kafka.Topic))...)
+	client, err := kgo.NewClient(append(more, kgo.SeedBrokers(st.Kafka.Brokers...), kgo.DefaultProduceTopic(st.Kafka.Topic))...)
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	return &loopSinks{kafka: client, redis: redis.NewClient(opts), key: s.cursor.Prefix + ":cursor"}, nil
+	return &loopSinks{kafka: client, redis: redis.NewClient(opts), key: s.Cursor.Prefix + ":cursor"}, nil
 }
 
 // ship produces the records and waits for them, and keeps the cursor then.

@@ -14,11 +14,12 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 )
 
 func newBenchMemoryCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-memory", "Read the whole export into memory, then produce it at once", usesExport|usesKafka,
-		func(ctx context.Context, st *streamSettings, _ *settings) (partEnd, error) {
+	return a.loopCommand("part-memory", "Read the whole export into memory, then produce it at once", config.UsesExport|config.UsesKafka,
+		func(ctx context.Context, st *config.Stream, _ *config.Settings) (partEnd, error) {
 			var records []kgo.Record
 			_, err := eachPage(ctx, st, func(source exporter, page *bridge.Page) error {
 				err := source.Decode(page)
@@ -28,18 +29,18 @@ func newBenchMemoryCommand(a *app) *cobra.Command {
 			if err != nil {
 				return partEnd{}, err
 			}
-			return produceAll(ctx, &st.kafka, records)
+			return produceAll(ctx, &st.Kafka, records)
 		})
 }
 
 // appendRecords makes the records that the bridge makes of a page, which can
 // be released then.
-func appendRecords(to []kgo.Record, page *bridge.Page, st *streamSettings) []kgo.Record {
+func appendRecords(to []kgo.Record, page *bridge.Page, st *config.Stream) []kgo.Record {
 	id := page.Source
-	source := "/" + url.PathEscape(id.Organization) + "/" + url.PathEscape(id.Application) + "/" + st.kafka.Resource
+	source := "/" + url.PathEscape(id.Organization) + "/" + url.PathEscape(id.Application) + "/" + st.Kafka.Resource
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	version, from, content := text("ce_specversion", "1.0"), text("ce_source", source), text("content-type", "application/json")
-	stream, origin := text("eb-stream", st.name), text("eb-origin", "live")
+	stream, origin := text("eb-stream", st.Name), text("eb-origin", "live")
 	for i := range page.Events {
 		ev := &page.Events[i]
 		headers := []kgo.RecordHeader{
@@ -51,7 +52,7 @@ func appendRecords(to []kgo.Record, page *bridge.Page, st *streamSettings) []kgo
 			headers = append(headers, text("ce_subject", string(ev.Subject)))
 		}
 		to = append(to, kgo.Record{
-			Topic: st.kafka.Topic, Key: bytes.Clone(ev.Key), Value: bytes.Clone(ev.Raw),
+			Topic: st.Kafka.Topic, Key: bytes.Clone(ev.Key), Value: bytes.Clone(ev.Raw),
 			Timestamp: time.UnixMilli(ev.Time), Headers: append(headers, content, stream, origin),
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"exportbridge/cmd/internal/config"
 )
 
 // processUse is what a process has used from its start to its end.
@@ -29,7 +31,7 @@ type parts struct {
 // bench measures what it says it measures.
 func withoutSettings(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
-		return isOurs(v)
+		return config.IsOurs(v)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -44,7 +45,7 @@ type checkSection struct {
 }
 
 // The sections that --only can name.
-var checkSystems = map[string]uses{"api": usesExport, "kafka": usesKafka, "redis": usesCursor}
+var checkSystems = map[string]config.Uses{"api": config.UsesExport, "kafka": config.UsesKafka, "redis": config.UsesCursor}
 
 func newCheckCommand(a *app) *cobra.Command {
 	var only []string
@@ -67,7 +68,7 @@ The exit code is 3 if something would keep the bridge from running.`,
 	asJSON := takeJSON(cmd)
 	a.takeSettings(cmd)
 	cmd.Flags().StringSliceVar(&only, "only", nil, "look only at these `SYSTEMS`: api, kafka, redis")
-	cmd.Flags().Var(&parsedFlag[time.Duration]{target: &timeout, parse: parseDuration, kind: "DURATION", text: "20s"}, "timeout", "longest time to take")
+	cmd.Flags().Var(&parsedFlag[time.Duration]{target: &timeout, parse: config.ParseDuration, kind: "DURATION", text: "20s"}, "timeout", "longest time to take")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		need, err := systemsNamed(only)
 		if err != nil {
@@ -86,11 +87,11 @@ The exit code is 3 if something would keep the bridge from running.`,
 }
 
 // systemsNamed says what --only asks for; nothing is everything.
-func systemsNamed(names []string) (uses, error) {
+func systemsNamed(names []string) (config.Uses, error) {
 	if len(names) == 0 {
-		return usesAll, nil
+		return config.UsesAll, nil
 	}
-	var need uses
+	var need config.Uses
 	for _, name := range names {
 		system, ok := checkSystems[strings.TrimSpace(name)]
 		if !ok {
@@ -215,19 +216,19 @@ func oneLine(text string) string {
 }
 
 // checkSections lists what is to be looked at.
-func checkSections(s *settings, need uses) []checkSection {
-	of := func(find func(context.Context, *settings) []finding) func(context.Context) []finding {
+func checkSections(s *config.Settings, need config.Uses) []checkSection {
+	of := func(find func(context.Context, *config.Settings) []finding) func(context.Context) []finding {
 		return func(ctx context.Context) []finding { return find(ctx, s) }
 	}
 	sections := []checkSection{{"config", of(checkConfig)}}
-	if need&usesExport != 0 {
+	if need&config.UsesExport != 0 {
 		sections = append(sections, checkSection{"api", func(ctx context.Context) []finding { return eachStream(ctx, s, checkAPI) }})
 	}
-	if need&usesKafka != 0 {
-		find := func(ctx context.Context, st *streamSettings) []finding { return checkKafka(ctx, s, st, need) }
+	if need&config.UsesKafka != 0 {
+		find := func(ctx context.Context, st *config.Stream) []finding { return checkKafka(ctx, s, st, need) }
 		sections = append(sections, checkSection{"kafka", func(ctx context.Context) []finding { return eachStream(ctx, s, find) }})
 	}
-	if need&usesCursor != 0 {
+	if need&config.UsesCursor != 0 {
 		cursorstore.LogTo(nil) // its messages come back as errors
 		sections = append(sections, checkSection{"redis", of(checkRedis)}, checkSection{"owner", of(checkOwners)})
 	}
@@ -236,11 +237,11 @@ func checkSections(s *settings, need uses) []checkSection {
 
 // eachStream looks at all streams at the same time. Where streams share what
 // was found, it is said once.
-func eachStream(ctx context.Context, s *settings, find func(context.Context, *streamSettings) []finding) []finding {
-	found := make([][]finding, len(s.streams))
+func eachStream(ctx context.Context, s *config.Settings, find func(context.Context, *config.Stream) []finding) []finding {
+	found := make([][]finding, len(s.Streams))
 	var running sync.WaitGroup
-	for i := range s.streams {
-		running.Go(func() { found[i] = find(ctx, &s.streams[i]) })
+	for i := range s.Streams {
+		running.Go(func() { found[i] = find(ctx, &s.Streams[i]) })
 	}
 	running.Wait()
 	shared := func(f finding) bool {
@@ -256,7 +257,7 @@ func eachStream(ctx context.Context, s *settings, find func(context.Context, *st
 		for _, f := range list {
 			switch {
 			case !shared(f):
-				f.Text = s.streams[i].name + ": " + f.Text
+				f.Text = s.Streams[i].Name + ": " + f.Text
 			case i > 0:
 				continue
 			}
@@ -267,13 +268,13 @@ func eachStream(ctx context.Context, s *settings, find func(context.Context, *st
 }
 
 // checkConfig says what was set, and what looks wrong although it is allowed.
-func checkConfig(_ context.Context, s *settings) []finding {
+func checkConfig(_ context.Context, s *config.Settings) []finding {
 	set, files := 0, 0
-	for _, row := range s.effective {
-		if row.Origin != fromDefault {
+	for _, row := range s.Effective {
+		if row.Origin != config.FromDefault {
 			set++
 		}
-		if row.Origin == fromFile {
+		if row.Origin == config.FromFile {
 			files++
 		}
 	}
@@ -282,11 +283,11 @@ func checkConfig(_ context.Context, s *settings) []finding {
 		text += fmt.Sprintf(", %d from files", files)
 	}
 	found := []finding{{Level: levelOK, Text: text + ", the others are defaults"}}
-	for _, line := range s.warnings {
+	for _, line := range s.Warnings {
 		found = append(found, finding{Level: levelWarn, Text: line})
 	}
-	for i := range s.streams {
-		for _, name := range s.streams[i].unsafe() {
+	for i := range s.Streams {
+		for _, name := range s.Streams[i].Unsafe() {
 			f := finding{Level: levelWarn, Text: name + " gives up a protection", Hint: "leave it to tests"}
 			if !slices.Contains(found, f) {
 				found = append(found, f)
@@ -298,13 +299,13 @@ func checkConfig(_ context.Context, s *settings) []finding {
 
 // checkKafka looks at Kafka, and whether its topics hold what the checkpoint
 // implies: the checkpoint topic's, or Redis's if it is looked at too.
-func checkKafka(ctx context.Context, s *settings, st *streamSettings, need uses) []finding {
-	if isEmbedded(&st.kafka) {
+func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
+	if config.IsEmbedded(&st.Kafka) {
 		return []finding{{Level: levelInfo, Text: "embedded: it will start with run"}}
 	}
-	cfg := st.kafka
-	if need&usesCursor != 0 {
-		cfg.Known = known(s, st.name) // what is wrong with Redis is said elsewhere
+	cfg := st.Kafka
+	if need&config.UsesCursor != 0 {
+		cfg.Known = known(s, st.Name) // what is wrong with Redis is said elsewhere
 	}
 	sink, err := kafkasink.New(cfg)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/cmd/internal/config"
 )
 
 const (
@@ -21,11 +22,11 @@ const (
 
 // checkAPI asks the export API for one page from now on, and for the first items
 // of the export.
-func checkAPI(ctx context.Context, st *streamSettings) []finding {
-	if st.simulated {
+func checkAPI(ctx context.Context, st *config.Stream) []finding {
+	if st.Simulated {
 		return []finding{{Level: levelInfo, Text: "simulated: it will start with run"}}
 	}
-	client, err := exportapi.New(st.export)
+	client, err := exportapi.New(st.Export)
 	if err != nil {
 		return []finding{failure(err)}
 	}
@@ -65,11 +66,11 @@ const patience = 2 * time.Second
 
 // lookedAt judges how the first items of the export are read. Where there are
 // none, or the rate limit lets nobody look, there is nothing to say.
-func lookedAt(ctx context.Context, client *exportapi.Client, st *streamSettings) (finding, bool) {
-	if rate, err := st.export.Rate(); err != nil || rate > 0 && rate*patience.Seconds() < 1 {
+func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream) (finding, bool) {
+	if rate, err := st.Export.Rate(); err != nil || rate > 0 && rate*patience.Seconds() < 1 {
 		return finding{}, false
 	}
-	got, err := client.Look(ctx, st.engine.Origin.Start)
+	got, err := client.Look(ctx, st.Engine.Origin.Start)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return finding{Level: levelWarn, Text: "the first items did not come in time", Hint: "--timeout is the longest wait"}, true
@@ -117,7 +118,7 @@ func connectionOf(got exportapi.Findings, now time.Time) finding {
 }
 
 // answerOf describes whose export it is and how it answers.
-func answerOf(got exportapi.Findings, st *streamSettings) string {
+func answerOf(got exportapi.Findings, st *config.Stream) string {
 	parts := []string{"key accepted"}
 	var whose []string
 	for _, part := range []struct{ kind, name string }{
@@ -130,7 +131,7 @@ func answerOf(got exportapi.Findings, st *streamSettings) string {
 	if len(whose) > 0 {
 		parts = append(parts, strings.Join(whose, " / "))
 	}
-	parts = append(parts, fmt.Sprintf("%s, %d per page", st.export.Resource, st.export.PageSize))
+	parts = append(parts, fmt.Sprintf("%s, %d per page", st.Export.Resource, st.Export.PageSize))
 	if got.Compression != "" {
 		parts = append(parts, got.Compression)
 	}

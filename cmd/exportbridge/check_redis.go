@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
 // checkRedis looks whether Redis can be trusted with the cursor.
-func checkRedis(ctx context.Context, s *settings) []finding {
-	if s.embeddedRedis {
+func checkRedis(ctx context.Context, s *config.Settings) []finding {
+	if s.EmbeddedRedis {
 		return []finding{{Level: levelWarn, Text: "embedded: it forgets the cursor when run ends", Hint: "REDIS_URL=redis://localhost:6379/0 for anything but a try"}}
 	}
-	client, err := cursorstore.Open(s.cursor)
+	client, err := cursorstore.Open(s.Cursor)
 	if err != nil {
 		return []finding{failure(err)}
 	}
@@ -35,24 +36,24 @@ func checkRedis(ctx context.Context, s *settings) []finding {
 }
 
 // checkOwners says who runs the streams now, from what they tell in Redis.
-func checkOwners(ctx context.Context, s *settings) []finding {
-	if s.embeddedRedis {
+func checkOwners(ctx context.Context, s *config.Settings) []finding {
+	if s.EmbeddedRedis {
 		return []finding{{Level: levelInfo, Text: "not known with an embedded Redis"}}
 	}
-	client, err := cursorstore.Open(s.cursor)
+	client, err := cursorstore.Open(s.Cursor)
 	if err != nil {
 		return []finding{{Level: levelInfo, Text: "not known"}}
 	}
 	defer client.Close()
-	return eachStream(ctx, s, func(ctx context.Context, st *streamSettings) []finding {
-		status, live, err := client.Stream(st.name).Status(ctx)
+	return eachStream(ctx, s, func(ctx context.Context, st *config.Stream) []finding {
+		status, live, err := client.Stream(st.Name).Status(ctx)
 		switch {
 		case errors.Is(err, bridge.ErrForeign):
 			return []finding{failure(err)}
 		case err != nil: // the section about Redis says why
 			return []finding{{Level: levelInfo, Text: "not known, Redis does not answer"}}
 		case !live:
-			return []finding{{Level: levelInfo, Text: "no bridge runs stream " + st.name}}
+			return []finding{{Level: levelInfo, Text: "no bridge runs stream " + st.Name}}
 		}
 		return []finding{ownerOf(&status, time.Now())}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
 )
 
 // flagValues are the values of flags that take one of a few, by the path of
@@ -57,9 +58,9 @@ func (a *app) completeStream(cmd *cobra.Command, _ []string, _ string) ([]string
 		cobra.CompDebugln(err.Error(), false)
 		return nil, cobra.ShellCompDirectiveError
 	}
-	names := make([]string, len(s.streams)) // with an error those that can be used
-	for i := range s.streams {
-		names[i] = s.streams[i].name
+	names := make([]string, len(s.Streams)) // with an error those that can be used
+	for i := range s.Streams {
+		names[i] = s.Streams[i].Name
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
@@ -69,12 +70,12 @@ func (a *app) completeStream(cmd *cobra.Command, _ []string, _ string) ([]string
 func completeSet(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	name, _, named := strings.Cut(typed, "=")
 	var offers []string
-	for _, v := range allVariables() {
+	for _, v := range config.Variables() {
 		switch {
-		case !named && !v.secret:
-			offers = append(offers, cobra.CompletionWithDesc(v.name+"=", v.desc))
-		case named && v.name == name:
-			for _, value := range v.values {
+		case !named && !v.Secret:
+			offers = append(offers, cobra.CompletionWithDesc(v.Name+"=", v.Description))
+		case named && v.Name == name:
+			for _, value := range v.Values {
 				offers = append(offers, name+"="+value)
 			}
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/cmd/internal/config"
 )
 
 const composeFile = "../../docker-compose.yml"
@@ -175,20 +177,20 @@ func TestComposeRunsOurCommands(t *testing.T) {
 			wantCommand(t, name, args)
 		}
 		for variable := range s.Environment {
-			if !isSetting(variable) {
+			if !config.IsSetting(variable) {
 				t.Errorf("%s sets %s, which is no setting", name, variable)
 			}
 		}
 	}
 	var environ []string
 	for variable, value := range services["bridge"].Environment {
-		if !strings.HasSuffix(variable, fileSuffix) {
+		if !strings.HasSuffix(variable, config.FileSuffix) {
 			environ = append(environ, variable+"="+*value)
 		}
 	}
 	a := &app{stdio: stdio{new(bytes.Buffer), io.Discard, io.Discard}, environ: environ, given: make(map[string]string)}
-	if s, err := a.settings(t.Context(), usesAll, nil); err != nil || len(s.warnings) > 0 {
-		t.Errorf("bridge cannot start with its environment: %v %v", err, s.warnings)
+	if s, err := a.settings(t.Context(), config.UsesAll, nil); err != nil || len(s.Warnings) > 0 {
+		t.Errorf("bridge cannot start with its environment: %v %v", err, s.Warnings)
 	}
 }
 

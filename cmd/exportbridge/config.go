@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/config"
 )
 
 func newConfigCommand(a *app) *cobra.Command {
@@ -38,7 +40,7 @@ Everything that is wrong with them is reported too, and then the exit code is 2.
 	asJSON := takeJSON(cmd)
 	a.takeSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, wrong := a.settings(cmd.Context(), usesAll, nil)
+		s, wrong := a.settings(cmd.Context(), config.UsesAll, nil)
 		if s == nil {
 			return wrong
 		}
@@ -53,23 +55,23 @@ Everything that is wrong with them is reported too, and then the exit code is 2.
 	return cmd
 }
 
-func (a *app) showSettings(s *settings, asJSON bool) error {
+func (a *app) showSettings(s *config.Settings, asJSON bool) error {
 	if asJSON {
 		return printJSON(a.stdout, struct {
-			Settings []effective `json:"settings"`
-			Warnings []string    `json:"warnings,omitempty"`
-		}{s.effective, s.warnings})
+			Settings []config.Setting `json:"settings"`
+			Warnings []string         `json:"warnings,omitempty"`
+		}{s.Effective, s.Warnings})
 	}
 	table := [][]string{{"VARIABLE", "VALUE", "ORIGIN"}}
-	for _, row := range s.effective {
-		table = append(table, []string{row.Variable, row.shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
+	for _, row := range s.Effective {
+		table = append(table, []string{row.Variable, row.Shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
 	}
 	return printTable(a.stdout, table)
 }
 
 // warn prints what looks like a setting and is none.
-func (a *app) warn(s *settings) {
-	for _, line := range s.warnings {
+func (a *app) warn(s *config.Settings) {
+	for _, line := range s.Warnings {
 		fmt.Fprintf(a.stderr, "warning: %s\n", line)
 	}
 }
@@ -103,7 +105,7 @@ has it between the lines ` + docsBegin + " and " + docsEnd + `.`,
 		case write != "":
 			return writeDocs(write)
 		}
-		_, err := io.WriteString(a.stdout, settingsTable(allVariables()))
+		_, err := io.WriteString(a.stdout, config.Markdown(config.Variables()))
 		return err
 	}
 	return cmd
@@ -147,7 +149,7 @@ func docsIn(path string) (text, updated string, err error) {
 	if !begins || !ends {
 		return "", "", fmt.Errorf("find the settings table in %s: %w", path, errNoMarkers)
 	}
-	table := settingsTable(allVariables())
+	table := config.Markdown(config.Variables())
 	return string(content), before + docsBegin + "\n" + table + docsEnd + after, nil
 }
 
@@ -161,7 +163,7 @@ func newConfigEnvCommand(a *app) *cobra.Command {
   exportbridge config show --env-file .env`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := io.WriteString(a.stdout, envTemplate(allVariables()))
+			_, err := io.WriteString(a.stdout, config.EnvTemplate(config.Variables()))
 			return err
 		},
 	}
@@ -178,7 +180,7 @@ judges all of them together.`,
 		Example: `  exportbridge config schema > exportbridge.schema.json`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return printJSON(a.stdout, settingsSchema(allVariables()))
+			return printJSON(a.stdout, config.Schema(config.Variables()))
 		},
 	}
 }

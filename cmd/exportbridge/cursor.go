@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -36,8 +37,8 @@ func newCursorCommand(a *app) *cobra.Command {
 type position struct {
 	client *cursorstore.Client
 	store  *cursorstore.Store
-	stream *streamSettings
-	all    *settings
+	stream *config.Stream
+	all    *config.Settings
 	sink   *kafkasink.Sink // nil unless the command needs Kafka
 	owner  string          // of this process
 	away   error           // why Redis was found not to answer; nil where it was not
@@ -52,9 +53,9 @@ func (p *position) close() {
 
 // openPosition connects to the store of the stream that the command is about.
 // The caller closes its client.
-func (a *app) openPosition(ctx context.Context, need uses, name string) (*position, error) {
+func (a *app) openPosition(ctx context.Context, need config.Uses, name string) (*position, error) {
 	// The API is not asked, so its key is not needed.
-	s, err := a.settings(ctx, need|usesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
+	s, err := a.settings(ctx, need|config.UsesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
 	if err != nil {
 		return nil, err
 	}
@@ -75,18 +76,18 @@ func (a *app) openPosition(ctx context.Context, need uses, name string) (*positi
 }
 
 // openRedis connects to the Redis that keeps the cursors.
-func openRedis(s *settings) (*cursorstore.Client, error) {
-	if s.embeddedRedis {
+func openRedis(s *config.Settings) (*cursorstore.Client, error) {
+	if s.EmbeddedRedis {
 		return nil, &exitError{code: exitUsage, err: errors.New("REDIS_URL=embedded is a Redis inside another process"), hint: "the address that it printed, for example REDIS_URL=redis://" + usualRedis + "/0"}
 	}
 	cursorstore.LogTo(nil)
-	return cursorstore.Open(s.cursor)
+	return cursorstore.Open(s.Cursor)
 }
 
-func positionOf(client *cursorstore.Client, s *settings, st *streamSettings, need uses) (*position, error) {
-	p := &position{client: client, store: client.Stream(st.name), stream: st, all: s, owner: s.owner()}
-	if need&usesKafka != 0 {
-		cfg := st.kafka
+func positionOf(client *cursorstore.Client, s *config.Settings, st *config.Stream, need config.Uses) (*position, error) {
+	p := &position{client: client, store: client.Stream(st.Name), stream: st, all: s, owner: s.Owner()}
+	if need&config.UsesKafka != 0 {
+		cfg := st.Kafka
 		cfg.Known = p.store.Load
 		var err error
 		if p.sink, err = kafkasink.New(cfg); err != nil {
@@ -99,7 +100,7 @@ func positionOf(client *cursorstore.Client, s *settings, st *streamSettings, nee
 // eachPosition calls f for every stream of the settings, or for the one that is
 // named.
 func (a *app) eachPosition(ctx context.Context, name string, f func(*position) error) error {
-	s, err := a.settings(ctx, usesKafka|usesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
+	s, err := a.settings(ctx, config.UsesKafka|config.UsesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
 	if err != nil {
 		return err
 	}
@@ -114,12 +115,12 @@ func (a *app) eachPosition(ctx context.Context, name string, f func(*position) e
 		return err
 	}
 	defer func() { _ = client.Close() }() // nothing is left to be written
-	for i := range s.streams {
-		st := &s.streams[i]
-		if name != "" && st.name != name {
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		if name != "" && st.Name != name {
 			continue
 		}
-		p, err := positionOf(client, s, st, usesKafka)
+		p, err := positionOf(client, s, st, config.UsesKafka)
 		if err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ topic where Redis has none or does not answer, which is said.`,
 	takeStream(cmd, &stream)
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the cursor itself and nothing else; it may be sensitive")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := a.openPosition(cmd.Context(), usesKafka, stream)
+		p, err := a.openPosition(cmd.Context(), config.UsesKafka, stream)
 		if err != nil {
 			return err
 		}
@@ -327,13 +328,13 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 			return &exitError{code: exitUsage, err: fmt.Errorf("--limit %d is below 0", limit), hint: "--limit 50"}
 		}
 		if since != "" {
-			ms, err := parseInstant(since, time.Now())
+			ms, err := config.ParseInstant(since, time.Now())
 			if err != nil {
 				return &exitError{code: exitUsage, err: fmt.Errorf("--since: %w", err), hint: "--since -2h"}
 			}
 			q.Since = time.UnixMilli(ms)
 		}
-		p, err := a.openPosition(cmd.Context(), usesKafka, stream)
+		p, err := a.openPosition(cmd.Context(), config.UsesKafka, stream)
 		if err != nil {
 			return err
 		}

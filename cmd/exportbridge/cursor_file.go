@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 )
 
 const (
@@ -53,7 +54,7 @@ which may be sensitive.`,
 	takeStream(cmd, &stream)
 	cmd.Flags().StringVar(&file, "file", "-", "write to this `FILE`, which must not be there yet; - is standard output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := a.openPosition(cmd.Context(), usesKafka, stream)
+		p, err := a.openPosition(cmd.Context(), config.UsesKafka, stream)
 		if err != nil {
 			return err
 		}
@@ -182,7 +183,7 @@ func planImport(p *position, c, now *bridge.Checkpoint, other bool) (*plannedMov
 	if want := p.store.Name(); c.Stream != want {
 		differ("stream", c.Stream, want)
 	}
-	if want := p.stream.engine.Origin; !c.Origin.Same(want) {
+	if want := p.stream.Engine.Origin; !c.Origin.Same(want) {
 		differ("an export with", c.Origin, want)
 	}
 	if want := now.Source; want != (bridge.SourceIdentity{}) && c.Source != (bridge.SourceIdentity{}) && c.Source != want {

@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -144,7 +145,7 @@ func lookupBack(pages int64) lookup {
 func lookupOf(flags *pflag.FlagSet, at, by, entry string, shift int64) (lookup, error) {
 	switch {
 	case flags.Changed("by-duration"):
-		back, err := parseDuration(by)
+		back, err := config.ParseDuration(by)
 		if err == nil && back <= 0 {
 			err = errors.New("does not go back")
 		}
@@ -153,7 +154,7 @@ func lookupOf(flags *pflag.FlagSet, at, by, entry string, shift int64) (lookup, 
 		}
 		return lookupAt(time.Now().Add(-back)), nil
 	case flags.Changed("to-datetime"):
-		ms, err := parseInstant(at, time.Now())
+		ms, err := config.ParseInstant(at, time.Now())
 		if err != nil {
 			return lookup{}, &exitError{code: exitUsage, err: fmt.Errorf("--to-datetime: %w", err), hint: "--to-datetime 2026-11-20T13:00:00Z, or -2h"}
 		}
@@ -279,7 +280,7 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (finder, error) {
 		}
 		return resetTo(fmt.Sprintf("cursor %s  (sha256 %s)", shorten(cursor), bridge.CursorHash(cursor)), bridge.Target{Cursor: cursor}), nil
 	case flags.Changed("to-datetime"):
-		ms, err := parseInstant(at, time.Now())
+		ms, err := config.ParseInstant(at, time.Now())
 		if err != nil {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-datetime: %w", err), hint: "--to-datetime 2026-11-20T13:00:00Z, or -2h"}
 		}
@@ -356,7 +357,7 @@ func checkCursor(cursor string) error {
 
 // run shows what the move would do and, with --execute, does it.
 func (m *move) run(ctx context.Context, find finder) error {
-	p, err := m.app.openPosition(ctx, usesExport|usesKafka, m.stream)
+	p, err := m.app.openPosition(ctx, config.UsesExport|config.UsesKafka, m.stream)
 	if err != nil {
 		return err
 	}
@@ -402,13 +403,13 @@ func (p *position) plan(ctx context.Context, find finder) (*plannedMove, bridge.
 		return nil, now, err
 	}
 	plan.Stream, plan.From, plan.BaseEpoch = p.store.Name(), spotOf(&now), now.Epoch
-	if want := p.stream.engine.Origin; plan.target.Entry == nil && !now.Zero() && !now.Origin.Same(want) {
+	if want := p.stream.Engine.Origin; plan.target.Entry == nil && !now.Zero() && !now.Origin.Same(want) {
 		plan.Notes = append(plan.Notes, fmt.Sprintf("the settings change, from %s to %s", now.Origin, want))
 	}
 	if p.away != nil {
 		plan.Notes = append(plan.Notes, p.awayNote())
 	}
-	plan.Guarantee = string(p.stream.engine.Mode)
+	plan.Guarantee = string(p.stream.Engine.Mode)
 	return plan, now, nil
 }
 

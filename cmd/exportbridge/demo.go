@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
 )
 
 // chaosFaults are what --chaos does to the API.
@@ -64,11 +65,11 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 		ctx, cancel = context.WithTimeout(ctx, d.runs)
 		defer cancel()
 	}
-	preset := map[string]string{"EXPORT_URL": simulated, "KAFKA_BROKERS": embedded, "REDIS_URL": embedded}
+	preset := map[string]string{"EXPORT_URL": config.Simulated, "KAFKA_BROKERS": config.Embedded, "REDIS_URL": config.Embedded}
 	if _, given := a.given["LOG_LEVEL"]; !given && isTerminal(a.stderr) {
 		preset["LOG_LEVEL"] = "warn" // the status line says the rest
 	}
-	s, err := a.settings(ctx, usesAll, preset)
+	s, err := a.settings(ctx, config.UsesAll, preset)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 		}
 	}
 	line := newStatusLine(a.stderr)
-	log := newLogger(line, &s.processConfig, a.environ)
+	log := newLogger(line, &s.Process, a.environ)
 	defer flushLog(log)
 	d.plan.log = log
 	if d.plan.dataDir != "" {
@@ -98,7 +99,7 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 		}
 		err = errors.Join(err, inside.close())
 	}()
-	s.http.Addr = freeIfTaken(s.http.Addr)
+	s.HTTP.Addr = freeIfTaken(s.HTTP.Addr)
 	p, err := assemble(ctx, s, bridge.Limits{}, log)
 	if err != nil {
 		return err
@@ -126,34 +127,34 @@ func freeIfTaken(addr string) string {
 }
 
 // welcome says where everything is and what to try.
-func (a *app) welcome(s *settings, v *servers, d *demoOptions, p *process) {
+func (a *app) welcome(s *config.Settings, v *servers, d *demoOptions, p *process) {
 	note := func(moved bool) string {
 		if moved {
 			return " (the usual port is taken)"
 		}
 		return ""
 	}
-	st := &s.streams[0]
+	st := &s.Streams[0]
 	w := a.stdout
 	if v.api != nil {
 		sim := d.plan.simulator
 		fmt.Fprintf(w, "  export API  %s  simulated, %s events/s, %s in stock%s\n", v.api.URL, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)), note(v.api.Moved))
 	}
 	if v.kafka != nil {
-		fmt.Fprintf(w, "  Kafka       %s, embedded, topic %s (%d partitions)%s\n", v.kafka.Addr, st.kafka.Topic, st.kafka.Partitions, note(v.kafka.Moved))
+		fmt.Fprintf(w, "  Kafka       %s, embedded, topic %s (%d partitions)%s\n", v.kafka.Addr, st.Kafka.Topic, st.Kafka.Partitions, note(v.kafka.Moved))
 	}
 	if v.redis != nil {
 		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
 	}
 	if p.server != nil {
-		fmt.Fprintf(w, "  page        http://%s%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.http.Addr == freePort(demoHTTP)))
+		fmt.Fprintf(w, "  page        http://%s%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.HTTP.Addr == freePort(demoHTTP)))
 	}
 	a.suggest(w, s, v)
 }
 
 // suggest prints commands that work as they are.
-func (a *app) suggest(w io.Writer, s *settings, v *servers) {
-	st := &s.streams[0]
+func (a *app) suggest(w io.Writer, s *config.Settings, v *servers) {
+	st := &s.Streams[0]
 	kafka, redis := "", ""
 	if v.kafka != nil && v.kafka.Addr != usualKafka {
 		kafka = " --kafka-brokers " + v.kafka.Addr
@@ -162,13 +163,13 @@ func (a *app) suggest(w io.Writer, s *settings, v *servers) {
 		redis = "REDIS_URL=" + v.redis.URL + " "
 	}
 	fmt.Fprintf(w, "  try:  exportbridge tail -n 5%s\n", kafka)
-	fmt.Fprintf(w, "        kcat -b %s -C -t %s -c 5\n", st.kafka.Brokers[0], st.kafka.Topic)
+	fmt.Fprintf(w, "        kcat -b %s -C -t %s -c 5\n", st.Kafka.Brokers[0], st.Kafka.Topic)
 	fmt.Fprintf(w, "        %sexportbridge cursor rewind --shift-by -3 --execute\n", redis)
 }
 
 // parseRun reads how long a demo goes on.
 func parseRun(text string) (time.Duration, error) {
-	d, err := parseDuration(text)
+	d, err := config.ParseDuration(text)
 	if err == nil && d <= 0 {
 		err = fmt.Errorf("%s is not above 0", text)
 	}

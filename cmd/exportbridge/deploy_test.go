@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/cmd/internal/config"
 )
 
 // TestDeployedSettings: every variable in the files that the program is
@@ -27,7 +29,7 @@ func TestDeployedSettings(t *testing.T) {
 			t.Errorf("%s sets %d variables", file, len(found))
 		}
 		for _, m := range found {
-			if !isSetting(string(m[1])) {
+			if !config.IsSetting(string(m[1])) {
 				t.Errorf("%s sets %s, which is no setting", file, m[1])
 			}
 		}

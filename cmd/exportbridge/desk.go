@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -26,15 +27,15 @@ const deskTimeout = 20 * time.Second
 // say and do the same.
 type desk struct {
 	client *cursorstore.Client
-	all    *settings
+	all    *config.Settings
 	jobs   kafkasink.JobLogs
 }
 
 // newDesk copies the settings, so that a look at Kafka does not count as what
 // the running streams see of it.
-func newDesk(client *cursorstore.Client, s *settings) *desk {
+func newDesk(client *cursorstore.Client, s *config.Settings) *desk {
 	own := *s
-	own.streams = slices.Clone(s.streams)
+	own.Streams = slices.Clone(s.Streams)
 	return &desk{client: client, all: &own}
 }
 
@@ -44,7 +45,7 @@ func (d *desk) at(name string, f func(*position) error) error {
 	if err != nil {
 		return err
 	}
-	p, err := positionOf(d.client, d.all, st, usesKafka)
+	p, err := positionOf(d.client, d.all, st, config.UsesKafka)
 	if err != nil {
 		return err
 	}
@@ -76,11 +77,11 @@ func answerable(err error) error {
 
 // Reports implements ops.Desk.
 func (d *desk) Reports(ctx context.Context) ([]ops.Report, error) {
-	all, errs := make([]ops.Report, len(d.all.streams)), make([]error, len(d.all.streams))
+	all, errs := make([]ops.Report, len(d.all.Streams)), make([]error, len(d.all.Streams))
 	var asking sync.WaitGroup
-	for i := range d.all.streams {
+	for i := range d.all.Streams {
 		asking.Go(func() {
-			errs[i] = d.at(d.all.streams[i].name, func(p *position) error {
+			errs[i] = d.at(d.all.Streams[i].Name, func(p *position) error {
 				all[i] = p.status(ctx).Report
 				return nil
 			})
@@ -170,8 +171,8 @@ func (l *letters) overview(ctx context.Context, limit int) (ops.Letters, error) 
 // Jobs implements ops.Desk.
 func (d *desk) Jobs(ctx context.Context) ([]ops.Job, error) {
 	var all []ops.Job
-	for i := range d.all.streams {
-		list, err := listJobs(ctx, d.jobs.Jobs(d.all.streams[i].kafka), 0)
+	for i := range d.all.Streams {
+		list, err := listJobs(ctx, d.jobs.Jobs(d.all.Streams[i].Kafka), 0)
 		if err != nil {
 			return nil, answerable(explained(err))
 		}

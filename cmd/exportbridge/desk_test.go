@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -78,11 +79,11 @@ func TestReportsWithoutAnswers(t *testing.T) {
 	defer silent.Close()
 	addr := silent.Addr().String()
 	a := &app{environ: []string{"KAFKA_BROKERS=" + addr, "REDIS_URL=redis://" + addr + "/0", "EXPORT_API_KEY=any"}}
-	s, err := a.settings(t.Context(), usesAll, nil)
+	s, err := a.settings(t.Context(), config.UsesAll, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := cursorstore.Open(s.cursor)
+	client, err := cursorstore.Open(s.Cursor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 )
 
 // listedLetters is how many dead letters dlq list shows.
@@ -89,7 +90,7 @@ type letterMark struct {
 // letters are the dead letters of one stream.
 type letters struct {
 	*topicReader
-	stream *streamSettings
+	stream *config.Stream
 	there  bool // their topic
 }
 
@@ -108,7 +109,7 @@ func (a *app) openLetters(ctx context.Context, name string) (*letters, error) {
 
 // takeReading gives a command that reads dead letters the flag --timeout.
 func takeReading(cmd *cobra.Command, timeout *time.Duration) {
-	flag := &parsedFlag[time.Duration]{target: timeout, parse: parseDuration, kind: "DURATION"}
+	flag := &parsedFlag[time.Duration]{target: timeout, parse: config.ParseDuration, kind: "DURATION"}
 	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("read the dead letters for so long at most (default until a partition shows nothing for %s)", usualPatience))
 }
 
@@ -142,8 +143,8 @@ func areDeleted(n int64) string {
 
 // lettersOf connects to the topic of a stream's dead letters. A topic that does
 // not exist is empty.
-func lettersOf(ctx context.Context, st *streamSettings) (*letters, error) {
-	kafka := st.kafka
+func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
+	kafka := st.Kafka
 	kafka.Topic = kafka.DeadTopic()
 	there, err := readOnly(ctx, &kafka)
 	if err != nil {
@@ -154,7 +155,7 @@ func lettersOf(ctx context.Context, st *streamSettings) (*letters, error) {
 		return nil, err
 	}
 	reader := &topicReader{
-		open: sink.Consumer, topic: kafka.Topic, keep: keepStream(st.name), patience: usualPatience,
+		open: sink.Consumer, topic: kafka.Topic, keep: keepStream(st.Name), patience: usualPatience,
 		again: "exportbridge check says whether the brokers are well; --timeout 10m waits longer",
 	}
 	return &letters{topicReader: reader, stream: st, there: there}, nil
@@ -240,7 +241,7 @@ func (a *app) listLetters(ctx context.Context, o *dlqListOptions) error {
 	}
 	from := tailStart{kind: fromStart}
 	if o.since != "" {
-		ms, err := parseInstant(o.since, time.Now())
+		ms, err := config.ParseInstant(o.since, time.Now())
 		if err != nil {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--since: %w", err), hint: "--since -24h"}
 		}
@@ -250,7 +251,7 @@ func (a *app) listLetters(ctx context.Context, o *dlqListOptions) error {
 	if err != nil {
 		return err
 	}
-	marks, err := kafkasink.Marks(ctx, l.stream.kafka, kafkasink.JobDLQ)
+	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
 	if err != nil {
 		return explained(err)
 	}
@@ -279,7 +280,7 @@ func checkReason(reason string) error {
 	}
 	return &exitError{
 		code: exitUsage, err: fmt.Errorf("--reason %q is not one of: %s", reason, strings.Join(defects, ", ")),
-		hint: "--reason " + cmp.Or(nearest(reason, defects), defects[len(defects)-1]),
+		hint: "--reason " + cmp.Or(config.Nearest(reason, defects), defects[len(defects)-1]),
 	}
 }
 
@@ -383,7 +384,7 @@ func (a *app) showLetter(ctx context.Context, l *letters, place letterPlace, raw
 		_, err := a.stdout.Write(appendRecordJSON(nil, r))
 		return err
 	}
-	marks, err := kafkasink.Marks(ctx, l.stream.kafka, kafkasink.JobDLQ)
+	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
 	if err != nil {
 		return explained(err)
 	}
@@ -435,7 +436,7 @@ func (l *letters) load(ctx context.Context, places []letterPlace) ([]*kgo.Record
 	for _, p := range places {
 		if found[p] == nil {
 			return nil, &exitError{
-				code: exitFailed, err: fmt.Errorf("topic %s has no dead letter of stream %s at %s", l.topic, l.stream.name, p),
+				code: exitFailed, err: fmt.Errorf("topic %s has no dead letter of stream %s at %s", l.topic, l.stream.Name, p),
 				hint: "exportbridge dlq list",
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 )
 
 // lettersAtOnce is how many dead letters are in memory at a time.
@@ -168,7 +169,7 @@ func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	_, st, err := a.steeredStream(ctx, usesExport, o.stream)
+	_, st, err := a.steeredStream(ctx, config.UsesExport, o.stream)
 	if err != nil {
 		return err
 	}
@@ -222,14 +223,14 @@ func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) 
 }
 
 // openExport connects to the export API of a stream.
-func openExport(st *streamSettings) (*exportapi.Client, error) {
-	if st.simulated {
+func openExport(st *config.Stream) (*exportapi.Client, error) {
+	if st.Simulated {
 		return nil, &exitError{
 			code: exitUsage, err: errors.New("EXPORT_URL=simulated is an API inside another process"),
 			hint: "the address that it printed, for example EXPORT_URL=http://" + usualSimulator,
 		}
 	}
-	return exportapi.New(st.export)
+	return exportapi.New(st.Export)
 }
 
 func (a *app) printRetried(one retriedLetter) error {
@@ -291,7 +292,7 @@ func (t *retrier) run(ctx context.Context, a *app, places []letterPlace, execute
 	if execute {
 		begin, t.result = kafkasink.OpenRepair, letterPublished
 	}
-	kafka := t.stream.kafka
+	kafka := t.stream.Kafka
 	kafka.Report = a.sayWaiting()
 	if t.repair, err = begin(ctx, kafka, kafkasink.JobDLQ); err != nil {
 		return results, repairError(err)
@@ -346,15 +347,15 @@ func (a *app) sayWaiting() func(error) {
 func (t *retrier) findOrigin(ctx context.Context) error {
 	c, err := newestCheckpoint(ctx, t.stream)
 	if t.origin = c.Origin; c.Zero() {
-		t.origin = t.stream.engine.Origin
+		t.origin = t.stream.Engine.Origin
 	}
 	return err
 }
 
 // newestCheckpoint returns the stream's, as the checkpoint topic has it; the
 // zero value where there is none.
-func newestCheckpoint(ctx context.Context, st *streamSettings) (bridge.Checkpoint, error) {
-	sink, err := kafkasink.New(st.kafka)
+func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint, error) {
+	sink, err := kafkasink.New(st.Kafka)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -425,7 +426,7 @@ func (e *unusableLetter) Error() string { return e.why }
 func (t *retrier) page(ctx context.Context, l *kafkasink.Letter) (page *bridge.Page, note string, err error) {
 	switch {
 	case l.Item != nil:
-		page, err = decodeItem(t.api, t.stream.export.ItemsField, l.Item)
+		page, err = decodeItem(t.api, t.stream.Export.ItemsField, l.Item)
 		if err != nil {
 			return nil, "", &unusableLetter{"its bytes are not an item: " + err.Error()}
 		}

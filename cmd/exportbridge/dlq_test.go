@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/ops"
+	"exportbridge/cmd/internal/config"
 )
 
 // lettersWorld is a Kafka of two brokers with dead letters in a partition of
@@ -93,7 +94,7 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 	t.Parallel()
 	kafka, env := lettersWorld(t, 4)
 	a := &app{environ: []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"], "EXPORT_API_KEY=" + secretKey}}
-	s, err := a.settings(t.Context(), usesKafka, nil)
+	s, err := a.settings(t.Context(), config.UsesKafka, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func (a *app) healthURL(ctx context.Context, args []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return readyURL(s.http.Addr)
+		return readyURL(s.HTTP.Addr)
 	}
 	u, err := url.Parse(args[0])
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

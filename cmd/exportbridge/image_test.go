@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"exportbridge/cmd/internal/config"
 )
 
 // instruction is one line of a Dockerfile.
@@ -112,7 +114,7 @@ func TestImage(t *testing.T) {
 		t.Errorf("CMD %s", found["CMD"].text)
 	}
 	name, _, _ := strings.Cut(found["ENV"].text, "=")
-	if !slices.ContainsFunc(allVariables(), func(v variable) bool { return v.name == name }) {
+	if !slices.ContainsFunc(config.Variables(), func(v config.Variable) bool { return v.Name == name }) {
 		t.Errorf("ENV %s is no setting", name)
 	}
 	for _, label := range []string{"title", "description", "licenses", "version", "revision"} {

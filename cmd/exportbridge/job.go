@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 )
 
 const (
@@ -73,8 +74,8 @@ func parseRateLimit(text string) (float64, error) {
 
 // besideLive is the limit of what reads the export beside the stream, unless
 // it is told another one: half of the stream's, 0 for none.
-func besideLive(st *streamSettings) (float64, error) {
-	perSecond, err := st.export.Rate()
+func besideLive(st *config.Stream) (float64, error) {
+	perSecond, err := st.Export.Rate()
 	return perSecond / 2, err
 }
 
@@ -119,7 +120,7 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 		if bound.text == "" {
 			return wrongUsage("--from -2h --to -1h", "--%s is missing", bound.name)
 		}
-		ms, err := parseInstant(bound.text, now)
+		ms, err := config.ParseInstant(bound.text, now)
 		if err != nil {
 			return wrongUsage("--"+bound.name+" 2026-11-02T00:00:00Z", "--%s: %w", bound.name, err)
 		}
@@ -153,8 +154,8 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 // jobPlan is a job that is to be carried out, or only shown.
 type jobPlan struct {
 	*jobOptions
-	s         *settings
-	st        *streamSettings
+	s         *config.Settings
+	st        *config.Stream
 	jobs      *kafkasink.Jobs
 	job       kafkasink.Job
 	perSecond float64 // requests, of all windows together; 0 is no limit
@@ -184,14 +185,14 @@ func (o *jobOptions) run(ctx context.Context) error {
 
 // open loads the settings. No server is asked.
 func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
-	s, st, err := o.app.steeredStream(ctx, usesExport, o.stream)
+	s, st, err := o.app.steeredStream(ctx, config.UsesExport, o.stream)
 	if err != nil {
 		return nil, err
 	}
-	if st.simulated {
+	if st.Simulated {
 		return nil, wrongUsage("--export-url http://"+usualSimulator, "EXPORT_URL=simulated is a server inside run and demo, which this command must know by its address")
 	}
-	p := &jobPlan{jobOptions: o, s: s, st: st, jobs: kafkasink.NewJobs(st.kafka), perSecond: o.limit}
+	p := &jobPlan{jobOptions: o, s: s, st: st, jobs: kafkasink.NewJobs(st.Kafka), perSecond: o.limit}
 	if !o.limitGiven {
 		if p.perSecond, err = besideLive(st); err != nil {
 			return nil, err
@@ -204,9 +205,9 @@ func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
 func (p *jobPlan) plan(ctx context.Context) error {
 	p.job = kafkasink.Job{
 		Version: kafkasink.JobVersion, ID: strings.ToLower(rand.Text()[:6]), Kind: p.kind,
-		Stream: p.st.name, Resource: p.st.export.Resource, Events: p.st.export.Events, Topic: p.st.kafka.Topic,
+		Stream: p.st.Name, Resource: p.st.Export.Resource, Events: p.st.Export.Events, Topic: p.st.Kafka.Topic,
 		From: p.fromMillis, To: p.untilMillis, Windows: kafkasink.JobWindows(p.fromMillis, p.untilMillis, p.windows),
-		RateLimit: p.perSecond, Parallel: p.parallel, PageSize: p.st.export.PageSize, Who: operator(), Reason: p.reason, Created: time.Now().UnixMilli(), State: kafkasink.JobRunning,
+		RateLimit: p.perSecond, Parallel: p.parallel, PageSize: p.st.Export.PageSize, Who: operator(), Reason: p.reason, Created: time.Now().UnixMilli(), State: kafkasink.JobRunning,
 	}
 	if len(p.events) > 0 {
 		if p.job.Resource != "events" {
@@ -227,14 +228,14 @@ func (p *jobPlan) plan(ctx context.Context) error {
 // chooseTopic settles where a replay goes: to no topic that the stream itself
 // uses.
 func (p *jobPlan) chooseTopic(ctx context.Context) error {
-	live := p.st.kafka
+	live := p.st.Kafka
 	p.job.Topic = kafkasink.ReplayTopic(live.Topic, p.job.ID)
 	if p.flags.Changed("topic") {
 		p.job.Topic = p.topic
-		for i := range p.s.streams {
-			k := &p.s.streams[i].kafka
+		for i := range p.s.Streams {
+			k := &p.s.Streams[i].Kafka
 			if slices.Contains([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, p.topic) {
-				return wrongUsage("another --topic, or exportbridge backfill", "--topic %s is a topic of stream %s itself", p.topic, p.s.streams[i].name)
+				return wrongUsage("another --topic, or exportbridge backfill", "--topic %s is a topic of stream %s itself", p.topic, p.s.Streams[i].Name)
 			}
 		}
 	}
@@ -270,7 +271,7 @@ func (p *jobPlan) wantTopic(ctx context.Context, live *kafkasink.Sink) error {
 	case err != nil:
 		return explained(err)
 	case !exists:
-		return &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", p.st.kafka.Topic), hint: "exportbridge topics create --execute"}
+		return &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", p.st.Kafka.Topic), hint: "exportbridge topics create --execute"}
 	}
 	return nil
 }
@@ -279,7 +280,7 @@ func (p *jobPlan) wantTopic(ctx context.Context, live *kafkasink.Sink) error {
 // for good is better known before there is a job. A server that is away is
 // waited for later.
 func (p *jobPlan) askAPI(ctx context.Context) error {
-	export := p.st.export
+	export := p.st.Export
 	export.Events = p.job.Events
 	api, err := exportapi.New(export)
 	if err != nil {
@@ -324,7 +325,7 @@ func (p *jobPlan) refuseOverlap(ctx context.Context) error {
 func (p *jobPlan) overlapWithStream(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
-	sink, err := kafkasink.New(p.st.kafka)
+	sink, err := kafkasink.New(p.st.Kafka)
 	if err != nil {
 		return "", err
 	}

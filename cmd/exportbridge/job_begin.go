@@ -47,7 +47,7 @@ func (p *jobPlan) tidy(ctx context.Context) {
 // createTopics creates what a new job needs. A job that goes on creates nothing:
 // what it has published would be missing in a topic that is new.
 func (p *jobPlan) createTopics(ctx context.Context) error {
-	live, err := kafkasink.New(p.st.kafka)
+	live, err := kafkasink.New(p.st.Kafka)
 	if err != nil {
 		return err
 	}
@@ -61,12 +61,12 @@ func (p *jobPlan) createTopics(ctx context.Context) error {
 		if _, err := live.CreateLike(ctx, p.job.Topic); err != nil {
 			return err
 		}
-	} else if !p.st.kafka.CreateTopics {
+	} else if !p.st.Kafka.CreateTopics {
 		if err := p.wantTopic(ctx, live); err != nil {
 			return err
 		}
 	}
-	sink, err := kafkasink.New(p.st.kafka.OfWindow(&p.job, 0))
+	sink, err := kafkasink.New(p.st.Kafka.OfWindow(&p.job, 0))
 	if err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (p *jobPlan) limits(j *kafkasink.Job) {
 		j.Parallel = p.parallel
 	}
 	p.parallel = cmp.Or(j.Parallel, min(len(j.Windows), usualParallel))
-	p.st.export.PageSize = cmp.Or(j.PageSize, p.st.export.PageSize)
-	p.st.engine.PageSize = p.st.export.PageSize
+	p.st.Export.PageSize = cmp.Or(j.PageSize, p.st.Export.PageSize)
+	p.st.Engine.PageSize = p.st.Export.PageSize
 }
 
 var errJobDone = errors.New("the job is done")
@@ -154,15 +154,15 @@ func jobAnew(j *kafkasink.Job) string {
 func (p *jobPlan) resumable(j *kafkasink.Job) error {
 	switch {
 	case j.Version == 0:
-		return &exitError{code: exitFailed, err: fmt.Errorf("stream %s has no job %s", p.st.name, p.resume), hint: "exportbridge backfill list"}
+		return &exitError{code: exitFailed, err: fmt.Errorf("stream %s has no job %s", p.st.Name, p.resume), hint: "exportbridge backfill list"}
 	case j.Kind != p.kind:
 		return &exitError{code: exitUsage, err: fmt.Errorf("job %s is a %s", j.ID, j.Kind), hint: fmt.Sprintf("exportbridge %s --resume %s", j.Kind, j.ID)}
 	case j.State == kafkasink.JobCancelled:
 		return &exitError{code: exitFailed, err: fmt.Errorf("job %s was cancelled%s, and cannot go on", j.ID, byWhom(j)), hint: jobAnew(j)}
 	case j.State == kafkasink.JobDone:
 		return errJobDone
-	case j.Resource != p.st.export.Resource:
-		return &exitError{code: exitUsage, err: fmt.Errorf("job %s exports %s, stream %s is of %s by now", j.ID, j.Resource, j.Stream, p.st.export.Resource), hint: "EXPORT_RESOURCE=" + j.Resource}
+	case j.Resource != p.st.Export.Resource:
+		return &exitError{code: exitUsage, err: fmt.Errorf("job %s exports %s, stream %s is of %s by now", j.ID, j.Resource, j.Stream, p.st.Export.Resource), hint: "EXPORT_RESOURCE=" + j.Resource}
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (p *jobPlan) awaitFree(ctx context.Context) error {
 	said := false
 	tick := time.NewTicker(memberInterval)
 	defer tick.Stop()
-	for deadline := time.Now().Add(p.st.kafka.SessionTimeout + memberMargin); ; {
+	for deadline := time.Now().Add(p.st.Kafka.SessionTimeout + memberMargin); ; {
 		members, err := p.jobs.Members(ctx, p.resume)
 		if err != nil || len(members) == 0 {
 			return err
@@ -202,7 +202,7 @@ func (p *jobPlan) awaitFree(ctx context.Context) error {
 		}
 		if !said {
 			said = true
-			fmt.Fprintf(p.app.stderr, "  waits for %s, which has the job; if it was killed, for %s at most\n", members[0], p.st.kafka.SessionTimeout)
+			fmt.Fprintf(p.app.stderr, "  waits for %s, which has the job; if it was killed, for %s at most\n", members[0], p.st.Kafka.SessionTimeout)
 		}
 		select {
 		case <-ctx.Done():
@@ -219,7 +219,7 @@ const ownTimeout = 30 * time.Second
 // away are waited for.
 func (p *jobPlan) own(ctx context.Context, group *kafkasink.Group) (bridge.Ownership, error) {
 	for {
-		limited, cancel := context.WithTimeout(ctx, p.st.kafka.SessionTimeout+ownTimeout)
+		limited, cancel := context.WithTimeout(ctx, p.st.Kafka.SessionTimeout+ownTimeout)
 		tenure, err := group.Acquire(limited)
 		cancel()
 		switch {

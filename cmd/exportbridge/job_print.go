@@ -69,7 +69,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, startText(j.From), startText(j.To))},
 		{"into", topic},
 		{"windows", windowsText(j, p.parallel)},
-		{"requests", fmt.Sprintf("%s, %d %s a page", limitText(p.perSecond), p.st.export.PageSize, j.Resource)},
+		{"requests", fmt.Sprintf("%s, %d %s a page", limitText(p.perSecond), p.st.Export.PageSize, j.Resource)},
 		{"guarantee", "exactly once; in order within a window only. The cursor of the stream stays where it is"},
 	}
 	if p.resume != "" {

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 )
 
 // jobRun is one process at work on a job. Every window is a bridge of its own.
@@ -139,22 +140,22 @@ func (r *jobRun) runWindow(ctx context.Context, n int) error {
 	}
 	log := newLogger(r.line, r.quiet(), r.app.environ)
 	defer flushLog(log)
-	export := r.st.export
+	export := r.st.Export
 	export.Events, export.RateLimit = r.job.Events, ""
 	api, err := exportapi.New(export)
 	if err != nil {
 		return err
 	}
 	defer api.Close()
-	kafka := r.st.kafka.OfWindow(&r.job, n)
+	kafka := r.st.Kafka.OfWindow(&r.job, n)
 	kafka.Log, kafka.Report = log.With(logComponent, "kafka"), sayChanges(log, "kafka")
 	sink, err := kafkasink.New(kafka)
 	if err != nil {
 		return err
 	}
 	defer sink.Close()
-	cfg := r.st.engine
-	cfg.Stream, cfg.Topic, cfg.Mode, cfg.Owner, cfg.Log = kafka.Stream, kafka.Topic, kafka.Mode, r.s.owner(), log
+	cfg := r.st.Engine
+	cfg.Stream, cfg.Topic, cfg.Mode, cfg.Owner, cfg.Log = kafka.Stream, kafka.Topic, kafka.Mode, r.s.Owner(), log
 	cfg.TopicID = r.job.TopicID
 	w := r.job.Windows[n]
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, Start: w.From, End: w.To}
@@ -172,8 +173,8 @@ func (r *jobRun) runWindow(ctx context.Context, n int) error {
 
 // quiet is the configuration of the log: what a window says of its going well
 // is in the progress.
-func (r *jobRun) quiet() *processConfig {
-	c := r.s.processConfig
+func (r *jobRun) quiet() *config.Process {
+	c := r.s.Process
 	if c.LogLevel == "info" {
 		c.LogLevel = "warn"
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/lmittmann/tint"
 	"golang.org/x/term"
+
+	"exportbridge/cmd/internal/config"
 )
 
 // Keys of log records, in one place so that a query finds them all.
@@ -22,7 +24,7 @@ const (
 
 // newLogger returns a logger of the configured level and form, which folds
 // floods: see flushLog.
-func newLogger(w io.Writer, c *processConfig, environ []string) *slog.Logger {
+func newLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
 	var level slog.Level
 	// The walker let through only names of levels.
 	_ = level.UnmarshalText([]byte(c.LogLevel))

@@ -6,6 +6,8 @@ import (
 	"log"
 	"strings"
 	"testing"
+
+	"exportbridge/cmd/internal/config"
 )
 
 func TestNewLogger(t *testing.T) {
@@ -20,7 +22,7 @@ func TestNewLogger(t *testing.T) {
 		{"json", "warn", true, false},
 	} {
 		var b bytes.Buffer
-		newLogger(&b, &processConfig{LogFormat: test.format, LogLevel: test.level}, nil).Info("hello", logStream, "events")
+		newLogger(&b, &config.Process{LogFormat: test.format, LogLevel: test.level}, nil).Info("hello", logStream, "events")
 		if logged := b.Len() > 0; logged != test.logged {
 			t.Errorf("%+v: printed %q", test, b.String())
 			continue
@@ -47,7 +49,7 @@ func TestNoColor(t *testing.T) {
 func TestLibraryLog(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	to := newLogger(&b, &processConfig{LogFormat: "json", LogLevel: "info"}, nil)
+	to := newLogger(&b, &config.Process{LogFormat: "json", LogLevel: "info"}, nil)
 	log.New(libraryLog{to}, "", 0).Printf("Unsolicited response starting with %q; err=%v", `{"userId":"secret"}`, nil)
 	said := b.String()
 	if !strings.Contains(said, `"level":"WARN"`) || !strings.Contains(said, "Unsolicited response starting with ...") || strings.Contains(said, "secret") || !json.Valid(b.Bytes()) {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 )
 
 // held is the JSON form of what pause and resume did.
@@ -35,7 +36,7 @@ Without a running bridge the command pauses the stream itself.`,
 		Args:    noArgs,
 	}
 	r.flags(cmd)
-	cmd.Flags().Var(parsed(&length, parseDuration, "DURATION"), "for", "end the pause after this `DURATION`, for example 30m (default: resume ends it)")
+	cmd.Flags().Var(parsed(&length, config.ParseDuration, "DURATION"), "for", "end the pause after this `DURATION`, for example 30m (default: resume ends it)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("for") && length < time.Second {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--for %s is less than a second", length), hint: "--for 30m"}
@@ -88,7 +89,7 @@ func (r *request) hold(ctx context.Context, p *position, kind bridge.Kind, lengt
 
 // holdAndSay is pause and resume.
 func (r *request) holdAndSay(ctx context.Context, kind bridge.Kind, length time.Duration) error {
-	p, err := r.app.openPosition(ctx, usesExport|usesKafka, r.stream)
+	p, err := r.app.openPosition(ctx, config.UsesExport|config.UsesKafka, r.stream)
 	if err != nil {
 		return err
 	}

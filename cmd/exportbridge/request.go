@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 )
 
 // request is how a command has a stream's owner change something.
@@ -48,7 +49,7 @@ func (r *request) flags(cmd *cobra.Command) {
 const leastTimeout = time.Second
 
 func parseTimeout(text string) (time.Duration, error) {
-	d, err := parseDuration(text)
+	d, err := config.ParseDuration(text)
 	if err == nil && d < leastTimeout {
 		err = fmt.Errorf("%s is too short, a bridge may take %s", d, leastTimeout)
 	}
@@ -181,7 +182,7 @@ func (r *request) await(ctx context.Context, p *position, cmd bridge.Command) (b
 // unowned reports whether no process has the stream. Redis shows none; Kafka's
 // coordinator knows for certain.
 func (p *position) unowned(ctx context.Context) (bool, error) {
-	if isEmbedded(&p.stream.kafka) {
+	if config.IsEmbedded(&p.stream.Kafka) {
 		return false, &exitError{
 			code: exitUsage, err: errors.New("no bridge answers, and KAFKA_BROKERS=embedded is a Kafka inside another process"),
 			hint: "the address that it printed, for example --kafka-brokers " + usualKafka,
@@ -217,7 +218,7 @@ func (r *request) look(ctx context.Context, p *position, id string) (bridge.Answ
 func (r *request) applyOffline(ctx context.Context, p *position, cmd bridge.Command, inbox bridge.Inbox) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	cfg := p.stream.engine
+	cfg := p.stream.Engine
 	cfg.Owner = p.owner
 	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: p.sink, Store: p.store, Inbox: inbox}, cmd)
 	if err == nil && answer.By == p.owner {

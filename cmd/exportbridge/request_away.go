@@ -20,7 +20,7 @@ func isAway(err error) bool {
 // awayNote says why a plan is made without Redis.
 func (p *position) awayNote() string {
 	note := "Redis does not answer, the position is from the checkpoint topic"
-	if p.stream.engine.Mode != bridge.ExactlyOnce {
+	if p.stream.Engine.Mode != bridge.ExactlyOnce {
 		note += ", which may be some seconds behind"
 	}
 	return note + ": " + cut(p.away.Error(), 120)
@@ -48,7 +48,7 @@ func (r *request) applyAlone(ctx context.Context, p *position, cmd bridge.Comman
 		return bridge.Answer{}, &exitError{code: exitFailed, hint: hint, err: fmt.Errorf("Redis does not answer, and "+format+": %w", append(values, p.away)...)}
 	}
 	const start = "start Redis, or correct REDIS_URL, and the same command again"
-	if p.stream.engine.Mode != bridge.ExactlyOnce {
+	if p.stream.Engine.Mode != bridge.ExactlyOnce {
 		return failed(start, "at least once Redis holds the position")
 	}
 	if p.kafkaIsHidden() {

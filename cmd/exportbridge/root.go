@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"exportbridge/cmd/internal/config"
 )
 
 // Exit codes of the program.
@@ -154,7 +156,7 @@ func noSubcommand(cmd *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	if near := nearest(args[0], names); near != "" {
+	if near := config.Nearest(args[0], names); near != "" {
 		err.hint = cmd.CommandPath() + " " + near
 	} else if found := commandsNamed(cmd.Root(), args[0]); len(found) == 1 {
 		err.hint = found[0]
@@ -210,13 +212,13 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	name := missing.GetSpecifiedName()
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := cmp.Or(nearest(name, names), onlyWith(name, names)); near != "" {
+	if near := cmp.Or(config.Nearest(name, names), onlyWith(name, names)); near != "" {
 		wrong.hint = cmd.CommandPath() + " --" + near
 	}
-	for _, v := range allVariables() {
-		if v.secret && v.flagName() == name {
-			wrong.err = fmt.Errorf("%s is a secret and has no flag", v.name)
-			wrong.hint = fmt.Sprintf("set %s, or %s%s to a file that holds it", v.name, v.name, fileSuffix)
+	for _, v := range config.Variables() {
+		if v.Secret && v.FlagName() == name {
+			wrong.err = fmt.Errorf("%s is a secret and has no flag", v.Name)
+			wrong.hint = fmt.Sprintf("set %s, or %s%s to a file that holds it", v.Name, v.Name, config.FileSuffix)
 		}
 	}
 	return wrong

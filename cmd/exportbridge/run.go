@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -42,13 +43,13 @@ BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
 			return &exitError{code: exitUsage, err: fmt.Errorf("--max-events %d is below 1", limits.MaxEvents), hint: "--max-events 10000"}
 		}
 		if until != "" {
-			ms, err := parseInstant(until, time.Now())
+			ms, err := config.ParseInstant(until, time.Now())
 			if err != nil {
 				return &exitError{code: exitUsage, err: fmt.Errorf("--until: %w", err), hint: "--until 2026-11-02T00:00:00Z"}
 			}
 			limits.Until = ms
 		}
-		s, err := a.settings(cmd.Context(), usesAll, nil)
+		s, err := a.settings(cmd.Context(), config.UsesAll, nil)
 		if err != nil {
 			return err
 		}
@@ -60,10 +61,10 @@ BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
 
 // bridge runs the process that the settings describe, with the servers that it
 // has inside itself.
-func (a *app) bridge(ctx context.Context, s *settings, limits bridge.Limits) (err error) {
+func (a *app) bridge(ctx context.Context, s *config.Settings, limits bridge.Limits) (err error) {
 	tuneMemory(a.environ)
 	line := newStatusLine(a.stderr)
-	log := newLogger(line, &s.processConfig, a.environ)
+	log := newLogger(line, &s.Process, a.environ)
 	defer flushLog(log)
 	inside, err := startServers(s, serverPlan{log: log})
 	if err != nil {
@@ -75,8 +76,8 @@ func (a *app) bridge(ctx context.Context, s *settings, limits bridge.Limits) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for i := range s.streams {
-		p.announce(&s.streams[i], s)
+	for i := range s.Streams {
+		p.announce(&s.Streams[i], s)
 	}
 	show := func(ctx context.Context) error { return p.runShown(ctx, line) }
 	return p.notified(ctx, newNotifier(ctx, a.environ, log), show)
@@ -84,19 +85,19 @@ func (a *app) bridge(ctx context.Context, s *settings, limits bridge.Limits) (er
 
 // announce says once, at the start, what a stream does and which of its
 // settings deserve attention.
-func (p *process) announce(st *streamSettings, s *settings) {
-	from := st.export.URL
-	if st.simulated {
+func (p *process) announce(st *config.Stream, s *config.Settings) {
+	from := st.Export.URL
+	if st.Simulated {
 		from += " (simulated)"
 	}
-	p.log.Info("stream starts", logStream, st.name, "version", readBuildInfo().Version, "delivery", string(st.engine.Mode),
-		"api", from, "resource", st.export.Resource, "topic", st.kafka.Topic, "owner", st.engine.Owner)
-	if s.embeddedRedis {
-		p.log.Warn("the embedded Redis forgets the cursor when this process ends", logStream, st.name)
+	p.log.Info("stream starts", logStream, st.Name, "version", readBuildInfo().Version, "delivery", string(st.Engine.Mode),
+		"api", from, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
+	if s.EmbeddedRedis {
+		p.log.Warn("the embedded Redis forgets the cursor when this process ends", logStream, st.Name)
 	}
-	for _, unsafe := range st.unsafe() {
-		p.log.Warn("unsafe setting", logStream, st.name, "setting", unsafe)
-		p.metrics.Unsafe(st.name, unsafe)
+	for _, unsafe := range st.Unsafe() {
+		p.log.Warn("unsafe setting", logStream, st.Name, "setting", unsafe)
+		p.metrics.Unsafe(st.Name, unsafe)
 	}
 }
 
@@ -112,24 +113,24 @@ type serverPlan struct {
 
 // startServers starts the servers that the settings ask for inside the process
 // and puts their addresses into the settings.
-func startServers(s *settings, plan serverPlan) (*servers, error) {
+func startServers(s *config.Settings, plan serverPlan) (*servers, error) {
 	v := new(servers)
 	fail := func(err error) (*servers, error) { return nil, errors.Join(err, v.close()) }
 	var err error
-	if s.embeddedKafka {
+	if s.EmbeddedKafka {
 		if v.kafka, err = startEmbeddedKafka(plan.kafkaAddr, plan.dataDir); err != nil {
 			return fail(err)
 		}
-		for i := range s.streams {
-			s.streams[i].kafka.Brokers = []string{v.kafka.Addr}
-			s.streams[i].kafka.CreateTopics = true
+		for i := range s.Streams {
+			s.Streams[i].Kafka.Brokers = []string{v.kafka.Addr}
+			s.Streams[i].Kafka.CreateTopics = true
 		}
 	}
-	if s.embeddedRedis {
+	if s.EmbeddedRedis {
 		if v.redis, err = startEmbeddedRedis(plan.redisAddr, plan.dataDir); err != nil {
 			return fail(err)
 		}
-		s.cursor.URL = cursorstore.URL(v.redis.URL)
+		s.Cursor.URL = cursorstore.URL(v.redis.URL)
 	}
 	if err := v.startSimulator(s, plan); err != nil {
 		return fail(err)
@@ -137,10 +138,10 @@ func startServers(s *settings, plan serverPlan) (*servers, error) {
 	return v, nil
 }
 
-func (v *servers) startSimulator(s *settings, plan serverPlan) error {
-	for i := range s.streams {
-		st := &s.streams[i]
-		if !st.simulated {
+func (v *servers) startSimulator(s *config.Settings, plan serverPlan) error {
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		if !st.Simulated {
 			continue
 		}
 		if v.api == nil {
@@ -154,7 +155,7 @@ func (v *servers) startSimulator(s *settings, plan serverPlan) error {
 				return err
 			}
 		}
-		st.export.URL = v.api.URL
+		st.Export.URL = v.api.URL
 	}
 	return nil
 }

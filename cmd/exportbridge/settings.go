@@ -1,188 +1,103 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"reflect"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/cmd/internal/config"
 )
 
-// variable is one setting: a field of a package's Config struct that has an
-// env tag. Its name is an environment variable; the flag's name follows from it.
-type variable struct {
-	name     string
-	index    []int // path of the field in its Config struct
-	typ      reflect.Type
-	env      string // the env tag as go-envconfig reads it
-	def      string // "" is no default
-	required bool
-	secret   bool // never shown, has no flag
-	stream   bool // may be overridden per stream
-	bytes    bool // a size: accepts 64MiB
-	values   []string
-	desc     string
-	sample   string
+// settings loads what the command needs. preset are variables that the command
+// sets by itself: stronger than the environment, weaker than flags. With an
+// error about settings the returned ones hold the effective values all the same.
+func (a *app) settings(ctx context.Context, need config.Uses, preset map[string]string) (*config.Settings, error) {
+	s, err := config.Load(ctx, config.Sources{Flags: a.given, Command: preset, Environ: a.environ, EnvFile: a.envFile}, need)
+	if err == nil {
+		return s, nil
+	}
+	wrong := &exitError{code: exitUsage, err: err}
+	if s != nil {
+		a.warn(s) // what is missing may be there under a misspelt name
+		wrong.hint = "exportbridge config docs"
+	}
+	return s, wrong
 }
 
-// variablesOf lists the settings of a Config struct in the order of its
-// fields. Structs without an env tag of their own are walked; pointers are
-// left alone.
-func variablesOf(t reflect.Type) []variable {
-	var vars []variable
-	for field := range t.Fields() {
-		if !field.IsExported() {
+// settingsAnnotation marks the commands that take settings; the usage text
+// shows how.
+const settingsAnnotation = "settings"
+
+// takeSettings gives the command a flag for every setting that is no secret,
+// and --set and --env-file. The flags of settings are left out of the help:
+// config docs lists them.
+func (a *app) takeSettings(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	for _, v := range config.Variables() {
+		if v.Secret || flags.Lookup(v.FlagName()) != nil {
 			continue
 		}
-		tag, tagged := field.Tag.Lookup("env")
-		if !tagged {
-			if field.Type.Kind() == reflect.Struct {
-				for _, v := range variablesOf(field.Type) {
-					v.index = slices.Concat(field.Index, v.index)
-					vars = append(vars, v)
-				}
-			}
-			continue
+		flag := &pflag.Flag{
+			Name:   v.FlagName(),
+			Usage:  v.Description,
+			Value:  &settingFlag{given: a.given, name: v.Name, kind: v.Kind()},
+			Hidden: true,
 		}
-		v := variable{
-			index:  field.Index,
-			typ:    field.Type,
-			env:    tag,
-			secret: field.Tag.Get("secret") == "yes",
-			stream: field.Tag.Get("stream") == "yes",
-			bytes:  field.Tag.Get("unit") == "bytes",
-			desc:   field.Tag.Get("desc"),
-			sample: field.Tag.Get("example"),
+		if v.Kind() == "true, false" {
+			flag.NoOptDefVal = "true"
 		}
-		if list := field.Tag.Get("values"); list != "" {
-			v.values = strings.Split(list, ",")
+		flags.AddFlag(flag)
+		if len(v.Values) > 0 {
+			// The flag was added above, which is the only thing that can be wrong.
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(v.Values, cobra.ShellCompDirectiveNoFileComp))
 		}
-		v.name, v.def, v.required = parseEnvTag(tag)
-		vars = append(vars, v)
 	}
-	return vars
-}
-
-// parseEnvTag takes apart the tag `NAME, required` or `NAME, default=...` as
-// go-envconfig does: a default runs to the end of the tag, commas included.
-func parseEnvTag(tag string) (name, def string, required bool) {
-	name, rest, _ := strings.Cut(tag, ",")
-	for rest != "" {
-		option := strings.TrimLeft(rest, " ")
-		if value, ok := strings.CutPrefix(option, "default="); ok {
-			return strings.TrimSpace(name), value, required
-		}
-		option, rest, _ = strings.Cut(rest, ",")
-		required = required || strings.TrimSpace(option) == "required"
+	flags.Var(&setFlag{given: a.given}, "set", "set a variable, for example --set EXPORT_PAGE_SIZE=500")
+	flags.StringVar(&a.envFile, "env-file", "", "read variables from `FILE`, one NAME=VALUE a line; the environment wins")
+	if cmd.Annotations == nil {
+		cmd.Annotations = make(map[string]string)
 	}
-	return strings.TrimSpace(name), "", required
+	cmd.Annotations[settingsAnnotation] = "yes"
 }
 
-// flagName is the name of the variable's flag: KAFKA_BROKERS is --kafka-brokers.
-func (v *variable) flagName() string {
-	return strings.ReplaceAll(strings.ToLower(v.name), "_", "-")
+// settingFlag is the flag of one setting. The value is judged when all
+// settings are loaded, with all others.
+type settingFlag struct {
+	given map[string]string // by variable, owned by the app
+	name  string
+	kind  string
 }
 
-// group is the system that the variable is about, from its prefix.
-func (v *variable) group() string {
-	prefix, _, _ := strings.Cut(v.name, "_")
-	return prefix
-}
-
-// shownDefault is the default as somebody would write it: 16MiB, 30d.
-func (v *variable) shownDefault() string {
-	switch {
-	case v.def == "":
+func (f *settingFlag) String() string {
+	if f == nil {
 		return ""
-	case v.bytes:
-		if n, err := strconv.ParseInt(v.def, 10, 64); err == nil {
-			return formatBytes(n)
-		}
-	case v.isDuration():
-		if d, err := time.ParseDuration(v.def); err == nil {
-			return formatDuration(d)
-		}
 	}
-	return v.def
+	return f.given[f.name]
 }
 
-// example is a value that would be accepted.
-func (v *variable) example() string {
-	switch {
-	case v.sample != "":
-		return v.sample
-	case v.def != "":
-		return v.shownDefault()
-	case len(v.values) > 0:
-		return v.values[0]
-	case v.isDuration():
-		return "30s"
-	case v.bytes:
-		return "64MiB"
-	}
-	switch v.typ.Kind() {
-	case reflect.Bool:
-		return "true"
-	case reflect.String, reflect.Slice:
-		return ""
-	default:
-		return "1"
-	}
+func (f *settingFlag) Type() string { return f.kind }
+
+func (f *settingFlag) Set(value string) error {
+	f.given[f.name] = value
+	return nil
 }
 
-func (v *variable) isDuration() bool { return v.typ == reflect.TypeFor[time.Duration]() }
+// setFlag is --set NAME=VALUE, which can also name per-stream variables and
+// files.
+type setFlag struct{ given map[string]string }
 
-// kind names the form of the value for the settings table.
-func (v *variable) kind() string {
-	switch {
-	case len(v.values) > 0:
-		return strings.Join(v.values, ", ")
-	case v.isDuration():
-		return "duration"
-	case v.bytes:
-		return "size"
-	}
-	switch v.typ.Kind() {
-	case reflect.Bool:
-		return "true, false"
-	case reflect.Slice:
-		return "list"
-	case reflect.String:
-		return "text"
-	default:
-		return "number"
-	}
-}
+func (f *setFlag) String() string { return "" }
 
-// formatBytes writes n in the largest binary unit that divides it.
-func formatBytes(n int64) string {
-	for _, unit := range []struct {
-		size uint64
-		name string
-	}{{humanize.GiByte, "GiB"}, {humanize.MiByte, "MiB"}, {humanize.KiByte, "KiB"}} {
-		if n > 0 && uint64(n)%unit.size == 0 {
-			return fmt.Sprintf("%d%s", uint64(n)/unit.size, unit.name)
-		}
-	}
-	return strconv.FormatInt(n, 10)
-}
+func (f *setFlag) Type() string { return "NAME=VALUE" }
 
-// formatDuration writes d in Go syntax without trailing zero units, and whole
-// days from two days on as 30d.
-func formatDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d >= 2*day && d%day == 0 {
-		return fmt.Sprintf("%dd", d/day)
+func (f *setFlag) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return fmt.Errorf("want NAME=VALUE, for example EXPORT_PAGE_SIZE=500")
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	f.given[name] = value
+	return nil
 }

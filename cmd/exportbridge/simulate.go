@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
 )
 
 func newSimulateCommand(a *app) *cobra.Command {
 	var listen string
-	config := exportsim.Config{Rate: 50, Events: 12_000, Seed: 1, Gzip: true}
+	sim := exportsim.Config{Rate: 50, Events: 12_000, Seed: 1, Gzip: true}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Serve a simulated export API",
@@ -31,12 +32,12 @@ it is stopped.`,
 		Args:    noArgs,
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen at (default "+usualSimulator+", or a free port)")
-	simulatorFlags(cmd.Flags(), &config)
+	simulatorFlags(cmd.Flags(), &sim)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if err := config.Validate(); err != nil {
+		if err := sim.Validate(); err != nil {
 			return &exitError{code: exitUsage, err: err, hint: "exportbridge simulate --help"}
 		}
-		handler, err := exportsim.New(config)
+		handler, err := exportsim.New(sim)
 		if err != nil {
 			return err
 		}
@@ -52,38 +53,38 @@ it is stopped.`,
 			fmt.Fprintf(a.stderr, "%s is taken, listening at %s\n", usualSimulator, server.Addr)
 		}
 		fmt.Fprintf(a.stdout, "export API  %s%s  simulated, %s events/s, %s in stock\n",
-			server.URL, config.BasePath, formatRate(config.Rate), humanize.Comma(int64(config.Events)))
+			server.URL, sim.BasePath, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)))
 		return server.Wait(cmd.Context())
 	}
 	return cmd
 }
 
 // simulatorFlags registers the flags that describe a simulated export. What
-// config holds already are the defaults.
-func simulatorFlags(flags *pflag.FlagSet, config *exportsim.Config) {
-	rate := parsed(&config.Rate, parseRate, "RATE")
-	rate.text = formatRate(config.Rate) + "/s"
+// sim holds already are the defaults.
+func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
+	rate := parsed(&sim.Rate, parseRate, "RATE")
+	rate.text = formatRate(sim.Rate) + "/s"
 	flags.Var(rate, "rate", "growth, for example 500/s or 600/m; 0 for none")
-	flags.IntVar(&config.Events, "events", config.Events, "events in stock at the start")
-	flags.Uint64Var(&config.Seed, "seed", config.Seed, "decides the content")
-	flags.Var(parsed(&config.Start, parseStart, "TIME"), "start", "time of the first event (default such that the stock ends now)")
-	flags.StringVar((*string)(&config.Schema), "schema", string(exportsim.Schema08), "generation of the schema: 0.8, 0.7 or 0.5")
-	flags.StringVar((*string)(&config.EndOfResults), "end-of-results", string(exportsim.EmptyCursor),
+	flags.IntVar(&sim.Events, "events", sim.Events, "events in stock at the start")
+	flags.Uint64Var(&sim.Seed, "seed", sim.Seed, "decides the content")
+	flags.Var(parsed(&sim.Start, parseStart, "TIME"), "start", "time of the first event (default such that the stock ends now)")
+	flags.StringVar((*string)(&sim.Schema), "schema", string(exportsim.Schema08), "generation of the schema: 0.8, 0.7 or 0.5")
+	flags.StringVar((*string)(&sim.EndOfResults), "end-of-results", string(exportsim.EmptyCursor),
 		"how the end is marked: empty-cursor, null-cursor, no-cursor or empty-items")
-	flags.IntVar(&config.ScanLimit, "scan-limit", config.ScanLimit,
+	flags.IntVar(&sim.ScanLimit, "scan-limit", sim.ScanLimit,
 		"events that a filtered request looks at before it answers with what matches, and be it nothing (default 2000)")
-	flags.Var(parsed(&config.Latency, parseDuration, "DURATION"), "latency", "wait before each answer, for example 20ms")
-	flags.Var(parsed(&config.BandwidthBits, parseBandwidth, "SPEED"), "bandwidth",
+	flags.Var(parsed(&sim.Latency, config.ParseDuration, "DURATION"), "latency", "wait before each answer, for example 20ms")
+	flags.Var(parsed(&sim.BandwidthBits, parseBandwidth, "SPEED"), "bandwidth",
 		"speed of the link that all answers share, for example 100mbit (per second); no limit if not given")
-	flags.Var(parsed(&config.Faults, exportsim.ParseFaults, "LIST"), "fail",
+	flags.Var(parsed(&sim.Faults, exportsim.ParseFaults, "LIST"), "fail",
 		"faults and how often, for example 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
-	flags.StringVar(&config.APIKey, "api-key", "", "key to ask for; without it everybody is let in")
-	flags.Var(parsed(&config.CursorTTL, parseDuration, "DURATION"), "cursor-ttl", "how long a cursor is good for, for ever if not given")
-	flags.Var(parsed(&config.RateLimit, parseRate, "RATE"), "rate-limit", "requests above which the answer is 429, for example 10/s")
-	flags.StringVar(&config.BasePath, "base-path", "", "path before /events, /session and /user, for example /export")
-	flags.BoolVar(&config.CursorFirst, "cursor-first", config.CursorFirst, "put nextCursor before items, not after")
-	flags.BoolVar(&config.Gzip, "gzip", config.Gzip, "compress for clients that ask for gzip")
-	flags.BoolVar(&config.Zstd, "zstd", config.Zstd, "compress for clients that ask for zstd")
+	flags.StringVar(&sim.APIKey, "api-key", "", "key to ask for; without it everybody is let in")
+	flags.Var(parsed(&sim.CursorTTL, config.ParseDuration, "DURATION"), "cursor-ttl", "how long a cursor is good for, for ever if not given")
+	flags.Var(parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit", "requests above which the answer is 429, for example 10/s")
+	flags.StringVar(&sim.BasePath, "base-path", "", "path before /events, /session and /user, for example /export")
+	flags.BoolVar(&sim.CursorFirst, "cursor-first", sim.CursorFirst, "put nextCursor before items, not after")
+	flags.BoolVar(&sim.Gzip, "gzip", sim.Gzip, "compress for clients that ask for gzip")
+	flags.BoolVar(&sim.Zstd, "zstd", sim.Zstd, "compress for clients that ask for zstd")
 }
 
 // parsedFlag is a flag whose text a function reads.
@@ -140,7 +141,7 @@ func parseBandwidth(text string) (int64, error) {
 func formatRate(perSecond float64) string { return strconv.FormatFloat(perSecond, 'g', 4, 64) }
 
 func parseStart(text string) (time.Time, error) {
-	ms, err := parseInstant(text, time.Now())
+	ms, err := config.ParseInstant(text, time.Now())
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -78,7 +78,7 @@ func (a *app) statusOfAll(ctx context.Context, name string) ([]streamStatus, err
 
 // status asks everybody who may know, all at once, and says who does not answer.
 func (p *position) status(ctx context.Context) streamStatus {
-	s := streamStatus{ops.NewReport(p.store.Name(), p.stream.engine.Mode)}
+	s := streamStatus{ops.NewReport(p.store.Name(), p.stream.Engine.Mode)}
 	var entries []bridge.Entry
 	var notes [3]string // in the order of what they are about
 	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 )
 
 // tailRecords is how many records tail shows before it follows.
@@ -147,7 +148,7 @@ func isPipeClosed(err error) bool {
 // openTail makes sure that the topic is there and can be reached, and returns
 // a reader of it.
 func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error) {
-	s, err := a.settings(ctx, usesKafka, nil)
+	s, err := a.settings(ctx, config.UsesKafka, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	if err != nil {
 		return nil, err
 	}
-	kafka := st.kafka
+	kafka := st.Kafka
 	switch {
 	case o.topic != "":
 		kafka.Topic = o.topic
@@ -179,7 +180,7 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	}
 	// From here on Kafka may go away while we follow: its client's warnings
 	// say so.
-	kafka.Log = newLogger(a.stderr, &s.processConfig, a.environ)
+	kafka.Log = newLogger(a.stderr, &s.Process, a.environ)
 	sink, err := kafkasink.New(kafka)
 	if err != nil {
 		return nil, err
@@ -244,13 +245,13 @@ func parseTailStart(text string, now time.Time) (tailStart, error) {
 		return tailStart{kind: fromEnd}, nil
 	}
 	if at, ok := strings.CutPrefix(text, "@"); ok {
-		ms, err := parseInstant(at, now)
+		ms, err := config.ParseInstant(at, now)
 		return tailStart{kind: fromTime, n: ms}, err
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n < 0 {
 		return tailStart{kind: fromBack, n: -n}, nil
 	}
-	if _, err := parseInstant(text, now); err == nil {
+	if _, err := config.ParseInstant(text, now); err == nil {
 		return tailStart{}, fmt.Errorf("a time needs an @ in front: @%s", text)
 	}
 	return tailStart{}, fmt.Errorf("%q is not one of start, end, -N (for example -100) or @TIME (for example @-10m)", text)

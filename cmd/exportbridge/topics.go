@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -105,7 +106,7 @@ type reportedTopic struct {
 }
 
 func (a *app) topics(ctx context.Context, o topicsOptions) error {
-	s, err := a.settings(ctx, usesKafka|usesCursor, nil)
+	s, err := a.settings(ctx, config.UsesKafka|config.UsesCursor, nil)
 	if err != nil {
 		return err
 	}
@@ -113,20 +114,20 @@ func (a *app) topics(ctx context.Context, o topicsOptions) error {
 	if err := needKafka(s); err != nil {
 		return err
 	}
-	streams := s.streams
+	streams := s.Streams
 	if o.stream != "" {
 		st, err := streamNamed(s, o.stream)
 		if err != nil {
 			return err
 		}
-		streams = []streamSettings{*st}
+		streams = []config.Stream{*st}
 	}
 	if o.acls {
 		return a.printACLs(streams, *o.json)
 	}
 	var report topicsReport
 	for i := range streams {
-		streams[i].kafka.Known = known(s, streams[i].name)
+		streams[i].Kafka.Known = known(s, streams[i].Name)
 		if err := report.add(ctx, &streams[i], o.execute); err != nil {
 			return err
 		}
@@ -138,10 +139,10 @@ func (a *app) topics(ctx context.Context, o topicsOptions) error {
 }
 
 // add looks at one stream's topics, and creates the missing ones if asked to.
-func (r *topicsReport) add(ctx context.Context, st *streamSettings, create bool) error {
-	sink, err := kafkasink.New(st.kafka)
+func (r *topicsReport) add(ctx context.Context, st *config.Stream, create bool) error {
+	sink, err := kafkasink.New(st.Kafka)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", st.name, err)
+		return fmt.Errorf("stream %s: %w", st.Name, err)
 	}
 	defer sink.Close()
 	plan, err := sink.Plan(ctx)
@@ -169,7 +170,7 @@ func (r *topicsReport) add(ctx context.Context, st *streamSettings, create bool)
 	for _, topic := range plan.Topics {
 		known := func(t reportedTopic) bool { return t.Name == topic.Name }
 		if !slices.ContainsFunc(r.Topics, known) {
-			r.Topics = append(r.Topics, reportedTopic{st.name, topic})
+			r.Topics = append(r.Topics, reportedTopic{st.Name, topic})
 		}
 	}
 	r.ACLs, r.JobACLs = merged(r.ACLs, plan.ACLs), merged(r.JobACLs, plan.JobACLs)
@@ -196,15 +197,15 @@ const knownTimeout = 3 * time.Second
 
 // known returns how Redis is asked for the checkpoint of a stream, for commands
 // that do without where it does not answer.
-func known(s *settings, stream string) func(context.Context) (bridge.Checkpoint, error) {
-	if s.embeddedRedis {
+func known(s *config.Settings, stream string) func(context.Context) (bridge.Checkpoint, error) {
+	if s.EmbeddedRedis {
 		return nil
 	}
 	return func(ctx context.Context) (bridge.Checkpoint, error) {
 		ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 		defer cancel()
 		cursorstore.LogTo(nil)
-		client, err := cursorstore.Open(s.cursor)
+		client, err := cursorstore.Open(s.Cursor)
 		if err != nil {
 			return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
 		}
@@ -240,12 +241,12 @@ func (r *topicsReport) missing(create bool) int {
 }
 
 // printACLs asks no broker: it is what one does when a right is missing.
-func (a *app) printACLs(streams []streamSettings, asJSON bool) error {
+func (a *app) printACLs(streams []config.Stream, asJSON bool) error {
 	var commands, ofJobs []string
 	for i := range streams {
-		sink, err := kafkasink.New(streams[i].kafka)
+		sink, err := kafkasink.New(streams[i].Kafka)
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", streams[i].name, err)
+			return fmt.Errorf("stream %s: %w", streams[i].Name, err)
 		}
 		commands, ofJobs = merged(commands, sink.ACLs()), merged(ofJobs, sink.JobACLs())
 		sink.Close()
@@ -363,13 +364,13 @@ func retentionText(configs map[string]string) string {
 	case ms > int64(time.Duration(1<<63-1)/time.Millisecond):
 		return "keeps records for centuries"
 	}
-	return fmt.Sprintf("keeps records for %s %s", formatDuration(time.Duration(ms)*time.Millisecond), by)
+	return fmt.Sprintf("keeps records for %s %s", config.FormatDuration(time.Duration(ms)*time.Millisecond), by)
 }
 
 // needKafka refuses an embedded Kafka: it lives in the process of run or demo,
 // and this one needs its address.
-func needKafka(s *settings) error {
-	if !s.embeddedKafka {
+func needKafka(s *config.Settings) error {
+	if !s.EmbeddedKafka {
 		return nil
 	}
 	return &exitError{

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/cmd/internal/config"
 )
 
 func TestTopics(t *testing.T) {
@@ -91,7 +92,7 @@ func TestTopicsErrors(t *testing.T) {
 		stderr string
 	}{
 		{map[string]string{"KAFKA_BROKERS": bridgetest.FreeAddress(t)}, []string{"plan"}, exitFailed, "Try: nothing listens there"},
-		{map[string]string{"KAFKA_BROKERS": embedded}, []string{"plan"}, exitUsage, "Try: --kafka-brokers "},
+		{map[string]string{"KAFKA_BROKERS": config.Embedded}, []string{"plan"}, exitUsage, "Try: --kafka-brokers "},
 		{nil, []string{"plan", "--stream", "x"}, exitUsage, "no stream is called"},
 		{nil, []string{"plan", "--execute"}, exitUsage, "unknown flag: --execute"},
 		{restricted, []string{"create", "--execute", "--kafka-topic", "export.new"}, exitRefused, "--operation Create --topic export.new"},

@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
+	"exportbridge/cmd/internal/config"
 )
 
 // traceFlush is how long the last traces may take to be delivered.
@@ -40,12 +41,12 @@ func startTraces(ctx context.Context, to string, build buildInfo, log *slog.Logg
 }
 
 // trace puts a tracer between a stream and its ports, where traces are wanted.
-func (p *process) trace(st *streamSettings, ports *bridge.Ports, s *stream) {
+func (p *process) trace(st *config.Stream, ports *bridge.Ports, s *stream) {
 	if p.traces == nil {
 		return
 	}
 	host, path := s.api.Endpoint()
-	t := ops.NewTracer(p.traces, ops.Traced{Stream: st.name, Topic: s.sink.TopicNames()[0], Host: host, Path: path, Mode: st.engine.Mode})
+	t := ops.NewTracer(p.traces, ops.Traced{Stream: st.Name, Topic: s.sink.TopicNames()[0], Host: host, Path: path, Mode: st.Engine.Mode})
 	ports.Source, ports.Sink, ports.Store = t.Source(ports.Source), t.Sink(ports.Sink), t.Store(ports.Store)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 )
 
 // trailTimeout bounds how long the checkpoint topic is read where Redis does
@@ -64,7 +65,7 @@ func also(err error, what string) error {
 
 // kafkaIsHidden reports whether this process cannot read the stream's Kafka.
 func (p *position) kafkaIsHidden() bool {
-	return p.sink == nil || isEmbedded(&p.stream.kafka)
+	return p.sink == nil || config.IsEmbedded(&p.stream.Kafka)
 }
 
 // past is a part of a stream's history.

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
 )
 
 // Headers of the record contract that say which event a record is.
@@ -71,7 +72,7 @@ looks into the topic once more.`,
 	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
 	f.StringVar(&o.to, "to", "", "`TIME` behind the last event")
 	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare at most `N` events at once; about 150 bytes of memory each")
-	f.Var(parsed(&o.late, parseDuration, "DURATION"), "late-after", "an event that the API took in so long after its time is late (default 1m)")
+	f.Var(parsed(&o.late, config.ParseDuration, "DURATION"), "late-after", "an event that the API took in so long after its time is late (default 1m)")
 	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, for example 10/s (default half of EXPORT_RATE_LIMIT)")
 	f.BoolVar(&o.repair, "repair", false, "publish what is missing")
 	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
@@ -88,10 +89,10 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 	if o.from == "" || o.to == "" {
 		return wrong(example, "say which window: --from and --to")
 	}
-	if from, err = parseInstant(o.from, now); err != nil {
+	if from, err = config.ParseInstant(o.from, now); err != nil {
 		return wrong(example, "--from: %w", err)
 	}
-	if to, err = parseInstant(o.to, now); err != nil {
+	if to, err = config.ParseInstant(o.to, now); err != nil {
 		return wrong(example, "--to: %w", err)
 	}
 	switch {
@@ -110,17 +111,17 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 }
 
 // limit sets how often the API is asked, beside the stream.
-func (o *verifyOptions) limit(st *streamSettings) (err error) {
+func (o *verifyOptions) limit(st *config.Stream) (err error) {
 	if o.rate != "" {
 		if _, err := parseRateLimit(o.rate); err != nil {
 			return err
 		}
-		st.export.RateLimit = o.rate
+		st.Export.RateLimit = o.rate
 		return nil
 	}
 	perSecond, err := besideLive(st)
 	if err == nil && perSecond > 0 {
-		st.export.RateLimit = fmt.Sprintf("%g/s", perSecond)
+		st.Export.RateLimit = fmt.Sprintf("%g/s", perSecond)
 	}
 	return err
 }
@@ -171,7 +172,7 @@ func timeOf(e *bridge.Event) time.Time {
 type verifier struct {
 	app    *app
 	opts   *verifyOptions
-	stream *streamSettings
+	stream *config.Stream
 	api    *exportapi.Client
 	window exportWindow
 	topic  *topicReader
@@ -186,7 +187,7 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	_, st, err := a.steeredStream(ctx, usesExport, o.stream)
+	_, st, err := a.steeredStream(ctx, config.UsesExport, o.stream)
 	if err != nil {
 		return err
 	}
@@ -199,8 +200,8 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 	}
 	defer api.Close()
 	v := &verifier{
-		app: a, opts: o, stream: st, api: api, window: exportWindow{api: api, emptyPages: st.engine.EmptyPages},
-		report: verified{Stream: st.name, Topic: st.kafka.Topic, From: from, To: to},
+		app: a, opts: o, stream: st, api: api, window: exportWindow{api: api, emptyPages: st.Engine.EmptyPages},
+		report: verified{Stream: st.Name, Topic: st.Kafka.Topic, From: from, To: to},
 	}
 	if err := v.connect(ctx); err != nil {
 		return err
@@ -253,8 +254,8 @@ func (v *verifier) connect(ctx context.Context) (err error) {
 }
 
 // eventReader reads the stream's records in its topic.
-func eventReader(ctx context.Context, st *streamSettings) (*topicReader, error) {
-	sink, err := kafkasink.New(st.kafka)
+func eventReader(ctx context.Context, st *config.Stream) (*topicReader, error) {
+	sink, err := kafkasink.New(st.Kafka)
 	if err != nil {
 		return nil, err
 	}
@@ -264,13 +265,13 @@ func eventReader(ctx context.Context, st *streamSettings) (*topicReader, error) 
 		return nil, explained(err)
 	}
 	if !there {
-		return nil, &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", st.kafka.Topic), hint: "exportbridge topics plan"}
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), hint: "exportbridge topics plan"}
 	}
-	keep := keepStream(st.name)
-	if st.kafka.Headers == "none" {
+	keep := keepStream(st.Name)
+	if st.Kafka.Headers == "none" {
 		keep = keepAll
 	}
-	return &topicReader{open: sink.Consumer, topic: st.kafka.Topic, keep: keep, patience: usualPatience}, nil
+	return &topicReader{open: sink.Consumer, topic: st.Kafka.Topic, keep: keep, patience: usualPatience}, nil
 }
 
 // run compares the window part by part. A part with too many events is halved;

@@ -44,7 +44,7 @@ type frontier struct {
 func (v *verifier) passed(ctx context.Context) (frontier, error) {
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
-	sink, err := kafkasink.New(v.stream.kafka)
+	sink, err := kafkasink.New(v.stream.Kafka)
 	if err != nil {
 		return frontier{}, err
 	}
@@ -78,7 +78,7 @@ func (v *verifier) awaitEnd(ctx context.Context, since time.Time) error {
 	if err := v.wantRunning(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(v.app.stderr, "waits until stream %s is at the end of the export again: the events do not say when the API took them in\n", v.stream.name)
+	fmt.Fprintf(v.app.stderr, "waits until stream %s is at the end of the export again: the events do not say when the API took them in\n", v.stream.Name)
 	limited, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	var newest bridge.Checkpoint
@@ -113,7 +113,7 @@ func (v *verifier) awaitEnd(ctx context.Context, since time.Time) error {
 
 // wantRunning refuses to wait for a stream that nobody runs.
 func (v *verifier) wantRunning(ctx context.Context) error {
-	sink, err := kafkasink.New(v.stream.kafka)
+	sink, err := kafkasink.New(v.stream.Kafka)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (v *verifier) wantRunning(ctx context.Context) error {
 		return explained(err)
 	}
 	if len(members) == 0 {
-		return v.cannotTell("no process runs stream "+v.stream.name, "exportbridge run, and the same command while it runs")
+		return v.cannotTell("no process runs stream "+v.stream.Name, "exportbridge run, and the same command while it runs")
 	}
 	return nil
 }
@@ -157,13 +157,13 @@ func (v *verifier) unmoved(ctx context.Context) error {
 
 // overlapsBackfill refuses to repair what a backfill is about to publish.
 func (v *verifier) overlapsBackfill(ctx context.Context) error {
-	all, err := kafkasink.NewJobs(v.stream.kafka).List(ctx)
+	all, err := kafkasink.NewJobs(v.stream.Kafka).List(ctx)
 	if err != nil {
 		return explained(err)
 	}
 	for i := range all {
 		j := &all[i]
-		if j.Kind == kafkasink.JobBackfill && j.State == kafkasink.JobRunning && j.Topic == v.stream.kafka.Topic && j.From < v.report.To && v.report.From < j.To {
+		if j.Kind == kafkasink.JobBackfill && j.State == kafkasink.JobRunning && j.Topic == v.stream.Kafka.Topic && j.From < v.report.To && v.report.From < j.To {
 			return &exitError{
 				code: exitFailed, err: fmt.Errorf("backfill %s of %s to %s is not done: it may publish what is missing itself", j.ID, startText(j.From), startText(j.To)),
 				hint: fmt.Sprintf("exportbridge backfill --resume %s --execute, or exportbridge backfill cancel %s --execute", j.ID, j.ID),

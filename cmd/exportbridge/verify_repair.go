@@ -105,15 +105,15 @@ func (v *verifier) repairable() error {
 	}
 	switch {
 	case c.Zero():
-		return refuse("exportbridge run", "stream %s has no position yet: it will publish the window itself", v.stream.name)
+		return refuse("exportbridge run", "stream %s has no position yet: it will publish the window itself", v.stream.Name)
 	case c.PositionTime == 0:
 		return refuse("the same command in a minute, while exportbridge run runs; exportbridge status tells the position",
-			"stream %s was moved, and has not said since how far it is: what is missing may be on its way", v.stream.name)
+			"stream %s was moved, and has not said since how far it is: what is missing may be on its way", v.stream.Name)
 	case v.report.To > c.PositionTime:
 		return refuse("--to "+instantText(c.PositionTime), "the window ends after the live position %s: what is missing may be on its way", instantText(c.PositionTime))
-	case c.Origin.Resource != v.stream.engine.Origin.Resource || strings.Join(c.Origin.Events, ",") != strings.Join(v.stream.engine.Origin.Events, ","):
+	case c.Origin.Resource != v.stream.Engine.Origin.Resource || strings.Join(c.Origin.Events, ",") != strings.Join(v.stream.Engine.Origin.Events, ","):
 		return refuse("the EXPORT_RESOURCE and EXPORT_EVENTS of the bridge", "the stream exports %s, these settings ask for %s",
-			originText(c.Origin), originText(v.stream.engine.Origin))
+			originText(c.Origin), originText(v.stream.Engine.Origin))
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (v *verifier) openRepair(ctx context.Context) (*repairer, error) {
 	if v.opts.execute {
 		begin = kafkasink.OpenRepair
 	}
-	kafka := v.stream.kafka
+	kafka := v.stream.Kafka
 	kafka.Report = v.app.sayWaiting()
 	k, err := begin(ctx, kafka, kafkasink.JobVerify)
 	if err != nil {

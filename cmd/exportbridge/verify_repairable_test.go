@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/cmd/internal/config"
 )
 
 // A stream that was just moved has no position yet: the hint must not be a time
@@ -13,7 +14,7 @@ import (
 func TestRepairWithoutPosition(t *testing.T) {
 	t.Parallel()
 	moved := bridge.Checkpoint{Version: bridge.CheckpointVersion, Kind: bridge.KindReset, Place: bridge.Place{Epoch: 1}, Cursor: "c"}
-	v := &verifier{stream: &streamSettings{name: "events"}, live: moved}
+	v := &verifier{stream: &config.Stream{Name: "events"}, live: moved}
 	v.report.To = 1
 	err := v.repairable()
 	if err == nil {

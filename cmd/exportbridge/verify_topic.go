@@ -81,7 +81,7 @@ func (v *verifier) recordOf(r *kgo.Record) (id []byte, when int64) {
 		}
 	}
 	// Without these headers the event itself says it.
-	page, err := decodeItem(v.api, v.stream.export.ItemsField, r.Value)
+	page, err := decodeItem(v.api, v.stream.Export.ItemsField, r.Value)
 	if err != nil {
 		return []byte(header(r, headerEventID)), when
 	}
@@ -104,7 +104,7 @@ func (v *verifier) letterID(r *kgo.Record) []byte {
 	if l.Item == nil {
 		return []byte(l.ID)
 	}
-	page, err := decodeItem(v.api, v.stream.export.ItemsField, l.Item)
+	page, err := decodeItem(v.api, v.stream.Export.ItemsField, l.Item)
 	if err != nil {
 		return nil
 	}

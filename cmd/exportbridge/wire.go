@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/page"
+	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
 
@@ -57,12 +58,12 @@ type stream struct {
 
 // assemble wires the parts of a process. Nothing runs yet, and no server is
 // asked yet: servers that are away are waited for while running.
-func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.Logger) (*process, error) {
+func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log *slog.Logger) (*process, error) {
 	p := &process{}
 	build := readBuildInfo()
-	names := make([]string, len(s.streams))
-	for i := range s.streams {
-		names[i] = s.streams[i].name
+	names := make([]string, len(s.Streams))
+	for i := range s.Streams {
+		names[i] = s.Streams[i].Name
 	}
 	p.metrics = ops.NewMetrics(ops.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -72,44 +73,44 @@ func assemble(ctx context.Context, s *settings, limits bridge.Limits, log *slog.
 		return p.tail
 	})))
 	p.log = log
-	if s.traceURL != "" {
-		traces, err := startTraces(ctx, s.traceURL, build, log)
+	if s.TraceURL != "" {
+		traces, err := startTraces(ctx, s.TraceURL, build, log)
 		if err != nil {
 			return nil, err
 		}
 		p.traces = traces
 	}
-	healths := make([]*bridge.Health, len(s.streams))
+	healths := make([]*bridge.Health, len(s.Streams))
 	for i := range healths {
 		healths[i] = new(bridge.Health)
 	}
 	cursorstore.LogTo(log.With(logComponent, "redis"))
 	takeStandardLog(log)
 	said := sayChanges(log, "redis")
-	s.cursor.Report = func(err error) {
+	s.Cursor.Report = func(err error) {
 		said(err)
 		for _, h := range healths {
 			h.Reporter(bridge.DependencyStore)(err)
 		}
 	}
-	redis, err := cursorstore.Open(s.cursor)
+	redis, err := cursorstore.Open(s.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	p.redis = redis
 	desk := newDesk(redis, s)
-	p.samples = ops.NewSampler(names, s.http.ShowEvents)
-	for i := range s.streams {
-		st, err := p.wire(&s.streams[i], limits, healths[i])
+	p.samples = ops.NewSampler(names, s.HTTP.ShowEvents)
+	for i := range s.Streams {
+		st, err := p.wire(&s.Streams[i], limits, healths[i])
 		if err != nil {
 			return nil, errors.Join(err, p.close())
 		}
 		p.streams = append(p.streams, st)
 	}
-	if s.http.Off() {
+	if s.HTTP.Off() {
 		return p, nil
 	}
-	err = p.listen(ctx, s.http, desk)
+	err = p.listen(ctx, s.HTTP, desk)
 	switch {
 	case err != nil && limits != (bridge.Limits{}):
 		// A bounded run beside a running bridge: nobody scrapes it.
@@ -153,35 +154,35 @@ func (p *process) sayWhoMay(log *slog.Logger, cfg ops.Config) {
 }
 
 // wire makes one stream's adapters and its bridge.
-func (p *process) wire(st *streamSettings, limits bridge.Limits, health *bridge.Health) (*stream, error) {
-	log := p.log.With(logStream, st.name)
-	st.export.Report, st.export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.name)
+func (p *process) wire(st *config.Stream, limits bridge.Limits, health *bridge.Health) (*stream, error) {
+	log := p.log.With(logStream, st.Name)
+	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
 	said, kafka := sayChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
-	st.kafka.Report = func(err error) { said(err); kafka(err) }
-	st.kafka.Log = log.With(logComponent, "kafka")
-	st.kafka.Sampled = sampler(p.samples, st.name, st.kafka.Topic)
-	st.engine.Log, st.engine.Limits = p.log, limits
-	api, err := exportapi.New(st.export)
+	st.Kafka.Report = func(err error) { said(err); kafka(err) }
+	st.Kafka.Log = log.With(logComponent, "kafka")
+	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
+	st.Engine.Log, st.Engine.Limits = p.log, limits
+	api, err := exportapi.New(st.Export)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", st.name, err)
+		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
-	store := p.redis.Stream(st.name)
-	st.kafka.Known = store.Load
-	sink, err := kafkasink.New(st.kafka)
+	store := p.redis.Stream(st.Name)
+	st.Kafka.Known = store.Load
+	sink, err := kafkasink.New(st.Kafka)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", st.name, err)
+		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
-	p.metrics.CountLosses(st.name, sink.Losses)
-	p.metrics.CountRefused(st.name, sink.Refused)
+	p.metrics.CountLosses(st.Name, sink.Losses)
+	p.metrics.CountRefused(st.Name, sink.Refused)
 	owner := sink.Owner()
-	s := &stream{name: st.name, api: api, sink: sink, owner: owner, store: store, jobs: p.jobs.Jobs(st.kafka)}
+	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, jobs: p.jobs.Jobs(st.Kafka)}
 	ports := bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
 	s.ports = ports
-	if s.bridge, err = bridge.New(st.engine, ports); err != nil {
-		return nil, fmt.Errorf("stream %s: %w", st.name, err)
+	if s.bridge, err = bridge.New(st.Engine, ports); err != nil {
+		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
 	return s, nil
 }
@@ -366,8 +367,8 @@ func (v *servers) close() error {
 
 // steeredStream returns the settings, and those of the stream that a command is
 // about, for one that works with its topics.
-func (a *app) steeredStream(ctx context.Context, need uses, name string) (*settings, *streamSettings, error) {
-	s, err := a.settings(ctx, need|usesKafka, nil)
+func (a *app) steeredStream(ctx context.Context, need config.Uses, name string) (*config.Settings, *config.Stream, error) {
+	s, err := a.settings(ctx, need|config.UsesKafka, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -381,13 +382,13 @@ func (a *app) steeredStream(ctx context.Context, need uses, name string) (*setti
 
 // streamNamed returns the settings of the stream that a command is about: the
 // named one, or the only one.
-func streamNamed(s *settings, name string) (*streamSettings, error) {
+func streamNamed(s *config.Settings, name string) (*config.Stream, error) {
 	var names []string
-	for i := range s.streams {
-		if st := &s.streams[i]; st.name == name || name == "" && len(s.streams) == 1 {
+	for i := range s.Streams {
+		if st := &s.Streams[i]; st.Name == name || name == "" && len(s.Streams) == 1 {
 			return st, nil
 		}
-		names = append(names, s.streams[i].name)
+		names = append(names, s.Streams[i].Name)
 	}
 	slices.Sort(names)
 	if name == "" {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 
 // compileSchema returns a function that reports what is wrong with settings,
 // after the way through the JSON that people get.
-func compileSchema(t *testing.T, vars []variable) func(map[string]any) error {
+func compileSchema(t *testing.T, vars []Variable) func(map[string]any) error {
 	t.Helper()
-	text, err := json.Marshal(settingsSchema(vars))
+	text, err := json.Marshal(Schema(vars))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,25 +42,25 @@ func compileSchema(t *testing.T, vars []variable) func(map[string]any) error {
 // variable, and so are the forms of a file and of a stream.
 func TestSchemaKnowsOurSettings(t *testing.T) {
 	t.Parallel()
-	vars := allVariables()
+	vars := Variables()
 	valid := compileSchema(t, vars)
 	for _, v := range vars {
-		settings := map[string]any{v.name: v.example()}
+		settings := map[string]any{v.Name: v.example()}
 		if v.stream {
-			settings["STREAM_USERS_EVENTS_"+v.name] = v.example()
-			settings["STREAM_X_"+v.name+"_FILE"] = "/run/secrets/x"
+			settings["STREAM_USERS_EVENTS_"+v.Name] = v.example()
+			settings["STREAM_X_"+v.Name+"_FILE"] = "/run/secrets/x"
 		}
 		if err := valid(settings); err != nil {
 			t.Errorf("%v: %v", settings, err)
 		}
-		if !v.stream && valid(map[string]any{"STREAM_USERS_" + v.name: v.example()}) == nil {
-			t.Errorf("%s can be set for a stream", v.name)
+		if !v.stream && valid(map[string]any{"STREAM_USERS_" + v.Name: v.example()}) == nil {
+			t.Errorf("%s can be set for a stream", v.Name)
 		}
-		if err := valid(map[string]any{v.name + "_FILE": "/run/secrets/x", v.name: ""}); err != nil {
-			t.Errorf("%s from a file: %v", v.name, err)
+		if err := valid(map[string]any{v.Name + "_FILE": "/run/secrets/x", v.Name: ""}); err != nil {
+			t.Errorf("%s from a file: %v", v.Name, err)
 		}
-		if valid(map[string]any{v.name + "_FILE": "/run/secrets/x", v.name: v.example() + "1"}) == nil {
-			t.Errorf("%s can be given twice", v.name)
+		if valid(map[string]any{v.Name + "_FILE": "/run/secrets/x", v.Name: v.example() + "1"}) == nil {
+			t.Errorf("%s can be given twice", v.Name)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestSchemaKnowsOurSettings(t *testing.T) {
 // TestSchemaRefuses: what is certainly wrong.
 func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
-	valid := compileSchema(t, allVariables())
+	valid := compileSchema(t, Variables())
 	for _, settings := range []map[string]any{
 		{"EXPORT_PAGE_SISE": "5"},
 		{"EXPORT_PAGE_SIZE": "many"},
@@ -111,12 +111,12 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 				continue // it may come from elsewhere
 			}
 			_, decoding := v.decode(t.Context(), text)
-			schema := valid(map[string]any{v.name: text})
+			schema := valid(map[string]any{v.Name: text})
 			switch {
 			case decoding == nil && schema != nil:
-				t.Errorf("%s=%q is right, and the schema says %v", v.name, text, schema)
+				t.Errorf("%s=%q is right, and the schema says %v", v.Name, text, schema)
 			case decoding != nil && schema == nil && !slices.Contains(misses, text) && !strings.Contains(decoding.Error(), "out of range") && v.typ.Kind() != reflect.Float64:
-				t.Errorf("%s=%q is wrong (%v), and the schema takes it", v.name, text, decoding)
+				t.Errorf("%s=%q is wrong (%v), and the schema takes it", v.Name, text, decoding)
 			}
 		}
 	}
@@ -125,12 +125,12 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 // TestSchemaHasNoSecret: the defaults and examples are in it, values are not.
 func TestSchemaMarksSecrets(t *testing.T) {
 	t.Parallel()
-	for _, v := range allVariables() {
-		if s := v.schema(); s.WriteOnly != v.secret {
-			t.Errorf("%s: writeOnly is %v", v.name, s.WriteOnly)
+	for _, v := range Variables() {
+		if s := v.schema(); s.WriteOnly != v.Secret {
+			t.Errorf("%s: writeOnly is %v", v.Name, s.WriteOnly)
 		}
 	}
-	if text, err := json.Marshal(settingsSchema(nil)); err != nil || !bytes.Contains(text, []byte(`"additionalProperties":false`)) {
+	if text, err := json.Marshal(Schema(nil)); err != nil || !bytes.Contains(text, []byte(`"additionalProperties":false`)) {
 		t.Errorf("%s %v", text, err)
 	}
 }

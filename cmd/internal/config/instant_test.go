@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestParseInstant(t *testing.T) {
 		{text: "2026-11-01", err: `"2026-11-01" is not a time, for example 2026-11-21T12:00:00Z, -24h, now or earliest`},
 		{text: "", err: `"" is not a time, for example 2026-11-21T12:00:00Z, -24h, now or earliest`},
 	} {
-		got, err := parseInstant(test.text, now)
+		got, err := ParseInstant(test.text, now)
 		problem := ""
 		if err != nil {
 			problem = err.Error()

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"reflect"
@@ -8,7 +8,7 @@ import (
 
 func TestSettingsTable(t *testing.T) {
 	t.Parallel()
-	table := settingsTable(variablesOf(reflect.TypeFor[shop]()))
+	table := Markdown(variablesOf(reflect.TypeFor[shop]()))
 	for _, want := range []string{
 		"| `SHOP_NAME` | required | its name; for example `corner` |\n",
 		"| `SHOP_WAIT` * | `30d` |  |\n",

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -32,48 +32,48 @@ func TestFind(t *testing.T) {
 		origin              origin
 		err                 string
 	}{
-		{name: "nothing", origin: origin{kind: fromDefault}},
+		{name: "nothing", origin: origin{kind: FromDefault}},
 		{
 			name: "empty counts as unset everywhere", flags: vars{"SHOP_COUNT": ""}, preset: vars{"SHOP_COUNT": ""},
-			env: []string{"SHOP_COUNT=", "SHOP_COUNT_FILE="}, file: vars{"SHOP_COUNT": ""}, origin: origin{kind: fromDefault},
+			env: []string{"SHOP_COUNT=", "SHOP_COUNT_FILE="}, file: vars{"SHOP_COUNT": ""}, origin: origin{kind: FromDefault},
 		},
-		{name: "environment", env: []string{"SHOP_COUNT=1=2"}, want: "1=2", origin: origin{kind: fromEnv, name: "SHOP_COUNT"}},
+		{name: "environment", env: []string{"SHOP_COUNT=1=2"}, want: "1=2", origin: origin{kind: FromEnv, name: "SHOP_COUNT"}},
 		{
 			name: "flag before all", flags: vars{"SHOP_COUNT": "1"}, preset: vars{"SHOP_COUNT": "2"},
-			env: []string{"STREAM_A_SHOP_COUNT=3"}, stream: "a", want: "1", origin: origin{kind: fromFlag, name: "SHOP_COUNT"},
+			env: []string{"STREAM_A_SHOP_COUNT=3"}, stream: "a", want: "1", origin: origin{kind: FromFlag, name: "SHOP_COUNT"},
 		},
 		{
 			name: "flag of a stream before the plain one", flags: vars{"SHOP_COUNT": "1", "STREAM_A_SHOP_COUNT": "2"},
-			stream: "a", want: "2", origin: origin{kind: fromFlag, name: "STREAM_A_SHOP_COUNT"},
+			stream: "a", want: "2", origin: origin{kind: FromFlag, name: "STREAM_A_SHOP_COUNT"},
 		},
 		{
 			name: "command before environment", preset: vars{"SHOP_COUNT": "2"}, env: []string{"SHOP_COUNT=3"},
-			want: "2", origin: origin{kind: fromCommand, name: "SHOP_COUNT"},
+			want: "2", origin: origin{kind: FromCommand, name: "SHOP_COUNT"},
 		},
 		{
 			name: "stream before plain", env: []string{"SHOP_COUNT=3", "STREAM_MY_SHOP_SHOP_COUNT=4"}, stream: "my-shop",
-			want: "4", origin: origin{kind: fromEnv, name: "STREAM_MY_SHOP_SHOP_COUNT"},
+			want: "4", origin: origin{kind: FromEnv, name: "STREAM_MY_SHOP_SHOP_COUNT"},
 		},
 		{
 			name: "file of a stream before plain", env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT_FILE=" + file}, stream: "a",
-			want: "from file", origin: origin{kind: fromFile, name: "STREAM_A_SHOP_COUNT_FILE", path: file},
+			want: "from file", origin: origin{kind: FromFile, name: "STREAM_A_SHOP_COUNT_FILE", path: file},
 		},
 		{
 			name: "another stream's", env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT=4"}, stream: "b",
-			want: "3", origin: origin{kind: fromEnv, name: "SHOP_COUNT"},
+			want: "3", origin: origin{kind: FromEnv, name: "SHOP_COUNT"},
 		},
 		{
 			name: "environment before environment file", env: []string{"SHOP_COUNT=3"}, file: vars{"SHOP_COUNT": "4"},
-			want: "3", origin: origin{kind: fromEnv, name: "SHOP_COUNT"},
+			want: "3", origin: origin{kind: FromEnv, name: "SHOP_COUNT"},
 		},
-		{name: "environment file", file: vars{"SHOP_COUNT": "4"}, want: "4", origin: origin{kind: fromEnvFile, name: "SHOP_COUNT"}},
+		{name: "environment file", file: vars{"SHOP_COUNT": "4"}, want: "4", origin: origin{kind: FromEnvFile, name: "SHOP_COUNT"}},
 		{
 			name: "file", env: []string{"SHOP_COUNT_FILE=" + file},
-			want: "from file", origin: origin{kind: fromFile, name: "SHOP_COUNT_FILE", path: file},
+			want: "from file", origin: origin{kind: FromFile, name: "SHOP_COUNT_FILE", path: file},
 		},
 		{
 			name: "flag before file", flags: vars{"SHOP_COUNT": "1"}, env: []string{"SHOP_COUNT_FILE=" + file},
-			want: "1", origin: origin{kind: fromFlag, name: "SHOP_COUNT"},
+			want: "1", origin: origin{kind: FromFlag, name: "SHOP_COUNT"},
 		},
 		{
 			name: "both", env: []string{"SHOP_COUNT=1", "SHOP_COUNT_FILE=" + file},
@@ -100,7 +100,7 @@ func TestFind(t *testing.T) {
 func TestFindNotPerStream(t *testing.T) {
 	t.Parallel()
 	src := newSources(nil, nil, []string{"STREAM_A_SHOP_NAME=x"}, nil)
-	if text, from, err := src.find(shopVariable(t, "SHOP_NAME"), "a"); text != "" || from.kind != fromDefault || err != nil {
+	if text, from, err := src.find(shopVariable(t, "SHOP_NAME"), "a"); text != "" || from.kind != FromDefault || err != nil {
 		t.Errorf("found %q from %v, %v", text, from, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"reflect"
@@ -34,10 +34,10 @@ type shop struct {
 	Colours []string      `env:"SHOP_COLOURS" values:"red,green"`
 }
 
-func shopVariable(t *testing.T, name string) *variable {
+func shopVariable(t *testing.T, name string) *Variable {
 	t.Helper()
 	for _, v := range variablesOf(reflect.TypeFor[shop]()) {
-		if v.name == name {
+		if v.Name == name {
 			return &v
 		}
 	}
@@ -49,7 +49,7 @@ func TestVariablesOf(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for _, v := range variablesOf(reflect.TypeFor[shop]()) {
-		names = append(names, v.name)
+		names = append(names, v.Name)
 	}
 	want := []string{"SHOP_INNER", "SHOP_NAME", "SHOP_WAIT", "SHOP_ROOM", "SHOP_COUNT", "SHOP_SMALL", "SHOP_SIZE",
 		"SHOP_SHARE", "SHOP_OPEN", "SHOP_KEY", "SHOP_COLOUR", "SHOP_GOODS", "SHOP_COLOURS"}
@@ -57,9 +57,9 @@ func TestVariablesOf(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	got := *shopVariable(t, "SHOP_NAME")
-	if diff := cmp.Diff(variable{
-		name: "SHOP_NAME", index: []int{3}, env: "SHOP_NAME, required", required: true, desc: "its name", sample: "corner",
-	}, got, cmp.AllowUnexported(variable{}), cmpopts.IgnoreFields(variable{}, "typ")); diff != "" {
+	if diff := cmp.Diff(Variable{
+		Name: "SHOP_NAME", index: []int{3}, env: "SHOP_NAME, required", required: true, Description: "its name", sample: "corner",
+	}, got, cmp.AllowUnexported(Variable{}), cmpopts.IgnoreFields(Variable{}, "typ")); diff != "" {
 		t.Errorf("SHOP_NAME (-want +got):\n%s", diff)
 	}
 	if inner := shopVariable(t, "SHOP_INNER"); inner.def != "a,b" || !cmp.Equal(inner.index, []int{1, 0}) {
@@ -79,7 +79,7 @@ func TestVariableTexts(t *testing.T) {
 		"SHOP_GOODS":  {"shop-goods", "", "", "list"},
 	} {
 		v := shopVariable(t, name)
-		got := struct{ flag, shown, example, kind string }{v.flagName(), v.shownDefault(), v.example(), v.kind()}
+		got := struct{ flag, shown, example, kind string }{v.FlagName(), v.shownDefault(), v.example(), v.Kind()}
 		if got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
@@ -92,8 +92,8 @@ func TestFormatRoundTrip(t *testing.T) {
 		0: "0s", time.Second: "1s", 90 * time.Second: "1m30s", time.Minute: "1m", time.Hour: "1h", 24 * time.Hour: "24h",
 		48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 20 * time.Hour: "20h", 1500 * time.Millisecond: "1.5s",
 	} {
-		got := formatDuration(d)
-		back, err := parseDuration(got)
+		got := FormatDuration(d)
+		back, err := ParseDuration(got)
 		if got != want || err != nil || back != d {
 			t.Errorf("formatDuration(%v) = %q, want %q; reads back as %v, %v", d, got, want, back, err)
 		}
@@ -109,36 +109,36 @@ func TestFormatRoundTrip(t *testing.T) {
 // show only when somebody sets the variable.
 func TestAllVariables(t *testing.T) {
 	t.Parallel()
-	vars := allVariables()
+	vars := Variables()
 	seen := make(map[string]bool)
 	for _, v := range vars {
-		if v.desc == "" {
-			t.Errorf("%s has no desc", v.name)
+		if v.Description == "" {
+			t.Errorf("%s has no desc", v.Name)
 		}
 		if v.required && v.def != "" {
-			t.Errorf("%s is required and has a default", v.name)
+			t.Errorf("%s is required and has a default", v.Name)
 		}
-		if seen[v.name] || seen[v.name+fileSuffix] {
-			t.Errorf("%s comes twice, or is the file of another", v.name)
+		if seen[v.Name] || seen[v.Name+FileSuffix] {
+			t.Errorf("%s comes twice, or is the file of another", v.Name)
 		}
-		seen[v.name] = true
-		if !hasPrefix(v.name, ownPrefixes[:]) && !hasPrefix(v.name, sharedPrefixes[:]) {
-			t.Errorf("%s has no prefix of ours", v.name)
+		seen[v.Name] = true
+		if !hasPrefix(v.Name, ownPrefixes[:]) && !hasPrefix(v.Name, sharedPrefixes[:]) {
+			t.Errorf("%s has no prefix of ours", v.Name)
 		}
 		if v.required {
 			continue
 		}
 		plain, err := v.decode(t.Context(), "")
 		if err != nil {
-			t.Errorf("default of %s: %v", v.name, err)
+			t.Errorf("default of %s: %v", v.Name, err)
 			continue
 		}
 		shown, err := v.decode(t.Context(), v.shownDefault())
 		if err != nil || !cmp.Equal(plain.Interface(), shown.Interface()) {
-			t.Errorf("%s: the shown default %q reads as %v, %v", v.name, v.shownDefault(), shown, err)
+			t.Errorf("%s: the shown default %q reads as %v, %v", v.Name, v.shownDefault(), shown, err)
 		}
 		if _, err := v.decode(t.Context(), v.sample); v.sample != "" && err != nil {
-			t.Errorf("example of %s: %v", v.name, err)
+			t.Errorf("example of %s: %v", v.Name, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"context"
@@ -22,14 +22,14 @@ import (
 //
 // go-envconfig decodes; each variable goes through it alone, because it stops
 // at the first error and does not name the variable.
-func (v *variable) decode(ctx context.Context, text string) (reflect.Value, error) {
+func (v *Variable) decode(ctx context.Context, text string) (reflect.Value, error) {
 	lookup := envconfig.MapLookuper(nil)
 	if text != "" {
 		plain, err := v.normalize(text)
 		if err != nil {
 			return reflect.Value{}, v.explain(text, err)
 		}
-		lookup = envconfig.MapLookuper(map[string]string{v.name: plain})
+		lookup = envconfig.MapLookuper(map[string]string{v.Name: plain})
 	}
 	holder := reflect.New(reflect.StructOf([]reflect.StructField{{
 		Name: "Value",
@@ -40,7 +40,7 @@ func (v *variable) decode(ctx context.Context, text string) (reflect.Value, erro
 	switch {
 	case errors.Is(err, envconfig.ErrMissingRequired):
 		return reflect.Value{}, v.withExample("is required")
-	case err != nil && v.secret:
+	case err != nil && v.Secret:
 		return reflect.Value{}, v.withExample("cannot be read")
 	case err != nil:
 		return reflect.Value{}, v.explain(text, fmt.Errorf("cannot be read: %w", err))
@@ -49,8 +49,8 @@ func (v *variable) decode(ctx context.Context, text string) (reflect.Value, erro
 }
 
 // explain puts the value before what is wrong with it, unless it is a secret.
-func (v *variable) explain(text string, err error) error {
-	if v.secret {
+func (v *Variable) explain(text string, err error) error {
+	if v.Secret {
 		return v.withExample("the value " + err.Error())
 	}
 	shown := maskURLs(text)
@@ -60,23 +60,23 @@ func (v *variable) explain(text string, err error) error {
 	return v.withExample(fmt.Sprintf("%q %s", shown, err))
 }
 
-func (v *variable) withExample(text string) error {
+func (v *Variable) withExample(text string) error {
 	example := v.example()
 	switch {
 	case example != "":
 		return fmt.Errorf("%s, for example %s", text, example)
-	case v.secret:
-		return fmt.Errorf("%s, for example %s%s=/run/secrets/%s", text, v.name, fileSuffix, strings.ToLower(v.name))
+	case v.Secret:
+		return fmt.Errorf("%s, for example %s%s=/run/secrets/%s", text, v.Name, FileSuffix, strings.ToLower(v.Name))
 	}
 	return errors.New(text)
 }
 
 // normalize turns the forms that people write into those that go-envconfig
 // reads: days, sizes with units, lists with spaces.
-func (v *variable) normalize(text string) (string, error) {
+func (v *Variable) normalize(text string) (string, error) {
 	switch {
 	case v.isDuration():
-		d, err := parseDuration(text)
+		d, err := ParseDuration(text)
 		return d.String(), err
 	case v.bytes:
 		return normalizeBytes(text)
@@ -104,7 +104,7 @@ func (v *variable) normalize(text string) (string, error) {
 	return text, nil
 }
 
-func (v *variable) normalizeList(text string) (string, error) {
+func (v *Variable) normalizeList(text string) (string, error) {
 	var items []string
 	for item := range strings.SplitSeq(text, ",") {
 		item = strings.TrimSpace(item)
@@ -122,11 +122,11 @@ func (v *variable) normalizeList(text string) (string, error) {
 	return strings.Join(items, ","), nil
 }
 
-func (v *variable) checkValue(text string) error {
-	if len(v.values) == 0 || slices.Contains(v.values, text) {
+func (v *Variable) checkValue(text string) error {
+	if len(v.Values) == 0 || slices.Contains(v.Values, text) {
 		return nil
 	}
-	return fmt.Errorf("is not one of: %s", strings.Join(v.values, ", "))
+	return fmt.Errorf("is not one of: %s", strings.Join(v.Values, ", "))
 }
 
 func numberError(err error) error {
@@ -154,8 +154,8 @@ func normalizeBytes(text string) (string, error) {
 	return strconv.FormatUint(n, 10), nil
 }
 
-// parseDuration reads Go's syntax, with days in front: 90s, 7d, 1d12h.
-func parseDuration(text string) (time.Duration, error) {
+// ParseDuration reads Go's syntax, with days in front: 90s, 7d, 1d12h.
+func ParseDuration(text string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	rest, negative := strings.CutPrefix(text, "-")
 	var total time.Duration

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bufio"
@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// originKind is where a setting's value came from.
-type originKind string
+// Origin is where a setting's value came from.
+type Origin string
 
 // The origins, in order of priority.
 const (
-	fromFlag    originKind = "flag"
-	fromCommand originKind = "command" // set by the command itself, as demo does
-	fromEnv     originKind = "env"
-	fromEnvFile originKind = "env-file"
-	fromFile    originKind = "file" // named by <VARIABLE>_FILE
-	fromDefault originKind = "default"
+	FromFlag    Origin = "flag"
+	FromCommand Origin = "command" // set by the command itself, as demo does
+	FromEnv     Origin = "env"
+	FromEnvFile Origin = "env-file"
+	FromFile    Origin = "file" // named by <VARIABLE>_FILE
+	FromDefault Origin = "default"
 )
 
 // origin is where one value came from: the variable that gave it, which may
 // be a per-stream one or end in _FILE, and that file's path.
 type origin struct {
-	kind originKind
+	kind Origin
 	name string
 	path string
 }
 
 // layer is one place where variables are set.
 type layer struct {
-	kind originKind
+	kind Origin
 	vars map[string]string
 }
 
@@ -48,7 +48,7 @@ func newSources(flags, preset map[string]string, environ []string, envFile map[s
 			env[name] = value
 		}
 	}
-	return sources{{fromFlag, flags}, {fromCommand, preset}, {fromEnv, env}, {fromEnvFile, envFile}}
+	return sources{{FromFlag, flags}, {FromCommand, preset}, {FromEnv, env}, {FromEnvFile, envFile}}
 }
 
 func (l layer) get(name string) (string, bool) {
@@ -62,35 +62,35 @@ func (s sources) ranks() []sources {
 	return []sources{s[:1], s[1:2], s[2:]}
 }
 
-func (s sources) get(name string) (string, originKind, bool) {
+func (s sources) get(name string) (string, Origin, bool) {
 	for _, l := range s {
 		if value, ok := l.get(name); ok {
 			return value, l.kind, true
 		}
 	}
-	return "", fromDefault, false
+	return "", FromDefault, false
 }
 
 // find returns the text that a variable is set to, for one stream ("" for
 // none), or "" and fromDefault. Its errors name the variable.
-func (s sources) find(v *variable, stream string) (string, origin, error) {
-	names := []string{v.name}
+func (s sources) find(v *Variable, stream string) (string, origin, error) {
+	names := []string{v.Name}
 	if v.stream && stream != "" {
-		names = []string{streamPrefix(stream) + v.name, v.name}
+		names = []string{streamPrefix(stream) + v.Name, v.Name}
 	}
 	for _, rank := range s.ranks() {
 		for _, name := range names {
 			text, from, err := rank.findName(name)
-			if err != nil || from.kind != fromDefault {
+			if err != nil || from.kind != FromDefault {
 				return text, from, err
 			}
 		}
 	}
-	return "", origin{kind: fromDefault}, nil
+	return "", origin{kind: FromDefault}, nil
 }
 
 func (s sources) findName(name string) (string, origin, error) {
-	fileName := name + fileSuffix
+	fileName := name + FileSuffix
 	text, kind, given := s.get(name)
 	path, _, inFile := s.get(fileName)
 	switch {
@@ -99,17 +99,17 @@ func (s sources) findName(name string) (string, origin, error) {
 	case given:
 		return text, origin{kind: kind, name: name}, nil
 	case !inFile:
-		return "", origin{kind: fromDefault}, nil
+		return "", origin{kind: FromDefault}, nil
 	}
 	text, err := readValue(path)
 	if err != nil {
 		return "", origin{}, fmt.Errorf("%s: %w", fileName, err)
 	}
-	return text, origin{kind: fromFile, name: fileName, path: path}, nil
+	return text, origin{kind: FromFile, name: fileName, path: path}, nil
 }
 
-// fileSuffix makes of a variable's name that of a variable which names a file.
-const fileSuffix = "_FILE"
+// FileSuffix makes of a variable's name that of a variable which names a file.
+const FileSuffix = "_FILE"
 
 // maxValueFile bounds a file that holds a value. The largest are bundles of
 // certificates.

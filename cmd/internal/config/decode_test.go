@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"math"
@@ -90,7 +90,7 @@ func TestDecode(t *testing.T) {
 func TestDecodeHidesSecrets(t *testing.T) {
 	t.Parallel()
 	v := shopVariable(t, "SHOP_COUNT")
-	v.secret = true
+	v.Secret = true
 	_, err := v.decode(t.Context(), "sesame")
 	if err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("error %v", err)
@@ -117,15 +117,15 @@ func FuzzParseDuration(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := parseDuration(text)
+		d, err := ParseDuration(text)
 		if err != nil {
 			return
 		}
 		if negative := strings.HasPrefix(text, "-"); (d > 0 && negative) || (d < 0 && !negative) {
 			t.Errorf("parseDuration(%q) = %v has the wrong sign", text, d)
 		}
-		if back, err := parseDuration(formatDuration(d)); err != nil || back != d {
-			t.Errorf("%q reads as %v, which is written %q and reads as %v, %v", text, d, formatDuration(d), back, err)
+		if back, err := ParseDuration(FormatDuration(d)); err != nil || back != d {
+			t.Errorf("%q reads as %v, which is written %q and reads as %v, %v", text, d, FormatDuration(d), back, err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"reflect"
@@ -26,10 +26,10 @@ type jsonSchema struct {
 	DependentSchemas     map[string]*jsonSchema `json:"dependentSchemas,omitempty"`
 }
 
-// settingsSchema describes an object with a member for every variable, its
+// Schema describes an object with a member for every variable, its
 // _FILE form, and the forms of one stream. Nothing is required: a value may
 // come from elsewhere, and a secret should.
-func settingsSchema(vars []variable) *jsonSchema {
+func Schema(vars []Variable) *jsonSchema {
 	closed := false
 	s := &jsonSchema{
 		Dialect:              "https://json-schema.org/draft/2020-12/schema",
@@ -43,12 +43,12 @@ func settingsSchema(vars []variable) *jsonSchema {
 	}
 	for i := range vars {
 		v := &vars[i]
-		inFile := v.name + fileSuffix
-		s.Properties[v.name] = v.schema()
-		s.Properties[inFile] = &jsonSchema{Description: "path of a file that holds " + v.name, Type: []string{"string"}}
-		s.DependentSchemas[inFile] = notBoth(v.name, inFile)
+		inFile := v.Name + FileSuffix
+		s.Properties[v.Name] = v.schema()
+		s.Properties[inFile] = &jsonSchema{Description: "path of a file that holds " + v.Name, Type: []string{"string"}}
+		s.DependentSchemas[inFile] = notBoth(v.Name, inFile)
 		if v.stream {
-			s.PatternProperties["^STREAM_[A-Z0-9_]+_"+v.name+"$"] = &jsonSchema{Ref: "#/properties/" + v.name}
+			s.PatternProperties["^STREAM_[A-Z0-9_]+_"+v.Name+"$"] = &jsonSchema{Ref: "#/properties/" + v.Name}
 			s.PatternProperties["^STREAM_[A-Z0-9_]+_"+inFile+"$"] = &jsonSchema{Ref: "#/properties/" + inFile}
 		}
 	}
@@ -77,12 +77,12 @@ const (
 
 // schema describes what the variable is set to: text as in the environment,
 // or the number or truth value that it stands for.
-func (v *variable) schema() *jsonSchema {
+func (v *Variable) schema() *jsonSchema {
 	s := &jsonSchema{
 		Description: v.docsMeaning(),
 		Type:        []string{"string"},
 		Default:     v.shownDefault(),
-		WriteOnly:   v.secret,
+		WriteOnly:   v.Secret,
 	}
 	if v.sample != "" {
 		s.Examples = []string{v.sample}
@@ -105,12 +105,12 @@ func (v *variable) schema() *jsonSchema {
 	case reflect.Float32, reflect.Float64:
 		s.Type = []string{"string", "number"}
 	case reflect.Slice:
-		if len(v.values) > 0 {
-			s.Pattern = listPattern(v.values)
+		if len(v.Values) > 0 {
+			s.Pattern = listPattern(v.Values)
 		}
 	default:
-		if len(v.values) > 0 {
-			s.Enum = append([]string{""}, v.values...)
+		if len(v.Values) > 0 {
+			s.Enum = append([]string{""}, v.Values...)
 		}
 	}
 	return s

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // loadFrom loads settings from an environment that names a key.
-func loadFrom(t *testing.T, need uses, environ ...string) (*settings, error) {
+func loadFrom(t *testing.T, need Uses, environ ...string) (*Settings, error) {
 	t.Helper()
 	l := &loader{src: newSources(nil, nil, append([]string{"EXPORT_API_KEY=sesame"}, environ...), nil)}
 	return l.load(t.Context(), need, testNow)
@@ -22,28 +22,28 @@ func loadFrom(t *testing.T, need uses, environ ...string) (*settings, error) {
 
 func TestLoadDefaults(t *testing.T) {
 	t.Parallel()
-	s, err := loadFrom(t, usesAll)
+	s, err := loadFrom(t, UsesAll)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.streams) != 1 || len(s.warnings) > 0 {
-		t.Fatalf("%d streams, warnings %q", len(s.streams), s.warnings)
+	if len(s.Streams) != 1 || len(s.Warnings) > 0 {
+		t.Fatalf("%d streams, warnings %q", len(s.Streams), s.Warnings)
 	}
-	st := s.streams[0]
-	if st.name != "events" || st.engine.Stream != "events" || st.kafka.Stream != "events" || st.kafka.Topic != "export.events" ||
-		st.kafka.Resource != "events" || st.export.KeyPointer != "/userId" {
+	st := s.Streams[0]
+	if st.Name != "events" || st.Engine.Stream != "events" || st.Kafka.Stream != "events" || st.Kafka.Topic != "export.events" ||
+		st.Kafka.Resource != "events" || st.Export.KeyPointer != "/userId" {
 		t.Errorf("stream %+v", st)
 	}
-	if diff := cmp.Diff(bridge.Origin{Resource: "events"}, st.engine.Origin); diff != "" {
+	if diff := cmp.Diff(bridge.Origin{Resource: "events"}, st.Engine.Origin); diff != "" {
 		t.Errorf("origin (-want +got):\n%s", diff)
 	}
-	if st.engine.Mode != bridge.ExactlyOnce || st.kafka.Mode != bridge.ExactlyOnce || st.engine.PageSize != 1000 || !strings.Contains(st.engine.Owner, "-") {
-		t.Errorf("mode %s, page size %d, owner %s", st.engine.Mode, st.engine.PageSize, st.engine.Owner)
+	if st.Engine.Mode != bridge.ExactlyOnce || st.Kafka.Mode != bridge.ExactlyOnce || st.Engine.PageSize != 1000 || !strings.Contains(st.Engine.Owner, "-") {
+		t.Errorf("mode %s, page size %d, owner %s", st.Engine.Mode, st.Engine.PageSize, st.Engine.Owner)
 	}
-	if st.engine.Log != nil {
+	if st.Engine.Log != nil {
 		t.Error("the walker made a logger")
 	}
-	if s.http.Addr != "127.0.0.1:8080" || s.cursor.HistoryAge != 720*time.Hour || s.embeddedKafka || s.embeddedRedis || st.simulated {
+	if s.HTTP.Addr != "127.0.0.1:8080" || s.Cursor.HistoryAge != 720*time.Hour || s.EmbeddedKafka || s.EmbeddedRedis || st.Simulated {
 		t.Errorf("settings %+v", s)
 	}
 }
@@ -51,7 +51,7 @@ func TestLoadDefaults(t *testing.T) {
 func TestLoadStreams(t *testing.T) {
 	t.Parallel()
 	key := writeFile(t, "key", "other\n")
-	s, err := loadFrom(t, usesAll,
+	s, err := loadFrom(t, UsesAll,
 		"BRIDGE_STREAMS=events, users,orders",
 		"BRIDGE_INSTANCE_ID=bridge-0",
 		"EXPORT_START=-24h",
@@ -74,10 +74,10 @@ func TestLoadStreams(t *testing.T) {
 		Start, End                                                     int64
 	}
 	var got []row
-	for _, st := range s.streams {
+	for _, st := range s.Streams {
 		got = append(got, row{
-			st.name, st.engine.Origin.Resource, st.kafka.Topic, st.export.APIKey.Reveal(), st.export.APIKeyFile, st.export.KeyPointer,
-			st.engine.Owner, st.kafka.Retention, st.engine.PageSize, st.engine.Origin.Start, st.engine.Origin.End,
+			st.Name, st.Engine.Origin.Resource, st.Kafka.Topic, st.Export.APIKey.Reveal(), st.Export.APIKeyFile, st.Export.KeyPointer,
+			st.Engine.Owner, st.Kafka.Retention, st.Engine.PageSize, st.Engine.Origin.Start, st.Engine.Origin.End,
 		})
 	}
 	day := testNow.Add(-24 * time.Hour).UnixMilli()
@@ -159,8 +159,8 @@ func TestLoadProblems(t *testing.T) {
 		{"address off", []string{"HTTP_ADDR=off"}, nil},
 		{"embedded", []string{"EXPORT_URL=simulated", "KAFKA_BROKERS=embedded", "REDIS_URL=embedded"}, nil},
 	} {
-		_, err := loadFrom(t, usesAll, test.environ...)
-		var lines settingsError
+		_, err := loadFrom(t, UsesAll, test.environ...)
+		var lines Problems
 		errors.As(err, &lines)
 		if diff := cmp.Diff(test.want, []string(lines)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
@@ -175,17 +175,17 @@ func TestLoadProblems(t *testing.T) {
 func TestLoadOnlyWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	environ := []string{"EXPORT_API_KEY=", "EXPORT_PAGE_SIZE=x", "KAFKA_PARTITIONS=x", "REDIS_TIMEOUT=x", "BRIDGE_STREAMS=orders"}
-	for need, want := range map[uses][]string{
+	for need, want := range map[Uses][]string{
 		0: nil,
-		usesKafka: {
+		UsesKafka: {
 			`KAFKA_PARTITIONS: "x" is not a whole number, for example 6`,
 		},
-		usesCursor: {
+		UsesCursor: {
 			`REDIS_TIMEOUT: "x" is not a duration, for example 2s`,
 		},
 	} {
 		_, err := loadFrom(t, need, environ...)
-		var lines settingsError
+		var lines Problems
 		errors.As(err, &lines)
 		if diff := cmp.Diff(want, []string(lines)); diff != "" {
 			t.Errorf("uses %d (-want +got):\n%s", need, diff)
@@ -195,36 +195,36 @@ func TestLoadOnlyWhatIsUsed(t *testing.T) {
 
 func TestLoadEmbedded(t *testing.T) {
 	t.Parallel()
-	preset := map[string]string{"EXPORT_URL": simulated, "KAFKA_BROKERS": embedded, "REDIS_URL": embedded}
+	preset := map[string]string{"EXPORT_URL": Simulated, "KAFKA_BROKERS": Embedded, "REDIS_URL": Embedded}
 	l := &loader{src: newSources(nil, preset, []string{"KAFKA_BROKERS=kafka:9092"}, nil)}
-	s, err := l.load(t.Context(), usesAll, testNow)
+	s, err := l.load(t.Context(), UsesAll, testNow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !s.embeddedKafka || !s.embeddedRedis || !s.streams[0].simulated || s.streams[0].export.APIKey == "" {
-		t.Errorf("embedded Kafka %v, Redis %v, simulated %v", s.embeddedKafka, s.embeddedRedis, s.streams[0].simulated)
+	if !s.EmbeddedKafka || !s.EmbeddedRedis || !s.Streams[0].Simulated || s.Streams[0].Export.APIKey == "" {
+		t.Errorf("embedded Kafka %v, Redis %v, simulated %v", s.EmbeddedKafka, s.EmbeddedRedis, s.Streams[0].Simulated)
 	}
 }
 
 func TestEffective(t *testing.T) {
 	t.Parallel()
-	s, err := loadFrom(t, usesAll, "BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_API_KEY=other", "STREAM_USERS_KAFKA_TOPIC=u",
+	s, err := loadFrom(t, UsesAll, "BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_API_KEY=other", "STREAM_USERS_KAFKA_TOPIC=u",
 		"REDIS_URL=redis://user:pass@host:6379/0", "EXPORT_PROXY=http://user:pass@proxy:3128")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := make(map[string]effective)
-	for _, row := range s.effective {
+	got := make(map[string]Setting)
+	for _, row := range s.Effective {
 		got[row.Variable] = row
 	}
-	for _, want := range []effective{
-		{Variable: "EXPORT_API_KEY", Value: "***", Origin: fromEnv, Secret: true},
-		{Variable: "STREAM_USERS_EXPORT_API_KEY", Value: "***", Origin: fromEnv, Secret: true},
-		{Variable: "EXPORT_PROXY", Value: "***", Origin: fromEnv, Secret: true},
-		{Variable: "REDIS_URL", Value: "redis://user:***@host:6379/0", Origin: fromEnv, Secret: true},
-		{Variable: "STREAM_EVENTS_KAFKA_TOPIC", Value: "export.events", Origin: fromDefault},
-		{Variable: "STREAM_USERS_KAFKA_TOPIC", Value: "u", Origin: fromEnv},
-		{Variable: "EXPORT_PREFETCH_BYTES", Value: "16MiB", Origin: fromDefault},
+	for _, want := range []Setting{
+		{Variable: "EXPORT_API_KEY", Value: "***", Origin: FromEnv, Secret: true},
+		{Variable: "STREAM_USERS_EXPORT_API_KEY", Value: "***", Origin: FromEnv, Secret: true},
+		{Variable: "EXPORT_PROXY", Value: "***", Origin: FromEnv, Secret: true},
+		{Variable: "REDIS_URL", Value: "redis://user:***@host:6379/0", Origin: FromEnv, Secret: true},
+		{Variable: "STREAM_EVENTS_KAFKA_TOPIC", Value: "export.events", Origin: FromDefault},
+		{Variable: "STREAM_USERS_KAFKA_TOPIC", Value: "u", Origin: FromEnv},
+		{Variable: "EXPORT_PREFETCH_BYTES", Value: "16MiB", Origin: FromDefault},
 	} {
 		if diff := cmp.Diff(want, got[want.Variable]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want.Variable, diff)
@@ -239,8 +239,8 @@ func TestEffective(t *testing.T) {
 // a word or let out the key.
 func FuzzLoad(f *testing.F) {
 	names := []string{}
-	for _, v := range allVariables() {
-		names = append(names, v.name)
+	for _, v := range Variables() {
+		names = append(names, v.Name)
 		f.Add(uint8(len(names)-1), v.example(), "events")
 	}
 	f.Add(uint8(0), "redis://a:b@c", "events,users")
@@ -251,17 +251,17 @@ func FuzzLoad(f *testing.F) {
 			t.Skip()
 		}
 		l := &loader{src: newSources(map[string]string{name: value}, nil, []string{"EXPORT_API_KEY=" + key, "BRIDGE_STREAMS=" + streams}, nil)}
-		s, err := l.load(t.Context(), usesAll, testNow)
-		if _, ok := errors.AsType[settingsError](err); err != nil && !ok {
+		s, err := l.load(t.Context(), UsesAll, testNow)
+		if _, ok := errors.AsType[Problems](err); err != nil && !ok {
 			t.Errorf("%s=%q: %T is no error about settings: %v", name, value, err, err)
 		}
-		if err == nil && len(s.streams) == 0 {
+		if err == nil && len(s.Streams) == 0 {
 			t.Errorf("%s=%q: no streams and no error", name, value)
 		}
 		if err != nil && strings.Contains(err.Error(), key) {
 			t.Errorf("the error holds the key: %v", err)
 		}
-		for _, row := range s.effective {
+		for _, row := range s.Effective {
 			if strings.Contains(row.Value, key) {
 				t.Errorf("%s shows the key", row.Variable)
 			}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 // (3 March 1973). Smaller ones are seconds that somebody forgot to multiply.
 const oldestInstant = 100_000_000_000
 
-// parseInstant reads a point in time and returns it in milliseconds since the
+// ParseInstant reads a point in time and returns it in milliseconds since the
 // epoch; 0 is the earliest. It takes RFC 3339, now, earliest, a time before
 // now (-24h, -7d), or milliseconds since the epoch.
-func parseInstant(text string, now time.Time) (int64, error) {
+func ParseInstant(text string, now time.Time) (int64, error) {
 	switch text {
 	case "now":
 		return now.UnixMilli(), nil
@@ -28,7 +28,7 @@ func parseInstant(text string, now time.Time) (int64, error) {
 		return n, nil
 	}
 	if strings.HasPrefix(text, "-") {
-		before, err := parseDuration(text)
+		before, err := ParseDuration(text)
 		if err != nil {
 			return 0, fmt.Errorf("%q %w, for example -24h", text, err)
 		}

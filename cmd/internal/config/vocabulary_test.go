@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"reflect"
@@ -9,7 +9,7 @@ import (
 
 func TestUnknown(t *testing.T) {
 	t.Parallel()
-	voc := newVocabulary(allVariables(), []string{"events", "my-users"})
+	voc := newVocabulary(Variables(), []string{"events", "my-users"})
 	for _, test := range []struct{ name, value, want string }{
 		{"EXPORT_URL", "x", ""},
 		{"EXPORT_URL_FILE", "x", ""},

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"cmp"
@@ -36,17 +36,17 @@ func (l *loader) fill(ctx context.Context, target any, stream string) map[string
 		if err == nil {
 			value, err = v.decode(ctx, text)
 			if err != nil {
-				err = fmt.Errorf("%s: %w", from.describe(v.name), err)
+				err = fmt.Errorf("%s: %w", from.describe(v.Name), err)
 			}
 		}
 		if err != nil {
-			l.add(v.name, err.Error())
+			l.add(v.Name, err.Error())
 			if value, err = v.decode(ctx, ""); err != nil {
 				continue // required: there is no default to fall back to
 			}
 		}
 		config.FieldByIndex(v.index).Set(value)
-		origins[v.name] = from
+		origins[v.Name] = from
 	}
 	return origins
 }
@@ -54,11 +54,11 @@ func (l *loader) fill(ctx context.Context, target any, stream string) map[string
 // describe names a value by the variable that gave it, and its flag if it was one.
 func (o origin) describe(variable string) string {
 	switch o.kind {
-	case fromDefault:
+	case FromDefault:
 		return variable
-	case fromFile:
+	case FromFile:
 		return fmt.Sprintf("%s (%s)", o.name, o.path)
-	case fromFlag:
+	case FromFlag:
 		return o.name + " (from the command line)"
 	default:
 		return o.name
@@ -109,17 +109,17 @@ func (voc *vocabulary) firstIn(line string) string {
 	})
 	for _, word := range words {
 		if v := voc.lookup(word); v != nil {
-			return v.name
+			return v.Name
 		}
 	}
 	return ""
 }
 
 // sort puts the problems in the order of the settings table.
-func (l *loader) sort(vars []variable) {
+func (l *loader) sort(vars []Variable) {
 	place := make(map[string]int, len(vars))
 	for i, v := range vars {
-		place[v.name] = i - len(vars)
+		place[v.Name] = i - len(vars)
 	}
 	slices.SortStableFunc(l.problems, func(a, b problem) int {
 		return cmp.Compare(place[a.variable], place[b.variable])
@@ -135,32 +135,32 @@ func (l *loader) err() error {
 	for i, p := range l.problems {
 		lines[i] = maskURLs(p.text)
 	}
-	return settingsError(lines)
+	return Problems(lines)
 }
 
-// settingsError is everything that is wrong with the settings, a line each.
-type settingsError []string
+// Problems is everything that is wrong with the settings, a line each.
+type Problems []string
 
-func (e settingsError) Error() string {
+func (e Problems) Error() string {
 	if len(e) == 1 {
 		return e[0]
 	}
 	return fmt.Sprintf("%d settings are wrong\n  %s", len(e), strings.Join(e, "\n  "))
 }
 
-// effective is one row of what is in force. For a value of a single stream the
+// Setting is one row of what is in force. For a value of a single stream the
 // variable is the per-stream one.
-type effective struct {
-	Variable string     `json:"variable"`
-	Value    string     `json:"value"`
-	Origin   originKind `json:"origin"`
+type Setting struct {
+	Variable string `json:"variable"`
+	Value    string `json:"value"`
+	Origin   Origin `json:"origin"`
 	// From is the file of a value that came from one.
 	From   string `json:"from,omitempty"`
 	Secret bool   `json:"secret,omitempty"`
 }
 
-// shown is the value in a table: certificates are long.
-func (e *effective) shown() string {
+// Shown is the value in a table: certificates are long.
+func (e *Setting) Shown() string {
 	switch lines := strings.Count(e.Value, "\n"); {
 	case e.Value == "":
 		return "-"
@@ -173,30 +173,30 @@ func (e *effective) shown() string {
 // effectiveOf lists the values in force: every variable once, and once more
 // for each stream that overrides it. Secrets are masked. A variable that
 // cannot be read is left out; it has been reported as a problem.
-func effectiveOf(ctx context.Context, src sources, vars []variable, streams []string) []effective {
-	var rows []effective
+func effectiveOf(ctx context.Context, src sources, vars []Variable, streams []string) []Setting {
+	var rows []Setting
 	for _, v := range vars {
 		text, from, err := src.find(&v, "")
 		if err != nil {
 			continue
 		}
-		rows = append(rows, v.row(ctx, v.name, text, from))
+		rows = append(rows, v.row(ctx, v.Name, text, from))
 		for _, stream := range streams {
 			own, ownFrom, err := src.find(&v, stream)
 			if err == nil && ownFrom != from {
-				rows = append(rows, v.row(ctx, streamPrefix(stream)+v.name, own, ownFrom))
+				rows = append(rows, v.row(ctx, streamPrefix(stream)+v.Name, own, ownFrom))
 			}
 		}
 	}
 	return rows
 }
 
-func (v *variable) row(ctx context.Context, name, text string, from origin) effective {
-	row := effective{Variable: name, Value: maskURLs(text), Origin: from.kind, From: from.path, Secret: v.secret}
+func (v *Variable) row(ctx context.Context, name, text string, from origin) Setting {
+	row := Setting{Variable: name, Value: maskURLs(text), Origin: from.kind, From: from.path, Secret: v.Secret}
 	switch {
-	case from.kind == fromDefault:
+	case from.kind == FromDefault:
 		row.Value = v.shownDefault()
-	case v.secret && text != embedded:
+	case v.Secret && text != Embedded:
 		row.Value = v.mask(ctx, text)
 	}
 	return row
@@ -204,7 +204,7 @@ func (v *variable) row(ctx context.Context, name, text string, from origin) effe
 
 // mask shows of a secret what its type lets out: of a URL the host, of a key
 // nothing.
-func (v *variable) mask(ctx context.Context, text string) string {
+func (v *Variable) mask(ctx context.Context, text string) string {
 	value, err := v.decode(ctx, text)
 	if err != nil {
 		return "***"

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -27,26 +27,26 @@ func isServiceLink(name, value string) bool {
 	return serviceLink.MatchString(name) || (strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://"))
 }
 
-// isOurs reports whether a variable of that name may be meant for this program.
-func isOurs(name string) bool {
+// IsOurs reports whether a variable of that name may be meant for this program.
+func IsOurs(name string) bool {
 	return hasPrefix(name, ownPrefixes[:]) || hasPrefix(name, sharedPrefixes[:])
 }
 
-// isSetting reports whether a variable, or its _FILE form, is a setting of the process.
-func isSetting(name string) bool { return newVocabulary(allVariables(), nil).lookup(name) != nil }
+// IsSetting reports whether a variable, or its _FILE form, is a setting of the process.
+func IsSetting(name string) bool { return newVocabulary(Variables(), nil).lookup(name) != nil }
 
 // vocabulary knows the names of all settings.
 type vocabulary struct {
-	vars    map[string]*variable
+	vars    map[string]*Variable
 	names   []string // with their _FILE forms
 	streams []string
 }
 
-func newVocabulary(vars []variable, streams []string) *vocabulary {
-	voc := &vocabulary{vars: make(map[string]*variable, len(vars)), streams: streams}
+func newVocabulary(vars []Variable, streams []string) *vocabulary {
+	voc := &vocabulary{vars: make(map[string]*Variable, len(vars)), streams: streams}
 	for i := range vars {
-		voc.vars[vars[i].name] = &vars[i]
-		voc.names = append(voc.names, vars[i].name, vars[i].name+fileSuffix)
+		voc.vars[vars[i].Name] = &vars[i]
+		voc.names = append(voc.names, vars[i].Name, vars[i].Name+FileSuffix)
 	}
 	slices.Sort(voc.names)
 	return voc
@@ -78,7 +78,7 @@ func (voc *vocabulary) explain(name string) string {
 	case hasPrefix(name, ownPrefixes[:]):
 		return suggest(name+" is not a setting", nearestWithin(name, voc.names, nearEnough+1))
 	case hasPrefix(name, sharedPrefixes[:]):
-		if near := nearest(name, voc.names); near != "" {
+		if near := Nearest(name, voc.names); near != "" {
 			return suggest(name+" is not a setting", near)
 		}
 	}
@@ -110,7 +110,7 @@ func (voc *vocabulary) explainStream(name string) string {
 	}
 	for _, rest := range voc.names {
 		if prefix, ok := strings.CutSuffix(name, rest); ok && len(prefix) > len("STREAM__") {
-			near := nearest(prefix, prefixes)
+			near := Nearest(prefix, prefixes)
 			if near != "" {
 				near += rest
 			}
@@ -128,12 +128,12 @@ func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
 	}
 	for name := range given {
 		v := voc.vars[name]
-		if v == nil && !strings.HasSuffix(name, fileSuffix) {
+		if v == nil && !strings.HasSuffix(name, FileSuffix) {
 			v = voc.inStream(name)
 		}
 		switch {
-		case v != nil && v.secret:
-			l.add(v.name, fmt.Sprintf("%s is a secret and has no place on the command line; set %s%s", name, name, fileSuffix))
+		case v != nil && v.Secret:
+			l.add(v.Name, fmt.Sprintf("%s is a secret and has no place on the command line; set %s%s", name, name, FileSuffix))
 		case v == nil && voc.lookup(name) == nil && voc.inStream(name) == nil && voc.explain(name) == "":
 			l.add("", suggest(name+" is not a setting", nearestWithin(name, voc.names, nearEnough+1)))
 		}
@@ -141,15 +141,15 @@ func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
 }
 
 // lookup returns the setting of that name, with or without _FILE, or nil.
-func (voc *vocabulary) lookup(name string) *variable {
+func (voc *vocabulary) lookup(name string) *Variable {
 	if v := voc.vars[name]; v != nil {
 		return v
 	}
-	return voc.vars[strings.TrimSuffix(name, fileSuffix)]
+	return voc.vars[strings.TrimSuffix(name, FileSuffix)]
 }
 
 // inStream returns the setting that STREAM_<NAME>_<VARIABLE> is about, or nil.
-func (voc *vocabulary) inStream(name string) *variable {
+func (voc *vocabulary) inStream(name string) *Variable {
 	for _, stream := range voc.streams {
 		if rest, ok := strings.CutPrefix(name, streamPrefix(stream)); ok {
 			if v := voc.lookup(rest); v != nil {
@@ -171,8 +171,8 @@ func suggest(text, near string) string {
 	return text + "; did you mean " + near + "?"
 }
 
-// nearest returns the candidate that a name is a misspelling of, or "".
-func nearest(name string, candidates []string) string {
+// Nearest returns the candidate that a name is a misspelling of, or "".
+func Nearest(name string, candidates []string) string {
 	return nearestWithin(name, candidates, nearEnough)
 }
 

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ const (
 // otlpSpoken is the one protocol that traces are sent by.
 const otlpSpoken = "http/protobuf"
 
-// traceURL returns where traces go, empty for nowhere.
-func (l *loader) traceURL(s *settings) string {
+// TraceURL returns where traces go, empty for nowhere.
+func (l *loader) traceURL(s *Settings) string {
 	get := func(name string) string {
 		value, _, _ := l.src.get(name)
 		return value
@@ -35,7 +35,7 @@ func (l *loader) traceURL(s *settings) string {
 	case value == "" || get(otelDisabled) == "true" || get(otelTracesExporter) == "none":
 		return ""
 	case protocol != otlpSpoken: // often set for all programs of a machine
-		s.warnings = append(s.warnings, fmt.Sprintf("no traces: %s is asked for by %s, and only %s is spoken; set %s=%s and an %s for it, usually port 4318",
+		s.Warnings = append(s.Warnings, fmt.Sprintf("no traces: %s is asked for by %s, and only %s is spoken; set %s=%s and an %s for it, usually port 4318",
 			protocol, otlpProtocol, otlpSpoken, otlpTracesProtocol, otlpSpoken, otlpTracesEndpoint))
 		return ""
 	}

@@ -1,12 +1,12 @@
-package main
+package config
 
 import (
 	"fmt"
 	"strings"
 )
 
-// settingsTable is the Markdown of all settings, a table for each system.
-func settingsTable(vars []variable) string {
+// Markdown is the Markdown of all settings, a table for each system.
+func Markdown(vars []Variable) string {
 	var b strings.Builder
 	b.WriteString("Every variable `X` can be given as `X_FILE`, the path of a file that holds the value, and, unless it is\n" +
 		"a secret, as a flag: `KAFKA_BROKERS` is `--kafka-brokers`. Flags win over variables, variables over files.\n" +
@@ -22,7 +22,7 @@ func settingsTable(vars []variable) string {
 		if v.stream {
 			star = " *"
 		}
-		fmt.Fprintf(&b, "| `%s`%s | %s | %s |\n", v.name, star, v.docsDefault(), tableText.Replace(v.docsMeaning()))
+		fmt.Fprintf(&b, "| `%s`%s | %s | %s |\n", v.Name, star, v.docsDefault(), tableText.Replace(v.docsMeaning()))
 	}
 	return b.String()
 }
@@ -30,7 +30,7 @@ func settingsTable(vars []variable) string {
 // tableText keeps a description from ending its cell or being taken for HTML.
 var tableText = strings.NewReplacer("|", `\|`, "<", `\<`)
 
-func (v *variable) docsDefault() string {
+func (v *Variable) docsDefault() string {
 	switch {
 	case v.required:
 		return "required"
@@ -41,13 +41,13 @@ func (v *variable) docsDefault() string {
 }
 
 // docsMeaning is the description with what else there is to know.
-func (v *variable) docsMeaning() string {
-	notes := []string{v.desc}
-	if v.secret {
+func (v *Variable) docsMeaning() string {
+	notes := []string{v.Description}
+	if v.Secret {
 		notes = append(notes, "secret, has no flag")
 	}
-	if len(v.values) > 0 {
-		notes = append(notes, "one of `"+strings.Join(v.values, "`, `")+"`")
+	if len(v.Values) > 0 {
+		notes = append(notes, "one of `"+strings.Join(v.Values, "`, `")+"`")
 	}
 	if v.sample != "" {
 		notes = append(notes, "for example `"+v.sample+"`")
@@ -55,9 +55,9 @@ func (v *variable) docsMeaning() string {
 	return strings.Join(notes, "; ")
 }
 
-// envTemplate is an environment file that sets nothing as it is, except to
+// EnvTemplate is an environment file that sets nothing as it is, except to
 // show what is required.
-func envTemplate(vars []variable) string {
+func EnvTemplate(vars []Variable) string {
 	var b strings.Builder
 	b.WriteString("# Settings of exportbridge. Take the # off a line to set it.\n" +
 		"# X_FILE=path in place of X=value reads the value from a file.\n")
@@ -74,7 +74,7 @@ func envTemplate(vars []variable) string {
 		if v.required {
 			hash = ""
 		}
-		fmt.Fprintf(&b, "%s%s=%s\n", hash, v.name, value)
+		fmt.Fprintf(&b, "%s%s=%s\n", hash, v.Name, value)
 	}
 	return b.String()
 }

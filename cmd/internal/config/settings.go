@@ -1,0 +1,423 @@
+// Package config reads the settings of a process: from flags, variables, files
+// and defaults, with everything that is wrong reported at once.
+//
+// It is in cmd/internal, not cmd/exportbridge/internal, because exportbridge-dev
+// has the same settings, and Go keeps a command's internal packages from other
+// commands.
+package config
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/ops"
+	"exportbridge/cursorstore"
+)
+
+// Values of EXPORT_URL, KAFKA_BROKERS and REDIS_URL that ask for a server in
+// this process.
+const (
+	Simulated = "simulated"
+	Embedded  = "embedded"
+	// anyServer stands for the address of such a server, which is not known yet.
+	anyServer = "127.0.0.1:1"
+)
+
+// Process is what the command itself needs to know.
+type Process struct {
+	StreamNames []string    `env:"BRIDGE_STREAMS, default=events" desc:"names of the streams of this process; events, sessions and users export what they are called" example:"events,users"`
+	InstanceID  string      `env:"BRIDGE_INSTANCE_ID" desc:"name of this process, the same after every restart and no other's: it then has its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
+	Delivery    bridge.Mode `env:"KAFKA_DELIVERY, default=exactly-once" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
+	LogLevel    string      `env:"LOG_LEVEL, default=info" values:"debug,info,warn,error" desc:"the least serious messages to log"`
+	LogFormat   string      `env:"LOG_FORMAT, default=auto" values:"auto,text,json" desc:"form of the log; auto is text on a terminal and json elsewhere"`
+}
+
+// windowConfig is where a stream's export begins and ends.
+type windowConfig struct {
+	Start string `env:"EXPORT_START, default=earliest" stream:"yes" desc:"where an export without a cursor begins: RFC 3339, now, earliest, -24h or milliseconds since the epoch" example:"2026-11-01T00:00:00Z"`
+	End   string `env:"EXPORT_END" stream:"yes" desc:"where a stateless window ends, exclusive; without it the stream goes on for ever" example:"2026-11-02T00:00:00Z"`
+}
+
+// Uses says which systems a command needs the settings of. The settings of
+// other systems are not judged: tail works without an API key.
+type Uses uint8
+
+// The systems, to be combined.
+const (
+	UsesExport Uses = 1 << iota
+	UsesKafka
+	UsesCursor
+	UsesAll = UsesExport | UsesKafka | UsesCursor
+)
+
+// Variables lists every setting of the program. A name that two packages
+// share is listed once.
+func Variables() []Variable {
+	var vars []Variable
+	for _, t := range []reflect.Type{
+		reflect.TypeFor[exportapi.Config](),
+		reflect.TypeFor[windowConfig](),
+		reflect.TypeFor[bridge.Config](),
+		reflect.TypeFor[kafkasink.Config](),
+		reflect.TypeFor[cursorstore.Config](),
+		reflect.TypeFor[Process](),
+		reflect.TypeFor[ops.Config](),
+	} {
+		for _, v := range variablesOf(t) {
+			if !slices.ContainsFunc(vars, func(w Variable) bool { return w.Name == v.Name }) {
+				vars = append(vars, v)
+			}
+		}
+	}
+	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "LOG"}
+	slices.SortStableFunc(vars, func(a, b Variable) int {
+		return cmp.Compare(slices.Index(groups, a.group()), slices.Index(groups, b.group()))
+	})
+	return vars
+}
+
+// Settings are all settings of one process, judged and complete.
+type Settings struct {
+	Process
+	HTTP   ops.Config
+	Cursor cursorstore.Config
+	// EmbeddedKafka and EmbeddedRedis ask for a server in this process, whose
+	// address takes the place of the brokers of every stream and of Cursor.URL.
+	EmbeddedKafka, EmbeddedRedis bool
+
+	Streams   []Stream
+	TraceURL  string    // empty is nowhere
+	Warnings  []string  // what looks like a setting and is none
+	Effective []Setting // for config show
+}
+
+// Stream is the part of the settings that belongs to one stream.
+type Stream struct {
+	Name   string
+	Engine bridge.Config
+	Export exportapi.Config
+	Kafka  kafkasink.Config
+	// Simulated asks for the simulator in place of Export.URL.
+	Simulated bool
+}
+
+// Sources are the places where variables are set, the strongest first.
+type Sources struct {
+	Flags   map[string]string
+	Command map[string]string // set by the command itself
+	Environ []string          // NAME=VALUE
+	EnvFile string            // path of a file in the form of an environment; "" for none
+}
+
+// Load loads what a command needs. A file that cannot be read is an error without
+// settings; with Problems the settings hold the values in force all the same.
+func Load(ctx context.Context, from Sources, need Uses) (*Settings, error) {
+	var envFile map[string]string
+	if from.EnvFile != "" {
+		vars, err := readEnvFile(from.EnvFile)
+		if err != nil {
+			return nil, fmt.Errorf("--env-file: %w", err)
+		}
+		envFile = vars
+	}
+	l := &loader{src: newSources(from.Flags, from.Command, from.Environ, envFile)}
+	return l.load(ctx, need, time.Now())
+}
+
+func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings, error) {
+	s := new(Settings)
+	l.fill(ctx, &s.Process, "")
+	l.fill(ctx, &s.HTTP, "")
+	if need&UsesCursor != 0 {
+		l.fill(ctx, &s.Cursor, "")
+		s.EmbeddedRedis = s.Cursor.URL == Embedded
+	}
+	if need == UsesAll {
+		s.TraceURL = l.traceURL(s)
+	}
+	names := l.streamNames(s.StreamNames)
+	vars := Variables()
+	voc := newVocabulary(vars, names)
+	voc.checkGiven(l, l.src[0].vars)
+	for _, from := range l.src[2:] {
+		s.Warnings = append(s.Warnings, voc.unknown(from.vars)...)
+	}
+	found := make(map[string]error)
+	for _, name := range names {
+		st := l.loadStream(ctx, name, need, now)
+		st.Engine.Mode, st.Engine.Owner = s.Delivery, s.Owner()
+		st.Kafka.Mode, st.Kafka.InstanceID = s.Delivery, s.InstanceID
+		s.EmbeddedKafka = IsEmbedded(&st.Kafka)
+		s.Streams = append(s.Streams, st)
+		found[name] = st.validate(need)
+	}
+	l.check(voc, found)
+	l.check(voc, map[string]error{"": errors.Join(s.HTTP.Validate(), s.validate(need))})
+	l.checkTwins(s.Streams, need)
+	s.Effective = withTopics(effectiveOf(ctx, l.src, vars, names), s.Streams)
+	l.sort(vars)
+	return s, l.err()
+}
+
+// withTopics puts the topics that follow from the streams' names in place of
+// the missing default.
+func withTopics(rows []Setting, streams []Stream) []Setting {
+	i := slices.IndexFunc(rows, func(row Setting) bool { return row.Variable == "KAFKA_TOPIC" && row.Origin == FromDefault })
+	if i < 0 {
+		return rows
+	}
+	var topics []Setting
+	for _, st := range streams {
+		own := streamPrefix(st.Name) + "KAFKA_TOPIC"
+		if len(streams) == 1 {
+			own = "KAFKA_TOPIC"
+			rows[i].Variable = ""
+		}
+		if !slices.ContainsFunc(rows, func(row Setting) bool { return row.Variable == own }) {
+			topics = append(topics, Setting{Variable: own, Value: defaultTopic(st.Name), Origin: FromDefault})
+		}
+	}
+	return slices.Concat(rows[:i], topics, rows[i+1:])
+}
+
+// loadStream fills and composes the settings of one stream.
+func (l *loader) loadStream(ctx context.Context, name string, need Uses, now time.Time) Stream {
+	st := Stream{Name: name}
+	st.Engine.Stream, st.Kafka.Stream = name, name
+	// What is exported decides about the records too, so the export's settings
+	// are always read; but a command that does not use it need not have them right.
+	judged := l
+	if need&UsesExport == 0 {
+		judged = &loader{src: l.src}
+	}
+	judged.fillExport(ctx, &st)
+	judged.fillEngine(ctx, &st, now)
+	if need&UsesKafka != 0 {
+		l.fillKafka(ctx, &st)
+	}
+	return st
+}
+
+// fillExport fills the settings of the export API. The simulator needs no key,
+// and its address is not known yet.
+func (l *loader) fillExport(ctx context.Context, st *Stream) {
+	own := &loader{src: l.src}
+	for _, v := range variablesOf(reflect.TypeFor[exportapi.Config]()) {
+		text, _, _ := l.src.find(&v, st.Name)
+		switch {
+		case v.Name == "EXPORT_URL":
+			st.Simulated = text == Simulated
+		case v.Name == "EXPORT_API_KEY" && text == "" && st.Simulated:
+			own.src = append(slices.Clone(l.src), layer{FromCommand, map[string]string{v.Name: Simulated}})
+		}
+	}
+	origins := own.fill(ctx, &st.Export, st.Name)
+	for _, p := range own.problems {
+		l.add(p.variable, p.text)
+	}
+	st.Export.APIKeyFile = origins["EXPORT_API_KEY"].path
+	l.chooseResource(st, origins["EXPORT_RESOURCE"])
+}
+
+// fillEngine fills the settings of the engine, which follow from the export's.
+func (l *loader) fillEngine(ctx context.Context, st *Stream, now time.Time) {
+	var window windowConfig
+	l.fill(ctx, &window, st.Name)
+	l.fill(ctx, &st.Engine, st.Name)
+	st.Engine.PageSize = st.Export.PageSize
+	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events}
+	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, st.Name, now)
+	if window.End != "" {
+		st.Engine.Origin.End = l.windowEnd(window.End, st.Name, now)
+	}
+}
+
+// fillKafka fills the settings of Kafka.
+func (l *loader) fillKafka(ctx context.Context, st *Stream) {
+	origins := l.fill(ctx, &st.Kafka, st.Name)
+	st.Kafka.Resource = st.Export.Resource
+	st.Kafka.SASLPasswordFile = origins["KAFKA_SASL_PASSWORD"].path
+	if st.Kafka.Topic == "" {
+		st.Kafka.Topic = defaultTopic(st.Name)
+	}
+	st.Engine.Topic, st.Engine.DivertAll = st.Kafka.Topic, st.Kafka.DivertsAll()
+	if d, err := ParseDuration(st.Kafka.Retention); err == nil && st.Kafka.Retention != "-1" {
+		st.Kafka.Retention = d.String()
+	}
+	st.Export.KeyPointer = st.Kafka.Key
+}
+
+func defaultTopic(stream string) string { return "export." + stream }
+
+// chooseResource settles what a stream exports: a stream named after a
+// resource exports that one, every other has to say it.
+func (l *loader) chooseResource(st *Stream, from origin) {
+	const name = "EXPORT_RESOURCE"
+	own := streamPrefix(st.Name) + name
+	if strings.HasPrefix(from.name, own) {
+		return
+	}
+	resources := variableNamed(reflect.TypeFor[exportapi.Config](), name).Values
+	switch named := slices.Contains(resources, st.Name); {
+	case named && from.kind == FromDefault:
+		st.Export.Resource = st.Name
+	case named && st.Export.Resource == st.Name:
+	case named:
+		l.add(name, fmt.Sprintf("%s: %s is not for stream %s, which is named after a resource; set BRIDGE_STREAMS=%s, or %s=%s",
+			from.name, st.Export.Resource, st.Name, st.Export.Resource, own, st.Export.Resource))
+	default:
+		l.add(name, fmt.Sprintf("%s: is required, because stream %s is not named after a resource, for example %s", own, st.Name, resources[0]))
+	}
+}
+
+func variableNamed(t reflect.Type, name string) Variable {
+	for _, v := range variablesOf(t) {
+		if v.Name == name {
+			return v
+		}
+	}
+	return Variable{}
+}
+
+// windowEnd reads the end of a window. It must be the same instant at every
+// start, or a window could not be resumed.
+func (l *loader) windowEnd(text, stream string, now time.Time) int64 {
+	ms := l.instant("EXPORT_END", text, stream, now)
+	if later, err := ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
+		l.add("EXPORT_END", fmt.Sprintf("EXPORT_END: %q is another time at every start, so the window could not be resumed; write it out, for example %s",
+			text, time.UnixMilli(ms).UTC().Format(time.RFC3339)))
+	}
+	return ms
+}
+
+// instant reads a point in time, 0 if it cannot be read.
+func (l *loader) instant(name, text, stream string, now time.Time) int64 {
+	ms, err := ParseInstant(text, now)
+	if err != nil {
+		v := Variable{Name: name, stream: true}
+		_, from, _ := l.src.find(&v, stream)
+		l.add(name, from.describe(name)+": "+err.Error())
+	}
+	return ms
+}
+
+// Unsafe lists the settings that give up a protection.
+func (st *Stream) Unsafe() []string {
+	var list []string
+	add := func(on bool, name string) {
+		if on {
+			list = append(list, name)
+		}
+	}
+	add(st.Export.InsecureHTTP, "EXPORT_INSECURE_HTTP")
+	add(st.Kafka.TLSSkipVerify, "KAFKA_TLS_SKIP_VERIFY")
+	add(st.Kafka.SASLInsecure, "KAFKA_SASL_INSECURE")
+	add(st.Engine.OnCheckpointLoss == "redis", "BRIDGE_ON_CHECKPOINT_LOSS")
+	return list
+}
+
+// validate asks about the parts that all streams share.
+func (s *Settings) validate(need Uses) error {
+	if need&UsesCursor == 0 {
+		return nil
+	}
+	cursor := s.Cursor
+	if s.EmbeddedRedis {
+		cursor.URL = "redis://" + anyServer
+	}
+	return cursor.Validate()
+}
+
+// validate asks every package about its part.
+func (st *Stream) validate(need Uses) error {
+	var errs []error
+	if need&UsesExport != 0 {
+		export := st.Export
+		if st.Simulated {
+			export.URL = "http://" + anyServer
+		}
+		errs = append(errs, st.Engine.Validate(), export.Validate())
+	}
+	if need&UsesKafka != 0 {
+		kafka := st.Kafka
+		if IsEmbedded(&kafka) {
+			kafka.Brokers = []string{anyServer}
+		}
+		errs = append(errs, kafka.Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// IsEmbedded reports whether Kafka is a server inside a process, which others
+// know only by its address.
+func IsEmbedded(k *kafkasink.Config) bool { return slices.Equal(k.Brokers, []string{Embedded}) }
+
+var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// streamNames returns the names that can be used. Names that differ only in -
+// and _ would share their variables.
+func (l *loader) streamNames(names []string) []string {
+	var good []string
+	prefixes := make(map[string]string)
+	for _, name := range names {
+		twin, taken := prefixes[streamPrefix(name)]
+		switch {
+		case !streamName.MatchString(name):
+			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name))
+		case taken && twin == name:
+			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q comes twice, for example events,users", name))
+		case taken:
+			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q and %q would share their variables %s..., rename one", twin, name, streamPrefix(name)))
+		default:
+			prefixes[streamPrefix(name)] = name
+			good = append(good, name)
+		}
+	}
+	return good
+}
+
+// checkTwins refuses two streams that would write the same events to the same
+// topic.
+func (l *loader) checkTwins(streams []Stream, need Uses) {
+	if need&(UsesExport|UsesKafka) != UsesExport|UsesKafka {
+		return
+	}
+	for i := range streams {
+		for j := range streams[:i] {
+			a, b := &streams[j], &streams[i]
+			if a.Kafka.Topic == b.Kafka.Topic && a.sameSource(b) {
+				l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: streams %s and %s have the same source and topic, remove one or set %sKAFKA_TOPIC",
+					a.Name, b.Name, streamPrefix(b.Name)))
+			}
+		}
+	}
+}
+
+func (st *Stream) sameSource(other *Stream) bool {
+	a, b := st.Export, other.Export
+	return a.URL == b.URL && a.Path == b.Path && a.Resource == b.Resource && a.APIKey == b.APIKey &&
+		slices.Equal(slices.Sorted(slices.Values(a.Events)), slices.Sorted(slices.Values(b.Events)))
+}
+
+// Owner names this process in checkpoints and answers.
+func (c *Process) Owner() string {
+	if c.InstanceID != "" {
+		return c.InstanceID
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "exportbridge"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
