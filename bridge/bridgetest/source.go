@@ -338,6 +338,12 @@ func (s *Source) Decode(p *bridge.Page) error {
 	return decodePage(p)
 }
 
+// DecodeItem returns a page that holds nothing but one item.
+func (s *Source) DecodeItem(item []byte) (*bridge.Page, error) {
+	page := newPage(bridge.Position{}, fmt.Appendf(nil, `{"items":[%s]}`, item))
+	return page, decodePage(page)
+}
+
 // asked returns what of a position goes over the wire.
 func asked(at bridge.Position) bridge.Position {
 	if at.Cursor != "" && !at.Window {

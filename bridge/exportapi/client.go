@@ -3,13 +3,16 @@
 package exportapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,6 +125,25 @@ func (c *Client) Decode(p *bridge.Page) error {
 		c.early.Store(0)
 	}
 	return err
+}
+
+// DecodeItem returns a page that holds nothing but one item, given as its bytes.
+// Like Decode it is called by one goroutine at a time. There is nothing to
+// release.
+func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
+	name, err := json.Marshal(c.cfg.ItemsField)
+	if err != nil {
+		return nil, err
+	}
+	body := slices.Concat([]byte("{"), name, []byte(":["), item, []byte("]}"))
+	page := &bridge.Page{Body: body, Size: int64(len(body))}
+	if err := c.Decode(page); err != nil {
+		return nil, err
+	}
+	if len(page.Events) != 1 || !bytes.Equal(page.Events[0].Raw, item) {
+		return nil, errors.New("they are not one JSON value")
+	}
+	return page, nil
 }
 
 // arrive takes in what is still on its way of the page's body.

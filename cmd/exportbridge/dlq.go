@@ -127,6 +127,11 @@ func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.C
 	}
 }
 
+// keepStream keeps the records of one stream.
+func keepStream(name string) func(*kgo.Record) bool {
+	return func(r *kgo.Record) bool { return header(r, headerOfStream) == name }
+}
+
 // saySkipped says that something was not read since it is gone.
 func (a *app) saySkipped(t *topicReader) {
 	if t.skipped > 0 {
@@ -289,7 +294,7 @@ func (l *letters) latest(ctx context.Context, from tailStart, o *dlqListOptions)
 	if !l.there {
 		return nil, nil
 	}
-	spans, err := l.bounds(ctx)
+	spans, err := l.Bounds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -407,7 +412,7 @@ func (a *app) showLetter(ctx context.Context, l *letters, place letterPlace, raw
 func (l *letters) load(ctx context.Context, places []letterPlace) ([]*kgo.Record, error) {
 	found := make(map[letterPlace]*kgo.Record, len(places))
 	if l.there {
-		there, err := l.bounds(ctx)
+		there, err := l.Bounds(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -247,7 +247,7 @@ func (l *letters) places(ctx context.Context, reason string) ([]letterPlace, err
 	if !l.there {
 		return nil, nil
 	}
-	spans, err := l.bounds(ctx)
+	spans, err := l.Bounds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -426,7 +426,7 @@ func (e *unusableLetter) Error() string { return e.why }
 func (t *retrier) page(ctx context.Context, l *kafkasink.Letter) (page *bridge.Page, note string, err error) {
 	switch {
 	case l.Item != nil:
-		page, err = decodeItem(t.api, t.stream.Export.ItemsField, l.Item)
+		page, err = t.api.DecodeItem(l.Item)
 		if err != nil {
 			return nil, "", &unusableLetter{"its bytes are not an item: " + err.Error()}
 		}
@@ -465,19 +465,41 @@ func keepOnly(page *bridge.Page, l *kafkasink.Letter, exactly bool) bool {
 	return false
 }
 
-// decodeItem reads an item by the rules of the stream's resource.
-func decodeItem(api *exportapi.Client, itemsField string, item []byte) (*bridge.Page, error) {
-	name, err := json.Marshal(itemsField)
-	if err != nil {
-		return nil, err
+const (
+	// fetchTries is how often a page is asked for before a command gives up.
+	fetchTries = 8
+	// fetchBackoff is the longest wait of its own between two of them.
+	fetchBackoff = 10 * time.Second
+)
+
+// fetchPage asks for a page and splits it. What may pass by waiting is tried
+// again, for some minutes at most. The caller releases the page.
+func fetchPage(ctx context.Context, api *exportapi.Client, at bridge.Position) (*bridge.Page, error) {
+	for try := 0; ; try++ {
+		page, err := api.Fetch(ctx, at)
+		if err == nil {
+			if err = api.Decode(page); err == nil {
+				return page, nil
+			}
+			page.Release()
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		fault, ok := errors.AsType[*bridge.Fault](err)
+		last := try == fetchTries
+		if ok && (fault.Class == bridge.Malformed || fault.Class == bridge.BadCursor) {
+			last = try >= 2
+		}
+		if last || ok && fault.Class == bridge.Permanent {
+			return nil, err
+		}
+		wait := rand.N(min(fetchBackoff, 250*time.Millisecond<<try) + 1)
+		if ok {
+			wait = max(wait, fault.RetryAfter)
+		}
+		if err := waitFor(ctx, wait); err != nil {
+			return nil, err
+		}
 	}
-	body := slices.Concat([]byte("{"), name, []byte(":["), item, []byte("]}"))
-	page := &bridge.Page{Body: body, Size: int64(len(body))}
-	if err := api.Decode(page); err != nil {
-		return nil, err
-	}
-	if len(page.Events) != 1 || !bytes.Equal(page.Events[0].Raw, item) {
-		return nil, errors.New("they are not one JSON value")
-	}
-	return page, nil
 }

@@ -282,3 +282,15 @@ func contractText(c bridge.Contract) string {
 	}
 	return ""
 }
+
+// waitFor waits, or less if ctx ends, whose error it returns then.
+func waitFor(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -275,7 +275,7 @@ type tailer struct {
 // run shows the part of the topic that is there now, and then follows unless
 // the options set an end.
 func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error {
-	spans, err := t.bounds(ctx)
+	spans, err := t.Bounds(ctx)
 	if err != nil {
 		return err
 	}

@@ -53,13 +53,40 @@ func (t *topicReader) with(f func(*kafkaclient.Log) error) error {
 	return t.explain(f(l))
 }
 
-// bounds returns all that can be read of each partition now.
-func (t *topicReader) bounds(ctx context.Context) (spans map[int32]span, err error) {
+// Topic is the name of the topic.
+func (t *topicReader) Topic() string { return t.topic }
+
+// Bounds returns all that can be read of each partition now.
+func (t *topicReader) Bounds(ctx context.Context) (spans map[int32]span, err error) {
 	err = t.with(func(l *kafkaclient.Log) error {
 		spans, err = l.Bounds(ctx)
 		return err
 	})
 	return spans, err
+}
+
+// Ends returns where the partitions end, open transactions included.
+func (t *topicReader) Ends(ctx context.Context) (ends map[int32]int64, err error) {
+	err = t.with(func(l *kafkaclient.Log) error {
+		ends, err = l.Ends(ctx)
+		return err
+	})
+	return ends, err
+}
+
+// After returns the first offset of each partition at or after a time.
+func (t *topicReader) After(ctx context.Context, millis int64) (offsets map[int32]int64, err error) {
+	err = t.with(func(l *kafkaclient.Log) error {
+		offsets, err = l.After(ctx, millis)
+		return err
+	})
+	return offsets, err
+}
+
+// Read calls visit with the records of the spans. Without an error it has come
+// to the end of each.
+func (t *topicReader) Read(ctx context.Context, spans map[int32]span, visit func(*kgo.Record) error) error {
+	return t.with(func(l *kafkaclient.Log) error { return l.Read(ctx, spans, visit) })
 }
 
 // begin moves the beginning of the spans to where reading starts.
@@ -74,16 +101,13 @@ func (t *topicReader) begin(ctx context.Context, spans map[int32]span, from tail
 			spans[id] = span{From: max(s.From, s.To-from.n), To: s.To}
 		}
 	case fromTime:
-		return t.with(func(l *kafkaclient.Log) error {
-			after, err := l.After(ctx, from.n)
-			if err != nil {
-				return err
-			}
-			for id, s := range spans {
-				spans[id] = span{From: min(s.To, max(s.From, after[id])), To: s.To}
-			}
-			return nil
-		})
+		after, err := t.After(ctx, from.n)
+		if err != nil {
+			return err
+		}
+		for id, s := range spans {
+			spans[id] = span{From: min(s.To, max(s.From, after[id])), To: s.To}
+		}
 	}
 	return nil
 }
@@ -145,12 +169,10 @@ func (t *topicReader) merged(ctx context.Context, spans map[int32]span, emit fun
 // read takes the records of the spans that the filter keeps. Without an error it
 // has come to the end of each.
 func (t *topicReader) read(ctx context.Context, spans map[int32]span, take func(*kgo.Record)) error {
-	return t.with(func(l *kafkaclient.Log) error {
-		return l.Read(ctx, spans, t.kept(func(r *kgo.Record) error {
-			take(r)
-			return nil
-		}))
-	})
+	return t.Read(ctx, spans, t.kept(func(r *kgo.Record) error {
+		take(r)
+		return nil
+	}))
 }
 
 func (t *topicReader) kept(visit func(*kgo.Record) error) func(*kgo.Record) error {

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -27,8 +26,6 @@ const (
 	comparedAtOnce = 1_000_000
 	// lateByDefault is how long after its time an event is late.
 	lateByDefault = time.Minute
-	// namedEvents is how many missing and extra events are named.
-	namedEvents = 10
 )
 
 // verifyOptions are the flags of verify.
@@ -126,62 +123,6 @@ func (o *verifyOptions) limit(st *config.Stream) (err error) {
 	return err
 }
 
-// verified is what verify found, for people and as JSON. Times are in
-// milliseconds since the epoch.
-type verified struct {
-	Stream string `json:"stream"`
-	Topic  string `json:"topic"`
-	From   int64  `json:"from"`
-	To     int64  `json:"to"`
-	// API counts the window's events in the API, Held those of them that the
-	// topic holds, each once.
-	API     int64 `json:"api_events"`
-	Held    int64 `json:"topic_events"`
-	Missing int64 `json:"missing"`
-	// DeadLettered are not in the topic but among the dead letters.
-	DeadLettered int64 `json:"dead_lettered"`
-	// Extra are in the topic but not in the API's window.
-	Extra int64 `json:"extra"`
-	// Again counts further copies in the topic, as rewinds make them.
-	Again int64    `json:"again"`
-	Late  lateness `json:"late"`
-	Parts int      `json:"parts"`
-	// MissingEvents and ExtraEvents name the first of them.
-	MissingEvents []namedEvent `json:"missing_events,omitempty"`
-	ExtraEvents   []namedEvent `json:"extra_events,omitempty"`
-	// Position is where the live stream is, 0 where that is not known.
-	Position int64     `json:"live_position,omitempty"`
-	Repair   *repaired `json:"repair,omitempty"`
-}
-
-// namedEvent names an event in the output.
-type namedEvent struct {
-	ID   string    `json:"id"`
-	Time time.Time `json:"time,omitzero"`
-}
-
-// timeOf returns an event's time, zero where it has none.
-func timeOf(e *bridge.Event) time.Time {
-	if e.Time == bridge.NoTime || e.Defect == bridge.DefectTime {
-		return time.Time{}
-	}
-	return time.UnixMilli(e.Time).UTC()
-}
-
-// verifier compares one stream's export with its topic.
-type verifier struct {
-	app    *app
-	opts   *verifyOptions
-	stream *config.Stream
-	api    *exportapi.Client
-	window exportWindow
-	topic  *topicReader
-	dead   *letters
-	live   bridge.Checkpoint
-	repair *repairer // nil without --repair
-	report verified
-}
-
 func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 	from, to, err := o.window(time.Now())
 	if err != nil {
@@ -199,59 +140,137 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 		return err
 	}
 	defer api.Close()
-	v := &verifier{
-		app: a, opts: o, stream: st, api: api, window: exportWindow{api: api, emptyPages: st.Engine.EmptyPages},
-		report: verified{Stream: st.Name, Topic: st.Kafka.Topic, From: from, To: to},
-	}
-	if err := v.connect(ctx); err != nil {
+	live, err := newLiveStream(st)
+	if err != nil {
 		return err
 	}
-	if o.repair {
-		if v.repair, err = v.openRepair(ctx); err != nil {
-			return err
-		}
-		defer v.repair.Close()
-		v.report.Repair = &v.repair.repaired
-	}
-	if err := v.run(ctx, from, to); err != nil {
+	defer live.Close()
+	events, err := eventReader(ctx, st)
+	if err != nil {
 		return err
 	}
-	a.saySkipped(v.topic)
-	a.saySkipped(v.dead.topicReader)
+	dead, err := lettersOf(ctx, st)
+	if err != nil {
+		return err
+	}
+	events.say, dead.say = a.sayWaiting(), a.sayWaiting()
+	ports := reconcile.Ports{
+		Source: api, Topic: events, Live: live, Publisher: o.publisher(st.Kafka, a.sayWaiting()), Waiting: a.sayWaiting(),
+		Compared: func(p reconcile.Part) {
+			fmt.Fprintf(a.stderr, "compared %s to %s: %s events, %d missing\n", instantText(p.From), instantText(p.To), humanize.Comma(p.Events), p.Missing)
+		},
+		AwaitingEnd: func() {
+			fmt.Fprintf(a.stderr, "waits until stream %s is at the end of the export again: the events do not say when the API took them in\n", st.Name)
+		},
+	}
+	if dead.there {
+		ports.DeadLetters = dead
+	}
+	found, err := reconcile.Run(ctx, reconcile.Config{
+		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
+		EmptyPages: st.Engine.EmptyPages, Unmarked: st.Kafka.Headers == "none", By: operator(),
+	}, ports)
+	if err != nil {
+		return verifyError(err)
+	}
+	a.saySkipped(events)
+	a.saySkipped(dead.topicReader)
 	if *o.json {
-		err = printJSON(a.stdout, &v.report)
+		err = printJSON(a.stdout, found)
 	} else {
-		err = v.print()
+		err = o.print(a.stdout, found)
 	}
 	if err != nil {
 		return err
 	}
-	return v.verdict()
+	return o.verdict(a, found)
 }
 
-// connect finds out where the live stream is, and connects to the topics.
-func (v *verifier) connect(ctx context.Context) (err error) {
-	if v.live, err = newestCheckpoint(ctx, v.stream); err != nil {
-		return err
+func (o *verifyOptions) mode() reconcile.Mode {
+	switch {
+	case o.execute:
+		return reconcile.Repair
+	case o.repair:
+		return reconcile.Rehearse
 	}
-	v.report.Position = v.live.PositionTime
-	if v.opts.repair {
-		if err := v.repairable(); err != nil {
-			return err
-		}
-		if err := v.overlapsBackfill(ctx); err != nil {
-			return err
-		}
-	}
-	if v.dead, err = lettersOf(ctx, v.stream); err != nil {
-		return err
-	}
-	v.topic, err = eventReader(ctx, v.stream)
-	if err == nil {
-		v.topic.say, v.dead.say = v.app.sayWaiting(), v.app.sayWaiting()
-	}
-	return err
+	return reconcile.Compare
 }
+
+// publisher returns what begins the repair, or its rehearsal.
+func (o *verifyOptions) publisher(kafka kafkasink.Config, report func(error)) func(context.Context) (reconcile.Publisher, error) {
+	begin := kafkasink.Rehearse
+	if o.execute {
+		begin = kafkasink.OpenRepair
+	}
+	kafka.Report = report
+	return func(ctx context.Context) (reconcile.Publisher, error) { return begin(ctx, kafka, kafkasink.JobVerify) }
+}
+
+// liveStream implements reconcile.LiveStream.
+type liveStream struct {
+	*kafkasink.Sink
+	kafka kafkasink.Config
+}
+
+func newLiveStream(st *config.Stream) (*liveStream, error) {
+	sink, err := kafkasink.New(st.Kafka)
+	return &liveStream{sink, st.Kafka}, err
+}
+
+// Running implements reconcile.LiveStream.
+func (l *liveStream) Running(ctx context.Context) (bool, error) {
+	asking, cancel := context.WithTimeout(ctx, membersTimeout)
+	defer cancel()
+	members, err := l.Members(asking)
+	return len(members) > 0, err
+}
+
+// Backfills implements reconcile.LiveStream.
+func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, err error) {
+	all, err := kafkasink.NewJobs(l.kafka).List(ctx)
+	for i := range all {
+		if j := &all[i]; j.Kind == kafkasink.JobBackfill && j.State == kafkasink.JobRunning && j.Topic == l.kafka.Topic {
+			open = append(open, reconcile.Backfill{ID: j.ID, From: j.From, To: j.To})
+		}
+	}
+	return open, err
+}
+
+// verifyHints say what to do where a comparison or a repair does not go on.
+var verifyHints = map[reconcile.Reason]string{
+	reconcile.NeverRan:        "exportbridge run",
+	reconcile.PositionUnknown: "the same command in a minute, while exportbridge run runs; exportbridge status tells the position",
+	reconcile.OtherOrigin:     "the EXPORT_RESOURCE and EXPORT_EVENTS of the bridge",
+	reconcile.StreamPaused:    "exportbridge resume, and the same command again",
+	reconcile.NotRunning:      "exportbridge run, and the same command while it runs",
+	reconcile.NotAtEnd:        "the same command again when exportbridge status says that the stream has caught up",
+	reconcile.Moved:           "the same command again",
+	reconcile.UnknownMark:     "upgrade exportbridge",
+	reconcile.CursorCycle:     "tell those who run the API; a smaller window may avoid it",
+}
+
+// verifyError gives an error of reconcile.Run its exit code and its hint.
+func verifyError(err error) error {
+	if known, ok := errors.AsType[*exitError](err); ok {
+		return known
+	}
+	refused, ok := errors.AsType[*reconcile.RefusedError](err)
+	if !ok {
+		return repairError(err)
+	}
+	e := &exitError{code: exitFailed, err: err, hint: verifyHints[refused.Reason]}
+	switch refused.Reason {
+	case reconcile.NeverRan, reconcile.PositionUnknown, reconcile.OtherOrigin:
+		e.code = exitUsage
+	case reconcile.NotPassed:
+		e.code, e.hint = exitUsage, "--to "+instantText(refused.Position)
+	case reconcile.BackfillOpen:
+		e.hint = fmt.Sprintf("exportbridge backfill --resume %s --execute, or exportbridge backfill cancel %[1]s --execute", refused.Backfill)
+	}
+	return e
+}
+
+func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // eventReader reads the stream's records in its topic.
 func eventReader(ctx context.Context, st *config.Stream) (*topicReader, error) {
@@ -267,69 +286,25 @@ func eventReader(ctx context.Context, st *config.Stream) (*topicReader, error) {
 	if !there {
 		return nil, &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), hint: "exportbridge topics plan"}
 	}
-	keep := keepStream(st.Name)
-	if st.Kafka.Headers == "none" {
-		keep = keepAll
-	}
-	return &topicReader{open: sink.Consumer, topic: st.Kafka.Topic, keep: keep, patience: usualPatience}, nil
+	return &topicReader{open: sink.Consumer, topic: st.Kafka.Topic, patience: usualPatience}, nil
 }
-
-// run compares the window part by part. A part with too many events is halved;
-// the next one grows again.
-func (v *verifier) run(ctx context.Context, from, to int64) error {
-	width := to - from
-	for begin := from; begin < to; {
-		end := begin + min(width, to-begin)
-		p, err := v.compare(ctx, begin, end)
-		if errors.Is(err, errTooMany) {
-			width = (end - begin) / 2
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		v.report.add(p)
-		if begin > from || end < to {
-			fmt.Fprintf(v.app.stderr, "compared %s to %s: %s events, %d missing\n", instantText(begin), instantText(end), humanize.Comma(p.API), p.Missing)
-		}
-		begin = end
-		if p.API < int64(v.opts.batch)/4 {
-			width = min(2*width, to-from)
-		}
-	}
-	return nil
-}
-
-func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
-
-// add puts a part's findings to those of the window.
-func (r *verified) add(p *verified) {
-	r.API, r.Held, r.Missing, r.DeadLettered = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing, r.DeadLettered+p.DeadLettered
-	r.Extra, r.Again, r.Parts = r.Extra+p.Extra, r.Again+p.Again, r.Parts+1
-	r.Late.add(&p.Late)
-	r.MissingEvents = firstOf(slices.Concat(r.MissingEvents, p.MissingEvents))
-	r.ExtraEvents = firstOf(slices.Concat(r.ExtraEvents, p.ExtraEvents))
-}
-
-func firstOf(all []namedEvent) []namedEvent { return all[:min(len(all), namedEvents)] }
 
 // verdict is the exit code: whether events are missing still.
-func (v *verifier) verdict() error {
-	r := &v.report
+func (o *verifyOptions) verdict(a *app, r *reconcile.Report) error {
 	left := r.Missing
 	hint := "exportbridge verify with the same window and --repair"
 	switch {
 	case r.Position < r.To: // which may be all that is missing
 		hint = "a window that ends before the stream's position, " + startText(r.Position)
-	case !atEnd(&v.live):
+	case !r.AtEnd:
 		hint = "the same when exportbridge status says that the stream has caught up"
 	}
-	if r.Repair != nil && v.opts.execute {
+	if r.Repair != nil && o.execute {
 		left -= r.Repair.Events
 		hint = "the events that were left out are named above"
 	} else if r.Repair != nil {
 		hint = "the same with --execute"
-		v.app.sayDryRun(int(r.Repair.Events+r.Repair.Unproven), "event")
+		a.sayDryRun(int(r.Repair.Events+r.Repair.Unproven), "event")
 	}
 	if left == 0 {
 		return nil
@@ -345,8 +320,7 @@ func areMissing(n int64) string {
 }
 
 // print shows the findings to people.
-func (v *verifier) print() error {
-	r := &v.report
+func (o *verifyOptions) print(to io.Writer, r *reconcile.Report) error {
 	number := humanize.Comma
 	rows := [][]string{
 		{"window", instantText(r.From) + " to " + instantText(r.To) + ", compared in " + counted(r.Parts, "part")},
@@ -356,33 +330,74 @@ func (v *verifier) print() error {
 		{"dead letters", number(r.DeadLettered)},
 		{"extra", number(r.Extra) + " in the topic that the API does not have in this window"},
 		{"copies", number(r.Again) + " more records of the same events"},
-		{"late", r.Late.text(v.opts.late)},
+		{"late", latenessText(&r.Late, o.late)},
 	}
 	for _, e := range r.MissingEvents {
-		rows = append(rows, []string{"missing", e.text()})
+		rows = append(rows, []string{"missing", eventText(&e)})
 	}
 	for _, e := range r.ExtraEvents {
-		rows = append(rows, []string{"extra", e.text()})
+		rows = append(rows, []string{"extra", eventText(&e)})
 	}
 	if r.Repair != nil {
-		rows = append(rows, r.Repair.rows(v.opts.execute)...)
+		rows = append(rows, repairRows(r.Repair, o.execute)...)
 	}
 	switch {
 	case r.Position < r.To:
 		rows = append(rows, []string{"note", "the live stream has not passed the end of the window: what is missing may be on its way"})
-	case !atEnd(&v.live):
+	case !r.AtEnd:
 		rows = append(rows, []string{"note", "the live stream is not at the end of the export: what is missing may be on its way"})
 	}
 	for i := range rows {
 		rows[i][0] = "  " + rows[i][0]
 	}
-	return printTable(v.app.stdout, rows)
+	return printTable(to, rows)
 }
 
-func (e *namedEvent) text() string {
+func eventText(e *reconcile.Event) string {
 	when := "without a time"
 	if !e.Time.IsZero() {
 		when = e.Time.UTC().Format(recordTime)
 	}
 	return printable(cut(e.ID, 80)) + "  " + when
+}
+
+// latenessText is the lateness for people.
+func latenessText(l *reconcile.Lateness, after time.Duration) string {
+	if l.Known == 0 {
+		return "not known: the events do not say when the API took them in"
+	}
+	text := fmt.Sprintf("%s came more than %s after their time", humanize.Comma(l.Events), after)
+	if l.Events > 0 {
+		ms := func(n int64) time.Duration {
+			return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond)
+		}
+		text += fmt.Sprintf(": p50 %s, p99 %s, max %s", ms(l.P50), ms(l.P99), ms(l.Max))
+	}
+	return text
+}
+
+// repairRows show what became of the missing events.
+func repairRows(r *reconcile.Repaired, executed bool) [][]string {
+	done := "would be published"
+	if executed {
+		done = "published"
+	}
+	rows := [][]string{{"repair", humanize.Comma(r.Events) + " " + done}}
+	for _, left := range []struct {
+		n    int64
+		text string
+	}{
+		{r.Live, "left to the running stream, which has not passed them"},
+		{r.Unproven, "do not say when the API took them in: they may be on their way, which --execute finds out while a bridge runs"},
+		{r.Before, "published by an earlier repair, and not in the topic any more"},
+		{r.Refused, "cannot be published"},
+	} {
+		if left.n > 0 {
+			rows = append(rows, []string{"", humanize.Comma(left.n) + " " + left.text})
+		}
+	}
+	for _, why := range r.Reasons {
+		rows = append(rows, []string{"", printable(why)})
+	}
+	return rows
 }

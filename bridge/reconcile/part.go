@@ -1,7 +1,8 @@
-package main
+package reconcile
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,8 +15,16 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// errTooMany: a part of the window has more events than are compared at once.
+// errTooMany: a part of the range has more events than are compared at once.
 var errTooMany = errors.New("too many events at once")
+
+// eventName is what an event counts under: 16 bytes of the SHA-256 of its record id.
+type eventName [16]byte
+
+func nameOf(id []byte) eventName {
+	sum := sha256.Sum256(id)
+	return eventName(sum[:16])
+}
 
 // copies is how often an event is there.
 type copies struct {
@@ -33,12 +42,12 @@ func (c copies) missing() int32 {
 	return max(0, c.api-c.topic)
 }
 
-// part is a part of the window while it is compared.
+// part is a part of the range while it is compared.
 type part struct {
-	v          *verifier
+	*comparison
 	begin, end int64
-	events     map[kafkasink.Fingerprint]copies
-	found      verified
+	events     map[eventName]copies
+	found      Report
 	id         []byte
 	// since is from which record time on the part's events may be in the topic,
 	// in milliseconds since the epoch. One from a clock that was ahead has the
@@ -46,53 +55,53 @@ type part struct {
 	since int64
 	// shared are the ids that the API gives to different events: each of their
 	// forms counts by itself.
-	shared map[kafkasink.Fingerprint]bool
+	shared map[eventName]bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // formName is what an event counts under whose id, counted under name, is that
 // of others too. sum is that of its bytes.
-func formName(name kafkasink.Fingerprint, sum uint32) kafkasink.Fingerprint {
-	return kafkasink.FingerprintOf(binary.BigEndian.AppendUint32(name[:], sum))
+func formName(of eventName, sum uint32) eventName {
+	return nameOf(binary.BigEndian.AppendUint32(of[:], sum))
 }
 
 // nameOf returns what an event with a record id counts under.
-func (p *part) nameOf(id, value []byte) kafkasink.Fingerprint {
-	name := kafkasink.FingerprintOf(id)
-	if p.shared[name] {
-		return formName(name, crc32.Checksum(value, castagnoli))
+func (p *part) nameOf(id, value []byte) eventName {
+	n := nameOf(id)
+	if p.shared[n] {
+		return formName(n, crc32.Checksum(value, castagnoli))
 	}
-	return name
+	return n
 }
 
-// share finds out whether the id of an event, which is counted under name, is
+// share finds out whether the id of an event, which is counted under n, is
 // another's already: then both count under their forms.
-func (p *part) share(name kafkasink.Fingerprint, sum uint32) kafkasink.Fingerprint {
-	if c, known := p.events[name]; known && c.sum != sum {
-		p.shared[name] = true
-		p.events[formName(name, c.sum)] = c
-		delete(p.events, name)
+func (p *part) share(n eventName, sum uint32) eventName {
+	if c, known := p.events[n]; known && c.sum != sum {
+		p.shared[n] = true
+		p.events[formName(n, c.sum)] = c
+		delete(p.events, n)
 	}
-	if p.shared[name] {
-		return formName(name, sum)
+	if p.shared[n] {
+		return formName(n, sum)
 	}
-	return name
+	return n
 }
 
 // compare compares [begin, end), in milliseconds since the epoch: first the
 // export is read, then the topic, so that nothing published meanwhile seems to
 // be missing. What is missing then is looked for among the dead letters, and
 // repaired if that was asked for.
-func (v *verifier) compare(ctx context.Context, begin, end int64) (*verified, error) {
-	p := &part{v: v, begin: begin, end: end, since: begin, events: make(map[kafkasink.Fingerprint]copies), shared: make(map[kafkasink.Fingerprint]bool)}
-	if err := v.window.each(ctx, begin, end, p.readPage); err != nil {
+func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, error) {
+	p := &part{comparison: c, begin: begin, end: end, since: begin, events: make(map[eventName]copies), shared: make(map[eventName]bool)}
+	if err := c.window.each(ctx, begin, end, p.readPage); err != nil {
 		return nil, err
 	}
 	read := time.Now()
 	missing, err := p.look(ctx)
-	if err == nil && v.repair != nil && v.opts.execute && p.undated(missing) {
-		if err = v.awaitEnd(ctx, read); err == nil {
+	if err == nil && c.Mode == Repair && p.undated(missing) {
+		if err = c.awaitEnd(ctx, read); err == nil {
 			p.since = 0                // nobody knows when they were taken in, and by which clock they are dated
 			missing, err = p.look(ctx) // the stream may have published them
 		}
@@ -104,10 +113,10 @@ func (v *verifier) compare(ctx context.Context, begin, end int64) (*verified, er
 		p.found.Missing += int64(n)
 	}
 	if len(missing) > 0 {
-		err = v.window.each(ctx, begin, end, func(page *bridge.Page) error { return p.takeMissing(ctx, page, missing) })
+		err = c.window.each(ctx, begin, end, func(page *bridge.Page) error { return p.takeMissing(ctx, page, missing) })
 	}
-	if v.repair != nil {
-		v.repair.drained = false // the next part is read later
+	if c.repair != nil {
+		c.repair.drained = false // the next part is read later
 	}
 	return &p.found, err
 }
@@ -115,7 +124,7 @@ func (v *verifier) compare(ctx context.Context, begin, end int64) (*verified, er
 // look reads the topic, and the dead letters if it must, and returns how many
 // copies of which events are in neither. It may be called again: then only what
 // it finds that time counts.
-func (p *part) look(ctx context.Context) (map[kafkasink.Fingerprint]int32, error) {
+func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	f := &p.found
 	f.Held, f.Extra, f.Again, f.DeadLettered, f.ExtraEvents = 0, 0, 0, 0, nil
 	for name, c := range p.events {
@@ -125,11 +134,11 @@ func (p *part) look(ctx context.Context) (map[kafkasink.Fingerprint]int32, error
 		}
 		p.events[name] = c
 	}
-	spans, err := p.v.topic.settled(ctx, p.since, p.v.app.sayWaiting())
+	spans, err := p.settled(ctx, p.Topic, p.since)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.v.topic.read(ctx, spans, p.readRecord); err != nil {
+	if err := p.read(ctx, p.Topic, spans, p.readRecord); err != nil {
 		return nil, err
 	}
 	missing := p.count()
@@ -141,7 +150,7 @@ func (p *part) look(ctx context.Context) (map[kafkasink.Fingerprint]int32, error
 
 // undated reports whether one of these events does not say when the API took
 // it in.
-func (p *part) undated(missing map[kafkasink.Fingerprint]int32) bool {
+func (p *part) undated(missing map[eventName]int32) bool {
 	for name := range missing {
 		if !p.events[name].dated {
 			return true
@@ -155,23 +164,23 @@ func (p *part) readPage(page *bridge.Page) error {
 	for i := range page.Events {
 		e := &page.Events[i]
 		p.id = e.AppendRecordID(p.id[:0])
-		name, sum := kafkasink.FingerprintOf(p.id), crc32.Checksum(e.Raw, castagnoli)
+		name, sum := nameOf(p.id), crc32.Checksum(e.Raw, castagnoli)
 		if e.ID != nil {
 			name = p.share(name, sum)
 		}
 		c := p.events[name]
-		system := takenIn(e)
+		system := ingestedAt(e)
 		if system > 0 {
 			p.since = min(p.since, system)
 		}
 		if c.api++; c.api == 1 || e.ID == nil {
 			p.found.API++
-			p.found.Late.note(e, system, p.v.opts.late)
+			p.found.Late.note(e, system, p.LateThreshold)
 		}
 		c.sum, c.own, c.dated = sum, e.ID != nil, system > 0
 		p.events[name] = c
 	}
-	if len(p.events) > p.v.opts.batch && p.end-p.begin > 1 {
+	if len(p.events) > p.Batch && p.end-p.begin > 1 {
 		return errTooMany
 	}
 	return nil
@@ -184,16 +193,16 @@ func (p *part) readRecord(r *kgo.Record) {
 	c, known := p.events[name]
 	if !known {
 		var when int64
-		if id, when = p.v.recordOf(r); when < p.begin || when >= p.end {
+		if id, when = p.recordOf(r); when < p.begin || when >= p.end {
 			if c, known = p.events[p.nameOf(id, r.Value)]; !known {
 				return
 			}
 		}
 		name = p.nameOf(id, r.Value)
 		if c = p.events[name]; c.api == 0 && c.topic == 0 {
-			p.found.ExtraEvents = firstOf(append(p.found.ExtraEvents, namedEvent{string(id), time.UnixMilli(when).UTC()}))
+			p.found.ExtraEvents = firstOf(append(p.found.ExtraEvents, Event{string(id), time.UnixMilli(when).UTC()}))
 		}
-		if c.api == 0 && len(p.events) > 2*p.v.opts.batch {
+		if c.api == 0 && len(p.events) > 2*p.Batch {
 			p.found.Extra++ // one too many to remember
 			return
 		}
@@ -204,8 +213,8 @@ func (p *part) readRecord(r *kgo.Record) {
 
 // count counts what is there and returns how many copies of which events are
 // missing.
-func (p *part) count() map[kafkasink.Fingerprint]int32 {
-	missing := make(map[kafkasink.Fingerprint]int32)
+func (p *part) count() map[eventName]int32 {
+	missing := make(map[eventName]int32)
 	for name, c := range p.events {
 		wanted := c.api
 		if c.own {
@@ -226,16 +235,16 @@ func (p *part) count() map[kafkasink.Fingerprint]int32 {
 }
 
 // takeLetters takes from the missing what is a dead letter.
-func (p *part) takeLetters(ctx context.Context, missing map[kafkasink.Fingerprint]int32) error {
-	if !p.v.dead.there {
+func (p *part) takeLetters(ctx context.Context, missing map[eventName]int32) error {
+	if p.DeadLetters == nil {
 		return nil
 	}
-	spans, err := p.v.dead.settled(ctx, p.since, p.v.app.sayWaiting())
+	spans, err := p.settled(ctx, p.DeadLetters, p.since)
 	if err != nil {
 		return err
 	}
-	return p.v.dead.read(ctx, spans, func(r *kgo.Record) {
-		name := p.nameOf(p.v.letterID(r), kafkasink.ReadLetter(r).Item)
+	return p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
+		name := p.nameOf(p.letterID(r), kafkasink.ReadLetter(r).Item)
 		switch n := missing[name]; n {
 		case 0:
 			return
@@ -250,7 +259,7 @@ func (p *part) takeLetters(ctx context.Context, missing map[kafkasink.Fingerprin
 
 // takeMissing names the missing events of a page, takes them from the missing,
 // and has them repaired.
-func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[kafkasink.Fingerprint]int32) error {
+func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[eventName]int32) error {
 	var events []bridge.Event
 	for i := range page.Events {
 		e := &page.Events[i]
@@ -259,20 +268,20 @@ func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[k
 		if missing[name] == 0 {
 			continue
 		}
-		e.Shared = p.shared[kafkasink.FingerprintOf(p.id)]
+		e.Shared = p.shared[nameOf(p.id)]
 		missing[name]--
-		p.found.MissingEvents = firstOf(append(p.found.MissingEvents, namedEvent{string(p.id), timeOf(e)}))
+		p.found.MissingEvents = firstOf(append(p.found.MissingEvents, Event{string(p.id), timeOf(e)}))
 		events = append(events, *e)
 	}
-	if p.v.repair == nil {
+	if p.repair == nil {
 		return nil
 	}
-	return p.v.repair.publish(ctx, page, events)
+	return p.repair.publish(ctx, page, events)
 }
 
-// takenIn returns when the API took the event in, in milliseconds since the
+// ingestedAt returns when the API took the event in, in milliseconds since the
 // epoch; 0 where it does not say.
-func takenIn(e *bridge.Event) int64 {
+func ingestedAt(e *bridge.Event) int64 {
 	var times struct {
 		System int64 `json:"systemTimestamp"`
 	}
@@ -280,11 +289,4 @@ func takenIn(e *bridge.Event) int64 {
 		return 0
 	}
 	return times.System
-}
-
-func keepAll(*kgo.Record) bool { return true }
-
-// keepStream keeps the records of one stream.
-func keepStream(name string) func(*kgo.Record) bool {
-	return func(r *kgo.Record) bool { return header(r, headerOfStream) == name }
 }

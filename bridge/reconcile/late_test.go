@@ -1,4 +1,4 @@
-package main
+package reconcile
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestLateness: percentiles are right to 1 %, over parts of a window too, and
+// TestLateness: percentiles are right to 1 %, over parts of a range too, and
 // what is not late or not known is not counted.
 func TestLateness(t *testing.T) {
 	t.Parallel()
-	var window lateness
+	var window Lateness
 	const n = 1000
 	for part := range 10 {
-		var l lateness
-		note := func(e *bridge.Event) { l.note(e, takenIn(e), time.Minute) }
+		var l Lateness
+		note := func(e *bridge.Event) { l.note(e, ingestedAt(e), time.Minute) }
 		for i := part; i < n; i += 10 {
 			late := int64(i+1) * 60_000 // 1 to 1,000 minutes
 			note(&bridge.Event{Time: 5000, Raw: fmt.Appendf(nil, `{"systemTimestamp":%d}`, 5000+late)})
@@ -34,7 +34,7 @@ func TestLateness(t *testing.T) {
 			t.Errorf("%s is %d, want about %d", name, c.got, c.want)
 		}
 	}
-	if empty := new(lateness); empty.percentile(99) != 0 {
+	if empty := new(Lateness); empty.percentile(99) != 0 {
 		t.Error("nothing is late")
 	}
 }

@@ -1,11 +1,8 @@
-package main
+package reconcile
 
 import (
-	"fmt"
 	"math"
 	"time"
-
-	"github.com/dustin/go-humanize"
 
 	"exportbridge/bridge"
 )
@@ -14,9 +11,9 @@ import (
 // percentiles are exact to 1 %.
 const lateGrowth = 1.01
 
-// lateness is how late the late events of a window came, in milliseconds. It
+// Lateness is how late the late events of a range came, in milliseconds. It
 // takes the same memory however many there are.
-type lateness struct {
+type Lateness struct {
 	// Known counts the events whose ingestion the API tells, Events those of
 	// them that were late.
 	Known  int64 `json:"known"`
@@ -30,7 +27,7 @@ type lateness struct {
 
 // note counts an event, as late if the API took it in, at system, more than
 // after behind its time.
-func (l *lateness) note(e *bridge.Event, system int64, after time.Duration) {
+func (l *Lateness) note(e *bridge.Event, system int64, after time.Duration) {
 	if system == 0 || e.Time == bridge.NoTime || e.Defect != bridge.DefectNone {
 		return
 	}
@@ -47,8 +44,8 @@ func (l *lateness) note(e *bridge.Event, system int64, after time.Duration) {
 	l.steps[int(math.Log(float64(late))/math.Log(lateGrowth))]++
 }
 
-// add puts the lateness of a part to that of the window.
-func (l *lateness) add(p *lateness) {
+// add puts the lateness of a part to that of the range.
+func (l *Lateness) add(p *Lateness) {
 	if l.steps == nil {
 		l.steps = make(map[int]int64)
 	}
@@ -61,7 +58,7 @@ func (l *lateness) add(p *lateness) {
 
 // percentile returns a lateness that so many percent of the late events do not
 // exceed, 0 where there are none.
-func (l *lateness) percentile(percent int64) int64 {
+func (l *Lateness) percentile(percent int64) int64 {
 	if l.Events == 0 {
 		return 0
 	}
@@ -76,19 +73,4 @@ func (l *lateness) percentile(percent int64) int64 {
 		}
 	}
 	return l.Max
-}
-
-// text is the lateness for people.
-func (l *lateness) text(after time.Duration) string {
-	if l.Known == 0 {
-		return "not known: the events do not say when the API took them in"
-	}
-	text := fmt.Sprintf("%s came more than %s after their time", humanize.Comma(l.Events), after)
-	if l.Events > 0 {
-		ms := func(n int64) time.Duration {
-			return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond)
-		}
-		text += fmt.Sprintf(": p50 %s, p99 %s, max %s", ms(l.P50), ms(l.P99), ms(l.Max))
-	}
-	return text
 }

@@ -1,14 +1,23 @@
-package main
+package reconcile
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/internal/pageread"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
+)
+
+// Headers of the record contract.
+const (
+	headerStream    = "eb-stream"
+	headerEventID   = "ce_id"
+	headerEventTime = "ce_time"
 )
 
 const (
@@ -26,19 +35,19 @@ const (
 	stampSlack = time.Hour
 )
 
-// settled returns the parts of the partitions from a record time on, in
+// settled returns the parts of a topic's partitions from a record time on, in
 // milliseconds since the epoch, up to where the topic ends now. It waits until
 // all of that is decided: behind an open transaction, whosever it is, records
 // that are committed cannot be seen, and would seem to be missing.
-func (t *topicReader) settled(ctx context.Context, from int64, say func(error)) (map[int32]span, error) {
-	ends, err := t.lastOffsets(ctx)
+func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]kafkaclient.Span, error) {
+	ends, err := l.Ends(ctx)
 	if err != nil {
 		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for began := time.Now(); ; {
-		spans, err := t.bounds(ctx)
+		spans, err := l.Bounds(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -47,32 +56,46 @@ func (t *topicReader) settled(ctx context.Context, from int64, say func(error)) 
 			if spans[id].To < end {
 				open = id
 			}
-			spans[id] = span{From: spans[id].From, To: max(spans[id].From, end)}
+			spans[id] = kafkaclient.Span{From: spans[id].From, To: max(spans[id].From, end)}
 		}
 		if open < 0 {
-			return spans, t.begin(ctx, spans, tailStart{kind: fromTime, n: max(0, from-stampSlack.Milliseconds())})
+			return spans, beginAt(ctx, l, spans, max(0, from-stampSlack.Milliseconds()))
 		}
 		if time.Since(began) > settleQuiet {
-			say(fmt.Errorf("a transaction is open on partition %d of topic %s", open, t.topic))
+			c.waiting(fmt.Errorf("a transaction is open on partition %d of topic %s", open, l.Topic()))
 		}
-		if err := waitFor(limited, settleInterval); err != nil {
-			return nil, fmt.Errorf("wait for the transaction that is open on partition %d of topic %s: %w", open, t.topic, err)
+		if err := pageread.Sleep(limited, settleInterval); err != nil {
+			return nil, fmt.Errorf("wait for the transaction that is open on partition %d of topic %s: %w", open, l.Topic(), err)
 		}
 	}
 }
 
-// lastOffsets returns where the partitions end, open transactions included.
-func (t *topicReader) lastOffsets(ctx context.Context) (ends map[int32]int64, err error) {
-	err = t.with(func(l *kafkaclient.Log) error {
-		ends, err = l.Ends(ctx)
+// beginAt moves the beginning of the spans to the first record of a time.
+func beginAt(ctx context.Context, l Log, spans map[int32]kafkaclient.Span, millis int64) error {
+	after, err := l.After(ctx, millis)
+	if err != nil {
 		return err
+	}
+	for id, s := range spans {
+		spans[id] = kafkaclient.Span{From: min(s.To, max(s.From, after[id])), To: s.To}
+	}
+	return nil
+}
+
+// read takes the stream's records of the spans. Without an error it has come to
+// the end of each.
+func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record)) error {
+	return l.Read(ctx, spans, func(r *kgo.Record) error {
+		if l == c.Topic && c.Unmarked || header(r, headerStream) == c.Stream {
+			take(r)
+		}
+		return nil
 	})
-	return ends, err
 }
 
 // recordOf returns the event that a record holds, as far as a comparison needs
 // it: its id and its time, in milliseconds since the epoch.
-func (v *verifier) recordOf(r *kgo.Record) (id []byte, when int64) {
+func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 	when = r.Timestamp.UnixMilli()
 	if t, err := time.Parse(time.RFC3339Nano, header(r, headerEventTime)); err == nil {
 		when = t.UnixMilli()
@@ -81,7 +104,7 @@ func (v *verifier) recordOf(r *kgo.Record) (id []byte, when int64) {
 		}
 	}
 	// Without these headers the event itself says it.
-	page, err := decodeItem(v.api, v.stream.Export.ItemsField, r.Value)
+	page, err := c.Source.DecodeItem(r.Value)
 	if err != nil {
 		return []byte(header(r, headerEventID)), when
 	}
@@ -96,7 +119,7 @@ func (v *verifier) recordOf(r *kgo.Record) (id []byte, when int64) {
 }
 
 // letterID returns the record id of the item that a dead letter is about.
-func (v *verifier) letterID(r *kgo.Record) []byte {
+func (c *comparison) letterID(r *kgo.Record) []byte {
 	l := kafkasink.ReadLetter(r)
 	if id := header(r, headerEventID); id != "" {
 		return []byte(id)
@@ -104,9 +127,19 @@ func (v *verifier) letterID(r *kgo.Record) []byte {
 	if l.Item == nil {
 		return []byte(l.ID)
 	}
-	page, err := decodeItem(v.api, v.stream.Export.ItemsField, l.Item)
+	page, err := c.Source.DecodeItem(l.Item)
 	if err != nil {
 		return nil
 	}
 	return page.Events[0].AppendRecordID(nil)
+}
+
+// header returns the last value of a header, or nothing.
+func header(r *kgo.Record, name string) string {
+	for _, h := range slices.Backward(r.Headers) {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
 }

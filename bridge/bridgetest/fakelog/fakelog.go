@@ -1,0 +1,198 @@
+// Package fakelog has a topic in memory that is read like a kafkaclient.Log,
+// read_committed, and records as the topic of a stream has them.
+package fakelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/kafkaclient"
+)
+
+// Log is a topic. It knows time only through the standard library, so it works
+// in a synctest bubble. All methods may be called concurrently.
+type Log struct {
+	name string
+
+	mu    sync.Mutex // guards all below
+	parts [][]*kgo.Record
+	first []int64         // where each partition begins
+	open  map[int32]int64 // first offset of the transaction that is open, by partition
+	cut   int             // so many records of a Read, then it ends; below 0 is never
+	reads int
+	// changed is closed, and made anew, with every change.
+	changed chan struct{}
+}
+
+// New returns an empty topic.
+func New(topic string, partitions int) *Log {
+	return &Log{
+		name: topic, parts: make([][]*kgo.Record, partitions), first: make([]int64, partitions), open: make(map[int32]int64), cut: -1,
+		changed: make(chan struct{}),
+	}
+}
+
+// Append adds records to a partition, committed or, while a transaction is open
+// there, behind it.
+func (l *Log) Append(partition int32, records ...*kgo.Record) {
+	l.change(func() {
+		for _, r := range records {
+			r.Topic, r.Partition, r.Offset = l.name, partition, int64(len(l.parts[partition]))
+			l.parts[partition] = append(l.parts[partition], r)
+		}
+	})
+}
+
+// Begin opens a transaction in a partition. What is appended from now on is not
+// seen before the transaction is committed.
+func (l *Log) Begin(partition int32) (commit func()) {
+	l.change(func() { l.open[partition] = int64(len(l.parts[partition])) })
+	return func() { l.change(func() { delete(l.open, partition) }) }
+}
+
+// Delete has retention take the records of a partition before an offset.
+func (l *Log) Delete(partition int32, before int64) {
+	l.change(func() { l.first[partition] = before })
+}
+
+// Cut makes each Read fail behind n records, as where a broker goes away for
+// too long.
+func (l *Log) Cut(n int) { l.change(func() { l.cut = n }) }
+
+// Reads returns the number of calls of Read so far.
+func (l *Log) Reads() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reads
+}
+
+func (l *Log) change(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// Topic is the name of the topic.
+func (l *Log) Topic() string { return l.name }
+
+// Bounds returns all that can be read of each partition now.
+func (l *Log) Bounds(context.Context) (map[int32]kafkaclient.Span, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[int32]kafkaclient.Span)
+	for id := range l.parts {
+		all[int32(id)] = kafkaclient.Span{From: l.first[id], To: max(l.first[id], l.stable(int32(id)))}
+	}
+	return all, nil
+}
+
+// stable returns the last stable offset, by the caller holding mu.
+func (l *Log) stable(id int32) int64 {
+	if at, ok := l.open[id]; ok {
+		return at
+	}
+	return int64(len(l.parts[id]))
+}
+
+// Ends returns where the partitions end, open transactions included.
+func (l *Log) Ends(context.Context) (map[int32]int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ends := make(map[int32]int64)
+	for id, records := range l.parts {
+		ends[int32(id)] = int64(len(records))
+	}
+	return ends, nil
+}
+
+// After returns the first offset of each partition whose record is at or after
+// a time, in milliseconds since the epoch; the end where there is none.
+func (l *Log) After(_ context.Context, millis int64) (map[int32]int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	offsets := make(map[int32]int64)
+	for id, records := range l.parts {
+		at := slices.IndexFunc(records, func(r *kgo.Record) bool { return r.Offset >= l.first[id] && r.Timestamp.UnixMilli() >= millis })
+		if at < 0 {
+			at = len(records)
+		}
+		offsets[int32(id)] = int64(at)
+	}
+	return offsets, nil
+}
+
+// errCut: see Log.Cut.
+var errCut = errors.New("the broker is away")
+
+// Read calls visit with the records of the spans, and waits for what an open
+// transaction hides as long as ctx allows.
+func (l *Log) Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error {
+	l.mu.Lock()
+	l.reads++
+	left := l.cut
+	l.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(spans)) {
+		for at := spans[id].From; at < spans[id].To; at++ {
+			r, err := l.at(ctx, id, at)
+			if err != nil {
+				return l.incomplete(id, kafkaclient.Span{From: at, To: spans[id].To}, err)
+			}
+			if r == nil {
+				continue // deleted meanwhile
+			}
+			if left == 0 {
+				return l.incomplete(id, kafkaclient.Span{From: at, To: spans[id].To}, errCut)
+			}
+			left--
+			if err := visit(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Log) incomplete(id int32, rest kafkaclient.Span, why error) error {
+	return &kafkaclient.IncompleteError{Topic: l.name, Partitions: []kafkaclient.Unread{{Partition: id, Span: rest}}, Err: why}
+}
+
+// at waits for a record to be committed.
+func (l *Log) at(ctx context.Context, id int32, offset int64) (*kgo.Record, error) {
+	for {
+		l.mu.Lock()
+		there, changed := offset < l.stable(id), l.changed
+		if there {
+			defer l.mu.Unlock()
+			if offset < l.first[id] {
+				return nil, nil //nolint:nilnil // there is none, which is no error
+			}
+			r := *l.parts[id][offset]
+			r.Headers = slices.Clone(r.Headers)
+			return &r, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for offset %d: %w", offset, ctx.Err())
+		}
+	}
+}
+
+// Record is a record of a time with these headers, given as pairs.
+func Record(at time.Time, value string, headers ...string) *kgo.Record {
+	r := &kgo.Record{Value: []byte(value), Timestamp: at}
+	for pair := range slices.Chunk(headers, 2) {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: pair[0], Value: []byte(pair[1])})
+	}
+	return r
+}

@@ -1,0 +1,64 @@
+// Package pageread reads single pages of an export for what runs beside the
+// live stream and may give up.
+package pageread
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// tries is how often a page is asked for again before Fetch gives up,
+	// badTries where the API answers and its answer cannot be used.
+	tries, badTries = 8, 2
+	// longestBackoff is the longest wait of its own between two of them.
+	longestBackoff = 10 * time.Second
+)
+
+// Fetch asks for a page and decodes it. What may pass by waiting is tried
+// again, for some minutes at most. The caller releases the page.
+func Fetch(ctx context.Context, source bridge.Source, at bridge.Position) (*bridge.Page, error) {
+	for try := 0; ; try++ {
+		page, err := source.Fetch(ctx, at)
+		if err == nil {
+			if err = source.Decode(page); err == nil {
+				return page, nil
+			}
+			page.Release()
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		fault, ok := errors.AsType[*bridge.Fault](err)
+		last := try == tries
+		if ok && (fault.Class == bridge.Malformed || fault.Class == bridge.BadCursor) {
+			last = try >= badTries
+		}
+		if last || ok && fault.Class == bridge.Permanent {
+			return nil, err
+		}
+		wait := rand.N(min(longestBackoff, 250*time.Millisecond<<try) + 1)
+		if ok {
+			wait = max(wait, fault.RetryAfter)
+		}
+		if err := Sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Sleep waits, or less if ctx ends, whose error it returns then.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,279 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/reconcile"
+)
+
+// counts is a Report's numbers.
+type counts struct{ API, Held, Missing, Dead, Extra, Again int64 }
+
+func countsOf(r *reconcile.Report) counts {
+	return counts{r.API, r.Held, r.Missing, r.DeadLettered, r.Extra, r.Again}
+}
+
+func want(t *testing.T, what string, r *reconcile.Report, want counts) {
+	t.Helper()
+	if got := countsOf(r); got != want {
+		t.Errorf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := items(10)
+		all[7].ingested = all[7].at + 90_000 // late
+		outside := item{id: "before", at: second(-5), ingested: second(-4)}
+		other := item{id: "other", at: second(3)}.record()
+		other.Headers[0].Value = []byte("another stream")
+		gone := item{id: "gone", at: second(4), ingested: second(5)}
+		w := newWorld(t, append([]item{outside}, all...), append(all[2:], gone, outside, all[3], all[3]))
+		w.topic.Append(1, other)
+		w.dead.Append(0, fakelog.Record(time.UnixMilli(second(1)), all[1].raw(), "eb-stream", stream, "ce_id", "e1"))
+		r := w.must(reconcile.Compare)
+		want(t, "one of each", r, counts{API: 10, Held: 8, Missing: 1, Dead: 1, Extra: 1, Again: 2})
+		if diff := cmp.Diff([]reconcile.Event{{ID: "e0", Time: time.UnixMilli(second(0)).UTC()}}, r.MissingEvents); diff != "" {
+			t.Errorf("missing (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]reconcile.Event{{ID: "gone", Time: time.UnixMilli(second(4)).UTC()}}, r.ExtraEvents); diff != "" {
+			t.Errorf("extra (-want +got):\n%s", diff)
+		}
+		late := reconcile.Lateness{Known: 10, Events: 1, P50: 90_000, P99: 90_000, Max: 90_000}
+		if diff := cmp.Diff(late, r.Late, cmpopts.IgnoreUnexported(late)); diff != "" {
+			t.Errorf("late (-want +got):\n%s", diff)
+		}
+		if r.Repair != nil || r.Position != second(5000) || !r.AtEnd || r.Topic != "export.events" || r.Parts != 1 || len(w.parts) > 0 {
+			t.Errorf("%+v, parts %v", r, w.parts)
+		}
+	})
+}
+
+// TestCompareForms: events without ids are told apart by their bytes, and a copy
+// counts; records without headers say by themselves what they are.
+func TestCompareForms(t *testing.T) {
+	t.Parallel()
+	nameless := item{at: second(1), form: "a"}
+	again := item{id: "shared", at: second(2), form: "b"}
+	form := item{id: "shared", at: second(2), form: "c"}
+	for name, test := range map[string]struct {
+		exported, published []item
+		want                counts
+	}{
+		"two equal events without ids, one is there": {[]item{nameless, nameless}, []item{nameless}, counts{API: 2, Held: 1, Missing: 1}},
+		"one of them, twice there":                   {[]item{nameless}, []item{nameless, nameless}, counts{API: 1, Held: 1, Again: 1}},
+		"an event with an id listed twice":           {[]item{again, again}, []item{again}, counts{API: 1, Held: 1}},
+		"an id of two events, both there":            {[]item{again, form}, []item{form, again}, counts{API: 2, Held: 2}},
+		"an id of two events, one there":             {[]item{again, form}, []item{again, again}, counts{API: 2, Held: 1, Missing: 1, Again: 1}},
+		"an id of two events, the other there":       {[]item{again, form}, []item{form}, counts{API: 2, Held: 1, Missing: 1}},
+		"an id of which the bytes changed":           {[]item{again}, []item{form}, counts{API: 1, Held: 1}},
+	} {
+		for _, unmarked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, unmarked %t", name, unmarked), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, test.exported, nil)
+					for _, i := range test.published {
+						r := i.record()
+						if unmarked {
+							r.Headers = nil
+						}
+						w.topic.Append(0, r)
+					}
+					w.cfg.Unmarked = unmarked
+					want(t, "compared", w.must(reconcile.Compare), test.want)
+				})
+			})
+		}
+	}
+}
+
+// TestCompareDeadLetters: a letter without the item's bytes, and one without
+// the header, are told by what they say.
+func TestCompareDeadLetters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := append(items(4), item{at: second(4), form: "no id"})
+		w := newWorld(t, all, nil)
+		at := time.UnixMilli(second(3))
+		substitute := fmt.Sprintf(`{"id":"e0","size":7,"sha256":%q,"index":2}`, strings.Repeat("0", 64))
+		w.dead.Append(0,
+			fakelog.Record(at, substitute, "eb-stream", stream, "eb-index", "2"),
+			fakelog.Record(at, all[1].raw(), "eb-stream", stream),
+			fakelog.Record(at, all[2].raw(), "eb-stream", "another"),
+			fakelog.Record(at, all[4].raw(), "eb-stream", stream),
+			fakelog.Record(at, all[4].raw(), "eb-stream", stream), // one copy is missing, not two
+		)
+		want(t, "compared", w.must(reconcile.Compare), counts{API: 5, Missing: 2, Dead: 3})
+		w.ports.DeadLetters = nil
+		want(t, "without that topic", w.must(reconcile.Compare), counts{API: 5, Missing: 5})
+	})
+}
+
+// TestCompareInParts: memory is bounded, and the sums are the same.
+func TestCompareInParts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := items(400)
+		held := slices.DeleteFunc(slices.Clone(all), func(i item) bool { return i.at%7000 == 0 })
+		w := newWorld(t, all, held)
+		missing := int64(len(all) - len(held))
+		whole := w.must(reconcile.Compare)
+		want(t, "whole", whole, counts{API: 400, Held: 400 - missing, Missing: missing})
+		w.cfg.Batch = 30
+		r := w.must(reconcile.Compare)
+		want(t, "in parts", r, countsOf(whole))
+		if diff := cmp.Diff(whole.MissingEvents, r.MissingEvents); diff != "" || len(r.MissingEvents) != 10 {
+			t.Errorf("%d are named (-whole +parts):\n%s", len(r.MissingEvents), diff)
+		}
+		if r.Late.Known != whole.Late.Known || r.Parts < 400/30 || len(w.parts) != r.Parts {
+			t.Errorf("%+v after %d parts", r, len(w.parts))
+		}
+		begin, events := w.cfg.From, int64(0)
+		for _, p := range w.parts {
+			if p.From != begin || p.Events > int64(w.cfg.Batch) {
+				t.Errorf("part %+v, want it to begin at %d", p, begin)
+			}
+			begin, events = p.To, events+p.Events
+		}
+		if begin != w.cfg.To || events != 400 {
+			t.Errorf("the parts end at %d with %d events", begin, events)
+		}
+	})
+}
+
+// TestCompareOpenTransaction: what an open transaction hides is not missing, and
+// nobody guesses when it stays open.
+func TestCompareOpenTransaction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := items(6)
+		w := newWorld(t, all, all[:4])
+		commit := w.topic.Begin(1)
+		w.topic.Append(1, all[4].record(), all[5].record())
+		began := time.Now()
+		time.AfterFunc(time.Minute, commit)
+		want(t, "committed in the end", w.must(reconcile.Compare), counts{API: 6, Held: 6})
+		if took := time.Since(began); took < time.Minute || len(w.said) == 0 || !strings.Contains(w.said[0], "a transaction is open on partition 1 of topic export.events") {
+			t.Errorf("after %s it has said %v", took, w.said)
+		}
+
+		w.topic.Begin(2)
+		w.topic.Append(2, all[0].record())
+		began = time.Now()
+		_, err := w.run(reconcile.Compare)
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "partition 2") || took < 15*time.Minute || took > time.Hour {
+			t.Errorf("after %s: %v", took, err)
+		}
+	})
+}
+
+// TestCompareCut: a topic that is not read to its end is an error, not events
+// that are missing. So are dead letters, and an export.
+func TestCompareCut(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []string{"the topic", "the dead letters"} {
+		t.Run(cut, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				all := items(9)
+				w := newWorld(t, all, all[:7])
+				w.dead.Append(0, all[7].record(), all[8].record())
+				if w.topic.Cut(5); cut != "the topic" {
+					w.topic.Cut(-1)
+					w.dead.Cut(1)
+				}
+				r, err := w.run(reconcile.Repair)
+				if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); !ok || r != nil || len(w.repair.published) > 0 || w.repair.open {
+					t.Errorf("%+v, %v, repaired %v", r, err, w.repair.published)
+				}
+			})
+		})
+	}
+	t.Run("the export", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			all := items(20)
+			w := newWorld(t, all, all)
+			w.source.FailRequest(2, &bridge.Fault{Class: bridge.Transient, Err: bridgetest.ErrDown})
+			w.source.FailRequest(4, &bridge.Fault{Class: bridge.Transient, RetryAfter: time.Hour, Err: bridgetest.ErrDown})
+			began := time.Now()
+			want(t, "after two outages", w.must(reconcile.Compare), counts{API: 20, Held: 20})
+			if took := time.Since(began); took < time.Hour || took > time.Hour+time.Minute {
+				t.Errorf("it took %s, want what Retry-After says", took)
+			}
+			w.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Err: bridgetest.ErrDown} })
+			asked := w.source.Requests()
+			if _, err := w.run(reconcile.Compare); !errors.Is(err, bridgetest.ErrDown) || w.source.Requests() != asked+1 {
+				t.Errorf("%v after %d requests", err, w.source.Requests()-asked)
+			}
+		})
+	})
+}
+
+// TestCompareClockAhead: a record may be stamped when its event was published,
+// long before the event's own time.
+func TestCompareClockAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ahead := item{id: "ahead", at: second(40_000), ingested: second(1)}
+		w := newWorld(t, []item{ahead}, nil)
+		w.cfg.From, w.cfg.To = second(39_000), second(41_000)
+		r := ahead.record()
+		r.Timestamp = time.UnixMilli(ahead.ingested)
+		w.topic.Append(0, r)
+		want(t, "compared", w.must(reconcile.Compare), counts{API: 1, Held: 1})
+	})
+}
+
+// TestWindowCircles: a circle of empty pages ends a range, as the end of the
+// results, one with items is an error.
+func TestWindowCircles(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		items string
+		fails bool
+	}{
+		"empty pages": {"", false},
+		"with items":  {item{id: "1", at: second(1)}.raw(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil, nil)
+				w.source.Serve(func(asked bridge.Position) bridgetest.Answer {
+					next := "a"
+					if asked.Cursor == "a" {
+						next = "b"
+					}
+					if asked.Start != w.cfg.From || asked.End != w.cfg.To {
+						t.Errorf("asked for %+v, want the bounds with each cursor", asked)
+					}
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, test.items, next)}
+				})
+				if !test.fails {
+					want(t, "compared", w.must(reconcile.Compare), counts{})
+					return
+				}
+				if err := w.refused(reconcile.Compare, reconcile.CursorCycle); !strings.Contains(err.Error(), "leads in a circle") {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package reconcile
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// repairedAtOnce is how many events are in one transaction at most: their mark,
+// 22 bytes an event, fits into any usable topic.
+const repairedAtOnce = 300
+
+// repairMarkKept is how long a mark stays: the next repair after that removes it,
+// and still knows it. The events are seen in the topic, or the topic has deleted
+// them as others of their age.
+const repairMarkKept = 90 * 24 * time.Hour
+
+// repairMark is what a transaction of a repair leaves behind. Its JSON form is
+// frozen.
+type repairMark struct {
+	Version int `json:"v"`
+	// At is when the events were published, in milliseconds since the epoch.
+	At int64  `json:"at"`
+	By string `json:"by,omitempty"`
+	// IDs are 16 bytes of the SHA-256 of each event's record id, as markOf returns
+	// them, one after the other, in base64.
+	IDs []byte `json:"ids"`
+}
+
+// markOf names an event in marks: by its record id, and by its bytes too where
+// different events have that.
+func markOf(e *bridge.Event) eventName {
+	name := nameOf(e.AppendRecordID(nil))
+	if e.Shared {
+		return formName(name, crc32.Checksum(e.Raw, castagnoli))
+	}
+	return name
+}
+
+// Repaired is what became of the missing events, or would.
+type Repaired struct {
+	Events int64 `json:"events"`
+	// Live counts those that the running stream may still bring, Unproven those
+	// of which a rehearsal cannot tell: they do not say when the API took them in.
+	Live     int64 `json:"left_to_live"`
+	Unproven int64 `json:"without_ingestion_time,omitempty"`
+	// Before counts those that a repair has published before; the topic has
+	// deleted them, or they cannot be read.
+	Before int64 `json:"repaired_before"`
+	// Refused counts those that the topic cannot take, with the first reasons.
+	Refused int64    `json:"refused"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+// repairer publishes missing events that the stream can no longer publish.
+type repairer struct {
+	Publisher
+	Repaired
+	frontier
+	by    string
+	known map[eventName]bool // published by earlier repairs
+	// unmoved is asked before each commit; nil in a rehearsal.
+	unmoved func(context.Context) error
+}
+
+// openRepair begins the repair, before the topic is read: then nothing that an
+// earlier one has left open can appear behind our back.
+func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
+	p, err := c.Publisher(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &repairer{Publisher: p, by: c.By, known: make(map[eventName]bool)}
+	if c.Mode == Repair {
+		r.unmoved = c.unmoved
+	}
+	if r.frontier, err = c.passed(ctx); err == nil {
+		err = r.readMarks(ctx)
+	}
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// readMarks learns what earlier repairs have published, and removes marks that
+// are old, but not in a rehearsal.
+func (r *repairer) readMarks(ctx context.Context) error {
+	const size = len(eventName{})
+	var old []string
+	for name, value := range r.Marks() {
+		var m repairMark
+		if err := json.Unmarshal(value, &m); err != nil || m.Version != 1 || len(m.IDs)%size != 0 {
+			return refuse(UnknownMark, "mark %s of an earlier repair cannot be read", name)
+		}
+		for ids := m.IDs; len(ids) > 0; ids = ids[size:] {
+			r.known[eventName(ids)] = true
+		}
+		if time.Since(time.UnixMilli(m.At)) > repairMarkKept {
+			old = append(old, name)
+		}
+	}
+	if r.unmoved == nil || len(old) == 0 {
+		return nil
+	}
+	return r.Forget(ctx, old)
+}
+
+// publish publishes the missing events of a page, as far as they may be. A
+// rehearsal leaves those open that only the running stream can decide on.
+func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bridge.Event) error {
+	var events []bridge.Event
+	for i := range missing {
+		switch e := &missing[i]; {
+		case r.known[markOf(e)]:
+			r.Before++
+		case ingestedAt(e) > max(0, r.ingested):
+			r.Live++
+		case ingestedAt(e) == 0 && !r.drained:
+			r.Unproven++
+		default:
+			events = append(events, *e)
+		}
+	}
+	for len(events) > 0 {
+		if r.unmoved != nil {
+			if err := r.unmoved(ctx); err != nil {
+				return err
+			}
+		}
+		n := min(len(events), repairedAtOnce)
+		if err := r.commit(ctx, page, events[:n]); err != nil {
+			return err
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+// commit publishes events in one transaction with a mark that names them. If
+// one of them is refused, the others are published without it.
+func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridge.Event) error {
+	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: r.by}
+	for i := range events {
+		name := markOf(&events[i])
+		m.IDs = append(m.IDs, name[:]...)
+	}
+	value, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode the mark: %w", err)
+	}
+	page.Events = events
+	_, err = r.Publish(ctx, page, rand.Text(), value)
+	switch {
+	case err == nil:
+		r.Events += int64(len(events))
+		return nil
+	case !errors.Is(err, bridge.ErrRefused):
+		return err
+	case len(events) == 1:
+		if r.Refused++; len(r.Reasons) < named {
+			r.Reasons = append(r.Reasons, refusal(err))
+		}
+		return nil
+	}
+	half := len(events) / 2
+	if err := r.commit(ctx, page, events[:half]); err != nil {
+		return err
+	}
+	return r.commit(ctx, page, events[half:])
+}
+
+// refusal is why the topic cannot take an event.
+func refusal(err error) string {
+	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
+		return fault.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,345 @@
+package reconcile_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/reconcile"
+)
+
+// TestRepairRefused: nothing is published of a range that the stream, or a
+// backfill, may still publish, and what is said is no time of 1970.
+func TestRepairRefused(t *testing.T) {
+	t.Parallel()
+	moved := atEnd(0, 0)
+	moved.Kind = bridge.KindReset
+	sessions := atEnd(5, second(5000))
+	sessions.Origin.Resource = "sessions"
+	filtered := atEnd(5, second(5000))
+	filtered.Origin.Events = []string{"a", "b"}
+	for name, test := range map[string]struct {
+		change func(*world)
+		why    reconcile.Reason
+		says   string
+	}{
+		"a stream that never ran":      {func(w *world) { w.live.trail = nil }, reconcile.NeverRan, "it will publish the window itself"},
+		"a stream that was just moved": {func(w *world) { w.live.trail = []bridge.Checkpoint{moved} }, reconcile.PositionUnknown, "stream events was moved"},
+		"an open end":                  {func(w *world) { w.cfg.To = second(5000) + 1 }, reconcile.NotPassed, "after the live position"},
+		"another resource":             {func(w *world) { w.live.trail[0] = sessions }, reconcile.OtherOrigin, "exports sessions, these settings ask for events"},
+		"another filter":               {func(w *world) { w.live.trail[0] = filtered }, reconcile.OtherOrigin, "exports events (a, b)"},
+		"a backfill of a part": {func(w *world) {
+			w.live.backfills = []reconcile.Backfill{{ID: "k3xq7a", From: second(999), To: second(2000)}}
+		}, reconcile.BackfillOpen, "backfill k3xq7a"},
+		"a backfill from the earliest event": {func(w *world) { w.live.backfills = []reconcile.Backfill{{ID: "k3xq7a", To: second(1)}} }, reconcile.BackfillOpen, "the earliest event"},
+	} {
+		for _, mode := range []reconcile.Mode{reconcile.Rehearse, reconcile.Repair} {
+			t.Run(fmt.Sprintf("%s, %d", name, mode), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, items(10), nil)
+					test.change(w)
+					err := w.refused(mode, test.why)
+					if !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
+						t.Errorf("it says %q, want %q", err, test.says)
+					}
+					if test.why == reconcile.NotPassed && err.Position != second(5000) || test.why == reconcile.BackfillOpen && err.Backfill != "k3xq7a" {
+						t.Errorf("%+v", err)
+					}
+					if len(w.repair.published) > 0 || w.source.Requests() > 0 {
+						t.Errorf("published %v after %d requests", w.repair.published, w.source.Requests())
+					}
+					want(t, "to compare is allowed", w.must(reconcile.Compare), counts{API: 10, Missing: 10})
+				})
+			})
+		}
+	}
+	t.Run("neighbours", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, items(10), nil)
+			w.cfg.To = second(5000)
+			w.live.backfills = []reconcile.Backfill{{ID: "before", To: w.cfg.From}, {ID: "behind", From: w.cfg.To, To: w.cfg.To + 1}}
+			if r := w.must(reconcile.Repair); r.Repair.Events != 10 {
+				t.Errorf("repaired %+v", r.Repair)
+			}
+		})
+	})
+}
+
+// TestRepair: what is missing and passed is published once, with a mark, what
+// the stream may still bring is left to it.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := items(12)
+		all[11].ingested = second(5000) // within the clocks' difference of the last end
+		all[10].ingested = second(4000)
+		w := newWorld(t, all, all[:6])
+		r := w.must(reconcile.Rehearse)
+		want(t, "a rehearsal", r, counts{API: 12, Held: 6, Missing: 6})
+		if diff := cmp.Diff(&reconcile.Repaired{Events: 5, Live: 1}, r.Repair); diff != "" || len(w.repair.published) > 0 {
+			t.Errorf("published %v, said (-want +got):\n%s", w.repair.published, diff)
+		}
+		r = w.must(reconcile.Repair)
+		if diff := cmp.Diff(&reconcile.Repaired{Events: 5, Live: 1}, r.Repair); diff != "" {
+			t.Errorf("said (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"e10", "e6", "e7", "e8", "e9"}, w.repaired()); diff != "" {
+			t.Errorf("published (-want +got):\n%s", diff)
+		}
+		for name, value := range w.repair.marks {
+			var mark map[string]any
+			if err := json.Unmarshal(value, &mark); err != nil || mark["v"] != 1.0 || mark["by"] != "a test" || mark["ids"] == "" || mark["at"] != float64(time.Now().UnixMilli()) {
+				t.Errorf("mark %s is %s", name, value)
+			}
+		}
+		if w.repair.open {
+			t.Error("the repair is not closed")
+		}
+		r = w.must(reconcile.Repair)
+		if want(t, "a second repair", r, counts{API: 12, Held: 11, Missing: 1}); r.Repair.Events != 0 || r.Repair.Live != 1 {
+			t.Errorf("a second repair: %+v", r.Repair)
+		}
+	})
+}
+
+// TestRepairBefore: an event that a repair has published is not published again,
+// although the topic has deleted it.
+func TestRepairBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := item{id: "shared", at: second(3), ingested: second(4), form: "a"}, item{id: "shared", at: second(3), ingested: second(4), form: "b"}
+		all := append(items(3), a, b)
+		w := newWorld(t, all, all[:1])
+		if r := w.must(reconcile.Repair); r.Repair.Events != 4 {
+			t.Fatalf("%+v", r.Repair)
+		}
+		w.topic.Delete(0, 5)
+		r := w.must(reconcile.Repair)
+		if diff := cmp.Diff(&reconcile.Repaired{Events: 1, Before: 4}, r.Repair); diff != "" {
+			t.Errorf("said (-want +got):\n%s", diff)
+		}
+		// Marks that are old are removed, and known once more.
+		time.Sleep(91 * 24 * time.Hour) //nolint:forbidigo // of the bubble's time
+		w.topic.Delete(0, 6)
+		n := len(w.repair.marks)
+		if r := w.must(reconcile.Rehearse); r.Repair.Before != 5 || len(w.repair.marks) != n {
+			t.Errorf("a rehearsal: %+v with %d marks of %d", r.Repair, len(w.repair.marks), n)
+		}
+		if r := w.must(reconcile.Repair); r.Repair.Before != 5 || len(w.repair.marks) != 0 {
+			t.Errorf("%+v with %d marks", r.Repair, len(w.repair.marks))
+		}
+	})
+}
+
+// TestRepairUnknownMark: a mark of a newer version could name any event.
+func TestRepairUnknownMark(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{`{"v":2,"ids":""}`, `{"v":1,"ids":"AAAA"}`, `x`} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, items(3), nil)
+			w.repair.marks["m"] = []byte(value)
+			w.refused(reconcile.Repair, reconcile.UnknownMark)
+			if len(w.repair.published) > 0 || w.repair.open {
+				t.Errorf("%s: published %v", value, w.repair.published)
+			}
+		})
+	}
+}
+
+// TestRepairRefusedEvents: what the topic cannot take does not hold back the
+// events of its transaction.
+func TestRepairRefusedEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, items(40), nil)
+		w.repair.tooLarge = func(id string) bool { return strings.HasSuffix(id, "7") }
+		r := w.must(reconcile.Repair)
+		if r.Repair.Events != 36 || r.Repair.Refused != 4 || len(r.Repair.Reasons) != 4 || !strings.Contains(r.Repair.Reasons[0], "e7 is too large") {
+			t.Errorf("%+v", r.Repair)
+		}
+		if got := w.repaired(); len(got) != 36 || slices.ContainsFunc(got, w.repair.tooLarge) {
+			t.Errorf("published %v", got)
+		}
+	})
+}
+
+// TestRepairFails: an error of the publisher ends the repair, and another one
+// goes on from there.
+func TestRepairFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, items(10), nil)
+		w.repair.fails = bridge.ErrFenced
+		if _, err := w.run(reconcile.Repair); !errors.Is(err, bridge.ErrFenced) || w.repair.open {
+			t.Errorf("%v, want ErrFenced", err)
+		}
+		w.repair.refuses = bridge.ErrFenced
+		if _, err := w.run(reconcile.Repair); !errors.Is(err, bridge.ErrFenced) {
+			t.Errorf("%v, want ErrFenced", err)
+		}
+		w.repair.refuses = nil
+		if r := w.must(reconcile.Repair); r.Repair.Events != 10 {
+			t.Errorf("%+v", r.Repair)
+		}
+		w.repaired()
+	})
+}
+
+// TestRepairFrontier: the stream has passed what the API took in before it was
+// last at the end of the export, wherever its position is.
+func TestRepairFrontier(t *testing.T) {
+	t.Parallel()
+	at := func(epoch, seq, position int64, end bool) bridge.Checkpoint {
+		c := atEnd(seq, position)
+		c.Epoch, c.Drained = epoch, end
+		return c
+	}
+	pause := at(2, 0, second(3000), false)
+	pause.Kind, pause.Change = bridge.KindPause, &bridge.Change{Kind: bridge.KindPause, From: bridge.Place{Epoch: 1, Seq: 9}}
+	reset := pause
+	reset.Kind, reset.Change = bridge.KindReset, &bridge.Change{Kind: bridge.KindReset, From: bridge.Place{Epoch: 1, Seq: 9}}
+	window := at(1, 9, second(3000), true)
+	window.EndedEmpty = 5
+	for name, test := range map[string]struct {
+		trail []bridge.Checkpoint // newest first
+		want  reconcile.Repaired
+	}{
+		"at the end now":                {[]bridge.Checkpoint{at(1, 9, second(3000), true)}, reconcile.Repaired{Events: 10}},
+		"at the end once, between them": {[]bridge.Checkpoint{at(1, 9, second(3000), false), at(1, 8, second(8), true)}, reconcile.Repaired{Events: 5, Live: 5}},
+		"never at the end":              {[]bridge.Checkpoint{at(1, 9, second(3000), false)}, reconcile.Repaired{Live: 10}},
+		"only empty pages":              {[]bridge.Checkpoint{window}, reconcile.Repaired{Live: 10}},
+		"at the end before a pause":     {[]bridge.Checkpoint{pause, at(1, 9, second(3000), true)}, reconcile.Repaired{Events: 10}},
+		"at the end before a reset":     {[]bridge.Checkpoint{reset, at(1, 9, second(3000), true)}, reconcile.Repaired{Live: 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, items(10), nil)
+				w.live.trail = test.trail
+				if diff := cmp.Diff(&test.want, w.must(reconcile.Repair).Repair); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestRepairMoved: a stream that is moved meanwhile may publish the events itself.
+func TestRepairMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, items(10), nil)
+		w.live.onLook = func(int) {
+			if len(w.repair.published) == 4 { // the first page
+				c := atEnd(0, second(6000))
+				c.Epoch = 2
+				w.live.commit(c)
+			}
+		}
+		err := w.refused(reconcile.Repair, reconcile.Moved)
+		if !strings.Contains(err.Error(), "was moved meanwhile: it is in epoch 2, and was in 1") || len(w.repaired()) != 4 {
+			t.Errorf("%v, published %v", err, w.repair.published)
+		}
+	})
+}
+
+// TestRepairUndated: events do not say when the API took them in. Only a stream
+// that came to the end of the export after they were read has passed them.
+func TestRepairUndated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := undated(items(10))
+		w := newWorld(t, all, all[:5])
+		r := w.must(reconcile.Rehearse)
+		if diff := cmp.Diff(&reconcile.Repaired{Unproven: 5}, r.Repair); diff != "" {
+			t.Errorf("a rehearsal (-want +got):\n%s", diff)
+		}
+		began := time.Now()
+		time.AfterFunc(10*time.Second, func() {
+			// The stream publishes one of them, and comes to the end.
+			w.topic.Append(1, all[5].record())
+			w.live.commit(atEnd(6, time.Now().UnixMilli()))
+		})
+		r = w.must(reconcile.Repair)
+		if diff := cmp.Diff(&reconcile.Repaired{Events: 4}, r.Repair); diff != "" || time.Since(began) < 10*time.Second {
+			t.Errorf("after %s (-want +got):\n%s", time.Since(began), diff)
+		}
+		if want(t, "repaired", r, counts{API: 10, Held: 6, Missing: 4}); !slices.Equal(w.repaired(), []string{"e6", "e7", "e8", "e9"}) || !slices.Equal(w.said, []string{"awaiting the end"}) {
+			t.Errorf("published %v, said %v", w.repair.published, w.said)
+		}
+	})
+}
+
+// TestRepairUndatedRefused: the stream does not show that it has passed them.
+func TestRepairUndatedRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*world)
+		why    reconcile.Reason
+		says   string
+	}{
+		"nobody runs it": {func(w *world) { w.live.running = false }, reconcile.NotRunning, "no process runs stream events"},
+		"it is paused": {func(w *world) {
+			c := atEnd(6, time.Now().UnixMilli())
+			c.Kind, c.PausedUntil = bridge.KindPause, time.Now().Add(time.Hour).UnixMilli()
+			w.live.commit(c)
+		}, reconcile.StreamPaused, "the stream is paused"},
+		"it does not come to the end": {func(*world) {}, reconcile.NotAtEnd, "within 2m0s the stream has not been at the end of the export"},
+		"it was at the end just before": {func(w *world) {
+			time.AfterFunc(time.Second, func() { w.live.commit(atEnd(6, time.Now().UnixMilli())) })
+		}, reconcile.NotAtEnd, "has not been at the end"},
+		"its clock is ahead": {func(w *world) {
+			time.AfterFunc(2*time.Second, func() { w.live.commit(atEnd(6, time.Now().Add(time.Hour).UnixMilli())) })
+		}, reconcile.NotAtEnd, "has not been at the end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, undated(items(3)), nil)
+				test.change(w)
+				err := w.refused(reconcile.Repair, test.why)
+				if !strings.Contains(err.Error(), "do not say when the API took them in") || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
+					t.Errorf("it says %q, want %q", err, test.says)
+				}
+				if len(w.repair.published) > 0 {
+					t.Errorf("published %v", w.repair.published)
+				}
+			})
+		})
+	}
+}
+
+// TestRepairUndatedInParts: each part is read later than the one before, so each
+// wants an end of its own.
+func TestRepairUndatedInParts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, undated(items(40)), nil)
+		w.cfg.Batch, w.cfg.To = 25, second(40)
+		seq := int64(5)
+		stop := time.AfterFunc(0, func() {})
+		var beat func()
+		beat = func() { // the stream polls every 20 seconds
+			seq++
+			w.live.commit(atEnd(seq, time.Now().UnixMilli()))
+			stop = time.AfterFunc(20*time.Second, beat)
+		}
+		beat()
+		r := w.must(reconcile.Repair)
+		stop.Stop()
+		if r.Repair.Events != 40 || len(w.said) != r.Parts || r.Parts < 2 {
+			t.Errorf("%+v in %d parts, said %v", r.Repair, r.Parts, w.said)
+		}
+		w.repaired()
+	})
+}
