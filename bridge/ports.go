@@ -88,6 +88,7 @@ type Sink interface {
 	// first, then that of the dead letters if there is one. The session publishes
 	// to those and to no others: from here on, what would go to a topic that was
 	// made again under the same name is an error, before it is visible there.
+	// After any error the session is over.
 	Topics(ctx context.Context) ([]TopicState, error)
 	// Holds reports whether the topic has any record of this stream. Only
 	// asked when no checkpoint is found anywhere. Where that cannot be known in

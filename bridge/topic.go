@@ -123,6 +123,7 @@ func (t *TopicState) lacks(found *TopicState) string {
 func (r *recovery) sameTopics(ctx context.Context) error {
 	found, err := r.b.ports.Sink.Topics(ctx)
 	if err != nil {
+		r.session.open = false
 		return fmt.Errorf("look at the topics: %w", err)
 	}
 	r.session.there = found

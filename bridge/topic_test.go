@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -154,6 +155,37 @@ func (r *rig) steer(cmd bridge.Command, running bool) {
 func (r *rig) asked(cmd bridge.Command) bridge.Command {
 	r.inbox.Push(cmd)
 	return cmd
+}
+
+// replacing is a sink whose topic is made again when the session has begun and
+// asks for it, once.
+type replacing struct {
+	bridge.Sink
+	topic *bridgetest.Topic
+	done  *bool
+}
+
+func (s replacing) Topics(ctx context.Context) ([]bridge.TopicState, error) {
+	if !*s.done {
+		*s.done = true
+		s.topic.Recreate()
+	}
+	return s.Sink.Topics(ctx)
+}
+
+// TestTopicUnknown: a session that cannot know its topic is over, also for a
+// command that waits.
+func TestTopicUnknown(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *rig) {
+		r.end()
+		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
+		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Sink: replacing{r.topic.Open("events"), r.topic, new(bool)}})
+		r.after(2 * time.Minute)
+		if a, _ := r.inbox.AnswerTo("stay"); !a.Applied {
+			r.t.Errorf("the answer is %+v, want it applied", a)
+		}
+	})
 }
 
 func TestTopicLogs(t *testing.T) {
