@@ -29,7 +29,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 		repairable := fault.Reason == ReasonCheckpointLost || fault.Reason == ReasonCheckpoint || fault.Reason == ReasonSource || fault.Code == CodeTopicLost
 		if err == nil || f.session.open && repairable {
 			f.schedule.blockedOn = fault.Reason
-			if err = f.requests.obey(ctx, cmd); err == nil && f.requests.answered != nil {
+			if err = f.requests.applyCommand(ctx, cmd); err == nil && f.requests.answered != nil {
 				return *f.requests.answered, nil
 			}
 			fault = faultOf(err)

@@ -33,7 +33,7 @@ type sizer struct {
 	cost, gap time.Duration
 }
 
-// full reports whether a batch is to be committed although the chain goes on.
+// full reports whether a batch is to be committed although fetching goes on.
 func (s *sizer) full(b batch) bool {
 	return b.pages >= s.breadth || time.Since(b.began) >= growMost
 }

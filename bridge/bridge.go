@@ -35,14 +35,12 @@ type Ports struct {
 
 // Bridge moves one stream.
 type Bridge struct {
-	cfg   Config
-	ports Ports
-	log   *slog.Logger
-	load  load
-	view  atomic.Pointer[view] // written by the commit loop
-	// workingSince is when the commit loop left its last wait, in milliseconds
-	// since the epoch; 0 while it waits for an input or a port.
-	workingSince atomic.Int64
+	cfg      Config
+	ports    Ports
+	log      *slog.Logger
+	load     load
+	view     atomic.Pointer[view] // written by the commit loop
+	watchdog watchdog
 }
 
 // New returns a bridge that is not running yet.
@@ -99,7 +97,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	}
 	owner := ownerLoop{f: newFollower(b, commands), asking: retries{max: b.cfg.RetryMax}}
 	err := owner.own(soft, hard)
-	b.waits() // what has ended does not hang: other streams of the process go on
+	b.watchdog.wait() // what has ended does not hang: other streams of the process go on
 	cancel()
 	close(finished)
 	background.Wait()
@@ -164,20 +162,14 @@ func (b *Bridge) observe(o Observation) {
 	}
 }
 
-func (b *Bridge) waits() { b.workingSince.Store(0) }
-func (b *Bridge) busy()  { b.workingSince.Store(time.Now().UnixMilli()) }
-
-// Turning reports whether the commit loop turns: it waits for an input, a
-// timer or a server, or has been at work for less than a minute. A stream
-// whose servers are away turns, and so does one that has ended.
-func (b *Bridge) Turning() bool {
-	since := b.workingSince.Load()
-	return since == 0 || time.Since(time.UnixMilli(since)) < time.Minute
-}
+// Alive reports whether the commit loop turns: it waits for an input, a timer or
+// a server, or has been at work for less than a minute. A stream whose servers
+// are away is alive, and so is one that has ended.
+func (b *Bridge) Alive() bool { return b.watchdog.alive() }
 
 // sleepUntil waits, or less if ctx ends.
 func (b *Bridge) sleepUntil(ctx context.Context, t time.Time) {
-	b.waits()
-	defer b.busy()
+	b.watchdog.wait()
+	defer b.watchdog.work()
 	pause(ctx, time.Until(t))
 }

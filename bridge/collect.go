@@ -14,13 +14,13 @@ const warnCursor = 2 << 10
 // the configured page is smaller: the tail may have been read with a larger one.
 const usualPage = 1000
 
-// ship takes a link: its page joins the batch at hand, which is committed when
-// it has its size, and decides what comes after the end of a chain.
-func (f *follower) ship(hard context.Context, l link) error {
+// ship takes what was fetched: a page joins the batch at hand, which is committed when
+// it has its size, and decides what comes after the last one.
+func (f *follower) ship(hard context.Context, l fetchResult) error {
 	Reach(PointFetched)
 	if f.schedule.probing() && l.err == nil { // only whether it came matters
 		l.release()
-		return f.acquit(hard)
+		return f.confirmBadCursor(hard)
 	}
 	if err := f.add(hard, l); err != nil {
 		if _, over := errors.AsType[*sessionError](err); over {
@@ -38,22 +38,22 @@ func (f *follower) ship(hard context.Context, l link) error {
 		return err
 	}
 	if l.last {
-		f.dropLinks()
+		f.stopFetching()
 	}
 	return f.finish(l.last)
 }
 
-// dropLinks ends the chain; head stays.
-func (f *follower) dropLinks() {
-	if f.chain != nil {
-		f.chain.stop()
-		f.chain = nil
+// stopFetching ends the prefetcher; head stays.
+func (f *follower) stopFetching() {
+	if f.fetching != nil {
+		f.fetching.stop()
+		f.fetching = nil
 	}
 }
 
 // add trims a page, moves head over it and sends its events. A page that may
 // not be published leaves the batch and head as they were.
-func (f *follower) add(hard context.Context, l link) error {
+func (f *follower) add(hard context.Context, l fetchResult) error {
 	if l.err != nil {
 		return l.err
 	}
@@ -78,9 +78,9 @@ func (f *follower) add(hard context.Context, l link) error {
 	if f.state == StateIdle {
 		f.set(StateRunning, nil) // not caught up, however long Kafka takes
 	}
-	f.b.waits()
+	f.b.watchdog.wait()
 	err := f.b.ports.Sink.Send(hard, l.page)
-	f.b.busy()
+	f.b.watchdog.work()
 	switch {
 	case errors.Is(err, ErrRefused):
 		f.at.backTo(before)
@@ -96,13 +96,13 @@ func (f *follower) add(hard context.Context, l link) error {
 }
 
 // finish decides what follows a committed batch: the end of a bounded run,
-// the next poll, or nothing while the chain goes on.
-func (f *follower) finish(chainEnded bool) error {
+// the next poll, or nothing while fetching goes on.
+func (f *follower) finish(last bool) error {
 	l := f.b.cfg.Limits
 	f.run.ended = f.run.enough(l, f.at.cp)
 	switch {
 	case f.run.ended != "":
-	case !chainEnded:
+	case !last:
 		f.set(StateRunning, nil)
 	case f.b.cfg.window() && f.at.head.Drained:
 		f.run.ended = "the window ended " + howEnded(f.at.head.EndedEmpty)
@@ -117,7 +117,7 @@ func (f *follower) finish(chainEnded bool) error {
 		f.set(StateRunning, nil)
 	default:
 		if f.run.contract == ContractUnknown {
-			f.run.contract = ContractEmptyItems // only empty pages end a chain without a tail
+			f.run.contract = ContractEmptyItems // only empty pages end it without a tail
 		}
 		f.schedule.due = time.Now().Add(f.schedule.polls.wait(f.schedule.news))
 		f.schedule.news = false
@@ -134,13 +134,13 @@ func howEnded(empties int) string {
 	return fmt.Sprintf("after %d empty pages in a row", empties)
 }
 
-// acquit ends a cross-check: the API works without a cursor, so the cursor
+// confirmBadCursor ends a cross-check: the API works without a cursor, so the cursor
 // itself is bad.
-func (f *follower) acquit(hard context.Context) error {
-	f.dropChain()
+func (f *follower) confirmBadCursor(hard context.Context) error {
+	f.discard()
 	fault := *f.schedule.suspect
 	f.schedule.suspect = nil
-	if moved, err := f.detour(hard, &fault); moved || err != nil {
+	if moved, err := f.recoverInvalidCursor(hard, &fault); moved || err != nil {
 		return err
 	}
 	fault.Class, fault.Reason = Permanent, ReasonCursor

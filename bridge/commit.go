@@ -63,9 +63,9 @@ func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt
 		return Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Place, ErrForeign, err))}
 	}
 	began := time.Now()
-	f.b.waits()
+	f.b.watchdog.wait()
 	receipt, err := f.b.ports.Sink.Publish(ctx, batch)
-	f.b.busy()
+	f.b.watchdog.work()
 	took := time.Since(began)
 	if err != nil {
 		f.session.open = false
@@ -107,9 +107,9 @@ func transactionCode(err error) string {
 func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 	for n := 1; ; n++ {
 		began := time.Now()
-		f.b.waits()
+		f.b.watchdog.wait()
 		err := f.b.ports.Store.Advance(ctx, from, to)
-		f.b.busy()
+		f.b.watchdog.work()
 		o := Observation{What: ObserveCheckpoint, Took: time.Since(began), Code: "ok"}
 		switch {
 		case err == nil:
@@ -184,9 +184,9 @@ func (f *follower) flush(ctx context.Context) error {
 	return f.commit(ctx)
 }
 
-// beat commits a heartbeat: it proves that the stream is still ours and
+// heartbeat commits a heartbeat: it proves that the stream is still ours and
 // restores a store that lost the checkpoint.
-func (f *follower) beat(ctx context.Context) error {
+func (f *follower) heartbeat(ctx context.Context) error {
 	if f.at.head.Cursor != f.at.cp.Cursor {
 		return f.flush(ctx)
 	}
@@ -207,15 +207,15 @@ func (f *follower) beat(ctx context.Context) error {
 // partTimeout bounds what an orderly stop adds to what is in flight.
 const partTimeout = 2 * time.Second
 
-// part ends an orderly run: what head is ahead by is committed, or else a
+// drain ends an orderly run: what head is ahead by is committed, or else a
 // heartbeat, so that a store that lost the checkpoint meanwhile has it again.
 // Neither is needed: without them the next run reads a few empty pages again.
-func (f *follower) part(hard context.Context) {
-	f.dropLinks()
+func (f *follower) drain(hard context.Context) {
+	f.stopFetching()
 	if f.session.ready {
 		ctx, cancel := context.WithTimeout(hard, partTimeout)
 		defer cancel()
-		if err := f.beat(ctx); err != nil {
+		if err := f.heartbeat(ctx); err != nil {
 			f.log.Warn("no last commit", "error", err.Error())
 		}
 	}

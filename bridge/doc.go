@@ -15,11 +15,19 @@
 //	collect   takes what is ready into one batch
 //	commit    derives the next checkpoint and publishes both
 //	mirror    copies the checkpoint to the store, beside the loop
-//	setback   on any doubt: forget, wait, and start over through recover
-//	obey      applies an operator's command between two batches: a reset, a
-//	          pause or its end, each a checkpoint of a new epoch
-//	detour    leaves a cursor that the API refuses for good, if configured,
-//	          and drops from then on what the sink holds already
+//
+// Beside it:
+//
+//	handleError          on any doubt: forget, wait, and start over by recover
+//	applyCommand         applies an operator's command between two batches: a
+//	                     reset, a pause or its end, each a checkpoint of a new
+//	                     epoch
+//	recoverInvalidCursor leaves a cursor that the API refuses for good, if
+//	                     configured, and drops from then on what the sink holds
+//
+// The loop's state has four lifetimes: a session of the sink (session.go), the
+// position that the stream is at (progress.go), a tenure of ownership (own.go),
+// and the run (run.go).
 //
 // Asking and splitting are goroutines of their own. Everything from collect on
 // runs on one goroutine, the commit loop, which owns the checkpoint; all that

@@ -47,16 +47,18 @@
  *   kafkasink/newest.go      awaitBarrier, readNewest   read_kafka
  *   recover.go               recover, load              a session's start; what Redis holds
  *   merge.go                 mergeExactly, mergeAtLeast the choice between the two
- *   merge.go                 mint, secure               a new epoch where the mode changes
+ *   merge.go                 newEpoch, secure           a new epoch where the mode changes
  *   commit.go                commit, publish            one transaction of the loop
  *   kafkasink/transaction.go transact, endTransaction   records, checkpoint, END_TXN
  *   kafkasink/publish.go     await, settle              a record that is refused
- *   commit.go                adopt, beat                adopt; the heartbeat
+ *   commit.go                adopt, heartbeat           adopt; the heartbeat
  *   mirror.go                offer, write, settle       mirror, with cursorstore/advance.lua
- *   obey.go, pause.go        obey, refusal, hold        requests, with cursorstore/inbox.lua
- *   obey.go                  claim, expire              DEADLINE: claims, and who answers expired
- *   refused.go               detour                     a new epoch that nobody asked for, as mint
- *   follow.go                setback, step              unknown: throw the session away
+ *   command.go               applyCommand, moved        requests, with cursorstore/inbox.lua
+ *   command.go               validateCommand            requests that are refused
+ *   pause.go                 hold                       requests to pause and resume
+ *   command.go               claim, expire              DEADLINE: claims, and who answers expired
+ *   invalidcursor.go         recoverInvalidCursor       a new epoch that nobody asked for, as newEpoch
+ *   follow.go                handleError, step          unknown: throw the session away
  *   apply.go                 Apply                      Command
  *   kafkasink/members.go     Members                    Command: nobody runs the stream
  *   commit.go                advance                    at least once: compare and set in Redis

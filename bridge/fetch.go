@@ -9,25 +9,25 @@ import (
 	"unsafe"
 )
 
-// chain is one uninterrupted run along the cursor: it ends at the end of the
+// prefetcher is one uninterrupted run along the cursor: it ends at the end of the
 // results, after too many empty pages, or at the first error. Whoever started
 // it decides what happens then. Two goroutines serve it: one only asks and
 // reads, so that the next request leaves as soon as the next cursor is known;
 // one splits the pages, and takes in before that what is on its way of them.
 //
 // What a request carries is the cursor that the page before it was found to
-// name when it was split, or the page is refused, which ends the chain there.
+// name when it was split, or the page is refused, which ends it there.
 // So what was asked for behind a page that breaks is dropped: the requests were
 // wasted, nothing else.
-type chain struct {
+type prefetcher struct {
 	source   Source
 	observe  func(Observation)
-	links    chan link     // decoded pages, in order
-	fetched  chan link     // pages as they arrived, in order
-	freed    chan struct{} // one for each released page
-	held     atomic.Int64  // bytes that the pages take which are not released
-	decoded  atomic.Int64  // pages decoded
-	progress chan struct{} // filled when decoded has grown
+	results  chan fetchResult // decoded pages, in order
+	fetched  chan fetchResult // pages as they arrived, in order
+	freed    chan struct{}    // one for each released page
+	held     atomic.Int64     // bytes that the pages take which are not released
+	decoded  atomic.Int64     // pages decoded
+	progress chan struct{}    // filled when decoded has grown
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 
@@ -37,17 +37,17 @@ type chain struct {
 	load     *load
 }
 
-// link is one piece of a chain: a page or the error that ended the chain.
-type link struct {
+// fetchResult is one piece of it: a page or the error that ended it.
+type fetchResult struct {
 	page *Page
 	err  error
 	// charged is what the page counts in the budget, in bytes.
 	charged *int64
-	// last is set on the page that the chain ends with.
+	// last is set on the page that it ends with.
 	last bool
 }
 
-// load is what a stream holds in memory, for Status. Written by the chain, and
+// load is what a stream holds in memory, for Status. Written by the prefetcher, and
 // owed by the mirror.
 type load struct {
 	pages, bytes, requests atomic.Int64
@@ -55,24 +55,24 @@ type load struct {
 	lastPoll               atomic.Int64 // milliseconds since the epoch
 }
 
-// chainStart is where and how a chain begins.
-type chainStart struct {
+// prefetchStart is where and how a prefetcher begins.
+type prefetchStart struct {
 	at Position
-	// empties is how many empty pages the chain follows at first, refill how
+	// empties is how many empty pages it follows at first, refill how
 	// many in a row after a page with items.
 	empties, refill int
-	// single ends the chain after one page, whatever it says.
+	// single ends it after one page, whatever it says.
 	single bool
 }
 
-// startChain begins a chain. The caller takes links until one has an error or
+// startPrefetch begins to fetch. The caller takes results until one has an error or
 // is the last, releases every page sooner or later, and calls c.stop.
-func (b *Bridge) startChain(ctx context.Context, s chainStart) *chain {
+func (b *Bridge) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher {
 	ctx, cancel := context.WithCancel(ctx)
 	depth := b.cfg.PrefetchPages
-	c := &chain{
+	c := &prefetcher{
 		source: b.ports.Source, observe: b.observe,
-		links: make(chan link, depth+1), fetched: make(chan link, depth+1), freed: make(chan struct{}, 2*depth+2),
+		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1), freed: make(chan struct{}, 2*depth+2),
 		progress: make(chan struct{}, 1),
 		cancel:   cancel, maxPages: depth, maxBytes: b.cfg.PrefetchBytes, pageSize: b.cfg.PageSize, load: &b.load,
 	}
@@ -81,21 +81,21 @@ func (b *Bridge) startChain(ctx context.Context, s chainStart) *chain {
 	return c
 }
 
-// stop ends the chain, waits for its goroutines and releases what nobody took.
-func (c *chain) stop() {
+// stop ends the prefetcher, waits for its goroutines and releases what nobody took.
+func (c *prefetcher) stop() {
 	c.cancel()
 	c.done.Wait()
 	for l := range c.fetched {
 		l.release()
 	}
-	for l := range c.links {
+	for l := range c.results {
 		l.release()
 	}
 	c.load.pages.Store(0)
 	c.load.bytes.Store(0)
 }
 
-func (l link) release() {
+func (l fetchResult) release() {
 	if l.page != nil {
 		l.page.Release()
 	}
@@ -103,7 +103,7 @@ func (l link) release() {
 
 // charge counts the page until it is released, by whomever: then another one
 // may be fetched. It returns where it is written how much that is.
-func (c *chain) charge(p *Page) *int64 {
+func (c *prefetcher) charge(p *Page) *int64 {
 	size, recycle := new(int64), p.Recycle
 	c.recharge(p, max(p.Items, c.pageSize), size) // the items are not known yet
 	p.Recycle = func(p *Page) {
@@ -122,14 +122,14 @@ func (c *chain) charge(p *Page) *int64 {
 const itemCost = int64(unsafe.Sizeof(Event{})) + 600
 
 // recharge counts what the page has turned out to take.
-func (c *chain) recharge(p *Page, items int, size *int64) {
+func (c *prefetcher) recharge(p *Page, items int, size *int64) {
 	now := max(p.Size, int64(len(p.Body))) + int64(items)*itemCost
 	c.load.bytes.Store(c.held.Add(now - *size))
 	*size = now
 }
 
 // fetch asks for page after page, within the budget of pages and bytes.
-func (c *chain) fetch(ctx context.Context, s chainStart) {
+func (c *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 	defer close(c.fetched)
 	at := s.at
 	handed := int64(0) // pages handed over to be decoded
@@ -147,7 +147,7 @@ func (c *chain) fetch(ctx context.Context, s chainStart) {
 		}
 		p, err := c.ask(ctx, at)
 		if err != nil {
-			c.fetched <- link{err: err}
+			c.fetched <- fetchResult{err: err}
 			return
 		}
 		charged := c.charge(p)
@@ -158,7 +158,7 @@ func (c *chain) fetch(ctx context.Context, s chainStart) {
 		// Whether a small page is empty is to be known before the next request,
 		// or a run of them would be followed further than the rules allow.
 		small := p.Size < SmallBody
-		c.fetched <- link{page: p, charged: charged, last: last}
+		c.fetched <- fetchResult{page: p, charged: charged, last: last}
 		handed++
 		if last || len(at.Cursor) > MaxCursor {
 			return
@@ -170,8 +170,8 @@ func (c *chain) fetch(ctx context.Context, s chainStart) {
 }
 
 // awaitDecoded waits until that many pages are decoded, and reports whether
-// the chain goes on.
-func (c *chain) awaitDecoded(ctx context.Context, pages int64) bool {
+// fetching goes on.
+func (c *prefetcher) awaitDecoded(ctx context.Context, pages int64) bool {
 	for c.decoded.Load() < pages {
 		select {
 		case <-c.progress:
@@ -183,7 +183,7 @@ func (c *chain) awaitDecoded(ctx context.Context, pages int64) bool {
 }
 
 // collectFreed takes what has been released meanwhile without waiting for more.
-func (c *chain) collectFreed(pages int) int {
+func (c *prefetcher) collectFreed(pages int) int {
 	for {
 		select {
 		case <-c.freed:
@@ -194,7 +194,7 @@ func (c *chain) collectFreed(pages int) int {
 	}
 }
 
-func (c *chain) note(pages int) {
+func (c *prefetcher) note(pages int) {
 	c.load.pages.Store(int64(pages))
 	c.load.bytes.Store(c.held.Load())
 }
@@ -202,7 +202,7 @@ func (c *chain) note(pages int) {
 // errNoPage is a Source's that does not keep to its contract.
 var errNoPage = errors.New("the Source returned neither a page nor an error")
 
-func (c *chain) ask(ctx context.Context, at Position) (*Page, error) {
+func (c *prefetcher) ask(ctx context.Context, at Position) (*Page, error) {
 	began := time.Now()
 	p, err := c.source.Fetch(ctx, at)
 	if p == nil && err == nil {
@@ -226,7 +226,7 @@ func (c *chain) ask(ctx context.Context, at Position) (*Page, error) {
 }
 
 // requested observes a request that has ended.
-func (c *chain) requested(p *Page, took time.Duration, err error) {
+func (c *prefetcher) requested(p *Page, took time.Duration, err error) {
 	o := Observation{What: ObserveFetch, Took: took, Code: "200"}
 	if err != nil {
 		o.Code = faultOf(err).Code
@@ -237,7 +237,7 @@ func (c *chain) requested(p *Page, took time.Duration, err error) {
 }
 
 // split decodes a page, of which the rest may have to arrive first.
-func (c *chain) split(ctx context.Context, p *Page) error {
+func (c *prefetcher) split(ctx context.Context, p *Page) error {
 	began, arriving := time.Now(), p.ArrivedAt.IsZero()
 	err := c.source.Decode(p)
 	if ctx.Err() != nil && err != nil {
@@ -268,14 +268,14 @@ func fullness(items, size int) string {
 	return "full"
 }
 
-// decode splits the pages in order and ends the chain after too many empty ones.
-func (c *chain) decode(ctx context.Context, s chainStart) {
-	defer close(c.links)
+// decode splits the pages in order and ends the prefetcher after too many empty ones.
+func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
+	defer close(c.results)
 	defer c.cancel() // whatever ends the decoding ends the asking
 	left := s.empties
 	for l := range c.fetched {
 		if l.err != nil {
-			c.links <- l
+			c.results <- l
 			return
 		}
 		if ctx.Err() != nil {
@@ -284,7 +284,7 @@ func (c *chain) decode(ctx context.Context, s chainStart) {
 		}
 		if err := c.split(ctx, l.page); err != nil {
 			l.release()
-			c.links <- link{err: err}
+			c.results <- fetchResult{err: err}
 			return
 		}
 		c.recharge(l.page, l.page.Items, l.charged)
@@ -293,7 +293,7 @@ func (c *chain) decode(ctx context.Context, s chainStart) {
 		} else if left--; left < 0 {
 			l.last = true
 		}
-		c.links <- l
+		c.results <- l
 		if l.last {
 			return
 		}

@@ -26,8 +26,8 @@ type follower struct {
 	requests  requests
 	incidents incidents
 
-	chain *chain // nil while nothing is fetched
-	sizer sizer
+	fetching *prefetcher // nil while nothing is fetched
+	sizer    sizer
 
 	state  State
 	fault  *Fault // why, for StateBackoff and StateBlocked
@@ -60,22 +60,22 @@ func (f *follower) move(c Checkpoint) {
 
 // input is what the loop waits for.
 type input struct {
-	kind inputKind
-	link link
-	cmd  Command
-	cp   Checkpoint
+	kind   inputKind
+	result fetchResult
+	cmd    Command
+	cp     Checkpoint
 }
 
 type inputKind int
 
 const (
-	inputStop    inputKind = iota // the run is to end
-	inputDue                      // time to recover, or to ask again
-	inputLink                     // the chain brought a page or its end
-	inputRipe                     // the batch at hand is to be committed
-	inputCommand                  // an operator wants something
-	inputBeat                     // nothing was committed for a while
-	inputAhead                    // the store shows that somebody else moved the stream
+	inputStop      inputKind = iota // the run is to end
+	inputDue                        // time to recover, or to ask again
+	inputFetched                    // the prefetcher brought a page or its end
+	inputRipe                       // the batch at hand is to be committed
+	inputCommand                    // an operator wants something
+	inputHeartbeat                  // nothing was committed for a while
+	inputAhead                      // the store shows that somebody else moved the stream
 )
 
 // follow is the life of the stream. Start and restart are the same: an error
@@ -86,7 +86,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 	for f.run.ended == "" {
 		var err error
 		in := f.next(soft)
-		if in.kind != inputLink && in.kind != inputAhead && f.at.batch.pages > 0 {
+		if in.kind != inputFetched && in.kind != inputAhead && f.at.batch.pages > 0 {
 			if err = f.commit(hard); err == nil {
 				err = f.finish(false)
 			}
@@ -94,23 +94,23 @@ func (f *follower) follow(soft, hard context.Context) error {
 		switch {
 		case err != nil || f.run.ended != "":
 		case in.kind == inputStop:
-			f.part(hard)
+			f.drain(hard)
 			return nil
 		case in.kind == inputDue:
 			err = f.step(soft)
-		case in.kind == inputLink:
-			err = f.ship(hard, in.link)
+		case in.kind == inputFetched:
+			err = f.ship(hard, in.result)
 		case in.kind == inputCommand:
-			err = f.requests.obey(hard, in.cmd)
-		case in.kind == inputBeat:
-			err = f.beat(soft)
+			err = f.requests.applyCommand(hard, in.cmd)
+		case in.kind == inputHeartbeat:
+			err = f.heartbeat(soft)
 		case in.kind == inputAhead:
 			err = f.incidents.overtaken(in.cp, f.at.cp.Place)
 		}
 		if err == nil {
 			continue
 		}
-		if err := f.setback(soft, hard, err); err != nil {
+		if err := f.handleError(soft, hard, err); err != nil {
 			return err
 		}
 	}
@@ -126,15 +126,15 @@ func (f *follower) follow(soft, hard context.Context) error {
 // next waits for the next input. Stopping comes before commands, and commands
 // before pages: a reset makes the pages at hand worthless.
 func (f *follower) next(ctx context.Context) input {
-	defer f.b.busy()
-	f.b.waits()
+	defer f.b.watchdog.work()
+	f.b.watchdog.wait()
 	select {
 	case <-ctx.Done():
 		return input{kind: inputStop}
 	default:
 	}
 	var commands <-chan Command
-	if f.requests.obeys() || f.requests.hurries() {
+	if f.requests.canApply() || f.requests.hurries() {
 		commands = f.commands
 		select {
 		case cmd := <-commands:
@@ -142,13 +142,13 @@ func (f *follower) next(ctx context.Context) input {
 		default:
 		}
 	}
-	var links <-chan link
+	var results <-chan fetchResult
 	var due, beat, ripe <-chan time.Time
-	if f.chain != nil {
-		links = f.chain.links
+	if f.fetching != nil {
+		results = f.fetching.results
 		if f.at.batch.pages > 0 {
 			select {
-			case l, open := <-links:
+			case l, open := <-results:
 				return f.took(l, open, 0)
 			default:
 			}
@@ -157,7 +157,7 @@ func (f *follower) next(ctx context.Context) input {
 	} else {
 		due = f.alarms[0].at(f.schedule.due)
 		if f.session.ready {
-			beat = f.alarms[1].at(f.run.committed.Add(heartbeat))
+			beat = f.alarms[1].at(f.run.committed.Add(heartbeatInterval))
 		}
 	}
 	waited := time.Now()
@@ -169,24 +169,24 @@ func (f *follower) next(ctx context.Context) input {
 	case <-due:
 		return input{kind: inputDue}
 	case <-beat:
-		return input{kind: inputBeat}
+		return input{kind: inputHeartbeat}
 	case c := <-f.tenure.mirror.ahead:
 		return input{kind: inputAhead, cp: c}
 	case <-ripe:
 		return input{kind: inputRipe}
-	case l, open := <-links:
+	case l, open := <-results:
 		return f.took(l, open, time.Since(waited))
 	}
 }
 
-// took makes an input of a link that was waited for.
-func (f *follower) took(l link, open bool, waited time.Duration) input {
+// took makes an input of what was fetched and waited for.
+func (f *follower) took(l fetchResult, open bool, waited time.Duration) input {
 	if !open { // cut off: the run is to stop
 		return input{kind: inputStop}
 	}
 	f.sizer.waited(waited)
 	f.b.observe(Observation{What: ObserveWait, Took: waited})
-	return input{kind: inputLink, link: l}
+	return input{kind: inputFetched, result: l}
 }
 
 // step is taken when the time has come: recover, or ask at the position.
@@ -207,7 +207,7 @@ func (f *follower) step(ctx context.Context) error {
 	if err := f.at.recollect(ctx); err != nil {
 		return &sessionError{err}
 	}
-	start := chainStart{at: f.at.head.Position(), empties: f.at.pace.allowance, refill: emptyAllowance}
+	start := prefetchStart{at: f.at.head.Position(), empties: f.at.pace.allowance, refill: emptyAllowance}
 	if f.schedule.probing() {
 		start.at.Cursor, start.single = "", true
 	}
@@ -215,25 +215,25 @@ func (f *follower) step(ctx context.Context) error {
 		start.refill = f.b.cfg.EmptyPages - 1
 		start.empties = start.refill - f.at.pace.empties
 	}
-	f.chain = f.b.startChain(ctx, start)
+	f.fetching = f.b.startPrefetch(ctx, start)
 	return nil
 }
 
-// dropChain ends the chain and forgets what it prefetched.
-func (f *follower) dropChain() {
-	f.dropLinks()
+// discard ends the prefetcher and forgets what it brought.
+func (f *follower) discard() {
+	f.stopFetching()
 	f.at.rollback()
 }
 
-// setback drops what is in flight and decides when and how to go on. It
+// handleError drops what is in flight and decides when and how to go on. It
 // returns an error when the run cannot go on.
-func (f *follower) setback(soft, hard context.Context, err error) error {
+func (f *follower) handleError(soft, hard context.Context, err error) error {
 	_, doubt := errors.AsType[*sessionError](err)
 	if f.at.batch.events > 0 { // the sink cannot take back what was sent
 		f.session.ready, f.session.open = false, false
 	}
 	f.session.ready = f.session.ready && !doubt
-	f.dropChain()
+	f.discard()
 	if blocked, ok := errors.AsType[*BlockedError](err); ok {
 		return blocked
 	}
@@ -287,17 +287,17 @@ func (f *follower) wait(v verdict, fault *Fault) error {
 	}
 	f.schedule.blockedOn = fault.Reason
 	f.incidents.countLoss(f.b, fault)
-	aside := !f.b.cfg.bounded() && f.tenure.aside(f.b, fault)
-	if aside {
-		f.schedule.due = time.Now().Add(asideWait)
+	yields := !f.b.cfg.bounded() && f.tenure.yields(f.b, fault)
+	if yields {
+		f.schedule.due = time.Now().Add(yieldWait)
 	}
 	f.set(StateBlocked, fault)
 	switch {
 	case f.b.cfg.bounded():
 		return f.b.blocked(fault)
-	case aside:
+	case yields:
 		f.log.Warn("steps aside: another process may be able to run the stream")
-		return errAside
+		return errYield
 	}
 	return nil
 }

@@ -23,9 +23,9 @@ const (
 	// fenceWait is how long a bridge waits that was fenced again. One that was
 	// fenced by a late request of its own is not held up for long.
 	fenceWait = 10 * time.Second
-	// truce is how long a bridge leaves the stream alone that another one runs
+	// fencedBackoff is how long a bridge leaves the stream alone that another one runs
 	// too. Two that tried again at once would fence each other for ever.
-	truce = 5 * time.Minute
+	fencedBackoff = 5 * time.Minute
 )
 
 // ownerHint is what to do about two bridges on one stream.
@@ -44,7 +44,7 @@ func (i *incidents) overruled(err error) *Fault {
 		return &Fault{Class: Transient, Code: "fenced", RetryAfter: fenceWait, Err: err}
 	}
 	return &Fault{
-		Class: Permanent, Code: "fenced", Reason: ReasonOwner, RetryAfter: truce, Hint: ownerHint,
+		Class: Permanent, Code: "fenced", Reason: ReasonOwner, RetryAfter: fencedBackoff, Hint: ownerHint,
 		Err: fmt.Errorf("the stream was taken by somebody else %d times within %s: %w", len(i.fenced), fenceWindow, err),
 	}
 }

@@ -60,7 +60,7 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, e
 	case apart(k.sink, k.store):
 		return Checkpoint{}, twoHistories(k.sink, k.store)
 	case k.sink.Mode != ExactlyOnce:
-		return r.mint(ctx, k, k.sink, "delivery is exactly-once from here on")
+		return r.newEpoch(ctx, k, k.sink, "delivery is exactly-once from here on")
 	}
 	return k.sink, nil
 }
@@ -68,7 +68,7 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, e
 // mergeAhead decides when the store is newer than the sink.
 func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, error) {
 	if k.store.Mode == AtLeastOnce {
-		return r.mint(ctx, k, k.store, "delivery is exactly-once from here on")
+		return r.newEpoch(ctx, k, k.store, "delivery is exactly-once from here on")
 	}
 	have := "no checkpoint"
 	if !k.sink.Zero() {
@@ -88,13 +88,13 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 		if policy == lossRedis { // what is missing is accepted, another topic is not
 			k.store.Topics = withoutReach(k.store.Topics)
 		}
-		return r.mint(ctx, k, k.store, "Kafka lost its checkpoint")
+		return r.newEpoch(ctx, k, k.store, "Kafka lost its checkpoint")
 	}
 	if Broken(BreakEpoch) {
 		return k.sink, nil
 	}
 	r.log.Error("goes on from Kafka's checkpoint; events that were published after it may come again", "error", lost.Error())
-	return r.mint(ctx, k, k.sink, "Kafka lost data")
+	return r.newEpoch(ctx, k, k.sink, "Kafka lost data")
 }
 
 // mergeAtLeast: the store is the truth, the sink has a copy that may be a few
@@ -122,7 +122,7 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (Checkpoint, e
 	case c.Zero():
 		return r.begin(ctx)
 	case c.Mode != r.b.cfg.Mode:
-		return r.mint(ctx, k, c, "delivery is at-least-once from here on")
+		return r.newEpoch(ctx, k, c, "delivery is at-least-once from here on")
 	case from.Zero():
 		r.log.Warn("the store lost the checkpoint, writing it again", "checkpoint", c.Place.String())
 	case c.Place != from.Place:
@@ -149,9 +149,9 @@ func (r *recovery) introduce(ctx context.Context, k recovered, c Checkpoint) err
 	return err
 }
 
-// mint begins a new epoch at the position of c. Two histories that were
+// newEpoch begins a new epoch at the position of c. Two histories that were
 // written apart can so never be taken for one.
-func (r *recovery) mint(ctx context.Context, k recovered, c Checkpoint, why string) (Checkpoint, error) {
+func (r *recovery) newEpoch(ctx context.Context, k recovered, c Checkpoint, why string) (Checkpoint, error) {
 	next := r.session.stamp(c, KindReset, Place{Epoch: k.newest().Epoch + 1})
 	if r.requests.applying { // the command's own epoch follows
 		c.Place = k.newest().Place

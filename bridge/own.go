@@ -55,7 +55,7 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 			return err
 		}
 		switch err = o.serve(soft, hard, tenure); {
-		case errors.Is(err, errAside):
+		case errors.Is(err, errYield):
 			f.b.sleepUntil(soft, f.schedule.due)
 		case !errors.Is(err, errLetGo):
 			return err
@@ -64,11 +64,11 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 	}
 }
 
-// errLetGo ends a tenure, not the run. errAside does so because this process
+// errLetGo ends a tenure, not the run. errYield does so because this process
 // cannot run the stream, and another one may be able to.
 var (
 	errLetGo = errors.New("the stream is let go")
-	errAside = errors.New("this process steps aside")
+	errYield = errors.New("this process yields the stream")
 )
 
 // acquire waits until the stream is ours. It returns neither tenure nor error
@@ -110,8 +110,8 @@ func (o *ownerLoop) ask(ctx context.Context) (Ownership, error) {
 		ctx, cancel = context.WithTimeout(ctx, boundedPatience)
 		defer cancel()
 	}
-	f.b.waits()
-	defer f.b.busy()
+	f.b.watchdog.wait()
+	defer f.b.watchdog.work()
 	return f.b.ports.Owner.Acquire(ctx)
 }
 
@@ -157,8 +157,8 @@ func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	f := o.f
 	t := time.NewTimer(deposedWait)
 	defer t.Stop()
-	f.b.waits()
-	defer f.b.busy()
+	f.b.watchdog.wait()
+	defer f.b.watchdog.work()
 	select {
 	case <-f.tenure.ownership.Lost():
 	case <-ctx.Done():
@@ -166,18 +166,18 @@ func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	}
 }
 
-// rule is one tenure: the commit loop, and beside it the mirror.
+// runOwned is one tenure: the commit loop, and beside it the mirror.
 func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	f := o.f
 	m := startMirror(f.b, f.log)
 	f.tenure.mirror, f.tenure.leads = m, true
 	f.b.observe(Observation{What: ObserveOwner, Code: "leader"})
 	err := f.follow(soft, hard)
-	f.dropChain()
+	f.discard()
 	m.stop()
 	f.tenure.leads = false // shown before another process hears that it may begin
 	f.b.observe(Observation{What: ObserveOwner, Code: "standby"})
-	if errors.Is(err, errAside) {
+	if errors.Is(err, errYield) {
 		f.refresh()
 	} else {
 		f.set(StateStandby, nil)
@@ -185,13 +185,13 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	return err
 }
 
-// asideWait is how long a process that stepped aside leaves the stream to the
+// yieldWait is how long a process that stepped aside leaves the stream to the
 // others: its coming back may take it from them for a moment.
-const asideWait = 5 * time.Minute
+const yieldWait = 5 * time.Minute
 
-// aside reports whether a blocked process should let another one have the
+// yields reports whether a blocked process should let another one have the
 // stream: what blocks it may be its own settings, key or rights.
-func (t *tenure) aside(b *Bridge, fault *Fault) bool {
+func (t *tenure) yields(b *Bridge, fault *Fault) bool {
 	switch fault.Reason {
 	case ReasonAuth, ReasonConfig, ReasonSource, ReasonTopic:
 	default:
@@ -205,8 +205,8 @@ func (t *tenure) aside(b *Bridge, fault *Fault) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	b.waits()
-	defer b.busy()
+	b.watchdog.wait()
+	defer b.watchdog.work()
 	return t.ownership.Shared(ctx)
 }
 

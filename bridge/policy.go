@@ -10,8 +10,8 @@ const (
 	probeInterval = time.Minute
 	// triesBeforeBlock is how often an answer that may be a passing fault of
 	// the API is asked for before the stream blocks.
-	triesBeforeBlock = 3
-	heartbeat        = 30 * time.Second
+	triesBeforeBlock  = 3
+	heartbeatInterval = 30 * time.Second
 	// emptyCommit is the least time between two commits that only move the
 	// cursor over empty pages.
 	emptyCommit = time.Second

@@ -12,8 +12,8 @@ import (
 // earlier session left, and only then looks for the checkpoint to go on from
 // and checks that it belongs to what the configuration asks for.
 func (f *follower) recover(ctx context.Context) error {
-	f.b.waits()
-	defer f.b.busy()
+	f.b.watchdog.wait()
+	defer f.b.watchdog.work()
 	f.session = newSession(f.b)
 	r := recovery{f}
 	if err := r.restore(ctx); err != nil {

@@ -19,7 +19,7 @@ import (
 // movingStream counts an event with each look at it.
 type movingStream struct{ looks atomic.Int64 }
 
-func (m *movingStream) Turning() bool { return true }
+func (m *movingStream) Alive() bool { return true }
 
 func (m *movingStream) Status() bridge.Status {
 	return bridge.Status{Stream: "events", Mode: bridge.ExactlyOnce, State: bridge.StateRunning, CaughtUp: true, Events: m.looks.Add(1)}
@@ -145,7 +145,7 @@ func TestFeed(t *testing.T) {
 // still is always the same.
 type still struct{}
 
-func (still) Turning() bool         { return true }
+func (still) Alive() bool           { return true }
 func (still) Status() bridge.Status { return bridge.Status{Stream: "events", CaughtUp: true} }
 
 func TestFeedRepeatsTheStatus(t *testing.T) {

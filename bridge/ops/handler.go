@@ -18,7 +18,7 @@ import (
 // Stream is what the server asks of a bridge.
 type Stream interface {
 	Status() bridge.Status
-	Turning() bool
+	Alive() bool
 }
 
 // Parts are what a server shows and steers. What is nil is not there.

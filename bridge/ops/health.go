@@ -14,7 +14,7 @@ import (
 // live says whether the process is worth keeping.
 func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 	for _, s := range h.Streams {
-		if !s.Turning() {
+		if !s.Alive() {
 			http.Error(w, "stream "+s.Status().Stream+": the commit loop has not turned for a minute", http.StatusServiceUnavailable)
 			return
 		}

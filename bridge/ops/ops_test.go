@@ -23,7 +23,7 @@ type fakeStream struct {
 }
 
 func (f *fakeStream) Status() bridge.Status { return f.status }
-func (f *fakeStream) Turning() bool         { return f.turning }
+func (f *fakeStream) Alive() bool           { return f.turning }
 
 func metricsOf(s *fakeStream) *ops.Metrics {
 	return ops.NewMetrics(ops.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })

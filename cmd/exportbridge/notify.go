@@ -92,7 +92,7 @@ func (n *notifier) run(ctx, stopping context.Context, turning func() bool, statu
 // turning reports whether every stream's loop turns.
 func (p *process) turning() bool {
 	for _, st := range p.streams {
-		if !st.bridge.Turning() {
+		if !st.bridge.Alive() {
 			return false
 		}
 	}

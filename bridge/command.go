@@ -21,11 +21,11 @@ type requests struct {
 	applying bool      // the session is for one command only
 }
 
-// obey applies an operator's command, or refuses it visibly. The command is a
+// applyCommand applies an operator's command, or refuses it visibly. The command is a
 // request: it counts only once the checkpoint that it asks for is committed.
-func (r *requests) obey(hard context.Context, cmd Command) error {
+func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	f := r.f
-	if !r.applying && !r.obeys() { // it is offered again
+	if !r.applying && !r.canApply() { // it is offered again
 		if r.hurried != cmd.ID {
 			r.hurried, f.schedule.due = cmd.ID, time.Now()
 		}
@@ -47,11 +47,11 @@ func (r *requests) obey(hard context.Context, cmd Command) error {
 	if err != nil || !mine {
 		return err
 	}
-	if refusal := r.refusal(cmd); refusal != "" {
+	if refusal := r.validateCommand(cmd); refusal != "" {
 		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", refusal)
 		return r.answer(hard, cmd, Answer{Detail: refusal})
 	}
-	f.dropChain()
+	f.discard()
 	if Broken(BreakAnswer) {
 		_ = r.answer(hard, cmd, Answer{Applied: true})
 	}
@@ -78,9 +78,9 @@ func (r *requests) obey(hard context.Context, cmd Command) error {
 	return r.answer(hard, cmd, Answer{Applied: true, Detail: note})
 }
 
-// obeys reports whether a command could be applied now, which takes a known
+// canApply reports whether a command could be applied now, which takes a known
 // epoch and somewhere to commit it.
-func (r *requests) obeys() bool {
+func (r *requests) canApply() bool {
 	f := r.f
 	known := f.session.ready || !f.at.stale && (!f.at.cp.Zero() && f.at.cp.Mode == f.b.cfg.Mode || f.schedule.blockedOn == ReasonCheckpointLost)
 	return known && (f.session.open || !f.b.cfg.exactlyOnce())
@@ -153,7 +153,7 @@ func (r *requests) expire(hard context.Context, cmd Command, over string) error 
 		detail = "expired: the bridge that took it up ended before it was applied"
 	}
 	if over != "" && !f.b.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
-		f.dropChain()
+		f.discard()
 		next := f.session.stamp(f.at.cp, KindReset, Place{Epoch: f.at.cp.Epoch + 1})
 		next.Change = f.b.ownChange(f.at.cp, "command "+cmd.ID+" expired")
 		if err := f.secure(hard, f.at.cp, next); err != nil {
@@ -167,8 +167,8 @@ func (r *requests) expire(hard context.Context, cmd Command, over string) error 
 	return r.answer(hard, cmd, Answer{Detail: detail})
 }
 
-// refusal says why a command cannot be applied, or nothing.
-func (r *requests) refusal(cmd Command) string {
+// validateCommand says why a command cannot be applied, or nothing.
+func (r *requests) validateCommand(cmd Command) string {
 	f := r.f
 	switch {
 	case cmd.Kind != KindReset && cmd.Kind != KindPause && cmd.Kind != KindResume:

@@ -64,8 +64,8 @@ func (at *progress) lookUp(ctx context.Context, p *Page) {
 	// read from its beginning.
 	slices.Sort(times)
 	first := times[len(times)/10]
-	at.b.waits()
-	defer at.b.busy()
+	at.b.watchdog.wait()
+	defer at.b.watchdog.work()
 	ctx, cancel := context.WithTimeout(ctx, knownWait)
 	defer cancel()
 	events, err := at.b.ports.Holdings.Known(ctx, time.UnixMilli(first).Add(-at.b.cfg.Overlap), at.head.Source)

@@ -22,7 +22,7 @@ func (s *stuckAt) Observe(o bridge.Observation) {
 	}
 }
 
-func TestTurning(t *testing.T) {
+func TestAlive(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {
 		r.source.Grow(20)
@@ -43,8 +43,8 @@ func TestTurning(t *testing.T) {
 			{"long after the run has ended", time.Hour, true},
 		} {
 			r.after(step.after)
-			if got := b.Turning(); got != step.turning {
-				t.Errorf("%s: turning %v", step.name, got)
+			if got := b.Alive(); got != step.turning {
+				t.Errorf("%s: alive %v", step.name, got)
 			}
 		}
 		if err := <-ended; err != nil {

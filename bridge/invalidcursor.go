@@ -68,11 +68,11 @@ const (
 	refusedWindow = time.Hour
 )
 
-// detour moves the stream away from a cursor that the API refuses for good, as
+// recoverInvalidCursor moves the stream away from a cursor that the API refuses for good, as
 // the configuration says: a new epoch at another position, from which on what
 // the topic holds already is dropped. It reports false where that cannot be
 // done, and adds to the fault why.
-func (f *follower) detour(hard context.Context, fault *Fault) (bool, error) {
+func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (bool, error) {
 	policy := f.b.cfg.OnInvalidCursor
 	if policy == invalidStop || f.b.cfg.window() {
 		return false, nil
@@ -125,7 +125,7 @@ func (f *follower) detour(hard context.Context, fault *Fault) (bool, error) {
 	return true, nil
 }
 
-// bound says what may be missing after a detour.
+// bound says what may be missing after that.
 func bound(policy string) string {
 	if policy == invalidTime {
 		return "events that the API lists from now on with an earlier time are not read"
@@ -150,8 +150,8 @@ func (at *progress) recollect(ctx context.Context) error {
 	if !at.overlaps() || at.held != nil {
 		return nil
 	}
-	at.b.waits()
-	defer at.b.busy()
+	at.b.watchdog.wait()
+	defer at.b.watchdog.work()
 	held, err := at.b.ports.Holdings.Held(ctx, time.UnixMilli(at.head.Overlap.From))
 	if err != nil {
 		return fmt.Errorf("read back what the topic holds: %w", err)
