@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -105,27 +103,22 @@ func (c *Config) exactlyOnce() bool { return c.Mode == ExactlyOnce }
 
 // Validate reports everything that is wrong with the configuration.
 func (c *Config) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Stream != "", "stream has no name")
-	check(c.Mode == AtLeastOnce || c.Mode == ExactlyOnce, "delivery %q is not one of: exactly-once, at-least-once", c.Mode)
-	check(c.Origin.Resource != "", "origin names no resource")
-	check(c.Origin.End == 0 || c.Origin.Start < c.Origin.End, "EXPORT_END must be after EXPORT_START")
-	check(c.PageSize >= 1, "EXPORT_PAGE_SIZE must be at least 1, for example 1000")
-	check(c.PollInterval > 0, "EXPORT_POLL_INTERVAL must be above 0, for example 1s")
-	check(c.PollIntervalMax >= c.PollInterval, "EXPORT_POLL_INTERVAL_MAX must be at least EXPORT_POLL_INTERVAL (%s), for example 15s", c.PollInterval)
-	check(c.PrefetchPages >= 2, "EXPORT_PREFETCH_PAGES must be at least 2, for example 8")
-	check(c.PrefetchBytes > 0, "EXPORT_PREFETCH_BYTES must be above 0, for example 16MiB")
-	check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL must be at least 1s, for example 30s")
-	check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES must be at least 1, for example 5")
-	check(slices.Contains([]string{invalidStop, invalidPrevious, invalidTime}, c.OnInvalidCursor), "EXPORT_ON_INVALID_CURSOR %q is not one of: stop, previous, time", c.OnInvalidCursor)
-	check(slices.Contains([]string{sharedPublish, sharedBadEvent}, c.OnSharedID), "BRIDGE_ON_SHARED_ID %q is not one of: publish, bad-event", c.OnSharedID)
-	check(c.Overlap >= 0, "EXPORT_OVERLAP must not be below 0, for example 1h")
-	check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS %q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
-	check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT must be above 0, for example 25s")
-	return errors.Join(errs...)
+	var p Problems
+	p.Check(c.Stream != "", "", "stream has no name")
+	p.Check(c.Mode == AtLeastOnce || c.Mode == ExactlyOnce, "KAFKA_DELIVERY", "%q is not one of: exactly-once, at-least-once", c.Mode)
+	p.Check(c.Origin.Resource != "", "", "origin names no resource")
+	p.Check(c.Origin.End == 0 || c.Origin.Start < c.Origin.End, "EXPORT_END", "must be after EXPORT_START")
+	p.Check(c.PageSize >= 1, "EXPORT_PAGE_SIZE", "must be at least 1, for example 1000")
+	p.Check(c.PollInterval > 0, "EXPORT_POLL_INTERVAL", "must be above 0, for example 1s")
+	p.Check(c.PollIntervalMax >= c.PollInterval, "EXPORT_POLL_INTERVAL_MAX", "must be at least EXPORT_POLL_INTERVAL (%s), for example 15s", c.PollInterval)
+	p.Check(c.PrefetchPages >= 2, "EXPORT_PREFETCH_PAGES", "must be at least 2, for example 8")
+	p.Check(c.PrefetchBytes > 0, "EXPORT_PREFETCH_BYTES", "must be above 0, for example 16MiB")
+	p.Check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL", "must be at least 1s, for example 30s")
+	p.Check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES", "must be at least 1, for example 5")
+	p.Check(slices.Contains([]string{invalidStop, invalidPrevious, invalidTime}, c.OnInvalidCursor), "EXPORT_ON_INVALID_CURSOR", "%q is not one of: stop, previous, time", c.OnInvalidCursor)
+	p.Check(slices.Contains([]string{sharedPublish, sharedBadEvent}, c.OnSharedID), "BRIDGE_ON_SHARED_ID", "%q is not one of: publish, bad-event", c.OnSharedID)
+	p.Check(c.Overlap >= 0, "EXPORT_OVERLAP", "must not be below 0, for example 1h")
+	p.Check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS", "%q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
+	p.Check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT", "must be above 0, for example 25s")
+	return p.Err()
 }

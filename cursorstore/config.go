@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -73,16 +71,12 @@ func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 // holds any part of REDIS_URL or of a password.
 func (c *Config) Validate() error {
 	_, err := c.options()
-	errs := []error{err}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.Timeout > 0, "REDIS_TIMEOUT must be above 0, for example 2s")
-	check(c.HistoryAge >= time.Hour, "CURSOR_HISTORY_AGE must be at least 1h, for example 720h")
-	check(plain(c.Prefix), "CURSOR_PREFIX %q may only hold letters, digits and . _ - :, for example exportbridge", c.Prefix)
-	return errors.Join(errs...)
+	var p bridge.Problems
+	p.Add(err)
+	p.Check(c.Timeout > 0, "REDIS_TIMEOUT", "must be above 0, for example 2s")
+	p.Check(c.HistoryAge >= time.Hour, "CURSOR_HISTORY_AGE", "must be at least 1h, for example 720h")
+	p.Check(plain(c.Prefix), "CURSOR_PREFIX", "%q may only hold letters, digits and . _ - :, for example exportbridge", c.Prefix)
+	return p.Err()
 }
 
 // plain reports whether s is safe in a key and in a SCAN pattern.
@@ -112,15 +106,13 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	}
 	t, err := c.URL.parse(port)
 	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL %w, for example redis://localhost:6379/0", err)
+		return nil, bridge.Problemf("REDIS_URL", "%v, for example redis://localhost:6379/0", err)
 	}
-	var errs []error
-	if c.MasterName != "" && t.socket {
-		errs = append(errs, errors.New("REDIS_MASTER_NAME needs the sentinels' hosts in REDIS_URL, for example redis://sentinel-1:26379,sentinel-2:26379"))
-	}
-	if c.MasterName == "" && len(t.addrs) > 1 && t.db != 0 {
-		errs = append(errs, errors.New("REDIS_URL names a cluster (several hosts), which has only database 0: for example redis://node-1:6379,node-2:6379"))
-	}
+	var p bridge.Problems
+	p.Check(c.MasterName == "" || !t.socket,
+		"REDIS_MASTER_NAME", "needs the sentinels' hosts in REDIS_URL, for example redis://sentinel-1:26379,sentinel-2:26379")
+	p.Check(c.MasterName != "" || len(t.addrs) <= 1 || t.db == 0,
+		"REDIS_URL", "names a cluster (several hosts), which has only database 0: for example redis://node-1:6379,node-2:6379")
 	o := &redis.UniversalOptions{
 		Addrs:      t.addrs,
 		DB:         t.db,
@@ -141,7 +133,8 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 		},
 	}
 	o.TLSConfig, err = c.tls(t)
-	return o, errors.Join(append(errs, err)...)
+	p.Add(err)
+	return o, p.Err()
 }
 
 // tls returns nil for a URL without TLS. The server's name is left to the
@@ -149,7 +142,7 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 func (c *Config) tls(t target) (*tls.Config, error) {
 	if !t.tls {
 		if c.TLSCA != "" {
-			return nil, errors.New("REDIS_TLS_CA needs TLS in REDIS_URL, for example rediss://localhost:6380/0")
+			return nil, bridge.Problemf("REDIS_TLS_CA", "needs TLS in REDIS_URL, for example rediss://localhost:6380/0")
 		}
 		return nil, nil
 	}
@@ -157,7 +150,7 @@ func (c *Config) tls(t target) (*tls.Config, error) {
 	if c.TLSCA != "" {
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM([]byte(c.TLSCA)) {
-			return nil, errors.New("REDIS_TLS_CA holds no PEM certificate (-----BEGIN CERTIFICATE-----)")
+			return nil, bridge.Problemf("REDIS_TLS_CA", "holds no PEM certificate (-----BEGIN CERTIFICATE-----)")
 		}
 	}
 	return conf, nil

@@ -2,8 +2,6 @@ package exportapi
 
 import (
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -69,61 +67,52 @@ func DefaultConfig() Config {
 // Validate reports everything that is wrong with the configuration, each
 // problem with its variable and an example.
 func (c *Config) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var p bridge.Problems
 	key := c.APIKey.Reveal()
-	check(key != "", "EXPORT_API_KEY is not set, for example EXPORT_API_KEY_FILE=/run/secrets/export_api_key")
-	check(printable(key), "EXPORT_API_KEY holds characters that no key has, such as a line break; put the key alone into it")
+	p.Check(key != "", "EXPORT_API_KEY", "is not set, for example EXPORT_API_KEY_FILE=/run/secrets/export_api_key")
+	p.Check(printable(key), "EXPORT_API_KEY", "holds characters that no key has, such as a line break; put the key alone into it")
 	preset, known := presets[c.Resource]
-	check(known, "EXPORT_RESOURCE %q is not one of: events, sessions, users", c.Resource)
+	p.Check(known, "EXPORT_RESOURCE", "%q is not one of: events, sessions, users", c.Resource)
 	for _, event := range c.Events {
-		check(strings.TrimSpace(event) != "", "EXPORT_EVENTS holds an empty event type, for example orderPlaced,userSignedUp")
+		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS", "holds an empty event type, for example orderPlaced,userSignedUp")
 	}
-	check(c.PageSize >= 1 && c.PageSize <= maxPageSize, "EXPORT_PAGE_SIZE %d is not within 1 to %d, for example 1000", c.PageSize, maxPageSize)
-	check(c.Timeout > 0, "EXPORT_TIMEOUT must be above 0, for example 30s")
-	check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE must be above 0, for example 64MiB")
+	p.Check(c.PageSize >= 1 && c.PageSize <= maxPageSize, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", c.PageSize, maxPageSize)
+	p.Check(c.Timeout > 0, "EXPORT_TIMEOUT", "must be above 0, for example 30s")
+	p.Check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE", "must be above 0, for example 64MiB")
 	_, errURL := c.endpoint(preset)
 	_, errRate := parseRate(c.RateLimit)
 	_, errProxy := c.proxy()
 	_, errCA := c.roots()
 	_, errKey := parsePointer(c.keyPointer())
-	errs = append(errs, errURL, errRate, errProxy, errCA)
-	check(errKey == nil, "KAFKA_KEY %q is not a JSON pointer, for example /userId, or none", c.KeyPointer)
-	return errors.Join(append(errs, c.checkNames()...)...)
+	for _, err := range []error{errURL, errRate, errProxy, errCA} {
+		p.Add(err)
+	}
+	p.Check(errKey == nil, "KAFKA_KEY", "%q is not a JSON pointer, for example /userId, or none", c.KeyPointer)
+	c.checkNames(&p)
+	return p.Err()
 }
 
 // checkNames checks the renameable fields and parameters.
-func (c *Config) checkNames() []error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	check(c.ItemsField != "", "EXPORT_ITEMS_FIELD is empty, for example items")
-	check(c.CursorField != "", "EXPORT_CURSOR_FIELD is empty, for example nextCursor")
-	check(c.ItemsField == "" || c.ItemsField != c.CursorField, "EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD are both %q, for example items and nextCursor", c.ItemsField)
-	check(c.CursorParam != "", "EXPORT_CURSOR_PARAM is empty, for example cursor")
-	check(c.PageSizeParam != "", "EXPORT_PAGE_SIZE_PARAM is empty, for example pageSize")
-	check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER %q is not the name of a header, for example X-Api-Key", c.KeyHeader)
-	check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX holds characters that no header may have, for example Bearer")
+func (c *Config) checkNames(p *bridge.Problems) {
+	p.Check(c.ItemsField != "", "EXPORT_ITEMS_FIELD", "is empty, for example items")
+	p.Check(c.CursorField != "", "EXPORT_CURSOR_FIELD", "is empty, for example nextCursor")
+	p.Check(c.ItemsField == "" || c.ItemsField != c.CursorField, "EXPORT_ITEMS_FIELD", "and EXPORT_CURSOR_FIELD are both %q, for example items and nextCursor", c.ItemsField)
+	p.Check(c.CursorParam != "", "EXPORT_CURSOR_PARAM", "is empty, for example cursor")
+	p.Check(c.PageSizeParam != "", "EXPORT_PAGE_SIZE_PARAM", "is empty, for example pageSize")
+	p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER", "%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
+	p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX", "holds characters that no header may have, for example Bearer")
 	seen := map[string]string{paramStart: "the start of the export", paramEnd: "the end of the export", paramEvents: "EXPORT_EVENTS"}
-	for _, p := range []struct{ variable, value, example string }{
+	for _, param := range []struct{ variable, value, example string }{
 		{"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
 		{"EXPORT_PAGE_SIZE_PARAM", c.PageSizeParam, "pageSize"},
 		{"EXPORT_KEY_QUERY", c.KeyQuery, "api_key"},
 	} {
-		if p.value == "" {
+		if param.value == "" {
 			continue
 		}
-		check(seen[p.value] == "", "%s %q is the parameter of %s already, for example %s", p.variable, p.value, seen[p.value], p.example)
-		seen[p.value] = p.variable
+		p.Check(seen[param.value] == "", param.variable, "%q is the parameter of %s already, for example %s", param.value, seen[param.value], param.example)
+		seen[param.value] = param.variable
 	}
-	return errs
 }
 
 func (c *Config) keyPointer() string {
@@ -143,25 +132,25 @@ func (c *Config) endpoint(preset resource) (*url.URL, error) {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil || u.Opaque != "" || u.Hostname() == "":
-		return nil, errors.New("EXPORT_URL is not a URL with a host, " + example)
+		return nil, bridge.Problemf("EXPORT_URL", "is not a URL with a host, %s", example)
 	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, errors.New("EXPORT_URL must begin with https://, " + example)
+		return nil, bridge.Problemf("EXPORT_URL", "must begin with https://, %s", example)
 	case u.User != nil:
-		return nil, errors.New("EXPORT_URL must not hold a user or password; put the key into EXPORT_API_KEY")
+		return nil, bridge.Problemf("EXPORT_URL", "must not hold a user or password; put the key into EXPORT_API_KEY")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, errors.New("EXPORT_URL must not hold a query or a fragment; a key as a query parameter is EXPORT_KEY_QUERY")
+		return nil, bridge.Problemf("EXPORT_URL", "must not hold a query or a fragment; a key as a query parameter is EXPORT_KEY_QUERY")
 	case c.InsecureHTTP:
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		return nil, errors.New("EXPORT_URL is plain http to another host, where everybody on the way reads the key; use https, or set EXPORT_INSECURE_HTTP=true")
+		return nil, bridge.Problemf("EXPORT_URL", "is plain http to another host, where everybody on the way reads the key; use https, or set EXPORT_INSECURE_HTTP=true")
 	case linkLocalHost(u.Hostname()):
-		return nil, errors.New("EXPORT_URL is a link-local address, where cloud machines keep their secrets; use the API's own host, or set EXPORT_INSECURE_HTTP=true")
+		return nil, bridge.Problemf("EXPORT_URL", "is a link-local address, where cloud machines keep their secrets; use the API's own host, or set EXPORT_INSECURE_HTTP=true")
 	}
 	path := c.Path
 	if path == "" {
 		path = preset.path
 	}
 	if strings.ContainsAny(path, "?#") {
-		return nil, errors.New("EXPORT_PATH must be a path alone, for example /events")
+		return nil, bridge.Problemf("EXPORT_PATH", "must be a path alone, for example /events")
 	}
 	if u.Path == "" {
 		u.Path = "/" // joined to nothing a path would become a relative one
@@ -197,7 +186,7 @@ func (c *Config) proxy() (*url.URL, error) {
 			return u, nil
 		}
 	}
-	return nil, errors.New("EXPORT_PROXY is not the URL of a proxy, for example http://proxy.example:3128, or environment")
+	return nil, bridge.Problemf("EXPORT_PROXY", "is not the URL of a proxy, for example http://proxy.example:3128, or environment")
 }
 
 // roots returns the certificates to trust, nil for the system's.
@@ -207,7 +196,7 @@ func (c *Config) roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(c.CA)) {
-		return nil, errors.New("EXPORT_CA holds no certificate in PEM, for example EXPORT_CA_FILE=/etc/ssl/company-ca.pem")
+		return nil, bridge.Problemf("EXPORT_CA", "holds no certificate in PEM, for example EXPORT_CA_FILE=/etc/ssl/company-ca.pem")
 	}
 	return pool, nil
 }
@@ -233,7 +222,7 @@ func parseRate(s string) (rate.Limit, error) {
 	// The limiter counts in float64 seconds; a wait of more than a day is
 	// taken for a mistake.
 	if err != nil || per == 0 || !(limit > 1.0/86400) || limit > 1e6 {
-		return 0, fmt.Errorf("EXPORT_RATE_LIMIT %q is not a rate, for example 10/s or 600/m", s)
+		return 0, bridge.Problemf("EXPORT_RATE_LIMIT", "%q is not a rate, for example 10/s or 600/m", s)
 	}
 	return limit, nil
 }

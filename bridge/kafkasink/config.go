@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -136,35 +135,37 @@ const minMessage = 16 << 10
 // Validate reports everything that is wrong with the configuration, each
 // problem with its variable and an example.
 func (c *Config) Validate() error {
-	p := &problems{}
-	p.check(c.Stream != "", "stream has no name")
-	p.check(c.Resource != "", "stream %s has no resource", c.Stream)
-	p.check(len(c.Brokers) > 0, "KAFKA_BROKERS is empty, for example localhost:9092")
+	p := new(bridge.Problems)
+	p.Check(c.Stream != "", "", "stream has no name")
+	p.Check(c.Resource != "", "", "stream %s has no resource", c.Stream)
+	p.Check(len(c.Brokers) > 0, "KAFKA_BROKERS", "is empty, for example localhost:9092")
 	for _, b := range c.Brokers {
-		p.check(validAddress(b), "KAFKA_BROKERS: %q is not host:port, for example localhost:9092", b)
+		if !validAddress(b) {
+			p.Add(bridge.Problem{Variable: "KAFKA_BROKERS", Message: fmt.Sprintf("KAFKA_BROKERS: %q is not host:port, for example localhost:9092", b)})
+		}
 	}
-	p.topic("KAFKA_TOPIC", c.Topic, "export.events")
-	p.topic("KAFKA_DLQ_TOPIC", c.DeadTopic(), "dlq.export.events")
-	p.topic("KAFKA_CHECKPOINT_TOPIC", c.CheckpointTopic, "exportbridge.checkpoints")
-	p.check(!slices.Contains([]string{c.Topic, c.DeadTopic()}, c.CheckpointTopic),
-		"KAFKA_CHECKPOINT_TOPIC must differ from the topics of events and dead letters (%s), for example exportbridge.checkpoints", c.CheckpointTopic)
-	p.check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
+	checkTopic(p, "KAFKA_TOPIC", c.Topic, "export.events")
+	checkTopic(p, "KAFKA_DLQ_TOPIC", c.DeadTopic(), "dlq.export.events")
+	checkTopic(p, "KAFKA_CHECKPOINT_TOPIC", c.CheckpointTopic, "exportbridge.checkpoints")
+	p.Check(!slices.Contains([]string{c.Topic, c.DeadTopic()}, c.CheckpointTopic),
+		"KAFKA_CHECKPOINT_TOPIC", "must differ from the topics of events and dead letters (%s), for example exportbridge.checkpoints", c.CheckpointTopic)
+	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
 	_, err := parseRetention(c.Retention)
-	p.check(err == nil, "KAFKA_RETENTION %q is neither -1 nor a duration of at least 1m, for example 8760h", c.Retention)
-	p.check(c.Key == "none" || strings.HasPrefix(c.Key, "/"), "KAFKA_KEY %q is neither a JSON pointer nor none, for example /userId", c.Key)
-	p.check(c.MaxMessage >= minMessage && c.MaxMessage <= maxBatch, "KAFKA_MAX_MESSAGE must be %d to %d bytes, for example 1MB", minMessage, maxBatch)
-	p.check(c.Partitions >= 1, "KAFKA_PARTITIONS must be at least 1, for example 6")
-	p.check(c.Replication == -1 || c.Replication >= 1, "KAFKA_REPLICATION must be -1 or at least 1, for example 3")
-	p.check(c.ClientID != "", "KAFKA_CLIENT_ID is empty, for example exportbridge")
+	p.Check(err == nil, "KAFKA_RETENTION", "%q is neither -1 nor a duration of at least 1m, for example 8760h", c.Retention)
+	p.Check(c.Key == "none" || strings.HasPrefix(c.Key, "/"), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example /userId", c.Key)
+	p.Check(c.MaxMessage >= minMessage && c.MaxMessage <= maxBatch, "KAFKA_MAX_MESSAGE", "must be %d to %d bytes, for example 1MB", minMessage, maxBatch)
+	p.Check(c.Partitions >= 1, "KAFKA_PARTITIONS", "must be at least 1, for example 6")
+	p.Check(c.Replication == -1 || c.Replication >= 1, "KAFKA_REPLICATION", "must be -1 or at least 1, for example 3")
+	p.Check(c.ClientID != "", "KAFKA_CLIENT_ID", "is empty, for example exportbridge")
 	c.validateDelivery(p)
-	p.oneOf("KAFKA_TIMESTAMP", c.Timestamp, timestamps)
-	p.oneOf("KAFKA_COMPRESSION", c.Compression, compressions)
-	p.oneOf("BRIDGE_HEADERS", c.Headers, headerModes)
-	p.oneOf("BRIDGE_ON_BAD_EVENT", c.OnBadEvent, onBadEvents)
-	p.oneOf("BRIDGE_ON_EXPIRED", c.OnExpired, onExpireds)
+	checkOneOf(p, "KAFKA_TIMESTAMP", c.Timestamp, timestamps)
+	checkOneOf(p, "KAFKA_COMPRESSION", c.Compression, compressions)
+	checkOneOf(p, "BRIDGE_HEADERS", c.Headers, headerModes)
+	checkOneOf(p, "BRIDGE_ON_BAD_EVENT", c.OnBadEvent, onBadEvents)
+	checkOneOf(p, "BRIDGE_ON_EXPIRED", c.OnExpired, onExpireds)
 	c.validateTLS(p)
 	c.validateSASL(p)
-	return errors.Join(p.errs...)
+	return p.Err()
 }
 
 // The bounds of the settings that are durations. A transaction must outlast a
@@ -176,42 +177,44 @@ const (
 	maxSession     = 5 * time.Minute
 )
 
-func (c *Config) validateDelivery(p *problems) {
-	p.oneOf("KAFKA_DELIVERY", string(c.Mode), deliveries)
-	p.check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
-		"KAFKA_TRANSACTION_TIMEOUT must be %s to %s, for example 30s", minTransaction, maxTransaction)
-	p.check(c.Group != "", "BRIDGE_GROUP is empty, for example exportbridge")
-	p.check(c.SessionTimeout >= minSession && c.SessionTimeout <= maxSession,
-		"BRIDGE_SESSION_TIMEOUT must be %s to %s, for example 10s", minSession, maxSession)
+func (c *Config) validateDelivery(p *bridge.Problems) {
+	checkOneOf(p, "KAFKA_DELIVERY", string(c.Mode), deliveries)
+	p.Check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
+		"KAFKA_TRANSACTION_TIMEOUT", "must be %s to %s, for example 30s", minTransaction, maxTransaction)
+	p.Check(c.Group != "", "BRIDGE_GROUP", "is empty, for example exportbridge")
+	p.Check(c.SessionTimeout >= minSession && c.SessionTimeout <= maxSession,
+		"BRIDGE_SESSION_TIMEOUT", "must be %s to %s, for example 10s", minSession, maxSession)
 }
 
-func (c *Config) validateTLS(p *problems) {
+func (c *Config) validateTLS(p *bridge.Problems) {
 	if !c.TLSEnabled {
-		p.check(c.TLSCA == "" && c.TLSCert == "" && c.TLSKey == "" && !c.TLSSkipVerify,
-			"KAFKA_TLS_* is set but TLS is off, for example KAFKA_TLS_ENABLED=true")
+		if c.TLSCA != "" || c.TLSCert != "" || c.TLSKey != "" || c.TLSSkipVerify {
+			p.Add(bridge.Problem{Variable: "KAFKA_TLS_ENABLED", Message: "KAFKA_TLS_* is set but TLS is off, for example KAFKA_TLS_ENABLED=true"})
+		}
 		return
 	}
 	if c.TLSCA != "" {
-		p.check(x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSCA)),
-			"KAFKA_TLS_CA holds no certificate in PEM; to name a file: KAFKA_TLS_CA_FILE=/etc/kafka/ca.pem")
+		p.Check(x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSCA)),
+			"KAFKA_TLS_CA", "holds no certificate in PEM; to name a file: KAFKA_TLS_CA_FILE=/etc/kafka/ca.pem")
 	}
 	if c.TLSCert != "" || c.TLSKey != "" {
 		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
-		p.check(err == nil, "KAFKA_TLS_CERT and KAFKA_TLS_KEY are not a pair in PEM (%v); to name files: KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
+		p.Check(err == nil, "KAFKA_TLS_CERT", "and KAFKA_TLS_KEY are not a pair in PEM (%v); to name files: KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
 	}
 }
 
-func (c *Config) validateSASL(p *problems) {
-	p.oneOf("KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms)
+func (c *Config) validateSASL(p *bridge.Problems) {
+	checkOneOf(p, "KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms)
 	if c.SASLMechanism == "" {
-		p.check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME or _PASSWORD is set but no mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
+		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME", "or _PASSWORD is set but no mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
 		return
 	}
-	p.check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD is empty; to name a file: KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
-	p.check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth, "KAFKA_SASL_USERNAME is empty, for example exportbridge")
+	p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD", "is empty; to name a file: KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
+	p.Check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth, "KAFKA_SASL_USERNAME", "is empty, for example exportbridge")
 	exposed := c.SASLMechanism == saslPlain || c.SASLMechanism == saslOAuth
-	p.check(!exposed || c.TLSEnabled || c.SASLInsecure,
-		"KAFKA_SASL_MECHANISM=%s sends the password readable; KAFKA_TLS_ENABLED=true, or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)
+	if exposed && !c.TLSEnabled && !c.SASLInsecure {
+		p.Add(bridge.Problem{Variable: "KAFKA_SASL_MECHANISM", Message: fmt.Sprintf("KAFKA_SASL_MECHANISM=%s sends the password readable; KAFKA_TLS_ENABLED=true, or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)})
+	}
 }
 
 // DeadTopic returns the topic of the dead letters: DLQTopic, or the usual name.
@@ -266,28 +269,19 @@ func parseRetention(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// problems collects what is wrong with a Config.
-type problems struct{ errs []error }
-
-func (p *problems) check(ok bool, format string, args ...any) {
-	if !ok {
-		p.errs = append(p.errs, fmt.Errorf(format, args...))
-	}
-}
-
-func (p *problems) oneOf(name, value string, allowed []string) {
+func checkOneOf(p *bridge.Problems, name, value string, allowed []string) {
 	words := strings.TrimPrefix(strings.Join(allowed, ", "), ", ")
-	p.check(slices.Contains(allowed, value), "%s %q is not one of: %s", name, value, words)
+	p.Check(slices.Contains(allowed, value), name, "%q is not one of: %s", value, words)
 }
 
-// topic checks a name against the brokers' rule.
-func (p *problems) topic(name, value, example string) {
+// checkTopic checks a name against the brokers' rule.
+func checkTopic(p *bridge.Problems, name, value, example string) {
 	bad := strings.ContainsFunc(value, func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 		return !letter && r != '.' && r != '_' && r != '-'
 	})
 	ok := value != "" && len(value) <= 249 && value != "." && value != ".." && !bad
-	p.check(ok, "%s %q is not a topic name (1 to 249 of a-z A-Z 0-9 . _ -), for example %s", name, value, example)
+	p.Check(ok, name, "%q is not a topic name (1 to 249 of a-z A-Z 0-9 . _ -), for example %s", value, example)
 }
 
 func validAddress(addr string) bool {

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -36,17 +35,17 @@ func (c Config) Local() bool {
 
 // Validate reports everything that is wrong with the configuration.
 func (c Config) Validate() error {
-	var errs []error
+	var p bridge.Problems
 	if _, port, err := net.SplitHostPort(c.Addr); !c.Off() && (err != nil || port == "") {
-		errs = append(errs, fmt.Errorf("HTTP_ADDR: %q is not an address, for example 127.0.0.1:8080, or off", c.Addr))
+		p.Add(bridge.Problem{Variable: "HTTP_ADDR", Message: fmt.Sprintf("HTTP_ADDR: %q is not an address, for example 127.0.0.1:8080, or off", c.Addr)})
 	}
 	if token := c.AdminToken.Reveal(); strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("HTTP_ADMIN_TOKEN: a token is one word of ASCII characters, for example from: openssl rand -hex 32"))
+		p.Add(bridge.Problem{Variable: "HTTP_ADMIN_TOKEN", Message: "HTTP_ADMIN_TOKEN: a token is one word of ASCII characters, for example from: openssl rand -hex 32"})
 	}
 	for _, name := range c.AllowedHosts {
 		if name == "" || strings.ContainsAny(name, "/:*@ ") {
-			errs = append(errs, fmt.Errorf("HTTP_ALLOWED_HOSTS: %q is not the name of a host, for example bridge.example.com, without scheme and port", name))
+			p.Add(bridge.Problem{Variable: "HTTP_ALLOWED_HOSTS", Message: fmt.Sprintf("HTTP_ALLOWED_HOSTS: %q is not the name of a host, for example bridge.example.com, without scheme and port", name)})
 		}
 	}
-	return errors.Join(errs...)
+	return p.Err()
 }

@@ -8,20 +8,15 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"exportbridge/bridge"
 )
 
 // loader fills Config structs from the sources and collects every problem on
 // the way, so that all of them are reported at once.
 type loader struct {
 	src      sources
-	problems []problem
-}
-
-// problem is one line of what is wrong. The variable is the plain name, ""
-// where no single one is to blame.
-type problem struct {
-	variable string
-	text     string
+	problems Problems
 }
 
 // fill sets every setting of the struct that target points to, as one stream
@@ -66,8 +61,8 @@ func (o origin) describe(variable string) string {
 }
 
 // add records a problem, once.
-func (l *loader) add(variable, text string) {
-	p := problem{variable, text}
+func (l *loader) add(variable, message string) {
+	p := bridge.Problem{Variable: variable, Message: maskURLs(message)}
 	if !slices.Contains(l.problems, p) {
 		l.problems = append(l.problems, p)
 	}
@@ -76,77 +71,61 @@ func (l *loader) add(variable, text string) {
 // check records what the Validate of every stream found, by stream: bare where
 // all streams share it. What it says about a variable that is wrong already is
 // left out.
-func (l *loader) check(voc *vocabulary, found map[string]error) {
+func (l *loader) check(found map[string]bridge.Problems) {
 	faulty := make(map[string]bool)
 	for _, p := range l.problems {
-		faulty[p.variable] = true
+		faulty[p.Variable] = true
 	}
-	streams := make(map[string][]string)
+	streams := make(map[bridge.Problem][]string)
 	for _, stream := range slices.Sorted(maps.Keys(found)) {
-		if found[stream] == nil {
-			continue
-		}
-		for line := range strings.SplitSeq(found[stream].Error(), "\n") {
-			streams[line] = append(streams[line], stream)
+		for _, p := range found[stream] {
+			streams[p] = append(streams[p], stream)
 		}
 	}
-	for _, line := range slices.Sorted(maps.Keys(streams)) {
-		name := voc.firstIn(line)
-		if faulty[name] {
-			continue
+	for _, p := range slices.SortedFunc(maps.Keys(streams), byMessage) {
+		message := p.Message
+		if len(streams[p]) < len(found) {
+			message = fmt.Sprintf("stream %s: %s", strings.Join(streams[p], ", "), message)
 		}
-		if len(streams[line]) < len(found) {
-			line = fmt.Sprintf("stream %s: %s", strings.Join(streams[line], ", "), line)
+		if p.Variable == "" || !faulty[p.Variable] {
+			l.add(p.Variable, message)
 		}
-		l.add(name, line)
 	}
 }
 
-// firstIn returns the first setting that a line names, or "".
-func (voc *vocabulary) firstIn(line string) string {
-	words := strings.FieldsFunc(line, func(r rune) bool {
-		return r != '_' && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
-	})
-	for _, word := range words {
-		if v := voc.lookup(word); v != nil {
-			return v.Name
-		}
-	}
-	return ""
-}
+func byMessage(a, b bridge.Problem) int { return cmp.Compare(a.Message, b.Message) }
 
-// sort puts the problems in the order of the settings table.
-func (l *loader) sort(vars []Variable) {
+// err returns all problems, in the order of the settings table, as an error for
+// people; nil if there are none.
+func (l *loader) err(vars []Variable) error {
+	if len(l.problems) == 0 {
+		return nil
+	}
 	place := make(map[string]int, len(vars))
 	for i, v := range vars {
 		place[v.Name] = i - len(vars)
 	}
-	slices.SortStableFunc(l.problems, func(a, b problem) int {
-		return cmp.Compare(place[a.variable], place[b.variable])
+	slices.SortStableFunc(l.problems, func(a, b bridge.Problem) int {
+		return cmp.Compare(place[a.Variable], place[b.Variable])
 	})
+	return l.problems
 }
 
-// err returns all problems as one error for people, nil if there are none.
-func (l *loader) err() error {
-	if len(l.problems) == 0 {
-		return nil
-	}
-	lines := make([]string, len(l.problems))
-	for i, p := range l.problems {
-		lines[i] = maskURLs(p.text)
-	}
-	return Problems(lines)
-}
+// Problems is everything that is wrong with the settings, in the order of the
+// settings table.
+type Problems []bridge.Problem
 
-// Problems is everything that is wrong with the settings, a line each.
-type Problems []string
-
+// Error implements error, with a line for each problem.
 func (e Problems) Error() string {
+	lines := bridge.Problems(e).Error()
 	if len(e) == 1 {
-		return e[0]
+		return lines
 	}
-	return fmt.Sprintf("%d settings are wrong\n  %s", len(e), strings.Join(e, "\n  "))
+	return fmt.Sprintf("%d settings are wrong\n  %s", len(e), strings.ReplaceAll(lines, "\n", "\n  "))
 }
+
+// Unwrap returns each problem, a bridge.Problem.
+func (e Problems) Unwrap() []error { return bridge.Problems(e).Unwrap() }
 
 // Setting is one row of what is in force. For a value of a single stream the
 // variable is the per-stream one.

@@ -9,7 +9,6 @@ package config
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -153,7 +152,7 @@ func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings,
 	for _, from := range l.src[2:] {
 		s.Warnings = append(s.Warnings, voc.unknown(from.vars)...)
 	}
-	found := make(map[string]error)
+	found := make(map[string]bridge.Problems)
 	for _, name := range names {
 		st := l.loadStream(ctx, name, need, now)
 		st.Engine.Mode, st.Engine.Owner = s.Delivery, s.Owner()
@@ -162,12 +161,11 @@ func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings,
 		s.Streams = append(s.Streams, st)
 		found[name] = st.validate(need)
 	}
-	l.check(voc, found)
-	l.check(voc, map[string]error{"": errors.Join(s.HTTP.Validate(), s.validate(need))})
+	l.check(found)
+	l.check(map[string]bridge.Problems{"": s.validate(need)})
 	l.checkTwins(s.Streams, need)
 	s.Effective = withTopics(effectiveOf(ctx, l.src, vars, names), s.Streams)
-	l.sort(vars)
-	return s, l.err()
+	return s, l.err(vars)
 }
 
 // withTopics puts the topics that follow from the streams' names in place of
@@ -224,7 +222,7 @@ func (l *loader) fillExport(ctx context.Context, st *Stream) {
 	}
 	origins := own.fill(ctx, &st.Export, st.Name)
 	for _, p := range own.problems {
-		l.add(p.variable, p.text)
+		l.add(p.Variable, p.Message)
 	}
 	st.Export.APIKeyFile = origins["EXPORT_API_KEY"].path
 	l.chooseResource(st, origins["EXPORT_RESOURCE"])
@@ -328,35 +326,36 @@ func (st *Stream) Unsafe() []string {
 }
 
 // validate asks about the parts that all streams share.
-func (s *Settings) validate(need Uses) error {
-	if need&UsesCursor == 0 {
-		return nil
+func (s *Settings) validate(need Uses) (p bridge.Problems) {
+	p.Add(s.HTTP.Validate())
+	if need&UsesCursor != 0 {
+		cursor := s.Cursor
+		if s.EmbeddedRedis {
+			cursor.URL = "redis://" + anyServer
+		}
+		p.Add(cursor.Validate())
 	}
-	cursor := s.Cursor
-	if s.EmbeddedRedis {
-		cursor.URL = "redis://" + anyServer
-	}
-	return cursor.Validate()
+	return p
 }
 
 // validate asks every package about its part.
-func (st *Stream) validate(need Uses) error {
-	var errs []error
+func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	if need&UsesExport != 0 {
 		export := st.Export
 		if st.Simulated {
 			export.URL = "http://" + anyServer
 		}
-		errs = append(errs, st.Engine.Validate(), export.Validate())
+		p.Add(st.Engine.Validate())
+		p.Add(export.Validate())
 	}
 	if need&UsesKafka != 0 {
 		kafka := st.Kafka
 		if IsEmbedded(&kafka) {
 			kafka.Brokers = []string{anyServer}
 		}
-		errs = append(errs, kafka.Validate())
+		p.Add(kafka.Validate())
 	}
-	return errors.Join(errs...)
+	return p
 }
 
 // IsEmbedded reports whether Kafka is a server inside a process, which others

@@ -41,7 +41,7 @@ func (l *loader) traceURL(s *Settings) string {
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		l.add(variable, "is not a URL, for example http://localhost:4318") // it may hold a password
+		l.add(variable, variable+" is not a URL, for example http://localhost:4318") // it may hold a password
 		return ""
 	}
 	return u.JoinPath(path).String()

@@ -68,7 +68,7 @@ func TestCheckGiven(t *testing.T) {
 		voc.checkGiven(&l, map[string]string{name: "x"})
 		got := ""
 		if len(l.problems) > 0 {
-			got = l.problems[0].text
+			got = l.problems[0].Message
 		}
 		if got != want || len(l.problems) > 1 {
 			t.Errorf("--set %s: %q, want %q", name, l.problems, want)

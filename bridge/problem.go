@@ -1,0 +1,80 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Problem is one thing that is wrong with a setting.
+type Problem struct {
+	// Variable is the environment variable of the setting to correct; empty where
+	// no single one is to blame.
+	Variable string
+	// Message says what is wrong, by the variable's name and with an example. It
+	// holds nothing of a secret.
+	Message string
+}
+
+// Error implements error.
+func (p Problem) Error() string { return p.Message }
+
+// Problemf returns a problem whose message is the variable's name, a space and
+// the formatted text.
+func Problemf(variable, format string, args ...any) Problem {
+	return Problem{variable, strings.TrimSpace(variable + " " + fmt.Sprintf(format, args...))}
+}
+
+// Problems is everything that is wrong with a Config, which the Validate of
+// every package returns.
+type Problems []Problem
+
+// Check adds a problem as Problemf makes it unless ok.
+func (p *Problems) Check(ok bool, variable, format string, args ...any) {
+	if !ok {
+		*p = append(*p, Problemf(variable, format, args...))
+	}
+}
+
+// Add adds what is wrong according to err: its Problems, its Problem, or one
+// without a variable. Nil adds nothing.
+func (p *Problems) Add(err error) {
+	if err == nil {
+		return
+	}
+	if all, ok := errors.AsType[Problems](err); ok {
+		*p = append(*p, all...)
+		return
+	}
+	one, ok := errors.AsType[Problem](err)
+	if !ok {
+		one.Message = err.Error()
+	}
+	*p = append(*p, one)
+}
+
+// Err returns the problems as an error, nil if there are none.
+func (p Problems) Err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return p
+}
+
+// Error implements error, with a line for each problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i := range p {
+		lines[i] = p[i].Message
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns each Problem.
+func (p Problems) Unwrap() []error {
+	errs := make([]error, len(p))
+	for i := range p {
+		errs[i] = p[i]
+	}
+	return errs
+}
