@@ -148,9 +148,9 @@ func (r *requests) claim(hard context.Context, cmd Command) (bool, error) {
 // none: there the operator moves the stream in any case.
 func (r *requests) expire(hard context.Context, cmd Command, over string) error {
 	f := r.f
-	detail := "expired: no bridge took it up before its deadline"
+	detail := "no bridge took it up before its deadline"
 	if over != "" {
-		detail = "expired: the bridge that took it up ended before it was applied"
+		detail = "the bridge that took it up ended before it was applied"
 	}
 	if over != "" && !f.b.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
 		f.discard()
@@ -164,7 +164,7 @@ func (r *requests) expire(hard context.Context, cmd Command, over string) error 
 		f.run.began, r.claimed.fenced = began, true
 	}
 	f.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "deadline", describeInstant(cmd.Deadline), "claimed_by", over)
-	return r.answer(hard, cmd, Answer{Detail: detail})
+	return r.answer(hard, cmd, ExpiredAnswer(detail))
 }
 
 // validateCommand says why a command cannot be applied, or nothing.

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -27,6 +28,16 @@ type RequestOutcome struct {
 	// Answer is set in RequestAnswered.
 	Answer Answer
 }
+
+// expiredPrefix begins the detail of an ExpiredAnswer.
+const expiredPrefix = "expired: "
+
+// ExpiredAnswer is the answer to a request that nobody applied before its
+// deadline, and why.
+func ExpiredAnswer(why string) Answer { return Answer{Detail: expiredPrefix + why} }
+
+// Expired reports whether a is an ExpiredAnswer.
+func (a *Answer) Expired() bool { return !a.Applied && strings.HasPrefix(a.Detail, expiredPrefix) }
 
 // PendingError refuses a request while another one is pending.
 type PendingError struct {

@@ -165,7 +165,9 @@ func (s *Store) expire(ctx context.Context, reply []string) error {
 		return fmt.Errorf("expire a request of %s: %w", s.name, errReply)
 	}
 	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
-	data, err := json.Marshal(bridge.Answer{Detail: "expired: no bridge took it up before its deadline", At: deadline})
+	answer := bridge.ExpiredAnswer("no bridge took it up before its deadline")
+	answer.At = deadline
+	data, err := json.Marshal(answer)
 	if err != nil {
 		return fmt.Errorf("expire %s: %w", reply[1], err)
 	}

@@ -1,0 +1,48 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"exportbridge/bridge"
+)
+
+// applyAway applies the command while Redis is away. Nobody can have a running
+// bridge do it then: this process takes the stream if nobody has it, in which
+// case Kafka alone decides. A bridge that starts meanwhile fences this process,
+// or goes on from what it has committed.
+func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, error) {
+	stuck := func(because error) (bridge.Answer, error) {
+		return bridge.Answer{}, &StoreAwayError{Because: because, Err: away}
+	}
+	if r.c.cfg.Engine.Mode != bridge.ExactlyOnce {
+		return stuck(ErrStoreHolds)
+	}
+	if r.c.hidden() {
+		_, err := r.c.unowned(ctx)
+		return bridge.Answer{}, err
+	}
+	members, err := r.c.members(ctx)
+	switch {
+	case err != nil:
+		return stuck(&OwnerUnknownError{Err: err})
+	case len(members) > 0:
+		return stuck(&OwnedError{Stream: r.c.Stream(), By: members[0]})
+	}
+	answer, err := r.applyOffline(ctx, r.cmd, granted{r.c.ports.Inbox})
+	if errors.Is(err, bridge.ErrFenced) {
+		return stuck(&TakenOverError{Err: err})
+	}
+	return answer, err
+}
+
+// granted is the inbox of a command that nobody but this process knows.
+type granted struct{ bridge.Inbox }
+
+// Claim implements bridge.Inbox.
+func (granted) Claim(_ context.Context, _ bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
+	return bridge.Claimed{By: by.Session}, nil
+}
+
+// Answer implements bridge.Inbox.
+func (granted) Answer(context.Context, bridge.Command, bridge.Answer) error { return nil }

@@ -1,0 +1,48 @@
+package control_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+)
+
+// exports checks that what was exported is read back whole or not at all.
+func exports(t *testing.T, c bridge.Checkpoint) {
+	t.Helper()
+	out, err := control.NewExport(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := func(change func(e *control.Export)) []byte {
+		e := out
+		change(&e)
+		data, err := json.MarshalIndent(e, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	whole := document(func(*control.Export) {})
+	got, err := control.ReadExport(bytes.NewReader(whole))
+	if diff := cmp.Diff(c, got); err != nil || diff != "" {
+		t.Errorf("read back: %v\n%s", err, diff)
+	}
+	for want, data := range map[string][]byte{
+		"it is empty":               nil,
+		"larger than 8 MiB":         bytes.Repeat([]byte(" "), 8<<20+1),
+		"not a whole JSON document": whole[:len(whole)/2],
+		"its format":                document(func(e *control.Export) { e.Format = "exportbridge.cursor/2" }),
+		"it was changed":            bytes.Replace(whole, []byte(`"events": 200`), []byte(`"events": 201`), 1),
+		"its checkpoint":            document(func(e *control.Export) { e.Checkpoint = nil }),
+	} {
+		if _, err := control.ReadExport(bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

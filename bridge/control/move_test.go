@@ -1,0 +1,323 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/control"
+)
+
+// A running bridge applies what is asked, and acknowledges it.
+func TestRunningBridge(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, r *rig) {
+		defer r.run()()
+		time.Sleep(5 * time.Second) //nolint:forbidigo // virtual
+		ctx := t.Context()
+		if _, err := r.Resume(ctx, why); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "refused by pod-1: the stream is not paused") {
+			t.Errorf("a resume of what is not paused: %v", err)
+		}
+		began := time.Now()
+		done, err := r.Pause(ctx, why, 0)
+		if err != nil || done.Answer.By != "pod-1" || done.PausedUntil != bridge.Forever || time.Since(began) > 2*time.Second {
+			t.Fatalf("paused after %s: %+v, %v", time.Since(began), done, err)
+		}
+		if done, err = r.Resume(ctx, why); err != nil || done.Answer.Place.Epoch != 2 || done.PausedUntil != 0 {
+			t.Errorf("resumed: %+v, %v", done, err)
+		}
+		// Until when is told by Redis's clock.
+		if done, err = r.Pause(ctx, why, time.Minute); err != nil || time.Until(time.UnixMilli(done.PausedUntil)).Round(time.Second) != time.Hour+time.Minute {
+			t.Errorf("paused for a minute: %+v, %v", done, err)
+		}
+		m := r.plan(control.RewindPages{Pages: 5})
+		if err := errors.Join(m.CheckEpoch(3), m.CheckEpoch(m.BaseEpoch)); err != nil {
+			t.Errorf("the plan is for epoch %d: %v", m.BaseEpoch, err)
+		}
+		if done, err = r.Move(ctx, m, why); err != nil || done.Answer.By != "pod-1" || done.Answer.Place.Epoch != 4 {
+			t.Errorf("rewound: %+v, %v", done, err)
+		}
+		// The same plan once more is for another stream.
+		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "moved meanwhile") {
+			t.Errorf("moved twice by one plan: %v", err)
+		}
+		err = r.plan(control.ResetToEarliest{}).CheckEpoch(3)
+		if moved := want[*control.MovedError](t, err); !errors.Is(err, control.ErrRefused) || *moved != (control.MovedError{Epoch: 4, Planned: 3}) {
+			t.Errorf("planned for another epoch: %v", err)
+		}
+	})
+}
+
+// Where nobody runs the stream the controller takes it, by the same steps.
+func TestNobodyRuns(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, r *rig) {
+		const self = "this command (no bridge runs the stream)"
+		for epoch, change := range []func() (control.Done, error){
+			func() (control.Done, error) { return r.Pause(t.Context(), why, 0) },
+			func() (control.Done, error) { return r.Resume(t.Context(), why) },
+			func() (control.Done, error) { return r.Move(t.Context(), r.plan(control.RewindPages{Pages: 5}), why) },
+		} {
+			done, err := change()
+			if now := r.now(); err != nil || done.Answer.By != self || now.Epoch != int64(epoch+1) || done.Answer.Place != now.Place || now.Change.ID != done.ID {
+				t.Errorf("change %d: %+v, %v; the stream is at %s", epoch, done, err, now.Place)
+			}
+		}
+		r.kafka.unknown = errors.New("no coordinator")
+		_, err := r.Pause(t.Context(), why, 0)
+		want[*control.OwnerUnknownError](t, err)
+		if state := r.redis.last.ID; state != "" || r.now().Epoch != 3 {
+			t.Errorf("the request %q stays, or was applied", state)
+		}
+		r.ports.Log = nil
+		r.control(errors.New("the Kafka is inside another process"))
+		if _, err := r.Pause(t.Context(), why, 0); !strings.Contains(fmt.Sprint(err), "no bridge answers, and the Kafka is inside another process") {
+			t.Errorf("a Kafka out of reach: %v", err)
+		}
+	})
+}
+
+// A bridge that does not answer in time: the request is taken back, or it says
+// that it was applied, or that this is not known.
+func TestUnacknowledged(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		happens     func(r *rig) // while the request waits
+		state       bridge.RequestState
+		interrupted bool
+		text        string
+	}{
+		"nobody takes it up": {func(*rig) {}, bridge.RequestWithdrawn, false, "no acknowledgement within 30s: request "},
+		"claimed":            {func(r *rig) { r.claim("one") }, bridge.RequestClaimed, false, "is being applied by pod-1, which has not acknowledged it within 30s"},
+		"interrupted":        {func(*rig) {}, bridge.RequestWithdrawn, true, "interrupted: request "},
+		"claimed, then interrupted": {
+			func(r *rig) { r.claim("one") }, bridge.RequestClaimed, true, "is being applied by pod-1",
+		},
+		"redis goes away": {func(r *rig) { r.redis.away() }, bridge.RequestUnknown, false, "is not acknowledged, and Redis does not answer: server is down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+				r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateBackoff, Error: "503"})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				began := time.Now()
+				var asking sync.WaitGroup
+				asking.Go(func() {
+					_, err := r.Pause(ctx, why, 0)
+					e := want[*control.UnacknowledgedError](t, err)
+					if e.State != c.state || e.Interrupted != c.interrupted || !strings.Contains(err.Error(), c.text) {
+						t.Errorf("%v, %+v", err, e)
+					}
+					if withdrawn := e.State == bridge.RequestWithdrawn && !e.Interrupted; withdrawn != strings.HasSuffix(err.Error(), "; pod-1 is backoff: 503") {
+						t.Errorf("what the bridge does: %v", err)
+					}
+				})
+				time.Sleep(time.Second) //nolint:forbidigo // virtual
+				synctest.Wait()
+				c.happens(r)
+				if c.interrupted {
+					cancel()
+				}
+				asking.Wait()
+				if took := time.Since(began); !c.interrupted && (took < timeout || took > timeout+time.Second) {
+					t.Errorf("took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// What was applied just before the request was to be taken back is said to be
+// applied.
+func TestAlreadyApplied(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+		r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateRunning})
+		var asking sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		asking.Go(func() {
+			done, err := r.Pause(ctx, why, 0)
+			if err != nil || !done.Answer.Applied || done.Answer.By != "pod-1" {
+				t.Errorf("%+v, %v", done, err)
+			}
+		})
+		time.Sleep(time.Second) //nolint:forbidigo // virtual
+		synctest.Wait()
+		r.claim("one")
+		cancel()
+		if err := r.redis.Answer(t.Context(), r.redis.last, bridge.Answer{Applied: true, By: "pod-1"}); err != nil {
+			t.Fatal(err)
+		}
+		asking.Wait()
+	})
+}
+
+// pend leaves the request of somebody else, with a deadline in ten seconds.
+func (r *rig) pend(id string, epoch int64) bridge.Command {
+	r.t.Helper()
+	c := bridge.Command{ID: id, Kind: bridge.KindPause, BaseEpoch: epoch, PausedUntil: bridge.Forever, Who: "bob"}
+	if err := r.redis.Request(r.t.Context(), c, 10*time.Second); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.redis.last
+}
+
+// One request at a time: another one is refused while it is pending, and settles
+// it when it is overdue.
+func TestPending(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, r *rig) {
+		r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateRunning})
+		r.pend("other", 0)
+		r.claim("killed")
+		began := time.Now()
+		_, err := r.Pause(t.Context(), why, 0)
+		if e := want[*bridge.PendingError](t, err); e.Command.ID != "other" || e.Owner != "pod-1" || e.Overdue || time.Since(began) > time.Second {
+			t.Errorf("after %s: %+v", time.Since(began), e)
+		}
+		// A bridge that seems to run has the time to answer.
+		time.Sleep(20 * time.Second) //nolint:forbidigo // virtual
+		began = time.Now()
+		_, err = r.Pause(t.Context(), why, 0)
+		if e := want[*bridge.PendingError](t, err); !e.Overdue || time.Since(began) < timeout {
+			t.Errorf("after %s: %+v", time.Since(began), e)
+		}
+		// Whether it was applied must be found out first.
+		r.redis.tell(nil)
+		r.kafka.unknown = errors.New("no coordinator")
+		_, err = r.Pause(t.Context(), why, 0)
+		want[*control.OwnerUnknownError](t, err)
+		if want[*bridge.PendingError](t, err); !strings.Contains(err.Error(), "what became of it is not known") {
+			t.Errorf("nobody knows: %v", err)
+		}
+		r.kafka.unknown = nil
+		done, err := r.Pause(t.Context(), why, 0)
+		if err != nil || !done.Answer.Applied {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		if other, ok := r.redis.inbox.AnswerTo("other"); !ok || !other.Expired() {
+			t.Errorf("the overdue one is answered %v, %+v", ok, other)
+		}
+	})
+}
+
+// A request that was planned for an epoch is not applied to another one that
+// somebody made meanwhile, whatever another request was answered.
+func TestRefusalIsNotHidden(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *rig) {
+		m := r.plan(control.ResetToEarliest{})
+		if _, err := r.Pause(t.Context(), why, 0); err != nil { // somebody else
+			t.Fatal(err)
+		}
+		r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateRunning})
+		other := r.pend("other", 7)
+		r.claim("one")
+		time.Sleep(20 * time.Second) //nolint:forbidigo // virtual
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			if done, err := r.Move(t.Context(), m, why); !errors.Is(err, control.ErrRefused) {
+				t.Errorf("a move that was planned for epoch 0, at %s: %+v, %v", r.now().Place, done, err)
+			}
+		})
+		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // virtual
+		refusal := bridge.Answer{By: "pod-1", Detail: "the stream was moved meanwhile", Place: r.now().Place}
+		if err := r.redis.Answer(t.Context(), other, refusal); err != nil {
+			t.Fatal(err)
+		}
+		r.redis.tell(nil)
+		asking.Wait()
+	})
+}
+
+// While Redis is away Kafka alone decides, where nobody has the stream.
+func TestWithoutRedis(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+		heal := r.redis.away()
+		if done, err := r.Pause(t.Context(), why, time.Minute); err != nil || done.PausedUntil != time.Now().Add(time.Minute).UnixMilli() && time.Until(time.UnixMilli(done.PausedUntil)) > time.Minute {
+			t.Errorf("paused: %+v, %v", done, err)
+		}
+		if done, err := r.Move(t.Context(), r.plan(control.RewindPages{Pages: 5}), why); err != nil || done.Answer.Place.Epoch != 2 {
+			t.Errorf("rewound: %+v, %v", done, err)
+		}
+		stuck := func() *control.StoreAwayError {
+			t.Helper()
+			_, err := r.Move(t.Context(), r.plan(control.ResetToEarliest{}), why)
+			e := want[*control.StoreAwayError](t, err)
+			if !errors.Is(err, bridgetest.ErrDown) || !strings.HasPrefix(err.Error(), "Redis does not answer, and ") || r.now().Epoch != 2 {
+				t.Errorf("at %s: %v", r.now().Place, err)
+			}
+			return e
+		}
+		r.kafka.own(control.Member{ClientID: "c", Host: "/10.0.0.1"})
+		if by := want[*control.OwnedError](t, stuck().Because).By.String(); by != "c at /10.0.0.1" {
+			t.Errorf("owned by %q", by)
+		}
+		r.kafka.unknown = errors.New("no coordinator")
+		want[*control.OwnerUnknownError](t, stuck().Because)
+		r.kafka.unknown = nil
+		r.kafka.own()
+		r.open = func() bridge.Sink { return fenced{r.kafka.Open("events")} }
+		want[*control.TakenOverError](t, stuck().Because)
+		r.ports.OpenSink = func() (control.Sink, error) { return nil, errors.New("no such file") }
+		r.control(nil)
+		if _, err := r.Pause(t.Context(), why, 0); !strings.Contains(fmt.Sprint(err), "no such file") {
+			t.Errorf("a sink that cannot be made: %v", err)
+		}
+		heal()
+	})
+	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *rig) {
+		m := r.plan(control.ResetToEarliest{})
+		r.redis.away()
+		_, err := r.Move(t.Context(), m, why)
+		if want[*control.StoreAwayError](t, err); !errors.Is(err, control.ErrStoreHolds) {
+			t.Errorf("at least once: %v", err)
+		}
+	})
+}
+
+// fenced is the sink of a stream that a bridge takes over at once.
+type fenced struct{ bridge.Sink }
+
+func (fenced) Recover(context.Context, func(context.Context) error) (bridge.Checkpoint, error) {
+	return bridge.Checkpoint{}, fmt.Errorf("recover: %w", bridge.ErrFenced)
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+		s := r.Status(t.Context())
+		if s.Live != nil || s.Checkpoint == nil || !s.MembersKnown || len(s.Notes) > 0 || len(s.Changes) > 0 || !strings.HasPrefix(s.Guarantee, "exactly-once") {
+			t.Errorf("nobody runs it: %+v", s)
+		}
+		for i := range 7 {
+			by := why
+			by.Reason = fmt.Sprint(i)
+			if _, err := r.Move(t.Context(), r.plan(control.ResetToCurrent{}), by); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := r.run()
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual
+		s = r.Status(t.Context())
+		if s.Live == nil || s.Live.Owner != "pod-1" || len(s.Members) != 1 || len(s.Changes) != 5 || s.Changes[0].Reason != "6" || s.Changes[4].Reason != "2" || s.LagSeconds != 0 {
+			t.Errorf("pod-1 runs it: %+v", s)
+		}
+		stop()
+		r.redis.away()
+		r.kafka.unreadable, r.kafka.unknown = errors.New("no leader"), errors.New("no coordinator")
+		s = r.Status(t.Context())
+		if s.Live != nil || s.Checkpoint != nil || s.MembersKnown || len(s.Notes) != 3 || s.LagSeconds != -1 || s.CaughtUpIn != -1 {
+			t.Errorf("nobody answers: %+v", s)
+		}
+	})
+}

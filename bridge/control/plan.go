@@ -1,0 +1,115 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Endpoint is one end of a move.
+type Endpoint struct {
+	// Place is nil where no commit was, as after a reset.
+	*bridge.Place
+	// Text says where it is, for people.
+	Text string `json:"text"`
+	// At is when it was committed; Position, Events, Pages and CursorHash are
+	// the checkpoint's. All are zero where they are not known.
+	At         time.Time `json:"at,omitzero"`
+	Position   time.Time `json:"position,omitzero"`
+	Events     int64     `json:"events,omitempty"`
+	Pages      int64     `json:"pages,omitempty"`
+	CursorHash string    `json:"cursor_hash,omitempty"`
+}
+
+// Plan is what a move would do.
+type Plan struct {
+	// Stream would be moved From where it is To there.
+	Stream string   `json:"stream"`
+	From   Endpoint `json:"from"`
+	To     Endpoint `json:"to"`
+	// AgainEvents and AgainPages will be published again, -1 where that cannot
+	// be known.
+	AgainEvents int64 `json:"again_events"`
+	AgainPages  int64 `json:"again_pages"`
+	// Guarantee says what consumers must expect, Notes what else is to be known.
+	Guarantee string `json:"guarantee"`
+	// BaseEpoch is the epoch that the plan was made for. A move that was
+	// planned for another one is refused.
+	BaseEpoch int64    `json:"base_epoch"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
+// Move is a planned one, for Controller.Move.
+type Move struct {
+	Plan
+	target bridge.Target
+	from   base
+}
+
+// newMove plans a move to a place that text describes. How much comes again is
+// not known yet.
+func newMove(text string, to bridge.Target) *Move {
+	return &Move{
+		Plan:   Plan{To: Endpoint{Text: text, CursorHash: bridge.CursorHash(to.Cursor)}, AgainEvents: -1, AgainPages: -1},
+		target: to,
+	}
+}
+
+// Plan says what a move would do. It changes nothing.
+func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
+	from, err := c.base(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := to.plan(ctx, c, from)
+	if err != nil {
+		return nil, err
+	}
+	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
+	if want := c.cfg.Engine.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
+		m.Notes = append(m.Notes, fmt.Sprintf("the settings change, from %s to %s", from.Origin, want))
+	}
+	if from.away != nil {
+		m.Notes = append(m.Notes, c.awayNote(from.away))
+	}
+	m.Guarantee = string(c.cfg.Engine.Mode)
+	return m, nil
+}
+
+// awayNote says why a plan is made without Redis.
+func (c *Controller) awayNote(away error) string {
+	note := "Redis does not answer, the position is from the checkpoint topic"
+	if c.cfg.Engine.Mode != bridge.ExactlyOnce {
+		note += ", which may be some seconds behind"
+	}
+	return note + ": " + cut(away.Error(), 120)
+}
+
+// now returns the time by Redis's clock, on which all who take part agree, and
+// by that of this machine while Redis is away.
+func (c *Controller) now(ctx context.Context, away error) (time.Time, error) {
+	if away != nil {
+		return time.Now(), nil
+	}
+	t, err := c.ports.Live.Now(ctx)
+	if isAway(err) {
+		return time.Now(), nil
+	}
+	return t, err
+}
+
+// endpointOf is a checkpoint as one end of a move.
+func endpointOf(c *bridge.Checkpoint) Endpoint {
+	e := Endpoint{Place: &c.Place, Text: "no checkpoint", Events: c.Events, Pages: c.Pages, CursorHash: bridge.CursorHash(c.Cursor)}
+	if c.Zero() {
+		return e
+	}
+	e.Text, e.At = "entry "+c.Place.String(), time.UnixMilli(c.WrittenAt).UTC()
+	if c.PositionTime > 0 {
+		e.Position = time.UnixMilli(c.PositionTime).UTC()
+		e.Text += "   " + e.Position.Format(timeLayout)
+	}
+	return e
+}

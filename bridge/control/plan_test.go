@@ -1,0 +1,282 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/control"
+)
+
+// entryOf returns the newest commit that had passed so many pages.
+func (r *rig) entryOf(pages int64) bridge.Checkpoint {
+	r.t.Helper()
+	for _, c := range slices.Backward(r.redis.Store.History()) {
+		if c.Pages == pages && c.Kind == bridge.KindData {
+			return c
+		}
+	}
+	r.t.Fatalf("no commit has passed %d pages", pages)
+	return bridge.Checkpoint{}
+}
+
+// Each target is planned from Redis, from the checkpoint topic where Redis was
+// emptied or is away, and is where the stream is then.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*rig){
+		"redis": func(*rig) {}, "redis lost it": func(r *rig) { r.redis.Wipe() }, "redis is away": func(r *rig) { r.redis.away() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) { targets(r, lose, name) })
+		})
+	}
+}
+
+func targets(r *rig, lose func(*rig), name string) {
+	now, back := r.now(), r.entryOf(12)
+	at := time.UnixMilli(back.WrittenAt).Add(time.Millisecond)
+	other := bridge.Checkpoint{Version: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70, Pages: 7, PositionTime: 1000}
+	lose(r)
+	for _, c := range []struct {
+		to           control.Target
+		text         string
+		again, pages int64
+		cursor       string
+		note         string
+	}{
+		{control.RewindPages{Pages: now.Pages - 12}, "(the newest commit at least ", now.Events - back.Events, now.Pages - 12, back.Cursor, ""},
+		{control.RewindToTime{Time: at}, "(the newest commit at or before " + at.UTC().Format("2006-01-02"), now.Events - back.Events, now.Pages - 12, back.Cursor, ""},
+		{control.RewindToEntry{Entry: back.Place}, "entry " + back.Place.String(), -1, -1, back.Cursor, ""},
+		{control.ResetToEarliest{}, "the earliest event", -1, -1, "", ""},
+		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on", -1, -1, "", ""},
+		{control.ResetToLatest{}, "events from now on", -1, -1, "", "will not be published"},
+		{control.ResetToCurrent{}, "the same position", 0, 0, now.Cursor, "accepted as they are now"},
+		{control.ResetToCursor{Cursor: "elsewhere"}, "cursor elsewhere  (sha256 ", -1, -1, "elsewhere", ""},
+		{control.Import{Checkpoint: other}, "1970-01-01 00:00:01Z", -1, -1, "elsewhere", ""},
+	} {
+		m := r.plan(c.to)
+		if !strings.Contains(m.To.Text, c.text) || m.AgainEvents != c.again || m.AgainPages != c.pages || m.To.CursorHash != bridge.CursorHash(c.cursor) {
+			r.t.Errorf("%T: planned to %q, again %d events in %d pages", c.to, m.To.Text, m.AgainEvents, m.AgainPages)
+		}
+		if m.Stream != "events" || m.BaseEpoch != 0 || m.Guarantee != "exactly-once" || m.From.Place == nil || *m.From.Place != now.Place || m.From.Events != now.Events {
+			r.t.Errorf("%T: the plan is %+v", c.to, m.Plan)
+		}
+		notes := strings.Join(m.Notes, "\n")
+		if !strings.Contains(notes, c.note) || strings.Contains(notes, "Redis does not answer") != (name == "redis is away") {
+			r.t.Errorf("%T: notes %q, want %q", c.to, notes, c.note)
+		}
+		if got := r.now(); got.Place != now.Place {
+			r.t.Fatalf("%T: a plan has moved the stream to %s", c.to, got.Place)
+		}
+	}
+	m := r.plan(control.RewindToEntry{Entry: back.Place})
+	done, err := r.Move(r.t.Context(), m, why)
+	if err != nil || done.Answer.Place != (bridge.Place{Epoch: 1}) || done.Answer.By != "this command (no bridge runs the stream)" {
+		r.t.Fatalf("moved: %+v, %v", done, err)
+	}
+	got, err := control.Newest(r.t.Context(), r.kafka)
+	if ch := got.Change; err != nil || got.Cursor != back.Cursor || got.Events != back.Events || ch == nil || ch.ID != done.ID || ch.Who != "ann" || ch.Reason != "bad deploy" || ch.From != now.Place {
+		r.t.Errorf("the stream is at %+v, %v", got, err)
+	}
+}
+
+// What cannot be planned says what is missing.
+func TestNoTarget(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+		before := time.UnixMilli(r.redis.Store.History()[0].WrittenAt).Add(-time.Hour)
+		for _, to := range []control.Target{
+			control.RewindPages{Pages: 999}, control.RewindToEntry{Entry: bridge.Place{Epoch: 9}}, control.RewindToTime{Time: before},
+		} {
+			_, err := r.Plan(t.Context(), to)
+			missing := want[*control.NoEntryError](t, err)
+			_, byTime := to.(control.RewindToTime)
+			if !errors.Is(err, bridge.ErrNoEntry) || missing.Left != nil || missing.Time.IsZero() == byTime || !strings.Contains(err.Error(), "nor in the checkpoint topic") {
+				t.Errorf("%T: %+v", to, missing)
+			}
+		}
+		now := r.now()
+		if _, err := r.Move(t.Context(), r.plan(control.ResetToEarliest{}), why); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.Plan(t.Context(), control.RewindPages{Pages: 999})
+		if missing := want[*control.NoEntryError](t, err); missing.Left == nil || *missing.Left != now.Place {
+			t.Errorf("after a reset from %s: %+v", now.Place, missing)
+		}
+		r.kafka.unreadable = errors.New("no leader")
+		if _, err := r.Plan(t.Context(), control.RewindPages{Pages: 999}); !strings.Contains(fmt.Sprint(err), "no leader") {
+			t.Errorf("an unreadable checkpoint topic: %v", err)
+		}
+		for name, cursor := range map[string]string{"long": strings.Repeat("x", bridge.MaxCursor+1), "no UTF-8": "\xff", "lines": "a\nb"} {
+			if m, err := r.Plan(t.Context(), control.ResetToCursor{Cursor: cursor}); err == nil {
+				t.Errorf("a cursor that is %s: planned to %+v", name, m.To)
+			}
+		}
+	})
+}
+
+func TestNoPosition(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, bridge.ExactlyOnce)
+	if _, err := r.Plan(t.Context(), control.ResetToCurrent{}); !errors.Is(err, control.ErrNoPosition) {
+		t.Errorf("to stay at no position: %v", err)
+	}
+	if m := r.plan(control.ResetToEarliest{}); m.From.Text != "no checkpoint" || len(m.Notes) > 0 {
+		t.Errorf("a stream that has not begun is planned from %q, %q", m.From.Text, m.Notes)
+	}
+}
+
+// An imported cursor is of the same stream, export and application.
+func TestForeignCursor(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+		same := r.now()
+		same.Events += 100
+		if m := r.plan(control.Import{Checkpoint: same}); len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "ahead of the stream") {
+			t.Errorf("ahead of the stream: notes %q", m.Notes)
+		}
+		for what, change := range map[string]func(c *bridge.Checkpoint){
+			"stream":         func(c *bridge.Checkpoint) { c.Stream = "users" },
+			"an export with": func(c *bridge.Checkpoint) { c.Origin.Resource = "user" },
+		} {
+			other := r.now()
+			change(&other)
+			_, err := r.Plan(t.Context(), control.Import{Checkpoint: other})
+			if foreign := want[*control.ForeignCursorError](t, err); len(foreign.Differences) != 1 || !strings.Contains(err.Error(), "it is of "+what) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if m := r.plan(control.Import{Checkpoint: other, AcceptOther: true}); len(m.Notes) == 0 || !strings.Contains(m.Notes[0], "it is of "+what) {
+				t.Errorf("%s: accepted with the notes %q", what, m.Notes)
+			}
+		}
+	})
+}
+
+// A move to a time that the stream has not come to says what it skips, and one
+// under other settings that they change.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+		at := time.UnixMilli(r.now().PositionTime)
+		for ahead, notes := range map[time.Duration]int{-time.Second: 0, 0: 0, time.Second: 1} {
+			if m := r.plan(control.ResetToTime{Time: at.Add(ahead)}); len(m.Notes) != notes {
+				t.Errorf("%s ahead: notes %q", ahead, m.Notes)
+			}
+		}
+		r.engine.Origin.Events = []string{"click"}
+		r.control(nil)
+		if m := r.plan(control.ResetToEarliest{}); len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "the settings change") {
+			t.Errorf("another filter: notes %q", m.Notes)
+		}
+		if m := r.plan(control.RewindPages{Pages: 1}); len(m.Notes) != 0 {
+			t.Errorf("a rewind under another filter: notes %q", m.Notes)
+		}
+	})
+	r := newRig(t, bridge.ExactlyOnce)
+	if m := r.plan(control.ResetToTime{Time: time.Now()}); len(m.Notes) > 0 {
+		t.Errorf("a stream that has not begun: notes %q", m.Notes)
+	}
+}
+
+func TestPosition(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+		p, err := r.Position(t.Context())
+		if err != nil || p.Note != "" || p.Events != 200 {
+			t.Fatalf("position %+v, %v", p, err)
+		}
+		heal := r.redis.away()
+		away, err := r.Position(t.Context())
+		if err != nil || away.Place != p.Place || !strings.Contains(away.Note, "from the checkpoint topic") {
+			t.Errorf("while Redis is away: %+v, %v", away, err)
+		}
+		r.kafka.unreadable = errors.New("no leader")
+		if _, err := r.Position(t.Context()); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "no leader") {
+			t.Errorf("nobody answers: %v", err)
+		}
+		if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "no leader") {
+			t.Errorf("a plan where nobody answers: %v", err)
+		}
+		heal()
+		r.redis.Wipe()
+		if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !strings.Contains(fmt.Sprint(err), "no leader") {
+			t.Errorf("a plan where Redis is empty and the topic unreadable: %v", err)
+		}
+		r.kafka.unreadable = nil
+		if lost, err := r.Position(t.Context()); err != nil || lost.Place != p.Place || !strings.Contains(lost.Note, "no checkpoint of stream events in Redis") {
+			t.Errorf("Redis lost it: %+v, %v", lost, err)
+		}
+		r.redis.Put([]byte("{}"))
+		if _, err := r.Position(t.Context()); err == nil {
+			t.Error("a foreign value is passed over")
+		}
+	})
+}
+
+func TestNoCheckpoint(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, bridge.ExactlyOnce)
+	r.redis.known = []string{"users", "events", "sessions"}
+	_, err := r.Position(t.Context())
+	if e := want[*control.NoCheckpointError](t, err); err.Error() != "no checkpoint of stream events in Redis; it knows: users, sessions" || e.Live != nil || !errors.Is(err, bridge.ErrNoCheckpoint) {
+		t.Errorf("%v, %+v", err, e)
+	}
+	r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401", Hint: "check the key"})
+	_, err = r.Position(t.Context())
+	if e := want[*control.NoCheckpointError](t, err); e.Live == nil || e.Live.Hint != "check the key" || !strings.HasSuffix(err.Error(), "; pod-1 is blocked (auth): 401") {
+		t.Errorf("%v, %+v", err, e)
+	}
+	r.redis.away()
+	if _, err := r.Plan(t.Context(), control.ResetToEarliest{}); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "the checkpoint topic has no checkpoint of stream events") {
+		t.Errorf("a plan from nothing: %v", err)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+		all, err := r.History(t.Context(), bridge.HistoryQuery{})
+		if err != nil || all.Note != "" || all.Stored != len(all.Entries) || len(all.Entries) < 20 {
+			t.Fatalf("%d entries, %d stored, %q, %v", len(all.Entries), all.Stored, all.Note, err)
+		}
+		kept := len(all.Entries)
+		r.redis.RollBack(0)
+		heal := r.redis.away()
+		h, err := r.History(t.Context(), bridge.HistoryQuery{Limit: 5})
+		if err != nil || h.Stored != 0 || len(h.Entries) != 5 || h.Entries[0].Place != all.Entries[0].Place || !strings.Contains(h.Note, "Redis does not answer") {
+			t.Errorf("while Redis is away: %+v, %v", h, err)
+		}
+		h, err = r.History(t.Context(), bridge.HistoryQuery{Since: time.UnixMilli(all.Entries[3].WrittenAt)})
+		if err != nil || len(h.Entries) < 4 || h.Entries[len(h.Entries)-1].WrittenAt < all.Entries[3].WrittenAt {
+			t.Errorf("since the fourth: %d entries, %v", len(h.Entries), err)
+		}
+		r.kafka.unreadable = errors.New("no leader")
+		if _, err := r.History(t.Context(), bridge.HistoryQuery{}); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "no leader") {
+			t.Errorf("nobody answers: %v", err)
+		}
+		heal()
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || len(h.Entries) != kept || !strings.Contains(h.Note, "no leader") {
+			t.Errorf("an unreadable checkpoint topic: %d entries, %q, %v", len(h.Entries), h.Note, err)
+		}
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{Limit: 3}); err != nil || h.Note != "" || len(h.Entries) != 3 {
+			t.Errorf("what Redis has is enough: %d entries, %q, %v", len(h.Entries), h.Note, err)
+		}
+		r.redis.Wipe()
+		r.kafka.unreadable = nil
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < kept || h.Note != fmt.Sprintf("the last %d are from the checkpoint topic, Redis has none before", len(h.Entries)) {
+			t.Errorf("Redis was emptied: %d entries, %q, %v", len(h.Entries), h.Note, err)
+		}
+	})
+}
+
+func TestExport(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) { exports(t, r.now()) })
+}

@@ -1,0 +1,119 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"exportbridge/bridge"
+)
+
+// Position is a stream's committed checkpoint.
+type Position struct {
+	bridge.Checkpoint
+	// Note says why it is the checkpoint topic's; empty where Redis has it.
+	Note string
+}
+
+// Position returns the stream's checkpoint: Redis's, or the checkpoint topic's
+// where Redis has none or does not answer. Where nobody has one it is a
+// *NoCheckpointError.
+func (c *Controller) Position(ctx context.Context) (Position, error) {
+	stored, err := c.load(ctx)
+	if err == nil || c.hidden() {
+		return Position{Checkpoint: stored}, err
+	}
+	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.Permanent {
+		return Position{}, err // it answered, and a setting is wrong
+	}
+	newest, logErr := c.newest(ctx)
+	switch {
+	case logErr != nil:
+		return Position{}, also(err, "the checkpoint topic cannot be read either: "+logErr.Error())
+	case newest.Zero():
+		return Position{}, err
+	}
+	return Position{Checkpoint: newest, Note: "from the checkpoint topic: " + cut(err.Error(), 120)}, nil
+}
+
+// load returns Redis's checkpoint, and what else is known where it has none.
+func (c *Controller) load(ctx context.Context) (bridge.Checkpoint, error) {
+	stored, err := c.ports.Store.Load(ctx)
+	if !errors.Is(err, bridge.ErrNoCheckpoint) {
+		return stored, err
+	}
+	e := &NoCheckpointError{Stream: c.Stream()}
+	if live, alive, err := c.Live(ctx); err == nil && alive {
+		e.Live = &live
+		return stored, e
+	}
+	if c.ports.Directory != nil {
+		known, _ := c.ports.Directory.Streams(ctx) // it would only help
+		e.Known = slices.DeleteFunc(known, func(name string) bool { return name == e.Stream })
+	}
+	return stored, e
+}
+
+// newest returns the stream's checkpoint as the checkpoint topic has it; the
+// zero value where there is none.
+func (c *Controller) newest(ctx context.Context) (bridge.Checkpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	return Newest(ctx, c.ports.Log)
+}
+
+// Newest returns the newest checkpoint of a log; the zero value where it has
+// none.
+func Newest(ctx context.Context, log CheckpointLog) (newest bridge.Checkpoint, err error) {
+	err = log.Trail(ctx, func(c bridge.Checkpoint) bool {
+		newest = c
+		return false
+	})
+	return newest, err
+}
+
+// base is the checkpoint that a change is made from.
+type base struct {
+	bridge.Checkpoint
+	away error // why Redis was found not to answer; nil where it was not
+}
+
+// base returns Redis's checkpoint, or the checkpoint topic's where Redis lost
+// its copy or does not answer, or none at all. The bridge may be blocked because
+// there is none any more.
+func (c *Controller) base(ctx context.Context) (base, error) {
+	stored, err := c.ports.Store.Load(ctx)
+	b := base{Checkpoint: stored}
+	switch {
+	case isAway(err) && !c.hidden():
+		b.away = err
+	case !errors.Is(err, bridge.ErrNoCheckpoint):
+		return b, err
+	case c.hidden():
+		return base{}, nil
+	}
+	var logErr error
+	b.Checkpoint, logErr = c.newest(ctx)
+	switch {
+	case logErr != nil && b.away != nil:
+		return b, also(err, "the checkpoint topic cannot be read either: "+logErr.Error())
+	case logErr != nil:
+		return b, fmt.Errorf("redis has no checkpoint of stream %s, and the checkpoint topic cannot be read: %w", c.Stream(), logErr)
+	case b.away != nil && b.Zero():
+		return b, also(err, "the checkpoint topic has no checkpoint of stream "+c.Stream())
+	}
+	return b, nil
+}
+
+// also adds what else is known to an error.
+func also(err error, what string) error { return fmt.Errorf("%w; %s", err, what) }
+
+// cut shortens a text to n characters.
+func cut(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}

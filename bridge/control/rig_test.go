@@ -1,0 +1,395 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/control"
+)
+
+// redis is what a controller asks of Redis, on the fakes of a store and an
+// inbox.
+type redis struct {
+	*bridgetest.Store
+	inbox *bridgetest.Inbox
+	known []string
+
+	mu    sync.Mutex // guards all below
+	down  bool
+	live  *bridge.Status
+	last  bridge.Command // that was requested
+	since time.Time
+}
+
+func newRedis(t *testing.T) *redis {
+	return &redis{Store: bridgetest.NewStore(t, "events"), inbox: bridgetest.NewInbox(t)}
+}
+
+// away makes Redis unreachable until heal is called.
+func (s *redis) away() (heal func()) {
+	store, inbox := s.Break(), s.inbox.Break()
+	set := func(down bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.down = down
+	}
+	set(true)
+	return func() {
+		store()
+		inbox()
+		set(false)
+	}
+}
+
+// fault is how the real store says what is wrong with its server.
+func fault(err error) error {
+	switch {
+	case errors.Is(err, bridgetest.ErrDown):
+		return &bridge.Fault{Code: "network", Hint: "check that Redis runs", Err: err}
+	case errors.Is(err, bridge.ErrForeign):
+		return &bridge.Fault{Class: bridge.Permanent, Code: "foreign", Err: err}
+	}
+	return err
+}
+
+func (s *redis) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return fault(bridgetest.ErrDown)
+	}
+	return nil
+}
+
+func (s *redis) Load(ctx context.Context) (bridge.Checkpoint, error) {
+	c, err := s.Store.Load(ctx)
+	return c, fault(err)
+}
+
+func (s *redis) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
+	return fault(s.Store.Advance(ctx, from, to))
+}
+
+// branch returns the history newest first, as if it had one branch.
+func (s *redis) branch() []bridge.Entry {
+	var all []bridge.Entry
+	for _, c := range slices.Backward(s.Store.History()) {
+		if c.Kind != bridge.KindHeartbeat {
+			all = append(all, bridge.Entry{Checkpoint: c})
+		}
+	}
+	return all
+}
+
+func (s *redis) History(_ context.Context, q bridge.HistoryQuery) ([]bridge.Entry, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	all := slices.DeleteFunc(s.branch(), func(e bridge.Entry) bool { return !q.Since.IsZero() && e.WrittenAt < q.Since.UnixMilli() })
+	if q.Limit > 0 {
+		all = all[:min(q.Limit, len(all))]
+	}
+	return all, nil
+}
+
+func (s *redis) first(is func(e *bridge.Entry) bool) (bridge.Entry, error) {
+	if err := s.check(); err != nil {
+		return bridge.Entry{}, err
+	}
+	for _, e := range s.branch() {
+		if is(&e) {
+			return e, nil
+		}
+	}
+	return bridge.Entry{}, fmt.Errorf("the fake: %w", bridge.ErrNoEntry)
+}
+
+func (s *redis) Entry(_ context.Context, at bridge.Place) (bridge.Entry, error) {
+	return s.first(func(e *bridge.Entry) bool { return e.Place == at })
+}
+
+func (s *redis) EntryAt(_ context.Context, t time.Time) (bridge.Entry, error) {
+	return s.first(func(e *bridge.Entry) bool { return e.WrittenAt <= t.UnixMilli() })
+}
+
+func (s *redis) Back(_ context.Context, pages int64) (bridge.Entry, error) {
+	if s.Get() == nil {
+		return bridge.Entry{}, bridge.ErrNoCheckpoint
+	}
+	now := s.Checkpoint().Pages
+	return s.first(func(e *bridge.Entry) bool { return e.Pages <= now-pages })
+}
+
+func (s *redis) Next(ctx context.Context) (bridge.Command, error) {
+	c, err := s.inbox.Next(ctx)
+	if err = fault(err); err != nil && ctx.Err() == nil {
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return c, err
+}
+
+func (s *redis) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
+	s.mu.Lock()
+	if c.ID == s.last.ID {
+		c.Deadline = s.last.Deadline // as the store has it
+	}
+	s.mu.Unlock()
+	got, err := s.inbox.Claim(ctx, c, by)
+	return got, fault(err)
+}
+
+func (s *redis) Answer(ctx context.Context, c bridge.Command, a bridge.Answer) error {
+	return fault(s.inbox.Answer(ctx, c, a))
+}
+
+func (s *redis) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, late := s.outcome(s.last), time.Now().UnixMilli() >= s.last.Deadline
+	switch {
+	case s.last.ID == "":
+	case o.State == bridge.RequestPending && late:
+		_ = s.inbox.Answer(ctx, s.last, bridge.ExpiredAnswer("no bridge took it up before its deadline"))
+	case o.State == bridge.RequestPending || o.State == bridge.RequestClaimed:
+		return fmt.Errorf("the fake: %w", &bridge.PendingError{Command: s.last, Since: s.since, Owner: o.Owner, Overdue: late})
+	}
+	c.Deadline = time.Now().Add(ttl).UnixMilli()
+	s.last, s.since = c, time.Now()
+	s.inbox.Push(c)
+	return nil
+}
+
+func (s *redis) outcome(c bridge.Command) bridge.RequestOutcome {
+	if a, ok := s.inbox.AnswerTo(c.ID); ok {
+		return bridge.RequestOutcome{State: bridge.RequestAnswered, Answer: a}
+	}
+	if owner, ok := s.inbox.Claimed(c.ID); ok {
+		return bridge.RequestOutcome{State: bridge.RequestClaimed, Owner: owner}
+	}
+	return bridge.RequestOutcome{State: bridge.RequestPending}
+}
+
+func (s *redis) Withdraw(_ context.Context, id string) (bridge.RequestOutcome, error) {
+	if err := s.check(); err != nil {
+		return bridge.RequestOutcome{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.ID == id && s.inbox.Withdraw(s.last) {
+		s.last = bridge.Command{}
+		return bridge.RequestOutcome{State: bridge.RequestWithdrawn}, nil
+	}
+	return s.outcome(s.last), nil
+}
+
+func (s *redis) Wait(ctx context.Context, id string) (bridge.Answer, error) {
+	if err := s.check(); err != nil {
+		return bridge.Answer{}, err
+	}
+	return s.inbox.Await(ctx, id)
+}
+
+func (s *redis) Status(context.Context) (bridge.Status, bool, error) {
+	err := s.check()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || s.live == nil {
+		return bridge.Status{}, false, err
+	}
+	return *s.live, true, nil
+}
+
+func (s *redis) Now(context.Context) (time.Time, error) { return time.Now().Add(time.Hour), s.check() }
+
+func (s *redis) Streams(context.Context) ([]string, error) { return s.known, s.check() }
+
+// tell is what the bridge says that runs the stream; nil where none does.
+func (s *redis) tell(live *bridge.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live = live
+}
+
+// kafka is what a controller asks of Kafka, on the fake of a topic.
+type kafka struct {
+	*bridgetest.Topic
+	unreadable error // of the checkpoint topic
+
+	mu      sync.Mutex // guards all below
+	members []control.Member
+	unknown error // of the members
+}
+
+func (k *kafka) Trail(_ context.Context, visit func(bridge.Checkpoint) bool) error {
+	for i, kept := range slices.Backward(k.Kept()) {
+		c := kept.Checkpoint
+		if (i == len(k.Kept())-1 || c.Kind != bridge.KindHeartbeat) && !visit(c) {
+			break
+		}
+	}
+	return k.unreadable
+}
+
+func (k *kafka) Members(context.Context) ([]control.Member, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.members, k.unknown
+}
+
+func (k *kafka) own(members ...control.Member) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.members = members
+}
+
+// closer is a sink that is closed after use.
+type closer struct{ bridge.Sink }
+
+func (closer) Close() {}
+
+// rig is a stream with its servers, and a controller of it.
+type rig struct {
+	*control.Controller
+	t      *testing.T
+	source *bridgetest.Source
+	redis  *redis
+	kafka  *kafka
+	engine bridge.Config
+	ports  control.Ports
+	open   func() bridge.Sink // of a session
+}
+
+const timeout = 30 * time.Second
+
+var why = control.Request{Who: "ann", Reason: "bad deploy", Timeout: timeout}
+
+func newRig(t *testing.T, mode bridge.Mode) *rig {
+	r := &rig{
+		t: t, source: bridgetest.NewSource(t, bridgetest.Export{}), redis: newRedis(t),
+		kafka: &kafka{Topic: bridgetest.NewTopic(t, mode)}, engine: bridge.DefaultConfig(),
+	}
+	r.open = func() bridge.Sink { return r.kafka.Open("events") }
+	e := &r.engine
+	e.Stream, e.Mode, e.Origin, e.PageSize, e.Owner = "events", mode, bridge.Origin{Resource: "events"}, 10, "command"
+	r.ports = control.Ports{
+		Store: r.redis, Entries: r.redis, Inbox: r.redis, Live: r.redis, Directory: r.redis, Log: r.kafka, Group: r.kafka,
+		OpenSink: func() (control.Sink, error) { return closer{r.open()}, nil },
+	}
+	r.control(nil)
+	return r
+}
+
+// control makes the controller anew.
+func (r *rig) control(hidden error) {
+	r.Controller = control.New(control.Config{Engine: r.engine, Hidden: hidden}, r.ports)
+}
+
+// inBubble runs a test under virtual time, with a stream that has passed 20
+// pages of 10 events, one a second, and that nobody runs.
+func inBubble(t *testing.T, mode bridge.Mode, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, mode)
+		stop := r.run()
+		for range 20 {
+			r.source.Grow(10)
+			time.Sleep(time.Minute) //nolint:forbidigo // virtual
+		}
+		stop()
+		test(t, r)
+	})
+}
+
+// inBothModes is inBubble in each delivery mode.
+func inBothModes(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		t.Run(string(mode), func(t *testing.T) { inBubble(t, mode, test) })
+	}
+}
+
+// run starts a bridge for the stream, which tells what it does.
+func (r *rig) run() (stop func()) {
+	r.t.Helper()
+	cfg := r.engine
+	cfg.Owner = "pod-1"
+	b, err := bridge.New(cfg, bridge.Ports{Source: r.source, Sink: r.kafka.Open("events"), Store: r.redis, Inbox: r.redis})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := b.Run(ctx); err != nil {
+			r.t.Errorf("the bridge ended: %v", err)
+		}
+	})
+	running.Go(func() {
+		for ctx.Err() == nil {
+			live := b.Status()
+			r.redis.tell(&live)
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+		r.redis.tell(nil)
+	})
+	r.kafka.own(control.Member{ClientID: "exportbridge", Host: "/10.0.0.1", InstanceID: "pod-1", Owner: true})
+	return func() {
+		cancel()
+		running.Wait()
+		r.kafka.own()
+	}
+}
+
+// claim has a session claim the last request and end.
+func (r *rig) claim(session string) {
+	r.t.Helper()
+	if _, err := r.redis.Claim(r.t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: session}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// now is the newest committed checkpoint.
+func (r *rig) now() bridge.Checkpoint {
+	r.t.Helper()
+	p, err := r.Position(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p.Checkpoint
+}
+
+// plan is one that must succeed.
+func (r *rig) plan(to control.Target) *control.Move {
+	r.t.Helper()
+	m, err := r.Plan(r.t.Context(), to)
+	if err != nil {
+		r.t.Fatalf("plan %T%+v: %v", to, to, err)
+	}
+	return m
+}
+
+// want returns the error as the wanted type, or fails the test.
+func want[E error](t *testing.T, err error) (e E) {
+	t.Helper()
+	if !errors.As(err, &e) {
+		t.Fatalf("the error is %T %v, want %T", err, err, e)
+	}
+	return e
+}

@@ -1,0 +1,250 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"exportbridge/bridge"
+)
+
+// timeLayout is how texts name a time.
+const timeLayout = "2006-01-02 15:04:05Z"
+
+// Target is where a move goes: one of the types below. A rewind leads to a
+// committed cursor of the history, a reset anywhere else.
+type Target interface {
+	// plan finds the target from where the stream is.
+	plan(ctx context.Context, c *Controller, from base) (*Move, error)
+}
+
+// RewindToEntry leads to an entry of the history, on any branch.
+type RewindToEntry struct{ Entry bridge.Place }
+
+// RewindToTime leads to the newest commit at or before Time.
+type RewindToTime struct{ Time time.Time }
+
+// RewindPages leads to the newest commit at least so many pages back.
+type RewindPages struct{ Pages int64 }
+
+// ResetToEarliest leads to the first event of the export.
+type ResetToEarliest struct{}
+
+// ResetToTime leads to the events from Time on.
+type ResetToTime struct{ Time time.Time }
+
+// ResetToLatest leads to what comes from now on.
+type ResetToLatest struct{}
+
+// ResetToCurrent moves nothing: it accepts what has changed around the stream.
+type ResetToCurrent struct{}
+
+// ResetToCursor leads to a cursor of the API, byte for byte.
+type ResetToCursor struct{ Cursor string }
+
+// Import leads to a checkpoint that was exported, see ReadExport.
+type Import struct {
+	// Checkpoint is what was exported.
+	Checkpoint bridge.Checkpoint
+	// AcceptOther takes a cursor of another stream, source or filter, which is
+	// a *ForeignCursorError otherwise.
+	AcceptOther bool
+}
+
+func (t RewindToEntry) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	e, err := c.entry(ctx, from, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Entry(ctx, t.Entry) },
+		inLog:   func(p bridge.Checkpoint) (bool, bool) { return p.Place == t.Entry, p.Place.Compare(t.Entry) > 0 },
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := moveToEntry(from, &e)
+	m.AgainEvents, m.AgainPages = -1, -1 // on another branch the counters say nothing
+	return m, nil
+}
+
+func (t RewindToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	e, err := c.entry(ctx, from, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.entryAt(ctx, t.Time) },
+		inLog:   func(p bridge.Checkpoint) (bool, bool) { return p.WrittenAt <= t.Time.UnixMilli(), true },
+		time:    t.Time,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := moveToEntry(from, &e)
+	m.To.Text += "   (the newest commit at or before " + t.Time.UTC().Format(timeLayout) + ")"
+	return m, nil
+}
+
+func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	epoch := from.Epoch
+	e, err := c.entry(ctx, from, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Back(ctx, t.Pages) },
+		// Pauses do not end the way back; where a reset came from is another way.
+		inLog: func(p bridge.Checkpoint) (match, more bool) {
+			if p.Epoch < epoch {
+				return false, false
+			}
+			if p.Seq == 0 && p.Change != nil && (p.Change.Kind == bridge.KindPause || p.Change.Kind == bridge.KindResume) {
+				epoch = p.Change.From.Epoch
+			}
+			return p.Pages <= from.Pages-t.Pages, true
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := moveToEntry(from, &e)
+	m.To.Text += fmt.Sprintf("   (the newest commit at least %d pages back)", t.Pages)
+	return m, nil
+}
+
+// lookup is how the entry of a rewind is found: in Redis, or else in the
+// checkpoint topic.
+type lookup struct {
+	inStore func(context.Context) (bridge.Entry, error)
+	inLog   matcher
+	time    time.Time // that is looked for, if one is
+}
+
+func (c *Controller) entry(ctx context.Context, from base, l lookup) (bridge.Entry, error) {
+	e, err := bridge.Entry{}, bridge.ErrNoEntry
+	if from.away == nil {
+		e, err = l.inStore(ctx)
+	}
+	if isNoEntry(err) {
+		e, err = c.older(ctx, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.inLog)
+	}
+	if isNoEntry(err) {
+		missing := &NoEntryError{Time: l.time, Err: err}
+		if ch := from.Change; ch != nil {
+			missing.Left = &ch.From
+		}
+		return e, missing
+	}
+	return e, err
+}
+
+func isNoEntry(err error) bool {
+	return errors.Is(err, bridge.ErrNoEntry) || errors.Is(err, bridge.ErrNoCheckpoint)
+}
+
+// moveToEntry plans a rewind along the stream's own branch.
+func moveToEntry(from base, e *bridge.Entry) *Move {
+	m := newMove("", e.Target())
+	m.To = endpointOf(&e.Checkpoint)
+	switch again := from.Events - e.Events; {
+	case e.PositionTime > from.PositionTime && from.PositionTime > 0:
+		m.Notes = append(m.Notes, "it is ahead of the stream: what lies between and was not published before will not be")
+	case again >= 0:
+		m.AgainEvents, m.AgainPages = again, from.Pages-e.Pages
+	}
+	return m
+}
+
+func (ResetToEarliest) plan(context.Context, *Controller, base) (*Move, error) { //nolint:unparam // a Target
+	return newMove("the earliest event", bridge.Target{}), nil
+}
+
+func (t ResetToTime) plan(_ context.Context, _ *Controller, from base) (*Move, error) { //nolint:unparam // a Target
+	ms := t.Time.UnixMilli()
+	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms})
+	if !from.Zero() && ms > max(from.PositionTime, from.Origin.Start) {
+		m.Notes = append(m.Notes, "it is ahead of the stream: what lies between will not be published")
+	}
+	return m, nil
+}
+
+func (ResetToLatest) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	t, err := c.now(ctx, from.away)
+	if err != nil {
+		return nil, err
+	}
+	m := newMove("events from now on, "+t.UTC().Format(time.RFC3339Nano), bridge.Target{Start: t.UnixMilli()})
+	m.Notes = append(m.Notes, "what is between the present position and now will not be published")
+	return m, nil
+}
+
+func (ResetToCurrent) plan(_ context.Context, c *Controller, from base) (*Move, error) {
+	if from.Zero() {
+		return nil, fmt.Errorf("stream %s has %w to stay at", c.Stream(), ErrNoPosition)
+	}
+	m := newMove("the same position", bridge.Target{
+		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Start: from.Origin.Start,
+		Events: from.Events, Pages: from.Pages, Entry: &from.Place,
+	})
+	m.AgainEvents, m.AgainPages = 0, 0
+	m.Notes = append(m.Notes, "the topics are accepted as they are now; what they have lost stays missing: exportbridge verify --repair --from TIME --to TIME --execute")
+	return m, nil
+}
+
+func (t ResetToCursor) plan(context.Context, *Controller, base) (*Move, error) {
+	if err := CheckCursor(t.Cursor); err != nil {
+		return nil, err
+	}
+	return newMove(fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor)), bridge.Target{Cursor: t.Cursor}), nil
+}
+
+// CheckCursor says why a cursor cannot be one of the API's.
+func CheckCursor(cursor string) error {
+	switch {
+	case len(cursor) > bridge.MaxCursor:
+		return fmt.Errorf("the cursor has %d bytes, at most %d can be followed", len(cursor), bridge.MaxCursor)
+	case !utf8.ValidString(cursor):
+		return errors.New("the cursor is not UTF-8, which every cursor in a JSON page is")
+	case strings.ContainsAny(cursor, "\r\n"):
+		return errors.New("the cursor holds a line break")
+	}
+	return nil
+}
+
+// ShortCursor shows both ends of a cursor: enough to recognise it, not to use
+// it.
+func ShortCursor(cursor string) string {
+	r := []rune(cursor)
+	if len(r) <= 24 {
+		return cursor
+	}
+	return string(r[:10]) + "..." + string(r[len(r)-6:])
+}
+
+func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error) {
+	in := &t.Checkpoint
+	var differs []string
+	differ := func(what string, have, want any) {
+		differs = append(differs, fmt.Sprintf("it is of %s %v, here it is %v", what, have, want))
+	}
+	if want := c.Stream(); in.Stream != want {
+		differ("stream", in.Stream, want)
+	}
+	if want := c.cfg.Engine.Origin; !in.Origin.Same(want) {
+		differ("an export with", in.Origin, want)
+	}
+	if want := from.Source; want != (bridge.SourceIdentity{}) && in.Source != (bridge.SourceIdentity{}) && in.Source != want {
+		differ("application", sourceText(in.Source), sourceText(want))
+	}
+	if len(differs) > 0 && !t.AcceptOther {
+		return nil, &ForeignCursorError{Differences: differs}
+	}
+	m := newMove(fmt.Sprintf("cursor of entry %s of stream %s, exported from there", in.Place, in.Stream),
+		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages})
+	m.Notes = differs
+	if in.PositionTime > 0 {
+		m.To.Text += "   " + time.UnixMilli(in.PositionTime).UTC().Format(timeLayout)
+	}
+	if in.Events > from.Events && !from.Zero() {
+		m.Notes = append(m.Notes, "it is ahead of the stream: what lies between will not be published")
+	}
+	return m, nil
+}
+
+func sourceText(s bridge.SourceIdentity) string {
+	return s.Organization + "/" + s.Workspace + "/" + s.Application
+}
+
+func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
