@@ -22,7 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cursorstore"
 )
 
@@ -141,7 +141,7 @@ func TestClusterThatIsNone(t *testing.T) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	_, port, err := net.SplitHostPort(bridgetest.FreeAddress(t))
+	_, port, err := net.SplitHostPort(servers.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi"
 )
 
@@ -392,7 +392,7 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
-	addr := bridgetest.FreeAddress(t)
+	addr := servers.FreeAddress(t)
 	c := connect(t, config(t, map[string]string{"EXPORT_URL": "http://" + addr}))
 	_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
 	if f := wantFault(t, err); f.Class != bridge.Transient || f.Code != "network" || !strings.Contains(f.Error(), addr) {

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 // kafkaBrokers names the cluster to test on; empty is an embedded one.
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 func runTests(m *testing.M) int {
 	stop := func() error { return nil }
 	if os.Getenv("TEST_REAL") == "1" && os.Getenv(kafkaBrokers) == "" {
-		kafka, err := bridgetest.LaunchKafka(context.Background(), bridgetest.KafkaOptions{})
+		kafka, err := servers.LaunchKafka(context.Background(), servers.KafkaOptions{})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -50,7 +50,7 @@ func brokers(t *testing.T) []string {
 	if named := os.Getenv(kafkaBrokers); named != "" {
 		return strings.Split(named, ",")
 	}
-	return bridgetest.EmbeddedKafka(t).ListenAddrs()
+	return servers.EmbeddedKafka(t).ListenAddrs()
 }
 
 // world is a topic of a test's own.

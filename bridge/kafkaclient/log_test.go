@@ -15,7 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -247,7 +248,7 @@ func TestReadWhatChanges(t *testing.T) {
 // nothing.
 func TestReadThrottled(t *testing.T) {
 	t.Parallel()
-	k := bridgetest.EmbeddedKafka(t, kfake.NumBrokers(1))
+	k := servers.EmbeddedKafka(t, kfake.NumBrokers(1))
 	w := newWorld(t, k.ListenAddrs(), 2)
 	w.put(w.client, 0, 0, 5)
 	w.put(w.client, 1, 5, 10)
@@ -277,15 +278,15 @@ func TestReadThrottled(t *testing.T) {
 // before the last is answered would time out, and the reading never end.
 func TestOneFetchAtATime(t *testing.T) {
 	t.Parallel()
-	p := bridgetest.StartKafkaProxy(t)
-	bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
+	p := faultproxy.StartKafkaProxy(t)
+	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
 	w := newWorld(t, p.Addrs(), 3)
 	for id := range int32(3) {
 		w.put(w.client, id, 0, 5)
 	}
 	const delay = 200 * time.Millisecond
 	var sent []time.Time
-	p.Add(bridgetest.KafkaRule{Fault: bridgetest.DelayReply, Delay: delay, Keys: []kmsg.Key{kmsg.Fetch}, Times: -1, When: func(kmsg.Request) bool {
+	p.Add(faultproxy.KafkaRule{Fault: faultproxy.DelayReply, Delay: delay, Keys: []kmsg.Key{kmsg.Fetch}, Times: -1, When: func(kmsg.Request) bool {
 		sent = append(sent, time.Now())
 		return true
 	}})

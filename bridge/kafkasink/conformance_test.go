@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -57,10 +58,10 @@ func inMode(mode bridge.Mode) func(*kafkasink.Config) {
 // TestConformanceOnKafka runs the suite on Apache Kafka, which cannot be told
 // to fail a Publish; it is unreachable while its process is stopped.
 func TestConformanceOnKafka(t *testing.T) {
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
-	kafka := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
+	kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		t.Run(string(mode), func(t *testing.T) {
 			bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {

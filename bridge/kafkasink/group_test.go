@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -34,14 +35,14 @@ func TestOwnerConformance(t *testing.T) {
 // unreachable while its process is stopped: for all cases at once, so that
 // those which need it have a server of their own.
 func TestOwnerConformanceOnKafka(t *testing.T) {
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
 	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
 		if !strings.Contains(t.Name(), "server") && !strings.Contains(t.Name(), "answer") {
 			return ownerFixture(t, brokers(t), session)
 		}
-		kafka := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
+		kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
 		f := ownerFixture(t, kafka.Addrs(), session)
 		f.Break = func() func() {
 			if err := kafka.Pause(0); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 func runTests(m *testing.M) int {
 	stop := func() error { return nil }
 	if os.Getenv("TEST_REAL") == "1" && os.Getenv(kafkaBrokers) == "" {
-		kafka, err := bridgetest.LaunchKafka(context.Background(), bridgetest.KafkaOptions{})
+		kafka, err := servers.LaunchKafka(context.Background(), servers.KafkaOptions{})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -69,7 +70,7 @@ func fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 		t.Fatalf("start embedded Kafka: %v", err)
 	}
 	t.Cleanup(c.Close)
-	bridgetest.Strict(c)
+	servers.Strict(c)
 	return c
 }
 

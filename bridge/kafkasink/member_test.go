@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -138,14 +138,14 @@ func TestFencedProcessKeepsTheTruce(t *testing.T) {
 // instance id over. It is no other process, and forgotten after a session.
 func TestLateJoin(t *testing.T) {
 	t.Parallel()
-	proxy := bridgetest.StartKafkaProxy(t)
+	proxy := faultproxy.StartKafkaProxy(t)
 	fake(t, kfake.ListenFn(proxy.Listen), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}))
 	p := newProcesses(t, proxy.Addrs(), staying)
 	p.cfg.SessionTimeout = time.Second
 	g := p.open("pod-0")
 	g.Haunt(2 * time.Second)
-	late := proxy.Add(bridgetest.KafkaRule{
-		Fault: bridgetest.LateRequest, Keys: []kmsg.Key{kmsg.JoinGroup}, Delay: 500 * time.Millisecond, Times: 1,
+	late := proxy.Add(faultproxy.KafkaRule{
+		Fault: faultproxy.LateRequest, Keys: []kmsg.Key{kmsg.JoinGroup}, Delay: 500 * time.Millisecond, Times: 1,
 	})
 	first := acquire(t, g)
 	receive(t, first.Lost(), "the late request to take the stream away")

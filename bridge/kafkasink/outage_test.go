@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -28,7 +29,7 @@ type server struct {
 
 func newServer(t *testing.T, opts ...kfake.Opt) *server {
 	t.Helper()
-	addr := bridgetest.FreeAddress(t) // of its own also while it is away
+	addr := servers.FreeAddress(t) // of its own also while it is away
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func (s *server) start() {
 		s.t.Fatalf("start embedded Kafka: %v", err)
 	}
 	s.kfk = kfk
-	bridgetest.Strict(kfk)
+	servers.Strict(kfk)
 }
 
 func (s *server) stop() { s.kfk.Close() }

@@ -18,6 +18,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkasink"
@@ -45,7 +46,7 @@ func TestPoisonedPages(t *testing.T) {
 }
 
 func poisoned(t *testing.T, mode bridge.Mode, events int) {
-	proxy := bridgetest.StartKafkaProxy(t)
+	proxy := faultproxy.StartKafkaProxy(t)
 	fake(t, kfake.ListenFn(proxy.Listen), kfake.DataDir(t.TempDir()))
 	cfg := config(t, proxy.Addrs(), inMode(mode))
 	// A page is whole while a record of it is shown.
@@ -57,9 +58,9 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 		}
 	}
 	s := open(t, cfg)
-	cuts := []*bridgetest.Hits{
-		proxy.Add(bridgetest.KafkaRule{Fault: bridgetest.CutBeforeRequest, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 1, Times: -1}),
-		proxy.Add(bridgetest.KafkaRule{Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 2, Times: -1}),
+	cuts := []*faultproxy.Hits{
+		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.CutBeforeRequest, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 1, Times: -1}),
+		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 2, Times: -1}),
 	}
 	source := &poisoner{Source: exportOf(t, events), seed: maphash.MakeSeed()}
 	b, err := bridge.New(bridge.Config{

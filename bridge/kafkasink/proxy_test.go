@@ -11,24 +11,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
 
 // eachProxied runs a test on brokers behind a proxy: embedded ones of both
 // kinds and, with TEST_REAL, Apache Kafka.
-func eachProxied(t *testing.T, test func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config)) {
+func eachProxied(t *testing.T, test func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config)) {
 	t.Parallel()
 	for name, opts := range versions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := bridgetest.StartKafkaProxy(t)
+			p := faultproxy.StartKafkaProxy(t)
 			c := fake(t, append([]kfake.Opt{kfake.ListenFn(p.Listen)}, opts...)...)
 			test(t, p, config(t, c.ListenAddrs(), exactly))
 		})
 	}
 	t.Run("on Kafka", func(t *testing.T) {
-		if !bridgetest.Real(t) {
+		if !servers.Real(t) {
 			t.Skip("run with make test-real")
 		}
 		t.Parallel()
@@ -46,15 +47,15 @@ var behindProxy proxied
 
 type proxied struct {
 	once  sync.Once
-	proxy *bridgetest.KafkaProxy
-	kafka *bridgetest.Kafka
+	proxy *faultproxy.KafkaProxy
+	kafka *servers.Kafka
 	err   error
 }
 
 func (p *proxied) start() error {
 	p.once.Do(func() {
-		p.proxy = bridgetest.NewKafkaProxy()
-		p.kafka, p.err = bridgetest.LaunchKafka(context.Background(), bridgetest.KafkaOptions{Own: true, Proxy: p.proxy, Properties: map[string]string{
+		p.proxy = faultproxy.NewKafkaProxy()
+		p.kafka, p.err = servers.LaunchKafka(context.Background(), servers.KafkaOptions{Own: true, Proxy: p.proxy, Properties: map[string]string{
 			"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 		}})
 	})
@@ -70,21 +71,21 @@ func (p *proxied) stop() error {
 }
 
 // ends matches the ends of transactions of one process.
-func ends(fault bridgetest.KafkaFault, client string) bridgetest.KafkaRule {
-	return bridgetest.KafkaRule{Fault: fault, Keys: []kmsg.Key{kmsg.EndTxn}, Client: client}
+func ends(fault faultproxy.KafkaFault, client string) faultproxy.KafkaRule {
+	return faultproxy.KafkaRule{Fault: fault, Keys: []kmsg.Key{kmsg.EndTxn}, Client: client}
 }
 
 // TestEndReplyLost: the transaction is committed, and the connection cut in
 // place of the answer. Brokers since Kafka 4 tell a repetition from a new end.
 func TestEndReplyLost(t *testing.T) {
-	eachProxied(t, func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config) {
+	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		version, err := s.TransactionVersion(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		lost := p.Add(ends(bridgetest.DropReply, cfg.ClientID))
+		lost := p.Add(ends(faultproxy.DropReply, cfg.ClientID))
 		err = commit(t, s, batch(cfg, 0))
 		if lost.Count() != 1 || (err == nil) != (version >= 2) {
 			t.Errorf("version %d, %d replies lost: publish returned %v", version, lost.Count(), err)
@@ -96,10 +97,10 @@ func TestEndReplyLost(t *testing.T) {
 
 // TestEndRequestLost: the brokers never hear of the end.
 func TestEndRequestLost(t *testing.T) {
-	eachProxied(t, func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config) {
+	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
-		p.Add(ends(bridgetest.CutBeforeRequest, cfg.ClientID))
+		p.Add(ends(faultproxy.CutBeforeRequest, cfg.ClientID))
 		if err := commit(t, s, batch(cfg, 0)); err != nil {
 			recoverTo(t, s, cfg, -1)
 			if err := commit(t, s, batch(cfg, 0)); err != nil {
@@ -113,13 +114,13 @@ func TestEndRequestLost(t *testing.T) {
 
 // TestEndStalls: a coordinator that takes ten seconds makes no doubt.
 func TestEndStalls(t *testing.T) {
-	eachProxied(t, func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config) {
+	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
 		var seen reports
 		cfg.Report = seen.add
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		until := make(chan struct{})
-		rule := ends(bridgetest.DelayReply, cfg.ClientID)
+		rule := ends(faultproxy.DelayReply, cfg.ClientID)
 		rule.Until, rule.Times = until, -1 // the client asks again
 		p.Add(rule)
 		result := make(chan error, 1)
@@ -139,7 +140,7 @@ func TestEndStalls(t *testing.T) {
 func TestEndTooLate(t *testing.T) {
 	for name, fenced := range map[string]bool{"fenced": true, "timed out": false} {
 		t.Run(name, func(t *testing.T) {
-			eachProxied(t, func(t *testing.T, p *bridgetest.KafkaProxy, cfg kafkasink.Config) {
+			eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
 				cfg.TransactionTimeout = 5 * time.Second
 				zombie, next := cfg, cfg
 				zombie.ClientID += ".zombie"
@@ -149,7 +150,7 @@ func TestEndTooLate(t *testing.T) {
 					t.Fatal(err)
 				}
 				until := make(chan struct{})
-				rule := ends(bridgetest.DelayRequest, zombie.ClientID)
+				rule := ends(faultproxy.DelayRequest, zombie.ClientID)
 				rule.Until, rule.Times = until, -1 // the client asks again
 				p.Add(rule)
 				result := make(chan error, 1)

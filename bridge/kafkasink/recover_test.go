@@ -17,6 +17,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -327,7 +328,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 			eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkasink.Config) { test(t, cfg, anew) })
 		})
 		t.Run(name+" on Kafka", func(t *testing.T) {
-			if !bridgetest.Real(t) {
+			if !servers.Real(t) {
 				t.Skip("run with make test-real")
 			}
 			t.Parallel()
@@ -582,7 +583,7 @@ func TestCheckCompactionLag(t *testing.T) {
 // TestStartAfterAMillion measures a start with a partition of a million
 // records, of which the newest of ours is the first, or there is none.
 func TestStartAfterAMillion(t *testing.T) {
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
 	cfg := config(t, brokers(t), exactly)

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -20,10 +20,10 @@ import (
 // login, and rights: none but those that our own ACL commands grant.
 func TestSecureKafka(t *testing.T) {
 	t.Parallel()
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
+	k := servers.StartKafka(t, servers.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -36,7 +36,7 @@ func TestSecureKafka(t *testing.T) {
 	secure := func(c *kafkasink.Config) {
 		c.Mode = bridge.ExactlyOnce
 		c.TLSEnabled, c.TLSCA, c.TLSCert, c.TLSKey = true, read(certs.CA), read(certs.ClientCert), bridge.Secret(read(certs.ClientKey))
-		c.SASLMechanism, c.SASLUsername, c.SASLPassword = "SCRAM-SHA-512", bridgetest.KafkaUser, bridgetest.KafkaPassword
+		c.SASLMechanism, c.SASLUsername, c.SASLPassword = "SCRAM-SHA-512", servers.KafkaUser, servers.KafkaPassword
 	}
 	for name, c := range map[string]struct {
 		wrong  func(*kafkasink.Config)

@@ -18,6 +18,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -241,7 +242,7 @@ func TestFenced(t *testing.T) {
 	}
 	eachVersion(t, func(t *testing.T, _ *kfake.Cluster, cfg kafkasink.Config) { test(t, cfg) })
 	t.Run("on Kafka", func(t *testing.T) {
-		if !bridgetest.Real(t) {
+		if !servers.Real(t) {
 			t.Skip("run with make test-real")
 		}
 		t.Parallel()

@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cursorstore"
 )
@@ -75,14 +75,14 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(sim.Close)
 	api := httptest.NewServer(sim)
 	t.Cleanup(api.Close)
-	kafka := bridgetest.EmbeddedKafka(t)
+	kafka := servers.EmbeddedKafka(t)
 	for _, topic := range []string{"export.events", "dlq.export.events"} {
 		if err := kafka.CreateTopic(topic, 2, map[string]string{"retention.ms": "-1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	createCheckpoints(t, kafka)
-	redis := bridgetest.EmbeddedRedis(t)
+	redis := servers.EmbeddedRedis(t)
 	redis.RequireAuth(secretPassword)
 	return &world{redis: redis, env: map[string]string{
 		"EXPORT_URL": api.URL, "EXPORT_API_KEY": secretKey,
@@ -92,7 +92,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // createCheckpoints creates the checkpoint topic as topics create does.
-func createCheckpoints(t *testing.T, kafka *bridgetest.Cluster) {
+func createCheckpoints(t *testing.T, kafka *servers.Cluster) {
 	t.Helper()
 	configs := map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"}
 	if err := kafka.CreateTopic("exportbridge.checkpoints", 16, configs); err != nil {
@@ -110,7 +110,7 @@ func restrictedKafka(t *testing.T, env map[string]string) {
 			Operation: kmsg.ACLOperationDescribe, Allow: true,
 		})
 	}
-	cluster := bridgetest.EmbeddedKafka(t, kfake.EnableSASL(), kfake.EnableACLs(),
+	cluster := servers.EmbeddedKafka(t, kfake.EnableSASL(), kfake.EnableACLs(),
 		kfake.SeedTopics(2, "export.events", "dlq.export.events"),
 		kfake.User("SCRAM-SHA-256", "writer", secretPassword, acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
 	createCheckpoints(t, cluster)
@@ -179,7 +179,7 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name:    "wrong host",
-			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = "http://" + bridgetest.FreeAddress(t) },
+			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = "http://" + servers.FreeAddress(t) },
 			args:    []string{"--only", "api"},
 			code:    exitCheck,
 			want:    []string{`^  api      FAIL .*connection refused`, `Try: check EXPORT_URL`},
@@ -193,7 +193,7 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name:    "Kafka down",
-			prepare: func(t *testing.T, w *world) { w.env["KAFKA_BROKERS"] = bridgetest.FreeAddress(t) },
+			prepare: func(t *testing.T, w *world) { w.env["KAFKA_BROKERS"] = servers.FreeAddress(t) },
 			code:    exitCheck,
 			want:    []string{`^  kafka    FAIL .*connection refused`, `Try: nothing listens there: is Kafka running`, `^  redis    ok`},
 		},
@@ -224,7 +224,7 @@ func TestCheck(t *testing.T) {
 		{
 			name: "Redis down",
 			prepare: func(t *testing.T, w *world) {
-				w.env["REDIS_URL"] = "redis://:" + secretPassword + "@" + bridgetest.FreeAddress(t) + "/0"
+				w.env["REDIS_URL"] = "redis://:" + secretPassword + "@" + servers.FreeAddress(t) + "/0"
 			},
 			code: exitCheck,
 			want: []string{`^  redis    FAIL .*connection refused`, `Try: check that Redis runs at the address in REDIS_URL$`, `^  owner    info not known, Redis does not answer$`, `, 1 failure$`},
@@ -312,10 +312,10 @@ func wantLines(t *testing.T, text string, want []string) {
 
 func TestCheckOnRealRedisWithEviction(t *testing.T) {
 	t.Parallel()
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
-	redis := bridgetest.StartRedis(t, bridgetest.RedisOptions{
+	redis := servers.StartRedis(t, servers.RedisOptions{
 		Own: true, Settings: map[string]string{"maxmemory": "64mb", "maxmemory-policy": "allkeys-lru"},
 	})
 	got := runProgram(t, map[string]string{"REDIS_URL": redis.URL()}, "check", "--only", "redis")
@@ -353,7 +353,7 @@ func TestCheckUsage(t *testing.T) {
 		}
 	}
 	// Only what is asked for must be configured.
-	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + bridgetest.FreeAddress(t)}, "check", "--only", "redis"); got.code != exitCheck {
+	if got := runProgram(t, map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t)}, "check", "--only", "redis"); got.code != exitCheck {
 		t.Errorf("without a key: %+v", got)
 	}
 }

@@ -127,7 +127,7 @@ func freeIfTaken(addr string) string {
 }
 
 // welcome says where everything is and what to try.
-func (a *app) welcome(s *config.Settings, v *servers, d *demoOptions, p *process) {
+func (a *app) welcome(s *config.Settings, v *backends, d *demoOptions, p *process) {
 	note := func(moved bool) string {
 		if moved {
 			return " (the usual port is taken)"
@@ -153,7 +153,7 @@ func (a *app) welcome(s *config.Settings, v *servers, d *demoOptions, p *process
 }
 
 // suggest prints commands that work as they are.
-func (a *app) suggest(w io.Writer, s *config.Settings, v *servers) {
+func (a *app) suggest(w io.Writer, s *config.Settings, v *backends) {
 	st := &s.Streams[0]
 	kafka, redis := "", ""
 	if v.kafka != nil && v.kafka.Addr != usualKafka {

@@ -14,16 +14,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/config"
 )
 
 // lettersWorld is a Kafka of two brokers with dead letters in a partition of
 // each; that of partition 1 can be stalled.
-func lettersWorld(t *testing.T, n int) (*bridgetest.Cluster, map[string]string) {
+func lettersWorld(t *testing.T, n int) (*servers.Cluster, map[string]string) {
 	t.Helper()
-	kafka := bridgetest.EmbeddedKafka(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "export.events", "dlq.export.events"))
+	kafka := servers.EmbeddedKafka(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "export.events", "dlq.export.events"))
 	for p := range int32(2) {
 		if err := kafka.MoveTopicPartition("dlq.export.events", p, p); err != nil {
 			t.Fatal(err)

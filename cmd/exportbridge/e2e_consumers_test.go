@@ -15,7 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -90,7 +90,7 @@ func TestDocumentLinks(t *testing.T) {
 // topic that also has events that were never committed.
 func TestE2EConsumers(t *testing.T) {
 	t.Parallel()
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Skip("their clients are made for the real servers")
 	}
 	const n = 500
@@ -177,7 +177,7 @@ func write(t *testing.T, name, text string) {
 func runJava(t *testing.T, dir, code string) *exec.Cmd {
 	t.Helper()
 	compiler := tool(t, "TEST_JAVAC", "javac")
-	jars, err := bridgetest.KafkaJars(t.Context())
+	jars, err := servers.KafkaJars(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	"sigs.k8s.io/yaml"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -79,11 +79,11 @@ func TestE2ECompose(t *testing.T) {
 		t.Fatal(err)
 	}
 	services := project.Services
-	servers := startServers(t, owned{kafka: true, redis: true})
-	s := newStage(t, servers, exportsim.Config{Events: 1})
-	simulator, shared, run := bridgetest.FreeAddress(t), t.TempDir(), t.TempDir()
+	backends := startServers(t, owned{kafka: true, redis: true})
+	s := newStage(t, backends, exportsim.Config{Events: 1})
+	simulator, shared, run := servers.FreeAddress(t), t.TempDir(), t.TempDir()
 	w := world{s, strings.NewReplacer(
-		"kafka:19092", servers.brokers, "redis://redis:6379/0", servers.redisURL,
+		"kafka:19092", backends.brokers, "redis://redis:6379/0", backends.redisURL,
 		"127.0.0.1:4000", simulator, "simulator:4000", simulator, ":4000", simulator, ":8080", s.ops,
 		"/shared/", shared+"/", "/run/exportbridge", run,
 	)}
@@ -202,8 +202,8 @@ func TestE2EKubernetes(t *testing.T) {
 	}
 	pod := set.Spec.Template.Spec
 	main := pod.Containers[0]
-	servers := startServers(t, owned{kafka: true, redis: true})
-	s := newStage(t, servers, exportsim.Config{Events: n, APIKey: "sesame"})
+	backends := startServers(t, owned{kafka: true, redis: true})
+	s := newStage(t, backends, exportsim.Config{Events: n, APIKey: "sesame"})
 	s.simulate()
 	secrets := t.TempDir()
 	for _, key := range []string{"api-key", "admin-token"} {
@@ -214,7 +214,7 @@ func TestE2EKubernetes(t *testing.T) {
 	s.topic = "export.events"
 	var running [2]*program
 	for i := range running {
-		name, addr := fmt.Sprintf("%s-%d", set.Metadata.Name, i), bridgetest.FreeAddress(t)
+		name, addr := fmt.Sprintf("%s-%d", set.Metadata.Name, i), servers.FreeAddress(t)
 		env := map[string]string{"EXPORT_URL": s.api}
 		maps.Copy(env, readSettings(t, "deploy/kubernetes/settings.env"))
 		for _, v := range main.Env {
@@ -223,7 +223,7 @@ func TestE2EKubernetes(t *testing.T) {
 			}
 		}
 		w := world{s, strings.NewReplacer(
-			"kafka:9092", servers.brokers, "redis://redis:6379/0", servers.redisURL, "/etc/exportbridge", secrets, ":8080", addr,
+			"kafka:9092", backends.brokers, "redis://redis:6379/0", backends.redisURL, "/etc/exportbridge", secrets, ":8080", addr,
 		)}
 		running[i] = w.container(env, main.Args...)
 	}

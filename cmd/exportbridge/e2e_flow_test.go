@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -43,7 +43,7 @@ func TestE2EMillion(t *testing.T) {
 // shares nothing with the bridge. It wants n events and no copies.
 func (s *stage) readWithKcat(n int) {
 	s.t.Helper()
-	if !bridgetest.Real(s.t) {
+	if !servers.Real(s.t) {
 		return
 	}
 	kcat, err := exec.LookPath("kcat")
@@ -116,7 +116,7 @@ func TestE2EKills(t *testing.T) {
 	n, kills := int(size(t, "E2E_EVENTS", 20_000, 200_000)), int(size(t, "E2E_KILLS", 6, 15))
 	seed := uint64(size(t, "E2E_SEED", float64(rand.Uint32()), float64(rand.Uint32())))
 	v := startServers(t, owned{})
-	each(t, bridgetest.Real(t), deliveries(exportsim.EmptyCursor, exportsim.EmptyItems), func(t *testing.T, d delivery) {
+	each(t, servers.Real(t), deliveries(exportsim.EmptyCursor, exportsim.EmptyItems), func(t *testing.T, d delivery) {
 		pageSize := max(20, min(1000, n/40))
 		s := newStage(t, v, exportsim.Config{Events: n, EndOfResults: d.end, Latency: 5 * time.Millisecond})
 		s.deliver(d.mode)

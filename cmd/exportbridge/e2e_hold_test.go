@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -52,7 +52,7 @@ func (s *stage) wantSaid(p *program, texts ...string) {
 func TestE2EPauses(t *testing.T) {
 	t.Parallel()
 	v := startServers(t, owned{})
-	each(t, bridgetest.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
+	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
 		pauses(t, v, mode)
 	})
 }
@@ -77,7 +77,7 @@ func (s *stage) claimedAndGone() {
 	}
 }
 
-func pauses(t *testing.T, v *servers, mode bridge.Mode) {
+func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 	n := int(size(t, "E2E_EVENTS", 4000, 50_000))
 	s := newStage(t, v, exportsim.Config{Events: n, Latency: 20 * time.Millisecond})
 	s.deliver(mode)

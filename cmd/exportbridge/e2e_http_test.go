@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/ops"
 )
@@ -82,12 +82,12 @@ func (s *stage) act(path, body string, epoch int64) {
 func TestE2ESteersOverHTTP(t *testing.T) {
 	t.Parallel()
 	v := startServers(t, owned{})
-	each(t, bridgetest.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
+	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
 		steersOverHTTP(t, v, mode)
 	})
 }
 
-func steersOverHTTP(t *testing.T, v *servers, mode bridge.Mode) {
+func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	const n = 3000
 	s := newStage(t, v, exportsim.Config{Events: n, Latency: 10 * time.Millisecond})
 	s.deliver(mode)
@@ -362,7 +362,7 @@ func TestE2EAliveWhileServersAreAway(t *testing.T) {
 	each(t, false, []string{"EXPORT_URL", "KAFKA_BROKERS", "REDIS_URL"}, func(t *testing.T, away string) {
 		s := newStage(t, v, exportsim.Config{Events: 100})
 		s.simulate()
-		nobody := bridgetest.FreeAddress(t)
+		nobody := servers.FreeAddress(t)
 		s.settings[away] = map[string]string{"EXPORT_URL": "http://" + nobody, "KAFKA_BROKERS": nobody, "REDIS_URL": "redis://" + nobody}[away]
 		run := s.run()
 		defer run.stop()

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestE2ELogsHoldNoContent(t *testing.T) {
 	t.Parallel()
 	v := startServers(t, owned{})
-	each(t, bridgetest.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
+	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
 		const n, key = 400, "e2e-log-secret-key"
 		s := newStage(t, v, exportsim.Config{Events: n, APIKey: key})
 		s.deliver(mode)

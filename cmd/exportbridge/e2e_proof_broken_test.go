@@ -18,7 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -100,7 +101,7 @@ func (s *stage) complaints(weak bool) (all []string) {
 
 // brokenStage is a stage on embedded servers whose program lacks a rule. Its
 // export grows, so that there always is something to wait for.
-func brokenStage(t *testing.T, v *servers, rule bridge.Break, config exportsim.Config) *stage {
+func brokenStage(t *testing.T, v *backends, rule bridge.Break, config exportsim.Config) *stage {
 	t.Helper()
 	config.Rate = 200
 	s := proofStage(t, v, config)
@@ -137,17 +138,17 @@ func playRefusedRecords(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, 
 // transactions apart the client gives up at once. They let it heal itself, as
 // Apache Kafka does after a time-out.
 func playLostReply(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
-	p := bridgetest.StartKafkaProxy(t)
+	p := faultproxy.StartKafkaProxy(t)
 	k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen), kfake.MaxVersions(kversion.V3_5_0()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.Close)
-	v := &servers{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + bridgetest.EmbeddedRedis(t).Addr() + "/0"}
+	v := &backends{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + servers.EmbeddedRedis(t).Addr() + "/0"}
 	s := brokenStage(t, v, rule, exportsim.Config{Events: 3000, Latency: 5 * time.Millisecond})
 	run := s.run()
 	run.awaitMore(0)
-	lost := p.Add(bridgetest.KafkaRule{Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.EndTxn}, Times: -1})
+	lost := p.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.EndTxn}, Times: -1})
 	eventually(t, stepTimeout, "a reply to be lost", func() bool { return lost.Count() > 0 })
 	lost.Remove()
 	run.awaitMore(run.published())
@@ -201,9 +202,9 @@ func (s *stage) openTransaction() (end func()) {
 // playSlowInit lets a second bridge, of another group and with another Redis,
 // take over from one that runs, with the network slow at the worst time.
 func playSlowInit(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
-	p := bridgetest.StartKafkaProxy(t)
-	bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen), kfake.BrokerConfigs(quickSessions))
-	v := &servers{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + bridgetest.EmbeddedRedis(t).Addr() + "/0"}
+	p := faultproxy.StartKafkaProxy(t)
+	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen), kfake.BrokerConfigs(quickSessions))
+	v := &backends{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + servers.EmbeddedRedis(t).Addr() + "/0"}
 	s := brokenStage(t, v, rule, exportsim.Config{Events: 8000, Latency: 10 * time.Millisecond})
 	s.settings["BRIDGE_SESSION_TIMEOUT"] = shortSession.String()
 	old := s.bridgeNamed("old")
@@ -211,8 +212,8 @@ func playSlowInit(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
 	s.settings["BRIDGE_GROUP"] += "-other"
 	s.settings["CURSOR_PREFIX"] += "-other"
 	s.settings["KAFKA_CLIENT_ID"] = "slow"
-	slow := p.Add(bridgetest.KafkaRule{
-		Fault: bridgetest.DelayRequest, Delay: 300 * time.Millisecond, Keys: []kmsg.Key{kmsg.InitProducerID}, Client: "slow",
+	slow := p.Add(faultproxy.KafkaRule{
+		Fault: faultproxy.DelayRequest, Delay: 300 * time.Millisecond, Keys: []kmsg.Key{kmsg.InitProducerID}, Client: "slow",
 	})
 	fresh := s.bridgeNamed("new")
 	eventually(t, stepTimeout, "the slow request", func() bool { return slow.Count() > 0 || fresh.published() > 0 })

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -23,7 +24,7 @@ const chaosSeeds = 3
 // API are broken too.
 func TestE2EProofChaos(t *testing.T) {
 	t.Parallel()
-	if !bridgetest.Real(t) || os.Getenv("E2E_CHAOS") == "" {
+	if !servers.Real(t) || os.Getenv("E2E_CHAOS") == "" {
 		t.Skip("it takes long: run with TEST_REAL=1 E2E_CHAOS=1")
 	}
 	kills, seed := int(size(t, "E2E_KILLS", 0, 1000)), seedOf(t)
@@ -36,14 +37,14 @@ func TestE2EProofChaos(t *testing.T) {
 func chaos(t *testing.T, kills int, seed uint64, end exportsim.EndOfResults) {
 	const burst = 1500
 	v, p := proxied(t)
-	r := bridgetest.StartRedis(t, bridgetest.RedisOptions{Own: true})
+	r := servers.StartRedis(t, servers.RedisOptions{Own: true})
 	v.redisURL, v.redis = r.URL(), r
 	v.redisDown = outage(t, r.Kill, r.Start)
 	s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, EndOfResults: end, Latency: 2 * time.Millisecond})
 	s.settings["KAFKA_BROKERS"] = strings.Join(p.Addrs(), ",")
 	s.store = s.redis()
 	s.simulate()
-	api := bridgetest.StartTCPProxy(t, strings.TrimPrefix(s.api, "http://"))
+	api := faultproxy.StartTCPProxy(t, strings.TrimPrefix(s.api, "http://"))
 	s.settings["EXPORT_URL"] = "http://" + api.Addr()
 	w := &weather{s: s, kafka: p, api: api, random: rand.New(rand.NewPCG(seed, 5)), count: make(map[string]int)}
 	d := newDeaths(s, seed, burst)
@@ -64,8 +65,8 @@ func chaos(t *testing.T, kills int, seed uint64, end exportsim.EndOfResults) {
 // weather breaks one thing at a time, for a while.
 type weather struct {
 	s      *stage
-	kafka  *bridgetest.KafkaProxy
-	api    *bridgetest.TCPProxy
+	kafka  *faultproxy.KafkaProxy
+	api    *faultproxy.TCPProxy
 	random *rand.Rand
 	count  map[string]int
 	until  sync.WaitGroup // the present fault

@@ -12,7 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -29,14 +29,14 @@ const (
 // the other, and moves leaders.
 func TestE2EProofCluster(t *testing.T) {
 	t.Parallel()
-	if !bridgetest.Real(t) || os.Getenv("E2E_MINUTES") == "" {
+	if !servers.Real(t) || os.Getenv("E2E_MINUTES") == "" {
 		t.Skip("it takes minutes: run with TEST_REAL=1 E2E_MINUTES=10")
 	}
 	length := time.Duration(size(t, "E2E_MINUTES", 0, 0) * float64(time.Minute))
 	seed := seedOf(t)
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true, Brokers: 3})
-	r := bridgetest.StartRedis(t, bridgetest.RedisOptions{Own: true})
-	v := &servers{brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(), kafka: k, redis: r}
+	k := servers.StartKafka(t, servers.KafkaOptions{Own: true, Brokers: 3})
+	r := servers.StartRedis(t, servers.RedisOptions{Own: true})
+	v := &backends{brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(), kafka: k, redis: r}
 	s := proofStage(t, v, exportsim.Config{Events: 5000, Rate: 200})
 	s.settings["KAFKA_REPLICATION"] = "3"
 	s.simulate()

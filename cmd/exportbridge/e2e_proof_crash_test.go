@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -28,7 +28,7 @@ import (
 
 // proofStage is a stage whose program has the crash points, exactly once, with
 // an export that keeps growing.
-func proofStage(t *testing.T, v *servers, config exportsim.Config) *stage {
+func proofStage(t *testing.T, v *backends, config exportsim.Config) *stage {
 	t.Helper()
 	s := newStage(t, v, config)
 	binary, err := buildProof()
@@ -172,7 +172,7 @@ func TestE2EProofCrashes(t *testing.T) {
 	all := []delivery{
 		{bridge.ExactlyOnce, exportsim.EmptyCursor}, {bridge.ExactlyOnce, exportsim.EmptyItems}, {bridge.AtLeastOnce, exportsim.EmptyCursor},
 	}
-	each(t, bridgetest.Real(t), all, func(t *testing.T, to delivery) {
+	each(t, servers.Real(t), all, func(t *testing.T, to delivery) {
 		const burst = 1500
 		kills := (kills + 1) / 2
 		if to.mode == bridge.AtLeastOnce {

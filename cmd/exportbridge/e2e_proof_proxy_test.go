@@ -12,36 +12,37 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
 // proxied returns servers whose Kafka bridges reach through a fault proxy.
 // Everybody else reaches Apache Kafka directly.
-func proxied(t *testing.T) (*servers, *bridgetest.KafkaProxy) {
+func proxied(t *testing.T) (*backends, *faultproxy.KafkaProxy) {
 	t.Helper()
-	p := bridgetest.StartKafkaProxy(t)
-	if bridgetest.Real(t) {
-		k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true, Proxy: p})
-		r := bridgetest.StartRedis(t, bridgetest.RedisOptions{})
-		return &servers{brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(), kafka: k}, p
+	p := faultproxy.StartKafkaProxy(t)
+	if servers.Real(t) {
+		k := servers.StartKafka(t, servers.KafkaOptions{Own: true, Proxy: p})
+		r := servers.StartRedis(t, servers.RedisOptions{})
+		return &backends{brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(), kafka: k}, p
 	}
-	bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
-	r := bridgetest.EmbeddedRedis(t)
-	return &servers{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + r.Addr() + "/0"}, p
+	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
+	r := servers.EmbeddedRedis(t)
+	return &backends{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + r.Addr() + "/0"}, p
 }
 
 // networkFault breaks the network, and what it returns ends that and says how
 // often it hit.
 type networkFault struct {
 	name  string
-	begin func(p *bridgetest.KafkaProxy, random *rand.Rand) (end func() int)
+	begin func(p *faultproxy.KafkaProxy, random *rand.Rand) (end func() int)
 }
 
 // ruled is a fault of single requests for as long as it lasts.
-func ruled(name string, fault bridgetest.KafkaFault, delay time.Duration, keys ...kmsg.Key) networkFault {
-	return networkFault{name, func(p *bridgetest.KafkaProxy, random *rand.Rand) func() int {
-		rule := bridgetest.KafkaRule{Fault: fault, Keys: keys, Times: -1, Seed: random.Uint64()}
+func ruled(name string, fault faultproxy.KafkaFault, delay time.Duration, keys ...kmsg.Key) networkFault {
+	return networkFault{name, func(p *faultproxy.KafkaProxy, random *rand.Rand) func() int {
+		rule := faultproxy.KafkaRule{Fault: fault, Keys: keys, Times: -1, Seed: random.Uint64()}
 		if delay > 0 {
 			rule.Delay = time.Duration(random.Int64N(int64(delay)))
 		}
@@ -54,27 +55,27 @@ func ruled(name string, fault bridgetest.KafkaFault, delay time.Duration, keys .
 }
 
 // whole is a fault of all connections.
-func whole(name string, set func(*bridgetest.KafkaProxy, bool)) networkFault {
-	return networkFault{name, func(p *bridgetest.KafkaProxy, _ *rand.Rand) func() int {
+func whole(name string, set func(*faultproxy.KafkaProxy, bool)) networkFault {
+	return networkFault{name, func(p *faultproxy.KafkaProxy, _ *rand.Rand) func() int {
 		set(p, true)
 		return func() int { set(p, false); return 1 }
 	}}
 }
 
 var networkFaults = []networkFault{
-	ruled("EndTxn executed, reply lost", bridgetest.DropReply, 0, kmsg.EndTxn),
-	ruled("EndTxn lost", bridgetest.CutBeforeRequest, 0, kmsg.EndTxn),
-	ruled("EndTxn late", bridgetest.LateRequest, 2*time.Second, kmsg.EndTxn),
-	ruled("Produce appended, reply lost", bridgetest.DropReply, 0, kmsg.Produce),
-	ruled("Produce late", bridgetest.LateRequest, time.Second, kmsg.Produce),
-	ruled("InitProducerID executed, reply lost", bridgetest.DropReply, 0, kmsg.InitProducerID),
-	ruled("InitProducerID late", bridgetest.LateRequest, 2*time.Second, kmsg.InitProducerID),
-	ruled("JoinGroup late", bridgetest.LateRequest, 3*time.Second, kmsg.JoinGroup),
-	ruled("Heartbeat and JoinGroup lost", bridgetest.CutBeforeRequest, 0, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup),
-	ruled("requests slow", bridgetest.DelayRequest, 200*time.Millisecond),
-	ruled("replies slow", bridgetest.DelayReply, 200*time.Millisecond),
-	whole("blackhole", (*bridgetest.KafkaProxy).Blackhole),
-	whole("refused", (*bridgetest.KafkaProxy).Refuse),
+	ruled("EndTxn executed, reply lost", faultproxy.DropReply, 0, kmsg.EndTxn),
+	ruled("EndTxn lost", faultproxy.CutBeforeRequest, 0, kmsg.EndTxn),
+	ruled("EndTxn late", faultproxy.LateRequest, 2*time.Second, kmsg.EndTxn),
+	ruled("Produce appended, reply lost", faultproxy.DropReply, 0, kmsg.Produce),
+	ruled("Produce late", faultproxy.LateRequest, time.Second, kmsg.Produce),
+	ruled("InitProducerID executed, reply lost", faultproxy.DropReply, 0, kmsg.InitProducerID),
+	ruled("InitProducerID late", faultproxy.LateRequest, 2*time.Second, kmsg.InitProducerID),
+	ruled("JoinGroup late", faultproxy.LateRequest, 3*time.Second, kmsg.JoinGroup),
+	ruled("Heartbeat and JoinGroup lost", faultproxy.CutBeforeRequest, 0, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup),
+	ruled("requests slow", faultproxy.DelayRequest, 200*time.Millisecond),
+	ruled("replies slow", faultproxy.DelayReply, 200*time.Millisecond),
+	whole("blackhole", (*faultproxy.KafkaProxy).Blackhole),
+	whole("refused", (*faultproxy.KafkaProxy).Refuse),
 }
 
 func TestE2EProofProxy(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -100,7 +100,7 @@ func (s *stage) failOver() func() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), stepTimeout)
 	defer cancel()
-	r := bridgetest.StartRedis(s.t, bridgetest.RedisOptions{Own: true})
+	r := servers.StartRedis(s.t, servers.RedisOptions{Own: true})
 	replica := redis.NewClient(&redis.Options{Addr: r.Addr()})
 	s.t.Cleanup(func() { replica.Close() })
 	follow := func(client *redis.Client, of string) {

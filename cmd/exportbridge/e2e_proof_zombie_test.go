@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -30,7 +30,7 @@ func (s *stage) bridgeNamed(id string) *program {
 	s.t.Helper()
 	was := maps.Clone(s.settings)
 	defer func() { s.settings = was }()
-	s.settings["HTTP_ADDR"], s.settings["BRIDGE_INSTANCE_ID"] = bridgetest.FreeAddress(s.t), id
+	s.settings["HTTP_ADDR"], s.settings["BRIDGE_INSTANCE_ID"] = servers.FreeAddress(s.t), id
 	return s.run()
 }
 
@@ -103,7 +103,7 @@ func TestE2EProofZombies(t *testing.T) {
 	began := time.Now()
 	for round := range rounds {
 		// Embedded Kafka lets who joins wait half a minute for who is paused.
-		if round%2 == 0 || !bridgetest.Real(t) {
+		if round%2 == 0 || !servers.Real(t) {
 			z.atSomeMoment()
 		} else {
 			z.atPoint(pick(z.random, bridge.Points))

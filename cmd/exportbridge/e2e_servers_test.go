@@ -13,20 +13,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 // servers are the Kafka and the Redis of a test: real ones with TEST_REAL=1,
 // else embedded ones in the test process, reached over loopback all the same.
-type servers struct {
+type backends struct {
 	brokers  string
 	redisURL string
 	// kafkaDown and redisDown kill the server, and what they return starts it
 	// again, with its data. Only for servers that are the test's own.
 	kafkaDown, redisDown func() (up func())
 	// kafka and redis are nil where they are embedded.
-	kafka *bridgetest.Kafka
-	redis *bridgetest.Redis
+	kafka *servers.Kafka
+	redis *servers.Redis
 }
 
 // owned says which servers a test kills or empties, so that they must be its
@@ -34,28 +34,28 @@ type servers struct {
 // is the test's own and allows sessions as short as shortSession.
 type owned struct{ kafka, redis, quick bool }
 
-func startServers(t *testing.T, own owned) *servers {
+func startServers(t *testing.T, own owned) *backends {
 	t.Helper()
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		return embeddedServers(t)
 	}
-	var k *bridgetest.Kafka
+	var k *servers.Kafka
 	if own.kafka || own.quick {
-		k = bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true, Properties: quickSessions})
+		k = servers.StartKafka(t, servers.KafkaOptions{Own: true, Properties: quickSessions})
 	} else {
-		k = sharedKafka.take(t, func(ctx context.Context) (*bridgetest.Kafka, error) {
-			return bridgetest.LaunchKafka(ctx, bridgetest.KafkaOptions{})
+		k = sharedKafka.take(t, func(ctx context.Context) (*servers.Kafka, error) {
+			return servers.LaunchKafka(ctx, servers.KafkaOptions{})
 		})
 	}
-	var r *bridgetest.Redis
+	var r *servers.Redis
 	if own.redis {
-		r = bridgetest.StartRedis(t, bridgetest.RedisOptions{Own: true})
+		r = servers.StartRedis(t, servers.RedisOptions{Own: true})
 	} else {
-		r = sharedRedis.take(t, func(ctx context.Context) (*bridgetest.Redis, error) {
-			return bridgetest.LaunchRedis(ctx, bridgetest.RedisOptions{})
+		r = sharedRedis.take(t, func(ctx context.Context) (*servers.Redis, error) {
+			return servers.LaunchRedis(ctx, servers.RedisOptions{})
 		})
 	}
-	return &servers{
+	return &backends{
 		brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(), kafka: k, redis: r,
 		kafkaDown: outage(t, func() error { return k.Kill(0) }, func(ctx context.Context) error { return k.Start(ctx, 0) }),
 		redisDown: outage(t, r.Kill, r.Start),
@@ -65,10 +65,10 @@ func startServers(t *testing.T, own owned) *servers {
 // quickSessions lets brokers accept shortSession; theirs is 6 s at least.
 var quickSessions = map[string]string{"group.min.session.timeout.ms": "500"}
 
-func embeddedServers(t *testing.T) *servers {
+func embeddedServers(t *testing.T) *backends {
 	t.Helper()
-	k, r := bridgetest.EmbeddedKafka(t, kfake.BrokerConfigs(quickSessions)), bridgetest.EmbeddedRedis(t)
-	return &servers{
+	k, r := servers.EmbeddedKafka(t, kfake.BrokerConfigs(quickSessions)), servers.EmbeddedRedis(t)
+	return &backends{
 		brokers: strings.Join(k.ListenAddrs(), ","), redisURL: "redis://" + r.Addr() + "/0",
 		kafkaDown: k.Break,
 		redisDown: outage(t, func() error { r.Close(); return nil }, func(context.Context) error { return r.Restart() }),
@@ -93,8 +93,8 @@ func outage(t *testing.T, kill func() error, start func(context.Context) error) 
 
 // Servers that start slowly, for the tests that run at the same time.
 var (
-	sharedKafka shared[*bridgetest.Kafka]
-	sharedRedis shared[*bridgetest.Redis]
+	sharedKafka shared[*servers.Kafka]
+	sharedRedis shared[*servers.Redis]
 )
 
 // shared is a server that runs while some test uses it.

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -46,12 +47,12 @@ func TestE2ESoak(t *testing.T) {
 	if os.Getenv("SOAK_MINUTES") == "" {
 		t.Skip("it takes long: make soak")
 	}
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Fatal("a soak is for the real servers: TEST_REAL=1")
 	}
 	length, seed := time.Duration(size(t, "SOAK_MINUTES", 0, 30)*float64(time.Minute)), seedOf(t)
 	v, p := proxied(t)
-	r := bridgetest.StartRedis(t, bridgetest.RedisOptions{Own: true})
+	r := servers.StartRedis(t, servers.RedisOptions{Own: true})
 	v.redisURL, v.redis = r.URL(), r
 	v.redisDown = outage(t, r.Kill, r.Start)
 	s := newStage(t, v, exportsim.Config{Events: 10_000, Rate: soakRate, Latency: 5 * time.Millisecond})
@@ -59,7 +60,7 @@ func TestE2ESoak(t *testing.T) {
 	s.settings["EXPORT_RETRY_MAX_INTERVAL"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "2s", "1s"
 	s.store = s.redis()
 	s.simulate()
-	api := bridgetest.StartTCPProxy(t, strings.TrimPrefix(s.api, "http://"))
+	api := faultproxy.StartTCPProxy(t, strings.TrimPrefix(s.api, "http://"))
 	s.settings["EXPORT_URL"] = "http://" + api.Addr()
 	w := &weather{s: s, kafka: p, api: api, random: rand.New(rand.NewPCG(seed, 6)), count: make(map[string]int)}
 	run := s.run()

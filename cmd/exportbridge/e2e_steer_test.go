@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -88,12 +88,12 @@ func (s *stage) timeOf(i int) string { return s.truth.EventTime(i).UTC().Format(
 func TestE2ERewinds(t *testing.T) {
 	t.Parallel()
 	v := startServers(t, owned{})
-	each(t, bridgetest.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
+	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
 		rewinds(t, v, mode)
 	})
 }
 
-func rewinds(t *testing.T, v *servers, mode bridge.Mode) {
+func rewinds(t *testing.T, v *backends, mode bridge.Mode) {
 	n := int(size(t, "E2E_EVENTS", 8000, 100_000))
 	const rate = 50
 	pageSize := max(20, min(1000, n/400))

@@ -27,7 +27,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -65,7 +65,7 @@ func size(t *testing.T, name string, small, medium float64) float64 {
 			t.Fatalf("%s is %q, want a number above 0", name, text)
 		}
 		return n
-	case bridgetest.Real(t):
+	case servers.Real(t):
 		return medium
 	default:
 		return small
@@ -95,7 +95,7 @@ func buildWith(tags string) (string, error) {
 // stage is a simulator, a topic and the settings of the bridge between them.
 type stage struct {
 	t       *testing.T
-	servers *servers
+	servers *backends
 	binary  string
 	dir     string // output of all processes
 	started int    // processes so far
@@ -115,7 +115,7 @@ var stages atomic.Int64
 
 // newStage prepares a stage with a topic and keys of its own. The simulated
 // events are two days old, the same in every process.
-func newStage(t *testing.T, v *servers, config exportsim.Config) *stage {
+func newStage(t *testing.T, v *backends, config exportsim.Config) *stage {
 	t.Helper()
 	binary, err := build()
 	if err != nil {
@@ -134,7 +134,7 @@ func newStage(t *testing.T, v *servers, config exportsim.Config) *stage {
 	name := fmt.Sprintf("e2e-%d-%d", os.Getpid(), stages.Add(1))
 	s := &stage{
 		t: t, servers: v, binary: binary, dir: t.TempDir(), config: config, truth: truth,
-		topic: name, ops: bridgetest.FreeAddress(t),
+		topic: name, ops: servers.FreeAddress(t),
 	}
 	s.settings = map[string]string{
 		"EXPORT_API_KEY": "any", "KAFKA_BROKERS": v.brokers, "KAFKA_TOPIC": name, "KAFKA_CREATE_TOPICS": "true",

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -107,7 +107,7 @@ func attribute(s *otlp.Span, key string) string {
 func TestE2ETraces(t *testing.T) {
 	t.Parallel()
 	v := startServers(t, owned{})
-	each(t, bridgetest.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
+	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
 		const n, pageSize = 950, 100
 		const key = "e2e-trace-secret-key"
 		s := newStage(t, v, exportsim.Config{Events: n, APIKey: key})
@@ -209,7 +209,7 @@ func TestE2ETracesWithoutCollector(t *testing.T) {
 	t.Parallel()
 	const n = 300
 	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
-	s.settings["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = "http://" + bridgetest.FreeAddress(t) + "/v1/traces"
+	s.settings["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = "http://" + servers.FreeAddress(t) + "/v1/traces"
 	s.simulate()
 	began := time.Now()
 	run := s.run("--once")

@@ -15,19 +15,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
 func TestE2ERetention(t *testing.T) {
 	t.Parallel()
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Skip("embedded Kafka deletes nothing by itself: run with make test-real")
 	}
 	const n, week = 5000, 7 * 24 * time.Hour
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{RetentionCheck: 500 * time.Millisecond})
-	r := bridgetest.StartRedis(t, bridgetest.RedisOptions{})
-	v := &servers{brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL()}
+	k := servers.StartKafka(t, servers.KafkaOptions{RetentionCheck: 500 * time.Millisecond})
+	r := servers.StartRedis(t, servers.RedisOptions{})
+	v := &backends{brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL()}
 	month := time.Now().Add(-30 * 24 * time.Hour).Truncate(time.Second)
 
 	t.Run("publish-time", func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestE2EOutages(t *testing.T) {
 	pageSize := max(20, min(1000, n/120))
 	// Only when Kafka goes is the outcome of a page unknown.
 	copies := map[string]int{"kafka": prefetch * pageSize}
-	each(t, bridgetest.Real(t), []string{"kafka", "redis", "api"}, func(t *testing.T, server string) {
+	each(t, servers.Real(t), []string{"kafka", "redis", "api"}, func(t *testing.T, server string) {
 		s := newStage(t, startServers(t, owned{kafka: server == "kafka", redis: server == "redis"}), exportsim.Config{Events: n, Latency: 10 * time.Millisecond})
 		s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_RETRY_MAX_INTERVAL"] = strconv.Itoa(pageSize), "2s"
 		s.simulate()

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 func TestHealthcheck(t *testing.T) {
@@ -38,7 +38,7 @@ func TestHealthcheck(t *testing.T) {
 	ask(nil, exitFailed, "is not a URL", addr)
 	ask(map[string]string{"HTTP_ADDR": "off"}, exitFailed, "HTTP_ADDR is off")
 	ask(map[string]string{"HTTP_ADDR": "127.0.0.1:0"}, exitFailed, "name the URL")
-	ask(map[string]string{"HTTP_ADDR": bridgetest.FreeAddress(t)}, exitFailed, "connection refused")
+	ask(map[string]string{"HTTP_ADDR": servers.FreeAddress(t)}, exitFailed, "connection refused")
 	ready = http.StatusServiceUnavailable
 	ask(map[string]string{"HTTP_ADDR": addr}, exitFailed, "503 Service Unavailable: stream events: blocked (auth)\n")
 	if got := runProgram(t, nil, "healthcheck", "a", "b"); got.code != exitUsage {

@@ -113,9 +113,9 @@ type serverPlan struct {
 
 // startServers starts the servers that the settings ask for inside the process
 // and puts their addresses into the settings.
-func startServers(s *config.Settings, plan serverPlan) (*servers, error) {
-	v := new(servers)
-	fail := func(err error) (*servers, error) { return nil, errors.Join(err, v.close()) }
+func startServers(s *config.Settings, plan serverPlan) (*backends, error) {
+	v := new(backends)
+	fail := func(err error) (*backends, error) { return nil, errors.Join(err, v.close()) }
 	var err error
 	if s.EmbeddedKafka {
 		if v.kafka, err = startEmbeddedKafka(plan.kafkaAddr, plan.dataDir); err != nil {
@@ -138,7 +138,7 @@ func startServers(s *config.Settings, plan serverPlan) (*servers, error) {
 	return v, nil
 }
 
-func (v *servers) startSimulator(s *config.Settings, plan serverPlan) error {
+func (v *backends) startSimulator(s *config.Settings, plan serverPlan) error {
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		if !st.Simulated {

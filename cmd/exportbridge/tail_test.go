@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -43,7 +43,7 @@ func eventRecord(partition int32, n int, key, value string) *kgo.Record {
 // both end in a control record.
 func tailWorld(t *testing.T) (addr string) {
 	t.Helper()
-	kafka := bridgetest.EmbeddedKafka(t, kfake.SeedTopics(3, "export.events"))
+	kafka := servers.EmbeddedKafka(t, kfake.SeedTopics(3, "export.events"))
 	addr = kafka.ListenAddrs()[0]
 	client := kafkaClient(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	produce(t, client,
@@ -192,7 +192,7 @@ func feed(ctx context.Context, client *kgo.Client, stop <-chan struct{}) {
 // of another one is held back, and nothing is lost.
 func TestTailMergesInBounds(t *testing.T) {
 	t.Parallel()
-	kafka := bridgetest.EmbeddedKafka(t, kfake.SeedTopics(2, "export.events"))
+	kafka := servers.EmbeddedKafka(t, kfake.SeedTopics(2, "export.events"))
 	client := kafkaClient(t, kafka.ListenAddrs()[0], kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	const each = 15_000
 	var records []*kgo.Record
@@ -245,7 +245,7 @@ func TestTailErrors(t *testing.T) {
 		{env, "--topic nosuch", exitFailed, "topic nosuch does not exist\nTry: exportbridge topics plan\n"},
 		{env, "--dlq", exitFailed, "topic dlq.export.events does not exist\nTry: exportbridge topics create --execute\n"},
 		{map[string]string{"KAFKA_BROKERS": addr, "KAFKA_TOPIC": "nosuch"}, "", exitFailed, "topic nosuch does not exist\nTry: exportbridge topics create --execute\n"},
-		{map[string]string{"KAFKA_BROKERS": bridgetest.FreeAddress(t)}, "", exitFailed, "Try: nothing listens there"},
+		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, "", exitFailed, "Try: nothing listens there"},
 		{map[string]string{"KAFKA_BROKERS": config.Embedded}, "", exitUsage, "Try: --kafka-brokers "},
 		{map[string]string{"KAFKA_BROKERS": addr, "BRIDGE_STREAMS": "events,users"}, "", exitUsage, "Try: --stream events"},
 		{restricted, "-n 1", exitRefused, "Try: exportbridge topics plan --acls"},

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/config"
 )
 
 func TestTopics(t *testing.T) {
 	t.Parallel()
-	kafka := bridgetest.EmbeddedKafka(t)
+	kafka := servers.EmbeddedKafka(t)
 	if err := kafka.CreateTopic("export.users", 1, map[string]string{"retention.ms": "604800000"}); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestTopics(t *testing.T) {
 
 func TestTopicsJSON(t *testing.T) {
 	t.Parallel()
-	kafka := bridgetest.EmbeddedKafka(t)
+	kafka := servers.EmbeddedKafka(t)
 	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}
 	for _, test := range []struct {
 		args    []string
@@ -69,7 +69,7 @@ func TestTopicsJSON(t *testing.T) {
 
 func TestTopicsACLs(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"KAFKA_BROKERS": bridgetest.EmbeddedKafka(t).ListenAddrs()[0]}
+	env := map[string]string{"KAFKA_BROKERS": servers.EmbeddedKafka(t).ListenAddrs()[0]}
 	got := runProgram(t, env, "topics", "plan", "--acls")
 	for line := range strings.Lines(got.stdout) {
 		if !strings.HasPrefix(line, "kafka-acls.sh --bootstrap-server "+env["KAFKA_BROKERS"]) && !strings.HasPrefix(line, "# for replay, backfill") {
@@ -91,7 +91,7 @@ func TestTopicsErrors(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{map[string]string{"KAFKA_BROKERS": bridgetest.FreeAddress(t)}, []string{"plan"}, exitFailed, "Try: nothing listens there"},
+		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, []string{"plan"}, exitFailed, "Try: nothing listens there"},
 		{map[string]string{"KAFKA_BROKERS": config.Embedded}, []string{"plan"}, exitUsage, "Try: --kafka-brokers "},
 		{nil, []string{"plan", "--stream", "x"}, exitUsage, "no stream is called"},
 		{nil, []string{"plan", "--execute"}, exitUsage, "unknown flag: --execute"},

@@ -342,7 +342,7 @@ func (p *process) close() error {
 }
 
 // servers are the servers that a process has inside itself.
-type servers struct {
+type backends struct {
 	kafka *embeddedKafka
 	redis *embeddedRedis
 	api   *embeddedHTTP
@@ -350,7 +350,7 @@ type servers struct {
 }
 
 // close stops them in the order in which they are used.
-func (v *servers) close() error {
+func (v *backends) close() error {
 	var errs []error
 	if v.api != nil {
 		v.sim.Close()

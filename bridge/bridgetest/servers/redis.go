@@ -1,4 +1,4 @@
-package bridgetest
+package servers
 
 import (
 	"bufio"
@@ -239,7 +239,10 @@ func (r *Redis) Ready(ctx context.Context) error {
 		if closed(r.process.exited()) {
 			return fmt.Errorf("redis-server ended: %w\n%s", err, r.Logs(20))
 		}
-		if e := wait(ctx, 20*time.Millisecond); e != nil {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			e := ctx.Err()
 			return fmt.Errorf("wait for Redis: %w\n%s", errors.Join(e, err), r.Logs(20))
 		}
 	}

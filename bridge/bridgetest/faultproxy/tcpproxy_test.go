@@ -1,4 +1,4 @@
-package bridgetest_test
+package faultproxy_test
 
 import (
 	"bufio"
@@ -15,7 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 // echo is a server that answers each line with the same line, and remembers.
@@ -53,6 +54,9 @@ func startEcho(t *testing.T) *echo {
 	return e
 }
 
+// patience bounds whatever a test waits for.
+const patience = 30 * time.Second
+
 // connect returns a connection whose reads end some time.
 func connect(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 	t.Helper()
@@ -77,7 +81,7 @@ func wantLine(t *testing.T, in *bufio.Reader, want string) {
 func TestTCPProxyPasses(t *testing.T) {
 	t.Parallel()
 	e := startEcho(t)
-	p := bridgetest.StartTCPProxy(t, e.addr)
+	p := faultproxy.StartTCPProxy(t, e.addr)
 	c, in := connect(t, p.Addr())
 	p.Delay(time.Millisecond, time.Millisecond)
 	for i := range 100 {
@@ -102,7 +106,7 @@ func TestTCPProxyDelays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := startEcho(t)
-			p := bridgetest.StartTCPProxy(t, e.addr)
+			p := faultproxy.StartTCPProxy(t, e.addr)
 			c, in := connect(t, p.Addr())
 			fmt.Fprintln(c, "first")
 			wantLine(t, in, "first")
@@ -139,7 +143,7 @@ func TestTCPProxyCutsReply(t *testing.T) {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			t.Parallel()
 			e := startEcho(t)
-			p := bridgetest.StartTCPProxy(t, e.addr)
+			p := faultproxy.StartTCPProxy(t, e.addr)
 			idle, idleIn := connect(t, p.Addr())
 			c, _ := connect(t, p.Addr())
 			hits := p.CutReply(int64(after))
@@ -160,7 +164,7 @@ func TestTCPProxyCutsReply(t *testing.T) {
 func TestTCPProxyBlackhole(t *testing.T) {
 	t.Parallel()
 	e := startEcho(t)
-	p := bridgetest.StartTCPProxy(t, e.addr)
+	p := faultproxy.StartTCPProxy(t, e.addr)
 	c, in := connect(t, p.Addr())
 	p.Blackhole(true)
 	p.Blackhole(true)
@@ -184,7 +188,7 @@ func TestTCPProxyBlackhole(t *testing.T) {
 func TestTCPProxyRefuses(t *testing.T) {
 	t.Parallel()
 	e := startEcho(t)
-	p := bridgetest.StartTCPProxy(t, e.addr)
+	p := faultproxy.StartTCPProxy(t, e.addr)
 	_, in := connect(t, p.Addr())
 	p.Refuse(true)
 	if _, err := in.ReadByte(); err == nil || isTimeout(err) {
@@ -203,7 +207,7 @@ func TestTCPProxyRefuses(t *testing.T) {
 // TestTCPProxyWithoutServer looks to clients like a server that hangs up.
 func TestTCPProxyWithoutServer(t *testing.T) {
 	t.Parallel()
-	p := bridgetest.StartTCPProxy(t, bridgetest.FreeAddress(t))
+	p := faultproxy.StartTCPProxy(t, servers.FreeAddress(t))
 	_, in := connect(t, p.Addr())
 	if _, err := in.ReadByte(); err == nil || isTimeout(err) {
 		t.Errorf("read without a server: %v", err)
@@ -216,7 +220,7 @@ func TestTCPProxyHTTP(t *testing.T) {
 	page := strings.Repeat("x", 100_000)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }))
 	t.Cleanup(server.Close)
-	p := bridgetest.StartTCPProxy(t, server.Listener.Addr().String())
+	p := faultproxy.StartTCPProxy(t, server.Listener.Addr().String())
 	transport := &http.Transport{DisableKeepAlives: true}
 	fetch := func() (int, error) {
 		resp, err := (&http.Client{Transport: transport, Timeout: patience}).Get("http://" + p.Addr())
@@ -239,8 +243,8 @@ func TestTCPProxyHTTP(t *testing.T) {
 // TestTCPProxyRedis loses the reply to a command that was executed.
 func TestTCPProxyRedis(t *testing.T) {
 	t.Parallel()
-	m := bridgetest.EmbeddedRedis(t)
-	p := bridgetest.StartTCPProxy(t, m.Addr())
+	m := servers.EmbeddedRedis(t)
+	p := faultproxy.StartTCPProxy(t, m.Addr())
 	c := redis.NewClient(&redis.Options{Addr: p.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { c.Close() })
 	if err := c.Ping(t.Context()).Err(); err != nil {

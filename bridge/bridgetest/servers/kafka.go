@@ -1,8 +1,9 @@
-package bridgetest
+package servers
 
 import (
 	"context"
 	"errors"
+	"exportbridge/bridge/bridgetest/faultproxy"
 	"fmt"
 	"net"
 	"os"
@@ -40,7 +41,7 @@ type KafkaOptions struct {
 	RetentionCheck time.Duration
 	// Proxy gets a listener of each broker behind it, beside the plain one
 	// that it does not see.
-	Proxy *KafkaProxy
+	Proxy *faultproxy.KafkaProxy
 	// Properties are further broker settings. They win over all others.
 	Properties map[string]string
 	// Own asks for servers that the caller may kill.
@@ -300,8 +301,10 @@ func waitForKafka(ctx context.Context, addr string, brokers int, exited <-chan s
 		if closed(exited) {
 			return errors.Join(errors.New("the broker ended"), err)
 		}
-		if e := wait(ctx, 50*time.Millisecond); e != nil {
-			return errors.Join(e, err)
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package bridgetest_test
+package servers_test
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 // impatient clients give up soon, so that tests of it are short.
@@ -43,19 +44,19 @@ var faultTests = map[string]func(*testing.T, *proxied){
 	"init without reply":    testInitWithoutReply,
 	"blackhole":             testBlackhole,
 	"blackhole delivers":    testBlackholeDelivers,
-	"delayed request":       func(t *testing.T, p *proxied) { testDelay(t, p, bridgetest.DelayRequest) },
-	"delayed reply":         func(t *testing.T, p *proxied) { testDelay(t, p, bridgetest.DelayReply) },
+	"delayed request":       func(t *testing.T, p *proxied) { testDelay(t, p, faultproxy.DelayRequest) },
+	"delayed reply":         func(t *testing.T, p *proxied) { testDelay(t, p, faultproxy.DelayReply) },
 	"fencing":               testFencing,
 	"outside of the log":    testOutsideOfTheLog,
 }
 
 // proxied is a cluster behind a proxy.
 type proxied struct {
-	*bridgetest.KafkaProxy
+	*faultproxy.KafkaProxy
 	earlier int // committed records of earlier tests
 }
 
-func newProxied(t *testing.T, p *bridgetest.KafkaProxy) *proxied {
+func newProxied(t *testing.T, p *faultproxy.KafkaProxy) *proxied {
 	t.Helper()
 	newProducer(t, p.Addrs(), "txn")
 	return &proxied{p, len(committed(t, p.Addrs()))}
@@ -66,8 +67,8 @@ func TestKafkaFaults(t *testing.T) {
 	for name, test := range faultTests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := bridgetest.StartKafkaProxy(t)
-			bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
+			p := faultproxy.StartKafkaProxy(t)
+			servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
 			createTopic(t, client(t, p.Addrs()), 1, nil)
 			test(t, newProxied(t, p))
 		})
@@ -77,8 +78,8 @@ func TestKafkaFaults(t *testing.T) {
 func TestRealKafkaFaults(t *testing.T) {
 	needReal(t)
 	t.Parallel()
-	p := bridgetest.StartKafkaProxy(t)
-	bridgetest.StartKafka(t, bridgetest.KafkaOptions{Proxy: p, Properties: map[string]string{
+	p := faultproxy.StartKafkaProxy(t)
+	servers.StartKafka(t, servers.KafkaOptions{Proxy: p, Properties: map[string]string{
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
 	}})
 	createTopic(t, client(t, p.Addrs()), 1, nil)
@@ -90,7 +91,7 @@ func TestRealKafkaFaults(t *testing.T) {
 func testCommitWithoutReply(t *testing.T, p *proxied) {
 	a := newProducer(t, p.Addrs(), "txn", impatient...)
 	a.open(t, "visible")
-	lost := p.Add(bridgetest.KafkaRule{Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.EndTxn}, Times: -1})
+	lost := p.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.EndTxn}, Times: -1})
 	defer lost.Remove()
 	if err := a.EndTransaction(t.Context(), kgo.TryCommit); err == nil {
 		t.Error("the client knows that it has committed")
@@ -107,7 +108,7 @@ func testCommitWithoutReply(t *testing.T, p *proxied) {
 func testCommitRepeated(t *testing.T, p *proxied) {
 	a := newProducer(t, p.Addrs(), "txn")
 	a.open(t, "first")
-	lost := p.Add(bridgetest.KafkaRule{Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.EndTxn}})
+	lost := p.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.EndTxn}})
 	if err := a.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
 		t.Errorf("commit: %v", err)
 	}
@@ -121,7 +122,7 @@ func testCommitRepeated(t *testing.T, p *proxied) {
 func testCommitNeverArrives(t *testing.T, p *proxied) {
 	a := newProducer(t, p.Addrs(), "txn", impatient...)
 	a.open(t, "invisible")
-	cut := p.Add(bridgetest.KafkaRule{Fault: bridgetest.CutBeforeRequest, Keys: []kmsg.Key{kmsg.EndTxn}, Times: -1})
+	cut := p.Add(faultproxy.KafkaRule{Fault: faultproxy.CutBeforeRequest, Keys: []kmsg.Key{kmsg.EndTxn}, Times: -1})
 	if err := a.EndTransaction(t.Context(), kgo.TryCommit); err == nil {
 		t.Error("the client believes to have committed")
 	}
@@ -138,8 +139,8 @@ func testLateCommit(t *testing.T, p *proxied) {
 	a := newProducer(t, p.Addrs(), "txn", append(impatient, kgo.ClientID("a"))...)
 	a.open(t, "old")
 	arrive := make(chan struct{})
-	late := p.Add(bridgetest.KafkaRule{Fault: bridgetest.LateRequest, Keys: []kmsg.Key{kmsg.EndTxn}, Client: "a", Until: arrive})
-	again := p.Add(bridgetest.KafkaRule{Fault: bridgetest.CutBeforeRequest, Keys: []kmsg.Key{kmsg.EndTxn}, Client: "a", Times: -1})
+	late := p.Add(faultproxy.KafkaRule{Fault: faultproxy.LateRequest, Keys: []kmsg.Key{kmsg.EndTxn}, Client: "a", Until: arrive})
+	again := p.Add(faultproxy.KafkaRule{Fault: faultproxy.CutBeforeRequest, Keys: []kmsg.Key{kmsg.EndTxn}, Client: "a", Times: -1})
 	defer again.Remove()
 	if err := a.EndTransaction(t.Context(), kgo.TryCommit); err == nil {
 		t.Error("the client believes to have committed")
@@ -176,8 +177,8 @@ func testLateRepetition(t *testing.T, p *proxied) {
 
 func TestLateRepetitionBelowVersion2(t *testing.T) {
 	t.Parallel()
-	p := bridgetest.StartKafkaProxy(t)
-	bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen), kfake.MaxVersions(kversion.V3_5_0()))
+	p := faultproxy.StartKafkaProxy(t)
+	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen), kfake.MaxVersions(kversion.V3_5_0()))
 	createTopic(t, client(t, p.Addrs()), 1, nil)
 	visible, reply := lateRepetition(t, newProxied(t, p))
 	if want := []string{"first", "half"}; reply != nil || !slices.Equal(visible, want) {
@@ -191,7 +192,7 @@ func lateRepetition(t *testing.T, p *proxied) (visible []string, reply error) {
 	t.Helper()
 	a := newProducer(t, p.Addrs(), "txn")
 	arrive := make(chan struct{})
-	late := p.Add(bridgetest.KafkaRule{Fault: bridgetest.LateRequest, Keys: []kmsg.Key{kmsg.EndTxn}, Until: arrive})
+	late := p.Add(faultproxy.KafkaRule{Fault: faultproxy.LateRequest, Keys: []kmsg.Key{kmsg.EndTxn}, Until: arrive})
 	a.commit(t, "first") // the client sends the commit again
 	a.open(t, "half")
 	close(arrive)
@@ -203,7 +204,7 @@ func lateRepetition(t *testing.T, p *proxied) (visible []string, reply error) {
 
 func testProduceWithoutReply(t *testing.T, p *proxied) {
 	a := newProducer(t, p.Addrs(), "txn")
-	lost := p.Add(bridgetest.KafkaRule{Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Times: 2})
+	lost := p.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Times: 2})
 	a.commit(t, "once")
 	if lost.Count() != 2 {
 		t.Errorf("%d replies were lost, want 2", lost.Count())
@@ -216,8 +217,8 @@ func testProduceWithoutReply(t *testing.T, p *proxied) {
 func testInitWithoutReply(t *testing.T, p *proxied) {
 	old := newProducer(t, p.Addrs(), "txn")
 	old.open(t, "old")
-	lost := p.Add(bridgetest.KafkaRule{
-		Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.InitProducerID}, Times: -1,
+	lost := p.Add(faultproxy.KafkaRule{
+		Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.InitProducerID}, Times: -1,
 		When: func(r kmsg.Request) bool { return *r.(*kmsg.InitProducerIDRequest).TransactionalID == "txn" },
 	})
 	c := client(t, p.Addrs(), append(impatient, kgo.TransactionalID("txn"))...)
@@ -259,7 +260,7 @@ func testBlackholeDelivers(t *testing.T, p *proxied) {
 	<-sent
 	p.Blackhole(true)
 	c.Produce(t.Context(), kgo.StringRecord("held back"), nil)
-	held := p.Add(bridgetest.KafkaRule{Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.Produce}})
+	held := p.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.Produce}})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := c.Flush(ctx); err == nil {
@@ -285,14 +286,14 @@ func (p produced) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ tim
 	}
 }
 
-func testDelay(t *testing.T, p *proxied, fault bridgetest.KafkaFault) {
+func testDelay(t *testing.T, p *proxied, fault faultproxy.KafkaFault) {
 	a := newProducer(t, p.Addrs(), "txn")
 	a.open(t, "record")
 	pass := make(chan struct{})
-	hits := p.Add(bridgetest.KafkaRule{Fault: fault, Keys: []kmsg.Key{kmsg.EndTxn}, Until: pass})
+	hits := p.Add(faultproxy.KafkaRule{Fault: fault, Keys: []kmsg.Key{kmsg.EndTxn}, Until: pass})
 	ended := make(chan error, 1)
 	go func() { ended <- a.EndTransaction(t.Context(), kgo.TryCommit) }()
-	if fault == bridgetest.DelayReply {
+	if fault == faultproxy.DelayReply {
 		wantCommitted(t, p, "record") // while the client does not know
 	}
 	select {
@@ -325,8 +326,8 @@ func (d disconnects) await(t *testing.T) {
 
 func TestProxyRules(t *testing.T) {
 	t.Parallel()
-	p := bridgetest.StartKafkaProxy(t)
-	bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
+	p := faultproxy.StartKafkaProxy(t)
+	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
 	// failing returns which of so many pings fail. No retry hides any.
 	failing := func(t *testing.T, count int, opts ...kgo.Opt) (failed []int) {
 		gone := make(disconnects, 2*count)
@@ -340,25 +341,25 @@ func TestProxyRules(t *testing.T) {
 		}
 		return failed
 	}
-	rule := func(change func(*bridgetest.KafkaRule)) bridgetest.KafkaRule {
-		r := bridgetest.KafkaRule{Fault: bridgetest.CutBeforeRequest, Keys: []kmsg.Key{kmsg.DescribeCluster}}
+	rule := func(change func(*faultproxy.KafkaRule)) faultproxy.KafkaRule {
+		r := faultproxy.KafkaRule{Fault: faultproxy.CutBeforeRequest, Keys: []kmsg.Key{kmsg.DescribeCluster}}
 		change(&r)
 		return r
 	}
 	for name, test := range map[string]struct {
-		rule bridgetest.KafkaRule
+		rule faultproxy.KafkaRule
 		want []int
 	}{
-		"first":         {rule(func(*bridgetest.KafkaRule) {}), []int{1}},
-		"third":         {rule(func(r *bridgetest.KafkaRule) { r.Nth = 3 }), []int{3}},
-		"from second":   {rule(func(r *bridgetest.KafkaRule) { r.Nth, r.Times = 2, 2 }), []int{2, 3}},
-		"all":           {rule(func(r *bridgetest.KafkaRule) { r.Times = -1 }), []int{1, 2, 3, 4, 5, 6, 7, 8}},
-		"other kind":    {rule(func(r *bridgetest.KafkaRule) { r.Keys, r.Times = []kmsg.Key{kmsg.EndTxn}, -1 }), nil},
-		"other client":  {rule(func(r *bridgetest.KafkaRule) { r.Client, r.Times = "other", -1 }), nil},
-		"this client":   {rule(func(r *bridgetest.KafkaRule) { r.Client = "me" }), []int{1}},
-		"when not":      {rule(func(r *bridgetest.KafkaRule) { r.When, r.Times = func(kmsg.Request) bool { return false }, -1 }), nil},
-		"half":          {rule(func(r *bridgetest.KafkaRule) { r.Chance, r.Seed, r.Times = 0.5, 1, -1 }), nil},
-		"half of three": {rule(func(r *bridgetest.KafkaRule) { r.Chance, r.Seed, r.Times = 0.5, 2, 3 }), nil},
+		"first":         {rule(func(*faultproxy.KafkaRule) {}), []int{1}},
+		"third":         {rule(func(r *faultproxy.KafkaRule) { r.Nth = 3 }), []int{3}},
+		"from second":   {rule(func(r *faultproxy.KafkaRule) { r.Nth, r.Times = 2, 2 }), []int{2, 3}},
+		"all":           {rule(func(r *faultproxy.KafkaRule) { r.Times = -1 }), []int{1, 2, 3, 4, 5, 6, 7, 8}},
+		"other kind":    {rule(func(r *faultproxy.KafkaRule) { r.Keys, r.Times = []kmsg.Key{kmsg.EndTxn}, -1 }), nil},
+		"other client":  {rule(func(r *faultproxy.KafkaRule) { r.Client, r.Times = "other", -1 }), nil},
+		"this client":   {rule(func(r *faultproxy.KafkaRule) { r.Client = "me" }), []int{1}},
+		"when not":      {rule(func(r *faultproxy.KafkaRule) { r.When, r.Times = func(kmsg.Request) bool { return false }, -1 }), nil},
+		"half":          {rule(func(r *faultproxy.KafkaRule) { r.Chance, r.Seed, r.Times = 0.5, 1, -1 }), nil},
+		"half of three": {rule(func(r *faultproxy.KafkaRule) { r.Chance, r.Seed, r.Times = 0.5, 2, 3 }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hits := p.Add(test.rule)
@@ -387,18 +388,26 @@ func TestProxyRules(t *testing.T) {
 
 func TestProxyCutAll(t *testing.T) {
 	t.Parallel()
-	p := bridgetest.StartKafkaProxy(t)
-	bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
-	c, in := connect(t, p.Addrs()[0])
+	p := faultproxy.StartKafkaProxy(t)
+	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
+	c, err := net.Dial("tcp", p.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	// ApiVersions, version 0, correlation 1, no client id.
 	if _, err := c.Write([]byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.ReadByte(); err != nil {
+	if _, err := c.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	p.CutAll()
-	if _, err := io.Copy(io.Discard, in); isTimeout(err) {
+	var timeout net.Error
+	if _, err := io.Copy(io.Discard, c); errors.As(err, &timeout) && timeout.Timeout() {
 		t.Error("a connection lives after a cut of all")
 	}
 	if err := ping(t, client(t, p.Addrs()), patience); err != nil {
@@ -419,7 +428,7 @@ func TestProxyCutAll(t *testing.T) {
 func TestProxyHasAllConnections(t *testing.T) {
 	t.Parallel()
 	const brokers = 3
-	test := func(t *testing.T, p *bridgetest.KafkaProxy) {
+	test := func(t *testing.T, p *faultproxy.KafkaProxy) {
 		var mu sync.Mutex
 		dialed := make(map[string]bool)
 		dial := kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -450,20 +459,20 @@ func TestProxyHasAllConnections(t *testing.T) {
 	}
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		p := bridgetest.StartKafkaProxy(t)
-		bridgetest.EmbeddedKafka(t, kfake.NumBrokers(brokers), kfake.ListenFn(p.Listen))
+		p := faultproxy.StartKafkaProxy(t)
+		servers.EmbeddedKafka(t, kfake.NumBrokers(brokers), kfake.ListenFn(p.Listen))
 		test(t, p)
 	})
 	t.Run("real", func(t *testing.T) {
 		needReal(t)
 		t.Parallel()
-		p := bridgetest.StartKafkaProxy(t)
-		bridgetest.StartKafka(t, bridgetest.KafkaOptions{Brokers: brokers, Proxy: p})
+		p := faultproxy.StartKafkaProxy(t)
+		servers.StartKafka(t, servers.KafkaOptions{Brokers: brokers, Proxy: p})
 		test(t, p)
 	})
 }
 
-func waitHits(t *testing.T, hits *bridgetest.Hits, count int) {
+func waitHits(t *testing.T, hits *faultproxy.Hits, count int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

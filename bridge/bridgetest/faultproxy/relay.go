@@ -1,4 +1,4 @@
-package bridgetest
+package faultproxy
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func newRelay() *relay {
 func (r *relay) Blackhole(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch held := !closed(r.passing); {
+	switch held := !isClosed(r.passing); {
 	case on && !held:
 		r.passing = make(chan struct{})
 	case !on && held:
@@ -141,7 +141,7 @@ func (r *relay) forget(l *link) {
 
 // release waits until a time has come and nothing is held back.
 func (r *relay) release(ctx context.Context, at time.Time) error {
-	if err := wait(ctx, time.Until(at)); err != nil {
+	if err := sleepUntil(ctx, at); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -227,4 +227,28 @@ func (l *link) flow(ctx context.Context, next func() ([]byte, error), pass func(
 		}
 	}
 	settle()
+}
+
+// anyPort is where the proxies listen.
+const anyPort = "127.0.0.1:0"
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleepUntil waits until at, or returns the context's error.
+func sleepUntil(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

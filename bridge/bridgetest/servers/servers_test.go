@@ -1,4 +1,4 @@
-package bridgetest_test
+package servers_test
 
 import (
 	"context"
@@ -19,13 +19,13 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 func TestRealKafkaOneBroker(t *testing.T) {
 	needReal(t)
 	t.Parallel()
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Own: true})
+	k := servers.StartKafka(t, servers.KafkaOptions{Own: true})
 	c := client(t, k.Addrs())
 	createTopic(t, c, 1, nil)
 	produce(t, c, 100)
@@ -49,7 +49,7 @@ func TestRealKafkaOneBroker(t *testing.T) {
 func TestRealKafkaThreeBrokers(t *testing.T) {
 	needReal(t)
 	t.Parallel()
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Brokers: 3, Own: true})
+	k := servers.StartKafka(t, servers.KafkaOptions{Brokers: 3, Own: true})
 	c := client(t, k.Addrs())
 	createTopic(t, c, 3, nil)
 	step(t, "kill a broker", func() error { return k.Kill(1) })
@@ -61,15 +61,15 @@ func TestRealKafkaThreeBrokers(t *testing.T) {
 func TestRealKafkaSecure(t *testing.T) {
 	needReal(t)
 	t.Parallel()
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
+	k := servers.StartKafka(t, servers.KafkaOptions{TLS: true, SASL: true, ClientCertificates: true, ACLs: true})
 	admin := client(t, k.Addrs())
 	createTopic(t, admin, 1, nil)
 	certs := tlsConfig(t, k.Certificates)
 	for name, mechanism := range map[string]sasl.Mechanism{
-		"plain":     plain.Auth{User: bridgetest.KafkaUser, Pass: bridgetest.KafkaPassword}.AsMechanism(),
-		"scram-256": scram.Auth{User: bridgetest.KafkaUser, Pass: bridgetest.KafkaPassword}.AsSha256Mechanism(),
-		"scram-512": scram.Auth{User: bridgetest.KafkaUser, Pass: bridgetest.KafkaPassword}.AsSha512Mechanism(),
-		"oauth":     oauth.Auth{Token: unsignedToken(bridgetest.KafkaUser)}.AsMechanism(),
+		"plain":     plain.Auth{User: servers.KafkaUser, Pass: servers.KafkaPassword}.AsMechanism(),
+		"scram-256": scram.Auth{User: servers.KafkaUser, Pass: servers.KafkaPassword}.AsSha256Mechanism(),
+		"scram-512": scram.Auth{User: servers.KafkaUser, Pass: servers.KafkaPassword}.AsSha512Mechanism(),
+		"oauth":     oauth.Auth{Token: unsignedToken(servers.KafkaUser)}.AsMechanism(),
 	} {
 		c := client(t, k.SecureAddrs(), kgo.SASL(mechanism), kgo.DialTLSConfig(certs))
 		err := ping(t, c, 10*time.Second)
@@ -81,13 +81,13 @@ func TestRealKafkaSecure(t *testing.T) {
 			t.Errorf("%s: produce without an ACL returned %v, want an authorization error", name, err)
 		}
 	}
-	wrong := plain.Auth{User: bridgetest.KafkaUser, Pass: "wrong"}.AsMechanism()
+	wrong := plain.Auth{User: servers.KafkaUser, Pass: "wrong"}.AsMechanism()
 	if err := ping(t, client(t, k.SecureAddrs(), kgo.SASL(wrong), kgo.DialTLSConfig(certs)), 10*time.Second); err == nil {
 		t.Error("a wrong password was accepted")
 	}
 	bare := certs.Clone()
 	bare.Certificates = nil
-	right := plain.Auth{User: bridgetest.KafkaUser, Pass: bridgetest.KafkaPassword}.AsMechanism()
+	right := plain.Auth{User: servers.KafkaUser, Pass: servers.KafkaPassword}.AsMechanism()
 	if err := ping(t, client(t, k.SecureAddrs(), kgo.SASL(right), kgo.DialTLSConfig(bare)), 10*time.Second); err == nil {
 		t.Error("a client without a certificate was accepted")
 	}
@@ -96,7 +96,7 @@ func TestRealKafkaSecure(t *testing.T) {
 func TestRealKafkaRetention(t *testing.T) {
 	needReal(t)
 	t.Parallel()
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{RetentionCheck: time.Second})
+	k := servers.StartKafka(t, servers.KafkaOptions{RetentionCheck: time.Second})
 	c := client(t, k.Addrs())
 	week := "604800000"
 	createTopic(t, c, 1, map[string]*string{"retention.ms": &week})
@@ -123,7 +123,7 @@ func TestRealKafkaRetention(t *testing.T) {
 func TestRealRedis(t *testing.T) {
 	needReal(t)
 	t.Parallel()
-	for name, o := range map[string]bridgetest.RedisOptions{
+	for name, o := range map[string]servers.RedisOptions{
 		"plain":    {Own: true},
 		"password": {Password: `se"cret`},
 		"tls":      {TLS: true, ClientCertificates: true, Password: "secret"},
@@ -131,7 +131,7 @@ func TestRealRedis(t *testing.T) {
 		"eviction": {Settings: map[string]string{"maxmemory": "10mb", "maxmemory-policy": "allkeys-lru"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := bridgetest.StartRedis(t, o)
+			r := servers.StartRedis(t, o)
 			step(t, "killed server restarts", func() error { return r.Restart(t.Context()) })
 			if err := r.Pause(); err != nil {
 				t.Fatal(err)
@@ -156,7 +156,7 @@ func TestRealServersAtOnce(t *testing.T) {
 		for range 8 {
 			t.Run("redis", func(t *testing.T) {
 				t.Parallel()
-				addrs <- bridgetest.StartRedis(t, bridgetest.RedisOptions{Own: true}).Addr()
+				addrs <- servers.StartRedis(t, servers.RedisOptions{Own: true}).Addr()
 			})
 		}
 	})
@@ -174,7 +174,7 @@ func TestFreeAddress(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	for range 100 {
-		addr := bridgetest.FreeAddress(t)
+		addr := servers.FreeAddress(t)
 		if seen[addr] {
 			t.Fatalf("%s is given twice", addr)
 		}
@@ -193,8 +193,8 @@ func TestNothingInstalled(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	t.Setenv("PATH", t.TempDir())
-	_, kafka := bridgetest.LaunchKafka(t.Context(), bridgetest.KafkaOptions{})
-	_, redis := bridgetest.LaunchRedis(t.Context(), bridgetest.RedisOptions{})
+	_, kafka := servers.LaunchKafka(t.Context(), servers.KafkaOptions{})
+	_, redis := servers.LaunchRedis(t.Context(), servers.RedisOptions{})
 	for name, err := range map[string]error{"java": kafka, "redis-server": redis} {
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "apt-get install") {
 			t.Errorf("launch without %s returned %v, want what to install", name, err)
@@ -204,11 +204,11 @@ func TestNothingInstalled(t *testing.T) {
 
 // TestForeignServers takes servers that run already and may not be touched.
 func TestForeignServers(t *testing.T) {
-	running := bridgetest.EmbeddedKafka(t)
+	running := servers.EmbeddedKafka(t)
 	t.Setenv("TEST_KAFKA_BROKERS", strings.Join(running.ListenAddrs(), ","))
 	t.Setenv("TEST_REDIS_URL", "redis://redis.example:6380/1")
-	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{})
-	r := bridgetest.StartRedis(t, bridgetest.RedisOptions{})
+	k := servers.StartKafka(t, servers.KafkaOptions{})
+	r := servers.StartRedis(t, servers.RedisOptions{})
 	if k.Addrs()[0] != running.ListenAddrs()[0] || r.Addr() != "redis.example:6380" {
 		t.Errorf("the servers are at %v and %s", k.Addrs(), r.Addr())
 	}
@@ -219,7 +219,7 @@ func TestForeignServers(t *testing.T) {
 
 func TestEmbeddedKafka(t *testing.T) {
 	t.Parallel()
-	k := bridgetest.EmbeddedKafka(t)
+	k := servers.EmbeddedKafka(t)
 	c := client(t, k.ListenAddrs())
 	createTopic(t, c, 1, nil)
 	produce(t, c, 10)
@@ -234,7 +234,7 @@ func TestEmbeddedKafka(t *testing.T) {
 
 func TestEmbeddedRedisExpires(t *testing.T) {
 	t.Parallel()
-	m := bridgetest.EmbeddedRedis(t)
+	m := servers.EmbeddedRedis(t)
 	if err := m.Set("key", "value"); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ const topic = "test"
 
 func needReal(t *testing.T) {
 	t.Helper()
-	if !bridgetest.Real(t) {
+	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
 }
@@ -320,7 +320,7 @@ func wantCount(t *testing.T, addrs []string, want int) {
 	}
 }
 
-func tlsConfig(t *testing.T, c *bridgetest.Certificates) *tls.Config {
+func tlsConfig(t *testing.T, c *servers.Certificates) *tls.Config {
 	t.Helper()
 	ca, err := os.ReadFile(c.CA)
 	if err != nil {

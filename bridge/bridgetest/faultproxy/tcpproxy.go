@@ -1,4 +1,4 @@
-package bridgetest
+package faultproxy
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func StartTCPProxy(t testing.TB, upstream string) *TCPProxy {
 // LaunchTCPProxy does the same outside a test. The caller must Close it.
 func LaunchTCPProxy(upstream string) (*TCPProxy, error) {
 	p := &TCPProxy{relay: newRelay()}
-	addr, err := p.forward(localAddr(0), upstream, p.carry)
+	addr, err := p.forward(anyPort, upstream, p.carry)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package bridgetest
+package servers
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package bridge_test
+package exportapi_test
 
 import (
 	"bytes"

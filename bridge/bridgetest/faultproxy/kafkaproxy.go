@@ -1,4 +1,4 @@
-package bridgetest
+package faultproxy
 
 import (
 	"context"
@@ -130,11 +130,11 @@ func (p *KafkaProxy) Direct(ctx context.Context, network, addr string) (net.Conn
 // Listen is for kfake.ListenFn: the proxy listens at the address, and the
 // broker at another one that nobody else knows.
 func (p *KafkaProxy) Listen(network, at string) (net.Listener, error) {
-	l, err := net.Listen(network, localAddr(0))
+	l, err := net.Listen(network, anyPort)
 	if err != nil {
 		return nil, fmt.Errorf("listen behind a proxy: %w", err)
 	}
-	front, err := p.before(at, l.Addr().String())
+	front, err := p.Front(at, l.Addr().String())
 	if err != nil {
 		l.Close()
 		return nil, err
@@ -150,8 +150,8 @@ type hiddenListener struct {
 
 func (l *hiddenListener) Addr() net.Addr { return l.front }
 
-// before stands at an address before the broker at another.
-func (p *KafkaProxy) before(at, broker string) (net.Addr, error) {
+// Front listens at one address for the broker at another.
+func (p *KafkaProxy) Front(at, broker string) (net.Addr, error) {
 	front, err := p.forward(at, broker, p.carry)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package bridgetest
+package servers
 
 import (
 	"crypto/rand"
@@ -57,7 +57,7 @@ func (k *Kafka) newBroker(index int) (*broker, error) {
 		}
 	}
 	if k.options.Proxy != nil {
-		front, err := k.options.Proxy.before(localAddr(0), b.behind)
+		front, err := k.options.Proxy.Front(localAddr(0), b.behind)
 		if err != nil {
 			return nil, err
 		}

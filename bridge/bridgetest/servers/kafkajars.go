@@ -1,4 +1,4 @@
-package bridgetest
+package servers
 
 import (
 	"context"
@@ -116,8 +116,10 @@ func lockFile(ctx context.Context, name string) (unlock func(), err error) {
 		if err := tryLock(f); err == nil {
 			return func() { f.Close() }, nil
 		}
-		if err := wait(ctx, 100*time.Millisecond); err != nil {
-			return nil, errors.Join(err, f.Close())
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
 		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package bridgetest
+package servers
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package bridgetest_test
+package servers_test
 
 import (
 	"errors"
@@ -14,7 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/servers"
 )
 
 // producer is a transactional client and what it was when it produced last.
@@ -206,20 +207,20 @@ func TestStrictRefusesHealing(t *testing.T) {
 	for name, strict := range map[string]bool{"strict": true, "lenient": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := bridgetest.StartKafkaProxy(t)
+			p := faultproxy.StartKafkaProxy(t)
 			k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(k.Close)
-			s := &bridgetest.Strictness{}
+			s := &servers.Strictness{}
 			if strict {
-				s = bridgetest.Strict(k)
+				s = servers.Strict(k)
 			}
 			createTopic(t, client(t, p.Addrs()), 1, nil)
 			a := newProducer(t, p.Addrs(), "txn", impatient...)
 			a.open(t, "first")
-			lost := p.Add(bridgetest.KafkaRule{Fault: bridgetest.DropReply, Keys: []kmsg.Key{kmsg.EndTxn}, Times: -1})
+			lost := p.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.EndTxn}, Times: -1})
 			if err := a.EndTransaction(t.Context(), kgo.TryCommit); err == nil {
 				t.Fatal("the client knows that it has committed")
 			}
@@ -246,7 +247,7 @@ func TestStrictRefusesHealing(t *testing.T) {
 // refuses.
 func TestStrictCountsAborts(t *testing.T) {
 	t.Parallel()
-	k := bridgetest.EmbeddedKafka(t)
+	k := servers.EmbeddedKafka(t)
 	s := k.Strictness
 	createTopic(t, client(t, k.ListenAddrs()), 1, nil)
 	p := newProducer(t, k.ListenAddrs(), "txn")
@@ -274,7 +275,7 @@ func TestStrictLetsProducersLive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := bridgetest.EmbeddedKafka(t, opts...)
+			k := servers.EmbeddedKafka(t, opts...)
 			s := k.Strictness
 			addrs := k.ListenAddrs()
 			createTopic(t, client(t, addrs), 1, nil)

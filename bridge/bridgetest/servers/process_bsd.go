@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package bridgetest
+package servers
 
 import "syscall"
 
