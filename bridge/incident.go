@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,9 @@ type incidents struct {
 	ahead    Place       // where the store was ahead of us, when it was
 	detours  []time.Time // when the stream left a refused cursor, lately
 	lost     string      // the loss of a topic that was counted last
+	// cut is a topic that lost its end, in epoch cutIn, until a checkpoint says so.
+	cut   *CutOffError
+	cutIn int64
 }
 
 const (
@@ -70,6 +74,13 @@ func (i *incidents) countLoss(b *Bridge, fault *Fault) {
 	}
 	i.lost = fault.Error()
 	b.observe(Observation{What: ObserveTopic, Code: TopicLost})
+}
+
+// noteCut notes that a topic lost its end, if that is what err says.
+func (i *incidents) noteCut(err error, epoch int64) {
+	if cut, ok := errors.AsType[*CutOffError](err); ok {
+		i.cut, i.cutIn = cut, epoch
+	}
 }
 
 // overtaken answers to a store that is ahead of us: begin a session, which

@@ -82,7 +82,8 @@ type Sink interface {
 	// otherwise. Nil means that every event is acknowledged by the server (and,
 	// exactly once, that the checkpoint is committed with them). After any
 	// error the outcome is unknown and the session is over: the caller must
-	// Recover. An ErrFenced says that a newer session of the stream has begun.
+	// Recover. An ErrFenced says that a newer session of the stream has begun, a
+	// CutOffError that a topic has lost its end since the session knew it.
 	Publish(ctx context.Context, b Batch) (Receipt, error)
 	// Topics asks the server for the topics of the session, that of the events
 	// first, then that of the dead letters if there is one. The session publishes

@@ -90,6 +90,18 @@ func topicLost(format string, args ...any) *Fault {
 	}
 }
 
+// CutOffError says that a record was acknowledged below where the topic had
+// reached: the end of its log is gone.
+type CutOffError struct {
+	// Topic is which one, Offsets how many of them are gone, at least.
+	Topic   string
+	Offsets int64
+}
+
+func (e *CutOffError) Error() string {
+	return fmt.Sprintf("topic %s is not the one that it was, or lost %d offsets: was it deleted and made again?", e.Topic, e.Offsets)
+}
+
 const topicLostHint = "bring the topic back if you can; or publish all again: exportbridge cursor reset --to-earliest --execute; " +
 	"or go on at the same position: exportbridge cursor reset --to-current --execute, then exportbridge verify --repair --from TIME --to TIME --execute publishes what is missing"
 
@@ -134,10 +146,36 @@ func (r *recovery) sameTopics(ctx context.Context) error {
 			}
 		}
 	}
+	if err := r.noteCut(ctx, found); err != nil {
+		return err
+	}
 	if fault := TopicsLost(r.at.cp, found); fault != nil {
 		return fault
 	}
 	r.session.topics = r.session.continued(r.at.cp.Topics, found, r.at.cp.Place)
+	return nil
+}
+
+// noteCut has the checkpoint say where a topic that was cut off would reach. What
+// the session had sent by then stays in its log, unseen, and hides the loss from
+// later ones.
+func (r *recovery) noteCut(ctx context.Context, found []TopicState) error {
+	cut := r.incidents.cut
+	if cut == nil {
+		return nil
+	}
+	topics := slices.Clone(r.at.cp.Topics)
+	was, now := stateOf(topics, cut.Topic), stateOf(found, cut.Topic)
+	if was != nil && now != nil && was.ID == now.ID && r.at.cp.Epoch == r.incidents.cutIn {
+		next := r.session.stamp(r.at.cp, KindHeartbeat, r.at.cp.Place.next())
+		was.End = max(was.End, now.End+cut.Offsets)
+		next.Topics = topics
+		if err := r.secure(ctx, r.at.cp, next); err != nil {
+			return err
+		}
+		r.adopt(next)
+	}
+	r.incidents.cut = nil
 	return nil
 }
 

@@ -188,6 +188,35 @@ func TestTopicUnknown(t *testing.T) {
 	})
 }
 
+// TestTopicCutOffWhileRunning: what the session sends before it notices takes the
+// place of what was lost; the loss is not forgotten for that.
+func TestTopicCutOffWhileRunning(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *rig) {
+		r.topic.Cut(3)
+		r.source.Grow(5)
+		for range 2 {
+			r.after(5 * time.Minute)
+			r.wantTopicBlocked("ends 3 offsets before")
+			r.end()
+			r.start()
+		}
+		r.after(5 * time.Minute)
+		now, want := r.store.Checkpoint(), 27+5
+		if r.cfg.Mode == bridge.AtLeastOnce {
+			want += 5 // that came before it was noticed
+		}
+		r.steer(bridge.Command{
+			ID: "accept", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
+			Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Place},
+		}, true)
+		r.after(time.Minute)
+		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != want {
+			r.t.Errorf("the stream is %s: %s, with %d records, want it idle with %d", s.State, s.Error, len(r.topic.Records()), want)
+		}
+	})
+}
+
 func TestTopicLogs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -280,12 +280,13 @@ type Sink struct {
 	stream string
 
 	// guarded by topic.mu
-	open bool
-	busy bool
-	made int          // the topic's, when the session began
-	last bridge.Place // of this session
-	any  bool         // last is set
-	sent batch
+	open  bool
+	busy  bool
+	made  int          // the topic's, when the session began
+	known int          // how far the topic was known to reach
+	last  bridge.Place // of this session
+	any   bool         // last is set
+	sent  batch
 }
 
 // batch is what a Sink was sent since the last Publish.
@@ -328,7 +329,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 		return bridge.Checkpoint{}, fmt.Errorf("recover %s: %w", s.stream, err)
 	}
 	p.mu.Lock()
-	s.any, s.sent = false, batch{}
+	s.any, s.sent, s.known = false, batch{}, 0
 	p.session[s.stream] = s
 	p.mu.Unlock()
 	if owned != nil {
@@ -394,6 +395,9 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Place, errReplaced)
 	}
 	records := sent.records
+	if lost := s.known - p.ended; lost > 0 && len(records) > 0 {
+		return bridge.Receipt{}, s.cutOff(records, lost)
+	}
 	if kind := b.Checkpoint.Kind; sent.pages > 0 && kind != bridge.KindData {
 		p.t.Errorf("sink: %d pages are published with the %s of checkpoint %s", sent.pages, kind, b.Checkpoint.Place)
 	}
@@ -414,7 +418,7 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 		s.open = false
 		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Place, ErrInjected)
 	}
-	p.acked[ackOf(b.Checkpoint)] = true
+	p.acked[ackOf(b.Checkpoint)], s.known = true, max(s.known, p.ended)
 	receipt := receiptOf(records)
 	receipt.Topics = p.states()
 	return receipt, nil

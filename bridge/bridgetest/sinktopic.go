@@ -74,7 +74,19 @@ func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
 		s.open = false
 		return nil, errReplaced
 	}
+	s.known = p.ended
 	return p.states(), nil
+}
+
+// cutOff ends a session whose records were acknowledged below where the topic
+// had reached. What was sent of them takes offsets. The caller holds mu.
+func (s *Sink) cutOff(records []Record, lost int) error {
+	p := s.topic
+	s.open, p.ended = false, p.ended+len(records)
+	if p.mode == bridge.AtLeastOnce {
+		p.records = append(p.records, records...)
+	}
+	return fmt.Errorf("publish: %w", &bridge.CutOffError{Topic: "events", Offsets: int64(lost)})
 }
 
 // errReplaced: the topic of the session is gone.

@@ -97,7 +97,8 @@ func (s *Sink) answerFault(f *bridge.Fault, topic string) bool {
 // isTopicGone reports whether a topic that was there when the session began is
 // there no more, or is another one.
 func isTopicGone(err error) bool {
-	return errors.Is(err, errLogChanged) || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
+	_, cut := errors.AsType[*bridge.CutOffError](err)
+	return cut || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
 }
 
 // goneTopic is the fault then: the next session finds out what it means, and

@@ -45,9 +45,6 @@ type reach struct {
 	pinned atomic.Bool
 }
 
-// errLogChanged: a record was acknowledged where others of the topic were.
-var errLogChanged = errors.New("the topic is not the one that it was, or lost records: was it deleted and made again?")
-
 // follows takes note of where a record is, and checks that it is behind those
 // that the topic is known to have.
 func (t *reach) follows(r *kgo.Record) error {
@@ -56,7 +53,8 @@ func (t *reach) follows(r *kgo.Record) error {
 		t.ends = append(t.ends, 0)
 	}
 	if r.Offset < t.ends[p] {
-		return fmt.Errorf("partition %d of topic %s is at offset %d, it was at %d: %w", p, r.Topic, r.Offset, t.ends[p], errLogChanged)
+		return fmt.Errorf("partition %d is at offset %d, it was at %d: %w", p, r.Offset, t.ends[p],
+			&bridge.CutOffError{Topic: r.Topic, Offsets: t.ends[p] - r.Offset})
 	}
 	t.first = t.first || t.ends[p] == 0
 	t.ends[p] = r.Offset + 1
