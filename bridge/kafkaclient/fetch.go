@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -84,7 +83,7 @@ func (p *partition) fetch(ctx context.Context, from int64) (Chunk, error) {
 		if err := p.stalled(); err != nil {
 			return Chunk{}, err
 		}
-		pause(ctx, rand.N(min(5*time.Second, 250*time.Millisecond<<min(try, 10))+1))
+		Pause(ctx, Backoff(try))
 	}
 }
 
@@ -197,14 +196,4 @@ func (p *partition) outside(ctx context.Context, from int64) (Chunk, error) {
 		return Chunk{}, p.failed(from, fmt.Errorf("the log was cut: it ends at %d by now", high))
 	}
 	return Chunk{Next: max(from, s.From), Start: s.From, Stable: s.To}, nil
-}
-
-// pause waits, or less if ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

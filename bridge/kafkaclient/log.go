@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,62 +73,74 @@ func (l *Log) ID() [16]byte {
 // Bounds returns all that can be read of each partition now. From may be
 // anything, and From == To is an empty one.
 func (l *Log) Bounds(ctx context.Context) (map[int32]Span, error) {
-	admin := kadm.NewClient(l.client)
-	starts, err := l.listed(admin.ListStartOffsets(ctx, l.name))
-	if err != nil {
-		return nil, fmt.Errorf("list first offsets of topic %s: %w", l.name, err)
-	}
-	list := admin.ListCommittedOffsets
-	if l.Uncommitted {
-		list = admin.ListEndOffsets
-	}
-	ends, err := l.listed(list(ctx, l.name))
-	if err != nil {
-		return nil, fmt.Errorf("list last offsets of topic %s: %w", l.name, err)
-	}
-	spans := make(map[int32]Span)
-	for id, end := range ends {
-		start, ok := starts[id]
-		if !ok {
-			continue // a partition that was added in between
-		}
-		spans[id] = Span{start, max(start, end)}
-	}
-	return spans, nil
+	all, err := bounds(ctx, l.client, l.Uncommitted, l.name)
+	return all[l.name], err
 }
 
 // Ends returns where the partitions end, open transactions included.
 func (l *Log) Ends(ctx context.Context) (map[int32]int64, error) {
-	ends, err := l.listed(kadm.NewClient(l.client).ListEndOffsets(ctx, l.name))
-	if err != nil {
-		return nil, fmt.Errorf("list last offsets of topic %s: %w", l.name, err)
-	}
-	return ends, nil
+	ends, err := listed("last offsets", []string{l.name})(kadm.NewClient(l.client).ListEndOffsets(ctx, l.name))
+	return ends[l.name], err
 }
 
 // After returns the first offset of each partition whose record is at or after
 // a time, in milliseconds since the epoch; the end where there is none.
 func (l *Log) After(ctx context.Context, millis int64) (map[int32]int64, error) {
-	offsets, err := l.listed(kadm.NewClient(l.client).ListOffsetsAfterMilli(ctx, millis, l.name))
-	if err != nil {
-		return nil, fmt.Errorf("list offsets by time of topic %s: %w", l.name, err)
-	}
-	return offsets, nil
+	offsets, err := listed("offsets by time", []string{l.name})(kadm.NewClient(l.client).ListOffsetsAfterMilli(ctx, millis, l.name))
+	return offsets[l.name], err
 }
 
-// listed returns the offsets that were listed of all partitions, or an error.
-func (l *Log) listed(all kadm.ListedOffsets, err error) (map[int32]int64, error) {
-	if err == nil {
-		err = all.Error()
-	}
+// Bounds returns where the partitions of topics begin and end, open transactions
+// included.
+func (c *Client) Bounds(ctx context.Context, topics ...string) (map[string]map[int32]Span, error) {
+	return bounds(ctx, c.Client, true, topics...)
+}
+
+func bounds(ctx context.Context, client *kgo.Client, uncommitted bool, topics ...string) (map[string]map[int32]Span, error) {
+	admin := kadm.NewClient(client)
+	starts, err := listed("first offsets", topics)(admin.ListStartOffsets(ctx, topics...))
 	if err != nil {
 		return nil, err
 	}
-	offsets := make(map[int32]int64)
-	for id, o := range all[l.name] {
-		offsets[id] = o.Offset
+	list := admin.ListCommittedOffsets
+	if uncommitted {
+		list = admin.ListEndOffsets
 	}
-	return offsets, nil
+	ends, err := listed("last offsets", topics)(list(ctx, topics...))
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]map[int32]Span)
+	for topic := range ends {
+		all[topic] = make(map[int32]Span)
+		for id, end := range ends[topic] {
+			if start, ok := starts[topic][id]; ok { // else it was added in between
+				all[topic][id] = Span{start, max(start, end)}
+			}
+		}
+	}
+	return all, nil
+}
+
+// listed takes the offsets that were listed of all partitions of topics, or an
+// error.
+func listed(what string, topics []string) func(kadm.ListedOffsets, error) (map[string]map[int32]int64, error) {
+	return func(list kadm.ListedOffsets, err error) (map[string]map[int32]int64, error) {
+		if err == nil {
+			err = list.Error()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s of topic %s: %w", what, strings.Join(topics, ", "), err)
+		}
+		offsets := make(map[string]map[int32]int64)
+		list.Each(func(o kadm.ListedOffset) {
+			if offsets[o.Topic] == nil {
+				offsets[o.Topic] = make(map[int32]int64)
+			}
+			offsets[o.Topic][o.Partition] = o.Offset
+		})
+		return offsets, nil
+	}
 }
 
 // boundsOf asks where one partition begins, ends, and ends without regard to

@@ -1,50 +1,16 @@
 package kafkasink
 
-import (
-	"fmt"
-	"strings"
-)
-
-// The commands below are for people to paste: what this program may do is for
-// the cluster's administrators to grant.
-
-func (s *Sink) acl(grant string) string {
-	who := "<principal>"
-	if s.cfg.SASLUsername != "" {
-		who = s.cfg.SASLUsername
-	}
-	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal 'User:%s' %s",
-		strings.Join(s.cfg.Brokers, ","), who, grant)
-}
-
-// writeACL lets us publish to a topic.
-func (s *Sink) writeACL(topic string) string {
-	return s.acl("--operation Write --operation Describe --topic " + topic)
-}
-
-// readACL lets us look whether a topic holds records of ours, and learn its
-// settings.
-func (s *Sink) readACL(topic string) string {
-	return s.acl("--operation Read --operation DescribeConfigs --topic " + topic)
-}
-
 // createACL lets us create a topic.
 func (s *Sink) createACL(topic string) string {
-	return s.acl("--operation Create --topic " + topic)
+	return s.cfg.Grant("--operation Create --topic " + topic)
 }
 
 // transactionACL lets us use the stream's transactional id.
 func (s *Sink) transactionACL() string {
 	if p := s.cfg.Part; p != nil { // each window has an id of its own
-		return s.acl("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + s.cfg.CheckpointTopic + "." + p.Stream + ".")
+		return s.cfg.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + s.cfg.CheckpointTopic + "." + p.Stream + ".")
 	}
-	return s.acl("--operation Write --operation Describe --transactional-id " + s.cfg.transactionalID())
-}
-
-// idempotentACL is only needed by brokers before 2.8, which ask for it from
-// every idempotent producer.
-func (s *Sink) idempotentACL() string {
-	return s.acl("--operation IdempotentWrite --cluster")
+	return s.cfg.Grant("--operation Write --operation Describe --transactional-id " + s.cfg.transactionalID())
 }
 
 // ACLs returns the commands that grant what the stream needs, ready to paste.
@@ -53,7 +19,7 @@ func (s *Sink) idempotentACL() string {
 func (s *Sink) ACLs() []string {
 	var all []string
 	for _, topic := range s.cfg.allTopics() {
-		all = append(all, s.writeACL(topic), s.readACL(topic))
+		all = append(all, s.cfg.GrantWrite(topic), s.cfg.GrantRead(topic))
 		if s.cfg.CreateTopics {
 			all = append(all, s.createACL(topic))
 		}
@@ -70,9 +36,9 @@ func (s *Sink) JobACLs() []string {
 	}
 	topic, replays := s.cfg.jobsTopic(), s.cfg.Topic+replayInfix
 	return []string{
-		s.writeACL(topic), s.readACL(topic), s.createACL(topic),
-		s.acl("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation Create --resource-pattern-type prefixed --topic " + replays),
-		s.acl("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic + "." + s.cfg.Stream + "."),
-		s.acl("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.cfg.Group + "." + s.cfg.Stream + "."),
+		s.cfg.GrantWrite(topic), s.cfg.GrantRead(topic), s.createACL(topic),
+		s.cfg.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation Create --resource-pattern-type prefixed --topic " + replays),
+		s.cfg.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic + "." + s.cfg.Stream + "."),
+		s.cfg.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.cfg.Group + "." + s.cfg.Stream + "."),
 	}
 }

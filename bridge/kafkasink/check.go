@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // Level is how serious a Finding is.
@@ -51,28 +52,27 @@ const (
 func (s *Sink) Check(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	w := newWatch()
-	client, err := s.newClient(w, kgo.RetryTimeout(pingTimeout))
+	client, err := s.cfg.Open(kgo.RetryTimeout(pingTimeout))
 	if err != nil {
 		return []Finding{failed(s.fault(err, ""))}
 	}
 	defer client.Close()
-	found, ok := s.checkBrokers(ctx, client, w)
+	found, ok := s.checkBrokers(ctx, client)
 	if !ok {
 		return found
 	}
-	states, err := s.describe(ctx, client, append(s.cfg.allTopics(), s.cfg.jobsTopic())...)
+	states, err := client.Describe(ctx, append(s.cfg.allTopics(), s.cfg.jobsTopic())...)
 	if err != nil {
-		return append(found, failed(s.explain(err, w)))
+		return append(found, failed(s.explain(err, client)))
 	}
 	own := len(states) - 2
 	gone, err := s.vanished(ctx, client, states)
 	if err != nil {
-		found = append(found, failed(s.explain(err, w)))
+		found = append(found, failed(s.explain(err, client)))
 	}
 	for i := range states[:own] {
-		if c, ok := gone[states[i].name]; ok {
-			found = append(found, failed(vanishedError(states[i].name, c)))
+		if c, ok := gone[states[i].Name]; ok {
+			found = append(found, failed(vanishedError(states[i].Name, c)))
 			continue
 		}
 		found = append(found, s.checkTopic(&states[i], i == 0)...)
@@ -82,7 +82,7 @@ func (s *Sink) Check(ctx context.Context) []Finding {
 	}
 	found = append(found, s.checkCheckpoints(&states[own])...)
 	found = append(found, s.checkJobs(&states[own+1])...)
-	return append(found, s.checkTransactions(ctx, client, w)...)
+	return append(found, s.checkTransactions(ctx, client)...)
 }
 
 func failed(f *bridge.Fault) Finding {
@@ -91,21 +91,21 @@ func failed(f *bridge.Fault) Finding {
 
 // checkBrokers asks every broker at the address that clients are sent to. It
 // reports false if the cluster cannot be reached at all.
-func (s *Sink) checkBrokers(ctx context.Context, client *kgo.Client, w *watch) ([]Finding, bool) {
-	asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+func (s *Sink) checkBrokers(ctx context.Context, client *kafkaclient.Client) ([]Finding, bool) {
+	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	resp, err := req.RequestWith(asking, client)
 	if err != nil {
-		return []Finding{failed(s.explain(fmt.Errorf("ask %s: %w", strings.Join(s.cfg.Brokers, ", "), err), w))}, false
+		return []Finding{failed(s.explain(fmt.Errorf("ask %s: %w", strings.Join(s.cfg.Brokers, ", "), err), client))}, false
 	}
 	var found []Finding
 	for i := range resp.Brokers {
 		b := &resp.Brokers[i]
 		if err := ping(ctx, client, b.NodeID); err != nil {
 			meta := kgo.BrokerMetadata{NodeID: b.NodeID, Host: b.Host, Port: b.Port}
-			found = append(found, failed(s.fault(brokerError(meta, err), "")))
+			found = append(found, failed(s.fault(kafkaclient.BrokerError(meta, err), "")))
 		}
 	}
 	if len(found) == 0 {
@@ -118,7 +118,7 @@ func (s *Sink) checkBrokers(ctx context.Context, client *kgo.Client, w *watch) (
 	return found, true
 }
 
-func ping(ctx context.Context, client *kgo.Client, node int32) error {
+func ping(ctx context.Context, client *kafkaclient.Client, node int32) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	_, err := client.Broker(int(node)).Request(ctx, kmsg.NewPtrApiVersionsRequest())
@@ -140,19 +140,19 @@ func (s *Sink) secured() string {
 	return ", with " + strings.Join(how, " and ")
 }
 
-func (s *Sink) checkTopic(t *topicState, events bool) []Finding {
-	if !t.exists && s.cfg.CreateTopics {
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it", t.name)}}
+func (s *Sink) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
+	if !t.Exists && s.cfg.CreateTopics {
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it", t.Name)}}
 	}
-	if err := s.usable(t); err != nil {
-		return []Finding{failed(s.fault(err, t.name))}
+	if err := s.cfg.CanPublish(t); err != nil {
+		return []Finding{failed(s.fault(err, t.Name))}
 	}
 	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, takes %s a message, we may write",
-		t.name, len(t.partitions), t.replication(), bytesText(t.settings.maxMessage))}}
-	if !t.settings.known {
+		t.Name, len(t.Partitions), t.Replication(), bytesText(t.Settings.MaxMessage))}}
+	if !t.Settings.Known {
 		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.readACL(t.name),
-			Text: fmt.Sprintf("topic %s: we may not read its settings; KAFKA_MAX_MESSAGE and a retention of 7 days are assumed", t.name),
+			Level: LevelWarn, Hint: s.cfg.GrantRead(t.Name),
+			Text: fmt.Sprintf("topic %s: we may not read its settings; KAFKA_MAX_MESSAGE and a retention of 7 days are assumed", t.Name),
 		})
 	}
 	found = append(found, s.checkReplicas(t)...)
@@ -163,28 +163,30 @@ func (s *Sink) checkTopic(t *topicState, events bool) []Finding {
 }
 
 // checkHeld looks whether the topics hold what the newest checkpoint implies.
-func (s *Sink) checkHeld(ctx context.Context, client *kgo.Client, states []topicState) []Finding {
+func (s *Sink) checkHeld(ctx context.Context, client *kafkaclient.Client, states []kafkaclient.Topic) []Finding {
 	var topics []bridge.TopicState
 	var names []string
 	for i := range states {
-		if states[i].exists {
-			topics, names = append(topics, states[i].state(i > 0)), append(names, states[i].name)
+		if states[i].Exists {
+			topics, names = append(topics, states[i].State(i > 0)), append(names, states[i].Name)
 		}
 	}
 	c, err := s.newest(ctx, client)
 	if errors.Is(err, bridge.ErrNoCheckpoint) || len(names) == 0 {
 		return nil
 	}
-	var starts, ends map[string][]int64
+	var bounds map[string]map[int32]kafkaclient.Span
 	if err == nil {
-		starts, ends, err = offsets(ctx, client, names...)
+		bounds, err = client.Bounds(ctx, names...)
 	}
 	if err != nil {
 		f := s.fault(err, s.cfg.Topic)
 		return []Finding{{Level: LevelWarn, Text: "whether the topics hold what was published is not known: " + f.Error(), Hint: f.Hint}}
 	}
 	for i := range topics {
-		topics[i].Start, topics[i].End = sum(starts[names[i]]), sum(ends[names[i]])
+		for _, b := range bounds[names[i]] {
+			topics[i].Start, topics[i].End = topics[i].Start+b.From, topics[i].End+b.To
+		}
 	}
 	if fault := bridge.TopicsLost(c, topics); fault != nil {
 		return []Finding{failed(fault)}
@@ -200,41 +202,41 @@ func (s *Sink) checkHeld(ctx context.Context, client *kgo.Client, states []topic
 }
 
 // checkReplicas looks at what all topics of ours have in common.
-func (s *Sink) checkReplicas(t *topicState) []Finding {
+func (s *Sink) checkReplicas(t *kafkaclient.Topic) []Finding {
 	var found []Finding
-	for _, trouble := range t.troubles() {
+	for _, trouble := range t.Troubles() {
 		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "are all brokers up?"})
 	}
-	if n, err := strconv.Atoi(t.configs["min.insync.replicas"]); err == nil && n < 2 && t.replication() >= 3 {
+	if n, err := strconv.Atoi(t.Configs["min.insync.replicas"]); err == nil && n < 2 && t.Replication() >= 3 {
 		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.alter(t.name, "min.insync.replicas=2"),
-			Text: fmt.Sprintf("topic %s: min.insync.replicas is %d; an acknowledged record may be on one disk only", t.name, n),
+			Level: LevelWarn, Hint: s.cfg.Alter(t.Name, "min.insync.replicas=2"),
+			Text: fmt.Sprintf("topic %s: min.insync.replicas is %d; an acknowledged record may be on one disk only", t.Name, n),
 		})
 	}
 	return found
 }
 
 // checkCheckpoints looks at the checkpoint topic.
-func (s *Sink) checkCheckpoints(t *topicState) []Finding {
-	if !t.exists && s.cfg.CreateTopics {
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it if the stream is new", t.name)}}
+func (s *Sink) checkCheckpoints(t *kafkaclient.Topic) []Finding {
+	if !t.Exists && s.cfg.CreateTopics {
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it if the stream is new", t.Name)}}
 	}
-	if err := s.usableCheckpoints(t); err != nil {
-		return []Finding{failed(s.fault(err, t.name))}
+	if err := s.cfg.CanCheckpoint(t); err != nil {
+		return []Finding{failed(s.fault(err, t.Name))}
 	}
 	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas; checkpoints of %s are in partition %d",
-		t.name, len(t.partitions), t.replication(), s.cfg.Stream, checkpointPartition(s.cfg.Stream))}}
-	lag, known := configMillis(t.configs, "min.compaction.lag.ms")
+		t.Name, len(t.Partitions), t.Replication(), s.cfg.Stream, kafkaclient.CheckpointPartition(s.cfg.Stream))}}
+	lag, known := t.Millis("min.compaction.lag.ms")
 	switch {
-	case !t.settings.known:
+	case !t.Settings.Known:
 		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.readACL(t.name),
-			Text: fmt.Sprintf("topic %s: we may not read its settings; cleanup.policy must be compact", t.name),
+			Level: LevelWarn, Hint: s.cfg.GrantRead(t.Name),
+			Text: fmt.Sprintf("topic %s: we may not read its settings; cleanup.policy must be compact", t.Name),
 		})
-	case known && lag < compactionLag && lag != forEver:
+	case known && lag < compactionLag && lag != kafkaclient.ForEver:
 		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.alter(t.name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds())),
-			Text: fmt.Sprintf("topic %s: min.compaction.lag.ms is %s; if Redis is lost, no checkpoint before the newest is left to go back to", t.name, lag),
+			Level: LevelWarn, Hint: s.cfg.Alter(t.Name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds())),
+			Text: fmt.Sprintf("topic %s: min.compaction.lag.ms is %s; if Redis is lost, no checkpoint before the newest is left to go back to", t.Name, lag),
 		})
 	}
 	return append(found, s.checkReplicas(t)...)
@@ -242,34 +244,34 @@ func (s *Sink) checkCheckpoints(t *topicState) []Finding {
 
 // checkJobs looks at the topic of the jobs, which the stream itself does
 // without.
-func (s *Sink) checkJobs(t *topicState) []Finding {
-	if !t.exists {
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; the first replay, backfill or repair will create it", t.name)}}
+func (s *Sink) checkJobs(t *kafkaclient.Topic) []Finding {
+	if !t.Exists {
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; the first replay, backfill or repair will create it", t.Name)}}
 	}
-	if err := s.usableCheckpoints(t); err != nil {
-		f := s.fault(err, t.name)
+	if err := s.cfg.CanCheckpoint(t); err != nil {
+		f := s.fault(err, t.Name)
 		return []Finding{{Level: LevelWarn, Text: "replay, backfill and repairs: " + f.Error(), Hint: f.Hint}}
 	}
-	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, for replay, backfill and repairs", t.name, len(t.partitions), t.replication())}}
+	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, for replay, backfill and repairs", t.Name, len(t.Partitions), t.Replication())}}
 }
 
 // checkTransactions looks at the stream's transactional id and at what the
 // brokers' transactions can do.
-func (s *Sink) checkTransactions(ctx context.Context, client *kgo.Client, w *watch) []Finding {
+func (s *Sink) checkTransactions(ctx context.Context, client *kafkaclient.Client) []Finding {
 	id := s.cfg.transactionalID()
 	err := findCoordinator(ctx, client, id)
 	// A new cluster makes its topic of transactions when it is first asked.
 	for until := time.Now().Add(coordinatorPatience); kerr.IsRetriable(err) && time.Now().Before(until); {
-		pause(ctx, coordinatorRetry)
+		kafkaclient.Pause(ctx, coordinatorRetry)
 		err = findCoordinator(ctx, client, id)
 	}
 	if err != nil {
-		return []Finding{failed(s.explain(fmt.Errorf("find the coordinator of transactional id %s: %w", id, err), w))}
+		return []Finding{failed(s.explain(fmt.Errorf("find the coordinator of transactional id %s: %w", id, err), client))}
 	}
-	version, err := transactionVersion(ctx, client)
+	version, err := client.TransactionVersion(ctx)
 	switch {
 	case err != nil:
-		return []Finding{failed(s.explain(err, w))}
+		return []Finding{failed(s.explain(err, client))}
 	case version < strictTransactions && s.cfg.exactly():
 		return []Finding{{
 			Level: LevelWarn, Hint: s.upgradeHint(),
@@ -280,7 +282,7 @@ func (s *Sink) checkTransactions(ctx context.Context, client *kgo.Client, w *wat
 }
 
 // findCoordinator asks which broker coordinates a transactional id.
-func findCoordinator(ctx context.Context, client *kgo.Client, id string) error {
+func findCoordinator(ctx context.Context, client *kafkaclient.Client, id string) error {
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = 1, id, []string{id} // 1 is for transactions
 	resp, err := req.RequestWith(ctx, client)
@@ -294,27 +296,22 @@ func findCoordinator(ctx context.Context, client *kgo.Client, id string) error {
 }
 
 // checkRetention says beforehand what becomes of old event times.
-func (s *Sink) checkRetention(t *topicState) []Finding {
+func (s *Sink) checkRetention(t *kafkaclient.Topic) []Finding {
 	switch {
-	case s.cfg.Timestamp == timestampPublish || t.settings.appendTime:
-		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s: records carry the time of publishing", t.name)}}
-	case t.settings.retention == forEver:
-		return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s keeps records for ever", t.name)}}
+	case s.cfg.Timestamp == timestampPublish || t.Settings.AppendTime:
+		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s: records carry the time of publishing", t.Name)}}
+	case t.Settings.Retention == kafkaclient.ForEver:
+		return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s keeps records for ever", t.Name)}}
 	}
-	kept := t.settings.retention / 2
+	kept := t.Settings.Retention / 2
 	becomes := "get the time of publishing (the exact one stays in ce_time)"
 	if s.cfg.OnExpired == stopStream {
 		becomes = "stop the stream (BRIDGE_ON_EXPIRED=stop)"
 	}
 	return []Finding{{
-		Level: LevelWarn, Hint: s.alter(t.name, "retention.ms=-1"),
-		Text: fmt.Sprintf("topic %s keeps records for %s by their time: events older than %s %s", t.name, daysText(t.settings.retention), daysText(kept), becomes),
+		Level: LevelWarn, Hint: s.cfg.Alter(t.Name, "retention.ms=-1"),
+		Text: fmt.Sprintf("topic %s keeps records for %s by their time: events older than %s %s", t.Name, daysText(t.Settings.Retention), daysText(kept), becomes),
 	}}
-}
-
-func (s *Sink) alter(topic, setting string) string {
-	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config %s",
-		strings.Join(s.cfg.Brokers, ","), topic, setting)
 }
 
 func daysText(d time.Duration) string {

@@ -4,30 +4,17 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
-
-// checkpointPartitions is how many partitions the checkpoint topic has and
-// streams are spread over. It never changes: with another number a stream's
-// checkpoints would be looked for where they are not.
-const checkpointPartitions = 16
 
 // compactionLag keeps every checkpoint for a week, so that losing Redis, which
 // holds the history, does not take away the means to go back.
 const compactionLag = 7 * 24 * time.Hour
-
-// checkpointPartition returns where the stream's checkpoints are, however many
-// partitions the topic has: murmur2 of the name, as Kafka's own partitioner.
-func checkpointPartition(stream string) int32 {
-	key := kgo.Record{Key: []byte(stream)}
-	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&key, checkpointPartitions))
-}
 
 // transactionalID names the stream's transactions after what they protect: two
 // writers of the same checkpoints, or of the marks of the same job, always
@@ -58,7 +45,7 @@ func (c *Config) jobKey(name string) string {
 // that end soon keep it compacted: what is not compacted is read at a start.
 func (s *Sink) wantedCheckpoints(name string, replicas int) PlannedTopic {
 	t := PlannedTopic{
-		Name: name, Partitions: checkpointPartitions, Replication: s.cfg.Replication,
+		Name: name, Partitions: kafkaclient.CheckpointPartitions, Replication: s.cfg.Replication,
 		Configs: map[string]string{
 			"cleanup.policy":            "compact",
 			"min.compaction.lag.ms":     strconv.FormatInt(compactionLag.Milliseconds(), 10),
@@ -73,37 +60,12 @@ func (s *Sink) wantedCheckpoints(name string, replicas int) PlannedTopic {
 	return t
 }
 
-// usableCheckpoints says why the stream cannot keep its checkpoints in the
-// topic, or returns nil.
-func (s *Sink) usableCheckpoints(t *topicState) error {
-	policy := t.configs["cleanup.policy"]
-	switch {
-	case !t.exists:
-		return unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "exportbridge topics create --execute", "topic %s does not exist", t.name)
-	case !t.may(kmsg.ACLOperationWrite):
-		return unusable(bridge.ReasonAuth, "topic_authorization_failed", s.writeACL(t.name), "topic %s: we may not write to it", t.name)
-	case !t.may(kmsg.ACLOperationRead):
-		return unusable(bridge.ReasonAuth, "topic_authorization_failed", s.readACL(t.name), "topic %s: we may not read it", t.name)
-	case len(t.partitions) < checkpointPartitions:
-		return unusable(bridge.ReasonTopic, "partitions",
-			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", strings.Join(s.cfg.Brokers, ","), t.name, checkpointPartitions),
-			"topic %s has %d partitions, %d are needed: a stream's place among them is fixed", t.name, len(t.partitions), checkpointPartitions)
-	case t.settings.known && (!t.settings.compacted || strings.Contains(policy, "delete")):
-		return unusable(bridge.ReasonTopic, "cleanup_policy", s.alter(t.name, "cleanup.policy=compact"),
-			"topic %s has cleanup.policy %s: it would delete checkpoints with time", t.name, policy)
-	case t.settings.maxMessage < minMessage:
-		return unusable(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
-			"topic %s takes only %d bytes a message, %d are needed", t.name, t.settings.maxMessage, minMessage)
-	}
-	return nil
-}
-
 // ensureCheckpointTopic makes the checkpoint topic for a stream that is new.
 // Where the topic of the events holds some already, the checkpoints were lost:
 // a new and empty topic would hide that.
-func (s *Sink) ensureCheckpointTopic(ctx context.Context, client *kgo.Client) error {
+func (s *Sink) ensureCheckpointTopic(ctx context.Context, client *kafkaclient.Client) error {
 	holds, err := s.Holds(ctx)
-	if err != nil && !isMissing(err) { // the topic of the events may be missing too
+	if err != nil && !kafkaclient.IsMissing(err) { // the topic of the events may be missing too
 		return err
 	}
 	if holds {
@@ -126,12 +88,12 @@ func (s *Sink) checkpointRecord(x *session, key string, c *bridge.Checkpoint) (k
 	}
 	rec := s.ownRecord(key, value)
 	rec.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
-	if size, limit := recordSize(&rec), x.checkpoints.settings.maxMessage; size > limit {
+	if size, limit := recordSize(&rec), x.checkpoints.Settings.MaxMessage; size > limit {
 		return kgo.Record{}, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_too_large",
-			Hint: s.alter(x.checkpoints.name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
+			Hint: s.cfg.Alter(x.checkpoints.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
 			Err: fmt.Errorf("checkpoint %s of %s takes %d bytes, topic %s takes %d",
-				c.Place, s.cfg.Stream, size, x.checkpoints.name, limit),
+				c.Place, s.cfg.Stream, size, x.checkpoints.Name, limit),
 		}
 	}
 	return rec, nil
@@ -140,7 +102,7 @@ func (s *Sink) checkpointRecord(x *session, key string, c *bridge.Checkpoint) (k
 // ownRecord is a record on the stream's partition of the checkpoint topic.
 func (s *Sink) ownRecord(key string, value []byte) kgo.Record {
 	return kgo.Record{
-		Topic: s.cfg.CheckpointTopic, Partition: checkpointPartition(s.cfg.Stream),
+		Topic: s.cfg.CheckpointTopic, Partition: kafkaclient.CheckpointPartition(s.cfg.Stream),
 		Key: []byte(key), Value: value, Timestamp: time.Now(),
 	}
 }

@@ -56,7 +56,7 @@ func (b *builder) divert(made *batch, l letter) error {
 		}
 	}
 	rec := b.deadLetter(made, l)
-	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > x.dead.settings.maxMessage {
+	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > x.dead.Settings.MaxMessage {
 		rec = smallLetter(x, l, rec)
 	}
 	b.to.records = append(b.to.records, rec)
@@ -77,7 +77,7 @@ func (b *builder) deadLetter(made *batch, l letter) kgo.Record {
 	}
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	headers := []kgo.RecordHeader{
-		text(headerErrorTopic, x.events.name),
+		text(headerErrorTopic, x.events.Name),
 		text(headerErrorMessage, l.message(x)),
 		text(headerStage, stage),
 		text(headerReason, string(l.defect)),
@@ -92,7 +92,7 @@ func (b *builder) deadLetter(made *batch, l letter) kgo.Record {
 	if value == nil {
 		value = []byte{} // nil would be a tombstone
 	}
-	return kgo.Record{Topic: x.dead.name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers}
+	return kgo.Record{Topic: x.dead.Name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers}
 }
 
 // smallLetter is a dead letter that fits into any usable topic: whatever of
@@ -114,7 +114,7 @@ func smallLetter(x *session, l letter, rec kgo.Record) kgo.Record {
 		Cursor: l.page.At.Cursor, Index: l.event.Index,
 	}
 	rec.Value = sub.encode()
-	if recordSize(&rec) > x.dead.settings.maxMessage {
+	if recordSize(&rec) > x.dead.Settings.MaxMessage {
 		sub.Cursor = "" // its hash is in the headers
 		rec.Value = sub.encode()
 	}
@@ -141,7 +141,7 @@ func (l *letter) message(x *session) string {
 	case bridge.DefectSharedID:
 		return "another item of its page has the same id"
 	case bridge.DefectTooLarge:
-		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.events.name, x.events.settings.maxMessage)
+		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.events.Name, x.events.Settings.MaxMessage)
 	default:
 		return string(l.defect)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // AgeSettings makes the session's knowledge of its topics too old to be used
@@ -15,7 +16,7 @@ func (s *Sink) AgeSettings() { s.session.read = s.session.read.Add(-settingsAge)
 func (s *Sink) MirrorEvery(d time.Duration) { s.mirrorEvery = d }
 
 // CheckpointPartition returns the partition of a stream's checkpoints.
-func CheckpointPartition(stream string) int32 { return checkpointPartition(stream) }
+func CheckpointPartition(stream string) int32 { return kafkaclient.CheckpointPartition(stream) }
 
 // TimeHeader returns the ce_time of an event time, empty where it has none.
 func TimeHeader(ms int64) string {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 const (
@@ -77,7 +77,7 @@ var (
 // Owner returns the Owner of the Sink's stream. It does not connect. A Sink
 // has one: each would be a member of its own. The caller must Close it.
 func (s *Sink) Owner() *Group {
-	return &Group{sink: s, name: s.group(), partition: checkpointPartition(s.cfg.Stream), truce: truce, letGo: letGoMost, haunted: s.cfg.SessionTimeout + ghostMargin}
+	return &Group{sink: s, name: s.group(), partition: kafkaclient.CheckpointPartition(s.cfg.Stream), truce: truce, letGo: letGoMost, haunted: s.cfg.SessionTimeout + ghostMargin}
 }
 
 // group returns the name of the stream's consumer group.
@@ -93,7 +93,7 @@ func (g *Group) Acquire(ctx context.Context) (bridge.Ownership, error) {
 	for try := 0; ; try++ {
 		t, err := g.acquire(ctx)
 		if err == nil {
-			g.sink.report(nil)
+			g.sink.cfg.Tell(nil)
 			return t, nil
 		}
 		if ctx.Err() != nil {
@@ -102,13 +102,13 @@ func (g *Group) Acquire(ctx context.Context) (bridge.Ownership, error) {
 		if errors.Is(err, errGroupClosed) {
 			return nil, fmt.Errorf("wait for stream %s: %w", g.sink.cfg.Stream, err)
 		}
-		if permanent(err) {
+		if kafkaclient.IsPermanent(err) {
 			return nil, err // the brokers do answer
 		}
 		if !errors.Is(err, errHaunted) {
-			g.sink.report(err)
+			g.sink.cfg.Tell(err)
 		}
-		pause(ctx, backoff(try))
+		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
 	}
 }
 
@@ -137,7 +137,7 @@ func (g *Group) enter(ctx context.Context) (*member, error) {
 	case m != nil:
 		m.stop()
 	}
-	if pause(ctx, time.Until(quiet)); ctx.Err() != nil {
+	if kafkaclient.Pause(ctx, time.Until(quiet)); ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if left := time.Until(fenced.Add(g.truce)); !fenced.IsZero() && quiet.IsZero() && left > 0 {
@@ -166,20 +166,19 @@ func (g *Group) enter(ctx context.Context) (*member, error) {
 // prepare looks whether the group can be joined. After this process lost its
 // instance id it does not come back while another process uses it.
 func (g *Group) prepare(ctx context.Context, fenced bool) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	w := newWatch()
-	client, err := g.sink.newClient(w)
+	client, err := g.sink.cfg.Open()
 	if err != nil {
-		return g.sink.fault(err, "")
+		return err
 	}
 	defer client.Close()
 	if err := g.findTopic(ctx, client); err != nil {
-		return g.sink.explain(err, w)
+		return g.sink.explain(err, client)
 	}
 	members, err := g.sink.members(ctx, client)
 	if err != nil {
-		return g.sink.groupFault(err, w)
+		return g.sink.groupFault(err, client)
 	}
 	ours := func(m Member) bool { return m.InstanceID == g.sink.cfg.InstanceID }
 	if fenced && slices.ContainsFunc(members, ours) {
@@ -191,23 +190,21 @@ func (g *Group) prepare(ctx context.Context, fenced bool) error {
 
 // findTopic makes sure that the checkpoint topic is there: the client would
 // wait for it in silence.
-func (g *Group) findTopic(ctx context.Context, client *kgo.Client) error {
-	for try := 0; ; try++ {
-		states, err := g.sink.describe(ctx, client, g.sink.cfg.CheckpointTopic)
-		switch {
-		case err != nil:
-			return err
-		case states[0].exists || try == missingTries:
-			return g.sink.usableCheckpoints(&states[0])
-		case g.sink.cfg.CreateTopics && try == 0:
-			if err := g.sink.ensureCheckpointTopic(ctx, client); err != nil {
-				return err
-			}
-		default:
-			// A broker may not know yet what another has just created.
-			pause(ctx, metadataMinAge)
+func (g *Group) findTopic(ctx context.Context, client *kafkaclient.Client) error {
+	find := client.Find
+	if g.sink.cfg.CreateTopics {
+		find = client.Describe
+	}
+	topics, err := find(ctx, g.sink.cfg.CheckpointTopic)
+	if err == nil && !topics[0].Exists && g.sink.cfg.CreateTopics {
+		if err = g.sink.ensureCheckpointTopic(ctx, client); err == nil {
+			topics, err = client.Find(ctx, g.sink.cfg.CheckpointTopic)
 		}
 	}
+	if err != nil {
+		return err
+	}
+	return g.sink.cfg.CanCheckpoint(&topics[0])
 }
 
 // Close takes the stream away, waits for its Release as long as ctx allows,
@@ -260,11 +257,11 @@ func (g *Group) fencedFault(left time.Duration) *bridge.Fault {
 }
 
 // groupFault says how the engine is to treat an error of the stream's group.
-func (s *Sink) groupFault(err error, w *watch) *bridge.Fault {
+func (s *Sink) groupFault(err error, client *kafkaclient.Client) *bridge.Fault {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok {
 		return f
 	}
-	f := s.explain(err, w)
+	f := s.explain(err, client)
 	block := func(reason bridge.Reason, hint string) {
 		f.Class, f.Reason, f.Hint = bridge.Permanent, reason, hint
 		f.Err = fmt.Errorf("group %s: %w", s.group(), err)
@@ -288,15 +285,15 @@ func (s *Sink) groupFault(err error, w *watch) *bridge.Fault {
 // groupACL lets us join the stream's group and look into it.
 func (s *Sink) groupACL() string {
 	if p := s.cfg.Part; p != nil { // each job has a group of its own
-		return s.acl("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.cfg.Group + "." + p.Stream + ".")
+		return s.cfg.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.cfg.Group + "." + p.Stream + ".")
 	}
-	return s.acl("--operation Read --operation Describe --group " + s.group())
+	return s.cfg.Grant("--operation Read --operation Describe --group " + s.group())
 }
 
 // sendLeave takes a member out of the group. It is no error if it is not in
 // there any more.
 func (g *Group) sendLeave(ctx context.Context, id string) error {
-	client, err := g.sink.newClient(newWatch())
+	client, err := g.sink.cfg.Open()
 	if err != nil {
 		return fmt.Errorf("leave group %s: %w", g.name, err)
 	}

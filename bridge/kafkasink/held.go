@@ -25,10 +25,9 @@ const mostHeld = 5_000_000
 // dead letter that says neither the hash of the bytes is enough. It waits for
 // brokers, and for transactions that are open, as long as ctx allows.
 func (s *Sink) Held(ctx context.Context, from time.Time) (bridge.Held, error) {
-	w := newWatch()
-	client, err := s.newClient(w)
+	client, err := s.cfg.Open()
 	if err != nil {
-		return nil, s.fault(err, "")
+		return nil, err
 	}
 	defer client.Close()
 	h, err := s.readHeld(ctx, client, from.Add(-futureLimit))
@@ -36,24 +35,24 @@ func (s *Sink) Held(ctx context.Context, from time.Time) (bridge.Held, error) {
 	case err == nil:
 		return h, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("read the events of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), w.cause()))
+		return nil, fmt.Errorf("read the events of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	}
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return nil, fault
 	}
-	return nil, s.explain(fmt.Errorf("read the events of %s: %w", s.cfg.Stream, err), w)
+	return nil, s.explain(fmt.Errorf("read the events of %s: %w", s.cfg.Stream, err), client)
 }
 
 // errTooManyHeld ends the reading of more than can be remembered.
 var errTooManyHeld = errors.New("too many to tell apart")
 
-func (s *Sink) readHeld(ctx context.Context, client *kgo.Client, from time.Time) (*held, error) {
+func (s *Sink) readHeld(ctx context.Context, client *kafkaclient.Client, from time.Time) (*held, error) {
 	h := newHeld(s.cfg.Headers == headersNone)
 	for _, topic := range s.cfg.topics() {
-		l := kafkaclient.NewLog(client, topic, [16]byte{})
-		l.Waiting = s.report
+		l := client.Log(topic, [16]byte{})
+		l.Waiting = s.cfg.Report
 		spans, err := spansAfter(ctx, l, from)
-		if isMissing(err) && topic != s.cfg.Topic {
+		if kafkaclient.IsMissing(err) && topic != s.cfg.Topic {
 			continue // no dead letter yet
 		}
 		if err == nil {
@@ -70,7 +69,7 @@ func (s *Sink) readHeld(ctx context.Context, client *kgo.Client, from time.Time)
 			return nil, s.unreadable(err, topic)
 		}
 	}
-	s.report(nil)
+	s.cfg.Tell(nil)
 	return h, nil
 }
 

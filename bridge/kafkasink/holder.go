@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // holder is the producer whose open transaction hides the end of a partition.
@@ -26,16 +26,16 @@ var errNoHolder = errors.New("no producer has one open there")
 
 // lookBehind finds out what hides the barrier and says how to end it. If it is
 // the transaction of a stream of ours that nobody runs, it ends it.
-func (s *Sink) lookBehind(ctx context.Context, l *partitionLog, stable int64, waited time.Duration) *bridge.Fault {
+func (s *Sink) lookBehind(ctx context.Context, x *session, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	where := fmt.Sprintf("partition %d of %s", l.partition, l.topic.name)
+	where := fmt.Sprintf("partition %d of %s", l.Partition, l.Topic())
 	f := &bridge.Fault{
 		Class: bridge.Transient, Code: "held_back",
 		Hint: fmt.Sprintf("kafka-transactions.sh --bootstrap-server %s abort --topic %s --partition %d --start-offset %d",
-			strings.Join(s.cfg.Brokers, ","), l.topic.name, l.partition, stable),
+			strings.Join(s.cfg.Brokers, ","), l.Topic(), l.Partition, stable),
 	}
-	h, err := l.holder(ctx, stable)
+	h, err := findHolder(ctx, x.writer, l, stable)
 	if err != nil {
 		f.Err = fmt.Errorf("an open transaction hides the end of %s from offset %d on, for %s already; whose it is: %w", where, stable, waited.Round(time.Second), err)
 		return f
@@ -51,11 +51,12 @@ func (s *Sink) lookBehind(ctx context.Context, l *partitionLog, stable int64, wa
 	return f
 }
 
-// holder finds the producer whose transaction begins at the last stable offset.
-func (l *partitionLog) holder(ctx context.Context, stable int64) (holder, error) {
-	admin := kadm.NewClient(l.client)
+// findHolder finds the producer whose transaction begins at the last stable
+// offset.
+func findHolder(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.PartitionLog, stable int64) (holder, error) {
+	admin := kadm.NewClient(client.Client)
 	set := make(kadm.TopicsSet)
-	set.Add(l.topic.name, l.partition)
+	set.Add(l.Topic(), l.Partition)
 	described, err := admin.DescribeProducers(ctx, set)
 	if err != nil {
 		return holder{}, fmt.Errorf("describe producers: %w", err)
@@ -90,8 +91,8 @@ func (l *partitionLog) holder(ctx context.Context, stable int64) (holder, error)
 // runElsewhere reports whether a group of another BRIDGE_GROUP may run the
 // stream. To take its transactional id would fence a healthy process, so what
 // cannot be known counts as run: its time-out ends the transaction in any case.
-func (s *Sink) runElsewhere(ctx context.Context, client *kgo.Client, stream string) bool {
-	groups, err := kadm.NewClient(client).ListGroups(ctx)
+func (s *Sink) runElsewhere(ctx context.Context, client *kafkaclient.Client, stream string) bool {
+	groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
 	if err != nil {
 		return true
 	}
@@ -114,8 +115,8 @@ func (s *Sink) free(ctx context.Context, h holder) error {
 	}
 	other := Sink{cfg: s.cfg}
 	other.cfg.Stream, other.cfg.job = stream, "" // whatever job it is, its id is in the name
-	x := &session{watch: newWatch()}
-	client, err := other.newClient(x.watch, append(other.producerOpts(x), other.transactionOpts(x)...)...)
+	x := &session{}
+	client, err := other.cfg.Open(append(other.producerOpts(x), other.transactionOpts(x)...)...)
 	if err != nil {
 		return err
 	}

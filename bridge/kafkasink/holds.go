@@ -36,10 +36,9 @@ func (s *Sink) Holds(ctx context.Context) (bool, error) {
 	if s.cfg.Part != nil {
 		return false, nil
 	}
-	w := newWatch()
-	client, err := s.newClient(w)
+	client, err := s.cfg.Open()
 	if err != nil {
-		return false, s.fault(err, "")
+		return false, err
 	}
 	defer client.Close()
 	found, limit := false, time.Now().Add(s.holdsTime)
@@ -64,7 +63,7 @@ func (s *Sink) Holds(ctx context.Context) (bool, error) {
 			Err:  fmt.Errorf("there is no checkpoint, and whether stream %s has published before is not known yet: %w", s.cfg.Stream, err),
 		}
 	}
-	return false, s.explain(fmt.Errorf("look for records of %s: %w", s.cfg.Stream, err), w)
+	return false, s.explain(fmt.Errorf("look for records of %s: %w", s.cfg.Stream, err), client)
 }
 
 // errOurs ends a search.
@@ -79,23 +78,23 @@ type searched struct {
 // holds looks for a record of the stream in a topic, and remembers where there
 // is none, until it has read for too long. An open transaction hides nothing that
 // matters here.
-func (s *Sink) holds(ctx context.Context, client *kgo.Client, topic string, limit time.Time) (bool, error) {
-	l := kafkaclient.NewLog(client, topic, [16]byte{})
+func (s *Sink) holds(ctx context.Context, client *kafkaclient.Client, topic string, limit time.Time) (bool, error) {
+	l := client.Log(topic, [16]byte{})
 	l.Uncommitted = true
 	bounds, err := l.Bounds(ctx)
 	switch {
-	case isMissing(err) && topic != s.cfg.Topic:
+	case kafkaclient.IsMissing(err) && topic != s.cfg.Topic:
 		return false, nil
 	case err != nil:
 		return false, s.unreadable(err, topic)
 	}
-	states, err := s.describe(ctx, client, topic)
+	states, err := client.Describe(ctx, topic)
 	if err != nil {
 		return false, err
 	}
 	known := s.searched[topic]
-	if known.topic != states[0].id {
-		known = searched{topic: states[0].id, spans: make(map[int32]kafkaclient.Span)}
+	if known.topic != states[0].ID {
+		known = searched{topic: states[0].ID, spans: make(map[int32]kafkaclient.Span)}
 	}
 	ctx, cancel := context.WithDeadline(ctx, limit)
 	defer cancel()
@@ -158,7 +157,7 @@ func (s *Sink) unreadable(err error, topic string) error {
 		return err
 	}
 	f := s.fault(err, topic)
-	f.Hint = s.readACL(topic)
+	f.Hint = s.cfg.GrantRead(topic)
 	return f
 }
 

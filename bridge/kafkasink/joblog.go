@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
@@ -57,7 +56,7 @@ func (l *jobLog) list(ctx context.Context, j *Jobs, age time.Duration) ([]Job, e
 	defer l.mu.Unlock()
 	if age == 0 || time.Since(l.read) > age {
 		s := j.sink("")
-		_, err := withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (struct{}, error) {
+		_, err := kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
 			if err := l.readOn(ctx, s, client); err != nil {
 				return struct{}{}, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
 			}
@@ -72,23 +71,23 @@ func (l *jobLog) list(ctx context.Context, j *Jobs, age time.Duration) ([]Job, e
 
 // readOn reads what is committed of the whole topic, or of what has come since
 // the last time.
-func (l *jobLog) readOn(ctx context.Context, s *Sink, client *kgo.Client) error {
-	topics, err := s.describe(ctx, client, s.cfg.CheckpointTopic)
+func (l *jobLog) readOn(ctx context.Context, s *Sink, client *kafkaclient.Client) error {
+	topics, err := client.Describe(ctx, s.cfg.CheckpointTopic)
 	if err != nil {
 		return err
 	}
 	t := &topics[0]
 	switch {
-	case t.exists && !t.may(kmsg.ACLOperationRead):
-		return unusable(bridge.ReasonAuth, "topic_authorization_failed", s.readACL(t.name), "topic %s: we may not read it", t.name)
-	case !t.exists, t.id != l.id, time.Since(l.read) > jobLogAge:
-		l.forget(t.id)
+	case t.Exists && s.cfg.CanRead(t) != nil:
+		return s.cfg.CanRead(t)
+	case !t.Exists, t.ID != l.id, time.Since(l.read) > jobLogAge:
+		l.forget(t.ID)
 	}
-	if !t.exists {
+	if !t.Exists {
 		l.read = time.Now()
 		return nil
 	}
-	log := kafkaclient.NewLog(client, t.name, t.id)
+	log := client.Log(t.Name, t.ID)
 	began := time.Now()
 	spans, err := log.Bounds(ctx)
 	if err != nil {
@@ -96,7 +95,7 @@ func (l *jobLog) readOn(ctx context.Context, s *Sink, client *kgo.Client) error 
 	}
 	for id, all := range spans {
 		if l.at[id] > all.To {
-			l.forget(t.id) // it was cut
+			l.forget(t.ID) // it was cut
 		}
 	}
 	for id, all := range spans {

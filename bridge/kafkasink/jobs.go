@@ -89,10 +89,10 @@ func (j *Jobs) Change(ctx context.Context, id string, change func(Job) (Job, err
 			return Job{}, refused
 		case err == nil:
 			return next, nil
-		case permanent(err) || ctx.Err() != nil || try == changeTries:
+		case kafkaclient.IsPermanent(err) || ctx.Err() != nil || try == changeTries:
 			return Job{}, fmt.Errorf("commit job %s: %w", id, err)
 		}
-		pause(ctx, backoff(try))
+		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
 	}
 }
 
@@ -111,7 +111,7 @@ func (j *Jobs) attempt(ctx context.Context, id string, change func(Job) (Job, er
 		err = s.commitJob(ctx, x, &next)
 	}
 	if err != nil {
-		return Job{}, nil, s.explain(err, x.watch)
+		return Job{}, nil, s.explain(err, x.writer)
 	}
 	return next, nil, nil
 }
@@ -128,9 +128,9 @@ func (s *Sink) takeJob(ctx context.Context, x *session, key string) (Job, error)
 	}
 	l := s.partitionLog(x)
 	found := finds{data: heap{key: key}, mirror: heap{key: s.cfg.mirrorKey()}}
-	low, err := s.awaitBarrier(ctx, l, *b, &found)
+	low, err := s.awaitBarrier(ctx, x, l, *b, &found)
 	if err == nil && found.none() {
-		_, err = l.scan(ctx, 0, low, found.add)
+		_, err = l.Scan(ctx, kafkaclient.Span{From: 0, To: low}, found.add)
 	}
 	if err != nil || found.none() {
 		return Job{}, err
@@ -166,12 +166,12 @@ func (s *Sink) commitJob(ctx context.Context, x *session, j *Job) error {
 // within about a second, or when the transaction ends that hides it.
 func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 	s, key := j.sink(id), jobKey(j.cfg.Stream, id)
-	client, err := s.newClient(newWatch())
+	client, err := s.cfg.Open()
 	if err != nil {
-		return s.fault(err, "")
+		return err
 	}
 	defer client.Close()
-	var l *partitionLog
+	var l *kafkaclient.PartitionLog
 	for at, try := int64(0), 0; ctx.Err() == nil; {
 		c := kafkaclient.Chunk{Next: at}
 		if l == nil {
@@ -180,13 +180,13 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 			c.Next = all.From
 		}
 		if err == nil && l != nil {
-			c, err = l.fetch(ctx, c.Next)
+			c, err = l.Fetch(ctx, c.Next)
 		}
-		if err != nil && permanent(s.fault(err, s.cfg.CheckpointTopic)) {
+		if err != nil && kafkaclient.IsPermanent(s.fault(err, s.cfg.CheckpointTopic)) {
 			return s.fault(err, s.cfg.CheckpointTopic)
 		}
 		if err != nil || l == nil {
-			pause(ctx, backoff(try))
+			kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
 			try++
 			continue
 		}
@@ -207,15 +207,15 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 // and replicas, and what its settings say that is not the brokers' default. It
 // reports whether it did: one that exists stays as it is. Errors are Faults.
 func (s *Sink) CreateLike(ctx context.Context, name string) (bool, error) {
-	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (bool, error) {
-		states, err := s.describe(ctx, client, s.cfg.Topic, name)
-		if err != nil || states[1].exists {
+	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
+		states, err := client.Describe(ctx, s.cfg.Topic, name)
+		if err != nil || states[1].Exists {
 			return false, err
 		}
-		if err := s.usable(&states[0]); err != nil {
+		if err := s.cfg.CanPublish(&states[0]); err != nil {
 			return false, err
 		}
-		like := PlannedTopic{Name: name, Partitions: int32(len(states[0].partitions)), Replication: int16(states[0].replication())}
+		like := PlannedTopic{Name: name, Partitions: int32(len(states[0].Partitions)), Replication: int16(states[0].Replication())}
 		if like.Configs, err = ownConfigs(ctx, client, s.cfg.Topic); err != nil {
 			return false, err
 		}
@@ -224,8 +224,8 @@ func (s *Sink) CreateLike(ctx context.Context, name string) (bool, error) {
 }
 
 // ownConfigs returns the settings that were made for a topic itself.
-func ownConfigs(ctx context.Context, client *kgo.Client, topic string) (map[string]string, error) {
-	all, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topic)
+func ownConfigs(ctx context.Context, client *kafkaclient.Client, topic string) (map[string]string, error) {
+	all, err := kadm.NewClient(client.Client).DescribeTopicConfigs(ctx, topic)
 	var described kadm.ResourceConfig
 	if err == nil {
 		described, err = all.On(topic, nil)

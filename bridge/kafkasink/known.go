@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkaclient"
 )
 
 // mostKnown is how many events are remembered to mark others: about 30 MB.
@@ -23,17 +22,16 @@ func (s *Sink) Known(ctx context.Context, from time.Time, source bridge.SourceId
 	if s.cfg.Headers == headersNone {
 		return nil, nil //nolint:nilnil // nothing to mark, and no error
 	}
-	w := newWatch()
-	client, err := s.newClient(w)
+	client, err := s.cfg.Open()
 	if err != nil {
-		return nil, s.fault(err, "")
+		return nil, err
 	}
 	defer client.Close()
 	of := newBuilder(s.cfg)
 	of.setSource(source)
 	h := newHeld(false)
 	h.exact = true
-	l := kafkaclient.NewLog(client, s.cfg.Topic, [16]byte{})
+	l := client.Log(s.cfg.Topic, [16]byte{})
 	// A record may have been given the time of its publishing.
 	spans, err := spansAfter(ctx, l, from.Add(-futureLimit))
 	if err == nil {
@@ -51,9 +49,9 @@ func (s *Sink) Known(ctx context.Context, from time.Time, source bridge.SourceId
 	case err == nil, errors.Is(err, errTooManyHeld), ctx.Err() != nil && h.len() > 0:
 		return h, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("read the events of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), w.cause()))
+		return nil, fmt.Errorf("read the events of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	}
-	return nil, s.explain(fmt.Errorf("read the events of %s: %w", s.cfg.Stream, s.unreadable(err, s.cfg.Topic)), w)
+	return nil, s.explain(fmt.Errorf("read the events of %s: %w", s.cfg.Stream, s.unreadable(err, s.cfg.Topic)), client)
 }
 
 // isOf reports whether a record may be of a source.

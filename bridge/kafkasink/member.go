@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // member is one membership of this process in the stream's group: one client,
@@ -20,8 +21,7 @@ import (
 // at a time.
 type member struct {
 	group  *Group
-	client *kgo.Client
-	watch  *watch
+	client *kafkaclient.Client
 	// ctx is the client's. It ends when this process gives the membership up.
 	ctx  context.Context
 	kill context.CancelFunc
@@ -42,7 +42,7 @@ type member struct {
 
 func (g *Group) newMember() (*member, error) {
 	ctx, kill := context.WithCancel(context.Background())
-	m := &member{group: g, watch: newWatch(), ctx: ctx, kill: kill, changed: make(chan struct{})}
+	m := &member{group: g, ctx: ctx, kill: kill, changed: make(chan struct{})}
 	session := g.sink.cfg.SessionTimeout
 	opts := []kgo.Opt{
 		kgo.WithContext(ctx),
@@ -63,7 +63,7 @@ func (g *Group) newMember() (*member, error) {
 	if id := g.sink.instanceID(); id != nil {
 		opts = append(opts, kgo.InstanceID(*id))
 	}
-	client, err := g.sink.newClient(m.watch, opts...)
+	client, err := g.sink.cfg.Open(opts...)
 	if err != nil {
 		kill()
 		return nil, fmt.Errorf("join group %s: %w", g.name, err)
@@ -84,12 +84,12 @@ func (m *member) wait(ctx context.Context) (*tenure, error) {
 		switch {
 		case t != nil:
 			return t, nil
-		case err != nil && (permanent(err) || errors.Is(err, errHaunted)):
+		case err != nil && (kafkaclient.IsPermanent(err) || errors.Is(err, errHaunted)):
 			return nil, err
 		case !m.alive():
 			return nil, fmt.Errorf("group %s: this process has left it", m.group.name)
 		case err != nil:
-			m.group.sink.report(err) // the client tries again by itself
+			m.group.sink.cfg.Tell(err) // the client tries again by itself
 		}
 		select {
 		case <-changed:
@@ -111,7 +111,7 @@ func (m *member) state() (*tenure, <-chan struct{}, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.err
-	if !permanent(err) {
+	if !kafkaclient.IsPermanent(err) {
 		m.err = nil
 	}
 	if m.tenure != nil {
@@ -135,11 +135,11 @@ func (m *member) probe(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		fault := m.group.sink.groupFault(err, m.watch)
+		fault := m.group.sink.groupFault(err, m.client)
 		if fault.Class == bridge.Permanent {
 			return fault
 		}
-		m.group.sink.report(fault)
+		m.group.sink.cfg.Tell(fault)
 		return nil
 	}
 	holder := ""
@@ -149,13 +149,13 @@ func (m *member) probe(ctx context.Context) error {
 	m.mu.Lock()
 	m.holder = holder
 	m.mu.Unlock()
-	m.group.sink.report(nil)
+	m.group.sink.cfg.Tell(nil)
 	return nil
 }
 
 func (m *member) whyWaiting() error {
-	if cause := m.watch.cause(); cause != nil {
-		return m.group.sink.explain(cause, m.watch)
+	if cause := m.client.Trouble(); cause != nil {
+		return m.group.sink.explain(cause, m.client)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -244,12 +244,12 @@ func (m *member) OnGroupManageError(err error) {
 		m.group.suspect()
 		err = fmt.Errorf("group %s: %w", m.group.name, errHaunted)
 	} else {
-		err = m.group.sink.groupFault(err, m.watch)
+		err = m.group.sink.groupFault(err, m.client)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.err, m.fenced = err, fenced
-	if fenced || permanent(err) {
+	if fenced || kafkaclient.IsPermanent(err) {
 		m.kill()
 	}
 	m.signal()

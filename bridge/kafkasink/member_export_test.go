@@ -1,6 +1,10 @@
 package kafkasink
 
-import "time"
+import (
+	"time"
+
+	"exportbridge/bridge/kafkaclient"
+)
 
 // Kill ends the process's membership without a word to the coordinator.
 func (g *Group) Kill() {
@@ -21,4 +25,4 @@ func (g *Group) Shorten(truce, letGo time.Duration) { g.truce, g.letGo = truce, 
 func (g *Group) Haunt(d time.Duration) { g.haunted = d }
 
 // GroupPartition returns the partition whose owner owns the stream.
-func GroupPartition(stream string) int32 { return checkpointPartition(stream) }
+func GroupPartition(stream string) int32 { return kafkaclient.CheckpointPartition(stream) }

@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // foreignHint is for a group that is not ours alone.
@@ -35,29 +35,28 @@ type Member struct {
 // somebody else's consumers in the group are a Permanent one. Brokers that do
 // not answer are not waited for. It may be called at any time.
 func (s *Sink) Members(ctx context.Context) ([]Member, error) {
-	w := newWatch()
-	client, err := s.newClient(w)
+	client, err := s.cfg.Open()
 	if err != nil {
-		return nil, s.fault(err, "")
+		return nil, err
 	}
 	defer client.Close()
-	asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	members, err := s.members(asking, client)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("describe group %s: %w", s.group(), ctx.Err())
 	case err != nil:
-		return nil, s.groupFault(err, w)
+		return nil, s.groupFault(err, client)
 	}
 	return members, nil
 }
 
-func (s *Sink) members(ctx context.Context, client *kgo.Client) ([]Member, error) {
+func (s *Sink) members(ctx context.Context, client *kafkaclient.Client) ([]Member, error) {
 	g, err := s.describeGroup(ctx, client)
 	// A cluster that never had a group makes the place for them first.
 	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
-		pause(ctx, metadataMinAge)
+		kafkaclient.Pause(ctx, coordinatorRetry)
 		g, err = s.describeGroup(ctx, client)
 	}
 	switch {
@@ -83,7 +82,7 @@ func (s *Sink) members(ctx context.Context, client *kgo.Client) ([]Member, error
 	return members, nil
 }
 
-func (s *Sink) describeGroup(ctx context.Context, client *kgo.Client) (*kmsg.DescribeGroupsResponseGroup, error) {
+func (s *Sink) describeGroup(ctx context.Context, client *kafkaclient.Client) (*kmsg.DescribeGroupsResponseGroup, error) {
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{s.group()}
 	resp, err := req.RequestWith(ctx, client)
@@ -98,7 +97,7 @@ func (s *Sink) describeGroup(ctx context.Context, client *kgo.Client) (*kmsg.Des
 
 // hiddenMembers looks for consumers of the newer protocol, which a bridge never
 // uses. To all others their group looks empty, and assigns nothing.
-func (s *Sink) hiddenMembers(ctx context.Context, client *kgo.Client) error {
+func (s *Sink) hiddenMembers(ctx context.Context, client *kafkaclient.Client) error {
 	req := kmsg.NewPtrConsumerGroupDescribeRequest()
 	req.Groups = []string{s.group()}
 	resp, err := req.RequestWith(ctx, client)
@@ -133,7 +132,7 @@ func (s *Sink) assigned(assignment []byte) bool {
 		return false
 	}
 	return slices.ContainsFunc(a.Topics, func(t kmsg.ConsumerMemberAssignmentTopic) bool {
-		return t.Topic == s.cfg.CheckpointTopic && slices.Contains(t.Partitions, checkpointPartition(s.cfg.Stream))
+		return t.Topic == s.cfg.CheckpointTopic && slices.Contains(t.Partitions, kafkaclient.CheckpointPartition(s.cfg.Stream))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 const (
@@ -26,17 +27,17 @@ const (
 func (s *Sink) readNewest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
 	l := s.partitionLog(x)
 	found := finds{data: heap{key: s.cfg.dataKey()}, mirror: heap{key: s.cfg.mirrorKey()}}
-	end, low, err := s.awaitEnd(ctx, l, b, &found)
+	end, low, err := s.awaitEnd(ctx, x, l, b, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	if s.scanned.topic != l.topic.id {
-		s.scanned = stretch{topic: l.topic.id}
+	if s.scanned.topic != l.ID() {
+		s.scanned = stretch{topic: l.ID()}
 	}
 	for step := int64(firstStep); found.none() && low > 0; step *= 2 {
 		high := s.scanned.skip(low)
 		next := s.scanned.stop(max(0, high-step), high)
-		start, err := l.scan(ctx, next, high, found.add)
+		start, err := l.Scan(ctx, kafkaclient.Span{From: next, To: high}, found.add)
 		if err != nil {
 			s.scanned.join(low, end)
 			return bridge.Checkpoint{}, err
@@ -68,12 +69,12 @@ func (s *Sink) refuse(r *kgo.Record) {
 
 // awaitEnd returns the offset where the log ends for this session, and the one
 // down to which it was read on the way.
-func (s *Sink) awaitEnd(ctx context.Context, l *partitionLog, b *barrier, found *finds) (end, low int64, err error) {
+func (s *Sink) awaitEnd(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *barrier, found *finds) (end, low int64, err error) {
 	if b != nil {
-		low, err = s.awaitBarrier(ctx, l, *b, found)
+		low, err = s.awaitBarrier(ctx, x, l, *b, found)
 		return b.offset + 1, low, err
 	}
-	all, err := l.bounds(ctx)
+	all, err := l.Bounds(ctx)
 	return all.To, all.To, err
 }
 
@@ -163,7 +164,7 @@ func (s *Sink) choose(f *finds) (bridge.Checkpoint, error) {
 	for i := 1; i < len(data); i++ {
 		if data[i].Place.Compare(data[i-1].Place) <= 0 && s.cfg.Log != nil {
 			s.cfg.Log.Error("checkpoints do not rise in the log: two writers at once, or a fault of the brokers; events may be there twice",
-				"topic", s.cfg.CheckpointTopic, "partition", checkpointPartition(s.cfg.Stream), "earlier", data[i-1].Place.String(), "later", data[i].Place.String())
+				"topic", s.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(s.cfg.Stream), "earlier", data[i-1].Place.String(), "later", data[i].Place.String())
 		}
 	}
 	mirror, err := s.decode(&f.mirror)
@@ -177,7 +178,7 @@ func (s *Sink) choose(f *finds) (bridge.Checkpoint, error) {
 		}
 	}
 	if newest.Zero() {
-		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", checkpointPartition(s.cfg.Stream), s.cfg.CheckpointTopic, s.cfg.Stream, bridge.ErrNoCheckpoint)
+		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", kafkaclient.CheckpointPartition(s.cfg.Stream), s.cfg.CheckpointTopic, s.cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return newest, nil
 }
@@ -210,12 +211,12 @@ func (s *Sink) decode(h *heap) ([]bridge.Checkpoint, error) {
 // awaitBarrier reads up to the barrier and waits until it is there: a foreign
 // transaction on the partition hides it until that ends. It returns the offset
 // from which on the log was read.
-func (s *Sink) awaitBarrier(ctx context.Context, l *partitionLog, b barrier, found *finds) (int64, error) {
+func (s *Sink) awaitBarrier(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b barrier, found *finds) (int64, error) {
 	low := max(0, b.offset-firstStep)
 	began, looked := time.Now(), time.Now()
 	var stall *bridge.Fault
 	for at := low; ; {
-		c, err := l.fetch(ctx, at)
+		c, err := l.Fetch(ctx, at)
 		if err != nil {
 			if stall != nil && ctx.Err() != nil {
 				return 0, stall
@@ -229,13 +230,22 @@ func (s *Sink) awaitBarrier(ctx context.Context, l *partitionLog, b barrier, fou
 			case r.Offset == b.offset && string(r.Value) == b.value:
 				return max(low, min(c.Start, b.offset)), nil
 			default:
-				return 0, fmt.Errorf("partition %d of %s: the barrier at offset %d is gone", l.partition, l.topic.name, b.offset)
+				return 0, fmt.Errorf("partition %d of %s: the barrier at offset %d is gone", l.Partition, l.Topic(), b.offset)
 			}
 		}
 		if at = c.Next; time.Since(looked) < stallAfter {
 			continue
 		}
-		stall, looked = s.lookBehind(ctx, l, c.Stable, time.Since(began)), time.Now()
-		s.report(stall)
+		stall, looked = s.lookBehind(ctx, x, l, c.Stable, time.Since(began)), time.Now()
+		s.cfg.Tell(stall)
 	}
+}
+
+// partitionLog reads the stream's partition of the checkpoint topic,
+// read_committed, at any offset. It asks for stretches of the log itself: a
+// consumer would fetch ahead, and start anew with every step backwards.
+func (s *Sink) partitionLog(x *session) *kafkaclient.PartitionLog {
+	l := x.writer.Partition(x.checkpoints, kafkaclient.CheckpointPartition(s.cfg.Stream))
+	l.Waiting = s.cfg.Report
+	return l
 }

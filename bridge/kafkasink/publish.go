@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 const (
@@ -112,7 +112,7 @@ func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge
 	if err := publish(ctx, x, b); err != nil {
 		return bridge.Receipt{}, err
 	}
-	s.report(nil)
+	s.cfg.Tell(nil)
 	receipt := x.receipt.Receipt
 	receipt.Topics = x.states()
 	x.receipt = tally{}
@@ -188,19 +188,19 @@ func (s *Sink) refresh(ctx context.Context, x *session) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	x.read = time.Now()
-	topics, err := s.describe(ctx, x.writer, s.cfg.allTopics()...)
+	topics, err := x.writer.Describe(ctx, s.cfg.allTopics()...)
 	if err != nil {
 		return nil //nolint:nilerr // producing waits for the brokers, and says so
 	}
 	for i, known := range x.known() {
 		switch {
-		case topics[i].id != known.id:
-			return changed(known.name)
-		case topics[i].settings != known.settings:
-			return &bridge.Fault{Class: bridge.Transient, Code: "settings", Err: fmt.Errorf("settings of topic %s changed", known.name)}
+		case topics[i].ID != known.ID:
+			return changed(known.Name)
+		case topics[i].Settings != known.Settings:
+			return &bridge.Fault{Class: bridge.Transient, Code: "settings", Err: fmt.Errorf("settings of topic %s changed", known.Name)}
 		}
-		if len(topics[i].partitions) > len(known.partitions) {
-			known.partitions = topics[i].partitions
+		if len(topics[i].Partitions) > len(known.Partitions) {
+			known.Partitions = topics[i].Partitions
 		}
 	}
 	return nil
@@ -208,7 +208,7 @@ func (s *Sink) refresh(ctx context.Context, x *session) error {
 
 // target is where records go.
 type target struct {
-	client *kgo.Client
+	client *kafkaclient.Client
 	what   string // is done, for errors: "publish to TOPIC"
 	// transactional records must all go out with this producer id and epoch.
 	transactional bool
@@ -341,7 +341,7 @@ func (s *Sink) await(ctx context.Context, x *session, d *delivery) error {
 		if stall == nil {
 			continue
 		}
-		s.report(stall)
+		s.cfg.Tell(stall)
 		if stall.Class == bridge.Permanent {
 			return stall // a refused login or certificate does not pass by waiting
 		}
@@ -364,11 +364,11 @@ func (s *Sink) outcome(x *session, d *delivery) error {
 		return goneTopic(err)
 	case d.transactional && isFenced(d.err):
 		return s.transactionFault(x, err)
-	case errors.Is(d.err, kerr.MessageTooLarge) && t != nil && !t.settings.known:
+	case errors.Is(d.err, kerr.MessageTooLarge) && t != nil && !t.Settings.Known:
 		// With readable settings the next session knows the new limit. Without,
 		// it would try the same again for ever.
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = "set KAFKA_MAX_MESSAGE to the topic's max.message.bytes, or let us read it: " + s.readACL(d.topic)
+		f.Hint = "set KAFKA_MAX_MESSAGE to the topic's max.message.bytes, or let us read it: " + s.cfg.GrantRead(d.topic)
 	}
 	return f
 }
@@ -376,7 +376,7 @@ func (s *Sink) outcome(x *session, d *delivery) error {
 // look finds out why nothing is acknowledged. It returns nil when the batch is
 // done or ctx has ended meanwhile.
 func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault {
-	if cause := x.watch.cause(); cause != nil {
+	if cause := x.writer.Trouble(); cause != nil {
 		return s.fault(cause, s.cfg.Topic)
 	}
 	looking, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -391,16 +391,16 @@ func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault 
 		}
 		cancel() // an acknowledgement makes the question pointless
 	})
-	topics, err := s.describe(looking, x.writer, s.cfg.allTopics()...)
+	topics, err := x.writer.Describe(looking, s.cfg.allTopics()...)
 	switch {
 	case ctx.Err() != nil || errors.Is(looking.Err(), context.Canceled):
 		return nil
 	case err != nil:
-		return s.explain(err, x.watch)
+		return s.explain(err, x.writer)
 	}
 	var troubles []string
 	for i := range topics {
-		troubles = append(troubles, topics[i].troubles()...)
+		troubles = append(troubles, topics[i].Troubles()...)
 	}
 	if len(troubles) == 0 {
 		troubles = []string{"the brokers answer but acknowledge nothing"}
@@ -409,31 +409,4 @@ func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault 
 		Class: bridge.Transient, Code: "stalled", Hint: "are all brokers up?",
 		Err: fmt.Errorf("%s: %s", d.what, strings.Join(troubles, "; ")),
 	}
-}
-
-// troubles names what keeps partitions from taking records.
-func (t *topicState) troubles() []string {
-	if !t.exists {
-		return []string{"topic " + t.name + " does not exist"}
-	}
-	var leaderless, short []int32
-	for i := range t.partitions {
-		p := &t.partitions[i]
-		switch {
-		case p.Leader < 0:
-			leaderless = append(leaderless, p.Partition)
-		case len(p.ISR) < len(p.Replicas):
-			short = append(short, p.Partition)
-		}
-	}
-	var out []string
-	list := func(what string, partitions []int32) {
-		if len(partitions) > 0 {
-			slices.Sort(partitions)
-			out = append(out, fmt.Sprintf("topic %s has %s %v", t.name, what, partitions))
-		}
-	}
-	list("no leader for partitions", leaderless)
-	list("replicas out of sync in partitions", short)
-	return out
 }

@@ -2,16 +2,15 @@ package kafkasink
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // A topic that is deleted and made again has the same name. What keeps events
@@ -34,7 +33,7 @@ import (
 // their way it is the client's promises', which it calls one after the other,
 // otherwise the Sink's caller's.
 type reach struct {
-	topic *topicState
+	topic *kafkaclient.Topic
 	ends  []int64 // of the partitions
 	start int64   // the sum of where they begin
 	first bool    // a record was the first of its partition, and the ids were not asked for since
@@ -63,7 +62,7 @@ func (t *reach) follows(r *kgo.Record) error {
 
 // state is what is known of the topic.
 func (t *reach) state(letters bool) bridge.TopicState {
-	s := t.topic.state(letters)
+	s := t.topic.State(letters)
 	if n := int(t.keyed.Load()); n > 0 {
 		s.Partitions = n
 	}
@@ -74,25 +73,17 @@ func (t *reach) state(letters bool) bridge.TopicState {
 	return s
 }
 
-func (t *topicState) state(letters bool) bridge.TopicState {
-	s := bridge.TopicState{Name: t.name, Letters: letters, Partitions: len(t.partitions), KeepsAll: t.settings.keepsAll()}
-	if t.id != ([16]byte{}) {
-		s.ID = base64.RawURLEncoding.EncodeToString(t.id[:]) // as Kafka's tools print it
-	}
-	return s
-}
-
 // Topics implements bridge.Sink.
 func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
 	x := s.session
 	if x == nil {
 		return nil, noSession()
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	if err := s.measure(ctx, x); err != nil {
 		s.endSession()
-		return nil, s.explain(err, x.watch)
+		return nil, s.explain(err, x.writer)
 	}
 	return x.states(), nil
 }
@@ -108,15 +99,15 @@ func (s *Sink) confirm(ctx context.Context, x *session) error {
 	if !asked {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	topics, err := s.describe(ctx, x.writer, s.cfg.topics()...)
+	topics, err := x.writer.Describe(ctx, s.cfg.topics()...)
 	if err != nil {
-		return s.explain(err, x.watch)
+		return s.explain(err, x.writer)
 	}
 	for i, t := range x.reaches {
-		if topics[i].id != t.topic.id {
-			return changed(t.topic.name)
+		if topics[i].ID != t.topic.ID {
+			return changed(t.topic.Name)
 		}
 	}
 	return nil
@@ -124,21 +115,25 @@ func (s *Sink) confirm(ctx context.Context, x *session) error {
 
 // measure asks how far the session's topics go.
 func (s *Sink) measure(ctx context.Context, x *session) error {
-	topics, err := s.describe(ctx, x.writer, s.cfg.topics()...)
+	topics, err := x.writer.Describe(ctx, s.cfg.topics()...)
 	if err != nil {
 		return err
 	}
 	for i, t := range x.reaches {
-		if topics[i].id != t.topic.id || !topics[i].exists {
-			return changed(t.topic.name)
+		if topics[i].ID != t.topic.ID || !topics[i].Exists {
+			return changed(t.topic.Name)
 		}
 	}
-	starts, ends, err := offsets(ctx, x.writer, s.cfg.topics()...)
+	bounds, err := x.writer.Bounds(ctx, s.cfg.topics()...)
 	if err != nil {
 		return err
 	}
 	for _, t := range x.reaches {
-		t.start, t.ends = sum(starts[t.topic.name]), ends[t.topic.name]
+		t.start, t.ends = 0, make([]int64, len(bounds[t.topic.Name]))
+		for id, b := range bounds[t.topic.Name] {
+			t.start += b.From
+			t.ends[id] = b.To
+		}
 	}
 	return nil
 }
@@ -147,40 +142,6 @@ func (s *Sink) measure(ctx context.Context, x *session) error {
 // began. The next session finds out what that means.
 func changed(topic string) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s is not the one that it was", topic)}
-}
-
-// offsets asks where the partitions of topics begin and end.
-func offsets(ctx context.Context, client *kgo.Client, topics ...string) (starts, ends map[string][]int64, err error) {
-	admin := kadm.NewClient(client)
-	list := func(what string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[string][]int64, error) {
-		listed, err := ask(ctx, topics...)
-		if err == nil {
-			err = listed.Error()
-		}
-		if err != nil {
-			return nil, fmt.Errorf("ask for the %s offsets of topics %v: %w", what, topics, err)
-		}
-		all := make(map[string][]int64)
-		listed.Each(func(o kadm.ListedOffset) {
-			for len(all[o.Topic]) <= int(o.Partition) {
-				all[o.Topic] = append(all[o.Topic], 0)
-			}
-			all[o.Topic][o.Partition] = o.Offset
-		})
-		return all, nil
-	}
-	if starts, err = list("first", admin.ListStartOffsets); err != nil {
-		return nil, nil, err
-	}
-	ends, err = list("last", admin.ListEndOffsets)
-	return starts, ends, err
-}
-
-func sum(all []int64) (n int64) {
-	for _, v := range all {
-		n += v
-	}
-	return n
 }
 
 // states are the session's topics as far as is known.
@@ -195,7 +156,7 @@ func (x *session) states() []bridge.TopicState {
 // reachOf returns what is known of a topic, or nil.
 func reachOf(all []*reach, topic string) *reach {
 	for _, t := range all {
-		if t.topic.name == topic {
+		if t.topic.Name == topic {
 			return t
 		}
 	}
@@ -217,10 +178,10 @@ func (x *session) pinned() bool {
 }
 
 // pin makes a client learn the session's topics, once and for all.
-func (x *session) pin(ctx context.Context, client *kgo.Client) error {
+func (x *session) pin(ctx context.Context, client *kafkaclient.Client) error {
 	results := make(chan error, len(x.reaches))
 	for _, t := range x.reaches {
-		record := kgo.Record{Topic: t.topic.name, Partition: pinPartition, Key: []byte{}, Timestamp: time.Now()}
+		record := kgo.Record{Topic: t.topic.Name, Partition: pinPartition, Key: []byte{}, Timestamp: time.Now()}
 		client.Produce(ctx, &record, func(_ *kgo.Record, err error) { results <- err })
 	}
 	var errs []error
@@ -229,7 +190,7 @@ func (x *session) pin(ctx context.Context, client *kgo.Client) error {
 	}
 	for _, t := range x.reaches {
 		if !t.pinned.Load() {
-			return fmt.Errorf("learn about topic %s: %w", t.topic.name, errors.Join(errs...))
+			return fmt.Errorf("learn about topic %s: %w", t.topic.Name, errors.Join(errs...))
 		}
 	}
 	return nil

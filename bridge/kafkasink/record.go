@@ -82,7 +82,7 @@ func (b *builder) build(p *parcel, page *bridge.Page, x *session) (bridge.Receip
 	now := time.Now()
 	b.to = p
 	p.reserve(len(page.Events), b.headersPerEvent(page))
-	made := batch{session: x, now: now, span: x.events.settings.window(now)}
+	made := batch{session: x, now: now, span: keptBy(&x.events.Settings, now)}
 	b.setSource(page.Source)
 	for i := range page.Events {
 		if err := b.add(&made, page, &page.Events[i]); err != nil {
@@ -120,10 +120,10 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 		return b.expired(page, ev, made.span)
 	}
 	rec := kgo.Record{
-		Topic: topic.name, Key: slices.Clip(ev.Key), Value: slices.Clip(ev.Raw),
+		Topic: topic.Name, Key: slices.Clip(ev.Key), Value: slices.Clip(ev.Raw),
 		Timestamp: stamp, Headers: b.eventHeaders(ev),
 	}
-	if size := recordSize(&rec); size > topic.settings.maxMessage {
+	if size := recordSize(&rec); size > topic.Settings.MaxMessage {
 		return b.divert(made, letter{page: page, event: ev, defect: bridge.DefectTooLarge, size: size})
 	}
 	b.to.records = append(b.to.records, rec)
@@ -139,7 +139,7 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 // the topic would not keep that.
 func (m *batch) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 	switch {
-	case setting == timestampPublish || m.session.events.settings.appendTime || ev.Time == bridge.NoTime:
+	case setting == timestampPublish || m.session.events.Settings.AppendTime || ev.Time == bridge.NoTime:
 		return m.now, false
 	case m.span.holds(ev.Time):
 		return time.UnixMilli(ev.Time), false

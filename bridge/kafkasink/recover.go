@@ -5,24 +5,18 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 const (
-	// attemptTimeout bounds one attempt to reach the cluster, so that a dead
-	// broker is reported within ten seconds.
-	attemptTimeout = 8 * time.Second
 	// initTimeout bounds one attempt to get the producer id. The coordinator
 	// first ends what an earlier session left open.
 	initTimeout = 20 * time.Second
-	// missingTries is how often a missing topic is looked for again.
-	missingTries = 4
 	// strictTransactions is the transaction.version from which on every
 	// transaction has a producer epoch of its own.
 	strictTransactions = 2
@@ -41,7 +35,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	for try := 0; ; try++ {
 		c, err := s.attempt(ctx, owned)
 		if err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
-			s.report(nil)
+			s.cfg.Tell(nil)
 			return c, err
 		}
 		if ctx.Err() != nil {
@@ -50,11 +44,11 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
 		}
-		s.report(err)
-		if permanent(err) || errors.Is(err, bridge.ErrFenced) {
+		s.cfg.Tell(err)
+		if kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) {
 			return bridge.Checkpoint{}, err
 		}
-		pause(ctx, backoff(try))
+		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
 	}
 }
 
@@ -79,7 +73,7 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
 		}
-		return bridge.Checkpoint{}, s.explain(err, x.watch)
+		return bridge.Checkpoint{}, s.explain(err, x.writer)
 	}
 	if !s.cfg.exactly() {
 		x.mirror = s.startMirror(x, c)
@@ -90,7 +84,7 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 
 // begin makes clients that know the cluster.
 func (s *Sink) begin(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	x, err := s.meet(ctx)
 	if err == nil && s.patient == x.strict() {
@@ -109,7 +103,7 @@ func (s *Sink) meet(ctx context.Context) (*session, error) {
 	}
 	if err := s.prepare(ctx, x); err != nil {
 		x.close()
-		return nil, s.explain(err, x.watch)
+		return nil, s.explain(err, x.writer)
 	}
 	return x, nil
 }
@@ -123,7 +117,7 @@ func (s *Sink) prepare(ctx context.Context, x *session) error {
 			return err
 		}
 	}
-	topics, err := s.findTopics(ctx, x.writer)
+	topics, err := x.writer.Find(ctx, s.cfg.allTopics()...)
 	if err != nil {
 		return err
 	}
@@ -132,19 +126,19 @@ func (s *Sink) prepare(ctx context.Context, x *session) error {
 		return err
 	}
 	for i := range topics {
-		if c, ok := gone[topics[i].name]; ok {
-			return vanishedError(topics[i].name, c)
+		if c, ok := gone[topics[i].Name]; ok {
+			return vanishedError(topics[i].Name, c)
 		}
-		check := s.usable
-		if topics[i].name == s.cfg.CheckpointTopic {
-			check = s.usableCheckpoints
+		check := s.cfg.CanPublish
+		if topics[i].Name == s.cfg.CheckpointTopic {
+			check = s.cfg.CanCheckpoint
 		}
 		if err := check(&topics[i]); err != nil {
 			return err
 		}
 	}
 	x.adopt(topics)
-	version, err := transactionVersion(ctx, x.writer)
+	version, err := x.writer.TransactionVersion(ctx)
 	if err != nil {
 		return err
 	}
@@ -157,18 +151,6 @@ func (s *Sink) prepare(ctx context.Context, x *session) error {
 		return fmt.Errorf("get a producer id: %w", err)
 	}
 	return nil
-}
-
-// findTopics describes the topics. A broker may not know yet what another has
-// just created, so a topic is missing only when it stays so for a moment.
-func (s *Sink) findTopics(ctx context.Context, client *kgo.Client) ([]topicState, error) {
-	for try := 0; ; try++ {
-		topics, err := s.describe(ctx, client, s.cfg.allTopics()...)
-		if err != nil || try == missingTries || !slices.ContainsFunc(topics, func(t topicState) bool { return !t.exists }) {
-			return topics, err
-		}
-		pause(ctx, metadataMinAge)
-	}
 }
 
 // takeOver makes the stream this session's and finds its newest checkpoint.
@@ -264,26 +246,13 @@ func (s *Sink) commitOwn(ctx context.Context, x *session, what string, own ...kg
 	return last.Offset, s.endTransaction(limited, x)
 }
 
-// transactionVersion asks the brokers for the version that their transactions
-// have. Brokers that know no such feature have 0.
-func transactionVersion(ctx context.Context, client *kgo.Client) (int, error) {
-	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, client)
-	if err != nil {
-		return 0, fmt.Errorf("ask for transaction.version: %w", err)
-	}
-	for i := range resp.FinalizedFeatures {
-		if f := &resp.FinalizedFeatures[i]; f.Name == "transaction.version" {
-			return int(f.MaxVersionLevel), nil
-		}
-	}
-	return 0, nil
-}
-
 // TransactionVersion returns the cluster's transaction.version, 0 where it
 // knows none. Below 2 a crash may leave a late end of a transaction behind
 // that makes events come twice; none are lost. Errors are Faults.
 func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
-	return withAdmin(ctx, s, transactionVersion)
+	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (int, error) {
+		return client.TransactionVersion(ctx)
+	})
 }
 
 const weakText = "after a crash a late end of a transaction may make events come twice, none are lost"
@@ -304,17 +273,6 @@ func (s *Sink) warnWeak(version int) {
 
 // explain turns an error of a client into a fault. An error that only says
 // that time is up is replaced by what the connections know.
-func (s *Sink) explain(err error, w *watch) *bridge.Fault {
-	if cause := w.cause(); cause != nil && !answered(err) {
-		err = cause
-	}
-	return s.fault(err, s.cfg.Topic)
-}
-
-// answered reports whether a broker, and not the network, made the error.
-func answered(err error) bool {
-	if f, ok := errors.AsType[*bridge.Fault](err); ok {
-		return f.Class == bridge.Permanent || f.Code != "error"
-	}
-	return isAnswer(err)
+func (s *Sink) explain(err error, client *kafkaclient.Client) *bridge.Fault {
+	return s.fault(client.Cause(err), s.cfg.Topic)
 }

@@ -57,7 +57,7 @@ func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := withAdmin(ctx, r.sink, r.ensureTopic); err != nil {
+	if _, err := kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic, r.ensureTopic); err != nil {
 		return nil, err
 	}
 	if err := r.begin(ctx); err != nil {
@@ -73,14 +73,14 @@ func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.marks, err = withAdmin(ctx, r.sink, r.visibleMarks); err != nil {
+	if r.marks, err = kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic, r.visibleMarks); err != nil {
 		return nil, err
 	}
-	topics, err := withAdmin(ctx, r.sink, func(ctx context.Context, client *kgo.Client) ([]topicState, error) {
-		return r.sink.describe(ctx, client, r.sink.cfg.Topic)
+	topics, err := kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) ([]kafkaclient.Topic, error) {
+		return client.Describe(ctx, r.sink.cfg.Topic)
 	})
 	if err == nil {
-		err = r.sink.usable(&topics[0])
+		err = r.sink.cfg.CanPublish(&topics[0])
 	}
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func Marks(ctx context.Context, cfg Config, job string) (map[string][]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	return withAdmin(ctx, r.sink, r.visibleMarks)
+	return kafkaclient.With(ctx, &r.sink.cfg.Config, r.sink.cfg.Topic, r.visibleMarks)
 }
 
 func newRepair(cfg Config, job string) (*Repair, error) {
@@ -155,12 +155,12 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 			return bridge.Receipt{}, err
 		}
 		r.sink.endSession()
-		if ctx.Err() != nil || permanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
+		if ctx.Err() != nil || kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
 			return bridge.Receipt{}, fmt.Errorf("%w (run it again: the mark tells whether the events are there)", err)
 		}
-		r.sink.report(err)
+		r.sink.cfg.Tell(err)
 		before = receipt
-		pause(ctx, backoff(try))
+		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
 	}
 }
 
@@ -181,7 +181,7 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 			own = append(own, s.ownRecord(s.cfg.jobKey(name), nil))
 		}
 		if _, err := s.commitOwn(ctx, x, "the end of marks", own...); err != nil {
-			err = s.explain(err, x.watch)
+			err = s.explain(err, x.writer)
 			s.endSession()
 			return err
 		}
@@ -198,8 +198,8 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	s, x := r.sink, r.sink.session
 	rec := s.ownRecord(s.cfg.jobKey(mark), value)
-	if size, limit := recordSize(&rec), x.checkpoints.settings.maxMessage; size > limit {
-		return bridge.Receipt{}, fmt.Errorf("%w: its mark takes %d bytes, topic %s takes %d", bridge.ErrRefused, size, x.checkpoints.name, limit)
+	if size, limit := recordSize(&rec), x.checkpoints.Settings.MaxMessage; size > limit {
+		return bridge.Receipt{}, fmt.Errorf("%w: its mark takes %d bytes, topic %s takes %d", bridge.ErrRefused, size, x.checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
 	if err := s.dispatch(ctx, x, parcelOf(), page); err != nil {
@@ -219,14 +219,14 @@ func (r *Repair) begin(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := r.attempt(ctx)
 		if err == nil {
-			r.sink.report(nil)
+			r.sink.cfg.Tell(nil)
 			return nil
 		}
-		if ctx.Err() != nil || permanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
+		if ctx.Err() != nil || kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
 			return fmt.Errorf("begin a repair of stream %s: %w", r.sink.cfg.Stream, err)
 		}
-		r.sink.report(err)
-		pause(ctx, backoff(try))
+		r.sink.cfg.Tell(err)
+		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
 	}
 }
 
@@ -240,7 +240,7 @@ func (r *Repair) attempt(ctx context.Context) error {
 	marks, err := r.takeOver(ctx, x)
 	if err != nil {
 		x.close()
-		return s.explain(err, x.watch)
+		return s.explain(err, x.writer)
 	}
 	s.session, r.marks = x, marks
 	return nil
@@ -260,14 +260,14 @@ func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, e
 		return nil, err
 	}
 	l := s.partitionLog(x)
-	if _, err := s.awaitBarrier(ctx, l, *b, new(finds)); err != nil {
+	if _, err := s.awaitBarrier(ctx, x, l, *b, new(finds)); err != nil {
 		return nil, err
 	}
 	return r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
 }
 
 // visibleMarks reads what is committed and not hidden.
-func (r *Repair) visibleMarks(ctx context.Context, client *kgo.Client) (map[string][]byte, error) {
+func (r *Repair) visibleMarks(ctx context.Context, client *kafkaclient.Client) (map[string][]byte, error) {
 	l, all, err := r.sink.committedLog(ctx, client)
 	if err != nil || l == nil {
 		return make(map[string][]byte), err
@@ -276,9 +276,9 @@ func (r *Repair) visibleMarks(ctx context.Context, client *kgo.Client) (map[stri
 }
 
 // scanMarks reads the job's marks in a part of the log.
-func (r *Repair) scanMarks(ctx context.Context, l *partitionLog, part kafkaclient.Span) (map[string][]byte, error) {
+func (r *Repair) scanMarks(ctx context.Context, l *kafkaclient.PartitionLog, part kafkaclient.Span) (map[string][]byte, error) {
 	marks := make(map[string][]byte)
-	_, err := l.scan(ctx, part.From, part.To, func(rec *kgo.Record) {
+	_, err := l.Scan(ctx, kafkaclient.Span{From: part.From, To: part.To}, func(rec *kgo.Record) {
 		name, ok := strings.CutPrefix(string(rec.Key), r.sink.cfg.jobKey(""))
 		switch {
 		case !ok || rec.Attrs.IsControl() || string(rec.Key) == r.sink.cfg.barrierKey():
@@ -295,10 +295,10 @@ func (r *Repair) scanMarks(ctx context.Context, l *partitionLog, part kafkaclien
 }
 
 // ensureTopic makes the topic of the jobs. Its loss is no danger to the stream.
-func (r *Repair) ensureTopic(ctx context.Context, client *kgo.Client) (struct{}, error) {
+func (r *Repair) ensureTopic(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
 	s := r.sink
-	topics, err := s.describe(ctx, client, s.cfg.CheckpointTopic)
-	if err != nil || topics[0].exists {
+	topics, err := client.Describe(ctx, s.cfg.CheckpointTopic)
+	if err != nil || topics[0].Exists {
 		return struct{}{}, err
 	}
 	return struct{}{}, s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(r.sink.cfg.CheckpointTopic, s.replicas(ctx, client))})

@@ -1,14 +1,11 @@
 package kafkasink
 
 import (
-	"context"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // Sink publishes one stream to Kafka. Recover, Send, Publish, Holds and Close are
@@ -67,12 +64,6 @@ func (s *Sink) noteLoss(topic string, partition int32) {
 	}
 }
 
-func (s *Sink) report(err error) {
-	if s.cfg.Report != nil {
-		s.cfg.Report(err)
-	}
-}
-
 // Close ends the session and waits for its goroutine. The Sink may be used
 // again after a Recover.
 func (s *Sink) Close() { s.endSession() }
@@ -87,15 +78,14 @@ func (s *Sink) endSession() {
 // session is the Kafka clients of one Recover and what was learnt when they
 // were made. It is owned by the Sink's caller.
 type session struct {
-	watch *watch
 	// client produces the events. writer produces checkpoints and has the
 	// stream's transactional id. Exactly once, both are one client.
-	client, writer *kgo.Client
+	client, writer *kafkaclient.Client
 	// mirror copies checkpoints at least once, nil in the other mode.
 	mirror *mirror
 	// events, dead and checkpoints are the settings of the topics, set before
 	// the first record. dead is nil when bad events stop the stream.
-	events, dead, checkpoints *topicState
+	events, dead, checkpoints *kafkaclient.Topic
 	read                      time.Time // when the settings were read
 	// reaches are how far the topics of events and dead letters go.
 	reaches []*reach
@@ -121,27 +111,27 @@ func (x *session) releaseHeld() {
 }
 
 func (s *Sink) open() (*session, error) {
-	x := &session{watch: newWatch(), newest: -1}
+	x := &session{newest: -1}
 	opts := s.producerOpts(x)
 	var err error
-	if x.writer, err = s.newClient(x.watch, append(opts, s.transactionOpts(x)...)...); err != nil {
+	if x.writer, err = s.cfg.Open(append(opts, s.transactionOpts(x)...)...); err != nil {
 		return nil, err
 	}
 	if x.client = x.writer; s.cfg.exactly() {
 		return x, nil
 	}
-	if x.client, err = s.newClient(x.watch, opts...); err != nil {
+	if x.client, err = x.writer.Open(opts...); err != nil {
 		x.writer.Close()
 		return nil, err
 	}
 	return x, nil
 }
 
-func (x *session) adopt(topics []topicState) {
+func (x *session) adopt(topics []kafkaclient.Topic) {
 	x.read = time.Now()
 	x.events, x.checkpoints = &topics[0], &topics[len(topics)-1]
 	x.reaches = nil
-	if x.events.name != x.checkpoints.name { // the jobs' topic holds no events
+	if x.events.Name != x.checkpoints.Name { // the jobs' topic holds no events
 		x.reaches = append(x.reaches, &reach{topic: x.events})
 	}
 	if len(topics) > 2 {
@@ -151,26 +141,26 @@ func (x *session) adopt(topics []topicState) {
 }
 
 // known lists the topics in the order of Config.allTopics.
-func (x *session) known() []*topicState {
+func (x *session) known() []*kafkaclient.Topic {
 	if x.dead == nil {
-		return []*topicState{x.events, x.checkpoints}
+		return []*kafkaclient.Topic{x.events, x.checkpoints}
 	}
-	return []*topicState{x.events, x.dead, x.checkpoints}
+	return []*kafkaclient.Topic{x.events, x.dead, x.checkpoints}
 }
 
 // batchLimit is the largest batch for a topic. A client asks once a topic, at
 // its first record.
 func (x *session) batchLimit(topic string) int32 {
 	if t := x.state(topic); t != nil {
-		return int32(t.settings.maxMessage)
+		return int32(t.Settings.MaxMessage)
 	}
-	return minMessage
+	return kafkaclient.MinMessage
 }
 
 // state returns what is known of a topic of ours, or nil.
-func (x *session) state(topic string) *topicState {
-	for _, t := range []*topicState{x.events, x.dead, x.checkpoints} {
-		if t != nil && t.name == topic {
+func (x *session) state(topic string) *kafkaclient.Topic {
+	for _, t := range []*kafkaclient.Topic{x.events, x.dead, x.checkpoints} {
+		if t != nil && t.Name == topic {
 			return t
 		}
 	}
@@ -205,19 +195,4 @@ func (x *session) lost() <-chan struct{} {
 		return nil
 	}
 	return x.mirror.over
-}
-
-// backoff is the full-jitter wait before another attempt, at most five seconds.
-func backoff(try int) time.Duration {
-	return rand.N(min(5*time.Second, 250*time.Millisecond<<min(try, 10)) + 1)
-}
-
-// pause waits, or less if ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -81,7 +81,7 @@ func (j *Jobs) reduce(ctx context.Context, listed *Job, now time.Time) error {
 	have, err := s.takeJob(ctx, x, jobKey(j.cfg.Stream, id))
 	switch {
 	case err != nil:
-		return s.explain(err, x.watch)
+		return s.explain(err, x.writer)
 	case have.Version == 0 || !have.over(now):
 		return fmt.Errorf("job %s: %w", id, errKeep)
 	}
@@ -95,7 +95,7 @@ func (j *Jobs) reduce(ctx context.Context, listed *Job, now time.Time) error {
 		_, err = s.commitOwn(ctx, x, "the end of a job", own...)
 	}
 	if err != nil {
-		return s.explain(fmt.Errorf("take job %s away: %w", id, err), x.watch)
+		return s.explain(fmt.Errorf("take job %s away: %w", id, err), x.writer)
 	}
 	return nil
 }

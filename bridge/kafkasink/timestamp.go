@@ -1,6 +1,10 @@
 package kafkasink
 
-import "time"
+import (
+	"time"
+
+	"exportbridge/bridge/kafkaclient"
+)
 
 // futureLimit is how far in the future a record's time may be. Kafka 4 refuses
 // more by default.
@@ -10,15 +14,15 @@ const futureLimit = time.Hour
 // the epoch. Clients' clocks lie, so event times need not be in it.
 type window struct{ from, to int64 }
 
-// window returns the span as of now. A record older than half the retention
+// keptBy returns a topic's span as of now. A record older than half the retention
 // would be gone before long; a negative time is no time to Kafka.
-func (t *settings) window(now time.Time) window {
-	w := window{to: now.Add(min(futureLimit, t.after)).UnixMilli()}
-	if t.retention != forEver {
-		w.from = max(w.from, now.Add(-t.retention/2).UnixMilli())
+func keptBy(t *kafkaclient.Settings, now time.Time) window {
+	w := window{to: now.Add(min(futureLimit, t.After)).UnixMilli()}
+	if t.Retention != kafkaclient.ForEver {
+		w.from = max(w.from, now.Add(-t.Retention/2).UnixMilli())
 	}
-	if t.before != unbounded {
-		w.from = max(w.from, now.Add(-t.before).UnixMilli())
+	if t.Before != kafkaclient.Unbounded {
+		w.from = max(w.from, now.Add(-t.Before).UnixMilli())
 	}
 	return w
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // TopicPlan says what the stream needs of the cluster, and what is there.
@@ -70,13 +70,13 @@ var shownConfigs = []string{"cleanup.policy", "max.message.bytes", "message.time
 // Plan compares the cluster with what the stream needs and changes nothing.
 // Errors are Faults. Brokers that do not answer are not waited for.
 func (s *Sink) Plan(ctx context.Context) (TopicPlan, error) {
-	return withAdmin(ctx, s, s.plan)
+	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, s.plan)
 }
 
 // Create creates the topics that do not exist, the one of the jobs too, and
 // returns the plan as it was carried out. Topics that exist stay as they are; repeating is safe.
 func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
-	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
+	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
 		plan, err := s.plan(ctx, client)
 		if err != nil || plan.complete() {
 			return plan, err
@@ -88,36 +88,8 @@ func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
 	})
 }
 
-// Exists reports whether the topic of the events exists. It asks about no
-// other topic. Errors are Faults.
-func (s *Sink) Exists(ctx context.Context) (bool, error) {
-	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (bool, error) {
-		states, err := s.describe(ctx, client, s.cfg.Topic)
-		if err != nil {
-			return false, err
-		}
-		return states[0].exists, nil
-	})
-}
-
-// withAdmin runs do with a client of its own and makes faults of its errors.
-func withAdmin[T any](ctx context.Context, s *Sink, do func(context.Context, *kgo.Client) (T, error)) (T, error) {
-	w := newWatch()
-	client, err := s.newClient(w)
-	if err != nil {
-		var none T
-		return none, s.fault(err, "")
-	}
-	defer client.Close()
-	answer, err := do(ctx, client)
-	if err != nil {
-		return answer, s.explain(err, w)
-	}
-	return answer, nil
-}
-
-func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) {
-	states, err := s.describe(ctx, client, append(s.cfg.allTopics(), s.cfg.jobTopics()...)...)
+func (s *Sink) plan(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
+	states, err := client.Describe(ctx, append(s.cfg.allTopics(), s.cfg.jobTopics()...)...)
 	if err != nil {
 		return TopicPlan{}, err
 	}
@@ -140,24 +112,24 @@ func (s *Sink) plan(ctx context.Context, client *kgo.Client) (TopicPlan, error) 
 	return plan, nil
 }
 
-func (s *Sink) planned(state *topicState, replicas int) PlannedTopic {
-	want := s.wanted(state.name, replicas)
-	if !state.exists {
+func (s *Sink) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
+	want := s.wanted(state.Name, replicas)
+	if !state.Exists {
 		return want
 	}
 	have := PlannedTopic{
-		Name: state.name, Exists: true, Configs: make(map[string]string),
-		Partitions: int32(len(state.partitions)), Replication: int16(state.replication()),
+		Name: state.Name, Exists: true, Configs: make(map[string]string),
+		Partitions: int32(len(state.Partitions)), Replication: int16(state.Replication()),
 	}
 	for _, name := range slices.AppendSeq(slices.Clone(shownConfigs), maps.Keys(want.Configs)) {
-		if v, ok := state.configs[name]; ok {
+		if v, ok := state.Configs[name]; ok {
 			have.Configs[name] = v
 		}
 	}
 	differ := func(what, has, wants string) {
 		have.Differences = append(have.Differences, fmt.Sprintf("%s is %s, we would set %s", what, has, wants))
 	}
-	enough := s.cfg.compacted(state.name) && have.Partitions > want.Partitions
+	enough := s.cfg.compacted(state.Name) && have.Partitions > want.Partitions
 	if have.Partitions != want.Partitions && !enough {
 		differ("partitions", strconv.Itoa(int(have.Partitions)), strconv.Itoa(int(want.Partitions)))
 	}
@@ -180,7 +152,7 @@ func (s *Sink) wanted(name string, replicas int) PlannedTopic {
 	}
 	retention, _ := parseRetention(s.cfg.Retention) // Validate has seen it
 	millis := int64(-1)
-	if retention != forEver {
+	if retention != kafkaclient.ForEver {
 		millis = retention.Milliseconds()
 	}
 	t := PlannedTopic{
@@ -195,11 +167,11 @@ func (s *Sink) wanted(name string, replicas int) PlannedTopic {
 
 // replicas returns how many replicas a new topic will have, or 0 if we may not
 // know the brokers' default.
-func (s *Sink) replicas(ctx context.Context, client *kgo.Client) int {
+func (s *Sink) replicas(ctx context.Context, client *kafkaclient.Client) int {
 	if s.cfg.Replication > 0 {
 		return int(s.cfg.Replication)
 	}
-	admin := kadm.NewClient(client)
+	admin := kadm.NewClient(client.Client)
 	brokers, err := admin.ListBrokers(ctx)
 	if err != nil || len(brokers) == 0 {
 		return 0
@@ -222,8 +194,8 @@ func (s *Sink) replicas(ctx context.Context, client *kgo.Client) int {
 // createMissing creates the topics that are not there, but none that a
 // checkpoint says was there; the checkpoints' last, and only for a stream that
 // is new.
-func (s *Sink) createMissing(ctx context.Context, client *kgo.Client) error {
-	states, err := s.describe(ctx, client, s.cfg.allTopics()...)
+func (s *Sink) createMissing(ctx context.Context, client *kafkaclient.Client) error {
+	states, err := client.Describe(ctx, s.cfg.allTopics()...)
 	if err != nil {
 		return err
 	}
@@ -234,20 +206,20 @@ func (s *Sink) createMissing(ctx context.Context, client *kgo.Client) error {
 	var missing []PlannedTopic
 	replicas := -1
 	for i := range states[:len(states)-1] {
-		if _, known := gone[states[i].name]; states[i].exists || known {
+		if _, known := gone[states[i].Name]; states[i].Exists || known {
 			continue
 		}
 		if replicas < 0 {
 			replicas = s.replicas(ctx, client)
 		}
-		missing = append(missing, s.wanted(states[i].name, replicas))
+		missing = append(missing, s.wanted(states[i].Name, replicas))
 	}
 	if len(missing) > 0 {
 		if err := s.create(ctx, client, missing); err != nil {
 			return err
 		}
 	}
-	if states[len(states)-1].exists {
+	if states[len(states)-1].Exists {
 		return nil
 	}
 	return s.ensureCheckpointTopic(ctx, client)
@@ -255,7 +227,7 @@ func (s *Sink) createMissing(ctx context.Context, client *kgo.Client) error {
 
 // create creates those of the topics that do not exist and waits until the
 // brokers know them.
-func (s *Sink) create(ctx context.Context, client *kgo.Client, topics []PlannedTopic) error {
+func (s *Sink) create(ctx context.Context, client *kafkaclient.Client, topics []PlannedTopic) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = int32(produceTimeout.Milliseconds())
 	var names []string
@@ -301,12 +273,12 @@ func (s *Sink) createError(t *kmsg.CreateTopicsResponseTopic) error {
 }
 
 // awaitTopics waits until every partition has a leader.
-func (s *Sink) awaitTopics(ctx context.Context, client *kgo.Client, names []string) error {
+func (s *Sink) awaitTopics(ctx context.Context, client *kafkaclient.Client, names []string) error {
 	for {
-		states, err := s.describe(ctx, client, names...)
+		states, err := client.Describe(ctx, names...)
 		ready := err == nil
 		for i := range states {
-			ready = ready && states[i].exists && len(states[i].troubles()) == 0
+			ready = ready && states[i].Exists && len(states[i].Troubles()) == 0
 		}
 		if ready {
 			return nil
@@ -314,9 +286,9 @@ func (s *Sink) awaitTopics(ctx context.Context, client *kgo.Client, names []stri
 		if ctx.Err() != nil {
 			return fmt.Errorf("wait for topics %v: %w", names, ctx.Err())
 		}
-		if isAnswer(err) && permanent(err) {
+		if kafkaclient.IsAnswer(err) && kafkaclient.IsPermanent(err) {
 			return err
 		}
-		pause(ctx, 100*time.Millisecond)
+		kafkaclient.Pause(ctx, 100*time.Millisecond)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -26,23 +24,22 @@ const longStep = 16 << 10
 // seen. It may be called at any time. Errors are Faults; brokers that do not
 // answer are waited for as long as ctx allows, for some seconds at most.
 func (s *Sink) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
-	w := newWatch()
-	client, err := s.newClient(w)
+	client, err := s.cfg.Open()
 	if err != nil {
-		return s.fault(err, "")
+		return err
 	}
 	defer client.Close()
 	err = s.trail(ctx, client, visit)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), w.cause()))
+		return fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	case err != nil:
-		return s.explain(fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, err), w)
+		return s.explain(fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, err), client)
 	}
 	return nil
 }
 
-func (s *Sink) trail(ctx context.Context, client *kgo.Client, visit func(bridge.Checkpoint) bool) error {
+func (s *Sink) trail(ctx context.Context, client *kafkaclient.Client, visit func(bridge.Checkpoint) bool) error {
 	l, all, err := s.committedLog(ctx, client)
 	if err != nil {
 		return err
@@ -52,7 +49,7 @@ func (s *Sink) trail(ctx context.Context, client *kgo.Client, visit func(bridge.
 	for step := int64(firstStep); high > all.From; step = min(2*step, longStep) {
 		low := max(all.From, high-step)
 		found := finds{data: heap{key: s.cfg.dataKey(), all: true}, mirror: heap{key: s.cfg.mirrorKey(), all: true}}
-		start, err := l.scan(ctx, low, high, found.add)
+		start, err := l.Scan(ctx, kafkaclient.Span{From: low, To: high}, found.add)
 		if err != nil {
 			return err
 		}
@@ -90,18 +87,18 @@ func isEntry(c, newer *bridge.Checkpoint) bool {
 
 // committedLog returns the stream's partition of the checkpoint topic and what
 // of it is readable, nothing where there is none.
-func (s *Sink) committedLog(ctx context.Context, client *kgo.Client) (*partitionLog, kafkaclient.Span, error) {
-	asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+func (s *Sink) committedLog(ctx context.Context, client *kafkaclient.Client) (*kafkaclient.PartitionLog, kafkaclient.Span, error) {
+	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	topics, err := s.describe(asking, client, s.cfg.CheckpointTopic)
+	topics, err := client.Describe(asking, s.cfg.CheckpointTopic)
 	if err != nil {
 		return nil, kafkaclient.Span{}, err
 	}
-	if !topics[0].exists || len(topics[0].partitions) <= int(checkpointPartition(s.cfg.Stream)) {
+	if !topics[0].Exists || len(topics[0].Partitions) <= int(kafkaclient.CheckpointPartition(s.cfg.Stream)) {
 		return nil, kafkaclient.Span{}, nil
 	}
-	l := s.logOf(client, &topics[0])
-	all, err := l.bounds(asking)
+	l := client.Partition(&topics[0], kafkaclient.CheckpointPartition(s.cfg.Stream))
+	all, err := l.Bounds(asking)
 	return l, all, err
 }
 

@@ -148,11 +148,11 @@ func (s *Sink) endTransaction(ctx context.Context, x *session) error {
 			return nil
 		case <-tick.C:
 		}
-		cause := x.watch.cause()
+		cause := x.writer.Trouble()
 		if cause == nil {
 			cause = errors.New("the brokers do not finish it")
 		}
-		s.report(s.fault(fmt.Errorf("commit a transaction of %s: %w", s.cfg.transactionalID(), cause), ""))
+		s.cfg.Tell(s.fault(fmt.Errorf("commit a transaction of %s: %w", s.cfg.transactionalID(), cause), ""))
 	}
 }
 

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // Newest returns the stream's newest checkpoint that can be read now, from the
@@ -15,10 +14,10 @@ import (
 // session and disturbs none: one that is just being committed may be missing.
 // Errors are Faults, or those of Known.
 func (s *Sink) Newest(ctx context.Context) (bridge.Checkpoint, error) {
-	return withAdmin(ctx, s, s.newest)
+	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, s.newest)
 }
 
-func (s *Sink) newest(ctx context.Context, client *kgo.Client) (bridge.Checkpoint, error) {
+func (s *Sink) newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
 	err := s.trail(ctx, client, func(found bridge.Checkpoint) bool {
 		c = found
@@ -45,12 +44,12 @@ func (s *Sink) newest(ctx context.Context, client *kgo.Client) (bridge.Checkpoin
 // vanished returns those of the topics that are not there although a checkpoint
 // says that there were records in them. To make one of them anew would go on
 // from the middle, in an empty topic.
-func (s *Sink) vanished(ctx context.Context, client *kgo.Client, states []topicState) (map[string]bridge.Checkpoint, error) {
+func (s *Sink) vanished(ctx context.Context, client *kafkaclient.Client, states []kafkaclient.Topic) (map[string]bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
 	gone := make(map[string]bridge.Checkpoint)
 	for i, name := range s.cfg.topics() {
 		t := stateNamed(states, name)
-		if t == nil || t.exists {
+		if t == nil || t.Exists {
 			continue
 		}
 		if c.Zero() {
@@ -68,9 +67,9 @@ func (s *Sink) vanished(ctx context.Context, client *kgo.Client, states []topicS
 	return gone, nil
 }
 
-func stateNamed(states []topicState, name string) *topicState {
+func stateNamed(states []kafkaclient.Topic, name string) *kafkaclient.Topic {
 	for i := range states {
-		if states[i].name == name {
+		if states[i].Name == name {
 			return &states[i]
 		}
 	}
@@ -90,8 +89,8 @@ func vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
 // Vanished returns the Faults of the topics that are gone although a checkpoint
 // says that records were published to them. Errors are Faults.
 func (s *Sink) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
-	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (all []*bridge.Fault, err error) {
-		states, err := s.describe(ctx, client, s.cfg.topics()...)
+	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (all []*bridge.Fault, err error) {
+		states, err := client.Describe(ctx, s.cfg.topics()...)
 		if err != nil {
 			return nil, err
 		}
@@ -108,14 +107,14 @@ func (s *Sink) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
 // TopicID returns the id of the topic of the events, empty where the brokers
 // give none. Errors are Faults.
 func (s *Sink) TopicID(ctx context.Context) (string, error) {
-	return withAdmin(ctx, s, func(ctx context.Context, client *kgo.Client) (string, error) {
-		states, err := s.describe(ctx, client, s.cfg.Topic)
+	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (string, error) {
+		states, err := client.Describe(ctx, s.cfg.Topic)
 		if err == nil {
-			err = s.usable(&states[0])
+			err = s.cfg.CanPublish(&states[0])
 		}
 		if err != nil {
 			return "", err
 		}
-		return states[0].state(false).ID, nil
+		return states[0].State(false).ID, nil
 	})
 }

@@ -151,16 +151,12 @@ func areDeleted(n int64) string {
 func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	kafka := st.Kafka
 	kafka.Topic = kafka.DeadTopic()
-	there, err := readOnly(ctx, &kafka)
-	if err != nil {
-		return nil, err
-	}
-	sink, err := kafkasink.New(kafka)
+	there, err := topicExists(ctx, &kafka.Config, kafka.Topic)
 	if err != nil {
 		return nil, err
 	}
 	reader := &topicReader{
-		open: sink.Consumer, topic: kafka.Topic, keep: keepStream(st.Name), patience: usualPatience,
+		open: kafka.Open, topic: kafka.Topic, keep: keepStream(st.Name), patience: usualPatience,
 		again: "exportbridge check says whether the brokers are well; --timeout 10m waits longer",
 	}
 	return &letters{topicReader: reader, stream: st, there: there}, nil

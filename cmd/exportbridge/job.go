@@ -243,12 +243,7 @@ func (p *jobPlan) chooseTopic(ctx context.Context) error {
 	if err := window.Validate(); err != nil {
 		return wrongUsage("--topic export.events.again", "--topic %s: %w", p.job.Topic, err)
 	}
-	sink, err := kafkasink.New(window)
-	if err != nil {
-		return err
-	}
-	defer sink.Close()
-	exists, err := sink.Exists(ctx)
+	exists, err := window.Exists(ctx, window.Topic)
 	if err != nil {
 		return explained(err)
 	}
@@ -256,17 +251,12 @@ func (p *jobPlan) chooseTopic(ctx context.Context) error {
 		p.notes = append(p.notes, "topic "+p.job.Topic+" exists already; the events are added to what it holds")
 		return nil
 	}
-	own, err := kafkasink.New(live)
-	if err != nil {
-		return err
-	}
-	defer own.Close()
-	return p.wantTopic(ctx, own) // the replay's will be made like it
+	return p.wantTopic(ctx, &live) // the replay's will be made like it
 }
 
 // wantTopic refuses a job whose stream has no topic yet.
-func (p *jobPlan) wantTopic(ctx context.Context, live *kafkasink.Sink) error {
-	exists, err := live.Exists(ctx)
+func (p *jobPlan) wantTopic(ctx context.Context, live *kafkasink.Config) error {
+	exists, err := live.Exists(ctx, live.Topic)
 	switch {
 	case err != nil:
 		return explained(err)

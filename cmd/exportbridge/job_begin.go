@@ -62,7 +62,7 @@ func (p *jobPlan) createTopics(ctx context.Context) error {
 			return err
 		}
 	} else if !p.st.Kafka.CreateTopics {
-		if err := p.wantTopic(ctx, live); err != nil {
+		if err := p.wantTopic(ctx, &p.st.Kafka); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -167,7 +168,7 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	case o.dlq:
 		kafka.Topic = kafka.DeadTopic()
 	}
-	there, err := readOnly(ctx, &kafka)
+	there, err := topicExists(ctx, &kafka.Config, kafka.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -181,24 +182,18 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	// From here on Kafka may go away while we follow: its client's warnings
 	// say so.
 	kafka.Log = newLogger(a.stderr, &s.Process, a.environ)
-	sink, err := kafkasink.New(kafka)
-	if err != nil {
-		return nil, err
-	}
-	return &topicReader{open: sink.Consumer, topic: kafka.Topic, keep: o.keep(), say: a.sayWaiting()}, nil
+	return &topicReader{open: kafka.Open, topic: kafka.Topic, keep: o.keep(), say: a.sayWaiting()}, nil
 }
 
-// readOnly makes the configuration that of a Sink which only reads kafka.Topic,
-// and reports whether that exists. Only this topic matters then, whatever the
-// stream writes.
-func readOnly(ctx context.Context, kafka *kafkasink.Config) (there bool, err error) {
-	kafka.OnBadEvent, kafka.DLQTopic, kafka.CheckpointTopic = "stop", "", kafka.Topic+".checkpoints"
-	sink, err := kafkasink.New(*kafka)
-	if err != nil {
+// topicExists reports whether there is a topic of this name.
+func topicExists(ctx context.Context, kafka *kafkaclient.Config, topic string) (bool, error) {
+	var p bridge.Problems
+	kafkaclient.CheckTopic(&p, "KAFKA_TOPIC", topic, "export.events")
+	if err := p.Err(); err != nil {
 		return false, &exitError{code: exitUsage, err: err, hint: "exportbridge topics plan"}
 	}
-	defer sink.Close()
-	if there, err = sink.Exists(ctx); err != nil {
+	there, err := kafka.Exists(ctx, topic)
+	if err != nil {
 		return false, explained(err)
 	}
 	return there, nil

@@ -25,7 +25,7 @@ const (
 
 // topicReader reads one topic, read_committed. One goroutine uses it.
 type topicReader struct {
-	open  func(...kgo.Opt) (*kgo.Client, error)
+	open  func(...kgo.Opt) (*kafkaclient.Client, error)
 	topic string
 	keep  func(*kgo.Record) bool
 	// patience is how long a partition may show nothing, 0 for ever; say is told
@@ -47,7 +47,7 @@ func (t *topicReader) with(f func(*kafkaclient.Log) error) error {
 		return err
 	}
 	defer client.Close()
-	l := kafkaclient.NewLog(client, t.topic, [16]byte{})
+	l := client.Log(t.topic, [16]byte{})
 	l.Patience, l.Waiting = t.patience, t.say
 	l.Skipped = func(_ int32, gone span) { t.skipped += gone.To - gone.From }
 	return t.explain(f(l))
@@ -222,7 +222,7 @@ func (t *topicReader) follow(ctx context.Context, spans map[int32]span, emit fun
 }
 
 // consume returns a client that reads the partitions from the spans' start.
-func (t *topicReader) consume(spans map[int32]span, opts ...kgo.Opt) (*kgo.Client, error) {
+func (t *topicReader) consume(spans map[int32]span, opts ...kgo.Opt) (*kafkaclient.Client, error) {
 	from := make(map[int32]kgo.Offset, len(spans))
 	for id, s := range spans {
 		from[id] = kgo.NewOffset().At(s.From)

@@ -274,19 +274,14 @@ func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.
 
 // eventReader reads the stream's records in its topic.
 func eventReader(ctx context.Context, st *config.Stream) (*topicReader, error) {
-	sink, err := kafkasink.New(st.Kafka)
-	if err != nil {
-		return nil, err
-	}
-	defer sink.Close()
-	there, err := sink.Exists(ctx)
+	there, err := st.Kafka.Exists(ctx, st.Kafka.Topic)
 	if err != nil {
 		return nil, explained(err)
 	}
 	if !there {
 		return nil, &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), hint: "exportbridge topics plan"}
 	}
-	return &topicReader{open: sink.Consumer, topic: st.Kafka.Topic, patience: usualPatience}, nil
+	return &topicReader{open: st.Kafka.Open, topic: st.Kafka.Topic, patience: usualPatience}, nil
 }
 
 // verdict is the exit code: whether events are missing still.

@@ -1,4 +1,4 @@
-package kafkasink
+package kafkaclient
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 // silent.
 const slowAnswer = 3 * time.Second
 
-// watch follows a client's connections, so that a wait can be explained by
+// connMonitor follows a client's connections, so that a wait can be explained by
 // the broker that causes it. It is a hook of the client; its methods are
 // called by the client's goroutines.
-type watch struct {
+type connMonitor struct {
 	mu      sync.Mutex // guards brokers
 	brokers map[addr]*brokerHealth
 }
@@ -40,14 +40,14 @@ type brokerHealth struct {
 	asked time.Time // when the oldest unanswered request was written; zero if there is none
 }
 
-func newWatch() *watch { return &watch{brokers: make(map[addr]*brokerHealth)} }
+func newConnMonitor() *connMonitor { return &connMonitor{brokers: make(map[addr]*brokerHealth)} }
 
 // OnBrokerConnect notes how an attempt to connect went, TLS and SASL included.
-func (w *watch) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
+func (m *connMonitor) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
 	if _, first := errors.AsType[*kgo.ErrFirstReadEOF](err); conn != nil && errors.Is(err, io.EOF) && !first {
 		err = &hangUpError{err}
 	}
-	w.note(meta, err)
+	m.note(meta, err)
 }
 
 // hangUpError is a connection that was made, answered and then closed before
@@ -58,61 +58,61 @@ func (e *hangUpError) Error() string { return "the broker hung up during login: 
 func (e *hangUpError) Unwrap() error { return e.err }
 
 // OnBrokerDisconnect notes that unanswered requests will not be answered.
-func (w *watch) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.broker(meta).asked = time.Time{}
+func (m *connMonitor) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.broker(meta).asked = time.Time{}
 }
 
 // OnBrokerWrite notes a request that is to be answered.
 //
 //nolint:revive // the hook has six parameters
-func (w *watch) OnBrokerWrite(meta kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
+func (m *connMonitor) OnBrokerWrite(meta kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
 	if err != nil {
 		return // OnBrokerE2E has it too
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if b := w.broker(meta); b.asked.IsZero() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b := m.broker(meta); b.asked.IsZero() {
 		b.asked = time.Now()
 	}
 }
 
 // OnBrokerE2E notes an answer, or that there will be none.
-func (w *watch) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
-	w.note(meta, e2e.Err())
+func (m *connMonitor) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
+	m.note(meta, e2e.Err())
 }
 
-func (w *watch) note(meta kgo.BrokerMetadata, err error) {
+func (m *connMonitor) note(meta kgo.BrokerMetadata, err error) {
 	if errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.Canceled) {
 		return // we gave up, not the broker
 	}
 	if err != nil {
-		err = brokerError(meta, err)
+		err = BrokerError(meta, err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	b := w.broker(meta)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.broker(meta)
 	b.err, b.at, b.asked = err, time.Now(), time.Time{}
 }
 
-func (w *watch) broker(meta kgo.BrokerMetadata) *brokerHealth {
+func (m *connMonitor) broker(meta kgo.BrokerMetadata) *brokerHealth {
 	at := address(meta)
-	b := w.brokers[at]
+	b := m.brokers[at]
 	if b == nil {
 		b = &brokerHealth{}
-		w.brokers[at] = b
+		m.brokers[at] = b
 	}
 	return b
 }
 
 // cause returns the newest failure of a broker that has not recovered, or
 // names one that is silent; nil if all seems well.
-func (w *watch) cause() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (m *connMonitor) cause() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var newest *brokerHealth
-	for at, b := range w.brokers {
+	for at, b := range m.brokers {
 		if b.err != nil && (newest == nil || b.at.After(newest.at)) {
 			newest = b
 		}
@@ -142,9 +142,9 @@ func (e *advertisedError) Error() string {
 
 func (e *advertisedError) Unwrap() error { return e.err }
 
-// brokerError names the broker. Brokers that come from KAFKA_BROKERS have
+// BrokerError names the broker. Brokers that come from KAFKA_BROKERS have
 // negative ids.
-func brokerError(meta kgo.BrokerMetadata, err error) error {
+func BrokerError(meta kgo.BrokerMetadata, err error) error {
 	if meta.NodeID >= 0 {
 		return &advertisedError{node: meta.NodeID, addr: address(meta).String(), err: err}
 	}

@@ -1,0 +1,222 @@
+package kafkaclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"github.com/twmb/franz-go/plugin/kslog"
+
+	"exportbridge/bridge"
+)
+
+// The SASL mechanisms, as Kafka names them.
+const (
+	saslPlain    = "PLAIN"
+	saslScram256 = "SCRAM-SHA-256"
+	saslScram512 = "SCRAM-SHA-512"
+	saslOAuth    = "OAUTHBEARER"
+)
+
+// Time-outs measured to ride through the loss of one of three brokers, and
+// short enough to name a dead broker within ten seconds.
+const (
+	dialTimeout     = 2 * time.Second
+	requestOverhead = 3 * time.Second
+	metadataMinAge  = 250 * time.Millisecond
+	// RetryTimeout is how long a request is sent again.
+	RetryTimeout = 10 * time.Second
+	// AttemptTimeout bounds one attempt to reach the cluster, so that a dead
+	// broker is reported within ten seconds.
+	AttemptTimeout = 8 * time.Second
+)
+
+// maxBatch is the largest record batch that is sent. A whole request must stay
+// below the brokers' default limit of 100 MiB.
+const maxBatch = 64 << 20
+
+// Client is a client of kgo that knows which broker keeps it waiting. Its
+// methods may be called concurrently.
+type Client struct {
+	*kgo.Client
+	cfg     Config
+	monitor *connMonitor
+}
+
+// Open returns a client that has not connected yet. Every use of Kafka goes
+// through it, so that all have the same address, TLS and credentials. The caller
+// closes it.
+func (c *Config) Open(opts ...kgo.Opt) (*Client, error) {
+	client := &Client{cfg: *c, monitor: newConnMonitor()}
+	return client.Open(opts...)
+}
+
+// Open returns another client, with options of its own, which shares what is
+// known of the connections.
+func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
+	cfg := &c.cfg
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(cfg.Brokers...),
+		kgo.ClientID(cfg.ClientID),
+		kgo.Rack(cfg.Rack),
+		kgo.DialTimeout(dialTimeout),
+		kgo.RequestTimeoutOverhead(requestOverhead),
+		kgo.RetryTimeout(RetryTimeout),
+		kgo.MetadataMinAge(metadataMinAge),
+		kgo.DisableClientMetrics(), // its last push would hold up Close
+		kgo.WithHooks(c.monitor),
+	}
+	if cfg.TLSEnabled {
+		conf, err := cfg.tlsConfig()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, kgo.DialTLSConfig(conf))
+	}
+	if cfg.SASLMechanism != "" {
+		opts = append(opts, kgo.SASL(cfg.mechanism()))
+	}
+	if cfg.Log != nil {
+		opts = append(opts, kgo.WithLogger(quiet{kslog.New(cfg.Log)}))
+	}
+	client, err := kgo.NewClient(append(opts, extra...)...)
+	if err != nil {
+		return nil, cfg.Fault(fmt.Errorf("make Kafka client: %w", err), "")
+	}
+	return &Client{Client: client, cfg: *cfg, monitor: c.monitor}, nil
+}
+
+// With runs do with a client of its own. Errors are Faults; topic is the one
+// that they are about unless they say so, or empty.
+func With[T any](ctx context.Context, cfg *Config, topic string, do func(context.Context, *Client) (T, error)) (T, error) {
+	client, err := cfg.Open()
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer client.Close()
+	answer, err := do(ctx, client)
+	if err != nil {
+		return answer, client.Explain(err, topic)
+	}
+	return answer, nil
+}
+
+// Log is NewLog.
+func (c *Client) Log(topic string, id [16]byte) *Log { return NewLog(c.Client, topic, id) }
+
+// Trouble returns the newest failure of a broker that has not recovered, or
+// names one that is silent; nil if all seems well.
+func (c *Client) Trouble() error { return c.monitor.cause() }
+
+// Cause returns err, or what the connections know where err only says that
+// time is up.
+func (c *Client) Cause(err error) error {
+	if cause := c.Trouble(); cause != nil && !answered(err) {
+		return cause
+	}
+	return err
+}
+
+// Explain turns an error of the client into a fault. topic is the topic it was
+// about, or empty.
+func (c *Client) Explain(err error, topic string) *bridge.Fault {
+	return c.cfg.Fault(c.Cause(err), topic)
+}
+
+// answered reports whether a broker, and not the network, made the error.
+func answered(err error) bool {
+	if f, ok := errors.AsType[*bridge.Fault](err); ok {
+		return f.Class == bridge.Permanent || f.Code != "error"
+	}
+	return IsAnswer(err)
+}
+
+func (c *Config) tlsConfig() (*tls.Config, error) {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.TLSSkipVerify} //nolint:gosec // asked for by KAFKA_TLS_SKIP_VERIFY
+	if c.TLSCA != "" {
+		conf.RootCAs = x509.NewCertPool()
+		conf.RootCAs.AppendCertsFromPEM([]byte(c.TLSCA))
+	}
+	if c.TLSCert != "" {
+		pair, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
+		if err != nil {
+			return nil, fmt.Errorf("read KAFKA_TLS_CERT and KAFKA_TLS_KEY: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}
+
+func (c *Config) mechanism() sasl.Mechanism {
+	scramAuth := func(context.Context) (scram.Auth, error) {
+		pass, err := c.password()
+		return scram.Auth{User: c.SASLUsername, Pass: pass}, err
+	}
+	switch c.SASLMechanism {
+	case saslScram256:
+		return scram.Sha256(scramAuth)
+	case saslScram512:
+		return scram.Sha512(scramAuth)
+	case saslOAuth:
+		return oauth.Oauth(func(context.Context) (oauth.Auth, error) {
+			token, err := c.password()
+			return oauth.Auth{Token: token}, err
+		})
+	default:
+		return plain.Plain(func(context.Context) (plain.Auth, error) {
+			pass, err := c.password()
+			return plain.Auth{User: c.SASLUsername, Pass: pass}, err
+		})
+	}
+}
+
+// password returns the password as it is now: a rotated one is picked up with
+// the next connection.
+func (c *Config) password() (string, error) {
+	if c.SASLPasswordFile == "" {
+		return c.SASLPassword.Reveal(), nil
+	}
+	b, err := os.ReadFile(c.SASLPasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("read KAFKA_SASL_PASSWORD_FILE: %w", err)
+	}
+	return strings.TrimRight(string(b), "\r\n"), nil
+}
+
+// quiet makes all that the Kafka client says debug messages. It complains of
+// every partition and group at every try; Config.Report says once what is wrong.
+type quiet struct{ *kslog.Logger }
+
+func (q quiet) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	if level != kgo.LogLevelDebug && level != kgo.LogLevelNone {
+		level = kgo.LogLevelDebug
+	}
+	q.Logger.Log(level, msg, keyvals...)
+}
+
+// Backoff is the full-jitter wait before another attempt, at most five seconds.
+func Backoff(try int) time.Duration {
+	return rand.N(min(5*time.Second, 250*time.Millisecond<<min(try, 10)) + 1)
+}
+
+// Pause waits, or less if ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,132 @@
+package kafkaclient
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"exportbridge/bridge"
+)
+
+// Config says how to connect to Kafka. One made by hand begins with
+// DefaultConfig.
+type Config struct {
+	Brokers       []string      `env:"KAFKA_BROKERS, default=localhost:9092" desc:"addresses of some brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
+	ClientID      string        `env:"KAFKA_CLIENT_ID, default=exportbridge" desc:"name of this client in the brokers' logs and quotas"`
+	Rack          string        `env:"KAFKA_RACK" desc:"rack of this process, to read from the nearest replica" example:"eu-west-1a"`
+	TLSEnabled    bool          `env:"KAFKA_TLS_ENABLED, default=false" desc:"connect with TLS"`
+	TLSCA         string        `env:"KAFKA_TLS_CA" desc:"certificates in PEM to trust in place of the system's"`
+	TLSCert       string        `env:"KAFKA_TLS_CERT" desc:"our certificate in PEM, for mutual TLS"`
+	TLSKey        bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"key of our certificate in PEM"`
+	TLSSkipVerify bool          `env:"KAFKA_TLS_SKIP_VERIFY, default=false" desc:"accept any broker certificate; for tests only"`
+	SASLMechanism string        `env:"KAFKA_SASL_MECHANISM" values:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" desc:"how to authenticate; not at all if empty"`
+	SASLUsername  string        `env:"KAFKA_SASL_USERNAME" desc:"user name for PLAIN and SCRAM" example:"exportbridge"`
+	SASLPassword  bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password, or the token for OAUTHBEARER"`
+	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE, default=false" desc:"allow PLAIN and OAUTHBEARER without TLS, readable by anybody on the way"`
+	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE, default=1000000" unit:"bytes" stream:"yes" desc:"largest record batch, used when the topic's max.message.bytes cannot be read"`
+	// SASLPasswordFile is the file that SASLPassword came from, if it did. It
+	// is read again at every authentication, so that tokens can be rotated.
+	SASLPasswordFile string
+	// Report, if not nil, is called with nil when Kafka did its part, with an
+	// error that names the broker when it does not. It is called within ten
+	// seconds of either, from the goroutine that waits for Kafka.
+	Report func(error)
+	// Log takes the Kafka client's warnings; nil discards them.
+	Log *slog.Logger
+}
+
+// DefaultConfig returns the defaults of the tags.
+func DefaultConfig() Config {
+	return Config{Brokers: []string{"localhost:9092"}, ClientID: "exportbridge", MaxMessage: 1_000_000}
+}
+
+// MinMessage is the smallest usable max.message.bytes. A dead letter about a
+// record that is too large must always fit.
+const MinMessage = 16 << 10
+
+var mechanisms = []string{"", saslPlain, saslScram256, saslScram512, saslOAuth}
+
+// Validate reports everything that is wrong with the configuration, each
+// problem with its variable and an example.
+func (c *Config) Validate() error {
+	p := new(bridge.Problems)
+	p.Check(len(c.Brokers) > 0, "KAFKA_BROKERS", "is empty, for example localhost:9092")
+	for _, b := range c.Brokers {
+		if !validAddress(b) {
+			p.Add(bridge.Problem{Variable: "KAFKA_BROKERS", Message: fmt.Sprintf("KAFKA_BROKERS: %q is not host:port, for example localhost:9092", b)})
+		}
+	}
+	p.Check(c.MaxMessage >= MinMessage && c.MaxMessage <= maxBatch, "KAFKA_MAX_MESSAGE", "must be %d to %d bytes, for example 1MB", MinMessage, maxBatch)
+	p.Check(c.ClientID != "", "KAFKA_CLIENT_ID", "is empty, for example exportbridge")
+	c.validateTLS(p)
+	c.validateSASL(p)
+	return p.Err()
+}
+
+// Tell calls Report, if there is one.
+func (c *Config) Tell(err error) {
+	if c.Report != nil {
+		c.Report(err)
+	}
+}
+
+func (c *Config) validateTLS(p *bridge.Problems) {
+	if !c.TLSEnabled {
+		if c.TLSCA != "" || c.TLSCert != "" || c.TLSKey != "" || c.TLSSkipVerify {
+			p.Add(bridge.Problem{Variable: "KAFKA_TLS_ENABLED", Message: "KAFKA_TLS_* is set but TLS is off, for example KAFKA_TLS_ENABLED=true"})
+		}
+		return
+	}
+	if c.TLSCA != "" {
+		p.Check(x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSCA)),
+			"KAFKA_TLS_CA", "holds no certificate in PEM; to name a file: KAFKA_TLS_CA_FILE=/etc/kafka/ca.pem")
+	}
+	if c.TLSCert != "" || c.TLSKey != "" {
+		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
+		p.Check(err == nil, "KAFKA_TLS_CERT", "and KAFKA_TLS_KEY are not a pair in PEM (%v); to name files: KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
+	}
+}
+
+func (c *Config) validateSASL(p *bridge.Problems) {
+	CheckOneOf(p, "KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms)
+	if c.SASLMechanism == "" {
+		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME", "or _PASSWORD is set but no mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
+		return
+	}
+	p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD", "is empty; to name a file: KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
+	p.Check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth, "KAFKA_SASL_USERNAME", "is empty, for example exportbridge")
+	exposed := c.SASLMechanism == saslPlain || c.SASLMechanism == saslOAuth
+	if exposed && !c.TLSEnabled && !c.SASLInsecure {
+		p.Add(bridge.Problem{Variable: "KAFKA_SASL_MECHANISM", Message: fmt.Sprintf("KAFKA_SASL_MECHANISM=%s sends the password readable; KAFKA_TLS_ENABLED=true, or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)})
+	}
+}
+
+// CheckOneOf checks a setting that is a word.
+func CheckOneOf(p *bridge.Problems, name, value string, allowed []string) {
+	words := strings.TrimPrefix(strings.Join(allowed, ", "), ", ")
+	p.Check(slices.Contains(allowed, value), name, "%q is not one of: %s", value, words)
+}
+
+// CheckTopic checks a name against the brokers' rule.
+func CheckTopic(p *bridge.Problems, name, value, example string) {
+	bad := strings.ContainsFunc(value, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && r != '.' && r != '_' && r != '-'
+	})
+	ok := value != "" && len(value) <= 249 && value != "." && value != ".." && !bad
+	p.Check(ok, name, "%q is not a topic name (1 to 249 of a-z A-Z 0-9 . _ -), for example %s", value, example)
+}
+
+func validAddress(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return host != "" && err == nil && n > 0 && n < 65536
+}

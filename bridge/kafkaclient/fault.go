@@ -1,0 +1,152 @@
+package kafkaclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+)
+
+const (
+	createHint = "exportbridge topics create --execute, or KAFKA_CREATE_TOPICS=true"
+	loginHint  = "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"
+)
+
+// Fault says how the engine is to treat an error of Kafka. topic is the topic
+// it was about, or empty.
+func (c *Config) Fault(err error, topic string) *bridge.Fault {
+	if f, ok := errors.AsType[*bridge.Fault](err); ok {
+		return f
+	}
+	f := &bridge.Fault{Class: bridge.Transient, Code: "error", Err: err}
+	if c.answerFault(f, topic) || tlsFault(f) {
+		return f
+	}
+	if _, ok := errors.AsType[*hangUpError](err); ok && c.SASLMechanism != "" {
+		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "sasl", loginHint
+		return f
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "password", "check KAFKA_SASL_PASSWORD_FILE"
+		return f
+	}
+	f.Code, f.Hint = "network", networkHint(err)
+	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+		f.Code = "timeout"
+		if c.TLSEnabled {
+			f.Hint += "; does the listener speak TLS?"
+		}
+	}
+	return f
+}
+
+// answerFault classifies what a broker answered. It reports false if the
+// error is no answer.
+func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
+	answer, ok := errors.AsType[*kerr.Error](f.Err)
+	if !ok {
+		return false
+	}
+	f.Code = strings.ToLower(answer.Message)
+	block := func(reason bridge.Reason, hint string) {
+		f.Class, f.Reason, f.Hint = bridge.Permanent, reason, hint
+	}
+	switch answer {
+	case kerr.TopicAuthorizationFailed:
+		block(bridge.ReasonAuth, c.GrantWrite(topic))
+	case kerr.ClusterAuthorizationFailed:
+		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster")) // brokers before 2.8 ask for it from every idempotent producer
+	case kerr.SaslAuthenticationFailed, kerr.IllegalSaslState:
+		block(bridge.ReasonAuth, loginHint)
+	case kerr.UnsupportedSaslMechanism:
+		block(bridge.ReasonAuth, "the listener does not offer KAFKA_SASL_MECHANISM="+c.SASLMechanism)
+	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
+		block(bridge.ReasonTopic, createHint)
+	case kerr.InvalidTopicException:
+		block(bridge.ReasonTopic, "check KAFKA_TOPIC and KAFKA_DLQ_TOPIC")
+	case kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.InvalidConfig, kerr.PolicyViolation:
+		block(bridge.ReasonConfig, "check KAFKA_PARTITIONS, KAFKA_REPLICATION and KAFKA_RETENTION against the cluster")
+	case kerr.UnsupportedVersion:
+		block(bridge.ReasonConfig, "the brokers are too old: Kafka 2.1 or later is needed")
+	case kerr.InvalidTimestamp:
+		f.Hint = "the clocks of this machine and the brokers differ by more than message.timestamp.after.max.ms or before.max.ms allow"
+	case kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend:
+		f.Hint = "fewer replicas are in sync than min.insync.replicas: are brokers down?"
+	}
+	return true
+}
+
+// tlsFault classifies errors of the TLS handshake: they do not go away by
+// waiting.
+func tlsFault(f *bridge.Fault) bool {
+	block := func(hint string) bool {
+		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonConfig, "tls", hint
+		return true
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](f.Err); ok {
+		return block("the broker's certificate is signed by nobody we trust: set KAFKA_TLS_CA_FILE to its authority")
+	}
+	if _, ok := errors.AsType[x509.HostnameError](f.Err); ok {
+		return block("the broker's certificate is for another name: use that name in KAFKA_BROKERS and advertised.listeners")
+	}
+	if _, ok := errors.AsType[x509.CertificateInvalidError](f.Err); ok {
+		return block("renew the broker's certificate, or check this machine's clock")
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](f.Err); ok {
+		return block("the listener speaks no TLS: KAFKA_TLS_ENABLED=false, or another port in KAFKA_BROKERS")
+	}
+	// crypto/tls shows the other side's alerts in no other way.
+	if op, ok := errors.AsType[*net.OpError](f.Err); ok && op.Op == "remote error" {
+		return block("the broker refuses our side of TLS: check KAFKA_TLS_CERT and KAFKA_TLS_KEY")
+	}
+	return false
+}
+
+func networkHint(err error) string {
+	advertised, ok := errors.AsType[*advertisedError](err)
+	if ok {
+		return fmt.Sprintf("the cluster sends clients to %s: is that broker up, and is advertised.listeners an address that this machine can reach?", advertised.addr)
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return "the name does not resolve: check KAFKA_BROKERS"
+	}
+	if _, ok := errors.AsType[*kgo.ErrFirstReadEOF](err); ok {
+		return "does the listener want TLS or SASL? KAFKA_TLS_ENABLED, KAFKA_SASL_MECHANISM"
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "nothing listens there: is Kafka running, is KAFKA_BROKERS right?"
+	}
+	return "check KAFKA_BROKERS, and that the brokers can be reached from here"
+}
+
+func isTimeout(err error) bool {
+	n, ok := errors.AsType[net.Error](err)
+	return ok && n.Timeout()
+}
+
+// IsPermanent reports whether waiting does not help.
+func IsPermanent(err error) bool {
+	f, ok := errors.AsType[*bridge.Fault](err)
+	return ok && f.Class == bridge.Permanent
+}
+
+// IsAnswer reports whether a broker answered with the error.
+func IsAnswer(err error) bool {
+	_, ok := errors.AsType[*kerr.Error](err)
+	return ok
+}
+
+// IsMissing reports whether a topic, or a partition, is not there.
+func IsMissing(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicOrPartition)
+}

@@ -1,0 +1,42 @@
+package kafkaclient
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// PartitionLog is one partition of a Log.
+type PartitionLog struct {
+	*Log
+	Partition int32
+}
+
+// Partition reads one partition of a topic as it was described.
+func (c *Client) Partition(t *Topic, partition int32) *PartitionLog {
+	return &PartitionLog{NewLog(c.Client, t.Name, t.ID), partition}
+}
+
+// Fetch is Log.Fetch.
+func (l *PartitionLog) Fetch(ctx context.Context, from int64) (Chunk, error) {
+	return l.Log.Fetch(ctx, l.Partition, from)
+}
+
+// Scan is Log.Scan.
+func (l *PartitionLog) Scan(ctx context.Context, s Span, visit func(*kgo.Record)) (start int64, err error) {
+	return l.Log.Scan(ctx, l.Partition, s, visit)
+}
+
+// Bounds returns what of the partition is readable now.
+func (l *PartitionLog) Bounds(ctx context.Context) (Span, error) {
+	all, err := l.Log.Bounds(ctx)
+	if err != nil {
+		return Span{}, err
+	}
+	s, ok := all[l.Partition]
+	if !ok {
+		return s, fmt.Errorf("topic %s has no partition %d", l.Topic(), l.Partition)
+	}
+	return s, nil
+}

@@ -1,0 +1,111 @@
+package kafkaclient
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+)
+
+// CheckpointPartitions is how many partitions a topic of checkpoints has and
+// streams are spread over. It never changes: with another number a stream's
+// checkpoints would be looked for where they are not.
+const CheckpointPartitions = 16
+
+// CheckpointPartition returns where the stream's checkpoints are, however many
+// partitions the topic has: murmur2 of the name, as Kafka's own partitioner.
+func CheckpointPartition(stream string) int32 {
+	key := kgo.Record{Key: []byte(stream)}
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&key, CheckpointPartitions))
+}
+
+// The commands below are for people to paste: what this program may do is for
+// the cluster's administrators to grant.
+
+// Grant is the command that grants a right. The principal is KAFKA_SASL_USERNAME,
+// or to be filled in.
+func (c *Config) Grant(right string) string {
+	who := "<principal>"
+	if c.SASLUsername != "" {
+		who = c.SASLUsername
+	}
+	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal 'User:%s' %s",
+		strings.Join(c.Brokers, ","), who, right)
+}
+
+// GrantWrite lets us publish to a topic.
+func (c *Config) GrantWrite(topic string) string {
+	return c.Grant("--operation Write --operation Describe --topic " + topic)
+}
+
+// GrantRead lets us look whether a topic holds records of ours, and learn its
+// settings.
+func (c *Config) GrantRead(topic string) string {
+	return c.Grant("--operation Read --operation DescribeConfigs --topic " + topic)
+}
+
+// Alter is the command that changes a setting of a topic.
+func (c *Config) Alter(topic, setting string) string {
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config %s",
+		strings.Join(c.Brokers, ","), topic, setting)
+}
+
+// unusable is the fault of a topic that somebody has to put right.
+func unusable(reason bridge.Reason, code, hint, format string, args ...any) error {
+	return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
+}
+
+// CanPublish says why we cannot publish events to a topic, or returns nil.
+func (c *Config) CanPublish(t *Topic) error {
+	switch {
+	case !t.Exists:
+		return unusable(bridge.ReasonTopic, "unknown_topic_or_partition", createHint, "topic %s does not exist", t.Name)
+	case !t.May(kmsg.ACLOperationWrite):
+		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: we may not write to it", t.Name)
+	case t.Settings.Compacted:
+		return unusable(bridge.ReasonTopic, "compacted",
+			c.Alter(t.Name, "cleanup.policy=delete"),
+			"topic %s is compacted: it would keep one record per key", t.Name)
+	}
+	return tooSmall(t)
+}
+
+// CanRead says why we may not read a topic that exists, or returns nil.
+func (c *Config) CanRead(t *Topic) error {
+	if t.May(kmsg.ACLOperationRead) {
+		return nil
+	}
+	return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantRead(t.Name), "topic %s: we may not read it", t.Name)
+}
+
+// CanCheckpoint says why we cannot keep checkpoints in a topic, or returns nil.
+func (c *Config) CanCheckpoint(t *Topic) error {
+	policy := t.Configs["cleanup.policy"]
+	switch {
+	case !t.Exists:
+		return unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "exportbridge topics create --execute", "topic %s does not exist", t.Name)
+	case !t.May(kmsg.ACLOperationWrite):
+		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: we may not write to it", t.Name)
+	case !t.May(kmsg.ACLOperationRead):
+		return c.CanRead(t)
+	case len(t.Partitions) < CheckpointPartitions:
+		return unusable(bridge.ReasonTopic, "partitions",
+			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", strings.Join(c.Brokers, ","), t.Name, CheckpointPartitions),
+			"topic %s has %d partitions, %d are needed: a stream's place among them is fixed", t.Name, len(t.Partitions), CheckpointPartitions)
+	case t.Settings.Known && (!t.Settings.Compacted || strings.Contains(policy, "delete")):
+		return unusable(bridge.ReasonTopic, "cleanup_policy", c.Alter(t.Name, "cleanup.policy=compact"),
+			"topic %s has cleanup.policy %s: it would delete checkpoints with time", t.Name, policy)
+	}
+	return tooSmall(t)
+}
+
+func tooSmall(t *Topic) error {
+	if t.Settings.MaxMessage >= MinMessage {
+		return nil
+	}
+	return unusable(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
+		"topic %s takes only %d bytes a message, %d are needed", t.Name, t.Settings.MaxMessage, MinMessage)
+}

@@ -1,0 +1,24 @@
+package kafkaclient
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// TransactionVersion returns the cluster's transaction.version, 0 where it
+// knows none. Below 2 a crash may leave a late end of a transaction behind
+// that makes events come twice; none are lost.
+func (c *Client) TransactionVersion(ctx context.Context) (int, error) {
+	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c)
+	if err != nil {
+		return 0, fmt.Errorf("ask for transaction.version: %w", err)
+	}
+	for i := range resp.FinalizedFeatures {
+		if f := &resp.FinalizedFeatures[i]; f.Name == "transaction.version" {
+			return int(f.MaxVersionLevel), nil
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,82 @@
+package kafkasink
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge/kafkaclient"
+)
+
+const (
+	// transactionRetry outlasts the stalls of a limping cluster.
+	transactionRetry = 20 * time.Second
+	produceTimeout   = 5 * time.Second
+	// unknownTopicTries times the client's shortest wait for metadata, a quarter
+	// of a second, is how long a topic may be unknown to the brokers before its
+	// records fail.
+	unknownTopicTries = 20
+)
+
+// producerOpts are the options of a session's client. The record limits of
+// kgo stay unset: its delivery time-out counts from the event time, and a
+// record that is given up on leaves doubt.
+func (s *Sink) producerOpts(x *session) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(0), // whole pages arrive at once
+		kgo.ProducerBatchCompression(codec(s.cfg.Compression)),
+		kgo.ProducerBatchMaxBytesFn(x.batchLimit),
+		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx
+		kgo.ProduceRequestTimeout(produceTimeout),
+		kgo.UnknownTopicRetries(unknownTopicTries),
+		kgo.RecordPartitioner(newPartitioner(s.cfg.CheckpointTopic, x)),
+		kgo.ProducerOnDataLossDetected(s.noteLoss),
+	}
+}
+
+// transactionOpts are the options of the client that writes checkpoints.
+func (s *Sink) transactionOpts(x *session) []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.TransactionalID(s.cfg.transactionalID()),
+		kgo.TransactionTimeout(s.cfg.TransactionTimeout),
+		kgo.RetryTimeoutFn(x.retryFor),
+	}
+	if s.patient {
+		opts = append(opts, kgo.RequestTimeoutOverhead(transactionRetry))
+	}
+	return opts
+}
+
+// retryFor is how long a request is sent again after network errors. The end
+// of a transaction that is sent twice leaves a copy on the wire, which could
+// end the next transaction of brokers that do not tell them apart.
+func (x *session) retryFor(key int16) time.Duration {
+	switch kmsg.Key(key) {
+	case kmsg.EndTxn:
+		if !x.strict() {
+			return time.Nanosecond // 0 would be for ever
+		}
+		return transactionRetry
+	case kmsg.InitProducerID, kmsg.AddPartitionsToTxn:
+		return transactionRetry
+	default:
+		return kafkaclient.RetryTimeout
+	}
+}
+
+func codec(name string) kgo.CompressionCodec {
+	switch name {
+	case "gzip":
+		return kgo.GzipCompression()
+	case "snappy":
+		return kgo.SnappyCompression()
+	case "lz4":
+		return kgo.Lz4Compression()
+	case "zstd":
+		return kgo.ZstdCompression()
+	default:
+		return kgo.NoCompression()
+	}
+}
