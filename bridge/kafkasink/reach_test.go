@@ -8,13 +8,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // TestRecordBelowTheKnownEnd: an acknowledgement where others were says how much
 // is gone, and ends the session.
 func TestRecordBelowTheKnownEnd(t *testing.T) {
 	t.Parallel()
-	known := &reach{topic: &topicState{name: "events"}, ends: []int64{10, 20}}
+	known := &reach{topic: &kafkaclient.Topic{Name: "events"}, ends: []int64{10, 20}}
 	if err := known.follows(&kgo.Record{Topic: "events", Partition: 1, Offset: 20}); err != nil {
 		t.Fatal(err)
 	}
