@@ -56,7 +56,7 @@ broken: ## take the rules of the protocol away, one by one: the tests must notic
 	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
 
 browser: ## run the operations page in Chromium; SCREENSHOTS=dir keeps pictures of it
-	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/page
+	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
 
 lint: ## format and lint
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }

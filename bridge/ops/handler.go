@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/ops/metrics"
 )
 
 // Stream is what the server asks of a bridge.
@@ -26,7 +27,7 @@ type Parts struct {
 	// Version is that of the program, for the page.
 	Version string
 	// Metrics and Streams are required.
-	Metrics *Metrics
+	Metrics *metrics.Metrics
 	Streams []Stream
 	// Desk is asked about what is committed, and acts.
 	Desk Desk
@@ -89,7 +90,7 @@ func (h *handler) route(mux *http.ServeMux) {
 	for path, f := range map[string]http.HandlerFunc{"/livez": h.live, "/ping": h.live, "/readyz": h.ready, "/ready": h.ready} {
 		mux.HandleFunc("GET "+path, f)
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics.Registry(), promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc(apiRoot, h.unknown(mux))
 	mux.HandleFunc("GET /api/v1/session", h.query(h.session))
 	mux.HandleFunc("GET /api/v1/events", h.feed)

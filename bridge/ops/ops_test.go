@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/metrics"
 )
 
 type fakeStream struct {
@@ -25,15 +26,15 @@ type fakeStream struct {
 func (f *fakeStream) Status() bridge.Status { return f.status }
 func (f *fakeStream) Alive() bool           { return f.turning }
 
-func metricsOf(s *fakeStream) *ops.Metrics {
-	return ops.NewMetrics(ops.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })
+func metricsOf(s *fakeStream) *metrics.Metrics {
+	return metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{s.status} })
 }
 
 func handlerOf(s *fakeStream) http.Handler {
 	return ops.Handler(ops.Config{}, ops.Parts{Metrics: metricsOf(s), Streams: []ops.Stream{s}})
 }
 
-func scrape(m *ops.Metrics) string {
+func scrape(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
 	ops.Handler(ops.Config{}, ops.Parts{Metrics: m}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
 	return w.Body.String()

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/metrics"
 )
 
 // healthy are the series of a stream that is idle and caught up for two hours and a half,
@@ -261,7 +261,7 @@ func alertsOf(rules string) []string {
 // Whatever the rules and the dashboard ask for must be there.
 func TestMonitoredMetricsExist(t *testing.T) {
 	t.Parallel()
-	m := ops.NewMetrics(ops.Build{Version: "1"}, []string{"events"}, func() []bridge.Status {
+	m := metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status {
 		return []bridge.Status{{
 			Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth,
 			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}},

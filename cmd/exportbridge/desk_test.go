@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/metrics"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
@@ -30,7 +31,7 @@ func TestSayWhoMay(t *testing.T) {
 		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, events}},
 	} {
 		var b bytes.Buffer
-		p := &process{metrics: ops.NewMetrics(ops.Build{}, nil, func() []bridge.Status { return nil })}
+		p := &process{metrics: metrics.New(metrics.Build{}, nil, func() []bridge.Status { return nil })}
 		p.sayWhoMay(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
 		if got := strings.Count(b.String(), "\n"); got != len(test.said) {
 			t.Errorf("%+v: says %q", test.cfg, b.String())

@@ -13,7 +13,7 @@ import (
 )
 
 // libraries are the packages for other programs.
-var libraries = []string{"bridge", "bridge/exportapi", "bridge/exportapi/exportsim", "bridge/control", "bridge/kafkasink", "bridge/ops", "cursorstore"}
+var libraries = []string{"bridge", "bridge/exportapi", "bridge/exportapi/exportsim", "bridge/control", "bridge/kafkasink", "bridge/ops", "bridge/ops/metrics", "bridge/ops/tracing", "cursorstore"}
 
 // TestDocumented counts the names that a library shows. A field is documented
 // by a comment of its own, the description of its setting, or one above that

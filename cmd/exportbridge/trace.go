@@ -14,7 +14,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/tracing"
 	"exportbridge/cmd/internal/config"
 )
 
@@ -46,7 +46,7 @@ func (p *process) trace(st *config.Stream, ports *bridge.Ports, s *stream) {
 		return
 	}
 	host, path := s.api.Endpoint()
-	t := ops.NewTracer(p.traces, ops.Traced{Stream: st.Name, Topic: s.sink.TopicNames()[0], Host: host, Path: path, Mode: st.Engine.Mode})
+	t := tracing.New(p.traces, tracing.Scope{Stream: st.Name, Topic: s.sink.TopicNames()[0], Host: host, Path: path, Mode: st.Engine.Mode})
 	ports.Source, ports.Sink, ports.Store = t.Source(ports.Source), t.Sink(ports.Sink), t.Store(ports.Store)
 }
 

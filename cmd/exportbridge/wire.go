@@ -17,7 +17,8 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
-	"exportbridge/bridge/ops/page"
+	"exportbridge/bridge/ops/metrics"
+	"exportbridge/bridge/ops/ui"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
@@ -36,7 +37,7 @@ type process struct {
 	plain   *slog.Logger // for what it does not
 	tail    *ops.LogTail
 	redis   *cursorstore.Client
-	metrics *ops.Metrics
+	metrics *metrics.Metrics
 	samples *ops.Sampler
 	server  *ops.Server              // nil if off
 	traces  *sdktrace.TracerProvider // nil if off
@@ -65,7 +66,7 @@ func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log
 	for i := range s.Streams {
 		names[i] = s.Streams[i].Name
 	}
-	p.metrics = ops.NewMetrics(ops.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
+	p.metrics = metrics.New(metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
@@ -126,7 +127,7 @@ func (p *process) listen(ctx context.Context, cfg ops.Config, desk ops.Desk) (er
 	log := p.log.With(logComponent, "http")
 	parts := ops.Parts{
 		Version: readBuildInfo().Version, Metrics: p.metrics, Desk: desk, Log: p.tail, Samples: p.samples, Logger: log,
-		Page: page.Handler(),
+		Page: ui.Handler(),
 	}
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)

@@ -1,17 +1,20 @@
-package ops_test
+package metrics_test
 
 import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/metrics"
 )
 
 // observations are what the engine tells of one page of 1,000 events.
@@ -38,7 +41,7 @@ func observations() []bridge.Observation {
 // BenchmarkObserve is what a page costs that is alone in its transaction. An
 // event costs the bridge about 2.8 us, so 28 us are 1 % of a page.
 func BenchmarkObserve(b *testing.B) {
-	m, page := metricsOf(&fakeStream{}), observations()
+	m, page := newMetrics(bridge.Status{}), observations()
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, o := range page {
@@ -49,19 +52,19 @@ func BenchmarkObserve(b *testing.B) {
 
 func TestUnsafeSettings(t *testing.T) {
 	t.Parallel()
-	m := metricsOf(&fakeStream{})
+	m := newMetrics(bridge.Status{})
 	const shown = `exportbridge_unsafe_setting{setting="KAFKA_TLS_SKIP_VERIFY",stream="events"} 1`
-	if strings.Contains(scrape(m), "unsafe_setting{") {
+	if strings.Contains(exposed(m), "unsafe_setting{") {
 		t.Error("a setting is unsafe before anybody said so")
 	}
 	m.Unsafe("events", "KAFKA_TLS_SKIP_VERIFY")
-	if !strings.Contains(scrape(m), shown) {
+	if !strings.Contains(exposed(m), shown) {
 		t.Errorf("the metrics lack %s", shown)
 	}
 }
 
 func TestObserveAllocatesNothing(t *testing.T) {
-	m, page := metricsOf(&fakeStream{}), observations()
+	m, page := newMetrics(bridge.Status{}), observations()
 	// A histogram makes its native buckets at the first values.
 	if allocs := testing.AllocsPerRun(100, func() {
 		for _, o := range page {
@@ -92,10 +95,10 @@ func TestObservedInto(t *testing.T) {
 		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().UnixMilli() - 7000}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="10"} 1`},
 		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().Add(time.Hour).UnixMilli()}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="0.1"} 1`},
 	} {
-		m := metricsOf(&fakeStream{})
+		m := newMetrics(bridge.Status{})
 		tc.o.Stream = "events"
 		m.Observe(tc.o)
-		if body := scrape(m); !strings.Contains(body, "exportbridge_"+tc.want+"\n") {
+		if body := exposed(m); !strings.Contains(body, "exportbridge_"+tc.want+"\n") {
 			t.Errorf("after %+v metrics lack %s", tc.o, tc.want)
 		}
 	}
@@ -103,14 +106,14 @@ func TestObservedInto(t *testing.T) {
 
 func TestWindows(t *testing.T) {
 	t.Parallel()
-	m := metricsOf(&fakeStream{})
-	count := func() int { return strings.Count(scrape(m), "exportbridge_backfill_windows{") }
+	m := newMetrics(bridge.Status{})
+	count := func() int { return strings.Count(exposed(m), "exportbridge_backfill_windows{") }
 	if n := count(); n != 0 {
 		t.Errorf("%d series before anything is known", n)
 	}
 	m.Windows("events", map[string]int{"interrupted": 3, "lost": 1})
 	for _, line := range []string{`{state="interrupted",stream="events"} 3`, `{state="running",stream="events"} 0`} {
-		if body := scrape(m); !strings.Contains(body, "exportbridge_backfill_windows"+line+"\n") || count() != len(ops.WindowStates) {
+		if body := exposed(m); !strings.Contains(body, "exportbridge_backfill_windows"+line+"\n") || count() != len(metrics.WindowStates) {
 			t.Errorf("metrics lack backfill_windows%s, or have others", line)
 		}
 	}
@@ -127,7 +130,7 @@ func TestWindows(t *testing.T) {
 // grow the number of series without end.
 func TestLabelValuesAreBounded(t *testing.T) {
 	t.Parallel()
-	m := metricsOf(&fakeStream{})
+	m := newMetrics(bridge.Status{})
 	for i := range 2000 {
 		weird := fmt.Sprintf("weird-%d", i)
 		for _, code := range []string{weird, strings.Repeat("x", i), "two words", "tab\t", "\xff", "", fmt.Sprint(i % 1000)} {
@@ -150,7 +153,7 @@ func TestLabelValuesAreBounded(t *testing.T) {
 			t.Errorf("%s has %d series", f.GetName(), n)
 		}
 	}
-	body := scrape(m)
+	body := exposed(m)
 	for _, series := range []string{`source_requests_total{code="other",stream="events"}`, `source_requests_total{code="429",stream="events"}`} {
 		if !strings.Contains(body, "exportbridge_"+series) {
 			t.Errorf("metrics lack %s", series)
@@ -162,7 +165,7 @@ func TestLabelValuesAreBounded(t *testing.T) {
 // rate and increase.
 func TestSeriesExistFromTheStart(t *testing.T) {
 	t.Parallel()
-	m := metricsOf(&fakeStream{status: bridge.Status{Stream: "events", Leader: true}})
+	m := newMetrics(bridge.Status{Stream: "events", Leader: true})
 	m.CountLosses("events", func() int64 { return 0 })
 	before := testutil.CollectAndCount(m.Registry())
 	for _, o := range observations() {
@@ -187,7 +190,7 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 
 func TestCountLogs(t *testing.T) {
 	t.Parallel()
-	m := metricsOf(&fakeStream{})
+	m := newMetrics(bridge.Status{})
 	var out bytes.Buffer
 	log := slog.New(m.CountLogs(slog.NewTextHandler(&out, nil))).With("stream", "events").WithGroup("g")
 	log.Debug("not logged, not counted")
@@ -195,7 +198,7 @@ func TestCountLogs(t *testing.T) {
 	log.Warn("two", "a", 1)
 	log.Warn("three")
 	log.Log(t.Context(), slog.LevelError+4, "above all levels")
-	body := scrape(m)
+	body := exposed(m)
 	for level, want := range map[string]int{"debug": 0, "info": 1, "warn": 2, "error": 1} {
 		if line := fmt.Sprintf("exportbridge_log_messages_total{level=%q} %d\n", level, want); !strings.Contains(body, line) {
 			t.Errorf("metrics lack %s", line)
@@ -208,14 +211,14 @@ func TestCountLogs(t *testing.T) {
 
 func TestCountLosses(t *testing.T) {
 	t.Parallel()
-	m := metricsOf(&fakeStream{})
+	m := newMetrics(bridge.Status{})
 	m.CountLosses("events", func() int64 { return 2 })
 	m.CountLosses("users", func() int64 { return 0 })
 	m.CountRefused("events", func() int64 { return 3 })
 	m.Throttled("events")(2 * time.Second)
 	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTopic, Code: bridge.TopicLost})
 	m.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTopic, Code: bridge.TopicGrew})
-	body := scrape(m)
+	body := exposed(m)
 	for _, line := range []string{`broker_data_losses_total{stream="events"} 3`, `topic_partition_changes_total{stream="events"} 1`, `broker_data_losses_total{stream="users"} 0`, `checkpoints_refused_total{stream="events"} 3`, `source_throttled_seconds_total{stream="events"} 2`} {
 		if !strings.Contains(body, "exportbridge_"+line+"\n") {
 			t.Errorf("metrics lack %s", line)
@@ -224,4 +227,15 @@ func TestCountLosses(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(m.Registry()); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
+}
+
+func newMetrics(status bridge.Status) *metrics.Metrics {
+	return metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status { return []bridge.Status{status} })
+}
+
+// exposed is what a scrape gets.
+func exposed(m *metrics.Metrics) string {
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(m.Registry(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
 }

@@ -1,6 +1,6 @@
 //go:build browser
 
-package page_test
+package ui_test
 
 import (
 	"context"

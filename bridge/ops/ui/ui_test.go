@@ -1,4 +1,4 @@
-package page_test
+package ui_test
 
 import (
 	"maps"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"exportbridge/bridge/ops/page"
+	"exportbridge/bridge/ops/ui"
 )
 
 func get(t *testing.T, method, path string, header http.Header) *httptest.ResponseRecorder {
@@ -19,7 +19,7 @@ func get(t *testing.T, method, path string, header http.Header) *httptest.Respon
 	r := httptest.NewRequest(method, path, nil)
 	maps.Copy(r.Header, header)
 	w := httptest.NewRecorder()
-	page.Handler().ServeHTTP(w, r)
+	ui.Handler().ServeHTTP(w, r)
 	return w
 }
 

@@ -1,4 +1,6 @@
-package ops
+// Package metrics shows what bridges observe, and what their Status says, as
+// Prometheus metrics.
+package metrics
 
 import (
 	"sync/atomic"
@@ -61,9 +63,9 @@ type Build struct {
 	GoVersion string // of the compiler
 }
 
-// NewMetrics returns the metrics of the given streams in a registry of their
+// New returns the metrics of the given streams in a registry of their
 // own. statuses is called at every scrape.
-func NewMetrics(build Build, streams []string, statuses func() []bridge.Status) *Metrics {
+func New(build Build, streams []string, statuses func() []bridge.Status) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), lost: make(map[string]*atomic.Int64)}
 	m.defineSource()
 	m.defineSink()

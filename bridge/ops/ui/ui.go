@@ -1,6 +1,6 @@
-// Package page is the operations page: static files that ask the API of the
+// Package ui is the operations page: static files that ask the API of the
 // server they come from, and nobody else.
-package page
+package ui
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package ops_test
+package tracing_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/tracing"
 )
 
 // ports are a source, a sink and a store whose next call fails on request.
@@ -79,7 +79,7 @@ func newRig(t *testing.T, mode bridge.Mode) *rig {
 	r := &rig{ports: &ports{items: 3}, spans: tracetest.NewInMemoryExporter()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.spans))
 	t.Cleanup(func() { provider.Shutdown(context.Background()) })
-	tracer := ops.NewTracer(provider, ops.Traced{Stream: "events", Topic: "export.events", Host: "api", Path: "/events", Mode: mode})
+	tracer := tracing.New(provider, tracing.Scope{Stream: "events", Topic: "export.events", Host: "api", Path: "/events", Mode: mode})
 	r.source, r.sink, r.store = tracer.Source(r.ports), tracer.Sink(r.ports), tracer.Store(r.ports)
 	return r
 }

@@ -1,6 +1,6 @@
 //go:build browser
 
-package page_test
+package ui_test
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/ops/page"
+	"exportbridge/bridge/ops/ui"
 )
 
 type object = map[string]any
@@ -80,7 +80,7 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 	t.Helper()
 	f := &fakeBridge{write: true, reports: reports, cut: make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.Handle("/", page.Handler())
+	mux.Handle("/", ui.Handler())
 	mux.HandleFunc("GET /api/v1/session", f.session)
 	mux.HandleFunc("GET /api/v1/events", f.events)
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { f.send(w, func() any { return f.reports }) })

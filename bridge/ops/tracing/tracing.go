@@ -1,4 +1,6 @@
-package ops
+// Package tracing makes one OpenTelemetry trace of each page, between a bridge
+// and its ports.
+package tracing
 
 import (
 	"context"
@@ -14,8 +16,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Traced says what the traces of a stream are about.
-type Traced struct {
+// Scope says what the traces of a stream are about.
+type Scope struct {
 	// Stream and Topic name where pages go, Host and Path where they come from.
 	Stream, Topic, Host, Path string
 	// Mode is the delivery guarantee.
@@ -27,7 +29,7 @@ type Traced struct {
 // The ports of one stream belong to one Tracer. The spans hold no payload, no
 // key and no cursor but its hash.
 type Tracer struct {
-	about  Traced
+	about  Scope
 	tracer trace.Tracer
 
 	mu    sync.Mutex             // guards pages
@@ -39,8 +41,8 @@ type Tracer struct {
 	began           time.Time // of the commit
 }
 
-// NewTracer returns a Tracer of one stream.
-func NewTracer(p trace.TracerProvider, about Traced) *Tracer {
+// New returns a Tracer of one stream.
+func New(p trace.TracerProvider, about Scope) *Tracer {
 	return &Tracer{about: about, tracer: p.Tracer("exportbridge"), pages: make(map[*bridge.Page]*trip)}
 }
 
