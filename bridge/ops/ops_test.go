@@ -34,12 +34,6 @@ func handlerOf(s *fakeStream) http.Handler {
 	return ops.Handler(ops.Config{}, ops.Parts{Metrics: metricsOf(s), Streams: []ops.Stream{s}})
 }
 
-func scrape(m *metrics.Metrics) string {
-	w := httptest.NewRecorder()
-	ops.Handler(ops.Config{}, ops.Parts{Metrics: m}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
-	return w.Body.String()
-}
-
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	kafkaDown := map[string]bridge.Dependency{"kafka": {Up: false, Error: "dial refused"}}
