@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // warnCursor is the length from which a cursor is suspicious, in bytes.
@@ -17,7 +19,7 @@ const usualPage = 1000
 // ship takes what was fetched: a page joins the batch at hand, which is committed when
 // it has its size, and decides what comes after the last one.
 func (f *follower) ship(hard context.Context, l fetchResult) error {
-	Reach(PointFetched)
+	failpoint.Reach(failpoint.Fetched)
 	if f.schedule.probing() && l.err == nil { // only whether it came matters
 		l.release()
 		return f.confirmBadCursor(hard)

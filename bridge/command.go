@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // requests is what is remembered of the operator's commands. It outlives
@@ -52,7 +54,7 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 		return r.answer(hard, cmd, Answer{Detail: refusal})
 	}
 	f.discard()
-	if Broken(BreakAnswer) {
+	if failpoint.Broken(failpoint.BreakAnswer) {
 		_ = r.answer(hard, cmd, Answer{Applied: true})
 	}
 	note, err := r.accept(hard, cmd)
@@ -127,7 +129,7 @@ func (r *requests) claim(hard context.Context, cmd Command) (bool, error) {
 	switch {
 	case err != nil:
 		return false, nil // the store is away: it comes again if it still counts
-	case got.Late && Broken(BreakClaim):
+	case got.Late && failpoint.Broken(failpoint.BreakClaim):
 		return true, nil
 	case got.Late:
 		return false, r.expire(hard, cmd, by.Over)

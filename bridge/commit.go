@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // advanceRetryMax is the longest wait between two tries to reach the store.
@@ -30,7 +32,7 @@ func (f *follower) commit(hard context.Context) error {
 	next := f.session.stamp(f.at.head, KindData, f.at.cp.Place.next())
 	next.Trail = f.at.visited.last()
 	from := f.at.cp
-	if Broken(BreakAdopt) {
+	if failpoint.Broken(failpoint.BreakAdopt) {
 		f.adopt(next)
 	}
 	receipt, err := f.publish(hard, Batch{Checkpoint: next, From: from}, b.pages)

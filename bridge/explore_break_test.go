@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // TestExploreBroken takes the rules of the engine away, one at a time: the
 // explorer must notice each, and must not complain about the whole engine. The
 // rules are the process's, so nothing runs beside it.
 func TestExploreBroken(t *testing.T) {
-	defer bridge.SetBroken("")
+	defer failpoint.SetBroken("")
 	const most = 5000
-	for _, rule := range []bridge.Break{"", bridge.BreakMirror, bridge.BreakAnswer, bridge.BreakMemory, bridge.BreakAdopt, bridge.BreakTail, bridge.BreakClaim, bridge.BreakEpoch} {
-		bridge.SetBroken("")
+	for _, rule := range []failpoint.Break{"", failpoint.BreakMirror, failpoint.BreakAnswer, failpoint.BreakMemory, failpoint.BreakAdopt, failpoint.BreakTail, failpoint.BreakClaim, failpoint.BreakEpoch} {
+		failpoint.SetBroken("")
 		x := newExplorer(t, nil)
-		bridge.SetBroken(rule)
+		failpoint.SetBroken(rule)
 		x.enough = func(n int64) bool { return n >= most }
 		x.explore(t)
 		switch {

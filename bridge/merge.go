@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // recovered is what a session finds when it begins. Zero Checkpoints stand for
@@ -45,7 +47,7 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, e
 	if r.at.cp.Mode == ExactlyOnce && r.at.cp.Place.Compare(k.newest().Place) > 0 {
 		k.store = r.at.cp // this process saw it committed, whatever the store says
 	}
-	if Broken(BreakMirror) && !k.store.Zero() {
+	if failpoint.Broken(failpoint.BreakMirror) && !k.store.Zero() {
 		return k.store, nil
 	}
 	switch {
@@ -90,7 +92,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 		}
 		return r.newEpoch(ctx, k, k.store, "Kafka lost its checkpoint")
 	}
-	if Broken(BreakEpoch) {
+	if failpoint.Broken(failpoint.BreakEpoch) {
 		return k.sink, nil
 	}
 	r.log.Error("goes on from Kafka's checkpoint; events that were published after it may come again", "error", lost.Error())

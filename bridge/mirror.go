@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"exportbridge/bridge/internal/failpoint"
 )
 
 const (
@@ -221,7 +223,7 @@ const mirrorRetry = time.Nanosecond
 
 // write stores c and returns 0, or how long to wait before the next try.
 func (m *mirror) write(ctx context.Context, c Checkpoint) time.Duration {
-	Reach(PointMirroring)
+	failpoint.Reach(failpoint.Mirroring)
 	began := time.Now()
 	trying, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
@@ -231,7 +233,7 @@ func (m *mirror) write(ctx context.Context, c Checkpoint) time.Duration {
 	switch {
 	case err == nil:
 		m.stored = c
-		Reach(PointMirrored)
+		failpoint.Reach(failpoint.Mirrored)
 		return 0
 	case errors.Is(err, ErrConflict):
 		o.Code = "conflict"

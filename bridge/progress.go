@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // progress is where the stream is, and what is remembered of the way there. It
@@ -140,7 +142,7 @@ func (at *progress) trim(p *Page) error {
 	at.found.Vanished += t.vanished
 	at.found.Changed += t.changed
 	h.Tail, h.Carried = t.tail, t.carried
-	if Broken(BreakTail) {
+	if failpoint.Broken(failpoint.BreakTail) {
 		h.Tail = nil
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // recover begins a session: it makes the sink ready, which ends whatever an
@@ -59,7 +61,7 @@ func (r *recovery) restore(ctx context.Context) error {
 		r.at.rival = k.store
 		return err
 	}
-	if Broken(BreakMemory) && !r.at.cp.Zero() {
+	if failpoint.Broken(failpoint.BreakMemory) && !r.at.cp.Zero() {
 		c = r.at.cp
 	}
 	r.at.rejoin(c)

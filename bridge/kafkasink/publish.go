@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -49,7 +50,7 @@ func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
 }
 
 func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
-	if bridge.Broken(bridge.BreakSplit) || bridge.Broken(bridge.BreakAbort) {
+	if failpoint.Broken(failpoint.BreakSplit) || failpoint.Broken(failpoint.BreakAbort) {
 		x.held = append(x.held, page) // these rules send a batch's pages when they please
 		return nil
 	}
@@ -135,7 +136,7 @@ func (s *Sink) append(ctx context.Context, x *session, b *bridge.Batch) error {
 	if err := s.finish(ctx, x); err != nil {
 		return err
 	}
-	bridge.Reach(bridge.PointAcked)
+	failpoint.Reach(failpoint.Acked)
 	return s.confirm(ctx, x)
 }
 
@@ -164,7 +165,7 @@ func (s *Sink) batch(ctx context.Context, x *session) (*delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.first, t.reaches = bridge.PointProduced, x.reaches
+	t.first, t.reaches = failpoint.Produced, x.reaches
 	x.open = newDelivery(t)
 	return x.open, nil
 }
@@ -217,7 +218,7 @@ type target struct {
 	// reaches are how far the topics of events are known to go, and learn more.
 	reaches []*reach
 	// first is reached when the first record is handed over; none if empty.
-	first bridge.Point
+	first failpoint.Point
 }
 
 // delivery follows the records of one batch until all promises have run. Its
@@ -257,7 +258,7 @@ func (d *delivery) hand(p *parcel) {
 	for i := range records {
 		d.client.Produce(context.Background(), &records[i], promise)
 		if d.first != "" {
-			bridge.Reach(d.first)
+			failpoint.Reach(d.first)
 			d.first = ""
 		}
 	}
@@ -296,7 +297,7 @@ func (d *delivery) settle(r *kgo.Record, err error) {
 	if t := reachOf(d.reaches, r.Topic); err == nil && t != nil {
 		err = t.follows(r)
 	}
-	if err != nil && !bridge.Broken(bridge.BreakPromise) {
+	if err != nil && !failpoint.Broken(failpoint.BreakPromise) {
 		d.fail(r.Topic, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -158,27 +159,27 @@ func (s *Sink) prepare(ctx context.Context, x *session) error {
 // earlier session can be committed any more, so what the barrier shows is all
 // there will ever be.
 func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Context) error) (bridge.Checkpoint, error) {
-	if bridge.Broken(bridge.BreakRead) {
+	if failpoint.Broken(failpoint.BreakRead) {
 		c, err := s.readNewest(ctx, x, nil)
 		return c, errors.Join(err, s.takeProducer(ctx, x))
 	}
 	if err := s.takeProducer(ctx, x); err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	bridge.Reach(bridge.PointInit)
+	failpoint.Reach(failpoint.Init)
 	if owned != nil {
 		if err := owned(ctx); err != nil {
 			return bridge.Checkpoint{}, &disownedError{err}
 		}
 	}
-	if bridge.Broken(bridge.BreakBarrier) {
+	if failpoint.Broken(failpoint.BreakBarrier) {
 		return s.readNewest(ctx, x, nil)
 	}
 	b, err := s.commitBarrier(ctx, x)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	bridge.Reach(bridge.PointBarrier)
+	failpoint.Reach(failpoint.Barrier)
 	if !x.pinned() {
 		limited, cancel := context.WithTimeout(ctx, initTimeout)
 		defer cancel()

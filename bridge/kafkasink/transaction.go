@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // commitTimeout bounds the end of a transaction. On a limping cluster commits
@@ -27,7 +28,7 @@ var errProducerChanged = errors.New("the producer id changed within a transactio
 // good. In between the next session's barrier tells.
 func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error {
 	defer x.releaseHeld()
-	if bridge.Broken(bridge.BreakSplit) && len(x.held) > 0 {
+	if failpoint.Broken(failpoint.BreakSplit) && len(x.held) > 0 {
 		if err := s.commit(ctx, x, &b.Checkpoint); err != nil {
 			return err
 		}
@@ -48,9 +49,9 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	bridge.Reach(bridge.PointEnding)
+	failpoint.Reach(failpoint.Ending)
 	err = s.endTransaction(ending, x)
-	if err != nil && bridge.Broken(bridge.BreakAbort) && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
+	if err != nil && failpoint.Broken(failpoint.BreakAbort) && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
 		if err := s.sendHeld(ctx, x); err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 	if err != nil {
 		return err
 	}
-	bridge.Reach(bridge.PointEnded)
+	failpoint.Reach(failpoint.Ended)
 	return nil
 }
 
@@ -73,7 +74,7 @@ func (s *Sink) complete(ctx context.Context, x *session, own ...kgo.Record) erro
 		if err := s.finish(ctx, x); err != nil {
 			return err
 		}
-		bridge.Reach(bridge.PointAcked)
+		failpoint.Reach(failpoint.Acked)
 		x.open = newDelivery(t)
 	}
 	d, err := s.batch(ctx, x)
@@ -82,12 +83,12 @@ func (s *Sink) complete(ctx context.Context, x *session, own ...kgo.Record) erro
 	}
 	p := parcelOf(own...)
 	d.hand(p)
-	bridge.Reach(bridge.PointCheckpoint)
+	failpoint.Reach(failpoint.Checkpoint)
 	if err := s.finish(ctx, x); err != nil {
 		return err
 	}
 	if x.strict() {
-		bridge.Reach(bridge.PointAcked)
+		failpoint.Reach(failpoint.Acked)
 	}
 	if err := s.confirm(ctx, x); err != nil {
 		return err

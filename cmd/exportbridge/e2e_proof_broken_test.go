@@ -17,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
@@ -31,26 +30,26 @@ const brokenTries = 12
 // stage with the rule taken away, or with "" as the program is, and returns it
 // with the number of kills when it is time to count the events.
 type scenario struct {
-	rule bridge.Break
-	play func(*testing.T, bridge.Break, *rand.Rand) (s *stage, kills int)
+	rule string
+	play func(*testing.T, string, *rand.Rand) (s *stage, kills int)
 	// weak scenarios run on brokers whose transactions cannot be told apart.
 	weak bool
 }
 
-func (c scenario) String() string { return string(c.rule) }
+func (c scenario) String() string { return c.rule }
 
 // scenarios are of the rules that take processes and servers to be missed. The
 // engine's own tests are for the others: a command that is answered too early,
 // and a checkpoint that counts too early, which the next session sets right.
 var scenarios = []scenario{
-	{rule: bridge.BreakSplit, play: playKills},
-	{rule: bridge.BreakPromise, play: playRefusedRecords},
-	{rule: bridge.BreakAbort, play: playLostReply, weak: true},
-	{rule: bridge.BreakMemory, play: playLostReply, weak: true},
-	{rule: bridge.BreakBarrier, play: playOpenTransaction},
-	{rule: bridge.BreakRead, play: playSlowInit},
-	{rule: bridge.BreakMirror, play: playRolledBackRedis},
-	{rule: bridge.BreakTail, play: playGrowingTail},
+	{rule: "save-before-commit", play: playKills},
+	{rule: "ignore-promise", play: playRefusedRecords},
+	{rule: "heal-with-tryabort", play: playLostReply, weak: true},
+	{rule: "go-on-from-memory", play: playLostReply, weak: true},
+	{rule: "skip-barrier", play: playOpenTransaction},
+	{rule: "read-before-init", play: playSlowInit},
+	{rule: "trust-redis", play: playRolledBackRedis},
+	{rule: "skip-tail", play: playGrowingTail},
 }
 
 // TestE2EProofBroken takes away one rule of the protocol after the other, and
@@ -101,20 +100,20 @@ func (s *stage) complaints(weak bool) (all []string) {
 
 // brokenStage is a stage on embedded servers whose program lacks a rule. Its
 // export grows, so that there always is something to wait for.
-func brokenStage(t *testing.T, v *backends, rule bridge.Break, config exportsim.Config) *stage {
+func brokenStage(t *testing.T, v *backends, rule string, config exportsim.Config) *stage {
 	t.Helper()
 	config.Rate = 200
 	s := proofStage(t, v, config)
-	s.settings["PROOF_BREAK"] = string(rule)
+	s.settings["PROOF_BREAK"] = rule
 	s.simulate()
 	return s
 }
 
 // playKills kills the bridge between a commit and the next. Without the rule
 // every even one is of a checkpoint whose events are still to come.
-func playKills(t *testing.T, rule bridge.Break, random *rand.Rand) (*stage, int) {
+func playKills(t *testing.T, rule string, random *rand.Rand) (*stage, int) {
 	s := brokenStage(t, embeddedServers(t), rule, exportsim.Config{Events: 3000, Latency: 5 * time.Millisecond})
-	s.settings["PROOF_CRASH"] = fmt.Sprintf("%s:%d", bridge.PointEnded, 2+2*random.IntN(3))
+	s.settings["PROOF_CRASH"] = fmt.Sprintf("%s:%d", pointEnded, 2+2*random.IntN(3))
 	s.run().wait(outageTimeout)
 	delete(s.settings, "PROOF_CRASH")
 	return s, 1
@@ -122,7 +121,7 @@ func playKills(t *testing.T, rule bridge.Break, random *rand.Rand) (*stage, int)
 
 // playRefusedRecords lets the broker refuse records: the topic takes only
 // smaller batches from now on.
-func playRefusedRecords(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
+func playRefusedRecords(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	s := brokenStage(t, embeddedServers(t), rule, exportsim.Config{Events: 6000, Latency: 10 * time.Millisecond})
 	s.settings["KAFKA_COMPRESSION"] = "none"
 	run := s.run()
@@ -137,7 +136,7 @@ func playRefusedRecords(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, 
 // playLostReply commits without an answer. Only with brokers that do not tell
 // transactions apart the client gives up at once. They let it heal itself, as
 // Apache Kafka does after a time-out.
-func playLostReply(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
+func playLostReply(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	p := faultproxy.StartKafkaProxy(t)
 	k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(p.Listen), kfake.MaxVersions(kversion.V3_5_0()))
 	if err != nil {
@@ -158,7 +157,7 @@ func playLostReply(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) 
 
 // playOpenTransaction kills the bridge while somebody else's open transaction
 // hides its newest checkpoints.
-func playOpenTransaction(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
+func playOpenTransaction(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	s := brokenStage(t, embeddedServers(t), rule, exportsim.Config{Events: 6000, Latency: 10 * time.Millisecond})
 	run := s.run()
 	run.awaitMore(0)
@@ -201,7 +200,7 @@ func (s *stage) openTransaction() (end func()) {
 
 // playSlowInit lets a second bridge, of another group and with another Redis,
 // take over from one that runs, with the network slow at the worst time.
-func playSlowInit(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
+func playSlowInit(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	p := faultproxy.StartKafkaProxy(t)
 	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen), kfake.BrokerConfigs(quickSessions))
 	v := &backends{brokers: strings.Join(p.Addrs(), ","), redisURL: "redis://" + servers.EmbeddedRedis(t).Addr() + "/0"}
@@ -225,7 +224,7 @@ func playSlowInit(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
 }
 
 // playRolledBackRedis restarts the bridge with a Redis that has fallen back.
-func playRolledBackRedis(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
+func playRolledBackRedis(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	s := brokenStage(t, embeddedServers(t), rule, exportsim.Config{Events: 6000, Latency: 10 * time.Millisecond})
 	s.store = s.redis()
 	run := s.run()
@@ -245,7 +244,7 @@ func playRolledBackRedis(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage,
 }
 
 // playGrowingTail follows the end of the results and starts again there.
-func playGrowingTail(t *testing.T, rule bridge.Break, _ *rand.Rand) (*stage, int) {
+func playGrowingTail(t *testing.T, rule string, _ *rand.Rand) (*stage, int) {
 	s := brokenStage(t, embeddedServers(t), rule, exportsim.Config{Events: 150})
 	for range 2 {
 		run := s.run()

@@ -52,7 +52,7 @@ func seedOf(t *testing.T) uint64 {
 type deaths struct {
 	s      *stage
 	random *rand.Rand
-	points []bridge.Point // that are reached
+	points []string // that are reached
 	// burst is about how many events a bridge may publish before it dies.
 	burst    int
 	ways     map[string]int // how often it died how
@@ -61,7 +61,7 @@ type deaths struct {
 }
 
 func newDeaths(s *stage, seed uint64, burst int) *deaths {
-	return &deaths{s: s, random: rand.New(rand.NewPCG(seed, 1)), points: bridge.Points, burst: burst, ways: make(map[string]int)}
+	return &deaths{s: s, random: rand.New(rand.NewPCG(seed, 1)), points: points, burst: burst, ways: make(map[string]int)}
 }
 
 // one starts a bridge and has it die: at a named point, at some moment, which
@@ -83,16 +83,16 @@ func (d *deaths) one() {
 func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
 
 // nthOf names a point and how often it is to be reached first, at most so often.
-func nthOf(random *rand.Rand, p bridge.Point, most int) string {
-	if p == bridge.PointInit || p == bridge.PointBarrier { // once a session
+func nthOf(random *rand.Rand, p string, most int) string {
+	if p == pointInit || p == pointBarrier { // once a session
 		most = 1
 	}
 	return fmt.Sprintf("%s:%d", p, 1+random.IntN(most))
 }
 
-func (d *deaths) atPoint(p bridge.Point) {
+func (d *deaths) atPoint(p string) {
 	d.s.t.Helper()
-	d.ways[string(p)]++
+	d.ways[p]++
 	d.s.settings["PROOF_CRASH"] = nthOf(d.random, p, 6)
 	defer delete(d.s.settings, "PROOF_CRASH")
 	run := d.s.run()
@@ -163,7 +163,7 @@ func quantiles(all []time.Duration) string {
 }
 
 // plainPoints are those that are reached at least once.
-var plainPoints = []bridge.Point{bridge.PointInit, bridge.PointBarrier, bridge.PointFetched, bridge.PointProduced, bridge.PointAcked}
+var plainPoints = []string{pointInit, pointBarrier, pointFetched, pointProduced, pointAcked}
 
 func TestE2EProofCrashes(t *testing.T) {
 	t.Parallel()
@@ -200,9 +200,9 @@ func TestE2EProofCrashes(t *testing.T) {
 
 func ways(all map[string]int) string {
 	var text []string
-	for _, p := range append(slices.Clone(bridge.Points), "some moment", "some events") {
-		if n := all[string(p)]; n > 0 {
-			text = append(text, fmt.Sprint(string(p), " ", strconv.Itoa(n)))
+	for _, p := range append(slices.Clone(points), "some moment", "some events") {
+		if n := all[p]; n > 0 {
+			text = append(text, fmt.Sprint(p, " ", strconv.Itoa(n)))
 		}
 	}
 	return fmt.Sprint(text)

@@ -144,7 +144,7 @@ type backfiller struct {
 }
 
 // jobPoints are the points that a job's process reaches.
-var jobPoints = []bridge.Point{bridge.PointInit, bridge.PointBarrier, bridge.PointFetched, bridge.PointProduced, bridge.PointAcked, bridge.PointEnding, bridge.PointEnded}
+var jobPoints = []string{pointInit, pointBarrier, pointFetched, pointProduced, pointAcked, pointEnding, pointEnded}
 
 func newBackfiller(s *stage, seed uint64, stock int) *backfiller {
 	own := *s
@@ -229,7 +229,7 @@ func TestE2EProofSteered(t *testing.T) {
 	s.run("--max-events", "500").wantExit(0, stepTimeout)
 
 	d := newDeaths(s, seed, burst)
-	d.points = []bridge.Point{bridge.PointInit, bridge.PointBarrier, bridge.PointAcked, bridge.PointEnding, bridge.PointEnded}
+	d.points = []string{pointInit, pointBarrier, pointAcked, pointEnding, pointEnded}
 	operators := []*operator{newOperator(s, 1, seed, stock/2), newOperator(s, 2, seed, stock/2)}
 	over := make(chan struct{})
 	var asking sync.WaitGroup

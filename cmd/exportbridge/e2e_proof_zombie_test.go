@@ -16,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -106,7 +105,7 @@ func TestE2EProofZombies(t *testing.T) {
 		if round%2 == 0 || !servers.Real(t) {
 			z.atSomeMoment()
 		} else {
-			z.atPoint(pick(z.random, bridge.Points))
+			z.atPoint(pick(z.random, points))
 		}
 	}
 	took := time.Since(began)
@@ -136,7 +135,7 @@ func (z *zombies) atSomeMoment() {
 }
 
 // atPoint has the owner pause itself.
-func (z *zombies) atPoint(p bridge.Point) {
+func (z *zombies) atPoint(p string) {
 	z.s.t.Helper()
 	at := nthOf(z.random, p, 20)
 	z.where = append(z.where, at)

@@ -1,6 +1,6 @@
 //go:build !proof
 
-package bridge
+package failpoint
 
 // Reach marks that the process got to a point.
 func Reach(Point) {}

@@ -1,9 +1,10 @@
 //go:build proof
 
-package bridge
+package failpoint
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -26,6 +27,9 @@ type plannedCrash struct {
 func readCrash(text string) plannedCrash {
 	name, rest, _ := strings.Cut(text, ":")
 	count, how, _ := strings.Cut(rest, ":")
+	if name != "" && !slices.Contains(Points, Point(name)) {
+		panic("PROOF_CRASH names no point: " + name)
+	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || n < 1 {
 		n = 1
@@ -33,7 +37,13 @@ func readCrash(text string) plannedCrash {
 	return plannedCrash{Point(name), n, how == "stop"}
 }
 
-func init() { SetBroken(Break(os.Getenv("PROOF_BREAK"))) }
+func init() {
+	rule := Break(os.Getenv("PROOF_BREAK"))
+	if rule != "" && !slices.Contains(Breaks, rule) {
+		panic("PROOF_BREAK names no rule: " + rule)
+	}
+	SetBroken(rule)
+}
 
 // Reach marks that the process got to a point, and kills or stops it there if
 // PROOF_CRASH says so.

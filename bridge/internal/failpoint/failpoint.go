@@ -1,4 +1,6 @@
-package bridge
+// Package failpoint names the places where a crash matters and the rules of the
+// protocol that can be taken away. Only a build with the tag "proof" does either.
+package failpoint
 
 // Point names a place on the path of a commit where a crash matters. In a
 // build with the tag "proof", the environment variable PROOF_CRASH=NAME:N
@@ -8,22 +10,22 @@ type Point string
 
 // The points, in the order of a session and a commit.
 const (
-	PointInit       Point = "init"          // InitProducerID is answered
-	PointBarrier    Point = "barrier"       // the barrier is committed
-	PointFetched    Point = "fetched"       // a page is in memory
-	PointProduced   Point = "first-produce" // the first record is handed to the client
-	PointAcked      Point = "acked"         // every record of the batch is acknowledged
-	PointCheckpoint Point = "checkpoint-produced"
-	PointEnding     Point = "endtxn-sent"     // about to end the transaction
-	PointEnded      Point = "endtxn-answered" // the transaction is committed
-	PointMirroring  Point = "mirror-begins"   // about to store the checkpoint in the mirror
-	PointMirrored   Point = "mirror-done"     // the mirror has it
+	Init       Point = "init"          // InitProducerID is answered
+	Barrier    Point = "barrier"       // the barrier is committed
+	Fetched    Point = "fetched"       // a page is in memory
+	Produced   Point = "first-produce" // the first record is handed to the client
+	Acked      Point = "acked"         // every record of the batch is acknowledged
+	Checkpoint Point = "checkpoint-produced"
+	Ending     Point = "endtxn-sent"     // about to end the transaction
+	Ended      Point = "endtxn-answered" // the transaction is committed
+	Mirroring  Point = "mirror-begins"   // about to store the checkpoint in the mirror
+	Mirrored   Point = "mirror-done"     // the mirror has it
 )
 
 // Points lists all of them.
 var Points = []Point{
-	PointInit, PointBarrier, PointFetched, PointProduced, PointAcked, PointCheckpoint,
-	PointEnding, PointEnded, PointMirroring, PointMirrored,
+	Init, Barrier, Fetched, Produced, Acked, Checkpoint,
+	Ending, Ended, Mirroring, Mirrored,
 }
 
 // Break names a rule of the protocol that can be taken away, in a build with
