@@ -1,10 +1,12 @@
 package kafkasink
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
@@ -35,9 +37,9 @@ type letter struct {
 	size   int // of the record, where that is the defect
 }
 
-// substitute is the value of a dead letter in place of an item that is too
+// Substitute is the value of a dead letter in place of an item that is too
 // large for any topic of ours: it says where to fetch it again.
-type substitute struct {
+type Substitute struct {
 	ID     string `json:"id"`
 	Size   int    `json:"size"`
 	SHA256 string `json:"sha256"`
@@ -109,7 +111,7 @@ func smallLetter(x *session, l letter, rec kgo.Record) kgo.Record {
 	}
 	rec.Headers = kept
 	id := l.event.AppendRecordID(nil)
-	sub := substitute{
+	sub := Substitute{
 		ID: string(id[:min(len(id), maxKeptHeader)]), Size: len(l.event.Raw), SHA256: sumOf(l.event.Raw),
 		Cursor: l.page.At.Cursor, Index: l.event.Index,
 	}
@@ -121,12 +123,37 @@ func smallLetter(x *session, l letter, rec kgo.Record) kgo.Record {
 	return rec
 }
 
+// ReadSubstitute reads what stands in a dead letter for the item, and reports
+// whether anything does. An item of the export is none: it lacks these members,
+// has others, or the letter's headers say something else.
+func ReadSubstitute(r *kgo.Record) (Substitute, bool) {
+	var s Substitute
+	d := json.NewDecoder(bytes.NewReader(r.Value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, false
+	}
+	if _, err := d.Token(); err != io.EOF || s.ID == "" || len(s.SHA256) != 2*sha256.Size {
+		return s, false
+	}
+	var hash, index string
+	for _, h := range r.Headers {
+		switch h.Key {
+		case headerCursorHash:
+			hash = string(h.Value)
+		case headerIndex:
+			index = string(h.Value)
+		}
+	}
+	return s, index == strconv.Itoa(s.Index) && (s.Cursor == "" || bridge.CursorHash(s.Cursor) == hash)
+}
+
 func sumOf(item []byte) string {
 	sum := sha256.Sum256(item)
 	return hex.EncodeToString(sum[:])
 }
 
-func (s *substitute) encode() []byte {
+func (s *Substitute) encode() []byte {
 	b, _ := json.Marshal(s) // strings and numbers always encode
 	return b
 }

@@ -184,15 +184,19 @@ func (h *held) add(r *kgo.Record) {
 }
 
 func (h *held) addLetter(r *kgo.Record) {
-	l := ReadLetter(r)
+	item := r.Value
+	sub, ok := ReadSubstitute(r)
+	if ok {
+		item = nil
+	}
 	id, ok := recordID(r)
-	sum, err := hex.DecodeString(l.SHA256)
+	sum, err := hex.DecodeString(sub.SHA256)
 	switch {
-	case h.byValue && l.Item != nil:
-		h.letters[FingerprintOf(l.Item)]++
+	case h.byValue && item != nil:
+		h.letters[FingerprintOf(item)]++
 	case !h.byValue && ok:
 		h.letters[FingerprintOf(id)]++
-		h.forms[formOf(FingerprintOf(id), l.Item)] = struct{}{}
+		h.forms[formOf(FingerprintOf(id), item)] = struct{}{}
 	case err != nil || len(sum) != sha256.Size: // it says nothing
 	case h.byValue:
 		h.letters[Fingerprint(sum[:16])]++

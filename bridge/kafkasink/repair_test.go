@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -234,9 +235,9 @@ func TestReadLetter(t *testing.T) {
 	long := page(large)
 	long.At.Cursor = strings.Repeat("c", 2<<20)
 	publish(t, s, sent, long)
-	got := map[string]kafkasink.Letter{}
+	got := map[string]deadletter.DeadLetter{}
 	for _, r := range consume(t, cfg, "dlq."+cfg.Topic) {
-		l := kafkasink.ReadLetter(r)
+		l := deadletter.Read(r)
 		if l.Stream != cfg.Stream || l.Message == "" || time.Since(l.Time).Abs() > time.Hour {
 			t.Errorf("letter %+v", l)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/deadletter"
 )
 
 // errTooMany: a part of the range has more events than are compared at once.
@@ -244,7 +244,7 @@ func (p *part) takeLetters(ctx context.Context, missing map[eventName]int32) err
 		return err
 	}
 	return p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
-		name := p.nameOf(p.letterID(r), kafkasink.ReadLetter(r).Item)
+		name := p.nameOf(p.letterID(r), deadletter.Read(r).Item)
 		switch n := missing[name]; n {
 		case 0:
 			return

@@ -8,9 +8,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/internal/pageread"
 	"exportbridge/bridge/kafkaclient"
-	"exportbridge/bridge/kafkasink"
 )
 
 // Headers of the record contract.
@@ -59,7 +59,7 @@ func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]
 			spans[id] = kafkaclient.Span{From: spans[id].From, To: max(spans[id].From, end)}
 		}
 		if open < 0 {
-			return spans, beginAt(ctx, l, spans, max(0, from-stampSlack.Milliseconds()))
+			return spans, kafkaclient.Since(ctx, l, spans, max(0, from-stampSlack.Milliseconds()))
 		}
 		if time.Since(began) > settleQuiet {
 			c.waiting(fmt.Errorf("a transaction is open on partition %d of topic %s", open, l.Topic()))
@@ -68,18 +68,6 @@ func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]
 			return nil, fmt.Errorf("wait for the transaction that is open on partition %d of topic %s: %w", open, l.Topic(), err)
 		}
 	}
-}
-
-// beginAt moves the beginning of the spans to the first record of a time.
-func beginAt(ctx context.Context, l Log, spans map[int32]kafkaclient.Span, millis int64) error {
-	after, err := l.After(ctx, millis)
-	if err != nil {
-		return err
-	}
-	for id, s := range spans {
-		spans[id] = kafkaclient.Span{From: min(s.To, max(s.From, after[id])), To: s.To}
-	}
-	return nil
 }
 
 // read takes the stream's records of the spans. Without an error it has come to
@@ -120,11 +108,11 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 
 // letterID returns the record id of the item that a dead letter is about.
 func (c *comparison) letterID(r *kgo.Record) []byte {
-	l := kafkasink.ReadLetter(r)
+	l := deadletter.Read(r)
 	if id := header(r, headerEventID); id != "" {
 		return []byte(id)
 	}
-	if l.Item == nil {
+	if !l.Whole {
 		return []byte(l.ID)
 	}
 	page, err := c.Source.DecodeItem(l.Item)

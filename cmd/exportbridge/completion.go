@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/config"
 )
@@ -18,8 +19,8 @@ var flagValues = map[string]map[string][]string{
 	"exportbridge alerts":    {"rule-group": alertGroups},
 	"exportbridge bench":     {"delivery": {string(bridge.ExactlyOnce), string(bridge.AtLeastOnce)}},
 	"exportbridge check":     {"only": slices.Sorted(maps.Keys(checkSystems))},
-	"exportbridge dlq list":  {"reason": defects},
-	"exportbridge dlq retry": {"reason": defects},
+	"exportbridge dlq list":  {"reason": deadletter.Reasons},
+	"exportbridge dlq retry": {"reason": deadletter.Reasons},
 	"exportbridge simulate": {
 		"schema":         {string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05)},
 		"end-of-results": {string(exportsim.EmptyCursor), string(exportsim.NullCursor), string(exportsim.NoCursor), string(exportsim.EmptyItems)},

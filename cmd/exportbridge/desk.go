@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/config"
@@ -139,31 +139,19 @@ func (d *desk) Letters(ctx context.Context, stream string, limit int) (ops.Lette
 	return found, answerable(err)
 }
 
-// overview returns the newest letters, and how many there are. It keeps nothing
-// of the items, which may be large.
+// overview returns the newest letters, and how many there are.
 func (l *letters) overview(ctx context.Context, limit int) (ops.Letters, error) {
-	seen := make(map[letterPlace]ops.Letter)
-	ours := l.keep
-	l.keep = func(r *kgo.Record) bool {
-		if !ours(r) {
-			return false
-		}
-		letter := kafkasink.ReadLetter(r)
-		index, _ := strconv.Atoi(header(r, headerIndex)) // 0 where it is not ours
-		seen[placeOf(&letter)] = ops.Letter{
-			Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC(), Reason: letter.Reason, Message: letter.Message,
-			CursorHash: header(r, headerCursorHash), Index: index, Bytes: letter.Size,
-		}
-		r.Key, r.Value, r.Headers = nil, nil, nil
-		return true
-	}
-	records, err := l.latest(ctx, tailStart{kind: fromStart}, &dlqListOptions{limit: ops.MaxLetters})
+	all, err := l.List(ctx, deadletter.Query{Limit: ops.MaxLetters})
 	if err != nil {
 		return ops.Letters{}, err
 	}
-	found := ops.Letters{Total: len(records)}
-	for _, r := range slices.Backward(lastOf(records, limit, limit)) {
-		found.Letters = append(found.Letters, seen[letterPlace{r.Partition, r.Offset}])
+	found := ops.Letters{Total: len(all)}
+	for i := range all[:min(limit, len(all))] {
+		letter := &all[i]
+		found.Letters = append(found.Letters, ops.Letter{
+			Partition: letter.Partition, Offset: letter.Offset, Time: letter.Time.UTC(), Reason: letter.Reason, Message: letter.Message,
+			CursorHash: letter.CursorHash, Index: letter.Index, Bytes: letter.Size,
+		})
 	}
 	return found, nil
 }

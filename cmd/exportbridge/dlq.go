@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,21 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
 )
 
 // listedLetters is how many dead letters dlq list shows.
 const listedLetters = 50
-
-// headerOfStream says whose record it is.
-const headerOfStream = "eb-stream"
-
-// defects are the reasons that a dead letter can have.
-var defects = []string{string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge), string(bridge.DefectSharedID)}
 
 func newDLQCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -43,55 +36,11 @@ func newDLQCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// letterPlace names a dead letter. Its text is PARTITION:OFFSET.
-type letterPlace struct {
-	partition int32
-	offset    int64
-}
-
-func (p letterPlace) String() string { return fmt.Sprintf("%d:%d", p.partition, p.offset) }
-
-// mark is the letter's name among the marks of kafkasink.JobDLQ.
-func (p letterPlace) mark() string { return fmt.Sprintf("%d/%d", p.partition, p.offset) }
-
-func (p letterPlace) compare(q letterPlace) int {
-	return cmp.Or(cmp.Compare(p.partition, q.partition), cmp.Compare(p.offset, q.offset))
-}
-
-func placeOf(l *kafkasink.Letter) letterPlace { return letterPlace{l.Partition, l.Offset} }
-
-// parseLetterPlace reads PARTITION:OFFSET, or PARTITION@OFFSET as tail shows it.
-func parseLetterPlace(text string) (letterPlace, error) {
-	partition, offset, ok := strings.Cut(strings.Replace(text, "@", ":", 1), ":")
-	p, err1 := strconv.ParseUint(partition, 10, 31)
-	o, err2 := strconv.ParseUint(offset, 10, 63)
-	if !ok || err1 != nil || err2 != nil {
-		return letterPlace{}, fmt.Errorf("%q is not PARTITION:OFFSET, for example 0:17", text)
-	}
-	return letterPlace{int32(p), int64(o)}, nil
-}
-
-// letterMark is what a retry leaves behind. Its JSON form is kept for ever.
-type letterMark struct {
-	Version int `json:"v"`
-	// Topic and Written, in milliseconds since the epoch, are the letter's: a
-	// topic that was made anew has others at the same places.
-	Topic   string `json:"topic"`
-	Written int64  `json:"written"`
-	ID      string `json:"id,omitempty"`
-	// Item names the event, in whichever letters it is, as itemOf does; empty in
-	// marks of older versions.
-	Item string `json:"item,omitempty"`
-	// At is when it was published, in milliseconds since the epoch.
-	At int64  `json:"at"`
-	By string `json:"by,omitempty"`
-}
-
 // letters are the dead letters of one stream.
 type letters struct {
 	*topicReader
+	deadletter.Topic
 	stream *config.Stream
-	there  bool // their topic
 }
 
 // openLetters connects to the topic of the stream's dead letters.
@@ -127,11 +76,6 @@ func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.C
 	}
 }
 
-// keepStream keeps the records of one stream.
-func keepStream(name string) func(*kgo.Record) bool {
-	return func(r *kgo.Record) bool { return header(r, headerOfStream) == name }
-}
-
 // saySkipped says that something was not read since it is gone.
 func (a *app) saySkipped(t *topicReader) {
 	if t.skipped > 0 {
@@ -156,20 +100,10 @@ func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 		return nil, err
 	}
 	reader := &topicReader{
-		open: kafka.Open, topic: kafka.Topic, keep: keepStream(st.Name), patience: usualPatience,
+		open: kafka.Open, topic: kafka.Topic, patience: usualPatience,
 		again: "exportbridge check says whether the brokers are well; --timeout 10m waits longer",
 	}
-	return &letters{topicReader: reader, stream: st, there: there}, nil
-}
-
-// retried returns when the letter was published after all, zero if it was not.
-func (l *letters) retried(marks map[string][]byte, letter *kafkasink.Letter) time.Time {
-	var m letterMark
-	value := marks[placeOf(letter).mark()]
-	if json.Unmarshal(value, &m) != nil || m.Topic != l.topic || m.Written != letter.Time.UnixMilli() {
-		return time.Time{}
-	}
-	return time.UnixMilli(m.At).UTC()
+	return &letters{reader, deadletter.Topic{Log: reader, Missing: !there, Stream: st.Name}, st}, nil
 }
 
 // shownLetter is a dead letter in the output.
@@ -186,15 +120,15 @@ type shownLetter struct {
 	Retried *time.Time `json:"retried,omitempty"`
 }
 
-func (l *letters) shown(letter *kafkasink.Letter, marks map[string][]byte) shownLetter {
+func (l *letters) shown(letter *deadletter.DeadLetter, marks map[string][]byte) shownLetter {
 	s := shownLetter{
-		Letter: placeOf(letter).String(), Time: letter.Time.UTC(), Reason: letter.Reason, Message: letter.Message, ID: letter.ID,
-		Size: letter.Size, Holds: "bytes",
+		Letter: letter.Place.String(), Time: letter.Time.UTC(), Reason: letter.Reason, Message: letter.Message, ID: letter.ID,
+		Size: letter.Size, Holds: "position",
 	}
-	if letter.Item == nil {
-		s.Holds = "position"
+	if letter.Whole {
+		s.Holds = "bytes"
 	}
-	if at := l.retried(marks, letter); !at.IsZero() {
+	if at := l.RetriedAt(marks, letter); !at.IsZero() {
 		s.Retried = &at
 	}
 	return s
@@ -226,7 +160,7 @@ error, and nothing is printed.`,
 	o.json = takeJSON(cmd)
 	takeStream(cmd, &o.stream)
 	cmd.Flags().StringVar(&o.since, "since", "", "only those written at or after this `TIME`")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "only those with this `REASON`: "+strings.Join(defects, ", "))
+	cmd.Flags().StringVar(&o.reason, "reason", "", "only those with this `REASON`: "+strings.Join(deadletter.Reasons, ", "))
 	cmd.Flags().IntVar(&o.limit, "limit", listedLetters, "the newest `N`")
 	takeReading(cmd, &o.timeout)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.listLetters(cmd.Context(), &o) }
@@ -240,13 +174,12 @@ func (a *app) listLetters(ctx context.Context, o *dlqListOptions) error {
 	if err := checkReason(o.reason); err != nil {
 		return err
 	}
-	from := tailStart{kind: fromStart}
+	q := deadletter.Query{Reason: o.reason, Limit: o.limit}
 	if o.since != "" {
-		ms, err := config.ParseInstant(o.since, time.Now())
-		if err != nil {
+		var err error
+		if q.Since, err = config.ParseInstant(o.since, time.Now()); err != nil {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--since: %w", err), hint: "--since -24h"}
 		}
-		from = tailStart{kind: fromTime, n: ms}
 	}
 	l, err := a.openLetters(ctx, o.stream)
 	if err != nil {
@@ -258,15 +191,14 @@ func (a *app) listLetters(ctx context.Context, o *dlqListOptions) error {
 	}
 	reading, cancel := l.reading(ctx, o.timeout)
 	defer cancel()
-	records, err := l.latest(reading, from, o)
+	found, err := l.List(reading, q)
 	if err != nil {
 		return err
 	}
 	a.saySkipped(l.topicReader)
-	all := make([]shownLetter, 0, len(records))
-	for _, r := range slices.Backward(records) {
-		letter := kafkasink.ReadLetter(r)
-		all = append(all, l.shown(&letter, marks))
+	all := make([]shownLetter, len(found))
+	for i := range found {
+		all[i] = l.shown(&found[i], marks)
 	}
 	if *o.json {
 		return printJSON(a.stdout, all)
@@ -276,33 +208,13 @@ func (a *app) listLetters(ctx context.Context, o *dlqListOptions) error {
 
 // checkReason refuses a reason that no letter has.
 func checkReason(reason string) error {
-	if reason == "" || slices.Contains(defects, reason) {
+	if reason == "" || slices.Contains(deadletter.Reasons, reason) {
 		return nil
 	}
 	return &exitError{
-		code: exitUsage, err: fmt.Errorf("--reason %q is not one of: %s", reason, strings.Join(defects, ", ")),
-		hint: "--reason " + cmp.Or(config.Nearest(reason, defects), defects[len(defects)-1]),
+		code: exitUsage, err: fmt.Errorf("--reason %q is not one of: %s", reason, strings.Join(deadletter.Reasons, ", ")),
+		hint: "--reason " + cmp.Or(config.Nearest(reason, deadletter.Reasons), deadletter.Reasons[len(deadletter.Reasons)-1]),
 	}
-}
-
-// latest returns the newest letters that were asked for, the newest last.
-func (l *letters) latest(ctx context.Context, from tailStart, o *dlqListOptions) ([]*kgo.Record, error) {
-	if !l.there {
-		return nil, nil
-	}
-	spans, err := l.Bounds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.begin(ctx, spans, from); err != nil {
-		return nil, err
-	}
-	ours := l.keep
-	l.keep = func(r *kgo.Record) bool {
-		return ours(r) && (o.reason == "" || header(r, headerReason) == o.reason) &&
-			(from.kind != fromTime || r.Timestamp.UnixMilli() >= from.n)
-	}
-	return l.newest(ctx, spans, o.limit)
 }
 
 func (a *app) printLetters(l *letters, all []shownLetter) error {
@@ -350,7 +262,7 @@ the item's bytes alone.`,
 		if len(args) != 1 {
 			return &exitError{code: exitUsage, err: fmt.Errorf("%s are given, want one", counted(len(args), "letter")), hint: "exportbridge dlq show 0:17"}
 		}
-		place, err := parseLetterPlace(args[0])
+		place, err := deadletter.ParsePlace(args[0])
 		if err != nil {
 			return &exitError{code: exitUsage, err: err, hint: "exportbridge dlq list"}
 		}
@@ -365,15 +277,23 @@ the item's bytes alone.`,
 	return cmd
 }
 
-func (a *app) showLetter(ctx context.Context, l *letters, place letterPlace, raw, asJSON bool) error {
-	records, err := l.load(ctx, []letterPlace{place})
+// letterError says what to do about a letter that is not there.
+func letterError(err error) error {
+	if errors.Is(err, deadletter.ErrNotFound) {
+		return &exitError{code: exitFailed, err: err, hint: "exportbridge dlq list"}
+	}
+	return err
+}
+
+func (a *app) showLetter(ctx context.Context, l *letters, place deadletter.Place, raw, asJSON bool) error {
+	records, err := l.Load(ctx, []deadletter.Place{place})
 	if err != nil {
-		return err
+		return letterError(err)
 	}
 	r := records[0]
-	letter := kafkasink.ReadLetter(r)
+	letter := deadletter.Read(r)
 	switch {
-	case raw && letter.Item == nil:
+	case raw && !letter.Whole:
 		return &exitError{
 			code: exitFailed, err: fmt.Errorf("letter %s does not hold the item's %d bytes, only where it was", place, letter.Size),
 			hint: "exportbridge dlq show " + place.String(),
@@ -401,47 +321,4 @@ func (a *app) showLetter(ctx context.Context, l *letters, place letterPlace, raw
 		rows = append(rows, []string{h.Key, printable(string(h.Value))})
 	}
 	return printTable(a.stdout, append(rows, []string{"value", printable(valueText(r.Value))}))
-}
-
-// load reads the letters at these places, in that order. It is an error if one
-// is not there, or not the stream's.
-func (l *letters) load(ctx context.Context, places []letterPlace) ([]*kgo.Record, error) {
-	found := make(map[letterPlace]*kgo.Record, len(places))
-	if l.there {
-		there, err := l.Bounds(ctx)
-		if err != nil {
-			return nil, err
-		}
-		spans, wanted := make(map[int32]span), make(map[letterPlace]bool)
-		for _, p := range places {
-			if all, ok := there[p.partition]; !ok || p.offset < all.From || p.offset >= all.To {
-				continue
-			}
-			wanted[p] = true
-			s, ok := spans[p.partition]
-			if !ok {
-				s = span{From: p.offset, To: p.offset + 1}
-			}
-			spans[p.partition] = span{From: min(s.From, p.offset), To: max(s.To, p.offset+1)}
-		}
-		err = l.read(ctx, spans, func(r *kgo.Record) {
-			if p := (letterPlace{r.Partition, r.Offset}); wanted[p] {
-				found[p] = r
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	records := make([]*kgo.Record, 0, len(places))
-	for _, p := range places {
-		if found[p] == nil {
-			return nil, &exitError{
-				code: exitFailed, err: fmt.Errorf("topic %s has no dead letter of stream %s at %s", l.topic, l.stream.Name, p),
-				hint: "exportbridge dlq list",
-			}
-		}
-		records = append(records, found[p])
-	}
-	return records, nil
 }

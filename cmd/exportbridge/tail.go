@@ -275,7 +275,7 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 		return err
 	}
 	if from.kind == fromNewest {
-		records, err := t.newest(ctx, spans, o.n)
+		records, err := kafkaclient.Newest(ctx, t, spans, o.n, t.keep)
 		if err != nil {
 			return err
 		}

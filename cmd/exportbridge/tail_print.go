@@ -19,6 +19,7 @@ import (
 
 // Headers of the record contract that tail shows by name.
 const (
+	headerEventID    = "ce_id"
 	headerType       = "ce_type"
 	headerOrigin     = "eb-origin"
 	headerReason     = "eb-reason"

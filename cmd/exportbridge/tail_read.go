@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,13 +13,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-const (
-	// usualPatience is how long a partition may show nothing while it is read.
-	usualPatience = time.Minute
-	// windowGrowth is how much further back each look for the newest records
-	// goes than the one before.
-	windowGrowth = 4
-)
+// usualPatience is how long a partition may show nothing while it is read.
+const usualPatience = time.Minute
 
 // topicReader reads one topic, read_committed. One goroutine uses it.
 type topicReader struct {
@@ -101,60 +94,9 @@ func (t *topicReader) begin(ctx context.Context, spans map[int32]span, from tail
 			spans[id] = span{From: max(s.From, s.To-from.n), To: s.To}
 		}
 	case fromTime:
-		after, err := t.After(ctx, from.n)
-		if err != nil {
-			return err
-		}
-		for id, s := range spans {
-			spans[id] = span{From: min(s.To, max(s.From, after[id])), To: s.To}
-		}
+		return kafkaclient.Since(ctx, t, spans, from.n)
 	}
 	return nil
-}
-
-// newest returns the newest n records over all partitions that the filter
-// keeps, in the order of their time. It looks back in each partition only as
-// far as it must.
-func (t *topicReader) newest(ctx context.Context, spans map[int32]span, n int) ([]*kgo.Record, error) {
-	found := make(map[int32][]*kgo.Record) // per partition, the newest n
-	todo := maps.Clone(spans)
-	for size := int64(n); ; size *= windowGrowth {
-		windows := make(map[int32]span)
-		for id, s := range todo {
-			if s.From < s.To && len(found[id]) < n {
-				windows[id] = span{From: max(s.From, s.To-size), To: s.To}
-			}
-		}
-		if len(windows) == 0 {
-			break
-		}
-		older := make(map[int32][]*kgo.Record)
-		take := func(r *kgo.Record) {
-			older[r.Partition] = lastOf(append(older[r.Partition], r), 2*n, n)
-		}
-		if err := t.read(ctx, windows, take); err != nil {
-			return nil, err
-		}
-		for id, w := range windows {
-			found[id] = lastOf(slices.Concat(older[id], found[id]), n, n)
-			todo[id] = span{From: todo[id].From, To: w.From}
-		}
-	}
-	all := slices.Concat(slices.Collect(maps.Values(found))...)
-	slices.SortFunc(all, byTime)
-	return lastOf(all, n, n), nil
-}
-
-// lastOf cuts a list that has become longer than limit down to its last n.
-func lastOf(list []*kgo.Record, limit, n int) []*kgo.Record {
-	if len(list) <= limit {
-		return list
-	}
-	return slices.Clone(list[len(list)-n:])
-}
-
-func byTime(a, b *kgo.Record) int {
-	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
 // merged emits the records of the spans: each partition in its order, and
@@ -162,7 +104,7 @@ func byTime(a, b *kgo.Record) int {
 // settle.
 func (t *topicReader) merged(ctx context.Context, spans map[int32]span, emit func(*kgo.Record) error, settle func() error) error {
 	return t.with(func(l *kafkaclient.Log) error {
-		return l.Merge(ctx, spans, byTime, t.kept(emit), settle)
+		return l.Merge(ctx, spans, kafkaclient.CompareTime, t.kept(emit), settle)
 	})
 }
 

@@ -15,12 +15,6 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// Headers of the record contract that say which event a record is.
-const (
-	headerEventID   = "ce_id"
-	headerEventTime = "ce_time"
-)
-
 const (
 	// comparedAtOnce is how many events are compared at once: about 150 MB.
 	comparedAtOnce = 1_000_000
@@ -163,8 +157,8 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 			fmt.Fprintf(a.stderr, "waits until stream %s is at the end of the export again: the events do not say when the API took them in\n", st.Name)
 		},
 	}
-	if dead.there {
-		ports.DeadLetters = dead
+	if !dead.Missing {
+		ports.DeadLetters = dead.topicReader
 	}
 	found, err := reconcile.Run(ctx, reconcile.Config{
 		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,

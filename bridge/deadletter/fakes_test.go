@@ -1,0 +1,149 @@
+package deadletter_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/deadletter"
+)
+
+const stream = "events"
+
+// written is when the first dead letter was written; each further one a second
+// later.
+var written = time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
+
+// world is a topic of dead letters, the export that they are of, and what
+// publishes them.
+type world struct {
+	t         *testing.T
+	log       *fakelog.Log
+	topic     *deadletter.Topic
+	source    *bridgetest.Source
+	publisher *publisher
+	letters   int
+	origin    bridge.Origin
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	log := fakelog.New("dlq.export.events", 2)
+	return &world{
+		t: t, log: log, topic: &deadletter.Topic{Log: log, Stream: stream},
+		source: bridgetest.NewSource(t, bridgetest.Export{PageSize: 3}), publisher: &publisher{t: t, marks: make(map[string][]byte)},
+	}
+}
+
+// add writes a dead letter and returns its place. Headers are pairs.
+func (w *world) add(value string, headers ...string) deadletter.Place {
+	partition := int32(w.letters % 2)
+	r := fakelog.Record(written.Add(time.Duration(w.letters)*time.Second), value, append([]string{"eb-stream", stream}, headers...)...)
+	w.letters++
+	w.log.Append(partition, r)
+	return deadletter.Place{Partition: partition, Offset: r.Offset}
+}
+
+// whole writes a letter that holds its item.
+func (w *world) whole(item string, reason bridge.Defect) deadletter.Place {
+	return w.add(item, "eb-reason", string(reason), "eb-cursor-hash", bridge.CursorHash("c"), "eb-index", fmt.Sprint(w.letters))
+}
+
+// position writes a letter that holds only where the item was.
+func (w *world) position(item, id, cursor string, index int) deadletter.Place {
+	value, err := json.Marshal(map[string]any{"id": id, "size": len(item), "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(item))), "cursor": cursor, "index": index})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.add(string(value), "eb-reason", string(bridge.DefectTooLarge), "eb-cursor-hash", bridge.CursorHash(cursor), "eb-index", fmt.Sprint(index))
+}
+
+// retry retries the letters and returns what became of them.
+func (w *world) retry(places ...deadletter.Place) ([]deadletter.Retried, error) {
+	w.t.Helper()
+	var all []deadletter.Retried
+	r := &deadletter.Retry{
+		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, By: "a test",
+		Done: func(one deadletter.Retried) error { all = append(all, one); return nil },
+	}
+	return all, r.Run(w.t.Context(), places)
+}
+
+// must retries the letters and wants these outcomes.
+func (w *world) must(places []deadletter.Place, want ...deadletter.Outcome) []deadletter.Retried {
+	w.t.Helper()
+	all, err := w.retry(places...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var got []deadletter.Outcome
+	for _, one := range all {
+		got = append(got, one.Result)
+	}
+	if !slices.Equal(got, want) {
+		w.t.Errorf("%+v, want %v", all, want)
+	}
+	return all
+}
+
+// item is an event of the export.
+func item(id string) string {
+	return fmt.Sprintf(`{"eventId":%q,"timestamp":1000,"payload":{}}`, id)
+}
+
+// publisher is a Publisher.
+type publisher struct {
+	t         *testing.T
+	rehearsal bool
+	tooLarge  string                     // the id of an event that the topic cannot take
+	fails     map[int]bridgetest.Failure // of Publish, by number
+	calls     int
+	marks     map[string][]byte
+	published []string // items
+	sources   []bridge.SourceIdentity
+}
+
+func (p *publisher) Marks() map[string][]byte { return p.marks }
+
+func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
+	p.calls++
+	if len(page.Events) != 1 {
+		p.t.Errorf("%d events are published with mark %s, want one", len(page.Events), mark)
+	}
+	e := &page.Events[0]
+	if string(e.ID) == p.tooLarge && p.tooLarge != "" {
+		return bridge.Receipt{}, fmt.Errorf("%w: %w", bridge.ErrRefused, &bridge.Fault{Class: bridge.Permanent, Err: fmt.Errorf("%s is too large", e.ID)})
+	}
+	if p.rehearsal {
+		return bridge.Receipt{}, nil
+	}
+	if f, ok := p.fails[p.calls]; ok && f == bridgetest.Failed {
+		return bridge.Receipt{}, bridgetest.ErrDown
+	}
+	if _, there := p.marks[mark]; there {
+		p.t.Errorf("mark %s is put again", mark)
+	}
+	p.marks[mark] = slices.Clone(value)
+	p.published, p.sources = append(p.published, string(e.Raw)), append(p.sources, page.Source)
+	if f, ok := p.fails[p.calls]; ok && f == bridgetest.Persisted {
+		return bridge.Receipt{}, bridgetest.ErrDown
+	}
+	return bridge.Receipt{Published: 1}, nil
+}
+
+func headersOf(r *kgo.Record) map[string]string {
+	all := make(map[string]string)
+	for _, h := range r.Headers {
+		all[h.Key] = string(h.Value)
+	}
+	return all
+}

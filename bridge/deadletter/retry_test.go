@@ -1,0 +1,266 @@
+package deadletter_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/fakelog"
+	"exportbridge/bridge/deadletter"
+)
+
+// TestRetry: letters are published with a mark each, in the order that was asked
+// for, and a rehearsal only says so. Nothing is published twice.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		places := []deadletter.Place{
+			w.whole(item("a"), bridge.DefectTime),
+			w.add(item("b"), "eb-reason", "bad-timestamp", "ce_source", "/a%2Fb/web%20shop/events"),
+		}
+		w.publisher.rehearsal = true
+		w.must(places, deadletter.WouldPublish, deadletter.WouldPublish)
+		if len(w.publisher.marks) > 0 {
+			t.Errorf("a rehearsal leaves %v", w.publisher.marks)
+		}
+		w.publisher.rehearsal = false
+		all := w.must(places, deadletter.Published, deadletter.Published)
+		want := deadletter.Retried{Letter: "0:0", Reason: bridge.DefectTime, ID: "a", From: "bytes", Result: deadletter.Published}
+		if all[0] != want {
+			t.Errorf("%+v, want %+v", all[0], want)
+		}
+		if !slices.Equal(w.publisher.published, []string{item("a"), item("b")}) || w.publisher.sources[1] != (bridge.SourceIdentity{Organization: "a/b", Application: "web shop"}) {
+			t.Errorf("published %v of %v", w.publisher.published, w.publisher.sources)
+		}
+		// The form of a mark is kept for ever.
+		mark := fmt.Sprintf(`{"v":1,"topic":"dlq.export.events","written":%d,"id":"a","item":"afe677844772d1ddf499f5c03eab22b1","at":%d,"by":"a test"}`,
+			written.UnixMilli(), time.Now().UnixMilli())
+		if got := string(w.publisher.marks["0/0"]); got != mark {
+			t.Errorf("its mark is\n%s, want\n%s", got, mark)
+		}
+		again := w.must(append(places, places...), deadletter.PublishedBefore, deadletter.PublishedBefore, deadletter.PublishedBefore, deadletter.PublishedBefore)
+		if !strings.HasPrefix(again[0].Detail, "at 2000-01-01 ") {
+			t.Errorf("%+v", again[0])
+		}
+	})
+}
+
+// TestRetryOtherTopic: a topic that was made anew has other letters at the same
+// places.
+func TestRetryOtherTopic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	old := w.whole(item("a"), bridge.DefectTime)
+	w.must([]deadletter.Place{old}, deadletter.Published)
+	marks := w.publisher.marks
+	w = newWorld(t)
+	w.letters = 2
+	w.publisher.marks = map[string][]byte{"9/9": marks["0/0"]} // of an event that is in another letter
+	w.must([]deadletter.Place{w.whole(item("b"), bridge.DefectTime)}, deadletter.Published)
+	w = newWorld(t)
+	w.letters = 2
+	w.publisher.marks = marks
+	place := w.whole(item("b"), bridge.DefectTime)
+	records, err := w.topic.Load(t.Context(), []deadletter.Place{place})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := deadletter.Read(records[0])
+	if at := w.topic.RetriedAt(marks, &l); place != old || !at.IsZero() {
+		t.Errorf("letter %s of another topic was retried at %s", place, at)
+	}
+}
+
+// TestRetryDuplicates: an event that a rewind has left in several letters is
+// published once, also over several retries. Events without ids that are equal
+// may be two.
+func TestRetryDuplicates(t *testing.T) {
+	t.Parallel()
+	const nameless = `{"timestamp":"soon","n":1}`
+	formA, formB := `{"eventId":"s","timestamp":1,"form":"a"}`, `{"eventId":"s","timestamp":1,"form":"b"}`
+	at := func(w *world, value, index string) deadletter.Place {
+		return w.add(value, "eb-reason", "bad-timestamp", "eb-cursor-hash", bridge.CursorHash("c"), "eb-index", index)
+	}
+	w := newWorld(t)
+	first, again := w.whole(item("a"), bridge.DefectTime), w.whole(item("a"), bridge.DefectTime)
+	if all := w.must([]deadletter.Place{first, again}, deadletter.Published, deadletter.Duplicate); all[1].Detail != "of letter 0:0" {
+		t.Errorf("%+v", all[1])
+	}
+	later := w.must([]deadletter.Place{again, w.whole(item("a"), bridge.DefectTime)}, deadletter.Duplicate, deadletter.Duplicate)
+	if !strings.HasPrefix(later[0].Detail, "of letter 0:0, at 2") {
+		t.Errorf("%+v", later[0])
+	}
+	w.must([]deadletter.Place{at(w, nameless, "1"), at(w, nameless, "2"), at(w, nameless, "1")}, deadletter.Published, deadletter.Published, deadletter.Duplicate)
+	w.must([]deadletter.Place{w.whole(formA, bridge.DefectSharedID), w.whole(formB, bridge.DefectSharedID), w.whole(formA, bridge.DefectSharedID)},
+		deadletter.Published, deadletter.Published, deadletter.Duplicate)
+
+	// Marks of older versions name the event by its id alone.
+	w = newWorld(t)
+	w.publisher.marks["1/7"] = []byte(`{"v":1,"topic":"dlq.export.events","written":1,"id":"a","at":1}`)
+	w.must([]deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime)}, deadletter.Duplicate, deadletter.Published)
+}
+
+// TestRetryFromCursor: the page of a letter that holds only the item's position
+// is asked for again.
+func TestRetryFromCursor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.source.Append(item("a"), item("b"), item("c"), item("d"))
+		page, err := w.source.Fetch(t.Context(), bridge.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cursor := page.Next
+		page.Release()
+		w.origin = bridge.Origin{Start: 500}
+		w.source.FailRequest(2, &bridge.Fault{Class: bridge.Transient, Err: bridgetest.ErrDown})
+		all := w.must([]deadletter.Place{
+			w.position(item("b"), "b", "", 1), w.position(item("d"), "d", cursor, 0), w.position(`{"other":"bytes"}`, "c", "", 2), w.position(item("gone"), "gone", cursor, 0),
+		}, deadletter.Published, deadletter.Published, deadletter.Published, deadletter.Refused)
+		if all[0].From != "cursor" || all[2].Detail != "the API serves other bytes of it now" || all[3].Detail != "the page at its cursor does not have it any more (it was item 0)" {
+			t.Errorf("%+v", all)
+		}
+		if !slices.Equal(w.publisher.published, []string{item("b"), item("d"), item("c")}) {
+			t.Errorf("published %v", w.publisher.published)
+		}
+		if asked := w.source.Asked()[1]; asked != (bridge.Position{Start: 500}) {
+			t.Errorf("the first page is asked for at %+v", asked)
+		}
+		w.source.Refuse(func(bridge.Position) error {
+			return &bridge.Fault{Class: bridge.BadCursor, Err: errors.New("the cursor has expired")}
+		})
+		lost := w.add(fmt.Sprintf(`{"id":"x","size":1,"sha256":%q,"index":0}`, strings.Repeat("0", 64)), "eb-cursor-hash", "hash", "eb-index", "0")
+		all = w.must([]deadletter.Place{w.position(item("e"), "e", cursor, 0), lost}, deadletter.Refused, deadletter.Refused)
+		if !strings.Contains(all[0].Detail, "the API refuses its cursor: the cursor has expired") || all[1].Detail != "its cursor was too long for the letter" {
+			t.Errorf("%+v", all)
+		}
+		w.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Err: bridgetest.ErrDown} })
+		if all, err := w.retry(w.position(item("f"), "f", cursor, 0)); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "letter ") || len(all) > 0 {
+			t.Errorf("an API that is away: %+v, %v", all, err)
+		}
+	})
+}
+
+// TestRetryWindow: the bounds of a window go with its cursors.
+func TestRetryWindow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.source.Append(item("a"))
+	w.origin = bridge.Origin{Start: 500, End: 2000}
+	w.must([]deadletter.Place{w.position(item("a"), "a", "", 0)}, deadletter.Published)
+	if asked := w.source.Asked()[0]; asked != (bridge.Position{Start: 500, End: 2000, Window: true}) {
+		t.Errorf("asked at %+v", asked)
+	}
+}
+
+// TestRetryRefused: what still cannot be published is said with the reason, stays
+// without a mark, and does not hold back the others.
+func TestRetryRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publisher.tooLarge = "large"
+	places := []deadletter.Place{w.whole(item("large"), bridge.DefectTooLarge), w.whole(`not JSON`, bridge.DefectNotObject), w.whole(item("b"), bridge.DefectTime)}
+	all := w.must(places, deadletter.Refused, deadletter.Refused, deadletter.Published)
+	if all[0].Detail != "large is too large" || !strings.HasPrefix(all[1].Detail, "its bytes are not an item: ") || len(w.publisher.marks) != 1 {
+		t.Errorf("%+v, marks %v", all, w.publisher.marks)
+	}
+	w.publisher.tooLarge = ""
+	w.must(places, deadletter.Published, deadletter.Refused, deadletter.PublishedBefore)
+}
+
+// TestRetryVanished: a letter that retention takes meanwhile ends the retry; what
+// is published until then has its mark.
+func TestRetryVanished(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var places []deadletter.Place
+	for i := range 140 { // more than are in memory at a time
+		places = append(places, w.whole(item(fmt.Sprint("e", i)), bridge.DefectTime))
+	}
+	if err := w.topic.Check(t.Context(), places); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	r := &deadletter.Retry{Topic: w.topic, Source: w.source, Publisher: w.publisher, Done: func(deadletter.Retried) error {
+		if n++; n == 10 {
+			w.log.Delete(1, 60)
+		}
+		return nil
+	}}
+	err := r.Run(t.Context(), places)
+	if !errors.Is(err, deadletter.ErrNotFound) || n == 0 || n == len(places) || len(w.publisher.marks) != n || len(w.publisher.published) != n {
+		t.Errorf("%v after %d letters with %d marks", err, n, len(w.publisher.marks))
+	}
+	left := slices.DeleteFunc(places, func(p deadletter.Place) bool { return p.Partition == 1 && p.Offset < 60 })
+	if _, err := w.retry(left...); err != nil {
+		t.Error(err)
+	}
+	slices.Sort(w.publisher.published)
+	if len(slices.Compact(w.publisher.published)) != len(w.publisher.marks) {
+		t.Errorf("%d events with %d marks", len(w.publisher.published), len(w.publisher.marks))
+	}
+}
+
+// TestRetryFails: whether or not the outcome of a failure was persisted, the next
+// retry publishes nothing twice and leaves nothing out.
+func TestRetryFails(t *testing.T) {
+	t.Parallel()
+	for _, how := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+		w := newWorld(t)
+		places := []deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime), w.whole(item("c"), bridge.DefectTime)}
+		w.publisher.fails = map[int]bridgetest.Failure{2: how}
+		all, err := w.retry(places...)
+		if !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "letter 1:0: ") || len(all) != 1 {
+			t.Errorf("%s: %+v, %v", how, all, err)
+		}
+		if _, err := w.retry(places...); err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(w.publisher.published, []string{item("a"), item("b"), item("c")}) {
+			t.Errorf("%s: published %v", how, w.publisher.published)
+		}
+	}
+	w := newWorld(t)
+	stop := errors.New("nobody reads")
+	r := &deadletter.Retry{Topic: w.topic, Source: w.source, Publisher: w.publisher, Done: func(deadletter.Retried) error { return stop }}
+	if err := r.Run(t.Context(), []deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime)}); !errors.Is(err, stop) || len(w.publisher.published) != 1 {
+		t.Errorf("%v, published %v", err, w.publisher.published)
+	}
+}
+
+// TestRead: what looks like a substitute and is none is an item.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	sum := strings.Repeat("0", 64)
+	substitute := fmt.Sprintf(`{"id":"x","size":1,"sha256":%q,"cursor":"c","index":7}`, sum)
+	for name, test := range map[string]struct {
+		value, index, hash string
+		whole              bool
+	}{
+		"a substitute":   {substitute, "7", bridge.CursorHash("c"), false},
+		"another index":  {substitute, "8", bridge.CursorHash("c"), true},
+		"another cursor": {substitute, "7", bridge.CursorHash("d"), true},
+		"another member": {strings.Replace(substitute, `"size"`, `"x":1,"size"`, 1), "7", bridge.CursorHash("c"), true},
+		"more behind it": {substitute + "{}", "7", bridge.CursorHash("c"), true},
+		"no JSON":        {"x", "7", bridge.CursorHash("c"), true},
+		"a short hash":   {strings.Replace(substitute, sum, "00", 1), "7", bridge.CursorHash("c"), true},
+		"an empty item":  {"", "0", "", true},
+	} {
+		r := fakelog.Record(written, test.value, "eb-stream", stream, "eb-index", test.index, "eb-cursor-hash", test.hash, "ce_source", "not ours", "ce_id", strings.Repeat("i", 300))
+		l := deadletter.Read(r)
+		if l.Whole != test.whole || test.whole && string(l.Item) != test.value || l.Stream != stream || l.Source != (bridge.SourceIdentity{}) {
+			t.Errorf("%s: %+v", name, l)
+		}
+		if test.whole && (len(l.ID) != 256 || l.Size != len(test.value)) {
+			t.Errorf("%s: an id of %d bytes, size %d", name, len(l.ID), l.Size)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package kafkaclient
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// windowGrowth is how much further back each look for the newest records goes
+// than the one before.
+const windowGrowth = 4
+
+// Reader reads spans of a topic, as Log.Read does.
+type Reader interface {
+	Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error
+}
+
+// Newest returns the newest n records of the spans that keep keeps, in the order
+// of CompareTime. It looks back in each partition only as far as it must. At most
+// 2n records a partition are held; keep may empty one that it keeps.
+func Newest(ctx context.Context, r Reader, spans map[int32]Span, n int, keep func(*kgo.Record) bool) ([]*kgo.Record, error) {
+	found := make(map[int32][]*kgo.Record) // per partition, the newest n
+	todo := maps.Clone(spans)
+	for size := int64(n); ; size *= windowGrowth {
+		windows := make(map[int32]Span)
+		for id, s := range todo {
+			if s.From < s.To && len(found[id]) < n {
+				windows[id] = Span{From: max(s.From, s.To-size), To: s.To}
+			}
+		}
+		if len(windows) == 0 {
+			break
+		}
+		older := make(map[int32][]*kgo.Record)
+		err := r.Read(ctx, windows, func(r *kgo.Record) error {
+			if keep(r) {
+				older[r.Partition] = lastOf(append(older[r.Partition], r), 2*n, n)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for id, w := range windows {
+			found[id] = lastOf(slices.Concat(older[id], found[id]), n, n)
+			todo[id] = Span{From: todo[id].From, To: w.From}
+		}
+	}
+	all := slices.Concat(slices.Collect(maps.Values(found))...)
+	slices.SortFunc(all, CompareTime)
+	return lastOf(all, n, n), nil
+}
+
+// lastOf cuts a list that has become longer than limit down to its last n.
+func lastOf(list []*kgo.Record, limit, n int) []*kgo.Record {
+	if len(list) <= limit {
+		return list
+	}
+	return slices.Clone(list[len(list)-n:])
+}
+
+// CompareTime orders records by their times, then by partition and offset.
+func CompareTime(a, b *kgo.Record) int {
+	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+}
+
+// Since moves the beginning of the spans to the first record at or after a time,
+// in milliseconds since the epoch.
+func Since(ctx context.Context, l interface {
+	After(ctx context.Context, millis int64) (map[int32]int64, error)
+}, spans map[int32]Span, millis int64) error {
+	after, err := l.After(ctx, millis)
+	if err != nil {
+		return err
+	}
+	for id, s := range spans {
+		spans[id] = Span{From: min(s.To, max(s.From, after[id])), To: s.To}
+	}
+	return nil
+}
