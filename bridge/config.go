@@ -34,20 +34,20 @@ type Config struct {
 	// Log takes one record per change of state; nil discards.
 	Log *slog.Logger
 
-	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL, default=1s" stream:"yes" desc:"wait before asking again when caught up"`
-	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX, default=15s" stream:"yes" desc:"the wait grows up to this while nothing new comes"`
-	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES, default=8" stream:"yes" desc:"pages fetched ahead of Kafka at most"`
-	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES, default=16777216" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most, with what their events take; two pages are always allowed"`
-	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL, default=30s" stream:"yes" desc:"longest wait between tries, with full jitter; Retry-After wins"`
-	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES, default=5" stream:"yes" desc:"empty pages in a row that end a window"`
-	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR, default=stop" stream:"yes" values:"stop,previous,time" desc:"what to do when the API refuses the cursor for good: stop, go back to the previous cursors of the history, or start by time; what the topic holds is not published again"`
-	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID, default=publish" stream:"yes" values:"publish,bad-event" desc:"what to do where different items of a page have the same id: publish all, with that id, or treat those after the first as BRIDGE_ON_BAD_EVENT says"`
-	Overlap          time.Duration `env:"EXPORT_OVERLAP, default=1h" stream:"yes" desc:"how much before the last event a start by time begins, for events that were listed late"`
-	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS, default=kafka" values:"kafka,redis,stop" desc:"exactly once, when Redis is ahead of Kafka, which means that Kafka lost data: go on from Kafka's checkpoint (events come twice), from Redis's (events may be missing), or stop"`
-	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT, default=25s" desc:"how long a stop waits for what is in flight"`
+	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL" stream:"yes" desc:"wait before asking again when caught up"`
+	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX" stream:"yes" desc:"the wait grows up to this while nothing new comes"`
+	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES" stream:"yes" desc:"pages fetched ahead of Kafka at most"`
+	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most, with what their events take; two pages are always allowed"`
+	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL" stream:"yes" desc:"longest wait between tries, with full jitter; Retry-After wins"`
+	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES" stream:"yes" desc:"empty pages in a row that end a window"`
+	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR" stream:"yes" values:"stop,previous,time" desc:"what to do when the API refuses the cursor for good: stop, go back to the previous cursors of the history, or start by time; what the topic holds is not published again"`
+	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID" stream:"yes" values:"publish,bad-event" desc:"what to do where different items of a page have the same id: publish all, with that id, or treat those after the first as BRIDGE_ON_BAD_EVENT says"`
+	Overlap          time.Duration `env:"EXPORT_OVERLAP" stream:"yes" desc:"how much before the last event a start by time begins, for events that were listed late"`
+	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS" values:"kafka,redis,stop" desc:"exactly once, when Redis is ahead of Kafka, which means that Kafka lost data: go on from Kafka's checkpoint (events come twice), from Redis's (events may be missing), or stop"`
+	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT" desc:"how long a stop waits for what is in flight"`
 }
 
-// DefaultConfig returns the defaults of the tags. Stream, Mode, Origin and
+// DefaultConfig returns the defaults of all settings. Stream, Mode, Origin and
 // PageSize have none.
 func DefaultConfig() Config {
 	return Config{

@@ -17,21 +17,21 @@ import (
 // Config says where Redis is and how the store uses it. One made by hand begins
 // with DefaultConfig.
 type Config struct {
-	URL        URL           `env:"REDIS_URL, default=redis://localhost:6379/0" secret:"yes" desc:"redis://, rediss:// (TLS) or unix://; several hosts are a cluster, or the sentinels of REDIS_MASTER_NAME" example:"rediss://redis.example.com:6380/0"`
+	URL        URL           `env:"REDIS_URL" secret:"yes" desc:"redis://, rediss:// (TLS) or unix://; several hosts are a cluster, or the sentinels of REDIS_MASTER_NAME" example:"rediss://redis.example.com:6380/0"`
 	MasterName string        `env:"REDIS_MASTER_NAME" desc:"name under which the sentinels in REDIS_URL know the primary" example:"mymaster"`
 	Username   string        `env:"REDIS_USERNAME" desc:"user; overrides the one in REDIS_URL" example:"exportbridge"`
 	Password   bridge.Secret `env:"REDIS_PASSWORD" secret:"yes" desc:"password; overrides the one in REDIS_URL"`
 	TLSCA      string        `env:"REDIS_TLS_CA" desc:"PEM certificates to trust with rediss://; the system's when empty"`
-	Timeout    time.Duration `env:"REDIS_TIMEOUT, default=2s" desc:"longest wait for one operation, retries included"`
-	Prefix     string        `env:"CURSOR_PREFIX, default=exportbridge" desc:"first part of every key" example:"exportbridge"`
-	HistoryAge time.Duration `env:"CURSOR_HISTORY_AGE, default=720h" desc:"how long committed cursors are kept; operators' changes stay"`
+	Timeout    time.Duration `env:"REDIS_TIMEOUT" desc:"longest wait for one operation, retries included"`
+	Prefix     string        `env:"CURSOR_PREFIX" desc:"first part of every key" example:"exportbridge"`
+	HistoryAge time.Duration `env:"CURSOR_HISTORY_AGE" desc:"how long committed cursors are kept; operators' changes stay"`
 
 	// Report, if not nil, hears after each operation whether Redis answered:
 	// nil, or why not. It must be quick and may be called concurrently.
 	Report func(error)
 }
 
-// DefaultConfig returns the defaults of the tags.
+// DefaultConfig returns the defaults of all settings.
 func DefaultConfig() Config {
 	return Config{URL: "redis://localhost:6379/0", Timeout: 2 * time.Second, Prefix: "exportbridge", HistoryAge: 30 * 24 * time.Hour}
 }

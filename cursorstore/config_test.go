@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/sethvargo/go-envconfig"
 
 	"exportbridge/bridge"
 	"exportbridge/cursorstore"
@@ -17,11 +16,7 @@ import (
 
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
-	var cfg cursorstore.Config
-	err := envconfig.ProcessWith(t.Context(), &envconfig.Config{Target: &cfg, Lookuper: envconfig.MapLookuper(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := cursorstore.DefaultConfig()
 	want := cursorstore.Config{URL: "redis://localhost:6379/0", Timeout: 2 * time.Second, Prefix: "exportbridge", HistoryAge: 720 * time.Hour}
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Errorf("defaults differ (-want +got):\n%s", diff)

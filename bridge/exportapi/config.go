@@ -33,28 +33,28 @@ type Config struct {
 	// with how long it waited for its turn.
 	Waited func(time.Duration)
 
-	URL           string        `env:"EXPORT_URL, default=https://api.croct.io/export" stream:"yes" desc:"base URL of the export API"`
+	URL           string        `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
 	APIKey        bridge.Secret `env:"EXPORT_API_KEY, required" secret:"yes" stream:"yes" desc:"key of the export API"`
-	Resource      string        `env:"EXPORT_RESOURCE, default=events" stream:"yes" values:"events,sessions,users" desc:"what to export"`
+	Resource      string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"what to export"`
 	Events        []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, all if empty; only the resource events has them" example:"orderPlaced,userSignedUp"`
-	PageSize      int           `env:"EXPORT_PAGE_SIZE, default=1000" stream:"yes" desc:"items asked for per page, 1 to 1000"`
-	Timeout       time.Duration `env:"EXPORT_TIMEOUT, default=30s" stream:"yes" desc:"longest time of one request, from connect to the last byte; connecting gets a third of it, the header two thirds"`
+	PageSize      int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items asked for per page, 1 to 1000"`
+	Timeout       time.Duration `env:"EXPORT_TIMEOUT" stream:"yes" desc:"longest time of one request, from connect to the last byte; connecting gets a third of it, the header two thirds"`
 	RateLimit     string        `env:"EXPORT_RATE_LIMIT" stream:"yes" desc:"most requests per second, minute or hour, no limit if empty" example:"10/s"`
 	Path          string        `env:"EXPORT_PATH" stream:"yes" desc:"path below EXPORT_URL; empty is the resource's own" example:"/events"`
-	ItemsField    string        `env:"EXPORT_ITEMS_FIELD, default=items" stream:"yes" desc:"member of the page that holds the items"`
-	CursorField   string        `env:"EXPORT_CURSOR_FIELD, default=nextCursor" stream:"yes" desc:"member of the page that holds the next cursor"`
-	CursorParam   string        `env:"EXPORT_CURSOR_PARAM, default=cursor" stream:"yes" desc:"query parameter that takes the cursor"`
-	PageSizeParam string        `env:"EXPORT_PAGE_SIZE_PARAM, default=pageSize" stream:"yes" desc:"query parameter that takes the page size"`
-	KeyHeader     string        `env:"EXPORT_KEY_HEADER, default=X-Api-Key" stream:"yes" desc:"header that takes the key"`
+	ItemsField    string        `env:"EXPORT_ITEMS_FIELD" stream:"yes" desc:"member of the page that holds the items"`
+	CursorField   string        `env:"EXPORT_CURSOR_FIELD" stream:"yes" desc:"member of the page that holds the next cursor"`
+	CursorParam   string        `env:"EXPORT_CURSOR_PARAM" stream:"yes" desc:"query parameter that takes the cursor"`
+	PageSizeParam string        `env:"EXPORT_PAGE_SIZE_PARAM" stream:"yes" desc:"query parameter that takes the page size"`
+	KeyHeader     string        `env:"EXPORT_KEY_HEADER" stream:"yes" desc:"header that takes the key"`
 	KeyQuery      string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter that takes the key, in place of the header" example:"api_key"`
 	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"scheme in front of the key, a space between them" example:"Bearer"`
-	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP, default=false" stream:"yes" desc:"allow plain http to other hosts than this one, and link-local addresses"`
+	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain http to other hosts than this one, and link-local addresses"`
 	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"URL of a proxy, or environment for HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
-	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE, default=67108864" unit:"bytes" stream:"yes" desc:"largest page after decompression; a page has at most 10,000 items"`
+	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE" unit:"bytes" stream:"yes" desc:"largest page after decompression; a page has at most 10,000 items"`
 	CA            string        `env:"EXPORT_CA" stream:"yes" desc:"certificates in PEM to trust in place of the system's"`
 }
 
-// DefaultConfig returns the defaults of the tags. Only APIKey, which is
+// DefaultConfig returns the defaults of all settings. Only APIKey, which is
 // required, has none.
 func DefaultConfig() Config {
 	return Config{

@@ -24,13 +24,13 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// config returns the defaults of the tags, as the command reads them.
+// config returns the defaults with some variables set, as the command reads them.
 func config(t testing.TB, vars map[string]string) exportapi.Config {
 	t.Helper()
 	all := map[string]string{"EXPORT_API_KEY": testKey, "EXPORT_URL": "http://127.0.0.1:1"}
 	maps.Copy(all, vars)
-	var cfg exportapi.Config
-	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &cfg, Lookuper: envconfig.MapLookuper(all)})
+	cfg := exportapi.DefaultConfig()
+	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &cfg, DefaultOverwrite: true, Lookuper: envconfig.MapLookuper(all)})
 	if err != nil {
 		t.Fatalf("read configuration: %v", err)
 	}

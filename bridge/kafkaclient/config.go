@@ -16,19 +16,19 @@ import (
 // Config says how to connect to Kafka. One made by hand begins with
 // DefaultConfig.
 type Config struct {
-	Brokers       []string      `env:"KAFKA_BROKERS, default=localhost:9092" desc:"addresses of some brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
-	ClientID      string        `env:"KAFKA_CLIENT_ID, default=exportbridge" desc:"name of this client in the brokers' logs and quotas"`
+	Brokers       []string      `env:"KAFKA_BROKERS" desc:"addresses of some brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
+	ClientID      string        `env:"KAFKA_CLIENT_ID" desc:"name of this client in the brokers' logs and quotas"`
 	Rack          string        `env:"KAFKA_RACK" desc:"rack of this process, to read from the nearest replica" example:"eu-west-1a"`
-	TLSEnabled    bool          `env:"KAFKA_TLS_ENABLED, default=false" desc:"connect with TLS"`
+	TLSEnabled    bool          `env:"KAFKA_TLS_ENABLED" desc:"connect with TLS"`
 	TLSCA         string        `env:"KAFKA_TLS_CA" desc:"certificates in PEM to trust in place of the system's"`
 	TLSCert       string        `env:"KAFKA_TLS_CERT" desc:"our certificate in PEM, for mutual TLS"`
 	TLSKey        bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"key of our certificate in PEM"`
-	TLSSkipVerify bool          `env:"KAFKA_TLS_SKIP_VERIFY, default=false" desc:"accept any broker certificate; for tests only"`
+	TLSSkipVerify bool          `env:"KAFKA_TLS_SKIP_VERIFY" desc:"accept any broker certificate; for tests only"`
 	SASLMechanism string        `env:"KAFKA_SASL_MECHANISM" values:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" desc:"how to authenticate; not at all if empty"`
 	SASLUsername  string        `env:"KAFKA_SASL_USERNAME" desc:"user name for PLAIN and SCRAM" example:"exportbridge"`
 	SASLPassword  bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password, or the token for OAUTHBEARER"`
-	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE, default=false" desc:"allow PLAIN and OAUTHBEARER without TLS, readable by anybody on the way"`
-	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE, default=1000000" unit:"bytes" stream:"yes" desc:"largest record batch, used when the topic's max.message.bytes cannot be read"`
+	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN and OAUTHBEARER without TLS, readable by anybody on the way"`
+	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE" unit:"bytes" stream:"yes" desc:"largest record batch, used when the topic's max.message.bytes cannot be read"`
 	// SASLPasswordFile is the file that SASLPassword came from, if it did. It
 	// is read again at every authentication, so that tokens can be rotated.
 	SASLPasswordFile string
@@ -40,7 +40,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// DefaultConfig returns the defaults of the tags.
+// DefaultConfig returns the defaults of all settings.
 func DefaultConfig() Config {
 	return Config{Brokers: []string{"localhost:9092"}, ClientID: "exportbridge", MaxMessage: 1_000_000}
 }

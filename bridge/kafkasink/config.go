@@ -45,26 +45,26 @@ type Config struct {
 
 	Topic       string `env:"KAFKA_TOPIC" stream:"yes" desc:"topic of the events; export.<stream> if empty" example:"export.events"`
 	DLQTopic    string `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic of the dead letters; dlq.<topic> if empty" example:"dlq.export.events"`
-	Retention   string `env:"KAFKA_RETENTION, default=-1" stream:"yes" desc:"how long topics that we create keep records, by event time; -1 is for ever" example:"8760h"`
-	Timestamp   string `env:"KAFKA_TIMESTAMP, default=event" stream:"yes" values:"event,publish" desc:"time of a record: the event's, or that of publishing"`
-	Key         string `env:"KAFKA_KEY, default=/userId" stream:"yes" desc:"JSON pointer of the record key inside an item, or none" example:"/sessionId"`
-	Compression string `env:"KAFKA_COMPRESSION, default=snappy" stream:"yes" values:"none,gzip,snappy,lz4,zstd" desc:"compression of record batches"`
+	Retention   string `env:"KAFKA_RETENTION" stream:"yes" desc:"how long topics that we create keep records, by event time; -1 is for ever" example:"8760h"`
+	Timestamp   string `env:"KAFKA_TIMESTAMP" stream:"yes" values:"event,publish" desc:"time of a record: the event's, or that of publishing"`
+	Key         string `env:"KAFKA_KEY" stream:"yes" desc:"JSON pointer of the record key inside an item, or none" example:"/sessionId"`
+	Compression string `env:"KAFKA_COMPRESSION" stream:"yes" values:"none,gzip,snappy,lz4,zstd" desc:"compression of record batches"`
 
-	CheckpointTopic    string        `env:"KAFKA_CHECKPOINT_TOPIC, default=exportbridge.checkpoints" desc:"compacted topic of the checkpoints; transactional ids are named after it"`
-	TransactionTimeout time.Duration `env:"KAFKA_TRANSACTION_TIMEOUT, default=30s" desc:"how long the brokers leave a transaction open whose process is gone; readers of its partitions wait so long"`
-	Group              string        `env:"BRIDGE_GROUP, default=exportbridge" desc:"processes with the same group share their streams; the consumer group of a stream is <group>.<stream>"`
-	SessionTimeout     time.Duration `env:"BRIDGE_SESSION_TIMEOUT, default=10s" desc:"how long until the streams of a dead process move to another"`
+	CheckpointTopic    string        `env:"KAFKA_CHECKPOINT_TOPIC" desc:"compacted topic of the checkpoints; transactional ids are named after it"`
+	TransactionTimeout time.Duration `env:"KAFKA_TRANSACTION_TIMEOUT" desc:"how long the brokers leave a transaction open whose process is gone; readers of its partitions wait so long"`
+	Group              string        `env:"BRIDGE_GROUP" desc:"processes with the same group share their streams; the consumer group of a stream is <group>.<stream>"`
+	SessionTimeout     time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"how long until the streams of a dead process move to another"`
 
-	CreateTopics bool  `env:"KAFKA_CREATE_TOPICS, default=false" desc:"create missing topics at start"`
-	Partitions   int32 `env:"KAFKA_PARTITIONS, default=6" stream:"yes" desc:"partitions of topics that we create"`
-	Replication  int16 `env:"KAFKA_REPLICATION, default=-1" stream:"yes" desc:"replicas of topics that we create; -1 is the brokers' default"`
+	CreateTopics bool  `env:"KAFKA_CREATE_TOPICS" desc:"create missing topics at start"`
+	Partitions   int32 `env:"KAFKA_PARTITIONS" stream:"yes" desc:"partitions of topics that we create"`
+	Replication  int16 `env:"KAFKA_REPLICATION" stream:"yes" desc:"replicas of topics that we create; -1 is the brokers' default"`
 
-	Headers    string `env:"BRIDGE_HEADERS, default=cloudevents" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
-	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT, default=dlq" stream:"yes" values:"dlq,dlq-all,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream; a stream of which all items are unreadable stops too, but with dlq-all"`
-	OnExpired  string `env:"BRIDGE_ON_EXPIRED, default=publish-time" stream:"yes" values:"publish-time,stop" desc:"what to do with an event whose time the topic would not keep"`
+	Headers    string `env:"BRIDGE_HEADERS" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
+	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT" stream:"yes" values:"dlq,dlq-all,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream; a stream of which all items are unreadable stops too, but with dlq-all"`
+	OnExpired  string `env:"BRIDGE_ON_EXPIRED" stream:"yes" values:"publish-time,stop" desc:"what to do with an event whose time the topic would not keep"`
 }
 
-// DefaultConfig returns the defaults of the tags. Stream, Resource, Topic and
+// DefaultConfig returns the defaults of all settings. Stream, Resource, Topic and
 // Mode have none.
 func DefaultConfig() Config {
 	return Config{

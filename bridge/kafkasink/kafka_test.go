@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sethvargo/go-envconfig"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -77,10 +76,7 @@ func fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 // config returns the default configuration with topics of the test's own.
 func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) kafkasink.Config {
 	t.Helper()
-	var cfg kafkasink.Config
-	if err := envconfig.ProcessWith(t.Context(), &envconfig.Config{Target: &cfg, DefaultNoInit: true, Lookuper: envconfig.MapLookuper(nil)}); err != nil {
-		t.Fatalf("defaults: %v", err)
-	}
+	cfg := kafkasink.DefaultConfig()
 	cfg.Stream, cfg.Resource, cfg.Brokers = "events", "events", brokers
 	cfg.Topic = fmt.Sprintf("t%d.%.60s", time.Now().UnixNano(), strings.NewReplacer("/", ".", " ", "-", ",", "").Replace(t.Name()))
 	cfg.CheckpointTopic = "checkpoints." + cfg.Topic

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sethvargo/go-envconfig"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -102,12 +101,8 @@ func exportOf(t *testing.T, events int) bridge.Source {
 	t.Cleanup(api.Close)
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	var cfg exportapi.Config
-	vars := map[string]string{"EXPORT_URL": server.URL, "EXPORT_API_KEY": "any"}
-	if err := envconfig.ProcessWith(t.Context(), &envconfig.Config{Target: &cfg, DefaultNoInit: true, Lookuper: envconfig.MapLookuper(vars)}); err != nil {
-		t.Fatal(err)
-	}
-	cfg.Resource = "events"
+	cfg := exportapi.DefaultConfig()
+	cfg.URL, cfg.APIKey = server.URL, "any"
 	client, err := exportapi.New(cfg)
 	if err != nil {
 		t.Fatal(err)

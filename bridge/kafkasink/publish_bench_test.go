@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sethvargo/go-envconfig"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -102,10 +101,7 @@ func discard(c *kfake.Cluster, cfg kafkasink.Config) {
 
 func benchConfig(b *testing.B, brokers []string, compression string) kafkasink.Config {
 	b.Helper()
-	var cfg kafkasink.Config
-	if err := envconfig.ProcessWith(b.Context(), &envconfig.Config{Target: &cfg, DefaultNoInit: true, Lookuper: envconfig.MapLookuper(nil)}); err != nil {
-		b.Fatal(err)
-	}
+	cfg := kafkasink.DefaultConfig()
 	cfg.Stream, cfg.Resource, cfg.Topic, cfg.Brokers, cfg.CreateTopics, cfg.Compression = "events", "events", "export.events", brokers, true, compression
 	return cfg
 }

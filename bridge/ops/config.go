@@ -12,7 +12,7 @@ import (
 // Config is where the server listens, and who may do what.
 type Config struct {
 	// Addr is host:port, or "off".
-	Addr string `env:"HTTP_ADDR, default=127.0.0.1:8080" desc:"address of the page, metrics and probes, or off"`
+	Addr string `env:"HTTP_ADDR" desc:"address of the page, metrics and probes, or off"`
 	// AdminToken is what actions must carry. Without one they are taken only
 	// from this machine.
 	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token of actions over HTTP; without one they are only taken from this machine"`
@@ -20,8 +20,11 @@ type Config struct {
 	// localhost, IP addresses and the host of Addr.
 	AllowedHosts []string `env:"HTTP_ALLOWED_HOSTS" desc:"names by which the server may be called, besides localhost and IP addresses" example:"bridge.example.com"`
 	// ShowEvents lets the values of events out, to everybody who reaches Addr.
-	ShowEvents bool `env:"HTTP_SHOW_EVENTS, default=false" desc:"show the payload of sampled events, to everybody who reaches HTTP_ADDR"`
+	ShowEvents bool `env:"HTTP_SHOW_EVENTS" desc:"show the payload of sampled events, to everybody who reaches HTTP_ADDR"`
 }
+
+// DefaultConfig returns the defaults of all settings.
+func DefaultConfig() Config { return Config{Addr: "127.0.0.1:8080"} }
 
 // Off reports whether no server is wanted.
 func (c Config) Off() bool { return c.Addr == "off" }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,39 +12,23 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/sethvargo/go-envconfig"
 )
 
-// decode returns the field's value for text, or for the default when text is
-// empty. Its errors say what is wrong with the value and give an example, and
-// hold nothing of a secret.
-//
-// go-envconfig decodes; each variable goes through it alone, because it stops
-// at the first error and does not name the variable.
-func (v *Variable) decode(ctx context.Context, text string) (reflect.Value, error) {
-	lookup := envconfig.MapLookuper(nil)
-	if text != "" {
-		plain, err := v.normalize(text)
-		if err != nil {
-			return reflect.Value{}, v.explain(text, err)
+// parse returns what a variable is set to in the form that go-envconfig decodes;
+// an empty text is none. Its errors say what is wrong with the value and give an
+// example, and hold nothing of a secret.
+func (v *Variable) parse(text string) (string, error) {
+	if text == "" {
+		if v.required {
+			return "", v.withExample("is required")
 		}
-		lookup = envconfig.MapLookuper(map[string]string{v.Name: plain})
+		return "", nil
 	}
-	holder := reflect.New(reflect.StructOf([]reflect.StructField{{
-		Name: "Value",
-		Type: v.typ,
-		Tag:  reflect.StructTag("env:" + strconv.Quote(v.env)),
-	}}))
-	err := envconfig.ProcessWith(ctx, &envconfig.Config{Target: holder.Interface(), Lookuper: lookup})
-	switch {
-	case errors.Is(err, envconfig.ErrMissingRequired):
-		return reflect.Value{}, v.withExample("is required")
-	case err != nil && v.Secret:
-		return reflect.Value{}, v.withExample("cannot be read")
-	case err != nil:
-		return reflect.Value{}, v.explain(text, fmt.Errorf("cannot be read: %w", err))
+	plain, err := v.normalize(text)
+	if err != nil {
+		return "", v.explain(text, err)
 	}
-	return holder.Elem().Field(0), nil
+	return plain, nil
 }
 
 // explain puts the value before what is wrong with it, unless it is a secret.

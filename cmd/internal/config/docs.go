@@ -37,7 +37,7 @@ func (v *Variable) docsDefault() string {
 	case v.def == "":
 		return ""
 	}
-	return "`" + v.shownDefault() + "`"
+	return "`" + v.def + "`"
 }
 
 // docsMeaning is the description with what else there is to know.
@@ -63,7 +63,7 @@ func EnvTemplate(vars []Variable) string {
 		"# X_FILE=path in place of X=value reads the value from a file.\n")
 	for _, v := range vars {
 		fmt.Fprintf(&b, "\n# %s\n", v.docsMeaning())
-		value := v.shownDefault()
+		value := v.def
 		if value == "" {
 			value = v.sample
 		}

@@ -1,14 +1,13 @@
 package config
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 )
 
 func TestSettingsTable(t *testing.T) {
 	t.Parallel()
-	table := Markdown(variablesOf(reflect.TypeFor[shop]()))
+	table := Markdown(shopVariables())
 	for _, want := range []string{
 		"| `SHOP_NAME` | required | its name; for example `corner` |\n",
 		"| `SHOP_WAIT` * | `30d` |  |\n",

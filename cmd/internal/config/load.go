@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sethvargo/go-envconfig"
+
 	"exportbridge/bridge"
 )
 
@@ -21,42 +23,52 @@ type loader struct {
 
 // fill sets every setting of the struct that target points to, as one stream
 // sees it ("" for none), and returns where the values came from. A field whose
-// value cannot be used keeps its default, so that it causes no second problem.
-func (l *loader) fill(ctx context.Context, target any, stream string) map[string]origin {
-	config := reflect.ValueOf(target).Elem()
-	origins := make(map[string]origin)
-	for _, v := range variablesOf(config.Type()) {
-		text, from, err := l.src.find(&v, stream)
-		var value reflect.Value
+// value cannot be used keeps its default, which the struct holds, so that it
+// causes no second problem.
+func (l *loader) fill(ctx context.Context, target any, stream string) map[string]place {
+	vars := make(map[string]*Variable)
+	for _, v := range variablesOf(reflect.ValueOf(target).Elem()) {
+		vars[v.Name] = &v
+	}
+	places := make(map[string]place, len(vars))
+	lookup := func(name string) (string, bool) {
+		v := vars[name]
+		if v == nil { // behind a pointer
+			return "", false
+		}
+		text, from, err := l.src.find(v, stream)
 		if err == nil {
-			value, err = v.decode(ctx, text)
-			if err != nil {
-				err = fmt.Errorf("%s: %w", from.describe(v.Name), err)
+			if text, err = v.parse(text); err != nil {
+				err = fmt.Errorf("%s: %w", from.describe(name), err)
 			}
 		}
 		if err != nil {
-			l.add(v.Name, err.Error())
-			if value, err = v.decode(ctx, ""); err != nil {
-				continue // required: there is no default to fall back to
-			}
+			l.add(name, err.Error())
 		}
-		config.FieldByIndex(v.index).Set(value)
-		origins[v.Name] = from
+		places[name] = from
+		// What is required and missing is reported like the rest, all at once.
+		return text, text != "" || v.required
 	}
-	return origins
+	err := envconfig.ProcessWith(ctx, &envconfig.Config{
+		Target: target, Lookuper: envconfig.LookuperFunc(lookup), DefaultOverwrite: true, DefaultNoInit: true,
+	})
+	if err != nil { // a tag that cannot be read, or a type
+		l.add("", err.Error())
+	}
+	return places
 }
 
 // describe names a value by the variable that gave it, and its flag if it was one.
-func (o origin) describe(variable string) string {
-	switch o.kind {
+func (p place) describe(variable string) string {
+	switch p.kind {
 	case FromDefault:
 		return variable
 	case FromFile:
-		return fmt.Sprintf("%s (%s)", o.name, o.path)
+		return fmt.Sprintf("%s (%s)", p.name, p.path)
 	case FromFlag:
-		return o.name + " (from the command line)"
+		return p.name + " (from the command line)"
 	default:
-		return o.name
+		return p.name
 	}
 }
 
@@ -152,44 +164,44 @@ func (e *Setting) Shown() string {
 // effectiveOf lists the values in force: every variable once, and once more
 // for each stream that overrides it. Secrets are masked. A variable that
 // cannot be read is left out; it has been reported as a problem.
-func effectiveOf(ctx context.Context, src sources, vars []Variable, streams []string) []Setting {
+func effectiveOf(src sources, vars []Variable, streams []string) []Setting {
 	var rows []Setting
 	for _, v := range vars {
 		text, from, err := src.find(&v, "")
 		if err != nil {
 			continue
 		}
-		rows = append(rows, v.row(ctx, v.Name, text, from))
+		rows = append(rows, v.row(v.Name, text, from))
 		for _, stream := range streams {
 			own, ownFrom, err := src.find(&v, stream)
 			if err == nil && ownFrom != from {
-				rows = append(rows, v.row(ctx, streamPrefix(stream)+v.Name, own, ownFrom))
+				rows = append(rows, v.row(streamPrefix(stream)+v.Name, own, ownFrom))
 			}
 		}
 	}
 	return rows
 }
 
-func (v *Variable) row(ctx context.Context, name, text string, from origin) Setting {
+func (v *Variable) row(name, text string, from place) Setting {
 	row := Setting{Variable: name, Value: maskURLs(text), Origin: from.kind, From: from.path, Secret: v.Secret}
 	switch {
 	case from.kind == FromDefault:
-		row.Value = v.shownDefault()
+		row.Value = v.def
 	case v.Secret && text != Embedded:
-		row.Value = v.mask(ctx, text)
+		row.Value = v.mask(text)
 	}
 	return row
 }
 
 // mask shows of a secret what its type lets out: of a URL the host, of a key
 // nothing.
-func (v *Variable) mask(ctx context.Context, text string) string {
-	value, err := v.decode(ctx, text)
-	if err != nil {
-		return "***"
-	}
-	if masked, ok := reflect.TypeAssert[fmt.Stringer](value); ok {
-		return masked.String()
+func (v *Variable) mask(text string) string {
+	secret := reflect.New(v.typ).Elem()
+	if secret.Kind() == reflect.String {
+		secret.SetString(text)
+		if masked, ok := reflect.TypeAssert[fmt.Stringer](secret); ok {
+			return masked.String()
+		}
 	}
 	return "***"
 }

@@ -81,7 +81,7 @@ func (v *Variable) schema() *jsonSchema {
 	s := &jsonSchema{
 		Description: v.docsMeaning(),
 		Type:        []string{"string"},
-		Default:     v.shownDefault(),
+		Default:     v.def,
 		WriteOnly:   v.Secret,
 	}
 	if v.sample != "" {

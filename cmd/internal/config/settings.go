@@ -35,18 +35,22 @@ const (
 
 // Process is what the command itself needs to know.
 type Process struct {
-	StreamNames []string    `env:"BRIDGE_STREAMS, default=events" desc:"names of the streams of this process; events, sessions and users export what they are called" example:"events,users"`
+	StreamNames []string    `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; events, sessions and users export what they are called" example:"events,users"`
 	InstanceID  string      `env:"BRIDGE_INSTANCE_ID" desc:"name of this process, the same after every restart and no other's: it then has its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
-	Delivery    bridge.Mode `env:"KAFKA_DELIVERY, default=exactly-once" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
-	LogLevel    string      `env:"LOG_LEVEL, default=info" values:"debug,info,warn,error" desc:"the least serious messages to log"`
-	LogFormat   string      `env:"LOG_FORMAT, default=auto" values:"auto,text,json" desc:"form of the log; auto is text on a terminal and json elsewhere"`
+	Delivery    bridge.Mode `env:"KAFKA_DELIVERY" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
+	LogLevel    string      `env:"LOG_LEVEL" values:"debug,info,warn,error" desc:"the least serious messages to log"`
+	LogFormat   string      `env:"LOG_FORMAT" values:"auto,text,json" desc:"form of the log; auto is text on a terminal and json elsewhere"`
 }
+
+var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, LogLevel: "info", LogFormat: "auto"}
 
 // windowConfig is where a stream's export begins and ends.
 type windowConfig struct {
-	Start string `env:"EXPORT_START, default=earliest" stream:"yes" desc:"where an export without a cursor begins: RFC 3339, now, earliest, -24h or milliseconds since the epoch" example:"2026-11-01T00:00:00Z"`
+	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: RFC 3339, now, earliest, -24h or milliseconds since the epoch" example:"2026-11-01T00:00:00Z"`
 	End   string `env:"EXPORT_END" stream:"yes" desc:"where a stateless window ends, exclusive; without it the stream goes on for ever" example:"2026-11-02T00:00:00Z"`
 }
+
+var defaultWindow = windowConfig{Start: "earliest"}
 
 // Uses says which systems a command needs the settings of. The settings of
 // other systems are not judged: tail works without an API key.
@@ -60,30 +64,26 @@ const (
 	UsesAll = UsesExport | UsesKafka | UsesCursor
 )
 
-// Variables lists every setting of the program. A name that two packages
-// share is listed once.
+// Variables lists every setting of the program.
 func Variables() []Variable {
 	var vars []Variable
-	for _, t := range []reflect.Type{
-		reflect.TypeFor[exportapi.Config](),
-		reflect.TypeFor[windowConfig](),
-		reflect.TypeFor[bridge.Config](),
-		reflect.TypeFor[kafkasink.Config](),
-		reflect.TypeFor[cursorstore.Config](),
-		reflect.TypeFor[Process](),
-		reflect.TypeFor[ops.Config](),
+	for _, part := range []any{
+		exportapi.DefaultConfig(), defaultWindow, bridge.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
+		defaultProcess, ops.DefaultConfig(),
 	} {
-		for _, v := range variablesOf(t) {
-			if !slices.ContainsFunc(vars, func(w Variable) bool { return w.Name == v.Name }) {
-				vars = append(vars, v)
-			}
-		}
+		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
 	}
 	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "LOG"}
 	slices.SortStableFunc(vars, func(a, b Variable) int {
 		return cmp.Compare(slices.Index(groups, a.group()), slices.Index(groups, b.group()))
 	})
 	return vars
+}
+
+// setting returns the variable of that name, which is one of Variables.
+func setting(name string) *Variable {
+	vars := Variables()
+	return &vars[slices.IndexFunc(vars, func(v Variable) bool { return v.Name == name })]
 }
 
 // Settings are all settings of one process, judged and complete.
@@ -135,10 +135,11 @@ func Load(ctx context.Context, from Sources, need Uses) (*Settings, error) {
 }
 
 func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings, error) {
-	s := new(Settings)
+	s := &Settings{Process: defaultProcess, HTTP: ops.DefaultConfig()}
 	l.fill(ctx, &s.Process, "")
 	l.fill(ctx, &s.HTTP, "")
 	if need&UsesCursor != 0 {
+		s.Cursor = cursorstore.DefaultConfig()
 		l.fill(ctx, &s.Cursor, "")
 		s.EmbeddedRedis = s.Cursor.URL == Embedded
 	}
@@ -164,7 +165,7 @@ func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings,
 	l.check(found)
 	l.check(map[string]bridge.Problems{"": s.validate(need)})
 	l.checkTwins(s.Streams, need)
-	s.Effective = withTopics(effectiveOf(ctx, l.src, vars, names), s.Streams)
+	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams)
 	return s, l.err(vars)
 }
 
@@ -192,46 +193,41 @@ func withTopics(rows []Setting, streams []Stream) []Setting {
 // loadStream fills and composes the settings of one stream.
 func (l *loader) loadStream(ctx context.Context, name string, need Uses, now time.Time) Stream {
 	st := Stream{Name: name}
-	st.Engine.Stream, st.Kafka.Stream = name, name
 	// What is exported decides about the records too, so the export's settings
 	// are always read; but a command that does not use it need not have them right.
-	judged := l
-	if need&UsesExport == 0 {
-		judged = &loader{src: l.src}
+	export := &loader{src: l.src}
+	export.fillExport(ctx, &st)
+	export.fillEngine(ctx, &st, now)
+	if need&UsesExport != 0 {
+		for _, p := range export.problems {
+			l.add(p.Variable, p.Message)
+		}
 	}
-	judged.fillExport(ctx, &st)
-	judged.fillEngine(ctx, &st, now)
 	if need&UsesKafka != 0 {
 		l.fillKafka(ctx, &st)
 	}
+	st.Engine.Stream, st.Kafka.Stream = name, name
 	return st
 }
 
-// fillExport fills the settings of the export API. The simulator needs no key,
+// fillExport fills the settings of the export API. The simulator takes any key,
 // and its address is not known yet.
 func (l *loader) fillExport(ctx context.Context, st *Stream) {
-	own := &loader{src: l.src}
-	for _, v := range variablesOf(reflect.TypeFor[exportapi.Config]()) {
-		text, _, _ := l.src.find(&v, st.Name)
-		switch {
-		case v.Name == "EXPORT_URL":
-			st.Simulated = text == Simulated
-		case v.Name == "EXPORT_API_KEY" && text == "" && st.Simulated:
-			own.src = append(slices.Clone(l.src), layer{FromCommand, map[string]string{v.Name: Simulated}})
-		}
+	url, _, _ := l.src.find(setting("EXPORT_URL"), st.Name)
+	if st.Simulated = url == Simulated; st.Simulated {
+		l.src = append(slices.Clone(l.src), layer{FromCommand, map[string]string{"EXPORT_API_KEY": Simulated}})
 	}
-	origins := own.fill(ctx, &st.Export, st.Name)
-	for _, p := range own.problems {
-		l.add(p.Variable, p.Message)
-	}
-	st.Export.APIKeyFile = origins["EXPORT_API_KEY"].path
-	l.chooseResource(st, origins["EXPORT_RESOURCE"])
+	st.Export = exportapi.DefaultConfig()
+	places := l.fill(ctx, &st.Export, st.Name)
+	st.Export.APIKeyFile = places["EXPORT_API_KEY"].path
+	l.chooseResource(st, places["EXPORT_RESOURCE"])
 }
 
 // fillEngine fills the settings of the engine, which follow from the export's.
 func (l *loader) fillEngine(ctx context.Context, st *Stream, now time.Time) {
-	var window windowConfig
+	window := defaultWindow
 	l.fill(ctx, &window, st.Name)
+	st.Engine = bridge.DefaultConfig()
 	l.fill(ctx, &st.Engine, st.Name)
 	st.Engine.PageSize = st.Export.PageSize
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events}
@@ -243,9 +239,10 @@ func (l *loader) fillEngine(ctx context.Context, st *Stream, now time.Time) {
 
 // fillKafka fills the settings of Kafka.
 func (l *loader) fillKafka(ctx context.Context, st *Stream) {
-	origins := l.fill(ctx, &st.Kafka, st.Name)
+	st.Kafka = kafkasink.DefaultConfig()
+	places := l.fill(ctx, &st.Kafka, st.Name)
 	st.Kafka.Resource = st.Export.Resource
-	st.Kafka.SASLPasswordFile = origins["KAFKA_SASL_PASSWORD"].path
+	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].path
 	if st.Kafka.Topic == "" {
 		st.Kafka.Topic = defaultTopic(st.Name)
 	}
@@ -260,13 +257,13 @@ func defaultTopic(stream string) string { return "export." + stream }
 
 // chooseResource settles what a stream exports: a stream named after a
 // resource exports that one, every other has to say it.
-func (l *loader) chooseResource(st *Stream, from origin) {
+func (l *loader) chooseResource(st *Stream, from place) {
 	const name = "EXPORT_RESOURCE"
 	own := streamPrefix(st.Name) + name
 	if strings.HasPrefix(from.name, own) {
 		return
 	}
-	resources := variableNamed(reflect.TypeFor[exportapi.Config](), name).Values
+	resources := setting(name).Values
 	switch named := slices.Contains(resources, st.Name); {
 	case named && from.kind == FromDefault:
 		st.Export.Resource = st.Name
@@ -277,15 +274,6 @@ func (l *loader) chooseResource(st *Stream, from origin) {
 	default:
 		l.add(name, fmt.Sprintf("%s: is required, because stream %s is not named after a resource, for example %s", own, st.Name, resources[0]))
 	}
-}
-
-func variableNamed(t reflect.Type, name string) Variable {
-	for _, v := range variablesOf(t) {
-		if v.Name == name {
-			return v
-		}
-	}
-	return Variable{}
 }
 
 // windowEnd reads the end of a window. It must be the same instant at every
@@ -303,8 +291,7 @@ func (l *loader) windowEnd(text, stream string, now time.Time) int64 {
 func (l *loader) instant(name, text, stream string, now time.Time) int64 {
 	ms, err := ParseInstant(text, now)
 	if err != nil {
-		v := Variable{Name: name, stream: true}
-		_, from, _ := l.src.find(&v, stream)
+		_, from, _ := l.src.find(setting(name), stream)
 		l.add(name, from.describe(name)+": "+err.Error())
 	}
 	return ms

@@ -21,9 +21,9 @@ const (
 	FromDefault Origin = "default"
 )
 
-// origin is where one value came from: the variable that gave it, which may
+// place is where one value came from: the variable that gave it, which may
 // be a per-stream one or end in _FILE, and that file's path.
-type origin struct {
+type place struct {
 	kind Origin
 	name string
 	path string
@@ -59,7 +59,7 @@ func (l layer) get(name string) (string, bool) {
 // ranks groups layers that are one to the user: naming X in the environment and
 // X_FILE in the environment file is the same mistake as naming both in one.
 func (s sources) ranks() []sources {
-	return []sources{s[:1], s[1:2], s[2:]}
+	return []sources{s[:1], s[1:2], s[2:4], s[4:]}
 }
 
 func (s sources) get(name string) (string, Origin, bool) {
@@ -73,7 +73,7 @@ func (s sources) get(name string) (string, Origin, bool) {
 
 // find returns the text that a variable is set to, for one stream ("" for
 // none), or "" and fromDefault. Its errors name the variable.
-func (s sources) find(v *Variable, stream string) (string, origin, error) {
+func (s sources) find(v *Variable, stream string) (string, place, error) {
 	names := []string{v.Name}
 	if v.stream && stream != "" {
 		names = []string{streamPrefix(stream) + v.Name, v.Name}
@@ -86,26 +86,26 @@ func (s sources) find(v *Variable, stream string) (string, origin, error) {
 			}
 		}
 	}
-	return "", origin{kind: FromDefault}, nil
+	return "", place{kind: FromDefault}, nil
 }
 
-func (s sources) findName(name string) (string, origin, error) {
+func (s sources) findName(name string) (string, place, error) {
 	fileName := name + FileSuffix
 	text, kind, given := s.get(name)
 	path, _, inFile := s.get(fileName)
 	switch {
 	case given && inFile:
-		return "", origin{}, fmt.Errorf("%s: both %s and %s are set, unset one of them", name, name, fileName)
+		return "", place{}, fmt.Errorf("%s: both %s and %s are set, unset one of them", name, name, fileName)
 	case given:
-		return text, origin{kind: kind, name: name}, nil
+		return text, place{kind: kind, name: name}, nil
 	case !inFile:
-		return "", origin{kind: FromDefault}, nil
+		return "", place{kind: FromDefault}, nil
 	}
 	text, err := readValue(path)
 	if err != nil {
-		return "", origin{}, fmt.Errorf("%s: %w", fileName, err)
+		return "", place{}, fmt.Errorf("%s: %w", fileName, err)
 	}
-	return text, origin{kind: FromFile, name: fileName, path: path}, nil
+	return text, place{kind: FromFile, name: fileName, path: path}, nil
 }
 
 // FileSuffix makes of a variable's name that of a variable which names a file.

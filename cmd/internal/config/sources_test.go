@@ -29,51 +29,51 @@ func TestFind(t *testing.T) {
 		env                 []string
 		stream              string
 		want                string
-		origin              origin
+		place               place
 		err                 string
 	}{
-		{name: "nothing", origin: origin{kind: FromDefault}},
+		{name: "nothing", place: place{kind: FromDefault}},
 		{
 			name: "empty counts as unset everywhere", flags: vars{"SHOP_COUNT": ""}, preset: vars{"SHOP_COUNT": ""},
-			env: []string{"SHOP_COUNT=", "SHOP_COUNT_FILE="}, file: vars{"SHOP_COUNT": ""}, origin: origin{kind: FromDefault},
+			env: []string{"SHOP_COUNT=", "SHOP_COUNT_FILE="}, file: vars{"SHOP_COUNT": ""}, place: place{kind: FromDefault},
 		},
-		{name: "environment", env: []string{"SHOP_COUNT=1=2"}, want: "1=2", origin: origin{kind: FromEnv, name: "SHOP_COUNT"}},
+		{name: "environment", env: []string{"SHOP_COUNT=1=2"}, want: "1=2", place: place{kind: FromEnv, name: "SHOP_COUNT"}},
 		{
 			name: "flag before all", flags: vars{"SHOP_COUNT": "1"}, preset: vars{"SHOP_COUNT": "2"},
-			env: []string{"STREAM_A_SHOP_COUNT=3"}, stream: "a", want: "1", origin: origin{kind: FromFlag, name: "SHOP_COUNT"},
+			env: []string{"STREAM_A_SHOP_COUNT=3"}, stream: "a", want: "1", place: place{kind: FromFlag, name: "SHOP_COUNT"},
 		},
 		{
 			name: "flag of a stream before the plain one", flags: vars{"SHOP_COUNT": "1", "STREAM_A_SHOP_COUNT": "2"},
-			stream: "a", want: "2", origin: origin{kind: FromFlag, name: "STREAM_A_SHOP_COUNT"},
+			stream: "a", want: "2", place: place{kind: FromFlag, name: "STREAM_A_SHOP_COUNT"},
 		},
 		{
 			name: "command before environment", preset: vars{"SHOP_COUNT": "2"}, env: []string{"SHOP_COUNT=3"},
-			want: "2", origin: origin{kind: FromCommand, name: "SHOP_COUNT"},
+			want: "2", place: place{kind: FromCommand, name: "SHOP_COUNT"},
 		},
 		{
 			name: "stream before plain", env: []string{"SHOP_COUNT=3", "STREAM_MY_SHOP_SHOP_COUNT=4"}, stream: "my-shop",
-			want: "4", origin: origin{kind: FromEnv, name: "STREAM_MY_SHOP_SHOP_COUNT"},
+			want: "4", place: place{kind: FromEnv, name: "STREAM_MY_SHOP_SHOP_COUNT"},
 		},
 		{
 			name: "file of a stream before plain", env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT_FILE=" + file}, stream: "a",
-			want: "from file", origin: origin{kind: FromFile, name: "STREAM_A_SHOP_COUNT_FILE", path: file},
+			want: "from file", place: place{kind: FromFile, name: "STREAM_A_SHOP_COUNT_FILE", path: file},
 		},
 		{
 			name: "another stream's", env: []string{"SHOP_COUNT=3", "STREAM_A_SHOP_COUNT=4"}, stream: "b",
-			want: "3", origin: origin{kind: FromEnv, name: "SHOP_COUNT"},
+			want: "3", place: place{kind: FromEnv, name: "SHOP_COUNT"},
 		},
 		{
 			name: "environment before environment file", env: []string{"SHOP_COUNT=3"}, file: vars{"SHOP_COUNT": "4"},
-			want: "3", origin: origin{kind: FromEnv, name: "SHOP_COUNT"},
+			want: "3", place: place{kind: FromEnv, name: "SHOP_COUNT"},
 		},
-		{name: "environment file", file: vars{"SHOP_COUNT": "4"}, want: "4", origin: origin{kind: FromEnvFile, name: "SHOP_COUNT"}},
+		{name: "environment file", file: vars{"SHOP_COUNT": "4"}, want: "4", place: place{kind: FromEnvFile, name: "SHOP_COUNT"}},
 		{
 			name: "file", env: []string{"SHOP_COUNT_FILE=" + file},
-			want: "from file", origin: origin{kind: FromFile, name: "SHOP_COUNT_FILE", path: file},
+			want: "from file", place: place{kind: FromFile, name: "SHOP_COUNT_FILE", path: file},
 		},
 		{
 			name: "flag before file", flags: vars{"SHOP_COUNT": "1"}, env: []string{"SHOP_COUNT_FILE=" + file},
-			want: "1", origin: origin{kind: FromFlag, name: "SHOP_COUNT"},
+			want: "1", place: place{kind: FromFlag, name: "SHOP_COUNT"},
 		},
 		{
 			name: "both", env: []string{"SHOP_COUNT=1", "SHOP_COUNT_FILE=" + file},
@@ -90,8 +90,8 @@ func TestFind(t *testing.T) {
 		if err != nil {
 			problem = err.Error()
 		}
-		if text != test.want || from != test.origin || problem != test.err {
-			t.Errorf("%s: %q from %+v, %q, want %q from %+v, %q", test.name, text, from, problem, test.want, test.origin, test.err)
+		if text != test.want || from != test.place || problem != test.err {
+			t.Errorf("%s: %q from %+v, %q, want %q from %+v, %q", test.name, text, from, problem, test.want, test.place, test.err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,70 +14,66 @@ import (
 // env tag. Its name is an environment variable; the flag's name follows from it.
 type Variable struct {
 	Name        string
-	index       []int // path of the field in its Config struct
-	typ         reflect.Type
-	env         string // the env tag as go-envconfig reads it
-	def         string // "" is no default
-	required    bool
-	Secret      bool // never shown, has no flag
-	stream      bool // may be overridden per stream
-	bytes       bool // a size: accepts 64MiB
-	Values      []string
 	Description string
-	sample      string
+	Secret      bool     // never shown, has no flag
+	Values      []string // the only ones, if any
+
+	typ      reflect.Type
+	def      string // as people write it: 16MiB, 30d; "" is no default
+	required bool
+	stream   bool // may be overridden per stream
+	bytes    bool // a size: accepts 64MiB
+	sample   string
 }
 
-// variablesOf lists the settings of a Config struct in the order of its
-// fields. Structs without an env tag of their own are walked; pointers are
-// left alone.
-func variablesOf(t reflect.Type) []Variable {
+// variablesOf lists the settings of a Config struct that holds the defaults, in
+// the order of its fields. Structs without an env tag of their own are walked;
+// pointers are left alone.
+func variablesOf(defaults reflect.Value) []Variable {
 	var vars []Variable
-	for field := range t.Fields() {
-		if !field.IsExported() {
-			continue
-		}
+	for field, value := range defaults.Fields() {
 		tag, tagged := field.Tag.Lookup("env")
-		if !tagged {
-			if field.Type.Kind() == reflect.Struct {
-				for _, v := range variablesOf(field.Type) {
-					v.index = slices.Concat(field.Index, v.index)
-					vars = append(vars, v)
-				}
+		switch {
+		case !field.IsExported():
+		case tagged:
+			name, options, _ := strings.Cut(tag, ",")
+			v := Variable{
+				Name:        name,
+				Description: field.Tag.Get("desc"),
+				Secret:      field.Tag.Get("secret") == "yes",
+				Values:      strings.FieldsFunc(field.Tag.Get("values"), func(r rune) bool { return r == ',' }),
+				typ:         field.Type,
+				required:    strings.TrimSpace(options) == "required",
+				stream:      field.Tag.Get("stream") == "yes",
+				bytes:       field.Tag.Get("unit") == "bytes",
+				sample:      field.Tag.Get("example"),
 			}
-			continue
+			v.def = v.format(value)
+			vars = append(vars, v)
+		case field.Type.Kind() == reflect.Struct:
+			vars = append(vars, variablesOf(value)...)
 		}
-		v := Variable{
-			index:       field.Index,
-			typ:         field.Type,
-			env:         tag,
-			Secret:      field.Tag.Get("secret") == "yes",
-			stream:      field.Tag.Get("stream") == "yes",
-			bytes:       field.Tag.Get("unit") == "bytes",
-			Description: field.Tag.Get("desc"),
-			sample:      field.Tag.Get("example"),
-		}
-		if list := field.Tag.Get("values"); list != "" {
-			v.Values = strings.Split(list, ",")
-		}
-		v.Name, v.def, v.required = parseEnvTag(tag)
-		vars = append(vars, v)
 	}
 	return vars
 }
 
-// parseEnvTag takes apart the tag `NAME, required` or `NAME, default=...` as
-// go-envconfig does: a default runs to the end of the tag, commas included.
-func parseEnvTag(tag string) (name, def string, required bool) {
-	name, rest, _ := strings.Cut(tag, ",")
-	for rest != "" {
-		option := strings.TrimLeft(rest, " ")
-		if value, ok := strings.CutPrefix(option, "default="); ok {
-			return strings.TrimSpace(name), value, required
-		}
-		option, rest, _ = strings.Cut(rest, ",")
-		required = required || strings.TrimSpace(option) == "required"
+// format writes a value as people do: 16MiB, 30d. What is zero is no value,
+// but for false.
+func (v *Variable) format(value reflect.Value) string {
+	list, isList := reflect.TypeAssert[[]string](value)
+	switch {
+	case value.IsZero() && value.Kind() != reflect.Bool:
+		return ""
+	case v.isDuration():
+		return FormatDuration(time.Duration(value.Int()))
+	case v.bytes:
+		return formatBytes(value.Int())
+	case isList:
+		return strings.Join(list, ",")
+	case value.Kind() == reflect.String:
+		return value.String() // a secret's, too
 	}
-	return strings.TrimSpace(name), "", required
+	return fmt.Sprint(value.Interface())
 }
 
 // FlagName is the name of the variable's flag: KAFKA_BROKERS is --kafka-brokers.
@@ -92,30 +87,13 @@ func (v *Variable) group() string {
 	return prefix
 }
 
-// shownDefault is the default as somebody would write it: 16MiB, 30d.
-func (v *Variable) shownDefault() string {
-	switch {
-	case v.def == "":
-		return ""
-	case v.bytes:
-		if n, err := strconv.ParseInt(v.def, 10, 64); err == nil {
-			return formatBytes(n)
-		}
-	case v.isDuration():
-		if d, err := time.ParseDuration(v.def); err == nil {
-			return FormatDuration(d)
-		}
-	}
-	return v.def
-}
-
 // example is a value that would be accepted.
 func (v *Variable) example() string {
 	switch {
 	case v.sample != "":
 		return v.sample
 	case v.def != "":
-		return v.shownDefault()
+		return v.def
 	case len(v.Values) > 0:
 		return v.Values[0]
 	case v.isDuration():
@@ -123,14 +101,10 @@ func (v *Variable) example() string {
 	case v.bytes:
 		return "64MiB"
 	}
-	switch v.typ.Kind() {
-	case reflect.Bool:
-		return "true"
-	case reflect.String, reflect.Slice:
+	if kind := v.typ.Kind(); kind == reflect.String || kind == reflect.Slice {
 		return ""
-	default:
-		return "1"
 	}
+	return "1"
 }
 
 func (v *Variable) isDuration() bool { return v.typ == reflect.TypeFor[time.Duration]() }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,7 +50,7 @@ func TestUnknown(t *testing.T) {
 
 func TestCheckGiven(t *testing.T) {
 	t.Parallel()
-	voc := newVocabulary(variablesOf(reflect.TypeFor[shop]()), []string{"a"})
+	voc := newVocabulary(shopVariables(), []string{"a"})
 	for name, want := range map[string]string{
 		"SHOP_NAME":              "",
 		"SHOP_NAME_FILE":         "",
