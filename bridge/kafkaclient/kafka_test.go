@@ -2,56 +2,18 @@ package kafkaclient_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 
-	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/bridgetest/kafkatest"
 )
 
-// kafkaBrokers names the cluster to test on; empty is an embedded one.
-const kafkaBrokers = "TEST_KAFKA_BROKERS"
-
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-// runTests starts one Apache Kafka for all tests under TEST_REAL.
-func runTests(m *testing.M) int {
-	stop := func() error { return nil }
-	if os.Getenv("TEST_REAL") == "1" && os.Getenv(kafkaBrokers) == "" {
-		kafka, err := servers.LaunchKafka(context.Background(), servers.KafkaOptions{})
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		os.Setenv(kafkaBrokers, strings.Join(kafka.Addrs(), ","))
-		stop = kafka.Close
-	}
-	code := m.Run()
-	if err := errors.Join(stop(), goleak.Find()); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
-
-// patience bounds whatever a test waits for.
-const patience = 30 * time.Second
-
-// brokers returns the cluster to test on.
-func brokers(t *testing.T) []string {
-	t.Helper()
-	if named := os.Getenv(kafkaBrokers); named != "" {
-		return strings.Split(named, ",")
-	}
-	return servers.EmbeddedKafka(t).ListenAddrs()
-}
+func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
 
 // world is a topic of a test's own.
 type world struct {
@@ -91,7 +53,7 @@ func (w *world) open(addrs []string, opts ...kgo.Opt) *kgo.Client {
 // put produces records of the values from on and before to, a batch each.
 func (w *world) put(c *kgo.Client, partition int32, from, to int) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), kafkatest.Patience)
 	defer cancel()
 	for i := from; i < to; i++ {
 		r := &kgo.Record{Topic: w.topic, Partition: partition, Value: fmt.Append(nil, i), Timestamp: time.UnixMilli(int64(1000 * i))}

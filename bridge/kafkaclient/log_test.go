@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
 )
@@ -45,7 +46,7 @@ func upTo(from, to int) (all []int) {
 // A log may begin anywhere, end in whatever takes offsets, and be empty.
 func TestRead(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	w := newWorld(t, addrs, 4)
 	w.put(w.client, 0, 0, 10)
 	w.put(w.client, 1, 10, 20)
@@ -114,7 +115,7 @@ func TestRead(t *testing.T) {
 // is divided among answers.
 func TestReadAborted(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	w := newWorld(t, addrs, 1)
 	c := w.open(addrs, kgo.TransactionalID(w.topic), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	filler := strings.Repeat("x", 300<<10)
@@ -151,7 +152,7 @@ func TestReadAborted(t *testing.T) {
 
 func TestReadWaits(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	w := newWorld(t, addrs, 2)
 	w.put(w.client, 0, 0, 5)
 	w.put(w.client, 1, 5, 6)
@@ -185,7 +186,7 @@ func TestReadWaits(t *testing.T) {
 	}
 	l.Patience = time.Second
 	if err := l.Read(t.Context(), asked, got.add); !errors.Is(err, kafkaclient.ErrStalled) {
-		t.Errorf("without patience: %v", err)
+		t.Errorf("without kafkatest.Patience: %v", err)
 	}
 
 	l.Patience = 0
@@ -205,7 +206,7 @@ func TestReadWaits(t *testing.T) {
 // of its name.
 func TestReadWhatChanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, brokers(t), 1)
+	w := newWorld(t, kafkatest.Brokers(t), 1)
 	w.put(w.client, 0, 0, 10)
 	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
 	c, err := l.Fetch(t.Context(), 0, 10)

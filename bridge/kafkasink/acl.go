@@ -24,7 +24,7 @@ func (s *Sink) ACLs() []string {
 			all = append(all, s.createACL(topic))
 		}
 	}
-	return append(all, s.transactionACL(), s.groupACL())
+	return append(all, s.transactionACL(), s.cfg.Ownership().Grants())
 }
 
 // JobACLs returns the commands that grant what replay, backfill and repairs

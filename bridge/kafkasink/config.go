@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup"
 )
 
 // Config says where and how events are published. One made by hand begins with
@@ -23,9 +24,6 @@ type Config struct {
 	Resource string
 	// Mode is the delivery guarantee.
 	Mode bridge.Mode
-	// InstanceID makes this process a static member of the streams' groups, so
-	// that it has them back at once after a crash; empty is none.
-	InstanceID string
 	// Part, if not nil, says that the Sink publishes a part of what another
 	// stream exports, beside that one.
 	Part *Part
@@ -40,8 +38,9 @@ type Config struct {
 	// itself.
 	job string
 
-	// Config says how to connect.
+	// Config says how to connect, Membership with whom the stream is shared.
 	kafkaclient.Config
+	kafkagroup.Membership
 
 	Topic       string `env:"KAFKA_TOPIC" stream:"yes" desc:"topic of the events; export.<stream> if empty" example:"export.events"`
 	DLQTopic    string `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic of the dead letters; dlq.<topic> if empty" example:"dlq.export.events"`
@@ -52,8 +51,6 @@ type Config struct {
 
 	CheckpointTopic    string        `env:"KAFKA_CHECKPOINT_TOPIC" desc:"compacted topic of the checkpoints; transactional ids are named after it"`
 	TransactionTimeout time.Duration `env:"KAFKA_TRANSACTION_TIMEOUT" desc:"how long the brokers leave a transaction open whose process is gone; readers of its partitions wait so long"`
-	Group              string        `env:"BRIDGE_GROUP" desc:"processes with the same group share their streams; the consumer group of a stream is <group>.<stream>"`
-	SessionTimeout     time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"how long until the streams of a dead process move to another"`
 
 	CreateTopics bool  `env:"KAFKA_CREATE_TOPICS" desc:"create missing topics at start"`
 	Partitions   int32 `env:"KAFKA_PARTITIONS" stream:"yes" desc:"partitions of topics that we create"`
@@ -69,7 +66,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Config: kafkaclient.DefaultConfig(), Retention: "-1", Timestamp: "event", Key: "/userId", Compression: "snappy",
-		CheckpointTopic: "exportbridge.checkpoints", TransactionTimeout: 30 * time.Second, Group: "exportbridge", SessionTimeout: 10 * time.Second,
+		CheckpointTopic: "exportbridge.checkpoints", TransactionTimeout: 30 * time.Second, Membership: kafkagroup.DefaultMembership(),
 		Partitions: 6, Replication: -1,
 		Headers: headersCloudEvents, OnBadEvent: "dlq", OnExpired: "publish-time",
 	}
@@ -135,17 +132,26 @@ func (c *Config) Validate() error {
 const (
 	minTransaction = 5 * time.Second
 	maxTransaction = 15 * time.Minute
-	minSession     = time.Second
-	maxSession     = 5 * time.Minute
 )
 
 func (c *Config) validateDelivery(p *bridge.Problems) {
 	kafkaclient.CheckOneOf(p, "KAFKA_DELIVERY", string(c.Mode), deliveries)
 	p.Check(c.TransactionTimeout >= minTransaction && c.TransactionTimeout <= maxTransaction,
 		"KAFKA_TRANSACTION_TIMEOUT", "must be %s to %s, for example 30s", minTransaction, maxTransaction)
-	p.Check(c.Group != "", "BRIDGE_GROUP", "is empty, for example exportbridge")
-	p.Check(c.SessionTimeout >= minSession && c.SessionTimeout <= maxSession,
-		"BRIDGE_SESSION_TIMEOUT", "must be %s to %s, for example 10s", minSession, maxSession)
+	p.Add(c.Membership.Validate())
+}
+
+// Ownership is the group of the processes that can run the stream.
+func (c *Config) Ownership() *kafkagroup.Group {
+	g := &kafkagroup.Group{Config: c.Config, Membership: c.Membership, Stream: ownedAs(c.Stream), CheckpointTopic: c.CheckpointTopic}
+	if c.Part != nil { // each job has a group of its own
+		g.GrantPrefix = c.Group + "." + c.Part.Stream + "."
+	}
+	if c.CreateTopics {
+		s := &Sink{cfg: *c, holdsTime: holdsTime, searched: make(map[string]searched)}
+		g.Missing = s.ensureCheckpointTopic
+	}
+	return g
 }
 
 // DeadTopic returns the topic of the dead letters: DLQTopic, or the usual name.

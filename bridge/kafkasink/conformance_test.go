@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
@@ -30,19 +31,19 @@ func TestConformance(t *testing.T) {
 			t.Run(name+", "+string(mode), func(t *testing.T) {
 				t.Parallel()
 				bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
-					srv := newServer(t, opts...)
-					f := sinkFixture(t, config(t, srv.addr, inMode(mode)))
+					srv := kafkatest.NewServer(t, opts...)
+					f := sinkFixture(t, config(t, srv.Addr, inMode(mode)))
 					f.ByName = opts != nil
 					f.Break = func() func() {
-						srv.stop()
-						return srv.start
+						srv.Stop()
+						return srv.Start
 					}
 					f.FailNext = func(form bridgetest.Failure) {
 						if mode == bridge.ExactlyOnce && form == bridgetest.Persisted {
-							loseEnd(t, srv.kfk)
+							loseEnd(t, srv.Cluster())
 							return
 						}
-						failNext(srv.kfk, form)
+						failNext(srv.Cluster(), form)
 					}
 					return f
 				})
@@ -97,7 +98,7 @@ func recreate(t *testing.T, brokers []string, topic string, partitions int32) {
 		t.Fatalf("delete topic %s: %v", topic, err)
 	}
 	forEver := "-1"
-	eventually(t, "the topic to be made again", func() (bool, error) {
+	kafkatest.Eventually(t, "the topic to be made again", func() (bool, error) {
 		_, err := client.CreateTopic(t.Context(), partitions, -1, map[string]*string{"retention.ms": &forEver}, topic)
 		return err == nil, nil // the old one may still be on its way out
 	})

@@ -15,30 +15,31 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	cfg := config(t, addrs, func(c *kafkasink.Config) { c.CreateTopics = false })
 	s := open(t, cfg)
-	f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
+	f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Error(), cfg.Topic) || !strings.Contains(f.Hint, "topics create --execute") {
 		t.Errorf("fault %v, hint %q: want the topic and the command", f, f.Hint)
 	}
 	createTopic(t, cfg, cfg.Topic, nil)
-	f = asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
+	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Error(), "dlq."+cfg.Topic) {
 		t.Errorf("fault %v does not name the dead-letter topic", f)
 	}
 	createTopic(t, cfg, "dlq."+cfg.Topic, nil)
-	f = asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
+	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || !strings.Contains(f.Hint, "topics create --execute") {
 		t.Errorf("fault %v, hint %q: want the checkpoint topic and the command", f, f.Hint)
 	}
 	createCheckpointTopic(t, cfg, nil)
-	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Errorf("recover with all topics: %v", err)
 	}
 	publish(t, s, page(event("e", "u")))
@@ -46,9 +47,9 @@ func TestMissingTopic(t *testing.T) {
 
 func TestCompactedTopic(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t))
+	cfg := config(t, kafkatest.Brokers(t))
 	createTopic(t, cfg, cfg.Topic, map[string]*string{"cleanup.policy": new("compact")})
-	f := asFault(t, tryRecover(t, open(t, cfg), patience), bridge.Permanent, bridge.ReasonTopic)
+	f := kafkatest.AsFault(t, tryRecover(t, open(t, cfg), kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Hint, "cleanup.policy=delete") {
 		t.Errorf("hint %q names no repair", f.Hint)
 	}
@@ -56,7 +57,7 @@ func TestCompactedTopic(t *testing.T) {
 
 func TestBadEventStops(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	huge := event("e-huge", "u")
 	huge.Raw = []byte(`"` + strings.Repeat("x", 2<<20) + `"`)
 	nothing := event("e-nothing", "u")
@@ -76,7 +77,7 @@ func TestBadEventStops(t *testing.T) {
 			cfg := config(t, addrs, func(cfg *kafkasink.Config) { cfg.OnBadEvent = "stop" })
 			s := recovered(t, cfg)
 			_, err := tryPublish(t, s, page(event("first", "u"), c.bad))
-			f := asFault(t, err, bridge.Permanent, bridge.ReasonEvent)
+			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonEvent)
 			if f.Code != c.code || !strings.Contains(f.Error(), "item 1") || !strings.Contains(f.Error(), string(c.bad.ID)) {
 				t.Errorf("fault %v with code %s: want %s, the index and the id", f, f.Code, c.code)
 			}
@@ -98,7 +99,7 @@ func TestBadEventStops(t *testing.T) {
 // one of the two topics, whatever its shape.
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
 	const limit = 20_000
 	small := map[string]*string{"max.message.bytes": new(fmt.Sprint(limit))}
 	createTopic(t, cfg, cfg.Topic, small)
@@ -145,7 +146,7 @@ func TestSizes(t *testing.T) {
 // settings may not be read.
 func TestHiddenLimit(t *testing.T) {
 	t.Parallel()
-	c := fake(t)
+	c := kafkatest.Fake(t)
 	hideConfigs(c)
 	cfg := config(t, c.ListenAddrs(), func(cfg *kafkasink.Config) { cfg.Compression = "none" })
 	small := map[string]*string{"max.message.bytes": new("50000")}
@@ -154,7 +155,7 @@ func TestHiddenLimit(t *testing.T) {
 	ev := event("e", "u")
 	ev.Raw = []byte(strings.Repeat("x", 100_000))
 	_, err := tryPublish(t, s, page(ev))
-	f := asFault(t, err, bridge.Permanent, bridge.ReasonConfig)
+	f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig)
 	if !strings.Contains(f.Hint, "KAFKA_MAX_MESSAGE") || !strings.Contains(f.Hint, "DescribeConfigs") {
 		t.Errorf("hint %q names no repair", f.Hint)
 	}
@@ -163,7 +164,7 @@ func TestHiddenLimit(t *testing.T) {
 // TestHiddenRetention: unreadable settings mean Kafka's default of 7 days.
 func TestHiddenRetention(t *testing.T) {
 	t.Parallel()
-	c := fake(t)
+	c := kafkatest.Fake(t)
 	hideConfigs(c)
 	s := recovered(t, config(t, c.ListenAddrs()))
 	ev := event("e", "u")
@@ -191,15 +192,15 @@ func hideConfigs(c *kfake.Cluster) {
 // one; the next session knows the new one.
 func TestChangedLimit(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
 	s := recovered(t, cfg)
 	publish(t, s, page(event("e", "u")))
 	alterTopic(t, cfg, "max.message.bytes", "50000")
 	ev := event("big", "u")
 	ev.Raw = []byte(strings.Repeat("x", 100_000))
 	_, err := tryPublish(t, s, page(ev))
-	asFault(t, err, bridge.Transient, "")
-	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+	kafkatest.AsFault(t, err, bridge.Transient, "")
+	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Fatal(err)
 	}
 	if r := publish(t, s, page(ev)); r.DeadLettered[bridge.DefectTooLarge] != 1 {
@@ -210,7 +211,7 @@ func TestChangedLimit(t *testing.T) {
 // TestRefresh: a change that no record error would show is noticed in time.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t))
+	cfg := config(t, kafkatest.Brokers(t))
 	s := recovered(t, cfg)
 	s.AgeSettings()
 	publish(t, s, page(event("e", "u"))) // nothing has changed
@@ -219,8 +220,8 @@ func TestRefresh(t *testing.T) {
 	old.Time = time.Now().Add(-30 * 24 * time.Hour).UnixMilli()
 	s.AgeSettings()
 	_, err := tryPublish(t, s, page(old))
-	asFault(t, err, bridge.Transient, "")
-	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+	kafkatest.AsFault(t, err, bridge.Transient, "")
+	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Fatal(err)
 	}
 	if r := publish(t, s, page(old)); r.Restamped != 1 {
@@ -231,9 +232,9 @@ func TestRefresh(t *testing.T) {
 // TestStallExplained: all brokers answer, and yet nothing is acknowledged.
 func TestStallExplained(t *testing.T) {
 	t.Parallel()
-	cluster := fake(t)
-	var seen reports
-	cfg := config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report = seen.add })
+	cluster := kafkatest.Fake(t)
+	var seen kafkatest.Reports
+	cfg := config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report = seen.Add })
 	s := recovered(t, cfg)
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 	result := make(chan error, 1)
@@ -241,12 +242,12 @@ func TestStallExplained(t *testing.T) {
 		_, err := bridgetest.Load{Pages: []*bridge.Page{page(event("e1", "u"))}}.Publish(t.Context(), s)
 		result <- err
 	}()
-	seen.await(t, 10*time.Second, "the stall", mentions(cfg.Topic, "acknowledge nothing"))
+	seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions(cfg.Topic, "acknowledge nothing"))
 	fault.Remove()
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	seen.await(t, time.Second, "success", isNil)
+	seen.Await(t, time.Second, "success", kafkatest.IsNil)
 }
 
 func TestRecordErrors(t *testing.T) {
@@ -265,16 +266,16 @@ func TestRecordErrors(t *testing.T) {
 	} {
 		t.Run(c.err.Message, func(t *testing.T) {
 			t.Parallel()
-			cluster := fake(t)
+			cluster := kafkatest.Fake(t)
 			s := recovered(t, config(t, cluster.ListenAddrs()))
 			h := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: c.err, Count: 1})
 			_, err := tryPublish(t, s, page(event("e", "u")))
-			f := asFault(t, err, c.class, c.reason)
+			f := kafkatest.AsFault(t, err, c.class, c.reason)
 			if !strings.Contains(f.Hint, c.hint) || f.Code != strings.ToLower(c.err.Message) {
 				t.Errorf("fault %v: code %s, hint %q; want %q", f, f.Code, f.Hint, c.hint)
 			}
 			h.Remove()
-			if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Fatal(err)
 			}
 			publish(t, s, page(event("e", "u")))
@@ -289,7 +290,7 @@ func TestPassingFaults(t *testing.T) {
 	for _, passing := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.UnknownTopicOrPartition} {
 		t.Run(passing.Message, func(t *testing.T) {
 			t.Parallel()
-			cluster := fake(t)
+			cluster := kafkatest.Fake(t)
 			cfg := config(t, cluster.ListenAddrs())
 			s := recovered(t, cfg)
 			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: passing, Count: 3})
@@ -331,13 +332,13 @@ func TestACL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(2, "export.events", "dlq.export.events"),
+			cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(2, "export.events", "dlq.export.events"),
 				kfake.SeedTopics(16, "checkpoints"), kfake.User("SCRAM-SHA-256", user, "secret", c.acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
 			s := open(t, config(t, cluster.ListenAddrs(), func(cfg *kafkasink.Config) {
 				cfg.Topic, cfg.CheckpointTopic, cfg.CreateTopics = "export.events", "checkpoints", false
 				cfg.SASLMechanism, cfg.SASLUsername, cfg.SASLPassword = "SCRAM-SHA-256", user, "secret"
 			}))
-			err := tryRecover(t, s, patience)
+			err := tryRecover(t, s, kafkatest.Patience)
 			if c.hint == "" {
 				if !errors.Is(err, bridge.ErrNoCheckpoint) {
 					t.Fatalf("recover: %v", err)
@@ -345,15 +346,15 @@ func TestACL(t *testing.T) {
 				publish(t, s, page(event("e", "u")))
 				// "enough" is without reading: whether there are events stays
 				// unknown, and unknown is not none.
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 				defer cancel()
 				_, err := s.Holds(ctx)
-				if f := asFault(t, err, bridge.Permanent, bridge.ReasonAuth); !strings.Contains(f.Hint, "--operation Read") {
+				if f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth); !strings.Contains(f.Hint, "--operation Read") {
 					t.Errorf("holds without the right to read: hint %q", f.Hint)
 				}
 				return
 			}
-			f := asFault(t, err, bridge.Permanent, bridge.ReasonAuth)
+			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth)
 			if !strings.Contains(f.Hint, c.hint) || !strings.Contains(f.Hint, "kafka-acls.sh") || !strings.Contains(f.Hint, "'User:writer'") {
 				t.Errorf("hint %q, want %q", f.Hint, c.hint)
 			}
@@ -363,7 +364,7 @@ func TestACL(t *testing.T) {
 
 func TestLosses(t *testing.T) {
 	t.Parallel()
-	cluster := fake(t)
+	cluster := kafkatest.Fake(t)
 	s := recovered(t, config(t, cluster.ListenAddrs()))
 	publish(t, s, page(event("e", "u")))
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownProducerID, Count: 1})

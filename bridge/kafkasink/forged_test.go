@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -20,7 +21,7 @@ func TestForgedCheckpoint(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			cfg := config(t, brokers(t), inMode(mode), func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			cfg := config(t, kafkatest.Brokers(t), inMode(mode), func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 			s := open(t, cfg)
 			if _, err := s.Recover(t.Context(), nil); err == nil {
 				t.Fatal("recovered a checkpoint from an empty topic")

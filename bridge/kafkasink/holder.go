@@ -88,25 +88,9 @@ func findHolder(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.
 	return h, nil
 }
 
-// runElsewhere reports whether a group of another BRIDGE_GROUP may run the
-// stream. To take its transactional id would fence a healthy process, so what
-// cannot be known counts as run: its time-out ends the transaction in any case.
-func (s *Sink) runElsewhere(ctx context.Context, client *kafkaclient.Client, stream string) bool {
-	groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
-	if err != nil {
-		return true
-	}
-	for _, g := range groups {
-		if strings.HasSuffix(g.Group, "."+stream) && g.State != "Empty" && g.State != "Dead" {
-			return true
-		}
-	}
-	return false
-}
-
 // free ends the transaction of a stream of ours that no process runs: taking
 // its transactional id, exactly that, aborts it. A stream that is run does that
-// itself. A repair is in no group: one that has held others back for so long was
+// itself, and to take its id would fence a healthy process. A repair is in no group: one that has held others back for so long was
 // killed, or finds out by its mark that it was fenced, and has done nothing.
 func (s *Sink) free(ctx context.Context, h holder) error {
 	stream, ours := strings.CutPrefix(h.id, s.cfg.CheckpointTopic+".")
@@ -121,12 +105,13 @@ func (s *Sink) free(ctx context.Context, h holder) error {
 		return err
 	}
 	defer client.Close()
-	members, err := other.members(ctx, client)
+	group := other.cfg.Ownership()
+	members, err := group.Members(ctx)
 	if err != nil {
 		return fmt.Errorf("ask who runs stream %s: %w", stream, err)
 	}
-	if len(members) > 0 || s.runElsewhere(ctx, client, ownedAs(stream)) {
-		return nil
+	if len(members) > 0 || group.RunElsewhere(ctx) {
+		return nil // its time-out ends the transaction in any case
 	}
 	if _, _, err := client.ProducerID(ctx); err != nil {
 		return fmt.Errorf("end the transaction of stream %s, which nobody runs: %w", stream, err)

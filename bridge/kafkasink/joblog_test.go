@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -20,7 +21,7 @@ import (
 // topic, and not the whole topic again.
 func TestJobsReadOn(t *testing.T) {
 	t.Parallel()
-	k := fake(t)
+	k := kafkatest.Fake(t)
 	cfg := config(t, k.ListenAddrs(), exactly)
 	users := cfg
 	users.Stream = "users"
@@ -107,7 +108,7 @@ func clientOf(t *testing.T, cfg kafkasink.Config) *kgo.Client {
 // published is published again because its records went.
 func TestTidyJobs(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	jobs := kafkasink.NewJobs(cfg)
 	now := time.Now()
 	long, lately := now.Add(-kafkasink.JobsKept-time.Hour).UnixMilli(), now.Add(-time.Hour).UnixMilli()
@@ -160,7 +161,7 @@ func TestTidyJobs(t *testing.T) {
 	for _, window := range windows {
 		if strings.Contains(window.Stream, "aaaaaa") || strings.Contains(window.Stream, "bbbbbb") || strings.Contains(window.Stream, "eeeeee") {
 			// A process that still has the plan must not begin the window anew.
-			asFault(t, tryRecover(t, open(t, window), patience), bridge.Permanent, bridge.ReasonCheckpoint)
+			kafkatest.AsFault(t, tryRecover(t, open(t, window), kafkatest.Patience), bridge.Permanent, bridge.ReasonCheckpoint)
 			continue
 		}
 		recoverTo(t, open(t, window), window, 3)
@@ -179,7 +180,7 @@ func TestTidyJobs(t *testing.T) {
 // A mark that is forgotten is not there any more, for nobody.
 func TestForgetMarks(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recovered(t, cfg).Close()
 	r, err := kafkasink.OpenRepair(t.Context(), cfg, kafkasink.JobDLQ)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup"
 )
 
 const (
@@ -51,12 +52,12 @@ func (j *Jobs) sink(id string) *Sink {
 
 // Owner returns the Owner of a job: one process at a time works on it. The
 // caller must Close it.
-func (j *Jobs) Owner(id string) *Group { return j.sink(id).Owner() }
+func (j *Jobs) Owner(id string) *kafkagroup.Owner { return j.sink(id).cfg.Ownership().Owner() }
 
-// Members returns the processes that work on a job, as Sink.Members does for a
+// Members returns the processes that work on a job, as Group.Members does for a
 // stream. A dead process is one until its session times out.
-func (j *Jobs) Members(ctx context.Context, id string) ([]Member, error) {
-	return j.sink(id).Members(ctx)
+func (j *Jobs) Members(ctx context.Context, id string) ([]kafkagroup.Member, error) {
+	return j.sink(id).cfg.Ownership().Members(ctx)
 }
 
 // List returns all jobs of the stream, oldest first, each window that has not

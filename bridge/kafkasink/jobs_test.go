@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -82,7 +83,7 @@ func TestDecodeJob(t *testing.T) {
 // stream knows nothing of it.
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	live := open(t, cfg)
 	recoverTo(t, live, cfg, -1)
 	if err := commit(t, live, batch(cfg, 0)); err != nil {
@@ -125,7 +126,7 @@ func TestWindow(t *testing.T) {
 // over: what one window has reached is no place in another one.
 func TestWindowOfOtherBounds(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	live := open(t, cfg)
 	recoverTo(t, live, cfg, -1)
 	job, window := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
@@ -157,7 +158,7 @@ func TestWindowOfOtherBounds(t *testing.T) {
 // shows how far the windows are.
 func TestJobs(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	jobs := kafkasink.NewJobs(cfg)
 	if all, err := jobs.List(t.Context()); len(all) > 0 || err != nil {
 		t.Errorf("before there is a topic: %v, %v", all, err)
@@ -221,11 +222,11 @@ func TestJobs(t *testing.T) {
 // Watch shows what is committed already, and what comes.
 func TestWatchJob(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	jobs := kafkasink.NewJobs(cfg)
 	job, _ := newJob(t, cfg, kafkasink.JobReplay, "aaaaaa")
 	put(t, jobs, job)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	partition := func(id string) int32 { return kafkasink.CheckpointPartition(cfg.Stream + "." + id) }
 	var seen []kafkasink.JobState
@@ -254,7 +255,7 @@ func TestHeldBackByWindow(t *testing.T) {
 	for name, run := range map[string]bool{"nobody has the job": false, "the job is run": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
 			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
 			id := fmt.Sprintf("%06d", time.Now().UnixNano()%1_000_000)
 			job, window := newJob(t, cfg, kafkasink.JobBackfill, id)
@@ -284,7 +285,7 @@ func TestHeldBackByWindow(t *testing.T) {
 
 func TestCreateLike(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Partitions = 5 })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Partitions = 5 })
 	s := open(t, cfg)
 	if _, err := s.CreateLike(t.Context(), cfg.Topic+".again"); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("like a topic that does not exist: %v", err)

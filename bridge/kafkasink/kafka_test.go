@@ -8,70 +8,19 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
-	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
-// kafkaBrokers names the cluster to test on; empty is an embedded one.
-const kafkaBrokers = "TEST_KAFKA_BROKERS"
-
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-// runTests starts one Apache Kafka for all tests under TEST_REAL. Goroutines
-// are counted when it has ended.
-func runTests(m *testing.M) int {
-	stop := func() error { return nil }
-	if os.Getenv("TEST_REAL") == "1" && os.Getenv(kafkaBrokers) == "" {
-		kafka, err := servers.LaunchKafka(context.Background(), servers.KafkaOptions{})
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		os.Setenv(kafkaBrokers, strings.Join(kafka.Addrs(), ","))
-		stop = kafka.Close
-	}
-	code := m.Run()
-	if err := errors.Join(behindProxy.stop(), stop(), goleak.Find()); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
-
-// patience bounds whatever a test waits for.
-const patience = 30 * time.Second
-
-// brokers returns the cluster to test on.
-func brokers(t *testing.T) []string {
-	t.Helper()
-	if named := os.Getenv(kafkaBrokers); named != "" {
-		return strings.Split(named, ",")
-	}
-	return fake(t).ListenAddrs()
-}
-
-// fake returns an embedded cluster, for what a real one cannot be told to do.
-func fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
-	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
-	if err != nil {
-		t.Fatalf("start embedded Kafka: %v", err)
-	}
-	t.Cleanup(c.Close)
-	servers.Strict(c)
-	return c
-}
+func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m, behindProxy.stop)) }
 
 // config returns the default configuration with topics of the test's own.
 func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) kafkasink.Config {
@@ -84,7 +33,7 @@ func config(t *testing.T, brokers []string, changes ...func(*kafkasink.Config)) 
 	// kfake opens a transaction for a new session when the last request of the
 	// old one comes late; Apache Kafka refuses it. It must end before a test
 	// loses its patience.
-	cfg.TransactionTimeout = patience / 3
+	cfg.TransactionTimeout = kafkatest.Patience / 3
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -105,7 +54,7 @@ func open(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
 func recovered(t *testing.T, cfg kafkasink.Config) *kafkasink.Sink {
 	t.Helper()
 	s := open(t, cfg)
-	if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Fatalf("recover: %v", err)
 	}
 	return s
@@ -121,7 +70,7 @@ func tryRecover(t *testing.T, s *kafkasink.Sink, limit time.Duration) error {
 
 func tryPublish(t *testing.T, s *kafkasink.Sink, pages ...*bridge.Page) (bridge.Receipt, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	return bridgetest.Load{Pages: pages}.Publish(ctx, s)
 }
@@ -162,7 +111,7 @@ func consume(t *testing.T, cfg kafkasink.Config, topic string) []*kgo.Record {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	starts, err := kadm.NewClient(client).ListStartOffsets(ctx, topic)
 	if err != nil {
@@ -228,82 +177,6 @@ func headersOf(r *kgo.Record) map[string]string {
 	return m
 }
 
-// asFault checks an error's treatment and returns the fault.
-func asFault(t *testing.T, err error, class bridge.Class, reason bridge.Reason) *bridge.Fault {
-	t.Helper()
-	f, ok := errors.AsType[*bridge.Fault](err)
-	if !ok {
-		t.Fatalf("error %v is no fault", err)
-	}
-	if f.Class != class || f.Reason != reason {
-		t.Fatalf("fault %v has class %d, reason %q; want %d, %q", f, f.Class, f.Reason, class, reason)
-	}
-	if f.Code == "" {
-		t.Errorf("fault %v has no code", f)
-	}
-	return f
-}
-
-// reports collects what a Sink reports.
-type reports struct {
-	mu   sync.Mutex // guards seen
-	seen []error
-}
-
-func (r *reports) add(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = append(r.seen, err)
-}
-
-// forget leaves only what is reported from now on.
-func (r *reports) forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = nil
-}
-
-// await waits until the newest report suits.
-func (r *reports) await(t *testing.T, limit time.Duration, what string, suits func(error) bool) error {
-	t.Helper()
-	deadline := time.After(limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		r.mu.Lock()
-		n := len(r.seen)
-		var last error
-		if n > 0 {
-			last = r.seen[n-1]
-		}
-		r.mu.Unlock()
-		if n > 0 && suits(last) {
-			return last
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("no report of %s within %s; last of %d: %v", what, limit, n, last)
-		}
-	}
-}
-
-func mentions(words ...string) func(error) bool {
-	return func(err error) bool {
-		if err == nil {
-			return false
-		}
-		for _, w := range words {
-			if !strings.Contains(err.Error(), w) {
-				return false
-			}
-		}
-		return true
-	}
-}
-
-func isNil(err error) bool { return err == nil }
-
 // poison overwrites what a page's memory holds, as its next use would.
 func poison(p *bridge.Page) {
 	for i := range p.Events {
@@ -328,7 +201,7 @@ func alterTopic(t *testing.T, cfg kafkasink.Config, name, value string) {
 	if err != nil {
 		t.Fatalf("set %s of %s: %v", name, cfg.Topic, err)
 	}
-	eventually(t, "show "+name, func() (bool, error) {
+	kafkatest.Eventually(t, "show "+name, func() (bool, error) {
 		described, err := admin.DescribeTopicConfigs(t.Context(), cfg.Topic)
 		if err != nil {
 			return false, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -19,7 +20,7 @@ func TestKnown(t *testing.T) {
 	} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
 			b := batch(cfg, 0)

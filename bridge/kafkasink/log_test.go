@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -37,7 +38,7 @@ func deleteAll(t *testing.T, cfg kafkasink.Config, topic string) {
 		}
 	}
 	policy("compact,delete")
-	eventually(t, "delete the records", func() (bool, error) {
+	kafkatest.Eventually(t, "delete the records", func() (bool, error) {
 		ends, err := admin.ListEndOffsets(t.Context(), topic)
 		if err != nil {
 			return false, err
@@ -51,7 +52,7 @@ func deleteAll(t *testing.T, cfg kafkasink.Config, topic string) {
 // A log of checkpoints may begin anywhere: without a checkpoint, and with one.
 func TestLogBeginsLater(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recovered(t, cfg).Close()
 	deleteAll(t, cfg, cfg.CheckpointTopic)
 	if got := trailOf(t, open(t, cfg), 10); len(got) > 0 {
@@ -61,7 +62,7 @@ func TestLogBeginsLater(t *testing.T) {
 	if err := commit(t, s, batch(cfg, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := tryRecover(t, s, patience); err != nil {
+	if err := tryRecover(t, s, kafkatest.Patience); err != nil {
 		t.Errorf("recover: %v", err)
 	}
 	if got := trailOf(t, open(t, cfg), 10); len(got) != 1 {
@@ -72,7 +73,7 @@ func TestLogBeginsLater(t *testing.T) {
 // Nor do jobs and marks need a log that begins at 0.
 func TestJobsLogBeginsLater(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recovered(t, cfg).Close()
 	jobs := kafkasink.NewJobs(cfg)
 	job, window := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
@@ -119,7 +120,7 @@ func produceAs(t *testing.T, cfg kafkasink.Config, topic, stream string, n int) 
 // and however many there are, one that has not has not.
 func TestHoldsOnSharedTopic(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	s := recovered(t, cfg)
 	if err := commit(t, s, batch(cfg, 1)); err != nil {
 		t.Fatal(err)
@@ -149,7 +150,7 @@ func TestHoldsOnSharedTopic(t *testing.T) {
 // look goes on from there.
 func TestHoldsTakesTooLong(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recovered(t, cfg).Close()
 	fresh := cfg
 	fresh.Stream = "fresh"
@@ -163,7 +164,7 @@ func TestHoldsTakesTooLong(t *testing.T) {
 		t.Errorf("in no time: %v, want a fault of the checkpoint", err)
 	}
 	s.HoldsTime(300 * time.Millisecond) // enough to connect on a busy machine
-	eventually(t, "find the record in as many looks as it takes", func() (bool, error) {
+	kafkatest.Eventually(t, "find the record in as many looks as it takes", func() (bool, error) {
 		got, err := s.Holds(t.Context())
 		if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Reason == bridge.ReasonCheckpointLost {
 			err = nil

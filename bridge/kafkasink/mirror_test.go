@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -39,7 +40,7 @@ func copies(t *testing.T, cfg kafkasink.Config) (all []*kgo.Record) {
 // awaitCopy waits until the newest copy is that of commit seq.
 func awaitCopy(t *testing.T, cfg kafkasink.Config, seq int) {
 	t.Helper()
-	eventually(t, fmt.Sprint("have a copy of commit ", seq), func() (bool, error) {
+	kafkatest.Eventually(t, fmt.Sprint("have a copy of commit ", seq), func() (bool, error) {
 		all := copies(t, cfg)
 		if len(all) == 0 {
 			return false, nil
@@ -53,7 +54,7 @@ func awaitCopy(t *testing.T, cfg kafkasink.Config, seq int) {
 // back, and every later session finds it, in either mode.
 func TestMirror(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t))
+	cfg := config(t, kafkatest.Brokers(t))
 	s := mirroring(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	publish(t, s, page(event("e", "u"))) // From is no checkpoint yet
@@ -115,7 +116,7 @@ func TestMirrorFenced(t *testing.T) {
 	for name, busy := range map[string]bool{"idle": false, "in a batch": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := fake(t)
+			cluster := kafkatest.Fake(t)
 			cfg := config(t, cluster.ListenAddrs())
 			older := mirroring(t, cfg)
 			recoverTo(t, older, cfg, -1)
@@ -131,7 +132,7 @@ func TestMirrorFenced(t *testing.T) {
 			for seq := 2; err == nil && seq < 1_000_000; seq++ {
 				err = commit(t, older, bridgetest.Load{Pages: batch(cfg, seq).Pages, Batch: bridge.Batch{From: checkpoint(cfg, seq-1)}})
 			}
-			if f := asFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
+			if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
 				t.Errorf("publish returned %v with code %s, want ErrFenced", err, f.Code)
 			}
 			if err := commit(t, older, batch(cfg, 2)); err == nil {
@@ -146,7 +147,7 @@ func TestMirrorFenced(t *testing.T) {
 // published.
 func TestMirrorDoesNotHold(t *testing.T) {
 	t.Parallel()
-	cluster := fake(t)
+	cluster := kafkatest.Fake(t)
 	cfg := config(t, cluster.ListenAddrs())
 	s := mirroring(t, cfg)
 	recoverTo(t, s, cfg, -1)
@@ -158,7 +159,7 @@ func TestMirrorDoesNotHold(t *testing.T) {
 	}
 	began := time.Now()
 	s.Close() // waits for the mirror
-	if took := time.Since(began); took > patience/2 {
+	if took := time.Since(began); took > kafkatest.Patience/2 {
 		t.Errorf("close took %s", took)
 	}
 	held.Remove()
@@ -168,7 +169,7 @@ func TestMirrorDoesNotHold(t *testing.T) {
 // TestMirrorTooLarge: a copy that does not fit is left out.
 func TestMirrorTooLarge(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t))
+	cfg := config(t, kafkatest.Brokers(t))
 	createCheckpointTopic(t, cfg, map[string]*string{"max.message.bytes": new("20000")})
 	s := mirroring(t, cfg)
 	recoverTo(t, s, cfg, -1)
@@ -189,7 +190,7 @@ func TestMirrorTooLarge(t *testing.T) {
 // Publish returns, and the older ones that come after it do not replace it.
 func TestEpochIsIntroduced(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t))
+	cfg := config(t, kafkatest.Brokers(t))
 	s := mirroring(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	reset := checkpoint(cfg, 0)

@@ -18,6 +18,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkasink"
@@ -46,7 +47,7 @@ func TestPoisonedPages(t *testing.T) {
 
 func poisoned(t *testing.T, mode bridge.Mode, events int) {
 	proxy := faultproxy.StartKafkaProxy(t)
-	fake(t, kfake.ListenFn(proxy.Listen), kfake.DataDir(t.TempDir()))
+	kafkatest.Fake(t, kfake.ListenFn(proxy.Listen), kfake.DataDir(t.TempDir()))
 	cfg := config(t, proxy.Addrs(), inMode(mode))
 	// A page is whole while a record of it is shown.
 	var sampled, spoilt atomic.Int64

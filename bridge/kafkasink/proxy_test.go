@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
@@ -24,7 +25,7 @@ func eachProxied(t *testing.T, test func(t *testing.T, p *faultproxy.KafkaProxy,
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := faultproxy.StartKafkaProxy(t)
-			c := fake(t, append([]kfake.Opt{kfake.ListenFn(p.Listen)}, opts...)...)
+			c := kafkatest.Fake(t, append([]kfake.Opt{kfake.ListenFn(p.Listen)}, opts...)...)
 			test(t, p, config(t, c.ListenAddrs(), exactly))
 		})
 	}
@@ -115,8 +116,8 @@ func TestEndRequestLost(t *testing.T) {
 // TestEndStalls: a coordinator that takes ten seconds makes no doubt.
 func TestEndStalls(t *testing.T) {
 	eachProxied(t, func(t *testing.T, p *faultproxy.KafkaProxy, cfg kafkasink.Config) {
-		var seen reports
-		cfg.Report = seen.add
+		var seen kafkatest.Reports
+		cfg.Report = seen.Add
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		until := make(chan struct{})
@@ -125,7 +126,7 @@ func TestEndStalls(t *testing.T) {
 		p.Add(rule)
 		result := make(chan error, 1)
 		go func() { result <- commit(t, s, batch(cfg, 0)) }()
-		seen.await(t, 10*time.Second, "the stall", mentions("commit a transaction of "+cfg.CheckpointTopic))
+		seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions("commit a transaction of "+cfg.CheckpointTopic))
 		close(until)
 		if err := <-result; err != nil {
 			t.Fatal(err)
@@ -163,7 +164,7 @@ func TestEndTooLate(t *testing.T) {
 				}
 				close(until)
 				err := <-result
-				f := asFault(t, err, bridge.Transient, "")
+				f := kafkatest.AsFault(t, err, bridge.Transient, "")
 				if errors.Is(err, bridge.ErrFenced) != fenced {
 					t.Errorf("publish returned %v with code %s", err, f.Code)
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -85,7 +86,7 @@ func TestRecordContract(t *testing.T) {
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), change)
+			cfg := config(t, kafkatest.Brokers(t), change)
 			s := recovered(t, cfg)
 			pages := contractPages()
 			receipt := publish(t, s, pages...)
@@ -126,7 +127,7 @@ func TestTraceparent(t *testing.T) {
 	for headers, traced := range map[string]int{"cloudevents": 3, "minimal": 3, "none": 0} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Headers = headers })
 			s := recovered(t, cfg)
 			event := func(id string) bridge.Event {
 				return bridge.Event{Raw: []byte(`{"eventId":"` + id + `"}`), ID: []byte(id), Key: []byte("u"), Subject: []byte("u"), Time: time.Now().UnixMilli()}
@@ -180,7 +181,7 @@ func compareGolden(t *testing.T, file string, got []golden) {
 // for 3 partitions (murmur2 of the key, positive, modulo).
 func TestPartitioner(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.Partitions = 3 })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Partitions = 3 })
 	s := recovered(t, cfg)
 	want := map[string]int32{"21": murmur2("21"), "foobar": murmur2("foobar"), "a-little-bit-long-string": murmur2("a-little-bit-long-string"), "abc": murmur2("abc")}
 	var events []bridge.Event
@@ -205,7 +206,7 @@ func murmur2(key string) int32 {
 
 func TestTimestamps(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	const day = 24 * time.Hour
 	week := map[string]*string{"retention.ms": new("604800000")}
 	forEver := map[string]*string{"retention.ms": new("-1")}
@@ -242,7 +243,7 @@ func TestTimestamps(t *testing.T) {
 				ev.Time = when.UnixMilli()
 				receipt, err := tryPublish(t, s, page(event("first", "u"), ev))
 				if c.restamped && onExpired == "stop" {
-					f := asFault(t, err, bridge.Permanent, bridge.ReasonRetention)
+					f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonRetention)
 					if !strings.Contains(f.Error(), `item 1 of the page`) || f.Hint == "" {
 						t.Errorf("fault %v (hint %q) does not name item and repair", f, f.Hint)
 					}
@@ -293,32 +294,15 @@ func createTopic(t *testing.T, cfg kafkasink.Config, topic string, configs map[s
 	if _, err := admin.CreateTopic(t.Context(), cfg.Partitions, -1, configs, topic); err != nil {
 		t.Fatalf("create topic %s: %v", topic, err)
 	}
-	eventually(t, "know topic "+topic, func() (bool, error) { // brokers hear of it later
+	kafkatest.Eventually(t, "know topic "+topic, func() (bool, error) { // brokers hear of it later
 		topics, err := admin.ListTopics(t.Context(), topic)
 		return err == nil && topics.Has(topic) && len(topics[topic].Partitions) == int(cfg.Partitions), err
 	})
 }
 
-// eventually waits until the brokers do as they were told.
-func eventually(t *testing.T, what string, done func() (bool, error)) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
-		ok, err := done()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ok {
-			return
-		}
-	}
-	t.Fatalf("the brokers do not %s", what)
-}
-
 func TestHeaderValuesStay(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t))
+	cfg := config(t, kafkatest.Brokers(t))
 	s := recovered(t, cfg)
 	for round := range 5 { // the second round reuses the first one's memory
 		var events []bridge.Event
@@ -376,7 +360,7 @@ func TestTimeHeader(t *testing.T) {
 // which is nothing to count or to stop for, and no ce_time.
 func TestEventWithoutTime(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.OnExpired = "stop" })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.OnExpired = "stop" })
 	s := recovered(t, cfg)
 	open := bridge.Event{Raw: []byte(`{"userId":"u-1"}`), Key: []byte("u-1"), Subject: []byte("u-1"), Time: bridge.NoTime}
 	began := time.Now()

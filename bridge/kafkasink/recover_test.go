@@ -17,6 +17,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
@@ -25,7 +26,7 @@ import (
 // this program, and by people.
 func TestCheckpointContract(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	if err := commit(t, s, batch(cfg, 0)); err != nil {
@@ -59,7 +60,7 @@ func TestCheckpointPartition(t *testing.T) {
 // time that the barrier takes.
 func TestOwnedAsked(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	older := open(t, cfg)
 	recoverTo(t, older, cfg, -1)
 	notOurs := fmt.Errorf("member 7: %w", bridge.ErrNotOwner)
@@ -107,8 +108,8 @@ func foreignTransaction(t *testing.T, cfg kafkasink.Config, id string) (end func
 // TestHeldBack: somebody else's open transaction hides the newest checkpoint.
 func TestHeldBack(t *testing.T) {
 	t.Parallel()
-	var seen reports
-	cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Report = seen.add })
+	var seen kafkatest.Reports
+	cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Report = seen.Add })
 	older := open(t, cfg)
 	recoverTo(t, older, cfg, -1)
 	end := foreignTransaction(t, cfg, "somebody."+cfg.Topic)
@@ -125,15 +126,15 @@ func TestHeldBack(t *testing.T) {
 		_, err := impatient.Recover(ctx, nil)
 		gaveUp <- err
 	}()
-	seen.await(t, 10*time.Second, "who holds it back", mentions(p, "somebody."+cfg.Topic))
+	seen.Await(t, 10*time.Second, "who holds it back", kafkatest.Mentions(p, "somebody."+cfg.Topic))
 	cancel()
-	f := asFault(t, <-gaveUp, bridge.Transient, "")
-	if !mentions(p, "producer ", "somebody."+cfg.Topic)(f) || !strings.Contains(f.Hint, "kafka-transactions.sh") || !strings.Contains(f.Hint, "--start-offset") {
+	f := kafkatest.AsFault(t, <-gaveUp, bridge.Transient, "")
+	if !kafkatest.Mentions(p, "producer ", "somebody."+cfg.Topic)(f) || !strings.Contains(f.Hint, "kafka-transactions.sh") || !strings.Contains(f.Hint, "--start-offset") {
 		t.Errorf("recover returned %v, hint %q", f, f.Hint)
 	}
 
-	var again reports
-	cfg.Report = again.add
+	var again kafkatest.Reports
+	cfg.Report = again.Add
 	s, result := open(t, cfg), make(chan error, 1)
 	go func() {
 		c, err := s.Recover(t.Context(), nil)
@@ -142,7 +143,7 @@ func TestHeldBack(t *testing.T) {
 		}
 		result <- err
 	}()
-	again.await(t, 10*time.Second, "who holds it back", mentions(p, "somebody."+cfg.Topic))
+	again.Await(t, 10*time.Second, "who holds it back", kafkatest.Mentions(p, "somebody."+cfg.Topic))
 	select {
 	case err := <-result:
 		t.Fatalf("recover did not wait: %v", err)
@@ -154,7 +155,7 @@ func TestHeldBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(kafkatest.Patience):
 		t.Fatal("recover did not go on")
 	}
 	if err := commit(t, s, batch(cfg, 1)); err != nil {
@@ -170,7 +171,7 @@ func TestHeldBackByOurs(t *testing.T) {
 	for name, run := range map[string]bool{"nobody runs it": false, "it is run": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
 			recoverTo(t, open(t, cfg), cfg, -1)
 			// A name of its own: a group of another test that ends alike
 			// would count as running the stream.
@@ -196,7 +197,7 @@ func freeing(run bool) time.Duration {
 	if run {
 		return 8 * time.Second
 	}
-	return patience
+	return kafkatest.Patience
 }
 
 func joinGroup(t *testing.T, cfg kafkasink.Config, group string) *kgo.Client {
@@ -210,7 +211,7 @@ func joinGroup(t *testing.T, cfg kafkasink.Config, group string) *kgo.Client {
 	go member.PollFetches(t.Context()) // ends with Close
 	select {
 	case <-joined:
-	case <-time.After(patience):
+	case <-time.After(kafkatest.Patience):
 		t.Fatal("the member did not join")
 	}
 	return member
@@ -220,7 +221,7 @@ func joinGroup(t *testing.T, cfg kafkasink.Config, group string) *kgo.Client {
 // that repairs it.
 func TestCheckpointTopicUnusable(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	for name, c := range map[string]struct {
 		configs    map[string]*string
 		partitions int32
@@ -247,8 +248,8 @@ func TestCheckpointTopicUnusable(t *testing.T) {
 				recoverTo(t, s, cfg, 0)
 				return
 			}
-			f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
-			if !mentions(cfg.CheckpointTopic, c.text)(f) || !strings.Contains(f.Hint, c.hint) {
+			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+			if !kafkatest.Mentions(cfg.CheckpointTopic, c.text)(f) || !strings.Contains(f.Hint, c.hint) {
 				t.Errorf("fault %v, hint %q; want %q, %q", f, f.Hint, c.text, c.hint)
 			}
 			for _, found := range s.Check(t.Context()) {
@@ -268,7 +269,7 @@ func TestCheckpointTopicLost(t *testing.T) {
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), inMode(mode))
+			cfg := config(t, kafkatest.Brokers(t), inMode(mode))
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
 			if err := commit(t, s, batch(cfg, 0)); err != nil {
@@ -276,8 +277,8 @@ func TestCheckpointTopicLost(t *testing.T) {
 			}
 			s.Close()
 			deleteTopic(t, cfg, cfg.CheckpointTopic)
-			f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonTopic)
-			if !mentions(cfg.CheckpointTopic, cfg.Topic)(f) || !strings.Contains(f.Hint, "topics create --execute") {
+			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
+			if !kafkatest.Mentions(cfg.CheckpointTopic, cfg.Topic)(f) || !strings.Contains(f.Hint, "topics create --execute") {
 				t.Errorf("fault %v, hint %q", f, f.Hint)
 			}
 			if _, err := s.Create(t.Context()); err != nil { // what the hint says
@@ -318,7 +319,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 			t.Errorf("error %v is no fault", err)
 		}
 		wantOnce(t, cfg, published...)
-		err = tryRecover(t, s, patience)
+		err = tryRecover(t, s, kafkatest.Patience)
 		if anew && !errors.Is(err, bridge.ErrNoCheckpoint) || !anew && !permanent(err) {
 			t.Errorf("recover returned %v", err)
 		}
@@ -332,7 +333,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 				t.Skip("run with make test-real")
 			}
 			t.Parallel()
-			test(t, config(t, brokers(t), exactly), anew)
+			test(t, config(t, kafkatest.Brokers(t), exactly), anew)
 		})
 	}
 }
@@ -348,7 +349,7 @@ func deleteTopic(t *testing.T, cfg kafkasink.Config, topic string) {
 	if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
 		t.Fatalf("delete topic %s: %v", topic, err)
 	}
-	eventually(t, "forget topic "+topic, func() (bool, error) {
+	kafkatest.Eventually(t, "forget topic "+topic, func() (bool, error) {
 		topics, err := admin.ListTopics(t.Context(), topic)
 		return err == nil && !topics.Has(topic), err
 	})
@@ -397,7 +398,7 @@ func others(n int) (all []*kgo.Record) {
 // records, whatever the steps are.
 func TestBackwards(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	for _, n := range []int{0, 1, 61, 62, 63, 64, 65, 127, 128, 190, 191, 192, 193, 448, 449, 5000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
@@ -437,7 +438,7 @@ func otherStream(stream string) string {
 // TestBackwardsInPieces: a start that ran out of time goes on where it was.
 func TestBackwardsInPieces(t *testing.T) {
 	t.Parallel()
-	cluster := fake(t)
+	cluster := kafkatest.Fake(t)
 	cfg := config(t, cluster.ListenAddrs(), exactly)
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
@@ -462,7 +463,7 @@ func TestBackwardsInPieces(t *testing.T) {
 // TestForeignCheckpoint: what cannot be read is never gone over.
 func TestForeignCheckpoint(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	for name, c := range map[string]struct{ key, value string }{
 		"newer":               {"events", `{"v":99,"stream":"events","epoch":1,"seq":2}`},
 		"no checkpoint":       {"events", `hello`},
@@ -478,8 +479,8 @@ func TestForeignCheckpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeCheckpoints(t, cfg, kgo.KeyStringRecord(c.key, c.value))
-			err := tryRecover(t, s, patience)
-			asFault(t, err, bridge.Permanent, bridge.ReasonCheckpoint)
+			err := tryRecover(t, s, kafkatest.Patience)
+			kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonCheckpoint)
 			if !errors.Is(err, bridge.ErrForeign) {
 				t.Errorf("recover returned %v, want ErrForeign", err)
 			}
@@ -498,7 +499,7 @@ func TestForeignCheckpoint(t *testing.T) {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	var log logs
-	cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	if err := commit(t, s, batch(cfg, 5)); err != nil {
@@ -544,7 +545,7 @@ func TestTransactionVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log logs
-			cfg := config(t, fake(t, opts...).ListenAddrs(), exactly, func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			cfg := config(t, kafkatest.Fake(t, opts...).ListenAddrs(), exactly, func(c *kafkasink.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 			s := open(t, cfg)
 			for range 2 {
 				recoverTo(t, s, cfg, -1)
@@ -570,7 +571,7 @@ func TestTransactionVersion(t *testing.T) {
 
 func TestCheckCompactionLag(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	createCheckpointTopic(t, cfg, map[string]*string{"min.compaction.lag.ms": new("0")})
 	for _, f := range open(t, cfg).Check(t.Context()) {
 		if f.Level == kafkasink.LevelWarn && strings.Contains(f.Text, "min.compaction.lag.ms is 0s") && strings.Contains(f.Hint, "min.compaction.lag.ms=604800000") {
@@ -586,7 +587,7 @@ func TestStartAfterAMillion(t *testing.T) {
 	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	if err := commit(t, s, batch(cfg, 0)); err != nil {

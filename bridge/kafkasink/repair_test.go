@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkasink"
 )
@@ -63,7 +64,7 @@ func wantRepaired(t *testing.T, cfg kafkasink.Config, ids ...string) {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*kafkasink.Config){exactly, func(*kafkasink.Config) {}} {
-		cfg := config(t, brokers(t), change)
+		cfg := config(t, kafkatest.Brokers(t), change)
 		t.Run(string(cfg.Mode), func(t *testing.T) {
 			t.Parallel()
 			live := open(t, cfg)
@@ -110,7 +111,7 @@ func TestRepair(t *testing.T) {
 // TestRepairFenced: of two at once only the newer one publishes.
 func TestRepairFenced(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
 	older := openRepair(t, cfg)
 	if err := republish(t, older, "a"); err != nil {
@@ -151,7 +152,7 @@ func TestRepairInDoubt(t *testing.T) {
 // else's open transaction is seen.
 func TestRepairBehindBarrier(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recoverTo(t, open(t, cfg), cfg, -1)
 	first := openRepair(t, cfg)
 	jobs := cfg
@@ -191,7 +192,7 @@ func TestRepairBehindBarrier(t *testing.T) {
 // TestRepairRefuses: what the topic cannot take is told, and changes nothing.
 func TestRepairRefuses(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recoverTo(t, open(t, cfg), cfg, -1)
 	large := event("large", "u")
 	large.Raw = []byte(`{"eventId":"large","x":"` + strings.Repeat("x", 2<<20) + `"}`)
@@ -220,7 +221,7 @@ func TestRepairRefuses(t *testing.T) {
 // TestReadLetter reads back what the sink writes.
 func TestReadLetter(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	decoy := `{"id":"x","size":1,"sha256":"` + strings.Repeat("0", 64) + `","index":7}`
@@ -277,13 +278,13 @@ func TestRepairHeldBack(t *testing.T) {
 	for name, id := range map[string]string{"a repair": ".repair", "a window": window} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
 			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
 			openRepair(t, cfg).Close()
 			jobs := cfg
 			jobs.CheckpointTopic = kafkasink.JobsTopic(cfg.CheckpointTopic)
 			foreignTransaction(t, jobs, jobs.CheckpointTopic+"."+cfg.Stream+id)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 			defer cancel()
 			began := time.Now()
 			r, err := kafkasink.OpenRepair(ctx, cfg, kafkasink.JobDLQ)

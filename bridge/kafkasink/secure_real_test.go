@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
@@ -53,7 +54,7 @@ func TestSecureKafka(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, config(t, k.SecureAddrs(), secure, c.wrong))
-			f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, c.reason)
+			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, c.reason)
 			if !strings.Contains(f.Hint, c.hint) || strings.Contains(f.Error()+f.Hint, "hunter2") {
 				t.Errorf("fault %v, hint %q: want %s", f, f.Hint, c.hint)
 			}
@@ -64,7 +65,7 @@ func TestSecureKafka(t *testing.T) {
 		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"} {
 			s := open(t, config(t, k.SecureAddrs(), secure, func(c *kafkasink.Config) { c.SASLMechanism = mechanism }))
 			grant(t, k.Addrs(), append(s.ACLs(), s.JobACLs()...))
-			if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Fatalf("%s: recover with the rights that we ask for: %v", mechanism, err)
 			}
 			publish(t, s, page(event("e", "u")))

@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -129,9 +130,9 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := fake(t, kfake.TLS(c.server))
+			cluster := kafkatest.Fake(t, kfake.TLS(c.server))
 			s := open(t, config(t, cluster.ListenAddrs(), c.client))
-			err := tryRecover(t, s, patience)
+			err := tryRecover(t, s, kafkatest.Patience)
 			if c.hint == "" {
 				if !errors.Is(err, bridge.ErrNoCheckpoint) {
 					t.Fatalf("recover: %v", err)
@@ -139,7 +140,7 @@ func TestTLS(t *testing.T) {
 				publish(t, s, page(event("e", "u")))
 				return
 			}
-			f := asFault(t, err, bridge.Permanent, bridge.ReasonConfig)
+			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig)
 			if !strings.Contains(f.Hint, c.hint) || !strings.Contains(f.Error(), cluster.ListenAddrs()[0]) {
 				t.Errorf("fault %v, hint %q: want the broker and %q", f, f.Hint, c.hint)
 			}
@@ -171,26 +172,26 @@ func recovering(t *testing.T, s *kafkasink.Sink) (stop func()) {
 // be an outage too. It must be named, not blocked on.
 func TestNoTLSToTLS(t *testing.T) {
 	t.Parallel()
-	var seen reports
-	cluster := fake(t, kfake.TLS(newAuthority(t).serverTLS(net.IPv4(127, 0, 0, 1), false)))
-	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report = seen.add }))
+	var seen kafkatest.Reports
+	cluster := kafkatest.Fake(t, kfake.TLS(newAuthority(t).serverTLS(net.IPv4(127, 0, 0, 1), false)))
+	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report = seen.Add }))
 	stop := recovering(t, s)
 	defer stop()
-	err := seen.await(t, 10*time.Second, "the broker", mentions(cluster.ListenAddrs()[0]))
-	asFault(t, err, bridge.Transient, "")
+	err := seen.Await(t, 10*time.Second, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
+	kafkatest.AsFault(t, err, bridge.Transient, "")
 }
 
 // TestTLSToNoTLS: a broker without TLS takes our greeting for the start of a
 // request and waits for the rest.
 func TestTLSToNoTLS(t *testing.T) {
 	t.Parallel()
-	var seen reports
-	cluster := fake(t)
-	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report, c.TLSEnabled = seen.add, true }))
+	var seen kafkatest.Reports
+	cluster := kafkatest.Fake(t)
+	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Report, c.TLSEnabled = seen.Add, true }))
 	stop := recovering(t, s)
 	defer stop()
-	err := seen.await(t, 10*time.Second, "the broker", mentions(cluster.ListenAddrs()[0]))
-	if f := asFault(t, err, bridge.Transient, ""); !strings.Contains(f.Hint, "TLS") {
+	err := seen.Await(t, 10*time.Second, "the broker", kafkatest.Mentions(cluster.ListenAddrs()[0]))
+	if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !strings.Contains(f.Hint, "TLS") {
 		t.Errorf("hint %q does not suspect TLS", f.Hint)
 	}
 }
@@ -198,7 +199,7 @@ func TestTLSToNoTLS(t *testing.T) {
 func TestSASL(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		cluster := fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "alice", "secret"))
+		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "alice", "secret"))
 		login := func(password string) func(*kafkasink.Config) {
 			return func(c *kafkasink.Config) {
 				c.SASLMechanism, c.SASLUsername, c.SASLPassword = mechanism, "alice", bridge.Secret(password)
@@ -211,8 +212,8 @@ func TestSASL(t *testing.T) {
 		})
 		t.Run(mechanism+" refused", func(t *testing.T) {
 			t.Parallel()
-			err := tryRecover(t, open(t, config(t, cluster.ListenAddrs(), login("hunter2"))), patience)
-			f := asFault(t, err, bridge.Permanent, bridge.ReasonAuth)
+			err := tryRecover(t, open(t, config(t, cluster.ListenAddrs(), login("hunter2"))), kafkatest.Patience)
+			f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonAuth)
 			if !strings.Contains(f.Hint, "KAFKA_SASL_PASSWORD") || !strings.Contains(f.Error(), cluster.ListenAddrs()[0]) {
 				t.Errorf("fault %v, hint %q: want the broker and the variable", f, f.Hint)
 			}
@@ -225,25 +226,25 @@ func TestSASL(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "password")
 			cfg := config(t, cluster.ListenAddrs(), login(""), func(c *kafkasink.Config) { c.SASLPasswordFile = file })
 			s := open(t, cfg)
-			f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonAuth)
+			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonAuth)
 			if !strings.Contains(f.Hint, "KAFKA_SASL_PASSWORD_FILE") {
 				t.Errorf("hint %q does not name the variable", f.Hint)
 			}
 			if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := tryRecover(t, s, patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
+			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Errorf("recover with the new password: %v", err)
 			}
 		})
 	}
 	t.Run("another mechanism", func(t *testing.T) {
 		t.Parallel()
-		cluster := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", "secret"))
+		cluster := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", "secret"))
 		s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) {
 			c.SASLMechanism, c.SASLPassword, c.SASLInsecure = "OAUTHBEARER", "token", true
 		}))
-		f := asFault(t, tryRecover(t, s, patience), bridge.Permanent, bridge.ReasonAuth)
+		f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonAuth)
 		if !strings.Contains(f.Hint, "OAUTHBEARER") {
 			t.Errorf("hint %q does not name the mechanism", f.Hint)
 		}

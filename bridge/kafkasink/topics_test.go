@@ -15,12 +15,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
 func TestTopics(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), func(c *kafkasink.Config) { c.CreateTopics, c.Retention = false, "720h" })
+	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.CreateTopics, c.Retention = false, "720h" })
 	s := open(t, cfg)
 	plan, err := s.Plan(t.Context())
 	if err != nil {
@@ -73,7 +74,7 @@ func TestTopics(t *testing.T) {
 
 func TestCreateReplicated(t *testing.T) {
 	t.Parallel()
-	cluster := fake(t, kfake.NumBrokers(3))
+	cluster := kafkatest.Fake(t, kfake.NumBrokers(3))
 	s := open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Replication = 3 }))
 	plan, err := s.Create(t.Context())
 	if err != nil {
@@ -85,29 +86,29 @@ func TestCreateReplicated(t *testing.T) {
 
 	s = open(t, config(t, cluster.ListenAddrs(), func(c *kafkasink.Config) { c.Replication = 5 }))
 	_, err = s.Create(t.Context())
-	if f := asFault(t, err, bridge.Permanent, bridge.ReasonConfig); !strings.Contains(f.Hint, "KAFKA_REPLICATION") {
+	if f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig); !strings.Contains(f.Hint, "KAFKA_REPLICATION") {
 		t.Errorf("hint %q does not name the setting", f.Hint)
 	}
 }
 
 func TestPlanWithoutBroker(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
-	srv.stop()
-	s := open(t, config(t, srv.addr))
+	srv := kafkatest.NewServer(t)
+	srv.Stop()
+	s := open(t, config(t, srv.Addr))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := s.Plan(ctx)
-	asFault(t, err, bridge.Transient, "")
-	if !mentions(srv.addr[0], "refused")(err) {
+	kafkatest.AsFault(t, err, bridge.Transient, "")
+	if !kafkatest.Mentions(srv.Addr[0], "refused")(err) {
 		t.Errorf("error %v does not name the broker", err)
 	}
-	srv.start()
+	srv.Start()
 }
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	month := map[string]*string{"retention.ms": new("2592000000")}
 	for name, c := range map[string]struct {
 		change  func(*kafkasink.Config)
@@ -165,10 +166,10 @@ func TestCheckBounded(t *testing.T) {
 
 func TestHoldsShapes(t *testing.T) {
 	t.Parallel()
-	addrs := brokers(t)
+	addrs := kafkatest.Brokers(t)
 	holds := func(t *testing.T, s *kafkasink.Sink, want bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 		defer cancel()
 		if got, err := s.Holds(ctx); err != nil || got != want {
 			t.Errorf("holds: %v, %v; want %v", got, err, want)
@@ -213,7 +214,7 @@ func TestHoldsShapes(t *testing.T) {
 	t.Run("no topic", func(t *testing.T) {
 		t.Parallel()
 		_, err := open(t, config(t, addrs)).Holds(t.Context())
-		asFault(t, err, bridge.Permanent, bridge.ReasonTopic)
+		kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonTopic)
 	})
 }
 
@@ -313,14 +314,14 @@ func TestNoSession(t *testing.T) {
 	t.Parallel()
 	s := open(t, config(t, []string{"localhost:9092"}))
 	_, err := s.Publish(t.Context(), bridge.Batch{})
-	asFault(t, err, bridge.Transient, "")
+	kafkatest.AsFault(t, err, bridge.Transient, "")
 }
 
 // TestCheckOnNewCluster: the coordinator of transactions is there a moment after
 // it was first asked for.
 func TestCheckOnNewCluster(t *testing.T) {
 	t.Parallel()
-	cluster := fake(t)
+	cluster := kafkatest.Fake(t)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: 2})
 	for _, found := range open(t, config(t, cluster.ListenAddrs())).Check(t.Context()) {
 		if found.Level == kafkasink.LevelFail {

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -30,7 +31,7 @@ func trailOf(t *testing.T, s *kafkasink.Sink, most int) []string {
 // Trail shows what a history would have, of one stream, while that runs.
 func TestTrail(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	s := open(t, cfg)
 	if got := trailOf(t, s, 10); len(got) > 0 {
 		t.Errorf("before there is a topic: %v", got)
@@ -89,13 +90,13 @@ func TestTrail(t *testing.T) {
 // The copy of an at-least-once stream's checkpoint is part of the trail.
 func TestTrailShowsTheMirror(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t))
+	cfg := config(t, kafkatest.Brokers(t))
 	s := recovered(t, cfg)
 	b := batch(cfg, 3)
 	if err := commit(t, s, b); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "have the copy", func() (bool, error) { return len(trailOf(t, s, 1)) == 1, nil })
+	kafkatest.Eventually(t, "have the copy", func() (bool, error) { return len(trailOf(t, s, 1)) == 1, nil })
 }
 
 func TestTrailOfBrokersThatAreAway(t *testing.T) {
@@ -103,7 +104,7 @@ func TestTrailOfBrokersThatAreAway(t *testing.T) {
 	cfg := config(t, []string{"127.0.0.1:1"}, exactly)
 	began := time.Now()
 	err := open(t, cfg).Trail(t.Context(), func(bridge.Checkpoint) bool { return true })
-	if took := time.Since(began); err == nil || took > patience {
+	if took := time.Since(began); err == nil || took > kafkatest.Patience {
 		t.Errorf("%v after %v", err, took)
 	}
 }
@@ -114,7 +115,7 @@ func TestHeld(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
 			nameless := event("x", "u")
@@ -136,7 +137,7 @@ func TestHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer reader.Close()
-			if err := tryRecover(t, reader, patience); err != nil { // ends that
+			if err := tryRecover(t, reader, kafkatest.Patience); err != nil { // ends that
 				t.Fatal(err)
 			}
 			held, err := reader.Held(t.Context(), time.Now().Add(-time.Hour))
@@ -166,7 +167,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(t, brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
 			createTopic(t, cfg, cfg.Topic, map[string]*string{"max.message.bytes": new("16384")})
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
@@ -209,7 +210,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 // Records of somebody else in the topic are not ours.
 func TestHeldKnowsOurs(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))

@@ -18,6 +18,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
 )
@@ -44,7 +45,7 @@ func batch(cfg kafkasink.Config, seq int) bridgetest.Load {
 
 func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	_, err := b.Publish(ctx, s)
 	return err
@@ -53,7 +54,7 @@ func commit(t *testing.T, s *kafkasink.Sink, b bridgetest.Load) error {
 // recoverTo recovers and checks what comes back; seq -1 is none.
 func recoverTo(t *testing.T, s *kafkasink.Sink, cfg kafkasink.Config, seq int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	c, err := s.Recover(ctx, nil)
 	switch {
@@ -90,7 +91,7 @@ func eachVersion(t *testing.T, test func(*testing.T, *kfake.Cluster, kafkasink.C
 	for name, opts := range versions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := fake(t, opts...)
+			c := kafkatest.Fake(t, opts...)
 			test(t, c, config(t, c.ListenAddrs(), exactly))
 		})
 	}
@@ -103,7 +104,7 @@ func TestOneRecordFails(t *testing.T) {
 		recoverTo(t, s, cfg, -1)
 		for seq, topic := range []string{cfg.Topic, cfg.CheckpointTopic} {
 			c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord, Count: 1})
-			asFault(t, commit(t, s, batch(cfg, seq)), bridge.Transient, "")
+			kafkatest.AsFault(t, commit(t, s, batch(cfg, seq)), bridge.Transient, "")
 			recoverTo(t, s, cfg, seq-1)
 			if err := commit(t, s, batch(cfg, seq)); err != nil {
 				t.Fatal(err)
@@ -148,7 +149,7 @@ func TestUnknownOutcome(t *testing.T) {
 		s := open(t, cfg)
 		recoverTo(t, s, cfg, -1)
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.UnknownServerError, Count: 1})
-		asFault(t, commit(t, s, batch(cfg, 0)), bridge.Transient, "")
+		kafkatest.AsFault(t, commit(t, s, batch(cfg, 0)), bridge.Transient, "")
 		if err := commit(t, s, batch(cfg, 0)); err == nil {
 			t.Fatal("publish after an unknown outcome and without a recovery returned nil")
 		}
@@ -157,7 +158,7 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 		loseEnd(t, c)
-		asFault(t, commit(t, s, batch(cfg, 1)), bridge.Transient, "")
+		kafkatest.AsFault(t, commit(t, s, batch(cfg, 1)), bridge.Transient, "")
 		recoverTo(t, s, cfg, 1)
 		wantOnce(t, cfg, 0, 1)
 	})
@@ -227,7 +228,7 @@ func TestFenced(t *testing.T) {
 		}
 		recoverTo(t, newer, cfg, 0)
 		err := commit(t, older, batch(cfg, 1))
-		if f := asFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
+		if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
 			t.Errorf("error %v with code %s, want ErrFenced", err, f.Code)
 		}
 		if err := commit(t, newer, batch(cfg, 1)); err != nil {
@@ -246,7 +247,7 @@ func TestFenced(t *testing.T) {
 			t.Skip("run with make test-real")
 		}
 		t.Parallel()
-		test(t, config(t, brokers(t), exactly))
+		test(t, config(t, kafkatest.Brokers(t), exactly))
 	})
 }
 
@@ -254,7 +255,7 @@ func TestFenced(t *testing.T) {
 // and the barrier.
 func TestFencedWhileRecovering(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
 	other := open(t, cfg)
 	_, err := open(t, cfg).Recover(t.Context(), func(context.Context) error {
@@ -307,7 +308,7 @@ func TestHealedClient(t *testing.T) {
 		forgotten = true
 		return forget(req.(*kmsg.ProduceRequest)), nil, true
 	})
-	f := asFault(t, commit(t, s, batch(cfg, 1)), bridge.Transient, "")
+	f := kafkatest.AsFault(t, commit(t, s, batch(cfg, 1)), bridge.Transient, "")
 	if !forgotten || f.Code != "producer_changed" {
 		t.Errorf("fault %v with code %s, want producer_changed", f, f.Code)
 	}
@@ -341,7 +342,7 @@ func forget(req *kmsg.ProduceRequest) kmsg.Response {
 
 func TestCheckpointTooLarge(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, brokers(t), exactly)
+	cfg := config(t, kafkatest.Brokers(t), exactly)
 	createCheckpointTopic(t, cfg, map[string]*string{"max.message.bytes": new("20000")})
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
@@ -351,8 +352,8 @@ func TestCheckpointTooLarge(t *testing.T) {
 		t.Fatal(err) // fits
 	}
 	b.Checkpoint.Seq, b.Checkpoint.Tail = 1, make(bridge.Tail, 300)
-	f := asFault(t, commit(t, s, b), bridge.Permanent, bridge.ReasonTopic)
-	if !mentions("21", "20000", cfg.CheckpointTopic)(f) || !strings.Contains(f.Hint, "max.message.bytes") {
+	f := kafkatest.AsFault(t, commit(t, s, b), bridge.Permanent, bridge.ReasonTopic)
+	if !kafkatest.Mentions("21", "20000", cfg.CheckpointTopic)(f) || !strings.Contains(f.Hint, "max.message.bytes") {
 		t.Errorf("fault %v, hint %q: want size, limit, topic and a command", f, f.Hint)
 	}
 	wantOnce(t, cfg, 0)
@@ -372,7 +373,7 @@ func TestTransactionTimesOut(t *testing.T) {
 		awaitState(t, cfg, "Empty", "CompleteAbort")
 		held.Remove()
 		err := <-result
-		if f := asFault(t, err, bridge.Transient, ""); errors.Is(err, bridge.ErrFenced) {
+		if f := kafkatest.AsFault(t, err, bridge.Transient, ""); errors.Is(err, bridge.ErrFenced) {
 			t.Errorf("a time-out counts as fenced: %v, code %s", err, f.Code)
 		}
 		recoverTo(t, s, cfg, -1)
@@ -393,7 +394,7 @@ func awaitState(t *testing.T, cfg kafkasink.Config, states ...string) {
 	}
 	defer client.Close()
 	id := cfg.CheckpointTopic + "." + cfg.Stream
-	eventually(t, fmt.Sprintf("show %s as one of %v", id, states), func() (bool, error) {
+	kafkatest.Eventually(t, fmt.Sprintf("show %s as one of %v", id, states), func() (bool, error) {
 		described, err := kadm.NewClient(client).DescribeTransactions(t.Context(), id)
 		return slices.Contains(states, described[id].State), err
 	})
@@ -403,7 +404,7 @@ func awaitState(t *testing.T, cfg kafkasink.Config, states ...string) {
 // one. Then the brokers give another producer id.
 func TestEpochRollsOver(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, fake(t).ListenAddrs(), exactly)
+	cfg := config(t, kafkatest.Fake(t).ListenAddrs(), exactly)
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	const transactions = 33_000

@@ -54,7 +54,7 @@ func (s *stage) member() (*kafkasink.Sink, bridge.Ownership) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(sink.Close)
-	group := sink.Owner()
+	group := cfg.Ownership().Owner()
 	s.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 		defer cancel()

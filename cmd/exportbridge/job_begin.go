@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -217,7 +218,7 @@ const ownTimeout = 30 * time.Second
 
 // own makes the job this process's, unless another one has it. Brokers that are
 // away are waited for.
-func (p *jobPlan) own(ctx context.Context, group *kafkasink.Group) (bridge.Ownership, error) {
+func (p *jobPlan) own(ctx context.Context, group *kafkagroup.Owner) (bridge.Ownership, error) {
 	for {
 		limited, cancel := context.WithTimeout(ctx, p.st.Kafka.SessionTimeout+ownTimeout)
 		tenure, err := group.Acquire(limited)

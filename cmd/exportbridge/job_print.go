@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -26,7 +27,7 @@ type jobReport struct {
 	// Executed is false for a dry run: then nothing was changed.
 	Executed bool `json:"executed"`
 	// Processes work on the job, as far as the list asks.
-	Processes []kafkasink.Member `json:"processes,omitempty"`
+	Processes []kafkagroup.Member `json:"processes,omitempty"`
 }
 
 func reportOf(j *kafkasink.Job) jobReport {

@@ -190,7 +190,7 @@ func (p *position) unowned(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
-	members, err := p.sink.Members(ctx)
+	members, err := p.stream.Kafka.Ownership().Members(ctx)
 	if err != nil {
 		return false, fmt.Errorf("no bridge answers, and whether one runs the stream is not known: %w", err)
 	}

@@ -57,7 +57,7 @@ func (r *request) applyAlone(ctx context.Context, p *position, cmd bridge.Comman
 	}
 	asking, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
-	members, err := p.sink.Members(asking)
+	members, err := p.stream.Kafka.Ownership().Members(asking)
 	if err != nil {
 		return failed("exportbridge check", "whether a bridge runs the stream is not known (%v)", err)
 	}

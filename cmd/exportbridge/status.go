@@ -106,7 +106,7 @@ func (p *position) status(ctx context.Context) streamStatus {
 	})
 	if !p.kafkaIsHidden() {
 		asking.Go(func() {
-			members, err := p.sink.Members(ctx)
+			members, err := p.stream.Kafka.Ownership().Members(ctx)
 			if s.MembersKnown = err == nil; err != nil {
 				note(2, "who runs the stream is not known", err)
 			}

@@ -215,7 +215,7 @@ func newLiveStream(st *config.Stream) (*liveStream, error) {
 func (l *liveStream) Running(ctx context.Context) (bool, error) {
 	asking, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
-	members, err := l.Members(asking)
+	members, err := l.kafka.Ownership().Members(asking)
 	return len(members) > 0, err
 }
 

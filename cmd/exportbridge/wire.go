@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
@@ -51,7 +52,7 @@ type stream struct {
 	bridge *bridge.Bridge
 	api    *exportapi.Client
 	sink   *kafkasink.Sink
-	owner  *kafkasink.Group
+	owner  *kafkagroup.Owner
 	store  *cursorstore.Store
 	ports  bridge.Ports // what the bridge is made of
 	jobs   *kafkasink.Jobs
@@ -175,7 +176,7 @@ func (p *process) wire(st *config.Stream, limits bridge.Limits, health *bridge.H
 	}
 	p.metrics.CountLosses(st.Name, sink.Losses)
 	p.metrics.CountRefused(st.Name, sink.Refused)
-	owner := sink.Owner()
+	owner := st.Kafka.Ownership().Owner()
 	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, jobs: p.jobs.Jobs(st.Kafka)}
 	ports := bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,

@@ -1,4 +1,4 @@
-package kafkasink
+package kafkagroup
 
 import (
 	"time"
@@ -7,11 +7,11 @@ import (
 )
 
 // Kill ends the process's membership without a word to the coordinator.
-func (g *Group) Kill() {
-	g.mu.Lock()
-	m := g.member
-	g.member, g.closed = nil, true
-	g.mu.Unlock()
+func (o *Owner) Kill() {
+	o.mu.Lock()
+	m := o.member
+	o.member, o.closed = nil, true
+	o.mu.Unlock()
 	if m != nil {
 		m.stop()
 	}
@@ -19,10 +19,10 @@ func (g *Group) Kill() {
 
 // Shorten sets how long a fenced process stays away, and how long the group
 // waits for a Release.
-func (g *Group) Shorten(truce, letGo time.Duration) { g.truce, g.letGo = truce, letGo }
+func (o *Owner) Shorten(truce, letGo time.Duration) { o.truce, o.letGo = truce, letGo }
 
 // Haunt sets how long it is waited for a member that may be a late request's.
-func (g *Group) Haunt(d time.Duration) { g.haunted = d }
+func (o *Owner) Haunt(d time.Duration) { o.haunted = d }
 
 // GroupPartition returns the partition whose owner owns the stream.
 func GroupPartition(stream string) int32 { return kafkaclient.CheckpointPartition(stream) }

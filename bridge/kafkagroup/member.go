@@ -1,4 +1,4 @@
-package kafkasink
+package kafkagroup
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // from joining to leaving. The client's goroutine calls the on... methods, one
 // at a time.
 type member struct {
-	group  *Group
+	owner  *Owner
 	client *kafkaclient.Client
 	// ctx is the client's. It ends when this process gives the membership up.
 	ctx  context.Context
@@ -28,11 +28,11 @@ type member struct {
 
 	mu sync.Mutex // guards all below; never held while waiting
 	// assigned is true while the coordinator says that the stream is ours.
-	assigned bool
-	tenure   *tenure // nil while the stream is not ours, or is to be let go
+	assigned  bool
+	ownership *ownership // nil while the stream is not ours, or is to be let go
 	// going was taken away by a rebalance; it ends when this member has
 	// joined again without the stream.
-	going *tenure
+	going *ownership
 	// fenced: somebody else has our instance id, and the place in the group.
 	fenced  bool
 	err     error         // what ended the last session of the group
@@ -40,15 +40,15 @@ type member struct {
 	changed chan struct{} // closed and replaced whenever the above change
 }
 
-func (g *Group) newMember() (*member, error) {
+func (o *Owner) newMember() (*member, error) {
 	ctx, kill := context.WithCancel(context.Background())
-	m := &member{group: g, ctx: ctx, kill: kill, changed: make(chan struct{})}
-	session := g.sink.cfg.SessionTimeout
+	m := &member{owner: o, ctx: ctx, kill: kill, changed: make(chan struct{})}
+	session := o.group.SessionTimeout
 	opts := []kgo.Opt{
 		kgo.WithContext(ctx),
 		kgo.WithHooks(m),
-		kgo.ConsumerGroup(g.name),
-		kgo.ConsumeTopics(g.sink.cfg.CheckpointTopic),
+		kgo.ConsumerGroup(o.name),
+		kgo.ConsumeTopics(o.group.CheckpointTopic),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(session),
 		kgo.HeartbeatInterval(min(heartbeatMost, session/3)),
@@ -60,13 +60,13 @@ func (g *Group) newMember() (*member, error) {
 		kgo.OnPartitionsRevoked(m.onRevoked),
 		kgo.OnPartitionsLost(m.onLost),
 	}
-	if id := g.sink.instanceID(); id != nil {
+	if id := o.group.instanceID(); id != nil {
 		opts = append(opts, kgo.InstanceID(*id))
 	}
-	client, err := g.sink.cfg.Open(opts...)
+	client, err := o.group.Open(opts...)
 	if err != nil {
 		kill()
-		return nil, fmt.Errorf("join group %s: %w", g.name, err)
+		return nil, fmt.Errorf("join group %s: %w", o.name, err)
 	}
 	m.client = client
 	return m, nil
@@ -76,7 +76,7 @@ func (m *member) alive() bool { return m.ctx.Err() == nil }
 
 // wait waits until the stream is this process's. Any error but that of ctx
 // says that the membership is of no use.
-func (m *member) wait(ctx context.Context) (*tenure, error) {
+func (m *member) wait(ctx context.Context) (*ownership, error) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
@@ -87,9 +87,9 @@ func (m *member) wait(ctx context.Context) (*tenure, error) {
 		case err != nil && (kafkaclient.IsPermanent(err) || errors.Is(err, errHaunted)):
 			return nil, err
 		case !m.alive():
-			return nil, fmt.Errorf("group %s: this process has left it", m.group.name)
+			return nil, fmt.Errorf("group %s: this process has left it", m.owner.name)
 		case err != nil:
-			m.group.sink.cfg.Tell(err) // the client tries again by itself
+			m.owner.group.Tell(err) // the client tries again by itself
 		}
 		select {
 		case <-changed:
@@ -104,20 +104,20 @@ func (m *member) wait(ctx context.Context) (*tenure, error) {
 	}
 }
 
-// state returns the tenure if there is one, which is then the caller's to
+// state returns the ownership if there is one, which is then the caller's to
 // release, a channel that is closed when there is news, and the client's last
 // error if it was not told yet.
-func (m *member) state() (*tenure, <-chan struct{}, error) {
+func (m *member) state() (*ownership, <-chan struct{}, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.err
 	if !kafkaclient.IsPermanent(err) {
 		m.err = nil
 	}
-	if m.tenure != nil {
-		m.tenure.handed = true
+	if m.ownership != nil {
+		m.ownership.handed = true
 	}
-	return m.tenure, m.changed, err
+	return m.ownership, m.changed, err
 }
 
 // probe asks the coordinator who is in the group, and reports whether it
@@ -128,18 +128,18 @@ func (m *member) probe(ctx context.Context) error {
 	cancel()
 	m.client.PollFetches(polled)
 
-	asking, cancel := context.WithTimeout(ctx, pingTimeout)
+	asking, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	members, err := m.group.sink.members(asking, m.client)
+	members, err := m.owner.group.members(asking, m.client)
 	if ctx.Err() != nil || !m.alive() {
 		return nil
 	}
 	if err != nil {
-		fault := m.group.sink.groupFault(err, m.client)
+		fault := m.owner.group.fault(err, m.client)
 		if fault.Class == bridge.Permanent {
 			return fault
 		}
-		m.group.sink.cfg.Tell(fault)
+		m.owner.group.Tell(fault)
 		return nil
 	}
 	holder := ""
@@ -149,20 +149,20 @@ func (m *member) probe(ctx context.Context) error {
 	m.mu.Lock()
 	m.holder = holder
 	m.mu.Unlock()
-	m.group.sink.cfg.Tell(nil)
+	m.owner.group.Tell(nil)
 	return nil
 }
 
 func (m *member) whyWaiting() error {
 	if cause := m.client.Trouble(); cause != nil {
-		return m.group.sink.explain(cause, m.client)
+		return m.client.Explain(cause, m.owner.group.CheckpointTopic)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.holder != "" {
 		return fmt.Errorf("it is run by %s: %w", m.holder, bridge.ErrNotOwner)
 	}
-	return fmt.Errorf("group %s has not assigned it", m.group.name)
+	return fmt.Errorf("group %s has not assigned it", m.owner.name)
 }
 
 // signal is called by the holder of mu.
@@ -174,7 +174,7 @@ func (m *member) signal() {
 // onAssigned is called whenever a session of the group begins, also when
 // nothing changed for this member.
 func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[string][]int32) {
-	client.PauseFetchTopics(m.group.sink.cfg.CheckpointTopic) // in time: it fetches when this has returned
+	client.PauseFetchTopics(m.owner.group.CheckpointTopic) // in time: it fetches when this has returned
 	id, generation := client.GroupMetadata()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +182,7 @@ func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[str
 		m.going.end() // all have joined again, and we without it
 		m.going = nil
 	}
-	if m.tenure != nil && m.tenure.id != id {
+	if m.ownership != nil && m.ownership.id != id {
 		// The coordinator had forgotten us. Somebody else may have had the
 		// stream meanwhile.
 		m.lose()
@@ -190,8 +190,8 @@ func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[str
 	if m.concerns(added) {
 		m.assigned = true
 	}
-	if m.assigned && m.tenure == nil {
-		m.tenure = newTenure(m, id)
+	if m.assigned && m.ownership == nil {
+		m.ownership = newTenure(m, id)
 	}
 	m.err = nil
 	m.signal()
@@ -214,7 +214,7 @@ func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[st
 	if t == nil {
 		return
 	}
-	timer := time.NewTimer(m.group.letGo)
+	timer := time.NewTimer(m.owner.letGo)
 	defer timer.Stop()
 	select {
 	case <-t.released:
@@ -241,10 +241,10 @@ func (m *member) OnGroupManageError(err error) {
 	}
 	fenced := errors.Is(err, kerr.FencedInstanceID)
 	if fenced {
-		m.group.suspect()
-		err = fmt.Errorf("group %s: %w", m.group.name, errHaunted)
+		m.owner.suspect()
+		err = fmt.Errorf("group %s: %w", m.owner.name, errHaunted)
 	} else {
-		err = m.group.sink.groupFault(err, m.client)
+		err = m.owner.group.fault(err, m.client)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -257,14 +257,14 @@ func (m *member) OnGroupManageError(err error) {
 
 // concerns reports whether the stream is among the partitions.
 func (m *member) concerns(partitions map[string][]int32) bool {
-	return slices.Contains(partitions[m.group.sink.cfg.CheckpointTopic], m.group.partition)
+	return slices.Contains(partitions[m.owner.group.CheckpointTopic], m.owner.partition)
 }
 
-// depose tells the tenure to end and returns it, nil if nobody has it. It is
+// depose tells the ownership to end and returns it, nil if nobody has it. It is
 // called by the holder of mu.
-func (m *member) depose() *tenure {
-	t := m.tenure
-	m.tenure = nil
+func (m *member) depose() *ownership {
+	t := m.ownership
+	m.ownership = nil
 	if t == nil {
 		return nil
 	}
@@ -277,7 +277,7 @@ func (m *member) depose() *tenure {
 	return t
 }
 
-// lose ends the tenure at once. It is called by the holder of mu.
+// lose ends the ownership at once. It is called by the holder of mu.
 func (m *member) lose() {
 	m.depose()
 	if m.going != nil {
@@ -303,10 +303,10 @@ func (m *member) letGo(ctx context.Context) {
 	}
 }
 
-// release does a tenure's part of Release.
-func (m *member) release(t *tenure) {
+// release does a ownership's part of Release.
+func (m *member) release(t *ownership) {
 	m.mu.Lock()
-	free := m.tenure == t
+	free := m.ownership == t
 	m.mu.Unlock()
 	if free {
 		// Nobody asked for it. The coordinator gives it to another member
@@ -327,11 +327,11 @@ func (m *member) release(t *tenure) {
 
 // quit ends the membership, so that the next Acquire begins another.
 func (m *member) quit() {
-	m.group.forget(m)
+	m.owner.forget(m)
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	if err := m.leave(ctx); err != nil && m.group.sink.cfg.Log != nil {
-		m.group.sink.cfg.Log.Warn("another process gets the stream only when our session times out", "error", err.Error())
+	if err := m.leave(ctx); err != nil && m.owner.group.Log != nil {
+		m.owner.group.Log.Warn("another process gets the stream only when our session times out", "error", err.Error())
 	}
 }
 
@@ -345,7 +345,7 @@ func (m *member) leave(ctx context.Context) error {
 	m.mu.Unlock()
 	var err error
 	if id != "" && !fenced { // the place is another's
-		err = m.group.sendLeave(ctx, id)
+		err = m.owner.sendLeave(ctx, id)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -360,8 +360,8 @@ func (m *member) stop() {
 	m.client.Close()
 }
 
-// tenure is the time for which the stream is this process's.
-type tenure struct {
+// ownership is the time for which the stream is this process's.
+type ownership struct {
 	member *member
 	id     string // of the member, when it was assigned the stream
 	handed bool   // Acquire has returned it; guarded by member.mu
@@ -372,24 +372,24 @@ type tenure struct {
 	releasing, ending     sync.Once
 }
 
-func newTenure(m *member, id string) *tenure {
-	return &tenure{member: m, id: id, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
+func newTenure(m *member, id string) *ownership {
+	return &ownership{member: m, id: id, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
 }
 
-func (t *tenure) end() { t.ending.Do(func() { close(t.ended) }) }
+func (t *ownership) end() { t.ending.Do(func() { close(t.ended) }) }
 
 // Lost implements bridge.Ownership. The group waits for a Release for at most
 // 20 seconds; it does not wait where another process has the stream already.
-func (t *tenure) Lost() <-chan struct{} { return t.lost }
+func (t *ownership) Lost() <-chan struct{} { return t.lost }
 
 // Shared implements bridge.Ownership: another process is in the group.
-func (t *tenure) Shared(ctx context.Context) bool {
-	members, err := t.member.group.sink.members(ctx, t.member.client)
+func (t *ownership) Shared(ctx context.Context) bool {
+	members, err := t.member.owner.group.members(ctx, t.member.client)
 	return err == nil && len(members) > 1
 }
 
 // Release implements bridge.Ownership.
-func (t *tenure) Release() {
+func (t *ownership) Release() {
 	t.releasing.Do(func() {
 		close(t.released)
 		t.member.release(t)
@@ -398,12 +398,12 @@ func (t *tenure) Release() {
 
 // Confirm implements bridge.Ownership by a heartbeat. A coordinator that wants
 // all members to join again has not given the stream away yet.
-func (t *tenure) Confirm(ctx context.Context) error {
+func (t *ownership) Confirm(ctx context.Context) error {
 	m := t.member
 	for {
 		id, generation, changed := t.membership()
 		if id != t.id {
-			return fmt.Errorf("stream %s: %w", m.group.sink.cfg.Stream, bridge.ErrNotOwner)
+			return fmt.Errorf("stream %s: %w", m.owner.group.Stream, bridge.ErrNotOwner)
 		}
 		err := m.heartbeat(ctx, id, generation)
 		switch {
@@ -415,20 +415,20 @@ func (t *tenure) Confirm(ctx context.Context) error {
 		case errors.Is(err, kerr.IllegalGeneration) && t.renewed(ctx, generation, changed):
 			continue // the group has just changed, and we are in it
 		case isDeposed(err):
-			return fmt.Errorf("stream %s: %w: %w", m.group.sink.cfg.Stream, bridge.ErrNotOwner, err)
+			return fmt.Errorf("stream %s: %w: %w", m.owner.group.Stream, bridge.ErrNotOwner, err)
 		default:
-			return fmt.Errorf("ask group %s: %w", m.group.name, err)
+			return fmt.Errorf("ask group %s: %w", m.owner.name, err)
 		}
 	}
 }
 
 // membership returns what the client knows of it, with an empty id when the
 // stream is not ours any more.
-func (t *tenure) membership() (id string, generation int32, changed <-chan struct{}) {
+func (t *ownership) membership() (id string, generation int32, changed <-chan struct{}) {
 	m := t.member
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.tenure != t {
+	if m.ownership != t {
 		return "", -1, nil
 	}
 	id, generation = m.client.GroupMetadata()
@@ -437,7 +437,7 @@ func (t *tenure) membership() (id string, generation int32, changed <-chan struc
 
 // renewed waits until the client knows of another generation, or for a
 // moment: the coordinator has it a little earlier.
-func (t *tenure) renewed(ctx context.Context, generation int32, changed <-chan struct{}) bool {
+func (t *ownership) renewed(ctx context.Context, generation int32, changed <-chan struct{}) bool {
 	timer := time.NewTimer(heartbeatMost)
 	defer timer.Stop()
 	select {
@@ -453,7 +453,7 @@ func (t *tenure) renewed(ctx context.Context, generation int32, changed <-chan s
 // heartbeat asks the coordinator about a member.
 func (m *member) heartbeat(ctx context.Context, id string, generation int32) error {
 	req := kmsg.NewPtrHeartbeatRequest()
-	req.Group, req.Generation, req.MemberID, req.InstanceID = m.group.name, generation, id, m.group.sink.instanceID()
+	req.Group, req.Generation, req.MemberID, req.InstanceID = m.owner.name, generation, id, m.owner.group.instanceID()
 	resp, err := req.RequestWith(ctx, m.client)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package kafkasink_test
+package kafkagroup_test
 
 import (
 	"context"
@@ -15,7 +15,9 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/faultproxy"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup"
 )
 
 // long is more than it takes a process to be late.
@@ -23,18 +25,18 @@ const long = time.Minute
 
 func TestStreamMovesToANewProcess(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, brokers(t), moving)
+	p := newProcesses(t, kafkatest.Brokers(t), moving)
 	a, b := p.open(""), p.open("")
 	first := acquire(t, a)
 	standby := begin(t, b)
-	receive(t, first.Lost(), "the owner to be told")
+	kafkatest.Receive(t, first.Lost(), "the owner to be told")
 	select {
 	case r := <-standby:
 		t.Fatalf("the new process has the stream before it was released: %v", r)
 	case <-time.After(time.Second):
 	}
 	first.Release()
-	second := receive(t, standby, "the new process to have the stream")
+	second := kafkatest.Receive(t, standby, "the new process to have the stream")
 	if err := second.Confirm(t.Context()); err != nil {
 		t.Errorf("confirm of the new owner: %v", err)
 	}
@@ -46,11 +48,11 @@ func TestStreamMovesToANewProcess(t *testing.T) {
 // for it for ever.
 func TestOwnerThatDoesNotLetGo(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, brokers(t), moving)
+	p := newProcesses(t, kafkatest.Brokers(t), moving)
 	a, b := p.open(""), p.open("")
 	a.Shorten(long, 500*time.Millisecond)
 	first := acquire(t, a)
-	second := receive(t, begin(t, b), "the new process to have the stream")
+	second := kafkatest.Receive(t, begin(t, b), "the new process to have the stream")
 	if err := first.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
 		t.Errorf("confirm of the one that hangs returned %v", err)
 	}
@@ -65,7 +67,7 @@ func TestOwnerThatDoesNotLetGo(t *testing.T) {
 
 func TestNothingIsFetchedOrCommitted(t *testing.T) {
 	t.Parallel()
-	c := fake(t)
+	c := kafkatest.Fake(t)
 	p := newProcesses(t, c.ListenAddrs(), staying)
 	beats := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Observe: true, Count: -1})
 	reads := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetCommit}, Observe: true, Count: -1})
@@ -82,7 +84,7 @@ func TestNothingIsFetchedOrCommitted(t *testing.T) {
 // the other process is there, and comes back when that is gone.
 func TestFencedProcessKeepsTheTruce(t *testing.T) {
 	t.Parallel()
-	c := fake(t)
+	c := kafkatest.Fake(t)
 	p := newProcesses(t, c.ListenAddrs(), staying)
 	p.cfg.SessionTimeout = long
 	older, newer := p.open("pod-0"), p.open("pod-0")
@@ -91,7 +93,7 @@ func TestFencedProcessKeepsTheTruce(t *testing.T) {
 	leaves := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.LeaveGroup}, Observe: true, Count: -1})
 	first := acquire(t, older)
 	second := acquire(t, newer)
-	receive(t, first.Lost(), "the older process to be told")
+	kafkatest.Receive(t, first.Lost(), "the older process to be told")
 	first.Release()
 	joins := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup, kmsg.Heartbeat}, Observe: true, Count: -1, When: func(r kmsg.Request) bool {
 		_, joins := r.(*kmsg.JoinGroupRequest)
@@ -101,11 +103,11 @@ func TestFencedProcessKeepsTheTruce(t *testing.T) {
 	began := time.Now()
 	for looked.Hits() < 2 { // it looks again after each truce
 		_, err := tryAcquire(t, older)
-		f := asFault(t, err, bridge.Permanent, bridge.ReasonOwner)
+		f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonOwner)
 		if !strings.Contains(f.Error(), "pod-0") || !strings.Contains(f.Hint, "BRIDGE_INSTANCE_ID") || f.RetryAfter <= 0 {
 			t.Fatalf("fault %q, hint %q, retry after %s", f, f.Hint, f.RetryAfter)
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > kafkatest.Patience {
 			t.Fatal("the older process never looks whether the other one is gone")
 		}
 		<-time.After(20 * time.Millisecond)
@@ -126,8 +128,8 @@ func TestFencedProcessKeepsTheTruce(t *testing.T) {
 			back.Release()
 			return
 		}
-		asFault(t, err, bridge.Permanent, bridge.ReasonOwner)
-		if time.Since(began) > patience {
+		kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonOwner)
+		if time.Since(began) > kafkatest.Patience {
 			t.Fatal("the older process did not come back")
 		}
 		<-time.After(20 * time.Millisecond)
@@ -139,7 +141,7 @@ func TestFencedProcessKeepsTheTruce(t *testing.T) {
 func TestLateJoin(t *testing.T) {
 	t.Parallel()
 	proxy := faultproxy.StartKafkaProxy(t)
-	fake(t, kfake.ListenFn(proxy.Listen), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}))
+	kafkatest.Fake(t, kfake.ListenFn(proxy.Listen), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}))
 	p := newProcesses(t, proxy.Addrs(), staying)
 	p.cfg.SessionTimeout = time.Second
 	g := p.open("pod-0")
@@ -148,7 +150,7 @@ func TestLateJoin(t *testing.T) {
 		Fault: faultproxy.LateRequest, Keys: []kmsg.Key{kmsg.JoinGroup}, Delay: 500 * time.Millisecond, Times: 1,
 	})
 	first := acquire(t, g)
-	receive(t, first.Lost(), "the late request to take the stream away")
+	kafkatest.Receive(t, first.Lost(), "the late request to take the stream away")
 	first.Release()
 	if late.Count() != 1 {
 		t.Fatalf("%d requests were late", late.Count())
@@ -162,23 +164,23 @@ func TestLateJoin(t *testing.T) {
 
 func TestConfirmDuringARebalance(t *testing.T) {
 	t.Parallel()
-	c := fake(t)
+	c := kafkatest.Fake(t)
 	p := newProcesses(t, c.ListenAddrs(), staying)
-	tenure := acquire(t, p.open(""))
+	ownership := acquire(t, p.open(""))
 	h := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.RebalanceInProgress, Count: -1})
 	for range 5 {
-		if err := tenure.Confirm(t.Context()); err != nil {
+		if err := ownership.Confirm(t.Context()); err != nil {
 			t.Errorf("confirm while the group changes: %v", err)
 		}
 	}
 	h.Remove()
 	for range 5 {
-		if err := tenure.Confirm(t.Context()); err != nil {
+		if err := ownership.Confirm(t.Context()); err != nil {
 			t.Errorf("confirm after the group changed: %v", err)
 		}
 	}
 	select {
-	case <-tenure.Lost():
+	case <-ownership.Lost():
 		t.Error("the stream was lost by a change of the group that did not concern it")
 	default:
 	}
@@ -188,21 +190,21 @@ func TestConfirmDuringARebalance(t *testing.T) {
 // back, as the coordinator does with one that was frozen.
 func TestConfirmAsksTheCoordinator(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, brokers(t), staying)
+	p := newProcesses(t, kafkatest.Brokers(t), staying)
 	a := p.open("")
-	tenure := acquire(t, a)
+	ownership := acquire(t, a)
 	remove(t, p.cfg)
-	if err := tenure.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
 		t.Errorf("confirm of a removed member returned %v, want ErrNotOwner", err)
 	}
-	receive(t, tenure.Lost(), "lost to be closed")
-	tenure.Release()
+	kafkatest.Receive(t, ownership.Lost(), "lost to be closed")
+	ownership.Release()
 	again := acquire(t, a)
 	if err := again.Confirm(t.Context()); err != nil {
 		t.Errorf("confirm after it has joined again: %v", err)
 	}
-	if err := tenure.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of the earlier tenure returned %v, want ErrNotOwner", err)
+	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm of the earlier ownership returned %v, want ErrNotOwner", err)
 	}
 }
 
@@ -211,25 +213,25 @@ func TestConfirmAsksTheCoordinator(t *testing.T) {
 // stream once more does not undo what others may have done meanwhile.
 func TestForgottenMember(t *testing.T) {
 	t.Parallel()
-	c := fake(t)
+	c := kafkatest.Fake(t)
 	p := newProcesses(t, c.ListenAddrs(), staying)
 	a := p.open("")
-	tenure := acquire(t, a)
+	ownership := acquire(t, a)
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.RebalanceInProgress})
 	remove(t, p.cfg)
-	receive(t, tenure.Lost(), "lost to be closed")
-	tenure.Release()
+	kafkatest.Receive(t, ownership.Lost(), "lost to be closed")
+	ownership.Release()
 	again := acquire(t, a)
 	if err := again.Confirm(t.Context()); err != nil {
 		t.Errorf("confirm after it has joined again: %v", err)
 	}
-	if err := tenure.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
-		t.Errorf("confirm of the earlier tenure returned %v, want ErrNotOwner", err)
+	if err := ownership.Confirm(t.Context()); !errors.Is(err, bridge.ErrNotOwner) {
+		t.Errorf("confirm of the earlier ownership returned %v, want ErrNotOwner", err)
 	}
 }
 
 // remove takes all members out of the stream's group.
-func remove(t *testing.T, cfg kafkasink.Config) {
+func remove(t *testing.T, cfg kafkagroup.Group) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
 	if err != nil {
@@ -237,7 +239,7 @@ func remove(t *testing.T, cfg kafkasink.Config) {
 	}
 	defer client.Close()
 	describe := kmsg.NewPtrDescribeGroupsRequest()
-	describe.Groups = []string{cfg.Group + "." + cfg.Stream}
+	describe.Groups = []string{cfg.Name()}
 	found, err := describe.RequestWith(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)
@@ -256,8 +258,8 @@ func remove(t *testing.T, cfg kafkasink.Config) {
 
 func TestMembers(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, brokers(t), moving)
-	look := open(t, p.cfg)
+	p := newProcesses(t, kafkatest.Brokers(t), moving)
+	look := p.cfg
 	wantMembers := func(when string, want ...string) {
 		t.Helper()
 		members, err := look.Members(t.Context())
@@ -285,9 +287,9 @@ func TestMembers(t *testing.T) {
 	first := acquire(t, a)
 	wantMembers("one process", "process1/a owns")
 	standby := begin(t, b)
-	receive(t, first.Lost(), "the owner to be told")
+	kafkatest.Receive(t, first.Lost(), "the owner to be told")
 	first.Release()
-	second := receive(t, standby, "the new process to have the stream")
+	second := kafkatest.Receive(t, standby, "the new process to have the stream")
 	wantMembers("moved", "process1/a", "process2/ owns") // each has half of the partitions
 	second.Release()
 	closeGroup(t, a)
@@ -296,11 +298,11 @@ func TestMembers(t *testing.T) {
 
 func TestStandbySaysWhoHasTheStream(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, brokers(t), staying)
+	p := newProcesses(t, kafkatest.Brokers(t), staying)
 	acquire(t, p.open("pod-7"))
-	look := open(t, p.cfg)
-	var seen reports
-	p.cfg.Report = seen.add
+	look := p.cfg
+	var seen kafkatest.Reports
+	p.cfg.Report = seen.Add
 	b := p.open("")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -309,16 +311,16 @@ func TestStandbySaysWhoHasTheStream(t *testing.T) {
 		_, err := b.Acquire(ctx)
 		gaveUp <- err
 	}()
-	eventually(t, "have both in the group", func() (bool, error) {
+	kafkatest.Eventually(t, "have both in the group", func() (bool, error) {
 		members, err := look.Members(t.Context())
-		return len(members) == 2 && slices.ContainsFunc(members, func(m kafkasink.Member) bool { return m.Owner }), err
+		return len(members) == 2 && slices.ContainsFunc(members, func(m kafkagroup.Member) bool { return m.Owner }), err
 	})
 	for range 2 { // the first may have asked before
-		seen.forget()
-		seen.await(t, patience, "brokers that answer", isNil)
+		seen.Forget()
+		seen.Await(t, kafkatest.Patience, "brokers that answer", kafkatest.IsNil)
 	}
 	cancel()
-	if err := receive(t, gaveUp, "acquire to end"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pod-7") {
+	if err := kafkatest.Receive(t, gaveUp, "acquire to end"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pod-7") {
 		t.Errorf("acquire returned %v, want the context's error and the owner", err)
 	}
 }
@@ -338,11 +340,11 @@ func TestGroupOfSomebodyElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newProcesses(t, brokers(t), staying)
+			p := newProcesses(t, kafkatest.Brokers(t), staying)
 			topic := p.cfg.CheckpointTopic
 			if !c.ours {
-				topic = p.cfg.Topic + ".theirs"
-				makeTopic(t, p.cfg.Brokers, topic)
+				topic = p.topic + ".theirs"
+				kafkatest.MakeCheckpointTopic(t, p.cfg.Brokers, topic)
 			}
 			joined := make(chan struct{}, 100)
 			consumer(t, p.cfg, kgo.ConsumeTopics(topic), c.balancer, kgo.OnPartitionsAssigned(
@@ -351,11 +353,11 @@ func TestGroupOfSomebodyElse(t *testing.T) {
 						joined <- struct{}{}
 					}
 				}))
-			receive(t, joined, "the stranger to join")
+			kafkatest.Receive(t, joined, "the stranger to join")
 			wantRefused(t, p, bridge.ReasonOwner, c.text, "BRIDGE_GROUP")
 			if c.text == "client stranger" {
-				_, err := open(t, p.cfg).Members(t.Context())
-				asFault(t, err, bridge.Permanent, bridge.ReasonOwner)
+				_, err := p.cfg.Members(t.Context())
+				kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonOwner)
 			}
 		})
 	}
@@ -366,7 +368,7 @@ func TestGroupRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		key        kmsg.Key
 		err        *kerr.Error
-		change     func(*kafkasink.Config)
+		change     func(*kafkagroup.Group)
 		reason     bridge.Reason
 		text, hint string
 	}{
@@ -376,16 +378,16 @@ func TestGroupRefused(t *testing.T) {
 			text: "GROUP_AUTHORIZATION_FAILED", hint: "--operation Read --operation Describe --group"},
 		"too many members": {key: kmsg.JoinGroup, err: kerr.GroupMaxSizeReached, reason: bridge.ReasonOwner,
 			text: "GROUP_MAX_SIZE_REACHED", hint: "group.max.size"},
-		"session too short": {change: func(c *kafkasink.Config) { c.SessionTimeout = 2 * time.Second }, reason: bridge.ReasonConfig,
+		"session too short": {change: func(c *kafkagroup.Group) { c.SessionTimeout = 2 * time.Second }, reason: bridge.ReasonConfig,
 			text: "INVALID_SESSION_TIMEOUT", hint: "BRIDGE_SESSION_TIMEOUT=2s"},
-		"no checkpoint topic": {change: func(c *kafkasink.Config) { c.CreateTopics, c.CheckpointTopic = false, "missing" }, reason: bridge.ReasonTopic,
+		"no checkpoint topic": {change: func(c *kafkagroup.Group) { c.CheckpointTopic = "missing" }, reason: bridge.ReasonTopic,
 			text: "missing", hint: "topics create"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			addrs := brokers(t)
+			addrs := kafkatest.Brokers(t)
 			if c.err != nil {
-				cluster := fake(t)
+				cluster := kafkatest.Fake(t)
 				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, Err: c.err, Count: -1})
 				addrs = cluster.ListenAddrs()
 			}
@@ -410,11 +412,11 @@ func wantRefused(t *testing.T, p *processes, reason bridge.Reason, text, hint st
 	g := p.open("")
 	for range 2 {
 		_, err := tryAcquire(t, g)
-		f := asFault(t, err, bridge.Permanent, reason)
+		f := kafkatest.AsFault(t, err, bridge.Permanent, reason)
 		if !strings.Contains(f.Error(), text) || !strings.Contains(f.Hint, hint) {
 			t.Errorf("fault %q with hint %q, want %q and %q", f, f.Hint, text, hint)
 		}
-		if reason != bridge.ReasonTopic && !strings.Contains(f.Error()+f.Hint, p.cfg.Group+"."+p.cfg.Stream) {
+		if reason != bridge.ReasonTopic && !strings.Contains(f.Error()+f.Hint, p.cfg.Name()) {
 			t.Errorf("fault %q with hint %q does not name the group", f, f.Hint)
 		}
 	}
@@ -423,7 +425,7 @@ func wantRefused(t *testing.T, p *processes, reason bridge.Reason, text, hint st
 // TestStrangersJoinLater: a standby notices.
 func TestStrangersJoinLater(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, brokers(t), staying)
+	p := newProcesses(t, kafkatest.Brokers(t), staying)
 	acquire(t, p.open(""))
 	b := p.open("")
 	failed := make(chan error, 1)
@@ -431,46 +433,50 @@ func TestStrangersJoinLater(t *testing.T) {
 		_, err := tryAcquire(t, b)
 		failed <- err
 	}()
-	theirs := p.cfg.Topic + ".theirs"
-	makeTopic(t, p.cfg.Brokers, theirs)
+	theirs := p.topic + ".theirs"
+	kafkatest.MakeCheckpointTopic(t, p.cfg.Brokers, theirs)
 	consumer(t, p.cfg, kgo.ConsumeTopics(theirs), kgo.Balancers(kgo.CooperativeStickyBalancer()))
-	asFault(t, receive(t, failed, "the standby to notice"), bridge.Permanent, bridge.ReasonOwner)
+	kafkatest.AsFault(t, kafkatest.Receive(t, failed, "the standby to notice"), bridge.Permanent, bridge.ReasonOwner)
 }
 
 func TestGroupMakesTheCheckpointTopic(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, brokers(t), moving)
-	p.cfg.CreateTopics, p.cfg.CheckpointTopic = true, p.cfg.Topic+".new"
-	tenure := acquire(t, p.open(""))
-	if err := tenure.Confirm(t.Context()); err != nil {
+	p := newProcesses(t, kafkatest.Brokers(t), moving)
+	p.cfg.CheckpointTopic = p.topic + ".new"
+	p.cfg.Missing = func(context.Context, *kafkaclient.Client) error {
+		kafkatest.MakeCheckpointTopic(t, p.cfg.Brokers, p.cfg.CheckpointTopic)
+		return nil
+	}
+	ownership := acquire(t, p.open(""))
+	if err := ownership.Confirm(t.Context()); err != nil {
 		t.Errorf("confirm: %v", err)
 	}
 }
 
 func TestStandbyReportsBrokersAway(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
-	p := newProcesses(t, srv.addr, staying)
+	srv := kafkatest.NewServer(t)
+	p := newProcesses(t, srv.Addr, staying)
 	acquire(t, p.open(""))
-	var seen reports
-	p.cfg.Report = seen.add
+	var seen kafkatest.Reports
+	p.cfg.Report = seen.Add
 	standby := begin(t, p.open(""))
-	seen.await(t, patience, "brokers that answer", isNil)
-	srv.stop()
-	seen.await(t, patience, "the dead broker", mentions(srv.addr[0]))
+	seen.Await(t, kafkatest.Patience, "brokers that answer", kafkatest.IsNil)
+	srv.Stop()
+	seen.Await(t, kafkatest.Patience, "the dead broker", kafkatest.Mentions(srv.Addr[0]))
 	select {
 	case r := <-standby:
 		t.Fatalf("acquire did not wait for the broker: %v", r)
 	default:
 	}
-	srv.start()
-	seen.await(t, patience, "brokers that answer", isNil)
+	srv.Start()
+	seen.Await(t, kafkatest.Patience, "brokers that answer", kafkatest.IsNil)
 }
 
 // TestCloseEndsAcquire: a process that stops while it stands by.
 func TestCloseEndsAcquire(t *testing.T) {
 	t.Parallel()
-	p := newProcesses(t, brokers(t), staying)
+	p := newProcesses(t, kafkatest.Brokers(t), staying)
 	acquire(t, p.open(""))
 	b := p.open("")
 	failed := make(chan error, 1)
@@ -479,14 +485,14 @@ func TestCloseEndsAcquire(t *testing.T) {
 		failed <- err
 	}()
 	for {
-		if members, err := open(t, p.cfg).Members(t.Context()); err != nil {
+		if members, err := p.cfg.Members(t.Context()); err != nil {
 			t.Fatal(err)
 		} else if len(members) == 2 {
 			break
 		}
 	}
 	closeGroup(t, b)
-	if err := receive(t, failed, "acquire to end"); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if err := kafkatest.Receive(t, failed, "acquire to end"); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("acquire of a closed group returned %v", err)
 	}
 	if _, err := tryAcquire(t, b); err == nil {
@@ -494,31 +500,31 @@ func TestCloseEndsAcquire(t *testing.T) {
 	}
 }
 
-func tryAcquire(t *testing.T, g *kafkasink.Group) (bridge.Ownership, error) {
+func tryAcquire(t *testing.T, g *kafkagroup.Owner) (bridge.Ownership, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	return g.Acquire(ctx)
 }
 
-func acquire(t *testing.T, g *kafkasink.Group) bridge.Ownership {
+func acquire(t *testing.T, g *kafkagroup.Owner) bridge.Ownership {
 	t.Helper()
-	tenure, err := tryAcquire(t, g)
+	ownership, err := tryAcquire(t, g)
 	if err != nil {
 		t.Fatalf("acquire: %v", err)
 	}
-	return tenure
+	return ownership
 }
 
 // begin calls Acquire on another goroutine, which ends with the test.
-func begin(t *testing.T, g *kafkasink.Group) <-chan bridge.Ownership {
+func begin(t *testing.T, g *kafkagroup.Owner) <-chan bridge.Ownership {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	result, done := make(chan bridge.Ownership, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		if tenure, err := g.Acquire(ctx); err == nil {
-			result <- tenure
+		if ownership, err := g.Acquire(ctx); err == nil {
+			result <- ownership
 		} else if ctx.Err() == nil {
 			t.Errorf("acquire: %v", err)
 		}

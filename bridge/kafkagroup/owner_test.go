@@ -1,4 +1,4 @@
-package kafkasink_test
+package kafkagroup_test
 
 import (
 	"context"
@@ -8,24 +8,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkagroup"
 )
 
 func TestOwnerConformance(t *testing.T) {
 	t.Parallel()
 	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
-		srv := newServer(t)
-		f := ownerFixture(t, srv.addr, session)
+		srv := kafkatest.NewServer(t)
+		f := ownerFixture(t, srv.Addr, session)
 		f.Break = func() func() {
-			srv.stop()
-			return srv.start
+			srv.Stop()
+			return srv.Start
 		}
 		return f
 	})
@@ -40,7 +41,7 @@ func TestOwnerConformanceOnKafka(t *testing.T) {
 	}
 	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
 		if !strings.Contains(t.Name(), "server") && !strings.Contains(t.Name(), "answer") {
-			return ownerFixture(t, brokers(t), session)
+			return ownerFixture(t, kafkatest.Brokers(t), session)
 		}
 		kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
 		f := ownerFixture(t, kafka.Addrs(), session)
@@ -67,11 +68,11 @@ func ownerFixture(t *testing.T, brokers []string, session time.Duration) bridget
 		Stop: func(o bridge.Owner) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // what is not released by now is lost
-			if err := o.(*kafkasink.Group).Close(ctx); err != nil {
+			if err := o.(*kafkagroup.Owner).Close(ctx); err != nil {
 				t.Errorf("close: %v", err)
 			}
 		},
-		Kill:  func(o bridge.Owner) { o.(*kafkasink.Group).Kill() },
+		Kill:  func(o bridge.Owner) { o.(*kafkagroup.Owner).Kill() },
 		Steer: p.steer,
 	}
 }
@@ -85,37 +86,38 @@ const (
 // processes are the processes that can run one stream.
 type processes struct {
 	t     *testing.T
-	cfg   kafkasink.Config
+	cfg   kafkagroup.Group
+	topic string                  // of the test's own
 	names map[bridge.Owner]string // client ids
 }
 
 // newProcesses makes the checkpoint topic, and finds a stream in a partition.
-func newProcesses(t *testing.T, brokers []string, partition int32, changes ...func(*kafkasink.Config)) *processes {
+func newProcesses(t *testing.T, brokers []string, partition int32) *processes {
 	t.Helper()
-	p := &processes{t: t, cfg: config(t, brokers, changes...), names: make(map[bridge.Owner]string)}
-	p.cfg.CheckpointTopic = p.cfg.Topic + ".checkpoints"
-	p.cfg.Group = p.cfg.Topic
-	for i := 0; kafkasink.GroupPartition(p.cfg.Stream) != partition; i++ {
+	p := &processes{t: t, topic: fmt.Sprintf("t%d", time.Now().UnixNano()), names: make(map[bridge.Owner]string)}
+	p.cfg = kafkagroup.Group{Config: kafkaclient.DefaultConfig(), Membership: kafkagroup.DefaultMembership(), Stream: "events"}
+	p.cfg.Brokers, p.cfg.CheckpointTopic, p.cfg.Membership.Group = brokers, p.topic+".checkpoints", p.topic
+	for i := 0; kafkagroup.GroupPartition(p.cfg.Stream) != partition; i++ {
 		p.cfg.Stream = fmt.Sprint("events", i)
 	}
-	makeTopic(t, brokers, p.cfg.CheckpointTopic)
+	kafkatest.MakeCheckpointTopic(t, brokers, p.cfg.CheckpointTopic)
 	return p
 }
 
 // open starts a process. Those that are left at the end of the test leave.
-func (p *processes) open(instance string) *kafkasink.Group {
+func (p *processes) open(instance string) *kafkagroup.Owner {
 	p.t.Helper()
 	cfg := p.cfg
 	cfg.InstanceID = instance
 	cfg.ClientID = fmt.Sprint("process", len(p.names)+1)
-	g := open(p.t, cfg).Owner()
+	g := cfg.Owner()
 	g.Haunt(500 * time.Millisecond)
 	p.names[g] = cfg.ClientID
 	p.t.Cleanup(func() { closeGroup(p.t, g) })
 	return g
 }
 
-func closeGroup(t *testing.T, g *kafkasink.Group) {
+func closeGroup(t *testing.T, g *kafkagroup.Owner) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // wait for no release
@@ -127,12 +129,12 @@ func closeGroup(t *testing.T, g *kafkasink.Group) {
 // steer has a member of the test decide who gets the stream.
 func (p *processes) steer() func(to bridge.Owner) {
 	p.t.Helper()
-	c := &conductor{GroupBalancer: kgo.CooperativeStickyBalancer(), topic: p.cfg.CheckpointTopic, partition: kafkasink.GroupPartition(p.cfg.Stream)}
+	c := &conductor{GroupBalancer: kgo.CooperativeStickyBalancer(), topic: p.cfg.CheckpointTopic, partition: kafkagroup.GroupPartition(p.cfg.Stream)}
 	ready := make(chan struct{})
 	var once sync.Once
 	client := consumer(p.t, p.cfg, kgo.ConsumeTopics(p.cfg.CheckpointTopic), kgo.Balancers(c),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { once.Do(func() { close(ready) }) }))
-	receive(p.t, ready, "the conductor to join")
+	kafkatest.Receive(p.t, ready, "the conductor to join")
 	return func(to bridge.Owner) {
 		c.mu.Lock()
 		c.target = p.names[to] + "-"
@@ -142,10 +144,10 @@ func (p *processes) steer() func(to bridge.Owner) {
 }
 
 // consumer joins the stream's group as a client that is not a bridge.
-func consumer(t *testing.T, cfg kafkasink.Config, opts ...kgo.Opt) *kgo.Client {
+func consumer(t *testing.T, cfg kafkagroup.Group, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(cfg.Group + "." + cfg.Stream), kgo.ClientID("stranger"),
+		kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumerGroup(cfg.Name()), kgo.ClientID("stranger"),
 		kgo.DisableAutoCommit(), kgo.HeartbeatInterval(200 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond),
 	}, opts...)...)
 	if err != nil {
@@ -199,29 +201,4 @@ func (c *conductor) Balance(b *kgo.ConsumerBalancer, _ map[string]int32) kgo.Int
 	plan.AddPartition(best, c.topic, c.partition)
 	plan.AdjustCooperative(b)
 	return plan
-}
-
-func makeTopic(t *testing.T, brokers []string, topic string) {
-	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 16, 1, map[string]*string{"cleanup.policy": new("compact")}, topic); err != nil {
-		t.Fatalf("create topic %s: %v", topic, err)
-	}
-}
-
-func receive[T any](t *testing.T, from <-chan T, what string) T {
-	t.Helper()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	var v T
-	select {
-	case v = <-from:
-	case <-timer.C:
-		t.Fatalf("waited %s in vain for %s", patience, what)
-	}
-	return v
 }

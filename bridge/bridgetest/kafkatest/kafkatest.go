@@ -1,0 +1,164 @@
+// Package kafkatest is what the tests of all packages that speak to Kafka share:
+// the cluster to test on, what is reported about it, and waiting for it.
+package kafkatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"exportbridge/bridge/bridgetest/servers"
+)
+
+// kafkaBrokers names the cluster to test on; empty is an embedded one.
+const kafkaBrokers = "TEST_KAFKA_BROKERS"
+
+// Patience bounds whatever a test waits for.
+const Patience = 30 * time.Second
+
+// Run is a TestMain: it starts one Apache Kafka for all tests under TEST_REAL,
+// and returns the exit code. Goroutines are counted when that has ended, and all
+// that ends with the package.
+func Run(m *testing.M, ends ...func() error) int {
+	stop := func() error { return nil }
+	if os.Getenv("TEST_REAL") == "1" && os.Getenv(kafkaBrokers) == "" {
+		kafka, err := servers.LaunchKafka(context.Background(), servers.KafkaOptions{})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		os.Setenv(kafkaBrokers, strings.Join(kafka.Addrs(), ","))
+		stop = kafka.Close
+	}
+	code := m.Run()
+	var errs []error
+	for _, end := range append(ends, stop) {
+		errs = append(errs, end())
+	}
+	if err := errors.Join(append(errs, goleak.Find())...); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// Brokers returns the cluster to test on.
+func Brokers(t *testing.T) []string {
+	t.Helper()
+	if named := os.Getenv(kafkaBrokers); named != "" {
+		return strings.Split(named, ",")
+	}
+	return Fake(t).ListenAddrs()
+}
+
+// Fake returns an embedded cluster, for what a real one cannot be told to do.
+func Fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		t.Fatalf("start embedded Kafka: %v", err)
+	}
+	t.Cleanup(c.Close)
+	servers.Strict(c)
+	return c
+}
+
+// Server is an embedded cluster that can go away and come back with its data.
+type Server struct {
+	// Addr is of its own also while it is away.
+	Addr []string
+
+	t    *testing.T
+	opts []kfake.Opt
+	kfk  *kfake.Cluster
+}
+
+// NewServer returns one that is there.
+func NewServer(t *testing.T, opts ...kfake.Opt) *Server {
+	t.Helper()
+	addr := servers.FreeAddress(t)
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, Addr: []string{addr}, opts: append([]kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(t.TempDir()), kfake.Ports(n)}, opts...)}
+	s.Start()
+	t.Cleanup(func() { s.kfk.Close() })
+	return s
+}
+
+// Start has it come back.
+func (s *Server) Start() {
+	s.t.Helper()
+	kfk, err := kfake.NewCluster(s.opts...)
+	if err != nil {
+		s.t.Fatalf("start embedded Kafka: %v", err)
+	}
+	s.kfk = kfk
+	servers.Strict(kfk)
+}
+
+// Cluster is what runs of it now.
+func (s *Server) Cluster() *kfake.Cluster { return s.kfk }
+
+// Stop has it go away.
+func (s *Server) Stop() { s.kfk.Close() }
+
+// MakeCheckpointTopic creates one.
+func MakeCheckpointTopic(t *testing.T, brokers []string, topic string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 16, 1, map[string]*string{"cleanup.policy": new("compact")}, topic); err != nil {
+		t.Fatalf("create topic %s: %v", topic, err)
+	}
+}
+
+// Eventually waits until the brokers do as they were told.
+func Eventually(t *testing.T, what string, done func() (bool, error)) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); <-tick.C {
+		ok, err := done()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			return
+		}
+	}
+	t.Fatalf("the brokers do not %s", what)
+}
+
+// Receive waits for a value.
+func Receive[T any](t *testing.T, from <-chan T, what string) T {
+	t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	var v T
+	select {
+	case v = <-from:
+	case <-timer.C:
+		t.Fatalf("waited %s in vain for %s", Patience, what)
+	}
+	return v
+}

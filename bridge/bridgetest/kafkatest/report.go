@@ -1,0 +1,95 @@
+package kafkatest
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// AsFault checks an error's treatment and returns the fault.
+func AsFault(t *testing.T, err error, class bridge.Class, reason bridge.Reason) *bridge.Fault {
+	t.Helper()
+	f, ok := errors.AsType[*bridge.Fault](err)
+	if !ok {
+		t.Fatalf("error %v is no fault", err)
+	}
+	if f.Class != class || f.Reason != reason {
+		t.Fatalf("fault %v has class %d, reason %q; want %d, %q", f, f.Class, f.Reason, class, reason)
+	}
+	if f.Code == "" {
+		t.Errorf("fault %v has no code", f)
+	}
+	return f
+}
+
+// Reports collects what is reported about Kafka. The zero value is ready for use.
+type Reports struct {
+	mu   sync.Mutex // guards seen
+	seen []error
+}
+
+// Add takes a report.
+func (r *Reports) Add(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, err)
+}
+
+// Forget leaves only what is reported from now on.
+func (r *Reports) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = nil
+}
+
+// Seen returns all reports.
+func (r *Reports) Seen() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]error(nil), r.seen...)
+}
+
+// Await waits until the newest report suits.
+func (r *Reports) Await(t *testing.T, limit time.Duration, what string, suits func(error) bool) error {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		seen := r.Seen()
+		var last error
+		if n := len(seen); n > 0 {
+			last = seen[n-1]
+		}
+		if len(seen) > 0 && suits(last) {
+			return last
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("no report of %s within %s; last of %d: %v", what, limit, len(seen), last)
+		}
+	}
+}
+
+// Mentions suits an error with all the words.
+func Mentions(words ...string) func(error) bool {
+	return func(err error) bool {
+		if err == nil {
+			return false
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// IsNil suits brokers that answer.
+func IsNil(err error) bool { return err == nil }

@@ -1,0 +1,260 @@
+package kafkagroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// foreignHint is for a group that is not ours alone.
+const foreignHint = "name another BRIDGE_GROUP: somebody else's consumers use this one"
+
+const (
+	// A coordinator that is not available yet is asked again for a while.
+	coordinatorRetry = 250 * time.Millisecond
+	// probeTimeout bounds the question who is in the group.
+	probeTimeout = 4 * time.Second
+)
+
+// Membership says how this process is a member of the streams' groups.
+type Membership struct {
+	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same group share their streams; the consumer group of a stream is <group>.<stream>"`
+	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"how long until the streams of a dead process move to another"`
+	// InstanceID makes this process a static member, so that it has its streams
+	// back at once after a crash; empty is none.
+	InstanceID string
+}
+
+// DefaultMembership returns the defaults of the settings.
+func DefaultMembership() Membership {
+	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second}
+}
+
+const (
+	minSession = time.Second
+	maxSession = 5 * time.Minute
+)
+
+// Validate reports everything that is wrong, each problem with its variable and
+// an example.
+func (m *Membership) Validate() error {
+	p := new(bridge.Problems)
+	p.Check(m.Group != "", "BRIDGE_GROUP", "is empty, for example exportbridge")
+	p.Check(m.SessionTimeout >= minSession && m.SessionTimeout <= maxSession,
+		"BRIDGE_SESSION_TIMEOUT", "must be %s to %s, for example 10s", minSession, maxSession)
+	return p.Err()
+}
+
+// Group is the consumer group of the processes that can run a stream.
+type Group struct {
+	// Config says how to connect.
+	kafkaclient.Config
+	Membership
+	// Stream is the name under which the stream is owned; CheckpointTopic has the
+	// partition that stands for it.
+	Stream, CheckpointTopic string
+	// GrantPrefix, if not empty, is how the names of all groups begin that
+	// Grants is about.
+	GrantPrefix string
+	// Missing, if not nil, is called where the checkpoint topic does not exist,
+	// to create it.
+	Missing func(context.Context, *kafkaclient.Client) error
+}
+
+// Name is the name of the group.
+func (g *Group) Name() string { return g.Group + "." + g.Stream }
+
+// Member is a process in a stream's group.
+type Member struct {
+	// ClientID is its KAFKA_CLIENT_ID.
+	ClientID string `json:"client_id"`
+	// Host is the address that the brokers see.
+	Host string `json:"host"`
+	// InstanceID is its BRIDGE_INSTANCE_ID; empty if it has none.
+	InstanceID string `json:"instance_id,omitempty"`
+	// Owner: the coordinator has assigned the stream to it. For a moment,
+	// while the group changes, nobody is.
+	Owner bool `json:"owner"`
+}
+
+// Members returns the processes that run the stream or stand by for it. None
+// means that nobody runs it, and a group that does not exist has none. A dead
+// process is a member until its session times out. Errors are Faults;
+// somebody else's consumers in the group are a Permanent one. Brokers that do
+// not answer are not waited for. It may be called at any time.
+func (g *Group) Members(ctx context.Context) ([]Member, error) {
+	client, err := g.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
+	defer cancel()
+	members, err := g.members(asking, client)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("describe group %s: %w", g.Name(), ctx.Err())
+	case err != nil:
+		return nil, g.fault(err, client)
+	}
+	return members, nil
+}
+
+func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]Member, error) {
+	found, err := g.describeGroup(ctx, client)
+	// A cluster that never had a group makes the place for them first.
+	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
+		kafkaclient.Pause(ctx, coordinatorRetry)
+		found, err = g.describeGroup(ctx, client)
+	}
+	switch {
+	case errors.Is(err, kerr.GroupIDNotFound), err == nil && len(found.Members) == 0:
+		return nil, g.hiddenMembers(ctx, client)
+	case err != nil:
+		return nil, fmt.Errorf("describe group %s: %w", g.Name(), err)
+	case found.ProtocolType != "" && found.ProtocolType != "consumer":
+		return nil, g.foreign("it is a group of type " + found.ProtocolType)
+	}
+	var members []Member
+	for i := range found.Members {
+		m := &found.Members[i]
+		if !g.subscribes(m.ProtocolMetadata) {
+			return nil, g.foreign(fmt.Sprintf("client %s at %s does not read topic %s", m.ClientID, m.ClientHost, g.CheckpointTopic))
+		}
+		found := Member{ClientID: m.ClientID, Host: m.ClientHost, Owner: g.assigned(m.MemberAssignment)}
+		if m.InstanceID != nil {
+			found.InstanceID = *m.InstanceID
+		}
+		members = append(members, found)
+	}
+	return members, nil
+}
+
+func (g *Group) describeGroup(ctx context.Context, client *kafkaclient.Client) (*kmsg.DescribeGroupsResponseGroup, error) {
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.Groups = []string{g.Name()}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.Groups) != 1 {
+		return nil, fmt.Errorf("the brokers' answer has %d groups", len(resp.Groups))
+	}
+	return &resp.Groups[0], kerr.ErrorForCode(resp.Groups[0].ErrorCode)
+}
+
+// hiddenMembers looks for consumers of the newer protocol, which a bridge never
+// uses. To all others their group looks empty, and assigns nothing.
+func (g *Group) hiddenMembers(ctx context.Context, client *kafkaclient.Client) error {
+	req := kmsg.NewPtrConsumerGroupDescribeRequest()
+	req.Groups = []string{g.Name()}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil || len(resp.Groups) != 1 || len(resp.Groups[0].Members) == 0 {
+		return ctx.Err() // brokers that cannot tell have no such consumers
+	}
+	m := &resp.Groups[0].Members[0]
+	return g.foreign(fmt.Sprintf("client %s at %s is a consumer of the newer protocol", m.ClientID, m.ClientHost))
+}
+
+func (g *Group) foreign(what string) *bridge.Fault {
+	return &bridge.Fault{
+		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "foreign_group", Hint: foreignHint,
+		Err: fmt.Errorf("group %s is not ours: %s", g.Name(), what),
+	}
+}
+
+// subscribes reports whether a member reads the checkpoint topic, or the
+// coordinator does not say: while the group changes it knows nothing.
+func (g *Group) subscribes(metadata []byte) bool {
+	if len(metadata) == 0 {
+		return true
+	}
+	var m kmsg.ConsumerMemberMetadata
+	return m.ReadFrom(metadata) == nil && slices.Contains(m.Topics, g.CheckpointTopic)
+}
+
+// assigned reports whether an assignment has the stream's partition.
+func (g *Group) assigned(assignment []byte) bool {
+	var a kmsg.ConsumerMemberAssignment
+	if len(assignment) == 0 || a.ReadFrom(assignment) != nil {
+		return false
+	}
+	return slices.ContainsFunc(a.Topics, func(t kmsg.ConsumerMemberAssignmentTopic) bool {
+		return t.Topic == g.CheckpointTopic && slices.Contains(t.Partitions, kafkaclient.CheckpointPartition(g.Stream))
+	})
+}
+
+// fault says how the engine is to treat an error of the stream's group.
+func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
+	if f, ok := errors.AsType[*bridge.Fault](err); ok {
+		return f
+	}
+	f := client.Explain(err, g.CheckpointTopic)
+	block := func(reason bridge.Reason, hint string) {
+		f.Class, f.Reason, f.Hint = bridge.Permanent, reason, hint
+		f.Err = fmt.Errorf("group %s: %w", g.Name(), err)
+	}
+	switch {
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		block(bridge.ReasonAuth, g.Grants())
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		block(bridge.ReasonOwner, foreignHint)
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		block(bridge.ReasonConfig, fmt.Sprintf(
+			"BRIDGE_SESSION_TIMEOUT=%s is outside what the brokers allow: group.min.session.timeout.ms (6s by default) to group.max.session.timeout.ms (30m)", g.SessionTimeout))
+	case errors.Is(err, kerr.InvalidGroupID):
+		block(bridge.ReasonConfig, "check BRIDGE_GROUP")
+	case errors.Is(err, kerr.GroupMaxSizeReached):
+		block(bridge.ReasonOwner, "more processes run the stream than the brokers' group.max.size allows")
+	}
+	return f
+}
+
+// Grants is the command that lets us join the group and look into it.
+func (g *Group) Grants() string {
+	if g.GrantPrefix != "" {
+		return g.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + g.GrantPrefix)
+	}
+	return g.Grant("--operation Read --operation Describe --group " + g.Name())
+}
+
+// instanceID returns the instance id, nil where there is none.
+func (g *Group) instanceID() *string {
+	if g.InstanceID == "" {
+		return nil
+	}
+	return new(g.InstanceID)
+}
+
+// RunElsewhere reports whether a group of another BRIDGE_GROUP may run the
+// stream. What cannot be known counts as run.
+func (g *Group) RunElsewhere(ctx context.Context) bool {
+	run, err := kafkaclient.With(ctx, &g.Config, "", func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
+		groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
+		for _, other := range groups {
+			if strings.HasSuffix(other.Group, "."+g.Stream) && other.State != "Empty" && other.State != "Dead" {
+				return true, err
+			}
+		}
+		return false, err
+	})
+	return run || err != nil
+}
+
+// String names the process for people.
+func (m Member) String() string {
+	if m.InstanceID != "" {
+		return m.InstanceID + " at " + m.Host
+	}
+	return m.ClientID + " at " + m.Host
+}
