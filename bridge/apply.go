@@ -38,6 +38,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 		case err == nil:
 			return Answer{}, fmt.Errorf("command %s was withdrawn meanwhile, or the store is away", cmd.ID)
 		case fault.Class == Permanent || ctx.Err() != nil || errors.Is(err, ErrFenced):
+			fault.Hint = f.b.cfg.hintOf(fault) // nobody else has the words
 			return Answer{}, fmt.Errorf("apply command %s: %w", cmd.ID, err)
 		}
 		f.session.ready = false

@@ -101,9 +101,9 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 // the next poll, or nothing while fetching goes on.
 func (f *follower) finish(last bool) error {
 	l := f.b.cfg.Limits
-	f.run.ended = f.run.enough(l, f.at.cp)
-	switch {
-	case f.run.ended != "":
+	switch enough := f.run.enough(l, f.at.cp); {
+	case enough != "":
+		f.run.ended = f.b.cfg.words(enough)
 	case !last:
 		f.set(StateRunning, nil)
 	case f.b.cfg.window() && f.at.head.Drained:
@@ -147,7 +147,7 @@ func (f *follower) confirmBadCursor(hard context.Context) error {
 	}
 	fault.Class, fault.Reason = Permanent, ReasonCursor
 	if fault.Hint == "" {
-		fault.Hint = "the API does not accept the cursor any more: exportbridge cursor rewind --shift-by -1, or cursor reset --to-datetime"
+		fault.Advice = HintCursorRefused
 	}
 	return f.wait(verdict{wait: probeInterval, blocked: true}, &fault)
 }

@@ -198,7 +198,7 @@ func (r *requests) cannotHold(cmd Command) string {
 	now := time.Now()
 	switch {
 	case f.at.cp.Zero() || !f.at.rival.Zero() || f.schedule.blockedOn == ReasonCheckpointLost:
-		return "the stream has no position that is known for certain: exportbridge cursor reset first"
+		return "the stream has no position that is known for certain: " + f.b.cfg.words(HintNoPosition)
 	case cmd.Kind == KindResume && !f.at.cp.Paused(now):
 		return "the stream is not paused"
 	case cmd.Kind == KindPause && cmd.PausedUntil != Forever && cmd.PausedUntil <= now.UnixMilli():

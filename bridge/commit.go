@@ -165,7 +165,7 @@ func foreign(err error) *Fault {
 	}
 	return &Fault{
 		Class: Permanent, Code: "foreign", Reason: ReasonCheckpoint, Err: err,
-		Hint: "the store holds something else under this stream's name: use another CURSOR_PREFIX or stream name, or a newer exportbridge; it is not overwritten",
+		Advice: HintForeign,
 	}
 }
 
@@ -238,12 +238,12 @@ func (f *follower) account(r Receipt, b batch) {
 	if dead > 0 && time.Since(f.run.buried) > time.Minute {
 		f.run.buried = time.Now()
 		f.log.Warn("items went to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.run.totals.deadLettered,
-			"hint", "exportbridge tail --dlq")
+			"hint", f.b.cfg.words(HintDeadLetters))
 	}
 	if f.at.found.Shared > 0 && time.Since(f.run.sharedSaid) > time.Minute {
 		f.run.sharedSaid = time.Now()
 		f.log.Warn("the API lists different items under one id, which alone does not name an event", "items", f.at.found.Shared,
-			"on_shared_id", f.b.cfg.OnSharedID, "hint", "a consumer that deduplicates by ce_id must compare the values too; BRIDGE_ON_SHARED_ID says what becomes of them")
+			"on_shared_id", f.b.cfg.OnSharedID, "hint", f.b.cfg.words(HintSharedID))
 	}
 	o := f.at.found
 	o.What, o.Pages, o.Events, o.Receipt = ObserveCommit, b.pages, r.Published, r

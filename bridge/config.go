@@ -31,6 +31,9 @@ type Config struct {
 	Owner string
 	// Limits bound the run; the zero value runs for ever.
 	Limits Limits
+	// Hints has the program's words for what the engine advises. Where there are
+	// none the name of the hint stands for them.
+	Hints map[Hint]string
 	// Log takes one record per change of state; nil discards.
 	Log *slog.Logger
 

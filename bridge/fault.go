@@ -80,8 +80,10 @@ type Fault struct {
 	Reason Reason
 	// RetryAfter is how long the other side asked to wait; 0 if it did not say.
 	RetryAfter time.Duration
-	// Hint tells the operator what to check or which command repairs.
-	Hint string
+	// Hint tells the operator what to check or which command repairs, in an
+	// adapter's words. Advice is the same of a Fault of the engine.
+	Hint   string
+	Advice Hint
 	// Err is what went wrong.
 	Err error
 }

@@ -252,7 +252,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		// the cursor is not to blame.
 		f.schedule.suspect = nil
 		if fault.Reason != ReasonAuth && fault.Class != Throttled {
-			fault = &Fault{Class: Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, Err: fault.Err}
+			fault = &Fault{Class: Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, Advice: fault.Advice, Err: fault.Err}
 		}
 	}
 	tries := &f.schedule.fetches

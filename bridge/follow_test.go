@@ -216,12 +216,12 @@ func TestBoundedRuns(t *testing.T) {
 		why    string
 	}{
 		"once":                        {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{Once: true} }, 95, "drained"},
-		"max events, rounded to page": {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{MaxEvents: 31} }, 40, "--max-events"},
-		"max events, exact":           {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{MaxEvents: 30} }, 30, "--max-events"},
+		"max events, rounded to page": {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{MaxEvents: 31} }, 40, string(bridge.HintMaxEvents)},
+		"max events, exact":           {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{MaxEvents: 30} }, 30, string(bridge.HintMaxEvents)},
 		"more than there is":          {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{Once: true, MaxEvents: 1000} }, 95, "drained"},
 		"until": {func(r *rig, items [][]byte) bridge.Limits {
 			return bridge.Limits{Until: timeOf(r, items[42])}
-		}, 50, "--until"},
+		}, 50, string(bridge.HintUntil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -357,7 +357,7 @@ func TestStartIsRestated(t *testing.T) {
 		if got := r.store.Checkpoint().Origin; got.Start != timeOf(r, items[20]) || len(got.Events) != 1 {
 			t.Errorf("the stream began with %+v, want the earlier start and the new filter", got)
 		}
-		if !strings.Contains(r.log.String(), "EXPORT_START is later") {
+		if !strings.Contains(r.log.String(), "the configured start is later") {
 			t.Error("said nothing about the start that it ignores")
 		}
 	})

@@ -32,9 +32,6 @@ const (
 	fencedBackoff = 5 * time.Minute
 )
 
-// ownerHint is what to do about two bridges on one stream.
-const ownerHint = "another process runs this stream outside our group: stop one of them, or give both the same BRIDGE_GROUP, or different KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream names"
-
 // overruled answers to a newer session of the stream. Once is a new owner, a
 // command, or a request of our own that was held up on its way; a third time
 // within fenceWindow is a second bridge.
@@ -48,7 +45,7 @@ func (i *incidents) overruled(err error) *Fault {
 		return &Fault{Class: Transient, Code: "fenced", RetryAfter: fenceWait, Err: err}
 	}
 	return &Fault{
-		Class: Permanent, Code: "fenced", Reason: ReasonOwner, RetryAfter: fencedBackoff, Hint: ownerHint,
+		Class: Permanent, Code: "fenced", Reason: ReasonOwner, RetryAfter: fencedBackoff, Advice: HintOwner,
 		Err: fmt.Errorf("the stream was taken by somebody else %d times within %s: %w", len(i.fenced), fenceWindow, err),
 	}
 }
@@ -59,7 +56,7 @@ func (i *incidents) conflicted(err error) *Fault {
 	fault := &Fault{Class: Transient, Code: "conflict", Err: err}
 	if time.Since(i.conflict) < time.Minute {
 		fault = &Fault{
-			Class: Permanent, Code: "conflict", Reason: ReasonOwner, Hint: ownerHint,
+			Class: Permanent, Code: "conflict", Reason: ReasonOwner, Advice: HintOwner,
 			Err: fmt.Errorf("the stream was moved by somebody else twice within a minute: %w", err),
 		}
 	}
@@ -90,7 +87,7 @@ func (i *incidents) overtaken(stored Checkpoint, ours Place) error {
 	if stored.Place == i.ahead {
 		return &sessionError{&Fault{
 			Class: Permanent, Code: "ahead", Reason: ReasonCheckpoint, Err: err,
-			Hint: "another bridge or a restored Redis wrote it: exportbridge cursor history, then exportbridge cursor reset",
+			Advice: HintAhead,
 		}}
 	}
 	i.ahead = stored.Place

@@ -119,18 +119,18 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 	f.incidents.detours = append(f.incidents.detours, time.Now())
 	f.log.Warn("the API refuses the cursor: the stream goes on elsewhere, and drops what the topic holds", "error", fault.Error(),
 		"how", policy, "from", f.at.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
-		"overlap_until", describeInstant(next.Overlap.Until), "bound", bound(policy))
+		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.b.cfg.bound(policy))
 	f.move(next)
 	f.b.observe(Observation{What: ObserveReset, Code: observeRefused})
 	return true, nil
 }
 
 // bound says what may be missing after that.
-func bound(policy string) string {
+func (c *Config) bound(policy string) string {
 	if policy == invalidTime {
 		return "events that the API lists from now on with an earlier time are not read"
 	}
-	return "events that were listed more than EXPORT_OVERLAP after their time may come twice"
+	return c.words(HintOverlapRepeats)
 }
 
 // knownFrom is where an overlap begins for a stream that had events up to t.

@@ -53,7 +53,7 @@ func mappingFault(p *Page, sample int, row int64) *Fault {
 	}
 	return &Fault{
 		Class: Permanent, Code: "mapping", Reason: ReasonMapping,
-		Hint: "check EXPORT_RESOURCE and, with exportbridge check, how items are read; BRIDGE_ON_BAD_EVENT=dlq-all makes dead letters of all of them, exportbridge cursor reset --to-datetime moves over them",
-		Err:  fmt.Errorf("%d items in a row cannot be read, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
+		Advice: HintMapping,
+		Err:    fmt.Errorf("%d items in a row cannot be read, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
 	}
 }

@@ -80,7 +80,7 @@ func TestAllItemsUnreadable(t *testing.T) {
 					if got := r.lettersIn(); got != tc.letters {
 						t.Errorf("%d dead letters, want %d", got, tc.letters)
 					}
-					if s := r.bridge.Status(); !strings.Contains(s.Error, "bad-timestamp") || !strings.Contains(s.Hint, "dlq-all") {
+					if s := r.bridge.Status(); !strings.Contains(s.Error, "bad-timestamp") || s.Hint != string(bridge.HintMapping) {
 						t.Errorf("says %q, hint %q", s.Error, s.Hint)
 					}
 					if log := r.log.String(); strings.Contains(log, "2026-11-01") || strings.Contains(log, "iso-") {

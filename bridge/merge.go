@@ -81,7 +81,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 	case policy == lossStop:
 		return Checkpoint{}, &Fault{
 			Class: Permanent, Code: "checkpoint-behind", Reason: ReasonCheckpoint, Err: lost,
-			Hint: "find out what Kafka lost, then BRIDGE_ON_CHECKPOINT_LOSS=kafka (events come twice) or redis (events may be missing), or exportbridge cursor reset",
+			Advice: HintCheckpointBehind,
 		}
 	case policy == lossRedis && apart(k.sink, k.store): // more than a loss: what was asked for since would be undone
 		return Checkpoint{}, twoHistories(k.sink, k.store)
@@ -185,7 +185,7 @@ func (f *follower) secure(ctx context.Context, from, next Checkpoint) error {
 func twoHistories(ours, theirs Checkpoint) *Fault {
 	return &Fault{
 		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint,
-		Hint: "two histories of one stream: exportbridge cursor history, then exportbridge cursor reset to where it shall go on",
-		Err:  fmt.Errorf("the store holds %s of change %q, this stream was at %s of change %q", theirs.Place, theirs.ChangeID(), ours.Place, ours.ChangeID()),
+		Advice: HintTwoHistories,
+		Err:    fmt.Errorf("the store holds %s of change %q, this stream was at %s of change %q", theirs.Place, theirs.ChangeID(), ours.Place, ours.ChangeID()),
 	}
 }

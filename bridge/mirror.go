@@ -241,7 +241,7 @@ func (m *mirror) write(ctx context.Context, c Checkpoint) time.Duration {
 	case errors.Is(err, ErrForeign):
 		o.Code = "error"
 		m.log.Error("the store holds something else under this stream's name; the cursor is not mirrored, the events flow",
-			"error", err.Error(), "hint", foreign(err).Hint)
+			"error", err.Error(), "hint", m.b.cfg.hintOf(foreign(err)))
 		return mirrorForeign
 	}
 	o.Code = "error"

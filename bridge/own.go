@@ -88,8 +88,8 @@ func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
 		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, ErrNotOwner):
 			return nil, f.b.blocked(&Fault{
 				Class: Permanent, Code: "owner", Reason: ReasonOwner,
-				Hint: "stop that process first, or let it do the work: exportbridge cursor show",
-				Err:  fmt.Errorf("the stream was not this process's within %s: %w", boundedPatience, err),
+				Advice: HintOwned,
+				Err:    fmt.Errorf("the stream was not this process's within %s: %w", boundedPatience, err),
 			})
 		case errors.Is(err, context.DeadlineExceeded):
 			continue
@@ -211,5 +211,5 @@ func (t *tenure) yields(b *Bridge, fault *Fault) bool {
 }
 
 func (b *Bridge) blocked(fault *Fault) error {
-	return &BlockedError{Stream: b.cfg.Stream, Reason: fault.Reason, Hint: fault.Hint, Err: fault}
+	return &BlockedError{Stream: b.cfg.Stream, Reason: fault.Reason, Hint: b.cfg.hintOf(fault), Err: fault}
 }

@@ -41,7 +41,7 @@ func (f *follower) waitsPaused() (bool, error) {
 		}
 		return false, nil
 	}
-	until := "exportbridge resume"
+	until := f.b.cfg.words(HintResume)
 	f.schedule.due = now.Add(pauseLook)
 	if f.at.cp.PausedUntil != Forever {
 		until = describeInstant(f.at.cp.PausedUntil)
@@ -51,7 +51,7 @@ func (f *follower) waitsPaused() (bool, error) {
 	}
 	if f.b.cfg.bounded() {
 		return true, f.b.blocked(&Fault{
-			Class: Permanent, Code: "paused", Reason: ReasonPaused, Hint: "exportbridge resume",
+			Class: Permanent, Code: "paused", Reason: ReasonPaused, Advice: HintResume,
 			Err: fmt.Errorf("the stream is paused until %s", until),
 		})
 	}

@@ -133,8 +133,8 @@ func (at *progress) trim(p *Page) error {
 	if len(t.tail) > limit {
 		return &Fault{
 			Class: Permanent, Code: "tail", Reason: ReasonTail,
-			Hint: "the API lists more items under one cursor than can be remembered: move on with exportbridge cursor reset --to-datetime or --to-cursor",
-			Err:  fmt.Errorf("%d items under the cursor at the end of the results, at most %d can be told apart", len(t.tail), limit),
+			Advice: HintTail,
+			Err:    fmt.Errorf("%d items under the cursor at the end of the results, at most %d can be told apart", len(t.tail), limit),
 		}
 	}
 	at.found.Repeated += t.repeated
@@ -230,15 +230,15 @@ func (at *progress) admit(p *Page) error {
 	case len(p.Next) > MaxCursor:
 		return &Fault{
 			Class: Permanent, Code: "cursor", Reason: ReasonCursor,
-			Hint: "the API hands out a cursor that is too long to be sent back; ask its operator",
-			Err:  fmt.Errorf("the next cursor has %d bytes, at most %d can be followed", len(p.Next), MaxCursor),
+			Advice: HintCursorTooLong,
+			Err:    fmt.Errorf("the next cursor has %d bytes, at most %d can be followed", len(p.Next), MaxCursor),
 		}
 	case !p.Tail() && at.visited.has(p.Next):
 		at.b.observe(Observation{What: ObserveStuck, Code: "cycle"})
 		return &Fault{
 			Class: Malformed, Code: "cycle", Reason: ReasonCycle,
-			Hint: "the API leads back to a page that was read before; move on with exportbridge cursor reset --to-datetime or --to-cursor",
-			Err:  fmt.Errorf("page at cursor %s leads back to cursor %s", CursorHash(p.At.Cursor), CursorHash(p.Next)),
+			Advice: HintCycle,
+			Err:    fmt.Errorf("page at cursor %s leads back to cursor %s", CursorHash(p.At.Cursor), CursorHash(p.Next)),
 		}
 	}
 	if len(p.Next) > warnCursor && len(at.head.Cursor) <= warnCursor {
@@ -262,7 +262,7 @@ func (at *progress) admitSource(got SourceIdentity) error {
 	}
 	return &Fault{
 		Class: Permanent, Code: "source", Reason: ReasonSource,
-		Hint: "EXPORT_API_KEY or EXPORT_URL belongs to another application: correct it, or accept the new one with exportbridge cursor reset",
+		Advice: HintSource,
 		Err: fmt.Errorf("the page is of %s/%s/%s, the stream of %s/%s/%s", got.Organization, got.Workspace, got.Application,
 			have.Organization, have.Workspace, have.Application),
 	}

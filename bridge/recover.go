@@ -29,7 +29,7 @@ func (f *follower) recover(ctx context.Context) error {
 	case f.b.cfg.window() && f.at.cp.Drained:
 		f.run.ended = "the window was done before: it ended " + howEnded(f.at.cp.EndedEmpty)
 	case until > 0 && f.at.cp.LastEventTime >= until:
-		f.run.ended = "--until was reached before"
+		f.run.ended = f.b.cfg.words(HintUntilBefore)
 	}
 	f.log.Info("session begins", "session", f.session.id, "checkpoint", f.at.cp.Place.String(), "cursor", CursorHash(f.at.cp.Cursor),
 		"start", f.at.cp.Origin.Start, "tail", len(f.at.cp.Tail), "events", f.at.cp.Events)
@@ -196,8 +196,8 @@ func (r *recovery) begin(ctx context.Context) (Checkpoint, error) {
 	if holds {
 		return Checkpoint{}, &Fault{
 			Class: Permanent, Code: "checkpoint-lost", Reason: ReasonCheckpointLost,
-			Hint: "say where to go on: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
-			Err:  errors.New("there is no checkpoint any more, but the topic already holds events of this stream"),
+			Advice: HintCheckpointLost,
+			Err:    errors.New("there is no checkpoint any more, but the topic already holds events of this stream"),
 		}
 	}
 	r.log.Info("a new stream begins", "start", r.b.cfg.Origin.describeStart())
@@ -216,8 +216,8 @@ func (r *recovery) restate(ctx context.Context) error {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {
-		r.log.Warn("EXPORT_START is later than where the stream has begun, and ignored", "begun", have.describeStart(),
-			"hint", "exportbridge cursor reset --to-datetime TIME --execute")
+		r.log.Warn("the configured start is later than where the stream has begun, and ignored", "begun", have.describeStart(),
+			"hint", r.b.cfg.words(HintStartLater))
 		want.Start = have.Start
 	}
 	if want.Same(have) && want.Start == have.Start {
@@ -244,8 +244,8 @@ func (r *recovery) sameOrigin() error {
 	if have, want := r.at.cp.Topic, r.b.cfg.Topic; have != want && have != "" && want != "" {
 		return &Fault{
 			Class: Permanent, Code: "source", Reason: ReasonSource,
-			Hint: "another deployment? Give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX. To move the stream: exportbridge cursor reset",
-			Err:  fmt.Errorf("the checkpoint is of topic %s, the configuration says %s", have, want),
+			Advice: HintOtherTopic,
+			Err:    fmt.Errorf("the checkpoint is of topic %s, the configuration says %s", have, want),
 		}
 	}
 	have, want := r.at.cp.Origin, r.b.cfg.Origin
@@ -254,8 +254,8 @@ func (r *recovery) sameOrigin() error {
 	}
 	return &Fault{
 		Class: Permanent, Code: "source", Reason: ReasonSource,
-		Hint: "restore the setting, use another stream name, or accept the new one with exportbridge cursor reset",
-		Err:  fmt.Errorf("the checkpoint was made with %s, the configuration says %s", have, want),
+		Advice: HintOrigin,
+		Err:    fmt.Errorf("the checkpoint was made with %s, the configuration says %s", have, want),
 	}
 }
 

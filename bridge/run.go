@@ -15,12 +15,12 @@ type run struct {
 }
 
 // enough says why a bounded run that is at c has what it wanted, or nothing.
-func (r *run) enough(l Limits, c Checkpoint) string {
+func (r *run) enough(l Limits, c Checkpoint) Hint {
 	switch {
 	case l.MaxEvents > 0 && c.Events-r.began >= l.MaxEvents:
-		return "--max-events reached"
+		return HintMaxEvents
 	case l.Until > 0 && c.LastEventTime >= l.Until:
-		return "--until reached"
+		return HintUntil
 	}
 	return ""
 }

@@ -279,17 +279,17 @@ func (f *follower) set(state State, fault *Fault) {
 	case fault == nil:
 		f.log.Debug("state", "state", string(state))
 	case state == StateBlocked:
-		f.log.Error("blocked", why(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
+		f.log.Error("blocked", f.b.cfg.why(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
 	default:
-		f.log.Warn("will try again", why(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
+		f.log.Warn("will try again", f.b.cfg.why(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
 	}
 }
 
 // why adds the fault to a log record.
-func why(fault *Fault, more ...any) []any {
+func (c *Config) why(fault *Fault, more ...any) []any {
 	more = append(more, "error", fault.Error())
-	if fault.Hint != "" {
-		more = append(more, "hint", fault.Hint)
+	if hint := c.hintOf(fault); hint != "" {
+		more = append(more, "hint", hint)
 	}
 	return more
 }
@@ -307,7 +307,7 @@ func (f *follower) refresh() {
 		Position: instant(f.at.head.PositionTime), LastEvent: instant(f.at.cp.LastEventTime), LastCommit: f.run.committed,
 	}
 	if f.fault != nil {
-		s.Reason, s.Error, s.Hint = f.fault.Reason, f.fault.Error(), f.fault.Hint
+		s.Reason, s.Error, s.Hint = f.fault.Reason, f.fault.Error(), f.b.cfg.hintOf(f.fault)
 	}
 	if f.state == StateIdle || f.state == StateBackoff || f.state == StateBlocked {
 		s.NextTry = f.schedule.due

@@ -86,7 +86,7 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 func topicLost(format string, args ...any) *Fault {
 	return &Fault{
 		// A broker that lags behind may answer so for a moment.
-		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, Hint: topicLostHint, Err: fmt.Errorf(format, args...),
+		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, Advice: HintTopicLost, Err: fmt.Errorf(format, args...),
 	}
 }
 
@@ -101,9 +101,6 @@ type CutOffError struct {
 func (e *CutOffError) Error() string {
 	return fmt.Sprintf("topic %s is not the one that it was, or lost %d offsets: was it deleted and made again?", e.Topic, e.Offsets)
 }
-
-const topicLostHint = "bring the topic back if you can; or publish all again: exportbridge cursor reset --to-earliest --execute; " +
-	"or go on at the same position: exportbridge cursor reset --to-current --execute, then exportbridge verify --repair --from TIME --to TIME --execute publishes what is missing"
 
 // letterCount returns how many records may be dead letters.
 func letterCount(found []TopicState) (n int64) {

@@ -35,6 +35,8 @@ type Finding struct {
 	Text  string `json:"text"`
 	// Hint says what to do about it; may be empty.
 	Hint string `json:"hint,omitempty"`
+	// Advice is the engine's, in place of Hint.
+	Advice bridge.Hint `json:"-"`
 }
 
 const (
@@ -86,7 +88,7 @@ func (s *Sink) Check(ctx context.Context) []Finding {
 }
 
 func failed(f *bridge.Fault) Finding {
-	return Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint}
+	return Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint, Advice: f.Advice}
 }
 
 // checkBrokers asks every broker at the address that clients are sent to. It

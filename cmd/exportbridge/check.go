@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -314,7 +315,7 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	defer sink.Close()
 	var found []finding
 	for _, f := range sink.Check(ctx) {
-		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: f.Hint})
+		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: cmp.Or(f.Hint, engineHints[f.Advice])})
 	}
 	return found
 }

@@ -16,6 +16,11 @@ import (
 // error about settings the returned ones hold the effective values all the same.
 func (a *app) settings(ctx context.Context, need config.Uses, preset map[string]string) (*config.Settings, error) {
 	s, err := config.Load(ctx, config.Sources{Flags: a.given, Command: preset, Environ: a.environ, EnvFile: a.envFile}, need)
+	if s != nil {
+		for i := range s.Streams {
+			s.Streams[i].Engine.Hints = engineHints
+		}
+	}
 	if err == nil {
 		return s, nil
 	}

@@ -1,0 +1,62 @@
+package bridge
+
+// Hint names what an operator can do about what the engine has met. The words,
+// which name commands and settings, are those of the program around it:
+// Config.Hints has them.
+type Hint string
+
+// The hints, as Fault.Advice.
+const (
+	HintAhead            Hint = "store-ahead"        // another writer, or a restored store: look at the history, then reset
+	HintCheckpointBehind Hint = "checkpoint-behind"  // find out what the sink lost, then choose a policy
+	HintCheckpointLost   Hint = "checkpoint-lost"    // say where to go on
+	HintCursorRefused    Hint = "cursor-refused"     // rewind or reset
+	HintCursorTooLong    Hint = "cursor-too-long"    // the API's operator must know
+	HintCycle            Hint = "cycle"              // reset past it
+	HintForeign          Hint = "foreign-checkpoint" // use another name, or upgrade
+	HintMapping          Hint = "mapping"            // check how items are read
+	HintOrigin           Hint = "other-origin"       // restore the setting, or accept it by a reset
+	HintOtherTopic       Hint = "other-topic"        // part two deployments, or move the stream by a reset
+	HintOwned            Hint = "owned"              // stop the process that has the stream
+	HintOwner            Hint = "second-bridge"      // stop one of two, or part them
+	HintResume           Hint = "resume"             // end the pause
+	HintSource           Hint = "other-source"       // correct the credentials, or accept by a reset
+	HintTail             Hint = "tail"               // reset past it
+	HintTopicLost        Hint = "topic-lost"         // bring it back, publish again, or accept
+	HintTwoHistories     Hint = "two-histories"      // look at the history, then reset
+)
+
+// Hints that are part of a log record or of an answer.
+const (
+	HintDeadLetters    Hint = "dead-letters"       // where they can be seen
+	HintNoPosition     Hint = "no-position"        // reset first
+	HintOverlapRepeats Hint = "overlap-repeats"    // what may come twice after a walk back
+	HintSharedID       Hint = "shared-id"          // what consumers must compare
+	HintStartLater     Hint = "start-later"        // how to begin later all the same
+	HintMaxEvents      Hint = "max-events-reached" // as Status.Ended
+	HintUntil          Hint = "until-reached"      // as Status.Ended
+	HintUntilBefore    Hint = "until-was-reached"  // as Status.Ended
+)
+
+// Hints lists all of them.
+var Hints = []Hint{
+	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorRefused, HintCursorTooLong, HintCycle, HintForeign, HintMapping,
+	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
+	HintDeadLetters, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
+}
+
+// words returns the program's words for a hint, or its name where there are none.
+func (c *Config) words(h Hint) string {
+	if text, ok := c.Hints[h]; ok {
+		return text
+	}
+	return string(h)
+}
+
+// hintOf returns what to do about a fault: an adapter says it in its own words.
+func (c *Config) hintOf(f *Fault) string {
+	if f.Hint != "" {
+		return f.Hint
+	}
+	return c.words(f.Advice)
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// TestEngineHints: every hint of the engine has words, and no others have.
+func TestEngineHints(t *testing.T) {
+	t.Parallel()
+	for _, h := range bridge.Hints {
+		if engineHints[h] == "" {
+			t.Errorf("%s has no words", h)
+		}
+	}
+	for h := range engineHints {
+		if !slices.Contains(bridge.Hints, h) {
+			t.Errorf("nothing advises %s", h)
+		}
+	}
+	// What each blocked stream must offer.
+	for h, choices := range map[bridge.Hint][]string{
+		bridge.HintTopicLost: {"--to-earliest", "--to-current", "verify --repair"},
+		bridge.HintMapping:   {"dlq-all"},
+		bridge.HintMaxEvents: {"--max-events"},
+		bridge.HintUntil:     {"--until"},
+	} {
+		for _, choice := range choices {
+			if !strings.Contains(engineHints[h], choice) {
+				t.Errorf("%s says %q, want %q in it", h, engineHints[h], choice)
+			}
+		}
+	}
+}
