@@ -41,7 +41,7 @@
  *
  * Which function carries which step (file in this folder, functions, step)
  *   own.go                   acquire, serve, owned      group: ownership, asked again after init_producer
- *   kafkasink/member.go      wait, onRevoked, onLost    group: given, taken away
+ *   kafkagroup/member.go     wait, onRevoked, onLost    group: given, taken away
  *   kafkasink/recover.go     takeProducer               init_producer
  *   kafkasink/recover.go     commitBarrier              the barrier
  *   kafkasink/newest.go      awaitBarrier, readNewest   read_kafka
@@ -60,7 +60,7 @@
  *   invalidcursor.go         recoverInvalidCursor       a new epoch that nobody asked for, as newEpoch
  *   follow.go                handleError, step          unknown: throw the session away
  *   apply.go                 Apply                      Command
- *   kafkasink/members.go     Members                    Command: nobody runs the stream
+ *   kafkagroup/group.go      Members                    Command: nobody runs the stream
  *   commit.go                advance                    at least once: compare and set in Redis
  *   kafkasink/mirror.go      offer, copy                at least once: keep
  *
