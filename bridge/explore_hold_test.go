@@ -27,7 +27,7 @@ func (w *world) forget() {
 	w.sessions++
 	x.session = w.sessions
 	x.gone = append(x.gone, x.log...)
-	x.log, x.items, x.copied = nil, nil, bridge.Checkpoint{}
+	x.log, x.items, x.ends, x.copied = nil, nil, nil, bridge.Checkpoint{}
 	w.lossy, w.lost, w.forgot = true, true, true
 	w.wipe()
 }

@@ -47,6 +47,9 @@ const (
 	twistForget twist = "forget" // the topic and the store lose all checkpoints, and the topic every session
 	twistHalt   twist = "halt"   // an operator pauses the stream without an end, and resumes it the next time
 	twistOrphan twist = "orphan" // a command is claimed; then the claimer dies at its change, which comes late, and the deadline passes
+	twistRemake twist = "remake" // the topic of the events is deleted and made again
+	twistCut    twist = "cut"    // it loses its end
+	twistTrim   twist = "trim"   // or its beginning
 	twistLapse  twist = "lapse"  // seventy seconds pass in which no call is answered
 )
 
@@ -54,7 +57,7 @@ const (
 var twists = []twist{
 	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
 	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
-	twistRefuse, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan,
+	twistRefuse, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim,
 }
 
 // at is a twist at a step.

@@ -20,6 +20,7 @@ const (
 	opFetch op = iota
 	opInit
 	opRead
+	opTopics
 	opHolds
 	opBefore
 	opHeld
@@ -37,7 +38,7 @@ const (
 )
 
 var opNames = [...]string{
-	"fetch", "recover:init", "recover:read", "holds", "before", "held", "send", "publish", "load", "advance", "acquire", "confirm", "release", "next", "claim", "answer", "known",
+	"fetch", "recover:init", "recover:read", "topics", "holds", "before", "held", "send", "publish", "load", "advance", "acquire", "confirm", "release", "next", "claim", "answer", "known",
 }
 
 // fate is what becomes of a call.
@@ -93,6 +94,10 @@ type process struct {
 	knew bridge.Place // where it was when the session began
 	held map[int]int  // what it was told that the topic holds
 	path path         // of its pages; owned by the scheduler
+	// made is which of the topics of its name the session has, reach how far it
+	// knows it to go, start where it found it to begin.
+	made         int
+	reach, start int64
 	// introduced is the newest epoch that the session knows in the topic, -1 for none.
 	introduced int64
 }
@@ -264,6 +269,7 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 			return errExplored
 		}
 		p.session, p.last = w.sessions, bridge.Place{Seq: -1}
+		p.made, p.reach, p.start = w.topic.events.made, 0, 0
 		w.mu.Lock()
 		p.knew = p.seen
 		w.mu.Unlock()
@@ -298,9 +304,6 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 	return found, err
 }
 
-// Topics implements bridge.Sink. Nothing happens to the topic.
-func (p *process) Topics(context.Context) ([]bridge.TopicState, error) { return nil, nil }
-
 // Holds implements bridge.Sink.
 func (p *process) Holds(ctx context.Context) (bool, error) {
 	var holds bool
@@ -329,7 +332,7 @@ func (p *process) Send(ctx context.Context, page *bridge.Page) error {
 	}
 	return p.ask(ctx, &call{op: opSend, note: page.At.Cursor, run: func(f fate) error {
 		for _, n := range marked {
-			if !p.w.topic.ever[n] {
+			if p.made == p.w.topic.events.made && !p.w.unlike() && !p.w.topic.ever[n] {
 				p.w.fail(ruleMarked, "item %d is marked, and comes for the first time", n)
 			}
 			p.w.marked++
@@ -347,14 +350,20 @@ func (p *process) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, 
 	w := p.w
 	items := p.sent
 	p.sent = nil
-	c := &call{op: opPublish, run: func(f fate) error { return w.topic.publish(p, b, items, f) }}
+	var topics []bridge.TopicState
+	c := &call{op: opPublish, run: func(f fate) error {
+		err := w.topic.publish(p, b, items, f)
+		topics = w.topic.events.states()
+		topics[0].ID, topics[0].End, topics[0].Start = madeID(p.made), p.reach, p.start
+		return err
+	}}
 	if w.verbose {
 		c.note = fmt.Sprintf("%s %s %v at %q %d", b.Checkpoint.Place, b.Checkpoint.Kind, items, b.Checkpoint.Cursor, len(b.Checkpoint.Tail))
 	}
 	if err := p.ask(ctx, c); err != nil {
 		return bridge.Receipt{}, err
 	}
-	return bridge.Receipt{Published: len(items)}, nil
+	return bridge.Receipt{Published: len(items), Topics: topics}, nil
 }
 
 // Load implements bridge.Store.

@@ -188,7 +188,7 @@ func (w *world) overlapped(c bridge.Checkpoint, items []int) {
 		}
 	}
 	for n := range reached(c) {
-		if x.holds[n] == 0 && !x.waived[n] && !slices.Contains(items, n) {
+		if x.holds[n] == 0 && !x.waived[n] && !x.taken[n] && !slices.Contains(items, n) {
 			w.fail(ruleDetour, "%s passes item %d, which the topic does not hold", c.Place, n)
 		}
 	}

@@ -57,6 +57,8 @@ type world struct {
 	repaired int            // commands of an operator for a blocked stream
 	tried    time.Time      // the last of them
 	marked   int            // events that were sent as published again
+	hidden   bool           // and nobody knows
+	damaged  bool           // somebody made the topic of the events again, or took something off it
 	lost     bool           // the topic lost something
 	forgot   bool           // and all its checkpoints
 	lossy    bool           // the store, or the topic, lost something

@@ -131,6 +131,12 @@ func (w *world) disturb(t twist) {
 	case twistOrphan:
 		w.request("")
 		w.orphan = w.inbox.pending
+	case twistRemake:
+		w.remake()
+	case twistCut:
+		w.cut()
+	case twistTrim:
+		w.trim()
 	case twistLapse:
 		w.lapse()
 	}
@@ -215,15 +221,15 @@ func (w *world) lose(n int) {
 		if gone.Seq == 0 && w.store.value.Place.Compare(gone.Place) < 0 {
 			return // of an epoch that is on its way to the store the same may be left
 		}
-		w.lossy, w.lost = true, true
+		w.lossy, w.lost, w.damaged = true, true, true
 		w.lostTrack()
-		for _, n := range x.items[last] {
-			x.holds[n]--
-		}
-		x.records -= len(x.items[last])
+		x.loseEvents(last)
 		x.gone = append(x.gone, gone)
-		x.log, x.items = x.log[:last], x.items[:last]
+		x.log, x.items, x.ends = x.log[:last], x.items[:last], x.ends[:last]
 		x.next = reached(x.last())
+		x.events.lost = slices.DeleteFunc(x.events.lost, func(cut loss) bool { // no checkpoint knows of it any more
+			return len(x.last().Topics) == 0 || x.last().Topics[0].End <= cut.low
+		})
 		if a := w.inbox.of(gone.ChangeID()); a != nil && gone.Seq == 0 {
 			a.applied, a.forgotten = a.applied-1, true
 		}

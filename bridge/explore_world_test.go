@@ -28,6 +28,7 @@ const (
 	ruleRepeats  = "at least once: only what was in flight at a fault comes again"
 	ruleMixed    = "exactly once: a session that finds the store ahead of the topic does not go on in the topic's epoch"
 	rulePaused   = "a paused stream publishes nothing until the pause is over, or an operator resumes it"
+	ruleTopic    = "nothing is published after a hole: a topic that lacks what the checkpoint says blocks the stream until an operator accepts it"
 	ruleDetour   = "a stream leaves a cursor by itself only where the export refuses it, and publishes what is missing, and only that"
 	ruleLost     = "every item is published"
 	ruleStuck    = "when the faults are over, the owner is idle and caught up, the other stands by, the store has the newest checkpoint, and every command has an answer"
@@ -63,9 +64,12 @@ type topicOf struct {
 	gone    []bridge.Checkpoint // of the log, lost
 	holds   map[int]int         // how often it has each item
 	waived  map[int]bool        // the items that it need not have
+	taken   map[int]bool        // the items that it had, and somebody took off it
 	records int
 	next    int // exactly once: the item that comes next
 	batches []*sent
+	events  events
+	ends    []loss       // exactly once, by entry of log: where the events ended after it
 	ever    map[int]bool // what it holds, or has held
 	// acked holds, by history, the items that were acknowledged in it or lie
 	// before its beginning.
@@ -144,7 +148,19 @@ func (x *topicOf) commit(p *process, b bridge.Batch, items []int, f fate) error 
 		p.session = 0
 		return bridge.ErrFenced
 	}
+	if err := x.follows(p, items); err != nil {
+		if p.session = 0; err != errReplaced {
+			x.events.abort(items)
+		}
+		return err
+	}
+	if f == fateFail || f == fateLate {
+		x.events.abort(items)
+	}
 	if f == fateOK || f == fateLost {
+		p.w.whole(p, x.last(), b.Checkpoint, items)
+		x.events.add(items, true)
+		p.reach = max(p.reach, x.events.end())
 		p.w.committed(p, x.last(), b.Checkpoint, items)
 		if b.Checkpoint.Overlap == nil {
 			x.next += len(items)
@@ -153,7 +169,7 @@ func (x *topicOf) commit(p *process, b bridge.Batch, items []int, f fate) error 
 		x.note(items)
 		p.w.path = maps.Clone(p.path)
 		x.items = append(x.items, slices.Clone(items))
-		x.log = append(x.log, b.Checkpoint)
+		x.log, x.ends = append(x.log, b.Checkpoint), append(x.ends, loss{x.events.id(), x.events.end()})
 		x.records += len(items)
 	}
 	if f != fateOK {
@@ -252,27 +268,31 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	default:
 		to := reached(last)
 		if a.cmd.Kind == bridge.KindReset {
-			to = indexOf(a.cmd.Target.Cursor)
+			to = indexOf(a.cmd.Target.Cursor) + len(a.cmd.Target.Tail)
 		}
 		if c.Seq != 0 || reached(c) != to {
 			w.fail(ruleReset, "%s goes to item %d, at %s the stream is at %d", a.cmd.ID, to, c.Place, reached(c))
 		}
 	}
 	a.applied++
+	w.accepted(c)
 }
 
 // overdue reports whether a change says that a command expired which is past its
-// deadline, was claimed, and is not applied: at least once it takes the change
+// deadline, was claimed, and is not applied, or came back: at least once it takes the change
 // id from under whoever had claimed it.
 func (w *world) overdue(change *bridge.Change) bool {
 	return change != nil && slices.ContainsFunc(w.inbox.all, func(a *asked) bool {
-		return change.Reason == "command "+a.cmd.ID+" expired" && a.claimed != "" && a.applied == 0 && time.Now().UnixMilli() > a.cmd.Deadline
+		return change.Reason == "command "+a.cmd.ID+" expired" && a.claimed != "" && (a.applied == 0 || a.answer != nil) && time.Now().UnixMilli() > a.cmd.Deadline
 	})
 }
 
 // minted checks an epoch that the engine began by itself, because two histories
 // were written apart: it goes on where one of them was, as far as it can know.
 func (w *world) minted(c bridge.Checkpoint) {
+	if w.plan.loss == "redis" { // which accepts what is missing
+		w.topic.events.lost = nil
+	}
 	// A reset that was only in the topic's copies counts from here on.
 	if k := w.topic.copied; w.exactly && k.Seq == 0 && c.Change != nil && c.Change.From == k.Place {
 		if a := w.inbox.of(k.ChangeID()); a != nil && a.applied == 0 {
@@ -318,6 +338,19 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 			x.keepCopy(b.Checkpoint)
 		}
 	}
+	cut := x.follows(p, items)
+	switch {
+	case cut == errReplaced:
+		p.session = 0
+		return cut
+	case cut != nil: // it is seen when they are acknowledged
+		f = fateLost
+	default:
+		p.w.whole(p, b.From, b.Checkpoint, items)
+		if len(items) > 0 { // of another process, which knows of less: it hides what was lost
+			x.events.lost = nil
+		}
+	}
 	switch f {
 	case fateFail:
 		items = nil
@@ -326,13 +359,19 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 	}
 	s := &sent{place: b.Checkpoint.Place, session: b.Checkpoint.Session, items: items}
 	x.hold(items)
+	x.events.add(items, false)
+	p.reach = max(p.reach, x.events.end())
 	x.batches = append(x.batches, s)
 	x.note(items)
 	x.records += len(items)
 	if p.session == x.session && !b.From.Zero() && len(x.batches)%2 == 0 {
 		x.keepCopy(b.From) // the copy lags, and only the newest session writes it
 	}
-	if f != fateOK {
+	switch {
+	case cut != nil:
+		p.session = 0
+		return cut
+	case f != fateOK:
 		p.session = 0
 		return errExplored
 	}
@@ -449,6 +488,8 @@ func (w *world) repairs(s bridge.Status) bool {
 	switch why {
 	case bridge.ReasonCheckpointLost:
 		needed = w.wiped && w.topic.holdsNone()
+	case bridge.ReasonTopic:
+		needed = w.damaged
 	case bridge.ReasonCursor:
 		needed = len(w.export.refused) > 0
 	case bridge.ReasonCheckpoint:
@@ -463,6 +504,12 @@ func (w *world) repairs(s bridge.Status) bool {
 		epoch := w.store.value.Epoch
 		if w.store.value.Zero() { // then the bridge itself tells
 			epoch = s.Place.Epoch
+		}
+		if at := w.store.value; why == bridge.ReasonTopic && w.plan.order%2 == 1 && !at.Zero() { // --to-current
+			w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: bridge.Target{
+				Cursor: at.Cursor, Tail: at.Tail, Carried: at.Carried, Start: at.Origin.Start, Events: at.Events, Pages: at.Pages, Entry: &at.Place,
+			}})
+			return true
 		}
 		w.reset("", epoch)
 		return true
@@ -531,6 +578,9 @@ func (w *world) judge() {
 		if a.answer != nil && a.answer.Applied != (a.applied > 0) || a.applied > 1 {
 			w.fail(ruleReset, "%s was answered with %+v and applied %d times", a.cmd.ID, a.answer, a.applied)
 		}
+	}
+	if w.exactly && !w.lossy && !w.switched && !w.hidden {
+		w.judgeTopic()
 	}
 	// Where two run the stream and the store loses something, it believes one of
 	// them again that knows nothing of what the other has published since.

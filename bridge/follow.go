@@ -257,7 +257,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 	}
 	tries := &f.schedule.fetches
 	if doubt {
-		f.incidents.noteCut(err, f.at.cp.Epoch)
+		f.incidents.noteCut(err)
 		tries = &f.schedule.sessions
 		f.at.stale = f.at.stale || errors.Is(err, ErrConflict)
 		switch {

@@ -16,9 +16,10 @@ type incidents struct {
 	ahead    Place       // where the store was ahead of us, when it was
 	detours  []time.Time // when the stream left a refused cursor, lately
 	lost     string      // the loss of a topic that was counted last
-	// cut is a topic that lost its end, in epoch cutIn, until a checkpoint says so.
+	// cut is a topic that lost its end, as was seen at cutAt, until a checkpoint
+	// says so.
 	cut   *CutOffError
-	cutIn int64
+	cutAt time.Time
 }
 
 const (
@@ -74,9 +75,9 @@ func (i *incidents) countLoss(b *Bridge, fault *Fault) {
 }
 
 // noteCut notes that a topic lost its end, if that is what err says.
-func (i *incidents) noteCut(err error, epoch int64) {
+func (i *incidents) noteCut(err error) {
 	if cut, ok := errors.AsType[*CutOffError](err); ok {
-		i.cut, i.cutIn = cut, epoch
+		i.cut, i.cutAt = cut, time.Now()
 	}
 }
 

@@ -45,9 +45,10 @@ const (
 	BreakAdopt   Break = "adopt-before-publish" // a checkpoint counts before its batch is published
 	BreakTail    Break = "skip-tail"            // the identities at the end of the results are not kept
 	BreakClaim   Break = "claim-outlives"       // a command is applied by whoever finds it claimed, past its deadline too
+	BreakTopic   Break = "any-topic"            // the topics are not compared with what the checkpoint says
 	BreakEpoch   Break = "mix-epochs"           // the stream goes on in the epoch of which Kafka lost a part
 )
 
 // Breaks lists all of them.
 var Breaks = []Break{BreakSplit, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakAnswer, BreakMemory, BreakAdopt, BreakTail,
-	BreakClaim, BreakEpoch}
+	BreakClaim, BreakTopic, BreakEpoch}
