@@ -14,12 +14,16 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 )
 
 const (
 	maxBody = 64 << 10
-	// actionTimeout bounds an action. The Desk gives up before that.
+	// actionTimeout bounds an action. The Controller gives up before that.
 	actionTimeout = 45 * time.Second
+	// ackTimeout is how long the running bridge has to acknowledge an action:
+	// less than a page or a proxy waits.
+	ackTimeout = 20 * time.Second
 )
 
 // actor does what a request's body asks of a stream. who is the caller.
@@ -74,14 +78,16 @@ func (h *handler) pause(ctx context.Context, stream, who string, body []byte) (a
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	o := Order{Kind: bridge.KindPause, Who: who, Reason: req.Reason}
+	var length time.Duration
 	if req.For != "" {
 		var err error
-		if o.For, err = time.ParseDuration(req.For); err != nil || o.For < time.Second {
+		if length, err = time.ParseDuration(req.For); err != nil || length < time.Second {
 			return nil, badRequest(`"for": "30m"`, "for: %q is not a duration of a second or more", shorten(req.For))
 		}
 	}
-	return h.do(ctx, stream, o)
+	return h.do("pause", stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
+		return c.Pause(ctx, by, length)
+	})
 }
 
 func (h *handler) resume(ctx context.Context, stream, who string, body []byte) (any, error) {
@@ -91,14 +97,20 @@ func (h *handler) resume(ctx context.Context, stream, who string, body []byte) (
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	return h.do(ctx, stream, Order{Kind: bridge.KindResume, Who: who, Reason: req.Reason})
+	return h.do("resume", stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
+		return c.Resume(ctx, by)
+	})
+}
+
+func requestOf(who, reason string) control.Request {
+	return control.Request{Who: who, Reason: reason, Timeout: ackTimeout}
 }
 
 // moveRequest is the body of a move.
 type moveRequest struct {
-	To      Destination `json:"to"`
-	Reason  string      `json:"reason"`
-	Execute bool        `json:"execute"`
+	To      moveTarget `json:"to"`
+	Reason  string     `json:"reason"`
+	Execute bool       `json:"execute"`
 	// Confirm is the stream's name once more, BaseEpoch that of the plan; only
 	// with Execute.
 	Confirm   string `json:"confirm"`
@@ -110,7 +122,8 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	if err := req.To.validate(time.Now()); err != nil {
+	kind, to, err := req.To.parse(time.Now())
+	if err != nil {
 		return nil, err
 	}
 	if err := checkReason(req.Reason); err != nil {
@@ -118,47 +131,94 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	}
 	switch {
 	case !req.Execute:
-		return h.Desk.Plan(ctx, stream, req.To)
+		m, err := h.Controllers[stream].Plan(ctx, to)
+		if err != nil {
+			return nil, steered(err)
+		}
+		return m.Plan, nil
 	case req.Confirm != stream:
 		return nil, badRequest(fmt.Sprintf(`"confirm": %q`, stream), "confirm: %q is not the name of the stream", shorten(req.Confirm))
 	case req.BaseEpoch == nil:
 		return nil, badRequest("the base_epoch of the plan", "base_epoch is missing: a move is planned before it is executed")
 	}
-	return h.do(ctx, stream, Order{Kind: bridge.KindReset, Who: who, Reason: req.Reason, To: req.To, BaseEpoch: *req.BaseEpoch})
+	return h.do(kind, stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
+		m, err := c.Plan(ctx, to)
+		if err == nil {
+			err = m.CheckEpoch(*req.BaseEpoch)
+		}
+		if err != nil {
+			return control.Done{}, err
+		}
+		return c.Move(ctx, m, by)
+	})
 }
 
-// validate wants exactly one field, with a value that can be meant.
-func (d *Destination) validate(now time.Time) error {
+// moveTarget is where a move goes. Exactly one field is set; the first three
+// lead to a committed cursor of the history.
+type moveTarget struct {
+	// Entry names an entry of the history, as 3.12.
+	Entry string `json:"entry"`
+	// Datetime is the newest commit at or before this time.
+	Datetime time.Time `json:"datetime"`
+	// Shift is so many pages back, below 0.
+	Shift int64 `json:"shift"`
+	// Earliest is the first event of the export, Current where the stream is,
+	// with the topics as they are now, Latest what comes from now on.
+	Earliest bool `json:"earliest"`
+	Current  bool `json:"current"`
+	Latest   bool `json:"latest"`
+}
+
+// parse wants exactly one field, with a value that can be meant.
+func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err error) {
 	given := 0
-	for _, is := range []bool{d.Entry != "", !d.Datetime.IsZero(), d.Shift != 0, d.Earliest, d.Current, d.Latest} {
+	for _, is := range []bool{t.Entry != "", !t.Datetime.IsZero(), t.Shift != 0, t.Earliest, t.Current, t.Latest} {
 		if is {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return badRequest(`"to": {"shift": -5}`, "to: says %d places, want one of entry, datetime, shift, earliest, current, latest", given)
-	case d.Shift > 0:
-		return badRequest(`"shift": -5`, "shift: %d does not go back", d.Shift)
-	case d.Datetime.After(now):
-		return badRequest(`"latest": true`, "datetime: %s is in the future", d.Datetime.Format(time.RFC3339))
+		return "", nil, badRequest(`"to": {"shift": -5}`, "to: says %d places, want one of entry, datetime, shift, earliest, current, latest", given)
+	case t.Shift > 0:
+		return "", nil, badRequest(`"shift": -5`, "shift: %d does not go back", t.Shift)
+	case t.Datetime.After(now):
+		return "", nil, badRequest(`"latest": true`, "datetime: %s is in the future", t.Datetime.Format(time.RFC3339))
 	}
-	return nil
+	const rewind, reset = "rewind", "reset"
+	switch {
+	case t.Entry != "":
+		place, err := bridge.ParsePlace(t.Entry)
+		if err != nil {
+			return "", nil, badRequest("an entry of the history", "entry: %s", shorten(err.Error()))
+		}
+		return rewind, control.RewindToEntry{Entry: place}, nil
+	case !t.Datetime.IsZero():
+		return rewind, control.RewindToTime{Time: t.Datetime}, nil
+	case t.Earliest:
+		return reset, control.ResetToEarliest{}, nil
+	case t.Current:
+		return reset, control.ResetToCurrent{}, nil
+	case t.Latest:
+		return reset, control.ResetToLatest{}, nil
+	}
+	return rewind, control.RewindPages{Pages: -t.Shift}, nil
 }
 
-// do has an order carried out, and says in the log who wanted it.
-func (h *handler) do(ctx context.Context, stream string, o Order) (any, error) {
-	if err := checkReason(o.Reason); err != nil {
+// do has a change applied, and says in the log who wanted it.
+func (h *handler) do(action, stream string, by control.Request, change func(Controller, control.Request) (control.Done, error)) (any, error) {
+	if err := checkReason(by.Reason); err != nil {
 		return nil, err
 	}
-	log := h.Logger.With("stream", stream, "action", string(o.Kind), "who", o.Who, "reason", o.Reason)
-	done, err := h.Desk.Do(ctx, stream, o)
+	log := h.Logger.With("stream", stream, "action", action, "who", by.Who, "reason", by.Reason)
+	done, err := change(h.Controllers[stream], by)
 	if err != nil {
 		log.Warn("action failed", "error", err.Error())
-		return nil, err
+		return nil, steered(err)
 	}
-	log.Info("action done", "by", done.By, "entry", done.Place.String())
-	return done, nil
+	a := done.Answer
+	log.Info("action done", "by", a.By, "entry", a.Place.String())
+	return Done{Applied: a.Applied, By: a.By, Place: a.Place, At: time.UnixMilli(a.At).UTC()}, nil
 }
 
 // checkReason wants a reason that the history can keep.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/ops"
 )
 
@@ -21,7 +22,7 @@ const (
 	anyReason = `{"reason":"why"}`
 )
 
-// What may not act must not reach the desk.
+// What may not act must not reach the controller.
 func TestWhoMayAct(t *testing.T) {
 	t.Parallel()
 	open := ops.Config{Addr: "127.0.0.1:8080"}
@@ -80,7 +81,7 @@ func TestWhoMayAct(t *testing.T) {
 			s := newSite(tc.cfg)
 			tc.ask.line, tc.ask.body = pausePath, anyReason
 			w := s.do(tc.ask)
-			if acted := len(s.desk.orders) == 1; acted != (tc.code == 200) {
+			if acted := len(s.control.orders) == 1; acted != (tc.code == 200) {
 				t.Errorf("acted: %v", acted)
 			}
 			if tc.code == 200 {
@@ -150,14 +151,14 @@ func TestActionBodies(t *testing.T) {
 			s := newSite(ops.Config{})
 			w := s.do(tc.ask)
 			if tc.code == 200 {
-				if w.Code != 200 || len(s.desk.orders) != 1 {
-					t.Errorf("status %d %s and %d orders, want 200 and one", w.Code, w.Body, len(s.desk.orders))
+				if w.Code != 200 || len(s.control.orders) != 1 {
+					t.Errorf("status %d %s and %d orders, want 200 and one", w.Code, w.Body, len(s.control.orders))
 				}
 				return
 			}
 			wantRefusal(t, w, tc.code, tc.text)
-			if len(s.desk.orders)+len(s.desk.plans) > 0 {
-				t.Errorf("the desk was asked for %v %v", s.desk.orders, s.desk.plans)
+			if len(s.control.orders)+len(s.control.plans) > 0 {
+				t.Errorf("the controller was asked for %v %v", s.control.orders, s.control.plans)
 			}
 		})
 	}
@@ -168,26 +169,30 @@ func TestActions(t *testing.T) {
 	s := newSite(ops.Config{})
 	for _, tc := range []struct {
 		line, body string
-		want       ops.Order
+		to         control.Target
+		want       order
 	}{
-		{pausePath, `{"reason":"why"}`, ops.Order{Kind: bridge.KindPause}},
-		{pausePath, `{"reason":"why","for":""}`, ops.Order{Kind: bridge.KindPause}},
-		{pausePath, `{"reason":"why","for":"30m"}`, ops.Order{Kind: bridge.KindPause, For: 30 * time.Minute}},
-		{"POST /api/v1/streams/events/resume", `{"reason":"why"}`, ops.Order{Kind: bridge.KindResume}},
+		{pausePath, `{"reason":"why"}`, nil, order{Action: "pause"}},
+		{pausePath, `{"reason":"why","for":""}`, nil, order{Action: "pause"}},
+		{pausePath, `{"reason":"why","for":"30m"}`, nil, order{Action: "pause", For: 30 * time.Minute}},
+		{"POST /api/v1/streams/events/resume", `{"reason":"why"}`, nil, order{Action: "resume"}},
 		{
 			movePath, `{"to":{"entry":"3.12"},"reason":"why","execute":true,"confirm":"events","base_epoch":0}`,
-			ops.Order{Kind: bridge.KindReset, To: ops.Destination{Entry: "3.12"}},
+			control.RewindToEntry{Entry: bridge.Place{Epoch: 3, Seq: 12}}, order{Action: "move"},
 		},
 		{
 			movePath, `{"to":{"datetime":"2026-01-02T03:04:05Z"},"reason":"why","execute":true,"confirm":"events","base_epoch":7}`,
-			ops.Order{Kind: bridge.KindReset, To: ops.Destination{Datetime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, BaseEpoch: 7},
+			control.RewindToTime{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, order{Action: "move", BaseEpoch: 7},
 		},
 	} {
-		s.desk.orders = nil
+		s.control.orders, s.control.plans, s.control.epoch = nil, nil, tc.want.BaseEpoch
 		w := s.do(ask{line: tc.line, body: tc.body, header: map[string]string{"Content-Type": "application/json; charset=utf-8"}})
-		tc.want.Who, tc.want.Reason = "http:127.0.0.1", "why"
-		if diff := cmp.Diff([]ops.Order{tc.want}, s.desk.orders); diff != "" {
+		tc.want.By = control.Request{Who: "http:127.0.0.1", Reason: "why", Timeout: 20 * time.Second}
+		if diff := cmp.Diff([]order{tc.want}, s.control.orders); diff != "" {
 			t.Errorf("%s %s: orders (-want +got):\n%s", tc.line, tc.body, diff)
+		}
+		if tc.to != nil && (len(s.control.plans) != 1 || s.control.plans[0] != tc.to) {
+			t.Errorf("%s %s: planned to %v, want %v", tc.line, tc.body, s.control.plans, tc.to)
 		}
 		var got map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
@@ -202,43 +207,100 @@ func TestActions(t *testing.T) {
 
 func TestPlanChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := newSite(ops.Config{})
-	w := s.do(ask{line: movePath, body: `{"to":{"latest":true},"reason":"why","confirm":"events","base_epoch":3}`})
-	if w.Code != 200 || len(s.desk.orders) != 0 || len(s.desk.plans) != 1 || !s.desk.plans[0].Latest {
-		t.Errorf("%d %s, orders %v, plans %v", w.Code, w.Body, s.desk.orders, s.desk.plans)
+	for body, to := range map[string]control.Target{
+		`{"latest":true}`: control.ResetToLatest{}, `{"earliest":true}`: control.ResetToEarliest{}, `{"current":true}`: control.ResetToCurrent{},
+		`{"shift":-5}`: control.RewindPages{Pages: 5},
+	} {
+		s := newSite(ops.Config{})
+		w := s.do(ask{line: movePath, body: `{"to":` + body + `,"reason":"why","confirm":"events","base_epoch":3}`})
+		if w.Code != 200 || len(s.control.orders) != 0 || len(s.control.plans) != 1 || s.control.plans[0] != to {
+			t.Errorf("%s: %d %s, orders %v, plans %v", body, w.Code, w.Body, s.control.orders, s.control.plans)
+		}
+		if !strings.Contains(w.Body.String(), `"base_epoch":3`) {
+			t.Errorf("the plan lacks its epoch: %s", w.Body)
+		}
 	}
-	if !strings.Contains(w.Body.String(), `"base_epoch":3`) {
-		t.Errorf("the plan lacks its epoch: %s", w.Body)
+}
+
+// A move that was planned for another epoch than the stream's is refused.
+func TestMovedSincePlanned(t *testing.T) {
+	t.Parallel()
+	s := newSite(ops.Config{})
+	w := s.do(ask{line: movePath, body: `{"to":{"shift":-5},"reason":"why","execute":true,"confirm":"events","base_epoch":2}`})
+	wantRefusal(t, w, 409, "moved meanwhile: it is at epoch 3, the move was planned for 2")
+	if len(s.control.orders) != 0 {
+		t.Errorf("orders %v", s.control.orders)
+	}
+}
+
+// steerings are requests that reach a controller, records those that reach the
+// Records.
+var (
+	steerings = []ask{
+		{line: pausePath, body: anyReason}, {line: "POST /api/v1/streams/events/resume", body: anyReason},
+		{line: movePath, body: `{"to":{"shift":-1},"reason":"why"}`}, {line: "GET /api/v1/streams/events/history"},
+	}
+	records = []ask{{line: "GET /api/v1/jobs"}, {line: "GET /api/v1/streams/events/dead-letters"}}
+)
+
+// failing is an error and how it is answered.
+type failing struct {
+	err  error
+	code int
+	hint string
+}
+
+func (f *failing) want(t *testing.T, asks []ask) {
+	t.Helper()
+	s := newSite(ops.Config{})
+	s.control.err, s.records.err = f.err, f.err
+	for _, a := range asks {
+		w := s.do(a)
+		wantRefusal(t, w, f.code, f.err.Error())
+		if !strings.Contains(w.Body.String(), fmt.Sprintf(`"hint":%q`, f.hint)) {
+			t.Errorf("%s: %s lacks the hint %q", a.line, w.Body, f.hint)
+		}
 	}
 }
 
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name string
-		err  error
-		code int
-		hint string
-	}{
-		{"refused", &ops.Error{Status: http.StatusConflict, Err: errors.New("moved meanwhile"), Hint: "again"}, 409, "again"},
-		{"away", fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("redis: refused"), Hint: "check"}), 503, "check"},
-		{"too late", fmt.Errorf("read: %w", errTimeout), 504, "exportbridge check"},
-		{"other", errors.New("strange"), 500, ""},
+	for name, f := range map[string]failing{
+		"refused":  {&ops.Error{Status: http.StatusConflict, Err: errors.New("moved meanwhile"), Hint: "again"}, 409, "again"},
+		"away":     {fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("redis: refused"), Hint: "check"}), 503, "check"},
+		"too late": {fmt.Errorf("read: %w", errTimeout), 504, "exportbridge check"},
+		"other":    {errors.New("strange"), 500, ""},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(ops.Config{})
-			s.desk.err = tc.err
-			for _, a := range []ask{
-				{line: pausePath, body: anyReason}, {line: movePath, body: `{"to":{"shift":-1},"reason":"why"}`},
-				{line: "GET /api/v1/status"}, {line: "GET /api/v1/jobs"}, {line: "GET /api/v1/streams/events/history"}, {line: "GET /api/v1/streams/events/dead-letters"},
-			} {
-				w := s.do(a)
-				wantRefusal(t, w, tc.code, tc.err.Error())
-				if !strings.Contains(w.Body.String(), fmt.Sprintf(`"hint":%q`, tc.hint)) {
-					t.Errorf("%s: %s lacks the hint %q", a.line, w.Body, tc.hint)
-				}
-			}
+			f.want(t, records)
 		})
+	}
+}
+
+// Each error of a controller has a status.
+func TestSteeringFailures(t *testing.T) {
+	t.Parallel()
+	away := &bridge.Fault{Err: errors.New("redis: refused"), Hint: "check"}
+	for _, f := range []failing{
+		{&control.RefusedError{By: "one", Detail: "not paused"}, 409, "look at the status, and plan it again"},
+		{&control.RefusedError{By: "one", Restored: true}, 409, "Redis had lost its copy of the cursor, which is there again: the same once more"},
+		{&control.MovedError{Epoch: 2, Planned: 1}, 409, "look at the status, and plan it again"},
+		{fmt.Errorf("request: %w", &bridge.PendingError{}), 409, "the same again when that one is done"},
+		{&control.NoEntryError{Err: fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry)}, 404, "an entry of the history, or a reset"},
+		{&control.NoCheckpointError{Stream: "events", Live: &bridge.Status{Hint: "look"}}, 503, "look"},
+		{&control.NoCheckpointError{Stream: "events"}, 503, ""},
+		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn}, 503, "the same once more, when the stream is well"},
+		{&control.UnacknowledgedError{State: bridge.RequestClaimed}, 503, "look at the status, to see whether it was applied"},
+		{&control.StoreAwayError{Because: control.ErrStoreHolds, Err: away}, 503, "start Redis, or correct REDIS_URL, and the same again"},
+		{fmt.Errorf("load: %w", away), 503, "check"},
+		{fmt.Errorf("read: %w", errTimeout), 503, ""},
+		{errors.New("strange"), 503, ""},
+	} {
+		f.want(t, steerings)
+	}
+	w := newSite(ops.Config{}).do(ask{line: movePath, body: `{"to":{"entry":"latest"},"reason":"why"}`})
+	if wantRefusal(t, w, 400, "entry: "); !strings.Contains(w.Body.String(), "an entry of the history") {
+		t.Errorf("a bad entry: %s", w.Body)
 	}
 }

@@ -5,36 +5,28 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 )
 
-// Desk answers what the server is asked about the streams, and steers them. All
-// methods may be called concurrently. An error that is an *Error decides the
-// status of the answer, a *bridge.Fault says that a server is away.
-type Desk interface {
-	// Reports returns what is known of every stream. What cannot be found out
-	// is a note of the report.
-	Reports(ctx context.Context) ([]Report, error)
-	// History returns committed cursors, newest first.
-	History(ctx context.Context, stream string, q HistoryQuery) (History, error)
+// Controller sees and steers one stream, by the contract of control.Controller.
+// All methods may be called concurrently.
+type Controller interface {
+	Status(ctx context.Context) control.Report
+	History(ctx context.Context, q bridge.HistoryQuery) (control.History, error)
+	Plan(ctx context.Context, to control.Target) (*control.Move, error)
+	Move(ctx context.Context, m *control.Move, by control.Request) (control.Done, error)
+	Pause(ctx context.Context, by control.Request, length time.Duration) (control.Done, error)
+	Resume(ctx context.Context, by control.Request) (control.Done, error)
+}
+
+// Records are what the streams leave beside their events. All methods may be
+// called concurrently. An error that is an *Error decides the status of the
+// answer.
+type Records interface {
 	// Letters returns the newest dead letters, newest first, limit at most.
 	Letters(ctx context.Context, stream string, limit int) (Letters, error)
 	// Jobs returns the backfills and replays of all streams.
 	Jobs(ctx context.Context) ([]Job, error)
-	// Plan says what a move would do. It changes nothing.
-	Plan(ctx context.Context, stream string, to Destination) (Plan, error)
-	// Do has the stream's owner carry out an order, and returns when that has
-	// acknowledged it. An order that is refused is an *Error with status 409.
-	// After any other error nothing was changed, or the error says that this
-	// is not known.
-	Do(ctx context.Context, stream string, o Order) (Done, error)
-}
-
-// HistoryQuery selects entries of the history.
-type HistoryQuery struct {
-	// Since leaves out what was committed before; zero is all.
-	Since time.Time
-	// Limit is the number of entries at most.
-	Limit int
 }
 
 // The sources of a History.
@@ -52,6 +44,17 @@ type History struct {
 	Entries []HistoryEntry `json:"entries"` // newest first
 }
 
+func historyOf(found *control.History) History {
+	h := History{Source: SourceRedis, Note: found.Note, Entries: make([]HistoryEntry, len(found.Entries))}
+	if found.Stored == 0 && len(found.Entries) > 0 {
+		h.Source = SourceKafka
+	}
+	for i := range found.Entries {
+		h.Entries[i] = entryOf(&found.Entries[i])
+	}
+	return h
+}
+
 // HistoryEntry is one committed cursor, without the cursor itself.
 type HistoryEntry struct {
 	bridge.Place
@@ -66,6 +69,20 @@ type HistoryEntry struct {
 	CursorHash string         `json:"cursor_hash"`
 	Position   time.Time      `json:"position,omitzero"`
 	Change     *bridge.Change `json:"change"`
+}
+
+func entryOf(e *bridge.Entry) HistoryEntry {
+	h := HistoryEntry{
+		Place: e.Place, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind, Events: e.Events, Pages: e.Pages,
+		CursorHash: bridge.CursorHash(e.Cursor), Change: e.Change,
+	}
+	if e.Parent != nil {
+		h.Parent = e.Parent.String()
+	}
+	if e.PositionTime > 0 {
+		h.Position = time.UnixMilli(e.PositionTime).UTC()
+	}
+	return h
 }
 
 // Letters are dead letters of a stream.
@@ -116,67 +133,7 @@ type Job struct {
 	Progress float64 `json:"progress"`
 }
 
-// Destination is where a move goes. Exactly one field is set.
-type Destination struct {
-	// Entry names an entry of the history, as 3.12.
-	Entry string `json:"entry"`
-	// Datetime is the newest commit at or before this time.
-	Datetime time.Time `json:"datetime"`
-	// Shift is so many pages back, below 0.
-	Shift int64 `json:"shift"`
-	// Earliest is the first event of the export, Current where the stream is,
-	// with the topics as they are now, Latest what comes from now on.
-	Earliest bool `json:"earliest"`
-	Current  bool `json:"current"`
-	Latest   bool `json:"latest"`
-}
-
-// Spot is one end of a move.
-type Spot struct {
-	// Place is nil where no commit was, as after a reset.
-	*bridge.Place
-	// Text says where it is, for people.
-	Text string `json:"text"`
-	// The others are as in HistoryEntry, zero where they are not known.
-	At         time.Time `json:"at,omitzero"`
-	Position   time.Time `json:"position,omitzero"`
-	Events     int64     `json:"events,omitempty"`
-	Pages      int64     `json:"pages,omitempty"`
-	CursorHash string    `json:"cursor_hash,omitempty"`
-}
-
-// Plan is what a move would do.
-type Plan struct {
-	// Stream would be moved From where it is To there.
-	Stream string `json:"stream"`
-	From   Spot   `json:"from"`
-	To     Spot   `json:"to"`
-	// AgainEvents and AgainPages will be published again, -1 where that cannot
-	// be known.
-	AgainEvents int64 `json:"again_events"`
-	AgainPages  int64 `json:"again_pages"`
-	// Guarantee says what consumers must expect, Notes what else is to be known.
-	Guarantee string `json:"guarantee"`
-	// BaseEpoch is the epoch that the plan was made for. A move that was
-	// planned for another one is refused.
-	BaseEpoch int64    `json:"base_epoch"`
-	Notes     []string `json:"notes,omitempty"`
-}
-
-// Order is what somebody wants done.
-type Order struct {
-	// Kind is KindPause, KindResume or KindReset.
-	Kind bridge.Kind
-	// Who asks and why, for the history.
-	Who, Reason string
-	// For is how long a pause lasts; 0 is until it is resumed.
-	For time.Duration
-	// To is where a reset goes, BaseEpoch the epoch of its plan.
-	To        Destination
-	BaseEpoch int64
-}
-
-// Done is an order that was carried out.
+// Done is a change that was applied.
 type Done struct {
 	// Applied and By are as in bridge.Answer, the Place is where the stream is
 	// then, At when it was answered.
@@ -185,17 +142,3 @@ type Done struct {
 	bridge.Place
 	At time.Time `json:"at"`
 }
-
-// Error is an error that is answered with a status of its own.
-type Error struct {
-	// Status is an HTTP status, 400 or above.
-	Status int
-	// Err is what is answered.
-	Err error
-	// Hint says what to do, empty for nothing.
-	Hint string
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-func (e *Error) Unwrap() error { return e.Err }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/ops"
 )
 
@@ -20,70 +21,101 @@ const (
 	rightToken   = "0123456789abcdef"
 )
 
-// fakeDesk notes what it is asked.
-type fakeDesk struct {
-	err error // of every answer
-
-	mu     sync.Mutex // guards all below
-	orders []ops.Order
-	plans  []ops.Destination
-	query  ops.HistoryQuery
-	limit  int
+// order is what somebody wants done.
+type order struct {
+	Action    string
+	By        control.Request
+	For       time.Duration
+	BaseEpoch int64
 }
 
-func (d *fakeDesk) Reports(context.Context) ([]ops.Report, error) {
-	r := ops.NewReport("events", bridge.ExactlyOnce)
+// fakeController notes what it is asked.
+type fakeController struct {
+	err   error // of every answer
+	epoch int64 // of every plan
+
+	mu     sync.Mutex // guards all below
+	orders []order
+	plans  []control.Target
+	query  bridge.HistoryQuery
+}
+
+func (c *fakeController) Status(context.Context) control.Report {
+	r := control.NewReport("events", bridge.ExactlyOnce)
 	r.Checkpoint = &bridge.Checkpoint{
 		Version: 1, Stream: "events", Place: bridge.Place{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
 	}
-	r.Members = []ops.Member{{ClientID: "one", Owner: true}}
-	return []ops.Report{r}, d.err
+	r.Members = []control.Member{{ClientID: "one", Owner: true}}
+	return r
 }
 
-func (d *fakeDesk) History(_ context.Context, _ string, q ops.HistoryQuery) (ops.History, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.query = q
-	return ops.History{Source: ops.SourceRedis}, d.err
+func (c *fakeController) History(_ context.Context, q bridge.HistoryQuery) (control.History, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.query = q
+	return control.History{}, c.err
 }
 
-func (d *fakeDesk) Letters(_ context.Context, _ string, limit int) (ops.Letters, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.limit = limit
-	return ops.Letters{}, d.err
+func (c *fakeController) Plan(_ context.Context, to control.Target) (*control.Move, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.plans = append(c.plans, to)
+	return &control.Move{Plan: control.Plan{Stream: "events", BaseEpoch: c.epoch, AgainEvents: 5}}, c.err
 }
 
-func (d *fakeDesk) Jobs(context.Context) ([]ops.Job, error) { return nil, d.err }
-
-func (d *fakeDesk) Plan(_ context.Context, stream string, to ops.Destination) (ops.Plan, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.plans = append(d.plans, to)
-	return ops.Plan{Stream: stream, BaseEpoch: 3, AgainEvents: 5}, d.err
+func (c *fakeController) Move(_ context.Context, m *control.Move, by control.Request) (control.Done, error) {
+	return c.do(order{Action: "move", By: by, BaseEpoch: m.BaseEpoch})
 }
 
-func (d *fakeDesk) Do(_ context.Context, _ string, o ops.Order) (ops.Done, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.orders = append(d.orders, o)
-	return ops.Done{Applied: true, By: "one", Place: bridge.Place{Epoch: 4}, At: time.UnixMilli(1000).UTC()}, d.err
+func (c *fakeController) Pause(_ context.Context, by control.Request, length time.Duration) (control.Done, error) {
+	return c.do(order{Action: "pause", By: by, For: length})
 }
 
-// site is a handler with a desk behind it.
+func (c *fakeController) Resume(_ context.Context, by control.Request) (control.Done, error) {
+	return c.do(order{Action: "resume", By: by})
+}
+
+func (c *fakeController) do(o order) (control.Done, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.orders = append(c.orders, o)
+	return control.Done{Answer: bridge.Answer{Applied: true, By: "one", Place: bridge.Place{Epoch: 4}, At: 1000}}, c.err
+}
+
+// fakeRecords notes what it is asked.
+type fakeRecords struct {
+	err error // of every answer
+
+	mu    sync.Mutex // guards all below
+	limit int
+}
+
+func (f *fakeRecords) Letters(_ context.Context, _ string, limit int) (ops.Letters, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.limit = limit
+	return ops.Letters{}, f.err
+}
+
+func (f *fakeRecords) Jobs(context.Context) ([]ops.Job, error) { return nil, f.err }
+
+// site is a handler with a controller behind it.
 type site struct {
-	desk    *fakeDesk
+	control *fakeController
+	records *fakeRecords
 	handler http.Handler
 }
 
 func newSite(cfg ops.Config, change ...func(*ops.Parts)) *site {
 	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateIdle, Mode: bridge.ExactlyOnce}, turning: true}
-	desk := new(fakeDesk)
-	parts := ops.Parts{Version: "v1", Metrics: metricsOf(s), Streams: []ops.Stream{s}, Desk: desk}
+	c, r := &fakeController{epoch: 3}, new(fakeRecords)
+	parts := ops.Parts{
+		Version: "v1", Metrics: metricsOf(s), Streams: []ops.Stream{s}, Controllers: map[string]ops.Controller{"events": c}, Records: r,
+	}
 	for _, f := range change {
 		f(&parts)
 	}
-	return &site{desk: desk, handler: ops.Handler(cfg, parts)}
+	return &site{control: c, records: r, handler: ops.Handler(cfg, parts)}
 }
 
 // ask is a request: METHOD PATH, and what differs from one that is allowed.

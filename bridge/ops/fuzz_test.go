@@ -35,11 +35,11 @@ func FuzzRequest(f *testing.F) {
 		if !sendable(method, path) || strings.HasPrefix(path, "/api/v1/events") {
 			t.Skip()
 		}
-		s.desk.orders, s.desk.plans = nil, nil
+		s.control.orders, s.control.plans = nil, nil
 		w := s.do(a)
 		scheme, token, _ := strings.Cut(authorization, " ")
 		trusted := strings.EqualFold(scheme, "Bearer") && strings.TrimSpace(token) == rightToken
-		if acted := len(s.desk.orders)+len(s.desk.plans) > 0; acted && (!trusted || method != "POST") {
+		if acted := len(s.control.orders)+len(s.control.plans) > 0; acted && (!trusted || method != "POST") {
 			t.Errorf("acted for %+v", a)
 		}
 		if strings.Contains(strings.ToLower(host), "evil") && w.Code != 421 {

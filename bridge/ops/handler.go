@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,8 +28,10 @@ type Parts struct {
 	// Metrics and Streams are required.
 	Metrics *metrics.Metrics
 	Streams []Stream
-	// Desk is asked about what is committed, and acts.
-	Desk Desk
+	// Controllers see and steer the streams, by name.
+	Controllers map[string]Controller
+	// Records are dead letters and jobs.
+	Records Records
 	// Log and Samples feed /api/v1/events.
 	Log     *LogTail
 	Samples *Sampler
@@ -64,7 +65,7 @@ type handler struct {
 //	/readyz   200 while no stream is blocked; ?verbose says what each one does.
 //	          /ready is the same.
 //	/metrics  Prometheus.
-//	/api/v1/  what Desk answers, as JSON, and events as they happen.
+//	/api/v1/  what Controllers and Records answer, as JSON, and events as they happen.
 //	/debug/pprof/  for this machine alone, and only while Addr is of loopback.
 //	/         the page.
 //
@@ -94,11 +95,13 @@ func (h *handler) route(mux *http.ServeMux) {
 	mux.HandleFunc(apiRoot, h.unknown(mux))
 	mux.HandleFunc("GET /api/v1/session", h.query(h.session))
 	mux.HandleFunc("GET /api/v1/events", h.feed)
-	if h.Desk != nil {
-		mux.HandleFunc("GET /api/v1/status", h.query(h.status))
+	if h.Records != nil {
 		mux.HandleFunc("GET /api/v1/jobs", h.query(h.jobs))
-		mux.HandleFunc("GET /api/v1/streams/{stream}/history", h.query(h.history))
 		mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", h.query(h.letters))
+	}
+	if h.Controllers != nil {
+		mux.HandleFunc("GET /api/v1/status", h.query(h.status))
+		mux.HandleFunc("GET /api/v1/streams/{stream}/history", h.query(h.history))
 		mux.HandleFunc("POST /api/v1/streams/{stream}/pause", h.action(h.pause))
 		mux.HandleFunc("POST /api/v1/streams/{stream}/resume", h.action(h.resume))
 		mux.HandleFunc("POST /api/v1/streams/{stream}/move", h.action(h.move))
@@ -196,20 +199,6 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.Logger.Warn("request refused", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path), "status", e.Status, "error", e.Error(), "hint", e.Hint)
 	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})
-}
-
-// failure gives every error a status.
-func failure(err error) *Error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e
-	}
-	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
-		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: fault.Hint}
-	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "exportbridge check"}
-	}
-	return &Error{Status: http.StatusInternalServerError, Err: err}
 }
 
 // reply sends v as JSON.

@@ -7,7 +7,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 )
 
 const (
@@ -56,7 +60,7 @@ type session struct {
 
 func (h *handler) session(_ context.Context, r *http.Request) (any, error) {
 	return session{
-		Version: h.Version, Now: time.Now().UTC(), Write: h.Desk != nil && h.guard.mayAct(r) == nil,
+		Version: h.Version, Now: time.Now().UTC(), Write: h.Controllers != nil && h.guard.mayAct(r) == nil,
 		NeedsToken: h.guard.token != nil, ShowEvents: h.config.ShowEvents, Streams: h.names(),
 	}, nil
 }
@@ -81,12 +85,18 @@ func (h *handler) stream(r *http.Request) (string, error) {
 }
 
 func (h *handler) status(ctx context.Context, _ *http.Request) (any, error) {
-	all, err := h.Desk.Reports(ctx)
-	return shown(all), err
+	names := h.names()
+	all := make([]control.Report, len(names))
+	var asking sync.WaitGroup
+	for i, name := range names {
+		asking.Go(func() { all[i] = h.Controllers[name].Status(ctx) })
+	}
+	asking.Wait()
+	return shown(all), nil
 }
 
 func (h *handler) jobs(ctx context.Context, _ *http.Request) (any, error) {
-	all, err := h.Desk.Jobs(ctx)
+	all, err := h.Records.Jobs(ctx)
 	return struct {
 		Jobs []Job `json:"jobs"`
 	}{orEmpty(all)}, err
@@ -97,7 +107,7 @@ func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var q HistoryQuery
+	var q bridge.HistoryQuery
 	if q.Limit, err = limitOf(r, usualEntries, maxEntries); err != nil {
 		return nil, err
 	}
@@ -106,9 +116,8 @@ func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
 			return nil, badRequest("since=2026-11-20T13:00:00Z", "since: %q is not a time as in RFC 3339", shorten(text))
 		}
 	}
-	found, err := h.Desk.History(ctx, stream, q)
-	found.Entries = orEmpty(found.Entries)
-	return found, err
+	found, err := h.Controllers[stream].History(ctx, q)
+	return historyOf(&found), steered(err)
 }
 
 func (h *handler) letters(ctx context.Context, r *http.Request) (any, error) {
@@ -120,7 +129,7 @@ func (h *handler) letters(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Desk.Letters(ctx, stream, limit)
+	found, err := h.Records.Letters(ctx, stream, limit)
 	found.Letters = orEmpty(found.Letters)
 	return found, err
 }

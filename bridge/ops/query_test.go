@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
 )
 
@@ -57,12 +58,12 @@ func TestHistoryQuery(t *testing.T) {
 	t.Parallel()
 	s := newSite(ops.Config{})
 	s.do(ask{line: "GET /api/v1/streams/events/history?limit=7&since=2026-01-02T03:04:05Z"})
-	if want := (ops.HistoryQuery{Limit: 7, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}); s.desk.query != want {
-		t.Errorf("asked for %+v, want %+v", s.desk.query, want)
+	if want := (bridge.HistoryQuery{Limit: 7, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}); s.control.query != want {
+		t.Errorf("asked for %+v, want %+v", s.control.query, want)
 	}
 	s.do(ask{line: "GET /api/v1/streams/events/history"})
-	if s.desk.query.Limit != 200 {
-		t.Errorf("asked for %d entries, want 200", s.desk.query.Limit)
+	if s.control.query.Limit != 200 {
+		t.Errorf("asked for %d entries, want 200", s.control.query.Limit)
 	}
 }
 
@@ -176,22 +177,22 @@ func TestProfilesStayHere(t *testing.T) {
 	}
 }
 
-// slowDesk answers when it is let.
-type slowDesk struct {
-	*fakeDesk
+// slowRecords answers when it is let.
+type slowRecords struct {
+	*fakeRecords
 	asked, answer chan struct{}
 }
 
-func (d *slowDesk) Jobs(context.Context) ([]ops.Job, error) {
-	d.asked <- struct{}{}
-	<-d.answer
+func (f *slowRecords) Jobs(context.Context) ([]ops.Job, error) {
+	f.asked <- struct{}{}
+	<-f.answer
 	return nil, nil
 }
 
 func TestTooManyQueries(t *testing.T) {
 	t.Parallel()
-	slow := &slowDesk{fakeDesk: new(fakeDesk), asked: make(chan struct{}), answer: make(chan struct{})}
-	s := newSite(ops.Config{}, func(p *ops.Parts) { p.Desk = slow })
+	slow := &slowRecords{fakeRecords: new(fakeRecords), asked: make(chan struct{}), answer: make(chan struct{})}
+	s := newSite(ops.Config{}, func(p *ops.Parts) { p.Records = slow })
 	var asking sync.WaitGroup
 	for range 16 {
 		asking.Go(func() { s.do(ask{line: "GET /api/v1/jobs"}) })

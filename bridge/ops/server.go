@@ -51,7 +51,7 @@ func Listen(ctx context.Context, cfg Config, parts Parts) (*Server, error) {
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Serve answers until ctx ends. Then events end, what is being asked of the
-// Desk is given up, and answers have two seconds to be sent.
+// Controllers is given up, and answers have two seconds to be sent.
 func (s *Server) Serve(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	unwatch := context.AfterFunc(ctx, func() {

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/config"
-	"exportbridge/cursorstore"
 )
 
 func newCursorCommand(a *app) *cobra.Command {
@@ -33,136 +28,6 @@ func newCursorCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// position is the store of one stream, for a command that looks or steers.
-type position struct {
-	client *cursorstore.Client
-	store  *cursorstore.Store
-	stream *config.Stream
-	all    *config.Settings
-	sink   *kafkasink.Sink // nil unless the command needs Kafka
-	owner  string          // of this process
-	away   error           // why Redis was found not to answer; nil where it was not
-}
-
-func (p *position) close() {
-	if p.sink != nil {
-		p.sink.Close()
-	}
-	_ = p.client.Close() // nothing is left to be written
-}
-
-// openPosition connects to the store of the stream that the command is about.
-// The caller closes its client.
-func (a *app) openPosition(ctx context.Context, need config.Uses, name string) (*position, error) {
-	// The API is not asked, so its key is not needed.
-	s, err := a.settings(ctx, need|config.UsesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
-	if err != nil {
-		return nil, err
-	}
-	a.warn(s)
-	st, err := streamNamed(s, name)
-	if err != nil {
-		return nil, err
-	}
-	client, err := openRedis(s)
-	if err != nil {
-		return nil, err
-	}
-	p, err := positionOf(client, s, st, need)
-	if err != nil {
-		_ = client.Close() // nothing is left to be written
-	}
-	return p, err
-}
-
-// openRedis connects to the Redis that keeps the cursors.
-func openRedis(s *config.Settings) (*cursorstore.Client, error) {
-	if s.EmbeddedRedis {
-		return nil, &exitError{code: exitUsage, err: errors.New("REDIS_URL=embedded is a Redis inside another process"), hint: "the address that it printed, for example REDIS_URL=redis://" + usualRedis + "/0"}
-	}
-	cursorstore.LogTo(nil)
-	return cursorstore.Open(s.Cursor)
-}
-
-func positionOf(client *cursorstore.Client, s *config.Settings, st *config.Stream, need config.Uses) (*position, error) {
-	p := &position{client: client, store: client.Stream(st.Name), stream: st, all: s, owner: s.Owner()}
-	if need&config.UsesKafka != 0 {
-		cfg := st.Kafka
-		cfg.Known = p.store.Load
-		var err error
-		if p.sink, err = kafkasink.New(cfg); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
-}
-
-// eachPosition calls f for every stream of the settings, or for the one that is
-// named.
-func (a *app) eachPosition(ctx context.Context, name string, f func(*position) error) error {
-	s, err := a.settings(ctx, config.UsesKafka|config.UsesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
-	if err != nil {
-		return err
-	}
-	a.warn(s)
-	if name != "" {
-		if _, err := streamNamed(s, name); err != nil {
-			return err
-		}
-	}
-	client, err := openRedis(s)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }() // nothing is left to be written
-	for i := range s.Streams {
-		st := &s.Streams[i]
-		if name != "" && st.Name != name {
-			continue
-		}
-		p, err := positionOf(client, s, st, config.UsesKafka)
-		if err != nil {
-			return err
-		}
-		err = f(p)
-		p.sink.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// load returns the stored checkpoint, with advice where there is none.
-func (p *position) load(ctx context.Context) (bridge.Checkpoint, error) {
-	c, err := p.store.Load(ctx)
-	if !errors.Is(err, bridge.ErrNoCheckpoint) {
-		return c, hinted(err)
-	}
-	e := &exitError{code: exitFailed, err: fmt.Errorf("no checkpoint of stream %s in Redis", p.store.Name()), hint: "exportbridge run"}
-	if live, alive, err := p.store.Status(ctx); err == nil && alive {
-		e.err = fmt.Errorf("%w; %s: %s", e.err, live.Owner, describeStatus(&live, time.Now()))
-		e.hint = live.Hint
-		return c, e
-	}
-	known, err := p.client.Streams(ctx)
-	known = slices.DeleteFunc(known, func(name string) bool { return name == p.store.Name() })
-	if err == nil && len(known) > 0 {
-		e.err = fmt.Errorf("%w; it knows: %s", e.err, strings.Join(known, ", "))
-		e.hint = "--stream, or the CURSOR_PREFIX and REDIS_URL of the bridge"
-	}
-	return c, e
-}
-
-// hinted gives an error its hint, if it has one.
-func hinted(err error) error {
-	fault, ok := errors.AsType[*bridge.Fault](err)
-	if !ok || fault.Hint == "" {
-		return err
-	}
-	return &exitError{code: exitFailed, err: err, hint: fault.Hint}
-}
-
 func newCursorShowCommand(a *app) *cobra.Command {
 	var stream string
 	var raw bool
@@ -178,13 +43,13 @@ topic where Redis has none or does not answer, which is said.`,
 	asJSON := takeJSON(cmd)
 	takeStream(cmd, &stream)
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the cursor itself and nothing else; it may be sensitive")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := a.openPosition(cmd.Context(), config.UsesKafka, stream)
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		h, err := a.openStream(cmd.Context(), 0, stream)
 		if err != nil {
 			return err
 		}
-		defer p.close()
-		c, err := p.find(cmd.Context())
+		defer h.close()
+		c, err := h.Position(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -192,19 +57,19 @@ topic where Redis has none or does not answer, which is said.`,
 			_, err := fmt.Fprintln(a.stdout, c.Cursor)
 			return err
 		}
-		live, alive, err := p.store.Status(cmd.Context())
-		if err != nil && c.note == "" {
-			return hinted(err)
+		live, alive, err := h.Live(cmd.Context())
+		if err != nil && c.Note == "" {
+			return err
 		}
 		if *asJSON {
-			shown := cursorShown{Checkpoint: c.Checkpoint, Note: c.note}
+			shown := cursorShown{Checkpoint: c.Checkpoint, Note: c.Note}
 			if alive {
 				shown.Live = &live
 			}
 			return printJSON(a.stdout, shown)
 		}
 		return a.showCursor(&c, &live, alive, err != nil)
-	}
+	})
 	return cmd
 }
 
@@ -218,7 +83,7 @@ type cursorShown struct {
 
 // showCursor prints what is known of a stream. silent is true where Redis does
 // not say whether a bridge runs it.
-func (a *app) showCursor(c *found, live *bridge.Status, alive, silent bool) error {
+func (a *app) showCursor(c *control.Position, live *bridge.Status, alive, silent bool) error {
 	now := time.Now()
 	state := "no bridge runs this stream"
 	switch {
@@ -231,7 +96,7 @@ func (a *app) showCursor(c *found, live *bridge.Status, alive, silent bool) erro
 	}
 	cursor := "none yet, the export is asked from " + startText(c.Origin.Start)
 	if c.Cursor != "" {
-		cursor = fmt.Sprintf("%s  (%s bytes, sha256 %s)", shorten(c.Cursor), humanize.Comma(int64(len(c.Cursor))), bridge.CursorHash(c.Cursor))
+		cursor = fmt.Sprintf("%s  (%s bytes, sha256 %s)", control.ShortCursor(c.Cursor), humanize.Comma(int64(len(c.Cursor))), bridge.CursorHash(c.Cursor))
 	}
 	rows := [][2]string{
 		{"stream", c.Stream},
@@ -252,8 +117,8 @@ func (a *app) showCursor(c *found, live *bridge.Status, alive, silent bool) erro
 	if ch := c.Change; ch != nil {
 		rows = append(rows, [2]string{"last change", changeText(ch)})
 	}
-	if c.note != "" {
-		rows = append(rows, [2]string{"note", c.note})
+	if c.Note != "" {
+		rows = append(rows, [2]string{"note", c.Note})
 	}
 	for _, r := range rows {
 		if _, err := fmt.Fprintf(a.stdout, "  %-12s %s\n", r[0], r[1]); err != nil {
@@ -295,15 +160,6 @@ func startText(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
 }
 
-// shorten shows both ends of a cursor: enough to recognise it, not to use it.
-func shorten(cursor string) string {
-	r := []rune(cursor)
-	if len(r) <= 24 {
-		return cursor
-	}
-	return string(r[:10]) + "..." + string(r[len(r)-6:])
-}
-
 func newCursorHistoryCommand(a *app) *cobra.Command {
 	var stream, since string
 	var limit int
@@ -322,7 +178,7 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 	takeStream(cmd, &stream)
 	cmd.Flags().StringVar(&since, "since", "", "leave out what was committed before this `TIME`")
 	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most; 0 is all")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		q := bridge.HistoryQuery{Limit: limit}
 		if limit < 0 {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--limit %d is below 0", limit), hint: "--limit 50"}
@@ -334,27 +190,27 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 			}
 			q.Since = time.UnixMilli(ms)
 		}
-		p, err := a.openPosition(cmd.Context(), config.UsesKafka, stream)
+		h, err := a.openStream(cmd.Context(), 0, stream)
 		if err != nil {
 			return err
 		}
-		defer p.close()
-		found, err := p.history(cmd.Context(), q)
+		defer h.close()
+		found, err := h.History(cmd.Context(), q)
 		if err != nil {
-			return hinted(err)
+			return err
 		}
-		if found.note != "" {
-			fmt.Fprintf(a.stderr, "  %s\n", found.note)
+		if found.Note != "" {
+			fmt.Fprintf(a.stderr, "  %s\n", found.Note)
 		}
 		if *asJSON {
-			return printJSON(a.stdout, historyJSON(found.entries))
+			return printJSON(a.stdout, historyJSON(found.Entries))
 		}
-		if len(found.entries) == 0 {
-			_, err := p.find(cmd.Context())
+		if len(found.Entries) == 0 {
+			_, err := h.Position(cmd.Context())
 			return err
 		}
-		return a.showHistory(found.entries)
-	}
+		return a.showHistory(found.Entries)
+	})
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 )
 
 // listed is a line of cursor list.
@@ -34,7 +35,7 @@ Redis knows under CURSOR_PREFIX.`,
 	}
 	a.takeSettings(cmd)
 	asJSON := takeJSON(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		all, err := a.listCursors(cmd.Context())
 		if err != nil {
 			return err
@@ -43,44 +44,39 @@ Redis knows under CURSOR_PREFIX.`,
 			return printJSON(a.stdout, all)
 		}
 		return a.showList(all)
-	}
+	})
 	return cmd
 }
 
 func (a *app) listCursors(ctx context.Context) ([]listed, error) {
-	var all []listed
-	err := a.eachPosition(ctx, "", func(p *position) error {
-		all = append(all, p.listed(ctx))
-		if len(all) > 1 {
-			return nil
+	client, streams, err := a.openStreams(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }() // nothing is left to be written
+	known, _ := client.Streams(ctx)       // the note of each stream says why it is not known
+	for _, name := range known {
+		if !slices.ContainsFunc(streams, func(c *control.Controller) bool { return c.Stream() == name }) {
+			streams = append(streams, control.New(control.Config{Engine: bridge.Config{Stream: name}}, redisPorts(client, name)))
 		}
-		known, err := p.client.Streams(ctx)
-		if err != nil {
-			return nil //nolint:nilerr // the note of each stream says so
-		}
-		for _, name := range known {
-			if _, err := streamNamed(p.all, name); err == nil {
-				continue
-			}
-			other := *p
-			other.store, other.sink = p.client.Stream(name), nil
-			all = append(all, other.listed(ctx))
-		}
-		return nil
-	})
+	}
+	all := make([]listed, len(streams))
+	for i, c := range streams {
+		all[i] = listedOf(ctx, c)
+	}
 	slices.SortFunc(all, func(a, b listed) int { return strings.Compare(a.Stream, b.Stream) })
-	return all, err
+	return all, nil
 }
 
-func (p *position) listed(ctx context.Context) listed {
-	l := listed{Stream: p.store.Name()}
-	c, err := p.find(ctx)
+func listedOf(ctx context.Context, c *control.Controller) listed {
+	l := listed{Stream: c.Stream()}
+	at, err := c.Position(ctx)
 	if err != nil {
 		l.Note = cut(err.Error(), 160)
 	} else {
-		l.Checkpoint, l.Note = &c.Checkpoint, c.note
+		l.Checkpoint, l.Note = &at.Checkpoint, at.Note
 	}
-	live, alive, err := p.store.Status(ctx)
+	live, alive, err := c.Live(ctx)
 	if alive {
 		l.Live = &live
 	}

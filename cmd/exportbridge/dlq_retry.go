@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
@@ -235,6 +236,6 @@ func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint
 		return bridge.Checkpoint{}, err
 	}
 	defer sink.Close()
-	newest, err := newestOf(ctx, sink)
+	newest, err := control.Newest(ctx, sink)
 	return newest, explained(err)
 }

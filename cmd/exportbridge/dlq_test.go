@@ -98,7 +98,7 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDesk(nil, s)
+	d := &records{all: unwatched(s)}
 	found, err := d.Letters(t.Context(), "events", 10)
 	if err != nil || found.Total != 4 {
 		t.Fatalf("%+v, %v", found, err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/ops"
 )
@@ -155,7 +156,7 @@ func TestDocumentHTTP(t *testing.T) {
 	commands = regexp.MustCompile(`"base_epoch": \d+`).ReplaceAllString(commands, `"base_epoch": 0`)
 	answers := json.NewDecoder(bytes.NewReader(shell(t, s.dir, commands, "TOKEN="+adminToken)))
 	var status []map[string]any
-	var plan ops.Plan
+	var plan control.Plan
 	var done ops.Done
 	for _, into := range []any{&status, &plan, &done} {
 		if err := answers.Decode(into); err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/ops"
 )
@@ -115,7 +116,7 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	}
 
 	// The plan is the command's.
-	var plan, commands ops.Plan
+	var plan, commands control.Plan
 	if code, answer := s.ask(stream+"/move", adminToken, `{"to":{"shift":-5},"reason":"bad deploy"}`, &plan); code != 200 {
 		t.Fatalf("plan: %d %s", code, answer)
 	}

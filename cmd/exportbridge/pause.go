@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/config"
 )
 
-// held is the JSON form of what pause and resume did.
-type held struct {
+// shownPause is the JSON form of what pause and resume did.
+type shownPause struct {
 	Stream string      `json:"stream"`
 	Kind   bridge.Kind `json:"kind"`
 	// PausedUntil is in milliseconds since the epoch, -1 without an end.
@@ -21,7 +22,7 @@ type held struct {
 }
 
 func newPauseCommand(a *app) *cobra.Command {
-	r := newRequest(a)
+	c := newChange(a)
 	var length time.Duration
 	cmd := &cobra.Command{
 		Use:   "pause",
@@ -35,19 +36,21 @@ Without a running bridge the command pauses the stream itself.`,
 		GroupID: groupPosition,
 		Args:    noArgs,
 	}
-	r.flags(cmd)
+	c.flags(cmd)
 	cmd.Flags().Var(parsed(&length, config.ParseDuration, "DURATION"), "for", "end the pause after this `DURATION`, for example 30m (default: resume ends it)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("for") && length < time.Second {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--for %s is less than a second", length), hint: "--for 30m"}
 		}
-		return r.holdAndSay(cmd.Context(), bridge.KindPause, length)
-	}
+		return c.pause(cmd.Context(), bridge.KindPause, func(ctx context.Context, h *streamHandle) (control.Done, error) {
+			return h.Pause(ctx, c.by, length)
+		})
+	})
 	return cmd
 }
 
 func newResumeCommand(a *app) *cobra.Command {
-	r := newRequest(a)
+	c := newChange(a)
 	cmd := &cobra.Command{
 		Use:   "resume",
 		Short: "End the pause of a stream",
@@ -57,56 +60,35 @@ command changes the stream itself.`,
 		GroupID: groupPosition,
 		Args:    noArgs,
 	}
-	r.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return r.holdAndSay(cmd.Context(), bridge.KindResume, 0)
-	}
+	c.flags(cmd)
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		return c.pause(cmd.Context(), bridge.KindResume, func(ctx context.Context, h *streamHandle) (control.Done, error) {
+			return h.Resume(ctx, c.by)
+		})
+	})
 	return cmd
 }
 
-// hold pauses the stream, without an end if length is 0, or resumes it.
-func (r *request) hold(ctx context.Context, p *position, kind bridge.Kind, length time.Duration) (held, error) {
-	now, err := p.find(ctx)
-	if err != nil {
-		return held{}, err
-	}
-	order := r.command(kind, &now.Checkpoint)
-	if kind == bridge.KindPause {
-		order.PausedUntil = bridge.Forever
-	}
-	if length > 0 {
-		// Redis's clock, as for a request's deadline. The bridge's own may
-		// differ by a little.
-		t, err := p.now(ctx)
-		if err != nil {
-			return held{}, err
-		}
-		order.PausedUntil = t.Add(length).UnixMilli()
-	}
-	answer, err := r.apply(ctx, p, order, &now.Checkpoint)
-	return held{Stream: p.store.Name(), Kind: kind, PausedUntil: order.PausedUntil, Answer: answer}, err
-}
-
-// holdAndSay is pause and resume.
-func (r *request) holdAndSay(ctx context.Context, kind bridge.Kind, length time.Duration) error {
-	p, err := r.app.openPosition(ctx, config.UsesExport|config.UsesKafka, r.stream)
+// pause has a stream paused or resumed, and prints what became of it.
+func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.Context, *streamHandle) (control.Done, error)) error {
+	h, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	defer h.close()
 	asked := time.Now()
-	h, err := r.hold(ctx, p, kind, length)
+	done, err := act(ctx, h)
 	if err != nil {
 		return err
 	}
-	if *r.json {
-		return printJSON(r.app.stdout, h)
+	if *c.json {
+		return printJSON(c.app.stdout, shownPause{Stream: h.Stream(), Kind: kind, PausedUntil: done.PausedUntil, Answer: done.Answer})
 	}
-	answer, what := h.Answer, "resumed"
+	what := "resumed"
 	if kind == bridge.KindPause {
-		what = pauseText(h.PausedUntil, time.Now())
+		what = pauseText(done.PausedUntil, time.Now())
 	}
-	_, err = fmt.Fprintf(r.app.stdout, "  %s, acknowledged by %s in %s, now at entry %s\n", what, answer.By, roundDuration(time.Since(asked)), answer.Place)
+	_, err = fmt.Fprintf(c.app.stdout, "  %s, acknowledged by %s in %s, now at entry %s\n", what, done.Answer.By, roundDuration(time.Since(asked)), done.Answer.Place)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/cmd/internal/config"
@@ -46,16 +47,13 @@ func TestSayWhoMay(t *testing.T) {
 
 func TestAnswerable(t *testing.T) {
 	t.Parallel()
-	_, badEntry := finderOf(ops.Destination{Entry: "latest"})
 	for _, test := range []struct {
 		err    error
 		status int
 		hint   string
 	}{
-		{badEntry, 400, "an entry of the history"},
-		{&exitError{code: exitFailed, err: fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry), hint: "history"}, 404, "history"},
-		{&exitError{code: exitFailed, err: fmt.Errorf("%w by one: moved", errRefused), hint: "show"}, 409, "show"},
-		{&exitError{code: exitFailed, err: &bridge.PendingError{}, hint: "again"}, 409, "again"},
+		{&exitError{code: exitUsage, err: errors.New("no such stream"), hint: "--stream events"}, 400, "--stream events"},
+		{&exitError{code: exitFailed, err: errors.New("not read to its end"), hint: "dlq list"}, 503, "dlq list"},
 		{fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("refused"), Hint: "REDIS_URL"}), 503, "REDIS_URL"},
 		{errors.New("strange"), 503, ""},
 	} {
@@ -90,8 +88,12 @@ func TestReportsWithoutAnswers(t *testing.T) {
 	}
 	defer client.Close()
 	began := time.Now()
-	all, err := newDesk(client, s).Reports(t.Context())
-	if took := time.Since(began); err != nil || len(all) != 1 || len(all[0].Notes) != 3 || took > 2*statusTimeout {
-		t.Errorf("after %s: %v, %+v; want three notes", took, err, all)
+	all, err := controllers(client, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := all["events"].Status(t.Context())
+	if took := time.Since(began); len(r.Notes) != 3 || took > 2*control.StatusTimeout {
+		t.Errorf("after %s: %+v; want three notes", took, r)
 	}
 }

@@ -5,31 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/ops"
+	"exportbridge/bridge/control"
 )
 
-const (
-	// watchInterval is how often status --watch looks.
-	watchInterval = time.Second
-	// statusTimeout bounds what a status waits for, whoever does not answer.
-	statusTimeout = 5 * time.Second
-	// changesShown is how many of an operator's changes are shown, of those
-	// among the newest changesSought entries of the history.
-	changesShown  = 5
-	changesSought = 200
-)
+// watchInterval is how often status --watch looks.
+const watchInterval = time.Second
 
 // streamStatus is a report, for people.
-type streamStatus struct{ ops.Report }
+type streamStatus struct{ control.Report }
 
 func newStatusCommand(a *app) *cobra.Command {
 	var stream string
@@ -49,7 +39,7 @@ them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
 	asJSON := takeJSON(cmd)
 	cmd.Flags().StringVar(&stream, "stream", "", "`NAME` of a stream; all of BRIDGE_STREAMS if not given")
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every second; with --json one line each time")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		for {
 			all, err := a.statusOfAll(ctx, stream)
@@ -63,84 +53,21 @@ them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
 				return nil
 			}
 		}
-	}
+	})
 	return cmd
 }
 
 func (a *app) statusOfAll(ctx context.Context, name string) ([]streamStatus, error) {
-	var all []streamStatus
-	err := a.eachPosition(ctx, name, func(p *position) error {
-		all = append(all, p.status(ctx))
-		return nil
-	})
-	return all, err
-}
-
-// status asks everybody who may know, all at once, and says who does not answer.
-func (p *position) status(ctx context.Context) streamStatus {
-	s := streamStatus{ops.NewReport(p.store.Name(), p.stream.Engine.Mode)}
-	var entries []bridge.Entry
-	var notes [3]string // in the order of what they are about
-	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		live, alive, err := p.store.Status(ctx)
-		if err != nil {
-			note(0, "what the bridge says is not known", err)
-		} else if alive {
-			s.Live = &live
-		}
-	})
-	asking.Go(func() {
-		c, err := p.find(ctx)
-		if err != nil {
-			note(1, "no checkpoint", err)
-			return
-		}
-		s.Checkpoint = &c.Checkpoint
-		if c.note != "" {
-			notes[1] = "checkpoint " + c.note
-		}
-	})
-	if !p.kafkaIsHidden() {
-		asking.Go(func() {
-			members, err := p.stream.Kafka.Ownership().Members(ctx)
-			if s.MembersKnown = err == nil; err != nil {
-				note(2, "who runs the stream is not known", err)
-			}
-			for _, m := range members {
-				s.Members = append(s.Members, ops.Member(m))
-			}
-		})
+	client, streams, err := a.openStreams(ctx, name)
+	if err != nil {
+		return nil, err
 	}
-	asking.Go(func() { entries, _ = p.store.History(ctx, bridge.HistoryQuery{Limit: changesSought}) }) // the notes say it
-	asking.Wait()
-	if p.kafkaIsHidden() {
-		s.MembersKnown = s.Live == nil // it would say so
+	defer func() { _ = client.Close() }() // nothing is left to be written
+	all := make([]streamStatus, len(streams))
+	for i, c := range streams {
+		all[i] = streamStatus{c.Status(ctx)}
 	}
-	s.Changes = changesOf(entries, s.Checkpoint)
-	s.Notes = slices.DeleteFunc(notes[:], func(n string) bool { return n == "" })
-	s.Measure(time.Now())
-	return s
-}
-
-// changesOf returns the newest changes by operators.
-func changesOf(entries []bridge.Entry, now *bridge.Checkpoint) []bridge.Change {
-	var all []bridge.Change
-	add := func(ch *bridge.Change) {
-		if ch != nil && len(all) < changesShown && (len(all) == 0 || all[len(all)-1].ID != ch.ID) {
-			all = append(all, *ch)
-		}
-	}
-	if now != nil {
-		add(now.Change)
-	}
-	for i := range entries {
-		add(entries[i].Change)
-	}
-	return all
+	return all, nil
 }
 
 func (a *app) printStatus(all []streamStatus, asJSON, watch bool) error {
@@ -249,15 +176,11 @@ func (s *streamStatus) speedText() string {
 func (s *streamStatus) membersText() string {
 	var texts []string
 	for _, m := range s.Members {
-		name := m.ClientID
-		if m.InstanceID != "" {
-			name = m.InstanceID
-		}
 		role := "stands by"
 		if m.Owner {
 			role = "runs it"
 		}
-		texts = append(texts, fmt.Sprintf("%s at %s %s", name, m.Host, role))
+		texts = append(texts, fmt.Sprintf("%s %s", m, role))
 	}
 	return strings.Join(texts, "; ")
 }

@@ -100,7 +100,7 @@ func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log
 		return nil, err
 	}
 	p.redis = redis
-	desk := newDesk(redis, s)
+	own := unwatched(s)
 	p.samples = ops.NewSampler(names, s.HTTP.ShowEvents)
 	for i := range s.Streams {
 		st, err := p.wire(&s.Streams[i], limits, healths[i])
@@ -112,7 +112,7 @@ func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log
 	if s.HTTP.Off() {
 		return p, nil
 	}
-	err = p.listen(ctx, s.HTTP, desk)
+	err = p.listen(ctx, own)
 	switch {
 	case err != nil && limits != (bridge.Limits{}):
 		// A bounded run beside a running bridge: nobody scrapes it.
@@ -124,19 +124,23 @@ func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log
 }
 
 // listen opens the HTTP server, and says who may do what there.
-func (p *process) listen(ctx context.Context, cfg ops.Config, desk ops.Desk) (err error) {
+func (p *process) listen(ctx context.Context, s *config.Settings) error {
+	streams, err := controllers(p.redis, s)
+	if err != nil {
+		return err
+	}
 	log := p.log.With(logComponent, "http")
 	parts := ops.Parts{
-		Version: readBuildInfo().Version, Metrics: p.metrics, Desk: desk, Log: p.tail, Samples: p.samples, Logger: log,
-		Page: ui.Handler(),
+		Version: readBuildInfo().Version, Metrics: p.metrics, Controllers: streams, Records: &records{all: s}, Log: p.tail, Samples: p.samples,
+		Logger: log, Page: ui.Handler(),
 	}
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)
 	}
-	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
+	if p.server, err = ops.Listen(ctx, s.HTTP, parts); err != nil {
 		return err
 	}
-	p.sayWhoMay(log, cfg)
+	p.sayWhoMay(log, s.HTTP)
 	return nil
 }
 
