@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
-	"exportbridge/cmd/internal/config"
 )
 
 // benchOptions say what a bench measures, and on what.
@@ -99,9 +98,9 @@ func newBenchCommand(a *app) *cobra.Command {
 			return &exitError{code: exitUsage, err: err, hint: "exportbridge bench --help"}
 		}
 		if list {
-			return a.listRows(&o, *asJSON)
+			return listRows(a, &o, *asJSON)
 		}
-		report, err := a.bench(cmd.Context(), o)
+		report, err := runBench(cmd.Context(), a, o)
 		if err != nil {
 			return err
 		}
@@ -141,7 +140,7 @@ func (o *benchOptions) planner(brokers int) *planner {
 }
 
 // listRows prints what could be measured.
-func (a *app) listRows(o *benchOptions, asJSON bool) error {
+func listRows(a *app, o *benchOptions, asJSON bool) error {
 	chosen, err := choose(o.planner(1).rows(), o.rows, o.quick)
 	if err != nil {
 		return err
@@ -163,7 +162,7 @@ func (a *app) listRows(o *benchOptions, asJSON bool) error {
 
 // bench measures, and reports what it measured. Everything that it started or
 // wrote is gone when it returns.
-func (a *app) bench(ctx context.Context, o benchOptions) (report *benchReport, err error) {
+func runBench(ctx context.Context, a *app, o benchOptions) (report *benchReport, err error) {
 	// Before anything is started: what is asked for may not exist.
 	if _, err := choose(o.planner(1).rows(), o.rows, o.quick); err != nil {
 		return nil, err
@@ -205,7 +204,7 @@ func newBenchReport(o *benchOptions) *benchReport {
 	build := readBuildInfo()
 	report := &benchReport{
 		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(), Date: time.Now().UTC().Truncate(time.Second),
-		Kafka: config.Embedded, Redis: config.Embedded, Pages: o.pages, Rounds: o.rounds, Against: o.against,
+		Kafka: "embedded", Redis: "embedded", Pages: o.pages, Rounds: o.rounds, Against: o.against,
 	}
 	if o.kafka != "" {
 		report.Kafka = o.kafka

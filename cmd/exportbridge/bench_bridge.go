@@ -31,7 +31,7 @@ type partEnd struct {
 }
 
 // tellEnd prints the end with what the process has used by now.
-func (a *app) tellEnd(end partEnd) error {
+func tellEnd(a *app, end partEnd) error {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	end.Mallocs, end.PeakRSS = memory.Mallocs, peakRSS()
@@ -45,7 +45,7 @@ func newBenchBridgeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "part-bridge",
 		Short:   "Do the same as run --once, and say what it took",
-		Example: "  EXPORT_URL=simulated KAFKA_BROKERS=embedded exportbridge bench part-bridge",
+		Example: "  EXPORT_URL=http://127.0.0.1:4000 KAFKA_BROKERS=127.0.0.1:9092 exportbridge-dev bench part-bridge",
 		Args:    noArgs,
 		Hidden:  true,
 	}
@@ -64,11 +64,11 @@ func newBenchBridgeCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = a.measuredBridge(cmd.Context(), s, bridge.Limits{Once: !follow}, without)
+		err = measuredBridge(cmd.Context(), a, s, bridge.Limits{Once: !follow}, without)
 		if err := errors.Join(err, stop()); err != nil {
 			return err
 		}
-		return a.tellEnd(partEnd{})
+		return tellEnd(a, partEnd{})
 	}
 	return cmd
 }
@@ -86,8 +86,8 @@ func (o omissions) of(p bridge.Ports) bridge.Ports {
 	return p
 }
 
-// measuredBridge is app.bridge, but for the omissions.
-func (a *app) measuredBridge(ctx context.Context, s *config.Settings, limits bridge.Limits, without omissions) (err error) {
+// measuredBridge is what run does, but for the omissions.
+func measuredBridge(ctx context.Context, a *app, s *config.Settings, limits bridge.Limits, without omissions) (err error) {
 	if without == (omissions{}) {
 		return a.bridge(ctx, s, limits)
 	}

@@ -22,7 +22,7 @@ import (
 
 // loopCommand is a hidden command that does something with the only stream's
 // settings and says at the end what it took.
-func (a *app) loopCommand(use, short string, need config.Uses, do func(context.Context, *config.Stream, *config.Settings) (partEnd, error)) *cobra.Command {
+func loopCommand(a *app, use, short string, need config.Uses, do func(context.Context, *config.Stream, *config.Settings) (partEnd, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: noArgs, Hidden: true,
 		Example: "  EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge bench " + use,
@@ -37,13 +37,13 @@ func (a *app) loopCommand(use, short string, need config.Uses, do func(context.C
 		if err != nil {
 			return err
 		}
-		return a.tellEnd(end)
+		return tellEnd(a, end)
 	}
 	return cmd
 }
 
 func newBenchFetchCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-fetch", "Follow the cursor to the end and do nothing with the pages", config.UsesExport,
+	return loopCommand(a, "part-fetch", "Follow the cursor to the end and do nothing with the pages", config.UsesExport,
 		func(ctx context.Context, st *config.Stream, _ *config.Settings) (partEnd, error) {
 			return eachPage(ctx, st, func(exporter, *bridge.Page) error { return nil })
 		})
@@ -88,7 +88,7 @@ func follow(ctx context.Context, source exporter, do func(exporter, *bridge.Page
 const splitWarmUp = 10
 
 func newBenchSplitCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-split", "Take pages apart and count what that allocates", config.UsesExport,
+	return loopCommand(a, "part-split", "Take pages apart and count what that allocates", config.UsesExport,
 		func(ctx context.Context, st *config.Stream, _ *config.Settings) (partEnd, error) {
 			var allocs []float64
 			end, err := eachPage(ctx, st, func(source exporter, page *bridge.Page) error {
@@ -111,7 +111,7 @@ func newBenchSplitCommand(a *app) *cobra.Command {
 }
 
 func newBenchSequentialCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-sequential", "Fetch a page, produce it, wait, set the cursor in Redis, repeat: as well as can be", config.UsesAll,
+	return loopCommand(a, "part-sequential", "Fetch a page, produce it, wait, set the cursor in Redis, repeat: as well as can be", config.UsesAll,
 		func(ctx context.Context, st *config.Stream, s *config.Settings) (partEnd, error) {
 			sinks, err := newLoopSinks(st, s, kgo.ProducerLinger(0))
 			if err != nil {
@@ -138,7 +138,7 @@ func newBenchSequentialCommand(a *app) *cobra.Command {
 }
 
 func newBenchUsualCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-usual", "The same as it is usually written: encoding/json and default settings", config.UsesAll,
+	return loopCommand(a, "part-usual", "The same as it is usually written: encoding/json and default settings", config.UsesAll,
 		func(ctx context.Context, st *config.Stream, s *config.Settings) (partEnd, error) {
 			sinks, err := newLoopSinks(st, s)
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 func newBenchMemoryCommand(a *app) *cobra.Command {
-	return a.loopCommand("part-memory", "Read the whole export into memory, then produce it at once", config.UsesExport|config.UsesKafka,
+	return loopCommand(a, "part-memory", "Read the whole export into memory, then produce it at once", config.UsesExport|config.UsesKafka,
 		func(ctx context.Context, st *config.Stream, _ *config.Settings) (partEnd, error) {
 			var records []kgo.Record
 			_, err := eachPage(ctx, st, func(source exporter, page *bridge.Page) error {

@@ -41,7 +41,7 @@ func newBenchProxyCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.serveParent(addr, p)
+		return serveParent(a, addr, p)
 	}
 	return cmd
 }

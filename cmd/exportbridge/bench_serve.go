@@ -31,7 +31,7 @@ const anyPort = "127.0.0.1:0"
 // serveParent prints the address and keeps a server alive until the parent
 // lets go of stdin. A signal is not enough: Ctrl-C reaches the parent too, which
 // stops the servers when nobody uses them any more.
-func (a *app) serveParent(addr string, server io.Closer) error {
+func serveParent(a *app, addr string, server io.Closer) error {
 	fmt.Fprintln(a.stdout, addr)
 	_, err := io.Copy(io.Discard, a.stdin)
 	return errors.Join(err, server.Close())
@@ -52,7 +52,7 @@ func newBenchKafkaCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.serveParent(k.Addr, k)
+		return serveParent(a, k.Addr, k)
 	}
 	return cmd
 }
@@ -69,7 +69,7 @@ func newBenchRedisCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.serveParent(r.URL, r)
+			return serveParent(a, r.URL, r)
 		},
 	}
 }
@@ -157,7 +157,7 @@ func newBenchAPICommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.serveParent(server.URL, server)
+		return serveParent(a, server.URL, server)
 	}
 	return cmd
 }

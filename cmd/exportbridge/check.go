@@ -301,9 +301,6 @@ func checkConfig(_ context.Context, s *config.Settings) []finding {
 // checkKafka looks at Kafka, and whether its topics hold what the checkpoint
 // implies: the checkpoint topic's, or Redis's if it is looked at too.
 func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
-	if config.IsEmbedded(&st.Kafka) {
-		return []finding{{Level: levelInfo, Text: "embedded: it will start with run"}}
-	}
 	cfg := st.Kafka
 	if need&config.UsesCursor != 0 {
 		cfg.Known = known(s, st.Name) // what is wrong with Redis is said elsewhere

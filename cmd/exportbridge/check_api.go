@@ -23,9 +23,6 @@ const (
 // checkAPI asks the export API for one page from now on, and for the first items
 // of the export.
 func checkAPI(ctx context.Context, st *config.Stream) []finding {
-	if st.Simulated {
-		return []finding{{Level: levelInfo, Text: "simulated: it will start with run"}}
-	}
 	client, err := exportapi.New(st.Export)
 	if err != nil {
 		return []finding{failure(err)}

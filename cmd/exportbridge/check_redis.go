@@ -13,9 +13,6 @@ import (
 
 // checkRedis looks whether Redis can be trusted with the cursor.
 func checkRedis(ctx context.Context, s *config.Settings) []finding {
-	if s.EmbeddedRedis {
-		return []finding{{Level: levelWarn, Text: "embedded: it forgets the cursor when run ends", Hint: "REDIS_URL=redis://localhost:6379/0 for anything but a try"}}
-	}
 	client, err := cursorstore.Open(s.Cursor)
 	if err != nil {
 		return []finding{failure(err)}
@@ -37,9 +34,6 @@ func checkRedis(ctx context.Context, s *config.Settings) []finding {
 
 // checkOwners says who runs the streams now, from what they tell in Redis.
 func checkOwners(ctx context.Context, s *config.Settings) []finding {
-	if s.EmbeddedRedis {
-		return []finding{{Level: levelInfo, Text: "not known with an embedded Redis"}}
-	}
 	client, err := cursorstore.Open(s.Cursor)
 	if err != nil {
 		return []finding{{Level: levelInfo, Text: "not known"}}

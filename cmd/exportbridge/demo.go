@@ -23,13 +23,13 @@ const demoHTTP = "127.0.0.1:8080"
 
 // demoOptions are the flags of demo.
 type demoOptions struct {
-	plan  serverPlan
+	plan  demoPlan
 	runs  time.Duration
 	chaos bool
 }
 
 func newDemoCommand(a *app) *cobra.Command {
-	d := demoOptions{plan: serverPlan{simulator: exportsim.Config{Rate: 50, Events: 12_000, Seed: 1}}}
+	d := demoOptions{plan: demoPlan{simulator: exportsim.Config{Rate: 50, Events: 12_000, Seed: 1}}}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show it all in one process: simulated API, embedded Kafka and Redis, the bridge",
@@ -55,41 +55,31 @@ taken are replaced by free ones. Everything is gone when the demo ends, unless
 	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+usualRedis+", or a free port)")
 	flags.StringVar(&d.plan.apiAddr, "api-addr", "", "`ADDRESS` of the export API (default "+usualSimulator+", or a free port)")
 	flags.BoolVar(&d.chaos, "chaos", false, "let the API fail and dawdle")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), &d) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), a, &d) }
 	return cmd
 }
 
-func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
+func demo(ctx context.Context, a *app, d *demoOptions) (err error) {
 	if d.runs > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.runs)
 		defer cancel()
 	}
-	preset := map[string]string{"EXPORT_URL": config.Simulated, "KAFKA_BROKERS": config.Embedded, "REDIS_URL": config.Embedded}
-	if _, given := a.given["LOG_LEVEL"]; !given && isTerminal(a.stderr) {
-		preset["LOG_LEVEL"] = "warn" // the status line says the rest
-	}
-	s, err := a.settings(ctx, config.UsesAll, preset)
-	if err != nil {
-		return err
-	}
-	a.warn(s)
 	if d.chaos {
 		d.plan.simulator.Latency = 50 * time.Millisecond
 		if d.plan.simulator.Faults, err = exportsim.ParseFaults(chaosFaults); err != nil {
 			return err
 		}
 	}
-	line := newStatusLine(a.stderr)
-	log := newLogger(line, &s.Process, a.environ)
-	defer flushLog(log)
-	d.plan.log = log
 	if d.plan.dataDir != "" {
 		if err := resumeStock(d.plan.dataDir, &d.plan.simulator); err != nil {
 			return err
 		}
 	}
-	inside, err := startServers(s, d.plan)
+	_, d.plan.withoutAPI = a.given["EXPORT_URL"]
+	_, d.plan.withoutKafka = a.given["KAFKA_BROKERS"]
+	_, d.plan.withoutRedis = a.given["REDIS_URL"]
+	inside, err := startServers(&d.plan)
 	if err != nil {
 		return err
 	}
@@ -99,13 +89,33 @@ func (a *app) demo(ctx context.Context, d *demoOptions) (err error) {
 		}
 		err = errors.Join(err, inside.close())
 	}()
+	return showDemo(ctx, a, d, inside)
+}
+
+// showDemo runs the bridge between the servers.
+func showDemo(ctx context.Context, a *app, d *demoOptions, inside *demoServers) (err error) {
+	preset := inside.settings()
+	if _, given := a.given["LOG_LEVEL"]; !given && isTerminal(a.stderr) {
+		preset["LOG_LEVEL"] = "warn" // the status line says the rest
+	}
+	s, err := a.settings(ctx, config.UsesAll, preset)
+	if err != nil {
+		return err
+	}
+	a.warn(s)
+	for i := range s.Streams {
+		s.Streams[i].Kafka.CreateTopics = s.Streams[i].Kafka.CreateTopics || inside.kafka != nil
+	}
+	line := newStatusLine(a.stderr)
+	log := newLogger(line, &s.Process, a.environ)
+	defer flushLog(log)
 	s.HTTP.Addr = freeIfTaken(s.HTTP.Addr)
 	p, err := assemble(ctx, s, bridge.Limits{}, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	a.welcome(s, inside, d, p)
+	welcome(a.stdout, s, inside, d, p)
 	return p.runShown(ctx, line)
 }
 
@@ -127,7 +137,7 @@ func freeIfTaken(addr string) string {
 }
 
 // welcome says where everything is and what to try.
-func (a *app) welcome(s *config.Settings, v *backends, d *demoOptions, p *process) {
+func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p *process) {
 	note := func(moved bool) string {
 		if moved {
 			return " (the usual port is taken)"
@@ -135,7 +145,6 @@ func (a *app) welcome(s *config.Settings, v *backends, d *demoOptions, p *proces
 		return ""
 	}
 	st := &s.Streams[0]
-	w := a.stdout
 	if v.api != nil {
 		sim := d.plan.simulator
 		fmt.Fprintf(w, "  export API  %s  simulated, %s events/s, %s in stock%s\n", v.api.URL, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)), note(v.api.Moved))
@@ -149,11 +158,11 @@ func (a *app) welcome(s *config.Settings, v *backends, d *demoOptions, p *proces
 	if p.server != nil {
 		fmt.Fprintf(w, "  page        http://%s%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.HTTP.Addr == freePort(demoHTTP)))
 	}
-	a.suggest(w, s, v)
+	suggest(w, s, v)
 }
 
 // suggest prints commands that work as they are.
-func (a *app) suggest(w io.Writer, s *config.Settings, v *backends) {
+func suggest(w io.Writer, s *config.Settings, v *demoServers) {
 	st := &s.Streams[0]
 	kafka, redis := "", ""
 	if v.kafka != nil && v.kafka.Addr != usualKafka {

@@ -177,12 +177,6 @@ func (a *app) retry(ctx context.Context, l *letters, places []deadletter.Place, 
 
 // openExport connects to the export API of a stream.
 func openExport(st *config.Stream) (*exportapi.Client, error) {
-	if st.Simulated {
-		return nil, &exitError{
-			code: exitUsage, err: errors.New("EXPORT_URL=simulated is an API inside another process"),
-			hint: "the address that it printed, for example EXPORT_URL=http://" + usualSimulator,
-		}
-	}
 	return exportapi.New(st.Export)
 }
 

@@ -189,9 +189,6 @@ func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st.Simulated {
-		return nil, wrongUsage("--export-url http://"+usualSimulator, "EXPORT_URL=simulated is a server inside run and demo, which this command must know by its address")
-	}
 	p := &jobPlan{jobOptions: o, s: s, st: st, jobs: kafkasink.NewJobs(st.Kafka), perSecond: o.limit}
 	if !o.limitGiven {
 		if p.perSecond, err = besideLive(st); err != nil {

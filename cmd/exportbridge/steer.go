@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -92,9 +91,6 @@ func (a *app) openStreams(ctx context.Context, name string) (*cursorstore.Client
 
 // openRedis connects to the Redis that keeps the cursors.
 func openRedis(s *config.Settings) (*cursorstore.Client, error) {
-	if s.EmbeddedRedis {
-		return nil, &exitError{code: exitUsage, err: errors.New("REDIS_URL=embedded is a Redis inside another process"), hint: "the address that it printed, for example REDIS_URL=redis://" + usualRedis + "/0"}
-	}
 	cursorstore.LogTo(nil)
 	return cursorstore.Open(s.Cursor)
 }
@@ -112,12 +108,6 @@ func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Str
 	ports.OpenSink = func() (control.Sink, error) { return kafkasink.New(kafka) }
 	cfg := control.Config{Engine: st.Engine}
 	cfg.Engine.Owner = s.Owner()
-	if config.IsEmbedded(&st.Kafka) {
-		cfg.Hidden = &exitError{
-			code: exitUsage, err: errors.New("KAFKA_BROKERS=embedded is a Kafka inside another process"),
-			hint: "the address that it printed, for example --kafka-brokers " + usualKafka,
-		}
-	}
 	return control.New(cfg, ports), nil
 }
 

@@ -154,9 +154,6 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 		return nil, err
 	}
 	a.warn(s)
-	if err := needKafka(s); err != nil {
-		return nil, err
-	}
 	st, err := streamNamed(s, o.stream)
 	if err != nil {
 		return nil, err

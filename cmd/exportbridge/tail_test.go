@@ -19,7 +19,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/servers"
-	"exportbridge/cmd/internal/config"
 )
 
 // firstEvent is the time of the first record of a test; the next ones are a
@@ -246,7 +245,6 @@ func TestTailErrors(t *testing.T) {
 		{env, "--dlq", exitFailed, "topic dlq.export.events does not exist\nTry: exportbridge topics create --execute\n"},
 		{map[string]string{"KAFKA_BROKERS": addr, "KAFKA_TOPIC": "nosuch"}, "", exitFailed, "topic nosuch does not exist\nTry: exportbridge topics create --execute\n"},
 		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, "", exitFailed, "Try: nothing listens there"},
-		{map[string]string{"KAFKA_BROKERS": config.Embedded}, "", exitUsage, "Try: --kafka-brokers "},
 		{map[string]string{"KAFKA_BROKERS": addr, "BRIDGE_STREAMS": "events,users"}, "", exitUsage, "Try: --stream events"},
 		{restricted, "-n 1", exitRefused, "Try: exportbridge topics plan --acls"},
 		{env, "-n 0", exitUsage, "-n 0 is below 1"},

@@ -111,9 +111,6 @@ func (a *app) topics(ctx context.Context, o topicsOptions) error {
 		return err
 	}
 	a.warn(s)
-	if err := needKafka(s); err != nil {
-		return err
-	}
 	streams := s.Streams
 	if o.stream != "" {
 		st, err := streamNamed(s, o.stream)
@@ -198,9 +195,6 @@ const knownTimeout = 3 * time.Second
 // known returns how Redis is asked for the checkpoint of a stream, for commands
 // that do without where it does not answer.
 func known(s *config.Settings, stream string) func(context.Context) (bridge.Checkpoint, error) {
-	if s.EmbeddedRedis {
-		return nil
-	}
 	return func(ctx context.Context) (bridge.Checkpoint, error) {
 		ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 		defer cancel()
@@ -365,19 +359,6 @@ func retentionText(configs map[string]string) string {
 		return "keeps records for centuries"
 	}
 	return fmt.Sprintf("keeps records for %s %s", config.FormatDuration(time.Duration(ms)*time.Millisecond), by)
-}
-
-// needKafka refuses an embedded Kafka: it lives in the process of run or demo,
-// and this one needs its address.
-func needKafka(s *config.Settings) error {
-	if !s.EmbeddedKafka {
-		return nil
-	}
-	return &exitError{
-		code: exitUsage,
-		err:  errors.New("KAFKA_BROKERS=embedded is a server inside run and demo, which this command must know by its address"),
-		hint: "--kafka-brokers " + usualKafka,
-	}
 }
 
 // explained gives an error of an adapter its exit code and its hint.

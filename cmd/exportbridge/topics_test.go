@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"exportbridge/bridge/bridgetest/servers"
-	"exportbridge/cmd/internal/config"
 )
 
 func TestTopics(t *testing.T) {
@@ -92,7 +91,6 @@ func TestTopicsErrors(t *testing.T) {
 		stderr string
 	}{
 		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, []string{"plan"}, exitFailed, "Try: nothing listens there"},
-		{map[string]string{"KAFKA_BROKERS": config.Embedded}, []string{"plan"}, exitUsage, "Try: --kafka-brokers "},
 		{nil, []string{"plan", "--stream", "x"}, exitUsage, "no stream is called"},
 		{nil, []string{"plan", "--execute"}, exitUsage, "unknown flag: --execute"},
 		{restricted, []string{"create", "--execute", "--kafka-topic", "export.new"}, exitRefused, "--operation Create --topic export.new"},

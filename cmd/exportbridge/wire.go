@@ -14,7 +14,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi"
-	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
@@ -347,30 +346,6 @@ func (p *process) close() error {
 	return errors.Join(append(errs, p.redis.Close())...)
 }
 
-// servers are the servers that a process has inside itself.
-type backends struct {
-	kafka *embeddedKafka
-	redis *embeddedRedis
-	api   *embeddedHTTP
-	sim   *exportsim.Handler
-}
-
-// close stops them in the order in which they are used.
-func (v *backends) close() error {
-	var errs []error
-	if v.api != nil {
-		v.sim.Close()
-		errs = append(errs, v.api.Close())
-	}
-	if v.redis != nil {
-		errs = append(errs, v.redis.Close())
-	}
-	if v.kafka != nil {
-		errs = append(errs, v.kafka.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // steeredStream returns the settings, and those of the stream that a command is
 // about, for one that works with its topics.
 func (a *app) steeredStream(ctx context.Context, need config.Uses, name string) (*config.Settings, *config.Stream, error) {
@@ -379,9 +354,6 @@ func (a *app) steeredStream(ctx context.Context, need config.Uses, name string) 
 		return nil, nil, err
 	}
 	a.warn(s)
-	if err := needKafka(s); err != nil {
-		return nil, nil, err
-	}
 	st, err := streamNamed(s, name)
 	return s, st, err
 }

@@ -187,7 +187,7 @@ func (v *Variable) row(name, text string, from place) Setting {
 	switch {
 	case from.kind == FromDefault:
 		row.Value = v.def
-	case v.Secret && text != Embedded:
+	case v.Secret:
 		row.Value = v.mask(text)
 	}
 	return row

@@ -24,15 +24,6 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// Values of EXPORT_URL, KAFKA_BROKERS and REDIS_URL that ask for a server in
-// this process.
-const (
-	Simulated = "simulated"
-	Embedded  = "embedded"
-	// anyServer stands for the address of such a server, which is not known yet.
-	anyServer = "127.0.0.1:1"
-)
-
 // Process is what the command itself needs to know.
 type Process struct {
 	StreamNames []string    `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; events, sessions and users export what they are called" example:"events,users"`
@@ -91,9 +82,6 @@ type Settings struct {
 	Process
 	HTTP   ops.Config
 	Cursor cursorstore.Config
-	// EmbeddedKafka and EmbeddedRedis ask for a server in this process, whose
-	// address takes the place of the brokers of every stream and of Cursor.URL.
-	EmbeddedKafka, EmbeddedRedis bool
 
 	Streams   []Stream
 	TraceURL  string    // empty is nowhere
@@ -107,8 +95,6 @@ type Stream struct {
 	Engine bridge.Config
 	Export exportapi.Config
 	Kafka  kafkasink.Config
-	// Simulated asks for the simulator in place of Export.URL.
-	Simulated bool
 }
 
 // Sources are the places where variables are set, the strongest first.
@@ -141,7 +127,6 @@ func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings,
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
 		l.fill(ctx, &s.Cursor, "")
-		s.EmbeddedRedis = s.Cursor.URL == Embedded
 	}
 	if need == UsesAll {
 		s.TraceURL = l.traceURL(s)
@@ -158,7 +143,6 @@ func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings,
 		st := l.loadStream(ctx, name, need, now)
 		st.Engine.Mode, st.Engine.Owner = s.Delivery, s.Owner()
 		st.Kafka.Mode, st.Kafka.InstanceID = s.Delivery, s.InstanceID
-		s.EmbeddedKafka = IsEmbedded(&st.Kafka)
 		s.Streams = append(s.Streams, st)
 		found[name] = st.validate(need)
 	}
@@ -210,13 +194,8 @@ func (l *loader) loadStream(ctx context.Context, name string, need Uses, now tim
 	return st
 }
 
-// fillExport fills the settings of the export API. The simulator takes any key,
-// and its address is not known yet.
+// fillExport fills the settings of the export API.
 func (l *loader) fillExport(ctx context.Context, st *Stream) {
-	url, _, _ := l.src.find(setting("EXPORT_URL"), st.Name)
-	if st.Simulated = url == Simulated; st.Simulated {
-		l.src = append(slices.Clone(l.src), layer{FromCommand, map[string]string{"EXPORT_API_KEY": Simulated}})
-	}
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(ctx, &st.Export, st.Name)
 	st.Export.APIKeyFile = places["EXPORT_API_KEY"].path
@@ -316,11 +295,7 @@ func (st *Stream) Unsafe() []string {
 func (s *Settings) validate(need Uses) (p bridge.Problems) {
 	p.Add(s.HTTP.Validate())
 	if need&UsesCursor != 0 {
-		cursor := s.Cursor
-		if s.EmbeddedRedis {
-			cursor.URL = "redis://" + anyServer
-		}
-		p.Add(cursor.Validate())
+		p.Add(s.Cursor.Validate())
 	}
 	return p
 }
@@ -328,26 +303,14 @@ func (s *Settings) validate(need Uses) (p bridge.Problems) {
 // validate asks every package about its part.
 func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	if need&UsesExport != 0 {
-		export := st.Export
-		if st.Simulated {
-			export.URL = "http://" + anyServer
-		}
 		p.Add(st.Engine.Validate())
-		p.Add(export.Validate())
+		p.Add(st.Export.Validate())
 	}
 	if need&UsesKafka != 0 {
-		kafka := st.Kafka
-		if IsEmbedded(&kafka) {
-			kafka.Brokers = []string{anyServer}
-		}
-		p.Add(kafka.Validate())
+		p.Add(st.Kafka.Validate())
 	}
 	return p
 }
-
-// IsEmbedded reports whether Kafka is a server inside a process, which others
-// know only by its address.
-func IsEmbedded(k *kafkasink.Config) bool { return slices.Equal(k.Brokers, []string{Embedded}) }
 
 var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 

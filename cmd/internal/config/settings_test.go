@@ -56,7 +56,7 @@ func TestLoadDefaults(t *testing.T) {
 	if st.Engine.Log != nil {
 		t.Error("the walker made a logger")
 	}
-	if s.HTTP.Addr != "127.0.0.1:8080" || s.Cursor.HistoryAge != 720*time.Hour || s.EmbeddedKafka || s.EmbeddedRedis || st.Simulated {
+	if s.HTTP.Addr != "127.0.0.1:8080" || s.Cursor.HistoryAge != 720*time.Hour {
 		t.Errorf("settings %+v", s)
 	}
 }
@@ -170,7 +170,6 @@ func TestLoadProblems(t *testing.T) {
 			[]string{"STREAM_EVENTS_EXPORT_PATH_FILE: stat /none/such: no such file or directory"},
 		},
 		{"address off", []string{"HTTP_ADDR=off"}, nil},
-		{"embedded", []string{"EXPORT_URL=simulated", "KAFKA_BROKERS=embedded", "REDIS_URL=embedded"}, nil},
 	} {
 		_, err := loadFrom(t, UsesAll, test.environ...)
 		if diff := cmp.Diff(test.want, messages(err)); diff != "" {
@@ -201,19 +200,6 @@ func TestLoadOnlyWhatIsUsed(t *testing.T) {
 		if diff := cmp.Diff(want, messages(err)); diff != "" {
 			t.Errorf("uses %d (-want +got):\n%s", need, diff)
 		}
-	}
-}
-
-func TestLoadEmbedded(t *testing.T) {
-	t.Parallel()
-	preset := map[string]string{"EXPORT_URL": Simulated, "KAFKA_BROKERS": Embedded, "REDIS_URL": Embedded}
-	l := &loader{src: newSources(nil, preset, []string{"KAFKA_BROKERS=kafka:9092"}, nil)}
-	s, err := l.load(t.Context(), UsesAll, testNow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !s.EmbeddedKafka || !s.EmbeddedRedis || !s.Streams[0].Simulated || s.Streams[0].Export.APIKey == "" {
-		t.Errorf("embedded Kafka %v, Redis %v, simulated %v", s.EmbeddedKafka, s.EmbeddedRedis, s.Streams[0].Simulated)
 	}
 }
 
