@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -44,7 +45,7 @@ topic where Redis has none or does not answer, which is said.`,
 	takeStream(cmd, &stream)
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the cursor itself and nothing else; it may be sensitive")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		h, err := a.openStream(cmd.Context(), 0, stream)
+		h, err := openStream(cmd.Context(), a, 0, stream)
 		if err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ topic where Redis has none or does not answer, which is said.`,
 			}
 			return printJSON(a.stdout, shown)
 		}
-		return a.showCursor(&c, &live, alive, err != nil)
+		return showCursor(a.stdout, &c, &live, alive, err != nil)
 	})
 	return cmd
 }
@@ -83,7 +84,7 @@ type cursorShown struct {
 
 // showCursor prints what is known of a stream. silent is true where Redis does
 // not say whether a bridge runs it.
-func (a *app) showCursor(c *control.Position, live *bridge.Status, alive, silent bool) error {
+func showCursor(w io.Writer, c *control.Position, live *bridge.Status, alive, silent bool) error {
 	now := time.Now()
 	state := "no bridge runs this stream"
 	switch {
@@ -121,7 +122,7 @@ func (a *app) showCursor(c *control.Position, live *bridge.Status, alive, silent
 		rows = append(rows, [2]string{"note", c.Note})
 	}
 	for _, r := range rows {
-		if _, err := fmt.Fprintf(a.stdout, "  %-12s %s\n", r[0], r[1]); err != nil {
+		if _, err := fmt.Fprintf(w, "  %-12s %s\n", r[0], r[1]); err != nil {
 			return err
 		}
 	}
@@ -190,7 +191,7 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 			}
 			q.Since = time.UnixMilli(ms)
 		}
-		h, err := a.openStream(cmd.Context(), 0, stream)
+		h, err := openStream(cmd.Context(), a, 0, stream)
 		if err != nil {
 			return err
 		}
@@ -209,7 +210,7 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 			_, err := h.Position(cmd.Context())
 			return err
 		}
-		return a.showHistory(found.Entries)
+		return showHistory(a.stdout, found.Entries)
 	})
 	return cmd
 }
@@ -232,7 +233,7 @@ func historyJSON(entries []bridge.Entry) []historyEntry {
 	return out
 }
 
-func (a *app) showHistory(entries []bridge.Entry) error {
+func showHistory(w io.Writer, entries []bridge.Entry) error {
 	rows := [][]string{{"ENTRY", "COMMITTED", "POSITION", "PAGE", "EVENTS", "NOTE"}}
 	for _, e := range entries {
 		note, position := "", "-"
@@ -256,5 +257,5 @@ func (a *app) showHistory(entries []bridge.Entry) error {
 			humanize.Comma(e.Pages), humanize.Comma(e.Events), note,
 		})
 	}
-	return printTable(a.stdout, rows)
+	return printTable(w, rows)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ which may be sensitive.`,
 	takeStream(cmd, &stream)
 	cmd.Flags().StringVar(&file, "file", "-", "write to this `FILE`, which must not be there yet; - is standard output")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		h, err := a.openStream(cmd.Context(), 0, stream)
+		h, err := openStream(cmd.Context(), a, 0, stream)
 		if err != nil {
 			return err
 		}
@@ -39,18 +40,18 @@ which may be sensitive.`,
 		if c.Note != "" {
 			fmt.Fprintf(a.stderr, "  %s\n", c.Note)
 		}
-		return a.writeCursor(&c.Checkpoint, file)
+		return writeCursor(a.stdio, &c.Checkpoint, file)
 	})
 	return cmd
 }
 
-func (a *app) writeCursor(c *bridge.Checkpoint, name string) (err error) {
+func writeCursor(std stdio, c *bridge.Checkpoint, name string) (err error) {
 	out, err := control.NewExport(c)
 	if err != nil {
 		return err
 	}
 	if name == "-" {
-		return printJSON(a.stdout, out)
+		return printJSON(std.stdout, out)
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -60,7 +61,7 @@ func (a *app) writeCursor(c *bridge.Checkpoint, name string) (err error) {
 	if err := printJSON(file, out); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stderr, "  entry %s of stream %s written to %s\n", c.Place, c.Stream, name)
+	_, err = fmt.Fprintf(std.stderr, "  entry %s of stream %s written to %s\n", c.Place, c.Stream, name)
 	return err
 }
 
@@ -89,7 +90,7 @@ Without --execute nothing is changed.`,
 	m.flags(cmd)
 	cmd.Flags().BoolVar(&other, "accept-other", false, "take a cursor of another stream, source or filter")
 	cmd.RunE = steering(func(cmd *cobra.Command, args []string) error {
-		c, err := a.readCursor(args[0])
+		c, err := readCursor(a.stdin, args[0])
 		if err != nil {
 			return &exitError{code: exitFailed, err: fmt.Errorf("import %s: %w", args[0], err), hint: "exportbridge cursor export writes such a file"}
 		}
@@ -99,9 +100,9 @@ Without --execute nothing is changed.`,
 }
 
 // readCursor reads an exported cursor, from standard input where its name is -.
-func (a *app) readCursor(name string) (bridge.Checkpoint, error) {
+func readCursor(stdin io.Reader, name string) (bridge.Checkpoint, error) {
 	if name == "-" {
-		return control.ReadExport(a.stdin)
+		return control.ReadExport(stdin)
 	}
 	file, err := os.Open(name)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -36,20 +37,20 @@ Redis knows under CURSOR_PREFIX.`,
 	a.takeSettings(cmd)
 	asJSON := takeJSON(cmd)
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		all, err := a.listCursors(cmd.Context())
+		all, err := listCursors(cmd.Context(), a)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
 			return printJSON(a.stdout, all)
 		}
-		return a.showList(all)
+		return showList(a.stdout, all)
 	})
 	return cmd
 }
 
-func (a *app) listCursors(ctx context.Context) ([]listed, error) {
-	client, streams, err := a.openStreams(ctx, "")
+func listCursors(ctx context.Context, a *app) ([]listed, error) {
+	client, streams, err := openStreams(ctx, a, "")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func listedOf(ctx context.Context, c *control.Controller) listed {
 	return l
 }
 
-func (a *app) showList(all []listed) error {
+func showList(w io.Writer, all []listed) error {
 	now := time.Now()
 	rows := [][]string{{"STREAM", "STATE", "POSITION", "ENTRY", "EVENTS", "OWNER", "NOTE"}}
 	for i := range all {
@@ -108,8 +109,8 @@ func (a *app) showList(all []listed) error {
 		rows = append(rows, row)
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "  no streams")
+		_, err := fmt.Fprintln(w, "  no streams")
 		return err
 	}
-	return printTable(a.stdout, rows)
+	return printTable(w, rows)
 }

@@ -42,11 +42,11 @@ them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		for {
-			all, err := a.statusOfAll(ctx, stream)
+			all, err := statusOfAll(ctx, a, stream)
 			if err != nil {
 				return err
 			}
-			if err := a.printStatus(all, *asJSON, watch); err != nil || !watch {
+			if err := printStatus(a.stdout, all, *asJSON, watch); err != nil || !watch {
 				return err
 			}
 			if waitFor(ctx, watchInterval) != nil {
@@ -57,8 +57,8 @@ them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
 	return cmd
 }
 
-func (a *app) statusOfAll(ctx context.Context, name string) ([]streamStatus, error) {
-	client, streams, err := a.openStreams(ctx, name)
+func statusOfAll(ctx context.Context, a *app, name string) ([]streamStatus, error) {
+	client, streams, err := openStreams(ctx, a, name)
 	if err != nil {
 		return nil, err
 	}
@@ -70,29 +70,29 @@ func (a *app) statusOfAll(ctx context.Context, name string) ([]streamStatus, err
 	return all, nil
 }
 
-func (a *app) printStatus(all []streamStatus, asJSON, watch bool) error {
+func printStatus(w io.Writer, all []streamStatus, asJSON, watch bool) error {
 	switch {
 	case asJSON && watch:
-		if err := json.NewEncoder(a.stdout).Encode(all); err != nil {
+		if err := json.NewEncoder(w).Encode(all); err != nil {
 			return fmt.Errorf("print JSON: %w", err)
 		}
 		return nil
 	case asJSON:
-		return printJSON(a.stdout, all)
+		return printJSON(w, all)
 	}
 	var text strings.Builder
-	if watch && isTerminal(a.stdout) {
+	if watch && isTerminal(w) {
 		text.WriteString("\x1b[H\x1b[2J")
 	}
 	for i := range all {
-		if i > 0 || watch && !isTerminal(a.stdout) {
+		if i > 0 || watch && !isTerminal(w) {
 			text.WriteString("\n")
 		}
 		for _, row := range all[i].rows(time.Now()) {
 			fmt.Fprintf(&text, "  %-11s %s\n", row[0], row[1])
 		}
 	}
-	_, err := io.WriteString(a.stdout, text.String())
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 

@@ -26,8 +26,8 @@ type streamHandle struct {
 func (h *streamHandle) close() { _ = h.client.Close() } // nothing is left to be written
 
 // openStream connects to the servers of the stream that the command is about.
-func (a *app) openStream(ctx context.Context, need config.Uses, name string) (*streamHandle, error) {
-	s, err := a.steeringSettings(ctx, need)
+func openStream(ctx context.Context, a *app, need config.Uses, name string) (*streamHandle, error) {
+	s, err := steeringSettings(ctx, a, need)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (a *app) openStream(ctx context.Context, need config.Uses, name string) (*s
 
 // steeringSettings loads what commands need that look at streams. The API is
 // not asked, so its key is not needed.
-func (a *app) steeringSettings(ctx context.Context, need config.Uses) (*config.Settings, error) {
+func steeringSettings(ctx context.Context, a *app, need config.Uses) (*config.Settings, error) {
 	s, err := a.settings(ctx, need|config.UsesKafka|config.UsesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
 	if err == nil {
 		a.warn(s)
@@ -59,8 +59,8 @@ func (a *app) steeringSettings(ctx context.Context, need config.Uses) (*config.S
 
 // openStreams connects to the servers of all streams of the settings, or of the
 // one that is named. The caller closes the client.
-func (a *app) openStreams(ctx context.Context, name string) (*cursorstore.Client, []*control.Controller, error) {
-	s, err := a.steeringSettings(ctx, 0)
+func openStreams(ctx context.Context, a *app, name string) (*cursorstore.Client, []*control.Controller, error) {
+	s, err := steeringSettings(ctx, a, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,7 +155,7 @@ func (c *change) flags(cmd *cobra.Command) {
 // open connects to the servers of the stream that is to be changed.
 func (c *change) open(ctx context.Context) (*streamHandle, error) {
 	c.by.Who = operator()
-	return c.app.openStream(ctx, config.UsesExport, c.stream)
+	return openStream(ctx, c.app, config.UsesExport, c.stream)
 }
 
 // leastTimeout is the least time in which a bridge can be expected to answer.
