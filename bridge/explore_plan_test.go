@@ -80,7 +80,9 @@ type plan struct {
 	// EXPORT_ON_INVALID_CURSOR, stop where it is empty.
 	loss, refused string
 	// hasty operators wait for five seconds, not for a minute.
-	hasty  bool
+	hasty bool
+	// shared lets two items have one id, where they have ids.
+	shared bool
 	twists []at
 }
 
@@ -119,6 +121,7 @@ var settings = []setting{
 	{"halting", func(p *plan) bool { return p.loss == "stop" }, func(p *plan) { p.loss = "stop" }},
 	{"previous", func(p *plan) bool { return p.refused == "previous" }, func(p *plan) { p.refused = "previous" }},
 	{"time", func(p *plan) bool { return p.refused == "time" }, func(p *plan) { p.refused = "time" }},
+	{"shared", func(p *plan) bool { return p.shared }, func(p *plan) { p.shared = true }},
 	{"hasty", func(p *plan) bool { return p.hasty }, func(p *plan) { p.hasty = true }},
 }
 
@@ -163,6 +166,9 @@ func variants() []plan {
 		for _, refused := range []string{"previous", "time"} {
 			all = append(all, plan{exactly: exactly, contract: 'A', ids: true, refused: refused, hasty: true})
 		}
+	}
+	for _, exactly := range []bool{true, false} {
+		all = append(all, plan{exactly: exactly, contract: 'A', ids: true, shared: true}, plan{exactly: exactly, contract: 'B', ids: true, shared: true})
 	}
 	for _, loss := range []string{"redis", "stop"} {
 		all = append(all, plan{exactly: true, contract: 'A', ids: true, loss: loss})
@@ -214,5 +220,6 @@ func randomPlan(seed uint64) plan {
 	p.loss = []string{"", "", "redis", "stop"}[rnd.IntN(4)]
 	p.refused = []string{"", "previous", "time"}[rnd.IntN(3)]
 	p.hasty = rnd.IntN(2) == 0
+	p.shared = p.ids && rnd.IntN(4) == 0
 	return p
 }

@@ -158,6 +158,9 @@ func (p *process) Decode(page *bridge.Page) error {
 		if p.w.plan.ids {
 			e.ID = line
 		}
+		if p.w.plan.shared { // by it and the one before
+			e.ID = strconv.AppendInt(nil, int64(itemOf(line)/2), 10)
+		}
 		page.Events = append(page.Events, e)
 	}
 	page.Items = len(page.Events)
