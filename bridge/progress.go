@@ -69,6 +69,9 @@ func (at *progress) rejoin(c Checkpoint) {
 		at.visited.begin(c.Trail)
 		at.blank.clear()
 	}
+	if c.Epoch != at.cp.Epoch { // who began it may have accepted another topic
+		at.known = known{}
+	}
 }
 
 // rollback goes back to the last commit.

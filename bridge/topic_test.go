@@ -215,6 +215,37 @@ func TestTopicCutOffWhileRunning(t *testing.T) {
 	})
 }
 
+// TestTopicAcceptedByAnotherDuringRewind: what a process knows the topic to hold
+// counts no more when somebody else has accepted another topic.
+func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *rig) {
+		r.source.Grow(30)
+		r.start()
+		r.after(time.Minute)
+		r.push("back", 0, bridge.Target{})
+		r.after(2500 * time.Millisecond) // two of its six pages
+		if n := r.again.Load(); n == 0 || n == 30 {
+			r.t.Fatalf("%d events are marked, want a part", n)
+		}
+		r.source.Refuse(func(bridge.Position) error { return bridgetest.ErrDown })
+		r.after(time.Second)
+		r.topic.Recreate()
+		inbox := bridgetest.NewInbox(r.t)
+		cmd := bridge.Command{ID: "accept", Kind: bridge.KindReset, BaseEpoch: 1, Deadline: time.Now().Add(time.Hour).UnixMilli()}
+		inbox.Push(cmd)
+		if a, err := bridge.Apply(r.t.Context(), r.cfg, bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: inbox}, cmd); err != nil || !a.Applied {
+			r.t.Fatalf("%+v, %v", a, err)
+		}
+		r.after(time.Minute) // a heartbeat, which finds the stream moved
+		r.source.Refuse(nil)
+		r.after(5 * time.Minute)
+		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != 30 {
+			r.t.Errorf("the stream is %s: %s, with %d records, want it idle with 30", s.State, s.Error, len(r.topic.Records()))
+		}
+	})
+}
+
 func TestTopicLogs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
