@@ -28,6 +28,7 @@ func (w *world) forget() {
 	x.session = w.sessions
 	x.gone = append(x.gone, x.log...)
 	x.log, x.items, x.ends, x.copied = nil, nil, nil, bridge.Checkpoint{}
+	x.events.lost, w.row, w.none = nil, 0, false
 	w.lossy, w.lost, w.forgot = true, true, true
 	w.wipe()
 }

@@ -50,6 +50,7 @@ const (
 	twistRemake twist = "remake" // the topic of the events is deleted and made again
 	twistCut    twist = "cut"    // it loses its end
 	twistTrim   twist = "trim"   // or its beginning
+	twistGarble twist = "garble" // the export lists many more items, which cannot be read
 	twistLapse  twist = "lapse"  // seventy seconds pass in which no call is answered
 )
 
@@ -57,7 +58,7 @@ const (
 var twists = []twist{
 	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
 	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
-	twistRefuse, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim,
+	twistRefuse, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim, twistGarble,
 }
 
 // at is a twist at a step.

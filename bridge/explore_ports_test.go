@@ -89,11 +89,12 @@ type process struct {
 	session  int // of the sink, 0 is none
 	last     bridge.Place
 
-	sent []int        // items since the last Publish; owned by the engine
-	seen bridge.Place // where the store was when it was last read; guarded by world.mu
-	knew bridge.Place // where it was when the session began
-	held map[int]int  // what it was told that the topic holds
-	path path         // of its pages; owned by the scheduler
+	defects map[int]bridge.Defect // of items, as they were sent last; between Send and Publish
+	sent    []int                 // items since the last Publish; owned by the engine
+	seen    bridge.Place          // where the store was when it was last read; guarded by world.mu
+	knew    bridge.Place          // where it was when the session began
+	held    map[int]int           // what it was told that the topic holds
+	path    path                  // of its pages; owned by the scheduler
 	// made is which of the topics of its name the session has, reach how far it
 	// knows it to go, start where it found it to begin.
 	made         int
@@ -154,7 +155,7 @@ func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, 
 // Decode implements bridge.Source.
 func (p *process) Decode(page *bridge.Page) error {
 	for line := range bytesLines(page.Body) {
-		e := bridge.Event{Raw: line, Index: len(page.Events), Time: time.Now().UnixMilli()}
+		e := bridge.Event{Raw: line, Index: len(page.Events), Time: time.Now().UnixMilli(), Defect: p.w.defect(itemOf(line))}
 		if p.w.plan.ids {
 			e.ID = line
 		}
@@ -324,8 +325,11 @@ func (p *process) Holds(ctx context.Context) (bool, error) {
 // from its Publish on: before that it is like a Publish that failed.
 func (p *process) Send(ctx context.Context, page *bridge.Page) error {
 	defer page.Release()
+	was := *page
 	for i := range page.Events {
-		p.sent = append(p.sent, itemOf(page.Events[i].Raw))
+		n := itemOf(page.Events[i].Raw)
+		p.sent = append(p.sent, n)
+		p.defects[n] = page.Events[i].Defect
 	}
 	var marked []int
 	for i := range page.Events {
@@ -334,8 +338,9 @@ func (p *process) Send(ctx context.Context, page *bridge.Page) error {
 		}
 	}
 	return p.ask(ctx, &call{op: opSend, note: page.At.Cursor, run: func(f fate) error {
+		p.w.refusable(&was)
 		for _, n := range marked {
-			if p.made == p.w.topic.events.made && !p.w.unlike() && !p.w.topic.ever[n] {
+			if p.made == p.w.topic.events.made && !p.w.topic.ever[n] {
 				p.w.fail(ruleMarked, "item %d is marked, and comes for the first time", n)
 			}
 			p.w.marked++
@@ -361,12 +366,21 @@ func (p *process) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, 
 		return err
 	}}
 	if w.verbose {
-		c.note = fmt.Sprintf("%s %s %v at %q %d", b.Checkpoint.Place, b.Checkpoint.Kind, items, b.Checkpoint.Cursor, len(b.Checkpoint.Tail))
+		c.note = fmt.Sprintf("%s %s %s at %q %d", b.Checkpoint.Place, b.Checkpoint.Kind, listed(items), b.Checkpoint.Cursor, len(b.Checkpoint.Tail))
 	}
 	if err := p.ask(ctx, c); err != nil {
 		return bridge.Receipt{}, err
 	}
 	return bridge.Receipt{Published: len(items), Topics: topics}, nil
+}
+
+// listed writes items, but not all of many.
+func listed(items []int) string {
+	const many = 20
+	if n := len(items); n > many {
+		return fmt.Sprintf("[%d items, %d to %d]", n, items[0], items[n-1])
+	}
+	return fmt.Sprint(items)
 }
 
 // Load implements bridge.Store.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,19 +34,23 @@ type world struct {
 	arrived []*call
 	wake    chan struct{} // holds one token after an arrival
 
-	parked    []*call
-	late      []func()
-	belated   bool     // one of late happens
-	later     []func() // after the faults are over, and have been put right
-	orphan    *asked   // whose claimer is to die
-	procs     [3]*process
-	old       []*process // dead ones
-	owner     int        // -1 is nobody
-	step      int
-	grown     int
-	favourite int  // the instance that goes on for longer
-	calm      bool // the faults are over
-	over      bool // who ends is not started again
+	parked         []*call
+	late           []func()
+	garbled        bool         // items came that cannot be read
+	row            int          // of unreadable items, at the end of the log
+	none           bool         // and before it nothing but them
+	unreadableFrom atomic.Int64 // the first item of them
+	belated        bool         // one of late happens
+	later          []func()     // after the faults are over, and have been put right
+	orphan         *asked       // whose claimer is to die
+	procs          [3]*process
+	old            []*process // dead ones
+	owner          int        // -1 is nobody
+	step           int
+	grown          int
+	favourite      int  // the instance that goes on for longer
+	calm           bool // the faults are over
+	over           bool // who ends is not started again
 
 	export   exported
 	path     path // to the newest checkpoint
@@ -98,6 +103,7 @@ func runPlan(t *testing.T, p plan, verbose bool) (r result) {
 
 func (w *world) run() {
 	w.began, w.wake = time.Now(), make(chan struct{}, 1)
+	w.unreadableFrom.Store(readable)
 	w.export = exported{contract: w.plan.contract, items: 5, size: 3}
 	if w.plan.order > 0 {
 		w.rnd = rand.New(rand.NewPCG(w.plan.order, 1))
@@ -139,7 +145,7 @@ func (w *world) start(who int) {
 
 // process makes a new process; begin lets it run.
 func (w *world) process(who int) *process {
-	p := &process{w: w, who: who, done: make(chan error, 1)}
+	p := &process{w: w, who: who, defects: make(map[int]bridge.Defect), done: make(chan error, 1)}
 	w.procs[who] = p
 	return p
 }

@@ -209,11 +209,6 @@ func (w *world) trim() {
 	w.damaged = true
 }
 
-// unlike reports whether the stream may go on in another topic without anybody
-// knowing: BRIDGE_ON_CHECKPOINT_LOSS=redis accepts what is missing, and after a
-// rewind the store's checkpoint implies nothing.
-func (w *world) unlike() bool { return w.forgot && w.plan.loss == "redis" && w.damaged }
-
 // judgeTopic checks that the topic has every item, but for those that somebody
 // was told of.
 func (w *world) judgeTopic() {

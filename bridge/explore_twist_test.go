@@ -137,6 +137,8 @@ func (w *world) disturb(t twist) {
 		w.cut()
 	case twistTrim:
 		w.trim()
+	case twistGarble:
+		w.garble()
 	case twistLapse:
 		w.lapse()
 	}
@@ -227,6 +229,7 @@ func (w *world) lose(n int) {
 		x.gone = append(x.gone, gone)
 		x.log, x.items, x.ends = x.log[:last], x.items[:last], x.ends[:last]
 		x.next = reached(x.last())
+		w.row, w.none = 0, false
 		x.events.lost = slices.DeleteFunc(x.events.lost, func(cut loss) bool { // no checkpoint knows of it any more
 			return len(x.last().Topics) == 0 || x.last().Topics[0].End <= cut.low
 		})

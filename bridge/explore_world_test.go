@@ -29,6 +29,7 @@ const (
 	ruleMixed    = "exactly once: a session that finds the store ahead of the topic does not go on in the topic's epoch"
 	rulePaused   = "a paused stream publishes nothing until the pause is over, or an operator resumes it"
 	ruleTopic    = "nothing is published after a hole: a topic that lacks what the checkpoint says blocks the stream until an operator accepts it"
+	ruleMapping  = "a stream of which nothing can be read stops after few items, however often it begins anew"
 	ruleDetour   = "a stream leaves a cursor by itself only where the export refuses it, and publishes what is missing, and only that"
 	ruleLost     = "every item is published"
 	ruleStuck    = "when the faults are over, the owner is idle and caught up, the other stands by, the store has the newest checkpoint, and every command has an answer"
@@ -161,6 +162,7 @@ func (x *topicOf) commit(p *process, b bridge.Batch, items []int, f fate) error 
 		p.w.whole(p, x.last(), b.Checkpoint, items)
 		x.events.add(items, true)
 		p.reach = max(p.reach, x.events.end())
+		p.w.unreadable(x.last(), b.Checkpoint, items, p.defects)
 		p.w.committed(p, x.last(), b.Checkpoint, items)
 		if b.Checkpoint.Overlap == nil {
 			x.next += len(items)
@@ -529,6 +531,9 @@ func (w *world) settled() string {
 	s := owner.bridge.Status()
 	if s.PausedUntil == bridge.Forever && s.State == bridge.StatePaused && w.inbox.pending == nil {
 		w.hold(0)
+	}
+	if w.corrects(s) {
+		return "an operator has just corrected how items are read"
 	}
 	if w.repairs(s) {
 		return "an operator has just asked for a repair"
