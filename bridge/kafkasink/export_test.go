@@ -25,8 +25,5 @@ func TimeHeader(ms int64) string {
 	return string(h.Value)
 }
 
-// DecodeJob reads a job's JSON form.
-var DecodeJob = decodeJob
-
 // HoldsTime sets how long one look of Holds may take.
 func (s *Sink) HoldsTime(d time.Duration) { s.holdsTime = d }

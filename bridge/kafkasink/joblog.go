@@ -11,7 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -50,8 +49,8 @@ type jobLog struct {
 	found jobRecords
 }
 
-// list returns the jobs of a stream as of so long ago at most.
-func (l *jobLog) list(ctx context.Context, j *Jobs, age time.Duration) ([]Job, error) {
+// records returns those of a stream's jobs as of so long ago at most.
+func (l *jobLog) records(ctx context.Context, j *Jobs, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if age == 0 || time.Since(l.read) > age {
@@ -63,10 +62,11 @@ func (l *jobLog) list(ctx context.Context, j *Jobs, age time.Duration) ([]Job, e
 			return struct{}{}, nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return l.found.jobs(j.cfg.Stream)
+	plans, checkpoints = l.found.of(j.cfg.Stream)
+	return plans, checkpoints, nil
 }
 
 // readOn reads what is committed of the whole topic, or of what has come since
@@ -123,52 +123,26 @@ type jobRecords struct{ newest map[string]*kgo.Record }
 
 func (f *jobRecords) add(r *kgo.Record) error {
 	key := string(r.Key)
-	_, _, window := windowOf(key)
 	switch {
-	case !r.Attrs.IsTransactional(), !window && !strings.HasPrefix(key, jobKeyPrefix) || strings.HasSuffix(key, "/barrier"):
+	case !r.Attrs.IsTransactional(), !windowNames.MatchString(key) && !strings.HasPrefix(key, jobKeyPrefix) || strings.HasSuffix(key, "/barrier"):
 	case r.Value == nil:
 		delete(f.newest, key)
 	default: // a copy, or the whole batch would stay in memory
-		f.newest[key] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Value: bytes.Clone(r.Value)}
+		f.newest[key] = &kgo.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value)}
 	}
 	return nil
 }
 
-// jobs puts the records of a stream's jobs together.
-func (f *jobRecords) jobs(stream string) ([]Job, error) {
-	byName := make(map[string]*Job)
+// of returns a stream's plans, by id, and the checkpoints of its windows, by
+// name.
+func (f *jobRecords) of(stream string) (plans, checkpoints map[string]*kgo.Record) {
+	plans, checkpoints = make(map[string]*kgo.Record), make(map[string]*kgo.Record)
 	for key, r := range f.newest {
-		if !strings.HasPrefix(key, jobKey(stream, "")) {
-			continue
+		if id, ok := strings.CutPrefix(key, jobKey(stream, "")); ok {
+			plans[id] = r
+		} else if strings.HasPrefix(key, jobName(stream, "")) {
+			checkpoints[key] = r
 		}
-		j, err := decodeJob(r.Value)
-		if err != nil {
-			return nil, fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, key, err)
-		}
-		byName[j.name()] = &j
 	}
-	for key, r := range f.newest {
-		name, n, ok := windowOf(key)
-		j := byName[name]
-		if !ok || j == nil || n >= len(j.Windows) || j.Windows[n].Ended != "" || j.WindowName(n) != key {
-			continue
-		}
-		c, err := bridge.DecodeCheckpoint(r.Value)
-		if err != nil {
-			return nil, fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, key, err)
-		}
-		w := &j.Windows[n]
-		w.Events, w.Pages, w.Position = c.Events, c.Pages, c.PositionTime
-	}
-	var all []Job
-	for _, j := range byName {
-		all = append(all, *j)
-	}
-	slices.SortFunc(all, func(a, b Job) int {
-		if a.Created != b.Created {
-			return int(min(1, max(-1, a.Created-b.Created)))
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
-	return all, nil
+	return plans, checkpoints
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
@@ -25,10 +26,10 @@ func TestJobsReadOn(t *testing.T) {
 	cfg := config(t, k.ListenAddrs(), exactly)
 	users := cfg
 	users.Stream = "users"
-	job, _ := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
+	job, _ := newJob(t, cfg, backfill.Backfill, "aaaaaa")
 	for i := range 20 {
 		job.Reason = strings.Repeat("x", i)
-		put(t, kafkasink.NewJobs(cfg), job)
+		put(t, jobsOf(cfg), job)
 	}
 	var fetches, early atomic.Int64 // early ones are of what was read before
 	var known atomic.Pointer[map[int32]int64]
@@ -47,7 +48,7 @@ func TestJobsReadOn(t *testing.T) {
 	var logs kafkasink.JobLogs
 	list := func(cfg kafkasink.Config, want int) {
 		t.Helper()
-		if all, err := logs.Jobs(cfg).List(t.Context()); err != nil || len(all) != want {
+		if all, err := sharedJobs(&logs, cfg).list(t.Context()); err != nil || len(all) != want {
 			t.Errorf("stream %s: %d jobs, %v; want %d", cfg.Stream, len(all), err, want)
 		}
 	}
@@ -66,8 +67,8 @@ func TestJobsReadOn(t *testing.T) {
 	}
 	before := make(map[int32]int64)
 	ends.Each(func(o kadm.ListedOffset) { before[o.Partition] = o.Offset })
-	other, _ := newJob(t, users, kafkasink.JobBackfill, "bbbbbb")
-	put(t, kafkasink.NewJobs(users), other)
+	other, _ := newJob(t, users, backfill.Backfill, "bbbbbb")
+	put(t, jobsOf(users), other)
 	early.Store(0)
 	known.Store(&before)
 	list(cfg, 1)
@@ -76,9 +77,9 @@ func TestJobsReadOn(t *testing.T) {
 		t.Errorf("%d fetches of what was read before", n)
 	}
 	fetches.Store(0)
-	put(t, kafkasink.NewJobs(users), other)
+	put(t, jobsOf(users), other)
 	fetches.Store(0)
-	if all, err := logs.Jobs(users).Recent(t.Context(), time.Minute); err != nil || len(all) != 1 || fetches.Load() > 0 {
+	if all, err := sharedJobs(&logs, users).List(t.Context(), time.Minute); err != nil || len(all) != 1 || fetches.Load() > 0 {
 		t.Errorf("as of a minute ago: %v, %v after %d fetches, want none", all, err, fetches.Load())
 	}
 
@@ -88,8 +89,8 @@ func TestJobsReadOn(t *testing.T) {
 	}
 	known.Store(nil)
 	list(cfg, 0)
-	job, _ = newJob(t, cfg, kafkasink.JobBackfill, "cccccc")
-	put(t, kafkasink.NewJobs(cfg), job)
+	job, _ = newJob(t, cfg, backfill.Backfill, "cccccc")
+	put(t, jobsOf(cfg), job)
 	list(cfg, 1)
 	list(users, 0)
 }
@@ -109,18 +110,18 @@ func clientOf(t *testing.T, cfg kafkasink.Config) *kgo.Client {
 func TestTidyJobs(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	jobs := kafkasink.NewJobs(cfg)
+	jobs := jobsOf(cfg)
 	now := time.Now()
-	long, lately := now.Add(-kafkasink.JobsKept-time.Hour).UnixMilli(), now.Add(-time.Hour).UnixMilli()
+	long, lately := now.Add(-backfill.Kept-time.Hour).UnixMilli(), now.Add(-time.Hour).UnixMilli()
 	var windows []kafkasink.Config
-	for id, change := range map[string]func(*kafkasink.Job){
-		"aaaaaa": func(j *kafkasink.Job) { j.State, j.Changed = kafkasink.JobDone, long },
-		"bbbbbb": func(j *kafkasink.Job) { j.State, j.Changed, j.Kind = kafkasink.JobCancelled, long, kafkasink.JobReplay },
-		"cccccc": func(j *kafkasink.Job) { j.State, j.Changed = kafkasink.JobDone, lately },
-		"dddddd": func(j *kafkasink.Job) { j.Created = long }, // interrupted: it may go on
-		"eeeeee": func(j *kafkasink.Job) { j.State, j.Changed = kafkasink.JobCancelled, long },
+	for id, change := range map[string]func(*backfill.Job){
+		"aaaaaa": func(j *backfill.Job) { j.State, j.Changed = backfill.Done, long },
+		"bbbbbb": func(j *backfill.Job) { j.State, j.Changed, j.Kind = backfill.Cancelled, long, backfill.Replay },
+		"cccccc": func(j *backfill.Job) { j.State, j.Changed = backfill.Done, lately },
+		"dddddd": func(j *backfill.Job) { j.Created = long }, // interrupted: it may go on
+		"eeeeee": func(j *backfill.Job) { j.State, j.Changed = backfill.Cancelled, long },
 	} {
-		job, window := newJob(t, cfg, kafkasink.JobBackfill, id)
+		job, window := newJob(t, cfg, backfill.Backfill, id)
 		change(&job)
 		put(t, jobs, job)
 		windows = append(windows, window)
@@ -139,15 +140,15 @@ func TestTidyJobs(t *testing.T) {
 			t.Fatalf("round %d: %d jobs were taken away, %v; want %d", round, n, err, want)
 		}
 	}
-	for _, jobs := range []*kafkasink.Jobs{jobs, kafkasink.NewJobs(cfg)} {
-		all, err := jobs.List(t.Context())
+	for _, jobs := range []*streamJobs{jobs, jobsOf(cfg)} {
+		all, err := jobs.list(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		left := make(map[string]int)
 		for i := range all {
 			left[all[i].ID] = len(all[i].Windows)
-			if all[i].ID == "aaaaaa" && (all[i].From != 1000 || all[i].To != 3000 || all[i].State != kafkasink.JobDone || all[i].Done() != 1) {
+			if all[i].ID == "aaaaaa" && (all[i].From != 1000 || all[i].To != 3000 || all[i].State != backfill.Done || all[i].Ended() != 1) {
 				t.Errorf("of the old backfill stays %+v", all[i])
 			}
 			if w := all[i].Windows; all[i].ID == "eeeeee" && (w[0].Events != 20 || w[0].Position != 1500 || w[1].Events != 0 || w[1].From == all[i].From) {
@@ -167,7 +168,7 @@ func TestTidyJobs(t *testing.T) {
 		recoverTo(t, open(t, window), window, 3)
 	}
 	refused := errors.New("no")
-	if _, err := jobs.Change(t.Context(), "bbbbbb", func(have kafkasink.Job) (kafkasink.Job, error) {
+	if _, err := jobs.change(t.Context(), "bbbbbb", func(have backfill.Job) (backfill.Job, error) {
 		if have.Version != 0 {
 			t.Errorf("the old replay is still there: %+v", have)
 		}

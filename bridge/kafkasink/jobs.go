@@ -2,7 +2,6 @@ package kafkasink
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,8 +24,15 @@ const (
 	changeTries = 5
 )
 
-// Jobs keeps the jobs of a stream in the topic <KAFKA_CHECKPOINT_TOPIC>.jobs,
-// beside the checkpoints of their windows. All methods may be called
+// jobKeyPrefix is how the keys of plans begin. The windows' checkpoints are
+// under the windows' names.
+const jobKeyPrefix = "job/"
+
+func jobKey(stream, id string) string { return jobKeyPrefix + stream + "/" + id }
+
+// Jobs keeps the plans of a stream's jobs in the topic
+// <KAFKA_CHECKPOINT_TOPIC>.jobs, beside the checkpoints of their windows. What a
+// plan says is nothing to it. All methods may be called
 // concurrently. Errors are Faults.
 type Jobs struct {
 	cfg      Config // of the stream
@@ -35,7 +41,7 @@ type Jobs struct {
 }
 
 // NewJobs returns the jobs of the stream that cfg is the configuration of. It
-// does not connect. The first List reads the whole topic, the next ones only what
+// does not connect. The first Records reads the whole topic, the next ones only what
 // has come since.
 func NewJobs(cfg Config) *Jobs { return new(JobLogs).Jobs(cfg) }
 
@@ -60,72 +66,73 @@ func (j *Jobs) Members(ctx context.Context, id string) ([]kafkagroup.Member, err
 	return j.sink(id).cfg.Ownership().Members(ctx)
 }
 
-// List returns all jobs of the stream, oldest first, each window that has not
-// ended with what its newest checkpoint says. What an open transaction hides is
-// not seen. Where the topic does not exist there are none.
-func (j *Jobs) List(ctx context.Context) ([]Job, error) { return j.Recent(ctx, 0) }
-
-// Recent is List as of so long ago at most.
-func (j *Jobs) Recent(ctx context.Context, age time.Duration) ([]Job, error) {
+// Records returns the newest records of the stream's jobs as of so long ago at
+// most: the plans by the jobs' ids, and the checkpoints by the windows' names.
+// What an open transaction hides is not seen. Where the topic does not exist
+// there are none. The caller does not change them.
+func (j *Jobs) Records(ctx context.Context, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 	defer cancel()
-	return j.log.list(ctx, j, age)
+	return j.log.records(ctx, j, age)
 }
 
-// Change commits what change makes of a job. It is given the job as it is
-// committed, the zero Job where there is none, and may be called more than once:
+// Change commits what change makes of a job's plan, and that the checkpoints of
+// the windows that it names are gone, in one transaction. It is given the plan
+// as it is committed, nil where there is none, and may be called more than once:
 // a change that another process began later is let through, and this one begins
-// again from there. An error of change is returned as it is, and nothing has
-// changed. After any other error the outcome is unknown, and repeating is safe
-// if change sees that it was done.
-func (j *Jobs) Change(ctx context.Context, id string, change func(Job) (Job, error)) (Job, error) {
+// again from there. A next plan of nil takes the job away. An error of change is
+// returned as it is, and nothing has changed. After any other error the outcome
+// is unknown, and repeating is safe if change sees that it was done.
+func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Record) (next []byte, gone []string, err error)) error {
 	j.changing.Lock()
 	defer j.changing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 	defer cancel()
 	for try := 1; ; try++ {
-		next, refused, err := j.attempt(ctx, id, change)
+		refused, err := j.attempt(ctx, id, change)
 		switch {
 		case refused != nil:
-			return Job{}, refused
+			return refused
 		case err == nil:
-			return next, nil
+			return nil
 		case kafkaclient.IsPermanent(err) || ctx.Err() != nil || try == changeTries:
-			return Job{}, fmt.Errorf("commit job %s: %w", id, err)
+			return fmt.Errorf("commit job %s: %w", id, err)
 		}
 		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
 	}
 }
 
-func (j *Jobs) attempt(ctx context.Context, id string, change func(Job) (Job, error)) (next Job, refused, err error) {
+func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error)) (refused, err error) {
 	s := j.sink(id)
 	x, err := s.begin(ctx)
 	if err != nil {
-		return Job{}, nil, err
+		return nil, err
 	}
 	defer x.close()
-	have, err := s.takeJob(ctx, x, jobKey(j.cfg.Stream, id))
+	key := jobKey(j.cfg.Stream, id)
+	have, err := s.takeJob(ctx, x, key)
 	if err == nil {
-		if next, refused = change(have); refused != nil {
-			return Job{}, refused, nil
+		next, gone, refused := change(have)
+		if refused != nil {
+			return refused, nil
 		}
-		err = s.commitJob(ctx, x, &next)
+		_, err = s.commitOwn(ctx, x, "a job", s.jobRecords(key, next, gone)...)
 	}
 	if err != nil {
-		return Job{}, nil, s.explain(err, x.writer)
+		return nil, s.explain(err, x.writer)
 	}
-	return next, nil, nil
+	return nil, nil
 }
 
-// takeJob fences whoever else is about to change the job and reads it, behind a
-// barrier as a checkpoint is read.
-func (s *Sink) takeJob(ctx context.Context, x *session, key string) (Job, error) {
+// takeJob fences whoever else is about to change the job and reads its plan,
+// behind a barrier as a checkpoint is read.
+func (s *Sink) takeJob(ctx context.Context, x *session, key string) (*kgo.Record, error) {
 	if err := s.takeProducer(ctx, x); err != nil {
-		return Job{}, err
+		return nil, err
 	}
 	b, err := s.commitBarrier(ctx, x)
 	if err != nil {
-		return Job{}, err
+		return nil, err
 	}
 	l := s.partitionLog(x)
 	found := finds{data: heap{key: key}, mirror: heap{key: s.cfg.mirrorKey()}}
@@ -134,38 +141,35 @@ func (s *Sink) takeJob(ctx context.Context, x *session, key string) (Job, error)
 		_, err = l.Scan(ctx, kafkaclient.Span{From: 0, To: low}, found.add)
 	}
 	if err != nil || found.none() {
-		return Job{}, err
+		return nil, err
 	}
 	r := found.data.records[len(found.data.records)-1]
 	if r.Value == nil { // forgotten
-		return Job{}, nil
+		return nil, nil //nolint:nilnil // there is none, which is no error
 	}
-	job, err := decodeJob(r.Value)
-	if err != nil {
-		return Job{}, &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonCheckpoint, Code: "foreign",
-			Err: fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, key, err),
-		}
-	}
-	return job, nil
+	return r, nil
 }
 
-func (s *Sink) commitJob(ctx context.Context, x *session, j *Job) error {
-	value, err := json.Marshal(j)
-	if err != nil {
-		return fmt.Errorf("encode job %s: %w", j.ID, err)
+// jobRecords are the records of a change, the plan's last.
+func (s *Sink) jobRecords(key string, plan []byte, gone []string) []kgo.Record {
+	var own []kgo.Record
+	for _, name := range gone {
+		w := Sink{cfg: s.cfg}
+		w.cfg.Stream = name
+		own = append(own, w.ownRecord(w.cfg.dataKey(), nil), w.ownRecord(w.cfg.barrierKey(), nil))
 	}
-	rec := s.ownRecord(jobKey(j.Stream, j.ID), value)
-	rec.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
-	_, err = s.commitOwn(ctx, x, "a job", rec)
-	return err
+	last := s.ownRecord(key, plan)
+	if plan != nil {
+		last.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
+	}
+	return append(own, last)
 }
 
-// Watch calls visit with each committed state of a job, from the oldest that
-// the topic still has to those that come, until ctx ends or something fails that
+// Watch calls visit with each committed plan of a job, from the oldest that the
+// topic still has to those that come, until ctx ends or something fails that
 // waiting does not cure. Brokers that are away are waited for. A commit is seen
 // within about a second, or when the transaction ends that hides it.
-func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
+func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) error {
 	s, key := j.sink(id), jobKey(j.cfg.Stream, id)
 	client, err := s.cfg.Open()
 	if err != nil {
@@ -193,11 +197,8 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 		}
 		try, at = 0, c.Next
 		for _, r := range c.Records {
-			if r.Attrs.IsControl() || string(r.Key) != key {
-				continue
-			}
-			if job, err := decodeJob(r.Value); err == nil {
-				visit(job)
+			if !r.Attrs.IsControl() && string(r.Key) == key && r.Value != nil {
+				visit(r)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package kafkasink_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,72 +11,76 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
 
 // newJob returns a job of two windows, which Change has not seen yet, and the
 // Sink's configuration of its first one. The topics are there.
-func newJob(t *testing.T, cfg kafkasink.Config, kind kafkasink.JobKind, id string) (kafkasink.Job, kafkasink.Config) {
+func newJob(t *testing.T, cfg kafkasink.Config, kind backfill.Kind, id string) (backfill.Job, kafkasink.Config) {
 	t.Helper()
-	job := kafkasink.Job{
-		Version: kafkasink.JobVersion, ID: id, Kind: kind, Stream: cfg.Stream, Resource: "events", Topic: cfg.Topic,
-		From: 1000, To: 3000, Windows: kafkasink.JobWindows(1000, 3000, 2),
-		RateLimit: 2.5, Parallel: 1, PageSize: 50, Who: "me", Reason: "why", Created: 7, State: kafkasink.JobRunning,
+	job := backfill.Job{
+		Version: backfill.Version, ID: id, Kind: kind, Stream: cfg.Stream, Resource: "events", Topic: cfg.Topic,
+		From: 1000, To: 3000, Windows: backfill.Split(1000, 3000, 2),
+		RateLimit: 2.5, Parallel: 1, PageSize: 50, Who: "me", Reason: "why", Created: 7, State: backfill.Running,
 	}
-	if kind == kafkasink.JobReplay {
+	if kind == backfill.Replay {
 		job.Topic = cfg.Topic + ".again"
 	}
-	window := cfg.OfWindow(&job, 0)
+	window := windowConfig(cfg, &job, 0)
 	if _, err := open(t, window).Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return job, window
 }
 
-// put commits a job as it is.
-func put(t *testing.T, jobs *kafkasink.Jobs, job kafkasink.Job) {
-	t.Helper()
-	if _, err := jobs.Change(t.Context(), job.ID, func(kafkasink.Job) (kafkasink.Job, error) { return job, nil }); err != nil {
-		t.Fatal(err)
-	}
+// windowConfig is the Sink's configuration of a window.
+func windowConfig(cfg kafkasink.Config, j *backfill.Job, n int) kafkasink.Config {
+	return cfg.OfWindow(kafkasink.Window{Name: j.WindowName(n), Topic: j.Topic, Origin: string(j.Kind)})
 }
 
-func TestJobWindows(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		from, to int64
-		n        int
-	}{{0, 1, 1}, {5, 12, 7}, {5, 13, 3}, {1_000_000_000_000, 4_000_000_000_001, 1000}, {0, 1 << 60, 999}} {
-		all := kafkasink.JobWindows(test.from, test.to, test.n)
-		next, least, most := test.from, test.to, int64(0)
-		for _, w := range all {
-			if w.From != next {
-				t.Fatalf("%+v: a window begins at %d, the one before ends at %d", test, w.From, next)
+// streamJobs are the jobs of a stream as those see them who use a kafkasink.Jobs.
+type streamJobs struct {
+	*backfill.Jobs
+	log *kafkasink.Jobs
+}
+
+func jobsOf(cfg kafkasink.Config) *streamJobs { return sharedJobs(new(kafkasink.JobLogs), cfg) }
+
+func sharedJobs(logs *kafkasink.JobLogs, cfg kafkasink.Config) *streamJobs {
+	log := logs.Jobs(cfg)
+	return &streamJobs{backfill.NewJobs(log, cfg.Stream), log}
+}
+
+func (j *streamJobs) list(ctx context.Context) ([]backfill.Job, error) { return j.List(ctx, 0) }
+
+// change commits what change makes of a job.
+func (j *streamJobs) change(ctx context.Context, id string, change func(backfill.Job) (backfill.Job, error)) (next backfill.Job, err error) {
+	err = j.log.Change(ctx, id, func(r *kgo.Record) ([]byte, []string, error) {
+		var have backfill.Job
+		if r != nil {
+			if err := json.Unmarshal(r.Value, &have); err != nil {
+				return nil, nil, err
 			}
-			next = w.To
-			least, most = min(least, w.To-w.From), max(most, w.To-w.From)
 		}
-		if len(all) != test.n || next != test.to || least < 1 || most > least+1 {
-			t.Errorf("%+v: %d windows of %d to %d, the last ends at %d", test, len(all), least, most, next)
+		if next, err = change(have); err != nil {
+			return nil, nil, err
 		}
-	}
+		plan, err := json.Marshal(next)
+		return plan, nil, err
+	})
+	return next, err
 }
 
-// A job of an older version has no limits, and one with wrong ones is no job.
-func TestDecodeJob(t *testing.T) {
-	t.Parallel()
-	const older = `{"v":1,"id":"aaaaaa","kind":"replay","stream":"events","resource":"events","topic":"t","from":1,"to":2,"windows":[{"from":1,"to":2,"events":0,"pages":0}],"created":7,"state":"running"`
-	job, err := kafkasink.DecodeJob([]byte(older + "}"))
-	if err != nil || job.RateLimit != 0 || job.Parallel != 0 || job.PageSize != 0 || job.Windows[0].To != 2 {
-		t.Errorf("an older job is read as %+v: %v", job, err)
-	}
-	for _, wrong := range []string{`,"rate_limit":-1}`, `,"parallel":-1}`, `,"page_size":-1}`, `,"v":2}`} {
-		if _, err := kafkasink.DecodeJob([]byte(older + wrong)); !errors.Is(err, bridge.ErrForeign) {
-			t.Errorf("a job with %s: %v", wrong, err)
-		}
+// put commits a job as it is.
+func put(t *testing.T, jobs *streamJobs, job backfill.Job) {
+	t.Helper()
+	if _, err := jobs.change(t.Context(), job.ID, func(backfill.Job) (backfill.Job, error) { return job, nil }); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -89,7 +94,7 @@ func TestWindow(t *testing.T) {
 	if err := commit(t, live, batch(cfg, 0)); err != nil {
 		t.Fatal(err)
 	}
-	job, window := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
+	job, window := newJob(t, cfg, backfill.Backfill, "aaaaaa")
 	s := open(t, window)
 	recoverTo(t, s, window, -1)
 	bare := window
@@ -107,7 +112,7 @@ func TestWindow(t *testing.T) {
 	}
 	recoverTo(t, open(t, window), window, 1)
 	recoverTo(t, open(t, cfg), cfg, 2)
-	other := cfg.OfWindow(&job, 1)
+	other := windowConfig(cfg, &job, 1)
 	recoverTo(t, open(t, other), other, -1)
 
 	count := make(map[string]int)
@@ -129,21 +134,21 @@ func TestWindowOfOtherBounds(t *testing.T) {
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	live := open(t, cfg)
 	recoverTo(t, live, cfg, -1)
-	job, window := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
+	job, window := newJob(t, cfg, backfill.Backfill, "aaaaaa")
 	s := open(t, window)
 	recoverTo(t, s, window, -1)
 	if err := commit(t, s, batch(window, 1)); err != nil {
 		t.Fatal(err)
 	}
-	for _, windows := range [][]kafkasink.JobWindow{kafkasink.JobWindows(1000, 3000, 4), kafkasink.JobWindows(0, 4000, 2)} {
+	for _, windows := range [][]backfill.Window{backfill.Split(1000, 3000, 4), backfill.Split(0, 4000, 2)} {
 		again := job
 		again.From, again.To, again.Windows = windows[0].From, windows[len(windows)-1].To, windows
-		other := cfg.OfWindow(&again, 0)
+		other := windowConfig(cfg, &again, 0)
 		recoverTo(t, open(t, other), other, -1)
 
-		jobs := kafkasink.NewJobs(cfg)
+		jobs := jobsOf(cfg)
 		put(t, jobs, again)
-		all, err := jobs.List(t.Context())
+		all, err := jobs.list(t.Context())
 		if err != nil || len(all) != 1 {
 			t.Fatalf("the jobs are %v, %v", all, err)
 		}
@@ -159,41 +164,41 @@ func TestWindowOfOtherBounds(t *testing.T) {
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	jobs := kafkasink.NewJobs(cfg)
-	if all, err := jobs.List(t.Context()); len(all) > 0 || err != nil {
+	jobs := jobsOf(cfg)
+	if all, err := jobs.list(t.Context()); len(all) > 0 || err != nil {
 		t.Errorf("before there is a topic: %v, %v", all, err)
 	}
-	job, window := newJob(t, cfg, kafkasink.JobReplay, "aaaaaa")
+	job, window := newJob(t, cfg, backfill.Replay, "aaaaaa")
 	s := open(t, window)
 	recoverTo(t, s, window, -1)
 	put(t, jobs, job)
-	younger, _ := newJob(t, cfg, kafkasink.JobBackfill, "zzzzzz")
+	younger, _ := newJob(t, cfg, backfill.Backfill, "zzzzzz")
 	younger.Created = 8
 	put(t, jobs, younger)
 	elsewhere := cfg
 	elsewhere.Stream = "users"
-	foreign, _ := newJob(t, elsewhere, kafkasink.JobBackfill, "bbbbbb")
-	put(t, kafkasink.NewJobs(elsewhere), foreign)
+	foreign, _ := newJob(t, elsewhere, backfill.Backfill, "bbbbbb")
+	put(t, jobsOf(elsewhere), foreign)
 	done := batch(window, 3)
 	done.Checkpoint.Events, done.Checkpoint.Pages, done.Checkpoint.PositionTime = 20, 1, 1500
 	if err := commit(t, s, done); err != nil {
 		t.Fatal(err)
 	}
 
-	want := []kafkasink.Job{job, younger}
+	want := []backfill.Job{job, younger}
 	want[0].Windows = slices.Clone(job.Windows)
 	want[0].Windows[0].Events, want[0].Windows[0].Pages, want[0].Windows[0].Position = 20, 1, 1500
-	got, err := jobs.List(t.Context())
+	got, err := jobs.list(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("list differs: %v (-want +got):\n%s", err, diff)
 	}
 
 	refused := errors.New("no")
-	_, err = jobs.Change(t.Context(), job.ID, func(have kafkasink.Job) (kafkasink.Job, error) {
+	_, err = jobs.change(t.Context(), job.ID, func(have backfill.Job) (backfill.Job, error) {
 		if diff := cmp.Diff(job, have); diff != "" {
 			t.Errorf("the plan that is changed differs (-want +got):\n%s", diff)
 		}
-		have.State = kafkasink.JobDone
+		have.State = backfill.Done
 		return have, refused
 	})
 	if !errors.Is(err, refused) {
@@ -201,19 +206,19 @@ func TestJobs(t *testing.T) {
 	}
 	// Another process cancels the job while this one makes up its mind.
 	tries := 0
-	last, err := jobs.Change(t.Context(), job.ID, func(have kafkasink.Job) (kafkasink.Job, error) {
+	last, err := jobs.change(t.Context(), job.ID, func(have backfill.Job) (backfill.Job, error) {
 		if tries++; tries == 1 {
 			cancelled := have
-			cancelled.State = kafkasink.JobCancelled
-			put(t, kafkasink.NewJobs(cfg), cancelled)
+			cancelled.State = backfill.Cancelled
+			put(t, jobsOf(cfg), cancelled)
 		}
 		have.Why = "state " + string(have.State)
 		return have, nil
 	})
-	if err != nil || tries != 2 || last.State != kafkasink.JobCancelled || last.Why != "state cancelled" {
+	if err != nil || tries != 2 || last.State != backfill.Cancelled || last.Why != "state cancelled" {
 		t.Errorf("after %d tries the job is %+v, %v; want the other process's change kept", tries, last, err)
 	}
-	unknown, err := jobs.Change(t.Context(), "cccccc", func(have kafkasink.Job) (kafkasink.Job, error) { return have, refused })
+	unknown, err := jobs.change(t.Context(), "cccccc", func(have backfill.Job) (backfill.Job, error) { return have, refused })
 	if !errors.Is(err, refused) || unknown.Version != 0 {
 		t.Errorf("an unknown job: %+v, %v", unknown, err)
 	}
@@ -223,14 +228,14 @@ func TestJobs(t *testing.T) {
 func TestWatchJob(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	jobs := kafkasink.NewJobs(cfg)
-	job, _ := newJob(t, cfg, kafkasink.JobReplay, "aaaaaa")
+	jobs := jobsOf(cfg)
+	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
 	put(t, jobs, job)
 	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
 	defer cancel()
 	partition := func(id string) int32 { return kafkasink.CheckpointPartition(cfg.Stream + "." + id) }
-	var seen []kafkasink.JobState
-	err := jobs.Watch(ctx, job.ID, func(j kafkasink.Job) {
+	var seen []backfill.State
+	err := jobs.Watch(ctx, job.ID, func(j backfill.Job) {
 		if seen = append(seen, j.State); len(seen) > 1 {
 			cancel()
 			return
@@ -240,10 +245,10 @@ func TestWatchJob(t *testing.T) {
 			other.ID = fmt.Sprintf("b%05d", i)
 		}
 		put(t, jobs, other)
-		job.State = kafkasink.JobCancelled
-		put(t, kafkasink.NewJobs(cfg), job)
+		job.State = backfill.Cancelled
+		put(t, jobsOf(cfg), job)
 	})
-	if want := []kafkasink.JobState{kafkasink.JobRunning, kafkasink.JobCancelled}; !slices.Equal(seen, want) || err != nil {
+	if want := []backfill.State{backfill.Running, backfill.Cancelled}; !slices.Equal(seen, want) || err != nil {
 		t.Errorf("saw %v, %v; want %v", seen, err, want)
 	}
 }
@@ -258,7 +263,7 @@ func TestHeldBackByWindow(t *testing.T) {
 			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
 			recoverTo(t, open(t, cfg), cfg, -1) // makes the topics
 			id := fmt.Sprintf("%06d", time.Now().UnixNano()%1_000_000)
-			job, window := newJob(t, cfg, kafkasink.JobBackfill, id)
+			job, window := newJob(t, cfg, backfill.Backfill, id)
 			foreignTransaction(t, window, window.CheckpointTopic+"."+job.WindowName(1))
 			if run {
 				owner := kafkasink.NewJobs(cfg).Owner(id)
@@ -306,22 +311,5 @@ func TestCreateLike(t *testing.T) {
 	got := plan.Topics[0]
 	if !got.Exists || got.Partitions != 5 || got.Configs["retention.ms"] != "86400000" || got.Configs["max.message.bytes"] != "2000000" {
 		t.Errorf("created %+v", got)
-	}
-}
-
-func TestJobProgress(t *testing.T) {
-	t.Parallel()
-	for want, windows := range map[float64][]kafkasink.JobWindow{
-		0:     {{From: 1000, To: 2000}, {From: 2000, To: 3000, Position: 1500}},
-		0.375: {{From: 1000, To: 2000, Position: 1500}, {From: 2000, To: 3000, Position: 2250}},
-		0.5:   {{To: 2000, Position: 1999}, {From: 2000, To: 3000, Position: 2100, Ended: "on its last page"}},
-		1:     {{From: 1000, To: 2000, Position: 2500}},
-	} {
-		if got := (&kafkasink.Job{Windows: windows}).Progress(); got != want {
-			t.Errorf("%+v are at %v, want %v", windows, got, want)
-		}
-	}
-	if got := new(kafkasink.Job).Progress(); got != 0 {
-		t.Errorf("a job without windows is at %v", got)
 	}
 }

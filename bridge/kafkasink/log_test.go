@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/kafkasink"
 )
@@ -75,18 +76,18 @@ func TestJobsLogBeginsLater(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
 	recovered(t, cfg).Close()
-	jobs := kafkasink.NewJobs(cfg)
-	job, window := newJob(t, cfg, kafkasink.JobBackfill, "aaaaaa")
+	jobs := jobsOf(cfg)
+	job, window := newJob(t, cfg, backfill.Backfill, "aaaaaa")
 	put(t, jobs, job)
 	deleteAll(t, cfg, window.CheckpointTopic)
-	if all, err := jobs.List(t.Context()); len(all) > 0 || err != nil {
+	if all, err := jobs.list(t.Context()); len(all) > 0 || err != nil {
 		t.Errorf("list of a log that holds nothing: %v, %v", all, err)
 	}
 	if marks, err := kafkasink.Marks(t.Context(), cfg, kafkasink.JobDLQ); len(marks) > 0 || err != nil {
 		t.Errorf("marks of a log that holds nothing: %v, %v", marks, err)
 	}
 	put(t, jobs, job)
-	if all, err := jobs.List(t.Context()); len(all) != 1 || err != nil {
+	if all, err := jobs.list(t.Context()); len(all) != 1 || err != nil {
 		t.Errorf("list: %v, %v; want the job", all, err)
 	}
 	r, err := kafkasink.OpenRepair(t.Context(), cfg, kafkasink.JobDLQ)

@@ -23,11 +23,6 @@ const (
 	JobVerify = "repair"
 )
 
-// jobsSuffix is what the topic of the jobs' records has behind the name of the
-// checkpoint topic. A job never writes where the stream has its checkpoints: an
-// open transaction there would hold its start back.
-const jobsSuffix = ".jobs"
-
 // repairTries is how often a publication in doubt is looked at again.
 const repairTries = 3
 

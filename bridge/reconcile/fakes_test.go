@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -170,6 +171,7 @@ func sorted(ids []string) []string {
 
 // live is a LiveStream.
 type live struct {
+	mu        sync.Mutex          // guards trail, while a Run is under way
 	trail     []bridge.Checkpoint // newest first
 	running   bool
 	backfills []reconcile.Backfill
@@ -182,7 +184,10 @@ func (l *live) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) er
 	if l.looks++; l.onLook != nil {
 		l.onLook(l.looks)
 	}
-	for _, c := range l.trail {
+	l.mu.Lock()
+	trail := l.trail
+	l.mu.Unlock()
+	for _, c := range trail {
 		if !visit(c) {
 			break
 		}
@@ -195,7 +200,11 @@ func (l *live) Running(context.Context) (bool, error) { return l.running, nil }
 func (l *live) Backfills(context.Context) ([]reconcile.Backfill, error) { return l.backfills, nil }
 
 // commit adds a newer checkpoint.
-func (l *live) commit(c bridge.Checkpoint) { l.trail = slices.Insert(l.trail, 0, c) }
+func (l *live) commit(c bridge.Checkpoint) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trail = slices.Concat([]bridge.Checkpoint{c}, l.trail)
+}
 
 // publisher is a Publisher whose events arrive in the world's topic.
 type publisher struct {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -10,11 +9,12 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/kafkasink"
 )
 
 func newBackfillCommand(a *app) *cobra.Command {
-	o := &jobOptions{app: a, kind: kafkasink.JobBackfill}
+	o := &jobOptions{app: a, kind: backfill.Backfill}
 	cmd := &cobra.Command{
 		Use:   "backfill",
 		Short: "Publish a time that the stream did not, into its topic",
@@ -45,12 +45,22 @@ Without --execute nothing is changed.`,
 }
 
 // openJobs returns the jobs of the stream that the command is about.
-func (a *app) openJobs(ctx context.Context, stream string) (*kafkasink.Jobs, error) {
+func (a *app) openJobs(ctx context.Context, stream string) (*streamJobs, error) {
 	_, st, err := a.steeredStream(ctx, 0, stream)
 	if err != nil {
 		return nil, err
 	}
-	return kafkasink.NewJobs(st.Kafka), nil
+	return newStreamJobs(kafkasink.NewJobs(st.Kafka), st.Name), nil
+}
+
+// streamJobs are the jobs of a stream, and who works on them.
+type streamJobs struct {
+	*backfill.Jobs
+	log *kafkasink.Jobs
+}
+
+func newStreamJobs(log *kafkasink.Jobs, stream string) *streamJobs {
+	return &streamJobs{backfill.NewJobs(log, stream), log}
 }
 
 func newBackfillListCommand(a *app) *cobra.Command {
@@ -74,7 +84,7 @@ A backfill stays in the list: its range is not published again.`,
 		if err != nil {
 			return err
 		}
-		all, err := listJobs(cmd.Context(), jobs, 0)
+		all, err := jobs.reports(cmd.Context(), 0)
 		if err != nil {
 			return explained(err)
 		}
@@ -86,9 +96,9 @@ A backfill stays in the list: its range is not published again.`,
 	return cmd
 }
 
-// listJobs returns the jobs as of so long ago at most, and who works on them.
-func listJobs(ctx context.Context, jobs *kafkasink.Jobs, age time.Duration) ([]jobReport, error) {
-	list, err := jobs.Recent(ctx, age)
+// reports returns the jobs as of so long ago at most, and who works on them.
+func (j *streamJobs) reports(ctx context.Context, age time.Duration) ([]jobReport, error) {
+	list, err := j.List(ctx, age)
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +106,10 @@ func listJobs(ctx context.Context, jobs *kafkasink.Jobs, age time.Duration) ([]j
 	for i := range list {
 		all[i] = reportOf(&list[i])
 		all[i].Executed = true
-		if list[i].State != kafkasink.JobRunning {
+		if list[i].State != backfill.Running {
 			continue
 		}
-		if all[i].Processes, err = jobs.Members(ctx, list[i].ID); err != nil {
+		if all[i].Processes, err = j.log.Members(ctx, list[i].ID); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +133,7 @@ func (a *app) showJobs(all []jobReport) error {
 }
 
 func (r *jobReport) stateText() string {
-	if r.State == kafkasink.JobRunning && len(r.Processes) == 0 {
+	if r.State == backfill.Running && len(r.Processes) == 0 {
 		return "interrupted"
 	}
 	return string(r.State)
@@ -137,8 +147,8 @@ func (r *jobReport) note() string {
 	if r.RateLimit > 0 {
 		text += fmt.Sprintf("; at most %g requests a second", r.RateLimit)
 	}
-	if r.State == kafkasink.JobCancelled {
-		text += "; cancelled" + byWhom(&r.Job)
+	if r.State == backfill.Cancelled {
+		text += "; cancelled" + r.ByWhom()
 	}
 	if len(r.Processes) > 0 {
 		text += "; " + r.Processes[0].String() + " works on it"
@@ -175,57 +185,22 @@ Without --execute nothing is changed.`,
 		if err != nil {
 			return err
 		}
-		job, err := cancelJob(cmd.Context(), jobs, args[0], reason, execute)
+		job, err := jobs.Cancel(cmd.Context(), backfill.Cancellation{ID: args[0], By: operator(), Why: reason}, execute)
 		if err != nil {
-			return explained(err)
+			return jobError(err)
 		}
 		report := reportOf(&job)
 		report.Executed = execute
 		if *asJSON {
 			return printJSON(a.stdout, report)
 		}
-		text := fmt.Sprintf("%s %s is cancelled with %d of %s done; what it published stays", job.Kind, job.ID, job.Done(), counted(len(job.Windows), "window"))
+		text := fmt.Sprintf("%s %s is cancelled with %d of %s done; what it published stays", job.Kind, job.ID, job.Ended(), counted(len(job.Windows), "window"))
 		if !execute {
 			text = fmt.Sprintf("%s %s has %d of %s done, %s events\n  dry run: nothing was changed. Add --execute to cancel it.", job.Kind, job.ID,
-				job.Done(), counted(len(job.Windows), "window"), strconv.FormatInt(report.TotalEvents, 10))
+				job.Ended(), counted(len(job.Windows), "window"), strconv.FormatInt(report.TotalEvents, 10))
 		}
 		_, err = fmt.Fprintf(a.stdout, "  %s\n", text)
 		return err
 	}
 	return cmd
-}
-
-// cancelJob cancels a job, or only looks whether it could be. A job that is
-// cancelled already stays as it is.
-func cancelJob(ctx context.Context, jobs *kafkasink.Jobs, id, reason string, execute bool) (kafkasink.Job, error) {
-	all, err := jobs.List(ctx)
-	if err != nil {
-		return kafkasink.Job{}, err
-	}
-	var job kafkasink.Job
-	for i := range all {
-		if all[i].ID == id {
-			job = all[i]
-		}
-	}
-	if err := cancellable(&job, id); err != nil || !execute {
-		return job, err
-	}
-	return jobs.Change(ctx, id, func(have kafkasink.Job) (kafkasink.Job, error) {
-		if err := cancellable(&have, id); err != nil || have.State == kafkasink.JobCancelled {
-			return have, err
-		}
-		have.State, have.Changed, have.By, have.Why = kafkasink.JobCancelled, time.Now().UnixMilli(), operator(), reason
-		return have, nil
-	})
-}
-
-func cancellable(j *kafkasink.Job, id string) error {
-	switch {
-	case j.Version == 0:
-		return &exitError{code: exitFailed, err: fmt.Errorf("there is no job %s", id), hint: "exportbridge backfill list"}
-	case j.State == kafkasink.JobDone:
-		return &exitError{code: exitFailed, err: errors.New("the job is done: there is nothing to cancel"), hint: "exportbridge backfill list"}
-	}
-	return nil
 }

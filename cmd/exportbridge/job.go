@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
@@ -23,14 +24,12 @@ const (
 	// mostWindows bounds the plan of a job, and the transactional ids that the
 	// brokers remember for it.
 	mostWindows = 1000
-	// usualParallel is how many windows run at a time where nobody says.
-	usualParallel = 8
 )
 
 // jobOptions are the flags of replay and backfill.
 type jobOptions struct {
 	app                       *app
-	kind                      kafkasink.JobKind
+	kind                      backfill.Kind
 	stream, from, to, topic   string
 	rate, reason, resume      string
 	events                    []string
@@ -52,7 +51,7 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
 	f.StringVar(&o.to, "to", "", "`TIME` of the first event that does not belong to it any more, at most now")
 	f.IntVar(&o.windows, "windows", 0, "split the time into `N` windows of the same length (default as --parallel, or 1)")
-	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d; with --resume as before)", usualParallel))
+	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d; with --resume as before)", backfill.UsualParallel))
 	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, of all windows together, for example 10/s (default half of EXPORT_RATE_LIMIT; with --resume as before)")
 	f.Var(parsed(&o.reason, parseReason, "WHY"), "reason", "`WHY`, for the list of jobs")
 	f.StringVar(&o.resume, "resume", "", "go on with the job `ID`, with the bounds that it was planned with")
@@ -138,7 +137,7 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 		o.windows = max(1, min(mostWindows, o.parallel))
 	}
 	if !o.parallelGiven {
-		o.parallel = min(o.windows, usualParallel)
+		o.parallel = min(o.windows, backfill.UsualParallel)
 	}
 	switch {
 	case o.windows > 1 && o.fromMillis == 0:
@@ -156,8 +155,9 @@ type jobPlan struct {
 	*jobOptions
 	s         *config.Settings
 	st        *config.Stream
-	jobs      *kafkasink.Jobs
-	job       kafkasink.Job
+	log       *kafkasink.Jobs
+	jobs      *backfill.Jobs
+	job       backfill.Job
 	perSecond float64 // requests, of all windows together; 0 is no limit
 	notes     []string
 }
@@ -189,7 +189,8 @@ func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &jobPlan{jobOptions: o, s: s, st: st, jobs: kafkasink.NewJobs(st.Kafka), perSecond: o.limit}
+	p := &jobPlan{jobOptions: o, s: s, st: st, log: kafkasink.NewJobs(st.Kafka), perSecond: o.limit}
+	p.jobs = backfill.NewJobs(p.log, st.Name)
 	if !o.limitGiven {
 		if p.perSecond, err = besideLive(st); err != nil {
 			return nil, err
@@ -200,11 +201,11 @@ func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
 
 // plan makes the job of what the flags say, and refuses what must not be done.
 func (p *jobPlan) plan(ctx context.Context) error {
-	p.job = kafkasink.Job{
-		Version: kafkasink.JobVersion, ID: strings.ToLower(rand.Text()[:6]), Kind: p.kind,
+	p.job = backfill.Job{
+		Version: backfill.Version, ID: strings.ToLower(rand.Text()[:6]), Kind: p.kind,
 		Stream: p.st.Name, Resource: p.st.Export.Resource, Events: p.st.Export.Events, Topic: p.st.Kafka.Topic,
-		From: p.fromMillis, To: p.untilMillis, Windows: kafkasink.JobWindows(p.fromMillis, p.untilMillis, p.windows),
-		RateLimit: p.perSecond, Parallel: p.parallel, PageSize: p.st.Export.PageSize, Who: operator(), Reason: p.reason, Created: time.Now().UnixMilli(), State: kafkasink.JobRunning,
+		From: p.fromMillis, To: p.untilMillis, Windows: backfill.Split(p.fromMillis, p.untilMillis, p.windows),
+		RateLimit: p.perSecond, Parallel: p.parallel, PageSize: p.st.Export.PageSize, Who: operator(), Reason: p.reason, Created: time.Now().UnixMilli(), State: backfill.Running,
 	}
 	if len(p.events) > 0 {
 		if p.job.Resource != "events" {
@@ -213,7 +214,7 @@ func (p *jobPlan) plan(ctx context.Context) error {
 		p.job.Events = p.events
 	}
 	settle := p.chooseTopic
-	if p.kind == kafkasink.JobBackfill {
+	if p.kind == backfill.Backfill {
 		settle = p.refuseOverlap
 	}
 	if err := settle(ctx); err != nil {
@@ -236,7 +237,7 @@ func (p *jobPlan) chooseTopic(ctx context.Context) error {
 			}
 		}
 	}
-	window := live.OfWindow(&p.job, 0)
+	window := live.OfWindow(windowOf(&p.job, 0))
 	if err := window.Validate(); err != nil {
 		return wrongUsage("--topic export.events.again", "--topic %s: %w", p.job.Topic, err)
 	}
@@ -249,6 +250,11 @@ func (p *jobPlan) chooseTopic(ctx context.Context) error {
 		return nil
 	}
 	return p.wantTopic(ctx, &live) // the replay's will be made like it
+}
+
+// windowOf is a window of a job as the sink has it.
+func windowOf(j *backfill.Job, n int) kafkasink.Window {
+	return kafkasink.Window{Name: j.WindowName(n), Topic: j.Topic, Origin: string(j.Kind)}
 }
 
 // wantTopic refuses a job whose stream has no topic yet.
@@ -291,78 +297,23 @@ func (p *jobPlan) askAPI(ctx context.Context) error {
 // refuseOverlap refuses a backfill of what the stream, or a backfill before,
 // publishes into the same topic.
 func (p *jobPlan) refuseOverlap(ctx context.Context) error {
-	for _, overlap := range []func(context.Context) (string, error){p.overlapWithStream, p.overlapWithJobs} {
-		text, err := overlap(ctx)
-		switch {
-		case err != nil:
-			return explained(err)
-		case text == "":
-		case p.again:
-			p.notes = append(p.notes, text+"; it comes again, with the same ce_id")
-		default:
-			return &exitError{code: exitFailed, err: errors.New(text), hint: "other bounds, or --again to publish it all the same, with the same ce_id"}
-		}
-	}
-	return nil
-}
-
-// overlapWithStream says what of the job the stream has published or will, or
-// nothing. Each epoch of the stream is an export of its own, from its start to
-// where it was left; the newest one goes on.
-func (p *jobPlan) overlapWithStream(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
-	defer cancel()
 	sink, err := kafkasink.New(p.st.Kafka)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer sink.Close()
-	var text string
-	var above *bridge.Checkpoint // the newest of the epoch before
-	err = sink.Trail(ctx, func(c bridge.Checkpoint) bool {
-		if above == nil || c.Epoch != above.Epoch {
-			if text = p.overlapWith(&c, above == nil); text != "" {
-				return false
-			}
-			above = &c
-		}
-		return c.Epoch > 0
-	})
-	if err == nil && above == nil && text == "" {
+	overlaps, begun, err := p.jobs.Overlap(ctx, &p.job, sink)
+	if err != nil {
+		return explained(err)
+	}
+	if len(overlaps) > 0 && !p.again {
+		return &exitError{code: exitFailed, err: errors.New(overlaps[0]), hint: "other bounds, or --again to publish it all the same, with the same ce_id"}
+	}
+	if !begun {
 		p.notes = append(p.notes, "the stream has not begun; its first run will find these events in the topic, and ask where to begin: exportbridge cursor reset")
 	}
-	return text, err
-}
-
-func (p *jobPlan) overlapWith(c *bridge.Checkpoint, newest bool) string {
-	position := max(c.PositionTime, c.LastEventTime)
-	end := position + 1
-	if newest {
-		end = c.Origin.End
+	for _, text := range overlaps {
+		p.notes = append(p.notes, text+"; it comes again, with the same ce_id")
 	}
-	if p.job.To <= c.Origin.Start || end != 0 && p.job.From >= end {
-		return ""
-	}
-	text := fmt.Sprintf("stream %s exports what is from %s on", p.job.Stream, startText(c.Origin.Start))
-	switch {
-	case !newest:
-		return fmt.Sprintf("stream %s has published what is from %s to %s, before it was reset to epoch %d or later", p.job.Stream,
-			startText(c.Origin.Start), startText(position), c.Epoch+1)
-	case p.job.From > position:
-		return text + ", is at " + startText(position) + ", and will publish the rest itself"
-	}
-	return text + ", and has published it up to " + startText(position)
-}
-
-// overlapWithJobs says which backfill has published a part of the job, or
-// nothing.
-func (p *jobPlan) overlapWithJobs(ctx context.Context) (string, error) {
-	all, err := p.jobs.List(ctx)
-	for i := range all {
-		j := &all[i]
-		if j.Kind == kafkasink.JobBackfill && j.Topic == p.job.Topic && j.From < p.job.To && p.job.From < j.To {
-			return fmt.Sprintf("the backfill %s (%s) has published from %s to %s, or a part of it", j.ID, j.State, startText(j.From), startText(j.To)), nil
-		}
-	}
-	return "", err
+	return nil
 }

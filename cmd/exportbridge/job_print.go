@@ -10,13 +10,13 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/kafkagroup"
-	"exportbridge/bridge/kafkasink"
 )
 
 // jobReport is the JSON form of a job, planned or done.
 type jobReport struct {
-	kafkasink.Job
+	backfill.Job
 	// TotalEvents counts what the windows' cursors passed, dead letters included.
 	TotalEvents       int64    `json:"total_events"`
 	TotalPages        int64    `json:"total_pages"`
@@ -30,8 +30,8 @@ type jobReport struct {
 	Processes []kafkagroup.Member `json:"processes,omitempty"`
 }
 
-func reportOf(j *kafkasink.Job) jobReport {
-	r := jobReport{Job: *j, WindowsDone: j.Done()}
+func reportOf(j *backfill.Job) jobReport {
+	r := jobReport{Job: *j, WindowsDone: j.Ended()}
 	r.TotalEvents, r.TotalPages, r.TotalDeadLettered = j.Counts()
 	return r
 }
@@ -63,7 +63,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 		what = "all " + j.Resource
 	}
 	topic := j.Topic
-	if p.resume == "" && !p.execute && p.kind == kafkasink.JobReplay && !p.flags.Changed("topic") {
+	if p.resume == "" && !p.execute && p.kind == backfill.Replay && !p.flags.Changed("topic") {
 		topic = strings.TrimSuffix(topic, j.ID) + "<id>"
 	}
 	rows := [][2]string{
@@ -75,7 +75,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	}
 	if p.resume != "" {
 		events, _, _ := j.Counts()
-		rows = append(rows, [2]string{"so far", fmt.Sprintf("%d windows done, %s events", j.Done(), humanize.Comma(events))})
+		rows = append(rows, [2]string{"so far", fmt.Sprintf("%d windows done, %s events", j.Ended(), humanize.Comma(events))})
 	}
 	for _, n := range p.notes {
 		rows = append(rows, [2]string{"note", n})
@@ -89,7 +89,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	return err
 }
 
-func windowsText(j *kafkasink.Job, parallel int) string {
+func windowsText(j *backfill.Job, parallel int) string {
 	if len(j.Windows) == 1 {
 		return "1, of " + roundDuration(time.Duration(j.To-j.From)*time.Millisecond)
 	}
@@ -129,83 +129,42 @@ func (p *jobPlan) report(took time.Duration) error {
 	return err
 }
 
-// jobProgress is how far a job is.
-type jobProgress struct {
-	done, windows int
-	events        int64
-	share         float64 // of the time between its bounds that is published
-	trouble       string  // what a window waits for
-}
-
-func (r *jobRun) progress() jobProgress {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := jobProgress{windows: len(r.windows)}
-	var passed, all float64
-	for n := range r.windows {
-		w := r.windows[n]
-		if b := r.parts[n]; b != nil {
-			s := b.Status()
-			if s.Events > w.Events {
-				w.Events = s.Events
-			}
-			if !s.Position.IsZero() {
-				w.Position = s.Position.UnixMilli()
-			}
-			if s.Error != "" {
-				p.trouble = s.Error
-			}
-		}
-		length := float64(w.To - w.From)
-		all += length
-		p.events += w.Events
-		switch {
-		case w.Ended != "":
-			p.done++
-			passed += length
-		case w.Position > w.From:
-			passed += float64(min(w.Position, w.To) - w.From)
-		}
-	}
-	p.share = passed / all
-	return p
-}
-
 // tellProgress shows how far the job is: a live line on a terminal, elsewhere a
 // line every ten seconds.
-func (r *jobRun) tellProgress(ctx context.Context) {
+func tellProgress(ctx context.Context, line *statusLine, run *backfill.Run, began time.Time) {
 	interval := logInterval
-	if r.line.terminal {
+	if line.terminal {
 		interval = lineInterval
-		defer r.line.show("")
+		defer line.show("")
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	first := r.progress()
+	first := run.Progress()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			text := r.progress().text(first, now.Sub(r.began))
-			if r.line.terminal {
-				r.line.show(text)
+			p := run.Progress()
+			text := progressText(&p, &first, now.Sub(began))
+			if line.terminal {
+				line.show(text)
 				continue
 			}
-			_, _ = io.WriteString(r.line, text+"\n") // whoever reads it may be gone
+			_, _ = io.WriteString(line, text+"\n") // whoever reads it may be gone
 		}
 	}
 }
 
-// text says how far the job is after so long, having begun at first.
-func (p jobProgress) text(first jobProgress, took time.Duration) string {
-	text := fmt.Sprintf("  [%d/%d]  %3.0f %%  %s events   %.0f/s", p.done, p.windows, 100*p.share, humanize.Comma(p.events),
-		float64(p.events-first.events)/took.Seconds())
-	if gone := p.share - first.share; gone > 0 && p.share < 1 {
-		text += "   eta " + roundDuration(time.Duration(float64(took)*(1-p.share)/gone))
+// progressText says how far the job is after so long, having begun at first.
+func progressText(p, first *backfill.Progress, took time.Duration) string {
+	text := fmt.Sprintf("  [%d/%d]  %3.0f %%  %s events   %.0f/s", p.Ended, p.Windows, 100*p.Share, humanize.Comma(p.Events),
+		float64(p.Events-first.Events)/took.Seconds())
+	if gone := p.Share - first.Share; gone > 0 && p.Share < 1 {
+		text += "   eta " + roundDuration(time.Duration(float64(took)*(1-p.Share)/gone))
 	}
-	if p.trouble != "" {
-		text += "   waiting: " + cut(p.trouble, 80)
+	if p.Trouble != "" {
+		text += "   waiting: " + cut(p.Trouble, 80)
 	}
 	return text
 }

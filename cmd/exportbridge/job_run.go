@@ -1,275 +1,224 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
 )
 
-// jobRun is one process at work on a job. Every window is a bridge of its own.
-type jobRun struct {
-	*jobPlan
-	line  *statusLine
-	limit *rate.Limiter // of all windows together; nil is none
-	began time.Time
-
-	mu    sync.Mutex             // guards all below
-	parts map[int]*bridge.Bridge // the windows that run
-	// windows are the job's, as far as is known.
-	windows []kafkasink.JobWindow
+// begin commits the plan, and carries it out.
+func (p *jobPlan) begin(ctx context.Context) error {
+	if err := p.createTopics(ctx); err != nil {
+		return explained(err)
+	}
+	if err := p.jobs.Begin(ctx, p.job); err != nil {
+		return jobError(err)
+	}
+	n, err := p.jobs.Tidy(ctx, time.Now())
+	if n > 0 {
+		fmt.Fprintf(p.app.stderr, "  removed the records of %s that ended more than %d days ago\n", counted(n, "job"), int(backfill.Kept.Hours()/24))
+	}
+	if err != nil { // no reason not to go on
+		fmt.Fprintf(p.app.stderr, "  the records of old jobs stay: %v\n", err)
+	}
+	p.announce()
+	return p.carryOut(ctx)
 }
 
-// Why the windows are stopped before they are done.
-var (
-	errJobCancelled = errors.New("the job was cancelled")
-	errJobLost      = errors.New("the job is not this process's any more")
-)
+// createTopics creates what a new job needs. A job that goes on creates nothing:
+// what it has published would be missing in a topic that is new.
+func (p *jobPlan) createTopics(ctx context.Context) error {
+	live, err := kafkasink.New(p.st.Kafka)
+	if err != nil {
+		return err
+	}
+	defer live.Close()
+	if gone, err := live.Vanished(ctx); err != nil {
+		return err
+	} else if len(gone) > 0 && p.kind == backfill.Backfill {
+		return gone[0]
+	}
+	if p.kind == backfill.Replay {
+		if _, err := live.CreateLike(ctx, p.job.Topic); err != nil {
+			return err
+		}
+	} else if !p.st.Kafka.CreateTopics {
+		if err := p.wantTopic(ctx, &p.st.Kafka); err != nil {
+			return err
+		}
+	}
+	sink, err := kafkasink.New(p.st.Kafka.OfWindow(windowOf(&p.job, 0)))
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	if _, err = sink.Create(ctx); err != nil {
+		return err
+	}
+	p.job.TopicID, err = sink.TopicID(ctx)
+	return err
+}
+
+// goOn takes up a job that was interrupted.
+func (p *jobPlan) goOn(ctx context.Context) (err error) {
+	r := &backfill.Resumption{
+		ID: p.resume, Kind: p.kind, Resource: p.st.Export.Resource, SessionTimeout: p.st.Kafka.SessionTimeout,
+		Busy: func(ctx context.Context) (string, error) {
+			members, err := p.log.Members(ctx, p.resume)
+			if len(members) == 0 {
+				return "", err
+			}
+			return members[0].String(), err
+		},
+		Waiting: func(process string) {
+			fmt.Fprintf(p.app.stderr, "  waits for %s, which has the job; if it was killed, for %s at most\n", process, p.st.Kafka.SessionTimeout)
+		},
+	}
+	if p.limitGiven {
+		r.RateLimit = &p.limit
+	}
+	if p.parallelGiven {
+		r.Parallel = &p.parallel
+	}
+	resume := p.jobs.Resumable
+	if p.execute {
+		resume = p.jobs.Resume
+	}
+	p.job, err = resume(ctx, r)
+	if refused, ok := errors.AsType[*backfill.RefusedError](err); ok && refused.Reason == backfill.IsDone {
+		p.job = refused.Job
+		return p.report(0)
+	}
+	if err != nil {
+		return jobError(err)
+	}
+	p.perSecond = cmp.Or(p.job.RateLimit, p.perSecond)
+	p.parallel = p.job.AtOnce()
+	p.st.Export.PageSize = cmp.Or(p.job.PageSize, p.st.Export.PageSize)
+	p.st.Engine.PageSize = p.st.Export.PageSize
+	if !p.execute {
+		return p.print()
+	}
+	p.announce()
+	return p.carryOut(ctx)
+}
+
+// jobError gives an error of a job its exit code and its hint.
+func jobError(err error) error {
+	refused, ok := errors.AsType[*backfill.RefusedError](err)
+	switch {
+	case !ok && errors.Is(err, bridge.ErrNotOwner):
+		return &exitError{code: exitNotOwner, err: err, hint: "wait for the other process, or stop it"}
+	case !ok:
+		return explained(err)
+	}
+	j := &refused.Job
+	e := &exitError{code: exitFailed, err: err, hint: "exportbridge backfill list"}
+	switch refused.Reason {
+	case backfill.OtherKind:
+		e.code, e.hint = exitUsage, fmt.Sprintf("exportbridge %s --resume %s", j.Kind, j.ID)
+	case backfill.WasCancelled:
+		e.hint = jobAnew(j)
+	case backfill.OtherResource:
+		e.code, e.hint = exitUsage, "EXPORT_RESOURCE="+j.Resource
+	case backfill.InUse:
+		e.code, e.hint = exitNotOwner, "wait for it, or stop that process"
+	}
+	return e
+}
+
+// jobAnew says how what is left of a job that was cancelled can be published.
+func jobAnew(j *backfill.Job) string {
+	again := ""
+	if j.Kind == backfill.Backfill {
+		again = " --again" // what it has published stays
+	}
+	return fmt.Sprintf("a new job for what is left, whose bounds exportbridge backfill list --json shows: exportbridge %s --from ... --to ...%s", j.Kind, again)
+}
 
 // carryOut runs the windows of a committed job to their end, and says how far it
 // came.
 func (p *jobPlan) carryOut(ctx context.Context) error {
 	tuneMemory(p.app.environ)
-	r := &jobRun{
-		jobPlan: p, line: newStatusLine(p.app.stderr), began: time.Now(),
-		parts: make(map[int]*bridge.Bridge), windows: append([]kafkasink.JobWindow(nil), p.job.Windows...),
-	}
-	if p.perSecond > 0 {
-		r.limit = rate.NewLimiter(rate.Limit(p.perSecond), 1)
-	}
-	group := p.jobs.Owner(p.job.ID)
-	defer func() {
-		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-		defer cancel()
-		_ = group.Close(leaving) // what is not left ends with its session
-	}()
-	for {
-		tenure, err := p.own(ctx, group)
-		if err != nil {
-			return r.interrupted(err)
-		}
-		err = r.watched(ctx, tenure)
-		tenure.Release()
-		switch {
-		case err == nil:
-			return r.done(ctx)
-		case !errors.Is(err, errJobLost):
-			return r.interrupted(err)
-		}
-		// Another process has it, which own finds out, or Kafka was away.
-	}
-}
-
-// watched runs the windows until all are done, or the job is not to go on.
-func (r *jobRun) watched(ctx context.Context, tenure bridge.Ownership) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	beside, end := context.WithCancel(context.WithoutCancel(ctx))
-	var helpers sync.WaitGroup
-	helpers.Go(func() { r.tellProgress(beside) })
-	helpers.Go(func() {
-		err := r.jobs.Watch(beside, r.job.ID, func(j kafkasink.Job) {
-			if j.State == kafkasink.JobCancelled {
-				stop(fmt.Errorf("%w%s", errJobCancelled, byWhom(&j)))
-			}
-		})
-		if err != nil {
-			stop(fmt.Errorf("watch the job: %w", err))
-		}
+	line, began := newStatusLine(p.app.stderr), time.Now()
+	run := backfill.NewRun(p.job, backfill.Worker{
+		Jobs: p.jobs, Open: func(j *backfill.Job, n int) (*backfill.Engine, error) { return p.openWindow(line, j, n) },
+		Owner: p.log.Owner(p.job.ID), SessionTimeout: p.st.Kafka.SessionTimeout, RateLimit: p.perSecond, By: operator(),
+		Retrying: func(err error) { fmt.Fprintf(line, "  tries again: %v\n", err) },
 	})
-	helpers.Go(func() {
-		select {
-		case <-tenure.Lost():
-			stop(errJobLost)
-		case <-beside.Done():
-		}
-	})
-	err := r.runAll(ctx, stop)
-	end()
-	helpers.Wait()
-	stop(nil)
-	return err
+	telling, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var teller sync.WaitGroup
+	teller.Go(func() { tellProgress(telling, line, run, began) })
+	job, err := run.Do(ctx)
+	stop()
+	teller.Wait()
+	p.job = job
+	if err != nil {
+		return p.interrupted(err)
+	}
+	return p.report(time.Since(began))
 }
 
-// runAll runs the windows, so many at a time. The first that cannot go on stops
-// the others, at the end of their transactions.
-func (r *jobRun) runAll(ctx context.Context, stop context.CancelCauseFunc) error {
-	var left []int
-	for n := range r.windows { // nobody changes them yet
-		if r.windows[n].Ended == "" {
-			left = append(left, n)
-		}
-	}
-	queue := make(chan int)
-	var workers sync.WaitGroup
-	for range min(r.parallel, len(left)) {
-		workers.Go(func() {
-			for n := range queue {
-				if err := r.runWindow(ctx, n); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	for _, n := range left {
-		select {
-		case queue <- n:
-		case <-ctx.Done():
-		}
-	}
-	close(queue)
-	workers.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// runWindow runs one window to its end, or until ctx ends.
-func (r *jobRun) runWindow(ctx context.Context, n int) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	log := newLogger(r.line, r.quiet(), r.app.environ)
-	defer flushLog(log)
-	export := r.st.Export
-	export.Events, export.RateLimit = r.job.Events, ""
+// openWindow makes what a window runs on.
+func (p *jobPlan) openWindow(line *statusLine, j *backfill.Job, n int) (*backfill.Engine, error) {
+	log := newLogger(line, p.quiet(), p.app.environ)
+	export := p.st.Export
+	export.Events, export.RateLimit = j.Events, "" // they share one limit
 	api, err := exportapi.New(export)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer api.Close()
-	kafka := r.st.Kafka.OfWindow(&r.job, n)
+	kafka := p.st.Kafka.OfWindow(windowOf(j, n))
 	kafka.Log, kafka.Report = log.With(logComponent, "kafka"), sayChanges(log, "kafka")
 	sink, err := kafkasink.New(kafka)
 	if err != nil {
-		return err
+		api.Close()
+		return nil, err
 	}
-	defer sink.Close()
-	cfg := r.st.Engine
-	cfg.Stream, cfg.Topic, cfg.Mode, cfg.Owner, cfg.Log = kafka.Stream, kafka.Topic, kafka.Mode, r.s.Owner(), log
-	cfg.TopicID = r.job.TopicID
-	w := r.job.Windows[n]
-	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, Start: w.From, End: w.To}
-	cfg.OnInvalidCursor = "stop" // a window has no history to go back in
-	b, err := bridge.New(cfg, bridge.Ports{Source: r.limited(api), Sink: sink})
-	if err != nil {
-		return err
-	}
-	r.runs(n, b)
-	if err := b.Run(ctx); err != nil {
-		return err
-	}
-	return r.windowEnded(ctx, n, b.Status())
+	cfg := p.st.Engine
+	cfg.Owner, cfg.Log = p.s.Owner(), log
+	return &backfill.Engine{Config: cfg, Source: api, Sink: sink, Close: func() {
+		sink.Close()
+		api.Close()
+		flushLog(log)
+	}}, nil
 }
 
 // quiet is the configuration of the log: what a window says of its going well
 // is in the progress.
-func (r *jobRun) quiet() *config.Process {
-	c := r.s.Process
+func (p *jobPlan) quiet() *config.Process {
+	c := p.s.Process
 	if c.LogLevel == "info" {
 		c.LogLevel = "warn"
 	}
 	return &c
 }
 
-// runs lets the progress see a window that runs.
-func (r *jobRun) runs(n int, b *bridge.Bridge) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.parts[n] = b
-}
-
-// windowEnded records what became of a window, if it has ended. Its checkpoint
-// said so before: where the record is not made, the end of the job makes it, or
-// the next process finds out.
-func (r *jobRun) windowEnded(ctx context.Context, n int, s bridge.Status) error {
-	result := r.job.Windows[n]
-	result.Events, result.Pages, result.DeadLettered = s.Events, s.Pages, s.DeadLettered
-	if !s.Position.IsZero() {
-		result.Position = s.Position.UnixMilli()
-	}
-	_, result.Ended, _ = strings.Cut(s.Ended, "ended ")
-	r.mu.Lock()
-	delete(r.parts, n)
-	r.windows[n] = result
-	r.mu.Unlock()
-	if s.Ended == "" {
-		return nil
-	}
-	_, err := r.change(ctx, func(have *kafkasink.Job) error {
-		have.Windows[n] = result
-		return nil
-	})
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // see above
-	}
-	return err
-}
-
-// change commits a change of the job. Brokers that do not answer are waited for
-// until ctx ends; what is under way then is finished.
-func (r *jobRun) change(ctx context.Context, change func(have *kafkasink.Job) error) (kafkasink.Job, error) {
-	for {
-		job, err := r.jobs.Change(context.WithoutCancel(ctx), r.job.ID, func(have kafkasink.Job) (kafkasink.Job, error) {
-			if len(have.Windows) != len(r.job.Windows) {
-				return have, fmt.Errorf("the plan of job %s is gone from its topic", r.job.ID)
-			}
-			err := change(&have)
-			return have, err
-		})
-		fault, ok := errors.AsType[*bridge.Fault](err)
-		if !ok || fault.Class == bridge.Permanent || ctx.Err() != nil {
-			return job, err
-		}
-		fmt.Fprintf(r.line, "  tries again: %v\n", err)
-	}
-}
-
-// done commits that the job is done, unless somebody has cancelled it, and
-// reports.
-func (r *jobRun) done(ctx context.Context) error {
-	job, err := r.change(ctx, func(have *kafkasink.Job) error {
-		if have.State == kafkasink.JobCancelled {
-			return fmt.Errorf("%w%s", errJobCancelled, byWhom(have))
-		}
-		copy(have.Windows, r.windows)
-		have.State, have.Changed, have.By = kafkasink.JobDone, time.Now().UnixMilli(), operator()
-		return nil
-	})
-	if err != nil {
-		return r.interrupted(err)
-	}
-	r.job = job
-	return r.report(time.Since(r.began))
-}
-
 // interrupted says how far the job came and how to go on with it.
-func (r *jobRun) interrupted(cause error) error {
-	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", r.kind, r.job.ID)
-	state := kafkasink.Job{Windows: r.windows}
-	events, _, _ := state.Counts()
+func (p *jobPlan) interrupted(cause error) error {
+	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", p.kind, p.job.ID)
+	events, _, _ := p.job.Counts()
 	e := &exitError{code: exitFailed, hint: resume}
-	far := fmt.Sprintf("job %s has %d of %s done, %d events so far", r.job.ID, state.Done(), counted(len(r.windows), "window"), events)
+	far := fmt.Sprintf("job %s has %d of %s done, %d events so far", p.job.ID, p.job.Ended(), counted(len(p.job.Windows), "window"), events)
+	if blocked, ok := errors.AsType[*bridge.BlockedError](cause); ok {
+		e.code, e.hint = exitRefused, blockedHint(blocked, &p.job)+"; then "+resume
+	} else if known, ok := errors.AsType[*exitError](jobError(cause)); ok && known.hint != "" {
+		e.code, e.hint = known.code, known.hint+"; then "+resume
+	}
 	switch {
-	case errors.Is(cause, errJobCancelled):
+	case errors.Is(cause, backfill.ErrCancelled):
 		e.hint = "exportbridge backfill list"
 	case errors.Is(cause, context.Canceled):
 		e.code, cause = exitInterrupted, errors.New("interrupted")
-	}
-	if known, ok := errors.AsType[*exitError](cause); ok {
-		e.code, e.hint = known.code, known.hint+"; then "+resume
-	}
-	if blocked, ok := errors.AsType[*bridge.BlockedError](cause); ok {
-		e.code, e.hint = exitRefused, blockedHint(blocked, &r.job)+"; then "+resume
 	}
 	e.err = fmt.Errorf("%w; %s", cause, far)
 	return e
@@ -277,7 +226,7 @@ func (r *jobRun) interrupted(cause error) error {
 
 // blockedHint is what to do about a window that cannot go on. Its cursor is
 // nobody's to move.
-func blockedHint(blocked *bridge.BlockedError, j *kafkasink.Job) string {
+func blockedHint(blocked *bridge.BlockedError, j *backfill.Job) string {
 	fault, ok := errors.AsType[*bridge.Fault](blocked.Err)
 	switch {
 	case blocked.Reason == bridge.ReasonCursor:
@@ -286,26 +235,4 @@ func blockedHint(blocked *bridge.BlockedError, j *kafkasink.Job) string {
 		return fmt.Sprintf("bring the topic back if you can; or begin again: exportbridge backfill cancel %s --execute, and a new job for all of it", j.ID)
 	}
 	return blocked.Hint
-}
-
-// limited has all windows share one limit.
-func (r *jobRun) limited(api bridge.Source) bridge.Source {
-	if r.limit == nil {
-		return api
-	}
-	return limitedSource{api, r.limit}
-}
-
-// limitedSource is a Source whose requests wait for their turn.
-type limitedSource struct {
-	bridge.Source
-	limit *rate.Limiter
-}
-
-// Fetch implements bridge.Source.
-func (l limitedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	if err := l.limit.Wait(ctx); err != nil {
-		return nil, fmt.Errorf("wait for the turn that --rate-limit gives: %w", err)
-	}
-	return l.Source.Fetch(ctx, at)
 }

@@ -96,7 +96,7 @@ func (l *letters) overview(ctx context.Context, limit int) (ops.Letters, error) 
 func (r *records) Jobs(ctx context.Context) ([]ops.Job, error) {
 	var all []ops.Job
 	for i := range r.all.Streams {
-		list, err := listJobs(ctx, r.jobs.Jobs(r.all.Streams[i].Kafka), 0)
+		list, err := newStreamJobs(r.jobs.Jobs(r.all.Streams[i].Kafka), r.all.Streams[i].Name).reports(ctx, 0)
 		if err != nil {
 			return nil, answerable(explained(err))
 		}

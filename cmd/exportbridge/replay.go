@@ -3,11 +3,11 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/backfill"
 )
 
 func newReplayCommand(a *app) *cobra.Command {
-	o := &jobOptions{app: a, kind: kafkasink.JobReplay}
+	o := &jobOptions{app: a, kind: backfill.Replay}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Publish a past time once more, into a topic of its own",

@@ -108,15 +108,6 @@ func (t *topicReader) merged(ctx context.Context, spans map[int32]span, emit fun
 	})
 }
 
-// read takes the records of the spans that the filter keeps. Without an error it
-// has come to the end of each.
-func (t *topicReader) read(ctx context.Context, spans map[int32]span, take func(*kgo.Record)) error {
-	return t.Read(ctx, spans, t.kept(func(r *kgo.Record) error {
-		take(r)
-		return nil
-	}))
-}
-
 func (t *topicReader) kept(visit func(*kgo.Record) error) func(*kgo.Record) error {
 	return func(r *kgo.Record) error {
 		if !t.keep(r) {

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/config"
@@ -221,9 +222,9 @@ func (l *liveStream) Running(ctx context.Context) (bool, error) {
 
 // Backfills implements reconcile.LiveStream.
 func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, err error) {
-	all, err := kafkasink.NewJobs(l.kafka).List(ctx)
+	all, err := backfill.NewJobs(kafkasink.NewJobs(l.kafka), l.kafka.Stream).List(ctx, 0)
 	for i := range all {
-		if j := &all[i]; j.Kind == kafkasink.JobBackfill && j.State == kafkasink.JobRunning && j.Topic == l.kafka.Topic {
+		if j := &all[i]; j.Kind == backfill.Backfill && j.State == backfill.Running && j.Topic == l.kafka.Topic {
 			open = append(open, reconcile.Backfill{ID: j.ID, From: j.From, To: j.To})
 		}
 	}

@@ -54,7 +54,7 @@ type stream struct {
 	owner  *kafkagroup.Owner
 	store  *cursorstore.Store
 	ports  bridge.Ports // what the bridge is made of
-	jobs   *kafkasink.Jobs
+	jobs   *streamJobs
 }
 
 // assemble wires the parts of a process. Nothing runs yet, and no server is
@@ -180,7 +180,7 @@ func (p *process) wire(st *config.Stream, limits bridge.Limits, health *bridge.H
 	p.metrics.CountLosses(st.Name, sink.Losses)
 	p.metrics.CountRefused(st.Name, sink.Refused)
 	owner := st.Kafka.Ownership().Owner()
-	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, jobs: p.jobs.Jobs(st.Kafka)}
+	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, jobs: newStreamJobs(p.jobs.Jobs(st.Kafka), st.Name)}
 	ports := bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/backfill"
 )
 
 const (
@@ -58,14 +58,14 @@ func (p *process) showWindows(ctx context.Context, st *stream) time.Duration {
 
 // countWindows counts the windows by their state.
 func (st *stream) countWindows(ctx context.Context) (map[string]int, error) {
-	jobs, err := listJobs(ctx, st.jobs, jobsInterval/2)
+	jobs, err := st.jobs.reports(ctx, jobsInterval/2)
 	if err != nil {
 		return nil, err
 	}
 	count := make(map[string]int)
 	for i := range jobs {
 		done := jobs[i].WindowsDone
-		count[string(kafkasink.JobDone)] += done
+		count[string(backfill.Done)] += done
 		if rest := len(jobs[i].Windows) - done; rest > 0 {
 			count[jobs[i].stateText()] += rest
 		}

@@ -1,46 +1,47 @@
-package kafkasink
+package backfill
 
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
 )
 
-// JobVersion is the version of the format in which jobs are kept. This program
+// Version is the version of the format in which jobs are kept. This program
 // writes it, and refuses newer ones.
-const JobVersion = 1
+const Version = 1
 
-// JobKind is what a job does, and the header eb-origin of its events.
-type JobKind string
+// Kind is what a job does, and the header eb-origin of its events.
+type Kind string
 
 // The kinds of jobs.
 const (
-	JobReplay   JobKind = "replay"   // into a topic of its own
-	JobBackfill JobKind = "backfill" // into the stream's topic
+	Replay   Kind = "replay"   // into a topic of its own
+	Backfill Kind = "backfill" // into the stream's topic
 )
 
-// JobState is what became of a job.
-type JobState string
+// State is what became of a job.
+type State string
 
 // The states of a job. Only a running one changes.
 const (
-	JobRunning   JobState = "running" // not finished, whether or not a process is at it
-	JobDone      JobState = "done"
-	JobCancelled JobState = "cancelled"
+	Running   State = "running" // not finished, whether or not a process works on it
+	Done      State = "done"
+	Cancelled State = "cancelled"
 )
 
-// Job is a part of a stream's export that is published beside the stream. It is
-// committed as a whole before the first window begins, and never changes but in
-// its state, in the results of its windows, and in RateLimit and Parallel, until
-// Tidy reduces it. Its JSON form is a frozen, versioned format. Times are milliseconds since the epoch.
+// Job is a past range of a stream's export that is published beside the stream.
+// It is committed as a whole before the first window begins, and never changes
+// but in its state, in the results of its windows, and in RateLimit and
+// Parallel, until Tidy reduces it. Its JSON form is a frozen, versioned format.
+// Times are milliseconds since the epoch.
 type Job struct {
 	// Version is that of the format, ID what commands call the job.
-	Version int     `json:"v"`
-	ID      string  `json:"id"`
-	Kind    JobKind `json:"kind"`
+	Version int    `json:"v"`
+	ID      string `json:"id"`
+	Kind    Kind   `json:"kind"`
 	// Stream is whose export it is, Resource and Events what was asked for.
 	Stream   string   `json:"stream"`
 	Resource string   `json:"resource"`
@@ -54,7 +55,7 @@ type Job struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 	// Windows are its parts, one after the other in time.
-	Windows []JobWindow `json:"windows"`
+	Windows []Window `json:"windows"`
 	// RateLimit is how many requests a second all windows together may make; 0
 	// where there was no limit. Parallel is how many windows run at a time,
 	// PageSize how many events are asked for per page. Any that is 0 is left to
@@ -67,7 +68,7 @@ type Job struct {
 	Reason  string `json:"reason,omitempty"`
 	Created int64  `json:"created"`
 	// State is how far it is.
-	State JobState `json:"state"`
+	State State `json:"state"`
 	// Changed is when State changed, By who did that, Why what they said.
 	Changed int64  `json:"changed,omitempty"`
 	By      string `json:"by,omitempty"`
@@ -77,9 +78,9 @@ type Job struct {
 	Reduced bool `json:"reduced,omitempty"`
 }
 
-// JobWindow is one window of a job: a bounded export of its own, with a
-// checkpoint of its own.
-type JobWindow struct {
+// Window is one window of a job: a bounded export of its own, with a checkpoint
+// of its own.
+type Window struct {
 	// From and To are as in Job.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
@@ -95,20 +96,20 @@ type JobWindow struct {
 	DeadLettered int64 `json:"dead_lettered,omitempty"`
 }
 
-// JobWindows divides the time from one instant up to another into n windows of the
+// Split divides the time from one instant up to another into n windows of the
 // same length, but for a millisecond. They are half open, so that no event is in
 // two. n is at least 1 and at most to-from.
-func JobWindows(from, to int64, n int) []JobWindow {
-	all := make([]JobWindow, n)
+func Split(from, to int64, n int) []Window {
+	all := make([]Window, n)
 	at := func(i int) int64 { return from + (to-from)/int64(n)*int64(i) + (to-from)%int64(n)*int64(i)/int64(n) }
 	for i := range all {
-		all[i] = JobWindow{From: at(i), To: at(i + 1)}
+		all[i] = Window{From: at(i), To: at(i + 1)}
 	}
 	return all
 }
 
-// Done counts the windows that have ended.
-func (j *Job) Done() int {
+// Ended counts the windows that have ended.
+func (j *Job) Ended() int {
 	n := 0
 	for i := range j.Windows {
 		if j.Windows[i].Ended != "" {
@@ -142,44 +143,47 @@ func (j *Job) Counts() (events, pages, deadLettered int64) {
 	return events, pages, deadLettered
 }
 
-// name is the job's among the streams. A stream of BRIDGE_STREAMS has no dot.
-func (j *Job) name() string { return jobName(j.Stream, j.ID) }
-
-func jobName(stream, id string) string { return stream + "." + id }
-
-// jobKeyPrefix is how the keys of plans begin. The windows' checkpoints are
-// under the windows' names.
-const jobKeyPrefix = "job/"
-
-func jobKey(stream, id string) string { return jobKeyPrefix + stream + "/" + id }
-
 // WindowName is the name under which window n is a stream: that of its
 // checkpoints and its transactions. It has the bounds in it, so that what was
 // reached in one window is never taken for a place in another.
 func (j *Job) WindowName(n int) string {
 	w := &j.Windows[n]
-	return fmt.Sprintf("%s.w%d.%d-%d", j.name(), n, w.From, w.To)
+	return fmt.Sprintf("%s.%s.w%d.%d-%d", j.Stream, j.ID, n, w.From, w.To)
 }
 
-var windowNames = regexp.MustCompile(`^(.+)\.w(\d+)\.\d+-\d+$`)
+// overlaps reports whether two jobs have a part of their ranges in common.
+func (j *Job) overlaps(other *Job) bool { return j.From < other.To && other.From < j.To }
 
-// ownedAs returns the name under which a stream is owned. Whoever owns a job
-// owns its windows.
-func ownedAs(stream string) string {
-	if m := windowNames.FindStringSubmatch(stream); m != nil {
-		return m[1]
+// ByWhom says who cancelled the job, and why, as far as that is known.
+func (j *Job) ByWhom() string {
+	text := ""
+	if j.By != "" {
+		text += " by " + j.By
 	}
-	return stream
+	if j.Why != "" {
+		text += " (" + j.Why + ")"
+	}
+	return text
 }
 
-// windowOf returns the job and the number that a window's name holds.
-func windowOf(name string) (job string, n int, ok bool) {
-	m := windowNames.FindStringSubmatch(name)
-	if m == nil {
-		return "", 0, false
+// decodePlan reads a job's record; nil is the zero Job. Its errors say where the
+// record is.
+func decodePlan(r *kgo.Record) (Job, error) {
+	if r == nil {
+		return Job{}, nil
 	}
-	n, err := strconv.Atoi(m[2])
-	return m[1], n, err == nil
+	j, err := decodeJob(r.Value)
+	if err != nil {
+		return Job{}, foreign(r, err)
+	}
+	return j, nil
+}
+
+func foreign(r *kgo.Record, err error) error {
+	return &bridge.Fault{
+		Class: bridge.Permanent, Reason: bridge.ReasonCheckpoint, Code: "foreign",
+		Err: fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, r.Key, err),
+	}
 }
 
 // decodeJob reads a job's JSON form.
@@ -189,52 +193,12 @@ func decodeJob(value []byte) (Job, error) {
 		return Job{}, fmt.Errorf("%w: %w", bridge.ErrForeign, err)
 	}
 	switch {
-	case j.Version > JobVersion:
-		return Job{}, fmt.Errorf("%w: format version %d of a job is newer than %d, upgrade exportbridge", bridge.ErrForeign, j.Version, JobVersion)
+	case j.Version > Version:
+		return Job{}, fmt.Errorf("%w: format version %d of a job is newer than %d, upgrade exportbridge", bridge.ErrForeign, j.Version, Version)
 	case j.Version < 1 || j.ID == "" || j.Stream == "":
 		return Job{}, fmt.Errorf("%w: not a job", bridge.ErrForeign)
 	case j.RateLimit < 0 || j.Parallel < 0 || j.PageSize < 0:
 		return Job{}, fmt.Errorf("%w: a negative limit", bridge.ErrForeign)
 	}
 	return j, nil
-}
-
-// jobsTopic is where jobs and the checkpoints of their windows are.
-func (c *Config) jobsTopic() string { return JobsTopic(c.CheckpointTopic) }
-
-// JobsTopic is the name of the topic where the jobs of streams are whose
-// checkpoints are in the given one.
-func JobsTopic(checkpoints string) string { return checkpoints + jobsSuffix }
-
-// replayInfix is between a topic and the id of a replay of it.
-const replayInfix = ".replay."
-
-// ReplayTopic is where a replay goes if nobody says where.
-func ReplayTopic(topic, id string) string { return topic + replayInfix + id }
-
-// jobTopics is the topic that jobs need besides the stream's. Jobs have none.
-func (c *Config) jobTopics() []string {
-	if c.Part != nil {
-		return nil
-	}
-	return []string{c.jobsTopic()}
-}
-
-// compacted reports whether a topic keeps checkpoints.
-func (c *Config) compacted(topic string) bool {
-	return topic == c.CheckpointTopic || topic == c.jobsTopic()
-}
-
-// OfWindow returns the configuration of a Sink for window n of a job of the
-// stream that c is the configuration of. It is exactly once always, and creates
-// no topics by itself: a topic of checkpoints that vanished must not begin anew.
-func (c *Config) OfWindow(j *Job, n int) Config {
-	w := *c
-	w.Stream, w.CheckpointTopic, w.Topic = j.WindowName(n), c.jobsTopic(), j.Topic
-	w.Part = &Part{Stream: j.Stream, Origin: string(j.Kind)}
-	w.Mode, w.CreateTopics, w.InstanceID, w.Known = bridge.ExactlyOnce, false, "", nil
-	if j.Kind == JobReplay {
-		w.DLQTopic = "" // beside the topic of its own
-	}
-	return w
 }

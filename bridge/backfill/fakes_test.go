@@ -1,0 +1,252 @@
+package backfill_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest"
+)
+
+const stream = "events"
+
+// second returns a time of the tests' ranges, in milliseconds since the epoch.
+func second(n int) int64 { return 900_000_000_000 + int64(n)*1000 }
+
+// planLog is a Log in memory. Its checkpoints are those of a Topic.
+type planLog struct {
+	t     *testing.T
+	topic *bridgetest.Topic
+
+	mu      sync.Mutex // guards all below
+	plans   map[string]*kgo.Record
+	offset  int64
+	gone    []string
+	changes int
+	fails   map[int]bridgetest.Failure // of Change, by number
+	// onChange is called in each Change before change is, with its number.
+	onChange func(n int)
+	changed  chan struct{} // closed, and made anew, with every change
+}
+
+func newPlanLog(t *testing.T, topic *bridgetest.Topic) *planLog {
+	return &planLog{t: t, topic: topic, plans: make(map[string]*kgo.Record), fails: make(map[int]bridgetest.Failure), changed: make(chan struct{})}
+}
+
+func (l *planLog) Records(context.Context, time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	plans, checkpoints = maps.Clone(l.plans), make(map[string]*kgo.Record)
+	for _, k := range l.topic.Kept() {
+		name := k.Checkpoint.Stream
+		value, err := k.Checkpoint.Encode()
+		if err != nil {
+			return nil, nil, err
+		}
+		if !slices.Contains(l.gone, name) {
+			checkpoints[name] = &kgo.Record{Key: []byte(name), Value: value}
+		}
+	}
+	return plans, checkpoints, nil
+}
+
+func (l *planLog) Change(ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.changes++
+	n, on := l.changes, l.onChange
+	l.mu.Unlock()
+	if on != nil {
+		on(n)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	how, fails := l.fails[n]
+	plan, gone, err := change(l.plans[id])
+	if err != nil {
+		return err
+	}
+	down := &bridge.Fault{Class: bridge.Transient, Err: bridgetest.ErrDown}
+	if fails && how == bridgetest.Failed {
+		return down
+	}
+	if l.plans[id], l.offset = (&kgo.Record{Key: []byte("job/" + stream + "/" + id), Value: plan, Offset: l.offset}), l.offset+1; plan == nil {
+		delete(l.plans, id)
+	}
+	l.gone = append(l.gone, gone...)
+	close(l.changed)
+	l.changed = make(chan struct{})
+	if fails {
+		return down
+	}
+	return nil
+}
+
+func (l *planLog) Watch(ctx context.Context, id string, visit func(*kgo.Record)) error {
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		r, changed := l.plans[id], l.changed
+		l.mu.Unlock()
+		if r != nil {
+			visit(r)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// put commits a value as a plan.
+func (l *planLog) put(id, value string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.plans[id] = &kgo.Record{Key: []byte("job/" + stream + "/" + id), Value: []byte(value)}
+}
+
+// world is an export, the topics, and the process that publishes from one into
+// the other.
+type world struct {
+	t     *testing.T
+	topic *bridgetest.Topic
+	log   *planLog
+	jobs  *backfill.Jobs
+	group *bridgetest.Group
+	items []string
+
+	mu      sync.Mutex                    // guards all below
+	sources map[string]*bridgetest.Source // by window: its cursors outlast the process
+	opened  []string
+	running int
+	most    int // windows that ran at a time
+	limit   float64
+	broken  map[int]error // what the API says in a window
+	said    []string
+}
+
+func newWorld(t *testing.T, events int) *world {
+	t.Helper()
+	topic := bridgetest.NewTopic(t, bridge.ExactlyOnce)
+	w := &world{
+		t: t, topic: topic, log: newPlanLog(t, topic), group: bridgetest.NewGroup(t), sources: make(map[string]*bridgetest.Source), broken: make(map[int]error),
+	}
+	w.jobs = backfill.NewJobs(w.log, stream)
+	for i := range events {
+		w.items = append(w.items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, second(i)))
+	}
+	return w
+}
+
+// plan is a backfill of the first so many seconds in n windows.
+func (w *world) plan(seconds, n int) backfill.Job {
+	return backfill.Job{
+		Version: backfill.Version, ID: "aaaaaa", Kind: backfill.Backfill, Stream: stream, Resource: "events", Topic: "export.events",
+		From: second(0), To: second(seconds), Windows: backfill.Split(second(0), second(seconds), n), Parallel: 2, PageSize: 4,
+		Who: "me", Created: time.Now().UnixMilli(), State: backfill.Running,
+	}
+}
+
+// open makes what a window runs on, and wants its plan to be committed.
+func (w *world) open(j *backfill.Job, n int) (*backfill.Engine, error) {
+	w.log.mu.Lock()
+	if w.log.plans[j.ID] == nil {
+		w.t.Errorf("window %d begins before its plan is committed", n)
+	}
+	w.log.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := j.WindowName(n)
+	w.opened = append(w.opened, name)
+	w.running++
+	w.most = max(w.most, w.running)
+	source := w.sources[name]
+	if source == nil {
+		source = bridgetest.NewSource(w.t, bridgetest.Export{PageSize: 4, Latency: 100 * time.Millisecond})
+		source.Append(w.items...)
+		w.sources[name] = source
+	}
+	source.Refuse(func(bridge.Position) error { return w.broken[n] })
+	cfg := bridge.DefaultConfig()
+	cfg.PageSize = j.PageSize
+	return &backfill.Engine{Config: cfg, Source: source, Sink: w.topic.Open(name), Close: func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.running--
+	}}, nil
+}
+
+// owner is an Owner in memory.
+type owner struct{ *bridgetest.Owner }
+
+func (o owner) Close(context.Context) error {
+	o.Owner.Close()
+	return nil
+}
+
+// start returns a run of a job in a process of its own.
+func (w *world) start(job backfill.Job) *backfill.Run {
+	return backfill.NewRun(job, backfill.Worker{
+		Jobs: w.jobs, Open: w.open, Owner: owner{w.group.Open("")}, SessionTimeout: 10 * time.Second, RateLimit: w.limit, By: "a test",
+		Retrying: func(err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.said = append(w.said, err.Error())
+		},
+	})
+}
+
+// begin commits a plan.
+func (w *world) begin(plan backfill.Job) backfill.Job {
+	w.t.Helper()
+	if err := w.jobs.Begin(w.t.Context(), plan); err != nil {
+		w.t.Fatal(err)
+	}
+	return plan
+}
+
+// resume commits that a job goes on, which nobody works on.
+func (w *world) resume(r backfill.Resumption) (backfill.Job, error) {
+	r.ID, r.Kind, r.Resource, r.SessionTimeout = "aaaaaa", backfill.Backfill, "events", 10*time.Second
+	if r.Busy == nil {
+		r.Busy = func(context.Context) (string, error) { return "", nil }
+	}
+	return w.jobs.Resume(w.t.Context(), &r)
+}
+
+// job returns the job as it is listed.
+func (w *world) job() backfill.Job {
+	w.t.Helper()
+	all, err := w.jobs.List(w.t.Context(), 0)
+	if err != nil || len(all) != 1 {
+		w.t.Fatalf("%d jobs, %v", len(all), err)
+	}
+	return all[0]
+}
+
+// wantOnce wants the first n events once each, and no other.
+func (w *world) wantOnce(n int) {
+	w.t.Helper()
+	count := make(map[string]int)
+	for _, r := range w.topic.Records() {
+		count[r.ID]++
+	}
+	for i := range n {
+		if id := fmt.Sprint("e", i); count[id] != 1 {
+			w.t.Errorf("event %s is there %d times", id, count[id])
+		}
+	}
+	if len(count) != n {
+		w.t.Errorf("%d events are there, want %d", len(count), n)
+	}
+}

@@ -1,0 +1,171 @@
+package backfill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+)
+
+// trail is a LiveStream.
+type trail []bridge.Checkpoint // newest first
+
+func (l trail) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
+	for _, c := range l {
+		if !visit(c) {
+			break
+		}
+	}
+	return ctx.Err()
+}
+
+// TestOverlap: what the stream or a backfill before has published, or will, is
+// said.
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	before := w.plan(100, 1)
+	w.begin(before)
+	replay := w.plan(300, 1)
+	replay.ID, replay.Kind = "bbbbbb", backfill.Replay
+	w.begin(replay)
+	elsewhere := w.plan(300, 1)
+	elsewhere.ID, elsewhere.Topic = "cccccc", "another"
+	w.begin(elsewhere)
+	at := func(epoch, from, position int64) bridge.Checkpoint {
+		return bridge.Checkpoint{Place: bridge.Place{Epoch: epoch, Seq: 3}, Origin: bridge.Origin{Start: second(int(from))}, PositionTime: second(int(position))}
+	}
+	older := at(1, 150, 180)
+	older.Seq = 2
+	live := trail{at(1, 150, 200), older, at(0, 120, 130)}
+	for name, test := range map[string]struct {
+		from, to int
+		live     trail
+		want     []string
+		begun    bool
+	}{
+		"a range of nobody":            {100, 120, live, nil, true},
+		"a backfill's":                 {99, 120, live, []string{"the backfill aaaaaa (running) has published from "}, true},
+		"the stream's":                 {140, 151, live, []string{"stream events exports what is from "}, true},
+		"an epoch's before":            {100, 121, live, []string{"before it was reset to epoch 1 or later"}, true},
+		"between two epochs":           {131, 150, live, nil, true},
+		"both":                         {50, 500, live, []string{"stream events exports", "the backfill aaaaaa"}, true},
+		"of a stream that never began": {50, 500, nil, []string{"the backfill aaaaaa"}, false},
+		"a range of nobody at all":     {200, 500, nil, nil, false},
+	} {
+		plan := w.plan(1, 1)
+		plan.From, plan.To = second(test.from), second(test.to)
+		got, begun, err := w.jobs.Overlap(t.Context(), &plan, test.live)
+		if err != nil || begun != test.begun || !slices.EqualFunc(got, test.want, strings.Contains) {
+			t.Errorf("%s: %q, %t, %v; want %q", name, got, begun, err, test.want)
+		}
+	}
+}
+
+// TestList: jobs come oldest first, and each window has what its checkpoint says,
+// if its bounds are the plan's.
+func TestList(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 20)
+		young := w.plan(20, 2)
+		young.ID, young.Created = "bbbbbb", young.Created+1
+		w.begin(young)
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		defer cancel()
+		if _, err := w.start(w.begin(w.plan(20, 2))).Do(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		all, err := w.jobs.List(t.Context(), 0)
+		if err != nil || len(all) != 2 || all[0].ID != "aaaaaa" {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if a, b := all[0].Windows[0], all[1].Windows[0]; a.Events != 8 || a.Pages != 2 || a.Position != second(7) || b.Events != 0 {
+			t.Errorf("windows %+v and %+v", a, b)
+		}
+		// The same job with other windows has reached nothing.
+		w.log.put("aaaaaa", fmt.Sprintf(`{"v":1,"id":"aaaaaa","stream":"events","windows":[{"from":%d,"to":%d}]}`, second(0), second(9)))
+		if all, err = w.jobs.List(t.Context(), 0); err != nil || all[0].Windows[0].Events != 0 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		w.log.put("cccccc", `{"v":7}`)
+		_, err = w.jobs.List(t.Context(), 0)
+		if fault, ok := errors.AsType[*bridge.Fault](err); !ok || fault.Class != bridge.Permanent || !errors.Is(err, bridge.ErrForeign) || !strings.Contains(err.Error(), "key job/events/cccccc") {
+			t.Errorf("a plan of a newer version: %v", err)
+		}
+		if err := w.jobs.Begin(t.Context(), backfill.Job{ID: "cccccc"}); !errors.Is(err, bridge.ErrForeign) {
+			t.Errorf("it is overwritten: %v", err)
+		}
+	})
+}
+
+// TestTidy: what is over for long goes. A backfill stays as its bounds, one that
+// was cancelled with what is left of it.
+func TestTidy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 40)
+		interrupt := func(job backfill.Job) {
+			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+			defer cancel()
+			if _, err := w.start(job).Do(ctx); err == nil {
+				t.Error("it came to its end")
+			}
+		}
+		done := w.plan(40, 2)
+		if _, err := w.start(w.begin(done)).Do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for id, kind := range map[string]backfill.Kind{"cancel": backfill.Backfill, "replay": backfill.Replay, "runnin": backfill.Backfill} {
+			job := w.plan(40, 2)
+			job.ID, job.Kind = id, kind
+			interrupt(w.begin(job))
+			if id == "runnin" {
+				continue
+			}
+			if _, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: id}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := time.Now()
+		if n, err := w.jobs.Tidy(t.Context(), now.Add(backfill.Kept-time.Minute)); n != 0 || err != nil {
+			t.Errorf("too early: %d, %v", n, err)
+		}
+		for round, want := range []int{3, 0} {
+			if n, err := w.jobs.Tidy(t.Context(), now.Add(backfill.Kept+time.Minute)); n != want || err != nil {
+				t.Fatalf("round %d: %d jobs, %v; want %d", round, n, err, want)
+			}
+		}
+		all, err := w.jobs.List(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := make(map[string]backfill.Job)
+		for _, j := range all {
+			left[j.ID] = j
+		}
+		if j := left["aaaaaa"]; len(j.Windows) != 1 || j.From != second(0) || j.To != second(40) || j.Windows[0].Events != 40 || !j.Reduced || j.State != backfill.Done {
+			t.Errorf("of one that is done stays %+v", j)
+		}
+		if j := left["cancel"]; len(j.Windows) != 2 || j.Windows[0].Events != 8 || j.Windows[0].Ended != "" || !j.Reduced {
+			t.Errorf("of one that was cancelled stays %+v", j)
+		}
+		if j, ok := left["runnin"]; !ok || j.Reduced || len(left) != 3 {
+			t.Errorf("left are %v", left)
+		}
+		if len(w.log.gone) != 6 || slices.ContainsFunc(w.log.gone, func(name string) bool { return strings.Contains(name, "runnin") }) {
+			t.Errorf("the checkpoints that are gone: %v", w.log.gone)
+		}
+		again := w.plan(10, 1)
+		if overlaps, _, err := w.jobs.Overlap(t.Context(), &again, trail{}); err != nil || len(overlaps) != 1 {
+			t.Errorf("what was published may be published again: %v, %v", overlaps, err)
+		}
+	})
+}

@@ -1,0 +1,402 @@
+package backfill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest"
+)
+
+// TestRun: all windows are published, each event once, so many at a time, and
+// the job says so.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 50)
+		run := w.start(w.begin(w.plan(40, 5)))
+		if p := run.Progress(); p != (backfill.Progress{Windows: 5}) {
+			t.Errorf("before it begins: %+v", p)
+		}
+		job, err := run.Do(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantOnce(40)
+		events, pages, dead := job.Counts()
+		if events != 40 || pages < 10 || dead != 0 || job.State != backfill.Done || job.Ended() != 5 || job.By != "a test" || job.Changed == 0 {
+			t.Errorf("%+v", job)
+		}
+		if got := w.job(); got.State != backfill.Done || got.Ended() != 5 || got.Windows[4].Events != 8 || got.Windows[0].Ended != "on its last page" {
+			t.Errorf("committed is %+v", got)
+		}
+		if w.most != 2 || len(w.opened) != 5 || w.running != 0 {
+			t.Errorf("%d windows at a time, opened %v", w.most, w.opened)
+		}
+		if p := run.Progress(); p.Ended != 5 || p.Events != 40 || p.Share != 1 || p.Trouble != "" {
+			t.Errorf("at the end: %+v", p)
+		}
+		for name, source := range w.sources {
+			for _, asked := range source.Asked() {
+				if !asked.Window || !strings.HasSuffix(name, fmt.Sprintf(".%d-%d", asked.Start, asked.End)) {
+					t.Errorf("window %s asks at %+v", name, asked)
+				}
+			}
+		}
+	})
+}
+
+// TestBegin: a plan that is not committed begins no window, and another one under
+// its id is refused.
+func TestBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 10)
+		w.log.fails[1] = bridgetest.Failed
+		plan := w.plan(10, 2)
+		if err := w.jobs.Begin(t.Context(), plan); !errors.Is(err, bridgetest.ErrDown) {
+			t.Fatal(err)
+		}
+		if all, err := w.jobs.List(t.Context(), 0); len(all) > 0 || err != nil {
+			t.Errorf("%v, %v", all, err)
+		}
+		w.log.fails[2] = bridgetest.Persisted
+		if err := w.jobs.Begin(t.Context(), plan); !errors.Is(err, bridgetest.ErrDown) {
+			t.Fatal(err)
+		}
+		w.begin(plan) // the same plan once more
+		other, bounds := plan, plan
+		other.Created++
+		bounds.Windows = backfill.Split(plan.From, plan.To, 3)
+		for _, p := range []backfill.Job{other, bounds} {
+			if err := w.jobs.Begin(t.Context(), p); reasonOf(err) != backfill.Exists {
+				t.Errorf("another plan: %v", err)
+			}
+		}
+	})
+}
+
+func reasonOf(err error) backfill.Reason {
+	if refused, ok := errors.AsType[*backfill.RefusedError](err); ok {
+		return refused.Reason
+	}
+	return ""
+}
+
+// TestInterrupted: a job goes on where it was, under the limits that it was
+// planned with; windows that have ended do not run again.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, after := range []int{50, 150, 350, 450, 550, 750, 950} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 60)
+			plan := w.plan(60, 3)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(after)*time.Millisecond)
+			defer cancel()
+			job, err := w.start(w.begin(plan)).Do(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("after %d ms: %v", after, err)
+			}
+			before := w.job()
+			events, _, _ := before.Counts()
+			if known, _, _ := job.Counts(); known > events || before.State != backfill.Running {
+				t.Errorf("after %d ms: it knows of %d events, the list of %d, %s", after, known, events, before.State)
+			}
+			w.opened = nil
+			resumed, err := w.resume(backfill.Resumption{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, _, _ := resumed.Counts(); again != events || resumed.AtOnce() != 2 {
+				t.Errorf("after %d ms: it goes on with %d events of %d, %d at once", after, again, events, resumed.AtOnce())
+			}
+			done, err := w.start(resumed).Do(t.Context())
+			if err != nil || done.State != backfill.Done || done.Ended() != 3 {
+				t.Fatalf("after %d ms: %+v, %v", after, done, err)
+			}
+			if n, _, _ := done.Counts(); n != 60 || len(w.opened) != 3-before.Ended() {
+				t.Errorf("after %d ms: %d events; opened %v, of which %d had ended", after, n, w.opened, before.Ended())
+			}
+			w.wantOnce(60)
+			if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.IsDone {
+				t.Errorf("a job that is done is resumed: %v", err)
+			}
+		})
+	}
+}
+
+// TestDoubt: whether or not a change of the job that fails was persisted, the job
+// comes to its end with nothing lost or twice.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	for _, how := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+		for n := 2; n <= 4; n++ { // two windows, and the end
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 20)
+				w.log.fails[n] = how
+				job, err := w.start(w.begin(w.plan(20, 2))).Do(t.Context())
+				if err != nil || job.State != backfill.Done || job.Ended() != 2 || len(w.said) != 1 || !strings.Contains(w.said[0], bridgetest.ErrDown.Error()) {
+					t.Errorf("%s, change %d: %+v, %v, said %v", how, n, job, err, w.said)
+				}
+				w.wantOnce(20)
+			})
+		}
+	}
+}
+
+// TestSinkDoubt: the same of a window's transactions.
+func TestSinkDoubt(t *testing.T) {
+	t.Parallel()
+	for _, how := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+		for n := 1; n <= 6; n++ {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 20)
+				w.topic.FailPublish(n, how)
+				if _, err := w.start(w.begin(w.plan(20, 2))).Do(t.Context()); err != nil {
+					t.Errorf("%s, publish %d: %v", how, n, err)
+				}
+				w.wantOnce(20)
+			})
+		}
+	}
+}
+
+// TestCancel: the process that works on a job stops at once, and nobody resumes
+// it.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 60)
+		c := backfill.Cancellation{ID: "aaaaaa", By: "you", Why: "wrong bounds"}
+		if _, err := w.jobs.Cancel(t.Context(), c, true); reasonOf(err) != backfill.Unknown {
+			t.Errorf("a job that is not there: %v", err)
+		}
+		run := w.start(w.begin(w.plan(60, 3)))
+		time.AfterFunc(300*time.Millisecond, func() {
+			if job, err := w.jobs.Cancel(t.Context(), c, false); err != nil || job.State != backfill.Running || w.job().State != backfill.Running {
+				t.Errorf("a dry run: %+v, %v", job, err)
+			}
+			if job, err := w.jobs.Cancel(t.Context(), c, true); err != nil || job.State != backfill.Cancelled {
+				t.Errorf("%+v, %v", job, err)
+			}
+		})
+		began := time.Now()
+		job, err := run.Do(t.Context())
+		if !errors.Is(err, backfill.ErrCancelled) || !strings.Contains(err.Error(), "by you (wrong bounds)") || time.Since(began) > time.Second || job.ID != "aaaaaa" {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		left := len(w.topic.Records())
+		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.WasCancelled || !strings.Contains(err.Error(), "was cancelled by you (wrong bounds), and cannot go on") {
+			t.Errorf("resumed: %v", err)
+		}
+		if again, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: "aaaaaa", By: "another"}, true); err != nil || again.By != "you" {
+			t.Errorf("cancelled again: %+v, %v", again, err)
+		}
+		if got := w.job(); got.State != backfill.Cancelled || len(w.topic.Records()) != left || left >= 60 {
+			t.Errorf("%+v, %d events", got, left)
+		}
+	})
+}
+
+// TestCancelAtTheEnd: a job that was cancelled does not become done.
+func TestCancelAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 10)
+		run := w.start(w.begin(w.plan(10, 1)))
+		w.log.onChange = func(n int) {
+			if n != 3 { // the plan, the window, and now the end
+				return
+			}
+			w.log.onChange = nil
+			if _, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: "aaaaaa", By: "you"}, true); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := run.Do(t.Context()); !errors.Is(err, backfill.ErrCancelled) || w.job().State != backfill.Cancelled {
+			t.Errorf("%v, %s", err, w.job().State)
+		}
+		if _, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: "aaaaaa"}, true); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPlanGone: a job whose plan was taken away, or has other windows, does not
+// go on.
+func TestPlanGone(t *testing.T) {
+	t.Parallel()
+	for _, windows := range []int{0, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 10)
+			run := w.start(w.begin(w.plan(10, 2)))
+			w.log.onChange = func(int) {
+				w.log.mu.Lock()
+				defer w.log.mu.Unlock()
+				delete(w.log.plans, "aaaaaa")
+				if windows > 0 {
+					w.log.mu.Unlock()
+					w.log.put("aaaaaa", `{"v":1,"id":"aaaaaa","stream":"events","windows":[{},{}]}`)
+					w.log.mu.Lock()
+				}
+			}
+			if _, err := run.Do(t.Context()); reasonOf(err) != backfill.OtherPlan {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestBlocked: a window that cannot go on stops the others, and the job can be
+// resumed when that is over.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 40)
+		w.broken[1] = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Code: "401", Err: errors.New("no key")}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := w.start(w.begin(w.plan(40, 2))).Do(ctx)
+		if _, blocked := errors.AsType[*bridge.BlockedError](err); !blocked {
+			t.Fatalf("%v, want the window to be blocked", err)
+		}
+		delete(w.broken, 1)
+		job, err := w.resume(backfill.Resumption{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.start(job).Do(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.wantOnce(40)
+	})
+}
+
+// TestOwnership: only one process works on a job, and one that loses it for a
+// while goes on.
+func TestOwnership(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 60)
+		job := w.begin(w.plan(60, 3))
+		first, other := w.start(job), w.start(job)
+		ended := make(chan error, 1)
+		go func() { // waited for below
+			_, err := first.Do(t.Context())
+			ended <- err
+		}()
+		time.AfterFunc(300*time.Millisecond, w.group.Expire)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := other.Do(ctx); err == nil {
+			t.Error("two processes have worked on the job")
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		w.wantOnce(60)
+	})
+}
+
+// TestSharedLimit: the windows of a job share one limit, and a stop does not wait
+// for a turn.
+func TestSharedLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 60)
+		w.limit = 2
+		began := time.Now()
+		if _, err := w.start(w.begin(w.plan(60, 3))).Do(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		requests := 0
+		for _, source := range w.sources {
+			requests += source.Requests()
+		}
+		if took, least := time.Since(began), time.Duration(requests-1)*500*time.Millisecond; took < least || took > least+2*time.Second {
+			t.Errorf("%d requests at 2/s took %s", requests, took)
+		}
+		w.wantOnce(60)
+
+		w = newWorld(t, 60)
+		w.limit = 0.001
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		if _, err := w.start(w.begin(w.plan(60, 3))).Do(ctx); err == nil || time.Since(began) > 10*time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestResume: new limits are committed, others are kept, and what the job is not
+// is refused before anything changes.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 10)
+		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.Unknown || err.Error() != "stream events has no job aaaaaa" {
+			t.Errorf("no job: %v", err)
+		}
+		plan := w.plan(10, 4)
+		plan.RateLimit = 2.5
+		w.begin(plan)
+		job, err := w.resume(backfill.Resumption{})
+		if err != nil || job.RateLimit != 2.5 || job.AtOnce() != 2 || job.PageSize != 4 {
+			t.Errorf("as planned: %+v, %v", job, err)
+		}
+		dry := backfill.Resumption{ID: "aaaaaa", Kind: backfill.Backfill, Resource: "events", RateLimit: new(9.0), Parallel: new(3)}
+		if job, err = w.jobs.Resumable(t.Context(), &dry); err != nil || job.RateLimit != 9 || job.AtOnce() != 3 || w.job().RateLimit != 2.5 {
+			t.Errorf("a dry run: %+v, %v; committed %+v", job, err, w.job())
+		}
+		job, err = w.resume(backfill.Resumption{RateLimit: new(9.0), Parallel: new(3)})
+		if got := w.job(); err != nil || job.RateLimit != 9 || got.RateLimit != 9 || got.Parallel != 3 || !slices.Equal(got.Windows, plan.Windows) {
+			t.Errorf("with new limits: %+v, %v; committed %+v", job, err, got)
+		}
+		for why, r := range map[backfill.Reason]backfill.Resumption{
+			backfill.OtherKind:     {ID: "aaaaaa", Kind: backfill.Replay, Resource: "events"},
+			backfill.OtherResource: {ID: "aaaaaa", Kind: backfill.Backfill, Resource: "sessions"},
+		} {
+			if _, err := w.jobs.Resumable(t.Context(), &r); reasonOf(err) != why {
+				t.Errorf("%v, want a refusal because of %s", err, why)
+			}
+		}
+	})
+}
+
+// TestResumeBusy: a process that was killed is waited for until its session is
+// over, one that works on the job keeps it.
+func TestResumeBusy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 10)
+		w.begin(w.plan(10, 2))
+		began := time.Now()
+		var said []string
+		busy := func(until time.Duration) backfill.Resumption {
+			return backfill.Resumption{
+				Busy: func(context.Context) (string, error) {
+					if time.Since(began) < until {
+						return "somebody", nil
+					}
+					return "", nil
+				},
+				Waiting: func(process string) { said = append(said, process) },
+			}
+		}
+		if _, err := w.resume(busy(8 * time.Second)); err != nil || time.Since(began) < 8*time.Second || !slices.Equal(said, []string{"somebody"}) {
+			t.Errorf("after %s: %v, said %v", time.Since(began), err, said)
+		}
+		began = time.Now()
+		if _, err := w.resume(busy(time.Hour)); reasonOf(err) != backfill.InUse || !strings.Contains(err.Error(), "is worked on by somebody") || time.Since(began) > time.Minute {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
