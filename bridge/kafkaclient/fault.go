@@ -64,6 +64,8 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	switch answer {
 	case kerr.TopicAuthorizationFailed:
 		block(bridge.ReasonAuth, c.GrantWrite(topic))
+	case kerr.TransactionalIDAuthorizationFailed, kerr.GroupAuthorizationFailed:
+		block(bridge.ReasonAuth, "exportbridge topics plan --acls")
 	case kerr.ClusterAuthorizationFailed:
 		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster")) // brokers before 2.8 ask for it from every idempotent producer
 	case kerr.SaslAuthenticationFailed, kerr.IllegalSaslState:

@@ -22,3 +22,15 @@ func (c *Client) TransactionVersion(ctx context.Context) (int, error) {
 	}
 	return 0, nil
 }
+
+// StrictTransactions is the transaction.version from which on every transaction
+// has a producer epoch of its own; WeakTransactions says what is weaker below it.
+const (
+	StrictTransactions = 2
+	WeakTransactions   = "after a crash a late end of a transaction may make events come twice, none are lost"
+)
+
+// UpgradeHint is the command that raises transaction.version.
+func (c *Config) UpgradeHint() string {
+	return fmt.Sprintf("with Kafka 4: kafka-features.sh --bootstrap-server %s upgrade --feature transaction.version=2", c.Brokers[0])
+}

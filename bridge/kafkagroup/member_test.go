@@ -344,7 +344,7 @@ func TestGroupOfSomebodyElse(t *testing.T) {
 			topic := p.cfg.CheckpointTopic
 			if !c.ours {
 				topic = p.topic + ".theirs"
-				kafkatest.MakeCheckpointTopic(t, p.cfg.Brokers, topic)
+				kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, topic, nil)
 			}
 			joined := make(chan struct{}, 100)
 			consumer(t, p.cfg, kgo.ConsumeTopics(topic), c.balancer, kgo.OnPartitionsAssigned(
@@ -434,7 +434,7 @@ func TestStrangersJoinLater(t *testing.T) {
 		failed <- err
 	}()
 	theirs := p.topic + ".theirs"
-	kafkatest.MakeCheckpointTopic(t, p.cfg.Brokers, theirs)
+	kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, theirs, nil)
 	consumer(t, p.cfg, kgo.ConsumeTopics(theirs), kgo.Balancers(kgo.CooperativeStickyBalancer()))
 	kafkatest.AsFault(t, kafkatest.Receive(t, failed, "the standby to notice"), bridge.Permanent, bridge.ReasonOwner)
 }
@@ -444,7 +444,7 @@ func TestGroupMakesTheCheckpointTopic(t *testing.T) {
 	p := newProcesses(t, kafkatest.Brokers(t), moving)
 	p.cfg.CheckpointTopic = p.topic + ".new"
 	p.cfg.Missing = func(context.Context, *kafkaclient.Client) error {
-		kafkatest.MakeCheckpointTopic(t, p.cfg.Brokers, p.cfg.CheckpointTopic)
+		kafkatest.CreateCheckpointTopic(t, p.cfg.Brokers, p.cfg.CheckpointTopic, nil)
 		return nil
 	}
 	ownership := acquire(t, p.open(""))

@@ -100,7 +100,7 @@ func newProcesses(t *testing.T, brokers []string, partition int32) *processes {
 	for i := 0; kafkagroup.GroupPartition(p.cfg.Stream) != partition; i++ {
 		p.cfg.Stream = fmt.Sprint("events", i)
 	}
-	kafkatest.MakeCheckpointTopic(t, brokers, p.cfg.CheckpointTopic)
+	kafkatest.CreateCheckpointTopic(t, brokers, p.cfg.CheckpointTopic, nil)
 	return p
 }
 

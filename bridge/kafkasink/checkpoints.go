@@ -1,9 +1,7 @@
 package kafkasink
 
 import (
-	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -11,10 +9,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 )
-
-// compactionLag keeps every checkpoint for a week, so that losing Redis, which
-// holds the history, does not take away the means to go back.
-const compactionLag = 7 * 24 * time.Hour
 
 // transactionalID names the stream's transactions after what they protect: two
 // writers of the same checkpoints, or of the marks of the same job, always
@@ -41,44 +35,6 @@ func (c *Config) jobKey(name string) string {
 	return key
 }
 
-// wantedCheckpoints is a topic of checkpoints as we create it. Small segments
-// that end soon keep it compacted: what is not compacted is read at a start.
-func (s *Sink) wantedCheckpoints(name string, replicas int) PlannedTopic {
-	t := PlannedTopic{
-		Name: name, Partitions: kafkaclient.CheckpointPartitions, Replication: s.cfg.Replication,
-		Configs: map[string]string{
-			"cleanup.policy":            "compact",
-			"min.compaction.lag.ms":     strconv.FormatInt(compactionLag.Milliseconds(), 10),
-			"segment.bytes":             strconv.Itoa(16 << 20),
-			"segment.ms":                strconv.FormatInt((10 * time.Minute).Milliseconds(), 10),
-			"min.cleanable.dirty.ratio": "0.1",
-		},
-	}
-	if replicas >= 3 {
-		t.Configs["min.insync.replicas"] = "2" // an acknowledged checkpoint is on two disks
-	}
-	return t
-}
-
-// ensureCheckpointTopic makes the checkpoint topic for a stream that is new.
-// Where the topic of the events holds some already, the checkpoints were lost:
-// a new and empty topic would hide that.
-func (s *Sink) ensureCheckpointTopic(ctx context.Context, client *kafkaclient.Client) error {
-	holds, err := s.Holds(ctx)
-	if err != nil && !kafkaclient.IsMissing(err) { // the topic of the events may be missing too
-		return err
-	}
-	if holds {
-		return &bridge.Fault{
-			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_topic_lost",
-			Hint: "after an upgrade from a version without it: exportbridge topics create --execute. If it was deleted, restore it if you can; without it Redis's copy of the cursor is used",
-			Err: fmt.Errorf("topic %s does not exist, but topic %s already holds events of stream %s",
-				s.cfg.CheckpointTopic, s.cfg.Topic, s.cfg.Stream),
-		}
-	}
-	return s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(s.cfg.CheckpointTopic, s.replicas(ctx, client))})
-}
-
 // checkpointRecord is the record of a checkpoint under one of the stream's
 // keys. Its place is fixed; its time is that of writing.
 func (s *Sink) checkpointRecord(x *session, key string, c *bridge.Checkpoint) (kgo.Record, error) {
@@ -88,12 +44,12 @@ func (s *Sink) checkpointRecord(x *session, key string, c *bridge.Checkpoint) (k
 	}
 	rec := s.ownRecord(key, value)
 	rec.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
-	if size, limit := recordSize(&rec), x.checkpoints.Settings.MaxMessage; size > limit {
+	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
 		return kgo.Record{}, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_too_large",
-			Hint: s.cfg.Alter(x.checkpoints.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
+			Hint: s.cfg.Alter(x.topics.Checkpoints.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
 			Err: fmt.Errorf("checkpoint %s of %s takes %d bytes, topic %s takes %d",
-				c.Place, s.cfg.Stream, size, x.checkpoints.Name, limit),
+				c.Place, s.cfg.Stream, size, x.topics.Checkpoints.Name, limit),
 		}
 	}
 	return rec, nil

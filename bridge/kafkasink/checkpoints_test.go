@@ -1,26 +1,13 @@
 package kafkasink_test
 
 import (
-	"maps"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"exportbridge/bridge/kafkasink"
 )
-
-// createCheckpointTopic makes the checkpoint topic as it should be, but for
-// the given settings.
-func createCheckpointTopic(t *testing.T, cfg kafkasink.Config, changes map[string]*string) {
-	t.Helper()
-	configs := map[string]*string{"cleanup.policy": new("compact"), "min.compaction.lag.ms": new("604800000")}
-	maps.Copy(configs, changes)
-	cfg.Partitions = 16
-	createTopic(t, cfg, cfg.CheckpointTopic, configs)
-}
 
 // loseEnd has the next end of a transaction happen, and its answer lost.
 func loseEnd(t *testing.T, c *kfake.Cluster) {

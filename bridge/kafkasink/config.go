@@ -2,7 +2,6 @@ package kafkasink
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
 )
@@ -38,23 +38,20 @@ type Config struct {
 	// itself.
 	job string
 
-	// Config says how to connect, Membership with whom the stream is shared.
+	// Config says how to connect, Membership with whom the stream is shared,
+	// Layout how topics are made.
 	kafkaclient.Config
 	kafkagroup.Membership
+	kafkaadmin.Layout
 
 	Topic       string `env:"KAFKA_TOPIC" stream:"yes" desc:"topic of the events; export.<stream> if empty" example:"export.events"`
 	DLQTopic    string `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic of the dead letters; dlq.<topic> if empty" example:"dlq.export.events"`
-	Retention   string `env:"KAFKA_RETENTION" stream:"yes" desc:"how long topics that we create keep records, by event time; -1 is for ever" example:"8760h"`
 	Timestamp   string `env:"KAFKA_TIMESTAMP" stream:"yes" values:"event,publish" desc:"time of a record: the event's, or that of publishing"`
 	Key         string `env:"KAFKA_KEY" stream:"yes" desc:"JSON pointer of the record key inside an item, or none" example:"/sessionId"`
 	Compression string `env:"KAFKA_COMPRESSION" stream:"yes" values:"none,gzip,snappy,lz4,zstd" desc:"compression of record batches"`
 
 	CheckpointTopic    string        `env:"KAFKA_CHECKPOINT_TOPIC" desc:"compacted topic of the checkpoints; transactional ids are named after it"`
 	TransactionTimeout time.Duration `env:"KAFKA_TRANSACTION_TIMEOUT" desc:"how long the brokers leave a transaction open whose process is gone; readers of its partitions wait so long"`
-
-	CreateTopics bool  `env:"KAFKA_CREATE_TOPICS" desc:"create missing topics at start"`
-	Partitions   int32 `env:"KAFKA_PARTITIONS" stream:"yes" desc:"partitions of topics that we create"`
-	Replication  int16 `env:"KAFKA_REPLICATION" stream:"yes" desc:"replicas of topics that we create; -1 is the brokers' default"`
 
 	Headers    string `env:"BRIDGE_HEADERS" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
 	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT" stream:"yes" values:"dlq,dlq-all,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream; a stream of which all items are unreadable stops too, but with dlq-all"`
@@ -65,9 +62,9 @@ type Config struct {
 // Mode have none.
 func DefaultConfig() Config {
 	return Config{
-		Config: kafkaclient.DefaultConfig(), Retention: "-1", Timestamp: "event", Key: "/userId", Compression: "snappy",
+		Config: kafkaclient.DefaultConfig(), Timestamp: "event", Key: "/userId", Compression: "snappy",
 		CheckpointTopic: "exportbridge.checkpoints", TransactionTimeout: 30 * time.Second, Membership: kafkagroup.DefaultMembership(),
-		Partitions: 6, Replication: -1,
+		Layout:  kafkaadmin.DefaultLayout(),
 		Headers: headersCloudEvents, OnBadEvent: "dlq", OnExpired: "publish-time",
 	}
 }
@@ -112,12 +109,9 @@ func (c *Config) Validate() error {
 	p.Check(!slices.Contains([]string{c.Topic, c.DeadTopic()}, c.CheckpointTopic),
 		"KAFKA_CHECKPOINT_TOPIC", "must differ from the topics of events and dead letters (%s), for example exportbridge.checkpoints", c.CheckpointTopic)
 	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
-	_, err := parseRetention(c.Retention)
-	p.Check(err == nil, "KAFKA_RETENTION", "%q is neither -1 nor a duration of at least 1m, for example 8760h", c.Retention)
 	p.Check(c.Key == "none" || strings.HasPrefix(c.Key, "/"), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example /userId", c.Key)
-	p.Check(c.Partitions >= 1, "KAFKA_PARTITIONS", "must be at least 1, for example 6")
-	p.Check(c.Replication == -1 || c.Replication >= 1, "KAFKA_REPLICATION", "must be -1 or at least 1, for example 3")
 	p.Add(c.Config.Validate())
+	p.Add(c.Layout.Validate())
 	c.validateDelivery(p)
 	kafkaclient.CheckOneOf(p, "KAFKA_TIMESTAMP", c.Timestamp, timestamps)
 	kafkaclient.CheckOneOf(p, "KAFKA_COMPRESSION", c.Compression, compressions)
@@ -143,15 +137,27 @@ func (c *Config) validateDelivery(p *bridge.Problems) {
 
 // Ownership is the group of the processes that can run the stream.
 func (c *Config) Ownership() *kafkagroup.Group {
+	g := c.group()
+	if c.CreateTopics {
+		g.Missing = c.Needs().MakeCheckpoints
+	}
+	return g
+}
+
+func (c *Config) group() *kafkagroup.Group {
 	g := &kafkagroup.Group{Config: c.Config, Membership: c.Membership, Stream: ownedAs(c.Stream), CheckpointTopic: c.CheckpointTopic}
 	if c.Part != nil { // each job has a group of its own
 		g.GrantPrefix = c.Group + "." + c.Part.Stream + "."
 	}
-	if c.CreateTopics {
-		s := &Sink{cfg: *c, holdsTime: holdsTime, searched: make(map[string]searched)}
-		g.Missing = s.ensureCheckpointTopic
-	}
 	return g
+}
+
+// transactionGrant lets us use the stream's transactional id.
+func (c *Config) transactionGrant() string {
+	if p := c.Part; p != nil { // each window has an id of its own
+		return c.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + c.CheckpointTopic + "." + p.Stream + ".")
+	}
+	return c.Grant("--operation Write --operation Describe --transactional-id " + c.transactionalID())
 }
 
 // DeadTopic returns the topic of the dead letters: DLQTopic, or the usual name.
@@ -172,33 +178,28 @@ func (c *Config) DivertsAll() bool { return c.OnBadEvent == divertAll }
 // exactly reports whether events and checkpoints share transactions.
 func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }
 
-// topics returns the topics that hold the stream's events, the dead letters'
-// last.
-func (c *Config) topics() []string {
-	if !c.diverts() {
-		return []string{c.Topic}
+// Topics names the stream's topics by what they hold.
+func (c *Config) Topics() kafkaadmin.Topics {
+	t := kafkaadmin.Topics{Checkpoints: c.CheckpointTopic}
+	if c.Topic != c.CheckpointTopic { // else it holds nothing but the plans of jobs
+		t.Events = c.Topic
+		if c.diverts() {
+			t.DeadLetters = c.DeadTopic()
+		}
 	}
-	return []string{c.Topic, c.DeadTopic()}
+	if c.Part == nil { // jobs have none
+		t.Jobs = c.jobsTopic()
+	}
+	return t
 }
 
-// allTopics returns all topics that the stream writes to, the checkpoints' last.
-func (c *Config) allTopics() []string {
-	if c.Topic == c.CheckpointTopic { // nothing but the plans of jobs
-		return []string{c.Topic}
+// Needs is what the stream needs of the cluster.
+func (c *Config) Needs() *kafkaadmin.Stream {
+	s := &Sink{cfg: *c, holdsTime: holdsTime, searched: make(map[string]searched)}
+	return &kafkaadmin.Stream{
+		Config: c.Config, Layout: c.Layout, Name: c.Stream, Topics: c.Topics(),
+		TransactionalID: c.transactionalID(), Grants: []string{c.transactionGrant(), c.group().Grants()}, Group: c.Group + "." + c.Stream + ".",
+		Exactly: c.exactly(), PublishTime: c.Timestamp == timestampPublish, StopExpired: c.OnExpired == stopStream,
+		Newest: s.newest, Holds: s.Holds,
 	}
-	return append(c.topics(), c.CheckpointTopic)
-}
-
-func parseRetention(s string) (time.Duration, error) {
-	if s == "-1" {
-		return kafkaclient.ForEver, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		return 0, fmt.Errorf("retention %q: %w", s, err)
-	}
-	if d < time.Minute {
-		return 0, fmt.Errorf("retention %s is below a minute", d)
-	}
-	return d, nil
 }

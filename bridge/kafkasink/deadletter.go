@@ -50,7 +50,7 @@ type Substitute struct {
 // divert makes a dead letter, or refuses the page.
 func (b *builder) divert(made *batch, l letter) error {
 	x := made.session
-	if x.dead == nil {
+	if x.topics.DeadLetters == nil {
 		return &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect),
 			Hint: "BRIDGE_ON_BAD_EVENT=dlq diverts such events to topic " + b.cfg.DeadTopic(),
@@ -58,7 +58,7 @@ func (b *builder) divert(made *batch, l letter) error {
 		}
 	}
 	rec := b.deadLetter(made, l)
-	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > x.dead.Settings.MaxMessage {
+	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > x.topics.DeadLetters.Settings.MaxMessage {
 		rec = smallLetter(x, l, rec)
 	}
 	b.to.records = append(b.to.records, rec)
@@ -79,7 +79,7 @@ func (b *builder) deadLetter(made *batch, l letter) kgo.Record {
 	}
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	headers := []kgo.RecordHeader{
-		text(headerErrorTopic, x.events.Name),
+		text(headerErrorTopic, x.topics.Events.Name),
 		text(headerErrorMessage, l.message(x)),
 		text(headerStage, stage),
 		text(headerReason, string(l.defect)),
@@ -94,7 +94,7 @@ func (b *builder) deadLetter(made *batch, l letter) kgo.Record {
 	if value == nil {
 		value = []byte{} // nil would be a tombstone
 	}
-	return kgo.Record{Topic: x.dead.Name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers}
+	return kgo.Record{Topic: x.topics.DeadLetters.Name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers}
 }
 
 // smallLetter is a dead letter that fits into any usable topic: whatever of
@@ -116,7 +116,7 @@ func smallLetter(x *session, l letter, rec kgo.Record) kgo.Record {
 		Cursor: l.page.At.Cursor, Index: l.event.Index,
 	}
 	rec.Value = sub.encode()
-	if recordSize(&rec) > x.dead.Settings.MaxMessage {
+	if recordSize(&rec) > x.topics.DeadLetters.Settings.MaxMessage {
 		sub.Cursor = "" // its hash is in the headers
 		rec.Value = sub.encode()
 	}
@@ -168,7 +168,7 @@ func (l *letter) message(x *session) string {
 	case bridge.DefectSharedID:
 		return "another item of its page has the same id"
 	case bridge.DefectTooLarge:
-		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.events.Name, x.events.Settings.MaxMessage)
+		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.topics.Events.Name, x.topics.Events.Settings.MaxMessage)
 	default:
 		return string(l.defect)
 	}

@@ -1,9 +1,11 @@
 package kafkasink
 
 import (
+	"context"
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -27,3 +29,13 @@ func TimeHeader(ms int64) string {
 
 // HoldsTime sets how long one look of Holds may take.
 func (s *Sink) HoldsTime(d time.Duration) { s.holdsTime = d }
+
+// Needs is what the stream needs of the cluster.
+func (s *Sink) Needs() *kafkaadmin.Stream { return s.cfg.Needs() }
+
+// TransactionVersion returns the cluster's transaction.version.
+func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
+	return kafkaclient.With(ctx, &s.cfg.Config, "", func(ctx context.Context, client *kafkaclient.Client) (int, error) {
+		return client.TransactionVersion(ctx)
+	})
+}

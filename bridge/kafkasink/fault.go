@@ -20,7 +20,7 @@ func (s *Sink) fault(err error, topic string) *bridge.Fault {
 	}
 	switch answer, _ := errors.AsType[*kerr.Error](err); answer {
 	case kerr.TransactionalIDAuthorizationFailed:
-		block(bridge.ReasonAuth, s.transactionACL())
+		block(bridge.ReasonAuth, s.cfg.transactionGrant())
 	case kerr.InvalidTransactionTimeout:
 		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which is 15m by default")
 	case kerr.UnsupportedCompressionType:

@@ -28,17 +28,17 @@ func TestMissingTopic(t *testing.T) {
 	if !strings.Contains(f.Error(), cfg.Topic) || !strings.Contains(f.Hint, "topics create --execute") {
 		t.Errorf("fault %v, hint %q: want the topic and the command", f, f.Hint)
 	}
-	createTopic(t, cfg, cfg.Topic, nil)
+	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, nil)
 	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Error(), "dlq."+cfg.Topic) {
 		t.Errorf("fault %v does not name the dead-letter topic", f)
 	}
-	createTopic(t, cfg, "dlq."+cfg.Topic, nil)
+	kafkatest.CreateTopic(t, cfg.Brokers, "dlq."+cfg.Topic, cfg.Partitions, nil)
 	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || !strings.Contains(f.Hint, "topics create --execute") {
 		t.Errorf("fault %v, hint %q: want the checkpoint topic and the command", f, f.Hint)
 	}
-	createCheckpointTopic(t, cfg, nil)
+	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, nil)
 	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Errorf("recover with all topics: %v", err)
 	}
@@ -48,7 +48,7 @@ func TestMissingTopic(t *testing.T) {
 func TestCompactedTopic(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
-	createTopic(t, cfg, cfg.Topic, map[string]*string{"cleanup.policy": new("compact")})
+	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, map[string]*string{"cleanup.policy": new("compact")})
 	f := kafkatest.AsFault(t, tryRecover(t, open(t, cfg), kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
 	if !strings.Contains(f.Hint, "cleanup.policy=delete") {
 		t.Errorf("hint %q names no repair", f.Hint)
@@ -102,8 +102,8 @@ func TestSizes(t *testing.T) {
 	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Compression = "none" })
 	const limit = 20_000
 	small := map[string]*string{"max.message.bytes": new(fmt.Sprint(limit))}
-	createTopic(t, cfg, cfg.Topic, small)
-	createTopic(t, cfg, "dlq."+cfg.Topic, small)
+	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, small)
+	kafkatest.CreateTopic(t, cfg.Brokers, "dlq."+cfg.Topic, cfg.Partitions, small)
 	s := recovered(t, cfg)
 	var events []bridge.Event
 	add := func(id string, change func(*bridge.Event)) {
@@ -150,7 +150,7 @@ func TestHiddenLimit(t *testing.T) {
 	hideConfigs(c)
 	cfg := config(t, c.ListenAddrs(), func(cfg *kafkasink.Config) { cfg.Compression = "none" })
 	small := map[string]*string{"max.message.bytes": new("50000")}
-	createTopic(t, cfg, cfg.Topic, small)
+	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, small)
 	s := recovered(t, cfg)
 	ev := event("e", "u")
 	ev.Raw = []byte(strings.Repeat("x", 100_000))

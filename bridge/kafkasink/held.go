@@ -48,7 +48,7 @@ var errTooManyHeld = errors.New("too many to tell apart")
 
 func (s *Sink) readHeld(ctx context.Context, client *kafkaclient.Client, from time.Time) (*held, error) {
 	h := newHeld(s.cfg.Headers == headersNone)
-	for _, topic := range s.cfg.topics() {
+	for _, topic := range s.cfg.Topics().Published() {
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = s.cfg.Report
 		spans, err := spansAfter(ctx, l, from)

@@ -45,7 +45,7 @@ func (s *Sink) Holds(ctx context.Context) (bool, error) {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-time.Second).Before(limit) {
 		limit = deadline.Add(-time.Second) // to say what it is that takes so long
 	}
-	for _, topic := range s.cfg.topics() {
+	for _, topic := range s.cfg.Topics().Published() {
 		if found, err = s.holds(ctx, client, topic, limit); found || err != nil {
 			break
 		}

@@ -2,15 +2,11 @@ package kafkasink
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
@@ -203,44 +199,4 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) er
 		}
 	}
 	return nil
-}
-
-// CreateLike creates a topic as the topic of the events is: as many partitions
-// and replicas, and what its settings say that is not the brokers' default. It
-// reports whether it did: one that exists stays as it is. Errors are Faults.
-func (s *Sink) CreateLike(ctx context.Context, name string) (bool, error) {
-	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
-		states, err := client.Describe(ctx, s.cfg.Topic, name)
-		if err != nil || states[1].Exists {
-			return false, err
-		}
-		if err := s.cfg.CanPublish(&states[0]); err != nil {
-			return false, err
-		}
-		like := PlannedTopic{Name: name, Partitions: int32(len(states[0].Partitions)), Replication: int16(states[0].Replication())}
-		if like.Configs, err = ownConfigs(ctx, client, s.cfg.Topic); err != nil {
-			return false, err
-		}
-		return true, s.create(ctx, client, []PlannedTopic{like})
-	})
-}
-
-// ownConfigs returns the settings that were made for a topic itself.
-func ownConfigs(ctx context.Context, client *kafkaclient.Client, topic string) (map[string]string, error) {
-	all, err := kadm.NewClient(client.Client).DescribeTopicConfigs(ctx, topic)
-	var described kadm.ResourceConfig
-	if err == nil {
-		described, err = all.On(topic, nil)
-	}
-	if err = errors.Join(err, described.Err); err != nil {
-		return nil, fmt.Errorf("read settings of topic %s: %w", topic, err)
-	}
-	own := make(map[string]string)
-	for _, c := range described.Configs {
-		// Which replicas are throttled is about the partitions of that topic.
-		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil && !strings.HasSuffix(c.Key, "throttled.replicas") {
-			own[c.Key] = *c.Value
-		}
-	}
-	return own, nil
 }

@@ -32,7 +32,7 @@ func newJob(t *testing.T, cfg kafkasink.Config, kind backfill.Kind, id string) (
 		job.Topic = cfg.Topic + ".again"
 	}
 	window := windowConfig(cfg, &job, 0)
-	if _, err := open(t, window).Create(t.Context()); err != nil {
+	if _, err := open(t, window).Needs().Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return job, window
@@ -285,31 +285,5 @@ func TestHeldBackByWindow(t *testing.T) {
 				t.Errorf("recover returned %v", err)
 			}
 		})
-	}
-}
-
-func TestCreateLike(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) { c.Partitions = 5 })
-	s := open(t, cfg)
-	if _, err := s.CreateLike(t.Context(), cfg.Topic+".again"); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("like a topic that does not exist: %v", err)
-	}
-	own := map[string]*string{"retention.ms": new("86400000"), "max.message.bytes": new("2000000")}
-	createTopic(t, cfg, cfg.Topic, own)
-	for n, want := range []bool{true, false} {
-		if made, err := s.CreateLike(t.Context(), cfg.Topic+".again"); made != want || err != nil {
-			t.Errorf("time %d: %v, %v", n, made, err)
-		}
-	}
-	other := cfg
-	other.Topic = cfg.Topic + ".again"
-	plan, err := open(t, other).Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := plan.Topics[0]
-	if !got.Exists || got.Partitions != 5 || got.Configs["retention.ms"] != "86400000" || got.Configs["max.message.bytes"] != "2000000" {
-		t.Errorf("created %+v", got)
 	}
 }

@@ -170,7 +170,7 @@ func TestMirrorDoesNotHold(t *testing.T) {
 func TestMirrorTooLarge(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t))
-	createCheckpointTopic(t, cfg, map[string]*string{"max.message.bytes": new("20000")})
+	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, map[string]*string{"max.message.bytes": new("20000")})
 	s := mirroring(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	large := batch(cfg, 1)

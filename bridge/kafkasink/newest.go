@@ -245,7 +245,7 @@ func (s *Sink) awaitBarrier(ctx context.Context, x *session, l *kafkaclient.Part
 // read_committed, at any offset. It asks for stretches of the log itself: a
 // consumer would fetch ahead, and start anew with every step backwards.
 func (s *Sink) partitionLog(x *session) *kafkaclient.PartitionLog {
-	l := x.writer.Partition(x.checkpoints, kafkaclient.CheckpointPartition(s.cfg.Stream))
+	l := x.writer.Partition(x.topics.Checkpoints, kafkaclient.CheckpointPartition(s.cfg.Stream))
 	l.Waiting = s.cfg.Report
 	return l
 }

@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -123,8 +124,8 @@ func TestAdvertisedAddress(t *testing.T) {
 	stop := recovering(t, s)
 	defer stop()
 	seen.Await(t, 10*time.Second, "the advertised address", kafkatest.Mentions("advertised address", "nowhere.invalid:9092"))
-	findings := s.Check(t.Context())
-	if f := findings[0]; f.Level != kafkasink.LevelFail || !strings.Contains(f.Text, "nowhere.invalid:9092") || !strings.Contains(f.Hint, "advertised.listeners") {
+	findings := s.Needs().Check(t.Context())
+	if f := findings[0]; f.Level != kafkaadmin.LevelFail || !strings.Contains(f.Text, "nowhere.invalid:9092") || !strings.Contains(f.Hint, "advertised.listeners") {
 		t.Errorf("check found %+v", findings)
 	}
 }

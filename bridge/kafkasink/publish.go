@@ -189,15 +189,16 @@ func (s *Sink) refresh(ctx context.Context, x *session) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	x.read = time.Now()
-	topics, err := x.writer.Describe(ctx, s.cfg.allTopics()...)
+	topics, err := x.writer.Describe(ctx, s.cfg.Topics().Needed()...)
 	if err != nil {
 		return nil //nolint:nilerr // producing waits for the brokers, and says so
 	}
-	for i, known := range x.known() {
-		switch {
-		case topics[i].ID != known.ID:
-			return changed(known.Name)
-		case topics[i].Settings != known.Settings:
+	if err := x.same(topics); err != nil {
+		return err
+	}
+	for i := range topics {
+		known := x.state(topics[i].Name)
+		if topics[i].Settings != known.Settings {
 			return &bridge.Fault{Class: bridge.Transient, Code: "settings", Err: fmt.Errorf("settings of topic %s changed", known.Name)}
 		}
 		if len(topics[i].Partitions) > len(known.Partitions) {
@@ -392,7 +393,7 @@ func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault 
 		}
 		cancel() // an acknowledgement makes the question pointless
 	})
-	topics, err := x.writer.Describe(looking, s.cfg.allTopics()...)
+	topics, err := x.writer.Describe(looking, s.cfg.Topics().Needed()...)
 	switch {
 	case ctx.Err() != nil || errors.Is(looking.Err(), context.Canceled):
 		return nil

@@ -39,7 +39,7 @@ func benchPublish(b *testing.B, change func(*kafkasink.Config), compression stri
 		b.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.Create(b.Context()); err != nil {
+	if _, err := s.Needs().Create(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	discard(cluster, cfg)

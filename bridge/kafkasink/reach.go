@@ -101,13 +101,27 @@ func (s *Sink) confirm(ctx context.Context, x *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	topics, err := x.writer.Describe(ctx, s.cfg.topics()...)
-	if err != nil {
+	if err := s.identify(ctx, x); err != nil {
 		return s.explain(err, x.writer)
 	}
-	for i, t := range x.reaches {
-		if topics[i].ID != t.topic.ID {
-			return changed(t.topic.Name)
+	return nil
+}
+
+// identify ends the session if a topic of events or dead letters is another one
+// by now.
+func (s *Sink) identify(ctx context.Context, x *session) error {
+	topics, err := x.writer.Identify(ctx, s.cfg.Topics().Published()...)
+	if err != nil {
+		return err
+	}
+	return x.same(topics)
+}
+
+// same compares topics with those of the session.
+func (x *session) same(topics []kafkaclient.Topic) error {
+	for i := range topics {
+		if t := &topics[i]; t.ID != x.state(t.Name).ID || !t.Exists {
+			return changed(t.Name)
 		}
 	}
 	return nil
@@ -115,16 +129,10 @@ func (s *Sink) confirm(ctx context.Context, x *session) error {
 
 // measure asks how far the session's topics go.
 func (s *Sink) measure(ctx context.Context, x *session) error {
-	topics, err := x.writer.Describe(ctx, s.cfg.topics()...)
-	if err != nil {
+	if err := s.identify(ctx, x); err != nil {
 		return err
 	}
-	for i, t := range x.reaches {
-		if topics[i].ID != t.topic.ID || !topics[i].Exists {
-			return changed(t.topic.Name)
-		}
-	}
-	bounds, err := x.writer.Bounds(ctx, s.cfg.topics()...)
+	bounds, err := x.writer.Bounds(ctx, s.cfg.Topics().Published()...)
 	if err != nil {
 		return err
 	}
@@ -148,7 +156,7 @@ func changed(topic string) *bridge.Fault {
 func (x *session) states() []bridge.TopicState {
 	all := make([]bridge.TopicState, len(x.reaches))
 	for i, t := range x.reaches {
-		all[i] = t.state(t.topic == x.dead)
+		all[i] = t.state(t.topic == x.topics.DeadLetters)
 	}
 	return all
 }

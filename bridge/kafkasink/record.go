@@ -82,7 +82,7 @@ func (b *builder) build(p *parcel, page *bridge.Page, x *session) (bridge.Receip
 	now := time.Now()
 	b.to = p
 	p.reserve(len(page.Events), b.headersPerEvent(page))
-	made := batch{session: x, now: now, span: keptBy(&x.events.Settings, now)}
+	made := batch{session: x, now: now, span: keptBy(&x.topics.Events.Settings, now)}
 	b.setSource(page.Source)
 	for i := range page.Events {
 		if err := b.add(&made, page, &page.Events[i]); err != nil {
@@ -108,7 +108,7 @@ func (b *builder) headersPerEvent(page *bridge.Page) int {
 
 // add makes the record of one event, or its dead letter.
 func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
-	topic := made.session.events
+	topic := made.session.topics.Events
 	switch {
 	case ev.Defect != bridge.DefectNone:
 		return b.divert(made, letter{page: page, event: ev, defect: ev.Defect})
@@ -139,7 +139,7 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 // the topic would not keep that.
 func (m *batch) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 	switch {
-	case setting == timestampPublish || m.session.events.Settings.AppendTime || ev.Time == bridge.NoTime:
+	case setting == timestampPublish || m.session.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
 		return m.now, false
 	case m.span.holds(ev.Time):
 		return time.UnixMilli(ev.Time), false

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
@@ -101,7 +100,7 @@ func TestRecordContract(t *testing.T) {
 				t.Errorf("receipt differs (-want +got):\n%s", diff)
 			}
 			var got []golden
-			for _, topic := range s.TopicNames() {
+			for _, topic := range s.Needs().Topics.Published() {
 				for _, r := range consume(t, cfg, topic) {
 					got = append(got, goldenOf(r, cfg))
 				}
@@ -137,7 +136,7 @@ func TestTraceparent(t *testing.T) {
 			publish(t, s, first)
 			publish(t, s, page(event("c"), event("d")))
 			seen, records := 0, 0
-			for _, topic := range s.TopicNames() {
+			for _, topic := range s.Needs().Topics.Published() {
 				for _, r := range consume(t, cfg, topic) {
 					records++
 					for _, h := range r.Headers {
@@ -236,7 +235,7 @@ func TestTimestamps(t *testing.T) {
 			t.Run(c.name+" "+onExpired, func(t *testing.T) {
 				t.Parallel()
 				cfg := config(t, addrs, func(cfg *kafkasink.Config) { cfg.Timestamp, cfg.OnExpired = c.timestamp, onExpired })
-				createTopic(t, cfg, cfg.Topic, c.topic)
+				kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, c.topic)
 				s := recovered(t, cfg)
 				when := time.Now().Add(-c.age)
 				ev := event("e", "u")
@@ -281,23 +280,6 @@ func checkStamp(t *testing.T, records []*kgo.Record, when time.Time, published b
 	if got, want := headersOf(r)["ce_time"], when.UTC().Format("2006-01-02T15:04:05.000Z"); got != want {
 		t.Errorf("ce_time is %s, want %s", got, want)
 	}
-}
-
-func createTopic(t *testing.T, cfg kafkasink.Config, topic string, configs map[string]*string) {
-	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	admin := kadm.NewClient(client)
-	if _, err := admin.CreateTopic(t.Context(), cfg.Partitions, -1, configs, topic); err != nil {
-		t.Fatalf("create topic %s: %v", topic, err)
-	}
-	kafkatest.Eventually(t, "know topic "+topic, func() (bool, error) { // brokers hear of it later
-		topics, err := admin.ListTopics(t.Context(), topic)
-		return err == nil && topics.Has(topic) && len(topics[topic].Partitions) == int(cfg.Partitions), err
-	})
 }
 
 func TestHeaderValuesStay(t *testing.T) {

@@ -18,9 +18,6 @@ const (
 	// initTimeout bounds one attempt to get the producer id. The coordinator
 	// first ends what an earlier session left open.
 	initTimeout = 20 * time.Second
-	// strictTransactions is the transaction.version from which on every
-	// transaction has a producer epoch of its own.
-	strictTransactions = 2
 )
 
 // Recover begins a new session: new clients, topics that are there and can
@@ -111,34 +108,11 @@ func (s *Sink) meet(ctx context.Context) (*session, error) {
 
 // prepare learns about the topics and the brokers' transactions.
 func (s *Sink) prepare(ctx context.Context, x *session) error {
-	if s.cfg.CreateTopics {
-		// Before looking twice for what may be missing: a new topic is made
-		// at once, and one that is there after all is no error.
-		if err := s.createMissing(ctx, x.writer); err != nil {
-			return err
-		}
-	}
-	topics, err := x.writer.Find(ctx, s.cfg.allTopics()...)
+	topics, err := s.cfg.Needs().Ready(ctx, x.writer)
 	if err != nil {
 		return err
 	}
-	gone, err := s.vanished(ctx, x.writer, topics)
-	if err != nil {
-		return err
-	}
-	for i := range topics {
-		if c, ok := gone[topics[i].Name]; ok {
-			return vanishedError(topics[i].Name, c)
-		}
-		check := s.cfg.CanPublish
-		if topics[i].Name == s.cfg.CheckpointTopic {
-			check = s.cfg.CanCheckpoint
-		}
-		if err := check(&topics[i]); err != nil {
-			return err
-		}
-	}
-	x.adopt(topics)
+	x.adopt(&topics)
 	version, err := x.writer.TransactionVersion(ctx)
 	if err != nil {
 		return err
@@ -247,29 +221,13 @@ func (s *Sink) commitOwn(ctx context.Context, x *session, what string, own ...kg
 	return last.Offset, s.endTransaction(limited, x)
 }
 
-// TransactionVersion returns the cluster's transaction.version, 0 where it
-// knows none. Below 2 a crash may leave a late end of a transaction behind
-// that makes events come twice; none are lost. Errors are Faults.
-func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
-	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (int, error) {
-		return client.TransactionVersion(ctx)
-	})
-}
-
-const weakText = "after a crash a late end of a transaction may make events come twice, none are lost"
-
-// upgradeHint is the command that raises transaction.version.
-func (s *Sink) upgradeHint() string {
-	return fmt.Sprintf("with Kafka 4: kafka-features.sh --bootstrap-server %s upgrade --feature transaction.version=2", s.cfg.Brokers[0])
-}
-
 // warnWeak says once what older brokers cannot promise.
 func (s *Sink) warnWeak(version int) {
-	if version >= strictTransactions || s.weak || s.cfg.Log == nil {
+	if version >= kafkaclient.StrictTransactions || s.weak || s.cfg.Log == nil {
 		return
 	}
 	s.weak = true
-	s.cfg.Log.Warn("the brokers' transactions are of an older kind", "transaction.version", version, "weaker", weakText, "hint", s.upgradeHint())
+	s.cfg.Log.Warn("the brokers' transactions are of an older kind", "transaction.version", version, "weaker", kafkaclient.WeakTransactions, "hint", s.cfg.UpgradeHint())
 }
 
 // explain turns an error of a client into a fault. An error that only says

@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -238,7 +239,7 @@ func TestCheckpointTopicUnusable(t *testing.T) {
 			cfg := config(t, addrs, exactly)
 			made := cfg
 			made.Partitions = c.partitions
-			createTopic(t, made, cfg.CheckpointTopic, c.configs)
+			kafkatest.CreateTopic(t, made.Brokers, cfg.CheckpointTopic, made.Partitions, c.configs)
 			s := open(t, cfg)
 			if c.hint == "" {
 				recoverTo(t, s, cfg, -1)
@@ -252,8 +253,8 @@ func TestCheckpointTopicUnusable(t *testing.T) {
 			if !kafkatest.Mentions(cfg.CheckpointTopic, c.text)(f) || !strings.Contains(f.Hint, c.hint) {
 				t.Errorf("fault %v, hint %q; want %q, %q", f, f.Hint, c.text, c.hint)
 			}
-			for _, found := range s.Check(t.Context()) {
-				if found.Level == kafkasink.LevelFail && strings.Contains(found.Text, c.text) && strings.Contains(found.Hint, c.hint) {
+			for _, found := range s.Needs().Check(t.Context()) {
+				if found.Level == kafkaadmin.LevelFail && strings.Contains(found.Text, c.text) && strings.Contains(found.Hint, c.hint) {
 					return
 				}
 			}
@@ -281,7 +282,7 @@ func TestCheckpointTopicLost(t *testing.T) {
 			if !kafkatest.Mentions(cfg.CheckpointTopic, cfg.Topic)(f) || !strings.Contains(f.Hint, "topics create --execute") {
 				t.Errorf("fault %v, hint %q", f, f.Hint)
 			}
-			if _, err := s.Create(t.Context()); err != nil { // what the hint says
+			if _, err := s.Needs().Create(t.Context()); err != nil { // what the hint says
 				t.Fatal(err)
 			}
 			recoverTo(t, s, cfg, -1)
@@ -304,7 +305,7 @@ func TestCheckpointTopicDeleted(t *testing.T) {
 		}
 		deleteTopic(t, cfg, cfg.CheckpointTopic)
 		if anew {
-			createCheckpointTopic(t, cfg, nil)
+			kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, nil)
 		}
 		published := []int{0, 1, 2}
 		err := commit(t, s, batch(cfg, 3))
@@ -556,8 +557,8 @@ func TestTransactionVersion(t *testing.T) {
 			}
 			weak := version < 2
 			var found []string
-			for _, f := range s.Check(t.Context()) {
-				if f.Level == kafkasink.LevelWarn && strings.Contains(f.Text, "twice, none are lost") {
+			for _, f := range s.Needs().Check(t.Context()) {
+				if f.Level == kafkaadmin.LevelWarn && strings.Contains(f.Text, "twice, none are lost") {
 					found = append(found, f.Hint)
 				}
 			}
@@ -572,9 +573,9 @@ func TestTransactionVersion(t *testing.T) {
 func TestCheckCompactionLag(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	createCheckpointTopic(t, cfg, map[string]*string{"min.compaction.lag.ms": new("0")})
-	for _, f := range open(t, cfg).Check(t.Context()) {
-		if f.Level == kafkasink.LevelWarn && strings.Contains(f.Text, "min.compaction.lag.ms is 0s") && strings.Contains(f.Hint, "min.compaction.lag.ms=604800000") {
+	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, map[string]*string{"min.compaction.lag.ms": new("0")})
+	for _, f := range open(t, cfg).Needs().Check(t.Context()) {
+		if f.Level == kafkaadmin.LevelWarn && strings.Contains(f.Text, "min.compaction.lag.ms is 0s") && strings.Contains(f.Hint, "min.compaction.lag.ms=604800000") {
 			return
 		}
 	}
@@ -617,5 +618,26 @@ func TestStartAfterAMillion(t *testing.T) {
 		}
 		recoverTo(t, s, own, 1)
 		t.Logf("%s, with one at the end: %s", name, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// TestOwnershipMakesTheCheckpointTopic: a process has to own a new stream before
+// it begins a session.
+func TestOwnershipMakesTheCheckpointTopic(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t))
+	owner := cfg.Ownership().Owner()
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)
+	defer cancel()
+	ownership, err := owner.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ownership.Confirm(ctx); err != nil {
+		t.Errorf("confirm: %v", err)
+	}
+	ownership.Release()
+	if err := owner.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -80,7 +81,7 @@ func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.dry = &session{events: &topics[0]}
+	r.dry = &session{topics: kafkaadmin.Described{Events: &topics[0]}}
 	return r, nil
 }
 
@@ -193,8 +194,8 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	s, x := r.sink, r.sink.session
 	rec := s.ownRecord(s.cfg.jobKey(mark), value)
-	if size, limit := recordSize(&rec), x.checkpoints.Settings.MaxMessage; size > limit {
-		return bridge.Receipt{}, fmt.Errorf("%w: its mark takes %d bytes, topic %s takes %d", bridge.ErrRefused, size, x.checkpoints.Name, limit)
+	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
+		return bridge.Receipt{}, fmt.Errorf("%w: its mark takes %d bytes, topic %s takes %d", bridge.ErrRefused, size, x.topics.Checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
 	if err := s.dispatch(ctx, x, parcelOf(), page); err != nil {
@@ -296,5 +297,5 @@ func (r *Repair) ensureTopic(ctx context.Context, client *kafkaclient.Client) (s
 	if err != nil || topics[0].Exists {
 		return struct{}{}, err
 	}
-	return struct{}{}, s.create(ctx, client, []PlannedTopic{s.wantedCheckpoints(r.sink.cfg.CheckpointTopic, s.replicas(ctx, client))})
+	return struct{}{}, s.cfg.Needs().Make(ctx, client, s.cfg.CheckpointTopic)
 }

@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -64,13 +65,13 @@ func TestSecureKafka(t *testing.T) {
 		t.Parallel()
 		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"} {
 			s := open(t, config(t, k.SecureAddrs(), secure, func(c *kafkasink.Config) { c.SASLMechanism = mechanism }))
-			grant(t, k.Addrs(), append(s.ACLs(), s.JobACLs()...))
+			grant(t, k.Addrs(), append(s.Needs().ACLs(), s.Needs().JobACLs()...))
 			if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {
 				t.Fatalf("%s: recover with the rights that we ask for: %v", mechanism, err)
 			}
 			publish(t, s, page(event("e", "u")))
-			for _, found := range s.Check(t.Context()) {
-				if found.Level == kafkasink.LevelFail {
+			for _, found := range s.Needs().Check(t.Context()) {
+				if found.Level == kafkaadmin.LevelFail {
 					t.Errorf("%s: check found %+v", mechanism, found)
 				}
 			}

@@ -22,6 +22,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -144,7 +145,7 @@ func TestTLS(t *testing.T) {
 			if !strings.Contains(f.Hint, c.hint) || !strings.Contains(f.Error(), cluster.ListenAddrs()[0]) {
 				t.Errorf("fault %v, hint %q: want the broker and %q", f, f.Hint, c.hint)
 			}
-			if found := s.Check(t.Context()); found[0].Level != kafkasink.LevelFail || found[0].Hint != f.Hint {
+			if found := s.Needs().Check(t.Context()); found[0].Level != kafkaadmin.LevelFail || found[0].Hint != f.Hint {
 				t.Errorf("check found %+v, want the same hint", found)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -43,11 +44,6 @@ func New(cfg Config) (*Sink, error) {
 	return &Sink{cfg: cfg, records: newBuilder(cfg), mirrorEvery: mirrorInterval, holdsTime: holdsTime, searched: make(map[string]searched), parcels: parcels{sampled: cfg.Sampled}}, nil
 }
 
-// TopicNames returns the names of the topics that hold the stream's events: the
-// topic itself, then that of the dead letters unless bad events stop the
-// stream. The checkpoint topic is not among them.
-func (s *Sink) TopicNames() []string { return s.cfg.topics() }
-
 // Losses counts how often a broker no longer knew what it had acknowledged
 // before, in this process. It means that records may be lost on the brokers,
 // as after an unclean leader election.
@@ -83,10 +79,9 @@ type session struct {
 	client, writer *kafkaclient.Client
 	// mirror copies checkpoints at least once, nil in the other mode.
 	mirror *mirror
-	// events, dead and checkpoints are the settings of the topics, set before
-	// the first record. dead is nil when bad events stop the stream.
-	events, dead, checkpoints *kafkaclient.Topic
-	read                      time.Time // when the settings were read
+	// topics are set before the first record, read when they were described.
+	topics kafkaadmin.Described
+	read   time.Time
 	// reaches are how far the topics of events and dead letters go.
 	reaches []*reach
 	// version is the brokers' transaction.version, 0 until it is known.
@@ -127,25 +122,12 @@ func (s *Sink) open() (*session, error) {
 	return x, nil
 }
 
-func (x *session) adopt(topics []kafkaclient.Topic) {
-	x.read = time.Now()
-	x.events, x.checkpoints = &topics[0], &topics[len(topics)-1]
+func (x *session) adopt(topics *kafkaadmin.Described) {
+	x.read, x.topics = time.Now(), *topics
 	x.reaches = nil
-	if x.events.Name != x.checkpoints.Name { // the jobs' topic holds no events
-		x.reaches = append(x.reaches, &reach{topic: x.events})
+	for _, t := range topics.Published() {
+		x.reaches = append(x.reaches, &reach{topic: t})
 	}
-	if len(topics) > 2 {
-		x.dead = &topics[1]
-		x.reaches = append(x.reaches, &reach{topic: x.dead})
-	}
-}
-
-// known lists the topics in the order of Config.allTopics.
-func (x *session) known() []*kafkaclient.Topic {
-	if x.dead == nil {
-		return []*kafkaclient.Topic{x.events, x.checkpoints}
-	}
-	return []*kafkaclient.Topic{x.events, x.dead, x.checkpoints}
 }
 
 // batchLimit is the largest batch for a topic. A client asks once a topic, at
@@ -159,8 +141,8 @@ func (x *session) batchLimit(topic string) int32 {
 
 // state returns what is known of a topic of ours, or nil.
 func (x *session) state(topic string) *kafkaclient.Topic {
-	for _, t := range []*kafkaclient.Topic{x.events, x.dead, x.checkpoints} {
-		if t != nil && t.Name == topic {
+	for _, t := range x.topics.Needed() {
+		if t.Name == topic {
 			return t
 		}
 	}
@@ -169,7 +151,7 @@ func (x *session) state(topic string) *kafkaclient.Topic {
 
 // strict reports whether the brokers fence each transaction by itself
 // (transaction.version 2): then a late end of one cannot end the next.
-func (x *session) strict() bool { return x.version.Load() >= strictTransactions }
+func (x *session) strict() bool { return x.version.Load() >= kafkaclient.StrictTransactions }
 
 // close ends the clients. Every record that is still waiting fails at once, and
 // nothing of any page is in use when it returns.

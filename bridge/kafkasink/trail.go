@@ -72,6 +72,38 @@ func (s *Sink) trail(ctx context.Context, client *kafkaclient.Client, visit func
 	return nil
 }
 
+// Newest returns the stream's newest checkpoint that can be read now, from the
+// checkpoint topic or Config.Known, or bridge.ErrNoCheckpoint. It begins no
+// session and disturbs none: one that is just being committed may be missing.
+// Errors are Faults, or those of Known.
+func (s *Sink) Newest(ctx context.Context) (bridge.Checkpoint, error) {
+	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, s.newest)
+}
+
+func (s *Sink) newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
+	var c bridge.Checkpoint
+	err := s.trail(ctx, client, func(found bridge.Checkpoint) bool {
+		c = found
+		return false
+	})
+	if err != nil {
+		return c, fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, err)
+	}
+	if s.cfg.Known != nil {
+		switch known, err := s.cfg.Known(ctx); {
+		case err == nil && (c.Zero() || known.Place.Compare(c.Place) > 0):
+			c = known
+		case err != nil && c.Zero() && s.cfg.CreateTopics && !errors.Is(err, bridge.ErrNoCheckpoint):
+			// A topic must not be made while this is open.
+			return c, fmt.Errorf("look for a checkpoint of %s: %w", s.cfg.Stream, err)
+		}
+	}
+	if c.Zero() {
+		return c, fmt.Errorf("stream %s: %w", s.cfg.Stream, bridge.ErrNoCheckpoint)
+	}
+	return c, nil
+}
+
 // isEntry reports whether a history has c, the newer one being the one before.
 func isEntry(c, newer *bridge.Checkpoint) bool {
 	switch {

@@ -168,7 +168,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 		t.Run(headers, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
-			createTopic(t, cfg, cfg.Topic, map[string]*string{"max.message.bytes": new("16384")})
+			kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, map[string]*string{"max.message.bytes": new("16384")})
 			s := open(t, cfg)
 			recoverTo(t, s, cfg, -1)
 			broken, nameless := event("broken", "u"), event("x", "u")

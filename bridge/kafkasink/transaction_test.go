@@ -343,7 +343,7 @@ func forget(req *kmsg.ProduceRequest) kmsg.Response {
 func TestCheckpointTooLarge(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
-	createCheckpointTopic(t, cfg, map[string]*string{"max.message.bytes": new("20000")})
+	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, map[string]*string{"max.message.bytes": new("20000")})
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
 	b := batch(cfg, 0)

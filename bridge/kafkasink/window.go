@@ -17,25 +17,6 @@ func JobsTopic(checkpoints string) string { return checkpoints + jobsSuffix }
 
 func (c *Config) jobsTopic() string { return JobsTopic(c.CheckpointTopic) }
 
-// jobTopics is the topic that jobs need besides the stream's. Jobs have none.
-func (c *Config) jobTopics() []string {
-	if c.Part != nil {
-		return nil
-	}
-	return []string{c.jobsTopic()}
-}
-
-// compacted reports whether a topic keeps checkpoints.
-func (c *Config) compacted(topic string) bool {
-	return topic == c.CheckpointTopic || topic == c.jobsTopic()
-}
-
-// replayInfix is between a topic and the id of a replay of it.
-const replayInfix = ".replay."
-
-// ReplayTopic is where a replay goes if nobody says where.
-func ReplayTopic(topic, id string) string { return topic + replayInfix + id }
-
 // Window is one window of a job, which is a stream of its own to Kafka.
 type Window struct {
 	// Name is that of its checkpoints and its transactions:

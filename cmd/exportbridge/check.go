@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
@@ -305,13 +304,8 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	if need&config.UsesCursor != 0 {
 		cfg.Known = known(s, st.Name) // what is wrong with Redis is said elsewhere
 	}
-	sink, err := kafkasink.New(cfg)
-	if err != nil {
-		return []finding{failure(err)}
-	}
-	defer sink.Close()
 	var found []finding
-	for _, f := range sink.Check(ctx) {
+	for _, f := range cfg.Needs().Check(ctx) {
 		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: cmp.Or(f.Hint, engineHints[f.Advice])})
 	}
 	return found

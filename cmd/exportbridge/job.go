@@ -16,6 +16,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
 )
@@ -227,7 +228,7 @@ func (p *jobPlan) plan(ctx context.Context) error {
 // uses.
 func (p *jobPlan) chooseTopic(ctx context.Context) error {
 	live := p.st.Kafka
-	p.job.Topic = kafkasink.ReplayTopic(live.Topic, p.job.ID)
+	p.job.Topic = kafkaadmin.ReplayTopic(live.Topic, p.job.ID)
 	if p.flags.Changed("topic") {
 		p.job.Topic = p.topic
 		for i := range p.s.Streams {

@@ -37,11 +37,7 @@ func (p *jobPlan) begin(ctx context.Context) error {
 // createTopics creates what a new job needs. A job that goes on creates nothing:
 // what it has published would be missing in a topic that is new.
 func (p *jobPlan) createTopics(ctx context.Context) error {
-	live, err := kafkasink.New(p.st.Kafka)
-	if err != nil {
-		return err
-	}
-	defer live.Close()
+	live := p.st.Kafka.Needs()
 	if gone, err := live.Vanished(ctx); err != nil {
 		return err
 	} else if len(gone) > 0 && p.kind == backfill.Backfill {
@@ -56,15 +52,12 @@ func (p *jobPlan) createTopics(ctx context.Context) error {
 			return err
 		}
 	}
-	sink, err := kafkasink.New(p.st.Kafka.OfWindow(windowOf(&p.job, 0)))
-	if err != nil {
-		return err
+	cfg := p.st.Kafka.OfWindow(windowOf(&p.job, 0))
+	window := cfg.Needs()
+	_, err := window.Create(ctx)
+	if err == nil {
+		p.job.TopicID, err = window.TopicID(ctx)
 	}
-	defer sink.Close()
-	if _, err = sink.Create(ctx); err != nil {
-		return err
-	}
-	p.job.TopicID, err = sink.TopicID(ctx)
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/kafkaadmin"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
@@ -102,7 +102,7 @@ type topicsReport struct {
 // reportedTopic is a topic and the stream that asked for it first.
 type reportedTopic struct {
 	Stream string `json:"stream"`
-	kafkasink.PlannedTopic
+	kafkaadmin.PlannedTopic
 }
 
 func (a *app) topics(ctx context.Context, o topicsOptions) error {
@@ -137,12 +137,8 @@ func (a *app) topics(ctx context.Context, o topicsOptions) error {
 
 // add looks at one stream's topics, and creates the missing ones if asked to.
 func (r *topicsReport) add(ctx context.Context, st *config.Stream, create bool) error {
-	sink, err := kafkasink.New(st.Kafka)
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", st.Name, err)
-	}
-	defer sink.Close()
-	plan, err := sink.Plan(ctx)
+	needs := st.Kafka.Needs()
+	plan, err := needs.Plan(ctx)
 	if err != nil {
 		return explained(err)
 	}
@@ -153,12 +149,12 @@ func (r *topicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 		}
 	}
 	if len(missing) > 0 {
-		if err := r.addLost(ctx, sink); err != nil {
+		if err := r.addLost(ctx, needs); err != nil {
 			return err
 		}
 	}
 	if create && len(missing) > 0 {
-		if plan, err = sink.Create(ctx); err != nil {
+		if plan, err = needs.Create(ctx); err != nil {
 			return explained(err)
 		}
 		r.Changed = true
@@ -175,8 +171,8 @@ func (r *topicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 }
 
 // addLost says which of the missing topics held records.
-func (r *topicsReport) addLost(ctx context.Context, sink *kafkasink.Sink) error {
-	gone, err := sink.Vanished(ctx)
+func (r *topicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream) error {
+	gone, err := needs.Vanished(ctx)
 	if err != nil {
 		return explained(err)
 	}
@@ -238,12 +234,8 @@ func (r *topicsReport) missing(create bool) int {
 func (a *app) printACLs(streams []config.Stream, asJSON bool) error {
 	var commands, ofJobs []string
 	for i := range streams {
-		sink, err := kafkasink.New(streams[i].Kafka)
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", streams[i].Name, err)
-		}
-		commands, ofJobs = merged(commands, sink.ACLs()), merged(ofJobs, sink.JobACLs())
-		sink.Close()
+		needs := streams[i].Kafka.Needs()
+		commands, ofJobs = merged(commands, needs.ACLs()), merged(ofJobs, needs.JobACLs())
 	}
 	if asJSON {
 		return printJSON(a.stdout, struct {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"strconv"
@@ -119,17 +120,30 @@ func (s *Server) Cluster() *kfake.Cluster { return s.kfk }
 // Stop has it go away.
 func (s *Server) Stop() { s.kfk.Close() }
 
-// MakeCheckpointTopic creates one.
-func MakeCheckpointTopic(t *testing.T, brokers []string, topic string) {
+// CreateTopic creates a topic and waits until all brokers know it.
+func CreateTopic(t *testing.T, brokers []string, topic string, partitions int32, configs map[string]*string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 16, 1, map[string]*string{"cleanup.policy": new("compact")}, topic); err != nil {
+	admin := kadm.NewClient(client)
+	if _, err := admin.CreateTopic(t.Context(), partitions, -1, configs, topic); err != nil {
 		t.Fatalf("create topic %s: %v", topic, err)
 	}
+	Eventually(t, "know topic "+topic, func() (bool, error) { // brokers hear of it later
+		topics, err := admin.ListTopics(t.Context(), topic)
+		return err == nil && topics.Has(topic) && len(topics[topic].Partitions) == int(partitions), err
+	})
+}
+
+// CreateCheckpointTopic creates one as it should be, but for the given settings.
+func CreateCheckpointTopic(t *testing.T, brokers []string, topic string, changes map[string]*string) {
+	t.Helper()
+	configs := map[string]*string{"cleanup.policy": new("compact"), "min.compaction.lag.ms": new("604800000")}
+	maps.Copy(configs, changes)
+	CreateTopic(t, brokers, topic, 16, configs)
 }
 
 // Eventually waits until the brokers do as they were told.

@@ -1,4 +1,4 @@
-package kafkasink
+package kafkaadmin
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -64,19 +65,22 @@ func (p *TopicPlan) complete() bool {
 	return !slices.ContainsFunc(p.Topics, func(t PlannedTopic) bool { return !t.Exists })
 }
 
+// createTimeout is how long the brokers may take to create topics.
+const createTimeout = 5 * time.Second
+
 // shownConfigs are the settings of an existing topic that matter to us.
 var shownConfigs = []string{"cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas", "retention.ms"}
 
 // Plan compares the cluster with what the stream needs and changes nothing.
 // Errors are Faults. Brokers that do not answer are not waited for.
-func (s *Sink) Plan(ctx context.Context) (TopicPlan, error) {
-	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, s.plan)
+func (s *Stream) Plan(ctx context.Context) (TopicPlan, error) {
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, s.plan)
 }
 
 // Create creates the topics that do not exist, the one of the jobs too, and
 // returns the plan as it was carried out. Topics that exist stay as they are; repeating is safe.
-func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
-	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
+func (s *Stream) Create(ctx context.Context) (TopicPlan, error) {
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
 		plan, err := s.plan(ctx, client)
 		if err != nil || plan.complete() {
 			return plan, err
@@ -88,31 +92,28 @@ func (s *Sink) Create(ctx context.Context) (TopicPlan, error) {
 	})
 }
 
-func (s *Sink) plan(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
-	states, err := client.Describe(ctx, append(s.cfg.allTopics(), s.cfg.jobTopics()...)...)
+func (s *Stream) plan(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
+	topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.All()...))
 	if err != nil {
 		return TopicPlan{}, err
 	}
 	plan := TopicPlan{ACLs: s.ACLs(), JobACLs: s.JobACLs()}
 	replicas := s.replicas(ctx, client)
-	for i := range states {
-		t := s.planned(&states[i], replicas)
-		switch t.Name {
-		case s.cfg.CheckpointTopic:
-			t.Role = "checkpoints"
-		case s.cfg.Topic:
-			t.Role = "events"
-		case s.cfg.jobsTopic():
-			t.Role, t.OnDemand = "jobs", true
-		default:
-			t.Role = "dead letters"
+	add := func(role string, state *kafkaclient.Topic) {
+		if state != nil {
+			t := s.planned(state, replicas)
+			t.Role, t.OnDemand = role, state == topics.Jobs
+			plan.Topics = append(plan.Topics, t)
 		}
-		plan.Topics = append(plan.Topics, t)
 	}
+	add("events", topics.Events)
+	add("dead letters", topics.DeadLetters)
+	add("checkpoints", topics.Checkpoints)
+	add("jobs", topics.Jobs)
 	return plan, nil
 }
 
-func (s *Sink) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
+func (s *Stream) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
 	want := s.wanted(state.Name, replicas)
 	if !state.Exists {
 		return want
@@ -129,7 +130,7 @@ func (s *Sink) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
 	differ := func(what, has, wants string) {
 		have.Differences = append(have.Differences, fmt.Sprintf("%s is %s, we would set %s", what, has, wants))
 	}
-	enough := s.cfg.compacted(state.Name) && have.Partitions > want.Partitions
+	enough := s.Topics.compacted(state.Name) && have.Partitions > want.Partitions
 	if have.Partitions != want.Partitions && !enough {
 		differ("partitions", strconv.Itoa(int(have.Partitions)), strconv.Itoa(int(want.Partitions)))
 	}
@@ -146,17 +147,17 @@ func (s *Sink) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
 
 // wanted is a topic as we create it. replicas is how many it will have, 0 if
 // that is not known.
-func (s *Sink) wanted(name string, replicas int) PlannedTopic {
-	if s.cfg.compacted(name) {
+func (s *Stream) wanted(name string, replicas int) PlannedTopic {
+	if s.Topics.compacted(name) {
 		return s.wantedCheckpoints(name, replicas)
 	}
-	retention, _ := parseRetention(s.cfg.Retention) // Validate has seen it
+	retention, _ := parseRetention(s.Retention) // Validate has seen it
 	millis := int64(-1)
 	if retention != kafkaclient.ForEver {
 		millis = retention.Milliseconds()
 	}
 	t := PlannedTopic{
-		Name: name, Partitions: s.cfg.Partitions, Replication: s.cfg.Replication,
+		Name: name, Partitions: s.Partitions, Replication: s.Replication,
 		Configs: map[string]string{"cleanup.policy": "delete", "retention.ms": strconv.FormatInt(millis, 10)},
 	}
 	if replicas >= 3 {
@@ -167,9 +168,9 @@ func (s *Sink) wanted(name string, replicas int) PlannedTopic {
 
 // replicas returns how many replicas a new topic will have, or 0 if we may not
 // know the brokers' default.
-func (s *Sink) replicas(ctx context.Context, client *kafkaclient.Client) int {
-	if s.cfg.Replication > 0 {
-		return int(s.cfg.Replication)
+func (s *Stream) replicas(ctx context.Context, client *kafkaclient.Client) int {
+	if s.Replication > 0 {
+		return int(s.Replication)
 	}
 	admin := kadm.NewClient(client.Client)
 	brokers, err := admin.ListBrokers(ctx)
@@ -194,42 +195,45 @@ func (s *Sink) replicas(ctx context.Context, client *kafkaclient.Client) int {
 // createMissing creates the topics that are not there, but none that a
 // checkpoint says was there; the checkpoints' last, and only for a stream that
 // is new.
-func (s *Sink) createMissing(ctx context.Context, client *kafkaclient.Client) error {
-	states, err := client.Describe(ctx, s.cfg.allTopics()...)
+func (s *Stream) createMissing(ctx context.Context, client *kafkaclient.Client) error {
+	topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.Needed()...))
 	if err != nil {
 		return err
 	}
-	gone, err := s.vanished(ctx, client, states)
+	gone, err := s.vanished(ctx, client, &topics)
 	if err != nil {
 		return err
 	}
-	var missing []PlannedTopic
-	replicas := -1
-	for i := range states[:len(states)-1] {
-		if _, known := gone[states[i].Name]; states[i].Exists || known {
-			continue
-		}
-		if replicas < 0 {
-			replicas = s.replicas(ctx, client)
-		}
-		missing = append(missing, s.wanted(states[i].Name, replicas))
-	}
-	if len(missing) > 0 {
-		if err := s.create(ctx, client, missing); err != nil {
-			return err
+	var missing []string
+	for _, t := range topics.Published() {
+		if _, known := gone[t.Name]; !t.Exists && !known {
+			missing = append(missing, t.Name)
 		}
 	}
-	if states[len(states)-1].Exists {
+	if err := s.Make(ctx, client, missing...); err != nil || topics.Checkpoints.Exists {
+		return err
+	}
+	return s.MakeCheckpoints(ctx, client)
+}
+
+// Make creates topics of the stream.
+func (s *Stream) Make(ctx context.Context, client *kafkaclient.Client, names ...string) error {
+	if len(names) == 0 {
 		return nil
 	}
-	return s.ensureCheckpointTopic(ctx, client)
+	var topics []PlannedTopic
+	replicas := s.replicas(ctx, client)
+	for _, name := range names {
+		topics = append(topics, s.wanted(name, replicas))
+	}
+	return s.create(ctx, client, topics)
 }
 
 // create creates those of the topics that do not exist and waits until the
 // brokers know them.
-func (s *Sink) create(ctx context.Context, client *kafkaclient.Client, topics []PlannedTopic) error {
+func (s *Stream) create(ctx context.Context, client *kafkaclient.Client, topics []PlannedTopic) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = int32(produceTimeout.Milliseconds())
+	req.TimeoutMillis = int32(createTimeout.Milliseconds())
 	var names []string
 	for i := range topics {
 		if topics[i].Exists {
@@ -257,7 +261,7 @@ func (s *Sink) create(ctx context.Context, client *kafkaclient.Client, topics []
 	return s.awaitTopics(ctx, client, names)
 }
 
-func (s *Sink) createError(t *kmsg.CreateTopicsResponseTopic) error {
+func (s *Stream) createError(t *kmsg.CreateTopicsResponseTopic) error {
 	err := kerr.ErrorForCode(t.ErrorCode)
 	if err == nil || errors.Is(err, kerr.TopicAlreadyExists) {
 		return nil
@@ -265,7 +269,7 @@ func (s *Sink) createError(t *kmsg.CreateTopicsResponseTopic) error {
 	if t.ErrorMessage != nil {
 		err = fmt.Errorf("%w (%s)", err, *t.ErrorMessage)
 	}
-	f := s.fault(fmt.Errorf("create topic %s: %w", t.Topic, err), t.Topic)
+	f := s.Fault(fmt.Errorf("create topic %s: %w", t.Topic, err), t.Topic)
 	if f.Reason == bridge.ReasonAuth {
 		f.Hint = s.createACL(t.Topic)
 	}
@@ -273,7 +277,7 @@ func (s *Sink) createError(t *kmsg.CreateTopicsResponseTopic) error {
 }
 
 // awaitTopics waits until every partition has a leader.
-func (s *Sink) awaitTopics(ctx context.Context, client *kafkaclient.Client, names []string) error {
+func (s *Stream) awaitTopics(ctx context.Context, client *kafkaclient.Client, names []string) error {
 	for {
 		states, err := client.Describe(ctx, names...)
 		ready := err == nil
@@ -291,4 +295,86 @@ func (s *Sink) awaitTopics(ctx context.Context, client *kafkaclient.Client, name
 		}
 		kafkaclient.Pause(ctx, 100*time.Millisecond)
 	}
+}
+
+// compactionLag keeps every checkpoint for a week, so that losing Redis, which
+// holds the history, does not take away the means to go back.
+const compactionLag = 7 * 24 * time.Hour
+
+// wantedCheckpoints is a topic of checkpoints as we create it. Small segments
+// that end soon keep it compacted: what is not compacted is read at a start.
+func (s *Stream) wantedCheckpoints(name string, replicas int) PlannedTopic {
+	t := PlannedTopic{
+		Name: name, Partitions: kafkaclient.CheckpointPartitions, Replication: s.Replication,
+		Configs: map[string]string{
+			"cleanup.policy":            "compact",
+			"min.compaction.lag.ms":     strconv.FormatInt(compactionLag.Milliseconds(), 10),
+			"segment.bytes":             strconv.Itoa(16 << 20),
+			"segment.ms":                strconv.FormatInt((10 * time.Minute).Milliseconds(), 10),
+			"min.cleanable.dirty.ratio": "0.1",
+		},
+	}
+	if replicas >= 3 {
+		t.Configs["min.insync.replicas"] = "2" // an acknowledged checkpoint is on two disks
+	}
+	return t
+}
+
+// MakeCheckpoints creates the checkpoint topic for a stream that is new. Where
+// the topic of the events holds some already, the checkpoints were lost: a new
+// and empty topic would hide that.
+func (s *Stream) MakeCheckpoints(ctx context.Context, client *kafkaclient.Client) error {
+	holds, err := s.Holds(ctx)
+	if err != nil && !kafkaclient.IsMissing(err) { // the topic of the events may be missing too
+		return err
+	}
+	if holds {
+		return &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_topic_lost",
+			Hint: "after an upgrade from a version without it: exportbridge topics create --execute. If it was deleted, restore it if you can; without it Redis's copy of the cursor is used",
+			Err: fmt.Errorf("topic %s does not exist, but topic %s already holds events of stream %s",
+				s.Topics.Checkpoints, s.Topics.Events, s.Name),
+		}
+	}
+	return s.Make(ctx, client, s.Topics.Checkpoints)
+}
+
+// CreateLike creates a topic as the topic of the events is: as many partitions
+// and replicas, and what its settings say that is not the brokers' default. It
+// reports whether it did: one that exists stays as it is. Errors are Faults.
+func (s *Stream) CreateLike(ctx context.Context, name string) (bool, error) {
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
+		states, err := client.Describe(ctx, s.Topics.Events, name)
+		if err != nil || states[1].Exists {
+			return false, err
+		}
+		if err := s.CanPublish(&states[0]); err != nil {
+			return false, err
+		}
+		like := PlannedTopic{Name: name, Partitions: int32(len(states[0].Partitions)), Replication: int16(states[0].Replication())}
+		if like.Configs, err = ownConfigs(ctx, client, s.Topics.Events); err != nil {
+			return false, err
+		}
+		return true, s.create(ctx, client, []PlannedTopic{like})
+	})
+}
+
+// ownConfigs returns the settings that were made for a topic itself.
+func ownConfigs(ctx context.Context, client *kafkaclient.Client, topic string) (map[string]string, error) {
+	all, err := kadm.NewClient(client.Client).DescribeTopicConfigs(ctx, topic)
+	var described kadm.ResourceConfig
+	if err == nil {
+		described, err = all.On(topic, nil)
+	}
+	if err = errors.Join(err, described.Err); err != nil {
+		return nil, fmt.Errorf("read settings of topic %s: %w", topic, err)
+	}
+	own := make(map[string]string)
+	for _, c := range described.Configs {
+		// Which replicas are throttled is about the partitions of that topic.
+		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil && !strings.HasSuffix(c.Key, "throttled.replicas") {
+			own[c.Key] = *c.Value
+		}
+	}
+	return own, nil
 }

@@ -1,4 +1,4 @@
-package kafkasink
+package kafkaadmin
 
 import (
 	"context"
@@ -51,39 +51,40 @@ const (
 // Check looks whether the stream could run: brokers, TLS, login, topics,
 // rights, retention. It changes nothing, produces nothing and takes at most
 // about 15 seconds.
-func (s *Sink) Check(ctx context.Context) []Finding {
+func (s *Stream) Check(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	client, err := s.cfg.Open(kgo.RetryTimeout(pingTimeout))
+	client, err := s.Open(kgo.RetryTimeout(pingTimeout))
 	if err != nil {
-		return []Finding{failed(s.fault(err, ""))}
+		return []Finding{failed(s.Fault(err, ""))}
 	}
 	defer client.Close()
 	found, ok := s.checkBrokers(ctx, client)
 	if !ok {
 		return found
 	}
-	states, err := client.Describe(ctx, append(s.cfg.allTopics(), s.cfg.jobsTopic())...)
+	topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.All()...))
 	if err != nil {
-		return append(found, failed(s.explain(err, client)))
+		return append(found, failed(client.Explain(err, s.Topics.Events)))
 	}
-	own := len(states) - 2
-	gone, err := s.vanished(ctx, client, states)
+	gone, err := s.vanished(ctx, client, &topics)
 	if err != nil {
-		found = append(found, failed(s.explain(err, client)))
+		found = append(found, failed(client.Explain(err, s.Topics.Events)))
 	}
-	for i := range states[:own] {
-		if c, ok := gone[states[i].Name]; ok {
-			found = append(found, failed(vanishedError(states[i].Name, c)))
+	for _, t := range topics.Published() {
+		if c, ok := gone[t.Name]; ok {
+			found = append(found, failed(vanishedError(t.Name, c)))
 			continue
 		}
-		found = append(found, s.checkTopic(&states[i], i == 0)...)
+		found = append(found, s.checkTopic(t, t == topics.Events)...)
 	}
 	if len(gone) == 0 {
-		found = append(found, s.checkHeld(ctx, client, states[:own])...)
+		found = append(found, s.checkHeld(ctx, client, &topics)...)
 	}
-	found = append(found, s.checkCheckpoints(&states[own])...)
-	found = append(found, s.checkJobs(&states[own+1])...)
+	found = append(found, s.checkCheckpoints(topics.Checkpoints)...)
+	if topics.Jobs != nil {
+		found = append(found, s.checkJobs(topics.Jobs)...)
+	}
 	return append(found, s.checkTransactions(ctx, client)...)
 }
 
@@ -93,21 +94,21 @@ func failed(f *bridge.Fault) Finding {
 
 // checkBrokers asks every broker at the address that clients are sent to. It
 // reports false if the cluster cannot be reached at all.
-func (s *Sink) checkBrokers(ctx context.Context, client *kafkaclient.Client) ([]Finding, bool) {
+func (s *Stream) checkBrokers(ctx context.Context, client *kafkaclient.Client) ([]Finding, bool) {
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	resp, err := req.RequestWith(asking, client)
 	if err != nil {
-		return []Finding{failed(s.explain(fmt.Errorf("ask %s: %w", strings.Join(s.cfg.Brokers, ", "), err), client))}, false
+		return []Finding{failed(client.Explain(fmt.Errorf("ask %s: %w", strings.Join(s.Brokers, ", "), err), s.Topics.Events))}, false
 	}
 	var found []Finding
 	for i := range resp.Brokers {
 		b := &resp.Brokers[i]
 		if err := ping(ctx, client, b.NodeID); err != nil {
 			meta := kgo.BrokerMetadata{NodeID: b.NodeID, Host: b.Host, Port: b.Port}
-			found = append(found, failed(s.fault(kafkaclient.BrokerError(meta, err), "")))
+			found = append(found, failed(s.Fault(kafkaclient.BrokerError(meta, err), "")))
 		}
 	}
 	if len(found) == 0 {
@@ -128,13 +129,13 @@ func ping(ctx context.Context, client *kafkaclient.Client, node int32) error {
 }
 
 // secured says how connections are protected.
-func (s *Sink) secured() string {
+func (s *Stream) secured() string {
 	var how []string
-	if s.cfg.TLSEnabled {
+	if s.TLSEnabled {
 		how = append(how, "TLS")
 	}
-	if s.cfg.SASLMechanism != "" {
-		how = append(how, s.cfg.SASLMechanism)
+	if s.SASLMechanism != "" {
+		how = append(how, s.SASLMechanism)
 	}
 	if len(how) == 0 {
 		return ", without TLS and login"
@@ -142,18 +143,18 @@ func (s *Sink) secured() string {
 	return ", with " + strings.Join(how, " and ")
 }
 
-func (s *Sink) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
-	if !t.Exists && s.cfg.CreateTopics {
+func (s *Stream) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
+	if !t.Exists && s.CreateTopics {
 		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it", t.Name)}}
 	}
-	if err := s.cfg.CanPublish(t); err != nil {
-		return []Finding{failed(s.fault(err, t.Name))}
+	if err := s.CanPublish(t); err != nil {
+		return []Finding{failed(s.Fault(err, t.Name))}
 	}
 	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, takes %s a message, we may write",
 		t.Name, len(t.Partitions), t.Replication(), bytesText(t.Settings.MaxMessage))}}
 	if !t.Settings.Known {
 		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.cfg.GrantRead(t.Name),
+			Level: LevelWarn, Hint: s.GrantRead(t.Name),
 			Text: fmt.Sprintf("topic %s: we may not read its settings; KAFKA_MAX_MESSAGE and a retention of 7 days are assumed", t.Name),
 		})
 	}
@@ -165,15 +166,15 @@ func (s *Sink) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
 }
 
 // checkHeld looks whether the topics hold what the newest checkpoint implies.
-func (s *Sink) checkHeld(ctx context.Context, client *kafkaclient.Client, states []kafkaclient.Topic) []Finding {
+func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, described *Described) []Finding {
 	var topics []bridge.TopicState
 	var names []string
-	for i := range states {
-		if states[i].Exists {
-			topics, names = append(topics, states[i].State(i > 0)), append(names, states[i].Name)
+	for _, t := range described.Published() {
+		if t.Exists {
+			topics, names = append(topics, t.State(t == described.DeadLetters)), append(names, t.Name)
 		}
 	}
-	c, err := s.newest(ctx, client)
+	c, err := s.Newest(ctx, client)
 	if errors.Is(err, bridge.ErrNoCheckpoint) || len(names) == 0 {
 		return nil
 	}
@@ -182,7 +183,7 @@ func (s *Sink) checkHeld(ctx context.Context, client *kafkaclient.Client, states
 		bounds, err = client.Bounds(ctx, names...)
 	}
 	if err != nil {
-		f := s.fault(err, s.cfg.Topic)
+		f := s.Fault(err, s.Topics.Events)
 		return []Finding{{Level: LevelWarn, Text: "whether the topics hold what was published is not known: " + f.Error(), Hint: f.Hint}}
 	}
 	for i := range topics {
@@ -204,14 +205,14 @@ func (s *Sink) checkHeld(ctx context.Context, client *kafkaclient.Client, states
 }
 
 // checkReplicas looks at what all topics of ours have in common.
-func (s *Sink) checkReplicas(t *kafkaclient.Topic) []Finding {
+func (s *Stream) checkReplicas(t *kafkaclient.Topic) []Finding {
 	var found []Finding
 	for _, trouble := range t.Troubles() {
 		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "are all brokers up?"})
 	}
 	if n, err := strconv.Atoi(t.Configs["min.insync.replicas"]); err == nil && n < 2 && t.Replication() >= 3 {
 		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.cfg.Alter(t.Name, "min.insync.replicas=2"),
+			Level: LevelWarn, Hint: s.Alter(t.Name, "min.insync.replicas=2"),
 			Text: fmt.Sprintf("topic %s: min.insync.replicas is %d; an acknowledged record may be on one disk only", t.Name, n),
 		})
 	}
@@ -219,25 +220,25 @@ func (s *Sink) checkReplicas(t *kafkaclient.Topic) []Finding {
 }
 
 // checkCheckpoints looks at the checkpoint topic.
-func (s *Sink) checkCheckpoints(t *kafkaclient.Topic) []Finding {
-	if !t.Exists && s.cfg.CreateTopics {
+func (s *Stream) checkCheckpoints(t *kafkaclient.Topic) []Finding {
+	if !t.Exists && s.CreateTopics {
 		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; run will create it if the stream is new", t.Name)}}
 	}
-	if err := s.cfg.CanCheckpoint(t); err != nil {
-		return []Finding{failed(s.fault(err, t.Name))}
+	if err := s.CanCheckpoint(t); err != nil {
+		return []Finding{failed(s.Fault(err, t.Name))}
 	}
 	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas; checkpoints of %s are in partition %d",
-		t.Name, len(t.Partitions), t.Replication(), s.cfg.Stream, kafkaclient.CheckpointPartition(s.cfg.Stream))}}
+		t.Name, len(t.Partitions), t.Replication(), s.Name, kafkaclient.CheckpointPartition(s.Name))}}
 	lag, known := t.Millis("min.compaction.lag.ms")
 	switch {
 	case !t.Settings.Known:
 		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.cfg.GrantRead(t.Name),
+			Level: LevelWarn, Hint: s.GrantRead(t.Name),
 			Text: fmt.Sprintf("topic %s: we may not read its settings; cleanup.policy must be compact", t.Name),
 		})
 	case known && lag < compactionLag && lag != kafkaclient.ForEver:
 		found = append(found, Finding{
-			Level: LevelWarn, Hint: s.cfg.Alter(t.Name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds())),
+			Level: LevelWarn, Hint: s.Alter(t.Name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds())),
 			Text: fmt.Sprintf("topic %s: min.compaction.lag.ms is %s; if Redis is lost, no checkpoint before the newest is left to go back to", t.Name, lag),
 		})
 	}
@@ -246,12 +247,12 @@ func (s *Sink) checkCheckpoints(t *kafkaclient.Topic) []Finding {
 
 // checkJobs looks at the topic of the jobs, which the stream itself does
 // without.
-func (s *Sink) checkJobs(t *kafkaclient.Topic) []Finding {
+func (s *Stream) checkJobs(t *kafkaclient.Topic) []Finding {
 	if !t.Exists {
 		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; the first replay, backfill or repair will create it", t.Name)}}
 	}
-	if err := s.cfg.CanCheckpoint(t); err != nil {
-		f := s.fault(err, t.Name)
+	if err := s.CanCheckpoint(t); err != nil {
+		f := s.Fault(err, t.Name)
 		return []Finding{{Level: LevelWarn, Text: "replay, backfill and repairs: " + f.Error(), Hint: f.Hint}}
 	}
 	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, for replay, backfill and repairs", t.Name, len(t.Partitions), t.Replication())}}
@@ -259,8 +260,8 @@ func (s *Sink) checkJobs(t *kafkaclient.Topic) []Finding {
 
 // checkTransactions looks at the stream's transactional id and at what the
 // brokers' transactions can do.
-func (s *Sink) checkTransactions(ctx context.Context, client *kafkaclient.Client) []Finding {
-	id := s.cfg.transactionalID()
+func (s *Stream) checkTransactions(ctx context.Context, client *kafkaclient.Client) []Finding {
+	id := s.TransactionalID
 	err := findCoordinator(ctx, client, id)
 	// A new cluster makes its topic of transactions when it is first asked.
 	for until := time.Now().Add(coordinatorPatience); kerr.IsRetriable(err) && time.Now().Before(until); {
@@ -268,16 +269,20 @@ func (s *Sink) checkTransactions(ctx context.Context, client *kafkaclient.Client
 		err = findCoordinator(ctx, client, id)
 	}
 	if err != nil {
-		return []Finding{failed(s.explain(fmt.Errorf("find the coordinator of transactional id %s: %w", id, err), client))}
+		f := client.Explain(fmt.Errorf("find the coordinator of transactional id %s: %w", id, err), "")
+		if errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+			f.Hint = s.Grants[0]
+		}
+		return []Finding{failed(f)}
 	}
 	version, err := client.TransactionVersion(ctx)
 	switch {
 	case err != nil:
-		return []Finding{failed(s.explain(err, client))}
-	case version < strictTransactions && s.cfg.exactly():
+		return []Finding{failed(client.Explain(err, s.Topics.Events))}
+	case version < kafkaclient.StrictTransactions && s.Exactly:
 		return []Finding{{
-			Level: LevelWarn, Hint: s.upgradeHint(),
-			Text: fmt.Sprintf("transaction.version is %d: %s", version, weakText),
+			Level: LevelWarn, Hint: s.UpgradeHint(),
+			Text: fmt.Sprintf("transaction.version is %d: %s", version, kafkaclient.WeakTransactions),
 		}}
 	}
 	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("transactional id %s, transaction.version %d", id, version)}}
@@ -298,20 +303,20 @@ func findCoordinator(ctx context.Context, client *kafkaclient.Client, id string)
 }
 
 // checkRetention says beforehand what becomes of old event times.
-func (s *Sink) checkRetention(t *kafkaclient.Topic) []Finding {
+func (s *Stream) checkRetention(t *kafkaclient.Topic) []Finding {
 	switch {
-	case s.cfg.Timestamp == timestampPublish || t.Settings.AppendTime:
+	case s.PublishTime || t.Settings.AppendTime:
 		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s: records carry the time of publishing", t.Name)}}
 	case t.Settings.Retention == kafkaclient.ForEver:
 		return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s keeps records for ever", t.Name)}}
 	}
 	kept := t.Settings.Retention / 2
 	becomes := "get the time of publishing (the exact one stays in ce_time)"
-	if s.cfg.OnExpired == stopStream {
+	if s.StopExpired {
 		becomes = "stop the stream (BRIDGE_ON_EXPIRED=stop)"
 	}
 	return []Finding{{
-		Level: LevelWarn, Hint: s.cfg.Alter(t.Name, "retention.ms=-1"),
+		Level: LevelWarn, Hint: s.Alter(t.Name, "retention.ms=-1"),
 		Text: fmt.Sprintf("topic %s keeps records for %s by their time: events older than %s %s", t.Name, daysText(t.Settings.Retention), daysText(kept), becomes),
 	}}
 }

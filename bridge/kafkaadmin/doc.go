@@ -1,0 +1,3 @@
+// Package kafkaadmin plans, makes and checks the topics and rights that a
+// [Stream] needs. It publishes nothing.
+package kafkaadmin

@@ -1,0 +1,78 @@
+package kafkaadmin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// vanished returns those of the topics that are not there although a checkpoint
+// says that there were records in them. To make one of them anew would go on
+// from the middle, in an empty topic.
+func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topics *Described) (map[string]bridge.Checkpoint, error) {
+	var c bridge.Checkpoint
+	gone := make(map[string]bridge.Checkpoint)
+	for _, t := range topics.Published() {
+		if t.Exists {
+			continue
+		}
+		if c.Zero() {
+			var err error
+			if c, err = s.Newest(ctx, client); errors.Is(err, bridge.ErrNoCheckpoint) {
+				return nil, nil
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		if c.Implies(t.Name, t == topics.DeadLetters) {
+			gone[t.Name] = c
+		}
+	}
+	return gone, nil
+}
+
+// vanishedError is the fault of a topic that is gone.
+func vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
+	return &bridge.Fault{
+		Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_vanished",
+		Err: fmt.Errorf("topic %s does not exist any more; checkpoint %s says that records were published to it (%d events so far)", topic, c.Place, c.Events),
+		Hint: "bring it back if you can. Else exportbridge topics create --execute, and then either all is published again: " +
+			"exportbridge cursor reset --to-earliest --execute, or the stream goes on at the same position: --to-current",
+	}
+}
+
+// Vanished returns the Faults of the topics that are gone although a checkpoint
+// says that records were published to them. Errors are Faults.
+func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (all []*bridge.Fault, err error) {
+		topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.Published()...))
+		if err != nil {
+			return nil, err
+		}
+		gone, err := s.vanished(ctx, client, &topics)
+		for _, name := range s.Topics.Published() {
+			if c, ok := gone[name]; ok {
+				all = append(all, vanishedError(name, c))
+			}
+		}
+		return all, err
+	})
+}
+
+// TopicID returns the id of the topic of the events, empty where the brokers
+// give none. Errors are Faults.
+func (s *Stream) TopicID(ctx context.Context) (string, error) {
+	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (string, error) {
+		states, err := client.Describe(ctx, s.Topics.Events)
+		if err == nil {
+			err = s.CanPublish(&states[0])
+		}
+		if err != nil {
+			return "", err
+		}
+		return states[0].State(false).ID, nil
+	})
+}
