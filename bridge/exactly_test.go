@@ -192,6 +192,37 @@ func mergeRow(r *rig, m row) {
 	}
 }
 
+// emptying is a sink during whose Recover store and topic lose all checkpoints.
+type emptying struct {
+	bridge.Sink
+	r *rig
+}
+
+func (s emptying) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	s.r.store.Wipe()
+	s.r.forgetCheckpoints()
+	return s.Sink.Recover(ctx, owned)
+}
+
+// TestEpochAfterMemory: where only the process knows an epoch, another mode
+// begins the next one, not the same again.
+func TestEpochAfterMemory(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(30)
+		r.start()
+		r.after(5 * time.Second)
+		r.command("r1", bridge.Target{})
+		r.end()
+		r.switchMode(bridge.AtLeastOnce)
+		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Sink: emptying{r.topic.Open("events"), r}})
+		r.after(time.Minute)
+		if s := r.bridge.Status(); s.Place.Epoch != 2 {
+			r.t.Errorf("the stream is at %s, %s %s, want it in epoch 2", s.Place, s.State, s.Error)
+		}
+	})
+}
+
 // Somebody else's newer checkpoint in Redis makes the bridge look once.
 func TestExactlyStoreAhead(t *testing.T) {
 	t.Parallel()

@@ -154,7 +154,7 @@ func (r *recovery) introduce(ctx context.Context, k recovered, c Checkpoint) err
 // newEpoch begins a new epoch at the position of c. Two histories that were
 // written apart can so never be taken for one.
 func (r *recovery) newEpoch(ctx context.Context, k recovered, c Checkpoint, why string) (Checkpoint, error) {
-	next := r.session.stamp(c, KindReset, Place{Epoch: k.newest().Epoch + 1})
+	next := r.session.stamp(c, KindReset, Place{Epoch: max(k.newest().Epoch, c.Epoch) + 1})
 	if r.requests.applying { // the command's own epoch follows
 		c.Place = k.newest().Place
 		return c, nil

@@ -55,8 +55,12 @@ func (r *recovery) restore(ctx context.Context) error {
 	r.tenure.mirror.begin(k.store)
 	c, err := r.merge(ctx, k)
 	if err != nil {
-		if r.session.open && r.b.cfg.exactlyOnce() {
+		switch {
+		case r.session.open && r.b.cfg.exactlyOnce():
 			r.standBy(k)
+		case !r.b.cfg.exactlyOnce() && r.at.cp.Mode != r.b.cfg.Mode && !k.store.Zero():
+			r.at.rejoin(k.store) // no command can be applied to what was of the other mode
+			r.adopt(k.store)
 		}
 		r.at.rival = k.store
 		return err

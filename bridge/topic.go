@@ -151,6 +151,11 @@ func (r *recovery) sameTopics(ctx context.Context) error {
 	if fault := TopicsLost(r.at.cp, found); fault != nil && !failpoint.Broken(failpoint.BreakTopic) {
 		return fault
 	}
+	for i := range found {
+		if was := stateOf(r.at.cp.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
+			r.at.known = known{} // it was of another topic
+		}
+	}
 	r.session.topics = r.session.continued(r.at.cp.Topics, found, r.at.cp.Place)
 	return nil
 }
