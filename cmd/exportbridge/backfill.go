@@ -21,7 +21,7 @@ func newBackfillCommand(a *app) *cobra.Command {
 		Long: `Publish a time that the stream did not, into its topic, while the stream goes on
 untouched: with eb-origin: backfill, in windows that are read in parallel, each
 exactly once. What the stream exports, or a backfill before, is refused: it would
-be there twice. With --again it is published all the same, with the same ce_id.
+be there twice. --allow-overlap publishes it all the same, with the same ce_id.
 
 It runs in this process. When that is interrupted or killed, --resume goes on
 where it was, with no event lost or twice. Windows are half open, and so is the
@@ -38,7 +38,8 @@ Without --execute nothing is changed.`,
 		Args:    noSubcommand,
 	}
 	o.take(cmd)
-	cmd.Flags().BoolVar(&o.again, "again", false, "publish also what the stream, or a backfill, has published or will")
+	cmd.Flags().BoolVar(&o.allowOverlap, "allow-overlap", false, "publish also what the stream, or a backfill, has published or will")
+	renamed(cmd, "again", "allow-overlap")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) }
 	cmd.AddCommand(newBackfillListCommand(a), newBackfillCancelCommand(a))
 	return cmd

@@ -39,7 +39,7 @@ taken are replaced by free ones. Everything is gone when the demo ends, unless
 --data-dir keeps Kafka's data.`,
 		Example: `  exportbridge demo
   exportbridge demo --rate 500/s --chaos
-  exportbridge demo --for 30s --data-dir /tmp/demo`,
+  exportbridge demo --duration 30s --data-dir /tmp/demo`,
 		GroupID: groupRun,
 		Args:    noArgs,
 	}
@@ -49,12 +49,13 @@ taken are replaced by free ones. Everything is gone when the demo ends, unless
 	rate.text = formatRate(d.plan.simulator.Rate) + "/s"
 	flags.Var(rate, "rate", "growth of the export, for example 500/s")
 	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "events in stock at the start")
-	flags.Var(parsed(&d.runs, parseRun, "DURATION"), "for", "end by itself after this time, for example 60s")
+	flags.Var(parsed(&d.runs, parseRun, "DURATION"), "duration", "end by itself after this time, for example 60s")
 	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR`, and go on from there next time")
 	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+usualKafka+", or a free port)")
 	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+usualRedis+", or a free port)")
 	flags.StringVar(&d.plan.apiAddr, "api-addr", "", "`ADDRESS` of the export API (default "+usualSimulator+", or a free port)")
 	flags.BoolVar(&d.chaos, "chaos", false, "let the API fail and dawdle")
+	renamed(cmd, "for", "duration")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), a, &d) }
 	return cmd
 }

@@ -129,7 +129,7 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 	s.awaitState("paused")
 	s.command(0, "resume")
 	s.awaitPublished(n / 10)
-	p, _ = s.command(0, "pause", "--for", "2s", "--json")
+	p, _ = s.command(0, "pause", "--duration", "2s", "--json")
 	if !bytes.Contains(p.stdout(), []byte(`"applied": true`)) {
 		t.Errorf("pause --json says\n%s", tail(p.stdout()))
 	}
@@ -138,16 +138,16 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 	// Mistakes change nothing.
 	p, _ = s.command(1, "resume")
 	s.wantSaid(p, "the stream is not paused")
-	p, _ = s.command(2, "pause", "--for", "10ms")
-	s.wantSaid(p, "--for 10ms is less than a second")
-	p, _ = s.command(2, "pause", "--for", "soon")
+	p, _ = s.command(2, "pause", "--duration", "10ms")
+	s.wantSaid(p, "--duration 10ms is less than a second")
+	p, _ = s.command(2, "pause", "--duration", "soon")
 	s.wantSaid(p, "soon")
 	p, _ = s.command(2, "pause", "--stream", "nope")
 	s.wantSaid(p, `no stream is called "nope"`)
 
 	// Without a bridge.
 	run.stop()
-	p, _ = s.command(0, "pause", "--for", "1h")
+	p, _ = s.command(0, "pause", "--duration", "1h")
 	s.wantSaid(p, "acknowledged by this command")
 	s.wantBlocked("paused")
 	p, _ = s.command(0, "cursor", "list")

@@ -301,7 +301,7 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 		}
 	}
 
-	s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--windows", "2", "--again", "--execute")
+	s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--windows", "2", "--allow-overlap", "--execute")
 	var jobs struct{ Jobs []ops.Job }
 	if code, answer := s.ask("/jobs", "", "", &jobs); code != 200 || len(jobs.Jobs) != 1 {
 		t.Fatalf("jobs: %d %s", code, answer)

@@ -403,11 +403,11 @@ func TestE2EBackfill(t *testing.T) {
 		return append([]string{"backfill", "--from", s.timeOf(from), "--to", s.timeOf(to), "--windows", "6", "--parallel", "3"}, more...)
 	}
 	p, _ := s.command(1, bounds(0, seam+1, "--execute")...)
-	s.wantSaid(p, "stream events exports what is from ", "has published it up to ", "--again")
+	s.wantSaid(p, "stream events exports what is from ", "has published it up to ", "--allow-overlap")
 	if len(s.jobs()) > 0 {
 		t.Error("a backfill that was refused left a job")
 	}
-	p, _ = s.command(0, bounds(0, seam+1, "--again")...)
+	p, _ = s.command(0, bounds(0, seam+1, "--allow-overlap")...)
 	s.wantSaid(p, "it comes again", "dry run: nothing was changed")
 
 	p, _ = s.command(0, bounds(0, seam, "--execute", "--json")...)
@@ -426,10 +426,10 @@ func TestE2EBackfill(t *testing.T) {
 		t.Errorf("the topic has %v of %d events, want %d of the backfill", c.origins, len(c.copies), seam)
 	}
 
-	s.command(0, bounds(0, 100, "--again", "--execute")...)
+	s.command(0, bounds(0, 100, "--allow-overlap", "--execute")...)
 	again := s.readJob(s.topic, "live", "backfill")
 	if got, want := again.records-c.records, s.firstAt(100); got != want || again.twice() != want {
-		t.Errorf("--again published %d records, %d are twice; want %d", got, again.twice(), want)
+		t.Errorf("--allow-overlap published %d records, %d are twice; want %d", got, again.twice(), want)
 	}
 	t.Logf("e2e: backfill: %v beside live", c.origins)
 }

@@ -54,7 +54,7 @@ func (o *operator) ask() {
 	case way < 7:
 		r.args = []string{"cursor", "rewind", "--shift-by", strconv.Itoa(-1 - o.random.IntN(20)), "--execute"}
 	case way < 9:
-		r.args = []string{"pause", "--for", "1s"}
+		r.args = []string{"pause", "--duration", "1s"}
 	default:
 		r.args = []string{"resume"}
 	}
@@ -159,7 +159,7 @@ func newBackfiller(s *stage, seed uint64, stock int) *backfiller {
 func (b *backfiller) one() {
 	from := b.random.IntN(b.stock / 2)
 	to := from + 1 + b.random.IntN(b.stock/2)
-	args := []string{"backfill", "--from", b.s.timeOf(from), "--to", b.s.timeOf(to), "--windows", strconv.Itoa(1 + b.random.IntN(4)), "--again", "--execute"}
+	args := []string{"backfill", "--from", b.s.timeOf(from), "--to", b.s.timeOf(to), "--windows", strconv.Itoa(1 + b.random.IntN(4)), "--allow-overlap", "--execute"}
 	for range 1 + b.random.IntN(2) {
 		id := b.dies(args)
 		if id == "" {

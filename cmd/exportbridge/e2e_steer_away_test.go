@@ -49,7 +49,7 @@ func TestE2ESteerWithoutRedis(t *testing.T) {
 
 	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-5", "--reason", "by Kafka alone", "--execute")
 	s.wantSaid(p, "acknowledged by this command (no bridge runs the stream)", "now at entry 1.0")
-	p, _ = s.command(0, "pause", "--for", "1h")
+	p, _ = s.command(0, "pause", "--duration", "1h")
 	s.wantSaid(p, "paused until", "now at entry 2.0")
 	p, _ = s.command(0, "resume")
 	s.wantSaid(p, "now at entry 3.0")

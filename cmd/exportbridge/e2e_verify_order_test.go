@@ -164,7 +164,7 @@ func TestE2EVerifyRefuses(t *testing.T) {
 	s.wantSaid(moved, "was moved meanwhile: it is in epoch 1, and was in 0", "the same command again")
 	s.finish()
 
-	backfill := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--again", "--rate-limit", "1/s", "--execute")
+	backfill := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--allow-overlap", "--rate-limit", "1/s", "--execute")
 	id := s.jobID(backfill)
 	backfill.kill()
 	p, _ := s.command(1, window...)

@@ -35,7 +35,7 @@ type jobOptions struct {
 	rate, reason, resume      string
 	events                    []string
 	windows, parallel         int
-	again, execute            bool
+	allowOverlap, execute     bool
 	json                      *bool
 	flags                     *pflag.FlagSet
 	fromMillis, untilMillis   int64
@@ -104,7 +104,7 @@ func (o *jobOptions) checkResume() error {
 	if !jobID.MatchString(o.resume) {
 		return wrongUsage("exportbridge backfill list", "--resume %q is not the id of a job", o.resume)
 	}
-	for _, name := range []string{"from", "to", "windows", "events", "topic", "again", "reason"} {
+	for _, name := range []string{"from", "to", "windows", "events", "topic", "allow-overlap", "reason"} {
 		if o.flags.Changed(name) {
 			return wrongUsage(fmt.Sprintf("exportbridge %s --resume %s", o.kind, o.resume), "--%s and --resume exclude each other: a job keeps what it was planned with", name)
 		}
@@ -307,8 +307,8 @@ func (p *jobPlan) refuseOverlap(ctx context.Context) error {
 	if err != nil {
 		return explained(err)
 	}
-	if len(overlaps) > 0 && !p.again {
-		return &exitError{code: exitFailed, err: errors.New(overlaps[0]), hint: "other bounds, or --again to publish it all the same, with the same ce_id"}
+	if len(overlaps) > 0 && !p.allowOverlap {
+		return &exitError{code: exitFailed, err: errors.New(overlaps[0]), hint: "other bounds, or --allow-overlap to publish it all the same, with the same ce_id"}
 	}
 	if !begun {
 		p.notes = append(p.notes, "the stream has not begun; its first run will find these events in the topic, and ask where to begin: exportbridge cursor reset")

@@ -131,11 +131,11 @@ func jobError(err error) error {
 
 // jobAnew says how what is left of a job that was cancelled can be published.
 func jobAnew(j *backfill.Job) string {
-	again := ""
+	flag := ""
 	if j.Kind == backfill.Backfill {
-		again = " --again" // what it has published stays
+		flag = " --allow-overlap" // what it has published stays
 	}
-	return fmt.Sprintf("a new job for what is left, whose bounds exportbridge backfill list --json shows: exportbridge %s --from ... --to ...%s", j.Kind, again)
+	return fmt.Sprintf("a new job for what is left, whose bounds exportbridge backfill list --json shows: exportbridge %s --from ... --to ...%s", j.Kind, flag)
 }
 
 // carryOut runs the windows of a committed job to their end, and says how far it

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // takeJSON gives the command the flag --json.
@@ -19,6 +20,16 @@ func takeJSON(cmd *cobra.Command) *bool {
 // takeStream gives the command the flag --stream.
 func takeStream(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "stream", "", "`NAME` of the stream, if there are several")
+}
+
+// renamed keeps the old spelling of a flag, which help does not show.
+func renamed(cmd *cobra.Command, old, name string) {
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == old {
+			given = name
+		}
+		return pflag.NormalizedName(given)
+	})
 }
 
 // printJSON prints v as one indented JSON document.

@@ -28,19 +28,20 @@ func newPauseCommand(a *app) *cobra.Command {
 		Use:   "pause",
 		Short: "Hold a stream where it is",
 		Long: `Hold a stream where it is: what is in hand is committed, and the API is not asked
-any more, until resume or, with --for, until that time has passed. A pause
+any more, until resume or, with --duration, until that time has passed. A pause
 outlives restarts and take-overs. A run that would end by itself does not begin.
 Without a running bridge the command pauses the stream itself.`,
-		Example: `  exportbridge pause --for 30m --reason "the vendor migrates"
+		Example: `  exportbridge pause --duration 30m --reason "the vendor migrates"
   exportbridge pause`,
 		GroupID: groupPosition,
 		Args:    noArgs,
 	}
 	c.flags(cmd)
-	cmd.Flags().Var(parsed(&length, config.ParseDuration, "DURATION"), "for", "end the pause after this `DURATION`, for example 30m (default: resume ends it)")
+	cmd.Flags().Var(parsed(&length, config.ParseDuration, "DURATION"), "duration", "end the pause after this `DURATION`, for example 30m (default: resume ends it)")
+	renamed(cmd, "for", "duration")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed("for") && length < time.Second {
-			return &exitError{code: exitUsage, err: fmt.Errorf("--for %s is less than a second", length), hint: "--for 30m"}
+		if cmd.Flags().Changed("duration") && length < time.Second {
+			return &exitError{code: exitUsage, err: fmt.Errorf("--duration %s is less than a second", length), hint: "--duration 30m"}
 		}
 		return c.pause(cmd.Context(), bridge.KindPause, func(ctx context.Context, h *streamHandle) (control.Done, error) {
 			return h.Pause(ctx, c.by, length)

@@ -64,10 +64,11 @@ looks into the topic once more.`,
 	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
 	f.StringVar(&o.to, "to", "", "`TIME` behind the last event")
 	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare at most `N` events at once; about 150 bytes of memory each")
-	f.Var(parsed(&o.late, config.ParseDuration, "DURATION"), "late-after", "an event that the API took in so long after its time is late (default 1m)")
+	f.Var(parsed(&o.late, config.ParseDuration, "DURATION"), "late-threshold", "an event that the API took in so long after its time is late (default 1m)")
 	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, for example 10/s (default half of EXPORT_RATE_LIMIT)")
 	f.BoolVar(&o.repair, "repair", false, "publish what is missing")
 	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
+	renamed(cmd, "late-after", "late-threshold")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.verify(cmd.Context(), &o) }
 	return cmd
 }
@@ -95,7 +96,7 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 	case o.batch < 1:
 		return wrong("--batch 1000000", "--batch %d is below 1", o.batch)
 	case o.late < 0:
-		return wrong("--late-after 1m", "--late-after %s is below 0", o.late)
+		return wrong("--late-threshold 1m", "--late-threshold %s is below 0", o.late)
 	case o.execute && !o.repair:
 		return wrong("--repair --execute", "--execute without --repair: there is nothing to do")
 	}
