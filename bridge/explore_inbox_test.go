@@ -1,0 +1,124 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Next implements bridge.Inbox.
+func (p *process) Next(ctx context.Context) (bridge.Command, error) {
+	w := p.w
+	var cmd bridge.Command
+	err := p.ask(ctx, &call{op: opNext, ready: func() bool { return w.inbox.pending != nil }, run: func(f fate) error {
+		if f != fateOK {
+			return errExplored
+		}
+		cmd = w.inbox.pending.cmd
+		return nil
+	}})
+	return cmd, err
+}
+
+// Claim implements bridge.Inbox.
+func (p *process) Claim(ctx context.Context, cmd bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
+	w := p.w
+	var mine bridge.Claimed
+	err := p.ask(ctx, &call{op: opClaim, note: cmd.ID, run: func(f fate) error {
+		switch f {
+		case fateOK:
+			if mine = w.inbox.claim(cmd, by); mine.By == by.Session {
+				w.inbox.of(cmd.ID).claimer = p.who
+			}
+			return nil
+		case fateLost:
+			w.inbox.claim(cmd, by)
+		case fateLate:
+			w.late = append(w.late, func() { w.inbox.claim(cmd, by) })
+		}
+		return errExplored
+	}})
+	return mine, err
+}
+
+// Answer implements bridge.Inbox.
+func (p *process) Answer(ctx context.Context, cmd bridge.Command, a bridge.Answer) error {
+	w := p.w
+	c := &call{op: opAnswer, note: cmd.ID, run: func(f fate) error {
+		// The engine says it whatever becomes of the call: so it must be true.
+		w.answerIsTrue(cmd, a)
+		switch f {
+		case fateOK:
+			w.inbox.answer(cmd, a)
+			return nil
+		case fateLost:
+			w.inbox.answer(cmd, a)
+		case fateLate:
+			w.late = append(w.late, func() { w.inbox.answer(cmd, a) })
+		}
+		return errExplored
+	}}
+	if w.verbose {
+		c.note = fmt.Sprintf("%s applied %v %s", cmd.ID, a.Applied, a.Detail)
+	}
+	return p.ask(ctx, c)
+}
+
+// asked is a command with what became of it.
+type asked struct {
+	cmd       bridge.Command
+	claimed   string // the session
+	claimer   int    // and its process
+	withdrawn bool
+	answer    *bridge.Answer
+	applied   int // checkpoints that the topic, or the store, has taken for it
+	forgotten bool
+}
+
+// postbox is the store's side of the inbox: one command at a time.
+type postbox struct {
+	pending *asked
+	all     []*asked
+}
+
+func (x *postbox) of(id string) *asked {
+	i := slices.IndexFunc(x.all, func(a *asked) bool { return a.cmd.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return x.all[i]
+}
+
+func (x *postbox) claim(cmd bridge.Command, by bridge.Claim) bridge.Claimed {
+	a := x.pending
+	switch {
+	case a == nil || a.cmd.ID != cmd.ID:
+		return bridge.Claimed{}
+	case a.claimed != "" && a.claimed != by.Session && a.claimed != by.Over:
+		return bridge.Claimed{By: a.claimed}
+	case time.Now().UnixMilli() > a.cmd.Deadline:
+		return bridge.Claimed{Late: true}
+	}
+	a.claimed = by.Session
+	return bridge.Claimed{By: by.Session}
+}
+
+func (x *postbox) answer(cmd bridge.Command, with bridge.Answer) {
+	if a := x.pending; a != nil && a.cmd.ID == cmd.ID {
+		if x.pending = nil; a.answer == nil { // who asked reads the first one
+			a.answer = &with
+		}
+	}
+}
+
+// expire answers for the owner what nobody claimed in time.
+func (w *world) expire() {
+	if a := w.inbox.pending; a != nil && a.claimed == "" && time.Now().UnixMilli() > a.cmd.Deadline {
+		expired := bridge.Answer{Detail: "expired"}
+		w.answerIsTrue(a.cmd, expired)
+		w.inbox.answer(a.cmd, expired)
+	}
+}
