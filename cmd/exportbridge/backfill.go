@@ -205,3 +205,21 @@ Without --execute nothing is changed.`,
 	}
 	return cmd
 }
+
+// countWindows counts the windows of the stream's jobs by their state, as they
+// were so long ago at most.
+func (j *streamJobs) countWindows(ctx context.Context, age time.Duration) (map[string]int, error) {
+	jobs, err := j.reports(ctx, age)
+	if err != nil {
+		return nil, err
+	}
+	count := make(map[string]int)
+	for i := range jobs {
+		done := jobs[i].WindowsDone
+		count[string(backfill.Done)] += done
+		if rest := len(jobs[i].Windows) - done; rest > 0 {
+			count[jobs[i].stateText()] += rest
+		}
+	}
+	return count, nil
+}

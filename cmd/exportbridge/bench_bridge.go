@@ -93,17 +93,14 @@ func measuredBridge(ctx context.Context, a *app, s *config.Settings, limits brid
 	}
 	tuneMemory(a.environ)
 	line := newStatusLine(a.stderr)
-	p, err := assemble(ctx, s, limits, newLogger(line, &s.Process, a.environ))
+	o := a.options(s, limits, newLogger(line, &s.Process, a.environ))
+	o.environ, o.ports = nil, without.of
+	p, err := assemble(ctx, s, o)
 	if err != nil {
-		return err
+		return runError(err)
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for i, st := range p.streams {
-		if st.bridge, err = bridge.New(s.Streams[i].Engine, without.of(st.ports)); err != nil {
-			return err
-		}
-	}
-	return p.runShown(ctx, line)
+	return runError(p.runShown(ctx, line))
 }
 
 // allocProfileRate is how many bytes there are between two allocations in a

@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/ops"
 	"exportbridge/cursorstore"
 )
 
@@ -152,7 +153,7 @@ func TestBridgeUnobserved(t *testing.T) {
 		b.runPart(t, cell{work: workBridge, mode: "exactly-once", unobserved: unobserved}, name)
 		b.records(t, name, events)
 	}
-	ports := bridge.Ports{Store: &cursorstore.Store{}, Observer: observers{}}
+	ports := bridge.Ports{Store: &cursorstore.Store{}, Observer: ops.NewSampler(nil, false)}
 	for without, want := range map[omissions][2]bool{{}: {true, true}, {observer: true}: {true, false}, {store: true}: {false, true}} {
 		if p := without.of(ports); p.Store != nil != want[0] || p.Observer != nil != want[1] {
 			t.Errorf("%+v leaves %+v", without, p)

@@ -111,13 +111,15 @@ func showDemo(ctx context.Context, a *app, d *demoOptions, inside *demoServers) 
 	log := newLogger(line, &s.Process, a.environ)
 	defer flushLog(log)
 	s.HTTP.Addr = freeIfTaken(s.HTTP.Addr)
-	p, err := assemble(ctx, s, bridge.Limits{}, log)
+	o := a.options(s, bridge.Limits{}, log)
+	o.environ = nil // no service
+	p, err := assemble(ctx, s, o)
 	if err != nil {
-		return err
+		return runError(err)
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	welcome(a.stdout, s, inside, d, p)
-	return p.runShown(ctx, line)
+	return runError(p.runShown(ctx, line))
 }
 
 // freeIfTaken replaces the usual address by a free one where somebody else
@@ -156,8 +158,8 @@ func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p 
 	if v.redis != nil {
 		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
 	}
-	if p.server != nil {
-		fmt.Fprintf(w, "  page        http://%s%s\n", p.server.Addr(), note(p.server.Addr().String() != demoHTTP && s.HTTP.Addr == freePort(demoHTTP)))
+	if addr := p.addr(); addr != nil {
+		fmt.Fprintf(w, "  page        http://%s%s\n", addr, note(addr.String() != demoHTTP && s.HTTP.Addr == freePort(demoHTTP)))
 	}
 	suggest(w, s, v)
 }

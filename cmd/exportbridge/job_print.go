@@ -132,28 +132,14 @@ func (p *jobPlan) report(took time.Duration) error {
 // tellProgress shows how far the job is: a live line on a terminal, elsewhere a
 // line every ten seconds.
 func tellProgress(ctx context.Context, line *statusLine, run *backfill.Run, began time.Time) {
-	interval := logInterval
-	if line.terminal {
-		interval = lineInterval
-		defer line.show("")
-	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
 	first := run.Progress()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			p := run.Progress()
-			text := progressText(&p, &first, now.Sub(began))
-			if line.terminal {
-				line.show(text)
-				continue
-			}
-			_, _ = io.WriteString(line, text+"\n") // whoever reads it may be gone
-		}
+	text := func(now time.Time) string {
+		p := run.Progress()
+		return progressText(&p, &first, now.Sub(began))
 	}
+	line.keep(ctx, text, func(now time.Time) {
+		_, _ = io.WriteString(line, text(now)+"\n") // whoever reads it may be gone
+	})
 }
 
 // progressText says how far the job is after so long, having begun at first.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -101,7 +102,7 @@ func (p *process) turning() bool {
 
 // statusText is what all streams do, in one line.
 func (p *process) statusText() string {
-	return cellReplacer.Replace(describeStreams(p.statuses(), time.Now()))
+	return strings.ReplaceAll(p.options.describe(p.statuses(), time.Now()), "\n", " ")
 }
 
 // notified runs the process and keeps the service manager informed.

@@ -47,7 +47,10 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &process{streams: []*stream{{name: "events", bridge: b}}}
+			p := &process{
+				options: options{describe: func(all []bridge.Status, _ time.Time) string { return string(all[0].State) }},
+				streams: []*stream{{name: "events", bridge: b}},
+			}
 			n := &notifier{conn: ours, log: slog.New(slog.DiscardHandler), watchdog: time.Minute}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

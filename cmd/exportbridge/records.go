@@ -7,9 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
-	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
@@ -110,25 +107,4 @@ func (r *records) Jobs(ctx context.Context) ([]ops.Job, error) {
 		}
 	}
 	return all, nil
-}
-
-// sampler shows events of the stream to whoever looks at the page.
-func sampler(to *ops.Sampler, stream, topic string) func(*kgo.Record) {
-	return func(r *kgo.Record) {
-		if r.Topic != topic {
-			return // a dead letter
-		}
-		to.Offer(stream, func(values bool) ops.Sample { return sampleOf(r, values) })
-	}
-}
-
-func sampleOf(r *kgo.Record, values bool) ops.Sample {
-	s := ops.Sample{
-		Time: r.Timestamp.UTC(), Type: header(r, headerType), ID: header(r, headerEventID), KeyHash: bridge.CursorHash(string(r.Key)),
-		Partition: r.Partition, Offset: r.Offset, Origin: header(r, headerOrigin),
-	}
-	if values {
-		s.Value = string(r.Value)
-	}
-	return s
 }

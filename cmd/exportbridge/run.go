@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/metrics"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cursorstore"
 )
 
 func newRunCommand(a *app) *cobra.Command {
@@ -62,28 +66,45 @@ func (a *app) bridge(ctx context.Context, s *config.Settings, limits bridge.Limi
 	line := newStatusLine(a.stderr)
 	log := newLogger(line, &s.Process, a.environ)
 	defer flushLog(log)
-	p, err := assemble(ctx, s, limits, log)
+	p, err := assemble(ctx, s, a.options(s, limits, log))
 	if err != nil {
-		return err
+		return runError(err)
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for i := range s.Streams {
-		p.announce(&s.Streams[i], s)
-	}
-	show := func(ctx context.Context) error { return p.runShown(ctx, line) }
-	return p.notified(ctx, newNotifier(ctx, a.environ, log), show)
+	p.announce(s)
+	return runError(p.runShown(ctx, line))
 }
 
-// announce says once, at the start, what a stream does and which of its
-// settings deserve attention.
-func (p *process) announce(st *config.Stream, s *config.Settings) {
-	from := st.Export.URL
-	p.log.Info("stream starts", logStream, st.Name, "version", readBuildInfo().Version, "delivery", string(st.Engine.Mode),
-		"api", from, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
-	for _, unsafe := range st.Unsafe() {
-		p.log.Warn("unsafe setting", logStream, st.Name, "setting", unsafe)
-		p.metrics.Unsafe(st.Name, unsafe)
+// options are those of a process that runs the bridge.
+func (a *app) options(s *config.Settings, limits bridge.Limits, log *slog.Logger) options {
+	build, own := readBuildInfo(), unwatched(s)
+	var jobs kafkasink.JobLogs
+	return options{
+		build:   metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
+		limits:  limits,
+		log:     log,
+		environ: a.environ,
+		control: func(client *cursorstore.Client) (map[string]ops.Controller, ops.Records, error) {
+			all, err := controllers(client, own)
+			return all, &records{all: own}, err
+		},
+		windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
+			return newStreamJobs(jobs.Jobs(st.Kafka), st.Name).countWindows
+		},
+		describe: describeStreams,
 	}
 }
 
-func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) }
+// runError gives the end of a run its exit code.
+func runError(err error) error {
+	if listening, ok := errors.AsType[*listenError](err); ok {
+		return &exitError{code: exitUsage, err: listening, hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}
+	}
+	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
+		return &exitError{code: exitRefused, err: err, hint: blocked.Hint}
+	}
+	if errors.Is(err, bridge.ErrShutdown) {
+		return &exitError{code: exitFailed, err: err, hint: "a longer BRIDGE_SHUTDOWN_TIMEOUT, or look why Kafka or Redis does not answer: exportbridge check"}
+	}
+	return err
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,4 +106,33 @@ func (f *setFlag) Set(text string) error {
 	}
 	f.given[name] = value
 	return nil
+}
+
+// steeredStream returns the settings, and those of the stream that a command is
+// about, for one that works with its topics.
+func (a *app) steeredStream(ctx context.Context, need config.Uses, name string) (*config.Settings, *config.Stream, error) {
+	s, err := a.settings(ctx, need|config.UsesKafka, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.warn(s)
+	st, err := streamNamed(s, name)
+	return s, st, err
+}
+
+// streamNamed returns the settings of the stream that a command is about: the
+// named one, or the only one.
+func streamNamed(s *config.Settings, name string) (*config.Stream, error) {
+	var names []string
+	for i := range s.Streams {
+		if st := &s.Streams[i]; st.Name == name || name == "" && len(s.Streams) == 1 {
+			return st, nil
+		}
+		names = append(names, s.Streams[i].Name)
+	}
+	slices.Sort(names)
+	if name == "" {
+		return nil, &exitError{code: exitUsage, err: fmt.Errorf("there are several streams: %v", names), hint: "--stream " + names[0]}
+	}
+	return nil, &exitError{code: exitUsage, err: fmt.Errorf("no stream is called %q, BRIDGE_STREAMS names %v", name, names), hint: "--stream " + names[0]}
 }

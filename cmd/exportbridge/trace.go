@@ -22,7 +22,7 @@ import (
 const traceFlush = 2 * time.Second
 
 // startTraces returns what makes spans and delivers them to the URL.
-func startTraces(ctx context.Context, to string, build buildInfo, log *slog.Logger) (*sdktrace.TracerProvider, error) {
+func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
 	log = log.With(logComponent, "traces")
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are not delivered", logError, err) }))
@@ -32,7 +32,7 @@ func startTraces(ctx context.Context, to string, build buildInfo, log *slog.Logg
 	}
 	about, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
-		resource.WithAttributes(attribute.String("service.name", "exportbridge"), attribute.String("service.version", build.Version)),
+		resource.WithAttributes(attribute.String("service.name", "exportbridge"), attribute.String("service.version", version)),
 		resource.WithFromEnv())
 	if err != nil {
 		log.Warn("traces lack a part of their resource", logError, err)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"net"
 	"sync"
 	"time"
 
@@ -33,6 +33,7 @@ const (
 
 // process is a bridge process: its streams and what they share.
 type process struct {
+	options options
 	log     *slog.Logger // what the page shows too
 	plain   *slog.Logger // for what it does not
 	tail    *ops.LogTail
@@ -42,7 +43,6 @@ type process struct {
 	server  *ops.Server              // nil if off
 	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
-	jobs    kafkasink.JobLogs
 }
 
 // stream is one stream and its adapters.
@@ -53,20 +53,49 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  *kafkagroup.Owner
 	store  *cursorstore.Store
-	ports  bridge.Ports // what the bridge is made of
-	jobs   *streamJobs
+	// windows counts those of its jobs.
+	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
 }
+
+// options are what a process needs besides its settings.
+type options struct {
+	build  metrics.Build
+	limits bridge.Limits
+	log    *slog.Logger // of newLogger
+	// environ is asked for the service manager that wants to be told how the
+	// process is; nil for none.
+	environ []string
+	// control makes what HTTP asks: the controllers of the streams, by name, and
+	// their dead letters and jobs.
+	control func(*cursorstore.Client) (map[string]ops.Controller, ops.Records, error)
+	// windows returns what counts the windows of a stream's backfills and replays
+	// by their state, as they were so long ago at most.
+	windows func(*config.Stream) func(ctx context.Context, age time.Duration) (map[string]int, error)
+	// describe says in a line what the streams do.
+	describe func([]bridge.Status, time.Time) string
+	// ports, if not nil, changes what a bridge is made of.
+	ports func(bridge.Ports) bridge.Ports
+}
+
+// listenError says that the HTTP server cannot have its address.
+type listenError struct{ err error }
+
+// Error implements error.
+func (e *listenError) Error() string { return e.err.Error() }
+
+// Unwrap returns why not.
+func (e *listenError) Unwrap() error { return e.err }
 
 // assemble wires the parts of a process. Nothing runs yet, and no server is
 // asked yet: servers that are away are waited for while running.
-func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log *slog.Logger) (*process, error) {
-	p := &process{}
-	build := readBuildInfo()
+func assemble(ctx context.Context, s *config.Settings, o options) (*process, error) {
+	p := &process{options: o}
+	log := o.log
 	names := make([]string, len(s.Streams))
 	for i := range s.Streams {
 		names[i] = s.Streams[i].Name
 	}
-	p.metrics = metrics.New(metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go}, names, p.statuses)
+	p.metrics = metrics.New(o.build, names, p.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
@@ -75,7 +104,7 @@ func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log
 	})))
 	p.log = log
 	if s.TraceURL != "" {
-		traces, err := startTraces(ctx, s.TraceURL, build, log)
+		traces, err := startTraces(ctx, s.TraceURL, o.build.Version, log)
 		if err != nil {
 			return nil, err
 		}
@@ -99,10 +128,9 @@ func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log
 		return nil, err
 	}
 	p.redis = redis
-	own := unwatched(s)
 	p.samples = ops.NewSampler(names, s.HTTP.ShowEvents)
 	for i := range s.Streams {
-		st, err := p.wire(&s.Streams[i], limits, healths[i])
+		st, err := p.wire(&s.Streams[i], healths[i])
 		if err != nil {
 			return nil, errors.Join(err, p.close())
 		}
@@ -111,35 +139,35 @@ func assemble(ctx context.Context, s *config.Settings, limits bridge.Limits, log
 	if s.HTTP.Off() {
 		return p, nil
 	}
-	err = p.listen(ctx, own)
+	err = p.listen(ctx, s.HTTP)
 	switch {
-	case err != nil && limits != (bridge.Limits{}):
+	case err != nil && o.limits != (bridge.Limits{}):
 		// A bounded run beside a running bridge: nobody scrapes it.
 		log.Warn("no metrics and health in this run", logError, err)
 	case err != nil:
-		return nil, errors.Join(&exitError{code: exitUsage, err: err, hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}, p.close())
+		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
 
 // listen opens the HTTP server, and says who may do what there.
-func (p *process) listen(ctx context.Context, s *config.Settings) error {
-	streams, err := controllers(p.redis, s)
+func (p *process) listen(ctx context.Context, cfg ops.Config) error {
+	controllers, records, err := p.options.control(p.redis)
 	if err != nil {
 		return err
 	}
 	log := p.log.With(logComponent, "http")
 	parts := ops.Parts{
-		Version: readBuildInfo().Version, Metrics: p.metrics, Controllers: streams, Records: &records{all: s}, Log: p.tail, Samples: p.samples,
+		Version: p.options.build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Log: p.tail, Samples: p.samples,
 		Logger: log, Page: ui.Handler(),
 	}
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)
 	}
-	if p.server, err = ops.Listen(ctx, s.HTTP, parts); err != nil {
-		return err
+	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
+		return &listenError{err}
 	}
-	p.sayWhoMay(log, s.HTTP)
+	p.sayWhoMay(log, cfg)
 	return nil
 }
 
@@ -159,14 +187,14 @@ func (p *process) sayWhoMay(log *slog.Logger, cfg ops.Config) {
 }
 
 // wire makes one stream's adapters and its bridge.
-func (p *process) wire(st *config.Stream, limits bridge.Limits, health *bridge.Health) (*stream, error) {
+func (p *process) wire(st *config.Stream, health *bridge.Health) (*stream, error) {
 	log := p.log.With(logStream, st.Name)
 	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
 	said, kafka := sayChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
 	st.Kafka.Log = log.With(logComponent, "kafka")
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
-	st.Engine.Log, st.Engine.Limits = p.log, limits
+	st.Engine.Log, st.Engine.Limits = p.log, p.options.limits
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
@@ -180,12 +208,14 @@ func (p *process) wire(st *config.Stream, limits bridge.Limits, health *bridge.H
 	p.metrics.CountLosses(st.Name, sink.Losses)
 	p.metrics.CountRefused(st.Name, sink.Refused)
 	owner := st.Kafka.Ownership().Owner()
-	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, jobs: newStreamJobs(p.jobs.Jobs(st.Kafka), st.Name)}
+	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.windows(st)}
 	ports := bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
-	s.ports = ports
+	if p.options.ports != nil {
+		ports = p.options.ports(ports)
+	}
 	if s.bridge, err = bridge.New(st.Engine, ports); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
@@ -248,9 +278,9 @@ func (p *process) statuses() []bridge.Status {
 	return all
 }
 
-// run moves all streams until ctx ends or their bounded runs are done. One
+// runStreams moves all streams until ctx ends or their bounded runs are done. One
 // stream's end leaves the others running.
-func (p *process) run(ctx context.Context) error {
+func (p *process) runStreams(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers, running sync.WaitGroup
 	errs := make([]error, len(p.streams)+1)
@@ -278,7 +308,21 @@ func (p *process) run(ctx context.Context) error {
 	running.Wait()
 	stop()
 	helpers.Wait()
-	return runError(errors.Join(errs...))
+	return errors.Join(errs...)
+}
+
+// announce says once, at the start, what the streams do and which of their
+// settings deserve attention.
+func (p *process) announce(s *config.Settings) {
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		p.log.Info("stream starts", logStream, st.Name, "version", p.options.build.Version, "delivery", string(st.Engine.Mode),
+			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
+		for _, unsafe := range st.Unsafe() {
+			p.log.Warn("unsafe setting", logStream, st.Name, "setting", unsafe)
+			p.metrics.Unsafe(st.Name, unsafe)
+		}
+	}
 }
 
 // leaveTimeout bounds the goodbye to the group. Without it another process
@@ -320,17 +364,15 @@ func (p *process) tell(ctx context.Context, st *stream) {
 	}
 }
 
-// runError gives the end of a run its exit code.
-func runError(err error) error {
-	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
-		return &exitError{code: exitRefused, err: err, hint: blocked.Hint}
+// addr returns the address of the HTTP server, nil if there is none.
+func (p *process) addr() net.Addr {
+	if p.server == nil {
+		return nil
 	}
-	if errors.Is(err, bridge.ErrShutdown) {
-		return &exitError{code: exitFailed, err: err, hint: "a longer BRIDGE_SHUTDOWN_TIMEOUT, or look why Kafka or Redis does not answer: exportbridge check"}
-	}
-	return err
+	return p.server.Addr()
 }
 
+// close ends what a process holds that has run, or never did.
 func (p *process) close() error {
 	var errs []error
 	p.flushTraces()
@@ -339,38 +381,9 @@ func (p *process) close() error {
 		st.api.Close()
 	}
 	if p.server != nil {
-		if err := p.server.Close(); err != nil && !isClosed(err) {
+		if err := p.server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(append(errs, p.redis.Close())...)
-}
-
-// steeredStream returns the settings, and those of the stream that a command is
-// about, for one that works with its topics.
-func (a *app) steeredStream(ctx context.Context, need config.Uses, name string) (*config.Settings, *config.Stream, error) {
-	s, err := a.settings(ctx, need|config.UsesKafka, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	a.warn(s)
-	st, err := streamNamed(s, name)
-	return s, st, err
-}
-
-// streamNamed returns the settings of the stream that a command is about: the
-// named one, or the only one.
-func streamNamed(s *config.Settings, name string) (*config.Stream, error) {
-	var names []string
-	for i := range s.Streams {
-		if st := &s.Streams[i]; st.Name == name || name == "" && len(s.Streams) == 1 {
-			return st, nil
-		}
-		names = append(names, s.Streams[i].Name)
-	}
-	slices.Sort(names)
-	if name == "" {
-		return nil, &exitError{code: exitUsage, err: fmt.Errorf("there are several streams: %v", names), hint: "--stream " + names[0]}
-	}
-	return nil, &exitError{code: exitUsage, err: fmt.Errorf("no stream is called %q, BRIDGE_STREAMS names %v", name, names), hint: "--stream " + names[0]}
 }

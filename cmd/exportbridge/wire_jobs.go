@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/backfill"
 )
 
 const (
@@ -42,7 +41,7 @@ func (p *process) watchJobs(ctx context.Context, st *stream) {
 
 // showWindows looks at the jobs once, and returns when to look again.
 func (p *process) showWindows(ctx context.Context, st *stream) time.Duration {
-	count, err := st.countWindows(ctx)
+	count, err := st.windows(ctx, jobsInterval/2)
 	p.metrics.Windows(st.name, count)
 	fault, ok := errors.AsType[*bridge.Fault](err)
 	switch {
@@ -54,21 +53,4 @@ func (p *process) showWindows(ctx context.Context, st *stream) time.Duration {
 		p.log.Debug("backfills and replays not counted", logStream, st.name, logError, err)
 	}
 	return jobsInterval
-}
-
-// countWindows counts the windows by their state.
-func (st *stream) countWindows(ctx context.Context) (map[string]int, error) {
-	jobs, err := st.jobs.reports(ctx, jobsInterval/2)
-	if err != nil {
-		return nil, err
-	}
-	count := make(map[string]int)
-	for i := range jobs {
-		done := jobs[i].WindowsDone
-		count[string(backfill.Done)] += done
-		if rest := len(jobs[i].Windows) - done; rest > 0 {
-			count[jobs[i].stateText()] += rest
-		}
-	}
-	return count, nil
 }

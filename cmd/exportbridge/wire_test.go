@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/metrics"
 )
 
 // TestSayChanges: a server that refuses is not one that is away.
@@ -35,5 +37,32 @@ func TestSayChanges(t *testing.T) {
 				t.Errorf("said %q, want that it is back", out.String())
 			}
 		})
+	}
+}
+
+func TestSayWhoMay(t *testing.T) {
+	t.Parallel()
+	const actions, events = "actions are only taken from this machine", "HTTP_SHOW_EVENTS"
+	for _, test := range []struct {
+		cfg  ops.Config
+		said []string
+	}{
+		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
+		{ops.Config{Addr: ":8080"}, []string{actions}},
+		{ops.Config{Addr: ":8080", AdminToken: "abc"}, nil},
+		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: "abc", ShowEvents: true}, []string{events}},
+		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, events}},
+	} {
+		var b bytes.Buffer
+		p := &process{metrics: metrics.New(metrics.Build{}, nil, func() []bridge.Status { return nil })}
+		p.sayWhoMay(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
+		if got := strings.Count(b.String(), "\n"); got != len(test.said) {
+			t.Errorf("%+v: says %q", test.cfg, b.String())
+		}
+		for _, text := range test.said {
+			if !strings.Contains(b.String(), text) {
+				t.Errorf("%+v: says %q, want %q", test.cfg, b.String(), text)
+			}
+		}
 	}
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"exportbridge/bridge"
+)
+
+// describeStreams says what each stream does.
+func describeStreams(all []bridge.Status, now time.Time) string {
+	parts := make([]string, len(all))
+	for i := range all {
+		parts[i] = describeStatus(&all[i], now)
+		if len(all) > 1 {
+			parts[i] = all[i].Stream + ": " + parts[i]
+		}
+	}
+	return strings.Join(parts, "  |  ")
+}
+
+// describeState says in a few words what a stream does.
+func describeState(s *bridge.Status, now time.Time) string {
+	state := string(s.State)
+	switch {
+	case s.State == bridge.StateIdle:
+		state = "caught up"
+	case s.State == bridge.StateRunning && !s.Position.IsZero() && now.Sub(s.Position) > time.Minute:
+		state = "behind " + roundDuration(now.Sub(s.Position))
+	case s.State == bridge.StateBackoff && s.NextTry.IsZero():
+		state = "waiting: " + cut(s.Error, 80)
+	case s.State == bridge.StateBackoff:
+		state = fmt.Sprintf("retry in %s: %s", roundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
+	case s.State == bridge.StatePaused:
+		state = pauseText(s.PausedUntil, now)
+	case s.State == bridge.StateBlocked:
+		state = fmt.Sprintf("BLOCKED (%s), next try in %s: %s", s.Reason, roundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
+	}
+	return state
+}
+
+// describeStatus adds to that how far the stream is.
+func describeStatus(s *bridge.Status, now time.Time) string {
+	text := fmt.Sprintf("%s   %s events   page %s committed   %.0f/s", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)
+	if !s.Position.IsZero() && s.State != bridge.StateBlocked {
+		text += "   position " + s.Position.UTC().Format("2006-01-02 15:04:05Z")
+	}
+	return text
+}
+
+func roundDuration(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// cut shortens a text to n characters.
+func cut(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}
