@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // partEnd is what a measured process says at its end.
@@ -91,16 +92,16 @@ func measuredBridge(ctx context.Context, a *app, s *config.Settings, limits brid
 	if without == (omissions{}) {
 		return a.bridge(ctx, s, limits)
 	}
-	tuneMemory(a.environ)
-	line := newStatusLine(a.stderr)
-	o := a.options(s, limits, newLogger(line, &s.Process, a.environ))
-	o.environ, o.ports = nil, without.of
-	p, err := assemble(ctx, s, o)
+	process.TuneMemory(a.environ)
+	line := process.NewStatusLine(a.stderr)
+	o := a.options(s, limits, process.NewLogger(line, &s.Process, a.environ))
+	o.Environ, o.Ports = nil, without.of
+	p, err := process.New(ctx, s, o)
 	if err != nil {
 		return runError(err)
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	return runError(p.runShown(ctx, line))
+	defer func() { err = errors.Join(err, p.Close()) }()
+	return runError(p.Run(ctx, line))
 }
 
 // allocProfileRate is how many bytes there are between two allocations in a

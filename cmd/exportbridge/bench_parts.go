@@ -30,9 +30,7 @@ type parts struct {
 // withoutSettings leaves out every variable that could be a setting of ours: a
 // bench measures what it says it measures.
 func withoutSettings(environ []string) []string {
-	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
-		return config.IsOurs(v)
-	})
+	return slices.DeleteFunc(slices.Clone(environ), config.IsOurs)
 }
 
 // command makes the command for one process, which is killed a while after ctx

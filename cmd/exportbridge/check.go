@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 	"exportbridge/cursorstore"
 )
 
@@ -118,7 +119,7 @@ func (a *app) check(ctx context.Context, sections []checkSection, asJSON bool, t
 		results[i] = make(chan []finding, 1)
 		running.Go(func() { results[i] <- section.find(limited) })
 	}
-	report := checkReport{marks: isTerminal(a.stdout) && !noColor(a.environ)}
+	report := checkReport{marks: process.IsTerminal(a.stdout) && !process.NoColor(a.environ)}
 	for i, section := range sections {
 		findings := <-results[i]
 		if ctx.Err() != nil {

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // chaosFaults are what --chaos does to the API.
@@ -96,7 +97,7 @@ func demo(ctx context.Context, a *app, d *demoOptions) (err error) {
 // showDemo runs the bridge between the servers.
 func showDemo(ctx context.Context, a *app, d *demoOptions, inside *demoServers) (err error) {
 	preset := inside.settings()
-	if _, given := a.given["LOG_LEVEL"]; !given && isTerminal(a.stderr) {
+	if _, given := a.given["LOG_LEVEL"]; !given && process.IsTerminal(a.stderr) {
 		preset["LOG_LEVEL"] = "warn" // the status line says the rest
 	}
 	s, err := a.settings(ctx, config.UsesAll, preset)
@@ -107,19 +108,19 @@ func showDemo(ctx context.Context, a *app, d *demoOptions, inside *demoServers) 
 	for i := range s.Streams {
 		s.Streams[i].Kafka.CreateTopics = s.Streams[i].Kafka.CreateTopics || inside.kafka != nil
 	}
-	line := newStatusLine(a.stderr)
-	log := newLogger(line, &s.Process, a.environ)
-	defer flushLog(log)
+	line := process.NewStatusLine(a.stderr)
+	log := process.NewLogger(line, &s.Process, a.environ)
+	defer process.FlushLog(log)
 	s.HTTP.Addr = freeIfTaken(s.HTTP.Addr)
 	o := a.options(s, bridge.Limits{}, log)
-	o.environ = nil // no service
-	p, err := assemble(ctx, s, o)
+	o.Environ = nil // no service
+	p, err := process.New(ctx, s, o)
 	if err != nil {
 		return runError(err)
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	welcome(a.stdout, s, inside, d, p)
-	return runError(p.runShown(ctx, line))
+	return runError(p.Run(ctx, line))
 }
 
 // freeIfTaken replaces the usual address by a free one where somebody else
@@ -140,7 +141,7 @@ func freeIfTaken(addr string) string {
 }
 
 // welcome says where everything is and what to try.
-func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p *process) {
+func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p *process.Process) {
 	note := func(moved bool) string {
 		if moved {
 			return " (the usual port is taken)"
@@ -158,7 +159,7 @@ func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p 
 	if v.redis != nil {
 		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
 	}
-	if addr := p.addr(); addr != nil {
+	if addr := p.Addr(); addr != nil {
 		fmt.Fprintf(w, "  page        http://%s%s\n", addr, note(addr.String() != demoHTTP && s.HTTP.Addr == freePort(demoHTTP)))
 	}
 	suggest(w, s, v)

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/kafkagroup"
+	"exportbridge/cmd/internal/process"
 )
 
 // jobReport is the JSON form of a job, planned or done.
@@ -131,13 +132,13 @@ func (p *jobPlan) report(took time.Duration) error {
 
 // tellProgress shows how far the job is: a live line on a terminal, elsewhere a
 // line every ten seconds.
-func tellProgress(ctx context.Context, line *statusLine, run *backfill.Run, began time.Time) {
+func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.Run, began time.Time) {
 	first := run.Progress()
 	text := func(now time.Time) string {
 		p := run.Progress()
 		return progressText(&p, &first, now.Sub(began))
 	}
-	line.keep(ctx, text, func(now time.Time) {
+	line.Keep(ctx, text, func(now time.Time) {
 		_, _ = io.WriteString(line, text(now)+"\n") // whoever reads it may be gone
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // begin commits the plan, and carries it out.
@@ -141,8 +142,8 @@ func jobAnew(j *backfill.Job) string {
 // carryOut runs the windows of a committed job to their end, and says how far it
 // came.
 func (p *jobPlan) carryOut(ctx context.Context) error {
-	tuneMemory(p.app.environ)
-	line, began := newStatusLine(p.app.stderr), time.Now()
+	process.TuneMemory(p.app.environ)
+	line, began := process.NewStatusLine(p.app.stderr), time.Now()
 	run := backfill.NewRun(p.job, backfill.Worker{
 		Jobs: p.jobs, Open: func(j *backfill.Job, n int) (*backfill.Engine, error) { return p.openWindow(line, j, n) },
 		Owner: p.log.Owner(p.job.ID), SessionTimeout: p.st.Kafka.SessionTimeout, RateLimit: p.perSecond, By: operator(),
@@ -162,8 +163,8 @@ func (p *jobPlan) carryOut(ctx context.Context) error {
 }
 
 // openWindow makes what a window runs on.
-func (p *jobPlan) openWindow(line *statusLine, j *backfill.Job, n int) (*backfill.Engine, error) {
-	log := newLogger(line, p.quiet(), p.app.environ)
+func (p *jobPlan) openWindow(line *process.StatusLine, j *backfill.Job, n int) (*backfill.Engine, error) {
+	log := process.NewLogger(line, p.quiet(), p.app.environ)
 	export := p.st.Export
 	export.Events, export.RateLimit = j.Events, "" // they share one limit
 	api, err := exportapi.New(export)
@@ -171,7 +172,7 @@ func (p *jobPlan) openWindow(line *statusLine, j *backfill.Job, n int) (*backfil
 		return nil, err
 	}
 	kafka := p.st.Kafka.OfWindow(windowOf(j, n))
-	kafka.Log, kafka.Report = log.With(logComponent, "kafka"), sayChanges(log, "kafka")
+	kafka.Log, kafka.Report = log.With(process.LogComponent, "kafka"), process.LogChanges(log, "kafka")
 	sink, err := kafkasink.New(kafka)
 	if err != nil {
 		api.Close()
@@ -182,7 +183,7 @@ func (p *jobPlan) openWindow(line *statusLine, j *backfill.Job, n int) (*backfil
 	return &backfill.Engine{Config: cfg, Source: api, Sink: sink, Close: func() {
 		sink.Close()
 		api.Close()
-		flushLog(log)
+		process.FlushLog(log)
 	}}, nil
 }
 

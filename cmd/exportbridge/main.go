@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	log.SetOutput(io.Discard) // libraries quote events there; see takeStandardLog
+	log.SetOutput(io.Discard) // libraries quote events there; see package process
 	ctx, stop := interruptible(context.Background())
 	code := run(ctx, os.Args[1:], os.Environ(), stdio{os.Stdin, os.Stdout, os.Stderr})
 	stop()

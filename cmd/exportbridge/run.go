@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 	"exportbridge/cursorstore"
 )
 
@@ -62,42 +63,42 @@ BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
 
 // bridge runs the process that the settings describe.
 func (a *app) bridge(ctx context.Context, s *config.Settings, limits bridge.Limits) (err error) {
-	tuneMemory(a.environ)
-	line := newStatusLine(a.stderr)
-	log := newLogger(line, &s.Process, a.environ)
-	defer flushLog(log)
-	p, err := assemble(ctx, s, a.options(s, limits, log))
+	process.TuneMemory(a.environ)
+	line := process.NewStatusLine(a.stderr)
+	log := process.NewLogger(line, &s.Process, a.environ)
+	defer process.FlushLog(log)
+	p, err := process.New(ctx, s, a.options(s, limits, log))
 	if err != nil {
 		return runError(err)
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	p.announce(s)
-	return runError(p.runShown(ctx, line))
+	defer func() { err = errors.Join(err, p.Close()) }()
+	p.Announce(s)
+	return runError(p.Run(ctx, line))
 }
 
 // options are those of a process that runs the bridge.
-func (a *app) options(s *config.Settings, limits bridge.Limits, log *slog.Logger) options {
+func (a *app) options(s *config.Settings, limits bridge.Limits, log *slog.Logger) process.Options {
 	build, own := readBuildInfo(), unwatched(s)
 	var jobs kafkasink.JobLogs
-	return options{
-		build:   metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
-		limits:  limits,
-		log:     log,
-		environ: a.environ,
-		control: func(client *cursorstore.Client) (map[string]ops.Controller, ops.Records, error) {
+	return process.Options{
+		Build:   metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
+		Limits:  limits,
+		Log:     log,
+		Environ: a.environ,
+		Control: func(client *cursorstore.Client) (map[string]ops.Controller, ops.Records, error) {
 			all, err := controllers(client, own)
 			return all, &records{all: own}, err
 		},
-		windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
+		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
 			return newStreamJobs(jobs.Jobs(st.Kafka), st.Name).countWindows
 		},
-		describe: describeStreams,
+		Describe: describeStreams,
 	}
 }
 
 // runError gives the end of a run its exit code.
 func runError(err error) error {
-	if listening, ok := errors.AsType[*listenError](err); ok {
+	if listening, ok := errors.AsType[*process.ListenError](err); ok {
 		return &exitError{code: exitUsage, err: listening, hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}
 	}
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {

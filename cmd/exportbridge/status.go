@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/process"
 )
 
 // watchInterval is how often status --watch looks.
@@ -81,11 +82,11 @@ func printStatus(w io.Writer, all []streamStatus, asJSON, watch bool) error {
 		return printJSON(w, all)
 	}
 	var text strings.Builder
-	if watch && isTerminal(w) {
+	if watch && process.IsTerminal(w) {
 		text.WriteString("\x1b[H\x1b[2J")
 	}
 	for i := range all {
-		if i > 0 || watch && !isTerminal(w) {
+		if i > 0 || watch && !process.IsTerminal(w) {
 			text.WriteString("\n")
 		}
 		for _, row := range all[i].rows(time.Now()) {

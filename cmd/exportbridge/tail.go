@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // tailRecords is how many records tail shows before it follows.
@@ -178,7 +179,7 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	}
 	// From here on Kafka may go away while we follow: its client's warnings
 	// say so.
-	kafka.Log = newLogger(a.stderr, &s.Process, a.environ)
+	kafka.Log = process.NewLogger(a.stderr, &s.Process, a.environ)
 	return &topicReader{open: kafka.Open, topic: kafka.Topic, keep: o.keep(), say: a.sayWaiting()}, nil
 }
 

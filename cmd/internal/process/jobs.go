@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 
 // watchJobs keeps the metrics of the stream's backfills and replays, which are
 // processes that nobody scrapes, while the stream is this process's.
-func (p *process) watchJobs(ctx context.Context, st *stream) {
+func (p *Process) watchJobs(ctx context.Context, st *stream) {
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
 	var next time.Time
@@ -40,7 +40,7 @@ func (p *process) watchJobs(ctx context.Context, st *stream) {
 }
 
 // showWindows looks at the jobs once, and returns when to look again.
-func (p *process) showWindows(ctx context.Context, st *stream) time.Duration {
+func (p *Process) showWindows(ctx context.Context, st *stream) time.Duration {
 	count, err := st.windows(ctx, jobsInterval/2)
 	p.metrics.Windows(st.name, count)
 	fault, ok := errors.AsType[*bridge.Fault](err)

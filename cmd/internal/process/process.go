@@ -1,4 +1,9 @@
-package main
+// Package process makes a bridge process of its parts: it wires the streams that
+// the settings describe, runs them beside metrics, traces and the HTTP server,
+// logs, and tells a terminal and the service manager how far it is.
+//
+// It is not called runtime, which would hide the standard library's.
+package process
 
 import (
 	"context"
@@ -31,9 +36,9 @@ const (
 	thinInterval = time.Minute
 )
 
-// process is a bridge process: its streams and what they share.
-type process struct {
-	options options
+// Process is a bridge process: its streams and what they share.
+type Process struct {
+	options Options
 	log     *slog.Logger // what the page shows too
 	plain   *slog.Logger // for what it does not
 	tail    *ops.LogTail
@@ -53,49 +58,49 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  *kafkagroup.Owner
 	store  *cursorstore.Store
-	// windows counts those of its jobs.
+	// Windows counts those of its jobs.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
 }
 
-// options are what a process needs besides its settings.
-type options struct {
-	build  metrics.Build
-	limits bridge.Limits
-	log    *slog.Logger // of newLogger
-	// environ is asked for the service manager that wants to be told how the
+// Options are what a process needs besides its settings.
+type Options struct {
+	Build  metrics.Build
+	Limits bridge.Limits
+	Log    *slog.Logger // of NewLogger
+	// Environ is asked for the service manager that wants to be told how the
 	// process is; nil for none.
-	environ []string
-	// control makes what HTTP asks: the controllers of the streams, by name, and
+	Environ []string
+	// Control makes what HTTP asks: the controllers of the streams, by name, and
 	// their dead letters and jobs.
-	control func(*cursorstore.Client) (map[string]ops.Controller, ops.Records, error)
-	// windows returns what counts the windows of a stream's backfills and replays
+	Control func(*cursorstore.Client) (map[string]ops.Controller, ops.Records, error)
+	// Windows returns what counts the windows of a stream's backfills and replays
 	// by their state, as they were so long ago at most.
-	windows func(*config.Stream) func(ctx context.Context, age time.Duration) (map[string]int, error)
-	// describe says in a line what the streams do.
-	describe func([]bridge.Status, time.Time) string
+	Windows func(*config.Stream) func(ctx context.Context, age time.Duration) (map[string]int, error)
+	// Describe says in a line what the streams do.
+	Describe func([]bridge.Status, time.Time) string
 	// ports, if not nil, changes what a bridge is made of.
-	ports func(bridge.Ports) bridge.Ports
+	Ports func(bridge.Ports) bridge.Ports
 }
 
-// listenError says that the HTTP server cannot have its address.
-type listenError struct{ err error }
+// ListenError says that the HTTP server cannot have its address.
+type ListenError struct{ err error }
 
 // Error implements error.
-func (e *listenError) Error() string { return e.err.Error() }
+func (e *ListenError) Error() string { return e.err.Error() }
 
 // Unwrap returns why not.
-func (e *listenError) Unwrap() error { return e.err }
+func (e *ListenError) Unwrap() error { return e.err }
 
-// assemble wires the parts of a process. Nothing runs yet, and no server is
+// New wires the parts of a process. Nothing runs yet, and no server is
 // asked yet: servers that are away are waited for while running.
-func assemble(ctx context.Context, s *config.Settings, o options) (*process, error) {
-	p := &process{options: o}
-	log := o.log
+func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
+	p := &Process{options: o}
+	log := o.Log
 	names := make([]string, len(s.Streams))
 	for i := range s.Streams {
 		names[i] = s.Streams[i].Name
 	}
-	p.metrics = metrics.New(o.build, names, p.statuses)
+	p.metrics = metrics.New(o.Build, names, p.statuses)
 	p.metrics.Registry().MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.plain = slog.New(p.metrics.CountLogs(log.Handler()))
 	log = slog.New(p.metrics.CountLogs(beneathFolds(log, func(to slog.Handler) slog.Handler {
@@ -104,7 +109,7 @@ func assemble(ctx context.Context, s *config.Settings, o options) (*process, err
 	})))
 	p.log = log
 	if s.TraceURL != "" {
-		traces, err := startTraces(ctx, s.TraceURL, o.build.Version, log)
+		traces, err := startTraces(ctx, s.TraceURL, o.Build.Version, log)
 		if err != nil {
 			return nil, err
 		}
@@ -114,9 +119,9 @@ func assemble(ctx context.Context, s *config.Settings, o options) (*process, err
 	for i := range healths {
 		healths[i] = new(bridge.Health)
 	}
-	cursorstore.LogTo(log.With(logComponent, "redis"))
+	cursorstore.LogTo(log.With(LogComponent, "redis"))
 	takeStandardLog(log)
-	said := sayChanges(log, "redis")
+	said := LogChanges(log, "redis")
 	s.Cursor.Report = func(err error) {
 		said(err)
 		for _, h := range healths {
@@ -132,7 +137,7 @@ func assemble(ctx context.Context, s *config.Settings, o options) (*process, err
 	for i := range s.Streams {
 		st, err := p.wire(&s.Streams[i], healths[i])
 		if err != nil {
-			return nil, errors.Join(err, p.close())
+			return nil, errors.Join(err, p.Close())
 		}
 		p.streams = append(p.streams, st)
 	}
@@ -141,31 +146,31 @@ func assemble(ctx context.Context, s *config.Settings, o options) (*process, err
 	}
 	err = p.listen(ctx, s.HTTP)
 	switch {
-	case err != nil && o.limits != (bridge.Limits{}):
+	case err != nil && o.Limits != (bridge.Limits{}):
 		// A bounded run beside a running bridge: nobody scrapes it.
 		log.Warn("no metrics and health in this run", logError, err)
 	case err != nil:
-		return nil, errors.Join(err, p.close())
+		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
 // listen opens the HTTP server, and says who may do what there.
-func (p *process) listen(ctx context.Context, cfg ops.Config) error {
-	controllers, records, err := p.options.control(p.redis)
+func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
+	controllers, records, err := p.options.Control(p.redis)
 	if err != nil {
 		return err
 	}
-	log := p.log.With(logComponent, "http")
+	log := p.log.With(LogComponent, "http")
 	parts := ops.Parts{
-		Version: p.options.build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Log: p.tail, Samples: p.samples,
+		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Log: p.tail, Samples: p.samples,
 		Logger: log, Page: ui.Handler(),
 	}
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)
 	}
 	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
-		return &listenError{err}
+		return &ListenError{err}
 	}
 	p.sayWhoMay(log, cfg)
 	return nil
@@ -173,7 +178,7 @@ func (p *process) listen(ctx context.Context, cfg ops.Config) error {
 
 // sayWhoMay says what others than this machine may do where they reach the
 // HTTP server.
-func (p *process) sayWhoMay(log *slog.Logger, cfg ops.Config) {
+func (p *Process) sayWhoMay(log *slog.Logger, cfg ops.Config) {
 	if cfg.Local() {
 		return
 	}
@@ -187,14 +192,14 @@ func (p *process) sayWhoMay(log *slog.Logger, cfg ops.Config) {
 }
 
 // wire makes one stream's adapters and its bridge.
-func (p *process) wire(st *config.Stream, health *bridge.Health) (*stream, error) {
+func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error) {
 	log := p.log.With(logStream, st.Name)
 	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
-	said, kafka := sayChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
+	said, kafka := LogChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
-	st.Kafka.Log = log.With(logComponent, "kafka")
+	st.Kafka.Log = log.With(LogComponent, "kafka")
 	st.Kafka.Sampled = sampler(p.samples, st.Name, st.Kafka.Topic)
-	st.Engine.Log, st.Engine.Limits = p.log, p.options.limits
+	st.Engine.Log, st.Engine.Limits = p.log, p.options.Limits
 	api, err := exportapi.New(st.Export)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
@@ -208,13 +213,13 @@ func (p *process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	p.metrics.CountLosses(st.Name, sink.Losses)
 	p.metrics.CountRefused(st.Name, sink.Refused)
 	owner := st.Kafka.Ownership().Owner()
-	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.windows(st)}
+	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st)}
 	ports := bridge.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
-	if p.options.ports != nil {
-		ports = p.options.ports(ports)
+	if p.options.Ports != nil {
+		ports = p.options.Ports(ports)
 	}
 	if s.bridge, err = bridge.New(st.Engine, ports); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
@@ -236,9 +241,9 @@ func (all observers) Observe(o bridge.Observation) {
 // worth another message: a Redis that refuses writes still answers to reads.
 const flapping = 30 * time.Second
 
-// sayChanges returns a reporter that logs once when a server goes away and
+// LogChanges returns a reporter that logs once when a server goes away and
 // once when it is back. What the API does is logged by the engine.
-func sayChanges(log *slog.Logger, server string) func(error) {
+func LogChanges(log *slog.Logger, server string) func(error) {
 	var mu sync.Mutex // guards all below
 	var away, back time.Time
 	var silent bool // a server that goes and comes all the time is spoken of once
@@ -270,7 +275,7 @@ func sayChanges(log *slog.Logger, server string) func(error) {
 	}
 }
 
-func (p *process) statuses() []bridge.Status {
+func (p *Process) statuses() []bridge.Status {
 	all := make([]bridge.Status, len(p.streams))
 	for i, st := range p.streams {
 		all[i] = st.bridge.Status()
@@ -280,7 +285,7 @@ func (p *process) statuses() []bridge.Status {
 
 // runStreams moves all streams until ctx ends or their bounded runs are done. One
 // stream's end leaves the others running.
-func (p *process) runStreams(ctx context.Context) error {
+func (p *Process) runStreams(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers, running sync.WaitGroup
 	errs := make([]error, len(p.streams)+1)
@@ -311,12 +316,12 @@ func (p *process) runStreams(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// announce says once, at the start, what the streams do and which of their
+// Announce says once, at the start, what the streams do and which of their
 // settings deserve attention.
-func (p *process) announce(s *config.Settings) {
+func (p *Process) Announce(s *config.Settings) {
 	for i := range s.Streams {
 		st := &s.Streams[i]
-		p.log.Info("stream starts", logStream, st.Name, "version", p.options.build.Version, "delivery", string(st.Engine.Mode),
+		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery", string(st.Engine.Mode),
 			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
 		for _, unsafe := range st.Unsafe() {
 			p.log.Warn("unsafe setting", logStream, st.Name, "setting", unsafe)
@@ -340,7 +345,7 @@ func (st *stream) leave(log *slog.Logger) {
 
 // tell keeps the stream's live status in Redis, and its history thin. Redis
 // being away is reported by the store itself and stops nothing here.
-func (p *process) tell(ctx context.Context, st *stream) {
+func (p *Process) tell(ctx context.Context, st *stream) {
 	status, thin := time.NewTicker(statusInterval), time.NewTicker(thinInterval)
 	defer status.Stop()
 	defer thin.Stop()
@@ -364,16 +369,16 @@ func (p *process) tell(ctx context.Context, st *stream) {
 	}
 }
 
-// addr returns the address of the HTTP server, nil if there is none.
-func (p *process) addr() net.Addr {
+// Addr returns the address of the HTTP server, nil if there is none.
+func (p *Process) Addr() net.Addr {
 	if p.server == nil {
 		return nil
 	}
 	return p.server.Addr()
 }
 
-// close ends what a process holds that has run, or never did.
-func (p *process) close() error {
+// Close ends what a process holds that has run, or never did.
+func (p *Process) Close() error {
 	var errs []error
 	p.flushTraces()
 	for _, st := range p.streams {

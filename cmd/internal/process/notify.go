@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -91,7 +91,7 @@ func (n *notifier) run(ctx, stopping context.Context, turning func() bool, statu
 }
 
 // turning reports whether every stream's loop turns.
-func (p *process) turning() bool {
+func (p *Process) turning() bool {
 	for _, st := range p.streams {
 		if !st.bridge.Alive() {
 			return false
@@ -101,12 +101,12 @@ func (p *process) turning() bool {
 }
 
 // statusText is what all streams do, in one line.
-func (p *process) statusText() string {
-	return strings.ReplaceAll(p.options.describe(p.statuses(), time.Now()), "\n", " ")
+func (p *Process) statusText() string {
+	return strings.ReplaceAll(p.options.Describe(p.statuses(), time.Now()), "\n", " ")
 }
 
 // notified runs the process and keeps the service manager informed.
-func (p *process) notified(ctx context.Context, n *notifier, run func(context.Context) error) error {
+func (p *Process) notified(ctx context.Context, n *notifier, run func(context.Context) error) error {
 	if n == nil {
 		return run(ctx)
 	}

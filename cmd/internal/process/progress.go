@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -15,10 +15,10 @@ const (
 	logInterval  = 10 * time.Second
 )
 
-// statusLine is a writer for log lines that keeps one line of status below
+// StatusLine is a writer for log lines that keeps one line of status below
 // them on a terminal. Elsewhere it only passes the log on. Safe for
 // concurrent use.
-type statusLine struct {
+type StatusLine struct {
 	terminal bool
 
 	mu   sync.Mutex // guards all below and the order of what is written
@@ -26,14 +26,15 @@ type statusLine struct {
 	line string // on the screen now
 }
 
-func newStatusLine(w io.Writer) *statusLine {
-	return &statusLine{w: w, terminal: isTerminal(w)}
+// NewStatusLine returns a status line on w, where w is a terminal.
+func NewStatusLine(w io.Writer) *StatusLine {
+	return &StatusLine{w: w, terminal: IsTerminal(w)}
 }
 
 const clearLine = "\r\x1b[K"
 
 // Write implements io.Writer for the log.
-func (l *statusLine) Write(p []byte) (int, error) {
+func (l *StatusLine) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.line == "" {
@@ -44,7 +45,7 @@ func (l *statusLine) Write(p []byte) (int, error) {
 }
 
 // show replaces the status line; an empty one removes it.
-func (l *statusLine) show(line string) {
+func (l *StatusLine) show(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if line == l.line {
@@ -54,9 +55,9 @@ func (l *statusLine) show(line string) {
 	_, _ = io.WriteString(l.w, clearLine+line) // a terminal that is gone ends the process by itself
 }
 
-// keep shows on a terminal what line returns, and calls log elsewhere every
+// Keep shows on a terminal what line returns, and calls log elsewhere every
 // ten seconds, until ctx ends.
-func (l *statusLine) keep(ctx context.Context, line func(time.Time) string, log func(time.Time)) {
+func (l *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log func(time.Time)) {
 	interval := logInterval
 	if l.terminal {
 		interval = lineInterval
@@ -78,23 +79,23 @@ func (l *statusLine) keep(ctx context.Context, line func(time.Time) string, log 
 	}
 }
 
-// runShown runs the process and shows how far it is, on the line and to the
+// Run runs the process and shows how far it is, on the line and to the
 // service manager.
-func (p *process) runShown(ctx context.Context, line *statusLine) error {
+func (p *Process) Run(ctx context.Context, line *StatusLine) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watcher sync.WaitGroup
 	watcher.Go(func() { p.show(watching, line) })
-	err := p.notified(ctx, newNotifier(ctx, p.options.environ, p.log), p.runStreams)
+	err := p.notified(ctx, newNotifier(ctx, p.options.Environ, p.log), p.runStreams)
 	stop()
 	watcher.Wait()
 	return err
 }
 
-func (p *process) show(ctx context.Context, line *statusLine) {
+func (p *Process) show(ctx context.Context, line *StatusLine) {
 	began := time.Now()
-	line.keep(ctx, func(now time.Time) string {
+	line.Keep(ctx, func(now time.Time) string {
 		running := now.Sub(began)
-		return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60, p.options.describe(p.statuses(), now))
+		return fmt.Sprintf("  %02d:%02d  %s", int(running.Minutes()), int(running.Seconds())%60, p.options.Describe(p.statuses(), now))
 	}, func(time.Time) {
 		for _, s := range p.statuses() {
 			p.plain.Info("progress", progressOf(&s)...)

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const traceFlush = 2 * time.Second
 
 // startTraces returns what makes spans and delivers them to the URL.
 func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
-	log = log.With(logComponent, "traces")
+	log = log.With(LogComponent, "traces")
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are not delivered", logError, err) }))
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(to))
@@ -41,7 +41,7 @@ func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sd
 }
 
 // trace puts a tracer between a stream and its ports, where traces are wanted.
-func (p *process) trace(st *config.Stream, ports *bridge.Ports, s *stream) {
+func (p *Process) trace(st *config.Stream, ports *bridge.Ports, s *stream) {
 	if p.traces == nil {
 		return
 	}
@@ -52,13 +52,13 @@ func (p *process) trace(st *config.Stream, ports *bridge.Ports, s *stream) {
 
 // flushTraces delivers the last traces. Those that are not delivered in time
 // are lost, which is no error of the run.
-func (p *process) flushTraces() {
+func (p *Process) flushTraces() {
 	if p.traces == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), traceFlush)
 	defer cancel()
 	if err := p.traces.Shutdown(ctx); err != nil {
-		p.log.Warn("the last traces are not delivered", logComponent, "traces", logError, err)
+		p.log.Warn("the last traces are not delivered", LogComponent, "traces", logError, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ func TestFolder(t *testing.T) {
 				return a
 			}})))
 			tc.do(log)
-			flushLog(log)
+			FlushLog(log)
 			got := strings.Split(strings.TrimSpace(strings.ReplaceAll(out.String(), "msg=", "")), "\n")
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", tc.name, diff)
@@ -87,7 +87,7 @@ func TestFolderPassesOn(t *testing.T) {
 	log := slog.New(newFolder(slog.NewTextHandler(&out, nil)))
 	log.Debug("hidden")
 	log.WithGroup("g").Info("shown", "a", 1)
-	flushLog(log)
+	FlushLog(log)
 	if got := out.String(); strings.Contains(got, "hidden") || !strings.Contains(got, "msg=shown g.a=1\n") {
 		t.Errorf("the log is\n%s", got)
 	}

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"io"
@@ -19,35 +19,35 @@ const (
 	logError     = "error"
 	logHint      = "hint"
 	logAddr      = "addr"
-	logComponent = "component" // kafka, redis, http: whose library speaks
+	LogComponent = "component" // kafka, redis, http: whose library speaks
 )
 
-// newLogger returns a logger of the configured level and form, which folds
-// floods: see flushLog.
-func newLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
+// NewLogger returns a logger of the configured level and form, which folds
+// floods: see FlushLog.
+func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
 	var level slog.Level
 	// The walker let through only names of levels.
 	_ = level.UnmarshalText([]byte(c.LogLevel))
-	terminal := isTerminal(w)
+	terminal := IsTerminal(w)
 	if c.LogFormat == "json" || (c.LogFormat == "auto" && !terminal) {
 		return slog.New(newFolder(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 	}
 	return slog.New(newFolder(tint.NewTextHandler(w, &tint.Options{
 		Level:      level,
 		TimeFormat: "15:04:05.000",
-		NoColor:    !terminal || noColor(environ),
+		NoColor:    !terminal || NoColor(environ),
 	})))
 }
 
-// flushLog prints what a logger of newLogger holds back, before the process
+// FlushLog prints what a logger of NewLogger holds back, before the process
 // ends.
-func flushLog(log *slog.Logger) {
+func FlushLog(log *slog.Logger) {
 	if f, ok := log.Handler().(*folder); ok {
 		f.flush()
 	}
 }
 
-// beneathFolds returns the handler of a logger of newLogger with another one in
+// beneathFolds returns the handler of a logger of NewLogger with another one in
 // front of its output: it gets what is printed, floods folded.
 func beneathFolds(log *slog.Logger, wrap func(to slog.Handler) slog.Handler) slog.Handler {
 	if f, ok := log.Handler().(*folder); ok {
@@ -77,13 +77,13 @@ func (l libraryLog) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// isTerminal reports whether somebody looks at what is written to w.
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether somebody looks at what is written to w.
+func IsTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// noColor reports whether the user asked for text without colours (no-color.org).
-func noColor(environ []string) bool {
+// NoColor reports whether the user asked for text without colours (no-color.org).
+func NoColor(environ []string) bool {
 	return variableIn(environ, "NO_COLOR") != "" || variableIn(environ, "TERM") == "dumb"
 }

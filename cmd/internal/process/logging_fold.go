@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -127,7 +127,7 @@ func (f *folder) ownerOf(r slog.Record) string {
 
 func ownerIn(attrs ...slog.Attr) (owner string) {
 	for _, a := range attrs {
-		if a.Key == logStream || a.Key == logComponent {
+		if a.Key == logStream || a.Key == LogComponent {
 			owner += " " + a.Value.String()
 		}
 	}

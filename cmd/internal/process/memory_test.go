@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"math"
@@ -49,7 +49,7 @@ func TestTuneMemory(t *testing.T) { //nolint:paralleltest // the settings are th
 		want    int
 	}{{nil, gcPercent}, {[]string{"GOGC="}, gcPercent}, {[]string{"GOGC=70", "GOMEMLIMIT=1GiB"}, 100}} {
 		debug.SetGCPercent(100)
-		tuneMemory(c.environ)
+		TuneMemory(c.environ)
 		if got := debug.SetGCPercent(100); got != c.want {
 			t.Errorf("with %v the collector is set to %d, want %d", c.environ, got, c.want)
 		}

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func TestNewLogger(t *testing.T) {
 		{"json", "warn", true, false},
 	} {
 		var b bytes.Buffer
-		newLogger(&b, &config.Process{LogFormat: test.format, LogLevel: test.level}, nil).Info("hello", logStream, "events")
+		NewLogger(&b, &config.Process{LogFormat: test.format, LogLevel: test.level}, nil).Info("hello", logStream, "events")
 		if logged := b.Len() > 0; logged != test.logged {
 			t.Errorf("%+v: printed %q", test, b.String())
 			continue
@@ -39,7 +39,7 @@ func TestNewLogger(t *testing.T) {
 func TestNoColor(t *testing.T) {
 	t.Parallel()
 	for env, want := range map[string]bool{"NO_COLOR=1": true, "NO_COLOR=": false, "TERM=dumb": true, "TERM=xterm": false} {
-		if got := noColor([]string{env}); got != want {
+		if got := NoColor([]string{env}); got != want {
 			t.Errorf("noColor(%s) = %v", env, got)
 		}
 	}
@@ -49,7 +49,7 @@ func TestNoColor(t *testing.T) {
 func TestLibraryLog(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	to := newLogger(&b, &config.Process{LogFormat: "json", LogLevel: "info"}, nil)
+	to := NewLogger(&b, &config.Process{LogFormat: "json", LogLevel: "info"}, nil)
 	log.New(libraryLog{to}, "", 0).Printf("Unsolicited response starting with %q; err=%v", `{"userId":"secret"}`, nil)
 	said := b.String()
 	if !strings.Contains(said, `"level":"WARN"`) || !strings.Contains(said, "Unsolicited response starting with ...") || strings.Contains(said, "secret") || !json.Valid(b.Bytes()) {

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -47,8 +47,8 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &process{
-				options: options{describe: func(all []bridge.Status, _ time.Time) string { return string(all[0].State) }},
+			p := &Process{
+				options: Options{Describe: func(all []bridge.Status, _ time.Time) string { return string(all[0].State) }},
 				streams: []*stream{{name: "events", bridge: b}},
 			}
 			n := &notifier{conn: ours, log: slog.New(slog.DiscardHandler), watchdog: time.Minute}

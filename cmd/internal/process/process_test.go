@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func TestSayChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			said := sayChanges(slog.New(slog.NewTextHandler(&out, nil)), "kafka")
+			said := LogChanges(slog.New(slog.NewTextHandler(&out, nil)), "kafka")
 			said(tc.err)
 			said(tc.err)
 			if got := out.String(); !strings.Contains(got, tc.want) || strings.Count(got, "\n") != 1 {
@@ -54,7 +54,7 @@ func TestSayWhoMay(t *testing.T) {
 		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, events}},
 	} {
 		var b bytes.Buffer
-		p := &process{metrics: metrics.New(metrics.Build{}, nil, func() []bridge.Status { return nil })}
+		p := &Process{metrics: metrics.New(metrics.Build{}, nil, func() []bridge.Status { return nil })}
 		p.sayWhoMay(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
 		if got := strings.Count(b.String(), "\n"); got != len(test.said) {
 			t.Errorf("%+v: says %q", test.cfg, b.String())

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"os"
@@ -25,9 +25,9 @@ const (
 	ownCgroup = "/proc/self/cgroup"
 )
 
-// tuneMemory sets the collector for a bridge, unless GOGC or GOMEMLIMIT say
+// TuneMemory sets the collector for a bridge, unless GOGC or GOMEMLIMIT say
 // otherwise.
-func tuneMemory(environ []string) {
+func TuneMemory(environ []string) {
 	if variableIn(environ, "GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
