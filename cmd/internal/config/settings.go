@@ -66,10 +66,19 @@ func Variables() []Variable {
 	}
 	groups := []string{"EXPORT", "KAFKA", "REDIS", "CURSOR", "BRIDGE", "HTTP", "LOG"}
 	slices.SortStableFunc(vars, func(a, b Variable) int {
-		return cmp.Compare(slices.Index(groups, a.group()), slices.Index(groups, b.group()))
+		return cmp.Or(
+			cmp.Compare(slices.Index(groups, a.group()), slices.Index(groups, b.group())),
+			cmp.Compare(slices.Index(kafkaOrder, a.Name), slices.Index(kafkaOrder, b.Name)))
 	})
 	return vars
 }
+
+// kafkaOrder is the order in which the settings of Kafka are listed, which
+// belong to several packages: records, topics, then the connection.
+var kafkaOrder = strings.Fields(`
+	KAFKA_BROKERS KAFKA_TOPIC KAFKA_DLQ_TOPIC KAFKA_RETENTION KAFKA_TIMESTAMP KAFKA_KEY KAFKA_COMPRESSION KAFKA_MAX_MESSAGE KAFKA_CHECKPOINT_TOPIC KAFKA_TRANSACTION_TIMEOUT
+	KAFKA_CREATE_TOPICS KAFKA_PARTITIONS KAFKA_REPLICATION KAFKA_CLIENT_ID KAFKA_RACK KAFKA_TLS_ENABLED KAFKA_TLS_CA KAFKA_TLS_CERT KAFKA_TLS_KEY KAFKA_TLS_SKIP_VERIFY
+	KAFKA_SASL_MECHANISM KAFKA_SASL_USERNAME KAFKA_SASL_PASSWORD KAFKA_SASL_INSECURE KAFKA_DELIVERY`)
 
 // setting returns the variable of that name, which is one of Variables.
 func setting(name string) *Variable {
