@@ -33,12 +33,12 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 		}
 		return nil
 	}
-	if f.tenure.doubted == cmd.ID && !f.session.ready {
+	if f.tenure.doubted == cmd.ID && !f.session.restored {
 		return nil // still looking; it is offered again
 	}
 	if cmd.BaseEpoch > f.at.cp.Epoch && f.tenure.doubted != cmd.ID {
 		// Whoever asked knows more: somebody moved the stream. Look first.
-		f.tenure.doubted = cmd.ID
+		f.tenure.doubted, f.session.restored = cmd.ID, false
 		return &sessionError{fmt.Errorf("command %s was made for epoch %d, after %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
 	}
 	if f.at.cp.applied(cmd.ID) { // applied before, and the answer got lost

@@ -231,7 +231,7 @@ func (w *world) lose(n int) {
 		x.next = reached(x.last())
 		w.row, w.none = 0, false
 		x.events.lost = slices.DeleteFunc(x.events.lost, func(cut loss) bool { // no checkpoint knows of it any more
-			return len(x.last().Topics) == 0 || x.last().Topics[0].End <= cut.low
+			return x.events.noticed != nil || len(x.last().Topics) == 0 || x.last().Topics[0].End <= cut.low
 		})
 		if a := w.inbox.of(gone.ChangeID()); a != nil && gone.Seq == 0 {
 			a.applied, a.forgotten = a.applied-1, true

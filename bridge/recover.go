@@ -54,6 +54,7 @@ func (r *recovery) restore(ctx context.Context) error {
 	}
 	r.tenure.mirror.begin(k.store)
 	c, err := r.merge(ctx, k)
+	r.session.restored = err == nil || k.storeErr == nil && faultOf(err).Class == Permanent
 	if err != nil {
 		switch {
 		case r.session.open && r.b.cfg.exactlyOnce():

@@ -14,6 +14,8 @@ type session struct {
 	// open is true while the sink has the session, ready between a successful
 	// recovery and the first doubt.
 	open, ready bool
+	// restored is true when all was read that is committed, ready or not.
+	restored bool
 	// there are the topics of the session, topics the same once they are known
 	// to hold what the checkpoint implies, nil before. Neither is changed in place.
 	there, topics []TopicState

@@ -246,6 +246,25 @@ func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
 	})
 }
 
+// TestTopicBlockedAnswersWhoKnowsMore: a command for a later epoch makes the
+// stream look whether it was moved; that it is blocked all the same is no reason
+// not to answer, which would keep out every other command.
+func TestTopicBlockedAnswersWhoKnowsMore(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *rig) {
+		r.end()
+		r.topic.Trim(10, false)
+		r.start()
+		r.after(2 * time.Minute)
+		r.wantTopicBlocked()
+		r.push("later", 1, bridge.Target{})
+		r.after(2 * time.Minute)
+		if a, ok := r.inbox.AnswerTo("later"); !ok || a.Applied {
+			r.t.Errorf("the answer is %+v, %t; want it refused", a, ok)
+		}
+	})
+}
+
 func TestTopicLogs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
