@@ -183,9 +183,5 @@ func operator() string {
 	return name
 }
 
-const (
-	// trailTimeout bounds how long the checkpoint topic is read.
-	trailTimeout = 30 * time.Second
-	// membersTimeout bounds the question who runs the stream.
-	membersTimeout = 10 * time.Second
-)
+// membersTimeout bounds the question who runs the stream.
+const membersTimeout = 10 * time.Second

@@ -80,12 +80,6 @@ var kafkaOrder = strings.Fields(`
 	KAFKA_CREATE_TOPICS KAFKA_PARTITIONS KAFKA_REPLICATION KAFKA_CLIENT_ID KAFKA_RACK KAFKA_TLS_ENABLED KAFKA_TLS_CA KAFKA_TLS_CERT KAFKA_TLS_KEY KAFKA_TLS_SKIP_VERIFY
 	KAFKA_SASL_MECHANISM KAFKA_SASL_USERNAME KAFKA_SASL_PASSWORD KAFKA_SASL_INSECURE KAFKA_DELIVERY`)
 
-// setting returns the variable of that name, which is one of Variables.
-func setting(name string) *Variable {
-	vars := Variables()
-	return &vars[slices.IndexFunc(vars, func(v Variable) bool { return v.Name == name })]
-}
-
 // Settings are all settings of one process, judged and complete.
 type Settings struct {
 	Process
@@ -214,14 +208,14 @@ func (l *loader) fillExport(ctx context.Context, st *Stream) {
 // fillEngine fills the settings of the engine, which follow from the export's.
 func (l *loader) fillEngine(ctx context.Context, st *Stream, now time.Time) {
 	window := defaultWindow
-	l.fill(ctx, &window, st.Name)
+	places := l.fill(ctx, &window, st.Name)
 	st.Engine = bridge.DefaultConfig()
 	l.fill(ctx, &st.Engine, st.Name)
 	st.Engine.PageSize = st.Export.PageSize
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events}
-	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, st.Name, now)
+	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, places, now)
 	if window.End != "" {
-		st.Engine.Origin.End = l.windowEnd(window.End, st.Name, now)
+		st.Engine.Origin.End = l.windowEnd(window.End, places, now)
 	}
 }
 
@@ -251,7 +245,8 @@ func (l *loader) chooseResource(st *Stream, from place) {
 	if strings.HasPrefix(from.name, own) {
 		return
 	}
-	resources := setting(name).Values
+	vars := variablesOf(reflect.ValueOf(st.Export))
+	resources := vars[slices.IndexFunc(vars, func(v Variable) bool { return v.Name == name })].Values
 	switch named := slices.Contains(resources, st.Name); {
 	case named && from.kind == FromDefault:
 		st.Export.Resource = st.Name
@@ -266,8 +261,8 @@ func (l *loader) chooseResource(st *Stream, from place) {
 
 // windowEnd reads the end of a window. It must be the same instant at every
 // start, or a window could not be resumed.
-func (l *loader) windowEnd(text, stream string, now time.Time) int64 {
-	ms := l.instant("EXPORT_END", text, stream, now)
+func (l *loader) windowEnd(text string, places map[string]place, now time.Time) int64 {
+	ms := l.instant("EXPORT_END", text, places, now)
 	if later, err := ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
 		l.add("EXPORT_END", fmt.Sprintf("EXPORT_END: %q is another time at every start, so the window could not be resumed; write it out, for example %s",
 			text, time.UnixMilli(ms).UTC().Format(time.RFC3339)))
@@ -276,11 +271,10 @@ func (l *loader) windowEnd(text, stream string, now time.Time) int64 {
 }
 
 // instant reads a point in time, 0 if it cannot be read.
-func (l *loader) instant(name, text, stream string, now time.Time) int64 {
+func (l *loader) instant(name, text string, places map[string]place, now time.Time) int64 {
 	ms, err := ParseInstant(text, now)
 	if err != nil {
-		_, from, _ := l.src.find(setting(name), stream)
-		l.add(name, from.describe(name)+": "+err.Error())
+		l.add(name, places[name].describe(name)+": "+err.Error())
 	}
 	return ms
 }

@@ -59,7 +59,7 @@ func (l layer) get(name string) (string, bool) {
 // ranks groups layers that are one to the user: naming X in the environment and
 // X_FILE in the environment file is the same mistake as naming both in one.
 func (s sources) ranks() []sources {
-	return []sources{s[:1], s[1:2], s[2:4], s[4:]}
+	return []sources{s[:1], s[1:2], s[2:]}
 }
 
 func (s sources) get(name string) (string, Origin, bool) {
