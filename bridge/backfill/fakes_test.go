@@ -178,7 +178,7 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 	}
 	source.Refuse(func(bridge.Position) error { return w.broken[n] })
 	cfg := bridge.DefaultConfig()
-	cfg.PageSize = j.PageSize
+	cfg.PageSize, cfg.OnInvalidCursor = j.PageSize, "previous"
 	return &backfill.Engine{Config: cfg, Source: source, Sink: w.topic.Open(name), Close: func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

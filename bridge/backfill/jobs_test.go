@@ -90,6 +90,11 @@ func TestList(t *testing.T) {
 		if a, b := all[0].Windows[0], all[1].Windows[0]; a.Events != 8 || a.Pages != 2 || a.Position != second(7) || b.Events != 0 {
 			t.Errorf("windows %+v and %+v", a, b)
 		}
+		// What is recorded of a window that has ended stands.
+		w.log.put("aaaaaa", fmt.Sprintf(`{"v":1,"id":"aaaaaa","stream":"events","windows":[{"from":%d,"to":%d,"ended":"so","events":99}]}`, second(0), second(10)))
+		if all, err = w.jobs.List(t.Context(), 0); err != nil || all[0].Windows[0].Events != 99 {
+			t.Errorf("%+v, %v", all, err)
+		}
 		// The same job with other windows has reached nothing.
 		w.log.put("aaaaaa", fmt.Sprintf(`{"v":1,"id":"aaaaaa","stream":"events","windows":[{"from":%d,"to":%d}]}`, second(0), second(9)))
 		if all, err = w.jobs.List(t.Context(), 0); err != nil || all[0].Windows[0].Events != 0 {

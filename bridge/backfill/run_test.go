@@ -292,16 +292,44 @@ func TestOwnership(t *testing.T) {
 			_, err := first.Do(t.Context())
 			ended <- err
 		}()
-		time.AfterFunc(300*time.Millisecond, w.group.Expire)
+		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if _, err := other.Do(ctx); err == nil {
-			t.Error("two processes have worked on the job")
+		begun := len(w.opened)
+		if _, err := other.Do(ctx); err == nil || len(w.opened) != begun {
+			t.Errorf("two processes have worked on the job: %v, opened %v", err, w.opened)
 		}
+		w.opened = nil
+		w.group.Expire()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		if len(w.opened) != 3 {
+			t.Errorf("opened after the loss are %v, want all that had not ended", w.opened)
+		}
 		w.wantOnce(60)
+	})
+}
+
+// TestLostAtTheEnd: a window has ended, and before that is recorded the job is
+// lost. The end of the job records it.
+func TestLostAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 20)
+		w.log.fails[2] = bridgetest.Failed
+		w.log.onChange = func(n int) {
+			if n == 2 {
+				w.group.Expire()
+				<-time.After(time.Millisecond)
+			}
+		}
+		plan := w.plan(20, 2)
+		plan.Parallel = 1
+		job, err := w.start(w.begin(plan)).Do(t.Context())
+		if got := w.job(); err != nil || job.Ended() != 2 || got.Ended() != 2 || got.Windows[0].Events != 10 || len(w.opened) != 2 {
+			t.Errorf("%+v, %v; committed %+v, opened %v", job, err, got, w.opened)
+		}
 	})
 }
 

@@ -1,11 +1,13 @@
 package reconcile_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +139,23 @@ func TestRepairBefore(t *testing.T) {
 		}
 		if r := w.must(reconcile.Repair); r.Repair.Before != 5 || len(w.repair.marks) != 0 {
 			t.Errorf("%+v with %d marks", r.Repair, len(w.repair.marks))
+		}
+	})
+}
+
+// TestRepairOneForm: of two events that share an id, one was repaired. The other
+// one is another event.
+func TestRepairOneForm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := item{id: "shared", at: second(3), ingested: second(4), form: "a"}, item{id: "shared", at: second(3), ingested: second(4), form: "b"}
+		w := newWorld(t, []item{a, b}, []item{b})
+		if r := w.must(reconcile.Repair); r.Repair.Events != 1 {
+			t.Fatalf("%+v", r.Repair)
+		}
+		w.topic.Delete(0, 2)
+		if diff := cmp.Diff(&reconcile.Repaired{Events: 1, Before: 1}, w.must(reconcile.Repair).Repair); diff != "" {
+			t.Errorf("said (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -280,6 +299,25 @@ func TestRepairUndated(t *testing.T) {
 	})
 }
 
+// TestRepairUndatedClockAhead: nobody knows when such events were published, so
+// the whole topic is looked through before they are.
+func TestRepairUndatedClockAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ahead := item{id: "ahead", at: second(40_000)}
+		w := newWorld(t, []item{ahead}, nil)
+		w.cfg.From, w.cfg.To = second(39_000), second(41_000)
+		w.live.trail[0].PositionTime = second(50_000)
+		r := ahead.record()
+		r.Timestamp = time.UnixMilli(second(1))
+		w.topic.Append(0, r)
+		time.AfterFunc(10*time.Second, func() { w.live.commit(atEnd(6, time.Now().UnixMilli())) })
+		if r := w.must(reconcile.Repair); r.Missing != 0 || r.Held != 1 || len(w.repair.published) > 0 {
+			t.Errorf("%+v, published %v", r, w.repair.published)
+		}
+	})
+}
+
 // TestRepairUndatedRefused: the stream does not show that it has passed them.
 func TestRepairUndatedRefused(t *testing.T) {
 	t.Parallel()
@@ -326,17 +364,20 @@ func TestRepairUndatedInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, undated(items(40)), nil)
 		w.cfg.Batch, w.cfg.To = 25, second(40)
-		seq := int64(5)
-		stop := time.AfterFunc(0, func() {})
-		var beat func()
-		beat = func() { // the stream polls every 20 seconds
-			seq++
-			w.live.commit(atEnd(seq, time.Now().UnixMilli()))
-			stop = time.AfterFunc(20*time.Second, beat)
-		}
-		beat()
+		polling, stop := context.WithCancel(t.Context())
+		var polls sync.WaitGroup
+		polls.Go(func() { // the stream polls every 20 seconds
+			for seq := int64(6); polling.Err() == nil; seq++ {
+				w.live.commit(atEnd(seq, time.Now().UnixMilli()))
+				select {
+				case <-time.After(20 * time.Second):
+				case <-polling.Done():
+				}
+			}
+		})
 		r := w.must(reconcile.Repair)
-		stop.Stop()
+		stop()
+		polls.Wait()
 		if r.Repair.Events != 40 || len(w.said) != r.Parts || r.Parts < 2 {
 			t.Errorf("%+v in %d parts, said %v", r.Repair, r.Parts, w.said)
 		}
