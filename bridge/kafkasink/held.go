@@ -109,14 +109,14 @@ func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[in
 	return spans, nil
 }
 
-// Fingerprint names an event where very many are remembered: 16 bytes of the
+// fingerprint names an event where very many are remembered: 16 bytes of the
 // SHA-256 of its id or its bytes.
-type Fingerprint [16]byte
+type fingerprint [16]byte
 
-// FingerprintOf returns the fingerprint of an id, or of bytes.
-func FingerprintOf(b []byte) Fingerprint {
+// fingerprintOf returns the fingerprint of an id, or of bytes.
+func fingerprintOf(b []byte) fingerprint {
 	sum := sha256.Sum256(b)
-	return Fingerprint(sum[:16])
+	return fingerprint(sum[:16])
 }
 
 // held is what the topics hold.
@@ -128,13 +128,13 @@ type held struct {
 	// dead letter. Events of one name have the same bytes, or are one event but
 	// for those that share an id: a name in both was a dead letter first and
 	// published from that.
-	times   map[Fingerprint]copies
-	letters map[Fingerprint]int32
+	times   map[fingerprint]copies
+	letters map[fingerprint]int32
 	// forms are the values of letters, and of further records with the value
 	// of another under the same id: they tell events apart that share it.
 	forms map[form]struct{}
 	// nameless are the bytes of dead letters whose id was too long for them.
-	nameless map[Fingerprint]bool
+	nameless map[fingerprint]bool
 	id       []byte
 }
 
@@ -146,11 +146,11 @@ type copies struct {
 
 // form is a value under an id.
 type form struct {
-	name Fingerprint
+	name fingerprint
 	sum  uint32
 }
 
-func formOf(name Fingerprint, value []byte) form {
+func formOf(name fingerprint, value []byte) form {
 	return form{name, crc32.Checksum(value, castagnoli)}
 }
 
@@ -158,8 +158,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func newHeld(byValue bool) *held {
 	return &held{
-		byValue: byValue, times: make(map[Fingerprint]copies), letters: make(map[Fingerprint]int32),
-		forms: make(map[form]struct{}), nameless: make(map[Fingerprint]bool),
+		byValue: byValue, times: make(map[fingerprint]copies), letters: make(map[fingerprint]int32),
+		forms: make(map[form]struct{}), nameless: make(map[fingerprint]bool),
 	}
 }
 
@@ -173,7 +173,7 @@ func (h *held) add(r *kgo.Record) {
 	if !ok {
 		return
 	}
-	is := formOf(FingerprintOf(name), r.Value)
+	is := formOf(fingerprintOf(name), r.Value)
 	c := h.times[is.name]
 	if c.n++; c.n == 1 {
 		c.sum = is.sum
@@ -193,15 +193,15 @@ func (h *held) addLetter(r *kgo.Record) {
 	sum, err := hex.DecodeString(sub.SHA256)
 	switch {
 	case h.byValue && item != nil:
-		h.letters[FingerprintOf(item)]++
+		h.letters[fingerprintOf(item)]++
 	case !h.byValue && ok:
-		h.letters[FingerprintOf(id)]++
-		h.forms[formOf(FingerprintOf(id), item)] = struct{}{}
+		h.letters[fingerprintOf(id)]++
+		h.forms[formOf(fingerprintOf(id), item)] = struct{}{}
 	case err != nil || len(sum) != sha256.Size: // it says nothing
 	case h.byValue:
-		h.letters[Fingerprint(sum[:16])]++
+		h.letters[fingerprint(sum[:16])]++
 	default:
-		h.nameless[Fingerprint(sum[:16])] = true
+		h.nameless[fingerprint(sum[:16])] = true
 	}
 }
 
@@ -222,7 +222,7 @@ func (h *held) Take(e *bridge.Event) bool {
 		h.id = e.AppendRecordID(h.id[:0])
 		name = h.id
 	}
-	p := FingerprintOf(name)
+	p := fingerprintOf(name)
 	c := h.times[p]
 	there := max(c.n, h.letters[p]) > 0
 	switch {
@@ -234,5 +234,5 @@ func (h *held) Take(e *bridge.Event) bool {
 		_, there = h.forms[is]
 		there = there || c.n > 0 && c.sum == is.sum
 	}
-	return there || len(h.nameless) > 0 && h.nameless[FingerprintOf(e.Raw)]
+	return there || len(h.nameless) > 0 && h.nameless[fingerprintOf(e.Raw)]
 }
