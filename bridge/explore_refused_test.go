@@ -91,7 +91,7 @@ func (s *copyStore) before(c bridge.Checkpoint) bridge.Checkpoint {
 }
 
 // Held implements bridge.Holdings. All items are recent.
-func (p *process) Held(ctx context.Context, _ time.Time) (bridge.Held, error) {
+func (p *process) Held(ctx context.Context, _ time.Time, _ bridge.SourceIdentity) (bridge.Held, error) {
 	var found *heldItems
 	err := p.ask(ctx, &call{op: opHeld, run: func(f fate) error {
 		if f != fateOK {

@@ -27,9 +27,11 @@ type Past interface {
 type Holdings interface {
 	// Held returns the events of the stream that were committed to the topic, or
 	// to that of the dead letters, before the call, and maybe later ones, with a
-	// time from this one on; a dead letter's is that of its publishing. It is only
-	// called between two batches. Too many to remember is a Permanent Fault.
-	Held(ctx context.Context, from time.Time) (Held, error)
+	// time from this one on; a dead letter's is that of its publishing. Those of
+	// another source than this one are not among them, where both are known: two
+	// may have equal ids. It is only called between two batches. Too many to
+	// remember is a Permanent Fault.
+	Held(ctx context.Context, from time.Time, source SourceIdentity) (Held, error)
 	// Known is Held for marks: of the events that the topic holds of this
 	// source, those that were found when ctx ends or when there are too many to
 	// remember. All of them are there with the same bytes only: other ones under
@@ -152,7 +154,7 @@ func (at *progress) recollect(ctx context.Context) error {
 	}
 	at.b.watchdog.wait()
 	defer at.b.watchdog.work()
-	held, err := at.b.ports.Holdings.Held(ctx, time.UnixMilli(at.head.Overlap.From))
+	held, err := at.b.ports.Holdings.Held(ctx, time.UnixMilli(at.head.Overlap.From), at.head.Source)
 	if err != nil {
 		return fmt.Errorf("read back what the topic holds: %w", err)
 	}

@@ -31,7 +31,7 @@ type holdingsOf struct {
 	asked *[]time.Time
 }
 
-func (h holdingsOf) Held(_ context.Context, from time.Time) (bridge.Held, error) {
+func (h holdingsOf) Held(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.Held, error) {
 	*h.asked = append(*h.asked, from)
 	return heldBy(h.topic, from, false), nil
 }

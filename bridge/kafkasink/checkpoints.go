@@ -37,28 +37,28 @@ func (c *Config) jobKey(name string) string {
 
 // checkpointRecord is the record of a checkpoint under one of the stream's
 // keys. Its place is fixed; its time is that of writing.
-func (s *Sink) checkpointRecord(x *session, key string, c *bridge.Checkpoint) (kgo.Record, error) {
+func (x *session) checkpointRecord(key string, c *bridge.Checkpoint) (kgo.Record, error) {
 	value, err := c.Encode()
 	if err != nil {
 		return kgo.Record{}, err
 	}
-	rec := s.ownRecord(key, value)
+	rec := x.cfg.ownRecord(key, value)
 	rec.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
 	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
 		return kgo.Record{}, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_too_large",
-			Hint: s.cfg.Alter(x.topics.Checkpoints.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
+			Hint: x.cfg.Alter(x.topics.Checkpoints.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
 			Err: fmt.Errorf("checkpoint %s of %s takes %d bytes, topic %s takes %d",
-				c.Place, s.cfg.Stream, size, x.topics.Checkpoints.Name, limit),
+				c.Place, x.cfg.Stream, size, x.topics.Checkpoints.Name, limit),
 		}
 	}
 	return rec, nil
 }
 
 // ownRecord is a record on the stream's partition of the checkpoint topic.
-func (s *Sink) ownRecord(key string, value []byte) kgo.Record {
+func (c *Config) ownRecord(key string, value []byte) kgo.Record {
 	return kgo.Record{
-		Topic: s.cfg.CheckpointTopic, Partition: kafkaclient.CheckpointPartition(s.cfg.Stream),
+		Topic: c.CheckpointTopic, Partition: kafkaclient.CheckpointPartition(c.Stream),
 		Key: []byte(key), Value: value, Timestamp: time.Now(),
 	}
 }
@@ -80,5 +80,5 @@ func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	if topic == p.checkpoints {
 		return p.fixed.ForTopic(topic)
 	}
-	return pinnable{p.events.ForTopic(topic), reachOf(p.session.reaches, topic)}
+	return pinnable{p.events.ForTopic(topic), p.session.reaches.of(topic)}
 }

@@ -195,11 +195,10 @@ func (c *Config) Topics() kafkaadmin.Topics {
 
 // Needs is what the stream needs of the cluster.
 func (c *Config) Needs() *kafkaadmin.Stream {
-	s := &Sink{cfg: *c, holdsTime: holdsTime, searched: make(map[string]searched)}
 	return &kafkaadmin.Stream{
 		Config: c.Config, Layout: c.Layout, Name: c.Stream, Topics: c.Topics(),
 		TransactionalID: c.transactionalID(), Grants: []string{c.transactionGrant(), c.group().Grants()}, Group: c.Group + "." + c.Stream + ".",
 		Exactly: c.exactly(), PublishTime: c.Timestamp == timestampPublish, StopExpired: c.OnExpired == stopStream,
-		Newest: s.newest, Holds: s.Holds,
+		Newest: c.History().newest, Holds: c.Published().Holds,
 	}
 }

@@ -22,7 +22,7 @@ func CheckpointPartition(stream string) int32 { return kafkaclient.CheckpointPar
 
 // TimeHeader returns the ce_time of an event time, empty where it has none.
 func TimeHeader(ms int64) string {
-	b := builder{to: parcelOf()}
+	b := builder{to: ownRecords()}
 	h, _ := b.timeHeader(&bridge.Event{Time: ms})
 	return string(h.Value)
 }
@@ -39,3 +39,6 @@ func (s *Sink) TransactionVersion(ctx context.Context) (int, error) {
 		return client.TransactionVersion(ctx)
 	})
 }
+
+// History reads the stream's checkpoints.
+func (s *Sink) History() *CheckpointHistory { return s.cfg.History() }

@@ -6,12 +6,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // fault says how the engine is to treat an error of Kafka. topic is the topic
 // it was about, or empty.
-func (s *Sink) fault(err error, topic string) *bridge.Fault {
-	f := s.cfg.Fault(err, topic)
+func (c *Config) fault(err error, topic string) *bridge.Fault {
+	f := c.Fault(err, topic)
 	if errors.As(err, new(*bridge.Fault)) {
 		return f
 	}
@@ -20,11 +21,11 @@ func (s *Sink) fault(err error, topic string) *bridge.Fault {
 	}
 	switch answer, _ := errors.AsType[*kerr.Error](err); answer {
 	case kerr.TransactionalIDAuthorizationFailed:
-		block(bridge.ReasonAuth, s.cfg.transactionGrant())
+		block(bridge.ReasonAuth, c.transactionGrant())
 	case kerr.InvalidTransactionTimeout:
 		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which is 15m by default")
 	case kerr.UnsupportedCompressionType:
-		block(bridge.ReasonConfig, "the brokers do not know KAFKA_COMPRESSION="+s.cfg.Compression+"; snappy works everywhere")
+		block(bridge.ReasonConfig, "the brokers do not know KAFKA_COMPRESSION="+c.Compression+"; snappy works everywhere")
 	}
 	return f
 }
@@ -40,4 +41,10 @@ func isTopicGone(err error) bool {
 // says so.
 func goneTopic(err error) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: err}
+}
+
+// explain turns an error of a client into a fault. An error that only says
+// that time is up is replaced by what the connections know.
+func (c *Config) explain(err error, client *kafkaclient.Client) *bridge.Fault {
+	return c.fault(client.Cause(err), c.Topic)
 }

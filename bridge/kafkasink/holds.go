@@ -32,21 +32,21 @@ const (
 // Only reading all of a shared topic proves that it holds nothing. Where that
 // takes too long nobody knows, which is a Permanent fault; the next call goes on
 // from there.
-func (s *Sink) Holds(ctx context.Context) (bool, error) {
-	if s.cfg.Part != nil {
+func (p *Published) Holds(ctx context.Context) (bool, error) {
+	if p.cfg.Part != nil {
 		return false, nil
 	}
-	client, err := s.cfg.Open()
+	client, err := p.cfg.Open()
 	if err != nil {
 		return false, err
 	}
 	defer client.Close()
-	found, limit := false, time.Now().Add(s.holdsTime)
+	found, limit := false, time.Now().Add(p.holdsTime)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-time.Second).Before(limit) {
 		limit = deadline.Add(-time.Second) // to say what it is that takes so long
 	}
-	for _, topic := range s.cfg.Topics().Published() {
-		if found, err = s.holds(ctx, client, topic, limit); found || err != nil {
+	for _, topic := range p.cfg.Topics().Published() {
+		if found, err = p.holds(ctx, client, topic, limit); found || err != nil {
 			break
 		}
 	}
@@ -55,15 +55,15 @@ func (s *Sink) Holds(ctx context.Context) (bool, error) {
 	case err == nil:
 		return found, nil
 	case ctx.Err() != nil:
-		return false, fmt.Errorf("look for records of %s: %w", s.cfg.Stream, ctx.Err())
+		return false, fmt.Errorf("look for records of %s: %w", p.cfg.Stream, ctx.Err())
 	case ok && !slices.ContainsFunc(incomplete.Partitions, func(p kafkaclient.Unread) bool { return p.Cause != nil }):
 		return false, &bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-lost", Reason: bridge.ReasonCheckpointLost,
 			Hint: "wait, it is looked further back every minute; or say where to begin: exportbridge cursor reset --to-earliest (or --to-datetime TIME, --to-latest) --execute",
-			Err:  fmt.Errorf("there is no checkpoint, and whether stream %s has published before is not known yet: %w", s.cfg.Stream, err),
+			Err:  fmt.Errorf("there is no checkpoint, and whether stream %s has published before is not known yet: %w", p.cfg.Stream, err),
 		}
 	}
-	return false, s.explain(fmt.Errorf("look for records of %s: %w", s.cfg.Stream, err), client)
+	return false, p.cfg.explain(fmt.Errorf("look for records of %s: %w", p.cfg.Stream, err), client)
 }
 
 // errOurs ends a search.
@@ -78,21 +78,21 @@ type searched struct {
 // holds looks for a record of the stream in a topic, and remembers where there
 // is none, until it has read for too long. An open transaction hides nothing that
 // matters here.
-func (s *Sink) holds(ctx context.Context, client *kafkaclient.Client, topic string, limit time.Time) (bool, error) {
+func (p *Published) holds(ctx context.Context, client *kafkaclient.Client, topic string, limit time.Time) (bool, error) {
 	l := client.Log(topic, [16]byte{})
 	l.Uncommitted = true
 	bounds, err := l.Bounds(ctx)
 	switch {
-	case kafkaclient.IsMissing(err) && topic != s.cfg.Topic:
+	case kafkaclient.IsMissing(err) && topic != p.cfg.Topic:
 		return false, nil
 	case err != nil:
-		return false, s.unreadable(err, topic)
+		return false, p.cfg.unreadable(err, topic)
 	}
 	states, err := client.Describe(ctx, topic)
 	if err != nil {
 		return false, err
 	}
-	known := s.searched[topic]
+	known := p.searched[topic]
 	if known.topic != states[0].ID {
 		known = searched{topic: states[0].ID, spans: make(map[int32]kafkaclient.Span)}
 	}
@@ -101,11 +101,11 @@ func (s *Sink) holds(ctx context.Context, client *kafkaclient.Client, topic stri
 	for step := int64(holdsStep); ; step *= 2 {
 		windows := known.next(bounds, step)
 		if len(windows) == 0 {
-			s.searched[topic] = known
+			p.searched[topic] = known
 			return false, nil
 		}
 		err := l.Read(ctx, windows, func(r *kgo.Record) error {
-			if s.isOurs(r) {
+			if p.isOurs(r) {
 				return errOurs
 			}
 			return nil
@@ -114,8 +114,8 @@ func (s *Sink) holds(ctx context.Context, client *kafkaclient.Client, topic stri
 		case errors.Is(err, errOurs):
 			return true, nil
 		case err != nil:
-			s.searched[topic] = known
-			return false, s.unreadable(err, topic)
+			p.searched[topic] = known
+			return false, p.cfg.unreadable(err, topic)
 		}
 		known.add(windows)
 	}
@@ -152,25 +152,25 @@ func (k *searched) add(windows map[int32]kafkaclient.Span) {
 }
 
 // unreadable says why a topic cannot be read.
-func (s *Sink) unreadable(err error, topic string) error {
+func (c *Config) unreadable(err error, topic string) error {
 	if !errors.Is(err, kerr.TopicAuthorizationFailed) {
 		return err
 	}
-	f := s.fault(err, topic)
-	f.Hint = s.cfg.GrantRead(topic)
+	f := c.fault(err, topic)
+	f.Hint = c.GrantRead(topic)
 	return f
 }
 
 // isOurs reports whether a record of the stream was found.
-func (s *Sink) isOurs(r *kgo.Record) bool {
+func (p *Published) isOurs(r *kgo.Record) bool {
 	if r.Attrs.IsControl() {
 		return false
 	}
-	if r.Topic == s.cfg.Topic && s.cfg.Headers == headersNone {
+	if r.Topic == p.cfg.Topic && p.cfg.Headers == headersNone {
 		return true
 	}
 	for _, h := range r.Headers {
-		if h.Key == headerStream && string(h.Value) == s.cfg.Stream {
+		if h.Key == headerStream && string(h.Value) == p.cfg.Stream {
 			return true
 		}
 	}

@@ -54,9 +54,9 @@ func (l *jobLog) records(ctx context.Context, j *Jobs, age time.Duration) (plans
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if age == 0 || time.Since(l.read) > age {
-		s := j.sink("")
-		_, err := kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
-			if err := l.readOn(ctx, s, client); err != nil {
+		cfg := j.config("")
+		_, err := kafkaclient.With(ctx, &cfg.Config, cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
+			if err := l.readOn(ctx, cfg, client); err != nil {
 				return struct{}{}, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
 			}
 			return struct{}{}, nil
@@ -71,15 +71,15 @@ func (l *jobLog) records(ctx context.Context, j *Jobs, age time.Duration) (plans
 
 // readOn reads what is committed of the whole topic, or of what has come since
 // the last time.
-func (l *jobLog) readOn(ctx context.Context, s *Sink, client *kafkaclient.Client) error {
-	topics, err := client.Describe(ctx, s.cfg.CheckpointTopic)
+func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Client) error {
+	topics, err := client.Describe(ctx, cfg.CheckpointTopic)
 	if err != nil {
 		return err
 	}
 	t := &topics[0]
 	switch {
-	case t.Exists && s.cfg.CanRead(t) != nil:
-		return s.cfg.CanRead(t)
+	case t.Exists && cfg.CanRead(t) != nil:
+		return cfg.CanRead(t)
 	case !t.Exists, t.ID != l.id, time.Since(l.read) > jobLogAge:
 		l.forget(t.ID)
 	}

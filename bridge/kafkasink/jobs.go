@@ -41,25 +41,24 @@ type Jobs struct {
 // has come since.
 func NewJobs(cfg Config) *Jobs { return new(JobLogs).Jobs(cfg) }
 
-// sink returns what speaks to Kafka about a job as a whole. It publishes
-// nothing but plans.
-func (j *Jobs) sink(id string) *Sink {
+// config is that of a job as a whole, as a stream that publishes nothing but plans.
+func (j *Jobs) config(id string) *Config {
 	cfg := j.cfg
 	cfg.Stream, cfg.CheckpointTopic = jobName(j.cfg.Stream, id), j.cfg.jobsTopic()
 	cfg.Topic, cfg.OnBadEvent = cfg.CheckpointTopic, stopStream
 	cfg.Mode, cfg.CreateTopics, cfg.InstanceID = bridge.ExactlyOnce, false, ""
 	cfg.Part = &Part{Stream: j.cfg.Stream}
-	return &Sink{cfg: cfg}
+	return &cfg
 }
 
 // Owner returns the Owner of a job: one process at a time works on it. The
 // caller must Close it.
-func (j *Jobs) Owner(id string) *kafkagroup.Owner { return j.sink(id).cfg.Ownership().Owner() }
+func (j *Jobs) Owner(id string) *kafkagroup.Owner { return j.config(id).Ownership().Owner() }
 
 // Members returns the processes that work on a job, as Group.Members does for a
 // stream. A dead process is one until its session times out.
 func (j *Jobs) Members(ctx context.Context, id string) ([]kafkagroup.Member, error) {
-	return j.sink(id).cfg.Ownership().Members(ctx)
+	return j.config(id).Ownership().Members(ctx)
 }
 
 // Records returns the newest records of the stream's jobs as of so long ago at
@@ -99,40 +98,39 @@ func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Reco
 }
 
 func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) ([]byte, []string, error)) (refused, err error) {
-	s := j.sink(id)
-	x, err := s.begin(ctx)
+	x, err := begin(ctx, j.config(id), nil)
 	if err != nil {
 		return nil, err
 	}
 	defer x.close()
 	key := jobKey(j.cfg.Stream, id)
-	have, err := s.takeJob(ctx, x, key)
+	have, err := takeJob(ctx, x, key)
 	if err == nil {
 		next, gone, refused := change(have)
 		if refused != nil {
 			return refused, nil
 		}
-		_, err = s.commitOwn(ctx, x, "a job", s.jobRecords(key, next, gone)...)
+		_, err = x.commitOwn(ctx, "a job", x.cfg.jobRecords(key, next, gone)...)
 	}
 	if err != nil {
-		return nil, s.explain(err, x.writer)
+		return nil, x.cfg.explain(err, x.writer)
 	}
 	return nil, nil
 }
 
 // takeJob fences whoever else is about to change the job and reads its plan,
 // behind a barrier as a checkpoint is read.
-func (s *Sink) takeJob(ctx context.Context, x *session, key string) (*kgo.Record, error) {
-	if err := s.takeProducer(ctx, x); err != nil {
+func takeJob(ctx context.Context, x *session, key string) (*kgo.Record, error) {
+	if err := x.takeProducer(ctx); err != nil {
 		return nil, err
 	}
-	b, err := s.commitBarrier(ctx, x)
+	b, err := x.commitBarrier(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := s.partitionLog(x)
-	found := finds{data: heap{key: key}, mirror: heap{key: s.cfg.mirrorKey()}}
-	low, err := s.awaitBarrier(ctx, x, l, *b, &found)
+	l := x.partitionLog()
+	found := scanResult{data: keyRecords{key: key}, mirror: keyRecords{key: x.cfg.mirrorKey()}}
+	low, err := x.awaitBarrier(ctx, l, *b, &found)
 	if err == nil && found.none() {
 		_, err = l.Scan(ctx, kafkaclient.Span{From: 0, To: low}, found.add)
 	}
@@ -147,14 +145,14 @@ func (s *Sink) takeJob(ctx context.Context, x *session, key string) (*kgo.Record
 }
 
 // jobRecords are the records of a change, the plan's last.
-func (s *Sink) jobRecords(key string, plan []byte, gone []string) []kgo.Record {
+func (c *Config) jobRecords(key string, plan []byte, gone []string) []kgo.Record {
 	var own []kgo.Record
 	for _, name := range gone {
-		w := Sink{cfg: s.cfg}
-		w.cfg.Stream = name
-		own = append(own, w.ownRecord(w.cfg.dataKey(), nil), w.ownRecord(w.cfg.barrierKey(), nil))
+		w := *c
+		w.Stream = name
+		own = append(own, w.ownRecord(w.dataKey(), nil), w.ownRecord(w.barrierKey(), nil))
 	}
-	last := s.ownRecord(key, plan)
+	last := c.ownRecord(key, plan)
 	if plan != nil {
 		last.Headers = []kgo.RecordHeader{{Key: headerContentType, Value: []byte("application/json")}}
 	}
@@ -166,8 +164,8 @@ func (s *Sink) jobRecords(key string, plan []byte, gone []string) []kgo.Record {
 // waiting does not cure. Brokers that are away are waited for. A commit is seen
 // within about a second, or when the transaction ends that hides it.
 func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) error {
-	s, key := j.sink(id), jobKey(j.cfg.Stream, id)
-	client, err := s.cfg.Open()
+	cfg, key := j.config(id), jobKey(j.cfg.Stream, id)
+	client, err := cfg.Open()
 	if err != nil {
 		return err
 	}
@@ -177,14 +175,14 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) er
 		c := kafkaclient.Chunk{Next: at}
 		if l == nil {
 			var all kafkaclient.Span
-			l, all, err = s.committedLog(ctx, client)
+			l, all, err = cfg.committedLog(ctx, client)
 			c.Next = all.From
 		}
 		if err == nil && l != nil {
 			c, err = l.Fetch(ctx, c.Next)
 		}
-		if err != nil && kafkaclient.IsPermanent(s.fault(err, s.cfg.CheckpointTopic)) {
-			return s.fault(err, s.cfg.CheckpointTopic)
+		if err != nil && kafkaclient.IsPermanent(cfg.fault(err, cfg.CheckpointTopic)) {
+			return cfg.fault(err, cfg.CheckpointTopic)
 		}
 		if err != nil || l == nil {
 			kafkaclient.Pause(ctx, kafkaclient.Backoff(try))

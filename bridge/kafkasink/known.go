@@ -18,25 +18,25 @@ const mostKnown = 500_000
 // Known implements bridge.Holdings. With the headers cloudevents an event is
 // known by ce_id together with ce_source, with minimal by ce_id. Without
 // headers there are no marks, and nothing is read.
-func (s *Sink) Known(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.Held, error) {
-	if s.cfg.Headers == headersNone {
+func (p *Published) Known(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.Held, error) {
+	if p.cfg.Headers == headersNone {
 		return nil, nil //nolint:nilnil // nothing to mark, and no error
 	}
-	client, err := s.cfg.Open()
+	client, err := p.cfg.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	of := newBuilder(s.cfg)
+	of := newBuilder(p.cfg)
 	of.setSource(source)
 	h := newHeld(false)
 	h.exact = true
-	l := client.Log(s.cfg.Topic, [16]byte{})
+	l := client.Log(p.cfg.Topic, [16]byte{})
 	// A record may have been given the time of its publishing.
 	spans, err := spansAfter(ctx, l, from.Add(-futureLimit))
 	if err == nil {
 		err = l.Read(ctx, spans, func(r *kgo.Record) error {
-			if s.isOurs(r) && isOf(r, of.sourceText) {
+			if p.isOurs(r) && isOf(r, of.sourceText) {
 				h.add(r)
 			}
 			if h.len() >= mostKnown {
@@ -49,9 +49,9 @@ func (s *Sink) Known(ctx context.Context, from time.Time, source bridge.SourceId
 	case err == nil, errors.Is(err, errTooManyHeld), ctx.Err() != nil && h.len() > 0:
 		return h, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("read the events of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
+		return nil, fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	}
-	return nil, s.explain(fmt.Errorf("read the events of %s: %w", s.cfg.Stream, s.unreadable(err, s.cfg.Topic)), client)
+	return nil, p.cfg.explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, p.cfg.unreadable(err, p.cfg.Topic)), client)
 }
 
 // isOf reports whether a record may be of a source.
@@ -63,3 +63,19 @@ func isOf(r *kgo.Record, source []byte) bool {
 	}
 	return true
 }
+
+// isOthers reports whether a record says that it is of another source than one
+// that is known. Without metadata of the API, ce_source only names the stream.
+func isOthers(r *kgo.Record, source []byte) bool {
+	if !namesSource(source) {
+		return false
+	}
+	for _, h := range r.Headers {
+		if h.Key == headerSource {
+			return namesSource(h.Value) && !bytes.Equal(h.Value, source)
+		}
+	}
+	return false
+}
+
+func namesSource(text []byte) bool { return bytes.Count(text, []byte("/")) == 3 }

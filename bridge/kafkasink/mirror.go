@@ -21,7 +21,6 @@ const mirrorInterval = 5 * time.Second
 // that lost the stream learns it here, and stops. One goroutine, started with
 // the session, ends when the session closes or when a copy fails.
 type mirror struct {
-	sink    *Sink
 	session *session
 	every   time.Duration
 
@@ -39,14 +38,14 @@ type mirror struct {
 }
 
 // startMirror begins to copy. kept is the newest copy that there is.
-func (s *Sink) startMirror(x *session, kept bridge.Checkpoint) *mirror {
+func startMirror(x *session, kept bridge.Checkpoint, every time.Duration) *mirror {
 	place := kept.Place
 	if kept.Zero() {
 		place = bridge.Place{Epoch: -1} // before every checkpoint
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &mirror{
-		sink: s, session: x, every: s.mirrorEvery, cancel: cancel, over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: place,
+		session: x, every: every, cancel: cancel, over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: place,
 	}
 	m.running.Go(func() { m.run(ctx) })
 	return m
@@ -164,16 +163,16 @@ func (m *mirror) copyNewest(ctx context.Context) error {
 // copy commits one checkpoint. A copy that does not fit is left out: the store
 // has the checkpoint, and the stream must not stop for want of a second copy.
 func (m *mirror) copy(ctx context.Context, c bridge.Checkpoint) error {
-	s, x := m.sink, m.session
-	rec, err := s.checkpointRecord(x, s.cfg.mirrorKey(), &c)
+	x := m.session
+	rec, err := x.checkpointRecord(x.cfg.mirrorKey(), &c)
 	if err != nil {
-		if s.cfg.Log != nil {
-			s.cfg.Log.Warn("a checkpoint is not mirrored", "checkpoint", c.Place.String(), "error", err.Error())
+		if x.cfg.Log != nil {
+			x.cfg.Log.Warn("a checkpoint is not mirrored", "checkpoint", c.Place.String(), "error", err.Error())
 		}
 		return nil
 	}
 	if err := m.commit(ctx, rec); err != nil {
-		return s.transactionFault(x, fmt.Errorf("mirror checkpoint %s: %w", c.Place, err))
+		return x.transactionFault(fmt.Errorf("mirror checkpoint %s: %w", c.Place, err))
 	}
 	return nil
 }
@@ -189,7 +188,7 @@ func (m *mirror) commit(ctx context.Context, rec kgo.Record) error {
 	if err := x.writer.ProduceSync(context.WithoutCancel(ctx), &rec).FirstErr(); err != nil {
 		return err
 	}
-	if err := m.sink.follows(x, &rec); err != nil {
+	if err := x.follows(&rec); err != nil {
 		return err
 	}
 	ending, cancel := context.WithTimeout(ctx, commitTimeout)

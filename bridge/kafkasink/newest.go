@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,26 +21,36 @@ const (
 	keptFinds = 64
 )
 
-// readNewest waits until the barrier is readable and returns the stream's
+// checkpointReader reads back where the stream is. It lives as long as the Sink,
+// and remembers what it need not read again.
+type checkpointReader struct {
+	cfg     *Config
+	scanned stretch
+	refused atomic.Int64 // checkpoints that were not believed
+	// refusedBelow is the offset below which they were counted.
+	refusedBelow int64
+}
+
+// newest waits until the barrier is readable and returns the stream's
 // newest checkpoint before it, or bridge.ErrNoCheckpoint. It reads backwards:
 // other streams of the partition may have written millions of records. No
 // barrier stands for the last stable offset.
-func (s *Sink) readNewest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
-	l := s.partitionLog(x)
-	found := finds{data: heap{key: s.cfg.dataKey()}, mirror: heap{key: s.cfg.mirrorKey()}}
-	end, low, err := s.awaitEnd(ctx, x, l, b, &found)
+func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
+	l := x.partitionLog()
+	found := scanResult{data: keyRecords{key: r.cfg.dataKey()}, mirror: keyRecords{key: r.cfg.mirrorKey()}}
+	end, low, err := awaitEnd(ctx, x, l, b, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
-	if s.scanned.topic != l.ID() {
-		s.scanned = stretch{topic: l.ID()}
+	if r.scanned.topic != l.ID() {
+		r.scanned = stretch{topic: l.ID()}
 	}
 	for step := int64(firstStep); found.none() && low > 0; step *= 2 {
-		high := s.scanned.skip(low)
-		next := s.scanned.stop(max(0, high-step), high)
+		high := r.scanned.skip(low)
+		next := r.scanned.stop(max(0, high-step), high)
 		start, err := l.Scan(ctx, kafkaclient.Span{From: next, To: high}, found.add)
 		if err != nil {
-			s.scanned.join(low, end)
+			r.scanned.join(low, end)
 			return bridge.Checkpoint{}, err
 		}
 		if low = next; start >= next {
@@ -47,31 +58,31 @@ func (s *Sink) readNewest(ctx context.Context, x *session, b *barrier) (bridge.C
 		}
 	}
 	if found.none() {
-		s.scanned.join(low, end)
+		r.scanned.join(low, end)
 	}
-	s.refuse(found.forged)
-	return s.choose(&found)
+	r.refuse(found.forged)
+	return r.choose(&found)
 }
 
 // refuse raises the alarm over a checkpoint that is not believed, once.
-func (s *Sink) refuse(r *kgo.Record) {
-	if r == nil || r.Offset < s.refusedBelow {
+func (r *checkpointReader) refuse(forged *kgo.Record) {
+	if forged == nil || forged.Offset < r.refusedBelow {
 		return
 	}
-	s.refusedBelow = r.Offset + 1
-	s.refused.Add(1)
-	if s.cfg.Log != nil {
-		s.cfg.Log.Error("a checkpoint in Kafka is not believed: it was produced outside a transaction, which no bridge does",
-			"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "key", string(r.Key),
-			"hint", "find out who else may write to the checkpoint topic: kafka-acls.sh --list --topic "+r.Topic+"; the stream goes on from the last checkpoint of its own")
+	r.refusedBelow = forged.Offset + 1
+	r.refused.Add(1)
+	if r.cfg.Log != nil {
+		r.cfg.Log.Error("a checkpoint in Kafka is not believed: it was produced outside a transaction, which no bridge does",
+			"topic", forged.Topic, "partition", forged.Partition, "offset", forged.Offset, "key", string(forged.Key),
+			"hint", "find out who else may write to the checkpoint topic: kafka-acls.sh --list --topic "+forged.Topic+"; the stream goes on from the last checkpoint of its own")
 	}
 }
 
 // awaitEnd returns the offset where the log ends for this session, and the one
 // down to which it was read on the way.
-func (s *Sink) awaitEnd(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *barrier, found *finds) (end, low int64, err error) {
+func awaitEnd(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult) (end, low int64, err error) {
 	if b != nil {
-		low, err = s.awaitBarrier(ctx, x, l, *b, found)
+		low, err = x.awaitBarrier(ctx, l, *b, found)
 		return b.offset + 1, low, err
 	}
 	all, err := l.Bounds(ctx)
@@ -112,24 +123,24 @@ func (t *stretch) join(from, to int64) {
 }
 
 // finds are the stream's records in the part of the log that was read last.
-type finds struct {
-	data, mirror heap
+type scanResult struct {
+	data, mirror keyRecords
 	// forged is the last record of either key that was produced outside a
 	// transaction: it went past the fencing, so no bridge wrote it.
 	forged *kgo.Record
 }
 
 // heap is the newest records of one key, in the order of the log.
-type heap struct {
+type keyRecords struct {
 	key     string
 	records []*kgo.Record
 	all     bool // not only the newest
 }
 
-func (f *finds) none() bool { return len(f.data.records)+len(f.mirror.records) == 0 }
+func (f *scanResult) none() bool { return len(f.data.records)+len(f.mirror.records) == 0 }
 
 // add takes a record if it is one of the stream's checkpoints.
-func (f *finds) add(r *kgo.Record) {
+func (f *scanResult) add(r *kgo.Record) {
 	switch {
 	case r.Attrs.IsControl():
 		return
@@ -143,7 +154,7 @@ func (f *finds) add(r *kgo.Record) {
 	f.mirror.add(r)
 }
 
-func (h *heap) add(r *kgo.Record) {
+func (h *keyRecords) add(r *kgo.Record) {
 	if string(r.Key) != h.key {
 		return
 	}
@@ -156,18 +167,18 @@ func (h *heap) add(r *kgo.Record) {
 // choose returns the newest checkpoint. Each writer begins from the newest
 // and fences all others, so that the order of the log is that of the places:
 // anything else is proof of a fault, and told.
-func (s *Sink) choose(f *finds) (bridge.Checkpoint, error) {
-	data, err := s.decode(&f.data)
+func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
+	data, err := f.data.decode(r.cfg.Stream)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	for i := 1; i < len(data); i++ {
-		if data[i].Place.Compare(data[i-1].Place) <= 0 && s.cfg.Log != nil {
-			s.cfg.Log.Error("checkpoints do not rise in the log: two writers at once, or a fault of the brokers; events may be there twice",
-				"topic", s.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(s.cfg.Stream), "earlier", data[i-1].Place.String(), "later", data[i].Place.String())
+		if data[i].Place.Compare(data[i-1].Place) <= 0 && r.cfg.Log != nil {
+			r.cfg.Log.Error("checkpoints do not rise in the log: two writers at once, or a fault of the brokers; events may be there twice",
+				"topic", r.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(r.cfg.Stream), "earlier", data[i-1].Place.String(), "later", data[i].Place.String())
 		}
 	}
-	mirror, err := s.decode(&f.mirror)
+	mirror, err := f.mirror.decode(r.cfg.Stream)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -178,19 +189,19 @@ func (s *Sink) choose(f *finds) (bridge.Checkpoint, error) {
 		}
 	}
 	if newest.Zero() {
-		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", kafkaclient.CheckpointPartition(s.cfg.Stream), s.cfg.CheckpointTopic, s.cfg.Stream, bridge.ErrNoCheckpoint)
+		return newest, fmt.Errorf("partition %d of %s, stream %s: %w", kafkaclient.CheckpointPartition(r.cfg.Stream), r.cfg.CheckpointTopic, r.cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return newest, nil
 }
 
 // decode returns the checkpoints of a key. If the newest is not one that this
 // program knows, something newer went on from it.
-func (s *Sink) decode(h *heap) ([]bridge.Checkpoint, error) {
+func (h *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	var all []bridge.Checkpoint
 	var foreign error
 	for _, r := range h.records {
 		c, err := bridge.DecodeCheckpoint(r.Value)
-		if err == nil && c.Stream != s.cfg.Stream {
+		if err == nil && c.Stream != stream {
 			err = fmt.Errorf("%w: it is stream %s's", bridge.ErrForeign, c.Stream)
 		}
 		if foreign = err; err != nil {
@@ -211,7 +222,7 @@ func (s *Sink) decode(h *heap) ([]bridge.Checkpoint, error) {
 // awaitBarrier reads up to the barrier and waits until it is there: a foreign
 // transaction on the partition hides it until that ends. It returns the offset
 // from which on the log was read.
-func (s *Sink) awaitBarrier(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b barrier, found *finds) (int64, error) {
+func (x *session) awaitBarrier(ctx context.Context, l *kafkaclient.PartitionLog, b barrier, found *scanResult) (int64, error) {
 	low := max(0, b.offset-firstStep)
 	began, looked := time.Now(), time.Now()
 	var stall *bridge.Fault
@@ -236,16 +247,16 @@ func (s *Sink) awaitBarrier(ctx context.Context, x *session, l *kafkaclient.Part
 		if at = c.Next; time.Since(looked) < stallAfter {
 			continue
 		}
-		stall, looked = s.lookBehind(ctx, x, l, c.Stable, time.Since(began)), time.Now()
-		s.cfg.Tell(stall)
+		stall, looked = x.lookBehind(ctx, l, c.Stable, time.Since(began)), time.Now()
+		x.cfg.Tell(stall)
 	}
 }
 
 // partitionLog reads the stream's partition of the checkpoint topic,
 // read_committed, at any offset. It asks for stretches of the log itself: a
 // consumer would fetch ahead, and start anew with every step backwards.
-func (s *Sink) partitionLog(x *session) *kafkaclient.PartitionLog {
-	l := x.writer.Partition(x.topics.Checkpoints, kafkaclient.CheckpointPartition(s.cfg.Stream))
-	l.Waiting = s.cfg.Report
+func (x *session) partitionLog() *kafkaclient.PartitionLog {
+	l := x.writer.Partition(x.topics.Checkpoints, kafkaclient.CheckpointPartition(x.cfg.Stream))
+	l.Waiting = x.cfg.Report
 	return l
 }

@@ -22,28 +22,28 @@ const (
 // producerOpts are the options of a session's client. The record limits of
 // kgo stay unset: its delivery time-out counts from the event time, and a
 // record that is given up on leaves doubt.
-func (s *Sink) producerOpts(x *session) []kgo.Opt {
+func (x *session) producerOpts() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0), // whole pages arrive at once
-		kgo.ProducerBatchCompression(codec(s.cfg.Compression)),
+		kgo.ProducerBatchCompression(codec(x.cfg.Compression)),
 		kgo.ProducerBatchMaxBytesFn(x.batchLimit),
 		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx
 		kgo.ProduceRequestTimeout(produceTimeout),
 		kgo.UnknownTopicRetries(unknownTopicTries),
-		kgo.RecordPartitioner(newPartitioner(s.cfg.CheckpointTopic, x)),
-		kgo.ProducerOnDataLossDetected(s.noteLoss),
+		kgo.RecordPartitioner(newPartitioner(x.cfg.CheckpointTopic, x)),
+		kgo.ProducerOnDataLossDetected(x.noteLoss),
 	}
 }
 
 // transactionOpts are the options of the client that writes checkpoints.
-func (s *Sink) transactionOpts(x *session) []kgo.Opt {
+func (x *transactions) transactionOpts() []kgo.Opt {
 	opts := []kgo.Opt{
-		kgo.TransactionalID(s.cfg.transactionalID()),
-		kgo.TransactionTimeout(s.cfg.TransactionTimeout),
+		kgo.TransactionalID(x.cfg.transactionalID()),
+		kgo.TransactionTimeout(x.cfg.TransactionTimeout),
 		kgo.RetryTimeoutFn(x.retryFor),
 	}
-	if s.patient {
+	if x.patient {
 		opts = append(opts, kgo.RequestTimeoutOverhead(transactionRetry))
 	}
 	return opts
@@ -52,7 +52,7 @@ func (s *Sink) transactionOpts(x *session) []kgo.Opt {
 // retryFor is how long a request is sent again after network errors. The end
 // of a transaction that is sent twice leaves a copy on the wire, which could
 // end the next transaction of brokers that do not tell them apart.
-func (x *session) retryFor(key int16) time.Duration {
+func (x *transactions) retryFor(key int16) time.Duration {
 	switch kmsg.Key(key) {
 	case kmsg.EndTxn:
 		if !x.strict() {

@@ -54,7 +54,7 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 		x.held = append(x.held, page) // these rules send a batch's pages when they please
 		return nil
 	}
-	p := s.parcels.take()
+	p := s.pages.take()
 	p.page = page
 	if err := s.dispatch(ctx, x, p, page); err != nil {
 		p.finish()
@@ -65,12 +65,12 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 
 // dispatch makes the page's records in p and hands them to the client, which
 // has p from then on. On an error nothing was handed over.
-func (s *Sink) dispatch(ctx context.Context, x *session, p *parcel, page *bridge.Page) error {
+func (s *Sink) dispatch(ctx context.Context, x *session, p *inflightPage, page *bridge.Page) error {
 	receipt, err := s.records.build(p, page, x)
 	if err != nil {
 		return fmt.Errorf("%w: %w", bridge.ErrRefused, err)
 	}
-	d, err := s.batch(ctx, x)
+	d, err := x.batch(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge
 	}
 	s.cfg.Tell(nil)
 	receipt := x.receipt.Receipt
-	receipt.Topics = x.states()
+	receipt.Topics = x.reaches.states(x.topics.DeadLetters)
 	x.receipt = tally{}
 	return receipt, nil
 }
@@ -128,37 +128,37 @@ func (s *Sink) append(ctx context.Context, x *session, b *bridge.Batch) error {
 		return err
 	}
 	if x.open == nil {
-		if err := s.refresh(ctx, x); err != nil {
+		if err := x.refresh(ctx); err != nil {
 			return err
 		}
 		return x.mirror.introduce(ctx, b.Checkpoint)
 	}
-	if err := s.finish(ctx, x); err != nil {
+	if err := x.finish(ctx); err != nil {
 		return err
 	}
 	failpoint.Reach(failpoint.Acked)
-	return s.confirm(ctx, x)
+	return x.confirm(ctx)
 }
 
 // batch returns what the records of the batch at hand go out with, and begins
 // a batch where there is none.
-func (s *Sink) batch(ctx context.Context, x *session) (*delivery, error) {
+func (x *session) batch(ctx context.Context) (*delivery, error) {
 	switch {
 	case x.open != nil && x.open.hasFailed():
-		return nil, s.outcome(x, x.open)
+		return nil, x.outcome(x.open)
 	case x.open != nil:
 		return x.open, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("publish to %s: %w", s.cfg.Topic, err)
+		return nil, fmt.Errorf("publish to %s: %w", x.cfg.Topic, err)
 	}
-	if err := s.refresh(ctx, x); err != nil {
+	if err := x.refresh(ctx); err != nil {
 		return nil, err
 	}
-	t := target{client: x.client, what: "publish to " + s.cfg.Topic}
+	t := target{client: x.client, what: "publish to " + x.cfg.Topic}
 	var err error
-	if s.cfg.exactly() {
-		t, err = s.beginTransaction(ctx, x, t.what)
+	if x.cfg.exactly() {
+		t, err = x.beginTransaction(ctx, t.what)
 	} else {
 		err = x.mirror.failure()
 	}
@@ -171,9 +171,9 @@ func (s *Sink) batch(ctx context.Context, x *session) (*delivery, error) {
 }
 
 // finish waits for all that the batch at hand has sent, and ends it.
-func (s *Sink) finish(ctx context.Context, x *session) error {
+func (x *session) finish(ctx context.Context) error {
 	x.open.seal()
-	if err := s.await(ctx, x, x.open); err != nil {
+	if err := x.await(ctx, x.open); err != nil {
 		return err
 	}
 	x.open = nil
@@ -182,14 +182,14 @@ func (s *Sink) finish(ctx context.Context, x *session) error {
 
 // refresh ends the session if the topics are no longer what it was made for.
 // Brokers that do not answer are no reason.
-func (s *Sink) refresh(ctx context.Context, x *session) error {
+func (x *session) refresh(ctx context.Context) error {
 	if time.Since(x.read) < settingsAge {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	x.read = time.Now()
-	topics, err := x.writer.Describe(ctx, s.cfg.Topics().Needed()...)
+	topics, err := x.writer.Describe(ctx, x.cfg.Topics().Needed()...)
 	if err != nil {
 		return nil //nolint:nilerr // producing waits for the brokers, and says so
 	}
@@ -217,7 +217,7 @@ type target struct {
 	producer      int64
 	epoch         int16
 	// reaches are how far the topics of events are known to go, and learn more.
-	reaches []*reach
+	reaches reaches
 	// first is reached when the first record is handed over; none if empty.
 	first failpoint.Point
 }
@@ -244,9 +244,9 @@ func newDelivery(to target) *delivery {
 	return d
 }
 
-// hand gives a parcel's records to the client. Their context is never
+// hand gives an inflightPage's records to the client. Their context is never
 // cancelled, since that would leave a sent record in doubt inside the client.
-func (d *delivery) hand(p *parcel) {
+func (d *delivery) hand(p *inflightPage) {
 	n := len(p.records)
 	if n == 0 {
 		p.finish()
@@ -295,7 +295,7 @@ func (d *delivery) settle(r *kgo.Record, err error) {
 		// the brokers have dropped what they had acknowledged.
 		err = errProducerChanged
 	}
-	if t := reachOf(d.reaches, r.Topic); err == nil && t != nil {
+	if t := d.reaches.of(r.Topic); err == nil && t != nil {
 		err = t.follows(r)
 	}
 	if err != nil && !failpoint.Broken(failpoint.BreakPromise) {
@@ -314,21 +314,21 @@ func (d *delivery) fail(topic string, err error) {
 
 // await waits for the last promise, the first error or the end of ctx, and
 // reports when nothing moves.
-func (s *Sink) await(ctx context.Context, x *session, d *delivery) error {
+func (x *session) await(ctx context.Context, d *delivery) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	left, moved := d.left.Load(), time.Now()
 	for {
 		select {
 		case <-d.done:
-			return s.outcome(x, d)
+			return x.outcome(d)
 		case <-d.failed:
-			return s.outcome(x, d)
+			return x.outcome(d)
 		case <-x.lost():
 			return x.mirror.err
 		case <-ctx.Done():
 			if d.left.Load() == 0 {
-				return s.outcome(x, d)
+				return x.outcome(d)
 			}
 			return fmt.Errorf("%s: %w", d.what, ctx.Err())
 		case <-tick.C:
@@ -339,11 +339,11 @@ func (s *Sink) await(ctx context.Context, x *session, d *delivery) error {
 		if time.Since(moved) < stallAfter {
 			continue
 		}
-		stall := s.look(ctx, x, d)
+		stall := x.look(ctx, d)
 		if stall == nil {
 			continue
 		}
-		s.cfg.Tell(stall)
+		x.cfg.Tell(stall)
 		if stall.Class == bridge.Permanent {
 			return stall // a refused login or certificate does not pass by waiting
 		}
@@ -351,35 +351,35 @@ func (s *Sink) await(ctx context.Context, x *session, d *delivery) error {
 }
 
 // outcome turns the first record error into a fault.
-func (s *Sink) outcome(x *session, d *delivery) error {
+func (x *session) outcome(d *delivery) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err == nil {
 		return nil
 	}
 	err := fmt.Errorf("publish to %s: %w", d.topic, d.err)
-	f := s.fault(err, d.topic)
+	f := x.cfg.fault(err, d.topic)
 	switch t := x.state(d.topic); {
 	case errors.Is(d.err, errProducerChanged):
 		f.Code, f.Hint = "producer_changed", ""
 	case isTopicGone(d.err):
 		return goneTopic(err)
 	case d.transactional && isFenced(d.err):
-		return s.transactionFault(x, err)
+		return x.transactionFault(err)
 	case errors.Is(d.err, kerr.MessageTooLarge) && t != nil && !t.Settings.Known:
 		// With readable settings the next session knows the new limit. Without,
 		// it would try the same again for ever.
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = "set KAFKA_MAX_MESSAGE to the topic's max.message.bytes, or let us read it: " + s.cfg.GrantRead(d.topic)
+		f.Hint = "set KAFKA_MAX_MESSAGE to the topic's max.message.bytes, or let us read it: " + x.cfg.GrantRead(d.topic)
 	}
 	return f
 }
 
 // look finds out why nothing is acknowledged. It returns nil when the batch is
 // done or ctx has ended meanwhile.
-func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault {
+func (x *session) look(ctx context.Context, d *delivery) *bridge.Fault {
 	if cause := x.writer.Trouble(); cause != nil {
-		return s.fault(cause, s.cfg.Topic)
+		return x.cfg.fault(cause, x.cfg.Topic)
 	}
 	looking, cancel := context.WithTimeout(ctx, lookTimeout)
 	var stop sync.WaitGroup
@@ -393,12 +393,12 @@ func (s *Sink) look(ctx context.Context, x *session, d *delivery) *bridge.Fault 
 		}
 		cancel() // an acknowledgement makes the question pointless
 	})
-	topics, err := x.writer.Describe(looking, s.cfg.Topics().Needed()...)
+	topics, err := x.writer.Describe(looking, x.cfg.Topics().Needed()...)
 	switch {
 	case ctx.Err() != nil || errors.Is(looking.Err(), context.Canceled):
 		return nil
 	case err != nil:
-		return s.explain(err, x.writer)
+		return x.cfg.explain(err, x.writer)
 	}
 	var troubles []string
 	for i := range topics {

@@ -44,6 +44,9 @@ type reach struct {
 	pinned atomic.Bool
 }
 
+// reaches are those of a session's topics of events and dead letters.
+type reaches []*reach
+
 // follows takes note of where a record is, and checks that it is behind those
 // that the topic is known to have.
 func (t *reach) follows(r *kgo.Record) error {
@@ -81,16 +84,16 @@ func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	if err := s.measure(ctx, x); err != nil {
+	if err := x.measure(ctx); err != nil {
 		s.endSession()
-		return nil, s.explain(err, x.writer)
+		return nil, s.cfg.explain(err, x.writer)
 	}
-	return x.states(), nil
+	return x.reaches.states(x.topics.DeadLetters), nil
 }
 
 // confirm asks for the ids of topics where the offsets do not prove that the
 // records of the batch are where they belong.
-func (s *Sink) confirm(ctx context.Context, x *session) error {
+func (x *session) confirm(ctx context.Context) error {
 	asked := false
 	for _, t := range x.reaches {
 		asked = asked || t.first
@@ -101,16 +104,16 @@ func (s *Sink) confirm(ctx context.Context, x *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	if err := s.identify(ctx, x); err != nil {
-		return s.explain(err, x.writer)
+	if err := x.identify(ctx); err != nil {
+		return x.cfg.explain(err, x.writer)
 	}
 	return nil
 }
 
 // identify ends the session if a topic of events or dead letters is another one
 // by now.
-func (s *Sink) identify(ctx context.Context, x *session) error {
-	topics, err := x.writer.Identify(ctx, s.cfg.Topics().Published()...)
+func (x *session) identify(ctx context.Context) error {
+	topics, err := x.writer.Identify(ctx, x.cfg.Topics().Published()...)
 	if err != nil {
 		return err
 	}
@@ -128,11 +131,11 @@ func (x *session) same(topics []kafkaclient.Topic) error {
 }
 
 // measure asks how far the session's topics go.
-func (s *Sink) measure(ctx context.Context, x *session) error {
-	if err := s.identify(ctx, x); err != nil {
+func (x *session) measure(ctx context.Context) error {
+	if err := x.identify(ctx); err != nil {
 		return err
 	}
-	bounds, err := x.writer.Bounds(ctx, s.cfg.Topics().Published()...)
+	bounds, err := x.writer.Bounds(ctx, x.cfg.Topics().Published()...)
 	if err != nil {
 		return err
 	}
@@ -152,17 +155,17 @@ func changed(topic string) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s is not the one that it was", topic)}
 }
 
-// states are the session's topics as far as is known.
-func (x *session) states() []bridge.TopicState {
-	all := make([]bridge.TopicState, len(x.reaches))
-	for i, t := range x.reaches {
-		all[i] = t.state(t.topic == x.topics.DeadLetters)
+// states are the topics as far as is known.
+func (all reaches) states(dead *kafkaclient.Topic) []bridge.TopicState {
+	states := make([]bridge.TopicState, len(all))
+	for i, t := range all {
+		states[i] = t.state(t.topic == dead)
 	}
-	return all
+	return states
 }
 
-// reachOf returns what is known of a topic, or nil.
-func reachOf(all []*reach, topic string) *reach {
+// of returns what is known of a topic, or nil.
+func (all reaches) of(topic string) *reach {
 	for _, t := range all {
 		if t.topic.Name == topic {
 			return t
@@ -176,8 +179,8 @@ func reachOf(all []*reach, topic string) *reach {
 const pinPartition = -1
 
 // pinned reports whether the client has learnt all topics.
-func (x *session) pinned() bool {
-	for _, t := range x.reaches {
+func (all reaches) pinned() bool {
+	for _, t := range all {
 		if !t.pinned.Load() {
 			return false
 		}
@@ -186,17 +189,17 @@ func (x *session) pinned() bool {
 }
 
 // pin makes a client learn the session's topics, once and for all.
-func (x *session) pin(ctx context.Context, client *kafkaclient.Client) error {
-	results := make(chan error, len(x.reaches))
-	for _, t := range x.reaches {
+func (all reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
+	results := make(chan error, len(all))
+	for _, t := range all {
 		record := kgo.Record{Topic: t.topic.Name, Partition: pinPartition, Key: []byte{}, Timestamp: time.Now()}
 		client.Produce(ctx, &record, func(_ *kgo.Record, err error) { results <- err })
 	}
 	var errs []error
-	for range x.reaches {
+	for range all {
 		errs = append(errs, <-results) // Produce heeds ctx until the topic is known
 	}
-	for _, t := range x.reaches {
+	for _, t := range all {
 		if !t.pinned.Load() {
 			return fmt.Errorf("learn about topic %s: %w", t.topic.Name, errors.Join(errs...))
 		}

@@ -36,7 +36,7 @@ type builder struct {
 	typeOf    string // ce_type, or what goes before the event's type
 	typed     bool   // the event's type is part of ce_type
 
-	to    *parcel          // what is being filled
+	to    *inflightPage    // what is being filled
 	trace kgo.RecordHeader // of the page, without a key where it is not traced
 	dates dates
 
@@ -76,9 +76,9 @@ func newBuilder(cfg Config) builder {
 	return b
 }
 
-// build fills the parcel with all records of the page before one of them is
+// build fills p with all records of the page before one of them is
 // produced, so that a page that must not go out leaves nothing behind.
-func (b *builder) build(p *parcel, page *bridge.Page, x *session) (bridge.Receipt, error) {
+func (b *builder) build(p *inflightPage, page *bridge.Page, x *session) (bridge.Receipt, error) {
 	now := time.Now()
 	b.to = p
 	p.reserve(len(page.Events), b.headersPerEvent(page))

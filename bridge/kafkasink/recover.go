@@ -61,54 +61,29 @@ func (e *disownedError) Unwrap() error { return e.err }
 // attempt makes one attempt at a session. Only the clients of the one that
 // succeeds are kept.
 func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
-	x, err := s.begin(ctx)
+	x, err := begin(ctx, &s.cfg, &s.losses)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
+	s.warnWeak(x)
 	c, err := s.takeOver(ctx, x, owned)
 	if err != nil && !errors.Is(err, bridge.ErrNoCheckpoint) {
 		x.close()
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
 		}
-		return bridge.Checkpoint{}, s.explain(err, x.writer)
+		return bridge.Checkpoint{}, s.cfg.explain(err, x.writer)
 	}
 	if !s.cfg.exactly() {
-		x.mirror = s.startMirror(x, c)
+		x.mirror = startMirror(x, c, s.mirrorEvery)
 	}
 	s.session = x
 	return c, err
 }
 
-// begin makes clients that know the cluster.
-func (s *Sink) begin(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
-	defer cancel()
-	x, err := s.meet(ctx)
-	if err == nil && s.patient == x.strict() {
-		x.close()
-		s.patient = !x.strict()
-		return s.meet(ctx)
-	}
-	return x, err
-}
-
-// meet makes clients and has them learn about the cluster.
-func (s *Sink) meet(ctx context.Context) (*session, error) {
-	x, err := s.open()
-	if err != nil {
-		return nil, s.fault(err, "")
-	}
-	if err := s.prepare(ctx, x); err != nil {
-		x.close()
-		return nil, s.explain(err, x.writer)
-	}
-	return x, nil
-}
-
 // prepare learns about the topics and the brokers' transactions.
-func (s *Sink) prepare(ctx context.Context, x *session) error {
-	topics, err := s.cfg.Needs().Ready(ctx, x.writer)
+func (x *session) prepare(ctx context.Context) error {
+	topics, err := x.cfg.Needs().Ready(ctx, x.writer)
 	if err != nil {
 		return err
 	}
@@ -118,8 +93,7 @@ func (s *Sink) prepare(ctx context.Context, x *session) error {
 		return err
 	}
 	x.version.Store(int32(version))
-	if s.cfg.exactly() {
-		s.warnWeak(version)
+	if x.cfg.exactly() {
 		return nil
 	}
 	if _, _, err := x.client.ProducerID(ctx); err != nil {
@@ -134,10 +108,10 @@ func (s *Sink) prepare(ctx context.Context, x *session) error {
 // there will ever be.
 func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	if failpoint.Broken(failpoint.BreakRead) {
-		c, err := s.readNewest(ctx, x, nil)
-		return c, errors.Join(err, s.takeProducer(ctx, x))
+		c, err := s.checkpoints.newest(ctx, x, nil)
+		return c, errors.Join(err, x.takeProducer(ctx))
 	}
-	if err := s.takeProducer(ctx, x); err != nil {
+	if err := x.takeProducer(ctx); err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	failpoint.Reach(failpoint.Init)
@@ -147,30 +121,30 @@ func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Cont
 		}
 	}
 	if failpoint.Broken(failpoint.BreakBarrier) {
-		return s.readNewest(ctx, x, nil)
+		return s.checkpoints.newest(ctx, x, nil)
 	}
-	b, err := s.commitBarrier(ctx, x)
+	b, err := x.commitBarrier(ctx)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	failpoint.Reach(failpoint.Barrier)
-	if !x.pinned() {
+	if !x.reaches.pinned() {
 		limited, cancel := context.WithTimeout(ctx, initTimeout)
 		defer cancel()
-		if err := x.pin(limited, x.client); err != nil {
+		if err := x.reaches.pin(limited, x.client); err != nil {
 			return bridge.Checkpoint{}, err
 		}
 	}
-	return s.readNewest(ctx, x, b)
+	return s.checkpoints.newest(ctx, x, b)
 }
 
 // takeProducer takes the stream's transactional id. The coordinator aborts
 // what an earlier session left open before it answers.
-func (s *Sink) takeProducer(ctx context.Context, x *session) error {
+func (x *transactions) takeProducer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
 	if _, _, err := x.writer.ProducerID(ctx); err != nil {
-		return fmt.Errorf("take the transactional id %s: %w", s.cfg.transactionalID(), err)
+		return fmt.Errorf("take the transactional id %s: %w", x.cfg.transactionalID(), err)
 	}
 	return nil
 }
@@ -183,9 +157,9 @@ type barrier struct {
 }
 
 // commitBarrier commits one on the stream's partition.
-func (s *Sink) commitBarrier(ctx context.Context, x *session) (*barrier, error) {
+func (x *session) commitBarrier(ctx context.Context) (*barrier, error) {
 	unique := rand.Text()
-	offset, err := s.commitOwn(ctx, x, "a barrier", s.ownRecord(s.cfg.barrierKey(), []byte(unique)))
+	offset, err := x.commitOwn(ctx, "a barrier", x.cfg.ownRecord(x.cfg.barrierKey(), []byte(unique)))
 	if err != nil {
 		return nil, err
 	}
@@ -194,44 +168,38 @@ func (s *Sink) commitBarrier(ctx context.Context, x *session) (*barrier, error) 
 
 // commitOwn commits records of the checkpoint topic, the last of them on the
 // stream's partition, and returns the offset of that.
-func (s *Sink) commitOwn(ctx context.Context, x *session, what string, own ...kgo.Record) (int64, error) {
-	t, err := s.beginTransaction(ctx, x, fmt.Sprintf("commit %s to %s", what, s.cfg.CheckpointTopic))
+func (x *session) commitOwn(ctx context.Context, what string, own ...kgo.Record) (int64, error) {
+	t, err := x.beginTransaction(ctx, fmt.Sprintf("commit %s to %s", what, x.cfg.CheckpointTopic))
 	if err != nil {
 		return 0, err
 	}
-	if x.client == x.writer && !x.pinned() {
+	if x.client == x.writer && !x.reaches.pinned() {
 		limited, cancel := context.WithTimeout(ctx, initTimeout)
 		defer cancel()
-		if err := x.pin(limited, x.client); err != nil {
+		if err := x.reaches.pin(limited, x.client); err != nil {
 			return 0, err
 		}
 	}
-	p := parcelOf(own...)
+	p := ownRecords(own...)
 	last := &p.records[len(own)-1]
 	x.open = newDelivery(t)
 	x.open.hand(p)
-	if err := s.finish(ctx, x); err != nil {
+	if err := x.finish(ctx); err != nil {
 		return 0, err
 	}
-	if err := s.follows(x, last); err != nil {
+	if err := x.follows(last); err != nil {
 		return 0, err
 	}
 	limited, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	return last.Offset, s.endTransaction(limited, x)
+	return last.Offset, x.endTransaction(limited)
 }
 
 // warnWeak says once what older brokers cannot promise.
-func (s *Sink) warnWeak(version int) {
-	if version >= kafkaclient.StrictTransactions || s.weak || s.cfg.Log == nil {
+func (s *Sink) warnWeak(x *session) {
+	if x.strict() || !s.cfg.exactly() || s.weak || s.cfg.Log == nil {
 		return
 	}
 	s.weak = true
-	s.cfg.Log.Warn("the brokers' transactions are of an older kind", "transaction.version", version, "weaker", kafkaclient.WeakTransactions, "hint", s.cfg.UpgradeHint())
-}
-
-// explain turns an error of a client into a fault. An error that only says
-// that time is up is replaced by what the connections know.
-func (s *Sink) explain(err error, client *kafkaclient.Client) *bridge.Fault {
-	return s.fault(client.Cause(err), s.cfg.Topic)
+	s.cfg.Log.Warn("the brokers' transactions are of an older kind", "transaction.version", int(x.version.Load()), "weaker", kafkaclient.WeakTransactions, "hint", s.cfg.UpgradeHint())
 }

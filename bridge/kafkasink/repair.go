@@ -126,7 +126,7 @@ func (r *Repair) Close() { r.sink.Close() }
 // that another process does the same job.
 func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	if r.dry != nil {
-		receipt, err := r.sink.records.build(parcelOf(), page, r.dry)
+		receipt, err := r.sink.records.build(ownRecords(), page, r.dry)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", bridge.ErrRefused, err)
 		}
@@ -174,10 +174,10 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 		s, x := r.sink, r.sink.session
 		var own []kgo.Record
 		for _, name := range some {
-			own = append(own, s.ownRecord(s.cfg.jobKey(name), nil))
+			own = append(own, s.cfg.ownRecord(s.cfg.jobKey(name), nil))
 		}
-		if _, err := s.commitOwn(ctx, x, "the end of marks", own...); err != nil {
-			err = s.explain(err, x.writer)
+		if _, err := x.commitOwn(ctx, "the end of marks", own...); err != nil {
+			err = s.cfg.explain(err, x.writer)
 			s.endSession()
 			return err
 		}
@@ -193,21 +193,21 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 // session's barrier tells.
 func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	s, x := r.sink, r.sink.session
-	rec := s.ownRecord(s.cfg.jobKey(mark), value)
+	rec := s.cfg.ownRecord(s.cfg.jobKey(mark), value)
 	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
 		return bridge.Receipt{}, fmt.Errorf("%w: its mark takes %d bytes, topic %s takes %d", bridge.ErrRefused, size, x.topics.Checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
-	if err := s.dispatch(ctx, x, parcelOf(), page); err != nil {
+	if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {
 		return bridge.Receipt{}, err
 	}
 	receipt := x.receipt.Receipt
-	if err := s.complete(ctx, x, rec); err != nil {
+	if err := x.complete(ctx, rec); err != nil {
 		return receipt, err
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return receipt, s.endTransaction(ending, x)
+	return receipt, x.endTransaction(ending)
 }
 
 // begin makes attempts at a session until one succeeds.
@@ -229,14 +229,14 @@ func (r *Repair) begin(ctx context.Context) error {
 func (r *Repair) attempt(ctx context.Context) error {
 	s := r.sink
 	s.endSession()
-	x, err := s.begin(ctx)
+	x, err := begin(ctx, &s.cfg, &s.losses)
 	if err != nil {
 		return err
 	}
 	marks, err := r.takeOver(ctx, x)
 	if err != nil {
 		x.close()
-		return s.explain(err, x.writer)
+		return s.cfg.explain(err, x.writer)
 	}
 	s.session, r.marks = x, marks
 	return nil
@@ -247,16 +247,15 @@ func (r *Repair) attempt(ctx context.Context) error {
 // of an earlier session can be committed any more, and what is before the
 // barrier is all there will ever be.
 func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, error) {
-	s := r.sink
-	if err := s.takeProducer(ctx, x); err != nil {
+	if err := x.takeProducer(ctx); err != nil {
 		return nil, err
 	}
-	b, err := s.commitBarrier(ctx, x)
+	b, err := x.commitBarrier(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := s.partitionLog(x)
-	if _, err := s.awaitBarrier(ctx, x, l, *b, new(finds)); err != nil {
+	l := x.partitionLog()
+	if _, err := x.awaitBarrier(ctx, l, *b, new(scanResult)); err != nil {
 		return nil, err
 	}
 	return r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
@@ -264,7 +263,7 @@ func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, e
 
 // visibleMarks reads what is committed and not hidden.
 func (r *Repair) visibleMarks(ctx context.Context, client *kafkaclient.Client) (map[string][]byte, error) {
-	l, all, err := r.sink.committedLog(ctx, client)
+	l, all, err := r.sink.cfg.committedLog(ctx, client)
 	if err != nil || l == nil {
 		return make(map[string][]byte), err
 	}

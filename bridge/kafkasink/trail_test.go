@@ -18,7 +18,7 @@ import (
 func trailOf(t *testing.T, s *kafkasink.Sink, most int) []string {
 	t.Helper()
 	var places []string
-	err := s.Trail(t.Context(), func(c bridge.Checkpoint) bool {
+	err := s.History().Trail(t.Context(), func(c bridge.Checkpoint) bool {
 		places = append(places, c.Place.String())
 		return len(places) < most
 	})
@@ -103,7 +103,7 @@ func TestTrailOfBrokersThatAreAway(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, []string{"127.0.0.1:1"}, exactly)
 	began := time.Now()
-	err := open(t, cfg).Trail(t.Context(), func(bridge.Checkpoint) bool { return true })
+	err := open(t, cfg).History().Trail(t.Context(), func(bridge.Checkpoint) bool { return true })
 	if took := time.Since(began); err == nil || took > kafkatest.Patience {
 		t.Errorf("%v after %v", err, took)
 	}
@@ -140,7 +140,7 @@ func TestHeld(t *testing.T) {
 			if err := tryRecover(t, reader, kafkatest.Patience); err != nil { // ends that
 				t.Fatal(err)
 			}
-			held, err := reader.Held(t.Context(), time.Now().Add(-time.Hour))
+			held, err := reader.Held(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 			if _, err := r.Publish(t.Context(), page(nameless), "0/1", []byte("mark")); err != nil {
 				t.Fatal(err)
 			}
-			held, err := s.Held(t.Context(), time.Now().Add(-time.Hour))
+			held, err := s.Held(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,11 +222,54 @@ func TestHeldKnowsOurs(t *testing.T) {
 	if err := client.ProduceSync(t.Context(), foreign).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	held, err := s.Held(t.Context(), time.Now().Add(-time.Hour))
+	held, err := s.Held(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if e := event("theirs", "u"); held.Take(&e) {
 		t.Error("somebody else's record counts as the stream's")
+	}
+}
+
+// An accepted change of the application puts the events of two into one topic,
+// and both may have given the same id.
+func TestHeldOfOneSource(t *testing.T) {
+	t.Parallel()
+	theirs := bridge.SourceIdentity{Organization: "globex", Application: "web"}
+	for _, headers := range []string{"cloudevents", "minimal"} {
+		t.Run(headers, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Headers = headers })
+			s := open(t, cfg)
+			recoverTo(t, s, cfg, -1)
+			b := batch(cfg, 0)
+			ours, said := bridge.SourceIdentity{Organization: "acme", Application: "shop"}, b.Pages[0].Events[3]
+			b.Pages[0].Source = ours
+			nobodys, broken := page(event("nobodys", "u")), page(event("broken", "u"))
+			broken.Source, broken.Events[0].Defect = ours, bridge.DefectTime
+			unsaid, letter := nobodys.Events[0], broken.Events[0]
+			b.Pages = append(b.Pages, nobodys, broken)
+			if err := commit(t, s, b); err != nil {
+				t.Fatal(err)
+			}
+			tells := headers == "cloudevents"
+			for source, want := range map[bridge.SourceIdentity]struct{ said, unsaid bool }{
+				ours: {true, true}, theirs: {!tells, true}, {}: {true, true},
+			} {
+				held, err := s.Held(t.Context(), time.Now().Add(-time.Hour), source)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := held.Take(&said); got != want.said {
+					t.Errorf("source %+v: an event of %+v is held: %t", source, ours, got)
+				}
+				if got := held.Take(&letter); got != want.said {
+					t.Errorf("source %+v: a dead letter of %+v is held: %t", source, ours, got)
+				}
+				if got := held.Take(&unsaid); got != want.unsaid {
+					t.Errorf("source %+v: an event that does not say whose it is is held: %t", source, got)
+				}
+			}
+		})
 	}
 }

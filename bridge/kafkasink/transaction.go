@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -11,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/internal/failpoint"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // commitTimeout bounds the end of a transaction. On a limping cluster commits
@@ -21,6 +23,27 @@ const commitTimeout = 25 * time.Second
 // errProducerChanged: part of a transaction's records went out under another
 // producer epoch than the rest, so that the brokers have aborted some of them.
 var errProducerChanged = errors.New("the producer id changed within a transaction")
+
+// transactions are those of one session. Its methods are for one goroutine at a
+// time: the Sink's caller, or at least once the mirror's.
+type transactions struct {
+	cfg *Config
+	// writer produces checkpoints and has the stream's transactional id.
+	writer *kafkaclient.Client
+	// version is the brokers' transaction.version, 0 until it is known.
+	version atomic.Int32
+	// patient: the brokers' transactions are of the older kind, whose end must
+	// not be asked for twice, so that the answer is waited for.
+	patient bool
+	// began is when the last transaction began, newest where its checkpoint or
+	// barrier is: offsets only grow.
+	began  time.Time
+	newest int64
+}
+
+// strict reports whether the brokers fence each transaction by itself
+// (transaction.version 2): then a late end of one cannot end the next.
+func (x *transactions) strict() bool { return x.version.Load() >= kafkaclient.StrictTransactions }
 
 // transact commits what was sent and the checkpoint behind it. Before the end
 // is answered nothing is visible, and a crash leaves nothing but a transaction
@@ -40,17 +63,17 @@ func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error 
 }
 
 func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) error {
-	rec, err := s.checkpointRecord(x, s.cfg.dataKey(), c)
+	rec, err := x.checkpointRecord(s.cfg.dataKey(), c)
 	if err != nil {
 		return err
 	}
-	if err := s.complete(ctx, x, rec); err != nil {
+	if err := x.complete(ctx, rec); err != nil {
 		return err
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	failpoint.Reach(failpoint.Ending)
-	err = s.endTransaction(ending, x)
+	err = x.endTransaction(ending)
 	if err != nil && failpoint.Broken(failpoint.BreakAbort) && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
 		if err := s.sendHeld(ctx, x); err != nil {
 			return err
@@ -66,40 +89,40 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 
 // complete sends records of our own behind what the batch has sent, and waits
 // until all of it is acknowledged. What is left is to end the transaction.
-func (s *Sink) complete(ctx context.Context, x *session, own ...kgo.Record) error {
+func (x *session) complete(ctx context.Context, own ...kgo.Record) error {
 	if x.open != nil && !x.strict() {
 		// Here a late end of an earlier transaction may commit what there is
 		// of this one. A checkpoint without its events would lose them.
 		t := x.open.target
-		if err := s.finish(ctx, x); err != nil {
+		if err := x.finish(ctx); err != nil {
 			return err
 		}
 		failpoint.Reach(failpoint.Acked)
 		x.open = newDelivery(t)
 	}
-	d, err := s.batch(ctx, x)
+	d, err := x.batch(ctx)
 	if err != nil {
 		return err
 	}
-	p := parcelOf(own...)
+	p := ownRecords(own...)
 	d.hand(p)
 	failpoint.Reach(failpoint.Checkpoint)
-	if err := s.finish(ctx, x); err != nil {
+	if err := x.finish(ctx); err != nil {
 		return err
 	}
 	if x.strict() {
 		failpoint.Reach(failpoint.Acked)
 	}
-	if err := s.confirm(ctx, x); err != nil {
+	if err := x.confirm(ctx); err != nil {
 		return err
 	}
-	return s.follows(x, &p.records[len(own)-1])
+	return x.follows(&p.records[len(own)-1])
 }
 
 // sendHeld sends what a broken rule has held back.
 func (s *Sink) sendHeld(ctx context.Context, x *session) error {
 	for _, page := range x.held {
-		if err := s.dispatch(ctx, x, parcelOf(), page); err != nil {
+		if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {
 			return err
 		}
 	}
@@ -107,21 +130,21 @@ func (s *Sink) sendHeld(ctx context.Context, x *session) error {
 }
 
 // beginTransaction opens a transaction and returns what its records need.
-func (s *Sink) beginTransaction(ctx context.Context, x *session, what string) (target, error) {
+func (x *transactions) beginTransaction(ctx context.Context, what string) (target, error) {
 	x.began = time.Now()
 	if err := x.writer.BeginTransaction(); err != nil {
-		return target{}, s.transactionFault(x, fmt.Errorf("begin a transaction: %w", err))
+		return target{}, x.transactionFault(fmt.Errorf("begin a transaction: %w", err))
 	}
 	id, epoch, err := x.writer.ProducerID(ctx)
 	if err != nil {
-		return target{}, s.transactionFault(x, fmt.Errorf("begin a transaction: %w", err))
+		return target{}, x.transactionFault(fmt.Errorf("begin a transaction: %w", err))
 	}
 	return target{client: x.writer, what: what, transactional: true, producer: id, epoch: epoch}, nil
 }
 
 // follows checks that a record of ours is behind all earlier ones. If not, the
 // topic is another one, or was cut, and what it held is gone.
-func (s *Sink) follows(x *session, r *kgo.Record) error {
+func (x *transactions) follows(r *kgo.Record) error {
 	if r.Offset <= x.newest {
 		return &bridge.Fault{
 			Class: bridge.Transient, Code: "checkpoint_topic_changed",
@@ -135,7 +158,7 @@ func (s *Sink) follows(x *session, r *kgo.Record) error {
 
 // endTransaction commits. On any error the outcome is unknown: the client may
 // not be used again, and must not be healed.
-func (s *Sink) endTransaction(ctx context.Context, x *session) error {
+func (x *transactions) endTransaction(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- x.writer.EndTransaction(ctx, kgo.TryCommit) }() // waited for below
 	tick := time.NewTicker(stallAfter)
@@ -144,7 +167,7 @@ func (s *Sink) endTransaction(ctx context.Context, x *session) error {
 		select {
 		case err := <-ended:
 			if err != nil {
-				return s.transactionFault(x, fmt.Errorf("commit a transaction of %s: %w", s.cfg.transactionalID(), err))
+				return x.transactionFault(fmt.Errorf("commit a transaction of %s: %w", x.cfg.transactionalID(), err))
 			}
 			return nil
 		case <-tick.C:
@@ -153,20 +176,20 @@ func (s *Sink) endTransaction(ctx context.Context, x *session) error {
 		if cause == nil {
 			cause = errors.New("the brokers do not finish it")
 		}
-		s.cfg.Tell(s.fault(fmt.Errorf("commit a transaction of %s: %w", s.cfg.transactionalID(), cause), ""))
+		x.cfg.Tell(x.cfg.fault(fmt.Errorf("commit a transaction of %s: %w", x.cfg.transactionalID(), cause), ""))
 	}
 }
 
 // transactionFault makes a fault of an error that ends a session, and tells
 // being fenced from a transaction that took too long.
-func (s *Sink) transactionFault(x *session, err error) *bridge.Fault {
+func (x *transactions) transactionFault(err error) *bridge.Fault {
 	if isTopicGone(err) {
 		return goneTopic(err)
 	}
-	f := s.fault(err, s.cfg.CheckpointTopic)
+	f := x.cfg.fault(err, x.cfg.CheckpointTopic)
 	switch {
 	case !isFenced(err):
-	case !x.began.IsZero() && time.Since(x.began) >= s.cfg.TransactionTimeout:
+	case !x.began.IsZero() && time.Since(x.began) >= x.cfg.TransactionTimeout:
 		f.Class, f.Code = bridge.Transient, "transaction_timeout"
 		f.Hint = "raise KAFKA_TRANSACTION_TIMEOUT if this happens often"
 	default:

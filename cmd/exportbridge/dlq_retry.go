@@ -225,11 +225,6 @@ func (a *app) sayWaiting() func(error) {
 // newestCheckpoint returns the stream's, as the checkpoint topic has it; the
 // zero value where there is none.
 func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint, error) {
-	sink, err := kafkasink.New(st.Kafka)
-	if err != nil {
-		return bridge.Checkpoint{}, err
-	}
-	defer sink.Close()
-	newest, err := control.Newest(ctx, sink)
+	newest, err := control.Newest(ctx, st.Kafka.History())
 	return newest, explained(err)
 }

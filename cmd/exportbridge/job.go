@@ -298,12 +298,7 @@ func (p *jobPlan) askAPI(ctx context.Context) error {
 // refuseOverlap refuses a backfill of what the stream, or a backfill before,
 // publishes into the same topic.
 func (p *jobPlan) refuseOverlap(ctx context.Context) error {
-	sink, err := kafkasink.New(p.st.Kafka)
-	if err != nil {
-		return err
-	}
-	defer sink.Close()
-	overlaps, begun, err := p.jobs.Overlap(ctx, &p.job, sink)
+	overlaps, begun, err := p.jobs.Overlap(ctx, &p.job, p.st.Kafka.History())
 	if err != nil {
 		return explained(err)
 	}

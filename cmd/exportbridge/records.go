@@ -30,16 +30,13 @@ func unwatched(s *config.Settings) *config.Settings {
 }
 
 // controllers are those of all streams, for the HTTP server.
-func controllers(client *cursorstore.Client, s *config.Settings) (map[string]ops.Controller, error) {
+func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
 	all := make(map[string]ops.Controller, len(s.Streams))
 	for i := range s.Streams {
-		c, err := controllerOf(client, s, &s.Streams[i])
-		if err != nil {
-			return nil, err
-		}
+		c := controllerOf(client, s, &s.Streams[i])
 		all[c.Stream()] = c
 	}
-	return all, nil
+	return all
 }
 
 // answerable gives an error of a command the status of an answer.

@@ -85,9 +85,8 @@ func (a *app) options(s *config.Settings, limits bridge.Limits, log *slog.Logger
 		Limits:  limits,
 		Log:     log,
 		Environ: a.environ,
-		Control: func(client *cursorstore.Client) (map[string]ops.Controller, ops.Records, error) {
-			all, err := controllers(client, own)
-			return all, &records{all: own}, err
+		Control: func(client *cursorstore.Client) (map[string]ops.Controller, ops.Records) {
+			return controllers(client, own), &records{all: own}
 		},
 		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
 			return newStreamJobs(jobs.Jobs(st.Kafka), st.Name).countWindows

@@ -39,12 +39,7 @@ func openStream(ctx context.Context, a *app, need config.Uses, name string) (*st
 	if err != nil {
 		return nil, err
 	}
-	c, err := controllerOf(client, s, st)
-	if err != nil {
-		_ = client.Close() // nothing is left to be written
-		return nil, err
-	}
-	return &streamHandle{c, client}, nil
+	return &streamHandle{controllerOf(client, s, st), client}, nil
 }
 
 // steeringSettings loads what commands need that look at streams. The API is
@@ -79,12 +74,7 @@ func openStreams(ctx context.Context, a *app, name string) (*cursorstore.Client,
 		if name != "" && st.Name != name {
 			continue
 		}
-		c, err := controllerOf(client, s, st)
-		if err != nil {
-			_ = client.Close() // nothing is left to be written
-			return nil, nil, err
-		}
-		all = append(all, c)
+		all = append(all, controllerOf(client, s, st))
 	}
 	return client, all, nil
 }
@@ -96,19 +86,15 @@ func openRedis(s *config.Settings) (*cursorstore.Client, error) {
 }
 
 // controllerOf wires the controller of a stream. No server is asked yet.
-func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Stream) (*control.Controller, error) {
+func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Stream) *control.Controller {
 	ports := redisPorts(client, st.Name)
 	kafka := st.Kafka
 	kafka.Known = ports.Store.Load
-	reader, err := kafkasink.New(kafka)
-	if err != nil {
-		return nil, err
-	}
-	ports.Log, ports.Group = reader, group{st.Kafka.Ownership()}
+	ports.Log, ports.Group = kafka.History(), group{st.Kafka.Ownership()}
 	ports.OpenSink = func() (control.Sink, error) { return kafkasink.New(kafka) }
 	cfg := control.Config{Engine: st.Engine}
 	cfg.Engine.Owner = s.Owner()
-	return control.New(cfg, ports), nil
+	return control.New(cfg, ports)
 }
 
 // redisPorts are those of a stream that Redis alone may know.

@@ -136,11 +136,7 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 		return err
 	}
 	defer api.Close()
-	live, err := newLiveStream(st)
-	if err != nil {
-		return err
-	}
-	defer live.Close()
+	live := &liveStream{st.Kafka.History(), st.Kafka}
 	events, err := eventReader(ctx, st)
 	if err != nil {
 		return err
@@ -204,13 +200,8 @@ func (o *verifyOptions) publisher(kafka kafkasink.Config, report func(error)) fu
 
 // liveStream implements reconcile.LiveStream.
 type liveStream struct {
-	*kafkasink.Sink
+	*kafkasink.CheckpointHistory
 	kafka kafkasink.Config
-}
-
-func newLiveStream(st *config.Stream) (*liveStream, error) {
-	sink, err := kafkasink.New(st.Kafka)
-	return &liveStream{sink, st.Kafka}, err
 }
 
 // Running implements reconcile.LiveStream.

@@ -72,7 +72,7 @@ type Options struct {
 	Environ []string
 	// Control makes what HTTP asks: the controllers of the streams, by name, and
 	// their dead letters and jobs.
-	Control func(*cursorstore.Client) (map[string]ops.Controller, ops.Records, error)
+	Control func(*cursorstore.Client) (map[string]ops.Controller, ops.Records)
 	// Windows returns what counts the windows of a stream's backfills and replays
 	// by their state, as they were so long ago at most.
 	Windows func(*config.Stream) func(ctx context.Context, age time.Duration) (map[string]int, error)
@@ -157,10 +157,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 
 // listen opens the HTTP server, and says who may do what there.
 func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
-	controllers, records, err := p.options.Control(p.redis)
-	if err != nil {
-		return err
-	}
+	controllers, records := p.options.Control(p.redis)
 	log := p.log.With(LogComponent, "http")
 	parts := ops.Parts{
 		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Log: p.tail, Samples: p.samples,
@@ -169,6 +166,7 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	for _, st := range p.streams {
 		parts.Streams = append(parts.Streams, st.bridge)
 	}
+	var err error
 	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
 		return &ListenError{err}
 	}

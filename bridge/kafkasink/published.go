@@ -18,66 +18,89 @@ import (
 // mostHeld is how many events are remembered: about 300 MB.
 const mostHeld = 5_000_000
 
+// Published reads what the topics of a stream hold: the events and the dead
+// letters of the stream. It publishes nothing, and needs no session. One
+// goroutine at a time calls Holds; the other methods may be called concurrently.
+type Published struct {
+	cfg Config
+	// searched is where Holds has found nothing, by topic; holdsTime bounds one look.
+	searched  map[string]searched
+	holdsTime time.Duration
+}
+
+// Published reads what the stream's topics hold.
+func (c *Config) Published() *Published {
+	return &Published{cfg: *c, searched: make(map[string]searched), holdsTime: holdsTime}
+}
+
 // Held implements bridge.Holdings. It reads the topic and that of the dead
 // letters read_committed, from record times an hour before from on, since an
 // event's record may have been given the time of its publishing. With headers an
 // event is known by its record's ce_id, without by the bytes of its value; of a
-// dead letter that says neither the hash of the bytes is enough. It waits for
+// dead letter that says neither the hash of the bytes is enough. A record whose
+// ce_source names another source than this one does not count. It waits for
 // brokers, and for transactions that are open, as long as ctx allows.
-func (s *Sink) Held(ctx context.Context, from time.Time) (bridge.Held, error) {
-	client, err := s.cfg.Open()
+func (p *Published) Held(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.Held, error) {
+	client, err := p.cfg.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	h, err := s.readHeld(ctx, client, from.Add(-futureLimit))
+	h, err := p.readHeld(ctx, client, from.Add(-futureLimit), source)
 	switch {
 	case err == nil:
 		return h, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("read the events of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
+		return nil, fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	}
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return nil, fault
 	}
-	return nil, s.explain(fmt.Errorf("read the events of %s: %w", s.cfg.Stream, err), client)
+	return nil, p.cfg.explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), client)
 }
 
 // errTooManyHeld ends the reading of more than can be remembered.
 var errTooManyHeld = errors.New("too many to tell apart")
 
-func (s *Sink) readHeld(ctx context.Context, client *kafkaclient.Client, from time.Time) (*held, error) {
-	h := newHeld(s.cfg.Headers == headersNone)
-	for _, topic := range s.cfg.Topics().Published() {
+func (p *Published) readHeld(ctx context.Context, client *kafkaclient.Client, from time.Time, source bridge.SourceIdentity) (*held, error) {
+	h := newHeld(p.cfg.Headers == headersNone)
+	of := newBuilder(p.cfg)
+	of.setSource(source)
+	for _, topic := range p.cfg.Topics().Published() {
 		l := client.Log(topic, [16]byte{})
-		l.Waiting = s.cfg.Report
+		l.Waiting = p.cfg.Report
 		spans, err := spansAfter(ctx, l, from)
-		if kafkaclient.IsMissing(err) && topic != s.cfg.Topic {
+		if kafkaclient.IsMissing(err) && topic != p.cfg.Topic {
 			continue // no dead letter yet
 		}
 		if err == nil {
-			err = l.Read(ctx, spans, func(r *kgo.Record) error { return s.takeHeld(h, r) })
+			err = l.Read(ctx, spans, func(r *kgo.Record) error {
+				if isOthers(r, of.sourceText) {
+					return nil
+				}
+				return p.takeHeld(h, r)
+			})
 		}
 		switch {
 		case errors.Is(err, errTooManyHeld):
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
 				Hint: "lower EXPORT_OVERLAP, or exportbridge cursor reset --to-datetime",
-				Err:  fmt.Errorf("topic %s holds more than %d events since %s, %w", s.cfg.Topic, mostHeld, from.UTC().Format(time.RFC3339), err),
+				Err:  fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topic, mostHeld, from.UTC().Format(time.RFC3339), err),
 			}
 		case err != nil:
-			return nil, s.unreadable(err, topic)
+			return nil, p.cfg.unreadable(err, topic)
 		}
 	}
-	s.cfg.Tell(nil)
+	p.cfg.Tell(nil)
 	return h, nil
 }
 
 // takeHeld remembers a record if it is the stream's.
-func (s *Sink) takeHeld(h *held, r *kgo.Record) error {
+func (p *Published) takeHeld(h *held, r *kgo.Record) error {
 	switch {
-	case !s.isOurs(r):
-	case r.Topic == s.cfg.Topic:
+	case !p.isOurs(r):
+	case r.Topic == p.cfg.Topic:
 		h.add(r)
 	default:
 		h.addLetter(r)

@@ -13,29 +13,29 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// holder is the producer whose open transaction hides the end of a partition.
-type holder struct {
+// blockingTxn is the producer whose open transaction hides the end of a partition.
+type blockingTxn struct {
 	producer int64
 	epoch    int16
 	id       string // transactional, empty if it cannot be known
 }
 
-// errNoHolder: no open transaction begins where the readable log ends. It may
+// errNoBlockingTxn: no open transaction begins where the readable log ends. It may
 // have ended meanwhile.
-var errNoHolder = errors.New("no producer has one open there")
+var errNoBlockingTxn = errors.New("no producer has one open there")
 
 // lookBehind finds out what hides the barrier and says how to end it. If it is
 // the transaction of a stream of ours that nobody runs, it ends it.
-func (s *Sink) lookBehind(ctx context.Context, x *session, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
+func (x *session) lookBehind(ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	where := fmt.Sprintf("partition %d of %s", l.Partition, l.Topic())
 	f := &bridge.Fault{
 		Class: bridge.Transient, Code: "held_back",
 		Hint: fmt.Sprintf("kafka-transactions.sh --bootstrap-server %s abort --topic %s --partition %d --start-offset %d",
-			strings.Join(s.cfg.Brokers, ","), l.Topic(), l.Partition, stable),
+			strings.Join(x.cfg.Brokers, ","), l.Topic(), l.Partition, stable),
 	}
-	h, err := findHolder(ctx, x.writer, l, stable)
+	h, err := findBlockingTxn(ctx, x.writer, l, stable)
 	if err != nil {
 		f.Err = fmt.Errorf("an open transaction hides the end of %s from offset %d on, for %s already; whose it is: %w", where, stable, waited.Round(time.Second), err)
 		return f
@@ -45,23 +45,23 @@ func (s *Sink) lookBehind(ctx context.Context, x *session, l *kafkaclient.Partit
 		who += " with transactional id " + h.id
 	}
 	f.Err = fmt.Errorf("an open transaction of %s hides the end of %s from offset %d on, for %s already", who, where, stable, waited.Round(time.Second))
-	if err := s.free(ctx, h); err != nil {
+	if err := x.cfg.free(ctx, h); err != nil {
 		f.Err = fmt.Errorf("%w; %w", f.Err, err)
 	}
 	return f
 }
 
-// findHolder finds the producer whose transaction begins at the last stable
+// findBlockingTxn finds the producer whose transaction begins at the last stable
 // offset.
-func findHolder(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.PartitionLog, stable int64) (holder, error) {
+func findBlockingTxn(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.PartitionLog, stable int64) (blockingTxn, error) {
 	admin := kadm.NewClient(client.Client)
 	set := make(kadm.TopicsSet)
 	set.Add(l.Topic(), l.Partition)
 	described, err := admin.DescribeProducers(ctx, set)
 	if err != nil {
-		return holder{}, fmt.Errorf("describe producers: %w", err)
+		return blockingTxn{}, fmt.Errorf("describe producers: %w", err)
 	}
-	var h holder
+	var h blockingTxn
 	found := false
 	described.EachPartition(func(p kadm.DescribedProducersPartition) {
 		if p.Err != nil {
@@ -70,11 +70,11 @@ func findHolder(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.
 	})
 	described.EachProducer(func(p kadm.DescribedProducer) {
 		if p.CurrentTxnStartOffset == stable {
-			h, found = holder{producer: p.ProducerID, epoch: p.ProducerEpoch}, true
+			h, found = blockingTxn{producer: p.ProducerID, epoch: p.ProducerEpoch}, true
 		}
 	})
 	if err != nil || !found {
-		return holder{}, errors.Join(err, errNoHolder)
+		return blockingTxn{}, errors.Join(err, errNoBlockingTxn)
 	}
 	listed, err := admin.ListTransactions(ctx, []int64{h.producer}, nil)
 	if err != nil {
@@ -90,22 +90,23 @@ func findHolder(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.
 
 // free ends the transaction of a stream of ours that no process runs: taking
 // its transactional id, exactly that, aborts it. A stream that is run does that
-// itself, and to take its id would fence a healthy process. A repair is in no group: one that has held others back for so long was
+// itself, and to take its id would fence a healthy process. A repair is in no
+// group: one that has held others back for so long was
 // killed, or finds out by its mark that it was fenced, and has done nothing.
-func (s *Sink) free(ctx context.Context, h holder) error {
-	stream, ours := strings.CutPrefix(h.id, s.cfg.CheckpointTopic+".")
-	if !ours || h.id == s.cfg.transactionalID() {
+func (c *Config) free(ctx context.Context, h blockingTxn) error {
+	stream, ours := strings.CutPrefix(h.id, c.CheckpointTopic+".")
+	if !ours || h.id == c.transactionalID() {
 		return nil
 	}
-	other := Sink{cfg: s.cfg}
-	other.cfg.Stream, other.cfg.job = stream, "" // whatever job it is, its id is in the name
-	x := &session{}
-	client, err := other.cfg.Open(append(other.producerOpts(x), other.transactionOpts(x)...)...)
+	other := *c
+	other.Stream, other.job = stream, "" // whatever job it is, its id is in the name
+	x := newSession(&other, nil, false)
+	client, err := other.Open(append(x.producerOpts(), x.transactionOpts()...)...)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	group := other.cfg.Ownership()
+	group := other.Ownership()
 	members, err := group.Members(ctx)
 	if err != nil {
 		return fmt.Errorf("ask who runs stream %s: %w", stream, err)
@@ -116,8 +117,8 @@ func (s *Sink) free(ctx context.Context, h holder) error {
 	if _, _, err := client.ProducerID(ctx); err != nil {
 		return fmt.Errorf("end the transaction of stream %s, which nobody runs: %w", stream, err)
 	}
-	if s.cfg.Log != nil {
-		s.cfg.Log.Info("ended an open transaction of a stream that nobody runs", "of", stream, "producer", h.producer, "epoch", h.epoch)
+	if c.Log != nil {
+		c.Log.Info("ended an open transaction of a stream that nobody runs", "of", stream, "producer", h.producer, "epoch", h.epoch)
 	}
 	return nil
 }

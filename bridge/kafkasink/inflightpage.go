@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// keptParcels bounds the free list.
-	keptParcels = 32
+	// keptPages bounds the free list.
+	keptPages = 32
 	// smallPage is the page, in records, whose memory is never worth dropping.
 	smallPage = 2000
 	keptText  = 4 << 20 // the most text that outlives its page, in bytes
 )
 
-// parcel is a page on its way to the brokers: its records, and what they are
+// inflightPage is a page on its way to the brokers: its records, and what they are
 // made of. The records point into the page, which is released by the promise of
 // the last one: until then the client may send any of them again, after it
 // nothing reads them.
-type parcel struct {
+type inflightPage struct {
 	page     *bridge.Page // nil for records of our own
 	delivery *delivery
 	left     atomic.Int64 // records whose promise has not run
@@ -32,25 +32,25 @@ type parcel struct {
 	text    []byte             // values of headers that are made for one record
 
 	promise func(*kgo.Record, error) // bound once, so that a page costs no closure
-	home    *parcels                 // nil where the memory is not used again
+	home    *inflightPages           // nil where the memory is not used again
 }
 
-// parcelOf returns a parcel of records of our own.
-func parcelOf(records ...kgo.Record) *parcel {
-	p := &parcel{records: records}
+// ownRecords returns one of records of our own.
+func ownRecords(records ...kgo.Record) *inflightPage {
+	p := &inflightPage{records: records}
 	p.promise = p.keep
 	return p
 }
 
 // reserve sizes the memory for the whole page at once, with so many headers an
 // event: the client will hold pointers into it.
-func (p *parcel) reserve(events, headers int) {
+func (p *inflightPage) reserve(events, headers int) {
 	p.records = slices.Grow(p.records, events)
 	p.headers = slices.Grow(p.headers, events*headers)
 }
 
 // keep is the promise of each record. It runs on the client's goroutine.
-func (p *parcel) keep(r *kgo.Record, err error) {
+func (p *inflightPage) keep(r *kgo.Record, err error) {
 	d := p.delivery
 	d.settle(r, err)
 	if p.left.Add(-1) == 0 {
@@ -61,14 +61,14 @@ func (p *parcel) keep(r *kgo.Record, err error) {
 }
 
 // show lets who watches see a record of the page.
-func (p *parcel) show(r *kgo.Record, err error) {
+func (p *inflightPage) show(r *kgo.Record, err error) {
 	if err == nil && p.home != nil && p.home.sampled != nil {
 		p.home.sampled(r)
 	}
 }
 
 // finish gives the page back, and the memory for the next one.
-func (p *parcel) finish() {
+func (p *inflightPage) finish() {
 	if p.page != nil {
 		p.page.Release()
 		p.page = nil
@@ -78,22 +78,22 @@ func (p *parcel) finish() {
 	}
 }
 
-// parcels is a free list. The last one given back is the first one taken,
+// pages is a free list. The last one given back is the first one taken,
 // because it is still in the processor's cache.
-type parcels struct {
+type inflightPages struct {
 	sampled func(*kgo.Record) // as in Config; never changed
 
-	mu      sync.Mutex // guards all below: parcels come back from the client
-	free    []*parcel
+	mu      sync.Mutex // guards all below: pages come back from the client
+	free    []*inflightPage
 	records int // running mean of the pages' records
 }
 
-func (s *parcels) take() *parcel {
+func (s *inflightPages) take() *inflightPage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.free)
 	if n == 0 {
-		p := parcelOf()
+		p := ownRecords()
 		p.home = s
 		return p
 	}
@@ -105,24 +105,24 @@ func (s *parcels) take() *parcel {
 	return p
 }
 
-// give takes a parcel back, and keeps none that is far larger than pages are:
+// give takes a page back, and keeps none that is far larger than pages are:
 // giant ones must not stay.
-func (s *parcels) give(p *parcel) {
+func (s *inflightPages) give(p *inflightPage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.records == 0 {
 		s.records = len(p.records)
 	}
 	s.records += (len(p.records) - s.records) / 8
-	if len(s.free) < keptParcels {
+	if len(s.free) < keptPages {
 		s.free = append(s.free, p)
 	}
 	s.free = slices.DeleteFunc(s.free, s.giant)
 }
 
-// giant reports whether a parcel is far larger than pages are now. The caller
+// giant reports whether an inflightPage is far larger than pages are now. The caller
 // holds mu.
-func (s *parcels) giant(p *parcel) bool {
+func (s *inflightPages) giant(p *inflightPage) bool {
 	return cap(p.records) > max(4*s.records, smallPage) || cap(p.text) > keptText
 }
 

@@ -14,33 +14,38 @@ import (
 // in memory.
 const longStep = 16 << 10
 
+// CheckpointHistory reads the committed checkpoints of a stream. It begins no
+// session and disturbs none; what an open transaction hides is not seen. It may
+// be used concurrently. Errors are Faults.
+type CheckpointHistory struct{ cfg Config }
+
+// History reads the stream's checkpoints.
+func (c *Config) History() *CheckpointHistory { return &CheckpointHistory{*c} }
+
 // Trail shows the stream's committed checkpoints that the checkpoint topic still
 // has to visit, newest first, until it returns false: of those of one second the
 // newest, without heartbeats, as a history has them. The newest of all is always
 // shown. The topic keeps every checkpoint for seven days, and the newest one for
-// ever. A topic that does not exist has none.
-//
-// It begins no session and disturbs none; what an open transaction hides is not
-// seen. It may be called at any time. Errors are Faults; brokers that do not
-// answer are waited for as long as ctx allows, for some seconds at most.
-func (s *Sink) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
-	client, err := s.cfg.Open()
+// ever. A topic that does not exist has none. Brokers that do not answer are
+// waited for as long as ctx allows, for some seconds at most.
+func (h *CheckpointHistory) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
+	client, err := h.cfg.Open()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	err = s.trail(ctx, client, visit)
+	err = h.trail(ctx, client, visit)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
+		return fmt.Errorf("read the checkpoints of %s: %w", h.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
 	case err != nil:
-		return s.explain(fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, err), client)
+		return h.cfg.explain(fmt.Errorf("read the checkpoints of %s: %w", h.cfg.Stream, err), client)
 	}
 	return nil
 }
 
-func (s *Sink) trail(ctx context.Context, client *kafkaclient.Client, visit func(bridge.Checkpoint) bool) error {
-	l, all, err := s.committedLog(ctx, client)
+func (h *CheckpointHistory) trail(ctx context.Context, client *kafkaclient.Client, visit func(bridge.Checkpoint) bool) error {
+	l, all, err := h.cfg.committedLog(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -48,12 +53,12 @@ func (s *Sink) trail(ctx context.Context, client *kafkaclient.Client, visit func
 	high := all.To
 	for step := int64(firstStep); high > all.From; step = min(2*step, longStep) {
 		low := max(all.From, high-step)
-		found := finds{data: heap{key: s.cfg.dataKey(), all: true}, mirror: heap{key: s.cfg.mirrorKey(), all: true}}
+		found := scanResult{data: keyRecords{key: h.cfg.dataKey(), all: true}, mirror: keyRecords{key: h.cfg.mirrorKey(), all: true}}
 		start, err := l.Scan(ctx, kafkaclient.Span{From: low, To: high}, found.add)
 		if err != nil {
 			return err
 		}
-		part, err := s.decodeAll(&found)
+		part, err := found.decodeAll(h.cfg.Stream)
 		if err != nil {
 			return err
 		}
@@ -76,30 +81,30 @@ func (s *Sink) trail(ctx context.Context, client *kafkaclient.Client, visit func
 // checkpoint topic or Config.Known, or bridge.ErrNoCheckpoint. It begins no
 // session and disturbs none: one that is just being committed may be missing.
 // Errors are Faults, or those of Known.
-func (s *Sink) Newest(ctx context.Context) (bridge.Checkpoint, error) {
-	return kafkaclient.With(ctx, &s.cfg.Config, s.cfg.Topic, s.newest)
+func (h *CheckpointHistory) Newest(ctx context.Context) (bridge.Checkpoint, error) {
+	return kafkaclient.With(ctx, &h.cfg.Config, h.cfg.Topic, h.newest)
 }
 
-func (s *Sink) newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
+func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
-	err := s.trail(ctx, client, func(found bridge.Checkpoint) bool {
+	err := h.trail(ctx, client, func(found bridge.Checkpoint) bool {
 		c = found
 		return false
 	})
 	if err != nil {
-		return c, fmt.Errorf("read the checkpoints of %s: %w", s.cfg.Stream, err)
+		return c, fmt.Errorf("read the checkpoints of %s: %w", h.cfg.Stream, err)
 	}
-	if s.cfg.Known != nil {
-		switch known, err := s.cfg.Known(ctx); {
+	if h.cfg.Known != nil {
+		switch known, err := h.cfg.Known(ctx); {
 		case err == nil && (c.Zero() || known.Place.Compare(c.Place) > 0):
 			c = known
-		case err != nil && c.Zero() && s.cfg.CreateTopics && !errors.Is(err, bridge.ErrNoCheckpoint):
+		case err != nil && c.Zero() && h.cfg.CreateTopics && !errors.Is(err, bridge.ErrNoCheckpoint):
 			// A topic must not be made while this is open.
-			return c, fmt.Errorf("look for a checkpoint of %s: %w", s.cfg.Stream, err)
+			return c, fmt.Errorf("look for a checkpoint of %s: %w", h.cfg.Stream, err)
 		}
 	}
 	if c.Zero() {
-		return c, fmt.Errorf("stream %s: %w", s.cfg.Stream, bridge.ErrNoCheckpoint)
+		return c, fmt.Errorf("stream %s: %w", h.cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return c, nil
 }
@@ -119,25 +124,25 @@ func isEntry(c, newer *bridge.Checkpoint) bool {
 
 // committedLog returns the stream's partition of the checkpoint topic and what
 // of it is readable, nothing where there is none.
-func (s *Sink) committedLog(ctx context.Context, client *kafkaclient.Client) (*kafkaclient.PartitionLog, kafkaclient.Span, error) {
+func (c *Config) committedLog(ctx context.Context, client *kafkaclient.Client) (*kafkaclient.PartitionLog, kafkaclient.Span, error) {
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	topics, err := client.Describe(asking, s.cfg.CheckpointTopic)
+	topics, err := client.Describe(asking, c.CheckpointTopic)
 	if err != nil {
 		return nil, kafkaclient.Span{}, err
 	}
-	if !topics[0].Exists || len(topics[0].Partitions) <= int(kafkaclient.CheckpointPartition(s.cfg.Stream)) {
+	if !topics[0].Exists || len(topics[0].Partitions) <= int(kafkaclient.CheckpointPartition(c.Stream)) {
 		return nil, kafkaclient.Span{}, nil
 	}
-	l := client.Partition(&topics[0], kafkaclient.CheckpointPartition(s.cfg.Stream))
+	l := client.Partition(&topics[0], kafkaclient.CheckpointPartition(c.Stream))
 	all, err := l.Bounds(asking)
 	return l, all, err
 }
 
 // decodeAll returns the checkpoints of both keys, in the order of their places.
-func (s *Sink) decodeAll(f *finds) ([]bridge.Checkpoint, error) {
-	data, err := s.decode(&f.data)
-	mirror, err2 := s.decode(&f.mirror)
+func (f *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
+	data, err := f.data.decode(stream)
+	mirror, err2 := f.mirror.decode(stream)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}

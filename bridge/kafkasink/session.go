@@ -1,0 +1,146 @@
+package kafkasink
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// session is the Kafka clients of one Recover and what was learnt when they
+// were made. It is owned by the Sink's caller.
+type session struct {
+	transactions
+	losses *atomic.Int64       // of the Sink; nil where nobody counts
+	client *kafkaclient.Client // produces the events; exactly once, it is the writer
+	// mirror copies checkpoints at least once, nil in the other mode.
+	mirror *mirror
+	// topics are set before the first record, read when they were described.
+	topics kafkaadmin.Described
+	read   time.Time
+	// reaches are how far the topics of events and dead letters go.
+	reaches reaches
+	// open is the batch at hand, nil before its first record; receipt is what
+	// was sent of it.
+	open    *delivery
+	receipt tally
+	held    []*bridge.Page // by a rule that is broken on purpose
+}
+
+// releaseHeld ends with the pages that were held back.
+func (x *session) releaseHeld() {
+	for _, page := range x.held {
+		page.Release()
+	}
+	x.held = nil
+}
+
+func (x *session) noteLoss(topic string, partition int32) {
+	if x.losses != nil {
+		x.losses.Add(1)
+	}
+	if x.cfg.Log != nil {
+		x.cfg.Log.Error("a broker lost what it had acknowledged; earlier records may be gone", "topic", topic, "partition", partition)
+	}
+}
+
+func newSession(cfg *Config, losses *atomic.Int64, patient bool) *session {
+	return &session{transactions: transactions{cfg: cfg, patient: patient, newest: -1}, losses: losses}
+}
+
+// begin makes a session with clients that know the cluster. losses, if not nil,
+// counts what brokers lose.
+func begin(ctx context.Context, cfg *Config, losses *atomic.Int64) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
+	defer cancel()
+	x := newSession(cfg, losses, false)
+	err := x.meet(ctx)
+	if err == nil && x.patient == x.strict() {
+		x.close()
+		x = newSession(cfg, losses, !x.strict())
+		err = x.meet(ctx)
+	}
+	return x, err
+}
+
+// meet makes clients and has them learn about the cluster.
+func (x *session) meet(ctx context.Context) error {
+	if err := x.connect(); err != nil {
+		return x.cfg.fault(err, "")
+	}
+	if err := x.prepare(ctx); err != nil {
+		x.close()
+		return x.cfg.explain(err, x.writer)
+	}
+	return nil
+}
+
+func (x *session) connect() (err error) {
+	opts := x.producerOpts()
+	if x.writer, err = x.cfg.Open(append(opts, x.transactionOpts()...)...); err != nil {
+		return err
+	}
+	if x.client = x.writer; x.cfg.exactly() {
+		return nil
+	}
+	if x.client, err = x.writer.Open(opts...); err != nil {
+		x.writer.Close()
+	}
+	return err
+}
+
+func (x *session) adopt(topics *kafkaadmin.Described) {
+	x.read, x.topics = time.Now(), *topics
+	x.reaches = nil
+	for _, t := range topics.Published() {
+		x.reaches = append(x.reaches, &reach{topic: t})
+	}
+}
+
+// batchLimit is the largest batch for a topic. A client asks once a topic, at
+// its first record.
+func (x *session) batchLimit(topic string) int32 {
+	if t := x.state(topic); t != nil {
+		return int32(t.Settings.MaxMessage)
+	}
+	return kafkaclient.MinMessage
+}
+
+// state returns what is known of a topic of ours, or nil.
+func (x *session) state(topic string) *kafkaclient.Topic {
+	for _, t := range x.topics.Needed() {
+		if t.Name == topic {
+			return t
+		}
+	}
+	return nil
+}
+
+// close ends the clients. Every record that is still waiting fails at once, and
+// nothing of any page is in use when it returns.
+func (x *session) close() {
+	if x.mirror != nil {
+		x.mirror.stop()
+	}
+	x.writer.Close()
+	x.client.Close()
+	if x.mirror != nil {
+		x.mirror.wait()
+	}
+	if x.open != nil {
+		x.open.seal()
+		<-x.open.done
+	}
+	x.releaseHeld()
+}
+
+// lost is closed when the session must end although nothing failed in it.
+func (x *session) lost() <-chan struct{} {
+	if x.mirror == nil {
+		return nil
+	}
+	return x.mirror.over
+}
