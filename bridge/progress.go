@@ -63,11 +63,12 @@ func (at *progress) adopt(c Checkpoint) {
 
 // rejoin is called before the adoption of a checkpoint that may come from
 // another process: where it is not the one that this process was at, the way to
-// it is another's too.
+// it is another's too, and so are the items that were seen there.
 func (at *progress) rejoin(c Checkpoint) {
 	if c.Place != at.cp.Place || c.Cursor != at.cp.Cursor {
 		at.visited.begin(c.Trail)
 		at.blank.clear()
+		at.trimmer.forget()
 	}
 	if c.Epoch != at.cp.Epoch { // who began it may have accepted another topic
 		at.known = known{}

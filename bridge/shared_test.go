@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 )
@@ -66,4 +68,29 @@ func TestDifferentItemsOfOneID(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSharedIDAfterALoss: what a process remembers of items that Kafka has lost
+// must not tell those apart that are still there.
+func TestSharedIDAfterALoss(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		one, two := sharing(1), sharing(2)
+		serve := func(pages map[string]string) {
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: pages[at.Cursor]} })
+		}
+		serve(map[string]string{"": `{"items":[` + one + `],"nextCursor":null}`})
+		r.start()
+		r.after(time.Minute)
+		kept := len(r.topic.Kept())
+		serve(map[string]string{"": `{"items":[` + one + `],"nextCursor":"c"}`, "c": `{"items":[` + two + `],"nextCursor":null}`})
+		r.after(time.Minute)
+		r.topic.Forget("events", len(r.topic.Kept())-kept)
+		serve(map[string]string{"": `{"items":[` + one + `,` + two + `],"nextCursor":null}`}) // a larger page
+		r.topic.FailNext(bridgetest.Failed)
+		r.after(2 * time.Minute)
+		if diff := cmp.Diff([]string{one, two}, r.values()); diff != "" {
+			r.t.Errorf("the topic holds (-want +got):\n%s", diff)
+		}
+	})
 }
