@@ -19,10 +19,10 @@ func (o *Owner) Kill() {
 
 // Shorten sets how long a fenced process stays away, and how long the group
 // waits for a Release.
-func (o *Owner) Shorten(truce, letGo time.Duration) { o.truce, o.letGo = truce, letGo }
+func (o *Owner) Shorten(fencedBackoff, letGo time.Duration) { o.fencedBackoff, o.letGo = fencedBackoff, letGo }
 
-// Haunt sets how long it is waited for a member that may be a late request's.
-func (o *Owner) Haunt(d time.Duration) { o.haunted = d }
+// StaleAfter sets how long it is waited for a member that may be a late request's.
+func (o *Owner) StaleAfter(d time.Duration) { o.staleAfter = d }
 
 // GroupPartition returns the partition whose owner owns the stream.
 func GroupPartition(stream string) int32 { return kafkaclient.CheckpointPartition(stream) }

@@ -84,7 +84,7 @@ func (m *member) wait(ctx context.Context) (*ownership, error) {
 		switch {
 		case t != nil:
 			return t, nil
-		case err != nil && (kafkaclient.IsPermanent(err) || errors.Is(err, errHaunted)):
+		case err != nil && (kafkaclient.IsPermanent(err) || errors.Is(err, errInstanceIDConflict)):
 			return nil, err
 		case !m.alive():
 			return nil, fmt.Errorf("group %s: this process has left it", m.owner.name)
@@ -242,7 +242,7 @@ func (m *member) OnGroupManageError(err error) {
 	fenced := errors.Is(err, kerr.FencedInstanceID)
 	if fenced {
 		m.owner.suspect()
-		err = fmt.Errorf("group %s: %w", m.owner.name, errHaunted)
+		err = fmt.Errorf("group %s: %w", m.owner.name, errInstanceIDConflict)
 	} else {
 		err = m.owner.group.fault(err, m.client)
 	}

@@ -80,9 +80,9 @@ func TestNothingIsFetchedOrCommitted(t *testing.T) {
 	}
 }
 
-// TestFencedProcessKeepsTheTruce: it is told at once, asks for nothing while
+// TestFencedProcessBacksOff: it is told at once, asks for nothing while
 // the other process is there, and comes back when that is gone.
-func TestFencedProcessKeepsTheTruce(t *testing.T) {
+func TestFencedProcessBacksOff(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Fake(t)
 	p := newProcesses(t, c.ListenAddrs(), staying)
@@ -101,7 +101,7 @@ func TestFencedProcessKeepsTheTruce(t *testing.T) {
 	}})
 	looked := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeGroups}, Observe: true, Count: -1})
 	began := time.Now()
-	for looked.Hits() < 2 { // it looks again after each truce
+	for looked.Hits() < 2 { // it looks again after each back-off
 		_, err := tryAcquire(t, older)
 		f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonOwner)
 		if !strings.Contains(f.Error(), "pod-0") || !strings.Contains(f.Hint, "BRIDGE_INSTANCE_ID") || f.RetryAfter <= 0 {
@@ -145,7 +145,7 @@ func TestLateJoin(t *testing.T) {
 	p := newProcesses(t, proxy.Addrs(), staying)
 	p.cfg.SessionTimeout = time.Second
 	g := p.open("pod-0")
-	g.Haunt(2 * time.Second)
+	g.StaleAfter(2 * time.Second)
 	late := proxy.Add(faultproxy.KafkaRule{
 		Fault: faultproxy.LateRequest, Keys: []kmsg.Key{kmsg.JoinGroup}, Delay: 500 * time.Millisecond, Times: 1,
 	})

@@ -27,13 +27,13 @@ const (
 	letGoMost = 20 * time.Second
 	// releaseTimeout is how long Release waits until others can have the stream.
 	releaseTimeout = 5 * time.Second
-	// truce is how long this process leaves its instance id to the other
+	// fencedBackoff is how long this process leaves its instance id to the other
 	// process that uses it. Two that came back at once would take it from each
 	// other for ever.
-	truce = 5 * time.Minute
-	// ghostMargin is added to the session time-out of a member that may be a
+	fencedBackoff = 5 * time.Minute
+	// staleMemberMargin is added to the session time-out of a member that may be a
 	// late request's.
-	ghostMargin = 2 * time.Second
+	staleMemberMargin = 2 * time.Second
 	// probeEvery is how often a standby asks the coordinator who is in the group.
 	probeEvery = 3 * time.Second
 )
@@ -53,9 +53,9 @@ type Owner struct {
 	group     Group
 	name      string
 	partition int32
-	// truce and letGo are the constants, but for tests; haunted is how long a
-	// membership lives on whose process is gone.
-	truce, letGo, haunted time.Duration
+	// fencedBackoff and letGo are the constants, but for tests; staleAfter is how
+	// long a membership lives on whose process is gone.
+	fencedBackoff, letGo, staleAfter time.Duration
 
 	mu     sync.Mutex // guards all below; never held while waiting
 	member *member    // nil while this process is not in the group
@@ -71,7 +71,7 @@ type Owner struct {
 
 var (
 	errGroupClosed = errors.New("the group was closed")
-	errHaunted     = errors.New("somebody else has joined with our BRIDGE_INSTANCE_ID, perhaps a late request of our own")
+	errInstanceIDConflict     = errors.New("somebody else has joined with our BRIDGE_INSTANCE_ID, perhaps a late request of our own")
 )
 
 // Owner returns the Owner of the stream. It does not connect. A process has
@@ -79,7 +79,7 @@ var (
 func (g *Group) Owner() *Owner {
 	return &Owner{
 		group: *g, name: g.Name(), partition: kafkaclient.CheckpointPartition(g.Stream),
-		truce: truce, letGo: letGoMost, haunted: g.SessionTimeout + ghostMargin,
+		fencedBackoff: fencedBackoff, letGo: letGoMost, staleAfter: g.SessionTimeout + staleMemberMargin,
 	}
 }
 
@@ -105,7 +105,7 @@ func (o *Owner) Acquire(ctx context.Context) (bridge.Ownership, error) {
 		if kafkaclient.IsPermanent(err) {
 			return nil, err // the brokers do answer
 		}
-		if !errors.Is(err, errHaunted) {
+		if !errors.Is(err, errInstanceIDConflict) {
 			o.group.Tell(err)
 		}
 		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
@@ -140,7 +140,7 @@ func (o *Owner) enter(ctx context.Context) (*member, error) {
 	if kafkaclient.Pause(ctx, time.Until(quiet)); ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if left := time.Until(fenced.Add(o.truce)); !fenced.IsZero() && quiet.IsZero() && left > 0 {
+	if left := time.Until(fenced.Add(o.fencedBackoff)); !fenced.IsZero() && quiet.IsZero() && left > 0 {
 		return nil, o.fencedFault(left)
 	}
 	if err := o.prepare(ctx, !fenced.IsZero()); err != nil {
@@ -183,7 +183,7 @@ func (o *Owner) prepare(ctx context.Context, fenced bool) error {
 	ours := func(m Member) bool { return m.InstanceID == o.group.InstanceID }
 	if fenced && slices.ContainsFunc(members, ours) {
 		o.bar()
-		return o.fencedFault(o.truce)
+		return o.fencedFault(o.fencedBackoff)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (o *Owner) suspect() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fenced = time.Now()
-	o.quiet = o.fenced.Add(o.haunted)
+	o.quiet = o.fenced.Add(o.staleAfter)
 }
 
 func (o *Owner) fencedFault(left time.Duration) *bridge.Fault {

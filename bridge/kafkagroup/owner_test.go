@@ -111,7 +111,7 @@ func (p *processes) open(instance string) *kafkagroup.Owner {
 	cfg.InstanceID = instance
 	cfg.ClientID = fmt.Sprint("process", len(p.names)+1)
 	g := cfg.Owner()
-	g.Haunt(500 * time.Millisecond)
+	g.StaleAfter(500 * time.Millisecond)
 	p.names[g] = cfg.ClientID
 	p.t.Cleanup(func() { closeGroup(p.t, g) })
 	return g

@@ -7,12 +7,12 @@
 // stream's transactional id fences older sessions.
 //
 // Sink.Recover begins a session, which is new Kafka clients and what they
-// learned about the topics (recover.go). It takes the producer id, commits a
-// barrier, waits until that is readable, and reads the newest checkpoint
-// backwards from there (newest.go; exportbridge/bridge/kafkaclient has the reader). A foreign transaction
-// that hides the barrier is named (holder.go). Any error ends the session: the
-// clients are thrown away, never healed, and what was under way is unknown
-// until the next session.
+// learned about the topics (session.go, recover.go). It takes the producer id,
+// commits a barrier, waits until that is readable, and reads the newest
+// checkpoint backwards from there (newest.go). A foreign transaction that hides
+// the barrier is named (blockingtxn.go). Any error ends the session: the clients
+// are thrown away, never healed, and what was under way is unknown until the next
+// session.
 //
 // Records follow contract v1: the value is the item as the API sent it, the
 // key is the event's, the time is the event time, and CloudEvents headers say
@@ -21,6 +21,9 @@
 // not keep are replaced (timestamp.go). Checkpoints have a compacted topic of
 // their own (checkpoints.go).
 //
-// Which process runs the stream is for Kafka's group coordinator to say
-// (group.go).
+// Who only reads needs no Sink: [CheckpointHistory] has the checkpoints,
+// [Published] what the topics hold. Jobs and repairs publish beside the stream
+// ([Jobs], [Repair]). What a stream needs of the cluster is for package
+// kafkaadmin to make ([Config.Needs]), which process runs it for kafkagroup to
+// say ([Config.Ownership]).
 package kafkasink
