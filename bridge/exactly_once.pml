@@ -44,7 +44,7 @@
  *   kafkagroup/member.go     wait, onRevoked, onLost    group: given, taken away
  *   kafkasink/recover.go     takeProducer               init_producer
  *   kafkasink/recover.go     commitBarrier              the barrier
- *   kafkasink/newest.go      awaitBarrier, readNewest   read_kafka
+ *   kafkasink/newest.go      awaitBarrier, newest       read_kafka
  *   recover.go               recover, load              a session's start; what Redis holds
  *   merge.go                 mergeExactly, mergeAtLeast the choice between the two
  *   merge.go                 newEpoch, secure           a new epoch where the mode changes
