@@ -70,8 +70,8 @@ type Owner struct {
 }
 
 var (
-	errGroupClosed = errors.New("the group was closed")
-	errInstanceIDConflict     = errors.New("somebody else has joined with our BRIDGE_INSTANCE_ID, perhaps a late request of our own")
+	errGroupClosed        = errors.New("the group was closed")
+	errInstanceIDConflict = errors.New("somebody else has joined with our BRIDGE_INSTANCE_ID, perhaps a late request of our own")
 )
 
 // Owner returns the Owner of the stream. It does not connect. A process has
