@@ -1,10 +1,5 @@
 package kafkaadmin
 
-// createACL lets us create a topic.
-func (s *Stream) createACL(topic string) string {
-	return s.Grant("--operation Create --topic " + topic)
-}
-
 // ACLs returns the commands that grant what the stream needs, ready to paste.
 // It asks nobody. The right to create topics is among them only where the
 // stream itself creates them.
@@ -13,7 +8,7 @@ func (s *Stream) ACLs() []string {
 	for _, topic := range s.Topics.Needed() {
 		all = append(all, s.GrantWrite(topic), s.GrantRead(topic))
 		if s.CreateTopics {
-			all = append(all, s.createACL(topic))
+			all = append(all, s.GrantCreate(topic))
 		}
 	}
 	return append(all, s.Grants...)
@@ -28,7 +23,7 @@ func (s *Stream) JobACLs() []string {
 	}
 	topic, replays := s.Topics.Jobs, ReplayTopic(s.Topics.Events, "")
 	return []string{
-		s.GrantWrite(topic), s.GrantRead(topic), s.createACL(topic),
+		s.GrantWrite(topic), s.GrantRead(topic), s.GrantCreate(topic),
 		s.Grant("--operation Write --operation Describe --operation Read --operation DescribeConfigs --operation Create --resource-pattern-type prefixed --topic " + replays),
 		s.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + topic + "." + s.Name + "."),
 		s.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + s.Group),

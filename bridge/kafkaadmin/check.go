@@ -116,7 +116,7 @@ func (s *Stream) checkBrokers(ctx context.Context, client *kafkaclient.Client) (
 		if len(resp.Brokers) == 1 {
 			text = "the only broker answers at " + net.JoinHostPort(resp.Brokers[0].Host, strconv.Itoa(int(resp.Brokers[0].Port)))
 		}
-		found = append(found, Finding{Level: LevelOK, Text: "Kafka: " + text + s.secured()})
+		found = append(found, Finding{Level: LevelOK, Text: "Kafka: " + text + secured(&s.Config)})
 	}
 	return found, true
 }
@@ -129,13 +129,13 @@ func ping(ctx context.Context, client *kafkaclient.Client, node int32) error {
 }
 
 // secured says how connections are protected.
-func (s *Stream) secured() string {
+func secured(c *kafkaclient.Config) string {
 	var how []string
-	if s.TLSEnabled {
+	if c.TLSEnabled {
 		how = append(how, "TLS")
 	}
-	if s.SASLMechanism != "" {
-		how = append(how, s.SASLMechanism)
+	if c.SASLMechanism != "" {
+		how = append(how, c.SASLMechanism)
 	}
 	if len(how) == 0 {
 		return ", without TLS and login"

@@ -271,7 +271,7 @@ func (s *Stream) createError(t *kmsg.CreateTopicsResponseTopic) error {
 	}
 	f := s.Fault(fmt.Errorf("create topic %s: %w", t.Topic, err), t.Topic)
 	if f.Reason == bridge.ReasonAuth {
-		f.Hint = s.createACL(t.Topic)
+		f.Hint = s.GrantCreate(t.Topic)
 	}
 	return f
 }

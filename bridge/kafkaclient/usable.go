@@ -47,6 +47,9 @@ func (c *Config) GrantRead(topic string) string {
 	return c.Grant("--operation Read --operation DescribeConfigs --topic " + topic)
 }
 
+// GrantCreate lets us create a topic.
+func (c *Config) GrantCreate(topic string) string { return c.Grant("--operation Create --topic " + topic) }
+
 // Alter is the command that changes a setting of a topic.
 func (c *Config) Alter(topic, setting string) string {
 	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config %s",
