@@ -48,7 +48,9 @@ func (c *Config) GrantRead(topic string) string {
 }
 
 // GrantCreate lets us create a topic.
-func (c *Config) GrantCreate(topic string) string { return c.Grant("--operation Create --topic " + topic) }
+func (c *Config) GrantCreate(topic string) string {
+	return c.Grant("--operation Create --topic " + topic)
+}
 
 // Alter is the command that changes a setting of a topic.
 func (c *Config) Alter(topic, setting string) string {
