@@ -265,6 +265,9 @@ func (w *world) revive() {
 		}
 		if a.answer != nil && !a.withdrawn {
 			w.inbox.pending = a
+			// Where nobody says whose the stream is, one refuses for want of a
+			// position what the other can apply, and nothing in Kafka tells.
+			a.forgotten = w.plan.free && !a.answer.Applied
 			return
 		}
 	}
