@@ -221,13 +221,22 @@ func (w *world) settle() {
 		return cmp.Or(cmp.Compare(a.proc.who, b.proc.who), cmp.Compare(a.op, b.op))
 	})
 	w.parked = append(w.parked, arrived...)
+	var gone []*call
 	w.parked = slices.DeleteFunc(w.parked, func(c *call) bool {
-		if c.gone && !c.proc.dead && w.rnd != nil && w.rnd.IntN(2) == 0 && (c.op == opAdvance || c.op == opPublish) {
-			w.happen(c, fateLost, "timed out, and happens all the same")
+		switch {
+		case c.proc.dead: // it came while time passed, before the process died
+			c.reply <- errDead
+		case c.gone && (c.op == opAdvance || c.op == opPublish):
+			gone = append(gone, c)
 		}
 		return c.gone || c.proc.dead
 	})
 	w.mu.Unlock()
+	for _, c := range gone {
+		if w.rnd != nil && w.rnd.IntN(2) == 0 {
+			w.happen(c, fateLost, " timed out, and happens all the same")
+		}
+	}
 	w.expire()
 	for who, p := range w.procs {
 		if p == nil {
