@@ -273,7 +273,7 @@ func (w *world) repairs(s bridge.Status) bool {
 		needed = len(w.export.refused) > 0
 	case bridge.ReasonCheckpoint:
 		// The policy about lost data begins epochs too.
-		begun := w.plan.has(twistReset, twistSkip, twistHold, twistApply, twistSwitch, twistOrphan, twistForget)
+		begun := w.plan.has(twistReset, twistSkip, twistHold, twistHalt, twistApply, twistSwitch, twistOrphan, twistForget)
 		needed = w.lossy && begun && (!w.exactly || w.switched || w.lost) || w.exactly && w.lost && w.plan.loss == "stop"
 	}
 	const most = 3
