@@ -223,6 +223,25 @@ func TestEpochAfterMemory(t *testing.T) {
 	})
 }
 
+// TestCommandWhileTheSinkFails: a session that could not begin has no reason to
+// refuse what the next one can apply.
+func TestCommandWhileTheSinkFails(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(30)
+		r.start()
+		r.after(5 * time.Second)
+		r.end()
+		r.topic.FailNext(bridgetest.Failed)
+		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
+		r.start()
+		r.after(time.Minute)
+		if a, _ := r.inbox.AnswerTo("stay"); !a.Applied {
+			r.t.Errorf("the answer is %+v, want it applied", a)
+		}
+	})
+}
+
 // Somebody else's newer checkpoint in Redis makes the bridge look once.
 func TestExactlyStoreAhead(t *testing.T) {
 	t.Parallel()

@@ -54,16 +54,19 @@ func (r *recovery) restore(ctx context.Context) error {
 	}
 	r.tenure.mirror.begin(k.store)
 	c, err := r.merge(ctx, k)
-	r.session.restored = err == nil || k.storeErr == nil && faultOf(err).Class == Permanent
+	contradict := err != nil && k.storeErr == nil && faultOf(err).Class == Permanent // else the next session may get further
+	r.session.restored = err == nil || contradict
 	if err != nil {
 		switch {
 		case r.session.open && r.b.cfg.exactlyOnce():
 			r.standBy(k)
-		case !r.b.cfg.exactlyOnce() && r.at.cp.Mode != r.b.cfg.Mode && !k.store.Zero():
+		case contradict && !r.b.cfg.exactlyOnce() && r.at.cp.Mode != r.b.cfg.Mode && !k.store.Zero():
 			r.at.rejoin(k.store) // no command can be applied to what was of the other mode
 			r.adopt(k.store)
 		}
-		r.at.rival = k.store
+		if contradict {
+			r.at.rival = k.store
+		}
 		return err
 	}
 	if failpoint.Broken(failpoint.BreakMemory) && !r.at.cp.Zero() {
