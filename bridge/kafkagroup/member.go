@@ -63,12 +63,14 @@ func (o *Owner) newMember() (*member, error) {
 	if id := o.group.instanceID(); id != nil {
 		opts = append(opts, kgo.InstanceID(*id))
 	}
+	m.mu.Lock() // the client's goroutine runs before its maker returns
 	client, err := o.group.Open(opts...)
+	m.client = client
+	m.mu.Unlock()
 	if err != nil {
 		kill()
 		return nil, fmt.Errorf("join group %s: %w", o.name, err)
 	}
-	m.client = client
 	return m, nil
 }
 
@@ -239,12 +241,15 @@ func (m *member) OnGroupManageError(err error) {
 	if !m.alive() {
 		return
 	}
+	m.mu.Lock()
+	client := m.client
+	m.mu.Unlock()
 	fenced := errors.Is(err, kerr.FencedInstanceID)
 	if fenced {
 		m.owner.suspect()
 		err = fmt.Errorf("group %s: %w", m.owner.name, errInstanceIDConflict)
 	} else {
-		err = m.owner.group.fault(err, m.client)
+		err = m.owner.group.fault(err, client)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

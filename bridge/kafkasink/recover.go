@@ -61,7 +61,7 @@ func (e *disownedError) Unwrap() error { return e.err }
 // attempt makes one attempt at a session. Only the clients of the one that
 // succeeds are kept.
 func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
-	x, err := begin(ctx, &s.cfg, &s.losses)
+	x, err := begin(ctx, &s.cfg, &s.kept)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
@@ -83,7 +83,11 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 
 // prepare learns about the topics and the brokers' transactions.
 func (x *session) prepare(ctx context.Context) error {
-	topics, err := x.cfg.Needs().Ready(ctx, x.writer)
+	needs := x.cfg.Needs()
+	if x.kept != nil {
+		needs.Holds = x.kept.published.Holds // which goes on where it was interrupted
+	}
+	topics, err := needs.Ready(ctx, x.writer)
 	if err != nil {
 		return err
 	}

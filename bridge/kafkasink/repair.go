@@ -229,7 +229,7 @@ func (r *Repair) begin(ctx context.Context) error {
 func (r *Repair) attempt(ctx context.Context) error {
 	s := r.sink
 	s.endSession()
-	x, err := begin(ctx, &s.cfg, &s.losses)
+	x, err := begin(ctx, &s.cfg, &s.kept)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // were made. It is owned by the Sink's caller.
 type session struct {
 	transactions
-	losses *atomic.Int64       // of the Sink; nil where nobody counts
+	kept   *kept               // of the Sink; nil where it has none
 	client *kafkaclient.Client // produces the events; exactly once, it is the writer
 	// mirror copies checkpoints at least once, nil in the other mode.
 	mirror *mirror
@@ -39,28 +39,40 @@ func (x *session) releaseHeld() {
 }
 
 func (x *session) noteLoss(topic string, partition int32) {
-	if x.losses != nil {
-		x.losses.Add(1)
+	if x.kept != nil {
+		x.kept.losses.Add(1)
 	}
 	if x.cfg.Log != nil {
 		x.cfg.Log.Error("a broker lost what it had acknowledged; earlier records may be gone", "topic", topic, "partition", partition)
 	}
 }
 
-func newSession(cfg *Config, losses *atomic.Int64, patient bool) *session {
-	return &session{transactions: transactions{cfg: cfg, patient: patient, newest: -1}, losses: losses}
+// kept is what a Sink keeps from one session to the next.
+type kept struct {
+	losses atomic.Int64 // what brokers lost
+	// patient is how the last session ended its transactions: brokers seldom
+	// change their kind, so that the next one begins as they want it.
+	patient   bool
+	published *Published
 }
 
-// begin makes a session with clients that know the cluster. losses, if not nil,
-// counts what brokers lose.
-func begin(ctx context.Context, cfg *Config, losses *atomic.Int64) (*session, error) {
+func newSession(cfg *Config, k *kept, patient bool) *session {
+	return &session{transactions: transactions{cfg: cfg, patient: patient, newest: -1}, kept: k}
+}
+
+// begin makes a session with clients that know the cluster.
+func begin(ctx context.Context, cfg *Config, k *kept) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
-	x := newSession(cfg, losses, false)
+	x := newSession(cfg, k, k != nil && k.patient)
 	err := x.meet(ctx)
 	if err == nil && x.patient == x.strict() {
+		patient := !x.strict()
+		if k != nil {
+			k.patient = patient // known, even if the time runs out below
+		}
 		x.close()
-		x = newSession(cfg, losses, !x.strict())
+		x = newSession(cfg, k, patient)
 		err = x.meet(ctx)
 	}
 	return x, err

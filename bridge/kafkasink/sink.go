@@ -1,9 +1,6 @@
 package kafkasink
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // Sink publishes one stream to Kafka. Recover, Send, Publish, Holds and Close are
 // called by one goroutine at a time; Plan, Create, Check, TransactionVersion
@@ -16,7 +13,7 @@ type Sink struct {
 	records     builder
 	pages       inflightPages
 	checkpoints checkpointReader
-	losses      atomic.Int64
+	kept        kept
 	// mirrorEvery is how often at most a checkpoint is copied.
 	mirrorEvery time.Duration
 	weak        bool // that was said
@@ -31,14 +28,14 @@ func New(cfg Config) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{Published: cfg.Published(), cfg: cfg, records: newBuilder(cfg), mirrorEvery: mirrorInterval, pages: inflightPages{sampled: cfg.Sampled}}
-	s.checkpoints.cfg = &s.cfg
+	s.checkpoints.cfg, s.kept.published = &s.cfg, s.Published
 	return s, nil
 }
 
 // Losses counts how often a broker no longer knew what it had acknowledged
 // before, in this process. It means that records may be lost on the brokers,
 // as after an unclean leader election.
-func (s *Sink) Losses() int64 { return s.losses.Load() }
+func (s *Sink) Losses() int64 { return s.kept.losses.Load() }
 
 // Refused counts the checkpoints in Kafka that this process did not believe,
 // because they were produced outside a transaction: somebody else wrote them.
