@@ -42,6 +42,9 @@ func ownedAs(stream string) string {
 	return stream
 }
 
+// originReplay is the origin of what is published to a topic of its own.
+const originReplay = "replay"
+
 // OfWindow returns the configuration of a Sink for a window of a job of the
 // stream that c is the configuration of. It is exactly once always, and creates
 // no topics by itself: a topic of checkpoints that vanished must not begin anew.
@@ -50,7 +53,7 @@ func (c *Config) OfWindow(w Window) Config {
 	own.Stream, own.CheckpointTopic, own.Topic = w.Name, c.jobsTopic(), w.Topic
 	own.Part = &Part{Stream: c.Stream, Origin: w.Origin}
 	own.Mode, own.CreateTopics, own.InstanceID, own.Known = bridge.ExactlyOnce, false, "", nil
-	if w.Topic != c.Topic {
+	if w.Origin == originReplay {
 		own.DLQTopic = "" // beside the topic of its own
 	}
 	return own

@@ -67,6 +67,11 @@ func demo(ctx context.Context, a *app, d *demoOptions) (err error) {
 		ctx, cancel = context.WithTimeout(ctx, d.runs)
 		defer cancel()
 	}
+	s, err := demoSettings(ctx, a)
+	if err != nil {
+		return err
+	}
+	a.warn(s)
 	if d.chaos {
 		d.plan.simulator.Latency = 50 * time.Millisecond
 		if d.plan.simulator.Faults, err = exportsim.ParseFaults(chaosFaults); err != nil {
@@ -78,10 +83,7 @@ func demo(ctx context.Context, a *app, d *demoOptions) (err error) {
 			return err
 		}
 	}
-	_, d.plan.withoutAPI = a.given["EXPORT_URL"]
-	_, d.plan.withoutKafka = a.given["KAFKA_BROKERS"]
-	_, d.plan.withoutRedis = a.given["REDIS_URL"]
-	inside, err := startServers(&d.plan)
+	inside, err := startServers(s, &d.plan)
 	if err != nil {
 		return err
 	}
@@ -91,23 +93,34 @@ func demo(ctx context.Context, a *app, d *demoOptions) (err error) {
 		}
 		err = errors.Join(err, inside.close())
 	}()
-	return showDemo(ctx, a, d, inside)
+	return showDemo(ctx, a, d, s, inside)
 }
 
-// showDemo runs the bridge between the servers.
-func showDemo(ctx context.Context, a *app, d *demoOptions, inside *demoServers) (err error) {
-	preset := inside.settings()
+// demoSettings loads the settings, with notStarted in place of each server that
+// the demo is to start: those that no flag names.
+func demoSettings(ctx context.Context, a *app) (*config.Settings, error) {
+	preset := map[string]string{
+		"EXPORT_URL": notStartedURL, "KAFKA_BROKERS": notStartedAddr, "REDIS_URL": notStartedRedis,
+		"EXPORT_API_KEY": "any",
+	}
 	if _, given := a.given["LOG_LEVEL"]; !given && process.IsTerminal(a.stderr) {
 		preset["LOG_LEVEL"] = "warn" // the status line says the rest
 	}
 	s, err := a.settings(ctx, config.UsesAll, preset)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a.warn(s)
 	for i := range s.Streams {
-		s.Streams[i].Kafka.CreateTopics = s.Streams[i].Kafka.CreateTopics || inside.kafka != nil
+		if s.Streams[i].Export.URL != notStartedURL { // an API of the user's has a key of the user's
+			delete(preset, "EXPORT_API_KEY")
+			return a.settings(ctx, config.UsesAll, preset)
+		}
 	}
+	return s, nil
+}
+
+// showDemo runs the bridge between the servers.
+func showDemo(ctx context.Context, a *app, d *demoOptions, s *config.Settings, inside *demoServers) (err error) {
 	line := process.NewStatusLine(a.stderr)
 	log := process.NewLogger(line, &s.Process, a.environ)
 	defer process.FlushLog(log)

@@ -2,15 +2,23 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cursorstore"
 )
 
-// demoPlan says which servers the demo starts, and how. An address that is
-// empty is the usual one, or a free one where that is taken.
-type demoPlan struct {
-	withoutKafka, withoutRedis, withoutAPI bool
+// What stands for a server that the demo is yet to start.
+const (
+	notStartedAddr  = "127.0.0.1:1"
+	notStartedURL   = "http://" + notStartedAddr
+	notStartedRedis = "redis://" + notStartedAddr + "/0"
+)
 
+// demoPlan says how the demo starts its servers. An address that is empty is
+// the usual one, or a free one where that is taken.
+type demoPlan struct {
 	dataDir   string
 	kafkaAddr string
 	redisAddr string
@@ -26,48 +34,51 @@ type demoServers struct {
 	sim   *exportsim.Handler
 }
 
-// startServers starts what the plan wants.
-func startServers(plan *demoPlan) (_ *demoServers, err error) {
+// startServers starts the servers that the settings have none for, and puts
+// their addresses into the settings.
+func startServers(s *config.Settings, plan *demoPlan) (_ *demoServers, err error) {
 	v := new(demoServers)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, v.close())
 		}
 	}()
-	if !plan.withoutKafka {
-		if v.kafka, err = startEmbeddedKafka(plan.kafkaAddr, plan.dataDir); err != nil {
-			return nil, err
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		if slices.Equal(st.Kafka.Brokers, []string{notStartedAddr}) {
+			if v.kafka == nil {
+				if v.kafka, err = startEmbeddedKafka(plan.kafkaAddr, plan.dataDir); err != nil {
+					return nil, err
+				}
+			}
+			st.Kafka.Brokers, st.Kafka.CreateTopics = []string{v.kafka.Addr}, true
+		}
+		if st.Export.URL == notStartedURL {
+			if err := v.startAPI(plan); err != nil {
+				return nil, err
+			}
+			st.Export.URL = v.api.URL
 		}
 	}
-	if !plan.withoutRedis {
+	if s.Cursor.URL == notStartedRedis {
 		if v.redis, err = startEmbeddedRedis(plan.redisAddr, plan.dataDir); err != nil {
 			return nil, err
 		}
-	}
-	if !plan.withoutAPI {
-		if v.sim, err = exportsim.New(plan.simulator); err != nil {
-			return nil, err
-		}
-		if v.api, err = startEmbeddedSimulator(v.sim, plan.apiAddr); err != nil {
-			return nil, err
-		}
+		s.Cursor.URL = cursorstore.URL(v.redis.URL)
 	}
 	return v, nil
 }
 
-// settings are what a bridge needs to use the servers.
-func (v *demoServers) settings() map[string]string {
-	set := make(map[string]string)
-	if v.kafka != nil {
-		set["KAFKA_BROKERS"] = v.kafka.Addr
-	}
-	if v.redis != nil {
-		set["REDIS_URL"] = v.redis.URL
-	}
+// startAPI starts the export API, once.
+func (v *demoServers) startAPI(plan *demoPlan) (err error) {
 	if v.api != nil {
-		set["EXPORT_URL"], set["EXPORT_API_KEY"] = v.api.URL, "any"
+		return nil
 	}
-	return set
+	if v.sim, err = exportsim.New(plan.simulator); err != nil {
+		return err
+	}
+	v.api, err = startEmbeddedSimulator(v.sim, plan.apiAddr)
+	return err
 }
 
 // close stops them in the order in which they are used.
