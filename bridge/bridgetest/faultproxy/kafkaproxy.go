@@ -71,9 +71,9 @@ type KafkaRule struct {
 // breaks single requests. A cluster that is behind it advertises the proxy's
 // addresses, so that all connections of a client lead through it:
 //
-//	p := bridgetest.StartKafkaProxy(t)
-//	k := bridgetest.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
-//	k := bridgetest.StartKafka(t, bridgetest.KafkaOptions{Proxy: p})
+//	p := faultproxy.StartKafkaProxy(t)
+//	k := servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
+//	k := servers.StartKafka(t, servers.KafkaOptions{Proxy: p})
 //
 // Apache Kafka keeps its plain listeners beside it; with kfake the clients
 // that a test does not want broken dial with Direct. The proxy cannot look

@@ -13,7 +13,7 @@ const launchTimeout = 3 * time.Minute
 // Real reports whether this run is one on real servers (make test-real sets
 // TEST_REAL=1). A test that needs them says why it does not run:
 //
-//	if !bridgetest.Real(t) {
+//	if !servers.Real(t) {
 //		t.Skip("run with make test-real")
 //	}
 func Real(t testing.TB) bool {
