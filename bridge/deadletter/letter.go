@@ -16,17 +16,6 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// The headers that a dead letter is read by.
-const (
-	headerStream     = "eb-stream"
-	headerID         = "ce_id"
-	headerSource     = "ce_source"
-	headerMessage    = "__dlq.errors.message"
-	headerReason     = "eb-reason"
-	headerCursorHash = "eb-cursor-hash"
-	headerIndex      = "eb-index"
-)
-
 // keptID is how much of an id a dead letter, and a mark, holds, in bytes.
 const keptID = 256
 
@@ -103,19 +92,19 @@ func Read(r *kgo.Record) DeadLetter {
 	for _, h := range r.Headers {
 		value := string(h.Value)
 		switch h.Key {
-		case headerStream:
+		case kafkasink.HeaderStream:
 			l.Stream = value
-		case headerReason:
+		case kafkasink.HeaderReason:
 			l.Reason = bridge.Defect(value)
-		case headerMessage:
+		case kafkasink.HeaderErrorMessage:
 			l.Message = value
-		case headerID:
+		case kafkasink.HeaderID:
 			l.ID = value[:min(len(value), keptID)]
-		case headerSource:
+		case kafkasink.HeaderSource:
 			l.Source = identityOf(value)
-		case headerCursorHash:
+		case kafkasink.HeaderCursorHash:
 			l.CursorHash = value
-		case headerIndex:
+		case kafkasink.HeaderIndex:
 			l.index = value
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
 )
 
 // ErrNotFound says that there is no dead letter of the stream at a place.
@@ -150,7 +151,7 @@ func (t *Topic) Load(ctx context.Context, places []Place) ([]*kgo.Record, error)
 func streamOf(r *kgo.Record) string {
 	stream := ""
 	for _, h := range r.Headers {
-		if h.Key == headerStream {
+		if h.Key == kafkasink.HeaderStream {
 			stream = string(h.Value)
 		}
 	}

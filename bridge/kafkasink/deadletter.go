@@ -18,11 +18,11 @@ import (
 // The headers that a dead letter has beside those of its event.
 const (
 	headerErrorTopic   = "__dlq.errors.topic"
-	headerErrorMessage = "__dlq.errors.message"
+	HeaderErrorMessage = "__dlq.errors.message"
 	headerStage        = "eb-stage"
-	headerReason       = "eb-reason"
-	headerCursorHash   = "eb-cursor-hash"
-	headerIndex        = "eb-index"
+	HeaderReason       = "eb-reason"
+	HeaderCursorHash   = "eb-cursor-hash"
+	HeaderIndex        = "eb-index"
 )
 
 // maxKeptHeader is the longest key or header value of an event that goes into
@@ -80,11 +80,11 @@ func (b *builder) deadLetter(made *batch, l letter) kgo.Record {
 	text := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	headers := []kgo.RecordHeader{
 		text(headerErrorTopic, x.topics.Events.Name),
-		text(headerErrorMessage, l.message(x)),
+		text(HeaderErrorMessage, l.message(x)),
 		text(headerStage, stage),
-		text(headerReason, string(l.defect)),
-		text(headerCursorHash, bridge.CursorHash(l.page.At.Cursor)),
-		text(headerIndex, strconv.Itoa(l.event.Index)),
+		text(HeaderReason, string(l.defect)),
+		text(HeaderCursorHash, bridge.CursorHash(l.page.At.Cursor)),
+		text(HeaderIndex, strconv.Itoa(l.event.Index)),
 	}
 	headers = append(headers, b.eventHeaders(l.event)...)
 	if b.cfg.Headers == headersNone {
@@ -139,9 +139,9 @@ func ReadSubstitute(r *kgo.Record) (Substitute, bool) {
 	var hash, index string
 	for _, h := range r.Headers {
 		switch h.Key {
-		case headerCursorHash:
+		case HeaderCursorHash:
 			hash = string(h.Value)
-		case headerIndex:
+		case HeaderIndex:
 			index = string(h.Value)
 		}
 	}

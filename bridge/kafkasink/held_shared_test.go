@@ -14,7 +14,7 @@ func TestHeldTellsSharedIDsApart(t *testing.T) {
 	t.Parallel()
 	h := newHeld(false)
 	record := func(value string) {
-		h.add(&kgo.Record{Value: []byte(value), Headers: []kgo.RecordHeader{{Key: headerID, Value: []byte("x")}}})
+		h.add(&kgo.Record{Value: []byte(value), Headers: []kgo.RecordHeader{{Key: HeaderID, Value: []byte("x")}}})
 	}
 	record("one")
 	record("two")

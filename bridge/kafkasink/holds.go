@@ -170,7 +170,7 @@ func (p *Published) isOurs(r *kgo.Record) bool {
 		return true
 	}
 	for _, h := range r.Headers {
-		if h.Key == headerStream && string(h.Value) == p.cfg.Stream {
+		if h.Key == HeaderStream && string(h.Value) == p.cfg.Stream {
 			return true
 		}
 	}

@@ -57,7 +57,7 @@ func (p *Published) Known(ctx context.Context, from time.Time, source bridge.Sou
 // isOf reports whether a record may be of a source.
 func isOf(r *kgo.Record, source []byte) bool {
 	for _, h := range r.Headers {
-		if h.Key == headerSource {
+		if h.Key == HeaderSource {
 			return bytes.Equal(h.Value, source)
 		}
 	}
@@ -71,7 +71,7 @@ func isOthers(r *kgo.Record, source []byte) bool {
 		return false
 	}
 	for _, h := range r.Headers {
-		if h.Key == headerSource {
+		if h.Key == HeaderSource {
 			return namesSource(h.Value) && !bytes.Equal(h.Value, source)
 		}
 	}

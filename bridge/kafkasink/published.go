@@ -231,7 +231,7 @@ func (h *held) addLetter(r *kgo.Record) {
 // recordID returns the id that the headers of a record have.
 func recordID(r *kgo.Record) ([]byte, bool) {
 	for _, header := range r.Headers {
-		if header.Key == headerID {
+		if header.Key == HeaderID {
 			return header.Value, true
 		}
 	}

@@ -11,17 +11,18 @@ import (
 	"exportbridge/bridge"
 )
 
-// The headers of record contract v1.
+// The headers of record contract v1. Those that readers need are exported, here
+// and in deadletter.go, so that they stand once.
 const (
 	headerSpecVersion = "ce_specversion"
-	headerID          = "ce_id"
-	headerSource      = "ce_source"
-	headerType        = "ce_type"
-	headerTime        = "ce_time"
+	HeaderID          = "ce_id"
+	HeaderSource      = "ce_source"
+	HeaderType        = "ce_type"
+	HeaderTime        = "ce_time"
 	headerSubject     = "ce_subject"
 	headerContentType = "content-type"
-	headerStream      = "eb-stream"
-	headerOrigin      = "eb-origin"
+	HeaderStream      = "eb-stream"
+	HeaderOrigin      = "eb-origin"
 	headerTraceparent = "traceparent" // only of pages that are traced
 )
 
@@ -61,9 +62,9 @@ func newBuilder(cfg Config) builder {
 	header := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	b.constants.specVersion = header(headerSpecVersion, "1.0")
 	b.constants.contentType = header(headerContentType, "application/json")
-	b.constants.stream = header(headerStream, cfg.Stream)
-	b.constants.live = header(headerOrigin, origin)
-	b.constants.rewind = header(headerOrigin, "rewind")
+	b.constants.stream = header(HeaderStream, cfg.Stream)
+	b.constants.live = header(HeaderOrigin, origin)
+	b.constants.rewind = header(HeaderOrigin, "rewind")
 	switch cfg.Resource {
 	case "sessions":
 		b.typeOf = "com.croct.session"
@@ -169,7 +170,7 @@ func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
 		b.to.headers = append(b.to.headers, b.id(ev), b.constants.stream, b.origin(ev))
 	default:
 		b.to.headers = append(b.to.headers, b.constants.specVersion, b.id(ev),
-			kgo.RecordHeader{Key: headerSource, Value: b.sourceText}, b.typeHeader(ev))
+			kgo.RecordHeader{Key: HeaderSource, Value: b.sourceText}, b.typeHeader(ev))
 		if h, ok := b.timeHeader(ev); ok {
 			b.to.headers = append(b.to.headers, h)
 		}
@@ -186,9 +187,9 @@ func (b *builder) eventHeaders(ev *bridge.Event) []kgo.RecordHeader {
 
 func (b *builder) id(ev *bridge.Event) kgo.RecordHeader {
 	if ev.ID != nil {
-		return kgo.RecordHeader{Key: headerID, Value: slices.Clip(ev.ID)}
+		return kgo.RecordHeader{Key: HeaderID, Value: slices.Clip(ev.ID)}
 	}
-	return b.header(headerID, ev.AppendRecordID)
+	return b.header(HeaderID, ev.AppendRecordID)
 }
 
 func (b *builder) origin(ev *bridge.Event) kgo.RecordHeader {
@@ -199,7 +200,7 @@ func (b *builder) origin(ev *bridge.Event) kgo.RecordHeader {
 }
 
 func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
-	return b.header(headerType, func(to []byte) []byte {
+	return b.header(HeaderType, func(to []byte) []byte {
 		to = append(to, b.typeOf...)
 		if b.typed && len(ev.Type) > 0 {
 			to = append(append(to, '.'), ev.Type...)
@@ -222,7 +223,7 @@ func (b *builder) timeHeader(ev *bridge.Event) (kgo.RecordHeader, bool) {
 	if date == "" {
 		return kgo.RecordHeader{}, false
 	}
-	return b.header(headerTime, func(to []byte) []byte {
+	return b.header(HeaderTime, func(to []byte) []byte {
 		ms := int(ev.Time - day*dayMillis)
 		second := ms / 1000
 		to = append(to, date...)

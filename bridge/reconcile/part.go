@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/kafkasink"
 )
 
 // errTooMany: a part of the range has more events than are compared at once.
@@ -188,7 +189,7 @@ func (p *part) readPage(page *bridge.Page) error {
 
 // readRecord notes a record of the topic.
 func (p *part) readRecord(r *kgo.Record) {
-	id := []byte(header(r, headerEventID))
+	id := []byte(header(r, kafkasink.HeaderID))
 	name := p.nameOf(id, r.Value)
 	c, known := p.events[name]
 	if !known {

@@ -11,13 +11,7 @@ import (
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/internal/pageread"
 	"exportbridge/bridge/kafkaclient"
-)
-
-// Headers of the record contract.
-const (
-	headerStream    = "eb-stream"
-	headerEventID   = "ce_id"
-	headerEventTime = "ce_time"
+	"exportbridge/bridge/kafkasink"
 )
 
 const (
@@ -74,7 +68,7 @@ func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]
 // the end of each.
 func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record)) error {
 	return l.Read(ctx, spans, func(r *kgo.Record) error {
-		if l == c.Topic && c.Unmarked || header(r, headerStream) == c.Stream {
+		if l == c.Topic && c.Unmarked || header(r, kafkasink.HeaderStream) == c.Stream {
 			take(r)
 		}
 		return nil
@@ -85,22 +79,22 @@ func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclien
 // it: its id and its time, in milliseconds since the epoch.
 func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 	when = r.Timestamp.UnixMilli()
-	if t, err := time.Parse(time.RFC3339Nano, header(r, headerEventTime)); err == nil {
+	if t, err := time.Parse(time.RFC3339Nano, header(r, kafkasink.HeaderTime)); err == nil {
 		when = t.UnixMilli()
-		if id := header(r, headerEventID); id != "" {
+		if id := header(r, kafkasink.HeaderID); id != "" {
 			return []byte(id), when
 		}
 	}
 	// Without these headers the event itself says it.
 	page, err := c.Source.DecodeItem(r.Value)
 	if err != nil {
-		return []byte(header(r, headerEventID)), when
+		return []byte(header(r, kafkasink.HeaderID)), when
 	}
 	e := &page.Events[0]
 	if e.Defect == "" {
 		when = e.Time
 	}
-	if id := header(r, headerEventID); id != "" {
+	if id := header(r, kafkasink.HeaderID); id != "" {
 		return []byte(id), when
 	}
 	return e.AppendRecordID(nil), when
@@ -109,7 +103,7 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 // letterID returns the record id of the item that a dead letter is about.
 func (c *comparison) letterID(r *kgo.Record) []byte {
 	l := deadletter.Read(r)
-	if id := header(r, headerEventID); id != "" {
+	if id := header(r, kafkasink.HeaderID); id != "" {
 		return []byte(id)
 	}
 	if !l.Whole {

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/config"
 )
@@ -36,7 +37,7 @@ func lettersWorld(t *testing.T, n int) (*servers.Cluster, map[string]string) {
 		all = append(all, &kgo.Record{
 			Topic: "dlq.export.events", Partition: int32(i % 2), Value: fmt.Appendf(nil, `{"id":"%d"}`, i),
 			Timestamp: firstEvent.Add(time.Duration(i) * time.Second),
-			Headers:   []kgo.RecordHeader{{Key: "eb-stream", Value: []byte("events")}, {Key: headerReason, Value: []byte("bad-timestamp")}},
+			Headers:   []kgo.RecordHeader{{Key: "eb-stream", Value: []byte("events")}, {Key: kafkasink.HeaderReason, Value: []byte("bad-timestamp")}},
 		})
 	}
 	produce(t, client, all...)

@@ -13,19 +13,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"exportbridge/bridge/kafkasink"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/term"
-)
-
-// Headers of the record contract that tail shows by name.
-const (
-	headerEventID    = "ce_id"
-	headerType       = "ce_type"
-	headerOrigin     = "eb-origin"
-	headerReason     = "eb-reason"
-	headerCursorHash = "eb-cursor-hash"
-	headerIndex      = "eb-index"
-	headerDeadLetter = "__dlq.errors.message"
 )
 
 const recordTime = "2006-01-02T15:04:05.000Z"
@@ -74,10 +65,10 @@ func recordLine(r *kgo.Record, meta bool) string {
 	}
 	parts := []string{
 		r.Timestamp.UTC().Format(recordTime), fmt.Sprintf("%d@%d", r.Partition, r.Offset), key,
-		orDash(shortType(recordType(r))), orDash(header(r, headerOrigin)),
+		orDash(shortType(recordType(r))), orDash(header(r, kafkasink.HeaderOrigin)),
 	}
-	if wrong := header(r, headerDeadLetter); wrong != "" {
-		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, headerReason), wrong))
+	if wrong := header(r, kafkasink.HeaderErrorMessage); wrong != "" {
+		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, kafkasink.HeaderReason), wrong))
 	}
 	if meta {
 		for _, h := range r.Headers {
@@ -129,7 +120,7 @@ func header(r *kgo.Record, name string) string {
 // recordType is the full type of a record, from its header or, where the topic
 // has none, from the event itself; "" if it has no type.
 func recordType(r *kgo.Record) string {
-	if full := header(r, headerType); full != "" {
+	if full := header(r, kafkasink.HeaderType); full != "" {
 		return full
 	}
 	var event struct {
