@@ -28,7 +28,7 @@ func TestPagesAreObservedByFullness(t *testing.T) {
 		}
 		r.wantObserved(bridge.ObserveDecode, "full", 2)
 		r.wantObserved(bridge.ObserveDecode, "partial", 1)
-		r.wantObserved(bridge.ObserveOwner, "leader", 1)
+		r.wantObserved(bridge.ObserveOwner, "owner", 1)
 		r.wantObserved(bridge.ObserveOwner, "standby", 1)
 		if len(r.observed(bridge.ObserveDecode, "empty")) == 0 {
 			t.Error("no empty page was observed")

@@ -171,7 +171,7 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	f := o.f
 	m := startMirror(f.b, f.log)
 	f.tenure.mirror, f.tenure.leads = m, true
-	f.b.observe(Observation{What: ObserveOwner, Code: "leader"})
+	f.b.observe(Observation{What: ObserveOwner, Code: "owner"})
 	err := f.follow(soft, hard)
 	f.discard()
 	m.stop()

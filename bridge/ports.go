@@ -259,7 +259,7 @@ const (
 	// ObserveState: the state changed. Code is the new one.
 	ObserveState What = "state"
 	// ObserveOwner: the stream became this process's, or is no longer. Code
-	// ("leader" or "standby").
+	// ("owner" or "standby").
 	ObserveOwner What = "owner"
 	// ObserveRejected: a server refused what somebody else has overtaken. Code
 	// is the dependency: DependencySink (fenced) or DependencyStore (conflict).

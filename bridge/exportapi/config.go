@@ -50,8 +50,8 @@ type Config struct {
 	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"scheme in front of the key, a space between them" example:"Bearer"`
 	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain http to other hosts than this one, and link-local addresses"`
 	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"URL of a proxy, or environment for HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
-	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE" unit:"bytes" stream:"yes" desc:"largest page after decompression; a page has at most 10,000 items"`
-	CA            string        `env:"EXPORT_CA" stream:"yes" desc:"certificates in PEM to trust in place of the system's"`
+	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"largest page after decompression; a page has at most 10,000 items"`
+	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"certificates in PEM to trust in place of the system's"`
 }
 
 // DefaultConfig returns the defaults of all settings. Only APIKey, which is
@@ -78,7 +78,7 @@ func (c *Config) Validate() error {
 	}
 	p.Check(c.PageSize >= 1 && c.PageSize <= maxPageSize, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", c.PageSize, maxPageSize)
 	p.Check(c.Timeout > 0, "EXPORT_TIMEOUT", "must be above 0, for example 30s")
-	p.Check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE", "must be above 0, for example 64MiB")
+	p.Check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE_BYTES", "must be above 0, for example 64MiB")
 	_, errURL := c.endpoint(preset)
 	_, errRate := parseRate(c.RateLimit)
 	_, errProxy := c.proxy()
@@ -196,7 +196,7 @@ func (c *Config) roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(c.CA)) {
-		return nil, bridge.Problemf("EXPORT_CA", "holds no certificate in PEM, for example EXPORT_CA_FILE=/etc/ssl/company-ca.pem")
+		return nil, bridge.Problemf("EXPORT_TLS_CA", "holds no certificate in PEM, for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
 	}
 	return pool, nil
 }

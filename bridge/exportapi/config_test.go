@@ -35,7 +35,7 @@ func TestValidate(t *testing.T) {
 		"unknown resource":       {map[string]string{"EXPORT_RESOURCE": "orders"}, "EXPORT_RESOURCE"},
 		"an empty event":         {map[string]string{"EXPORT_EVENTS": "a,,b"}, "EXPORT_EVENTS"},
 		"no time-out":            {map[string]string{"EXPORT_TIMEOUT": "0s"}, "EXPORT_TIMEOUT"},
-		"no response":            {map[string]string{"EXPORT_MAX_RESPONSE": "0"}, "EXPORT_MAX_RESPONSE"},
+		"no response":            {map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "0"}, "EXPORT_MAX_RESPONSE_BYTES"},
 		"a path with a query":    {map[string]string{"EXPORT_PATH": "/a?b"}, "EXPORT_PATH"},
 		"rate":                   {map[string]string{"EXPORT_RATE_LIMIT": "600/m"}, ""},
 		"rate in hours":          {map[string]string{"EXPORT_RATE_LIMIT": "0.5 / h"}, ""},
@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 		"proxy":                  {map[string]string{"EXPORT_PROXY": "socks5://user:sk-test@proxy.example:1080"}, ""},
 		"proxy of the system":    {map[string]string{"EXPORT_PROXY": "environment"}, ""},
 		"proxy without a scheme": {map[string]string{"EXPORT_PROXY": "user:sk-test@proxy.example:1080"}, "EXPORT_PROXY"},
-		"no certificate":         {map[string]string{"EXPORT_CA": "/etc/ca.pem"}, "EXPORT_CA"},
+		"no certificate":         {map[string]string{"EXPORT_TLS_CA": "/etc/ca.pem"}, "EXPORT_TLS_CA"},
 		"no header":              {map[string]string{"EXPORT_KEY_HEADER": "X Api"}, "EXPORT_KEY_HEADER"},
 		"key with a break":       {map[string]string{"EXPORT_API_KEY": "sk-test\nx"}, "EXPORT_API_KEY"},
 		"prefix with a break":    {map[string]string{"EXPORT_KEY_PREFIX": "a\rb"}, "EXPORT_KEY_PREFIX"},
@@ -85,7 +85,7 @@ func TestValidateReportsAll(t *testing.T) {
 	cfg := exportapi.Config{KeyPointer: "userId"}
 	err := cfg.Validate()
 	for _, name := range []string{
-		"EXPORT_URL", "EXPORT_API_KEY", "EXPORT_RESOURCE", "EXPORT_PAGE_SIZE", "EXPORT_TIMEOUT", "EXPORT_MAX_RESPONSE", "EXPORT_ITEMS_FIELD",
+		"EXPORT_URL", "EXPORT_API_KEY", "EXPORT_RESOURCE", "EXPORT_PAGE_SIZE", "EXPORT_TIMEOUT", "EXPORT_MAX_RESPONSE_BYTES", "EXPORT_ITEMS_FIELD",
 		"EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_HEADER", "KAFKA_KEY",
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {

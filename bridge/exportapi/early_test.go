@@ -362,9 +362,9 @@ func TestBrokenBehindItsCursor(t *testing.T) {
 		"connection cut":       {"", head, "", true, nil, bridge.Transient, "network", "", "broke off after"},
 		"connection cut, gzip": {"gzip", head, "", true, nil, bridge.Transient, "network", "", "broke off after"},
 		"connection cut, zstd": {"zstd", head, "", true, nil, bridge.Transient, "network", "", "broke off after"},
-		"too large":            {"", head, strings.Repeat(" ", 1<<20), false, map[string]string{"EXPORT_MAX_RESPONSE": "200000"}, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
-		"too large, gzip":      {"gzip", head, strings.Repeat(" ", 4<<20), false, map[string]string{"EXPORT_MAX_RESPONSE": "200000"}, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
-		"too large, zstd":      {"zstd", head, strings.Repeat(" ", 4<<20), false, map[string]string{"EXPORT_MAX_RESPONSE": "200000"}, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
+		"too large":            {"", head, strings.Repeat(" ", 1<<20), false, map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "200000"}, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
+		"too large, gzip":      {"gzip", head, strings.Repeat(" ", 4<<20), false, map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "200000"}, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
+		"too large, zstd":      {"zstd", head, strings.Repeat(" ", 4<<20), false, map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "200000"}, bridge.Permanent, "size", bridge.ReasonSize, "200000"},
 		"too late":             {"", head, "never", false, map[string]string{"EXPORT_TIMEOUT": "5s"}, bridge.Transient, "timeout", "", "body not complete within 5s"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ func (c *Client) connectionFault(at bridge.Position, err error, late string) *br
 			Hint: "retried by itself; if it stays, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
 	case isTLS(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
-			Hint: "no trusted connection; check EXPORT_URL, the clock, and EXPORT_CA if the server's certificate is from your own authority"}
+			Hint: "no trusted connection; check EXPORT_URL, the clock, and EXPORT_TLS_CA if the server's certificate is from your own authority"}
 	}
 	return &bridge.Fault{Code: codeNetwork, Err: text,
 		Hint: "retried by itself; if it stays, check EXPORT_URL, EXPORT_PROXY, the name server and the firewall"}
@@ -131,7 +131,7 @@ func (c *Client) bodyFault(at bridge.Position, err error, got int) *bridge.Fault
 func (c *Client) sizeFault() *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
 		Err:  fmt.Errorf("page is larger than %d bytes", c.cfg.MaxResponse),
-		Hint: "raise EXPORT_MAX_RESPONSE, or lower EXPORT_PAGE_SIZE"}
+		Hint: "raise EXPORT_MAX_RESPONSE_BYTES, or lower EXPORT_PAGE_SIZE"}
 }
 
 // schemaFault is for a body that was read and is not exactly one page.

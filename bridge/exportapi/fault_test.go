@@ -215,7 +215,7 @@ func TestBrokenAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := serve(t, tc.api, map[string]string{"EXPORT_MAX_RESPONSE": "1048576"})
+			c := serve(t, tc.api, map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "1048576"})
 			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
 			f := wantFault(t, err)
 			if f.Class != tc.class || f.Code != tc.code || f.Reason != tc.reason || !strings.Contains(f.Error(), tc.say) {
@@ -232,7 +232,7 @@ func TestBombUsesLittleMemory(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(bomb)
-	}, map[string]string{"EXPORT_MAX_RESPONSE": "4194304"})
+	}, map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "4194304"})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := fetchAll(t, c, bridge.Position{})
@@ -256,7 +256,7 @@ func TestLargestPageAllowed(t *testing.T) {
 			}
 			w.Header().Set("Content-Encoding", encoding)
 			answer(body)(w, nil)
-		}, map[string]string{"EXPORT_MAX_RESPONSE": "5000"})
+		}, map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "5000"})
 		if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
 			t.Errorf("%q: %v", encoding, err)
 		}
@@ -455,7 +455,7 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := connect(t, config(t, map[string]string{"EXPORT_URL": tc.url, "EXPORT_CA": tc.ca}))
+			c := connect(t, config(t, map[string]string{"EXPORT_URL": tc.url, "EXPORT_TLS_CA": tc.ca}))
 			_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
 			if tc.code == "" {
 				if err != nil {
@@ -481,7 +481,7 @@ func TestCheck(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	c := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_CA": ca}))
+	c := connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_TLS_CA": ca}))
 	f, err := c.Check(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -155,7 +155,7 @@ func (s *Stream) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
 	if !t.Settings.Known {
 		found = append(found, Finding{
 			Level: LevelWarn, Hint: s.GrantRead(t.Name),
-			Text: fmt.Sprintf("topic %s: we may not read its settings; KAFKA_MAX_MESSAGE and a retention of 7 days are assumed", t.Name),
+			Text: fmt.Sprintf("topic %s: we may not read its settings; KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days are assumed", t.Name),
 		})
 	}
 	found = append(found, s.checkReplicas(t)...)

@@ -28,7 +28,7 @@ type Config struct {
 	SASLUsername  string        `env:"KAFKA_SASL_USERNAME" desc:"user name for PLAIN and SCRAM" example:"exportbridge"`
 	SASLPassword  bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password, or the token for OAUTHBEARER"`
 	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN and OAUTHBEARER without TLS, readable by anybody on the way"`
-	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE" unit:"bytes" stream:"yes" desc:"largest record batch, used when the topic's max.message.bytes cannot be read"`
+	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"largest record batch, used when the topic's max.message.bytes cannot be read"`
 	// SASLPasswordFile is the file that SASLPassword came from, if it did. It
 	// is read again at every authentication, so that tokens can be rotated.
 	SASLPasswordFile string
@@ -61,7 +61,7 @@ func (c *Config) Validate() error {
 			p.Add(bridge.Problem{Variable: "KAFKA_BROKERS", Message: fmt.Sprintf("KAFKA_BROKERS: %q is not host:port, for example localhost:9092", b)})
 		}
 	}
-	p.Check(c.MaxMessage >= MinMessage && c.MaxMessage <= maxBatch, "KAFKA_MAX_MESSAGE", "must be %d to %d bytes, for example 1MB", MinMessage, maxBatch)
+	p.Check(c.MaxMessage >= MinMessage && c.MaxMessage <= maxBatch, "KAFKA_MAX_MESSAGE_BYTES", "must be %d to %d bytes, for example 1MB", MinMessage, maxBatch)
 	p.Check(c.ClientID != "", "KAFKA_CLIENT_ID", "is empty, for example exportbridge")
 	c.validateTLS(p)
 	c.validateSASL(p)

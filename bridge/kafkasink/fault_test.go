@@ -142,7 +142,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestHiddenLimit: the topic takes less than KAFKA_MAX_MESSAGE says and its
+// TestHiddenLimit: the topic takes less than KAFKA_MAX_MESSAGE_BYTES says and its
 // settings may not be read.
 func TestHiddenLimit(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestHiddenLimit(t *testing.T) {
 	ev.Raw = []byte(strings.Repeat("x", 100_000))
 	_, err := tryPublish(t, s, page(ev))
 	f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig)
-	if !strings.Contains(f.Hint, "KAFKA_MAX_MESSAGE") || !strings.Contains(f.Hint, "DescribeConfigs") {
+	if !strings.Contains(f.Hint, "KAFKA_MAX_MESSAGE_BYTES") || !strings.Contains(f.Hint, "DescribeConfigs") {
 		t.Errorf("hint %q names no repair", f.Hint)
 	}
 }

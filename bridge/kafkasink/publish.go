@@ -370,7 +370,7 @@ func (x *session) outcome(d *delivery) error {
 		// With readable settings the next session knows the new limit. Without,
 		// it would try the same again for ever.
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = "set KAFKA_MAX_MESSAGE to the topic's max.message.bytes, or let us read it: " + x.cfg.GrantRead(d.topic)
+		f.Hint = "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or let us read it: " + x.cfg.GrantRead(d.topic)
 	}
 	return f
 }

@@ -121,7 +121,7 @@ func TestConfigValidate(t *testing.T) {
 			c.Mode, c.CheckpointTopic, c.TransactionTimeout, c.Group, c.SessionTimeout = "x", "a b", time.Second, "", time.Millisecond
 		}, []string{"KAFKA_DELIVERY", "KAFKA_CHECKPOINT_TOPIC", "KAFKA_TRANSACTION_TIMEOUT", "BRIDGE_GROUP", "BRIDGE_SESSION_TIMEOUT",
 			"KAFKA_BROKERS", "KAFKA_TOPIC", "KAFKA_RETENTION", "KAFKA_COMPRESSION", "KAFKA_KEY", "KAFKA_PARTITIONS",
-			"KAFKA_REPLICATION", "KAFKA_MAX_MESSAGE", "BRIDGE_HEADERS", "BRIDGE_ON_BAD_EVENT", "BRIDGE_ON_EXPIRED", "KAFKA_TIMESTAMP"}},
+			"KAFKA_REPLICATION", "KAFKA_MAX_MESSAGE_BYTES", "BRIDGE_HEADERS", "BRIDGE_ON_BAD_EVENT", "BRIDGE_ON_EXPIRED", "KAFKA_TIMESTAMP"}},
 		"plain without TLS": {func(c *kafkasink.Config) {
 			c.SASLMechanism, c.SASLUsername, c.SASLPassword = "PLAIN", "u", "p"
 		}, []string{"KAFKA_SASL_INSECURE"}},

@@ -104,7 +104,7 @@ func TestMetrics(t *testing.T) {
 		`exportbridge_epoch{stream="events"} 3`,
 		`exportbridge_dependency_up{dependency="kafka",stream="events"} 1`,
 		`exportbridge_source_position_timestamp_seconds{stream="events"} 1.7000000005e+09`,
-		`exportbridge_leader{stream="events"} 1`,
+		`exportbridge_stream_owned{stream="events"} 1`,
 	} {
 		if !strings.Contains(w.Body.String(), line+"\n") {
 			t.Errorf("metrics lack %s", line)
@@ -219,7 +219,7 @@ func TestStandbyHasNoPosition(t *testing.T) {
 	s := &fakeStream{status: bridge.Status{Stream: "events", State: bridge.StateStandby}, turning: true}
 	w := httptest.NewRecorder()
 	handlerOf(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
-	if body := w.Body.String(); strings.Contains(body, "_timestamp_seconds{") || !strings.Contains(body, `exportbridge_leader{stream="events"} 0`+"\n") {
+	if body := w.Body.String(); strings.Contains(body, "_timestamp_seconds{") || !strings.Contains(body, `exportbridge_stream_owned{stream="events"} 0`+"\n") {
 		t.Errorf("metrics of a standby:\n%s", body)
 	}
 }

@@ -229,7 +229,7 @@ func TestE2EKubernetes(t *testing.T) {
 	}
 	published := func() int { return running[0].published() + running[1].published() }
 	eventually(t, time.Minute, "all events", func() bool { return published() >= n })
-	eventually(t, stepTimeout, "one owner", func() bool { return running[0].metric("leader")+running[1].metric("leader") == 1 })
+	eventually(t, stepTimeout, "one owner", func() bool { return running[0].metric("stream_owned")+running[1].metric("stream_owned") == 1 })
 	for i, p := range running {
 		for _, probe := range []string{main.LivenessProbe.HTTPGet.Path, main.ReadinessProbe.HTTPGet.Path} {
 			if code, body := get(p.ops, probe); code != 200 {
@@ -239,13 +239,13 @@ func TestE2EKubernetes(t *testing.T) {
 	}
 	// A node is drained.
 	owner, other := running[0], running[1]
-	if other.metric("leader") == 1 {
+	if other.metric("stream_owned") == 1 {
 		owner, other = other, owner
 	}
 	if took := owner.stop(); took > time.Duration(pod.TerminationGracePeriodSeconds)*time.Second {
 		t.Errorf("the owner took %s to stop, and is killed after %d s", took, pod.TerminationGracePeriodSeconds)
 	}
-	eventually(t, stepTimeout, "the other to take over", func() bool { return other.metric("leader") == 1 })
+	eventually(t, stepTimeout, "the other to take over", func() bool { return other.metric("stream_owned") == 1 })
 	other.stop()
 	s.read().wantAll(n, 0)
 }

@@ -12,7 +12,7 @@ import (
 type statusCollector struct {
 	build    Build
 	statuses func() []bridge.Status
-	buildInfo, leader, state, blocked, epoch, up, position, lastEvent,
+	buildInfo, owned, state, blocked, epoch, up, position, lastEvent,
 	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag *prometheus.Desc
 }
 
@@ -23,7 +23,7 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 	return &statusCollector{
 		build: build, statuses: statuses,
 		buildInfo:  desc("build_info", "1, labelled with the program's version.", "version", "revision", "goversion"),
-		leader:     desc("leader", "1 while the stream is this process's, 0 while it stands by.", "stream"),
+		owned:      desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
 		state:      desc("state", "1 for the state the stream is in, 0 for the others.", "stream", "state"),
 		blocked:    desc("stream_blocked", "1 while the stream is blocked, labelled with why.", "stream", "reason"),
 		epoch:      desc("epoch", "Epoch of the committed checkpoint; it grows with every reset.", "stream"),
@@ -58,7 +58,7 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 		for name, d := range s.Dependencies {
 			gauge(c.up, boolean(d.Up), s.Stream, name)
 		}
-		gauge(c.leader, boolean(s.Leader), s.Stream)
+		gauge(c.owned, boolean(s.Leader), s.Stream)
 		gauge(c.epoch, float64(s.Place.Epoch), s.Stream)
 		if s.Leader { // how far the stream is, its owner says
 			gauge(c.position, seconds(s.Position), s.Stream)

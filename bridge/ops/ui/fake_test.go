@@ -341,7 +341,7 @@ func measuredText(stream string) string {
 	}
 	line("transactions_total", `result="committed",`, 550)
 	line("transactions_total", `result="unknown",`, 0)
-	line("cursor_commits_total", `result="ok",`, 550)
+	line("checkpoint_store_writes_total", `result="ok",`, 550)
 	return text.String()
 }
 

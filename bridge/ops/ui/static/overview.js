@@ -194,7 +194,7 @@ const measured = {
     return parts(mean('transaction', meter.mean('transaction_duration_seconds', model.stream)), results.size > 0 ? `${count(failed)} not committed` : []);
   },
   redis(meter) {
-    const results = meter.change('cursor_commits_total', model.stream, 'result');
+    const results = meter.change('checkpoint_store_writes_total', model.stream, 'result');
     const failed = (results.get('error') ?? 0) + (results.get('conflict') ?? 0);
     return parts(mean('cursor stored in', meter.mean('cursor_commit_duration_seconds', model.stream)), results.size > 0 ? `${count(failed)} failed` : []);
   },
