@@ -16,82 +16,90 @@ DIST      ?= $(CURDIR)/dist
 SHA256     = $(if $(shell command -v sha256sum),sha256sum,shasum -a 256)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-real check lint docs up down image release release-check poison bench pgo model explore broken proof soak recording browser
+.PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench pgo image release release-check recording
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+# A line "##@ name" begins a group.
+help:
+	@awk -F ':.*## ' '/^##@ / { printf "%s%s:\n", gap, substr($$0, 5); gap = "\n" } /^[a-z-]+:.*## / { printf "  %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## everything in one process: simulated API, embedded Kafka and Redis, the bridge
+##@ Everyday
+
+demo: ## run all in one process: API, Kafka and Redis are embedded
 	$(GO) run $(PLAIN) ./cmd/exportbridge demo
 
 build: ## build ./exportbridge
 	CGO_ENABLED=0 $(GO) build $(SHIP) -o exportbridge ./cmd/exportbridge
 
-test: ## all tests on embedded servers; needs only Go
+test: ## run all tests on embedded servers; needs only Go
 	$(GO) test $(PLAIN) $(TESTFLAGS) -timeout 20m ./...
 
-test-real: ## the same suites and the end-to-end tests on real Apache Kafka and Redis
-	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m ./...
-
-check: lint ## what must be green before a commit lands
+check: lint ## run what must be green before a commit lands
 	$(GO) mod tidy -diff
 	$(GO) vet $(PLAIN) ./...
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check cmd/exportbridge/docs/settings.md
 	EXPLORE_SCHEDULES=1500 $(GO) test $(PLAIN) -race $(TESTFLAGS) -timeout 20m ./...
 
-model: ## check the protocol's model: every schedule, and every broken rule (needs spin and gcc)
-	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge
-
-explore: ## run the engine through SECONDS=60 of schedules of two processes, each port failing in each way; half of them by a new seed
-	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge
-
-proof: ## kill, pause and cut everything, on real servers: KILLS=1000, ZOMBIES=30 or MINUTES=10, with SEED=N
-	TEST_REAL=1 $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(SEED),E2E_SEED=$(SEED)) \
-	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/exportbridge
-
-soak: ## one bridge for MINUTES=30 on real servers, a fault every 5 s: nothing may grow, nothing be lost or twice
-	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(PLAIN) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/exportbridge
-
-broken: ## take the rules of the protocol away, one by one: the tests must notice each
-	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
-
-browser: ## run the operations page in Chromium; SCREENSHOTS=dir keeps pictures of it
-	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
-
-lint: ## format and lint
+lint: ## check the format, run the linter
 	@command -v $(LINTER) >/dev/null || { echo "install the linter: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"; exit 1; }
 	@unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "$$unformatted: run gofmt -w ."; exit 1; }
 	GOFLAGS="$(GOFLAGS) $(PLAIN)" $(LINTER) run ./...
 
-docs: ## regenerate what the program says in other files: the documents' settings, the alert rules of Kubernetes
+docs: ## regenerate the settings page and the alert rules
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --write cmd/exportbridge/docs/settings.md
 	@file=cmd/exportbridge/deploy/kubernetes/monitoring/rules.yaml; \
 	{ sed '/^spec:/q' $$file; $(GO) run $(PLAIN) ./cmd/exportbridge alerts | sed 's/^./  &/'; } >$$file.new && mv $$file.new $$file
 
-recording: ## record the README's session with the demo again
-	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/exportbridge
-
-poison: ## EVENTS through pages that are overwritten at their release, over connections that are cut, under the race detector
-	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test $(PLAIN) -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink
-
-bench: ## measure this machine: all of the table or ROWS=raw_fraction, QUICK=1, on a real Kafka with KAFKA=host:port
-	$(GO) run ./cmd/exportbridge bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
-
-pgo: ## refresh the profile that the binary is built by
-	$(GO) run -trimpath ./cmd/exportbridge bench cpu_per_million cpu_per_million_default serial_fraction_20 --rounds 1 --pages 200 --profile $(PROFILES)
-	$(GO) tool pprof -proto $(PROFILES)/*.cpu > cmd/exportbridge/default.pgo
-	rm -r $(PROFILES)
+##@ Run in containers
 
 up: ## start Kafka, Redis, simulator and bridge in containers
 	docker compose up --build --wait
 
-down: ## stop them and delete their data
+down: ## stop the containers and delete their data
 	docker compose down --volumes
+
+##@ Deep checks
+
+test-real: ## run all tests on real Apache Kafka and Redis
+	TEST_REAL=1 $(GO) test $(PLAIN) $(TESTFLAGS) -timeout 50m ./...
+
+browser: ## test the operations page in Chromium; SCREENSHOTS=dir
+	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
+
+model: ## check the protocol's model with spin, and each broken rule
+	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge
+
+broken: ## remove each rule of the protocol: a test must fail
+	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
+
+explore: ## test schedules of two processes and faults; SECONDS=60
+	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge
+
+poison: ## overwrite released pages under the race detector; EVENTS=N
+	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test $(PLAIN) -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink
+
+proof: ## kill, pause and cut servers; KILLS, ZOMBIES or MINUTES, SEED
+	TEST_REAL=1 $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(SEED),E2E_SEED=$(SEED)) \
+	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/exportbridge
+
+soak: ## run one bridge with a fault every 5 s; MINUTES=30
+	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(PLAIN) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/exportbridge
+
+##@ Performance
+
+bench: ## measure this machine; ROWS=name, QUICK=1, KAFKA=host:port
+	$(GO) run ./cmd/exportbridge bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
+
+pgo: ## refresh the profile that the binary is built with
+	$(GO) run -trimpath ./cmd/exportbridge bench cpu_per_million cpu_per_million_default serial_fraction_20 --rounds 1 --pages 200 --profile $(PROFILES)
+	$(GO) tool pprof -proto $(PROFILES)/*.cpu > cmd/exportbridge/default.pgo
+	rm -r $(PROFILES)
+
+##@ Release
 
 image: ## build the container image
 	docker build -f cmd/exportbridge/Dockerfile --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) -t exportbridge:$(VERSION) .
 
-release: ## build for five PLATFORMS into dist/, with checksums (two minutes each)
+release: ## build all PLATFORMS into dist/, with checksums (10 min)
 	rm -rf "$(DIST)" && mkdir -p "$(DIST)"
 	cp LICENSE "$(DIST)"
 	@set -e; for platform in $(PLATFORMS); do \
@@ -104,7 +112,7 @@ release: ## build for five PLATFORMS into dist/, with checksums (two minutes eac
 	@cd "$(DIST)" && sums=$$($(SHA256) -- *) && echo "$$sums" | tee SHA256SUMS
 
 # The second build has no cache, so that it compiles everything again.
-release-check: ## build the last commit twice, in different directories, and compare
+release-check: ## build the last commit twice and compare the results
 	@set -e; work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -rf "$$work"' EXIT; \
 	for build in one another/place; do \
 	  mkdir -p "$$work/$$build"; \
@@ -114,3 +122,6 @@ release-check: ## build the last commit twice, in different directories, and com
 	done; \
 	diff "$$work/one/dist/SHA256SUMS" "$$work/another/place/dist/SHA256SUMS"; \
 	echo "both builds are the same"
+
+recording: ## record the README's demo session again
+	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/exportbridge
