@@ -15,12 +15,8 @@ func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, err
 	stuck := func(because error) (bridge.Answer, error) {
 		return bridge.Answer{}, &StoreAwayError{Because: because, Err: away}
 	}
-	if r.c.cfg.Engine.Mode != bridge.ExactlyOnce {
+	if r.c.cfg.Mode != bridge.ExactlyOnce {
 		return stuck(ErrStoreHolds)
-	}
-	if r.c.hidden() {
-		_, err := r.c.unowned(ctx)
-		return bridge.Answer{}, err
 	}
 	members, err := r.c.members(ctx)
 	switch {

@@ -104,35 +104,26 @@ type Ports struct {
 	// Directory names other streams where this one has no checkpoint; nil
 	// names none.
 	Directory Directory
-	// Log and Group are Kafka's; nil where Config.Hidden says why not.
+	// Log and Group are Kafka's, and required.
 	Log   CheckpointLog
 	Group Group
 	// OpenSink returns a sink for the session of one change.
 	OpenSink func() (Sink, error)
 }
 
-// Config says which stream is controlled.
-type Config struct {
-	// Engine is the configuration of the stream's bridge: Stream, Mode, Origin
-	// and what a session needs. Owner names this process.
-	Engine bridge.Config
-	// Hidden says why this process cannot reach the stream's Kafka; nil where
-	// it can.
-	Hidden error
-}
-
 // Controller sees and steers one stream. All methods may be called
 // concurrently.
 type Controller struct {
-	cfg   Config
+	cfg   bridge.Config
 	ports Ports
 }
 
-// New returns the controller of a stream. It asks no server.
-func New(cfg Config, ports Ports) *Controller { return &Controller{cfg: cfg, ports: ports} }
+// New returns the controller of a stream. cfg is that of the stream's bridge, with
+// this process as its Owner. New contacts no server.
+func New(cfg bridge.Config, ports Ports) *Controller { return &Controller{cfg: cfg, ports: ports} }
 
 // Stream returns the name of the stream.
-func (c *Controller) Stream() string { return c.cfg.Engine.Stream }
+func (c *Controller) Stream() string { return c.cfg.Stream }
 
 const (
 	// logTimeout bounds how long the checkpoint topic is read where Redis does
@@ -141,9 +132,6 @@ const (
 	// membersTimeout bounds the question who runs the stream.
 	membersTimeout = 10 * time.Second
 )
-
-// hidden reports whether this process cannot read the stream's Kafka.
-func (c *Controller) hidden() bool { return c.cfg.Hidden != nil || c.ports.Log == nil }
 
 // Live returns what the bridge that runs the stream says of it; false where
 // none has said anything for some seconds. Then none runs it, or it does not

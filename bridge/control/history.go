@@ -24,8 +24,8 @@ type History struct {
 func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (History, error) {
 	entries, err := c.ports.Entries.History(ctx, q)
 	stored := len(entries)
-	if err == nil && q.Limit > 0 && stored >= q.Limit || c.hidden() {
-		return History{Entries: entries, Stored: stored}, err
+	if err == nil && q.Limit > 0 && stored >= q.Limit {
+		return History{Entries: entries, Stored: stored}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -79,9 +79,6 @@ type matcher func(bridge.Checkpoint) (match, more bool)
 // older looks for an entry in the checkpoint topic that Redis does not have.
 // The error is noEntry where the topic does not have it either.
 func (c *Controller) older(ctx context.Context, noEntry error, is matcher) (bridge.Entry, error) {
-	if c.hidden() {
-		return bridge.Entry{}, noEntry
-	}
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	e, ok := bridge.Entry{}, false

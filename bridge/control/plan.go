@@ -68,20 +68,20 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		return nil, err
 	}
 	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
-	if want := c.cfg.Engine.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
+	if want := c.cfg.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
 		m.Notes = append(m.Notes, fmt.Sprintf("the settings change, from %s to %s", from.Origin, want))
 	}
 	if from.away != nil {
 		m.Notes = append(m.Notes, c.awayNote(from.away))
 	}
-	m.Guarantee = string(c.cfg.Engine.Mode)
+	m.Guarantee = string(c.cfg.Mode)
 	return m, nil
 }
 
 // awayNote says why a plan is made without Redis.
 func (c *Controller) awayNote(away error) string {
 	note := "Redis does not answer, the position is from the checkpoint topic"
-	if c.cfg.Engine.Mode != bridge.ExactlyOnce {
+	if c.cfg.Mode != bridge.ExactlyOnce {
 		note += ", which may be some seconds behind"
 	}
 	return note + ": " + cut(away.Error(), 120)

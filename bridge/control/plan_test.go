@@ -171,7 +171,7 @@ func TestNotes(t *testing.T) {
 			}
 		}
 		r.engine.Origin.Events = []string{"click"}
-		r.control(nil)
+		r.control()
 		if m := r.plan(control.ResetToEarliest{}); len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "the settings change") {
 			t.Errorf("another filter: notes %q", m.Notes)
 		}

@@ -21,8 +21,8 @@ type Position struct {
 // *NoCheckpointError.
 func (c *Controller) Position(ctx context.Context) (Position, error) {
 	stored, err := c.load(ctx)
-	if err == nil || c.hidden() {
-		return Position{Checkpoint: stored}, err
+	if err == nil {
+		return Position{Checkpoint: stored}, nil
 	}
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.Permanent {
 		return Position{}, err // it answered, and a setting is wrong
@@ -86,12 +86,10 @@ func (c *Controller) base(ctx context.Context) (base, error) {
 	stored, err := c.ports.Store.Load(ctx)
 	b := base{Checkpoint: stored}
 	switch {
-	case isAway(err) && !c.hidden():
+	case isAway(err):
 		b.away = err
 	case !errors.Is(err, bridge.ErrNoCheckpoint):
 		return b, err
-	case c.hidden():
-		return base{}, nil
 	}
 	var logErr error
 	b.Checkpoint, logErr = c.newest(ctx)

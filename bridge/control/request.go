@@ -137,9 +137,6 @@ func (r *request) look(ctx context.Context, id string) (bridge.Answer, error) {
 // unowned reports whether no process has the stream. Redis shows none; Kafka's
 // coordinator knows for certain.
 func (c *Controller) unowned(ctx context.Context) (bool, error) {
-	if c.hidden() {
-		return false, fmt.Errorf("no bridge answers, and %w", c.cfg.Hidden)
-	}
 	members, err := c.members(ctx)
 	if err != nil {
 		return false, fmt.Errorf("no bridge answers, and %w", &OwnerUnknownError{Err: err})
@@ -164,7 +161,7 @@ func (r *request) applyOffline(ctx context.Context, cmd bridge.Command, inbox br
 		return bridge.Answer{}, err
 	}
 	defer sink.Close()
-	cfg := r.c.cfg.Engine
+	cfg := r.c.cfg
 	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: sink, Store: r.c.ports.Store, Inbox: inbox}, cmd)
 	if err == nil && answer.By == cfg.Owner {
 		answer.By = self

@@ -289,13 +289,13 @@ func newRig(t *testing.T, mode bridge.Mode) *rig {
 		Store: r.redis, Entries: r.redis, Inbox: r.redis, Live: r.redis, Directory: r.redis, Log: r.kafka, Group: r.kafka,
 		OpenSink: func() (control.Sink, error) { return closer{r.open()}, nil },
 	}
-	r.control(nil)
+	r.control()
 	return r
 }
 
 // control makes the controller anew.
-func (r *rig) control(hidden error) {
-	r.Controller = control.New(control.Config{Engine: r.engine, Hidden: hidden}, r.ports)
+func (r *rig) control() {
+	r.Controller = control.New(r.engine, r.ports)
 }
 
 // inBubble runs a test under virtual time, with a stream that has passed 20

@@ -84,7 +84,7 @@ func (r *Report) Measure(now time.Time) {
 // Status asks everybody who may know, all at once, and says who does not
 // answer. It disturbs nobody.
 func (c *Controller) Status(ctx context.Context) Report {
-	r := NewReport(c.Stream(), c.cfg.Engine.Mode)
+	r := NewReport(c.Stream(), c.cfg.Mode)
 	var entries []bridge.Entry
 	var notes [3]string // in the order of what they are about
 	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }
@@ -110,20 +110,15 @@ func (c *Controller) Status(ctx context.Context) Report {
 			notes[1] = "checkpoint " + p.Note
 		}
 	})
-	if !c.hidden() {
-		asking.Go(func() {
-			members, err := c.ports.Group.Members(ctx)
-			if r.MembersKnown = err == nil; err != nil {
-				note(2, "who runs the stream is not known", err)
-			}
-			r.Members = members
-		})
-	}
+	asking.Go(func() {
+		members, err := c.ports.Group.Members(ctx)
+		if r.MembersKnown = err == nil; err != nil {
+			note(2, "who runs the stream is not known", err)
+		}
+		r.Members = members
+	})
 	asking.Go(func() { entries, _ = c.ports.Entries.History(ctx, bridge.HistoryQuery{Limit: changesSought}) }) // the notes say it
 	asking.Wait()
-	if c.hidden() {
-		r.MembersKnown = r.Live == nil // it would say so
-	}
 	r.Changes = changesOf(entries, r.Checkpoint)
 	r.Notes = slices.DeleteFunc(notes[:], func(n string) bool { return n == "" })
 	r.Measure(time.Now())

@@ -222,7 +222,7 @@ func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error)
 	if want := c.Stream(); in.Stream != want {
 		differ("stream", in.Stream, want)
 	}
-	if want := c.cfg.Engine.Origin; !in.Origin.Same(want) {
+	if want := c.cfg.Origin; !in.Origin.Same(want) {
 		differ("an export with", in.Origin, want)
 	}
 	if want := from.Source; want != (bridge.SourceIdentity{}) && in.Source != (bridge.SourceIdentity{}) && in.Source != want {

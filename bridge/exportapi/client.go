@@ -146,6 +146,18 @@ func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	return page, nil
 }
 
+// IngestedAt returns when the API took an item in, in milliseconds since the
+// epoch; 0 where the item does not say. It may be called concurrently.
+func (c *Client) IngestedAt(item []byte) int64 {
+	var times struct {
+		System int64 `json:"systemTimestamp"`
+	}
+	if json.Unmarshal(item, &times) != nil {
+		return 0
+	}
+	return times.System
+}
+
 // arrive takes in what is still on its way of the page's body.
 func (c *Client) arrive(p *bridge.Page) error {
 	t := c.behind.of(p)

@@ -314,3 +314,13 @@ func TestPagesInFlight(t *testing.T) {
 	close(queue)
 	group.Wait()
 }
+
+func TestIngestedAt(t *testing.T) {
+	t.Parallel()
+	c := serve(t, answer(emptyPage), nil)
+	for item, want := range map[string]int64{`{"systemTimestamp":17}`: 17, `{"systemTimestamp":"soon"}`: 0, `{}`: 0, `x`: 0} {
+		if got := c.IngestedAt([]byte(item)); got != want {
+			t.Errorf("%s: ingested at %d, want %d", item, got, want)
+		}
+	}
+}

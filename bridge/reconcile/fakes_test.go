@@ -73,6 +73,18 @@ func undated(all []item) []item {
 	return all
 }
 
+// source is the export API.
+type source struct{ *bridgetest.Source }
+
+// IngestedAt implements reconcile.Source.
+func (source) IngestedAt(raw []byte) int64 {
+	var times struct {
+		System int64 `json:"systemTimestamp"`
+	}
+	_ = json.Unmarshal(raw, &times) // 0 where it does not say
+	return times.System
+}
+
 // world is what a comparison sees.
 type world struct {
 	t      *testing.T
@@ -108,7 +120,7 @@ func newWorld(t *testing.T, exported, published []item) *world {
 		LateThreshold: time.Minute, EmptyPages: 5, By: "a test",
 	}
 	w.ports = reconcile.Ports{
-		Source: w.source, Topic: w.topic, DeadLetters: w.dead, Live: w.live,
+		Source: source{w.source}, Topic: w.topic, DeadLetters: w.dead, Live: w.live,
 		Publisher: func(context.Context) (reconcile.Publisher, error) {
 			w.repair.rehearsal = w.cfg.Mode == reconcile.Rehearse
 			return w.repair, w.repair.refuses

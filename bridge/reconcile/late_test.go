@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -16,14 +15,13 @@ func TestLateness(t *testing.T) {
 	const n = 1000
 	for part := range 10 {
 		var l Lateness
-		note := func(e *bridge.Event) { l.note(e, ingestedAt(e), time.Minute) }
+		note := func(e bridge.Event, ingested int64) { l.note(&e, ingested, time.Minute) }
 		for i := part; i < n; i += 10 {
 			late := int64(i+1) * 60_000 // 1 to 1,000 minutes
-			note(&bridge.Event{Time: 5000, Raw: fmt.Appendf(nil, `{"systemTimestamp":%d}`, 5000+late)})
+			note(bridge.Event{Time: 5000}, 5000+late)
 		}
-		note(&bridge.Event{Time: 5000, Raw: []byte(`{"systemTimestamp":"soon"}`)})
-		note(&bridge.Event{Time: 5000, Raw: []byte(`{}`)})
-		note(&bridge.Event{Defect: bridge.DefectTime, Raw: []byte(`{"systemTimestamp":99999999}`)})
+		note(bridge.Event{Time: 5000}, 0)
+		note(bridge.Event{Defect: bridge.DefectTime}, 99999999)
 		window.add(&l)
 	}
 	if window.Known != n || window.Events != n-1 || window.Max != n*60_000 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"hash/crc32"
 	"time"
@@ -170,7 +169,7 @@ func (p *part) readPage(page *bridge.Page) error {
 			name = p.share(name, sum)
 		}
 		c := p.events[name]
-		system := ingestedAt(e)
+		system := p.Source.IngestedAt(e.Raw)
 		if system > 0 {
 			p.since = min(p.since, system)
 		}
@@ -278,16 +277,4 @@ func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[e
 		return nil
 	}
 	return p.repair.publish(ctx, page, events)
-}
-
-// ingestedAt returns when the API took the event in, in milliseconds since the
-// epoch; 0 where it does not say.
-func ingestedAt(e *bridge.Event) int64 {
-	var times struct {
-		System int64 `json:"systemTimestamp"`
-	}
-	if json.Unmarshal(e.Raw, &times) != nil {
-		return 0
-	}
-	return times.System
 }

@@ -60,6 +60,9 @@ type Source interface {
 	// DecodeItem returns a page that holds nothing but one item, given as its
 	// bytes.
 	DecodeItem(item []byte) (*bridge.Page, error)
+	// IngestedAt returns when the API took an item in, in milliseconds since the
+	// epoch; 0 where the item does not say.
+	IngestedAt(item []byte) int64
 }
 
 // Log reads a topic, read_committed; kafkaclient.Log says what each method

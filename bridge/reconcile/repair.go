@@ -63,8 +63,9 @@ type repairer struct {
 	Publisher
 	Repaired
 	frontier
-	by    string
-	known map[eventName]bool // published by earlier repairs
+	by         string
+	ingestedAt func(item []byte) int64 // of the Source
+	known      map[eventName]bool      // published by earlier repairs
 	// unmoved is asked before each commit; nil in a rehearsal.
 	unmoved func(context.Context) error
 }
@@ -76,7 +77,7 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &repairer{Publisher: p, by: c.By, known: make(map[eventName]bool)}
+	r := &repairer{Publisher: p, by: c.By, ingestedAt: c.Source.IngestedAt, known: make(map[eventName]bool)}
 	if c.Mode == Repair {
 		r.unmoved = c.unmoved
 	}
@@ -118,12 +119,13 @@ func (r *repairer) readMarks(ctx context.Context) error {
 func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bridge.Event) error {
 	var events []bridge.Event
 	for i := range missing {
-		switch e := &missing[i]; {
+		e := &missing[i]
+		switch ingested := r.ingestedAt(e.Raw); {
 		case r.known[markOf(e)]:
 			r.Before++
-		case ingestedAt(e) > max(0, r.ingested):
+		case ingested > max(0, r.ingested):
 			r.Live++
-		case ingestedAt(e) == 0 && !r.drained:
+		case ingested == 0 && !r.drained:
 			r.Unproven++
 		default:
 			events = append(events, *e)

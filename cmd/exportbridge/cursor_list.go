@@ -55,29 +55,35 @@ func listCursors(ctx context.Context, a *app) ([]listed, error) {
 		return nil, err
 	}
 	defer func() { _ = client.Close() }() // nothing is left to be written
-	known, _ := client.Streams(ctx)       // the note of each stream says why it is not known
-	for _, name := range known {
-		if !slices.ContainsFunc(streams, func(c *control.Controller) bool { return c.Stream() == name }) {
-			streams = append(streams, control.New(control.Config{Engine: bridge.Config{Stream: name}}, redisPorts(client, name)))
-		}
+	all := make([]listed, 0, len(streams))
+	for _, c := range streams {
+		all = append(all, listedOf(ctx, c.Stream(), c.Position, c.Live))
 	}
-	all := make([]listed, len(streams))
-	for i, c := range streams {
-		all[i] = listedOf(ctx, c)
+	known, _ := client.Streams(ctx) // the note of each stream says why it is not known
+	for _, name := range known {
+		if slices.ContainsFunc(all, func(l listed) bool { return l.Stream == name }) {
+			continue
+		}
+		store := client.Stream(name)
+		position := func(ctx context.Context) (control.Position, error) {
+			c, err := store.Load(ctx)
+			return control.Position{Checkpoint: c}, err
+		}
+		all = append(all, listedOf(ctx, name, position, store.Status))
 	}
 	slices.SortFunc(all, func(a, b listed) int { return strings.Compare(a.Stream, b.Stream) })
 	return all, nil
 }
 
-func listedOf(ctx context.Context, c *control.Controller) listed {
-	l := listed{Stream: c.Stream()}
-	at, err := c.Position(ctx)
+func listedOf(ctx context.Context, name string, position func(context.Context) (control.Position, error), status func(context.Context) (bridge.Status, bool, error)) listed {
+	l := listed{Stream: name}
+	at, err := position(ctx)
 	if err != nil {
 		l.Note = cut(err.Error(), 160)
 	} else {
 		l.Checkpoint, l.Note = &at.Checkpoint, at.Note
 	}
-	live, alive, err := c.Live(ctx)
+	live, alive, err := status(ctx)
 	if alive {
 		l.Live = &live
 	}

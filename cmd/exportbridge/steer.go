@@ -87,20 +87,13 @@ func openRedis(s *config.Settings) (*cursorstore.Client, error) {
 
 // controllerOf wires the controller of a stream. No server is asked yet.
 func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Stream) *control.Controller {
-	ports := redisPorts(client, st.Name)
-	kafka := st.Kafka
-	kafka.Known = ports.Store.Load
-	ports.Log, ports.Group = kafka.History(), group{st.Kafka.Ownership()}
-	ports.OpenSink = func() (control.Sink, error) { return kafkasink.New(kafka) }
-	cfg := control.Config{Engine: st.Engine}
-	cfg.Engine.Owner = s.Owner()
-	return control.New(cfg, ports)
-}
-
-// redisPorts are those of a stream that Redis alone may know.
-func redisPorts(client *cursorstore.Client, name string) control.Ports {
-	store := client.Stream(name)
-	return control.Ports{Store: store, Entries: store, Inbox: store, Live: store, Directory: client}
+	store, kafka, cfg := client.Stream(st.Name), st.Kafka, st.Engine
+	kafka.Known, cfg.Owner = store.Load, s.Owner()
+	return control.New(cfg, control.Ports{
+		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
+		Log: kafka.History(), Group: group{kafka.Ownership()},
+		OpenSink: func() (control.Sink, error) { return kafkasink.New(kafka) },
+	})
 }
 
 // group is the consumer group of a stream.
