@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// CheckpointVersion is the version of the checkpoint format that this program
+// CheckpointFormat is the version of the checkpoint format that this program
 // writes. It reads this and older versions and refuses newer ones.
-const CheckpointVersion = 1
+const CheckpointFormat = 1
 
 // MaxCursor is the longest cursor, in bytes, that the engine follows.
 const MaxCursor = 16 << 10
@@ -128,9 +128,9 @@ type News struct {
 // go on from it. Its JSON form is a frozen, versioned format: Redis and the
 // checkpoint topic hold it.
 type Checkpoint struct {
-	// Version is that of the format, CheckpointVersion.
-	Version int    `json:"v"`
-	Stream  string `json:"stream"` // the stream's name
+	// Format is the version of the format, CheckpointFormat.
+	Format int    `json:"v"`
+	Stream string `json:"stream"` // the stream's name
 	Place
 	// Mode is the guarantee it was written under, Kind what made it.
 	Mode Mode `json:"mode"`
@@ -199,7 +199,7 @@ type Checkpoint struct {
 }
 
 // Zero reports whether c is no checkpoint at all.
-func (c *Checkpoint) Zero() bool { return c.Version == 0 }
+func (c *Checkpoint) Zero() bool { return c.Format == 0 }
 
 // Position returns where the next request goes.
 func (c *Checkpoint) Position() Position {
@@ -294,9 +294,9 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 		return Checkpoint{}, fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	switch {
-	case c.Version > CheckpointVersion:
-		return Checkpoint{}, fmt.Errorf("%w: format version %d is newer than %d, upgrade exportbridge", ErrForeign, c.Version, CheckpointVersion)
-	case c.Version < 1:
+	case c.Format > CheckpointFormat:
+		return Checkpoint{}, fmt.Errorf("%w: format version %d is newer than %d, upgrade exportbridge", ErrForeign, c.Format, CheckpointFormat)
+	case c.Format < 1:
 		return Checkpoint{}, fmt.Errorf("%w: no format version", ErrForeign)
 	case c.Stream == "":
 		return Checkpoint{}, fmt.Errorf("%w: no stream", ErrForeign)

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // full has every field set: the format that Redis and Kafka hold for years.
 func full() bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Version: 1, Stream: "events", Place: bridge.Place{Epoch: 3, Seq: 9007199254740993},
+		Format: 1, Stream: "events", Place: bridge.Place{Epoch: 3, Seq: 9007199254740993},
 		Mode: bridge.AtLeastOnce, Kind: bridge.KindData,
 		Cursor: "a+b/c=d%2Be&#? \u00e9\u2028<>\x00", Tail: bridge.Tail{{1, 2, 3}, {255}}, Carried: 7,
 		Origin: bridge.Origin{Resource: "events", Events: []string{"orderPlaced", "a b"}, Start: 1700000000000, End: 1800000000000},
@@ -37,10 +37,10 @@ func TestCheckpointGolden(t *testing.T) {
 	for name, c := range map[string]bridge.Checkpoint{
 		"full": full(),
 		"trail": {
-			Version: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
 			MarksEnd: true, Trail: bridge.Trail{1, 0x0102030405060708},
 		},
-		"minimal": {Version: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
+		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 	} {
 		got, err := c.Encode()
 		if err != nil {

@@ -262,7 +262,7 @@ func changeOf(cmd Command, from Checkpoint) *Change {
 func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	origin.Start = cmd.Target.Start
 	c := Checkpoint{
-		Version: CheckpointVersion, Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
+		Format: CheckpointFormat, Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
 		Place:  Place{Epoch: from.Epoch + 1},
 		Cursor: cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried,
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,

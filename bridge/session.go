@@ -32,7 +32,7 @@ func (e *sessionError) Unwrap() error { return e.err }
 
 // stamp makes c the checkpoint that the session commits at a place.
 func (s *session) stamp(c Checkpoint, kind Kind, at Place) Checkpoint {
-	c.Version, c.Stream, c.Mode = CheckpointVersion, s.b.cfg.Stream, s.b.cfg.Mode
+	c.Format, c.Stream, c.Mode = CheckpointFormat, s.b.cfg.Stream, s.b.cfg.Mode
 	c.Place, c.Kind = at, kind
 	if c.Topic == "" {
 		c.Topic = s.b.cfg.Topic

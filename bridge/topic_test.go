@@ -461,7 +461,7 @@ func TestTopicsLost(t *testing.T) {
 func TestCheckpointTopicsGolden(t *testing.T) {
 	t.Parallel()
 	c := bridge.Checkpoint{
-		Version: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
+		Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
 		Topics: []bridge.TopicState{
 			{Name: "export.events", ID: "6Wb5DnRaMGIC-M6GPOJz5g", Partitions: 12, GrewFrom: 6, GrewAt: 1700000000000, End: 1234600, Start: 7, KeepsAll: true},
 			{Name: "dlq.export.events", ID: "LwNxvR6lWLUDba07ESLR3Q", Letters: true, Partitions: 6},

@@ -69,7 +69,7 @@ func (r *reader) read(x *export, size, limit int, crash bool) (advanced bool) {
 
 // reload stores and loads the position, as a restart would.
 func (r *reader) reload(t *rapid.T) {
-	b, err := json.Marshal(Checkpoint{Version: 1, Stream: "s", Tail: r.tail, Carried: r.carried})
+	b, err := json.Marshal(Checkpoint{Format: 1, Stream: "s", Tail: r.tail, Carried: r.carried})
 	if err != nil {
 		t.Fatal(err)
 	}

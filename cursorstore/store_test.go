@@ -67,7 +67,7 @@ func storeFixture(sp *space, put func(*space, []byte)) bridgetest.StoreFixture {
 // at returns a data checkpoint, one page and one second after the one before.
 func at(epoch, seq int64) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Version: bridge.CheckpointVersion, Stream: stream, Place: bridge.Place{Epoch: epoch, Seq: seq},
+		Format: bridge.CheckpointFormat, Stream: stream, Place: bridge.Place{Epoch: epoch, Seq: seq},
 		Mode: bridge.AtLeastOnce, Kind: bridge.KindData, Cursor: fmt.Sprintf("c%d.%d", epoch, seq),
 		Origin: bridge.Origin{Resource: "events"}, Events: seq * 1000, Pages: seq,
 		Owner: "pod-1", Session: "s1", WrittenAt: 1_700_000_000_000 + seq*1000,
@@ -192,7 +192,7 @@ func TestAdvanceRefusesWhatWouldNotLoad(t *testing.T) {
 	store := embedded(t).space(t).open(stream)
 	for name, alter := range map[string]func(*bridge.Checkpoint){
 		"another stream":   func(c *bridge.Checkpoint) { c.Stream = "other" },
-		"no version":       func(c *bridge.Checkpoint) { c.Version = 0 },
+		"no version":       func(c *bridge.Checkpoint) { c.Format = 0 },
 		"negative seq":     func(c *bridge.Checkpoint) { c.Seq = -1 },
 		"epoch too great":  func(c *bridge.Checkpoint) { c.Epoch = bridge.MaxNumber + 1 },
 		"cursor not UTF-8": func(c *bridge.Checkpoint) { c.Cursor = "\xff" },

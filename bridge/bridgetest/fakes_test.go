@@ -315,7 +315,7 @@ func batch(t *testing.T, seq int) bridgetest.Load {
 	decode(t, s, p)
 	t.Cleanup(p.Release)
 	return bridgetest.Load{Pages: []*bridge.Page{p}, Batch: bridge.Batch{Checkpoint: bridge.Checkpoint{
-		Version: bridge.CheckpointVersion, Stream: "events", Place: bridge.Place{Seq: int64(seq)},
+		Format: bridge.CheckpointFormat, Stream: "events", Place: bridge.Place{Seq: int64(seq)},
 		Kind: bridge.KindData, Cursor: p.Next, Origin: bridge.Origin{Resource: "events"},
 	}}}
 }

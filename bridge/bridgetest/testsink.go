@@ -393,7 +393,7 @@ func batchOf(seq, n int) Load {
 		p.Events = nil
 	}
 	return Load{Pages: []*bridge.Page{p}, Batch: bridge.Batch{Checkpoint: bridge.Checkpoint{
-		Version: bridge.CheckpointVersion, Stream: stream, Place: bridge.Place{Epoch: 1, Seq: int64(seq)},
+		Format: bridge.CheckpointFormat, Stream: stream, Place: bridge.Place{Epoch: 1, Seq: int64(seq)},
 		Kind: bridge.KindData, Cursor: p.Next, Origin: bridge.Origin{Resource: "events"},
 		Events: int64(first + n), Pages: int64(seq + 1), Session: "session", WrittenAt: itemTime,
 	}}}

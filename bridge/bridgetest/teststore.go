@@ -88,7 +88,7 @@ func storeForeign(t *testing.T, f StoreFixture) {
 		"other JSON":     `{"a":1}`,
 		"no object":      `[1]`,
 		"not UTF-8":      "\xff\xfe",
-		"newer version":  fmt.Sprintf(`{"v":%d,"stream":"events"}`, bridge.CheckpointVersion+1),
+		"newer version":  fmt.Sprintf(`{"v":%d,"stream":"events"}`, bridge.CheckpointFormat+1),
 		"cut":            `{"v":1,"stream":"eve`,
 		"another stream": `{"v":1,"stream":"other","epoch":0,"seq":1}`,
 	} {
@@ -296,7 +296,7 @@ func storeConcurrent(t *testing.T, f StoreFixture) {
 // with.
 func checkpointAt(epoch, seq int64) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Version: bridge.CheckpointVersion, Stream: stream, Place: bridge.Place{Epoch: epoch, Seq: seq},
+		Format: bridge.CheckpointFormat, Stream: stream, Place: bridge.Place{Epoch: epoch, Seq: seq},
 		Mode: bridge.AtLeastOnce, Kind: bridge.KindData, Cursor: fmt.Sprintf("c+%d/%d=%%", epoch, seq),
 		Origin: bridge.Origin{Resource: "events"}, Events: seq * 10, Pages: seq,
 		Owner: "owner", Session: "session", WrittenAt: itemTime + seq,

@@ -42,7 +42,7 @@ func TestTargets(t *testing.T) {
 func targets(r *rig, lose func(*rig), name string) {
 	now, back := r.now(), r.entryOf(12)
 	at := time.UnixMilli(back.WrittenAt).Add(time.Millisecond)
-	other := bridge.Checkpoint{Version: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70, Pages: 7, PositionTime: 1000}
+	other := bridge.Checkpoint{Format: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70, Pages: 7, PositionTime: 1000}
 	lose(r)
 	for _, c := range []struct {
 		to           control.Target

@@ -29,7 +29,7 @@ func exactly(c *kafkasink.Config) { c.Mode = bridge.ExactlyOnce }
 // checkpoint is the state after commit seq of epoch 1.
 func checkpoint(cfg kafkasink.Config, seq int) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Version: bridge.CheckpointVersion, Stream: cfg.Stream, Place: bridge.Place{Epoch: 1, Seq: int64(seq)}, Mode: cfg.Mode,
+		Format: bridge.CheckpointFormat, Stream: cfg.Stream, Place: bridge.Place{Epoch: 1, Seq: int64(seq)}, Mode: cfg.Mode,
 		Kind: bridge.KindData, Cursor: fmt.Sprint("c", seq), Origin: bridge.Origin{Resource: "events"}, Session: "s",
 	}
 }

@@ -43,7 +43,7 @@ type fakeController struct {
 func (c *fakeController) Status(context.Context) control.Report {
 	r := control.NewReport("events", bridge.ExactlyOnce)
 	r.Checkpoint = &bridge.Checkpoint{
-		Version: 1, Stream: "events", Place: bridge.Place{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
+		Format: 1, Stream: "events", Place: bridge.Place{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
 	}
 	r.Members = []control.Member{{ClientID: "one", Owner: true}}
 	return r
