@@ -187,7 +187,7 @@ func TestCommandsChaos(t *testing.T) {
 			withdrawn := map[string]bool{}
 			for i := range 12 {
 				id := fmt.Sprint("c", i)
-				cmd := bridge.Command{ID: id, Kind: bridge.KindReset, BaseEpoch: r.bridge.Status().Place.Epoch, Deadline: time.Now().Add(30 * time.Second).UnixMilli()}
+				cmd := bridge.Command{ID: id, Kind: bridge.KindReset, BaseEpoch: r.bridge.Status().Version.Epoch, Deadline: time.Now().Add(30 * time.Second).UnixMilli()}
 				switch rnd.IntN(4) {
 				case 0:
 					r.topic.FailNext(bridgetest.Failure(rnd.IntN(3)))

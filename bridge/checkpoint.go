@@ -65,15 +65,15 @@ func (o Origin) Same(p Origin) bool {
 		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
 }
 
-// Place is a checkpoint's place in the order of commits: epoch first, then seq.
-type Place struct {
+// Version is where a checkpoint stands in the order of commits: epoch first, then seq.
+type Version struct {
 	// Epoch counts the resets of the stream, Seq the commits since.
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"`
 }
 
 // Compare returns -1, 0 or 1 as p is before, at or after q.
-func (p Place) Compare(q Place) int {
+func (p Version) Compare(q Version) int {
 	switch {
 	case p.Epoch != q.Epoch:
 		return sign(p.Epoch - q.Epoch)
@@ -82,8 +82,8 @@ func (p Place) Compare(q Place) int {
 	}
 }
 
-// next is the place of the commit after the one at p, in the same epoch.
-func (p Place) next() Place { return Place{Epoch: p.Epoch, Seq: p.Seq + 1} }
+// next is the version of the next commit in the same epoch.
+func (p Version) next() Version { return Version{Epoch: p.Epoch, Seq: p.Seq + 1} }
 
 func sign(n int64) int {
 	switch {
@@ -95,7 +95,7 @@ func sign(n int64) int {
 	return 0
 }
 
-func (p Place) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
+func (p Version) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
 
 // Change records the operator's request that a checkpoint came from.
 type Change struct {
@@ -105,7 +105,7 @@ type Change struct {
 	Who    string `json:"who,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// From is the checkpoint that the request was applied to.
-	From Place `json:"from"`
+	From Version `json:"from"`
 	// At is when it was applied, in milliseconds since the epoch.
 	At int64 `json:"at"`
 	// After is the id of the last operator's request, where this one was not an
@@ -131,7 +131,7 @@ type Checkpoint struct {
 	// Format is the version of the format, CheckpointFormat.
 	Format int    `json:"v"`
 	Stream string `json:"stream"` // the stream's name
-	Place
+	Version
 	// Mode is the guarantee it was written under, Kind what made it.
 	Mode Mode `json:"mode"`
 	Kind Kind `json:"kind"`
@@ -233,12 +233,12 @@ func (c *Checkpoint) applied(id string) bool {
 func (c *Checkpoint) Encode() ([]byte, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("encode checkpoint %s of %s: %w", c.Place, c.Stream, err)
+		return nil, fmt.Errorf("encode checkpoint %s of %s: %w", c.Version, c.Stream, err)
 	}
 	return b, nil
 }
 
-// MaxNumber bounds the numbers of a checkpoint: its place, its counters, and
+// MaxNumber bounds the numbers of a checkpoint: its version, its counters, and
 // its times to both sides. No stream gets there; a forged number that is larger
 // could wrap when the stream goes on from it.
 const MaxNumber = 1 << 56
@@ -259,7 +259,7 @@ func (c *Checkpoint) check() error {
 	}
 	for _, n := range counts {
 		if n < 0 || n > MaxNumber {
-			return fmt.Errorf("a place or counter of %d, which no stream comes to", n)
+			return fmt.Errorf("a version or counter of %d, which no stream comes to", n)
 		}
 	}
 	for _, n := range times {

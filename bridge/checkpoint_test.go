@@ -17,14 +17,14 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // full has every field set: the format that Redis and Kafka hold for years.
 func full() bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Format: 1, Stream: "events", Place: bridge.Place{Epoch: 3, Seq: 9007199254740993},
+		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 9007199254740993},
 		Mode: bridge.AtLeastOnce, Kind: bridge.KindData,
 		Cursor: "a+b/c=d%2Be&#? \u00e9\u2028<>\x00", Tail: bridge.Tail{{1, 2, 3}, {255}}, Carried: 7,
 		Origin: bridge.Origin{Resource: "events", Events: []string{"orderPlaced", "a b"}, Start: 1700000000000, End: 1800000000000},
 		Source: bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"},
 		Events: 1234567, Pages: 1235, LastEventTime: 1700000000123, PositionTime: 1700000000456, AdvanceTime: 1700000000789,
 		Drained: true, EndedEmpty: 3, PausedUntil: bridge.Forever,
-		Change:    &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy", From: bridge.Place{Epoch: 2, Seq: 41}, At: 1700000000001, After: "6b1d"},
+		Change:    &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy", From: bridge.Version{Epoch: 2, Seq: 41}, At: 1700000000001, After: "6b1d"},
 		NewsAfter: &bridge.News{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002, Source: bridge.SourceIdentity{Organization: "acme"}},
 		Topic:     "export.events", KnownFrom: 1690000000000,
 		Overlap: &bridge.Overlap{From: 1690000000001, Until: 1690000000002, Dropped: 3, Done: true},
@@ -140,7 +140,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 
 func TestPlaceOrder(t *testing.T) {
 	t.Parallel()
-	order := []bridge.Place{{}, {Seq: 1}, {Seq: 2}, {Epoch: 1}, {Epoch: 1, Seq: 9}, {Epoch: 2, Seq: 1}}
+	order := []bridge.Version{{}, {Seq: 1}, {Seq: 2}, {Epoch: 1}, {Epoch: 1, Seq: 9}, {Epoch: 2, Seq: 1}}
 	for i, a := range order {
 		for j, b := range order {
 			want := min(1, max(-1, i-j))

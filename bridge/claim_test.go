@@ -82,7 +82,7 @@ func TestClaimerOnItsWay(t *testing.T) {
 		r.after(time.Minute)
 		r.inbox.FailAnswer(1, bridgetest.Failed)
 		r.start()
-		if a := r.await(cmd.ID); a.Applied || a.Place.Epoch != 1 {
+		if a := r.await(cmd.ID); a.Applied || a.Version.Epoch != 1 {
 			t.Fatalf("answer %+v, want one more epoch", a)
 		}
 		to := bridge.Reset(from, r.cfg.Origin, cmd)

@@ -73,7 +73,7 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	// Committed: a crash from here on finds the change in the checkpoint, and
 	// the answer is given by whoever comes next.
 	f.log.Info("command applied", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "reason", cmd.Reason,
-		"from", f.at.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor))
+		"from", f.at.cp.Version.String(), "to", next.Version.String(), "cursor", CursorHash(next.Cursor))
 	f.move(next)
 	f.b.observe(Observation{What: ObserveReset, Code: string(cmd.Kind)})
 	f.tenure.mirror.await(hard) // so that who asked finds it there
@@ -156,7 +156,7 @@ func (r *requests) expire(hard context.Context, cmd Command, over string) error 
 	}
 	if over != "" && !f.b.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
 		f.discard()
-		next := f.session.stamp(f.at.cp, KindReset, Place{Epoch: f.at.cp.Epoch + 1})
+		next := f.session.stamp(f.at.cp, KindReset, Version{Epoch: f.at.cp.Epoch + 1})
 		next.Change = f.b.ownChange(f.at.cp, "command "+cmd.ID+" expired")
 		if err := f.secure(hard, f.at.cp, next); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (r *requests) moved(cmd Command) Checkpoint {
 	} else {
 		c = hold(f.at.cp, cmd)
 	}
-	c = f.session.stamp(c, cmd.Kind, Place{Epoch: c.Epoch})
+	c = f.session.stamp(c, cmd.Kind, Version{Epoch: c.Epoch})
 	if cmd.Kind == KindReset && f.session.topics == nil {
 		if c.Topics = f.session.there; f.session.there == nil { // not seen: they are compared when they are
 			c.Topics = f.at.cp.Topics
@@ -252,7 +252,7 @@ func steers(r rune) bool {
 
 // changeOf records that a command was applied to the stream at from.
 func changeOf(cmd Command, from Checkpoint) *Change {
-	return &Change{ID: cmd.ID, Kind: cmd.Kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Place, At: time.Now().UnixMilli()}
+	return &Change{ID: cmd.ID, Kind: cmd.Kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, At: time.Now().UnixMilli()}
 }
 
 // Reset derives the checkpoint that a reset of the stream at from leads to: a
@@ -263,8 +263,8 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	origin.Start = cmd.Target.Start
 	c := Checkpoint{
 		Format: CheckpointFormat, Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
-		Place:  Place{Epoch: from.Epoch + 1},
-		Cursor: cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried,
+		Version: Version{Epoch: from.Epoch + 1},
+		Cursor:  cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried,
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
 		PausedUntil: from.PausedUntil,
 		NewsAfter:   from.NewsAfter,
@@ -314,7 +314,7 @@ func (r *requests) accept(ctx context.Context, cmd Command) (string, error) {
 // inbox, is offered again, and is recognised by its id.
 func (r *requests) answer(ctx context.Context, cmd Command, a Answer) error {
 	f := r.f
-	a.By, a.Place, a.At = f.b.cfg.Owner, f.at.cp.Place, time.Now().UnixMilli()
+	a.By, a.Version, a.At = f.b.cfg.Owner, f.at.cp.Version, time.Now().UnixMilli()
 	r.answered = &a
 	if err := f.b.ports.Inbox.Answer(ctx, cmd, a); err != nil {
 		f.log.Warn("command answered, but the answer was not delivered", "id", cmd.ID, "error", err)

@@ -16,10 +16,10 @@ import (
 func TestResetThatStays(t *testing.T) {
 	t.Parallel()
 	from := bridge.Checkpoint{
-		Place: bridge.Place{Epoch: 2, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}}, Origin: bridge.Origin{Resource: "events", Start: 5},
+		Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Tail: bridge.Tail{{1}}, Origin: bridge.Origin{Resource: "events", Start: 5},
 		Events: 90, Pages: 9, LastEventTime: 100, PositionTime: 200, AdvanceTime: 300, Drained: true,
 	}
-	at := bridge.Place{Epoch: 2, Seq: 3} // the same position, before some heartbeats
+	at := bridge.Version{Epoch: 2, Seq: 3} // the same position, before some heartbeats
 	stay := bridge.Target{Cursor: "c9", Tail: from.Tail, Start: 5, Events: 90, Pages: 9, Entry: &at}
 	back, unknown, elsewhere := stay, stay, from.Origin
 	back.Cursor, back.Events = "c8", 80
@@ -55,7 +55,7 @@ func TestResetWhileDataFlows(t *testing.T) {
 		at := r.store.Checkpoint()
 		asked := time.Now()
 		a := r.command("r1", bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Events: back.Events, Pages: back.Pages})
-		if !a.Applied || a.By != "me" || a.Place.Epoch != 1 {
+		if !a.Applied || a.By != "me" || a.Version.Epoch != 1 {
 			t.Fatalf("answer %+v", a)
 		}
 		if took := time.Since(asked); took > 2*time.Second {
@@ -97,7 +97,7 @@ func TestRewindMarksWhatComesAgain(t *testing.T) {
 		r.source.Grow(50)
 		r.start()
 		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{Entry: new(bridge.Place)}); !a.Applied {
+		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
 			t.Fatal(a.Detail)
 		}
 		r.source.Grow(50)
@@ -189,8 +189,8 @@ func TestCommandsRefused(t *testing.T) {
 		if a := r.await("what"); a.Applied || !strings.Contains(a.Detail, "dance") {
 			t.Errorf("unknown command: %+v", a)
 		}
-		if after := r.store.Checkpoint(); after.Place.Epoch != before.Epoch || after.Cursor != before.Cursor {
-			t.Errorf("a refused command moved the stream from %v to %v", before.Place, after.Place)
+		if after := r.store.Checkpoint(); after.Version.Epoch != before.Epoch || after.Cursor != before.Cursor {
+			t.Errorf("a refused command moved the stream from %v to %v", before.Version, after.Version)
 		}
 		r.after(time.Second)
 		r.wantOnce()

@@ -29,7 +29,7 @@ func (f *follower) commit(hard context.Context) error {
 	if !f.at.worthCommit(b.events, f.run.committed) {
 		return nil
 	}
-	next := f.session.stamp(f.at.head, KindData, f.at.cp.Place.next())
+	next := f.session.stamp(f.at.head, KindData, f.at.cp.Version.next())
 	next.Trail = f.at.visited.last()
 	from := f.at.cp
 	if failpoint.Broken(failpoint.BreakAdopt) {
@@ -62,7 +62,7 @@ func (f *follower) keep(ctx context.Context, from, next Checkpoint) error {
 // publish commits a batch that has so many pages.
 func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt, error) {
 	if err := batch.Checkpoint.check(); err != nil { // no session could go on from it
-		return Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Place, ErrForeign, err))}
+		return Receipt{}, &sessionError{foreign(fmt.Errorf("commit checkpoint %s: %w: %w", batch.Checkpoint.Version, ErrForeign, err))}
 	}
 	began := time.Now()
 	f.b.watchdog.wait()
@@ -71,10 +71,10 @@ func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt
 	took := time.Since(began)
 	if err != nil {
 		f.session.open = false
-		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Place, err)}
+		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Version, err)}
 	}
 	if err == nil && f.session.topics != nil && receipt.Topics != nil {
-		f.session.topics = f.session.continued(f.session.topics, receipt.Topics, f.at.cp.Place)
+		f.session.topics = f.session.continued(f.session.topics, receipt.Topics, f.at.cp.Version)
 	}
 	f.observePublish(took, pages, err)
 	return receipt, err
@@ -122,7 +122,7 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 			f.b.observe(o)
 			stored, rolledBack := f.rolledBack(ctx, to)
 			if !rolledBack || n > triesBeforeBlock {
-				return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Place, err)}
+				return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)}
 			}
 			from = stored
 			continue
@@ -132,10 +132,10 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 		o.Code = "error"
 		f.b.observe(o)
 		if ctx.Err() != nil {
-			return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Place, ctx.Err())}
+			return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Version, ctx.Err())}
 		}
 		fault := *faultOf(err)
-		fault.Err = fmt.Errorf("advance checkpoint to %s: %w", to.Place, err)
+		fault.Err = fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)
 		if fault.Class == Permanent { // waiting does not help: block, and say so
 			return &sessionError{&fault}
 		}
@@ -152,7 +152,7 @@ func (f *follower) rolledBack(ctx context.Context, to Checkpoint) (Checkpoint, b
 	if err != nil {
 		return stored, false
 	}
-	return stored, f.run.ours(stored, f.at.cp) && stored.ChangeID() != f.at.cp.ChangeID() && stored.Place.Compare(to.Place) < 0
+	return stored, f.run.ours(stored, f.at.cp) && stored.ChangeID() != f.at.cp.ChangeID() && stored.Version.Compare(to.Version) < 0
 }
 
 // foreign is the fault of a value that is not ours. The store's own hint names
@@ -192,7 +192,7 @@ func (f *follower) heartbeat(ctx context.Context) error {
 	if f.at.head.Cursor != f.at.cp.Cursor {
 		return f.flush(ctx)
 	}
-	next := f.session.stamp(f.at.head, KindHeartbeat, f.at.cp.Place.next())
+	next := f.session.stamp(f.at.head, KindHeartbeat, f.at.cp.Version.next())
 	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (f *follower) drain(hard context.Context) {
 			f.log.Warn("no last commit", "error", err.Error())
 		}
 	}
-	f.log.Info("stream stops", "checkpoint", f.at.cp.Place.String(), "cursor", CursorHash(f.at.cp.Cursor), "published", f.run.totals.published)
+	f.log.Info("stream stops", "checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor), "published", f.run.totals.published)
 }
 
 // account tells the observer and the status what was committed.

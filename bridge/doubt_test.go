@@ -356,13 +356,13 @@ func TestRollbackBeyondOwnKnowledge(t *testing.T) {
 		for i := len(h) - 1; h[i].Epoch == 1; i-- {
 			n++
 		}
-		before := r.bridge.Status().Place
+		before := r.bridge.Status().Version
 		r.store.RollBack(n)
 		r.after(time.Minute)
 		c := r.store.Checkpoint()
-		t.Logf("bridge was at %v, is at %v change %q; %d values of 1000", before, c.Place, c.ChangeID(), len(r.values()))
+		t.Logf("bridge was at %v, is at %v change %q; %d values of 1000", before, c.Version, c.ChangeID(), len(r.values()))
 		if c.Epoch < 1 {
-			t.Errorf("the running bridge went back from %v to %v and dropped the acknowledged rewind: %d records, want 1000", before, c.Place, len(r.values()))
+			t.Errorf("the running bridge went back from %v to %v and dropped the acknowledged rewind: %d records, want 1000", before, c.Version, len(r.values()))
 		}
 		if strings.Contains(r.log.String(), "level=ERROR") {
 			t.Log("said so at error level")

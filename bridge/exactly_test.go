@@ -59,7 +59,7 @@ func TestExactlyWithoutStore(t *testing.T) {
 				}
 				heal()
 				r.after(time.Minute)
-				if got, want := r.store.Checkpoint().Place, r.bridge.Status().Place; got != want {
+				if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want {
 					t.Errorf("the store is at %s after it came back, the stream at %s", got, want)
 				}
 			})
@@ -135,7 +135,7 @@ func TestMerge(t *testing.T) {
 // in the same epoch as what the store has, and before it.
 func rival(r *rig) {
 	c := r.store.Checkpoint()
-	c.Place.Seq--
+	c.Version.Seq--
 	c.Change = &bridge.Change{ID: "rival", Kind: bridge.KindReset, Who: "op"}
 	r.topic.Rewrite(c)
 }
@@ -183,12 +183,12 @@ func mergeRow(r *rig, m row) {
 		r.t.Errorf("%d events twice and %d missing, want %d and %d", again, lost, m.again, m.lost)
 	}
 	s := r.bridge.Status()
-	if s.Place.Epoch != m.epoch {
-		r.t.Errorf("goes on in epoch %d, want %d", s.Place.Epoch, m.epoch)
+	if s.Version.Epoch != m.epoch {
+		r.t.Errorf("goes on in epoch %d, want %d", s.Version.Epoch, m.epoch)
 	}
 	r.end()
 	if c := r.store.Checkpoint(); c.Epoch != m.epoch || c.Mode != m.mode {
-		r.t.Errorf("the store holds %s in mode %s, want epoch %d in mode %s", c.Place, c.Mode, m.epoch, m.mode)
+		r.t.Errorf("the store holds %s in mode %s, want epoch %d in mode %s", c.Version, c.Mode, m.epoch, m.mode)
 	}
 }
 
@@ -217,8 +217,8 @@ func TestEpochAfterMemory(t *testing.T) {
 		r.switchMode(bridge.AtLeastOnce)
 		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Sink: emptying{r.topic.Open("events"), r}})
 		r.after(time.Minute)
-		if s := r.bridge.Status(); s.Place.Epoch != 2 {
-			r.t.Errorf("the stream is at %s, %s %s, want it in epoch 2", s.Place, s.State, s.Error)
+		if s := r.bridge.Status(); s.Version.Epoch != 2 {
+			r.t.Errorf("the stream is at %s, %s %s, want it in epoch 2", s.Version, s.State, s.Error)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestExactlyStoreAhead(t *testing.T) {
 		if n := r.topic.Recovers(); n != 2 {
 			t.Errorf("%d sessions, want 2", n)
 		}
-		if got, want := r.store.Checkpoint().Place, r.bridge.Status().Place; got != want || got.Epoch != 1 {
+		if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != 1 {
 			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
 		}
 	})
@@ -304,7 +304,7 @@ func TestExactlyStoreAheadUnseen(t *testing.T) {
 		r.after(2 * time.Minute)
 		r.wantState(bridge.StateIdle, "")
 		r.wantOnce()
-		if got, want := r.store.Checkpoint().Place, r.bridge.Status().Place; got != want || got.Epoch != 1 {
+		if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != 1 {
 			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
 		}
 	})
@@ -321,7 +321,7 @@ func TestExactlyReset(t *testing.T) {
 			r.after(5 * time.Second)
 			r.topic.FailNext(form)
 			a := r.command("r1", bridge.Target{})
-			if !a.Applied || a.Place.Epoch != 1 {
+			if !a.Applied || a.Version.Epoch != 1 {
 				t.Fatalf("answer %+v", a)
 			}
 			r.store.Wipe()
@@ -332,7 +332,7 @@ func TestExactlyReset(t *testing.T) {
 				t.Errorf("%d events in the topic, want all 30 twice", n)
 			}
 			if c := r.store.Checkpoint(); c.Epoch != 1 || c.ChangeID() != "r1" {
-				t.Errorf("the store holds %s of change %q", c.Place, c.ChangeID())
+				t.Errorf("the store holds %s of change %q", c.Version, c.ChangeID())
 			}
 		})
 	}
@@ -353,11 +353,11 @@ func TestApply(t *testing.T) {
 			ports := bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}
 			r.topic.FailNext(bridgetest.Persisted)
 			a, err := bridge.Apply(r.t.Context(), r.cfg, ports, cmd)
-			if err != nil || !a.Applied || a.Place != (bridge.Place{Epoch: 1}) {
+			if err != nil || !a.Applied || a.Version != (bridge.Version{Epoch: 1}) {
 				t.Fatalf("%s: answer %+v, %v", mode, a, err)
 			}
-			if c := r.store.Checkpoint(); c.Place != a.Place {
-				t.Errorf("%s: the store is at %s", mode, c.Place)
+			if c := r.store.Checkpoint(); c.Version != a.Version {
+				t.Errorf("%s: the store is at %s", mode, c.Version)
 			}
 			cmd.ID = "r2" // for an epoch that is over
 			r.inbox.Push(cmd)
@@ -446,7 +446,7 @@ func TestEpochIntroduced(t *testing.T) {
 		r.cfg.ShutdownTimeout = time.Nanosecond
 		c, err := r.topic.Open("events").Recover(r.t.Context(), nil)
 		if stored := r.store.Checkpoint(); err != nil || c.Epoch != 1 || stored.Epoch != 0 {
-			t.Errorf("the sink holds %s (%v), the store %s; want the reset in the sink first", c.Place, err, stored.Place)
+			t.Errorf("the sink holds %s (%v), the store %s; want the reset in the sink first", c.Version, err, stored.Version)
 		}
 	})
 }

@@ -13,10 +13,10 @@ func (w *world) held(last, c bridge.Checkpoint, items []int) {
 	switch {
 	case !last.Paused(now):
 	case len(items) > 0:
-		w.fail(rulePaused, "%s publishes %v at %d, %s says paused until %d", c.Place, items, now.UnixMilli(), last.Place, last.PausedUntil)
+		w.fail(rulePaused, "%s publishes %v at %d, %s says paused until %d", c.Version, items, now.UnixMilli(), last.Version, last.PausedUntil)
 	case c.Kind == bridge.KindPause || c.Kind == bridge.KindResume || w.lossy || w.switched:
 	case c.PausedUntil != last.PausedUntil:
-		w.fail(rulePaused, "%s is paused until %d, %s before it until %d", c.Place, c.PausedUntil, last.Place, last.PausedUntil)
+		w.fail(rulePaused, "%s is paused until %d, %s before it until %d", c.Version, c.PausedUntil, last.Version, last.PausedUntil)
 	}
 }
 

@@ -63,7 +63,7 @@ func (w *world) unreadable(last, c bridge.Checkpoint, items []int, defects map[i
 		}
 	}
 	if w.row >= most || w.none && w.row >= first {
-		w.fail(ruleMapping, "%s makes %d items in a row that cannot be read", c.Place, w.row)
+		w.fail(ruleMapping, "%s makes %d items in a row that cannot be read", c.Version, w.row)
 	}
 }
 

@@ -86,12 +86,12 @@ type process struct {
 	frozen   int // steps that it still stands still for
 	tenure   *tenure
 	session  int // of the sink, 0 is none
-	last     bridge.Place
+	last     bridge.Version
 
 	defects map[int]bridge.Defect // of items, as they were sent last; between Send and Publish
 	sent    []int                 // items since the last Publish; owned by the engine
-	seen    bridge.Place          // where the store was when it was last read; guarded by world.mu
-	knew    bridge.Place          // where it was when the session began
+	seen    bridge.Version        // where the store was when it was last read; guarded by world.mu
+	knew    bridge.Version        // where it was when the session began
 	held    map[int]int           // what it was told that the topic holds
 	path    path                  // of its pages; owned by the scheduler
 	// made is which of the topics of its name the session has, reach how far it
@@ -272,7 +272,7 @@ func (p *process) Load(ctx context.Context) (bridge.Checkpoint, error) {
 		return nil
 	}})
 	p.w.mu.Lock()
-	p.seen = found.Place // none, where it was not answered in time
+	p.seen = found.Version // none, where it was not answered in time
 	p.w.mu.Unlock()
 	return found, err
 }
@@ -296,7 +296,7 @@ func (p *process) Advance(ctx context.Context, from, to bridge.Checkpoint) error
 		return errExplored
 	}}
 	if w.verbose {
-		c.note = fmt.Sprintf("%s to %s %s %s", from.Place, to.Place, to.Kind, to.ChangeID())
+		c.note = fmt.Sprintf("%s to %s %s %s", from.Version, to.Version, to.Kind, to.ChangeID())
 	}
 	return p.ask(ctx, c)
 }

@@ -80,9 +80,9 @@ func (s *copyStore) before(c bridge.Checkpoint) bridge.Checkpoint {
 	at := s.value
 	for _, e := range slices.Backward(s.history) {
 		switch {
-		case e.Place.Compare(at.Place) > 0, e.Epoch != at.Epoch && (at.Seq != 0 || e.Cursor != at.Cursor || len(e.Tail) != len(at.Tail)):
+		case e.Version.Compare(at.Version) > 0, e.Epoch != at.Epoch && (at.Seq != 0 || e.Cursor != at.Cursor || len(e.Tail) != len(at.Tail)):
 			continue // of another branch
-		case e.Place.Compare(c.Place) < 0 && e.Cursor != c.Cursor:
+		case e.Version.Compare(c.Version) < 0 && e.Cursor != c.Cursor:
 			return e
 		}
 		at = e
@@ -170,12 +170,12 @@ func (x *topicOf) waive(c bridge.Checkpoint) {
 func (w *world) detoured(last, c bridge.Checkpoint) {
 	switch {
 	case w.plan.refused == "" || len(w.export.refused) == 0:
-		w.fail(ruleDetour, "%s leaves cursor %q, and no cursor was refused", c.Place, last.Cursor)
+		w.fail(ruleDetour, "%s leaves cursor %q, and no cursor was refused", c.Version, last.Cursor)
 	case w.lossy || w.switched || !w.exactly:
 	case !w.export.refused[last.Cursor]:
-		w.fail(ruleDetour, "%s leaves cursor %q, which is not refused", c.Place, last.Cursor)
+		w.fail(ruleDetour, "%s leaves cursor %q, which is not refused", c.Version, last.Cursor)
 	case c.Seq != 0 || c.Epoch != last.Epoch+1 || reached(c) > reached(last):
-		w.fail(ruleDetour, "%s goes to item %d, %s was at item %d", c.Place, reached(c), last.Place, reached(last))
+		w.fail(ruleDetour, "%s goes to item %d, %s was at item %d", c.Version, reached(c), last.Version, reached(last))
 	}
 }
 
@@ -184,12 +184,12 @@ func (w *world) overlapped(c bridge.Checkpoint, items []int) {
 	x := &w.topic
 	for _, n := range items {
 		if x.holds[n] > 0 {
-			w.fail(ruleDetour, "%s publishes item %d, which the topic holds", c.Place, n)
+			w.fail(ruleDetour, "%s publishes item %d, which the topic holds", c.Version, n)
 		}
 	}
 	for n := range reached(c) {
 		if x.holds[n] == 0 && !x.waived[n] && !x.taken[n] && !slices.Contains(items, n) {
-			w.fail(ruleDetour, "%s passes item %d, which the topic does not hold", c.Place, n)
+			w.fail(ruleDetour, "%s passes item %d, which the topic does not hold", c.Version, n)
 		}
 	}
 	x.next = reached(c)

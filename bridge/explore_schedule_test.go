@@ -478,7 +478,7 @@ func (w *world) states() string {
 	for who, p := range w.procs {
 		if p != nil {
 			s := p.bridge.Status()
-			all = append(all, fmt.Sprintf("%c %s %s %s %s", 'A'+who, s.Place, s.State, s.Reason, s.Error))
+			all = append(all, fmt.Sprintf("%c %s %s %s %s", 'A'+who, s.Version, s.State, s.Reason, s.Error))
 		}
 	}
 	return strings.Join(all, "; ")

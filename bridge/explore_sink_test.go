@@ -12,7 +12,7 @@ import (
 
 // sent is one batch in a topic that is delivered at least once.
 type sent struct {
-	place     bridge.Place
+	place     bridge.Version
 	session   string
 	items     []int
 	passed    bool // the store has taken over its checkpoint
@@ -54,7 +54,7 @@ func historyOf(c bridge.Checkpoint) history { return history{c.Epoch, c.ChangeID
 // the later one.
 func (x *topicOf) newest() bridge.Checkpoint {
 	last := x.last()
-	if last.Zero() || x.copied.Place.Compare(last.Place) > 0 {
+	if last.Zero() || x.copied.Version.Compare(last.Version) > 0 {
 		return x.copied
 	}
 	return last
@@ -75,22 +75,22 @@ func (x *topicOf) last() bridge.Checkpoint {
 func (x *topicOf) publish(p *process, b bridge.Batch, items []int, f fate) error {
 	w := p.w
 	if p.session == 0 {
-		w.fail(ruleContract, "publish %s without a session", b.Checkpoint.Place)
+		w.fail(ruleContract, "publish %s without a session", b.Checkpoint.Version)
 		return errExplored
 	}
-	if b.Checkpoint.Place.Compare(p.last) <= 0 {
-		w.fail(ruleContract, "publish %s in a session that was at %s", b.Checkpoint.Place, p.last)
+	if b.Checkpoint.Version.Compare(p.last) <= 0 {
+		w.fail(ruleContract, "publish %s in a session that was at %s", b.Checkpoint.Version, p.last)
 	}
-	p.last = b.Checkpoint.Place
+	p.last = b.Checkpoint.Version
 	if len(items) > 0 && b.Checkpoint.Kind != bridge.KindData {
-		w.fail(ruleContract, "%s %s is published with %v", b.Checkpoint.Place, b.Checkpoint.Kind, items)
+		w.fail(ruleContract, "%s %s is published with %v", b.Checkpoint.Version, b.Checkpoint.Kind, items)
 	}
 	if w.exactly {
 		return x.commit(p, b, items, f)
 	}
 	w.held(b.From, b.Checkpoint, items)
 	if want := p.between(b.From, b.Checkpoint); !slices.Equal(items, want) {
-		w.fail(ruleBatch, "from %s to %s (%d to %d) it holds %v", b.From.Place, b.Checkpoint.Place, reached(b.From), reached(b.Checkpoint), items)
+		w.fail(ruleBatch, "from %s to %s (%d to %d) it holds %v", b.From.Version, b.Checkpoint.Version, reached(b.From), reached(b.Checkpoint), items)
 	}
 	return x.produce(p, b, items, f)
 }
@@ -178,7 +178,7 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 	case fateLate:
 		items = items[:len(items)/2]
 	}
-	s := &sent{place: b.Checkpoint.Place, session: b.Checkpoint.Session, items: items}
+	s := &sent{place: b.Checkpoint.Version, session: b.Checkpoint.Session, items: items}
 	x.hold(items)
 	x.events.add(items, false)
 	p.reach = max(p.reach, x.events.end())
@@ -205,7 +205,7 @@ func (x *topicOf) produce(p *process, b bridge.Batch, items []int, f fate) error
 
 // keepCopy adds a copy; the newest counts.
 func (x *topicOf) keepCopy(c bridge.Checkpoint) {
-	if x.copied.Zero() || c.Place.Compare(x.copied.Place) > 0 {
+	if x.copied.Zero() || c.Version.Compare(x.copied.Version) > 0 {
 		x.copied = c
 	}
 }
@@ -246,7 +246,7 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 		if f != fateOK {
 			return errExplored
 		}
-		p.session, p.last = w.sessions, bridge.Place{Seq: -1}
+		p.session, p.last = w.sessions, bridge.Version{Seq: -1}
 		p.made, p.reach, p.start = w.topic.events.made, 0, 0
 		w.mu.Lock()
 		p.knew = p.seen
@@ -340,7 +340,7 @@ func (p *process) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, 
 		return err
 	}}
 	if w.verbose {
-		c.note = fmt.Sprintf("%s %s %s at %q %d", b.Checkpoint.Place, b.Checkpoint.Kind, listed(items), b.Checkpoint.Cursor, len(b.Checkpoint.Tail))
+		c.note = fmt.Sprintf("%s %s %s at %q %d", b.Checkpoint.Version, b.Checkpoint.Kind, listed(items), b.Checkpoint.Cursor, len(b.Checkpoint.Tail))
 	}
 	if err := p.ask(ctx, c); err != nil {
 		return bridge.Receipt{}, err

@@ -101,16 +101,16 @@ func (w *world) whole(p *process, last, c bridge.Checkpoint, items []int) {
 	case was.ID == "" || last.Events == 0 && was.End == 0:
 		return
 	case len(c.Topics) > 0 && c.Topics[0].ID != was.ID, len(items) > 0 && was.ID != e.id():
-		w.fail(ruleTopic, "%s goes on from %s in a topic that was made again, with %v", c.Place, last.Place, items)
+		w.fail(ruleTopic, "%s goes on from %s in a topic that was made again, with %v", c.Version, last.Version, items)
 	case len(items) > 0 && was.KeepsAll && was.Start < p.start:
-		w.fail(ruleTopic, "%s publishes %v; the topic begins %d offsets later than %s says", c.Place, items, p.start-was.Start, last.Place)
+		w.fail(ruleTopic, "%s publishes %v; the topic begins %d offsets later than %s says", c.Version, items, p.start-was.Start, last.Version)
 	}
 	if e.noticed != nil && e.noticed != p {
 		e.lost, e.noticed, w.hidden = nil, nil, true
 	}
 	for _, cut := range e.lost {
 		if len(items) > 0 && cut.id == was.ID && was.End > cut.low {
-			w.fail(ruleTopic, "%s publishes %v; the topic was cut off at %d, and %s says that it reached %d", c.Place, items, cut.low, last.Place, was.End)
+			w.fail(ruleTopic, "%s publishes %v; the topic was cut off at %d, and %s says that it reached %d", c.Version, items, cut.low, last.Version, was.End)
 		}
 	}
 }

@@ -220,7 +220,7 @@ func (w *world) lose(n int) {
 	for ; n > 0 && len(x.log) > 1; n-- {
 		last := len(x.log) - 1
 		gone := x.log[last]
-		if gone.Seq == 0 && w.store.value.Place.Compare(gone.Place) < 0 {
+		if gone.Seq == 0 && w.store.value.Version.Compare(gone.Version) < 0 {
 			return // of an epoch that is on its way to the store the same may be left
 		}
 		w.lossy, w.lost, w.damaged = true, true, true
@@ -249,7 +249,7 @@ func (w *world) unsettle() {
 	}
 	for _, b := range w.topic.batches {
 		b.stored = b.stored && slices.ContainsFunc(w.store.history, func(c bridge.Checkpoint) bool {
-			return c.Place == b.place && c.Session == b.session
+			return c.Version == b.place && c.Session == b.session
 		})
 	}
 }

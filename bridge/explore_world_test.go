@@ -59,21 +59,21 @@ func (w *world) committed(p *process, last, c bridge.Checkpoint, items []int) {
 		w.moved(w.store.value, c)
 		w.topic.next = reached(c)
 	case last.Zero():
-		if c.Place != (bridge.Place{}) || c.Kind != bridge.KindStart || len(items) > 0 || reached(c) != 0 {
-			w.fail(ruleRising, "the stream begins with %s %s and items %v", c.Place, c.Kind, items)
+		if c.Version != (bridge.Version{}) || c.Kind != bridge.KindStart || len(items) > 0 || reached(c) != 0 {
+			w.fail(ruleRising, "the stream begins with %s %s and items %v", c.Version, c.Kind, items)
 		}
-	case c.Place.Compare(last.Place) <= 0:
-		w.fail(ruleRising, "%s %s after %s", c.Place, c.Kind, last.Place)
+	case c.Version.Compare(last.Version) <= 0:
+		w.fail(ruleRising, "%s %s after %s", c.Version, c.Kind, last.Version)
 	case c.Epoch != last.Epoch:
 		if len(items) > 0 {
-			w.fail(ruleOnce, "a reset to %s publishes %v", c.Place, items)
+			w.fail(ruleOnce, "a reset to %s publishes %v", c.Version, items)
 		}
 		w.moved(last, c)
 		w.topic.next = reached(c)
-	case last.Place.Compare(p.knew) < 0:
-		w.fail(ruleMixed, "%s %s after %s in a session that found the store at %s", c.Place, c.Kind, last.Place, p.knew)
+	case last.Version.Compare(p.knew) < 0:
+		w.fail(ruleMixed, "%s %s after %s in a session that found the store at %s", c.Version, c.Kind, last.Version, p.knew)
 	case c.ChangeID() != last.ChangeID():
-		w.fail(ruleRising, "%s is of change %q, %s before it of %q", c.Place, c.ChangeID(), last.Place, last.ChangeID())
+		w.fail(ruleRising, "%s is of change %q, %s before it of %q", c.Version, c.ChangeID(), last.Version, last.ChangeID())
 	}
 	if c.Overlap != nil {
 		w.overlapped(c, items)
@@ -81,11 +81,11 @@ func (w *world) committed(p *process, last, c bridge.Checkpoint, items []int) {
 	}
 	for i, n := range items {
 		if next := w.topic.next + i; n != next {
-			w.fail(ruleOnce, "%s publishes item %d where %d comes next", c.Place, n, next)
+			w.fail(ruleOnce, "%s publishes item %d where %d comes next", c.Version, n, next)
 		}
 	}
 	if next := w.topic.next + len(items); reached(c) != next {
-		w.fail(ruleStep, "%s says that %d items are published, %d are", c.Place, reached(c), next)
+		w.fail(ruleStep, "%s says that %d items are published, %d are", c.Version, reached(c), next)
 	}
 }
 
@@ -114,18 +114,18 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 		}
 		return
 	case a == nil:
-		w.fail(ruleRising, "epoch %d begins at %s though nobody asked for it: %v", c.Epoch, c.Place, c.Change)
+		w.fail(ruleRising, "epoch %d begins at %s though nobody asked for it: %v", c.Epoch, c.Version, c.Change)
 		return
 	case !a.forgotten && (a.withdrawn || a.answer != nil && !a.answer.Applied):
 		w.fail(ruleReset, "%s is applied, and was withdrawn or refused before", a.cmd.ID)
 	case w.exactly && !a.forgotten && c.Session != a.claimed:
 		w.fail(ruleClaim, "%s is applied by session %s, and claimed by %q", a.cmd.ID, c.Session, a.claimed)
 	case a.applied > 0 && !a.forgotten:
-		w.fail(ruleReset, "%s is applied again at %s", a.cmd.ID, c.Place)
+		w.fail(ruleReset, "%s is applied again at %s", a.cmd.ID, c.Version)
 	case !last.Zero() && !w.lossy && !w.switched && (a.cmd.BaseEpoch != last.Epoch || c.Epoch != last.Epoch+1):
-		w.fail(ruleReset, "%s was made for epoch %d and is applied to %s", a.cmd.ID, a.cmd.BaseEpoch, last.Place)
+		w.fail(ruleReset, "%s was made for epoch %d and is applied to %s", a.cmd.ID, a.cmd.BaseEpoch, last.Version)
 	case c.Kind != a.cmd.Kind || c.PausedUntil != a.cmd.PausedUntil && a.cmd.Kind != bridge.KindReset:
-		w.fail(ruleReset, "%s is a %s until %d, %s is a %s until %d", a.cmd.ID, a.cmd.Kind, a.cmd.PausedUntil, c.Place, c.Kind, c.PausedUntil)
+		w.fail(ruleReset, "%s is a %s until %d, %s is a %s until %d", a.cmd.ID, a.cmd.Kind, a.cmd.PausedUntil, c.Version, c.Kind, c.PausedUntil)
 	case a.cmd.Kind != bridge.KindReset && (w.lossy || w.switched):
 		// It goes on from what was known then.
 	case a.cmd.Kind != bridge.KindReset && !w.exactly && w.contested() && reached(c) < reached(last):
@@ -137,7 +137,7 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 			to = indexOf(a.cmd.Target.Cursor) + len(a.cmd.Target.Tail)
 		}
 		if c.Seq != 0 || reached(c) != to {
-			w.fail(ruleReset, "%s goes to item %d, at %s the stream is at %d", a.cmd.ID, to, c.Place, reached(c))
+			w.fail(ruleReset, "%s goes to item %d, at %s the stream is at %d", a.cmd.ID, to, c.Version, reached(c))
 		}
 	}
 	a.applied++
@@ -160,7 +160,7 @@ func (w *world) minted(c bridge.Checkpoint) {
 		w.topic.events.lost = nil
 	}
 	// A reset that was only in the topic's copies counts from here on.
-	if k := w.topic.copied; w.exactly && k.Seq == 0 && c.Change != nil && c.Change.From == k.Place {
+	if k := w.topic.copied; w.exactly && k.Seq == 0 && c.Change != nil && c.Change.From == k.Version {
 		if a := w.inbox.of(k.ChangeID()); a != nil && a.applied == 0 {
 			a.applied++
 			if !a.forgotten && (a.withdrawn || a.answer != nil && !a.answer.Applied) {
@@ -172,10 +172,10 @@ func (w *world) minted(c bridge.Checkpoint) {
 	case w.exactly && !w.switched && (w.plan.loss == "redis" || w.forgot) && slices.ContainsFunc(w.topic.gone, func(g bridge.Checkpoint) bool { return reached(g) == n }):
 		// Where the store, or the process, had seen it last.
 	case w.exactly && !w.switched && n != w.topic.next:
-		w.fail(ruleOnce, "%s goes on at item %d, the topic holds what is before item %d", c.Place, n, w.topic.next)
+		w.fail(ruleOnce, "%s goes on at item %d, the topic holds what is before item %d", c.Version, n, w.topic.next)
 	case w.switched && !w.lossy && n != w.loaded[c.Owner] && n != reached(w.store.value) && n != reached(w.topic.last()) && n != reached(w.topic.newest()):
 		w.fail(ruleStep, "%s goes on at item %d, before it the stream was at %d in the store and %d in the topic",
-			c.Place, n, reached(w.store.value), reached(w.topic.newest()))
+			c.Version, n, reached(w.store.value), reached(w.topic.newest()))
 	}
 }
 
@@ -199,16 +199,16 @@ type copyStore struct {
 // advance is the compare-and-set of cursorstore/advance.lua.
 func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
 	if old := s.value; !old.Zero() {
-		if old.Place == to.Place && old.Cursor == to.Cursor && old.Session == to.Session {
+		if old.Version == to.Version && old.Cursor == to.Cursor && old.Session == to.Session {
 			return nil
 		}
-		if to.Place.Compare(old.Place) <= 0 || old.ChangeID() != from.ChangeID() {
+		if to.Version.Compare(old.Version) <= 0 || old.ChangeID() != from.ChangeID() {
 			return bridge.ErrConflict
 		}
 	}
 	if to.Mode == bridge.ExactlyOnce {
-		if !w.lossy && !slices.ContainsFunc(w.topic.log, func(c bridge.Checkpoint) bool { return c.Place == to.Place && c.Session == to.Session }) {
-			w.fail(ruleContract, "the store gets %s, which is not committed", to.Place)
+		if !w.lossy && !slices.ContainsFunc(w.topic.log, func(c bridge.Checkpoint) bool { return c.Version == to.Version && c.Session == to.Session }) {
+			w.fail(ruleContract, "the store gets %s, which is not committed", to.Version)
 		}
 	} else {
 		w.passed(s.value, to)
@@ -224,13 +224,13 @@ func (w *world) contested() bool { return w.plan.free || w.plan.has(twistMove, t
 // passed checks a checkpoint that the store takes where it is the truth.
 func (w *world) passed(last, to bridge.Checkpoint) {
 	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.holdsNone() && !w.wiped {
-		w.fail(ruleRising, "the stream begins with %s %s", to.Place, to.Kind)
+		w.fail(ruleRising, "the stream begins with %s %s", to.Version, to.Kind)
 	}
 	// Whoever knows that the stream had not got any further may begin it again,
 	// and so may a request that was on its way when all checkpoints were lost:
 	// then all events come again.
-	further := slices.ContainsFunc(w.topic.batches, func(b *sent) bool { return b.passed && b.place != (bridge.Place{}) })
-	if to.Place == (bridge.Place{}) && last.Zero() && w.topic.records > 0 && further && w.topic.holdsNone() && !w.contested() && !w.belated {
+	further := slices.ContainsFunc(w.topic.batches, func(b *sent) bool { return b.passed && b.place != (bridge.Version{}) })
+	if to.Version == (bridge.Version{}) && last.Zero() && w.topic.records > 0 && further && w.topic.holdsNone() && !w.contested() && !w.belated {
 		w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
 	}
 	acked := w.topic.ackedIn(to)
@@ -247,12 +247,12 @@ func (w *world) passed(last, to bridge.Checkpoint) {
 	}
 	for n := range reached(to) {
 		if !acked[n] {
-			w.fail(ruleCovered, "%s passes item %d, which was not acknowledged in epoch %d", to.Place, n, to.Epoch)
+			w.fail(ruleCovered, "%s passes item %d, which was not acknowledged in epoch %d", to.Version, n, to.Epoch)
 			return
 		}
 	}
 	for _, b := range w.topic.batches {
-		if b.place == to.Place && b.session == to.Session {
+		if b.place == to.Version && b.session == to.Session {
 			b.passed, b.stored = true, true
 		}
 	}
@@ -282,11 +282,11 @@ func (w *world) repairs(s bridge.Status) bool {
 		w.note("- an operator repairs what is blocked as %s", why)
 		epoch := w.store.value.Epoch
 		if w.store.value.Zero() { // then the bridge itself tells
-			epoch = s.Place.Epoch
+			epoch = s.Version.Epoch
 		}
 		if at := w.store.value; why == bridge.ReasonTopic && w.plan.order%2 == 1 && !at.Zero() { // --to-current
 			w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: bridge.Target{
-				Cursor: at.Cursor, Tail: at.Tail, Carried: at.Carried, Start: at.Origin.Start, Events: at.Events, Pages: at.Pages, Entry: &at.Place,
+				Cursor: at.Cursor, Tail: at.Tail, Carried: at.Carried, Start: at.Origin.Start, Events: at.Events, Pages: at.Pages, Entry: &at.Version,
 			}})
 			return true
 		}
@@ -327,10 +327,10 @@ func (w *world) settled() string {
 		return fmt.Sprintf("the owner is %s %s %s", s.State, s.Reason, s.Error)
 	case reached(newest) != w.export.items:
 		return fmt.Sprintf("the stream is at item %d of %d", reached(newest), w.export.items)
-	case s.Place != newest.Place:
-		return fmt.Sprintf("the owner is at %s, the newest checkpoint is %s", s.Place, newest.Place)
-	case newest.Place != w.store.value.Place:
-		return fmt.Sprintf("the store is at %s, the newest checkpoint is %s", w.store.value.Place, newest.Place)
+	case s.Version != newest.Version:
+		return fmt.Sprintf("the owner is at %s, the newest checkpoint is %s", s.Version, newest.Version)
+	case newest.Version != w.store.value.Version:
+		return fmt.Sprintf("the store is at %s, the newest checkpoint is %s", w.store.value.Version, newest.Version)
 	}
 	if other == nil {
 		return ""
@@ -346,8 +346,8 @@ func (w *world) judge() {
 	newest := w.store.value
 	if w.exactly {
 		newest = w.topic.last()
-		if newest.Place != w.store.value.Place {
-			w.fail(ruleStuck, "at the end the store is at %s, the newest checkpoint is %s", w.store.value.Place, newest.Place)
+		if newest.Version != w.store.value.Version {
+			w.fail(ruleStuck, "at the end the store is at %s, the newest checkpoint is %s", w.store.value.Version, newest.Version)
 		}
 	}
 	if reached(newest) != w.export.items {

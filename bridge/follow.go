@@ -105,7 +105,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		case in.kind == inputHeartbeat:
 			err = f.heartbeat(soft)
 		case in.kind == inputAhead:
-			err = f.incidents.overtaken(in.cp, f.at.cp.Place)
+			err = f.incidents.overtaken(in.cp, f.at.cp.Version)
 		}
 		if err == nil {
 			continue
@@ -119,7 +119,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		f.log.Warn("no last commit", "error", err.Error())
 	}
 	f.log.Info("run ended", "why", f.run.ended, "events", f.at.cp.Events-f.run.began, "dead_lettered", f.run.totals.deadLettered,
-		"checkpoint", f.at.cp.Place.String(), "cursor", CursorHash(f.at.cp.Cursor))
+		"checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor))
 	return nil
 }
 

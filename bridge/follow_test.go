@@ -507,7 +507,7 @@ func TestStoreRolledBack(t *testing.T) {
 		r.store.RollBack(5) // loses the reset too, which was acknowledged
 		r.after(time.Minute)
 		if c := r.store.Checkpoint(); c.Epoch != 1 || c.ChangeID() != "r1" {
-			t.Errorf("the store holds %s of change %q, want the acknowledged reset", c.Place, c.ChangeID())
+			t.Errorf("the store holds %s of change %q, want the acknowledged reset", c.Version, c.ChangeID())
 		}
 	})
 }

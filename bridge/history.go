@@ -17,18 +17,18 @@ type Entry struct {
 	Checkpoint
 	// Parent is the entry that it was committed after: the one before it in
 	// its epoch, or the one that its epoch was reset to. Nil where the stream
-	// or its history begins, or the epoch began at a place that is not in the
+	// or its history begins, or the epoch began at a version that is not in the
 	// history. It may have been thinned out since; then the one before it
 	// takes its place.
-	Parent *Place
+	Parent *Version
 }
 
 // Target returns the entry as the target of a reset.
 func (e *Entry) Target() Target {
-	place := e.Place
+	version := e.Version
 	return Target{
 		Cursor: e.Cursor, Tail: e.Tail, Carried: e.Carried, Start: e.Origin.Start,
-		Events: e.Events, Pages: e.Pages, Entry: &place,
+		Events: e.Events, Pages: e.Pages, Entry: &version,
 	}
 }
 
@@ -40,13 +40,13 @@ type HistoryQuery struct {
 	Limit int
 }
 
-// ParsePlace reads what Place.String returns: epoch, a dot, seq.
-func ParsePlace(s string) (Place, error) {
+// ParseVersion reads what Version.String returns: epoch, a dot, seq.
+func ParseVersion(s string) (Version, error) {
 	epoch, seq, _ := strings.Cut(s, ".")
 	e, err := strconv.ParseInt(epoch, 10, 64)
 	n, err2 := strconv.ParseInt(seq, 10, 64)
 	if err != nil || err2 != nil || e < 0 || n < 0 || max(e, n) > MaxNumber {
-		return Place{}, fmt.Errorf("%q is not an epoch and a seq, for example 3.1042", s)
+		return Version{}, fmt.Errorf("%q is not an epoch and a seq, for example 3.1042", s)
 	}
-	return Place{Epoch: e, Seq: n}, nil
+	return Version{Epoch: e, Seq: n}, nil
 }

@@ -13,7 +13,7 @@ import (
 type incidents struct {
 	fenced   []time.Time // when newer sessions of the stream had begun, lately
 	conflict time.Time   // the last time somebody else moved the stream
-	ahead    Place       // where the store was ahead of us, when it was
+	ahead    Version     // where the store was ahead of us, when it was
 	detours  []time.Time // when the stream left a refused cursor, lately
 	lost     string      // the loss of a topic that was counted last
 	// cut is a topic that lost its end, as was seen at cutAt, until a checkpoint
@@ -83,14 +83,14 @@ func (i *incidents) noteCut(err error) {
 
 // overtaken answers to a store that is ahead of us: begin a session, which
 // shows whether the stream is still ours, and what the sink has.
-func (i *incidents) overtaken(stored Checkpoint, ours Place) error {
-	err := fmt.Errorf("the store is at %s by %q, ahead of our %s", stored.Place, stored.Owner, ours)
-	if stored.Place == i.ahead {
+func (i *incidents) overtaken(stored Checkpoint, ours Version) error {
+	err := fmt.Errorf("the store is at %s by %q, ahead of our %s", stored.Version, stored.Owner, ours)
+	if stored.Version == i.ahead {
 		return &sessionError{&Fault{
 			Class: Permanent, Code: "ahead", Reason: ReasonCheckpoint, Err: err,
 			Advice: HintAhead,
 		}}
 	}
-	i.ahead = stored.Place
+	i.ahead = stored.Version
 	return &sessionError{err}
 }

@@ -113,14 +113,14 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 	}
 	next.Drained, next.PausedUntil = false, f.at.cp.PausedUntil
 	next.Trail, next.MarksEnd = nil, f.at.cp.MarksEnd
-	next = f.session.stamp(next, KindReset, Place{Epoch: f.at.cp.Epoch + 1})
+	next = f.session.stamp(next, KindReset, Version{Epoch: f.at.cp.Epoch + 1})
 	next.Change = f.b.ownChange(f.at.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
 	if err := f.secure(hard, f.at.cp, next); err != nil {
 		return false, err
 	}
 	f.incidents.detours = append(f.incidents.detours, time.Now())
 	f.log.Warn("the API refuses the cursor: the stream goes on elsewhere, and drops what the topic holds", "error", fault.Error(),
-		"how", policy, "from", f.at.cp.Place.String(), "to", next.Place.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
+		"how", policy, "from", f.at.cp.Version.String(), "to", next.Version.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
 		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.b.cfg.bound(policy))
 	f.move(next)
 	f.b.observe(Observation{What: ObserveReset, Code: observeRefused})

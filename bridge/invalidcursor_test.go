@@ -18,7 +18,7 @@ type pastOf struct{ store *bridgetest.Store }
 
 func (p pastOf) Before(_ context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
 	for _, h := range slices.Backward(p.store.History()) {
-		if h.Place.Compare(c.Place) < 0 && h.Cursor != c.Cursor {
+		if h.Version.Compare(c.Version) < 0 && h.Cursor != c.Cursor {
 			return h, nil
 		}
 	}
@@ -227,7 +227,7 @@ func TestOutageMovesNothing(t *testing.T) {
 				r.wantState(bridge.StateIdle, "")
 				r.wantOnce()
 				if c := r.store.Checkpoint(); c.Epoch != 0 || c.Overlap != nil {
-					r.t.Errorf("the stream was moved: %s, overlap %+v", c.Place, c.Overlap)
+					r.t.Errorf("the stream was moved: %s, overlap %+v", c.Version, c.Overlap)
 				}
 			})
 		})
@@ -275,8 +275,8 @@ func TestRefusedCursorStays(t *testing.T) {
 			})
 			r.after(40 * time.Minute)
 			r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
-			if s := r.bridge.Status(); !strings.Contains(s.Error, "times within") || s.Place.Epoch != 5 {
-				r.t.Errorf("epoch %d, %s", s.Place.Epoch, s.Error)
+			if s := r.bridge.Status(); !strings.Contains(s.Error, "times within") || s.Version.Epoch != 5 {
+				r.t.Errorf("epoch %d, %s", s.Version.Epoch, s.Error)
 			}
 			r.wantOnce()
 		})
@@ -302,7 +302,7 @@ func TestDetourRemembersTheRequestBefore(t *testing.T) {
 		r.source.Grow(95)
 		r.startRecovering("time")
 		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{Entry: new(bridge.Place)}); !a.Applied {
+		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
 			r.t.Fatal(a.Detail)
 		}
 		r.after(5 * time.Second)

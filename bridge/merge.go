@@ -18,9 +18,9 @@ type recovered struct {
 	storeErr error      // why the store is not known, if it is not
 }
 
-// newest returns the checkpoint at the greatest place that is known.
+// newest returns the checkpoint with the greatest known version.
 func (k *recovered) newest() Checkpoint {
-	if k.sink.Zero() || k.store.Place.Compare(k.sink.Place) > 0 {
+	if k.sink.Zero() || k.store.Version.Compare(k.sink.Version) > 0 {
 		return k.store
 	}
 	return k.sink
@@ -44,7 +44,7 @@ func (r *recovery) merge(ctx context.Context, k recovered) (Checkpoint, error) {
 // one that is newer means that the sink lost data, or that the stream was
 // delivered at least once before.
 func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, error) {
-	if r.at.cp.Mode == ExactlyOnce && r.at.cp.Place.Compare(k.newest().Place) > 0 {
+	if r.at.cp.Mode == ExactlyOnce && r.at.cp.Version.Compare(k.newest().Version) > 0 {
 		k.store = r.at.cp // this process saw it committed, whatever the store says
 	}
 	if failpoint.Broken(failpoint.BreakMirror) && !k.store.Zero() {
@@ -57,7 +57,7 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, e
 		return Checkpoint{}, fmt.Errorf("the stream was delivered at least once before, so the store must be asked: %w", k.storeErr)
 	case k.sink.Zero() && k.store.Zero():
 		return r.begin(ctx)
-	case k.store.Place.Compare(k.sink.Place) > 0 || k.sink.Zero():
+	case k.store.Version.Compare(k.sink.Version) > 0 || k.sink.Zero():
 		return r.mergeAhead(ctx, k)
 	case apart(k.sink, k.store):
 		return Checkpoint{}, twoHistories(k.sink, k.store)
@@ -74,9 +74,9 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 	}
 	have := "no checkpoint"
 	if !k.sink.Zero() {
-		have = "checkpoint " + k.sink.Place.String()
+		have = "checkpoint " + k.sink.Version.String()
 	}
-	lost := fmt.Errorf("data was lost in Kafka: it has %s, %s of change %q was committed", have, k.store.Place, k.store.ChangeID())
+	lost := fmt.Errorf("data was lost in Kafka: it has %s, %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
 	switch policy := r.b.cfg.OnCheckpointLoss; {
 	case policy == lossStop:
 		return Checkpoint{}, &Fault{
@@ -111,10 +111,10 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (Checkpoint, e
 		c = r.at.cp
 	case !r.at.cp.Zero() && !r.run.ours(k.store, r.at.cp) && k.store.Epoch == r.at.cp.Epoch:
 		return Checkpoint{}, twoHistories(r.at.cp, k.store)
-	case r.at.cp.Place.Compare(k.store.Place) > 0:
+	case r.at.cp.Version.Compare(k.store.Version) > 0:
 		c = r.at.cp
 	}
-	if !k.sink.Zero() && (c.Zero() || k.sink.Place.Compare(c.Place) > 0) {
+	if !k.sink.Zero() && (c.Zero() || k.sink.Version.Compare(c.Version) > 0) {
 		if apart(k.sink, c) {
 			return Checkpoint{}, twoHistories(k.sink, c)
 		}
@@ -126,10 +126,10 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (Checkpoint, e
 	case c.Mode != r.b.cfg.Mode:
 		return r.newEpoch(ctx, k, c, "delivery is at-least-once from here on")
 	case from.Zero():
-		r.log.Warn("the store lost the checkpoint, writing it again", "checkpoint", c.Place.String())
-	case c.Place != from.Place:
+		r.log.Warn("the store lost the checkpoint, writing it again", "checkpoint", c.Version.String())
+	case c.Version != from.Version:
 		r.log.Warn("the store fell back to an older checkpoint, writing the newer one again",
-			"stored", from.Place.String(), "checkpoint", c.Place.String())
+			"stored", from.Version.String(), "checkpoint", c.Version.String())
 	default:
 		return c, r.introduce(ctx, k, c)
 	}
@@ -154,13 +154,13 @@ func (r *recovery) introduce(ctx context.Context, k recovered, c Checkpoint) err
 // newEpoch begins a new epoch at the position of c. Two histories that were
 // written apart can so never be taken for one.
 func (r *recovery) newEpoch(ctx context.Context, k recovered, c Checkpoint, why string) (Checkpoint, error) {
-	next := r.session.stamp(c, KindReset, Place{Epoch: max(k.newest().Epoch, c.Epoch) + 1})
+	next := r.session.stamp(c, KindReset, Version{Epoch: max(k.newest().Epoch, c.Epoch) + 1})
 	if r.requests.applying { // the command's own epoch follows
-		c.Place = k.newest().Place
+		c.Version = k.newest().Version
 		return c, nil
 	}
 	next.Change = r.b.ownChange(c, why)
-	r.log.Warn("a new epoch begins", "why", why, "from", c.Place.String(), "was", string(c.Mode), "to", next.Place.String())
+	r.log.Warn("a new epoch begins", "why", why, "from", c.Version.String(), "was", string(c.Mode), "to", next.Version.String())
 	return next, r.secure(ctx, k.store, next)
 }
 
@@ -168,7 +168,7 @@ func (r *recovery) newEpoch(ctx context.Context, k recovered, c Checkpoint, why 
 // c. Who asked for the change before it may still wait for the answer.
 func (b *Bridge) ownChange(c Checkpoint, why string) *Change {
 	return &Change{
-		ID: strings.ToLower(rand.Text()[:6]), Kind: KindReset, Who: b.cfg.Owner, Reason: why, From: c.Place, At: time.Now().UnixMilli(),
+		ID: strings.ToLower(rand.Text()[:6]), Kind: KindReset, Who: b.cfg.Owner, Reason: why, From: c.Version, At: time.Now().UnixMilli(),
 		After: c.asked(),
 	}
 }
@@ -186,6 +186,6 @@ func twoHistories(ours, theirs Checkpoint) *Fault {
 	return &Fault{
 		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint,
 		Advice: HintTwoHistories,
-		Err:    fmt.Errorf("the store holds %s of change %q, this stream was at %s of change %q", theirs.Place, theirs.ChangeID(), ours.Place, ours.ChangeID()),
+		Err:    fmt.Errorf("the store holds %s of change %q, this stream was at %s of change %q", theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
 	}
 }

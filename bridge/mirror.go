@@ -180,7 +180,7 @@ func (m *mirror) done(c Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kept = c
-	if len(m.queue) > 0 && m.queue[0].Place == c.Place {
+	if len(m.queue) > 0 && m.queue[0].Version == c.Version {
 		if m.queue = m.queue[1:]; len(m.queue) == 0 {
 			close(m.idle)
 		}
@@ -246,7 +246,7 @@ func (m *mirror) write(ctx context.Context, c Checkpoint) time.Duration {
 	}
 	o.Code = "error"
 	if ctx.Err() == nil {
-		m.log.Debug("checkpoint not mirrored yet", "checkpoint", c.Place.String(), "error", err.Error())
+		m.log.Debug("checkpoint not mirrored yet", "checkpoint", c.Version.String(), "error", err.Error())
 	}
 	return mirrorRetry
 }
@@ -261,16 +261,16 @@ func (m *mirror) settle(ctx context.Context, c Checkpoint) time.Duration {
 		return mirrorRetry
 	case err != nil:
 		return mirrorRetry
-	case stored.Place.Compare(c.Place) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
+	case stored.Version.Compare(c.Version) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
 		m.hold(stored)
 		return 0 // the commit loop looks into it, and offers again
-	case stored.Place == c.Place:
+	case stored.Version == c.Version:
 		return 0 // the next commit is after it
 	}
 	// The store fell back to an older checkpoint of the stream, or an earlier
 	// owner wrote its last ones late.
 	m.log.Warn("the store fell back to an older checkpoint, writing the newer one again",
-		"stored", stored.Place.String(), "checkpoint", c.Place.String())
+		"stored", stored.Version.String(), "checkpoint", c.Version.String())
 	m.stored = stored
 	return mirrorRetry
 }

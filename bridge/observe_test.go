@@ -59,7 +59,7 @@ func TestTimesOfEvents(t *testing.T) {
 		if n < 5+2*8 || n > 5+3*16 {
 			t.Errorf("%d times of 300 events on three pages", n)
 		}
-		first := r.store.History()[0].Place
+		first := r.store.History()[0].Version
 		r.command("back", bridge.Target{Entry: &first})
 		r.after(20 * time.Second)
 		if again := times() - n; r.again.Load() != 300 || again != 0 {

@@ -146,7 +146,7 @@ func (o *ownerLoop) serve(soft, hard context.Context, tenure Ownership) error {
 		err = errLetGo
 	}
 	if errors.Is(err, errLetGo) {
-		f.log.Info("the stream is let go", "checkpoint", f.at.cp.Place.String())
+		f.log.Info("the stream is let go", "checkpoint", f.at.cp.Version.String())
 	}
 	return err
 }

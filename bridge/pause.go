@@ -16,7 +16,7 @@ func (c *Checkpoint) Paused(now time.Time) bool {
 // another one moved the stream.
 func hold(from Checkpoint, cmd Command) Checkpoint {
 	c := from
-	c.Place, c.Kind = Place{Epoch: from.Epoch + 1}, cmd.Kind
+	c.Version, c.Kind = Version{Epoch: from.Epoch + 1}, cmd.Kind
 	c.PausedUntil = 0
 	if cmd.Kind == KindPause {
 		c.PausedUntil = cmd.PausedUntil
@@ -56,7 +56,7 @@ func (f *follower) waitsPaused() (bool, error) {
 		})
 	}
 	if f.state != StatePaused {
-		f.log.Info("paused", "until", until, "checkpoint", f.at.cp.Place.String())
+		f.log.Info("paused", "until", until, "checkpoint", f.at.cp.Version.String())
 	}
 	f.set(StatePaused, nil)
 	return true, nil

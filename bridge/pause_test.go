@@ -46,7 +46,7 @@ func TestPause(t *testing.T) {
 		r.after(time.Second)
 		asked := time.Now()
 		a := r.ask("p1", bridge.KindPause, bridge.Forever)
-		if !a.Applied || a.Place != (bridge.Place{Epoch: 1}) || time.Since(asked) > 2*time.Second {
+		if !a.Applied || a.Version != (bridge.Version{Epoch: 1}) || time.Since(asked) > 2*time.Second {
 			t.Fatalf("after %v: %+v", time.Since(asked), a)
 		}
 		r.after(time.Second)
@@ -71,9 +71,9 @@ func TestPause(t *testing.T) {
 		}
 		c := r.store.Checkpoint()
 		if c.Cursor != paused.Cursor || c.Events != paused.Events || c.Epoch != 1 || c.Seq < 200 {
-			t.Errorf("two hours later the checkpoint is %s at %q, want heartbeats of %s at %q", c.Place, c.Cursor, paused.Place, paused.Cursor)
+			t.Errorf("two hours later the checkpoint is %s at %q, want heartbeats of %s at %q", c.Version, c.Cursor, paused.Version, paused.Cursor)
 		}
-		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied || a.Place != (bridge.Place{Epoch: 2}) {
+		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied || a.Version != (bridge.Version{Epoch: 2}) {
 			t.Fatalf("%+v", a)
 		}
 		r.after(time.Minute)
@@ -138,7 +138,7 @@ func TestPauseKeepsTheRewind(t *testing.T) {
 		r.source.Grow(500)
 		r.start()
 		r.after(5 * time.Second)
-		if a := r.command("r1", bridge.Target{Entry: new(bridge.Place)}); !a.Applied {
+		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
 			t.Fatal(a.Detail)
 		}
 		r.after(300 * time.Millisecond)

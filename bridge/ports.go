@@ -105,9 +105,9 @@ type Store interface {
 	// or ErrForeign where the value is not ours. Any other error is transient.
 	Load(ctx context.Context) (Checkpoint, error)
 	// Advance replaces from by to in one step and adds to to the history.
-	// It succeeds iff nothing is stored, or to is after the stored place and
+	// It succeeds iff nothing is stored, or to is after the stored version and
 	// the stored change id is from's. A repetition of a successful Advance
-	// (same place, cursor and session) succeeds and changes nothing. Otherwise
+	// (same version, cursor and session) succeeds and changes nothing. Otherwise
 	// ErrConflict, or ErrForeign; then nothing has changed. Any other error
 	// is transient and leaves the outcome unknown; repeating is safe. On nil
 	// the new checkpoint is as durable as the server is configured to be.
@@ -172,7 +172,7 @@ type Target struct {
 	Events int64 `json:"events,omitempty"`
 	Pages  int64 `json:"pages,omitempty"`
 	// Entry names the history entry it came from, if it did.
-	Entry *Place `json:"entry,omitempty"`
+	Entry *Version `json:"entry,omitempty"`
 }
 
 // Answer is what became of a Command.
@@ -181,10 +181,10 @@ type Answer struct {
 	Applied bool `json:"applied"`
 	// Detail says why not, or what was accepted with it, for people.
 	Detail string `json:"detail,omitempty"`
-	// By is the owner that answered, Place where the stream is then.
-	By    string `json:"by"`
-	Place Place  `json:"place"`
-	At    int64  `json:"at"` // milliseconds since the epoch
+	// By is the owner that answered, Version where the stream is then.
+	By      string  `json:"by"`
+	Version Version `json:"place"`
+	At      int64   `json:"at"` // milliseconds since the epoch
 }
 
 // Claim says which session of a stream is about to decide about a Command.

@@ -65,7 +65,7 @@ func (at *progress) adopt(c Checkpoint) {
 // another process: where it is not the one that this process was at, the way to
 // it is another's too, and so are the items that were seen there.
 func (at *progress) rejoin(c Checkpoint) {
-	if c.Place != at.cp.Place || c.Cursor != at.cp.Cursor {
+	if c.Version != at.cp.Version || c.Cursor != at.cp.Cursor {
 		at.visited.begin(c.Trail)
 		at.blank.clear()
 		at.trimmer.forget()

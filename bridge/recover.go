@@ -31,7 +31,7 @@ func (f *follower) recover(ctx context.Context) error {
 	case until > 0 && f.at.cp.LastEventTime >= until:
 		f.run.ended = f.b.cfg.words(HintUntilBefore)
 	}
-	f.log.Info("session begins", "session", f.session.id, "checkpoint", f.at.cp.Place.String(), "cursor", CursorHash(f.at.cp.Cursor),
+	f.log.Info("session begins", "session", f.session.id, "checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor),
 		"start", f.at.cp.Origin.Start, "tail", len(f.at.cp.Tail), "events", f.at.cp.Events)
 	if f.state != StateBlocked { // then the first commit ends it, or the next page
 		f.set(StateRunning, nil)
@@ -77,7 +77,7 @@ func (r *recovery) restore(ctx context.Context) error {
 	if r.schedule.blockedOn == ReasonCheckpointLost {
 		r.schedule.blockedOn = "" // it is there again
 	}
-	if r.b.cfg.exactlyOnce() && !k.sink.Zero() && c.Place == k.sink.Place && (k.store.Zero() || c.Place != k.store.Place) {
+	if r.b.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
 		r.tenure.mirror.offer(c)
 	}
 	if r.run.began < 0 {
@@ -93,7 +93,7 @@ func (r *recovery) standBy(k recovered) {
 	switch {
 	case apart(k.sink, newest) || apart(k.sink, r.at.cp):
 		newest = k.sink
-	case !r.at.cp.Zero() && newest.Place.Compare(r.at.cp.Place) <= 0:
+	case !r.at.cp.Zero() && newest.Version.Compare(r.at.cp.Version) <= 0:
 		return
 	}
 	r.at.rejoin(newest)
@@ -147,7 +147,7 @@ func (r *recovery) look(ctx context.Context) error {
 		return foreign(err)
 	case err != nil:
 		return err
-	case stored.Place.Compare(r.at.cp.Place) > 0 || r.at.cp.Zero() && !stored.Zero():
+	case stored.Version.Compare(r.at.cp.Version) > 0 || r.at.cp.Zero() && !stored.Zero():
 		r.at.rejoin(stored)
 		r.adopt(stored)
 	}
@@ -209,7 +209,7 @@ func (r *recovery) begin(ctx context.Context) (Checkpoint, error) {
 		}
 	}
 	r.log.Info("a new stream begins", "start", r.b.cfg.Origin.describeStart())
-	first := r.session.stamp(Checkpoint{Origin: r.b.cfg.Origin}, KindStart, Place{})
+	first := r.session.stamp(Checkpoint{Origin: r.b.cfg.Origin}, KindStart, Version{})
 	// Committed before the first request: "now" must not move by a restart.
 	return first, r.secure(ctx, Checkpoint{}, first)
 }
@@ -231,7 +231,7 @@ func (r *recovery) restate(ctx context.Context) error {
 	if want.Same(have) && want.Start == have.Start {
 		return nil
 	}
-	next := r.session.stamp(r.at.cp, KindStart, r.at.cp.Place.next())
+	next := r.session.stamp(r.at.cp, KindStart, r.at.cp.Version.next())
 	next.Origin = want
 	if err := r.secure(ctx, r.at.cp, next); err != nil {
 		return err

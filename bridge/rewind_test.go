@@ -34,7 +34,7 @@ func TestRewindMarksAll(t *testing.T) {
 				r.start()
 				r.after(10 * time.Second)
 				history := r.store.History()
-				r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail, Entry: &history[len(history)-1].Place})
+				r.command("last page", bridge.Target{Cursor: history[len(history)-1].Cursor, Tail: history[0].Tail, Entry: &history[len(history)-1].Version})
 				r.after(10 * time.Second)
 				last := 0 // without a cursor of its own the last page comes again
 				if end != bridgetest.EndEmptyItems && end != bridgetest.EndFreshCursor {
@@ -50,7 +50,7 @@ func TestRewindMarksAll(t *testing.T) {
 				r.end()
 				r.start()
 				r.after(10 * time.Second)
-				r.command("entry", bridge.Target{Entry: new(bridge.Place)})
+				r.command("entry", bridge.Target{Entry: new(bridge.Version)})
 				r.source.Grow(30)
 				r.after(10 * time.Second)
 				r.wantMarked(754, "to the first entry, after other moves and by another process")
@@ -80,7 +80,7 @@ func TestRewindMarksNoNews(t *testing.T) {
 		r.start()
 		r.after(5 * time.Second)
 		ids, round = []int{0, 9, 3, 4, 5, 7, 6, 8}, 1 // 1 and 2 are deleted, 9 is listed late, 6 to 8 are new
-		r.command("r1", bridge.Target{Entry: new(bridge.Place)})
+		r.command("r1", bridge.Target{Entry: new(bridge.Version)})
 		r.after(5 * time.Second)
 		r.wantMarked(4, "after the first")
 		r.command("r2", bridge.Target{})
@@ -138,7 +138,7 @@ func TestRewindsMarkedAtRandom(t *testing.T) {
 					case 2:
 						r.command(fmt.Sprint("cursor", i), bridge.Target{Cursor: entry.Cursor})
 					case 3:
-						r.command(fmt.Sprint("entry", i), bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Place})
+						r.command(fmt.Sprint("entry", i), bridge.Target{Cursor: entry.Cursor, Tail: entry.Tail, Carried: entry.Carried, Entry: &entry.Version})
 					}
 				}
 				r.after(time.Minute)

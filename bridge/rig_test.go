@@ -269,7 +269,7 @@ func (r *rig) wantAll() {
 // committed reports whether a batch's checkpoint reached the store.
 func (r *rig) committed(c bridge.Checkpoint) bool {
 	return slices.ContainsFunc(r.store.History(), func(h bridge.Checkpoint) bool {
-		return h.Place == c.Place && h.Session == c.Session && h.Cursor == c.Cursor
+		return h.Version == c.Version && h.Session == c.Session && h.Cursor == c.Cursor
 	})
 }
 

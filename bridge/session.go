@@ -30,10 +30,10 @@ type sessionError struct{ err error }
 func (e *sessionError) Error() string { return e.err.Error() }
 func (e *sessionError) Unwrap() error { return e.err }
 
-// stamp makes c the checkpoint that the session commits at a place.
-func (s *session) stamp(c Checkpoint, kind Kind, at Place) Checkpoint {
+// stamp makes c the checkpoint that the session commits as a version.
+func (s *session) stamp(c Checkpoint, kind Kind, at Version) Checkpoint {
 	c.Format, c.Stream, c.Mode = CheckpointFormat, s.b.cfg.Stream, s.b.cfg.Mode
-	c.Place, c.Kind = at, kind
+	c.Version, c.Kind = at, kind
 	if c.Topic == "" {
 		c.Topic = s.b.cfg.Topic
 	}
@@ -47,7 +47,7 @@ func (s *session) stamp(c Checkpoint, kind Kind, at Place) Checkpoint {
 
 // continued returns the topics as they are found, with what is remembered of
 // them, and says what has changed.
-func (s *session) continued(was, found []TopicState, at Place) []TopicState {
+func (s *session) continued(was, found []TopicState, at Version) []TopicState {
 	next := slices.Clone(found)
 	for i := range next {
 		t := &next[i]

@@ -217,7 +217,7 @@ func TestRewindIsNoCycle(t *testing.T) {
 		r.after(5 * time.Second)
 		back := r.store.History()[0]
 		for i := range 3 {
-			if a := r.command(fmt.Sprint("r", i), bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Entry: &back.Place}); !a.Applied {
+			if a := r.command(fmt.Sprint("r", i), bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Entry: &back.Version}); !a.Applied {
 				t.Fatal(a.Detail)
 			}
 			r.end()

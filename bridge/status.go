@@ -57,13 +57,13 @@ type Status struct {
 
 	// Leader is true while the stream is this process's.
 	Leader bool `json:"leader"`
-	// Mode and Place are the checkpoint's. CursorHash and CursorBytes tell its
+	// Mode and Version are the checkpoint's. CursorHash and CursorBytes tell its
 	// cursor from others, TailItems is how long its Tail is.
-	Mode        Mode   `json:"mode"`
-	Place       Place  `json:"place"`
-	CursorHash  string `json:"cursor_hash,omitempty"`
-	CursorBytes int    `json:"cursor_bytes,omitempty"`
-	TailItems   int    `json:"tail_items,omitempty"`
+	Mode        Mode    `json:"mode"`
+	Version     Version `json:"place"`
+	CursorHash  string  `json:"cursor_hash,omitempty"`
+	CursorBytes int     `json:"cursor_bytes,omitempty"`
+	TailItems   int     `json:"tail_items,omitempty"`
 
 	// Events and Pages are the checkpoint's; the others count this process:
 	// Published events, DeadLettered items, items Repeated by the API and
@@ -298,7 +298,7 @@ func (c *Config) why(fault *Fault, more ...any) []any {
 func (f *follower) refresh() {
 	s := Status{
 		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode, Leader: f.tenure.leads,
-		Place: f.at.cp.Place, CursorHash: CursorHash(f.at.cp.Cursor), CursorBytes: len(f.at.cp.Cursor), TailItems: len(f.at.cp.Tail),
+		Version: f.at.cp.Version, CursorHash: CursorHash(f.at.cp.Cursor), CursorBytes: len(f.at.cp.Cursor), TailItems: len(f.at.cp.Tail),
 		Events: f.at.cp.Events, Pages: f.at.cp.Pages,
 		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),

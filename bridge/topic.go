@@ -80,7 +80,7 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 		case c.Events > 0:
 			what = fmt.Sprintf("%d events", c.Events)
 		}
-		return topicLost("topic %s %s, but checkpoint %s says that %s were published to it: they are gone, or some are", t.Name, loss, c.Place, what)
+		return topicLost("topic %s %s, but checkpoint %s says that %s were published to it: they are gone, or some are", t.Name, loss, c.Version, what)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (r *recovery) sameTopics(ctx context.Context) error {
 			r.at.known = known{} // it was of another topic
 		}
 	}
-	r.session.topics = r.session.continued(r.at.cp.Topics, found, r.at.cp.Place)
+	r.session.topics = r.session.continued(r.at.cp.Topics, found, r.at.cp.Version)
 	return nil
 }
 
@@ -173,7 +173,7 @@ func (r *recovery) noteCut(ctx context.Context, found []TopicState) error {
 	reset := r.at.cp.Change
 	accepted := reset != nil && reset.Kind == KindReset && reset.At > millis(r.incidents.cutAt)
 	if was != nil && now != nil && was.ID == now.ID && !accepted {
-		next := r.session.stamp(r.at.cp, KindHeartbeat, r.at.cp.Place.next())
+		next := r.session.stamp(r.at.cp, KindHeartbeat, r.at.cp.Version.next())
 		was.End = max(was.End, now.End+cut.Offsets)
 		next.Topics = topics
 		if err := r.secure(ctx, r.at.cp, next); err != nil {

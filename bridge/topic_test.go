@@ -109,7 +109,7 @@ func TestTopicAccepted(t *testing.T) {
 					cmd := bridge.Command{ID: "accept", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli()}
 					want := 30
 					if target == "current" {
-						cmd.Target, want = bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Place}, 0
+						cmd.Target, want = bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version}, 0
 					}
 					r.steer(cmd, running)
 					if running {
@@ -206,7 +206,7 @@ func TestTopicCutOffWhileRunning(t *testing.T) {
 		}
 		r.steer(bridge.Command{
 			ID: "accept", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
-			Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Place},
+			Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version},
 		}, true)
 		r.after(time.Minute)
 		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != want {
@@ -310,7 +310,7 @@ func TestTopicOfAnOldCheckpoint(t *testing.T) {
 		}
 		r.end()
 		r.topic.Recreate()
-		old.Place = r.store.Checkpoint().Place
+		old.Version = r.store.Checkpoint().Version
 		r.rewrite(old)
 		r.start()
 		r.after(time.Minute)
@@ -383,7 +383,7 @@ func TestTopicMovedByOneReset(t *testing.T) {
 			now := r.store.Checkpoint()
 			r.steer(bridge.Command{
 				ID: "move", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
-				Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Place},
+				Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version},
 			}, running)
 			if !running {
 				r.start()

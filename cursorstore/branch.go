@@ -56,15 +56,15 @@ func (s *Store) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
 }
 
 // Before implements bridge.Past: the newest entry on the current branch, below
-// the place of c, that has another cursor.
+// the version of c, that has another cursor.
 func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
-	op := fmt.Sprintf("cursor of %s before %s", s.name, c.Place)
+	op := fmt.Sprintf("cursor of %s before %s", s.name, c.Version)
 	branch, now, err := s.branch(ctx)
 	if err != nil {
 		return bridge.Checkpoint{}, fmt.Errorf("%s: %w", op, err)
 	}
 	if now.Epoch != c.Epoch { // after a fail-over, say, until it is repaired
-		return bridge.Checkpoint{}, fmt.Errorf("%s: the store is at %s", op, now.Place)
+		return bridge.Checkpoint{}, fmt.Errorf("%s: the store is at %s", op, now.Version)
 	}
 	for step := range slices.Chunk(branch, fetchStep) {
 		entries, err := s.fetch(ctx, op, step)
@@ -72,7 +72,7 @@ func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpo
 			return bridge.Checkpoint{}, err
 		}
 		for _, e := range entries {
-			if e.Place.Compare(c.Place) < 0 && e.Cursor != c.Cursor {
+			if e.Version.Compare(c.Version) < 0 && e.Cursor != c.Cursor {
 				return e.Checkpoint, nil
 			}
 		}
@@ -84,7 +84,7 @@ func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpo
 // the index was read.
 func (s *Store) first(ctx context.Context, nodes []node) (bridge.Entry, error) {
 	for _, n := range nodes {
-		e, err := s.Entry(ctx, n.place)
+		e, err := s.Entry(ctx, n.version)
 		if !errors.Is(err, bridge.ErrNoEntry) {
 			return e, err
 		}
@@ -104,7 +104,7 @@ func (s *Store) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
 		return nil, now, err
 	}
 	var branch []node
-	for at := now.Place; ; {
+	for at := now.Version; ; {
 		part := epochUpTo(nodes, at)
 		if len(part) == 0 {
 			return branch, now, nil
@@ -112,7 +112,7 @@ func (s *Store) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
 		for _, n := range slices.Backward(part) {
 			branch = append(branch, n)
 		}
-		root, err := s.Entry(ctx, part[0].place)
+		root, err := s.Entry(ctx, part[0].version)
 		if err != nil {
 			return nil, now, err
 		}
@@ -123,7 +123,7 @@ func (s *Store) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
 	}
 }
 
-// index reads the whole index, in the order of places.
+// index reads the whole index, in the order of versions.
 func (s *Store) index(ctx context.Context) ([]node, error) {
 	op := "history index of " + s.name
 	var nodes []node
@@ -151,16 +151,16 @@ func (s *Store) index(ctx context.Context) ([]node, error) {
 			break
 		}
 	}
-	slices.SortFunc(nodes, func(a, b node) int { return a.place.Compare(b.place) })
+	slices.SortFunc(nodes, func(a, b node) int { return a.version.Compare(b.version) })
 	// A scan may bring a member twice.
-	return slices.CompactFunc(nodes, func(a, b node) bool { return a.place == b.place }), nil
+	return slices.CompactFunc(nodes, func(a, b node) bool { return a.version == b.version }), nil
 }
 
-// epochUpTo returns the part of the ordered nodes that is of the place's epoch
+// epochUpTo returns the part of the ordered nodes that is of the version's epoch
 // and not after it.
-func epochUpTo(nodes []node, at bridge.Place) []node {
-	byPlace := func(n node, p bridge.Place) int { return n.place.Compare(p) }
-	first, _ := slices.BinarySearchFunc(nodes, bridge.Place{Epoch: at.Epoch}, byPlace)
+func epochUpTo(nodes []node, at bridge.Version) []node {
+	byPlace := func(n node, p bridge.Version) int { return n.version.Compare(p) }
+	first, _ := slices.BinarySearchFunc(nodes, bridge.Version{Epoch: at.Epoch}, byPlace)
 	last, found := slices.BinarySearchFunc(nodes, at, byPlace)
 	if found {
 		last++
@@ -182,11 +182,11 @@ func (s *Store) parent(ctx context.Context, from, to bridge.Checkpoint) (string,
 		return "", err
 	}
 	for len(nodes) > 0 {
-		epoch := epochUpTo(nodes, nodes[len(nodes)-1].place)
+		epoch := epochUpTo(nodes, nodes[len(nodes)-1].version)
 		nodes = nodes[:len(nodes)-len(epoch)]
-		place, err := s.find(ctx, epoch, to)
-		if err != nil || place != noParent {
-			return place, err
+		version, err := s.find(ctx, epoch, to)
+		if err != nil || version != noParent {
+			return version, err
 		}
 	}
 	return noParent, nil
@@ -206,14 +206,14 @@ func (s *Store) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (st
 		return "", err
 	}
 	for _, n := range slices.Backward(epoch[:end]) {
-		e, err := s.Entry(ctx, n.place)
+		e, err := s.Entry(ctx, n.version)
 		switch {
 		case errors.Is(err, bridge.ErrNoEntry): // thinned out since the index was read
 		case err != nil:
 			return "", err
 		case e.Pages != c.Pages:
 			return noParent, nil
-		case e.Place != c.Place && samePosition(e.Checkpoint, c):
+		case e.Version != c.Version && samePosition(e.Checkpoint, c):
 			return e.String(), nil
 		}
 	}

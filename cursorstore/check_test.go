@@ -123,7 +123,7 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("took %s: it was tried again", took)
 		}
 		s.freeze(false)
-		eventually(t, func() error { return reaches(t.Context(), store, at(0, 1).Place) })
+		eventually(t, func() error { return reaches(t.Context(), store, at(0, 1).Version) })
 	})
 }
 

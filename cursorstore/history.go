@@ -40,8 +40,8 @@ func (s *Store) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.En
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, foreign(s.keys.index, err))
 	}
-	// Places are in the order of commits, even where a clock went back.
-	slices.SortFunc(nodes, func(a, b node) int { return b.place.Compare(a.place) })
+	// Versions are in the order of commits, even where a clock went back.
+	slices.SortFunc(nodes, func(a, b node) int { return b.version.Compare(a.version) })
 	entries := make([]bridge.Entry, 0, len(nodes))
 	for step := range slices.Chunk(nodes, fetchStep) {
 		more, err := s.fetch(ctx, op, step)
@@ -54,9 +54,9 @@ func (s *Store) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.En
 }
 
 // Entry returns the entry with this name, or bridge.ErrNoEntry.
-func (s *Store) Entry(ctx context.Context, at bridge.Place) (bridge.Entry, error) {
+func (s *Store) Entry(ctx context.Context, at bridge.Version) (bridge.Entry, error) {
 	op := fmt.Sprintf("history entry %s of %s", at, s.name)
-	entries, err := s.fetch(ctx, op, []node{{place: at}})
+	entries, err := s.fetch(ctx, op, []node{{version: at}})
 	if err != nil {
 		return bridge.Entry{}, err
 	}
@@ -68,13 +68,13 @@ func (s *Store) Entry(ctx context.Context, at bridge.Place) (bridge.Entry, error
 
 // fetch reads entries. Those that were thinned out meanwhile are left out.
 func (s *Store) fetch(ctx context.Context, op string, nodes []node) ([]bridge.Entry, error) {
-	places := make([]string, len(nodes))
+	versions := make([]string, len(nodes))
 	for i, n := range nodes {
-		places[i] = n.place.String()
+		versions[i] = n.version.String()
 	}
 	var values []any
 	err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
-		values, err = s.c.rdb.HMGet(ctx, s.keys.history, places...).Result()
+		values, err = s.c.rdb.HMGet(ctx, s.keys.history, versions...).Result()
 		return err
 	})
 	if err != nil {
@@ -87,11 +87,11 @@ func (s *Store) fetch(ctx context.Context, op string, nodes []node) ([]bridge.En
 			continue
 		}
 		e, err := decodeEntry(text)
-		if err == nil && e.Place != nodes[i].place {
-			err = fmt.Errorf("it holds %s", e.Place)
+		if err == nil && e.Version != nodes[i].version {
+			err = fmt.Errorf("it holds %s", e.Version)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", op, foreign(s.keys.history+" "+places[i], err))
+			return nil, fmt.Errorf("%s: %w", op, foreign(s.keys.history+" "+versions[i], err))
 		}
 		entries = append(entries, e)
 	}
@@ -106,23 +106,23 @@ func decodeEntry(text string) (bridge.Entry, error) {
 	}
 	e := bridge.Entry{Checkpoint: c}
 	if parent != noParent {
-		place, err := bridge.ParsePlace(parent)
+		version, err := bridge.ParseVersion(parent)
 		if err != nil {
 			return bridge.Entry{}, err
 		}
-		e.Parent = &place
+		e.Parent = &version
 	}
 	return e, nil
 }
 
 // node is an entry as the index shows it.
 type node struct {
-	place bridge.Place
-	at    int64 // when it was committed, in milliseconds since the epoch
-	mark  string
+	version bridge.Version
+	at      int64 // when it was committed, in milliseconds since the epoch
+	mark    string
 }
 
-func (n node) member() string { return n.place.String() + n.mark }
+func (n node) member() string { return n.version.String() + n.mark }
 
 func nodesOf(members []redis.Z) ([]node, error) {
 	nodes := make([]node, 0, len(members))
@@ -159,6 +159,6 @@ func parseNode(member string) (node, error) {
 		}
 	}
 	var err error
-	n.place, err = bridge.ParsePlace(member)
+	n.version, err = bridge.ParseVersion(member)
 	return n, err
 }

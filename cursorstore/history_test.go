@@ -27,7 +27,7 @@ type writer struct {
 func newWriter(t *testing.T, s *cursorstore.Store) *writer { return &writer{t: t, store: s} }
 
 // commit advances by one seq, as alter says, and so many milliseconds later.
-func (w *writer) commit(after int64, alter func(*bridge.Checkpoint)) bridge.Place {
+func (w *writer) commit(after int64, alter func(*bridge.Checkpoint)) bridge.Version {
 	w.t.Helper()
 	next := w.now
 	if next.Zero() {
@@ -40,22 +40,22 @@ func (w *writer) commit(after int64, alter func(*bridge.Checkpoint)) bridge.Plac
 	alter(&next)
 	mustAdvance(w.t, w.store, w.now, next)
 	w.now = next
-	return next.Place
+	return next.Version
 }
 
 // page commits a page of a thousand events.
-func (w *writer) page(after int64) bridge.Place {
+func (w *writer) page(after int64) bridge.Version {
 	w.t.Helper()
 	return w.commit(after, func(c *bridge.Checkpoint) {
 		c.Pages++
 		c.Events += 1000
-		c.Cursor = fmt.Sprintf("%d after %s", c.Pages, c.Place)
+		c.Cursor = fmt.Sprintf("%d after %s", c.Pages, c.Version)
 		c.Tail = nil
 	})
 }
 
 // grow commits more items of the same page.
-func (w *writer) grow(after int64) bridge.Place {
+func (w *writer) grow(after int64) bridge.Version {
 	w.t.Helper()
 	return w.commit(after, func(c *bridge.Checkpoint) {
 		c.Events++
@@ -63,7 +63,7 @@ func (w *writer) grow(after int64) bridge.Place {
 	})
 }
 
-func (w *writer) kind(after int64, k bridge.Kind) bridge.Place {
+func (w *writer) kind(after int64, k bridge.Kind) bridge.Version {
 	w.t.Helper()
 	return w.commit(after, func(c *bridge.Checkpoint) {
 		c.Kind = k
@@ -74,16 +74,16 @@ func (w *writer) kind(after int64, k bridge.Kind) bridge.Place {
 }
 
 // reset moves the stream as the engine does.
-func (w *writer) reset(after int64, target bridge.Target) bridge.Place {
+func (w *writer) reset(after int64, target bridge.Target) bridge.Version {
 	w.t.Helper()
 	next := bridge.Reset(w.now, w.now.Origin, bridge.Command{ID: fmt.Sprint("r", w.now.Epoch), Kind: bridge.KindReset, Who: "ann", Reason: "why", Target: target})
 	next.Owner, next.Session, next.WrittenAt = w.now.Owner, w.now.Session, w.now.WrittenAt+after
 	mustAdvance(w.t, w.store, w.now, next)
 	w.now = next
-	return next.Place
+	return next.Version
 }
 
-func (w *writer) entry(p bridge.Place) bridge.Entry {
+func (w *writer) entry(p bridge.Version) bridge.Entry {
 	w.t.Helper()
 	e, err := w.store.Entry(w.t.Context(), p)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestHistoryRecords(t *testing.T) {
 		w := newWriter(t, sp.open(stream))
 		const data, growth, kept, no = "", "~", "!", "none"
 		var want []string
-		expect := func(p bridge.Place, mark string) {
+		expect := func(p bridge.Version, mark string) {
 			if mark != no {
 				want = append(want, p.String()+mark)
 			}
@@ -146,13 +146,13 @@ func TestHistoryQuery(t *testing.T) {
 		if got, err := w.store.History(t.Context(), bridge.HistoryQuery{}); err != nil || len(got) != 0 {
 			t.Errorf("history of nothing is %v, %v", got, err)
 		}
-		var want []bridge.Place
+		var want []bridge.Version
 		for range 450 { // more than are read at once
-			want = append([]bridge.Place{w.page(1000)}, want...)
+			want = append([]bridge.Version{w.page(1000)}, want...)
 		}
 		for name, c := range map[string]struct {
 			query bridge.HistoryQuery
-			want  []bridge.Place
+			want  []bridge.Version
 		}{
 			"all":   {bridge.HistoryQuery{}, want},
 			"limit": {bridge.HistoryQuery{Limit: 3}, want[:3]},
@@ -161,15 +161,15 @@ func TestHistoryQuery(t *testing.T) {
 			"none":  {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
 		} {
 			entries, err := w.store.History(t.Context(), c.query)
-			var got []bridge.Place
+			var got []bridge.Version
 			for _, e := range entries {
-				got = append(got, e.Place)
+				got = append(got, e.Version)
 			}
 			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
 				t.Errorf("%s: %v, differs (-want +got):\n%s", name, err, diff)
 			}
 		}
-		if _, err := w.store.Entry(t.Context(), bridge.Place{Epoch: 9}); !errors.Is(err, bridge.ErrNoEntry) {
+		if _, err := w.store.Entry(t.Context(), bridge.Version{Epoch: 9}); !errors.Is(err, bridge.ErrNoEntry) {
 			t.Errorf("an entry that is not there: %v, want ErrNoEntry", err)
 		}
 	})
@@ -181,7 +181,7 @@ func TestHistoryIsATree(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
 		w := newWriter(t, s.space(t).open(stream))
 		w.kind(0, bridge.KindStart)
-		var first []bridge.Place
+		var first []bridge.Version
 		for range 10 {
 			first = append(first, w.page(1000)) // pages 1 to 10
 		}
@@ -192,7 +192,7 @@ func TestHistoryIsATree(t *testing.T) {
 		wantParent(t, w.entry(rewound), &first[3])
 		wantBack(t, w, 1, first[2])
 		wantBack(t, w, 0, rewound)
-		second := []bridge.Place{w.page(1000), w.page(1000)} // pages 5 and 6 again
+		second := []bridge.Version{w.page(1000), w.page(1000)} // pages 5 and 6 again
 		wantParent(t, w.entry(second[0]), &rewound)
 		wantParent(t, w.entry(second[1]), &second[0])
 		wantBack(t, w, 1, second[0])
@@ -203,7 +203,7 @@ func TestHistoryIsATree(t *testing.T) {
 		back := w.reset(1000, undone.Target())
 		wantParent(t, w.entry(back), &left)
 		wantBack(t, w, 1, first[9])
-		wantBack(t, w, 11, bridge.Place{})
+		wantBack(t, w, 11, bridge.Version{})
 		if _, err := w.store.Back(t.Context(), 12); !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
 			t.Errorf("too far back: %v, want ErrNoEntry and how far it goes", err)
 		}
@@ -214,7 +214,7 @@ func TestHistoryIsATree(t *testing.T) {
 			t.Errorf("back before a root: %v, want ErrNoEntry", err)
 		}
 		start := w.reset(1000, bridge.Target{})
-		wantParent(t, w.entry(start), &bridge.Place{})
+		wantParent(t, w.entry(start), &bridge.Version{})
 	})
 }
 
@@ -226,23 +226,23 @@ func TestHistoryNewEpochInPlace(t *testing.T) {
 	w.page(0)
 	last := w.grow(1)
 	next := w.commit(1, func(c *bridge.Checkpoint) {
-		c.Place, c.Kind = bridge.Place{Epoch: 7}, bridge.KindHeartbeat
+		c.Version, c.Kind = bridge.Version{Epoch: 7}, bridge.KindHeartbeat
 	})
 	wantParent(t, w.entry(next), &last)
 }
 
-func wantParent(t *testing.T, e bridge.Entry, want *bridge.Place) {
+func wantParent(t *testing.T, e bridge.Entry, want *bridge.Version) {
 	t.Helper()
 	if diff := cmp.Diff(want, e.Parent); diff != "" {
-		t.Errorf("parent of %s differs (-want +got):\n%s", e.Place, diff)
+		t.Errorf("parent of %s differs (-want +got):\n%s", e.Version, diff)
 	}
 }
 
-func wantBack(t *testing.T, w *writer, pages int64, want bridge.Place) {
+func wantBack(t *testing.T, w *writer, pages int64, want bridge.Version) {
 	t.Helper()
 	e, err := w.store.Back(t.Context(), pages)
-	if err != nil || e.Place != want {
-		t.Errorf("%d pages back from %s is %s, want %s: %v", pages, w.now.Place, e.Place, want, err)
+	if err != nil || e.Version != want {
+		t.Errorf("%d pages back from %s is %s, want %s: %v", pages, w.now.Version, e.Version, want, err)
 	}
 }
 
@@ -253,18 +253,18 @@ func TestEntryAt(t *testing.T) {
 		for range 5 {
 			w.page(10_000) // at 0, 10, 20, 30 and 40 seconds
 		}
-		target := w.entry(bridge.Place{Seq: 1})
+		target := w.entry(bridge.Version{Seq: 1})
 		rewound := w.reset(10_000, target.Target()) // at 50 seconds to 10
 		w.page(10_000)
 		begin := at(0, 0).WrittenAt
-		for seconds, want := range map[int64]bridge.Place{
+		for seconds, want := range map[int64]bridge.Version{
 			0: {}, 9: {}, 10: {Seq: 1}, 15: {Seq: 1},
 			35: {Seq: 1}, // the abandoned branch does not count
 			50: rewound, 59: rewound, 60: {Epoch: 1, Seq: 1}, 1 << 40: {Epoch: 1, Seq: 1},
 		} {
 			e, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin+seconds*1000))
-			if err != nil || e.Place != want {
-				t.Errorf("after %d s: %s, want %s: %v", seconds, e.Place, want, err)
+			if err != nil || e.Version != want {
+				t.Errorf("after %d s: %s, want %s: %v", seconds, e.Version, want, err)
 			}
 		}
 		_, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin-1))
@@ -319,7 +319,7 @@ func TestThin(t *testing.T) {
 
 func members(t *testing.T, sp *space) []string {
 	t.Helper()
-	sp.places() // checks that index and history agree
+	sp.versions() // checks that index and history agree
 	got, err := sp.raw.ZRange(t.Context(), sp.key("history:index"), 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -411,7 +411,7 @@ func TestThinIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pipe.HSet(t.Context(), sp.key("history"), c.String(), fmt.Sprintf("%s %s", at(0, seq-1).Place, data))
+		pipe.HSet(t.Context(), sp.key("history"), c.String(), fmt.Sprintf("%s %s", at(0, seq-1).Version, data))
 		pipe.ZAdd(t.Context(), sp.key("history:index"), redis.Z{Score: float64(c.WrittenAt), Member: c.String()})
 		if seq%1000 != 0 {
 			continue
@@ -441,7 +441,7 @@ func TestThinIsBounded(t *testing.T) {
 			t.Errorf("back: page %d, %v", e.Pages, err)
 		}
 	}
-	if left := len(sp.places()); calls < 3 || left < sparse || left > sparse+(entries-sparse)/60+3 || left+total != entries+2 {
+	if left := len(sp.versions()); calls < 3 || left < sparse || left > sparse+(entries-sparse)/60+3 || left+total != entries+2 {
 		t.Errorf("%d calls removed %d entries and left %d", calls, total, left)
 	}
 }
@@ -475,15 +475,15 @@ func TestBefore(t *testing.T) {
 		second := w.page(2000)
 		w.grow(20_000) // the same cursor
 		third := w.page(2000)
-		before := func(want bridge.Place) {
+		before := func(want bridge.Version) {
 			t.Helper()
 			c, err := w.store.Before(t.Context(), w.now)
-			if err != nil || c.Place != want || c.Cursor == w.now.Cursor {
-				t.Errorf("before %s is %s at %q, %v; want %s", w.now.Place, c.Place, c.Cursor, err, want)
+			if err != nil || c.Version != want || c.Cursor == w.now.Cursor {
+				t.Errorf("before %s is %s at %q, %v; want %s", w.now.Version, c.Version, c.Cursor, err, want)
 			}
 		}
-		grown := w.entry(bridge.Place{Seq: third.Seq - 1})
-		before(grown.Place)
+		grown := w.entry(bridge.Version{Seq: third.Seq - 1})
+		before(grown.Version)
 		e := w.entry(second)
 		w.reset(1000, e.Target())
 		before(first)
@@ -491,16 +491,16 @@ func TestBefore(t *testing.T) {
 		w.reset(1000, e.Target())
 		start, err := w.store.Before(t.Context(), w.now)
 		if err != nil || start.Cursor != "" {
-			t.Errorf("before the first page is %s at %q, %v; want the start", start.Place, start.Cursor, err)
+			t.Errorf("before the first page is %s at %q, %v; want the start", start.Version, start.Cursor, err)
 		}
 		w.reset(1000, bridge.Target{})
 		if c, err := w.store.Before(t.Context(), w.now); !errors.Is(err, bridge.ErrNoCheckpoint) && c.Cursor == "" {
-			t.Errorf("before the start is %s at %q, %v", c.Place, c.Cursor, err)
+			t.Errorf("before the start is %s at %q, %v", c.Version, c.Cursor, err)
 		}
 		ahead := w.now
 		ahead.Epoch++ // whose branch the store has lost, or not been told of yet
 		if c, err := w.store.Before(t.Context(), ahead); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
-			t.Errorf("before %s, which the store does not know, is %s, %v", ahead.Place, c.Place, err)
+			t.Errorf("before %s, which the store does not know, is %s, %v", ahead.Version, c.Version, err)
 		}
 	})
 }
@@ -509,7 +509,7 @@ func TestBefore(t *testing.T) {
 func TestForgedHistory(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"9223372036854775807.0", "0.9223372036854775807", "72057594037927937.1", "-1.0", "1"} {
-		if p, err := bridge.ParsePlace(name); err == nil {
+		if p, err := bridge.ParseVersion(name); err == nil {
 			t.Errorf("%s is read as %v", name, p)
 		}
 	}

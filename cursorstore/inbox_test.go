@@ -161,7 +161,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		store := sp.open(stream)
 		c := reset("r1")
 		mustRequest(t, store, c, time.Minute)
-		want := bridge.Answer{Applied: true, By: "pod-1", Place: bridge.Place{Epoch: 4}, At: 5}
+		want := bridge.Answer{Applied: true, By: "pod-1", Version: bridge.Version{Epoch: 4}, At: 5}
 		if err := store.Answer(t.Context(), c, want); err != nil {
 			t.Fatal(err)
 		}

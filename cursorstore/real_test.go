@@ -36,7 +36,7 @@ func everything(t *testing.T, client *cursorstore.Client, name string) {
 	w := &writer{t: t, store: store, now: start}
 	w.page(1000)
 	w.page(1000)
-	target := w.entry(bridge.Place{Seq: 1})
+	target := w.entry(bridge.Version{Seq: 1})
 	w.reset(1000, target.Target())
 	mustRequest(t, store, reset("r1"), time.Minute)
 	_, err := store.Next(ctx)
@@ -304,7 +304,7 @@ func TestFailOver(t *testing.T) {
 	if err := replica.Do(ctx, "replicaof", "127.0.0.1", port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return reaches(ctx, promoted.Stream(stream), kept.Place) })
+	eventually(t, func() error { return reaches(ctx, promoted.Stream(stream), kept.Version) })
 	err := promoted.Stream(stream).Advance(ctx, kept, at(0, 9))
 	wantFault(t, err, bridge.Transient, "replica")
 	wantFinding(t, promoted.Check(ctx), cursorstore.Fail, "a replica", "REDIS_MASTER_NAME")
@@ -336,7 +336,7 @@ func TestFailOver(t *testing.T) {
 	if err := old.Do(ctx, "replicaof", "127.0.0.1", replicaPort).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return reaches(ctx, primary.Stream(stream), next.Place) })
+	eventually(t, func() error { return reaches(ctx, primary.Stream(stream), next.Version) })
 	eventually(t, func() error { // a server does not stop while it writes its first log
 		info, err := old.Info(ctx, "persistence").Result()
 		if err == nil && !strings.Contains(info, "aof_rewrite_in_progress:0") {
@@ -346,10 +346,10 @@ func TestFailOver(t *testing.T) {
 	})
 }
 
-func reaches(ctx context.Context, s *cursorstore.Store, p bridge.Place) error {
+func reaches(ctx context.Context, s *cursorstore.Store, p bridge.Version) error {
 	c, err := s.Load(ctx)
-	if err == nil && c.Place != p {
-		err = fmt.Errorf("stored is %s, not %s", c.Place, p)
+	if err == nil && c.Version != p {
+		err = fmt.Errorf("stored is %s, not %s", c.Version, p)
 	}
 	return err
 }

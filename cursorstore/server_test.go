@@ -363,24 +363,24 @@ func (p *proxy) failScripts(n int, form bridgetest.Failure) {
 	p.cuts, p.form = n, form
 }
 
-// places returns the names of the stream's entries, oldest first.
-func (s *space) places() []bridge.Place {
+// versions returns the names of the stream's entries, oldest first.
+func (s *space) versions() []bridge.Version {
 	s.t.Helper()
 	members, err := s.raw.ZRange(s.t.Context(), s.key("history:index"), 0, -1).Result()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var places []bridge.Place
+	var versions []bridge.Version
 	for _, m := range members {
-		p, err := bridge.ParsePlace(strings.TrimRight(m, "~!"))
+		p, err := bridge.ParseVersion(strings.TrimRight(m, "~!"))
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		places = append(places, p)
+		versions = append(versions, p)
 	}
 	fields, err := s.raw.HKeys(s.t.Context(), s.key("history")).Result()
-	if err != nil || len(fields) != len(slices.Compact(places)) {
-		s.t.Fatalf("the history has %d entries, its index %d: %v", len(fields), len(places), err)
+	if err != nil || len(fields) != len(slices.Compact(versions)) {
+		s.t.Fatalf("the history has %d entries, its index %d: %v", len(fields), len(versions), err)
 	}
-	return places
+	return versions
 }

@@ -81,7 +81,7 @@ func (s *Store) decode(fields map[string]string) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, errors.New("a checkpoint that somebody edited")
 	}
 	if fields[fieldEpoch] != decimal(c.Epoch) || fields[fieldSeq] != decimal(c.Seq) {
-		return bridge.Checkpoint{}, fmt.Errorf("the fields say %s.%s, the JSON %s", fields[fieldEpoch], fields[fieldSeq], c.Place)
+		return bridge.Checkpoint{}, fmt.Errorf("the fields say %s.%s, the JSON %s", fields[fieldEpoch], fields[fieldSeq], c.Version)
 	}
 	if c.Stream != s.name {
 		return bridge.Checkpoint{}, fmt.Errorf("the checkpoint of stream %q", c.Stream)
@@ -93,7 +93,7 @@ func (s *Store) decode(fields map[string]string) (bridge.Checkpoint, error) {
 // Of the commits of data the history takes one a second, and one in ten
 // seconds while only the tail grows; of heartbeats none.
 func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
-	op := fmt.Sprintf("store checkpoint %s of %s", to.Place, s.name)
+	op := fmt.Sprintf("store checkpoint %s of %s", to.Version, s.name)
 	data, err := s.encode(to)
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
@@ -124,7 +124,7 @@ func (s *Store) outcome(op string, reply []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", op, foreign(s.keys.checkpoint, err))
 		}
-		return fmt.Errorf("%s: stored is %s, change %q, by %q at %s: %w", op, stored.Place, stored.ChangeID(), stored.Owner,
+		return fmt.Errorf("%s: stored is %s, change %q, by %q at %s: %w", op, stored.Version, stored.ChangeID(), stored.Owner,
 			time.UnixMilli(stored.WrittenAt).UTC().Format(time.RFC3339), bridge.ErrConflict)
 	}
 	return fmt.Errorf("%s: %w: %s", op, errReply, reply[0])

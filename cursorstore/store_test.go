@@ -58,7 +58,7 @@ func storeFixture(sp *space, put func(*space, []byte)) bridgetest.StoreFixture {
 		},
 		Put:      func(raw []byte) { put(sp, raw) },
 		Wipe:     sp.wipe,
-		History:  sp.places,
+		History:  sp.versions,
 		Break:    sp.cutOff,
 		FailNext: func(f bridgetest.Failure) { sp.failScripts(attempts, f) },
 	}
@@ -67,7 +67,7 @@ func storeFixture(sp *space, put func(*space, []byte)) bridgetest.StoreFixture {
 // at returns a data checkpoint, one page and one second after the one before.
 func at(epoch, seq int64) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Stream: stream, Place: bridge.Place{Epoch: epoch, Seq: seq},
+		Format: bridge.CheckpointFormat, Stream: stream, Version: bridge.Version{Epoch: epoch, Seq: seq},
 		Mode: bridge.AtLeastOnce, Kind: bridge.KindData, Cursor: fmt.Sprintf("c%d.%d", epoch, seq),
 		Origin: bridge.Origin{Resource: "events"}, Events: seq * 1000, Pages: seq,
 		Owner: "pod-1", Session: "s1", WrittenAt: 1_700_000_000_000 + seq*1000,
@@ -77,7 +77,7 @@ func at(epoch, seq int64) bridge.Checkpoint {
 func mustAdvance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) {
 	t.Helper()
 	if err := s.Advance(t.Context(), from, to); err != nil {
-		t.Fatalf("advance from %s to %s: %v", from.Place, to.Place, err)
+		t.Fatalf("advance from %s to %s: %v", from.Version, to.Version, err)
 	}
 }
 
@@ -215,19 +215,19 @@ func TestAdvanceNumbers(t *testing.T) {
 	const big = 1 << 53
 	onServers(t, func(t *testing.T, s *server) {
 		store := s.space(t).open(stream)
-		places := []bridge.Place{
+		versions := []bridge.Version{
 			{Epoch: 0, Seq: 9}, {Epoch: 0, Seq: 10}, {Epoch: 2, Seq: big}, {Epoch: 2, Seq: big + 1}, {Epoch: 10, Seq: 0},
 			{Epoch: big, Seq: 7}, {Epoch: big + 1, Seq: 0}, {Epoch: bridge.MaxNumber, Seq: bridge.MaxNumber},
 		}
 		var from bridge.Checkpoint
-		for _, p := range places {
+		for _, p := range versions {
 			to := at(0, 1)
-			to.Place = p
+			to.Version = p
 			mustAdvance(t, store, from, to)
 			wantStored(t, store, to)
 			if !from.Zero() {
 				if err := store.Advance(t.Context(), to, from); !errors.Is(err, bridge.ErrConflict) {
-					t.Errorf("advance from %s back to %s returned %v, want ErrConflict", to.Place, from.Place, err)
+					t.Errorf("advance from %s back to %s returned %v, want ErrConflict", to.Version, from.Version, err)
 				}
 			}
 			from = to
@@ -247,7 +247,7 @@ func TestAdvanceKeepsCursors(t *testing.T) {
 			to.Cursor = cursor
 			mustAdvance(t, store, from, to)
 			wantStored(t, store, to)
-			entry, err := store.Entry(t.Context(), to.Place)
+			entry, err := store.Entry(t.Context(), to.Version)
 			if err != nil || entry.Cursor != cursor {
 				t.Errorf("the history has cursor %q, want %q: %v", entry.Cursor, cursor, err)
 			}
@@ -270,8 +270,8 @@ func TestAdvanceRepeatedByClient(t *testing.T) {
 			mustAdvance(t, store, from, to)
 			wantStored(t, store, to)
 		}
-		want := []bridge.Place{{Seq: 1}, {Seq: 2}, {Seq: 3}}
-		if diff := cmp.Diff(want, sp.places()); diff != "" {
+		want := []bridge.Version{{Seq: 1}, {Seq: 2}, {Seq: 3}}
+		if diff := cmp.Diff(want, sp.versions()); diff != "" {
 			t.Errorf("history differs (-want +got):\n%s", diff)
 		}
 	})
@@ -300,7 +300,7 @@ func TestAdvancePersistedUnheard(t *testing.T) {
 	})
 }
 
-// TestAdvanceRaces: whatever sessions do at once, the stored place never goes
+// TestAdvanceRaces: whatever sessions do at once, the stored version never goes
 // down and what was acknowledged is stored or behind what is.
 func TestAdvanceRaces(t *testing.T) {
 	t.Parallel()
@@ -312,7 +312,7 @@ func TestAdvanceRaces(t *testing.T) {
 			name := fmt.Sprint("stream", round)
 			plans := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 12), 1, 6), 2, 4).Draw(rt, "seqs by session")
 			var mu sync.Mutex // guards highest
-			var highest bridge.Place
+			var highest bridge.Version
 			var group sync.WaitGroup
 			for n, plan := range plans {
 				group.Go(func() {
@@ -329,17 +329,17 @@ func TestAdvanceRaces(t *testing.T) {
 			}
 			group.Wait()
 			got, err := store.Stream(name).Load(t.Context())
-			if err != nil || got.Place != highest {
-				rt.Fatalf("stored is %s, the highest acknowledged %s: %v", got.Place, highest, err)
+			if err != nil || got.Version != highest {
+				rt.Fatalf("stored is %s, the highest acknowledged %s: %v", got.Version, highest, err)
 			}
 		})
 	})
 }
 
-// race advances as one session to each place of the plan and returns the
+// race advances as one session to each version of the plan and returns the
 // highest that was acknowledged.
-func race(ctx context.Context, s *cursorstore.Store, session string, plan []int) (highest bridge.Place, err error) {
-	var seen bridge.Place
+func race(ctx context.Context, s *cursorstore.Store, session string, plan []int) (highest bridge.Version, err error) {
+	var seen bridge.Version
 	for _, step := range plan {
 		c := at(int64(step/5), int64(step%5))
 		c.Stream, c.Session = s.Name(), session
@@ -352,13 +352,13 @@ func race(ctx context.Context, s *cursorstore.Store, session string, plan []int)
 		case err != nil:
 			return highest, err
 		case got.Compare(seen) < 0:
-			return highest, fmt.Errorf("stored went from %s to %s", seen, got.Place)
-		case acknowledged == nil && got.Compare(c.Place) < 0:
-			return highest, fmt.Errorf("%s was acknowledged, stored is %s", c.Place, got.Place)
+			return highest, fmt.Errorf("stored went from %s to %s", seen, got.Version)
+		case acknowledged == nil && got.Compare(c.Version) < 0:
+			return highest, fmt.Errorf("%s was acknowledged, stored is %s", c.Version, got.Version)
 		}
-		seen = got.Place
+		seen = got.Version
 		if acknowledged == nil && c.Compare(highest) > 0 {
-			highest = c.Place
+			highest = c.Version
 		}
 	}
 	return highest, nil

@@ -128,9 +128,9 @@ func (p *progress) keep(t tier, n node) bool {
 	case every == noneAtAll:
 		return false
 	}
-	of := series{n.place.Epoch, n.mark}
+	of := series{n.version.Epoch, n.mark}
 	last, seen := p.last[of]
-	if seen && last.place != n.place && last.at/every.Milliseconds() == n.at/every.Milliseconds() {
+	if seen && last.version != n.version && last.at/every.Milliseconds() == n.at/every.Milliseconds() {
 		return false
 	}
 	p.last[of] = n
@@ -142,14 +142,14 @@ func (s *Store) remove(ctx context.Context, op string, nodes []node) error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	places := make([]string, len(nodes))
+	versions := make([]string, len(nodes))
 	members := make([]any, len(nodes))
 	for i, n := range nodes {
-		places[i], members[i] = n.place.String(), n.member()
+		versions[i], members[i] = n.version.String(), n.member()
 	}
 	return s.c.call(ctx, op, func(ctx context.Context) error {
 		_, err := s.c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.HDel(ctx, s.keys.history, places...)
+			p.HDel(ctx, s.keys.history, versions...)
 			p.ZRem(ctx, s.keys.index, members...)
 			return nil
 		})

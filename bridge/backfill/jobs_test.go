@@ -40,7 +40,7 @@ func TestOverlap(t *testing.T) {
 	elsewhere.ID, elsewhere.Topic = "cccccc", "another"
 	w.begin(elsewhere)
 	at := func(epoch, from, position int64) bridge.Checkpoint {
-		return bridge.Checkpoint{Place: bridge.Place{Epoch: epoch, Seq: 3}, Origin: bridge.Origin{Start: second(int(from))}, PositionTime: second(int(position))}
+		return bridge.Checkpoint{Version: bridge.Version{Epoch: epoch, Seq: 3}, Origin: bridge.Origin{Start: second(int(from))}, PositionTime: second(int(position))}
 	}
 	older := at(1, 150, 180)
 	older.Seq = 2

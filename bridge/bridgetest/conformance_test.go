@@ -54,11 +54,11 @@ func TestStoreConformance(t *testing.T) {
 			Wipe:     s.Wipe,
 			Break:    s.Break,
 			FailNext: s.FailNext,
-			History: func() (places []bridge.Place) {
+			History: func() (versions []bridge.Version) {
 				for _, c := range s.History() {
-					places = append(places, c.Place)
+					versions = append(versions, c.Version)
 				}
-				return places
+				return versions
 			},
 		}
 	})

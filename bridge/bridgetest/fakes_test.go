@@ -277,7 +277,7 @@ func TestStoreRollsBack(t *testing.T) {
 	}
 	s.RollBack(2)
 	if c := s.Checkpoint(); c.Seq != 0 || len(s.History()) != 1 {
-		t.Errorf("after a roll-back by two the store holds %s, with %d in its history", c.Place, len(s.History()))
+		t.Errorf("after a roll-back by two the store holds %s, with %d in its history", c.Version, len(s.History()))
 	}
 	s.RollBack(5)
 	if s.Get() != nil {
@@ -315,7 +315,7 @@ func batch(t *testing.T, seq int) bridgetest.Load {
 	decode(t, s, p)
 	t.Cleanup(p.Release)
 	return bridgetest.Load{Pages: []*bridge.Page{p}, Batch: bridge.Batch{Checkpoint: bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Stream: "events", Place: bridge.Place{Seq: int64(seq)},
+		Format: bridge.CheckpointFormat, Stream: "events", Version: bridge.Version{Seq: int64(seq)},
 		Kind: bridge.KindData, Cursor: p.Next, Origin: bridge.Origin{Resource: "events"},
 	}}}
 }

@@ -66,12 +66,12 @@ type Kept struct {
 // ackKey names a checkpoint whose batch was acknowledged.
 type ackKey struct {
 	stream  string
-	place   bridge.Place
+	version bridge.Version
 	cursor  string
 	session string
 }
 
-func ackOf(c bridge.Checkpoint) ackKey { return ackKey{c.Stream, c.Place, c.Cursor, c.Session} }
+func ackOf(c bridge.Checkpoint) ackKey { return ackKey{c.Stream, c.Version, c.Cursor, c.Session} }
 
 // NewTopic returns an empty topic for Sinks of one delivery mode.
 func NewTopic(t testing.TB, mode bridge.Mode) *Topic {
@@ -268,7 +268,7 @@ func (p *Topic) newest(stream string) (bridge.Checkpoint, bool) {
 // found returns what Recover finds, by the caller holding mu.
 func (p *Topic) found(stream string) (bridge.Checkpoint, bool) {
 	c, ok := p.newest(stream)
-	if copied, some := p.copied[stream]; some && p.Copies && (!ok || copied.Place.Compare(c.Place) > 0) {
+	if copied, some := p.copied[stream]; some && p.Copies && (!ok || copied.Version.Compare(c.Version) > 0) {
 		return copied, true
 	}
 	return c, ok
@@ -282,10 +282,10 @@ type Sink struct {
 	// guarded by topic.mu
 	open  bool
 	busy  bool
-	made  int          // the topic's, when the session began
-	known int          // how far the topic was known to reach
-	last  bridge.Place // of this session
-	any   bool         // last is set
+	made  int            // the topic's, when the session began
+	known int            // how far the topic was known to reach
+	last  bridge.Version // of this session
+	any   bool           // last is set
 	sent  batch
 }
 
@@ -378,10 +378,10 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 		return bridge.Receipt{}, err
 	}
 	if err := p.isUp(); err != nil {
-		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Place, err))
+		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Version, err))
 	}
 	if err := wait(ctx, p.latency()); err != nil {
-		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Place, err))
+		return bridge.Receipt{}, s.broken(fmt.Errorf("publish %s: %w", b.Checkpoint.Version, err))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -392,14 +392,14 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	s.sent = batch{}
 	if s.made != p.made && sent.pages > 0 {
 		s.open = false
-		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Place, errReplaced)
+		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Version, errReplaced)
 	}
 	records := sent.records
 	if lost := s.known - p.ended; lost > 0 && len(records) > 0 {
 		return bridge.Receipt{}, s.cutOff(records, lost)
 	}
 	if kind := b.Checkpoint.Kind; sent.pages > 0 && kind != bridge.KindData {
-		p.t.Errorf("sink: %d pages are published with the %s of checkpoint %s", sent.pages, kind, b.Checkpoint.Place)
+		p.t.Errorf("sink: %d pages are published with the %s of checkpoint %s", sent.pages, kind, b.Checkpoint.Version)
 	}
 	switch {
 	case fails && form == Failed:
@@ -416,7 +416,7 @@ func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, err
 	}
 	if fails {
 		s.open = false
-		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Place, ErrInjected)
+		return bridge.Receipt{}, fmt.Errorf("publish %s: %w", b.Checkpoint.Version, ErrInjected)
 	}
 	p.acked[ackOf(b.Checkpoint)], s.known = true, max(s.known, p.ended)
 	receipt := receiptOf(records)
@@ -464,15 +464,15 @@ func (s *Sink) begin(b bridge.Batch) (form Failure, fails bool, err error) {
 	s.busy = true
 	if !s.open {
 		if !p.AllowMisuse {
-			p.t.Errorf("sink: publish %s without a session: Recover was not called, or an error ended it", b.Checkpoint.Place)
+			p.t.Errorf("sink: publish %s without a session: Recover was not called, or an error ended it", b.Checkpoint.Version)
 		}
-		return 0, false, fmt.Errorf("publish %s: no session", b.Checkpoint.Place)
+		return 0, false, fmt.Errorf("publish %s: no session", b.Checkpoint.Version)
 	}
 	if err := s.fenced(b); err != nil {
 		return 0, false, err
 	}
 	s.check(b)
-	s.last, s.any = b.Checkpoint.Place, true
+	s.last, s.any = b.Checkpoint.Version, true
 	form, fails = p.failures[p.publishes]
 	return form, fails, nil
 }
@@ -484,7 +484,7 @@ func (s *Sink) fenced(b bridge.Batch) error {
 		return nil
 	}
 	s.open = false
-	return fmt.Errorf("publish %s: %w", b.Checkpoint.Place, bridge.ErrFenced)
+	return fmt.Errorf("publish %s: %w", b.Checkpoint.Version, bridge.ErrFenced)
 }
 
 // check fails the test where the batch breaks the contract. The caller holds
@@ -492,13 +492,13 @@ func (s *Sink) fenced(b bridge.Batch) error {
 func (s *Sink) check(b bridge.Batch) {
 	t, c := s.topic.t, b.Checkpoint
 	if c.Stream != s.stream {
-		t.Errorf("sink: checkpoint %s is of stream %q, not %q", c.Place, c.Stream, s.stream)
+		t.Errorf("sink: checkpoint %s is of stream %q, not %q", c.Version, c.Stream, s.stream)
 	}
-	if s.any && c.Place.Compare(s.last) <= 0 {
-		t.Errorf("sink: checkpoint %s is not after %s, the session's last", c.Place, s.last)
+	if s.any && c.Version.Compare(s.last) <= 0 {
+		t.Errorf("sink: checkpoint %s is not after %s, the session's last", c.Version, s.last)
 	}
-	if last, ok := s.topic.newest(s.stream); ok && s.topic.mode == bridge.ExactlyOnce && c.Place.Compare(last.Place) <= 0 {
-		t.Errorf("sink: checkpoint %s is not after %s, the newest committed", c.Place, last.Place)
+	if last, ok := s.topic.newest(s.stream); ok && s.topic.mode == bridge.ExactlyOnce && c.Version.Compare(last.Version) <= 0 {
+		t.Errorf("sink: checkpoint %s is not after %s, the newest committed", c.Version, last.Version)
 	}
 }
 

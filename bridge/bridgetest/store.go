@@ -154,7 +154,7 @@ func (s *Store) Load(ctx context.Context) (bridge.Checkpoint, error) {
 // Advance implements bridge.Store.
 func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	if err := wait(ctx, s.Latency); err != nil {
-		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Place, err)
+		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Version, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,11 +162,11 @@ func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	s.check(from, to)
 	form, fails := s.failures[s.advances]
 	if s.down || fails && form == Failed {
-		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Place, cause(s.down))
+		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Version, cause(s.down))
 	}
 	err := s.replace(from, to)
 	if fails {
-		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Place, ErrInjected)
+		return fmt.Errorf("advance %s to %s: %w", s.stream, to.Version, ErrInjected)
 	}
 	return err
 }
@@ -200,10 +200,10 @@ func (s *Store) replace(from, to bridge.Checkpoint) error {
 		switch {
 		case err != nil:
 			return err
-		case old.Place == to.Place && old.Cursor == to.Cursor && old.Session == to.Session:
+		case old.Version == to.Version && old.Cursor == to.Cursor && old.Session == to.Session:
 			return nil
-		case to.Place.Compare(old.Place) <= 0, old.ChangeID() != from.ChangeID():
-			return fmt.Errorf("advance %s from %s to %s, stored is %s: %w", s.stream, from.Place, to.Place, old.Place, bridge.ErrConflict)
+		case to.Version.Compare(old.Version) <= 0, old.ChangeID() != from.ChangeID():
+			return fmt.Errorf("advance %s from %s to %s, stored is %s: %w", s.stream, from.Version, to.Version, old.Version, bridge.ErrConflict)
 		}
 	}
 	s.value = s.encode(to)
@@ -214,17 +214,17 @@ func (s *Store) replace(from, to bridge.Checkpoint) error {
 // check fails the test where the call breaks the contract. The caller holds mu.
 func (s *Store) check(from, to bridge.Checkpoint) {
 	if to.Stream != s.stream {
-		s.t.Errorf("store: checkpoint %s is of stream %q, not %q", to.Place, to.Stream, s.stream)
+		s.t.Errorf("store: checkpoint %s is of stream %q, not %q", to.Version, to.Stream, s.stream)
 	}
-	if !from.Zero() && to.Place.Compare(from.Place) <= 0 {
-		s.t.Errorf("store: advance from %s to %s, which is not after it", from.Place, to.Place)
+	if !from.Zero() && to.Version.Compare(from.Version) <= 0 {
+		s.t.Errorf("store: advance from %s to %s, which is not after it", from.Version, to.Version)
 	}
 	back, err := bridge.DecodeCheckpoint(s.encode(to))
 	if diff := cmp.Diff(to, back); err != nil || diff != "" {
-		s.t.Errorf("store: checkpoint %s is another one when read back: %v\n%s", to.Place, err, diff)
+		s.t.Errorf("store: checkpoint %s is another one when read back: %v\n%s", to.Version, err, diff)
 	}
 	if to.Kind == bridge.KindData && s.Acknowledged != nil && !s.Acknowledged(to) {
-		s.t.Errorf("store: checkpoint %s comes before its events are acknowledged", to.Place)
+		s.t.Errorf("store: checkpoint %s comes before its events are acknowledged", to.Version)
 	}
 }
 

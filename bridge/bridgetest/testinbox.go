@@ -185,8 +185,8 @@ func inboxOverdue(t *testing.T, f InboxFixture) {
 
 func inboxAnswers(t *testing.T, f InboxFixture) {
 	for n, a := range []bridge.Answer{
-		{Applied: true, By: "owner-1", Place: bridge.Place{Epoch: 2}, At: itemTime},
-		{Detail: "the epoch is 3, not 2; look again with cursor show", By: "owner-1", Place: bridge.Place{Epoch: 3, Seq: 8}, At: itemTime},
+		{Applied: true, By: "owner-1", Version: bridge.Version{Epoch: 2}, At: itemTime},
+		{Detail: "the epoch is 3, not 2; look again with cursor show", By: "owner-1", Version: bridge.Version{Epoch: 3, Seq: 8}, At: itemTime},
 	} {
 		c := commandOf(fmt.Sprint("r", n))
 		f.Push(c)
@@ -205,7 +205,7 @@ func inboxAnswers(t *testing.T, f InboxFixture) {
 
 func inboxRepeats(t *testing.T, f InboxFixture) {
 	first, second := commandOf("r1"), commandOf("r2")
-	want := bridge.Answer{Applied: true, By: "owner", Place: bridge.Place{Epoch: 2}}
+	want := bridge.Answer{Applied: true, By: "owner", Version: bridge.Version{Epoch: 2}}
 	f.Push(first)
 	wantNext(t, f, first)
 	mustAnswer(t, f, first, want)
@@ -222,7 +222,7 @@ func commandOf(id string) bridge.Command {
 		ID: id, Kind: bridge.KindReset, BaseEpoch: 1<<53 + 1, Who: "me", Reason: "a \"reason\" <&> ключ",
 		Target: bridge.Target{
 			Cursor: "a+b/c=%&#", Tail: bridge.Tail{{1, 2, 3}}, Carried: 1, Start: itemTime,
-			Events: 1<<53 + 1, Pages: 9, Entry: &bridge.Place{Epoch: 1, Seq: 2},
+			Events: 1<<53 + 1, Pages: 9, Entry: &bridge.Version{Epoch: 1, Seq: 2},
 		},
 		Deadline: time.Now().Add(time.Hour).UnixMilli(),
 	}

@@ -87,7 +87,7 @@ const stream = "events"
 func sinkRecovers(t *testing.T, f SinkFixture) {
 	s := f.Open(stream)
 	if c, err := recoverSink(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatalf("recover of an empty topic returned %v, %v; want ErrNoCheckpoint", c.Place, err)
+		t.Fatalf("recover of an empty topic returned %v, %v; want ErrNoCheckpoint", c.Version, err)
 	}
 	for seq := range 3 {
 		mustPublish(t, s, batchOf(seq, 2))
@@ -96,7 +96,7 @@ func sinkRecovers(t *testing.T, f SinkFixture) {
 		c, err := recoverSink(t, s)
 		if f.Mode == bridge.AtLeastOnce {
 			if !errors.Is(err, bridge.ErrNoCheckpoint) {
-				t.Errorf("%s recovered %v, %v; want ErrNoCheckpoint: this mode keeps none", name, c.Place, err)
+				t.Errorf("%s recovered %v, %v; want ErrNoCheckpoint: this mode keeps none", name, c.Version, err)
 			}
 			continue
 		}
@@ -393,7 +393,7 @@ func batchOf(seq, n int) Load {
 		p.Events = nil
 	}
 	return Load{Pages: []*bridge.Page{p}, Batch: bridge.Batch{Checkpoint: bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Stream: stream, Place: bridge.Place{Epoch: 1, Seq: int64(seq)},
+		Format: bridge.CheckpointFormat, Stream: stream, Version: bridge.Version{Epoch: 1, Seq: int64(seq)},
 		Kind: bridge.KindData, Cursor: p.Next, Origin: bridge.Origin{Resource: "events"},
 		Events: int64(first + n), Pages: int64(seq + 1), Session: "session", WrittenAt: itemTime,
 	}}}
@@ -430,7 +430,7 @@ func mustPublish(t *testing.T, s bridge.Sink, b Load) bridge.Receipt {
 	t.Helper()
 	r, err := publish(t, s, b)
 	if err != nil {
-		t.Fatalf("publish %s: %v", b.Checkpoint.Place, err)
+		t.Fatalf("publish %s: %v", b.Checkpoint.Version, err)
 	}
 	return r
 }

@@ -25,8 +25,8 @@ type StoreFixture struct {
 	Put func(raw []byte)
 	// Wipe loses all that the server holds.
 	Wipe func()
-	// History returns the places in the history of "events", oldest first.
-	History func() []bridge.Place
+	// History returns the versions in the history of "events", oldest first.
+	History func() []bridge.Version
 	// Break makes the server unreachable, and heal makes it answer again.
 	Break func() (heal func())
 	// FailNext makes the next Advance fail in the form Failed or Persisted.
@@ -94,7 +94,7 @@ func storeForeign(t *testing.T, f StoreFixture) {
 	} {
 		f.Put([]byte(raw))
 		if c, err := load(t, s); !errors.Is(err, bridge.ErrForeign) {
-			t.Errorf("%s: load returned %v, %v; want ErrForeign", name, c.Place, err)
+			t.Errorf("%s: load returned %v, %v; want ErrForeign", name, c.Version, err)
 		}
 		if err := advance(t, s, checkpointAt(8, 8), checkpointAt(9, 9)); !errors.Is(err, bridge.ErrForeign) {
 			t.Errorf("%s: advance returned %v, want ErrForeign", name, err)
@@ -164,7 +164,7 @@ func storeHistory(t *testing.T, f StoreFixture) {
 	s := f.Open(stream)
 	first, second := checkpointAt(0, 1), checkpointAt(1, 0)
 	mustAdvance(t, s, bridge.Checkpoint{}, first)
-	wantHistory(t, f, first.Place)
+	wantHistory(t, f, first.Version)
 	second.Change = &bridge.Change{ID: "r1", Kind: bridge.KindReset}
 	second.Kind = bridge.KindReset
 	mustAdvance(t, s, first, second)
@@ -172,7 +172,7 @@ func storeHistory(t *testing.T, f StoreFixture) {
 	if err := advance(t, s, first, checkpointAt(0, 2)); !errors.Is(err, bridge.ErrConflict) {
 		t.Errorf("advance behind a reset returned %v, want ErrConflict", err)
 	}
-	if h := f.History(); slices.Contains(h, bridge.Place{Seq: 2}) {
+	if h := f.History(); slices.Contains(h, bridge.Version{Seq: 2}) {
 		t.Errorf("history %v has a refused checkpoint", h)
 	}
 }
@@ -199,7 +199,7 @@ func storeRepeats(t *testing.T, f StoreFixture) {
 		other := last
 		alter(&other)
 		if err := advance(t, s, to, other); !errors.Is(err, bridge.ErrConflict) {
-			t.Errorf("the same place with %s: advance returned %v, want ErrConflict", name, err)
+			t.Errorf("the same version with %s: advance returned %v, want ErrConflict", name, err)
 		}
 	}
 	wantStored(t, s, last)
@@ -254,16 +254,16 @@ func storeWiped(t *testing.T, f StoreFixture) {
 	wantStored(t, s, third)
 }
 
-// storeConcurrent lets sessions race for each place: one wins it.
+// storeConcurrent lets sessions race for each version: one wins it.
 func storeConcurrent(t *testing.T, f StoreFixture) {
-	const sessions, places = 8, 10
-	var wins [places + 1]int
+	const sessions, versions = 8, 10
+	var wins [versions + 1]int
 	var mu sync.Mutex // guards wins
 	var group sync.WaitGroup
 	for n := range sessions {
 		s := f.Open(stream)
 		group.Go(func() {
-			for seq := int64(1); seq <= places; seq++ {
+			for seq := int64(1); seq <= versions; seq++ {
 				to := checkpointAt(0, seq)
 				to.Session = fmt.Sprint("session ", n)
 				err := advance(t, s, checkpointAt(0, seq-1), to)
@@ -276,7 +276,7 @@ func storeConcurrent(t *testing.T, f StoreFixture) {
 					t.Errorf("advance: %v", err)
 				}
 				if c, err := load(t, s); err != nil || c.Seq < seq {
-					t.Errorf("load after advancing to %d returned %v, %v", seq, c.Place, err)
+					t.Errorf("load after advancing to %d returned %v, %v", seq, c.Version, err)
 				}
 			}
 		})
@@ -284,19 +284,19 @@ func storeConcurrent(t *testing.T, f StoreFixture) {
 	group.Wait()
 	for seq, n := range wins {
 		if n > 1 {
-			t.Errorf("%d sessions won place %d, want one at most", n, seq)
+			t.Errorf("%d sessions won version %d, want one at most", n, seq)
 		}
 	}
-	if wins[places] != 1 {
-		t.Errorf("%d sessions won the last place, want one", wins[places])
+	if wins[versions] != 1 {
+		t.Errorf("%d sessions won the last version, want one", wins[versions])
 	}
 }
 
-// checkpointAt returns a data checkpoint that no other place shares a cursor
+// checkpointAt returns a data checkpoint that no other version shares a cursor
 // with.
 func checkpointAt(epoch, seq int64) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Stream: stream, Place: bridge.Place{Epoch: epoch, Seq: seq},
+		Format: bridge.CheckpointFormat, Stream: stream, Version: bridge.Version{Epoch: epoch, Seq: seq},
 		Mode: bridge.AtLeastOnce, Kind: bridge.KindData, Cursor: fmt.Sprintf("c+%d/%d=%%", epoch, seq),
 		Origin: bridge.Origin{Resource: "events"}, Events: seq * 10, Pages: seq,
 		Owner: "owner", Session: "session", WrittenAt: itemTime + seq,
@@ -319,7 +319,7 @@ func fullCheckpoint() bridge.Checkpoint {
 	c.LastEventTime, c.PositionTime, c.AdvanceTime = itemTime, itemTime+1, itemTime+2
 	c.Drained, c.MarksEnd, c.PausedUntil = true, true, bridge.Forever
 	c.Trail = bridge.Trail{1, 1<<64 - 1}
-	c.Change = &bridge.Change{ID: "r", Kind: bridge.KindPause, Who: "me", Reason: "why", From: bridge.Place{Epoch: 2, Seq: 9}, At: itemTime}
+	c.Change = &bridge.Change{ID: "r", Kind: bridge.KindPause, Who: "me", Reason: "why", From: bridge.Version{Epoch: 2, Seq: 9}, At: itemTime}
 	c.NewsAfter, c.KnownFrom = &bridge.News{CursorHash: "abc", EventTime: itemTime}, itemTime-1
 	return c
 }
@@ -347,7 +347,7 @@ func advance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) error {
 func mustAdvance(t *testing.T, s bridge.Store, from, to bridge.Checkpoint) {
 	t.Helper()
 	if err := advance(t, s, from, to); err != nil {
-		t.Fatalf("advance from %s to %s: %v", from.Place, to.Place, err)
+		t.Fatalf("advance from %s to %s: %v", from.Version, to.Version, err)
 	}
 }
 
@@ -365,11 +365,11 @@ func wantStored(t *testing.T, s bridge.Store, want bridge.Checkpoint) {
 func wantAbsent(t *testing.T, s bridge.Store) {
 	t.Helper()
 	if c, err := load(t, s); !errors.Is(err, bridge.ErrNoCheckpoint) {
-		t.Fatalf("load returned %v, %v; want ErrNoCheckpoint", c.Place, err)
+		t.Fatalf("load returned %v, %v; want ErrNoCheckpoint", c.Version, err)
 	}
 }
 
-func wantHistory(t *testing.T, f StoreFixture, want ...bridge.Place) {
+func wantHistory(t *testing.T, f StoreFixture, want ...bridge.Version) {
 	t.Helper()
 	if got := f.History(); !slices.Equal(got, want) {
 		t.Fatalf("history is %v, want %v", got, want)

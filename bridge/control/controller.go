@@ -14,7 +14,7 @@ type Entries interface {
 	// History returns entries of all branches, newest first.
 	History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.Entry, error)
 	// Entry returns the entry with this name.
-	Entry(ctx context.Context, at bridge.Place) (bridge.Entry, error)
+	Entry(ctx context.Context, at bridge.Version) (bridge.Entry, error)
 	// EntryAt returns the newest entry of the current branch that was committed
 	// at or before t, Back the newest at least so many pages before the
 	// checkpoint. Both may be a bridge.ErrNoCheckpoint.

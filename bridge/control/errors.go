@@ -52,7 +52,7 @@ type NoEntryError struct {
 	Time time.Time
 	// Left is the entry that the stream's last change left, nil where there was
 	// none: a reset leads to where no history is.
-	Left *bridge.Place
+	Left *bridge.Version
 	Err  error
 }
 

@@ -33,7 +33,7 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 		switch {
 		case !q.Since.IsZero() && p.WrittenAt < q.Since.UnixMilli():
 			return false
-		case p.Kind == bridge.KindHeartbeat, stored > 0 && p.Place.Compare(entries[stored-1].Place) >= 0:
+		case p.Kind == bridge.KindHeartbeat, stored > 0 && p.Version.Compare(entries[stored-1].Version) >= 0:
 			return true
 		}
 		entries = append(entries, bridge.Entry{Checkpoint: p})

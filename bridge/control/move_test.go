@@ -30,7 +30,7 @@ func TestRunningBridge(t *testing.T) {
 		if err != nil || done.Answer.By != "pod-1" || done.PausedUntil != bridge.Forever || time.Since(began) > 2*time.Second {
 			t.Fatalf("paused after %s: %+v, %v", time.Since(began), done, err)
 		}
-		if done, err = r.Resume(ctx, why); err != nil || done.Answer.Place.Epoch != 2 || done.PausedUntil != 0 {
+		if done, err = r.Resume(ctx, why); err != nil || done.Answer.Version.Epoch != 2 || done.PausedUntil != 0 {
 			t.Errorf("resumed: %+v, %v", done, err)
 		}
 		// Until when is told by Redis's clock.
@@ -41,7 +41,7 @@ func TestRunningBridge(t *testing.T) {
 		if err := errors.Join(m.CheckEpoch(3), m.CheckEpoch(m.BaseEpoch)); err != nil {
 			t.Errorf("the plan is for epoch %d: %v", m.BaseEpoch, err)
 		}
-		if done, err = r.Move(ctx, m, why); err != nil || done.Answer.By != "pod-1" || done.Answer.Place.Epoch != 4 {
+		if done, err = r.Move(ctx, m, why); err != nil || done.Answer.By != "pod-1" || done.Answer.Version.Epoch != 4 {
 			t.Errorf("rewound: %+v, %v", done, err)
 		}
 		// The same plan once more is for another stream.
@@ -66,8 +66,8 @@ func TestNobodyRuns(t *testing.T) {
 			func() (control.Done, error) { return r.Move(t.Context(), r.plan(control.RewindPages{Pages: 5}), why) },
 		} {
 			done, err := change()
-			if now := r.now(); err != nil || done.Answer.By != self || now.Epoch != int64(epoch+1) || done.Answer.Place != now.Place || now.Change.ID != done.ID {
-				t.Errorf("change %d: %+v, %v; the stream is at %s", epoch, done, err, now.Place)
+			if now := r.now(); err != nil || done.Answer.By != self || now.Epoch != int64(epoch+1) || done.Answer.Version != now.Version || now.Change.ID != done.ID {
+				t.Errorf("change %d: %+v, %v; the stream is at %s", epoch, done, err, now.Version)
 			}
 		}
 		r.kafka.unknown = errors.New("no coordinator")
@@ -220,11 +220,11 @@ func TestRefusalIsNotHidden(t *testing.T) {
 		var asking sync.WaitGroup
 		asking.Go(func() {
 			if done, err := r.Move(t.Context(), m, why); !errors.Is(err, control.ErrRefused) {
-				t.Errorf("a move that was planned for epoch 0, at %s: %+v, %v", r.now().Place, done, err)
+				t.Errorf("a move that was planned for epoch 0, at %s: %+v, %v", r.now().Version, done, err)
 			}
 		})
 		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // virtual
-		refusal := bridge.Answer{By: "pod-1", Detail: "the stream was moved meanwhile", Place: r.now().Place}
+		refusal := bridge.Answer{By: "pod-1", Detail: "the stream was moved meanwhile", Version: r.now().Version}
 		if err := r.redis.Answer(t.Context(), other, refusal); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestWithoutRedis(t *testing.T) {
 		if done, err := r.Pause(t.Context(), why, time.Minute); err != nil || done.PausedUntil != time.Now().Add(time.Minute).UnixMilli() && time.Until(time.UnixMilli(done.PausedUntil)) > time.Minute {
 			t.Errorf("paused: %+v, %v", done, err)
 		}
-		if done, err := r.Move(t.Context(), r.plan(control.RewindPages{Pages: 5}), why); err != nil || done.Answer.Place.Epoch != 2 {
+		if done, err := r.Move(t.Context(), r.plan(control.RewindPages{Pages: 5}), why); err != nil || done.Answer.Version.Epoch != 2 {
 			t.Errorf("rewound: %+v, %v", done, err)
 		}
 		stuck := func() *control.StoreAwayError {
@@ -249,7 +249,7 @@ func TestWithoutRedis(t *testing.T) {
 			_, err := r.Move(t.Context(), r.plan(control.ResetToEarliest{}), why)
 			e := want[*control.StoreAwayError](t, err)
 			if !errors.Is(err, bridgetest.ErrDown) || !strings.HasPrefix(err.Error(), "Redis does not answer, and ") || r.now().Epoch != 2 {
-				t.Errorf("at %s: %v", r.now().Place, err)
+				t.Errorf("at %s: %v", r.now().Version, err)
 			}
 			return e
 		}

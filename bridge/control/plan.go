@@ -10,8 +10,8 @@ import (
 
 // Endpoint is one end of a move.
 type Endpoint struct {
-	// Place is nil where no commit was, as after a reset.
-	*bridge.Place
+	// Version is nil where no commit was, as after a reset.
+	*bridge.Version
 	// Text says where it is, for people.
 	Text string `json:"text"`
 	// At is when it was committed; Position, Events, Pages and CursorHash are
@@ -102,11 +102,11 @@ func (c *Controller) now(ctx context.Context, away error) (time.Time, error) {
 
 // endpointOf is a checkpoint as one end of a move.
 func endpointOf(c *bridge.Checkpoint) Endpoint {
-	e := Endpoint{Place: &c.Place, Text: "no checkpoint", Events: c.Events, Pages: c.Pages, CursorHash: bridge.CursorHash(c.Cursor)}
+	e := Endpoint{Version: &c.Version, Text: "no checkpoint", Events: c.Events, Pages: c.Pages, CursorHash: bridge.CursorHash(c.Cursor)}
 	if c.Zero() {
 		return e
 	}
-	e.Text, e.At = "entry "+c.Place.String(), time.UnixMilli(c.WrittenAt).UTC()
+	e.Text, e.At = "entry "+c.Version.String(), time.UnixMilli(c.WrittenAt).UTC()
 	if c.PositionTime > 0 {
 		e.Position = time.UnixMilli(c.PositionTime).UTC()
 		e.Text += "   " + e.Position.Format(timeLayout)

@@ -53,7 +53,7 @@ func targets(r *rig, lose func(*rig), name string) {
 	}{
 		{control.RewindPages{Pages: now.Pages - 12}, "(the newest commit at least ", now.Events - back.Events, now.Pages - 12, back.Cursor, ""},
 		{control.RewindToTime{Time: at}, "(the newest commit at or before " + at.UTC().Format("2006-01-02"), now.Events - back.Events, now.Pages - 12, back.Cursor, ""},
-		{control.RewindToEntry{Entry: back.Place}, "entry " + back.Place.String(), -1, -1, back.Cursor, ""},
+		{control.RewindToEntry{Entry: back.Version}, "entry " + back.Version.String(), -1, -1, back.Cursor, ""},
 		{control.ResetToEarliest{}, "the earliest event", -1, -1, "", ""},
 		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on", -1, -1, "", ""},
 		{control.ResetToLatest{}, "events from now on", -1, -1, "", "will not be published"},
@@ -65,24 +65,24 @@ func targets(r *rig, lose func(*rig), name string) {
 		if !strings.Contains(m.To.Text, c.text) || m.AgainEvents != c.again || m.AgainPages != c.pages || m.To.CursorHash != bridge.CursorHash(c.cursor) {
 			r.t.Errorf("%T: planned to %q, again %d events in %d pages", c.to, m.To.Text, m.AgainEvents, m.AgainPages)
 		}
-		if m.Stream != "events" || m.BaseEpoch != 0 || m.Guarantee != "exactly-once" || m.From.Place == nil || *m.From.Place != now.Place || m.From.Events != now.Events {
+		if m.Stream != "events" || m.BaseEpoch != 0 || m.Guarantee != "exactly-once" || m.From.Version == nil || *m.From.Version != now.Version || m.From.Events != now.Events {
 			r.t.Errorf("%T: the plan is %+v", c.to, m.Plan)
 		}
 		notes := strings.Join(m.Notes, "\n")
 		if !strings.Contains(notes, c.note) || strings.Contains(notes, "Redis does not answer") != (name == "redis is away") {
 			r.t.Errorf("%T: notes %q, want %q", c.to, notes, c.note)
 		}
-		if got := r.now(); got.Place != now.Place {
-			r.t.Fatalf("%T: a plan has moved the stream to %s", c.to, got.Place)
+		if got := r.now(); got.Version != now.Version {
+			r.t.Fatalf("%T: a plan has moved the stream to %s", c.to, got.Version)
 		}
 	}
-	m := r.plan(control.RewindToEntry{Entry: back.Place})
+	m := r.plan(control.RewindToEntry{Entry: back.Version})
 	done, err := r.Move(r.t.Context(), m, why)
-	if err != nil || done.Answer.Place != (bridge.Place{Epoch: 1}) || done.Answer.By != "this command (no bridge runs the stream)" {
+	if err != nil || done.Answer.Version != (bridge.Version{Epoch: 1}) || done.Answer.By != "this command (no bridge runs the stream)" {
 		r.t.Fatalf("moved: %+v, %v", done, err)
 	}
 	got, err := control.Newest(r.t.Context(), r.kafka)
-	if ch := got.Change; err != nil || got.Cursor != back.Cursor || got.Events != back.Events || ch == nil || ch.ID != done.ID || ch.Who != "ann" || ch.Reason != "bad deploy" || ch.From != now.Place {
+	if ch := got.Change; err != nil || got.Cursor != back.Cursor || got.Events != back.Events || ch == nil || ch.ID != done.ID || ch.Who != "ann" || ch.Reason != "bad deploy" || ch.From != now.Version {
 		r.t.Errorf("the stream is at %+v, %v", got, err)
 	}
 }
@@ -93,7 +93,7 @@ func TestNoTarget(t *testing.T) {
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
 		before := time.UnixMilli(r.redis.Store.History()[0].WrittenAt).Add(-time.Hour)
 		for _, to := range []control.Target{
-			control.RewindPages{Pages: 999}, control.RewindToEntry{Entry: bridge.Place{Epoch: 9}}, control.RewindToTime{Time: before},
+			control.RewindPages{Pages: 999}, control.RewindToEntry{Entry: bridge.Version{Epoch: 9}}, control.RewindToTime{Time: before},
 		} {
 			_, err := r.Plan(t.Context(), to)
 			missing := want[*control.NoEntryError](t, err)
@@ -107,8 +107,8 @@ func TestNoTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := r.Plan(t.Context(), control.RewindPages{Pages: 999})
-		if missing := want[*control.NoEntryError](t, err); missing.Left == nil || *missing.Left != now.Place {
-			t.Errorf("after a reset from %s: %+v", now.Place, missing)
+		if missing := want[*control.NoEntryError](t, err); missing.Left == nil || *missing.Left != now.Version {
+			t.Errorf("after a reset from %s: %+v", now.Version, missing)
 		}
 		r.kafka.unreadable = errors.New("no leader")
 		if _, err := r.Plan(t.Context(), control.RewindPages{Pages: 999}); !strings.Contains(fmt.Sprint(err), "no leader") {
@@ -194,7 +194,7 @@ func TestPosition(t *testing.T) {
 		}
 		heal := r.redis.away()
 		away, err := r.Position(t.Context())
-		if err != nil || away.Place != p.Place || !strings.Contains(away.Note, "from the checkpoint topic") {
+		if err != nil || away.Version != p.Version || !strings.Contains(away.Note, "from the checkpoint topic") {
 			t.Errorf("while Redis is away: %+v, %v", away, err)
 		}
 		r.kafka.unreadable = errors.New("no leader")
@@ -210,7 +210,7 @@ func TestPosition(t *testing.T) {
 			t.Errorf("a plan where Redis is empty and the topic unreadable: %v", err)
 		}
 		r.kafka.unreadable = nil
-		if lost, err := r.Position(t.Context()); err != nil || lost.Place != p.Place || !strings.Contains(lost.Note, "no checkpoint of stream events in Redis") {
+		if lost, err := r.Position(t.Context()); err != nil || lost.Version != p.Version || !strings.Contains(lost.Note, "no checkpoint of stream events in Redis") {
 			t.Errorf("Redis lost it: %+v, %v", lost, err)
 		}
 		r.redis.Put([]byte("{}"))
@@ -250,7 +250,7 @@ func TestHistory(t *testing.T) {
 		r.redis.RollBack(0)
 		heal := r.redis.away()
 		h, err := r.History(t.Context(), bridge.HistoryQuery{Limit: 5})
-		if err != nil || h.Stored != 0 || len(h.Entries) != 5 || h.Entries[0].Place != all.Entries[0].Place || !strings.Contains(h.Note, "Redis does not answer") {
+		if err != nil || h.Stored != 0 || len(h.Entries) != 5 || h.Entries[0].Version != all.Entries[0].Version || !strings.Contains(h.Note, "Redis does not answer") {
 			t.Errorf("while Redis is away: %+v, %v", h, err)
 		}
 		h, err = r.History(t.Context(), bridge.HistoryQuery{Since: time.UnixMilli(all.Entries[3].WrittenAt)})

@@ -62,7 +62,7 @@ func (r *request) put(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w; what became of it is not known: %w", pending, err)
 		}
-		if r.from.Mode == bridge.AtLeastOnce && answer.Expired() && answer.Place.Epoch == r.cmd.BaseEpoch+1 {
+		if r.from.Mode == bridge.AtLeastOnce && answer.Expired() && answer.Version.Epoch == r.cmd.BaseEpoch+1 {
 			r.cmd.BaseEpoch++ // that is how the answer is made to stay true; the stream is where it was
 		}
 	}

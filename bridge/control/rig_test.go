@@ -112,8 +112,8 @@ func (s *redis) first(is func(e *bridge.Entry) bool) (bridge.Entry, error) {
 	return bridge.Entry{}, fmt.Errorf("the fake: %w", bridge.ErrNoEntry)
 }
 
-func (s *redis) Entry(_ context.Context, at bridge.Place) (bridge.Entry, error) {
-	return s.first(func(e *bridge.Entry) bool { return e.Place == at })
+func (s *redis) Entry(_ context.Context, at bridge.Version) (bridge.Entry, error) {
+	return s.first(func(e *bridge.Entry) bool { return e.Version == at })
 }
 
 func (s *redis) EntryAt(_ context.Context, t time.Time) (bridge.Entry, error) {

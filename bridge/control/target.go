@@ -22,7 +22,7 @@ type Target interface {
 }
 
 // RewindToEntry leads to an entry of the history, on any branch.
-type RewindToEntry struct{ Entry bridge.Place }
+type RewindToEntry struct{ Entry bridge.Version }
 
 // RewindToTime leads to the newest commit at or before Time.
 type RewindToTime struct{ Time time.Time }
@@ -57,7 +57,7 @@ type Import struct {
 func (t RewindToEntry) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
 	e, err := c.entry(ctx, from, lookup{
 		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Entry(ctx, t.Entry) },
-		inLog:   func(p bridge.Checkpoint) (bool, bool) { return p.Place == t.Entry, p.Place.Compare(t.Entry) > 0 },
+		inLog:   func(p bridge.Checkpoint) (bool, bool) { return p.Version == t.Entry, p.Version.Compare(t.Entry) > 0 },
 	})
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (ResetToCurrent) plan(_ context.Context, c *Controller, from base) (*Move, 
 	}
 	m := newMove("the same position", bridge.Target{
 		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Start: from.Origin.Start,
-		Events: from.Events, Pages: from.Pages, Entry: &from.Place,
+		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
 	})
 	m.AgainEvents, m.AgainPages = 0, 0
 	m.Notes = append(m.Notes, "the topics are accepted as they are now; what they have lost stays missing: exportbridge verify --repair --from TIME --to TIME --execute")
@@ -231,7 +231,7 @@ func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error)
 	if len(differs) > 0 && !t.AcceptOther {
 		return nil, &ForeignCursorError{Differences: differs}
 	}
-	m := newMove(fmt.Sprintf("cursor of entry %s of stream %s, exported from there", in.Place, in.Stream),
+	m := newMove(fmt.Sprintf("cursor of entry %s of stream %s, exported from there", in.Version, in.Stream),
 		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages})
 	m.Notes = differs
 	if in.PositionTime > 0 {

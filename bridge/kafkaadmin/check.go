@@ -196,7 +196,7 @@ func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, desc
 	}
 	var found []Finding
 	if c.Events > 0 {
-		found = append(found, Finding{Level: LevelOK, Text: fmt.Sprintf("the topics are those of checkpoint %s and hold what it implies", c.Place)})
+		found = append(found, Finding{Level: LevelOK, Text: fmt.Sprintf("the topics are those of checkpoint %s and hold what it implies", c.Version)})
 	}
 	if text := bridge.GrownText(c.Topics); text != "" {
 		found = append(found, Finding{Level: LevelInfo, Text: text})

@@ -38,7 +38,7 @@ func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topic
 func vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_vanished",
-		Err: fmt.Errorf("topic %s does not exist any more; checkpoint %s says that records were published to it (%d events so far)", topic, c.Place, c.Events),
+		Err: fmt.Errorf("topic %s does not exist any more; checkpoint %s says that records were published to it (%d events so far)", topic, c.Version, c.Events),
 		Hint: "bring it back if you can. Else exportbridge topics create --execute, and then either all is published again: " +
 			"exportbridge cursor reset --to-earliest --execute, or the stream goes on at the same position: --to-current",
 	}

@@ -34,8 +34,8 @@ func TestForgedCheckpoint(t *testing.T) {
 			forge(t, cfg, cfg.Stream+"/mirror")
 			for range 2 {
 				c, err := s.Recover(t.Context(), nil)
-				if mode == bridge.ExactlyOnce && (err != nil || c.Place != ours.Checkpoint.Place) {
-					t.Errorf("recovered %s, %v; want %s", c.Place, err, ours.Checkpoint.Place)
+				if mode == bridge.ExactlyOnce && (err != nil || c.Version != ours.Checkpoint.Version) {
+					t.Errorf("recovered %s, %v; want %s", c.Version, err, ours.Checkpoint.Version)
 				}
 				if c.Epoch == 7 {
 					t.Error("the forged checkpoint is believed")

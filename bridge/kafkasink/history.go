@@ -96,7 +96,7 @@ func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Clie
 	}
 	if h.cfg.Known != nil {
 		switch known, err := h.cfg.Known(ctx); {
-		case err == nil && (c.Zero() || known.Place.Compare(c.Place) > 0):
+		case err == nil && (c.Zero() || known.Version.Compare(c.Version) > 0):
 			c = known
 		case err != nil && c.Zero() && h.cfg.CreateTopics && !errors.Is(err, bridge.ErrNoCheckpoint):
 			// A topic must not be made while this is open.
@@ -114,7 +114,7 @@ func isEntry(c, newer *bridge.Checkpoint) bool {
 	switch {
 	case newer.Zero():
 		return true
-	case c.Place.Compare(newer.Place) >= 0: // the mirror's copy of it
+	case c.Version.Compare(newer.Version) >= 0: // the mirror's copy of it
 		return false
 	case c.Kind == bridge.KindData:
 		return c.Epoch != newer.Epoch || c.WrittenAt/1000 != newer.WrittenAt/1000
@@ -139,7 +139,7 @@ func (c *Config) committedLog(ctx context.Context, client *kafkaclient.Client) (
 	return l, all, err
 }
 
-// decodeAll returns the checkpoints of both keys, in the order of their places.
+// decodeAll returns the checkpoints of both keys, in the order of their versions.
 func (f *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
 	data, err := f.data.decode(stream)
 	mirror, err2 := f.mirror.decode(stream)
@@ -147,6 +147,6 @@ func (f *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
 		return nil, err
 	}
 	all := slices.Concat(data, mirror)
-	slices.SortStableFunc(all, func(a, b bridge.Checkpoint) int { return a.Place.Compare(b.Place) })
+	slices.SortStableFunc(all, func(a, b bridge.Checkpoint) int { return a.Version.Compare(b.Version) })
 	return all, nil
 }

@@ -14,18 +14,18 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// trailOf returns the places that Trail shows, at most so many.
+// trailOf returns the versions that Trail shows, at most so many.
 func trailOf(t *testing.T, s *kafkasink.Sink, most int) []string {
 	t.Helper()
-	var places []string
+	var versions []string
 	err := s.History().Trail(t.Context(), func(c bridge.Checkpoint) bool {
-		places = append(places, c.Place.String())
-		return len(places) < most
+		versions = append(versions, c.Version.String())
+		return len(versions) < most
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return places
+	return versions
 }
 
 // Trail shows what a history would have, of one stream, while that runs.
@@ -61,7 +61,7 @@ func TestTrail(t *testing.T) {
 			t.Fatal(err)
 		}
 		if shown {
-			want = append(want, c.Place.String())
+			want = append(want, c.Version.String())
 		}
 		if err := commit(t, other, batch(neighbour, seq)); err != nil {
 			t.Fatal(err)

@@ -30,8 +30,8 @@ type mirror struct {
 	failed  chan struct{} // closed when a copy failed in any way, over included
 	err     error         // why; written before either is closed
 
-	turn chan struct{} // holds a token while a copy is written; guards kept
-	kept bridge.Place  // of the newest copy
+	turn chan struct{}  // holds a token while a copy is written; guards kept
+	kept bridge.Version // of the newest copy
 
 	mu   sync.Mutex // guards next
 	next bridge.Checkpoint
@@ -39,13 +39,13 @@ type mirror struct {
 
 // startMirror begins to copy. kept is the newest copy that there is.
 func startMirror(x *session, kept bridge.Checkpoint, every time.Duration) *mirror {
-	place := kept.Place
+	version := kept.Version
 	if kept.Zero() {
-		place = bridge.Place{Epoch: -1} // before every checkpoint
+		version = bridge.Version{Epoch: -1} // before every checkpoint
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &mirror{
-		session: x, every: every, cancel: cancel, over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: place,
+		session: x, every: every, cancel: cancel, over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: version,
 	}
 	m.running.Go(func() { m.run(ctx) })
 	return m
@@ -103,7 +103,7 @@ func (m *mirror) introduce(ctx context.Context, c bridge.Checkpoint) error {
 	select {
 	case err := <-copied:
 		if err == nil {
-			m.kept = c.Place
+			m.kept = c.Version
 		}
 		return err
 	case <-ctx.Done():
@@ -150,13 +150,13 @@ func (m *mirror) copyNewest(ctx context.Context) error {
 	}
 	defer func() { <-m.turn }()
 	c := m.offered()
-	if c.Zero() || c.Place.Compare(m.kept) <= 0 {
+	if c.Zero() || c.Version.Compare(m.kept) <= 0 {
 		return nil
 	}
 	if err := m.copy(ctx, c); err != nil {
 		return err
 	}
-	m.kept = c.Place
+	m.kept = c.Version
 	return nil
 }
 
@@ -167,12 +167,12 @@ func (m *mirror) copy(ctx context.Context, c bridge.Checkpoint) error {
 	rec, err := x.checkpointRecord(x.cfg.mirrorKey(), &c)
 	if err != nil {
 		if x.cfg.Log != nil {
-			x.cfg.Log.Warn("a checkpoint is not mirrored", "checkpoint", c.Place.String(), "error", err.Error())
+			x.cfg.Log.Warn("a checkpoint is not mirrored", "checkpoint", c.Version.String(), "error", err.Error())
 		}
 		return nil
 	}
 	if err := m.commit(ctx, rec); err != nil {
-		return x.transactionFault(fmt.Errorf("mirror checkpoint %s: %w", c.Place, err))
+		return x.transactionFault(fmt.Errorf("mirror checkpoint %s: %w", c.Version, err))
 	}
 	return nil
 }

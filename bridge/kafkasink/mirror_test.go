@@ -88,7 +88,7 @@ func TestMirror(t *testing.T) {
 	now.Mode = bridge.ExactlyOnce
 	other := open(t, now)
 	if got := recoveredFrom(t, other); got.Seq != 3 {
-		t.Errorf("exactly once recovers %s, want the mirror's 1.3", got.Place)
+		t.Errorf("exactly once recovers %s, want the mirror's 1.3", got.Version)
 	}
 	next := checkpoint(now, 0)
 	next.Epoch = 2
@@ -96,7 +96,7 @@ func TestMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := recoveredFrom(t, s); got.Epoch != 2 {
-		t.Errorf("at least once recovers %s, want 2.0 of the other mode", got.Place)
+		t.Errorf("at least once recovers %s, want 2.0 of the other mode", got.Version)
 	}
 }
 
@@ -199,8 +199,8 @@ func TestEpochIsIntroduced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	if got := recoveredFrom(t, s); got.Place != reset.Place {
-		t.Errorf("recovered %s, want %s: the epoch was not there when Publish returned", got.Place, reset.Place)
+	if got := recoveredFrom(t, s); got.Version != reset.Version {
+		t.Errorf("recovered %s, want %s: the epoch was not there when Publish returned", got.Version, reset.Version)
 	}
 	recoveredFrom(t, open(t, cfg)) // somebody else takes the stream
 	reset.Epoch = 8

@@ -165,7 +165,7 @@ func (h *keyRecords) add(r *kgo.Record) {
 }
 
 // choose returns the newest checkpoint. Each writer begins from the newest
-// and fences all others, so that the order of the log is that of the places:
+// and fences all others, so that the order of the log is that of the versions:
 // anything else is proof of a fault, and told.
 func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 	data, err := f.data.decode(r.cfg.Stream)
@@ -173,9 +173,9 @@ func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, err
 	}
 	for i := 1; i < len(data); i++ {
-		if data[i].Place.Compare(data[i-1].Place) <= 0 && r.cfg.Log != nil {
+		if data[i].Version.Compare(data[i-1].Version) <= 0 && r.cfg.Log != nil {
 			r.cfg.Log.Error("checkpoints do not rise in the log: two writers at once, or a fault of the brokers; events may be there twice",
-				"topic", r.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(r.cfg.Stream), "earlier", data[i-1].Place.String(), "later", data[i].Place.String())
+				"topic", r.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(r.cfg.Stream), "earlier", data[i-1].Version.String(), "later", data[i].Version.String())
 		}
 	}
 	mirror, err := f.mirror.decode(r.cfg.Stream)
@@ -184,7 +184,7 @@ func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 	}
 	var newest bridge.Checkpoint
 	for _, c := range slices.Concat(data, mirror) {
-		if newest.Zero() || c.Place.Compare(newest.Place) > 0 {
+		if newest.Zero() || c.Version.Compare(newest.Version) > 0 {
 			newest = c
 		}
 	}

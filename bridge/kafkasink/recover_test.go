@@ -140,7 +140,7 @@ func TestHeldBack(t *testing.T) {
 	go func() {
 		c, err := s.Recover(t.Context(), nil)
 		if err == nil && c.Seq != 0 {
-			err = fmt.Errorf("recovered %s", c.Place)
+			err = fmt.Errorf("recovered %s", c.Version)
 		}
 		result <- err
 	}()

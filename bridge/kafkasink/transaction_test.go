@@ -29,7 +29,7 @@ func exactly(c *kafkasink.Config) { c.Mode = bridge.ExactlyOnce }
 // checkpoint is the state after commit seq of epoch 1.
 func checkpoint(cfg kafkasink.Config, seq int) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Stream: cfg.Stream, Place: bridge.Place{Epoch: 1, Seq: int64(seq)}, Mode: cfg.Mode,
+		Format: bridge.CheckpointFormat, Stream: cfg.Stream, Version: bridge.Version{Epoch: 1, Seq: int64(seq)}, Mode: cfg.Mode,
 		Kind: bridge.KindData, Cursor: fmt.Sprint("c", seq), Origin: bridge.Origin{Resource: "events"}, Session: "s",
 	}
 }
@@ -60,7 +60,7 @@ func recoverTo(t *testing.T, s *kafkasink.Sink, cfg kafkasink.Config, seq int) {
 	switch {
 	case seq < 0 && errors.Is(err, bridge.ErrNoCheckpoint):
 	case seq < 0 || err != nil:
-		t.Fatalf("recovered %s, %v; want commit %d", c.Place, err, seq)
+		t.Fatalf("recovered %s, %v; want commit %d", c.Version, err, seq)
 	default:
 		if diff := cmp.Diff(checkpoint(cfg, seq), c); diff != "" {
 			t.Fatalf("recovered another checkpoint (-want +got):\n%s", diff)

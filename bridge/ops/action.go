@@ -188,11 +188,11 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 	const rewind, reset = "rewind", "reset"
 	switch {
 	case t.Entry != "":
-		place, err := bridge.ParsePlace(t.Entry)
+		version, err := bridge.ParseVersion(t.Entry)
 		if err != nil {
 			return "", nil, badRequest("an entry of the history", "entry: %s", shorten(err.Error()))
 		}
-		return rewind, control.RewindToEntry{Entry: place}, nil
+		return rewind, control.RewindToEntry{Entry: version}, nil
 	case !t.Datetime.IsZero():
 		return rewind, control.RewindToTime{Time: t.Datetime}, nil
 	case t.Earliest:
@@ -217,8 +217,8 @@ func (h *handler) do(action, stream string, by control.Request, change func(Cont
 		return nil, steered(err)
 	}
 	a := done.Answer
-	log.Info("action done", "by", a.By, "entry", a.Place.String())
-	return Done{Applied: a.Applied, By: a.By, Place: a.Place, At: time.UnixMilli(a.At).UTC()}, nil
+	log.Info("action done", "by", a.By, "entry", a.Version.String())
+	return Done{Applied: a.Applied, By: a.By, Version: a.Version, At: time.UnixMilli(a.At).UTC()}, nil
 }
 
 // checkReason wants a reason that the history can keep.

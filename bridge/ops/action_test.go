@@ -178,7 +178,7 @@ func TestActions(t *testing.T) {
 		{"POST /api/v1/streams/events/resume", `{"reason":"why"}`, nil, order{Action: "resume"}},
 		{
 			movePath, `{"to":{"entry":"3.12"},"reason":"why","execute":true,"confirm":"events","base_epoch":0}`,
-			control.RewindToEntry{Entry: bridge.Place{Epoch: 3, Seq: 12}}, order{Action: "move"},
+			control.RewindToEntry{Entry: bridge.Version{Epoch: 3, Seq: 12}}, order{Action: "move"},
 		},
 		{
 			movePath, `{"to":{"datetime":"2026-01-02T03:04:05Z"},"reason":"why","execute":true,"confirm":"events","base_epoch":7}`,

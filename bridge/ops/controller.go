@@ -57,7 +57,7 @@ func historyOf(found *control.History) History {
 
 // HistoryEntry is one committed cursor, without the cursor itself.
 type HistoryEntry struct {
-	bridge.Place
+	bridge.Version
 	// Parent is the entry before it, empty where that is not known.
 	Parent string `json:"parent,omitempty"`
 	// At is when it was committed; Kind, Events, Pages, CursorHash, Position and
@@ -73,7 +73,7 @@ type HistoryEntry struct {
 
 func entryOf(e *bridge.Entry) HistoryEntry {
 	h := HistoryEntry{
-		Place: e.Place, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind, Events: e.Events, Pages: e.Pages,
+		Version: e.Version, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind, Events: e.Events, Pages: e.Pages,
 		CursorHash: bridge.CursorHash(e.Cursor), Change: e.Change,
 	}
 	if e.Parent != nil {
@@ -135,10 +135,10 @@ type Job struct {
 
 // Done is a change that was applied.
 type Done struct {
-	// Applied and By are as in bridge.Answer, the Place is where the stream is
+	// Applied and By are as in bridge.Answer, Version is where the stream is
 	// then, At when it was answered.
 	Applied bool   `json:"applied"`
 	By      string `json:"by"`
-	bridge.Place
+	bridge.Version
 	At time.Time `json:"at"`
 }

@@ -43,7 +43,7 @@ type fakeController struct {
 func (c *fakeController) Status(context.Context) control.Report {
 	r := control.NewReport("events", bridge.ExactlyOnce)
 	r.Checkpoint = &bridge.Checkpoint{
-		Format: 1, Stream: "events", Place: bridge.Place{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
+		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
 	}
 	r.Members = []control.Member{{ClientID: "one", Owner: true}}
 	return r
@@ -79,7 +79,7 @@ func (c *fakeController) do(o order) (control.Done, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.orders = append(c.orders, o)
-	return control.Done{Answer: bridge.Answer{Applied: true, By: "one", Place: bridge.Place{Epoch: 4}, At: 1000}}, c.err
+	return control.Done{Answer: bridge.Answer{Applied: true, By: "one", Version: bridge.Version{Epoch: 4}, At: 1000}}, c.err
 }
 
 // fakeRecords notes what it is asked.

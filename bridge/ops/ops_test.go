@@ -78,7 +78,7 @@ func TestEndpoints(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := &fakeStream{status: bridge.Status{
-		Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Place: bridge.Place{Epoch: 3},
+		Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Version: bridge.Version{Epoch: 3},
 		Position: time.UnixMilli(1_700_000_000_500), Dependencies: map[string]bridge.Dependency{"kafka": {Up: true}},
 	}, turning: true}
 	m := metricsOf(s)

@@ -135,7 +135,7 @@ func newWorld(t *testing.T, exported, published []item) *world {
 // atEnd is a checkpoint of a stream that has read all that was listed at a time.
 func atEnd(seq, at int64) bridge.Checkpoint {
 	return bridge.Checkpoint{
-		Format: bridge.CheckpointFormat, Kind: bridge.KindData, Place: bridge.Place{Epoch: 1, Seq: seq}, Cursor: "c",
+		Format: bridge.CheckpointFormat, Kind: bridge.KindData, Version: bridge.Version{Epoch: 1, Seq: seq}, Cursor: "c",
 		Origin: bridge.Origin{Resource: "events"}, PositionTime: at, WrittenAt: at, Drained: true,
 	}
 }

@@ -146,7 +146,7 @@ func (c *comparison) awaitEnd(ctx context.Context, since time.Time) error {
 		if err != nil {
 			return err
 		}
-		if found.Place != newest.Place {
+		if found.Version != newest.Version {
 			newest, seen = found, time.Now()
 		}
 		if found.Paused(time.Now()) {

@@ -224,9 +224,9 @@ func TestRepairFrontier(t *testing.T) {
 		return c
 	}
 	pause := at(2, 0, second(3000), false)
-	pause.Kind, pause.Change = bridge.KindPause, &bridge.Change{Kind: bridge.KindPause, From: bridge.Place{Epoch: 1, Seq: 9}}
+	pause.Kind, pause.Change = bridge.KindPause, &bridge.Change{Kind: bridge.KindPause, From: bridge.Version{Epoch: 1, Seq: 9}}
 	reset := pause
-	reset.Kind, reset.Change = bridge.KindReset, &bridge.Change{Kind: bridge.KindReset, From: bridge.Place{Epoch: 1, Seq: 9}}
+	reset.Kind, reset.Change = bridge.KindReset, &bridge.Change{Kind: bridge.KindReset, From: bridge.Version{Epoch: 1, Seq: 9}}
 	window := at(1, 9, second(3000), true)
 	window.EndedEmpty = 5
 	for name, test := range map[string]struct {

@@ -55,7 +55,7 @@ func checkOwners(ctx context.Context, s *config.Settings) []finding {
 
 // ownerOf says what the owner of a stream is doing.
 func ownerOf(status *bridge.Status, now time.Time) finding {
-	text := fmt.Sprintf("%s, epoch %d, %s", status.Owner, status.Place.Epoch, status.State)
+	text := fmt.Sprintf("%s, epoch %d, %s", status.Owner, status.Version.Epoch, status.State)
 	if status.Reason != "" {
 		text += fmt.Sprintf(" (%s)", status.Reason)
 	}

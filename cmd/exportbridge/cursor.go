@@ -104,7 +104,7 @@ func showCursor(w io.Writer, c *control.Position, live *bridge.Status, alive, si
 		{"state", state},
 		{"cursor", cursor},
 		{"position", positionText(&c.Checkpoint, now)},
-		{"committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Place, humanize.Comma(c.Pages), humanize.Comma(c.Events), roundDuration(now.Sub(time.UnixMilli(c.WrittenAt))))},
+		{"committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events), roundDuration(now.Sub(time.UnixMilli(c.WrittenAt))))},
 	}
 	if len(c.Tail) > 0 {
 		rows = append(rows, [2]string{"tail", fmt.Sprintf("%d events published of the last page, which may grow", len(c.Tail))})
@@ -225,7 +225,7 @@ type historyEntry struct {
 func historyJSON(entries []bridge.Entry) []historyEntry {
 	out := make([]historyEntry, len(entries))
 	for i, e := range entries {
-		out[i] = historyEntry{Entry: e.Place.String(), Checkpoint: e.Checkpoint}
+		out[i] = historyEntry{Entry: e.Version.String(), Checkpoint: e.Checkpoint}
 		if e.Parent != nil {
 			out[i].Parent = e.Parent.String()
 		}
@@ -253,7 +253,7 @@ func showHistory(w io.Writer, entries []bridge.Entry) error {
 			position = time.UnixMilli(e.PositionTime).UTC().Format(timeLayout)
 		}
 		rows = append(rows, []string{
-			e.Place.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout), position,
+			e.Version.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout), position,
 			humanize.Comma(e.Pages), humanize.Comma(e.Events), note,
 		})
 	}

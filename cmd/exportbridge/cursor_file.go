@@ -61,7 +61,7 @@ func writeCursor(std stdio, c *bridge.Checkpoint, name string) (err error) {
 	if err := printJSON(file, out); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.stderr, "  entry %s of stream %s written to %s\n", c.Place, c.Stream, name)
+	_, err = fmt.Fprintf(std.stderr, "  entry %s of stream %s written to %s\n", c.Version, c.Stream, name)
 	return err
 }
 

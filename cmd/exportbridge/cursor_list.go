@@ -98,7 +98,7 @@ func showList(w io.Writer, all []listed) error {
 		l := &all[i]
 		row := []string{l.Stream, "not running", "-", "-", "-", "-", l.Note}
 		if c := l.Checkpoint; c != nil {
-			row[3], row[4] = c.Place.String(), humanize.Comma(c.Events)
+			row[3], row[4] = c.Version.String(), humanize.Comma(c.Events)
 			if c.PositionTime > 0 {
 				row[2] = time.UnixMilli(c.PositionTime).UTC().Format(timeLayout)
 			}

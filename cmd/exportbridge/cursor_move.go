@@ -101,11 +101,11 @@ func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (cont
 		}
 		return control.RewindToTime{Time: time.UnixMilli(ms)}, nil
 	case flags.Changed("to-entry"):
-		place, err := bridge.ParsePlace(entry)
+		version, err := bridge.ParseVersion(entry)
 		if err != nil {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--to-entry: %w", err), hint: "exportbridge cursor history"}
 		}
-		return control.RewindToEntry{Entry: place}, nil
+		return control.RewindToEntry{Entry: version}, nil
 	}
 	if shift >= 0 {
 		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--shift-by %d does not go back", shift), hint: "--shift-by -100"}
@@ -217,7 +217,7 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 	if *m.json {
 		return printJSON(m.app.stdout, shownMove{Plan: planned.Plan, Executed: true, Answer: &answer})
 	}
-	_, err = fmt.Fprintf(m.app.stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", done.ID, answer.By, roundDuration(time.Since(asked)), answer.Place)
+	_, err = fmt.Fprintf(m.app.stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", done.ID, answer.By, roundDuration(time.Since(asked)), answer.Version)
 	if answer.Detail != "" {
 		fmt.Fprintf(m.app.stderr, "  warning: accepted with it: %s\n", printable(answer.Detail))
 	}

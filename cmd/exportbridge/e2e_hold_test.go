@@ -207,7 +207,7 @@ func TestE2ECursorFiles(t *testing.T) {
 	s.wantSaid(p, "no such file")
 
 	p, _ = s.command(0, "cursor", "import", file)
-	s.wantSaid(p, "cursor of entry "+at.Place.String(), "dry run: nothing was changed")
+	s.wantSaid(p, "cursor of entry "+at.Version.String(), "dry run: nothing was changed")
 	p, _ = s.command(0, "cursor", "import", file, "--execute", "--reason", "back to the copy")
 	if now := s.checkpoint(); now.Epoch != 1 || now.Cursor != at.Cursor || now.Events != at.Events || now.Change.Reason != "back to the copy" {
 		t.Errorf("%s leads to %+v, want the position of %+v", tail(p.stdout()), now, at)
@@ -240,12 +240,12 @@ func TestE2EHistoryFromKafka(t *testing.T) {
 	before := s.checkpoint()
 	flush()
 	p, _ := s.command(0, "cursor", "show")
-	s.wantSaid(p, "entry "+before.Place.String(), "from the checkpoint topic: no checkpoint of stream events in Redis")
+	s.wantSaid(p, "entry "+before.Version.String(), "from the checkpoint topic: no checkpoint of stream events in Redis")
 	p, _ = s.command(0, "cursor", "history", "--limit", "4")
 	if lines := bytes.Count(p.stdout(), []byte("\n")); lines != 5 {
 		t.Errorf("history --limit 4 shows\n%s", tail(p.stdout()))
 	}
-	s.wantSaid(p, before.Place.String())
+	s.wantSaid(p, before.Version.String())
 	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20")
 	s.wantSaid(p, "pages will be published a second time", "dry run")
 	p, _ = s.command(1, "cursor", "rewind", "--shift-by", "-2000")
@@ -261,7 +261,7 @@ func TestE2EHistoryFromKafka(t *testing.T) {
 	eventually(t, stepTimeout, "the checkpoint in Redis", func() bool { return store.Exists(t.Context(), s.topic+":{events}:checkpoint").Val() == 1 })
 	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20", "--execute")
 	s.wantSaid(p, "acknowledged by")
-	back := s.historyOf(bridge.Place{Epoch: 1})
+	back := s.historyOf(bridge.Version{Epoch: 1})
 	if back.Pages > before.Pages-20 || back.Pages < before.Pages-60 {
 		t.Errorf("the rewind by 20 pages led from page %d to page %d", before.Pages, back.Pages)
 	}

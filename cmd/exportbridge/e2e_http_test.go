@@ -75,7 +75,7 @@ func (s *stage) act(path, body string, epoch int64) {
 	s.t.Helper()
 	var done ops.Done
 	code, answer := s.ask(path, adminToken, body, &done)
-	if code != 200 || !done.Applied || done.Place != (bridge.Place{Epoch: epoch}) || done.By != "e2e" || time.Since(done.At) > time.Minute {
+	if code != 200 || !done.Applied || done.Version != (bridge.Version{Epoch: epoch}) || done.By != "e2e" || time.Since(done.At) > time.Minute {
 		s.t.Fatalf("%s: %d %s, want it applied as epoch %d", path, code, answer, epoch)
 	}
 }
@@ -130,7 +130,7 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	}
 
 	feed := s.feed()
-	execute := fmt.Sprintf(`{"to":{"entry":"%s"},"reason":"bad deploy","execute":true,"confirm":"events","base_epoch":%d}`, plan.To.Place, plan.BaseEpoch)
+	execute := fmt.Sprintf(`{"to":{"entry":"%s"},"reason":"bad deploy","execute":true,"confirm":"events","base_epoch":%d}`, plan.To.Version, plan.BaseEpoch)
 	s.act(stream+"/move", execute, 3)
 	if code, answer := s.ask(stream+"/move", adminToken, execute, nil); code != 409 || !bytes.Contains(answer, []byte("moved meanwhile")) {
 		t.Errorf("the same once more: %d %s, want 409", code, answer)

@@ -185,8 +185,8 @@ func TestE2EReplay(t *testing.T) {
 		t.Errorf("replay of one type says %d events, the topic has %d, %d wrong", got, orders.records, orders.wrong)
 	}
 
-	if after := s.checkpoint(); after.Place != before.Place || after.Cursor != before.Cursor {
-		t.Errorf("the stream was at %s, and is at %s after the replays", before.Place, after.Place)
+	if after := s.checkpoint(); after.Version != before.Version || after.Cursor != before.Cursor {
+		t.Errorf("the stream was at %s, and is at %s after the replays", before.Version, after.Version)
 	}
 	if after := s.held(s.topic); after != records {
 		t.Errorf("the stream's topic had %d records, and has %d after the replays", records, after)

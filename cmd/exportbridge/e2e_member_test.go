@@ -37,8 +37,8 @@ func TestE2ELiveMember(t *testing.T) {
 	tenure.Release()
 	p, _ = s.command(0, "pause", "--timeout", "30s")
 	s.wantSaid(p, "acknowledged by this command")
-	if c := s.checkpoint(); c.Kind != bridge.KindPause || c.Change == nil || c.Change.From != next.Place {
-		t.Errorf("the stream is at %s %s after %+v, want a pause after the member's %s", c.Place, c.Kind, c.Change, next.Place)
+	if c := s.checkpoint(); c.Kind != bridge.KindPause || c.Change == nil || c.Change.From != next.Version {
+		t.Errorf("the stream is at %s %s after %+v, want a pause after the member's %s", c.Version, c.Kind, c.Change, next.Version)
 	}
 }
 

@@ -78,21 +78,21 @@ func (l *ledger) judge() {
 	for i := range l.entries {
 		e := &l.entries[i]
 		if seen[e.in] {
-			l.errorf("checkpoint %s shares its transaction with another one", e.Place)
+			l.errorf("checkpoint %s shares its transaction with another one", e.Version)
 		}
 		seen[e.in] = true
 		var before bridge.Checkpoint
 		if i > 0 {
 			before = l.entries[i-1].Checkpoint
-			if e.Place.Compare(before.Place) <= 0 {
-				l.errorf("checkpoint %s follows %s in the log", e.Place, before.Place)
+			if e.Version.Compare(before.Version) <= 0 {
+				l.errorf("checkpoint %s follows %s in the log", e.Version, before.Version)
 			}
 		}
 		l.judgeStep(e, before, i == 0)
 	}
 	for i := 1; i < len(l.mirrors); i++ {
-		if l.mirrors[i].Place.Compare(l.mirrors[i-1].Place) <= 0 {
-			l.errorf("copied checkpoint %s follows %s in the log", l.mirrors[i].Place, l.mirrors[i-1].Place)
+		if l.mirrors[i].Version.Compare(l.mirrors[i-1].Version) <= 0 {
+			l.errorf("copied checkpoint %s follows %s in the log", l.mirrors[i].Version, l.mirrors[i-1].Version)
 		}
 	}
 	for in, events := range l.steps {
@@ -106,12 +106,12 @@ func (l *ledger) judgeStep(e *ledgerEntry, before bridge.Checkpoint, first bool)
 	events := slices.Sorted(slices.Values(l.steps[e.in]))
 	if first || e.Epoch != before.Epoch {
 		if len(events) > 0 {
-			l.errorf("checkpoint %s begins an epoch and has %d events in its transaction", e.Place, len(events))
+			l.errorf("checkpoint %s begins an epoch and has %d events in its transaction", e.Version, len(events))
 		}
 		return
 	}
 	if want := int(e.Events - before.Events); len(events) != want {
-		l.errorf("checkpoint %s counts %d events after %s, its transaction has %d", e.Place, want, before.Place, len(events))
+		l.errorf("checkpoint %s counts %d events after %s, its transaction has %d", e.Version, want, before.Version, len(events))
 		return
 	}
 	if e.Epoch > 0 {
@@ -119,7 +119,7 @@ func (l *ledger) judgeStep(e *ledgerEntry, before bridge.Checkpoint, first bool)
 	}
 	for i, event := range events {
 		if event != int(before.Events)+i {
-			l.errorf("checkpoint %s has event %d in its transaction, want %d to %d", e.Place, event, before.Events, e.Events-1)
+			l.errorf("checkpoint %s has event %d in its transaction, want %d to %d", e.Version, event, before.Events, e.Events-1)
 			return
 		}
 	}

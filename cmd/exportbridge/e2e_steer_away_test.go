@@ -25,17 +25,17 @@ func TestE2ESteerWithoutRedis(t *testing.T) {
 	up := s.servers.redisDown()
 	const away = "Redis does not answer"
 	p, _ := s.command(0, "cursor", "show")
-	s.wantSaid(p, "entry "+before.Place.String(), "from the checkpoint topic")
+	s.wantSaid(p, "entry "+before.Version.String(), "from the checkpoint topic")
 	p, _ = s.command(0, "cursor", "list")
-	s.wantSaid(p, before.Place.String(), "from the checkpoint topic")
+	s.wantSaid(p, before.Version.String(), "from the checkpoint topic")
 	p, _ = s.command(0, "cursor", "history")
-	s.wantSaid(p, before.Place.String(), away)
+	s.wantSaid(p, before.Version.String(), away)
 	for _, to := range [][]string{
-		{"rewind", "--shift-by", "-5"}, {"rewind", "--by-duration", "1ms"}, {"rewind", "--to-entry", before.Place.String()},
+		{"rewind", "--shift-by", "-5"}, {"rewind", "--by-duration", "1ms"}, {"rewind", "--to-entry", before.Version.String()},
 		{"reset", "--to-earliest"}, {"reset", "--to-latest"}, {"reset", "--to-datetime", "-1h"}, {"reset", "--to-cursor", "x"},
 	} {
 		p, _ = s.command(0, append([]string{"cursor"}, to...)...)
-		s.wantSaid(p, "from   entry "+before.Place.String(), away, "dry run")
+		s.wantSaid(p, "from   entry "+before.Version.String(), away, "dry run")
 	}
 
 	run := s.run()
@@ -56,9 +56,9 @@ func TestE2ESteerWithoutRedis(t *testing.T) {
 	up()
 	s.finish() // Redis is behind, and follows
 	now := s.checkpoint()
-	back := s.historyOf(bridge.Place{Epoch: 3})
+	back := s.historyOf(bridge.Version{Epoch: 3})
 	if now.Epoch != 3 || back.Events >= before.Events || now.Events != before.Events {
-		t.Errorf("the stream is at %s with %d events, after a rewind from %d to %d", now.Place, now.Events, before.Events, back.Events)
+		t.Errorf("the stream is at %s with %d events, after a rewind from %d to %d", now.Version, now.Events, before.Events, back.Events)
 	}
 	s.read().wantAll(n, int(before.Events-back.Events))
 

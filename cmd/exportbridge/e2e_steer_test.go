@@ -114,7 +114,7 @@ func rewinds(t *testing.T, v *backends, mode bridge.Mode) {
 			Answer     bridge.Answer
 		}
 		decode(t, p.stdout(), &plan)
-		if !plan.Executed || !plan.Answer.Applied || plan.Answer.Place != (bridge.Place{Epoch: before.Epoch + 1}) {
+		if !plan.Executed || !plan.Answer.Applied || plan.Answer.Version != (bridge.Version{Epoch: before.Epoch + 1}) {
 			t.Fatalf("%v: answer %+v, want it applied as epoch %d", args, plan.Answer, before.Epoch+1)
 		}
 		from, acked = append(from, begin), append(acked, took)
@@ -127,7 +127,7 @@ func rewinds(t *testing.T, v *backends, mode bridge.Mode) {
 	early := s.checkpoint()
 	back := move(-1, "rewind", "--shift-by", "-100")
 	published := s.published()
-	again := s.historyOf(bridge.Place{Epoch: 1})
+	again := s.historyOf(bridge.Version{Epoch: 1})
 	from[0] = int(again.Events) // the entry's counter: it was reached without any reset
 	// The command counts from where the bridge is when it looks, which is at
 	// or after early.
@@ -184,12 +184,12 @@ func rounded(all []time.Duration) []time.Duration {
 }
 
 // historyOf returns the history's entry at a place.
-func (s *stage) historyOf(place bridge.Place) bridge.Checkpoint {
+func (s *stage) historyOf(place bridge.Version) bridge.Checkpoint {
 	s.t.Helper()
 	var entries []bridge.Checkpoint
 	p, _ := s.command(0, "cursor", "history", "--limit", "0", "--json")
 	decode(s.t, p.stdout(), &entries)
-	i := slices.IndexFunc(entries, func(c bridge.Checkpoint) bool { return c.Place == place })
+	i := slices.IndexFunc(entries, func(c bridge.Checkpoint) bool { return c.Version == place })
 	if i < 0 {
 		s.t.Fatalf("the history has no entry %s", place)
 	}

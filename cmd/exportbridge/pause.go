@@ -89,7 +89,7 @@ func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.C
 	if kind == bridge.KindPause {
 		what = pauseText(done.PausedUntil, time.Now())
 	}
-	_, err = fmt.Fprintf(c.app.stdout, "  %s, acknowledged by %s in %s, now at entry %s\n", what, done.Answer.By, roundDuration(time.Since(asked)), done.Answer.Place)
+	_, err = fmt.Fprintf(c.app.stdout, "  %s, acknowledged by %s in %s, now at entry %s\n", what, done.Answer.By, roundDuration(time.Since(asked)), done.Answer.Version)
 	return err
 }
 

@@ -112,7 +112,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 	if c := s.Checkpoint; c != nil {
 		add("position", positionText(c, now))
 		add("speed", s.speedText())
-		add("committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Place, humanize.Comma(c.Pages), humanize.Comma(c.Events),
+		add("committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events),
 			roundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))))
 	}
 	if s.Live != nil {
@@ -142,7 +142,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 func (s *streamStatus) stateText(now time.Time) string {
 	paused := s.Checkpoint != nil && s.Checkpoint.Paused(now)
 	switch {
-	case s.Live != nil && paused && s.Live.Place.Compare(s.Checkpoint.Place) < 0: // it tells once a second
+	case s.Live != nil && paused && s.Live.Version.Compare(s.Checkpoint.Version) < 0: // it tells once a second
 		return fmt.Sprintf("%s (by %s)", pauseText(s.Checkpoint.PausedUntil, now), s.Live.Owner)
 	case s.Live != nil:
 		text := describeState(s.Live, now)

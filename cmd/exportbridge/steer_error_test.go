@@ -16,7 +16,7 @@ import (
 func TestSteered(t *testing.T) {
 	t.Parallel()
 	const again = "start Redis, or correct REDIS_URL, and the same command again"
-	left, at := bridge.Place{Epoch: 1, Seq: 7}, time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
+	left, at := bridge.Version{Epoch: 1, Seq: 7}, time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
 	redis := &bridge.Fault{Err: errors.New("connection refused"), Hint: "check that Redis runs"}
 	noEntry := fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry)
 	away := func(because error) error { return &control.StoreAwayError{Because: because, Err: redis} }

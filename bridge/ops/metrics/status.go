@@ -59,7 +59,7 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(c.up, boolean(d.Up), s.Stream, name)
 		}
 		gauge(c.owned, boolean(s.Leader), s.Stream)
-		gauge(c.epoch, float64(s.Place.Epoch), s.Stream)
+		gauge(c.epoch, float64(s.Version.Epoch), s.Stream)
 		if s.Leader { // how far the stream is, its owner says
 			gauge(c.position, seconds(s.Position), s.Stream)
 			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)

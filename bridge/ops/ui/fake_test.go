@@ -273,7 +273,7 @@ func running(name string) report {
 		Guarantee: "exactly-once: events and checkpoint are one Kafka transaction; consumers must read_committed",
 		Live: &bridge.Status{
 			Stream: name, Owner: "bridge-0", State: bridge.StateRunning, Since: now.Add(-3 * time.Hour), Leader: true, Mode: bridge.ExactlyOnce,
-			Place: bridge.Place{Epoch: 3, Seq: 88412}, CursorHash: "9f3c21a07be4", Events: 48_211_907, Pages: 49_120, Published: 812_003,
+			Version: bridge.Version{Epoch: 3, Seq: 88412}, CursorHash: "9f3c21a07be4", Events: 48_211_907, Pages: 49_120, Published: 812_003,
 			Rate: 3127, Pace: 4.1, Position: now.Add(-42 * time.Second), LastCommit: now.Add(-300 * time.Millisecond),
 			LastPoll: now, Contract: bridge.ContractEmptyItems, PrefetchedPages: 3, PrefetchedBytes: 2_411_724,
 			Dependencies: map[string]bridge.Dependency{"api": up, "kafka": up, "redis": up},
