@@ -20,11 +20,11 @@ type Ports struct {
 	Store Store
 	// Owner says whether this process runs the stream; nil is always.
 	Owner Owner
-	// Past and Holdings are asked when the API refuses the cursor for good;
-	// where Config.OnInvalidCursor is stop they may be nil. Holdings is also
+	// History and Published are asked when the API refuses the cursor for good;
+	// where Config.OnInvalidCursor is stop they may be nil. Published is also
 	// asked after a reset; nil marks nothing as published again.
-	Past     Past
-	Holdings Holdings
+	History   History
+	Published PublishedEvents
 	// Inbox brings commands; nil takes none.
 	Inbox Inbox
 	// Observer is told what happens; nil is nobody.
@@ -54,7 +54,7 @@ func New(cfg Config, ports Ports) (*Bridge, error) {
 	if ports.Source == nil || ports.Sink == nil || ports.Store == nil {
 		return nil, errors.New("a bridge needs a source, a sink and, at least once, a store")
 	}
-	if cfg.OnInvalidCursor != invalidStop && (ports.Holdings == nil || ports.Past == nil) {
+	if cfg.OnInvalidCursor != invalidStop && (ports.Published == nil || ports.History == nil) {
 		return nil, fmt.Errorf("a bridge that answers to a refused cursor by %q needs to know the past and the holdings", cfg.OnInvalidCursor)
 	}
 	if cfg.Log == nil {

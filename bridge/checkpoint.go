@@ -113,9 +113,9 @@ type Change struct {
 	After string `json:"after,omitempty"`
 }
 
-// News says where a rewind ends: at the page whose cursor has this hash, or at
+// RewindEnd says where a rewind ends: at the page whose cursor has this hash, or at
 // the end of the results.
-type News struct {
+type RewindEnd struct {
 	// CursorHash is as CursorHash returns it.
 	CursorHash string `json:"cursor_hash,omitempty"`
 	// EventTime is 0. Older programs mark what is not later than it.
@@ -183,10 +183,10 @@ type Checkpoint struct {
 	// PausedUntil is when a pause ends, in milliseconds since the epoch; 0 is
 	// no pause, Forever one without an end.
 	PausedUntil int64 `json:"paused_until,omitempty"`
-	// Change is the request that made it, if one did; NewsAfter is set while
+	// Change is the request that made it, if one did; RewindEnd is set while
 	// what was published before is published again.
-	Change    *Change `json:"change,omitempty"`
-	NewsAfter *News   `json:"news_after,omitempty"`
+	Change    *Change    `json:"change,omitempty"`
+	RewindEnd *RewindEnd `json:"news_after,omitempty"`
 	// KnownFrom is what older programs wrote, and nothing reads any more.
 	KnownFrom int64 `json:"known_from,omitempty"`
 	// Overlap is set while what was published before is read again, and after.
@@ -274,8 +274,8 @@ func (c *Checkpoint) check() error {
 func (c *Checkpoint) clamp() {
 	bound := func(ms int64) int64 { return min(max(ms, -MaxNumber), MaxNumber) }
 	c.LastEventTime = bound(c.LastEventTime)
-	if c.NewsAfter != nil {
-		c.NewsAfter.EventTime = bound(c.NewsAfter.EventTime)
+	if c.RewindEnd != nil {
+		c.RewindEnd.EventTime = bound(c.RewindEnd.EventTime)
 	}
 	if c.Overlap != nil {
 		c.Overlap.From, c.Overlap.Until = bound(c.Overlap.From), bound(c.Overlap.Until)

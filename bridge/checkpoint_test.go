@@ -25,7 +25,7 @@ func full() bridge.Checkpoint {
 		Events: 1234567, Pages: 1235, LastEventTime: 1700000000123, PositionTime: 1700000000456, AdvanceTime: 1700000000789,
 		Drained: true, EndedEmpty: 3, PausedUntil: bridge.Forever,
 		Change:    &bridge.Change{ID: "6b1e", Kind: bridge.KindReset, Who: "operator", Reason: "bad deploy", From: bridge.Version{Epoch: 2, Seq: 41}, At: 1700000000001, After: "6b1d"},
-		NewsAfter: &bridge.News{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002, Source: bridge.SourceIdentity{Organization: "acme"}},
+		RewindEnd: &bridge.RewindEnd{CursorHash: "9f3c21aabbcc", EventTime: 1700000000002, Source: bridge.SourceIdentity{Organization: "acme"}},
 		Topic:     "export.events", KnownFrom: 1690000000000,
 		Overlap: &bridge.Overlap{From: 1690000000001, Until: 1690000000002, Dropped: 3, Done: true},
 		Owner:   "host-1", Session: "ABCDEF", WrittenAt: 1700000000003,
@@ -156,7 +156,7 @@ func TestPlaceOrder(t *testing.T) {
 func TestDecodeClampsEventTimes(t *testing.T) {
 	t.Parallel()
 	c, err := bridge.DecodeCheckpoint([]byte(`{"v":1,"stream":"s","last_event_time":9223372036854775807,"news_after":{"event_time":-9223372036854775808}}`))
-	if err != nil || c.LastEventTime != bridge.MaxNumber || c.NewsAfter.EventTime != -bridge.MaxNumber {
+	if err != nil || c.LastEventTime != bridge.MaxNumber || c.RewindEnd.EventTime != -bridge.MaxNumber {
 		t.Errorf("read %+v, %v", c, err)
 	}
 }

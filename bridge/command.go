@@ -267,12 +267,12 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		Cursor:  cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried,
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
 		PausedUntil: from.PausedUntil,
-		NewsAfter:   from.NewsAfter,
+		RewindEnd:   from.RewindEnd,
 		MarksEnd:    from.MarksEnd && origin.Same(from.Origin),
 		Change:      changeOf(cmd, from),
 	}
-	if c.NewsAfter == nil { // else it was moved again before the first rewind was over
-		c.NewsAfter = &News{CursorHash: CursorHash(from.Cursor), Source: from.Source}
+	if c.RewindEnd == nil { // else it was moved again before the first rewind was over
+		c.RewindEnd = &RewindEnd{CursorHash: CursorHash(from.Cursor), Source: from.Source}
 	}
 	if cmd.Target.stays(from) && origin.Same(from.Origin) {
 		c.LastEventTime, c.PositionTime, c.AdvanceTime = from.LastEventTime, from.PositionTime, from.AdvanceTime

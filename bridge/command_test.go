@@ -105,7 +105,7 @@ func TestRewindMarksWhatComesAgain(t *testing.T) {
 		if again := r.again.Load(); again != 50 {
 			t.Errorf("%d events are marked as coming again, want 50", again)
 		}
-		if news := r.store.Checkpoint().NewsAfter; news != nil {
+		if news := r.store.Checkpoint().RewindEnd; news != nil {
 			t.Errorf("the rewind is not over: %+v", news)
 		}
 	})

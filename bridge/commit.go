@@ -43,7 +43,7 @@ func (f *follower) commit(hard context.Context) error {
 		return err
 	}
 	f.adopt(next)
-	f.at.endOverlap(from.Overlap)
+	f.at.reportOverlap(from.Overlap)
 	f.schedule.sessions.reset()
 	f.account(receipt, b)
 	return nil

@@ -207,7 +207,7 @@ func TestWindowStartChanged(t *testing.T) {
 	})
 }
 
-// News is not marked as coming again after a rewind.
+// New events are not marked as republished after a rewind.
 func TestNewsMarkedAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *rig) {

@@ -54,7 +54,7 @@ func (w *world) lostTrack() {
 	}
 }
 
-// Before implements bridge.Past, as cursorstore.Store does: along the branch
+// Before implements bridge.History, as cursorstore.Store does: along the branch
 // that leads to what is stored.
 func (p *process) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
 	var found bridge.Checkpoint
@@ -90,15 +90,15 @@ func (s *copyStore) before(c bridge.Checkpoint) bridge.Checkpoint {
 	return bridge.Checkpoint{}
 }
 
-// Held implements bridge.Holdings. All items are recent.
-func (p *process) Held(ctx context.Context, _ time.Time, _ bridge.SourceIdentity) (bridge.Held, error) {
-	var found *heldItems
+// Index implements bridge.PublishedEvents. All items are recent.
+func (p *process) Index(ctx context.Context, _ time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	var found *publishedItems
 	err := p.ask(ctx, &call{op: opHeld, run: func(f fate) error {
 		if f != fateOK {
 			return errExplored
 		}
 		p.held = maps.Clone(p.w.topic.holds)
-		found = &heldItems{counts: maps.Clone(p.held), ids: p.w.plan.ids}
+		found = &publishedItems{counts: maps.Clone(p.held), ids: p.w.plan.ids}
 		return nil
 	}})
 	if err != nil {
@@ -107,14 +107,14 @@ func (p *process) Held(ctx context.Context, _ time.Time, _ bridge.SourceIdentity
 	return found, nil
 }
 
-// heldItems implements bridge.Held.
-type heldItems struct {
+// publishedItems implements bridge.PublishedIndex.
+type publishedItems struct {
 	counts map[int]int
 	ids    bool
 }
 
-// Take implements bridge.Held.
-func (h *heldItems) Take(e *bridge.Event) bool {
+// Match implements bridge.PublishedIndex.
+func (h *publishedItems) Match(e *bridge.Event) bool {
 	n := itemOf(e.Raw)
 	has := h.counts[n] > 0
 	if has && !h.ids {
@@ -123,9 +123,9 @@ func (h *heldItems) Take(e *bridge.Event) bool {
 	return has
 }
 
-// Known implements bridge.Holdings.
-func (p *process) Known(ctx context.Context, _ time.Time, _ bridge.SourceIdentity) (bridge.Held, error) {
-	held := knownItems{}
+// PartialIndex implements bridge.PublishedEvents.
+func (p *process) PartialIndex(ctx context.Context, _ time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	held := publishedBytes{}
 	err := p.ask(ctx, &call{op: opKnown, run: func(f fate) error {
 		if f == fateFail {
 			return errExplored
@@ -141,10 +141,10 @@ func (p *process) Known(ctx context.Context, _ time.Time, _ bridge.SourceIdentit
 	return held, nil
 }
 
-// knownItems is a bridge.Held of items.
-type knownItems map[int]bool
+// publishedBytes is a bridge.PublishedIndex of items.
+type publishedBytes map[int]bool
 
-func (h knownItems) Take(e *bridge.Event) bool { return h[itemOf(e.Raw)] }
+func (h publishedBytes) Match(e *bridge.Event) bool { return h[itemOf(e.Raw)] }
 
 // hold notes that the topic has items.
 func (x *topicOf) hold(items []int) {

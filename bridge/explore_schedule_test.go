@@ -165,7 +165,7 @@ func (p *process) begin(run func(context.Context) error) {
 }
 
 func (p *process) ports() bridge.Ports {
-	ports := bridge.Ports{Source: p, Sink: p, Store: p, Inbox: p, Past: p, Holdings: p}
+	ports := bridge.Ports{Source: p, Sink: p, Store: p, Inbox: p, History: p, Published: p}
 	if !p.w.plan.free && p.who < 2 {
 		ports.Owner = p
 	}

@@ -307,7 +307,7 @@ func (p *process) Send(ctx context.Context, page *bridge.Page) error {
 	}
 	var marked []int
 	for i := range page.Events {
-		if page.Events[i].Again {
+		if page.Events[i].Republished {
 			marked = append(marked, itemOf(page.Events[i].Raw))
 		}
 	}

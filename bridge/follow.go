@@ -204,7 +204,7 @@ func (f *follower) step(ctx context.Context) error {
 	if paused, err := f.waitsPaused(); paused {
 		return err
 	}
-	if err := f.at.recollect(ctx); err != nil {
+	if err := f.at.loadPublished(ctx); err != nil {
 		return &sessionError{err}
 	}
 	start := prefetchStart{at: f.at.head.Position(), empties: f.at.pace.allowance, refill: emptyAllowance}

@@ -15,36 +15,36 @@ const (
 	invalidTime     = "time"
 )
 
-// Past tells where a stream was.
-type Past interface {
+// History tells where a stream was.
+type History interface {
 	// Before returns the newest committed checkpoint on the way to c that has
 	// another cursor, or ErrNoCheckpoint. A store that is not in the epoch of c
 	// does not know the way: an error, as those of Store.Load are.
 	Before(ctx context.Context, c Checkpoint) (Checkpoint, error)
 }
 
-// Holdings tells what the sink's topic holds, and what became dead letters.
-type Holdings interface {
-	// Held returns the events of the stream that were committed to the topic, or
+// PublishedEvents tells what the sink's topic holds, and what became dead letters.
+type PublishedEvents interface {
+	// Index returns the events of the stream that were committed to the topic, or
 	// to that of the dead letters, before the call, and maybe later ones, with a
 	// time from this one on; a dead letter's is that of its publishing. Those of
 	// another source than this one are not among them, where both are known: two
 	// may have equal ids. It is only called between two batches. Too many to
 	// remember is a Permanent Fault.
-	Held(ctx context.Context, from time.Time, source SourceIdentity) (Held, error)
-	// Known is Held for marks: of the events that the topic holds of this
+	Index(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
+	// PartialIndex is Index for marks: of the events that the topic holds of this
 	// source, those that were found when ctx ends or when there are too many to
 	// remember. All of them are there with the same bytes only: other ones under
 	// an id are news. Nil where the records carry no marks.
-	Known(ctx context.Context, from time.Time, source SourceIdentity) (Held, error)
+	PartialIndex(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
 }
 
-// Held is a set of events. One goroutine uses it.
-type Held interface {
-	// Take reports whether the set has the event. An event without an id is
+// PublishedIndex is a set of events. One goroutine uses it.
+type PublishedIndex interface {
+	// Match reports whether the set has the event. An event without an id is
 	// taken out: two equal ones can both be real. One that shares its id
 	// (Event.Shared) is only there with the same bytes.
-	Take(e *Event) bool
+	Match(e *Event) bool
 }
 
 // Overlap is a part of the export that is read again, because the API refused
@@ -87,7 +87,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 	next := f.at.cp
 	switch policy {
 	case invalidPrevious:
-		before, err := f.b.ports.Past.Before(hard, f.at.cp)
+		before, err := f.b.ports.History.Before(hard, f.at.cp)
 		switch {
 		case errors.Is(err, ErrNoCheckpoint):
 			fault.Err = fmt.Errorf("%w; the history has no cursor before it", fault.Err)
@@ -99,17 +99,17 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 		// Only what is not dropped counts. The pages are the entry's, by which
 		// the history finds it.
 		next.Events, next.LastEventTime, next.AdvanceTime = f.at.cp.Events, f.at.cp.LastEventTime, f.at.cp.AdvanceTime
-		next.Overlap = &Overlap{From: f.at.knownFrom(min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
+		next.Overlap = &Overlap{From: f.at.overlapStart(min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
 	case invalidTime:
-		next.Origin.Start = f.at.knownFrom(min(f.at.cp.LastEventTime, f.at.cp.AdvanceTime))
+		next.Origin.Start = f.at.overlapStart(min(f.at.cp.LastEventTime, f.at.cp.AdvanceTime))
 		next.Cursor, next.Tail, next.Carried = "", nil, 0
 		next.Overlap = &Overlap{From: next.Origin.Start, Until: f.at.cp.LastEventTime}
 	}
 	if o := f.at.cp.Overlap; o != nil && !o.Done { // refused again before the end
 		next.Overlap.From, next.Overlap.Dropped = min(o.From, next.Overlap.From), o.Dropped
 	}
-	if next.NewsAfter = f.at.cp.NewsAfter; next.NewsAfter == nil {
-		next.NewsAfter = &News{CursorHash: CursorHash(f.at.cp.Cursor), Source: f.at.cp.Source}
+	if next.RewindEnd = f.at.cp.RewindEnd; next.RewindEnd == nil {
+		next.RewindEnd = &RewindEnd{CursorHash: CursorHash(f.at.cp.Cursor), Source: f.at.cp.Source}
 	}
 	next.Drained, next.PausedUntil = false, f.at.cp.PausedUntil
 	next.Trail, next.MarksEnd = nil, f.at.cp.MarksEnd
@@ -135,9 +135,9 @@ func (c *Config) bound(policy string) string {
 	return c.words(HintOverlapRepeats)
 }
 
-// knownFrom is where an overlap begins for a stream that had events up to t.
+// overlapStart is where an overlap begins for a stream that had events up to t.
 // The start of the export bounds it.
-func (at *progress) knownFrom(t int64) int64 {
+func (at *progress) overlapStart(t int64) int64 {
 	if t == 0 {
 		return at.cp.Origin.Start
 	}
@@ -147,31 +147,31 @@ func (at *progress) knownFrom(t int64) int64 {
 // overlaps reports whether the stream reads a part of the export again.
 func (at *progress) overlaps() bool { return at.head.Overlap != nil && !at.head.Overlap.Done }
 
-// recollect asks what the topic holds, before an overlap is read.
-func (at *progress) recollect(ctx context.Context) error {
-	if !at.overlaps() || at.held != nil {
+// loadPublished asks what the topic holds, before an overlap is read.
+func (at *progress) loadPublished(ctx context.Context) error {
+	if !at.overlaps() || at.published != nil {
 		return nil
 	}
 	at.b.watchdog.wait()
 	defer at.b.watchdog.work()
-	held, err := at.b.ports.Holdings.Held(ctx, time.UnixMilli(at.head.Overlap.From), at.head.Source)
+	held, err := at.b.ports.Published.Index(ctx, time.UnixMilli(at.head.Overlap.From), at.head.Source)
 	if err != nil {
 		return fmt.Errorf("read back what the topic holds: %w", err)
 	}
-	at.held = held
+	at.published = held
 	return nil
 }
 
-// dropHeld drops the events of a page that the topic holds already. The end of
+// dropPublished drops the events of a page that the topic holds already. The end of
 // the results ends the overlap.
-func (at *progress) dropHeld(p *Page) {
+func (at *progress) dropPublished(p *Page) {
 	if !at.overlaps() {
 		return
 	}
 	o := *at.head.Overlap // the committed checkpoint keeps its own
 	kept := p.Events[:0]
 	for i := range p.Events {
-		if at.held.Take(&p.Events[i]) {
+		if at.published.Match(&p.Events[i]) {
 			o.Dropped++
 			continue
 		}
@@ -182,12 +182,12 @@ func (at *progress) dropHeld(p *Page) {
 	at.head.Overlap = &o
 }
 
-// endOverlap says what an overlap brought, when its end is committed.
-func (at *progress) endOverlap(was *Overlap) {
+// reportOverlap says what an overlap brought, when its end is committed.
+func (at *progress) reportOverlap(was *Overlap) {
 	now := at.cp.Overlap
 	if was == nil || was.Done || now == nil || !now.Done {
 		return
 	}
-	at.held = nil
+	at.published = nil
 	at.b.log.Warn("what was read again is over", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
 }

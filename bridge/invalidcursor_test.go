@@ -13,10 +13,10 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// pastOf is a bridge.Past over a store without branches.
-type pastOf struct{ store *bridgetest.Store }
+// storeHistory is a bridge.History over a store without branches.
+type storeHistory struct{ store *bridgetest.Store }
 
-func (p pastOf) Before(_ context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
+func (p storeHistory) Before(_ context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
 	for _, h := range slices.Backward(p.store.History()) {
 		if h.Version.Compare(c.Version) < 0 && h.Cursor != c.Cursor {
 			return h, nil
@@ -25,25 +25,25 @@ func (p pastOf) Before(_ context.Context, c bridge.Checkpoint) (bridge.Checkpoin
 	return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
 }
 
-// holdingsOf is a bridge.Holdings over a topic.
-type holdingsOf struct {
+// publishedIn is a bridge.PublishedEvents over a topic.
+type publishedIn struct {
 	topic *bridgetest.Topic
 	asked *[]time.Time
 }
 
-func (h holdingsOf) Held(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.Held, error) {
+func (h publishedIn) Index(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	*h.asked = append(*h.asked, from)
-	return heldBy(h.topic, from, false), nil
+	return publishedSince(h.topic, from, false), nil
 }
 
-func (h holdingsOf) Known(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.Held, error) {
-	return heldBy(h.topic, from, true), nil
+func (h publishedIn) PartialIndex(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	return publishedSince(h.topic, from, true), nil
 }
 
-// heldBy returns what a topic holds from the first record of a time on, in the
+// publishedSince returns what a topic holds from the first record of a time on, in the
 // order of its log. Each key has a partition of its own. Exact is by bytes.
-func heldBy(topic *bridgetest.Topic, from time.Time, exact bool) heldOf {
-	held, begun := heldOf{exact: exact, times: make(map[string]int)}, make(map[string]bool)
+func publishedSince(topic *bridgetest.Topic, from time.Time, exact bool) topicIndex {
+	held, begun := topicIndex{exact: exact, times: make(map[string]int)}, make(map[string]bool)
 	for _, r := range topic.Records() {
 		key := string(r.Key)
 		begun[key] = begun[key] || from.IsZero() || r.Time >= from.UnixMilli()
@@ -54,19 +54,19 @@ func heldBy(topic *bridgetest.Topic, from time.Time, exact bool) heldOf {
 	return held
 }
 
-type heldOf struct {
+type topicIndex struct {
 	exact bool
 	times map[string]int
 }
 
-func (h heldOf) name(id string, value []byte) string {
+func (h topicIndex) name(id string, value []byte) string {
 	if h.exact {
 		return id + " " + string(value)
 	}
 	return id
 }
 
-func (h heldOf) Take(e *bridge.Event) bool {
+func (h topicIndex) Match(e *bridge.Event) bool {
 	name := h.name(string(e.AppendRecordID(nil)), e.Raw)
 	n := h.times[name]
 	if n > 0 && e.ID == nil {
@@ -81,7 +81,7 @@ func (r *rig) startRecovering(policy string) (asked *[]time.Time) {
 	asked = new([]time.Time)
 	r.cfg.OnInvalidCursor = policy
 	r.startWith(bridge.Ports{
-		Source: r.source, Inbox: r.inbox, Past: pastOf{r.store}, Holdings: holdingsOf{r.topic, asked},
+		Source: r.source, Inbox: r.inbox, History: storeHistory{r.store}, Published: publishedIn{r.topic, asked},
 	})
 	return asked
 }

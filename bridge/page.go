@@ -45,8 +45,8 @@ type Event struct {
 	// Shared is set where another item of the page has the same id and other
 	// bytes: the id alone does not tell them apart.
 	Shared bool
-	// Again marks an event that a rewind publishes once more.
-	Again bool
+	// Republished marks an event that a rewind publishes once more.
+	Republished bool
 }
 
 // NoTime is the Time of an event without one: a session that is still open, a

@@ -143,7 +143,7 @@ func TestPauseKeepsTheRewind(t *testing.T) {
 		}
 		r.after(300 * time.Millisecond)
 		r.ask("p1", bridge.KindPause, bridge.Forever)
-		if r.store.Checkpoint().NewsAfter == nil {
+		if r.store.Checkpoint().RewindEnd == nil {
 			t.Fatal("the rewind was over before the pause")
 		}
 		r.ask("p2", bridge.KindResume, 0)

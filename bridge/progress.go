@@ -26,9 +26,9 @@ type progress struct {
 	blank      *visited // the empty pages since the last one with items
 	trimmer    *trimmer
 	batch      batch
-	found      Observation // what trim found since the last commit
-	held       Held        // what the topic holds, during an overlap
-	known      known       // or a part of it, during a rewind
+	found      Observation    // what trim found since the last commit
+	published  PublishedIndex // what the topic holds, during an overlap
+	rewind     rewind         // or a part of it, during a rewind
 
 	// stale is true while cp is known to be behind what the store holds.
 	stale bool
@@ -56,8 +56,8 @@ func (at *progress) adopt(c Checkpoint) {
 	at.visited.commit()
 	at.trimmer.commit()
 	at.blank.commit()
-	if c.NewsAfter == nil {
-		at.known = known{}
+	if c.RewindEnd == nil {
+		at.rewind = rewind{}
 	}
 }
 
@@ -71,14 +71,14 @@ func (at *progress) rejoin(c Checkpoint) {
 		at.trimmer.forget()
 	}
 	if c.Epoch != at.cp.Epoch { // who began it may have accepted another topic
-		at.known = known{}
+		at.rewind = rewind{}
 	}
 }
 
 // rollback goes back to the last commit.
 func (at *progress) rollback() {
 	at.head, at.pace = at.cp, at.kept
-	at.batch, at.found, at.held = batch{}, Observation{}, nil
+	at.batch, at.found, at.published = batch{}, Observation{}, nil
 	at.visited.rollback()
 	at.trimmer.rollback()
 	at.blank.rollback()
@@ -114,12 +114,12 @@ func (at *progress) take(ctx context.Context, p *Page) error {
 	if err := at.trim(p); err != nil {
 		return err
 	}
-	at.dropHeld(p)
+	at.dropPublished(p)
 	if err := at.judge(p); err != nil {
 		return err
 	}
 	at.count(p)
-	at.markAgain(ctx, p)
+	at.markRepublished(ctx, p)
 	at.noteTimes(p)
 	if p.Tail() {
 		at.stay(p)
@@ -207,7 +207,7 @@ func (at *progress) skip(p *Page) {
 	at.blank.add(p.At.Cursor)
 	at.pace.skipped(p, max(h.LastEventTime, h.Origin.Start))
 	if !at.pace.leadsOn(h.MarksEnd) {
-		h.NewsAfter = nil
+		h.RewindEnd = nil
 	}
 	switch {
 	case at.b.cfg.window() && at.pace.empties >= at.b.cfg.EmptyPages && at.final(p):
@@ -258,8 +258,8 @@ func (at *progress) admitSource(got SourceIdentity) error {
 		return nil
 	}
 	if *have == (SourceIdentity{}) {
-		if news := at.head.NewsAfter; news != nil && news.Source != (SourceIdentity{}) && news.Source != got {
-			at.head.NewsAfter = nil
+		if news := at.head.RewindEnd; news != nil && news.Source != (SourceIdentity{}) && news.Source != got {
+			at.head.RewindEnd = nil
 		}
 		*have = got
 		return nil
@@ -292,7 +292,7 @@ const timesOfPage = 8
 func (at *progress) noteTimes(p *Page) {
 	step := max(1, len(p.Events)/timesOfPage)
 	for i := step - 1; i < len(p.Events); i += step {
-		if e := &p.Events[i]; e.Defect == DefectNone && e.Time != NoTime && !e.Again {
+		if e := &p.Events[i]; e.Defect == DefectNone && e.Time != NoTime && !e.Republished {
 			at.found.Times = append(at.found.Times, e.Time)
 		}
 	}

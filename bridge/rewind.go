@@ -6,48 +6,48 @@ import (
 	"time"
 )
 
-// knownWait bounds what is waited for marks: they are a hint.
-const knownWait = 10 * time.Second
+// rewindIndexTimeout bounds what is waited for marks: they are a hint.
+const rewindIndexTimeout = 10 * time.Second
 
-// known is what the topic is known to hold while a rewind is under way. Owned
+// rewind is what the topic is known to hold while a rewind is under way. Owned
 // by the commit loop.
-type known struct {
-	asked  bool
-	events Held // nil is nothing
-	passed bool // the page where the rewind began was read
+type rewind struct {
+	loaded bool
+	index  PublishedIndex // nil is nothing
+	passed bool           // the page where the rewind began was read
 }
 
-// markAgain marks what a rewind publishes once more: events that the topic was
+// markRepublished marks what a rewind publishes once more: events that the topic was
 // seen to hold. No cursor, count or time proves that: the API may hand out other
 // cursors than before, list an event late under an old one, or delete events;
 // clocks lie; an operator may have moved the stream over a part, or have made
 // the topic anew. An event that could be news is never marked, since a consumer
 // may ignore marked ones. Some are not marked although they come again: where
 // there are too many to remember, or Kafka is too slow.
-func (at *progress) markAgain(ctx context.Context, p *Page) {
-	news := at.head.NewsAfter
+func (at *progress) markRepublished(ctx context.Context, p *Page) {
+	news := at.head.RewindEnd
 	if news == nil {
 		return
 	}
-	at.lookUp(ctx, p)
+	at.loadRewindIndex(ctx, p)
 	marked := 0
 	for i := range p.Events {
 		e := &p.Events[i]
-		if at.known.events != nil && e.Defect == DefectNone && at.known.events.Take(e) {
-			e.Again = true
+		if at.rewind.index != nil && e.Defect == DefectNone && at.rewind.index.Match(e) {
+			e.Republished = true
 			marked++
 		}
 	}
-	at.known.passed = at.known.passed || CursorHash(p.At.Cursor) == news.CursorHash
-	if p.Tail() || at.known.passed && marked < len(p.Events) {
-		at.head.NewsAfter = nil
+	at.rewind.passed = at.rewind.passed || CursorHash(p.At.Cursor) == news.CursorHash
+	if p.Tail() || at.rewind.passed && marked < len(p.Events) {
+		at.head.RewindEnd = nil
 	}
 }
 
-// lookUp asks what the topic holds, once, when the first events come that could
+// loadRewindIndex asks what the topic holds, once, when the first events come that could
 // be known. Those of an overlap that it holds are dropped already.
-func (at *progress) lookUp(ctx context.Context, p *Page) {
-	if at.known.asked || at.batch.events > 0 || at.b.ports.Holdings == nil {
+func (at *progress) loadRewindIndex(ctx context.Context, p *Page) {
+	if at.rewind.loaded || at.batch.events > 0 || at.b.ports.Published == nil {
 		return
 	}
 	var times []int64
@@ -66,11 +66,11 @@ func (at *progress) lookUp(ctx context.Context, p *Page) {
 	first := times[len(times)/10]
 	at.b.watchdog.wait()
 	defer at.b.watchdog.work()
-	ctx, cancel := context.WithTimeout(ctx, knownWait)
+	ctx, cancel := context.WithTimeout(ctx, rewindIndexTimeout)
 	defer cancel()
-	events, err := at.b.ports.Holdings.Known(ctx, time.UnixMilli(first).Add(-at.b.cfg.Overlap), at.head.Source)
+	events, err := at.b.ports.Published.PartialIndex(ctx, time.UnixMilli(first).Add(-at.b.cfg.Overlap), at.head.Source)
 	if err != nil {
 		at.b.log.Warn("what comes again is not marked: reading back the topic failed", "error", err.Error())
 	}
-	at.known.asked, at.known.events = true, events
+	at.rewind.loaded, at.rewind.index = true, events
 }

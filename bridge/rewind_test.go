@@ -94,7 +94,7 @@ func TestRewindMarksNothingUnknown(t *testing.T) {
 	t.Parallel()
 	inModes(t, bridgetest.Export{}, func(r *rig) {
 		r.source.Grow(25)
-		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Holdings: noHoldings{}})
+		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Published: unreadableTopic{}})
 		r.after(5 * time.Second)
 		r.command("r1", bridge.Target{})
 		r.after(5 * time.Second)
@@ -105,9 +105,9 @@ func TestRewindMarksNothingUnknown(t *testing.T) {
 	})
 }
 
-type noHoldings struct{ bridge.Holdings }
+type unreadableTopic struct{ bridge.PublishedEvents }
 
-func (noHoldings) Known(context.Context, time.Time, bridge.SourceIdentity) (bridge.Held, error) {
+func (unreadableTopic) PartialIndex(context.Context, time.Time, bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	return nil, errors.New("not authorized")
 }
 

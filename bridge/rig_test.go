@@ -130,8 +130,8 @@ func (r *rig) startWith(p bridge.Ports) {
 	if p.Sink == nil {
 		p.Sink = r.topic.Open("events")
 	}
-	if p.Holdings == nil {
-		p.Holdings = holdingsOf{r.topic, new([]time.Time)}
+	if p.Published == nil {
+		p.Published = publishedIn{r.topic, new([]time.Time)}
 	}
 	p.Sink, p.Store, p.Observer = markCounter{p.Sink, r.t, r.topic, &r.again}, r.store, r
 	b, err := bridge.New(r.cfg, p)
@@ -154,15 +154,15 @@ type markCounter struct {
 }
 
 func (m markCounter) Send(ctx context.Context, p *bridge.Page) error {
-	var held heldOf
+	var held topicIndex
 	for i := range p.Events {
-		if !p.Events[i].Again {
+		if !p.Events[i].Republished {
 			continue
 		}
 		if m.again.Add(1); held.times == nil {
-			held = heldBy(m.topic, time.Time{}, true)
+			held = publishedSince(m.topic, time.Time{}, true)
 		}
-		if !held.Take(&p.Events[i]) {
+		if !held.Match(&p.Events[i]) {
 			m.t.Errorf("%s is marked as published again, and was never published", p.Events[i].Raw)
 		}
 	}

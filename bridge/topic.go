@@ -153,7 +153,7 @@ func (r *recovery) sameTopics(ctx context.Context) error {
 	}
 	for i := range found {
 		if was := stateOf(r.at.cp.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
-			r.at.known = known{} // it was of another topic
+			r.at.rewind = rewind{} // it was of another topic
 		}
 	}
 	r.session.topics = r.session.continued(r.at.cp.Topics, found, r.at.cp.Version)

@@ -347,42 +347,42 @@ func BenchmarkTrim(b *testing.B) {
 // when on the topic is read.
 func TestEventWithoutTimeIsMarked(t *testing.T) {
 	t.Parallel()
-	h := &fixedHoldings{holds: "ab"}
-	at := &progress{b: &Bridge{ports: Ports{Holdings: h}}, head: Checkpoint{NewsAfter: &News{CursorHash: "x"}}}
+	h := &fixedTopic{holds: "ab"}
+	at := &progress{b: &Bridge{ports: Ports{Published: h}}, head: Checkpoint{RewindEnd: &RewindEnd{CursorHash: "x"}}}
 	p := &Page{At: Position{Cursor: "c"}, Next: "d", Events: []Event{{Raw: []byte("a"), Time: NoTime}, {Raw: []byte("b"), Time: 5}, {Raw: []byte("c"), Time: NoTime}}}
-	at.markAgain(t.Context(), p)
-	if !p.Events[0].Again || !p.Events[1].Again || p.Events[2].Again {
-		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Again, p.Events[1].Again, p.Events[2].Again)
+	at.markRepublished(t.Context(), p)
+	if !p.Events[0].Republished || !p.Events[1].Republished || p.Events[2].Republished {
+		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Republished, p.Events[1].Republished, p.Events[2].Republished)
 	}
 	if h.from.UnixMilli() != 5 {
 		t.Errorf("the topic is read from %v on, want the only time there is", h.from)
 	}
 }
 
-// fixedHoldings is a topic of events of one byte each.
-type fixedHoldings struct {
-	Holdings
+// fixedTopic is a topic of events of one byte each.
+type fixedTopic struct {
+	PublishedEvents
 	holds string
 	from  time.Time
 }
 
-func (h *fixedHoldings) Known(_ context.Context, from time.Time, _ SourceIdentity) (Held, error) {
+func (h *fixedTopic) PartialIndex(_ context.Context, from time.Time, _ SourceIdentity) (PublishedIndex, error) {
 	h.from = from
 	return h, nil
 }
 
-func (h *fixedHoldings) Take(e *Event) bool { return strings.Contains(h.holds, string(e.Raw)) }
+func (h *fixedTopic) Match(e *Event) bool { return strings.Contains(h.holds, string(e.Raw)) }
 
 // TestForgetsWhatATopicHeld: what another process does to the stream meanwhile
 // may include a topic that was made anew, and a circle that is none any more.
 func TestForgetsWhatATopicHeld(t *testing.T) {
 	t.Parallel()
 	f := newFollower(&Bridge{}, nil)
-	f.at.known = known{asked: true, events: &fixedHoldings{holds: "a"}}
+	f.at.rewind = rewind{loaded: true, index: &fixedTopic{holds: "a"}}
 	f.at.blank.add("c")
 	f.at.blank.commit()
 	f.forget()
-	if f.at.known.asked || f.at.known.events != nil || f.at.blank.has("c") {
+	if f.at.rewind.loaded || f.at.rewind.index != nil || f.at.blank.has("c") {
 		t.Error("the next tenure goes by what the topic held in the last one, or by its empty pages")
 	}
 }

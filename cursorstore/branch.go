@@ -55,7 +55,7 @@ func (s *Store) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
 	return s.first(ctx, branch[i:])
 }
 
-// Before implements bridge.Past: the newest entry on the current branch, below
+// Before implements bridge.History: the newest entry on the current branch, below
 // the version of c, that has another cursor.
 func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
 	op := fmt.Sprintf("cursor of %s before %s", s.name, c.Version)

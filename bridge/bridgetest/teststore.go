@@ -320,7 +320,7 @@ func fullCheckpoint() bridge.Checkpoint {
 	c.Drained, c.MarksEnd, c.PausedUntil = true, true, bridge.Forever
 	c.Trail = bridge.Trail{1, 1<<64 - 1}
 	c.Change = &bridge.Change{ID: "r", Kind: bridge.KindPause, Who: "me", Reason: "why", From: bridge.Version{Epoch: 2, Seq: 9}, At: itemTime}
-	c.NewsAfter, c.KnownFrom = &bridge.News{CursorHash: "abc", EventTime: itemTime}, itemTime-1
+	c.RewindEnd, c.KnownFrom = &bridge.RewindEnd{CursorHash: "abc", EventTime: itemTime}, itemTime-1
 	return c
 }
 

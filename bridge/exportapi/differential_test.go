@@ -122,8 +122,8 @@ func sameEvent(got, want *bridge.Event) error {
 			return fmt.Errorf("%s of %d bytes can grow to %d", field.name, len(field.got), cap(field.got))
 		}
 	}
-	if got.Time != want.Time || got.Defect != want.Defect || got.Index != want.Index || got.Again != want.Again {
-		return fmt.Errorf("the scanner reads %d %q %d %t, the oracle %d %q %d %t", got.Time, got.Defect, got.Index, got.Again, want.Time, want.Defect, want.Index, want.Again)
+	if got.Time != want.Time || got.Defect != want.Defect || got.Index != want.Index || got.Republished != want.Republished {
+		return fmt.Errorf("the scanner reads %d %q %d %t, the oracle %d %q %d %t", got.Time, got.Defect, got.Index, got.Republished, want.Time, want.Defect, want.Index, want.Republished)
 	}
 	return nil
 }

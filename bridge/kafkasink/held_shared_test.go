@@ -12,7 +12,7 @@ import (
 // whose bytes are; one that is alone is known by its id.
 func TestHeldTellsSharedIDsApart(t *testing.T) {
 	t.Parallel()
-	h := newHeld(false)
+	h := newPublishedIndex(false)
 	record := func(value string) {
 		h.add(&kgo.Record{Value: []byte(value), Headers: []kgo.RecordHeader{{Key: HeaderID, Value: []byte("x")}}})
 	}
@@ -26,7 +26,7 @@ func TestHeldTellsSharedIDsApart(t *testing.T) {
 		{"one", true, true}, {"two", true, true}, {"three", true, false}, {"three", false, true},
 	} {
 		e := bridge.Event{ID: []byte("x"), Raw: []byte(tc.value), Shared: tc.shared}
-		if got := h.Take(&e); got != tc.want {
+		if got := h.Match(&e); got != tc.want {
 			t.Errorf("%s, shared %v: held %v, want %v", tc.value, tc.shared, got, tc.want)
 		}
 	}

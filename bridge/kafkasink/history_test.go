@@ -109,7 +109,7 @@ func TestTrailOfBrokersThatAreAway(t *testing.T) {
 	}
 }
 
-// Held knows what is committed, by id or by bytes, and nothing else.
+// Index knows what is committed, by id or by bytes, and nothing else.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
@@ -140,13 +140,13 @@ func TestHeld(t *testing.T) {
 			if err := tryRecover(t, reader, kafkatest.Patience); err != nil { // ends that
 				t.Fatal(err)
 			}
-			held, err := reader.Held(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
+			held, err := reader.Index(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			take := func(want bool, e bridge.Event) {
 				t.Helper()
-				if got := held.Take(&e); got != want {
+				if got := held.Match(&e); got != want {
 					t.Errorf("event %s %s: held %v, want %v", e.ID, e.Raw, got, want)
 				}
 			}
@@ -161,7 +161,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// Held knows dead letters too, those that hold only where the item was as well.
+// Index knows dead letters too, those that hold only where the item was as well.
 func TestHeldKnowsDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, headers := range []string{"cloudevents", "minimal", "none"} {
@@ -185,7 +185,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 			if _, err := r.Publish(t.Context(), page(nameless), "0/1", []byte("mark")); err != nil {
 				t.Fatal(err)
 			}
-			held, err := s.Held(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
+			held, err := s.Index(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,14 +193,14 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 				if headers == "none" && string(e.ID) == "fine" {
 					continue // its bytes have another time
 				}
-				if !held.Take(&e) {
+				if !held.Match(&e) {
 					t.Errorf("event %.20s %.40s is not held", e.ID, e.Raw)
 				}
 			}
-			if held.Take(&nameless) {
+			if held.Match(&nameless) {
 				t.Error("an event without an id is held once more than it was listed")
 			}
-			if e := event("never", "u"); held.Take(&e) {
+			if e := event("never", "u"); held.Match(&e) {
 				t.Error("an event that never was is held")
 			}
 		})
@@ -222,11 +222,11 @@ func TestHeldKnowsOurs(t *testing.T) {
 	if err := client.ProduceSync(t.Context(), foreign).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	held, err := s.Held(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
+	held, err := s.Index(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := event("theirs", "u"); held.Take(&e) {
+	if e := event("theirs", "u"); held.Match(&e) {
 		t.Error("somebody else's record counts as the stream's")
 	}
 }
@@ -256,17 +256,17 @@ func TestHeldOfOneSource(t *testing.T) {
 			for source, want := range map[bridge.SourceIdentity]struct{ said, unsaid bool }{
 				ours: {true, true}, theirs: {!tells, true}, {}: {true, true},
 			} {
-				held, err := s.Held(t.Context(), time.Now().Add(-time.Hour), source)
+				held, err := s.Index(t.Context(), time.Now().Add(-time.Hour), source)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := held.Take(&said); got != want.said {
+				if got := held.Match(&said); got != want.said {
 					t.Errorf("source %+v: an event of %+v is held: %t", source, ours, got)
 				}
-				if got := held.Take(&letter); got != want.said {
+				if got := held.Match(&letter); got != want.said {
 					t.Errorf("source %+v: a dead letter of %+v is held: %t", source, ours, got)
 				}
-				if got := held.Take(&unsaid); got != want.unsaid {
+				if got := held.Match(&unsaid); got != want.unsaid {
 					t.Errorf("source %+v: an event that does not say whose it is is held: %t", source, got)
 				}
 			}

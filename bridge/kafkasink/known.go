@@ -12,13 +12,13 @@ import (
 	"exportbridge/bridge"
 )
 
-// mostKnown is how many events are remembered to mark others: about 30 MB.
-const mostKnown = 500_000
+// maxPartialIndex is how many events are remembered to mark others: about 30 MB.
+const maxPartialIndex = 500_000
 
-// Known implements bridge.Holdings. With the headers cloudevents an event is
+// PartialIndex implements bridge.PublishedEvents. With the headers cloudevents an event is
 // known by ce_id together with ce_source, with minimal by ce_id. Without
 // headers there are no marks, and nothing is read.
-func (p *Published) Known(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.Held, error) {
+func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	if p.cfg.Headers == headersNone {
 		return nil, nil //nolint:nilnil // nothing to mark, and no error
 	}
@@ -29,7 +29,7 @@ func (p *Published) Known(ctx context.Context, from time.Time, source bridge.Sou
 	defer client.Close()
 	of := newBuilder(p.cfg)
 	of.setSource(source)
-	h := newHeld(false)
+	h := newPublishedIndex(false)
 	h.exact = true
 	l := client.Log(p.cfg.Topic, [16]byte{})
 	// A record may have been given the time of its publishing.
@@ -39,14 +39,14 @@ func (p *Published) Known(ctx context.Context, from time.Time, source bridge.Sou
 			if p.isOurs(r) && isOf(r, of.sourceText) {
 				h.add(r)
 			}
-			if h.len() >= mostKnown {
-				return errTooManyHeld
+			if h.len() >= maxPartialIndex {
+				return errIndexTooLarge
 			}
 			return nil
 		})
 	}
 	switch {
-	case err == nil, errors.Is(err, errTooManyHeld), ctx.Err() != nil && h.len() > 0:
+	case err == nil, errors.Is(err, errIndexTooLarge), ctx.Err() != nil && h.len() > 0:
 		return h, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("read the events of %s: %w", p.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))

@@ -11,7 +11,7 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// Known is what is committed of one source. Without headers there are no marks.
+// PartialIndex is what is committed of one source. Without headers there are no marks.
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	theirs := bridge.SourceIdentity{Organization: "globex", Application: "web"}
@@ -28,7 +28,7 @@ func TestKnown(t *testing.T) {
 			if err := commit(t, s, b); err != nil {
 				t.Fatal(err)
 			}
-			known, err := s.Known(t.Context(), time.Now().Add(-time.Hour), ours)
+			known, err := s.PartialIndex(t.Context(), time.Now().Add(-time.Hour), ours)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,32 +38,32 @@ func TestKnown(t *testing.T) {
 			if !want.marks {
 				return
 			}
-			if never := event("never", "u"); !known.Take(&event3) || known.Take(&never) {
+			if never := event("never", "u"); !known.Match(&event3) || known.Match(&never) {
 				t.Error("it does not know what was committed, or knows what was not")
 			}
 			if changed := event3; true {
 				changed.Raw = append(slices.Clone(event3.Raw), ' ')
-				if known.Take(&changed) {
+				if known.Match(&changed) {
 					t.Error("it knows bytes that were never published, by their id")
 				}
 			}
-			if known, err = s.Known(t.Context(), time.Now().Add(-time.Hour), theirs); err != nil {
+			if known, err = s.PartialIndex(t.Context(), time.Now().Add(-time.Hour), theirs); err != nil {
 				t.Fatal(err)
 			}
-			if got := known.Take(&event3); got == want.sources {
+			if got := known.Match(&event3); got == want.sources {
 				t.Errorf("an event of another source is known: %t", got)
 			}
 		})
 	}
 }
 
-// When the time is up, Known returns what it has found, or that it found nothing.
+// When the time is up, PartialIndex returns what it has found, or that it found nothing.
 func TestKnownWithoutTime(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, []string{"127.0.0.1:1"}, exactly)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if known, err := open(t, cfg).Known(ctx, time.Now(), bridge.SourceIdentity{}); err == nil || known != nil {
+	if known, err := open(t, cfg).PartialIndex(ctx, time.Now(), bridge.SourceIdentity{}); err == nil || known != nil {
 		t.Errorf("known %v, %v from a broker that is away", known, err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// mostHeld is how many events are remembered: about 300 MB.
-const mostHeld = 5_000_000
+// maxIndexed is how many events are remembered: about 300 MB.
+const maxIndexed = 5_000_000
 
 // Published reads what the topics of a stream hold: the events and the dead
 // letters of the stream. It publishes nothing, and needs no session. One
@@ -33,20 +33,20 @@ func (c *Config) Published() *Published {
 	return &Published{cfg: *c, searched: make(map[string]searched), holdsTime: holdsTime}
 }
 
-// Held implements bridge.Holdings. It reads the topic and that of the dead
+// Index implements bridge.PublishedEvents. It reads the topic and that of the dead
 // letters read_committed, from record times an hour before from on, since an
 // event's record may have been given the time of its publishing. With headers an
 // event is known by its record's ce_id, without by the bytes of its value; of a
 // dead letter that says neither the hash of the bytes is enough. A record whose
 // ce_source names another source than this one does not count. It waits for
 // brokers, and for transactions that are open, as long as ctx allows.
-func (p *Published) Held(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.Held, error) {
+func (p *Published) Index(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	client, err := p.cfg.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	h, err := p.readHeld(ctx, client, from.Add(-futureLimit), source)
+	h, err := p.buildIndex(ctx, client, from.Add(-futureLimit), source)
 	switch {
 	case err == nil:
 		return h, nil
@@ -59,11 +59,11 @@ func (p *Published) Held(ctx context.Context, from time.Time, source bridge.Sour
 	return nil, p.cfg.explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, err), client)
 }
 
-// errTooManyHeld ends the reading of more than can be remembered.
-var errTooManyHeld = errors.New("too many to tell apart")
+// errIndexTooLarge ends the reading of more than can be remembered.
+var errIndexTooLarge = errors.New("too many to tell apart")
 
-func (p *Published) readHeld(ctx context.Context, client *kafkaclient.Client, from time.Time, source bridge.SourceIdentity) (*held, error) {
-	h := newHeld(p.cfg.Headers == headersNone)
+func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, from time.Time, source bridge.SourceIdentity) (*publishedIndex, error) {
+	h := newPublishedIndex(p.cfg.Headers == headersNone)
 	of := newBuilder(p.cfg)
 	of.setSource(source)
 	for _, topic := range p.cfg.Topics().Published() {
@@ -82,11 +82,11 @@ func (p *Published) readHeld(ctx context.Context, client *kafkaclient.Client, fr
 			})
 		}
 		switch {
-		case errors.Is(err, errTooManyHeld):
+		case errors.Is(err, errIndexTooLarge):
 			return nil, &bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
 				Hint: "lower EXPORT_OVERLAP, or exportbridge cursor reset --to-datetime",
-				Err:  fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topic, mostHeld, from.UTC().Format(time.RFC3339), err),
+				Err:  fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topic, maxIndexed, from.UTC().Format(time.RFC3339), err),
 			}
 		case err != nil:
 			return nil, p.cfg.unreadable(err, topic)
@@ -97,7 +97,7 @@ func (p *Published) readHeld(ctx context.Context, client *kafkaclient.Client, fr
 }
 
 // takeHeld remembers a record if it is the stream's.
-func (p *Published) takeHeld(h *held, r *kgo.Record) error {
+func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	switch {
 	case !p.isOurs(r):
 	case r.Topic == p.cfg.Topic:
@@ -105,8 +105,8 @@ func (p *Published) takeHeld(h *held, r *kgo.Record) error {
 	default:
 		h.addLetter(r)
 	}
-	if h.len() > mostHeld {
-		return errTooManyHeld
+	if h.len() > maxIndexed {
+		return errIndexTooLarge
 	}
 	return nil
 }
@@ -142,8 +142,8 @@ func fingerprintOf(b []byte) fingerprint {
 	return fingerprint(sum[:16])
 }
 
-// held is what the topics hold.
-type held struct {
+// publishedIndex is what the topics hold.
+type publishedIndex struct {
 	byValue bool
 	// exact: an event is there only with the same bytes, whatever its id.
 	exact bool
@@ -179,16 +179,18 @@ func formOf(name fingerprint, value []byte) form {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func newHeld(byValue bool) *held {
-	return &held{
+func newPublishedIndex(byValue bool) *publishedIndex {
+	return &publishedIndex{
 		byValue: byValue, times: make(map[fingerprint]copies), letters: make(map[fingerprint]int32),
 		forms: make(map[form]struct{}), nameless: make(map[fingerprint]bool),
 	}
 }
 
-func (h *held) len() int { return len(h.times) + len(h.letters) + len(h.forms) + len(h.nameless) }
+func (h *publishedIndex) len() int {
+	return len(h.times) + len(h.letters) + len(h.forms) + len(h.nameless)
+}
 
-func (h *held) add(r *kgo.Record) {
+func (h *publishedIndex) add(r *kgo.Record) {
 	name, ok := r.Value, h.byValue
 	if !h.byValue {
 		name, ok = recordID(r)
@@ -206,7 +208,7 @@ func (h *held) add(r *kgo.Record) {
 	h.times[is.name] = c
 }
 
-func (h *held) addLetter(r *kgo.Record) {
+func (h *publishedIndex) addLetter(r *kgo.Record) {
 	item := r.Value
 	sub, ok := ReadSubstitute(r)
 	if ok {
@@ -238,8 +240,8 @@ func recordID(r *kgo.Record) ([]byte, bool) {
 	return nil, false
 }
 
-// Take implements bridge.Held.
-func (h *held) Take(e *bridge.Event) bool {
+// Match implements bridge.PublishedIndex.
+func (h *publishedIndex) Match(e *bridge.Event) bool {
 	name := e.Raw
 	if !h.byValue {
 		h.id = e.AppendRecordID(h.id[:0])

@@ -193,7 +193,7 @@ func (b *builder) id(ev *bridge.Event) kgo.RecordHeader {
 }
 
 func (b *builder) origin(ev *bridge.Event) kgo.RecordHeader {
-	if ev.Again {
+	if ev.Republished {
 		return b.constants.rewind
 	}
 	return b.constants.live

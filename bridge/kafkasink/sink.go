@@ -6,7 +6,7 @@ import "time"
 // called by one goroutine at a time; Plan, Create, Check, TransactionVersion
 // and Losses may be called at any time.
 type Sink struct {
-	*Published // what Holds, Held and Known read
+	*Published // what Holds, Index and PartialIndex read
 
 	cfg         Config
 	session     *session // nil before the first Recover and after any error

@@ -213,7 +213,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	owner := st.Kafka.Ownership().Owner()
 	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st)}
 	ports := bridge.Ports{
-		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, Past: store, Holdings: sink, Observer: observers{p.metrics, p.samples}, Health: health,
+		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
 	if p.options.Ports != nil {
