@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,42 @@ func TestRefusalNeedsTheClaim(t *testing.T) {
 		}
 		if n := strings.Count(r.log.String(), "session begins"); n != begun+2 {
 			t.Errorf("%d sessions began before the refusal, want a second one after the claim was seen", n-begun)
+		}
+	})
+}
+
+// overtaken is an Inbox whose answers come so late that another session has
+// taken the claim over.
+type overtaken struct{ *bridgetest.Inbox }
+
+func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+	if _, err := o.Claim(ctx, c, bridge.Claim{Owner: "other", Session: "other", Over: by.Session}); err != nil {
+		return bridge.Answer{}, err
+	}
+	return o.Inbox.Answer(ctx, c, by, a)
+}
+
+// TestRefusalOfAnotherClaim: an operator's process refuses a command, and stands
+// still before it has said so. Another one takes the claim over, and applies it.
+func TestRefusalOfAnotherClaim(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		r.end()
+		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.inbox.Push(cmd)
+		ports := bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: overtaken{r.inbox}}
+		if a, err := bridge.Apply(r.t.Context(), r.cfg, ports, cmd); err == nil {
+			t.Errorf("the operator reads %+v", a)
+		}
+		if a, ok := r.inbox.AnswerTo("a"); ok {
+			t.Errorf("the refusal %+v counts, and another session has the claim", a)
+		}
+		want := bridge.Answer{Applied: true, By: "other"}
+		if a, err := r.inbox.Answer(r.t.Context(), cmd, bridge.Claim{Session: "other"}, want); a != want || err != nil {
+			t.Errorf("the other's answer is %+v, %v", a, err)
 		}
 	})
 }

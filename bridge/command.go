@@ -41,21 +41,22 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 		f.tenure.doubted, f.session.restored = cmd.ID, false
 		return &sessionError{fmt.Errorf("command %s was made for epoch %d, after %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
 	}
+	by := Claim{Owner: f.b.cfg.Owner, Session: f.session.id}
 	if f.at.cp.applied(cmd.ID) { // applied before, and the answer got lost
-		return r.answer(hard, cmd, Answer{Applied: true})
+		return r.answer(hard, cmd, by, Answer{Applied: true})
 	}
 	// A refusal needs the claim too: another session may be applying it.
-	mine, err := r.claim(hard, cmd)
+	mine, err := r.claim(hard, cmd, by)
 	if err != nil || !mine {
 		return err
 	}
 	if refusal := r.validateCommand(cmd); refusal != "" {
 		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", refusal)
-		return r.answer(hard, cmd, Answer{Detail: refusal})
+		return r.answer(hard, cmd, by, Answer{Detail: refusal})
 	}
 	f.discard()
 	if failpoint.Broken(failpoint.BreakAnswer) {
-		_ = r.answer(hard, cmd, Answer{Applied: true})
+		_ = r.answer(hard, cmd, by, Answer{Applied: true})
 	}
 	note, err := r.accept(hard, cmd)
 	if err != nil {
@@ -77,7 +78,7 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	f.move(next)
 	f.b.observe(Observation{What: ObserveReset, Code: string(cmd.Kind)})
 	f.tenure.mirror.await(hard) // so that who asked finds it there
-	return r.answer(hard, cmd, Answer{Applied: true, Detail: note})
+	return r.answer(hard, cmd, by, Answer{Applied: true, Detail: note})
 }
 
 // canApply reports whether a command could be applied now, which takes a known
@@ -116,9 +117,8 @@ type seenClaim struct {
 // it is. The claim of another session counts until a session has begun after
 // the claim was seen: that one has fenced the claimer, and its checkpoint shows
 // what the claimer committed.
-func (r *requests) claim(hard context.Context, cmd Command) (bool, error) {
+func (r *requests) claim(hard context.Context, cmd Command, by Claim) (bool, error) {
 	f := r.f
-	by := Claim{Owner: f.b.cfg.Owner, Session: f.session.id}
 	if last := r.claimed; last.id == cmd.ID && last.by != f.session.id {
 		if !f.session.open || last.seen == f.session.id {
 			return false, nil // a session is about to begin; the command is offered again
@@ -132,7 +132,7 @@ func (r *requests) claim(hard context.Context, cmd Command) (bool, error) {
 	case got.Late && failpoint.Broken(failpoint.BreakClaim):
 		return true, nil
 	case got.Late:
-		return false, r.expire(hard, cmd, by.Over)
+		return false, r.expire(hard, cmd, by)
 	case got.By == "":
 		return false, nil // withdrawn meanwhile
 	}
@@ -143,18 +143,18 @@ func (r *requests) claim(hard context.Context, cmd Command) (bool, error) {
 	return false, &sessionError{fmt.Errorf("command %s was claimed by session %s, which has not answered", cmd.ID, got.By)}
 }
 
-// expire answers a command that was not applied before its deadline. over is
+// expire answers a command that was not applied before its deadline. by.Over is
 // the session that had claimed it, or empty. Exactly once that one is fenced;
 // at least once its change of the store may still be on its way, so the change
 // id is taken from under it first. A store that holds no checkpoint of ours has
 // none: there the operator moves the stream in any case.
-func (r *requests) expire(hard context.Context, cmd Command, over string) error {
+func (r *requests) expire(hard context.Context, cmd Command, by Claim) error {
 	f := r.f
 	detail := "no bridge took it up before its deadline"
-	if over != "" {
+	if by.Over != "" {
 		detail = "the bridge that took it up ended before it was applied"
 	}
-	if over != "" && !f.b.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
+	if by.Over != "" && !f.b.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
 		f.discard()
 		next := f.session.stamp(f.at.cp, KindReset, Version{Epoch: f.at.cp.Epoch + 1})
 		next.Change = f.b.ownChange(f.at.cp, "command "+cmd.ID+" expired")
@@ -165,8 +165,8 @@ func (r *requests) expire(hard context.Context, cmd Command, over string) error 
 		f.move(next)
 		f.run.began, r.claimed.fenced = began, true
 	}
-	f.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "deadline", describeInstant(cmd.Deadline), "claimed_by", over)
-	return r.answer(hard, cmd, ExpiredAnswer(detail))
+	f.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "deadline", describeInstant(cmd.Deadline), "claimed_by", by.Over)
+	return r.answer(hard, cmd, by, ExpiredAnswer(detail))
 }
 
 // validateCommand says why a command cannot be applied, or nothing.
@@ -311,12 +311,19 @@ func (r *requests) accept(ctx context.Context, cmd Command) (string, error) {
 }
 
 // answer tells who asked. A lost answer is no fault: the command stays in the
-// inbox, is offered again, and is recognised by its id.
-func (r *requests) answer(ctx context.Context, cmd Command, a Answer) error {
+// inbox, is offered again, and is recognised by its id. What was not applied is
+// answered only once that is recorded: until then another session may apply it.
+func (r *requests) answer(ctx context.Context, cmd Command, by Claim, a Answer) error {
 	f := r.f
 	a.By, a.Version, a.At = f.b.cfg.Owner, f.at.cp.Version, time.Now().UnixMilli()
-	r.answered = &a
-	if err := f.b.ports.Inbox.Answer(ctx, cmd, a); err != nil {
+	first, err := f.b.ports.Inbox.Answer(ctx, cmd, by, a)
+	switch {
+	case err == nil:
+		r.answered = &first
+	case a.Applied:
+		r.answered = &a
+	}
+	if err != nil {
 		f.log.Warn("command answered, but the answer was not delivered", "id", cmd.ID, "error", err)
 	}
 	return nil

@@ -185,12 +185,15 @@ bool qClaimed = false, sqClaimed = false;         /* a claimed request cannot be
 byte withdrawn = 0;
 #endif
 #ifdef DEADLINE
+#define DECIDES (nE == NONE || qClaim == mine) /* a refusal counts while its claim stands */
 #define CLAIMS 4                  /* sessions that may claim something */
 byte claims = 0, qClaim = 0;      /* each claim is a session's; qClaim is the one that stands, 0 = none */
 bool qLate = false;               /* the deadline has passed */
 byte lateId = 0, standing = 0;    /* of which request, and whose claim stood then */
 byte ckClaim = 0;                 /* whose claim the open transaction's checkpoint comes from */
 byte expired = 0;                 /* last request that was answered so */
+#else
+#define DECIDES true
 #endif
 byte aE = 0;                      /* greatest epoch that a process has adopted: any mirror may write up to it */
 
@@ -426,7 +429,7 @@ loop:
      :: else ->
 #endif
           d_step {
-            if :: (nR != 0 && qId == nR) ->
+            if :: (nR != 0 && qId == nR && DECIDES) ->
 #if !defined(NO_BASE) && !defined(LAST_RID) && !defined(SAME_EPOCH)
                     assert(nE == NONE || qBase != kE || kR == nR);   /* RESET: only what is out of date is refused */
 #endif

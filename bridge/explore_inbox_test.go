@@ -45,26 +45,35 @@ func (p *process) Claim(ctx context.Context, cmd bridge.Command, by bridge.Claim
 }
 
 // Answer implements bridge.Inbox.
-func (p *process) Answer(ctx context.Context, cmd bridge.Command, a bridge.Answer) error {
+func (p *process) Answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
 	w := p.w
+	var first bridge.Answer
+	give := func() (err error) {
+		first, err = w.answer(cmd, by, a)
+		return err
+	}
 	c := &call{op: opAnswer, note: cmd.ID, run: func(f fate) error {
-		// The engine says it whatever becomes of the call: so it must be true.
-		w.answerIsTrue(cmd, a)
+		// The engine says that it is applied whatever becomes of the call.
+		if a.Applied {
+			w.answerIsTrue(cmd, a)
+		}
 		switch f {
 		case fateOK:
-			w.inbox.answer(cmd, a)
-			return nil
+			return give()
 		case fateLost:
-			w.inbox.answer(cmd, a)
+			_ = give()
 		case fateLate:
-			w.late = append(w.late, func() { w.inbox.answer(cmd, a) })
+			w.late = append(w.late, func() { _ = give() })
 		}
 		return errExplored
 	}}
 	if w.verbose {
 		c.note = fmt.Sprintf("%s applied %v %s", cmd.ID, a.Applied, a.Detail)
 	}
-	return p.ask(ctx, c)
+	if err := p.ask(ctx, c); err != nil {
+		return bridge.Answer{}, err
+	}
+	return first, nil
 }
 
 // asked is a command with what became of it.
@@ -106,19 +115,28 @@ func (x *postbox) claim(cmd bridge.Command, by bridge.Claim) bridge.Claimed {
 	return bridge.Claimed{By: by.Session}
 }
 
-func (x *postbox) answer(cmd bridge.Command, with bridge.Answer) {
-	if a := x.pending; a != nil && a.cmd.ID == cmd.ID {
-		if x.pending = nil; a.answer == nil { // who asked reads the first one
-			a.answer = &with
-		}
+// answer is the answer to a command, as cursorstore/inbox.lua takes it.
+func (w *world) answer(cmd bridge.Command, by bridge.Claim, with bridge.Answer) (bridge.Answer, error) {
+	x := &w.inbox
+	a, waits := w.inbox.of(cmd.ID), x.pending != nil && x.pending.cmd.ID == cmd.ID
+	late := time.Now().UnixMilli() > cmd.Deadline
+	switch {
+	case a.answer != nil: // who asked reads the first one
+	case with.Applied, waits && a.claimed != "" && a.claimed == by.Session, waits && late && (a.claimed == "" || a.claimed == by.Over):
+		w.answerIsTrue(cmd, with)
+		a.answer = &with
+	default:
+		return bridge.Answer{}, bridge.ErrConflict
 	}
+	if waits {
+		x.pending = nil
+	}
+	return *a.answer, nil
 }
 
 // expire answers for the owner what nobody claimed in time.
 func (w *world) expire() {
 	if a := w.inbox.pending; a != nil && a.claimed == "" && time.Now().UnixMilli() > a.cmd.Deadline {
-		expired := bridge.Answer{Detail: "expired"}
-		w.answerIsTrue(a.cmd, expired)
-		w.inbox.answer(a.cmd, expired)
+		_, _ = w.answer(a.cmd, bridge.Claim{}, bridge.Answer{Detail: "expired"})
 	}
 }

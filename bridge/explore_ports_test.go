@@ -83,7 +83,8 @@ type process struct {
 
 	// owned by the scheduler
 	stopping bool
-	frozen   int // steps that it still stands still for
+	said     func() // checks what an operator's command has told, set before it ends
+	frozen   int    // steps that it still stands still for
 	tenure   *tenure
 	session  int // of the sink, 0 is none
 	last     bridge.Version

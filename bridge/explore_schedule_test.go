@@ -250,6 +250,9 @@ func (w *world) settle() {
 			if p.tenure != nil {
 				w.fail(ruleEnds, "%c ended, and has not let the stream go", 'A'+who)
 			}
+			if p.said != nil {
+				p.said()
+			}
 			p.done <- err
 			w.old = append(w.old, p)
 			w.procs[who] = nil

@@ -31,7 +31,10 @@ func (w *world) apply() {
 	p.begin(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		_, err := bridge.Apply(ctx, w.config(2), p.ports(), cmd)
+		said, err := bridge.Apply(ctx, w.config(2), p.ports(), cmd)
+		if err == nil {
+			p.said = func() { w.answerStands(cmd, said) }
+		}
 		return err
 	})
 }

@@ -190,6 +190,17 @@ func (w *world) answerIsTrue(cmd bridge.Command, with bridge.Answer) {
 	}
 }
 
+// answerStands checks what an operator's process says at its end: that the
+// command is applied, or the answer that is recorded.
+func (w *world) answerStands(cmd bridge.Command, said bridge.Answer) {
+	a := w.inbox.of(cmd.ID)
+	switch {
+	case a.forgotten:
+	case said.Applied && a.applied == 0, !said.Applied && (a.answer == nil || *a.answer != said):
+		w.fail(ruleAnswer, "the operator reads that %s is answered with %+v, and it was applied %d times and answered with %+v", cmd.ID, said, a.applied, a.answer)
+	}
+}
+
 // copyStore is the store: the checkpoint and every one before it.
 type copyStore struct {
 	value   bridge.Checkpoint

@@ -217,9 +217,13 @@ type Inbox interface {
 	// that by says is over. Past the deadline nobody can claim any more.
 	// Claiming twice is the same as once.
 	Claim(ctx context.Context, c Command, by Claim) (Claimed, error)
-	// Answer records the answer for who asked and removes the command. A
-	// repeated Answer to the same command changes nothing and succeeds.
-	Answer(ctx context.Context, c Command, a Answer) error
+	// Answer records the answer for who asked and removes the command. The first
+	// answer stands: a later one changes nothing and succeeds, and Answer returns
+	// the first. A refusal, which is one that is not Applied, is an ErrConflict
+	// and changes nothing while others may still apply the command: it counts
+	// while the claim of its session stands, and past the deadline also where
+	// none does or only one that by says is over.
+	Answer(ctx context.Context, c Command, by Claim, a Answer) (Answer, error)
 }
 
 // Observer is told what happens, as it happens, on the goroutine where it

@@ -149,13 +149,20 @@ func (s *Store) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 }
 
 // Answer implements bridge.Inbox. The answer can be read for an hour.
-func (s *Store) Answer(ctx context.Context, c bridge.Command, a bridge.Answer) error {
+func (s *Store) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
 	data, err := json.Marshal(a)
 	if err != nil {
-		return fmt.Errorf("answer %s: %w", c.ID, err)
+		return bridge.Answer{}, fmt.Errorf("answer %s: %w", c.ID, err)
 	}
-	_, err = s.ask(ctx, "answer", c.ID, data, answerKept.Milliseconds())
-	return err
+	action := "refuse"
+	if a.Applied {
+		action = "answer"
+	}
+	o, err := s.ask(ctx, action, c.ID, data, answerKept.Milliseconds(), by.Session, by.Over)
+	if err == nil && o.State != bridge.RequestAnswered {
+		err = fmt.Errorf("answer %s, which is %s: %w", c.ID, o.State, bridge.ErrConflict)
+	}
+	return o.Answer, err
 }
 
 // expire answers a request that nobody claimed before its deadline. The reply

@@ -53,6 +53,8 @@ if fate[1] then
 end
 if action == 'answer' then return settle('answered', ARGV[3], ARGV[4]) end -- 3 JSON, 4 ms to keep
 if not ours then return {'unknown'} end
+-- 3 JSON, 4 ms to keep, 5 session, 6 one that is over. Others may still apply what is another session's.
+if action == 'refuse' and (claimed ~= '' and session == ARGV[5] or overdue and (claimed == '' or session == ARGV[6])) then return settle('answered', ARGV[3], ARGV[4]) end
 if action == 'claim' and (claimed == '' or session == ARGV[4] or session == ARGV[5]) then -- 3 owner, 4 session, 5 one that is over
   if overdue then return {'late', pending, deadline, data} end
   redis.call('HSET', KEYS[1], 'claimed', ARGV[3], 'session', ARGV[4])

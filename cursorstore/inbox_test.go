@@ -162,7 +162,7 @@ func TestWithdrawAfterAnswer(t *testing.T) {
 		c := reset("r1")
 		mustRequest(t, store, c, time.Minute)
 		want := bridge.Answer{Applied: true, By: "pod-1", Version: bridge.Version{Epoch: 4}, At: 5}
-		if err := store.Answer(t.Context(), c, want); err != nil {
+		if _, err := store.Answer(t.Context(), c, bridge.Claim{}, want); err != nil {
 			t.Fatal(err)
 		}
 		o, err := store.Withdraw(t.Context(), c.ID)
@@ -210,7 +210,7 @@ func TestInboxUnheard(t *testing.T) {
 			t.Errorf("claim returned %+v, %v", got, err)
 		}
 		lose()
-		if err := store.Answer(t.Context(), c, bridge.Answer{Applied: true}); err != nil {
+		if _, err := store.Answer(t.Context(), c, claimBy("pod-1"), bridge.Answer{Applied: true}); err != nil {
 			t.Error(err)
 		}
 		if a, err := store.Wait(t.Context(), c.ID); err != nil || !a.Applied {
@@ -229,7 +229,7 @@ func TestWait(t *testing.T) {
 		group.Go(func() {
 			c, err := owner.Next(t.Context())
 			if err == nil {
-				err = owner.Answer(t.Context(), c, bridge.Answer{Applied: true, By: "pod-1"})
+				_, err = owner.Answer(t.Context(), c, bridge.Claim{}, bridge.Answer{Applied: true, By: "pod-1"})
 			}
 			if err != nil {
 				t.Error(err)
@@ -271,11 +271,14 @@ func TestWaitSurvivesOutage(t *testing.T) {
 			t.Errorf("wait returned %+v, %v", a, err)
 		}
 	})
-	if err := store.Answer(t.Context(), reset("r1"), bridge.Answer{Applied: true}); err == nil {
+	if _, err := store.Answer(t.Context(), reset("r1"), bridge.Claim{}, bridge.Answer{Applied: true}); err == nil {
 		t.Error("answered without a server")
 	}
 	heal()
-	eventually(t, func() error { return store.Answer(t.Context(), reset("r1"), bridge.Answer{Applied: true}) })
+	eventually(t, func() error {
+		_, err := store.Answer(t.Context(), reset("r1"), bridge.Claim{}, bridge.Answer{Applied: true})
+		return err
+	})
 	group.Wait()
 
 	s.mini.SetError("WRONGPASS invalid username-password pair or user is disabled.")

@@ -41,7 +41,7 @@ func everything(t *testing.T, client *cursorstore.Client, name string) {
 	mustRequest(t, store, reset("r1"), time.Minute)
 	_, err := store.Next(ctx)
 	_, claimErr := store.Claim(ctx, reset("r1"), claimBy("pod-1"))
-	answerErr := store.Answer(ctx, reset("r1"), bridge.Answer{Applied: true})
+	_, answerErr := store.Answer(ctx, reset("r1"), claimBy("pod-1"), bridge.Answer{Applied: true})
 	_, waitErr := store.Wait(ctx, "r1")
 	mustRequest(t, store, reset("r2"), time.Minute)
 	_, withdrawErr := store.Withdraw(ctx, "r2")

@@ -117,7 +117,7 @@ func TestFakesComplain(t *testing.T) {
 			advance(t, bridgetest.NewStore(s, "events"), bridge.Checkpoint{}, c)
 		},
 		"which was never pushed": func(t *testing.T, s *spy) {
-			if err := bridgetest.NewInbox(s).Answer(t.Context(), bridge.Command{ID: "r1"}, bridge.Answer{}); err != nil {
+			if _, err := bridgetest.NewInbox(s).Answer(t.Context(), bridge.Command{ID: "r1"}, bridge.Claim{}, bridge.Answer{Applied: true}); err != nil {
 				t.Error(err)
 			}
 		},

@@ -171,7 +171,7 @@ func (i *Inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 }
 
 // Answer implements bridge.Inbox.
-func (i *Inbox) Answer(ctx context.Context, c bridge.Command, a bridge.Answer) error {
+func (i *Inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.calls++
@@ -180,20 +180,30 @@ func (i *Inbox) Answer(ctx context.Context, c bridge.Command, a bridge.Answer) e
 	}
 	form, fails := i.failures[i.calls]
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("answer command %s: %w", c.ID, err)
+		return bridge.Answer{}, fmt.Errorf("answer command %s: %w", c.ID, err)
 	}
 	if i.down || fails && form == Failed {
-		return fmt.Errorf("answer command %s: %w", c.ID, cause(i.down))
+		return bridge.Answer{}, fmt.Errorf("answer command %s: %w", c.ID, cause(i.down))
 	}
 	if _, answered := i.answers[c.ID]; !answered {
+		if !a.Applied && !i.decides(c, by) {
+			return bridge.Answer{}, fmt.Errorf("answer command %s: %w", c.ID, bridge.ErrConflict)
+		}
 		i.answers[c.ID] = a
 		i.remove(c.ID)
 		i.signal()
 	}
 	if fails {
-		return fmt.Errorf("answer command %s: %w", c.ID, ErrInjected)
+		return bridge.Answer{}, fmt.Errorf("answer command %s: %w", c.ID, ErrInjected)
 	}
-	return nil
+	return i.answers[c.ID], nil
+}
+
+// decides reports whether by may say that a command is not applied. The holder
+// of mu calls it.
+func (i *Inbox) decides(c bridge.Command, by bridge.Claim) bool {
+	last, late := i.claims[c.ID].Session, time.Now().UnixMilli() >= c.Deadline
+	return i.isWaiting(c.ID) && (last != "" && last == by.Session || late && (last == "" || last == by.Over))
 }
 
 // isWaiting, remove and signal are called by the holder of mu.

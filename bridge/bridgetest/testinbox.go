@@ -42,7 +42,9 @@ func TestInbox(t *testing.T, newFixture func(t *testing.T) InboxFixture) {
 		{"the claim of another session stands, unless it is over", inboxOver},
 		{"past the deadline no claim is made or taken over", inboxOverdue},
 		{"answer records the answer and removes the command", inboxAnswers},
-		{"a repeated answer changes nothing and succeeds", inboxRepeats},
+		{"the first answer stands, and a later one returns it", inboxRepeats},
+		{"a refusal counts while the claim of its session stands", inboxRefusal},
+		{"past the deadline a refusal counts where no claim stands, or one that is over", inboxExpires},
 	} {
 		t.Run(c.sentence, func(t *testing.T) { c.test(t, newFixture(t)) })
 	}
@@ -140,7 +142,7 @@ func inboxRefuses(t *testing.T, f InboxFixture) {
 	f.Withdraw(withdrawn)
 	wantClaimed(t, f, withdrawn, claimBy("session"), bridge.Claimed{})
 	f.Push(answered)
-	mustAnswer(t, f, answered, bridge.Answer{By: "owner"})
+	mustAnswer(t, f, answered, bridge.Answer{Applied: true, By: "owner"})
 	wantClaimed(t, f, answered, claimBy("session"), bridge.Claimed{})
 	late.Deadline = time.Now().Add(-time.Minute).UnixMilli()
 	f.Push(late)
@@ -179,8 +181,7 @@ func inboxOverdue(t *testing.T, f InboxFixture) {
 	other.Over = "first"
 	wantClaimed(t, f, c, other, bridge.Claimed{Late: true})
 	wantClaimed(t, f, c, claimBy("first"), bridge.Claimed{Late: true})
-	mustAnswer(t, f, c, bridge.Answer{Detail: "expired", By: "owner"})
-	wantNone(t, f)
+	wantNext(t, f, c) // it has no answer yet
 }
 
 func inboxAnswers(t *testing.T, f InboxFixture) {
@@ -194,6 +195,7 @@ func inboxAnswers(t *testing.T, f InboxFixture) {
 		if got, ok := f.Answer(c.ID); ok {
 			t.Errorf("the command has the answer %+v before it was answered", got)
 		}
+		wantClaimed(t, f, c, claimBy("session"), bridge.Claimed{By: "session"})
 		mustAnswer(t, f, c, a)
 		got, ok := f.Answer(c.ID)
 		if diff := cmp.Diff(a, got); !ok || diff != "" {
@@ -210,11 +212,67 @@ func inboxRepeats(t *testing.T, f InboxFixture) {
 	wantNext(t, f, first)
 	mustAnswer(t, f, first, want)
 	f.Push(second)
-	mustAnswer(t, f, first, bridge.Answer{Detail: "too late", By: "stranger"})
+	for _, late := range []bridge.Answer{{Detail: "too late", By: "stranger"}, {Applied: true, By: "stranger"}} {
+		if got, err := f.Inbox.Answer(t.Context(), first, claimBy("other"), late); err != nil || got != want {
+			t.Errorf("a later answer returned %+v, %v; want the first one, %+v", got, err, want)
+		}
+	}
 	if got, _ := f.Answer(first.ID); got != want {
-		t.Errorf("a repeated answer changed it to %+v, want %+v", got, want)
+		t.Errorf("a later answer changed it to %+v, want %+v", got, want)
 	}
 	wantNext(t, f, second) // and removed nothing else
+}
+
+func inboxRefusal(t *testing.T, f InboxFixture) {
+	c := commandOf("r1")
+	f.Push(c)
+	wantRefused(t, f, c, bridge.Claim{})
+	wantRefused(t, f, c, claimBy("first"))
+	wantClaimed(t, f, c, claimBy("first"), bridge.Claimed{By: "first"})
+	other := bridge.Claim{Owner: "other", Session: "second", Over: "first"}
+	wantRefused(t, f, c, other) // there is still time to apply it
+	wantClaimed(t, f, c, other, bridge.Claimed{By: "second"})
+	wantRefused(t, f, c, claimBy("first"))
+	wantNext(t, f, c)
+	want := bridge.Answer{Detail: "no", By: "other"}
+	if got, err := f.Inbox.Answer(t.Context(), c, other, want); err != nil || got != want {
+		t.Errorf("a refusal under a claim returned %+v, %v", got, err)
+	}
+	if got, _ := f.Answer(c.ID); got != want {
+		t.Errorf("the answer is %+v, want %+v", got, want)
+	}
+	wantNone(t, f)
+}
+
+func inboxExpires(t *testing.T, f InboxFixture) {
+	want := bridge.ExpiredAnswer("nobody was there")
+	expire := func(c bridge.Command, by bridge.Claim) {
+		if got, err := f.Inbox.Answer(t.Context(), c, by, want); err != nil || got != want {
+			t.Errorf("%s is refused by %+v past its deadline: %+v, %v", c.ID, by, got, err)
+		}
+		wantNone(t, f)
+	}
+	unclaimed, claimed := commandOf("r1"), commandOf("r2")
+	unclaimed.Deadline = time.Now().Add(-time.Minute).UnixMilli()
+	f.Push(unclaimed)
+	expire(unclaimed, bridge.Claim{Session: "second", Over: "lost"}) // with the claim of it
+
+	claimed.Deadline = time.Now().Add(3 * moment).UnixMilli()
+	f.Push(claimed)
+	wantClaimed(t, f, claimed, claimBy("first"), bridge.Claimed{By: "first"})
+	<-time.After(time.Until(time.UnixMilli(claimed.Deadline)) + moment)
+	wantRefused(t, f, claimed, claimBy("second"))
+	expire(claimed, bridge.Claim{Session: "second", Over: "first"})
+}
+
+// wantRefused checks that a refusal by a session that must not decide changes
+// nothing.
+func wantRefused(t *testing.T, f InboxFixture, c bridge.Command, by bridge.Claim) {
+	t.Helper()
+	got, err := f.Inbox.Answer(t.Context(), c, by, bridge.Answer{Detail: "no", By: by.Owner})
+	if a, ok := f.Answer(c.ID); !errors.Is(err, bridge.ErrConflict) || ok {
+		t.Errorf("a refusal of %s by %+v returned %+v, %v and is recorded as %+v; want a conflict", c.ID, by, got, err, a)
+	}
 }
 
 func commandOf(id string) bridge.Command {
@@ -268,7 +326,7 @@ func mustAnswer(t *testing.T, f InboxFixture, c bridge.Command, a bridge.Answer)
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := f.Inbox.Answer(ctx, c, a); err != nil {
+	if _, err := f.Inbox.Answer(ctx, c, claimBy("session"), a); err != nil {
 		t.Fatalf("answer %s: %v", c.ID, err)
 	}
 }

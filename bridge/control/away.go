@@ -41,4 +41,6 @@ func (granted) Claim(_ context.Context, _ bridge.Command, by bridge.Claim) (brid
 }
 
 // Answer implements bridge.Inbox.
-func (granted) Answer(context.Context, bridge.Command, bridge.Answer) error { return nil }
+func (granted) Answer(_ context.Context, _ bridge.Command, _ bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+	return a, nil
+}

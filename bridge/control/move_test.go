@@ -148,7 +148,7 @@ func TestAlreadyApplied(t *testing.T) {
 		synctest.Wait()
 		r.claim("one")
 		cancel()
-		if err := r.redis.Answer(t.Context(), r.redis.last, bridge.Answer{Applied: true, By: "pod-1"}); err != nil {
+		if _, err := r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{}, bridge.Answer{Applied: true, By: "pod-1"}); err != nil {
 			t.Fatal(err)
 		}
 		asking.Wait()
@@ -225,7 +225,7 @@ func TestRefusalIsNotHidden(t *testing.T) {
 		})
 		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // virtual
 		refusal := bridge.Answer{By: "pod-1", Detail: "the stream was moved meanwhile", Version: r.now().Version}
-		if err := r.redis.Answer(t.Context(), other, refusal); err != nil {
+		if _, err := r.redis.Answer(t.Context(), other, bridge.Claim{Session: "one"}, refusal); err != nil {
 			t.Fatal(err)
 		}
 		r.redis.tell(nil)

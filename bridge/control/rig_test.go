@@ -149,8 +149,9 @@ func (s *redis) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 	return got, fault(err)
 }
 
-func (s *redis) Answer(ctx context.Context, c bridge.Command, a bridge.Answer) error {
-	return fault(s.inbox.Answer(ctx, c, a))
+func (s *redis) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+	first, err := s.inbox.Answer(ctx, c, by, a)
+	return first, fault(err)
 }
 
 func (s *redis) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
@@ -163,7 +164,7 @@ func (s *redis) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 	switch {
 	case s.last.ID == "":
 	case o.State == bridge.RequestPending && late:
-		_ = s.inbox.Answer(ctx, s.last, bridge.ExpiredAnswer("no bridge took it up before its deadline"))
+		_, _ = s.inbox.Answer(ctx, s.last, bridge.Claim{}, bridge.ExpiredAnswer("no bridge took it up before its deadline"))
 	case o.State == bridge.RequestPending || o.State == bridge.RequestClaimed:
 		return fmt.Errorf("the fake: %w", &bridge.PendingError{Command: s.last, Since: s.since, Owner: o.Owner, Overdue: late})
 	}
