@@ -1,15 +1,14 @@
-# Everything a developer types. `make` alone lists it.
+# Developer commands. `make` lists them.
 
 GO        ?= go
 LINTER    ?= golangci-lint
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 TESTFLAGS ?= -count=1 -shuffle=on
-# What ships is built by its profile. That takes a minute more and changes
-# nothing but speed.
+# Shipped binaries use the PGO profile, which takes a minute more to build.
 PLAIN      = -pgo=off
 PROFILES   = $(CURDIR)/.profiles
 REVISION  ?= $(shell git rev-parse HEAD 2>/dev/null)
-# What a release is built with. Nothing of it depends on the machine.
+# Flags of release builds, independent of the machine.
 SHIP       = -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)"
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 DIST      ?= $(CURDIR)/dist
@@ -18,13 +17,13 @@ SHA256     = $(if $(shell command -v sha256sum),sha256sum,shasum -a 256)
 .DEFAULT_GOAL := help
 .PHONY: help demo build test check lint docs up down test-real browser model broken explore poison proof soak bench pgo image release release-check recording
 
-# A line "##@ name" begins a group.
+# A line "##@ name" starts a group.
 help:
 	@awk -F ':.*## ' '/^##@ / { printf "%s%s:\n", gap, substr($$0, 5); gap = "\n" } /^[a-z-]+:.*## / { printf "  %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Everyday
 
-demo: ## run all in one process: API, Kafka and Redis are embedded
+demo: ## run the demo: API, Kafka and Redis embedded in one process
 	$(GO) run $(PLAIN) ./cmd/exportbridge demo
 
 build: ## build ./exportbridge
@@ -33,7 +32,7 @@ build: ## build ./exportbridge
 test: ## run all tests on embedded servers; needs only Go
 	$(GO) test $(PLAIN) $(TESTFLAGS) -timeout 20m ./...
 
-check: lint ## run what must be green before a commit lands
+check: lint ## run all checks that a commit must pass
 	$(GO) mod tidy -diff
 	$(GO) vet $(PLAIN) ./...
 	$(GO) run $(PLAIN) ./cmd/exportbridge config docs --check cmd/exportbridge/docs/settings.md
@@ -65,13 +64,13 @@ test-real: ## run all tests on real Apache Kafka and Redis
 browser: ## test the operations page in Chromium; SCREENSHOTS=dir
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
 
-model: ## check the protocol's model with spin, and each broken rule
+model: ## check the protocol's model, and each broken rule, with spin
 	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge
 
 broken: ## remove each rule of the protocol: a test must fail
 	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
 
-explore: ## test schedules of two processes and faults; SECONDS=60
+explore: ## test schedules of two processes with faults; SECONDS=60
 	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge
 
 poison: ## overwrite released pages under the race detector; EVENTS=N
@@ -111,7 +110,7 @@ release: ## build all PLATFORMS into dist/, with checksums (10 min)
 	done
 	@cd "$(DIST)" && sums=$$($(SHA256) -- *) && echo "$$sums" | tee SHA256SUMS
 
-# The second build has no cache, so that it compiles everything again.
+# The second build starts with an empty cache.
 release-check: ## build the last commit twice and compare the results
 	@set -e; work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -rf "$$work"' EXIT; \
 	for build in one another/place; do \
