@@ -45,7 +45,7 @@ func TestBlocked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(35)
 				r.start()
 				r.after(time.Second)
@@ -74,7 +74,7 @@ func TestBlocked(t *testing.T) {
 		})
 		t.Run(name+", bounded", func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(35)
 				r.cfg.Limits.Once = true
 				if err := r.run(); err != nil {
@@ -94,7 +94,7 @@ func TestBlocked(t *testing.T) {
 // That must not condemn the cursor.
 func TestOutageIsNoBadCursor(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(35)
 		r.start()
 		r.after(time.Second)
@@ -119,7 +119,7 @@ func TestOutageIsNoBadCursor(t *testing.T) {
 
 func TestThrottledWaitsAsAsked(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.source.FailRequest(2, &bridge.Fault{Class: bridge.Throttled, RetryAfter: 5 * time.Minute, Err: errors.New("429")})
 		r.start()
@@ -135,7 +135,7 @@ func TestThrottledWaitsAsAsked(t *testing.T) {
 
 func TestCycle(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		serve := func(next map[string]string) {
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"at %s","timestamp":946684800000}],"nextCursor":%q}`, at.Cursor, next[at.Cursor])}
@@ -159,7 +159,7 @@ func TestCycle(t *testing.T) {
 // TestCycleIsNotARestart: coming back to a page after an error is no cycle.
 func TestCycleIsNotARestart(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 5}, func(r *rig) {
+	inBubble(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
 		r.source.Grow(200)
 		for n := 1; n < 40; n += 2 {
 			r.topic.FailPublish(n, bridgetest.Failed)
@@ -173,7 +173,7 @@ func TestCycleIsNotARestart(t *testing.T) {
 
 func TestLongCursor(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":%q}`, strings.Repeat("x", bridge.MaxCursor+1))}
 		})
@@ -188,7 +188,7 @@ func TestLongCursor(t *testing.T) {
 
 func TestTailTooLarge(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 5000}, func(r *rig) {
+	inBubble(t, bridgetest.Export{PageSize: 5000}, func(r *harness) {
 		r.cfg.PageSize = 10 // lowered since the tail was read, or the API ignores it
 		r.source.Grow(950)
 		r.start()
@@ -202,7 +202,7 @@ func TestTailTooLarge(t *testing.T) {
 
 func TestAnotherTenant(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		page := func(org, id, next string) bridgetest.Answer {
 			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":%q,"timestamp":946684800000}],"nextCursor":%q,"metadata":{"organization":{"slug":%q}}}`, id, next, org)}
 		}
@@ -234,7 +234,7 @@ func TestAnotherTenant(t *testing.T) {
 
 func TestOriginChanged(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		r.source.Grow(15)
 		if err := r.run(); err != nil {
@@ -265,7 +265,7 @@ func TestOriginChanged(t *testing.T) {
 
 func TestForeignCheckpoint(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.store.Put([]byte(`{"v":99,"stream":"events"}`))
 		r.start()
 		r.after(10 * time.Minute)
@@ -278,7 +278,7 @@ func TestForeignCheckpoint(t *testing.T) {
 
 func TestSinkRefuses(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		for n := 1; n < 4; n++ {
 			r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Hint: "topics create", Err: errors.New("no topic")})
 		}
@@ -298,7 +298,7 @@ func TestSinkRefuses(t *testing.T) {
 // TestPassingSchemaErrors: only three in a row block.
 func TestPassingSchemaErrors(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 		r.source.Grow(400)
 		for n := 2; n < 40; n += 3 {
 			for _, m := range []int{n, n + 1} {

@@ -21,7 +21,7 @@ func TestChaos(t *testing.T) {
 		for _, end := range bridgetest.Ends {
 			rnd := rand.New(rand.NewPCG(seed, 7))
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, bridgetest.Export{End: end, NoIDs: seed%3 == 0, PageSize: 3 + rnd.IntN(8), Latency: time.Duration(rnd.IntN(30)) * time.Millisecond})
+				r := newHarness(t, bridgetest.Export{End: end, NoIDs: seed%3 == 0, PageSize: 3 + rnd.IntN(8), Latency: time.Duration(rnd.IntN(30)) * time.Millisecond})
 				r.topic.Latency = time.Duration(rnd.IntN(30)) * time.Millisecond
 				r.store.Latency = time.Duration(rnd.IntN(10)) * time.Millisecond
 				r.cfg.PrefetchPages = 2 + rnd.IntN(6)
@@ -80,7 +80,7 @@ func TestWindowChaos(t *testing.T) {
 	for seed := range uint64(100) {
 		rnd := rand.New(rand.NewPCG(seed, 9))
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, bridgetest.Export{Latency: 20 * time.Millisecond})
+			r := newHarness(t, bridgetest.Export{Latency: 20 * time.Millisecond})
 			r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
 			n, want := 3+rnd.IntN(12), 0
 			body := map[string]string{}
@@ -124,7 +124,7 @@ func TestWindowChaos(t *testing.T) {
 // An error between empty pages does not end a window early.
 func TestWindowOnce(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
 		r.cfg.Limits.Once = true
 		item := func(id, next string) string {
@@ -152,7 +152,7 @@ func TestWindowOnce(t *testing.T) {
 // row, and the next one goes on behind them.
 func TestOnceSparse(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		body := map[string]string{"": `{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":"e1"}`}
 		for i := 1; i <= 5; i++ {
@@ -177,7 +177,7 @@ func TestCommandsChaos(t *testing.T) {
 	for seed := range uint64(30) {
 		rnd := rand.New(rand.NewPCG(seed, 11))
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, bridgetest.Export{PageSize: 5, Latency: time.Duration(rnd.IntN(20)) * time.Millisecond})
+			r := newHarness(t, bridgetest.Export{PageSize: 5, Latency: time.Duration(rnd.IntN(20)) * time.Millisecond})
 			r.topic.Latency = time.Duration(rnd.IntN(20)) * time.Millisecond
 			r.store.Latency = time.Duration(rnd.IntN(10)) * time.Millisecond
 			r.source.Grow(150)

@@ -177,9 +177,9 @@ type Checkpoint struct {
 	// MarksEnd is true once the API has marked the end of its results otherwise
 	// than by an empty page with a new cursor.
 	MarksEnd bool `json:"marks_end,omitempty"`
-	// Trail are the cursors of the last pages with items, to notice a cycle over
+	// RecentCursors are the cursors of the last pages with items, to notice a cycle over
 	// restarts. A reset begins it anew.
-	Trail Trail `json:"trail,omitempty"`
+	RecentCursors RecentCursors `json:"trail,omitempty"`
 	// PausedUntil is when a pause ends, in milliseconds since the epoch; 0 is
 	// no pause, Forever one without an end.
 	PausedUntil int64 `json:"paused_until,omitempty"`

@@ -38,7 +38,7 @@ func TestCheckpointGolden(t *testing.T) {
 		"full": full(),
 		"trail": {
 			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
-			MarksEnd: true, Trail: bridge.Trail{1, 0x0102030405060708},
+			MarksEnd: true, RecentCursors: bridge.RecentCursors{1, 0x0102030405060708},
 		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 	} {

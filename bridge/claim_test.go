@@ -12,7 +12,7 @@ import (
 
 // claimed leaves a reset that a session has claimed which is gone, to be
 // applied within a minute.
-func (r *rig) claimed(id string) bridge.Command {
+func (r *harness) claimed(id string) bridge.Command {
 	r.t.Helper()
 	cmd := bridge.Command{
 		ID: id, Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Who: "op",
@@ -34,7 +34,7 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			t.Run(string(mode)+map[bool]string{false: " in time", true: " late"}[late], func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, bridgetest.Export{}, func(r *rig) {
+				inBubble(t, bridgetest.Export{}, func(r *harness) {
 					if mode == bridge.ExactlyOnce {
 						r.exactly()
 					}
@@ -73,7 +73,7 @@ func TestClaimEndsWithItsSession(t *testing.T) {
 // command expired. It must not arrive.
 func TestClaimerOnItsWay(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(5 * time.Second)
@@ -102,7 +102,7 @@ func TestClaimerOnItsWay(t *testing.T) {
 // knowing as much, would refuse.
 func TestRefusalNeedsTheClaim(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(5 * time.Second)
@@ -163,7 +163,7 @@ func TestRefusalOfAnotherClaim(t *testing.T) {
 // the program itself begins after it.
 func TestAppliedIsRemembered(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(time.Second)

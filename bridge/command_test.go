@@ -42,7 +42,7 @@ func TestResetThatStays(t *testing.T) {
 
 func TestResetWhileDataFlows(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(1000)
 		r.start()
 		r.after(time.Second)
@@ -93,7 +93,7 @@ func TestResetWhileDataFlows(t *testing.T) {
 // the news begins, and an event that could be news never is.
 func TestRewindMarksWhatComesAgain(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *rig) {
+	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(5 * time.Second)
@@ -131,7 +131,7 @@ func TestSkippedIsNews(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				gap := len(test.moves) > 1 && (test.moves[0].Cursor != "" || test.moves[0].Start > 40*hour)
 				moved := false
 				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
@@ -168,7 +168,7 @@ func TestSkippedIsNews(t *testing.T) {
 
 func TestCommandsRefused(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(time.Second)
@@ -200,7 +200,7 @@ func TestCommandsRefused(t *testing.T) {
 // TestTwoResets: the second was made for the epoch before the first.
 func TestTwoResets(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 		r.source.Grow(500)
 		r.start()
 		r.after(20 * time.Millisecond)
@@ -219,7 +219,7 @@ func TestAnswerLost(t *testing.T) {
 	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
 		t.Run(form.String(), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(50)
 				r.start()
 				r.after(time.Second)
@@ -243,7 +243,7 @@ func TestAnswerLost(t *testing.T) {
 // applied and says so.
 func TestResetSurvivesACrashBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(time.Second)
@@ -268,7 +268,7 @@ func TestResetSurvivesACrashBeforeTheAnswer(t *testing.T) {
 
 func TestWithdrawnCommandIsNotApplied(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(500)
 		r.topic.Latency = 10 * time.Second // the loop is busy
 		r.start()
@@ -289,12 +289,12 @@ func TestWithdrawnCommandIsNotApplied(t *testing.T) {
 
 func TestResetInEveryState(t *testing.T) {
 	t.Parallel()
-	for name, state := range map[string]func(r *rig){
-		"idle": func(*rig) {},
-		"blocked": func(r *rig) {
+	for name, state := range map[string]func(r *harness){
+		"idle": func(*harness) {},
+		"blocked": func(r *harness) {
 			r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
 		},
-		"long retry": func(r *rig) {
+		"long retry": func(r *harness) {
 			r.source.Refuse(func(bridge.Position) error {
 				return &bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute}
 			})
@@ -302,7 +302,7 @@ func TestResetInEveryState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(50)
 				r.start()
 				r.after(time.Second)

@@ -30,7 +30,7 @@ func (f *follower) commit(hard context.Context) error {
 		return nil
 	}
 	next := f.session.stamp(f.at.head, KindData, f.at.cp.Version.next())
-	next.Trail = f.at.visited.last()
+	next.RecentCursors = f.at.visited.last()
 	from := f.at.cp
 	if failpoint.Broken(failpoint.BreakAdopt) {
 		f.adopt(next)

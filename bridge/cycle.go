@@ -12,16 +12,16 @@ import (
 const (
 	// cycleMemory is how many cursors a process remembers to notice a cycle.
 	cycleMemory = 4096
-	// trailMost is how many of them a checkpoint carries, for the next process.
-	trailMost = 16
+	// maxRecentCursors is how many of them a checkpoint carries, for the next process.
+	maxRecentCursors = 16
 )
 
-// Trail are the last cursors that the stream left behind, oldest first, each as
+// RecentCursors are the last cursors that the stream left behind, oldest first, each as
 // the first 8 bytes of its SHA-256. In JSON it is one base64 string.
-type Trail []uint64
+type RecentCursors []uint64
 
-// MarshalText encodes the trail.
-func (t Trail) MarshalText() ([]byte, error) {
+// MarshalText encodes the cursors.
+func (t RecentCursors) MarshalText() ([]byte, error) {
 	raw := make([]byte, 0, 8*len(t))
 	for _, h := range t {
 		raw = binary.BigEndian.AppendUint64(raw, h)
@@ -30,7 +30,7 @@ func (t Trail) MarshalText() ([]byte, error) {
 }
 
 // UnmarshalText decodes what MarshalText encoded.
-func (t *Trail) UnmarshalText(b []byte) error {
+func (t *RecentCursors) UnmarshalText(b []byte) error {
 	raw, err := base64.StdEncoding.AppendDecode(nil, b)
 	if err != nil {
 		return fmt.Errorf("trail: %w", err)
@@ -45,7 +45,7 @@ func (t *Trail) UnmarshalText(b []byte) error {
 	return nil
 }
 
-func trailOf(cursor string) uint64 {
+func cursorDigest(cursor string) uint64 {
 	sum := sha256.Sum256([]byte(cursor))
 	return binary.BigEndian.Uint64(sum[:8])
 }
@@ -64,7 +64,7 @@ func newVisited() *visited { return &visited{known: make(map[uint64]struct{})} }
 
 // has reports whether the stream has been at the cursor.
 func (v *visited) has(cursor string) bool {
-	h := trailOf(cursor)
+	h := cursorDigest(cursor)
 	if _, ok := v.known[h]; ok {
 		return true
 	}
@@ -73,7 +73,7 @@ func (v *visited) has(cursor string) bool {
 
 // add notes that the stream left the cursor behind.
 func (v *visited) add(cursor string) {
-	v.pending = append(v.pending, trailOf(cursor))
+	v.pending = append(v.pending, cursorDigest(cursor))
 }
 
 // commit makes what was added since the last commit part of the memory.
@@ -92,12 +92,12 @@ func (v *visited) commit() {
 }
 
 // last returns the newest cursors, for a checkpoint.
-func (v *visited) last() Trail {
-	t := make(Trail, 0, trailMost)
-	for i := range min(trailMost, len(v.pending)) {
+func (v *visited) last() RecentCursors {
+	t := make(RecentCursors, 0, maxRecentCursors)
+	for i := range min(maxRecentCursors, len(v.pending)) {
 		t = append(t, v.pending[len(v.pending)-1-i])
 	}
-	for i := 1; i <= len(v.ring) && len(t) < trailMost; i++ {
+	for i := 1; i <= len(v.ring) && len(t) < maxRecentCursors; i++ {
 		t = append(t, v.ring[(v.next+len(v.ring)-i)%len(v.ring)])
 	}
 	if len(t) == 0 {
@@ -108,7 +108,7 @@ func (v *visited) last() Trail {
 }
 
 // begin goes on from a checkpoint that this process has not written.
-func (v *visited) begin(t Trail) {
+func (v *visited) begin(t RecentCursors) {
 	v.clear()
 	v.pending = append(v.pending, t...)
 	v.commit()

@@ -18,7 +18,7 @@ func TestExactlyUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 5; n++ { // start, the batches, the first heartbeats
 		for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
-			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 				r.topic.Latency = 5 * time.Millisecond
 				r.source.Grow(600)
 				r.topic.FailPublish(n, form)
@@ -37,15 +37,15 @@ func TestExactlyUnknownOutcome(t *testing.T) {
 // Redis is a copy: whatever happens to it, the events flow at once and once.
 func TestExactlyWithoutStore(t *testing.T) {
 	t.Parallel()
-	trouble := map[string]func(r *rig) (heal func()){
-		"down":      func(r *rig) func() { return r.store.Break() },
-		"wiped":     func(r *rig) func() { r.store.Wipe(); return func() {} },
-		"roll back": func(r *rig) func() { r.store.RollBack(2); return func() {} },
+	trouble := map[string]func(r *harness) (heal func()){
+		"down":      func(r *harness) func() { return r.store.Break() },
+		"wiped":     func(r *harness) func() { r.store.Wipe(); return func() {} },
+		"roll back": func(r *harness) func() { r.store.RollBack(2); return func() {} },
 	}
 	for name, cause := range trouble {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(40)
 				r.start()
 				r.after(5 * time.Second)
@@ -70,7 +70,7 @@ func TestExactlyWithoutStore(t *testing.T) {
 // A start with Redis away needs only what Kafka holds; a new stream waits.
 func TestExactlyStartWithoutStore(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
 		heal := r.store.Break()
 		r.start()
@@ -94,7 +94,7 @@ func TestExactlyStartWithoutStore(t *testing.T) {
 // row is one row of the merge table.
 type row struct {
 	name   string
-	before func(r *rig) // after a first run of 30 events, with nothing running
+	before func(r *harness) // after a first run of 30 events, with nothing running
 	policy string
 	mode   bridge.Mode // of the second run; the first is exactly-once unless first says else
 	first  bridge.Mode
@@ -108,39 +108,39 @@ type row struct {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	for _, m := range []row{
-		{name: "kafka only", before: func(r *rig) { r.store.Wipe() }},
-		{name: "redis behind", before: func(r *rig) { r.store.RollBack(1) }},
-		{name: "both gone, events there", before: func(r *rig) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() }, reason: bridge.ReasonCheckpointLost},
-		{name: "kafka behind, kafka", before: func(r *rig) { r.topic.Forget("events", 3) }, epoch: 1, again: -1},
-		{name: "kafka behind, redis", policy: "redis", before: func(r *rig) { r.topic.Forget("events", 3) }, epoch: 1, lost: -1},
-		{name: "kafka behind, stop", policy: "stop", before: func(r *rig) { r.topic.Forget("events", 3) }, reason: bridge.ReasonCheckpoint},
+		{name: "kafka only", before: func(r *harness) { r.store.Wipe() }},
+		{name: "redis behind", before: func(r *harness) { r.store.RollBack(1) }},
+		{name: "both gone, events there", before: func(r *harness) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() }, reason: bridge.ReasonCheckpointLost},
+		{name: "kafka behind, kafka", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, again: -1},
+		{name: "kafka behind, redis", policy: "redis", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, lost: -1},
+		{name: "kafka behind, stop", policy: "stop", before: func(r *harness) { r.topic.Forget("events", 3) }, reason: bridge.ReasonCheckpoint},
 		{name: "kafka of another history, redis", policy: "redis", before: rival, reason: bridge.ReasonCheckpoint},
 		{name: "kafka of another history, kafka", before: rival, epoch: 1},
-		{name: "redis only", before: func(r *rig) { r.forgetCheckpoints() }, epoch: 1},
-		{name: "redis only, stop", policy: "stop", before: func(r *rig) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint},
+		{name: "redis only", before: func(r *harness) { r.forgetCheckpoints() }, epoch: 1},
+		{name: "redis only, stop", policy: "stop", before: func(r *harness) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint},
 		{name: "was at least once", first: bridge.AtLeastOnce, epoch: 1},
 		{name: "becomes at least once", mode: bridge.AtLeastOnce, epoch: 1},
-		{name: "was at least once, redis lost", first: bridge.AtLeastOnce, before: func(r *rig) { r.store.Wipe() }, epoch: 1, again: -1},
-		{name: "becomes at least once, redis lost", mode: bridge.AtLeastOnce, before: func(r *rig) { r.store.Wipe() }, epoch: 1},
-		{name: "at least once, redis lost", first: bridge.AtLeastOnce, mode: bridge.AtLeastOnce, before: func(r *rig) { r.store.Wipe() }, again: -1},
+		{name: "was at least once, redis lost", first: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, epoch: 1, again: -1},
+		{name: "becomes at least once, redis lost", mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, epoch: 1},
+		{name: "at least once, redis lost", first: bridge.AtLeastOnce, mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, again: -1},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) { mergeRow(r, m) })
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) { mergeRow(r, m) })
 		})
 	}
 }
 
 // rival makes the topic's newest checkpoint one that an operator's reset led to,
 // in the same epoch as what the store has, and before it.
-func rival(r *rig) {
+func rival(r *harness) {
 	c := r.store.Checkpoint()
 	c.Version.Seq--
 	c.Change = &bridge.Change{ID: "rival", Kind: bridge.KindReset, Who: "op"}
 	r.topic.Rewrite(c)
 }
 
-func mergeRow(r *rig, m row) {
+func mergeRow(r *harness, m row) {
 	if m.policy != "" {
 		r.cfg.OnCheckpointLoss = m.policy
 	}
@@ -195,7 +195,7 @@ func mergeRow(r *rig, m row) {
 // emptying is a sink during whose Recover store and topic lose all checkpoints.
 type emptying struct {
 	bridge.Sink
-	r *rig
+	r *harness
 }
 
 func (s emptying) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
@@ -208,7 +208,7 @@ func (s emptying) Recover(ctx context.Context, owned func(context.Context) error
 // begins the next one, not the same again.
 func TestEpochAfterMemory(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(30)
 		r.start()
 		r.after(5 * time.Second)
@@ -227,7 +227,7 @@ func TestEpochAfterMemory(t *testing.T) {
 // refuse what the next one can apply.
 func TestCommandWhileTheSinkFails(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(30)
 		r.start()
 		r.after(5 * time.Second)
@@ -245,7 +245,7 @@ func TestCommandWhileTheSinkFails(t *testing.T) {
 // Somebody else's newer checkpoint in Redis makes the bridge look once.
 func TestExactlyStoreAhead(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(20)
 		r.start()
 		r.after(5 * time.Second)
@@ -274,7 +274,7 @@ func TestExactlyStoreAhead(t *testing.T) {
 // begin one after the other.
 func TestExactlyStoreAheadUnseen(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(20)
 		r.start()
 		r.after(5 * time.Second)
@@ -315,7 +315,7 @@ func TestExactlyStoreAheadUnseen(t *testing.T) {
 func TestExactlyReset(t *testing.T) {
 	t.Parallel()
 	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
-		exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 			r.source.Grow(30)
 			r.start()
 			r.after(5 * time.Second)
@@ -342,7 +342,7 @@ func TestExactlyReset(t *testing.T) {
 func TestApply(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
-		inBubble(t, bridgetest.Export{}, func(r *rig) {
+		inBubble(t, bridgetest.Export{}, func(r *harness) {
 			r.switchMode(mode)
 			r.source.Grow(30)
 			r.start()
@@ -377,13 +377,13 @@ func TestApply(t *testing.T) {
 // data, settings that changed.
 func TestApplyRepairs(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(r *rig){
-		"checkpoint lost": func(r *rig) { r.store.Wipe(); r.forgetCheckpoints() },
-		"kafka behind":    func(r *rig) { r.cfg.OnCheckpointLoss = "stop"; r.topic.Forget("events", 2) },
-		"other events":    func(r *rig) { r.cfg.Origin.Events = []string{"orderPlaced"} },
+	for name, spoil := range map[string]func(r *harness){
+		"checkpoint lost": func(r *harness) { r.store.Wipe(); r.forgetCheckpoints() },
+		"kafka behind":    func(r *harness) { r.cfg.OnCheckpointLoss = "stop"; r.topic.Forget("events", 2) },
+		"other events":    func(r *harness) { r.cfg.Origin.Events = []string{"orderPlaced"} },
 	} {
 		for _, running := range []bool{true, false} {
-			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 				r.topic.Latency = 20 * time.Millisecond
 				r.source.Grow(30)
 				r.start()
@@ -417,7 +417,7 @@ func TestApplyRepairs(t *testing.T) {
 // Apply says what it cannot do, within its time.
 func TestApplyWithoutServer(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.topic.Break()
 		cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 		r.inbox.Push(cmd)
@@ -434,7 +434,7 @@ func TestApplyWithoutServer(t *testing.T) {
 // store: a later exactly-once session must not meet one that it never heard of.
 func TestEpochIntroduced(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.topic.Copies = true
 		r.source.Grow(30)
 		r.start()
@@ -454,7 +454,7 @@ func TestEpochIntroduced(t *testing.T) {
 // Batches shrink while the sink is slow and grow again when it is quick.
 func TestBatchesAdapt(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *harness) {
 		r.cfg.PrefetchPages = 16
 		r.start()
 		r.after(time.Second)
@@ -489,7 +489,7 @@ func TestBatchesAdapt(t *testing.T) {
 func TestExactlyDropsTheBatchAtHand(t *testing.T) {
 	t.Parallel()
 	for n := range 10 {
-		exactlyInBubble(t, bridgetest.Export{Latency: 9 * time.Millisecond}, func(r *rig) {
+		exactlyInBubble(t, bridgetest.Export{Latency: 9 * time.Millisecond}, func(r *harness) {
 			r.topic.Latency = 60 * time.Millisecond // so that batches grow
 			r.source.Grow(4000)
 			r.start()

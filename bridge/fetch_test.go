@@ -23,7 +23,7 @@ func slowLink(latency, transfer time.Duration) bridgetest.Export {
 func TestLatencyHidesBehindBodies(t *testing.T) {
 	t.Parallel()
 	const pages, latency, transfer = 50, 20 * time.Millisecond, 80 * time.Millisecond
-	inBubble(t, slowLink(latency, transfer), func(r *rig) {
+	inBubble(t, slowLink(latency, transfer), func(r *harness) {
 		r.cfg.Limits.Once = true
 		r.source.Grow(5 * pages)
 		began := time.Now()
@@ -48,7 +48,7 @@ func TestBodyBreaksBehindARequest(t *testing.T) {
 		for n := 1; n <= pages; n++ {
 			t.Run(fmt.Sprint(mode, " ", n), func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, slowLink(20*time.Millisecond, 80*time.Millisecond), func(r *rig) {
+				inBubble(t, slowLink(20*time.Millisecond, 80*time.Millisecond), func(r *harness) {
 					if mode == bridge.ExactlyOnce {
 						r.exactly()
 					}
@@ -75,7 +75,7 @@ func TestBodyBreaksBehindARequest(t *testing.T) {
 func TestNothingBehindARefusedPage(t *testing.T) {
 	t.Parallel()
 	bad := &bridge.Fault{Class: bridge.Malformed, Code: "schema", Reason: bridge.ReasonSchema, Err: errors.New("member twice")}
-	exactlyInBubble(t, slowLink(20*time.Millisecond, 80*time.Millisecond), func(r *rig) {
+	exactlyInBubble(t, slowLink(20*time.Millisecond, 80*time.Millisecond), func(r *harness) {
 		r.cfg.Limits.Once = true
 		r.source.Grow(50)
 		for n := 4; n < 100; n++ {
@@ -98,7 +98,7 @@ func TestRestartsWhileBodiesArrive(t *testing.T) {
 				t.Parallel()
 				x := slowLink(7*time.Millisecond, 17*time.Millisecond)
 				x.End = end
-				exactlyInBubble(t, x, func(r *rig) {
+				exactlyInBubble(t, x, func(r *harness) {
 					rnd := rand.New(rand.NewPCG(1, 3))
 					r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
 					if abandon {
@@ -150,7 +150,7 @@ func TestBudgetCountsWhatHasArrived(t *testing.T) {
 			t.Parallel()
 			x := slowLink(time.Millisecond, 30*time.Millisecond)
 			x.Pad = 100 << 10
-			exactlyInBubble(t, x, func(r *rig) {
+			exactlyInBubble(t, x, func(r *harness) {
 				r.cfg.PrefetchPages, r.cfg.PrefetchBytes = 20, 500<<10
 				r.source.Grow(500)
 				r.startWith(bridge.Ports{Source: misjudged{r.source, expected}, Inbox: r.inbox})
@@ -177,7 +177,7 @@ func TestBudgetCountsWhatHasArrived(t *testing.T) {
 func TestBudgetCountsItems(t *testing.T) {
 	t.Parallel()
 	const items, budget = 200, 1 << 20
-	exactlyInBubble(t, bridgetest.Export{PageSize: items}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{PageSize: items}, func(r *harness) {
 		r.cfg.PrefetchPages, r.cfg.PrefetchBytes = 20, budget
 		r.start()
 		r.after(time.Second)
@@ -214,7 +214,7 @@ func (f *fetches) Observe(o bridge.Observation) {
 func TestRequestsAreObservedWhole(t *testing.T) {
 	t.Parallel()
 	const pages, latency, transfer = 10, 20 * time.Millisecond, 80 * time.Millisecond
-	exactlyInBubble(t, slowLink(latency, transfer), func(r *rig) {
+	exactlyInBubble(t, slowLink(latency, transfer), func(r *harness) {
 		r.cfg.Limits.Once = true
 		r.source.Grow(5 * pages)
 		r.source.BreakBody(4, &bridge.Fault{Class: bridge.Transient, Code: "network", Err: errors.New("cut")})

@@ -18,7 +18,7 @@ func TestEachContractOnce(t *testing.T) {
 		for _, noIDs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/ids=%v", end, !noIDs), func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, bridgetest.Export{End: end, NoIDs: noIDs}, func(r *rig) {
+				inBubble(t, bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
 					r.source.Grow(95)
 					r.start()
 					r.after(time.Second)
@@ -50,7 +50,7 @@ func TestQuietExportIsNotHammered(t *testing.T) {
 	for _, end := range bridgetest.Ends {
 		t.Run(string(end), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{End: end}, func(r *rig) {
+			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
 				r.source.Grow(25)
 				r.start()
 				r.after(10 * time.Minute)
@@ -69,20 +69,20 @@ func TestQuietExportIsNotHammered(t *testing.T) {
 // TestFailures: every step fails in every form, one at a time, early and late.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	steps := map[string]func(r *rig, n int){
-		"publish failed":               func(r *rig, n int) { r.topic.FailPublish(n, bridgetest.Failed) },
-		"publish failed but persisted": func(r *rig, n int) { r.topic.FailPublish(n, bridgetest.Persisted) },
-		"publish partly persisted":     func(r *rig, n int) { r.topic.FailPublish(n, bridgetest.Partly) },
-		"advance failed":               func(r *rig, n int) { r.store.FailAdvance(n, bridgetest.Failed) },
-		"advance failed but persisted": func(r *rig, n int) { r.store.FailAdvance(n, bridgetest.Persisted) },
-		"request failed":               func(r *rig, n int) { r.source.FailRequest(n, errors.New("connection reset")) },
-		"recover failed":               func(r *rig, n int) { r.topic.FailRecover(n, errors.New("no broker")) },
-		"load failed":                  func(r *rig, n int) { r.store.FailLoad(n, errors.New("timeout")) },
-		"publish and then load failed": func(r *rig, n int) {
+	steps := map[string]func(r *harness, n int){
+		"publish failed":               func(r *harness, n int) { r.topic.FailPublish(n, bridgetest.Failed) },
+		"publish failed but persisted": func(r *harness, n int) { r.topic.FailPublish(n, bridgetest.Persisted) },
+		"publish partly persisted":     func(r *harness, n int) { r.topic.FailPublish(n, bridgetest.Partly) },
+		"advance failed":               func(r *harness, n int) { r.store.FailAdvance(n, bridgetest.Failed) },
+		"advance failed but persisted": func(r *harness, n int) { r.store.FailAdvance(n, bridgetest.Persisted) },
+		"request failed":               func(r *harness, n int) { r.source.FailRequest(n, errors.New("connection reset")) },
+		"recover failed":               func(r *harness, n int) { r.topic.FailRecover(n, errors.New("no broker")) },
+		"load failed":                  func(r *harness, n int) { r.store.FailLoad(n, errors.New("timeout")) },
+		"publish and then load failed": func(r *harness, n int) {
 			r.topic.FailPublish(n, bridgetest.Persisted)
 			r.store.FailLoad(2, errors.New("x"))
 		},
-		"advance persisted, then again": func(r *rig, n int) {
+		"advance persisted, then again": func(r *harness, n int) {
 			r.store.FailAdvance(n, bridgetest.Persisted)
 			r.store.FailAdvance(n+1, bridgetest.Persisted)
 		},
@@ -92,7 +92,7 @@ func TestFailures(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", name, end), func(t *testing.T) {
 				t.Parallel()
 				for n := 1; n <= 6; n++ {
-					inBubble(t, bridgetest.Export{End: end, PageSize: 5, Latency: 10 * time.Millisecond}, func(r *rig) {
+					inBubble(t, bridgetest.Export{End: end, PageSize: 5, Latency: 10 * time.Millisecond}, func(r *harness) {
 						fail(r, n)
 						r.source.Grow(33)
 						r.start()
@@ -119,7 +119,7 @@ func TestRestartsAnywhere(t *testing.T) {
 		for _, abandon := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/abandon=%v", end, abandon), func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *rig) {
+				inBubble(t, bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
 					r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
 					if abandon {
 						r.cfg.ShutdownTimeout = time.Nanosecond
@@ -147,7 +147,7 @@ func TestRestartsAnywhere(t *testing.T) {
 
 func TestFetchRunsAhead(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.topic.Latency, r.store.Latency = 15*time.Millisecond, time.Millisecond
 		r.cfg.Limits.Once = true
 		r.source.Grow(1000)
@@ -169,7 +169,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for _, name := range []string{"kafka", "redis"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+			inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 				heal := func() {}
 				r.start()
 				r.after(10 * time.Millisecond) // the start is committed
@@ -196,7 +196,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestByteBudgetAllowsTwoPages(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.PrefetchBytes = 1
 		r.source.Grow(200)
 		r.topic.Latency = time.Second
@@ -211,21 +211,21 @@ func TestByteBudgetAllowsTwoPages(t *testing.T) {
 func TestBoundedRuns(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		limits func(r *rig, items [][]byte) bridge.Limits
+		limits func(r *harness, items [][]byte) bridge.Limits
 		events int
 		why    string
 	}{
-		"once":                        {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{Once: true} }, 95, "drained"},
-		"max events, rounded to page": {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{MaxEvents: 31} }, 40, string(bridge.HintMaxEvents)},
-		"max events, exact":           {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{MaxEvents: 30} }, 30, string(bridge.HintMaxEvents)},
-		"more than there is":          {func(*rig, [][]byte) bridge.Limits { return bridge.Limits{Once: true, MaxEvents: 1000} }, 95, "drained"},
-		"until": {func(r *rig, items [][]byte) bridge.Limits {
+		"once":                        {func(*harness, [][]byte) bridge.Limits { return bridge.Limits{Once: true} }, 95, "drained"},
+		"max events, rounded to page": {func(*harness, [][]byte) bridge.Limits { return bridge.Limits{MaxEvents: 31} }, 40, string(bridge.HintMaxEvents)},
+		"max events, exact":           {func(*harness, [][]byte) bridge.Limits { return bridge.Limits{MaxEvents: 30} }, 30, string(bridge.HintMaxEvents)},
+		"more than there is":          {func(*harness, [][]byte) bridge.Limits { return bridge.Limits{Once: true, MaxEvents: 1000} }, 95, "drained"},
+		"until": {func(r *harness, items [][]byte) bridge.Limits {
 			return bridge.Limits{Until: timeOf(r, items[42])}
 		}, 50, string(bridge.HintUntil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				items := r.source.Grow(95)
 				r.cfg.Limits = tc.limits(r, items)
 				if err := r.run(); err != nil {
@@ -248,7 +248,7 @@ func TestBoundedRuns(t *testing.T) {
 	}
 }
 
-func timeOf(r *rig, item []byte) int64 {
+func timeOf(r *harness, item []byte) int64 {
 	r.t.Helper()
 	_, rest, _ := strings.Cut(string(item), `"timestamp":`)
 	var ms int64
@@ -260,12 +260,12 @@ func timeOf(r *rig, item []byte) int64 {
 
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	window := func(r *rig, items [][]byte) {
+	window := func(r *harness, items [][]byte) {
 		r.cfg.Origin.Start, r.cfg.Origin.End = timeOf(r, items[10]), timeOf(r, items[60])
 	}
 	t.Run("ends on its last page, is resumed, and stays done", func(t *testing.T) {
 		t.Parallel()
-		inBubble(t, bridgetest.Export{}, func(r *rig) {
+		inBubble(t, bridgetest.Export{}, func(r *harness) {
 			window(r, r.source.Grow(95))
 			r.after(time.Hour)
 			r.cfg.Limits.MaxEvents = 20
@@ -298,7 +298,7 @@ func TestWindow(t *testing.T) {
 	})
 	t.Run("ends after empty pages", func(t *testing.T) {
 		t.Parallel()
-		inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *rig) {
+		inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
 			window(r, r.source.Grow(95))
 			r.after(time.Hour)
 			if err := r.run(); err != nil {
@@ -320,7 +320,7 @@ func TestWindowInTheFuture(t *testing.T) {
 	for _, end := range bridgetest.Ends {
 		t.Run(string(end), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{End: end}, func(r *rig) {
+			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
 				r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
 				r.source.Grow(25)
 				r.start()
@@ -341,7 +341,7 @@ func TestWindowInTheFuture(t *testing.T) {
 // does not fix the settings. But a later start would skip what came in between.
 func TestStartIsRestated(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(50)
 		r.after(time.Hour)
 		r.cfg.Origin.Start = timeOf(r, items[20])
@@ -361,7 +361,7 @@ func TestStartIsRestated(t *testing.T) {
 			t.Error("said nothing about the start that it ignores")
 		}
 	})
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(50)
 		r.cfg.Origin.Start = timeOf(r, items[20])
 		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
@@ -379,7 +379,7 @@ func TestStartIsRestated(t *testing.T) {
 // TestStatusNamesWhoIsAway: a stream that waits for a server is not caught up.
 func TestStatusNamesWhoIsAway(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		health := new(bridge.Health)
 		r.source.Grow(5)
 		r.startWith(bridge.Ports{Source: r.source, Health: health})
@@ -400,7 +400,7 @@ func TestStatusNamesWhoIsAway(t *testing.T) {
 // up, and commits that only move the cursor are at most one a second.
 func TestEmptyPages(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *rig) {
+	inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
 		r.cfg.PollInterval, r.cfg.PollIntervalMax = 100*time.Millisecond, 100*time.Millisecond
 		r.source.Grow(10)
 		r.start()
@@ -420,7 +420,7 @@ func TestEmptyPages(t *testing.T) {
 
 func TestShutdownFinishesTheBatch(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.start()
 		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
@@ -441,7 +441,7 @@ func TestShutdownFinishesTheBatch(t *testing.T) {
 
 func TestShutdownTimesOut(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.start()
 		r.after(time.Second) // the start is committed
 		r.source.Grow(100)
@@ -459,7 +459,7 @@ func TestShutdownTimesOut(t *testing.T) {
 
 func TestHeartbeatRestoresTheStore(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.start()
 		r.after(time.Second)
@@ -478,7 +478,7 @@ func TestHeartbeatRestoresTheStore(t *testing.T) {
 
 func TestWipedWhileDataFlows(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(500)
 		r.start()
 		for range 5 {
@@ -493,7 +493,7 @@ func TestWipedWhileDataFlows(t *testing.T) {
 // TestStoreRolledBack: a fail-over that lost the last writes.
 func TestStoreRolledBack(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(500)
 		r.start()
 		r.after(300 * time.Millisecond)
@@ -514,7 +514,7 @@ func TestStoreRolledBack(t *testing.T) {
 
 func TestCheckpointLost(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(time.Second)
@@ -544,7 +544,7 @@ func TestCheckpointLost(t *testing.T) {
 // A stream begins only when it is known that it has not begun before.
 func TestBegunBeforeOrNot(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.topic.Vast(true)
 		r.start()
@@ -564,7 +564,7 @@ func TestBegunBeforeOrNot(t *testing.T) {
 
 func TestSecondBridgeIsNoticed(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
 		shared := turns{make(chan struct{}, 1), r.source}
 		r.source.Grow(2000)
 		r.startWith(bridge.Ports{Source: shared})
@@ -594,7 +594,7 @@ func TestStoreFailsDuringDoubt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 				r.source.Grow(500)
 				r.topic.Latency = 50 * time.Millisecond
 				r.start()

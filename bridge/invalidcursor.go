@@ -112,7 +112,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 		next.RewindEnd = &RewindEnd{CursorHash: CursorHash(f.at.cp.Cursor), Source: f.at.cp.Source}
 	}
 	next.Drained, next.PausedUntil = false, f.at.cp.PausedUntil
-	next.Trail, next.MarksEnd = nil, f.at.cp.MarksEnd
+	next.RecentCursors, next.MarksEnd = nil, f.at.cp.MarksEnd
 	next = f.session.stamp(next, KindReset, Version{Epoch: f.at.cp.Epoch + 1})
 	next.Change = f.b.ownChange(f.at.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
 	if err := f.secure(hard, f.at.cp, next); err != nil {

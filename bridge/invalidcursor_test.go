@@ -76,7 +76,7 @@ func (h topicIndex) Match(e *bridge.Event) bool {
 }
 
 // startRecovering starts a process that answers to a refused cursor by policy.
-func (r *rig) startRecovering(policy string) (asked *[]time.Time) {
+func (r *harness) startRecovering(policy string) (asked *[]time.Time) {
 	r.t.Helper()
 	asked = new([]time.Time)
 	r.cfg.OnInvalidCursor = policy
@@ -88,7 +88,7 @@ func (r *rig) startRecovering(policy string) (asked *[]time.Time) {
 
 // expire makes the API refuse this cursor until it is asked in a way that mends
 // it.
-func (r *rig) expire(cursor string, mends func(bridge.Position) bool) {
+func (r *harness) expire(cursor string, mends func(bridge.Position) bool) {
 	mended := false
 	r.source.Refuse(func(at bridge.Position) error {
 		mended = mended || mends(at)
@@ -106,13 +106,13 @@ func TestRefusedCursorIsLeft(t *testing.T) {
 		for _, policy := range []string{"time", "previous"} {
 			t.Run(fmt.Sprintf("%s, %+v", policy, x), func(t *testing.T) {
 				t.Parallel()
-				inModes(t, x, func(r *rig) { leavesCursor(r, policy) })
+				inModes(t, x, func(r *harness) { leavesCursor(r, policy) })
 			})
 		}
 	}
 }
 
-func leavesCursor(r *rig, policy string) {
+func leavesCursor(r *harness, policy string) {
 	r.source.Grow(95)
 	asked := r.startRecovering(policy)
 	r.after(5 * time.Second)
@@ -155,7 +155,7 @@ func leavesCursor(r *rig, policy string) {
 // time, is marked.
 func TestStepBackMarksWhatComesAgain(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{}, func(r *rig) {
+	inModes(t, bridgetest.Export{}, func(r *harness) {
 		// Twice, so that the history has a cursor in between: one batch may take
 		// all pages that are there.
 		r.source.Grow(45)
@@ -180,7 +180,7 @@ func TestStepBackMarksWhatComesAgain(t *testing.T) {
 // A crash in the middle of an overlap is no reason to publish it again.
 func TestOverlapOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(1000)
 		r.startRecovering("time")
 		r.after(10 * time.Second)
@@ -213,7 +213,7 @@ func TestOutageMovesNothing(t *testing.T) {
 	for _, policy := range []string{"time", "previous"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			inModes(t, bridgetest.Export{}, func(r *rig) {
+			inModes(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(95)
 				r.startRecovering(policy)
 				r.after(5 * time.Second)
@@ -239,7 +239,7 @@ func TestRefusedCursorStays(t *testing.T) {
 	t.Parallel()
 	t.Run("no history", func(t *testing.T) {
 		t.Parallel()
-		inModes(t, bridgetest.Export{}, func(r *rig) {
+		inModes(t, bridgetest.Export{}, func(r *harness) {
 			r.source.Grow(5)
 			r.startRecovering("previous")
 			r.after(5 * time.Second)
@@ -263,7 +263,7 @@ func TestRefusedCursorStays(t *testing.T) {
 	})
 	t.Run("too often", func(t *testing.T) {
 		t.Parallel()
-		inModes(t, bridgetest.Export{}, func(r *rig) {
+		inModes(t, bridgetest.Export{}, func(r *harness) {
 			r.source.Grow(95)
 			r.startRecovering("time")
 			r.after(5 * time.Second)
@@ -286,7 +286,7 @@ func TestRefusedCursorStays(t *testing.T) {
 // Whoever wants to leave refused cursors needs to say who knows the rest.
 func TestRecoveryNeedsPorts(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnInvalidCursor = "time"
 		_, err := bridge.New(r.cfg, bridge.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store})
 		if err == nil || !strings.Contains(err.Error(), `"time"`) {
@@ -298,7 +298,7 @@ func TestRecoveryNeedsPorts(t *testing.T) {
 // Who asked for the change before may still wait for the answer.
 func TestDetourRemembersTheRequestBefore(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{}, func(r *rig) {
+	inModes(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(95)
 		r.startRecovering("time")
 		r.after(5 * time.Second)

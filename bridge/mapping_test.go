@@ -17,14 +17,14 @@ func unreadable(n int) string {
 }
 
 // appendUnreadable lists n items that cannot be read.
-func appendUnreadable(r *rig, n int) {
+func appendUnreadable(r *harness, n int) {
 	for i := range n {
 		r.source.Append(unreadable(len(r.source.Items()) + i))
 	}
 }
 
 // lettersIn counts the dead letters.
-func (r *rig) lettersIn() (n int) {
+func (r *harness) lettersIn() (n int) {
 	for _, rec := range r.topic.Records() {
 		if rec.Defect != bridge.DefectNone {
 			n++
@@ -39,23 +39,28 @@ func TestAllItemsUnreadable(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		pageSize int
-		list     func(r *rig)
+		list     func(r *harness)
 		letters  int // committed before the stream blocks; -1 if it does not block
 	}{
-		"the first page":               {50, func(r *rig) { appendUnreadable(r, 500) }, 0},
-		"the first page is the last":   {50, func(r *rig) { appendUnreadable(r, 30) }, 0},
-		"one item":                     {50, func(r *rig) { appendUnreadable(r, 1) }, -1},
-		"a few":                        {50, func(r *rig) { appendUnreadable(r, 9) }, -1},
-		"few a page from the start":    {5, func(r *rig) { appendUnreadable(r, 500) }, 95},
-		"one can be read on the first": {50, func(r *rig) { appendUnreadable(r, 40); r.source.Grow(1); appendUnreadable(r, 900) }, -1},
-		"a thousand later":             {50, func(r *rig) { r.source.Grow(20); appendUnreadable(r, 2000) }, 980},
-		"less than a thousand later":   {50, func(r *rig) { r.source.Grow(20); appendUnreadable(r, 999); r.source.Grow(1); appendUnreadable(r, 999) }, -1},
-		"within one long page":         {5000, func(r *rig) { r.source.Grow(20); appendUnreadable(r, 1500); r.source.Grow(20) }, 0},
+		"the first page":               {50, func(r *harness) { appendUnreadable(r, 500) }, 0},
+		"the first page is the last":   {50, func(r *harness) { appendUnreadable(r, 30) }, 0},
+		"one item":                     {50, func(r *harness) { appendUnreadable(r, 1) }, -1},
+		"a few":                        {50, func(r *harness) { appendUnreadable(r, 9) }, -1},
+		"few a page from the start":    {5, func(r *harness) { appendUnreadable(r, 500) }, 95},
+		"one can be read on the first": {50, func(r *harness) { appendUnreadable(r, 40); r.source.Grow(1); appendUnreadable(r, 900) }, -1},
+		"a thousand later":             {50, func(r *harness) { r.source.Grow(20); appendUnreadable(r, 2000) }, 980},
+		"less than a thousand later": {50, func(r *harness) {
+			r.source.Grow(20)
+			appendUnreadable(r, 999)
+			r.source.Grow(1)
+			appendUnreadable(r, 999)
+		}, -1},
+		"within one long page": {5000, func(r *harness) { r.source.Grow(20); appendUnreadable(r, 1500); r.source.Grow(20) }, 0},
 	} {
 		for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 			t.Run(name+"/"+string(mode), func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, bridgetest.Export{PageSize: tc.pageSize}, func(r *rig) {
+				inBubble(t, bridgetest.Export{PageSize: tc.pageSize}, func(r *harness) {
 					if mode == bridge.ExactlyOnce {
 						r.exactly()
 					}
@@ -96,7 +101,7 @@ func TestAllItemsUnreadable(t *testing.T) {
 // passed over.
 func TestWaysOutOfMapping(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 50}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{PageSize: 50}, func(r *harness) {
 		appendUnreadable(r, 2000)
 		r.start()
 		r.after(time.Minute)
@@ -110,7 +115,7 @@ func TestWaysOutOfMapping(t *testing.T) {
 			t.Errorf("%d dead letters, want all 2000", got)
 		}
 	})
-	exactlyInBubble(t, bridgetest.Export{PageSize: 50}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{PageSize: 50}, func(r *harness) {
 		appendUnreadable(r, 50)
 		r.source.Grow(100)
 		r.start()
@@ -151,7 +156,7 @@ func (s timeless) Decode(p *bridge.Page) error {
 // time, and are no measure of how late events are.
 func TestEventsWithoutTime(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		open := func(n int) {
 			for i := range n {
 				r.source.Append(fmt.Sprintf(`{"eventId":"open-%d","open":true}`, len(r.source.Items())+i))

@@ -11,7 +11,7 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-func (r *rig) wantObserved(what bridge.What, code string, n int) {
+func (r *harness) wantObserved(what bridge.What, code string, n int) {
 	r.t.Helper()
 	if got := len(r.observed(what, code)); got != n {
 		r.t.Errorf("%d observations %s %q, want %d", got, what, code, n)
@@ -20,7 +20,7 @@ func (r *rig) wantObserved(what bridge.What, code string, n int) {
 
 func TestPagesAreObservedByFullness(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		r.source.Grow(25)
 		if err := r.run(); err != nil {
@@ -40,7 +40,7 @@ func TestPagesAreObservedByFullness(t *testing.T) {
 // rewind publishes once more none.
 func TestTimesOfEvents(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{PageSize: 100}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		times := func() (n int) {
 			for _, o := range r.observed(bridge.ObserveCommit, "") {
 				n += len(o.Times)
@@ -81,7 +81,7 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{PageSize: 1}, func(r *rig) {
+			inBubble(t, bridgetest.Export{PageSize: 1}, func(r *harness) {
 				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 					next := map[string]string{"": "a", "a": tc.first, "b": tc.again}[at.Cursor]
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, item("at "+at.Cursor), next)}
@@ -101,7 +101,7 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 
 func TestRejectionsAreObserved(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.start()
 		r.after(5 * time.Second)
@@ -120,7 +120,7 @@ func TestRejectionsAreObserved(t *testing.T) {
 // A sink whose receipt names fewer events than were sent to it has lost some.
 func TestUnaccountedEventsAreObserved(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Sink: forgetfulSink{r.topic.Open("events")}})
 		r.after(5 * time.Second)
@@ -146,7 +146,7 @@ func (s forgetfulSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Rece
 // What the store does not know of is told while it is away, also across a reset.
 func TestStoreLag(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		want := func(least, most int64) {
 			t.Helper()
 			if n := r.bridge.Status().StoreLagPages; n < least || n > most {

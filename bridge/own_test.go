@@ -10,23 +10,23 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// proc is one of several processes on the topic and store of a rig.
+// proc is one of several processes on the topic and store of a harness.
 type proc struct {
-	r      *rig
+	r      *harness
 	owner  *bridgetest.Owner
 	bridge *bridge.Bridge
 	stop   context.CancelFunc
 	ended  chan error
 }
 
-// spawn starts a process of a group. All share the rig's source.
-func (r *rig) spawn(group *bridgetest.Group, instance string) *proc {
+// spawn starts a process of a group. All share the harness's source.
+func (r *harness) spawn(group *bridgetest.Group, instance string) *proc {
 	r.t.Helper()
 	return r.spawnWith(group, instance, r.source)
 }
 
 // spawnWith is spawn with another source.
-func (r *rig) spawnWith(group *bridgetest.Group, instance string, source bridge.Source) *proc {
+func (r *harness) spawnWith(group *bridgetest.Group, instance string, source bridge.Source) *proc {
 	r.t.Helper()
 	if r.turn == nil {
 		r.turn = make(chan struct{}, 1)
@@ -66,13 +66,13 @@ func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
 }
 
 // bothModes runs a test with a stream of either delivery.
-func bothModes(t *testing.T, test func(r *rig)) {
+func bothModes(t *testing.T, test func(r *harness)) {
 	t.Helper()
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *rig) {
+			inBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
 				r.switchMode(mode)
 				r.topic.Latency = 10 * time.Millisecond
 				test(r)
@@ -84,7 +84,7 @@ func bothModes(t *testing.T, test func(r *rig)) {
 // A stream goes from one process to the other and back, with pages under way,
 // and nothing is missing or comes twice.
 func TestHandOver(t *testing.T) {
-	bothModes(t, func(r *rig) {
+	bothModes(t, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a, b := r.spawn(group, ""), r.spawn(group, "")
 		for range 10 {
@@ -122,7 +122,7 @@ func boolInt(b bool) int {
 // A process that is cut off from the coordinator, but not from Kafka's other
 // brokers, goes on until another one takes the stream. Then it stands by.
 func TestZombie(t *testing.T) {
-	bothModes(t, func(r *rig) {
+	bothModes(t, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a := r.spawn(group, "")
 		r.source.Grow(30)
@@ -152,7 +152,7 @@ func TestZombie(t *testing.T) {
 // The stream is lost between the fencing of the others and the reading of the
 // checkpoint: the session is not begun.
 func TestLostWhileRecovering(t *testing.T) {
-	bothModes(t, func(r *rig) {
+	bothModes(t, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		group.FailConfirm(1, bridge.ErrNotOwner)
 		group.FailConfirm(2, errors.New("coordinator not available"))
@@ -172,7 +172,7 @@ func TestLostWhileRecovering(t *testing.T) {
 // Two groups that run the same stream do not fight for ever: both say so.
 func TestTwoGroups(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
 		r.topic.Latency = 10 * time.Millisecond
 		a, b := r.spawn(bridgetest.NewGroup(r.t), "a"), r.spawn(bridgetest.NewGroup(r.t), "b")
 		for range 40 {
@@ -205,7 +205,7 @@ func TestTwoGroups(t *testing.T) {
 // What waiting does not cure blocks the stream, and is tried again later.
 func TestOwnerRefuses(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		r.source.Grow(10)
 		a := r.spawn(group, "pod-0")
@@ -229,7 +229,7 @@ func TestOwnerRefuses(t *testing.T) {
 // A bounded run does not stand by for ever.
 func TestBoundedStandby(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a := r.spawn(group, "")
 		r.after(time.Second)
@@ -253,7 +253,7 @@ func TestBoundedStandby(t *testing.T) {
 // another process.
 func TestBoundedOutage(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		heal := group.Break()
 		r.source.Grow(10)
@@ -280,7 +280,7 @@ func TestBoundedOutage(t *testing.T) {
 // A process that stands by stops at once.
 func TestStopStandby(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		a := r.spawn(group, "")
 		r.after(time.Second)
@@ -297,7 +297,7 @@ func TestStopStandby(t *testing.T) {
 // own, goes on soon.
 func TestFencedTwice(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 2 {
 			r.after(5 * time.Second)
@@ -314,7 +314,7 @@ func TestFencedTwice(t *testing.T) {
 // keeps it, and its operator can reach it.
 func TestStepAside(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		group := bridgetest.NewGroup(r.t)
 		wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
 		a := r.spawnWith(group, "", refusing{r.source, wrong})
@@ -345,7 +345,7 @@ func (s refusing) Fetch(context.Context, bridge.Position) (*bridge.Page, error) 
 // were too early, goes on each time, however long it runs.
 func TestFencedNowAndThen(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 6 {
 			r.after(3 * time.Minute)
@@ -362,7 +362,7 @@ func TestFencedNowAndThen(t *testing.T) {
 // minutes, and has it back when the other one is gone.
 func TestTruce(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 3 {
 			r.after(20 * time.Second)
@@ -384,7 +384,7 @@ func TestTruce(t *testing.T) {
 
 // fence begins a session of the stream, as a process outside the group does,
 // and lets who has it notice.
-func (r *rig) fence() {
+func (r *harness) fence() {
 	r.t.Helper()
 	if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
 		r.t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 // ask pushes a pause or its end, made for the stored epoch, and returns the
 // answer.
-func (r *rig) ask(id string, kind bridge.Kind, until int64) bridge.Answer {
+func (r *harness) ask(id string, kind bridge.Kind, until int64) bridge.Answer {
 	r.t.Helper()
 	r.inbox.Push(bridge.Command{
 		ID: id, Kind: kind, BaseEpoch: r.store.Checkpoint().Epoch, PausedUntil: until, Who: "op", Reason: "why",
@@ -21,12 +21,12 @@ func (r *rig) ask(id string, kind bridge.Kind, until int64) bridge.Answer {
 }
 
 // inModes runs a test with both deliveries.
-func inModes(t *testing.T, x bridgetest.Export, test func(r *rig)) {
+func inModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	t.Helper()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, x, func(r *rig) {
+			inBubble(t, x, func(r *harness) {
 				if mode == bridge.ExactlyOnce {
 					r.exactly()
 				}
@@ -40,7 +40,7 @@ func inModes(t *testing.T, x bridgetest.Export, test func(r *rig)) {
 // a restart, and afterwards the stream goes on where it was.
 func TestPause(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(1000)
 		r.start()
 		r.after(time.Second)
@@ -88,7 +88,7 @@ func TestPause(t *testing.T) {
 // A pause with an end ends by itself.
 func TestPauseEnds(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(1000)
 		r.start()
 		r.after(time.Second)
@@ -110,7 +110,7 @@ func TestPauseEnds(t *testing.T) {
 // A reset of a paused stream moves it, and it stays paused.
 func TestResetWhilePaused(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{}, func(r *rig) {
+	inModes(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(time.Second)
@@ -134,7 +134,7 @@ func TestResetWhilePaused(t *testing.T) {
 // A pause in the middle of a rewind does not end it.
 func TestPauseKeepsTheRewind(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond, End: bridgetest.EndEmptyItems}, func(r *rig) {
+	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond, End: bridgetest.EndEmptyItems}, func(r *harness) {
 		r.source.Grow(500)
 		r.start()
 		r.after(5 * time.Second)
@@ -157,7 +157,7 @@ func TestPauseKeepsTheRewind(t *testing.T) {
 // A bounded run does not wait for the end of a pause.
 func TestPausedBoundedRun(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{}, func(r *rig) {
+	inModes(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(time.Second)
@@ -176,7 +176,7 @@ func TestPausedBoundedRun(t *testing.T) {
 
 func TestPausesRefused(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{}, func(r *rig) {
+	inModes(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(time.Second)
@@ -204,7 +204,7 @@ func TestPausesRefused(t *testing.T) {
 // is a position like any other: a paused stream can be resumed.
 func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(20)
 		r.start()
 		r.after(5 * time.Second)
@@ -233,7 +233,7 @@ func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
 // beginning of a stream.
 func TestResetWhereKafkaLostTheBeginning(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnCheckpointLoss = "stop"
 		r.start()
 		r.after(time.Second)

@@ -44,7 +44,7 @@ func newProgress(b *Bridge, c Checkpoint) progress {
 		b: b, cp: c, head: c, pace: pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance},
 		visited: newVisited(), blank: newVisited(), trimmer: newTrimmer(b.cfg.divertsShared()),
 	}
-	at.visited.begin(c.Trail)
+	at.visited.begin(c.RecentCursors)
 	return at
 }
 
@@ -66,7 +66,7 @@ func (at *progress) adopt(c Checkpoint) {
 // it is another's too, and so are the items that were seen there.
 func (at *progress) rejoin(c Checkpoint) {
 	if c.Version != at.cp.Version || c.Cursor != at.cp.Cursor {
-		at.visited.begin(c.Trail)
+		at.visited.begin(c.RecentCursors)
 		at.blank.clear()
 		at.trimmer.forget()
 	}

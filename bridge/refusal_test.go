@@ -20,7 +20,7 @@ func TestPageRefused(t *testing.T) {
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				if mode == bridge.ExactlyOnce {
 					r.exactly()
 				}

@@ -15,7 +15,7 @@ import (
 
 // wantMarked checks how many events were marked since, and says how many there
 // are in the topic.
-func (r *rig) wantMarked(want int, when string) {
+func (r *harness) wantMarked(want int, when string) {
 	r.t.Helper()
 	if got := int(r.again.Swap(0)); got != want {
 		r.t.Errorf("%s: %d events are marked as published again, want %d; the topic holds %d records", when, got, want, len(r.values()))
@@ -29,7 +29,7 @@ func TestRewindMarksAll(t *testing.T) {
 	for _, end := range bridgetest.Ends {
 		t.Run(string(end), func(t *testing.T) {
 			t.Parallel()
-			inModes(t, bridgetest.Export{End: end}, func(r *rig) {
+			inModes(t, bridgetest.Export{End: end}, func(r *harness) {
 				r.source.Grow(754)
 				r.start()
 				r.after(10 * time.Second)
@@ -63,7 +63,7 @@ func TestRewindMarksAll(t *testing.T) {
 // has deleted others: what is marked was published all the same, and no more.
 func TestRewindMarksNoNews(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{}, func(r *rig) {
+	inModes(t, bridgetest.Export{}, func(r *harness) {
 		ids, round := []int{0, 1, 2, 3, 4, 5}, 0
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 			n, of := 0, round
@@ -92,7 +92,7 @@ func TestRewindMarksNoNews(t *testing.T) {
 // Where the topic cannot be read back, or was made anew, nothing is marked.
 func TestRewindMarksNothingUnknown(t *testing.T) {
 	t.Parallel()
-	inModes(t, bridgetest.Export{}, func(r *rig) {
+	inModes(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
 		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Published: unreadableTopic{}})
 		r.after(5 * time.Second)
@@ -112,7 +112,7 @@ func (unreadableTopic) PartialIndex(context.Context, time.Time, bridge.SourceIde
 }
 
 // Whatever an operator and the processes do, no event is marked that was not
-// published before (the rig's sink checks that), and exactly once every other
+// published before (the harness's sink checks that), and exactly once every other
 // one is.
 func TestRewindsMarkedAtRandom(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestRewindsMarkedAtRandom(t *testing.T) {
 		x := bridgetest.Export{End: bridgetest.Ends[rnd.IntN(len(bridgetest.Ends))], NoIDs: rnd.IntN(4) == 0, Latency: 5 * time.Millisecond}
 		t.Run(fmt.Sprintf("%d %s", seed, x.End), func(t *testing.T) {
 			t.Parallel()
-			exactlyInBubble(t, x, func(r *rig) {
+			exactlyInBubble(t, x, func(r *harness) {
 				r.start()
 				for i := range 12 {
 					r.source.Grow(rnd.IntN(60))

@@ -24,7 +24,7 @@ func TestDifferentItemsOfOneID(t *testing.T) {
 		for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 			t.Run(policy+"/"+string(mode), func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, bridgetest.Export{PageSize: 20}, func(r *rig) {
+				inBubble(t, bridgetest.Export{PageSize: 20}, func(r *harness) {
 					if mode == bridge.ExactlyOnce {
 						r.exactly()
 					}
@@ -74,7 +74,7 @@ func TestDifferentItemsOfOneID(t *testing.T) {
 // must not tell those apart that are still there.
 func TestSharedIDAfterALoss(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		one, two := sharing(1), sharing(2)
 		serve := func(pages map[string]string) {
 			r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: pages[at.Cursor]} })

@@ -45,7 +45,7 @@ func TestSparseExportIsFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 				r.source.Serve(sparse(1000, end))
 				r.start()
 				for range 40 {
@@ -73,7 +73,7 @@ func TestSparseExportIsFollowed(t *testing.T) {
 // could be followed by a sparse part.
 func TestFreshCursorsForEver(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
 		lag := 3 * time.Hour
 		events := 0
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
@@ -103,7 +103,7 @@ func TestFreshCursorsForEver(t *testing.T) {
 // same one, has not marked its end.
 func TestSameCursorByChance(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
 		var chance atomic.Bool
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 			n := 0
@@ -133,7 +133,7 @@ func TestEmptyCircleIsTail(t *testing.T) {
 	for _, length := range []int{2, 3, 7} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				var more atomic.Bool // there is another item
 				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 					n := 0
@@ -187,7 +187,7 @@ func TestCycleOverRestarts(t *testing.T) {
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				if mode == bridge.ExactlyOnce {
 					r.exactly()
 				}
@@ -211,7 +211,7 @@ func TestCycleOverRestarts(t *testing.T) {
 // stream next.
 func TestRewindIsNoCycle(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *rig) {
+	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
 		r.source.Grow(100)
 		r.start()
 		r.after(5 * time.Second)

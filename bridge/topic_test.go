@@ -19,10 +19,10 @@ var topicModes = []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}
 
 // inTopic runs a test in each mode, on a stream that has published 30 events
 // and stands by for more.
-func inTopic(t *testing.T, test func(r *rig)) {
+func inTopic(t *testing.T, test func(r *harness)) {
 	for _, mode := range topicModes {
 		t.Run(string(mode), func(t *testing.T) {
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(30)
 				if mode == bridge.ExactlyOnce {
 					r.exactly()
@@ -36,7 +36,7 @@ func inTopic(t *testing.T, test func(r *rig)) {
 }
 
 // wantTopicBlocked wants the running bridge to be blocked and to publish nothing.
-func (r *rig) wantTopicBlocked(words ...string) {
+func (r *harness) wantTopicBlocked(words ...string) {
 	r.t.Helper()
 	s := r.bridge.Status()
 	if s.State != bridge.StateBlocked || s.Reason != bridge.ReasonTopic {
@@ -52,7 +52,7 @@ func (r *rig) wantTopicBlocked(words ...string) {
 	}
 }
 
-func (r *rig) wantLosses(n int) {
+func (r *harness) wantLosses(n int) {
 	r.t.Helper()
 	if got := len(r.observed(bridge.ObserveTopic, bridge.TopicLost)); got != n {
 		r.t.Errorf("%d losses were observed, want %d", got, n)
@@ -61,7 +61,7 @@ func (r *rig) wantLosses(n int) {
 
 func TestTopicMadeAgainWhileRunning(t *testing.T) {
 	t.Parallel()
-	inTopic(t, func(r *rig) {
+	inTopic(t, func(r *harness) {
 		r.topic.Recreate()
 		r.source.Grow(5)
 		r.after(5 * time.Minute)
@@ -75,7 +75,7 @@ func TestTopicMadeAgainWhileRunning(t *testing.T) {
 
 func TestTopicMadeAgainWhileStopped(t *testing.T) {
 	t.Parallel()
-	inTopic(t, func(r *rig) {
+	inTopic(t, func(r *harness) {
 		r.end()
 		r.topic.Recreate()
 		r.cfg.Limits.Once = true
@@ -95,7 +95,7 @@ func TestTopicAccepted(t *testing.T) {
 		for _, running := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, running %t", target, running), func(t *testing.T) {
 				t.Parallel()
-				inTopic(t, func(r *rig) {
+				inTopic(t, func(r *harness) {
 					if !running {
 						r.end()
 					}
@@ -137,7 +137,7 @@ func TestTopicAccepted(t *testing.T) {
 }
 
 // steer has the command applied by the running bridge, or by one of its own.
-func (r *rig) steer(cmd bridge.Command, running bool) {
+func (r *harness) steer(cmd bridge.Command, running bool) {
 	r.t.Helper()
 	if running {
 		r.inbox.Push(cmd)
@@ -150,7 +150,7 @@ func (r *rig) steer(cmd bridge.Command, running bool) {
 	}
 }
 
-func (r *rig) asked(cmd bridge.Command) bridge.Command {
+func (r *harness) asked(cmd bridge.Command) bridge.Command {
 	r.inbox.Push(cmd)
 	return cmd
 }
@@ -175,7 +175,7 @@ func (s replacing) Topics(ctx context.Context) ([]bridge.TopicState, error) {
 // command that waits.
 func TestTopicUnknown(t *testing.T) {
 	t.Parallel()
-	inTopic(t, func(r *rig) {
+	inTopic(t, func(r *harness) {
 		r.end()
 		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
 		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Sink: replacing{r.topic.Open("events"), r.topic, new(bool)}})
@@ -190,7 +190,7 @@ func TestTopicUnknown(t *testing.T) {
 // place of what was lost; the loss is not forgotten for that.
 func TestTopicCutOffWhileRunning(t *testing.T) {
 	t.Parallel()
-	inTopic(t, func(r *rig) {
+	inTopic(t, func(r *harness) {
 		r.topic.Cut(3)
 		r.source.Grow(5)
 		for range 2 {
@@ -219,7 +219,7 @@ func TestTopicCutOffWhileRunning(t *testing.T) {
 // counts no more when somebody else has accepted another topic.
 func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *harness) {
 		r.source.Grow(30)
 		r.start()
 		r.after(time.Minute)
@@ -251,7 +251,7 @@ func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
 // not to answer, which would keep out every other command.
 func TestTopicBlockedAnswersWhoKnowsMore(t *testing.T) {
 	t.Parallel()
-	inTopic(t, func(r *rig) {
+	inTopic(t, func(r *harness) {
 		r.end()
 		r.topic.Trim(10, false)
 		r.start()
@@ -278,7 +278,7 @@ func TestTopicLogs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inTopic(t, func(r *rig) {
+			inTopic(t, func(r *harness) {
 				r.end()
 				c.change(r.topic)
 				r.start()
@@ -298,7 +298,7 @@ func TestTopicLogs(t *testing.T) {
 // TestTopicOfAnOldCheckpoint: the id is filled in, but an empty topic is refused.
 func TestTopicOfAnOldCheckpoint(t *testing.T) {
 	t.Parallel()
-	inTopic(t, func(r *rig) {
+	inTopic(t, func(r *harness) {
 		r.end()
 		old := r.store.Checkpoint()
 		old.Topics, old.Mode = nil, r.cfg.Mode
@@ -319,7 +319,7 @@ func TestTopicOfAnOldCheckpoint(t *testing.T) {
 }
 
 // rewrite makes c what everybody remembers.
-func (r *rig) rewrite(c bridge.Checkpoint) {
+func (r *harness) rewrite(c bridge.Checkpoint) {
 	r.t.Helper()
 	raw, err := c.Encode()
 	if err != nil {
@@ -334,7 +334,7 @@ func (r *rig) rewrite(c bridge.Checkpoint) {
 func TestTopicGrows(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{true, false} {
-		inTopic(t, func(r *rig) {
+		inTopic(t, func(r *harness) {
 			if !running {
 				r.end()
 			}
@@ -368,7 +368,7 @@ func TestTopicGrows(t *testing.T) {
 func TestTopicMovedByOneReset(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{true, false} {
-		inTopic(t, func(r *rig) {
+		inTopic(t, func(r *harness) {
 			r.end()
 			old := r.store.Checkpoint()
 			old.Topic, old.Topics = "before", []bridge.TopicState{{Name: "before", ID: "b", Partitions: 1, End: 30, KeepsAll: true}}
@@ -401,7 +401,7 @@ func TestTopicMovedByOneReset(t *testing.T) {
 // loss accepts it, and the loss is said and counted all the same.
 func TestTopicLostIsSaidThoughReset(t *testing.T) {
 	t.Parallel()
-	inTopic(t, func(r *rig) {
+	inTopic(t, func(r *harness) {
 		r.end()
 		r.topic.Recreate()
 		now := r.store.Checkpoint()
@@ -498,7 +498,7 @@ func TestCheckpointTopicsGolden(t *testing.T) {
 // was made again although the delivery has changed too.
 func TestTopicAcceptedWithAnotherMode(t *testing.T) {
 	t.Parallel()
-	inTopic(t, func(r *rig) {
+	inTopic(t, func(r *harness) {
 		r.end()
 		r.topic.Recreate()
 		if r.cfg.Mode == bridge.ExactlyOnce {

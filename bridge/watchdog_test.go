@@ -24,7 +24,7 @@ func (s *stuckAt) Observe(o bridge.Observation) {
 
 func TestAlive(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(20)
 		r.cfg.Limits.Once = true
 		b, err := bridge.New(r.cfg, bridge.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store, Observer: &stuckAt{Duration: 2 * time.Minute}})
@@ -60,7 +60,7 @@ func (blank) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { ret
 
 func TestNoPageAndNoError(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.Limits.Once = true
 		b, err := bridge.New(r.cfg, bridge.Ports{Source: blank{r.source}, Sink: r.topic.Open("events"), Store: r.store})
 		if err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 // trail is a LiveStream.
-type trail []bridge.Checkpoint // newest first
+type checkpoints []bridge.Checkpoint // newest first
 
-func (l trail) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
+func (l checkpoints) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
 	for _, c := range l {
 		if !visit(c) {
 			break
@@ -44,10 +44,10 @@ func TestOverlap(t *testing.T) {
 	}
 	older := at(1, 150, 180)
 	older.Seq = 2
-	live := trail{at(1, 150, 200), older, at(0, 120, 130)}
+	live := checkpoints{at(1, 150, 200), older, at(0, 120, 130)}
 	for name, test := range map[string]struct {
 		from, to int
-		live     trail
+		live     checkpoints
 		want     []string
 		begun    bool
 	}{
@@ -169,7 +169,7 @@ func TestTidy(t *testing.T) {
 			t.Errorf("the checkpoints that are gone: %v", w.log.gone)
 		}
 		again := w.plan(10, 1)
-		if overlaps, _, err := w.jobs.Overlap(t.Context(), &again, trail{}); err != nil || len(overlaps) != 1 {
+		if overlaps, _, err := w.jobs.Overlap(t.Context(), &again, checkpoints{}); err != nil || len(overlaps) != 1 {
 			t.Errorf("what was published may be published again: %v, %v", overlaps, err)
 		}
 	})

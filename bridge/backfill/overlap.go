@@ -8,14 +8,14 @@ import (
 	"exportbridge/bridge"
 )
 
-// trailTimeout bounds how long the stream's checkpoints are read.
-const trailTimeout = 30 * time.Second
+// walkTimeout bounds how long the stream's checkpoints are read.
+const walkTimeout = 30 * time.Second
 
 // LiveStream tells where the live stream is, and was.
 type LiveStream interface {
-	// Trail shows the committed checkpoints to visit, newest first, until it
+	// Walk shows the committed checkpoints to visit, newest first, until it
 	// returns false; heartbeats are left out, but for the newest of all.
-	Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error
+	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
 }
 
 // Overlap says what of a backfill is published already, or will be, each in a
@@ -43,10 +43,10 @@ func (j *Jobs) Overlap(ctx context.Context, plan *Job, live LiveStream) (overlap
 // nothing. Each epoch of the stream is an export of its own, from its start to
 // where it was left; the newest one goes on.
 func overlapWithStream(ctx context.Context, plan *Job, live LiveStream) (text string, begun bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
+	ctx, cancel := context.WithTimeout(ctx, walkTimeout)
 	defer cancel()
 	var above *bridge.Checkpoint // the newest of the epoch before
-	err = live.Trail(ctx, func(c bridge.Checkpoint) bool {
+	err = live.Walk(ctx, func(c bridge.Checkpoint) bool {
 		if above == nil || c.Epoch != above.Epoch {
 			if text = plan.overlapWith(&c, above == nil); text != "" {
 				return false

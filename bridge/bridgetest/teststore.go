@@ -318,7 +318,7 @@ func fullCheckpoint() bridge.Checkpoint {
 	c.Events, c.Pages = 1<<53+1, 1<<53+3
 	c.LastEventTime, c.PositionTime, c.AdvanceTime = itemTime, itemTime+1, itemTime+2
 	c.Drained, c.MarksEnd, c.PausedUntil = true, true, bridge.Forever
-	c.Trail = bridge.Trail{1, 1<<64 - 1}
+	c.RecentCursors = bridge.RecentCursors{1, 1<<64 - 1}
 	c.Change = &bridge.Change{ID: "r", Kind: bridge.KindPause, Who: "me", Reason: "why", From: bridge.Version{Epoch: 2, Seq: 9}, At: itemTime}
 	c.RewindEnd, c.KnownFrom = &bridge.RewindEnd{CursorHash: "abc", EventTime: itemTime}, itemTime-1
 	return c

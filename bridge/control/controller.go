@@ -52,9 +52,9 @@ type Directory interface {
 
 // CheckpointLog is the stream's checkpoint topic.
 type CheckpointLog interface {
-	// Trail shows the committed checkpoints to visit, newest first, until it
+	// Walk shows the committed checkpoints to visit, newest first, until it
 	// returns false. It begins no session.
-	Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error
+	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
 }
 
 // Group is the stream's consumer group.

@@ -29,7 +29,7 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 	}
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	logErr := c.ports.Log.Trail(ctx, func(p bridge.Checkpoint) bool {
+	logErr := c.ports.Log.Walk(ctx, func(p bridge.Checkpoint) bool {
 		switch {
 		case !q.Since.IsZero() && p.WrittenAt < q.Since.UnixMilli():
 			return false
@@ -82,7 +82,7 @@ func (c *Controller) older(ctx context.Context, noEntry error, is matcher) (brid
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	e, ok := bridge.Entry{}, false
-	err := c.ports.Log.Trail(ctx, func(p bridge.Checkpoint) bool {
+	err := c.ports.Log.Walk(ctx, func(p bridge.Checkpoint) bool {
 		match, more := is(p)
 		if match {
 			e.Checkpoint, ok = p, true

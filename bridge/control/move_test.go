@@ -18,7 +18,7 @@ import (
 // A running bridge applies what is asked, and acknowledges it.
 func TestRunningBridge(t *testing.T) {
 	t.Parallel()
-	inBothModes(t, func(t *testing.T, r *rig) {
+	inBothModes(t, func(t *testing.T, r *harness) {
 		defer r.run()()
 		time.Sleep(5 * time.Second) //nolint:forbidigo // virtual
 		ctx := t.Context()
@@ -58,7 +58,7 @@ func TestRunningBridge(t *testing.T) {
 // Where nobody runs the stream the controller takes it, by the same steps.
 func TestNobodyRuns(t *testing.T) {
 	t.Parallel()
-	inBothModes(t, func(t *testing.T, r *rig) {
+	inBothModes(t, func(t *testing.T, r *harness) {
 		const self = "this command (no bridge runs the stream)"
 		for epoch, change := range []func() (control.Done, error){
 			func() (control.Done, error) { return r.Pause(t.Context(), why, 0) },
@@ -84,22 +84,22 @@ func TestNobodyRuns(t *testing.T) {
 func TestUnacknowledged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		happens     func(r *rig) // while the request waits
+		happens     func(r *harness) // while the request waits
 		state       bridge.RequestState
 		interrupted bool
 		text        string
 	}{
-		"nobody takes it up": {func(*rig) {}, bridge.RequestWithdrawn, false, "no acknowledgement within 30s: request "},
-		"claimed":            {func(r *rig) { r.claim("one") }, bridge.RequestClaimed, false, "is being applied by pod-1, which has not acknowledged it within 30s"},
-		"interrupted":        {func(*rig) {}, bridge.RequestWithdrawn, true, "interrupted: request "},
+		"nobody takes it up": {func(*harness) {}, bridge.RequestWithdrawn, false, "no acknowledgement within 30s: request "},
+		"claimed":            {func(r *harness) { r.claim("one") }, bridge.RequestClaimed, false, "is being applied by pod-1, which has not acknowledged it within 30s"},
+		"interrupted":        {func(*harness) {}, bridge.RequestWithdrawn, true, "interrupted: request "},
 		"claimed, then interrupted": {
-			func(r *rig) { r.claim("one") }, bridge.RequestClaimed, true, "is being applied by pod-1",
+			func(r *harness) { r.claim("one") }, bridge.RequestClaimed, true, "is being applied by pod-1",
 		},
-		"redis goes away": {func(r *rig) { r.redis.away() }, bridge.RequestUnknown, false, "is not acknowledged, and Redis does not answer: server is down"},
+		"redis goes away": {func(r *harness) { r.redis.away() }, bridge.RequestUnknown, false, "is not acknowledged, and Redis does not answer: server is down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+			inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 				r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateBackoff, Error: "503"})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -134,7 +134,7 @@ func TestUnacknowledged(t *testing.T) {
 // applied.
 func TestAlreadyApplied(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateRunning})
 		var asking sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
@@ -156,7 +156,7 @@ func TestAlreadyApplied(t *testing.T) {
 }
 
 // pend leaves the request of somebody else, with a deadline in ten seconds.
-func (r *rig) pend(id string, epoch int64) bridge.Command {
+func (r *harness) pend(id string, epoch int64) bridge.Command {
 	r.t.Helper()
 	c := bridge.Command{ID: id, Kind: bridge.KindPause, BaseEpoch: epoch, PausedUntil: bridge.Forever, Who: "bob"}
 	if err := r.redis.Request(r.t.Context(), c, 10*time.Second); err != nil {
@@ -169,7 +169,7 @@ func (r *rig) pend(id string, epoch int64) bridge.Command {
 // it when it is overdue.
 func TestPending(t *testing.T) {
 	t.Parallel()
-	inBothModes(t, func(t *testing.T, r *rig) {
+	inBothModes(t, func(t *testing.T, r *harness) {
 		r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateRunning})
 		r.pend("other", 0)
 		r.claim("killed")
@@ -208,7 +208,7 @@ func TestPending(t *testing.T) {
 // somebody made meanwhile, whatever another request was answered.
 func TestRefusalIsNotHidden(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *harness) {
 		m := r.plan(control.ResetToEarliest{})
 		if _, err := r.Pause(t.Context(), why, 0); err != nil { // somebody else
 			t.Fatal(err)
@@ -236,7 +236,7 @@ func TestRefusalIsNotHidden(t *testing.T) {
 // While Redis is away Kafka alone decides, where nobody has the stream.
 func TestWithoutRedis(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		heal := r.redis.away()
 		if done, err := r.Pause(t.Context(), why, time.Minute); err != nil || done.PausedUntil != time.Now().Add(time.Minute).UnixMilli() && time.Until(time.UnixMilli(done.PausedUntil)) > time.Minute {
 			t.Errorf("paused: %+v, %v", done, err)
@@ -270,7 +270,7 @@ func TestWithoutRedis(t *testing.T) {
 		}
 		heal()
 	})
-	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.AtLeastOnce, func(t *testing.T, r *harness) {
 		m := r.plan(control.ResetToEarliest{})
 		r.redis.away()
 		_, err := r.Move(t.Context(), m, why)
@@ -289,7 +289,7 @@ func (fenced) Recover(context.Context, func(context.Context) error) (bridge.Chec
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		s := r.Status(t.Context())
 		if s.Live != nil || s.Checkpoint == nil || !s.MembersKnown || len(s.Notes) > 0 || len(s.Changes) > 0 || !strings.HasPrefix(s.Guarantee, "exactly-once") {
 			t.Errorf("nobody runs it: %+v", s)

@@ -14,7 +14,7 @@ import (
 )
 
 // entryOf returns the newest commit that had passed so many pages.
-func (r *rig) entryOf(pages int64) bridge.Checkpoint {
+func (r *harness) entryOf(pages int64) bridge.Checkpoint {
 	r.t.Helper()
 	for _, c := range slices.Backward(r.redis.Store.History()) {
 		if c.Pages == pages && c.Kind == bridge.KindData {
@@ -29,17 +29,17 @@ func (r *rig) entryOf(pages int64) bridge.Checkpoint {
 // emptied or is away, and is where the stream is then.
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*rig){
-		"redis": func(*rig) {}, "redis lost it": func(r *rig) { r.redis.Wipe() }, "redis is away": func(r *rig) { r.redis.away() },
+	for name, lose := range map[string]func(*harness){
+		"redis": func(*harness) {}, "redis lost it": func(r *harness) { r.redis.Wipe() }, "redis is away": func(r *harness) { r.redis.away() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) { targets(r, lose, name) })
+			inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) { targets(r, lose, name) })
 		})
 	}
 }
 
-func targets(r *rig, lose func(*rig), name string) {
+func targets(r *harness, lose func(*harness), name string) {
 	now, back := r.now(), r.entryOf(12)
 	at := time.UnixMilli(back.WrittenAt).Add(time.Millisecond)
 	other := bridge.Checkpoint{Format: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70, Pages: 7, PositionTime: 1000}
@@ -90,7 +90,7 @@ func targets(r *rig, lose func(*rig), name string) {
 // What cannot be planned says what is missing.
 func TestNoTarget(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		before := time.UnixMilli(r.redis.Store.History()[0].WrittenAt).Add(-time.Hour)
 		for _, to := range []control.Target{
 			control.RewindPages{Pages: 999}, control.RewindToEntry{Entry: bridge.Version{Epoch: 9}}, control.RewindToTime{Time: before},
@@ -124,7 +124,7 @@ func TestNoTarget(t *testing.T) {
 
 func TestNoPosition(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, bridge.ExactlyOnce)
+	r := newHarness(t, bridge.ExactlyOnce)
 	if _, err := r.Plan(t.Context(), control.ResetToCurrent{}); !errors.Is(err, control.ErrNoPosition) {
 		t.Errorf("to stay at no position: %v", err)
 	}
@@ -136,7 +136,7 @@ func TestNoPosition(t *testing.T) {
 // An imported cursor is of the same stream, export and application.
 func TestForeignCursor(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		same := r.now()
 		same.Events += 100
 		if m := r.plan(control.Import{Checkpoint: same}); len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "ahead of the stream") {
@@ -163,7 +163,7 @@ func TestForeignCursor(t *testing.T) {
 // under other settings that they change.
 func TestNotes(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		at := time.UnixMilli(r.now().PositionTime)
 		for ahead, notes := range map[time.Duration]int{-time.Second: 0, 0: 0, time.Second: 1} {
 			if m := r.plan(control.ResetToTime{Time: at.Add(ahead)}); len(m.Notes) != notes {
@@ -179,7 +179,7 @@ func TestNotes(t *testing.T) {
 			t.Errorf("a rewind under another filter: notes %q", m.Notes)
 		}
 	})
-	r := newRig(t, bridge.ExactlyOnce)
+	r := newHarness(t, bridge.ExactlyOnce)
 	if m := r.plan(control.ResetToTime{Time: time.Now()}); len(m.Notes) > 0 {
 		t.Errorf("a stream that has not begun: notes %q", m.Notes)
 	}
@@ -187,7 +187,7 @@ func TestNotes(t *testing.T) {
 
 func TestPosition(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		p, err := r.Position(t.Context())
 		if err != nil || p.Note != "" || p.Events != 200 {
 			t.Fatalf("position %+v, %v", p, err)
@@ -222,7 +222,7 @@ func TestPosition(t *testing.T) {
 
 func TestNoCheckpoint(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, bridge.ExactlyOnce)
+	r := newHarness(t, bridge.ExactlyOnce)
 	r.redis.known = []string{"users", "events", "sessions"}
 	_, err := r.Position(t.Context())
 	if e := want[*control.NoCheckpointError](t, err); err.Error() != "no checkpoint of stream events in Redis; it knows: users, sessions" || e.Live != nil || !errors.Is(err, bridge.ErrNoCheckpoint) {
@@ -241,7 +241,7 @@ func TestNoCheckpoint(t *testing.T) {
 
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) {
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		all, err := r.History(t.Context(), bridge.HistoryQuery{})
 		if err != nil || all.Note != "" || all.Stored != len(all.Entries) || len(all.Entries) < 20 {
 			t.Fatalf("%d entries, %d stored, %q, %v", len(all.Entries), all.Stored, all.Note, err)
@@ -278,5 +278,5 @@ func TestHistory(t *testing.T) {
 
 func TestExport(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *rig) { exports(t, r.now()) })
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) { exports(t, r.now()) })
 }

@@ -66,7 +66,7 @@ func (c *Controller) newest(ctx context.Context) (bridge.Checkpoint, error) {
 // Newest returns the newest checkpoint of a log; the zero value where it has
 // none.
 func Newest(ctx context.Context, log CheckpointLog) (newest bridge.Checkpoint, err error) {
-	err = log.Trail(ctx, func(c bridge.Checkpoint) bool {
+	err = log.Walk(ctx, func(c bridge.Checkpoint) bool {
 		newest = c
 		return false
 	})

@@ -24,10 +24,10 @@ func (c *Config) transactionalID() string {
 // The keys of a stream's records in the checkpoint topic.
 func (c *Config) dataKey() string    { return c.Stream }
 func (c *Config) mirrorKey() string  { return c.Stream + "/mirror" }
-func (c *Config) barrierKey() string { return c.jobKey("barrier") }
+func (c *Config) barrierKey() string { return c.scopedKey("barrier") }
 
-// jobKey is a key beside the checkpoints': of the stream, or of a job of it.
-func (c *Config) jobKey(name string) string {
+// scopedKey is a key beside the checkpoints': of the stream, or of a job of it.
+func (c *Config) scopedKey(name string) string {
 	key := c.Stream + "/" + name
 	if c.job != "" {
 		key = c.job + "/" + key

@@ -48,7 +48,7 @@ func TestForgedCheckpoint(t *testing.T) {
 				t.Errorf("said %d times:\n%s", said, &log)
 			}
 			seen := 0
-			if err := s.History().Trail(t.Context(), func(c bridge.Checkpoint) bool {
+			if err := s.History().Walk(t.Context(), func(c bridge.Checkpoint) bool {
 				if seen++; c.Epoch == 7 {
 					t.Error("the forged checkpoint is in the history")
 				}

@@ -22,19 +22,19 @@ type CheckpointHistory struct{ cfg Config }
 // History reads the stream's checkpoints.
 func (c *Config) History() *CheckpointHistory { return &CheckpointHistory{*c} }
 
-// Trail shows the stream's committed checkpoints that the checkpoint topic still
+// Walk shows the stream's committed checkpoints that the checkpoint topic still
 // has to visit, newest first, until it returns false: of those of one second the
 // newest, without heartbeats, as a history has them. The newest of all is always
 // shown. The topic keeps every checkpoint for seven days, and the newest one for
 // ever. A topic that does not exist has none. Brokers that do not answer are
 // waited for as long as ctx allows, for some seconds at most.
-func (h *CheckpointHistory) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
+func (h *CheckpointHistory) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
 	client, err := h.cfg.Open()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	err = h.trail(ctx, client, visit)
+	err = h.walk(ctx, client, visit)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("read the checkpoints of %s: %w", h.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
@@ -44,7 +44,7 @@ func (h *CheckpointHistory) Trail(ctx context.Context, visit func(bridge.Checkpo
 	return nil
 }
 
-func (h *CheckpointHistory) trail(ctx context.Context, client *kafkaclient.Client, visit func(bridge.Checkpoint) bool) error {
+func (h *CheckpointHistory) walk(ctx context.Context, client *kafkaclient.Client, visit func(bridge.Checkpoint) bool) error {
 	l, all, err := h.cfg.committedLog(ctx, client)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (h *CheckpointHistory) trail(ctx context.Context, client *kafkaclient.Clien
 	high := all.To
 	for step := int64(firstStep); high > all.From; step = min(2*step, longStep) {
 		low := max(all.From, high-step)
-		found := scanResult{data: keyRecords{key: h.cfg.dataKey(), all: true}, mirror: keyRecords{key: h.cfg.mirrorKey(), all: true}}
+		found := scanResult{data: keyRecords{key: h.cfg.dataKey(), all: true}, copies: keyRecords{key: h.cfg.mirrorKey(), all: true}}
 		start, err := l.Scan(ctx, kafkaclient.Span{From: low, To: high}, found.add)
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (h *CheckpointHistory) trail(ctx context.Context, client *kafkaclient.Clien
 			return err
 		}
 		for _, c := range slices.Backward(part) {
-			if !isEntry(&c, &last) {
+			if !inHistory(&c, &last) {
 				continue
 			}
 			if last = c; !visit(c) {
@@ -87,7 +87,7 @@ func (h *CheckpointHistory) Newest(ctx context.Context) (bridge.Checkpoint, erro
 
 func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
-	err := h.trail(ctx, client, func(found bridge.Checkpoint) bool {
+	err := h.walk(ctx, client, func(found bridge.Checkpoint) bool {
 		c = found
 		return false
 	})
@@ -109,8 +109,8 @@ func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Clie
 	return c, nil
 }
 
-// isEntry reports whether a history has c, the newer one being the one before.
-func isEntry(c, newer *bridge.Checkpoint) bool {
+// inHistory reports whether a history has c, the newer one being the one before.
+func inHistory(c, newer *bridge.Checkpoint) bool {
 	switch {
 	case newer.Zero():
 		return true
@@ -142,7 +142,7 @@ func (c *Config) committedLog(ctx context.Context, client *kafkaclient.Client) (
 // decodeAll returns the checkpoints of both keys, in the order of their versions.
 func (f *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
 	data, err := f.data.decode(stream)
-	mirror, err2 := f.mirror.decode(stream)
+	mirror, err2 := f.copies.decode(stream)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}

@@ -14,11 +14,11 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// trailOf returns the versions that Trail shows, at most so many.
+// trailOf returns the versions that Walk shows, at most so many.
 func trailOf(t *testing.T, s *kafkasink.Sink, most int) []string {
 	t.Helper()
 	var versions []string
-	err := s.History().Trail(t.Context(), func(c bridge.Checkpoint) bool {
+	err := s.History().Walk(t.Context(), func(c bridge.Checkpoint) bool {
 		versions = append(versions, c.Version.String())
 		return len(versions) < most
 	})
@@ -28,7 +28,7 @@ func trailOf(t *testing.T, s *kafkasink.Sink, most int) []string {
 	return versions
 }
 
-// Trail shows what a history would have, of one stream, while that runs.
+// Walk shows what a history would have, of one stream, while that runs.
 func TestTrail(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
@@ -103,7 +103,7 @@ func TestTrailOfBrokersThatAreAway(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, []string{"127.0.0.1:1"}, exactly)
 	began := time.Now()
-	err := open(t, cfg).History().Trail(t.Context(), func(bridge.Checkpoint) bool { return true })
+	err := open(t, cfg).History().Walk(t.Context(), func(bridge.Checkpoint) bool { return true })
 	if took := time.Since(began); err == nil || took > kafkatest.Patience {
 		t.Errorf("%v after %v", err, took)
 	}

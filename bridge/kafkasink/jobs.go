@@ -129,7 +129,7 @@ func takeJob(ctx context.Context, x *session, key string) (*kgo.Record, error) {
 		return nil, err
 	}
 	l := x.partitionLog()
-	found := scanResult{data: keyRecords{key: key}, mirror: keyRecords{key: x.cfg.mirrorKey()}}
+	found := scanResult{data: keyRecords{key: key}, copies: keyRecords{key: x.cfg.mirrorKey()}}
 	low, err := x.awaitBarrier(ctx, l, *b, &found)
 	if err == nil && found.none() {
 		_, err = l.Scan(ctx, kafkaclient.Span{From: 0, To: low}, found.add)

@@ -25,7 +25,7 @@ const (
 // and remembers what it need not read again.
 type checkpointReader struct {
 	cfg     *Config
-	scanned stretch
+	scanned scannedRange
 	refused atomic.Int64 // checkpoints that were not believed
 	// refusedBelow is the offset below which they were counted.
 	refusedBelow int64
@@ -37,13 +37,13 @@ type checkpointReader struct {
 // barrier stands for the last stable offset.
 func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
 	l := x.partitionLog()
-	found := scanResult{data: keyRecords{key: r.cfg.dataKey()}, mirror: keyRecords{key: r.cfg.mirrorKey()}}
+	found := scanResult{data: keyRecords{key: r.cfg.dataKey()}, copies: keyRecords{key: r.cfg.mirrorKey()}}
 	end, low, err := awaitEnd(ctx, x, l, b, &found)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}
 	if r.scanned.topic != l.ID() {
-		r.scanned = stretch{topic: l.ID()}
+		r.scanned = scannedRange{topic: l.ID()}
 	}
 	for step := int64(firstStep); found.none() && low > 0; step *= 2 {
 		high := r.scanned.skip(low)
@@ -89,23 +89,23 @@ func awaitEnd(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *b
 	return all.To, all.To, err
 }
 
-// stretch is a part of the log, of one topic, that holds no checkpoint of the
+// scannedRange is a part of the log, of one topic, that holds no checkpoint of the
 // stream: a start that was cut short need not read it again.
-type stretch struct {
+type scannedRange struct {
 	topic    [16]byte
 	from, to int64 // from inclusive, to exclusive
 }
 
 // skip returns where to read on downwards from high.
-func (t *stretch) skip(high int64) int64 {
+func (t *scannedRange) skip(high int64) int64 {
 	if t.from < high && high <= t.to {
 		return t.from
 	}
 	return high
 }
 
-// stop returns low, or where the stretch ends if that comes first.
-func (t *stretch) stop(low, high int64) int64 {
+// stop returns low, or where the range ends if that comes first.
+func (t *scannedRange) stop(low, high int64) int64 {
 	if low < t.to && t.to < high {
 		return t.to
 	}
@@ -113,7 +113,7 @@ func (t *stretch) stop(low, high int64) int64 {
 }
 
 // join adds what was read. Of two parts that do not touch the longer is kept.
-func (t *stretch) join(from, to int64) {
+func (t *scannedRange) join(from, to int64) {
 	switch {
 	case from <= t.to && to >= t.from:
 		t.from, t.to = min(t.from, from), max(t.to, to)
@@ -124,7 +124,7 @@ func (t *stretch) join(from, to int64) {
 
 // finds are the stream's records in the part of the log that was read last.
 type scanResult struct {
-	data, mirror keyRecords
+	data, copies keyRecords
 	// forged is the last record of either key that was produced outside a
 	// transaction: it went past the fencing, so no bridge wrote it.
 	forged *kgo.Record
@@ -137,7 +137,7 @@ type keyRecords struct {
 	all     bool // not only the newest
 }
 
-func (f *scanResult) none() bool { return len(f.data.records)+len(f.mirror.records) == 0 }
+func (f *scanResult) none() bool { return len(f.data.records)+len(f.copies.records) == 0 }
 
 // add takes a record if it is one of the stream's checkpoints.
 func (f *scanResult) add(r *kgo.Record) {
@@ -145,13 +145,13 @@ func (f *scanResult) add(r *kgo.Record) {
 	case r.Attrs.IsControl():
 		return
 	case !r.Attrs.IsTransactional():
-		if key := string(r.Key); (key == f.data.key || key == f.mirror.key) && (f.forged == nil || r.Offset > f.forged.Offset) {
+		if key := string(r.Key); (key == f.data.key || key == f.copies.key) && (f.forged == nil || r.Offset > f.forged.Offset) {
 			f.forged = r
 		}
 		return
 	}
 	f.data.add(r)
-	f.mirror.add(r)
+	f.copies.add(r)
 }
 
 func (h *keyRecords) add(r *kgo.Record) {
@@ -178,7 +178,7 @@ func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 				"topic", r.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(r.cfg.Stream), "earlier", data[i-1].Version.String(), "later", data[i].Version.String())
 		}
 	}
-	mirror, err := f.mirror.decode(r.cfg.Stream)
+	mirror, err := f.copies.decode(r.cfg.Stream)
 	if err != nil {
 		return bridge.Checkpoint{}, err
 	}

@@ -58,7 +58,7 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 		}
 	}
 	s := open(t, cfg)
-	cuts := []*faultproxy.Hits{
+	cuts := []*faultproxy.RuleStats{
 		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.CutBeforeRequest, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 1, Times: -1}),
 		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 2, Times: -1}),
 	}

@@ -75,7 +75,7 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 		return bridge.Checkpoint{}, s.cfg.explain(err, x.writer)
 	}
 	if !s.cfg.exactly() {
-		x.mirror = startMirror(x, c, s.mirrorEvery)
+		x.mirror = startCopier(x, c, s.mirrorEvery)
 	}
 	s.session = x
 	return c, err

@@ -174,7 +174,7 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 		s, x := r.sink, r.sink.session
 		var own []kgo.Record
 		for _, name := range some {
-			own = append(own, s.cfg.ownRecord(s.cfg.jobKey(name), nil))
+			own = append(own, s.cfg.ownRecord(s.cfg.scopedKey(name), nil))
 		}
 		if _, err := x.commitOwn(ctx, "the end of marks", own...); err != nil {
 			err = s.cfg.explain(err, x.writer)
@@ -193,7 +193,7 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 // session's barrier tells.
 func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	s, x := r.sink, r.sink.session
-	rec := s.cfg.ownRecord(s.cfg.jobKey(mark), value)
+	rec := s.cfg.ownRecord(s.cfg.scopedKey(mark), value)
 	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
 		return bridge.Receipt{}, fmt.Errorf("%w: its mark takes %d bytes, topic %s takes %d", bridge.ErrRefused, size, x.topics.Checkpoints.Name, limit)
 	}
@@ -274,7 +274,7 @@ func (r *Repair) visibleMarks(ctx context.Context, client *kafkaclient.Client) (
 func (r *Repair) scanMarks(ctx context.Context, l *kafkaclient.PartitionLog, part kafkaclient.Span) (map[string][]byte, error) {
 	marks := make(map[string][]byte)
 	_, err := l.Scan(ctx, kafkaclient.Span{From: part.From, To: part.To}, func(rec *kgo.Record) {
-		name, ok := strings.CutPrefix(string(rec.Key), r.sink.cfg.jobKey(""))
+		name, ok := strings.CutPrefix(string(rec.Key), r.sink.cfg.scopedKey(""))
 		switch {
 		case !ok || rec.Attrs.IsControl() || string(rec.Key) == r.sink.cfg.barrierKey():
 		case rec.Value == nil:

@@ -16,8 +16,8 @@ type session struct {
 	transactions
 	kept   *kept               // of the Sink; nil where it has none
 	client *kafkaclient.Client // produces the events; exactly once, it is the writer
-	// mirror copies checkpoints at least once, nil in the other mode.
-	mirror *mirror
+	// copier copies checkpoints at least once, nil in the other mode.
+	mirror *copier
 	// topics are set before the first record, read when they were described.
 	topics kafkaadmin.Described
 	read   time.Time

@@ -27,7 +27,7 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Sink{Published: cfg.Published(), cfg: cfg, records: newBuilder(cfg), mirrorEvery: mirrorInterval, pages: inflightPages{sampled: cfg.Sampled}}
+	s := &Sink{Published: cfg.Published(), cfg: cfg, records: newBuilder(cfg), mirrorEvery: copyInterval, pages: inflightPages{sampled: cfg.Sampled}}
 	s.checkpoints.cfg, s.kept.published = &s.cfg, s.Published
 	return s, nil
 }

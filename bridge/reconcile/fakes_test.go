@@ -192,7 +192,7 @@ type live struct {
 	onLook func(n int)
 }
 
-func (l *live) Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
+func (l *live) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
 	if l.looks++; l.onLook != nil {
 		l.onLook(l.looks)
 	}

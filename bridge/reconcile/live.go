@@ -30,7 +30,7 @@ func atEnd(c *bridge.Checkpoint) bool { return c.Drained && c.EndedEmpty == 0 }
 // newest returns the stream's newest checkpoint, the zero value where there is
 // none.
 func (c *comparison) newest(ctx context.Context) (newest bridge.Checkpoint, err error) {
-	err = c.Live.Trail(ctx, func(found bridge.Checkpoint) bool {
+	err = c.Live.Walk(ctx, func(found bridge.Checkpoint) bool {
 		newest = found
 		return false
 	})
@@ -105,7 +105,7 @@ func (c *comparison) passed(ctx context.Context) (frontier, error) {
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
 	f, epoch := frontier{epoch: c.start.Epoch}, c.start.Epoch
-	err := c.Live.Trail(ctx, func(found bridge.Checkpoint) bool {
+	err := c.Live.Walk(ctx, func(found bridge.Checkpoint) bool {
 		if found.Epoch < epoch {
 			return false
 		}

@@ -77,9 +77,9 @@ type Log interface {
 
 // LiveStream tells where the live stream is.
 type LiveStream interface {
-	// Trail shows the committed checkpoints to visit, newest first, until it
+	// Walk shows the committed checkpoints to visit, newest first, until it
 	// returns false; heartbeats are left out, but for the newest of all.
-	Trail(ctx context.Context, visit func(bridge.Checkpoint) bool) error
+	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
 	// Running reports whether a process runs the stream.
 	Running(ctx context.Context) (bool, error)
 	// Backfills returns those that are not done and publish into the stream's topic.

@@ -230,7 +230,7 @@ type bench struct {
 	redisFar  string // the same Redis behind a proxy
 	apis      map[apiKind]*benchAPI
 	servers   []*server
-	traces    *traces // what the bridge left on Kafka and Redis
+	traces    *benchBackends // what the bridge left on Kafka and Redis
 }
 
 // serve starts a server and returns its address.
@@ -258,7 +258,7 @@ func (b *bench) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if b.traces, err = newTraces(b.kafkaAddr[pathDirect], b.redisURL); err != nil {
+	if b.traces, err = newBenchBackends(b.kafkaAddr[pathDirect], b.redisURL); err != nil {
 		return err
 	}
 	if b.brokers, err = b.traces.brokers(ctx); err != nil {
@@ -357,10 +357,10 @@ func (b *bench) stop() ([]processUse, error) {
 // measure runs the rounds: a short one to warm up, then those that count. In
 // every other one the cells run backwards, so that none always finds the
 // machine as the same other one left it.
-func (b *bench) measure(ctx context.Context, load *loadWatch) ([]map[cell]stretch, error) {
+func (b *bench) measure(ctx context.Context, load *loadWatch) ([]map[cell]benchRun, error) {
 	fmt.Fprintf(b.progress, "%s in %s a round, %s and one to warm up\n",
 		count(len(b.chosen), "row"), count(len(b.cells), "cell"), count(b.rounds, "round"))
-	var rounds []map[cell]stretch
+	var rounds []map[cell]benchRun
 	began := time.Now()
 	for round := range b.rounds + 1 {
 		if err := load.sample(ctx); err != nil {
@@ -387,12 +387,12 @@ func (b *bench) measure(ctx context.Context, load *loadWatch) ([]map[cell]stretc
 }
 
 // round runs all cells once.
-func (b *bench) round(ctx context.Context, round int) (map[cell]stretch, error) {
+func (b *bench) round(ctx context.Context, round int) (map[cell]benchRun, error) {
 	order := slices.Clone(b.cells)
 	if round%2 == 1 {
 		slices.Reverse(order)
 	}
-	measured := make(map[cell]stretch, len(order))
+	measured := make(map[cell]benchRun, len(order))
 	for _, c := range order {
 		shown := c
 		if round == 0 {

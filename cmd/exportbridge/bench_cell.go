@@ -148,9 +148,9 @@ func (c cell) warmUp() cell {
 // once more for each end, since only an empty page says that there are no more.
 func (c cell) requests() int { return c.pages + max(1, c.windows) }
 
-// stretch is one measured run of a cell, from the first request that reached
+// benchRun is one measured run of a cell, from the first request that reached
 // the API, or the first record where nothing is asked for, to its end.
-type stretch struct {
+type benchRun struct {
 	Round    int     `json:"round"`
 	Cell     string  `json:"cell"`
 	Seconds  float64 `json:"seconds,omitempty"`
@@ -171,7 +171,7 @@ type stretch struct {
 }
 
 // rate is in events per second.
-func (s stretch) rate() float64 { return float64(s.Events) / s.Seconds }
+func (s benchRun) rate() float64 { return float64(s.Events) / s.Seconds }
 
 // cpuPerEvent is in seconds.
-func (s stretch) cpuPerEvent() float64 { return s.CPUSeconds / float64(s.Events) }
+func (s benchRun) cpuPerEvent() float64 { return s.CPUSeconds / float64(s.Events) }

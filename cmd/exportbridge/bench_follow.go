@@ -21,10 +21,10 @@ const goodbye = 10 * time.Second
 
 // follow measures a process that goes on for ever: from the first request to
 // the last record that a read_committed consumer sees.
-func (b *bench) follow(ctx context.Context, c cell, name string) (stretch, error) {
+func (b *bench) follow(ctx context.Context, c cell, name string) (benchRun, error) {
 	api, events := b.apis[c.api], c.pages*pageEvents
 	if _, err := api.restart(ctx, events); err != nil {
-		return stretch{}, err
+		return benchRun{}, err
 	}
 	var ended time.Time
 	seen := 0
@@ -35,13 +35,13 @@ func (b *bench) follow(ctx context.Context, c cell, name string) (stretch, error
 		})
 	})
 	if err != nil {
-		return stretch{}, err
+		return benchRun{}, err
 	}
 	clock, err := api.restart(ctx, 0)
 	if err != nil {
-		return stretch{}, err
+		return benchRun{}, err
 	}
-	return stretch{
+	return benchRun{
 		Seconds: ended.Sub(clock.First).Seconds(), Requests: clock.Requests, Events: events, CPUSeconds: use.CPUSeconds,
 	}, nil
 }
@@ -145,18 +145,18 @@ const (
 )
 
 // age measures how old the events of a growing export are when they are read.
-func (b *bench) age(ctx context.Context, c cell, name string) (stretch, error) {
+func (b *bench) age(ctx context.Context, c cell, name string) (benchRun, error) {
 	s, err := b.parts.serve(ctx, "growing api", "bench", "serve-api",
 		"--rate", fmt.Sprintf("%d/s", growthRate), "--events", "0", "--gzip=false", "--start", "now")
 	if err != nil {
-		return stretch{}, err
+		return benchRun{}, err
 	}
 	ages, err := b.ages(ctx, c, name, &benchAPI{url: s.addr})
 	if _, errStop := s.stop(); err != nil || errStop != nil {
-		return stretch{}, errors.Join(err, errStop)
+		return benchRun{}, errors.Join(err, errStop)
 	}
 	slices.Sort(ages)
-	return stretch{Events: len(ages), AgeP50: milliseconds(quantile(ages, 0.5)), AgeP99: milliseconds(quantile(ages, 0.99))}, nil
+	return benchRun{Events: len(ages), AgeP50: milliseconds(quantile(ages, 0.5)), AgeP99: milliseconds(quantile(ages, 0.99))}, nil
 }
 
 func (b *bench) ages(ctx context.Context, c cell, name string, api *benchAPI) ([]time.Duration, error) {

@@ -22,7 +22,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // run measures one cell, on topics and a prefix of its own, and checks that
 // Kafka has every event.
-func (b *bench) run(ctx context.Context, c cell) (s stretch, err error) {
+func (b *bench) run(ctx context.Context, c cell) (s benchRun, err error) {
 	limit := stuckAfter + stuckTimes*time.Duration(c.pages)*c.api.latency
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %s", limit))
 	defer cancel()
@@ -30,7 +30,7 @@ func (b *bench) run(ctx context.Context, c cell) (s stretch, err error) {
 	if c.writes() {
 		defer func() { err = errors.Join(err, b.traces.remove(context.WithoutCancel(ctx), name)) }()
 		if err := b.traces.create(ctx, name); err != nil {
-			return stretch{}, err
+			return benchRun{}, err
 		}
 	}
 	switch {
@@ -42,7 +42,7 @@ func (b *bench) run(ctx context.Context, c cell) (s stretch, err error) {
 		s, err = b.drain(ctx, c, name)
 	}
 	if err != nil {
-		return stretch{}, err
+		return benchRun{}, err
 	}
 	if c.writes() {
 		err = b.verify(ctx, c, name)
@@ -135,14 +135,14 @@ const (
 
 // drain measures a process that ends by itself, between two readings of the
 // API's clock.
-func (b *bench) drain(ctx context.Context, c cell, name string) (stretch, error) {
+func (b *bench) drain(ctx context.Context, c cell, name string) (benchRun, error) {
 	api := b.apis[c.api]
 	if _, err := api.restart(ctx, c.pages*pageEvents); err != nil {
-		return stretch{}, err
+		return benchRun{}, err
 	}
 	out, err := b.parts.run(ctx, string(c.work), b.settings(c, name), b.command(c)...)
 	if err != nil {
-		return stretch{}, err
+		return benchRun{}, err
 	}
 	var end partEnd
 	var job jobReport
@@ -151,29 +151,29 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (stretch, error)
 		report = &job
 	}
 	if err := json.Unmarshal(out.stdout, report); err != nil {
-		return stretch{}, fmt.Errorf("read its report: %w", err)
+		return benchRun{}, fmt.Errorf("read its report: %w", err)
 	}
 	switch c.work {
 	case workBridge:
 		if end.Ended, err = lastCommit(out.stderr); err != nil {
-			return stretch{}, err
+			return benchRun{}, err
 		}
 	case workBackfill: // when all its windows were done
 		end.Ended = time.UnixMilli(job.Changed)
 	}
 	clock, err := api.restart(ctx, 0)
 	if err != nil {
-		return stretch{}, err
+		return benchRun{}, err
 	}
 	if clock.Requests != c.requests() {
-		return stretch{}, fmt.Errorf("%d requests for %d pages, want %d: one for each and one for each end", clock.Requests, c.pages, c.requests())
+		return benchRun{}, fmt.Errorf("%d requests for %d pages, want %d: one for each and one for each end", clock.Requests, c.pages, c.requests())
 	}
-	return c.stretch(end, clock, out.use), nil
+	return c.run(end, clock, out.use), nil
 }
 
 // stretch is what a process that has ended took for the cell.
-func (c cell) stretch(end partEnd, clock apiClock, use processUse) stretch {
-	s := stretch{
+func (c cell) run(end partEnd, clock apiClock, use processUse) benchRun {
+	s := benchRun{
 		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: use.CPUSeconds,
 		PeakRSS: end.PeakRSS, Mallocs: end.Mallocs, PageAllocs: end.PageAllocs,
 	}

@@ -48,7 +48,7 @@ func startBenchServers(t *testing.T, events int) *benchServers {
 		t.Fatal(err)
 	}
 	closing(t, server)
-	traces, err := newTraces(k.Addr, r.URL)
+	traces, err := newBenchBackends(k.Addr, r.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

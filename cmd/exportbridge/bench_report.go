@@ -34,12 +34,12 @@ type benchReport struct {
 	Rows []benchRow `json:"rows"`
 	// Servers are totals of the whole bench, for information.
 	Servers      []processUse `json:"servers"`
-	Measurements []stretch    `json:"measurements"`
+	Measurements []benchRun   `json:"measurements"`
 	Warnings     []string     `json:"warnings,omitempty"`
 }
 
 // summarise fills the report from what was measured.
-func (r *benchReport) summarise(rows []row, rounds []map[cell]stretch) {
+func (r *benchReport) summarise(rows []row, rounds []map[cell]benchRun) {
 	warn := func(format string, args ...any) { r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...)) }
 	if r.LoadBefore > float64(r.Cores) && r.OthersBefore > calmLimit {
 		warn("load average %.1f on %s before the bench: the machine has other work, so there is no verdict", r.LoadBefore, cores(r.Cores))
@@ -83,7 +83,7 @@ func withHeadroom(cells []cell, pages int) []cell {
 
 // headroom is how many times as fast as the fastest bridge the API is, the
 // median over the rounds, +Inf where that was not measured.
-func headroom(rounds []map[cell]stretch) float64 {
+func headroom(rounds []map[cell]benchRun) float64 {
 	var values []float64
 	for _, round := range rounds {
 		fetch, fastest := math.Inf(1), 0.0

@@ -18,9 +18,9 @@ func exampleReport(t *testing.T) *benchReport {
 	}
 	fetch, serial, eos := rowNamed(t, "fetch_only_20"), rowNamed(t, "serial_fraction_20"), rowNamed(t, "eos_overhead_20")
 	rss, allocs, age := rowNamed(t, "rss_latency_bound"), rowNamed(t, "allocs_per_event"), rowNamed(t, "tail_freshness_p99")
-	var measured []map[cell]stretch
+	var measured []map[cell]benchRun
 	for _, slower := range []float64{1, 3, 1} { // a slow round: all takes three times as long, and the ratios stay
-		measured = append(measured, map[cell]stretch{
+		measured = append(measured, map[cell]benchRun{
 			serial.cells[0]: {Cell: "a", Seconds: 2 * slower, Requests: 80},
 			serial.cells[1]: {Cell: "b", Seconds: 2.5 * slower, PeakRSS: 39_950_001},
 			eos.cells[1]:    {Cell: "c", Seconds: 2.45 * slower},
@@ -118,8 +118,8 @@ func TestHeadroom(t *testing.T) {
 	if fetch.work != workFetch || fetch.api != (apiKind{}) {
 		t.Fatalf("%+v", fetch)
 	}
-	measured := func(seconds float64) []map[cell]stretch {
-		return []map[cell]stretch{{
+	measured := func(seconds float64) []map[cell]benchRun {
+		return []map[cell]benchRun{{
 			fetch: {Seconds: seconds}, bridge: {Seconds: 1, Events: bridge.pages * pageEvents},
 			p.bridge(ms(5)): {Seconds: 1e-9, Events: 1},
 		}}
@@ -134,7 +134,7 @@ func TestHeadroom(t *testing.T) {
 	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "only 1.5 times as fast") {
 		t.Errorf("warnings %q", r.Warnings)
 	}
-	if got := headroom([]map[cell]stretch{{p.bridge(ms(5)): {Seconds: 1, Events: 1}}}); !math.IsInf(got, 1) {
+	if got := headroom([]map[cell]benchRun{{p.bridge(ms(5)): {Seconds: 1, Events: 1}}}); !math.IsInf(got, 1) {
 		t.Errorf("not measured, and yet %v", got)
 	}
 }

@@ -33,10 +33,10 @@ const (
 )
 
 // result is what the rounds say about a row, and whether they say anything.
-func (r *row) result(rounds []map[cell]stretch, busy bool) (benchRow, bool) {
+func (r *row) result(rounds []map[cell]benchRun, busy bool) (benchRow, bool) {
 	var values []float64
 	for _, round := range rounds {
-		of := make([]stretch, len(r.cells))
+		of := make([]benchRun, len(r.cells))
 		for i, c := range r.cells {
 			of[i] = round[c]
 		}
@@ -69,7 +69,7 @@ func (r *row) result(rounds []map[cell]stretch, busy bool) (benchRow, bool) {
 }
 
 // compared returns the median of each cell.
-func (r *row) compared(rounds []map[cell]stretch) []float64 {
+func (r *row) compared(rounds []map[cell]benchRun) []float64 {
 	medians := make([]float64, len(r.cells))
 	for i, c := range r.cells {
 		values := make([]float64, len(rounds))

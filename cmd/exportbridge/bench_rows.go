@@ -49,7 +49,7 @@ type row struct {
 	// of is what the cells are compared by, shown beside the value.
 	of quantity
 	// value compares the cells of one round, in the order of cells.
-	value func(of []stretch) float64
+	value func(of []benchRun) float64
 }
 
 // quantity is what two cells are compared by.
@@ -64,7 +64,7 @@ const (
 )
 
 // of reads the quantity from what was measured.
-func (q quantity) of(s stretch) float64 {
+func (q quantity) of(s benchRun) float64 {
 	switch q {
 	case ofRate:
 		return s.rate()
@@ -79,11 +79,11 @@ func (q quantity) of(s stretch) float64 {
 }
 
 // Values that several rows have in common.
-func wallShare(of []stretch) float64 { return of[0].Seconds / of[1].Seconds }
-func overhead(of []stretch) float64  { return of[0].Seconds/of[1].Seconds - 1 }
-func rateShare(of []stretch) float64 { return of[0].rate() / of[1].rate() }
+func wallShare(of []benchRun) float64 { return of[0].Seconds / of[1].Seconds }
+func overhead(of []benchRun) float64  { return of[0].Seconds/of[1].Seconds - 1 }
+func rateShare(of []benchRun) float64 { return of[0].rate() / of[1].rate() }
 
-func perMillion(of []stretch) float64 { return of[0].cpuPerEvent() * 1e6 }
+func perMillion(of []benchRun) float64 { return of[0].cpuPerEvent() * 1e6 }
 
 // The scale of a bench: how many pages a cell moves for each that is asked for.
 // Flat out, a page takes a hundredth of what it takes at 20 ms.
@@ -145,7 +145,7 @@ func (p *planner) serialRows() []row {
 		rows = append(rows, row{
 			name:  fmt.Sprintf("fetch_only_%d", latency),
 			about: fmt.Sprintf("pages x %d ms / time of a loop that only fetches: the machine's own bound", latency),
-			unit:  unitRatio, cells: []cell{fetch}, value: func(of []stretch) float64 { return ideal(fetch, of[0]) },
+			unit:  unitRatio, cells: []cell{fetch}, value: func(of []benchRun) float64 { return ideal(fetch, of[0]) },
 		}, row{
 			name:  fmt.Sprintf("serial_fraction_%d", latency),
 			about: fmt.Sprintf("time of the loop that only fetches / of the bridge, the API answering after %d ms", latency),
@@ -159,7 +159,7 @@ func (p *planner) serialRows() []row {
 			name:  fmt.Sprintf("ideal_fraction_%d", latency),
 			about: fmt.Sprintf("pages x %d ms / time of the bridge", latency),
 			unit:  unitRatio, direction: atLeast, goal: ideals[latency], quick: latency == 20,
-			cells: []cell{bridge}, value: func(of []stretch) float64 { return ideal(bridge, of[0]) },
+			cells: []cell{bridge}, value: func(of []benchRun) float64 { return ideal(bridge, of[0]) },
 		})
 	}
 	slow := p.via(pathSlowCommit, p.in(bridge.ExactlyOnce, p.bridge(ms(20))))
@@ -172,7 +172,7 @@ func (p *planner) serialRows() []row {
 }
 
 // ideal is the latency's share of the time.
-func ideal(c cell, s stretch) float64 {
+func ideal(c cell, s benchRun) float64 {
 	return float64(s.Requests) * c.api.latency.Seconds() / s.Seconds
 }
 
@@ -285,18 +285,18 @@ func (p *planner) costRows() []row {
 		name: "allocs_per_event", about: "objects that the bridge allocates for each event more, flat out",
 		unit: unitCount, direction: atMost, goal: 0.1, steady: true, quick: true,
 		cells: []cell{long, short}, of: ofObjects,
-		value: func(of []stretch) float64 {
+		value: func(of []benchRun) float64 {
 			return (float64(of[0].Mallocs) - float64(of[1].Mallocs)) / float64(of[0].Events-of[1].Events)
 		},
 	}, {
 		name: "split_allocs_per_page", about: "objects that taking a page apart allocates, after warm-up",
 		unit: unitCount, direction: atMost, goal: 0, steady: true, quick: true,
-		cells: []cell{{work: workSplit, pages: p.pages}}, value: func(of []stretch) float64 { return of[0].PageAllocs },
+		cells: []cell{{work: workSplit, pages: p.pages}}, value: func(of []benchRun) float64 { return of[0].PageAllocs },
 	}, {
 		name: "cpu_ratio", about: "CPU of the bridge's whole process, at least once / of producing the same from memory, no compression",
 		unit: unitRatio, direction: atMost, goal: 1.6,
 		cells: []cell{plain, memory}, of: ofCPU,
-		value: func(of []stretch) float64 { return of[0].cpuPerEvent() / of[1].cpuPerEvent() },
+		value: func(of []benchRun) float64 { return of[0].cpuPerEvent() / of[1].cpuPerEvent() },
 	}, {
 		name: "cpu_per_million", about: "CPU seconds of the bridge's process per million events, the same run",
 		unit: unitSeconds, direction: atMost, goal: 3, absolute: true,
@@ -317,7 +317,7 @@ func (p *planner) lengths() (short, long cell) {
 // memoryRows say how much memory the bridge takes at most.
 func (p *planner) memoryRows() []row {
 	short, long := p.lengths()
-	peak := func(of []stretch) float64 { return float64(of[0].PeakRSS) }
+	peak := func(of []benchRun) float64 { return float64(of[0].PeakRSS) }
 	return []row{{
 		name: "rss_latency_bound", about: "most memory (VmHWM) of the bridge, API 20 ms",
 		unit: unitBytes, direction: atMost, goal: 40e6, absolute: true, quick: true,
@@ -330,7 +330,7 @@ func (p *planner) memoryRows() []row {
 		name: "rss_flat", about: "most memory (VmHWM) of the bridge after ten times as many pages / after as many, no API latency",
 		unit: unitRatio, direction: atMost, goal: 1.1, quick: true,
 		cells: []cell{long, short}, of: ofMemory,
-		value: func(of []stretch) float64 { return float64(of[0].PeakRSS) / float64(of[1].PeakRSS) },
+		value: func(of []benchRun) float64 { return float64(of[0].PeakRSS) / float64(of[1].PeakRSS) },
 	}}
 }
 
@@ -346,11 +346,11 @@ func (p *planner) freshnessRows() []row {
 	return []row{{
 		name: "tail_freshness_p50", about: "age of an event, visible at the API to read by a read_committed consumer, asked every 100 ms: median",
 		unit: unitMillis, absolute: true,
-		cells: []cell{growing}, value: func(of []stretch) float64 { return of[0].AgeP50 },
+		cells: []cell{growing}, value: func(of []benchRun) float64 { return of[0].AgeP50 },
 	}, {
 		name: "tail_freshness_p99", about: "the same age: 99th percentile",
 		unit: unitMillis, direction: atMost, goal: milliseconds(pollInterval + extra), absolute: true,
-		cells: []cell{growing}, value: func(of []stretch) float64 { return of[0].AgeP99 },
+		cells: []cell{growing}, value: func(of []benchRun) float64 { return of[0].AgeP99 },
 	}}
 }
 
@@ -395,7 +395,7 @@ func (p *planner) againstRows() []row {
 			name:  fmt.Sprintf("against_cpu_%d", latency),
 			about: fmt.Sprintf("CPU of the other program / of the bridge, API %d ms", latency),
 			unit:  unitTimes, cells: []cell{theirs, ours}, of: ofCPU,
-			value: func(of []stretch) float64 { return of[0].cpuPerEvent() / of[1].cpuPerEvent() },
+			value: func(of []benchRun) float64 { return of[0].cpuPerEvent() / of[1].cpuPerEvent() },
 		})
 	}
 	return rows

@@ -84,22 +84,22 @@ func TestBenchGoals(t *testing.T) {
 
 func TestBenchValues(t *testing.T) {
 	t.Parallel()
-	wall := func(seconds ...float64) []stretch {
-		var all []stretch
+	wall := func(seconds ...float64) []benchRun {
+		var all []benchRun
 		for _, s := range seconds {
-			all = append(all, stretch{Seconds: s, Events: 1000, Requests: 101})
+			all = append(all, benchRun{Seconds: s, Events: 1000, Requests: 101})
 		}
 		return all
 	}
 	for name, c := range map[string]struct {
-		of   []stretch
+		of   []benchRun
 		want float64
 	}{
 		"fetch_only_20":                  {wall(4.04), 0.5},
 		"serial_fraction_20":             {wall(2, 2.5), 0.8},
 		"ideal_fraction_50":              {wall(10.1), 0.5},
 		"serial_fraction_20_slow_commit": {wall(2, 4), 0.5},
-		"raw_fraction_zstd":              {[]stretch{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
+		"raw_fraction_zstd":              {[]benchRun{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
 		"eos_overhead_20":                {wall(2.1, 2), 0.05},
 		"eos_overhead_0":                 {wall(1.8, 2), -0.1},
 		"commit_overhead":                {wall(3, 2), 0.5},
@@ -107,19 +107,19 @@ func TestBenchValues(t *testing.T) {
 		"metrics_overhead":               {wall(3, 2), 0.5},
 		"naive_speedup_5":                {wall(9, 2), 4.5},
 		"seq_speedup_20":                 {wall(3, 2), 1.5},
-		"allocs_per_event":               {[]stretch{{Mallocs: 90_100, Events: 1000}, {Mallocs: 90_010, Events: 100}}, 0.1},
-		"split_allocs_per_page":          {[]stretch{{PageAllocs: 3}}, 3},
-		"cpu_ratio":                      {[]stretch{{CPUSeconds: 3, Events: 300}, {CPUSeconds: 1, Events: 200}}, 2},
-		"cpu_per_million":                {[]stretch{{CPUSeconds: 3, Events: 300_000}}, 10},
-		"cpu_per_million_default":        {[]stretch{{CPUSeconds: 3, Events: 300_000}}, 10},
-		"rss_latency_bound":              {[]stretch{{PeakRSS: 5}}, 5},
-		"rss_flat":                       {[]stretch{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
-		"tail_freshness_p50":             {[]stretch{{AgeP50: 4, AgeP99: 5}}, 4},
-		"tail_freshness_p99":             {[]stretch{{AgeP50: 4, AgeP99: 5}}, 5},
+		"allocs_per_event":               {[]benchRun{{Mallocs: 90_100, Events: 1000}, {Mallocs: 90_010, Events: 100}}, 0.1},
+		"split_allocs_per_page":          {[]benchRun{{PageAllocs: 3}}, 3},
+		"cpu_ratio":                      {[]benchRun{{CPUSeconds: 3, Events: 300}, {CPUSeconds: 1, Events: 200}}, 2},
+		"cpu_per_million":                {[]benchRun{{CPUSeconds: 3, Events: 300_000}}, 10},
+		"cpu_per_million_default":        {[]benchRun{{CPUSeconds: 3, Events: 300_000}}, 10},
+		"rss_latency_bound":              {[]benchRun{{PeakRSS: 5}}, 5},
+		"rss_flat":                       {[]benchRun{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
+		"tail_freshness_p50":             {[]benchRun{{AgeP50: 4, AgeP99: 5}}, 4},
+		"tail_freshness_p99":             {[]benchRun{{AgeP50: 4, AgeP99: 5}}, 5},
 		"gzip_gain_100mbit_20":           {wall(6, 2), 3},
 		"early_gain_100mbit_20":          {wall(6, 4), 1.5},
 		"against_5":                      {wall(6, 4), 1.5},
-		"against_cpu_5":                  {[]stretch{{CPUSeconds: 6, Events: 10}, {CPUSeconds: 3, Events: 10}}, 2},
+		"against_cpu_5":                  {[]benchRun{{CPUSeconds: 6, Events: 10}, {CPUSeconds: 3, Events: 10}}, 2},
 	} {
 		r := rowNamed(t, name)
 		if got := r.value(c.of); math.Abs(got-c.want) > 1e-9 || len(c.of) != len(r.cells) {
@@ -248,12 +248,12 @@ func TestChooseRows(t *testing.T) {
 }
 
 // rounds makes one round of two cells for each ratio.
-func rounds(r row, ratios ...float64) []map[cell]stretch {
-	var all []map[cell]stretch
+func rounds(r row, ratios ...float64) []map[cell]benchRun {
+	var all []map[cell]benchRun
 	for i, ratio := range ratios {
 		// The rounds differ in speed: only the ratio counts.
 		base := float64(int(1) << i)
-		all = append(all, map[cell]stretch{r.cells[0]: {Seconds: base * ratio, Events: 1}, r.cells[1]: {Seconds: base, Events: 1}})
+		all = append(all, map[cell]benchRun{r.cells[0]: {Seconds: base * ratio, Events: 1}, r.cells[1]: {Seconds: base, Events: 1}})
 	}
 	return all
 }
@@ -282,19 +282,19 @@ func TestRowResult(t *testing.T) {
 		}
 	}
 	fetch := rowNamed(t, "fetch_only_20")
-	got, ok := fetch.result([]map[cell]stretch{{fetch.cells[0]: {Seconds: 4, Requests: 100}}}, true)
+	got, ok := fetch.result([]map[cell]benchRun{{fetch.cells[0]: {Seconds: 4, Requests: 100}}}, true)
 	if !ok || got.Verdict != verdictNone || got.Goal != nil || got.Value != 0.5 {
 		t.Errorf("a row without goal: %+v", got)
 	}
 	split := rowNamed(t, "split_allocs_per_page")
 	for allocs, want := range map[float64]verdict{0: verdictMet, 1: verdictShort} {
-		got, ok := split.result([]map[cell]stretch{{split.cells[0]: {PageAllocs: allocs}}}, true)
+		got, ok := split.result([]map[cell]benchRun{{split.cells[0]: {PageAllocs: allocs}}}, true)
 		if !ok || got.Verdict != want {
 			t.Errorf("%v allocations on a busy machine: %q, want %q", allocs, got.Verdict, want)
 		}
 	}
 	flat := rowNamed(t, "rss_flat")
-	if got, ok := flat.result([]map[cell]stretch{{}}, false); ok {
+	if got, ok := flat.result([]map[cell]benchRun{{}}, false); ok {
 		t.Errorf("memory that the system does not tell: %+v", got)
 	}
 }
@@ -357,21 +357,21 @@ func TestStretch(t *testing.T) {
 	at := time.Now()
 	c, clock, use := cell{pages: 2}, apiClock{First: at, Requests: 3}, processUse{CPUSeconds: 5}
 	end := partEnd{Ended: at.Add(4 * time.Second), Mallocs: 6, PeakRSS: 7, PageAllocs: 8}
-	want := stretch{Seconds: 4, Requests: 3, Events: 2000, CPUSeconds: 5, Mallocs: 6, PeakRSS: 7, PageAllocs: 8}
-	if diff := cmp.Diff(want, c.stretch(end, clock, use)); diff != "" {
+	want := benchRun{Seconds: 4, Requests: 3, Events: 2000, CPUSeconds: 5, Mallocs: 6, PeakRSS: 7, PageAllocs: 8}
+	if diff := cmp.Diff(want, c.run(end, clock, use)); diff != "" {
 		t.Error(diff)
 	}
 	// What is produced from memory has a clock of its own.
 	end.Began, end.Events, end.CPUSeconds = at.Add(3*time.Second), 1000, 2
 	want.Seconds, want.Events, want.CPUSeconds = 1, 1000, 2
-	if diff := cmp.Diff(want, c.stretch(end, clock, use)); diff != "" {
+	if diff := cmp.Diff(want, c.run(end, clock, use)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestQuantities(t *testing.T) {
 	t.Parallel()
-	s := stretch{Seconds: 2, Events: 4, CPUSeconds: 8, PeakRSS: 3e6, Mallocs: 5}
+	s := benchRun{Seconds: 2, Events: 4, CPUSeconds: 8, PeakRSS: 3e6, Mallocs: 5}
 	for q, want := range map[quantity]float64{ofSeconds: 2, ofRate: 2, ofCPU: 2e6, ofMemory: 3, ofObjects: 5} {
 		if got := q.of(s); got != want {
 			t.Errorf("%s is %v, want %v", q, got, want)

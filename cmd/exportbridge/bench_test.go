@@ -94,7 +94,7 @@ func TestBench(t *testing.T) {
 	}
 	for _, pattern := range []string{"*.cpu", "*.allocs"} {
 		files, err := filepath.Glob(filepath.Join(profiles, pattern))
-		if err != nil || len(files) != len(slices.DeleteFunc(got.Measurements, func(m stretch) bool { return !strings.HasPrefix(m.Cell, "bridge") })) {
+		if err != nil || len(files) != len(slices.DeleteFunc(got.Measurements, func(m benchRun) bool { return !strings.HasPrefix(m.Cell, "bridge") })) {
 			t.Errorf("profiles %q, %v", files, err)
 		}
 	}

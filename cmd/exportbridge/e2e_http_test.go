@@ -156,7 +156,7 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 		t.Error("the feed goes on when the bridge has ended")
 	}
 	c := s.read()
-	if got, want := c.stretches(), []stretch{{0, n}, {int(plan.To.Events), n}}; !slices.Equal(got, want) {
+	if got, want := c.stretches(), []benchRun{{0, n}, {int(plan.To.Events), n}}; !slices.Equal(got, want) {
 		t.Errorf("the topic holds %v, want %v: the rewind once", got, want)
 	}
 	c.wantAll(n, int(plan.AgainEvents))

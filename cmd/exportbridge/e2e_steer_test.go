@@ -45,12 +45,12 @@ func decode(t *testing.T, raw []byte, into any) {
 
 // stretch is what one epoch published: the events from one index up to another,
 // exclusive.
-type stretch struct{ from, to int }
+type benchRun struct{ from, to int }
 
 // stretches splits the topic at the places where a partition goes back to an
 // earlier event. It fails the test where an epoch is not one stretch without
 // gaps and in order.
-func (c *contents) stretches() []stretch {
+func (c *contents) stretches() []benchRun {
 	var epochs [][]int
 	for _, lane := range c.lanes {
 		epoch := 0
@@ -64,10 +64,10 @@ func (c *contents) stretches() []stretch {
 			epochs[epoch] = append(epochs[epoch], i)
 		}
 	}
-	all := make([]stretch, len(epochs))
+	all := make([]benchRun, len(epochs))
 	for n, events := range epochs {
 		slices.Sort(events)
-		all[n] = stretch{events[0], events[len(events)-1] + 1}
+		all[n] = benchRun{events[0], events[len(events)-1] + 1}
 		if want := all[n].to - all[n].from; len(events) != want {
 			c.errorf("epoch %d published %d events between %d and %d, want all %d once", n, len(events), all[n].from, all[n].to, want)
 		}
@@ -256,7 +256,7 @@ func TestE2ETwoResets(t *testing.T) {
 	run.stop()
 	s.finish()
 	c := s.read()
-	want := []stretch{{0, n}, {s.firstAt(targets[winner]), n}}
+	want := []benchRun{{0, n}, {s.firstAt(targets[winner]), n}}
 	if got := c.stretches(); !slices.Equal(got, want) {
 		t.Errorf("the topic holds %v, want %v", got, want)
 	}
@@ -324,7 +324,7 @@ func TestE2EFlushAll(t *testing.T) {
 	n2 := len(after.copies)
 	begin := s.firstAt(target)
 	after.wantAll(n2, len(c.copies)-begin)
-	if got, want := after.stretches(), []stretch{{0, len(c.copies)}, {begin, n2}}; !slices.Equal(got, want) {
+	if got, want := after.stretches(), []benchRun{{0, len(c.copies)}, {begin, n2}}; !slices.Equal(got, want) {
 		t.Errorf("the topic holds %v, want %v", got, want)
 	}
 	if t.Failed() {

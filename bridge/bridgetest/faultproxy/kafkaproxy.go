@@ -59,7 +59,7 @@ type KafkaRule struct {
 	// is the same as 1.
 	Nth int
 	// Times is how many are hit from there on: 0 is the same as 1, and
-	// negative means all until Hits.Remove.
+	// negative means all until RuleStats.Remove.
 	Times int
 	// Chance hits each of them with this probability only; 0 means always.
 	// The same Seed gives the same choices for the same requests.
@@ -89,7 +89,7 @@ type KafkaProxy struct {
 
 type kafkaRule struct {
 	KafkaRule
-	hits    *Hits
+	hits    *RuleStats
 	seen    int
 	hit     int
 	chances *rand.Rand
@@ -165,13 +165,13 @@ func (p *KafkaProxy) Front(at, broker string) (net.Addr, error) {
 
 // Add adds a rule, which holds from now on. Of several that match a request
 // the one added first hits it; the others do not count it.
-func (p *KafkaProxy) Add(rule KafkaRule) *Hits {
+func (p *KafkaProxy) Add(rule KafkaRule) *RuleStats {
 	r := &kafkaRule{KafkaRule: rule, chances: rand.New(rand.NewPCG(rule.Seed, 0))}
 	what := []string{rule.Fault.String()}
 	for _, key := range rule.Keys {
 		what = append(what, key.Name())
 	}
-	r.hits = newHits(strings.Join(what, " "), func() { p.remove(r) })
+	r.hits = newRuleStats(strings.Join(what, " "), func() { p.remove(r) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = append(p.rules, r)

@@ -29,7 +29,7 @@ type TCPProxy struct {
 type replyCut struct {
 	left int64 // bytes that still pass
 	link *link // nil until a reply comes
-	hits *Hits
+	hits *RuleStats
 }
 
 // StartTCPProxy starts a proxy to the server at upstream for the length of the
@@ -75,9 +75,9 @@ func (p *TCPProxy) Delay(request, reply time.Duration) {
 // CutReply cuts the connection on which the server sends the next bytes, after
 // so many of them, at 0 before the first: the server has done what it was
 // asked, and the client does not get to know.
-func (p *TCPProxy) CutReply(after int64) *Hits {
+func (p *TCPProxy) CutReply(after int64) *RuleStats {
 	c := &replyCut{left: after}
-	c.hits = newHits(fmt.Sprintf("cut a reply after %d bytes", after), func() { p.removeCut(c) })
+	c.hits = newRuleStats(fmt.Sprintf("cut a reply after %d bytes", after), func() { p.removeCut(c) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cuts = append(p.cuts, c)

@@ -71,7 +71,7 @@ func Fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 		t.Fatalf("start embedded Kafka: %v", err)
 	}
 	t.Cleanup(c.Close)
-	servers.Strict(c)
+	servers.EmulateKafkaFencing(c)
 	return c
 }
 
@@ -111,7 +111,7 @@ func (s *Server) Start() {
 		s.t.Fatalf("start embedded Kafka: %v", err)
 	}
 	s.kfk = kfk
-	servers.Strict(kfk)
+	servers.EmulateKafkaFencing(kfk)
 }
 
 // Cluster is what runs of it now.

@@ -15,8 +15,8 @@ import (
 // Cluster is a Kafka in the test process.
 type Cluster struct {
 	*kfake.Cluster
-	// Strictness counts what Apache Kafka would have refused, see Strict.
-	*Strictness
+	// Fencing counts what Apache Kafka would have refused, see EmulateKafkaFencing.
+	*Fencing
 	gate *gate
 }
 
@@ -32,7 +32,7 @@ func EmbeddedKafka(t testing.TB, opts ...kfake.Opt) *Cluster {
 		t.Fatalf("start embedded Kafka: %v", err)
 	}
 	t.Cleanup(c.Close)
-	return &Cluster{Cluster: c, Strictness: Strict(c), gate: g}
+	return &Cluster{Cluster: c, Fencing: EmulateKafkaFencing(c), gate: g}
 }
 
 // Break cuts all connections and refuses new ones until heal is called. It

@@ -472,7 +472,7 @@ func TestProxyHasAllConnections(t *testing.T) {
 	})
 }
 
-func waitHits(t *testing.T, hits *faultproxy.Hits, count int) {
+func waitHits(t *testing.T, hits *faultproxy.RuleStats, count int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

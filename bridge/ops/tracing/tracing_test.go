@@ -66,8 +66,8 @@ func (p *ports) Recover(context.Context, func(context.Context) error) (bridge.Ch
 
 func (p *ports) Advance(context.Context, bridge.Checkpoint, bridge.Checkpoint) error { return p.fail() }
 
-// rig are ports with a tracer before them.
-type rig struct {
+// harness are ports with a tracer before them.
+type harness struct {
 	*ports
 	source bridge.Source
 	sink   bridge.Sink
@@ -75,8 +75,8 @@ type rig struct {
 	spans  *tracetest.InMemoryExporter
 }
 
-func newRig(t *testing.T, mode bridge.Mode) *rig {
-	r := &rig{ports: &ports{items: 3}, spans: tracetest.NewInMemoryExporter()}
+func newHarness(t *testing.T, mode bridge.Mode) *harness {
+	r := &harness{ports: &ports{items: 3}, spans: tracetest.NewInMemoryExporter()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.spans))
 	t.Cleanup(func() { provider.Shutdown(context.Background()) })
 	tracer := tracing.New(provider, tracing.Scope{Stream: "events", Topic: "export.events", Host: "api", Path: "/events", Mode: mode})
@@ -85,7 +85,7 @@ func newRig(t *testing.T, mode bridge.Mode) *rig {
 }
 
 // page fetches and decodes a page, nil where that fails.
-func (r *rig) page() *bridge.Page {
+func (r *harness) page() *bridge.Page {
 	p, err := r.source.Fetch(context.Background(), bridge.Position{Cursor: "secret"})
 	if err != nil {
 		return nil
@@ -98,7 +98,7 @@ func (r *rig) page() *bridge.Page {
 }
 
 // seen returns the spans, as NAME or NAME!CODE where it failed.
-func (r *rig) seen() []string {
+func (r *harness) seen() []string {
 	var all []string
 	for _, s := range r.spans.GetSpans() {
 		name := s.Name
@@ -123,19 +123,19 @@ func TestTracesOfPages(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		mode bridge.Mode
-		do   func(r *rig)
+		do   func(r *harness)
 		want []string
 	}{
-		{"a page", bridge.ExactlyOnce, func(r *rig) {
+		{"a page", bridge.ExactlyOnce, func(r *harness) {
 			r.sink.Send(ctx, r.page())
 			r.sink.Publish(ctx, bridge.Batch{})
 		}, []string{"GET /events", "commit cursor", "poll committed", "send export.events"}},
-		{"two pages in a batch", bridge.ExactlyOnce, func(r *rig) {
+		{"two pages in a batch", bridge.ExactlyOnce, func(r *harness) {
 			r.sink.Send(ctx, r.page())
 			r.sink.Send(ctx, r.page())
 			r.sink.Publish(ctx, bridge.Batch{})
 		}, []string{"GET /events", "GET /events", "commit cursor", "commit cursor", "poll committed", "poll committed", "send export.events", "send export.events"}},
-		{"at least once the store commits", bridge.AtLeastOnce, func(r *rig) {
+		{"at least once the store commits", bridge.AtLeastOnce, func(r *harness) {
 			r.sink.Send(ctx, r.page())
 			r.sink.Publish(ctx, bridge.Batch{})
 			r.err = broken
@@ -145,28 +145,28 @@ func TestTracesOfPages(t *testing.T) {
 			}
 			r.store.Advance(ctx, bridge.Checkpoint{}, bridge.Checkpoint{})
 		}, []string{"GET /events", "commit cursor", "poll committed", "send export.events"}},
-		{"a page without news", bridge.ExactlyOnce, func(r *rig) { r.page().Release() }, []string{"GET /events", "poll unsent"}},
-		{"a failed request", bridge.ExactlyOnce, func(r *rig) {
+		{"a page without news", bridge.ExactlyOnce, func(r *harness) { r.page().Release() }, []string{"GET /events", "poll unsent"}},
+		{"a failed request", bridge.ExactlyOnce, func(r *harness) {
 			r.err = broken
 			r.page()
 		}, []string{"GET /events!503", "poll failed!503"}},
-		{"a page that is refused", bridge.ExactlyOnce, func(r *rig) {
+		{"a page that is refused", bridge.ExactlyOnce, func(r *harness) {
 			p := r.page()
 			r.err = broken
 			r.sink.Send(ctx, p)
 		}, []string{"GET /events", "poll failed!503", "send export.events"}},
-		{"a failed commit", bridge.ExactlyOnce, func(r *rig) {
+		{"a failed commit", bridge.ExactlyOnce, func(r *harness) {
 			r.sink.Send(ctx, r.page())
 			r.err = broken
 			r.sink.Publish(ctx, bridge.Batch{})
 		}, []string{"GET /events", "commit cursor!503", "poll failed!503", "send export.events"}},
-		{"a session that ends", bridge.ExactlyOnce, func(r *rig) {
+		{"a session that ends", bridge.ExactlyOnce, func(r *harness) {
 			r.sink.Send(ctx, r.page())
 			r.sink.Recover(ctx, nil)
 		}, []string{"GET /events", "poll abandoned", "send export.events"}},
-		{"a heartbeat", bridge.ExactlyOnce, func(r *rig) { r.sink.Publish(ctx, bridge.Batch{}) }, nil},
+		{"a heartbeat", bridge.ExactlyOnce, func(r *harness) { r.sink.Publish(ctx, bridge.Batch{}) }, nil},
 	} {
-		r := newRig(t, tc.mode)
+		r := newHarness(t, tc.mode)
 		tc.do(r)
 		if diff := cmp.Diff(tc.want, r.seen()); diff != "" {
 			t.Errorf("%s: spans (-want +got)\n%s", tc.name, diff)

@@ -200,9 +200,9 @@ func testOutsideOfTheLog(t *testing.T, p *proxied) {
 	}
 }
 
-// TestStrictRefusesHealing shows what a client does that does not know whether
+// TestFencingRefusesHealing shows what a client does that does not know whether
 // its commit has happened, and what a cluster that is not strict makes of it.
-func TestStrictRefusesHealing(t *testing.T) {
+func TestFencingRefusesHealing(t *testing.T) {
 	t.Parallel()
 	for name, strict := range map[string]bool{"strict": true, "lenient": false} {
 		t.Run(name, func(t *testing.T) {
@@ -213,9 +213,9 @@ func TestStrictRefusesHealing(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(k.Close)
-			s := &servers.Strictness{}
+			s := &servers.Fencing{}
 			if strict {
-				s = servers.Strict(k)
+				s = servers.EmulateKafkaFencing(k)
 			}
 			createTopic(t, client(t, p.Addrs()), 1, nil)
 			a := newProducer(t, p.Addrs(), "txn", impatient...)
@@ -243,12 +243,12 @@ func TestStrictRefusesHealing(t *testing.T) {
 	}
 }
 
-// TestStrictCountsAborts uses the other way of healing, which no broker
+// TestFencingCountsAborts uses the other way of healing, which no broker
 // refuses.
-func TestStrictCountsAborts(t *testing.T) {
+func TestFencingCountsAborts(t *testing.T) {
 	t.Parallel()
 	k := servers.EmbeddedKafka(t)
-	s := k.Strictness
+	s := k.Fencing
 	createTopic(t, client(t, k.ListenAddrs()), 1, nil)
 	p := newProducer(t, k.ListenAddrs(), "txn")
 	p.commit(t, "kept")
@@ -265,9 +265,9 @@ func TestStrictCountsAborts(t *testing.T) {
 	}
 }
 
-// TestStrictLetsProducersLive runs what must not be refused: without epochs
+// TestFencingLetsProducersLive runs what must not be refused: without epochs
 // that rise by themselves, on several brokers, and beyond the last epoch.
-func TestStrictLetsProducersLive(t *testing.T) {
+func TestFencingLetsProducersLive(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]kfake.Opt{
 		"transaction.version 1": {kfake.MaxVersions(kversion.V3_5_0())},
@@ -276,7 +276,7 @@ func TestStrictLetsProducersLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := servers.EmbeddedKafka(t, opts...)
-			s := k.Strictness
+			s := k.Fencing
 			addrs := k.ListenAddrs()
 			createTopic(t, client(t, addrs), 1, nil)
 			var want []string

@@ -15,14 +15,14 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// traces is what a bridge leaves on Kafka and Redis.
-type traces struct {
+// benchBackends is what a bridge leaves on Kafka and Redis.
+type benchBackends struct {
 	addr  string // of Kafka
 	kafka *kgo.Client
 	redis *redis.Client
 }
 
-func newTraces(kafkaAddr, redisURL string) (*traces, error) {
+func newBenchBackends(kafkaAddr, redisURL string) (*benchBackends, error) {
 	opts, err := redis.ParseURL(redisURL)
 	if err != nil {
 		return nil, errors.New("the URL of Redis is not one") // what it says may hold a password
@@ -31,7 +31,7 @@ func newTraces(kafkaAddr, redisURL string) (*traces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make Kafka client: %w", err)
 	}
-	return &traces{addr: kafkaAddr, kafka: client, redis: redis.NewClient(opts)}, nil
+	return &benchBackends{addr: kafkaAddr, kafka: client, redis: redis.NewClient(opts)}, nil
 }
 
 // benchPartitions is what the bridge would create a topic with by default.
@@ -42,7 +42,7 @@ func checkpoints(topic string) string { return topic + ".checkpoints" }
 
 // create creates the topics of one run: a bridge that has to create them itself
 // starts a second later.
-func (t *traces) create(ctx context.Context, name string) error {
+func (t *benchBackends) create(ctx context.Context, name string) error {
 	forever := "-1"
 	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, benchPartitions, -1, map[string]*string{"retention.ms": &forever}, name, deadLetters(name))
 	if err = errors.Join(err, made.Error()); err != nil {
@@ -52,7 +52,7 @@ func (t *traces) create(ctx context.Context, name string) error {
 }
 
 // brokers counts the brokers.
-func (t *traces) brokers(ctx context.Context) (int, error) {
+func (t *benchBackends) brokers(ctx context.Context) (int, error) {
 	all, err := kadm.NewClient(t.kafka).ListBrokers(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("count the brokers of %s: %w", t.addr, err)
@@ -61,7 +61,7 @@ func (t *traces) brokers(ctx context.Context) (int, error) {
 }
 
 // ends are the ends of the topic's partitions, those without a record left out.
-func (t *traces) ends(ctx context.Context, topic string) (map[int32]int64, error) {
+func (t *benchBackends) ends(ctx context.Context, topic string) (map[int32]int64, error) {
 	listed, err := kadm.NewClient(t.kafka).ListEndOffsets(ctx, topic)
 	if err = errors.Join(err, listed.Error()); err != nil {
 		return nil, fmt.Errorf("count the records of topic %s: %w", topic, err)
@@ -77,7 +77,7 @@ func (t *traces) ends(ctx context.Context, topic string) (map[int32]int64, error
 
 // offsets counts the offsets of the topic: its records, and the ends of
 // transactions.
-func (t *traces) offsets(ctx context.Context, topic string) (int64, error) {
+func (t *benchBackends) offsets(ctx context.Context, topic string) (int64, error) {
 	ends, err := t.ends(ctx, topic)
 	var n int64
 	for _, end := range ends {
@@ -88,7 +88,7 @@ func (t *traces) offsets(ctx context.Context, topic string) (int64, error) {
 
 // reader returns a client that reads the committed records of a topic from its
 // start on.
-func (t *traces) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
+func (t *benchBackends) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(append(more,
 		kgo.SeedBrokers(t.addr), kgo.DisableClientMetrics(),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -100,7 +100,7 @@ func (t *traces) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
 }
 
 // records counts the committed records of the topic.
-func (t *traces) records(ctx context.Context, topic string) (int64, error) {
+func (t *benchBackends) records(ctx context.Context, topic string) (int64, error) {
 	left, err := t.ends(ctx, topic)
 	if err != nil {
 		return 0, err
@@ -133,7 +133,7 @@ const removeTimeout = 10 * time.Second
 
 // remove deletes the topics and keys of one run. Those that are not there need
 // no deleting.
-func (t *traces) remove(ctx context.Context, name string) error {
+func (t *benchBackends) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	admin := kadm.NewClient(t.kafka)
@@ -164,7 +164,7 @@ func (t *traces) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-func (t *traces) close() error {
+func (t *benchBackends) close() error {
 	t.kafka.Close()
 	return t.redis.Close()
 }

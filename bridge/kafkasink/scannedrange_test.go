@@ -12,7 +12,7 @@ func TestStretch(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 20_000 {
-		var known stretch
+		var known scannedRange
 		read := make(map[int64]bool)
 		var end int64
 		for range 1 + r.IntN(4) { // starts

@@ -12,15 +12,15 @@ import (
 	"exportbridge/bridge"
 )
 
-// mirrorInterval is how often at most a checkpoint is copied: what losing the
+// copyInterval is how often at most a checkpoint is copied: what losing the
 // store costs.
-const mirrorInterval = 5 * time.Second
+const copyInterval = 5 * time.Second
 
-// mirror copies committed checkpoints of an at-least-once stream into the
+// copier copies committed checkpoints of an at-least-once stream into the
 // checkpoint topic, in small transactions of the stream's id: so a session
 // that lost the stream learns it here, and stops. One goroutine, started with
 // the session, ends when the session closes or when a copy fails.
-type mirror struct {
+type copier struct {
 	session *session
 	every   time.Duration
 
@@ -37,14 +37,14 @@ type mirror struct {
 	next bridge.Checkpoint
 }
 
-// startMirror begins to copy. kept is the newest copy that there is.
-func startMirror(x *session, kept bridge.Checkpoint, every time.Duration) *mirror {
+// startCopier begins to copy. kept is the newest copy that there is.
+func startCopier(x *session, kept bridge.Checkpoint, every time.Duration) *copier {
 	version := kept.Version
 	if kept.Zero() {
 		version = bridge.Version{Epoch: -1} // before every checkpoint
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &mirror{
+	m := &copier{
 		session: x, every: every, cancel: cancel, over: make(chan struct{}), failed: make(chan struct{}), turn: make(chan struct{}, 1), kept: version,
 	}
 	m.running.Go(func() { m.run(ctx) })
@@ -52,7 +52,7 @@ func startMirror(x *session, kept bridge.Checkpoint, every time.Duration) *mirro
 }
 
 // offer takes a committed checkpoint to copy at the next turn.
-func (m *mirror) offer(c bridge.Checkpoint) {
+func (m *copier) offer(c bridge.Checkpoint) {
 	if c.Zero() {
 		return
 	}
@@ -61,14 +61,14 @@ func (m *mirror) offer(c bridge.Checkpoint) {
 	m.next = c
 }
 
-func (m *mirror) offered() bridge.Checkpoint {
+func (m *copier) offered() bridge.Checkpoint {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.next
 }
 
 // failure returns why the session must end, if it must.
-func (m *mirror) failure() error {
+func (m *copier) failure() error {
 	select {
 	case <-m.failed:
 		return m.err
@@ -79,14 +79,14 @@ func (m *mirror) failure() error {
 
 // stop asks the goroutine to end. It does when the session's writer is closed,
 // and wait waits for it.
-func (m *mirror) stop() { m.cancel() }
-func (m *mirror) wait() { m.running.Wait() }
+func (m *copier) stop() { m.cancel() }
+func (m *copier) wait() { m.running.Wait() }
 
 // introduce copies the first checkpoint of an epoch, and returns when it is
 // committed: an epoch counts only once it is in Kafka, where sessions fence
 // each other. Otherwise one that was fenced could still begin an epoch in the
 // store, and a later exactly-once session would take it for the newest.
-func (m *mirror) introduce(ctx context.Context, c bridge.Checkpoint) error {
+func (m *copier) introduce(ctx context.Context, c bridge.Checkpoint) error {
 	select {
 	case m.turn <- struct{}{}:
 	case <-m.failed:
@@ -112,7 +112,7 @@ func (m *mirror) introduce(ctx context.Context, c bridge.Checkpoint) error {
 	}
 }
 
-func (m *mirror) run(ctx context.Context) {
+func (m *copier) run(ctx context.Context) {
 	tick := time.NewTicker(m.every)
 	defer tick.Stop()
 	for {
@@ -133,7 +133,7 @@ func (m *mirror) run(ctx context.Context) {
 // fail ends the session: at once if the stream is another's, otherwise between
 // two batches. A session that ended in the middle of one, for want of a second
 // copy of the checkpoint, would make its events come twice.
-func (m *mirror) fail(err error) {
+func (m *copier) fail(err error) {
 	m.err = err
 	if errors.Is(err, bridge.ErrFenced) {
 		close(m.over)
@@ -142,7 +142,7 @@ func (m *mirror) fail(err error) {
 }
 
 // copyNewest copies what was offered last, if it is newer than the copy.
-func (m *mirror) copyNewest(ctx context.Context) error {
+func (m *copier) copyNewest(ctx context.Context) error {
 	select {
 	case m.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -162,7 +162,7 @@ func (m *mirror) copyNewest(ctx context.Context) error {
 
 // copy commits one checkpoint. A copy that does not fit is left out: the store
 // has the checkpoint, and the stream must not stop for want of a second copy.
-func (m *mirror) copy(ctx context.Context, c bridge.Checkpoint) error {
+func (m *copier) copy(ctx context.Context, c bridge.Checkpoint) error {
 	x := m.session
 	rec, err := x.checkpointRecord(x.cfg.mirrorKey(), &c)
 	if err != nil {
@@ -179,7 +179,7 @@ func (m *mirror) copy(ctx context.Context, c bridge.Checkpoint) error {
 
 // commit waits for brokers that are away until the session closes: the events
 // do not wait for it.
-func (m *mirror) commit(ctx context.Context, rec kgo.Record) error {
+func (m *copier) commit(ctx context.Context, rec kgo.Record) error {
 	x := m.session
 	if err := x.writer.BeginTransaction(); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // before its last events.
 func TestWindowEmptiesCountedTwice(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
 		pages := map[string]string{
 			"":   `{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":"e1"}`,
@@ -48,7 +48,7 @@ func TestWindowEmptiesCountedTwice(t *testing.T) {
 // A sink that fails after each good Recover is asked ever more rarely.
 func TestPublishFailsForEver(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(500)
 		for n := 1; n < 5000; n++ {
 			r.topic.FailPublish(n, bridgetest.Persisted)
@@ -77,7 +77,7 @@ func (s refusingStore) Advance(ctx context.Context, from, to bridge.Checkpoint) 
 // A bounded run ends when the store refuses writes for good.
 func TestStoreRefusesWritesBounded(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.cfg.Limits.Once = true
 		b, err := bridge.New(r.cfg, bridge.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: refusingStore{r.store, func() bool { return true }}})
@@ -115,7 +115,7 @@ func (s slowDecode) Decode(p *bridge.Page) error {
 // A run that was stopped does not say that it was drained.
 func TestOnceSaysDrainedOnShutdown(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
 		r.source.Grow(1000)
 		r.cfg.Limits.Once = true
 		ctx, stop := context.WithCancel(r.t.Context())
@@ -149,7 +149,7 @@ func TestWindowKnowsItsEnd(t *testing.T) {
 		{`{"items":[],"nextCursor":"e4"}`, "after 4 empty pages in a row"}, // the fourth was asked for ahead
 		{`{"items":[],"nextCursor":""}`, "on its last page"},
 	} {
-		inBubble(t, bridgetest.Export{}, func(r *rig) {
+		inBubble(t, bridgetest.Export{}, func(r *harness) {
 			r.cfg.EmptyPages = 3
 			r.cfg.Origin.Start, r.cfg.Origin.End = 1, 946684800001
 			pages := map[string]string{
@@ -173,7 +173,7 @@ func TestWindowKnowsItsEnd(t *testing.T) {
 // The same --until again publishes nothing more.
 func TestUntilRepeated(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(95)
 		r.cfg.Limits.Until = timeOf(r, items[42])
 		for range 4 {
@@ -191,7 +191,7 @@ func TestUntilRepeated(t *testing.T) {
 // A window that was moved is another window.
 func TestWindowStartChanged(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(95)
 		r.cfg.Origin.Start, r.cfg.Origin.End = timeOf(r, items[20]), timeOf(r, items[60])
 		if err := r.run(); err != nil {
@@ -210,7 +210,7 @@ func TestWindowStartChanged(t *testing.T) {
 // New events are not marked as republished after a rewind.
 func TestNewsMarkedAgain(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		ev := func(id string, at int64) string { return fmt.Sprintf(`{"eventId":%q,"timestamp":%d}`, id, at) }
 		pages := map[string]string{"": fmt.Sprintf(`{"items":[%s,%s],"nextCursor":"a1"}`, ev("1", 946684800000), ev("2", 946684809000)), "a1": `{"items":[],"nextCursor":""}`}
 		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: pages[at.Cursor]} })
@@ -235,7 +235,7 @@ func TestNewsMarkedAgain(t *testing.T) {
 // epoch.
 func TestRefusesOnStaleKnowledge(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.start()
 		r.after(time.Second)
@@ -257,7 +257,7 @@ func TestRefusesOnStaleKnowledge(t *testing.T) {
 // A stream that is blocked at its start answers commands.
 func TestCommandWhileBlockedAtStart(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.cfg.Limits.Once = true
 		if err := r.run(); err != nil {
@@ -285,7 +285,7 @@ func TestCommandForMendedStream(t *testing.T) {
 	for reason, atOnce := range map[bridge.Reason]bool{bridge.ReasonTopic: true, bridge.ReasonOwner: false} {
 		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, bridgetest.Export{}, func(r *rig) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
 				r.source.Grow(15)
 				r.exactly()
 				r.cfg.Limits.Once = true
@@ -313,7 +313,7 @@ func TestCommandForMendedStream(t *testing.T) {
 
 func TestCommandWhileKafkaAway(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.cfg.Limits.Once = true
 		if err := r.run(); err != nil {
@@ -338,7 +338,7 @@ func TestCommandWhileKafkaAway(t *testing.T) {
 // right.
 func TestRollbackBeyondOwnKnowledge(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *rig) {
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(500)
 		r.start()
 		r.after(2 * time.Second)
@@ -373,7 +373,7 @@ func TestRollbackBeyondOwnKnowledge(t *testing.T) {
 // Retry-After counts on a 503 too.
 func TestRetryAfter503(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(15)
 		r.source.Refuse(func(bridge.Position) error {
 			return &bridge.Fault{Class: bridge.Transient, Code: "503", RetryAfter: 5 * time.Minute, Err: errors.New("503")}
@@ -387,7 +387,7 @@ func TestRetryAfter503(t *testing.T) {
 // A cross-check that is answered by 429 waits as long as it says.
 func TestCrossCheckThrottled(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *rig) {
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(35)
 		r.start()
 		r.after(time.Second)
@@ -411,7 +411,7 @@ func TestCrossCheckThrottled(t *testing.T) {
 func TestRollbackThenGracefulStop(t *testing.T) {
 	t.Parallel()
 	for _, wipe := range []bool{false, true} {
-		inBubble(t, bridgetest.Export{}, func(r *rig) {
+		inBubble(t, bridgetest.Export{}, func(r *harness) {
 			r.source.Grow(95)
 			r.start()
 			r.after(2 * time.Second)

@@ -235,7 +235,7 @@ type kafka struct {
 	unknown error // of the members
 }
 
-func (k *kafka) Trail(_ context.Context, visit func(bridge.Checkpoint) bool) error {
+func (k *kafka) Walk(_ context.Context, visit func(bridge.Checkpoint) bool) error {
 	for i, kept := range slices.Backward(k.Kept()) {
 		c := kept.Checkpoint
 		if (i == len(k.Kept())-1 || c.Kind != bridge.KindHeartbeat) && !visit(c) {
@@ -262,8 +262,8 @@ type closer struct{ bridge.Sink }
 
 func (closer) Close() {}
 
-// rig is a stream with its servers, and a controller of it.
-type rig struct {
+// harness is a stream with its servers, and a controller of it.
+type harness struct {
 	*control.Controller
 	t      *testing.T
 	source *bridgetest.Source
@@ -278,8 +278,8 @@ const timeout = 30 * time.Second
 
 var why = control.Request{Who: "ann", Reason: "bad deploy", Timeout: timeout}
 
-func newRig(t *testing.T, mode bridge.Mode) *rig {
-	r := &rig{
+func newHarness(t *testing.T, mode bridge.Mode) *harness {
+	r := &harness{
 		t: t, source: bridgetest.NewSource(t, bridgetest.Export{}), redis: newRedis(t),
 		kafka: &kafka{Topic: bridgetest.NewTopic(t, mode)}, engine: bridge.DefaultConfig(),
 	}
@@ -295,16 +295,16 @@ func newRig(t *testing.T, mode bridge.Mode) *rig {
 }
 
 // control makes the controller anew.
-func (r *rig) control() {
+func (r *harness) control() {
 	r.Controller = control.New(r.engine, r.ports)
 }
 
 // inBubble runs a test under virtual time, with a stream that has passed 20
 // pages of 10 events, one a second, and that nobody runs.
-func inBubble(t *testing.T, mode bridge.Mode, test func(t *testing.T, r *rig)) {
+func inBubble(t *testing.T, mode bridge.Mode, test func(t *testing.T, r *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, mode)
+		r := newHarness(t, mode)
 		stop := r.run()
 		for range 20 {
 			r.source.Grow(10)
@@ -316,7 +316,7 @@ func inBubble(t *testing.T, mode bridge.Mode, test func(t *testing.T, r *rig)) {
 }
 
 // inBothModes is inBubble in each delivery mode.
-func inBothModes(t *testing.T, test func(t *testing.T, r *rig)) {
+func inBothModes(t *testing.T, test func(t *testing.T, r *harness)) {
 	t.Helper()
 	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
 		t.Run(string(mode), func(t *testing.T) { inBubble(t, mode, test) })
@@ -324,7 +324,7 @@ func inBothModes(t *testing.T, test func(t *testing.T, r *rig)) {
 }
 
 // run starts a bridge for the stream, which tells what it does.
-func (r *rig) run() (stop func()) {
+func (r *harness) run() (stop func()) {
 	r.t.Helper()
 	cfg := r.engine
 	cfg.Owner = "pod-1"
@@ -359,7 +359,7 @@ func (r *rig) run() (stop func()) {
 }
 
 // claim has a session claim the last request and end.
-func (r *rig) claim(session string) {
+func (r *harness) claim(session string) {
 	r.t.Helper()
 	if _, err := r.redis.Claim(r.t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: session}); err != nil {
 		r.t.Fatal(err)
@@ -367,7 +367,7 @@ func (r *rig) claim(session string) {
 }
 
 // now is the newest committed checkpoint.
-func (r *rig) now() bridge.Checkpoint {
+func (r *harness) now() bridge.Checkpoint {
 	r.t.Helper()
 	p, err := r.Position(r.t.Context())
 	if err != nil {
@@ -377,7 +377,7 @@ func (r *rig) now() bridge.Checkpoint {
 }
 
 // plan is one that must succeed.
-func (r *rig) plan(to control.Target) *control.Move {
+func (r *harness) plan(to control.Target) *control.Move {
 	r.t.Helper()
 	m, err := r.Plan(r.t.Context(), to)
 	if err != nil {

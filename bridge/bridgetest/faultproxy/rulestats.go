@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Hits counts what a rule of a proxy did. Its methods may be called
+// RuleStats counts what a rule of a proxy did. Its methods may be called
 // concurrently.
-type Hits struct {
+type RuleStats struct {
 	what   string
 	remove func()
 
@@ -21,12 +21,12 @@ type Hits struct {
 	changed chan struct{} // closed and replaced with each hit
 }
 
-func newHits(what string, remove func()) *Hits {
-	return &Hits{what: what, remove: remove, changed: make(chan struct{})}
+func newRuleStats(what string, remove func()) *RuleStats {
+	return &RuleStats{what: what, remove: remove, changed: make(chan struct{})}
 }
 
 // add counts a hit with the reply that the client did not get, if there is one.
-func (h *Hits) add(reply kmsg.Response) {
+func (h *RuleStats) add(reply kmsg.Response) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.count++
@@ -40,21 +40,21 @@ func (h *Hits) add(reply kmsg.Response) {
 // Count returns how often the rule has hit. A hit counts when all is done but
 // to cut the connection, if it will be: a client that misses its reply finds
 // it counted, and the server has executed what was to reach it.
-func (h *Hits) Count() int {
+func (h *RuleStats) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count
 }
 
 // Replies returns what a Kafka broker answered and the client never got.
-func (h *Hits) Replies() []kmsg.Response {
+func (h *RuleStats) Replies() []kmsg.Response {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.replies)
 }
 
 // Wait waits until the rule has hit so many times.
-func (h *Hits) Wait(ctx context.Context, count int) error {
+func (h *RuleStats) Wait(ctx context.Context, count int) error {
 	for {
 		h.mu.Lock()
 		got, changed := h.count, h.changed
@@ -71,4 +71,4 @@ func (h *Hits) Wait(ctx context.Context, count int) error {
 }
 
 // Remove ends the rule. What it has hit stays so: a late request still comes.
-func (h *Hits) Remove() { h.remove() }
+func (h *RuleStats) Remove() { h.remove() }

@@ -16,7 +16,7 @@ const (
 	batchHeader        = 61
 )
 
-// Strict lets an embedded cluster answer producers that are fenced, and readers
+// EmulateKafkaFencing lets an embedded cluster answer producers that are fenced, and readers
 // that are outside of the log, as Apache Kafka 4.3 does. By itself kfake
 //
 //   - accepts InitProducerID with an old id and epoch, so that a zombie fences
@@ -35,8 +35,8 @@ const (
 // one began. What stays different: a transactional id keeps the time-out of
 // its first InitProducerID, and nothing takes time, so CONCURRENT_TRANSACTIONS
 // does not occur.
-func Strict(c *kfake.Cluster) *Strictness {
-	s := &Strictness{ids: make(map[string]*transactionalID)}
+func EmulateKafkaFencing(c *kfake.Cluster) *Fencing {
+	s := &Fencing{ids: make(map[string]*transactionalID)}
 	control := func(key kmsg.Key, answer func(kmsg.Request) kmsg.Response) {
 		c.ControlKey(key.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 			c.KeepControl()
@@ -89,9 +89,9 @@ func outOfRange(c *kfake.Cluster, r *kmsg.FetchRequest) kmsg.Response {
 	return response
 }
 
-// Strictness counts what producers tried in order to heal themselves. Its
+// Fencing counts what producers tried in order to heal themselves. Its
 // methods may be called concurrently.
-type Strictness struct {
+type Fencing struct {
 	mu      sync.Mutex // guards all below
 	reinits int
 	aborts  int
@@ -112,14 +112,14 @@ type transactionalID struct {
 
 // Reinits returns how many InitProducerIDs asked for an old id. All were
 // refused.
-func (s *Strictness) Reinits() int {
+func (s *Fencing) Reinits() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reinits
 }
 
 // Aborts returns how many EndTxns wanted to abort.
-func (s *Strictness) Aborts() int {
+func (s *Fencing) Aborts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.aborts
@@ -127,7 +127,7 @@ func (s *Strictness) Aborts() int {
 
 // stale notes that a producer used its identity, and reports whether a newer
 // one has begun since it did so for the first time. mu is held.
-func (s *Strictness) stale(transactional string, used identity) bool {
+func (s *Fencing) stale(transactional string, used identity) bool {
 	known := s.ids[transactional]
 	switch {
 	case known == nil:
@@ -142,7 +142,7 @@ func (s *Strictness) stale(transactional string, used identity) bool {
 	return used.id == known.fenced.id && used.epoch <= known.fenced.epoch
 }
 
-func (s *Strictness) initProducerID(request kmsg.Request) kmsg.Response {
+func (s *Fencing) initProducerID(request kmsg.Request) kmsg.Response {
 	r := request.(*kmsg.InitProducerIDRequest)
 	if r.TransactionalID == nil {
 		return nil
@@ -161,7 +161,7 @@ func (s *Strictness) initProducerID(request kmsg.Request) kmsg.Response {
 	return response
 }
 
-func (s *Strictness) endTxn(request kmsg.Request) kmsg.Response {
+func (s *Fencing) endTxn(request kmsg.Request) kmsg.Response {
 	r := request.(*kmsg.EndTxnRequest)
 	if !r.Commit {
 		s.aborts++
@@ -174,7 +174,7 @@ func (s *Strictness) endTxn(request kmsg.Request) kmsg.Response {
 	return response
 }
 
-func (s *Strictness) produce(request kmsg.Request) kmsg.Response {
+func (s *Fencing) produce(request kmsg.Request) kmsg.Response {
 	r := request.(*kmsg.ProduceRequest)
 	if r.TransactionID == nil || !s.staleBatches(r) {
 		return nil
@@ -194,7 +194,7 @@ func (s *Strictness) produce(request kmsg.Request) kmsg.Response {
 }
 
 // staleBatches looks at every batch: all are of one producer.
-func (s *Strictness) staleBatches(r *kmsg.ProduceRequest) bool {
+func (s *Fencing) staleBatches(r *kmsg.ProduceRequest) bool {
 	stale := false
 	for _, topic := range r.Topics {
 		for _, partition := range topic.Partitions {

@@ -17,9 +17,9 @@ import (
 	"exportbridge/bridge/bridgetest"
 )
 
-// rig is a stream with everything around it in memory. It is used inside a
+// harness is a stream with everything around it in memory. It is used inside a
 // synctest bubble, so its time is virtual.
-type rig struct {
+type harness struct {
 	t      *testing.T
 	cfg    bridge.Config
 	source *bridgetest.Source
@@ -39,11 +39,11 @@ type rig struct {
 	ended  chan error
 }
 
-func newRig(t *testing.T, x bridgetest.Export) *rig {
+func newHarness(t *testing.T, x bridgetest.Export) *harness {
 	if x.PageSize == 0 {
 		x.PageSize = 10
 	}
-	r := &rig{
+	r := &harness{
 		t: t, source: bridgetest.NewSource(t, x), topic: bridgetest.NewTopic(t, bridge.AtLeastOnce),
 		store: bridgetest.NewStore(t, "events"), inbox: bridgetest.NewInbox(t), log: new(strings.Builder),
 	}
@@ -57,37 +57,37 @@ func newRig(t *testing.T, x bridgetest.Export) *rig {
 	return r
 }
 
-// exactly makes the stream of a new rig an exactly-once one.
-func (r *rig) exactly() {
+// exactly makes the stream of a new harness an exactly-once one.
+func (r *harness) exactly() {
 	r.topic = bridgetest.NewTopic(r.t, bridge.ExactlyOnce)
 	r.store.Acknowledged = r.topic.Committed
 	r.cfg.Mode = bridge.ExactlyOnce
 }
 
 // switchMode changes the delivery of what is started next, on the same topic.
-func (r *rig) switchMode(mode bridge.Mode) {
+func (r *harness) switchMode(mode bridge.Mode) {
 	r.cfg.Mode = mode
 	r.topic.Deliver(mode)
 	r.store.Acknowledged = r.topic.Committed
 }
 
 // forgetCheckpoints makes the topic lose its checkpoints and keep its events.
-func (r *rig) forgetCheckpoints() { r.topic.ForgetCheckpoints("events") }
+func (r *harness) forgetCheckpoints() { r.topic.ForgetCheckpoints("events") }
 
 // exactlyInBubble is inBubble with an exactly-once stream.
-func exactlyInBubble(t *testing.T, x bridgetest.Export, test func(r *rig)) {
+func exactlyInBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	t.Helper()
-	inBubble(t, x, func(r *rig) {
+	inBubble(t, x, func(r *harness) {
 		r.exactly()
 		test(r)
 	})
 }
 
 // inBubble runs a test under virtual time and shows the engine's log if it fails.
-func inBubble(t *testing.T, x bridgetest.Export, test func(r *rig)) {
+func inBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, x)
+		r := newHarness(t, x)
 		test(r)
 		if r.stop != nil {
 			r.end()
@@ -99,7 +99,7 @@ func inBubble(t *testing.T, x bridgetest.Export, test func(r *rig)) {
 }
 
 // Observe implements bridge.Observer.
-func (r *rig) Observe(o bridge.Observation) {
+func (r *harness) Observe(o bridge.Observation) {
 	o.Times = slices.Clone(o.Times)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *rig) Observe(o bridge.Observation) {
 }
 
 // observed returns what was told of a kind, with the code where it is not empty.
-func (r *rig) observed(what bridge.What, code string) (all []bridge.Observation) {
+func (r *harness) observed(what bridge.What, code string) (all []bridge.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, o := range r.seen {
@@ -119,13 +119,13 @@ func (r *rig) observed(what bridge.What, code string) (all []bridge.Observation)
 }
 
 // start begins a new process on the same topic and store.
-func (r *rig) start() {
+func (r *harness) start() {
 	r.t.Helper()
 	r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox})
 }
 
 // startWith is start with another source and inbox, and perhaps another sink.
-func (r *rig) startWith(p bridge.Ports) {
+func (r *harness) startWith(p bridge.Ports) {
 	r.t.Helper()
 	if p.Sink == nil {
 		p.Sink = r.topic.Open("events")
@@ -187,7 +187,7 @@ func (s turns) Decode(p *bridge.Page) error {
 }
 
 // end stops the process in order and returns what Run said.
-func (r *rig) end() error {
+func (r *harness) end() error {
 	r.stop()
 	err := <-r.ended
 	r.stop = nil
@@ -195,7 +195,7 @@ func (r *rig) end() error {
 }
 
 // run starts a bounded run and waits for it.
-func (r *rig) run() error {
+func (r *harness) run() error {
 	r.start()
 	err := <-r.ended
 	r.stop()
@@ -204,13 +204,13 @@ func (r *rig) run() error {
 }
 
 // after lets virtual time pass and everything settle.
-func (r *rig) after(d time.Duration) {
+func (r *harness) after(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // virtual time: nothing is waited for
 	synctest.Wait()
 }
 
 // values returns what a consumer finds, in topic order.
-func (r *rig) values() []string {
+func (r *harness) values() []string {
 	var all []string
 	for _, rec := range r.topic.Records() {
 		if rec.Defect == bridge.DefectNone {
@@ -221,7 +221,7 @@ func (r *rig) values() []string {
 }
 
 // wantOnce checks that the topic holds every item once, in order.
-func (r *rig) wantOnce() {
+func (r *harness) wantOnce() {
 	r.t.Helper()
 	var want []string
 	for _, item := range r.source.Items() {
@@ -234,7 +234,7 @@ func (r *rig) wantOnce() {
 
 // wantAll checks that the topic holds every item at least once, that copies
 // come from batches that were not acknowledged, and that first copies are in order.
-func (r *rig) wantAll() {
+func (r *harness) wantAll() {
 	r.t.Helper()
 	var first []string
 	copies := make(map[string]int)
@@ -267,7 +267,7 @@ func (r *rig) wantAll() {
 }
 
 // committed reports whether a batch's checkpoint reached the store.
-func (r *rig) committed(c bridge.Checkpoint) bool {
+func (r *harness) committed(c bridge.Checkpoint) bool {
 	return slices.ContainsFunc(r.store.History(), func(h bridge.Checkpoint) bool {
 		return h.Version == c.Version && h.Session == c.Session && h.Cursor == c.Cursor
 	})
@@ -281,7 +281,7 @@ func brief(items []string) string {
 }
 
 // wantState checks the state and, if it is blocked, why.
-func (r *rig) wantState(state bridge.State, reason bridge.Reason) {
+func (r *harness) wantState(state bridge.State, reason bridge.Reason) {
 	r.t.Helper()
 	if s := r.bridge.Status(); s.State != state || s.Reason != reason {
 		r.t.Errorf("state is %s %s %q, want %s %s", s.State, s.Reason, s.Error, state, reason)
@@ -289,20 +289,20 @@ func (r *rig) wantState(state bridge.State, reason bridge.Reason) {
 }
 
 // command pushes a reset made for the stored epoch and returns its answer.
-func (r *rig) command(id string, target bridge.Target) bridge.Answer {
+func (r *harness) command(id string, target bridge.Target) bridge.Answer {
 	r.t.Helper()
 	r.push(id, r.store.Checkpoint().Epoch, target)
 	return r.await(id)
 }
 
-func (r *rig) push(id string, epoch int64, target bridge.Target) {
+func (r *harness) push(id string, epoch int64, target bridge.Target) {
 	r.inbox.Push(bridge.Command{
 		ID: id, Kind: bridge.KindReset, BaseEpoch: epoch, Target: target, Who: "op",
 		Deadline: time.Now().Add(time.Minute).UnixMilli(),
 	})
 }
 
-func (r *rig) await(id string) bridge.Answer {
+func (r *harness) await(id string) bridge.Answer {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
