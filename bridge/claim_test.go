@@ -138,7 +138,7 @@ func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim
 // still before it has said so. Another one takes the claim over, and applies it.
 func TestRefusalOfAnotherClaim(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(50)
 		r.start()
 		r.after(5 * time.Second)

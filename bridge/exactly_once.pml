@@ -62,7 +62,7 @@
  *   apply.go                 Apply                      Command
  *   kafkagroup/group.go      Members                    Command: nobody runs the stream
  *   commit.go                advance                    at least once: compare and set in Redis
- *   kafkasink/mirror.go      offer, copy                at least once: keep
+ *   kafkasink/copier.go      offer, copy                at least once: keep
  *
  * Not modelled: what is inside a page (the tail set has property tests), other
  * streams except as holders of the last stable offset, lost Kafka data,

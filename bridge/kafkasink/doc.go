@@ -3,7 +3,7 @@
 // Exactly once, a [Sink] publishes each batch and its checkpoint in one
 // transaction (transaction.go). At least once, it uses an idempotent producer,
 // acks from all in-sync replicas, no transactions, and copies checkpoints into
-// the checkpoint topic every few seconds (mirror.go). In both modes the
+// the checkpoint topic every few seconds (copier.go). In both modes the
 // stream's transactional id fences older sessions.
 //
 // Sink.Recover begins a session, which is new Kafka clients and what they
