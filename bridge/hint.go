@@ -26,6 +26,17 @@ const (
 	HintTwoHistories     Hint = "two-histories"      // look at the history, then reset
 )
 
+// Hints about the sink's topics, which an adapter gives.
+const (
+	HintCheckpointTopicLost    Hint = "checkpoint-topic-lost"    // create or restore it
+	HintCheckpointTopicMissing Hint = "checkpoint-topic-missing" // create it
+	HintCheckpointUnknown      Hint = "checkpoint-unknown"       // wait for the search, or reset
+	HintMissingGrants          Hint = "missing-grants"           // show the grants
+	HintOverlapTooLong         Hint = "overlap-too-long"         // lower the overlap, or reset
+	HintTopicMissing           Hint = "topic-missing"            // create it
+	HintTopicVanished          Hint = "topic-vanished"           // restore it, or create it and reset
+)
+
 // Hints that are part of a log record or of an answer.
 const (
 	HintDeadLetters    Hint = "dead-letters"       // where they can be seen
@@ -42,6 +53,7 @@ const (
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorRefused, HintCursorTooLong, HintCycle, HintForeign, HintMapping,
 	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
+	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
 	HintDeadLetters, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }
 

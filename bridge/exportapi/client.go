@@ -68,8 +68,11 @@ func New(cfg Config) (*Client, error) {
 	transport, errHTTP := newTransport(&cfg)
 	limit, errRate := parseRate(cfg.RateLimit)
 	ahead, errAhead := newPageDecoder(&cfg, preset)
-	decoder, errDecoder := newPageDecoder(&cfg, preset)
-	if err := errors.Join(errURL, errHTTP, errRate, errAhead, errDecoder); err != nil {
+	if err := errors.Join(errURL, errHTTP, errRate, errAhead); err != nil {
+		return nil, fmt.Errorf("export API: %w", err)
+	}
+	decoder, err := newPageDecoder(&cfg, preset)
+	if err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
 	c := &Client{
@@ -254,7 +257,7 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 	queued := time.Now()
 	if err := c.limit.Wait(ctx); err != nil {
 		// Wait also refuses when ctx would end before the turn comes.
-		return nil, answer{}, c.fault(at, &bridge.Fault{Code: codeTimeout, Err: errors.New("the turn that EXPORT_RATE_LIMIT gives comes too late"), Hint: "check EXPORT_RATE_LIMIT"})
+		return nil, answer{}, c.fault(at, &bridge.Fault{Code: codeTimeout, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"})
 	}
 	if c.cfg.Waited != nil && c.limit.Limit() != rate.Inf {
 		c.cfg.Waited(time.Since(queued))

@@ -23,8 +23,8 @@ type Config struct {
 	// APIKeyFile is the file that APIKey came from, if it did. The client
 	// reads it again whenever the API refuses the key.
 	APIKeyFile string
-	// KeyPointer is the JSON pointer of the record key inside an item, "none"
-	// for records without a key. Empty is "/userId".
+	// KeyPointer is the JSON pointer of Event.Key inside an item, or "none" for
+	// events without a key. Empty means "/userId". New rejects a malformed one.
 	KeyPointer string
 	// Report, if not nil, is called after every request with nil when the API
 	// did its part, with the error when it did not.
@@ -83,11 +83,9 @@ func (c *Config) Validate() error {
 	_, errRate := parseRate(c.RateLimit)
 	_, errProxy := c.proxy()
 	_, errCA := c.roots()
-	_, errKey := parsePointer(c.keyPointer())
 	for _, err := range []error{errURL, errRate, errProxy, errCA} {
 		p.Add(err)
 	}
-	p.Check(errKey == nil, "KAFKA_KEY", "%q is not a JSON pointer, for example /userId, or none", c.KeyPointer)
 	c.checkNames(&p)
 	return p.Err()
 }

@@ -82,21 +82,25 @@ func TestValidate(t *testing.T) {
 
 func TestValidateReportsAll(t *testing.T) {
 	t.Parallel()
-	cfg := exportapi.Config{KeyPointer: "userId"}
+	var cfg exportapi.Config
 	err := cfg.Validate()
 	for _, name := range []string{
 		"EXPORT_URL", "EXPORT_API_KEY", "EXPORT_RESOURCE", "EXPORT_PAGE_SIZE", "EXPORT_TIMEOUT", "EXPORT_MAX_RESPONSE_BYTES", "EXPORT_ITEMS_FIELD",
-		"EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_HEADER", "KAFKA_KEY",
+		"EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_HEADER",
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not in %v", name, err)
 		}
 	}
-	for _, pointer := range []string{"/a~2", "/a~", "/~~0", "a/b"} {
+}
+
+func TestNewRejectsKeyPointer(t *testing.T) {
+	t.Parallel()
+	for _, pointer := range []string{"userId", "/a~2", "/a~", "/~~0", "a/b"} {
 		cfg := config(t, nil)
 		cfg.KeyPointer = pointer
-		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "KAFKA_KEY") {
-			t.Errorf("%q: got %v", pointer, err)
+		if _, err := exportapi.New(cfg); err == nil || !strings.Contains(err.Error(), pointer) || strings.Contains(err.Error(), "KAFKA") {
+			t.Errorf("%q: got %v, want an error that quotes it and names no setting of Kafka", pointer, err)
 		}
 	}
 }

@@ -44,19 +44,19 @@ func (c *Client) connectionFault(at bridge.Position, err error, late string) *br
 	switch {
 	case errors.Is(err, errLinkLocal):
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeNetwork, Reason: bridge.ReasonConfig, Err: text,
-			Hint: "cloud machines keep their secrets at link-local addresses; check EXPORT_URL and the name server, or set EXPORT_INSECURE_HTTP=true"}
+			Hint: "link-local addresses serve cloud instance metadata and credentials; check EXPORT_URL and DNS, or set EXPORT_INSECURE_HTTP=true"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &bridge.Fault{Code: codeTimeout, Err: errors.New(late),
-			Hint: "retried by itself; if it stays, raise EXPORT_TIMEOUT or lower EXPORT_PAGE_SIZE"}
+			Hint: "retrying; if it persists, raise EXPORT_TIMEOUT or lower EXPORT_PAGE_SIZE"}
 	case errors.As(err, &unreachable) && unreachable.Timeout():
 		return &bridge.Fault{Code: codeTimeout, Err: text,
-			Hint: "retried by itself; if it stays, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
+			Hint: "retrying; if it persists, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
 	case isTLS(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
-			Hint: "no trusted connection; check EXPORT_URL, the clock, and EXPORT_TLS_CA if the server's certificate is from your own authority"}
+			Hint: "check EXPORT_URL and the system clock; for a private certificate authority set EXPORT_TLS_CA"}
 	}
 	return &bridge.Fault{Code: codeNetwork, Err: text,
-		Hint: "retried by itself; if it stays, check EXPORT_URL, EXPORT_PROXY, the name server and the firewall"}
+		Hint: "retrying; if it persists, check EXPORT_URL, EXPORT_PROXY, DNS and the firewall"}
 }
 
 // unquoted is the text of an error without what it quotes: where an answer is no
@@ -88,7 +88,7 @@ func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fa
 	if (kind != c.kind || kind == "") && !namesJSON(kind) {
 		return &bridge.Fault{Code: codeDecode,
 			Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.clean(at, kind)),
-			Hint: "retried by itself; if it stays, EXPORT_URL or EXPORT_PATH leads to something else, or a proxy answers in place of the API"}
+			Hint: "retrying; if it persists, check EXPORT_URL and EXPORT_PATH, and whether a proxy answers in place of the API"}
 	}
 	if plain(resp) && resp.ContentLength > c.cfg.MaxResponse {
 		return c.sizeFault()
@@ -121,7 +121,7 @@ func (c *Client) bodyFault(at bridge.Position, err error, got int) *bridge.Fault
 		return c.sizeFault()
 	case errors.Is(err, errEncoding):
 		return &bridge.Fault{Code: codeDecode, Err: errors.New(c.clean(at, err.Error())),
-			Hint: "retried by itself; if it stays, a proxy between here and the API damages compressed answers"}
+			Hint: "retrying; if it persists, check for a proxy that corrupts compressed responses"}
 	}
 	f := c.connectionFault(at, err, fmt.Sprintf("body not complete within %s", c.cfg.Timeout))
 	f.Err = fmt.Errorf("body broke off after %d bytes: %w", got, f.Err)
@@ -139,14 +139,14 @@ func schemaFault(err error) *bridge.Fault {
 	if errors.Is(err, errTooMany) {
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
 			Err:  fmt.Errorf("page has more than %d items", maxItems),
-			Hint: fmt.Sprintf("lower EXPORT_PAGE_SIZE; an API that gives more than %d items in a page whatever is asked for cannot be followed", maxItems)}
+			Hint: fmt.Sprintf("lower EXPORT_PAGE_SIZE; pages of more than %d items are not supported", maxItems)}
 	}
 	if errors.Is(err, errCutShort) {
 		return &bridge.Fault{Code: codeDecode, Err: err,
-			Hint: "retried by itself; if it stays, something between here and the API cuts answers off: check EXPORT_PROXY, or lower EXPORT_PAGE_SIZE"}
+			Hint: "retrying; if it persists, check EXPORT_PROXY for a proxy that truncates responses, or lower EXPORT_PAGE_SIZE"}
 	}
 	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema, Err: err,
-		Hint: "check EXPORT_URL and EXPORT_PATH; for another service than the one known, EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"}
+		Hint: "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"}
 }
 
 // refusal classifies every answer that is not a 200.
@@ -156,22 +156,21 @@ func (c *Client) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
-		f.Hint = "check EXPORT_API_KEY (a key in EXPORT_API_KEY_FILE is read again by itself), what the key may read, and EXPORT_KEY_HEADER"
+		f.Hint = "check EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), the key's permissions, and EXPORT_KEY_HEADER"
 	case code == http.StatusTooManyRequests:
 		f.Class, f.RetryAfter = bridge.Throttled, waitOf(resp)
-		f.Hint = "waits by itself; to ask less often set EXPORT_RATE_LIMIT, for example 1/s, or raise EXPORT_POLL_INTERVAL"
+		f.Hint = "retrying after the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
 	case code >= 500 || code == http.StatusRequestTimeout:
 		f.RetryAfter = waitOf(resp)
-		f.Hint = "the export API has a problem of its own; retried by itself"
+		f.Hint = "server-side failure of the export API; retrying"
 	case code >= 300 && code < 400:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
 		f.Err = fmt.Errorf("%d redirects to %s, which is not followed: the key would go there", code, c.target(at, resp))
-		f.Hint = "if that is where the API is now, set EXPORT_URL to it"
+		f.Hint = "if the API has moved there, set EXPORT_URL to the new address"
 	case code < 300:
-		f.Hint = "a page comes with 200; if this stays, check EXPORT_URL and EXPORT_PATH"
+		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
 	case at.Cursor != "" && mayMeanCursor(code):
-		f.Class, f.Reason = bridge.BadCursor, bridge.ReasonCursor
-		f.Hint = "if the API refuses the cursor for good, go back with exportbridge cursor rewind, or elsewhere with exportbridge cursor reset"
+		f.Class, f.Reason, f.Advice = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
 		f.Hint = c.configHint(code)
@@ -192,11 +191,11 @@ func mayMeanCursor(code int) bool {
 func (c *Client) configHint(code int) string {
 	switch code {
 	case http.StatusNotFound:
-		return "EXPORT_URL and EXPORT_PATH together ask for " + c.endpoint.Path + ": is that where the API has it? Check EXPORT_RESOURCE too"
+		return "EXPORT_URL and EXPORT_PATH make the path " + c.endpoint.Path + ": check them and EXPORT_RESOURCE"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return "check EXPORT_START, EXPORT_EVENTS and EXPORT_PAGE_SIZE"
+		return "check the start of the export, EXPORT_EVENTS and EXPORT_PAGE_SIZE"
 	case http.StatusProxyAuthRequired:
-		return "check user and password in EXPORT_PROXY"
+		return "check the user and password in EXPORT_PROXY"
 	}
 	return "check EXPORT_URL, EXPORT_PATH and EXPORT_RESOURCE"
 }

@@ -64,7 +64,7 @@ const (
 func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 	item, err := newItemReader(preset, cfg.keyPointer())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("key %q: %w", cfg.KeyPointer, err)
 	}
 	identity, err := newIdentityReader()
 	if err != nil {

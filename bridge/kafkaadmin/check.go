@@ -73,7 +73,7 @@ func (s *Stream) Check(ctx context.Context) []Finding {
 	}
 	for _, t := range topics.Published() {
 		if c, ok := gone[t.Name]; ok {
-			found = append(found, failed(vanishedError(t.Name, c)))
+			found = append(found, failed(s.vanishedError(t.Name, c)))
 			continue
 		}
 		found = append(found, s.checkTopic(t, t == topics.Events)...)

@@ -114,7 +114,7 @@ func (s *Stream) Ready(ctx context.Context, client *kafkaclient.Client) (Describ
 	}
 	for _, t := range topics.Published() {
 		if c, ok := gone[t.Name]; ok {
-			return topics, vanishedError(t.Name, c)
+			return topics, s.vanishedError(t.Name, c)
 		}
 		if err := s.CanPublish(t); err != nil {
 			return topics, err

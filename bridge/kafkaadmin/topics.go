@@ -329,12 +329,11 @@ func (s *Stream) MakeCheckpoints(ctx context.Context, client *kafkaclient.Client
 		return err
 	}
 	if holds {
-		return &bridge.Fault{
+		return s.Advise(&bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_topic_lost",
-			Hint: "after an upgrade from a version without it: exportbridge topics create --execute. If it was deleted, restore it if you can; without it Redis's copy of the cursor is used",
 			Err: fmt.Errorf("topic %s does not exist, but topic %s already holds events of stream %s",
 				s.Topics.Checkpoints, s.Topics.Events, s.Name),
-		}
+		}, bridge.HintCheckpointTopicLost)
 	}
 	return s.Make(ctx, client, s.Topics.Checkpoints)
 }

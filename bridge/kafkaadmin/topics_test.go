@@ -153,7 +153,7 @@ func TestCheck(t *testing.T) {
 		"retention":      {func(*kafkasink.Config) {}, month, kafkaadmin.LevelWarn, "older than 15 days get the time of publishing", "retention.ms=-1"},
 		"retention stop": {func(c *kafkasink.Config) { c.OnExpired = "stop" }, month, kafkaadmin.LevelWarn, "stop the stream", "retention.ms=-1"},
 		"publish time":   {func(c *kafkasink.Config) { c.Timestamp = "publish" }, month, kafkaadmin.LevelInfo, "time of publishing", ""},
-		"missing":        {func(*kafkasink.Config) {}, nil, kafkaadmin.LevelFail, "does not exist", "topics create --execute"},
+		"missing":        {func(*kafkasink.Config) {}, nil, kafkaadmin.LevelFail, "does not exist", string(bridge.HintTopicMissing)},
 		"to be created":  {func(c *kafkasink.Config) { c.CreateTopics = true }, nil, kafkaadmin.LevelInfo, "run will create it", ""},
 		"compacted": {func(*kafkasink.Config) {}, map[string]*string{"cleanup.policy": new("compact")},
 			kafkaadmin.LevelFail, "is compacted", "cleanup.policy=delete"},
@@ -168,7 +168,7 @@ func TestCheck(t *testing.T) {
 			}
 			found := needs(cfg).Check(t.Context())
 			for _, f := range found {
-				if f.Level == c.level && strings.Contains(f.Text, cfg.Topic) && strings.Contains(f.Text, c.text) && strings.Contains(f.Hint, c.hint) {
+				if f.Level == c.level && strings.Contains(f.Text, cfg.Topic) && strings.Contains(f.Text, c.text) && strings.Contains(f.Hint+string(f.Advice), c.hint) {
 					return
 				}
 			}

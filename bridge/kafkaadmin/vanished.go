@@ -35,13 +35,11 @@ func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topic
 }
 
 // vanishedError is the fault of a topic that is gone.
-func vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
-	return &bridge.Fault{
+func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
+	return s.Advise(&bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_vanished",
 		Err: fmt.Errorf("topic %s does not exist any more; checkpoint %s says that records were published to it (%d events so far)", topic, c.Version, c.Events),
-		Hint: "bring it back if you can. Else exportbridge topics create --execute, and then either all is published again: " +
-			"exportbridge cursor reset --to-earliest --execute, or the stream goes on at the same position: --to-current",
-	}
+	}, bridge.HintTopicVanished)
 }
 
 // Vanished returns the Faults of the topics that are gone although a checkpoint
@@ -55,7 +53,7 @@ func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
 		gone, err := s.vanished(ctx, client, &topics)
 		for _, name := range s.Topics.Published() {
 			if c, ok := gone[name]; ok {
-				all = append(all, vanishedError(name, c))
+				all = append(all, s.vanishedError(name, c))
 			}
 		}
 		return all, err

@@ -38,6 +38,9 @@ type Config struct {
 	Report func(error)
 	// Log takes the Kafka client's warnings; nil discards them.
 	Log *slog.Logger
+	// Hints has the program's words for Fault.Advice, which Fault.Hint takes.
+	// Without words a Fault has its Advice alone.
+	Hints map[bridge.Hint]string
 }
 
 // DefaultConfig returns the defaults of all settings.

@@ -17,10 +17,13 @@ import (
 	"exportbridge/bridge"
 )
 
-const (
-	createHint = "exportbridge topics create --execute, or KAFKA_CREATE_TOPICS=true"
-	loginHint  = "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"
-)
+const loginHint = "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"
+
+// Advise gives a fault an advice and, where the program has any, its words.
+func (c *Config) Advise(f *bridge.Fault, advice bridge.Hint) *bridge.Fault {
+	f.Advice, f.Hint = advice, c.Hints[advice]
+	return f
+}
 
 // Fault says how the engine is to treat an error of Kafka. topic is the topic
 // it was about, or empty.
@@ -65,7 +68,8 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	case kerr.TopicAuthorizationFailed:
 		block(bridge.ReasonAuth, c.GrantWrite(topic))
 	case kerr.TransactionalIDAuthorizationFailed, kerr.GroupAuthorizationFailed:
-		block(bridge.ReasonAuth, "exportbridge topics plan --acls")
+		block(bridge.ReasonAuth, "")
+		c.Advise(f, bridge.HintMissingGrants)
 	case kerr.ClusterAuthorizationFailed:
 		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster")) // brokers before 2.8 ask for it from every idempotent producer
 	case kerr.SaslAuthenticationFailed, kerr.IllegalSaslState:
@@ -73,7 +77,8 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	case kerr.UnsupportedSaslMechanism:
 		block(bridge.ReasonAuth, "the listener does not offer KAFKA_SASL_MECHANISM="+c.SASLMechanism)
 	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
-		block(bridge.ReasonTopic, createHint)
+		block(bridge.ReasonTopic, "")
+		c.Advise(f, bridge.HintTopicMissing)
 	case kerr.InvalidTopicException:
 		block(bridge.ReasonTopic, "check KAFKA_TOPIC and KAFKA_DLQ_TOPIC")
 	case kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.InvalidConfig, kerr.PolicyViolation:

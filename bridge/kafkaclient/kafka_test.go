@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkaclient"
 )
 
 func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
@@ -86,5 +87,33 @@ func (w *world) forget(partition int32, before int64) {
 	}
 	if err != nil {
 		w.Fatal(err)
+	}
+}
+
+// TestNoNames: to ask about no topic asks about none, not about all.
+func TestNoNames(t *testing.T) {
+	t.Parallel()
+	addrs := kafkatest.Brokers(t)
+	w := newWorld(t, addrs, 1)
+	cfg := kafkaclient.DefaultConfig()
+	cfg.Brokers = addrs
+	client, err := cfg.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	for _, names := range [][]string{nil, {w.topic}} {
+		topics, err := client.Identify(t.Context(), names...)
+		if err != nil || len(topics) != len(names) {
+			t.Errorf("identify %v: got %v, %v", names, topics, err)
+		}
+		topics, err = client.Describe(t.Context(), names...)
+		if err != nil || len(topics) != len(names) {
+			t.Errorf("describe %v: got %v, %v", names, topics, err)
+		}
+		bounds, err := client.Bounds(t.Context(), names...)
+		if err != nil || len(bounds) != len(names) {
+			t.Errorf("bounds of %v: got %v, %v", names, bounds, err)
+		}
 	}
 }

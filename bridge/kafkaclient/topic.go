@@ -110,6 +110,9 @@ func (c *Client) Describe(ctx context.Context, names ...string) ([]Topic, error)
 
 // Identify is Describe without the settings: one request.
 func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error) {
+	if len(names) == 0 {
+		return nil, nil // a request without names asks for every topic of the cluster
+	}
 	req := kmsg.NewPtrMetadataRequest()
 	req.IncludeTopicAuthorizedOperations = true
 	for _, name := range names {

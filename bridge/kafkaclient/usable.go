@@ -59,7 +59,7 @@ func (c *Config) Alter(topic, setting string) string {
 }
 
 // unusable is the fault of a topic that somebody has to put right.
-func unusable(reason bridge.Reason, code, hint, format string, args ...any) error {
+func unusable(reason bridge.Reason, code, hint, format string, args ...any) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
 }
 
@@ -67,7 +67,7 @@ func unusable(reason bridge.Reason, code, hint, format string, args ...any) erro
 func (c *Config) CanPublish(t *Topic) error {
 	switch {
 	case !t.Exists:
-		return unusable(bridge.ReasonTopic, "unknown_topic_or_partition", createHint, "topic %s does not exist", t.Name)
+		return c.Advise(unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "", "topic %s does not exist", t.Name), bridge.HintTopicMissing)
 	case !t.May(kmsg.ACLOperationWrite):
 		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: we may not write to it", t.Name)
 	case t.Settings.Compacted:
@@ -91,7 +91,7 @@ func (c *Config) CanCheckpoint(t *Topic) error {
 	policy := t.Configs["cleanup.policy"]
 	switch {
 	case !t.Exists:
-		return unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "exportbridge topics create --execute", "topic %s does not exist", t.Name)
+		return c.Advise(unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "", "topic %s does not exist", t.Name), bridge.HintCheckpointTopicMissing)
 	case !t.May(kmsg.ACLOperationWrite):
 		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: we may not write to it", t.Name)
 	case !t.May(kmsg.ACLOperationRead):

@@ -381,7 +381,7 @@ func TestGroupRefused(t *testing.T) {
 		"session too short": {change: func(c *kafkagroup.Group) { c.SessionTimeout = 2 * time.Second }, reason: bridge.ReasonConfig,
 			text: "INVALID_SESSION_TIMEOUT", hint: "BRIDGE_SESSION_TIMEOUT=2s"},
 		"no checkpoint topic": {change: func(c *kafkagroup.Group) { c.CheckpointTopic = "missing" }, reason: bridge.ReasonTopic,
-			text: "missing", hint: "topics create"},
+			text: "missing", hint: string(bridge.HintCheckpointTopicMissing)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -413,7 +413,7 @@ func wantRefused(t *testing.T, p *processes, reason bridge.Reason, text, hint st
 	for range 2 {
 		_, err := tryAcquire(t, g)
 		f := kafkatest.AsFault(t, err, bridge.Permanent, reason)
-		if !strings.Contains(f.Error(), text) || !strings.Contains(f.Hint, hint) {
+		if !strings.Contains(f.Error(), text) || !strings.Contains(f.Hint+string(f.Advice), hint) {
 			t.Errorf("fault %q with hint %q, want %q and %q", f, f.Hint, text, hint)
 		}
 		if reason != bridge.ReasonTopic && !strings.Contains(f.Error()+f.Hint, p.cfg.Name()) {

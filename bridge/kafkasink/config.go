@@ -2,8 +2,8 @@ package kafkasink
 
 import (
 	"context"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -97,6 +97,9 @@ var (
 	onExpireds   = []string{"publish-time", stopStream}
 )
 
+// keyPattern matches a JSON pointer (RFC 6901) or none.
+var keyPattern = regexp.MustCompile(`^(none|(/([^/~]|~[01])*)+)$`)
+
 // Validate reports everything that is wrong with the configuration, each
 // problem with its variable and an example.
 func (c *Config) Validate() error {
@@ -109,7 +112,7 @@ func (c *Config) Validate() error {
 	p.Check(!slices.Contains([]string{c.Topic, c.DeadTopic()}, c.CheckpointTopic),
 		"KAFKA_CHECKPOINT_TOPIC", "must differ from the topics of events and dead letters (%s), for example exportbridge.checkpoints", c.CheckpointTopic)
 	p.Check(c.Topic != c.DeadTopic(), "KAFKA_DLQ_TOPIC", "must differ from KAFKA_TOPIC (%s), for example dlq.%s", c.Topic, c.Topic)
-	p.Check(c.Key == "none" || strings.HasPrefix(c.Key, "/"), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example /userId", c.Key)
+	p.Check(keyPattern.MatchString(c.Key), "KAFKA_KEY", "%q is neither a JSON pointer nor none, for example /userId", c.Key)
 	p.Add(c.Config.Validate())
 	p.Add(c.Layout.Validate())
 	c.validateDelivery(p)

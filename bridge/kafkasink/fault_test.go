@@ -22,11 +22,13 @@ import (
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	addrs := kafkatest.Brokers(t)
-	cfg := config(t, addrs, func(c *kafkasink.Config) { c.CreateTopics = false })
+	cfg := config(t, addrs, func(c *kafkasink.Config) {
+		c.CreateTopics, c.Hints = false, map[bridge.Hint]string{bridge.HintTopicMissing: "create it"}
+	})
 	s := open(t, cfg)
 	f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
-	if !strings.Contains(f.Error(), cfg.Topic) || !strings.Contains(f.Hint, "topics create --execute") {
-		t.Errorf("fault %v, hint %q: want the topic and the command", f, f.Hint)
+	if !strings.Contains(f.Error(), cfg.Topic) || f.Advice != bridge.HintTopicMissing || f.Hint != "create it" {
+		t.Errorf("fault %v, advice %q, hint %q: want the topic and the program's words", f, f.Advice, f.Hint)
 	}
 	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, cfg.Partitions, nil)
 	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
@@ -35,8 +37,8 @@ func TestMissingTopic(t *testing.T) {
 	}
 	kafkatest.CreateTopic(t, cfg.Brokers, "dlq."+cfg.Topic, cfg.Partitions, nil)
 	f = kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
-	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || !strings.Contains(f.Hint, "topics create --execute") {
-		t.Errorf("fault %v, hint %q: want the checkpoint topic and the command", f, f.Hint)
+	if !strings.Contains(f.Error(), cfg.CheckpointTopic) || f.Advice != bridge.HintCheckpointTopicMissing || f.Hint != "" {
+		t.Errorf("fault %v, advice %q, hint %q: want the checkpoint topic and the advice alone", f, f.Advice, f.Hint)
 	}
 	kafkatest.CreateCheckpointTopic(t, cfg.Brokers, cfg.CheckpointTopic, nil)
 	if err := tryRecover(t, s, kafkatest.Patience); !errors.Is(err, bridge.ErrNoCheckpoint) {

@@ -57,11 +57,10 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("look for records of %s: %w", p.cfg.Stream, ctx.Err())
 	case ok && !slices.ContainsFunc(incomplete.Partitions, func(p kafkaclient.Unread) bool { return p.Cause != nil }):
-		return false, &bridge.Fault{
+		return false, p.cfg.Advise(&bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-lost", Reason: bridge.ReasonCheckpointLost,
-			Hint: "wait, it is looked further back every minute; or say where to begin: exportbridge cursor reset --to-earliest (or --to-datetime TIME, --to-latest) --execute",
-			Err:  fmt.Errorf("there is no checkpoint, and whether stream %s has published before is not known yet: %w", p.cfg.Stream, err),
-		}
+			Err: fmt.Errorf("there is no checkpoint, and whether stream %s has published before is not known yet: %w", p.cfg.Stream, err),
+		}, bridge.HintCheckpointUnknown)
 	}
 	return false, p.cfg.explain(fmt.Errorf("look for records of %s: %w", p.cfg.Stream, err), client)
 }

@@ -83,11 +83,10 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 		}
 		switch {
 		case errors.Is(err, errIndexTooLarge):
-			return nil, &bridge.Fault{
+			return nil, p.cfg.Advise(&bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
-				Hint: "lower EXPORT_OVERLAP, or exportbridge cursor reset --to-datetime",
-				Err:  fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topic, maxIndexed, from.UTC().Format(time.RFC3339), err),
-			}
+				Err: fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topic, maxIndexed, from.UTC().Format(time.RFC3339), err),
+			}, bridge.HintOverlapTooLong)
 		case err != nil:
 			return nil, p.cfg.unreadable(err, topic)
 		}

@@ -279,8 +279,8 @@ func TestCheckpointTopicLost(t *testing.T) {
 			s.Close()
 			deleteTopic(t, cfg, cfg.CheckpointTopic)
 			f := kafkatest.AsFault(t, tryRecover(t, s, kafkatest.Patience), bridge.Permanent, bridge.ReasonTopic)
-			if !kafkatest.Mentions(cfg.CheckpointTopic, cfg.Topic)(f) || !strings.Contains(f.Hint, "topics create --execute") {
-				t.Errorf("fault %v, hint %q", f, f.Hint)
+			if !kafkatest.Mentions(cfg.CheckpointTopic, cfg.Topic)(f) || f.Advice != bridge.HintCheckpointTopicLost {
+				t.Errorf("fault %v, advice %q", f, f.Advice)
 			}
 			if _, err := s.Needs().Create(t.Context()); err != nil { // what the hint says
 				t.Fatal(err)

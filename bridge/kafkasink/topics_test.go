@@ -122,6 +122,13 @@ func TestConfigValidate(t *testing.T) {
 		}, []string{"KAFKA_DELIVERY", "KAFKA_CHECKPOINT_TOPIC", "KAFKA_TRANSACTION_TIMEOUT", "BRIDGE_GROUP", "BRIDGE_SESSION_TIMEOUT",
 			"KAFKA_BROKERS", "KAFKA_TOPIC", "KAFKA_RETENTION", "KAFKA_COMPRESSION", "KAFKA_KEY", "KAFKA_PARTITIONS",
 			"KAFKA_REPLICATION", "KAFKA_MAX_MESSAGE_BYTES", "BRIDGE_HEADERS", "BRIDGE_ON_BAD_EVENT", "BRIDGE_ON_EXPIRED", "KAFKA_TIMESTAMP"}},
+		"key with escape":            {func(c *kafkasink.Config) { c.Key = "/payload/a~1b/m~0n" }, nil},
+		"key with empty name":        {func(c *kafkasink.Config) { c.Key = "/" }, nil},
+		"key is none":                {func(c *kafkasink.Config) { c.Key = "none" }, nil},
+		"key with unknown escape":    {func(c *kafkasink.Config) { c.Key = "/a~2" }, []string{"KAFKA_KEY"}},
+		"key with unfinished escape": {func(c *kafkasink.Config) { c.Key = "/a~" }, []string{"KAFKA_KEY"}},
+		"key with double tilde":      {func(c *kafkasink.Config) { c.Key = "/~~0" }, []string{"KAFKA_KEY"}},
+		"key is relative":            {func(c *kafkasink.Config) { c.Key = "a/b" }, []string{"KAFKA_KEY"}},
 		"plain without TLS": {func(c *kafkasink.Config) {
 			c.SASLMechanism, c.SASLUsername, c.SASLPassword = "PLAIN", "u", "p"
 		}, []string{"KAFKA_SASL_INSECURE"}},

@@ -93,7 +93,7 @@ func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream) 
 // check tries once.
 func failedRequest(err error) finding {
 	f := failure(err)
-	f.Hint = strings.TrimPrefix(strings.TrimPrefix(f.Hint, "retried by itself; "), "if it stays, ")
+	f.Hint = strings.TrimPrefix(strings.TrimPrefix(f.Hint, "retrying; "), "if it persists, ")
 	return f
 }
 

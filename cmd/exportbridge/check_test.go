@@ -189,7 +189,7 @@ func TestCheck(t *testing.T) {
 			prepare: func(_ *testing.T, w *world) { w.env["EXPORT_PATH"] = "/nothing/here" },
 			args:    []string{"--only", "api"},
 			code:    exitCheck,
-			want:    []string{`^  api      FAIL .*404`, `Try: EXPORT_URL and EXPORT_PATH together ask for /nothing/here`},
+			want:    []string{`^  api      FAIL .*404`, `Try: EXPORT_URL and EXPORT_PATH make the path /nothing/here`},
 		},
 		{
 			name:    "Kafka down",

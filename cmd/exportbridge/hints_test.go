@@ -23,10 +23,15 @@ func TestEngineHints(t *testing.T) {
 	}
 	// What each blocked stream must offer.
 	for h, choices := range map[bridge.Hint][]string{
-		bridge.HintTopicLost: {"--to-earliest", "--to-current", "verify --repair"},
-		bridge.HintMapping:   {"dlq-all"},
-		bridge.HintMaxEvents: {"--max-events"},
-		bridge.HintUntil:     {"--until"},
+		bridge.HintTopicLost:              {"--to-earliest", "--to-current", "verify --repair"},
+		bridge.HintTopicVanished:          {"topics create --execute", "--to-earliest", "--to-current"},
+		bridge.HintTopicMissing:           {"topics create --execute", "KAFKA_CREATE_TOPICS"},
+		bridge.HintCheckpointTopicMissing: {"topics create --execute"},
+		bridge.HintCheckpointTopicLost:    {"topics create --execute"},
+		bridge.HintMissingGrants:          {"topics plan --acls"},
+		bridge.HintMapping:                {"dlq-all"},
+		bridge.HintMaxEvents:              {"--max-events"},
+		bridge.HintUntil:                  {"--until"},
 	} {
 		for _, choice := range choices {
 			if !strings.Contains(engineHints[h], choice) {

@@ -19,7 +19,7 @@ func (a *app) settings(ctx context.Context, need config.Uses, preset map[string]
 	s, err := config.Load(ctx, config.Sources{Flags: a.given, Command: preset, Environ: a.environ, EnvFile: a.envFile}, need)
 	if s != nil {
 		for i := range s.Streams {
-			s.Streams[i].Engine.Hints = engineHints
+			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = engineHints, engineHints
 		}
 	}
 	if err == nil {

@@ -82,7 +82,7 @@ func steeringHint(err error) string {
 		}
 		return "exportbridge check"
 	case errors.As(err, &fault):
-		return fault.Hint
+		return cmp.Or(fault.Hint, engineHints[fault.Advice])
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -363,5 +364,5 @@ func explained(err error) error {
 	if fault.Reason == bridge.ReasonAuth {
 		code = exitRefused
 	}
-	return &exitError{code: code, err: err, hint: fault.Hint}
+	return &exitError{code: code, err: err, hint: cmp.Or(fault.Hint, engineHints[fault.Advice])}
 }
