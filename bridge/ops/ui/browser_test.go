@@ -197,7 +197,7 @@ func TestLoads(t *testing.T) {
 	f.history, f.metrics = entries(200), measuredText("events")
 	p := open(t, f, 1280)
 	p.sees("#state-name", "Running")
-	p.sees("#state-text", "Behind by 42 s; caught up in about 14 s.")
+	p.sees("#state-text", "42 s behind; caught up in about 14 s.")
 	p.sees("#figure-rate .value", "3,127")
 	p.sees("#figure-events .value", "48,211,907")
 	p.sees("#position", "entry 3.88412")
@@ -206,7 +206,7 @@ func TestLoads(t *testing.T) {
 	p.sees("#stages", "fetch")
 	p.sees("#history-rows", "bad deploy of the consumer (ada@ops-1)")
 	p.sees("#letters-empty", "No dead letters")
-	p.sees("#jobs-empty", "No backfill")
+	p.sees("#jobs-empty", "No backfills")
 	if n := read[int](p, `document.querySelectorAll('.chart canvas').length`); n != 2 {
 		t.Errorf("%d charts are drawn, want 2", n)
 	}
@@ -253,7 +253,7 @@ func TestRewind(t *testing.T) {
 	p.sees("#move-dialog", "Step 1 of 2")
 	p.write("#move-form [name=reason]", "  bad deploy ")
 	p.click("#move-submit")
-	p.sees("#move-plan", "about 31,170 events in 39 pages will be published a second time")
+	p.sees("#move-plan", "about 31,170 events in 39 pages, published again with the same ids")
 	if got := len(f.actions()); got != 1 {
 		t.Fatalf("%d actions for a plan, want 1", got)
 	}
@@ -269,7 +269,7 @@ func TestRewind(t *testing.T) {
 	p.sees("#move-problem", "The stream was moved by somebody else meanwhile.")
 	p.sees("#move-problem", "Try: plan it again")
 	p.click("#move-submit")
-	p.sees("#toast", "events is moved, acknowledged by bridge-0, now at entry 4.0.")
+	p.sees("#toast", "events moved to entry 4.0, acknowledged by bridge-0.")
 	plan := object{"to": object{"entry": "3.88409"}, "reason": "bad deploy", "execute": false}
 	order := object{"to": object{"entry": "3.88409"}, "reason": "bad deploy", "execute": true, "confirm": "events", "base_epoch": 3.0}
 	path := "/api/v1/streams/events/move"
@@ -306,7 +306,7 @@ func TestMoveTargets(t *testing.T) {
 			}
 			p.write("#move-form [name=reason]", "why")
 			p.click("#move-submit")
-			p.sees("#move-plan", "all that the API has from there on")
+			p.sees("#move-plan", "all events from there on")
 			if diff := cmp.Diff(object{"to": tc.want, "reason": "why", "execute": false}, f.actions()[0].Body); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
@@ -334,12 +334,12 @@ func TestPauseAndResume(t *testing.T) {
 	p.set("#hold-length", "30m")
 	p.write("#hold-reason", "the vendor migrates")
 	p.click("#hold-submit")
-	p.sees("#toast", "events is paused, acknowledged by bridge-0 at entry 4.0.")
+	p.sees("#toast", "events paused at entry 4.0, acknowledged by bridge-0.")
 	f.set(func() {
 		f.reports[0].Live.State, f.reports[0].Live.PausedUntil = bridge.StatePaused, time.Now().Add(30*time.Minute).UnixMilli()
 		f.reports[0].Changes = []object{{"kind": "pause", "who": "http:10.0.0.7", "reason": "the vendor migrates"}}
 	})
-	p.sees("#state-text", "Held where it is, until ")
+	p.sees("#state-text", "Paused until ")
 	p.sees("#cause", "the vendor migrates")
 	p.sees("#cause", "http:10.0.0.7")
 	p.click("#resume")
@@ -347,7 +347,7 @@ func TestPauseAndResume(t *testing.T) {
 	p.click("#hold-submit")
 	p.sees("#hold-dialog .problem", "The stream is not paused.")
 	p.click("#hold-submit")
-	p.sees("#toast", "events goes on")
+	p.sees("#toast", "events resumed")
 	want := []posted{
 		{Path: "/api/v1/streams/events/pause", Body: object{"reason": "the vendor migrates", "for": "30m"}},
 		{Path: "/api/v1/streams/events/resume", Body: object{"reason": "done"}},
@@ -366,7 +366,7 @@ func TestToken(t *testing.T) {
 	p.click("#pause")
 	p.write("#token", "wrong")
 	p.click("#token-dialog [type=submit]")
-	p.sees("#token-dialog .problem", "The token was refused.")
+	p.sees("#token-dialog .problem", "Invalid token.")
 	if got := read[*string](p, stored); got != nil || len(f.actions()) > 0 {
 		t.Errorf("a wrong token is kept (%v) or used: %v", got, f.actions())
 	}
@@ -374,7 +374,7 @@ func TestToken(t *testing.T) {
 	p.click("#token-dialog [type=submit]")
 	p.write("#hold-reason", "why")
 	p.click("#hold-submit")
-	p.sees("#toast", "events is paused")
+	p.sees("#toast", "events paused")
 	if got := f.actions()[0].Token; got != "Bearer s3cret" {
 		t.Errorf("the action's Authorization is %q", got)
 	}
@@ -414,7 +414,7 @@ func TestReconnects(t *testing.T) {
 	f.set(func() { f.refusing = true }) // an answer, after which it does not ask again
 	f.drop()
 	p.sees("#link", "Reconnecting")
-	p.sees("#lost", "The bridge was last heard")
+	p.sees("#lost", "Last update")
 	p.until("the page asks again and is refused", func() bool { return f.refusals() > 1 })
 	f.set(func() { f.refusing, f.reports[0].Live.Rate = false, 5 })
 	p.sees("#link", "Live")
@@ -512,7 +512,7 @@ func TestSamples(t *testing.T) {
 	p.write("#samples-type", "ORDER")
 	p.wait(`document.querySelectorAll('#samples-rows tr').length === 25`)
 	p.click(`#streams [data-key="users"]`)
-	p.sees("#samples-empty", "No event of this type")
+	p.sees("#samples-empty", "No events of this type")
 	p.write("#samples-type", strings.Repeat(kb.Backspace, 5))
 	p.wait(`document.querySelectorAll('#samples-rows tr').length === 50`)
 }
@@ -529,23 +529,23 @@ func TestStates(t *testing.T) {
 		reports []report
 		sees    map[string]string
 	}{
-		"no stream":              {nil, map[string]string{"#empty": "This process runs no stream"}},
-		"idle":                   {[]report{idle("events")}, map[string]string{"#state-name": "Caught up", "#state-text": "is asked again in", "#figure-lag": "caught up"}},
-		"caught up, and at work": {with(func(r *report) { r.Live.CaughtUp = true }), map[string]string{"#state-name": "Caught up", "#state-text": "is asked again in a moment"}},
-		"starting":               {with(func(r *report) { r.Live.State = bridge.StateStarting }), map[string]string{"#state-name": "Starting", "#state-text": "Finding out where"}},
+		"no stream":              {nil, map[string]string{"#empty": "This process has no streams"}},
+		"idle":                   {[]report{idle("events")}, map[string]string{"#state-name": "Caught up", "#state-text": "Next poll in", "#figure-lag": "caught up"}},
+		"caught up, and at work": {with(func(r *report) { r.Live.CaughtUp = true }), map[string]string{"#state-name": "Caught up", "#state-text": "Next poll now"}},
+		"starting":               {with(func(r *report) { r.Live.State = bridge.StateStarting }), map[string]string{"#state-name": "Starting", "#state-text": "Reading the checkpoint"}},
 		"blocked": {with(func(r *report) {
 			r.Live.State, r.Live.Reason = bridge.StateBlocked, bridge.ReasonAuth
 			r.Live.Error, r.Live.Hint = "GET /events answered 401: the key is not valid", "exportbridge check; then EXPORT_API_KEY_FILE"
 		}), map[string]string{"#state-name": "Blocked", "#cause": "auth", "#cause dd": "the key is not valid", "#cause code": "exportbridge check"}},
 		"backing off": {with(func(r *report) {
 			r.Live.State, r.Live.Error, r.Live.NextTry = bridge.StateBackoff, "GET /events: connection reset", now.Add(20*time.Minute)
-		}), map[string]string{"#state-name": "Backing off", "#state-text": "nothing is lost. Tries again in", "#cause": "connection reset"}},
+		}), map[string]string{"#state-name": "Backing off", "#state-text": "no event is lost. Next attempt in", "#cause": "connection reset"}},
 		"paused without end": {with(func(r *report) { r.Live.State, r.Live.PausedUntil = bridge.StatePaused, bridge.Forever }),
-			map[string]string{"#state-name": "Paused", "#state-text": "until somebody resumes it", "#resume": "Resume"}},
+			map[string]string{"#state-name": "Paused", "#state-text": "until resumed", "#resume": "Resume"}},
 		"stopped":              {with(func(r *report) { r.Live.State, r.Live.Ended = bridge.StateStopped, "after 500 events" }), map[string]string{"#state-text": "Ended: after 500 events."}},
-		"nobody runs it":       {with(func(r *report) { r.Live, r.Members = nil, nil }), map[string]string{"#state-name": "Not running", "#state-text": "committed last", "#members-empty": "names none"}},
-		"nothing committed":    {with(func(r *report) { r.Live, r.Members, r.Checkpoint = nil, nil, nil }), map[string]string{"#state-text": "nothing is committed yet", "#position": "nothing committed"}},
-		"Redis away":           {with(func(r *report) { r.Live = nil }), map[string]string{"#state-text": "does not reach Redis"}},
+		"nobody runs it":       {with(func(r *report) { r.Live, r.Members = nil, nil }), map[string]string{"#state-name": "Not running", "#state-text": "the last commit", "#members-empty": "no members"}},
+		"nothing committed":    {with(func(r *report) { r.Live, r.Members, r.Checkpoint = nil, nil, nil }), map[string]string{"#state-text": "no commits yet", "#position": "no commits"}},
+		"Redis away":           {with(func(r *report) { r.Live = nil }), map[string]string{"#state-text": "cannot reach Redis"}},
 		"something is unknown": {with(func(r *report) { r.Notes = []string{"no checkpoint: Kafka does not answer"} }), map[string]string{"#cause": "Kafka does not answer"}},
 		"an unknown state":     {with(func(r *report) { r.Live.State = "toString" }), map[string]string{"#state-name": "Unknown", "#state-text": "toString"}},
 	} {
@@ -578,7 +578,7 @@ func TestStandby(t *testing.T) {
 	p.sees("#figure-rate .value", "3,127")
 	// The live connection tells of a standby from now on, Redis still of the owner.
 	f.set(func() { f.standby = true })
-	p.sees("#state-facts", "as told by the owner")
+	p.sees("#state-facts", "reported by the owner")
 	p.sees("#figure-rate .value", "3,127")
 }
 
@@ -586,7 +586,7 @@ func TestHistoryUnreadable(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.historyErr = &answer{503, object{"error": "Redis does not answer", "hint": "redis-cli ping"}}
 	p := open(t, f, 1280, "status of 503")
-	p.sees("#history-empty", "The history could not be read: Redis does not answer. Try: redis-cli ping")
+	p.sees("#history-empty", "Reading the history failed: Redis does not answer. Try: redis-cli ping")
 }
 
 // How long a job takes yet is known from two looks on.

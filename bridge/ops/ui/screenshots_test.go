@@ -147,7 +147,7 @@ func TestScreenshots(t *testing.T) {
 		{name: "lost", scheme: "dark", width: 1280, height: 700, act: func(p *tab) {
 			p.fake.set(func() { p.fake.refusing = true })
 			p.fake.drop()
-			p.sees("#lost", "last heard")
+			p.sees("#lost", "Last update")
 		}},
 		{name: "paused", scheme: "light", width: 1280, height: 640, change: func(f *fakeBridge) {
 			f.reports[0].Live.State, f.reports[0].Live.PausedUntil = bridge.StatePaused, time.Now().Add(22*time.Minute).UnixMilli()
@@ -163,7 +163,7 @@ func TestScreenshots(t *testing.T) {
 			p.click("#pause")
 			p.write("#token", "wrong")
 			p.click("#token-dialog [type=submit]")
-			p.sees("#token-dialog .problem", "refused")
+			p.sees("#token-dialog .problem", "Invalid token.")
 		}},
 		{name: "help", scheme: "light", width: 1280, height: 640, act: func(p *tab) { p.press("?") }},
 	} {

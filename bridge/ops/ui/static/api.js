@@ -30,9 +30,9 @@ async function send(path, options) {
     response = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit' });
   } catch (error) {
     const slow = error.name === 'TimeoutError';
-    throw new ApiError(0, slow ? 'the bridge did not answer in time' : 'the bridge does not answer', slow
-      ? 'look at the state before you try again: what was asked for may still be done'
-      : 'is the process running, and this address still its own?');
+    throw new ApiError(0, slow ? 'request timed out' : 'the bridge is unreachable', slow
+      ? 'check the state before you retry: the request may still be applied'
+      : 'check that the process is running at this address');
   }
   if (!response.ok) throw await problem(response);
   return response;
@@ -43,7 +43,7 @@ async function problem(response) {
   try {
     body = await response.json();
   } catch { /* a proxy's page, not an answer of ours */ }
-  return new ApiError(response.status, String(body.error ?? `the bridge answered ${response.status}`), String(body.hint ?? ''));
+  return new ApiError(response.status, String(body.error ?? `HTTP status ${response.status}`), String(body.hint ?? ''));
 }
 
 export async function getJSON(path, secret) {

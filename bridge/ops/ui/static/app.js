@@ -52,7 +52,7 @@ function renderSession() {
   button.disabled = !write && !needs;
   button.hidden = write && !needs;
   setText(button, write ? 'Lock' : needs ? 'Unlock…' : 'Read-only');
-  button.title = write ? 'Forget the token' : needs ? 'Actions need the token' : 'Actions are only for callers on the bridge’s own machine';
+  button.title = write ? 'Forget the token' : needs ? 'Actions require the token' : 'HTTP actions are restricted to localhost';
 }
 
 // renderLink says whether what is shown is live.
@@ -61,7 +61,7 @@ function renderLink() {
   $('link').className = `link is-${model.connected ? 'live' : lost ? 'lost' : 'waiting'}`;
   setText($('link'), model.connected ? 'Live' : lost ? 'Reconnecting' : 'Connecting');
   $('lost').hidden = !lost;
-  if (lost) setText($('lost-text'), `The bridge was last heard ${duration((Date.now() - model.heard) / 1000)} ago. What is shown is of then; the page connects again by itself.`);
+  if (lost) setText($('lost-text'), `Last update ${duration((Date.now() - model.heard) / 1000)} ago; the data on this page is from then. Reconnecting automatically.`);
   document.body.classList.toggle('stale', lost);
 }
 

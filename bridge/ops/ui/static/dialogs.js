@@ -62,7 +62,7 @@ export class Actions {
   unlocked(next) {
     if (mayAct()) next();
     else if (model.session?.needs_token) this.unlock(next);
-    else toast('Read-only: actions are only for callers on the bridge’s own machine, until HTTP_ADMIN_TOKEN_FILE is set.');
+    else toast('Read-only: HTTP actions are restricted to localhost unless HTTP_ADMIN_TOKEN_FILE is set.');
   }
 
   unlock(next) {
@@ -70,7 +70,7 @@ export class Actions {
     input.value = '';
     ask($('token-dialog'), async () => {
       const session = await getJSON('api/v1/session', input.value.trim());
-      if (!session.write) throw new ApiError(401, 'the token was refused', 'the content of the bridge’s HTTP_ADMIN_TOKEN_FILE');
+      if (!session.write) throw new ApiError(401, 'invalid token', 'paste the content of HTTP_ADMIN_TOKEN_FILE');
       token.set(input.value.trim());
       input.value = '';
       $('token-dialog').close();
@@ -103,8 +103,8 @@ export class Actions {
     const pausing = action === 'pause';
     setText($('hold-title'), `${pausing ? 'Pause' : 'Resume'} ${stream}`);
     setText($('hold-text'), pausing
-      ? 'What is in hand is committed, then the export is not asked any more. A pause outlives restarts.'
-      : 'The stream goes on where it was held.');
+      ? 'The stream commits the pages it has fetched and sends no further requests. The pause survives restarts.'
+      : 'The stream resumes at its current position.');
     $('hold-for').hidden = !pausing;
     $('hold-reason').value = '';
     setText($('hold-submit'), pausing ? 'Pause' : 'Resume');
@@ -114,7 +114,7 @@ export class Actions {
       const answer = await this.act(stream, action, body);
       accepted(answer);
       $('hold-dialog').close();
-      toast(`${stream} ${pausing ? 'is paused' : 'goes on'}, acknowledged by ${answer.by} at entry ${place(answer)}.`);
+      toast(`${stream} ${pausing ? 'paused' : 'resumed'} at entry ${place(answer)}, acknowledged by ${answer.by}.`);
       this.refreshed();
     });
   }
@@ -186,14 +186,14 @@ export class Actions {
     const answer = await this.act(stream, 'move', { ...body, execute: true, confirm: $('move-form').elements.confirm.value, base_epoch: plan.base_epoch });
     accepted(answer);
     $('move-dialog').close();
-    toast(`${stream} is moved, acknowledged by ${answer.by}, now at entry ${place(answer)}.`);
+    toast(`${stream} moved to entry ${place(answer)}, acknowledged by ${answer.by}.`);
     this.refreshed();
   }
 }
 
 // accepted throws what an owner said who did not apply a request.
 function accepted(answer) {
-  if (!answer.applied) throw new ApiError(409, String(answer.detail ?? answer.error ?? 'the bridge did not apply it'), String(answer.hint ?? ''));
+  if (!answer.applied) throw new ApiError(409, String(answer.detail ?? answer.error ?? 'request rejected'), String(answer.hint ?? ''));
 }
 
 // target reads where to.
@@ -210,17 +210,17 @@ function target(fields) {
 // utc takes what the field holds as UTC: the page shows no other time.
 function utc(value) {
   const when = new Date(`${value}Z`);
-  if (Number.isNaN(when.getTime())) throw new ApiError(400, 'this is no date and time', 'for example 2026-11-20 13:00:00');
+  if (Number.isNaN(when.getTime())) throw new ApiError(400, 'invalid date or time', 'enter for example 2026-11-20 13:00:00');
   return when.toISOString().replace('.000Z', 'Z');
 }
 
 function planRows(plan, to) {
   const rows = [['From', whereText(plan.from)], ['To', whereText(plan.to)]];
-  if (plan.again_events < 0) rows.push(['Again', 'all that the API has from there on, however much that is']);
-  else if (plan.again_events === 0) rows.push(['Again', 'nothing will be published again']);
-  else rows.push(['Again', `about ${plural(plan.again_events, 'event')} in ${plural(plan.again_pages, 'page')} will be published a second time, with the same ids`]);
-  rows.push(['Guarantee', plan.guarantee ?? 'not known']);
-  if (to.latest) rows.push(['Note', 'what is between the present position and now will not be published']);
+  if (plan.again_events < 0) rows.push(['Repeats', 'all events from there on (number unknown)']);
+  else if (plan.again_events === 0) rows.push(['Repeats', 'none']);
+  else rows.push(['Repeats', `about ${plural(plan.again_events, 'event')} in ${plural(plan.again_pages, 'page')}, published again with the same ids`]);
+  rows.push(['Guarantee', plan.guarantee ?? 'unknown']);
+  if (to.latest) rows.push(['Note', 'events between the current position and now will be skipped']);
   for (const note of plan.notes ?? []) rows.push(['Note', note]);
   return rows.flatMap(([name, text]) => [el('dt', null, name), el('dd', null, text)]);
 }
@@ -232,8 +232,8 @@ function whereText(end) {
   const all = [];
   const position = instant(end?.position);
   if (end?.text) all.push(end.text);
-  else if (end?.seq !== undefined) all.push(`entry ${place(end)}`, position ? `position ${clock(position, now())}` : 'position not known');
+  else if (end?.seq !== undefined) all.push(`entry ${place(end)}`, position ? `position ${clock(position, now())}` : 'position unknown');
   if (end?.events !== undefined) all.push(plural(end.events, 'event'));
   if (end?.cursor_hash) all.push(`cursor ${end.cursor_hash}`);
-  return all.join(' · ') || 'not known';
+  return all.join(' · ') || 'unknown';
 }

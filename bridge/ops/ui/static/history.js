@@ -39,14 +39,14 @@ export class History {
   show({ source, note, entries }) {
     this.entries = entries ?? [];
     if (this.entries.length === 0) setText($('history-source'), '');
-    else setText($('history-source'), note || ({ redis: 'from Redis', kafka: 'from the checkpoint topic: Redis has none' }[source] ?? ''));
-    this.say(this.entries.length > 0 ? '' : 'Nothing is committed yet. Each committed cursor will be listed here, and can be gone back to.');
+    else setText($('history-source'), note || ({ redis: 'from Redis', kafka: 'from the checkpoint topic (none in Redis)' }[source] ?? ''));
+    this.say(this.entries.length > 0 ? '' : 'No commits yet. Committed cursors are listed here as targets for a rewind.');
     this.render();
   }
 
   fail(error) {
     this.entries = [];
-    this.say(`The history could not be read: ${error.message}.${error.hint ? ` Try: ${error.hint}` : ''}`);
+    this.say(`Reading the history failed: ${error.message}.${error.hint ? ` Try: ${error.hint}` : ''}`);
     this.render();
   }
 
@@ -109,7 +109,7 @@ export class History {
   renderMarks() {
     const [from, to] = [Number(this.slider.min), Number(this.slider.max)];
     $('marks').replaceChildren(...this.entries.filter(isChange).map((e) => {
-      const mark = el('span', { class: `mark is-${kindOf(e)}`, title: `${e.kind} at ${clock(new Date(e.at), now())}: ${e.change?.reason || 'no reason given'}` });
+      const mark = el('span', { class: `mark is-${kindOf(e)}`, title: `${e.kind} at ${clock(new Date(e.at), now())}: ${e.change?.reason || 'no reason'}` });
       mark.style.left = `${(100 * (Date.parse(e.at) - from)) / (to - from)}%`;
       return mark;
     }));
@@ -174,7 +174,7 @@ export class History {
 }
 
 function whyText({ change }) {
-  return `${change?.reason || 'no reason given'}${change?.who ? ` (${change.who})` : ''}`;
+  return `${change?.reason || 'no reason'}${change?.who ? ` (${change.who})` : ''}`;
 }
 
 const kinds = ['start', 'data', 'heartbeat', 'reset', 'pause', 'resume'];

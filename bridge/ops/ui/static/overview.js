@@ -5,7 +5,7 @@ import { age, bytes, clock, count, duration, instant, place, plural, rate } from
 import { mayAct, model, now, report } from './model.js';
 
 const names = {
-  starting: 'Starting', standby: 'Standing by', running: 'Running', idle: 'Caught up', backoff: 'Backing off',
+  starting: 'Starting', standby: 'Standby', running: 'Running', idle: 'Caught up', backoff: 'Backing off',
   paused: 'Paused', blocked: 'Blocked', stopped: 'Stopped', none: 'Not running', unknown: 'Unknown',
 };
 
@@ -63,31 +63,31 @@ function sentence(r, state) {
   const l = r.live;
   switch (state) {
     case 'running':
-      if (r.caught_up_in_seconds > 0) return `Behind by ${duration(r.lag_seconds)}; caught up in about ${duration(r.caught_up_in_seconds)}.`;
-      return l.pace > 0 && r.lag_seconds > 60 ? `Behind by ${duration(r.lag_seconds)}, and not catching up at this pace.` : 'Reading and publishing.';
-    case 'idle': return `All that the export has is in Kafka. It is asked again ${wait(l)}.`;
-    case 'backoff': return `Something failed; nothing is lost. Tries again ${wait(l)}.`;
-    case 'blocked': return 'Stopped before anything could be lost or skipped. It looks once a minute whether the cause is gone, and then goes on by itself.';
-    case 'paused': return `Held where it is, ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Nothing is lost: it goes on from here.`;
-    case 'standby': return 'Another process runs this stream. This one takes over when that one stops.';
-    case 'starting': return 'Finding out where the stream stands.';
-    case 'unknown': return `Its owner calls the state “${l.state}”, which this version does not know.`;
-    case 'stopped': return l.ended ? `Ended: ${l.ended}.` : 'This process has ended its work on the stream.';
+      if (r.caught_up_in_seconds > 0) return `${duration(r.lag_seconds)} behind; caught up in about ${duration(r.caught_up_in_seconds)}.`;
+      return l.pace > 0 && r.lag_seconds > 60 ? `${duration(r.lag_seconds)} behind, not catching up at this pace.` : 'Reading and publishing.';
+    case 'idle': return `All exported events are in Kafka. Next poll ${wait(l)}.`;
+    case 'backoff': return `Recovering from an error; no event is lost. Next attempt ${wait(l)}.`;
+    case 'blocked': return 'Stopped without losing or skipping events. Resumes once the cause is fixed; checks once a minute.';
+    case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
+    case 'standby': return 'Another process owns this stream. This one takes over when the owner stops.';
+    case 'starting': return 'Reading the checkpoint.';
+    case 'unknown': return `The owner reports the state “${l.state}”, unknown to this version.`;
+    case 'stopped': return l.ended ? `Ended: ${l.ended}.` : 'This process has stopped the stream.';
   }
-  if (r.members?.length > 0) return 'A bridge runs it and does not reach Redis.';
-  return r.checkpoint ? 'No bridge runs this stream. What is shown is what was committed last.' : 'No bridge runs this stream, and nothing is committed yet.';
+  if (r.members?.length > 0) return 'The owner cannot reach Redis.';
+  return r.checkpoint ? 'No owner. The data on this page is the last commit.' : 'No owner and no commits yet.';
 }
 
 function wait(l) {
   const at = instant(l.next_try);
   const seconds = at ? (at.getTime() - now()) / 1000 : 0;
-  return seconds > 2 ? `in ${duration(seconds)}` : 'in a moment';
+  return seconds > 2 ? `in ${duration(seconds)}` : 'now';
 }
 
 function until(ms) {
   const at = instant(ms);
-  if (ms === -1 || !at) return 'until somebody resumes it';
-  return `until ${clock(at, now())}, for another ${duration(Math.max(0, (at.getTime() - now()) / 1000))}`;
+  if (ms === -1 || !at) return 'until resumed';
+  return `until ${clock(at, now())}, ${duration(Math.max(0, (at.getTime() - now()) / 1000))} left`;
 }
 
 const ageSince = (when) => age((now() - when.getTime()) / 1000);
@@ -97,7 +97,7 @@ function facts(r, state) {
   const since = instant(r.live?.since);
   if (since && state !== 'idle') all.push(`for ${ageSince(since)}`);
   if (r.live?.owner) all.push(`owner ${r.live.owner}`);
-  if (r.elsewhere) all.push('as told by the owner');
+  if (r.elsewhere) all.push('reported by the owner');
   const at = r.live?.place ?? r.checkpoint;
   if (at) all.push(`epoch ${at.epoch}`);
   return all.join(' · ');
@@ -115,11 +115,11 @@ function cause(r, state) {
     if (l.hint) rows.push(['Try', l.hint]);
   }
   const change = r.changes?.[0];
-  if (state === 'paused' && change?.kind === 'pause') rows.push(['Why', change.reason || 'no reason given'], ['By', change.who || 'unknown']);
+  if (state === 'paused' && change?.kind === 'pause') rows.push(['Reason', change.reason || 'no reason'], ['By', change.who || 'unknown']);
   const overlap = l?.overlap ?? r.checkpoint?.overlap;
-  if (overlap && !overlap.done) rows.push(['Read again', `after a refused cursor: ${plural(overlap.dropped ?? 0, 'event')} were known and dropped`]);
+  if (overlap && !overlap.done) rows.push(['Read again', `overlap after a rejected cursor: ${plural(overlap.dropped ?? 0, 'duplicate')} dropped`]);
   for (const note of r.notes ?? []) rows.push(['Note', note]);
-  if (model.statusError && model.connected) rows.push(['Note', `what Redis and Kafka know is not known: ${model.statusError.message}`]);
+  if (model.statusError && model.connected) rows.push(['Note', `reading the status from Redis and Kafka failed: ${model.statusError.message}`]);
   const key = JSON.stringify([model.stream, rows]);
   if (key === shownCause) return;
   shownCause = key;
@@ -127,7 +127,7 @@ function cause(r, state) {
   $('cause').replaceChildren(...rows.flatMap(([name, text, code]) => [
     el('dt', null, name),
     el('dd', null, code ? el('span', { class: 'code' }, code) : null, name === 'Try' ? el('code', null, text) : text,
-      name === 'Try' ? copyButton(text, 'what to try') : null),
+      name === 'Try' ? copyButton(text, 'the hint') : null),
   ]));
 }
 
@@ -137,14 +137,14 @@ export function renderFigures() {
   const c = r.checkpoint;
   const known = r.lag_seconds >= 0;
   figure('lag', known ? (l?.caught_up ? '0 s' : duration(r.lag_seconds)) : '–', l?.caught_up ? 'caught up' : remaining(r));
-  figure('rate', l ? rate(l.rate) : '–', l?.pace > 0 && !l.caught_up ? `${l.pace.toFixed(1)} × real time` : 'events a second');
+  figure('rate', l ? rate(l.rate) : '–', l?.pace > 0 && !l.caught_up ? `${l.pace.toFixed(1)} × real time` : 'events per second');
   const events = l?.events ?? c?.events;
   figure('events', events === undefined ? '–' : count(events), `in ${plural(l?.pages ?? c?.pages ?? 0, 'page')}`);
-  figure('dead', l ? count(l.dead_lettered) : '–', 'since the process began');
+  figure('dead', l ? count(l.dead_lettered) : '–', 'since the process started');
   $('figure-dead').classList.toggle('is-bad', l?.dead_lettered > 0);
-  figure('ahead', l ? bytes(l.prefetched_bytes) : '–', l ? `${plural(l.prefetched_pages, 'page')} in hand` : '');
+  figure('ahead', l ? bytes(l.prefetched_bytes) : '–', l ? plural(l.prefetched_pages, 'page') : '');
   const committed = instant(l?.last_commit) ?? instant(c?.written_at);
-  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(l?.place ?? c)}` : 'nothing committed');
+  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(l?.place ?? c)}` : 'no commits');
   setText($('guarantee'), r.guarantee ?? '');
 }
 
@@ -169,7 +169,7 @@ export function renderServers(meter) {
     const d = dependencies[key];
     const state = d ? (d.up ? 'up' : 'down') : 'unknown';
     box.className = `card server is-${state}`;
-    setText(box.querySelector('.badge'), { up: 'up', down: 'down', unknown: 'not known' }[state]);
+    setText(box.querySelector('.badge'), { up: 'up', down: 'down', unknown: 'unknown' }[state]);
     const since = instant(d?.since);
     setText(box.querySelector('.since'), since ? `for ${ageSince(since)}` : '');
     setText(box.querySelector('.error'), d?.error ?? '');
@@ -196,7 +196,7 @@ const measured = {
   redis(meter) {
     const results = meter.change('checkpoint_store_writes_total', model.stream, 'result');
     const failed = (results.get('error') ?? 0) + (results.get('conflict') ?? 0);
-    return parts(mean('cursor stored in', meter.mean('cursor_commit_duration_seconds', model.stream)), results.size > 0 ? `${count(failed)} failed` : []);
+    return parts(mean('write', meter.mean('cursor_commit_duration_seconds', model.stream)), results.size > 0 ? `${count(failed)} failed` : []);
   },
 };
 
@@ -217,7 +217,7 @@ export function renderMembers() {
   const members = r.members ?? [];
   $('members-empty').hidden = members.length > 0;
   fill($('members'), members.map((m) => el('li', null,
-    el('span', { class: m.owner ? 'badge good' : 'badge' }, m.owner ? 'runs it' : 'stands by'),
+    el('span', { class: m.owner ? 'badge good' : 'badge' }, m.owner ? 'owner' : 'standby'),
     el('span', { class: 'mono' }, m.instance_id || m.client_id), el('span', { class: 'dim' }, m.host))));
 }
 
@@ -226,7 +226,7 @@ export function renderPosition() {
   const at = r.live?.place ?? r.checkpoint;
   const hash = r.live?.cursor_hash ?? r.checkpoint?.cursor_hash;
   const position = instant(r.live?.position) ?? instant(r.checkpoint?.position_time);
-  setText($('position'), at ? `entry ${place(at)}` : 'nothing committed yet');
+  setText($('position'), at ? `entry ${place(at)}` : 'no commits yet');
   $('position-time').replaceChildren(position ? time(position, `position ${clock(position, now())}`) : '');
   setText($('position-hash'), hash ? `cursor ${hash}` : at ? 'no cursor: at the start of the export' : '');
 }

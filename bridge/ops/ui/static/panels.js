@@ -21,7 +21,7 @@ export class Samples {
   hold(held) {
     this.held = held;
     $('samples-hold').setAttribute('aria-pressed', String(held));
-    setText($('samples-hold'), held ? 'Go on' : 'Hold');
+    setText($('samples-hold'), held ? 'Resume' : 'Freeze');
     this.render();
   }
 
@@ -39,7 +39,7 @@ export class Samples {
     $('samples-value').hidden = !payload;
     $('samples-table').hidden = rows.length === 0;
     $('samples-empty').hidden = rows.length > 0;
-    setText($('samples-empty'), type ? 'No event of this type passed since the page was opened.' : 'No event passed since the page was opened. A sample of them is shown here, at most five a second.');
+    setText($('samples-empty'), type ? 'No events of this type since the page was opened.' : 'No events since the page was opened. This panel shows a sample, at most five per second.');
     fill($('samples-rows'), rows.map((s) => sampleRow(s, payload)));
   }
 }
@@ -80,7 +80,7 @@ export class Log {
     const only = $('log-warnings').checked;
     const rows = this.all.filter((e) => !only || severity(e) !== 'info');
     $('log-empty').hidden = rows.length > 0;
-    setText($('log-empty'), this.all.length > 0 ? 'No warnings.' : 'Nothing was logged. Changes of state and warnings will be listed here.');
+    setText($('log-empty'), this.all.length > 0 ? 'No warnings.' : 'No messages. Changes of state and warnings are listed here.');
     fill($('log'), rows.map(logLine));
   }
 }
@@ -110,7 +110,7 @@ class Listing {
 
   clear() { this.say('Loading…'); }
 
-  fail(error) { this.say(`Could not be read: ${error.message}.${error.hint ? ` Try: ${error.hint}` : ''}`, []); }
+  fail(error) { this.say(`Reading failed: ${error.message}.${error.hint ? ` Try: ${error.hint}` : ''}`, []); }
 
   show(rows, total) {
     this.say(rows.length > 0 ? '' : this.empty);
@@ -127,7 +127,7 @@ class Listing {
 
 export class Letters extends Listing {
   constructor() {
-    super('letters', 'No dead letters. An event that cannot be published is put aside and listed here; none is skipped.');
+    super('letters', 'No dead letters. Events that cannot be published are listed here; none is skipped.');
   }
 
   list({ letters, total }) {
@@ -148,7 +148,7 @@ export class Jobs extends Listing {
   seen = new Map(); // by job: when it was how far
 
   constructor() {
-    super('jobs', 'No backfill or replay. exportbridge backfill --help says how to begin one.');
+    super('jobs', 'No backfills or replays. See exportbridge backfill --help.');
   }
 
   // left says how long a job takes yet at the pace of the last minutes.
@@ -169,7 +169,7 @@ export class Jobs extends Listing {
         el('td', { class: 'mono' }, j.id),
         el('td', null, `${j.kind} of ${j.stream}`),
         el('td', null, el('span', { class: 'badge' }, j.state)),
-        el('td', { class: 'wide' }, `${bound(j.from, 'the beginning')} – ${bound(j.to, 'its begin')}`),
+        el('td', { class: 'wide' }, `${bound(j.from, 'the beginning')} – ${bound(j.to, 'the start of the job')}`),
         el('td', { class: 'mono wide' }, j.topic || '–'),
         el('td', { class: 'progress' }, el('progress', { max: 1, value: Number(j.progress) || 0, 'aria-label': `Progress of ${j.id}` }), ` ${count(j.done)} of ${count(j.windows)}${this.left(j)}`),
         el('td', { class: 'num' }, count(j.events)));
