@@ -69,15 +69,15 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 	m := &Metrics{registry: prometheus.NewRegistry(), lost: make(map[string]*atomic.Int64)}
 	m.defineSource()
 	m.defineSink()
-	m.stage = m.histogram("stage_duration_seconds", "Time per step: wait (for a page), fetch, decode, publish, checkpoint.", latencyBuckets, "stage")
+	m.stage = m.histogram("stage_duration_seconds", "Time per stage: wait (for a page), fetch, decode, publish, checkpoint.", latencyBuckets, "stage")
 	m.logs = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: namespace, Name: "log_messages_total", Help: "Log messages of this process by level, those that were folded into one included.",
+		Namespace: namespace, Name: "log_messages_total", Help: "Log messages of this process by level, including messages merged into one.",
 	}, []string{"level"})
 	m.unsafe = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "unsafe_setting", Help: "1 for each setting in force that gives up a protection.",
+		Namespace: namespace, Name: "unsafe_setting", Help: "1 for each active setting that disables a protection.",
 	}, []string{"stream", "setting"})
 	m.windows = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "backfill_windows", Help: "Windows of the backfills and replays that are on record, by state.",
+		Namespace: namespace, Name: "backfill_windows", Help: "Windows of known backfills and replays, by state.",
 	}, []string{"stream", "state"})
 	m.registry.MustRegister(m.logs, m.unsafe, m.windows, newStatusCollector(build, statuses))
 	for _, level := range logLevels {
@@ -91,39 +91,39 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 }
 
 func (m *Metrics) defineSource() {
-	m.requests = m.bounded("source_requests_total", "Requests to the export API by HTTP status or kind of failure.", "code",
+	m.requests = m.bounded("source_requests_total", "Requests to the export API, by HTTP status or kind of failure.", "code",
 		"200", "401", "403", "429", "500", "502", "503", "504", "timeout", "network", "tls", "decode", "schema", "size")
-	m.request = m.histogram("source_request_duration_seconds", "Time of a request to the export API, body included.", latencyBuckets)
+	m.request = m.histogram("source_request_duration_seconds", "Duration of requests to the export API, including the body.", latencyBuckets)
 	m.body = m.counter("source_response_bytes_total", "Bytes of pages received, after decompression.")
-	m.received = m.counter("events_received_total", "Events in pages received, before anything is dropped.")
-	m.retries = m.bounded("source_retries_total", "Waits before another try, by what failed.", "reason", "429", "500", "502", "503", "504", "timeout", "network", "decode")
-	m.throttled = m.counter("source_throttled_seconds_total", "Time spent waiting because the API asked for it (429) or EXPORT_RATE_LIMIT did.")
-	m.pageEvents = m.histogram("page_events", "Events per page as the API sent it.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
+	m.received = m.counter("events_received_total", "Events in pages received, before deduplication.")
+	m.retries = m.bounded("source_retries_total", "Retries, by kind of failure.", "reason", "429", "500", "502", "503", "504", "timeout", "network", "decode")
+	m.throttled = m.counter("source_throttled_seconds_total", "Time spent waiting because of 429 responses or EXPORT_RATE_LIMIT.")
+	m.pageEvents = m.histogram("page_events", "Events per page, as received from the API.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
 	m.fetched = m.bounded("pages_fetched_total", "Pages received: full, partial (fewer events than EXPORT_PAGE_SIZE) or empty.", "kind", "full", "partial", "empty")
-	m.stuck = m.bounded("cursor_no_progress_total", "Pages that led nowhere: back to one that was read before, or a full last page without news.", "kind", "cycle", "full-tail")
+	m.stuck = m.bounded("cursor_no_progress_total", "Pages without progress: a cursor that was already read (cycle), or a full last page without new events (full-tail).", "kind", "cycle", "full-tail")
 }
 
 func (m *Metrics) defineSink() {
-	m.pages = m.counter("pages_committed_total", "Pages that the committed cursor passed.")
+	m.pages = m.counter("pages_committed_total", "Pages passed by the committed cursor.")
 	m.published = m.counter("events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
-	m.bytes = m.counter("event_bytes_published_total", "Bytes of values published.")
-	m.dead = m.bounded("events_dead_lettered_total", "Items published to the dead-letter topic instead, by reason.", "reason",
+	m.bytes = m.counter("event_bytes_published_total", "Bytes of record values published.")
+	m.dead = m.bounded("events_dead_lettered_total", "Items published to the dead-letter topic, by reason.", "reason",
 		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
-	m.dropped = m.bounded("events_unaccounted_total", "Events the cursor passed that reached no topic. Must stay 0.", "reason", unaccounted)
-	m.restamped = m.counter("events_restamped_total", "Events published with the time of publishing, because the topic would not keep their own.")
-	m.shared = m.counter("events_shared_id_total", "Items whose id another item of the page has too, with other bytes: published all the same, or dead letters (BRIDGE_ON_SHARED_ID).")
-	m.repeated = m.counter("events_repeated_total", "Items that the API listed twice in one page and that were published once.")
-	m.tailChanged = m.bounded("tail_items_changed_total", "Items at the end of the results that vanished or came back with other bytes.", "change", "vanished", "mutated")
-	m.latency = m.histogram("event_end_to_end_latency_seconds", "Time from an event to its commit, of some events of each page (all of a small one).", ageBuckets)
-	m.commits = m.bounded("checkpoint_store_writes_total", "Checkpoint writes to Redis by result.", "result", "ok", "error", "conflict")
-	m.commit = m.histogram("cursor_commit_duration_seconds", "Time to store the cursor in Redis.", latencyBuckets)
-	m.transactions = m.bounded("transactions_total", "Kafka transactions by result; the next session finds out what became of an unknown one.", "result", "committed", "fenced", "unknown")
-	m.transaction = m.histogram("transaction_duration_seconds", "Time of a Kafka transaction.", latencyBuckets)
-	m.failures = m.bounded("produce_errors_total", "Batches that Kafka did not take, by error.", "error", "network", "timeout", "stalled", "invalid_producer_epoch", "error")
-	m.rejections = m.bounded("fencing_rejections_total", "Commits refused because somebody else moved the stream, by who refused.", "layer", bridge.DependencySink, bridge.DependencyStore)
+	m.dropped = m.bounded("events_unaccounted_total", "Events passed by the cursor that reached no topic. Must stay 0.", "reason", unaccounted)
+	m.restamped = m.counter("events_restamped_total", "Events published with the publish time because the topic would not retain their event time.")
+	m.shared = m.counter("events_shared_id_total", "Items that share their id with a different item of the page: published, or dead letters (BRIDGE_ON_SHARED_ID).")
+	m.repeated = m.counter("events_repeated_total", "Items listed twice in one page and published once.")
+	m.tailChanged = m.bounded("tail_items_changed_total", "Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
+	m.latency = m.histogram("event_end_to_end_latency_seconds", "Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
+	m.commits = m.bounded("checkpoint_store_writes_total", "Checkpoint writes to Redis, by result.", "result", "ok", "error", "conflict")
+	m.commit = m.histogram("cursor_commit_duration_seconds", "Duration of checkpoint writes to Redis.", latencyBuckets)
+	m.transactions = m.bounded("transactions_total", "Kafka transactions, by result. The next session resolves an unknown result.", "result", "committed", "fenced", "unknown")
+	m.transaction = m.histogram("transaction_duration_seconds", "Duration of Kafka transactions.", latencyBuckets)
+	m.failures = m.bounded("produce_errors_total", "Batches that failed to produce, by error.", "error", "network", "timeout", "stalled", "invalid_producer_epoch", "error")
+	m.rejections = m.bounded("fencing_rejections_total", "Commits rejected because another session moved the stream, by rejecting system.", "layer", bridge.DependencySink, bridge.DependencyStore)
 	m.transitions = m.bounded("owner_transitions_total", "Ownership acquired (to=owner) or released (to=standby).", "to", "owner", "standby")
-	m.grown = m.counter("topic_partition_changes_total", "Times the topic was found to have more partitions: from then on keys go to other ones.")
-	m.resets = m.bounded("cursor_resets_total", "Changes of the position that were applied, an operator's or after a cursor that the API refused.", "kind",
+	m.grown = m.counter("topic_partition_changes_total", "Partition increases of the topic. Keys map to different partitions afterwards.")
+	m.resets = m.bounded("cursor_resets_total", "Applied resets, pauses and resumes of operators, and recoveries from a cursor that the API rejected.", "kind",
 		string(bridge.KindReset), string(bridge.KindPause), string(bridge.KindResume), "refused-cursor")
 }
 
@@ -190,7 +190,7 @@ func (m *Metrics) CountLosses(stream string, losses func() int64) {
 	}
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: namespace, Name: "broker_data_losses_total", ConstLabels: prometheus.Labels{"stream": stream},
-		Help: "Times Kafka no longer had what it had acknowledged: a broker forgot it, or a topic was deleted, made again, emptied or cut off. Stays 0.",
+		Help: "Losses of acknowledged records: lost by a broker, or a topic was deleted, recreated, emptied or truncated. Must stay 0.",
 	}, func() float64 { return float64(losses() + found.Load()) }))
 }
 
@@ -199,7 +199,7 @@ func (m *Metrics) CountLosses(stream string, losses func() int64) {
 func (m *Metrics) CountRefused(stream string, refused func() int64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: namespace, Name: "checkpoints_refused_total", ConstLabels: prometheus.Labels{"stream": stream},
-		Help: "Checkpoints in Kafka that no bridge wrote: they were produced outside a transaction, and are not believed. Stays 0.",
+		Help: "Rejected checkpoints in Kafka: produced outside a transaction, so not by a bridge. Must stay 0.",
 	}, func() float64 { return float64(refused()) }))
 }
 

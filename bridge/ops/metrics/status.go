@@ -22,20 +22,20 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 	}
 	return &statusCollector{
 		build: build, statuses: statuses,
-		buildInfo:  desc("build_info", "1, labelled with the program's version.", "version", "revision", "goversion"),
+		buildInfo:  desc("build_info", "1, labeled with version, revision and Go version.", "version", "revision", "goversion"),
 		owned:      desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
-		state:      desc("state", "1 for the state the stream is in, 0 for the others.", "stream", "state"),
-		blocked:    desc("stream_blocked", "1 while the stream is blocked, labelled with why.", "stream", "reason"),
-		epoch:      desc("epoch", "Epoch of the committed checkpoint; it grows with every reset.", "stream"),
-		up:         desc("dependency_up", "1 while the server does what we ask, 0 while it is away or refuses us.", "stream", "dependency"),
-		position:   desc("source_position_timestamp_seconds", "Instant up to which the export is known to be in Kafka.", "stream"),
+		state:      desc("state", "1 for the current state of the stream, 0 for all others.", "stream", "state"),
+		blocked:    desc("stream_blocked", "1 while the stream is blocked, labeled with the reason.", "stream", "reason"),
+		epoch:      desc("epoch", "Epoch of the committed checkpoint. Increases with every reset.", "stream"),
+		up:         desc("dependency_up", "1 while the server accepts requests, 0 while it is unreachable or rejects them.", "stream", "dependency"),
+		position:   desc("source_position_timestamp_seconds", "Time up to which the export is in Kafka.", "stream"),
 		lastEvent:  desc("last_event_timestamp_seconds", "Time of the newest published event.", "stream"),
 		lastCommit: desc("last_commit_timestamp_seconds", "Time of the last commit.", "stream"),
-		lastPoll:   desc("last_poll_timestamp_seconds", "Time of the last answered request.", "stream"),
-		caughtUp:   desc("caught_up", "1 when the API had nothing more.", "stream"),
-		pages:      desc("prefetched_pages", "Pages fetched and not yet acknowledged by Kafka.", "stream"),
-		bytes:      desc("prefetched_bytes", "Bytes fetched and not yet acknowledged by Kafka.", "stream"),
-		storeLag:   desc("cursor_store_lag_pages", "Committed pages that Redis, which has a copy of the cursor, does not know of yet.", "stream", "store"),
+		lastPoll:   desc("last_poll_timestamp_seconds", "Time of the last response of the export API.", "stream"),
+		caughtUp:   desc("caught_up", "1 if the last response was the end of the results.", "stream"),
+		pages:      desc("prefetched_pages", "Pages fetched but not yet acknowledged by Kafka.", "stream"),
+		bytes:      desc("prefetched_bytes", "Bytes fetched but not yet acknowledged by Kafka.", "stream"),
+		storeLag:   desc("cursor_store_lag_pages", "Committed pages not yet written to Redis.", "stream", "store"),
 	}
 }
 
