@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/kafkagroup"
 )
 
 const stream = "events"
@@ -35,6 +36,8 @@ type planLog struct {
 	// onChange is called in each Change before change is, with its number.
 	onChange func(n int)
 	changed  chan struct{} // closed, and made anew, with every change
+	// members, if not nil, is asked who works on a job.
+	members func(id string) []kafkagroup.Member
 }
 
 func newPlanLog(t *testing.T, topic *bridgetest.Topic) *planLog {
@@ -106,6 +109,13 @@ func (l *planLog) Watch(ctx context.Context, id string, visit func(*kgo.Record))
 		}
 	}
 	return nil
+}
+
+func (l *planLog) Members(_ context.Context, id string) ([]kafkagroup.Member, error) {
+	if l.members == nil {
+		return nil, nil
+	}
+	return l.members(id), nil
 }
 
 // put commits a value as a plan.
@@ -218,9 +228,6 @@ func (w *world) begin(plan backfill.Job) backfill.Job {
 // resume commits that a job goes on, which nobody works on.
 func (w *world) resume(r backfill.Resumption) (backfill.Job, error) {
 	r.ID, r.Kind, r.Resource, r.SessionTimeout = "aaaaaa", backfill.Backfill, "events", 10*time.Second
-	if r.Busy == nil {
-		r.Busy = func(context.Context) (string, error) { return "", nil }
-	}
 	return w.jobs.Resume(w.t.Context(), &r)
 }
 

@@ -30,6 +30,9 @@ const (
 	Running   State = "running" // not finished, whether or not a process works on it
 	Done      State = "done"
 	Cancelled State = "cancelled"
+
+	// Interrupted is a running job that no process works on. It is never stored.
+	Interrupted State = "interrupted"
 )
 
 // Job is a past range of a stream's export that is published beside the stream.

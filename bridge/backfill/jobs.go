@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkagroup"
 )
 
 // Log keeps the plans of a stream's jobs, and the checkpoints of their windows.
@@ -33,6 +34,9 @@ type Log interface {
 	// those that come, until ctx ends or something fails that waiting does not
 	// cure.
 	Watch(ctx context.Context, id string, visit func(plan *kgo.Record)) error
+	// Members returns the processes that work on a job. One that was killed counts
+	// until its session with Kafka times out.
+	Members(ctx context.Context, id string) ([]kafkagroup.Member, error)
 }
 
 // Jobs are the jobs of a stream. Its methods may be called concurrently if

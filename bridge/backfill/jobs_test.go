@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/kafkagroup"
 )
 
 // trail is a LiveStream.
@@ -90,6 +92,16 @@ func TestList(t *testing.T) {
 		if a, b := all[0].Windows[0], all[1].Windows[0]; a.Events != 8 || a.Pages != 2 || a.Position != second(7) || b.Events != 0 {
 			t.Errorf("windows %+v and %+v", a, b)
 		}
+		w.log.members = func(id string) []kafkagroup.Member {
+			if id == "aaaaaa" {
+				return nil
+			}
+			return []kafkagroup.Member{{ClientID: "somebody"}}
+		}
+		listed, err := w.jobs.Overview(t.Context(), 0)
+		if err != nil || listed[0].Status() != backfill.Interrupted || listed[1].Status() != backfill.Running || len(listed[1].Processes) != 1 {
+			t.Errorf("%+v, %v", listed, err)
+		}
 		// What is recorded of a window that has ended stands.
 		w.log.put("aaaaaa", fmt.Sprintf(`{"v":1,"id":"aaaaaa","stream":"events","windows":[{"from":%d,"to":%d,"ended":"so","events":99}]}`, second(0), second(10)))
 		if all, err = w.jobs.List(t.Context(), 0); err != nil || all[0].Windows[0].Events != 99 {
@@ -99,6 +111,11 @@ func TestList(t *testing.T) {
 		w.log.put("aaaaaa", fmt.Sprintf(`{"v":1,"id":"aaaaaa","stream":"events","windows":[{"from":%d,"to":%d}]}`, second(0), second(9)))
 		if all, err = w.jobs.List(t.Context(), 0); err != nil || all[0].Windows[0].Events != 0 {
 			t.Errorf("%+v, %v", all, err)
+		}
+		w.log.put("bbbbbb", `{"v":1,"id":"bbbbbb","stream":"events","state":"running","windows":[{"to":1,"ended":"so"},{"from":1,"to":2}]}`)
+		w.log.put("aaaaaa", `{"v":1,"id":"aaaaaa","stream":"events","state":"done","windows":[{"to":1,"ended":"so"}]}`)
+		if count, err := w.jobs.CountWindows(t.Context(), 0); err != nil || !maps.Equal(count, map[string]int{"done": 2, "running": 1}) {
+			t.Errorf("%v, %v", count, err)
 		}
 		w.log.put("cccccc", `{"v":7}`)
 		_, err = w.jobs.List(t.Context(), 0)

@@ -26,9 +26,7 @@ type Resumption struct {
 	// RateLimit and Parallel are new limits; nil keeps what was planned.
 	RateLimit *float64
 	Parallel  *int
-	// Busy names a process that works on the job, or nothing. A dead one works
-	// on it until its session times out, after SessionTimeout.
-	Busy           func(context.Context) (string, error)
+	// SessionTimeout is when the session of a dead process times out.
 	SessionTimeout time.Duration
 	// Waiting, if not nil, is told once which process is waited for.
 	Waiting func(process string)
@@ -55,7 +53,7 @@ func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	if err := r.awaitFree(ctx, &listed); err != nil {
+	if err := j.awaitFree(ctx, &listed, r); err != nil {
 		return Job{}, err
 	}
 	job, err := j.change(ctx, r.ID, func(have Job) (Job, error) {
@@ -104,15 +102,16 @@ func (j *Jobs) resumable(job *Job, r *Resumption) error {
 // awaitFree waits until no process works on the job: one that was killed counts
 // until its session with Kafka times out. To join while another one works could
 // take the job from it.
-func (r *Resumption) awaitFree(ctx context.Context, job *Job) error {
+func (j *Jobs) awaitFree(ctx context.Context, job *Job, r *Resumption) error {
 	said := false
 	tick := time.NewTicker(busyInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(r.SessionTimeout + busyMargin); ; {
-		process, err := r.Busy(ctx)
-		if err != nil || process == "" {
+		members, err := j.log.Members(ctx, job.ID)
+		if err != nil || len(members) == 0 {
 			return err
 		}
+		process := members[0].String()
 		if time.Now().After(deadline) {
 			return refuse(InUse, job, "job %s is worked on by %s", job.ID, process)
 		}

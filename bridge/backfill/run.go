@@ -310,7 +310,7 @@ type limitedSource struct {
 // Fetch implements bridge.Source.
 func (l limitedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	if err := l.limit.Wait(ctx); err != nil {
-		return nil, fmt.Errorf("wait for the turn that --rate-limit gives: %w", err)
+		return nil, fmt.Errorf("wait for the rate limit of the job: %w", err)
 	}
 	return l.Source.Fetch(ctx, at)
 }

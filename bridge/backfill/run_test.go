@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/kafkagroup"
 )
 
 // TestRun: all windows are published, each event once, so many at a time, and
@@ -409,17 +410,15 @@ func TestResumeBusy(t *testing.T) {
 		began := time.Now()
 		var said []string
 		busy := func(until time.Duration) backfill.Resumption {
-			return backfill.Resumption{
-				Busy: func(context.Context) (string, error) {
-					if time.Since(began) < until {
-						return "somebody", nil
-					}
-					return "", nil
-				},
-				Waiting: func(process string) { said = append(said, process) },
+			w.log.members = func(string) []kafkagroup.Member {
+				if time.Since(began) < until {
+					return []kafkagroup.Member{{ClientID: "somebody", Host: "/10.0.0.1"}}
+				}
+				return nil
 			}
+			return backfill.Resumption{Waiting: func(process string) { said = append(said, process) }}
 		}
-		if _, err := w.resume(busy(8 * time.Second)); err != nil || time.Since(began) < 8*time.Second || !slices.Equal(said, []string{"somebody"}) {
+		if _, err := w.resume(busy(8 * time.Second)); err != nil || time.Since(began) < 8*time.Second || !slices.Equal(said, []string{"somebody at /10.0.0.1"}) {
 			t.Errorf("after %s: %v, said %v", time.Since(began), err, said)
 		}
 		began = time.Now()

@@ -179,7 +179,7 @@ func (ResetToCurrent) plan(_ context.Context, c *Controller, from base) (*Move, 
 		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
 	})
 	m.AgainEvents, m.AgainPages = 0, 0
-	m.Notes = append(m.Notes, "the topics are accepted as they are now; what they have lost stays missing: exportbridge verify --repair --from TIME --to TIME --execute")
+	m.Notes = append(m.Notes, "the topics are accepted as they are now; lost records stay missing until they are repaired")
 	return m, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/ops"
 )
 
@@ -268,6 +269,7 @@ func TestFailures(t *testing.T) {
 	for name, f := range map[string]failing{
 		"refused":  {&ops.Error{Status: http.StatusConflict, Err: errors.New("moved meanwhile"), Hint: "again"}, 409, "again"},
 		"away":     {fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("redis: refused"), Hint: "check"}), 503, "check"},
+		"unread":   {fmt.Errorf("list: %w", &kafkaclient.IncompleteError{Err: errTimeout}), 503, "exportbridge dlq list --timeout 10m waits longer than a request"},
 		"too late": {fmt.Errorf("read: %w", errTimeout), 504, "exportbridge check"},
 		"other":    {errors.New("strange"), 500, ""},
 	} {

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/deadletter"
 )
 
 // Controller sees and steers one stream, by the contract of control.Controller.
@@ -20,13 +22,13 @@ type Controller interface {
 }
 
 // Records are what the streams leave beside their events. All methods may be
-// called concurrently. An error that is an *Error decides the status of the
-// answer.
+// called concurrently.
 type Records interface {
-	// Letters returns the newest dead letters, newest first, limit at most.
-	Letters(ctx context.Context, stream string, limit int) (Letters, error)
+	// DeadLetters returns the newest dead letters of a stream, newest first, limit
+	// at most.
+	DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error)
 	// Jobs returns the backfills and replays of all streams.
-	Jobs(ctx context.Context) ([]Job, error)
+	Jobs(ctx context.Context) ([]backfill.Listed, error)
 }
 
 // The sources of a History.
@@ -85,18 +87,15 @@ func entryOf(e *bridge.Entry) HistoryEntry {
 	return h
 }
 
-// Letters are dead letters of a stream.
-type Letters struct {
-	Letters []Letter `json:"letters"` // newest first, as many as were asked for
-	// Total is how many there are. Counting ends at MaxLetters.
+// deadLetters are the newest dead letters of a stream.
+type deadLetters struct {
+	DeadLetters []deadLetter `json:"letters"` // newest first, as many as were asked for
+	// Total is how many there are, maxDeadLetters at most.
 	Total int `json:"total"`
 }
 
-// MaxLetters is how many dead letters are counted at most.
-const MaxLetters = 1000
-
-// Letter is a dead letter, without its item and key.
-type Letter struct {
+// deadLetter is a dead letter, without its item and key.
+type deadLetter struct {
 	// Partition and Offset are where it is, Time is when it was written.
 	Partition int32     `json:"partition"`
 	Offset    int64     `json:"offset"`
@@ -111,26 +110,44 @@ type Letter struct {
 	Bytes int `json:"bytes"`
 }
 
-// Job is a backfill or replay.
-type Job struct {
-	// ID is what commands call it, Kind "backfill" or "replay", Stream whose
-	// export it reads.
-	ID     string `json:"id"`
-	Kind   string `json:"kind"`
-	Stream string `json:"stream"`
-	// State is running, interrupted, done or cancelled.
-	State string `json:"state"`
+func deadLettersOf(all []deadletter.DeadLetter, limit int) deadLetters {
+	found := deadLetters{DeadLetters: []deadLetter{}, Total: len(all)}
+	for i := range all[:min(limit, len(all))] {
+		l := &all[i]
+		found.DeadLetters = append(found.DeadLetters, deadLetter{
+			Partition: l.Partition, Offset: l.Offset, Time: l.Time.UTC(), Reason: l.Reason, Message: l.Message,
+			CursorHash: l.CursorHash, Index: l.Index, Bytes: l.Size,
+		})
+	}
+	return found
+}
+
+// job is a backfill or replay.
+type job struct {
+	ID     string         `json:"id"`
+	Kind   backfill.Kind  `json:"kind"`
+	Stream string         `json:"stream"`
+	State  backfill.State `json:"state"`
 	// Topic is where it publishes the events from From on and before To.
 	Topic string    `json:"topic"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
-	// Windows is how many parts the job has, Done how many are finished, Events
-	// how many it has passed.
+	// Windows is how many the job has, Done how many have ended, Events how many
+	// it has read.
 	Windows int   `json:"windows"`
 	Done    int   `json:"done"`
 	Events  int64 `json:"events"`
-	// Progress is how far the windows are in time, from 0 to 1.
+	// Progress is how much of the range is done, from 0 to 1.
 	Progress float64 `json:"progress"`
+}
+
+func jobOf(l *backfill.Listed) job {
+	events, _, _ := l.Counts()
+	return job{
+		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(), Topic: l.Topic,
+		From: time.UnixMilli(l.From).UTC(), To: time.UnixMilli(l.To).UTC(),
+		Windows: len(l.Windows), Done: l.Ended(), Events: events, Progress: l.Progress(),
+	}
 }
 
 // Done is a change that was applied.

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/ops"
 )
 
@@ -86,18 +88,22 @@ func (c *fakeController) do(o order) (control.Done, error) {
 type fakeRecords struct {
 	err error // of every answer
 
-	mu    sync.Mutex // guards all below
-	limit int
+	mu   sync.Mutex // guards all below
+	dead []deadletter.DeadLetter
+	jobs []backfill.Listed
 }
 
-func (f *fakeRecords) Letters(_ context.Context, _ string, limit int) (ops.Letters, error) {
+func (f *fakeRecords) DeadLetters(_ context.Context, _ string, limit int) ([]deadletter.DeadLetter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.limit = limit
-	return ops.Letters{}, f.err
+	return f.dead[:min(limit, len(f.dead))], f.err
 }
 
-func (f *fakeRecords) Jobs(context.Context) ([]ops.Job, error) { return nil, f.err }
+func (f *fakeRecords) Jobs(context.Context) ([]backfill.Listed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.jobs, f.err
+}
 
 // site is a handler with a controller behind it.
 type site struct {

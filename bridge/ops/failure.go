@@ -7,6 +7,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // Error is an error that is answered with a status of its own.
@@ -30,6 +31,9 @@ func failure(err error) *Error {
 	}
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: fault.Hint}
+	}
+	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); ok {
+		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "exportbridge dlq list --timeout 10m waits longer than a request"}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "exportbridge check"}

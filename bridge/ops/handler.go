@@ -97,7 +97,7 @@ func (h *handler) route(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/v1/events", h.feed)
 	if h.Records != nil {
 		mux.HandleFunc("GET /api/v1/jobs", h.query(h.jobs))
-		mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", h.query(h.letters))
+		mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", h.query(h.deadLetters))
 	}
 	if h.Controllers != nil {
 		mux.HandleFunc("GET /api/v1/status", h.query(h.status))

@@ -21,8 +21,10 @@ const (
 	// queryTimeout bounds one of them. It is below the server's time to write.
 	queryTimeout = 25 * time.Second
 
-	usualEntries, maxEntries = 200, 1000
-	usualLetters, maxShown   = 50, 200
+	defaultEntries, maxEntries   = 200, 1000
+	defaultDeadLetters, maxShown = 50, 200
+	// maxDeadLetters is how many dead letters are counted at most.
+	maxDeadLetters = 1000
 )
 
 // query answers a question with what f returns.
@@ -97,9 +99,13 @@ func (h *handler) status(ctx context.Context, _ *http.Request) (any, error) {
 
 func (h *handler) jobs(ctx context.Context, _ *http.Request) (any, error) {
 	all, err := h.Records.Jobs(ctx)
+	jobs := make([]job, len(all))
+	for i := range all {
+		jobs[i] = jobOf(&all[i])
+	}
 	return struct {
-		Jobs []Job `json:"jobs"`
-	}{orEmpty(all)}, err
+		Jobs []job `json:"jobs"`
+	}{jobs}, err
 }
 
 func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
@@ -108,7 +114,7 @@ func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	var q bridge.HistoryQuery
-	if q.Limit, err = limitOf(r, usualEntries, maxEntries); err != nil {
+	if q.Limit, err = limitOf(r, defaultEntries, maxEntries); err != nil {
 		return nil, err
 	}
 	if text := r.URL.Query().Get("since"); text != "" {
@@ -120,43 +126,34 @@ func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
 	return historyOf(&found), steered(err)
 }
 
-func (h *handler) letters(ctx context.Context, r *http.Request) (any, error) {
+func (h *handler) deadLetters(ctx context.Context, r *http.Request) (any, error) {
 	stream, err := h.stream(r)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := limitOf(r, usualLetters, maxShown)
+	limit, err := limitOf(r, defaultDeadLetters, maxShown)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Records.Letters(ctx, stream, limit)
-	found.Letters = orEmpty(found.Letters)
-	return found, err
+	all, err := h.Records.DeadLetters(ctx, stream, maxDeadLetters)
+	return deadLettersOf(all, limit), err
 }
 
 // limitOf reads the parameter limit.
-func limitOf(r *http.Request, usual, most int) (int, error) {
+func limitOf(r *http.Request, byDefault, most int) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {
-		return usual, nil
+		return byDefault, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, badRequest(fmt.Sprintf("limit=%d", usual), "limit: %q is not a number from 1 to %d", shorten(text), most)
+		return 0, badRequest(fmt.Sprintf("limit=%d", byDefault), "limit: %q is not a number from 1 to %d", shorten(text), most)
 	}
 	return n, nil
 }
 
 func badRequest(hint, format string, args ...any) error {
 	return &Error{Status: http.StatusBadRequest, Err: fmt.Errorf(format, args...), Hint: hint}
-}
-
-// orEmpty makes an empty list [] in JSON.
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }
 
 // isTooLarge reports whether a body was longer than allowed.

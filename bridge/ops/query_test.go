@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/ops"
 )
 
@@ -51,6 +53,29 @@ func TestQueries(t *testing.T) {
 				t.Errorf("redirects to %s", location)
 			}
 		})
+	}
+}
+
+// Dead letters are shown without their items, and counted beyond the limit; a job
+// that no process works on is interrupted.
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	s := newSite(ops.Config{})
+	for i := range 3 {
+		s.records.dead = append(s.records.dead, deadletter.DeadLetter{
+			Place: deadletter.Place{Partition: 1, Offset: int64(9 - i)}, Time: time.UnixMilli(1000), Reason: bridge.DefectTime, Size: 7, Item: []byte("secret"),
+		})
+	}
+	s.records.jobs = []backfill.Listed{{Job: backfill.Job{
+		ID: "aaaaaa", Kind: backfill.Backfill, State: backfill.Running, From: 1000, To: 3000, Windows: []backfill.Window{{From: 1000, To: 2000, Ended: "so", Events: 5}, {From: 2000, To: 3000}},
+	}}}
+	for line, want := range map[string]string{
+		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7}],"total":3}`,
+		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"progress":0.5}]}`,
+	} {
+		if w := s.do(ask{line: line}); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
+			t.Errorf("%s: %d %s, want %s", line, w.Code, w.Body, want)
+		}
 	}
 }
 
@@ -183,7 +208,7 @@ type slowRecords struct {
 	asked, answer chan struct{}
 }
 
-func (f *slowRecords) Jobs(context.Context) ([]ops.Job, error) {
+func (f *slowRecords) Jobs(context.Context) ([]backfill.Listed, error) {
 	f.asked <- struct{}{}
 	<-f.answer
 	return nil, nil

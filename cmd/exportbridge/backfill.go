@@ -46,22 +46,12 @@ Without --execute nothing is changed.`,
 }
 
 // openJobs returns the jobs of the stream that the command is about.
-func (a *app) openJobs(ctx context.Context, stream string) (*streamJobs, error) {
+func (a *app) openJobs(ctx context.Context, stream string) (*backfill.Jobs, error) {
 	_, st, err := a.steeredStream(ctx, 0, stream)
 	if err != nil {
 		return nil, err
 	}
-	return newStreamJobs(kafkasink.NewJobs(st.Kafka), st.Name), nil
-}
-
-// streamJobs are the jobs of a stream, and who works on them.
-type streamJobs struct {
-	*backfill.Jobs
-	log *kafkasink.Jobs
-}
-
-func newStreamJobs(log *kafkasink.Jobs, stream string) *streamJobs {
-	return &streamJobs{backfill.NewJobs(log, stream), log}
+	return backfill.NewJobs(kafkasink.NewJobs(st.Kafka), st.Name), nil
 }
 
 func newBackfillListCommand(a *app) *cobra.Command {
@@ -85,9 +75,14 @@ A backfill stays in the list: its range is not published again.`,
 		if err != nil {
 			return err
 		}
-		all, err := jobs.reports(cmd.Context(), 0)
+		list, err := jobs.Overview(cmd.Context(), 0)
 		if err != nil {
 			return explained(err)
+		}
+		all := make([]jobReport, len(list))
+		for i := range list {
+			all[i] = reportOf(&list[i].Job)
+			all[i].Executed, all[i].Processes = true, list[i].Processes
 		}
 		if *asJSON {
 			return printJSON(a.stdout, all)
@@ -95,26 +90,6 @@ A backfill stays in the list: its range is not published again.`,
 		return a.showJobs(all)
 	}
 	return cmd
-}
-
-// reports returns the jobs as of so long ago at most, and who works on them.
-func (j *streamJobs) reports(ctx context.Context, age time.Duration) ([]jobReport, error) {
-	list, err := j.List(ctx, age)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]jobReport, len(list))
-	for i := range list {
-		all[i] = reportOf(&list[i])
-		all[i].Executed = true
-		if list[i].State != backfill.Running {
-			continue
-		}
-		if all[i].Processes, err = j.log.Members(ctx, list[i].ID); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
 }
 
 func (a *app) showJobs(all []jobReport) error {
@@ -126,18 +101,11 @@ func (a *app) showJobs(all []jobReport) error {
 	for i := range all {
 		r := &all[i]
 		rows = append(rows, []string{
-			r.ID, string(r.Kind), r.stateText(), startText(r.From), startText(r.To), fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)),
+			r.ID, string(r.Kind), string(r.Status()), startText(r.From), startText(r.To), fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)),
 			humanize.Comma(r.TotalEvents), r.Topic, time.UnixMilli(r.Created).UTC().Format(timeLayout), r.note(),
 		})
 	}
 	return printTable(a.stdout, rows)
-}
-
-func (r *jobReport) stateText() string {
-	if r.State == backfill.Running && len(r.Processes) == 0 {
-		return "interrupted"
-	}
-	return string(r.State)
 }
 
 func (r *jobReport) note() string {
@@ -204,22 +172,4 @@ Without --execute nothing is changed.`,
 		return err
 	}
 	return cmd
-}
-
-// countWindows counts the windows of the stream's jobs by their state, as they
-// were so long ago at most.
-func (j *streamJobs) countWindows(ctx context.Context, age time.Duration) (map[string]int, error) {
-	jobs, err := j.reports(ctx, age)
-	if err != nil {
-		return nil, err
-	}
-	count := make(map[string]int)
-	for i := range jobs {
-		done := jobs[i].WindowsDone
-		count[string(backfill.Done)] += done
-		if rest := len(jobs[i].Windows) - done; rest > 0 {
-			count[jobs[i].stateText()] += rest
-		}
-	}
-	return count, nil
 }

@@ -198,6 +198,9 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 	if err != nil {
 		return err
 	}
+	if _, stays := to.(control.ResetToCurrent); stays {
+		planned.Notes = append(planned.Notes, "to repair: exportbridge verify --repair --from TIME --to TIME --execute")
+	}
 	if !*m.json {
 		m.show(&planned.Plan)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/config"
 )
@@ -38,7 +39,7 @@ func newDLQCommand(a *app) *cobra.Command {
 
 // letters are the dead letters of one stream.
 type letters struct {
-	*topicReader
+	*kafkaclient.TopicReader
 	deadletter.Topic
 	stream *config.Stream
 }
@@ -51,7 +52,7 @@ func (a *app) openLetters(ctx context.Context, name string) (*letters, error) {
 	}
 	l, err := lettersOf(ctx, st)
 	if err == nil {
-		l.say = a.sayWaiting()
+		l.Waiting = a.sayWaiting()
 	}
 	return l, err
 }
@@ -67,19 +68,19 @@ func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.C
 	if timeout == 0 {
 		return context.WithCancel(ctx)
 	}
-	usual := l.patience
-	l.patience = 0
+	usual := l.Patience
+	l.Patience = 0
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	return ctx, func() {
 		cancel()
-		l.patience = usual
+		l.Patience = usual
 	}
 }
 
 // saySkipped says that something was not read since it is gone.
-func (a *app) saySkipped(t *topicReader) {
-	if t.skipped > 0 {
-		fmt.Fprintf(a.stderr, "topic %s: %s deleted while they were read\n", t.topic, areDeleted(t.skipped))
+func (a *app) saySkipped(t *kafkaclient.TopicReader) {
+	if t.Skipped > 0 {
+		fmt.Fprintf(a.stderr, "topic %s: %s deleted while they were read\n", t.Name, areDeleted(t.Skipped))
 	}
 }
 
@@ -99,10 +100,7 @@ func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := &topicReader{
-		open: kafka.Open, topic: kafka.Topic, patience: usualPatience,
-		again: "exportbridge check says whether the brokers are well; --timeout 10m waits longer",
-	}
+	reader := &kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Patience: usualPatience}
 	return &letters{reader, deadletter.Topic{Log: reader, Missing: !there, Stream: st.Name}, st}, nil
 }
 
@@ -193,9 +191,9 @@ func (a *app) listLetters(ctx context.Context, o *dlqListOptions) error {
 	defer cancel()
 	found, err := l.List(reading, q)
 	if err != nil {
-		return err
+		return letterError(err)
 	}
-	a.saySkipped(l.topicReader)
+	a.saySkipped(l.TopicReader)
 	all := make([]shownLetter, len(found))
 	for i := range found {
 		all[i] = l.shown(&found[i], marks)
@@ -219,7 +217,7 @@ func checkReason(reason string) error {
 
 func (a *app) printLetters(l *letters, all []shownLetter) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(a.stdout, "  no dead letters in %s\n", l.topic)
+		_, err := fmt.Fprintf(a.stdout, "  no dead letters in %s\n", l.Name)
 		return err
 	}
 	rows := [][]string{{"LETTER", "TIME", "REASON", "ID", "SIZE", "HOLDS", "RETRIED"}}
@@ -277,12 +275,13 @@ the item's bytes alone.`,
 	return cmd
 }
 
-// letterError says what to do about a letter that is not there.
+// letterError says what to do about dead letters that are not there, or cannot be
+// read.
 func letterError(err error) error {
 	if errors.Is(err, deadletter.ErrNotFound) {
 		return &exitError{code: exitFailed, err: err, hint: "exportbridge dlq list"}
 	}
-	return err
+	return readError(err, "exportbridge check says whether the brokers are well; --timeout 10m waits longer")
 }
 
 func (a *app) showLetter(ctx context.Context, l *letters, place deadletter.Place, raw, asJSON bool) error {
@@ -310,7 +309,7 @@ func (a *app) showLetter(ctx context.Context, l *letters, place deadletter.Place
 		return explained(err)
 	}
 	s := l.shown(&letter, marks)
-	rows := [][]string{{"letter", s.Letter + " of " + l.topic}, {"time", r.Timestamp.UTC().Format(recordTime)}}
+	rows := [][]string{{"letter", s.Letter + " of " + l.Name}, {"time", r.Timestamp.UTC().Format(recordTime)}}
 	if s.Retried != nil {
 		rows = append(rows, []string{"retried", s.Retried.Format(timeLayout)})
 	}

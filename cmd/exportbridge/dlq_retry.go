@@ -105,7 +105,7 @@ func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	l.say = a.sayWaiting()
+	l.Waiting = a.sayWaiting()
 	reading, read := l.reading(ctx, o.timeout)
 	if o.all {
 		places, err = l.Places(reading, o.reason)
@@ -115,7 +115,7 @@ func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) 
 	if read(); err != nil {
 		return letterError(err)
 	}
-	a.saySkipped(l.topicReader)
+	a.saySkipped(l.TopicReader)
 	out, count := []deadletter.Retried{}, make(map[deadletter.Outcome]int)
 	err = a.retry(ctx, l, places, &deadletter.Retry{
 		Topic: &l.Topic, Source: api, Rehearsal: !o.execute, By: operator(),
@@ -139,7 +139,7 @@ func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) 
 	}
 	switch {
 	case len(places) == 0:
-		fmt.Fprintf(a.stderr, "no dead letters in %s are what was asked for\n", l.topic)
+		fmt.Fprintf(a.stderr, "no dead letters in %s are what was asked for\n", l.Name)
 	case !o.execute:
 		a.sayDryRun(count[deadletter.WouldPublish], "letter")
 	case count[deadletter.Refused] > 0:

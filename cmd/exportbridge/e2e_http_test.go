@@ -291,18 +291,31 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 	var listed []struct{ Letter, Reason, Message string }
 	p, _ := s.command(0, "dlq", "list", "--json")
 	decode(t, p.stdout(), &listed)
-	var letters ops.Letters
-	if code, answer := s.ask("/streams/events/dead-letters?limit=4", "", "", &letters); code != 200 || letters.Total != n/100 || len(listed) != n/100 || len(letters.Letters) != 4 {
+	var dead struct {
+		Letters []struct {
+			Partition, Index, Bytes int
+			Offset                  int64
+			Reason, Message         string
+		}
+		Total int
+	}
+	if code, answer := s.ask("/streams/events/dead-letters?limit=4", "", "", &dead); code != 200 || dead.Total != n/100 || len(listed) != n/100 || len(dead.Letters) != 4 {
 		t.Fatalf("dead letters: %d %s, the command lists %d", code, answer, len(listed))
 	}
-	for i, l := range letters.Letters {
-		if place := fmt.Sprintf("%d:%d", l.Partition, l.Offset); place != listed[i].Letter || string(l.Reason) != listed[i].Reason || l.Message != listed[i].Message || l.Bytes == 0 || l.Index != 7 {
+	for i, l := range dead.Letters {
+		if place := fmt.Sprintf("%d:%d", l.Partition, l.Offset); place != listed[i].Letter || l.Reason != listed[i].Reason || l.Message != listed[i].Message || l.Bytes == 0 || l.Index != 7 {
 			t.Errorf("letter %d is %+v, the command lists %+v", i, l, listed[i])
 		}
 	}
 
 	s.command(0, "backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--windows", "2", "--allow-overlap", "--execute")
-	var jobs struct{ Jobs []ops.Job }
+	var jobs struct {
+		Jobs []struct {
+			ID, Kind, Stream, State string
+			Windows, Done           int
+			Events                  int64
+		}
+	}
 	if code, answer := s.ask("/jobs", "", "", &jobs); code != 200 || len(jobs.Jobs) != 1 {
 		t.Fatalf("jobs: %d %s", code, answer)
 	}

@@ -11,13 +11,12 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"exportbridge/bridge/backfill"
-	"exportbridge/bridge/kafkagroup"
 	"exportbridge/cmd/internal/process"
 )
 
 // jobReport is the JSON form of a job, planned or done.
 type jobReport struct {
-	backfill.Job
+	backfill.Listed
 	// TotalEvents counts what the windows' cursors passed, dead letters included.
 	TotalEvents       int64    `json:"total_events"`
 	TotalPages        int64    `json:"total_pages"`
@@ -27,12 +26,10 @@ type jobReport struct {
 	Notes             []string `json:"notes,omitempty"`
 	// Executed is false for a dry run: then nothing was changed.
 	Executed bool `json:"executed"`
-	// Processes work on the job, as far as the list asks.
-	Processes []kafkagroup.Member `json:"processes,omitempty"`
 }
 
 func reportOf(j *backfill.Job) jobReport {
-	r := jobReport{Job: *j, WindowsDone: j.Ended()}
+	r := jobReport{Listed: backfill.Listed{Job: *j}, WindowsDone: j.Ended()}
 	r.TotalEvents, r.TotalPages, r.TotalDeadLettered = j.Counts()
 	return r
 }

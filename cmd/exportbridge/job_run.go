@@ -66,13 +66,6 @@ func (p *jobPlan) createTopics(ctx context.Context) error {
 func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	r := &backfill.Resumption{
 		ID: p.resume, Kind: p.kind, Resource: p.st.Export.Resource, SessionTimeout: p.st.Kafka.SessionTimeout,
-		Busy: func(ctx context.Context) (string, error) {
-			members, err := p.log.Members(ctx, p.resume)
-			if len(members) == 0 {
-				return "", err
-			}
-			return members[0].String(), err
-		},
 		Waiting: func(process string) {
 			fmt.Fprintf(p.app.stderr, "  waits for %s, which has the job; if it was killed, for %s at most\n", process, p.st.Kafka.SessionTimeout)
 		},

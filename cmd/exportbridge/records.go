@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
-	"time"
 
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/config"
@@ -39,69 +39,33 @@ func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.
 	return all
 }
 
-// answerable gives an error of a command the status of an answer.
-func answerable(err error) error {
-	if err == nil {
-		return nil
-	}
-	e := &ops.Error{Status: http.StatusServiceUnavailable, Err: err}
-	if known, ok := errors.AsType[*exitError](steered(err)); ok {
-		e.Hint = known.hint
-		if known.code == exitUsage {
-			e.Status = http.StatusBadRequest
-		}
-	}
-	return e
-}
-
-// Letters implements ops.Records.
-func (r *records) Letters(ctx context.Context, stream string, limit int) (ops.Letters, error) {
+// DeadLetters implements ops.Records.
+func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error) {
 	st, err := streamNamed(r.all, stream)
 	if err != nil {
-		return ops.Letters{}, answerable(err)
+		return nil, err
 	}
 	l, err := lettersOf(ctx, st)
 	if err != nil {
-		return ops.Letters{}, answerable(err)
+		return nil, err
 	}
-	l.again = "exportbridge dlq list, which may take longer than a request"
-	found, err := l.overview(ctx, limit)
-	return found, answerable(err)
-}
-
-// overview returns the newest letters, and how many there are.
-func (l *letters) overview(ctx context.Context, limit int) (ops.Letters, error) {
-	all, err := l.List(ctx, deadletter.Query{Limit: ops.MaxLetters})
-	if err != nil {
-		return ops.Letters{}, err
+	all, err := l.List(ctx, deadletter.Query{Limit: limit})
+	if _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); err != nil && !incomplete {
+		return nil, st.Kafka.Fault(err, l.Name)
 	}
-	found := ops.Letters{Total: len(all)}
-	for i := range all[:min(limit, len(all))] {
-		letter := &all[i]
-		found.Letters = append(found.Letters, ops.Letter{
-			Partition: letter.Partition, Offset: letter.Offset, Time: letter.Time.UTC(), Reason: letter.Reason, Message: letter.Message,
-			CursorHash: letter.CursorHash, Index: letter.Index, Bytes: letter.Size,
-		})
-	}
-	return found, nil
+	return all, err
 }
 
 // Jobs implements ops.Records.
-func (r *records) Jobs(ctx context.Context) ([]ops.Job, error) {
-	var all []ops.Job
+func (r *records) Jobs(ctx context.Context) ([]backfill.Listed, error) {
+	var all []backfill.Listed
 	for i := range r.all.Streams {
-		list, err := newStreamJobs(r.jobs.Jobs(r.all.Streams[i].Kafka), r.all.Streams[i].Name).reports(ctx, 0)
+		st := &r.all.Streams[i]
+		jobs, err := backfill.NewJobs(r.jobs.Jobs(st.Kafka), st.Name).Overview(ctx, 0)
 		if err != nil {
-			return nil, answerable(explained(err))
+			return nil, err
 		}
-		for k := range list {
-			j := &list[k]
-			all = append(all, ops.Job{
-				ID: j.ID, Kind: string(j.Kind), Stream: j.Stream, State: j.stateText(), Topic: j.Topic,
-				From: time.UnixMilli(j.From).UTC(), To: time.UnixMilli(j.To).UTC(),
-				Windows: len(j.Windows), Done: j.WindowsDone, Events: j.TotalEvents, Progress: j.Progress(),
-			})
-		}
+		all = append(all, jobs...)
 	}
 	return all, nil
 }

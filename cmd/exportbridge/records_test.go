@@ -1,40 +1,14 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"testing"
 	"time"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/control"
-	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
-
-func TestAnswerable(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		err    error
-		status int
-		hint   string
-	}{
-		{&exitError{code: exitUsage, err: errors.New("no such stream"), hint: "--stream events"}, 400, "--stream events"},
-		{&exitError{code: exitFailed, err: errors.New("not read to its end"), hint: "dlq list"}, 503, "dlq list"},
-		{fmt.Errorf("load: %w", &bridge.Fault{Err: errors.New("refused"), Hint: "REDIS_URL"}), 503, "REDIS_URL"},
-		{errors.New("strange"), 503, ""},
-	} {
-		e, ok := errors.AsType[*ops.Error](answerable(test.err))
-		if !ok || e.Status != test.status || e.Hint != test.hint || e.Error() != test.err.Error() {
-			t.Errorf("%v: %+v, want %d with the hint %q", test.err, e, test.status, test.hint)
-		}
-	}
-	if err := answerable(nil); err != nil {
-		t.Errorf("no error becomes %v", err)
-	}
-}
 
 // Servers that accept and never answer must not keep whoever looks at the page
 // waiting one after the other.

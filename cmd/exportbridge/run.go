@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
@@ -89,7 +90,7 @@ func (a *app) options(s *config.Settings, limits bridge.Limits, log *slog.Logger
 			return controllers(client, own), &records{all: own}
 		},
 		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
-			return newStreamJobs(jobs.Jobs(st.Kafka), st.Name).countWindows
+			return backfill.NewJobs(jobs.Jobs(st.Kafka), st.Name).CountWindows
 		},
 		Describe: describeStreams,
 	}

@@ -108,13 +108,13 @@ func (a *app) tail(ctx context.Context, o *tailOptions) error {
 	if o.bounded {
 		t.left = o.n
 	}
-	err = ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush()))
-	a.saySkipped(reader)
+	err = explained(ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush())))
+	a.saySkipped(&reader.TopicReader)
 	if o.bounded && !t.complete && err == nil && ctx.Err() != nil {
 		return ctx.Err() // what it has shown is not all
 	}
 	if err == nil && ctx.Err() == nil && t.shown == 0 {
-		fmt.Fprintf(a.stderr, "no record of topic %s is what was asked for\n", t.topic)
+		fmt.Fprintf(a.stderr, "no record of topic %s is what was asked for\n", t.Name)
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error
 	// From here on Kafka may go away while we follow: its client's warnings
 	// say so.
 	kafka.Log = process.NewLogger(a.stderr, &s.Process, a.environ)
-	return &topicReader{open: kafka.Open, topic: kafka.Topic, keep: o.keep(), say: a.sayWaiting()}, nil
+	return &topicReader{kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Waiting: a.sayWaiting()}, o.keep()}, nil
 }
 
 // topicExists reports whether there is a topic of this name.

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
 )
@@ -358,11 +360,28 @@ func retentionText(configs map[string]string) string {
 func explained(err error) error {
 	fault, ok := errors.AsType[*bridge.Fault](err)
 	if !ok {
-		return err
+		return readError(err, "the same command again; exportbridge check says whether the brokers are well")
 	}
 	code := exitFailed
 	if fault.Reason == bridge.ReasonAuth {
 		code = exitRefused
 	}
 	return &exitError{code: code, err: err, hint: cmp.Or(fault.Hint, engineHints[fault.Advice])}
+}
+
+// readError gives an error of reading a topic its exit code and its hint; again
+// says how to read what could not be read in time.
+func readError(err error, again string) error {
+	if _, known := errors.AsType[*exitError](err); known || errors.Is(err, context.Canceled) {
+		return err
+	}
+	switch _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return &exitError{code: exitRefused, err: err, hint: "exportbridge topics plan --acls"}
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return &exitError{code: exitFailed, err: err, hint: "exportbridge topics create --execute"}
+	case incomplete:
+		return &exitError{code: exitFailed, err: err, hint: again}
+	}
+	return err
 }

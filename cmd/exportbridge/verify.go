@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/config"
@@ -145,7 +146,7 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	events.say, dead.say = a.sayWaiting(), a.sayWaiting()
+	events.Waiting, dead.Waiting = a.sayWaiting(), a.sayWaiting()
 	ports := reconcile.Ports{
 		Source: api, Topic: events, Live: live, Publisher: o.publisher(st.Kafka, a.sayWaiting()), Waiting: a.sayWaiting(),
 		Compared: func(p reconcile.Part) {
@@ -156,7 +157,7 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 		},
 	}
 	if !dead.Missing {
-		ports.DeadLetters = dead.topicReader
+		ports.DeadLetters = dead.TopicReader
 	}
 	found, err := reconcile.Run(ctx, reconcile.Config{
 		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
@@ -166,7 +167,7 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 		return verifyError(err)
 	}
 	a.saySkipped(events)
-	a.saySkipped(dead.topicReader)
+	a.saySkipped(dead.TopicReader)
 	if *o.json {
 		err = printJSON(a.stdout, found)
 	} else {
@@ -260,7 +261,7 @@ func verifyError(err error) error {
 func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // eventReader reads the stream's records in its topic.
-func eventReader(ctx context.Context, st *config.Stream) (*topicReader, error) {
+func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicReader, error) {
 	there, err := st.Kafka.Exists(ctx, st.Kafka.Topic)
 	if err != nil {
 		return nil, explained(err)
@@ -268,7 +269,7 @@ func eventReader(ctx context.Context, st *config.Stream) (*topicReader, error) {
 	if !there {
 		return nil, &exitError{code: exitFailed, err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), hint: "exportbridge topics plan"}
 	}
-	return &topicReader{open: st.Kafka.Open, topic: st.Kafka.Topic, patience: usualPatience}, nil
+	return &kafkaclient.TopicReader{Open: st.Kafka.Open, Name: st.Kafka.Topic, Patience: usualPatience}, nil
 }
 
 // verdict is the exit code: whether events are missing still.
