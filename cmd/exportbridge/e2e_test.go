@@ -362,8 +362,11 @@ func tail(output []byte) []byte {
 	return output[max(0, len(output)-last):]
 }
 
-// each runs a subtest for each of the cases: in turn, or all at once whatever
-// -parallel says, for tests that wait more than they work.
+// running has a place for each case that runs beside others.
+var running = make(chan struct{}, 8)
+
+// each runs a subtest for each of the cases: in turn, or several at once
+// whatever -parallel says, for tests that wait more than they work.
 func each[T any](t *testing.T, inTurn bool, cases []T, test func(*testing.T, T)) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -371,26 +374,28 @@ func each[T any](t *testing.T, inTurn bool, cases []T, test func(*testing.T, T))
 		run := func() { t.Run(fmt.Sprint(c), func(t *testing.T) { test(t, c) }) }
 		if inTurn {
 			run()
-		} else {
-			all.Go(run)
+			continue
 		}
+		all.Go(func() {
+			running <- struct{}{}
+			defer func() { <-running }()
+			run()
+		})
 	}
 	all.Wait()
 }
 
-// eventually waits until ok returns true.
+// eventually waits until ok returns true. It asks less often the longer it
+// waits: each answer takes the processor from what it waits for.
 func eventually(t *testing.T, timeout time.Duration, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(timeout)
-	defer deadline.Stop()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
+	began := time.Now()
 	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
+		waited := time.Since(began)
+		if waited > timeout {
 			t.Fatalf("waited %s in vain for %s", timeout, what)
 		}
+		passes(min(max(waited/10, pollInterval), 5*pollInterval))
 	}
 }
 
@@ -406,7 +411,7 @@ func passes(d time.Duration) {
 func (s *stage) get(path string) (code int, body []byte) { return get(s.ops, path) }
 
 func get(addr, path string) (code int, body []byte) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}, Timeout: 5 * time.Second}
 	res, err := client.Get("http://" + addr + path)
 	if err != nil {
 		return 0, nil

@@ -2,7 +2,9 @@ package servers
 
 import (
 	"context"
+	"flag"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -26,6 +28,19 @@ func Real(t testing.TB) bool {
 	default:
 		t.Fatalf("TEST_REAL is %q, want 1, 0 or nothing", v)
 		return false
+	}
+}
+
+// Parallel lets n tests of a package run at a time, for packages whose tests
+// wait more than they work: by default go test runs one per processor. It is for
+// TestMain, before Run. The flag -parallel wins, and with TEST_REAL=1 nothing
+// changes, because Apache Kafka needs the processors.
+func Parallel(n int) {
+	flag.Parse()
+	given := os.Getenv("TEST_REAL") == "1"
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", strconv.Itoa(n)) // a number is never refused
 	}
 }
 
