@@ -42,7 +42,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 			return Answer{}, fmt.Errorf("apply command %s: %w", cmd.ID, err)
 		}
 		f.session.ready = false
-		pause(ctx, backoff(n, f.b.cfg.RetryMax))
+		Sleep(ctx, backoff(n, f.b.cfg.RetryMax))
 	}
 }
 

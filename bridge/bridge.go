@@ -129,7 +129,7 @@ func (b *Bridge) readInbox(ctx context.Context, commands chan<- Command) {
 	for ctx.Err() == nil {
 		cmd, err := b.ports.Inbox.Next(ctx)
 		if err != nil {
-			pause(ctx, time.Second)
+			Sleep(ctx, time.Second)
 			continue
 		}
 		// Not for long: the command may be withdrawn while the loop is busy.
@@ -138,15 +138,15 @@ func (b *Bridge) readInbox(ctx context.Context, commands chan<- Command) {
 		case commands <- cmd:
 			// The answer is on its way; asking again at once would only
 			// bring the same command.
-			pause(ctx, 100*time.Millisecond)
+			Sleep(ctx, 100*time.Millisecond)
 		case <-offer.Done():
 		}
 		cancel()
 	}
 }
 
-// pause waits, or less if ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// Sleep waits for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -171,5 +171,5 @@ func (b *Bridge) Alive() bool { return b.watchdog.alive() }
 func (b *Bridge) sleepUntil(ctx context.Context, t time.Time) {
 	b.watchdog.wait()
 	defer b.watchdog.work()
-	pause(ctx, time.Until(t))
+	Sleep(ctx, time.Until(t))
 }

@@ -214,7 +214,7 @@ func (m *mirror) run(ctx context.Context) {
 		if wait == mirrorRetry {
 			wait = backoff(failures, advanceRetryMax)
 		}
-		pause(ctx, wait)
+		Sleep(ctx, wait)
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 
 // EntryAt returns the newest entry on the current branch that was committed at
 // or before t, or bridge.ErrNoEntry.
-func (s *Store) EntryAt(ctx context.Context, t time.Time) (bridge.Entry, error) {
-	op := fmt.Sprintf("history entry of %s at %s", s.name, t.UTC().Format(time.RFC3339))
-	branch, _, err := s.branch(ctx)
+func (h *history) EntryAt(ctx context.Context, t time.Time) (bridge.Entry, error) {
+	op := fmt.Sprintf("history entry of %s at %s", h.name, t.UTC().Format(time.RFC3339))
+	branch, _, err := h.branch(ctx)
 	if err != nil {
 		return bridge.Entry{}, fmt.Errorf("%s: %w", op, err)
 	}
 	i := slices.IndexFunc(branch, func(n node) bool { return n.at <= t.UnixMilli() })
 	switch {
 	case i >= 0:
-		return s.first(ctx, branch[i:])
+		return h.first(ctx, branch[i:])
 	case len(branch) > 0:
 		oldest := time.UnixMilli(branch[len(branch)-1].at).UTC()
 		return bridge.Entry{}, fmt.Errorf("%s: %w: the current branch begins at %s", op, bridge.ErrNoEntry, oldest.Format(time.RFC3339))
@@ -33,16 +33,16 @@ func (s *Store) EntryAt(ctx context.Context, t time.Time) (bridge.Entry, error) 
 
 // Back returns the newest entry on the current branch that is at least so many
 // pages before the checkpoint, or bridge.ErrNoEntry.
-func (s *Store) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
-	op := fmt.Sprintf("history entry of %s %d pages back", s.name, pages)
-	branch, now, err := s.branch(ctx)
+func (h *history) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
+	op := fmt.Sprintf("history entry of %s %d pages back", h.name, pages)
+	branch, now, err := h.branch(ctx)
 	if err != nil {
 		return bridge.Entry{}, fmt.Errorf("%s: %w", op, err)
 	}
 	// Along a branch the pages never grow towards the past.
 	var oldest int64
 	i, err := search(len(branch), func(i int) (bool, error) {
-		e, err := s.first(ctx, branch[i:])
+		e, err := h.first(ctx, branch[i:])
 		oldest = e.Pages
 		return e.Pages <= now.Pages-pages, err
 	})
@@ -52,14 +52,14 @@ func (s *Store) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
 	case i == len(branch):
 		return bridge.Entry{}, fmt.Errorf("%s: %w: it goes back %d pages", op, bridge.ErrNoEntry, now.Pages-oldest)
 	}
-	return s.first(ctx, branch[i:])
+	return h.first(ctx, branch[i:])
 }
 
 // Before implements bridge.History: the newest entry on the current branch, below
 // the version of c, that has another cursor.
-func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
-	op := fmt.Sprintf("cursor of %s before %s", s.name, c.Version)
-	branch, now, err := s.branch(ctx)
+func (h *history) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
+	op := fmt.Sprintf("cursor of %s before %s", h.name, c.Version)
+	branch, now, err := h.branch(ctx)
 	if err != nil {
 		return bridge.Checkpoint{}, fmt.Errorf("%s: %w", op, err)
 	}
@@ -67,7 +67,7 @@ func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpo
 		return bridge.Checkpoint{}, fmt.Errorf("%s: the store is at %s", op, now.Version)
 	}
 	for step := range slices.Chunk(branch, fetchStep) {
-		entries, err := s.fetch(ctx, op, step)
+		entries, err := h.fetch(ctx, op, step)
 		if err != nil {
 			return bridge.Checkpoint{}, err
 		}
@@ -82,9 +82,9 @@ func (s *Store) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpo
 
 // first returns the first of the entries that has not been thinned out since
 // the index was read.
-func (s *Store) first(ctx context.Context, nodes []node) (bridge.Entry, error) {
+func (h *history) first(ctx context.Context, nodes []node) (bridge.Entry, error) {
 	for _, n := range nodes {
-		e, err := s.Entry(ctx, n.version)
+		e, err := h.Entry(ctx, n.version)
 		if !errors.Is(err, bridge.ErrNoEntry) {
 			return e, err
 		}
@@ -94,12 +94,12 @@ func (s *Store) first(ctx context.Context, nodes []node) (bridge.Entry, error) {
 
 // branch returns the current branch, newest first, and the checkpoint that it
 // leads to.
-func (s *Store) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
-	now, err := s.Load(ctx)
+func (h *history) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
+	now, err := h.Load(ctx)
 	if err != nil {
 		return nil, now, err
 	}
-	nodes, err := s.index(ctx)
+	nodes, err := h.index(ctx)
 	if err != nil {
 		return nil, now, err
 	}
@@ -112,7 +112,7 @@ func (s *Store) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
 		for _, n := range slices.Backward(part) {
 			branch = append(branch, n)
 		}
-		root, err := s.Entry(ctx, part[0].version)
+		root, err := h.Entry(ctx, part[0].version)
 		if err != nil {
 			return nil, now, err
 		}
@@ -124,13 +124,13 @@ func (s *Store) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
 }
 
 // index reads the whole index, in the order of versions.
-func (s *Store) index(ctx context.Context) ([]node, error) {
-	op := "history index of " + s.name
+func (h *history) index(ctx context.Context) ([]node, error) {
+	op := "history index of " + h.name
 	var nodes []node
 	for cursor := uint64(0); ; {
 		var page []string // members and scores in turn
-		err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
-			page, cursor, err = s.c.rdb.ZScan(ctx, s.keys.index, cursor, "", scanStep).Result()
+		err := h.c.call(ctx, op, func(ctx context.Context) (err error) {
+			page, cursor, err = h.c.rdb.ZScan(ctx, h.keys.index, cursor, "", scanStep).Result()
 			return err
 		})
 		if err != nil {
@@ -143,7 +143,7 @@ func (s *Store) index(ctx context.Context) ([]node, error) {
 				n.at, err2 = instantOf(at)
 			}
 			if err := errors.Join(err, err2); err != nil {
-				return nil, fmt.Errorf("%s: %w", op, foreign(s.keys.index, err))
+				return nil, fmt.Errorf("%s: %w", op, foreign(h.keys.index, err))
 			}
 			nodes = append(nodes, n)
 		}
@@ -170,21 +170,21 @@ func epochUpTo(nodes []node, at bridge.Version) []node {
 
 // parent finds the entry before the first one of a new epoch: the one that the
 // epoch was reset to, or noParent.
-func (s *Store) parent(ctx context.Context, from, to bridge.Checkpoint) (string, error) {
+func (h *history) parent(ctx context.Context, from, to bridge.Checkpoint) (string, error) {
 	switch {
 	case from.Zero() || from.Epoch == to.Epoch:
 		return noParent, nil
 	case samePosition(from, to):
 		return from.String(), nil
 	}
-	nodes, err := s.index(ctx)
+	nodes, err := h.index(ctx)
 	if err != nil {
 		return "", err
 	}
 	for len(nodes) > 0 {
 		epoch := epochUpTo(nodes, nodes[len(nodes)-1].version)
 		nodes = nodes[:len(nodes)-len(epoch)]
-		version, err := s.find(ctx, epoch, to)
+		version, err := h.find(ctx, epoch, to)
 		if err != nil || version != noParent {
 			return version, err
 		}
@@ -193,10 +193,10 @@ func (s *Store) parent(ctx context.Context, from, to bridge.Checkpoint) (string,
 }
 
 // find returns the newest entry of one epoch with the position of c.
-func (s *Store) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (string, error) {
+func (h *history) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (string, error) {
 	// Within an epoch the pages only grow; several entries may have as many.
 	end, err := search(len(epoch), func(i int) (bool, error) {
-		e, err := s.first(ctx, epoch[i:])
+		e, err := h.first(ctx, epoch[i:])
 		if errors.Is(err, bridge.ErrNoEntry) {
 			return true, nil
 		}
@@ -206,7 +206,7 @@ func (s *Store) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (st
 		return "", err
 	}
 	for _, n := range slices.Backward(epoch[:end]) {
-		e, err := s.Entry(ctx, n.version)
+		e, err := h.Entry(ctx, n.version)
 		switch {
 		case errors.Is(err, bridge.ErrNoEntry): // thinned out since the index was read
 		case err != nil:

@@ -59,7 +59,8 @@ func (c *Client) Close() error {
 
 // Stream returns the store of one stream. It makes no request.
 func (c *Client) Stream(name string) *Store {
-	return &Store{c: c, name: name, keys: keysOf(c.prefix, name)}
+	s := stream{c: c, name: name, keys: keysOf(c.prefix, name)}
+	return &Store{stream: s, history: history{stream: s}, inbox: inbox{stream: s}}
 }
 
 // Streams returns the names of all streams that have any key under the

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,9 +17,16 @@ import (
 // may have tens of kilobytes.
 const fetchStep = 200
 
+// history is the part of a Store that reads and thins the committed cursors.
+type history struct {
+	stream
+	mu       sync.Mutex // serializes Thin and guards progress
+	progress []progress // by tier
+}
+
 // History returns entries of all branches, newest first.
-func (s *Store) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.Entry, error) {
-	op := "history of " + s.name
+func (h *history) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.Entry, error) {
+	op := "history of " + h.name
 	limit := int64(q.Limit)
 	if limit == 0 {
 		limit = -1
@@ -28,8 +36,8 @@ func (s *Store) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.En
 		since = decimal(q.Since.UnixMilli())
 	}
 	var members []redis.Z
-	err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
-		members, err = s.c.rdb.ZRevRangeByScoreWithScores(ctx, s.keys.index,
+	err := h.c.call(ctx, op, func(ctx context.Context) (err error) {
+		members, err = h.c.rdb.ZRevRangeByScoreWithScores(ctx, h.keys.index,
 			&redis.ZRangeBy{Min: since, Max: "+inf", Count: limit}).Result()
 		return err
 	})
@@ -38,13 +46,13 @@ func (s *Store) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.En
 	}
 	nodes, err := nodesOf(members)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", op, foreign(s.keys.index, err))
+		return nil, fmt.Errorf("%s: %w", op, foreign(h.keys.index, err))
 	}
 	// Versions are in the order of commits, even where a clock went back.
 	slices.SortFunc(nodes, func(a, b node) int { return b.version.Compare(a.version) })
 	entries := make([]bridge.Entry, 0, len(nodes))
 	for step := range slices.Chunk(nodes, fetchStep) {
-		more, err := s.fetch(ctx, op, step)
+		more, err := h.fetch(ctx, op, step)
 		if err != nil {
 			return nil, err
 		}
@@ -54,9 +62,9 @@ func (s *Store) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.En
 }
 
 // Entry returns the entry with this name, or bridge.ErrNoEntry.
-func (s *Store) Entry(ctx context.Context, at bridge.Version) (bridge.Entry, error) {
-	op := fmt.Sprintf("history entry %s of %s", at, s.name)
-	entries, err := s.fetch(ctx, op, []node{{version: at}})
+func (h *history) Entry(ctx context.Context, at bridge.Version) (bridge.Entry, error) {
+	op := fmt.Sprintf("history entry %s of %s", at, h.name)
+	entries, err := h.fetch(ctx, op, []node{{version: at}})
 	if err != nil {
 		return bridge.Entry{}, err
 	}
@@ -67,14 +75,14 @@ func (s *Store) Entry(ctx context.Context, at bridge.Version) (bridge.Entry, err
 }
 
 // fetch reads entries. Those that were thinned out meanwhile are left out.
-func (s *Store) fetch(ctx context.Context, op string, nodes []node) ([]bridge.Entry, error) {
+func (h *history) fetch(ctx context.Context, op string, nodes []node) ([]bridge.Entry, error) {
 	versions := make([]string, len(nodes))
 	for i, n := range nodes {
 		versions[i] = n.version.String()
 	}
 	var values []any
-	err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
-		values, err = s.c.rdb.HMGet(ctx, s.keys.history, versions...).Result()
+	err := h.c.call(ctx, op, func(ctx context.Context) (err error) {
+		values, err = h.c.rdb.HMGet(ctx, h.keys.history, versions...).Result()
 		return err
 	})
 	if err != nil {
@@ -91,7 +99,7 @@ func (s *Store) fetch(ctx context.Context, op string, nodes []node) ([]bridge.En
 			err = fmt.Errorf("it holds %s", e.Version)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", op, foreign(s.keys.history+" "+versions[i], err))
+			return nil, fmt.Errorf("%s: %w", op, foreign(h.keys.history+" "+versions[i], err))
 		}
 		entries = append(entries, e)
 	}

@@ -17,7 +17,7 @@ import (
 //go:embed inbox.lua
 var inboxSource string
 
-var inbox = redis.NewScript(inboxSource)
+var inboxScript = redis.NewScript(inboxSource)
 
 const (
 	nextInterval = 250 * time.Millisecond
@@ -27,11 +27,17 @@ const (
 	answerKept = time.Hour
 )
 
+// inbox is the part of a Store that takes requests to the stream's owner.
+type inbox struct {
+	stream
+	polled time.Time // of the last request of Next; owned by the caller of Next
+}
+
 // Request leaves a command for the stream's owner, to be applied within ttl by
 // Redis's clock; with a ttl of 0 the command's own Deadline stands. Repeating
 // it is safe. While another request is pending it returns a *bridge.PendingError.
-func (s *Store) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
-	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, s.name)
+func (b *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
+	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, b.name)
 	if c.ID == "" {
 		return fmt.Errorf("%s: the request has no id", op)
 	}
@@ -41,17 +47,17 @@ func (s *Store) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 	}
 	const tries = 3
 	for range tries {
-		reply, err := s.inbox(ctx, op, "request", c.ID, data, ttl.Milliseconds(), c.Deadline, answerKept.Milliseconds())
+		reply, err := b.run(ctx, op, "request", c.ID, data, ttl.Milliseconds(), c.Deadline, answerKept.Milliseconds())
 		if err != nil {
 			return err
 		}
 		switch reply[0] {
 		case "late":
-			if err := s.expire(ctx, reply); err != nil {
+			if err := b.expire(ctx, reply); err != nil {
 				return fmt.Errorf("%s: %w", op, err)
 			}
 		case "taken", "overdue":
-			return s.taken(op, reply)
+			return b.taken(op, reply)
 		default:
 			return nil
 		}
@@ -59,11 +65,11 @@ func (s *Store) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 	return fmt.Errorf("%s: other requests were faster", op)
 }
 
-func (s *Store) taken(op string, reply []string) error {
+func (b *inbox) taken(op string, reply []string) error {
 	if len(reply) < 6 {
 		return fmt.Errorf("%s: %w", op, errReply)
 	}
-	other, err := s.command(reply[4], reply[5])
+	other, err := b.command(reply[4], reply[5])
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
@@ -73,21 +79,21 @@ func (s *Store) taken(op string, reply []string) error {
 
 // Withdraw takes a request back if nobody has claimed it, and returns how it
 // stands afterwards: RequestWithdrawn means that it never will be applied.
-func (s *Store) Withdraw(ctx context.Context, id string) (bridge.RequestOutcome, error) {
-	return s.ask(ctx, "withdraw", id, answerKept.Milliseconds())
+func (b *inbox) Withdraw(ctx context.Context, id string) (bridge.RequestOutcome, error) {
+	return b.ask(ctx, "withdraw", id, answerKept.Milliseconds())
 }
 
 // Outcome returns how it stands with a request.
-func (s *Store) Outcome(ctx context.Context, id string) (bridge.RequestOutcome, error) {
-	return s.ask(ctx, "look", id)
+func (b *inbox) Outcome(ctx context.Context, id string) (bridge.RequestOutcome, error) {
+	return b.ask(ctx, "look", id)
 }
 
 // Wait waits until the request is answered. While Redis is away it keeps
 // asking until ctx ends. A request that was withdrawn has no answer.
-func (s *Store) Wait(ctx context.Context, id string) (bridge.Answer, error) {
+func (b *inbox) Wait(ctx context.Context, id string) (bridge.Answer, error) {
 	var last error
 	for {
-		o, err := s.Outcome(ctx, id)
+		o, err := b.Outcome(ctx, id)
 		switch {
 		case ctx.Err() != nil:
 			return bridge.Answer{}, errors.Join(fmt.Errorf("wait for the answer to %s: %w", id, ctx.Err()), last)
@@ -99,7 +105,7 @@ func (s *Store) Wait(ctx context.Context, id string) (bridge.Answer, error) {
 			return bridge.Answer{}, fmt.Errorf("wait for the answer to %s: it was withdrawn", id)
 		}
 		last = err
-		sleep(ctx, waitInterval)
+		bridge.Sleep(ctx, waitInterval)
 	}
 }
 
@@ -111,32 +117,32 @@ func permanent(err error) bool {
 // Next waits for a command, looking four times a second. Those past their
 // deadline it answers itself. An error of Redis is returned at once, but two
 // calls never ask within a quarter of a second.
-func (s *Store) Next(ctx context.Context) (bridge.Command, error) {
-	op := "next command for " + s.name
+func (b *inbox) Next(ctx context.Context) (bridge.Command, error) {
+	op := "next command for " + b.name
 	for {
-		sleep(ctx, time.Until(s.polled.Add(nextInterval)))
+		bridge.Sleep(ctx, time.Until(b.polled.Add(nextInterval)))
 		if ctx.Err() != nil {
 			return bridge.Command{}, fmt.Errorf("%s: %w", op, ctx.Err())
 		}
-		s.polled = time.Now()
-		reply, err := s.c.eval(ctx, op, inbox, []string{s.keys.request}, "next")
+		b.polled = time.Now()
+		reply, err := b.c.eval(ctx, op, inboxScript, []string{b.keys.request}, "next")
 		switch {
 		case err != nil:
 			return bridge.Command{}, err
 		case reply[0] == "late":
-			if err := s.expire(ctx, reply); err != nil {
+			if err := b.expire(ctx, reply); err != nil {
 				return bridge.Command{}, err
 			}
 		case reply[0] == "pending" && len(reply) == 4:
-			return s.command(reply[3], reply[2])
+			return b.command(reply[3], reply[2])
 		}
 	}
 }
 
 // Claim implements bridge.Inbox.
-func (s *Store) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
-	op := fmt.Sprintf("claim request %s of %s", c.ID, s.name)
-	reply, err := s.inbox(ctx, op, "claim", c.ID, by.Owner, by.Session, by.Over)
+func (b *inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (bridge.Claimed, error) {
+	op := fmt.Sprintf("claim request %s of %s", c.ID, b.name)
+	reply, err := b.run(ctx, op, "claim", c.ID, by.Owner, by.Session, by.Over)
 	switch {
 	case err != nil:
 		return bridge.Claimed{}, err
@@ -149,7 +155,7 @@ func (s *Store) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 }
 
 // Answer implements bridge.Inbox. The answer can be read for an hour.
-func (s *Store) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+func (b *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return bridge.Answer{}, fmt.Errorf("answer %s: %w", c.ID, err)
@@ -158,7 +164,7 @@ func (s *Store) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 	if a.Applied {
 		action = "answer"
 	}
-	o, err := s.ask(ctx, action, c.ID, data, answerKept.Milliseconds(), by.Session, by.Over)
+	o, err := b.ask(ctx, action, c.ID, data, answerKept.Milliseconds(), by.Session, by.Over)
 	if err == nil && o.State != bridge.RequestAnswered {
 		err = fmt.Errorf("answer %s, which is %s: %w", c.ID, o.State, bridge.ErrConflict)
 	}
@@ -167,9 +173,9 @@ func (s *Store) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 
 // expire answers a request that nobody claimed before its deadline. The reply
 // is the script's about it: late, id, deadline, JSON.
-func (s *Store) expire(ctx context.Context, reply []string) error {
+func (b *inbox) expire(ctx context.Context, reply []string) error {
 	if len(reply) < 3 {
-		return fmt.Errorf("expire a request of %s: %w", s.name, errReply)
+		return fmt.Errorf("expire a request of %s: %w", b.name, errReply)
 	}
 	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
 	answer := bridge.ExpiredAnswer("no bridge took it up before its deadline")
@@ -178,14 +184,14 @@ func (s *Store) expire(ctx context.Context, reply []string) error {
 	if err != nil {
 		return fmt.Errorf("expire %s: %w", reply[1], err)
 	}
-	_, err = s.ask(ctx, "expire", reply[1], data, answerKept.Milliseconds())
+	_, err = b.ask(ctx, "expire", reply[1], data, answerKept.Milliseconds())
 	return err
 }
 
 // ask runs one action of the script on a request.
-func (s *Store) ask(ctx context.Context, action, id string, args ...any) (bridge.RequestOutcome, error) {
-	op := fmt.Sprintf("%s request %s of %s", action, id, s.name)
-	reply, err := s.inbox(ctx, op, action, id, args...)
+func (b *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge.RequestOutcome, error) {
+	op := fmt.Sprintf("%s request %s of %s", action, id, b.name)
+	reply, err := b.run(ctx, op, action, id, args...)
 	if err != nil {
 		return bridge.RequestOutcome{}, err
 	}
@@ -196,7 +202,7 @@ func (s *Store) ask(ctx context.Context, action, id string, args ...any) (bridge
 		o.Owner = detail
 	case bridge.RequestAnswered:
 		if err := json.Unmarshal([]byte(detail), &o.Answer); err != nil {
-			return bridge.RequestOutcome{}, fmt.Errorf("%s: %w", op, foreign(s.keys.answer(id), err))
+			return bridge.RequestOutcome{}, fmt.Errorf("%s: %w", op, foreign(b.keys.answer(id), err))
 		}
 	case bridge.RequestPending, bridge.RequestWithdrawn, bridge.RequestUnknown:
 	default:
@@ -205,29 +211,20 @@ func (s *Store) ask(ctx context.Context, action, id string, args ...any) (bridge
 	return o, nil
 }
 
-func (s *Store) inbox(ctx context.Context, op, action, id string, args ...any) ([]string, error) {
-	return s.c.eval(ctx, op, inbox, []string{s.keys.request, s.keys.answer(id)}, append([]any{action, id}, args...)...)
+func (b *inbox) run(ctx context.Context, op, action, id string, args ...any) ([]string, error) {
+	return b.c.eval(ctx, op, inboxScript, []string{b.keys.request, b.keys.answer(id)}, append([]any{action, id}, args...)...)
 }
 
 // command decodes a request. The deadline is kept beside the JSON, because
 // Redis sets it.
-func (s *Store) command(data, deadline string) (bridge.Command, error) {
+func (b *inbox) command(data, deadline string) (bridge.Command, error) {
 	var c bridge.Command
 	err := json.Unmarshal([]byte(data), &c)
 	if err == nil {
 		c.Deadline, err = strconv.ParseInt(deadline, 10, 64)
 	}
 	if err != nil {
-		return bridge.Command{}, fmt.Errorf("read request of %s: %w", s.name, foreign(s.keys.request, err))
+		return bridge.Command{}, fmt.Errorf("read request of %s: %w", b.name, foreign(b.keys.request, err))
 	}
 	return c, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -83,10 +83,10 @@ var clock = redis.NewScript(`return redis.call('TIME')`)
 
 // Now returns the time of the Redis that holds the stream, by which requests
 // expire.
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	op := "time of redis for " + s.name
+func (b *inbox) Now(ctx context.Context) (time.Time, error) {
+	op := "time of redis for " + b.name
 	// A script, because in a cluster it goes to the stream's own node.
-	reply, err := s.c.eval(ctx, op, clock, []string{s.keys.request})
+	reply, err := b.c.eval(ctx, op, clock, []string{b.keys.request})
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -26,22 +25,25 @@ var advance = redis.NewScript(advanceSource)
 // Store is one stream's part of Redis. It implements bridge.Store and
 // bridge.Inbox. All methods but Next may be called concurrently.
 type Store struct {
+	stream
+	history
+	inbox
+}
+
+// stream is what all parts of a Store have in common: where the stream's keys
+// are, and the checkpoint.
+type stream struct {
 	c    *Client
 	name string
 	keys keys
-
-	polled time.Time // when Next asked last; owned by the caller of Next
-
-	mu       sync.Mutex // serializes Thin and guards progress
-	progress []progress // by tier
 }
 
 // Name returns the stream's name.
-func (s *Store) Name() string { return s.name }
+func (s *stream) Name() string { return s.name }
 
 // Load returns the stored checkpoint, bridge.ErrNoCheckpoint where there is
 // none, or bridge.ErrForeign where the value is not ours or of a newer version.
-func (s *Store) Load(ctx context.Context) (bridge.Checkpoint, error) {
+func (s *stream) Load(ctx context.Context) (bridge.Checkpoint, error) {
 	op := "load checkpoint of " + s.name
 	var fields map[string]string
 	err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
@@ -63,7 +65,7 @@ func (s *Store) Load(ctx context.Context) (bridge.Checkpoint, error) {
 
 // decode reads a checkpoint and makes sure that the fields which scripts
 // compare say the same as the JSON.
-func (s *Store) decode(fields map[string]string) (bridge.Checkpoint, error) {
+func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 	data, ok := fields[fieldData]
 	if !ok {
 		return bridge.Checkpoint{}, errors.New("a hash without the fields of a checkpoint")

@@ -52,19 +52,19 @@ type series struct {
 // minute after an hour and one an hour after a day. Of each interval the first
 // stays, and all operators' changes do. It does a bounded part of the work and
 // returns how many entries it removed: call it about once a minute.
-func (s *Store) Thin(ctx context.Context, now time.Time) (removed int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	tiers := s.c.tiers()
-	if s.progress == nil {
-		s.progress = make([]progress, len(tiers))
-		for i := range s.progress {
-			s.progress[i].last = make(map[series]node)
+func (h *history) Thin(ctx context.Context, now time.Time) (removed int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	tiers := h.c.tiers()
+	if h.progress == nil {
+		h.progress = make([]progress, len(tiers))
+		for i := range h.progress {
+			h.progress[i].last = make(map[series]node)
 		}
 	}
 	for i, t := range tiers {
 		for range thinSteps {
-			n, done, err := s.thinStep(ctx, t, &s.progress[i], now.Add(-t.after).UnixMilli())
+			n, done, err := h.thinStep(ctx, t, &h.progress[i], now.Add(-t.after).UnixMilli())
 			removed += n
 			if err != nil {
 				return removed, err
@@ -78,11 +78,11 @@ func (s *Store) Thin(ctx context.Context, now time.Time) (removed int, err error
 }
 
 // thinStep thins the next entries of a tier up to the age.
-func (s *Store) thinStep(ctx context.Context, t tier, p *progress, until int64) (removed int, done bool, err error) {
-	op := "thin the history of " + s.name
+func (h *history) thinStep(ctx context.Context, t tier, p *progress, until int64) (removed int, done bool, err error) {
+	op := "thin the history of " + h.name
 	var members []redis.Z
-	err = s.c.call(ctx, op, func(ctx context.Context) (err error) {
-		members, err = s.c.rdb.ZRangeByScoreWithScores(ctx, s.keys.index,
+	err = h.c.call(ctx, op, func(ctx context.Context) (err error) {
+		members, err = h.c.rdb.ZRangeByScoreWithScores(ctx, h.keys.index,
 			&redis.ZRangeBy{Min: decimal(p.at), Max: decimal(until), Count: thinStep}).Result()
 		return err
 	})
@@ -91,7 +91,7 @@ func (s *Store) thinStep(ctx context.Context, t tier, p *progress, until int64) 
 	}
 	nodes, err := nodesOf(members)
 	if err != nil {
-		return 0, false, fmt.Errorf("%s: %w", op, foreign(s.keys.index, err))
+		return 0, false, fmt.Errorf("%s: %w", op, foreign(h.keys.index, err))
 	}
 	var surplus []node
 	for _, n := range nodes {
@@ -99,7 +99,7 @@ func (s *Store) thinStep(ctx context.Context, t tier, p *progress, until int64) 
 			surplus = append(surplus, n)
 		}
 	}
-	if err := s.remove(ctx, op, surplus); err != nil {
+	if err := h.remove(ctx, op, surplus); err != nil {
 		return 0, false, err
 	}
 	if len(nodes) < thinStep {
@@ -138,7 +138,7 @@ func (p *progress) keep(t tier, n node) bool {
 }
 
 // remove deletes entries in one transaction.
-func (s *Store) remove(ctx context.Context, op string, nodes []node) error {
+func (h *history) remove(ctx context.Context, op string, nodes []node) error {
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -147,10 +147,10 @@ func (s *Store) remove(ctx context.Context, op string, nodes []node) error {
 	for i, n := range nodes {
 		versions[i], members[i] = n.version.String(), n.member()
 	}
-	return s.c.call(ctx, op, func(ctx context.Context) error {
-		_, err := s.c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.HDel(ctx, s.keys.history, versions...)
-			p.ZRem(ctx, s.keys.index, members...)
+	return h.c.call(ctx, op, func(ctx context.Context) error {
+		_, err := h.c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.HDel(ctx, h.keys.history, versions...)
+			p.ZRem(ctx, h.keys.index, members...)
 			return nil
 		})
 		return err

@@ -32,6 +32,7 @@ type Client struct {
 	http     *http.Transport
 	limit    *rate.Limiter
 	key      apiKey
+	faults   faults
 	memory   sheets
 	readers  bodyReaders
 	behind   transfers
@@ -44,9 +45,8 @@ type Client struct {
 	reporting sync.Mutex // held while cfg.Report is called
 
 	// Owned by the goroutine that calls Fetch.
-	habit    int32 // what early must be for a page to be early
-	template *http.Request
-	usual    [2]string    // what goes around the cursor in the query of a page in the middle
+	requests requests
+	habit    int32        // what early must be for a page to be early
 	ahead    *pageDecoder // for pages that name their cursor in the middle
 	scratch  []byte       // holds a cursor while it is decoded
 	kind     string       // the last Content-Type that was good
@@ -85,7 +85,9 @@ func New(cfg Config) (*Client, error) {
 		decoder:  decoder,
 	}
 	c.key.set(cfg.APIKey)
-	c.prepare()
+	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, key: &c.key, readers: &c.readers}
+	c.requests = requests{cfg: &c.cfg, endpoint: endpoint, key: &c.key}
+	c.requests.prepare()
 	c.recycle = func(p *bridge.Page) {
 		body := p.Body
 		if t := c.behind.of(p); t != nil {
@@ -190,7 +192,7 @@ func (c *Client) split(p *bridge.Page) error {
 		p.Events, p.Items = p.Events[:0], 0
 	}
 	if fault != nil {
-		return c.fault(p.At, fault)
+		return c.faults.of(p.At, fault)
 	}
 	return nil
 }
@@ -205,7 +207,7 @@ type answer struct {
 func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
 	page, got, err := c.ask(ctx, at, size)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Reason == bridge.ReasonAuth {
-		changed, errKey := c.rereadKey()
+		changed, errKey := c.requests.reloadKey()
 		switch {
 		case changed:
 			page, got, err = c.ask(ctx, at, size)
@@ -257,7 +259,7 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 	queued := time.Now()
 	if err := c.limit.Wait(ctx); err != nil {
 		// Wait also refuses when ctx would end before the turn comes.
-		return nil, answer{}, c.fault(at, &bridge.Fault{Code: codeTimeout, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"})
+		return nil, answer{}, c.faults.of(at, &bridge.Fault{Code: codeTimeout, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"})
 	}
 	if c.cfg.Waited != nil && c.limit.Limit() != rate.Inf {
 		c.cfg.Waited(time.Since(queued))
@@ -265,15 +267,15 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 	t := &transfer{client: c, at: at, caller: ctx}
 	ctx, t.cancel = context.WithTimeout(ctx, c.cfg.Timeout)
 	t.asked = time.Now()
-	resp, err := c.http.RoundTrip(c.request(ctx, at, size))
+	resp, err := c.http.RoundTrip(c.requests.page(ctx, at, size))
 	if err != nil {
 		t.cancel()
-		return nil, answer{}, c.fault(at, c.connectionFault(at, err, fmt.Sprintf("no answer within %s", c.cfg.Timeout)))
+		return nil, answer{}, c.faults.of(at, c.faults.connection(at, err, fmt.Sprintf("no answer within %s", c.cfg.Timeout)))
 	}
 	if fault := c.refused(at, resp); fault != nil {
 		discard(resp.Body)
 		t.cancel()
-		return nil, answer{}, c.fault(at, fault)
+		return nil, answer{}, c.faults.of(at, fault)
 	}
 	page, err := c.page(t, resp)
 	if err != nil {
@@ -291,7 +293,7 @@ func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault 
 		resp.Body = http.NoBody
 	}
 	if resp.StatusCode != http.StatusOK {
-		return c.refusal(at, resp)
+		return c.faults.refusal(at, resp)
 	}
 	return c.checkHeader(at, resp)
 }
@@ -354,7 +356,7 @@ func (c *Client) next(p *bridge.Page) error {
 		return nil
 	}
 	if fault := split(p, c.ahead); fault != nil {
-		return c.fault(p.At, fault)
+		return c.faults.of(p.At, fault)
 	}
 	p.Next = string(c.ahead.cursor)
 	return nil

@@ -256,8 +256,8 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 	if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, errLinkLocal) {
 		t.Errorf("the transport dials with %v", err)
 	}
-	c := &Client{cfg: Config{APIKey: "k3y"}}
-	f := c.connectionFault(bridge.Position{}, fmt.Errorf("dial: %w", errLinkLocal), "")
+	e := &faults{key: &apiKey{secret: "k3y"}}
+	f := e.connection(bridge.Position{}, fmt.Errorf("dial: %w", errLinkLocal), "")
 	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, "EXPORT_INSECURE_HTTP") {
 		t.Errorf("got %+v", f)
 	}

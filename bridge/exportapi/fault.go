@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -25,21 +26,29 @@ const (
 	codeSize    = "size"
 )
 
-// fault puts the request that it happened to in front of a fault's error.
-func (c *Client) fault(at bridge.Position, f *bridge.Fault) *bridge.Fault {
+// faults describes a client's failed requests. It may be used concurrently.
+type faults struct {
+	cfg      *Config
+	endpoint *url.URL
+	key      *apiKey
+	readers  *bodyReaders
+}
+
+// of puts the request that failed in front of a fault's error.
+func (e *faults) of(at bridge.Position, f *bridge.Fault) *bridge.Fault {
 	page := "first page"
 	if at.Cursor != "" {
 		page = "page at cursor " + bridge.CursorHash(at.Cursor)
 	}
-	f.Err = fmt.Errorf("fetch %s from %s: %w", page, hostPort(c.endpoint), f.Err)
+	f.Err = fmt.Errorf("fetch %s from %s: %w", page, hostPort(e.endpoint), f.Err)
 	return f
 }
 
-// connectionFault is for a request that got no answer, or only part of one.
+// connection is the fault of a request that got no answer, or only part of one.
 // The cause is kept as text alone: a time-out of the request must not look like
 // the end of the caller's context.
-func (c *Client) connectionFault(at bridge.Position, err error, late string) *bridge.Fault {
-	text := errors.New(c.clean(at, unquoted(err)))
+func (e *faults) connection(at bridge.Position, err error, late string) *bridge.Fault {
+	text := errors.New(e.clean(at, unquoted(err)))
 	var unreachable net.Error
 	switch {
 	case errors.Is(err, errLinkLocal):
@@ -87,11 +96,11 @@ func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fa
 	kind := resp.Header.Get("Content-Type")
 	if (kind != c.kind || kind == "") && !namesJSON(kind) {
 		return &bridge.Fault{Code: codeDecode,
-			Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.clean(at, kind)),
+			Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.faults.clean(at, kind)),
 			Hint: "retrying; if it persists, check EXPORT_URL and EXPORT_PATH, and whether a proxy answers in place of the API"}
 	}
 	if plain(resp) && resp.ContentLength > c.cfg.MaxResponse {
-		return c.sizeFault()
+		return c.faults.size()
 	}
 	c.kind = kind
 	return nil
@@ -114,23 +123,23 @@ func length(resp *http.Response) string {
 	return strconv.FormatInt(resp.ContentLength, 10) + " bytes"
 }
 
-// bodyFault is for a 200 whose body could not be read; got bytes of it were.
-func (c *Client) bodyFault(at bridge.Position, err error, got int) *bridge.Fault {
+// body is the fault of a 200 whose body could not be read; got bytes of it were.
+func (e *faults) body(at bridge.Position, err error, got int) *bridge.Fault {
 	switch {
 	case errors.Is(err, errTooLarge):
-		return c.sizeFault()
+		return e.size()
 	case errors.Is(err, errEncoding):
-		return &bridge.Fault{Code: codeDecode, Err: errors.New(c.clean(at, err.Error())),
+		return &bridge.Fault{Code: codeDecode, Err: errors.New(e.clean(at, err.Error())),
 			Hint: "retrying; if it persists, check for a proxy that corrupts compressed responses"}
 	}
-	f := c.connectionFault(at, err, fmt.Sprintf("body not complete within %s", c.cfg.Timeout))
+	f := e.connection(at, err, fmt.Sprintf("body not complete within %s", e.cfg.Timeout))
 	f.Err = fmt.Errorf("body broke off after %d bytes: %w", got, f.Err)
 	return f
 }
 
-func (c *Client) sizeFault() *bridge.Fault {
+func (e *faults) size() *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
-		Err:  fmt.Errorf("page is larger than %d bytes", c.cfg.MaxResponse),
+		Err:  fmt.Errorf("page is larger than %d bytes", e.cfg.MaxResponse),
 		Hint: "raise EXPORT_MAX_RESPONSE_BYTES, or lower EXPORT_PAGE_SIZE"}
 }
 
@@ -150,9 +159,9 @@ func schemaFault(err error) *bridge.Fault {
 }
 
 // refusal classifies every answer that is not a 200.
-func (c *Client) refusal(at bridge.Position, resp *http.Response) *bridge.Fault {
+func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault {
 	code := resp.StatusCode
-	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(c.describe(at, resp))}
+	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(e.describe(at, resp))}
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
@@ -165,7 +174,7 @@ func (c *Client) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "server-side failure of the export API; retrying"
 	case code >= 300 && code < 400:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Err = fmt.Errorf("%d redirects to %s, which is not followed: the key would go there", code, c.target(at, resp))
+		f.Err = fmt.Errorf("%d redirects to %s, which is not followed: the key would go there", code, e.target(at, resp))
 		f.Hint = "if the API has moved there, set EXPORT_URL to the new address"
 	case code < 300:
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
@@ -173,7 +182,7 @@ func (c *Client) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Class, f.Reason, f.Advice = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = c.configHint(code)
+		f.Hint = e.configHint(code)
 	}
 	return f
 }
@@ -188,10 +197,10 @@ func mayMeanCursor(code int) bool {
 	return false
 }
 
-func (c *Client) configHint(code int) string {
+func (e *faults) configHint(code int) string {
 	switch code {
 	case http.StatusNotFound:
-		return "EXPORT_URL and EXPORT_PATH make the path " + c.endpoint.Path + ": check them and EXPORT_RESOURCE"
+		return "EXPORT_URL and EXPORT_PATH make the path " + e.endpoint.Path + ": check them and EXPORT_RESOURCE"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return "check the start of the export, EXPORT_EVENTS and EXPORT_PAGE_SIZE"
 	case http.StatusProxyAuthRequired:

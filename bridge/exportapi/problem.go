@@ -35,15 +35,15 @@ type problem struct {
 
 // describe says what an answer that is no page was: its status, and the
 // problem that it explains. A body of another type is never shown.
-func (c *Client) describe(at bridge.Position, resp *http.Response) string {
+func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || !isJSON(media) {
 		return status
 	}
 	// What could be read is tried: the status alone decides.
-	body, _ := c.readers.read(resp, nil, maxProblem)
-	if text := c.clean(at, problemText(body, resp.StatusCode)); text != "" {
+	body, _ := e.readers.read(resp, nil, maxProblem)
+	if text := e.clean(at, problemText(body, resp.StatusCode)); text != "" {
 		return status + ": " + text
 	}
 	return status
@@ -73,7 +73,7 @@ func problemText(body []byte, code int) string {
 
 // clean makes foreign text fit for an error: no control characters, neither
 // the key nor the cursor, and not long.
-func (c *Client) clean(at bridge.Position, text string) string {
+func (e *faults) clean(at bridge.Position, text string) string {
 	text = onePrintedLine(text)
 	var pairs []string
 	hide := func(secret, shown string) {
@@ -83,7 +83,7 @@ func (c *Client) clean(at bridge.Position, text string) string {
 			}
 		}
 	}
-	hide(c.key.Reveal(), c.key.String())
+	hide(e.key.Reveal(), e.key.String())
 	if len(at.Cursor) >= shortCursor {
 		hide(at.Cursor, "cursor "+bridge.CursorHash(at.Cursor))
 	}
@@ -109,12 +109,12 @@ func onePrintedLine(text string) string {
 }
 
 // target names the host that a redirect leads to.
-func (c *Client) target(at bridge.Position, resp *http.Response) string {
+func (e *faults) target(at bridge.Position, resp *http.Response) string {
 	to, err := resp.Location()
 	if err != nil || to.Host == "" {
 		return "nowhere that can be read"
 	}
-	return "host " + c.clean(at, hostPort(to))
+	return "host " + e.clean(at, hostPort(to))
 }
 
 // waitOf returns how long an answer asks to wait.

@@ -21,62 +21,72 @@ const (
 	paramEvents = "events"
 )
 
-// request builds the request for one page of at most size items.
-func (c *Client) request(ctx context.Context, at bridge.Position, size int) *http.Request {
-	target := *c.endpoint
-	if at.Cursor != "" && !at.Window && size == c.cfg.PageSize {
-		target.RawQuery = c.usual[0] + url.QueryEscape(at.Cursor) + c.usual[1]
+// requests builds a client's requests, for one goroutine at a time.
+type requests struct {
+	cfg      *Config
+	endpoint *url.URL
+	key      *apiKey
+	template *http.Request
+	// afterFirst is the query of a page with a cursor, before and after the cursor.
+	afterFirst [2]string
+}
+
+// page builds the request for one page of at most size items.
+func (r *requests) page(ctx context.Context, at bridge.Position, size int) *http.Request {
+	target := *r.endpoint
+	if at.Cursor != "" && !at.Window && size == r.cfg.PageSize {
+		target.RawQuery = r.afterFirst[0] + url.QueryEscape(at.Cursor) + r.afterFirst[1]
 	} else {
-		target.RawQuery = c.query(at, size).Encode()
+		target.RawQuery = r.query(at, size).Encode()
 	}
-	req := c.template.WithContext(ctx)
+	req := r.template.WithContext(ctx)
 	req.URL = &target
 	return req
 }
 
 // query is the query of a page of at most size items. It is escaped, so that
 // the API reads the cursor byte for byte.
-func (c *Client) query(at bridge.Position, size int) url.Values {
+func (r *requests) query(at bridge.Position, size int) url.Values {
 	query := url.Values{}
 	if at.Cursor != "" {
-		query.Set(c.cfg.CursorParam, at.Cursor)
+		query.Set(r.cfg.CursorParam, at.Cursor)
 	}
 	if at.Cursor == "" || at.Window {
 		setMillis(query, paramStart, at.Start)
 		setMillis(query, paramEnd, at.End)
 	}
 	// Whether a cursor carries these is not documented.
-	query.Set(c.cfg.PageSizeParam, strconv.Itoa(size))
-	if c.cfg.Resource == "events" {
-		query[paramEvents] = c.cfg.Events
+	query.Set(r.cfg.PageSizeParam, strconv.Itoa(size))
+	if r.cfg.Resource == "events" {
+		query[paramEvents] = r.cfg.Events
 	}
-	if c.cfg.KeyQuery != "" {
-		query.Set(c.cfg.KeyQuery, c.sentKey())
+	if r.cfg.KeyQuery != "" {
+		query.Set(r.cfg.KeyQuery, r.sentKey())
 	}
 	return query
 }
 
 // sentKey is the key as requests carry it.
-func (c *Client) sentKey() string {
-	if c.cfg.KeyPrefix == "" {
-		return c.key.Reveal()
+func (r *requests) sentKey() string {
+	if r.cfg.KeyPrefix == "" {
+		return r.key.Reveal()
 	}
-	return strings.TrimRight(c.cfg.KeyPrefix, " ") + " " + c.key.Reveal()
+	return strings.TrimRight(r.cfg.KeyPrefix, " ") + " " + r.key.Reveal()
 }
 
 // prepare makes what requests with the same key have in common. They share the
 // template's header, which nobody changes.
-func (c *Client) prepare() {
-	c.usual = [2]string{url.QueryEscape(c.cfg.CursorParam) + "=", "&" + c.query(bridge.Position{}, c.cfg.PageSize).Encode()}
+func (r *requests) prepare() {
+	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", "&" + r.query(bridge.Position{}, r.cfg.PageSize).Encode()}
 	header := http.Header{
 		"Accept":          {"application/json"},
 		"Accept-Encoding": {acceptEncoding},
 		"User-Agent":      {"exportbridge"},
 	}
-	if c.cfg.KeyQuery == "" {
-		header.Set(c.cfg.KeyHeader, c.sentKey())
+	if r.cfg.KeyQuery == "" {
+		header.Set(r.cfg.KeyHeader, r.sentKey())
 	}
-	c.template = &http.Request{Method: http.MethodGet, Host: c.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	r.template = &http.Request{Method: http.MethodGet, Host: r.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }
 
 func setMillis(query url.Values, name string, at int64) {
@@ -85,23 +95,23 @@ func setMillis(query url.Values, name string, at int64) {
 	}
 }
 
-// rereadKey reads the key's file again, if it came from one, and reports
+// reloadKey reads the key's file again, if it came from one, and reports
 // whether the file holds another key than before.
-func (c *Client) rereadKey() (changed bool, err error) {
-	if c.cfg.APIKeyFile == "" {
+func (r *requests) reloadKey() (changed bool, err error) {
+	if r.cfg.APIKeyFile == "" {
 		return false, nil
 	}
-	raw, err := os.ReadFile(c.cfg.APIKeyFile)
+	raw, err := os.ReadFile(r.cfg.APIKeyFile)
 	if err != nil {
 		return false, fmt.Errorf("read the key again: %w", err)
 	}
 	key := strings.TrimRight(string(raw), "\r\n")
 	if key == "" || !printable(key) {
-		return false, errors.New("read the key again: " + c.cfg.APIKeyFile + " holds no key")
+		return false, errors.New("read the key again: " + r.cfg.APIKeyFile + " holds no key")
 	}
-	changed = key != c.key.Reveal()
-	c.key.set(bridge.Secret(key))
-	c.prepare()
+	changed = key != r.key.Reveal()
+	r.key.set(bridge.Secret(key))
+	r.prepare()
 	return changed, nil
 }
 

@@ -90,7 +90,7 @@ func (t *transfer) end(err error) {
 	case t.caller.Err() != nil:
 		t.fault = t.caller.Err()
 	default:
-		t.fault = c.fault(t.at, c.bodyFault(t.at, err, len(t.body)))
+		t.fault = c.faults.of(t.at, c.faults.body(t.at, err, len(t.body)))
 	}
 	// A body that was read to its end has given its connection back already.
 	_ = t.resp.Body.Close()

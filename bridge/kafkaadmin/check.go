@@ -265,7 +265,7 @@ func (s *Stream) checkTransactions(ctx context.Context, client *kafkaclient.Clie
 	err := findCoordinator(ctx, client, id)
 	// A new cluster makes its topic of transactions when it is first asked.
 	for until := time.Now().Add(coordinatorPatience); kerr.IsRetriable(err) && time.Now().Before(until); {
-		kafkaclient.Pause(ctx, coordinatorRetry)
+		bridge.Sleep(ctx, coordinatorRetry)
 		err = findCoordinator(ctx, client, id)
 	}
 	if err != nil {

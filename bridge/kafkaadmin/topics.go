@@ -293,7 +293,7 @@ func (s *Stream) awaitTopics(ctx context.Context, client *kafkaclient.Client, na
 		if kafkaclient.IsAnswer(err) && kafkaclient.IsPermanent(err) {
 			return err
 		}
-		kafkaclient.Pause(ctx, 100*time.Millisecond)
+		bridge.Sleep(ctx, 100*time.Millisecond)
 	}
 }
 

@@ -210,13 +210,3 @@ func (q quiet) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 func Backoff(try int) time.Duration {
 	return rand.N(min(5*time.Second, 250*time.Millisecond<<min(try, 10)) + 1)
 }
-
-// Pause waits, or less if ctx ends.
-func Pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

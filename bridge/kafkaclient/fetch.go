@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
 )
 
 const (
@@ -83,7 +85,7 @@ func (p *partition) fetch(ctx context.Context, from int64) (Chunk, error) {
 		if err := p.stalled(); err != nil {
 			return Chunk{}, err
 		}
-		Pause(ctx, Backoff(try))
+		bridge.Sleep(ctx, Backoff(try))
 	}
 }
 

@@ -86,7 +86,7 @@ func (c *Client) Find(ctx context.Context, names ...string) ([]Topic, error) {
 		if err != nil || try == missingTries || !slices.ContainsFunc(topics, func(t Topic) bool { return !t.Exists }) {
 			return topics, err
 		}
-		Pause(ctx, metadataMinAge)
+		bridge.Sleep(ctx, metadataMinAge)
 	}
 }
 

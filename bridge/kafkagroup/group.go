@@ -114,7 +114,7 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]Memb
 	found, err := g.describeGroup(ctx, client)
 	// A cluster that never had a group makes the place for them first.
 	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
-		kafkaclient.Pause(ctx, coordinatorRetry)
+		bridge.Sleep(ctx, coordinatorRetry)
 		found, err = g.describeGroup(ctx, client)
 	}
 	switch {

@@ -108,7 +108,7 @@ func (o *Owner) Acquire(ctx context.Context) (bridge.Ownership, error) {
 		if !errors.Is(err, errInstanceIDConflict) {
 			o.group.Tell(err)
 		}
-		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
+		bridge.Sleep(ctx, kafkaclient.Backoff(try))
 	}
 }
 
@@ -137,7 +137,7 @@ func (o *Owner) enter(ctx context.Context) (*member, error) {
 	case m != nil:
 		m.stop()
 	}
-	if kafkaclient.Pause(ctx, time.Until(quiet)); ctx.Err() != nil {
+	if bridge.Sleep(ctx, time.Until(quiet)); ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if left := time.Until(fenced.Add(o.fencedBackoff)); !fenced.IsZero() && quiet.IsZero() && left > 0 {

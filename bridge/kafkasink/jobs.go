@@ -93,7 +93,7 @@ func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Reco
 		case kafkaclient.IsPermanent(err) || ctx.Err() != nil || try == changeTries:
 			return fmt.Errorf("commit job %s: %w", id, err)
 		}
-		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
+		bridge.Sleep(ctx, kafkaclient.Backoff(try))
 	}
 }
 
@@ -185,7 +185,7 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) er
 			return cfg.fault(err, cfg.CheckpointTopic)
 		}
 		if err != nil || l == nil {
-			kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
+			bridge.Sleep(ctx, kafkaclient.Backoff(try))
 			try++
 			continue
 		}

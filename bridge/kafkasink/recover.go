@@ -46,7 +46,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 		if kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) {
 			return bridge.Checkpoint{}, err
 		}
-		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
+		bridge.Sleep(ctx, kafkaclient.Backoff(try))
 	}
 }
 

@@ -156,7 +156,7 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 		}
 		r.sink.cfg.Tell(err)
 		before = receipt
-		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
+		bridge.Sleep(ctx, kafkaclient.Backoff(try))
 	}
 }
 
@@ -222,7 +222,7 @@ func (r *Repair) begin(ctx context.Context) error {
 			return fmt.Errorf("begin a repair of stream %s: %w", r.sink.cfg.Stream, err)
 		}
 		r.sink.cfg.Tell(err)
-		kafkaclient.Pause(ctx, kafkaclient.Backoff(try))
+		bridge.Sleep(ctx, kafkaclient.Backoff(try))
 	}
 }
 

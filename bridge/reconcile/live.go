@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/internal/pageread"
 )
 
 const (
@@ -158,7 +157,8 @@ func (c *comparison) awaitEnd(ctx context.Context, since time.Time) error {
 			c.repair.epoch, c.repair.drained = newest.Epoch, true
 			return nil
 		}
-		if pageread.Sleep(limited, drainInterval) == nil {
+		bridge.Sleep(limited, drainInterval)
+		if limited.Err() == nil {
 			continue
 		}
 		if ctx.Err() != nil {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
-	"exportbridge/bridge/internal/pageread"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
 )
@@ -58,7 +58,8 @@ func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]
 		if time.Since(began) > settleQuiet {
 			c.waiting(fmt.Errorf("a transaction is open on partition %d of topic %s", open, l.Topic()))
 		}
-		if err := pageread.Sleep(limited, settleInterval); err != nil {
+		bridge.Sleep(limited, settleInterval)
+		if err := limited.Err(); err != nil {
 			return nil, fmt.Errorf("wait for the transaction that is open on partition %d of topic %s: %w", open, l.Topic(), err)
 		}
 	}

@@ -7,32 +7,19 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
 // Handler is the export API. All its methods may be called concurrently.
 type Handler struct {
-	config    Config // with defaults
-	world     *world
-	resources []resource
-	metadata  []byte
-	cursors   cursors
-	stock     stock
-	limiter   *limiter
-	link      *link
-	ahead     keptPages
-	nonce     atomic.Int64
-	stats     stats
-
-	bodies sync.Pool // of *[]byte
-	gzips  sync.Pool // of *gzip.Writer
-	zstd   *zstd.Encoder
+	config     Config // with defaults
+	pages      pages
+	limiter    *limiter
+	link       *link
+	stats      stats
+	compressor *compressor
+	bodies     sync.Pool // of *[]byte
 
 	closeOnce sync.Once
 	closed    chan struct{} // requests that wait give up when it is closed
@@ -54,30 +41,25 @@ func New(config Config) (*Handler, error) {
 			config.Events, config.Every, config.Start.Format(time.RFC3339))
 	}
 	h := &Handler{
-		config:    config,
-		world:     world,
-		resources: world.resources(),
-		cursors:   newCursors(config.Seed, config.CursorTTL),
-		limiter:   newLimiter(config.RateLimit),
-		link:      newLink(config.BandwidthBits),
-		stock:     stock{rate: config.Rate, limit: world.limit, base: config.Events, since: now},
-		stats:     stats{now: Stats{ByStatus: map[int]int{}, Faults: map[string]int{}}},
-		closed:    make(chan struct{}),
-	}
-	if h.metadata, err = metadataOf(config); err != nil {
-		return nil, err
+		config: config,
+		pages: pages{
+			config:    config,
+			world:     world,
+			resources: world.resources(),
+			cursors:   newCursors(config.Seed, config.CursorTTL),
+			stock:     stock{rate: config.Rate, limit: world.limit, base: config.Events, since: now},
+		},
+		limiter: newLimiter(config.RateLimit),
+		link:    newLink(config.BandwidthBits),
+		stats:   stats{now: Stats{ByStatus: map[int]int{}, Faults: map[string]int{}}},
+		closed:  make(chan struct{}),
 	}
 	h.bodies.New = func() any { return new([]byte) }
-	h.gzips.New = func() any {
-		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for an unknown level only
-		return w
+	if h.pages.metadata, err = metadataOf(config); err != nil {
+		return nil, err
 	}
-	if config.Zstd {
-		if h.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest)); err != nil {
-			return nil, fmt.Errorf("make zstd encoder: %w", err)
-		}
-	}
-	return h, nil
+	h.compressor, err = newCompressor(config)
+	return h, err
 }
 
 // Close makes requests that wait (latency, bandwidth, stall) give up, so that a
@@ -85,28 +67,28 @@ func New(config Config) (*Handler, error) {
 func (h *Handler) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
 
 // Stock returns the number of events there are now.
-func (h *Handler) Stock() int { return h.stock.now() }
+func (h *Handler) Stock() int { return h.pages.stock.now() }
 
 // Grow adds n events to the stock.
-func (h *Handler) Grow(n int) { h.stock.grow(n) }
+func (h *Handler) Grow(n int) { h.pages.stock.grow(n) }
 
 // SetStock makes it n events, more or fewer. Growth by Rate goes on from there.
-func (h *Handler) SetStock(n int) { h.stock.set(n) }
+func (h *Handler) SetStock(n int) { h.pages.stock.set(n) }
 
 // Event returns the bytes of event i as every page serves them, whether it is
 // in stock yet or not.
-func (h *Handler) Event(i int) []byte { return h.world.appendEvent(nil, i) }
+func (h *Handler) Event(i int) []byte { return h.pages.world.appendEvent(nil, i) }
 
 // VisibleAt returns when event i came into stock, or will by Rate: the earliest
 // that a page can have it. What was in stock before New, SetStock or Grow is
 // visible since New or the last SetStock. It is the zero time for an event
 // that does not come by itself.
-func (h *Handler) VisibleAt(i int) time.Time { return h.stock.visible(i + 1) }
+func (h *Handler) VisibleAt(i int) time.Time { return h.pages.stock.visible(i + 1) }
 
 // EventTime returns the time of event i in whole milliseconds. It never falls
 // as i grows, and several events may share one; each event lies within Every
 // after Start + i x Every.
-func (h *Handler) EventTime(i int) time.Time { return time.UnixMilli(h.world.eventTime(i)) }
+func (h *Handler) EventTime(i int) time.Time { return time.UnixMilli(h.pages.world.eventTime(i)) }
 
 // ServeHTTP answers a request of the API, or /healthz, which needs no key and
 // is not counted, delayed or broken.
@@ -116,7 +98,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // a client that is gone needs no answer
 		return
 	}
-	random := h.world.hash(saltFault, h.stats.arrived())
+	random := h.pages.world.hash(saltFault, h.stats.arrived())
 	if h.config.OnRequest != nil {
 		h.config.OnRequest(r)
 	}
@@ -141,7 +123,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer finds what to say, and whether the request was refused before it was
 // looked at.
 func (h *Handler) answer(r *http.Request) (a answer, refused bool) {
-	res, id := h.route(r.URL.Path)
+	res := h.route(r.URL.Path)
 	switch {
 	case res == nil:
 		return h.problem(http.StatusNotFound, "not-found", "There is nothing at this path."), true
@@ -163,44 +145,31 @@ func (h *Handler) answer(r *http.Request) (a answer, refused bool) {
 		a.retryAfter = strconv.Itoa(int(math.Ceil(delay.Seconds())))
 		return a, true
 	}
-	if id != "" {
-		return h.single(res, id), false
-	}
 	return h.page(res, r.URL.RawQuery), false
 }
 
-// route finds the resource of a path, and the id where the path goes on with
-// one; 0.5 has no such paths.
-func (h *Handler) route(path string) (*resource, string) {
-	rest, ok := strings.CutPrefix(path, h.config.BasePath)
-	if !ok {
-		return nil, ""
-	}
-	for i := range h.resources {
-		res := &h.resources[i]
-		if rest == res.path {
-			return res, ""
-		}
-		id, ok := strings.CutPrefix(rest, res.path+"/")
-		if ok && id != "" && !strings.Contains(id, "/") && h.config.Schema != Schema05 {
-			return res, id
+// route returns the resource at a path, or nil.
+func (h *Handler) route(path string) *resource {
+	for i := range h.pages.resources {
+		if res := &h.pages.resources[i]; path == h.config.BasePath+res.path {
+			return res
 		}
 	}
-	return nil, ""
+	return nil
 }
 
 func (h *Handler) page(res *resource, rawQuery string) answer {
-	q, err := h.parseQuery(res, rawQuery)
+	q, err := h.pages.parseQuery(res, rawQuery)
 	if err != nil {
 		return h.refuse(err)
 	}
-	if page, ok := h.kept(q); ok {
+	if page, ok := h.pages.kept(q); ok {
 		return answer{
 			status: http.StatusOK, contentType: "application/json", body: page.body, encoded: page.encoded, items: q.size,
 		}
 	}
 	pooled := h.bodies.Get().(*[]byte)
-	body, items := h.appendPage((*pooled)[:0], q)
+	body, items := h.pages.append((*pooled)[:0], q)
 	*pooled = body
 	return answer{
 		status: http.StatusOK, contentType: "application/json", body: body, pooled: pooled, items: items,
@@ -212,22 +181,4 @@ func (h *Handler) refuse(err error) answer {
 		return h.problem(r.status, r.kind, r.text)
 	}
 	return h.problem(http.StatusInternalServerError, "internal", err.Error())
-}
-
-// single answers with one item by its id: an event with the metadata beside it,
-// a session or a user alone.
-func (h *Handler) single(res *resource, id string) answer {
-	i, ok := indexOfID(res.kind, id)
-	var text [idLen]byte
-	if ok {
-		putID(text[:], res.kind, h.world.seed, i)
-	}
-	if string(text[:]) != id || i >= res.among(h.stock.now()) {
-		return h.problem(http.StatusNotFound, "not-found", "There is nothing with this id.")
-	}
-	body := res.appendItem(nil, i)
-	if res.kind == kindEvent {
-		body = append([]byte(`{`+string(h.metadata)+`,"event":`), append(body, '}')...)
-	}
-	return answer{status: http.StatusOK, contentType: "application/json", body: body, items: 1}
 }

@@ -24,14 +24,14 @@ type keptPage struct {
 
 // kept returns the page that a query asks for, if it was rendered ahead and
 // the stock still fills it.
-func (h *Handler) kept(q query) (keptPage, bool) {
+func (p *pages) kept(q query) (keptPage, bool) {
 	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent {
 		return keptPage{}, false
 	}
-	if end, _ := h.extent(q, h.stock.now()); end-q.from < q.size {
+	if end, _ := p.extent(q, p.stock.now()); end-q.from < q.size {
 		return keptPage{}, false
 	}
-	return h.ahead.get(span{q.from, q.size})
+	return p.ahead.get(span{q.from, q.size})
 }
 
 func (k *keptPages) get(at span) (keptPage, bool) {
@@ -59,47 +59,29 @@ func (h *Handler) Prerender(size, limit int) int {
 	if h.config.CursorTTL > 0 || size < 1 || size > maxPageSize {
 		return 0
 	}
-	res := &h.resources[0]
+	res := &h.pages.resources[0]
 	n, used := 0, 0
 	slowly, _ := gzip.NewWriterLevel(nil, gzip.DefaultCompression) // fails for an unknown level only
 	for from := 0; ; from += size {
-		q := query{chain: chain{resource: res.tag}, resource: res, from: from, to: res.among(h.world.limit), size: size}
-		if end, _ := h.extent(q, h.stock.now()); end-from < size {
+		q := query{chain: chain{resource: res.tag}, resource: res, from: from, to: res.among(h.pages.world.limit), size: size}
+		if end, _ := h.pages.extent(q, h.pages.stock.now()); end-from < size {
 			return n
 		}
-		body, _ := h.appendPage(nil, q)
+		body, _ := h.pages.append(nil, q)
 		page := keptPage{body: body, encoded: make(map[string][]byte)}
 		used += len(body)
-		for _, encoding := range h.encodings() {
+		for _, encoding := range h.compressor.offered {
 			if encoding == encodingGzip {
 				page.encoded[encoding] = compress(slowly, nil, body)
 			} else {
-				page.encoded[encoding] = h.encode(nil, body, encoding)
+				page.encoded[encoding] = h.compressor.append(nil, body, encoding)
 			}
 			used += len(page.encoded[encoding])
 		}
 		if used > limit {
 			return n
 		}
-		h.ahead.put(span{from, size}, page)
+		h.pages.ahead.put(span{from, size}, page)
 		n++
 	}
-}
-
-// The encodings, as HTTP names them.
-const (
-	encodingZstd = "zstd"
-	encodingGzip = "gzip"
-)
-
-// encodings are what the Handler offers, the best first.
-func (h *Handler) encodings() []string {
-	var offered []string
-	if h.config.Zstd {
-		offered = append(offered, encodingZstd)
-	}
-	if h.config.Gzip {
-		offered = append(offered, encodingGzip)
-	}
-	return offered
 }

@@ -4,12 +4,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
+// pages renders the pages of the export. All its methods may be called
+// concurrently.
+type pages struct {
+	config    Config // with defaults
+	world     *world
+	resources []resource
+	metadata  []byte
+	cursors   cursors
+	stock     stock
+	ahead     keptPages
+	nonce     atomic.Int64
+}
+
 // extent finds where the page ends and whether the next one can be named: when
 // the page is full, or the filter has looked at as many items as it may.
-func (h *Handler) extent(q query, stock int) (end int, more bool) {
+func (p *pages) extent(q query, stock int) (end int, more bool) {
 	last := max(q.from, min(q.to, stock))
 	if q.filter == 0 {
 		end = min(q.from+q.size, last)
@@ -17,10 +31,10 @@ func (h *Handler) extent(q query, stock int) (end int, more bool) {
 	}
 	matches := 0
 	for i := q.from; i < last; i++ {
-		if i-q.from == h.config.ScanLimit {
+		if i-q.from == p.config.ScanLimit {
 			return i, true
 		}
-		if h.matches(q, i) {
+		if p.matches(q, i) {
 			if matches++; matches == q.size {
 				return i + 1, true
 			}
@@ -29,24 +43,24 @@ func (h *Handler) extent(q query, stock int) (end int, more bool) {
 	return last, false
 }
 
-func (h *Handler) matches(q query, i int) bool {
-	return q.filter == 0 || q.filter>>h.world.eventTemplate(i).kind&1 == 1
+func (p *pages) matches(q query, i int) bool {
+	return q.filter == 0 || q.filter>>p.world.eventTemplate(i).kind&1 == 1
 }
 
-// appendPage renders the page that a query asks for and says how many items
+// append renders the page that a query asks for and says how many items
 // are in it.
-func (h *Handler) appendPage(to []byte, q query) ([]byte, int) {
-	end, more := h.extent(q, q.resource.among(h.stock.now()))
-	cursor := h.cursorMember(q, end, more)
+func (p *pages) append(to []byte, q query) ([]byte, int) {
+	end, more := p.extent(q, q.resource.among(p.stock.now()))
+	cursor := p.cursorMember(q, end, more)
 	to = append(to, '{')
-	if h.config.CursorFirst && cursor != "" {
+	if p.config.CursorFirst && cursor != "" {
 		to = append(to, cursor...)
 		to = append(to, ',')
 	}
 	to = append(to, `"items":[`...)
 	items := 0
 	for i := q.from; i < end; i++ {
-		if !h.matches(q, i) {
+		if !p.matches(q, i) {
 			continue
 		}
 		if items++; items > 1 {
@@ -57,9 +71,9 @@ func (h *Handler) appendPage(to []byte, q query) ([]byte, int) {
 	to = append(to, ']')
 	if q.resource.kind == kindEvent {
 		to = append(to, ',')
-		to = append(to, h.metadata...)
+		to = append(to, p.metadata...)
 	}
-	if !h.config.CursorFirst && cursor != "" {
+	if !p.config.CursorFirst && cursor != "" {
 		to = append(to, ',')
 		to = append(to, cursor...)
 	}
@@ -67,9 +81,9 @@ func (h *Handler) appendPage(to []byte, q query) ([]byte, int) {
 }
 
 // cursorMember is the page's nextCursor, or empty where it has none.
-func (h *Handler) cursorMember(q query, end int, more bool) string {
+func (p *pages) cursorMember(q query, end int, more bool) string {
 	if !more {
-		switch h.config.EndOfResults {
+		switch p.config.EndOfResults {
 		case EmptyCursor:
 			return `"nextCursor":""`
 		case NullCursor:
@@ -79,23 +93,23 @@ func (h *Handler) cursorMember(q query, end int, more bool) string {
 		}
 	}
 	// What a cursor is made of needs no escapes in JSON.
-	return `"nextCursor":"` + h.nextCursor(q, end) + `"`
+	return `"nextCursor":"` + p.nextCursor(q, end) + `"`
 }
 
-func (h *Handler) nextCursor(q query, end int) string {
-	p := place{chain: q.chain, next: end}
+func (p *pages) nextCursor(q query, end int) string {
+	at := place{chain: q.chain, next: end}
 	if end == q.from {
 		switch {
-		case h.config.FreshCursor:
-			p.nonce = h.nonce.Add(1)
+		case p.config.FreshCursor:
+			at.nonce = p.nonce.Add(1)
 		case q.cursor != "":
 			return q.cursor
 		}
 	}
-	if h.config.CursorTTL > 0 {
-		p.issued = time.Now().UnixMilli()
+	if p.config.CursorTTL > 0 {
+		at.issued = time.Now().UnixMilli()
 	}
-	return h.cursors.encode(p)
+	return p.cursors.encode(at)
 }
 
 // metadataOf renders the member that says whose export this is.

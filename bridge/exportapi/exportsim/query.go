@@ -34,33 +34,33 @@ func invalid(format string, args ...any) error {
 
 // parseQuery reads the parameters. Bounds and filter come from the cursor if
 // there is one; parameters beside it may be absent, but must not say otherwise.
-func (h *Handler) parseQuery(res *resource, raw string) (query, error) {
+func (p *pages) parseQuery(res *resource, raw string) (query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return query{}, invalid("The query string cannot be read: %v.", err)
 	}
 	q := query{resource: res, chain: chain{resource: res.tag}, size: defaultPageSize}
-	if err := h.readParameters(&q, values); err != nil {
+	if err := p.readParameters(&q, values); err != nil {
 		return query{}, err
 	}
 	if values.Has("cursor") {
 		if q.cursor, err = single(values, "cursor"); err != nil {
 			return query{}, err
 		}
-		if err := h.readCursor(&q, values); err != nil {
+		if err := p.readCursor(&q, values); err != nil {
 			return query{}, err
 		}
 	} else if q.start > 0 {
-		q.from = res.from(q.start, h.world.limit)
+		q.from = res.from(q.start, p.world.limit)
 	}
-	q.to = res.among(h.world.limit)
+	q.to = res.among(p.world.limit)
 	if q.end > 0 {
-		q.to = res.from(q.end, h.world.limit)
+		q.to = res.from(q.end, p.world.limit)
 	}
 	return q, nil
 }
 
-func (h *Handler) readParameters(q *query, values url.Values) error {
+func (p *pages) readParameters(q *query, values url.Values) error {
 	var err error
 	if q.start, err = integer(values, "start"); err != nil {
 		return err
@@ -82,15 +82,15 @@ func (h *Handler) readParameters(q *query, values url.Values) error {
 		q.size = int(size)
 	}
 	if q.resource.kind == kindEvent {
-		q.filter, err = h.world.types.filter(values["events"])
+		q.filter, err = p.world.types.filter(values["events"])
 	}
 	return err
 }
 
-func (h *Handler) readCursor(q *query, values url.Values) error {
-	p, err := h.cursors.decode(q.cursor, time.Now())
+func (p *pages) readCursor(q *query, values url.Values) error {
+	at, err := p.cursors.decode(q.cursor, time.Now())
 	if errors.Is(err, errCursorExpired) {
-		return refusal{h.config.CursorExpired, "cursor-expired", "The cursor has expired."}
+		return refusal{p.config.CursorExpired, "cursor-expired", "The cursor has expired."}
 	}
 	altered := refusal{http.StatusBadRequest, "invalid-cursor", "The cursor is not valid."}
 	other := refusal{http.StatusBadRequest, "invalid-cursor",
@@ -98,13 +98,13 @@ func (h *Handler) readCursor(q *query, values url.Values) error {
 	switch {
 	case err != nil:
 		return altered
-	case p.resource != q.resource.tag,
-		values.Has("start") && p.start != q.start,
-		values.Has("end") && p.end != q.end,
-		values.Has("events") && p.filter != q.filter:
+	case at.resource != q.resource.tag,
+		values.Has("start") && at.start != q.start,
+		values.Has("end") && at.end != q.end,
+		values.Has("events") && at.filter != q.filter:
 		return other
 	}
-	q.chain, q.from, q.issued = p.chain, p.next, p.issued
+	q.chain, q.from, q.issued = at.chain, at.next, at.issued
 	return nil
 }
 

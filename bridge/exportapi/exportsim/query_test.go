@@ -289,44 +289,6 @@ func TestCursorExpiresAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestItemsByID(t *testing.T) {
-	t.Parallel()
-	h := newHandler(t, exportsim.Config{Seed: 5, Events: 640, BasePath: "/export"})
-	var event struct {
-		Metadata map[string]string `json:"metadata"`
-		Event    json.RawMessage   `json:"event"`
-	}
-	recorder := recordStatus(h, "/export/events/"+exportsim.EventID(5, 12))
-	if err := json.Unmarshal(recorder.Body.Bytes(), &event); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(h.Event(12)), string(event.Event)); diff != "" || event.Metadata["organizationSlug"] != "acme-corp" {
-		t.Errorf("event by id: metadata %v (-want +got):\n%s", event.Metadata, diff)
-	}
-	for path, field := range map[string]string{"/export/session": "sessionId", "/export/user": "userId"} {
-		item := decodePage(t, recordStatus(h, path+"?pageSize=3").Body.Bytes()).Items[2]
-		var ids map[string]any
-		if err := json.Unmarshal(item, &ids); err != nil {
-			t.Fatal(err)
-		}
-		if got := recordStatus(h, path+"/"+ids[field].(string)).Body.String(); got != string(item) {
-			t.Errorf("%s by id: got %s, want %s", path, got, item)
-		}
-		if got := recordStatus(h, path+"/"+exportsim.EventID(5, 12)).Code; got != 404 {
-			t.Errorf("%s with the id of an event: %d, want 404", path, got)
-		}
-	}
-	for _, id := range []string{exportsim.EventID(6, 12), exportsim.EventID(5, 640), "x", "a/b"} {
-		if got := recordStatus(h, "/export/events/"+id).Code; got != 404 {
-			t.Errorf("event %s: %d, want 404", id, got)
-		}
-	}
-	old := newHandler(t, exportsim.Config{Seed: 5, Events: 640, Schema: exportsim.Schema05})
-	if got := recordStatus(old, "/events/"+exportsim.EventID(5, 12)).Code; got != 404 {
-		t.Errorf("0.5: event by id: %d, want 404", got)
-	}
-}
-
 func TestHealthz(t *testing.T) {
 	t.Parallel()
 	h := newHandler(t, exportsim.Config{

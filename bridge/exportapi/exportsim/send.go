@@ -1,15 +1,11 @@
 package exportsim
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // throttleChunk is how much of a body goes over the link at once.
@@ -26,15 +22,15 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 	}
 	header := w.Header()
 	body := a.body
-	if a.status == http.StatusOK && (h.config.Gzip || h.config.Zstd) {
+	if a.status == http.StatusOK && len(h.compressor.offered) > 0 {
 		header.Set("Vary", "Accept-Encoding")
-		if encoding := h.choose(r.Header.Get("Accept-Encoding")); encoding != "" {
+		if encoding := h.compressor.choose(r.Header.Get("Accept-Encoding")); encoding != "" {
 			header.Set("Content-Encoding", encoding)
 			ahead, ok := a.encoded[encoding]
 			if !ok {
 				pooled := h.bodies.Get().(*[]byte)
 				defer h.bodies.Put(pooled)
-				*pooled = h.encode((*pooled)[:0], body, encoding)
+				*pooled = h.compressor.append((*pooled)[:0], body, encoding)
 				ahead = *pooled
 			}
 			body = ahead
@@ -124,49 +120,4 @@ func reset(w http.ResponseWriter) {
 		_ = tcp.SetLinger(0)
 		_ = tcp.Close()
 	}
-}
-
-// choose returns the best of the offered encodings that the client accepts, or
-// "" for the body as it is.
-func (h *Handler) choose(accept string) string {
-	for _, encoding := range h.encodings() {
-		if accepts(accept, encoding) {
-			return encoding
-		}
-	}
-	return ""
-}
-
-// encode appends the compressed body.
-func (h *Handler) encode(to, body []byte, encoding string) []byte {
-	if encoding == encodingZstd {
-		return h.zstd.EncodeAll(body, to)
-	}
-	w := h.gzips.Get().(*gzip.Writer)
-	defer h.gzips.Put(w)
-	return compress(w, to, body)
-}
-
-// compress appends the body as the writer compresses it.
-func compress(w *gzip.Writer, to, body []byte) []byte {
-	out := bytes.NewBuffer(to)
-	w.Reset(out)
-	// Writing to memory does not fail.
-	_, _ = w.Write(body)
-	_ = w.Close()
-	return out.Bytes()
-}
-
-// accepts reads an Accept-Encoding header. A weight matters only when it is 0.
-func accepts(header, encoding string) bool {
-	for field := range strings.SplitSeq(header, ",") {
-		name, parameters, _ := strings.Cut(field, ";")
-		if !strings.EqualFold(strings.TrimSpace(name), encoding) {
-			continue
-		}
-		text, weighted := strings.CutPrefix(strings.TrimSpace(parameters), "q=")
-		weight, err := strconv.ParseFloat(text, 64)
-		return !weighted || err == nil && weight > 0
-	}
-	return false
 }

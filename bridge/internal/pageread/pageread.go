@@ -45,20 +45,9 @@ func Fetch(ctx context.Context, source bridge.Source, at bridge.Position) (*brid
 		if ok {
 			wait = max(wait, fault.RetryAfter)
 		}
-		if err := Sleep(ctx, wait); err != nil {
+		bridge.Sleep(ctx, wait)
+		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// Sleep waits, or less if ctx ends, whose error it returns then.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
