@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -46,8 +45,8 @@ Without --execute nothing is changed.`,
 }
 
 // openJobs returns the jobs of the stream that the command is about.
-func (a *app) openJobs(ctx context.Context, stream string) (*backfill.Jobs, error) {
-	_, st, err := a.steeredStream(ctx, 0, stream)
+func (a *app) openJobs(stream string) (*backfill.Jobs, error) {
+	_, st, err := a.steeredStream(0, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +70,7 @@ A backfill stays in the list: its range is not published again.`,
 	asJSON := takeJSON(cmd)
 	takeStream(cmd, &stream)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		jobs, err := a.openJobs(cmd.Context(), stream)
+		jobs, err := a.openJobs(stream)
 		if err != nil {
 			return err
 		}
@@ -150,7 +149,7 @@ Without --execute nothing is changed.`,
 	cmd.Flags().Var(parsed(&reason, parseReason, "WHY"), "reason", "`WHY`, for the list of jobs")
 	cmd.Flags().BoolVar(&execute, "execute", false, "do it; without this nothing is changed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		jobs, err := a.openJobs(cmd.Context(), stream)
+		jobs, err := a.openJobs(stream)
 		if err != nil {
 			return err
 		}

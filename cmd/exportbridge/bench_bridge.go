@@ -57,7 +57,7 @@ func newBenchBridgeCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&cpu, "cpu-profile", "", "write a CPU profile to `FILE`")
 	cmd.Flags().StringVar(&allocs, "alloc-profile", "", "write a profile of all allocations to `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := a.settings(cmd.Context(), config.UsesAll, nil)
+		s, err := a.settings(config.UsesAll, nil)
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func loopCommand(a *app, use, short string, need config.Uses, do func(context.Co
 	}
 	a.takeSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := a.settings(cmd.Context(), need, nil)
+		s, err := a.settings(need, nil)
 		if err != nil {
 			return err
 		}

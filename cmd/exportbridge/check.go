@@ -78,7 +78,7 @@ The exit code is 3 if something would keep the bridge from running.`,
 		if timeout <= 0 {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--timeout %s is not above 0", timeout), hint: "--timeout " + checkTimeout.String()}
 		}
-		s, err := a.settings(cmd.Context(), need, nil)
+		s, err := a.settings(need, nil)
 		if err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (a *app) addCompletions(cmd *cobra.Command) {
 
 // completeStream offers the streams that the settings name.
 func (a *app) completeStream(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	s, err := a.settings(cmd.Context(), 0, nil)
+	s, err := a.settings(0, nil)
 	if s == nil {
 		cobra.CompDebugln(err.Error(), false)
 		return nil, cobra.ShellCompDirectiveError

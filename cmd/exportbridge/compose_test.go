@@ -189,7 +189,7 @@ func TestComposeRunsOurCommands(t *testing.T) {
 		}
 	}
 	a := &app{stdio: stdio{new(bytes.Buffer), io.Discard, io.Discard}, environ: environ, given: make(map[string]string)}
-	if s, err := a.settings(t.Context(), config.UsesAll, nil); err != nil || len(s.Warnings) > 0 {
+	if s, err := a.settings(config.UsesAll, nil); err != nil || len(s.Warnings) > 0 {
 		t.Errorf("bridge cannot start with its environment: %v %v", err, s.Warnings)
 	}
 }

@@ -40,7 +40,7 @@ Everything that is wrong with them is reported too, and then the exit code is 2.
 	asJSON := takeJSON(cmd)
 	a.takeSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, wrong := a.settings(cmd.Context(), config.UsesAll, nil)
+		s, wrong := a.settings(config.UsesAll, nil)
 		if s == nil {
 			return wrong
 		}

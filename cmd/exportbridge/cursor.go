@@ -45,7 +45,7 @@ topic where Redis has none or does not answer, which is said.`,
 	takeStream(cmd, &stream)
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the cursor itself and nothing else; it may be sensitive")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		h, err := openStream(cmd.Context(), a, 0, stream)
+		h, err := openStream(a, 0, stream)
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 			}
 			q.Since = time.UnixMilli(ms)
 		}
-		h, err := openStream(cmd.Context(), a, 0, stream)
+		h, err := openStream(a, 0, stream)
 		if err != nil {
 			return err
 		}

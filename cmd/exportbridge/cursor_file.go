@@ -28,7 +28,7 @@ which may be sensitive.`,
 	takeStream(cmd, &stream)
 	cmd.Flags().StringVar(&file, "file", "-", "write to this `FILE`, which must not be there yet; - is standard output")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		h, err := openStream(cmd.Context(), a, 0, stream)
+		h, err := openStream(a, 0, stream)
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ Redis knows under CURSOR_PREFIX.`,
 }
 
 func listCursors(ctx context.Context, a *app) ([]listed, error) {
-	client, streams, err := openStreams(ctx, a, "")
+	client, streams, err := openStreams(a, "")
 	if err != nil {
 		return nil, err
 	}

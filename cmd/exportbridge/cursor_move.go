@@ -189,7 +189,7 @@ type shownMove struct {
 
 // run shows what the move would do and, with --execute, does it.
 func (m *move) run(ctx context.Context, to control.Target) error {
-	h, err := m.open(ctx)
+	h, err := m.open()
 	if err != nil {
 		return err
 	}

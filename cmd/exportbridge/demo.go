@@ -106,14 +106,14 @@ func demoSettings(ctx context.Context, a *app) (*config.Settings, error) {
 	if _, given := a.given["LOG_LEVEL"]; !given && process.IsTerminal(a.stderr) {
 		preset["LOG_LEVEL"] = "warn" // the status line says the rest
 	}
-	s, err := a.settings(ctx, config.UsesAll, preset)
+	s, err := a.settings(config.UsesAll, preset)
 	if err != nil {
 		return nil, err
 	}
 	for i := range s.Streams {
 		if s.Streams[i].Export.URL != notStartedURL { // an API of the user's has a key of the user's
 			delete(preset, "EXPORT_API_KEY")
-			return a.settings(ctx, config.UsesAll, preset)
+			return a.settings(config.UsesAll, preset)
 		}
 	}
 	return s, nil

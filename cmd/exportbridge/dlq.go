@@ -46,7 +46,7 @@ type letters struct {
 
 // openLetters connects to the topic of the stream's dead letters.
 func (a *app) openLetters(ctx context.Context, name string) (*letters, error) {
-	_, st, err := a.steeredStream(ctx, 0, name)
+	_, st, err := a.steeredStream(0, name)
 	if err != nil {
 		return nil, err
 	}

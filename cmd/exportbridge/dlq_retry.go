@@ -92,7 +92,7 @@ func (a *app) retryLetters(ctx context.Context, o *retryOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	_, st, err := a.steeredStream(ctx, config.UsesExport, o.stream)
+	_, st, err := a.steeredStream(config.UsesExport, o.stream)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func TestLettersOverHTTPOfAStalledPartition(t *testing.T) {
 	t.Parallel()
 	kafka, env := lettersWorld(t, 4)
 	a := &app{environ: []string{"KAFKA_BROKERS=" + env["KAFKA_BROKERS"], "EXPORT_API_KEY=" + secretKey}}
-	s, err := a.settings(t.Context(), config.UsesKafka, nil)
+	s, err := a.settings(config.UsesKafka, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ standard error. It is for images without a shell.`,
 // healthURL is where to ask: the argument, or /readyz of HTTP_ADDR.
 func (a *app) healthURL(ctx context.Context, args []string) (string, error) {
 	if len(args) == 0 {
-		s, err := a.settings(ctx, 0, nil)
+		s, err := a.settings(0, nil)
 		if err != nil {
 			return "", err
 		}

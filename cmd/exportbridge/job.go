@@ -168,7 +168,7 @@ func (o *jobOptions) run(ctx context.Context) error {
 	if err := o.check(time.Now()); err != nil {
 		return err
 	}
-	p, err := o.open(ctx)
+	p, err := o.open()
 	if err != nil {
 		return err
 	}
@@ -185,8 +185,8 @@ func (o *jobOptions) run(ctx context.Context) error {
 }
 
 // open loads the settings. No server is asked.
-func (o *jobOptions) open(ctx context.Context) (*jobPlan, error) {
-	s, st, err := o.app.steeredStream(ctx, config.UsesExport, o.stream)
+func (o *jobOptions) open() (*jobPlan, error) {
+	s, st, err := o.app.steeredStream(config.UsesExport, o.stream)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ command changes the stream itself.`,
 
 // pause has a stream paused or resumed, and prints what became of it.
 func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.Context, *streamHandle) (control.Done, error)) error {
-	h, err := c.open(ctx)
+	h, err := c.open()
 	if err != nil {
 		return err
 	}

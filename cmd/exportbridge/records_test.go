@@ -21,7 +21,7 @@ func TestReportsWithoutAnswers(t *testing.T) {
 	defer silent.Close()
 	addr := silent.Addr().String()
 	a := &app{environ: []string{"KAFKA_BROKERS=" + addr, "REDIS_URL=redis://" + addr + "/0", "EXPORT_API_KEY=any"}}
-	s, err := a.settings(t.Context(), config.UsesAll, nil)
+	s, err := a.settings(config.UsesAll, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

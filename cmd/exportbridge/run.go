@@ -52,7 +52,7 @@ BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
 			}
 			limits.Until = ms
 		}
-		s, err := a.settings(cmd.Context(), config.UsesAll, nil)
+		s, err := a.settings(config.UsesAll, nil)
 		if err != nil {
 			return err
 		}

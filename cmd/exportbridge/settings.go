@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,8 +14,8 @@ import (
 // settings loads what the command needs. preset are variables that the command
 // sets by itself: stronger than the environment, weaker than flags. With an
 // error about settings the returned ones hold the effective values all the same.
-func (a *app) settings(ctx context.Context, need config.Uses, preset map[string]string) (*config.Settings, error) {
-	s, err := config.Load(ctx, config.Sources{Flags: a.given, Command: preset, Environ: a.environ, EnvFile: a.envFile}, need)
+func (a *app) settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
+	s, err := config.Load(config.Sources{Flags: a.given, Command: preset, Environ: a.environ, EnvFile: a.envFile}, need)
 	if s != nil {
 		for i := range s.Streams {
 			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = engineHints, engineHints
@@ -110,8 +109,8 @@ func (f *setFlag) Set(text string) error {
 
 // steeredStream returns the settings, and those of the stream that a command is
 // about, for one that works with its topics.
-func (a *app) steeredStream(ctx context.Context, need config.Uses, name string) (*config.Settings, *config.Stream, error) {
-	s, err := a.settings(ctx, need|config.UsesKafka, nil)
+func (a *app) steeredStream(need config.Uses, name string) (*config.Settings, *config.Stream, error) {
+	s, err := a.settings(need|config.UsesKafka, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,7 +59,7 @@ them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
 }
 
 func statusOfAll(ctx context.Context, a *app, name string) ([]streamStatus, error) {
-	client, streams, err := openStreams(ctx, a, name)
+	client, streams, err := openStreams(a, name)
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ type streamHandle struct {
 func (h *streamHandle) close() { _ = h.client.Close() } // nothing is left to be written
 
 // openStream connects to the servers of the stream that the command is about.
-func openStream(ctx context.Context, a *app, need config.Uses, name string) (*streamHandle, error) {
-	s, err := steeringSettings(ctx, a, need)
+func openStream(a *app, need config.Uses, name string) (*streamHandle, error) {
+	s, err := steeringSettings(a, need)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func openStream(ctx context.Context, a *app, need config.Uses, name string) (*st
 
 // steeringSettings loads what commands need that look at streams. The API is
 // not asked, so its key is not needed.
-func steeringSettings(ctx context.Context, a *app, need config.Uses) (*config.Settings, error) {
-	s, err := a.settings(ctx, need|config.UsesKafka|config.UsesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
+func steeringSettings(a *app, need config.Uses) (*config.Settings, error) {
+	s, err := a.settings(need|config.UsesKafka|config.UsesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
 	if err == nil {
 		a.warn(s)
 	}
@@ -54,8 +54,8 @@ func steeringSettings(ctx context.Context, a *app, need config.Uses) (*config.Se
 
 // openStreams connects to the servers of all streams of the settings, or of the
 // one that is named. The caller closes the client.
-func openStreams(ctx context.Context, a *app, name string) (*cursorstore.Client, []*control.Controller, error) {
-	s, err := steeringSettings(ctx, a, 0)
+func openStreams(a *app, name string) (*cursorstore.Client, []*control.Controller, error) {
+	s, err := steeringSettings(a, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,9 +132,9 @@ func (c *change) flags(cmd *cobra.Command) {
 }
 
 // open connects to the servers of the stream that is to be changed.
-func (c *change) open(ctx context.Context) (*streamHandle, error) {
+func (c *change) open() (*streamHandle, error) {
 	c.by.Who = operator()
-	return openStream(ctx, c.app, config.UsesExport, c.stream)
+	return openStream(c.app, config.UsesExport, c.stream)
 }
 
 // leastTimeout is the least time in which a bridge can be expected to answer.

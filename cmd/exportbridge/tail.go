@@ -150,7 +150,7 @@ func isPipeClosed(err error) bool {
 // openTail makes sure that the topic is there and can be reached, and returns
 // a reader of it.
 func (a *app) openTail(ctx context.Context, o *tailOptions) (*topicReader, error) {
-	s, err := a.settings(ctx, config.UsesKafka, nil)
+	s, err := a.settings(config.UsesKafka, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ type reportedTopic struct {
 }
 
 func (a *app) topics(ctx context.Context, o topicsOptions) error {
-	s, err := a.settings(ctx, config.UsesKafka|config.UsesCursor, nil)
+	s, err := a.settings(config.UsesKafka|config.UsesCursor, nil)
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (a *app) verify(ctx context.Context, o *verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	_, st, err := a.steeredStream(ctx, config.UsesExport, o.stream)
+	_, st, err := a.steeredStream(config.UsesExport, o.stream)
 	if err != nil {
 		return err
 	}

@@ -14,21 +14,20 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// parse returns what a variable is set to in the form that go-envconfig decodes;
-// an empty text is none. Its errors say what is wrong with the value and give an
-// example, and hold nothing of a secret.
-func (v *Variable) parse(text string) (string, error) {
+// decode reads what a variable is set to; an empty text is the zero Value. Its
+// errors say what is wrong with the value, give an example, and reveal nothing of a
+// secret.
+func (v *Variable) decode(text string) (value reflect.Value, err error) {
 	if text == "" {
 		if v.required {
-			return "", v.withExample("is required")
+			err = v.withExample("is required")
 		}
-		return "", nil
+		return value, err
 	}
-	plain, err := v.normalize(text)
-	if err != nil {
-		return "", v.explain(text, err)
+	if value, err = v.parse(text); err != nil {
+		return reflect.Value{}, v.explain(text, err)
 	}
-	return plain, nil
+	return value, nil
 }
 
 // explain puts the value before what is wrong with it, unless it is a secret.
@@ -54,55 +53,67 @@ func (v *Variable) withExample(text string) error {
 	return errors.New(text)
 }
 
-// normalize turns the forms that people write into those that go-envconfig
-// reads: days, sizes with units, lists with spaces.
-func (v *Variable) normalize(text string) (string, error) {
-	switch {
+// parse reads a value of the variable's type.
+func (v *Variable) parse(text string) (reflect.Value, error) {
+	value := reflect.New(v.typ).Elem()
+	var err error
+	switch kind := v.typ.Kind(); {
 	case v.isDuration():
-		d, err := ParseDuration(text)
-		return d.String(), err
+		var d time.Duration
+		d, err = ParseDuration(text)
+		value.SetInt(int64(d))
 	case v.bytes:
-		return normalizeBytes(text)
-	}
-	switch v.typ.Kind() {
-	case reflect.Bool:
-		if _, err := strconv.ParseBool(text); err != nil {
-			return "", errors.New("is neither true nor false")
+		var n int64
+		n, err = parseBytes(text)
+		value.SetInt(n)
+	case kind == reflect.Bool:
+		var b bool
+		if b, err = strconv.ParseBool(text); err != nil {
+			err = errors.New("is neither true nor false")
 		}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		n, err := strconv.ParseInt(text, 10, v.typ.Bits())
-		return strconv.FormatInt(n, 10), numberError(err)
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		n, err := strconv.ParseUint(text, 10, v.typ.Bits())
-		return strconv.FormatUint(n, 10), numberError(err)
-	case reflect.Float32, reflect.Float64:
-		if n, err := strconv.ParseFloat(text, v.typ.Bits()); err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-			return "", errors.New("is not a number")
+		value.SetBool(b)
+	case value.CanInt():
+		var n int64
+		n, err = strconv.ParseInt(text, 10, v.typ.Bits())
+		value.SetInt(n)
+		err = numberError(err)
+	case value.CanUint():
+		var n uint64
+		n, err = strconv.ParseUint(text, 10, v.typ.Bits())
+		value.SetUint(n)
+		err = numberError(err)
+	case value.CanFloat():
+		var n float64
+		if n, err = strconv.ParseFloat(text, v.typ.Bits()); err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+			err = errors.New("is not a number")
 		}
-	case reflect.Slice:
-		return v.normalizeList(text)
-	case reflect.String:
-		return text, v.checkValue(text)
+		value.SetFloat(n)
+	case kind == reflect.Slice:
+		var items []string
+		items, err = v.parseList(text)
+		value.Set(reflect.ValueOf(items))
+	default:
+		value.SetString(text)
+		err = v.checkValue(text)
 	}
-	return text, nil
+	return value, err
 }
 
-func (v *Variable) normalizeList(text string) (string, error) {
-	var items []string
+func (v *Variable) parseList(text string) (items []string, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		item = strings.TrimSpace(item)
 		if item == "" {
 			continue
 		}
 		if err := v.checkValue(item); err != nil {
-			return "", err
+			return nil, err
 		}
 		items = append(items, item)
 	}
 	if len(items) == 0 {
-		return "", errors.New("is a list without an element")
+		return nil, errors.New("is a list without an element")
 	}
-	return strings.Join(items, ","), nil
+	return items, nil
 }
 
 func (v *Variable) checkValue(text string) error {
@@ -123,18 +134,18 @@ func numberError(err error) error {
 	}
 }
 
-func normalizeBytes(text string) (string, error) {
+func parseBytes(text string) (int64, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return strconv.FormatInt(n, 10), nil
+		return n, nil
 	}
 	n, err := humanize.ParseBytes(text)
-	if err != nil {
-		return "", errors.New("is not a size")
+	switch {
+	case err != nil:
+		return 0, errors.New("is not a size")
+	case n > math.MaxInt64:
+		return 0, errors.New("is out of range")
 	}
-	if n > math.MaxInt64 {
-		return "", errors.New("is out of range")
-	}
-	return strconv.FormatUint(n, 10), nil
+	return int64(n), nil
 }
 
 // ParseDuration reads Go's syntax, with days in front: 90s, 7d, 1d12h.

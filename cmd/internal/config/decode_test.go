@@ -18,7 +18,7 @@ func decodeShop(t *testing.T, name, text string) (value any, problem string) {
 	t.Helper()
 	s := shopDefaults()
 	l := &loader{src: newSources(nil, nil, []string{name + "=" + text}, nil)}
-	l.fill(t.Context(), &s, "")
+	l.fill(&s, "")
 	for _, p := range l.problems {
 		if p.Variable == name {
 			problem, _ = strings.CutPrefix(p.Message, name+": ")
@@ -110,7 +110,7 @@ func TestDecodeHidesSecrets(t *testing.T) {
 	t.Parallel()
 	v := shopVariable(t, "SHOP_COUNT")
 	v.Secret = true
-	_, err := v.parse("sesame")
+	_, err := v.decode("sesame")
 	if err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("error %v", err)
 	}

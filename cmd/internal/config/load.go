@@ -2,14 +2,11 @@ package config
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/sethvargo/go-envconfig"
 
 	"exportbridge/bridge"
 )
@@ -25,35 +22,22 @@ type loader struct {
 // sees it ("" for none), and returns where the values came from. A field whose
 // value cannot be used keeps its default, which the struct holds, so that it
 // causes no second problem.
-func (l *loader) fill(ctx context.Context, target any, stream string) map[string]place {
-	vars := make(map[string]*Variable)
+func (l *loader) fill(target any, stream string) map[string]place {
+	places := make(map[string]place)
 	for _, v := range variablesOf(reflect.ValueOf(target).Elem()) {
-		vars[v.Name] = &v
-	}
-	places := make(map[string]place, len(vars))
-	lookup := func(name string) (string, bool) {
-		v := vars[name]
-		if v == nil { // behind a pointer
-			return "", false
-		}
-		text, from, err := l.src.find(v, stream)
+		text, from, err := l.src.find(&v, stream)
 		if err == nil {
-			if text, err = v.parse(text); err != nil {
-				err = fmt.Errorf("%s: %w", from.describe(name), err)
+			var value reflect.Value
+			if value, err = v.decode(text); err != nil {
+				err = fmt.Errorf("%s: %w", from.describe(v.Name), err)
+			} else if value.IsValid() {
+				v.field.Set(value)
 			}
 		}
 		if err != nil {
-			l.add(name, err.Error())
+			l.add(v.Name, err.Error())
 		}
-		places[name] = from
-		// What is required and missing is reported like the rest, all at once.
-		return text, text != "" || v.required
-	}
-	err := envconfig.ProcessWith(ctx, &envconfig.Config{
-		Target: target, Lookuper: envconfig.LookuperFunc(lookup), DefaultOverwrite: true, DefaultNoInit: true,
-	})
-	if err != nil { // a tag that cannot be read, or a type
-		l.add("", err.Error())
+		places[v.Name] = from
 	}
 	return places
 }

@@ -8,7 +8,6 @@ package config
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"reflect"
@@ -110,7 +109,7 @@ type Sources struct {
 
 // Load loads what a command needs. A file that cannot be read is an error without
 // settings; with Problems the settings hold the values in force all the same.
-func Load(ctx context.Context, from Sources, need Uses) (*Settings, error) {
+func Load(from Sources, need Uses) (*Settings, error) {
 	var envFile map[string]string
 	if from.EnvFile != "" {
 		vars, err := readEnvFile(from.EnvFile)
@@ -120,16 +119,16 @@ func Load(ctx context.Context, from Sources, need Uses) (*Settings, error) {
 		envFile = vars
 	}
 	l := &loader{src: newSources(from.Flags, from.Command, from.Environ, envFile)}
-	return l.load(ctx, need, time.Now())
+	return l.load(need, time.Now())
 }
 
-func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings, error) {
+func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	s := &Settings{Process: defaultProcess, HTTP: ops.DefaultConfig()}
-	l.fill(ctx, &s.Process, "")
-	l.fill(ctx, &s.HTTP, "")
+	l.fill(&s.Process, "")
+	l.fill(&s.HTTP, "")
 	if need&UsesCursor != 0 {
 		s.Cursor = cursorstore.DefaultConfig()
-		l.fill(ctx, &s.Cursor, "")
+		l.fill(&s.Cursor, "")
 	}
 	if need == UsesAll {
 		s.TraceURL = l.traceURL(s)
@@ -143,7 +142,7 @@ func (l *loader) load(ctx context.Context, need Uses, now time.Time) (*Settings,
 	}
 	found := make(map[string]bridge.Problems)
 	for _, name := range names {
-		st := l.loadStream(ctx, name, need, now)
+		st := l.loadStream(name, need, now)
 		st.Engine.Mode, st.Engine.Owner = s.Delivery, s.Owner()
 		st.Kafka.Mode, st.Kafka.InstanceID = s.Delivery, s.InstanceID
 		s.Streams = append(s.Streams, st)
@@ -178,39 +177,39 @@ func withTopics(rows []Setting, streams []Stream) []Setting {
 }
 
 // loadStream fills and composes the settings of one stream.
-func (l *loader) loadStream(ctx context.Context, name string, need Uses, now time.Time) Stream {
+func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	st := Stream{Name: name}
 	// What is exported decides about the records too, so the export's settings
 	// are always read; but a command that does not use it need not have them right.
 	export := &loader{src: l.src}
-	export.fillExport(ctx, &st)
-	export.fillEngine(ctx, &st, now)
+	export.fillExport(&st)
+	export.fillEngine(&st, now)
 	if need&UsesExport != 0 {
 		for _, p := range export.problems {
 			l.add(p.Variable, p.Message)
 		}
 	}
 	if need&UsesKafka != 0 {
-		l.fillKafka(ctx, &st)
+		l.fillKafka(&st)
 	}
 	st.Engine.Stream, st.Kafka.Stream = name, name
 	return st
 }
 
 // fillExport fills the settings of the export API.
-func (l *loader) fillExport(ctx context.Context, st *Stream) {
+func (l *loader) fillExport(st *Stream) {
 	st.Export = exportapi.DefaultConfig()
-	places := l.fill(ctx, &st.Export, st.Name)
+	places := l.fill(&st.Export, st.Name)
 	st.Export.APIKeyFile = places["EXPORT_API_KEY"].path
 	l.chooseResource(st, places["EXPORT_RESOURCE"])
 }
 
 // fillEngine fills the settings of the engine, which follow from the export's.
-func (l *loader) fillEngine(ctx context.Context, st *Stream, now time.Time) {
+func (l *loader) fillEngine(st *Stream, now time.Time) {
 	window := defaultWindow
-	places := l.fill(ctx, &window, st.Name)
+	places := l.fill(&window, st.Name)
 	st.Engine = bridge.DefaultConfig()
-	l.fill(ctx, &st.Engine, st.Name)
+	l.fill(&st.Engine, st.Name)
 	st.Engine.PageSize = st.Export.PageSize
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events}
 	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, places, now)
@@ -220,9 +219,9 @@ func (l *loader) fillEngine(ctx context.Context, st *Stream, now time.Time) {
 }
 
 // fillKafka fills the settings of Kafka.
-func (l *loader) fillKafka(ctx context.Context, st *Stream) {
+func (l *loader) fillKafka(st *Stream) {
 	st.Kafka = kafkasink.DefaultConfig()
-	places := l.fill(ctx, &st.Kafka, st.Name)
+	places := l.fill(&st.Kafka, st.Name)
 	st.Kafka.Resource = st.Export.Resource
 	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].path
 	if st.Kafka.Topic == "" {

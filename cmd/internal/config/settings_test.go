@@ -17,7 +17,7 @@ var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func loadFrom(t *testing.T, need Uses, environ ...string) (*Settings, error) {
 	t.Helper()
 	l := &loader{src: newSources(nil, nil, append([]string{"EXPORT_API_KEY=sesame"}, environ...), nil)}
-	return l.load(t.Context(), need, testNow)
+	return l.load(need, testNow)
 }
 
 // problems returns what is wrong according to err.
@@ -248,7 +248,7 @@ func FuzzLoad(f *testing.F) {
 			t.Skip()
 		}
 		l := &loader{src: newSources(map[string]string{name: value}, nil, []string{"EXPORT_API_KEY=" + key, "BRIDGE_STREAMS=" + streams}, nil)}
-		s, err := l.load(t.Context(), UsesAll, testNow)
+		s, err := l.load(UsesAll, testNow)
 		if err != nil && len(problems(err)) == 0 {
 			t.Errorf("%s=%q: %T is no error about settings: %v", name, value, err, err)
 		}
