@@ -21,8 +21,8 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 	}
 	f := newFollower(b, nil)
 	f.requests.applying = true
-	f.tenure.mirror = startMirror(b, f.log)
-	defer f.tenure.mirror.stop()
+	f.ownership.mirror = startMirror(b, f.log)
+	defer f.ownership.mirror.stop()
 	for n := 1; ; n++ {
 		err := f.recover(ctx)
 		fault := faultOf(err)

@@ -16,9 +16,9 @@ const warnCursor = 2 << 10
 // the configured page is smaller: the tail may have been read with a larger one.
 const usualPage = 1000
 
-// ship takes what was fetched: a page joins the batch at hand, which is committed when
+// handleFetched takes what was fetched: a page joins the batch at hand, which is committed when
 // it has its size, and decides what comes after the last one.
-func (f *follower) ship(hard context.Context, l fetchResult) error {
+func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	failpoint.Reach(failpoint.Fetched)
 	if f.schedule.probing() && l.err == nil { // only whether it came matters
 		l.release()
@@ -33,7 +33,7 @@ func (f *follower) ship(hard context.Context, l fetchResult) error {
 		}
 		return err
 	}
-	if !l.last && f.run.enough(f.b.cfg.Limits, f.at.head) == "" && !f.sizer.full(f.at.batch) {
+	if !l.last && f.run.limitReached(f.b.cfg.Limits, f.at.head) == "" && !f.sizer.full(f.at.batch) {
 		return nil
 	}
 	if err := f.commit(hard); err != nil {
@@ -78,7 +78,7 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 		return nil
 	}
 	if f.state == StateIdle {
-		f.set(StateRunning, nil) // not caught up, however long Kafka takes
+		f.setState(StateRunning, nil) // not caught up, however long Kafka takes
 	}
 	f.b.watchdog.wait()
 	err := f.b.ports.Sink.Send(hard, l.page)
@@ -101,29 +101,29 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 // the next poll, or nothing while fetching goes on.
 func (f *follower) finish(last bool) error {
 	l := f.b.cfg.Limits
-	switch enough := f.run.enough(l, f.at.cp); {
+	switch enough := f.run.limitReached(l, f.at.cp); {
 	case enough != "":
 		f.run.ended = f.b.cfg.words(enough)
 	case !last:
-		f.set(StateRunning, nil)
+		f.setState(StateRunning, nil)
 	case f.b.cfg.window() && f.at.head.Drained:
 		f.run.ended = "the window ended " + howEnded(f.at.head.EndedEmpty)
-	case l.Once && (f.at.pace.ended() || f.at.pace.empties >= f.b.cfg.EmptyPages):
+	case l.Once && (f.at.empty.ended() || f.at.empty.empties >= f.b.cfg.EmptyPages):
 		empties := 0
-		if !f.at.pace.atTail {
-			empties = f.at.pace.empties
+		if !f.at.empty.atTail {
+			empties = f.at.empty.empties
 		}
 		f.run.ended = "drained " + howEnded(empties)
-	case f.at.pace.leadsOn(f.at.head.MarksEnd):
-		f.schedule.due = time.Now().Add(f.at.pace.wait(f.b.cfg.PollInterval))
-		f.set(StateRunning, nil)
+	case f.at.empty.continues(f.at.head.MarksEnd):
+		f.schedule.due = time.Now().Add(f.at.empty.wait(f.b.cfg.PollInterval))
+		f.setState(StateRunning, nil)
 	default:
 		if f.run.contract == ContractUnknown {
 			f.run.contract = ContractEmptyItems // only empty pages end it without a tail
 		}
-		f.schedule.due = time.Now().Add(f.schedule.polls.wait(f.schedule.news))
-		f.schedule.news = false
-		f.set(StateIdle, nil)
+		f.schedule.due = time.Now().Add(f.schedule.polls.wait(f.schedule.newEvents))
+		f.schedule.newEvents = false
+		f.setState(StateIdle, nil)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 // sessions and tenures, as the commands do. Owned by the commit loop.
 type requests struct {
 	f        *follower
-	hurried  string    // the command that made a blocked stream look again
+	wokenBy  string    // the command that made a blocked stream look again
 	claimed  seenClaim // the last one of a command
 	answered *Answer   // the last one given
 	applying bool      // the session is for one command only
@@ -28,17 +28,17 @@ type requests struct {
 func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	f := r.f
 	if !r.applying && !r.canApply() { // it is offered again
-		if r.hurried != cmd.ID {
-			r.hurried, f.schedule.due = cmd.ID, time.Now()
+		if r.wokenBy != cmd.ID {
+			r.wokenBy, f.schedule.due = cmd.ID, time.Now()
 		}
 		return nil
 	}
-	if f.tenure.doubted == cmd.ID && !f.session.restored {
+	if f.ownership.doubted == cmd.ID && !f.session.restored {
 		return nil // still looking; it is offered again
 	}
-	if cmd.BaseEpoch > f.at.cp.Epoch && f.tenure.doubted != cmd.ID {
+	if cmd.BaseEpoch > f.at.cp.Epoch && f.ownership.doubted != cmd.ID {
 		// Whoever asked knows more: somebody moved the stream. Look first.
-		f.tenure.doubted, f.session.restored = cmd.ID, false
+		f.ownership.doubted, f.session.restored = cmd.ID, false
 		return &sessionError{fmt.Errorf("command %s was made for epoch %d, after %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
 	}
 	by := Claim{Owner: f.b.cfg.Owner, Session: f.session.id}
@@ -58,17 +58,17 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	if failpoint.Broken(failpoint.BreakAnswer) {
 		_ = r.answer(hard, cmd, by, Answer{Applied: true})
 	}
-	note, err := r.accept(hard, cmd)
+	note, err := r.acceptTopics(hard, cmd)
 	if err != nil {
 		return err
 	}
-	next := r.moved(cmd)
+	next := r.derive(cmd)
 	if f.session.open {
 		if _, err := f.publish(hard, Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
 			return err
 		}
 	}
-	if err := f.keep(hard, r.storedNow(), next); err != nil {
+	if err := f.storeCheckpoint(hard, r.storedNow(), next); err != nil {
 		return err
 	}
 	// Committed: a crash from here on finds the change in the checkpoint, and
@@ -77,7 +77,7 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 		"from", f.at.cp.Version.String(), "to", next.Version.String(), "cursor", CursorHash(next.Cursor))
 	f.move(next)
 	f.b.observe(Observation{What: ObserveReset, Code: string(cmd.Kind)})
-	f.tenure.mirror.await(hard) // so that who asked finds it there
+	f.ownership.mirror.flush(hard) // so that who asked finds it there
 	return r.answer(hard, cmd, by, Answer{Applied: true, Detail: note})
 }
 
@@ -89,11 +89,11 @@ func (r *requests) canApply() bool {
 	return known && (f.session.open || !f.b.cfg.exactlyOnce())
 }
 
-// hurries reports whether a command is a reason to look again now what blocks
+// wakesBlocked reports whether a command is a reason to look again now what blocks
 // the stream: whoever has mended that asks for a reset next, and does not wait
 // as long as a blocked stream does. A stream that somebody else runs is left
 // alone: to look would take it from there.
-func (r *requests) hurries() bool {
+func (r *requests) wakesBlocked() bool {
 	f := r.f
 	return !f.session.ready && f.state == StateBlocked && f.fault.Reason != ReasonOwner
 }
@@ -158,7 +158,7 @@ func (r *requests) expire(hard context.Context, cmd Command, by Claim) error {
 		f.discard()
 		next := f.session.stamp(f.at.cp, KindReset, Version{Epoch: f.at.cp.Epoch + 1})
 		next.Change = f.b.ownChange(f.at.cp, "command "+cmd.ID+" expired")
-		if err := f.secure(hard, f.at.cp, next); err != nil {
+		if err := f.commitCheckpoint(hard, f.at.cp, next); err != nil {
 			return err
 		}
 		began := f.run.began
@@ -179,21 +179,21 @@ func (r *requests) validateCommand(cmd Command) string {
 		// Of two histories who asks can only have seen the store's.
 		return fmt.Sprintf("the stream was moved meanwhile: it is at epoch %d, the command was made for %d", f.at.cp.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != KindReset:
-		if refusal := r.cannotHold(cmd); refusal != "" {
+		if refusal := r.validatePause(cmd); refusal != "" {
 			return refusal
 		}
 	case len(cmd.Target.Cursor) > MaxCursor:
 		return fmt.Sprintf("the cursor has %d bytes, at most %d can be followed", len(cmd.Target.Cursor), MaxCursor)
 	}
-	next := r.moved(cmd)
+	next := r.derive(cmd)
 	if err := next.check(); err != nil {
 		return "it leads to " + err.Error()
 	}
 	return ""
 }
 
-// cannotHold says why the stream can be neither paused nor resumed, or nothing.
-func (r *requests) cannotHold(cmd Command) string {
+// validatePause says why the stream can be neither paused nor resumed, or nothing.
+func (r *requests) validatePause(cmd Command) string {
 	f := r.f
 	now := time.Now()
 	switch {
@@ -207,19 +207,19 @@ func (r *requests) cannotHold(cmd Command) string {
 	return ""
 }
 
-// moved derives the checkpoint that a command asks for: a new epoch. A reset is
+// derive derives the checkpoint that a command asks for: a new epoch. A reset is
 // also how a changed origin or source is accepted.
-func (r *requests) moved(cmd Command) Checkpoint {
+func (r *requests) derive(cmd Command) Checkpoint {
 	f := r.f
 	var c Checkpoint
 	if cmd.Kind == KindReset {
 		c = Reset(f.at.cp, f.b.cfg.Origin, cmd)
 	} else {
-		c = hold(f.at.cp, cmd)
+		c = derivePause(f.at.cp, cmd)
 	}
 	c = f.session.stamp(c, cmd.Kind, Version{Epoch: c.Epoch})
 	if cmd.Kind == KindReset && f.session.topics == nil {
-		if c.Topics = f.session.there; f.session.there == nil { // not seen: they are compared when they are
+		if c.Topics = f.session.found; f.session.found == nil { // not seen: they are compared when they are
 			c.Topics = f.at.cp.Topics
 		}
 	}
@@ -238,15 +238,15 @@ func CheckReason(reason string) error {
 		return fmt.Errorf("the reason has %d bytes, at most %d are kept", len(reason), maxReason)
 	case !utf8.ValidString(reason):
 		return errors.New("the reason is not UTF-8")
-	case strings.ContainsFunc(reason, steers):
+	case strings.ContainsFunc(reason, misleads):
 		return errors.New("the reason has a line break or another control character")
 	}
 	return nil
 }
 
-// steers reports whether a character moves or turns round what is shown beside
+// misleads reports whether a character moves or turns round what is shown beside
 // it, so that a line of the history could look like another one.
-func steers(r rune) bool {
+func misleads(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
@@ -286,22 +286,22 @@ func (t *Target) stays(from Checkpoint) bool {
 	return t.Entry != nil && t.Entry.Epoch == from.Epoch && t.Cursor == from.Cursor && t.Events == from.Events && slices.Equal(t.Tail, from.Tail)
 }
 
-// accept has an operator's reset accept the topics as they are, and says what it
+// acceptTopics has an operator's reset accept the topics as they are, and says what it
 // accepts with them: it may have been asked for before anybody knew.
-func (r *requests) accept(ctx context.Context, cmd Command) (string, error) {
+func (r *requests) acceptTopics(ctx context.Context, cmd Command) (string, error) {
 	f := r.f
 	if cmd.Kind != KindReset || f.session.topics != nil || !f.session.open {
 		return "", nil
 	}
-	if f.session.there == nil { // the session came to something else first
+	if f.session.found == nil { // the session came to something else first
 		found, err := f.b.ports.Sink.Topics(ctx)
 		if err != nil {
 			f.session.open = false
 			return "", &sessionError{fmt.Errorf("look at the topics: %w", err)}
 		}
-		f.session.there = found
+		f.session.found = found
 	}
-	fault := TopicsLost(f.at.cp, f.session.there)
+	fault := TopicsLost(f.at.cp, f.session.found)
 	if fault == nil {
 		return "", nil
 	}

@@ -39,7 +39,7 @@ func (f *follower) commit(hard context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.keep(hard, from, next); err != nil {
+	if err := f.storeCheckpoint(hard, from, next); err != nil {
 		return err
 	}
 	f.adopt(next)
@@ -49,11 +49,11 @@ func (f *follower) commit(hard context.Context) error {
 	return nil
 }
 
-// keep has the store, which holds from, take over what the sink has just
+// storeCheckpoint has the store, which holds from, take over what the sink has just
 // published: it is the commit itself, or a copy that is written beside the loop.
-func (f *follower) keep(ctx context.Context, from, next Checkpoint) error {
+func (f *follower) storeCheckpoint(ctx context.Context, from, next Checkpoint) error {
 	if f.b.cfg.exactlyOnce() {
-		f.tenure.mirror.offer(next)
+		f.ownership.mirror.offer(next)
 		return nil
 	}
 	return f.advance(ctx, from, next)
@@ -74,7 +74,7 @@ func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt
 		err = &sessionError{fmt.Errorf("publish %d pages up to checkpoint %s: %w", pages, batch.Checkpoint.Version, err)}
 	}
 	if err == nil && f.session.topics != nil && receipt.Topics != nil {
-		f.session.topics = f.session.continued(f.session.topics, receipt.Topics, f.at.cp.Version)
+		f.session.topics = f.session.carryOver(f.session.topics, receipt.Topics, f.at.cp.Version)
 	}
 	f.observePublish(took, pages, err)
 	return receipt, err
@@ -140,7 +140,7 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 			return &sessionError{&fault}
 		}
 		f.schedule.due = time.Now().Add(backoff(n, advanceRetryMax))
-		f.set(StateBackoff, &fault)
+		f.setState(StateBackoff, &fault)
 		f.b.sleepUntil(ctx, f.schedule.due)
 	}
 }
@@ -197,17 +197,17 @@ func (f *follower) heartbeat(ctx context.Context) error {
 		return err
 	}
 	state, fault := f.state, f.fault
-	if err := f.keep(ctx, f.at.cp, next); err != nil {
+	if err := f.storeCheckpoint(ctx, f.at.cp, next); err != nil {
 		return err
 	}
 	f.adopt(next)
 	f.schedule.sessions.reset()
-	f.set(state, fault)
+	f.setState(state, fault)
 	return nil
 }
 
-// partTimeout bounds what an orderly stop adds to what is in flight.
-const partTimeout = 2 * time.Second
+// drainTimeout bounds what an orderly stop adds to what is in flight.
+const drainTimeout = 2 * time.Second
 
 // drain ends an orderly run: what head is ahead by is committed, or else a
 // heartbeat, so that a store that lost the checkpoint meanwhile has it again.
@@ -215,7 +215,7 @@ const partTimeout = 2 * time.Second
 func (f *follower) drain(hard context.Context) {
 	f.stopFetching()
 	if f.session.ready {
-		ctx, cancel := context.WithTimeout(hard, partTimeout)
+		ctx, cancel := context.WithTimeout(hard, drainTimeout)
 		defer cancel()
 		if err := f.heartbeat(ctx); err != nil {
 			f.log.Warn("no last commit", "error", err.Error())
@@ -230,18 +230,18 @@ func (f *follower) account(r Receipt, b batch) {
 	for _, n := range r.DeadLettered {
 		dead += n
 	}
-	f.schedule.news = f.schedule.news || r.Published+dead > 0
+	f.schedule.newEvents = f.schedule.newEvents || r.Published+dead > 0
 	f.run.totals.published += int64(r.Published)
 	f.run.totals.deadLettered += int64(dead)
 	f.run.totals.repeated += int64(f.at.found.Repeated)
 	f.run.totals.rate.add(time.Now(), r.Published+dead, f.at.cp.PositionTime)
-	if dead > 0 && time.Since(f.run.buried) > time.Minute {
-		f.run.buried = time.Now()
+	if dead > 0 && time.Since(f.run.deadLettersLogged) > time.Minute {
+		f.run.deadLettersLogged = time.Now()
 		f.log.Warn("items went to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.run.totals.deadLettered,
 			"hint", f.b.cfg.words(HintDeadLetters))
 	}
-	if f.at.found.Shared > 0 && time.Since(f.run.sharedSaid) > time.Minute {
-		f.run.sharedSaid = time.Now()
+	if f.at.found.Shared > 0 && time.Since(f.run.sharedLogged) > time.Minute {
+		f.run.sharedLogged = time.Now()
 		f.log.Warn("the API lists different items under one id, which alone does not name an event", "items", f.at.found.Shared,
 			"on_shared_id", f.b.cfg.OnSharedID, "hint", f.b.cfg.words(HintSharedID))
 	}
@@ -250,5 +250,5 @@ func (f *follower) account(r Receipt, b batch) {
 	o.Unaccounted = max(0, b.events-r.Published-dead)
 	f.b.observe(o)
 	f.at.found = Observation{Times: o.Times[:0]}
-	f.refresh()
+	f.publishStatus()
 }

@@ -26,7 +26,7 @@
 //	                     configured, and drops from then on what the sink holds
 //
 // The loop's state has four lifetimes: a session of the sink (session.go), the
-// position that the stream is at (progress.go), a tenure of ownership (own.go),
+// position that the stream is at (progress.go), an ownership (own.go),
 // and the run (run.go).
 //
 // Asking and splitting are goroutines of their own. Everything from collect on

@@ -40,22 +40,22 @@
  *     that applies one itself when nobody is in the stream's group.
  *
  * Which function carries which step (file in this folder, functions, step)
- *   own.go                   acquire, serve, owned      group: ownership, asked again after init_producer
+ *   own.go                   acquire, serve, confirm    group: ownership, asked again after init_producer
  *   kafkagroup/member.go     wait, onRevoked, onLost    group: given, taken away
  *   kafkasink/recover.go     takeProducer               init_producer
  *   kafkasink/recover.go     commitBarrier              the barrier
  *   kafkasink/newest.go      awaitBarrier, newest       read_kafka
  *   recover.go               recover, load              a session's start; what Redis holds
  *   merge.go                 mergeExactly, mergeAtLeast the choice between the two
- *   merge.go                 newEpoch, secure           a new epoch where the mode changes
+ *   merge.go                 newEpoch, commitCheckpoint a new epoch where the mode changes
  *   commit.go                commit, publish            one transaction of the loop
  *   kafkasink/transaction.go transact, endTransaction   records, checkpoint, END_TXN
  *   kafkasink/publish.go     await, settle              a record that is refused
  *   commit.go                adopt, heartbeat           adopt; the heartbeat
  *   mirror.go                offer, write, settle       mirror, with cursorstore/advance.lua
- *   command.go               applyCommand, moved        requests, with cursorstore/inbox.lua
+ *   command.go               applyCommand, derive       requests, with cursorstore/inbox.lua
  *   command.go               validateCommand            requests that are refused
- *   pause.go                 hold                       requests to pause and resume
+ *   pause.go                 derivePause                requests to pause and resume
  *   command.go               claim, expire              DEADLINE: claims, and who answers expired
  *   invalidcursor.go         recoverInvalidCursor       a new epoch that nobody asked for, as newEpoch
  *   follow.go                handleError, step          unknown: throw the session away

@@ -82,12 +82,12 @@ type process struct {
 	dead bool // guarded by world.mu: no call has an effect any more
 
 	// owned by the scheduler
-	stopping bool
-	said     func() // checks what an operator's command has told, set before it ends
-	frozen   int    // steps that it still stands still for
-	tenure   *tenure
-	session  int // of the sink, 0 is none
-	last     bridge.Version
+	stopping  bool
+	said      func() // checks what an operator's command has told, set before it ends
+	frozen    int    // steps that it still stands still for
+	ownership *ownership
+	session   int // of the sink, 0 is none
+	last      bridge.Version
 
 	defects map[int]bridge.Defect // of items, as they were sent last; between Send and Publish
 	sent    []int                 // items since the last Publish; owned by the engine
@@ -302,8 +302,8 @@ func (p *process) Advance(ctx context.Context, from, to bridge.Checkpoint) error
 	return p.ask(ctx, c)
 }
 
-// tenure implements bridge.Ownership.
-type tenure struct {
+// ownership implements bridge.Ownership.
+type ownership struct {
 	p    *process
 	lost chan struct{}
 	told bool // lost is closed; owned by the scheduler
@@ -312,13 +312,13 @@ type tenure struct {
 // Acquire implements bridge.Owner.
 func (p *process) Acquire(ctx context.Context) (bridge.Ownership, error) {
 	w := p.w
-	t := &tenure{p: p, lost: make(chan struct{})}
+	t := &ownership{p: p, lost: make(chan struct{})}
 	err := p.ask(ctx, &call{op: opAcquire, ready: func() bool { return w.owner == p.who || w.owner < 0 }, run: func(f fate) error {
 		if f != fateOK {
 			return errExplored
 		}
 		w.owner = p.who
-		p.tenure = t
+		p.ownership = t
 		return nil
 	}})
 	if err != nil {
@@ -328,30 +328,30 @@ func (p *process) Acquire(ctx context.Context) (bridge.Ownership, error) {
 }
 
 // Lost implements bridge.Ownership.
-func (t *tenure) Lost() <-chan struct{} { return t.lost }
+func (t *ownership) Lost() <-chan struct{} { return t.lost }
 
 // Confirm implements bridge.Ownership.
-func (t *tenure) Confirm(ctx context.Context) error {
+func (t *ownership) Confirm(ctx context.Context) error {
 	return t.p.ask(ctx, &call{op: opConfirm, run: func(f fate) error {
 		switch {
 		case f != fateOK:
 			return errExplored
-		case t.p.w.owner != t.p.who || t.p.tenure != t:
+		case t.p.w.owner != t.p.who || t.p.ownership != t:
 			return bridge.ErrNotOwner
 		}
 		return nil
 	}})
 }
 
-func (*tenure) Shared(context.Context) bool { return true }
+func (*ownership) Shared(context.Context) bool { return true }
 
 // Release implements bridge.Ownership.
-func (t *tenure) Release() {
+func (t *ownership) Release() {
 	t.p.ask(context.Background(), &call{op: opRelease, run: func(fate) error {
-		if w := t.p.w; w.owner == t.p.who && t.p.tenure == t {
+		if w := t.p.w; w.owner == t.p.who && t.p.ownership == t {
 			w.owner = -1
 		}
-		t.p.tenure = nil
+		t.p.ownership = nil
 		return nil
 	}})
 }

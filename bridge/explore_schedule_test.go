@@ -247,7 +247,7 @@ func (w *world) settle() {
 			if who < 2 && !p.stopping || who < 2 && err != nil && !errors.Is(err, bridge.ErrShutdown) {
 				w.fail(ruleEnds, "%c ended by itself: %v", 'A'+who, err)
 			}
-			if p.tenure != nil {
+			if p.ownership != nil {
 				w.fail(ruleEnds, "%c ended, and has not let the stream go", 'A'+who)
 			}
 			if p.said != nil {

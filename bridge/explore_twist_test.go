@@ -169,9 +169,9 @@ func (w *world) stop(p *process) {
 // tell lets everybody know whose stream it is.
 func (w *world) tell() {
 	for _, p := range w.procs {
-		if p != nil && p.tenure != nil && w.owner != p.who && !p.tenure.told {
-			p.tenure.told = true
-			close(p.tenure.lost)
+		if p != nil && p.ownership != nil && w.owner != p.who && !p.ownership.told {
+			p.ownership.told = true
+			close(p.ownership.lost)
 		}
 	}
 }

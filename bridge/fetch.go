@@ -25,7 +25,7 @@ type prefetcher struct {
 	results  chan fetchResult // decoded pages, in order
 	fetched  chan fetchResult // pages as they arrived, in order
 	freed    chan struct{}    // one for each released page
-	held     atomic.Int64     // bytes that the pages take which are not released
+	buffered atomic.Int64     // bytes that the pages take which are not released
 	decoded  atomic.Int64     // pages decoded
 	progress chan struct{}    // filled when decoded has grown
 	cancel   context.CancelFunc
@@ -51,7 +51,7 @@ type fetchResult struct {
 // owed by the mirror.
 type load struct {
 	pages, bytes, requests atomic.Int64
-	owed                   atomic.Int64 // pages that the store does not know of yet
+	lagPages               atomic.Int64 // pages that the store does not know of yet
 	lastPoll               atomic.Int64 // milliseconds since the epoch
 }
 
@@ -110,7 +110,7 @@ func (c *prefetcher) charge(p *Page) *int64 {
 		if recycle != nil {
 			recycle(p)
 		}
-		c.held.Add(-*size)
+		c.buffered.Add(-*size)
 		c.freed <- struct{}{} // has room for all pages that there are
 	}
 	return size
@@ -124,7 +124,7 @@ const itemCost = int64(unsafe.Sizeof(Event{})) + 600
 // recharge counts what the page has turned out to take.
 func (c *prefetcher) recharge(p *Page, items int, size *int64) {
 	now := max(p.Size, int64(len(p.Body))) + int64(items)*itemCost
-	c.load.bytes.Store(c.held.Add(now - *size))
+	c.load.bytes.Store(c.buffered.Add(now - *size))
 	*size = now
 }
 
@@ -135,7 +135,7 @@ func (c *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 	handed := int64(0) // pages handed over to be decoded
 	var pages int
 	for {
-		for pages >= 2 && (pages >= c.maxPages || c.held.Load() >= c.maxBytes) {
+		for pages >= 2 && (pages >= c.maxPages || c.buffered.Load() >= c.maxBytes) {
 			select {
 			case <-c.freed:
 				pages--
@@ -145,7 +145,7 @@ func (c *prefetcher) fetch(ctx context.Context, s prefetchStart) {
 				return
 			}
 		}
-		p, err := c.ask(ctx, at)
+		p, err := c.request(ctx, at)
 		if err != nil {
 			c.fetched <- fetchResult{err: err}
 			return
@@ -196,13 +196,13 @@ func (c *prefetcher) collectFreed(pages int) int {
 
 func (c *prefetcher) note(pages int) {
 	c.load.pages.Store(int64(pages))
-	c.load.bytes.Store(c.held.Load())
+	c.load.bytes.Store(c.buffered.Load())
 }
 
 // errNoPage is a Source's that does not keep to its contract.
 var errNoPage = errors.New("the Source returned neither a page nor an error")
 
-func (c *prefetcher) ask(ctx context.Context, at Position) (*Page, error) {
+func (c *prefetcher) request(ctx context.Context, at Position) (*Page, error) {
 	began := time.Now()
 	p, err := c.source.Fetch(ctx, at)
 	if p == nil && err == nil {
@@ -221,12 +221,12 @@ func (c *prefetcher) ask(ctx context.Context, at Position) (*Page, error) {
 			return p, nil // the request goes on until the page is decoded
 		}
 	}
-	c.requested(p, time.Since(began), err)
+	c.observeFetch(p, time.Since(began), err)
 	return p, err
 }
 
-// requested observes a request that has ended.
-func (c *prefetcher) requested(p *Page, took time.Duration, err error) {
+// observeFetch observes a request that has ended.
+func (c *prefetcher) observeFetch(p *Page, took time.Duration, err error) {
 	o := Observation{What: ObserveFetch, Took: took, Code: "200"}
 	if err != nil {
 		o.Code = faultOf(err).Code
@@ -236,20 +236,20 @@ func (c *prefetcher) requested(p *Page, took time.Duration, err error) {
 	c.observe(o)
 }
 
-// split decodes a page, of which the rest may have to arrive first.
-func (c *prefetcher) split(ctx context.Context, p *Page) error {
+// decodePage decodes a page, of which the rest may have to arrive first.
+func (c *prefetcher) decodePage(ctx context.Context, p *Page) error {
 	began, arriving := time.Now(), p.ArrivedAt.IsZero()
 	err := c.source.Decode(p)
 	if ctx.Err() != nil && err != nil {
 		return err
 	}
 	if arriving && err != nil && p.ArrivedAt.IsZero() {
-		c.requested(p, time.Since(p.RequestedAt), err)
+		c.observeFetch(p, time.Since(p.RequestedAt), err)
 		return err
 	}
 	if arriving {
 		began = p.ArrivedAt
-		c.requested(p, began.Sub(p.RequestedAt), nil)
+		c.observeFetch(p, began.Sub(p.RequestedAt), nil)
 	}
 	if err == nil {
 		c.observe(Observation{What: ObserveDecode, Took: time.Since(began), Events: p.Items, Code: fullness(p.Items, c.pageSize)})
@@ -282,7 +282,7 @@ func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
 			l.release()
 			return
 		}
-		if err := c.split(ctx, l.page); err != nil {
+		if err := c.decodePage(ctx, l.page); err != nil {
 			l.release()
 			c.results <- fetchResult{err: err}
 			return

@@ -21,7 +21,7 @@ type follower struct {
 	session   session
 	at        progress
 	schedule  schedule
-	tenure    tenure
+	ownership ownership
 	run       run
 	requests  requests
 	incidents incidents
@@ -44,7 +44,7 @@ func newFollower(b *Bridge, commands <-chan Command) *follower {
 
 // forget drops what is known of the stream: another process moves it now.
 func (f *follower) forget() {
-	f.tenure, f.session = tenure{}, session{b: f.b}
+	f.ownership, f.session = ownership{}, session{b: f.b}
 	f.at, f.schedule = newProgress(f.b, Checkpoint{}), newSchedule(&f.b.cfg)
 }
 
@@ -55,7 +55,7 @@ func (f *follower) move(c Checkpoint) {
 	if c.Kind == KindReset && c.Overlap == nil { // else the events go on counting
 		f.run.began = c.Events
 	}
-	f.set(StateRunning, nil)
+	f.setState(StateRunning, nil)
 }
 
 // input is what the loop waits for.
@@ -80,7 +80,7 @@ const (
 
 // follow is the life of the stream. Start and restart are the same: an error
 // anywhere makes the loop drop what is in flight and recover. soft ends when
-// the run or the tenure shall end, hard when what is in flight must be
+// the run or the ownership ends, hard when what is in flight must be
 // abandoned.
 func (f *follower) follow(soft, hard context.Context) error {
 	for f.run.ended == "" {
@@ -99,13 +99,13 @@ func (f *follower) follow(soft, hard context.Context) error {
 		case in.kind == inputDue:
 			err = f.step(soft)
 		case in.kind == inputFetched:
-			err = f.ship(hard, in.result)
+			err = f.handleFetched(hard, in.result)
 		case in.kind == inputCommand:
 			err = f.requests.applyCommand(hard, in.cmd)
 		case in.kind == inputHeartbeat:
 			err = f.heartbeat(soft)
 		case in.kind == inputAhead:
-			err = f.incidents.overtaken(in.cp, f.at.cp.Version)
+			err = f.incidents.onStoreAhead(in.cp, f.at.cp.Version)
 		}
 		if err == nil {
 			continue
@@ -134,7 +134,7 @@ func (f *follower) next(ctx context.Context) input {
 	default:
 	}
 	var commands <-chan Command
-	if f.requests.canApply() || f.requests.hurries() {
+	if f.requests.canApply() || f.requests.wakesBlocked() {
 		commands = f.commands
 		select {
 		case cmd := <-commands:
@@ -149,7 +149,7 @@ func (f *follower) next(ctx context.Context) input {
 		if f.at.batch.pages > 0 {
 			select {
 			case l, open := <-results:
-				return f.took(l, open, 0)
+				return f.fetchedInput(l, open, 0)
 			default:
 			}
 			ripe = f.alarms[0].at(f.sizer.ripe(f.at.batch))
@@ -170,17 +170,17 @@ func (f *follower) next(ctx context.Context) input {
 		return input{kind: inputDue}
 	case <-beat:
 		return input{kind: inputHeartbeat}
-	case c := <-f.tenure.mirror.ahead:
+	case c := <-f.ownership.mirror.ahead:
 		return input{kind: inputAhead, cp: c}
 	case <-ripe:
 		return input{kind: inputRipe}
 	case l, open := <-results:
-		return f.took(l, open, time.Since(waited))
+		return f.fetchedInput(l, open, time.Since(waited))
 	}
 }
 
-// took makes an input of what was fetched and waited for.
-func (f *follower) took(l fetchResult, open bool, waited time.Duration) input {
+// fetchedInput makes an input of what was fetched and waited for.
+func (f *follower) fetchedInput(l fetchResult, open bool, waited time.Duration) input {
 	if !open { // cut off: the run is to stop
 		return input{kind: inputStop}
 	}
@@ -195,25 +195,25 @@ func (f *follower) step(ctx context.Context) error {
 		// Whoever is not the owner any more must not begin a session: it would
 		// fence the one who is.
 		if f.session.id != "" {
-			if err := f.tenure.owned(ctx); err != nil {
+			if err := f.ownership.confirm(ctx); err != nil {
 				return &sessionError{err}
 			}
 		}
 		return f.recover(ctx)
 	}
-	if paused, err := f.waitsPaused(); paused {
+	if paused, err := f.checkPaused(); paused {
 		return err
 	}
 	if err := f.at.loadPublished(ctx); err != nil {
 		return &sessionError{err}
 	}
-	start := prefetchStart{at: f.at.head.Position(), empties: f.at.pace.allowance, refill: emptyAllowance}
+	start := prefetchStart{at: f.at.head.Position(), empties: f.at.empty.allowance, refill: emptyAllowance}
 	if f.schedule.probing() {
 		start.at.Cursor, start.single = "", true
 	}
 	if f.b.cfg.ends() {
 		start.refill = f.b.cfg.EmptyPages - 1
-		start.empties = start.refill - f.at.pace.empties
+		start.empties = start.refill - f.at.empty.empties
 	}
 	f.fetching = f.b.startPrefetch(ctx, start)
 	return nil
@@ -240,7 +240,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 	if hard.Err() != nil {
 		return context.Cause(hard)
 	}
-	if errors.Is(err, ErrNotOwner) && f.tenure.ownership != nil {
+	if errors.Is(err, ErrNotOwner) && f.ownership.grant != nil {
 		return errLetGo
 	}
 	if soft.Err() != nil && errors.Is(err, soft.Err()) {
@@ -263,10 +263,10 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		switch {
 		case errors.Is(err, ErrConflict):
 			f.b.observe(Observation{What: ObserveRejected, Code: DependencyStore})
-			fault = f.incidents.conflicted(err)
+			fault = f.incidents.onConflict(err)
 		case errors.Is(err, ErrFenced):
 			f.b.observe(Observation{What: ObserveRejected, Code: DependencySink})
-			fault = f.incidents.overruled(err)
+			fault = f.incidents.onFenced(err)
 		}
 	}
 	v := tries.after(fault)
@@ -283,16 +283,16 @@ func (f *follower) wait(v verdict, fault *Fault) error {
 	f.schedule.due = time.Now().Add(v.wait)
 	if !v.blocked {
 		f.b.observe(Observation{What: ObserveRetry, Took: v.wait, Code: fault.Code})
-		f.set(StateBackoff, fault)
+		f.setState(StateBackoff, fault)
 		return nil
 	}
 	f.schedule.blockedOn = fault.Reason
 	f.incidents.countLoss(f.b, fault)
-	yields := !f.b.cfg.bounded() && f.tenure.yields(f.b, fault)
+	yields := !f.b.cfg.bounded() && f.ownership.shouldYield(f.b, fault)
 	if yields {
 		f.schedule.due = time.Now().Add(yieldWait)
 	}
-	f.set(StateBlocked, fault)
+	f.setState(StateBlocked, fault)
 	switch {
 	case f.b.cfg.bounded():
 		return f.b.blocked(fault)

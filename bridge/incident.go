@@ -11,11 +11,11 @@ import (
 // bridge on the stream. They outlive sessions and tenures. Owned by the commit
 // loop.
 type incidents struct {
-	fenced   []time.Time // when newer sessions of the stream had begun, lately
-	conflict time.Time   // the last time somebody else moved the stream
-	ahead    Version     // where the store was ahead of us, when it was
-	detours  []time.Time // when the stream left a refused cursor, lately
-	lost     string      // the loss of a topic that was counted last
+	fenced           []time.Time // when newer sessions of the stream had begun, lately
+	conflict         time.Time   // the last time somebody else moved the stream
+	ahead            Version     // where the store was ahead of us, when it was
+	cursorRecoveries []time.Time // when the stream left a refused cursor, lately
+	lost             string      // the loss of a topic that was counted last
 	// cut is a topic that lost its end, as was seen at cutAt, until a checkpoint
 	// says so.
 	cut   *CutOffError
@@ -33,10 +33,10 @@ const (
 	fencedBackoff = 5 * time.Minute
 )
 
-// overruled answers to a newer session of the stream. Once is a new owner, a
+// onFenced answers to a newer session of the stream. Once is a new owner, a
 // command, or a request of our own that was held up on its way; a third time
 // within fenceWindow is a second bridge.
-func (i *incidents) overruled(err error) *Fault {
+func (i *incidents) onFenced(err error) *Fault {
 	i.fenced = slices.DeleteFunc(i.fenced, func(t time.Time) bool { return time.Since(t) > fenceWindow })
 	i.fenced = append(i.fenced, time.Now())
 	switch len(i.fenced) {
@@ -51,9 +51,9 @@ func (i *incidents) overruled(err error) *Fault {
 	}
 }
 
-// conflicted answers to somebody else having moved the stored checkpoint: once
+// onConflict answers to somebody else having moved the stored checkpoint: once
 // is a command or a new owner, twice within a minute is a second bridge.
-func (i *incidents) conflicted(err error) *Fault {
+func (i *incidents) onConflict(err error) *Fault {
 	fault := &Fault{Class: Transient, Code: "conflict", Err: err}
 	if time.Since(i.conflict) < time.Minute {
 		fault = &Fault{
@@ -81,9 +81,9 @@ func (i *incidents) noteCut(err error) {
 	}
 }
 
-// overtaken answers to a store that is ahead of us: begin a session, which
+// onStoreAhead answers to a store that is ahead of us: begin a session, which
 // shows whether the stream is still ours, and what the sink has.
-func (i *incidents) overtaken(stored Checkpoint, ours Version) error {
+func (i *incidents) onStoreAhead(stored Checkpoint, ours Version) error {
 	err := fmt.Errorf("the store is at %s by %q, ahead of our %s", stored.Version, stored.Owner, ours)
 	if stored.Version == i.ahead {
 		return &sessionError{&Fault{

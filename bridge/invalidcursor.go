@@ -65,9 +65,9 @@ type Overlap struct {
 const observeRefused = "refused-cursor"
 
 const (
-	// A cursor that is refused so often within refusedWindow is no accident.
-	refusedMost   = 5
-	refusedWindow = time.Hour
+	// A cursor that is refused so often within cursorRecoveryWindow is no accident.
+	maxCursorRecoveries  = 5
+	cursorRecoveryWindow = time.Hour
 )
 
 // recoverInvalidCursor moves the stream away from a cursor that the API refuses for good, as
@@ -79,9 +79,9 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 	if policy == invalidStop || f.b.cfg.window() {
 		return false, nil
 	}
-	f.incidents.detours = slices.DeleteFunc(f.incidents.detours, func(t time.Time) bool { return time.Since(t) > refusedWindow })
-	if len(f.incidents.detours) >= refusedMost {
-		fault.Err = fmt.Errorf("%w; the stream was moved away from a refused cursor %d times within %s", fault.Err, len(f.incidents.detours), refusedWindow)
+	f.incidents.cursorRecoveries = slices.DeleteFunc(f.incidents.cursorRecoveries, func(t time.Time) bool { return time.Since(t) > cursorRecoveryWindow })
+	if len(f.incidents.cursorRecoveries) >= maxCursorRecoveries {
+		fault.Err = fmt.Errorf("%w; the stream was moved away from a refused cursor %d times within %s", fault.Err, len(f.incidents.cursorRecoveries), cursorRecoveryWindow)
 		return false, nil
 	}
 	next := f.at.cp
@@ -115,10 +115,10 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 	next.RecentCursors, next.MarksEnd = nil, f.at.cp.MarksEnd
 	next = f.session.stamp(next, KindReset, Version{Epoch: f.at.cp.Epoch + 1})
 	next.Change = f.b.ownChange(f.at.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
-	if err := f.secure(hard, f.at.cp, next); err != nil {
+	if err := f.commitCheckpoint(hard, f.at.cp, next); err != nil {
 		return false, err
 	}
-	f.incidents.detours = append(f.incidents.detours, time.Now())
+	f.incidents.cursorRecoveries = append(f.incidents.cursorRecoveries, time.Now())
 	f.log.Warn("the API refuses the cursor: the stream goes on elsewhere, and drops what the topic holds", "error", fault.Error(),
 		"how", policy, "from", f.at.cp.Version.String(), "to", next.Version.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
 		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.b.cfg.bound(policy))

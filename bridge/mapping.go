@@ -17,10 +17,10 @@ const (
 // unreadable reports whether the Source could not read the item.
 func (d Defect) unreadable() bool { return d == DefectNotObject || d == DefectTime }
 
-// judge counts the unreadable items in a row and refuses a page that makes them
+// checkReadable counts the unreadable items in a row and refuses a page that makes them
 // too many. The count goes with the checkpoint: pages that are read again count
 // once, and restarts do not begin anew.
-func (at *progress) judge(p *Page) error {
+func (at *progress) checkReadable(p *Page) error {
 	h := &at.head
 	row, none := h.Unreadable, h.Unreadable == h.Events
 	first := -1

@@ -26,8 +26,8 @@ func (k *recovered) newest() Checkpoint {
 	return k.sink
 }
 
-// apart reports whether both changed in one epoch: two histories of the stream.
-func apart(c, other Checkpoint) bool {
+// diverged reports whether both changed in one epoch: two histories of the stream.
+func diverged(c, other Checkpoint) bool {
 	return !c.Zero() && !other.Zero() && c.Epoch == other.Epoch && c.ChangeID() != other.ChangeID()
 }
 
@@ -56,11 +56,11 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, e
 	case k.storeErr != nil && !k.sink.Zero() && k.sink.Mode != ExactlyOnce:
 		return Checkpoint{}, fmt.Errorf("the stream was delivered at least once before, so the store must be asked: %w", k.storeErr)
 	case k.sink.Zero() && k.store.Zero():
-		return r.begin(ctx)
+		return r.startStream(ctx)
 	case k.store.Version.Compare(k.sink.Version) > 0 || k.sink.Zero():
 		return r.mergeAhead(ctx, k)
-	case apart(k.sink, k.store):
-		return Checkpoint{}, twoHistories(k.sink, k.store)
+	case diverged(k.sink, k.store):
+		return Checkpoint{}, divergedFault(k.sink, k.store)
 	case k.sink.Mode != ExactlyOnce:
 		return r.newEpoch(ctx, k, k.sink, "delivery is exactly-once from here on")
 	}
@@ -83,8 +83,8 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 			Class: Permanent, Code: "checkpoint-behind", Reason: ReasonCheckpoint, Err: lost,
 			Advice: HintCheckpointBehind,
 		}
-	case policy == lossRedis && apart(k.sink, k.store): // more than a loss: what was asked for since would be undone
-		return Checkpoint{}, twoHistories(k.sink, k.store)
+	case policy == lossRedis && diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
+		return Checkpoint{}, divergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():
 		r.log.Error("goes on from the store's checkpoint; events that Kafka lost are not published again", "error", lost.Error())
 		if policy == lossRedis { // what is missing is accepted, another topic is not
@@ -110,19 +110,19 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (Checkpoint, e
 	case k.store.Zero():
 		c = r.at.cp
 	case !r.at.cp.Zero() && !r.run.ours(k.store, r.at.cp) && k.store.Epoch == r.at.cp.Epoch:
-		return Checkpoint{}, twoHistories(r.at.cp, k.store)
+		return Checkpoint{}, divergedFault(r.at.cp, k.store)
 	case r.at.cp.Version.Compare(k.store.Version) > 0:
 		c = r.at.cp
 	}
 	if !k.sink.Zero() && (c.Zero() || k.sink.Version.Compare(c.Version) > 0) {
-		if apart(k.sink, c) {
-			return Checkpoint{}, twoHistories(k.sink, c)
+		if diverged(k.sink, c) {
+			return Checkpoint{}, divergedFault(k.sink, c)
 		}
 		c = k.sink
 	}
 	switch {
 	case c.Zero():
-		return r.begin(ctx)
+		return r.startStream(ctx)
 	case c.Mode != r.b.cfg.Mode:
 		return r.newEpoch(ctx, k, c, "delivery is at-least-once from here on")
 	case from.Zero():
@@ -131,19 +131,19 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (Checkpoint, e
 		r.log.Warn("the store fell back to an older checkpoint, writing the newer one again",
 			"stored", from.Version.String(), "checkpoint", c.Version.String())
 	default:
-		return c, r.introduce(ctx, k, c)
+		return c, r.registerEpoch(ctx, k, c)
 	}
-	if err := r.introduce(ctx, k, c); err != nil {
+	if err := r.registerEpoch(ctx, k, c); err != nil {
 		return c, err
 	}
 	return c, r.advance(ctx, from, c)
 }
 
-// introduce tells the sink of an epoch that it has not heard of. Every epoch of
+// registerEpoch tells the sink of an epoch that it has not heard of. Every epoch of
 // an at-least-once stream is in the sink, under its fencing, before it counts:
 // else a session that was fenced could still begin one in the store, and a
 // later exactly-once session would take it for the newest.
-func (r *recovery) introduce(ctx context.Context, k recovered, c Checkpoint) error {
+func (r *recovery) registerEpoch(ctx context.Context, k recovered, c Checkpoint) error {
 	if !k.sink.Zero() && k.sink.Epoch == c.Epoch {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (r *recovery) newEpoch(ctx context.Context, k recovered, c Checkpoint, why 
 	}
 	next.Change = r.b.ownChange(c, why)
 	r.log.Warn("a new epoch begins", "why", why, "from", c.Version.String(), "was", string(c.Mode), "to", next.Version.String())
-	return next, r.secure(ctx, k.store, next)
+	return next, r.commitCheckpoint(ctx, k.store, next)
 }
 
 // ownChange records that the program itself begins an epoch at the position of
@@ -173,16 +173,16 @@ func (b *Bridge) ownChange(c Checkpoint, why string) *Change {
 	}
 }
 
-// secure makes a checkpoint without events durable, where the delivery mode
+// commitCheckpoint makes a checkpoint without events durable, where the delivery mode
 // has its truth. from is what the store holds.
-func (f *follower) secure(ctx context.Context, from, next Checkpoint) error {
+func (f *follower) commitCheckpoint(ctx context.Context, from, next Checkpoint) error {
 	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
 		return err
 	}
-	return f.keep(ctx, from, next)
+	return f.storeCheckpoint(ctx, from, next)
 }
 
-func twoHistories(ours, theirs Checkpoint) *Fault {
+func divergedFault(ours, theirs Checkpoint) *Fault {
 	return &Fault{
 		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint,
 		Advice: HintTwoHistories,

@@ -12,7 +12,7 @@ import (
 
 const (
 	// mirrorTimeout bounds one try to reach the store, and the last ones when
-	// a tenure ends.
+	// an ownership ends.
 	mirrorTimeout = 2 * time.Second
 	// mirrorForeign is how long a value that is not ours is left alone before
 	// it is looked at again.
@@ -32,25 +32,25 @@ type mirror struct {
 	wake chan struct{} // holds one token while there may be work
 	// ahead gets a checkpoint of the store that this process did not write
 	// and that is not older than its own: somebody else moved the stream.
-	ahead chan Checkpoint
-	end   context.CancelFunc
-	over  chan struct{}
+	ahead   chan Checkpoint
+	end     context.CancelFunc
+	stopped chan struct{}
 
 	stored Checkpoint // last seen in the store; owned by run
 
-	mu    sync.Mutex    // guards all below
-	queue []Checkpoint  // to be written, oldest first
-	found *Checkpoint   // what a session has just found in the store
-	idle  chan struct{} // closed while the queue is empty
-	kept  Checkpoint    // the last one written
-	held  bool          // nothing is written until the next session has looked
-	away  bool          // the store did not answer the last time
+	mu        sync.Mutex    // guards all below
+	queue     []Checkpoint  // to be written, oldest first
+	found     *Checkpoint   // what a session has just found in the store
+	idle      chan struct{} // closed while the queue is empty
+	written   Checkpoint    // the last one written
+	suspended bool          // nothing is written until the next session has looked
+	away      bool          // the store did not answer the last time
 }
 
 func startMirror(b *Bridge, log *slog.Logger) *mirror {
 	m := &mirror{
 		b: b, log: log, wake: make(chan struct{}, 1), ahead: make(chan Checkpoint, 1),
-		over: make(chan struct{}), idle: make(chan struct{}),
+		stopped: make(chan struct{}), idle: make(chan struct{}),
 	}
 	close(m.idle)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,10 +61,10 @@ func startMirror(b *Bridge, log *slog.Logger) *mirror {
 
 // stop writes what is left, for as long as mirrorTimeout, and ends the mirror.
 func (m *mirror) stop() {
-	m.await(context.Background())
+	m.flush(context.Background())
 	m.end()
-	<-m.over
-	m.b.load.owed.Store(0) // the next owner tells
+	<-m.stopped
+	m.b.load.lagPages.Store(0) // the next owner tells
 }
 
 // begin tells what a new session found in the store, the zero Checkpoint for
@@ -74,7 +74,7 @@ func (m *mirror) begin(stored Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop()
-	m.found, m.kept, m.held = &stored, stored, false
+	m.found, m.written, m.suspended = &stored, stored, false
 	select {
 	case <-m.ahead: // the session has just looked
 	default:
@@ -87,15 +87,15 @@ func (m *mirror) drop() {
 		m.queue = nil
 		close(m.idle)
 	}
-	m.tell()
+	m.updateLag()
 }
 
-// tell says by how many pages the store is behind, for the caller who holds mu.
+// updateLag says by how many pages the store is behind, for the caller who holds mu.
 // A reset moves the count of pages, so only those of one epoch are compared.
-func (m *mirror) tell() {
+func (m *mirror) updateLag() {
 	owed := int64(0)
 	if n := len(m.queue); n > 0 {
-		newest, since := m.queue[n-1], m.kept
+		newest, since := m.queue[n-1], m.written
 		for _, c := range m.queue {
 			if since.Epoch != newest.Epoch {
 				since = c
@@ -103,18 +103,18 @@ func (m *mirror) tell() {
 		}
 		owed = max(1, newest.Pages-since.Pages)
 	}
-	m.b.load.owed.Store(owed)
+	m.b.load.lagPages.Store(owed)
 }
 
-// hold stops writing and tells the commit loop what the store holds.
-func (m *mirror) hold(stored Checkpoint) {
+// suspend stops writing and tells the commit loop what the store holds.
+func (m *mirror) suspend(stored Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.found != nil {
 		return // a session has looked meanwhile
 	}
 	m.drop()
-	m.held = true
+	m.suspended = true
 	select {
 	case m.ahead <- stored:
 	default:
@@ -125,15 +125,15 @@ func (m *mirror) hold(stored Checkpoint) {
 func (m *mirror) offer(c Checkpoint) {
 	m.mu.Lock()
 	switch n := len(m.queue); {
-	case m.held:
-	case n > 0 && m.queue[n-1].Epoch == c.Epoch && passing(m.queue[n-1].Kind):
+	case m.suspended:
+	case n > 0 && m.queue[n-1].Epoch == c.Epoch && replaceable(m.queue[n-1].Kind):
 		m.queue[n-1] = c
 	case n > 0:
 		m.queue = append(m.queue, c)
 	default:
 		m.queue, m.idle = append(m.queue, c), make(chan struct{})
 	}
-	m.tell()
+	m.updateLag()
 	m.mu.Unlock()
 	select {
 	case m.wake <- struct{}{}:
@@ -141,12 +141,12 @@ func (m *mirror) offer(c Checkpoint) {
 	}
 }
 
-// passing reports whether a commit of this kind may be left out.
-func passing(k Kind) bool { return k == KindData || k == KindHeartbeat }
+// replaceable reports whether a commit of this kind may be left out.
+func replaceable(k Kind) bool { return k == KindData || k == KindHeartbeat }
 
-// await waits until everything offered is written, for mirrorTimeout at most
+// flush waits until everything offered is written, for mirrorTimeout at most
 // and not at all for a store that does not answer.
-func (m *mirror) await(ctx context.Context) {
+func (m *mirror) flush(ctx context.Context) {
 	m.mu.Lock()
 	idle, away := m.idle, m.away
 	m.mu.Unlock()
@@ -179,18 +179,18 @@ func (m *mirror) first() (Checkpoint, bool) {
 func (m *mirror) done(c Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept = c
+	m.written = c
 	if len(m.queue) > 0 && m.queue[0].Version == c.Version {
 		if m.queue = m.queue[1:]; len(m.queue) == 0 {
 			close(m.idle)
 		}
 	}
-	m.tell()
+	m.updateLag()
 }
 
 // run writes until ctx ends.
 func (m *mirror) run(ctx context.Context) {
-	defer close(m.over)
+	defer close(m.stopped)
 	failures := 0
 	for ctx.Err() == nil {
 		c, some := m.first()
@@ -262,7 +262,7 @@ func (m *mirror) settle(ctx context.Context, c Checkpoint) time.Duration {
 	case err != nil:
 		return mirrorRetry
 	case stored.Version.Compare(c.Version) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
-		m.hold(stored)
+		m.suspend(stored)
 		return 0 // the commit loop looks into it, and offers again
 	case stored.Version == c.Version:
 		return 0 // the next commit is after it

@@ -11,31 +11,31 @@ const (
 	// boundedPatience is how long a bounded run waits for a stream that
 	// another process runs. It is longer than a dead process keeps its streams.
 	boundedPatience = time.Minute
-	// deposedWait is how long a stream that is another process's may still be
+	// lossWait is how long a stream that is another process's may still be
 	// told to be ours.
-	deposedWait = 10 * time.Second
+	lossWait = 10 * time.Second
 )
 
-// tenure is the time for which the stream is this process's.
-type tenure struct {
-	ownership Ownership // nil where nobody else can own the stream
-	mirror    *mirror
-	leads     bool   // the stream is ours
-	doubted   string // the command that made us look whether the stream was moved
+// ownership is the time for which the stream is this process's.
+type ownership struct {
+	grant   Ownership // nil where nobody else can own the stream
+	mirror  *mirror
+	active  bool   // the stream is ours
+	doubted string // the command that made us look whether the stream was moved
 }
 
-// owned asks whether the stream is still ours.
-func (t *tenure) owned(ctx context.Context) error {
-	if t.ownership == nil {
+// confirm asks whether the stream is still ours.
+func (t *ownership) confirm(ctx context.Context) error {
+	if t.grant == nil {
 		return nil
 	}
-	if err := t.ownership.Confirm(ctx); err != nil {
+	if err := t.grant.Confirm(ctx); err != nil {
 		return fmt.Errorf("ask whether the stream is still ours: %w", err)
 	}
 	return nil
 }
 
-// ownerLoop runs the commit loop for one tenure after the other, as long as Run.
+// ownerLoop runs the commit loop for one ownership after the other, as long as Run.
 type ownerLoop struct {
 	f      *follower
 	asking retries
@@ -45,16 +45,16 @@ type ownerLoop struct {
 // another's.
 func (o *ownerLoop) own(soft, hard context.Context) error {
 	f := o.f
-	defer f.set(StateStopped, nil)
+	defer f.setState(StateStopped, nil)
 	if f.b.ports.Owner == nil {
 		return o.runOwned(soft, hard)
 	}
 	for {
-		tenure, err := o.acquire(soft)
-		if tenure == nil {
+		grant, err := o.acquire(soft)
+		if grant == nil {
 			return err
 		}
-		switch err = o.serve(soft, hard, tenure); {
+		switch err = o.serve(soft, hard, grant); {
 		case errors.Is(err, errYield):
 			f.b.sleepUntil(soft, f.schedule.due)
 		case !errors.Is(err, errLetGo):
@@ -64,25 +64,25 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 	}
 }
 
-// errLetGo ends a tenure, not the run. errYield does so because this process
+// errLetGo ends an ownership, not the run. errYield does so because this process
 // cannot run the stream, and another one may be able to.
 var (
 	errLetGo = errors.New("the stream is let go")
 	errYield = errors.New("this process yields the stream")
 )
 
-// acquire waits until the stream is ours. It returns neither tenure nor error
+// acquire waits until the stream is ours. It returns neither ownership nor error
 // when the run is to stop. A bounded run gives up on a stream that another
 // process runs, but waits for a coordinator that does not answer.
 func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
 	f := o.f
 	f.log.Info("waits until the stream is this process's")
 	for {
-		f.set(StateStandby, nil)
-		tenure, err := o.ask(soft)
+		f.setState(StateStandby, nil)
+		grant, err := o.ask(soft)
 		switch {
 		case err == nil:
-			return tenure, nil
+			return grant, nil
 		case soft.Err() != nil:
 			return nil, nil //nolint:nilnil // stopped before the stream was ours
 		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, ErrNotOwner):
@@ -115,19 +115,19 @@ func (o *ownerLoop) ask(ctx context.Context) (Ownership, error) {
 	return f.b.ports.Owner.Acquire(ctx)
 }
 
-// serve runs the stream for one tenure: until it ends, is stopped, or is to be
+// serve runs the stream for one ownership: until it ends, is stopped, or is to be
 // let go, which is stopping in order for this process and no end of the run.
-func (o *ownerLoop) serve(soft, hard context.Context, tenure Ownership) error {
+func (o *ownerLoop) serve(soft, hard context.Context, grant Ownership) error {
 	f := o.f
 	o.asking.reset()
-	f.tenure.ownership = tenure
-	defer tenure.Release()
+	f.ownership.grant = grant
+	defer grant.Release()
 	ctx, cancel := context.WithCancel(soft)
 	watched := make(chan struct{})
 	go func() { // ends with ctx, and is waited for below
 		defer close(watched)
 		select {
-		case <-tenure.Lost():
+		case <-grant.Lost():
 			cancel()
 		case <-ctx.Done():
 		}
@@ -136,7 +136,7 @@ func (o *ownerLoop) serve(soft, hard context.Context, tenure Ownership) error {
 		cancel()
 		<-watched
 	}()
-	f.set(StateStarting, nil)
+	f.setState(StateStarting, nil)
 	f.log.Info("the stream is this process's")
 	err := o.runOwned(ctx, hard)
 	switch {
@@ -155,32 +155,32 @@ func (o *ownerLoop) serve(soft, hard context.Context, tenure Ownership) error {
 // another's. Until then it would be given to us again.
 func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	f := o.f
-	t := time.NewTimer(deposedWait)
+	t := time.NewTimer(lossWait)
 	defer t.Stop()
 	f.b.watchdog.wait()
 	defer f.b.watchdog.work()
 	select {
-	case <-f.tenure.ownership.Lost():
+	case <-f.ownership.grant.Lost():
 	case <-ctx.Done():
 	case <-t.C:
 	}
 }
 
-// runOwned is one tenure: the commit loop, and beside it the mirror.
+// runOwned is one ownership: the commit loop, and beside it the mirror.
 func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	f := o.f
 	m := startMirror(f.b, f.log)
-	f.tenure.mirror, f.tenure.leads = m, true
+	f.ownership.mirror, f.ownership.active = m, true
 	f.b.observe(Observation{What: ObserveOwner, Code: "owner"})
 	err := f.follow(soft, hard)
 	f.discard()
 	m.stop()
-	f.tenure.leads = false // shown before another process hears that it may begin
+	f.ownership.active = false // shown before another process hears that it may begin
 	f.b.observe(Observation{What: ObserveOwner, Code: "standby"})
 	if errors.Is(err, errYield) {
-		f.refresh()
+		f.publishStatus()
 	} else {
-		f.set(StateStandby, nil)
+		f.setState(StateStandby, nil)
 	}
 	return err
 }
@@ -189,9 +189,9 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 // others: its coming back may take it from them for a moment.
 const yieldWait = 5 * time.Minute
 
-// yields reports whether a blocked process should let another one have the
+// shouldYield reports whether a blocked process should let another one have the
 // stream: what blocks it may be its own settings, key or rights.
-func (t *tenure) yields(b *Bridge, fault *Fault) bool {
+func (t *ownership) shouldYield(b *Bridge, fault *Fault) bool {
 	switch fault.Reason {
 	case ReasonAuth, ReasonConfig, ReasonSource, ReasonTopic:
 	default:
@@ -200,14 +200,14 @@ func (t *tenure) yields(b *Bridge, fault *Fault) bool {
 	if fault.Code == CodeTopicLost {
 		return false // the same
 	}
-	if t.ownership == nil {
+	if t.grant == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	b.watchdog.wait()
 	defer b.watchdog.work()
-	return t.ownership.Shared(ctx)
+	return t.grant.Shared(ctx)
 }
 
 func (b *Bridge) blocked(fault *Fault) error {

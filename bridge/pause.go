@@ -10,11 +10,11 @@ func (c *Checkpoint) Paused(now time.Time) bool {
 	return c.PausedUntil == Forever || c.PausedUntil > now.UnixMilli()
 }
 
-// hold derives the checkpoint that a pause of the stream at from, or the end of
+// derivePause derives the checkpoint that a pause of the stream at from, or the end of
 // one, leads to: a new epoch at the same position. Within an epoch every
 // checkpoint comes from the same request, which is how a process notices that
 // another one moved the stream.
-func hold(from Checkpoint, cmd Command) Checkpoint {
+func derivePause(from Checkpoint, cmd Command) Checkpoint {
 	c := from
 	c.Version, c.Kind = Version{Epoch: from.Epoch + 1}, cmd.Kind
 	c.PausedUntil = 0
@@ -28,9 +28,9 @@ func hold(from Checkpoint, cmd Command) Checkpoint {
 // pauseLook is how often a paused stream looks at the clock, which may be set.
 const pauseLook = time.Minute
 
-// waitsPaused holds the stream while it is paused, and reports whether it is. A
+// checkPaused holds the stream while it is paused, and reports whether it is. A
 // bounded run has nothing to wait for.
-func (f *follower) waitsPaused() (bool, error) {
+func (f *follower) checkPaused() (bool, error) {
 	now := time.Now()
 	if !f.at.cp.Paused(now) {
 		if f.at.cp.PausedUntil != 0 {
@@ -58,7 +58,7 @@ func (f *follower) waitsPaused() (bool, error) {
 	if f.state != StatePaused {
 		f.log.Info("paused", "until", until, "checkpoint", f.at.cp.Version.String())
 	}
-	f.set(StatePaused, nil)
+	f.setState(StatePaused, nil)
 	return true, nil
 }
 

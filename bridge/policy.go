@@ -96,11 +96,11 @@ func backoff(n int, limit time.Duration) time.Duration {
 // schedule is when the next step is due, and what holds it up. It begins anew
 // when the stream is moved, or becomes this process's. Owned by the commit loop.
 type schedule struct {
-	due      time.Time
-	fetches  retries
-	sessions retries
-	polls    polls
-	news     bool // events were committed since the last poll
+	due       time.Time
+	fetches   retries
+	sessions  retries
+	polls     polls
+	newEvents bool // events were committed since the last poll
 	// suspect is set while a request without a cursor is to show whether the
 	// API works at all, or this fault is the cursor's.
 	suspect *Fault

@@ -19,16 +19,16 @@ type progress struct {
 
 	// cp is the committed checkpoint, head what it becomes with the next commit.
 	cp, head Checkpoint
-	// pace goes with head, kept with cp: a restart reads pages once more, and
+	// empty goes with head, kept with cp: a restart reads pages once more, and
 	// must not count them twice.
-	pace, kept pace
-	visited    *visited
-	blank      *visited // the empty pages since the last one with items
-	trimmer    *trimmer
-	batch      batch
-	found      Observation    // what trim found since the last commit
-	published  PublishedIndex // what the topic holds, during an overlap
-	rewind     rewind         // or a part of it, during a rewind
+	empty, committedEmpty emptyRun
+	visited               *visited
+	emptyCursors          *visited // the empty pages since the last one with items
+	trimmer               *trimmer
+	batch                 batch
+	found                 Observation    // what trim found since the last commit
+	published             PublishedIndex // what the topic holds, during an overlap
+	rewind                rewind         // or a part of it, during a rewind
 
 	// stale is true while cp is known to be behind what the store holds.
 	stale bool
@@ -41,8 +41,8 @@ type progress struct {
 // is a stream of which nothing is known.
 func newProgress(b *Bridge, c Checkpoint) progress {
 	at := progress{
-		b: b, cp: c, head: c, pace: pace{allowance: emptyAllowance}, kept: pace{allowance: emptyAllowance},
-		visited: newVisited(), blank: newVisited(), trimmer: newTrimmer(b.cfg.divertsShared()),
+		b: b, cp: c, head: c, empty: emptyRun{allowance: emptyAllowance}, committedEmpty: emptyRun{allowance: emptyAllowance},
+		visited: newVisited(), emptyCursors: newVisited(), trimmer: newTrimmer(b.cfg.divertsShared()),
 	}
 	at.visited.begin(c.RecentCursors)
 	return at
@@ -51,11 +51,11 @@ func newProgress(b *Bridge, c Checkpoint) progress {
 // adopt makes a durable checkpoint, and what was remembered on the way to it,
 // the state that everything goes on from.
 func (at *progress) adopt(c Checkpoint) {
-	at.cp, at.head, at.kept = c, c, at.pace
+	at.cp, at.head, at.committedEmpty = c, c, at.empty
 	at.stale, at.rival = false, Checkpoint{}
 	at.visited.commit()
 	at.trimmer.commit()
-	at.blank.commit()
+	at.emptyCursors.commit()
 	if c.RewindEnd == nil {
 		at.rewind = rewind{}
 	}
@@ -67,7 +67,7 @@ func (at *progress) adopt(c Checkpoint) {
 func (at *progress) rejoin(c Checkpoint) {
 	if c.Version != at.cp.Version || c.Cursor != at.cp.Cursor {
 		at.visited.begin(c.RecentCursors)
-		at.blank.clear()
+		at.emptyCursors.clear()
 		at.trimmer.forget()
 	}
 	if c.Epoch != at.cp.Epoch { // who began it may have accepted another topic
@@ -77,52 +77,52 @@ func (at *progress) rejoin(c Checkpoint) {
 
 // rollback goes back to the last commit.
 func (at *progress) rollback() {
-	at.head, at.pace = at.cp, at.kept
+	at.head, at.empty = at.cp, at.committedEmpty
 	at.batch, at.found, at.published = batch{}, Observation{}, nil
 	at.visited.rollback()
 	at.trimmer.rollback()
-	at.blank.rollback()
+	at.emptyCursors.rollback()
 }
 
 // mark is where the stream stands between two pages.
 type mark struct {
-	head    Checkpoint
-	pace    pace
-	found   Observation
-	visited int
-	forms   int
-	blank   int
+	head         Checkpoint
+	empty        emptyRun
+	found        Observation
+	visited      int
+	forms        int
+	emptyCursors int
 }
 
 func (at *progress) mark() mark {
-	return mark{head: at.head, pace: at.pace, found: at.found, visited: len(at.visited.pending), blank: len(at.blank.pending), forms: len(at.trimmer.pending)}
+	return mark{head: at.head, empty: at.empty, found: at.found, visited: len(at.visited.pending), emptyCursors: len(at.emptyCursors.pending), forms: len(at.trimmer.pending)}
 }
 
 func (at *progress) backTo(m mark) {
-	at.head, at.pace, at.found = m.head, m.pace, m.found
+	at.head, at.empty, at.found = m.head, m.empty, m.found
 	at.visited.pending = at.visited.pending[:m.visited]
 	at.trimmer.pending = at.trimmer.pending[:min(m.forms, len(at.trimmer.pending))]
-	at.blank.pending = at.blank.pending[:min(m.blank, len(at.blank.pending))]
+	at.emptyCursors.pending = at.emptyCursors.pending[:min(m.emptyCursors, len(at.emptyCursors.pending))]
 }
 
 // take moves head over one page: it checks that the page belongs to the
 // stream, trims it, and derives the position after it.
 func (at *progress) take(ctx context.Context, p *Page) error {
-	if err := at.admit(p); err != nil {
+	if err := at.checkPage(p); err != nil {
 		return err
 	}
 	if err := at.trim(p); err != nil {
 		return err
 	}
 	at.dropPublished(p)
-	if err := at.judge(p); err != nil {
+	if err := at.checkReadable(p); err != nil {
 		return err
 	}
 	at.count(p)
 	at.markRepublished(ctx, p)
 	at.noteTimes(p)
 	if p.Tail() {
-		at.stay(p)
+		at.noteTail(p)
 	} else {
 		at.advance(p)
 	}
@@ -152,13 +152,13 @@ func (at *progress) trim(p *Page) error {
 	return nil
 }
 
-// stay notes a page that is the end of the results.
-func (at *progress) stay(p *Page) {
+// noteTail notes a page that is the end of the results.
+func (at *progress) noteTail(p *Page) {
 	h := &at.head
-	h.MarksEnd = h.MarksEnd || p.Next == "" || at.pace.atTail
-	h.Drained, h.EndedEmpty = at.final(p), 0
+	h.MarksEnd = h.MarksEnd || p.Next == "" || at.empty.atTail
+	h.Drained, h.EndedEmpty = at.endIsFinal(p), 0
 	h.PositionTime = millis(p.RequestedAt)
-	at.pace.atTail, at.pace.circles, at.pace.spent = true, false, 0
+	at.empty.atTail, at.empty.circles, at.empty.spent = true, false, 0
 	if p.Next != "" && p.Items >= at.b.cfg.PageSize && len(p.Events) == 0 {
 		at.b.observe(Observation{What: ObserveStuck, Code: "full-tail"})
 	}
@@ -175,14 +175,14 @@ func (at *progress) advance(p *Page) {
 	}
 	// A client's clock may be years ahead; the export is not.
 	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, millis(p.RequestedAt)))
-	at.pace.atTail, at.pace.circles = false, false
+	at.empty.atTail, at.empty.circles = false, false
 	if p.Items > 0 {
 		at.visited.add(p.At.Cursor)
-		at.blank.clear()
-		at.pace.filled(p, h.LastEventTime)
+		at.emptyCursors.clear()
+		at.empty.filled(p, h.LastEventTime)
 		return
 	}
-	at.skip(p)
+	at.noteEmpty(p)
 }
 
 // endMark is how the page that was taken last marked the end of the results, or
@@ -191,36 +191,36 @@ func (at *progress) endMark(p *Page) Contract {
 	switch {
 	case p.Tail() && p.Next == "":
 		return ContractEmptyCursor
-	case p.Tail(), at.pace.circles && !at.b.cfg.window():
+	case p.Tail(), at.empty.circles && !at.b.cfg.window():
 		return ContractEmptyItems
 	}
 	return ContractUnknown
 }
 
-// skip notes an empty page that leads on. One that leads back to an empty page
+// noteEmpty notes an empty page that leads on. One that leads back to an empty page
 // is the end of the results, since nothing lies between: some APIs hand out two
 // cursors in turn there. The stream follows it all the same, because what comes
 // next may be listed under either.
-func (at *progress) skip(p *Page) {
+func (at *progress) noteEmpty(p *Page) {
 	h := &at.head
-	at.pace.circles = at.blank.has(p.Next)
-	at.blank.add(p.At.Cursor)
-	at.pace.skipped(p, max(h.LastEventTime, h.Origin.Start))
-	if !at.pace.leadsOn(h.MarksEnd) {
+	at.empty.circles = at.emptyCursors.has(p.Next)
+	at.emptyCursors.add(p.At.Cursor)
+	at.empty.skipped(p, max(h.LastEventTime, h.Origin.Start))
+	if !at.empty.continues(h.MarksEnd) {
 		h.RewindEnd = nil
 	}
 	switch {
-	case at.b.cfg.window() && at.pace.empties >= at.b.cfg.EmptyPages && at.final(p):
-		h.Drained, h.EndedEmpty = true, at.pace.empties
-	case at.pace.circles && !at.b.cfg.window():
+	case at.b.cfg.window() && at.empty.empties >= at.b.cfg.EmptyPages && at.endIsFinal(p):
+		h.Drained, h.EndedEmpty = true, at.empty.empties
+	case at.empty.circles && !at.b.cfg.window():
 		h.Drained, h.PositionTime, h.MarksEnd = true, millis(p.RequestedAt), true
 	}
 }
 
-// final reports whether the end of the results at p is final for what the
+// endIsFinal reports whether the end of the results at p is final for what the
 // stream exports. A window that lies partly in the future is not over before
 // its end has passed, by the server's clock if it tells.
-func (at *progress) final(p *Page) bool {
+func (at *progress) endIsFinal(p *Page) bool {
 	now := p.ServerTime
 	if now.IsZero() {
 		now = p.RequestedAt
@@ -228,8 +228,8 @@ func (at *progress) final(p *Page) bool {
 	return !at.b.cfg.window() || !now.Before(time.UnixMilli(at.b.cfg.Origin.End))
 }
 
-// admit refuses pages that must not be published.
-func (at *progress) admit(p *Page) error {
+// checkPage refuses pages that must not be published.
+func (at *progress) checkPage(p *Page) error {
 	switch {
 	case len(p.Next) > MaxCursor:
 		return &Fault{
@@ -248,11 +248,11 @@ func (at *progress) admit(p *Page) error {
 	if len(p.Next) > warnCursor && len(at.head.Cursor) <= warnCursor {
 		at.b.log.Warn("the API's cursor is long", "bytes", len(p.Next), "limit", MaxCursor)
 	}
-	return at.admitSource(p.Source)
+	return at.checkSource(p.Source)
 }
 
-// admitSource keeps two tenants from mixing in one topic.
-func (at *progress) admitSource(got SourceIdentity) error {
+// checkSource keeps two tenants from mixing in one topic.
+func (at *progress) checkSource(got SourceIdentity) error {
 	have := &at.head.Source
 	if got == (SourceIdentity{}) || got == *have {
 		return nil

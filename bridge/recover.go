@@ -34,7 +34,7 @@ func (f *follower) recover(ctx context.Context) error {
 	f.log.Info("session begins", "session", f.session.id, "checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor),
 		"start", f.at.cp.Origin.Start, "tail", len(f.at.cp.Tail), "events", f.at.cp.Events)
 	if f.state != StateBlocked { // then the first commit ends it, or the next page
-		f.set(StateRunning, nil)
+		f.setState(StateRunning, nil)
 	}
 	return nil
 }
@@ -45,21 +45,21 @@ type recovery struct{ *follower }
 
 // restore finds the checkpoint to go on from and adopts it.
 func (r *recovery) restore(ctx context.Context) error {
-	if err := r.look(ctx); err != nil {
+	if err := r.loadStore(ctx); err != nil {
 		return err
 	}
-	k, err := r.find(ctx)
+	k, err := r.loadBoth(ctx)
 	if err != nil {
 		return err
 	}
-	r.tenure.mirror.begin(k.store)
+	r.ownership.mirror.begin(k.store)
 	c, err := r.merge(ctx, k)
 	contradict := err != nil && k.storeErr == nil && faultOf(err).Class == Permanent // else the next session may get further
 	r.session.restored = err == nil || contradict
 	if err != nil {
 		switch {
 		case r.session.open && r.b.cfg.exactlyOnce():
-			r.standBy(k)
+			r.adoptForReset(k)
 		case contradict && !r.b.cfg.exactlyOnce() && r.at.cp.Mode != r.b.cfg.Mode && !k.store.Zero():
 			r.at.rejoin(k.store) // no command can be applied to what was of the other mode
 			r.adopt(k.store)
@@ -78,7 +78,7 @@ func (r *recovery) restore(ctx context.Context) error {
 		r.schedule.blockedOn = "" // it is there again
 	}
 	if r.b.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
-		r.tenure.mirror.offer(c)
+		r.ownership.mirror.offer(c)
 	}
 	if r.run.began < 0 {
 		r.run.began = c.Events
@@ -86,12 +86,12 @@ func (r *recovery) restore(ctx context.Context) error {
 	return nil
 }
 
-// standBy adopts what a reset goes on from, in a new epoch, while k decides
+// adoptForReset adopts what a reset goes on from, in a new epoch, while k decides
 // nothing: the newest checkpoint, or, of two histories, the sink's.
-func (r *recovery) standBy(k recovered) {
+func (r *recovery) adoptForReset(k recovered) {
 	newest := k.newest()
 	switch {
-	case apart(k.sink, newest) || apart(k.sink, r.at.cp):
+	case diverged(k.sink, newest) || diverged(k.sink, r.at.cp):
 		newest = k.sink
 	case !r.at.cp.Zero() && newest.Version.Compare(r.at.cp.Version) <= 0:
 		return
@@ -103,21 +103,21 @@ func (r *recovery) standBy(k recovered) {
 // verify checks that the checkpoint is of what the configuration asks for, and
 // that the topics hold what it implies.
 func (r *recovery) verify(ctx context.Context) error {
-	if err := r.restate(ctx); err != nil {
+	if err := r.updateOrigin(ctx); err != nil {
 		return err
 	}
-	if err := r.sameOrigin(); err != nil {
+	if err := r.checkOrigin(); err != nil {
 		return err
 	}
-	return r.sameTopics(ctx)
+	return r.checkTopics(ctx)
 }
 
-// find asks the sink and the store what they have. The store of an exactly-once
+// loadBoth asks the sink and the store what they have. The store of an exactly-once
 // stream is asked first: it is a copy, so what it holds then is in the sink
 // too, and if not, the sink has lost it. Asked later, it could show a commit of
 // the next owner. At least once it is the truth, and asked when nobody else
 // can move it unnoticed.
-func (r *recovery) find(ctx context.Context) (k recovered, err error) {
+func (r *recovery) loadBoth(ctx context.Context) (k recovered, err error) {
 	if r.b.cfg.exactlyOnce() {
 		k.store, k.storeErr = r.load(ctx)
 	}
@@ -135,9 +135,9 @@ func (r *recovery) find(ctx context.Context) (k recovered, err error) {
 	return k, nil
 }
 
-// look asks the store before the sink. At least once it is the truth, and
+// loadStore asks the store before the sink. At least once it is the truth, and
 // commands can be obeyed while the sink is away.
-func (r *recovery) look(ctx context.Context) error {
+func (r *recovery) loadStore(ctx context.Context) error {
 	if r.b.cfg.exactlyOnce() || !r.at.cp.Zero() && !r.at.stale {
 		return nil
 	}
@@ -189,12 +189,12 @@ func (r *recovery) recoverSink(ctx context.Context) (Checkpoint, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return r.b.ports.Sink.Recover(ctx, r.tenure.owned)
+	return r.b.ports.Sink.Recover(ctx, r.ownership.confirm)
 }
 
-// begin begins a new stream, unless the topic already holds events of it:
+// startStream begins a new stream, unless the topic already holds events of it:
 // then the checkpoint was lost, and starting over would publish all again.
-func (r *recovery) begin(ctx context.Context) (Checkpoint, error) {
+func (r *recovery) startStream(ctx context.Context) (Checkpoint, error) {
 	asking, cancel := context.WithTimeout(ctx, sinkTimeoutExactly)
 	defer cancel()
 	holds, err := r.b.ports.Sink.Holds(asking)
@@ -211,14 +211,14 @@ func (r *recovery) begin(ctx context.Context) (Checkpoint, error) {
 	r.log.Info("a new stream begins", "start", r.b.cfg.Origin.describeStart())
 	first := r.session.stamp(Checkpoint{Origin: r.b.cfg.Origin}, KindStart, Version{})
 	// Committed before the first request: "now" must not move by a restart.
-	return first, r.secure(ctx, Checkpoint{}, first)
+	return first, r.commitCheckpoint(ctx, Checkpoint{}, first)
 }
 
-// restate takes changed settings into a checkpoint that nothing was read from
+// updateOrigin takes changed settings into a checkpoint that nothing was read from
 // yet, as after a first run with a wrong key. An earlier start is taken; a
 // later one is not, since "now" is later at every restart and would skip what
 // came in between.
-func (r *recovery) restate(ctx context.Context) error {
+func (r *recovery) updateOrigin(ctx context.Context) error {
 	have, want := r.at.cp.Origin, r.b.cfg.Origin
 	if r.at.cp.Kind != KindStart && r.at.cp.Kind != KindHeartbeat || r.at.cp.Epoch > 0 || r.at.cp.Cursor != "" || r.at.cp.Events > 0 || r.at.cp.Pages > 0 {
 		return nil
@@ -233,7 +233,7 @@ func (r *recovery) restate(ctx context.Context) error {
 	}
 	next := r.session.stamp(r.at.cp, KindStart, r.at.cp.Version.next())
 	next.Origin = want
-	if err := r.secure(ctx, r.at.cp, next); err != nil {
+	if err := r.commitCheckpoint(ctx, r.at.cp, next); err != nil {
 		return err
 	}
 	r.adopt(next)
@@ -247,8 +247,8 @@ func (o Origin) describeStart() string {
 	return time.UnixMilli(o.Start).UTC().Format(time.RFC3339Nano)
 }
 
-// sameOrigin refuses to follow a cursor with settings it was not made for.
-func (r *recovery) sameOrigin() error {
+// checkOrigin refuses to follow a cursor with settings it was not made for.
+func (r *recovery) checkOrigin() error {
 	if have, want := r.at.cp.Topic, r.b.cfg.Topic; have != want && have != "" && want != "" {
 		return &Fault{
 			Class: Permanent, Code: "source", Reason: ReasonSource,

@@ -4,18 +4,18 @@ import "time"
 
 // run is what this process has done since Run was called.
 type run struct {
-	began      int64  // cp.Events when it began, -1 before
-	ended      string // why it is over
-	committed  time.Time
-	seenIDs    map[string]struct{} // change ids of checkpoints we adopted
-	contract   Contract
-	totals     totals
-	buried     time.Time // when dead letters were last spoken of
-	sharedSaid time.Time // when items of one id were last spoken of
+	began             int64  // cp.Events when it began, -1 before
+	ended             string // why it is over
+	committed         time.Time
+	seenIDs           map[string]struct{} // change ids of checkpoints we adopted
+	contract          Contract
+	totals            totals
+	deadLettersLogged time.Time // when dead letters were last spoken of
+	sharedLogged      time.Time // when items of one id were last spoken of
 }
 
-// enough says why a bounded run that is at c has what it wanted, or nothing.
-func (r *run) enough(l Limits, c Checkpoint) Hint {
+// limitReached says why a bounded run that is at c has what it wanted, or nothing.
+func (r *run) limitReached(l Limits, c Checkpoint) Hint {
 	switch {
 	case l.MaxEvents > 0 && c.Events-r.began >= l.MaxEvents:
 		return HintMaxEvents

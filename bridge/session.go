@@ -10,15 +10,15 @@ import (
 // lasts: each recovery begins a new one. Owned by the commit loop.
 type session struct {
 	b  *Bridge
-	id string // empty before the first of a tenure
+	id string // empty before the first of an ownership
 	// open is true while the sink has the session, ready between a successful
 	// recovery and the first doubt.
 	open, ready bool
 	// restored is true when all was read that is committed, ready or not.
 	restored bool
-	// there are the topics of the session, topics the same once they are known
+	// found are the topics of the session, topics the same once they are known
 	// to hold what the checkpoint implies, nil before. Neither is changed in place.
-	there, topics []TopicState
+	found, topics []TopicState
 }
 
 func newSession(b *Bridge) session { return session{b: b, id: rand.Text()[:12]} }
@@ -45,9 +45,9 @@ func (s *session) stamp(c Checkpoint, kind Kind, at Version) Checkpoint {
 	return c
 }
 
-// continued returns the topics as they are found, with what is remembered of
+// carryOver returns the topics as they are found, with what is remembered of
 // them, and says what has changed.
-func (s *session) continued(was, found []TopicState, at Version) []TopicState {
+func (s *session) carryOver(was, found []TopicState, at Version) []TopicState {
 	next := slices.Clone(found)
 	for i := range next {
 		t := &next[i]
@@ -60,7 +60,7 @@ func (s *session) continued(was, found []TopicState, at Version) []TopicState {
 			t.Partitions = old.Partitions // a broker that lags behind may know fewer
 			continue
 		}
-		if t.Letters {
+		if t.DeadLetters {
 			continue // nobody counts on their order
 		}
 		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()

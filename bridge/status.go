@@ -182,9 +182,9 @@ func (r *rate) add(now time.Time, events int, position int64) {
 	r.position[i] = position
 }
 
-// pace returns how many seconds the position moved in one, from the first to
+// speed returns how many seconds the position moved in one, from the first to
 // the last commit of the last ten seconds; 0 where there are not two.
-func (r *rate) pace(now time.Time) float64 {
+func (r *rate) speed(now time.Time) float64 {
 	var first, last, from, to int64
 	for i, second := range r.second {
 		if second < now.Unix()-rateSeconds || r.position[i] == 0 {
@@ -219,9 +219,9 @@ func (r *rate) at(now time.Time) float64 {
 func (b *Bridge) Status() Status {
 	v := b.view.Load()
 	s, now := v.status, time.Now()
-	s.Rate, s.Pace = v.rate.at(now), v.rate.pace(now)
+	s.Rate, s.Pace = v.rate.at(now), v.rate.speed(now)
 	s.PrefetchedPages, s.PrefetchedBytes = int(b.load.pages.Load()), b.load.bytes.Load()
-	s.Requests, s.StoreLagPages = b.load.requests.Load(), b.load.owed.Load()
+	s.Requests, s.StoreLagPages = b.load.requests.Load(), b.load.lagPages.Load()
 	if ms := b.load.lastPoll.Load(); ms > 0 {
 		s.LastPoll = time.UnixMilli(ms)
 	}
@@ -231,14 +231,14 @@ func (b *Bridge) Status() Status {
 			// It does not ask the API: what it saw when it did is long ago.
 			delete(s.Dependencies, DependencySource)
 		}
-		s.suffer()
+		s.applyDependencies()
 	}
 	return s
 }
 
-// suffer makes a stream that counts as fine but waits for a server that is
+// applyDependencies makes a stream that counts as fine but waits for a server that is
 // away say so.
-func (s *Status) suffer() {
+func (s *Status) applyDependencies() {
 	if !slices.Contains([]State{StateStarting, StateStandby, StateRunning, StateIdle}, s.State) {
 		return
 	}
@@ -260,8 +260,8 @@ type view struct {
 	rate   rate
 }
 
-// set changes the state and says so once.
-func (f *follower) set(state State, fault *Fault) {
+// setState changes the state and says so once.
+func (f *follower) setState(state State, fault *Fault) {
 	was, since := f.state, f.since
 	changed := state != f.state || fault != nil && (f.fault == nil || fault.Error() != f.fault.Error())
 	if state != f.state {
@@ -269,7 +269,7 @@ func (f *follower) set(state State, fault *Fault) {
 		f.b.observe(Observation{What: ObserveState, Code: string(state)})
 	}
 	f.state, f.fault = state, fault
-	f.refresh()
+	f.publishStatus()
 	if !changed {
 		return
 	}
@@ -279,14 +279,14 @@ func (f *follower) set(state State, fault *Fault) {
 	case fault == nil:
 		f.log.Debug("state", "state", string(state))
 	case state == StateBlocked:
-		f.log.Error("blocked", f.b.cfg.why(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
+		f.log.Error("blocked", f.b.cfg.faultAttrs(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
 	default:
-		f.log.Warn("will try again", f.b.cfg.why(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
+		f.log.Warn("will try again", f.b.cfg.faultAttrs(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
 	}
 }
 
-// why adds the fault to a log record.
-func (c *Config) why(fault *Fault, more ...any) []any {
+// faultAttrs adds the fault to a log record.
+func (c *Config) faultAttrs(fault *Fault, more ...any) []any {
 	more = append(more, "error", fault.Error())
 	if hint := c.hintOf(fault); hint != "" {
 		more = append(more, "hint", hint)
@@ -294,10 +294,10 @@ func (c *Config) why(fault *Fault, more ...any) []any {
 	return more
 }
 
-// refresh publishes the loop's view of itself.
-func (f *follower) refresh() {
+// publishStatus publishes the loop's view of itself.
+func (f *follower) publishStatus() {
 	s := Status{
-		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode, Leader: f.tenure.leads,
+		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode, Leader: f.ownership.active,
 		Version: f.at.cp.Version, CursorHash: CursorHash(f.at.cp.Cursor), CursorBytes: len(f.at.cp.Cursor), TailItems: len(f.at.cp.Tail),
 		Events: f.at.cp.Events, Pages: f.at.cp.Pages,
 		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated,

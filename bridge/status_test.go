@@ -33,14 +33,14 @@ func TestPace(t *testing.T) {
 				r.add(now, 1, p*1000)
 			}
 		}
-		if got := r.pace(now.Add(tc.after)); got != tc.want {
+		if got := r.speed(now.Add(tc.after)); got != tc.want {
 			t.Errorf("%s: pace %v, want %v", name, got, tc.want)
 		}
 	}
 }
 
 // Who stands by does not ask the API, and must not wait for it for ever because
-// it was away at the end of the last tenure.
+// it was away at the end of the last ownership.
 func TestStandbySuffersNoSource(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

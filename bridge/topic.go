@@ -19,8 +19,8 @@ type TopicState struct {
 	// and made again has another. Empty where the server has none.
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`
-	// Letters is true of the topic of the dead letters.
-	Letters bool `json:"letters,omitempty"`
+	// DeadLetters is true of the topic of the dead letters.
+	DeadLetters bool `json:"letters,omitempty"`
 	// Partitions is how many it has. GrewFrom is how many it had until GrewAt, in
 	// milliseconds since the epoch: the order per key holds on either side of
 	// that instant. 0 where it never grew.
@@ -65,9 +65,9 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 		t := &found[i]
 		loss := ""
 		switch was := stateOf(c.Topics, t.Name); {
-		case was != nil && c.Implies(t.Name, t.Letters):
-			loss = was.lacks(t)
-		case was == nil && c.Implies(t.Name, t.Letters) && t.End == 0 && c.Events > letterCount(found):
+		case was != nil && c.Implies(t.Name, t.DeadLetters):
+			loss = was.lossIn(t)
+		case was == nil && c.Implies(t.Name, t.DeadLetters) && t.End == 0 && c.Events > deadLetterCount(found):
 			loss = "is empty and always was"
 		}
 		if loss == "" {
@@ -75,7 +75,7 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 		}
 		what := "records"
 		switch {
-		case t.Letters:
+		case t.DeadLetters:
 			what = "dead letters"
 		case c.Events > 0:
 			what = fmt.Sprintf("%d events", c.Events)
@@ -104,40 +104,40 @@ func (e *CutOffError) Error() string {
 	return fmt.Sprintf("topic %s is not the one that it was, or lost %d offsets: was it deleted and made again?", e.Topic, e.Offsets)
 }
 
-// letterCount returns how many records may be dead letters.
-func letterCount(found []TopicState) (n int64) {
+// deadLetterCount returns how many records may be dead letters.
+func deadLetterCount(found []TopicState) (n int64) {
 	for i := range found {
-		if found[i].Letters {
+		if found[i].DeadLetters {
 			n += found[i].End
 		}
 	}
 	return n
 }
 
-// lacks says what a topic that is found lacks of t, or nothing. Dead letters
+// lossIn says what a topic that is found lacks of t, or nothing. Dead letters
 // that somebody has deleted are no loss: that is what becomes of them when they
 // have been dealt with.
-func (t *TopicState) lacks(found *TopicState) string {
+func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
 	case t.ID != "" && found.ID != "" && t.ID != found.ID:
 		return fmt.Sprintf("was deleted and made again (id %s, before %s)", found.ID, t.ID)
 	case found.End < t.End:
 		return fmt.Sprintf("ends %d offsets before where it had reached", t.End-found.End)
-	case t.KeepsAll && found.KeepsAll && found.Start > t.Start && !t.Letters:
+	case t.KeepsAll && found.KeepsAll && found.Start > t.Start && !t.DeadLetters:
 		return fmt.Sprintf("begins %d offsets later than it did, although it keeps records for ever", found.Start-t.Start)
 	}
 	return ""
 }
 
-// sameTopics looks whether the topics hold what the checkpoint implies, before
+// checkTopics looks whether the topics hold what the checkpoint implies, before
 // anything is published to them. An operator's reset accepts them as they are.
-func (r *recovery) sameTopics(ctx context.Context) error {
+func (r *recovery) checkTopics(ctx context.Context) error {
 	found, err := r.b.ports.Sink.Topics(ctx)
 	if err != nil {
 		r.session.open = false
 		return fmt.Errorf("look at the topics: %w", err)
 	}
-	r.session.there = found
+	r.session.found = found
 	if id := r.b.cfg.TopicID; id != "" {
 		for i := range found {
 			if t := &found[i]; t.Name == r.b.cfg.Topic && t.ID != id {
@@ -145,7 +145,7 @@ func (r *recovery) sameTopics(ctx context.Context) error {
 			}
 		}
 	}
-	if err := r.noteCut(ctx, found); err != nil {
+	if err := r.recordCut(ctx, found); err != nil {
 		return err
 	}
 	if fault := TopicsLost(r.at.cp, found); fault != nil && !failpoint.Broken(failpoint.BreakTopic) {
@@ -156,14 +156,14 @@ func (r *recovery) sameTopics(ctx context.Context) error {
 			r.at.rewind = rewind{} // it was of another topic
 		}
 	}
-	r.session.topics = r.session.continued(r.at.cp.Topics, found, r.at.cp.Version)
+	r.session.topics = r.session.carryOver(r.at.cp.Topics, found, r.at.cp.Version)
 	return nil
 }
 
-// noteCut has the checkpoint say where a topic that was cut off would reach. What
+// recordCut has the checkpoint say where a topic that was cut off would reach. What
 // the session had sent by then stays in its log, unseen, and hides the loss from
 // later ones.
-func (r *recovery) noteCut(ctx context.Context, found []TopicState) error {
+func (r *recovery) recordCut(ctx context.Context, found []TopicState) error {
 	cut := r.incidents.cut
 	if cut == nil {
 		return nil
@@ -176,7 +176,7 @@ func (r *recovery) noteCut(ctx context.Context, found []TopicState) error {
 		next := r.session.stamp(r.at.cp, KindHeartbeat, r.at.cp.Version.next())
 		was.End = max(was.End, now.End+cut.Offsets)
 		next.Topics = topics
-		if err := r.secure(ctx, r.at.cp, next); err != nil {
+		if err := r.commitCheckpoint(ctx, r.at.cp, next); err != nil {
 			return err
 		}
 		r.adopt(next)

@@ -420,7 +420,7 @@ func TestTopicLostIsSaidThoughReset(t *testing.T) {
 func TestTopicsLost(t *testing.T) {
 	t.Parallel()
 	events := bridge.TopicState{Name: "events", ID: "a", Partitions: 3, End: 100, KeepsAll: true}
-	letters := bridge.TopicState{Name: "dlq", ID: "b", Partitions: 3, End: 10, KeepsAll: true, Letters: true}
+	letters := bridge.TopicState{Name: "dlq", ID: "b", Partitions: 3, End: 10, KeepsAll: true, DeadLetters: true}
 	with := func(t bridge.TopicState, change func(*bridge.TopicState)) bridge.TopicState { change(&t); return t }
 	fresh := func(s *bridge.TopicState) { s.ID, s.End = "new", 0 }
 	known := []bridge.TopicState{events, letters}
@@ -464,7 +464,7 @@ func TestCheckpointTopicsGolden(t *testing.T) {
 		Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
 		Topics: []bridge.TopicState{
 			{Name: "export.events", ID: "6Wb5DnRaMGIC-M6GPOJz5g", Partitions: 12, GrewFrom: 6, GrewAt: 1700000000000, End: 1234600, Start: 7, KeepsAll: true},
-			{Name: "dlq.export.events", ID: "LwNxvR6lWLUDba07ESLR3Q", Letters: true, Partitions: 6},
+			{Name: "dlq.export.events", ID: "LwNxvR6lWLUDba07ESLR3Q", DeadLetters: true, Partitions: 6},
 		},
 		Events: 1234567, Pages: 1235, WrittenAt: 1700000000003,
 	}

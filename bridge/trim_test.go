@@ -379,10 +379,10 @@ func TestForgetsWhatATopicHeld(t *testing.T) {
 	t.Parallel()
 	f := newFollower(&Bridge{}, nil)
 	f.at.rewind = rewind{loaded: true, index: &fixedTopic{holds: "a"}}
-	f.at.blank.add("c")
-	f.at.blank.commit()
+	f.at.emptyCursors.add("c")
+	f.at.emptyCursors.commit()
 	f.forget()
-	if f.at.rewind.loaded || f.at.rewind.index != nil || f.at.blank.has("c") {
-		t.Error("the next tenure goes by what the topic held in the last one, or by its empty pages")
+	if f.at.rewind.loaded || f.at.rewind.index != nil || f.at.emptyCursors.has("c") {
+		t.Error("the next ownership goes by what the topic held in the last one, or by its empty pages")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"exportbridge/bridge/kafkagroup"
 )
 
-// trail is a LiveStream.
+// checkpoints is a LiveStream.
 type checkpoints []bridge.Checkpoint // newest first
 
 func (l checkpoints) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {

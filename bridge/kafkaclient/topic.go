@@ -253,7 +253,7 @@ func configMillis(configs map[string]string, name string) (time.Duration, bool) 
 
 // State is the topic as the engine knows it, without offsets.
 func (t *Topic) State(letters bool) bridge.TopicState {
-	s := bridge.TopicState{Name: t.Name, Letters: letters, Partitions: len(t.Partitions), KeepsAll: t.Settings.KeepsAll()}
+	s := bridge.TopicState{Name: t.Name, DeadLetters: letters, Partitions: len(t.Partitions), KeepsAll: t.Settings.KeepsAll()}
 	if t.ID != ([16]byte{}) {
 		s.ID = base64.RawURLEncoding.EncodeToString(t.ID[:]) // as Kafka's tools print it
 	}

@@ -171,7 +171,7 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (benchRun, error
 	return c.run(end, clock, out.use), nil
 }
 
-// stretch is what a process that has ended took for the cell.
+// run is what a process that has ended took for the cell.
 func (c cell) run(end partEnd, clock apiClock, use processUse) benchRun {
 	s := benchRun{
 		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: use.CPUSeconds,

@@ -43,7 +43,7 @@ func decode(t *testing.T, raw []byte, into any) {
 	}
 }
 
-// stretch is what one epoch published: the events from one index up to another,
+// benchRun is what one epoch published: the events from one index up to another,
 // exclusive.
 type benchRun struct{ from, to int }
 

@@ -2,7 +2,7 @@ package bridge
 
 import "time"
 
-// pace is how the stream stands with empty pages that lead on to a new cursor.
+// emptyRun is how the stream stands with empty pages that lead on to a new cursor.
 // They can be a part of the export where nothing matches, or the end of the
 // results of an API that hands out a new cursor with each answer. The API's
 // answers look the same, so this is the rule:
@@ -19,7 +19,7 @@ import "time"
 // Events alone do not begin the count anew: an export that lists its events
 // hours late, one at a time, would be asked without pause. They do when the
 // position gains on the clock, as it does while the stream catches up.
-type pace struct {
+type emptyRun struct {
 	allowance int  // empty pages that are still followed at once
 	empties   int  // empty pages in a row
 	spent     int  // empty pages that count for the wait
@@ -32,7 +32,7 @@ type pace struct {
 }
 
 // filled notes a page with items.
-func (p *pace) filled(page *Page, newest int64) {
+func (p *emptyRun) filled(page *Page, newest int64) {
 	p.empties, p.allowance = 0, emptyAllowance
 	p.look(page, newest)
 	passed, moved := page.RequestedAt.Sub(p.at), time.Duration(newest-p.newest)*time.Millisecond
@@ -45,7 +45,7 @@ func (p *pace) filled(page *Page, newest int64) {
 }
 
 // skipped notes an empty page that leads on.
-func (p *pace) skipped(page *Page, newest int64) {
+func (p *emptyRun) skipped(page *Page, newest int64) {
 	if p.spent == 0 {
 		p.look(page, newest)
 	}
@@ -55,7 +55,7 @@ func (p *pace) skipped(page *Page, newest int64) {
 }
 
 // look compares the newest event with the server's clock, if it tells.
-func (p *pace) look(page *Page, newest int64) {
+func (p *emptyRun) look(page *Page, newest int64) {
 	now := page.ServerTime
 	if now.IsZero() {
 		now = page.RequestedAt
@@ -64,15 +64,15 @@ func (p *pace) look(page *Page, newest int64) {
 }
 
 // ended reports whether the last page was the end of the results for certain.
-func (p *pace) ended() bool { return p.atTail || p.circles }
+func (p *emptyRun) ended() bool { return p.atTail || p.circles }
 
-// leadsOn reports whether the export goes on behind the last page.
-func (p *pace) leadsOn(marksEnd bool) bool {
+// continues reports whether the export goes on behind the last page.
+func (p *emptyRun) continues(marksEnd bool) bool {
 	return !p.ended() && (marksEnd || !p.recent && p.spent < emptyPatience)
 }
 
 // wait is how long to wait before the next page.
-func (p *pace) wait(poll time.Duration) time.Duration {
+func (p *emptyRun) wait(poll time.Duration) time.Duration {
 	if p.allowance > 0 {
 		return 0
 	}
