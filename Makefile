@@ -7,9 +7,12 @@ TESTFLAGS ?= -count=1 -shuffle=on
 # Shipped binaries use the PGO profile, which takes a minute more to build.
 PLAIN      = -pgo=off
 PROFILES   = $(CURDIR)/.profiles
+# The profile of the released program, also used by the benchmark.
+PROFILE    = $(CURDIR)/cmd/exportbridge/default.pgo
+CLI        = exportbridge/cmd/internal/cli
 REVISION  ?= $(shell git rev-parse HEAD 2>/dev/null)
 # Flags of release builds, independent of the machine.
-SHIP       = -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)"
+SHIP       = -trimpath -buildvcs=false -ldflags "-s -w -X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION)"
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 DIST      ?= $(CURDIR)/dist
 SHA256     = $(if $(shell command -v sha256sum),sha256sum,shasum -a 256)
@@ -24,7 +27,7 @@ help:
 ##@ Everyday
 
 demo: ## run the demo: API, Kafka and Redis embedded in one process
-	$(GO) run $(PLAIN) ./cmd/exportbridge demo
+	$(GO) run $(PLAIN) ./cmd/exportbridge-dev demo
 
 build: ## build ./exportbridge
 	CGO_ENABLED=0 $(GO) build $(SHIP) -o exportbridge ./cmd/exportbridge
@@ -68,7 +71,7 @@ model: ## check the protocol's model, and each broken rule, with spin
 	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge
 
 broken: ## remove each rule of the protocol: a test must fail
-	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/exportbridge
+	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/internal/e2e
 
 explore: ## test schedules of two processes with faults; SECONDS=60
 	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge
@@ -78,19 +81,19 @@ poison: ## overwrite released pages under the race detector; EVENTS=N
 
 proof: ## kill, pause and cut servers; KILLS, ZOMBIES or MINUTES, SEED
 	TEST_REAL=1 $(if $(KILLS),E2E_CHAOS=1 E2E_KILLS=$(KILLS)) $(if $(ZOMBIES),E2E_ZOMBIES=$(ZOMBIES)) $(if $(MINUTES),E2E_MINUTES=$(MINUTES)) $(if $(SEED),E2E_SEED=$(SEED)) \
-	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/exportbridge
+	$(GO) test $(PLAIN) -count=1 -v -timeout 3h -run '$(or $(if $(KILLS),TestE2EProofChaos),$(if $(ZOMBIES),TestE2EProofZombies),$(if $(MINUTES),TestE2EProofCluster),TestE2EProof)' ./cmd/internal/e2e
 
 soak: ## run one bridge with a fault every 5 s; MINUTES=30
-	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(PLAIN) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/exportbridge
+	TEST_REAL=1 SOAK_MINUTES=$(or $(MINUTES),30) $(GO) test $(PLAIN) -count=1 -v -timeout 3h -run TestE2ESoak ./cmd/internal/e2e
 
 ##@ Performance
 
 bench: ## measure this machine; ROWS=name, QUICK=1, KAFKA=host:port
-	$(GO) run ./cmd/exportbridge bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
+	$(GO) run -pgo=$(PROFILE) ./cmd/exportbridge-dev bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
 
 pgo: ## refresh the profile that the binary is built with
-	$(GO) run -trimpath ./cmd/exportbridge bench cpu_per_million cpu_per_million_default serial_fraction_20 --rounds 1 --pages 200 --profile $(PROFILES)
-	$(GO) tool pprof -proto $(PROFILES)/*.cpu > cmd/exportbridge/default.pgo
+	$(GO) run -trimpath -pgo=$(PROFILE) ./cmd/exportbridge-dev bench cpu_per_million cpu_per_million_default serial_fraction_20 --rounds 1 --pages 200 --profile $(PROFILES)
+	$(GO) tool pprof -proto $(PROFILES)/*.cpu > $(PROFILE)
 	rm -r $(PROFILES)
 
 ##@ Release
@@ -123,4 +126,4 @@ release-check: ## build the last commit twice and compare the results
 	echo "both builds are the same"
 
 recording: ## record the README's demo session again
-	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/exportbridge
+	RECORDING=write $(GO) test $(PLAIN) -count=1 -run TestRecording ./cmd/internal/e2e

@@ -2,17 +2,6 @@
 // it into a Kafka topic.
 package main
 
-import (
-	"context"
-	"io"
-	"log"
-	"os"
-)
+import "exportbridge/cmd/internal/command"
 
-func main() {
-	log.SetOutput(io.Discard) // libraries quote events there; see package process
-	ctx, stop := interruptible(context.Background())
-	code := run(ctx, os.Args[1:], os.Environ(), stdio{os.Stdin, os.Stdout, os.Stderr})
-	stop()
-	os.Exit(code)
-}
+func main() { command.Program.Execute() }

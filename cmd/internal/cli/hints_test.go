@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// TestEngineHints: every hint of the engine has words, and no others have.
+func TestEngineHints(t *testing.T) {
+	t.Parallel()
+	for _, h := range bridge.Hints {
+		if EngineHints[h] == "" {
+			t.Errorf("%s has no words", h)
+		}
+	}
+	for h := range EngineHints {
+		if !slices.Contains(bridge.Hints, h) {
+			t.Errorf("nothing advises %s", h)
+		}
+	}
+	// What each blocked stream must offer.
+	for h, choices := range map[bridge.Hint][]string{
+		bridge.HintTopicLost:              {"--to-earliest", "--to-current", "verify --repair"},
+		bridge.HintTopicVanished:          {"topics create --execute", "--to-earliest", "--to-current"},
+		bridge.HintTopicMissing:           {"topics create --execute", "KAFKA_CREATE_TOPICS"},
+		bridge.HintCheckpointTopicMissing: {"topics create --execute"},
+		bridge.HintCheckpointTopicLost:    {"topics create --execute"},
+		bridge.HintMissingGrants:          {"topics plan --acls"},
+		bridge.HintMapping:                {"dlq-all"},
+		bridge.HintMaxEvents:              {"--max-events"},
+		bridge.HintUntil:                  {"--until"},
+	} {
+		for _, choice := range choices {
+			if !strings.Contains(EngineHints[h], choice) {
+				t.Errorf("%s says %q, want %q in it", h, EngineHints[h], choice)
+			}
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/cmd/internal/config"
+)
+
+// Exit codes of the program.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitUsage       = 2 // wrong usage or configuration
+	ExitCheck       = 3 // check found a blocking problem
+	ExitNotOwner    = 4 // the stream is somebody else's by now
+	ExitRefused     = 5 // refused by the other side, or blocked
+	ExitInterrupted = 130
+)
+
+// groupSetup is the group in the help of what is done before and beside a run.
+const GroupSetup = "setup"
+
+// stdio is where a command reads and writes: data on stdout, everything
+// else on stderr.
+type Stdio struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// app is what the commands share: one process runs one command.
+type App struct {
+	Stdio
+	name    string // of the program
+	Environ []string
+	Given   map[string]string // settings from flags, by variable
+	envFile string
+	started bool // the arguments were understood
+}
+
+// program is a binary: its name, its help and its commands.
+type Program struct {
+	Name, Short, Long, Example string
+	Groups                     []*cobra.Group // of commands in the help, the set-up group among them; nil for none
+	Commands                   func(*App) []*cobra.Command
+}
+
+// execute runs the process's arguments and ends the process.
+func (p *Program) Execute() {
+	log.SetOutput(io.Discard) // libraries quote events there; see package process
+	ctx, stop := interruptible(context.Background())
+	code := p.Run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// run runs the command that args name with the variables of environ
+// (NAME=VALUE) and returns the exit code. It ends early, as gracefully as the
+// command can, when ctx is cancelled.
+func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) int {
+	a := &App{Stdio: std, name: p.Name, Environ: environ, Given: make(map[string]string)}
+	root := p.build(a)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		err = a.classify(ctx, err)
+		printError(std.Stderr, err)
+	}
+	return exitCode(err)
+}
+
+// Commands returns the root command, with all others below it, for what reads
+// them: it has no input, and its output is discarded.
+func (p *Program) Root() *cobra.Command {
+	return p.build(&App{Stdio: Stdio{strings.NewReader(""), io.Discard, io.Discard}, name: p.Name, Given: make(map[string]string)})
+}
+
+func (p *Program) build(a *App) *cobra.Command {
+	root := &cobra.Command{
+		Use:                   p.Name,
+		Short:                 p.Short,
+		Long:                  p.Long,
+		Example:               p.Example,
+		Version:               p.Name + " " + ReadBuildInfo().String(),
+		Args:                  NoSubcommand,
+		RunE:                  ShowHelp,
+		DisableFlagsInUseLine: true,
+		SilenceErrors:         true,
+		SilenceUsage:          true,
+		// No other command may have a PersistentPreRun: cobra runs only one.
+		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
+	}
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetFlagErrorFunc(explainFlag)
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.AddGroup(p.Groups...)
+	root.AddGroup(&cobra.Group{ID: GroupSetup, Title: "Set it up:"})
+	root.SetHelpCommandGroupID(GroupSetup)
+	root.SetCompletionCommandGroupID(GroupSetup)
+	root.AddCommand(p.Commands(a)...)
+	root.AddCommand(newVersionCommand(a))
+	// Added by cobra at the start otherwise, too late for suggestions.
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	a.addCompletions(root)
+	return root
+}
+
+// usageTemplate adds to cobra's how settings are given.
+func usageTemplate(template string) string {
+	return template + `{{if .Annotations.` + settingsAnnotation + `}}
+Settings come from environment variables or flags: KAFKA_BROKERS is --kafka-brokers.
+"exportbridge config docs" lists them all.
+{{end}}`
+}
+
+// noSubcommand is the Args of a command that only holds others.
+func NoSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := &Error{
+		Code: ExitUsage,
+		Err:  fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()),
+		Hint: cmd.CommandPath() + " --help",
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	if near := config.Nearest(args[0], names); near != "" {
+		err.Hint = cmd.CommandPath() + " " + near
+	} else if found := commandsNamed(cmd.Root(), args[0]); len(found) == 1 {
+		err.Hint = found[0]
+	}
+	return err
+}
+
+// commandsNamed returns the paths of all commands of that name, at any depth.
+func commandsNamed(cmd *cobra.Command, name string) []string {
+	var paths []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() == name {
+			paths = append(paths, sub.CommandPath())
+		}
+		paths = append(paths, commandsNamed(sub, name)...)
+	}
+	return paths
+}
+
+// noArgs is the Args of a command that takes none.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return &Error{
+		Code: ExitUsage,
+		Err:  fmt.Errorf("unexpected argument %q", args[0]),
+		Hint: cmd.CommandPath() + " --help",
+	}
+}
+
+func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// explainFlag turns an error of the flag parser into one with a hint.
+func explainFlag(cmd *cobra.Command, err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return err
+	}
+	wrong := &Error{Code: ExitUsage, Err: err, Hint: cmd.CommandPath() + " --help"}
+	missing, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return wrong
+	}
+	if cmd.HasSubCommands() {
+		// The flag may be one of the command that was meant.
+		if unknown := NoSubcommand(cmd, cmd.Flags().Args()); unknown != nil {
+			return unknown
+		}
+	}
+	if missing.GetSpecifiedShortnames() != "" {
+		return wrong
+	}
+	name := missing.GetSpecifiedName()
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := cmp.Or(config.Nearest(name, names), onlyWith(name, names)); near != "" {
+		wrong.Hint = cmd.CommandPath() + " --" + near
+	}
+	for _, v := range config.Variables() {
+		if v.Secret && v.FlagName() == name {
+			wrong.Err = fmt.Errorf("%s is a secret and has no flag", v.Name)
+			wrong.Hint = fmt.Sprintf("set %s, or %s%s to a file that holds it", v.Name, v.Name, config.FileSuffix)
+		}
+	}
+	return wrong
+}
+
+// onlyWith returns the only name that begins with prefix, or "".
+func onlyWith(prefix string, names []string) string {
+	found := ""
+	for _, name := range names {
+		switch {
+		case !strings.HasPrefix(name, prefix):
+		case found != "":
+			return ""
+		default:
+			found = name
+		}
+	}
+	return found
+}
+
+// classify gives every error an exit code. What goes wrong before the command
+// starts is wrong usage.
+func (a *App) classify(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*Error](err); ok {
+		return err
+	}
+	switch {
+	case !a.started:
+		return &Error{Code: ExitUsage, Err: err, Hint: a.name + " --help"}
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return &Error{Code: ExitInterrupted, Err: errors.New("interrupted")}
+	}
+	return &Error{Code: ExitFailed, Err: err}
+}
+
+// exitError is an error that decides the exit code and may tell people what to
+// do about it.
+type Error struct {
+	Code int
+	Err  error
+	Hint string // printed after "Try:", "" for none
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+func exitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return ExitFailed
+}
+
+// printError shows an error to people, with its hint.
+func printError(w io.Writer, err error) {
+	fmt.Fprintf(w, "error: %s\n", strings.TrimSpace(err.Error()))
+	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
+		fmt.Fprintf(w, "Try: %s\n", e.Hint)
+	}
+}
+
+// interruptible returns a context that the first SIGTERM or SIGINT cancels;
+// the second ends the process at once. The returned function stops listening
+// and waits for the goroutine started here.
+func interruptible(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 2 {
+			select {
+			case <-signals:
+			case <-stopped:
+				return
+			}
+			if ctx.Err() != nil {
+				os.Exit(ExitInterrupted)
+			}
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(stopped)
+		<-done
+		cancel()
+	}
+}

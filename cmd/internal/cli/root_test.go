@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	plain := errors.New("plain")
+	for _, test := range []struct {
+		name    string
+		ctx     context.Context
+		started bool
+		err     error
+		want    int
+	}{
+		{"before the command", t.Context(), false, plain, ExitUsage},
+		{"in the command", t.Context(), true, plain, ExitFailed},
+		{"typed", t.Context(), true, fmt.Errorf("wrapped: %w", &Error{Code: ExitRefused, Err: plain}), ExitRefused},
+		{"interrupted", cancelled, true, fmt.Errorf("wait: %w", context.Canceled), ExitInterrupted},
+		{"failed while interrupted", cancelled, true, plain, ExitFailed},
+		{"cancelled by itself", t.Context(), true, context.Canceled, ExitFailed},
+	} {
+		a := &App{started: test.started}
+		if got := exitCode(a.classify(test.ctx, test.err)); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+	if exitCode(nil) != ExitOK || exitCode(plain) != ExitFailed {
+		t.Errorf("exitCode(nil) = %d, of a plain error %d", exitCode(nil), exitCode(plain))
+	}
+}
+
+func TestPrintError(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	printError(&b, &Error{Code: 1, Err: errors.New("broken\n"), Hint: "mend it"})
+	if b.String() != "error: broken\nTry: mend it\n" {
+		t.Errorf("printed %q", b.String())
+	}
+}

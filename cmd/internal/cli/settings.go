@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/cmd/internal/config"
+)
+
+// settings loads what the command needs. preset are variables that the command
+// sets by itself: stronger than the environment, weaker than flags. With an
+// error about settings the returned ones hold the effective values all the same.
+func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
+	s, err := config.Load(config.Sources{Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile}, need)
+	if s != nil {
+		for i := range s.Streams {
+			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = EngineHints, EngineHints
+		}
+	}
+	if err == nil {
+		return s, nil
+	}
+	wrong := &Error{Code: ExitUsage, Err: err}
+	if s != nil {
+		a.Warn(s) // what is missing may be there under a misspelt name
+		wrong.Hint = "exportbridge config docs"
+	}
+	return s, wrong
+}
+
+// settingsAnnotation marks the commands that take settings; the usage text
+// shows how.
+const settingsAnnotation = "settings"
+
+// takeSettings gives the command a flag for every setting that is no secret,
+// and --set and --env-file. The flags of settings are left out of the help:
+// config docs lists them.
+func (a *App) TakeSettings(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	for _, v := range config.Variables() {
+		if v.Secret || flags.Lookup(v.FlagName()) != nil {
+			continue
+		}
+		flag := &pflag.Flag{
+			Name:   v.FlagName(),
+			Usage:  v.Description,
+			Value:  &settingFlag{given: a.Given, name: v.Name, kind: v.Kind()},
+			Hidden: true,
+		}
+		if v.Kind() == "true, false" {
+			flag.NoOptDefVal = "true"
+		}
+		flags.AddFlag(flag)
+		if len(v.Values) > 0 {
+			// The flag was added above, which is the only thing that can be wrong.
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(v.Values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	flags.Var(&setFlag{given: a.Given}, "set", "set a variable, for example --set EXPORT_PAGE_SIZE=500")
+	flags.StringVar(&a.envFile, "env-file", "", "read variables from `FILE`, one NAME=VALUE a line; the environment wins")
+	if cmd.Annotations == nil {
+		cmd.Annotations = make(map[string]string)
+	}
+	cmd.Annotations[settingsAnnotation] = "yes"
+}
+
+// settingFlag is the flag of one setting. The value is judged when all
+// settings are loaded, with all others.
+type settingFlag struct {
+	given map[string]string // by variable, owned by the app
+	name  string
+	kind  string
+}
+
+func (f *settingFlag) String() string {
+	if f == nil {
+		return ""
+	}
+	return f.given[f.name]
+}
+
+func (f *settingFlag) Type() string { return f.kind }
+
+func (f *settingFlag) Set(value string) error {
+	f.given[f.name] = value
+	return nil
+}
+
+// setFlag is --set NAME=VALUE, which can also name per-stream variables and
+// files.
+type setFlag struct{ given map[string]string }
+
+func (f *setFlag) String() string { return "" }
+
+func (f *setFlag) Type() string { return "NAME=VALUE" }
+
+func (f *setFlag) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return fmt.Errorf("want NAME=VALUE, for example EXPORT_PAGE_SIZE=500")
+	}
+	f.given[name] = value
+	return nil
+}
+
+// warn prints what looks like a setting and is none.
+func (a *App) Warn(s *config.Settings) {
+	for _, line := range s.Warnings {
+		fmt.Fprintf(a.Stderr, "warning: %s\n", line)
+	}
+}
+
+// steeredStream returns the settings, and those of the stream that a command is
+// about, for one that works with its topics.
+func (a *App) StreamSettings(need config.Uses, name string) (*config.Settings, *config.Stream, error) {
+	s, err := a.Settings(need|config.UsesKafka, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.Warn(s)
+	st, err := StreamNamed(s, name)
+	return s, st, err
+}
+
+// streamNamed returns the settings of the stream that a command is about: the
+// named one, or the only one.
+func StreamNamed(s *config.Settings, name string) (*config.Stream, error) {
+	var names []string
+	for i := range s.Streams {
+		if st := &s.Streams[i]; st.Name == name || name == "" && len(s.Streams) == 1 {
+			return st, nil
+		}
+		names = append(names, s.Streams[i].Name)
+	}
+	slices.Sort(names)
+	if name == "" {
+		return nil, &Error{Code: ExitUsage, Err: fmt.Errorf("there are several streams: %v", names), Hint: "--stream " + names[0]}
+	}
+	return nil, &Error{Code: ExitUsage, Err: fmt.Errorf("no stream is called %q, BRIDGE_STREAMS names %v", name, names), Hint: "--stream " + names[0]}
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// Set by the linker where the program is built for others: -X main.version=v1.2.3.
+var version, revision string
+
+// buildInfo says which program this is.
+type buildInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // built with changes on top of Revision
+	Time     string `json:"time,omitempty"`     // of Revision
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// readBuildInfo returns what the build wrote into the binary.
+func ReadBuildInfo() buildInfo {
+	b := buildInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version, b.Revision = info.Main.Version, revision
+	if b.Version == "" || b.Version == "(devel)" {
+		b.Version = "devel"
+	}
+	if version != "" {
+		b.Version = version
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			b.Revision = setting.Value
+		case "vcs.time":
+			b.Time = setting.Value
+		case "vcs.modified":
+			b.Modified = setting.Value == "true"
+		}
+	}
+	return b
+}
+
+func newVersionCommand(a *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  " + a.name + " version --json",
+		GroupID: GroupSetup,
+		Args:    NoArgs,
+	}
+	asJSON := TakeJSON(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		b := ReadBuildInfo()
+		if *asJSON {
+			return PrintJSON(a.Stdout, b)
+		}
+		_, err := fmt.Fprintln(a.Stdout, a.name, b)
+		return err
+	}
+	return cmd
+}
+
+// String is the build in one line, without the program's name.
+func (b buildInfo) String() string {
+	return fmt.Sprintf("%s%s (%s, %s)", b.Version, b.revisionNote(), b.Go, b.Platform)
+}
+
+func (b buildInfo) revisionNote() string {
+	switch {
+	case b.Revision == "":
+		return ""
+	case b.Modified:
+		return " of " + b.Revision + ", modified"
+	default:
+		return " of " + b.Revision
+	}
+}

@@ -1,0 +1,59 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/exportbridge/monitoring"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+func newAlertsCommand(a *cli.App) *cobra.Command {
+	var groups []string
+	var file string
+	cmd := &cobra.Command{
+		Use:   "alerts",
+		Short: "Print alert rules for Prometheus",
+		Long: `Print alert rules for Prometheus, for its rule_files. Each one names the command
+that shows or repairs what it is about. The severity is page (somebody must look
+now) or ticket.`,
+		Example: `  exportbridge alerts > exportbridge.rules.yml
+  exportbridge alerts --output /etc/prometheus/exportbridge.rules.yml
+  exportbridge alerts --rule-group health --rule-group flow`,
+		GroupID: cli.GroupSetup,
+		Args:    cli.NoArgs,
+	}
+	cmd.Flags().StringSliceVar(&groups, "rule-group", monitoring.Groups, "only this `GROUP` of rules: "+strings.Join(monitoring.Groups, ", "))
+	cli.Offer(cmd, "rule-group", monitoring.Groups...)
+	cli.TakeOutput(cmd, &file)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		text, err := alertRules(groups)
+		if err != nil {
+			return err
+		}
+		return a.PrintTo(file, text)
+	}
+	return cmd
+}
+
+// alertRules returns one rule file with the groups.
+func alertRules(groups []string) (string, error) {
+	if len(groups) == 0 {
+		return "", &cli.Error{Code: cli.ExitUsage, Err: errors.New("--rule-group is empty"), Hint: "--rule-group " + monitoring.Groups[0]}
+	}
+	for _, group := range groups {
+		if !slices.Contains(monitoring.Groups, group) {
+			return "", &cli.Error{
+				Code: cli.ExitUsage, Err: fmt.Errorf("there is no group of rules %q, only %s", group, strings.Join(monitoring.Groups, ", ")),
+				Hint: "--rule-group " + cmp.Or(config.Nearest(group, monitoring.Groups), monitoring.Groups[0]),
+			}
+		}
+	}
+	return monitoring.Rules(groups), nil
+}

@@ -1,0 +1,325 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
+	"exportbridge/cursorstore"
+)
+
+// checkTimeout is how long check may take unless --timeout says otherwise.
+const checkTimeout = 20 * time.Second
+
+// level is how serious a finding is.
+type level string
+
+const (
+	levelOK   level = "ok"
+	levelInfo level = "info"
+	levelWarn level = "warn"
+	levelFail level = "fail" // the bridge cannot run, or will lose its cursor
+)
+
+// finding is one thing that check has to say.
+type finding struct {
+	Level level  `json:"level"`
+	Text  string `json:"text"`
+	// Hint says what to do about it.
+	Hint string `json:"hint,omitempty"`
+}
+
+// checkSection is one part of the check. find is called once.
+type checkSection struct {
+	name string
+	find func(ctx context.Context) []finding
+}
+
+// The sections that --only can name.
+var checkSystems = map[string]config.Uses{"api": config.UsesExport, "kafka": config.UsesKafka, "redis": config.UsesCursor}
+
+func newCheckCommand(a *cli.App) *cobra.Command {
+	var only []string
+	timeout := checkTimeout
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Look whether everything is ready for run",
+		Long: `Look whether everything is ready for run: the settings, the export API and its
+key, Kafka, its topics and our rights, Redis and whether it keeps what it is
+given, and who runs the streams now. It changes nothing but one key in Redis,
+which it removes again.
+
+The exit code is 3 if something would keep the bridge from running.`,
+		Example: `  EXPORT_API_KEY_FILE=key exportbridge check
+  exportbridge check --only kafka,redis
+  exportbridge check --json | jq '.sections[].findings[] | select(.level == "fail")'`,
+		GroupID: cli.GroupSetup,
+		Args:    cli.NoArgs,
+	}
+	asJSON := cli.TakeJSON(cmd)
+	a.TakeSettings(cmd)
+	cmd.Flags().StringSliceVar(&only, "only", nil, "look only at these `SYSTEMS`: api, kafka, redis")
+	cli.Offer(cmd, "only", slices.Sorted(maps.Keys(checkSystems))...)
+	cmd.Flags().Var(cli.Parsed(&timeout, config.ParseDuration, "DURATION").Shown("20s"), "timeout", "longest time to take")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		need, err := systemsNamed(only)
+		if err != nil {
+			return err
+		}
+		if timeout <= 0 {
+			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--timeout %s is not above 0", timeout), Hint: "--timeout " + checkTimeout.String()}
+		}
+		s, err := a.Settings(need, nil)
+		if err != nil {
+			return err
+		}
+		return runCheck(cmd.Context(), a, checkSections(s, need), *asJSON, timeout)
+	}
+	return cmd
+}
+
+// systemsNamed says what --only asks for; nothing is everything.
+func systemsNamed(names []string) (config.Uses, error) {
+	if len(names) == 0 {
+		return config.UsesAll, nil
+	}
+	var need config.Uses
+	for _, name := range names {
+		system, ok := checkSystems[strings.TrimSpace(name)]
+		if !ok {
+			return 0, &cli.Error{
+				Code: cli.ExitUsage,
+				Err:  fmt.Errorf("--only: %q is not one of: api, kafka, redis", name),
+				Hint: "exportbridge check --only kafka,redis",
+			}
+		}
+		need |= system
+	}
+	return need, nil
+}
+
+// runCheck runs the sections at the same time and shows them in their order, each
+// as soon as it and those before it are done.
+func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON bool, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	results := make([]chan []finding, len(sections))
+	for i, section := range sections {
+		results[i] = make(chan []finding, 1)
+		running.Go(func() { results[i] <- section.find(limited) })
+	}
+	report := checkReport{marks: process.IsTerminal(a.Stdout) && !process.NoColor(a.Environ)}
+	for i, section := range sections {
+		findings := <-results[i]
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		report.add(section.name, findings)
+		if !asJSON {
+			if _, err := io.WriteString(a.Stdout, report.text(section.name, findings)); err != nil {
+				return fmt.Errorf("print check: %w", err)
+			}
+		}
+	}
+	if err := printSummary(a, &report, asJSON); err != nil {
+		return err
+	}
+	if report.Failures > 0 {
+		return &cli.Error{Code: cli.ExitCheck, Err: fmt.Errorf("the check found %s", cli.Counted(report.Failures, "blocking problem"))}
+	}
+	return nil
+}
+
+func printSummary(a *cli.App, r *checkReport, asJSON bool) error {
+	if asJSON {
+		return cli.PrintJSON(a.Stdout, r)
+	}
+	if _, err := fmt.Fprintf(a.Stdout, "  %d ok, %s, %s\n", r.OK, cli.Counted(r.Warnings, "warning"), cli.Counted(r.Failures, "failure")); err != nil {
+		return fmt.Errorf("print check: %w", err)
+	}
+	return nil
+}
+
+// checkReport is what check found.
+type checkReport struct {
+	Sections []reportedSection `json:"sections"`
+	OK       int               `json:"ok"`
+	Warnings int               `json:"warnings"`
+	Failures int               `json:"failures"`
+
+	marks bool // colours for the levels
+}
+
+type reportedSection struct {
+	Name     string    `json:"name"`
+	Findings []finding `json:"findings"`
+}
+
+func (r *checkReport) add(name string, findings []finding) {
+	r.Sections = append(r.Sections, reportedSection{name, findings})
+	for _, f := range findings {
+		switch f.Level {
+		case levelOK:
+			r.OK++
+		case levelWarn:
+			r.Warnings++
+		case levelFail:
+			r.Failures++
+		}
+	}
+}
+
+// text is a section for people. Only the first line bears its name.
+func (r *checkReport) text(name string, findings []finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "  %-8s %s %s\n", name, r.mark(f.Level), oneLine(f.Text))
+		if f.Hint != "" {
+			fmt.Fprintf(&b, "  %-8s %-5sTry: %s\n", "", "", oneLine(f.Hint))
+		}
+		name = ""
+	}
+	return b.String()
+}
+
+// mark is the level, four columns wide.
+func (r *checkReport) mark(l level) string {
+	word := fmt.Sprintf("%-4s", l)
+	colour := ""
+	switch l {
+	case levelOK:
+		colour = "\x1b[32m"
+	case levelWarn:
+		colour = "\x1b[33m"
+	case levelFail:
+		word, colour = "FAIL", "\x1b[1;31m"
+	}
+	if !r.marks || colour == "" {
+		return word
+	}
+	return colour + word + "\x1b[0m"
+}
+
+// oneLine joins the lines of an error.
+func oneLine(text string) string {
+	return printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+}
+
+// checkSections lists what is to be looked at.
+func checkSections(s *config.Settings, need config.Uses) []checkSection {
+	of := func(find func(context.Context, *config.Settings) []finding) func(context.Context) []finding {
+		return func(ctx context.Context) []finding { return find(ctx, s) }
+	}
+	sections := []checkSection{{"config", of(checkConfig)}}
+	if need&config.UsesExport != 0 {
+		sections = append(sections, checkSection{"api", func(ctx context.Context) []finding { return eachStream(ctx, s, checkAPI) }})
+	}
+	if need&config.UsesKafka != 0 {
+		find := func(ctx context.Context, st *config.Stream) []finding { return checkKafka(ctx, s, st, need) }
+		sections = append(sections, checkSection{"kafka", func(ctx context.Context) []finding { return eachStream(ctx, s, find) }})
+	}
+	if need&config.UsesCursor != 0 {
+		cursorstore.LogTo(nil) // its messages come back as errors
+		sections = append(sections, checkSection{"redis", of(checkRedis)}, checkSection{"owner", of(checkOwners)})
+	}
+	return sections
+}
+
+// eachStream looks at all streams at the same time. Where streams share what
+// was found, it is said once.
+func eachStream(ctx context.Context, s *config.Settings, find func(context.Context, *config.Stream) []finding) []finding {
+	found := make([][]finding, len(s.Streams))
+	var running sync.WaitGroup
+	for i := range s.Streams {
+		running.Go(func() { found[i] = find(ctx, &s.Streams[i]) })
+	}
+	running.Wait()
+	shared := func(f finding) bool {
+		for _, list := range found {
+			if !slices.Contains(list, f) {
+				return false
+			}
+		}
+		return true
+	}
+	var all []finding
+	for i, list := range found {
+		for _, f := range list {
+			switch {
+			case !shared(f):
+				f.Text = s.Streams[i].Name + ": " + f.Text
+			case i > 0:
+				continue
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// checkConfig says what was set, and what looks wrong although it is allowed.
+func checkConfig(_ context.Context, s *config.Settings) []finding {
+	set, files := 0, 0
+	for _, row := range s.Effective {
+		if row.Origin != config.FromDefault {
+			set++
+		}
+		if row.Origin == config.FromFile {
+			files++
+		}
+	}
+	text := cli.Counted(set, "value") + " set"
+	if files > 0 {
+		text += fmt.Sprintf(", %d from files", files)
+	}
+	found := []finding{{Level: levelOK, Text: text + ", the others are defaults"}}
+	for _, line := range s.Warnings {
+		found = append(found, finding{Level: levelWarn, Text: line})
+	}
+	for i := range s.Streams {
+		for _, name := range s.Streams[i].Unsafe() {
+			f := finding{Level: levelWarn, Text: name + " gives up a protection", Hint: "leave it to tests"}
+			if !slices.Contains(found, f) {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+// checkKafka looks at Kafka, and whether its topics hold what the checkpoint
+// implies: the checkpoint topic's, or Redis's if it is looked at too.
+func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
+	cfg := st.Kafka
+	if need&config.UsesCursor != 0 {
+		cfg.Known = known(s, st.Name) // what is wrong with Redis is said elsewhere
+	}
+	var found []finding
+	for _, f := range cfg.Needs().Check(ctx) {
+		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: cmp.Or(f.Hint, cli.EngineHints[f.Advice])})
+	}
+	return found
+}
+
+// failure is the finding for an adapter's error.
+func failure(err error) finding {
+	f := finding{Level: levelFail, Text: err.Error()}
+	if e, ok := errors.AsType[*cli.Error](explained(err)); ok {
+		f.Hint = e.Hint
+	}
+	return f
+}

@@ -1,0 +1,74 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cursorstore"
+)
+
+// checkRedis looks whether Redis can be trusted with the cursor.
+func checkRedis(ctx context.Context, s *config.Settings) []finding {
+	client, err := cursorstore.Open(s.Cursor)
+	if err != nil {
+		return []finding{failure(err)}
+	}
+	defer client.Close()
+	found := client.Check(ctx)
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	var all []finding
+	for _, f := range found {
+		if !late || f.Level != cursorstore.Fail {
+			all = append(all, finding{Level: level(f.Level), Text: f.Text, Hint: f.Hint})
+		}
+	}
+	if late {
+		all = append(all, finding{Level: levelFail, Text: "Redis did not answer in time", Hint: "check the address in REDIS_URL; --timeout is the longest wait"})
+	}
+	return all
+}
+
+// checkOwners says who runs the streams now, from what they tell in Redis.
+func checkOwners(ctx context.Context, s *config.Settings) []finding {
+	client, err := cursorstore.Open(s.Cursor)
+	if err != nil {
+		return []finding{{Level: levelInfo, Text: "not known"}}
+	}
+	defer client.Close()
+	return eachStream(ctx, s, func(ctx context.Context, st *config.Stream) []finding {
+		status, live, err := client.Stream(st.Name).Status(ctx)
+		switch {
+		case errors.Is(err, bridge.ErrForeign):
+			return []finding{failure(err)}
+		case err != nil: // the section about Redis says why
+			return []finding{{Level: levelInfo, Text: "not known, Redis does not answer"}}
+		case !live:
+			return []finding{{Level: levelInfo, Text: "no bridge runs stream " + st.Name}}
+		}
+		return []finding{ownerOf(&status, time.Now())}
+	})
+}
+
+// ownerOf says what the owner of a stream is doing.
+func ownerOf(status *bridge.Status, now time.Time) finding {
+	text := fmt.Sprintf("%s, epoch %d, %s", status.Owner, status.Version.Epoch, status.State)
+	if status.Reason != "" {
+		text += fmt.Sprintf(" (%s)", status.Reason)
+	}
+	if !status.Since.IsZero() {
+		text += fmt.Sprintf(" for %s", cli.RoundDuration(now.Sub(status.Since)))
+	}
+	if status.Error == "" {
+		return finding{Level: levelInfo, Text: text}
+	}
+	f := finding{Level: levelInfo, Text: text + ": " + status.Error, Hint: status.Hint}
+	if status.State == bridge.StateBlocked {
+		f.Level = levelWarn
+	}
+	return f
+}

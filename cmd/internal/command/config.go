@@ -1,0 +1,180 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+func newConfigCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "config",
+		Short:   "Show and document the settings",
+		Example: "  exportbridge config show",
+		GroupID: cli.GroupSetup,
+		Args:    cli.NoSubcommand,
+		RunE:    cli.ShowHelp,
+
+		DisableFlagsInUseLine: true,
+	}
+	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a))
+	return cmd
+}
+
+func newConfigShowCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the settings in force and where each comes from",
+		Long: `Print the settings in force and where each comes from. Secrets are masked.
+Everything that is wrong with them is reported too, and then the exit code is 2.`,
+		Example: `  exportbridge config show
+  exportbridge config show --json --kafka-brokers kafka-1:9092`,
+		Args: cli.NoArgs,
+	}
+	asJSON := cli.TakeJSON(cmd)
+	a.TakeSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, wrong := a.Settings(config.UsesAll, nil)
+		if s == nil {
+			return wrong
+		}
+		if wrong == nil && !*asJSON {
+			a.Warn(s)
+		}
+		if err := showSettings(a, s, *asJSON); err != nil {
+			return err
+		}
+		return wrong
+	}
+	return cmd
+}
+
+func showSettings(a *cli.App, s *config.Settings, asJSON bool) error {
+	if asJSON {
+		return cli.PrintJSON(a.Stdout, struct {
+			Settings []config.Setting `json:"settings"`
+			Warnings []string         `json:"warnings,omitempty"`
+		}{s.Effective, s.Warnings})
+	}
+	table := [][]string{{"VARIABLE", "VALUE", "ORIGIN"}}
+	for _, row := range s.Effective {
+		table = append(table, []string{row.Variable, row.Shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
+	}
+	return cli.PrintTable(a.Stdout, table)
+}
+
+// Where the settings table goes in a text.
+const (
+	docsBegin = "<!-- settings -->"
+	docsEnd   = "<!-- /settings -->"
+)
+
+func newConfigDocsCommand(a *cli.App) *cobra.Command {
+	var check, write string
+	cmd := &cobra.Command{
+		Use:   "docs",
+		Short: "Print the table of all settings as Markdown",
+		Long: `Print the table of all settings as Markdown, or keep it in step in a file that
+has it between the lines ` + docsBegin + " and " + docsEnd + `.`,
+		Example: `  exportbridge config docs
+  exportbridge config docs --write settings.md
+  exportbridge config docs --check settings.md`,
+		Args: cli.NoArgs,
+	}
+	cmd.Flags().StringVar(&check, "check", "", "fail if the table in `FILE` is out of step")
+	cmd.Flags().StringVar(&write, "write", "", "put the table into `FILE`")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		switch {
+		case check != "" && write != "":
+			return &cli.Error{Code: cli.ExitUsage, Err: errors.New("--check and --write exclude each other"), Hint: "--check " + check}
+		case check != "":
+			return checkDocs(check)
+		case write != "":
+			return writeDocs(write)
+		}
+		_, err := io.WriteString(a.Stdout, config.Markdown(config.Variables()))
+		return err
+	}
+	return cmd
+}
+
+func checkDocs(path string) error {
+	text, updated, err := docsIn(path)
+	if err != nil {
+		return err
+	}
+	if text != updated {
+		return &cli.Error{
+			Code: cli.ExitFailed,
+			Err:  fmt.Errorf("the settings table in %s is out of step", path),
+			Hint: "exportbridge config docs --write " + path,
+		}
+	}
+	return nil
+}
+
+func writeDocs(path string) error {
+	text, updated, err := docsIn(path)
+	if err != nil || text == updated {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(updated), info.Mode())
+}
+
+// docsIn returns the text of a file and the same with the table brought up to date.
+func docsIn(path string) (text, updated string, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	before, rest, begins := strings.Cut(string(content), docsBegin+"\n")
+	_, after, ends := strings.Cut(rest, docsEnd)
+	if !begins || !ends {
+		return "", "", fmt.Errorf("find the settings table in %s: %w", path, errNoMarkers)
+	}
+	table := config.Markdown(config.Variables())
+	return string(content), before + docsBegin + "\n" + table + docsEnd + after, nil
+}
+
+var errNoMarkers = errors.New("no lines " + docsBegin + " and " + docsEnd)
+
+func newConfigEnvCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "env",
+		Short: "Print a commented .env file with all settings",
+		Example: `  exportbridge config env > .env
+  exportbridge config show --env-file .env`,
+		Args: cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(a.Stdout, config.EnvTemplate(config.Variables()))
+			return err
+		},
+	}
+}
+
+func newConfigSchemaCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of all settings",
+		Long: `Print the JSON Schema (2020-12) of an object that has settings as members, for
+editors and deployment tools: a member's name is the variable, its value what the
+variable is set to. An object may hold a part of the settings. "config show"
+judges all of them together.`,
+		Example: `  exportbridge config schema > exportbridge.schema.json`,
+		Args:    cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.PrintJSON(a.Stdout, config.Schema(config.Variables()))
+		},
+	}
+}

@@ -1,0 +1,262 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+func newCursorCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cursor",
+		Short: "Look at the committed cursor, or move it",
+		Example: `  exportbridge cursor show
+  exportbridge cursor history --limit 20
+  exportbridge cursor rewind --to-datetime 2026-11-20T13:00:00Z --reason "bad deploy" --execute`,
+		GroupID: groupPosition,
+		Args:    cli.NoSubcommand,
+		RunE:    cli.ShowHelp,
+	}
+	cmd.AddCommand(newCursorShowCommand(a), newCursorHistoryCommand(a), newCursorListCommand(a), newCursorRewindCommand(a), newCursorResetCommand(a),
+		newCursorExportCommand(a), newCursorImportCommand(a))
+	return cmd
+}
+
+func newCursorShowCommand(a *cli.App) *cobra.Command {
+	var stream string
+	var raw bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show where a stream is",
+		Long: `Show where a stream is: the committed cursor, from Redis, or from the checkpoint
+topic where Redis has none or does not answer, which is said.`,
+		Example: "  exportbridge cursor show --json",
+		Args:    cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	asJSON := cli.TakeJSON(cmd)
+	cli.TakeStream(cmd, &stream)
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the cursor itself and nothing else; it may be sensitive")
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		h, err := openStream(a, 0, stream)
+		if err != nil {
+			return err
+		}
+		defer h.close()
+		c, err := h.Position(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if raw {
+			_, err := fmt.Fprintln(a.Stdout, c.Cursor)
+			return err
+		}
+		live, alive, err := h.Live(cmd.Context())
+		if err != nil && c.Note == "" {
+			return err
+		}
+		if *asJSON {
+			shown := cursorShown{Checkpoint: c.Checkpoint, Note: c.Note}
+			if alive {
+				shown.Live = &live
+			}
+			return cli.PrintJSON(a.Stdout, shown)
+		}
+		return showCursor(a.Stdout, &c, &live, alive, err != nil)
+	})
+	return cmd
+}
+
+// cursorShown is the JSON form of cursor show. The checkpoint holds the cursor.
+type cursorShown struct {
+	Checkpoint bridge.Checkpoint `json:"checkpoint"`
+	// Note says why the checkpoint is not from Redis, where it is not.
+	Note string         `json:"note,omitempty"`
+	Live *bridge.Status `json:"live,omitempty"`
+}
+
+// showCursor prints what is known of a stream. silent is true where Redis does
+// not say whether a bridge runs it.
+func showCursor(w io.Writer, c *control.Position, live *bridge.Status, alive, silent bool) error {
+	now := time.Now()
+	state := "no bridge runs this stream"
+	switch {
+	case alive:
+		state = fmt.Sprintf("%s (by %s)", describeStatus(live, now), live.Owner)
+	case silent:
+		state = "whether a bridge runs this stream is not known: Redis does not answer"
+	case c.Paused(now):
+		state += "; " + pauseText(c.PausedUntil, now)
+	}
+	cursor := "none yet, the export is asked from " + startText(c.Origin.Start)
+	if c.Cursor != "" {
+		cursor = fmt.Sprintf("%s  (%s bytes, sha256 %s)", control.ShortCursor(c.Cursor), humanize.Comma(int64(len(c.Cursor))), bridge.CursorHash(c.Cursor))
+	}
+	rows := [][2]string{
+		{"stream", c.Stream},
+		{"state", state},
+		{"cursor", cursor},
+		{"position", positionText(&c.Checkpoint, now)},
+		{"committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events), cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt))))},
+	}
+	if len(c.Tail) > 0 {
+		rows = append(rows, [2]string{"tail", fmt.Sprintf("%d events published of the last page, which may grow", len(c.Tail))})
+	}
+	if alive && live.DeadLettered > 0 {
+		rows = append(rows, [2]string{"dead letters", fmt.Sprintf("%s since the bridge started: exportbridge tail --dlq", humanize.Comma(live.DeadLettered))})
+	}
+	if alive && live.Owner != c.Owner && c.Kind != bridge.KindReset {
+		rows = append(rows, [2]string{"note", fmt.Sprintf("the newest commit is by %s: do two bridges run this stream?", c.Owner)})
+	}
+	if ch := c.Change; ch != nil {
+		rows = append(rows, [2]string{"last change", changeText(ch)})
+	}
+	if c.Note != "" {
+		rows = append(rows, [2]string{"note", c.Note})
+	}
+	for _, r := range rows {
+		if _, err := fmt.Fprintf(w, "  %-12s %s\n", r[0], r[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func positionText(c *bridge.Checkpoint, now time.Time) string {
+	if c.PositionTime == 0 {
+		return "unknown until the next page"
+	}
+	at := time.UnixMilli(c.PositionTime)
+	text := at.UTC().Format(timeLayout)
+	if c.Drained {
+		return text + ", the export had nothing more then"
+	}
+	return fmt.Sprintf("%s, %s behind", text, cli.RoundDuration(max(0, now.Sub(at))))
+}
+
+const timeLayout = "2006-01-02 15:04:05Z"
+
+func changeText(c *bridge.Change) string {
+	text := fmt.Sprintf("%s %s from entry %s at %s", c.Kind, c.ID, c.From, time.UnixMilli(c.At).UTC().Format(timeLayout))
+	if c.Who != "" {
+		text += " by " + c.Who
+	}
+	if c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return text
+}
+
+func startText(ms int64) string {
+	if ms == 0 {
+		return "the earliest event"
+	}
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
+}
+
+func newCursorHistoryCommand(a *cli.App) *cobra.Command {
+	var stream, since string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "List committed cursors, newest first",
+		Long: `List committed cursors, newest first: at most one a second of the last 24 hours,
+one a minute before that, and every change by an operator. What Redis does not
+have is read from the checkpoint topic, which keeps every commit for seven days.`,
+		Example: `  exportbridge cursor history --limit 20
+  exportbridge cursor history --since -2h --json`,
+		Args: cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	asJSON := cli.TakeJSON(cmd)
+	cli.TakeStream(cmd, &stream)
+	cmd.Flags().StringVar(&since, "since", "", "leave out what was committed before this `TIME`")
+	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most; 0 is all")
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		q := bridge.HistoryQuery{Limit: limit}
+		if limit < 0 {
+			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--limit %d is below 0", limit), Hint: "--limit 50"}
+		}
+		if since != "" {
+			ms, err := config.ParseInstant(since, time.Now())
+			if err != nil {
+				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--since: %w", err), Hint: "--since -2h"}
+			}
+			q.Since = time.UnixMilli(ms)
+		}
+		h, err := openStream(a, 0, stream)
+		if err != nil {
+			return err
+		}
+		defer h.close()
+		found, err := h.History(cmd.Context(), q)
+		if err != nil {
+			return err
+		}
+		if found.Note != "" {
+			fmt.Fprintf(a.Stderr, "  %s\n", found.Note)
+		}
+		if *asJSON {
+			return cli.PrintJSON(a.Stdout, historyJSON(found.Entries))
+		}
+		if len(found.Entries) == 0 {
+			_, err := h.Position(cmd.Context())
+			return err
+		}
+		return showHistory(a.Stdout, found.Entries)
+	})
+	return cmd
+}
+
+// historyEntry is the JSON form of an entry.
+type historyEntry struct {
+	Entry string `json:"entry"`
+	bridge.Checkpoint
+	Parent string `json:"parent,omitempty"`
+}
+
+func historyJSON(entries []bridge.Entry) []historyEntry {
+	out := make([]historyEntry, len(entries))
+	for i, e := range entries {
+		out[i] = historyEntry{Entry: e.Version.String(), Checkpoint: e.Checkpoint}
+		if e.Parent != nil {
+			out[i].Parent = e.Parent.String()
+		}
+	}
+	return out
+}
+
+func showHistory(w io.Writer, entries []bridge.Entry) error {
+	rows := [][]string{{"ENTRY", "COMMITTED", "POSITION", "PAGE", "EVENTS", "NOTE"}}
+	for _, e := range entries {
+		note, position := "", "-"
+		if e.Kind != bridge.KindData {
+			note = string(e.Kind)
+		}
+		if ch := e.Change; ch != nil && e.Seq == 0 {
+			note = fmt.Sprintf("%s from %s", ch.Kind, ch.From)
+			if ch.Who != "" {
+				note += " by " + ch.Who
+			}
+			if ch.Reason != "" {
+				note += ": " + ch.Reason
+			}
+		}
+		if e.PositionTime > 0 {
+			position = time.UnixMilli(e.PositionTime).UTC().Format(timeLayout)
+		}
+		rows = append(rows, []string{
+			e.Version.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout), position,
+			humanize.Comma(e.Pages), humanize.Comma(e.Events), note,
+		})
+	}
+	return cli.PrintTable(w, rows)
+}

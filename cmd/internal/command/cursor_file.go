@@ -1,0 +1,115 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
+)
+
+func newCursorExportCommand(a *cli.App) *cobra.Command {
+	var stream, file string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write the committed cursor to a file",
+		Long: `Write the committed cursor to a file, with what it belongs to and a checksum:
+a copy for another Redis and Kafka, or for later. It holds the cursor itself,
+which may be sensitive.`,
+		Example: `  exportbridge cursor export > events.cursor
+  exportbridge cursor export --file events.cursor`,
+		Args: cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	cli.TakeStream(cmd, &stream)
+	cmd.Flags().StringVar(&file, "file", "-", "write to this `FILE`, which must not be there yet; - is standard output")
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		h, err := openStream(a, 0, stream)
+		if err != nil {
+			return err
+		}
+		defer h.close()
+		c, err := h.Position(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if c.Note != "" {
+			fmt.Fprintf(a.Stderr, "  %s\n", c.Note)
+		}
+		return writeCursor(a.Stdio, &c.Checkpoint, file)
+	})
+	return cmd
+}
+
+func writeCursor(std cli.Stdio, c *bridge.Checkpoint, name string) (err error) {
+	out, err := control.NewExport(c)
+	if err != nil {
+		return err
+	}
+	if name == "-" {
+		return cli.PrintJSON(std.Stdout, out)
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("write the cursor: %w", err), Hint: "another --file"}
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := cli.PrintJSON(file, out); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.Stderr, "  entry %s of stream %s written to %s\n", c.Version, c.Stream, name)
+	return err
+}
+
+func newCursorImportCommand(a *cli.App) *cobra.Command {
+	m := &move{change: newChange(a)}
+	var other bool
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Go to a cursor that was exported",
+		Long: `Go to a cursor that was exported: a reset to it, with the events that are known to
+be published of its page. - reads standard input. The cursor must be of the same
+stream, source and filter, unless --accept-other says that it is known to fit. A
+running bridge applies it and acknowledges; without one the command moves the
+cursor itself.
+
+Without --execute nothing is changed.`,
+		Example: `  exportbridge cursor import events.cursor
+  exportbridge cursor import events.cursor --reason "new cluster" --execute`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("import takes one FILE, not %d", len(args)), Hint: "exportbridge cursor import events.cursor"}
+			}
+			return nil
+		},
+	}
+	cli.OfferFiles(cmd)
+	m.flags(cmd)
+	cmd.Flags().BoolVar(&other, "accept-other", false, "take a cursor of another stream, source or filter")
+	cmd.RunE = steering(func(cmd *cobra.Command, args []string) error {
+		c, err := readCursor(a.Stdin, args[0])
+		if err != nil {
+			return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("import %s: %w", args[0], err), Hint: "exportbridge cursor export writes such a file"}
+		}
+		return m.run(cmd.Context(), control.Import{Checkpoint: c, AcceptOther: other})
+	})
+	return cmd
+}
+
+// readCursor reads an exported cursor, from standard input where its name is -.
+func readCursor(stdin io.Reader, name string) (bridge.Checkpoint, error) {
+	if name == "-" {
+		return control.ReadExport(stdin)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return bridge.Checkpoint{}, err
+	}
+	defer func() { _ = file.Close() }() // only read
+	return control.ReadExport(file)
+}

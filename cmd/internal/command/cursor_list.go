@@ -1,0 +1,123 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
+)
+
+// listed is a line of cursor list.
+type listed struct {
+	Stream     string             `json:"stream"`
+	Checkpoint *bridge.Checkpoint `json:"checkpoint,omitempty"`
+	Live       *bridge.Status     `json:"live,omitempty"`
+	// Note says where the checkpoint is from, or why there is none.
+	Note   string `json:"note,omitempty"`
+	silent bool   // Redis does not say whether a bridge runs it
+}
+
+func newCursorListCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the streams and where they are",
+		Long: `List the streams and where they are: those of BRIDGE_STREAMS, and any other that
+Redis knows under CURSOR_PREFIX.`,
+		Example: "  exportbridge cursor list --json",
+		Args:    cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	asJSON := cli.TakeJSON(cmd)
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		all, err := listCursors(cmd.Context(), a)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return cli.PrintJSON(a.Stdout, all)
+		}
+		return showList(a.Stdout, all)
+	})
+	return cmd
+}
+
+func listCursors(ctx context.Context, a *cli.App) ([]listed, error) {
+	client, streams, err := openStreams(a, "")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }() // nothing is left to be written
+	all := make([]listed, 0, len(streams))
+	for _, c := range streams {
+		all = append(all, listedOf(ctx, c.Stream(), c.Position, c.Live))
+	}
+	known, _ := client.Streams(ctx) // the note of each stream says why it is not known
+	for _, name := range known {
+		if slices.ContainsFunc(all, func(l listed) bool { return l.Stream == name }) {
+			continue
+		}
+		store := client.Stream(name)
+		position := func(ctx context.Context) (control.Position, error) {
+			c, err := store.Load(ctx)
+			return control.Position{Checkpoint: c}, err
+		}
+		all = append(all, listedOf(ctx, name, position, store.Status))
+	}
+	slices.SortFunc(all, func(a, b listed) int { return strings.Compare(a.Stream, b.Stream) })
+	return all, nil
+}
+
+func listedOf(ctx context.Context, name string, position func(context.Context) (control.Position, error), status func(context.Context) (bridge.Status, bool, error)) listed {
+	l := listed{Stream: name}
+	at, err := position(ctx)
+	if err != nil {
+		l.Note = cut(err.Error(), 160)
+	} else {
+		l.Checkpoint, l.Note = &at.Checkpoint, at.Note
+	}
+	live, alive, err := status(ctx)
+	if alive {
+		l.Live = &live
+	}
+	l.silent = err != nil
+	return l
+}
+
+func showList(w io.Writer, all []listed) error {
+	now := time.Now()
+	rows := [][]string{{"STREAM", "STATE", "POSITION", "ENTRY", "EVENTS", "OWNER", "NOTE"}}
+	for i := range all {
+		l := &all[i]
+		row := []string{l.Stream, "not running", "-", "-", "-", "-", l.Note}
+		if c := l.Checkpoint; c != nil {
+			row[3], row[4] = c.Version.String(), humanize.Comma(c.Events)
+			if c.PositionTime > 0 {
+				row[2] = time.UnixMilli(c.PositionTime).UTC().Format(timeLayout)
+			}
+			if c.Paused(now) {
+				row[1] = "paused, not running"
+			}
+		}
+		if l.silent {
+			row[1] = "not known"
+		}
+		if l.Live != nil {
+			row[1], row[5] = describeState(l.Live, now), l.Live.Owner
+		}
+		rows = append(rows, row)
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "  no streams")
+		return err
+	}
+	return cli.PrintTable(w, rows)
+}

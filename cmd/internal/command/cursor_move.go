@@ -1,0 +1,246 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+// move is what rewind, reset and import have in common.
+type move struct {
+	change
+	execute bool
+}
+
+func (m *move) flags(cmd *cobra.Command) {
+	m.change.flags(cmd)
+	cmd.Flags().BoolVar(&m.execute, "execute", false, "do it; without this nothing is changed")
+}
+
+func newCursorRewindCommand(a *cli.App) *cobra.Command {
+	m := &move{change: newChange(a)}
+	var at, by, entry string
+	var shift int64
+	cmd := &cobra.Command{
+		Use:   "rewind",
+		Short: "Go back to a committed cursor of the history",
+		Long: `Go back to a committed cursor of the history: everything after it is published
+again, with the same record ids. A running bridge applies it and acknowledges;
+without one the command moves the cursor itself.
+
+Without --execute nothing is changed.`,
+		Example: `  exportbridge cursor rewind --shift-by -100
+  exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute
+  exportbridge cursor rewind --to-entry 3.87120 --execute`,
+		Args: cli.NoArgs,
+	}
+	m.flags(cmd)
+	cmd.Flags().StringVar(&at, "to-datetime", "", "the newest commit at or before this `TIME`")
+	cmd.Flags().StringVar(&by, "by-duration", "", "the newest commit at least this `DURATION` ago, for example 2h")
+	cmd.Flags().Int64Var(&shift, "shift-by", 0, "`-N` pages back")
+	cmd.Flags().StringVar(&entry, "to-entry", "", "this `ENTRY` of cursor history")
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		if err := oneOf(cmd.Flags(), "to-datetime", "by-duration", "shift-by", "to-entry"); err != nil {
+			return err
+		}
+		to, err := rewindTarget(cmd.Flags(), at, by, entry, shift)
+		if err != nil {
+			return err
+		}
+		return m.run(cmd.Context(), to)
+	})
+	return cmd
+}
+
+// oneOf wants exactly one of the flags.
+func oneOf(flags *pflag.FlagSet, names ...string) error {
+	var given []string
+	for _, name := range names {
+		if flags.Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	switch len(given) {
+	case 0:
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("say where to: --%s", strings.Join(names, ", --")), Hint: "exportbridge cursor --help"}
+	case 1:
+		return nil
+	}
+	return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s exclude each other", strings.Join(given, " and ")), Hint: given[0] + " alone"}
+}
+
+// rewindTarget reads the flags that say where to.
+func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (control.Target, error) {
+	switch {
+	case flags.Changed("by-duration"):
+		back, err := config.ParseDuration(by)
+		if err == nil && back <= 0 {
+			err = errors.New("does not go back")
+		}
+		if err != nil {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--by-duration: %q %w", by, err), Hint: "--by-duration 2h"}
+		}
+		return control.RewindToTime{Time: time.Now().Add(-back)}, nil
+	case flags.Changed("to-datetime"):
+		ms, err := config.ParseInstant(at, time.Now())
+		if err != nil {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-datetime: %w", err), Hint: "--to-datetime 2026-11-20T13:00:00Z, or -2h"}
+		}
+		if time.UnixMilli(ms).After(time.Now()) {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-datetime %s is in the future", at), Hint: "--to-datetime -2h"}
+		}
+		return control.RewindToTime{Time: time.UnixMilli(ms)}, nil
+	case flags.Changed("to-entry"):
+		version, err := bridge.ParseVersion(entry)
+		if err != nil {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-entry: %w", err), Hint: "exportbridge cursor history"}
+		}
+		return control.RewindToEntry{Entry: version}, nil
+	}
+	if shift >= 0 {
+		return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--shift-by %d does not go back", shift), Hint: "--shift-by -100"}
+	}
+	return control.RewindPages{Pages: -shift}, nil
+}
+
+func newCursorResetCommand(a *cli.App) *cobra.Command {
+	m := &move{change: newChange(a)}
+	var at, cursor string
+	var earliest, latest, current bool
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Go to a place that is not in the history",
+		Long: `Go to a place that is not in the history: the export is asked from there, without
+or with another cursor. It also accepts a changed filter, end or application for
+a stream, and topics that were made again or lost records. A running bridge
+applies it and acknowledges; without one the command moves the cursor itself.
+
+--to-current stays where the stream is, and only accepts what has changed.
+--to-latest skips what was not exported yet. Without --execute nothing is
+changed.`,
+		Example: `  exportbridge cursor reset --to-datetime 2026-11-20T00:00:00Z
+  exportbridge cursor reset --to-cursor "$CURSOR" --reason "as the vendor says" --execute`,
+		Args: cli.NoArgs,
+	}
+	m.flags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&earliest, "to-earliest", false, "from the first event")
+	f.BoolVar(&current, "to-current", false, "stay at the same position")
+	f.BoolVar(&latest, "to-latest", false, "only what comes from now on")
+	f.StringVar(&at, "to-datetime", "", "events from this `TIME` on")
+	f.StringVar(&cursor, "to-cursor", "", "this cursor `VALUE`, byte for byte")
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		if err := oneOf(f, "to-earliest", "to-current", "to-latest", "to-datetime", "to-cursor"); err != nil {
+			return err
+		}
+		to, err := resetTarget(f, at, cursor)
+		if err != nil {
+			return err
+		}
+		return m.run(cmd.Context(), to)
+	})
+	return cmd
+}
+
+func resetTarget(flags *pflag.FlagSet, at, cursor string) (control.Target, error) {
+	switch {
+	case flags.Changed("to-cursor"):
+		if cursor == "" {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: errors.New("--to-cursor is empty"), Hint: "--to-earliest"}
+		}
+		if err := control.CheckCursor(cursor); err != nil {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-cursor: %w", err), Hint: `copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`}
+		}
+		return control.ResetToCursor{Cursor: cursor}, nil
+	case flags.Changed("to-datetime"):
+		ms, err := config.ParseInstant(at, time.Now())
+		if err != nil {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-datetime: %w", err), Hint: "--to-datetime 2026-11-20T13:00:00Z, or -2h"}
+		}
+		if time.UnixMilli(ms).After(time.Now()) {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-datetime %s is in the future", at), Hint: "--to-latest"}
+		}
+		return control.ResetToTime{Time: time.UnixMilli(ms)}, nil
+	case flags.Changed("to-latest"):
+		return control.ResetToLatest{}, nil
+	case flags.Changed("to-current"):
+		return control.ResetToCurrent{}, nil
+	}
+	return control.ResetToEarliest{}, nil
+}
+
+// shownMove is the JSON form of a move.
+type shownMove struct {
+	control.Plan
+	Executed bool `json:"executed"`
+	// Answer is set when it was executed.
+	Answer *bridge.Answer `json:"answer,omitempty"`
+}
+
+// run shows what the move would do and, with --execute, does it.
+func (m *move) run(ctx context.Context, to control.Target) error {
+	h, err := m.open()
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	planned, err := h.Plan(ctx, to)
+	if err != nil {
+		return err
+	}
+	if _, stays := to.(control.ResetToCurrent); stays {
+		planned.Notes = append(planned.Notes, "to repair: exportbridge verify --repair --from TIME --to TIME --execute")
+	}
+	if !*m.json {
+		m.show(&planned.Plan)
+	}
+	if !m.execute {
+		if *m.json {
+			return cli.PrintJSON(m.app.Stdout, shownMove{Plan: planned.Plan})
+		}
+		_, err := fmt.Fprintln(m.app.Stdout, "  dry run: nothing was changed. Add --execute to apply.")
+		return err
+	}
+	asked := time.Now()
+	done, err := h.Move(ctx, planned, m.by)
+	if err != nil {
+		return err
+	}
+	answer := done.Answer
+	if *m.json {
+		return cli.PrintJSON(m.app.Stdout, shownMove{Plan: planned.Plan, Executed: true, Answer: &answer})
+	}
+	_, err = fmt.Fprintf(m.app.Stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", done.ID, answer.By, cli.RoundDuration(time.Since(asked)), answer.Version)
+	if answer.Detail != "" {
+		fmt.Fprintf(m.app.Stderr, "  warning: accepted with it: %s\n", printable(answer.Detail))
+	}
+	return err
+}
+
+func (m *move) show(plan *control.Plan) {
+	w := m.app.Stdout
+	fmt.Fprintf(w, "  from   %s\n  to     %s\n", plan.From.Text, plan.To.Text)
+	switch {
+	case plan.AgainEvents < 0:
+		fmt.Fprintln(w, "  again  all that the API has from there on, however much that is; what was published before has the same ce_id")
+	case plan.AgainEvents == 0:
+		fmt.Fprintln(w, "  again  nothing will be published again")
+	default:
+		fmt.Fprintf(w, "  again  about %s events in %s pages will be published a second time, same ce_id\n",
+			humanize.Comma(plan.AgainEvents), humanize.Comma(plan.AgainPages))
+	}
+	for _, note := range plan.Notes {
+		fmt.Fprintf(w, "  note   %s\n", note)
+	}
+}

@@ -1,0 +1,26 @@
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/exportbridge/monitoring"
+	"exportbridge/cmd/internal/cli"
+)
+
+func newDashboardCommand(a *cli.App) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Print a dashboard for Grafana",
+		Long: `Print a dashboard for Grafana, to be imported there or put where its provisioning
+looks. It asks for the Prometheus data source and shows one or several streams.`,
+		Example: "  exportbridge dashboard > exportbridge.json",
+		GroupID: cli.GroupSetup,
+		Args:    cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.PrintTo(file, monitoring.Dashboard)
+		},
+	}
+	cli.TakeOutput(cmd, &file)
+	return cmd
+}

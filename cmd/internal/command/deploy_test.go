@@ -1,0 +1,53 @@
+package command
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+// TestDeployedSettings: every variable in the files that the program is
+// installed with is a setting.
+func TestDeployedSettings(t *testing.T) {
+	t.Parallel()
+	for file, variable := range map[string]string{
+		"../../exportbridge/deploy/kubernetes/statefulset.yaml":  `(?m)- name: ([A-Z_]+)$`,
+		"../../exportbridge/deploy/kubernetes/settings.env":      `(?m)^([A-Z_]+)=`,
+		"../../exportbridge/deploy/systemd/exportbridge.service": `Environment=([A-Z_]+)=`,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(variable).FindAllSubmatch(text, -1)
+		if len(found) < 3 {
+			t.Errorf("%s sets %d variables", file, len(found))
+		}
+		for _, m := range found {
+			if !config.IsSetting(string(m[1])) {
+				t.Errorf("%s sets %s, which is no setting", file, m[1])
+			}
+		}
+	}
+}
+
+// TestRulesInStep: the alert rules for the Prometheus operator are the program's.
+func TestRulesInStep(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../exportbridge/deploy/kubernetes/monitoring/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(string(text), "\nspec:\n")
+	said := runProgram(t, nil, "alerts")
+	want := regexp.MustCompile(`(?m)^.`).ReplaceAllString(said.stdout, "  $0")
+	if diff := cmp.Diff(want, got); said.code != cli.ExitOK || diff != "" {
+		t.Errorf("run make docs (-alerts +rules.yaml):\n%s", diff)
+	}
+}

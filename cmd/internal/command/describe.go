@@ -1,0 +1,62 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/cli"
+)
+
+// describeStreams says what each stream does.
+func describeStreams(all []bridge.Status, now time.Time) string {
+	parts := make([]string, len(all))
+	for i := range all {
+		parts[i] = describeStatus(&all[i], now)
+		if len(all) > 1 {
+			parts[i] = all[i].Stream + ": " + parts[i]
+		}
+	}
+	return strings.Join(parts, "  |  ")
+}
+
+// describeState says in a few words what a stream does.
+func describeState(s *bridge.Status, now time.Time) string {
+	state := string(s.State)
+	switch {
+	case s.State == bridge.StateIdle:
+		state = "caught up"
+	case s.State == bridge.StateRunning && !s.Position.IsZero() && now.Sub(s.Position) > time.Minute:
+		state = "behind " + cli.RoundDuration(now.Sub(s.Position))
+	case s.State == bridge.StateBackoff && s.NextTry.IsZero():
+		state = "waiting: " + cut(s.Error, 80)
+	case s.State == bridge.StateBackoff:
+		state = fmt.Sprintf("retry in %s: %s", cli.RoundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
+	case s.State == bridge.StatePaused:
+		state = pauseText(s.PausedUntil, now)
+	case s.State == bridge.StateBlocked:
+		state = fmt.Sprintf("BLOCKED (%s), next try in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
+	}
+	return state
+}
+
+// describeStatus adds to that how far the stream is.
+func describeStatus(s *bridge.Status, now time.Time) string {
+	text := fmt.Sprintf("%s   %s events   page %s committed   %.0f/s", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)
+	if !s.Position.IsZero() && s.State != bridge.StateBlocked {
+		text += "   position " + s.Position.UTC().Format("2006-01-02 15:04:05Z")
+	}
+	return text
+}
+
+// cut shortens a text to n characters.
+func cut(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}

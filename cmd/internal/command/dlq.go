@@ -1,0 +1,325 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+// listedLetters is how many dead letters dlq list shows.
+const listedLetters = 50
+
+func newDLQCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dlq",
+		Short: "Look at the dead letters, or publish them after all",
+		Example: `  exportbridge dlq list --reason too-large
+  exportbridge dlq show 0:17
+  exportbridge dlq retry --all --execute`,
+		GroupID: groupPosition,
+		Args:    cli.NoSubcommand,
+		RunE:    cli.ShowHelp,
+	}
+	cmd.AddCommand(newDLQListCommand(a), newDLQShowCommand(a), newDLQRetryCommand(a))
+	return cmd
+}
+
+// letters are the dead letters of one stream.
+type letters struct {
+	*kafkaclient.TopicReader
+	deadletter.Topic
+	stream *config.Stream
+}
+
+// openLetters connects to the topic of the stream's dead letters.
+func openLetters(ctx context.Context, a *cli.App, name string) (*letters, error) {
+	_, st, err := a.StreamSettings(0, name)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lettersOf(ctx, st)
+	if err == nil {
+		l.Waiting = sayWaiting(a)
+	}
+	return l, err
+}
+
+// takeReading gives a command that reads dead letters the flag --timeout.
+func takeReading(cmd *cobra.Command, timeout *time.Duration) {
+	flag := &cli.ParsedFlag[time.Duration]{Target: timeout, Parse: config.ParseDuration, Kind: "DURATION"}
+	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("read the dead letters for so long at most (default until a partition shows nothing for %s)", usualPatience))
+}
+
+// reading bounds the reading by --timeout, 0 where that was not given.
+func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	usual := l.Patience
+	l.Patience = 0
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, func() {
+		cancel()
+		l.Patience = usual
+	}
+}
+
+// saySkipped says that something was not read since it is gone.
+func saySkipped(a *cli.App, t *kafkaclient.TopicReader) {
+	if t.Skipped > 0 {
+		fmt.Fprintf(a.Stderr, "topic %s: %s deleted while they were read\n", t.Name, areDeleted(t.Skipped))
+	}
+}
+
+func areDeleted(n int64) string {
+	if n == 1 {
+		return "1 offset was"
+	}
+	return fmt.Sprintf("%d offsets were", n)
+}
+
+// lettersOf connects to the topic of a stream's dead letters. A topic that does
+// not exist is empty.
+func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
+	kafka := st.Kafka
+	kafka.Topic = kafka.DeadTopic()
+	there, err := topicExists(ctx, &kafka.Config, kafka.Topic)
+	if err != nil {
+		return nil, err
+	}
+	reader := &kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Patience: usualPatience}
+	return &letters{reader, deadletter.Topic{Log: reader, Missing: !there, Stream: st.Name}, st}, nil
+}
+
+// shownLetter is a dead letter in the output.
+type shownLetter struct {
+	Letter  string        `json:"letter"`
+	Time    time.Time     `json:"time"`
+	Reason  bridge.Defect `json:"reason"`
+	Message string        `json:"message"`
+	ID      string        `json:"id,omitempty"`
+	Size    int           `json:"size"`
+	// Holds says what a retry would work with: bytes, or position.
+	Holds string `json:"holds"`
+	// Retried is when it was published after all.
+	Retried *time.Time `json:"retried,omitempty"`
+}
+
+func (l *letters) shown(letter *deadletter.DeadLetter, marks map[string][]byte) shownLetter {
+	s := shownLetter{
+		Letter: letter.Place.String(), Time: letter.Time.UTC(), Reason: letter.Reason, Message: letter.Message, ID: letter.ID,
+		Size: letter.Size, Holds: "position",
+	}
+	if letter.Whole {
+		s.Holds = "bytes"
+	}
+	if at := l.RetriedAt(marks, letter); !at.IsZero() {
+		s.Retried = &at
+	}
+	return s
+}
+
+// dlqListOptions are the flags of dlq list.
+type dlqListOptions struct {
+	stream, since, reason string
+	limit                 int
+	timeout               time.Duration
+	json                  *bool
+}
+
+func newDLQListCommand(a *cli.App) *cobra.Command {
+	var o dlqListOptions
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the dead letters, newest first",
+		Long: `List the dead letters of a stream, newest first: where each is, when it was
+written, what was wrong, the item's id and size, and when it was published after
+all. One that holds only the item's position can be retried as long as the API
+takes its cursor. A list that could not be read to the end of the topic is an
+error, and nothing is printed.`,
+		Example: `  exportbridge dlq list --since -24h
+  exportbridge dlq list --reason bad-timestamp --limit 1000 --json`,
+		Args: cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	o.json = cli.TakeJSON(cmd)
+	cli.TakeStream(cmd, &o.stream)
+	cmd.Flags().StringVar(&o.since, "since", "", "only those written at or after this `TIME`")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "only those with this `REASON`: "+strings.Join(deadletter.Reasons, ", "))
+	cli.Offer(cmd, "reason", deadletter.Reasons...)
+	cmd.Flags().IntVar(&o.limit, "limit", listedLetters, "the newest `N`")
+	takeReading(cmd, &o.timeout)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return listLetters(cmd.Context(), a, &o) }
+	return cmd
+}
+
+func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
+	if o.limit < 1 {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--limit %d is below 1", o.limit), Hint: "--limit 50"}
+	}
+	if err := checkReason(o.reason); err != nil {
+		return err
+	}
+	q := deadletter.Query{Reason: o.reason, Limit: o.limit}
+	if o.since != "" {
+		var err error
+		if q.Since, err = config.ParseInstant(o.since, time.Now()); err != nil {
+			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--since: %w", err), Hint: "--since -24h"}
+		}
+	}
+	l, err := openLetters(ctx, a, o.stream)
+	if err != nil {
+		return err
+	}
+	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
+	if err != nil {
+		return explained(err)
+	}
+	reading, cancel := l.reading(ctx, o.timeout)
+	defer cancel()
+	found, err := l.List(reading, q)
+	if err != nil {
+		return letterError(err)
+	}
+	saySkipped(a, l.TopicReader)
+	all := make([]shownLetter, len(found))
+	for i := range found {
+		all[i] = l.shown(&found[i], marks)
+	}
+	if *o.json {
+		return cli.PrintJSON(a.Stdout, all)
+	}
+	return printLetters(a, l, all)
+}
+
+// checkReason refuses a reason that no letter has.
+func checkReason(reason string) error {
+	if reason == "" || slices.Contains(deadletter.Reasons, reason) {
+		return nil
+	}
+	return &cli.Error{
+		Code: cli.ExitUsage, Err: fmt.Errorf("--reason %q is not one of: %s", reason, strings.Join(deadletter.Reasons, ", ")),
+		Hint: "--reason " + cmp.Or(config.Nearest(reason, deadletter.Reasons), deadletter.Reasons[len(deadletter.Reasons)-1]),
+	}
+}
+
+func printLetters(a *cli.App, l *letters, all []shownLetter) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(a.Stdout, "  no dead letters in %s\n", l.Name)
+		return err
+	}
+	rows := [][]string{{"LETTER", "TIME", "REASON", "ID", "SIZE", "HOLDS", "RETRIED"}}
+	for i := range all {
+		s := &all[i]
+		retried := "-"
+		if s.Retried != nil {
+			retried = s.Retried.Format(timeLayout)
+		}
+		rows = append(rows, []string{
+			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), orDash(printable(cut(s.ID, 40))), strconv.Itoa(s.Size), s.Holds, retried,
+		})
+	}
+	return cli.PrintTable(a.Stdout, rows)
+}
+
+func newDLQShowCommand(a *cli.App) *cobra.Command {
+	var stream string
+	var raw bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "show PARTITION:OFFSET",
+		Short: "Show one dead letter",
+		Long: `Show the headers and the value of one dead letter. The value is the item as it
+came, or where that was too large its id, size, hash and position. --raw prints
+the item's bytes alone.`,
+		Example: `  exportbridge dlq show 0:17
+  exportbridge dlq show 0:17 --raw | jq .`,
+		Args: cobra.ArbitraryArgs,
+	}
+	a.TakeSettings(cmd)
+	asJSON := cli.TakeJSON(cmd)
+	cli.TakeStream(cmd, &stream)
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the item's bytes and nothing else")
+	takeReading(cmd, &timeout)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if raw && *asJSON {
+			return &cli.Error{Code: cli.ExitUsage, Err: errors.New("--raw and --json exclude each other"), Hint: "--raw alone"}
+		}
+		if len(args) != 1 {
+			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s are given, want one", cli.Counted(len(args), "letter")), Hint: "exportbridge dlq show 0:17"}
+		}
+		place, err := deadletter.ParsePlace(args[0])
+		if err != nil {
+			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge dlq list"}
+		}
+		l, err := openLetters(cmd.Context(), a, stream)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := l.reading(cmd.Context(), timeout)
+		defer cancel()
+		return showLetter(ctx, a, l, place, raw, *asJSON)
+	}
+	return cmd
+}
+
+// letterError says what to do about dead letters that are not there, or cannot be
+// read.
+func letterError(err error) error {
+	if errors.Is(err, deadletter.ErrNotFound) {
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "exportbridge dlq list"}
+	}
+	return readError(err, "exportbridge check says whether the brokers are well; --timeout 10m waits longer")
+}
+
+func showLetter(ctx context.Context, a *cli.App, l *letters, place deadletter.Place, raw, asJSON bool) error {
+	records, err := l.Load(ctx, []deadletter.Place{place})
+	if err != nil {
+		return letterError(err)
+	}
+	r := records[0]
+	letter := deadletter.Read(r)
+	switch {
+	case raw && !letter.Whole:
+		return &cli.Error{
+			Code: cli.ExitFailed, Err: fmt.Errorf("letter %s does not hold the item's %d bytes, only where it was", place, letter.Size),
+			Hint: "exportbridge dlq show " + place.String(),
+		}
+	case raw:
+		_, err := a.Stdout.Write(letter.Item)
+		return err
+	case asJSON:
+		_, err := a.Stdout.Write(appendRecordJSON(nil, r))
+		return err
+	}
+	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
+	if err != nil {
+		return explained(err)
+	}
+	s := l.shown(&letter, marks)
+	rows := [][]string{{"letter", s.Letter + " of " + l.Name}, {"time", r.Timestamp.UTC().Format(recordTime)}}
+	if s.Retried != nil {
+		rows = append(rows, []string{"retried", s.Retried.Format(timeLayout)})
+	}
+	if r.Key != nil {
+		rows = append(rows, []string{"key", printable(string(r.Key))})
+	}
+	for _, h := range r.Headers {
+		rows = append(rows, []string{h.Key, printable(string(h.Value))})
+	}
+	return cli.PrintTable(a.Stdout, append(rows, []string{"value", printable(valueText(r.Value))}))
+}

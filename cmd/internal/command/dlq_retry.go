@@ -1,0 +1,232 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+// retryOptions are the flags of dlq retry.
+type retryOptions struct {
+	stream, reason string
+	all, execute   bool
+	timeout        time.Duration
+	json           *bool
+}
+
+func newDLQRetryCommand(a *cli.App) *cobra.Command {
+	var o retryOptions
+	cmd := &cobra.Command{
+		Use:   "retry [PARTITION:OFFSET...]",
+		Short: "Publish dead letters after all",
+		Long: `Publish dead letters to the stream's topic, for instance when that takes larger
+records now. A letter that holds its item is read again by the rules of the
+stream's resource; for one that holds only the item's position the page is
+fetched again at its cursor. The record is as it would have been, with eb-origin
+repair. It and a mark that this letter was retried are one transaction: whatever
+happens meanwhile, no letter is published twice, nor is an event that a rewind has
+left in several of them. The letter itself stays. The running stream is not
+touched.
+
+A letter that still cannot be published is told with the reason, and stays. With
+--all nothing is published before all letters were found. Without --execute
+nothing is changed.`,
+		Example: `  exportbridge dlq retry 0:17 2:4
+  exportbridge dlq retry --all --reason too-large --execute`,
+		Args: cobra.ArbitraryArgs,
+	}
+	a.TakeSettings(cmd)
+	o.json = cli.TakeJSON(cmd)
+	cli.TakeStream(cmd, &o.stream)
+	cmd.Flags().BoolVar(&o.all, "all", false, "all dead letters of the stream")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "of all only those with this `REASON`: "+strings.Join(deadletter.Reasons, ", "))
+	cli.Offer(cmd, "reason", deadletter.Reasons...)
+	cmd.Flags().BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
+	takeReading(cmd, &o.timeout)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return retryLetters(cmd.Context(), a, &o, args) }
+	return cmd
+}
+
+// named reads the letters that were named, each once.
+func (o *retryOptions) named(args []string) ([]deadletter.Place, error) {
+	wrong := func(format string, values ...any) error {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(format, values...), Hint: "exportbridge dlq retry --help"}
+	}
+	switch {
+	case o.all && len(args) > 0:
+		return nil, wrong("--all and named letters exclude each other")
+	case !o.all && len(args) == 0:
+		return nil, wrong("say which letters: PARTITION:OFFSET, or --all")
+	case !o.all && o.reason != "":
+		return nil, wrong("--reason needs --all")
+	}
+	if err := checkReason(o.reason); err != nil {
+		return nil, err
+	}
+	places := make([]deadletter.Place, 0, len(args))
+	for _, arg := range args {
+		p, err := deadletter.ParsePlace(arg)
+		if err != nil {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge dlq list"}
+		}
+		if !slices.Contains(places, p) {
+			places = append(places, p)
+		}
+	}
+	return places, nil
+}
+
+func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []string) error {
+	places, err := o.named(args)
+	if err != nil {
+		return err
+	}
+	_, st, err := a.StreamSettings(config.UsesExport, o.stream)
+	if err != nil {
+		return err
+	}
+	api, err := openExport(st)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	l, err := lettersOf(ctx, st)
+	if err != nil {
+		return err
+	}
+	l.Waiting = sayWaiting(a)
+	reading, read := l.reading(ctx, o.timeout)
+	if o.all {
+		places, err = l.Places(reading, o.reason)
+	} else {
+		err = l.Check(reading, places)
+	}
+	if read(); err != nil {
+		return letterError(err)
+	}
+	saySkipped(a, l.TopicReader)
+	out, count := []deadletter.Retried{}, make(map[deadletter.Outcome]int)
+	err = retryEach(ctx, a, l, places, &deadletter.Retry{
+		Topic: &l.Topic, Source: api, Rehearsal: !o.execute, By: operator(),
+		Done: func(one deadletter.Retried) error {
+			count[one.Result]++
+			if *o.json {
+				out = append(out, one)
+				return nil
+			}
+			return printRetried(a, one)
+		},
+	})
+	if *o.json {
+		err = errors.Join(err, cli.PrintJSON(a.Stdout, out))
+	}
+	if err != nil {
+		return err
+	}
+	if n := count[deadletter.Duplicate]; n > 0 {
+		fmt.Fprintf(a.Stderr, "%d of %s are of events that another letter holds too: each event is published once\n", n, cli.Counted(len(places), "letter"))
+	}
+	switch {
+	case len(places) == 0:
+		fmt.Fprintf(a.Stderr, "no dead letters in %s are what was asked for\n", l.Name)
+	case !o.execute:
+		sayDryRun(a, count[deadletter.WouldPublish], "letter")
+	case count[deadletter.Refused] > 0:
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("%d of %s cannot be published", count[deadletter.Refused], cli.Counted(len(places), "letter")), Hint: "exportbridge dlq show PARTITION:OFFSET"}
+	}
+	return nil
+}
+
+// retryEach runs the retry on Kafka.
+func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.Place, r *deadletter.Retry) error {
+	if len(places) == 0 {
+		return nil
+	}
+	begin := kafkasink.OpenRepair
+	if r.Rehearsal {
+		begin = kafkasink.Rehearse
+	}
+	kafka := l.stream.Kafka
+	kafka.Report = sayWaiting(a)
+	repair, err := begin(ctx, kafka, kafkasink.JobDLQ)
+	if err != nil {
+		return repairError(err)
+	}
+	defer repair.Close()
+	c, err := newestCheckpoint(ctx, l.stream)
+	if err != nil {
+		return err
+	}
+	if r.Origin = c.Origin; c.Zero() {
+		r.Origin = l.stream.Engine.Origin
+	}
+	r.Publisher = repair
+	return repairError(letterError(r.Run(ctx, places)))
+}
+
+// openExport connects to the export API of a stream.
+func openExport(st *config.Stream) (*exportapi.Client, error) {
+	return exportapi.New(st.Export)
+}
+
+func printRetried(a *cli.App, one deadletter.Retried) error {
+	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, printable(cut(orDash(one.ID), 40)), one.From, one.Result)
+	if one.Detail != "" {
+		line += ": " + printable(one.Detail)
+	}
+	_, err := fmt.Fprintln(a.Stdout, line)
+	return err
+}
+
+// sayDryRun says that nothing was changed, and what could be.
+func sayDryRun(a *cli.App, n int, what string) {
+	if n == 0 {
+		fmt.Fprintln(a.Stderr, "dry run: nothing was changed, and there is nothing to publish.")
+		return
+	}
+	fmt.Fprintf(a.Stderr, "dry run: nothing was changed. Add --execute to publish %s.\n", cli.Counted(n, what))
+}
+
+// repairError says what to do when a repair cannot go on.
+func repairError(err error) error {
+	if _, known := errors.AsType[*cli.Error](err); known || err == nil {
+		return err
+	}
+	if errors.Is(err, bridge.ErrFenced) {
+		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other one; what it publishes has its mark"}
+	}
+	return explained(err)
+}
+
+// sayWaiting returns a reporter that says on stderr, once for each cause, why
+// nothing moves.
+func sayWaiting(a *cli.App) func(error) {
+	last := ""
+	return func(err error) {
+		if err == nil || err.Error() == last {
+			return
+		}
+		last = err.Error()
+		fmt.Fprintf(a.Stderr, "waiting for Kafka: %s\n", last)
+	}
+}
+
+// newestCheckpoint returns the stream's, as the checkpoint topic has it; the
+// zero value where there is none.
+func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint, error) {
+	newest, err := control.Newest(ctx, st.Kafka.History())
+	return newest, explained(err)
+}

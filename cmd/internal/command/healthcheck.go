@@ -1,0 +1,128 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/cli"
+)
+
+const (
+	// healthTimeout is how long the answer may take. A supervisor asks often.
+	healthTimeout = 2 * time.Second
+	// healthLine is how much of an answer is looked at for its first line.
+	healthLine = 4 << 10
+)
+
+// NewHealthcheckCommand is the command that asks a process whether it is ready.
+func NewHealthcheckCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "healthcheck [URL]",
+		Short: "Ask the bridge on this machine whether it is ready",
+		Long: `Ask the bridge on this machine whether it is ready, at /readyz of HTTP_ADDR or at
+the URL given. The exit code is 0 if it is and 1 if not, with the reason on
+standard error. It is for images without a shell.`,
+		Example: `  exportbridge healthcheck
+  exportbridge healthcheck http://127.0.0.1:8080/livez`,
+		GroupID: cli.GroupSetup,
+		Args:    cobra.MaximumNArgs(1),
+	}
+	a.TakeSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		target, err := healthURL(cmd.Context(), a, args)
+		if err != nil {
+			return &cli.Error{Code: cli.ExitFailed, Err: err}
+		}
+		return askHealth(cmd.Context(), target)
+	}
+	return cmd
+}
+
+// healthURL is where to ask: the argument, or /readyz of HTTP_ADDR.
+func healthURL(ctx context.Context, a *cli.App, args []string) (string, error) {
+	if len(args) == 0 {
+		s, err := a.Settings(0, nil)
+		if err != nil {
+			return "", err
+		}
+		return readyURL(s.HTTP.Addr)
+	}
+	u, err := url.Parse(args[0])
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("%q is not a URL, for example http://127.0.0.1:8080/readyz", args[0])
+	}
+	if u.Path == "" {
+		u.Path = "/readyz"
+	}
+	return u.String(), nil
+}
+
+// readyURL is the readiness endpoint of a server on this machine that listens
+// at addr.
+func readyURL(addr string) (string, error) {
+	if addr == "off" {
+		return "", errors.New("HTTP_ADDR is off: there is nothing to ask")
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("HTTP_ADDR: %w", err)
+	}
+	if port == "0" {
+		return "", errors.New("HTTP_ADDR asks for any free port: name the URL, for example http://127.0.0.1:8080/readyz")
+	}
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case host == "", err == nil && ip.IsUnspecified() && ip.Is4():
+		host = "127.0.0.1"
+	case err == nil && ip.IsUnspecified():
+		host = "::1"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/readyz", nil
+}
+
+// askHealth returns nil if the answer is 200.
+func askHealth(ctx context.Context, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", target, err)
+	}
+	client := &http.Client{
+		// No proxy: the server is on this machine.
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("not ready: no answer from %s within %s", target, healthTimeout)
+		}
+		return fmt.Errorf("not ready: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return fmt.Errorf("not ready: %s: %s", resp.Status, firstLine(resp.Body))
+}
+
+// firstLine returns the first line of an answer, printable and without its end.
+func firstLine(r io.Reader) string {
+	line, err := bufio.NewReader(io.LimitReader(r, healthLine)).ReadString('\n')
+	if err != nil && line == "" {
+		return "without a reason"
+	}
+	return printable(strings.TrimSpace(line))
+}

@@ -1,0 +1,60 @@
+package command
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/cmd/internal/cli"
+)
+
+func TestHealthcheck(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	ready := http.StatusOK
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(ready)
+		_, _ = w.Write([]byte("stream events: blocked (auth)\nstream users: running\n"))
+	})
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/readyz", http.StatusFound) })
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	addr := strings.TrimPrefix(server.URL, "http://")
+	_, port, _ := strings.Cut(addr, ":")
+	ask := func(env map[string]string, code int, stderr string, args ...string) {
+		t.Helper()
+		got := runProgram(t, env, append([]string{"healthcheck"}, args...)...)
+		if got.code != code || got.stdout != "" || !strings.Contains(got.stderr, stderr) || strings.Count(got.stderr, "\n") > 1 || code == 0 && got.stderr != "" {
+			t.Errorf("healthcheck %v with %v: %+v", args, env, got)
+		}
+	}
+	for _, host := range []string{"127.0.0.1", "", "0.0.0.0"} {
+		ask(map[string]string{"HTTP_ADDR": host + ":" + port}, cli.ExitOK, "")
+	}
+	ask(nil, cli.ExitOK, "", server.URL)
+	ask(nil, cli.ExitFailed, "302", server.URL+"/moved")
+	ask(nil, cli.ExitFailed, "404", server.URL+"/nothing")
+	ask(nil, cli.ExitFailed, "is not a URL", addr)
+	ask(map[string]string{"HTTP_ADDR": "off"}, cli.ExitFailed, "HTTP_ADDR is off")
+	ask(map[string]string{"HTTP_ADDR": "127.0.0.1:0"}, cli.ExitFailed, "name the URL")
+	ask(map[string]string{"HTTP_ADDR": servers.FreeAddress(t)}, cli.ExitFailed, "connection refused")
+	ready = http.StatusServiceUnavailable
+	ask(map[string]string{"HTTP_ADDR": addr}, cli.ExitFailed, "503 Service Unavailable: stream events: blocked (auth)\n")
+	if got := runProgram(t, nil, "healthcheck", "a", "b"); got.code != cli.ExitUsage {
+		t.Errorf("two arguments: %+v", got)
+	}
+}
+
+func TestReadyURL(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		":8080": "http://127.0.0.1:8080/readyz", "0.0.0.0:8080": "http://127.0.0.1:8080/readyz",
+		"[::]:8080": "http://[::1]:8080/readyz", "localhost:80": "http://localhost:80/readyz", "[::1]:1": "http://[::1]:1/readyz",
+	} {
+		if got, err := readyURL(addr); got != want || err != nil {
+			t.Errorf("readyURL(%q) = %q, %v, want %q", addr, got, err, want)
+		}
+	}
+}

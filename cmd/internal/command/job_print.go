@@ -1,0 +1,155 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"exportbridge/bridge/backfill"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
+)
+
+// jobReport is the JSON form of a job, planned or done.
+type jobReport struct {
+	backfill.Listed
+	// TotalEvents counts what the windows' cursors passed, dead letters included.
+	TotalEvents       int64    `json:"total_events"`
+	TotalPages        int64    `json:"total_pages"`
+	TotalDeadLettered int64    `json:"total_dead_lettered"`
+	WindowsDone       int      `json:"windows_done"`
+	RequestsPerSecond float64  `json:"requests_per_second,omitempty"`
+	Notes             []string `json:"notes,omitempty"`
+	// Executed is false for a dry run: then nothing was changed.
+	Executed bool `json:"executed"`
+}
+
+func reportOf(j *backfill.Job) jobReport {
+	r := jobReport{Listed: backfill.Listed{Job: *j}, WindowsDone: j.Ended()}
+	r.TotalEvents, r.TotalPages, r.TotalDeadLettered = j.Counts()
+	return r
+}
+
+// print shows what would be done.
+func (p *jobPlan) print() error {
+	if *p.json {
+		report := reportOf(&p.job)
+		report.Parallel, report.RequestsPerSecond, report.Notes = p.parallel, p.perSecond, p.notes
+		if p.resume == "" {
+			report.ID = "" // that of --execute will be another one
+		}
+		return cli.PrintJSON(p.app.Stdout, report)
+	}
+	return p.write(p.app.Stdout, "dry run: nothing was changed. Add --execute to start.")
+}
+
+// announce says at the start what is done, and under which id.
+func (p *jobPlan) announce() {
+	_ = p.write(p.app.Stderr, fmt.Sprintf("job %s; when it is interrupted: exportbridge %s --resume %s --execute", p.job.ID, p.kind, p.job.ID))
+}
+
+func (p *jobPlan) write(to io.Writer, last string) error {
+	j := &p.job
+	what := "all events"
+	if len(j.Events) > 0 {
+		what = strings.Join(j.Events, ",")
+	} else if j.Resource != "events" {
+		what = "all " + j.Resource
+	}
+	topic := j.Topic
+	if p.resume == "" && !p.execute && p.kind == backfill.Replay && !p.flags.Changed("topic") {
+		topic = strings.TrimSuffix(topic, j.ID) + "<id>"
+	}
+	rows := [][2]string{
+		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, startText(j.From), startText(j.To))},
+		{"into", topic},
+		{"windows", windowsText(j, p.parallel)},
+		{"requests", fmt.Sprintf("%s, %d %s a page", limitText(p.perSecond), p.st.Export.PageSize, j.Resource)},
+		{"guarantee", "exactly once; in order within a window only. The cursor of the stream stays where it is"},
+	}
+	if p.resume != "" {
+		events, _, _ := j.Counts()
+		rows = append(rows, [2]string{"so far", fmt.Sprintf("%d windows done, %s events", j.Ended(), humanize.Comma(events))})
+	}
+	for _, n := range p.notes {
+		rows = append(rows, [2]string{"note", n})
+	}
+	var text strings.Builder
+	for _, row := range rows {
+		fmt.Fprintf(&text, "  %-10s %s\n", row[0], row[1])
+	}
+	fmt.Fprintf(&text, "  %s\n", last)
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
+func windowsText(j *backfill.Job, parallel int) string {
+	if len(j.Windows) == 1 {
+		return "1, of " + cli.RoundDuration(time.Duration(j.To-j.From)*time.Millisecond)
+	}
+	w := &j.Windows[0]
+	return fmt.Sprintf("%d of %s each, %d at a time", len(j.Windows), cli.RoundDuration(time.Duration(w.To-w.From)*time.Millisecond), min(parallel, len(j.Windows)))
+}
+
+func limitText(perSecond float64) string {
+	if perSecond == 0 {
+		return "as fast as the API answers (EXPORT_RATE_LIMIT is not set)"
+	}
+	return "at most " + strconv.FormatFloat(perSecond, 'g', 4, 64) + " a second, all windows together"
+}
+
+// report prints what a job that is done has published. took is 0 where that was
+// another process.
+func (p *jobPlan) report(took time.Duration) error {
+	report := reportOf(&p.job)
+	report.Executed = true
+	if *p.json {
+		return cli.PrintJSON(p.app.Stdout, report)
+	}
+	rows := [][]string{{"WINDOW", "FROM", "TO", "EVENTS", "PAGES", "ENDED"}}
+	for n := range p.job.Windows {
+		w := &p.job.Windows[n]
+		rows = append(rows, []string{strconv.Itoa(n + 1), startText(w.From), startText(w.To), humanize.Comma(w.Events), humanize.Comma(w.Pages), w.Ended})
+	}
+	if err := cli.PrintTable(p.app.Stdout, rows); err != nil {
+		return err
+	}
+	end := "was done before"
+	if took > 0 {
+		end = fmt.Sprintf("done in %s, %.0f events/s", cli.RoundDuration(took), float64(report.TotalEvents)/took.Seconds())
+	}
+	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s events in %s pages into %s, %s of them dead letters; job %s %s\n", humanize.Comma(report.TotalEvents),
+		humanize.Comma(report.TotalPages), p.job.Topic, humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
+	return err
+}
+
+// tellProgress shows how far the job is: a live line on a terminal, elsewhere a
+// line every ten seconds.
+func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.Run, began time.Time) {
+	first := run.Progress()
+	text := func(now time.Time) string {
+		p := run.Progress()
+		return progressText(&p, &first, now.Sub(began))
+	}
+	line.Keep(ctx, text, func(now time.Time) {
+		_, _ = io.WriteString(line, text(now)+"\n") // whoever reads it may be gone
+	})
+}
+
+// progressText says how far the job is after so long, having begun at first.
+func progressText(p, first *backfill.Progress, took time.Duration) string {
+	text := fmt.Sprintf("  [%d/%d]  %3.0f %%  %s events   %.0f/s", p.Ended, p.Windows, 100*p.Share, humanize.Comma(p.Events),
+		float64(p.Events-first.Events)/took.Seconds())
+	if gone := p.Share - first.Share; gone > 0 && p.Share < 1 {
+		text += "   eta " + cli.RoundDuration(time.Duration(float64(took)*(1-p.Share)/gone))
+	}
+	if p.Trouble != "" {
+		text += "   waiting: " + cut(p.Trouble, 80)
+	}
+	return text
+}

@@ -1,0 +1,57 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/cmd/internal/cli"
+)
+
+func TestProgressText(t *testing.T) {
+	t.Parallel()
+	first := backfill.Progress{Windows: 4}
+	now := backfill.Progress{Ended: 1, Windows: 4, Events: 40, Share: 0.625}
+	want := "  [1/4]   62 %  40 events   4/s   eta 6s"
+	if got := progressText(&now, &first, 10*time.Second); got != want {
+		t.Errorf("shows %q, want %q", got, want)
+	}
+}
+
+// TestJobErrors: each end of a job has an exit code and says how to go on.
+func TestJobErrors(t *testing.T) {
+	t.Parallel()
+	for why, code := range map[backfill.Reason]int{
+		backfill.Unknown: cli.ExitFailed, backfill.Exists: cli.ExitFailed, backfill.IsDone: cli.ExitFailed, backfill.WasCancelled: cli.ExitFailed,
+		backfill.OtherKind: cli.ExitUsage, backfill.OtherResource: cli.ExitUsage, backfill.OtherPlan: cli.ExitFailed, backfill.InUse: cli.ExitNotOwner,
+	} {
+		refused := &backfill.RefusedError{Reason: why, Job: backfill.Job{ID: "aaaaaa", Kind: backfill.Backfill, Resource: "events"}}
+		if exit, ok := errors.AsType[*cli.Error](jobError(refused)); !ok || exit.Code != code || exit.Hint == "" {
+			t.Errorf("%s: %+v, want code %d and a hint", why, exit, code)
+		}
+	}
+	p := &jobPlan{jobOptions: &jobOptions{kind: backfill.Backfill}}
+	p.job = backfill.Job{ID: "aaaaaa", Windows: backfill.Split(0, 4, 4)}
+	p.job.Windows[1].Ended, p.job.Windows[1].Events = "on its last page", 7
+	fault := &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonCursor, Err: errors.New("gone")}
+	for name, test := range map[string]struct {
+		cause error
+		code  int
+		hint  string
+	}{
+		"cancelled":   {fmt.Errorf("%w by me", backfill.ErrCancelled), cli.ExitFailed, "exportbridge backfill list"},
+		"interrupted": {context.Canceled, cli.ExitInterrupted, "exportbridge backfill --resume aaaaaa --execute"},
+		"elsewhere":   {bridge.ErrNotOwner, cli.ExitNotOwner, "wait for the other process, or stop it; then exportbridge backfill --resume aaaaaa --execute"},
+		"blocked":     {&bridge.BlockedError{Reason: bridge.ReasonCursor, Err: fault}, cli.ExitRefused, "backfill cancel aaaaaa"},
+	} {
+		exit, ok := errors.AsType[*cli.Error](p.interrupted(test.cause))
+		if !ok || exit.Code != test.code || !strings.Contains(exit.Hint, test.hint) || !strings.Contains(exit.Error(), "job aaaaaa has 1 of 4 windows done, 7 events so far") {
+			t.Errorf("%s: %+v", name, exit)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+// shownPause is the JSON form of what pause and resume did.
+type shownPause struct {
+	Stream string      `json:"stream"`
+	Kind   bridge.Kind `json:"kind"`
+	// PausedUntil is in milliseconds since the epoch, -1 without an end.
+	PausedUntil int64         `json:"paused_until,omitempty"`
+	Answer      bridge.Answer `json:"answer"`
+}
+
+func newPauseCommand(a *cli.App) *cobra.Command {
+	c := newChange(a)
+	var length time.Duration
+	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Hold a stream where it is",
+		Long: `Hold a stream where it is: what is in hand is committed, and the API is not asked
+any more, until resume or, with --duration, until that time has passed. A pause
+outlives restarts and take-overs. A run that would end by itself does not begin.
+Without a running bridge the command pauses the stream itself.`,
+		Example: `  exportbridge pause --duration 30m --reason "the vendor migrates"
+  exportbridge pause`,
+		GroupID: groupPosition,
+		Args:    cli.NoArgs,
+	}
+	c.flags(cmd)
+	cmd.Flags().Var(cli.Parsed(&length, config.ParseDuration, "DURATION"), "duration", "end the pause after this `DURATION`, for example 30m (default: resume ends it)")
+	cli.Renamed(cmd, "for", "duration")
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("duration") && length < time.Second {
+			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--duration %s is less than a second", length), Hint: "--duration 30m"}
+		}
+		return c.pause(cmd.Context(), bridge.KindPause, func(ctx context.Context, h *streamHandle) (control.Done, error) {
+			return h.Pause(ctx, c.by, length)
+		})
+	})
+	return cmd
+}
+
+func newResumeCommand(a *cli.App) *cobra.Command {
+	c := newChange(a)
+	cmd := &cobra.Command{
+		Use:   "resume",
+		Short: "End the pause of a stream",
+		Long: `End the pause of a stream: it goes on where it was. Without a running bridge the
+command changes the stream itself.`,
+		Example: "  exportbridge resume",
+		GroupID: groupPosition,
+		Args:    cli.NoArgs,
+	}
+	c.flags(cmd)
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		return c.pause(cmd.Context(), bridge.KindResume, func(ctx context.Context, h *streamHandle) (control.Done, error) {
+			return h.Resume(ctx, c.by)
+		})
+	})
+	return cmd
+}
+
+// pause has a stream paused or resumed, and prints what became of it.
+func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.Context, *streamHandle) (control.Done, error)) error {
+	h, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	asked := time.Now()
+	done, err := act(ctx, h)
+	if err != nil {
+		return err
+	}
+	if *c.json {
+		return cli.PrintJSON(c.app.Stdout, shownPause{Stream: h.Stream(), Kind: kind, PausedUntil: done.PausedUntil, Answer: done.Answer})
+	}
+	what := "resumed"
+	if kind == bridge.KindPause {
+		what = pauseText(done.PausedUntil, time.Now())
+	}
+	_, err = fmt.Fprintf(c.app.Stdout, "  %s, acknowledged by %s in %s, now at entry %s\n", what, done.Answer.By, cli.RoundDuration(time.Since(asked)), done.Answer.Version)
+	return err
+}
+
+// pauseText says until when a stream is paused.
+func pauseText(until int64, now time.Time) string {
+	if until == bridge.Forever {
+		return "paused until exportbridge resume"
+	}
+	end := time.UnixMilli(until)
+	return fmt.Sprintf("paused until %s, for another %s", end.UTC().Format(timeLayout), cli.RoundDuration(max(0, end.Sub(now))))
+}

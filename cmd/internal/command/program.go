@@ -1,0 +1,48 @@
+package command
+
+import (
+	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/cli"
+)
+
+// Groups of commands in the help, beside cli.GroupSetup.
+const (
+	groupRun      = "run"
+	groupPosition = "position"
+)
+
+// Program is exportbridge, as it runs in production.
+var Program = cli.Program{
+	Name:  "exportbridge",
+	Short: "Turn a paginated export API into a Kafka topic",
+	Long: `exportbridge follows the cursor of a paginated export API, publishes every
+event to Kafka, and keeps the committed cursor in Redis.`,
+	Example: `  EXPORT_API_KEY_FILE=key exportbridge check          # is everything there?
+  EXPORT_API_KEY_FILE=key exportbridge run
+  exportbridge cursor rewind --to-datetime -2h --execute`,
+	Groups: []*cobra.Group{
+		{ID: groupRun, Title: "Run it:"},
+		{ID: groupPosition, Title: "Look and steer:"},
+	},
+	Commands: func(a *cli.App) []*cobra.Command {
+		return []*cobra.Command{
+			newRunCommand(a),
+			newTailCommand(a),
+			newStatusCommand(a),
+			newCursorCommand(a),
+			newPauseCommand(a),
+			newResumeCommand(a),
+			newReplayCommand(a),
+			newBackfillCommand(a),
+			newDLQCommand(a),
+			newVerifyCommand(a),
+			newConfigCommand(a),
+			newCheckCommand(a),
+			newTopicsCommand(a),
+			NewHealthcheckCommand(a),
+			newAlertsCommand(a),
+			newDashboardCommand(a),
+		}
+	},
+}

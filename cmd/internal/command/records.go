@@ -1,0 +1,72 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/deadletter"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/ops"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cursorstore"
+)
+
+// records are the dead letters and jobs of a process's streams, for the HTTP
+// server.
+type records struct {
+	all  *config.Settings
+	jobs kafkasink.JobLogs
+}
+
+// unwatched copies the settings, so that a look at Kafka does not count as what
+// the running streams see of it.
+func unwatched(s *config.Settings) *config.Settings {
+	own := *s
+	own.Streams = slices.Clone(s.Streams)
+	return &own
+}
+
+// controllers are those of all streams, for the HTTP server.
+func controllers(client *cursorstore.Client, s *config.Settings) map[string]ops.Controller {
+	all := make(map[string]ops.Controller, len(s.Streams))
+	for i := range s.Streams {
+		c := controllerOf(client, s, &s.Streams[i])
+		all[c.Stream()] = c
+	}
+	return all
+}
+
+// DeadLetters implements ops.Records.
+func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]deadletter.DeadLetter, error) {
+	st, err := cli.StreamNamed(r.all, stream)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lettersOf(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	all, err := l.List(ctx, deadletter.Query{Limit: limit})
+	if _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); err != nil && !incomplete {
+		return nil, st.Kafka.Fault(err, l.Name)
+	}
+	return all, err
+}
+
+// Jobs implements ops.Records.
+func (r *records) Jobs(ctx context.Context) ([]backfill.Listed, error) {
+	var all []backfill.Listed
+	for i := range r.all.Streams {
+		st := &r.all.Streams[i]
+		jobs, err := backfill.NewJobs(r.jobs.Jobs(st.Kafka), st.Name).Overview(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, jobs...)
+	}
+	return all, nil
+}

@@ -1,0 +1,39 @@
+package command
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cursorstore"
+)
+
+// Servers that accept and never answer must not keep whoever looks at the page
+// waiting one after the other.
+func TestReportsWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	addr := silent.Addr().String()
+	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + addr, "REDIS_URL=redis://" + addr + "/0", "EXPORT_API_KEY=any"}}
+	s, err := a.Settings(config.UsesAll, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := cursorstore.Open(s.Cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	began := time.Now()
+	r := controllers(client, s)["events"].Status(t.Context())
+	if took := time.Since(began); len(r.Notes) != 3 || took > 2*control.StatusTimeout {
+		t.Errorf("after %s: %+v; want three notes", took, r)
+	}
+}

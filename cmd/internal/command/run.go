@@ -1,0 +1,112 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/ops"
+	"exportbridge/bridge/ops/metrics"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
+	"exportbridge/cursorstore"
+)
+
+func newRunCommand(a *cli.App) *cobra.Command {
+	var limits bridge.Limits
+	var until string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Move the export into Kafka",
+		Long: `Follow the cursor of the export API, publish every event to Kafka, and keep the
+committed cursor in Redis. It runs until it is stopped, and goes on where it was
+when it is started again. A server that is away is waited for.
+
+The first SIGTERM or Ctrl-C finishes and commits what is in flight, within
+BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
+		Example: `  EXPORT_API_KEY_FILE=key exportbridge run
+  exportbridge run --once            # drain the export, commit, exit: for cron
+  exportbridge run --max-events 10000`,
+		GroupID: groupRun,
+		Args:    cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	cmd.Flags().BoolVar(&limits.Once, "once", false, "end when the export is drained")
+	cmd.Flags().Int64Var(&limits.MaxEvents, "max-events", 0, "end at the first page boundary at or after `N` events")
+	cmd.Flags().StringVar(&until, "until", "", "end at the first page boundary at or after an event of this `TIME`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("max-events") && limits.MaxEvents < 1 {
+			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--max-events %d is below 1", limits.MaxEvents), Hint: "--max-events 10000"}
+		}
+		if until != "" {
+			ms, err := config.ParseInstant(until, time.Now())
+			if err != nil {
+				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--until: %w", err), Hint: "--until 2026-11-02T00:00:00Z"}
+			}
+			limits.Until = ms
+		}
+		s, err := a.Settings(config.UsesAll, nil)
+		if err != nil {
+			return err
+		}
+		a.Warn(s)
+		return RunBridge(cmd.Context(), a, s, limits)
+	}
+	return cmd
+}
+
+// runBridge runs the process that the settings describe.
+func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits bridge.Limits) (err error) {
+	process.TuneMemory(a.Environ)
+	line := process.NewStatusLine(a.Stderr)
+	log := process.NewLogger(line, &s.Process, a.Environ)
+	defer process.FlushLog(log)
+	p, err := process.New(ctx, s, ProcessOptions(a, s, limits, log))
+	if err != nil {
+		return RunError(err)
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	p.Announce(s)
+	return RunError(p.Run(ctx, line))
+}
+
+// processOptions are those of a process that runs the bridge.
+func ProcessOptions(a *cli.App, s *config.Settings, limits bridge.Limits, log *slog.Logger) process.Options {
+	build, own := cli.ReadBuildInfo(), unwatched(s)
+	var jobs kafkasink.JobLogs
+	return process.Options{
+		Build:   metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
+		Limits:  limits,
+		Log:     log,
+		Environ: a.Environ,
+		Control: func(client *cursorstore.Client) (map[string]ops.Controller, ops.Records) {
+			return controllers(client, own), &records{all: own}
+		},
+		Windows: func(st *config.Stream) func(context.Context, time.Duration) (map[string]int, error) {
+			return backfill.NewJobs(jobs.Jobs(st.Kafka), st.Name).CountWindows
+		},
+		Describe: describeStreams,
+	}
+}
+
+// runError gives the end of a run its exit code.
+func RunError(err error) error {
+	if listening, ok := errors.AsType[*process.ListenError](err); ok {
+		return &cli.Error{Code: cli.ExitUsage, Err: listening, Hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}
+	}
+	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
+		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: blocked.Hint}
+	}
+	if errors.Is(err, bridge.ErrShutdown) {
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "a longer BRIDGE_SHUTDOWN_TIMEOUT, or look why Kafka or Redis does not answer: exportbridge check"}
+	}
+	return err
+}

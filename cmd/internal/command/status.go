@@ -1,0 +1,221 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
+)
+
+// watchInterval is how often status --watch looks.
+const watchInterval = time.Second
+
+// streamStatus is a report, for people.
+type streamStatus struct{ control.Report }
+
+func newStatusCommand(a *cli.App) *cobra.Command {
+	var stream string
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what the streams do, and what they guarantee",
+		Long: `Show what the streams do, and what they guarantee: as the bridge tells that runs
+them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
+		Example: `  exportbridge status
+  exportbridge status --watch
+  exportbridge status --json | jq '.[].live.state'`,
+		GroupID: groupPosition,
+		Args:    cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	asJSON := cli.TakeJSON(cmd)
+	cmd.Flags().StringVar(&stream, "stream", "", "`NAME` of a stream; all of BRIDGE_STREAMS if not given")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every second; with --json one line each time")
+	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		for {
+			all, err := statusOfAll(ctx, a, stream)
+			if err != nil {
+				return err
+			}
+			if err := printStatus(a.Stdout, all, *asJSON, watch); err != nil || !watch {
+				return err
+			}
+			if waitFor(ctx, watchInterval) != nil {
+				return nil
+			}
+		}
+	})
+	return cmd
+}
+
+func statusOfAll(ctx context.Context, a *cli.App, name string) ([]streamStatus, error) {
+	client, streams, err := openStreams(a, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }() // nothing is left to be written
+	all := make([]streamStatus, len(streams))
+	for i, c := range streams {
+		all[i] = streamStatus{c.Status(ctx)}
+	}
+	return all, nil
+}
+
+func printStatus(w io.Writer, all []streamStatus, asJSON, watch bool) error {
+	switch {
+	case asJSON && watch:
+		if err := json.NewEncoder(w).Encode(all); err != nil {
+			return fmt.Errorf("print JSON: %w", err)
+		}
+		return nil
+	case asJSON:
+		return cli.PrintJSON(w, all)
+	}
+	var text strings.Builder
+	if watch && process.IsTerminal(w) {
+		text.WriteString("\x1b[H\x1b[2J")
+	}
+	for i := range all {
+		if i > 0 || watch && !process.IsTerminal(w) {
+			text.WriteString("\n")
+		}
+		for _, row := range all[i].rows(time.Now()) {
+			fmt.Fprintf(&text, "  %-11s %s\n", row[0], row[1])
+		}
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// rows are the lines of a stream's status, each with a name.
+func (s *streamStatus) rows(now time.Time) [][2]string {
+	rows := [][2]string{{"stream", s.Stream}, {"state", s.stateText(now)}}
+	add := func(name, text string) {
+		if text != "" {
+			rows = append(rows, [2]string{name, text})
+		}
+	}
+	if s.Live != nil && s.Live.Error != "" {
+		add("why", s.Live.Error)
+		add("try", s.Live.Hint)
+	}
+	if c := s.Checkpoint; c != nil {
+		add("position", positionText(c, now))
+		add("speed", s.speedText())
+		add("committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events),
+			cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))))
+	}
+	if s.Live != nil {
+		add("end", contractText(s.Live.Contract))
+		if s.Live.DeadLettered > 0 {
+			add("dead", humanize.Comma(s.Live.DeadLettered)+" dead letters since the bridge started: exportbridge tail --dlq")
+		}
+	}
+	add("processes", s.membersText())
+	add("guarantee", s.Guarantee)
+	for i := range s.Changes {
+		name := "changes"
+		if i > 0 {
+			name = ""
+		}
+		rows = append(rows, [2]string{name, changeText(&s.Changes[i])})
+	}
+	if c := s.Checkpoint; c != nil && c.Overlap != nil {
+		add("read again", overlapText(c.Overlap))
+	}
+	for _, n := range s.Notes {
+		add("note", n)
+	}
+	return rows
+}
+
+func (s *streamStatus) stateText(now time.Time) string {
+	paused := s.Checkpoint != nil && s.Checkpoint.Paused(now)
+	switch {
+	case s.Live != nil && paused && s.Live.Version.Compare(s.Checkpoint.Version) < 0: // it tells once a second
+		return fmt.Sprintf("%s (by %s)", pauseText(s.Checkpoint.PausedUntil, now), s.Live.Owner)
+	case s.Live != nil:
+		text := describeState(s.Live, now)
+		if !s.Live.Since.IsZero() {
+			text += ", for " + cli.RoundDuration(max(0, now.Sub(s.Live.Since)))
+		}
+		return fmt.Sprintf("%s (by %s)", text, s.Live.Owner)
+	case paused:
+		return pauseText(s.Checkpoint.PausedUntil, now) + "; no bridge tells more"
+	case len(s.Members) > 0:
+		return "a bridge runs it that has just started, or does not reach Redis"
+	case !s.MembersKnown:
+		return "whether a bridge runs it is not known"
+	}
+	return "no bridge runs it"
+}
+
+func (s *streamStatus) speedText() string {
+	if s.Live == nil || s.Live.State == bridge.StatePaused {
+		return ""
+	}
+	text := fmt.Sprintf("%.0f events/s", s.Live.Rate)
+	switch {
+	case s.CaughtUpIn > 0:
+		text += fmt.Sprintf(", caught up in about %s (%.0f times as fast as time passes)", cli.RoundDuration(time.Duration(s.CaughtUpIn)*time.Second), s.Live.Pace)
+	case s.CaughtUpIn < 0 && s.Live.Pace > 0:
+		text += ", which does not catch up"
+	}
+	return text
+}
+
+func (s *streamStatus) membersText() string {
+	var texts []string
+	for _, m := range s.Members {
+		role := "stands by"
+		if m.Owner {
+			role = "runs it"
+		}
+		texts = append(texts, fmt.Sprintf("%s %s", m, role))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// overlapText says what was read again after a refused cursor.
+func overlapText(o *bridge.Overlap) string {
+	text := "now"
+	if o.Done {
+		text = "done"
+	}
+	return fmt.Sprintf("%s, after a refused cursor: from %s to %s; %s events were known and dropped", text,
+		time.UnixMilli(o.From).UTC().Format(timeLayout), time.UnixMilli(o.Until).UTC().Format(timeLayout), humanize.Comma(o.Dropped))
+}
+
+// contractText says how the API marks the end of the results.
+func contractText(c bridge.Contract) string {
+	switch c {
+	case bridge.ContractEmptyCursor:
+		return "the API ends its results with an empty nextCursor"
+	case bridge.ContractEmptyItems:
+		return "the API ends its results with an empty page"
+	}
+	return ""
+}
+
+// waitFor waits, or less if ctx ends, whose error it returns then.
+func waitFor(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,324 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
+)
+
+// tailRecords is how many records tail shows before it follows.
+const tailRecords = 10
+
+// tailOptions are the flags of tail.
+type tailOptions struct {
+	stream, topic string
+	dlq           bool
+	from          string
+	n             int
+	bounded       bool // -n was given
+	format        string
+	json, meta    bool
+	types         []string
+	key           string
+	keyed         bool // --key was given
+}
+
+func newTailCommand(a *cli.App) *cobra.Command {
+	var o tailOptions
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Read the topic: the newest records, then what comes",
+		Long: `Read the stream's topic as a read_committed consumer: the newest records of all
+partitions in the order of their time, then those that come. It joins no
+consumer group and commits nothing.
+
+With -n it ends after that many records. With -o it begins elsewhere: at the
+start, at the end, N records before the end of each partition (-N), or at a time
+(@TIME: RFC 3339, milliseconds since the epoch, or before now as in @-10m).
+With both, it ends at what is the end of the topic now, or after N records;
+from -o end on it waits for N.
+
+-f takes the % verbs of rpk: %t topic, %p partition, %o offset, %k key, %v value,
+%h{%k=%v } headers, %d{strftime[%H:%M:%S]} time, \n end of line.`,
+		Example: `  exportbridge tail
+  exportbridge tail -n 5 --type orderPlaced
+  exportbridge tail -n 1000 --json | jq .value.userId
+  exportbridge tail -o @-10m -f '%d{strftime[%H:%M:%S]} %k %v\n'
+  exportbridge tail --dlq -n 20`,
+		GroupID: groupPosition,
+		Args:    cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	flags := cmd.Flags()
+	flags.IntVarP(&o.n, "num", "n", tailRecords, "end after `N` records; without -o, the newest N")
+	flags.StringVarP(&o.from, "offset", "o", "", "begin `AT` start, end, -N or @TIME")
+	cli.Offer(cmd, "offset", "start", "end")
+	flags.StringVarP(&o.format, "format", "f", "", "print each record by `FORMAT`")
+	flags.BoolVar(&o.json, "json", false, "print each record as a line of JSON")
+	flags.BoolVar(&o.meta, "meta", false, "show the headers")
+	flags.StringSliceVar(&o.types, "type", nil, "only events of these `TYPES`")
+	flags.StringVar(&o.key, "key", "", "only records with exactly this `KEY`")
+	flags.StringVar(&o.topic, "topic", "", "read `TOPIC` in place of the stream's")
+	flags.BoolVar(&o.dlq, "dlq", false, "read the dead letters")
+	flags.StringVar(&o.stream, "stream", "", "read the topic of stream `NAME`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.bounded, o.keyed = flags.Changed("num"), flags.Changed("key")
+		return runTail(cmd.Context(), a, &o)
+	}
+	return cmd
+}
+
+// runTail reads until it has shown what was asked for, ctx ends or nobody reads
+// its output any more. The last two are no errors.
+func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
+	if err := o.validate(); err != nil {
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge tail --help"}
+	}
+	from, err := parseTailStart(o.from, time.Now())
+	if err != nil {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("-o: %w", err), Hint: "exportbridge tail --help"}
+	}
+	show, err := newRecordPrinter(a.Stdout, o)
+	if err != nil {
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("-f: %w", err), Hint: `exportbridge tail -f '%d %k %v\n'`}
+	}
+	reader, err := openTail(ctx, a, o)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	// A closed pipe shall end this command like a reader that has enough, and
+	// not kill it.
+	signal.Ignore(syscall.SIGPIPE)
+	t := &tailer{topicReader: reader, print: show, out: bufio.NewWriterSize(a.Stdout, 64<<10), left: -1}
+	if o.bounded {
+		t.left = o.n
+	}
+	err = explained(ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush())))
+	saySkipped(a, &reader.TopicReader)
+	if o.bounded && !t.complete && err == nil && ctx.Err() != nil {
+		return ctx.Err() // what it has shown is not all
+	}
+	if err == nil && ctx.Err() == nil && t.shown == 0 {
+		fmt.Fprintf(a.Stderr, "no record of topic %s is what was asked for\n", t.Name)
+	}
+	return err
+}
+
+// validate reports flags that make no sense, alone or together.
+func (o *tailOptions) validate() error {
+	switch {
+	case o.n < 1:
+		return fmt.Errorf("-n %d is below 1, for example -n 5", o.n)
+	case o.json && o.format != "":
+		return errors.New("--json and -f exclude each other")
+	case o.meta && o.format != "":
+		return errors.New("--meta and -f exclude each other; -f has %h for the headers")
+	case o.dlq && o.topic != "":
+		return errors.New("--dlq and --topic exclude each other")
+	}
+	return nil
+}
+
+// ignoreEnd drops the error of a tail that somebody ended on purpose.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, errEnough) || isPipeClosed(err) {
+		return nil
+	}
+	return err
+}
+
+// isPipeClosed reports whether whoever read our output is gone.
+func isPipeClosed(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// openTail makes sure that the topic is there and can be reached, and returns
+// a reader of it.
+func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*topicReader, error) {
+	s, err := a.Settings(config.UsesKafka, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.Warn(s)
+	st, err := cli.StreamNamed(s, o.stream)
+	if err != nil {
+		return nil, err
+	}
+	kafka := st.Kafka
+	switch {
+	case o.topic != "":
+		kafka.Topic = o.topic
+	case o.dlq:
+		kafka.Topic = kafka.DeadTopic()
+	}
+	there, err := topicExists(ctx, &kafka.Config, kafka.Topic)
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		missing := &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", kafka.Topic), Hint: "exportbridge topics create --execute"}
+		if o.topic != "" {
+			missing.Hint = "exportbridge topics plan"
+		}
+		return nil, missing
+	}
+	// From here on Kafka may go away while we follow: its client's warnings
+	// say so.
+	kafka.Log = process.NewLogger(a.Stderr, &s.Process, a.Environ)
+	return &topicReader{kafkaclient.TopicReader{Open: kafka.Open, Name: kafka.Topic, Waiting: sayWaiting(a)}, o.keep()}, nil
+}
+
+// topicExists reports whether there is a topic of this name.
+func topicExists(ctx context.Context, kafka *kafkaclient.Config, topic string) (bool, error) {
+	var p bridge.Problems
+	kafkaclient.CheckTopic(&p, "KAFKA_TOPIC", topic, "export.events")
+	if err := p.Err(); err != nil {
+		return false, &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge topics plan"}
+	}
+	there, err := kafka.Exists(ctx, topic)
+	if err != nil {
+		return false, explained(err)
+	}
+	return there, nil
+}
+
+// keep returns the filter that the flags describe.
+func (o *tailOptions) keep() func(*kgo.Record) bool {
+	return func(r *kgo.Record) bool {
+		if o.keyed && (r.Key == nil || string(r.Key) != o.key) {
+			return false
+		}
+		if len(o.types) == 0 {
+			return true
+		}
+		full := recordType(r)
+		return full != "" && (slices.Contains(o.types, full) || slices.Contains(o.types, shortType(full)))
+	}
+}
+
+// tailStart is where to begin reading.
+type tailStart struct {
+	kind startKind
+	n    int64 // records before the end, or milliseconds since the epoch
+}
+
+type startKind int
+
+const (
+	fromNewest startKind = iota // the newest records over all partitions
+	fromStart
+	fromEnd
+	fromBack // n before each partition's end
+	fromTime
+)
+
+// parseTailStart reads the value of -o.
+func parseTailStart(text string, now time.Time) (tailStart, error) {
+	switch text {
+	case "":
+		return tailStart{kind: fromNewest}, nil
+	case "start":
+		return tailStart{kind: fromStart}, nil
+	case "end":
+		return tailStart{kind: fromEnd}, nil
+	}
+	if at, ok := strings.CutPrefix(text, "@"); ok {
+		ms, err := config.ParseInstant(at, now)
+		return tailStart{kind: fromTime, n: ms}, err
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n < 0 {
+		return tailStart{kind: fromBack, n: -n}, nil
+	}
+	if _, err := config.ParseInstant(text, now); err == nil {
+		return tailStart{}, fmt.Errorf("a time needs an @ in front: @%s", text)
+	}
+	return tailStart{}, fmt.Errorf("%q is not one of start, end, -N (for example -100) or @TIME (for example @-10m)", text)
+}
+
+// errEnough: as many records as were asked for have been shown.
+var errEnough = errors.New("enough records")
+
+// tailer shows what a topicReader reads.
+type tailer struct {
+	*topicReader
+	print func(to []byte, r *kgo.Record) []byte
+	out   *bufio.Writer
+	shown int
+	left  int // records still to show, below 0 for no end
+	// complete: all that was asked for of what is in the topic is shown.
+	complete bool
+	line     []byte
+}
+
+// run shows the part of the topic that is there now, and then follows unless
+// the options set an end.
+func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error {
+	spans, err := t.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	if from.kind == fromNewest {
+		records, err := kafkaclient.Newest(ctx, t, spans, o.n, t.keep)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if err := t.show(r); err != nil {
+				return err
+			}
+		}
+	} else {
+		if err := t.begin(ctx, spans, from); err != nil {
+			return err
+		}
+		if err := t.merged(ctx, spans, t.show, t.flush); err != nil {
+			return err
+		}
+	}
+	if t.complete = true; o.bounded && from.kind != fromEnd {
+		return nil
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	return t.follow(ctx, spans, t.show, t.flush)
+}
+
+func (t *tailer) show(r *kgo.Record) error {
+	t.line = t.print(t.line[:0], r)
+	if _, err := t.out.Write(t.line); err != nil {
+		return fmt.Errorf("print record: %w", err)
+	}
+	t.shown++
+	if t.left > 0 {
+		t.left--
+	}
+	if t.left == 0 {
+		return errEnough
+	}
+	return nil
+}
+
+func (t *tailer) flush() error {
+	if err := t.out.Flush(); err != nil {
+		return fmt.Errorf("print records: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package command
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/term"
+
+	"exportbridge/bridge/kafkasink"
+)
+
+const recordTime = "2006-01-02T15:04:05.000Z"
+
+// newRecordPrinter returns a function that appends a record in the form that
+// the options ask for.
+func newRecordPrinter(w io.Writer, o *tailOptions) (func([]byte, *kgo.Record) []byte, error) {
+	switch {
+	case o.json, o.format == "json": // the latter is rpk's
+		return appendRecordJSON, nil
+	case o.format != "":
+		f, err := kgo.NewRecordFormatter(o.format)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", o.format, err)
+		}
+		return f.AppendRecord, nil
+	}
+	width := terminalWidth(w)
+	return func(to []byte, r *kgo.Record) []byte {
+		line := recordLine(r, o.meta)
+		if width > 0 {
+			line = cut(line, width)
+		}
+		return append(append(to, line...), '\n')
+	}, nil
+}
+
+// terminalWidth is how many columns w has, 0 if it is no terminal.
+func terminalWidth(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// recordLine is a record for people: time, place, key, type, origin, value.
+func recordLine(r *kgo.Record, meta bool) string {
+	key := "-"
+	if r.Key != nil {
+		key = string(r.Key)
+	}
+	parts := []string{
+		r.Timestamp.UTC().Format(recordTime), fmt.Sprintf("%d@%d", r.Partition, r.Offset), key,
+		orDash(shortType(recordType(r))), orDash(header(r, kafkasink.HeaderOrigin)),
+	}
+	if wrong := header(r, kafkasink.HeaderErrorMessage); wrong != "" {
+		parts = append(parts, fmt.Sprintf("[%s: %s]", header(r, kafkasink.HeaderReason), wrong))
+	}
+	if meta {
+		for _, h := range r.Headers {
+			parts = append(parts, h.Key+"="+string(h.Value))
+		}
+	}
+	return printable(strings.Join(append(parts, valueText(r.Value)), "  "))
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// valueText is a value on one line.
+func valueText(value []byte) string {
+	if value == nil {
+		return "(tombstone)"
+	}
+	var b bytes.Buffer
+	if bytes.ContainsAny(value, "\r\n\t") && json.Compact(&b, value) == nil {
+		return b.String()
+	}
+	return string(value)
+}
+
+// printable replaces what would confuse a terminal: values come from others.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// header returns the last header of that name, "" if there is none.
+func header(r *kgo.Record, name string) string {
+	for _, h := range slices.Backward(r.Headers) {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// recordType is the full type of a record, from its header or, where the topic
+// has none, from the event itself; "" if it has no type.
+func recordType(r *kgo.Record) string {
+	if full := header(r, kafkasink.HeaderType); full != "" {
+		return full
+	}
+	var event struct {
+		Payload struct {
+			Type   string `json:"type"`
+			AtType string `json:"@type"`
+		} `json:"payload"`
+	}
+	if json.Unmarshal(r.Value, &event) != nil {
+		return ""
+	}
+	if event.Payload.Type != "" {
+		return event.Payload.Type
+	}
+	return event.Payload.AtType
+}
+
+// shortType is the last part of a type: com.croct.event.orderPlaced is orderPlaced.
+func shortType(full string) string {
+	return full[strings.LastIndexByte(full, '.')+1:]
+}
+
+// recordJSON is a record as one JSON document.
+type recordJSON struct {
+	Topic     string            `json:"topic"`
+	Partition int32             `json:"partition"`
+	Offset    int64             `json:"offset"`
+	Time      time.Time         `json:"time"`
+	Key       *string           `json:"key"`
+	Headers   map[string]string `json:"headers"`
+	Value     json.RawMessage   `json:"value,omitempty"`
+	// Base64 stands for a value that is neither JSON nor text.
+	Base64 string `json:"value_base64,omitempty"`
+}
+
+// appendRecordJSON appends a record as a line of JSON. Numbers and the order
+// of members in its value stay as they are.
+func appendRecordJSON(to []byte, r *kgo.Record) []byte {
+	doc := recordJSON{
+		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC(),
+		Headers: make(map[string]string, len(r.Headers)),
+	}
+	if r.Key != nil {
+		key := string(r.Key)
+		doc.Key = &key
+	}
+	for _, h := range r.Headers {
+		doc.Headers[h.Key] = string(h.Value)
+	}
+	switch {
+	case r.Value == nil:
+		doc.Value = json.RawMessage("null")
+	case json.Valid(r.Value):
+		doc.Value = r.Value
+	case utf8.Valid(r.Value):
+		doc.Value, _ = json.Marshal(string(r.Value)) // text always encodes
+	default:
+		doc.Base64 = base64.StdEncoding.EncodeToString(r.Value)
+	}
+	b := bytes.NewBuffer(to)
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(&doc) // every field always encodes, and a buffer takes all
+	return b.Bytes()
+}

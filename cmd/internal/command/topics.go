@@ -1,0 +1,381 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cursorstore"
+)
+
+func newTopicsCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "topics",
+		Short:   "Show and create the topics that the bridge needs",
+		Example: "  exportbridge topics plan",
+		GroupID: cli.GroupSetup,
+		Args:    cli.NoSubcommand,
+		RunE:    cli.ShowHelp,
+
+		DisableFlagsInUseLine: true,
+	}
+	cmd.AddCommand(newTopicsPlanCommand(a), newTopicsCreateCommand(a))
+	return cmd
+}
+
+// topicsOptions are the flags of topics plan and create.
+type topicsOptions struct {
+	stream  string
+	acls    bool
+	execute bool
+	create  bool // the command is create
+	json    *bool
+}
+
+func newTopicsPlanCommand(a *cli.App) *cobra.Command {
+	var o topicsOptions
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show which topics are there, which are missing, and how they differ",
+		Long: `Show which topics the streams need, which of them are there, and where they
+differ from those that this program would create. It changes nothing. --acls
+prints the commands that grant the rights the streams need, for the cluster's
+administrator to run.`,
+		Example: `  exportbridge topics plan
+  exportbridge topics plan --acls
+  exportbridge topics plan --stream users --json`,
+		Args: cli.NoArgs,
+	}
+	o.json = cli.TakeJSON(cmd)
+	a.TakeSettings(cmd)
+	cmd.Flags().StringVar(&o.stream, "stream", "", "only the topics of stream `NAME`")
+	cmd.Flags().BoolVar(&o.acls, "acls", false, "print only the commands that grant the rights")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, o) }
+	return cmd
+}
+
+func newTopicsCreateCommand(a *cli.App) *cobra.Command {
+	o := topicsOptions{create: true}
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create the topics that are missing",
+		Long: `Create the topics that are missing, with KAFKA_PARTITIONS, KAFKA_REPLICATION and
+KAFKA_RETENTION. It is a dry run unless --execute is given. Topics that exist
+stay as they are; repeating is safe.`,
+		Example: `  exportbridge topics create
+  exportbridge topics create --execute
+  exportbridge topics create --execute --kafka-partitions 12 --kafka-retention 90d`,
+		Args: cli.NoArgs,
+	}
+	o.json = cli.TakeJSON(cmd)
+	a.TakeSettings(cmd)
+	cmd.Flags().StringVar(&o.stream, "stream", "", "only the topics of stream `NAME`")
+	cmd.Flags().BoolVar(&o.execute, "execute", false, "create them")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, o) }
+	return cmd
+}
+
+// topicsReport is what topics plan and create have found and done.
+type topicsReport struct {
+	Topics []reportedTopic `json:"topics"`
+	ACLs   []string        `json:"acls"`
+	// JobACLs are what replay, backfill and repairs need besides.
+	JobACLs []string `json:"job_acls,omitempty"`
+	// Lost says of which topics a checkpoint says that they held records, while
+	// they are not there, and what follows.
+	Lost []finding `json:"lost,omitempty"`
+	// Created names the topics that this command created.
+	Created []string `json:"created,omitempty"`
+	// Changed is false for a dry run and where nothing was missing.
+	Changed bool `json:"changed"`
+}
+
+// reportedTopic is a topic and the stream that asked for it first.
+type reportedTopic struct {
+	Stream string `json:"stream"`
+	kafkaadmin.PlannedTopic
+}
+
+func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
+	s, err := a.Settings(config.UsesKafka|config.UsesCursor, nil)
+	if err != nil {
+		return err
+	}
+	a.Warn(s)
+	streams := s.Streams
+	if o.stream != "" {
+		st, err := cli.StreamNamed(s, o.stream)
+		if err != nil {
+			return err
+		}
+		streams = []config.Stream{*st}
+	}
+	if o.acls {
+		return printACLs(a, streams, *o.json)
+	}
+	var report topicsReport
+	for i := range streams {
+		streams[i].Kafka.Known = known(s, streams[i].Name)
+		if err := report.add(ctx, &streams[i], o.execute); err != nil {
+			return err
+		}
+	}
+	if *o.json {
+		return cli.PrintJSON(a.Stdout, report)
+	}
+	return printTopics(a, &report, o)
+}
+
+// add looks at one stream's topics, and creates the missing ones if asked to.
+func (r *topicsReport) add(ctx context.Context, st *config.Stream, create bool) error {
+	needs := st.Kafka.Needs()
+	plan, err := needs.Plan(ctx)
+	if err != nil {
+		return explained(err)
+	}
+	var missing []string
+	for _, topic := range plan.Topics {
+		if !topic.Exists {
+			missing = append(missing, topic.Name)
+		}
+	}
+	if len(missing) > 0 {
+		if err := r.addLost(ctx, needs); err != nil {
+			return err
+		}
+	}
+	if create && len(missing) > 0 {
+		if plan, err = needs.Create(ctx); err != nil {
+			return explained(err)
+		}
+		r.Changed = true
+		r.Created = append(r.Created, missing...)
+	}
+	for _, topic := range plan.Topics {
+		known := func(t reportedTopic) bool { return t.Name == topic.Name }
+		if !slices.ContainsFunc(r.Topics, known) {
+			r.Topics = append(r.Topics, reportedTopic{st.Name, topic})
+		}
+	}
+	r.ACLs, r.JobACLs = merged(r.ACLs, plan.ACLs), merged(r.JobACLs, plan.JobACLs)
+	return nil
+}
+
+// addLost says which of the missing topics held records.
+func (r *topicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream) error {
+	gone, err := needs.Vanished(ctx)
+	if err != nil {
+		return explained(err)
+	}
+	for _, fault := range gone {
+		f := finding{Level: levelWarn, Text: fault.Error(), Hint: fault.Hint}
+		if !slices.Contains(r.Lost, f) {
+			r.Lost = append(r.Lost, f)
+		}
+	}
+	return nil
+}
+
+// knownTimeout bounds a look into Redis for a command that does without it.
+const knownTimeout = 3 * time.Second
+
+// known returns how Redis is asked for the checkpoint of a stream, for commands
+// that do without where it does not answer.
+func known(s *config.Settings, stream string) func(context.Context) (bridge.Checkpoint, error) {
+	return func(ctx context.Context) (bridge.Checkpoint, error) {
+		ctx, cancel := context.WithTimeout(ctx, knownTimeout)
+		defer cancel()
+		cursorstore.LogTo(nil)
+		client, err := cursorstore.Open(s.Cursor)
+		if err != nil {
+			return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
+		}
+		defer client.Close()
+		c, err := client.Stream(stream).Load(ctx)
+		if err != nil {
+			return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
+		}
+		return c, nil
+	}
+}
+
+// merged adds what the list does not have yet.
+func merged(list, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// missing counts the topics that are not there; a plan does without those that
+// are made when they are needed.
+func (r *topicsReport) missing(create bool) int {
+	n := 0
+	for i := range r.Topics {
+		if !r.Topics[i].Exists && (create || !r.Topics[i].OnDemand) {
+			n++
+		}
+	}
+	return n
+}
+
+// printACLs asks no broker: it is what one does when a right is missing.
+func printACLs(a *cli.App, streams []config.Stream, asJSON bool) error {
+	var commands, ofJobs []string
+	for i := range streams {
+		needs := streams[i].Kafka.Needs()
+		commands, ofJobs = merged(commands, needs.ACLs()), merged(ofJobs, needs.JobACLs())
+	}
+	if asJSON {
+		return cli.PrintJSON(a.Stdout, struct {
+			ACLs    []string `json:"acls"`
+			JobACLs []string `json:"job_acls"`
+		}{commands, ofJobs})
+	}
+	lines := slices.Concat(commands, []string{"# for replay, backfill, dlq retry and verify --repair:"}, ofJobs)
+	if _, err := fmt.Fprintln(a.Stdout, strings.Join(lines, "\n")); err != nil {
+		return fmt.Errorf("print ACLs: %w", err)
+	}
+	if strings.Contains(commands[0], "<principal>") {
+		fmt.Fprintln(a.Stderr, "Put the name that the brokers know this program by in place of <principal>.")
+	}
+	return nil
+}
+
+func printTopics(a *cli.App, r *topicsReport, o topicsOptions) error {
+	table := [][]string{{"TOPIC", "STREAM", "FOR", "STATE", "PARTITIONS", "REPLICAS"}}
+	var notes []string
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		state := "exists"
+		switch {
+		case slices.Contains(r.Created, t.Name):
+			state = "created"
+		case !t.Exists && t.OnDemand:
+			state = "made by jobs"
+		case !t.Exists:
+			state = "missing"
+		}
+		replicas := strconv.Itoa(int(t.Replication))
+		if t.Replication < 0 {
+			replicas = "the brokers' default"
+		}
+		table = append(table, []string{t.Name, t.Stream, t.Role, state, strconv.Itoa(int(t.Partitions)), replicas})
+		notes = append(notes, t.notes()...)
+	}
+	if err := cli.PrintTable(a.Stdout, table); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.Stdout, "\n%s\n\n%s\n", strings.Join(notes, "\n"), r.outcome(o))
+	if err != nil {
+		return fmt.Errorf("print topics: %w", err)
+	}
+	for _, f := range r.Lost {
+		if r.Changed { // the finding's own hint begins with what has just been done
+			f.Text += "; it is made again now, empty"
+			f.Hint = "publish all again: exportbridge cursor reset --to-earliest --execute; or go on at the same position: exportbridge cursor reset --to-current --execute"
+		}
+		fmt.Fprintf(a.Stderr, "  warning: %s\n  Until an operator decides, the stream is blocked (topic). Try: %s\n", f.Text, f.Hint)
+	}
+	return nil
+}
+
+// outcome is the last line: whether anything was changed.
+func (r *topicsReport) outcome(o topicsOptions) string {
+	missing := r.missing(o.create)
+	switch {
+	case r.Changed:
+		return cli.Counted(len(r.Created), "topic") + " created."
+	case missing == 0:
+		return "Every topic exists; nothing was changed."
+	case o.create:
+		return fmt.Sprintf("dry run: nothing was changed, %s missing. Add --execute to create.", cli.Counted(missing, "topic"))
+	}
+	return fmt.Sprintf("Nothing was changed, %s missing. Try: exportbridge topics create --execute", cli.Counted(missing, "topic"))
+}
+
+// notes are the lines about a topic below the table.
+func (t *reportedTopic) notes() []string {
+	lines := []string{t.Name + " " + retentionText(t.Configs)}
+	if len(t.Configs) > 0 {
+		lines = append(lines, "  "+configText(t.Configs))
+	}
+	for _, difference := range t.Differences {
+		lines = append(lines, "  differs: "+difference+"; it stays as it is")
+	}
+	return lines
+}
+
+func configText(configs map[string]string) string {
+	var list []string
+	for name, value := range configs {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}
+
+// retentionText says what becomes of a topic's old records.
+func retentionText(configs map[string]string) string {
+	by := "by their time, which is the event's unless KAFKA_TIMESTAMP=publish"
+	if configs["message.timestamp.type"] == "LogAppendTime" {
+		by = "by the time they arrive"
+	}
+	ms, err := strconv.ParseInt(configs["retention.ms"], 10, 64)
+	switch {
+	case configs["cleanup.policy"] == "compact":
+		return "is compacted: it keeps the newest record of each key"
+	case err != nil:
+		return "has a retention that we may not read"
+	case ms < 0:
+		return "keeps records for ever"
+	case ms > int64(time.Duration(1<<63-1)/time.Millisecond):
+		return "keeps records for centuries"
+	}
+	return fmt.Sprintf("keeps records for %s %s", config.FormatDuration(time.Duration(ms)*time.Millisecond), by)
+}
+
+// explained gives an error of an adapter its exit code and its hint.
+func explained(err error) error {
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok {
+		return readError(err, "the same command again; exportbridge check says whether the brokers are well")
+	}
+	code := cli.ExitFailed
+	if fault.Reason == bridge.ReasonAuth {
+		code = cli.ExitRefused
+	}
+	return &cli.Error{Code: code, Err: err, Hint: cmp.Or(fault.Hint, cli.EngineHints[fault.Advice])}
+}
+
+// readError gives an error of reading a topic its exit code and its hint; again
+// says how to read what could not be read in time.
+func readError(err error, again string) error {
+	if _, known := errors.AsType[*cli.Error](err); known || errors.Is(err, context.Canceled) {
+		return err
+	}
+	switch _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: "exportbridge topics plan --acls"}
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "exportbridge topics create --execute"}
+	case incomplete:
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: again}
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package command
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/cmd/internal/cli"
+)
+
+func TestTopics(t *testing.T) {
+	t.Parallel()
+	kafka := servers.EmbeddedKafka(t)
+	if err := kafka.CreateTopic("export.users", 1, map[string]string{"retention.ms": "604800000"}); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0], "BRIDGE_STREAMS": "events,users"}
+	steps := []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"plan"}, []string{
+			`^TOPIC +STREAM +FOR +STATE +PARTITIONS +REPLICAS$`, `^export.events +events +events +missing +6 `, `^dlq.export.events +events +dead letters +missing `,
+			`^exportbridge.checkpoints.jobs +events +jobs +made by jobs `, `^export.users +users +events +exists +1 +1$`, `^export.events keeps records for ever$`, `retention.ms=-1`,
+			`^export.users keeps records for 7d by their time`, `^  differs: partitions is 1, we would set 6; it stays as it is$`,
+			`^Nothing was changed, 4 topics missing. Try: exportbridge topics create --execute$`,
+		}},
+		{[]string{"create"}, []string{`^export.events .* missing `, `^dry run: nothing was changed, 5 topics missing. Add --execute to create.$`}},
+		{[]string{"create", "--stream", "users"}, []string{`^dry run: nothing was changed, 3 topics missing.`}},
+		{[]string{"create", "--execute", "--kafka-partitions", "2"}, []string{`^export.events .* created +2 `, `^export.users .* exists +1 `, `^5 topics created.$`}},
+		{[]string{"create", "--execute"}, []string{`^export.events .* exists +2 `, `^Every topic exists; nothing was changed.$`}},
+	}
+	for _, step := range steps {
+		if got := kafka.TopicInfo("export.events"); (got != nil) != (step.want[len(step.want)-1] == `^Every topic exists; nothing was changed.$`) {
+			t.Fatalf("before topics %v export.events is %+v", step.args, got)
+		}
+		got := runProgram(t, env, append([]string{"topics"}, step.args...)...)
+		if got.code != cli.ExitOK || got.stderr != "" {
+			t.Errorf("topics %v: %+v", step.args, got)
+		}
+		wantLines(t, got.stdout, step.want)
+	}
+	if n := kafka.TopicInfo("export.users"); n == nil {
+		t.Error("export.users is gone")
+	}
+}
+
+func TestTopicsJSON(t *testing.T) {
+	t.Parallel()
+	kafka := servers.EmbeddedKafka(t)
+	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}
+	for _, test := range []struct {
+		args    []string
+		changed bool
+	}{{[]string{"plan"}, false}, {[]string{"create"}, false}, {[]string{"create", "--execute"}, true}, {[]string{"create", "--execute"}, false}} {
+		got := runProgram(t, env, append(append([]string{"topics"}, test.args...), "--json")...)
+		var report topicsReport
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+			t.Fatalf("%v: %v in %+v", test.args, err, got)
+		}
+		names := []string{"export.events", "dlq.export.events", "exportbridge.checkpoints", "exportbridge.checkpoints.jobs"}
+		if report.Changed != test.changed || len(report.Topics) != 4 || report.Topics[0].Name != names[0] || test.changed != slices.Equal(report.Created, names) {
+			t.Errorf("%v: %+v", test.args, report)
+		}
+	}
+}
+
+func TestTopicsACLs(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"KAFKA_BROKERS": servers.EmbeddedKafka(t).ListenAddrs()[0]}
+	got := runProgram(t, env, "topics", "plan", "--acls")
+	for line := range strings.Lines(got.stdout) {
+		if !strings.HasPrefix(line, "kafka-acls.sh --bootstrap-server "+env["KAFKA_BROKERS"]) && !strings.HasPrefix(line, "# for replay, backfill") {
+			t.Errorf("line %q", line)
+		}
+	}
+	if got.code != cli.ExitOK || strings.Count(got.stdout, "\n") != 8+1+6 || !strings.Contains(got.stderr, "<principal>") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTopicsErrors(t *testing.T) {
+	t.Parallel()
+	restricted := map[string]string{}
+	restrictedKafka(t, restricted)
+	for _, test := range []struct {
+		env    map[string]string
+		args   []string
+		code   int
+		stderr string
+	}{
+		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, []string{"plan"}, cli.ExitFailed, "Try: nothing listens there"},
+		{nil, []string{"plan", "--stream", "x"}, cli.ExitUsage, "no stream is called"},
+		{nil, []string{"plan", "--execute"}, cli.ExitUsage, "unknown flag: --execute"},
+		{restricted, []string{"create", "--execute", "--kafka-topic", "export.new"}, cli.ExitRefused, "--operation Create --topic export.new"},
+	} {
+		got := runProgram(t, test.env, append([]string{"topics"}, test.args...)...)
+		if got.code != test.code || got.stdout != "" || !strings.Contains(got.stderr, test.stderr) {
+			t.Errorf("topics %v: %+v, want code %d and %q", test.args, got, test.code, test.stderr)
+		}
+		wantNoSecrets(t, got)
+	}
+}

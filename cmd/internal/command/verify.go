@@ -1,0 +1,387 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/bridge/reconcile"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+const (
+	// comparedAtOnce is how many events are compared at once: about 150 MB.
+	comparedAtOnce = 1_000_000
+	// lateByDefault is how long after its time an event is late.
+	lateByDefault = time.Minute
+)
+
+// verifyOptions are the flags of verify.
+type verifyOptions struct {
+	stream, from, to string
+	rate             string // --rate-limit; empty is half of the stream's
+	batch            int
+	late             time.Duration
+	repair, execute  bool
+	json             *bool
+}
+
+func newVerifyCommand(a *cli.App) *cobra.Command {
+	o := verifyOptions{late: lateByDefault}
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Compare a past window of the export with the topic",
+		Long: `Read the events of [--from, --to) again from the API and compare them with what
+the topic holds, read_committed, by id, or by a hash of the bytes where events
+have none. It tells which are missing and which the topic has but the API has
+not, which are dead letters, and how late events came where the API says when it
+took them in. The window is compared in parts of at most --batch events, so that
+memory stays bounded. The exit code is 3 if events are missing.
+
+--repair --execute publishes what is missing, with eb-origin repair: events and a
+mark that names them are one transaction, so that another repair does not publish
+them twice. Only a window that ends before the live position can be repaired, and
+only what the stream can no longer publish itself: events that the API took in
+before the stream was last at the end of the export. Where events do not say when
+that was, a bridge must run: the repair waits until that is at the end again, and
+looks into the topic once more.`,
+		Example: `  exportbridge verify --from -2d --to -1d
+  exportbridge verify --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --repair --execute`,
+		GroupID: groupPosition,
+		Args:    cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	o.json = cli.TakeJSON(cmd)
+	f := cmd.Flags()
+	cli.TakeStream(cmd, &o.stream)
+	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
+	f.StringVar(&o.to, "to", "", "`TIME` behind the last event")
+	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare at most `N` events at once; about 150 bytes of memory each")
+	f.Var(cli.Parsed(&o.late, config.ParseDuration, "DURATION"), "late-threshold", "an event that the API took in so long after its time is late (default 1m)")
+	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, for example 10/s (default half of EXPORT_RATE_LIMIT)")
+	f.BoolVar(&o.repair, "repair", false, "publish what is missing")
+	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
+	cli.Renamed(cmd, "late-after", "late-threshold")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runVerify(cmd.Context(), a, &o) }
+	return cmd
+}
+
+// window reads the flags and returns the window in milliseconds since the epoch.
+func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
+	wrong := func(hint, format string, values ...any) (int64, int64, error) {
+		return 0, 0, wrongUsage(hint, format, values...)
+	}
+	const example = "--from -2d --to -1d"
+	if o.from == "" || o.to == "" {
+		return wrong(example, "say which window: --from and --to")
+	}
+	if from, err = config.ParseInstant(o.from, now); err != nil {
+		return wrong(example, "--from: %w", err)
+	}
+	if to, err = config.ParseInstant(o.to, now); err != nil {
+		return wrong(example, "--to: %w", err)
+	}
+	switch {
+	case to > now.UnixMilli():
+		return wrong("--to now", "--to %s is in the future", o.to)
+	case from >= to:
+		return wrong(example, "--from %s is not before --to %s", o.from, o.to)
+	case o.batch < 1:
+		return wrong("--batch 1000000", "--batch %d is below 1", o.batch)
+	case o.late < 0:
+		return wrong("--late-threshold 1m", "--late-threshold %s is below 0", o.late)
+	case o.execute && !o.repair:
+		return wrong("--repair --execute", "--execute without --repair: there is nothing to do")
+	}
+	return from, to, nil
+}
+
+// limit sets how often the API is asked, beside the stream.
+func (o *verifyOptions) limit(st *config.Stream) (err error) {
+	if o.rate != "" {
+		if _, err := parseRateLimit(o.rate); err != nil {
+			return err
+		}
+		st.Export.RateLimit = o.rate
+		return nil
+	}
+	perSecond, err := besideLive(st)
+	if err == nil && perSecond > 0 {
+		st.Export.RateLimit = fmt.Sprintf("%g/s", perSecond)
+	}
+	return err
+}
+
+func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
+	from, to, err := o.window(time.Now())
+	if err != nil {
+		return err
+	}
+	_, st, err := a.StreamSettings(config.UsesExport, o.stream)
+	if err != nil {
+		return err
+	}
+	if err := o.limit(st); err != nil {
+		return err
+	}
+	api, err := openExport(st)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	live := &liveStream{st.Kafka.History(), st.Kafka}
+	events, err := eventReader(ctx, st)
+	if err != nil {
+		return err
+	}
+	dead, err := lettersOf(ctx, st)
+	if err != nil {
+		return err
+	}
+	events.Waiting, dead.Waiting = sayWaiting(a), sayWaiting(a)
+	ports := reconcile.Ports{
+		Source: api, Topic: events, Live: live, Publisher: o.publisher(st.Kafka, sayWaiting(a)), Waiting: sayWaiting(a),
+		Compared: func(p reconcile.Part) {
+			fmt.Fprintf(a.Stderr, "compared %s to %s: %s events, %d missing\n", instantText(p.From), instantText(p.To), humanize.Comma(p.Events), p.Missing)
+		},
+		AwaitingEnd: func() {
+			fmt.Fprintf(a.Stderr, "waits until stream %s is at the end of the export again: the events do not say when the API took them in\n", st.Name)
+		},
+	}
+	if !dead.Missing {
+		ports.DeadLetters = dead.TopicReader
+	}
+	found, err := reconcile.Run(ctx, reconcile.Config{
+		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
+		EmptyPages: st.Engine.EmptyPages, Unmarked: st.Kafka.Headers == "none", By: operator(),
+	}, ports)
+	if err != nil {
+		return verifyError(err)
+	}
+	saySkipped(a, events)
+	saySkipped(a, dead.TopicReader)
+	if *o.json {
+		err = cli.PrintJSON(a.Stdout, found)
+	} else {
+		err = o.print(a.Stdout, found)
+	}
+	if err != nil {
+		return err
+	}
+	return o.verdict(a, found)
+}
+
+func (o *verifyOptions) mode() reconcile.Mode {
+	switch {
+	case o.execute:
+		return reconcile.Repair
+	case o.repair:
+		return reconcile.Rehearse
+	}
+	return reconcile.Compare
+}
+
+// publisher returns what begins the repair, or its rehearsal.
+func (o *verifyOptions) publisher(kafka kafkasink.Config, report func(error)) func(context.Context) (reconcile.Publisher, error) {
+	begin := kafkasink.Rehearse
+	if o.execute {
+		begin = kafkasink.OpenRepair
+	}
+	kafka.Report = report
+	return func(ctx context.Context) (reconcile.Publisher, error) { return begin(ctx, kafka, kafkasink.JobVerify) }
+}
+
+// liveStream implements reconcile.LiveStream.
+type liveStream struct {
+	*kafkasink.CheckpointHistory
+	kafka kafkasink.Config
+}
+
+// Running implements reconcile.LiveStream.
+func (l *liveStream) Running(ctx context.Context) (bool, error) {
+	asking, cancel := context.WithTimeout(ctx, membersTimeout)
+	defer cancel()
+	members, err := l.kafka.Ownership().Members(asking)
+	return len(members) > 0, err
+}
+
+// Backfills implements reconcile.LiveStream.
+func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, err error) {
+	all, err := backfill.NewJobs(kafkasink.NewJobs(l.kafka), l.kafka.Stream).List(ctx, 0)
+	for i := range all {
+		if j := &all[i]; j.Kind == backfill.Backfill && j.State == backfill.Running && j.Topic == l.kafka.Topic {
+			open = append(open, reconcile.Backfill{ID: j.ID, From: j.From, To: j.To})
+		}
+	}
+	return open, err
+}
+
+// verifyHints say what to do where a comparison or a repair does not go on.
+var verifyHints = map[reconcile.Reason]string{
+	reconcile.NeverRan:        "exportbridge run",
+	reconcile.PositionUnknown: "the same command in a minute, while exportbridge run runs; exportbridge status tells the position",
+	reconcile.OtherOrigin:     "the EXPORT_RESOURCE and EXPORT_EVENTS of the bridge",
+	reconcile.StreamPaused:    "exportbridge resume, and the same command again",
+	reconcile.NotRunning:      "exportbridge run, and the same command while it runs",
+	reconcile.NotAtEnd:        "the same command again when exportbridge status says that the stream has caught up",
+	reconcile.Moved:           "the same command again",
+	reconcile.UnknownMark:     "upgrade exportbridge",
+	reconcile.CursorCycle:     "tell those who run the API; a smaller window may avoid it",
+}
+
+// verifyError gives an error of reconcile.Run its exit code and its hint.
+func verifyError(err error) error {
+	if known, ok := errors.AsType[*cli.Error](err); ok {
+		return known
+	}
+	refused, ok := errors.AsType[*reconcile.RefusedError](err)
+	if !ok {
+		return repairError(err)
+	}
+	e := &cli.Error{Code: cli.ExitFailed, Err: err, Hint: verifyHints[refused.Reason]}
+	switch refused.Reason {
+	case reconcile.NeverRan, reconcile.PositionUnknown, reconcile.OtherOrigin:
+		e.Code = cli.ExitUsage
+	case reconcile.NotPassed:
+		e.Code, e.Hint = cli.ExitUsage, "--to "+instantText(refused.Position)
+	case reconcile.BackfillOpen:
+		e.Hint = fmt.Sprintf("exportbridge backfill --resume %s --execute, or exportbridge backfill cancel %[1]s --execute", refused.Backfill)
+	}
+	return e
+}
+
+func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+// eventReader reads the stream's records in its topic.
+func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicReader, error) {
+	there, err := st.Kafka.Exists(ctx, st.Kafka.Topic)
+	if err != nil {
+		return nil, explained(err)
+	}
+	if !there {
+		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), Hint: "exportbridge topics plan"}
+	}
+	return &kafkaclient.TopicReader{Open: st.Kafka.Open, Name: st.Kafka.Topic, Patience: usualPatience}, nil
+}
+
+// verdict is the exit code: whether events are missing still.
+func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
+	left := r.Missing
+	hint := "exportbridge verify with the same window and --repair"
+	switch {
+	case r.Position < r.To: // which may be all that is missing
+		hint = "a window that ends before the stream's position, " + startText(r.Position)
+	case !r.AtEnd:
+		hint = "the same when exportbridge status says that the stream has caught up"
+	}
+	if r.Repair != nil && o.execute {
+		left -= r.Repair.Events
+		hint = "the events that were left out are named above"
+	} else if r.Repair != nil {
+		hint = "the same with --execute"
+		sayDryRun(a, int(r.Repair.Events+r.Repair.Unproven), "event")
+	}
+	if left == 0 {
+		return nil
+	}
+	return &cli.Error{Code: cli.ExitCheck, Err: fmt.Errorf("%s missing in topic %s", areMissing(left), r.Topic), Hint: hint}
+}
+
+func areMissing(n int64) string {
+	if n == 1 {
+		return "1 event is"
+	}
+	return humanize.Comma(n) + " events are"
+}
+
+// print shows the findings to people.
+func (o *verifyOptions) print(to io.Writer, r *reconcile.Report) error {
+	number := humanize.Comma
+	rows := [][]string{
+		{"window", instantText(r.From) + " to " + instantText(r.To) + ", compared in " + cli.Counted(r.Parts, "part")},
+		{"export", number(r.API) + " events"},
+		{"topic", number(r.Held) + " of them in " + r.Topic},
+		{"missing", number(r.Missing)},
+		{"dead letters", number(r.DeadLettered)},
+		{"extra", number(r.Extra) + " in the topic that the API does not have in this window"},
+		{"copies", number(r.Again) + " more records of the same events"},
+		{"late", latenessText(&r.Late, o.late)},
+	}
+	for _, e := range r.MissingEvents {
+		rows = append(rows, []string{"missing", eventText(&e)})
+	}
+	for _, e := range r.ExtraEvents {
+		rows = append(rows, []string{"extra", eventText(&e)})
+	}
+	if r.Repair != nil {
+		rows = append(rows, repairRows(r.Repair, o.execute)...)
+	}
+	switch {
+	case r.Position < r.To:
+		rows = append(rows, []string{"note", "the live stream has not passed the end of the window: what is missing may be on its way"})
+	case !r.AtEnd:
+		rows = append(rows, []string{"note", "the live stream is not at the end of the export: what is missing may be on its way"})
+	}
+	for i := range rows {
+		rows[i][0] = "  " + rows[i][0]
+	}
+	return cli.PrintTable(to, rows)
+}
+
+func eventText(e *reconcile.Event) string {
+	when := "without a time"
+	if !e.Time.IsZero() {
+		when = e.Time.UTC().Format(recordTime)
+	}
+	return printable(cut(e.ID, 80)) + "  " + when
+}
+
+// latenessText is the lateness for people.
+func latenessText(l *reconcile.Lateness, after time.Duration) string {
+	if l.Known == 0 {
+		return "not known: the events do not say when the API took them in"
+	}
+	text := fmt.Sprintf("%s came more than %s after their time", humanize.Comma(l.Events), after)
+	if l.Events > 0 {
+		ms := func(n int64) time.Duration {
+			return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond)
+		}
+		text += fmt.Sprintf(": p50 %s, p99 %s, max %s", ms(l.P50), ms(l.P99), ms(l.Max))
+	}
+	return text
+}
+
+// repairRows show what became of the missing events.
+func repairRows(r *reconcile.Repaired, executed bool) [][]string {
+	done := "would be published"
+	if executed {
+		done = "published"
+	}
+	rows := [][]string{{"repair", humanize.Comma(r.Events) + " " + done}}
+	for _, left := range []struct {
+		n    int64
+		text string
+	}{
+		{r.Live, "left to the running stream, which has not passed them"},
+		{r.Unproven, "do not say when the API took them in: they may be on their way, which --execute finds out while a bridge runs"},
+		{r.Before, "published by an earlier repair, and not in the topic any more"},
+		{r.Refused, "cannot be published"},
+	} {
+		if left.n > 0 {
+			rows = append(rows, []string{"", humanize.Comma(left.n) + " " + left.text})
+		}
+	}
+	for _, why := range r.Reasons {
+		rows = append(rows, []string{"", printable(why)})
+	}
+	return rows
+}

@@ -1,0 +1,34 @@
+package command
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/reconcile"
+	"exportbridge/cmd/internal/cli"
+)
+
+// TestVerifyErrors: each refusal has an exit code and a hint. A stream that was
+// just moved has no position yet: its hint must not be a time of 1970.
+func TestVerifyErrors(t *testing.T) {
+	t.Parallel()
+	for why, code := range map[reconcile.Reason]int{
+		reconcile.NeverRan: cli.ExitUsage, reconcile.PositionUnknown: cli.ExitUsage, reconcile.NotPassed: cli.ExitUsage, reconcile.OtherOrigin: cli.ExitUsage,
+		reconcile.BackfillOpen: cli.ExitFailed, reconcile.StreamPaused: cli.ExitFailed, reconcile.NotRunning: cli.ExitFailed, reconcile.NotAtEnd: cli.ExitFailed,
+		reconcile.Moved: cli.ExitFailed, reconcile.UnknownMark: cli.ExitFailed, reconcile.CursorCycle: cli.ExitFailed,
+	} {
+		refused := &reconcile.RefusedError{Reason: why, Backfill: "k3xq7a"}
+		if why == reconcile.NotPassed {
+			refused.Position = firstEvent.UnixMilli()
+		}
+		exit, ok := errors.AsType[*cli.Error](verifyError(refused))
+		if !ok || exit.Code != code || exit.Hint == "" || strings.Contains(exit.Hint, "1970") || strings.Contains(exit.Hint, "%") {
+			t.Errorf("%s: %+v, want code %d and a hint", why, exit, code)
+		}
+	}
+	if exit, ok := errors.AsType[*cli.Error](verifyError(bridge.ErrFenced)); !ok || exit.Code != cli.ExitNotOwner {
+		t.Errorf("fenced: %+v", exit)
+	}
+}

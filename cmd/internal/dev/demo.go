@@ -1,0 +1,203 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
+)
+
+// chaosFaults are what --chaos does to the API.
+const chaosFaults = "429=2%,500=2%,503=1%,reset=1%,truncate=1%"
+
+// demoHTTP is where the demo shows its page and metrics, unless the port is taken.
+const demoHTTP = "127.0.0.1:8080"
+
+// demoOptions are the flags of demo.
+type demoOptions struct {
+	plan  demoPlan
+	runs  time.Duration
+	chaos bool
+}
+
+func newDemoCommand(a *cli.App) *cobra.Command {
+	d := demoOptions{plan: demoPlan{simulator: exportsim.Config{Rate: 50, Events: 12_000, Seed: 1}}}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show it all in one process: simulated API, embedded Kafka and Redis, the bridge",
+		Long: `Run a simulated export API, an embedded Kafka, an embedded Redis and the bridge in
+one process. Any Kafka and Redis client can look at them. Usual ports that are
+taken are replaced by free ones. Everything is gone when the demo ends, unless
+--data-dir keeps Kafka's data.`,
+		Example: `  exportbridge-dev demo
+  exportbridge-dev demo --rate 500/s --chaos
+  exportbridge-dev demo --duration 30s --data-dir /tmp/demo`,
+		GroupID: groupTry,
+		Args:    cli.NoArgs,
+	}
+	a.TakeSettings(cmd)
+	flags := cmd.Flags()
+	flags.Var(cli.Parsed(&d.plan.simulator.Rate, parseRate, "RATE").Shown(formatRate(d.plan.simulator.Rate)+"/s"), "rate", "growth of the export, for example 500/s")
+	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "events in stock at the start")
+	flags.Var(cli.Parsed(&d.runs, parseRun, "DURATION"), "duration", "end by itself after this time, for example 60s")
+	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR`, and go on from there next time")
+	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+usualKafka+", or a free port)")
+	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+usualRedis+", or a free port)")
+	flags.StringVar(&d.plan.apiAddr, "api-addr", "", "`ADDRESS` of the export API (default "+usualSimulator+", or a free port)")
+	flags.BoolVar(&d.chaos, "chaos", false, "let the API fail and dawdle")
+	cli.Renamed(cmd, "for", "duration")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), a, &d) }
+	return cmd
+}
+
+func demo(ctx context.Context, a *cli.App, d *demoOptions) (err error) {
+	if d.runs > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.runs)
+		defer cancel()
+	}
+	s, err := demoSettings(ctx, a)
+	if err != nil {
+		return err
+	}
+	a.Warn(s)
+	if d.chaos {
+		d.plan.simulator.Latency = 50 * time.Millisecond
+		if d.plan.simulator.Faults, err = exportsim.ParseFaults(chaosFaults); err != nil {
+			return err
+		}
+	}
+	if d.plan.dataDir != "" {
+		if err := resumeStock(d.plan.dataDir, &d.plan.simulator); err != nil {
+			return err
+		}
+	}
+	inside, err := startServers(s, &d.plan)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if d.plan.dataDir != "" && inside.sim != nil {
+			err = errors.Join(err, saveStock(d.plan.dataDir, &d.plan.simulator, inside.sim.Stock()))
+		}
+		err = errors.Join(err, inside.close())
+	}()
+	return showDemo(ctx, a, d, s, inside)
+}
+
+// demoSettings loads the settings, with notStarted in place of each server that
+// the demo is to start: those that no flag names.
+func demoSettings(ctx context.Context, a *cli.App) (*config.Settings, error) {
+	preset := map[string]string{
+		"EXPORT_URL": notStartedURL, "KAFKA_BROKERS": notStartedAddr, "REDIS_URL": notStartedRedis,
+		"EXPORT_API_KEY": "any",
+	}
+	if _, given := a.Given["LOG_LEVEL"]; !given && process.IsTerminal(a.Stderr) {
+		preset["LOG_LEVEL"] = "warn" // the status line says the rest
+	}
+	s, err := a.Settings(config.UsesAll, preset)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Streams {
+		if s.Streams[i].Export.URL != notStartedURL { // an API of the user's has a key of the user's
+			delete(preset, "EXPORT_API_KEY")
+			return a.Settings(config.UsesAll, preset)
+		}
+	}
+	return s, nil
+}
+
+// showDemo runs the bridge between the servers.
+func showDemo(ctx context.Context, a *cli.App, d *demoOptions, s *config.Settings, inside *demoServers) (err error) {
+	line := process.NewStatusLine(a.Stderr)
+	log := process.NewLogger(line, &s.Process, a.Environ)
+	defer process.FlushLog(log)
+	s.HTTP.Addr = freeIfTaken(s.HTTP.Addr)
+	o := command.ProcessOptions(a, s, bridge.Limits{}, log)
+	o.Environ = nil // no service
+	p, err := process.New(ctx, s, o)
+	if err != nil {
+		return command.RunError(err)
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	welcome(a.Stdout, s, inside, d, p)
+	return command.RunError(p.Run(ctx, line))
+}
+
+// freeIfTaken replaces the usual address by a free one where somebody else
+// listens. An address that the user chose stays.
+func freeIfTaken(addr string) string {
+	if addr != demoHTTP {
+		return addr
+	}
+	l, moved, err := listenAt("", demoHTTP)
+	if err != nil {
+		return addr
+	}
+	_ = l.Close() // it was only to see whether the port is free
+	if moved {
+		return freePort(demoHTTP)
+	}
+	return addr
+}
+
+// welcome says where everything is and what to try.
+func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p *process.Process) {
+	note := func(moved bool) string {
+		if moved {
+			return " (the usual port is taken)"
+		}
+		return ""
+	}
+	st := &s.Streams[0]
+	if v.api != nil {
+		sim := d.plan.simulator
+		fmt.Fprintf(w, "  export API  %s  simulated, %s events/s, %s in stock%s\n", v.api.URL, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)), note(v.api.Moved))
+	}
+	if v.kafka != nil {
+		fmt.Fprintf(w, "  Kafka       %s, embedded, topic %s (%d partitions)%s\n", v.kafka.Addr, st.Kafka.Topic, st.Kafka.Partitions, note(v.kafka.Moved))
+	}
+	if v.redis != nil {
+		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
+	}
+	if addr := p.Addr(); addr != nil {
+		fmt.Fprintf(w, "  page        http://%s%s\n", addr, note(addr.String() != demoHTTP && s.HTTP.Addr == freePort(demoHTTP)))
+	}
+	suggest(w, s, v)
+}
+
+// suggest prints commands that work as they are.
+func suggest(w io.Writer, s *config.Settings, v *demoServers) {
+	st := &s.Streams[0]
+	kafka, redis := "", ""
+	if v.kafka != nil && v.kafka.Addr != usualKafka {
+		kafka = " --kafka-brokers " + v.kafka.Addr
+	}
+	if v.redis != nil && v.redis.Addr != usualRedis {
+		redis = "REDIS_URL=" + v.redis.URL + " "
+	}
+	fmt.Fprintf(w, "  try:  exportbridge tail -n 5%s\n", kafka)
+	fmt.Fprintf(w, "        kcat -b %s -C -t %s -c 5\n", st.Kafka.Brokers[0], st.Kafka.Topic)
+	fmt.Fprintf(w, "        %sexportbridge cursor rewind --shift-by -3 --execute\n", redis)
+}
+
+// parseRun reads how long a demo goes on.
+func parseRun(text string) (time.Duration, error) {
+	d, err := config.ParseDuration(text)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%s is not above 0", text)
+	}
+	return d, err
+}

@@ -1,0 +1,60 @@
+package dev
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/cli"
+)
+
+// demoStock is what a demo with a data directory remembers of its simulated
+// export. Without it the next demo's export would be shorter than the cursor
+// that it goes on from.
+type demoStock struct {
+	Start  time.Time     `json:"start"`
+	Every  time.Duration `json:"every"`
+	Events int           `json:"events"`
+}
+
+const demoStockFile = "export.json"
+
+// resumeStock makes the simulator go on with the export that the directory
+// remembers; a new directory fixes this one's.
+func resumeStock(dir string, sim *exportsim.Config) error {
+	data, err := os.ReadFile(filepath.Join(dir, demoStockFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		sim.Every = 100 * time.Millisecond
+		if sim.Rate > 0 {
+			sim.Every = min(time.Hour, time.Duration(float64(time.Second)/sim.Rate))
+		}
+		sim.Start = time.Now().Add(-time.Duration(sim.Events) * sim.Every).Truncate(time.Millisecond)
+		return nil
+	}
+	if err != nil {
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("read the demo's export: %w", err), Hint: anotherDataDir}
+	}
+	var stock demoStock
+	if err := json.Unmarshal(data, &stock); err != nil {
+		return fmt.Errorf("read the demo's export in %s: %w", dir, err)
+	}
+	sim.Start, sim.Every, sim.Events = stock.Start, stock.Every, stock.Events
+	return nil
+}
+
+// saveStock remembers how far the export has grown.
+func saveStock(dir string, sim *exportsim.Config, events int) error {
+	data, err := json.Marshal(demoStock{sim.Start, sim.Every, events})
+	if err != nil {
+		return fmt.Errorf("save the demo's export: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, demoStockFile), data, 0o600); err != nil {
+		return fmt.Errorf("save the demo's export: %w", err)
+	}
+	return nil
+}

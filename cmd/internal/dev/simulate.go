@@ -1,0 +1,125 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+)
+
+func newSimulateCommand(a *cli.App) *cobra.Command {
+	var listen string
+	sim := exportsim.Config{Rate: 50, Events: 12_000, Seed: 1, Gzip: true}
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Serve a simulated export API",
+		Long: `Serve a simulated export API: events, sessions and users, with growth, latency,
+limits and faults on demand. The same seed gives the same content. It runs until
+it is stopped.`,
+		Example: `  exportbridge-dev simulate
+  exportbridge-dev simulate --listen 127.0.0.1:4100 --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
+  EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge config show`,
+		GroupID: groupTry,
+		Args:    cli.NoArgs,
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen at (default "+usualSimulator+", or a free port)")
+	simulatorFlags(cmd.Flags(), &sim)
+	cli.Offer(cmd, "schema", string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05))
+	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor), string(exportsim.NoCursor), string(exportsim.EmptyItems))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := sim.Validate(); err != nil {
+			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev simulate --help"}
+		}
+		handler, err := exportsim.New(sim)
+		if err != nil {
+			return err
+		}
+		defer handler.Close()
+		server, err := startEmbeddedSimulator(handler, listen)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, server.Close()) }()
+		// Stalled requests end here, so that Close need not wait for them.
+		defer handler.Close()
+		if server.Moved {
+			fmt.Fprintf(a.Stderr, "%s is taken, listening at %s\n", usualSimulator, server.Addr)
+		}
+		fmt.Fprintf(a.Stdout, "export API  %s%s  simulated, %s events/s, %s in stock\n",
+			server.URL, sim.BasePath, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)))
+		return server.Wait(cmd.Context())
+	}
+	return cmd
+}
+
+// simulatorFlags registers the flags that describe a simulated export. What
+// sim holds already are the defaults.
+func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
+	flags.Var(cli.Parsed(&sim.Rate, parseRate, "RATE").Shown(formatRate(sim.Rate)+"/s"), "rate", "growth, for example 500/s or 600/m; 0 for none")
+	flags.IntVar(&sim.Events, "events", sim.Events, "events in stock at the start")
+	flags.Uint64Var(&sim.Seed, "seed", sim.Seed, "decides the content")
+	flags.Var(cli.Parsed(&sim.Start, parseStart, "TIME"), "start", "time of the first event (default such that the stock ends now)")
+	flags.StringVar((*string)(&sim.Schema), "schema", string(exportsim.Schema08), "generation of the schema: 0.8, 0.7 or 0.5")
+	flags.StringVar((*string)(&sim.EndOfResults), "end-of-results", string(exportsim.EmptyCursor),
+		"how the end is marked: empty-cursor, null-cursor, no-cursor or empty-items")
+	flags.IntVar(&sim.ScanLimit, "scan-limit", sim.ScanLimit,
+		"events that a filtered request looks at before it answers with what matches, and be it nothing (default 2000)")
+	flags.Var(cli.Parsed(&sim.Latency, config.ParseDuration, "DURATION"), "latency", "wait before each answer, for example 20ms")
+	flags.Var(cli.Parsed(&sim.BandwidthBits, parseBandwidth, "SPEED"), "bandwidth",
+		"speed of the link that all answers share, for example 100mbit (per second); no limit if not given")
+	flags.Var(cli.Parsed(&sim.Faults, exportsim.ParseFaults, "LIST"), "fail",
+		"faults and how often, for example 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
+	flags.StringVar(&sim.APIKey, "api-key", "", "key to ask for; without it everybody is let in")
+	flags.Var(cli.Parsed(&sim.CursorTTL, config.ParseDuration, "DURATION"), "cursor-ttl", "how long a cursor is good for, for ever if not given")
+	flags.Var(cli.Parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit", "requests above which the answer is 429, for example 10/s")
+	flags.StringVar(&sim.BasePath, "base-path", "", "path before /events, /session and /user, for example /export")
+	flags.BoolVar(&sim.CursorFirst, "cursor-first", sim.CursorFirst, "put nextCursor before items, not after")
+	flags.BoolVar(&sim.Gzip, "gzip", sim.Gzip, "compress for clients that ask for gzip")
+	flags.BoolVar(&sim.Zstd, "zstd", sim.Zstd, "compress for clients that ask for zstd")
+}
+
+// parseRate reads 50/s, 600/m or 10/h as a number per second; 0 needs no unit.
+func parseRate(text string) (float64, error) {
+	number, unit, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseFloat(number, 64)
+	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[unit]
+	if err == nil && n == 0 {
+		return 0, nil
+	}
+	if err != nil || seconds == 0 || n < 0 || math.IsInf(n, 0) || math.IsNaN(n) {
+		return 0, errors.New("not a rate, for example 50/s or 600/m")
+	}
+	return n / seconds, nil
+}
+
+// parseBandwidth reads 100mbit as bits per second; 0 is no limit.
+func parseBandwidth(text string) (int64, error) {
+	number := strings.TrimRight(text, "kmgbit")
+	n, err := strconv.ParseFloat(number, 64)
+	factor, known := map[string]float64{"": 0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[text[len(number):]]
+	// The negation also catches a NaN.
+	if err != nil || !known || !(n >= 0 && n <= 1e6) || n > 0 && factor == 0 {
+		return 0, errors.New("not a speed, for example 100mbit or 1gbit")
+	}
+	return int64(n * factor), nil
+}
+
+func formatRate(perSecond float64) string { return strconv.FormatFloat(perSecond, 'g', 4, 64) }
+
+func parseStart(text string) (time.Time, error) {
+	ms, err := config.ParseInstant(text, time.Now())
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.UnixMilli(ms), nil
+}

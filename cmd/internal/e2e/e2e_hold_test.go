@@ -1,0 +1,305 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// shownStatus is what status --json says of the only stream.
+type shownStatus struct {
+	Stream     string
+	Live       *bridge.Status
+	Checkpoint *bridge.Checkpoint
+	Members    []struct{ Owner bool }
+	Changes    []bridge.Change
+	Notes      []string
+}
+
+func (s *stage) status() shownStatus {
+	s.t.Helper()
+	var all []shownStatus
+	p, _ := s.command(0, "status", "--json")
+	decode(s.t, p.stdout(), &all)
+	if len(all) != 1 || all[0].Stream != "events" {
+		s.t.Fatalf("status --json shows\n%s", tail(p.stdout()))
+	}
+	return all[0]
+}
+
+// wantSaid checks that a command printed each of the texts.
+func (s *stage) wantSaid(p *program, texts ...string) {
+	s.t.Helper()
+	said := string(p.stdout()) + string(p.stderr())
+	for _, text := range texts {
+		if !strings.Contains(said, text) {
+			s.t.Errorf("%s says\n%s\nwant %q", p.name, said, text)
+		}
+	}
+}
+
+func TestE2EPauses(t *testing.T) {
+	t.Parallel()
+	v := startServers(t, owned{})
+	each(t, servers.Real(t), []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}, func(t *testing.T, mode bridge.Mode) {
+		pauses(t, v, mode)
+	})
+}
+
+// claimedAndGone leaves a reset in a paused stream's way whose claimer was
+// killed, and whose deadline has passed: the next command answers it.
+func (s *stage) claimedAndGone() {
+	s.t.Helper()
+	store, key := s.redis(), s.settings["CURSOR_PREFIX"]+":{events}:"
+	cmd, err := json.Marshal(bridge.Command{ID: "gone", Kind: bridge.KindReset, BaseEpoch: s.checkpoint().Epoch, Who: "ann"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ago := time.Now().Add(-time.Minute).UnixMilli()
+	if err := store.HSet(s.t.Context(), key+"request", "id", "gone", "data", cmd, "at", ago, "deadline", ago+5000, "claimed", "pod-1", "session", "killed").Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	p, _ := s.command(0, "pause")
+	s.wantSaid(p, "acknowledged by this command")
+	if said, err := store.HGet(s.t.Context(), key+"answer:gone", "data").Result(); err != nil || !strings.Contains(said, "expired") {
+		s.t.Errorf("the request whose claimer is gone is answered with %s, %v; want expired", said, err)
+	}
+}
+
+func pauses(t *testing.T, v *backends, mode bridge.Mode) {
+	n := int(size(t, "E2E_EVENTS", 4000, 50_000))
+	s := newStage(t, v, exportsim.Config{Events: n, Latency: 20 * time.Millisecond})
+	s.deliver(mode)
+	s.settings["EXPORT_PAGE_SIZE"] = "50"
+	// However late the pause comes, there is something left to pause.
+	coming := make(chan struct{})
+	s.serveAltered(func(i int, item []byte) []byte {
+		if i >= n/2 {
+			<-coming
+		}
+		return item
+	})
+	come := sync.OnceFunc(func() { close(coming) })
+	t.Cleanup(come)
+	run := s.run()
+	s.awaitPublished(n / 10)
+	p, took := s.command(0, "pause", "--reason", "the vendor migrates")
+	come()
+	s.wantSaid(p, "paused until exportbridge resume, acknowledged by ")
+	held := s.published()
+	// The bridge tells once a second.
+	eventually(t, stepTimeout, "status to say that the stream is paused", func() bool { live := s.status().Live; return live != nil && live.State == bridge.StatePaused })
+	st := s.status()
+	if st.Live == nil || st.Live.State != bridge.StatePaused || st.Live.PausedUntil != bridge.Forever || st.Checkpoint.PausedUntil != bridge.Forever {
+		t.Errorf("status of a paused stream: live %+v, checkpoint %+v", st.Live, st.Checkpoint)
+	}
+	if len(st.Changes) == 0 || st.Changes[0].Kind != bridge.KindPause || st.Changes[0].Reason != "the vendor migrates" || st.Changes[0].Who == "" {
+		t.Errorf("status shows the changes %+v", st.Changes)
+	}
+	if code, body := s.get("/readyz"); code != 200 {
+		t.Errorf("/readyz of a paused stream = %d %s", code, tail(body))
+	}
+	if p, _ := s.command(0, "status"); true {
+		s.wantSaid(p, "paused until exportbridge resume", "runs it", "guarantee", "the vendor migrates")
+	}
+	if p, _ := s.command(0, "cursor", "show"); true {
+		s.wantSaid(p, "paused until exportbridge resume")
+	}
+
+	// It outlives the process, whatever ends it.
+	run.kill()
+	run = s.run()
+	s.awaitState("paused")
+	if again := s.published(); again > 0 {
+		t.Errorf("%d events published after %d, while paused", again, held)
+	}
+	run.stop()
+	run = s.run()
+	s.awaitState("paused")
+	s.command(0, "resume")
+	s.awaitPublished(n / 10)
+	p, _ = s.command(0, "pause", "--duration", "2s", "--json")
+	if !bytes.Contains(p.stdout(), []byte(`"applied": true`)) {
+		t.Errorf("pause --json says\n%s", tail(p.stdout()))
+	}
+	s.awaitState("idle") // by itself
+
+	// Mistakes change nothing.
+	p, _ = s.command(1, "resume")
+	s.wantSaid(p, "the stream is not paused")
+	p, _ = s.command(2, "pause", "--duration", "10ms")
+	s.wantSaid(p, "--duration 10ms is less than a second")
+	p, _ = s.command(2, "pause", "--duration", "soon")
+	s.wantSaid(p, "soon")
+	p, _ = s.command(2, "pause", "--stream", "nope")
+	s.wantSaid(p, `no stream is called "nope"`)
+
+	// Without a bridge.
+	run.stop()
+	p, _ = s.command(0, "pause", "--duration", "1h")
+	s.wantSaid(p, "acknowledged by this command")
+	s.wantBlocked("paused")
+	p, _ = s.command(0, "cursor", "list")
+	s.wantSaid(p, "events", "paused, not running")
+	s.claimedAndGone()
+	s.command(0, "resume")
+	s.finish()
+	c := s.read()
+	c.wantAll(n, s.copies(2*50*8))
+	want := int64(6) // four pauses and two resumes; one pause ended by itself
+	if mode == bridge.AtLeastOnce {
+		want++ // what expired after a claim takes one
+	}
+	if epoch := s.checkpoint().Epoch; epoch != want {
+		t.Errorf("the stream is at epoch %d, want %d", epoch, want)
+	}
+	t.Logf("e2e: pauses: applied in %s", took.Round(time.Millisecond))
+}
+
+// A cursor that was exported is imported into a new Redis and the same Kafka.
+func TestE2ECursorFiles(t *testing.T) {
+	t.Parallel()
+	const n = 2000
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
+	s.settings["EXPORT_PAGE_SIZE"] = "50"
+	s.simulate()
+	s.run("--max-events", "1000").wantExit(0, stepTimeout)
+	file := filepath.Join(t.TempDir(), "events.cursor")
+	p, _ := s.command(0, "cursor", "export", "--file", file)
+	s.wantSaid(p, "written to "+file)
+	at := s.checkpoint()
+	p, _ = s.command(1, "cursor", "export", "--file", file)
+	s.wantSaid(p, "file exists")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+
+	bad := func(name, want string, content []byte) {
+		t.Helper()
+		other := filepath.Join(t.TempDir(), "bad")
+		if err := os.WriteFile(other, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := s.command(1, "cursor", "import", other, "--execute")
+		s.wantSaid(p, want)
+		if got := s.checkpoint(); got.Epoch != 0 {
+			t.Errorf("%s: the stream is at epoch %d", name, got.Epoch)
+		}
+	}
+	bad("cut in half", "not a whole JSON document", whole[:len(whole)/2])
+	bad("empty", "it is empty", nil)
+	bad("changed", "it was changed", bytes.Replace(whole, []byte(`"pages": 20`), []byte(`"pages": 21`), 1))
+	bad("something else", "its format is", []byte(`{"format":"else"}`))
+	p, _ = s.command(1, "cursor", "import", file+".not")
+	s.wantSaid(p, "no such file")
+
+	p, _ = s.command(0, "cursor", "import", file)
+	s.wantSaid(p, "cursor of entry "+at.Version.String(), "dry run: nothing was changed")
+	p, _ = s.command(0, "cursor", "import", file, "--execute", "--reason", "back to the copy")
+	if now := s.checkpoint(); now.Epoch != 1 || now.Cursor != at.Cursor || now.Events != at.Events || now.Change.Reason != "back to the copy" {
+		t.Errorf("%s leads to %+v, want the position of %+v", tail(p.stdout()), now, at)
+	}
+	s.finish()
+	c := s.read()
+	c.wantAll(n, n-1000)
+
+	// A cursor of another export does not belong here.
+	s.settings["EXPORT_EVENTS"] = "orderPlaced"
+	p, _ = s.command(5, "cursor", "import", file, "--execute")
+	s.wantSaid(p, "the cursor does not belong here", "--accept-other")
+}
+
+// What Redis does not have any more, the checkpoint topic has.
+func TestE2EHistoryFromKafka(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	s := newStage(t, startServers(t, owned{redis: true}), exportsim.Config{Events: n, Latency: 100 * time.Millisecond})
+	s.settings["EXPORT_PAGE_SIZE"] = "50"
+	s.simulate()
+	s.finish()
+	store := s.redis()
+	flush := func() {
+		t.Helper()
+		if err := store.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.checkpoint()
+	flush()
+	p, _ := s.command(0, "cursor", "show")
+	s.wantSaid(p, "entry "+before.Version.String(), "from the checkpoint topic: no checkpoint of stream events in Redis")
+	p, _ = s.command(0, "cursor", "history", "--limit", "4")
+	if lines := bytes.Count(p.stdout(), []byte("\n")); lines != 5 {
+		t.Errorf("history --limit 4 shows\n%s", tail(p.stdout()))
+	}
+	s.wantSaid(p, before.Version.String())
+	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20")
+	s.wantSaid(p, "pages will be published a second time", "dry run")
+	p, _ = s.command(1, "cursor", "rewind", "--shift-by", "-2000")
+	s.wantSaid(p, "nor in the checkpoint topic")
+	p, _ = s.command(1, "cursor", "rewind", "--by-duration", "5h")
+	s.wantSaid(p, "nor in the checkpoint topic")
+	p, _ = s.command(0, "status")
+	s.wantSaid(p, "no bridge runs it", "checkpoint from the checkpoint topic")
+
+	// With a bridge that wrote its newest checkpoint again.
+	run := s.run()
+	s.awaitState("idle")
+	eventually(t, stepTimeout, "the checkpoint in Redis", func() bool { return store.Exists(t.Context(), s.topic+":{events}:checkpoint").Val() == 1 })
+	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20", "--execute")
+	s.wantSaid(p, "acknowledged by")
+	back := s.historyOf(bridge.Version{Epoch: 1})
+	if back.Pages > before.Pages-20 || back.Pages < before.Pages-60 {
+		t.Errorf("the rewind by 20 pages led from page %d to page %d", before.Pages, back.Pages)
+	}
+	eventually(t, stepTimeout, "the events again", func() bool { return s.published() == n-int(back.Events) })
+	s.awaitState("idle")
+	run.stop()
+	s.read().wantAll(n, n-int(back.Events))
+}
+
+// A cursor that has expired is left behind: the stream starts by time, and what
+// the topic holds is not published again.
+func TestE2EExpiredCursor(t *testing.T) {
+	t.Parallel()
+	const n, rate, lifetime = 3000, 50, 8 * time.Second
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Rate: rate})
+	s.settings["EXPORT_PAGE_SIZE"] = "100"
+	s.settings["EXPORT_ON_INVALID_CURSOR"] = "time"
+	s.settings["EXPORT_POLL_INTERVAL"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "200ms", "200ms"
+	s.simulate("--cursor-ttl", lifetime.String())
+	run := s.run()
+	s.awaitPublished(n)
+	run.stop()
+	stopped := time.Now()
+	before := s.checkpoint()
+	eventually(t, stepTimeout, "the cursor to expire", func() bool { return time.Since(stopped) > lifetime+time.Second })
+	run = s.run()
+	eventually(t, 3*time.Minute, "the overlap to be over", func() bool {
+		c := s.checkpoint()
+		return c.Overlap != nil && c.Overlap.Done
+	})
+	o := s.checkpoint().Overlap
+	p, _ := s.command(0, "status")
+	s.wantSaid(p, "after a refused cursor", "were known and dropped", "410")
+	run.stop()
+	s.finish()
+	c := s.read()
+	c.wantAll(len(c.copies), 0)
+	if o.Dropped != before.Events || o.Until != before.LastEventTime {
+		t.Errorf("overlap %+v, want the %d events up to %d dropped that were published", o, before.Events, before.LastEventTime)
+	}
+}

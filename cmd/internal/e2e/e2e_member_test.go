@@ -1,0 +1,70 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/kafkasink"
+)
+
+// TestE2ELiveMember: a process that owns the stream and says nothing in Redis is
+// not taken for dead. A command waits for it and gives up; it takes the stream
+// only when nobody is in the group.
+func TestE2ELiveMember(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 100})
+	s.simulate()
+	s.finish()
+	sink, tenure := s.member()
+	last, err := sink.Recover(t.Context(), tenure.Confirm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := s.command(1, "pause", "--timeout", "3s")
+	s.wantSaid(p, "no acknowledgement within 3s", "is withdrawn, nothing was changed")
+	next := last
+	next.Kind, next.WrittenAt = bridge.KindHeartbeat, time.Now().UnixMilli()
+	next.Seq++
+	if _, err := sink.Publish(t.Context(), bridge.Batch{Checkpoint: next, From: last}); err != nil {
+		t.Errorf("the member's session after the command: %v", err)
+	}
+	tenure.Release()
+	p, _ = s.command(0, "pause", "--timeout", "30s")
+	s.wantSaid(p, "acknowledged by this command")
+	if c := s.checkpoint(); c.Kind != bridge.KindPause || c.Change == nil || c.Change.From != next.Version {
+		t.Errorf("the stream is at %s %s after %+v, want a pause after the member's %s", c.Version, c.Kind, c.Change, next.Version)
+	}
+}
+
+// member makes the test a process of the stream's group, which owns the stream.
+func (s *stage) member() (*kafkasink.Sink, bridge.Ownership) {
+	s.t.Helper()
+	cfg := kafkasink.DefaultConfig()
+	cfg.Stream, cfg.Resource, cfg.Mode = "events", "events", bridge.ExactlyOnce
+	cfg.Brokers, cfg.Topic = strings.Split(s.settings["KAFKA_BROKERS"], ","), s.topic
+	cfg.CheckpointTopic, cfg.Group = s.settings["KAFKA_CHECKPOINT_TOPIC"], s.settings["BRIDGE_GROUP"]
+	sink, err := kafkasink.New(cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(sink.Close)
+	group := cfg.Ownership().Owner()
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+		defer cancel()
+		if err := group.Close(ctx); err != nil {
+			s.t.Errorf("leave the group: %v", err)
+		}
+	})
+	tenure, err := group.Acquire(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sink, tenure
+}

@@ -1,0 +1,82 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command"
+	"exportbridge/cmd/internal/dev"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakless{m}, map[string]func(){
+		"exportbridge":     command.Program.Execute,
+		"exportbridge-dev": dev.Program.Execute,
+		"deaf":             deaf.Execute,
+	})
+}
+
+// leakless runs the tests and fails if a goroutine is left.
+type leakless struct{ *testing.M }
+
+func (m leakless) Run() int {
+	servers.Parallel(8)
+	code := m.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// deaf is a program that does not end when it is told to.
+var deaf = cli.Program{Name: "deaf", Commands: func(a *cli.App) []*cobra.Command {
+	return []*cobra.Command{{Use: "listen", RunE: func(cmd *cobra.Command, _ []string) error {
+		fmt.Println("listening")
+		<-cmd.Context().Done()
+		fmt.Println("interrupted")
+		select {}
+	}}}
+}}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"rc": rc},
+	})
+}
+
+// rc runs a program that must end with the given exit code:
+//
+//	rc 2 exportbridge config show
+func rc(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: rc code program [args...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("run %s: %v", args[1], err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}

@@ -1,0 +1,105 @@
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"exportbridge/cmd/internal/cli"
+)
+
+// start runs a program of this test binary by its name. It is killed when it
+// does not end by itself.
+func start(t *testing.T, name string, args ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("windows cannot send these signals")
+	}
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args = append([]string{name}, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewReader(out)
+}
+
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		cmd, out := start(t, "deaf", "listen")
+		signalUntil(t, cmd, sig, out)
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.ExitInterrupted {
+			t.Errorf("second %v: %v, exit code %d", sig, err, cmd.ProcessState.ExitCode())
+		}
+	}
+}
+
+// signalUntil waits until the program listens, sends one signal and waits until
+// it has arrived.
+func signalUntil(t *testing.T, cmd *exec.Cmd, sig os.Signal, out *bufio.Reader) {
+	t.Helper()
+	for _, want := range []string{"listening\n", "interrupted\n"} {
+		line, err := out.ReadString('\n')
+		if err != nil || line != want {
+			t.Fatalf("read %q, %v, want %q", line, err, want)
+		}
+		if want == "listening\n" {
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestSimulateStops(t *testing.T) {
+	t.Parallel()
+	cmd, out := start(t, "exportbridge-dev", "simulate", "--listen", "127.0.0.1:0", "--api-key", "sesame", "--events", "3", "--rate", "0")
+	line, err := out.ReadString('\n')
+	if err != nil || !strings.Contains(line, "3 in stock") {
+		t.Fatalf("read %q, %v", line, err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Fields(line)[2]+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", "sesame")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK || bytes.Count(body, []byte(`"eventId"`)) != 3 {
+		t.Errorf("%s %s, %v", resp.Status, body, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}
