@@ -7,10 +7,10 @@ import (
 	"exportbridge/bridge"
 )
 
-// applyAway applies the command while Redis is away. Nobody can have a running
-// bridge do it then: this process takes the stream if nobody has it, in which
-// case Kafka alone decides. A bridge that starts meanwhile fences this process,
-// or goes on from what it has committed.
+// applyAway applies the command while Redis is unreachable. A running bridge
+// cannot receive it then, so this process applies it if no member owns the stream.
+// A bridge that starts meanwhile fences this process, or continues from what this
+// process has committed.
 func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, error) {
 	stuck := func(because error) (bridge.Answer, error) {
 		return bridge.Answer{}, &StoreAwayError{Because: because, Err: away}
@@ -32,7 +32,7 @@ func (r *request) applyAway(ctx context.Context, away error) (bridge.Answer, err
 	return answer, err
 }
 
-// granted is the inbox of a command that nobody but this process knows.
+// granted is the inbox of a command that only this process has.
 type granted struct{ bridge.Inbox }
 
 // Claim implements bridge.Inbox.

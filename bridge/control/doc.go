@@ -1,13 +1,11 @@
-// Package control is what the command line and HTTP both call to see and steer
-// a stream: where it is, what moving it would do, moving, pausing and resuming
-// it, and its history.
+// Package control shows and changes one stream: position, history and status;
+// plan and execute a move, pause, resume. The command line and HTTP both call it.
 //
 // A change is a request to the bridge that runs the stream, with a deadline and
-// an acknowledgement. Where none runs it, the [Controller] takes the stream
-// itself, by the same steps; it never joins the stream's group, and takes it
-// only where Kafka's coordinator shows no member. While Redis is away Kafka
-// alone decides.
+// an acknowledgement. If no bridge runs it, the [Controller] applies the change
+// itself, in the same steps. It never joins the stream's consumer group, and acts
+// only if the group coordinator reports no member. If Redis is unreachable, it
+// relies on Kafka alone.
 //
-// The package knows no transport: its errors say what is in the way, and each
-// caller says it in its own terms.
+// Errors state the cause. Each caller adds hints in its own terms.
 package control

@@ -9,25 +9,24 @@ import (
 	"exportbridge/bridge"
 )
 
-// What callers tell apart without data. A *bridge.PendingError is returned as
-// it is.
+// Sentinel errors. A *bridge.PendingError is returned unchanged.
 var (
-	// ErrRefused means that nothing was changed, because whoever runs the stream, or a
-	// rule, is against it. A *RefusedError or a *MovedError says why.
+	// ErrRefused means that the change was rejected and nothing was changed. A
+	// *RefusedError or a *MovedError has the reason.
 	ErrRefused = errors.New("refused")
-	// ErrNoPosition means that a move cannot stay where the stream is.
-	ErrNoPosition = errors.New("no checkpoint, so it has no position")
+	// ErrNoPosition means that the stream has no position to stay at.
+	ErrNoPosition = errors.New("no checkpoint")
 )
 
-// Errors before anything is asked of the stream.
+// Errors of looking up and planning.
 
-// NoCheckpointError means that neither Redis nor the checkpoint topic has a checkpoint of
-// the stream. It is a bridge.ErrNoCheckpoint.
+// NoCheckpointError means that neither Redis nor the checkpoint topic has a
+// checkpoint of the stream. It is a bridge.ErrNoCheckpoint.
 type NoCheckpointError struct {
 	Stream string
-	// Live is what the bridge says that runs the stream, nil where none does.
+	// Live is the status of the stream's bridge, nil if none runs.
 	Live *bridge.Status
-	// Known are other streams that Redis knows.
+	// Known are the other streams in Redis.
 	Known []string
 }
 
@@ -37,21 +36,20 @@ func (e *NoCheckpointError) Error() string {
 	case e.Live != nil:
 		text += "; " + liveText(e.Live)
 	case len(e.Known) > 0:
-		text += "; it knows: " + strings.Join(e.Known, ", ")
+		text += "; known streams: " + strings.Join(e.Known, ", ")
 	}
 	return text
 }
 
 func (e *NoCheckpointError) Unwrap() error { return bridge.ErrNoCheckpoint }
 
-// NoEntryError means that neither Redis nor the checkpoint topic has the commit that a
-// rewind looks for. It is what Err is, a bridge.ErrNoEntry or
-// bridge.ErrNoCheckpoint.
+// NoEntryError means that neither Redis nor the checkpoint topic has the target of
+// a rewind. It wraps Err, a bridge.ErrNoEntry or bridge.ErrNoCheckpoint.
 type NoEntryError struct {
-	// Time is what was looked for, zero if it was no time.
+	// Time is the requested time, zero if none was requested.
 	Time time.Time
-	// Left is the entry that the stream's last change left, nil where there was
-	// none: a reset leads to where no history is.
+	// Left is the entry before the stream's last change, nil if there was no
+	// change: history before a reset is on another branch.
 	Left *bridge.Version
 	Err  error
 }
@@ -60,17 +58,18 @@ func (e *NoEntryError) Error() string { return e.Err.Error() }
 
 func (e *NoEntryError) Unwrap() error { return e.Err }
 
-// ForeignCursorError means that an exported cursor does not belong to the stream.
+// ForeignCursorError means that an exported cursor belongs to another stream,
+// export or application.
 type ForeignCursorError struct {
-	// Differences say how, at least one.
+	// Differences has at least one element.
 	Differences []string
 }
 
 func (e *ForeignCursorError) Error() string {
-	return "the cursor does not belong here: " + e.Differences[0]
+	return "the cursor belongs elsewhere: " + e.Differences[0]
 }
 
-// liveText says in a few words what a bridge is doing.
+// liveText summarizes the status of a bridge.
 func liveText(s *bridge.Status) string {
 	text := fmt.Sprintf("%s is %s", s.Owner, s.State)
 	if s.Reason != "" {
@@ -82,17 +81,18 @@ func liveText(s *bridge.Status) string {
 	return text
 }
 
-// Errors of a change that was asked for.
+// Errors of a change.
 
-// RefusedError means that whoever runs the stream has refused the request, or it expired.
-// Nothing was changed. It is an ErrRefused.
+// RefusedError means that the stream's owner rejected the request, or that it
+// expired. Nothing was changed. It is an ErrRefused.
 type RefusedError struct {
-	// By is who refused it, empty where nobody took it up; Detail says why.
+	// By is the owner that rejected it, empty if none claimed it; Detail is the
+	// reason.
 	By, Detail string
-	// Expired is true where it was not applied before its deadline.
+	// Expired is true if its deadline passed first.
 	Expired bool
-	// Restored is true where Redis had lost its copy of the checkpoint, which is
-	// there again: the same request once more can be applied.
+	// Restored is true if Redis had lost the checkpoint and has it again: a retry
+	// can succeed.
 	Restored bool
 }
 
@@ -105,31 +105,32 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
-// MovedError means that the stream was moved since the plan was made. It is an ErrRefused.
+// MovedError means that the stream was moved after the plan was made. It is an
+// ErrRefused.
 type MovedError struct {
 	// Epoch is the stream's, Planned that of the plan.
 	Epoch, Planned int64
 }
 
 func (e *MovedError) Error() string {
-	return fmt.Sprintf("%s: the stream was moved meanwhile: it is at epoch %d, the move was planned for %d", ErrRefused, e.Epoch, e.Planned)
+	return fmt.Sprintf("%s: the stream was moved meanwhile: its epoch is %d, the plan is for epoch %d", ErrRefused, e.Epoch, e.Planned)
 }
 
 func (e *MovedError) Unwrap() error { return ErrRefused }
 
-// UnacknowledgedError means that nobody has answered a request in time.
+// UnacknowledgedError means that a request was not answered in time.
 type UnacknowledgedError struct {
-	// ID is the request's. State is RequestWithdrawn where it was taken back:
-	// nothing was changed; RequestClaimed where Owner is applying it; or
-	// RequestUnknown where Redis does not answer, as Err says.
+	// ID is the request's. State is RequestWithdrawn if it was withdrawn and
+	// nothing was changed, RequestClaimed if Owner is applying it, and
+	// RequestUnknown if Redis failed with Err.
 	ID    string
 	State bridge.RequestState
 	Owner string
 	Err   error
-	// Timeout is how long was waited, unless the caller was Interrupted.
+	// Timeout is how long the caller waited, unless it was Interrupted.
 	Timeout     time.Duration
 	Interrupted bool
-	// Live is what the bridge says that runs the stream, nil where none does.
+	// Live is the status of the stream's bridge, nil if none runs.
 	Live *bridge.Status
 }
 
@@ -151,10 +152,9 @@ func (e *UnacknowledgedError) Error() string {
 
 func (e *UnacknowledgedError) Unwrap() error { return e.Err }
 
-// Errors of a change while Redis is away.
+// Errors of a change while Redis is unreachable.
 
-// StoreAwayError means that Redis does not answer, and the stream cannot be changed
-// without it.
+// StoreAwayError means that Redis is unreachable and the change needs it.
 type StoreAwayError struct {
 	// Because is ErrStoreHolds, an *OwnedError, an *OwnerUnknownError or a
 	// *TakenOverError.
@@ -169,34 +169,34 @@ func (e *StoreAwayError) Error() string {
 
 func (e *StoreAwayError) Unwrap() []error { return []error{e.Because, e.Err} }
 
-// ErrStoreHolds means that at least once Redis holds the position.
-var ErrStoreHolds = errors.New("at least once Redis holds the position")
+// ErrStoreHolds means that the position is in Redis: the mode is at-least-once.
+var ErrStoreHolds = errors.New("in at-least-once mode it has the position")
 
-// OwnedError means that a running bridge has the stream.
+// OwnedError means that a running bridge owns the stream.
 type OwnedError struct {
 	Stream string
 	By     Member
 }
 
 func (e *OwnedError) Error() string {
-	return fmt.Sprintf("only through it can a running bridge be asked: %s runs stream %s", e.By, e.Stream)
+	return fmt.Sprintf("it is the only way to reach a running bridge: %s runs stream %s", e.By, e.Stream)
 }
 
-// OwnerUnknownError means that Kafka does not say who runs the stream.
+// OwnerUnknownError means that the stream's group could not be looked up.
 type OwnerUnknownError struct{ Err error }
 
 func (e *OwnerUnknownError) Error() string {
-	return fmt.Sprintf("whether a bridge runs the stream is not known: %v", e.Err)
+	return fmt.Sprintf("it is unknown whether a bridge runs the stream: %v", e.Err)
 }
 
 func (e *OwnerUnknownError) Unwrap() error { return e.Err }
 
-// TakenOverError means that a bridge has taken the stream while it was being changed.
-// Whether the change was applied is not known.
+// TakenOverError means that a bridge took over the stream during the change, which
+// may have been applied.
 type TakenOverError struct{ Err error }
 
 func (e *TakenOverError) Error() string {
-	return fmt.Sprintf("a bridge has started meanwhile (%v)", e.Err)
+	return fmt.Sprintf("a bridge took over the stream meanwhile (%v)", e.Err)
 }
 
 func (e *TakenOverError) Unwrap() error { return e.Err }

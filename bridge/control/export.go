@@ -16,24 +16,22 @@ import (
 const (
 	// exportFormat names the format of an exported cursor.
 	exportFormat = "exportbridge.cursor/1"
-	// maxExport is the largest file that ReadExport takes: a checkpoint with its
-	// longest cursor and tail is far below that.
+	// maxExport is the largest file that ReadExport accepts; the largest
+	// checkpoint is far smaller.
 	maxExport = 8 << 20
 )
 
-// Export is a checkpoint as a document: a copy for another Redis and Kafka, or
-// for later.
+// Export is the file format of an exported checkpoint.
 type Export struct {
 	Format     string    `json:"format"`
 	ExportedAt time.Time `json:"exported_at"`
-	// Checkpoint names the stream, its source and its topic, and holds the
-	// cursor.
+	// Checkpoint has the stream, its source, its topic and the cursor.
 	Checkpoint json.RawMessage `json:"checkpoint"`
 	// Checksum is the SHA-256 of the compact form of Checkpoint.
 	Checksum string `json:"checksum"`
 }
 
-// NewExport returns the document of a checkpoint.
+// NewExport exports a checkpoint, as of now.
 func NewExport(c *bridge.Checkpoint) (Export, error) {
 	data, err := c.Encode()
 	return Export{Format: exportFormat, ExportedAt: time.Now().UTC().Truncate(time.Second), Checkpoint: data, Checksum: checksum(data)}, err
@@ -44,7 +42,7 @@ func checksum(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ReadExport reads the document of a checkpoint and checks that it is whole.
+// ReadExport reads an exported checkpoint and verifies its checksum.
 func ReadExport(in io.Reader) (bridge.Checkpoint, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxExport+1))
 	switch {
@@ -57,7 +55,7 @@ func ReadExport(in io.Reader) (bridge.Checkpoint, error) {
 	}
 	var e Export
 	if err := json.Unmarshal(data, &e); err != nil {
-		return bridge.Checkpoint{}, fmt.Errorf("not a whole JSON document: %w", err)
+		return bridge.Checkpoint{}, fmt.Errorf("not a complete JSON document: %w", err)
 	}
 	if e.Format != exportFormat {
 		return bridge.Checkpoint{}, fmt.Errorf("its format is %q, want %q", e.Format, exportFormat)
@@ -67,7 +65,7 @@ func ReadExport(in io.Reader) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, fmt.Errorf("its checkpoint: %w", err)
 	}
 	if got := checksum(compact.Bytes()); got != e.Checksum {
-		return bridge.Checkpoint{}, fmt.Errorf("its checksum is %s, that of its checkpoint %s: it was changed", e.Checksum, got)
+		return bridge.Checkpoint{}, fmt.Errorf("its checksum is %s, the checkpoint's is %s: it was changed", e.Checksum, got)
 	}
 	c, err := bridge.DecodeCheckpoint(compact.Bytes())
 	if err != nil {

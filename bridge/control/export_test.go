@@ -34,12 +34,12 @@ func exports(t *testing.T, c bridge.Checkpoint) {
 		t.Errorf("read back: %v\n%s", err, diff)
 	}
 	for want, data := range map[string][]byte{
-		"it is empty":               nil,
-		"larger than 8 MiB":         bytes.Repeat([]byte(" "), 8<<20+1),
-		"not a whole JSON document": whole[:len(whole)/2],
-		"its format":                document(func(e *control.Export) { e.Format = "exportbridge.cursor/2" }),
-		"it was changed":            bytes.Replace(whole, []byte(`"events": 200`), []byte(`"events": 201`), 1),
-		"its checkpoint":            document(func(e *control.Export) { e.Checkpoint = nil }),
+		"it is empty":                  nil,
+		"larger than 8 MiB":            bytes.Repeat([]byte(" "), 8<<20+1),
+		"not a complete JSON document": whole[:len(whole)/2],
+		"its format":                   document(func(e *control.Export) { e.Format = "exportbridge.cursor/2" }),
+		"it was changed":               bytes.Replace(whole, []byte(`"events": 200`), []byte(`"events": 201`), 1),
+		"its checkpoint":               document(func(e *control.Export) { e.Checkpoint = nil }),
 	} {
 		if _, err := control.ReadExport(bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -12,15 +12,15 @@ import (
 // History is a part of a stream's committed checkpoints.
 type History struct {
 	Entries []bridge.Entry // newest first
-	// Stored says how many of them, from the first on, are Redis's. The others
-	// are the checkpoint topic's.
+	// Stored is how many of them are from Redis; they come first. The others are
+	// from the checkpoint topic.
 	Stored int
-	// Note says what is the checkpoint topic's, and what is missing.
+	// Note says which entries are from the checkpoint topic and what is missing.
 	Note string
 }
 
-// History returns the entries of Redis, and from the checkpoint topic those
-// before them: Redis was emptied, or is away, or the stream is young.
+// History returns the entries in Redis and, if there are fewer than the limit, the
+// older ones in the checkpoint topic.
 func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (History, error) {
 	entries, err := c.ports.Entries.History(ctx, q)
 	stored := len(entries)
@@ -44,17 +44,17 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 	case logErr != nil && err != nil:
 		return History{}, also(err, "the checkpoint topic cannot be read either: "+logErr.Error())
 	case logErr != nil:
-		note = "the checkpoint topic cannot be read, this is what Redis has: " + cut(logErr.Error(), 120)
+		note = "the checkpoint topic cannot be read; all entries are from Redis: " + cut(logErr.Error(), 120)
 	case err != nil:
-		note = "Redis does not answer, this is what the checkpoint topic has: " + cut(err.Error(), 120)
+		note = "Redis does not answer; all entries are from the checkpoint topic: " + cut(err.Error(), 120)
 	case more > 0:
-		note = fmt.Sprintf("the last %d are from the checkpoint topic, Redis has none before", more)
+		note = fmt.Sprintf("the last %d are from the checkpoint topic; Redis has no older entries", more)
 	}
 	return History{Entries: entries, Stored: stored, Note: note}, nil
 }
 
-// entryAt finds where the stream was at a time: on the current branch of the
-// history, or, where a reset cut that off later, on any.
+// entryAt returns the newest entry at or before a time: on the current branch, or
+// on any branch if the current one began later.
 func (c *Controller) entryAt(ctx context.Context, t time.Time) (bridge.Entry, error) {
 	e, err := c.ports.Entries.EntryAt(ctx, t)
 	if !errors.Is(err, bridge.ErrNoEntry) {
@@ -72,12 +72,11 @@ func (c *Controller) entryAt(ctx context.Context, t time.Time) (bridge.Entry, er
 	return e, err
 }
 
-// matcher says whether a commit is the one that is looked for, and whether to
-// look at older ones.
+// matcher reports whether a commit matches, and whether to read older ones.
 type matcher func(bridge.Checkpoint) (match, more bool)
 
-// older looks for an entry in the checkpoint topic that Redis does not have.
-// The error is noEntry where the topic does not have it either.
+// older returns an entry from the checkpoint topic, or noEntry if the topic lacks
+// it.
 func (c *Controller) older(ctx context.Context, noEntry error, is matcher) (bridge.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()

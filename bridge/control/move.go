@@ -9,12 +9,12 @@ import (
 	"exportbridge/bridge"
 )
 
-// Request says who wants a change, and why.
+// Request is who requests a change, why, and for how long it stands.
 type Request struct {
-	// Who and Reason are for the history; see bridge.CheckReason.
+	// Who and Reason are recorded in the history; see bridge.CheckReason.
 	Who, Reason string
-	// Timeout is how long a running bridge has to acknowledge the change. When
-	// it has passed the request is taken back.
+	// Timeout is how long to wait for the acknowledgement before the request is
+	// withdrawn.
 	Timeout time.Duration
 }
 
@@ -22,27 +22,26 @@ type Request struct {
 type Done struct {
 	// ID is the request's.
 	ID string
-	// Answer says by whom, and where the stream is then.
+	// Answer has the owner that applied it and the stream's new version.
 	Answer bridge.Answer
-	// PausedUntil is as in bridge.Checkpoint, of a pause.
+	// PausedUntil is as in bridge.Checkpoint; set for a pause.
 	PausedUntil int64
 }
 
-// Move does what was planned. It returns when whoever runs the stream has
-// acknowledged it, or, where nobody does, when it is done.
+// Move executes a planned move. It returns when the stream's owner has acknowledged
+// it, or when this process has applied it because there is no owner.
 //
-// A refusal is an ErrRefused, another request in the way a *bridge.PendingError.
-// A *UnacknowledgedError says whether the request was taken back, a
-// *StoreAwayError why nothing was tried while Redis is away. After any other
-// error nothing was changed, or the error says that this is not known.
+// A rejection is an ErrRefused, a request that is still pending a
+// *bridge.PendingError. An *UnacknowledgedError says whether the request was
+// withdrawn, a *StoreAwayError why nothing was tried while Redis is unreachable.
+// After any other error nothing was changed, unless the error says otherwise.
 func (c *Controller) Move(ctx context.Context, m *Move, by Request) (Done, error) {
 	cmd := newCommand(bridge.KindReset, by, &m.from.Checkpoint)
 	cmd.Target = m.target
 	return c.change(ctx, cmd, by.Timeout, m.from)
 }
 
-// CheckEpoch returns a *MovedError where the stream was moved since somebody
-// was shown a plan for this epoch.
+// CheckEpoch returns a *MovedError if the plan that was shown is for another epoch.
 func (m *Move) CheckEpoch(shown int64) error {
 	if m.BaseEpoch != shown {
 		return &MovedError{Epoch: m.BaseEpoch, Planned: shown}
@@ -50,8 +49,8 @@ func (m *Move) CheckEpoch(shown int64) error {
 	return nil
 }
 
-// Pause pauses the stream for a time, or without an end where that is 0. It
-// ends as Move does.
+// Pause pauses the stream for length, until Resume if length is 0. It returns as
+// Move does.
 func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration) (Done, error) {
 	from, err := c.Position(ctx)
 	if err != nil {
@@ -60,8 +59,7 @@ func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration
 	cmd := newCommand(bridge.KindPause, by, &from.Checkpoint)
 	cmd.PausedUntil = bridge.Forever
 	if length > 0 {
-		// Redis's clock, as for a request's deadline. The bridge's own may
-		// differ by a little.
+		// By Redis's clock, as a request's deadline is.
 		t, err := c.now(ctx, nil)
 		if err != nil {
 			return Done{}, err
@@ -71,7 +69,7 @@ func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration
 	return c.change(ctx, cmd, by.Timeout, base{Checkpoint: from.Checkpoint})
 }
 
-// Resume ends a pause. It ends as Move does.
+// Resume ends a pause. It returns as Move does.
 func (c *Controller) Resume(ctx context.Context, by Request) (Done, error) {
 	from, err := c.Position(ctx)
 	if err != nil {
@@ -84,7 +82,7 @@ func newCommand(kind bridge.Kind, by Request, from *bridge.Checkpoint) bridge.Co
 	return bridge.Command{ID: strings.ToLower(rand.Text()[:6]), Kind: kind, BaseEpoch: from.Epoch, Who: by.Who, Reason: by.Reason}
 }
 
-// change has the command applied to the stream that is at from.
+// change requests the command for the stream at from.
 func (c *Controller) change(ctx context.Context, cmd bridge.Command, timeout time.Duration, from base) (Done, error) {
 	r := request{c: c, cmd: cmd, timeout: timeout, from: from}
 	answer, err := r.apply(ctx)

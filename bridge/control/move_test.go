@@ -190,7 +190,7 @@ func TestPending(t *testing.T) {
 		r.kafka.unknown = errors.New("no coordinator")
 		_, err = r.Pause(t.Context(), why, 0)
 		want[*control.OwnerUnknownError](t, err)
-		if want[*bridge.PendingError](t, err); !strings.Contains(err.Error(), "what became of it is not known") {
+		if want[*bridge.PendingError](t, err); !strings.Contains(err.Error(), "its outcome is unknown") {
 			t.Errorf("nobody knows: %v", err)
 		}
 		r.kafka.unknown = nil

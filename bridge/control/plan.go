@@ -8,14 +8,14 @@ import (
 	"exportbridge/bridge"
 )
 
-// Endpoint is one end of a move.
+// Endpoint is the origin or the target of a move.
 type Endpoint struct {
 	// Version is nil where no commit was, as after a reset.
 	*bridge.Version
-	// Text says where it is, for people.
+	// Text describes it for people.
 	Text string `json:"text"`
 	// At is when it was committed; Position, Events, Pages and CursorHash are
-	// the checkpoint's. All are zero where they are not known.
+	// the checkpoint's. Unknown values are zero.
 	At         time.Time `json:"at,omitzero"`
 	Position   time.Time `json:"position,omitzero"`
 	Events     int64     `json:"events,omitempty"`
@@ -23,33 +23,32 @@ type Endpoint struct {
 	CursorHash string    `json:"cursor_hash,omitempty"`
 }
 
-// Plan is what a move would do.
+// Plan is the effect of a move.
 type Plan struct {
 	// Stream would be moved From where it is To there.
 	Stream string   `json:"stream"`
 	From   Endpoint `json:"from"`
 	To     Endpoint `json:"to"`
-	// AgainEvents and AgainPages will be published again, -1 where that cannot
-	// be known.
+	// AgainEvents and AgainPages will be published again; -1 is unknown.
 	AgainEvents int64 `json:"again_events"`
 	AgainPages  int64 `json:"again_pages"`
-	// Guarantee says what consumers must expect, Notes what else is to be known.
+	// Guarantee is the delivery mode. Notes are warnings for the operator.
 	Guarantee string `json:"guarantee"`
-	// BaseEpoch is the epoch that the plan was made for. A move that was
-	// planned for another one is refused.
+	// BaseEpoch is the epoch that the plan is for. The move is refused in any
+	// other epoch.
 	BaseEpoch int64    `json:"base_epoch"`
 	Notes     []string `json:"notes,omitempty"`
 }
 
-// Move is a planned one, for Controller.Move.
+// Move is a planned move, for Controller.Move.
 type Move struct {
 	Plan
 	target bridge.Target
 	from   base
 }
 
-// newMove plans a move to a place that text describes. How much comes again is
-// not known yet.
+// newMove plans a move whose target text describes. It is unknown how much will be
+// published again.
 func newMove(text string, to bridge.Target) *Move {
 	return &Move{
 		Plan:   Plan{To: Endpoint{Text: text, CursorHash: bridge.CursorHash(to.Cursor)}, AgainEvents: -1, AgainPages: -1},
@@ -57,7 +56,7 @@ func newMove(text string, to bridge.Target) *Move {
 	}
 }
 
-// Plan says what a move would do. It changes nothing.
+// Plan plans a move. It changes nothing.
 func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	from, err := c.base(ctx)
 	if err != nil {
@@ -78,7 +77,7 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	return m, nil
 }
 
-// awayNote says why a plan is made without Redis.
+// awayNote warns that a plan was made without Redis.
 func (c *Controller) awayNote(away error) string {
 	note := "Redis does not answer, the position is from the checkpoint topic"
 	if c.cfg.Mode != bridge.ExactlyOnce {
@@ -87,8 +86,7 @@ func (c *Controller) awayNote(away error) string {
 	return note + ": " + cut(away.Error(), 120)
 }
 
-// now returns the time by Redis's clock, on which all who take part agree, and
-// by that of this machine while Redis is away.
+// now returns Redis's time, or this machine's while Redis is unreachable.
 func (c *Controller) now(ctx context.Context, away error) (time.Time, error) {
 	if away != nil {
 		return time.Now(), nil

@@ -56,7 +56,7 @@ func targets(r *harness, lose func(*harness), name string) {
 		{control.RewindToEntry{Entry: back.Version}, "entry " + back.Version.String(), -1, -1, back.Cursor, ""},
 		{control.ResetToEarliest{}, "the earliest event", -1, -1, "", ""},
 		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on", -1, -1, "", ""},
-		{control.ResetToLatest{}, "events from now on", -1, -1, "", "will not be published"},
+		{control.ResetToLatest{}, "events from now on", -1, -1, "", "are skipped"},
 		{control.ResetToCurrent{}, "the same position", 0, 0, now.Cursor, "accepted as they are now"},
 		{control.ResetToCursor{Cursor: "elsewhere"}, "cursor elsewhere  (sha256 ", -1, -1, "elsewhere", ""},
 		{control.Import{Checkpoint: other}, "1970-01-01 00:00:01Z", -1, -1, "elsewhere", ""},
@@ -225,7 +225,7 @@ func TestNoCheckpoint(t *testing.T) {
 	r := newHarness(t, bridge.ExactlyOnce)
 	r.redis.known = []string{"users", "events", "sessions"}
 	_, err := r.Position(t.Context())
-	if e := want[*control.NoCheckpointError](t, err); err.Error() != "no checkpoint of stream events in Redis; it knows: users, sessions" || e.Live != nil || !errors.Is(err, bridge.ErrNoCheckpoint) {
+	if e := want[*control.NoCheckpointError](t, err); err.Error() != "no checkpoint of stream events in Redis; known streams: users, sessions" || e.Live != nil || !errors.Is(err, bridge.ErrNoCheckpoint) {
 		t.Errorf("%v, %+v", err, e)
 	}
 	r.redis.tell(&bridge.Status{Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonAuth, Error: "401", Hint: "check the key"})
@@ -270,7 +270,7 @@ func TestHistory(t *testing.T) {
 		}
 		r.redis.Wipe()
 		r.kafka.unreadable = nil
-		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < kept || h.Note != fmt.Sprintf("the last %d are from the checkpoint topic, Redis has none before", len(h.Entries)) {
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < kept || h.Note != fmt.Sprintf("the last %d are from the checkpoint topic; Redis has no older entries", len(h.Entries)) {
 			t.Errorf("Redis was emptied: %d entries, %q, %v", len(h.Entries), h.Note, err)
 		}
 	})

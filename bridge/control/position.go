@@ -12,12 +12,12 @@ import (
 // Position is a stream's committed checkpoint.
 type Position struct {
 	bridge.Checkpoint
-	// Note says why it is the checkpoint topic's; empty where Redis has it.
+	// Note says why it is from the checkpoint topic; empty if it is from Redis.
 	Note string
 }
 
-// Position returns the stream's checkpoint: Redis's, or the checkpoint topic's
-// where Redis has none or does not answer. Where nobody has one it is a
+// Position returns the stream's checkpoint from Redis, or from the checkpoint topic
+// if Redis has none or is unreachable. If neither has one it returns a
 // *NoCheckpointError.
 func (c *Controller) Position(ctx context.Context) (Position, error) {
 	stored, err := c.load(ctx)
@@ -37,7 +37,8 @@ func (c *Controller) Position(ctx context.Context) (Position, error) {
 	return Position{Checkpoint: newest, Note: "from the checkpoint topic: " + cut(err.Error(), 120)}, nil
 }
 
-// load returns Redis's checkpoint, and what else is known where it has none.
+// load returns the checkpoint in Redis. Its error if there is none has the live
+// status and the known streams.
 func (c *Controller) load(ctx context.Context) (bridge.Checkpoint, error) {
 	stored, err := c.ports.Store.Load(ctx)
 	if !errors.Is(err, bridge.ErrNoCheckpoint) {
@@ -55,16 +56,15 @@ func (c *Controller) load(ctx context.Context) (bridge.Checkpoint, error) {
 	return stored, e
 }
 
-// newest returns the stream's checkpoint as the checkpoint topic has it; the
-// zero value where there is none.
+// newest returns the newest checkpoint in the checkpoint topic, the zero value if
+// there is none.
 func (c *Controller) newest(ctx context.Context) (bridge.Checkpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	return Newest(ctx, c.ports.Log)
 }
 
-// Newest returns the newest checkpoint of a log; the zero value where it has
-// none.
+// Newest returns the newest checkpoint in a log, the zero value if there is none.
 func Newest(ctx context.Context, log CheckpointLog) (newest bridge.Checkpoint, err error) {
 	err = log.Walk(ctx, func(c bridge.Checkpoint) bool {
 		newest = c
@@ -76,12 +76,12 @@ func Newest(ctx context.Context, log CheckpointLog) (newest bridge.Checkpoint, e
 // base is the checkpoint that a change is made from.
 type base struct {
 	bridge.Checkpoint
-	away error // why Redis was found not to answer; nil where it was not
+	away error // why Redis is unreachable; nil if it is not
 }
 
-// base returns Redis's checkpoint, or the checkpoint topic's where Redis lost
-// its copy or does not answer, or none at all. The bridge may be blocked because
-// there is none any more.
+// base returns the checkpoint in Redis, or in the checkpoint topic if Redis lost it
+// or is unreachable; the zero value if there is none, which may be why the bridge
+// is blocked.
 func (c *Controller) base(ctx context.Context) (base, error) {
 	stored, err := c.ports.Store.Load(ctx)
 	b := base{Checkpoint: stored}
@@ -104,7 +104,7 @@ func (c *Controller) base(ctx context.Context) (base, error) {
 	return b, nil
 }
 
-// also adds what else is known to an error.
+// also adds a detail to an error.
 func also(err error, what string) error { return fmt.Errorf("%w; %s", err, what) }
 
 // cut shortens a text to n characters.

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// aliveInterval is how often a waiting request looks whether a bridge runs.
+	// aliveInterval is how often a waiting request checks that a bridge runs.
 	aliveInterval = 500 * time.Millisecond
-	// withdrawTimeout bounds the taking back of a request.
+	// withdrawTimeout bounds the withdrawal of a request.
 	withdrawTimeout = 5 * time.Second
 )
 
-// self is who answers where no bridge runs the stream.
+// self names this process in answers while no bridge runs the stream.
 const self = "this command (no bridge runs the stream)"
 
-// request is a command on its way to whoever runs the stream.
+// request is a command on its way to the stream's owner.
 type request struct {
 	c       *Controller
 	cmd     bridge.Command
@@ -27,8 +27,8 @@ type request struct {
 	from    base // where the stream was when it was made
 }
 
-// apply puts the request and waits until whoever owns the stream has answered
-// it. Where nobody does, this process is the owner.
+// apply puts the request and waits until the stream's owner has answered it. If
+// there is no owner, this process applies it.
 func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
 	err := r.from.away
 	if err == nil {
@@ -44,9 +44,8 @@ func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
 	return bridge.Answer{}, err
 }
 
-// put leaves the request. One in its way that a bridge claimed and did not
-// answer by its deadline is settled first: by the bridge that runs the stream,
-// or by this process where nobody does.
+// put stores the request. An overdue request that a bridge claimed is settled
+// first: by the stream's owner, or by this process if there is none.
 func (r *request) put(ctx context.Context) error {
 	deadline := time.Now().Add(r.timeout)
 	for {
@@ -60,7 +59,7 @@ func (r *request) put(ctx context.Context) error {
 		}
 		answer, err := r.settle(ctx, pending)
 		if err != nil {
-			return fmt.Errorf("%w; what became of it is not known: %w", pending, err)
+			return fmt.Errorf("%w; its outcome is unknown: %w", pending, err)
 		}
 		if r.from.Mode == bridge.AtLeastOnce && answer.Expired() && answer.Version.Epoch == r.cmd.BaseEpoch+1 {
 			r.cmd.BaseEpoch++ // that is how the answer is made to stay true; the stream is where it was
@@ -68,9 +67,9 @@ func (r *request) put(ctx context.Context) error {
 	}
 }
 
-// settle waits a moment for the bridge that runs the stream to answer an
-// overdue request. Where no process runs it, this one fences whoever had
-// claimed the request, and answers it: applied, or expired.
+// settle waits a moment for the stream's owner to answer an overdue request. If
+// there is no owner, this process fences the one that claimed the request and
+// answers it: applied, or expired.
 func (r *request) settle(ctx context.Context, pending *bridge.PendingError) (bridge.Answer, error) {
 	if answer, err := r.look(ctx, pending.Command.ID); err == nil {
 		return answer, nil
@@ -122,8 +121,8 @@ func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 	}
 }
 
-// look waits for the answer for a moment. Redis may refuse at once; then it
-// waits all the same, so as not to ask in a hot loop.
+// look waits for the answer for a moment. It also waits if Redis fails at once, to
+// avoid a hot loop.
 func (r *request) look(ctx context.Context, id string) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, aliveInterval)
 	defer cancel()
@@ -134,12 +133,12 @@ func (r *request) look(ctx context.Context, id string) (bridge.Answer, error) {
 	return answer, err
 }
 
-// unowned reports whether no process has the stream. Redis shows none; Kafka's
-// coordinator knows for certain.
+// unowned reports whether no process owns the stream. Redis shows none; only the
+// group coordinator is sure.
 func (c *Controller) unowned(ctx context.Context) (bool, error) {
 	members, err := c.members(ctx)
 	if err != nil {
-		return false, fmt.Errorf("no bridge answers, and %w", &OwnerUnknownError{Err: err})
+		return false, fmt.Errorf("no bridge responds, and %w", &OwnerUnknownError{Err: err})
 	}
 	return len(members) == 0, nil
 }
@@ -150,9 +149,9 @@ func (c *Controller) members(ctx context.Context) ([]Member, error) {
 	return c.ports.Group.Members(ctx)
 }
 
-// applyOffline moves the stream itself, by the same steps as a running bridge:
-// a session of its own, which fences whoever believes to own the stream,
-// claim, commit, answer.
+// applyOffline applies the command in this process, in the same steps as a running
+// bridge: start a session, which fences any other owner, then claim, commit,
+// answer.
 func (r *request) applyOffline(ctx context.Context, cmd bridge.Command, inbox bridge.Inbox) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -169,8 +168,8 @@ func (r *request) applyOffline(ctx context.Context, cmd bridge.Command, inbox br
 	return answer, err
 }
 
-// giveUpWith takes the request back because of an error, and says which of the
-// two happened.
+// giveUpWith withdraws the request because of an error, which it returns unless the
+// request was applied first.
 func (r *request) giveUpWith(cause error) (bridge.Answer, error) {
 	answer, err := r.giveUp(false)
 	if err == nil {
@@ -179,7 +178,8 @@ func (r *request) giveUpWith(cause error) (bridge.Answer, error) {
 	return answer, cause
 }
 
-// giveUp takes the request back, and says which of the two happened.
+// giveUp withdraws the request. It returns the answer if the request was applied
+// first.
 func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
 	defer cancel()

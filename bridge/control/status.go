@@ -11,55 +11,53 @@ import (
 )
 
 const (
-	// StatusTimeout bounds what Status waits for, whoever does not answer.
+	// StatusTimeout bounds Status as a whole.
 	StatusTimeout = 5 * time.Second
-	// changesShown is how many of an operator's changes are shown, of those
-	// among the newest changesSought entries of the history.
+	// changesShown is how many of the operators' changes a Report has; they are
+	// looked for in the newest changesSought entries.
 	changesShown  = 5
 	changesSought = 200
 )
 
-// Report is what is known of a stream: from the bridge that runs it, or
-// straight from Redis and Kafka. Its JSON form is what status --json prints.
+// Report is the status of a stream, from its bridge, Redis and Kafka. Its JSON form
+// is part of the interface.
 type Report struct {
 	Stream string `json:"stream"`
-	// Live is what the bridge that runs the stream says of it; nil where none
-	// does, or Redis does not answer.
+	// Live is the status that the stream's bridge reports; nil if none runs or
+	// Redis is unreachable.
 	Live *bridge.Status `json:"live,omitempty"`
-	// Checkpoint is what is committed. It holds the cursor itself, which
-	// nothing should show to others.
+	// Checkpoint is the committed one. Its cursor is a secret.
 	Checkpoint *bridge.Checkpoint `json:"checkpoint,omitempty"`
-	// Members are the processes that run the stream or stand by for it.
-	// MembersKnown is false where Kafka does not say who they are.
+	// Members are the processes in the stream's group, standbys included.
+	// MembersKnown is false if the lookup failed.
 	Members      []Member `json:"members,omitempty"`
 	MembersKnown bool     `json:"members_known"`
-	// LagSeconds is the age of the position, 0 when caught up, -1 where it is
-	// not known; CaughtUpIn how many seconds it takes until it is, at the pace
-	// of now, -1 where it does not catch up or that is not known.
+	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown.
+	// CaughtUpIn is the estimated time to catch up in seconds: -1 if it is
+	// unknown or the stream falls behind.
 	LagSeconds float64 `json:"lag_seconds"`
 	CaughtUpIn float64 `json:"caught_up_in_seconds"`
 	Guarantee  string  `json:"guarantee"`
-	// Changes are the last ones by operators, newest first.
+	// Changes are the last five by operators, newest first.
 	Changes []bridge.Change `json:"changes,omitempty"`
-	// Notes say what could not be found out.
+	// Notes say what could not be determined.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// NewReport returns a report that says what is promised, and nothing else yet.
+// NewReport returns a report with the guarantee alone.
 func NewReport(stream string, mode bridge.Mode) Report {
 	return Report{Stream: stream, Guarantee: guarantee(mode), CaughtUpIn: -1}
 }
 
-// guarantee says what a delivery mode promises, and why.
+// guarantee describes a delivery mode.
 func guarantee(mode bridge.Mode) string {
 	if mode == bridge.ExactlyOnce {
-		return "exactly-once: events and checkpoint are one Kafka transaction; consumers must read_committed"
+		return "exactly-once: events and checkpoint share one Kafka transaction; consumers must use read_committed"
 	}
-	return "at-least-once: the checkpoint follows the acknowledged events; after a crash those in flight come again, with the same ce_id"
+	return "at-least-once: the checkpoint follows the acknowledged events; after a crash, events in flight are published again with the same ce_id"
 }
 
-// Measure derives from Live and Checkpoint how far behind the stream is, and
-// for how long.
+// Measure derives LagSeconds and CaughtUpIn from Live and Checkpoint.
 func (r *Report) Measure(now time.Time) {
 	var at time.Time
 	switch {
@@ -81,8 +79,8 @@ func (r *Report) Measure(now time.Time) {
 	}
 }
 
-// Status asks everybody who may know, all at once, and says who does not
-// answer. It disturbs nobody.
+// Status reads the stream's status from Redis and Kafka at once. Errors become notes
+// of the report.
 func (c *Controller) Status(ctx context.Context) Report {
 	r := NewReport(c.Stream(), c.cfg.Mode)
 	var entries []bridge.Entry
@@ -94,7 +92,7 @@ func (c *Controller) Status(ctx context.Context) Report {
 	asking.Go(func() {
 		live, alive, err := c.Live(ctx)
 		if err != nil {
-			note(0, "what the bridge says is not known", err)
+			note(0, "live status unknown", err)
 		} else if alive {
 			r.Live = &live
 		}
@@ -113,7 +111,7 @@ func (c *Controller) Status(ctx context.Context) Report {
 	asking.Go(func() {
 		members, err := c.ports.Group.Members(ctx)
 		if r.MembersKnown = err == nil; err != nil {
-			note(2, "who runs the stream is not known", err)
+			note(2, "group members unknown", err)
 		}
 		r.Members = members
 	})

@@ -11,46 +11,46 @@ import (
 	"exportbridge/bridge"
 )
 
-// timeLayout is how texts name a time.
+// timeLayout is the form of times in texts.
 const timeLayout = "2006-01-02 15:04:05Z"
 
-// Target is where a move goes: one of the types below. A rewind leads to a
-// committed cursor of the history, a reset anywhere else.
+// Target is the target of a move: one of the types below. A rewind goes to a
+// committed cursor of the history, a reset to any other position.
 type Target interface {
 	// plan finds the target from where the stream is.
 	plan(ctx context.Context, c *Controller, from base) (*Move, error)
 }
 
-// RewindToEntry leads to an entry of the history, on any branch.
+// RewindToEntry goes to an entry of the history, on any branch.
 type RewindToEntry struct{ Entry bridge.Version }
 
-// RewindToTime leads to the newest commit at or before Time.
+// RewindToTime goes to the newest commit at or before Time.
 type RewindToTime struct{ Time time.Time }
 
-// RewindPages leads to the newest commit at least so many pages back.
+// RewindPages goes to the newest commit at least this many pages back.
 type RewindPages struct{ Pages int64 }
 
-// ResetToEarliest leads to the first event of the export.
+// ResetToEarliest goes to the first event of the export.
 type ResetToEarliest struct{}
 
-// ResetToTime leads to the events from Time on.
+// ResetToTime goes to the events from Time on.
 type ResetToTime struct{ Time time.Time }
 
-// ResetToLatest leads to what comes from now on.
+// ResetToLatest skips to the events from now on.
 type ResetToLatest struct{}
 
-// ResetToCurrent moves nothing: it accepts what has changed around the stream.
+// ResetToCurrent keeps the position and accepts changed settings and topics.
 type ResetToCurrent struct{}
 
-// ResetToCursor leads to a cursor of the API, byte for byte.
+// ResetToCursor goes to a cursor of the API, byte for byte.
 type ResetToCursor struct{ Cursor string }
 
-// Import leads to a checkpoint that was exported, see ReadExport.
+// Import goes to an exported checkpoint, see ReadExport.
 type Import struct {
-	// Checkpoint is what was exported.
+	// Checkpoint is the exported one.
 	Checkpoint bridge.Checkpoint
-	// AcceptOther takes a cursor of another stream, source or filter, which is
-	// a *ForeignCursorError otherwise.
+	// AcceptOther accepts a cursor of another stream, export or application,
+	// which is otherwise a *ForeignCursorError.
 	AcceptOther bool
 }
 
@@ -85,7 +85,7 @@ func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move,
 	epoch := from.Epoch
 	e, err := c.entry(ctx, from, lookup{
 		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Back(ctx, t.Pages) },
-		// Pauses do not end the way back; where a reset came from is another way.
+		// A pause keeps the branch, a reset starts another one.
 		inLog: func(p bridge.Checkpoint) (match, more bool) {
 			if p.Epoch < epoch {
 				return false, false
@@ -104,12 +104,11 @@ func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move,
 	return m, nil
 }
 
-// lookup is how the entry of a rewind is found: in Redis, or else in the
-// checkpoint topic.
+// lookup finds the entry of a rewind in Redis or else in the checkpoint topic.
 type lookup struct {
 	inStore func(context.Context) (bridge.Entry, error)
 	inLog   matcher
-	time    time.Time // that is looked for, if one is
+	time    time.Time // the requested time, zero if none
 }
 
 func (c *Controller) entry(ctx context.Context, from base, l lookup) (bridge.Entry, error) {
@@ -140,7 +139,7 @@ func moveToEntry(from base, e *bridge.Entry) *Move {
 	m.To = endpointOf(&e.Checkpoint)
 	switch again := from.Events - e.Events; {
 	case e.PositionTime > from.PositionTime && from.PositionTime > 0:
-		m.Notes = append(m.Notes, "it is ahead of the stream: what lies between and was not published before will not be")
+		m.Notes = append(m.Notes, "the target is ahead of the stream: unpublished events in between are skipped")
 	case again >= 0:
 		m.AgainEvents, m.AgainPages = again, from.Pages-e.Pages
 	}
@@ -155,7 +154,7 @@ func (t ResetToTime) plan(_ context.Context, _ *Controller, from base) (*Move, e
 	ms := t.Time.UnixMilli()
 	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms})
 	if !from.Zero() && ms > max(from.PositionTime, from.Origin.Start) {
-		m.Notes = append(m.Notes, "it is ahead of the stream: what lies between will not be published")
+		m.Notes = append(m.Notes, "the target is ahead of the stream: events in between are skipped")
 	}
 	return m, nil
 }
@@ -166,13 +165,13 @@ func (ResetToLatest) plan(ctx context.Context, c *Controller, from base) (*Move,
 		return nil, err
 	}
 	m := newMove("events from now on, "+t.UTC().Format(time.RFC3339Nano), bridge.Target{Start: t.UnixMilli()})
-	m.Notes = append(m.Notes, "what is between the present position and now will not be published")
+	m.Notes = append(m.Notes, "events between the current position and now are skipped")
 	return m, nil
 }
 
 func (ResetToCurrent) plan(_ context.Context, c *Controller, from base) (*Move, error) {
 	if from.Zero() {
-		return nil, fmt.Errorf("stream %s has %w to stay at", c.Stream(), ErrNoPosition)
+		return nil, fmt.Errorf("stream %s has %w, so there is no position to stay at", c.Stream(), ErrNoPosition)
 	}
 	m := newMove("the same position", bridge.Target{
 		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Start: from.Origin.Start,
@@ -190,20 +189,20 @@ func (t ResetToCursor) plan(context.Context, *Controller, base) (*Move, error) {
 	return newMove(fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor)), bridge.Target{Cursor: t.Cursor}), nil
 }
 
-// CheckCursor says why a cursor cannot be one of the API's.
+// CheckCursor returns why a cursor cannot have come from the API.
 func CheckCursor(cursor string) error {
 	switch {
 	case len(cursor) > bridge.MaxCursor:
-		return fmt.Errorf("the cursor has %d bytes, at most %d can be followed", len(cursor), bridge.MaxCursor)
+		return fmt.Errorf("the cursor has %d bytes, the maximum is %d", len(cursor), bridge.MaxCursor)
 	case !utf8.ValidString(cursor):
-		return errors.New("the cursor is not UTF-8, which every cursor in a JSON page is")
+		return errors.New("the cursor is not valid UTF-8")
 	case strings.ContainsAny(cursor, "\r\n"):
-		return errors.New("the cursor holds a line break")
+		return errors.New("the cursor contains a line break")
 	}
 	return nil
 }
 
-// ShortCursor shows both ends of a cursor: enough to recognise it, not to use
+// ShortCursor shortens a cursor to both ends: enough to recognize it, not to use
 // it.
 func ShortCursor(cursor string) string {
 	r := []rune(cursor)
@@ -217,13 +216,13 @@ func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error)
 	in := &t.Checkpoint
 	var differs []string
 	differ := func(what string, have, want any) {
-		differs = append(differs, fmt.Sprintf("it is of %s %v, here it is %v", what, have, want))
+		differs = append(differs, fmt.Sprintf("its %s is %v, not %v", what, have, want))
 	}
 	if want := c.Stream(); in.Stream != want {
 		differ("stream", in.Stream, want)
 	}
 	if want := c.cfg.Origin; !in.Origin.Same(want) {
-		differ("an export with", in.Origin, want)
+		differ("export", in.Origin, want)
 	}
 	if want := from.Source; want != (bridge.SourceIdentity{}) && in.Source != (bridge.SourceIdentity{}) && in.Source != want {
 		differ("application", sourceText(in.Source), sourceText(want))
@@ -238,7 +237,7 @@ func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error)
 		m.To.Text += "   " + time.UnixMilli(in.PositionTime).UTC().Format(timeLayout)
 	}
 	if in.Events > from.Events && !from.Zero() {
-		m.Notes = append(m.Notes, "it is ahead of the stream: what lies between will not be published")
+		m.Notes = append(m.Notes, "the target is ahead of the stream: events in between are skipped")
 	}
 	return m, nil
 }

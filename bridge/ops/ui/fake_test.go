@@ -270,7 +270,7 @@ func running(name string) report {
 	up := bridge.Dependency{Up: true, Since: now.Add(-26 * time.Hour)}
 	return report{
 		Stream: name, LagSeconds: 42.4, CaughtUpIn: 14,
-		Guarantee: "exactly-once: events and checkpoint are one Kafka transaction; consumers must read_committed",
+		Guarantee: "exactly-once: events and checkpoint share one Kafka transaction; consumers must read_committed",
 		Live: &bridge.Status{
 			Stream: name, Owner: "bridge-0", State: bridge.StateRunning, Since: now.Add(-3 * time.Hour), Leader: true, Mode: bridge.ExactlyOnce,
 			Version: bridge.Version{Epoch: 3, Seq: 88412}, CursorHash: "9f3c21a07be4", Events: 48_211_907, Pages: 49_120, Published: 812_003,

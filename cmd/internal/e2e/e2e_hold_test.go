@@ -199,7 +199,7 @@ func TestE2ECursorFiles(t *testing.T) {
 			t.Errorf("%s: the stream is at epoch %d", name, got.Epoch)
 		}
 	}
-	bad("cut in half", "not a whole JSON document", whole[:len(whole)/2])
+	bad("cut in half", "not a complete JSON document", whole[:len(whole)/2])
 	bad("empty", "it is empty", nil)
 	bad("changed", "it was changed", bytes.Replace(whole, []byte(`"pages": 20`), []byte(`"pages": 21`), 1))
 	bad("something else", "its format is", []byte(`{"format":"else"}`))
@@ -219,7 +219,7 @@ func TestE2ECursorFiles(t *testing.T) {
 	// A cursor of another export does not belong here.
 	s.settings["EXPORT_EVENTS"] = "orderPlaced"
 	p, _ = s.command(5, "cursor", "import", file, "--execute")
-	s.wantSaid(p, "the cursor does not belong here", "--accept-other")
+	s.wantSaid(p, "the cursor belongs elsewhere", "--accept-other")
 }
 
 // What Redis does not have any more, the checkpoint topic has.

@@ -67,6 +67,6 @@ func TestE2ESteerWithoutRedis(t *testing.T) {
 	s.finish()
 	up = s.servers.redisDown()
 	p, _ = s.command(1, "cursor", "reset", "--to-earliest", "--execute")
-	s.wantSaid(p, away, "at least once Redis holds the position")
+	s.wantSaid(p, away, "in at-least-once mode it has the position")
 	up()
 }
