@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"exportbridge/bridge"
@@ -55,7 +56,10 @@ const (
 )
 
 // Variables lists every setting of the program.
-func Variables() []Variable {
+func Variables() []Variable { return slices.Clone(variables()) }
+
+// variables reads the structs once: each command has a flag for each setting.
+var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
 	for _, part := range []any{
 		exportapi.DefaultConfig(), defaultWindow, bridge.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
@@ -70,7 +74,7 @@ func Variables() []Variable {
 			cmp.Compare(slices.Index(kafkaOrder, a.Name), slices.Index(kafkaOrder, b.Name)))
 	})
 	return vars
-}
+})
 
 // kafkaOrder is the order in which the settings of Kafka are listed, which
 // belong to several packages: records, topics, then the connection.
