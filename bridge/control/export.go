@@ -65,7 +65,7 @@ func ReadExport(in io.Reader) (bridge.Checkpoint, error) {
 		return bridge.Checkpoint{}, fmt.Errorf("its checkpoint: %w", err)
 	}
 	if got := checksum(compact.Bytes()); got != e.Checksum {
-		return bridge.Checkpoint{}, fmt.Errorf("its checksum is %s, the checkpoint's is %s: it was changed", e.Checksum, got)
+		return bridge.Checkpoint{}, fmt.Errorf("its checksum is %s, that of its checkpoint %s: it was changed", e.Checksum, got)
 	}
 	c, err := bridge.DecodeCheckpoint(compact.Bytes())
 	if err != nil {

@@ -143,16 +143,16 @@ func TestForeignCursor(t *testing.T) {
 			t.Errorf("ahead of the stream: notes %q", m.Notes)
 		}
 		for what, change := range map[string]func(c *bridge.Checkpoint){
-			"stream":         func(c *bridge.Checkpoint) { c.Stream = "users" },
-			"an export with": func(c *bridge.Checkpoint) { c.Origin.Resource = "user" },
+			"stream": func(c *bridge.Checkpoint) { c.Stream = "users" },
+			"export": func(c *bridge.Checkpoint) { c.Origin.Resource = "user" },
 		} {
 			other := r.now()
 			change(&other)
 			_, err := r.Plan(t.Context(), control.Import{Checkpoint: other})
-			if foreign := want[*control.ForeignCursorError](t, err); len(foreign.Differences) != 1 || !strings.Contains(err.Error(), "it is of "+what) {
+			if foreign := want[*control.ForeignCursorError](t, err); len(foreign.Differences) != 1 || !strings.Contains(err.Error(), "its "+what+" is ") {
 				t.Errorf("%s: %v", what, err)
 			}
-			if m := r.plan(control.Import{Checkpoint: other, AcceptOther: true}); len(m.Notes) == 0 || !strings.Contains(m.Notes[0], "it is of "+what) {
+			if m := r.plan(control.Import{Checkpoint: other, AcceptOther: true}); len(m.Notes) == 0 || !strings.Contains(m.Notes[0], "its "+what+" is ") {
 				t.Errorf("%s: accepted with the notes %q", what, m.Notes)
 			}
 		}

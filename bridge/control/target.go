@@ -216,7 +216,7 @@ func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error)
 	in := &t.Checkpoint
 	var differs []string
 	differ := func(what string, have, want any) {
-		differs = append(differs, fmt.Sprintf("its %s is %v, not %v", what, have, want))
+		differs = append(differs, fmt.Sprintf("its %s is %v, want %v", what, have, want))
 	}
 	if want := c.Stream(); in.Stream != want {
 		differ("stream", in.Stream, want)
