@@ -197,7 +197,7 @@ func (r *requests) validatePause(cmd Command) string {
 	f := r.f
 	now := time.Now()
 	switch {
-	case f.at.cp.Zero() || !f.at.rival.Zero() || f.schedule.blockedOn == ReasonCheckpointLost:
+	case f.at.cp.Zero() || !f.at.rival.Zero() || f.schedule.blockedOn == ReasonCheckpointLost || f.schedule.blockedOn == ReasonCheckpoint:
 		return "the stream has no position that is known for certain: " + f.b.cfg.words(HintNoPosition)
 	case cmd.Kind == KindResume && !f.at.cp.Paused(now):
 		return "the stream is not paused"

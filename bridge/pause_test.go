@@ -253,3 +253,36 @@ func TestResetWhereKafkaLostTheBeginning(t *testing.T) {
 		r.wantOnce()
 	})
 }
+
+// A pause decides nothing about lost data, also where only the process itself
+// remembers what was committed.
+func TestPauseWhereKafkaLostData(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.cfg.OnCheckpointLoss = "stop"
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		r.topic.Forget("events", 100)
+		r.store.Wipe()
+		r.topic.FailNext(bridgetest.Failed)
+		r.source.Grow(1)
+		r.after(time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		r.inbox.Push(bridge.Command{ID: "p1", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Minute).UnixMilli()})
+		if a := r.await("p1"); a.Applied || !strings.Contains(a.Detail, "position") {
+			t.Errorf("pause: %+v", a)
+		}
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		r.push("r1", 0, bridge.Target{})
+		if a := r.await("r1"); !a.Applied {
+			t.Errorf("reset: %+v", a)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if a := r.ask("p2", bridge.KindPause, bridge.Forever); !a.Applied {
+			t.Errorf("pause of a stream that was repaired: %+v", a)
+		}
+	})
+}

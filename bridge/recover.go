@@ -74,8 +74,8 @@ func (r *recovery) restore(ctx context.Context) error {
 	}
 	r.at.rejoin(c)
 	r.adopt(c)
-	if r.schedule.blockedOn == ReasonCheckpointLost {
-		r.schedule.blockedOn = "" // it is there again
+	if on := r.schedule.blockedOn; on == ReasonCheckpointLost || on == ReasonCheckpoint {
+		r.schedule.blockedOn = "" // it is there again, and nothing contradicts it
 	}
 	if r.b.cfg.exactlyOnce() && !k.sink.Zero() && c.Version == k.sink.Version && (k.store.Zero() || c.Version != k.store.Version) {
 		r.ownership.mirror.offer(c)
