@@ -65,12 +65,12 @@ func (at *progress) adopt(c Checkpoint) {
 // another process: where it is not the one that this process was at, the way to
 // it is another's too, and so are the items that were seen there.
 func (at *progress) rejoin(c Checkpoint) {
-	if c.Version != at.cp.Version || c.Cursor != at.cp.Cursor {
+	if c.Version != at.cp.Version || c.Cursor != at.cp.Cursor || c.Session != at.cp.Session {
 		at.visited.begin(c.RecentCursors)
 		at.emptyCursors.clear()
 		at.trimmer.forget()
 	}
-	if c.Epoch != at.cp.Epoch { // who began it may have accepted another topic
+	if c.Epoch != at.cp.Epoch || c.ChangeID() != at.cp.ChangeID() { // who began it may have accepted another topic
 		at.rewind = rewind{}
 	}
 }

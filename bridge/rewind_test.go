@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,6 +110,48 @@ type unreadableTopic struct{ bridge.PublishedEvents }
 
 func (unreadableTopic) PartialIndex(context.Context, time.Time, bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	return nil, errors.New("not authorized")
+}
+
+// replacedMeanwhile is a sink whose stream somebody replaces before a publish.
+type replacedMeanwhile struct {
+	bridge.Sink
+	at      bridge.Version
+	replace func()
+}
+
+func (s replacedMeanwhile) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
+	if b.Checkpoint.Version == s.at && b.Checkpoint.Kind == bridge.KindData {
+		s.replace()
+	}
+	return s.Sink.Publish(ctx, b)
+}
+
+// Everything is deleted during a rewind, and another process begins the stream
+// anew and rewinds it as far: what the first one knows of the topic is void.
+func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+		r.source.Grow(25)
+		anew := sync.OnceFunc(func() {
+			r.forgetCheckpoints()
+			r.store.Wipe()
+			r.topic.Recreate()
+			cmd := bridge.Command{ID: "r2", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+			inbox := bridgetest.NewInbox(r.t)
+			inbox.Push(cmd)
+			ports := bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: inbox}
+			if a, err := bridge.Apply(r.t.Context(), r.cfg, ports, cmd); err != nil || a.Version != (bridge.Version{Epoch: 1}) {
+				r.t.Errorf("the other process: %+v, %v", a, err)
+			}
+		})
+		sink := replacedMeanwhile{r.topic.Open("events"), bridge.Version{Epoch: 1, Seq: 1}, anew}
+		r.startWith(bridge.Ports{Source: r.source, Inbox: r.inbox, Sink: sink})
+		r.after(5 * time.Second)
+		r.command("r1", bridge.Target{})
+		r.after(time.Minute)
+		r.wantMarked(25, "in the topic that was deleted")
+		r.wantOnce()
+	})
 }
 
 // Whatever an operator and the processes do, no event is marked that was not
