@@ -258,7 +258,7 @@ func TestResetWhereKafkaLostTheBeginning(t *testing.T) {
 // remembers what was committed.
 func TestPauseWhereKafkaLostData(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.cfg.OnCheckpointLoss = "stop"
 		r.source.Grow(50)
 		r.start()

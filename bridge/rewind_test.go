@@ -130,7 +130,7 @@ func (s replacedMeanwhile) Publish(ctx context.Context, b bridge.Batch) (bridge.
 // anew and rewinds it as far: what the first one knows of the topic is void.
 func TestRewindMarksNothingOfAnotherTopic(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *rig) {
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
 		r.source.Grow(25)
 		anew := sync.OnceFunc(func() {
 			r.forgetCheckpoints()
