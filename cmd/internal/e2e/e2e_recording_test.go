@@ -38,6 +38,8 @@ func TestRecording(t *testing.T) {
 		}
 		host, _ := os.Hostname() // a machine without a name has none to hide
 		out := strings.ReplaceAll(string(text), host, "laptop")
+		// What the usual ports do not need.
+		out = strings.NewReplacer(" --kafka-brokers "+usual[1], "", "REDIS_URL=redis://"+usual[2]+"/0 ", "").Replace(out)
 		return regexp.MustCompile(`(page +)http://127\.0\.0\.1:\d+( \(the usual port is taken\))?`).ReplaceAllString(out, "${1}http://127.0.0.1:8080")
 	}
 	text := "$ exportbridge-dev demo\n" + clean(demo.stdout()) + "\n"
