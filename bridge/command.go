@@ -150,7 +150,7 @@ func (r *requests) claim(hard context.Context, cmd Command, by Claim) (bool, err
 // none: there the operator moves the stream in any case.
 func (r *requests) expire(hard context.Context, cmd Command, by Claim) error {
 	f := r.f
-	detail := "no bridge took it up before its deadline"
+	detail := "no owner claimed it before its deadline"
 	if by.Over != "" {
 		detail = "the bridge that took it up ended before it was applied"
 	}

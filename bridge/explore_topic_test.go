@@ -31,7 +31,7 @@ type loss struct {
 	low int64
 }
 
-var errReplaced = errors.New("the topic is not the one that it was")
+var errReplaced = errors.New("the topic was recreated")
 
 func madeID(n int) string    { return fmt.Sprint("made-", n) }
 func (e *events) id() string { return madeID(e.made) }

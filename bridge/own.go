@@ -30,7 +30,7 @@ func (t *ownership) confirm(ctx context.Context) error {
 		return nil
 	}
 	if err := t.grant.Confirm(ctx); err != nil {
-		return fmt.Errorf("ask whether the stream is still ours: %w", err)
+		return fmt.Errorf("confirm ownership of the stream: %w", err)
 	}
 	return nil
 }

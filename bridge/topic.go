@@ -101,7 +101,7 @@ type CutOffError struct {
 }
 
 func (e *CutOffError) Error() string {
-	return fmt.Sprintf("topic %s is not the one that it was, or lost %d offsets: was it deleted and made again?", e.Topic, e.Offsets)
+	return fmt.Sprintf("topic %s was recreated or lost %d offsets", e.Topic, e.Offsets)
 }
 
 // deadLetterCount returns how many records may be dead letters.

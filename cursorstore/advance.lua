@@ -44,10 +44,10 @@ if kind == 'hash' then
   end
   if not (number(stored.v) and number(stored.epoch) and number(stored.seq) and number(stored.at)
       and stored.change and stored.cursor and stored.session and stored.data and stored.sum) then
-    return {'foreign', 'a hash without the fields of a checkpoint'}
+    return {'foreign', 'hash without the fields of a checkpoint'}
   end
   if redis.sha1hex(stored.data) ~= stored.sum then
-    return {'foreign', 'a checkpoint that somebody edited'}
+    return {'foreign', 'checksum mismatch: the checkpoint was edited'}
   end
 
   local order = compare(epoch, stored.epoch)

@@ -127,18 +127,18 @@ func version(info map[string]string) string {
 			return v
 		}
 	}
-	return "not told"
+	return "unknown"
 }
 
 func roleOf(info map[string]string) Finding {
 	switch info["role"] {
 	case "":
-		return Finding{Level: Info, Text: "the server does not tell its role"}
+		return Finding{Level: Info, Text: "role unknown"}
 	case "master":
 		return Finding{Level: OK, Text: "primary"}
 	}
 	return Finding{
-		Level: Fail, Text: "a replica, which refuses writes or loses them",
+		Level: Fail, Text: "replica: writes are rejected or lost",
 		Hint: "name the primary in REDIS_URL, or use REDIS_MASTER_NAME with sentinels",
 	}
 }
@@ -151,13 +151,13 @@ func evictionOf(info map[string]string) Finding {
 	hint := "set maxmemory-policy noeviction, for example: redis-cli config set maxmemory-policy noeviction"
 	switch {
 	case policy == "":
-		return Finding{Level: Info, Text: "the server does not tell its eviction policy; it must be noeviction"}
+		return Finding{Level: Info, Text: "eviction policy unknown; it must be noeviction"}
 	case policy == "noeviction":
 		return Finding{Level: OK, Text: "noeviction"}
 	case strings.HasPrefix(policy, "volatile-"):
 		return Finding{Level: Warn, Text: "maxmemory-policy " + policy + " evicts requests, answers and the live status when memory is full", Hint: hint}
 	case info["maxmemory"] == "0":
-		return Finding{Level: Warn, Text: "maxmemory-policy " + policy + " would evict the checkpoint as soon as somebody sets maxmemory", Hint: hint}
+		return Finding{Level: Warn, Text: "maxmemory-policy " + policy + " would evict the checkpoint if maxmemory were set", Hint: hint}
 	}
 	return Finding{Level: Fail, Text: "maxmemory-policy " + policy + " evicts the checkpoint when memory is full", Hint: hint}
 }
@@ -166,17 +166,17 @@ func evictionOf(info map[string]string) Finding {
 func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[string]string) Finding {
 	switch {
 	case info["aof_enabled"] == "1" && info["aof_last_write_status"] == "err":
-		return Finding{Level: Fail, Text: "append-only on, but its last write was an error", Hint: "check the server's disk and log"}
+		return Finding{Level: Fail, Text: "append-only on, but the last write failed", Hint: "check the server's disk and log"}
 	case info["aof_enabled"] == "1":
 		return Finding{Level: OK, Text: "append-only on"}
 	case info["aof_enabled"] == "":
-		return Finding{Level: Info, Text: "the server does not tell whether it keeps its data on disk"}
+		return Finding{Level: Info, Text: "persistence unknown"}
 	}
 	hint := "set appendonly yes, for example: redis-cli config set appendonly yes"
 	save, err := c.setting(ctx, node, "save")
 	switch {
 	case err != nil: // managed servers refuse CONFIG
-		return Finding{Level: Warn, Text: "append-only off, snapshots not told: a restart may lose the last commits", Hint: hint}
+		return Finding{Level: Warn, Text: "append-only off, snapshots unknown: a restart may lose the last commits", Hint: hint}
 	case save == "":
 		return Finding{Level: Warn, Text: "no persistence: a restart loses the checkpoint", Hint: hint}
 	}
@@ -209,7 +209,7 @@ func (c *Client) checkScripts(ctx context.Context) Finding {
 	case err != nil:
 		return failure(err)
 	case len(reply) != 2 || reply[0] != id || reply[1] != "1":
-		return Finding{Level: Fail, Text: fmt.Sprintf("the test key was not kept: %v", reply), Hint: "is the server at its maxmemory?"}
+		return Finding{Level: Fail, Text: fmt.Sprintf("test key not stored: %v", reply), Hint: "check whether the server has reached maxmemory"}
 	}
 	return Finding{Level: OK, Text: "scripts allowed, test key written and removed"}
 }

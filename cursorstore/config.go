@@ -17,14 +17,14 @@ import (
 // Config says where Redis is and how the store uses it. One made by hand begins
 // with DefaultConfig.
 type Config struct {
-	URL        URL           `env:"REDIS_URL" secret:"yes" desc:"redis://, rediss:// (TLS) or unix://; several hosts are a cluster, or the sentinels of REDIS_MASTER_NAME" example:"rediss://redis.example.com:6380/0"`
-	MasterName string        `env:"REDIS_MASTER_NAME" desc:"name under which the sentinels in REDIS_URL know the primary" example:"mymaster"`
-	Username   string        `env:"REDIS_USERNAME" desc:"user; overrides the one in REDIS_URL" example:"exportbridge"`
-	Password   bridge.Secret `env:"REDIS_PASSWORD" secret:"yes" desc:"password; overrides the one in REDIS_URL"`
-	TLSCA      string        `env:"REDIS_TLS_CA" desc:"PEM certificates to trust with rediss://; the system's when empty"`
-	Timeout    time.Duration `env:"REDIS_TIMEOUT" desc:"longest wait for one operation, retries included"`
-	Prefix     string        `env:"CURSOR_PREFIX" desc:"first part of every key" example:"exportbridge"`
-	HistoryAge time.Duration `env:"CURSOR_HISTORY_AGE" desc:"how long committed cursors are kept; operators' changes stay"`
+	URL        URL           `env:"REDIS_URL" secret:"yes" desc:"Redis URL: redis://, rediss:// (TLS) or unix://; several hosts are a cluster, or the sentinels of REDIS_MASTER_NAME" example:"rediss://redis.example.com:6380/0"`
+	MasterName string        `env:"REDIS_MASTER_NAME" desc:"name of the primary at the sentinels in REDIS_URL" example:"mymaster"`
+	Username   string        `env:"REDIS_USERNAME" desc:"user name; overrides REDIS_URL" example:"exportbridge"`
+	Password   bridge.Secret `env:"REDIS_PASSWORD" secret:"yes" desc:"password; overrides REDIS_URL"`
+	TLSCA      string        `env:"REDIS_TLS_CA" desc:"trusted CA certificates (PEM) for rediss://; empty for the system's"`
+	Timeout    time.Duration `env:"REDIS_TIMEOUT" desc:"timeout of one operation, retries included"`
+	Prefix     string        `env:"CURSOR_PREFIX" desc:"prefix of all keys" example:"exportbridge"`
+	HistoryAge time.Duration `env:"CURSOR_HISTORY_AGE" desc:"retention of committed cursors; operators' changes are kept"`
 
 	// Report, if not nil, hears after each operation whether Redis answered:
 	// nil, or why not. It must be quick and may be called concurrently.

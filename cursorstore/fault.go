@@ -15,7 +15,7 @@ import (
 )
 
 // errReply: a script answered what it never answers.
-var errReply = errors.New("unexpected reply of the script")
+var errReply = errors.New("unexpected script reply")
 
 // symptom is a word in a server's error and what it means for the operator.
 type symptom struct {
@@ -29,22 +29,22 @@ type symptom struct {
 // before version 7 put a script's error behind a prefix of their own.
 var symptoms = []symptom{
 	{"WRONGPASS", bridge.Permanent, "wrongpass", "check REDIS_USERNAME and REDIS_PASSWORD"},
-	{"NOAUTH", bridge.Permanent, "noauth", "the server wants a password: set REDIS_PASSWORD, and REDIS_USERNAME if it has users"},
+	{"NOAUTH", bridge.Permanent, "noauth", "authentication required: set REDIS_PASSWORD, and REDIS_USERNAME for an ACL user"},
 	{"called without any password configured", bridge.Permanent, "wrongpass", "the server has no password: unset REDIS_PASSWORD"},
-	{"NOPERM", bridge.Permanent, "noperm", "allow the user the keys CURSOR_PREFIX:* and the commands +@connection +@scripting +@read +@hash +@sortedset +@transaction +set +del +pexpire +time +info"},
+	{"NOPERM", bridge.Permanent, "noperm", "grant the user the keys CURSOR_PREFIX:* and the commands +@connection +@scripting +@read +@hash +@sortedset +@transaction +set +del +pexpire +time +info"},
 	{"DENIED", bridge.Permanent, "denied", "the server is in protected mode: give it a password, or connect over loopback"},
 	{"unknown command", bridge.Permanent, "unknown-command", "the server must be Redis 6 or later, or compatible, with scripts allowed"},
-	{"DB index is out of range", bridge.Permanent, "database", "REDIS_URL ends in a database that the server does not have; /0 always exists"},
-	{"invalid DB index", bridge.Permanent, "database", "REDIS_URL ends in a database that the server does not have; /0 always exists"},
-	{"SELECT is not allowed in cluster mode", bridge.Permanent, "database", "a cluster has only database 0: end REDIS_URL in /0"},
-	{"cluster support disabled", bridge.Permanent, "cluster", "REDIS_URL lists several hosts, which means a cluster, but the server is none: name one host, or set REDIS_MASTER_NAME for sentinels"},
+	{"DB index is out of range", bridge.Permanent, "database", "the database in REDIS_URL does not exist; /0 always does"},
+	{"invalid DB index", bridge.Permanent, "database", "the database in REDIS_URL does not exist; /0 always does"},
+	{"SELECT is not allowed in cluster mode", bridge.Permanent, "database", "a cluster has only database 0: use /0 in REDIS_URL"},
+	{"cluster support disabled", bridge.Permanent, "cluster", "several hosts in REDIS_URL mean a cluster, but the server is standalone: use one host, or set REDIS_MASTER_NAME for sentinels"},
 	{"CROSSSLOT", bridge.Permanent, "cluster", "the server is part of a cluster: list several of its nodes in REDIS_URL"},
 	{"MOVED ", bridge.Permanent, "cluster", "the server is part of a cluster: list several of its nodes in REDIS_URL"},
 	{"READONLY", bridge.Transient, "readonly", "REDIS_URL names a replica: name the primary, or use REDIS_MASTER_NAME with sentinels"},
 	{"OOM", bridge.Transient, "oom", "the server is at its maxmemory: raise it, or free memory; do not allow eviction"},
 	{"MISCONF", bridge.Transient, "misconf", "the server cannot write its data to disk: check its disk and log"},
 	{"NOREPLICAS", bridge.Transient, "noreplicas", "min-replicas-to-write is not met: start the replicas"},
-	{"LOADING", bridge.Transient, "loading", "the server is loading its data; it answers when it is done"},
+	{"LOADING", bridge.Transient, "loading", "the server is loading its data; retrying until it is ready"},
 	{"MASTERDOWN", bridge.Transient, "masterdown", "the replica has lost its primary; wait for the fail-over or start the primary"},
 	{"CLUSTERDOWN", bridge.Transient, "clusterdown", "the cluster does not serve all slots: check cluster info"},
 	{"max number of clients", bridge.Transient, "maxclients", "the server is at its maxclients: raise it, or close other clients"},
@@ -101,7 +101,7 @@ func untrusted(err error) *bridge.Fault {
 	f := &bridge.Fault{Class: bridge.Permanent, Code: "tls", Reason: bridge.ReasonConfig}
 	switch {
 	case errors.As(err, &record):
-		f.Hint = "the server does not speak TLS at this address: use redis:// or its TLS port"
+		f.Hint = "the server does not use TLS at this address: use redis:// or the TLS port"
 	case errors.As(err, &authority):
 		f.Hint = "set REDIS_TLS_CA (or REDIS_TLS_CA_FILE) to the PEM certificate that signed the server's"
 	case errors.As(err, &name), errors.As(err, &cert):

@@ -62,7 +62,7 @@ func (b *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: other requests were faster", op)
+	return fmt.Errorf("%s: superseded by other requests", op)
 }
 
 func (b *inbox) taken(op string, reply []string) error {
@@ -178,7 +178,7 @@ func (b *inbox) expire(ctx context.Context, reply []string) error {
 		return fmt.Errorf("expire a request of %s: %w", b.name, errReply)
 	}
 	deadline, _ := strconv.ParseInt(reply[2], 10, 64) // 0 where it is not ours: long ago
-	answer := bridge.ExpiredAnswer("no bridge took it up before its deadline")
+	answer := bridge.ExpiredAnswer("no owner claimed it before its deadline")
 	answer.At = deadline
 	data, err := json.Marshal(answer)
 	if err != nil {

@@ -307,7 +307,7 @@ func TestFailOver(t *testing.T) {
 	eventually(t, func() error { return reaches(ctx, promoted.Stream(stream), kept.Version) })
 	err := promoted.Stream(stream).Advance(ctx, kept, at(0, 9))
 	wantFault(t, err, bridge.Transient, "replica")
-	wantFinding(t, promoted.Check(ctx), cursorstore.Fail, "a replica", "REDIS_MASTER_NAME")
+	wantFinding(t, promoted.Check(ctx), cursorstore.Fail, "replica", "REDIS_MASTER_NAME")
 
 	if err := replica.Do(ctx, "replicaof", "no", "one").Err(); err != nil {
 		t.Fatal(err)
@@ -408,7 +408,7 @@ func TestCheckRealServers(t *testing.T) {
 		"evicts volatile":   {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"}, cursorstore.Warn, "volatile-ttl", "noeviction"},
 		"snapshots":         {[]string{"--appendonly", "no", "--save", "3600 1"}, cursorstore.Warn, "save 3600 1", "appendonly"},
 		"forgets":           {[]string{"--appendonly", "no"}, cursorstore.Warn, "no persistence", "appendonly"},
-		"CONFIG refused":    {[]string{"--appendonly", "no", "--rename-command", "CONFIG", ""}, cursorstore.Warn, "not told", "appendonly"},
+		"CONFIG refused":    {[]string{"--appendonly", "no", "--rename-command", "CONFIG", ""}, cursorstore.Warn, "snapshots unknown", "appendonly"},
 		"no scripts":        {[]string{"--rename-command", "EVALSHA", "", "--rename-command", "EVAL", ""}, cursorstore.Fail, "unknown command", "scripts"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func (s *stream) Load(ctx context.Context) (bridge.Checkpoint, error) {
 func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 	data, ok := fields[fieldData]
 	if !ok {
-		return bridge.Checkpoint{}, errors.New("a hash without the fields of a checkpoint")
+		return bridge.Checkpoint{}, errors.New("hash without the fields of a checkpoint")
 	}
 	if v, err := strconv.Atoi(fields[fieldVersion]); err != nil || v > bridge.CheckpointFormat {
 		return bridge.Checkpoint{}, fmt.Errorf("format version %q is not one up to %d", fields[fieldVersion], bridge.CheckpointFormat)
@@ -80,7 +80,7 @@ func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 	// The same sum as in the script. It shows edits, not malice.
 	sum := sha1.Sum([]byte(data))
 	if fields[fieldSum] != hex.EncodeToString(sum[:]) {
-		return bridge.Checkpoint{}, errors.New("a checkpoint that somebody edited")
+		return bridge.Checkpoint{}, errors.New("checksum mismatch: the checkpoint was edited")
 	}
 	if fields[fieldEpoch] != decimal(c.Epoch) || fields[fieldSeq] != decimal(c.Seq) {
 		return bridge.Checkpoint{}, fmt.Errorf("the fields say %s.%s, the JSON %s", fields[fieldEpoch], fields[fieldSeq], c.Version)

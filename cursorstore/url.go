@@ -16,7 +16,7 @@ type target struct {
 	db                 int
 }
 
-var errEncode = errors.New("cannot be read; percent-encode special characters in its user and password")
+var errEncode = errors.New("is malformed; percent-encode special characters in its user and password")
 
 // parse reads the URL. It does not use url.Parse, which refuses a list of
 // hosts and quotes the URL, password and all, in its errors. No error of parse

@@ -90,4 +90,4 @@ func (s *Sink) cutOff(records []Record, lost int) error {
 }
 
 // errReplaced: the topic of the session is gone.
-var errReplaced = errors.New("the topic is not the one that it was")
+var errReplaced = errors.New("the topic was recreated")

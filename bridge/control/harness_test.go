@@ -164,7 +164,7 @@ func (s *redis) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 	switch {
 	case s.last.ID == "":
 	case o.State == bridge.RequestPending && late:
-		_, _ = s.inbox.Answer(ctx, s.last, bridge.Claim{}, bridge.ExpiredAnswer("no bridge took it up before its deadline"))
+		_, _ = s.inbox.Answer(ctx, s.last, bridge.Claim{}, bridge.ExpiredAnswer("no owner claimed it before its deadline"))
 	case o.State == bridge.RequestPending || o.State == bridge.RequestClaimed:
 		return fmt.Errorf("the fake: %w", &bridge.PendingError{Command: s.last, Since: s.since, Owner: o.Owner, Overdue: late})
 	}

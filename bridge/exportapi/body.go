@@ -139,7 +139,7 @@ func (b *bodyReader) decompress(encoding string) (io.Reader, error) {
 	case "zstd":
 		return b.unzstd()
 	}
-	return nil, fmt.Errorf("%w: its Content-Encoding %q is none of those asked for (%s)", errEncoding, encoding, acceptEncoding)
+	return nil, fmt.Errorf("%w: Content-Encoding %q was not requested (%s)", errEncoding, encoding, acceptEncoding)
 }
 
 func (b *bodyReader) gunzip() (io.Reader, error) {

@@ -87,11 +87,11 @@ type Look struct {
 func (c *Client) Look(ctx context.Context, start int64) (Look, error) {
 	page, _, err := c.fetch(ctx, bridge.Position{Start: start}, min(lookedAt, c.cfg.PageSize))
 	if err != nil {
-		return Look{}, fmt.Errorf("look at the first items: %w", err)
+		return Look{}, fmt.Errorf("read the first items: %w", err)
 	}
 	defer page.Release()
 	if err := c.Decode(page); err != nil {
-		return Look{}, fmt.Errorf("look at the first items: %w", err)
+		return Look{}, fmt.Errorf("read the first items: %w", err)
 	}
 	l := Look{Items: page.Items}
 	for i := range page.Events {

@@ -146,7 +146,7 @@ func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 		return nil, err
 	}
 	if len(page.Events) != 1 || !bytes.Equal(page.Events[0].Raw, item) {
-		return nil, errors.New("they are not one JSON value")
+		return nil, errors.New("not a single JSON value")
 	}
 	return page, nil
 }
@@ -188,7 +188,7 @@ func (c *Client) split(p *bridge.Page) error {
 	}
 	fault := split(p, c.decoder)
 	if fault == nil && string(c.decoder.cursor) != p.Next {
-		fault = schemaFault(fmt.Errorf("%w: its beginning or end names another cursor than the whole", errNoPage))
+		fault = schemaFault(fmt.Errorf("%w: the cursor read ahead differs from the parsed one", errNoPage))
 		p.Events, p.Items = p.Events[:0], 0
 	}
 	if fault != nil {

@@ -34,24 +34,24 @@ type Config struct {
 	Waited func(time.Duration)
 
 	URL           string        `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
-	APIKey        bridge.Secret `env:"EXPORT_API_KEY, required" secret:"yes" stream:"yes" desc:"key of the export API"`
-	Resource      string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"what to export"`
-	Events        []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, all if empty; only the resource events has them" example:"orderPlaced,userSignedUp"`
-	PageSize      int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items asked for per page, 1 to 1000"`
-	Timeout       time.Duration `env:"EXPORT_TIMEOUT" stream:"yes" desc:"longest time of one request, from connect to the last byte; connecting gets a third of it, the header two thirds"`
-	RateLimit     string        `env:"EXPORT_RATE_LIMIT" stream:"yes" desc:"most requests per second, minute or hour, no limit if empty" example:"10/s"`
-	Path          string        `env:"EXPORT_PATH" stream:"yes" desc:"path below EXPORT_URL; empty is the resource's own" example:"/events"`
+	APIKey        bridge.Secret `env:"EXPORT_API_KEY, required" secret:"yes" stream:"yes" desc:"API key of the export API"`
+	Resource      string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"resource to export"`
+	Events        []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, empty for all; only for the resource events" example:"orderPlaced,userSignedUp"`
+	PageSize      int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items per page, 1 to 1000"`
+	Timeout       time.Duration `env:"EXPORT_TIMEOUT" stream:"yes" desc:"timeout of one request, from connecting to the last byte; a third of it for connecting, two thirds for the response header"`
+	RateLimit     string        `env:"EXPORT_RATE_LIMIT" stream:"yes" desc:"maximum request rate per second, minute or hour; empty for no limit" example:"10/s"`
+	Path          string        `env:"EXPORT_PATH" stream:"yes" desc:"path below EXPORT_URL; empty for the resource's default" example:"/events"`
 	ItemsField    string        `env:"EXPORT_ITEMS_FIELD" stream:"yes" desc:"member of the page that holds the items"`
 	CursorField   string        `env:"EXPORT_CURSOR_FIELD" stream:"yes" desc:"member of the page that holds the next cursor"`
-	CursorParam   string        `env:"EXPORT_CURSOR_PARAM" stream:"yes" desc:"query parameter that takes the cursor"`
-	PageSizeParam string        `env:"EXPORT_PAGE_SIZE_PARAM" stream:"yes" desc:"query parameter that takes the page size"`
-	KeyHeader     string        `env:"EXPORT_KEY_HEADER" stream:"yes" desc:"header that takes the key"`
-	KeyQuery      string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter that takes the key, in place of the header" example:"api_key"`
-	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"scheme in front of the key, a space between them" example:"Bearer"`
-	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain http to other hosts than this one, and link-local addresses"`
-	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"URL of a proxy, or environment for HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
-	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"largest page after decompression; a page has at most 10,000 items"`
-	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"certificates in PEM to trust in place of the system's"`
+	CursorParam   string        `env:"EXPORT_CURSOR_PARAM" stream:"yes" desc:"query parameter of the cursor"`
+	PageSizeParam string        `env:"EXPORT_PAGE_SIZE_PARAM" stream:"yes" desc:"query parameter of the page size"`
+	KeyHeader     string        `env:"EXPORT_KEY_HEADER" stream:"yes" desc:"header of the API key"`
+	KeyQuery      string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter of the API key, instead of the header" example:"api_key"`
+	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"authentication scheme sent before the key" example:"Bearer"`
+	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, and link-local addresses"`
+	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
+	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; a page has at most 10,000 items"`
+	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
 }
 
 // DefaultConfig returns the defaults of all settings. Only APIKey, which is
@@ -70,11 +70,11 @@ func (c *Config) Validate() error {
 	var p bridge.Problems
 	key := c.APIKey.Reveal()
 	p.Check(key != "", "EXPORT_API_KEY", "is not set, for example EXPORT_API_KEY_FILE=/run/secrets/export_api_key")
-	p.Check(printable(key), "EXPORT_API_KEY", "holds characters that no key has, such as a line break; put the key alone into it")
+	p.Check(printable(key), "EXPORT_API_KEY", "contains control characters such as a line break; it must hold only the key")
 	preset, known := presets[c.Resource]
 	p.Check(known, "EXPORT_RESOURCE", "%q is not one of: events, sessions, users", c.Resource)
 	for _, event := range c.Events {
-		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS", "holds an empty event type, for example orderPlaced,userSignedUp")
+		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS", "contains an empty event type, for example orderPlaced,userSignedUp")
 	}
 	p.Check(c.PageSize >= 1 && c.PageSize <= maxPageSize, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", c.PageSize, maxPageSize)
 	p.Check(c.Timeout > 0, "EXPORT_TIMEOUT", "must be above 0, for example 30s")
@@ -98,7 +98,7 @@ func (c *Config) checkNames(p *bridge.Problems) {
 	p.Check(c.CursorParam != "", "EXPORT_CURSOR_PARAM", "is empty, for example cursor")
 	p.Check(c.PageSizeParam != "", "EXPORT_PAGE_SIZE_PARAM", "is empty, for example pageSize")
 	p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER", "%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
-	p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX", "holds characters that no header may have, for example Bearer")
+	p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX", "contains characters that are invalid in a header, for example Bearer")
 	seen := map[string]string{paramStart: "the start of the export", paramEnd: "the end of the export", paramEvents: "EXPORT_EVENTS"}
 	for _, param := range []struct{ variable, value, example string }{
 		{"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
@@ -108,7 +108,7 @@ func (c *Config) checkNames(p *bridge.Problems) {
 		if param.value == "" {
 			continue
 		}
-		p.Check(seen[param.value] == "", param.variable, "%q is the parameter of %s already, for example %s", param.value, seen[param.value], param.example)
+		p.Check(seen[param.value] == "", param.variable, "%q is already the parameter of %s, for example %s", param.value, seen[param.value], param.example)
 		seen[param.value] = param.variable
 	}
 }
@@ -134,21 +134,21 @@ func (c *Config) endpoint(preset resource) (*url.URL, error) {
 	case u.Scheme != "https" && u.Scheme != "http":
 		return nil, bridge.Problemf("EXPORT_URL", "must begin with https://, %s", example)
 	case u.User != nil:
-		return nil, bridge.Problemf("EXPORT_URL", "must not hold a user or password; put the key into EXPORT_API_KEY")
+		return nil, bridge.Problemf("EXPORT_URL", "must not contain a user or password; set the key in EXPORT_API_KEY")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, bridge.Problemf("EXPORT_URL", "must not hold a query or a fragment; a key as a query parameter is EXPORT_KEY_QUERY")
+		return nil, bridge.Problemf("EXPORT_URL", "must not contain a query or fragment; for a key as query parameter set EXPORT_KEY_QUERY")
 	case c.InsecureHTTP:
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		return nil, bridge.Problemf("EXPORT_URL", "is plain http to another host, where everybody on the way reads the key; use https, or set EXPORT_INSECURE_HTTP=true")
+		return nil, bridge.Problemf("EXPORT_URL", "is plain HTTP to a remote host, which sends the key in clear text; use https, or set EXPORT_INSECURE_HTTP=true")
 	case linkLocalHost(u.Hostname()):
-		return nil, bridge.Problemf("EXPORT_URL", "is a link-local address, where cloud machines keep their secrets; use the API's own host, or set EXPORT_INSECURE_HTTP=true")
+		return nil, bridge.Problemf("EXPORT_URL", "is a link-local address, which serves cloud instance metadata; use the API's own host, or set EXPORT_INSECURE_HTTP=true")
 	}
 	path := c.Path
 	if path == "" {
 		path = preset.path
 	}
 	if strings.ContainsAny(path, "?#") {
-		return nil, bridge.Problemf("EXPORT_PATH", "must be a path alone, for example /events")
+		return nil, bridge.Problemf("EXPORT_PATH", "must be a path without query and fragment, for example /events")
 	}
 	if u.Path == "" {
 		u.Path = "/" // joined to nothing a path would become a relative one
@@ -194,7 +194,7 @@ func (c *Config) roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(c.CA)) {
-		return nil, bridge.Problemf("EXPORT_TLS_CA", "holds no certificate in PEM, for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
+		return nil, bridge.Problemf("EXPORT_TLS_CA", "contains no PEM certificate, for example EXPORT_TLS_CA_FILE=/etc/ssl/company-ca.pem")
 	}
 	return pool, nil
 }

@@ -133,7 +133,7 @@ func (e *faults) body(at bridge.Position, err error, got int) *bridge.Fault {
 			Hint: "retrying; if it persists, check for a proxy that corrupts compressed responses"}
 	}
 	f := e.connection(at, err, fmt.Sprintf("body not complete within %s", e.cfg.Timeout))
-	f.Err = fmt.Errorf("body broke off after %d bytes: %w", got, f.Err)
+	f.Err = fmt.Errorf("body ended after %d bytes: %w", got, f.Err)
 	return f
 }
 
@@ -174,7 +174,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "server-side failure of the export API; retrying"
 	case code >= 300 && code < 400:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Err = fmt.Errorf("%d redirects to %s, which is not followed: the key would go there", code, e.target(at, resp))
+		f.Err = fmt.Errorf("%d redirect to %s not followed, to keep the key from that host", code, e.target(at, resp))
 		f.Hint = "if the API has moved there, set EXPORT_URL to the new address"
 	case code < 300:
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"

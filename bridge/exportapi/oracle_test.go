@@ -62,7 +62,7 @@ func (d *oracle) decode(body []byte, events []bridge.Event) error {
 	d.events, d.cursor, d.body = events, nil, body
 	d.identity.forget()
 	if !utf8.Valid(body) {
-		return fmt.Errorf("%w: it holds bytes that are not UTF-8", errNoPage)
+		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
 	}
 	d.source = *bytes.NewBuffer(body)
 	d.json.Reset(&d.source, d.options...)
@@ -110,7 +110,7 @@ func (d *oracle) page() error {
 		return fmt.Errorf("%w: it has no member %q", errNoPage, d.itemsField)
 	}
 	if _, err := d.json.ReadToken(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows the object at byte %d", errNoPage, d.json.InputOffset())
+		return fmt.Errorf("%w: unexpected data after the object at byte %d", errNoPage, d.json.InputOffset())
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (d *oracle) page() error {
 // decide whether the export goes on.
 func (d *oracle) once(seen *bool, name string, read func() error) error {
 	if *seen {
-		return fmt.Errorf("%w: member %q comes twice", errNoPage, name)
+		return fmt.Errorf("%w: member %q occurs twice", errNoPage, name)
 	}
 	*seen = true
 	return read()
@@ -223,7 +223,7 @@ func (d *oracle) explain(err error, size int) error {
 		at = syntax.ByteOffset
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: after %d bytes", errCutShort, size)
+		return fmt.Errorf("%w after %d bytes", errCutShort, size)
 	}
 	return fmt.Errorf("%w: not JSON at byte %d of %d", errNoPage, at, size)
 }

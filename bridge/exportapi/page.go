@@ -13,7 +13,7 @@ const metadataField = "metadata"
 
 var (
 	// errCutShort: the body ends in the middle. Another try may bring the rest.
-	errCutShort = errors.New("body ends before the page does")
+	errCutShort = errors.New("body is truncated")
 	// errNoPage: the body is complete and is not a page.
 	errNoPage = errors.New("body is not a page")
 	// errTooMany: the page has more items than one may have.
@@ -97,7 +97,7 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	err := d.page()
 	if err != nil && !utf8.Valid(body) {
 		// More to the point than where the scanner stopped.
-		return fmt.Errorf("%w: it holds bytes that are not UTF-8", errNoPage)
+		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
 	}
 	return err
 }
@@ -124,7 +124,7 @@ func (d *pageDecoder) page() error {
 		return fmt.Errorf("%w: it has no %s", errNoPage, items)
 	}
 	if i = skipSpace(s.body, i); i < len(s.body) {
-		return fmt.Errorf("%w: something follows the object at byte %d", errNoPage, i)
+		return fmt.Errorf("%w: unexpected data after the object at byte %d", errNoPage, i)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (d *pageDecoder) member(i int) (int, error) {
 	}
 	part := d.part(name)
 	if part != nil && part.seen {
-		return i, fmt.Errorf("%w: %s comes twice", errNoPage, part)
+		return i, fmt.Errorf("%w: %s occurs twice", errNoPage, part)
 	}
 	if i, ok = skipColon(d.scan.body, i); !ok {
 		return i, d.refuse(i)
@@ -245,7 +245,7 @@ func (d *pageDecoder) checked(end int, ok bool) (int, error) {
 func (d *pageDecoder) refuse(at int) error {
 	size := len(d.scan.body)
 	if at == size {
-		return fmt.Errorf("%w: after %d bytes", errCutShort, size)
+		return fmt.Errorf("%w after %d bytes", errCutShort, size)
 	}
 	return fmt.Errorf("%w: not JSON at byte %d of %d", errNoPage, at, size)
 }

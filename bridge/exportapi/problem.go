@@ -112,7 +112,7 @@ func onePrintedLine(text string) string {
 func (e *faults) target(at bridge.Position, resp *http.Response) string {
 	to, err := resp.Location()
 	if err != nil || to.Host == "" {
-		return "nowhere that can be read"
+		return "an unreadable location"
 	}
 	return "host " + e.clean(at, hostPort(to))
 }

@@ -103,11 +103,11 @@ func (r *requests) reloadKey() (changed bool, err error) {
 	}
 	raw, err := os.ReadFile(r.cfg.APIKeyFile)
 	if err != nil {
-		return false, fmt.Errorf("read the key again: %w", err)
+		return false, fmt.Errorf("reload the key: %w", err)
 	}
 	key := strings.TrimRight(string(raw), "\r\n")
 	if key == "" || !printable(key) {
-		return false, errors.New("read the key again: " + r.cfg.APIKeyFile + " holds no key")
+		return false, errors.New("reload the key: " + r.cfg.APIKeyFile + " contains no key")
 	}
 	changed = key != r.key.Reveal()
 	r.key.set(bridge.Secret(key))

@@ -175,11 +175,11 @@ func TestKeyFileIsReadAgain(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "read the key again") {
+	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "reload the key") {
 		t.Fatalf("no file: got %+v, want auth that says so", f)
 	}
 	write("")
-	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "holds no key") {
+	if f := fetch(); f == nil || f.Reason != bridge.ReasonAuth || !strings.Contains(f.Error(), "contains no key") {
 		t.Fatalf("empty file: got %+v, want auth that says so", f)
 	}
 	write("new\r\n")

@@ -107,14 +107,14 @@ func parsePointer(pointer string) ([]string, error) {
 	}
 	names := strings.Split(pointer, "/")
 	if names[0] != "" {
-		return nil, errors.New("a JSON pointer begins with /")
+		return nil, errors.New("a JSON pointer must begin with /")
 	}
 	names = names[1:]
 	for i, name := range names {
 		for rest := name; rest != ""; {
 			_, after, found := strings.Cut(rest, "~")
 			if found && !strings.HasPrefix(after, "0") && !strings.HasPrefix(after, "1") {
-				return nil, errors.New("in a JSON pointer ~ is written ~0 and / is written ~1")
+				return nil, errors.New("a JSON pointer must escape ~ as ~0 and / as ~1")
 			}
 			rest = after
 		}

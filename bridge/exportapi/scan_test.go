@@ -121,10 +121,10 @@ func TestRefusal(t *testing.T) {
 	t.Parallel()
 	d := testDecoder(t)
 	for body, want := range map[string]string{
-		`{"items":[{"a":"SECRET`:                      "ends before the page does: after 22 bytes",
+		`{"items":[{"a":"SECRET`:                      "is truncated after 22 bytes",
 		`{"items":[SECRET]}`:                          "not JSON at byte 10 of 18",
-		`{"items":[{"a":"SECRET` + "\xff" + `"}]}`:    "bytes that are not UTF-8",
-		`{"items":{"SECRET":1},"a":"` + "\xff" + `"}`: "bytes that are not UTF-8",
+		`{"items":[{"a":"SECRET` + "\xff" + `"}]}`:    "invalid UTF-8",
+		`{"items":{"SECRET":1},"a":"` + "\xff" + `"}`: "invalid UTF-8",
 		`"SECRET"`:                                 "it is a string, not an object",
 		`[{"SECRET":1}]`:                           "it is an array, not an object",
 		`SECRET`:                                   "not JSON at byte 0 of 6",
@@ -134,9 +134,9 @@ func TestRefusal(t *testing.T) {
 		`{"items":[],"nextCursor":17}`:             `member "nextCursor" is a number, not a string or null`,
 		`{"items":[],"nextCursor":false}`:          `member "nextCursor" is a boolean, not a string or null`,
 		`{"items":[],"nextCursor":"SECRET\ud800"}`: `member "nextCursor" does not decode exactly`,
-		`{"items":["SECRET"],"x":1,"items":[]}`:    `member "items" comes twice`,
+		`{"items":["SECRET"],"x":1,"items":[]}`:    `member "items" occurs twice`,
 		`{"SECRET":[]}`:                            `it has no member "items"`,
-		`{"items":[]} SECRET`:                      "something follows the object at byte 13",
+		`{"items":[]} SECRET`:                      "unexpected data after the object at byte 13",
 	} {
 		err := d.decode([]byte(body), nil)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") {

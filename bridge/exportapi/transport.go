@@ -14,7 +14,7 @@ import (
 // variables HTTPS_PROXY and NO_PROXY.
 const proxyEnvironment = "environment"
 
-var errLinkLocal = errors.New("the host is at a link-local address")
+var errLinkLocal = errors.New("host resolves to a link-local address")
 
 // newTransport returns the client's own connections. Requests go through a
 // Transport alone: unlike http.Client it follows no redirect, on which Go

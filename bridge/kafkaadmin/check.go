@@ -112,9 +112,9 @@ func (s *Stream) checkBrokers(ctx context.Context, client *kafkaclient.Client) (
 		}
 	}
 	if len(found) == 0 {
-		text := fmt.Sprintf("%d brokers answer at their advertised addresses", len(resp.Brokers))
+		text := fmt.Sprintf("%d brokers reachable at their advertised addresses", len(resp.Brokers))
 		if len(resp.Brokers) == 1 {
-			text = "the only broker answers at " + net.JoinHostPort(resp.Brokers[0].Host, strconv.Itoa(int(resp.Brokers[0].Port)))
+			text = "the only broker is reachable at " + net.JoinHostPort(resp.Brokers[0].Host, strconv.Itoa(int(resp.Brokers[0].Port)))
 		}
 		found = append(found, Finding{Level: LevelOK, Text: "Kafka: " + text + secured(&s.Config)})
 	}
@@ -138,7 +138,7 @@ func secured(c *kafkaclient.Config) string {
 		how = append(how, c.SASLMechanism)
 	}
 	if len(how) == 0 {
-		return ", without TLS and login"
+		return ", without TLS and SASL"
 	}
 	return ", with " + strings.Join(how, " and ")
 }
@@ -150,12 +150,12 @@ func (s *Stream) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
 	if err := s.CanPublish(t); err != nil {
 		return []Finding{failed(s.Fault(err, t.Name))}
 	}
-	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, takes %s a message, we may write",
+	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, at most %s per message, writable",
 		t.Name, len(t.Partitions), t.Replication(), bytesText(t.Settings.MaxMessage))}}
 	if !t.Settings.Known {
 		found = append(found, Finding{
 			Level: LevelWarn, Hint: s.GrantRead(t.Name),
-			Text: fmt.Sprintf("topic %s: we may not read its settings; KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days are assumed", t.Name),
+			Text: fmt.Sprintf("topic %s: no permission to read its configuration; assuming KAFKA_MAX_MESSAGE_BYTES and a retention of 7 days", t.Name),
 		})
 	}
 	found = append(found, s.checkReplicas(t)...)
@@ -184,7 +184,7 @@ func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, desc
 	}
 	if err != nil {
 		f := s.Fault(err, s.Topics.Events)
-		return []Finding{{Level: LevelWarn, Text: "whether the topics hold what was published is not known: " + f.Error(), Hint: f.Hint}}
+		return []Finding{{Level: LevelWarn, Text: "cannot check that the topics hold what was published: " + f.Error(), Hint: f.Hint}}
 	}
 	for i := range topics {
 		for _, b := range bounds[names[i]] {
@@ -196,7 +196,7 @@ func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, desc
 	}
 	var found []Finding
 	if c.Events > 0 {
-		found = append(found, Finding{Level: LevelOK, Text: fmt.Sprintf("the topics are those of checkpoint %s and hold what it implies", c.Version)})
+		found = append(found, Finding{Level: LevelOK, Text: fmt.Sprintf("the topics match checkpoint %s", c.Version)})
 	}
 	if text := bridge.GrownText(c.Topics); text != "" {
 		found = append(found, Finding{Level: LevelInfo, Text: text})
@@ -208,12 +208,12 @@ func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, desc
 func (s *Stream) checkReplicas(t *kafkaclient.Topic) []Finding {
 	var found []Finding
 	for _, trouble := range t.Troubles() {
-		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "are all brokers up?"})
+		found = append(found, Finding{Level: LevelWarn, Text: trouble, Hint: "check that all brokers are up"})
 	}
 	if n, err := strconv.Atoi(t.Configs["min.insync.replicas"]); err == nil && n < 2 && t.Replication() >= 3 {
 		found = append(found, Finding{
 			Level: LevelWarn, Hint: s.Alter(t.Name, "min.insync.replicas=2"),
-			Text: fmt.Sprintf("topic %s: min.insync.replicas is %d; an acknowledged record may be on one disk only", t.Name, n),
+			Text: fmt.Sprintf("topic %s: min.insync.replicas is %d; an acknowledged record may be on a single replica", t.Name, n),
 		})
 	}
 	return found
@@ -234,12 +234,12 @@ func (s *Stream) checkCheckpoints(t *kafkaclient.Topic) []Finding {
 	case !t.Settings.Known:
 		found = append(found, Finding{
 			Level: LevelWarn, Hint: s.GrantRead(t.Name),
-			Text: fmt.Sprintf("topic %s: we may not read its settings; cleanup.policy must be compact", t.Name),
+			Text: fmt.Sprintf("topic %s: no permission to read its configuration; cleanup.policy must be compact", t.Name),
 		})
 	case known && lag < compactionLag && lag != kafkaclient.ForEver:
 		found = append(found, Finding{
 			Level: LevelWarn, Hint: s.Alter(t.Name, fmt.Sprintf("min.compaction.lag.ms=%d", compactionLag.Milliseconds())),
-			Text: fmt.Sprintf("topic %s: min.compaction.lag.ms is %s; if Redis is lost, no checkpoint before the newest is left to go back to", t.Name, lag),
+			Text: fmt.Sprintf("topic %s: min.compaction.lag.ms is %s; without Redis only the newest checkpoint remains for a rewind", t.Name, lag),
 		})
 	}
 	return append(found, s.checkReplicas(t)...)

@@ -10,10 +10,10 @@ import (
 
 // Layout says how topics are made that are missing.
 type Layout struct {
-	Retention    string `env:"KAFKA_RETENTION" stream:"yes" desc:"how long topics that we create keep records, by event time; -1 is for ever" example:"8760h"`
-	CreateTopics bool   `env:"KAFKA_CREATE_TOPICS" desc:"create missing topics at start"`
-	Partitions   int32  `env:"KAFKA_PARTITIONS" stream:"yes" desc:"partitions of topics that we create"`
-	Replication  int16  `env:"KAFKA_REPLICATION" stream:"yes" desc:"replicas of topics that we create; -1 is the brokers' default"`
+	Retention    string `env:"KAFKA_RETENTION" stream:"yes" desc:"retention of created topics, by event time; -1 for unlimited" example:"8760h"`
+	CreateTopics bool   `env:"KAFKA_CREATE_TOPICS" desc:"create missing topics at startup"`
+	Partitions   int32  `env:"KAFKA_PARTITIONS" stream:"yes" desc:"partitions of created topics"`
+	Replication  int16  `env:"KAFKA_REPLICATION" stream:"yes" desc:"replication factor of created topics; -1 for the brokers' default"`
 }
 
 // DefaultLayout returns the defaults of the settings.

@@ -128,7 +128,7 @@ func (s *Stream) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
 		}
 	}
 	differ := func(what, has, wants string) {
-		have.Differences = append(have.Differences, fmt.Sprintf("%s is %s, we would set %s", what, has, wants))
+		have.Differences = append(have.Differences, fmt.Sprintf("%s is %s, expected %s", what, has, wants))
 	}
 	enough := s.Topics.compacted(state.Name) && have.Partitions > want.Partitions
 	if have.Partitions != want.Partitions && !enough {

@@ -98,7 +98,7 @@ func TestTopics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	differences := []string{"partitions is 3, we would set 6", "retention.ms is 2592000000, we would set -1"}
+	differences := []string{"partitions is 3, expected 6", "retention.ms is 2592000000, expected -1"}
 	if diff := cmp.Diff(differences, plan.Topics[0].Differences); diff != "" {
 		t.Errorf("differences differ (-want +got):\n%s", diff)
 	}

@@ -38,7 +38,7 @@ func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topic
 func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
 	return s.Advise(&bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_vanished",
-		Err: fmt.Errorf("topic %s does not exist any more; checkpoint %s says that records were published to it (%d events so far)", topic, c.Version, c.Events),
+		Err: fmt.Errorf("topic %s no longer exists, but records were published to it (checkpoint %s, %d events)", topic, c.Version, c.Events),
 	}, bridge.HintTopicVanished)
 }
 

@@ -92,7 +92,7 @@ func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
 	}
 	client, err := kgo.NewClient(append(opts, extra...)...)
 	if err != nil {
-		return nil, cfg.Fault(fmt.Errorf("make Kafka client: %w", err), "")
+		return nil, cfg.Fault(fmt.Errorf("create Kafka client: %w", err), "")
 	}
 	return &Client{Client: client, cfg: *cfg, monitor: c.monitor}, nil
 }

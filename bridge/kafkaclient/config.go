@@ -16,19 +16,19 @@ import (
 // Config says how to connect to Kafka. One made by hand begins with
 // DefaultConfig.
 type Config struct {
-	Brokers       []string      `env:"KAFKA_BROKERS" desc:"addresses of some brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
-	ClientID      string        `env:"KAFKA_CLIENT_ID" desc:"name of this client in the brokers' logs and quotas"`
-	Rack          string        `env:"KAFKA_RACK" desc:"rack of this process, to read from the nearest replica" example:"eu-west-1a"`
+	Brokers       []string      `env:"KAFKA_BROKERS" desc:"bootstrap brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
+	ClientID      string        `env:"KAFKA_CLIENT_ID" desc:"client id in broker logs and quotas"`
+	Rack          string        `env:"KAFKA_RACK" desc:"client rack, to fetch from the closest replica" example:"eu-west-1a"`
 	TLSEnabled    bool          `env:"KAFKA_TLS_ENABLED" desc:"connect with TLS"`
-	TLSCA         string        `env:"KAFKA_TLS_CA" desc:"certificates in PEM to trust in place of the system's"`
-	TLSCert       string        `env:"KAFKA_TLS_CERT" desc:"our certificate in PEM, for mutual TLS"`
-	TLSKey        bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"key of our certificate in PEM"`
-	TLSSkipVerify bool          `env:"KAFKA_TLS_SKIP_VERIFY" desc:"accept any broker certificate; for tests only"`
-	SASLMechanism string        `env:"KAFKA_SASL_MECHANISM" values:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" desc:"how to authenticate; not at all if empty"`
+	TLSCA         string        `env:"KAFKA_TLS_CA" desc:"trusted CA certificates (PEM); empty for the system's"`
+	TLSCert       string        `env:"KAFKA_TLS_CERT" desc:"client certificate (PEM), for mutual TLS"`
+	TLSKey        bridge.Secret `env:"KAFKA_TLS_KEY" secret:"yes" desc:"private key of the client certificate (PEM)"`
+	TLSSkipVerify bool          `env:"KAFKA_TLS_SKIP_VERIFY" desc:"skip verification of broker certificates; for tests only"`
+	SASLMechanism string        `env:"KAFKA_SASL_MECHANISM" values:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER" desc:"SASL mechanism; empty for no authentication"`
 	SASLUsername  string        `env:"KAFKA_SASL_USERNAME" desc:"user name for PLAIN and SCRAM" example:"exportbridge"`
 	SASLPassword  bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password, or the token for OAUTHBEARER"`
-	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN and OAUTHBEARER without TLS, readable by anybody on the way"`
-	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"largest record batch, used when the topic's max.message.bytes cannot be read"`
+	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN and OAUTHBEARER without TLS, in clear text"`
+	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"maximum record batch size where the topic's max.message.bytes cannot be read"`
 	// SASLPasswordFile is the file that SASLPassword came from, if it did. It
 	// is read again at every authentication, so that tokens can be rotated.
 	SASLPasswordFile string
@@ -87,25 +87,25 @@ func (c *Config) validateTLS(p *bridge.Problems) {
 	}
 	if c.TLSCA != "" {
 		p.Check(x509.NewCertPool().AppendCertsFromPEM([]byte(c.TLSCA)),
-			"KAFKA_TLS_CA", "holds no certificate in PEM; to name a file: KAFKA_TLS_CA_FILE=/etc/kafka/ca.pem")
+			"KAFKA_TLS_CA", "contains no PEM certificate; for a file set KAFKA_TLS_CA_FILE=/etc/kafka/ca.pem")
 	}
 	if c.TLSCert != "" || c.TLSKey != "" {
 		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
-		p.Check(err == nil, "KAFKA_TLS_CERT", "and KAFKA_TLS_KEY are not a pair in PEM (%v); to name files: KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
+		p.Check(err == nil, "KAFKA_TLS_CERT", "and KAFKA_TLS_KEY are not a PEM key pair (%v); for files set KAFKA_TLS_CERT_FILE=/etc/kafka/client.pem, KAFKA_TLS_KEY_FILE=/etc/kafka/client.key", err)
 	}
 }
 
 func (c *Config) validateSASL(p *bridge.Problems) {
 	CheckOneOf(p, "KAFKA_SASL_MECHANISM", c.SASLMechanism, mechanisms)
 	if c.SASLMechanism == "" {
-		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME", "or _PASSWORD is set but no mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
+		p.Check(c.SASLUsername == "" && c.SASLPassword == "", "KAFKA_SASL_USERNAME", "or KAFKA_SASL_PASSWORD is set without a mechanism, for example KAFKA_SASL_MECHANISM=SCRAM-SHA-512")
 		return
 	}
-	p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD", "is empty; to name a file: KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
+	p.Check(c.SASLPassword != "" || c.SASLPasswordFile != "", "KAFKA_SASL_PASSWORD", "is empty; for a file set KAFKA_SASL_PASSWORD_FILE=/etc/kafka/password")
 	p.Check(c.SASLUsername != "" || c.SASLMechanism == saslOAuth, "KAFKA_SASL_USERNAME", "is empty, for example exportbridge")
 	exposed := c.SASLMechanism == saslPlain || c.SASLMechanism == saslOAuth
 	if exposed && !c.TLSEnabled && !c.SASLInsecure {
-		p.Add(bridge.Problem{Variable: "KAFKA_SASL_MECHANISM", Message: fmt.Sprintf("KAFKA_SASL_MECHANISM=%s sends the password readable; KAFKA_TLS_ENABLED=true, or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)})
+		p.Add(bridge.Problem{Variable: "KAFKA_SASL_MECHANISM", Message: fmt.Sprintf("KAFKA_SASL_MECHANISM=%s sends the password in clear text; set KAFKA_TLS_ENABLED=true, or KAFKA_SASL_INSECURE=true to allow it", c.SASLMechanism)})
 	}
 }
 

@@ -47,7 +47,7 @@ func (c *Config) Fault(err error, topic string) *bridge.Fault {
 	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
 		f.Code = "timeout"
 		if c.TLSEnabled {
-			f.Hint += "; does the listener speak TLS?"
+			f.Hint += "; check whether the listener uses TLS"
 		}
 	}
 	return f
@@ -84,9 +84,9 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	case kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.InvalidConfig, kerr.PolicyViolation:
 		block(bridge.ReasonConfig, "check KAFKA_PARTITIONS, KAFKA_REPLICATION and KAFKA_RETENTION against the cluster")
 	case kerr.UnsupportedVersion:
-		block(bridge.ReasonConfig, "the brokers are too old: Kafka 2.1 or later is needed")
+		block(bridge.ReasonConfig, "the brokers are too old: Kafka 2.1 or later is required")
 	case kerr.InvalidTimestamp:
-		f.Hint = "the clocks of this machine and the brokers differ by more than message.timestamp.after.max.ms or before.max.ms allow"
+		f.Hint = "the clocks of this host and the brokers differ by more than message.timestamp.after.max.ms or message.timestamp.before.max.ms"
 	case kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend:
 		f.Hint = "fewer replicas are in sync than min.insync.replicas: are brokers down?"
 	}
@@ -101,20 +101,20 @@ func tlsFault(f *bridge.Fault) bool {
 		return true
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](f.Err); ok {
-		return block("the broker's certificate is signed by nobody we trust: set KAFKA_TLS_CA_FILE to its authority")
+		return block("unknown certificate authority: set KAFKA_TLS_CA_FILE to the CA of the broker's certificate")
 	}
 	if _, ok := errors.AsType[x509.HostnameError](f.Err); ok {
-		return block("the broker's certificate is for another name: use that name in KAFKA_BROKERS and advertised.listeners")
+		return block("the broker's certificate is for another host name: use that name in KAFKA_BROKERS and advertised.listeners")
 	}
 	if _, ok := errors.AsType[x509.CertificateInvalidError](f.Err); ok {
 		return block("renew the broker's certificate, or check this machine's clock")
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](f.Err); ok {
-		return block("the listener speaks no TLS: KAFKA_TLS_ENABLED=false, or another port in KAFKA_BROKERS")
+		return block("the listener does not use TLS: set KAFKA_TLS_ENABLED=false, or use the TLS port in KAFKA_BROKERS")
 	}
 	// crypto/tls shows the other side's alerts in no other way.
 	if op, ok := errors.AsType[*net.OpError](f.Err); ok && op.Op == "remote error" {
-		return block("the broker refuses our side of TLS: check KAFKA_TLS_CERT and KAFKA_TLS_KEY")
+		return block("the broker rejected the client's side of TLS: check KAFKA_TLS_CERT and KAFKA_TLS_KEY")
 	}
 	return false
 }
@@ -122,18 +122,18 @@ func tlsFault(f *bridge.Fault) bool {
 func networkHint(err error) string {
 	advertised, ok := errors.AsType[*advertisedError](err)
 	if ok {
-		return fmt.Sprintf("the cluster sends clients to %s: is that broker up, and is advertised.listeners an address that this machine can reach?", advertised.addr)
+		return fmt.Sprintf("%s is the broker's advertised address: check that the broker is up and that advertised.listeners is reachable from this host", advertised.addr)
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return "the name does not resolve: check KAFKA_BROKERS"
+		return "the host name does not resolve: check KAFKA_BROKERS"
 	}
 	if _, ok := errors.AsType[*kgo.ErrFirstReadEOF](err); ok {
-		return "does the listener want TLS or SASL? KAFKA_TLS_ENABLED, KAFKA_SASL_MECHANISM"
+		return "if the listener requires TLS or SASL, set KAFKA_TLS_ENABLED or KAFKA_SASL_MECHANISM"
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "nothing listens there: is Kafka running, is KAFKA_BROKERS right?"
+		return "check that Kafka is running, and KAFKA_BROKERS"
 	}
-	return "check KAFKA_BROKERS, and that the brokers can be reached from here"
+	return "check KAFKA_BROKERS and the network path to the brokers"
 }
 
 func isTimeout(err error) bool {

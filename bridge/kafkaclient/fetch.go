@@ -122,7 +122,7 @@ func (p *partition) ask(ctx context.Context, from int64, again bool) (Chunk, err
 			return p.chunk(from, &resp.Topics[i].Partitions[j])
 		}
 	}
-	return Chunk{}, p.failed(from, errors.New("the broker's answer lacks it"))
+	return Chunk{}, p.failed(from, errors.New("missing from the response"))
 }
 
 // request sends a fetch when the one before it is answered. A broker whose quota
@@ -152,7 +152,7 @@ func (p *partition) request(ctx context.Context, leader int32, req kmsg.Request)
 			return resp, nil
 		}
 		throttled := time.Duration(resp.ThrottleMillis) * time.Millisecond
-		p.cause = fmt.Errorf("the brokers' quota throttles this client, now for %s", throttled.Round(100*time.Millisecond))
+		p.cause = fmt.Errorf("throttled by the brokers' quota for %s", throttled.Round(100*time.Millisecond))
 		p.heard = time.Now().Add(throttled)
 		if throttled >= lookAfter || time.Since(p.moved) >= lookAfter {
 			p.tell()
@@ -195,7 +195,7 @@ func (p *partition) outside(ctx context.Context, from int64) (Chunk, error) {
 		return Chunk{}, p.failed(from, err)
 	}
 	if from > high {
-		return Chunk{}, p.failed(from, fmt.Errorf("the log was cut: it ends at %d by now", high))
+		return Chunk{}, p.failed(from, fmt.Errorf("log truncated: it now ends at %d", high))
 	}
 	return Chunk{Next: max(from, s.From), Start: s.From, Stable: s.To}, nil
 }

@@ -210,7 +210,7 @@ func (l *Log) turn(broker int32) chan struct{} {
 }
 
 // errAnother: the topic was deleted and made anew.
-var errAnother = errors.New("the topic is not the one that it was")
+var errAnother = errors.New("the topic was recreated")
 
 // look learns the topic's id and its partitions' leaders.
 func (l *Log) look(ctx context.Context) error {
@@ -223,7 +223,7 @@ func (l *Log) look(ctx context.Context) error {
 		return fmt.Errorf("describe topic %s: %w", l.name, err)
 	}
 	if len(resp.Topics) != 1 {
-		return fmt.Errorf("describe topic %s: the brokers' answer lacks it", l.name)
+		return fmt.Errorf("describe topic %s: missing from the response", l.name)
 	}
 	found := &resp.Topics[0]
 	if err := kerr.ErrorForCode(found.ErrorCode); err != nil {

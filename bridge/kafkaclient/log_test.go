@@ -179,7 +179,7 @@ func TestReadWaits(t *testing.T) {
 		incomplete.Partitions[0].Partition != 1 || incomplete.Partitions[0].Span != (kafkaclient.Span{From: 1, To: 2}) {
 		t.Errorf("error %v, want that partition 1 is at 1 of 2", err)
 	}
-	for _, text := range []string{"partition 1", "offset 1 of 2", "a transaction is open from offset 1 on"} {
+	for _, text := range []string{"partition 1", "offset 1 of 2", "open transaction from offset 1"} {
 		if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(told, text) {
 			t.Errorf("error %v, told %q; want %q in both", err, told, text)
 		}
@@ -223,10 +223,10 @@ func TestReadWhatChanges(t *testing.T) {
 	if c, err := l.Fetch(t.Context(), 0, 0); err != nil || c.Next != 4 || c.Start != 4 {
 		t.Errorf("before the start: %+v, %v; want to go on at 4", c, err)
 	}
-	if c, err := l.Fetch(t.Context(), 0, 11); err == nil || !strings.Contains(err.Error(), "the log was cut: it ends at 10") {
+	if c, err := l.Fetch(t.Context(), 0, 11); err == nil || !strings.Contains(err.Error(), "log truncated: it now ends at 10") {
 		t.Errorf("behind the end: %+v, %v", c, err)
 	}
-	if err := l.Read(t.Context(), spans{0: {4, 12}}, got.add); err == nil || !strings.Contains(err.Error(), "the log was cut: it ends at 10 by now, not at 12") {
+	if err := l.Read(t.Context(), spans{0: {4, 12}}, got.add); err == nil || !strings.Contains(err.Error(), "log truncated: it now ends at 10, not at 12") {
 		t.Errorf("an end that is gone: %v", err)
 	}
 	if _, err := w.admin.DeleteTopic(t.Context(), w.topic); err != nil {
@@ -270,7 +270,7 @@ func TestReadThrottled(t *testing.T) {
 	}
 	limited, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := l.Read(limited, spans{0: {0, 5}}, got.add); err == nil || !strings.Contains(fmt.Sprint(err), "quota throttles this client, now for 700ms") {
+	if err := l.Read(limited, spans{0: {0, 5}}, got.add); err == nil || !strings.Contains(fmt.Sprint(err), "throttled by the brokers' quota for 700ms") {
 		t.Errorf("in too short a time: %v", err)
 	}
 }

@@ -54,7 +54,9 @@ func (m *connMonitor) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 // it was ready: some brokers refuse a login so.
 type hangUpError struct{ err error }
 
-func (e *hangUpError) Error() string { return "the broker hung up during login: " + e.err.Error() }
+func (e *hangUpError) Error() string {
+	return "the broker closed the connection during login: " + e.err.Error()
+}
 func (e *hangUpError) Unwrap() error { return e.err }
 
 // OnBrokerDisconnect notes that unanswered requests will not be answered.

@@ -42,7 +42,7 @@ type Unread struct {
 }
 
 // ErrStalled says that a partition has shown nothing for longer than Log.Patience.
-var ErrStalled = errors.New("a partition stalls")
+var ErrStalled = errors.New("partition stalled")
 
 func (e *IncompleteError) Error() string {
 	var where []string
@@ -63,7 +63,7 @@ func (e *IncompleteError) cause() string {
 			return err.Error()
 		}
 	}
-	return "the time was too short, or a partition stalls, a quota throttles, or a transaction is open"
+	return "timeout too short, stalled partition, quota throttling or open transaction"
 }
 
 func (e *IncompleteError) Unwrap() error { return e.Err }
@@ -299,11 +299,11 @@ func (p *partition) cut(ctx context.Context) error {
 	case err != nil:
 		p.cause = err
 	case high < p.span.To:
-		return p.failed(p.at, fmt.Errorf("the log was cut: it ends at %d by now, not at %d", high, p.span.To))
+		return p.failed(p.at, fmt.Errorf("log truncated: it now ends at %d, not at %d", high, p.span.To))
 	case s.To < p.span.To:
-		p.cause = fmt.Errorf("a transaction is open from offset %d on", s.To)
+		p.cause = fmt.Errorf("open transaction from offset %d", s.To)
 	default:
-		p.cause = errors.New("its broker answers, and shows nothing")
+		p.cause = errors.New("the broker responds without records")
 	}
 	return nil
 }
@@ -315,7 +315,7 @@ func (p *partition) stalled() error {
 		p.tell()
 	}
 	if most := p.log.Patience; most > 0 && time.Since(p.heard) >= most {
-		return fmt.Errorf("%w: nothing for %s", ErrStalled, most)
+		return fmt.Errorf("%w: no records for %s", ErrStalled, most)
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func (p *partition) tell() {
 		return
 	}
 	l.told = time.Now()
-	err := fmt.Errorf("partition %d of %s shows nothing behind offset %d", p.id, l.name, p.at)
+	err := fmt.Errorf("partition %d of %s returns no records after offset %d", p.id, l.name, p.at)
 	if p.at < p.span.To {
 		err = fmt.Errorf("partition %d of %s is at offset %d of %d", p.id, l.name, p.at, p.span.To)
 	}

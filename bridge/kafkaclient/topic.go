@@ -128,7 +128,7 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 	for _, name := range names {
 		i := slices.IndexFunc(resp.Topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic != nil && *t.Topic == name })
 		if i < 0 {
-			return nil, fmt.Errorf("describe topic %s: the brokers' answer lacks it", name)
+			return nil, fmt.Errorf("describe topic %s: missing from the response", name)
 		}
 		t := resp.Topics[i]
 		state := Topic{Name: name, ID: t.TopicID, Partitions: t.Partitions}

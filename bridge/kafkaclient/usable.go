@@ -69,7 +69,7 @@ func (c *Config) CanPublish(t *Topic) error {
 	case !t.Exists:
 		return c.Advise(unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "", "topic %s does not exist", t.Name), bridge.HintTopicMissing)
 	case !t.May(kmsg.ACLOperationWrite):
-		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: we may not write to it", t.Name)
+		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: no permission to write", t.Name)
 	case t.Settings.Compacted:
 		return unusable(bridge.ReasonTopic, "compacted",
 			c.Alter(t.Name, "cleanup.policy=delete"),
@@ -83,7 +83,7 @@ func (c *Config) CanRead(t *Topic) error {
 	if t.May(kmsg.ACLOperationRead) {
 		return nil
 	}
-	return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantRead(t.Name), "topic %s: we may not read it", t.Name)
+	return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantRead(t.Name), "topic %s: no permission to read", t.Name)
 }
 
 // CanCheckpoint says why we cannot keep checkpoints in a topic, or returns nil.
@@ -93,16 +93,16 @@ func (c *Config) CanCheckpoint(t *Topic) error {
 	case !t.Exists:
 		return c.Advise(unusable(bridge.ReasonTopic, "unknown_topic_or_partition", "", "topic %s does not exist", t.Name), bridge.HintCheckpointTopicMissing)
 	case !t.May(kmsg.ACLOperationWrite):
-		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: we may not write to it", t.Name)
+		return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantWrite(t.Name), "topic %s: no permission to write", t.Name)
 	case !t.May(kmsg.ACLOperationRead):
 		return c.CanRead(t)
 	case len(t.Partitions) < CheckpointPartitions:
 		return unusable(bridge.ReasonTopic, "partitions",
 			fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", strings.Join(c.Brokers, ","), t.Name, CheckpointPartitions),
-			"topic %s has %d partitions, %d are needed: a stream's place among them is fixed", t.Name, len(t.Partitions), CheckpointPartitions)
+			"topic %s has %d partitions, %d are required: each stream has a fixed partition", t.Name, len(t.Partitions), CheckpointPartitions)
 	case t.Settings.Known && (!t.Settings.Compacted || strings.Contains(policy, "delete")):
 		return unusable(bridge.ReasonTopic, "cleanup_policy", c.Alter(t.Name, "cleanup.policy=compact"),
-			"topic %s has cleanup.policy %s: it would delete checkpoints with time", t.Name, policy)
+			"topic %s has cleanup.policy %s: checkpoints would be deleted after the retention time", t.Name, policy)
 	}
 	return tooSmall(t)
 }
@@ -112,5 +112,5 @@ func tooSmall(t *Topic) error {
 		return nil
 	}
 	return unusable(bridge.ReasonTopic, "max_message_bytes", "raise max.message.bytes; Kafka's default is 1048588",
-		"topic %s takes only %d bytes a message, %d are needed", t.Name, t.Settings.MaxMessage, MinMessage)
+		"topic %s allows only %d bytes per message, %d are required", t.Name, t.Settings.MaxMessage, MinMessage)
 }

@@ -27,7 +27,7 @@ func (c *Client) TransactionVersion(ctx context.Context) (int, error) {
 // has a producer epoch of its own; WeakTransactions says what is weaker below it.
 const (
 	StrictTransactions = 2
-	WeakTransactions   = "after a crash a late end of a transaction may make events come twice, none are lost"
+	WeakTransactions   = "after a crash a late EndTxn may duplicate events; none are lost"
 )
 
 // UpgradeHint is the command that raises transaction.version.

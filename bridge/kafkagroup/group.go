@@ -17,7 +17,7 @@ import (
 )
 
 // foreignHint is for a group that is not ours alone.
-const foreignHint = "name another BRIDGE_GROUP: somebody else's consumers use this one"
+const foreignHint = "set another BRIDGE_GROUP: other consumers use this one"
 
 const (
 	// A coordinator that is not available yet is asked again for a while.
@@ -28,8 +28,8 @@ const (
 
 // Membership says how this process is a member of the streams' groups.
 type Membership struct {
-	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same group share their streams; the consumer group of a stream is <group>.<stream>"`
-	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"how long until the streams of a dead process move to another"`
+	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same value share streams; a stream's consumer group is <group>.<stream>"`
+	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"session timeout: time until the streams of a crashed process move to another"`
 	// InstanceID makes this process a static member, so that it has its streams
 	// back at once after a crash; empty is none.
 	InstanceID string
@@ -123,13 +123,13 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]Memb
 	case err != nil:
 		return nil, fmt.Errorf("describe group %s: %w", g.Name(), err)
 	case found.ProtocolType != "" && found.ProtocolType != "consumer":
-		return nil, g.foreign("it is a group of type " + found.ProtocolType)
+		return nil, g.foreign("its type is " + found.ProtocolType)
 	}
 	var members []Member
 	for i := range found.Members {
 		m := &found.Members[i]
 		if !g.subscribes(m.ProtocolMetadata) {
-			return nil, g.foreign(fmt.Sprintf("client %s at %s does not read topic %s", m.ClientID, m.ClientHost, g.CheckpointTopic))
+			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s", m.ClientID, m.ClientHost, g.CheckpointTopic))
 		}
 		found := Member{ClientID: m.ClientID, Host: m.ClientHost, Owner: g.assigned(m.MemberAssignment)}
 		if m.InstanceID != nil {
@@ -163,13 +163,13 @@ func (g *Group) hiddenMembers(ctx context.Context, client *kafkaclient.Client) e
 		return ctx.Err() // brokers that cannot tell have no such consumers
 	}
 	m := &resp.Groups[0].Members[0]
-	return g.foreign(fmt.Sprintf("client %s at %s is a consumer of the newer protocol", m.ClientID, m.ClientHost))
+	return g.foreign(fmt.Sprintf("client %s at %s uses the consumer protocol of KIP-848", m.ClientID, m.ClientHost))
 }
 
 func (g *Group) foreign(what string) *bridge.Fault {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "foreign_group", Hint: foreignHint,
-		Err: fmt.Errorf("group %s is not ours: %s", g.Name(), what),
+		Err: fmt.Errorf("group %s has foreign members: %s", g.Name(), what),
 	}
 }
 
@@ -211,11 +211,11 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 		block(bridge.ReasonOwner, foreignHint)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
 		block(bridge.ReasonConfig, fmt.Sprintf(
-			"BRIDGE_SESSION_TIMEOUT=%s is outside what the brokers allow: group.min.session.timeout.ms (6s by default) to group.max.session.timeout.ms (30m)", g.SessionTimeout))
+			"BRIDGE_SESSION_TIMEOUT=%s is outside the brokers' limits: group.min.session.timeout.ms (6s by default) to group.max.session.timeout.ms (30m)", g.SessionTimeout))
 	case errors.Is(err, kerr.InvalidGroupID):
 		block(bridge.ReasonConfig, "check BRIDGE_GROUP")
 	case errors.Is(err, kerr.GroupMaxSizeReached):
-		block(bridge.ReasonOwner, "more processes run the stream than the brokers' group.max.size allows")
+		block(bridge.ReasonOwner, "the group exceeds the brokers' group.max.size")
 	}
 	return f
 }

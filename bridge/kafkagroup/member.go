@@ -89,7 +89,7 @@ func (m *member) wait(ctx context.Context) (*ownership, error) {
 		case err != nil && (kafkaclient.IsPermanent(err) || errors.Is(err, errInstanceIDConflict)):
 			return nil, err
 		case !m.alive():
-			return nil, fmt.Errorf("group %s: this process has left it", m.owner.name)
+			return nil, fmt.Errorf("group %s: membership ended", m.owner.name)
 		case err != nil:
 			m.owner.group.Tell(err) // the client tries again by itself
 		}
@@ -162,9 +162,9 @@ func (m *member) whyWaiting() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.holder != "" {
-		return fmt.Errorf("it is run by %s: %w", m.holder, bridge.ErrNotOwner)
+		return fmt.Errorf("owned by %s: %w", m.holder, bridge.ErrNotOwner)
 	}
-	return fmt.Errorf("group %s has not assigned it", m.owner.name)
+	return fmt.Errorf("group %s: not assigned yet", m.owner.name)
 }
 
 // signal is called by the holder of mu.
@@ -336,7 +336,7 @@ func (m *member) quit() {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	if err := m.leave(ctx); err != nil && m.owner.group.Log != nil {
-		m.owner.group.Log.Warn("another process gets the stream only when our session times out", "error", err.Error())
+		m.owner.group.Log.Warn("leaving the consumer group failed; the stream moves when the session times out", "error", err.Error())
 	}
 }
 
@@ -422,7 +422,7 @@ func (t *ownership) Confirm(ctx context.Context) error {
 		case isDeposed(err):
 			return fmt.Errorf("stream %s: %w: %w", m.owner.group.Stream, bridge.ErrNotOwner, err)
 		default:
-			return fmt.Errorf("ask group %s: %w", m.owner.name, err)
+			return fmt.Errorf("heartbeat to group %s: %w", m.owner.name, err)
 		}
 	}
 }

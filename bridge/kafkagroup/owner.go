@@ -71,7 +71,7 @@ type Owner struct {
 
 var (
 	errGroupClosed        = errors.New("the group was closed")
-	errInstanceIDConflict = errors.New("somebody else has joined with our BRIDGE_INSTANCE_ID, perhaps a late request of our own")
+	errInstanceIDConflict = errors.New("another member joined with the same BRIDGE_INSTANCE_ID, or a delayed request of this process")
 )
 
 // Owner returns the Owner of the stream. It does not connect. A process has
@@ -97,10 +97,10 @@ func (o *Owner) Acquire(ctx context.Context) (bridge.Ownership, error) {
 			return t, nil
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("wait for stream %s: %w: %w", o.group.Stream, ctx.Err(), err)
+			return nil, fmt.Errorf("wait for ownership of stream %s: %w: %w", o.group.Stream, ctx.Err(), err)
 		}
 		if errors.Is(err, errGroupClosed) {
-			return nil, fmt.Errorf("wait for stream %s: %w", o.group.Stream, err)
+			return nil, fmt.Errorf("wait for ownership of stream %s: %w", o.group.Stream, err)
 		}
 		if kafkaclient.IsPermanent(err) {
 			return nil, err // the brokers do answer
@@ -251,8 +251,8 @@ func (o *Owner) suspect() {
 func (o *Owner) fencedFault(left time.Duration) *bridge.Fault {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: left,
-		Hint: "give each process a BRIDGE_INSTANCE_ID of its own, such as the pod's name, or leave it empty; then restart this one",
-		Err:  fmt.Errorf("group %s: another process has joined with our BRIDGE_INSTANCE_ID=%s; it is left alone", o.name, o.group.InstanceID),
+		Hint: "set a unique BRIDGE_INSTANCE_ID per process, such as the pod name, or none; then restart this process",
+		Err:  fmt.Errorf("group %s: another process has joined with the same BRIDGE_INSTANCE_ID=%s; not rejoining", o.name, o.group.InstanceID),
 	}
 }
 
@@ -267,7 +267,7 @@ func (o *Owner) sendLeave(ctx context.Context, id string) error {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group, req.MemberID = o.name, id
 	m := kmsg.NewLeaveGroupRequestMember()
-	m.MemberID, m.InstanceID, m.Reason = id, o.group.instanceID(), new("the process lets the stream go")
+	m.MemberID, m.InstanceID, m.Reason = id, o.group.instanceID(), new("stream released")
 	req.Members = append(req.Members, m)
 	resp, err := req.RequestWith(ctx, client)
 	if err == nil {

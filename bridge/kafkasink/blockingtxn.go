@@ -22,7 +22,7 @@ type blockingTxn struct {
 
 // errNoBlockingTxn: no open transaction begins where the readable log ends. It may
 // have ended meanwhile.
-var errNoBlockingTxn = errors.New("no producer has one open there")
+var errNoBlockingTxn = errors.New("no open transaction found there")
 
 // lookBehind finds out what hides the barrier and says how to end it. If it is
 // the transaction of a stream of ours that nobody runs, it ends it.
@@ -37,14 +37,14 @@ func (x *session) lookBehind(ctx context.Context, l *kafkaclient.PartitionLog, s
 	}
 	h, err := findBlockingTxn(ctx, x.writer, l, stable)
 	if err != nil {
-		f.Err = fmt.Errorf("an open transaction hides the end of %s from offset %d on, for %s already; whose it is: %w", where, stable, waited.Round(time.Second), err)
+		f.Err = fmt.Errorf("an open transaction of an unknown producer has blocked %s at offset %d for %s: %w", where, stable, waited.Round(time.Second), err)
 		return f
 	}
 	who := fmt.Sprintf("producer %d (epoch %d)", h.producer, h.epoch)
 	if h.id != "" {
 		who += " with transactional id " + h.id
 	}
-	f.Err = fmt.Errorf("an open transaction of %s hides the end of %s from offset %d on, for %s already", who, where, stable, waited.Round(time.Second))
+	f.Err = fmt.Errorf("an open transaction of %s has blocked %s at offset %d for %s", who, where, stable, waited.Round(time.Second))
 	if err := x.cfg.free(ctx, h); err != nil {
 		f.Err = fmt.Errorf("%w; %w", f.Err, err)
 	}
@@ -109,16 +109,16 @@ func (c *Config) free(ctx context.Context, h blockingTxn) error {
 	group := other.Ownership()
 	members, err := group.Members(ctx)
 	if err != nil {
-		return fmt.Errorf("ask who runs stream %s: %w", stream, err)
+		return fmt.Errorf("list the processes of stream %s: %w", stream, err)
 	}
 	if len(members) > 0 || group.RunElsewhere(ctx) {
 		return nil // its time-out ends the transaction in any case
 	}
 	if _, _, err := client.ProducerID(ctx); err != nil {
-		return fmt.Errorf("end the transaction of stream %s, which nobody runs: %w", stream, err)
+		return fmt.Errorf("abort the transaction of stream %s, which has no owner: %w", stream, err)
 	}
 	if c.Log != nil {
-		c.Log.Info("ended an open transaction of a stream that nobody runs", "of", stream, "producer", h.producer, "epoch", h.epoch)
+		c.Log.Info("aborted the open transaction of a stream without an owner", "of", stream, "producer", h.producer, "epoch", h.epoch)
 	}
 	return nil
 }

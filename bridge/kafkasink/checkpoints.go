@@ -48,7 +48,7 @@ func (x *session) checkpointRecord(key string, c *bridge.Checkpoint) (kgo.Record
 		return kgo.Record{}, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "checkpoint_too_large",
 			Hint: x.cfg.Alter(x.topics.Checkpoints.Name, fmt.Sprintf("max.message.bytes=%d", 2*size)),
-			Err: fmt.Errorf("checkpoint %s of %s takes %d bytes, topic %s takes %d",
+			Err: fmt.Errorf("checkpoint %s of %s has %d bytes, topic %s allows %d",
 				c.Version, x.cfg.Stream, size, x.topics.Checkpoints.Name, limit),
 		}
 	}

@@ -44,18 +44,18 @@ type Config struct {
 	kafkagroup.Membership
 	kafkaadmin.Layout
 
-	Topic       string `env:"KAFKA_TOPIC" stream:"yes" desc:"topic of the events; export.<stream> if empty" example:"export.events"`
-	DLQTopic    string `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic of the dead letters; dlq.<topic> if empty" example:"dlq.export.events"`
-	Timestamp   string `env:"KAFKA_TIMESTAMP" stream:"yes" values:"event,publish" desc:"time of a record: the event's, or that of publishing"`
-	Key         string `env:"KAFKA_KEY" stream:"yes" desc:"JSON pointer of the record key inside an item, or none" example:"/sessionId"`
-	Compression string `env:"KAFKA_COMPRESSION" stream:"yes" values:"none,gzip,snappy,lz4,zstd" desc:"compression of record batches"`
+	Topic       string `env:"KAFKA_TOPIC" stream:"yes" desc:"topic for events; empty for export.<stream>" example:"export.events"`
+	DLQTopic    string `env:"KAFKA_DLQ_TOPIC" stream:"yes" desc:"topic for dead letters; empty for dlq.<topic>" example:"dlq.export.events"`
+	Timestamp   string `env:"KAFKA_TIMESTAMP" stream:"yes" values:"event,publish" desc:"record timestamp: event time or publish time"`
+	Key         string `env:"KAFKA_KEY" stream:"yes" desc:"JSON pointer to the record key in an item, or none" example:"/sessionId"`
+	Compression string `env:"KAFKA_COMPRESSION" stream:"yes" values:"none,gzip,snappy,lz4,zstd" desc:"compression codec of record batches"`
 
-	CheckpointTopic    string        `env:"KAFKA_CHECKPOINT_TOPIC" desc:"compacted topic of the checkpoints; transactional ids are named after it"`
-	TransactionTimeout time.Duration `env:"KAFKA_TRANSACTION_TIMEOUT" desc:"how long the brokers leave a transaction open whose process is gone; readers of its partitions wait so long"`
+	CheckpointTopic    string        `env:"KAFKA_CHECKPOINT_TOPIC" desc:"compacted topic for checkpoints; prefix of the transactional ids"`
+	TransactionTimeout time.Duration `env:"KAFKA_TRANSACTION_TIMEOUT" desc:"time after which brokers abort the open transaction of a crashed process; read_committed consumers wait that long"`
 
 	Headers    string `env:"BRIDGE_HEADERS" stream:"yes" values:"cloudevents,minimal,none" desc:"headers of event records"`
-	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT" stream:"yes" values:"dlq,dlq-all,stop" desc:"what to do with an event that cannot be published: dead letter, or stop the stream; a stream of which all items are unreadable stops too, but with dlq-all"`
-	OnExpired  string `env:"BRIDGE_ON_EXPIRED" stream:"yes" values:"publish-time,stop" desc:"what to do with an event whose time the topic would not keep"`
+	OnBadEvent string `env:"BRIDGE_ON_BAD_EVENT" stream:"yes" values:"dlq,dlq-all,stop" desc:"action for an event that cannot be published: write a dead letter or stop the stream; if every item is unreadable the stream stops, except with dlq-all"`
+	OnExpired  string `env:"BRIDGE_ON_EXPIRED" stream:"yes" values:"publish-time,stop" desc:"action for an event whose time the topic would not retain"`
 }
 
 // DefaultConfig returns the defaults of all settings. Stream, Resource, Topic and

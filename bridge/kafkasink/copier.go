@@ -92,7 +92,7 @@ func (m *copier) introduce(ctx context.Context, c bridge.Checkpoint) error {
 	case <-m.failed:
 		return m.err
 	case <-ctx.Done():
-		return fmt.Errorf("introduce epoch %d: %w", c.Epoch, ctx.Err())
+		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", c.Epoch, ctx.Err())
 	}
 	defer func() { <-m.turn }()
 	if c.Zero() || c.Epoch == m.kept.Epoch {
@@ -108,7 +108,7 @@ func (m *copier) introduce(ctx context.Context, c bridge.Checkpoint) error {
 		return err
 	case <-ctx.Done():
 		m.session.writer.Close() // the session ends with the error; a copy does not give up by itself
-		return fmt.Errorf("introduce epoch %d: %w", c.Epoch, errors.Join(ctx.Err(), <-copied))
+		return fmt.Errorf("copy the first checkpoint of epoch %d: %w", c.Epoch, errors.Join(ctx.Err(), <-copied))
 	}
 }
 
@@ -167,7 +167,7 @@ func (m *copier) copy(ctx context.Context, c bridge.Checkpoint) error {
 	rec, err := x.checkpointRecord(x.cfg.mirrorKey(), &c)
 	if err != nil {
 		if x.cfg.Log != nil {
-			x.cfg.Log.Warn("a checkpoint is not mirrored", "checkpoint", c.Version.String(), "error", err.Error())
+			x.cfg.Log.Warn("checkpoint not copied to Kafka", "checkpoint", c.Version.String(), "error", err.Error())
 		}
 		return nil
 	}

@@ -53,7 +53,7 @@ func (b *builder) divert(made *batch, l letter) error {
 	if x.topics.DeadLetters == nil {
 		return &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonEvent, Code: string(l.defect),
-			Hint: "BRIDGE_ON_BAD_EVENT=dlq diverts such events to topic " + b.cfg.DeadTopic(),
+			Hint: "BRIDGE_ON_BAD_EVENT=dlq sends such events to topic " + b.cfg.DeadTopic(),
 			Err:  fmt.Errorf("%s: %s", nameItem(l.page, l.event), l.message(x)),
 		}
 	}

@@ -25,7 +25,7 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 	case kerr.InvalidTransactionTimeout:
 		block(bridge.ReasonConfig, "KAFKA_TRANSACTION_TIMEOUT is above the brokers' transaction.max.timeout.ms, which is 15m by default")
 	case kerr.UnsupportedCompressionType:
-		block(bridge.ReasonConfig, "the brokers do not know KAFKA_COMPRESSION="+c.Compression+"; snappy works everywhere")
+		block(bridge.ReasonConfig, "the brokers do not support KAFKA_COMPRESSION="+c.Compression+"; all support snappy")
 	}
 	return f
 }

@@ -244,7 +244,7 @@ func TestStallExplained(t *testing.T) {
 		_, err := bridgetest.Load{Pages: []*bridge.Page{page(event("e1", "u"))}}.Publish(t.Context(), s)
 		result <- err
 	}()
-	seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions(cfg.Topic, "acknowledge nothing"))
+	seen.Await(t, 10*time.Second, "the stall", kafkatest.Mentions(cfg.Topic, "acknowledge no records"))
 	fault.Remove()
 	if err := <-result; err != nil {
 		t.Error(err)

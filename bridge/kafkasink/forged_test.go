@@ -44,7 +44,7 @@ func TestForgedCheckpoint(t *testing.T) {
 			if n := s.Refused(); n != 1 {
 				t.Errorf("%d alarms, want one about the newest", n)
 			}
-			if said := strings.Count(log.String(), "is not believed"); said != 1 {
+			if said := strings.Count(log.String(), "checkpoint ignored"); said != 1 {
 				t.Errorf("said %d times:\n%s", said, &log)
 			}
 			seen := 0

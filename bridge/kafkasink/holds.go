@@ -59,7 +59,7 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 	case ok && !slices.ContainsFunc(incomplete.Partitions, func(p kafkaclient.Unread) bool { return p.Cause != nil }):
 		return false, p.cfg.Advise(&bridge.Fault{
 			Class: bridge.Permanent, Code: "checkpoint-lost", Reason: bridge.ReasonCheckpointLost,
-			Err: fmt.Errorf("there is no checkpoint, and whether stream %s has published before is not known yet: %w", p.cfg.Stream, err),
+			Err: fmt.Errorf("no checkpoint found, and the search for records of stream %s is not finished: %w", p.cfg.Stream, err),
 		}, bridge.HintCheckpointUnknown)
 	}
 	return false, p.cfg.explain(fmt.Errorf("look for records of %s: %w", p.cfg.Stream, err), client)

@@ -72,9 +72,9 @@ func (r *checkpointReader) refuse(forged *kgo.Record) {
 	r.refusedBelow = forged.Offset + 1
 	r.refused.Add(1)
 	if r.cfg.Log != nil {
-		r.cfg.Log.Error("a checkpoint in Kafka is not believed: it was produced outside a transaction, which no bridge does",
+		r.cfg.Log.Error("checkpoint ignored: produced outside a transaction, so by another program",
 			"topic", forged.Topic, "partition", forged.Partition, "offset", forged.Offset, "key", string(forged.Key),
-			"hint", "find out who else may write to the checkpoint topic: kafka-acls.sh --list --topic "+forged.Topic+"; the stream goes on from the last checkpoint of its own")
+			"hint", "check which principals may write to the checkpoint topic: kafka-acls.sh --list --topic "+forged.Topic+"; the stream continues from its own last checkpoint")
 	}
 }
 
@@ -174,7 +174,7 @@ func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 	}
 	for i := 1; i < len(data); i++ {
 		if data[i].Version.Compare(data[i-1].Version) <= 0 && r.cfg.Log != nil {
-			r.cfg.Log.Error("checkpoints do not rise in the log: two writers at once, or a fault of the brokers; events may be there twice",
+			r.cfg.Log.Error("non-monotonic checkpoints: concurrent writers or a broker fault; events may be duplicated",
 				"topic", r.cfg.CheckpointTopic, "partition", kafkaclient.CheckpointPartition(r.cfg.Stream), "earlier", data[i-1].Version.String(), "later", data[i].Version.String())
 		}
 	}
@@ -202,7 +202,7 @@ func (h *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	for _, r := range h.records {
 		c, err := bridge.DecodeCheckpoint(r.Value)
 		if err == nil && c.Stream != stream {
-			err = fmt.Errorf("%w: it is stream %s's", bridge.ErrForeign, c.Stream)
+			err = fmt.Errorf("%w: it belongs to stream %s", bridge.ErrForeign, c.Stream)
 		}
 		if foreign = err; err != nil {
 			foreign = fmt.Errorf("offset %d in partition %d of %s, key %s: %w", r.Offset, r.Partition, r.Topic, r.Key, err)
@@ -213,7 +213,7 @@ func (h *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	if foreign != nil {
 		return nil, &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonCheckpoint, Code: "foreign", Err: foreign,
-			Hint: "somebody else writes to the checkpoint topic under this stream's name: use another KAFKA_CHECKPOINT_TOPIC or stream name, or a newer exportbridge",
+			Hint: "another program writes to the checkpoint topic under this stream's name: set another KAFKA_CHECKPOINT_TOPIC or stream name; if a newer exportbridge wrote it, upgrade",
 		}
 	}
 	return all, nil
@@ -241,7 +241,7 @@ func (x *session) awaitBarrier(ctx context.Context, l *kafkaclient.PartitionLog,
 			case r.Offset == b.offset && string(r.Value) == b.value:
 				return max(low, min(c.Start, b.offset)), nil
 			default:
-				return 0, fmt.Errorf("partition %d of %s: the barrier at offset %d is gone", l.Partition, l.Topic(), b.offset)
+				return 0, fmt.Errorf("partition %d of %s: no barrier at offset %d", l.Partition, l.Topic(), b.offset)
 			}
 		}
 		if at = c.Next; time.Since(looked) < stallAfter {

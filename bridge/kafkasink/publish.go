@@ -30,7 +30,7 @@ const (
 )
 
 // errNoSession: Publish was called without a successful Recover before it.
-var errNoSession = errors.New("no session with Kafka: it ended with the last error")
+var errNoSession = errors.New("no Kafka session: the last error ended it")
 
 // Send hands a page's events to the client, which sends them while the caller
 // goes on; exactly once, in a transaction that the first page of a batch
@@ -370,7 +370,7 @@ func (x *session) outcome(d *delivery) error {
 		// With readable settings the next session knows the new limit. Without,
 		// it would try the same again for ever.
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or let us read it: " + x.cfg.GrantRead(d.topic)
+		f.Hint = "set KAFKA_MAX_MESSAGE_BYTES to the topic's max.message.bytes, or grant reading it: " + x.cfg.GrantRead(d.topic)
 	}
 	return f
 }
@@ -405,10 +405,10 @@ func (x *session) look(ctx context.Context, d *delivery) *bridge.Fault {
 		troubles = append(troubles, topics[i].Troubles()...)
 	}
 	if len(troubles) == 0 {
-		troubles = []string{"the brokers answer but acknowledge nothing"}
+		troubles = []string{"the brokers respond but acknowledge no records"}
 	}
 	return &bridge.Fault{
-		Class: bridge.Transient, Code: "stalled", Hint: "are all brokers up?",
+		Class: bridge.Transient, Code: "stalled", Hint: "check that all brokers are up",
 		Err: fmt.Errorf("%s: %s", d.what, strings.Join(troubles, "; ")),
 	}
 }

@@ -152,7 +152,7 @@ func (x *session) measure(ctx context.Context) error {
 // changed is the fault of a topic that is another one than when the session
 // began. The next session finds out what that means.
 func changed(topic string) *bridge.Fault {
-	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s is not the one that it was", topic)}
+	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s was recreated", topic)}
 }
 
 // states are the topics as far as is known.
@@ -201,7 +201,7 @@ func (all reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
 	}
 	for _, t := range all {
 		if !t.pinned.Load() {
-			return fmt.Errorf("learn about topic %s: %w", t.topic.Name, errors.Join(errs...))
+			return fmt.Errorf("load metadata of topic %s: %w", t.topic.Name, errors.Join(errs...))
 		}
 	}
 	return nil

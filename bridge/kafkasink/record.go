@@ -152,8 +152,8 @@ func (m *batch) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 func (b *builder) expired(page *bridge.Page, ev *bridge.Event, span window) error {
 	return &bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonRetention, Code: "expired",
-		Hint: "raise retention.ms of the topic, or BRIDGE_ON_EXPIRED=publish-time to give such events the time of publishing",
-		Err: fmt.Errorf("%s: its time %s is outside what topic %s keeps (%s to %s)", nameItem(page, ev),
+		Hint: "raise retention.ms of the topic, or set BRIDGE_ON_EXPIRED=publish-time to publish such events with the publish time",
+		Err: fmt.Errorf("%s: time %s is outside the range that topic %s keeps (%s to %s)", nameItem(page, ev),
 			instant(ev.Time), b.cfg.Topic, instant(span.from), instant(span.to)),
 	}
 }

@@ -37,7 +37,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 			return c, err
 		}
 		if ctx.Err() != nil {
-			return bridge.Checkpoint{}, fmt.Errorf("begin a session with Kafka: %w: %w", ctx.Err(), err)
+			return bridge.Checkpoint{}, fmt.Errorf("start a Kafka session: %w: %w", ctx.Err(), err)
 		}
 		if _, ok := errors.AsType[*disownedError](err); ok {
 			return bridge.Checkpoint{}, err
@@ -54,7 +54,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 type disownedError struct{ err error }
 
 func (e *disownedError) Error() string {
-	return "ask whether the stream is still ours: " + e.err.Error()
+	return "confirm ownership of the stream: " + e.err.Error()
 }
 func (e *disownedError) Unwrap() error { return e.err }
 
@@ -205,5 +205,5 @@ func (s *Sink) warnWeak(x *session) {
 		return
 	}
 	s.weak = true
-	s.cfg.Log.Warn("the brokers' transactions are of an older kind", "transaction.version", int(x.version.Load()), "weaker", kafkaclient.WeakTransactions, "hint", s.cfg.UpgradeHint())
+	s.cfg.Log.Warn("transaction.version below 2 (KIP-890)", "transaction.version", int(x.version.Load()), "weaker", kafkaclient.WeakTransactions, "hint", s.cfg.UpgradeHint())
 }

@@ -152,7 +152,7 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 		}
 		r.sink.endSession()
 		if ctx.Err() != nil || kafkaclient.IsPermanent(err) || errors.Is(err, bridge.ErrFenced) || try == repairTries {
-			return bridge.Receipt{}, fmt.Errorf("%w (run it again: the mark tells whether the events are there)", err)
+			return bridge.Receipt{}, fmt.Errorf("%w (outcome unknown: run it again, it detects what was published)", err)
 		}
 		r.sink.cfg.Tell(err)
 		before = receipt
@@ -176,7 +176,7 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 		for _, name := range some {
 			own = append(own, s.cfg.ownRecord(s.cfg.scopedKey(name), nil))
 		}
-		if _, err := x.commitOwn(ctx, "the end of marks", own...); err != nil {
+		if _, err := x.commitOwn(ctx, "the removal of marks", own...); err != nil {
 			err = s.cfg.explain(err, x.writer)
 			s.endSession()
 			return err
@@ -195,7 +195,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 	s, x := r.sink, r.sink.session
 	rec := s.cfg.ownRecord(s.cfg.scopedKey(mark), value)
 	if size, limit := recordSize(&rec), x.topics.Checkpoints.Settings.MaxMessage; size > limit {
-		return bridge.Receipt{}, fmt.Errorf("%w: its mark takes %d bytes, topic %s takes %d", bridge.ErrRefused, size, x.topics.Checkpoints.Name, limit)
+		return bridge.Receipt{}, fmt.Errorf("%w: mark of %d bytes, topic %s allows %d", bridge.ErrRefused, size, x.topics.Checkpoints.Name, limit)
 	}
 	x.receipt = tally{}
 	if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {

@@ -122,7 +122,7 @@ func TestTLS(t *testing.T) {
 		"not verified":      {a.serverTLS(local, false), func(c *kafkasink.Config) { c.TLSEnabled, c.TLSSkipVerify = true, true }, ""},
 		"mutual":            {a.serverTLS(local, true), func(c *kafkasink.Config) { trust(c); c.TLSCert, c.TLSKey = cert, bridge.Secret(key) }, ""},
 		"unknown authority": {a.serverTLS(local, false), func(c *kafkasink.Config) { c.TLSEnabled, c.TLSCA = true, other.pem }, "KAFKA_TLS_CA"},
-		"another name":      {a.serverTLS(net.IPv4(127, 0, 0, 9), false), trust, "another name"},
+		"another name":      {a.serverTLS(net.IPv4(127, 0, 0, 9), false), trust, "another host name"},
 		"no certificate":    {a.serverTLS(local, true), trust, "KAFKA_TLS_CERT"},
 		"strange certificate": {a.serverTLS(local, true), func(c *kafkasink.Config) {
 			trust(c)

@@ -43,7 +43,7 @@ func (x *session) noteLoss(topic string, partition int32) {
 		x.kept.losses.Add(1)
 	}
 	if x.cfg.Log != nil {
-		x.cfg.Log.Error("a broker lost what it had acknowledged; earlier records may be gone", "topic", topic, "partition", partition)
+		x.cfg.Log.Error("data loss: a broker lost acknowledged records", "topic", topic, "partition", partition)
 	}
 }
 

@@ -148,7 +148,7 @@ func (x *transactions) follows(r *kgo.Record) error {
 	if r.Offset <= x.newest {
 		return &bridge.Fault{
 			Class: bridge.Transient, Code: "checkpoint_topic_changed",
-			Err: fmt.Errorf("partition %d of topic %s is at offset %d, it was at %d: was it deleted and made anew?",
+			Err: fmt.Errorf("partition %d of topic %s is at offset %d, it was at %d: was it deleted and recreated?",
 				r.Partition, r.Topic, r.Offset, x.newest),
 		}
 	}
@@ -174,7 +174,7 @@ func (x *transactions) endTransaction(ctx context.Context) error {
 		}
 		cause := x.writer.Trouble()
 		if cause == nil {
-			cause = errors.New("the brokers do not finish it")
+			cause = errors.New("the brokers do not complete it")
 		}
 		x.cfg.Tell(x.cfg.fault(fmt.Errorf("commit a transaction of %s: %w", x.cfg.transactionalID(), cause), ""))
 	}
@@ -194,7 +194,7 @@ func (x *transactions) transactionFault(err error) *bridge.Fault {
 		f.Hint = "raise KAFKA_TRANSACTION_TIMEOUT if this happens often"
 	default:
 		f.Class, f.Code = bridge.Transient, "fenced"
-		f.Hint = "another process, or a command, has begun a session of this stream"
+		f.Hint = "another process or command has started a session of this stream"
 		f.Err = fmt.Errorf("%w: %w", bridge.ErrFenced, f.Err)
 	}
 	return f

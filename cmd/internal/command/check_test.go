@@ -196,7 +196,7 @@ func TestCheck(t *testing.T) {
 			name:    "Kafka down",
 			prepare: func(t *testing.T, w *world) { w.env["KAFKA_BROKERS"] = servers.FreeAddress(t) },
 			code:    cli.ExitCheck,
-			want:    []string{`^  kafka    FAIL .*connection refused`, `Try: nothing listens there: is Kafka running`, `^  redis    ok`},
+			want:    []string{`^  kafka    FAIL .*connection refused`, `Try: check that Kafka is running`, `^  redis    ok`},
 		},
 		{
 			name:    "missing topic",
@@ -210,7 +210,7 @@ func TestCheck(t *testing.T) {
 			prepare: func(t *testing.T, w *world) { restrictedKafka(t, w.env) },
 			args:    []string{"--only", "kafka"},
 			code:    cli.ExitCheck,
-			want:    []string{`FAIL .*topic export.events: we may not write to it$`, `Try: kafka-acls.sh .*'User:writer' --operation Write .*--topic export.events$`},
+			want:    []string{`FAIL .*topic export.events: no permission to write$`, `Try: kafka-acls.sh .*'User:writer' --operation Write .*--topic export.events$`},
 		},
 		{
 			name: "wrong Kafka password",
@@ -413,7 +413,7 @@ func TestCheckStreams(t *testing.T) {
 	w := newWorld(t)
 	w.env["BRIDGE_STREAMS"] = "events,users"
 	got := runProgram(t, w.env, "check", "--only", "kafka")
-	if n := strings.Count(got.stdout, "the only broker answers"); n != 1 || got.code != cli.ExitCheck {
+	if n := strings.Count(got.stdout, "the only broker is reachable"); n != 1 || got.code != cli.ExitCheck {
 		t.Errorf("the broker is named %d times, exit code %d:\n%s", n, got.code, got.stdout)
 	}
 	wantLines(t, got.stdout, []string{`events: topic export.events: `, `FAIL users: topic export.users does not exist`})

@@ -66,7 +66,7 @@ func TestLettersOfAStalledPartition(t *testing.T) {
 	if all := listedLettersOf(t, got); len(all) != n {
 		t.Errorf("%d letters are listed, want %d", len(all), n)
 	}
-	if !strings.Contains(got.stderr, "waiting for Kafka: partition 1 of dlq.export.events is at offset 0 of 10: the brokers' quota throttles this client") {
+	if !strings.Contains(got.stderr, "waiting for Kafka: partition 1 of dlq.export.events is at offset 0 of 10: throttled by the brokers' quota") {
 		t.Errorf("stderr: %s", got.stderr)
 	}
 

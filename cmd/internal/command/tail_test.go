@@ -244,7 +244,7 @@ func TestTailErrors(t *testing.T) {
 		{env, "--topic nosuch", cli.ExitFailed, "topic nosuch does not exist\nTry: exportbridge topics plan\n"},
 		{env, "--dlq", cli.ExitFailed, "topic dlq.export.events does not exist\nTry: exportbridge topics create --execute\n"},
 		{map[string]string{"KAFKA_BROKERS": addr, "KAFKA_TOPIC": "nosuch"}, "", cli.ExitFailed, "topic nosuch does not exist\nTry: exportbridge topics create --execute\n"},
-		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, "", cli.ExitFailed, "Try: nothing listens there"},
+		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, "", cli.ExitFailed, "Try: check that Kafka is running"},
 		{map[string]string{"KAFKA_BROKERS": addr, "BRIDGE_STREAMS": "events,users"}, "", cli.ExitUsage, "Try: --stream events"},
 		{restricted, "-n 1", cli.ExitRefused, "Try: exportbridge topics plan --acls"},
 		{env, "-n 0", cli.ExitUsage, "-n 0 is below 1"},

@@ -29,7 +29,7 @@ func newBenchBackends(kafkaAddr, redisURL string) (*benchBackends, error) {
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(kafkaAddr), kgo.DisableClientMetrics())
 	if err != nil {
-		return nil, fmt.Errorf("make Kafka client: %w", err)
+		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
 	return &benchBackends{addr: kafkaAddr, kafka: client, redis: redis.NewClient(opts)}, nil
 }

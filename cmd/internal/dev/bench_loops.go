@@ -222,7 +222,7 @@ func newLoopSinks(st *config.Stream, s *config.Settings, more ...kgo.Opt) (*loop
 	}
 	client, err := kgo.NewClient(append(more, kgo.SeedBrokers(st.Kafka.Brokers...), kgo.DefaultProduceTopic(st.Kafka.Topic))...)
 	if err != nil {
-		return nil, fmt.Errorf("make Kafka client: %w", err)
+		return nil, fmt.Errorf("create Kafka client: %w", err)
 	}
 	return &loopSinks{kafka: client, redis: redis.NewClient(opts), key: s.Cursor.Prefix + ":cursor"}, nil
 }

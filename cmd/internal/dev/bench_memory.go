@@ -69,7 +69,7 @@ func produceAll(ctx context.Context, cfg *kafkasink.Config, records []kgo.Record
 		kgo.ProducerBatchCompression(memoryCodec(cfg.Compression)), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 	)
 	if err != nil {
-		return partEnd{}, fmt.Errorf("make Kafka client: %w", err)
+		return partEnd{}, fmt.Errorf("create Kafka client: %w", err)
 	}
 	defer client.Close()
 	warm := min(pageEvents, len(records)/2)

@@ -103,7 +103,7 @@ func TestE2ETopicVanished(t *testing.T) {
 		if err != nil || found.Has(s.topic) {
 			t.Fatalf("with KAFKA_CREATE_TOPICS=true run has made the topic again (%v)", err)
 		}
-		s.wantTopicLost("does not exist any more")
+		s.wantTopicLost("no longer exists")
 
 		s.command(0, "topics", "create", "--execute")
 		s.wantBlocked("topic")
