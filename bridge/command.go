@@ -294,12 +294,9 @@ func (r *requests) acceptTopics(ctx context.Context, cmd Command) (string, error
 		return "", nil
 	}
 	if f.session.found == nil { // the session came to something else first
-		found, err := f.b.ports.Sink.Topics(ctx)
-		if err != nil {
-			f.session.open = false
-			return "", &sessionError{fmt.Errorf("look at the topics: %w", err)}
+		if _, err := f.findTopics(ctx); err != nil {
+			return "", &sessionError{err}
 		}
-		f.session.found = found
 	}
 	fault := TopicsLost(f.at.cp, f.session.found)
 	if fault == nil {

@@ -87,8 +87,12 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 		return Checkpoint{}, divergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():
 		r.log.Error("goes on from the store's checkpoint; events that Kafka lost are not published again", "error", lost.Error())
-		if policy == lossRedis { // what is missing is accepted, another topic is not
-			k.store.Topics = withoutReach(k.store.Topics)
+		if policy == lossRedis {
+			found, err := r.findTopics(ctx)
+			if err != nil {
+				return Checkpoint{}, err
+			}
+			k.store.Topics = asFound(k.store.Topics, found)
 		}
 		return r.newEpoch(ctx, k, k.store, "Kafka lost its checkpoint")
 	}

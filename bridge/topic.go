@@ -132,12 +132,10 @@ func (t *TopicState) lossIn(found *TopicState) string {
 // checkTopics looks whether the topics hold what the checkpoint implies, before
 // anything is published to them. An operator's reset accepts them as they are.
 func (r *recovery) checkTopics(ctx context.Context) error {
-	found, err := r.b.ports.Sink.Topics(ctx)
+	found, err := r.findTopics(ctx)
 	if err != nil {
-		r.session.open = false
-		return fmt.Errorf("look at the topics: %w", err)
+		return err
 	}
-	r.session.found = found
 	if id := r.b.cfg.TopicID; id != "" {
 		for i := range found {
 			if t := &found[i]; t.Name == r.b.cfg.Topic && t.ID != id {
@@ -185,13 +183,28 @@ func (r *recovery) recordCut(ctx context.Context, found []TopicState) error {
 	return nil
 }
 
-// withoutReach returns topics of which only the ids are remembered.
-func withoutReach(topics []TopicState) []TopicState {
-	topics = slices.Clone(topics)
-	for i := range topics {
-		topics[i].End, topics[i].Start, topics[i].KeepsAll = 0, 0, false
+// findTopics asks for the topics of the session.
+func (f *follower) findTopics(ctx context.Context) ([]TopicState, error) {
+	found, err := f.b.ports.Sink.Topics(ctx)
+	if err != nil {
+		f.session.open = false
+		return nil, fmt.Errorf("look at the topics: %w", err)
 	}
-	return topics
+	f.session.found = found
+	return found, nil
+}
+
+// asFound returns known topics that reach no further than what is found: what
+// is missing is accepted, another topic is not.
+func asFound(known, found []TopicState) []TopicState {
+	known = slices.Clone(known)
+	for i := range known {
+		t := &known[i]
+		if now := stateOf(found, t.Name); now != nil && now.ID == t.ID {
+			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
+		}
+	}
+	return known
 }
 
 // GrownText says of the topics whose partitions have grown what that means, or

@@ -155,6 +155,31 @@ func (r *harness) asked(cmd bridge.Command) bridge.Command {
 	return cmd
 }
 
+// TestTopicReplacedAfterAcceptedLoss: the policy about lost checkpoints accepts
+// what the topic lacks then, not a topic that is replaced afterwards.
+func TestTopicReplacedAfterAcceptedLoss(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.OnCheckpointLoss = "redis"
+		r.source.Grow(30)
+		r.start()
+		r.after(time.Minute)
+		now := r.store.Checkpoint()
+		r.command("r1", bridge.Target{Cursor: now.Cursor, Tail: now.Tail}) // where nobody has counted
+		r.after(time.Minute)
+		r.end()
+		r.forgetCheckpoints()
+		r.topic.Cut(1)
+		r.start()
+		r.after(time.Second)
+		r.wantState(bridge.StateIdle, "")
+		r.topic.Recreate()
+		r.source.Grow(5)
+		r.after(5 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonTopic)
+	})
+}
+
 // replacing is a sink whose topic is made again when the session has begun and
 // asks for it, once.
 type replacing struct {
