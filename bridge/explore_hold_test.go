@@ -14,7 +14,7 @@ func (w *world) held(last, c bridge.Checkpoint, items []int) {
 	case !last.Paused(now):
 	case len(items) > 0:
 		w.fail(rulePaused, "%s publishes %v at %d, %s says paused until %d", c.Version, items, now.UnixMilli(), last.Version, last.PausedUntil)
-	case c.Kind == bridge.KindPause || c.Kind == bridge.KindResume || w.lossy || w.switched:
+	case c.Kind == bridge.KindPause || c.Kind == bridge.KindResume || c.Epoch != last.Epoch && (w.lossy || w.switched):
 	case c.PausedUntil != last.PausedUntil:
 		w.fail(rulePaused, "%s is paused until %d, %s before it until %d", c.Version, c.PausedUntil, last.Version, last.PausedUntil)
 	}
@@ -28,7 +28,7 @@ func (w *world) forget() {
 	x.session = w.sessions
 	x.gone = append(x.gone, x.log...)
 	x.log, x.items, x.ends, x.copied = nil, nil, nil, bridge.Checkpoint{}
-	x.events.lost, w.row, w.none = nil, 0, false
+	w.row, w.none = 0, false
 	w.lossy, w.lost, w.forgot = true, true, true
 	w.wipe()
 }

@@ -122,6 +122,17 @@ func (w *world) accepted(c bridge.Checkpoint) {
 	}
 }
 
+// unlearn drops the cuts that last, now the newest checkpoint, does not tell of:
+// those that did were lost too, so nobody can know.
+func (w *world) unlearn(last bridge.Checkpoint) {
+	e := &w.topic.events
+	kept := slices.DeleteFunc(slices.Clone(e.lost), func(cut loss) bool {
+		return e.noticed != nil || len(last.Topics) == 0 || last.Topics[0].End <= cut.low
+	})
+	w.hidden = w.hidden || len(kept) < len(e.lost)
+	e.lost = kept
+}
+
 // drop notes that items are gone.
 func (x *topicOf) drop(items []int) {
 	for _, n := range items {

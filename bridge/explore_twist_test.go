@@ -208,6 +208,7 @@ func (w *world) rollBack(n int) {
 		s.value = s.history[k-1]
 	}
 	w.wiped = w.wiped || len(s.history) == 0
+	w.rewound = w.rewound || !s.value.Zero() && s.value.Version == (bridge.Version{})
 	w.unsettle()
 }
 
@@ -233,9 +234,7 @@ func (w *world) lose(n int) {
 		x.log, x.items, x.ends = x.log[:last], x.items[:last], x.ends[:last]
 		x.next = reached(x.last())
 		w.row, w.none = 0, false
-		x.events.lost = slices.DeleteFunc(x.events.lost, func(cut loss) bool { // no checkpoint knows of it any more
-			return x.events.noticed != nil || len(x.last().Topics) == 0 || x.last().Topics[0].End <= cut.low
-		})
+		w.unlearn(x.last())
 		if a := w.inbox.of(gone.ChangeID()); a != nil && gone.Seq == 0 {
 			a.applied, a.forgotten = a.applied-1, true
 		}

@@ -55,6 +55,7 @@ func (w *world) committed(p *process, last, c bridge.Checkpoint, items []int) {
 		}
 		w.moved(last, c)
 		w.topic.next = reached(c)
+		w.unlearn(c)
 	case last.Zero() && w.switched:
 		w.moved(w.store.value, c)
 		w.topic.next = reached(c)
@@ -100,16 +101,18 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	case c.Kind == bridge.KindReset:
 		w.lostTrack()
 	}
-	switch {
-	case w.exactly:
+	// A pause accepts nothing, unless an operator's process comes by the policy on
+	// its way to it.
+	if byPolicy := w.lost && w.plan.loss == "redis"; w.exactly && (c.Kind == bridge.KindReset || c.Kind == bridge.KindStart || byPolicy) {
 		w.topic.waive(c)
 	}
 	switch {
-	case a == nil && (w.lossy || w.switched) && (c.Change != nil || c.Kind == bridge.KindStart):
+	case a == nil && w.mints(c):
 		w.minted(c)
 		return
-	case a == nil && !w.exactly && w.overdue(c.Change):
-		if reached(c) != reached(last) && !w.contested() {
+	case a == nil && c.Mode == bridge.AtLeastOnce && w.overdue(c.Change): // it may come late, after the delivery has changed
+		// A store that fell back is put right on the way.
+		if n := reached(c) - reached(last); (n < 0 || n > 0 && !w.lossy) && !w.contested() {
 			w.fail(ruleReset, "%s expired, and took the stream from item %d to %d", c.Change.Reason, reached(last), reached(c))
 		}
 		return
@@ -127,7 +130,7 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	case c.Kind != a.cmd.Kind || c.PausedUntil != a.cmd.PausedUntil && a.cmd.Kind != bridge.KindReset:
 		w.fail(ruleReset, "%s is a %s until %d, %s is a %s until %d", a.cmd.ID, a.cmd.Kind, a.cmd.PausedUntil, c.Version, c.Kind, c.PausedUntil)
 	case a.cmd.Kind != bridge.KindReset && (w.lossy || w.switched):
-		// It goes on from what was known then.
+		w.goesOn(c)
 	case a.cmd.Kind != bridge.KindReset && !w.exactly && w.contested() && reached(c) < reached(last):
 		// At least once, of two that run the stream the one that is behind may
 		// be who pauses it: what the other one has published comes again.
@@ -153,6 +156,17 @@ func (w *world) overdue(change *bridge.Change) bool {
 	})
 }
 
+// mints reports whether the engine has a reason to begin an epoch at c by itself.
+func (w *world) mints(c bridge.Checkpoint) bool {
+	switch {
+	case c.Change == nil:
+		return c.Kind == bridge.KindStart && (w.forgot || w.switched)
+	case strings.HasPrefix(c.Change.Reason, "delivery is "):
+		return w.switched
+	}
+	return w.lost && w.plan.loss != "stop" && strings.HasPrefix(c.Change.Reason, "Kafka lost ")
+}
+
 // minted checks an epoch that the engine began by itself, because two histories
 // were written apart: it goes on where one of them was, as far as it can know.
 func (w *world) minted(c bridge.Checkpoint) {
@@ -168,6 +182,12 @@ func (w *world) minted(c bridge.Checkpoint) {
 			}
 		}
 	}
+	w.goesOn(c)
+}
+
+// goesOn checks the position of an epoch that does not move the stream, after
+// something was lost or the delivery has changed.
+func (w *world) goesOn(c bridge.Checkpoint) {
 	switch n := reached(c); {
 	case w.exactly && !w.switched && (w.plan.loss == "redis" || w.forgot) && slices.ContainsFunc(w.topic.gone, func(g bridge.Checkpoint) bool { return reached(g) == n }):
 		// Where the store, or the process, had seen it last.
@@ -218,7 +238,7 @@ func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
 		}
 	}
 	if to.Mode == bridge.ExactlyOnce {
-		if !w.lossy && !slices.ContainsFunc(w.topic.log, func(c bridge.Checkpoint) bool { return c.Version == to.Version && c.Session == to.Session }) {
+		if !slices.ContainsFunc(slices.Concat(w.topic.log, w.topic.gone), func(c bridge.Checkpoint) bool { return c.Version == to.Version && c.Session == to.Session }) {
 			w.fail(ruleContract, "the store gets %s, which is not committed", to.Version)
 		}
 	} else {
@@ -234,14 +254,16 @@ func (w *world) contested() bool { return w.plan.free || w.plan.has(twistMove, t
 
 // passed checks a checkpoint that the store takes where it is the truth.
 func (w *world) passed(last, to bridge.Checkpoint) {
+	// A store that lost everything is written again from where a process is.
 	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.holdsNone() && !w.wiped {
 		w.fail(ruleRising, "the stream begins with %s %s", to.Version, to.Kind)
 	}
 	// Whoever knows that the stream had not got any further may begin it again,
-	// and so may a request that was on its way when all checkpoints were lost:
-	// then all events come again.
+	// as may who read so while the store had fallen back that far, and a request
+	// that was on its way when all checkpoints were lost: then all events come
+	// again.
 	further := slices.ContainsFunc(w.topic.batches, func(b *sent) bool { return b.passed && b.place != (bridge.Version{}) })
-	if to.Version == (bridge.Version{}) && last.Zero() && w.topic.records > 0 && further && w.topic.holdsNone() && !w.contested() && !w.belated {
+	if to.Version == (bridge.Version{}) && last.Zero() && w.topic.records > 0 && further && w.topic.holdsNone() && !w.contested() && !w.belated && !w.rewound {
 		w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
 	}
 	acked := w.topic.ackedIn(to)
@@ -249,11 +271,6 @@ func (w *world) passed(last, to bridge.Checkpoint) {
 		w.moved(last, to)
 		for n := range reached(to) {
 			acked[n] = true
-		}
-		if to.Overlap != nil { // and what it need not publish again
-			for n := range w.topic.holds {
-				acked[n] = true
-			}
 		}
 	}
 	for n := range reached(to) {
@@ -278,12 +295,13 @@ func (w *world) repairs(s bridge.Status) bool {
 	switch why {
 	case bridge.ReasonCheckpointLost:
 		needed = w.wiped && w.topic.holdsNone()
-	case bridge.ReasonTopic:
+	case bridge.ReasonTopic: // what somebody took off the topic, only an operator accepts
 		needed = w.damaged
 	case bridge.ReasonCursor:
 		needed = len(w.export.refused) > 0
 	case bridge.ReasonCheckpoint:
-		// The policy about lost data begins epochs too.
+		// Every command begins an epoch, a pause without an end as well, and so does
+		// the policy about lost data.
 		begun := w.plan.has(twistReset, twistSkip, twistHold, twistHalt, twistApply, twistSwitch, twistOrphan, twistForget)
 		needed = w.lossy && begun && (!w.exactly || w.switched || w.lost) || w.exactly && w.lost && w.plan.loss == "stop"
 	}
@@ -372,7 +390,9 @@ func (w *world) judge() {
 			w.fail(ruleReset, "%s was answered with %+v and applied %d times", a.cmd.ID, a.answer, a.applied)
 		}
 	}
-	if w.exactly && !w.lossy && !w.switched && !w.hidden {
+	// Delivered at least once, each checkpoint was checked against what was
+	// acknowledged; with both deliveries, a cut may be noticed by nobody.
+	if w.exactly && !w.switched && !w.hidden {
 		w.judgeTopic()
 	}
 	// Where two run the stream and the store loses something, it believes one of
