@@ -9,11 +9,11 @@ import (
 	"exportbridge/bridge"
 )
 
-// Version is the version of the format in which jobs are kept. This program
-// writes it, and refuses newer ones.
+// Version is the version of the job format that this program writes. It rejects newer
+// ones.
 const Version = 1
 
-// Kind is what a job does, and the header eb-origin of its events.
+// Kind is the kind of a job, and the eb-origin header of its events.
 type Kind string
 
 // The kinds of jobs.
@@ -22,12 +22,12 @@ const (
 	Backfill Kind = "backfill" // into the stream's topic
 )
 
-// State is what became of a job.
+// State is the state of a job.
 type State string
 
 // The states of a job. Only a running one changes.
 const (
-	Running   State = "running" // not finished, whether or not a process works on it
+	Running   State = "running" // unfinished, whether or not a process works on it
 	Done      State = "done"
 	Cancelled State = "cancelled"
 
@@ -35,73 +35,68 @@ const (
 	Interrupted State = "interrupted"
 )
 
-// Job is a past range of a stream's export that is published beside the stream.
-// It is committed as a whole before the first window begins, and never changes
-// but in its state, in the results of its windows, and in RateLimit and
-// Parallel, until Tidy reduces it. Its JSON form is a frozen, versioned format.
-// Times are milliseconds since the epoch.
+// Job publishes a past range of a stream's export beside the stream. Its plan is
+// committed before the first window begins; only the state, the results of the
+// windows, RateLimit and Parallel change later, until Tidy reduces the job. The JSON
+// form is frozen and versioned. Times are in milliseconds since the epoch.
 type Job struct {
-	// Version is that of the format, ID what commands call the job.
+	// Version is the format's version, ID the job's id.
 	Version int    `json:"v"`
 	ID      string `json:"id"`
 	Kind    Kind   `json:"kind"`
-	// Stream is whose export it is, Resource and Events what was asked for.
+	// Stream, Resource and Events define the export.
 	Stream   string   `json:"stream"`
 	Resource string   `json:"resource"`
 	Events   []string `json:"events,omitempty"`
-	// Topic is where the events go.
+	// Topic is the target topic.
 	Topic string `json:"topic"`
-	// TopicID is the id of that topic when the job began; empty in a job of an
-	// older version.
+	// TopicID is its id when the job began; empty in a job of an older version.
 	TopicID string `json:"topic_id,omitempty"`
-	// From is the first instant of the job, To the first one after it.
+	// From is inclusive, To exclusive.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Windows are its parts, one after the other in time.
+	// Windows divide the range, in order of time.
 	Windows []Window `json:"windows"`
-	// RateLimit is how many requests a second all windows together may make; 0
-	// where there was no limit. Parallel is how many windows run at a time,
-	// PageSize how many events are asked for per page. Any that is 0 is left to
-	// who resumes the job.
+	// RateLimit is the maximum number of requests per second of all windows
+	// together, 0 for no limit. Parallel is the number of windows that run at a
+	// time, PageSize the page size; 0 takes the setting of the resuming process.
 	RateLimit float64 `json:"rate_limit,omitempty"`
 	Parallel  int     `json:"parallel,omitempty"`
 	PageSize  int     `json:"page_size,omitempty"`
-	// Who began it, the Reason, and when it was Created.
+	// Who created it, the Reason, and the time.
 	Who     string `json:"who,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Created int64  `json:"created"`
-	// State is how far it is.
+	// State is Running, Done or Cancelled.
 	State State `json:"state"`
-	// Changed is when State changed, By who did that, Why what they said.
+	// Changed is when State changed, By who changed it, Why their reason.
 	Changed int64  `json:"changed,omitempty"`
 	By      string `json:"by,omitempty"`
 	Why     string `json:"why,omitempty"`
-	// Reduced: only this record is left, long after the end. The windows of a job
-	// that was done were put together into one.
+	// Reduced is set by Tidy: the checkpoints are deleted, and the windows of a
+	// finished job merged into one.
 	Reduced bool `json:"reduced,omitempty"`
 }
 
-// Window is one window of a job: a bounded export of its own, with a checkpoint
-// of its own.
+// Window is a part of a job's range, exported with a checkpoint of its own.
 type Window struct {
 	// From and To are as in Job.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Ended says what ended the window; empty while it is not done.
+	// Ended is what ended the window; empty while it is unfinished.
 	Ended string `json:"ended,omitempty"`
-	// Events and Pages are what its cursor passed, dead letters included;
-	// Position how far it is in time.
+	// Events and Pages count what was read, dead letters included. Position is
+	// the time that the window has reached.
 	Events   int64 `json:"events"`
 	Pages    int64 `json:"pages"`
 	Position int64 `json:"position,omitempty"`
-	// DeadLettered counts the dead letters of the process that ended the
-	// window. One before it that was killed took its count with it.
+	// DeadLettered counts the dead letters of the process that ended the window,
+	// not those of earlier processes.
 	DeadLettered int64 `json:"dead_lettered,omitempty"`
 }
 
-// Split divides the time from one instant up to another into n windows of the
-// same length, but for a millisecond. They are half open, so that no event is in
-// two. n is at least 1 and at most to-from.
+// Split divides [from, to) into n windows whose lengths differ by at most a
+// millisecond. n is at least 1 and at most to-from.
 func Split(from, to int64, n int) []Window {
 	all := make([]Window, n)
 	at := func(i int) int64 { return from + (to-from)/int64(n)*int64(i) + (to-from)%int64(n)*int64(i)/int64(n) }
@@ -111,7 +106,7 @@ func Split(from, to int64, n int) []Window {
 	return all
 }
 
-// Ended counts the windows that have ended.
+// Ended returns the number of windows that have ended.
 func (j *Job) Ended() int {
 	n := 0
 	for i := range j.Windows {
@@ -122,8 +117,8 @@ func (j *Job) Ended() int {
 	return n
 }
 
-// Progress returns how far the windows are in time, from 0 to 1. How long one
-// is that begins with the export nobody knows: it counts when it has ended.
+// Progress returns the finished share of the range, from 0 to 1. A window from the
+// earliest event has an unknown length and counts when it has ended.
 func (j *Job) Progress() float64 {
 	sum := 0.0
 	for i := range j.Windows {
@@ -137,7 +132,7 @@ func (j *Job) Progress() float64 {
 	return sum / float64(max(1, len(j.Windows)))
 }
 
-// Counts returns the sums of the windows.
+// Counts returns the sums over all windows.
 func (j *Job) Counts() (events, pages, deadLettered int64) {
 	for i := range j.Windows {
 		w := &j.Windows[i]
@@ -146,18 +141,17 @@ func (j *Job) Counts() (events, pages, deadLettered int64) {
 	return events, pages, deadLettered
 }
 
-// WindowName is the name under which window n is a stream: that of its
-// checkpoints and its transactions. It has the bounds in it, so that what was
-// reached in one window is never taken for a place in another.
+// WindowName is the stream name of window n, for its checkpoints and transactions.
+// It contains the bounds, so that a checkpoint never applies to another window.
 func (j *Job) WindowName(n int) string {
 	w := &j.Windows[n]
 	return fmt.Sprintf("%s.%s.w%d.%d-%d", j.Stream, j.ID, n, w.From, w.To)
 }
 
-// overlaps reports whether two jobs have a part of their ranges in common.
+// overlaps reports whether the ranges of two jobs overlap.
 func (j *Job) overlaps(other *Job) bool { return j.From < other.To && other.From < j.To }
 
-// ByWhom says who cancelled the job, and why, as far as that is known.
+// ByWhom describes who cancelled the job, and why, for people; it may be empty.
 func (j *Job) ByWhom() string {
 	text := ""
 	if j.By != "" {
@@ -169,8 +163,8 @@ func (j *Job) ByWhom() string {
 	return text
 }
 
-// decodePlan reads a job's record; nil is the zero Job. Its errors say where the
-// record is.
+// decodePlan decodes a job's record; nil is the zero Job. Errors name the record's
+// offset.
 func decodePlan(r *kgo.Record) (Job, error) {
 	if r == nil {
 		return Job{}, nil
@@ -189,7 +183,7 @@ func foreign(r *kgo.Record, err error) error {
 	}
 }
 
-// decodeJob reads a job's JSON form.
+// decodeJob decodes a job's JSON form.
 func decodeJob(value []byte) (Job, error) {
 	var j Job
 	if err := json.Unmarshal(value, &j); err != nil {

@@ -1,8 +1,7 @@
 // Package backfill publishes past ranges of an export beside the live stream:
-// backfills into the stream's topic, replays into one of their own. A job is a
-// plan of windows, committed before the first of them begins; each window is a
-// stream of its own with its own checkpoints, so that a job that was interrupted
-// goes on with nothing lost or published twice.
+// backfills into the stream's topic, replays into a topic of their own. A job is a
+// plan of windows, committed before the first of them begins. Each window is a
+// stream with its own checkpoints, so that an interrupted job resumes exactly once.
 package backfill
 
 import (
@@ -19,28 +18,27 @@ import (
 	"exportbridge/bridge/kafkagroup"
 )
 
-// Log keeps the plans of a stream's jobs, and the checkpoints of their windows.
+// Log stores the plans of a stream's jobs and the checkpoints of their windows.
 type Log interface {
-	// Records returns the newest records as of so long ago at most: the plans by
-	// the jobs' ids, the checkpoints by the windows' names.
+	// Records returns the newest records, at most age old: the plans by job id,
+	// the checkpoints by window name.
 	Records(ctx context.Context, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error)
-	// Change commits what change makes of a plan, nil where there is none, and
-	// that the checkpoints of the windows that it names are gone: both or
-	// neither. Change may be called more than once, each time with what is
-	// committed, and its error is returned as it is. A plan of nil takes the job
-	// away. After another error the outcome is unknown.
+	// Change replaces a plan, nil if there is none, with the result of change, and
+	// deletes the checkpoints of the windows in gone, in one transaction. It may
+	// call change several times, each time with the committed plan, and returns
+	// the error of change unchanged. A nil result deletes the job. After any
+	// other error the outcome is unknown.
 	Change(ctx context.Context, id string, change func(have *kgo.Record) (plan []byte, gone []string, err error)) error
-	// Watch calls visit with each committed plan of a job, from an old one to
-	// those that come, until ctx ends or something fails that waiting does not
-	// cure.
+	// Watch calls visit with a committed plan of a job and with each later one,
+	// until ctx ends or a permanent error occurs.
 	Watch(ctx context.Context, id string, visit func(plan *kgo.Record)) error
-	// Members returns the processes that work on a job. One that was killed counts
-	// until its session with Kafka times out.
+	// Members returns the processes that work on a job. A killed process is
+	// included until its session times out.
 	Members(ctx context.Context, id string) ([]kafkagroup.Member, error)
 }
 
-// Jobs are the jobs of a stream. Its methods may be called concurrently if
-// those of its Log may.
+// Jobs are the jobs of a stream. Its methods may be called concurrently if those of
+// its Log may.
 type Jobs struct {
 	log    Log
 	stream string
@@ -49,8 +47,8 @@ type Jobs struct {
 // NewJobs returns the jobs of the stream with this name.
 func NewJobs(log Log, stream string) *Jobs { return &Jobs{log, stream} }
 
-// List returns all jobs of the stream, oldest first, each window that has not
-// ended with what its newest checkpoint says, as of so long ago at most.
+// List returns all jobs of the stream, oldest first, at most age old. Unfinished
+// windows have the counts of their newest checkpoints.
 func (j *Jobs) List(ctx context.Context, age time.Duration) ([]Job, error) {
 	plans, checkpoints, err := j.log.Records(ctx, age)
 	if err != nil {
@@ -80,7 +78,7 @@ func (j *Jobs) List(ctx context.Context, age time.Duration) ([]Job, error) {
 	return all, nil
 }
 
-// find returns a job as List does, the zero Job where there is none.
+// find returns a job as List does, the zero Job if there is none.
 func (j *Jobs) find(ctx context.Context, id string) (Job, error) {
 	all, err := j.List(ctx, 0)
 	if i := slices.IndexFunc(all, func(j Job) bool { return j.ID == id }); i >= 0 {
@@ -89,8 +87,8 @@ func (j *Jobs) find(ctx context.Context, id string) (Job, error) {
 	return Job{}, err
 }
 
-// change commits a change of a job, which is given as it is committed. The list
-// knows more of windows that have not ended.
+// change commits a change of the committed job, whose unfinished windows have no
+// counts.
 func (j *Jobs) change(ctx context.Context, id string, change func(have Job) (Job, error)) (next Job, err error) {
 	err = j.log.Change(ctx, id, func(r *kgo.Record) ([]byte, []string, error) {
 		have, err := decodePlan(r)
@@ -109,9 +107,8 @@ func (j *Jobs) change(ctx context.Context, id string, change func(have Job) (Job
 	return next, nil
 }
 
-// Watch calls visit with each committed state of a job, from an old one to those
-// that come, until ctx ends or something fails that waiting does not cure. What
-// an open transaction hides comes when that ends.
+// Watch calls visit with a committed state of a job and with each later one, until
+// ctx ends or a permanent error occurs.
 func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 	return j.log.Watch(ctx, id, func(r *kgo.Record) {
 		if job, err := decodePlan(r); err == nil {
@@ -120,11 +117,11 @@ func (j *Jobs) Watch(ctx context.Context, id string, visit func(Job)) error {
 	})
 }
 
-// Begin commits the plan of a new job. From then on it can be resumed.
+// Begin commits the plan of a new job, which can be resumed from then on.
 func (j *Jobs) Begin(ctx context.Context, plan Job) error {
 	_, err := j.change(ctx, plan.ID, func(have Job) (Job, error) {
 		if have.Version != 0 && (have.Created != plan.Created || !have.sameBounds(&plan)) {
-			return have, refuse(Exists, &have, "there is a job %s already", plan.ID)
+			return have, refuse(Exists, &have, "job %s already exists", plan.ID)
 		}
 		return plan, nil
 	})
@@ -136,16 +133,16 @@ func (j *Job) sameBounds(other *Job) bool {
 	return slices.EqualFunc(j.Windows, other.Windows, func(a, b Window) bool { return a.From == b.From && a.To == b.To })
 }
 
-// Cancellation ends a job for good.
+// Cancellation cancels a job.
 type Cancellation struct {
 	ID string
-	// By is who cancels it, Why what they say.
+	// By is who cancels it, Why their reason.
 	By, Why string
 }
 
-// Cancel cancels a job; the process that works on it sees that and stops. With
-// execute unset it only says whether it could. A job that is cancelled already
-// stays as it is. Its errors are RefusedErrors, and those of the Log.
+// Cancel cancels a job for good; a process that works on it stops. Without execute it
+// only checks whether the job can be cancelled. It is idempotent. Errors are
+// *RefusedErrors and those of the Log.
 func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, error) {
 	job, err := j.find(ctx, c.ID)
 	if err != nil {
@@ -166,33 +163,33 @@ func (j *Jobs) Cancel(ctx context.Context, c Cancellation, execute bool) (Job, e
 func (j *Job) cancellable(id string) error {
 	switch {
 	case j.Version == 0:
-		return refuse(Unknown, j, "there is no job %s", id)
+		return refuse(Unknown, j, "job %s does not exist", id)
 	case j.State == Done:
-		return refuse(IsDone, j, "the job is done: there is nothing to cancel")
+		return refuse(IsDone, j, "the job is done; there is nothing to cancel")
 	}
 	return nil
 }
 
-// Reason is why a job cannot be begun, resumed or cancelled.
+// Reason is why a job cannot begin, be resumed or be cancelled.
 type Reason string
 
 // The reasons.
 const (
-	Unknown       Reason = "unknown" // there is no such job
+	Unknown       Reason = "unknown" // the job does not exist
 	Exists        Reason = "exists"  // another job has the id
 	IsDone        Reason = "done"
 	WasCancelled  Reason = "cancelled"
-	OtherKind     Reason = "other-kind"     // it is a job of the other kind
-	OtherResource Reason = "other-resource" // the stream is of another resource by now
-	OtherPlan     Reason = "other-plan"     // the plan is gone, or has other windows
+	OtherKind     Reason = "other-kind"     // the job is of the other kind
+	OtherResource Reason = "other-resource" // the stream has another resource now
+	OtherPlan     Reason = "other-plan"     // the plan was deleted or has other windows
 	InUse         Reason = "in-use"         // another process works on it
 )
 
-// RefusedError says why a job cannot be begun, resumed or cancelled. Nothing has
+// RefusedError means that a job cannot begin, be resumed or be cancelled. Nothing was
 // changed.
 type RefusedError struct {
 	Reason Reason
-	// Job is the job as far as it is known.
+	// Job is the job, zero if it does not exist.
 	Job Job
 
 	text string

@@ -7,33 +7,32 @@ import (
 	"time"
 )
 
-// UsualParallel is how many windows run at a time where nobody says.
-const UsualParallel = 8
+// DefaultParallel is the default number of windows that run at a time.
+const DefaultParallel = 8
 
 const (
-	// busyInterval is how often it is looked whether a job is still worked on.
+	// busyInterval is how often a job's processes are looked up.
 	busyInterval = 500 * time.Millisecond
-	// busyMargin is how long after its session a dead process is waited for.
+	// busyMargin is how long to wait beyond the session of a dead process.
 	busyMargin = 5 * time.Second
 )
 
-// Resumption says how a job goes on.
+// Resumption resumes a job.
 type Resumption struct {
-	// ID is the job's, Kind and Resource what it is expected to be.
+	// ID is the job's id, Kind and Resource are the expected ones.
 	ID       string
 	Kind     Kind
 	Resource string
-	// RateLimit and Parallel are new limits; nil keeps what was planned.
+	// RateLimit and Parallel are new limits; nil keeps the job's.
 	RateLimit *float64
 	Parallel  *int
-	// SessionTimeout is when the session of a dead process times out.
+	// SessionTimeout is how long the session of a dead process lasts.
 	SessionTimeout time.Duration
-	// Waiting, if not nil, is told once which process is waited for.
+	// Waiting, if not nil, is called once with the process that has the job.
 	Waiting func(process string)
 }
 
-// Resumable returns the job as it would go on, or a RefusedError. It changes
-// nothing.
+// Resumable returns the job as Resume would, or a *RefusedError. It changes nothing.
 func (j *Jobs) Resumable(ctx context.Context, r *Resumption) (Job, error) {
 	job, err := j.find(ctx, r.ID)
 	if err != nil {
@@ -46,8 +45,8 @@ func (j *Jobs) Resumable(ctx context.Context, r *Resumption) (Job, error) {
 	return job, nil
 }
 
-// Resume waits until no process works on the job, and commits its new limits. It
-// returns the job, each window with what its newest checkpoint says.
+// Resume waits until no process works on the job and commits the new limits. It
+// returns the job as List does.
 func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	listed, err := j.Resumable(ctx, r)
 	if err != nil {
@@ -68,8 +67,7 @@ func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	return job, nil
 }
 
-// limit has the job go on under the limits that it was planned with, or new
-// ones.
+// limit sets the new limits of the job.
 func (r *Resumption) limit(j *Job) {
 	if r.RateLimit != nil {
 		j.RateLimit = *r.RateLimit
@@ -79,10 +77,10 @@ func (r *Resumption) limit(j *Job) {
 	}
 }
 
-// AtOnce is how many of the job's windows run at a time.
-func (j *Job) AtOnce() int { return cmp.Or(j.Parallel, min(len(j.Windows), UsualParallel)) }
+// AtOnce is the number of windows that run at a time.
+func (j *Job) AtOnce() int { return cmp.Or(j.Parallel, min(len(j.Windows), DefaultParallel)) }
 
-// resumable says why the job cannot go on, or nil.
+// resumable returns why the job cannot be resumed, or nil.
 func (j *Jobs) resumable(job *Job, r *Resumption) error {
 	switch {
 	case job.Version == 0:
@@ -90,18 +88,17 @@ func (j *Jobs) resumable(job *Job, r *Resumption) error {
 	case job.Kind != r.Kind:
 		return refuse(OtherKind, job, "job %s is a %s", job.ID, job.Kind)
 	case job.State == Cancelled:
-		return refuse(WasCancelled, job, "job %s was cancelled%s, and cannot go on", job.ID, job.ByWhom())
+		return refuse(WasCancelled, job, "job %s was cancelled%s and cannot be resumed", job.ID, job.ByWhom())
 	case job.State == Done:
 		return refuse(IsDone, job, "the job is done")
 	case job.Resource != r.Resource:
-		return refuse(OtherResource, job, "job %s exports %s, stream %s is of %s by now", job.ID, job.Resource, job.Stream, r.Resource)
+		return refuse(OtherResource, job, "job %s exports %s, but stream %s now exports %s", job.ID, job.Resource, job.Stream, r.Resource)
 	}
 	return nil
 }
 
-// awaitFree waits until no process works on the job: one that was killed counts
-// until its session with Kafka times out. To join while another one works could
-// take the job from it.
+// awaitFree waits until no process works on the job. Joining earlier could take the
+// job from its process.
 func (j *Jobs) awaitFree(ctx context.Context, job *Job, r *Resumption) error {
 	said := false
 	tick := time.NewTicker(busyInterval)
@@ -113,7 +110,7 @@ func (j *Jobs) awaitFree(ctx context.Context, job *Job, r *Resumption) error {
 		}
 		process := members[0].String()
 		if time.Now().After(deadline) {
-			return refuse(InUse, job, "job %s is worked on by %s", job.ID, process)
+			return refuse(InUse, job, "%[2]s is running job %[1]s", job.ID, process)
 		}
 		if !said && r.Waiting != nil {
 			said = true

@@ -15,68 +15,67 @@ import (
 )
 
 const (
-	// ownTimeout bounds the wait for the job to be this process's, beyond the
-	// session of another one.
+	// ownTimeout bounds the wait for ownership of the job, beyond the session of
+	// another process.
 	ownTimeout = 30 * time.Second
-	// leaveTimeout bounds the goodbye to the other processes.
+	// leaveTimeout bounds leaving the job's group.
 	leaveTimeout = 3 * time.Second
 )
 
-// Why the windows are stopped before they are done.
+// Why a run stops before all windows have ended.
 var (
-	// ErrCancelled says that the job was cancelled while it ran.
+	// ErrCancelled means that the job was cancelled while it ran.
 	ErrCancelled = errors.New("the job was cancelled")
-	errLost      = errors.New("the job is not this process's any more")
+	errLost      = errors.New("ownership of the job was lost")
 )
 
-// Owner says which of several processes works on a job.
+// Owner assigns a job to one of several processes.
 type Owner interface {
 	bridge.Owner
 	Close(ctx context.Context) error
 }
 
-// Engine is what a window runs on: a configuration, of which a Run sets
-// what is the window's, and its ports.
+// Engine has the configuration and the ports of a window's bridge. A Run sets the
+// window's bounds and names.
 type Engine struct {
 	Config bridge.Config
 	Source bridge.Source
 	Sink   bridge.Sink
-	// Close ends both.
+	// Close closes both ports.
 	Close func()
 }
 
-// Worker is what a process needs to work on a job.
+// Worker has what a process needs to run a job.
 type Worker struct {
 	Jobs *Jobs
-	// Open makes what window n of the job runs on.
+	// Open makes the engine of window n.
 	Open func(j *Job, n int) (*Engine, error)
-	// Owner makes the job this process's. Run.Do closes it.
+	// Owner acquires the job for this process. Run.Do closes it.
 	Owner Owner
-	// SessionTimeout is how long a dead process has the job.
+	// SessionTimeout is how long a dead process keeps the job.
 	SessionTimeout time.Duration
-	// RateLimit is how many requests a second all windows together may make; 0
-	// is no limit.
+	// RateLimit is the maximum number of requests per second of all windows
+	// together; 0 is no limit.
 	RateLimit float64
-	// By is who works on the job.
+	// By is the operator, recorded in the job.
 	By string
-	// Retrying, if not nil, is told why a change of the job is tried again.
+	// Retrying, if not nil, is called before a change of the job is retried.
 	Retrying func(error)
 }
 
-// Run is one process at work on a job. Every window is a bridge of its own.
+// Run runs a job in this process, with a bridge for each window.
 type Run struct {
 	Worker
 	job   Job
 	limit *rate.Limiter // of all windows together; nil is none
 
 	mu    sync.Mutex             // guards all below
-	parts map[int]*bridge.Bridge // the windows that run
-	// windows are the job's, as far as is known.
+	parts map[int]*bridge.Bridge // the running windows
+	// windows are the job's, with the newest counts.
 	windows []Window
 }
 
-// NewRun returns the run of a job that is committed, by Jobs.Begin or
-// Jobs.Resume.
+// NewRun returns the run of a committed job, from Jobs.Begin or Jobs.Resume.
 func NewRun(job Job, w Worker) *Run {
 	r := &Run{Worker: w, job: job, parts: make(map[int]*bridge.Bridge), windows: slices.Clone(job.Windows)}
 	if w.RateLimit > 0 {
@@ -85,15 +84,14 @@ func NewRun(job Job, w Worker) *Run {
 	return r
 }
 
-// Do runs the windows of the job to their end, and returns the job as far as it
-// came. Without an error it is done. An ErrCancelled says that somebody has
-// cancelled it, a bridge.ErrNotOwner that another process has it; after any
-// error it can be resumed, unless it was cancelled.
+// Do runs all windows to their end and returns the job in its last state. It returns
+// ErrCancelled if the job was cancelled and bridge.ErrNotOwner if another process
+// owns it. After any other error the job can be resumed.
 func (r *Run) Do(ctx context.Context) (Job, error) {
 	defer func() {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
-		_ = r.Owner.Close(leaving) // what is not left ends with its session
+		_ = r.Owner.Close(leaving) // otherwise the session times out
 	}()
 	for {
 		owned, err := r.own(ctx)
@@ -108,11 +106,11 @@ func (r *Run) Do(ctx context.Context) (Job, error) {
 		case !errors.Is(err, errLost):
 			return r.state(), err
 		}
-		// Another process has it, which own finds out, or Kafka was away.
+		// Another process owns it, which own reports, or Kafka was unreachable.
 	}
 }
 
-// state is the job as far as it is known.
+// state is the job with the newest counts.
 func (r *Run) state() Job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +119,8 @@ func (r *Run) state() Job {
 	return job
 }
 
-// own makes the job this process's, unless another one has it. Brokers that are
-// away are waited for.
+// own acquires the job, unless another process owns it. Unreachable brokers are
+// retried.
 func (r *Run) own(ctx context.Context) (bridge.Ownership, error) {
 	for {
 		limited, cancel := context.WithTimeout(ctx, r.SessionTimeout+ownTimeout)
@@ -139,7 +137,8 @@ func (r *Run) own(ctx context.Context) (bridge.Ownership, error) {
 	}
 }
 
-// watched runs the windows until all have ended, or the job is not to go on.
+// watched runs the windows until all have ended, the job is cancelled or ownership
+// is lost.
 func (r *Run) watched(ctx context.Context, owned bridge.Ownership) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -168,11 +167,11 @@ func (r *Run) watched(ctx context.Context, owned bridge.Ownership) error {
 	return err
 }
 
-// runAll runs the windows, so many at a time. The first that cannot go on stops
-// the others, at the end of their transactions.
+// runAll runs the windows, AtOnce of them at a time. The first error stops the other
+// windows at the end of their transactions.
 func (r *Run) runAll(ctx context.Context, stop context.CancelCauseFunc) error {
 	var left []int
-	for n := range r.windows { // nobody changes them yet
+	for n := range r.windows { // nothing changes them yet
 		if r.windows[n].Ended == "" {
 			left = append(left, n)
 		}
@@ -215,7 +214,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	w, cfg := r.job.Windows[n], e.Config
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, Start: w.From, End: w.To}
-	cfg.OnInvalidCursor = "stop" // a window has no history to go back in
+	cfg.OnInvalidCursor = "stop" // a window has no history
 	b, err := bridge.New(cfg, bridge.Ports{Source: r.limited(e.Source), Sink: e.Sink})
 	if err != nil {
 		return err
@@ -229,9 +228,9 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	return r.windowEnded(ctx, n, b.Status())
 }
 
-// windowEnded records what became of a window, if it has ended. Its checkpoint
-// said so before: where the record is not made, the end of the job makes it, or
-// the next process finds out.
+// windowEnded records the result of a window that has ended. Its checkpoint has it
+// already: a record that fails is made at the end of the job, or by the next
+// process.
 func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	result := r.job.Windows[n]
 	result.Events, result.Pages, result.DeadLettered = s.Events, s.Pages, s.DeadLettered
@@ -256,13 +255,13 @@ func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 	return err
 }
 
-// change commits a change of the job. Brokers that do not answer are waited for
-// until ctx ends; what is under way then is finished.
+// change commits a change of the job. It retries unreachable brokers until ctx ends,
+// and finishes the attempt in progress.
 func (r *Run) change(ctx context.Context, change func(have *Job) error) (Job, error) {
 	for {
 		job, err := r.Jobs.change(context.WithoutCancel(ctx), r.job.ID, func(have Job) (Job, error) {
 			if !have.sameBounds(&r.job) {
-				return have, refuse(OtherPlan, &have, "the plan of job %s is gone from its topic", r.job.ID)
+				return have, refuse(OtherPlan, &have, "the plan of job %s is missing in its topic", r.job.ID)
 			}
 			err := change(&have)
 			return have, err
@@ -277,7 +276,7 @@ func (r *Run) change(ctx context.Context, change func(have *Job) error) (Job, er
 	}
 }
 
-// done commits that the job is done, unless somebody has cancelled it.
+// done commits that the job is done, unless it was cancelled.
 func (r *Run) done(ctx context.Context) (Job, error) {
 	job, err := r.change(ctx, func(have *Job) error {
 		if have.State == Cancelled {
@@ -293,7 +292,7 @@ func (r *Run) done(ctx context.Context) (Job, error) {
 	return job, nil
 }
 
-// limited has all windows share one limit.
+// limited applies the limit that all windows share.
 func (r *Run) limited(source bridge.Source) bridge.Source {
 	if r.limit == nil {
 		return source
@@ -301,7 +300,7 @@ func (r *Run) limited(source bridge.Source) bridge.Source {
 	return limitedSource{source, r.limit}
 }
 
-// limitedSource is a Source whose requests wait for their turn.
+// limitedSource is a Source whose requests wait for the rate limit.
 type limitedSource struct {
 	bridge.Source
 	limit *rate.Limiter
@@ -315,19 +314,18 @@ func (l limitedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.P
 	return l.Source.Fetch(ctx, at)
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	// Ended of Windows have ended.
 	Ended, Windows int
 	Events         int64
-	// Share is how much of the time between the job's bounds is published, from
-	// 0 to 1.
+	// Share is the published share of the range, from 0 to 1.
 	Share float64
-	// Trouble is what a window waits for, or empty.
+	// Trouble is why a window waits, or empty.
 	Trouble string
 }
 
-// Progress returns how far the run is. It may be called at any time.
+// Progress returns the progress. It may be called concurrently.
 func (r *Run) Progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()

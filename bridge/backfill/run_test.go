@@ -194,7 +194,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		left := len(w.topic.Records())
-		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.WasCancelled || !strings.Contains(err.Error(), "was cancelled by you (wrong bounds), and cannot go on") {
+		if _, err := w.resume(backfill.Resumption{}); reasonOf(err) != backfill.WasCancelled || !strings.Contains(err.Error(), "was cancelled by you (wrong bounds) and cannot be resumed") {
 			t.Errorf("resumed: %v", err)
 		}
 		if again, err := w.jobs.Cancel(t.Context(), backfill.Cancellation{ID: "aaaaaa", By: "another"}, true); err != nil || again.By != "you" {
@@ -422,7 +422,7 @@ func TestResumeBusy(t *testing.T) {
 			t.Errorf("after %s: %v, said %v", time.Since(began), err, said)
 		}
 		began = time.Now()
-		if _, err := w.resume(busy(time.Hour)); reasonOf(err) != backfill.InUse || !strings.Contains(err.Error(), "is worked on by somebody") || time.Since(began) > time.Minute {
+		if _, err := w.resume(busy(time.Hour)); reasonOf(err) != backfill.InUse || !strings.Contains(err.Error(), "is running job aaaaaa") || time.Since(began) > time.Minute {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})

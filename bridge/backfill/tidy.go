@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// Kept is how long after its end all of a job is kept.
+	// Kept is how long a finished or cancelled job is kept in full.
 	Kept = 30 * 24 * time.Hour
-	// tidiedAtOnce is how many jobs one Tidy takes away.
+	// tidiedAtOnce is the maximum number of jobs that one Tidy removes.
 	tidiedAtOnce = 20
 )
 
-// errKeep: the job is not to be taken away.
-var errKeep = errors.New("the job is not over for long enough")
+// errKeep means that the job must be kept.
+var errKeep = errors.New("the job ended too recently")
 
-// Tidy takes away what is left of jobs that were done or cancelled longer ago
-// than Kept: the checkpoints of their windows, and the job. Of a backfill a
-// record stays for ever: it is what refuses to publish the same time again. One
-// that is done has one window there; one that was cancelled keeps them, since
-// they say what is left. None of them can go on. It returns how many it took
-// away, at most 20 at a time; repeating is safe.
+// Tidy removes jobs that ended longer ago than Kept, with the checkpoints of their
+// windows. A backfill leaves a record for ever, against which later backfills are
+// checked: a finished one with a single window, a cancelled one with all windows,
+// which show what is left. It returns the number of removed jobs, at most 20; it may
+// be repeated.
 func (j *Jobs) Tidy(ctx context.Context, now time.Time) (int, error) {
 	all, err := j.List(ctx, 0)
 	if err != nil {
@@ -37,14 +36,14 @@ func (j *Jobs) Tidy(ctx context.Context, now time.Time) (int, error) {
 			continue
 		}
 		if err := j.reduce(ctx, &all[i], now); err != nil {
-			return n, fmt.Errorf("take job %s away: %w", all[i].ID, err)
+			return n, fmt.Errorf("remove job %s: %w", all[i].ID, err)
 		}
 		n++
 	}
 	return n, nil
 }
 
-// over reports whether there is something to take away.
+// over reports whether the job can be removed.
 func (j *Job) over(now time.Time) bool {
 	return j.State != Running && !j.Reduced && now.Sub(time.UnixMilli(max(j.Changed, j.Created))) > Kept
 }
@@ -64,8 +63,7 @@ func (j *Job) reduced() Job {
 	return short
 }
 
-// reduce takes a job away, if it is still over: nobody sees a part of it. The
-// job is as it was listed.
+// reduce removes a job in one transaction, if it is still over.
 func (j *Jobs) reduce(ctx context.Context, listed *Job, now time.Time) error {
 	return j.log.Change(ctx, listed.ID, func(r *kgo.Record) (plan []byte, gone []string, err error) {
 		have, err := decodePlan(r)
@@ -86,8 +84,8 @@ func (j *Jobs) reduce(ctx context.Context, listed *Job, now time.Time) error {
 	})
 }
 
-// fillIn takes what windows that have not ended have reached from the job as it
-// was listed, which knows their checkpoints.
+// fillIn copies the counts of unfinished windows from the listed job, which has those
+// of their checkpoints.
 func (j *Job) fillIn(listed *Job) {
 	for n := range min(len(j.Windows), len(listed.Windows)) {
 		if j.Windows[n].Ended == "" {

@@ -11,24 +11,24 @@ import (
 	"exportbridge/bridge"
 )
 
-// mark is what a retry leaves behind. Its JSON form is kept for ever.
+// mark records a retry. Its JSON form is frozen.
 type mark struct {
 	Version int `json:"v"`
-	// Topic and Written, in milliseconds since the epoch, are the letter's: a
-	// topic that was made anew has others at the same places.
+	// Topic and Written, in milliseconds since the epoch, are the dead letter's:
+	// a topic that was created again has others at the same offsets.
 	Topic   string `json:"topic"`
 	Written int64  `json:"written"`
 	ID      string `json:"id,omitempty"`
-	// Item names the event, in whichever letters it is, as itemOf does; empty in
+	// Item identifies the event across its dead letters, as itemOf does; empty in
 	// marks of older versions.
 	Item string `json:"item,omitempty"`
-	// At is when it was published, in milliseconds since the epoch.
+	// At is the time of publishing in milliseconds since the epoch.
 	At int64  `json:"at"`
 	By string `json:"by,omitempty"`
 }
 
-// RetriedAt returns when the letter was published after all, by the marks of the
-// stream's retries; zero if it was not.
+// RetriedAt returns when a retry published the dead letter, by the stream's marks;
+// zero if none did.
 func (t *Topic) RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
 	var m mark
 	if json.Unmarshal(marks[l.mark()], &m) != nil || m.Topic != t.Log.Topic() || m.Written != l.Time.UnixMilli() {
@@ -37,9 +37,9 @@ func (t *Topic) RetriedAt(marks map[string][]byte, l *DeadLetter) time.Time {
 	return time.UnixMilli(m.At).UTC()
 }
 
-// itemOf names the event of a letter, the same in every letter of it. Events
-// without an id that are equal may be two: they are told apart by their places,
-// and those that share an id by their bytes.
+// itemOf identifies the event of a dead letter across all its dead letters. Equal
+// events without an id are told apart by their place in the export, events that
+// share an id by their bytes.
 func itemOf(e *bridge.Event, l *DeadLetter) string {
 	text := "id " + string(e.ID)
 	switch {
@@ -56,10 +56,11 @@ func itemName(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// mostMarkedID is how long an id may be to be whole in a mark.
+// mostMarkedID is the length of the longest id that is complete in a mark.
 const mostMarkedID = 255
 
-// itemsOf returns the events that earlier retries have published.
+// itemsOf returns the events that earlier retries published, each with its dead
+// letter.
 func itemsOf(marks map[string][]byte) map[string]string {
 	items := make(map[string]string)
 	for name, value := range marks {
@@ -77,7 +78,7 @@ func itemsOf(marks map[string][]byte) map[string]string {
 
 const timeLayout = "2006-01-02 15:04:05Z"
 
-// cutID shortens an id to what a mark holds of it, in characters.
+// cutID shortens an id to the characters that a mark keeps.
 func cutID(id string) string {
 	r := []rune(id)
 	if len(r) <= keptID {

@@ -18,28 +18,27 @@ const loadedAtOnce = 64
 // Source is the export API.
 type Source interface {
 	bridge.Source
-	// DecodeItem returns a page that holds nothing but one item, given as its
-	// bytes.
+	// DecodeItem returns a page with a single item, given as bytes.
 	DecodeItem(item []byte) (*bridge.Page, error)
 }
 
-// Publisher publishes events beside the live stream, with a mark in the same
+// Publisher publishes events beside the live stream, each with a mark in the same
 // transaction.
 type Publisher interface {
-	// Marks returns what earlier retries, and this one, have left behind.
+	// Marks returns the marks of all retries, by key.
 	Marks() map[string][]byte
-	// Publish publishes the page's events and puts the mark, all or nothing. An
-	// error that is a bridge.ErrRefused says that the topic cannot take them. The
-	// page stays the caller's.
+	// Publish publishes the page's events and the mark, all or nothing. A
+	// bridge.ErrRefused means that the topic rejects them. The page stays the
+	// caller's.
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
 }
 
-// Outcome is what became of a letter, or would. Its words are part of the
-// commands' output.
+// Outcome is the outcome of a retry, or the expected one. Its values are part of the
+// output.
 type Outcome string
 
-// The outcomes. A Duplicate is a letter of an event that another letter holds,
-// and that is published from there.
+// The outcomes. A Duplicate holds an event that is published from another dead
+// letter.
 const (
 	Published       Outcome = "published"
 	WouldPublish    Outcome = "would be published"
@@ -48,39 +47,38 @@ const (
 	Refused         Outcome = "cannot be published"
 )
 
-// Retried is a letter that was retried.
+// Retried is the result of retrying one dead letter.
 type Retried struct {
 	Letter string        `json:"letter"`
 	Reason bridge.Defect `json:"reason"`
 	ID     string        `json:"id,omitempty"`
-	// From says where the item came from: bytes or cursor.
+	// From is the origin of the item: bytes or cursor.
 	From   string  `json:"from"`
 	Result Outcome `json:"result"`
 	Detail string  `json:"detail,omitempty"`
 }
 
-// Retry publishes dead letters of one stream after all.
+// Retry publishes dead letters of one stream.
 type Retry struct {
 	Topic     *Topic
 	Source    Source
 	Publisher Publisher
-	// Rehearsal is set where the Publisher publishes nothing.
+	// Rehearsal is set if the Publisher publishes nothing.
 	Rehearsal bool
-	// Origin is what the stream asks the API for: a page without a cursor may
-	// have letters too, and a window's bounds go with every cursor.
+	// Origin has the stream's bounds, which a page without a cursor and every page
+	// of a window are requested with.
 	Origin bridge.Origin
-	// By is who retries, for the marks.
+	// By is the operator, recorded in the marks.
 	By string
-	// Done is told of each letter. Its error ends the retry.
+	// Done is called with each result. Its error ends the retry.
 	Done func(Retried) error
 
-	items map[string]string // which letter each event is published from, by itemOf
+	items map[string]string // the dead letter that each event is published from, by itemOf
 }
 
-// Run publishes the letters one after the other, each in a transaction of its
-// own with a mark that it was retried: however often that is interrupted, no
-// letter is published twice, nor is an event that is in several of them. An
-// error ends it; what is published until then has its mark.
+// Run publishes the dead letters one by one, each in a transaction of its own with
+// its mark. Interrupted or repeated, it publishes each dead letter and each event
+// once. After an error, what was published has its mark.
 func (r *Retry) Run(ctx context.Context, places []Place) error {
 	r.items = itemsOf(r.Publisher.Marks())
 	for some := range slices.Chunk(places, loadedAtOnce) {
@@ -92,7 +90,7 @@ func (r *Retry) Run(ctx context.Context, places []Place) error {
 			l := Read(rec)
 			one, err := r.one(ctx, &l)
 			if err != nil {
-				return fmt.Errorf("letter %s: %w", l.Place, err)
+				return fmt.Errorf("dead letter %s: %w", l.Place, err)
 			}
 			if err := r.Done(one); err != nil {
 				return err
@@ -102,7 +100,7 @@ func (r *Retry) Run(ctx context.Context, places []Place) error {
 	return nil
 }
 
-// one publishes a letter. Its error is one that ends the retry.
+// one publishes a dead letter. An error ends the retry.
 func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	one := Retried{Letter: l.String(), Reason: l.Reason, ID: l.ID, From: "bytes", Result: Published}
 	if r.Rehearsal {
@@ -128,7 +126,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	one.ID, one.Detail = string(e.AppendRecordID(nil)), note
 	item := itemOf(e, l)
 	if other, ok := r.items[item]; ok {
-		one.Result, one.Detail = Duplicate, "of letter "+other
+		one.Result, one.Detail = Duplicate, "of dead letter "+other
 		return one, nil
 	}
 	value, err := json.Marshal(mark{
@@ -148,7 +146,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	return one, nil
 }
 
-// refusal is why the topic cannot take an event.
+// refusal is why the topic rejects an event.
 func refusal(err error) string {
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return fault.Error()
@@ -156,13 +154,13 @@ func refusal(err error) string {
 	return err.Error()
 }
 
-// unusable says why there is nothing to publish of a letter.
+// unusable is why a dead letter has nothing to publish.
 type unusable struct{ why string }
 
 func (e *unusable) Error() string { return e.why }
 
-// page returns a page with only the letter's item, and what there is to say
-// about it. The caller releases the page.
+// page returns a page with only the dead letter's item, and a note for the result.
+// The caller releases the page.
 func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, note string, err error) {
 	switch {
 	case l.Whole:
@@ -173,12 +171,12 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		page.Source = l.Source
 		return page, "", nil
 	case l.CursorLost:
-		return nil, "", &unusable{"its cursor was too long for the letter"}
+		return nil, "", &unusable{"its cursor was too long to be kept"}
 	}
 	at := bridge.Position{Cursor: l.Cursor, Start: r.Origin.Start, End: r.Origin.End, Window: r.Origin.End != 0}
 	page, err = pageread.Fetch(ctx, r.Source, at)
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Class == bridge.BadCursor {
-		return nil, "", &unusable{"the API refuses its cursor: " + fault.Error()}
+		return nil, "", &unusable{"the API rejects its cursor: " + fault.Error()}
 	}
 	if err != nil {
 		return nil, "", err
@@ -186,15 +184,15 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	if !keepOnly(page, l, true) {
 		if !keepOnly(page, l, false) {
 			page.Release()
-			return nil, "", &unusable{fmt.Sprintf("the page at its cursor does not have it any more (it was item %d)", l.Index)}
+			return nil, "", &unusable{fmt.Sprintf("it is no longer on the page at its cursor (it was item %d)", l.Index)}
 		}
-		note = "the API serves other bytes of it now"
+		note = "its bytes in the API have changed"
 	}
 	return page, note, nil
 }
 
-// keepOnly drops all events of the page but the letter's, and reports whether
-// that was there: with the same bytes, or only with the same id.
+// keepOnly drops all events of the page but the dead letter's, and reports whether
+// that was found: with the same bytes if exactly is set, else with the same id.
 func keepOnly(page *bridge.Page, l *DeadLetter, exactly bool) bool {
 	for i := range page.Events {
 		if same, unchanged := l.Names(&page.Events[i]); same && (unchanged || !exactly) {

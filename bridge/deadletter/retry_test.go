@@ -93,11 +93,11 @@ func TestRetryDuplicates(t *testing.T) {
 	}
 	w := newWorld(t)
 	first, again := w.whole(item("a"), bridge.DefectTime), w.whole(item("a"), bridge.DefectTime)
-	if all := w.must([]deadletter.Place{first, again}, deadletter.Published, deadletter.Duplicate); all[1].Detail != "of letter 0:0" {
+	if all := w.must([]deadletter.Place{first, again}, deadletter.Published, deadletter.Duplicate); all[1].Detail != "of dead letter 0:0" {
 		t.Errorf("%+v", all[1])
 	}
 	later := w.must([]deadletter.Place{again, w.whole(item("a"), bridge.DefectTime)}, deadletter.Duplicate, deadletter.Duplicate)
-	if !strings.HasPrefix(later[0].Detail, "of letter 0:0, at 2") {
+	if !strings.HasPrefix(later[0].Detail, "of dead letter 0:0, at 2") {
 		t.Errorf("%+v", later[0])
 	}
 	w.must([]deadletter.Place{at(w, nameless, "1"), at(w, nameless, "2"), at(w, nameless, "1")}, deadletter.Published, deadletter.Published, deadletter.Duplicate)
@@ -128,7 +128,7 @@ func TestRetryFromCursor(t *testing.T) {
 		all := w.must([]deadletter.Place{
 			w.position(item("b"), "b", "", 1), w.position(item("d"), "d", cursor, 0), w.position(`{"other":"bytes"}`, "c", "", 2), w.position(item("gone"), "gone", cursor, 0),
 		}, deadletter.Published, deadletter.Published, deadletter.Published, deadletter.Refused)
-		if all[0].From != "cursor" || all[2].Detail != "the API serves other bytes of it now" || all[3].Detail != "the page at its cursor does not have it any more (it was item 0)" {
+		if all[0].From != "cursor" || all[2].Detail != "its bytes in the API have changed" || all[3].Detail != "it is no longer on the page at its cursor (it was item 0)" {
 			t.Errorf("%+v", all)
 		}
 		if !slices.Equal(w.publisher.published, []string{item("b"), item("d"), item("c")}) {
@@ -142,7 +142,7 @@ func TestRetryFromCursor(t *testing.T) {
 		})
 		lost := w.add(fmt.Sprintf(`{"id":"x","size":1,"sha256":%q,"index":0}`, strings.Repeat("0", 64)), "eb-cursor-hash", "hash", "eb-index", "0")
 		all = w.must([]deadletter.Place{w.position(item("e"), "e", cursor, 0), lost}, deadletter.Refused, deadletter.Refused)
-		if !strings.Contains(all[0].Detail, "the API refuses its cursor: the cursor has expired") || all[1].Detail != "its cursor was too long for the letter" {
+		if !strings.Contains(all[0].Detail, "the API rejects its cursor: the cursor has expired") || all[1].Detail != "its cursor was too long to be kept" {
 			t.Errorf("%+v", all)
 		}
 		w.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Err: bridgetest.ErrDown} })

@@ -1,6 +1,5 @@
-// Package deadletter looks at the dead letters of a stream and publishes them
-// after all, each event once. The running stream is not touched, and a letter
-// stays where it is.
+// Package deadletter lists the dead letters of a stream and publishes them, each
+// event once. Neither the running stream nor the dead letters change.
 package deadletter
 
 import (
@@ -16,11 +15,10 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// ErrNotFound says that there is no dead letter of the stream at a place.
+// ErrNotFound means that the stream has no dead letter at a place.
 var ErrNotFound = errors.New("no dead letter")
 
-// Log reads the topic of the dead letters; kafkaclient.Log says what each
-// method promises.
+// Log reads the dead-letter topic, by the contract of kafkaclient.Log.
 type Log interface {
 	Topic() string
 	Bounds(ctx context.Context) (map[int32]kafkaclient.Span, error)
@@ -28,28 +26,26 @@ type Log interface {
 	Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error
 }
 
-// Topic is the dead letters of one stream. A topic that was not read to its end
-// is an error of all its methods.
+// Topic has the dead letters of one stream. A method that cannot read the topic to
+// its end returns an error.
 type Topic struct {
 	Log
-	// Missing is set where the topic does not exist: there are no letters.
+	// Missing is set if the topic does not exist and so has no dead letters.
 	Missing bool
 	Stream  string
 }
 
-// Query says which letters are listed.
+// Query selects dead letters.
 type Query struct {
-	// Since is the earliest time of writing, in milliseconds since the epoch; 0
-	// is any.
+	// Since is the earliest record time in milliseconds since the epoch; 0 is any.
 	Since int64
-	// Reason is the word for what is wrong; empty is any.
+	// Reason is one of Reasons; empty is any.
 	Reason string
-	// Limit is how many are listed, the newest ones. At least 1.
+	// Limit is the maximum number, at least 1; the newest are listed.
 	Limit int
 }
 
-// List returns letters, the newest first, without their items, which may be
-// large.
+// List returns dead letters, newest first, without their items.
 func (t *Topic) List(ctx context.Context, q Query) ([]DeadLetter, error) {
 	if t.Missing {
 		return nil, nil
@@ -81,12 +77,12 @@ func (t *Topic) List(ctx context.Context, q Query) ([]DeadLetter, error) {
 	return all, nil
 }
 
-// because reports whether the letter has a reason; empty is any.
+// because reports whether the dead letter has a reason; empty is any.
 func (l *DeadLetter) because(reason string) bool {
 	return reason == "" || l.Reason == bridge.Defect(reason)
 }
 
-// Places returns where the letters with a reason are, in their order; an empty
+// Places returns the places of the dead letters with a reason, sorted; an empty
 // reason is any.
 func (t *Topic) Places(ctx context.Context, reason string) ([]Place, error) {
 	if t.Missing {
@@ -107,8 +103,8 @@ func (t *Topic) Places(ctx context.Context, reason string) ([]Place, error) {
 	return all, err
 }
 
-// Load reads the letters at these places, in that order. It is an ErrNotFound if
-// one is not there, or not the stream's.
+// Load reads the dead letters at these places, in that order. It returns an
+// ErrNotFound if one is missing or of another stream.
 func (t *Topic) Load(ctx context.Context, places []Place) ([]*kgo.Record, error) {
 	found := make(map[Place]*kgo.Record, len(places))
 	if !t.Missing {
@@ -147,7 +143,7 @@ func (t *Topic) Load(ctx context.Context, places []Place) ([]*kgo.Record, error)
 	return records, nil
 }
 
-// streamOf returns whose record it is.
+// streamOf returns the name of the record's stream.
 func streamOf(r *kgo.Record) string {
 	stream := ""
 	for _, h := range r.Headers {
@@ -158,8 +154,7 @@ func streamOf(r *kgo.Record) string {
 	return stream
 }
 
-// Check makes sure that all letters are there. Few of them are in memory at a
-// time.
+// Check verifies that all dead letters exist. It holds few of them in memory.
 func (t *Topic) Check(ctx context.Context, places []Place) error {
 	for some := range slices.Chunk(places, loadedAtOnce) {
 		if _, err := t.Load(ctx, some); err != nil {

@@ -5,42 +5,42 @@ import (
 	"time"
 )
 
-// Reason is why a comparison or a repair does not go on.
+// Reason is why a comparison or a repair was refused.
 type Reason string
 
 // The reasons.
 const (
-	// NeverRan: the stream has no checkpoint; it will publish the range itself.
+	// NeverRan: the stream has no checkpoint and will publish the range itself.
 	NeverRan Reason = "never-ran"
-	// PositionUnknown: the stream was moved, and has read no page since.
+	// PositionUnknown: the stream was moved and has not read a page since.
 	PositionUnknown Reason = "position-unknown"
 	// NotPassed: the range ends after the live position.
 	NotPassed Reason = "not-passed"
-	// OtherOrigin: the stream asks the API for something else than the Config.
+	// OtherOrigin: the stream's resource or event types differ from the Config.
 	OtherOrigin Reason = "other-origin"
-	// BackfillOpen: an unfinished backfill may publish a part of the range.
+	// BackfillOpen: an unfinished backfill overlaps the range.
 	BackfillOpen Reason = "backfill-open"
 	// StreamPaused, NotRunning and NotAtEnd: missing events lack an ingestion
-	// time, and the stream cannot prove that it has passed them.
+	// time, and the stream does not reach the end of the export.
 	StreamPaused Reason = "stream-paused"
 	NotRunning   Reason = "not-running"
 	NotAtEnd     Reason = "not-at-end"
 	// Moved: the stream was moved during the repair.
 	Moved Reason = "moved"
-	// UnknownMark: a newer version has repaired the stream before.
+	// UnknownMark: a newer version of the program repaired the stream.
 	UnknownMark Reason = "unknown-mark"
-	// CursorCycle: the API leads back to a page of the range.
+	// CursorCycle: the API returned a cursor of the range again.
 	CursorCycle Reason = "cursor-cycle"
 )
 
-// RefusedError says why a comparison or a repair does not go on. What a repair
-// has published until then is committed.
+// RefusedError means that a comparison or a repair was refused. Events that a repair
+// has already published stay.
 type RefusedError struct {
 	Reason Reason
-	// Position is the live stream's, in milliseconds since the epoch; set with
+	// Position is the live stream's, in milliseconds since the epoch; set for
 	// NotPassed.
 	Position int64
-	// Backfill is the id of the one that is open; set with BackfillOpen.
+	// Backfill is the id of the open backfill; set for BackfillOpen.
 	Backfill string
 
 	text string
@@ -52,5 +52,5 @@ func refuse(why Reason, format string, args ...any) *RefusedError {
 	return &RefusedError{Reason: why, text: fmt.Sprintf(format, args...)}
 }
 
-// instant is a time for people, ms in milliseconds since the epoch.
+// instant formats a time, in milliseconds since the epoch.
 func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

@@ -7,15 +7,15 @@ import (
 	"exportbridge/bridge"
 )
 
-// lateGrowth is how much longer each step of lateness is than the one before:
-// percentiles are exact to 1 %.
+// lateGrowth is the growth of the histogram's buckets: percentiles are accurate to
+// 1 %.
 const lateGrowth = 1.01
 
-// Lateness is how late the late events of a range came, in milliseconds. It
-// takes the same memory however many there are.
+// Lateness is the distribution of how late events came, in milliseconds. Its memory
+// is bounded.
 type Lateness struct {
-	// Known counts the events whose ingestion the API tells, Events those of
-	// them that were late.
+	// Known counts the events with an ingestion time, Events the late ones among
+	// them.
 	Known  int64 `json:"known"`
 	Events int64 `json:"events"`
 	P50    int64 `json:"p50_ms"`
@@ -25,8 +25,8 @@ type Lateness struct {
 	steps map[int]int64
 }
 
-// note counts an event, as late if the API took it in, at system, more than
-// after behind its time.
+// note counts an event that the API ingested at system, as late if that is more than
+// after behind its event time.
 func (l *Lateness) note(e *bridge.Event, system int64, after time.Duration) {
 	if system == 0 || e.Time == bridge.NoTime || e.Defect != bridge.DefectNone {
 		return
@@ -44,7 +44,7 @@ func (l *Lateness) note(e *bridge.Event, system int64, after time.Duration) {
 	l.steps[int(math.Log(float64(late))/math.Log(lateGrowth))]++
 }
 
-// add puts the lateness of a part to that of the range.
+// add adds the lateness of a part.
 func (l *Lateness) add(p *Lateness) {
 	if l.steps == nil {
 		l.steps = make(map[int]int64)
@@ -56,8 +56,7 @@ func (l *Lateness) add(p *Lateness) {
 	l.P50, l.P99 = l.percentile(50), l.percentile(99)
 }
 
-// percentile returns a lateness that so many percent of the late events do not
-// exceed, 0 where there are none.
+// percentile returns a percentile of the late events, 0 if there are none.
 func (l *Lateness) percentile(percent int64) int64 {
 	if l.Events == 0 {
 		return 0

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// clocksDiffer is how far apart the clocks of this machine, of the bridge's
-	// and of the API's may be.
+	// clocksDiffer is the tolerated difference between the clocks of this machine,
+	// of the bridge's and of the API's.
 	clocksDiffer = 3 * time.Second
-	// trailTimeout bounds the search for the last end of the export.
+	// trailTimeout bounds the search for the last checkpoint at the end of the
+	// export.
 	trailTimeout = 30 * time.Second
 	// drainTimeout is how long a repair waits for a checkpoint at the end of the
-	// export. A bridge that has caught up commits one every 30 seconds, and asks
-	// the API every EXPORT_POLL_INTERVAL_MAX.
+	// export. A bridge that has caught up commits one every 30 seconds.
 	drainTimeout  = 2 * time.Minute
 	drainInterval = 500 * time.Millisecond
 )
 
-// atEnd reports whether a checkpoint of a running stream was committed at the
-// end of the export: all that was listed at its position time has been passed.
+// atEnd reports whether a checkpoint of a running stream was committed at the end
+// of the export: the stream has read everything that was listed at its position
+// time.
 func atEnd(c *bridge.Checkpoint) bool { return c.Drained && c.EndedEmpty == 0 }
 
-// newest returns the stream's newest checkpoint, the zero value where there is
-// none.
+// newest returns the stream's newest checkpoint, the zero value if there is none.
 func (c *comparison) newest(ctx context.Context) (newest bridge.Checkpoint, err error) {
 	err = c.Live.Walk(ctx, func(found bridge.Checkpoint) bool {
 		newest = found
@@ -36,20 +36,20 @@ func (c *comparison) newest(ctx context.Context) (newest bridge.Checkpoint, err 
 	return newest, err
 }
 
-// repairable reports why the range must not be repaired.
+// repairable returns why the range must not be repaired.
 func (c *comparison) repairable(ctx context.Context) error {
 	live := &c.start
 	switch {
 	case live.Zero():
-		return refuse(NeverRan, "stream %s has no position yet: it will publish the window itself", c.Stream)
+		return refuse(NeverRan, "stream %s has not started: it will publish the window itself", c.Stream)
 	case live.PositionTime == 0:
-		return refuse(PositionUnknown, "stream %s was moved, and has not said since how far it is: what is missing may be on its way", c.Stream)
+		return refuse(PositionUnknown, "stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
 	case c.To > live.PositionTime:
-		e := refuse(NotPassed, "the window ends after the live position %s: what is missing may be on its way", instant(live.PositionTime))
+		e := refuse(NotPassed, "the window ends after the live position %s: the stream may still publish missing events", instant(live.PositionTime))
 		e.Position = live.PositionTime
 		return e
 	case live.Origin.Resource != c.Origin.Resource || strings.Join(live.Origin.Events, ",") != strings.Join(c.Origin.Events, ","):
-		return refuse(OtherOrigin, "the stream exports %s, these settings ask for %s", originText(live.Origin), originText(c.Origin))
+		return refuse(OtherOrigin, "the stream exports %s, these settings request %s", originText(live.Origin), originText(c.Origin))
 	}
 	return c.overlapsBackfill(ctx)
 }
@@ -61,7 +61,7 @@ func originText(o bridge.Origin) string {
 	return o.Resource + " (" + strings.Join(o.Events, ", ") + ")"
 }
 
-// overlapsBackfill refuses to repair what a backfill is about to publish.
+// overlapsBackfill refuses a range that an unfinished backfill overlaps.
 func (c *comparison) overlapsBackfill(ctx context.Context) error {
 	open, err := c.Live.Backfills(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *comparison) overlapsBackfill(ctx context.Context) error {
 	}
 	for _, b := range open {
 		if b.From < c.To && c.From < b.To {
-			e := refuse(BackfillOpen, "backfill %s of %s to %s is not done: it may publish what is missing itself", b.ID, bound(b.From), bound(b.To))
+			e := refuse(BackfillOpen, "backfill %s of %s to %s is unfinished: it may still publish missing events", b.ID, bound(b.From), bound(b.To))
 			e.Backfill = b.ID
 			return e
 		}
@@ -84,22 +84,21 @@ func bound(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
 }
 
-// frontier is what the stream can no longer publish.
+// frontier bounds the events that the stream can no longer publish.
 type frontier struct {
-	// epoch is that of the stream: in another one it may read everything anew.
+	// epoch is the stream's; in another one it may read everything again.
 	epoch int64
-	// ingested is the time up to which the stream has read what the API took in,
-	// in milliseconds since the epoch; 0 where it is not known.
+	// ingested is the ingestion time up to which the stream has read the export,
+	// in milliseconds since the epoch; 0 if unknown.
 	ingested int64
-	// drained is true while it is proved that what this part has read before is
-	// passed, whatever its times.
+	// drained is true while the stream is proved to have read everything that this
+	// part has read.
 	drained bool
 }
 
-// passed returns the frontier as the checkpoint topic shows it: the newest time
-// at which the stream was at the end of the export. Where it is not there now,
-// its position is the greatest event time that it has seen, which says nothing
-// of the order in which the API lists events.
+// passed returns the frontier by the checkpoint topic: the last time that the stream
+// was at the end of the export. Elsewhere its position is the greatest event time
+// so far, which is independent of the order in which the API lists events.
 func (c *comparison) passed(ctx context.Context) (frontier, error) {
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
@@ -113,20 +112,19 @@ func (c *comparison) passed(ctx context.Context) (frontier, error) {
 			return false
 		}
 		if found.Seq == 0 && found.Change != nil && (found.Change.Kind == bridge.KindPause || found.Change.Kind == bridge.KindResume) {
-			epoch = found.Change.From.Epoch // at the same place
+			epoch = found.Change.From.Epoch // at the same position
 		}
 		return true
 	})
-	if ctx.Err() != nil { // too long ago to look for
+	if ctx.Err() != nil { // too far back
 		return f, context.Cause(ctx)
 	}
 	return f, err
 }
 
-// awaitEnd waits for a checkpoint of the running stream that was committed at
-// the end of the export, which it asked for after the given time of our own
-// clock. What the API listed at that time is published by then, or never will
-// be.
+// awaitEnd waits until the running stream commits a checkpoint at the end of the
+// export, requested after since by this machine's clock. The stream has then
+// published all that the API listed at that time, or never will.
 func (c *comparison) awaitEnd(ctx context.Context, since time.Time) error {
 	if running, err := c.Live.Running(ctx); err != nil {
 		return err
@@ -151,7 +149,7 @@ func (c *comparison) awaitEnd(ctx context.Context, since time.Time) error {
 		if found.Paused(time.Now()) {
 			return unproven(StreamPaused, "the stream is paused")
 		}
-		// A checkpoint from the future has been written by a clock that is ahead.
+		// The writer's clock may be ahead.
 		ahead := max(0, time.UnixMilli(newest.WrittenAt).Sub(seen))
 		if atEnd(&newest) && time.UnixMilli(newest.PositionTime).After(since.Add(clocksDiffer+ahead)) {
 			c.repair.epoch, c.repair.drained = newest.Epoch, true
@@ -164,13 +162,13 @@ func (c *comparison) awaitEnd(ctx context.Context, since time.Time) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return unproven(NotAtEnd, "within %s the stream has not been at the end of the export, its position is %s", drainTimeout, positionText(&newest))
+		return unproven(NotAtEnd, "it has not reached the end of the export within %s, its position is %s", drainTimeout, positionText(&newest))
 	}
 }
 
-// unproven refuses to publish what the stream may still publish itself.
+// unproven refuses to publish events that the stream may still publish.
 func unproven(why Reason, format string, args ...any) error {
-	return refuse(why, "missing events do not say when the API took them in, so only a stream at the end of the export shows that it will not publish them itself: %s",
+	return refuse(why, "missing events lack an ingestion time, so the stream must reach the end of the export before they can be repaired: %s",
 		fmt.Sprintf(format, args...))
 }
 
@@ -181,13 +179,13 @@ func positionText(c *bridge.Checkpoint) string {
 	return instant(c.PositionTime)
 }
 
-// unmoved reports whether the stream still goes on from where its frontier was
-// seen. A move that comes between this and a repair's commit has the stream
-// publish the event once more, as one that comes after the commit does.
+// unmoved returns an error if the stream was moved after its frontier was read. After
+// a move between this check and the repair's commit the stream publishes the event
+// again, as after any later move.
 func (c *comparison) unmoved(ctx context.Context) error {
 	found, err := c.newest(ctx)
 	if err == nil && found.Epoch != c.repair.epoch {
-		err = refuse(Moved, "the stream was moved meanwhile: it is in epoch %d, and was in %d; it may publish what is missing itself", found.Epoch, c.repair.epoch)
+		err = refuse(Moved, "the stream was moved meanwhile, from epoch %[2]d to %[1]d: it may still publish missing events", found.Epoch, c.repair.epoch)
 	}
 	return err
 }

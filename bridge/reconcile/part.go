@@ -15,10 +15,10 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// errTooMany: a part of the range has more events than are compared at once.
+// errTooMany means that a part of the range has more events than Config.Batch.
 var errTooMany = errors.New("too many events at once")
 
-// eventName is what an event counts under: 16 bytes of the SHA-256 of its record id.
+// eventName identifies an event: 16 bytes of the SHA-256 of its record id.
 type eventName [16]byte
 
 func nameOf(id []byte) eventName {
@@ -26,15 +26,15 @@ func nameOf(id []byte) eventName {
 	return eventName(sum[:16])
 }
 
-// copies is how often an event is there.
+// copies counts the copies of an event.
 type copies struct {
 	api, topic int32
-	own        bool   // it has an id of its own: more than one copy is the same event
-	dated      bool   // it says when the API took it in
-	sum        uint32 // of its bytes, as the API gives them first
+	own        bool   // it has an id: further copies are the same event
+	dated      bool   // it has an ingestion time
+	sum        uint32 // of its bytes in the API
 }
 
-// missing is how many copies the topic lacks.
+// missing is the number of copies that the topic lacks.
 func (c copies) missing() int32 {
 	if c.own {
 		return max(0, min(1, c.api)-c.topic)
@@ -42,31 +42,30 @@ func (c copies) missing() int32 {
 	return max(0, c.api-c.topic)
 }
 
-// part is a part of the range while it is compared.
+// part is the part of the range that is being compared.
 type part struct {
 	*comparison
 	begin, end int64
 	events     map[eventName]copies
 	found      Report
 	id         []byte
-	// since is from which record time on the part's events may be in the topic,
-	// in milliseconds since the epoch. One from a clock that was ahead has the
-	// time of its publishing, which may be long before its own.
+	// since is the earliest record time that the part's events can have in the
+	// topic, in milliseconds since the epoch. An event time in the future becomes
+	// the time of publishing, which may be much earlier.
 	since int64
-	// shared are the ids that the API gives to different events: each of their
-	// forms counts by itself.
+	// shared are the ids of more than one event: each form is counted separately.
 	shared map[eventName]bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// formName is what an event counts under whose id, counted under name, is that
-// of others too. sum is that of its bytes.
+// formName identifies an event whose id is shared, by its name and the checksum of
+// its bytes.
 func formName(of eventName, sum uint32) eventName {
 	return nameOf(binary.BigEndian.AppendUint32(of[:], sum))
 }
 
-// nameOf returns what an event with a record id counts under.
+// nameOf returns the name of an event with a record id.
 func (p *part) nameOf(id, value []byte) eventName {
 	n := nameOf(id)
 	if p.shared[n] {
@@ -75,8 +74,8 @@ func (p *part) nameOf(id, value []byte) eventName {
 	return n
 }
 
-// share finds out whether the id of an event, which is counted under n, is
-// another's already: then both count under their forms.
+// share returns the name of an event with the id name n. If another event has the
+// same id, both are counted under their forms.
 func (p *part) share(n eventName, sum uint32) eventName {
 	if c, known := p.events[n]; known && c.sum != sum {
 		p.shared[n] = true
@@ -89,10 +88,9 @@ func (p *part) share(n eventName, sum uint32) eventName {
 	return n
 }
 
-// compare compares [begin, end), in milliseconds since the epoch: first the
-// export is read, then the topic, so that nothing published meanwhile seems to
-// be missing. What is missing then is looked for among the dead letters, and
-// repaired if that was asked for.
+// compare compares [begin, end), in milliseconds since the epoch. It reads the export
+// before the topic, so that events published meanwhile are not missing. Missing
+// events are looked up among the dead letters, then repaired in the mode Repair.
 func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, error) {
 	p := &part{comparison: c, begin: begin, end: end, since: begin, events: make(map[eventName]copies), shared: make(map[eventName]bool)}
 	if err := c.window.each(ctx, begin, end, p.readPage); err != nil {
@@ -102,7 +100,7 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	missing, err := p.look(ctx)
 	if err == nil && c.Mode == Repair && p.undated(missing) {
 		if err = c.awaitEnd(ctx, read); err == nil {
-			p.since = 0                // nobody knows when they were taken in, and by which clock they are dated
+			p.since = 0                // without an ingestion time any record time is possible
 			missing, err = p.look(ctx) // the stream may have published them
 		}
 	}
@@ -121,9 +119,8 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	return &p.found, err
 }
 
-// look reads the topic, and the dead letters if it must, and returns how many
-// copies of which events are in neither. It may be called again: then only what
-// it finds that time counts.
+// look reads the topic, and the dead letters if events are missing, and returns the
+// number of missing copies by event. A second call starts the counts anew.
 func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	f := &p.found
 	f.Held, f.Extra, f.Again, f.DeadLettered, f.ExtraEvents = 0, 0, 0, 0, nil
@@ -143,13 +140,12 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	}
 	missing := p.count()
 	if len(missing) > 0 {
-		err = p.takeLetters(ctx, missing)
+		err = p.takeDeadLetters(ctx, missing)
 	}
 	return missing, err
 }
 
-// undated reports whether one of these events does not say when the API took
-// it in.
+// undated reports whether one of these events lacks an ingestion time.
 func (p *part) undated(missing map[eventName]int32) bool {
 	for name := range missing {
 		if !p.events[name].dated {
@@ -159,7 +155,7 @@ func (p *part) undated(missing map[eventName]int32) bool {
 	return false
 }
 
-// readPage notes the events of a page of the export.
+// readPage counts the events of a page of the export.
 func (p *part) readPage(page *bridge.Page) error {
 	for i := range page.Events {
 		e := &page.Events[i]
@@ -186,7 +182,7 @@ func (p *part) readPage(page *bridge.Page) error {
 	return nil
 }
 
-// readRecord notes a record of the topic.
+// readRecord counts a record of the topic.
 func (p *part) readRecord(r *kgo.Record) {
 	id := []byte(header(r, kafkasink.HeaderID))
 	name := p.nameOf(id, r.Value)
@@ -203,7 +199,7 @@ func (p *part) readRecord(r *kgo.Record) {
 			p.found.ExtraEvents = firstOf(append(p.found.ExtraEvents, Event{string(id), time.UnixMilli(when).UTC()}))
 		}
 		if c.api == 0 && len(p.events) > 2*p.Batch {
-			p.found.Extra++ // one too many to remember
+			p.found.Extra++ // beyond the memory limit
 			return
 		}
 	}
@@ -211,8 +207,7 @@ func (p *part) readRecord(r *kgo.Record) {
 	p.events[name] = c
 }
 
-// count counts what is there and returns how many copies of which events are
-// missing.
+// count sums up the counts and returns the number of missing copies by event.
 func (p *part) count() map[eventName]int32 {
 	missing := make(map[eventName]int32)
 	for name, c := range p.events {
@@ -234,8 +229,8 @@ func (p *part) count() map[eventName]int32 {
 	return missing
 }
 
-// takeLetters takes from the missing what is a dead letter.
-func (p *part) takeLetters(ctx context.Context, missing map[eventName]int32) error {
+// takeDeadLetters removes dead letters from missing.
+func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32) error {
 	if p.DeadLetters == nil {
 		return nil
 	}
@@ -244,7 +239,7 @@ func (p *part) takeLetters(ctx context.Context, missing map[eventName]int32) err
 		return err
 	}
 	return p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
-		name := p.nameOf(p.letterID(r), deadletter.Read(r).Item)
+		name := p.nameOf(p.deadLetterID(r), deadletter.Read(r).Item)
 		switch n := missing[name]; n {
 		case 0:
 			return
@@ -257,8 +252,8 @@ func (p *part) takeLetters(ctx context.Context, missing map[eventName]int32) err
 	})
 }
 
-// takeMissing names the missing events of a page, takes them from the missing,
-// and has them repaired.
+// takeMissing reports the missing events of a page, removes them from missing, and
+// repairs them.
 func (p *part) takeMissing(ctx context.Context, page *bridge.Page, missing map[eventName]int32) error {
 	var events []bridge.Event
 	for i := range page.Events {

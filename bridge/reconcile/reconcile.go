@@ -1,6 +1,6 @@
-// Package reconcile compares a past range of an export with the stream's topic
-// and repairs it: events that the topic lacks, and that the live stream can no
-// longer publish, are published beside it. It changes nothing of the stream.
+// Package reconcile compares a past range of an export with the stream's topic and
+// repairs it: it publishes the events that are missing and that the live stream can
+// no longer publish. The stream itself does not change.
 package reconcile
 
 import (
@@ -15,58 +15,57 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// named is how many missing and extra events, and reasons, a Report names.
+// named is the maximum number of missing events, extra events and reasons in a
+// Report.
 const named = 10
 
-// Mode is what Run does about missing events.
+// Mode is how Run treats missing events.
 type Mode int
 
-// The modes. Rehearse says what Repair would publish, as far as that can be
-// known without waiting for the live stream.
+// The modes. Rehearse reports what Repair would publish, without waiting for the
+// live stream.
 const (
 	Compare Mode = iota
 	Rehearse
 	Repair
 )
 
-// Config says what is compared.
+// Config is the range to compare, and how.
 type Config struct {
 	// Stream is the stream's name.
 	Stream string
-	// Origin is what the Source asks the API for.
+	// Origin is what the Source requests from the API.
 	Origin bridge.Origin
 	// From is the beginning of the range, To its end, exclusive, in
 	// milliseconds since the epoch.
 	From, To int64
-	// Mode is what to do about missing events.
+	// Mode is how missing events are treated.
 	Mode Mode
-	// Batch is how many events are compared at once at most; each takes about
-	// 150 bytes of memory. At least 1.
+	// Batch is the maximum number of events that are compared at once, at least 1;
+	// each takes about 150 bytes of memory.
 	Batch int
-	// LateThreshold is how long after its time the API takes in an event that
-	// is late.
+	// LateThreshold is the delay between event time and ingestion time from which
+	// on an event is late.
 	LateThreshold time.Duration
 	// EmptyPages in a row end the range; see bridge.Config.
 	EmptyPages int
-	// Unmarked is set where records have no headers: all are the stream's.
+	// Unmarked is set if records have no headers; all are the stream's then.
 	Unmarked bool
-	// By is who repairs, for the marks.
+	// By is the operator, recorded in the marks.
 	By string
 }
 
 // Source is the export API.
 type Source interface {
 	bridge.Source
-	// DecodeItem returns a page that holds nothing but one item, given as its
-	// bytes.
+	// DecodeItem returns a page with a single item, given as bytes.
 	DecodeItem(item []byte) (*bridge.Page, error)
-	// IngestedAt returns when the API took an item in, in milliseconds since the
-	// epoch; 0 where the item does not say.
+	// IngestedAt returns an item's ingestion time in milliseconds since the epoch;
+	// 0 if it has none.
 	IngestedAt(item []byte) int64
 }
 
-// Log reads a topic, read_committed; kafkaclient.Log says what each method
-// promises.
+// Log reads a topic, read_committed, by the contract of kafkaclient.Log.
 type Log interface {
 	Topic() string
 	Bounds(ctx context.Context) (map[int32]kafkaclient.Span, error)
@@ -75,18 +74,18 @@ type Log interface {
 	Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error
 }
 
-// LiveStream tells where the live stream is.
+// LiveStream is the live stream.
 type LiveStream interface {
 	// Walk shows the committed checkpoints to visit, newest first, until it
 	// returns false; heartbeats are left out, but for the newest of all.
 	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
 	// Running reports whether a process runs the stream.
 	Running(ctx context.Context) (bool, error)
-	// Backfills returns those that are not done and publish into the stream's topic.
+	// Backfills returns the unfinished backfills into the stream's topic.
 	Backfills(ctx context.Context) ([]Backfill, error)
 }
 
-// Backfill is a range that another job publishes.
+// Backfill is the range of a backfill.
 type Backfill struct {
 	ID       string
 	From, To int64 // as in Config
@@ -95,30 +94,30 @@ type Backfill struct {
 // Publisher publishes events beside the live stream, each batch with a mark
 // that names them in one transaction.
 type Publisher interface {
-	// Marks returns what earlier repairs, and this one, have left behind.
+	// Marks returns the marks of all repairs, by key.
 	Marks() map[string][]byte
 	// Forget removes marks.
 	Forget(ctx context.Context, names []string) error
-	// Publish publishes the page's events and puts the mark, all or nothing. An
-	// error that is a bridge.ErrRefused says that the topic cannot take one of
-	// the events. The page stays the caller's.
+	// Publish publishes the page's events and the mark, all or nothing. A
+	// bridge.ErrRefused means that the topic rejects one of the events. The page
+	// stays the caller's.
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
 	Close()
 }
 
-// Ports are what a comparison needs of the world.
+// Ports are the systems that a comparison uses.
 type Ports struct {
 	Source Source
 	Topic  Log
-	// DeadLetters is nil where there is no such topic.
+	// DeadLetters is nil if the topic does not exist.
 	DeadLetters Log
 	Live        LiveStream
-	// Publisher begins a repair, or a rehearsal that publishes nothing. From
-	// then on nothing that an earlier repair has left open can appear.
+	// Publisher begins a repair, or a rehearsal that publishes nothing. It ends
+	// the open transaction of an earlier repair.
 	Publisher func(context.Context) (Publisher, error)
-	// Compared is told of each part of the range, where there is more than one,
-	// Waiting what a topic waits for, AwaitingEnd that the stream has to come to
-	// the end of the export. Each may be nil.
+	// Compared is called with each part of the range, if there are several, Waiting
+	// with why a topic cannot be read yet, AwaitingEnd before the wait for the
+	// stream to reach the end of the export. Each may be nil.
 	Compared    func(Part)
 	Waiting     func(error)
 	AwaitingEnd func()
@@ -130,40 +129,41 @@ type Part struct {
 	Events, Missing int64
 }
 
-// Report is what was found. Times are in milliseconds since the epoch.
+// Report is the result of Run. Times are in milliseconds since the epoch.
 type Report struct {
 	Stream string `json:"stream"`
 	Topic  string `json:"topic"`
 	From   int64  `json:"from"`
 	To     int64  `json:"to"`
-	// API counts the range's events in the API, Held those of them that the
-	// topic holds, each once.
+	// API counts the range's events in the API, Held the ones among them that are
+	// in the topic, each once.
 	API     int64 `json:"api_events"`
 	Held    int64 `json:"topic_events"`
 	Missing int64 `json:"missing"`
-	// DeadLettered are not in the topic but among the dead letters.
+	// DeadLettered counts the events that are among the dead letters only.
 	DeadLettered int64 `json:"dead_lettered"`
-	// Extra are in the topic but not in the API's range.
+	// Extra counts the events that are in the topic only.
 	Extra int64 `json:"extra"`
-	// Again counts further copies in the topic, as rewinds make them.
+	// Again counts further copies in the topic, for instance after a rewind.
 	Again int64    `json:"again"`
 	Late  Lateness `json:"late"`
 	Parts int      `json:"parts"`
-	// MissingEvents and ExtraEvents name the first of them.
+	// MissingEvents and ExtraEvents are the first ten.
 	MissingEvents []Event `json:"missing_events,omitempty"`
 	ExtraEvents   []Event `json:"extra_events,omitempty"`
-	// Position is where the live stream was when the comparison began, 0 where
-	// that is not known; AtEnd is true where it was at the end of the export.
+	// Position is the live stream's position when the comparison began, in
+	// milliseconds since the epoch, 0 if unknown; AtEnd is true if it was at the
+	// end of the export.
 	Position int64 `json:"live_position,omitempty"`
 	AtEnd    bool  `json:"-"`
 	// Repair is nil in the mode Compare.
 	Repair *Repaired `json:"repair,omitempty"`
 }
 
-// Event names an event.
+// Event identifies an event.
 type Event struct {
 	ID string `json:"id"`
-	// Time is zero where the event has none.
+	// Time is the event time, zero if there is none.
 	Time time.Time `json:"time,omitzero"`
 }
 
@@ -172,13 +172,13 @@ type comparison struct {
 	Config
 	Ports
 	window exportWindow
-	start  bridge.Checkpoint // where the live stream was when Run began
+	start  bridge.Checkpoint // the live stream when Run began
 	repair *repairer         // nil in the mode Compare
 	report Report
 }
 
-// Run compares the range, and repairs it if that was asked for. Its errors are
-// those of the ports, or a RefusedError.
+// Run compares the range and, in the mode Repair, repairs it. Errors are those of the
+// ports, or a *RefusedError.
 func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	c := &comparison{
 		Config: cfg, Ports: ports, window: exportWindow{source: ports.Source, emptyPages: cfg.EmptyPages},
@@ -231,7 +231,7 @@ func (c *comparison) run(ctx context.Context) error {
 	return nil
 }
 
-// add puts a part's findings to those of the range.
+// add adds the counts of a part.
 func (r *Report) add(p *Report) {
 	r.API, r.Held, r.Missing, r.DeadLettered = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing, r.DeadLettered+p.DeadLettered
 	r.Extra, r.Again, r.Parts = r.Extra+p.Extra, r.Again+p.Again, r.Parts+1
@@ -242,7 +242,7 @@ func (r *Report) add(p *Report) {
 
 func firstOf(all []Event) []Event { return all[:min(len(all), named)] }
 
-// timeOf returns an event's time, zero where it has none.
+// timeOf returns an event's time, zero if it has none.
 func timeOf(e *bridge.Event) time.Time {
 	if e.Time == bridge.NoTime || e.Defect == bridge.DefectTime {
 		return time.Time{}
@@ -250,7 +250,7 @@ func timeOf(e *bridge.Event) time.Time {
 	return time.UnixMilli(e.Time).UTC()
 }
 
-// waiting says why nothing moves.
+// waiting reports why the comparison waits.
 func (c *comparison) waiting(why error) {
 	if c.Waiting != nil {
 		c.Waiting(why)

@@ -12,20 +12,19 @@ import (
 	"exportbridge/bridge"
 )
 
-// repairedAtOnce is how many events are in one transaction at most: their mark,
-// 22 bytes an event, fits into any usable topic.
+// repairedAtOnce is the maximum number of events in a transaction: their mark, 22
+// bytes an event, fits into any usable topic.
 const repairedAtOnce = 300
 
-// repairMarkKept is how long a mark stays: the next repair after that removes it,
-// and still knows it. The events are seen in the topic, or the topic has deleted
-// them as others of their age.
+// repairMarkKept is how long a mark is kept. The next repair reads it once more and
+// removes it: from then on the events are found in the topic, unless retention has
+// deleted them.
 const repairMarkKept = 90 * 24 * time.Hour
 
-// repairMark is what a transaction of a repair leaves behind. Its JSON form is
-// frozen.
+// repairMark records a transaction of a repair. Its JSON form is frozen.
 type repairMark struct {
 	Version int `json:"v"`
-	// At is when the events were published, in milliseconds since the epoch.
+	// At is the time of publishing in milliseconds since the epoch.
 	At int64  `json:"at"`
 	By string `json:"by,omitempty"`
 	// IDs are 16 bytes of the SHA-256 of each event's record id, as markOf returns
@@ -33,8 +32,8 @@ type repairMark struct {
 	IDs []byte `json:"ids"`
 }
 
-// markOf names an event in marks: by its record id, and by its bytes too where
-// different events have that.
+// markOf identifies an event in marks: by its record id, and by its bytes too if
+// the id is shared.
 func markOf(e *bridge.Event) eventName {
 	name := nameOf(e.AppendRecordID(nil))
 	if e.Shared {
@@ -43,17 +42,17 @@ func markOf(e *bridge.Event) eventName {
 	return name
 }
 
-// Repaired is what became of the missing events, or would.
+// Repaired counts the outcomes of the missing events, or the expected ones.
 type Repaired struct {
 	Events int64 `json:"events"`
-	// Live counts those that the running stream may still bring, Unproven those
-	// of which a rehearsal cannot tell: they do not say when the API took them in.
+	// Live counts those that the running stream may still publish, Unproven those
+	// that lack an ingestion time, which a rehearsal cannot decide.
 	Live     int64 `json:"left_to_live"`
 	Unproven int64 `json:"without_ingestion_time,omitempty"`
-	// Before counts those that a repair has published before; the topic has
-	// deleted them, or they cannot be read.
+	// Before counts those that an earlier repair published; retention has deleted
+	// them since.
 	Before int64 `json:"repaired_before"`
-	// Refused counts those that the topic cannot take, with the first reasons.
+	// Refused counts those that the topic rejects, with the first reasons.
 	Refused int64    `json:"refused"`
 	Reasons []string `json:"reasons,omitempty"`
 }
@@ -66,12 +65,12 @@ type repairer struct {
 	by         string
 	ingestedAt func(item []byte) int64 // of the Source
 	known      map[eventName]bool      // published by earlier repairs
-	// unmoved is asked before each commit; nil in a rehearsal.
+	// unmoved is called before each commit; nil in a rehearsal.
 	unmoved func(context.Context) error
 }
 
-// openRepair begins the repair, before the topic is read: then nothing that an
-// earlier one has left open can appear behind our back.
+// openRepair begins the repair before the topic is read: it ends the open transaction
+// that an earlier repair may have left.
 func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 	p, err := c.Publisher(ctx)
 	if err != nil {
@@ -91,8 +90,8 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 	return r, nil
 }
 
-// readMarks learns what earlier repairs have published, and removes marks that
-// are old, but not in a rehearsal.
+// readMarks reads what earlier repairs published, and removes old marks, except in a
+// rehearsal.
 func (r *repairer) readMarks(ctx context.Context) error {
 	const size = len(eventName{})
 	var old []string
@@ -114,8 +113,8 @@ func (r *repairer) readMarks(ctx context.Context) error {
 	return r.Forget(ctx, old)
 }
 
-// publish publishes the missing events of a page, as far as they may be. A
-// rehearsal leaves those open that only the running stream can decide on.
+// publish publishes the missing events of a page that the stream can no longer
+// publish.
 func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bridge.Event) error {
 	var events []bridge.Event
 	for i := range missing {
@@ -146,8 +145,8 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 	return nil
 }
 
-// commit publishes events in one transaction with a mark that names them. If
-// one of them is refused, the others are published without it.
+// commit publishes events in one transaction with their mark. If the topic rejects
+// one of them, the others are published without it.
 func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridge.Event) error {
 	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: r.by}
 	for i := range events {
@@ -179,7 +178,7 @@ func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridg
 	return r.commit(ctx, page, events[half:])
 }
 
-// refusal is why the topic cannot take an event.
+// refusal is why the topic rejects an event.
 func refusal(err error) string {
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return fault.Error()

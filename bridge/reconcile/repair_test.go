@@ -36,7 +36,7 @@ func TestRepairRefused(t *testing.T) {
 		"a stream that never ran":      {func(w *world) { w.live.trail = nil }, reconcile.NeverRan, "it will publish the window itself"},
 		"a stream that was just moved": {func(w *world) { w.live.trail = []bridge.Checkpoint{moved} }, reconcile.PositionUnknown, "stream events was moved"},
 		"an open end":                  {func(w *world) { w.cfg.To = second(5000) + 1 }, reconcile.NotPassed, "after the live position"},
-		"another resource":             {func(w *world) { w.live.trail[0] = sessions }, reconcile.OtherOrigin, "exports sessions, these settings ask for events"},
+		"another resource":             {func(w *world) { w.live.trail[0] = sessions }, reconcile.OtherOrigin, "exports sessions, these settings request events"},
 		"another filter":               {func(w *world) { w.live.trail[0] = filtered }, reconcile.OtherOrigin, "exports events (a, b)"},
 		"a backfill of a part": {func(w *world) {
 			w.live.backfills = []reconcile.Backfill{{ID: "k3xq7a", From: second(999), To: second(2000)}}
@@ -266,7 +266,7 @@ func TestRepairMoved(t *testing.T) {
 			}
 		}
 		err := w.refused(reconcile.Repair, reconcile.Moved)
-		if !strings.Contains(err.Error(), "was moved meanwhile: it is in epoch 2, and was in 1") || len(w.repaired()) != 4 {
+		if !strings.Contains(err.Error(), "was moved meanwhile, from epoch 1 to 2") || len(w.repaired()) != 4 {
 			t.Errorf("%v, published %v", err, w.repair.published)
 		}
 	})
@@ -332,13 +332,13 @@ func TestRepairUndatedRefused(t *testing.T) {
 			c.Kind, c.PausedUntil = bridge.KindPause, time.Now().Add(time.Hour).UnixMilli()
 			w.live.commit(c)
 		}, reconcile.StreamPaused, "the stream is paused"},
-		"it does not come to the end": {func(*world) {}, reconcile.NotAtEnd, "within 2m0s the stream has not been at the end of the export"},
+		"it does not come to the end": {func(*world) {}, reconcile.NotAtEnd, "it has not reached the end of the export within 2m0s"},
 		"it was at the end just before": {func(w *world) {
 			time.AfterFunc(time.Second, func() { w.live.commit(atEnd(6, time.Now().UnixMilli())) })
-		}, reconcile.NotAtEnd, "has not been at the end"},
+		}, reconcile.NotAtEnd, "has not reached the end"},
 		"its clock is ahead": {func(w *world) {
 			time.AfterFunc(2*time.Second, func() { w.live.commit(atEnd(6, time.Now().Add(time.Hour).UnixMilli())) })
-		}, reconcile.NotAtEnd, "has not been at the end"},
+		}, reconcile.NotAtEnd, "has not reached the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -346,7 +346,7 @@ func TestRepairUndatedRefused(t *testing.T) {
 				w := newWorld(t, undated(items(3)), nil)
 				test.change(w)
 				err := w.refused(reconcile.Repair, test.why)
-				if !strings.Contains(err.Error(), "do not say when the API took them in") || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
+				if !strings.Contains(err.Error(), "missing events lack an ingestion time") || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
 					t.Errorf("it says %q, want %q", err, test.says)
 				}
 				if len(w.repair.published) > 0 {

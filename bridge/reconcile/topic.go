@@ -15,24 +15,22 @@ import (
 )
 
 const (
-	// settleTimeout is how long an open transaction is waited for. Brokers end
-	// one whose process is gone after KAFKA_TRANSACTION_TIMEOUT, 15 minutes at
-	// most.
+	// settleTimeout is how long to wait for an open transaction. Brokers abort one
+	// whose producer is gone after its timeout, 15 minutes at most.
 	settleTimeout  = 16 * time.Minute
 	settleInterval = 100 * time.Millisecond
-	// settleQuiet is how long that is not worth a message: the running stream
-	// has a transaction open most of the time.
+	// settleQuiet is how long to wait without a message: the running stream has a
+	// transaction open most of the time.
 	settleQuiet = 3 * time.Second
-	// stampSlack is how much earlier a record may be stamped than its event, or
-	// than the API took that in: an event time further in the future than that
-	// becomes the time of publishing.
+	// stampSlack is how much earlier than its event or ingestion time a record's
+	// timestamp may be: an event time further in the future becomes the time of
+	// publishing.
 	stampSlack = time.Hour
 )
 
-// settled returns the parts of a topic's partitions from a record time on, in
-// milliseconds since the epoch, up to where the topic ends now. It waits until
-// all of that is decided: behind an open transaction, whosever it is, records
-// that are committed cannot be seen, and would seem to be missing.
+// settled returns the spans of a topic from a record time on, in milliseconds since
+// the epoch, up to its current end. It waits for open transactions in these spans,
+// which hide committed records behind them.
 func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]kafkaclient.Span, error) {
 	ends, err := l.Ends(ctx)
 	if err != nil {
@@ -56,17 +54,17 @@ func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]
 			return spans, kafkaclient.Since(ctx, l, spans, max(0, from-stampSlack.Milliseconds()))
 		}
 		if time.Since(began) > settleQuiet {
-			c.waiting(fmt.Errorf("a transaction is open on partition %d of topic %s", open, l.Topic()))
+			c.waiting(fmt.Errorf("open transaction on partition %d of topic %s", open, l.Topic()))
 		}
 		bridge.Sleep(limited, settleInterval)
 		if err := limited.Err(); err != nil {
-			return nil, fmt.Errorf("wait for the transaction that is open on partition %d of topic %s: %w", open, l.Topic(), err)
+			return nil, fmt.Errorf("wait for the open transaction on partition %d of topic %s: %w", open, l.Topic(), err)
 		}
 	}
 }
 
-// read takes the stream's records of the spans. Without an error it has come to
-// the end of each.
+// read calls take with the stream's records in the spans. Without an error it has
+// read all of them.
 func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record)) error {
 	return l.Read(ctx, spans, func(r *kgo.Record) error {
 		if l == c.Topic && c.Unmarked || header(r, kafkasink.HeaderStream) == c.Stream {
@@ -76,8 +74,8 @@ func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclien
 	})
 }
 
-// recordOf returns the event that a record holds, as far as a comparison needs
-// it: its id and its time, in milliseconds since the epoch.
+// recordOf returns the record id and the event time, in milliseconds since the
+// epoch, of a record.
 func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 	when = r.Timestamp.UnixMilli()
 	if t, err := time.Parse(time.RFC3339Nano, header(r, kafkasink.HeaderTime)); err == nil {
@@ -86,7 +84,7 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 			return []byte(id), when
 		}
 	}
-	// Without these headers the event itself says it.
+	// Without these headers they are read from the event.
 	page, err := c.Source.DecodeItem(r.Value)
 	if err != nil {
 		return []byte(header(r, kafkasink.HeaderID)), when
@@ -101,8 +99,8 @@ func (c *comparison) recordOf(r *kgo.Record) (id []byte, when int64) {
 	return e.AppendRecordID(nil), when
 }
 
-// letterID returns the record id of the item that a dead letter is about.
-func (c *comparison) letterID(r *kgo.Record) []byte {
+// deadLetterID returns the record id of a dead letter's item.
+func (c *comparison) deadLetterID(r *kgo.Record) []byte {
 	l := deadletter.Read(r)
 	if id := header(r, kafkasink.HeaderID); id != "" {
 		return []byte(id)
@@ -117,7 +115,7 @@ func (c *comparison) letterID(r *kgo.Record) []byte {
 	return page.Events[0].AppendRecordID(nil)
 }
 
-// header returns the last value of a header, or nothing.
+// header returns the last value of a header, empty if there is none.
 func header(r *kgo.Record, name string) string {
 	for _, h := range slices.Backward(r.Headers) {
 		if h.Key == name {

@@ -7,19 +7,18 @@ import (
 	"exportbridge/bridge/internal/pageread"
 )
 
-// cycleMemory is how many cursors are remembered, to see one come again.
+// cycleMemory is the number of cursors that are kept to detect a cycle.
 const cycleMemory = 4096
 
-// exportWindow reads a past range of the export without a cursor of its own.
+// exportWindow reads a past range of the export.
 type exportWindow struct {
 	source bridge.Source
-	// emptyPages in a row end a window, as does a page that leads nowhere.
+	// emptyPages in a row end a window, as does a page without a next cursor.
 	emptyPages int
 }
 
-// each calls visit for every page of [from, to), in milliseconds since the
-// epoch, as the API gives them. visit may change the page's events and does not
-// release it.
+// each calls visit with every page of [from, to), in milliseconds since the epoch.
+// visit may change the page's events and must not release it.
 func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bridge.Page) error) error {
 	at := bridge.Position{Start: from, End: to, Window: true}
 	seen, order := make(map[string]bool), []string(nil)
@@ -37,12 +36,12 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 		if err != nil || tail || empty >= w.emptyPages {
 			return err
 		}
-		// Back to an empty page is no circle: nothing comes twice.
+		// A return to an empty page is no cycle: no event is repeated.
 		if items > 0 {
 			seen[at.Cursor], order = true, append(order, at.Cursor)
 		}
 		if seen[next] {
-			return refuse(CursorCycle, "the API leads in a circle: cursor %s comes again", bridge.CursorHash(next))
+			return refuse(CursorCycle, "cursor cycle: the API returned cursor %s again", bridge.CursorHash(next))
 		}
 		if len(order) > cycleMemory {
 			delete(seen, order[0])

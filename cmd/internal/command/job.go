@@ -53,7 +53,7 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
 	f.StringVar(&o.to, "to", "", "`TIME` of the first event that does not belong to it any more, at most now")
 	f.IntVar(&o.windows, "windows", 0, "split the time into `N` windows of the same length (default as --parallel, or 1)")
-	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d; with --resume as before)", backfill.UsualParallel))
+	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d; with --resume as before)", backfill.DefaultParallel))
 	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, of all windows together, for example 10/s (default half of EXPORT_RATE_LIMIT; with --resume as before)")
 	f.Var(cli.Parsed(&o.reason, parseReason, "WHY"), "reason", "`WHY`, for the list of jobs")
 	f.StringVar(&o.resume, "resume", "", "go on with the job `ID`, with the bounds that it was planned with")
@@ -139,7 +139,7 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 		o.windows = max(1, min(mostWindows, o.parallel))
 	}
 	if !o.parallelGiven {
-		o.parallel = min(o.windows, backfill.UsualParallel)
+		o.parallel = min(o.windows, backfill.DefaultParallel)
 	}
 	switch {
 	case o.windows > 1 && o.fromMillis == 0:

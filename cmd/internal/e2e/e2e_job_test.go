@@ -289,7 +289,7 @@ func TestE2EJobEnds(t *testing.T) {
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		run, id := begin()
 		p, _ := s.command(4, "replay", "--resume", id, "--execute")
-		s.wantSaid(p, "job "+id+" is worked on by ")
+		s.wantSaid(p, " is running job "+id)
 		run.signal(sig)
 		run.wantExit(130, stepTimeout)
 		s.wantSaid(run, "interrupted", "Try: exportbridge replay --resume "+id+" --execute")
@@ -326,7 +326,7 @@ func TestE2EJobEnds(t *testing.T) {
 	s.wantWindows("cancelled")
 	held := s.held(s.topic + ".replay." + id)
 	p, _ = s.command(1, "replay", "--resume", id, "--execute")
-	s.wantSaid(p, "was cancelled by ", "cannot go on")
+	s.wantSaid(p, "was cancelled by ", "cannot be resumed")
 	if after := s.held(s.topic + ".replay." + id); after != held {
 		t.Errorf("a cancelled job's topic went from %d to %d records", held, after)
 	}
@@ -403,7 +403,7 @@ func TestE2EBackfill(t *testing.T) {
 		return append([]string{"backfill", "--from", s.timeOf(from), "--to", s.timeOf(to), "--windows", "6", "--parallel", "3"}, more...)
 	}
 	p, _ := s.command(1, bounds(0, seam+1, "--execute")...)
-	s.wantSaid(p, "stream events exports what is from ", "has published it up to ", "--allow-overlap")
+	s.wantSaid(p, "stream events exports events from ", "has published them up to ", "--allow-overlap")
 	if len(s.jobs()) > 0 {
 		t.Error("a backfill that was refused left a job")
 	}
@@ -416,7 +416,7 @@ func TestE2EBackfill(t *testing.T) {
 		t.Errorf("backfill says %+v, want %d events", done, seam)
 	}
 	p, _ = s.command(1, bounds(10, 20, "--execute")...)
-	s.wantSaid(p, "the backfill "+done.ID+" (done) has published from ")
+	s.wantSaid(p, "backfill "+done.ID+" (done) covers ")
 	s.awaitPublished(s.published() + rate)
 	run.stop()
 	s.finish()

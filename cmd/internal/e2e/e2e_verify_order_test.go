@@ -42,7 +42,7 @@ func TestE2EVerifyAhead(t *testing.T) {
 			s.wantSaid(p, "2,800", "may be on")
 			if schema == exportsim.Schema07 {
 				p, _ = s.command(1, append(window, "--execute")...)
-				s.wantSaid(p, "do not say when the API took them in", "no process runs stream events", "exportbridge run")
+				s.wantSaid(p, "missing events lack an ingestion time", "no process runs stream events", "exportbridge run")
 			} else {
 				p, _ = s.command(3, append(window, "--execute")...)
 				s.wantSaid(p, "2,800 left to the running stream")
@@ -161,7 +161,7 @@ func TestE2EVerifyRefuses(t *testing.T) {
 	eventually(t, stepTimeout, "the repair to begin", func() bool { return s.held(s.topic+".checkpoints.jobs") > 0 })
 	s.command(0, "cursor", "reset", "--to-datetime", s.timeOf(n-20), "--execute")
 	moved.wantExit(1, stepTimeout)
-	s.wantSaid(moved, "was moved meanwhile: it is in epoch 1, and was in 0", "the same command again")
+	s.wantSaid(moved, "was moved meanwhile, from epoch 0 to 1", "the same command again")
 	s.finish()
 
 	backfill := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--allow-overlap", "--rate-limit", "1/s", "--execute")

@@ -16,13 +16,13 @@ import (
 	"exportbridge/bridge/kafkasink"
 )
 
-// keptID is how much of an id a dead letter, and a mark, holds, in bytes.
+// keptID is how many bytes of an id a dead letter and a mark keep.
 const keptID = 256
 
-// Reasons are the words for what can be wrong with an item.
+// Reasons are the possible values of DeadLetter.Reason.
 var Reasons = []string{string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge), string(bridge.DefectSharedID)}
 
-// Place names a dead letter: a partition of their topic and an offset there.
+// Place is the partition and offset of a dead letter.
 type Place struct {
 	Partition int32
 	Offset    int64
@@ -42,7 +42,7 @@ func ParsePlace(text string) (Place, error) {
 // String is PARTITION:OFFSET.
 func (p Place) String() string { return fmt.Sprintf("%d:%d", p.Partition, p.Offset) }
 
-// mark is the letter's name among the marks.
+// mark is the key of the dead letter's mark.
 func (p Place) mark() string { return fmt.Sprintf("%d/%d", p.Partition, p.Offset) }
 
 func (p Place) compare(q Place) int {
@@ -51,33 +51,31 @@ func (p Place) compare(q Place) int {
 
 func placeOf(r *kgo.Record) Place { return Place{r.Partition, r.Offset} }
 
-// DeadLetter is a dead letter as its topic has it.
+// DeadLetter is a record of the dead-letter topic.
 type DeadLetter struct {
 	Place
 	// Time is when it was written.
 	Time time.Time
-	// Stream is whose letter it is, Reason the word for what was wrong with
-	// its item, Message the same for people.
+	// Stream is the stream's name, Reason one of Reasons, Message the reason for
+	// people.
 	Stream, Message string
 	Reason          bridge.Defect
-	// ID is the record id that the item has, its first 256 bytes at most; empty
-	// where the letter does not say.
+	// ID is the item's record id, truncated to 256 bytes; empty if unknown.
 	ID string
-	// Size is that of the item, in bytes.
+	// Size is the item's size in bytes.
 	Size int
-	// Source is whose export the item is of, zero where that is not known.
+	// Source is the source of the item, zero if unknown.
 	Source bridge.SourceIdentity
-	// Whole is true where the letter holds the item. Item is that then, byte for
-	// byte as it came, but in a list; it is part of the record.
+	// Whole is true if the record holds the item. Item is then its bytes, which
+	// share memory with the record; List leaves it out.
 	Whole bool
 	Item  []byte
-	// CursorHash is the hash of the cursor that asks for the page which the item
-	// was on, Index its place on that page, from 0.
+	// CursorHash is the hash of the cursor of the item's page, Index the item's
+	// index in the page, from 0.
 	CursorHash string
 	Index      int
-	// Cursor and SHA256, of the item's bytes in hexadecimal digits, are only set
-	// where Whole is false. The cursor is lost where it was too long for the
-	// letter.
+	// Cursor and SHA256, the hash of the item in hexadecimal, are set if Whole is
+	// false. CursorLost is true if the cursor was too long to be kept.
 	Cursor     string
 	CursorLost bool
 	SHA256     string
@@ -85,8 +83,7 @@ type DeadLetter struct {
 	index string // the header
 }
 
-// Read reads a record of the dead letters' topic. What the record does not say
-// stays empty.
+// Read reads a record of the dead-letter topic. Missing values stay empty.
 func Read(r *kgo.Record) DeadLetter {
 	l := DeadLetter{Place: placeOf(r), Time: r.Timestamp, Size: len(r.Value)}
 	for _, h := range r.Headers {
@@ -108,7 +105,7 @@ func Read(r *kgo.Record) DeadLetter {
 			l.index = value
 		}
 	}
-	l.Index, _ = strconv.Atoi(l.index) // 0 where it is not ours
+	l.Index, _ = strconv.Atoi(l.index) // 0 if it is not ours
 	sub, ok := kafkasink.ReadSubstitute(r)
 	if !ok {
 		l.Whole, l.Item = true, r.Value
@@ -119,7 +116,7 @@ func Read(r *kgo.Record) DeadLetter {
 	return l
 }
 
-// identityOf reads ce_source back, as far as it names somebody.
+// identityOf parses ce_source; it returns zero for a foreign form.
 func identityOf(source string) bridge.SourceIdentity {
 	parts := strings.Split(source, "/")
 	if len(parts) != 4 || parts[0] != "" {
@@ -133,8 +130,8 @@ func identityOf(source string) bridge.SourceIdentity {
 	return bridge.SourceIdentity{Organization: organization, Application: application}
 }
 
-// Names reports whether an event is the one that a letter without its bytes is
-// about, and whether its bytes are what they were.
+// Names reports whether an event is the item of a dead letter without bytes, and
+// whether its bytes are unchanged.
 func (l *DeadLetter) Names(e *bridge.Event) (same, unchanged bool) {
 	id := e.AppendRecordID(nil)
 	if string(id[:min(len(id), keptID)]) != l.ID {
