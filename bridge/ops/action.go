@@ -19,21 +19,20 @@ import (
 
 const (
 	maxBody = 64 << 10
-	// actionTimeout bounds an action. The Controller gives up before that.
+	// actionTimeout bounds an action. It is longer than ackTimeout.
 	actionTimeout = 45 * time.Second
-	// ackTimeout is how long the running bridge has to acknowledge an action:
-	// less than a page or a proxy waits.
+	// ackTimeout is how long to wait for the bridge to acknowledge an action:
+	// shorter than the time-out of browsers and proxies.
 	ackTimeout = 20 * time.Second
 )
 
-// actor does what a request's body asks of a stream. who is the caller.
+// actor executes the action in a request's body. who is the caller.
 type actor func(ctx context.Context, stream, who string, body []byte) (any, error)
 
-// action lets those act who may. Nothing of a body is read before that is
-// known.
+// action authorizes a request, then executes it. It reads the body last.
 func (h *handler) action(act actor) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// The owner may take its time to acknowledge.
+		// The acknowledgement may take longer than other answers.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTimeout + writeTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 		defer cancel()
@@ -55,14 +54,14 @@ func (h *handler) perform(ctx context.Context, w http.ResponseWriter, r *http.Re
 		return nil, err
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, &Error{Status: http.StatusUnsupportedMediaType, Err: errors.New("the body of an action is JSON"), Hint: "Content-Type: application/json"}
+		return nil, &Error{Status: http.StatusUnsupportedMediaType, Err: errors.New("the body must be JSON"), Hint: "Content-Type: application/json"}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	switch {
 	case isTooLarge(err):
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the body has more than %d bytes", maxBody)}
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the body is larger than %d bytes", maxBody)}
 	case err != nil:
-		return nil, badRequest("the whole body", "read the body: %w", err)
+		return nil, badRequest("send the complete body", "read the body: %w", err)
 	}
 	return act(ctx, stream, "http:"+callerOf(r), body)
 }
@@ -139,7 +138,7 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	case req.Confirm != stream:
 		return nil, badRequest(fmt.Sprintf(`"confirm": %q`, stream), "confirm: %q is not the name of the stream", shorten(req.Confirm))
 	case req.BaseEpoch == nil:
-		return nil, badRequest("the base_epoch of the plan", "base_epoch is missing: a move is planned before it is executed")
+		return nil, badRequest("use the base_epoch of the plan", "base_epoch is missing: plan the move before executing it")
 	}
 	return h.do(kind, stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
 		m, err := c.Plan(ctx, to)
@@ -153,23 +152,23 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	})
 }
 
-// moveTarget is where a move goes. Exactly one field is set; the first three
-// lead to a committed cursor of the history.
+// moveTarget is the target of a move. Exactly one field is set; the first three go
+// to a committed cursor of the history.
 type moveTarget struct {
 	// Entry names an entry of the history, as 3.12.
 	Entry string `json:"entry"`
 	// Datetime is the newest commit at or before this time.
 	Datetime time.Time `json:"datetime"`
-	// Shift is so many pages back, below 0.
+	// Shift is a number of pages, negative to go back.
 	Shift int64 `json:"shift"`
-	// Earliest is the first event of the export, Current where the stream is,
-	// with the topics as they are now, Latest what comes from now on.
+	// Earliest goes to the first event of the export, Latest to the events from
+	// now on. Current keeps the position and accepts the topics as they are.
 	Earliest bool `json:"earliest"`
 	Current  bool `json:"current"`
 	Latest   bool `json:"latest"`
 }
 
-// parse wants exactly one field, with a value that can be meant.
+// parse checks that exactly one field is set, and its value.
 func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err error) {
 	given := 0
 	for _, is := range []bool{t.Entry != "", !t.Datetime.IsZero(), t.Shift != 0, t.Earliest, t.Current, t.Latest} {
@@ -179,9 +178,9 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 	}
 	switch {
 	case given != 1:
-		return "", nil, badRequest(`"to": {"shift": -5}`, "to: says %d places, want one of entry, datetime, shift, earliest, current, latest", given)
+		return "", nil, badRequest(`"to": {"shift": -5}`, "to: has %d targets, want one of entry, datetime, shift, earliest, current, latest", given)
 	case t.Shift > 0:
-		return "", nil, badRequest(`"shift": -5`, "shift: %d does not go back", t.Shift)
+		return "", nil, badRequest(`"shift": -5`, "shift: %d is not negative", t.Shift)
 	case t.Datetime.After(now):
 		return "", nil, badRequest(`"latest": true`, "datetime: %s is in the future", t.Datetime.Format(time.RFC3339))
 	}
@@ -190,7 +189,7 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 	case t.Entry != "":
 		version, err := bridge.ParseVersion(t.Entry)
 		if err != nil {
-			return "", nil, badRequest("an entry of the history", "entry: %s", shorten(err.Error()))
+			return "", nil, badRequest("use an entry of the history", "entry: %s", shorten(err.Error()))
 		}
 		return rewind, control.RewindToEntry{Entry: version}, nil
 	case !t.Datetime.IsZero():
@@ -205,7 +204,7 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 	return rewind, control.RewindPages{Pages: -t.Shift}, nil
 }
 
-// do has a change applied, and says in the log who wanted it.
+// do executes a change and logs it with its caller.
 func (h *handler) do(action, stream string, by control.Request, change func(Controller, control.Request) (control.Done, error)) (any, error) {
 	if err := checkReason(by.Reason); err != nil {
 		return nil, err
@@ -221,11 +220,11 @@ func (h *handler) do(action, stream string, by control.Request, change func(Cont
 	return Done{Applied: a.Applied, By: a.By, Version: a.Version, At: time.UnixMilli(a.At).UTC()}, nil
 }
 
-// checkReason wants a reason that the history can keep.
+// checkReason checks that there is a reason and that the history can store it.
 func checkReason(reason string) error {
-	const hint = `"reason": "the vendor migrates"`
+	const hint = `"reason": "vendor maintenance"`
 	if strings.TrimSpace(reason) == "" {
-		return badRequest(hint, "reason is empty: the history says why")
+		return badRequest(hint, "reason is empty; it is required for the history")
 	}
 	if err := bridge.CheckReason(reason); err != nil {
 		return badRequest(hint, "%s", err)
@@ -233,23 +232,23 @@ func checkReason(reason string) error {
 	return nil
 }
 
-// decode reads one JSON object with no other fields than into has.
+// decode decodes one JSON object without unknown fields.
 func decode(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if err == nil {
 		if _, end := d.Token(); end != io.EOF {
-			err = errors.New("something follows the object")
+			err = errors.New("trailing data after the object")
 		}
 	}
 	if err != nil {
-		return badRequest(`{"reason": "the vendor migrates"}`, "the body is not what is expected: %s", shorten(explainJSON(err)))
+		return badRequest(`{"reason": "vendor maintenance"}`, "invalid body: %s", shorten(explainJSON(err)))
 	}
 	return nil
 }
 
-// explainJSON says what is wrong in the words of JSON, not of Go.
+// explainJSON describes a decoding error in JSON's terms.
 func explainJSON(err error) string {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
@@ -270,7 +269,7 @@ func explainJSON(err error) string {
 		want = "a whole number"
 	}
 	if wrong.Field == "" {
-		return fmt.Sprintf("%s where %s is wanted", wrong.Value, want)
+		return fmt.Sprintf("%s, want %s", wrong.Value, want)
 	}
 	return fmt.Sprintf("%s is %s, want %s", wrong.Field, wrong.Value, want)
 }

@@ -10,7 +10,7 @@ import (
 	"exportbridge/bridge/deadletter"
 )
 
-// Controller sees and steers one stream, by the contract of control.Controller.
+// Controller shows and changes one stream, by the contract of control.Controller.
 // All methods may be called concurrently.
 type Controller interface {
 	Status(ctx context.Context) control.Report
@@ -21,8 +21,7 @@ type Controller interface {
 	Resume(ctx context.Context, by control.Request) (control.Done, error)
 }
 
-// Records are what the streams leave beside their events. All methods may be
-// called concurrently.
+// Records reads dead letters and jobs. All methods may be called concurrently.
 type Records interface {
 	// DeadLetters returns the newest dead letters of a stream, newest first, limit
 	// at most.
@@ -39,8 +38,8 @@ const (
 
 // History is a part of the committed cursors of a stream.
 type History struct {
-	// Source is where the newest entries are from: Kafka's checkpoint topic
-	// where Redis has none or does not answer. Note says what is missing.
+	// Source is where the newest entries are from: the checkpoint topic in Kafka
+	// if Redis has none or is unreachable. Note says what is missing.
 	Source  string         `json:"source"`
 	Note    string         `json:"note,omitempty"`
 	Entries []HistoryEntry `json:"entries"` // newest first
@@ -60,7 +59,7 @@ func historyOf(found *control.History) History {
 // HistoryEntry is one committed cursor, without the cursor itself.
 type HistoryEntry struct {
 	bridge.Version
-	// Parent is the entry before it, empty where that is not known.
+	// Parent is the entry before it, empty if unknown.
 	Parent string `json:"parent,omitempty"`
 	// At is when it was committed; Kind, Events, Pages, CursorHash, Position and
 	// Change are the checkpoint's.

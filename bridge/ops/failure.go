@@ -10,13 +10,13 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// Error is an error that is answered with a status of its own.
+// Error is an error with an HTTP status and a hint.
 type Error struct {
 	// Status is an HTTP status, 400 or above.
 	Status int
-	// Err is what is answered.
+	// Err is the error in the answer.
 	Err error
-	// Hint says what to do, empty for nothing.
+	// Hint is what to do; may be empty.
 	Hint string
 }
 
@@ -24,7 +24,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// failure gives every error a status.
+// failure returns the status of an error.
 func failure(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -33,16 +33,16 @@ func failure(err error) *Error {
 		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: fault.Hint}
 	}
 	if _, ok := errors.AsType[*kafkaclient.IncompleteError](err); ok {
-		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "exportbridge dlq list --timeout 10m waits longer than a request"}
+		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "run exportbridge dlq list --timeout 10m, which waits longer"}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "exportbridge check"}
+		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "run exportbridge check"}
 	}
 	return &Error{Status: http.StatusInternalServerError, Err: err}
 }
 
-// steered gives an error of a Controller its status: what is in the way of a
-// change is a conflict, and what cannot be found out is unavailable.
+// steered gives an error of a Controller its status: 409 for a rejected change, 503
+// for a server that fails.
 func steered(err error) error {
 	var (
 		missing *control.NoEntryError
@@ -53,27 +53,27 @@ func steered(err error) error {
 		away    *control.StoreAwayError
 		fault   *bridge.Fault
 	)
-	const look = "look at the status, to see whether it was applied"
+	const look = "check the status: it may have been applied"
 	answer := func(status int, hint string) error { return &Error{Status: status, Err: err, Hint: hint} }
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &pending):
-		return answer(http.StatusConflict, "the same again when that one is done")
+		return answer(http.StatusConflict, "retry when that request is done")
 	case errors.As(err, &refused) && refused.Restored:
-		return answer(http.StatusConflict, "Redis had lost its copy of the cursor, which is there again: the same once more")
+		return answer(http.StatusConflict, "Redis had lost the cursor and has it again; retry")
 	case errors.Is(err, control.ErrRefused):
-		return answer(http.StatusConflict, "look at the status, and plan it again")
+		return answer(http.StatusConflict, "check the status and plan again")
 	case errors.As(err, &missing):
-		return answer(http.StatusNotFound, "an entry of the history, or a reset")
+		return answer(http.StatusNotFound, "use an entry of the history, or a reset")
 	case errors.As(err, &absent) && absent.Live != nil:
 		return answer(http.StatusServiceUnavailable, absent.Live.Hint)
 	case errors.As(err, &late) && late.State == bridge.RequestWithdrawn:
-		return answer(http.StatusServiceUnavailable, "the same once more, when the stream is well")
+		return answer(http.StatusServiceUnavailable, "retry when the stream is healthy")
 	case errors.As(err, &late):
 		return answer(http.StatusServiceUnavailable, look)
 	case errors.As(err, &away):
-		return answer(http.StatusServiceUnavailable, "start Redis, or correct REDIS_URL, and the same again")
+		return answer(http.StatusServiceUnavailable, "start Redis or correct REDIS_URL, then retry")
 	case errors.As(err, &fault):
 		return answer(http.StatusServiceUnavailable, fault.Hint)
 	}

@@ -10,32 +10,31 @@ import (
 )
 
 const (
-	// maxFeeds bounds the callers that are told what happens as it happens.
+	// maxFeeds is the maximum number of connected clients.
 	maxFeeds = 32
-	// backlog is how many messages wait for a caller that is slow.
+	// backlog is how many messages are queued for a slow client.
 	backlog = 64
 
-	statusEvery  = 500 * time.Millisecond // at the soonest
-	statusAtMost = time.Second            // later than the last one
+	statusEvery  = 500 * time.Millisecond // at most this often
+	statusAtMost = time.Second            // at least this often
 	pingEvery    = 15 * time.Second
-	// sendTimeout bounds the sending of one message. The answer as a whole has
-	// no end.
+	// sendTimeout bounds the write of one message.
 	sendTimeout = 10 * time.Second
 )
 
-// feed sends what happens as server-sent events, until the caller leaves, is
-// too slow, or the server stops.
+// feed sends log entries, samples and status as server-sent events until the client
+// disconnects, is too slow, or the server stops.
 func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	select {
 	case h.feeds <- struct{}{}:
 		defer func() { <-h.feeds }()
 	default:
 		w.Header().Set("Retry-After", "5")
-		h.fail(w, r, &Error{Status: http.StatusServiceUnavailable, Err: fmt.Errorf("%d callers are connected already", maxFeeds), Hint: "close other windows"})
+		h.fail(w, r, &Error{Status: http.StatusServiceUnavailable, Err: fmt.Errorf("%d clients are already connected", maxFeeds), Hint: "close other browser tabs"})
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy that collects would be late
+	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
 	s := &caller{to: w, control: http.NewResponseController(w)}
 	if s.write("retry: 2000\n\n") != nil {
 		return
@@ -52,7 +51,7 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 	h.tell(r.Context(), s, logs, samples)
 }
 
-// tell sends until something ends it.
+// tell sends events until one of these ends it.
 func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, samples <-chan Sample) {
 	status, ping := time.NewTicker(statusEvery), time.NewTicker(pingEvery)
 	defer status.Stop()
@@ -68,7 +67,7 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 			err = s.write(": ping\n\n")
 		case entry, ok := <-logs:
 			if !ok {
-				return // too slow: whoever comes back is sent the last ones again
+				return // too slow; after reconnecting it gets the last entries again
 			}
 			err = s.send("log", entry)
 		case sample := <-samples:
@@ -77,7 +76,7 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 	}
 }
 
-// caller is a connection that events go to.
+// caller is the connection of a client.
 type caller struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
@@ -85,7 +84,7 @@ type caller struct {
 	sent    time.Time
 }
 
-// sendStatus sends the status if it is another one, or if a second has passed.
+// sendStatus sends the status if it has changed, and at least once a second.
 func (s *caller) sendStatus(streams []Stream, now time.Time) error {
 	data, err := json.Marshal(shown(liveReports(streams, now)))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const localhost = "localhost"
 
-// guard decides who may ask and who may act.
+// guard authorizes requests.
 type guard struct {
 	token *[sha256.Size]byte // of the hash of the token; nil where none is set
 	hosts []string           // in lower case
@@ -35,9 +35,8 @@ func newGuard(cfg Config) guard {
 	return g
 }
 
-// knowsHost reports whether a browser that was sent here by this Host header
-// can be trusted. A name of somebody else may lead here too: then a page of his
-// is of our origin, and reads and steers as one of ours.
+// knowsHost reports whether the Host header is accepted. Rejecting unknown names
+// prevents DNS rebinding.
 func (g *guard) knowsHost(header string) bool {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {
@@ -51,32 +50,32 @@ func (g *guard) knowsHost(header string) bool {
 	return err == nil
 }
 
-// mayAct returns why the caller may not act now, or nil.
+// mayAct returns why the caller may not execute actions, or nil.
 func (g *guard) mayAct(r *http.Request) error {
 	switch {
 	case g.token == nil && isLocal(r):
 		return nil
 	case g.token == nil:
 		return &Error{
-			Status: http.StatusForbidden, Err: fmt.Errorf("without a token actions are only taken from the machine that the bridge runs on, not from %s", callerOf(r)),
-			Hint: "set HTTP_ADMIN_TOKEN_FILE, or act there",
+			Status: http.StatusForbidden, Err: fmt.Errorf("actions are restricted to localhost without a token; the request is from %s", callerOf(r)),
+			Hint: "set HTTP_ADMIN_TOKEN_FILE, or send the request from there",
 		}
 	}
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	// Hashes have the same length whatever was given.
+	// Hashes have equal lengths, which constant time requires.
 	hash := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1 {
 		return nil
 	}
-	text := "an action needs the token"
+	text := "the admin token is required"
 	if scheme != "" {
-		text = "the token is wrong"
+		text = "the admin token is wrong"
 	}
-	return &Error{Status: http.StatusUnauthorized, Err: errors.New(text), Hint: "Authorization: Bearer <what HTTP_ADMIN_TOKEN is set to>"}
+	return &Error{Status: http.StatusUnauthorized, Err: errors.New(text), Hint: "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>"}
 }
 
-// forwarded are how headers begin that proxies add. Who is behind a proxy on this
-// machine may be anywhere.
+// forwarded are the prefixes of headers that proxies add. Proxied requests look local
+// but may come from anywhere.
 var forwarded = []string{"Forwarded", "X-Forwarded-", "X-Real-Ip", "X-Envoy-", "Via"}
 
 // isLocal reports whether the caller is on this machine.
@@ -90,9 +89,8 @@ func isLocal(r *http.Request) bool {
 	return err == nil && peer.Addr().Unmap().IsLoopback()
 }
 
-// fromOtherSite reports whether a page of another site asks for what only ours
-// and programs do. It could not read the answer, but make work: hold all
-// connections for events, or profile.
+// fromOtherSite reports whether a web page of another site sent a request to the API
+// or the profiler. It could not read the answer, but could exhaust connections.
 func fromOtherSite(r *http.Request) bool {
 	if !strings.HasPrefix(r.URL.Path, apiRoot) && !strings.HasPrefix(r.URL.Path, debugRoot) {
 		return false

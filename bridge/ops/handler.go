@@ -15,36 +15,36 @@ import (
 	"exportbridge/bridge/ops/metrics"
 )
 
-// Stream is what the server asks of a bridge.
+// Stream is a bridge.
 type Stream interface {
 	Status() bridge.Status
 	Alive() bool
 }
 
-// Parts are what a server shows and steers. What is nil is not there.
+// Parts are the parts of a server. Those that are nil are disabled.
 type Parts struct {
-	// Version is that of the program, for the page.
+	// Version is the program's, for the web UI.
 	Version string
 	// Metrics and Streams are required.
 	Metrics *metrics.Metrics
 	Streams []Stream
-	// Controllers see and steer the streams, by name.
+	// Controllers show and change the streams, by name.
 	Controllers map[string]Controller
-	// Records are dead letters and jobs.
+	// Records reads dead letters and jobs.
 	Records Records
 	// Log and Samples feed /api/v1/events.
 	Log     *LogTail
 	Samples *Sampler
-	// Page is at / and below.
+	// Page is the web UI, at / and below.
 	Page http.Handler
-	// Logger is told who acted, and who was refused.
+	// Logger logs actions and rejected requests.
 	Logger *slog.Logger
 }
 
 const (
 	apiRoot   = "/api/"
 	debugRoot = "/debug/pprof/"
-	// policy lets the page load nothing but its own files, and nobody frame it.
+	// policy lets the web UI load only its own files, and forbids framing.
 	policy = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 
@@ -59,19 +59,17 @@ type handler struct {
 
 // Handler returns the endpoints:
 //
-//	/livez    200 while every commit loop turns. Kafka, Redis or the API being
-//	          away does not make a process dead: restarting it would not help.
-//	          /ping is the same.
-//	/readyz   200 while no stream is blocked; ?verbose says what each one does.
-//	          /ready is the same.
+//	/livez    200 unless a commit loop has stalled. It ignores Kafka, Redis and the
+//	          API: a restart would not bring them back. Alias: /ping.
+//	/readyz   200 unless a stream is blocked; ?verbose lists all streams. Alias:
+//	          /ready.
 //	/metrics  Prometheus.
-//	/api/v1/  what Controllers and Records answer, as JSON, and events as they happen.
-//	/debug/pprof/  for this machine alone, and only while Addr is of loopback.
-//	/         the page.
+//	/api/v1/  Controllers and Records as JSON, and server-sent events.
+//	/debug/pprof/  on localhost, if Addr is a loopback address.
+//	/         the web UI.
 //
-// A request by a name that is not ours gets 421, one from a page of another site
-// to /api/ or /debug/ 403. Actions need the token, or, without one, a caller on
-// this machine.
+// Unknown Host names get 421, requests of other sites' pages to /api/ or /debug/ 403.
+// Actions require the token; without a token they are restricted to localhost.
 func Handler(cfg Config, parts Parts) http.Handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
@@ -116,7 +114,7 @@ func (h *handler) route(mux *http.ServeMux) {
 	}
 }
 
-// secure sets what every answer has, and refuses names that are not ours.
+// secure sets the common headers and rejects unknown Host names and other sites.
 func (h *handler) secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -128,8 +126,8 @@ func (h *handler) secure(next http.Handler) http.Handler {
 		}
 		if !h.guard.knowsHost(r.Host) {
 			h.fail(w, r, &Error{
-				Status: http.StatusMisdirectedRequest, Err: fmt.Errorf("this server is not called %q", shorten(r.Host)),
-				Hint: "add the name to HTTP_ALLOWED_HOSTS, or use the IP address",
+				Status: http.StatusMisdirectedRequest, Err: fmt.Errorf("unknown Host name %q", shorten(r.Host)),
+				Hint: "add it to HTTP_ALLOWED_HOSTS, or use the IP address",
 			})
 			return
 		}
@@ -142,7 +140,7 @@ func (h *handler) secure(next http.Handler) http.Handler {
 }
 
 func (h *handler) denySite(w http.ResponseWriter, r *http.Request) {
-	h.fail(w, r, &Error{Status: http.StatusForbidden, Err: errors.New("the request comes from a page of another site"), Hint: "the page of this server, or curl"})
+	h.fail(w, r, &Error{Status: http.StatusForbidden, Err: errors.New("cross-site request"), Hint: "use the web UI of this server, or curl"})
 }
 
 func onlyLocal(next http.HandlerFunc) http.HandlerFunc {
@@ -166,7 +164,7 @@ func onlyGet(next http.Handler) http.Handler {
 	})
 }
 
-// unknown answers what no other pattern below /api/ matches, as JSON.
+// unknown answers requests below /api/ that match no other pattern, as JSON.
 func (h *handler) unknown(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
@@ -174,21 +172,21 @@ func (h *handler) unknown(mux *http.ServeMux) http.HandlerFunc {
 			other.Method = method
 			if _, pattern := mux.Handler(&other); pattern != apiRoot {
 				w.Header().Set("Allow", method)
-				h.fail(w, r, &Error{Status: http.StatusMethodNotAllowed, Err: fmt.Errorf("%s is not for %s", shorten(r.URL.Path), shorten(r.Method)), Hint: method})
+				h.fail(w, r, &Error{Status: http.StatusMethodNotAllowed, Err: fmt.Errorf("method %[2]s is not allowed for %[1]s", shorten(r.URL.Path), shorten(r.Method)), Hint: "use " + method})
 				return
 			}
 		}
-		h.fail(w, r, &Error{Status: http.StatusNotFound, Err: fmt.Errorf("there is no %s", shorten(r.URL.Path)), Hint: "/api/v1/status"})
+		h.fail(w, r, &Error{Status: http.StatusNotFound, Err: fmt.Errorf("%s does not exist", shorten(r.URL.Path)), Hint: "/api/v1/status"})
 	}
 }
 
-// refusal is the body of an answer that is an error.
+// refusal is the body of an error.
 type refusal struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint"`
 }
 
-// fail answers with an error, and logs what somebody was refused.
+// fail answers with an error and logs rejected requests.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := failure(err)
 	switch e.Status {
@@ -196,7 +194,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="exportbridge"`)
 		fallthrough
 	case http.StatusForbidden, http.StatusMisdirectedRequest:
-		h.Logger.Warn("request refused", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path), "status", e.Status, "error", e.Error(), "hint", e.Hint)
+		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path), "status", e.Status, "error", e.Error(), "hint", e.Hint)
 	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})
 }
@@ -205,10 +203,10 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // who asked is gone
+	_ = json.NewEncoder(w).Encode(v) // the client is gone
 }
 
-// shorten bounds what a caller gave before it is said back or logged.
+// shorten bounds input of a client before it is returned or logged.
 func shorten(s string) string { return cut(s, 200) }
 
 // cut shortens a text to n bytes.

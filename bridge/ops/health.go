@@ -11,19 +11,19 @@ import (
 	"exportbridge/bridge"
 )
 
-// live says whether the process is worth keeping.
+// live answers the liveness probe.
 func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 	for _, s := range h.Streams {
 		if !s.Alive() {
-			http.Error(w, "stream "+s.Status().Stream+": the commit loop has not turned for a minute", http.StatusServiceUnavailable)
+			http.Error(w, "stream "+s.Status().Stream+": commit loop stalled for 1m", http.StatusServiceUnavailable)
 			return
 		}
 	}
 	fmt.Fprintln(w, "ok")
 }
 
-// ready says whether every stream is as it should be, or what each one does. A
-// window that is done is as it should be.
+// ready answers the readiness probe, with a line per stream on request. A window that
+// has ended is ready.
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusOK
 	lines := make([]string, 0, len(h.Streams))
@@ -59,7 +59,7 @@ func describe(s bridge.Status) string {
 	lines := []string{line}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if d := s.Dependencies[name]; !d.Up {
-			lines = append(lines, fmt.Sprintf("%s does not answer since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error))
+			lines = append(lines, fmt.Sprintf("%s unreachable since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error))
 		}
 	}
 	return strings.Join(lines, "; ")

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// keptEntries is how many log entries are kept for whoever connects.
+	// keptEntries is how many log entries a new client gets.
 	keptEntries = 100
 	// maxAttr bounds the text of an attribute, in bytes.
 	maxAttr = 1000
 )
 
-// LogEntry is a message of the log.
+// LogEntry is a log record.
 type LogEntry struct {
 	// Time, Level, Msg and Attrs are the record's.
 	Time  time.Time      `json:"time"`
@@ -24,8 +24,8 @@ type LogEntry struct {
 	Attrs map[string]any `json:"attrs"`
 }
 
-// LogTail is a slog.Handler that passes records on to another one, and keeps the
-// last hundred of them of level info and above. A nil LogTail keeps nothing.
+// LogTail is a slog.Handler that passes records to another one and keeps the last
+// hundred of level info and above. A nil LogTail keeps nothing.
 type LogTail struct {
 	next  slog.Handler
 	kept  *kept
@@ -33,20 +33,19 @@ type LogTail struct {
 	group string      // the prefix of names, with its dot
 }
 
-// kept is what all handlers that come from one NewLogTail share.
+// kept is shared by all handlers derived from one LogTail.
 type kept struct {
 	mu        sync.Mutex // guards all below
 	entries   []LogEntry // the newest last
 	followers map[chan LogEntry]struct{}
 }
 
-// NewLogTail returns a handler that passes on to next.
+// NewLogTail returns a handler that passes records to next.
 func NewLogTail(next slog.Handler) *LogTail {
 	return &LogTail{next: next, kept: &kept{followers: make(map[chan LogEntry]struct{})}}
 }
 
-// Enabled implements slog.Handler. What next does not want may be kept all the
-// same.
+// Enabled implements slog.Handler. It also accepts records that only LogTail keeps.
 func (t *LogTail) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo || t.next.Enabled(ctx, level)
 }
@@ -97,7 +96,7 @@ func (t *LogTail) entry(r slog.Record) LogEntry {
 	return e
 }
 
-// set adds an attribute, those of a group with its name in front.
+// set adds an attribute; those of a group get its name as prefix.
 func (e *LogEntry) set(prefix string, a slog.Attr) {
 	v := a.Value.Resolve()
 	switch v.Kind() {
@@ -115,7 +114,7 @@ func (e *LogEntry) set(prefix string, a slog.Attr) {
 	}
 }
 
-// add keeps an entry and sends it to who follows. Who is too slow is let go.
+// add keeps an entry and sends it to the followers. It disconnects slow ones.
 func (k *kept) add(e LogEntry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,9 +132,8 @@ func (k *kept) add(e LogEntry) {
 	}
 }
 
-// follow returns the entries that are kept, and the next ones as they come,
-// until leave is called. The channel is closed when it was not read for too
-// long.
+// follow returns the kept entries, and a channel of new ones until leave is called.
+// The channel is closed if its reader is too slow.
 func (t *LogTail) follow() (past []LogEntry, next <-chan LogEntry, leave func()) {
 	if t == nil {
 		return nil, nil, func() {}

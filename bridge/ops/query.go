@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// maxQueries bounds the questions that are answered at a time: each may
-	// read from Redis and Kafka.
+	// maxQueries is the maximum number of concurrent queries: each may read from
+	// Redis and Kafka.
 	maxQueries = 16
-	// queryTimeout bounds one of them. It is below the server's time to write.
+	// queryTimeout bounds a query. It is below the write time-out.
 	queryTimeout = 25 * time.Second
 
 	defaultEntries, maxEntries   = 200, 1000
 	defaultDeadLetters, maxShown = 50, 200
-	// maxDeadLetters is how many dead letters are counted at most.
+	// maxDeadLetters is the maximum total of dead letters.
 	maxDeadLetters = 1000
 )
 
-// query answers a question with what f returns.
+// query answers with the result of f, as JSON.
 func (h *handler) query(f func(ctx context.Context, r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -35,7 +35,7 @@ func (h *handler) query(f func(ctx context.Context, r *http.Request) (any, error
 			defer func() { <-h.queries }()
 		default:
 			w.Header().Set("Retry-After", "1")
-			h.fail(w, r, &Error{Status: http.StatusServiceUnavailable, Err: fmt.Errorf("%d questions are being answered already", maxQueries), Hint: "the same again in a second"})
+			h.fail(w, r, &Error{Status: http.StatusServiceUnavailable, Err: fmt.Errorf("too many requests: %d are in progress", maxQueries), Hint: "retry in a second"})
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
@@ -49,11 +49,11 @@ func (h *handler) query(f func(ctx context.Context, r *http.Request) (any, error
 	}
 }
 
-// session is what the page asks first.
+// session is the first query of the web UI.
 type session struct {
 	Version string    `json:"version"`
 	Now     time.Time `json:"now"`
-	// Write is true if this caller may act now.
+	// Write is true if this client may execute actions.
 	Write      bool     `json:"write"`
 	NeedsToken bool     `json:"needs_token"`
 	ShowEvents bool     `json:"show_events"`
@@ -75,7 +75,7 @@ func (h *handler) names() []string {
 	return names
 }
 
-// stream returns the name in the request's path, if it is one of ours.
+// stream returns the name of the stream in the request's path.
 func (h *handler) stream(r *http.Request) (string, error) {
 	asked, names := r.PathValue("stream"), h.names()
 	for _, name := range names {
@@ -83,7 +83,7 @@ func (h *handler) stream(r *http.Request) (string, error) {
 			return name, nil
 		}
 	}
-	return "", &Error{Status: http.StatusNotFound, Err: fmt.Errorf("this process has no stream %q", shorten(asked)), Hint: "one of: " + strings.Join(names, ", ")}
+	return "", &Error{Status: http.StatusNotFound, Err: fmt.Errorf("unknown stream %q", shorten(asked)), Hint: "one of: " + strings.Join(names, ", ")}
 }
 
 func (h *handler) status(ctx context.Context, _ *http.Request) (any, error) {
@@ -119,7 +119,7 @@ func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
 	}
 	if text := r.URL.Query().Get("since"); text != "" {
 		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
-			return nil, badRequest("since=2026-11-20T13:00:00Z", "since: %q is not a time as in RFC 3339", shorten(text))
+			return nil, badRequest("since=2026-11-20T13:00:00Z", "since: %q is not an RFC 3339 time", shorten(text))
 		}
 	}
 	found, err := h.Controllers[stream].History(ctx, q)

@@ -31,14 +31,14 @@ func TestQueries(t *testing.T) {
 		{"GET /api/v1/streams/events/history?limit=many", 400, "limit"},
 		{"GET /api/v1/streams/events/history?since=yesterday", 400, "since"},
 		{"GET /api/v1/streams/events/dead-letters?limit=-1", 400, "limit"},
-		{"GET /api/v1/streams/users/history", 404, "no stream"},
+		{"GET /api/v1/streams/users/history", 404, "unknown stream"},
 		{"GET /api/v1/streams/../status/history", 307, ""},
 		{"GET /api/v1/streams//history", 307, ""},
-		{"GET /api/v1/nothing", 404, "there is no /api/v1/nothing"},
-		{"GET /api/v1/streams/events/pause", 405, "not for GET"},
-		{"POST /api/v1/status", 405, "not for POST"},
-		{"DELETE /api/v1/status", 405, "not for DELETE"},
-		{"PUT /api/v1/streams/events/move", 405, "not for PUT"},
+		{"GET /api/v1/nothing", 404, "/api/v1/nothing does not exist"},
+		{"GET /api/v1/streams/events/pause", 405, "method GET is not allowed"},
+		{"POST /api/v1/status", 405, "method POST is not allowed"},
+		{"DELETE /api/v1/status", 405, "method DELETE is not allowed"},
+		{"PUT /api/v1/streams/events/move", 405, "method PUT is not allowed"},
 		{"GET /../../etc/passwd", 307, ""},
 		{"GET /etc/passwd", 404, ""},
 		{"GET /debug/pprof/", 404, ""},
@@ -223,7 +223,7 @@ func TestTooManyQueries(t *testing.T) {
 		asking.Go(func() { s.do(ask{line: "GET /api/v1/jobs"}) })
 		<-slow.asked
 	}
-	wantRefusal(t, s.do(ask{line: "GET /api/v1/session"}), 503, "already")
+	wantRefusal(t, s.do(ask{line: "GET /api/v1/session"}), 503, "too many requests")
 	close(slow.answer)
 	asking.Wait()
 	if w := s.do(ask{line: "GET /api/v1/session"}); w.Code != 200 {

@@ -7,15 +7,14 @@ import (
 	"exportbridge/bridge/control"
 )
 
-// shownReport is a report as it leaves the process.
+// shownReport is a report without secrets.
 type shownReport struct {
 	control.Report
 	Checkpoint *shownCheckpoint `json:"checkpoint,omitempty"`
 }
 
-// shownCheckpoint is a checkpoint without its cursor, with which anybody who
-// has a key could read the export, and without the identities of its tail. The
-// fields that it has itself hide those of the same name.
+// shownCheckpoint is a checkpoint without its cursor, which is a secret, and without
+// the identities of its tail. Its own fields hide those of the same name.
 type shownCheckpoint struct {
 	*bridge.Checkpoint
 	Cursor     *struct{} `json:"cursor,omitempty"`
@@ -35,7 +34,7 @@ func shown(all []control.Report) []shownReport {
 	return out
 }
 
-// liveReports reports what the process knows by itself: it asks nobody.
+// liveReports returns reports from this process's own state.
 func liveReports(streams []Stream, now time.Time) []control.Report {
 	all := make([]control.Report, len(streams))
 	for i, s := range streams {

@@ -15,28 +15,27 @@ const (
 	maxSample = 16 << 10
 )
 
-// Sample is an event that was published, to look at.
+// Sample is a published event.
 type Sample struct {
 	Stream string `json:"stream"`
-	// Time is the record's, Type, ID and Origin are what its headers say.
+	// Time is the record's; Type, ID and Origin are from its headers.
 	Time time.Time `json:"time"`
 	Type string    `json:"type,omitempty"`
 	ID   string    `json:"id,omitempty"`
-	// KeyHash tells the record's key from others; Partition and Offset are where
-	// it is.
+	// KeyHash is a hash of the record's key.
 	KeyHash   string `json:"key_hash,omitempty"`
 	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
 	Origin    string `json:"origin,omitempty"`
-	// Value is the event itself, its first 16 KiB; empty unless
+	// Value is the event, truncated to 16 KiB; empty unless
 	// HTTP_SHOW_EVENTS is set.
 	Value string `json:"value,omitempty"`
 }
 
-// Sampler shows a few of the published events to whoever is connected. It is a
-// bridge.Observer: a sample is shown when the batch that it is of is committed.
-// All methods may be called concurrently. While nobody is connected each costs
-// one atomic load. A nil Sampler has no samples.
+// Sampler sends samples of the published events to the connected clients. It is a
+// bridge.Observer and sends a sample when its batch is committed. All methods may be
+// called concurrently. Without clients each costs one atomic load. A nil Sampler has
+// no samples.
 type Sampler struct {
 	values bool // may be shown
 	every  time.Duration
@@ -54,8 +53,8 @@ type lane struct {
 	pending *Sample    // not committed yet
 }
 
-// NewSampler returns a Sampler for these streams, which together have at most
-// five samples a second. values lets the values of events out.
+// NewSampler returns a Sampler for these streams, with at most five samples a second
+// in total. values exposes the values of events.
 func NewSampler(streams []string, values bool) *Sampler {
 	s := &Sampler{
 		values: values, every: samplePause * time.Duration(max(1, len(streams))),
@@ -67,8 +66,8 @@ func NewSampler(streams []string, values bool) *Sampler {
 	return s
 }
 
-// Offer takes a sample if somebody wants one now. make is only called then, and
-// leaves Value empty unless values is true.
+// Offer takes a sample if one is due. Only then it calls make, which leaves Value
+// empty unless values is true.
 func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
 	if s.following.Load() == 0 {
 		return
@@ -105,8 +104,8 @@ func (s *Sampler) Observe(o bridge.Observation) {
 	}
 }
 
-// settle shows the pending sample of a stream, or drops it: its transaction
-// may have been aborted.
+// settle sends the pending sample of a stream, or drops it if its transaction may
+// have been aborted.
 func (s *Sampler) settle(stream string, committed bool) {
 	l := s.lanes[stream]
 	if l == nil {
@@ -129,7 +128,7 @@ func (s *Sampler) settle(stream string, committed bool) {
 	}
 }
 
-// follow returns the samples as they come, until leave is called.
+// follow returns a channel of samples until leave is called.
 func (s *Sampler) follow() (next <-chan Sample, leave func()) {
 	if s == nil {
 		return nil, func() {}

@@ -1,6 +1,5 @@
-// Package ops shows and steers a running bridge over HTTP: health for
-// supervisors, metrics, what the commands show as JSON, events as they happen,
-// a page, and guarded actions.
+// Package ops serves a running bridge over HTTP: probes, metrics, status and records
+// as JSON, server-sent events, the web UI, and authorized actions.
 package ops
 
 import (
@@ -16,42 +15,42 @@ import (
 
 const (
 	writeTimeout = 30 * time.Second
-	// stopGrace is how long requests at hand may take when the server stops.
+	// stopGrace is how long requests in progress may take when the server stops.
 	stopGrace = 2 * time.Second
 )
 
-// Server answers for the streams of one process.
+// Server is the HTTP server of one process.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
-	stop     context.CancelFunc // ends what would never end by itself
+	stop     context.CancelFunc // cancels the requests
 }
 
-// Listen opens the address, so that a mistake in it shows before anything
-// runs. Serve must be called, or Close.
+// Listen binds the address, so that a wrong one fails before anything runs. The
+// caller must call Serve or Close.
 func Listen(ctx context.Context, cfg Config, parts Parts) (*Server, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on HTTP_ADDR: %w", err)
 	}
-	var complaints *log.Logger
+	var errorLog *log.Logger
 	if parts.Logger != nil {
-		complaints = slog.NewLogLogger(parts.Logger.Handler(), slog.LevelWarn)
+		errorLog = slog.NewLogLogger(parts.Logger.Handler(), slog.LevelWarn)
 	}
 	requests, stop := context.WithCancel(context.WithoutCancel(ctx))
 	return &Server{listener: l, stop: stop, http: &http.Server{
 		Handler:           Handler(cfg, parts),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: complaints,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: errorLog,
 	}}, nil
 }
 
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Serve answers until ctx ends. Then events end, what is being asked of the
-// Controllers is given up, and answers have two seconds to be sent.
+// Serve serves until ctx ends. Then it cancels all requests, which have two seconds to
+// send their answers.
 func (s *Server) Serve(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	unwatch := context.AfterFunc(ctx, func() {
@@ -73,7 +72,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return fmt.Errorf("serve %s: %w", s.Addr(), err)
 }
 
-// Close gives the address back without serving.
+// Close releases the address without serving.
 func (s *Server) Close() error {
 	s.stop()
 	return s.listener.Close()

@@ -1,5 +1,5 @@
-// Package tracing makes one OpenTelemetry trace of each page, between a bridge
-// and its ports.
+// Package tracing records an OpenTelemetry trace of each page, by wrapping the ports
+// of a bridge.
 package tracing
 
 import (
@@ -16,27 +16,26 @@ import (
 	"exportbridge/bridge"
 )
 
-// Scope says what the traces of a stream are about.
+// Scope has the attributes of a stream's spans.
 type Scope struct {
-	// Stream and Topic name where pages go, Host and Path where they come from.
+	// Stream and Topic are the target of pages, Host and Path their source.
 	Stream, Topic, Host, Path string
 	// Mode is the delivery guarantee.
 	Mode bridge.Mode
 }
 
-// Tracer makes one trace of each page: poll, and in it GET, send and commit.
-// It stands between a bridge and its ports; without one, tracing costs nothing.
-// The ports of one stream belong to one Tracer. The spans hold no payload, no
-// key and no cursor but its hash.
+// Tracer records a trace of each page: span poll with the children GET, send and
+// commit cursor. It wraps the ports of one stream. Spans contain no payload, no key
+// and no cursor except its hash.
 type Tracer struct {
 	about  Scope
 	tracer trace.Tracer
 
 	mu    sync.Mutex             // guards pages
-	pages map[*bridge.Page]*trip // on the way to the sink
+	pages map[*bridge.Page]*trip // fetched and not yet sent
 
-	// sent are the pages of the batch at hand, published those whose
-	// checkpoint the store is yet to take. Owned by the commit loop.
+	// sent are the pages of the current batch, published those whose checkpoint
+	// is not yet in the store. Owned by the commit loop.
 	sent, published []*trip
 	began           time.Time // of the commit
 }
@@ -46,13 +45,13 @@ func New(p trace.TracerProvider, about Scope) *Tracer {
 	return &Tracer{about: about, tracer: p.Tracer("exportbridge"), pages: make(map[*bridge.Page]*trip)}
 }
 
-// Source returns s with its requests traced.
+// Source returns s with traced requests.
 func (t *Tracer) Source(s bridge.Source) bridge.Source { return tracedSource{s, t} }
 
-// Sink returns s with what is sent to it traced.
+// Sink returns s with traced sends and commits.
 func (t *Tracer) Sink(s bridge.Sink) bridge.Sink { return tracedSink{s, t} }
 
-// Store returns s with its part in the commits traced.
+// Store returns s with traced commits, in at-least-once mode.
 func (t *Tracer) Store(s bridge.Store) bridge.Store {
 	if t.about.Mode == bridge.ExactlyOnce {
 		return s // the sink commits
@@ -64,13 +63,13 @@ func (t *Tracer) Store(s bridge.Store) bridge.Store {
 type trip struct {
 	ctx context.Context //nolint:containedctx // the parent of the spans to come
 
-	mu        sync.Mutex // guards all below: pages are released by anybody
+	mu        sync.Mutex // guards all below: any goroutine may release a page
 	root      trace.Span
 	get, send trace.Span // nil while there is none
 	handed    bool       // to the sink: a commit ends the trace
 }
 
-// take forgets a page on its way and returns its trip, nil where it has none.
+// take removes a page and returns its trip, nil if it has none.
 func (t *Tracer) take(p *bridge.Page) *trip {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,8 +161,8 @@ func (r *trip) gotten(at time.Time, err error) {
 	r.get = nil
 }
 
-// released ends what ends with the use of the page's memory: the sending of a
-// page that was handed to the sink, and the trace of any other.
+// released ends the send span of a page that was handed to the sink, and the trace of
+// any other page.
 func (r *trip) released() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,7 +180,7 @@ func (r *trip) released() {
 	}
 }
 
-// end ends the trace. It is the last word on a trace that was not ended.
+// end ends the trace.
 func (r *trip) end(how string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,8 +198,8 @@ func outcome(s trace.Span, how string) {
 	s.SetAttributes(attribute.String("exportbridge.outcome", how))
 }
 
-// fail marks a span as failed. Of the error it tells the code alone: the text
-// may quote what a server said.
+// fail marks a span as failed, with the error's code only: the text may quote a
+// server.
 func fail(s trace.Span, err error) {
 	if err == nil {
 		return
@@ -235,7 +234,7 @@ func (s tracedSink) Send(ctx context.Context, p *bridge.Page) error {
 	return nil
 }
 
-// send begins the sending of a page and returns the context for its records.
+// send begins the send span of a page and returns the traceparent of its records.
 func (t *Tracer) send(r *trip, events int) string {
 	_, span := t.tracer.Start(r.ctx, "send "+t.about.Topic, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		attribute.String("messaging.system", "kafka"),
@@ -262,7 +261,7 @@ func (s tracedSink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt
 	return receipt, err
 }
 
-// committed ends the traces of the batch at hand.
+// committed ends the traces of the current batch.
 func (t *Tracer) committed(err error) {
 	how := "committed"
 	if err != nil {
@@ -277,7 +276,7 @@ func (t *Tracer) committed(err error) {
 	t.published = nil
 }
 
-// abandon ends the traces of what will not be committed any more.
+// abandon ends the traces of pages that will not be committed.
 func (t *Tracer) abandon() {
 	for _, r := range append(t.sent, t.published...) {
 		r.end("abandoned", nil)
@@ -290,8 +289,8 @@ type tracedStore struct {
 	t *Tracer
 }
 
-// Advance implements bridge.Store. Only the commit loop calls it: at least
-// once there is no mirror. After an error it is called again, or the session ends.
+// Advance implements bridge.Store. Only the commit loop calls it in at-least-once
+// mode. After an error it is retried, or the session ends.
 func (s tracedStore) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	err := s.Store.Advance(ctx, from, to)
 	if err == nil {
@@ -300,7 +299,7 @@ func (s tracedStore) Advance(ctx context.Context, from, to bridge.Checkpoint) er
 	return err
 }
 
-// codeOf is the short word for an error.
+// codeOf returns the code of an error.
 func codeOf(err error) string {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Code != "" {
 		return f.Code

@@ -387,7 +387,7 @@ func TestE2EAliveWhileServersAreAway(t *testing.T) {
 			}
 		}
 		name := map[string]string{"EXPORT_URL": "api", "KAFKA_BROKERS": "kafka", "REDIS_URL": "redis"}[away]
-		if code, body := s.get("/readyz?verbose"); code != 200 || !bytes.Contains(body, []byte(name+" does not answer since")) {
+		if code, body := s.get("/readyz?verbose"); code != 200 || !bytes.Contains(body, []byte(name+" unreachable since")) {
 			t.Errorf("/readyz without %s: %d %s", away, code, body)
 		}
 	})
