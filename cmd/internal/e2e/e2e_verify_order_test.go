@@ -168,7 +168,7 @@ func TestE2EVerifyRefuses(t *testing.T) {
 	id := s.jobID(backfill)
 	backfill.kill()
 	p, _ := s.command(1, window...)
-	s.wantSaid(p, "backfill "+id, "is not done", "exportbridge backfill cancel "+id)
+	s.wantSaid(p, "backfill "+id, "is unfinished", "exportbridge backfill cancel "+id)
 	s.command(0, "backfill", "cancel", id, "--execute")
 
 	api.change.Store(&undated)
