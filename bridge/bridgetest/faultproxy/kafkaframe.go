@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,7 +14,7 @@ import (
 const maxFrame = 256 << 20
 
 // readFrame returns one request or reply, the four bytes of its size included.
-func readFrame(from net.Conn) ([]byte, error) {
+func readFrame(from io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(from, size[:]); err != nil {
 		return nil, err

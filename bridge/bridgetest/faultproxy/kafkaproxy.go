@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -44,10 +45,11 @@ func (f KafkaFault) String() string {
 // KafkaRule says which requests are hit, and how.
 type KafkaRule struct {
 	Fault KafkaFault
-	// Delay is for DelayRequest, DelayReply and LateRequest. Until, if it is
-	// not nil, has to be closed as well: an event instead of a time.
-	Delay time.Duration
-	Until <-chan struct{}
+	// Delay is for DelayRequest, DelayReply and LateRequest; hits are delayed by
+	// Delay to Delay+Spread, evenly distributed and the same in each run. Until,
+	// if it is not nil, has to be closed as well: an event instead of a time.
+	Delay, Spread time.Duration
+	Until         <-chan struct{}
 	// Keys are the kinds of request; none means all.
 	Keys []kmsg.Key
 	// Client is a kgo.ClientID; empty means all.
@@ -76,10 +78,14 @@ type KafkaRule struct {
 //	k := servers.StartKafka(t, servers.KafkaOptions{Proxy: p})
 //
 // Apache Kafka keeps its plain listeners beside it; with kfake the clients
-// that a test does not want broken dial with Direct. The proxy cannot look
-// into TLS. Its methods may be called concurrently.
+// that a test does not want broken dial with Direct. Before a cluster that
+// advertises itself, use Before. The proxy cannot look into TLS. Its methods
+// may be called concurrently.
 type KafkaProxy struct {
 	*relay
+
+	renaming sync.Mutex              // held before mu
+	fronts   map[string]*net.TCPAddr // address of the proxy by the advertised one; guarded by renaming
 
 	mu     sync.Mutex        // guards all below
 	direct map[string]string // address of the broker by that of the proxy
@@ -106,7 +112,7 @@ func StartKafkaProxy(t testing.TB) *KafkaProxy {
 
 // NewKafkaProxy does the same outside a test. The caller must Close it.
 func NewKafkaProxy() *KafkaProxy {
-	return &KafkaProxy{relay: newRelay(), direct: make(map[string]string)}
+	return &KafkaProxy{relay: newRelay(), fronts: make(map[string]*net.TCPAddr), direct: make(map[string]string)}
 }
 
 // Addrs returns the addresses of all brokers, as clients reach them.
@@ -273,11 +279,15 @@ func (k *kafkaLink) request(ctx context.Context, f piece) error {
 
 func (k *kafkaLink) reply(ctx context.Context, f piece) error {
 	a := k.answer(correlationOf(f.data))
+	data, err := k.proxy.rename(&a.header, f.data)
+	if err != nil {
+		return err
+	}
 	if err := k.proxy.release(ctx, f.at); err != nil {
 		return err
 	}
 	if a.rule == nil {
-		k.deliver(f.data)
+		k.deliver(data)
 		return nil
 	}
 	switch a.rule.Fault {
@@ -291,7 +301,7 @@ func (k *kafkaLink) reply(ctx context.Context, f piece) error {
 			return err
 		}
 	}
-	k.deliver(f.data)
+	k.deliver(data)
 	a.rule.hits.add(nil)
 	return nil
 }
@@ -305,7 +315,14 @@ func (k *kafkaLink) delay(ctx context.Context, rule *kafkaRule, at time.Time) er
 			return ctx.Err()
 		}
 	}
-	return k.proxy.release(ctx, at.Add(rule.Delay))
+	return k.proxy.release(ctx, at.Add(rule.wait()))
+}
+
+// wait is the delay of the next hit. The golden section spreads the delays
+// evenly.
+func (r *kafkaRule) wait() time.Duration {
+	_, part := math.Modf(float64(r.hits.Count()) * (math.Phi - 1))
+	return r.Delay + time.Duration(part*float64(r.Spread))
 }
 
 func (k *kafkaLink) ask(a forwarded) {

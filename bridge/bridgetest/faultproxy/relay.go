@@ -1,9 +1,11 @@
 package faultproxy
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -181,7 +183,7 @@ type piece struct {
 // carriage is how a proxy carries one connection.
 type carriage struct {
 	// read returns the next piece of what one side sends.
-	read func(net.Conn) ([]byte, error)
+	read func(io.Reader) ([]byte, error)
 	// request and reply pass a piece on. An error cuts the link.
 	request, reply func(piece) error
 	// settle runs when the client has ended and all its requests are passed.
@@ -189,14 +191,18 @@ type carriage struct {
 	settle func()
 }
 
+// readBuffer saves a system call for the size of each frame.
+const readBuffer = 64 << 10
+
 // carry moves pieces both ways until one side ends or the link is cut. What
 // the client sent before it ended is delivered all the same.
 func (l *link) carry(ctx context.Context, c carriage) {
+	client, server := bufio.NewReaderSize(l.client, readBuffer), bufio.NewReaderSize(l.server, readBuffer)
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		l.flow(ctx, func() ([]byte, error) { return c.read(l.client) }, c.request, c.settle)
+		l.flow(ctx, func() ([]byte, error) { return c.read(client) }, c.request, c.settle)
 	})
-	l.flow(ctx, func() ([]byte, error) { return c.read(l.server) }, c.reply, func() {})
+	l.flow(ctx, func() ([]byte, error) { return c.read(server) }, c.reply, func() {})
 	requests.Wait()
 }
 
@@ -243,7 +249,11 @@ func isClosed(c <-chan struct{}) bool {
 
 // sleepUntil waits until at, or returns the context's error.
 func sleepUntil(ctx context.Context, at time.Time) error {
-	timer := time.NewTimer(time.Until(at))
+	wait := time.Until(at)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

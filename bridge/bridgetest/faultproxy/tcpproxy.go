@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -152,7 +152,7 @@ func (p *TCPProxy) removeCut(c *replyCut) {
 }
 
 // readSome returns what has arrived.
-func readSome(from net.Conn) ([]byte, error) {
+func readSome(from io.Reader) ([]byte, error) {
 	b := make([]byte, 16<<10)
 	n, err := from.Read(b)
 	if n > 0 {
