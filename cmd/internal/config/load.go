@@ -18,10 +18,9 @@ type loader struct {
 	problems Problems
 }
 
-// fill sets every setting of the struct that target points to, as one stream
-// sees it ("" for none), and returns where the values came from. A field whose
-// value cannot be used keeps its default, which the struct holds, so that it
-// causes no second problem.
+// fill sets every setting of the struct that target points to, for one stream ("" for
+// none), and returns the origins of the values. A field with an invalid value keeps
+// its default, so that it causes no second problem.
 func (l *loader) fill(target any, stream string) map[string]place {
 	places := make(map[string]place)
 	for _, v := range variablesOf(reflect.ValueOf(target).Elem()) {
@@ -42,7 +41,7 @@ func (l *loader) fill(target any, stream string) map[string]place {
 	return places
 }
 
-// describe names a value by the variable that gave it, and its flag if it was one.
+// describe names the origin of a value in messages.
 func (p place) describe(variable string) string {
 	switch p.kind {
 	case FromDefault:
@@ -64,9 +63,8 @@ func (l *loader) add(variable, message string) {
 	}
 }
 
-// check records what the Validate of every stream found, by stream: bare where
-// all streams share it. What it says about a variable that is wrong already is
-// left out.
+// check adds the problems of the streams' Validate, with the streams' names unless
+// all streams share the problem. It skips variables that have a problem already.
 func (l *loader) check(found map[string]bridge.Problems) {
 	faulty := make(map[string]bool)
 	for _, p := range l.problems {
@@ -91,8 +89,7 @@ func (l *loader) check(found map[string]bridge.Problems) {
 
 func byMessage(a, b bridge.Problem) int { return cmp.Compare(a.Message, b.Message) }
 
-// err returns all problems, in the order of the settings table, as an error for
-// people; nil if there are none.
+// err returns all problems in the order of the settings table; nil if there are none.
 func (l *loader) err(vars []Variable) error {
 	if len(l.problems) == 0 {
 		return nil
@@ -107,8 +104,7 @@ func (l *loader) err(vars []Variable) error {
 	return l.problems
 }
 
-// Problems is everything that is wrong with the settings, in the order of the
-// settings table.
+// Problems are all problems of the settings, in the order of the settings table.
 type Problems []bridge.Problem
 
 // Error implements error, with a line for each problem.
@@ -123,8 +119,8 @@ func (e Problems) Error() string {
 // Unwrap returns each problem, a bridge.Problem.
 func (e Problems) Unwrap() []error { return bridge.Problems(e).Unwrap() }
 
-// Setting is one row of what is in force. For a value of a single stream the
-// variable is the per-stream one.
+// Setting is the effective value of a variable, which is the per-stream one for a
+// value of a single stream.
 type Setting struct {
 	Variable string `json:"variable"`
 	Value    string `json:"value"`
@@ -145,9 +141,9 @@ func (e *Setting) Shown() string {
 	return e.Value
 }
 
-// effectiveOf lists the values in force: every variable once, and once more
-// for each stream that overrides it. Secrets are masked. A variable that
-// cannot be read is left out; it has been reported as a problem.
+// effectiveOf lists the effective values: every variable once, and once more for each
+// stream that overrides it. Secrets are masked. Variables that cannot be read are
+// left out; they have been reported as problems.
 func effectiveOf(src sources, vars []Variable, streams []string) []Setting {
 	var rows []Setting
 	for _, v := range vars {
@@ -177,8 +173,8 @@ func (v *Variable) row(name, text string, from place) Setting {
 	return row
 }
 
-// mask shows of a secret what its type lets out: of a URL the host, of a key
-// nothing.
+// mask formats a secret as its type does: a URL without credentials, a key not at
+// all.
 func (v *Variable) mask(text string) string {
 	secret := reflect.New(v.typ).Elem()
 	if secret.Kind() == reflect.String {

@@ -1,5 +1,5 @@
-// Package config reads the settings of a process: from flags, variables, files
-// and defaults, with everything that is wrong reported at once.
+// Package config reads the settings of a process from flags, environment, files and
+// defaults, and reports all problems at once.
 //
 // It is in cmd/internal, not cmd/exportbridge/internal, because exportbridge-dev
 // has the same settings, and Go keeps a command's internal packages from other
@@ -24,18 +24,18 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// Process is what the command itself needs to know.
+// Process has the settings of the process itself.
 type Process struct {
 	StreamNames []string    `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; events, sessions and users export what they are called" example:"events,users"`
 	InstanceID  string      `env:"BRIDGE_INSTANCE_ID" desc:"name of this process, the same after every restart and no other's: it then has its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
 	Delivery    bridge.Mode `env:"KAFKA_DELIVERY" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
-	LogLevel    string      `env:"LOG_LEVEL" values:"debug,info,warn,error" desc:"the least serious messages to log"`
-	LogFormat   string      `env:"LOG_FORMAT" values:"auto,text,json" desc:"form of the log; auto is text on a terminal and json elsewhere"`
+	LogLevel    string      `env:"LOG_LEVEL" values:"debug,info,warn,error" desc:"minimum log level"`
+	LogFormat   string      `env:"LOG_FORMAT" values:"auto,text,json" desc:"log format; auto is text on a terminal and json elsewhere"`
 }
 
 var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.ExactlyOnce, LogLevel: "info", LogFormat: "auto"}
 
-// windowConfig is where a stream's export begins and ends.
+// windowConfig has the bounds of a stream's export.
 type windowConfig struct {
 	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: RFC 3339, now, earliest, -24h or milliseconds since the epoch" example:"2026-11-01T00:00:00Z"`
 	End   string `env:"EXPORT_END" stream:"yes" desc:"where a stateless window ends, exclusive; without it the stream goes on for ever" example:"2026-11-02T00:00:00Z"`
@@ -43,8 +43,8 @@ type windowConfig struct {
 
 var defaultWindow = windowConfig{Start: "earliest"}
 
-// Uses says which systems a command needs the settings of. The settings of
-// other systems are not judged: tail works without an API key.
+// Uses is the set of systems whose settings a command needs. The settings of other
+// systems are not validated: tail works without an API key.
 type Uses uint8
 
 // The systems, to be combined.
@@ -83,7 +83,7 @@ var kafkaOrder = strings.Fields(`
 	KAFKA_CREATE_TOPICS KAFKA_PARTITIONS KAFKA_REPLICATION KAFKA_CLIENT_ID KAFKA_RACK KAFKA_TLS_ENABLED KAFKA_TLS_CA KAFKA_TLS_CERT KAFKA_TLS_KEY KAFKA_TLS_SKIP_VERIFY
 	KAFKA_SASL_MECHANISM KAFKA_SASL_USERNAME KAFKA_SASL_PASSWORD KAFKA_SASL_INSECURE KAFKA_DELIVERY`)
 
-// Settings are all settings of one process, judged and complete.
+// Settings are the complete, validated settings of a process.
 type Settings struct {
 	Process
 	HTTP   ops.Config
@@ -91,11 +91,11 @@ type Settings struct {
 
 	Streams   []Stream
 	TraceURL  string    // empty is nowhere
-	Warnings  []string  // what looks like a setting and is none
+	Warnings  []string  // unknown variables that look like settings
 	Effective []Setting // for config show
 }
 
-// Stream is the part of the settings that belongs to one stream.
+// Stream has the settings of one stream.
 type Stream struct {
 	Name   string
 	Engine bridge.Config
@@ -103,7 +103,7 @@ type Stream struct {
 	Kafka  kafkasink.Config
 }
 
-// Sources are the places where variables are set, the strongest first.
+// Sources are the places where variables are set, in order of precedence.
 type Sources struct {
 	Flags   map[string]string
 	Command map[string]string // set by the command itself
@@ -111,8 +111,8 @@ type Sources struct {
 	EnvFile string            // path of a file in the form of an environment; "" for none
 }
 
-// Load loads what a command needs. A file that cannot be read is an error without
-// settings; with Problems the settings hold the values in force all the same.
+// Load loads the settings that a command needs. If EnvFile cannot be read it returns
+// no settings. With Problems it returns the effective settings too.
 func Load(from Sources, need Uses) (*Settings, error) {
 	var envFile map[string]string
 	if from.EnvFile != "" {
@@ -159,8 +159,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	return s, l.err(vars)
 }
 
-// withTopics puts the topics that follow from the streams' names in place of
-// the missing default.
+// withTopics replaces the missing default of KAFKA_TOPIC with the streams' topics.
 func withTopics(rows []Setting, streams []Stream) []Setting {
 	i := slices.IndexFunc(rows, func(row Setting) bool { return row.Variable == "KAFKA_TOPIC" && row.Origin == FromDefault })
 	if i < 0 {
@@ -183,8 +182,8 @@ func withTopics(rows []Setting, streams []Stream) []Setting {
 // loadStream fills and composes the settings of one stream.
 func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	st := Stream{Name: name}
-	// What is exported decides about the records too, so the export's settings
-	// are always read; but a command that does not use it need not have them right.
+	// Records depend on the export's settings, so they are always read; their
+	// problems count only if the command uses the export.
 	export := &loader{src: l.src}
 	export.fillExport(&st)
 	export.fillEngine(&st, now)
@@ -240,8 +239,8 @@ func (l *loader) fillKafka(st *Stream) {
 
 func defaultTopic(stream string) string { return "export." + stream }
 
-// chooseResource settles what a stream exports: a stream named after a
-// resource exports that one, every other has to say it.
+// chooseResource sets the resource of a stream: a stream named after a resource
+// exports that one, any other requires the setting.
 func (l *loader) chooseResource(st *Stream, from place) {
 	const name = "EXPORT_RESOURCE"
 	own := streamPrefix(st.Name) + name
@@ -262,8 +261,8 @@ func (l *loader) chooseResource(st *Stream, from place) {
 	}
 }
 
-// windowEnd reads the end of a window. It must be the same instant at every
-// start, or a window could not be resumed.
+// windowEnd reads the end of a window. It must be absolute, so that the window can be
+// resumed.
 func (l *loader) windowEnd(text string, places map[string]place, now time.Time) int64 {
 	ms := l.instant("EXPORT_END", text, places, now)
 	if later, err := ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
@@ -273,7 +272,7 @@ func (l *loader) windowEnd(text string, places map[string]place, now time.Time) 
 	return ms
 }
 
-// instant reads a point in time, 0 if it cannot be read.
+// instant reads a point in time; 0 if it is invalid.
 func (l *loader) instant(name, text string, places map[string]place, now time.Time) int64 {
 	ms, err := ParseInstant(text, now)
 	if err != nil {
@@ -282,7 +281,7 @@ func (l *loader) instant(name, text string, places map[string]place, now time.Ti
 	return ms
 }
 
-// Unsafe lists the settings that give up a protection.
+// Unsafe lists the settings that disable a protection.
 func (st *Stream) Unsafe() []string {
 	var list []string
 	add := func(on bool, name string) {
@@ -297,7 +296,7 @@ func (st *Stream) Unsafe() []string {
 	return list
 }
 
-// validate asks about the parts that all streams share.
+// validate validates the settings that all streams share.
 func (s *Settings) validate(need Uses) (p bridge.Problems) {
 	p.Add(s.HTTP.Validate())
 	if need&UsesCursor != 0 {
@@ -306,7 +305,7 @@ func (s *Settings) validate(need Uses) (p bridge.Problems) {
 	return p
 }
 
-// validate asks every package about its part.
+// validate validates the settings of the stream.
 func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	if need&UsesExport != 0 {
 		p.Add(st.Engine.Validate())
@@ -320,8 +319,8 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 
 var streamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// streamNames returns the names that can be used. Names that differ only in -
-// and _ would share their variables.
+// streamNames returns the valid names. Names that differ only in - and _ would share
+// their variables.
 func (l *loader) streamNames(names []string) []string {
 	var good []string
 	prefixes := make(map[string]string)
@@ -331,7 +330,7 @@ func (l *loader) streamNames(names []string) []string {
 		case !streamName.MatchString(name):
 			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users", name))
 		case taken && twin == name:
-			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q comes twice, for example events,users", name))
+			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q is listed twice, for example events,users", name))
 		case taken:
 			l.add("BRIDGE_STREAMS", fmt.Sprintf("BRIDGE_STREAMS: %q and %q would share their variables %s..., rename one", twin, name, streamPrefix(name)))
 		default:
@@ -342,8 +341,7 @@ func (l *loader) streamNames(names []string) []string {
 	return good
 }
 
-// checkTwins refuses two streams that would write the same events to the same
-// topic.
+// checkTwins rejects two streams that would publish the same events to one topic.
 func (l *loader) checkTwins(streams []Stream, need Uses) {
 	if need&(UsesExport|UsesKafka) != UsesExport|UsesKafka {
 		return

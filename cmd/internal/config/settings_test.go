@@ -131,7 +131,7 @@ func TestLoadProblems(t *testing.T) {
 			[]string{"BRIDGE_STREAMS=events,events,a-b,a_b,-x," + strings.Repeat("y", 64), "EXPORT_RESOURCE=events"},
 			[]string{
 				"STREAM_A_B_EXPORT_RESOURCE: is required, because stream a-b is not named after a resource, for example events",
-				`BRIDGE_STREAMS: "events" comes twice, for example events,users`,
+				`BRIDGE_STREAMS: "events" is listed twice, for example events,users`,
 				`BRIDGE_STREAMS: "a-b" and "a_b" would share their variables STREAM_A_B_..., rename one`,
 				`BRIDGE_STREAMS: "-x" is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users`,
 				`BRIDGE_STREAMS: "` + strings.Repeat("y", 64) + `" is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users`,

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// jobsInterval is how old the metrics of backfills and replays may be. A look
-	// is a short connection to Kafka, that reads what has come since the last one,
-	// for all streams.
+	// jobsInterval is the maximum age of the metrics of backfills and replays. Each
+	// update reads the new records of all streams' jobs by a short connection.
 	jobsInterval = 30 * time.Second
-	// deniedInterval is for who may not look: brokers log whom they refuse.
+	// deniedInterval applies if authorization fails, which brokers log each time.
 	deniedInterval = 30 * time.Minute
 )
 
-// watchJobs keeps the metrics of the stream's backfills and replays, which are
-// processes that nobody scrapes, while the stream is this process's.
+// watchJobs updates the metrics of the stream's backfills and replays, which are not
+// scraped themselves, while this process owns the stream.
 func (p *Process) watchJobs(ctx context.Context, st *stream) {
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
@@ -39,7 +38,7 @@ func (p *Process) watchJobs(ctx context.Context, st *stream) {
 	}
 }
 
-// showWindows looks at the jobs once, and returns when to look again.
+// showWindows updates the metrics once and returns the time to the next update.
 func (p *Process) showWindows(ctx context.Context, st *stream) time.Duration {
 	count, err := st.windows(ctx, jobsInterval/2)
 	p.metrics.Windows(st.name, count)
@@ -47,10 +46,10 @@ func (p *Process) showWindows(ctx context.Context, st *stream) time.Duration {
 	switch {
 	case err == nil || ctx.Err() != nil:
 	case ok && fault.Class == bridge.Permanent:
-		p.log.Info("backfills and replays are not counted", logStream, st.name, logError, err, logHint, fault.Hint)
+		p.log.Info("metrics of backfills and replays disabled", logStream, st.name, logError, err, logHint, fault.Hint)
 		return deniedInterval
 	default:
-		p.log.Debug("backfills and replays not counted", logStream, st.name, logError, err)
+		p.log.Debug("metrics of backfills and replays not updated", logStream, st.name, logError, err)
 	}
 	return jobsInterval
 }

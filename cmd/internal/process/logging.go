@@ -19,11 +19,11 @@ const (
 	logError     = "error"
 	logHint      = "hint"
 	logAddr      = "addr"
-	LogComponent = "component" // kafka, redis, http: whose library speaks
+	LogComponent = "component" // kafka, redis, http or traces
 )
 
-// NewLogger returns a logger of the configured level and form, which folds
-// floods: see FlushLog.
+// NewLogger returns a logger of the configured level and format that folds repeated
+// messages; see FlushLog.
 func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
 	var level slog.Level
 	// The walker let through only names of levels.
@@ -39,16 +39,16 @@ func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
 	})))
 }
 
-// FlushLog prints what a logger of NewLogger holds back, before the process
-// ends.
+// FlushLog prints the messages that a logger of NewLogger holds back. Call it before
+// the process ends.
 func FlushLog(log *slog.Logger) {
 	if f, ok := log.Handler().(*folder); ok {
 		f.flush()
 	}
 }
 
-// beneathFolds returns the handler of a logger of NewLogger with another one in
-// front of its output: it gets what is printed, floods folded.
+// beneathFolds returns the handler of a logger of NewLogger with another handler in
+// front of its output, which gets the folded messages.
 func beneathFolds(log *slog.Logger, wrap func(to slog.Handler) slog.Handler) slog.Handler {
 	if f, ok := log.Handler().(*folder); ok {
 		return &folder{next: wrap(f.next), owner: f.owner, floods: f.floods}
@@ -56,8 +56,7 @@ func beneathFolds(log *slog.Logger, wrap func(to slog.Handler) slog.Handler) slo
 	return wrap(log.Handler())
 }
 
-// takeStandardLog has what libraries write to the standard library's log in one
-// form with all else. It concerns the whole process.
+// takeStandardLog redirects the standard library's log, for the whole process.
 func takeStandardLog(to *slog.Logger) {
 	log.SetFlags(0)
 	log.SetOutput(libraryLog{to})
@@ -66,18 +65,18 @@ func takeStandardLog(to *slog.Logger) {
 // libraryLog is the output of the standard library's log.
 type libraryLog struct{ to *slog.Logger }
 
-// Write implements io.Writer for one message. What it quotes is left out: an
-// HTTP client quotes what a server sent beyond its answer, events and all.
+// Write implements io.Writer for one message. It drops quoted text: an HTTP client
+// quotes unexpected data of a server, which may contain events.
 func (l libraryLog) Write(message []byte) (int, error) {
 	said, _, quotes := strings.Cut(strings.TrimSpace(string(message)), `"`)
 	if quotes {
 		said += "..."
 	}
-	l.to.Warn("a library complains", "message", said)
+	l.to.Warn("library log", "message", said)
 	return len(message), nil
 }
 
-// IsTerminal reports whether somebody looks at what is written to w.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))

@@ -18,16 +18,16 @@ const (
 // logRepeated counts the messages that a folded one stands for.
 const logRepeated = "repeated"
 
-// folder is a slog.Handler that folds floods: of messages with the same text,
-// level and stream, those beyond the first few are counted, and the last one is
-// printed when the window is over. Fields may differ: they are those of the last.
+// folder is a slog.Handler that folds repeated messages. It prints the first few
+// messages of the same text, level and stream; at the end of the window it prints
+// the last one, with its own fields and a count.
 type folder struct {
 	next  slog.Handler
 	owner string // values of the stream and component that With has set
 	*floods
 }
 
-// floods is what a folder and those derived from it share.
+// floods is shared by a folder and those derived from it.
 type floods struct {
 	mu   sync.Mutex // guards open
 	open map[string]*flood
@@ -36,8 +36,8 @@ type floods struct {
 // flood is one message in its window.
 type flood struct {
 	seen int
-	// last is the newest message that was not printed, through the handler that
-	// it came through. Nil while there is none.
+	// last prints the newest message that was held back, by its own handler; nil
+	// if there is none.
 	last    func() error
 	pending int // messages not printed
 	end     *time.Timer
@@ -75,7 +75,7 @@ func (f *folder) Handle(ctx context.Context, r slog.Record) error {
 	return f.next.Handle(ctx, r)
 }
 
-// over ends a window. While the flood goes on, the next one begins folded.
+// over ends a window. If messages were held back, the next window begins folded.
 func (f *floods) over(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,13 +85,13 @@ func (f *floods) over(key string) {
 	case fl.last == nil:
 		delete(f.open, key)
 	default:
-		_ = fl.last() // where a log cannot be written, nobody can be told
+		_ = fl.last() // there is nowhere to report a failing log
 		fl.last, fl.pending = nil, 0
 		fl.end.Reset(floodWindow)
 	}
 }
 
-// flush prints what is held back. Nothing is folded with what came before.
+// flush prints the messages that are held back and ends all windows.
 func (f *floods) flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,8 +114,8 @@ func (f *folder) WithGroup(name string) slog.Handler {
 	return &folder{next: f.next.WithGroup(name), owner: f.owner, floods: f.floods}
 }
 
-// ownerOf returns whose message it is: two streams with the same trouble are
-// two messages.
+// ownerOf returns the stream and component of a message: equal messages of two
+// streams are not folded.
 func (f *folder) ownerOf(r slog.Record) string {
 	owner := f.owner
 	r.Attrs(func(a slog.Attr) bool {

@@ -10,23 +10,21 @@ import (
 )
 
 const (
-	// gcPercent: a bridge has little garbage beside large buffers that it uses
-	// again. Collecting a little more often than by default saves a megabyte or
-	// two where the API is the bound, and costs a few percent of CPU flat out.
+	// gcPercent is below Go's default: a bridge reuses large buffers and has little
+	// garbage. It saves a megabyte or two if the API is the bottleneck and costs a
+	// few percent of CPU at full load.
 	gcPercent = 75
-	// limitShare is the part of a container's memory, in percent, up to which
-	// the heap may grow before the collector works harder; the rest is for what
-	// is not on the heap.
+	// limitShare is the heap's share of a container's memory in percent, for Go's
+	// memory limit; the rest is for memory outside the heap.
 	limitShare = 90
-	// cgroups is where the limits of control groups are (version 2), and
-	// ownCgroup says in which one this process is: in a container in the
-	// outermost that it sees, under systemd in its unit's.
+	// cgroups has the limits of control groups (version 2), ownCgroup the group of
+	// this process: the root in a container, the unit's under systemd.
 	cgroups   = "/sys/fs/cgroup"
 	ownCgroup = "/proc/self/cgroup"
 )
 
-// TuneMemory sets the collector for a bridge, unless GOGC or GOMEMLIMIT say
-// otherwise.
+// TuneMemory configures the garbage collector for a bridge, unless GOGC or GOMEMLIMIT
+// are set.
 func TuneMemory(environ []string) {
 	if variableIn(environ, "GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -43,8 +41,7 @@ func TuneMemory(environ []string) {
 	}
 }
 
-// variableIn returns the last value that an environment has for a variable, ""
-// for none.
+// variableIn returns the last value of a variable in an environment, "" if unset.
 func variableIn(environ []string, name string) (value string) {
 	for _, entry := range environ {
 		if text, ok := strings.CutPrefix(entry, name+"="); ok {
@@ -54,9 +51,8 @@ func variableIn(environ []string, name string) (value string) {
 	return value
 }
 
-// cgroupLimit is the heap's share of the tightest limit of the process's
-// control group and those around it, false where there is none. Groups that
-// are not to be seen from a container set none.
+// cgroupLimit is the heap's share of the lowest limit of the process's control group
+// and its visible parents, false if there is none.
 func cgroupLimit(root, own string) (int64, bool) {
 	var tightest int64
 	for line := range strings.Lines(own) {
@@ -74,8 +70,8 @@ func cgroupLimit(root, own string) (int64, bool) {
 	return tightest, tightest > 0
 }
 
-// memoryLimit is the heap's share of what a cgroup's file allows, false where
-// it sets no limit.
+// memoryLimit is the heap's share of the limit in a cgroup's file, false if it sets
+// none.
 func memoryLimit(file string) (int64, bool) {
 	bytes, err := strconv.ParseInt(strings.TrimSpace(file), 10, 64)
 	if err != nil || bytes <= 0 { // "max"

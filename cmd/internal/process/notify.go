@@ -10,22 +10,21 @@ import (
 	"time"
 )
 
-// notifyInterval is how often a service manager is told what the process does,
-// where no watchdog asks for more.
+// notifyInterval is how often the status is sent to the service manager, unless a
+// watchdog requires more.
 const notifyInterval = 10 * time.Second
 
-// notifier tells the service manager that started this process how it is
-// (sd_notify of systemd). Nobody needs to hear it: what cannot be sent is
-// logged once.
+// notifier sends state and watchdog messages to the service manager (sd_notify of
+// systemd). It logs the first of consecutive failures and otherwise ignores them.
 type notifier struct {
 	conn net.Conn
 	log  *slog.Logger
-	// watchdog is how long the manager waits for a sign of life, 0 for ever.
+	// watchdog is the watchdog time-out, 0 for none.
 	watchdog time.Duration
-	deaf     bool // the last message was not taken
+	failed   bool // the last message was not sent
 }
 
-// newNotifier returns nil if no service manager wants to be told.
+// newNotifier returns nil if the process has no NOTIFY_SOCKET.
 func newNotifier(ctx context.Context, environ []string, log *slog.Logger) *notifier {
 	socket := variableIn(environ, "NOTIFY_SOCKET")
 	if socket == "" {
@@ -33,7 +32,7 @@ func newNotifier(ctx context.Context, environ []string, log *slog.Logger) *notif
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", socket)
 	if err != nil {
-		log.Warn("the service manager is not told anything", logError, err)
+		log.Warn("sd_notify disabled", logError, err)
 		return nil
 	}
 	n := &notifier{conn: conn, log: log}
@@ -47,20 +46,18 @@ func newNotifier(ctx context.Context, environ []string, log *slog.Logger) *notif
 }
 
 func (n *notifier) send(message string) {
-	// A manager that does not read must not keep the process from ending.
+	// A manager that does not read must not block the shutdown.
 	_ = n.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, err := n.conn.Write([]byte(message))
-	if err != nil && !n.deaf {
-		n.log.Warn("the service manager was not told", logError, err)
+	if err != nil && !n.failed {
+		n.log.Warn("sd_notify failed", logError, err)
 	}
-	n.deaf = err != nil
+	n.failed = err != nil
 }
 
-// run says that the process is ready, keeps the watchdog quiet while turning
-// reports that the streams move or wait for something with a name, and says
-// that the process stops when stopping ends or, at the latest, ctx. It returns
-// when ctx ends.
-func (n *notifier) run(ctx, stopping context.Context, turning func() bool, status func() string) {
+// run sends READY, then WATCHDOG while alive reports true, and STOPPING when stopping
+// or ctx ends. It returns when ctx ends.
+func (n *notifier) run(ctx, stopping context.Context, alive func() bool, status func() string) {
 	defer n.conn.Close()
 	interval := notifyInterval
 	if n.watchdog > 0 {
@@ -82,7 +79,7 @@ func (n *notifier) run(ctx, stopping context.Context, turning func() bool, statu
 			stops = nil
 		case <-tick.C:
 			message := "STATUS=" + status()
-			if turning() {
+			if alive() {
 				message += "\nWATCHDOG=1"
 			}
 			n.send(message)
@@ -90,8 +87,8 @@ func (n *notifier) run(ctx, stopping context.Context, turning func() bool, statu
 	}
 }
 
-// turning reports whether every stream's loop turns.
-func (p *Process) turning() bool {
+// alive reports whether no commit loop has stalled.
+func (p *Process) alive() bool {
 	for _, st := range p.streams {
 		if !st.bridge.Alive() {
 			return false
@@ -100,12 +97,12 @@ func (p *Process) turning() bool {
 	return true
 }
 
-// statusText is what all streams do, in one line.
+// statusText is the status of all streams in one line.
 func (p *Process) statusText() string {
 	return strings.ReplaceAll(p.options.Describe(p.statuses(), time.Now()), "\n", " ")
 }
 
-// notified runs the process and keeps the service manager informed.
+// notified runs the process and notifies the service manager.
 func (p *Process) notified(ctx context.Context, n *notifier, run func(context.Context) error) error {
 	if n == nil {
 		return run(ctx)
@@ -114,7 +111,7 @@ func (p *Process) notified(ctx context.Context, n *notifier, run func(context.Co
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n.run(watching, ctx, p.turning, p.statusText)
+		n.run(watching, ctx, p.alive, p.statusText)
 	}()
 	err := run(ctx)
 	stop()

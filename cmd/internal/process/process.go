@@ -1,6 +1,6 @@
-// Package process makes a bridge process of its parts: it wires the streams that
-// the settings describe, runs them beside metrics, traces and the HTTP server,
-// logs, and tells a terminal and the service manager how far it is.
+// Package process is the runtime of a bridge: it wires the streams of the settings,
+// runs them with metrics, traces and the HTTP server, logs, and reports progress to a
+// terminal and the service manager.
 //
 // It is not called runtime, which would hide the standard library's.
 package process
@@ -29,18 +29,17 @@ import (
 )
 
 const (
-	// statusInterval is how often a running stream tells Redis that it runs.
+	// statusInterval is how often the status of a stream is written to Redis.
 	statusInterval = time.Second
-	// thinInterval is how often old history is thinned out, a bounded piece
-	// at a time.
+	// thinInterval is how often a bounded part of old history is thinned out.
 	thinInterval = time.Minute
 )
 
 // Process is a bridge process: its streams and what they share.
 type Process struct {
 	options Options
-	log     *slog.Logger // what the page shows too
-	plain   *slog.Logger // for what it does not
+	log     *slog.Logger // also shown in the web UI
+	plain   *slog.Logger // not shown there
 	tail    *ops.LogTail
 	redis   *cursorstore.Client
 	metrics *metrics.Metrics
@@ -58,7 +57,7 @@ type stream struct {
 	sink   *kafkasink.Sink
 	owner  *kafkagroup.Owner
 	store  *cursorstore.Store
-	// Windows counts those of its jobs.
+	// windows counts the windows of its jobs by state.
 	windows func(ctx context.Context, age time.Duration) (map[string]int, error)
 }
 
@@ -67,32 +66,32 @@ type Options struct {
 	Build  metrics.Build
 	Limits bridge.Limits
 	Log    *slog.Logger // of NewLogger
-	// Environ is asked for the service manager that wants to be told how the
-	// process is; nil for none.
+	// Environ is the environment, with the socket of the service manager; may be
+	// nil.
 	Environ []string
-	// Control makes what HTTP asks: the controllers of the streams, by name, and
-	// their dead letters and jobs.
+	// Control returns the controllers of the streams, by name, and their records,
+	// for the HTTP server.
 	Control func(*cursorstore.Client) (map[string]ops.Controller, ops.Records)
-	// Windows returns what counts the windows of a stream's backfills and replays
-	// by their state, as they were so long ago at most.
+	// Windows returns the function that counts the windows of a stream's backfills
+	// and replays by state, at most age old.
 	Windows func(*config.Stream) func(ctx context.Context, age time.Duration) (map[string]int, error)
-	// Describe says in a line what the streams do.
+	// Describe describes the streams in a line.
 	Describe func([]bridge.Status, time.Time) string
-	// ports, if not nil, changes what a bridge is made of.
+	// Ports, if not nil, replaces the ports of a bridge.
 	Ports func(bridge.Ports) bridge.Ports
 }
 
-// ListenError says that the HTTP server cannot have its address.
+// ListenError means that the HTTP server could not bind its address.
 type ListenError struct{ err error }
 
 // Error implements error.
 func (e *ListenError) Error() string { return e.err.Error() }
 
-// Unwrap returns why not.
+// Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.err }
 
-// New wires the parts of a process. Nothing runs yet, and no server is
-// asked yet: servers that are away are waited for while running.
+// New wires the parts of a process. It starts nothing and contacts no server:
+// unreachable servers are retried while running.
 func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	p := &Process{options: o}
 	log := o.Log
@@ -147,15 +146,15 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	err = p.listen(ctx, s.HTTP)
 	switch {
 	case err != nil && o.Limits != (bridge.Limits{}):
-		// A bounded run beside a running bridge: nobody scrapes it.
-		log.Warn("no metrics and health in this run", logError, err)
+		// A bounded run may share the machine with a running bridge.
+		log.Warn("metrics and health endpoints disabled", logError, err)
 	case err != nil:
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
-// listen opens the HTTP server, and says who may do what there.
+// listen opens the HTTP server and logs its access control.
 func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	controllers, records := p.options.Control(p.redis)
 	log := p.log.With(LogComponent, "http")
@@ -170,18 +169,17 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	if p.server, err = ops.Listen(ctx, cfg, parts); err != nil {
 		return &ListenError{err}
 	}
-	p.sayWhoMay(log, cfg)
+	p.logAccess(log, cfg)
 	return nil
 }
 
-// sayWhoMay says what others than this machine may do where they reach the
-// HTTP server.
-func (p *Process) sayWhoMay(log *slog.Logger, cfg ops.Config) {
+// logAccess logs what remote clients of the HTTP server may do.
+func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
 	if cfg.Local() {
 		return
 	}
 	if cfg.AdminToken == "" {
-		log.Info("actions are only taken from this machine", logAddr, cfg.Addr, logHint, "set HTTP_ADMIN_TOKEN_FILE to take them from elsewhere")
+		log.Info("HTTP actions restricted to localhost", logAddr, cfg.Addr, logHint, "set HTTP_ADMIN_TOKEN_FILE to allow them from elsewhere")
 	}
 	if cfg.ShowEvents {
 		log.Warn("unsafe setting", "setting", "HTTP_SHOW_EVENTS", logAddr, cfg.Addr)
@@ -225,7 +223,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	return s, nil
 }
 
-// observers are told one after the other.
+// observers are several observers.
 type observers []bridge.Observer
 
 // Observe implements bridge.Observer.
@@ -235,16 +233,16 @@ func (all observers) Observe(o bridge.Observation) {
 	}
 }
 
-// flapping is how soon after it was back a server that is away again is not
-// worth another message: a Redis that refuses writes still answers to reads.
+// flapping is how soon after a recovery another failure is not logged: a Redis that
+// rejects writes still answers reads.
 const flapping = 30 * time.Second
 
-// LogChanges returns a reporter that logs once when a server goes away and
-// once when it is back. What the API does is logged by the engine.
+// LogChanges returns a reporter that logs once when a server fails and once when it
+// recovers. The engine logs failures of the API.
 func LogChanges(log *slog.Logger, server string) func(error) {
 	var mu sync.Mutex // guards all below
 	var away, back time.Time
-	var silent bool // a server that goes and comes all the time is spoken of once
+	var silent bool // the server is flapping
 	return func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -260,13 +258,13 @@ func LogChanges(log *slog.Logger, server string) func(error) {
 				fields = append(fields, logHint, fault.Hint)
 			}
 			if ok && fault.Class == bridge.Permanent { // it answers: a topic or a right is missing
-				log.Warn("server is not ready for us, waiting for it", fields...)
+				log.Warn("connection rejected; retrying", fields...)
 				return
 			}
-			log.Warn("server does not answer, waiting for it", fields...)
+			log.Warn("server unreachable; retrying", fields...)
 		case err == nil && !away.IsZero():
 			if !silent {
-				log.Info("server answers again", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
+				log.Info("server recovered", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
 			}
 			away, back = time.Time{}, time.Now()
 		}
@@ -281,8 +279,8 @@ func (p *Process) statuses() []bridge.Status {
 	return all
 }
 
-// runStreams moves all streams until ctx ends or their bounded runs are done. One
-// stream's end leaves the others running.
+// runStreams runs all streams until ctx ends or their bounded runs are done. Streams
+// are isolated: the end of one does not affect the others.
 func (p *Process) runStreams(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers, running sync.WaitGroup
@@ -296,7 +294,7 @@ func (p *Process) runStreams(ctx context.Context) error {
 		}
 		helpers.Go(func() {
 			if errs[len(p.streams)] = p.server.Serve(background); errs[len(p.streams)] != nil {
-				p.log.Error("the HTTP server ended", logError, errs[len(p.streams)])
+				p.log.Error("HTTP server failed", logError, errs[len(p.streams)])
 			}
 		})
 	}
@@ -314,8 +312,7 @@ func (p *Process) runStreams(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Announce says once, at the start, what the streams do and which of their
-// settings deserve attention.
+// Announce logs the streams and their unsafe settings, once at the start.
 func (p *Process) Announce(s *config.Settings) {
 	for i := range s.Streams {
 		st := &s.Streams[i]
@@ -328,21 +325,21 @@ func (p *Process) Announce(s *config.Settings) {
 	}
 }
 
-// leaveTimeout bounds the goodbye to the group. Without it another process
-// takes the stream over after BRIDGE_SESSION_TIMEOUT.
+// leaveTimeout bounds leaving the group. If that fails, another process takes over
+// after BRIDGE_SESSION_TIMEOUT.
 const leaveTimeout = 3 * time.Second
 
-// leave lets another process have the stream at once.
+// leave leaves the group, so that another process takes over at once.
 func (st *stream) leave(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if err := st.owner.Close(ctx); err != nil {
-		log.Warn("the group was not left; another process has the stream after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
+		log.Warn("leaving the consumer group failed; another process takes over after BRIDGE_SESSION_TIMEOUT", logStream, st.name, logError, err)
 	}
 }
 
-// tell keeps the stream's live status in Redis, and its history thin. Redis
-// being away is reported by the store itself and stops nothing here.
+// tell writes the stream's live status to Redis and thins its history. The store
+// reports failures itself.
 func (p *Process) tell(ctx context.Context, st *stream) {
 	status, thin := time.NewTicker(statusInterval), time.NewTicker(thinInterval)
 	defer status.Stop()
@@ -356,7 +353,7 @@ func (p *Process) tell(ctx context.Context, st *stream) {
 			return
 		case <-status.C:
 			now := st.bridge.Status()
-			if now.State != bridge.StateStandby { // the one who runs the stream tells
+			if now.State != bridge.StateStandby { // the owner writes it
 				_ = st.store.PutStatus(ctx, now) // the next one follows in a second
 			}
 		case now := <-thin.C:
@@ -375,7 +372,7 @@ func (p *Process) Addr() net.Addr {
 	return p.server.Addr()
 }
 
-// Close ends what a process holds that has run, or never did.
+// Close releases the resources of a process, whether or not it has run.
 func (p *Process) Close() error {
 	var errs []error
 	p.flushTraces()

@@ -19,9 +19,9 @@ func TestSayChanges(t *testing.T) {
 		err  error
 		want string
 	}{
-		"away":    {errors.New("connection refused"), `msg="server does not answer, waiting for it" server=kafka error="connection refused"`},
-		"lost":    {&bridge.Fault{Err: errors.New("reset"), Hint: "wait"}, `msg="server does not answer, waiting for it" server=kafka error=reset hint=wait`},
-		"refuses": {&bridge.Fault{Class: bridge.Permanent, Err: errors.New("no topic"), Hint: "create it"}, `msg="server is not ready for us, waiting for it" server=kafka error="no topic" hint="create it"`},
+		"away":    {errors.New("connection refused"), `msg="server unreachable; retrying" server=kafka error="connection refused"`},
+		"lost":    {&bridge.Fault{Err: errors.New("reset"), Hint: "wait"}, `msg="server unreachable; retrying" server=kafka error=reset hint=wait`},
+		"refuses": {&bridge.Fault{Class: bridge.Permanent, Err: errors.New("no topic"), Hint: "create it"}, `msg="connection rejected; retrying" server=kafka error="no topic" hint="create it"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +33,7 @@ func TestSayChanges(t *testing.T) {
 				t.Errorf("said %q, want once %q", got, tc.want)
 			}
 			said(nil)
-			if !strings.Contains(out.String(), `msg="server answers again"`) {
+			if !strings.Contains(out.String(), `msg="server recovered"`) {
 				t.Errorf("said %q, want that it is back", out.String())
 			}
 		})
@@ -42,7 +42,7 @@ func TestSayChanges(t *testing.T) {
 
 func TestSayWhoMay(t *testing.T) {
 	t.Parallel()
-	const actions, events = "actions are only taken from this machine", "HTTP_SHOW_EVENTS"
+	const actions, events = "HTTP actions restricted to localhost", "HTTP_SHOW_EVENTS"
 	for _, test := range []struct {
 		cfg  ops.Config
 		said []string
@@ -55,7 +55,7 @@ func TestSayWhoMay(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		p := &Process{metrics: metrics.New(metrics.Build{}, nil, func() []bridge.Status { return nil })}
-		p.sayWhoMay(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
+		p.logAccess(slog.New(slog.NewTextHandler(&b, nil)), test.cfg)
 		if got := strings.Count(b.String(), "\n"); got != len(test.said) {
 			t.Errorf("%+v: says %q", test.cfg, b.String())
 		}

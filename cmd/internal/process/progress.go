@@ -15,9 +15,8 @@ const (
 	logInterval  = 10 * time.Second
 )
 
-// StatusLine is a writer for log lines that keeps one line of status below
-// them on a terminal. Elsewhere it only passes the log on. Safe for
-// concurrent use.
+// StatusLine is a writer of log lines that keeps a status line below them on a
+// terminal. Elsewhere it only writes the log. It may be used concurrently.
 type StatusLine struct {
 	terminal bool
 
@@ -26,7 +25,7 @@ type StatusLine struct {
 	line string // on the screen now
 }
 
-// NewStatusLine returns a status line on w, where w is a terminal.
+// NewStatusLine returns a status line on w, shown if w is a terminal.
 func NewStatusLine(w io.Writer) *StatusLine {
 	return &StatusLine{w: w, terminal: IsTerminal(w)}
 }
@@ -52,11 +51,11 @@ func (l *StatusLine) show(line string) {
 		return
 	}
 	l.line = line
-	_, _ = io.WriteString(l.w, clearLine+line) // a terminal that is gone ends the process by itself
+	_, _ = io.WriteString(l.w, clearLine+line) // losing the terminal ends the process
 }
 
-// Keep shows on a terminal what line returns, and calls log elsewhere every
-// ten seconds, until ctx ends.
+// Keep shows the result of line on a terminal, and elsewhere calls log every ten
+// seconds, until ctx ends.
 func (l *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log func(time.Time)) {
 	interval := logInterval
 	if l.terminal {
@@ -79,8 +78,8 @@ func (l *StatusLine) Keep(ctx context.Context, line func(time.Time) string, log 
 	}
 }
 
-// Run runs the process and shows how far it is, on the line and to the
-// service manager.
+// Run runs the process and reports its progress on line and to the service manager.
+// It ends as the streams do: when ctx ends or all bounded runs are done.
 func (p *Process) Run(ctx context.Context, line *StatusLine) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watcher sync.WaitGroup

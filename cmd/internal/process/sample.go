@@ -7,7 +7,7 @@ import (
 	"exportbridge/bridge/ops"
 )
 
-// sampler shows events of the stream to whoever looks at the page.
+// sampler offers published events to the sampler of the web UI.
 func sampler(to *ops.Sampler, stream, topic string) func(*kgo.Record) {
 	return func(r *kgo.Record) {
 		if r.Topic != topic {

@@ -18,14 +18,14 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// traceFlush is how long the last traces may take to be delivered.
+// traceFlush bounds the export of the last traces.
 const traceFlush = 2 * time.Second
 
-// startTraces returns what makes spans and delivers them to the URL.
+// startTraces returns a provider that exports spans to the URL.
 func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
 	log = log.With(LogComponent, "traces")
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are not delivered", logError, err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("trace export failed", logError, err) }))
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(to))
 	if err != nil {
 		return nil, fmt.Errorf("send traces: %w", err)
@@ -35,12 +35,12 @@ func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sd
 		resource.WithAttributes(attribute.String("service.name", "exportbridge"), attribute.String("service.version", version)),
 		resource.WithFromEnv())
 	if err != nil {
-		log.Warn("traces lack a part of their resource", logError, err)
+		log.Warn("resource attributes of traces incomplete", logError, err)
 	}
 	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
 }
 
-// trace puts a tracer between a stream and its ports, where traces are wanted.
+// trace wraps the ports of a stream with a tracer, if tracing is on.
 func (p *Process) trace(st *config.Stream, ports *bridge.Ports, s *stream) {
 	if p.traces == nil {
 		return
@@ -50,8 +50,7 @@ func (p *Process) trace(st *config.Stream, ports *bridge.Ports, s *stream) {
 	ports.Source, ports.Sink, ports.Store = t.Source(ports.Source), t.Sink(ports.Sink), t.Store(ports.Store)
 }
 
-// flushTraces delivers the last traces. Those that are not delivered in time
-// are lost, which is no error of the run.
+// flushTraces exports the last traces. Failing to is no error of the run.
 func (p *Process) flushTraces() {
 	if p.traces == nil {
 		return
@@ -59,6 +58,6 @@ func (p *Process) flushTraces() {
 	ctx, cancel := context.WithTimeout(context.Background(), traceFlush)
 	defer cancel()
 	if err := p.traces.Shutdown(ctx); err != nil {
-		p.log.Warn("the last traces are not delivered", LogComponent, "traces", logError, err)
+		p.log.Warn("export of the last traces failed", LogComponent, "traces", logError, err)
 	}
 }
