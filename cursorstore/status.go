@@ -29,18 +29,18 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	}
 	return s.c.call(ctx, op, func(ctx context.Context) error {
 		if st.State == bridge.StateStopped {
-			return withdraw.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Err()
+			return removeStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Err()
 		}
 		leader := "0"
 		if st.Leader {
 			leader = "1"
 		}
-		return tell.Run(ctx, s.c.rdb, []string{s.keys.status}, data, leader, StatusTTL.Milliseconds()).Err()
+		return putStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, data, leader, StatusTTL.Milliseconds()).Err()
 	})
 }
 
 // tell stores a status, unless it is not the owner's and the owner's is there.
-var tell = redis.NewScript(`
+var putStatus = redis.NewScript(`
 if ARGV[2] == '0' then
   local data = redis.call('GET', KEYS[1])
   local known, status = pcall(cjson.decode, data or '')
@@ -50,7 +50,7 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return 1`)
 
 // withdraw deletes a status if it is its owner's.
-var withdraw = redis.NewScript(`
+var removeStatus = redis.NewScript(`
 local data = redis.call('GET', KEYS[1])
 if not data then return 0 end
 local known, status = pcall(cjson.decode, data)

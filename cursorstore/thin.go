@@ -13,8 +13,8 @@ const (
 	thinSteps = 5    // per tier and call
 )
 
-// tier says how dense entries of an age may be: one in so much time, everyOne
-// or noneAtAll. Growth is an entry that only repeats a cursor with a longer
+// tier says how dense entries of an age may be: one in so much time, keepAll
+// or keepNone. Growth is an entry that only repeats a cursor with a longer
 // tail: it may have tens of kilobytes and is worth at most one page.
 type tier struct {
 	after        time.Duration
@@ -22,15 +22,15 @@ type tier struct {
 }
 
 const (
-	everyOne  time.Duration = 0
-	noneAtAll time.Duration = -1
+	keepAll  time.Duration = 0
+	keepNone time.Duration = -1
 )
 
 func (c *Client) tiers() []tier {
 	return []tier{
-		{after: time.Hour, data: everyOne, growth: time.Minute},
+		{after: time.Hour, data: keepAll, growth: time.Minute},
 		{after: 24 * time.Hour, data: time.Minute, growth: time.Hour},
-		{after: c.age, data: noneAtAll, growth: noneAtAll},
+		{after: c.age, data: keepNone, growth: keepNone},
 	}
 }
 
@@ -123,9 +123,9 @@ func (p *progress) keep(t tier, n node) bool {
 		every = t.growth
 	}
 	switch {
-	case n.mark == markKept || every == everyOne:
+	case n.mark == markKept || every == keepAll:
 		return true
-	case every == noneAtAll:
+	case every == keepNone:
 		return false
 	}
 	of := series{n.version.Epoch, n.mark}

@@ -69,10 +69,10 @@ func (c *Client) Check(ctx context.Context) (Findings, error) {
 }
 
 // lookedAt is how many items Look asks for.
-const lookedAt = 100
+const sampleSize = 100
 
 // Look is how the items of one page are read.
-type Look struct {
+type Sample struct {
 	// Items are those of the page, Unreadable those of them that cannot be read
 	// as events.
 	Items, Unreadable int
@@ -84,16 +84,16 @@ type Look struct {
 // Look asks for the first items from start on, in milliseconds since the epoch,
 // and tells how they are read. Its errors are those of Fetch and Decode. It
 // changes nothing.
-func (c *Client) Look(ctx context.Context, start int64) (Look, error) {
-	page, _, err := c.fetch(ctx, bridge.Position{Start: start}, min(lookedAt, c.cfg.PageSize))
+func (c *Client) Sample(ctx context.Context, start int64) (Sample, error) {
+	page, _, err := c.fetch(ctx, bridge.Position{Start: start}, min(sampleSize, c.cfg.PageSize))
 	if err != nil {
-		return Look{}, fmt.Errorf("read the first items: %w", err)
+		return Sample{}, fmt.Errorf("read the first items: %w", err)
 	}
 	defer page.Release()
 	if err := c.Decode(page); err != nil {
-		return Look{}, fmt.Errorf("read the first items: %w", err)
+		return Sample{}, fmt.Errorf("read the first items: %w", err)
 	}
-	l := Look{Items: page.Items}
+	l := Sample{Items: page.Items}
 	for i := range page.Events {
 		e := &page.Events[i]
 		if e.Defect == bridge.DefectNone {

@@ -33,7 +33,7 @@ type Client struct {
 	limit    *rate.Limiter
 	key      apiKey
 	faults   faults
-	memory   sheets
+	memory   pageBuffers
 	readers  bodyReaders
 	behind   transfers
 	// recycle is bound once, so that a page costs no closure.
@@ -45,11 +45,11 @@ type Client struct {
 	reporting sync.Mutex // held while cfg.Report is called
 
 	// Owned by the goroutine that calls Fetch.
-	requests requests
-	habit    int32        // what early must be for a page to be early
-	ahead    *pageDecoder // for pages that name their cursor in the middle
-	scratch  []byte       // holds a cursor while it is decoded
-	kind     string       // the last Content-Type that was good
+	requests       requests
+	earlyThreshold int32        // what early must be for a page to be early
+	ahead          *pageDecoder // for pages that name their cursor in the middle
+	scratch        []byte       // holds a cursor while it is decoded
+	kind           string       // the last Content-Type that was good
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder
@@ -76,13 +76,13 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
 	c := &Client{
-		cfg:      cfg,
-		endpoint: endpoint,
-		http:     transport,
-		limit:    rate.NewLimiter(limit, 1),
-		habit:    earlyAfter,
-		ahead:    ahead,
-		decoder:  decoder,
+		cfg:            cfg,
+		endpoint:       endpoint,
+		http:           transport,
+		limit:          rate.NewLimiter(limit, 1),
+		earlyThreshold: earlyAfter,
+		ahead:          ahead,
+		decoder:        decoder,
 	}
 	c.key.set(cfg.APIKey)
 	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, key: &c.key, readers: &c.readers}
@@ -94,7 +94,7 @@ func New(cfg Config) (*Client, error) {
 			body = t.abandon()
 			c.behind.remove(t)
 		}
-		c.memory.give(sheet{body: body, events: p.Events}, p.Items)
+		c.memory.give(pageBuffer{body: body, events: p.Events}, p.Items)
 		p.Body, p.Events = nil, nil
 	}
 	return c, nil
@@ -232,8 +232,8 @@ func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*brid
 // asks for less may mean the requests beside each other: each time it takes
 // more pages until it is tried again.
 func (c *Client) slowDown(err error) {
-	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled && c.early.Load() >= c.habit {
-		c.habit = min(4*c.habit, maxHabit)
+	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled && c.early.Load() >= c.earlyThreshold {
+		c.earlyThreshold = min(4*c.earlyThreshold, maxEarlyThreshold)
 	}
 	c.early.Store(0)
 }
@@ -342,7 +342,7 @@ func (c *Client) mayBeEarly(at bridge.Position, resp *http.Response, expected in
 	if resp.ContentLength >= 0 {
 		expected = int(resp.ContentLength)
 	}
-	return at.Cursor != "" && c.early.Load() >= c.habit && expected >= oneFlight
+	return at.Cursor != "" && c.early.Load() >= c.earlyThreshold && expected >= oneFlight
 }
 
 // next sets the cursor of a page that has arrived.
@@ -372,7 +372,7 @@ func (c *Client) nextFromHead(p *bridge.Page, body []byte) bool {
 	switch {
 	case !ok || p.Tail():
 		c.early.Store(0)
-	case c.early.Load() < c.habit:
+	case c.early.Load() < c.earlyThreshold:
 		c.early.Add(1)
 	}
 	return ok

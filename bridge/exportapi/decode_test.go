@@ -209,15 +209,15 @@ func BenchmarkTailCursor(b *testing.B) {
 
 func TestMemoryComesBack(t *testing.T) {
 	t.Parallel()
-	var s sheets
+	var s pageBuffers
 	s.measure(1 << 20)
-	first := sheet{body: make([]byte, 10, 2<<20), events: make([]bridge.Event, 3, 10)}
+	first := pageBuffer{body: make([]byte, 10, 2<<20), events: make([]bridge.Event, 3, 10)}
 	first.events[2].Raw = []byte("x")
-	second := sheet{body: make([]byte, 10, 1<<20)}
+	second := pageBuffer{body: make([]byte, 10, 1<<20)}
 	s.give(first, 3)
 	s.give(second, 3)
-	s.give(sheet{body: make([]byte, 10, 5<<20)}, 3) // a giant
-	s.give(sheet{events: make([]bridge.Event, 10, 10*smallPage)}, 3)
+	s.give(pageBuffer{body: make([]byte, 10, 5<<20)}, 3) // a giant
+	s.give(pageBuffer{events: make([]bridge.Event, 10, 10*smallPage)}, 3)
 	if m, _ := s.take(); cap(m.body) != 1<<20 || len(m.body) != 0 {
 		t.Errorf("got %d bytes, want the last that is no giant", cap(m.body))
 	}
@@ -231,10 +231,10 @@ func TestMemoryComesBack(t *testing.T) {
 	if m, _ := s.take(); m.body != nil {
 		t.Error("the giant stayed")
 	}
-	for range 2 * keptSheets {
-		s.give(sheet{body: make([]byte, 1)}, 3)
+	for range 2 * keptBuffers {
+		s.give(pageBuffer{body: make([]byte, 1)}, 3)
 	}
-	if len(s.free) != keptSheets {
+	if len(s.free) != keptBuffers {
 		t.Errorf("keeps %d", len(s.free))
 	}
 }

@@ -19,20 +19,20 @@ const (
 	// answer begins; more would only share it.
 	maxTransfers = 3
 	// earlyAfter is how many pages in a row must have named their cursor in
-	// the beginning before the next request may leave early, maxHabit the most
+	// the beginning before the next request may leave early, maxEarlyThreshold the most
 	// that it becomes for an API that minds.
-	earlyAfter = 2
-	maxHabit   = 1 << 20
+	earlyAfter        = 2
+	maxEarlyThreshold = 1 << 20
 	// headSize is the beginning of a body, in bytes, in which a cursor is early.
 	// A page of which so much has arrived is no small one.
 	headSize = bridge.SmallBody
 	// oneFlight is what a server sends, in bytes, before it hears from the
 	// other side: the rest of such a body comes with its beginning.
 	oneFlight = 16 << 10
-	// hasteLimit is the part of EXPORT_TIMEOUT, as its divisor, that a page may
+	// earlyDivisor is the part of EXPORT_TIMEOUT, as its divisor, that a page may
 	// take for others to be early. Beside each other they take longer, and none
 	// must come too late because of that.
-	hasteLimit = 8
+	earlyDivisor = 8
 )
 
 // transfer is one answer on its way into the memory of a page.
@@ -84,7 +84,7 @@ func (t *transfer) end(err error) {
 	switch {
 	case err == nil:
 		c.memory.measure(len(t.body))
-		if t.last.Sub(t.asked) > c.cfg.Timeout/hasteLimit {
+		if t.last.Sub(t.asked) > c.cfg.Timeout/earlyDivisor {
 			c.early.Store(0)
 		}
 	case t.caller.Err() != nil:

@@ -57,14 +57,14 @@ func (t Topics) Describe(found []kafkaclient.Topic, err error) (Described, error
 }
 
 // Published lists the topics of events and dead letters.
-func (d *Described) Published() []*kafkaclient.Topic { return there(d.Events, d.DeadLetters) }
+func (d *Described) Published() []*kafkaclient.Topic { return present(d.Events, d.DeadLetters) }
 
 // Needed lists the topics without which the stream does not run.
 func (d *Described) Needed() []*kafkaclient.Topic {
-	return there(d.Events, d.DeadLetters, d.Checkpoints)
+	return present(d.Events, d.DeadLetters, d.Checkpoints)
 }
 
-func there(all ...*kafkaclient.Topic) []*kafkaclient.Topic {
+func present(all ...*kafkaclient.Topic) []*kafkaclient.Topic {
 	return slices.DeleteFunc(all, func(t *kafkaclient.Topic) bool { return t == nil })
 }
 

@@ -20,7 +20,7 @@ func (o *Owner) Kill() {
 // Shorten sets how long a fenced process stays away, and how long the group
 // waits for a Release.
 func (o *Owner) Shorten(fencedBackoff, letGo time.Duration) {
-	o.fencedBackoff, o.letGo = fencedBackoff, letGo
+	o.fencedBackoff, o.releaseWait = fencedBackoff, letGo
 }
 
 // StaleAfter sets how long it is waited for a member that may be a late request's.

@@ -32,12 +32,12 @@ type member struct {
 	ownership *ownership // nil while the stream is not ours, or is to be let go
 	// going was taken away by a rebalance; it ends when this member has
 	// joined again without the stream.
-	going *ownership
+	revoked *ownership
 	// fenced: somebody else has our instance id, and the place in the group.
-	fenced  bool
-	err     error         // what ended the last session of the group
-	holder  string        // who has the stream, as last asked
-	changed chan struct{} // closed and replaced whenever the above change
+	fenced       bool
+	err          error         // what ended the last session of the group
+	currentOwner string        // who has the stream, as last asked
+	changed      chan struct{} // closed and replaced whenever the above change
 }
 
 func (o *Owner) newMember() (*member, error) {
@@ -51,7 +51,7 @@ func (o *Owner) newMember() (*member, error) {
 		kgo.ConsumeTopics(o.group.CheckpointTopic),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(session),
-		kgo.HeartbeatInterval(min(heartbeatMost, session/3)),
+		kgo.HeartbeatInterval(min(maxHeartbeatInterval, session/3)),
 		kgo.RebalanceTimeout(rebalanceTimeout),
 		kgo.RetryTimeout(session), // so long is the stream ours, whatever happens to the brokers
 		kgo.DisableAutoCommit(),
@@ -149,7 +149,7 @@ func (m *member) probe(ctx context.Context) error {
 		holder = members[i].String()
 	}
 	m.mu.Lock()
-	m.holder = holder
+	m.currentOwner = holder
 	m.mu.Unlock()
 	m.owner.group.Tell(nil)
 	return nil
@@ -161,8 +161,8 @@ func (m *member) whyWaiting() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.holder != "" {
-		return fmt.Errorf("owned by %s: %w", m.holder, bridge.ErrNotOwner)
+	if m.currentOwner != "" {
+		return fmt.Errorf("owned by %s: %w", m.currentOwner, bridge.ErrNotOwner)
 	}
 	return fmt.Errorf("group %s: not assigned yet", m.owner.name)
 }
@@ -180,9 +180,9 @@ func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[str
 	id, generation := client.GroupMetadata()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.going != nil && m.going.until != generation {
-		m.going.end() // all have joined again, and we without it
-		m.going = nil
+	if m.revoked != nil && m.revoked.until != generation {
+		m.revoked.end() // all have joined again, and we without it
+		m.revoked = nil
 	}
 	if m.ownership != nil && m.ownership.id != id {
 		// The coordinator had forgotten us. Somebody else may have had the
@@ -193,7 +193,7 @@ func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[str
 		m.assigned = true
 	}
 	if m.assigned && m.ownership == nil {
-		m.ownership = newTenure(m, id)
+		m.ownership = newOwnership(m, id)
 	}
 	m.err = nil
 	m.signal()
@@ -208,7 +208,7 @@ func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[st
 	_, generation := client.GroupMetadata()
 	m.mu.Lock()
 	m.assigned = false
-	t := m.depose()
+	t := m.revoke()
 	if t != nil {
 		t.until = generation
 	}
@@ -216,7 +216,7 @@ func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[st
 	if t == nil {
 		return
 	}
-	timer := time.NewTimer(m.owner.letGo)
+	timer := time.NewTimer(m.owner.releaseWait)
 	defer timer.Stop()
 	select {
 	case <-t.released:
@@ -246,7 +246,7 @@ func (m *member) OnGroupManageError(err error) {
 	m.mu.Unlock()
 	fenced := errors.Is(err, kerr.FencedInstanceID)
 	if fenced {
-		m.owner.suspect()
+		m.owner.suspectConflict()
 		err = fmt.Errorf("group %s: %w", m.owner.name, errInstanceIDConflict)
 	} else {
 		err = m.owner.group.fault(err, client)
@@ -267,7 +267,7 @@ func (m *member) concerns(partitions map[string][]int32) bool {
 
 // depose tells the ownership to end and returns it, nil if nobody has it. It is
 // called by the holder of mu.
-func (m *member) depose() *ownership {
+func (m *member) revoke() *ownership {
 	t := m.ownership
 	m.ownership = nil
 	if t == nil {
@@ -278,25 +278,25 @@ func (m *member) depose() *ownership {
 		t.end()
 		return nil
 	}
-	m.going = t
+	m.revoked = t
 	return t
 }
 
 // lose ends the ownership at once. It is called by the holder of mu.
 func (m *member) lose() {
-	m.depose()
-	if m.going != nil {
-		m.going.end()
-		m.going = nil
+	m.revoke()
+	if m.revoked != nil {
+		m.revoked.end()
+		m.revoked = nil
 	}
 }
 
 // letGo takes the stream away and waits for its release.
-func (m *member) letGo(ctx context.Context) {
+func (m *member) awaitRelease(ctx context.Context) {
 	m.mu.Lock()
-	t := m.depose()
+	t := m.revoke()
 	if t == nil {
-		t = m.going
+		t = m.revoked
 	}
 	m.mu.Unlock()
 	if t == nil {
@@ -377,7 +377,7 @@ type ownership struct {
 	releasing, ending     sync.Once
 }
 
-func newTenure(m *member, id string) *ownership {
+func newOwnership(m *member, id string) *ownership {
 	return &ownership{member: m, id: id, lost: make(chan struct{}), released: make(chan struct{}), ended: make(chan struct{})}
 }
 
@@ -419,7 +419,7 @@ func (t *ownership) Confirm(ctx context.Context) error {
 			return nil
 		case errors.Is(err, kerr.IllegalGeneration) && t.renewed(ctx, generation, changed):
 			continue // the group has just changed, and we are in it
-		case isDeposed(err):
+		case isNotMember(err):
 			return fmt.Errorf("stream %s: %w: %w", m.owner.group.Stream, bridge.ErrNotOwner, err)
 		default:
 			return fmt.Errorf("heartbeat to group %s: %w", m.owner.name, err)
@@ -443,7 +443,7 @@ func (t *ownership) membership() (id string, generation int32, changed <-chan st
 // renewed waits until the client knows of another generation, or for a
 // moment: the coordinator has it a little earlier.
 func (t *ownership) renewed(ctx context.Context, generation int32, changed <-chan struct{}) bool {
-	timer := time.NewTimer(heartbeatMost)
+	timer := time.NewTimer(maxHeartbeatInterval)
 	defer timer.Stop()
 	select {
 	case <-changed:

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// heartbeatMost is the longest time between two heartbeats: so long does
+	// maxHeartbeatInterval is the longest time between two heartbeats: so long does
 	// it take until a member hears that the group changes.
-	heartbeatMost = time.Second
+	maxHeartbeatInterval = time.Second
 	// rebalanceTimeout is how long the brokers wait for a member that is to
-	// join again. It is longer than letGoMost, or a member that waits for its
+	// join again. It is longer than maxReleaseWait, or a member that waits for its
 	// stream to be let go would be thrown out.
 	rebalanceTimeout = 30 * time.Second
-	// letGoMost is how long a member keeps the group waiting for Release.
-	letGoMost = 20 * time.Second
+	// maxReleaseWait is how long a member keeps the group waiting for Release.
+	maxReleaseWait = 20 * time.Second
 	// releaseTimeout is how long Release waits until others can have the stream.
 	releaseTimeout = 5 * time.Second
 	// fencedBackoff is how long this process leaves its instance id to the other
@@ -55,7 +55,7 @@ type Owner struct {
 	partition int32
 	// fencedBackoff and letGo are the constants, but for tests; staleAfter is how
 	// long a membership lives on whose process is gone.
-	fencedBackoff, letGo, staleAfter time.Duration
+	fencedBackoff, releaseWait, staleAfter time.Duration
 
 	mu     sync.Mutex // guards all below; never held while waiting
 	member *member    // nil while this process is not in the group
@@ -79,7 +79,7 @@ var (
 func (g *Group) Owner() *Owner {
 	return &Owner{
 		group: *g, name: g.Name(), partition: kafkaclient.CheckpointPartition(g.Stream),
-		fencedBackoff: fencedBackoff, letGo: letGoMost, staleAfter: g.SessionTimeout + staleMemberMargin,
+		fencedBackoff: fencedBackoff, releaseWait: maxReleaseWait, staleAfter: g.SessionTimeout + staleMemberMargin,
 	}
 }
 
@@ -182,7 +182,7 @@ func (o *Owner) prepare(ctx context.Context, fenced bool) error {
 	}
 	ours := func(m Member) bool { return m.InstanceID == o.group.InstanceID }
 	if fenced && slices.ContainsFunc(members, ours) {
-		o.bar()
+		o.noteConflict()
 		return o.fencedFault(o.fencedBackoff)
 	}
 	return nil
@@ -218,7 +218,7 @@ func (o *Owner) Close(ctx context.Context) error {
 	if m == nil {
 		return nil
 	}
-	m.letGo(ctx)
+	m.awaitRelease(ctx)
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	return m.leave(leaving)
@@ -234,14 +234,14 @@ func (o *Owner) forget(m *member) {
 }
 
 // bar notes that another process has our instance id.
-func (o *Owner) bar() {
+func (o *Owner) noteConflict() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fenced, o.quiet = time.Now(), time.Time{}
 }
 
 // suspect notes that somebody has our instance id.
-func (o *Owner) suspect() {
+func (o *Owner) suspectConflict() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fenced = time.Now()
@@ -276,7 +276,7 @@ func (o *Owner) sendLeave(ctx context.Context, id string) error {
 	if err == nil && len(resp.Members) > 0 {
 		err = kerr.ErrorForCode(resp.Members[0].ErrorCode)
 	}
-	if err != nil && !isDeposed(err) {
+	if err != nil && !isNotMember(err) {
 		return fmt.Errorf("leave group %s: %w", o.name, err)
 	}
 	return nil
@@ -284,6 +284,6 @@ func (o *Owner) sendLeave(ctx context.Context, id string) error {
 
 // isDeposed reports whether the coordinator says that a member is not in the
 // group, or not any more with what it knows of it.
-func isDeposed(err error) bool {
+func isNotMember(err error) bool {
 	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.FencedInstanceID)
 }

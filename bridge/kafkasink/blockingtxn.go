@@ -26,7 +26,7 @@ var errNoBlockingTxn = errors.New("no open transaction found there")
 
 // lookBehind finds out what hides the barrier and says how to end it. If it is
 // the transaction of a stream of ours that nobody runs, it ends it.
-func (x *session) lookBehind(ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
+func (x *session) explainBlocked(ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	where := fmt.Sprintf("partition %d of %s", l.Partition, l.Topic())
@@ -45,7 +45,7 @@ func (x *session) lookBehind(ctx context.Context, l *kafkaclient.PartitionLog, s
 		who += " with transactional id " + h.id
 	}
 	f.Err = fmt.Errorf("an open transaction of %s has blocked %s at offset %d for %s", who, where, stable, waited.Round(time.Second))
-	if err := x.cfg.free(ctx, h); err != nil {
+	if err := x.cfg.abortUnowned(ctx, h); err != nil {
 		f.Err = fmt.Errorf("%w; %w", f.Err, err)
 	}
 	return f
@@ -93,7 +93,7 @@ func findBlockingTxn(ctx context.Context, client *kafkaclient.Client, l *kafkacl
 // itself, and to take its id would fence a healthy process. A repair is in no
 // group: one that has held others back for so long was
 // killed, or finds out by its mark that it was fenced, and has done nothing.
-func (c *Config) free(ctx context.Context, h blockingTxn) error {
+func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 	stream, ours := strings.CutPrefix(h.id, c.CheckpointTopic+".")
 	if !ours || h.id == c.transactionalID() {
 		return nil

@@ -30,7 +30,7 @@ const (
 const maxKeptHeader = 256
 
 // letter is an event that the topic cannot take.
-type letter struct {
+type deadLetter struct {
 	page   *bridge.Page
 	event  *bridge.Event
 	defect bridge.Defect
@@ -48,7 +48,7 @@ type Substitute struct {
 }
 
 // divert makes a dead letter, or refuses the page.
-func (b *builder) divert(made *batch, l letter) error {
+func (b *builder) divert(made *batch, l deadLetter) error {
 	x := made.session
 	if x.topics.DeadLetters == nil {
 		return &bridge.Fault{
@@ -59,7 +59,7 @@ func (b *builder) divert(made *batch, l letter) error {
 	}
 	rec := b.deadLetter(made, l)
 	if l.defect == bridge.DefectTooLarge || recordSize(&rec) > x.topics.DeadLetters.Settings.MaxMessage {
-		rec = smallLetter(x, l, rec)
+		rec = smallDeadLetter(x, l, rec)
 	}
 	b.to.records = append(b.to.records, rec)
 	if made.receipt.DeadLettered == nil {
@@ -71,7 +71,7 @@ func (b *builder) divert(made *batch, l letter) error {
 
 // deadLetter holds the item as it came. Its time is that of publishing: an
 // event time might make it vanish before anybody looks.
-func (b *builder) deadLetter(made *batch, l letter) kgo.Record {
+func (b *builder) deadLetter(made *batch, l deadLetter) kgo.Record {
 	x := made.session
 	stage := "decode"
 	if l.defect == bridge.DefectTooLarge {
@@ -99,7 +99,7 @@ func (b *builder) deadLetter(made *batch, l letter) kgo.Record {
 
 // smallLetter is a dead letter that fits into any usable topic: whatever of
 // the item may be long is left out, and a substitute stands for its bytes.
-func smallLetter(x *session, l letter, rec kgo.Record) kgo.Record {
+func smallDeadLetter(x *session, l deadLetter, rec kgo.Record) kgo.Record {
 	if len(rec.Key) > maxKeptHeader {
 		rec.Key = nil
 	}
@@ -159,7 +159,7 @@ func (s *Substitute) encode() []byte {
 }
 
 // message says what is wrong with the event.
-func (l *letter) message(x *session) string {
+func (l *deadLetter) message(x *session) string {
 	switch l.defect {
 	case bridge.DefectNotObject:
 		return "the item is not a JSON object"

@@ -124,7 +124,7 @@ type jobRecords struct{ newest map[string]*kgo.Record }
 func (f *jobRecords) add(r *kgo.Record) error {
 	key := string(r.Key)
 	switch {
-	case !r.Attrs.IsTransactional(), !windowNames.MatchString(key) && !strings.HasPrefix(key, jobKeyPrefix) || strings.HasSuffix(key, "/barrier"):
+	case !r.Attrs.IsTransactional(), !windowNames.MatchString(key) && !strings.HasPrefix(key, planKeyPrefix) || strings.HasSuffix(key, "/barrier"):
 	case r.Value == nil:
 		delete(f.newest, key)
 	default: // a copy, or the whole batch would stay in memory
@@ -138,7 +138,7 @@ func (f *jobRecords) add(r *kgo.Record) error {
 func (f *jobRecords) of(stream string) (plans, checkpoints map[string]*kgo.Record) {
 	plans, checkpoints = make(map[string]*kgo.Record), make(map[string]*kgo.Record)
 	for key, r := range f.newest {
-		if id, ok := strings.CutPrefix(key, jobKey(stream, "")); ok {
+		if id, ok := strings.CutPrefix(key, planKey(stream, "")); ok {
 			plans[id] = r
 		} else if strings.HasPrefix(key, jobName(stream, "")) {
 			checkpoints[key] = r

@@ -22,9 +22,9 @@ const (
 
 // jobKeyPrefix is how the keys of plans begin. The windows' checkpoints are
 // under the windows' names.
-const jobKeyPrefix = "job/"
+const planKeyPrefix = "job/"
 
-func jobKey(stream, id string) string { return jobKeyPrefix + stream + "/" + id }
+func planKey(stream, id string) string { return planKeyPrefix + stream + "/" + id }
 
 // Jobs keeps the plans of a stream's jobs in the topic
 // <KAFKA_CHECKPOINT_TOPIC>.jobs, beside the checkpoints of their windows. What a
@@ -103,7 +103,7 @@ func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) 
 		return nil, err
 	}
 	defer x.close()
-	key := jobKey(j.cfg.Stream, id)
+	key := planKey(j.cfg.Stream, id)
 	have, err := takeJob(ctx, x, key)
 	if err == nil {
 		next, gone, refused := change(have)
@@ -164,7 +164,7 @@ func (c *Config) jobRecords(key string, plan []byte, gone []string) []kgo.Record
 // waiting does not cure. Brokers that are away are waited for. A commit is seen
 // within about a second, or when the transaction ends that hides it.
 func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) error {
-	cfg, key := j.config(id), jobKey(j.cfg.Stream, id)
+	cfg, key := j.config(id), planKey(j.cfg.Stream, id)
 	client, err := cfg.Open()
 	if err != nil {
 		return err

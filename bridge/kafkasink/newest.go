@@ -17,8 +17,8 @@ const (
 	// firstStep is how many offsets before the barrier are read first. Each
 	// further step is twice as long.
 	firstStep = 64
-	// keptFinds is how many of a key's records in one step are looked at.
-	keptFinds = 64
+	// keptRecords is how many of a key's records in one step are looked at.
+	keptRecords = 64
 )
 
 // checkpointReader reads back where the stream is. It lives as long as the Sink,
@@ -159,8 +159,8 @@ func (h *keyRecords) add(r *kgo.Record) {
 		return
 	}
 	h.records = append(h.records, r)
-	if !h.all && len(h.records) > 2*keptFinds {
-		h.records = slices.Delete(h.records, 0, len(h.records)-keptFinds)
+	if !h.all && len(h.records) > 2*keptRecords {
+		h.records = slices.Delete(h.records, 0, len(h.records)-keptRecords)
 	}
 }
 
@@ -247,7 +247,7 @@ func (x *session) awaitBarrier(ctx context.Context, l *kafkaclient.PartitionLog,
 		if at = c.Next; time.Since(looked) < stallAfter {
 			continue
 		}
-		stall, looked = x.lookBehind(ctx, l, c.Stable, time.Since(began)), time.Now()
+		stall, looked = x.explainBlocked(ctx, l, c.Stable, time.Since(began)), time.Now()
 		x.cfg.Tell(stall)
 	}
 }

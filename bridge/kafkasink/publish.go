@@ -51,7 +51,7 @@ func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
 
 func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 	if failpoint.Broken(failpoint.BreakSplit) || failpoint.Broken(failpoint.BreakAbort) {
-		x.held = append(x.held, page) // these rules send a batch's pages when they please
+		x.withheld = append(x.withheld, page) // these rules send a batch's pages when they please
 		return nil
 	}
 	p := s.pages.take()

@@ -112,9 +112,9 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 	topic := made.session.topics.Events
 	switch {
 	case ev.Defect != bridge.DefectNone:
-		return b.divert(made, letter{page: page, event: ev, defect: ev.Defect})
+		return b.divert(made, deadLetter{page: page, event: ev, defect: ev.Defect})
 	case len(ev.Raw) == 0: // would be a tombstone
-		return b.divert(made, letter{page: page, event: ev, defect: bridge.DefectNotObject})
+		return b.divert(made, deadLetter{page: page, event: ev, defect: bridge.DefectNotObject})
 	}
 	stamp, restamped := made.stamp(b.cfg.Timestamp, ev)
 	if restamped && b.cfg.OnExpired == stopStream {
@@ -125,7 +125,7 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 		Timestamp: stamp, Headers: b.eventHeaders(ev),
 	}
 	if size := recordSize(&rec); size > topic.Settings.MaxMessage {
-		return b.divert(made, letter{page: page, event: ev, defect: bridge.DefectTooLarge, size: size})
+		return b.divert(made, deadLetter{page: page, event: ev, defect: bridge.DefectTooLarge, size: size})
 	}
 	b.to.records = append(b.to.records, rec)
 	made.receipt.Published++

@@ -25,17 +25,17 @@ type session struct {
 	reaches reaches
 	// open is the batch at hand, nil before its first record; receipt is what
 	// was sent of it.
-	open    *delivery
-	receipt tally
-	held    []*bridge.Page // by a rule that is broken on purpose
+	open     *delivery
+	receipt  tally
+	withheld []*bridge.Page // by a rule that is broken on purpose
 }
 
-// releaseHeld ends with the pages that were held back.
-func (x *session) releaseHeld() {
-	for _, page := range x.held {
+// releaseWithheld ends with the pages that were held back.
+func (x *session) releaseWithheld() {
+	for _, page := range x.withheld {
 		page.Release()
 	}
-	x.held = nil
+	x.withheld = nil
 }
 
 func (x *session) noteLoss(topic string, partition int32) {
@@ -146,7 +146,7 @@ func (x *session) close() {
 		x.open.seal()
 		<-x.open.done
 	}
-	x.releaseHeld()
+	x.releaseWithheld()
 }
 
 // lost is closed when the session must end although nothing failed in it.

@@ -50,13 +50,13 @@ func (x *transactions) strict() bool { return x.version.Load() >= kafkaclient.St
 // that the next session's producer id aborts. After it both are there for
 // good. In between the next session's barrier tells.
 func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error {
-	defer x.releaseHeld()
-	if failpoint.Broken(failpoint.BreakSplit) && len(x.held) > 0 {
+	defer x.releaseWithheld()
+	if failpoint.Broken(failpoint.BreakSplit) && len(x.withheld) > 0 {
 		if err := s.commit(ctx, x, &b.Checkpoint); err != nil {
 			return err
 		}
 	}
-	if err := s.sendHeld(ctx, x); err != nil {
+	if err := s.sendWithheld(ctx, x); err != nil {
 		return err
 	}
 	return s.commit(ctx, x, &b.Checkpoint)
@@ -75,7 +75,7 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 	failpoint.Reach(failpoint.Ending)
 	err = x.endTransaction(ending)
 	if err != nil && failpoint.Broken(failpoint.BreakAbort) && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {
-		if err := s.sendHeld(ctx, x); err != nil {
+		if err := s.sendWithheld(ctx, x); err != nil {
 			return err
 		}
 		return s.commit(ctx, x, c)
@@ -119,9 +119,9 @@ func (x *session) complete(ctx context.Context, own ...kgo.Record) error {
 	return x.follows(&p.records[len(own)-1])
 }
 
-// sendHeld sends what a broken rule has held back.
-func (s *Sink) sendHeld(ctx context.Context, x *session) error {
-	for _, page := range x.held {
+// sendWithheld sends what a broken rule has held back.
+func (s *Sink) sendWithheld(ctx context.Context, x *session) error {
+	for _, page := range x.withheld {
 		if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {
 			return err
 		}

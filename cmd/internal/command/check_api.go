@@ -68,7 +68,7 @@ func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream) 
 	if rate, err := st.Export.Rate(); err != nil || rate > 0 && rate*patience.Seconds() < 1 {
 		return finding{}, false
 	}
-	got, err := client.Look(ctx, st.Engine.Origin.Start)
+	got, err := client.Sample(ctx, st.Engine.Origin.Start)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return finding{Level: levelWarn, Text: "the first items did not come in time", Hint: "--timeout is the longest wait"}, true
