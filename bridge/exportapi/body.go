@@ -19,7 +19,8 @@ const (
 	acceptEncoding = "zstd, gzip"
 	// maxWindow is the largest zstd window that RFC 9659 allows over HTTP.
 	maxWindow = 8 << 20
-	// drainLimit bounds what is read and thrown away to keep a connection.
+	// drainLimit bounds the rest of a body that is read to reuse its
+	// connection.
 	drainLimit = 64 << 10
 )
 
@@ -29,14 +30,14 @@ var (
 	errEncoding = errors.New("body cannot be decompressed")
 )
 
-// bodyReaders is a free list of body readers: as many are kept as bodies were
-// on their way at once. It may be used concurrently.
+// bodyReaders is a free list of body readers, one per body that was in flight
+// at once. It may be used concurrently.
 type bodyReaders struct {
 	mu   sync.Mutex // guards free
 	free []*bodyReader
 }
 
-// take returns a reader that no body uses.
+// take returns an unused reader.
 func (b *bodyReaders) take() *bodyReader {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +50,7 @@ func (b *bodyReaders) take() *bodyReader {
 	return last
 }
 
-// give takes a reader back.
+// give returns a reader to the list.
 func (b *bodyReaders) give(r *bodyReader) {
 	r.wire, r.plain = wire{}, nil
 	b.mu.Lock()
@@ -57,8 +58,8 @@ func (b *bodyReaders) give(r *bodyReader) {
 	b.free = append(b.free, r)
 }
 
-// read appends a whole body to dst, at most limit bytes. Its errors are those
-// of bodyReader.read.
+// read appends a whole body of at most limit bytes to dst. It returns the
+// errors of bodyReader.read.
 func (b *bodyReaders) read(resp *http.Response, dst []byte, limit int64) ([]byte, error) {
 	r := b.take()
 	defer b.give(r)
@@ -67,7 +68,7 @@ func (b *bodyReaders) read(resp *http.Response, dst []byte, limit int64) ([]byte
 	return dst, err
 }
 
-// close frees the decompressors. All readers must have been given back.
+// close frees the decompressors. All readers must have been returned.
 func (b *bodyReaders) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,8 +80,8 @@ func (b *bodyReaders) close() {
 	b.free = nil
 }
 
-// bodyReader reads a response's body. Its decompressors are kept from one body
-// to the next. One goroutine at a time.
+// bodyReader reads a response body and reuses its decompressors for the next
+// one. One goroutine at a time.
 type bodyReader struct {
 	wire     wire
 	encoding string
@@ -90,13 +91,13 @@ type bodyReader struct {
 	zstd     *zstd.Decoder
 }
 
-// open begins with a body. It does not read.
+// open starts a body. It does not read.
 func (b *bodyReader) open(resp *http.Response) {
 	b.wire, b.encoding, b.plain = wire{from: resp.Body}, resp.Header.Get("Content-Encoding"), nil
 }
 
-// wire remembers how the reading from the connection ended, so that a broken
-// connection is not taken for a broken compression.
+// wire records how reading from the connection ended, to tell a broken
+// connection from corrupt compression.
 type wire struct {
 	from io.Reader
 	err  error // what ended the reading, if it was not the end of the body
@@ -110,9 +111,9 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read appends the decompressed body to dst until dst holds enough bytes, or
-// all of the body, which it reports. Its error is errTooLarge when dst would
-// hold more than limit, wraps errEncoding, or is the connection's.
+// read appends the decompressed body to dst until dst has enough bytes or the
+// body ends, and reports whether it ended. The error is errTooLarge if dst
+// exceeds limit, wraps errEncoding, or comes from the connection.
 func (b *bodyReader) read(dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
 	if b.plain == nil {
 		b.plain, err = b.decompress(b.encoding)
@@ -129,7 +130,7 @@ func (b *bodyReader) read(dst []byte, enough int, limit int64) (out []byte, all 
 	return dst, false, fmt.Errorf("%w: %w", errEncoding, err)
 }
 
-// decompress returns a reader for the body in plain.
+// decompress returns a reader of the decompressed body.
 func (b *bodyReader) decompress(encoding string) (io.Reader, error) {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "", "identity":
@@ -166,8 +167,8 @@ func (b *bodyReader) unzstd() (io.Reader, error) {
 	return b.zstd, b.zstd.Reset(&b.wire)
 }
 
-// readUpTo appends r to dst until dst holds enough bytes, or all of r, which it
-// reports. errTooLarge says that dst has grown beyond limit.
+// readUpTo appends r to dst until dst has enough bytes or r ends, and reports
+// whether it ended. It returns errTooLarge if dst exceeds limit.
 func readUpTo(r io.Reader, dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
 	for len(dst) < enough {
 		if len(dst) == cap(dst) {
@@ -187,15 +188,15 @@ func readUpTo(r io.Reader, dst []byte, enough int, limit int64) (out []byte, all
 	return dst, false, nil
 }
 
-// plain reports whether a body arrives as it is, so that its Content-Length
-// is the page's size.
+// plain reports whether a body is not encoded, so that Content-Length is the
+// size of the page.
 func plain(resp *http.Response) bool {
 	encoding := resp.Header.Get("Content-Encoding")
 	return encoding == "" || strings.EqualFold(encoding, "identity")
 }
 
-// discard ends with a body that is not wanted. What little is left of it is
-// read, so that its connection can serve the next request; more is cut off.
+// discard closes an unwanted body. It reads a short rest, to reuse the
+// connection.
 func discard(body io.ReadCloser) {
 	// The outcome does not matter: nothing in the rest is used.
 	_, _ = io.CopyN(io.Discard, body, drainLimit)

@@ -8,23 +8,22 @@ import (
 )
 
 const (
-	// keptBuffers bounds the free list. More pages than this in flight are
-	// allocated and left to the garbage collector.
+	// keptBuffers bounds the free list.
 	keptBuffers = 32
-	// smallBuffer and smallPage, in events, are never worth dropping.
+	// smallBuffer (bytes) and smallPage (events) are always kept.
 	smallBuffer = 256 << 10
 	smallPage   = 2 * maxPageSize
 )
 
-// sheet is the memory of one page.
+// pageBuffer is the memory of one page.
 type pageBuffer struct {
 	body   []byte
 	events []bridge.Event
 }
 
-// room returns the empty body with room for size bytes and for the read that
-// finds the end. Pages are of about the same size: with some more room the same
-// memory serves the next ones too, whichever of them is the largest.
+// room returns the empty body with capacity for size bytes and the read that
+// finds the end, and some more, so that the same memory fits pages of about the
+// same size.
 func (m pageBuffer) room(size int) []byte {
 	if cap(m.body) > size {
 		return m.body[:0]
@@ -32,8 +31,8 @@ func (m pageBuffer) room(size int) []byte {
 	return make([]byte, 0, size+size/8+512)
 }
 
-// sheets is a free list of page memory. The last one given back is the first
-// one taken, because it is still in the processor's cache.
+// pageBuffers is a LIFO free list of page memory: the newest is still in the
+// CPU cache.
 type pageBuffers struct {
 	mu    sync.Mutex // guards all below: pages come back from wherever they are released
 	free  []pageBuffer
@@ -41,7 +40,7 @@ type pageBuffers struct {
 	items int // running mean of the items of the pages given back
 }
 
-// take returns memory for the next page and the size to expect of it.
+// take returns memory for the next page and its expected size.
 func (s *pageBuffers) take() (pageBuffer, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +54,7 @@ func (s *pageBuffers) take() (pageBuffer, int) {
 	return last, s.size + s.size/8
 }
 
-// measure counts a page's size into the running mean.
+// measure adds a page's size to the running mean.
 func (s *pageBuffers) measure(size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +65,8 @@ func (s *pageBuffers) measure(size int) {
 	s.size += (size - s.size) / 8
 }
 
-// give takes the memory of a page of so many items back, and keeps none that is
-// far larger than pages are: giant ones must not stay.
+// give returns the memory of a page with that many items, and drops buffers far
+// larger than current pages.
 func (s *pageBuffers) give(m pageBuffer, items int) {
 	// The events point into bodies and into strings that were unescaped.
 	m.events = m.events[:cap(m.events)]
@@ -85,7 +84,7 @@ func (s *pageBuffers) give(m pageBuffer, items int) {
 	s.free = slices.DeleteFunc(s.free, s.giant)
 }
 
-// giant reports whether a page's memory is far larger than pages are now. The
+// giant reports whether the memory is far larger than current pages need. The
 // caller holds mu.
 func (s *pageBuffers) giant(m pageBuffer) bool {
 	return cap(m.body) > max(4*s.size, smallBuffer) || cap(m.events) > max(4*s.items, smallPage)

@@ -8,32 +8,32 @@ import (
 	"exportbridge/bridge"
 )
 
-// Findings is what one small request tells about an export API.
+// Findings is the result of Check.
 type Findings struct {
-	// Host is the API's host, with the port if the URL has one.
+	// Host is the host of the API, with the port if the URL has one.
 	Host string
-	// Latency is from the request to the last byte of the page, connecting
-	// included.
+	// Latency is the time from the request to the last byte of the page,
+	// connecting included.
 	Latency time.Duration
-	// CertificateExpires is when the server's certificate ends, zero without
+	// CertificateExpires is the expiry of the server certificate; zero without
 	// TLS.
 	CertificateExpires time.Time
-	// ClockSkew is the server's clock minus this one's, as exact as the whole
-	// seconds of the Date header allow; zero where the server sent none.
+	// ClockSkew is the server's clock minus the local clock, within the whole
+	// seconds of the Date header; zero without that header.
 	ClockSkew time.Duration
-	// Source is whose export the page says it is.
+	// Source is the identity of the export in the page's metadata.
 	Source bridge.SourceIdentity
-	// Items is the number of items on the page, normally none.
+	// Items is the number of items on the page, normally 0.
 	Items int
-	// Contract is how the end of the results looked, unknown if there were
+	// Contract is how the page marks the end of the results; unknown if it has
 	// items.
 	Contract bridge.Contract
-	// Compression is the page's Content-Encoding, empty for none.
+	// Compression is the Content-Encoding of the page; empty for none.
 	Compression string
 }
 
-// Check asks for one page of one item from now on. Its errors are those of
-// Fetch and Decode. It changes nothing and needs no cursor.
+// Check requests one page of one item, starting now. It returns the errors of
+// Fetch and Decode, changes nothing and needs no cursor.
 func (c *Client) Check(ctx context.Context) (Findings, error) {
 	page, got, err := c.fetch(ctx, bridge.Position{Start: time.Now().UnixMilli()}, 1)
 	if err != nil {
@@ -68,22 +68,23 @@ func (c *Client) Check(ctx context.Context) (Findings, error) {
 	return f, nil
 }
 
-// lookedAt is how many items Look asks for.
+// sampleSize is the number of items that Sample requests.
 const sampleSize = 100
 
-// Look is how the items of one page are read.
+// Sample is the result of decoding the items of one page.
 type Sample struct {
-	// Items are those of the page, Unreadable those of them that cannot be read
-	// as events.
+	// Items counts the items of the page, Unreadable those that cannot be
+	// decoded as events.
 	Items, Unreadable int
-	// Index is the place of the first that cannot, from 0, Defect why not.
+	// Index is the position of the first unreadable item, from 0, and Defect
+	// its defect.
 	Index  int
 	Defect bridge.Defect
 }
 
-// Look asks for the first items from start on, in milliseconds since the epoch,
-// and tells how they are read. Its errors are those of Fetch and Decode. It
-// changes nothing.
+// Sample requests the first items from start, in milliseconds since the epoch,
+// and decodes them. It returns the errors of Fetch and Decode, and changes
+// nothing.
 func (c *Client) Sample(ctx context.Context, start int64) (Sample, error) {
 	page, _, err := c.fetch(ctx, bridge.Position{Start: start}, min(sampleSize, c.cfg.PageSize))
 	if err != nil {

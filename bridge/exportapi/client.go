@@ -1,5 +1,5 @@
-// Package exportapi speaks the export API: one page per call, problems as
-// faults that say what to do about them, limits as a time to wait.
+// Package exportapi reads the export API: one page per call, failures as typed
+// faults, rate limits as Retry-After.
 package exportapi
 
 import (
@@ -24,8 +24,9 @@ import (
 
 // Client reads one resource of one export API. It implements bridge.Source.
 //
-// Fetch and Check are for one goroutine at a time, Decode for one at a time
-// that may be another. Pages may be released from anywhere. Close comes last.
+// Fetch, Check and Sample are for one goroutine at a time, Decode for one
+// goroutine at a time, which may be another. Pages may be released
+// concurrently. Close is the last call.
 type Client struct {
 	cfg      Config
 	endpoint *url.URL
@@ -36,20 +37,20 @@ type Client struct {
 	memory   pageBuffers
 	readers  bodyReaders
 	behind   transfers
-	// recycle is bound once, so that a page costs no closure.
+	// recycle is bound once, so that a page allocates no closure.
 	recycle func(*bridge.Page)
-	// early counts the pages in a row that named their cursor in the beginning
-	// and neither failed nor came late, as far as anybody asks.
+	// early counts consecutive pages with the cursor at the beginning that
+	// neither failed nor were slow.
 	early atomic.Int32
 
 	reporting sync.Mutex // held while cfg.Report is called
 
 	// Owned by the goroutine that calls Fetch.
 	requests       requests
-	earlyThreshold int32        // what early must be for a page to be early
-	ahead          *pageDecoder // for pages that name their cursor in the middle
+	earlyThreshold int32        // the value of early from which on a page may be early
+	ahead          *pageDecoder // for pages with the cursor in the middle
 	scratch        []byte       // holds a cursor while it is decoded
-	kind           string       // the last Content-Type that was good
+	kind           string       // the last accepted Content-Type
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder
@@ -57,8 +58,7 @@ type Client struct {
 
 var _ bridge.Source = (*Client)(nil)
 
-// New returns a client for cfg, or everything that is wrong with cfg. It does
-// not connect.
+// New returns a client for cfg, or all problems of cfg. It does not connect.
 func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
@@ -100,21 +100,20 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends idle connections, and what is on its way of pages that were not
-// decoded. No call may be under way.
+// Close closes idle connections and cancels the transfers of pages that were
+// not decoded. No other call may be running.
 func (c *Client) Close() {
 	c.behind.abandon()
 	c.http.CloseIdleConnections()
 	c.readers.close()
 }
 
-// Endpoint returns the host and the path that pages come from, to name them in
-// traces.
+// Endpoint returns the host and path of pages, for tracing.
 func (c *Client) Endpoint() (host, path string) { return hostPort(c.endpoint), c.endpoint.Path }
 
-// Fetch implements bridge.Source. It asks once; only a key that was refused
-// and has changed in its file since is tried a second time. A rate limit is
-// waited for.
+// Fetch implements bridge.Source. It sends one request, and a second one only
+// if the key was rejected and its file has changed. It waits for the rate
+// limit.
 func (c *Client) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	page, _, err := c.fetch(ctx, at, c.cfg.PageSize)
 	return page, err
@@ -132,9 +131,8 @@ func (c *Client) Decode(p *bridge.Page) error {
 	return err
 }
 
-// DecodeItem returns a page that holds nothing but one item, given as its bytes.
-// Like Decode it is called by one goroutine at a time. There is nothing to
-// release.
+// DecodeItem returns a page of one item, given as its bytes. Like Decode it is
+// called by one goroutine at a time. The page need not be released.
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 	name, err := json.Marshal(c.cfg.ItemsField)
 	if err != nil {
@@ -163,7 +161,7 @@ func (c *Client) IngestedAt(item []byte) int64 {
 	return times.System
 }
 
-// arrive takes in what is still on its way of the page's body.
+// arrive waits for the rest of the page's body.
 func (c *Client) arrive(p *bridge.Page) error {
 	t := c.behind.of(p)
 	if t == nil {
@@ -181,7 +179,7 @@ func (c *Client) arrive(p *bridge.Page) error {
 	return t.fault
 }
 
-// split splits a page that has arrived.
+// split decodes a page that has arrived.
 func (c *Client) split(p *bridge.Page) error {
 	if len(p.Events) > 0 {
 		return nil // Fetch had to read all of it to find the cursor
@@ -197,13 +195,13 @@ func (c *Client) split(p *bridge.Page) error {
 	return nil
 }
 
-// answer is what Check shows of a response beside the page.
+// answer is the part of a response that Check reports beside the page.
 type answer struct {
 	compression string
 	tls         *tls.ConnectionState // nil for plain http
 }
 
-// fetch asks for one page of at most size items.
+// fetch requests one page of at most size items.
 func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
 	page, got, err := c.ask(ctx, at, size)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Reason == bridge.ReasonAuth {
@@ -228,9 +226,9 @@ func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*brid
 	return page, got, err
 }
 
-// slowDown makes the next requests wait for the bodies before them. An API that
-// asks for less may mean the requests beside each other: each time it takes
-// more pages until it is tried again.
+// slowDown makes the next requests wait for the bodies of the requests before
+// them. An API that throttles may object to concurrent requests: each time more
+// pages are needed before requests leave early again.
 func (c *Client) slowDown(err error) {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled && c.early.Load() >= c.earlyThreshold {
 		c.earlyThreshold = min(4*c.earlyThreshold, maxEarlyThreshold)
@@ -238,8 +236,8 @@ func (c *Client) slowDown(err error) {
 	c.early.Store(0)
 }
 
-// report tells the dependency's health. Asking us to slow down, or refusing a
-// cursor, is an API at work.
+// report reports the health of the API. Throttling and a rejected cursor are
+// healthy responses.
 func (c *Client) report(err error) {
 	if c.cfg.Report == nil {
 		return
@@ -252,8 +250,8 @@ func (c *Client) report(err error) {
 	c.cfg.Report(err)
 }
 
-// ask sends one request and reads as much of its answer as must have arrived
-// for the page's cursor. A non-nil error is a Fault, unless ctx is done.
+// ask sends one request and reads the response until the page's cursor is
+// known. A non-nil error is a Fault, unless ctx has ended.
 func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
 	c.behind.makeRoom()
 	queued := time.Now()
@@ -284,8 +282,8 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 	return page, answer{compression: resp.Header.Get("Content-Encoding"), tls: resp.TLS}, nil
 }
 
-// refused returns what is wrong with an answer before its body is read as that
-// of a page, or nil.
+// refused returns the fault of a response that is no page, before its body is
+// read, or nil.
 func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		// This body is a bare connection, on which no time-out works.
@@ -298,14 +296,14 @@ func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault 
 	return c.checkHeader(at, resp)
 }
 
-// page reads a page from an answer until its cursor is known for certain, and
-// at least until it is known that the page is no small one.
+// page reads a page until its cursor is known for certain and the page is known
+// not to be small.
 //
-// The page may be handed out with the rest of its body on the way. That changes
-// when the next request leaves, not what it carries: its cursor is the one that
-// the parse of the whole body gives, or Decode refuses the page; see headCursor
-// and split. A page that turns out broken when the next one was asked for costs
-// those requests and nothing else, because nothing behind it is used.
+// It may return the page while the rest of the body is in flight. That changes
+// when the next request leaves, not its cursor: either the parse of the whole
+// body yields the same cursor, or Decode rejects the page; see headCursor and
+// split. If a page turns out broken after the next one was requested, only
+// those requests are wasted: nothing after it is used.
 func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
 	memory, size := c.memory.take()
 	if plain(resp) && resp.ContentLength > 0 {
@@ -332,12 +330,12 @@ func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
 	return p, nil
 }
 
-// mayBeEarly reports whether the next request may leave while the body of this
-// answer is on its way; expected is its size as far as it is known.
+// mayBeEarly reports whether the next request may leave before this body is
+// complete; expected is its size as far as known.
 //
-// The pages before must have named their cursor in the beginning, or looking
-// for it there is in vain. A first page or a probe, which have no cursor of
-// their own, are waited for, and so is what comes in one flight.
+// The preceding pages must have had the cursor at the beginning. First pages,
+// probes (without a cursor) and bodies that arrive in one flight are waited
+// for.
 func (c *Client) mayBeEarly(at bridge.Position, resp *http.Response, expected int) bool {
 	if resp.ContentLength >= 0 {
 		expected = int(resp.ContentLength)
@@ -362,8 +360,8 @@ func (c *Client) next(p *bridge.Page) error {
 	return nil
 }
 
-// nextFromHead sets the cursor of a page of which so much has arrived, if the
-// beginning of its body names one or none.
+// nextFromHead sets the cursor of a partially received page if the beginning of
+// its body has one.
 func (c *Client) nextFromHead(p *bridge.Page, body []byte) bool {
 	cursor, ok := headCursor(body[:min(len(body), headSize)], c.cfg.CursorField, c.scratch[:0])
 	if ok {
@@ -383,8 +381,8 @@ func (c *Client) setNext(p *bridge.Page, cursor []byte) {
 	c.scratch = cursor[:0]
 }
 
-// split fills the page's events, items and source with the decoder, which
-// keeps the cursor until its next page.
+// split decodes the page's events, items and source with a decoder, which keeps
+// the cursor until its next page.
 func split(p *bridge.Page, with *pageDecoder) *bridge.Fault {
 	err := with.decode(p.Body, p.Events[:0])
 	p.Events, with.events = with.events, nil

@@ -14,23 +14,22 @@ import (
 	"exportbridge/bridge"
 )
 
-// maxPageSize is the largest page that the API gives.
+// maxPageSize is the page size limit of the API.
 const maxPageSize = 1000
 
-// Config says which export to read and how. One made by hand begins with
-// DefaultConfig.
+// Config selects the export to read. Start from DefaultConfig.
 type Config struct {
-	// APIKeyFile is the file that APIKey came from, if it did. The client
-	// reads it again whenever the API refuses the key.
+	// APIKeyFile is the file that APIKey was read from, if any. The client
+	// reloads it whenever the API rejects the key.
 	APIKeyFile string
 	// KeyPointer is the JSON pointer of Event.Key inside an item, or "none" for
 	// events without a key. Empty means "/userId". New rejects a malformed one.
 	KeyPointer string
-	// Report, if not nil, is called after every request with nil when the API
-	// did its part, with the error when it did not.
+	// Report, if not nil, is called after every request, with nil if the API
+	// responded as specified, otherwise with the error.
 	Report func(error)
-	// Waited, if not nil, is called under a RateLimit before every request
-	// with how long it waited for its turn.
+	// Waited, if not nil, is called before every request under a RateLimit with
+	// the time spent waiting for it.
 	Waited func(time.Duration)
 
 	URL           string        `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
@@ -54,8 +53,8 @@ type Config struct {
 	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
 }
 
-// DefaultConfig returns the defaults of all settings. Only APIKey, which is
-// required, has none.
+// DefaultConfig returns the default of every setting. APIKey is required and
+// has none.
 func DefaultConfig() Config {
 	return Config{
 		URL: "https://api.croct.io/export", Resource: "events", PageSize: 1000, Timeout: 30 * time.Second,
@@ -64,8 +63,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports everything that is wrong with the configuration, each
-// problem with its variable and an example.
+// Validate reports all problems of the settings, each with its variable and an
+// example.
 func (c *Config) Validate() error {
 	var p bridge.Problems
 	key := c.APIKey.Reveal()
@@ -90,7 +89,7 @@ func (c *Config) Validate() error {
 	return p.Err()
 }
 
-// checkNames checks the renameable fields and parameters.
+// checkNames checks the configurable field and parameter names.
 func (c *Config) checkNames(p *bridge.Problems) {
 	p.Check(c.ItemsField != "", "EXPORT_ITEMS_FIELD", "is empty, for example items")
 	p.Check(c.CursorField != "", "EXPORT_CURSOR_FIELD", "is empty, for example nextCursor")
@@ -123,8 +122,8 @@ func (c *Config) keyPointer() string {
 	return c.KeyPointer
 }
 
-// endpoint returns the URL that every request goes to, without a query. Its
-// errors never quote EXPORT_URL, which may hold a password.
+// endpoint returns the URL of all requests, without a query. Its errors never
+// quote EXPORT_URL, which may contain a password.
 func (c *Config) endpoint(preset resource) (*url.URL, error) {
 	const example = "for example https://api.croct.io/export"
 	u, err := url.Parse(c.URL)
@@ -166,7 +165,8 @@ func linkLocalHost(host string) bool {
 	return err == nil && linkLocal(addr)
 }
 
-// linkLocal covers the addresses where cloud machines keep their metadata.
+// linkLocal reports whether an address is link-local, where clouds serve
+// instance metadata.
 func linkLocal(addr netip.Addr) bool {
 	return addr.Unmap().WithZone("").IsLinkLocalUnicast()
 }
@@ -187,7 +187,7 @@ func (c *Config) proxy() (*url.URL, error) {
 	return nil, bridge.Problemf("EXPORT_PROXY", "is not the URL of a proxy, for example http://proxy.example:3128, or environment")
 }
 
-// roots returns the certificates to trust, nil for the system's.
+// roots returns the trusted certificates, nil for the system's.
 func (c *Config) roots() (*x509.CertPool, error) {
 	if c.CA == "" {
 		return nil, nil
@@ -199,7 +199,7 @@ func (c *Config) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Rate returns EXPORT_RATE_LIMIT in requests a second, 0 for no limit.
+// Rate returns EXPORT_RATE_LIMIT in requests per second, 0 for no limit.
 func (c *Config) Rate() (float64, error) {
 	limit, err := parseRate(c.RateLimit)
 	if err != nil || limit == rate.Inf {
@@ -208,7 +208,7 @@ func (c *Config) Rate() (float64, error) {
 	return float64(limit), nil
 }
 
-// parseRate reads "10/s", "600/m" or "100/h". Empty is no limit.
+// parseRate parses "10/s", "600/m" or "100/h". Empty is no limit.
 func parseRate(s string) (rate.Limit, error) {
 	if s == "" {
 		return rate.Inf, nil
@@ -225,12 +225,12 @@ func parseRate(s string) (rate.Limit, error) {
 	return limit, nil
 }
 
-// printable reports whether s may be the value of a header.
+// printable reports whether s is valid as a header value.
 func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// isToken reports whether s may be the name of a header.
+// isToken reports whether s is valid as a header name.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -238,7 +238,7 @@ func isToken(s string) bool {
 	})
 }
 
-// hostPort is the host that errors name: never the path's query or a user.
+// hostPort returns the host for error messages, without user, path and query.
 func hostPort(u *url.URL) string {
 	if u.Port() == "" {
 		return u.Hostname()

@@ -16,7 +16,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// Words of bridge.Fault.Code beside the HTTP statuses.
+// Values of bridge.Fault.Code beside HTTP statuses.
 const (
 	codeTimeout = "timeout"
 	codeNetwork = "network"
@@ -44,9 +44,9 @@ func (e *faults) of(at bridge.Position, f *bridge.Fault) *bridge.Fault {
 	return f
 }
 
-// connection is the fault of a request that got no answer, or only part of one.
-// The cause is kept as text alone: a time-out of the request must not look like
-// the end of the caller's context.
+// connection is the fault of a request without a response, or with a partial
+// one. It keeps the cause as text only: a request timeout must not match the
+// end of the caller's context.
 func (e *faults) connection(at bridge.Position, err error, late string) *bridge.Fault {
 	text := errors.New(e.clean(at, unquoted(err)))
 	var unreachable net.Error
@@ -68,8 +68,8 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 		Hint: "retrying; if it persists, check EXPORT_URL, EXPORT_PROXY, DNS and the firewall"}
 }
 
-// unquoted is the text of an error without what it quotes: where an answer is no
-// HTTP that is what the server sent, which may be a part of an event.
+// unquoted returns the text of an error without the data it quotes: for a
+// malformed response that may be part of an event.
 func unquoted(err error) string {
 	text := err.Error()
 	if isTLS(err) {
@@ -91,7 +91,7 @@ func isTLS(err error) bool {
 	return verify || alert || record || authority
 }
 
-// checkHeader looks at what can be known of a 200 before its body is read.
+// checkHeader checks the headers of a 200 before its body is read.
 func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fault {
 	kind := resp.Header.Get("Content-Type")
 	if (kind != c.kind || kind == "") && !namesJSON(kind) {
@@ -106,7 +106,7 @@ func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fa
 	return nil
 }
 
-// namesJSON reports whether a Content-Type says that the body is JSON.
+// namesJSON reports whether a Content-Type is JSON.
 func namesJSON(kind string) bool {
 	media, _, err := mime.ParseMediaType(kind)
 	return err == nil && isJSON(media)
@@ -123,7 +123,7 @@ func length(resp *http.Response) string {
 	return strconv.FormatInt(resp.ContentLength, 10) + " bytes"
 }
 
-// body is the fault of a 200 whose body could not be read; got bytes of it were.
+// body is the fault of a 200 whose body could not be read beyond got bytes.
 func (e *faults) body(at bridge.Position, err error, got int) *bridge.Fault {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -143,7 +143,7 @@ func (e *faults) size() *bridge.Fault {
 		Hint: "raise EXPORT_MAX_RESPONSE_BYTES, or lower EXPORT_PAGE_SIZE"}
 }
 
-// schemaFault is for a body that was read and is not exactly one page.
+// schemaFault is the fault of a body that is not exactly one page.
 func schemaFault(err error) *bridge.Fault {
 	if errors.Is(err, errTooMany) {
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeSize, Reason: bridge.ReasonSize,
@@ -158,7 +158,7 @@ func schemaFault(err error) *bridge.Fault {
 		Hint: "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"}
 }
 
-// refusal classifies every answer that is not a 200.
+// refusal classifies responses other than 200.
 func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault {
 	code := resp.StatusCode
 	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(e.describe(at, resp))}
@@ -187,7 +187,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	return f
 }
 
-// mayMeanCursor lists the refusals that may be about the cursor.
+// mayMeanCursor reports whether a status may be caused by the cursor.
 func mayMeanCursor(code int) bool {
 	switch code {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusRequestURITooLong,

@@ -6,21 +6,21 @@ import (
 	"exportbridge/bridge"
 )
 
-// objectReader reads chosen values of an object in one pass. Of a member that
-// comes twice the last counts, as for most parsers.
+// objectReader reads selected values of an object in one pass. The last of
+// duplicate members counts, as in most parsers.
 type objectReader struct {
 	root   selector
 	values []value
 }
 
-// want makes the reader collect the value at the pointer and returns its slot.
+// want selects the value at the pointer and returns its slot.
 func (r *objectReader) want(pointer string) (slot, error) {
 	s := slot(len(r.values))
 	r.values = append(r.values, value{})
 	return s, r.root.add(pointer, s)
 }
 
-// read reads the object that begins at i.
+// read reads the object at i.
 func (r *objectReader) read(s *scanner, i int) (end int, ok bool) {
 	clear(r.values)
 	return r.object(s, i, &r.root)
@@ -56,7 +56,7 @@ func (r *objectReader) array(s *scanner, i int, at *selector) (int, bool) {
 	return i, step == ended
 }
 
-// member reads one value. Its depth is bounded by the longest pointer.
+// member reads one value. The longest pointer bounds its depth.
 func (r *objectReader) member(s *scanner, i int, at *selector) (int, bool) {
 	if at == nil {
 		return s.skip(i)
@@ -79,7 +79,7 @@ func (r *objectReader) member(s *scanner, i int, at *selector) (int, bool) {
 	return i, ok
 }
 
-// named finds the child by its name. No pointer names half a character.
+// named finds the child by its name. Pointers never name unpaired surrogates.
 func (s *selector) named(name value) *selector {
 	if name.kind != kindEscaped {
 		return s.member(name.raw)
@@ -90,7 +90,7 @@ func (s *selector) named(name value) *selector {
 	return nil
 }
 
-// itemReader reads the values that an event needs.
+// itemReader reads the values of an event.
 type itemReader struct {
 	objectReader
 	ids, types         []slot
@@ -116,7 +116,7 @@ func newItemReader(preset resource, keyPointer string) (itemReader, error) {
 	return r, errors.Join(errs...)
 }
 
-// fill puts the values that were read into the event.
+// fill sets the event's fields from the values read.
 func (r *itemReader) fill(e *bridge.Event) {
 	for _, s := range r.ids {
 		if e.ID = r.values[s].id(); e.ID != nil {
@@ -141,12 +141,12 @@ func (r *itemReader) fill(e *bridge.Event) {
 	e.Time, e.Defect = 0, bridge.DefectTime
 }
 
-// identityReader reads whose export it is from the metadata: the slug, which
-// stays when a thing is renamed, else the name.
+// identityReader reads the identity of the export from the metadata: the slug,
+// which survives renaming, otherwise the name.
 type identityReader struct {
 	objectReader
 	organization, workspace, application []slot
-	// last is kept from page to page: it hardly ever changes.
+	// last is reused from page to page, since it rarely changes.
 	last bridge.SourceIdentity
 }
 
@@ -164,10 +164,10 @@ func newIdentityReader() (identityReader, error) {
 	return r, errors.Join(errs...)
 }
 
-// forget drops what the last page's metadata said.
+// forget clears the values of the previous page.
 func (r *identityReader) forget() { clear(r.values) }
 
-// identity returns what the metadata said.
+// identity returns the identity in the metadata.
 func (r *identityReader) identity() bridge.SourceIdentity {
 	r.last.Organization = r.part(r.last.Organization, r.organization)
 	r.last.Workspace = r.part(r.last.Workspace, r.workspace)
@@ -175,8 +175,8 @@ func (r *identityReader) identity() bridge.SourceIdentity {
 	return r.last
 }
 
-// part returns the first text found, and the string it was before if it is
-// the same.
+// part returns the first text found, reusing the previous string if it is
+// equal.
 func (r *identityReader) part(before string, slots []slot) string {
 	for _, s := range slots {
 		switch text := r.values[s].name(); {

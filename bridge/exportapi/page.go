@@ -12,23 +12,22 @@ import (
 const metadataField = "metadata"
 
 var (
-	// errCutShort: the body ends in the middle. Another try may bring the rest.
+	// errCutShort: the body is truncated. A retry may succeed.
 	errCutShort = errors.New("body is truncated")
-	// errNoPage: the body is complete and is not a page.
+	// errNoPage: the body is complete but not a page.
 	errNoPage = errors.New("body is not a page")
-	// errTooMany: the page has more items than one may have.
+	// errTooMany: the page exceeds maxItems.
 	errTooMany = errors.New("page has too many items")
 )
 
-// maxItems is how many items a page may have. An event takes as much memory as
-// a hundred bytes of the body, and more in the Sink; an item can be two bytes.
-// Whoever gives ten times the largest page that can be asked for does not page.
+// maxItems is the item limit of a page, ten times the page size limit. An event
+// takes about as much memory as a hundred bytes of the body, and more in the
+// Sink, while an item can be two bytes.
 const maxItems = 10 * maxPageSize
 
-// pageDecoder splits pages into events, in one pass over the body. It is
-// strict about the page itself, where a mistake would read as "no more
-// results", and lenient inside items, which Kafka's consumers judge for
-// themselves. One goroutine at a time.
+// pageDecoder splits pages into events in one pass over the body. It is strict
+// about the page, where an error would read as "end of results", and lenient
+// inside items, which consumers validate themselves. One goroutine at a time.
 type pageDecoder struct {
 	scan     scanner
 	parts    [3]part
@@ -36,17 +35,17 @@ type pageDecoder struct {
 	identity identityReader
 	scratch  []byte // holds a cursor that had escapes
 
-	// The page as decoded. cursor is valid until the next page and holds
-	// neither null nor absence apart from an empty string.
+	// The decoded page. cursor is valid until the next page; null, absent and
+	// empty are the same.
 	events []bridge.Event
 	cursor []byte
 }
 
-// part is a member of the page that is read. It may come only once: which of
-// two counts would decide whether the export goes on.
+// part is a decoded member of the page. Duplicates are rejected: which one
+// counts would decide whether the export continues.
 type part struct {
 	name string
-	// read reads the value at the position and returns the position behind it.
+	// read reads the value at the position and returns the position after it.
 	read func(d *pageDecoder, i int) (int, error)
 	seen bool
 }
@@ -81,11 +80,10 @@ func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 	}, nil
 }
 
-// decode splits the body and leaves the result in d. The events are appended
-// to events and point into the body. Nothing is allocated for values without
-// escapes once events is large enough, and never for more than maxItems. Its
-// error is errCutShort, errNoPage or errTooMany; then d holds nothing that
-// counts.
+// decode splits the body and keeps the result in d. Events are appended to
+// events and point into the body. It does not allocate for values without
+// escapes if events has capacity, and never for more than maxItems. Its error
+// is errCutShort, errNoPage or errTooMany; then the result is invalid.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	d.events, d.cursor = events, nil
 	d.identity.forget()
@@ -102,7 +100,7 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	return err
 }
 
-// page reads the one top-level object and demands that nothing follows it.
+// page reads the top-level object and rejects trailing data.
 func (d *pageDecoder) page() error {
 	s := &d.scan
 	i := skipSpace(s.body, 0)
@@ -129,7 +127,7 @@ func (d *pageDecoder) page() error {
 	return nil
 }
 
-// member reads the member of the page that begins at i.
+// member reads the member of the page at i.
 func (d *pageDecoder) member(i int) (int, error) {
 	name, i, ok := d.scan.name(i)
 	if !ok {
@@ -149,7 +147,7 @@ func (d *pageDecoder) member(i int) (int, error) {
 	return part.read(d, i)
 }
 
-// part finds the part by its name; nil is a member that is not read.
+// part finds the part by its name; nil if the member is skipped.
 func (d *pageDecoder) part(name value) *part {
 	for i := range d.parts {
 		if name.is(d.parts[i].name) {
@@ -179,7 +177,7 @@ func (d *pageDecoder) items(i int) (int, error) {
 	return d.checked(i, step == ended)
 }
 
-// event reads one item: its bytes, and on the way the values it is asked for.
+// event reads one item: its bytes and its selected values.
 func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
 	if d.scan.kindAt(i) != kindObject {
 		e.Defect = bridge.DefectNotObject
@@ -193,8 +191,8 @@ func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
 	return end, ok
 }
 
-// next reads the cursor. It must decode exactly: a cursor with a replacement
-// character in it is another cursor.
+// next reads the cursor. It must decode exactly: a replacement character would
+// make another cursor.
 func (d *pageDecoder) next(i int) (int, error) {
 	v, end, ok := d.scan.read(i)
 	if !ok {
@@ -216,7 +214,7 @@ func (d *pageDecoder) next(i int) (int, error) {
 	return end, nil
 }
 
-// metadata reads whose export it is. Another shape than expected says nothing.
+// metadata reads the identity of the export. An unexpected shape is ignored.
 func (d *pageDecoder) metadata(i int) (int, error) {
 	if d.scan.kindAt(i) != kindObject {
 		return d.checked(d.scan.skip(i))
@@ -224,7 +222,7 @@ func (d *pageDecoder) metadata(i int) (int, error) {
 	return d.checked(d.identity.read(&d.scan, i))
 }
 
-// wrongKind reports a value of the wrong type, or that there is none.
+// wrongKind reports a value of the wrong type, or a missing one.
 func (d *pageDecoder) wrongKind(at int, what string, got kind, want string) error {
 	if got == kindNone {
 		return d.refuse(at)
@@ -232,7 +230,7 @@ func (d *pageDecoder) wrongKind(at int, what string, got kind, want string) erro
 	return fmt.Errorf("%w: %s is %s, not %s", errNoPage, what, got, want)
 }
 
-// checked makes an error of what the scanner refuses.
+// checked turns a scanner failure into an error.
 func (d *pageDecoder) checked(end int, ok bool) (int, error) {
 	if !ok {
 		return end, d.refuse(end)
@@ -240,7 +238,7 @@ func (d *pageDecoder) checked(end int, ok bool) (int, error) {
 	return end, nil
 }
 
-// refuse says where the body stops being JSON and nothing of what is there:
+// refuse reports where the body stops being JSON, but none of its content:
 // bodies hold personal data, and errors go to logs.
 func (d *pageDecoder) refuse(at int) error {
 	size := len(d.scan.body)

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxProblem is how much of a problem's body is read.
+	// maxProblem bounds how much of a problem's body is read.
 	maxProblem = 64 << 10
-	// maxText is how many characters of foreign text an error shows.
+	// maxText bounds the characters of foreign text in an error.
 	maxText = 200
-	// shortCursor is too short to be told from ordinary text.
+	// shortCursor is too short to be distinguished from ordinary text.
 	shortCursor = 4
 )
 
-// problem is RFC 9457, in the forms that were seen: detail or details, each of
-// any type.
+// problem is RFC 9457 in the forms seen so far: detail or details, each of any
+// type.
 type problem struct {
 	Title   any `json:"title"`
 	Type    any `json:"type"`
@@ -33,8 +33,8 @@ type problem struct {
 	Details any `json:"details"`
 }
 
-// describe says what an answer that is no page was: its status, and the
-// problem that it explains. A body of another type is never shown.
+// describe returns the status of a response that is no page, and the text of
+// its problem document. It never includes bodies of other types.
 func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -49,7 +49,7 @@ func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 	return status
 }
 
-// problemText joins what a problem says. Anything else gives an empty text.
+// problemText joins the texts of a problem. Anything else yields an empty text.
 func problemText(body []byte, code int) string {
 	var p problem
 	if json.Unmarshal(body, &p) != nil {
@@ -71,8 +71,8 @@ func problemText(body []byte, code int) string {
 	return strings.TrimSpace(text)
 }
 
-// clean makes foreign text fit for an error: no control characters, neither
-// the key nor the cursor, and not long.
+// clean prepares foreign text for an error: without control characters, key and
+// cursor, and truncated.
 func (e *faults) clean(at bridge.Position, text string) string {
 	text = onePrintedLine(text)
 	var pairs []string
@@ -94,8 +94,8 @@ func (e *faults) clean(at bridge.Position, text string) string {
 	return text
 }
 
-// onePrintedLine turns white space into single spaces and removes all else
-// that does not print.
+// onePrintedLine collapses white space and removes other unprintable
+// characters.
 func onePrintedLine(text string) string {
 	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -108,7 +108,7 @@ func onePrintedLine(text string) string {
 	}, text)), " ")
 }
 
-// target names the host that a redirect leads to.
+// target names the host of a redirect.
 func (e *faults) target(at bridge.Position, resp *http.Response) string {
 	to, err := resp.Location()
 	if err != nil || to.Host == "" {
@@ -117,5 +117,5 @@ func (e *faults) target(at bridge.Position, resp *http.Response) string {
 	return "host " + e.clean(at, hostPort(to))
 }
 
-// waitOf returns how long an answer asks to wait.
+// waitOf returns the delay that a response requests.
 func waitOf(resp *http.Response) time.Duration { return retryAfter(resp.Header, time.Now()) }

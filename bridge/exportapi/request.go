@@ -14,7 +14,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// The parameters that have one name everywhere.
+// The fixed parameter names.
 const (
 	paramStart  = "start"
 	paramEnd    = "end"
@@ -44,8 +44,8 @@ func (r *requests) page(ctx context.Context, at bridge.Position, size int) *http
 	return req
 }
 
-// query is the query of a page of at most size items. It is escaped, so that
-// the API reads the cursor byte for byte.
+// query is the query of a page of at most size items, escaped so that the API
+// receives the cursor byte for byte.
 func (r *requests) query(at bridge.Position, size int) url.Values {
 	query := url.Values{}
 	if at.Cursor != "" {
@@ -66,7 +66,7 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 	return query
 }
 
-// sentKey is the key as requests carry it.
+// sentKey is the key as sent in requests.
 func (r *requests) sentKey() string {
 	if r.cfg.KeyPrefix == "" {
 		return r.key.Reveal()
@@ -74,8 +74,8 @@ func (r *requests) sentKey() string {
 	return strings.TrimRight(r.cfg.KeyPrefix, " ") + " " + r.key.Reveal()
 }
 
-// prepare makes what requests with the same key have in common. They share the
-// template's header, which nobody changes.
+// prepare builds the parts common to requests with the same key. They share the
+// template's header, which is never modified.
 func (r *requests) prepare() {
 	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", "&" + r.query(bridge.Position{}, r.cfg.PageSize).Encode()}
 	header := http.Header{
@@ -95,8 +95,8 @@ func setMillis(query url.Values, name string, at int64) {
 	}
 }
 
-// reloadKey reads the key's file again, if it came from one, and reports
-// whether the file holds another key than before.
+// reloadKey reloads the key's file, if there is one, and reports whether the
+// key has changed.
 func (r *requests) reloadKey() (changed bool, err error) {
 	if r.cfg.APIKeyFile == "" {
 		return false, nil
@@ -115,8 +115,8 @@ func (r *requests) reloadKey() (changed bool, err error) {
 	return changed, nil
 }
 
-// apiKey is the key in use. It may be used concurrently: whoever writes an
-// error must keep the key out of it.
+// apiKey is the key in use. It may be used concurrently: errors are redacted
+// with it.
 type apiKey struct {
 	mu     sync.Mutex // guards secret
 	secret bridge.Secret
@@ -134,8 +134,8 @@ func (k *apiKey) get() bridge.Secret {
 	return k.secret
 }
 
-// Reveal returns the key itself.
+// Reveal returns the key.
 func (k *apiKey) Reveal() string { return k.get().Reveal() }
 
-// String returns what may be shown in place of the key.
+// String returns the redacted key.
 func (k *apiKey) String() string { return k.get().String() }

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// resource is what differs between the resources of the export API: where it
-// is and which members of an item are read. Where there are several pointers,
-// the first that finds a value wins.
+// resource is the preset of a resource of the export API: its path and the
+// members of an item. Of several pointers, the first with a value wins.
 type resource struct {
 	path string
-	// ids stays empty where the same item may come again, changed: then the
-	// bytes are the identity, and the change is news.
+	// ids is empty where an item may be listed again after a change: then its
+	// bytes are its identity, and a change is a new event.
 	ids  []string
 	time string
-	// timeOptional is set where an item may have no time yet.
+	// timeOptional is set where an item may not have a time yet.
 	timeOptional bool
 	types        []string
 	subject      string
@@ -33,24 +32,23 @@ var presets = map[string]resource{
 	"users":    {path: "/user", time: "/lastModifiedTime", timeOptional: true, subject: "/userId"},
 }
 
-// slot numbers a value that is read from an object.
+// slot numbers a selected value of an object.
 type slot int
 
-// selector is a tree of member names: which values to read from an object.
+// selector is a tree of member names that selects values of an object.
 type selector struct {
 	name string
 	// index is name as an array index, or -1.
 	index int
-	// slots take the value at this place.
+	// slots receive the value at this place.
 	slots []slot
-	// below are all slots of this place and of those under it: a member that
-	// comes twice replaces all of them.
+	// below are all slots of this subtree: a duplicate member replaces them.
 	below    []slot
 	children []*selector
 }
 
-// add makes the value at the pointer go into the slot. An empty pointer is
-// nowhere.
+// add selects the value at the pointer into the slot. An empty pointer selects
+// nothing.
 func (s *selector) add(pointer string, to slot) error {
 	names, err := parsePointer(pointer)
 	if err != nil || len(names) == 0 {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// maxRetryAfter is the longest wait that the API can ask for.
+// maxRetryAfter bounds the delay that the API can request.
 const maxRetryAfter = 10 * time.Minute
 
-// retryAfter reads a Retry-After header: seconds, or a date, which is compared
-// with the response's own Date so that a wrong clock on either side cancels
-// out; now stands in where there is none. 0 means that the header says nothing
-// that can be read, or a time that has passed.
+// retryAfter parses a Retry-After header: seconds, or a date, which is compared
+// with the response's own Date so that clock errors cancel out; now is used
+// without one. It returns 0 for an absent or unreadable header and for a past
+// time.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.Trim(h.Get("Retry-After"), " \t")
 	if value == "" {
@@ -31,8 +31,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// seconds reads digits. Every number above the ceiling is the ceiling, however
-// many digits it has.
+// seconds parses digits, limited to maxRetryAfter.
 func seconds(digits string) time.Duration {
 	var wait time.Duration
 	for _, d := range []byte(digits) {
@@ -44,7 +43,7 @@ func seconds(digits string) time.Duration {
 	return wait
 }
 
-// serverTime returns what the response's Date header says, or the zero time.
+// serverTime returns the response's Date header, or the zero time.
 func serverTime(h http.Header) time.Time {
 	t, err := http.ParseTime(h.Get("Date"))
 	if err != nil {

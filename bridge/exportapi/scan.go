@@ -1,7 +1,7 @@
 package exportapi
 
-// maxDepth is how deep objects and arrays may nest, the page's own object
-// included. JSON knows no limit; a parser must.
+// maxDepth is the nesting limit of objects and arrays, the page's own object
+// included.
 const maxDepth = 10_000
 
 // scanner checks a JSON document (RFC 8259) from left to right, each byte
@@ -24,10 +24,10 @@ type scanner struct {
 	objects [maxDepth/64 + 1]uint64
 }
 
-// reset begins a document.
+// reset starts a document.
 func (s *scanner) reset(body []byte) { s.body, s.depth = body, 0 }
 
-// kindAt tells by its first byte what begins at i.
+// kindAt returns the kind of the value at i by its first byte.
 func (s *scanner) kindAt(i int) kind {
 	if i >= len(s.body) {
 		return kindNone
@@ -35,7 +35,7 @@ func (s *scanner) kindAt(i int) kind {
 	return kinds[s.body[i]]
 }
 
-// read checks the value that begins at i and returns it.
+// read checks the value at i and returns it.
 func (s *scanner) read(i int) (v value, end int, ok bool) {
 	kind := s.kindAt(i)
 	if kind == kindString {
@@ -47,7 +47,7 @@ func (s *scanner) read(i int) (v value, end int, ok bool) {
 	return v, end, ok
 }
 
-// readString checks the string whose opening quote is at i and returns it.
+// readString checks the string with its opening quote at i and returns it.
 func (s *scanner) readString(i int) (v value, end int, ok bool) {
 	b, start := s.body, i+1
 	if i = skipPlain(b, start); i < len(b) && b[i] == '"' {
@@ -63,7 +63,7 @@ func (s *scanner) readString(i int) (v value, end int, ok bool) {
 	return v, end, ok
 }
 
-// skip checks the value that begins at i.
+// skip checks the value at i.
 func (s *scanner) skip(i int) (end int, ok bool) {
 	b, depth := s.body, s.depth
 	closer := byte(0) // ends the innermost object or array
@@ -132,11 +132,11 @@ func (s *scanner) skip(i int) (end int, ok bool) {
 	return i, false
 }
 
-// closerOf returns what ends what the opener begins: in ASCII the two are the
-// same distance apart for objects and arrays.
+// closerOf returns the closing character of an opening one: in ASCII both pairs
+// have the same distance.
 func closerOf(opener byte) byte { return opener + '}' - '{' }
 
-// enter remembers what the closer will end at this depth.
+// enter records the closing character at this depth.
 func (s *scanner) enter(depth int, closer byte) {
 	bit := uint64(1) << (depth % 64)
 	if closer == '}' {
@@ -146,7 +146,7 @@ func (s *scanner) enter(depth int, closer byte) {
 	}
 }
 
-// closer returns what ends the object or array at a depth that was entered.
+// closer returns the closing character at an entered depth.
 func (s *scanner) closer(depth int) byte {
 	if s.objects[depth/64]>>(depth%64)&1 != 0 {
 		return '}'
@@ -154,7 +154,7 @@ func (s *scanner) closer(depth int) byte {
 	return ']'
 }
 
-// step is how an object or array goes on.
+// step is how an object or array continues.
 type step uint8
 
 const (
@@ -163,8 +163,8 @@ const (
 	more
 )
 
-// open enters the object or array at i: to its first member or element, or
-// behind it if it has none.
+// open enters the object or array at i: to its first member or element, or past
+// it if it is empty.
 func (s *scanner) open(i int) (int, step) {
 	if s.depth == maxDepth {
 		return i, broken
@@ -177,8 +177,8 @@ func (s *scanner) open(i int) (int, step) {
 	return i, more
 }
 
-// next goes from behind a member or element to the next one, or out, behind
-// the closer.
+// next moves from the end of a member or element to the next one, or past the
+// closing character.
 func (s *scanner) next(i int, closer byte) (int, step) {
 	i = skipSpace(s.body, i)
 	switch {
@@ -193,8 +193,8 @@ func (s *scanner) next(i int, closer byte) (int, step) {
 	return i, broken
 }
 
-// name reads the name of the member at i. Any other value there is checked
-// before it is refused: if the document ends in it, it was cut short.
+// name reads the member name at i. Another value is checked before it is
+// rejected: if the document ends in it, it is truncated.
 func (s *scanner) name(i int) (v value, end int, ok bool) {
 	if s.kindAt(i) == kindString {
 		return s.readString(i)
@@ -205,7 +205,7 @@ func (s *scanner) name(i int) (v value, end int, ok bool) {
 	return value{}, end, false
 }
 
-// skipColon goes from behind a name to the value.
+// skipColon moves from the end of a name to its value.
 func skipColon(b []byte, i int) (int, bool) {
 	i = skipSpace(b, i)
 	if i >= len(b) || b[i] != ':' {
@@ -249,8 +249,8 @@ func skipNumber(b []byte, i int) (end int, ok bool) {
 	return i, true
 }
 
-// skipDigits takes all digits there are, at least one. It goes byte by byte:
-// eight at a time is slower, because the position then waits for the load.
+// skipDigits skips at least one digit. Byte by byte is faster than eight at a
+// time, where the position waits for the load.
 func skipDigits(b []byte, i int) (end int, ok bool) {
 	start := i
 	for i < len(b) && b[i]-'0' <= 9 {
@@ -259,7 +259,7 @@ func skipDigits(b []byte, i int) (end int, ok bool) {
 	return i, i > start
 }
 
-// skipLiteral checks the true, false or null at i; anything else is refused.
+// skipLiteral checks the true, false or null at i and rejects anything else.
 func skipLiteral(b []byte, i int) (end int, ok bool) {
 	switch b[i] {
 	case 't':

@@ -39,8 +39,8 @@ func skipPlain(b []byte, i int) int {
 	return i
 }
 
-// skipString goes on with a string at a byte that is not plain, to behind the
-// closing quote, and says whether it met an escape.
+// skipString continues a string at a byte that is not plain, past the closing
+// quote, and reports whether there was an escape.
 func skipString(b []byte, i int) (end int, escaped, ok bool) {
 	for ; i < len(b); i = skipPlain(b, i) {
 		switch c := b[i]; {
@@ -104,8 +104,8 @@ var hexDigits = [256]byte{
 	'A': 11, 'B': 12, 'C': 13, 'D': 14, 'E': 15, 'F': 16,
 }
 
-// appendUnescaped appends what a checked string says. exact is false if one of
-// its escapes names half a character, which then reads as U+FFFD.
+// appendUnescaped appends the decoded value of a checked string. exact is false
+// if an escape is an unpaired surrogate, which decodes to U+FFFD.
 func appendUnescaped(dst, raw []byte) (unescaped []byte, exact bool) {
 	exact = true
 	for {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// kind is what a JSON value is.
+// kind is the kind of a JSON value.
 type kind uint8
 
 const (
@@ -19,15 +19,15 @@ const (
 	kindNull
 )
 
-// kinds tells a value's kind by its first byte; of a string's escapes that
-// says nothing yet.
+// kinds maps a value's first byte to its kind; escapes in strings are unknown
+// at that point.
 var kinds = [256]kind{
 	'{': kindObject, '[': kindArray, '"': kindString, 't': kindBoolean, 'f': kindBoolean, 'n': kindNull,
 	'-': kindNumber, '0': kindNumber, '1': kindNumber, '2': kindNumber, '3': kindNumber, '4': kindNumber,
 	'5': kindNumber, '6': kindNumber, '7': kindNumber, '8': kindNumber, '9': kindNumber,
 }
 
-// String names the kind for errors.
+// String names the kind in errors.
 func (k kind) String() string {
 	switch k {
 	case kindObject:
@@ -46,14 +46,14 @@ func (k kind) String() string {
 	return "absent"
 }
 
-// value is a JSON value as it stands in the body, a string without its quotes.
-// The slice's capacity ends with it. The zero value is absent.
+// value is a JSON value as it is in the body, a string without its quotes. The
+// slice's capacity ends with it. The zero value is absent.
 type value struct {
 	raw  []byte
 	kind kind
 }
 
-// is reports whether a string says s.
+// is reports whether a string equals s.
 func (v value) is(s string) bool {
 	if v.kind != kindEscaped {
 		return string(v.raw) == s
@@ -62,9 +62,9 @@ func (v value) is(s string) bool {
 	return exact && string(text) == s
 }
 
-// text returns a string's bytes, and a number or a boolean as it is written;
-// nil for everything else. exact is false if the string has half a character,
-// which then reads as U+FFFD.
+// text returns a string's bytes, or a number or boolean as written; nil for
+// other kinds. exact is false if the string has an unpaired surrogate, which
+// decodes to U+FFFD.
 func (v value) text() (text []byte, exact bool) {
 	switch v.kind {
 	case kindString, kindNumber, kindBoolean:
@@ -76,7 +76,7 @@ func (v value) text() (text []byte, exact bool) {
 	return nil, true
 }
 
-// name returns a text that says something, nil for an empty one.
+// name returns a non-empty text, or nil.
 func (v value) name() []byte {
 	if text, _ := v.text(); len(text) > 0 {
 		return text
@@ -84,9 +84,9 @@ func (v value) name() []byte {
 	return nil
 }
 
-// id returns a text that can name an item, nil where v cannot: an id that is
-// empty, a boolean or not exact is shared by items that differ, and one of
-// them would be taken for a repetition.
+// id returns a text that identifies an item, or nil: an id that is empty,
+// boolean or inexact is shared by different items, of which one would be taken
+// for a duplicate.
 func (v value) id() []byte {
 	text, exact := v.text()
 	if !exact || len(text) == 0 || v.kind == kindBoolean {
@@ -95,7 +95,7 @@ func (v value) id() []byte {
 	return text
 }
 
-// integer returns a number that is written as an integer and fits.
+// integer returns a number written as an integer that fits 64 bits.
 func (v value) integer() (n int64, ok bool) {
 	if v.kind != kindNumber {
 		return 0, false

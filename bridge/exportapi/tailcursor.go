@@ -78,8 +78,8 @@ func headCursor(head []byte, field string, scratch []byte) (cursor []byte, ok bo
 	return nil, false
 }
 
-// appendCursor appends the cursor that a checked value names, nothing for null.
-// ok is false for what names none, or does not decode exactly.
+// appendCursor appends the cursor of a checked value, nothing for null. ok is
+// false for other kinds and for a string that does not decode exactly.
 func (v value) appendCursor(to []byte) (cursor []byte, ok bool) {
 	switch v.kind {
 	case kindNull:
@@ -92,7 +92,7 @@ func (v value) appendCursor(to []byte) (cursor []byte, ok bool) {
 	return nil, false
 }
 
-// cutLast removes white space and then the character from b's end.
+// cutLast removes trailing white space and then the character.
 func cutLast(b []byte, char byte) ([]byte, bool) {
 	b = trimRight(b)
 	if len(b) == 0 || b[len(b)-1] != char {
@@ -103,7 +103,7 @@ func cutLast(b []byte, char byte) ([]byte, bool) {
 
 func trimRight(b []byte) []byte { return bytes.TrimRight(b, " \t\r\n") }
 
-// lastString returns the JSON string that b ends with, quotes included.
+// lastString returns the JSON string at the end of b, quotes included.
 func lastString(b []byte) ([]byte, bool) {
 	end := len(b) - 1
 	if end < 1 || b[end] != '"' {
@@ -122,8 +122,7 @@ func lastString(b []byte) ([]byte, bool) {
 	}
 }
 
-// stringIn checks a string that was found by its quotes, and returns it; absent
-// if it is none.
+// stringIn checks a string that was found by its quotes; absent if invalid.
 func stringIn(literal []byte) value {
 	end, escaped, ok := skipString(literal, skipPlain(literal, 1))
 	switch {

@@ -14,47 +14,47 @@ import (
 )
 
 const (
-	// maxTransfers is how many bodies are on their way at once, that of the
-	// request that leaves included. Two others keep the link busy until its
-	// answer begins; more would only share it.
+	// maxTransfers bounds the bodies in flight, that of the next request
+	// included. Two others keep the link busy until its response begins; more
+	// would only share it.
 	maxTransfers = 3
-	// earlyAfter is how many pages in a row must have named their cursor in
-	// the beginning before the next request may leave early, maxEarlyThreshold the most
-	// that it becomes for an API that minds.
+	// earlyAfter is the number of consecutive pages with the cursor at the
+	// beginning before the next request may leave early; maxEarlyThreshold
+	// bounds its growth for an API that throttles.
 	earlyAfter        = 2
 	maxEarlyThreshold = 1 << 20
-	// headSize is the beginning of a body, in bytes, in which a cursor is early.
-	// A page of which so much has arrived is no small one.
+	// headSize is the beginning of a body, in bytes, that is searched for the
+	// cursor. A page that long is not small.
 	headSize = bridge.SmallBody
-	// oneFlight is what a server sends, in bytes, before it hears from the
-	// other side: the rest of such a body comes with its beginning.
+	// oneFlight is the initial congestion window of a server, in bytes: the
+	// rest of such a body arrives with its beginning.
 	oneFlight = 16 << 10
-	// earlyDivisor is the part of EXPORT_TIMEOUT, as its divisor, that a page may
-	// take for others to be early. Beside each other they take longer, and none
-	// must come too late because of that.
+	// earlyDivisor divides EXPORT_TIMEOUT: a page that takes longer than the
+	// quotient ends early requests, since concurrent transfers are slower and
+	// none must time out because of them.
 	earlyDivisor = 8
 )
 
-// transfer is one answer on its way into the memory of a page.
+// transfer is one response in flight into the memory of a page.
 type transfer struct {
 	client *Client
 	at     bridge.Position
 	asked  time.Time
-	caller context.Context    // that of Fetch
+	caller context.Context    // the context of Fetch
 	cancel context.CancelFunc // ends the request
-	page   *bridge.Page       // whose body it is
+	page   *bridge.Page       // the page of the body
 
-	ended atomic.Bool // the body is complete or will never be
+	ended atomic.Bool // the body is complete or has failed
 
 	mu     sync.Mutex     // held while the body is read; guards all below
 	resp   *http.Response // nil when ended
 	reader *bodyReader    // nil when ended
-	body   []byte         // what has arrived, decompressed
-	fault  error          // why the body is not complete
-	last   time.Time      // when it ended
+	body   []byte         // the decompressed bytes so far
+	fault  error          // the error of an incomplete body
+	last   time.Time      // the time of the end
 }
 
-// begin takes over an answer. body is the memory for the page.
+// begin starts the transfer of a response into the page's memory.
 func (c *Client) begin(t *transfer, resp *http.Response, body []byte) {
 	t.resp, t.body = resp, body
 	t.reader = c.readers.take()
@@ -63,7 +63,7 @@ func (c *Client) begin(t *transfer, resp *http.Response, body []byte) {
 
 // read reads until there are enough bytes, and reports whether there are. It
 // ends the transfer at the end of the body or at an error. The caller holds mu,
-// or nobody else knows t yet.
+// or is the only one that knows t.
 func (t *transfer) read(enough int) bool {
 	if t.resp == nil {
 		return len(t.body) >= enough
@@ -76,8 +76,8 @@ func (t *transfer) read(enough int) bool {
 	return len(t.body) >= enough
 }
 
-// end gives back what the transfer used. The memory of the page stays. The
-// body is complete if err is nil.
+// end releases the transfer's resources, but not the page's memory. The body is
+// complete if err is nil.
 func (t *transfer) end(err error) {
 	c := t.client
 	t.last = time.Now()
@@ -100,16 +100,16 @@ func (t *transfer) end(err error) {
 	t.ended.Store(true)
 }
 
-// finish reads the rest of the body, or waits for whoever does. Whether that
-// went well is in fault.
+// finish reads the rest of the body, or waits for the goroutine that does.
+// fault has the result.
 func (t *transfer) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.read(math.MaxInt)
 }
 
-// abandon ends the transfer where it is, also under somebody who reads, and
-// returns the memory of the page.
+// abandon cancels the transfer, even during a read, and returns the page's
+// memory.
 func (t *transfer) abandon() []byte {
 	t.cancel()
 	t.mu.Lock()
@@ -120,8 +120,8 @@ func (t *transfer) abandon() []byte {
 	return t.body
 }
 
-// transfers are the bodies that were on their way when Fetch returned their
-// pages, and whose pages were neither decoded nor released since.
+// transfers are the bodies in flight of pages that were neither decoded nor
+// released yet.
 type transfers struct {
 	mu   sync.Mutex // guards list; never held while a body is read
 	list []*transfer
@@ -133,7 +133,7 @@ func (l *transfers) add(t *transfer) {
 	l.list = append(l.list, t)
 }
 
-// of returns the page's transfer, nil if its body has arrived with Fetch.
+// of returns the page's transfer, nil if its body arrived with Fetch.
 func (l *transfers) of(p *bridge.Page) *transfer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +151,7 @@ func (l *transfers) remove(gone *transfer) {
 	l.list = slices.DeleteFunc(l.list, func(t *transfer) bool { return t == gone })
 }
 
-// abandon ends them all.
+// abandon cancels all.
 func (l *transfers) abandon() {
 	l.mu.Lock()
 	list := slices.Clone(l.list)
@@ -161,8 +161,7 @@ func (l *transfers) abandon() {
 	}
 }
 
-// oldest returns the one that has been on its way for longest, if there are
-// more than the given number.
+// oldest returns the oldest transfer if there are more than the given number.
 func (l *transfers) oldest(more int) *transfer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,8 +182,8 @@ func (l *transfers) oldest(more int) *transfer {
 	return first
 }
 
-// makeRoom reads bodies to their ends until another request may leave. It
-// waits for no call of Decode, which may never come.
+// makeRoom completes bodies until another request may leave. It does not wait
+// for Decode, which may never be called.
 func (l *transfers) makeRoom() {
 	for t := l.oldest(maxTransfers - 1); t != nil; t = l.oldest(maxTransfers - 1) {
 		t.finish()

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// proxyEnvironment is the value of EXPORT_PROXY that means the standard
-// variables HTTPS_PROXY and NO_PROXY.
+// proxyEnvironment is the value of EXPORT_PROXY that selects HTTPS_PROXY and
+// NO_PROXY.
 const proxyEnvironment = "environment"
 
 var errLinkLocal = errors.New("host resolves to a link-local address")
 
-// newTransport returns the client's own connections. Requests go through a
-// Transport alone: unlike http.Client it follows no redirect, on which Go
-// would send the key to the other host, and puts no URL into its errors.
+// newTransport returns the client's own connections. Requests use a Transport:
+// unlike http.Client it does not follow redirects, which would send the key to
+// another host, and keeps URLs out of errors.
 func newTransport(cfg *Config) (*http.Transport, error) {
 	roots, err := cfg.roots()
 	if err != nil {
@@ -58,8 +58,8 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 	return t, nil
 }
 
-// refuseLinkLocal sees the address after the name was resolved, so that no
-// name can lead there.
+// refuseLinkLocal checks the resolved address, so that no host name bypasses
+// it.
 func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	if ap, err := netip.ParseAddrPort(address); err == nil && linkLocal(ap.Addr()) {
 		return errLinkLocal
