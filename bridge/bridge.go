@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ type Bridge struct {
 
 // New returns a bridge that is not running yet.
 func New(cfg Config, ports Ports) (*Bridge, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cmp.Or(cfg.complete(), cfg.Validate()); err != nil {
 		return nil, err
 	}
 	if ports.Store == nil && cfg.Mode == ExactlyOnce {

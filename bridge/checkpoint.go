@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -74,26 +75,11 @@ type Version struct {
 
 // Compare returns -1, 0 or 1 as p is before, at or after q.
 func (p Version) Compare(q Version) int {
-	switch {
-	case p.Epoch != q.Epoch:
-		return sign(p.Epoch - q.Epoch)
-	default:
-		return sign(p.Seq - q.Seq)
-	}
+	return cmp.Or(cmp.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Seq, q.Seq))
 }
 
 // next is the version of the next commit in the same epoch.
 func (p Version) next() Version { return Version{Epoch: p.Epoch, Seq: p.Seq + 1} }
-
-func sign(n int64) int {
-	switch {
-	case n < 0:
-		return -1
-	case n > 0:
-		return 1
-	}
-	return 0
-}
 
 func (p Version) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
 

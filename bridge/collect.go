@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,7 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 		if _, over := errors.AsType[*sessionError](err); over {
 			return err
 		}
-		if err := f.commit(hard); err != nil { // what came before it
-			return err
-		}
-		return err
+		return cmp.Or(f.commit(hard), err) // first what came before it
 	}
 	if !l.last && f.run.limitReached(f.b.cfg.Limits, f.at.head) == "" && !f.sizer.full(f.at.batch) {
 		return nil
@@ -42,7 +40,8 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	if l.last {
 		f.stopFetching()
 	}
-	return f.finish(l.last)
+	f.finish(l.last)
+	return nil
 }
 
 // stopFetching ends the prefetcher; head stays.
@@ -99,7 +98,7 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 
 // finish decides what follows a committed batch: the end of a bounded run,
 // the next poll, or nothing while fetching goes on.
-func (f *follower) finish(last bool) error {
+func (f *follower) finish(last bool) {
 	l := f.b.cfg.Limits
 	switch enough := f.run.limitReached(l, f.at.cp); {
 	case enough != "":
@@ -125,7 +124,6 @@ func (f *follower) finish(last bool) error {
 		f.schedule.newEvents = false
 		f.setState(StateIdle, nil)
 	}
-	return nil
 }
 
 // howEnded says what ended an export: so many empty pages, or its last one.

@@ -120,8 +120,8 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 		case errors.Is(err, ErrConflict):
 			o.Code = "conflict"
 			f.b.observe(o)
-			stored, rolledBack := f.rolledBack(ctx, to)
-			if !rolledBack || n > triesBeforeBlock {
+			stored, loadErr := f.b.ports.Store.Load(ctx)
+			if loadErr != nil || n > triesBeforeBlock || !f.run.rolledBack(stored, f.at.cp, to) {
 				return &sessionError{fmt.Errorf("advance checkpoint to %s: %w", to.Version, err)}
 			}
 			from = stored
@@ -143,16 +143,6 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 		f.setState(StateBackoff, &fault)
 		f.b.sleepUntil(ctx, f.schedule.due)
 	}
-}
-
-// rolledBack reports whether the store fell back to an older checkpoint of
-// this very stream (a fail-over that lost writes), which may be overwritten.
-func (f *follower) rolledBack(ctx context.Context, to Checkpoint) (Checkpoint, bool) {
-	stored, err := f.b.ports.Store.Load(ctx)
-	if err != nil {
-		return stored, false
-	}
-	return stored, f.run.ours(stored, f.at.cp) && stored.ChangeID() != f.at.cp.ChangeID() && stored.Version.Compare(to.Version) < 0
 }
 
 // foreign is the fault of a value that is not ours. The store's own hint names
@@ -193,11 +183,8 @@ func (f *follower) heartbeat(ctx context.Context) error {
 		return f.flush(ctx)
 	}
 	next := f.session.stamp(f.at.head, KindHeartbeat, f.at.cp.Version.next())
-	if _, err := f.publish(ctx, Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
-		return err
-	}
 	state, fault := f.state, f.fault
-	if err := f.storeCheckpoint(ctx, f.at.cp, next); err != nil {
+	if err := f.commitCheckpoint(ctx, f.at.cp, next); err != nil {
 		return err
 	}
 	f.adopt(next)

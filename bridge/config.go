@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -104,14 +106,10 @@ func (c *Config) ends() bool { return c.window() || c.Limits.Once }
 // store does.
 func (c *Config) exactlyOnce() bool { return c.Mode == ExactlyOnce }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate reports everything that is wrong with the engine's settings: the
+// fields that have a variable. New checks the others, which the caller fills.
 func (c *Config) Validate() error {
 	var p Problems
-	p.Check(c.Stream != "", "", "stream has no name")
-	p.Check(c.Mode == AtLeastOnce || c.Mode == ExactlyOnce, "KAFKA_DELIVERY", "%q is not one of: exactly-once, at-least-once", c.Mode)
-	p.Check(c.Origin.Resource != "", "", "origin names no resource")
-	p.Check(c.Origin.End == 0 || c.Origin.Start < c.Origin.End, "EXPORT_END", "must be after EXPORT_START")
-	p.Check(c.PageSize >= 1, "EXPORT_PAGE_SIZE", "must be at least 1, for example 1000")
 	p.Check(c.PollInterval > 0, "EXPORT_POLL_INTERVAL", "must be above 0, for example 1s")
 	p.Check(c.PollIntervalMax >= c.PollInterval, "EXPORT_POLL_INTERVAL_MAX", "must be at least EXPORT_POLL_INTERVAL (%s), for example 15s", c.PollInterval)
 	p.Check(c.PrefetchPages >= 2, "EXPORT_PREFETCH_PAGES", "must be at least 2, for example 8")
@@ -124,4 +122,21 @@ func (c *Config) Validate() error {
 	p.Check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS", "%q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
 	p.Check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT", "must be above 0, for example 25s")
 	return p.Err()
+}
+
+// complete reports what the caller left out, or filled wrongly.
+func (c *Config) complete() error {
+	switch {
+	case c.Stream == "":
+		return errors.New("the stream has no name")
+	case c.Mode != AtLeastOnce && c.Mode != ExactlyOnce:
+		return fmt.Errorf("unknown delivery mode %q", c.Mode)
+	case c.Origin.Resource == "":
+		return errors.New("the origin has no resource")
+	case c.Origin.End != 0 && c.Origin.Start >= c.Origin.End:
+		return errors.New("the origin ends before it starts")
+	case c.PageSize < 1:
+		return fmt.Errorf("page size %d is below 1", c.PageSize)
+	}
+	return nil
 }

@@ -88,7 +88,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		in := f.next(soft)
 		if in.kind != inputFetched && in.kind != inputAhead && f.at.batch.pages > 0 {
 			if err = f.commit(hard); err == nil {
-				err = f.finish(false)
+				f.finish(false)
 			}
 		}
 		switch {

@@ -32,3 +32,9 @@ func (r *run) ours(stored, cp Checkpoint) bool {
 	_, known := r.seenIDs[stored.ChangeID()]
 	return known || stored.Epoch < cp.Epoch
 }
+
+// rolledBack reports whether the store fell back from cp to an older checkpoint
+// of the stream, as a fail-over that lost writes does: to may replace it.
+func (r *run) rolledBack(stored, cp, to Checkpoint) bool {
+	return r.ours(stored, cp) && stored.ChangeID() != cp.ChangeID() && stored.Version.Compare(to.Version) < 0
+}

@@ -58,8 +58,9 @@ type Export struct {
 // Its pages are small. Where their bodies are to arrive behind Fetch, Pad must
 // make them large enough.
 type Source struct {
-	t      testing.TB
-	export Export
+	t        testing.TB
+	export   Export
+	arriving arrivals // of the pages that are not released
 
 	mu       sync.Mutex // guards all below
 	list     []listed
@@ -74,7 +75,6 @@ type Source struct {
 	refuse   func(bridge.Position) error
 	broken   map[int]error
 	pages    map[*bridge.Page]int // fetched and not released, by number
-	arriving []*arrival           // of those, what is on its way, in order
 	free     time.Time            // when the link has sent all that was asked for
 	fetching bool
 	decoding bool
@@ -276,7 +276,7 @@ func (s *Source) Unreleased() int {
 
 // Fetch implements bridge.Source.
 func (s *Source) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	s.makeRoom()
+	s.arriving.makeRoom()
 	n, serve := s.begin(at)
 	defer s.end(&s.fetching)
 	if err := wait(ctx, s.export.Latency); err != nil {
@@ -425,7 +425,7 @@ func (s *Source) give(n int, at bridge.Position, body []byte, next string) *brid
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.pages, p)
-		s.forget(p)
+		s.arriving.forget(p)
 		poisonPage(p)
 	}
 	s.pages[p] = n

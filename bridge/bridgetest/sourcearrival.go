@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"exportbridge/bridge"
@@ -46,9 +47,7 @@ func (s *Source) deliver(ctx context.Context, p *bridge.Page, a *arrival) (*brid
 	if slow && p.At.Cursor != "" && !p.Tail() && len(p.Body) >= bridge.SmallBody {
 		a.page, a.body = p, p.Body
 		p.Body, p.ArrivedAt = nil, time.Time{}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.arriving = append(s.arriving, a)
+		s.arriving.add(a)
 		return p, nil
 	}
 	defer a.end()
@@ -60,28 +59,14 @@ func (s *Source) deliver(ctx context.Context, p *bridge.Page, a *arrival) (*brid
 	return p, nil
 }
 
-// makeRoom waits until another body may be on its way.
-func (s *Source) makeRoom() {
-	s.mu.Lock()
-	oldest := slices.Clone(s.arriving)
-	s.mu.Unlock()
-	for ; len(oldest) >= maxArriving; oldest = oldest[1:] {
-		_ = oldest[0].wait() // Decode will tell
-	}
-}
-
 // arrive takes in what is on its way of the page's body.
 func (s *Source) arrive(p *bridge.Page) error {
-	s.mu.Lock()
-	a := s.arrivalOf(p)
-	s.mu.Unlock()
+	a := s.arriving.of(p)
 	if a == nil {
 		return nil
 	}
 	err := a.wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forget(p)
+	s.arriving.forget(p)
 	p.Body = a.body
 	if err != nil {
 		return fmt.Errorf("fetch page: %w", err)
@@ -90,9 +75,34 @@ func (s *Source) arrive(p *bridge.Page) error {
 	return nil
 }
 
-// arrivalOf returns what is on its way of the page, or nil. The caller holds mu.
-func (s *Source) arrivalOf(p *bridge.Page) *arrival {
-	for _, a := range s.arriving {
+// arrivals are the bodies on their way, in order. Its methods may be called
+// concurrently.
+type arrivals struct {
+	mu   sync.Mutex // guards list
+	list []*arrival
+}
+
+func (l *arrivals) add(a *arrival) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, a)
+}
+
+// makeRoom waits until another body may be on its way.
+func (l *arrivals) makeRoom() {
+	l.mu.Lock()
+	oldest := slices.Clone(l.list)
+	l.mu.Unlock()
+	for ; len(oldest) >= maxArriving; oldest = oldest[1:] {
+		_ = oldest[0].wait() // Decode will tell
+	}
+}
+
+// of returns what is on its way of the page, or nil.
+func (l *arrivals) of(p *bridge.Page) *arrival {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.list {
 		if a.page == p {
 			return a
 		}
@@ -100,10 +110,12 @@ func (s *Source) arrivalOf(p *bridge.Page) *arrival {
 	return nil
 }
 
-// forget ends what is on its way of the page. The caller holds mu.
-func (s *Source) forget(p *bridge.Page) {
-	if a := s.arrivalOf(p); a != nil {
+// forget ends what is on its way of the page.
+func (l *arrivals) forget(p *bridge.Page) {
+	if a := l.of(p); a != nil {
 		a.end()
-		s.arriving = slices.DeleteFunc(s.arriving, func(b *arrival) bool { return a == b })
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.list = slices.DeleteFunc(l.list, func(b *arrival) bool { return a == b })
 	}
 }

@@ -310,6 +310,8 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	if need&UsesExport != 0 {
 		p.Add(st.Engine.Validate())
 		p.Add(st.Export.Validate())
+		o := st.Engine.Origin
+		p.Check(o.End == 0 || o.Start < o.End, "EXPORT_END", "must be after EXPORT_START")
 	}
 	if need&UsesKafka != 0 {
 		p.Add(st.Kafka.Validate())

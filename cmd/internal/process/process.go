@@ -127,11 +127,10 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 			h.Reporter(bridge.DependencyStore)(err)
 		}
 	}
-	redis, err := cursorstore.Open(s.Cursor)
-	if err != nil {
+	var err error
+	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err
 	}
-	p.redis = redis
 	p.samples = ops.NewSampler(names, s.HTTP.ShowEvents)
 	for i := range s.Streams {
 		st, err := p.wire(&s.Streams[i], healths[i])
