@@ -36,7 +36,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 		}
 		switch {
 		case err == nil:
-			return Answer{}, fmt.Errorf("command %s was withdrawn meanwhile, or the store is away", cmd.ID)
+			return Answer{}, fmt.Errorf("command %s was withdrawn, or the store is unavailable", cmd.ID)
 		case fault.Class == Permanent || ctx.Err() != nil || errors.Is(err, ErrFenced):
 			fault.Hint = f.b.cfg.hintOf(fault) // nobody else has the words
 			return Answer{}, fmt.Errorf("apply command %s: %w", cmd.ID, err)
@@ -52,4 +52,4 @@ type noSource struct{}
 func (noSource) Fetch(context.Context, Position) (*Page, error) { return nil, errNoSource }
 func (noSource) Decode(*Page) error                             { return errNoSource }
 
-var errNoSource = errors.New("this bridge reads nothing")
+var errNoSource = errors.New("no source: Apply reads nothing")

@@ -82,7 +82,7 @@ func TestBlocked(t *testing.T) {
 				}
 				r.source.Refuse(tc.refuse)
 				wantBlocked(t, r.run(), tc.reason)
-				if strings.Contains(r.log.String(), `msg="goes on"`) {
+				if strings.Contains(r.log.String(), `msg="recovered"`) {
 					t.Error("said that the run goes on, which has ended")
 				}
 			})

@@ -53,10 +53,10 @@ func New(cfg Config, ports Ports) (*Bridge, error) {
 		ports.Store = noStore{}
 	}
 	if ports.Source == nil || ports.Sink == nil || ports.Store == nil {
-		return nil, errors.New("a bridge needs a source, a sink and, at least once, a store")
+		return nil, errors.New("a bridge requires a source and a sink, and at least once a store")
 	}
 	if cfg.OnInvalidCursor != invalidStop && (ports.Published == nil || ports.History == nil) {
-		return nil, fmt.Errorf("a bridge that answers to a refused cursor by %q needs to know the past and the holdings", cfg.OnInvalidCursor)
+		return nil, fmt.Errorf("the invalid-cursor policy %q requires the ports History and Published", cfg.OnInvalidCursor)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

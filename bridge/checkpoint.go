@@ -245,12 +245,12 @@ func (c *Checkpoint) check() error {
 	}
 	for _, n := range counts {
 		if n < 0 || n > MaxNumber {
-			return fmt.Errorf("a version or counter of %d, which no stream comes to", n)
+			return fmt.Errorf("version or counter %d is out of range", n)
 		}
 	}
 	for _, n := range times {
 		if n < -MaxNumber || n > MaxNumber {
-			return fmt.Errorf("a time of %d ms, which no clock shows", n)
+			return fmt.Errorf("time %d ms is out of range", n)
 		}
 	}
 	return nil

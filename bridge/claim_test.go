@@ -112,12 +112,12 @@ func TestRefusalNeedsTheClaim(t *testing.T) {
 		if _, err := r.inbox.Claim(t.Context(), cmd, bridge.Claim{Owner: "other", Session: "other"}); err != nil {
 			t.Fatal(err)
 		}
-		begun := strings.Count(r.log.String(), "session begins")
+		begun := strings.Count(r.log.String(), "session started")
 		r.start()
 		if a := r.await("a"); a.Applied {
 			t.Errorf("answer %+v", a)
 		}
-		if n := strings.Count(r.log.String(), "session begins"); n != begun+2 {
+		if n := strings.Count(r.log.String(), "session started"); n != begun+2 {
 			t.Errorf("%d sessions began before the refusal, want a second one after the claim was seen", n-begun)
 		}
 	})

@@ -39,7 +39,7 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	if cmd.BaseEpoch > f.at.cp.Epoch && f.ownership.doubted != cmd.ID {
 		// Whoever asked knows more: somebody moved the stream. Look first.
 		f.ownership.doubted, f.session.restored = cmd.ID, false
-		return &sessionError{fmt.Errorf("command %s was made for epoch %d, after %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
+		return &sessionError{fmt.Errorf("command %s expects epoch %d, this session is at %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
 	}
 	by := Claim{Owner: f.b.cfg.Owner, Session: f.session.id}
 	if f.at.cp.applied(cmd.ID) { // applied before, and the answer got lost
@@ -152,7 +152,7 @@ func (r *requests) expire(hard context.Context, cmd Command, by Claim) error {
 	f := r.f
 	detail := "no owner claimed it before its deadline"
 	if by.Over != "" {
-		detail = "the bridge that took it up ended before it was applied"
+		detail = "the bridge that claimed it stopped before applying it"
 	}
 	if by.Over != "" && !f.b.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
 		f.discard()
@@ -174,20 +174,20 @@ func (r *requests) validateCommand(cmd Command) string {
 	f := r.f
 	switch {
 	case cmd.Kind != KindReset && cmd.Kind != KindPause && cmd.Kind != KindResume:
-		return fmt.Sprintf("this version does not know the command %q", cmd.Kind)
+		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
 	case cmd.BaseEpoch != f.at.cp.Epoch && (cmd.Kind != KindReset || f.at.rival.Zero() || cmd.BaseEpoch != f.at.rival.Epoch):
 		// Of two histories who asks can only have seen the store's.
-		return fmt.Sprintf("the stream was moved meanwhile: it is at epoch %d, the command was made for %d", f.at.cp.Epoch, cmd.BaseEpoch)
+		return fmt.Sprintf("the epoch changed: the stream is at epoch %d, the command expects %d", f.at.cp.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != KindReset:
 		if refusal := r.validatePause(cmd); refusal != "" {
 			return refusal
 		}
 	case len(cmd.Target.Cursor) > MaxCursor:
-		return fmt.Sprintf("the cursor has %d bytes, at most %d can be followed", len(cmd.Target.Cursor), MaxCursor)
+		return fmt.Sprintf("the cursor has %d bytes, the limit is %d", len(cmd.Target.Cursor), MaxCursor)
 	}
 	next := r.derive(cmd)
 	if err := next.check(); err != nil {
-		return "it leads to " + err.Error()
+		return "invalid target: " + err.Error()
 	}
 	return ""
 }
@@ -198,11 +198,11 @@ func (r *requests) validatePause(cmd Command) string {
 	now := time.Now()
 	switch {
 	case f.at.cp.Zero() || !f.at.rival.Zero() || f.schedule.blockedOn == ReasonCheckpointLost || f.schedule.blockedOn == ReasonCheckpoint:
-		return "the stream has no position that is known for certain: " + f.b.cfg.words(HintNoPosition)
+		return "the stream's position is unknown: " + f.b.cfg.words(HintNoPosition)
 	case cmd.Kind == KindResume && !f.at.cp.Paused(now):
 		return "the stream is not paused"
 	case cmd.Kind == KindPause && cmd.PausedUntil != Forever && cmd.PausedUntil <= now.UnixMilli():
-		return fmt.Sprintf("the pause would have ended at %s", describeInstant(cmd.PausedUntil))
+		return fmt.Sprintf("the end of the pause, %s, has passed", describeInstant(cmd.PausedUntil))
 	}
 	return ""
 }
@@ -235,11 +235,11 @@ const maxReason = 1000
 func CheckReason(reason string) error {
 	switch {
 	case len(reason) > maxReason:
-		return fmt.Errorf("the reason has %d bytes, at most %d are kept", len(reason), maxReason)
+		return fmt.Errorf("the reason has %d bytes, the limit is %d", len(reason), maxReason)
 	case !utf8.ValidString(reason):
 		return errors.New("the reason is not UTF-8")
 	case strings.ContainsFunc(reason, misleads):
-		return errors.New("the reason has a line break or another control character")
+		return errors.New("the reason contains a control character")
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (r *requests) acceptTopics(ctx context.Context, cmd Command) (string, error
 		return "", nil
 	}
 	f.incidents.countLoss(f.b, fault)
-	f.log.Error("the reset accepts a topic that lacks events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
+	f.log.Error("reset accepted a topic that lost events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
 	return fault.Error(), nil
 }
 
@@ -321,7 +321,7 @@ func (r *requests) answer(ctx context.Context, cmd Command, by Claim, a Answer) 
 		r.answered = &a
 	}
 	if err != nil {
-		f.log.Warn("command answered, but the answer was not delivered", "id", cmd.ID, "error", err)
+		f.log.Warn("command answer not delivered", "id", cmd.ID, "error", err)
 	}
 	return nil
 }

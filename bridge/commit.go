@@ -205,10 +205,10 @@ func (f *follower) drain(hard context.Context) {
 		ctx, cancel := context.WithTimeout(hard, drainTimeout)
 		defer cancel()
 		if err := f.heartbeat(ctx); err != nil {
-			f.log.Warn("no last commit", "error", err.Error())
+			f.log.Warn("final commit failed", "error", err.Error())
 		}
 	}
-	f.log.Info("stream stops", "checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor), "published", f.run.totals.published)
+	f.log.Info("stream stopped", "checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor), "published", f.run.totals.published)
 }
 
 // account tells the observer and the status what was committed.
@@ -224,12 +224,12 @@ func (f *follower) account(r Receipt, b batch) {
 	f.run.totals.rate.add(time.Now(), r.Published+dead, f.at.cp.PositionTime)
 	if dead > 0 && time.Since(f.run.deadLettersLogged) > time.Minute {
 		f.run.deadLettersLogged = time.Now()
-		f.log.Warn("items went to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.run.totals.deadLettered,
+		f.log.Warn("items sent to the dead-letter topic", "items", r.DeadLettered, "in_this_run", f.run.totals.deadLettered,
 			"hint", f.b.cfg.words(HintDeadLetters))
 	}
 	if f.at.found.Shared > 0 && time.Since(f.run.sharedLogged) > time.Minute {
 		f.run.sharedLogged = time.Now()
-		f.log.Warn("the API lists different items under one id, which alone does not name an event", "items", f.at.found.Shared,
+		f.log.Warn("different items share an id", "items", f.at.found.Shared,
 			"on_shared_id", f.b.cfg.OnSharedID, "hint", f.b.cfg.words(HintSharedID))
 	}
 	o := f.at.found

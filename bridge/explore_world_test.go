@@ -94,7 +94,7 @@ func (w *world) committed(p *process, last, c bridge.Checkpoint, items []int) {
 func (w *world) moved(last, c bridge.Checkpoint) {
 	a := w.inbox.of(c.ChangeID())
 	switch {
-	case a == nil && c.Change != nil && strings.HasPrefix(c.Change.Reason, "the API refuses"):
+	case a == nil && c.Change != nil && strings.HasPrefix(c.Change.Reason, "cursor rejected by the API"):
 		w.detoured(last, c)
 		w.lostTrack()
 		return

@@ -12,7 +12,7 @@ var (
 	ErrNoCheckpoint = errors.New("no checkpoint")
 	// ErrConflict: the store holds another checkpoint than the one that the
 	// change was made from; somebody else moved the stream.
-	ErrConflict = errors.New("checkpoint was moved by somebody else")
+	ErrConflict = errors.New("checkpoint moved by another writer")
 	// ErrForeign: the store holds a value that is not a checkpoint of ours or
 	// is of a newer version. It is never overwritten.
 	ErrForeign = errors.New("not a checkpoint of this version")
@@ -20,9 +20,9 @@ var (
 	// process.
 	ErrFenced = errors.New("fenced by a newer session of the stream")
 	// ErrRefused: a page has an event that must not be published.
-	ErrRefused = errors.New("the page is refused")
+	ErrRefused = errors.New("page rejected")
 	// ErrNotOwner: the stream is another process's.
-	ErrNotOwner = errors.New("the stream is another process's")
+	ErrNotOwner = errors.New("stream owned by another process")
 )
 
 // Class says what the engine does about a fault.

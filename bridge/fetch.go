@@ -200,7 +200,7 @@ func (c *prefetcher) note(pages int) {
 }
 
 // errNoPage is a Source's that does not keep to its contract.
-var errNoPage = errors.New("the Source returned neither a page nor an error")
+var errNoPage = errors.New("Source.Fetch returned neither a page nor an error")
 
 func (c *prefetcher) request(ctx context.Context, at Position) (*Page, error) {
 	began := time.Now()

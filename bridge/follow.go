@@ -116,7 +116,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 	}
 	if err := f.flush(hard); err != nil {
 		// All events are committed; the next run reads some empty pages again.
-		f.log.Warn("no last commit", "error", err.Error())
+		f.log.Warn("final commit failed", "error", err.Error())
 	}
 	f.log.Info("run ended", "why", f.run.ended, "events", f.at.cp.Events-f.run.began, "dead_lettered", f.run.totals.deadLettered,
 		"checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor))
@@ -297,7 +297,7 @@ func (f *follower) wait(v verdict, fault *Fault) error {
 	case f.b.cfg.bounded():
 		return f.b.blocked(fault)
 	case yields:
-		f.log.Warn("steps aside: another process may be able to run the stream")
+		f.log.Warn("yielding ownership to a standby")
 		return errYield
 	}
 	return nil

@@ -357,7 +357,7 @@ func TestStartIsRestated(t *testing.T) {
 		if got := r.store.Checkpoint().Origin; got.Start != timeOf(r, items[20]) || len(got.Events) != 1 {
 			t.Errorf("the stream began with %+v, want the earlier start and the new filter", got)
 		}
-		if !strings.Contains(r.log.String(), "the configured start is later") {
+		if !strings.Contains(r.log.String(), "configured start ignored") {
 			t.Error("said nothing about the start that it ignores")
 		}
 	})

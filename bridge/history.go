@@ -46,7 +46,7 @@ func ParseVersion(s string) (Version, error) {
 	e, err := strconv.ParseInt(epoch, 10, 64)
 	n, err2 := strconv.ParseInt(seq, 10, 64)
 	if err != nil || err2 != nil || e < 0 || n < 0 || max(e, n) > MaxNumber {
-		return Version{}, fmt.Errorf("%q is not an epoch and a seq, for example 3.1042", s)
+		return Version{}, fmt.Errorf("%q is not EPOCH.SEQ, for example 3.1042", s)
 	}
 	return Version{Epoch: e, Seq: n}, nil
 }

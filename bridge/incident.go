@@ -47,7 +47,7 @@ func (i *incidents) onFenced(err error) *Fault {
 	}
 	return &Fault{
 		Class: Permanent, Code: "fenced", Reason: ReasonOwner, RetryAfter: fencedBackoff, Advice: HintOwner,
-		Err: fmt.Errorf("the stream was taken by somebody else %d times within %s: %w", len(i.fenced), fenceWindow, err),
+		Err: fmt.Errorf("the stream was fenced %d times within %s: %w", len(i.fenced), fenceWindow, err),
 	}
 }
 
@@ -58,7 +58,7 @@ func (i *incidents) onConflict(err error) *Fault {
 	if time.Since(i.conflict) < time.Minute {
 		fault = &Fault{
 			Class: Permanent, Code: "conflict", Reason: ReasonOwner, Advice: HintOwner,
-			Err: fmt.Errorf("the stream was moved by somebody else twice within a minute: %w", err),
+			Err: fmt.Errorf("another writer moved the checkpoint twice within a minute: %w", err),
 		}
 	}
 	i.conflict = time.Now()
@@ -84,7 +84,7 @@ func (i *incidents) noteCut(err error) {
 // onStoreAhead answers to a store that is ahead of us: begin a session, which
 // shows whether the stream is still ours, and what the sink has.
 func (i *incidents) onStoreAhead(stored Checkpoint, ours Version) error {
-	err := fmt.Errorf("the store is at %s by %q, ahead of our %s", stored.Version, stored.Owner, ours)
+	err := fmt.Errorf("the store is at %s by %q, ahead of %s", stored.Version, stored.Owner, ours)
 	if stored.Version == i.ahead {
 		return &sessionError{&Fault{
 			Class: Permanent, Code: "ahead", Reason: ReasonCheckpoint, Err: err,

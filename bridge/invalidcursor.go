@@ -81,7 +81,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 	}
 	f.incidents.cursorRecoveries = slices.DeleteFunc(f.incidents.cursorRecoveries, func(t time.Time) bool { return time.Since(t) > cursorRecoveryWindow })
 	if len(f.incidents.cursorRecoveries) >= maxCursorRecoveries {
-		fault.Err = fmt.Errorf("%w; the stream was moved away from a refused cursor %d times within %s", fault.Err, len(f.incidents.cursorRecoveries), cursorRecoveryWindow)
+		fault.Err = fmt.Errorf("%w; %d rejected cursors within %s", fault.Err, len(f.incidents.cursorRecoveries), cursorRecoveryWindow)
 		return false, nil
 	}
 	next := f.at.cp
@@ -90,10 +90,10 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 		before, err := f.b.ports.History.Before(hard, f.at.cp)
 		switch {
 		case errors.Is(err, ErrNoCheckpoint):
-			fault.Err = fmt.Errorf("%w; the history has no cursor before it", fault.Err)
+			fault.Err = fmt.Errorf("%w; the history has no earlier cursor", fault.Err)
 			return false, nil
 		case err != nil:
-			return false, &sessionError{fmt.Errorf("look for the cursor before: %w", err)}
+			return false, &sessionError{fmt.Errorf("find the previous cursor: %w", err)}
 		}
 		next = before
 		// Only what is not dropped counts. The pages are the entry's, by which
@@ -114,12 +114,12 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 	next.Drained, next.PausedUntil = false, f.at.cp.PausedUntil
 	next.RecentCursors, next.MarksEnd = nil, f.at.cp.MarksEnd
 	next = f.session.stamp(next, KindReset, Version{Epoch: f.at.cp.Epoch + 1})
-	next.Change = f.b.ownChange(f.at.cp, "the API refuses the cursor ("+fault.Code+"): "+policy)
+	next.Change = f.b.ownChange(f.at.cp, "cursor rejected by the API ("+fault.Code+"): "+policy)
 	if err := f.commitCheckpoint(hard, f.at.cp, next); err != nil {
 		return false, err
 	}
 	f.incidents.cursorRecoveries = append(f.incidents.cursorRecoveries, time.Now())
-	f.log.Warn("the API refuses the cursor: the stream goes on elsewhere, and drops what the topic holds", "error", fault.Error(),
+	f.log.Warn("cursor rejected by the API; resuming at another position and dropping events already published", "error", fault.Error(),
 		"how", policy, "from", f.at.cp.Version.String(), "to", next.Version.String(), "cursor", CursorHash(next.Cursor), "overlap_from", describeInstant(next.Overlap.From),
 		"overlap_until", describeInstant(next.Overlap.Until), "bound", f.b.cfg.bound(policy))
 	f.move(next)
@@ -130,7 +130,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 // bound says what may be missing after that.
 func (c *Config) bound(policy string) string {
 	if policy == invalidTime {
-		return "events that the API lists from now on with an earlier time are not read"
+		return "events listed later with an earlier time are not read"
 	}
 	return c.words(HintOverlapRepeats)
 }
@@ -156,7 +156,7 @@ func (at *progress) loadPublished(ctx context.Context) error {
 	defer at.b.watchdog.work()
 	held, err := at.b.ports.Published.Index(ctx, time.UnixMilli(at.head.Overlap.From), at.head.Source)
 	if err != nil {
-		return fmt.Errorf("read back what the topic holds: %w", err)
+		return fmt.Errorf("read the published events: %w", err)
 	}
 	at.published = held
 	return nil
@@ -189,5 +189,5 @@ func (at *progress) reportOverlap(was *Overlap) {
 		return
 	}
 	at.published = nil
-	at.b.log.Warn("what was read again is over", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
+	at.b.log.Warn("overlap re-read finished", "from", describeInstant(now.From), "until", describeInstant(now.Until), "dropped_as_known", now.Dropped)
 }

@@ -275,7 +275,7 @@ func TestRefusedCursorStays(t *testing.T) {
 			})
 			r.after(40 * time.Minute)
 			r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
-			if s := r.bridge.Status(); !strings.Contains(s.Error, "times within") || s.Version.Epoch != 5 {
+			if s := r.bridge.Status(); !strings.Contains(s.Error, "5 rejected cursors within") || s.Version.Epoch != 5 {
 				r.t.Errorf("epoch %d, %s", s.Version.Epoch, s.Error)
 			}
 			r.wantOnce()

@@ -54,6 +54,6 @@ func mappingFault(p *Page, sample int, row int64) *Fault {
 	return &Fault{
 		Class: Permanent, Code: "mapping", Reason: ReasonMapping,
 		Advice: HintMapping,
-		Err:    fmt.Errorf("%d items in a row cannot be read, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
+		Err:    fmt.Errorf("%d consecutive items are unreadable, for example item %d of the %s (%s)", row, e.Index, page, e.Defect),
 	}
 }

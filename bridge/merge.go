@@ -52,9 +52,9 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, e
 	}
 	switch {
 	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
-		return Checkpoint{}, fmt.Errorf("the sink has no checkpoint, so the store must be asked: %w", k.storeErr)
+		return Checkpoint{}, fmt.Errorf("no checkpoint in the sink, and the store is unavailable: %w", k.storeErr)
 	case k.storeErr != nil && !k.sink.Zero() && k.sink.Mode != ExactlyOnce:
-		return Checkpoint{}, fmt.Errorf("the stream was delivered at least once before, so the store must be asked: %w", k.storeErr)
+		return Checkpoint{}, fmt.Errorf("the previous delivery was at-least-once, and the store is unavailable: %w", k.storeErr)
 	case k.sink.Zero() && k.store.Zero():
 		return r.startStream(ctx)
 	case k.store.Version.Compare(k.sink.Version) > 0 || k.sink.Zero():
@@ -62,7 +62,7 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, e
 	case diverged(k.sink, k.store):
 		return Checkpoint{}, divergedFault(k.sink, k.store)
 	case k.sink.Mode != ExactlyOnce:
-		return r.newEpoch(ctx, k, k.sink, "delivery is exactly-once from here on")
+		return r.newEpoch(ctx, k, k.sink, "delivery changed to exactly-once")
 	}
 	return k.sink, nil
 }
@@ -70,13 +70,13 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (Checkpoint, e
 // mergeAhead decides when the store is newer than the sink.
 func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, error) {
 	if k.store.Mode == AtLeastOnce {
-		return r.newEpoch(ctx, k, k.store, "delivery is exactly-once from here on")
+		return r.newEpoch(ctx, k, k.store, "delivery changed to exactly-once")
 	}
 	have := "no checkpoint"
 	if !k.sink.Zero() {
 		have = "checkpoint " + k.sink.Version.String()
 	}
-	lost := fmt.Errorf("data was lost in Kafka: it has %s, %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
+	lost := fmt.Errorf("Kafka lost data: it has %s, but %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
 	switch policy := r.b.cfg.OnCheckpointLoss; {
 	case policy == lossStop:
 		return Checkpoint{}, &Fault{
@@ -86,7 +86,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 	case policy == lossRedis && diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
 		return Checkpoint{}, divergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():
-		r.log.Error("goes on from the store's checkpoint; events that Kafka lost are not published again", "error", lost.Error())
+		r.log.Error("resuming from the store's checkpoint; events that Kafka lost are not republished", "error", lost.Error())
 		if policy == lossRedis {
 			found, err := r.findTopics(ctx)
 			if err != nil {
@@ -99,7 +99,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 	if failpoint.Broken(failpoint.BreakEpoch) {
 		return k.sink, nil
 	}
-	r.log.Error("goes on from Kafka's checkpoint; events that were published after it may come again", "error", lost.Error())
+	r.log.Error("resuming from Kafka's checkpoint; later events may be published twice", "error", lost.Error())
 	return r.newEpoch(ctx, k, k.sink, "Kafka lost data")
 }
 
@@ -128,11 +128,11 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (Checkpoint, e
 	case c.Zero():
 		return r.startStream(ctx)
 	case c.Mode != r.b.cfg.Mode:
-		return r.newEpoch(ctx, k, c, "delivery is at-least-once from here on")
+		return r.newEpoch(ctx, k, c, "delivery changed to at-least-once")
 	case from.Zero():
-		r.log.Warn("the store lost the checkpoint, writing it again", "checkpoint", c.Version.String())
+		r.log.Warn("the store lost the checkpoint; rewriting it", "checkpoint", c.Version.String())
 	case c.Version != from.Version:
-		r.log.Warn("the store fell back to an older checkpoint, writing the newer one again",
+		r.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
 			"stored", from.Version.String(), "checkpoint", c.Version.String())
 	default:
 		return c, r.registerEpoch(ctx, k, c)
@@ -164,7 +164,7 @@ func (r *recovery) newEpoch(ctx context.Context, k recovered, c Checkpoint, why 
 		return c, nil
 	}
 	next.Change = r.b.ownChange(c, why)
-	r.log.Warn("a new epoch begins", "why", why, "from", c.Version.String(), "was", string(c.Mode), "to", next.Version.String())
+	r.log.Warn("new epoch", "why", why, "from", c.Version.String(), "was", string(c.Mode), "to", next.Version.String())
 	return next, r.commitCheckpoint(ctx, k.store, next)
 }
 
@@ -190,6 +190,6 @@ func divergedFault(ours, theirs Checkpoint) *Fault {
 	return &Fault{
 		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint,
 		Advice: HintTwoHistories,
-		Err:    fmt.Errorf("the store holds %s of change %q, this stream was at %s of change %q", theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
+		Err:    fmt.Errorf("diverged histories: the store is at %s of change %q, this stream at %s of change %q", theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
 	}
 }

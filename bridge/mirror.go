@@ -240,7 +240,7 @@ func (m *mirror) write(ctx context.Context, c Checkpoint) time.Duration {
 		return m.settle(trying, c)
 	case errors.Is(err, ErrForeign):
 		o.Code = "error"
-		m.log.Error("the store holds something else under this stream's name; the cursor is not mirrored, the events flow",
+		m.log.Error("the stream's key in the store holds a foreign value; mirroring suspended, publishing continues",
 			"error", err.Error(), "hint", m.b.cfg.hintOf(foreign(err)))
 		return mirrorForeign
 	}
@@ -269,7 +269,7 @@ func (m *mirror) settle(ctx context.Context, c Checkpoint) time.Duration {
 	}
 	// The store fell back to an older checkpoint of the stream, or an earlier
 	// owner wrote its last ones late.
-	m.log.Warn("the store fell back to an older checkpoint, writing the newer one again",
+	m.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
 		"stored", stored.Version.String(), "checkpoint", c.Version.String())
 	m.stored = stored
 	return mirrorRetry

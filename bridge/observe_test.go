@@ -166,7 +166,7 @@ func TestStoreLag(t *testing.T) {
 		want(0, 0)
 		r.end()
 		want(0, 0)
-		if !strings.Contains(r.log.String(), "stream stops") {
+		if !strings.Contains(r.log.String(), "stream stopped") {
 			t.Error("the stream did not stop in order")
 		}
 	})

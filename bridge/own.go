@@ -67,8 +67,8 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 // errLetGo ends an ownership, not the run. errYield does so because this process
 // cannot run the stream, and another one may be able to.
 var (
-	errLetGo = errors.New("the stream is let go")
-	errYield = errors.New("this process yields the stream")
+	errLetGo = errors.New("ownership released")
+	errYield = errors.New("ownership yielded")
 )
 
 // acquire waits until the stream is ours. It returns neither ownership nor error
@@ -76,7 +76,7 @@ var (
 // process runs, but waits for a coordinator that does not answer.
 func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
 	f := o.f
-	f.log.Info("waits until the stream is this process's")
+	f.log.Info("waiting for ownership")
 	for {
 		f.setState(StateStandby, nil)
 		grant, err := o.ask(soft)
@@ -89,7 +89,7 @@ func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
 			return nil, f.b.blocked(&Fault{
 				Class: Permanent, Code: "owner", Reason: ReasonOwner,
 				Advice: HintOwned,
-				Err:    fmt.Errorf("the stream was not this process's within %s: %w", boundedPatience, err),
+				Err:    fmt.Errorf("ownership not acquired within %s: %w", boundedPatience, err),
 			})
 		case errors.Is(err, context.DeadlineExceeded):
 			continue
@@ -137,7 +137,7 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant Ownership) error {
 		<-watched
 	}()
 	f.setState(StateStarting, nil)
-	f.log.Info("the stream is this process's")
+	f.log.Info("ownership acquired")
 	err := o.runOwned(ctx, hard)
 	switch {
 	case errors.Is(err, errLetGo):
@@ -146,7 +146,7 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant Ownership) error {
 		err = errLetGo
 	}
 	if errors.Is(err, errLetGo) {
-		f.log.Info("the stream is let go", "checkpoint", f.at.cp.Version.String())
+		f.log.Info("ownership released", "checkpoint", f.at.cp.Version.String())
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (f *follower) checkPaused() (bool, error) {
 		if f.at.cp.PausedUntil != 0 {
 			f.at.head.PausedUntil = 0 // with the next commit
 			if f.state == StatePaused {
-				f.log.Info("the pause is over", "was_until", describeInstant(f.at.cp.PausedUntil))
+				f.log.Info("pause expired", "was_until", describeInstant(f.at.cp.PausedUntil))
 			}
 		}
 		return false, nil
@@ -56,7 +56,7 @@ func (f *follower) checkPaused() (bool, error) {
 		})
 	}
 	if f.state != StatePaused {
-		f.log.Info("paused", "until", until, "checkpoint", f.at.cp.Version.String())
+		f.log.Info("stream paused", "until", until, "checkpoint", f.at.cp.Version.String())
 	}
 	f.setState(StatePaused, nil)
 	return true, nil

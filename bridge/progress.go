@@ -138,7 +138,7 @@ func (at *progress) trim(p *Page) error {
 		return &Fault{
 			Class: Permanent, Code: "tail", Reason: ReasonTail,
 			Advice: HintTail,
-			Err:    fmt.Errorf("%d items under the cursor at the end of the results, at most %d can be told apart", len(t.tail), limit),
+			Err:    fmt.Errorf("the last page has %d items, the limit is %d", len(t.tail), limit),
 		}
 	}
 	at.found.Repeated += t.repeated
@@ -235,7 +235,7 @@ func (at *progress) checkPage(p *Page) error {
 		return &Fault{
 			Class: Permanent, Code: "cursor", Reason: ReasonCursor,
 			Advice: HintCursorTooLong,
-			Err:    fmt.Errorf("the next cursor has %d bytes, at most %d can be followed", len(p.Next), MaxCursor),
+			Err:    fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), MaxCursor),
 		}
 	case !p.Tail() && at.visited.has(p.Next):
 		at.b.observe(Observation{What: ObserveStuck, Code: "cycle"})
@@ -246,7 +246,7 @@ func (at *progress) checkPage(p *Page) error {
 		}
 	}
 	if len(p.Next) > warnCursor && len(at.head.Cursor) <= warnCursor {
-		at.b.log.Warn("the API's cursor is long", "bytes", len(p.Next), "limit", MaxCursor)
+		at.b.log.Warn("long cursor", "bytes", len(p.Next), "limit", MaxCursor)
 	}
 	return at.checkSource(p.Source)
 }
@@ -267,7 +267,7 @@ func (at *progress) checkSource(got SourceIdentity) error {
 	return &Fault{
 		Class: Permanent, Code: "source", Reason: ReasonSource,
 		Advice: HintSource,
-		Err: fmt.Errorf("the page is of %s/%s/%s, the stream of %s/%s/%s", got.Organization, got.Workspace, got.Application,
+		Err: fmt.Errorf("the page belongs to %s/%s/%s, the stream to %s/%s/%s", got.Organization, got.Workspace, got.Application,
 			have.Organization, have.Workspace, have.Application),
 	}
 }

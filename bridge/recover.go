@@ -31,7 +31,7 @@ func (f *follower) recover(ctx context.Context) error {
 	case until > 0 && f.at.cp.LastEventTime >= until:
 		f.run.ended = f.b.cfg.words(HintUntilBefore)
 	}
-	f.log.Info("session begins", "session", f.session.id, "checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor),
+	f.log.Info("session started", "session", f.session.id, "checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor),
 		"start", f.at.cp.Origin.Start, "tail", len(f.at.cp.Tail), "events", f.at.cp.Events)
 	if f.state != StateBlocked { // then the first commit ends it, or the next page
 		f.setState(StateRunning, nil)
@@ -199,16 +199,16 @@ func (r *recovery) startStream(ctx context.Context) (Checkpoint, error) {
 	defer cancel()
 	holds, err := r.b.ports.Sink.Holds(asking)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("look for earlier events of the stream: %w", err)
+		return Checkpoint{}, fmt.Errorf("search for earlier events: %w", err)
 	}
 	if holds {
 		return Checkpoint{}, &Fault{
 			Class: Permanent, Code: "checkpoint-lost", Reason: ReasonCheckpointLost,
 			Advice: HintCheckpointLost,
-			Err:    errors.New("there is no checkpoint any more, but the topic already holds events of this stream"),
+			Err:    errors.New("the checkpoint is lost: the topic holds events of this stream"),
 		}
 	}
-	r.log.Info("a new stream begins", "start", r.b.cfg.Origin.describeStart())
+	r.log.Info("starting a new stream", "start", r.b.cfg.Origin.describeStart())
 	first := r.session.stamp(Checkpoint{Origin: r.b.cfg.Origin}, KindStart, Version{})
 	// Committed before the first request: "now" must not move by a restart.
 	return first, r.commitCheckpoint(ctx, Checkpoint{}, first)
@@ -224,7 +224,7 @@ func (r *recovery) updateOrigin(ctx context.Context) error {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {
-		r.log.Warn("the configured start is later than where the stream has begun, and ignored", "begun", have.describeStart(),
+		r.log.Warn("configured start ignored: it is later than the stream's start", "begun", have.describeStart(),
 			"hint", r.b.cfg.words(HintStartLater))
 		want.Start = have.Start
 	}
@@ -253,7 +253,7 @@ func (r *recovery) checkOrigin() error {
 		return &Fault{
 			Class: Permanent, Code: "source", Reason: ReasonSource,
 			Advice: HintOtherTopic,
-			Err:    fmt.Errorf("the checkpoint is of topic %s, the configuration says %s", have, want),
+			Err:    fmt.Errorf("the checkpoint belongs to topic %s, the configuration names %s", have, want),
 		}
 	}
 	have, want := r.at.cp.Origin, r.b.cfg.Origin
@@ -263,7 +263,7 @@ func (r *recovery) checkOrigin() error {
 	return &Fault{
 		Class: Permanent, Code: "source", Reason: ReasonSource,
 		Advice: HintOrigin,
-		Err:    fmt.Errorf("the checkpoint was made with %s, the configuration says %s", have, want),
+		Err:    fmt.Errorf("the checkpoint was written with %s, the configuration has %s", have, want),
 	}
 }
 

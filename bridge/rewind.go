@@ -70,7 +70,7 @@ func (at *progress) loadRewindIndex(ctx context.Context, p *Page) {
 	defer cancel()
 	events, err := at.b.ports.Published.PartialIndex(ctx, time.UnixMilli(first).Add(-at.b.cfg.Overlap), at.head.Source)
 	if err != nil {
-		at.b.log.Warn("what comes again is not marked: reading back the topic failed", "error", err.Error())
+		at.b.log.Warn("republished events not marked: reading the topic failed", "error", err.Error())
 	}
 	at.rewind.loaded, at.rewind.index = true, events
 }

@@ -64,7 +64,7 @@ func (s *session) carryOver(was, found []TopicState, at Version) []TopicState {
 			continue // nobody counts on their order
 		}
 		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
-		s.b.log.Warn("the topic has more partitions: from here on keys may go to other ones, so the order per key holds before and after, not across",
+		s.b.log.Warn("partitions added to the topic: per-key order does not hold across this point",
 			"topic", t.Name, "partitions", t.Partitions, "before", old.Partitions, "checkpoint", at.String())
 		s.b.observe(Observation{What: ObserveTopic, Code: TopicGrew})
 	}

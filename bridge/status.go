@@ -275,13 +275,13 @@ func (f *follower) setState(state State, fault *Fault) {
 	}
 	switch {
 	case fault == nil && (was == StateBlocked || was == StateBackoff) && state != StateStopped && state != StateStandby:
-		f.log.Info("goes on", "after", time.Since(since).Round(time.Millisecond).String(), "was", string(was))
+		f.log.Info("recovered", "after", time.Since(since).Round(time.Millisecond).String(), "was", string(was))
 	case fault == nil:
 		f.log.Debug("state", "state", string(state))
 	case state == StateBlocked:
 		f.log.Error("blocked", f.b.cfg.faultAttrs(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
 	default:
-		f.log.Warn("will try again", f.b.cfg.faultAttrs(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
+		f.log.Warn("retrying", f.b.cfg.faultAttrs(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
 	}
 }
 

@@ -68,7 +68,7 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 		case was != nil && c.Implies(t.Name, t.DeadLetters):
 			loss = was.lossIn(t)
 		case was == nil && c.Implies(t.Name, t.DeadLetters) && t.End == 0 && c.Events > deadLetterCount(found):
-			loss = "is empty and always was"
+			loss = "has always been empty"
 		}
 		if loss == "" {
 			continue
@@ -80,7 +80,7 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 		case c.Events > 0:
 			what = fmt.Sprintf("%d events", c.Events)
 		}
-		return topicLost("topic %s %s, but checkpoint %s says that %s were published to it: they are gone, or some are", t.Name, loss, c.Version, what)
+		return topicLost("topic %s %s, but checkpoint %s records %s in it: some or all are lost", t.Name, loss, c.Version, what)
 	}
 	return nil
 }
@@ -120,11 +120,11 @@ func deadLetterCount(found []TopicState) (n int64) {
 func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
 	case t.ID != "" && found.ID != "" && t.ID != found.ID:
-		return fmt.Sprintf("was deleted and made again (id %s, before %s)", found.ID, t.ID)
+		return fmt.Sprintf("was deleted and re-created (id %s, previously %s)", found.ID, t.ID)
 	case found.End < t.End:
-		return fmt.Sprintf("ends %d offsets before where it had reached", t.End-found.End)
+		return fmt.Sprintf("ends %d offsets before its previous end", t.End-found.End)
 	case t.KeepsAll && found.KeepsAll && found.Start > t.Start && !t.DeadLetters:
-		return fmt.Sprintf("begins %d offsets later than it did, although it keeps records for ever", found.Start-t.Start)
+		return fmt.Sprintf("starts %d offsets later than before, although its retention is unlimited", found.Start-t.Start)
 	}
 	return ""
 }
@@ -139,7 +139,7 @@ func (r *recovery) checkTopics(ctx context.Context) error {
 	if id := r.b.cfg.TopicID; id != "" {
 		for i := range found {
 			if t := &found[i]; t.Name == r.b.cfg.Topic && t.ID != id {
-				return topicLost("topic %s was deleted and made again since the job began (id %s, before %s)", t.Name, t.ID, id)
+				return topicLost("topic %s was deleted and re-created since the job began (id %s, previously %s)", t.Name, t.ID, id)
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (f *follower) findTopics(ctx context.Context) ([]TopicState, error) {
 	found, err := f.b.ports.Sink.Topics(ctx)
 	if err != nil {
 		f.session.open = false
-		return nil, fmt.Errorf("look at the topics: %w", err)
+		return nil, fmt.Errorf("describe the topics: %w", err)
 	}
 	f.session.found = found
 	return found, nil

@@ -45,7 +45,7 @@ func TestRunningBridge(t *testing.T) {
 			t.Errorf("rewound: %+v, %v", done, err)
 		}
 		// The same plan once more is for another stream.
-		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "moved meanwhile") {
+		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "epoch changed") {
 			t.Errorf("moved twice by one plan: %v", err)
 		}
 		err = r.plan(control.ResetToEarliest{}).CheckEpoch(3)
@@ -224,7 +224,7 @@ func TestRefusalIsNotHidden(t *testing.T) {
 			}
 		})
 		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // virtual
-		refusal := bridge.Answer{By: "pod-1", Detail: "the stream was moved meanwhile", Version: r.now().Version}
+		refusal := bridge.Answer{By: "pod-1", Detail: "the epoch changed", Version: r.now().Version}
 		if _, err := r.redis.Answer(t.Context(), other, bridge.Claim{Session: "one"}, refusal); err != nil {
 			t.Fatal(err)
 		}

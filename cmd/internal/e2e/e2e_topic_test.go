@@ -69,8 +69,8 @@ func TestE2ETopicMadeAgain(t *testing.T) {
 		if got := s.held(s.topic); got > 0 {
 			t.Errorf("%d records are in the topic that was made again", got)
 		}
-		s.wantTopicLost("was deleted and made again")
-		if said := string(run.stderr()); !strings.Contains(said, "was deleted and made again") {
+		s.wantTopicLost("was deleted and re-created")
+		if said := string(run.stderr()); !strings.Contains(said, "was deleted and re-created") {
 			t.Errorf("run says\n%s\nwant it to name the loss", tail(run.stderr()))
 		}
 		s.command(0, "cursor", "reset", "--to-earliest", "--reason", "the topic was lost", "--execute")
@@ -107,7 +107,7 @@ func TestE2ETopicVanished(t *testing.T) {
 
 		s.command(0, "topics", "create", "--execute")
 		s.wantBlocked("topic")
-		s.wantTopicLost("was deleted and made again")
+		s.wantTopicLost("was deleted and re-created")
 		if got := s.held(s.topic); got > 0 {
 			t.Errorf("%d records are in the topic that was made again", got)
 		}
@@ -155,7 +155,7 @@ func TestE2ETopicTrimmed(t *testing.T) {
 				return
 			}
 			s.wantBlocked("topic")
-			s.wantTopicLost("although it keeps records for ever")
+			s.wantTopicLost("although its retention is unlimited")
 		})
 	}
 }
@@ -173,7 +173,7 @@ func TestE2ETopicGrows(t *testing.T) {
 	run := s.run()
 	eventually(t, stepTimeout, "the growth to be counted", func() bool { return s.metric("topic_partition_changes_total") == 1 })
 	run.stop()
-	if said := bytes.Count(run.stderr(), []byte("has more partitions")); said != 1 {
+	if said := bytes.Count(run.stderr(), []byte("partitions added")); said != 1 {
 		t.Errorf("said %d times, want once:\n%s", said, tail(run.stderr()))
 	}
 	again := s.run()
