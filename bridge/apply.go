@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Apply applies one command to a stream that nobody runs, and tells who asked
-// by Ports.Inbox. It begins a session as a running bridge does, so whoever
-// believes to own the stream all the same is fenced; an ErrFenced says that
-// somebody fenced this one, so there is an owner after all. Ports.Source is not
-// used.
-// What the command cannot repair, or a server that does not answer before ctx
-// ends, is an error; then nothing has changed, or a repeated command finds out.
+// Apply applies one command to a stream without a running owner, and answers it
+// through Ports.Inbox. It begins a session as a running bridge does, which
+// fences any process that still assumes ownership; ErrFenced means that this
+// session was fenced, so there is an owner. Ports.Source is not used. A problem
+// that the command cannot repair, and a server that does not respond before ctx
+// ends, are errors; then nothing has changed, or a repeated command detects the
+// outcome.
 func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, error) {
 	ports.Source = noSource{}
 	b, err := New(cfg, ports)
@@ -46,7 +46,7 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd Command) (Answer, e
 	}
 }
 
-// noSource is for bridges that read nothing.
+// noSource is a Source for Apply, which reads nothing.
 type noSource struct{}
 
 func (noSource) Fetch(context.Context, Position) (*Page, error) { return nil, errNoSource }

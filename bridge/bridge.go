@@ -11,26 +11,27 @@ import (
 	"time"
 )
 
-// Ports are the sides of a bridge.
+// Ports are what a bridge is connected to.
 type Ports struct {
-	// Source is what is read, Sink what it is written to. Both are required.
+	// Source and Sink are required.
 	Source Source
 	Sink   Sink
-	// Store keeps the checkpoint; exactly once it may be nil, since the Sink's
-	// is the truth. Then there is no history to go back in.
+	// Store keeps the checkpoint and its history. It may be nil exactly once,
+	// since the Sink's checkpoint is authoritative; then there is no history to
+	// rewind in.
 	Store Store
-	// Owner says whether this process runs the stream; nil is always.
+	// Owner decides which process runs the stream; nil means this one, always.
 	Owner Owner
-	// History and Published are asked when the API refuses the cursor for good;
-	// where Config.OnInvalidCursor is stop they may be nil. Published is also
-	// asked after a reset; nil marks nothing as published again.
+	// History and Published are used when the API permanently rejects the
+	// cursor; they may be nil if Config.OnInvalidCursor is stop. Published is
+	// also used after a reset; nil marks nothing as republished.
 	History   History
 	Published PublishedEvents
-	// Inbox brings commands; nil takes none.
+	// Inbox delivers commands; nil means none.
 	Inbox Inbox
-	// Observer is told what happens; nil is nobody.
+	// Observer receives observations; nil discards them.
 	Observer Observer
-	// Health is what the adapters report to; nil shows no dependencies.
+	// Health collects the adapters' reports; nil shows no dependencies.
 	Health *Health
 }
 
@@ -44,7 +45,7 @@ type Bridge struct {
 	watchdog watchdog
 }
 
-// New returns a bridge that is not running yet.
+// New returns a bridge that Run starts.
 func New(cfg Config, ports Ports) (*Bridge, error) {
 	if err := cmp.Or(cfg.complete(), cfg.Validate()); err != nil {
 		return nil, err
@@ -66,23 +67,23 @@ func New(cfg Config, ports Ports) (*Bridge, error) {
 	return b, nil
 }
 
-// noStore is a Store that keeps nothing: the Sink alone has the checkpoint.
+// noStore is a Store without memory: only the Sink has the checkpoint.
 type noStore struct{}
 
 func (noStore) Load(context.Context) (Checkpoint, error) { return Checkpoint{}, ErrNoCheckpoint }
 
 func (noStore) Advance(context.Context, Checkpoint, Checkpoint) error { return nil }
 
-// ErrShutdown is returned by Run when what was in flight at the end of
-// Config.ShutdownTimeout had to be abandoned. Nothing is lost: the checkpoint
-// has not moved, so the events come again.
+// ErrShutdown is returned by Run when Config.ShutdownTimeout ended with a batch
+// in flight, which was abandoned. Nothing is lost: the checkpoint has not
+// moved, so the events are published again.
 var ErrShutdown = errors.New("shutdown timed out with a batch in flight")
 
 // Run moves the stream until ctx ends or a bounded run is done; both return
-// nil. Ending ctx stops in two phases: nothing new is begun, and what is in
-// flight has Config.ShutdownTimeout to be committed. A bounded run that
-// becomes blocked returns a BlockedError; an unbounded one stays and probes.
-// Run is called once; all its goroutines have ended when it returns.
+// nil. When ctx ends, Run starts nothing new and has Config.ShutdownTimeout to
+// commit what is in flight. A blocked bounded run returns a BlockedError; an
+// unbounded one keeps probing. Run is called once; all its goroutines have
+// ended when it returns.
 func (b *Bridge) Run(ctx context.Context) error {
 	hard, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abandon(nil)
@@ -108,7 +109,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	return err
 }
 
-// enforceShutdown abandons what is in flight when the time for it is over.
+// enforceShutdown abandons what is in flight after Config.ShutdownTimeout.
 func (b *Bridge) enforceShutdown(ctx context.Context, abandon context.CancelCauseFunc, finished <-chan struct{}) {
 	select {
 	case <-ctx.Done():
@@ -124,8 +125,8 @@ func (b *Bridge) enforceShutdown(ctx context.Context, abandon context.CancelCaus
 	}
 }
 
-// readInbox passes commands on. A command stays in the inbox until answered,
-// so it is offered again when the loop was not ready for it.
+// readInbox passes commands to the loop. A command stays in the inbox until it
+// is answered, so one that the loop could not take is offered again.
 func (b *Bridge) readInbox(ctx context.Context, commands chan<- Command) {
 	for ctx.Err() == nil {
 		cmd, err := b.ports.Inbox.Next(ctx)
@@ -133,12 +134,12 @@ func (b *Bridge) readInbox(ctx context.Context, commands chan<- Command) {
 			Sleep(ctx, time.Second)
 			continue
 		}
-		// Not for long: the command may be withdrawn while the loop is busy.
+		// Offered briefly: the command may be withdrawn while the loop is busy.
 		offer, cancel := context.WithTimeout(ctx, time.Second)
 		select {
 		case commands <- cmd:
-			// The answer is on its way; asking again at once would only
-			// bring the same command.
+			// The answer is on its way; until then Next returns the same
+			// command.
 			Sleep(ctx, 100*time.Millisecond)
 		case <-offer.Done():
 		}
@@ -163,12 +164,12 @@ func (b *Bridge) observe(o Observation) {
 	}
 }
 
-// Alive reports whether the commit loop turns: it waits for an input, a timer or
-// a server, or has been at work for less than a minute. A stream whose servers
-// are away is alive, and so is one that has ended.
+// Alive reports whether the commit loop makes progress: it waits for an input,
+// a timer or a server, or has been working for less than a minute. A stream
+// with unreachable servers is alive, and so is one that has ended.
 func (b *Bridge) Alive() bool { return b.watchdog.alive() }
 
-// sleepUntil waits, or less if ctx ends.
+// sleepUntil waits until t or until ctx ends.
 func (b *Bridge) sleepUntil(ctx context.Context, t time.Time) {
 	b.watchdog.wait()
 	defer b.watchdog.work()

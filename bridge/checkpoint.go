@@ -29,7 +29,7 @@ const (
 	ExactlyOnce Mode = "exactly-once"
 )
 
-// Kind says what a checkpoint was committed for.
+// Kind is the reason for a commit.
 type Kind string
 
 // The kinds of commits. Only KindData moves the counters.
@@ -42,25 +42,24 @@ const (
 	KindResume    Kind = "resume"
 )
 
-// Forever is the value of Checkpoint.PausedUntil for a pause without an end.
+// Forever is Checkpoint.PausedUntil of a pause without an end.
 const Forever int64 = -1
 
-// Origin is what the export was asked for. A cursor belongs to its origin:
-// resource, event filter and end must not change under it.
+// Origin is the query of the export. A cursor belongs to its origin: resource,
+// event filter and end must not change under it.
 type Origin struct {
-	// Resource is what is exported, Events the types of them, all if empty.
+	// Resource is the exported resource, Events the event types, all if empty.
 	Resource string   `json:"resource"`
 	Events   []string `json:"events,omitempty"`
-	// Start is where the export begins when there is no cursor, resolved to
-	// milliseconds since the epoch; 0 is the earliest. It may change: it only
-	// matters once.
+	// Start is where the export begins without a cursor, in milliseconds since
+	// the epoch; 0 is the earliest. It may change, since it applies only once.
 	Start int64 `json:"start,omitempty"`
-	// End bounds a stateless window in milliseconds since the epoch,
-	// exclusive; 0 means that the stream goes on for ever.
+	// End bounds a stateless window in milliseconds since the epoch, exclusive;
+	// 0 means an endless stream.
 	End int64 `json:"end,omitempty"`
 }
 
-// Same reports whether a cursor of o may be followed with the settings of p.
+// Same reports whether a cursor of o can be followed with the settings of p.
 func (o Origin) Same(p Origin) bool {
 	return o.Resource == p.Resource && o.End == p.End && slices.Equal(o.Events, p.Events) &&
 		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
@@ -83,101 +82,104 @@ func (p Version) next() Version { return Version{Epoch: p.Epoch, Seq: p.Seq + 1}
 
 func (p Version) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
 
-// Change records the operator's request that a checkpoint came from.
+// Change records the request that caused a checkpoint.
 type Change struct {
-	// ID is the request's, Kind what was asked for, Who by whom, Reason why.
+	// ID, Kind, Who and Reason are the request's.
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`
 	Who    string `json:"who,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// From is the checkpoint that the request was applied to.
+	// From is the version that the request was applied to.
 	From Version `json:"from"`
 	// At is when it was applied, in milliseconds since the epoch.
 	At int64 `json:"at"`
-	// After is the id of the last operator's request, where this one was not an
-	// operator's: who asked for that one may still wait for the answer.
+	// After is the id of the last operator's request if this one is the
+	// program's own: the operator may still wait for the answer.
 	After string `json:"after,omitempty"`
 }
 
-// RewindEnd says where a rewind ends: at the page whose cursor has this hash, or at
-// the end of the results.
+// RewindEnd is where a rewind ends: at the page whose cursor has this hash, or
+// at the end of the results.
 type RewindEnd struct {
 	// CursorHash is as CursorHash returns it.
 	CursorHash string `json:"cursor_hash,omitempty"`
-	// EventTime is 0. Older programs mark what is not later than it.
+	// EventTime is 0. Older versions mark events up to this time.
 	EventTime int64 `json:"event_time"`
-	// Source is whose events were published.
+	// Source is the source of the events published before the rewind.
 	Source SourceIdentity `json:"source,omitzero"`
 }
 
-// Checkpoint is the committed position of a stream and all that is needed to
-// go on from it. Its JSON form is a frozen, versioned format: Redis and the
-// checkpoint topic hold it.
+// Checkpoint is the committed position of a stream and everything needed to
+// resume from it. Its JSON form, stored in Redis and in the checkpoint topic,
+// is a frozen, versioned format.
 type Checkpoint struct {
 	// Format is the version of the format, CheckpointFormat.
 	Format int    `json:"v"`
 	Stream string `json:"stream"` // the stream's name
 	Version
-	// Mode is the guarantee it was written under, Kind what made it.
+	// Mode is the guarantee it was written under, Kind the reason for the
+	// commit.
 	Mode Mode `json:"mode"`
 	Kind Kind `json:"kind"`
-	// Cursor asks for the page that comes next, as the API gave it; empty asks
-	// for the first.
+	// Cursor requests the next page, as the API returned it; empty requests the
+	// first.
 	Cursor string `json:"cursor"`
 	// Tail holds the identities of the items already published from the page
 	// at Cursor, while that page is the end of the results. In JSON it is one
 	// base64 string of 12 bytes an item.
 	Tail Tail `json:"tail,omitempty"`
-	// Carried counts the items read since a page that left part of Tail
-	// behind; 0 while Tail belongs to the page at Cursor.
+	// Carried counts the items read since a page that did not list all of Tail;
+	// 0 while Tail belongs to the page at Cursor.
 	Carried int `json:"carried,omitempty"`
-	// Origin is what Cursor belongs to, Source whose export it is.
+	// Origin is the query that Cursor belongs to, Source the identity of the
+	// export.
 	Origin Origin         `json:"origin"`
 	Source SourceIdentity `json:"source"`
-	// Topic is where the events are published; empty where that is not known.
+	// Topic is the events' topic; empty if unknown.
 	Topic string `json:"topic,omitempty"`
-	// Topics are the sink's as they were before this commit. None in a
-	// checkpoint of an older version.
+	// Topics are the sink's topics before this commit. Older versions write
+	// none.
 	Topics []TopicState `json:"topics,omitempty"`
-	// Events and Pages count what this stream's cursor passed so far, dead
-	// letters included.
+	// Events and Pages count what the cursor has passed, dead letters included.
 	Events int64 `json:"events"`
 	Pages  int64 `json:"pages"`
-	// Unreadable counts the items, up to the last one passed, of which none
-	// could be read as an event.
+	// Unreadable counts the consecutive unreadable items up to the last one
+	// passed.
 	Unreadable int64 `json:"unreadable,omitempty"`
-	// LastEventTime is the greatest event time published so far, in
-	// milliseconds since the epoch.
+	// LastEventTime is the greatest published event time, in milliseconds since
+	// the epoch.
 	LastEventTime int64 `json:"last_event_time,omitempty"`
 	// PositionTime is the instant up to which the export is known to be
 	// published: the time of the request when drained, else LastEventTime.
 	PositionTime int64 `json:"position_time,omitempty"`
 	// AdvanceTime is the server's time when the cursor last moved, in
-	// milliseconds since the epoch. Clients' clocks lie; this one is one clock.
+	// milliseconds since the epoch. Unlike event times it comes from a single
+	// clock.
 	AdvanceTime int64 `json:"advance_time,omitempty"`
 	// Drained is true when the API had nothing more at this point.
 	Drained bool `json:"drained,omitempty"`
-	// EndedEmpty is after how many empty pages in a row a window was taken for
-	// drained; 0 where its last page said so.
+	// EndedEmpty is the number of consecutive empty pages that ended a window;
+	// 0 if its last page did.
 	EndedEmpty int `json:"ended_empty,omitempty"`
-	// MarksEnd is true once the API has marked the end of its results otherwise
-	// than by an empty page with a new cursor.
+	// MarksEnd is true once the API has marked the end of its results by
+	// anything else than an empty page with a new cursor.
 	MarksEnd bool `json:"marks_end,omitempty"`
-	// RecentCursors are the cursors of the last pages with items, to notice a cycle over
-	// restarts. A reset begins it anew.
+	// RecentCursors are the cursors of the last pages with items, to detect a
+	// cycle across restarts. A reset clears them.
 	RecentCursors RecentCursors `json:"trail,omitempty"`
-	// PausedUntil is when a pause ends, in milliseconds since the epoch; 0 is
-	// no pause, Forever one without an end.
+	// PausedUntil is the end of a pause in milliseconds since the epoch; 0 is
+	// no pause, Forever a pause without an end.
 	PausedUntil int64 `json:"paused_until,omitempty"`
-	// Change is the request that made it, if one did; RewindEnd is set while
-	// what was published before is published again.
+	// Change is the last request applied, if any; RewindEnd is set while a
+	// rewind publishes events again.
 	Change    *Change    `json:"change,omitempty"`
 	RewindEnd *RewindEnd `json:"news_after,omitempty"`
-	// KnownFrom is what older programs wrote, and nothing reads any more.
+	// KnownFrom was written by older versions and is no longer read.
 	KnownFrom int64 `json:"known_from,omitempty"`
-	// Overlap is set while what was published before is read again, and after.
+	// Overlap is set while an overlap is read again, and afterwards.
 	Overlap *Overlap `json:"overlap,omitempty"`
-	// Owner names the process, Session its attempt that wrote the checkpoint.
+	// Owner and Session name the process and the session that wrote the
+	// checkpoint.
 	Owner   string `json:"owner,omitempty"`
 	Session string `json:"session,omitempty"`
 	// WrittenAt is the writer's clock in milliseconds since the epoch.
@@ -187,7 +189,7 @@ type Checkpoint struct {
 // Zero reports whether c is no checkpoint at all.
 func (c *Checkpoint) Zero() bool { return c.Format == 0 }
 
-// Position returns where the next request goes.
+// Position returns the position of the next request.
 func (c *Checkpoint) Position() Position {
 	return Position{Cursor: c.Cursor, Start: c.Origin.Start, End: c.Origin.End, Window: c.Origin.End != 0}
 }
@@ -200,8 +202,8 @@ func (c *Checkpoint) ChangeID() string {
 	return c.Change.ID
 }
 
-// asked returns the id of the last operator's request, or "" or one of the
-// program's own where nobody asked for anything.
+// asked returns the id of the last operator's request; without one, that of the
+// program's own request, or "".
 func (c *Checkpoint) asked() string {
 	if c.Change != nil && c.Change.After != "" {
 		return c.Change.After
@@ -209,8 +211,8 @@ func (c *Checkpoint) asked() string {
 	return c.ChangeID()
 }
 
-// applied reports whether c came from the request id, or from those that the
-// program itself put after it.
+// applied reports whether c includes the request id, also under later requests
+// of the program's own.
 func (c *Checkpoint) applied(id string) bool {
 	return c.Change != nil && (c.Change.ID == id || c.Change.After == id)
 }
@@ -225,11 +227,11 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 }
 
 // MaxNumber bounds the numbers of a checkpoint: its version, its counters, and
-// its times to both sides. No stream gets there; a forged number that is larger
-// could wrap when the stream goes on from it.
+// its times in both directions. No stream reaches it; a larger, forged number
+// could overflow.
 const MaxNumber = 1 << 56
 
-// check refuses numbers that no stream comes to.
+// check rejects numbers out of range.
 func (c *Checkpoint) check() error {
 	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Unreadable, int64(c.Carried), int64(c.EndedEmpty)}
 	times := []int64{c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt}
@@ -256,7 +258,8 @@ func (c *Checkpoint) check() error {
 	return nil
 }
 
-// clamp bounds the times that the export decides: clients' clocks lie.
+// clamp bounds the times that come from the export: clients' clocks are
+// unreliable.
 func (c *Checkpoint) clamp() {
 	bound := func(ms int64) int64 { return min(max(ms, -MaxNumber), MaxNumber) }
 	c.LastEventTime = bound(c.LastEventTime)
@@ -268,9 +271,9 @@ func (c *Checkpoint) clamp() {
 	}
 }
 
-// DecodeCheckpoint reads a checkpoint's JSON form. Anything that is not a
-// checkpoint of this or an older version, or has a number beyond MaxNumber, is
-// an ErrForeign.
+// DecodeCheckpoint reads a checkpoint's JSON form. It returns ErrForeign for
+// anything but a checkpoint of this or an older format, and for numbers beyond
+// MaxNumber.
 func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	var c Checkpoint
 	if !utf8.Valid(b) {
@@ -294,8 +297,8 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	return c, nil
 }
 
-// CursorHash returns the first 12 hexadecimal digits of the cursor's SHA-256:
-// what logs, headers and metrics may show of a cursor.
+// CursorHash returns the first 12 hexadecimal digits of the cursor's SHA-256,
+// which stand for the cursor in logs, headers and metrics.
 func CursorHash(cursor string) string {
 	if cursor == "" {
 		return ""

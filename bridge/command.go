@@ -13,8 +13,8 @@ import (
 	"exportbridge/bridge/internal/failpoint"
 )
 
-// requests is what is remembered of the operator's commands. It outlives
-// sessions and tenures, as the commands do. Owned by the commit loop.
+// requests is the state of the operator's commands, across sessions and
+// ownerships. Owned by the commit loop.
 type requests struct {
 	f        *follower
 	wokenBy  string    // the command that made a blocked stream look again
@@ -23,8 +23,8 @@ type requests struct {
 	applying bool      // the session is for one command only
 }
 
-// applyCommand applies an operator's command, or refuses it visibly. The command is a
-// request: it counts only once the checkpoint that it asks for is committed.
+// applyCommand applies an operator's command, or refuses it with an answer. The
+// command takes effect when its checkpoint is committed.
 func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	f := r.f
 	if !r.applying && !r.canApply() { // it is offered again
@@ -37,7 +37,7 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 		return nil // still looking; it is offered again
 	}
 	if cmd.BaseEpoch > f.at.cp.Epoch && f.ownership.doubted != cmd.ID {
-		// Whoever asked knows more: somebody moved the stream. Look first.
+		// The operator saw a later epoch: the stream was moved. Recover first.
 		f.ownership.doubted, f.session.restored = cmd.ID, false
 		return &sessionError{fmt.Errorf("command %s expects epoch %d, this session is at %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
 	}
@@ -45,7 +45,7 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	if f.at.cp.applied(cmd.ID) { // applied before, and the answer got lost
 		return r.answer(hard, cmd, by, Answer{Applied: true})
 	}
-	// A refusal needs the claim too: another session may be applying it.
+	// A refusal requires the claim too: another session may be applying it.
 	mine, err := r.claim(hard, cmd, by)
 	if err != nil || !mine {
 		return err
@@ -81,24 +81,24 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 	return r.answer(hard, cmd, by, Answer{Applied: true, Detail: note})
 }
 
-// canApply reports whether a command could be applied now, which takes a known
-// epoch and somewhere to commit it.
+// canApply reports whether a command can be applied now: the epoch is known and
+// can be committed to.
 func (r *requests) canApply() bool {
 	f := r.f
 	known := f.session.ready || !f.at.stale && (!f.at.cp.Zero() && f.at.cp.Mode == f.b.cfg.Mode || f.schedule.blockedOn == ReasonCheckpointLost)
 	return known && (f.session.open || !f.b.cfg.exactlyOnce())
 }
 
-// wakesBlocked reports whether a command is a reason to look again now what blocks
-// the stream: whoever has mended that asks for a reset next, and does not wait
-// as long as a blocked stream does. A stream that somebody else runs is left
-// alone: to look would take it from there.
+// wakesBlocked reports whether a command makes a blocked stream retry now: an
+// operator who has removed the cause resets next and should not wait for the
+// probe. A stream that another bridge runs is left alone: a retry would fence
+// it.
 func (r *requests) wakesBlocked() bool {
 	f := r.f
 	return !f.session.ready && f.state == StateBlocked && f.fault.Reason != ReasonOwner
 }
 
-// storedNow is what the store holds, as far as is known.
+// storedNow is the store's checkpoint, as far as known.
 func (r *requests) storedNow() Checkpoint {
 	f := r.f
 	if !f.at.rival.Zero() {
@@ -226,12 +226,12 @@ func (r *requests) derive(cmd Command) Checkpoint {
 	return c
 }
 
-// maxReason bounds a reason: it is part of every checkpoint of its epoch.
+// maxReason bounds a reason, since every checkpoint of its epoch contains it.
 const maxReason = 1000
 
-// CheckReason says why a text cannot be the reason of a Command: it must be a
-// line of at most 1000 bytes, fit for a history which is read on terminals. An
-// empty one is none.
+// CheckReason reports why a text is not valid as the reason of a Command: a
+// reason is one line of at most 1000 bytes without control characters, since
+// terminals show it. It may be empty.
 func CheckReason(reason string) error {
 	switch {
 	case len(reason) > maxReason:
@@ -244,21 +244,21 @@ func CheckReason(reason string) error {
 	return nil
 }
 
-// misleads reports whether a character moves or turns round what is shown beside
-// it, so that a line of the history could look like another one.
+// misleads reports whether a character can disguise a line of the history on a
+// terminal.
 func misleads(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// changeOf records that a command was applied to the stream at from.
+// changeOf records a command applied at from.
 func changeOf(cmd Command, from Checkpoint) *Change {
 	return &Change{ID: cmd.ID, Kind: cmd.Kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, At: time.Now().UnixMilli()}
 }
 
-// Reset derives the checkpoint that a reset of the stream at from leads to: a
-// new epoch at the command's target, under the given origin. The writer's own
-// fields (owner, session, time, mode) are left to the caller. It is exported
-// for commands that move a stream which nobody runs.
+// Reset derives the checkpoint of a reset at from: a new epoch at the command's
+// target, under the given origin. The caller sets the writer's fields (owner,
+// session, time, mode). It is exported for commands that move a stream without
+// an owner.
 func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	origin.Start = cmd.Target.Start
 	c := Checkpoint{
@@ -280,8 +280,7 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	return c
 }
 
-// stays reports whether a stream at from that is moved to t goes on from where
-// it is.
+// stays reports whether a reset to t keeps the position of a stream at from.
 func (t *Target) stays(from Checkpoint) bool {
 	return t.Entry != nil && t.Entry.Epoch == from.Epoch && t.Cursor == from.Cursor && t.Events == from.Events && slices.Equal(t.Tail, from.Tail)
 }

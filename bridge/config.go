@@ -8,35 +8,34 @@ import (
 	"time"
 )
 
-// Config is what the engine needs to know about one stream. One made by hand
-// begins with DefaultConfig.
+// Config configures the engine for one stream. Start from DefaultConfig.
 type Config struct {
 	// Stream names the stream: Redis keys, headers, metric labels.
 	Stream string
 	// Mode is the delivery guarantee.
 	Mode Mode
-	// Origin is what to export; Origin.Start already resolved.
+	// Origin is the query of the export, with Start resolved.
 	Origin Origin
-	// Topic is where the events go. A stream must not go on in another topic
-	// than its checkpoint was made for, as two deployments would that share a
-	// checkpoint topic by mistake; empty checks nothing.
+	// Topic is the events' topic. A stream never continues in another topic
+	// than its checkpoint's: two deployments may share a checkpoint topic by
+	// mistake. Empty disables the check.
 	Topic string
-	// DivertAll lets items become dead letters even where all of them are
-	// unreadable, which blocks the stream otherwise.
+	// DivertAll diverts unreadable items to the dead letters even if all items
+	// are unreadable, which otherwise blocks the stream.
 	DivertAll bool
-	// TopicID is the id that Topic had when the job of a window began; empty for
-	// a stream, and where it is not known.
+	// TopicID is the id of Topic at the beginning of a window's job; empty for
+	// a stream, or if unknown.
 	TopicID string
-	// PageSize is the number of items asked for per page; it bounds the tail.
+	// PageSize is the number of items requested per page; it bounds the tail.
 	PageSize int
 	// Owner names this process in checkpoints and acknowledgements.
 	Owner string
-	// Limits bound the run; the zero value runs for ever.
+	// Limits bound the run; the zero value is unbounded.
 	Limits Limits
-	// Hints has the program's words for what the engine advises. Where there are
-	// none the name of the hint stands for them.
+	// Hints maps the engine's hints to texts. A missing hint is shown as its
+	// code.
 	Hints map[Hint]string
-	// Log takes one record per change of state; nil discards.
+	// Log receives one record per change of state; nil discards them.
 	Log *slog.Logger
 
 	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL" stream:"yes" desc:"wait before asking again when caught up"`
@@ -82,8 +81,8 @@ const (
 type Limits struct {
 	// Once ends the run when the export is drained.
 	Once bool
-	// MaxEvents ends the run at the first page boundary at or after so many
-	// events; 0 is no limit.
+	// MaxEvents ends the run at the first page boundary at or after this number
+	// of events; 0 is no limit.
 	MaxEvents int64
 	// Until ends the run at the first page boundary at or after an event of
 	// this time, in milliseconds since the epoch; 0 is no limit.
@@ -98,11 +97,11 @@ func (c *Config) window() bool { return c.Origin.End != 0 }
 // bounded reports whether the run ends by itself.
 func (c *Config) bounded() bool { return c.Limits.bounded() || c.window() }
 
-// ends reports whether the run ends with the results. Then empty pages are
-// followed as far as the configuration says: a sparse filter must not cut it.
+// ends reports whether the run ends with the results. It then follows
+// EmptyPages empty pages: a sparse filter must not end it early.
 func (c *Config) ends() bool { return c.window() || c.Limits.Once }
 
-// exactlyOnce reports whether the sink commits the checkpoint. Otherwise the
+// exactlyOnce reports whether the sink commits the checkpoint; otherwise the
 // store does.
 func (c *Config) exactlyOnce() bool { return c.Mode == ExactlyOnce }
 

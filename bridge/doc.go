@@ -1,7 +1,7 @@
-// Package bridge follows the cursor of a paginated export API and turns it
-// into a stream: it moves pages from a [Source] to a [Sink] and the checkpoint
-// with them, and says how far it is. It holds the whole algorithm and no I/O
-// library: what it needs of the world are the ports of ports.go.
+// Package bridge follows the cursor of a paginated export API: it moves pages
+// from a [Source] to a [Sink], commits the checkpoint with them, and reports
+// progress. It contains the whole algorithm and no I/O library; everything
+// outside is reached through the ports in ports.go.
 //
 // # Life of a page
 //
@@ -26,35 +26,33 @@
 //	                     configured, and drops from then on what the sink holds
 //
 // The loop's state has four lifetimes: a session of the sink (session.go), the
-// position that the stream is at (progress.go), an ownership (own.go),
-// and the run (run.go).
+// stream's position (progress.go), an ownership (own.go), and the run (run.go).
 //
-// Asking and splitting are goroutines of their own. Everything from collect on
-// runs on one goroutine, the commit loop, which owns the checkpoint; all that
-// it does not decide itself is what its ports return.
+// Fetching and decoding run on goroutines of their own. Everything from collect
+// on runs on one goroutine, the commit loop, which owns the checkpoint; its
+// only nondeterminism is what the ports return.
 //
 // # Promise
 //
-// Exactly once: the sink makes a batch and the checkpoint behind it visible in
-// one step or not at all. The checkpoint that the sink holds is the truth; the
-// [Store] has a copy, the history, and the operator's requests. A session
-// first ends all earlier ones, then reads that checkpoint, and goes on from
-// it (recover, merge): after any doubt nothing in memory is believed.
+// Exactly once: the sink makes a batch and its checkpoint visible atomically.
+// The sink's checkpoint is authoritative; the [Store] has a copy, the history,
+// and the operator's requests. A session fences all earlier ones, reads that
+// checkpoint and resumes from it (recover, merge). After an unknown outcome the
+// in-memory state is discarded.
 //
-// At least once: the checkpoint, kept by the Store, moves over a page only
-// after the sink has acknowledged every event of it and of all pages before
-// it. Nothing is lost; after a crash the pages in flight come again, in order,
-// with the same record ids.
+// At least once: the Store's checkpoint advances past a page only after the
+// sink has acknowledged every event up to its end. Nothing is lost; after a
+// crash the pages in flight are published again, in order, with the same record
+// ids.
 //
-// In both, no event is skipped in silence: one that cannot be published stops
-// the stream or goes to the dead letters, and is counted. Safety does not
-// depend on the [Owner]: two processes that run one stream fence each other.
-// It keeps them from trying.
+// In both modes an event that cannot be published stops the stream or becomes a
+// dead letter, and is counted. Safety does not depend on the [Owner]: two
+// processes on one stream fence each other. The Owner avoids that contention.
 //
 // # The end of the results
 //
-// An API may say "nothing more" by an empty nextCursor or by an empty page
-// whose cursor stays. Both are a tail: the cursor stays, and the checkpoint
-// remembers which items of that last page are published, since the same page
-// will be read again and may have grown.
+// An API marks the end of the results by an empty nextCursor, or by an empty
+// page with an unchanged cursor. Both are a tail: the cursor stays, and the
+// checkpoint records which items of the last page are published, since the page
+// is read again and may have grown.
 package bridge

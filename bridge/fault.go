@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Errors that ports return and the engine answers to. Ports wrap them.
+// Errors that ports return, wrapped, and the engine handles.
 var (
 	// ErrNoCheckpoint: the store holds no checkpoint of the stream.
 	ErrNoCheckpoint = errors.New("no checkpoint")
-	// ErrConflict: the store holds another checkpoint than the one that the
-	// change was made from; somebody else moved the stream.
+	// ErrConflict: the stored checkpoint is not the one that the change was
+	// made from; another writer moved the stream.
 	ErrConflict = errors.New("checkpoint moved by another writer")
-	// ErrForeign: the store holds a value that is not a checkpoint of ours or
+	// ErrForeign: the stored value is not a checkpoint, or
 	// is of a newer version. It is never overwritten.
 	ErrForeign = errors.New("not a checkpoint of this version")
 	// ErrFenced: a newer session of the stream has begun, here or in another
 	// process.
 	ErrFenced = errors.New("fenced by a newer session of the stream")
-	// ErrRefused: a page has an event that must not be published.
+	// ErrRefused: the page has an event that must not be published.
 	ErrRefused = errors.New("page rejected")
-	// ErrNotOwner: the stream is another process's.
+	// ErrNotOwner: another process owns the stream.
 	ErrNotOwner = errors.New("stream owned by another process")
 )
 
-// Class says what the engine does about a fault.
+// Class is how the engine handles a fault.
 type Class int
 
 // The classes, from harmless to serious. The rules per class are DESIGN §4.
@@ -35,17 +35,18 @@ const (
 	Transient Class = iota
 	// Throttled is retried after Fault.RetryAfter: 429.
 	Throttled
-	// Malformed, or what may be a passing error of a server, is retried three times, then blocks (Reason says as what).
+	// Malformed is retried three times, since it may be transient, then blocks
+	// with the fault's Reason.
 	Malformed
-	// BadCursor is a refusal that may be about the cursor: 400, 404, 410, 414,
-	// 422, 431 with a cursor. Retried three times within a minute, then cross-
-	// checked by a request without a cursor.
+	// BadCursor may be a rejected cursor: 400, 404, 410, 414, 422, 431 for a
+	// request with one. Retried three times within a minute, then cross-checked
+	// by a request without a cursor.
 	BadCursor
 	// Permanent blocks at once and is probed once a minute.
 	Permanent
 )
 
-// Reason is the stable word for why a stream is blocked.
+// Reason is a stable code for why a stream is blocked.
 type Reason string
 
 // The reasons a stream can be blocked for.
@@ -68,20 +69,20 @@ const (
 	ReasonPaused         Reason = "paused" // only of a bounded run
 )
 
-// Fault is an error of a port that says how it is to be treated. An error
-// that is no Fault counts as Transient.
+// Fault is an error of a port with its classification. Any other error counts
+// as Transient.
 type Fault struct {
-	// Class says what the engine does about it.
+	// Class is how the engine handles it.
 	Class Class
-	// Code is a short stable word for metrics: an HTTP status, "timeout",
+	// Code is a short stable label for metrics: an HTTP status, "timeout",
 	// "network", "decode", or a Kafka error name.
 	Code string
-	// Reason says as what the stream blocks, for Malformed and Permanent.
+	// Reason is why the stream blocks, for Malformed and Permanent.
 	Reason Reason
-	// RetryAfter is how long the other side asked to wait; 0 if it did not say.
+	// RetryAfter is the wait that the server asked for; 0 if none.
 	RetryAfter time.Duration
-	// Hint tells the operator what to check or which command repairs, in an
-	// adapter's words. Advice is the same of a Fault of the engine.
+	// Hint tells the operator what to check or which command repairs it;
+	// adapters set it. The engine sets Advice instead.
 	Hint   string
 	Advice Hint
 	// Err is what went wrong.
@@ -105,11 +106,10 @@ func faultOf(err error) *Fault {
 	return &Fault{Class: Transient, Code: "error", Err: err}
 }
 
-// BlockedError is what Run returns when a bounded run (Limits.Once,
-// MaxEvents, Until, or a window) becomes blocked.
+// BlockedError is returned by Run when a bounded run (Limits.Once, MaxEvents,
+// Until, or a window) becomes blocked.
 type BlockedError struct {
-	// Stream is which one, Reason why in a word, Err the same in full, and
-	// Hint what to do about it.
+	// Reason is the code of Err, Hint what to do about it.
 	Stream string
 	Reason Reason
 	Hint   string

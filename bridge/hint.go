@@ -1,8 +1,8 @@
 package bridge
 
-// Hint names what an operator can do about what the engine has met. The words,
-// which name commands and settings, are those of the program around it:
-// Config.Hints has them.
+// Hint is a code for what an operator can do about a problem. The program
+// around the engine provides the texts, with its commands and settings, in
+// Config.Hints.
 type Hint string
 
 // The hints, as Fault.Advice.
@@ -57,7 +57,7 @@ var Hints = []Hint{
 	HintDeadLetters, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }
 
-// words returns the program's words for a hint, or its name where there are none.
+// words returns the program's text for a hint, or its code if there is none.
 func (c *Config) words(h Hint) string {
 	if text, ok := c.Hints[h]; ok {
 		return text
@@ -65,7 +65,8 @@ func (c *Config) words(h Hint) string {
 	return string(h)
 }
 
-// hintOf returns what to do about a fault: an adapter says it in its own words.
+// hintOf returns what to do about a fault: the adapter's text, or the
+// program's.
 func (c *Config) hintOf(f *Fault) string {
 	if f.Hint != "" {
 		return f.Hint

@@ -8,18 +8,16 @@ import (
 	"time"
 )
 
-// ErrNoEntry means that the history has no entry like the one asked for.
+// ErrNoEntry: the history has no matching entry.
 var ErrNoEntry = errors.New("no such entry in the history")
 
-// Entry is a committed checkpoint in the history. WrittenAt is when it was
-// committed.
+// Entry is a committed checkpoint in the history, committed at WrittenAt.
 type Entry struct {
 	Checkpoint
-	// Parent is the entry that it was committed after: the one before it in
-	// its epoch, or the one that its epoch was reset to. Nil where the stream
-	// or its history begins, or the epoch began at a version that is not in the
-	// history. It may have been thinned out since; then the one before it
-	// takes its place.
+	// Parent is the previous entry: the one before it in its epoch, or the one
+	// that its epoch was reset to. Nil at the beginning of the stream or its
+	// history, or if the epoch began at a position outside the history. If the
+	// parent has been thinned out, the entry before that takes its place.
 	Parent *Version
 }
 
@@ -34,9 +32,9 @@ func (e *Entry) Target() Target {
 
 // HistoryQuery selects history entries.
 type HistoryQuery struct {
-	// Since leaves out what was committed before; zero is all.
+	// Since excludes entries committed before; zero is all.
 	Since time.Time
-	// Limit is the number of entries at most; 0 is all.
+	// Limit is the maximum number of entries; 0 is all.
 	Limit int
 }
 

@@ -15,65 +15,66 @@ const (
 	invalidTime     = "time"
 )
 
-// History tells where a stream was.
+// History returns earlier positions of a stream.
 type History interface {
-	// Before returns the newest committed checkpoint on the way to c that has
-	// another cursor, or ErrNoCheckpoint. A store that is not in the epoch of c
-	// does not know the way: an error, as those of Store.Load are.
+	// Before returns the newest committed checkpoint with another cursor among
+	// the ancestors of c, or ErrNoCheckpoint. A store that is not in the epoch
+	// of c does not know them and returns an error, as Store.Load does.
 	Before(ctx context.Context, c Checkpoint) (Checkpoint, error)
 }
 
-// PublishedEvents tells what the sink's topic holds, and what became dead letters.
+// PublishedEvents reads back which events are in the topic or in the
+// dead-letter topic.
 type PublishedEvents interface {
-	// Index returns the events of the stream that were committed to the topic, or
-	// to that of the dead letters, before the call, and maybe later ones, with a
-	// time from this one on; a dead letter's is that of its publishing. Those of
-	// another source than this one are not among them, where both are known: two
-	// may have equal ids. It is only called between two batches. Too many to
-	// remember is a Permanent Fault.
+	// Index returns the stream's events committed before the call, and maybe
+	// later ones, to the topic or the dead-letter topic, with times from the
+	// given one on; the time of a dead letter is that of its publishing. Events
+	// of another source are excluded if both sources are known: they may have
+	// equal ids. It is only called between two batches. Too many events for
+	// memory are a Permanent Fault.
 	Index(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
-	// PartialIndex is Index for marks: of the events that the topic holds of this
-	// source, those that were found when ctx ends or when there are too many to
-	// remember. All of them are there with the same bytes only: other ones under
-	// an id are news. Nil where the records carry no marks.
+	// PartialIndex is Index for marking republished events: the events of this
+	// source in the topic, as far as they were read when ctx ends or memory is
+	// full. It matches events by id and bytes: an id with other bytes is a new
+	// event. Nil if records carry no marks.
 	PartialIndex(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
 }
 
-// PublishedIndex is a set of events. One goroutine uses it.
+// PublishedIndex is a multiset of events, used by one goroutine.
 type PublishedIndex interface {
-	// Match reports whether the set has the event. An event without an id is
-	// taken out: two equal ones can both be real. One that shares its id
-	// (Event.Shared) is only there with the same bytes.
+	// Match reports whether the index has the event. Without an id, each copy
+	// in the index matches once: two equal events can both be real. An event
+	// with a shared id (Event.Shared) matches the same bytes only.
 	Match(e *Event) bool
 }
 
-// Overlap is a part of the export that is read again, because the API refused
-// the cursor for good. What the topic holds already is dropped from it.
+// Overlap is a part of the export that is read again after the API rejected the
+// cursor. Events already in the topic are dropped from it.
 type Overlap struct {
-	// From is the time from which on events are known to be told apart,
-	// Until the time of the newest event when the cursor was refused, both in
-	// milliseconds since the epoch.
+	// From is the event time from which duplicates are detected, Until the time
+	// of the newest event when the cursor was rejected, both in milliseconds
+	// since the epoch.
 	From  int64 `json:"from"`
 	Until int64 `json:"until"`
-	// Dropped counts the events that the topic held already.
+	// Dropped counts the events that were already in the topic.
 	Dropped int64 `json:"dropped,omitempty"`
-	// Done is true from the end of the results on.
+	// Done is true once the end of the results was reached.
 	Done bool `json:"done,omitempty"`
 }
 
-// observeRefused is the code of an ObserveReset that no operator asked for.
+// observeRefused is the code of the program's own ObserveReset.
 const observeRefused = "refused-cursor"
 
 const (
-	// A cursor that is refused so often within cursorRecoveryWindow is no accident.
+	// So many rejected cursors within cursorRecoveryWindow are no accident.
 	maxCursorRecoveries  = 5
 	cursorRecoveryWindow = time.Hour
 )
 
-// recoverInvalidCursor moves the stream away from a cursor that the API refuses for good, as
-// the configuration says: a new epoch at another position, from which on what
-// the topic holds already is dropped. It reports false where that cannot be
-// done, and adds to the fault why.
+// recoverInvalidCursor applies Config.OnInvalidCursor to a rejected cursor: it
+// begins a new epoch at another position, from which events already in the
+// topic are dropped. If that is impossible it reports false and adds the cause
+// to the fault.
 func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (bool, error) {
 	policy := f.b.cfg.OnInvalidCursor
 	if policy == invalidStop || f.b.cfg.window() {
@@ -96,8 +97,8 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 			return false, &sessionError{fmt.Errorf("find the previous cursor: %w", err)}
 		}
 		next = before
-		// Only what is not dropped counts. The pages are the entry's, by which
-		// the history finds it.
+		// Dropped events do not count. Pages is the entry's: the history is
+		// searched by it.
 		next.Events, next.LastEventTime, next.AdvanceTime = f.at.cp.Events, f.at.cp.LastEventTime, f.at.cp.AdvanceTime
 		next.Overlap = &Overlap{From: f.at.overlapStart(min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
 	case invalidTime:
@@ -127,7 +128,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *Fault) (boo
 	return true, nil
 }
 
-// bound says what may be missing after that.
+// bound describes the limit of the guarantee after that.
 func (c *Config) bound(policy string) string {
 	if policy == invalidTime {
 		return "events listed later with an earlier time are not read"
@@ -135,8 +136,8 @@ func (c *Config) bound(policy string) string {
 	return c.words(HintOverlapRepeats)
 }
 
-// overlapStart is where an overlap begins for a stream that had events up to t.
-// The start of the export bounds it.
+// overlapStart is where an overlap begins for a stream with events up to t, at
+// the start of the export at the earliest.
 func (at *progress) overlapStart(t int64) int64 {
 	if t == 0 {
 		return at.cp.Origin.Start
@@ -144,10 +145,10 @@ func (at *progress) overlapStart(t int64) int64 {
 	return max(at.cp.Origin.Start, t-at.b.cfg.Overlap.Milliseconds(), 0)
 }
 
-// overlaps reports whether the stream reads a part of the export again.
+// overlaps reports whether the stream is reading an overlap.
 func (at *progress) overlaps() bool { return at.head.Overlap != nil && !at.head.Overlap.Done }
 
-// loadPublished asks what the topic holds, before an overlap is read.
+// loadPublished reads back the topic before an overlap is read.
 func (at *progress) loadPublished(ctx context.Context) error {
 	if !at.overlaps() || at.published != nil {
 		return nil
@@ -162,8 +163,8 @@ func (at *progress) loadPublished(ctx context.Context) error {
 	return nil
 }
 
-// dropPublished drops the events of a page that the topic holds already. The end of
-// the results ends the overlap.
+// dropPublished drops the events that are already in the topic. The end of the
+// results ends the overlap.
 func (at *progress) dropPublished(p *Page) {
 	if !at.overlaps() {
 		return
@@ -182,7 +183,7 @@ func (at *progress) dropPublished(p *Page) {
 	at.head.Overlap = &o
 }
 
-// reportOverlap says what an overlap brought, when its end is committed.
+// reportOverlap logs an overlap whose end is committed.
 func (at *progress) reportOverlap(was *Overlap) {
 	now := at.cp.Overlap
 	if was == nil || was.Done || now == nil || !now.Done {

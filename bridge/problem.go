@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a setting.
+// Problem is one invalid setting.
 type Problem struct {
-	// Variable is the environment variable of the setting to correct; empty where
-	// no single one is to blame.
+	// Variable is the environment variable to correct; empty if there is no
+	// single one.
 	Variable string
-	// Message says what is wrong, by the variable's name and with an example. It
-	// holds nothing of a secret.
+	// Message names the variable, what is wrong, and an example. It never
+	// contains a secret.
 	Message string
 }
 
@@ -25,8 +25,8 @@ func Problemf(variable, format string, args ...any) Problem {
 	return Problem{variable, strings.TrimSpace(variable + " " + fmt.Sprintf(format, args...))}
 }
 
-// Problems is everything that is wrong with a Config, which the Validate of
-// every package returns.
+// Problems is everything that is wrong with a Config, as each package's
+// Validate returns it.
 type Problems []Problem
 
 // Check adds a problem as Problemf makes it unless ok.
@@ -36,8 +36,8 @@ func (p *Problems) Check(ok bool, variable, format string, args ...any) {
 	}
 }
 
-// Add adds what is wrong according to err: its Problems, its Problem, or one
-// without a variable. Nil adds nothing.
+// Add adds the Problems or the Problem in err, or err as a Problem without a
+// variable. Nil adds nothing.
 func (p *Problems) Add(err error) {
 	if err == nil {
 		return

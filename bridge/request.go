@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// RequestState says how far an operator's request has come: a Command on its
-// way through an Inbox.
+// RequestState is the progress of an operator's request: a Command in an Inbox.
 type RequestState string
 
 // The states of a request.
@@ -19,21 +18,21 @@ const (
 	RequestUnknown   RequestState = "unknown"   // never made, made too long ago, or lost
 )
 
-// RequestOutcome is what became of a request.
+// RequestOutcome is the state of a request, and its answer.
 type RequestOutcome struct {
-	// State says which of the fields below are set.
+	// State decides which of the fields below are set.
 	State RequestState
-	// Owner is who claimed it, in RequestClaimed.
+	// Owner is the claimer, for RequestClaimed.
 	Owner string
-	// Answer is set in RequestAnswered.
+	// Answer is set for RequestAnswered.
 	Answer Answer
 }
 
-// expiredPrefix begins the detail of an ExpiredAnswer.
+// expiredPrefix starts the detail of an ExpiredAnswer.
 const expiredPrefix = "expired: "
 
-// ExpiredAnswer is the answer to a request that nobody applied before its
-// deadline, and why.
+// ExpiredAnswer is the answer to a request that was not applied before its
+// deadline.
 func ExpiredAnswer(why string) Answer { return Answer{Detail: expiredPrefix + why} }
 
 // Expired reports whether a is an ExpiredAnswer.
@@ -41,14 +40,14 @@ func (a *Answer) Expired() bool { return !a.Applied && strings.HasPrefix(a.Detai
 
 // PendingError refuses a request while another one is pending.
 type PendingError struct {
-	// Command is the request in the way.
+	// Command is the pending request.
 	Command Command
 	// Since is when it was made, by the store's clock.
 	Since time.Time
-	// Owner is who claimed it, or empty.
+	// Owner is the claimer, or empty.
 	Owner string
-	// Overdue is true past its deadline: the next session of the stream finds
-	// out what became of it, and answers it.
+	// Overdue is true past its deadline: the stream's next session determines
+	// its outcome and answers it.
 	Overdue bool
 }
 

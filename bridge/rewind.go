@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// rewindIndexTimeout bounds what is waited for marks: they are a hint.
+// rewindIndexTimeout bounds the wait for marks: they are only a hint.
 const rewindIndexTimeout = 10 * time.Second
 
-// rewind is what the topic is known to hold while a rewind is under way. Owned
-// by the commit loop.
+// rewind is the state of marking events during a rewind. Owned by the commit
+// loop.
 type rewind struct {
 	loaded bool
 	index  PublishedIndex // nil is nothing
 	passed bool           // the page where the rewind began was read
 }
 
-// markRepublished marks what a rewind publishes once more: events that the topic was
-// seen to hold. No cursor, count or time proves that: the API may hand out other
-// cursors than before, list an event late under an old one, or delete events;
-// clocks lie; an operator may have moved the stream over a part, or have made
-// the topic anew. An event that could be news is never marked, since a consumer
-// may ignore marked ones. Some are not marked although they come again: where
-// there are too many to remember, or Kafka is too slow.
+// markRepublished marks the events that a rewind publishes again: those found
+// in the topic. Nothing else proves it: the API may return other cursors, list
+// an event late under an old one, or delete events; clocks are unreliable; an
+// operator may have skipped a part, or re-created the topic. A new event is
+// never marked, since consumers may ignore marked ones. Some republished events
+// stay unmarked: if there are too many for memory, or Kafka is too slow.
 func (at *progress) markRepublished(ctx context.Context, p *Page) {
 	news := at.head.RewindEnd
 	if news == nil {
@@ -44,8 +43,8 @@ func (at *progress) markRepublished(ctx context.Context, p *Page) {
 	}
 }
 
-// loadRewindIndex asks what the topic holds, once, when the first events come that could
-// be known. Those of an overlap that it holds are dropped already.
+// loadRewindIndex reads back the topic once, for the first page with events
+// that may be in it. An overlap has already dropped its own.
 func (at *progress) loadRewindIndex(ctx context.Context, p *Page) {
 	if at.rewind.loaded || at.batch.events > 0 || at.b.ports.Published == nil {
 		return
@@ -60,8 +59,8 @@ func (at *progress) loadRewindIndex(ctx context.Context, p *Page) {
 	if len(times) == 0 {
 		return
 	}
-	// Not the least: one client's clock that stands at 1970 would have the topic
-	// read from its beginning.
+	// Not the minimum: a single client's clock at 1970 would cause the whole
+	// topic to be read.
 	slices.Sort(times)
 	first := times[len(times)/10]
 	at.b.watchdog.wait()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// State is what a stream is doing.
+// State is the state of a stream.
 type State string
 
 // The states of a stream.
@@ -25,7 +25,7 @@ const (
 // States lists all states, for metrics.
 var States = []State{StateStarting, StateStandby, StateRunning, StateIdle, StateBackoff, StatePaused, StateBlocked, StateStopped}
 
-// Contract is how the API marks the end of the results.
+// Contract is how an API marks the end of its results.
 type Contract string
 
 // The two public contracts, and not yet seen.
@@ -35,10 +35,10 @@ const (
 	ContractEmptyItems  Contract = "empty-items"  // a cursor always comes; no items means the end
 )
 
-// Status is a snapshot of one stream. Its JSON form is what status --json,
-// the store and /api/v1/status show.
+// Status is a snapshot of one stream. Its JSON form is shown by status --json
+// and /api/v1/status and kept in the store.
 type Status struct {
-	// Stream is which one, Owner the process that says so, State what it does.
+	// Owner is the reporting process.
 	Stream string `json:"stream"`
 	Owner  string `json:"owner"`
 	State  State  `json:"state"`
@@ -46,19 +46,19 @@ type Status struct {
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Hint   string `json:"hint,omitempty"`
-	// Since is when State began; NextTry when the next request leaves, zero
-	// when at once.
+	// Since is when State began, NextTry when the next request is sent, zero
+	// for at once.
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try,omitzero"`
-	// Overlap is what was read again, since the API refused the cursor.
+	// Overlap is the last overlap, read again after the API rejected a cursor.
 	Overlap *Overlap `json:"overlap,omitempty"`
-	// PausedUntil is as in Checkpoint, while the stream is paused.
+	// PausedUntil is the checkpoint's, while the stream is paused.
 	PausedUntil int64 `json:"paused_until,omitempty"`
 
-	// Leader is true while the stream is this process's.
+	// Leader is true while this process owns the stream.
 	Leader bool `json:"leader"`
-	// Mode and Version are the checkpoint's. CursorHash and CursorBytes tell its
-	// cursor from others, TailItems is how long its Tail is.
+	// Mode and Version are the checkpoint's. CursorHash and CursorBytes
+	// describe its cursor, TailItems counts its Tail.
 	Mode        Mode    `json:"mode"`
 	Version     Version `json:"place"`
 	CursorHash  string  `json:"cursor_hash,omitempty"`
@@ -91,24 +91,24 @@ type Status struct {
 	// so, empty until it has.
 	CaughtUp bool     `json:"caught_up"`
 	Contract Contract `json:"contract,omitempty"`
-	// Ended says what ended a bounded run or a window.
+	// Ended is why a bounded run or a window ended.
 	Ended string `json:"ended,omitempty"`
-	// PrefetchedPages and PrefetchedBytes are fetched and not yet acknowledged by
-	// the sink.
+	// PrefetchedPages and PrefetchedBytes are fetched but not yet acknowledged
+	// by the sink.
 	PrefetchedPages int   `json:"prefetched_pages"`
 	PrefetchedBytes int64 `json:"prefetched_bytes"`
-	// StoreLagPages counts the committed pages that the store does not know of
-	// yet, exactly once.
+	// StoreLagPages counts the committed pages missing from the store, exactly
+	// once.
 	StoreLagPages int64 `json:"store_lag_pages"`
 
-	// Dependencies are by name: DependencySource, DependencySink, DependencyStore.
-	// A process that stands by does not ask the source.
+	// Dependencies are keyed by DependencySource, DependencySink and
+	// DependencyStore. A standby does not use the source.
 	Dependencies map[string]Dependency `json:"dependencies,omitempty"`
 }
 
-// Dependency is whether a server that the stream needs answers.
+// Dependency is the availability of a server that the stream needs.
 type Dependency struct {
-	// Up is what it is Since; Error is why it is not.
+	// Up holds since Since; Error is why the server is down.
 	Up    bool      `json:"up"`
 	Since time.Time `json:"since"`
 	Error string    `json:"error,omitempty"`
@@ -121,15 +121,15 @@ const (
 	DependencyStore  = "redis"
 )
 
-// Health collects what the adapters see of their servers. The zero value is
-// ready; all methods may be called concurrently.
+// Health collects the availability of the servers, as the adapters report it.
+// The zero value is ready to use; all methods may be called concurrently.
 type Health struct {
 	mu   sync.Mutex // guards seen
 	seen map[string]Dependency
 }
 
 // Reporter returns a function for one dependency's adapter to call: with nil
-// when the server answered, with the error when it did not.
+// after a response, with the error after a failure.
 func (h *Health) Reporter(name string) func(error) {
 	return func(err error) {
 		h.mu.Lock()
@@ -149,14 +149,14 @@ func (h *Health) Reporter(name string) func(error) {
 	}
 }
 
-// Snapshot returns what was reported last, by dependency.
+// Snapshot returns the last reports by dependency.
 func (h *Health) Snapshot() map[string]Dependency {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.seen)
 }
 
-// totals counts what this process did. Owned by the commit loop.
+// totals counts the work of this process. Owned by the commit loop.
 type totals struct {
 	published, deadLettered, repeated int64
 	rate                              rate
@@ -214,8 +214,8 @@ func (r *rate) at(now time.Time) float64 {
 	return float64(sum) / rateSeconds
 }
 
-// Status returns what the stream is doing. It may be called at any time, by
-// anybody.
+// Status returns a snapshot of the stream. It may be called concurrently, at
+// any time.
 func (b *Bridge) Status() Status {
 	v := b.view.Load()
 	s, now := v.status, time.Now()
@@ -228,7 +228,7 @@ func (b *Bridge) Status() Status {
 	if b.ports.Health != nil {
 		s.Dependencies = b.ports.Health.Snapshot()
 		if s.State == StateStandby {
-			// It does not ask the API: what it saw when it did is long ago.
+			// A standby does not use the API: its last report is outdated.
 			delete(s.Dependencies, DependencySource)
 		}
 		s.applyDependencies()
@@ -236,8 +236,8 @@ func (b *Bridge) Status() Status {
 	return s
 }
 
-// applyDependencies makes a stream that counts as fine but waits for a server that is
-// away say so.
+// applyDependencies turns a healthy state into back-off while the stream waits
+// for an unreachable server.
 func (s *Status) applyDependencies() {
 	if !slices.Contains([]State{StateStarting, StateStandby, StateRunning, StateIdle}, s.State) {
 		return
@@ -254,13 +254,13 @@ func (s *Status) applyDependencies() {
 	}
 }
 
-// view is what the commit loop publishes of itself.
+// view is the commit loop's published state.
 type view struct {
 	status Status
 	rate   rate
 }
 
-// setState changes the state and says so once.
+// setState changes the state and logs each change once.
 func (f *follower) setState(state State, fault *Fault) {
 	was, since := f.state, f.since
 	changed := state != f.state || fault != nil && (f.fault == nil || fault.Error() != f.fault.Error())
@@ -294,7 +294,7 @@ func (c *Config) faultAttrs(fault *Fault, more ...any) []any {
 	return more
 }
 
-// publishStatus publishes the loop's view of itself.
+// publishStatus makes the loop's state visible to Status.
 func (f *follower) publishStatus() {
 	s := Status{
 		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode, Leader: f.ownership.active,

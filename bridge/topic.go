@@ -10,26 +10,26 @@ import (
 	"exportbridge/bridge/internal/failpoint"
 )
 
-// TopicState is a topic of a Sink as it was at some time: which of those that
-// had its name, and how much was in it. It is small however many partitions
-// there are, so that every checkpoint can hold it: offsets only grow, so their
-// sums show a log that was cut off, and the ID one that was made again.
+// TopicState identifies a topic of a Sink and its extent at some time. Its size
+// does not depend on the number of partitions, so that every checkpoint can
+// hold it. Offsets only grow: a smaller sum reveals a truncated log, another ID
+// a re-created topic.
 type TopicState struct {
-	// Name is the topic's. ID is the server's for it: a topic that is deleted
-	// and made again has another. Empty where the server has none.
+	// ID is assigned by the server and differs after the topic is deleted and
+	// re-created. Empty if the server has no topic ids.
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`
 	// DeadLetters is true of the topic of the dead letters.
 	DeadLetters bool `json:"letters,omitempty"`
-	// Partitions is how many it has. GrewFrom is how many it had until GrewAt, in
-	// milliseconds since the epoch: the order per key holds on either side of
-	// that instant. 0 where it never grew.
+	// Partitions is the number of partitions. GrewFrom is the number before
+	// GrewAt, in milliseconds since the epoch: per-key order does not hold
+	// across that instant. 0 if partitions were never added.
 	Partitions int   `json:"partitions"`
 	GrewFrom   int   `json:"grew_from,omitempty"`
 	GrewAt     int64 `json:"grew_at,omitempty"`
-	// End adds up the offsets that its partitions reach at least, Start those
-	// where they begin. KeepsAll is true where the server deletes no records by
-	// their age or number: only then must Start not rise.
+	// End is a lower bound of the sum of the partitions' end offsets, Start the
+	// sum of their start offsets. KeepsAll is true if retention is unlimited:
+	// only then must Start not rise.
 	End      int64 `json:"end"`
 	Start    int64 `json:"start,omitempty"`
 	KeepsAll bool  `json:"keeps_all,omitempty"`
@@ -38,8 +38,8 @@ type TopicState struct {
 // CodeTopicLost is the Code of the Fault that TopicsLost returns.
 const CodeTopicLost = "topic_lost"
 
-// Implies reports whether c says that the topic has, or had, records of the
-// stream. Letters says what the topic is for.
+// Implies reports whether, according to c, the topic has or had records of the
+// stream. letters is true for a dead-letter topic.
 func (c *Checkpoint) Implies(topic string, letters bool) bool {
 	if t := stateOf(c.Topics, topic); t != nil {
 		return t.End > 0 || !letters && c.Events > 0
@@ -56,10 +56,10 @@ func stateOf(all []TopicState, name string) *TopicState {
 	return &all[i]
 }
 
-// TopicsLost compares the topics that are there with what c implies: those
-// that it names by id, reaching as far as they did, and beginning where they
-// did unless retention deletes. A checkpoint of an older version only says that
-// there must be something. It returns nil or a Fault that says what is lost.
+// TopicsLost compares the topics found with those in c: same id, at least the
+// same end, and the same start unless retention deletes. A checkpoint of an
+// older version only implies that the topic is not empty. It returns nil, or a
+// Fault that describes the loss.
 func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 	for i := range found {
 		t := &found[i]
@@ -92,10 +92,10 @@ func topicLost(format string, args ...any) *Fault {
 	}
 }
 
-// CutOffError says that a record was acknowledged below where the topic had
-// reached: the end of its log is gone.
+// CutOffError means that a record was acknowledged below the topic's known end:
+// the end of its log is lost.
 type CutOffError struct {
-	// Topic is which one, Offsets how many of them are gone, at least.
+	// Topic names the topic, Offsets is the minimum number of lost offsets.
 	Topic   string
 	Offsets int64
 }
@@ -114,9 +114,8 @@ func deadLetterCount(found []TopicState) (n int64) {
 	return n
 }
 
-// lossIn says what a topic that is found lacks of t, or nothing. Dead letters
-// that somebody has deleted are no loss: that is what becomes of them when they
-// have been dealt with.
+// lossIn describes what the topic found has lost since t, or returns "".
+// Deleted dead letters are no loss: they are deleted once they are handled.
 func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
 	case t.ID != "" && found.ID != "" && t.ID != found.ID:
@@ -129,8 +128,8 @@ func (t *TopicState) lossIn(found *TopicState) string {
 	return ""
 }
 
-// checkTopics looks whether the topics hold what the checkpoint implies, before
-// anything is published to them. An operator's reset accepts them as they are.
+// checkTopics compares the topics with the checkpoint before anything is
+// published to them. An operator's reset accepts them as they are.
 func (r *recovery) checkTopics(ctx context.Context) error {
 	found, err := r.findTopics(ctx)
 	if err != nil {
@@ -158,9 +157,9 @@ func (r *recovery) checkTopics(ctx context.Context) error {
 	return nil
 }
 
-// recordCut has the checkpoint say where a topic that was cut off would reach. What
-// the session had sent by then stays in its log, unseen, and hides the loss from
-// later ones.
+// recordCut commits the previous end of a truncated topic to the checkpoint.
+// Records of the aborted session remain in its log and would hide the loss from
+// later sessions.
 func (r *recovery) recordCut(ctx context.Context, found []TopicState) error {
 	cut := r.incidents.cut
 	if cut == nil {
@@ -207,8 +206,7 @@ func asFound(known, found []TopicState) []TopicState {
 	return known
 }
 
-// GrownText says of the topics whose partitions have grown what that means, or
-// nothing.
+// GrownText describes the topics with added partitions, or returns "".
 func GrownText(topics []TopicState) string {
 	var all []string
 	for i := range topics {
