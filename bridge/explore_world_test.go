@@ -161,7 +161,7 @@ func (w *world) mints(c bridge.Checkpoint) bool {
 	switch {
 	case c.Change == nil:
 		return c.Kind == bridge.KindStart && (w.forgot || w.switched)
-	case strings.HasPrefix(c.Change.Reason, "delivery is "):
+	case strings.HasPrefix(c.Change.Reason, "delivery changed to "):
 		return w.switched
 	}
 	return w.lost && w.plan.loss != "stop" && strings.HasPrefix(c.Change.Reason, "Kafka lost ")

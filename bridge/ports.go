@@ -65,7 +65,7 @@ type Sink interface {
 	// of the last commit; at least once, a copy that may be older. Without one
 	// it returns ErrNoCheckpoint. It waits for the sink's server as long as ctx
 	// allows. Every Publish belongs to the session of the last Recover. It
-	// never re-creates a topic that a checkpoint implies: that is a Permanent
+	// never recreates a topic that a checkpoint implies: that is a Permanent
 	// Fault.
 	Recover(ctx context.Context, owned func(context.Context) error) (Checkpoint, error)
 	// Send takes the next page of a batch without waiting for acknowledgements.
@@ -86,7 +86,7 @@ type Sink interface {
 	// Topics asks the server for the session's topics: the event topic first,
 	// then the dead-letter topic if there is one. The session publishes to
 	// these topics only: from here on, publishing to a topic that was
-	// re-created under the same name is an error, before anything is visible
+	// recreated under the same name is an error, before anything is visible
 	// there. After any error the session is over.
 	Topics(ctx context.Context) ([]TopicState, error)
 	// Holds reports whether the topic has any record of this stream. It is

@@ -20,7 +20,7 @@ type rewind struct {
 // markRepublished marks the events that a rewind publishes again: those found
 // in the topic. Nothing else proves it: the API may return other cursors, list
 // an event late under an old one, or delete events; clocks are unreliable; an
-// operator may have skipped a part, or re-created the topic. A new event is
+// operator may have skipped a part, or recreated the topic. A new event is
 // never marked, since consumers may ignore marked ones. Some republished events
 // stay unmarked: if there are too many for memory, or Kafka is too slow.
 func (at *progress) markRepublished(ctx context.Context, p *Page) {

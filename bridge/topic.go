@@ -13,10 +13,10 @@ import (
 // TopicState identifies a topic of a Sink and its extent at some time. Its size
 // does not depend on the number of partitions, so that every checkpoint can
 // hold it. Offsets only grow: a smaller sum reveals a truncated log, another ID
-// a re-created topic.
+// a recreated topic.
 type TopicState struct {
 	// ID is assigned by the server and differs after the topic is deleted and
-	// re-created. Empty if the server has no topic ids.
+	// recreated. Empty if the server has no topic ids.
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`
 	// DeadLetters is true of the topic of the dead letters.
@@ -119,7 +119,7 @@ func deadLetterCount(found []TopicState) (n int64) {
 func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
 	case t.ID != "" && found.ID != "" && t.ID != found.ID:
-		return fmt.Sprintf("was deleted and re-created (id %s, previously %s)", found.ID, t.ID)
+		return fmt.Sprintf("was deleted and recreated (id %s, previously %s)", found.ID, t.ID)
 	case found.End < t.End:
 		return fmt.Sprintf("ends %d offsets before its previous end", t.End-found.End)
 	case t.KeepsAll && found.KeepsAll && found.Start > t.Start && !t.DeadLetters:
@@ -138,7 +138,7 @@ func (r *recovery) checkTopics(ctx context.Context) error {
 	if id := r.b.cfg.TopicID; id != "" {
 		for i := range found {
 			if t := &found[i]; t.Name == r.b.cfg.Topic && t.ID != id {
-				return topicLost("topic %s was deleted and re-created since the job began (id %s, previously %s)", t.Name, t.ID, id)
+				return topicLost("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name, t.ID, id)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func TestTopicMadeAgainWhileRunning(t *testing.T) {
 		r.topic.Recreate()
 		r.source.Grow(5)
 		r.after(5 * time.Minute)
-		r.wantTopicBlocked("re-created")
+		r.wantTopicBlocked("recreated")
 		r.wantLosses(1)
 		if n := len(r.topic.Records()); n > 0 {
 			r.t.Errorf("%d records are in a topic that begins in the middle", n)
@@ -434,8 +434,8 @@ func TestTopicLostIsSaidThoughReset(t *testing.T) {
 			Target: bridge.Target{Cursor: "", Start: now.Origin.Start}})
 		r.start()
 		r.after(time.Minute)
-		if a, _ := r.inbox.AnswerTo("unaware"); !a.Applied || !strings.Contains(a.Detail, "re-created") {
-			r.t.Errorf("the answer is %+v, want it to say that the topic was re-created", a)
+		if a, _ := r.inbox.AnswerTo("unaware"); !a.Applied || !strings.Contains(a.Detail, "recreated") {
+			r.t.Errorf("the answer is %+v, want it to say that the topic was recreated", a)
 		}
 		r.wantLosses(1)
 	})

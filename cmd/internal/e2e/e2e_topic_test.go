@@ -69,8 +69,8 @@ func TestE2ETopicMadeAgain(t *testing.T) {
 		if got := s.held(s.topic); got > 0 {
 			t.Errorf("%d records are in the topic that was made again", got)
 		}
-		s.wantTopicLost("was deleted and re-created")
-		if said := string(run.stderr()); !strings.Contains(said, "was deleted and re-created") {
+		s.wantTopicLost("was deleted and recreated")
+		if said := string(run.stderr()); !strings.Contains(said, "was deleted and recreated") {
 			t.Errorf("run says\n%s\nwant it to name the loss", tail(run.stderr()))
 		}
 		s.command(0, "cursor", "reset", "--to-earliest", "--reason", "the topic was lost", "--execute")
@@ -107,7 +107,7 @@ func TestE2ETopicVanished(t *testing.T) {
 
 		s.command(0, "topics", "create", "--execute")
 		s.wantBlocked("topic")
-		s.wantTopicLost("was deleted and re-created")
+		s.wantTopicLost("was deleted and recreated")
 		if got := s.held(s.topic); got > 0 {
 			t.Errorf("%d records are in the topic that was made again", got)
 		}
