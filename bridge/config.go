@@ -38,17 +38,17 @@ type Config struct {
 	// Log receives one record per change of state; nil discards them.
 	Log *slog.Logger
 
-	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL" stream:"yes" desc:"wait before asking again when caught up"`
-	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX" stream:"yes" desc:"the wait grows up to this while nothing new comes"`
-	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES" stream:"yes" desc:"pages fetched ahead of Kafka at most"`
-	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES" unit:"bytes" stream:"yes" desc:"bytes of pages in memory at most, with what their events take; two pages are always allowed"`
-	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL" stream:"yes" desc:"longest wait between tries, with full jitter; Retry-After wins"`
-	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES" stream:"yes" desc:"empty pages in a row that end a window"`
-	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR" stream:"yes" values:"stop,previous,time" desc:"what to do when the API refuses the cursor for good: stop, go back to the previous cursors of the history, or start by time; what the topic holds is not published again"`
-	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID" stream:"yes" values:"publish,bad-event" desc:"what to do where different items of a page have the same id: publish all, with that id, or treat those after the first as BRIDGE_ON_BAD_EVENT says"`
-	Overlap          time.Duration `env:"EXPORT_OVERLAP" stream:"yes" desc:"how much before the last event a start by time begins, for events that were listed late"`
-	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS" values:"kafka,redis,stop" desc:"exactly once, when Redis is ahead of Kafka, which means that Kafka lost data: go on from Kafka's checkpoint (events come twice), from Redis's (events may be missing), or stop"`
-	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT" desc:"how long a stop waits for what is in flight"`
+	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL" stream:"yes" desc:"poll interval when caught up"`
+	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX" stream:"yes" desc:"maximum poll interval, reached while no events arrive"`
+	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES" stream:"yes" desc:"maximum number of pages fetched ahead of Kafka"`
+	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES" unit:"bytes" stream:"yes" desc:"maximum bytes of pages in memory, including their events; two pages are always allowed"`
+	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL" stream:"yes" desc:"maximum retry back-off, with full jitter; Retry-After takes precedence"`
+	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES" stream:"yes" desc:"consecutive empty pages that end a window"`
+	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR" stream:"yes" values:"stop,previous,time" desc:"action when the API permanently rejects the cursor: stop, resume at a previous cursor of the history, or restart by time; events already in the topic are not published again"`
+	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID" stream:"yes" values:"publish,bad-event" desc:"action for different items of a page with one id: publish all under that id, or treat all but the first as set by BRIDGE_ON_BAD_EVENT"`
+	Overlap          time.Duration `env:"EXPORT_OVERLAP" stream:"yes" desc:"how far before the last event a restart by time begins, to include late events"`
+	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS" values:"kafka,redis,stop" desc:"exactly once, if Redis is ahead because Kafka lost data: resume from Kafka's checkpoint (duplicates), from Redis's (possible loss), or stop"`
+	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT" desc:"maximum time for a shutdown to commit what is in flight"`
 }
 
 // DefaultConfig returns the defaults of all settings. Stream, Mode, Origin and
