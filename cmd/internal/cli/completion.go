@@ -8,7 +8,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// offer has the shell complete a flag of the command with the values that it
+// Offer has the shell complete a flag of the command with the values that it
 // takes.
 func Offer(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
@@ -16,7 +16,7 @@ func Offer(cmd *cobra.Command, flag string, values ...string) {
 	}
 }
 
-// offerFiles has the shell complete the command's argument with files.
+// OfferFiles has the shell complete the command's argument with files.
 func OfferFiles(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveDefault

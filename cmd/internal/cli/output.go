@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// printJSON prints v as one indented JSON document.
+// PrintJSON prints v as one indented JSON document.
 func PrintJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -21,7 +21,7 @@ func PrintJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// printTable prints rows as columns that line up. The first row is the head.
+// PrintTable prints rows as columns that line up. The first row is the head.
 func PrintTable(w io.Writer, rows [][]string) error {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -39,7 +39,7 @@ func PrintTable(w io.Writer, rows [][]string) error {
 // cellReplacer keeps a cell from breaking its table.
 var cellReplacer = strings.NewReplacer("\t", " ", "\n", " ", "\r", "")
 
-// printTo prints to a file, or to stdout where none is given.
+// PrintTo prints to a file, or to stdout where none is given.
 func (a *App) PrintTo(file, text string) error {
 	if file == "" {
 		_, err := io.WriteString(a.Stdout, text)
@@ -51,7 +51,7 @@ func (a *App) PrintTo(file, text string) error {
 	return nil
 }
 
-// counted is a number of things: "1 topic", "2 topics".
+// Counted is a number of things: "1 topic", "2 topics".
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -59,7 +59,7 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// roundDuration is a duration as people say it, such as 3h20m.
+// RoundDuration is a duration as people say it, such as 3h20m.
 func RoundDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -1,3 +1,5 @@
+// Package cli is what every command stands on: a program with its commands,
+// settings as flags, exit codes, errors with a hint, tables and JSON.
 package cli
 
 import (
@@ -29,17 +31,17 @@ const (
 	ExitInterrupted = 130
 )
 
-// groupSetup is the group in the help of what is done before and beside a run.
+// GroupSetup is the group in the help of what is done before and beside a run.
 const GroupSetup = "setup"
 
-// stdio is where a command reads and writes: data on stdout, everything
+// Stdio is where a command reads and writes: data on stdout, everything
 // else on stderr.
 type Stdio struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
-// app is what the commands share: one process runs one command.
+// App is what the commands share: one process runs one command.
 type App struct {
 	Stdio
 	name    string // of the program
@@ -49,14 +51,14 @@ type App struct {
 	started bool // the arguments were understood
 }
 
-// program is a binary: its name, its help and its commands.
+// Program is a binary: its name, its help and its commands.
 type Program struct {
 	Name, Short, Long, Example string
 	Groups                     []*cobra.Group // of commands in the help, the set-up group among them; nil for none
 	Commands                   func(*App) []*cobra.Command
 }
 
-// execute runs the process's arguments and ends the process.
+// Execute runs the process's arguments and ends the process.
 func (p *Program) Execute() {
 	log.SetOutput(io.Discard) // libraries quote events there; see package process
 	ctx, stop := interruptible(context.Background())
@@ -65,7 +67,7 @@ func (p *Program) Execute() {
 	os.Exit(code)
 }
 
-// run runs the command that args name with the variables of environ
+// Run runs the command that args name with the variables of environ
 // (NAME=VALUE) and returns the exit code. It ends early, as gracefully as the
 // command can, when ctx is cancelled.
 func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) int {
@@ -80,7 +82,7 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 	return exitCode(err)
 }
 
-// Commands returns the root command, with all others below it, for what reads
+// Root returns the root command, with all others below it, for what reads
 // them: it has no input, and its output is discarded.
 func (p *Program) Root() *cobra.Command {
 	return p.build(&App{Stdio: Stdio{strings.NewReader(""), io.Discard, io.Discard}, name: p.Name, Given: make(map[string]string)})
@@ -128,7 +130,7 @@ Settings come from environment variables or flags: KAFKA_BROKERS is --kafka-brok
 {{end}}`
 }
 
-// noSubcommand is the Args of a command that only holds others.
+// NoSubcommand is the Args of a command that only holds others.
 func NoSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -164,7 +166,7 @@ func commandsNamed(cmd *cobra.Command, name string) []string {
 	return paths
 }
 
-// noArgs is the Args of a command that takes none.
+// NoArgs is the Args of a command that takes none.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -176,6 +178,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	}
 }
 
+// ShowHelp is the RunE of a command that only holds others.
 func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // explainFlag turns an error of the flag parser into one with a hint.
@@ -242,7 +245,7 @@ func (a *App) classify(ctx context.Context, err error) error {
 	return &Error{Code: ExitFailed, Err: err}
 }
 
-// exitError is an error that decides the exit code and may tell people what to
+// Error is an error that decides the exit code and may tell people what to
 // do about it.
 type Error struct {
 	Code int

@@ -11,7 +11,7 @@ import (
 	"exportbridge/cmd/internal/config"
 )
 
-// settings loads what the command needs. preset are variables that the command
+// Settings loads what the command needs. preset are variables that the command
 // sets by itself: stronger than the environment, weaker than flags. With an
 // error about settings the returned ones hold the effective values all the same.
 func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
@@ -36,7 +36,7 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 // shows how.
 const settingsAnnotation = "settings"
 
-// takeSettings gives the command a flag for every setting that is no secret,
+// TakeSettings gives the command a flag for every setting that is no secret,
 // and --set and --env-file. The flags of settings are left out of the help:
 // config docs lists them.
 func (a *App) TakeSettings(cmd *cobra.Command) {
@@ -107,14 +107,14 @@ func (f *setFlag) Set(text string) error {
 	return nil
 }
 
-// warn prints what looks like a setting and is none.
+// Warn prints what looks like a setting and is none.
 func (a *App) Warn(s *config.Settings) {
 	for _, line := range s.Warnings {
 		fmt.Fprintf(a.Stderr, "warning: %s\n", line)
 	}
 }
 
-// steeredStream returns the settings, and those of the stream that a command is
+// StreamSettings returns the settings, and those of the stream that a command is
 // about, for one that works with its topics.
 func (a *App) StreamSettings(need config.Uses, name string) (*config.Settings, *config.Stream, error) {
 	s, err := a.Settings(need|config.UsesKafka, nil)
@@ -126,7 +126,7 @@ func (a *App) StreamSettings(need config.Uses, name string) (*config.Settings, *
 	return s, st, err
 }
 
-// streamNamed returns the settings of the stream that a command is about: the
+// StreamNamed returns the settings of the stream that a command is about: the
 // named one, or the only one.
 func StreamNamed(s *config.Settings, name string) (*config.Stream, error) {
 	var names []string

@@ -21,7 +21,7 @@ type buildInfo struct {
 	Platform string `json:"platform"`
 }
 
-// readBuildInfo returns what the build wrote into the binary.
+// ReadBuildInfo returns what the build wrote into the binary.
 func ReadBuildInfo() buildInfo {
 	b := buildInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

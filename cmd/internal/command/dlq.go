@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/deadletter"
@@ -60,7 +61,7 @@ func openLetters(ctx context.Context, a *cli.App, name string) (*letters, error)
 
 // takeReading gives a command that reads dead letters the flag --timeout.
 func takeReading(cmd *cobra.Command, timeout *time.Duration) {
-	flag := &cli.ParsedFlag[time.Duration]{Target: timeout, Parse: config.ParseDuration, Kind: "DURATION"}
+	flag := cli.Parsed(timeout, config.ParseDuration, "DURATION")
 	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("read the dead letters for so long at most (default until a partition shows nothing for %s)", usualPatience))
 }
 
@@ -272,7 +273,19 @@ the item's bytes alone.`,
 		}
 		ctx, cancel := l.reading(cmd.Context(), timeout)
 		defer cancel()
-		return showLetter(ctx, a, l, place, raw, *asJSON)
+		records, err := l.Load(ctx, []deadletter.Place{place})
+		if err != nil {
+			return letterError(err)
+		}
+		letter := deadletter.Read(records[0])
+		switch {
+		case raw:
+			return printItem(a, place, &letter)
+		case *asJSON:
+			_, err := a.Stdout.Write(appendRecordJSON(nil, records[0]))
+			return err
+		}
+		return showLetter(ctx, a, l, records[0], &letter)
 	}
 	return cmd
 }
@@ -286,31 +299,24 @@ func letterError(err error) error {
 	return readError(err, "exportbridge check says whether the brokers are well; --timeout 10m waits longer")
 }
 
-func showLetter(ctx context.Context, a *cli.App, l *letters, place deadletter.Place, raw, asJSON bool) error {
-	records, err := l.Load(ctx, []deadletter.Place{place})
-	if err != nil {
-		return letterError(err)
-	}
-	r := records[0]
-	letter := deadletter.Read(r)
-	switch {
-	case raw && !letter.Whole:
+// printItem prints the item's bytes and nothing else.
+func printItem(a *cli.App, place deadletter.Place, letter *deadletter.DeadLetter) error {
+	if !letter.Whole {
 		return &cli.Error{
 			Code: cli.ExitFailed, Err: fmt.Errorf("letter %s does not hold the item's %d bytes, only where it was", place, letter.Size),
 			Hint: "exportbridge dlq show " + place.String(),
 		}
-	case raw:
-		_, err := a.Stdout.Write(letter.Item)
-		return err
-	case asJSON:
-		_, err := a.Stdout.Write(appendRecordJSON(nil, r))
-		return err
 	}
+	_, err := a.Stdout.Write(letter.Item)
+	return err
+}
+
+func showLetter(ctx context.Context, a *cli.App, l *letters, r *kgo.Record, letter *deadletter.DeadLetter) error {
 	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
 	if err != nil {
 		return explained(err)
 	}
-	s := l.shown(&letter, marks)
+	s := l.shown(letter, marks)
 	rows := [][]string{{"letter", s.Letter + " of " + l.Name}, {"time", r.Timestamp.UTC().Format(recordTime)}}
 	if s.Retried != nil {
 		rows = append(rows, []string{"retried", s.Retried.Format(timeLayout)})

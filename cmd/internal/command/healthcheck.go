@@ -40,7 +40,7 @@ standard error. It is for images without a shell.`,
 	}
 	a.TakeSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		target, err := healthURL(cmd.Context(), a, args)
+		target, err := healthURL(a, args)
 		if err != nil {
 			return &cli.Error{Code: cli.ExitFailed, Err: err}
 		}
@@ -50,7 +50,7 @@ standard error. It is for images without a shell.`,
 }
 
 // healthURL is where to ask: the argument, or /readyz of HTTP_ADDR.
-func healthURL(ctx context.Context, a *cli.App, args []string) (string, error) {
+func healthURL(a *cli.App, args []string) (string, error) {
 	if len(args) == 0 {
 		s, err := a.Settings(0, nil)
 		if err != nil {

@@ -1,3 +1,5 @@
+// Package command holds the commands of exportbridge, as it runs in production:
+// each parses its flags, calls one use case, and prints.
 package command
 
 import (

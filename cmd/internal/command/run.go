@@ -63,7 +63,7 @@ BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
 	return cmd
 }
 
-// runBridge runs the process that the settings describe.
+// RunBridge runs the process that the settings describe.
 func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits bridge.Limits) (err error) {
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
@@ -78,7 +78,7 @@ func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits bridg
 	return RunError(p.Run(ctx, line))
 }
 
-// processOptions are those of a process that runs the bridge.
+// ProcessOptions are those of a process that runs the bridge.
 func ProcessOptions(a *cli.App, s *config.Settings, limits bridge.Limits, log *slog.Logger) process.Options {
 	build, own := cli.ReadBuildInfo(), unwatched(s)
 	var jobs kafkasink.JobLogs
@@ -97,7 +97,7 @@ func ProcessOptions(a *cli.App, s *config.Settings, limits bridge.Limits, log *s
 	}
 }
 
-// runError gives the end of a run its exit code.
+// RunError gives the end of a run its exit code.
 func RunError(err error) error {
 	if listening, ok := errors.AsType[*process.ListenError](err); ok {
 		return &cli.Error{Code: cli.ExitUsage, Err: listening, Hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}
