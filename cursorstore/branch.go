@@ -12,8 +12,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// EntryAt returns the newest entry on the current branch that was committed at
-// or before t, or bridge.ErrNoEntry.
+// EntryAt returns the newest entry of the current branch committed at or before
+// t, or bridge.ErrNoEntry.
 func (h *history) EntryAt(ctx context.Context, t time.Time) (bridge.Entry, error) {
 	op := fmt.Sprintf("history entry of %s at %s", h.name, t.UTC().Format(time.RFC3339))
 	branch, _, err := h.branch(ctx)
@@ -31,8 +31,8 @@ func (h *history) EntryAt(ctx context.Context, t time.Time) (bridge.Entry, error
 	return bridge.Entry{}, fmt.Errorf("%s: %w", op, bridge.ErrNoEntry)
 }
 
-// Back returns the newest entry on the current branch that is at least so many
-// pages before the checkpoint, or bridge.ErrNoEntry.
+// Back returns the newest entry of the current branch at least that many pages
+// before the checkpoint, or bridge.ErrNoEntry.
 func (h *history) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
 	op := fmt.Sprintf("history entry of %s %d pages back", h.name, pages)
 	branch, now, err := h.branch(ctx)
@@ -80,8 +80,7 @@ func (h *history) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Check
 	return bridge.Checkpoint{}, fmt.Errorf("%s: %w", op, bridge.ErrNoCheckpoint)
 }
 
-// first returns the first of the entries that has not been thinned out since
-// the index was read.
+// first returns the first of the entries that still exists.
 func (h *history) first(ctx context.Context, nodes []node) (bridge.Entry, error) {
 	for _, n := range nodes {
 		e, err := h.Entry(ctx, n.version)
@@ -92,8 +91,7 @@ func (h *history) first(ctx context.Context, nodes []node) (bridge.Entry, error)
 	return bridge.Entry{}, bridge.ErrNoEntry
 }
 
-// branch returns the current branch, newest first, and the checkpoint that it
-// leads to.
+// branch returns the current branch, newest first, and its checkpoint.
 func (h *history) branch(ctx context.Context) ([]node, bridge.Checkpoint, error) {
 	now, err := h.Load(ctx)
 	if err != nil {
@@ -123,7 +121,7 @@ func (h *history) branch(ctx context.Context) ([]node, bridge.Checkpoint, error)
 	}
 }
 
-// index reads the whole index, in the order of versions.
+// index reads the whole index, ordered by version.
 func (h *history) index(ctx context.Context) ([]node, error) {
 	op := "history index of " + h.name
 	var nodes []node
@@ -192,7 +190,7 @@ func (h *history) parent(ctx context.Context, from, to bridge.Checkpoint) (strin
 	return noParent, nil
 }
 
-// find returns the newest entry of one epoch with the position of c.
+// find returns the newest entry of an epoch with the position of c.
 func (h *history) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (string, error) {
 	// Within an epoch the pages only grow; several entries may have as many.
 	end, err := search(len(epoch), func(i int) (bool, error) {
@@ -220,13 +218,13 @@ func (h *history) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (
 	return noParent, nil
 }
 
-// samePosition reports whether two checkpoints go on at the same event.
+// samePosition reports whether two checkpoints resume at the same event.
 func samePosition(a, b bridge.Checkpoint) bool {
 	return a.Cursor == b.Cursor && a.Carried == b.Carried && slices.Equal(a.Tail, b.Tail) &&
 		(a.Cursor != "" || a.Origin.Start == b.Origin.Start)
 }
 
-// search is sort.Search for a predicate that can fail.
+// search is sort.Search with a predicate that may fail.
 func search(n int, f func(int) (bool, error)) (int, error) {
 	var failed error
 	i := sort.Search(n, func(i int) bool {

@@ -15,30 +15,29 @@ import (
 	"exportbridge/bridge"
 )
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
 const (
 	OK   Level = "ok"
-	Info Level = "info" // the server does not tell
-	Warn Level = "warn" // works, but can lose the checkpoint
-	Fail Level = "fail" // does not work, or will lose the checkpoint
+	Info Level = "info" // unknown: the server does not report it
+	Warn Level = "warn" // works, but may lose the checkpoint
+	Fail Level = "fail" // broken, or will lose the checkpoint
 )
 
-// Finding is one thing that Check found out.
+// Finding is one result of Check.
 type Finding struct {
-	// Level says whether it is fine, Text what was found.
+	// Level is the severity, Text the observation.
 	Level Level
 	Text  string
-	// Hint says what to do, where something is to be done.
+	// Hint is the remedy; empty if none is needed.
 	Hint string
 }
 
-// Check finds out whether Redis can be trusted with the checkpoint: whether it
-// answers, is the primary, keeps what it acknowledged, and runs scripts. It
-// changes nothing but one key, which it removes again and which would go away
-// by itself after ten seconds. In a cluster it asks each primary.
+// Check verifies that Redis can hold the checkpoint: that it is reachable, the
+// primary, durable, and runs scripts. It writes only one key, which it deletes
+// and which expires after ten seconds. In a cluster it checks every primary.
 func (c *Client) Check(ctx context.Context) []Finding {
 	var mu sync.Mutex // guards findings: a cluster's nodes are asked together
 	var findings []Finding
@@ -68,7 +67,7 @@ func failure(err error) Finding {
 	return f
 }
 
-// checkNode asks one server about itself.
+// checkNode checks one server.
 func (c *Client) checkNode(ctx context.Context, node redis.Cmdable) ([]Finding, error) {
 	latency, err := c.latency(ctx, node)
 	if err != nil {
@@ -86,7 +85,7 @@ func (c *Client) checkNode(ctx context.Context, node redis.Cmdable) ([]Finding, 
 	return []Finding{{Level: OK, Text: answers}, roleOf(info), evictionOf(info), c.persistence(ctx, node, info)}, nil
 }
 
-// latency is the best of a few round trips: the first one also connects.
+// latency returns the best of three round trips: the first one also connects.
 func (c *Client) latency(ctx context.Context, node redis.Cmdable) (time.Duration, error) {
 	best := time.Duration(-1)
 	for range 3 {
@@ -102,7 +101,7 @@ func (c *Client) latency(ctx context.Context, node redis.Cmdable) (time.Duration
 	return best, nil
 }
 
-// info reads what the server tells about itself, by field.
+// info returns the server's INFO by field.
 func (c *Client) info(ctx context.Context, node redis.Cmdable) (map[string]string, error) {
 	var text string
 	err := c.call(ctx, "info", func(ctx context.Context) (err error) {
@@ -143,9 +142,9 @@ func roleOf(info map[string]string) Finding {
 	}
 }
 
-// evictionOf judges what happens when the memory is full. A policy over all
-// keys removed the checkpoint under pressure; one over volatile keys can only
-// remove status and answers, which have a time to live.
+// evictionOf checks the eviction policy. allkeys policies can evict the
+// checkpoint; volatile policies can evict only status and answers, which have a
+// TTL.
 func evictionOf(info map[string]string) Finding {
 	policy := info["maxmemory_policy"]
 	hint := "set maxmemory-policy noeviction, for example: redis-cli config set maxmemory-policy noeviction"
@@ -162,7 +161,7 @@ func evictionOf(info map[string]string) Finding {
 	return Finding{Level: Fail, Text: "maxmemory-policy " + policy + " evicts the checkpoint when memory is full", Hint: hint}
 }
 
-// persistence judges what a restart of the server loses.
+// persistence checks what a restart of the server loses.
 func (c *Client) persistence(ctx context.Context, node redis.Cmdable, info map[string]string) Finding {
 	switch {
 	case info["aof_enabled"] == "1" && info["aof_last_write_status"] == "err":
@@ -201,7 +200,7 @@ return {stored, tostring(redis.call('DEL', KEYS[1]))}
 
 const probeTTL = 10 * time.Second
 
-// checkScripts writes, reads and removes a key, all in a script.
+// checkScripts writes, reads and deletes a key in a script.
 func (c *Client) checkScripts(ctx context.Context) Finding {
 	id := rand.Text()[:12]
 	reply, err := c.eval(ctx, "run a script", probe, []string{c.prefix + ":check:" + id}, id, strconv.FormatInt(probeTTL.Milliseconds(), 10))

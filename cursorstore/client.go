@@ -14,8 +14,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Client is a connection pool to one Redis: a server, a primary behind
-// sentinels, or a cluster. All methods may be called concurrently.
+// Client is a connection pool to Redis: a server, a primary behind sentinels,
+// or a cluster. All methods may be called concurrently.
 type Client struct {
 	rdb     redis.UniversalClient
 	where   string // for errors, without credentials
@@ -25,8 +25,8 @@ type Client struct {
 	report  func(error)
 }
 
-// Open validates the configuration and makes a client. It does not connect:
-// an unreachable server shows in the first operation. The caller closes it.
+// Open validates the configuration and returns a client. It does not connect:
+// the first operation fails if the server is unreachable. The caller closes it.
 func Open(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func Open(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all connections. Operations afterwards fail.
+// Close closes all connections. Later operations fail.
 func (c *Client) Close() error {
 	if err := c.rdb.Close(); err != nil {
 		return fmt.Errorf("close redis at %s: %w", c.where, err)
@@ -57,14 +57,14 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Stream returns the store of one stream. It makes no request.
+// Stream returns the store of a stream without a request.
 func (c *Client) Stream(name string) *Store {
 	s := stream{c: c, name: name, keys: keysOf(c.prefix, name)}
 	return &Store{stream: s, history: history{stream: s}, inbox: inbox{stream: s}}
 }
 
-// Streams returns the names of all streams that have any key under the
-// prefix, sorted. It scans the whole database, in small steps.
+// Streams returns the sorted names of all streams with a key under the prefix.
+// It scans the whole database in small steps.
 func (c *Client) Streams(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex // guards names: a cluster's nodes are scanned together
 	names := make(map[string]struct{})
@@ -109,7 +109,7 @@ func (c *Client) scan(ctx context.Context, node redis.Cmdable, found func(key st
 	}
 }
 
-// eachPrimary runs f on every node that holds keys, concurrently in a cluster.
+// eachPrimary runs f on every primary, concurrently in a cluster.
 func (c *Client) eachPrimary(ctx context.Context, f func(context.Context, redis.Cmdable) error) error {
 	cluster, ok := c.rdb.(*redis.ClusterClient)
 	if !ok {
@@ -123,8 +123,8 @@ func (c *Client) eachPrimary(ctx context.Context, f func(context.Context, redis.
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return f(ctx, node) })
 }
 
-// call runs one operation within the time-out, reports whether Redis answered
-// it, and explains its error. A caller that gave up says nothing about Redis.
+// call runs one operation with the timeout, reports whether Redis is healthy,
+// and classifies the error. A cancelled caller says nothing about Redis.
 func (c *Client) call(ctx context.Context, op string, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -144,7 +144,7 @@ func (c *Client) call(ctx context.Context, op string, f func(context.Context) er
 }
 
 // eval runs a script as one operation and returns its reply, a list of strings
-// whose first word says what happened.
+// that starts with the outcome.
 func (c *Client) eval(ctx context.Context, op string, s *redis.Script, keys []string, args ...any) ([]string, error) {
 	var reply []string
 	err := c.call(ctx, op, func(ctx context.Context) (err error) {
@@ -160,9 +160,9 @@ func (c *Client) eval(ctx context.Context, op string, s *redis.Script, keys []st
 	return reply, nil
 }
 
-// LogTo sends what go-redis itself logs to the logger, at debug level: each of
-// its messages comes back as an error of an operation, too. Nil discards. It
-// concerns the whole process; without it go-redis writes to standard error.
+// LogTo sends go-redis's own messages to the logger at debug level: each also
+// appears as an error of an operation. Nil discards them. It applies to the
+// whole process; by default go-redis writes to standard error.
 func LogTo(log *slog.Logger) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

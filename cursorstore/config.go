@@ -14,8 +14,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// Config says where Redis is and how the store uses it. One made by hand begins
-// with DefaultConfig.
+// Config configures the connection to Redis and the store. Start from
+// DefaultConfig.
 type Config struct {
 	URL        URL           `env:"REDIS_URL" secret:"yes" desc:"Redis URL: redis://, rediss:// (TLS) or unix://; several hosts are a cluster, or the sentinels of REDIS_MASTER_NAME" example:"rediss://redis.example.com:6380/0"`
 	MasterName string        `env:"REDIS_MASTER_NAME" desc:"name of the primary at the sentinels in REDIS_URL" example:"mymaster"`
@@ -26,12 +26,13 @@ type Config struct {
 	Prefix     string        `env:"CURSOR_PREFIX" desc:"prefix of all keys" example:"exportbridge"`
 	HistoryAge time.Duration `env:"CURSOR_HISTORY_AGE" desc:"retention of committed cursors; operators' changes are kept"`
 
-	// Report, if not nil, hears after each operation whether Redis answered:
-	// nil, or why not. It must be quick and may be called concurrently.
+	// Report, if not nil, is called after each operation with nil if Redis
+	// responded, otherwise with the error. It must not block and may be called
+	// concurrently.
 	Report func(error)
 }
 
-// DefaultConfig returns the defaults of all settings.
+// DefaultConfig returns the default of every setting.
 func DefaultConfig() Config {
 	return Config{URL: "redis://localhost:6379/0", Timeout: 2 * time.Second, Prefix: "exportbridge", HistoryAge: 30 * 24 * time.Hour}
 }
@@ -39,8 +40,8 @@ func DefaultConfig() Config {
 // URL is the value of REDIS_URL. It prints without its password.
 type URL string
 
-// String returns the URL with "***" in place of a password. A URL that cannot
-// be read prints as "***" altogether.
+// String returns the URL with "***" for the password. A malformed URL is "***"
+// as a whole.
 func (u URL) String() string {
 	scheme, rest, ok := strings.Cut(string(u), "://")
 	if !ok {
@@ -67,8 +68,8 @@ func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 // MarshalText hides the password from encoders such as encoding/json.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Validate reports everything that is wrong with the configuration. No error
-// holds any part of REDIS_URL or of a password.
+// Validate reports all problems of the settings. No error contains any part of
+// REDIS_URL or of a password.
 func (c *Config) Validate() error {
 	_, err := c.options()
 	var p bridge.Problems
@@ -97,8 +98,8 @@ const (
 	sentinelPort = "26379"
 )
 
-// options turns the settings into the client's. The error joins all problems
-// of the settings that name the server.
+// options returns the client's options. The error joins all problems of the
+// connection settings.
 func (c *Config) options() (*redis.UniversalOptions, error) {
 	port := redisPort
 	if c.MasterName != "" {
@@ -137,8 +138,8 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	return o, p.Err()
 }
 
-// tls returns nil for a URL without TLS. The server's name is left to the
-// dialer, which knows the node it dials.
+// tls returns nil for a URL without TLS. The dialer sets the server name of the
+// node it dials.
 func (c *Config) tls(t target) (*tls.Config, error) {
 	if !t.tls {
 		if c.TLSCA != "" {

@@ -14,10 +14,10 @@ import (
 	"exportbridge/bridge"
 )
 
-// errReply: a script answered what it never answers.
+// errReply: a script returned an unknown reply.
 var errReply = errors.New("unexpected script reply")
 
-// symptom is a word in a server's error and what it means for the operator.
+// symptom is a word in a server error and its meaning.
 type symptom struct {
 	word  string
 	class bridge.Class
@@ -25,8 +25,8 @@ type symptom struct {
 	hint  string
 }
 
-// symptoms are looked for in this order, anywhere in the message: servers
-// before version 7 put a script's error behind a prefix of their own.
+// symptoms are matched in this order, anywhere in the message: servers before
+// version 7 prefix script errors.
 var symptoms = []symptom{
 	{"WRONGPASS", bridge.Permanent, "wrongpass", "check REDIS_USERNAME and REDIS_PASSWORD"},
 	{"NOAUTH", bridge.Permanent, "noauth", "authentication required: set REDIS_PASSWORD, and REDIS_USERNAME for an ACL user"},
@@ -51,8 +51,8 @@ var symptoms = []symptom{
 	{"all sentinels specified in configuration are unreachable", bridge.Transient, "network", "check that REDIS_URL lists the sentinels and that they run"},
 }
 
-// explain turns an error of the client into one that says where, how serious
-// it is, and what to do. It never holds a password: go-redis's errors do not.
+// explain turns a client error into a Fault with the server's address, severity
+// and hint. It never contains a password: go-redis's errors do not.
 func (c *Client) explain(err error) error {
 	located := fmt.Errorf("redis at %s: %w", c.where, err)
 	message := err.Error()
@@ -90,7 +90,7 @@ func reasonOf(class bridge.Class) bridge.Reason {
 	return ""
 }
 
-// untrusted returns the fault for an error of TLS, else nil.
+// untrusted returns the fault of a TLS error, else nil.
 func untrusted(err error) *bridge.Fault {
 	var (
 		record    tls.RecordHeaderError
@@ -112,8 +112,8 @@ func untrusted(err error) *bridge.Fault {
 	return f
 }
 
-// foreign is the error for a value at a key that is not ours, or, after a
-// space, for a field of it.
+// foreign is the error of a key, or after a space a field of it, that holds a
+// foreign value.
 func foreign(key string, cause error) error {
 	if !isForeign(cause) {
 		cause = fmt.Errorf("%w: %w", bridge.ErrForeign, cause)
@@ -127,8 +127,8 @@ func foreign(key string, cause error) error {
 	}
 }
 
-// foreignHint says what to do about a value that is not ours. Redis holds a copy:
-// what is removed there is written again from the checkpoint topic.
+// foreignHint is the remedy for a foreign value. Redis holds a copy: a deleted
+// checkpoint is restored from the checkpoint topic.
 func foreignHint(key string) string {
 	const others = "nothing was overwritten. If another program uses the key, set CURSOR_PREFIX; if a newer exportbridge wrote it, upgrade; "
 	name, field, isField := strings.Cut(key, " ")

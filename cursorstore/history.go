@@ -13,8 +13,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// fetchStep is how many entries are read at once. With long tails an entry
-// may have tens of kilobytes.
+// fetchStep bounds the entries of one read. An entry with a long tail may have
+// tens of kilobytes.
 const fetchStep = 200
 
 // history is the part of a Store that reads and thins the committed cursors.
@@ -61,7 +61,7 @@ func (h *history) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.
 	return entries, nil
 }
 
-// Entry returns the entry with this name, or bridge.ErrNoEntry.
+// Entry returns the entry of this version, or bridge.ErrNoEntry.
 func (h *history) Entry(ctx context.Context, at bridge.Version) (bridge.Entry, error) {
 	op := fmt.Sprintf("history entry %s of %s", at, h.name)
 	entries, err := h.fetch(ctx, op, []node{{version: at}})
@@ -74,7 +74,7 @@ func (h *history) Entry(ctx context.Context, at bridge.Version) (bridge.Entry, e
 	return entries[0], nil
 }
 
-// fetch reads entries. Those that were thinned out meanwhile are left out.
+// fetch reads entries, without those deleted meanwhile.
 func (h *history) fetch(ctx context.Context, op string, nodes []node) ([]bridge.Entry, error) {
 	versions := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -123,10 +123,10 @@ func decodeEntry(text string) (bridge.Entry, error) {
 	return e, nil
 }
 
-// node is an entry as the index shows it.
+// node is an entry of the index.
 type node struct {
 	version bridge.Version
-	at      int64 // when it was committed, in milliseconds since the epoch
+	at      int64 // commit time in milliseconds since the epoch
 	mark    string
 }
 
@@ -151,7 +151,7 @@ func nodesOf(members []redis.Z) ([]node, error) {
 	return nodes, nil
 }
 
-// instantOf reads a score of the index.
+// instantOf parses a score of the index.
 func instantOf(score float64) (int64, error) {
 	if !(math.Abs(score) <= bridge.MaxNumber) { // or not a number
 		return 0, fmt.Errorf("score %v is no time", score)

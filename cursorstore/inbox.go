@@ -22,8 +22,8 @@ var inboxScript = redis.NewScript(inboxSource)
 const (
 	nextInterval = 250 * time.Millisecond
 	waitInterval = 150 * time.Millisecond
-	// answerKept is how long the fate of a request can be asked for, and how
-	// long a request outlives its deadline where nobody looks at it.
+	// answerKept is the TTL of an answer, and how long a request outlives its
+	// deadline if it is not read.
 	answerKept = time.Hour
 )
 
@@ -33,9 +33,10 @@ type inbox struct {
 	polled time.Time // of the last request of Next; owned by the caller of Next
 }
 
-// Request leaves a command for the stream's owner, to be applied within ttl by
-// Redis's clock; with a ttl of 0 the command's own Deadline stands. Repeating
-// it is safe. While another request is pending it returns a *bridge.PendingError.
+// Request submits a command to the stream's owner, to be applied within ttl by
+// Redis's clock; with a ttl of 0 the command's own Deadline applies. It is
+// idempotent. While another request is pending it returns a
+// *bridge.PendingError.
 func (b *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
 	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, b.name)
 	if c.ID == "" {
@@ -77,19 +78,19 @@ func (b *inbox) taken(op string, reply []string) error {
 	return fmt.Errorf("%s: %w", op, &bridge.PendingError{Command: other, Since: time.UnixMilli(at), Owner: reply[3], Overdue: reply[0] == "overdue"})
 }
 
-// Withdraw takes a request back if nobody has claimed it, and returns how it
-// stands afterwards: RequestWithdrawn means that it never will be applied.
+// Withdraw cancels an unclaimed request and returns its resulting state:
+// RequestWithdrawn guarantees that it will not be applied.
 func (b *inbox) Withdraw(ctx context.Context, id string) (bridge.RequestOutcome, error) {
 	return b.ask(ctx, "withdraw", id, answerKept.Milliseconds())
 }
 
-// Outcome returns how it stands with a request.
+// Outcome returns the state of a request.
 func (b *inbox) Outcome(ctx context.Context, id string) (bridge.RequestOutcome, error) {
 	return b.ask(ctx, "look", id)
 }
 
-// Wait waits until the request is answered. While Redis is away it keeps
-// asking until ctx ends. A request that was withdrawn has no answer.
+// Wait waits for the answer to a request. It retries while Redis is
+// unreachable, until ctx ends. A withdrawn request has no answer.
 func (b *inbox) Wait(ctx context.Context, id string) (bridge.Answer, error) {
 	var last error
 	for {
@@ -114,9 +115,9 @@ func permanent(err error) bool {
 	return ok && f.Class == bridge.Permanent
 }
 
-// Next waits for a command, looking four times a second. Those past their
-// deadline it answers itself. An error of Redis is returned at once, but two
-// calls never ask within a quarter of a second.
+// Next waits for a command, polling four times a second. It answers expired
+// ones itself. It returns errors of Redis at once, but never polls more often
+// than every 250 ms.
 func (b *inbox) Next(ctx context.Context) (bridge.Command, error) {
 	op := "next command for " + b.name
 	for {
@@ -154,7 +155,7 @@ func (b *inbox) Claim(ctx context.Context, c bridge.Command, by bridge.Claim) (b
 	return bridge.Claimed{}, nil
 }
 
-// Answer implements bridge.Inbox. The answer can be read for an hour.
+// Answer implements bridge.Inbox. The answer expires after an hour.
 func (b *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -171,8 +172,8 @@ func (b *inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 	return o.Answer, err
 }
 
-// expire answers a request that nobody claimed before its deadline. The reply
-// is the script's about it: late, id, deadline, JSON.
+// expire answers an unclaimed request past its deadline. The reply is the
+// script's: late, id, deadline, JSON.
 func (b *inbox) expire(ctx context.Context, reply []string) error {
 	if len(reply) < 3 {
 		return fmt.Errorf("expire a request of %s: %w", b.name, errReply)
@@ -215,8 +216,8 @@ func (b *inbox) run(ctx context.Context, op, action, id string, args ...any) ([]
 	return b.c.eval(ctx, op, inboxScript, []string{b.keys.request, b.keys.answer(id)}, append([]any{action, id}, args...)...)
 }
 
-// command decodes a request. The deadline is kept beside the JSON, because
-// Redis sets it.
+// command decodes a request. Its deadline is stored separately, because Redis
+// sets it.
 func (b *inbox) command(data, deadline string) (bridge.Command, error) {
 	var c bridge.Command
 	err := json.Unmarshal([]byte(data), &c)

@@ -23,7 +23,7 @@ const (
 	fieldSum     = "sum"
 )
 
-// The marks of the history's index say how an entry is thinned.
+// The marks of index entries select how they are thinned.
 const (
 	markGrowth = "~" // the same cursor again, with a longer tail
 	markKept   = "!" // an operator's change or an epoch's first entry
@@ -50,7 +50,7 @@ func keysOf(prefix, stream string) keys {
 
 func (k keys) answer(id string) string { return k.answers + id }
 
-// streamOf returns the stream that a key belongs to.
+// streamOf returns the stream of a key.
 func streamOf(prefix, key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, prefix+":{")
 	if !ok {
@@ -60,8 +60,7 @@ func streamOf(prefix, key string) (string, bool) {
 	return unescape(name), ok
 }
 
-// escape keeps braces out of the name: the first closing one would end the
-// part of the key that a cluster hashes.
+// escape encodes braces in the name, which would end the hash tag of the key.
 func escape(name string) string {
 	return strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(name)
 }

@@ -13,14 +13,12 @@ import (
 	"exportbridge/bridge"
 )
 
-// StatusTTL is how long a status counts as live. A bridge writes one more
-// often than that.
+// StatusTTL is the lifetime of a status. A running bridge writes it more often.
 const StatusTTL = 5 * time.Second
 
-// PutStatus publishes the stream's live status for StatusTTL. That of a process
-// which does not own the stream gives way to its owner's. The status of a
-// stream that stopped removes it, unless another process has taken the stream
-// over: from then on nobody runs the stream.
+// PutStatus publishes the stream's live status for StatusTTL. The status of a
+// standby never replaces that of the owner. StateStopped deletes the status,
+// unless another process has taken over the stream.
 func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	op := "put status of " + s.name
 	data, err := json.Marshal(st)
@@ -39,7 +37,7 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	})
 }
 
-// tell stores a status, unless it is not the owner's and the owner's is there.
+// putStatus stores a status, unless it is a standby's and the owner's exists.
 var putStatus = redis.NewScript(`
 if ARGV[2] == '0' then
   local data = redis.call('GET', KEYS[1])
@@ -49,7 +47,7 @@ end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return 1`)
 
-// withdraw deletes a status if it is its owner's.
+// removeStatus deletes a status if it belongs to the owner.
 var removeStatus = redis.NewScript(`
 local data = redis.call('GET', KEYS[1])
 if not data then return 0 end
@@ -57,8 +55,8 @@ local known, status = pcall(cjson.decode, data)
 if known and type(status) == 'table' and status.owner ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`)
 
-// Status returns the live status. It is false when no bridge has written one
-// within StatusTTL: none runs the stream, or it does not reach Redis.
+// Status returns the live status, and false if none was written within
+// StatusTTL: no bridge runs the stream, or it cannot reach Redis.
 func (s *Store) Status(ctx context.Context) (bridge.Status, bool, error) {
 	op := "status of " + s.name
 	var data []byte
@@ -81,8 +79,8 @@ func (s *Store) Status(ctx context.Context) (bridge.Status, bool, error) {
 
 var clock = redis.NewScript(`return redis.call('TIME')`)
 
-// Now returns the time of the Redis that holds the stream, by which requests
-// expire.
+// Now returns the time of the Redis node that holds the stream, which request
+// deadlines refer to.
 func (b *inbox) Now(ctx context.Context) (time.Time, error) {
 	op := "time of redis for " + b.name
 	// A script, because in a cluster it goes to the stream's own node.

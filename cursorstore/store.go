@@ -30,8 +30,7 @@ type Store struct {
 	inbox
 }
 
-// stream is what all parts of a Store have in common: where the stream's keys
-// are, and the checkpoint.
+// stream is the common part of a Store: its keys and its checkpoint.
 type stream struct {
 	c    *Client
 	name string
@@ -41,8 +40,8 @@ type stream struct {
 // Name returns the stream's name.
 func (s *stream) Name() string { return s.name }
 
-// Load returns the stored checkpoint, bridge.ErrNoCheckpoint where there is
-// none, or bridge.ErrForeign where the value is not ours or of a newer version.
+// Load returns the stored checkpoint, bridge.ErrNoCheckpoint if there is none,
+// or bridge.ErrForeign if the value is foreign or of a newer format.
 func (s *stream) Load(ctx context.Context) (bridge.Checkpoint, error) {
 	op := "load checkpoint of " + s.name
 	var fields map[string]string
@@ -63,8 +62,8 @@ func (s *stream) Load(ctx context.Context) (bridge.Checkpoint, error) {
 	return c, nil
 }
 
-// decode reads a checkpoint and makes sure that the fields which scripts
-// compare say the same as the JSON.
+// decode reads a checkpoint and checks that the fields compared by scripts
+// match the JSON.
 func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 	data, ok := fields[fieldData]
 	if !ok {
@@ -92,8 +91,8 @@ func (s *stream) decode(fields map[string]string) (bridge.Checkpoint, error) {
 }
 
 // Advance replaces from by to in one script, by the contract of bridge.Store.
-// Of the commits of data the history takes one a second, and one in ten
-// seconds while only the tail grows; of heartbeats none.
+// The history takes one data commit per second, one per ten seconds while only
+// the tail grows, and no heartbeats.
 func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	op := fmt.Sprintf("store checkpoint %s of %s", to.Version, s.name)
 	data, err := s.encode(to)
@@ -113,7 +112,7 @@ func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	return s.outcome(op, reply)
 }
 
-// outcome turns the script's answer into the contract's error.
+// outcome converts the script's reply to the contract's error.
 func (s *Store) outcome(op string, reply []string) error {
 	detail := reply[len(reply)-1]
 	switch reply[0] {
@@ -132,7 +131,7 @@ func (s *Store) outcome(op string, reply []string) error {
 	return fmt.Errorf("%s: %w: %s", op, errReply, reply[0])
 }
 
-// encode refuses what could not be loaded again as it is.
+// encode rejects a checkpoint that could not be loaded unchanged.
 func (s *Store) encode(c bridge.Checkpoint) ([]byte, error) {
 	switch {
 	case c.Stream != s.name:
@@ -147,8 +146,8 @@ func (s *Store) encode(c bridge.Checkpoint) ([]byte, error) {
 	return c.Encode()
 }
 
-// historyClass says how a commit enters the history: operators' changes
-// always, data at intervals, heartbeats never.
+// historyClass is how a commit enters the history: operator changes always,
+// data at intervals, heartbeats never.
 func historyClass(k bridge.Kind) string {
 	switch k {
 	case bridge.KindData:
@@ -159,7 +158,7 @@ func historyClass(k bridge.Kind) string {
 	return "note"
 }
 
-// cursorHash is the whole hash that bridge.CursorHash abbreviates.
+// cursorHash is the full hash that bridge.CursorHash abbreviates.
 func cursorHash(cursor string) string {
 	sum := sha256.Sum256([]byte(cursor))
 	return hex.EncodeToString(sum[:])

@@ -13,9 +13,9 @@ const (
 	thinSteps = 5    // per tier and call
 )
 
-// tier says how dense entries of an age may be: one in so much time, keepAll
-// or keepNone. Growth is an entry that only repeats a cursor with a longer
-// tail: it may have tens of kilobytes and is worth at most one page.
+// tier is the density of entries from an age on: one per duration, keepAll or
+// keepNone. Growth is an entry that repeats a cursor with a longer tail: it may
+// have tens of kilobytes and saves at most one page.
 type tier struct {
 	after        time.Duration
 	data, growth time.Duration
@@ -34,24 +34,24 @@ func (c *Client) tiers() []tier {
 	}
 }
 
-// progress is how far one tier has come. It is kept in memory: a new process
-// begins at the oldest entry and finds little to do there.
+// progress is how far a tier has been thinned. It is kept in memory: a new
+// process starts at the oldest entry and finds little to do.
 type progress struct {
-	at   int64 // all entries before are as thin as they have to be
+	at   int64 // all earlier entries are thinned
 	last map[series]node
 }
 
-// series is what is thinned together: an epoch's data, or its growth.
+// series is thinned as a unit: an epoch's data, or its growth.
 type series struct {
 	epoch int64
 	mark  string
 }
 
-// Thin removes entries that are older than CURSOR_HISTORY_AGE and makes old
-// ones sparse: one a minute after a day; those that only grew the tail one a
-// minute after an hour and one an hour after a day. Of each interval the first
-// stays, and all operators' changes do. It does a bounded part of the work and
-// returns how many entries it removed: call it about once a minute.
+// Thin deletes entries older than CURSOR_HISTORY_AGE and thins old ones: to one
+// per minute after a day; growth entries to one per minute after an hour and
+// one per hour after a day. The first entry of each interval and all operator
+// changes are kept. It does a bounded amount of work and returns the number of
+// deleted entries: call it about once a minute.
 func (h *history) Thin(ctx context.Context, now time.Time) (removed int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *history) Thin(ctx context.Context, now time.Time) (removed int, err err
 	return removed, nil
 }
 
-// thinStep thins the next entries of a tier up to the age.
+// thinStep thins the next entries of a tier up to a time.
 func (h *history) thinStep(ctx context.Context, t tier, p *progress, until int64) (removed int, done bool, err error) {
 	op := "thin the history of " + h.name
 	var members []redis.Z
@@ -115,8 +115,8 @@ func (h *history) thinStep(ctx context.Context, t tier, p *progress, until int64
 	return len(surplus), false, nil
 }
 
-// keep decides about one entry. Entries come in the order of time, and maybe
-// more than once.
+// keep decides on one entry. Entries come in order of time, possibly
+// repeatedly.
 func (p *progress) keep(t tier, n node) bool {
 	every := t.data
 	if n.mark == markGrowth {

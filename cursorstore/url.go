@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// target is what a REDIS_URL says.
+// target is a parsed REDIS_URL.
 type target struct {
 	addrs              []string // host:port, or one path of a socket
 	socket, tls        bool
@@ -18,9 +18,9 @@ type target struct {
 
 var errEncode = errors.New("is malformed; percent-encode special characters in its user and password")
 
-// parse reads the URL. It does not use url.Parse, which refuses a list of
-// hosts and quotes the URL, password and all, in its errors. No error of parse
-// holds any part of the URL.
+// parse parses the URL. It does not use url.Parse, which rejects a list of
+// hosts and quotes the URL with its password in errors. No error of parse
+// contains any part of the URL.
 func (u URL) parse(port string) (target, error) {
 	scheme, rest, ok := strings.Cut(string(u), "://")
 	if !ok {
@@ -62,7 +62,7 @@ func (u URL) parse(port string) (target, error) {
 	return t, nil
 }
 
-// user takes the user and password off the authority.
+// user parses and removes the user and password of the authority.
 func (t *target) user(authority *string) error {
 	at := strings.LastIndex(*authority, "@")
 	if at < 0 {
@@ -82,7 +82,7 @@ func (t *target) user(authority *string) error {
 	return nil
 }
 
-// database reads the database's number from the path or from ?db=.
+// database parses the database number from the path or ?db=.
 func (t *target) database(path, query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {

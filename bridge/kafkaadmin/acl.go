@@ -1,8 +1,8 @@
 package kafkaadmin
 
 // ACLs returns the commands that grant what the stream needs, ready to paste.
-// It asks nobody. The right to create topics is among them only where the
-// stream itself creates them.
+// It makes no request. Topic creation is included only if the stream creates
+// topics.
 func (s *Stream) ACLs() []string {
 	var all []string
 	for _, topic := range s.Topics.Needed() {
@@ -14,9 +14,8 @@ func (s *Stream) ACLs() []string {
 	return append(all, s.Grants...)
 }
 
-// JobACLs returns the commands that grant what replay, backfill and repairs
-// need besides: they publish beside the stream, with ids of their own, and
-// create the topics that are missing. It asks nobody.
+// JobACLs returns the additional grants of replay, backfill and repairs, which
+// use their own ids and create missing topics. It makes no request.
 func (s *Stream) JobACLs() []string {
 	if s.Topics.Jobs == "" {
 		return nil
@@ -30,5 +29,5 @@ func (s *Stream) JobACLs() []string {
 	}
 }
 
-// ReplayTopic is where a replay of a topic goes if nobody says where.
+// ReplayTopic is the default topic of a replay.
 func ReplayTopic(topic, id string) string { return topic + ".replay." + id }

@@ -17,10 +17,10 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// Level is how serious a Finding is.
+// Level is the severity of a Finding.
 type Level string
 
-// The levels. With LevelFail the stream cannot run.
+// The levels. LevelFail prevents the stream from running.
 const (
 	LevelOK   Level = "ok"
 	LevelInfo Level = "info"
@@ -28,29 +28,28 @@ const (
 	LevelFail Level = "fail"
 )
 
-// Finding is one thing that Check has to say.
+// Finding is one result of Check.
 type Finding struct {
-	// Level says whether it is fine, Text what was found.
+	// Level is the severity, Text the observation.
 	Level Level  `json:"level"`
 	Text  string `json:"text"`
-	// Hint says what to do about it; may be empty.
+	// Hint is the remedy; may be empty.
 	Hint string `json:"hint,omitempty"`
-	// Advice is the engine's, in place of Hint.
+	// Advice is the code of the remedy where Hint is empty.
 	Advice bridge.Hint `json:"-"`
 }
 
 const (
 	checkTimeout = 15 * time.Second
-	// pingTimeout bounds the question to one broker.
+	// pingTimeout bounds the request to one broker.
 	pingTimeout = 4 * time.Second
 	// A coordinator that is not available yet is asked again for a while.
 	coordinatorPatience = 5 * time.Second
 	coordinatorRetry    = 200 * time.Millisecond
 )
 
-// Check looks whether the stream could run: brokers, TLS, login, topics,
-// rights, retention. It changes nothing, produces nothing and takes at most
-// about 15 seconds.
+// Check verifies that the stream can run: brokers, TLS, authentication, topics,
+// ACLs, retention. It changes nothing and takes at most about 15 seconds.
 func (s *Stream) Check(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -92,8 +91,8 @@ func failed(f *bridge.Fault) Finding {
 	return Finding{Level: LevelFail, Text: "Kafka: " + f.Error(), Hint: f.Hint, Advice: f.Advice}
 }
 
-// checkBrokers asks every broker at the address that clients are sent to. It
-// reports false if the cluster cannot be reached at all.
+// checkBrokers checks every broker at its advertised address. It reports false
+// if the cluster is unreachable.
 func (s *Stream) checkBrokers(ctx context.Context, client *kafkaclient.Client) ([]Finding, bool) {
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
@@ -128,7 +127,7 @@ func ping(ctx context.Context, client *kafkaclient.Client, node int32) error {
 	return err
 }
 
-// secured says how connections are protected.
+// secured describes the protection of connections.
 func secured(c *kafkaclient.Config) string {
 	var how []string
 	if c.TLSEnabled {
@@ -165,7 +164,7 @@ func (s *Stream) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
 	return found
 }
 
-// checkHeld looks whether the topics hold what the newest checkpoint implies.
+// checkHeld checks that the topics hold what the newest checkpoint implies.
 func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, described *Described) []Finding {
 	var topics []bridge.TopicState
 	var names []string
@@ -204,7 +203,7 @@ func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, desc
 	return found
 }
 
-// checkReplicas looks at what all topics of ours have in common.
+// checkReplicas checks the replication of a topic.
 func (s *Stream) checkReplicas(t *kafkaclient.Topic) []Finding {
 	var found []Finding
 	for _, trouble := range t.Troubles() {
@@ -245,8 +244,7 @@ func (s *Stream) checkCheckpoints(t *kafkaclient.Topic) []Finding {
 	return append(found, s.checkReplicas(t)...)
 }
 
-// checkJobs looks at the topic of the jobs, which the stream itself does
-// without.
+// checkJobs checks the job topic, which the stream itself does not need.
 func (s *Stream) checkJobs(t *kafkaclient.Topic) []Finding {
 	if !t.Exists {
 		return []Finding{{Level: LevelInfo, Text: fmt.Sprintf("topic %s does not exist; the first replay, backfill or repair will create it", t.Name)}}
@@ -258,8 +256,8 @@ func (s *Stream) checkJobs(t *kafkaclient.Topic) []Finding {
 	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, for replay, backfill and repairs", t.Name, len(t.Partitions), t.Replication())}}
 }
 
-// checkTransactions looks at the stream's transactional id and at what the
-// brokers' transactions can do.
+// checkTransactions checks the stream's transactional id and
+// transaction.version.
 func (s *Stream) checkTransactions(ctx context.Context, client *kafkaclient.Client) []Finding {
 	id := s.TransactionalID
 	err := findCoordinator(ctx, client, id)
@@ -288,7 +286,7 @@ func (s *Stream) checkTransactions(ctx context.Context, client *kafkaclient.Clie
 	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("transactional id %s, transaction.version %d", id, version)}}
 }
 
-// findCoordinator asks which broker coordinates a transactional id.
+// findCoordinator looks up the coordinator of a transactional id.
 func findCoordinator(ctx context.Context, client *kafkaclient.Client, id string) error {
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = 1, id, []string{id} // 1 is for transactions
@@ -302,7 +300,7 @@ func findCoordinator(ctx context.Context, client *kafkaclient.Client, id string)
 	return err
 }
 
-// checkRetention says beforehand what becomes of old event times.
+// checkRetention reports how old event times will be treated.
 func (s *Stream) checkRetention(t *kafkaclient.Topic) []Finding {
 	switch {
 	case s.PublishTime || t.Settings.AppendTime:

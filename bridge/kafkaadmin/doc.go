@@ -1,3 +1,3 @@
-// Package kafkaadmin plans, makes and checks the topics and rights that a
+// Package kafkaadmin plans, creates and checks the topics and ACLs that a
 // [Stream] needs. It publishes nothing.
 package kafkaadmin

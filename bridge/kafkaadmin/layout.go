@@ -8,7 +8,7 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// Layout says how topics are made that are missing.
+// Layout configures the topics that are created.
 type Layout struct {
 	Retention    string `env:"KAFKA_RETENTION" stream:"yes" desc:"retention of created topics, by event time; -1 for unlimited" example:"8760h"`
 	CreateTopics bool   `env:"KAFKA_CREATE_TOPICS" desc:"create missing topics at startup"`
@@ -16,11 +16,10 @@ type Layout struct {
 	Replication  int16  `env:"KAFKA_REPLICATION" stream:"yes" desc:"replication factor of created topics; -1 for the brokers' default"`
 }
 
-// DefaultLayout returns the defaults of the settings.
+// DefaultLayout returns the default of every setting.
 func DefaultLayout() Layout { return Layout{Retention: "-1", Partitions: 6, Replication: -1} }
 
-// Validate reports everything that is wrong, each problem with its variable and
-// an example.
+// Validate reports all problems, each with its variable and an example.
 func (l *Layout) Validate() error {
 	p := new(bridge.Problems)
 	_, err := parseRetention(l.Retention)

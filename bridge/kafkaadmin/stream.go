@@ -8,8 +8,7 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// Topics names the topics of a stream by what they hold. An empty name is a
-// topic that the stream does without.
+// Topics names the topics of a stream by role. An empty name is an unused role.
 type Topics struct {
 	Events, DeadLetters, Checkpoints string
 	// Jobs holds the plans of jobs and the checkpoints of their windows.
@@ -19,26 +18,26 @@ type Topics struct {
 // Published lists the topics of events and dead letters.
 func (t Topics) Published() []string { return named(t.Events, t.DeadLetters) }
 
-// Needed lists the topics without which the stream does not run.
+// Needed lists the topics that the stream requires.
 func (t Topics) Needed() []string { return named(t.Events, t.DeadLetters, t.Checkpoints) }
 
-// All lists also the topic that the first job creates.
+// All also lists the topic that the first job creates.
 func (t Topics) All() []string { return named(t.Events, t.DeadLetters, t.Checkpoints, t.Jobs) }
 
 func named(all ...string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
-// compacted reports whether a topic keeps checkpoints.
+// compacted reports whether a topic holds checkpoints.
 func (t Topics) compacted(name string) bool { return name == t.Checkpoints || name == t.Jobs }
 
-// Described are a stream's topics as the cluster describes them, nil where there
-// is no such topic, or it was not asked for.
+// Described are a stream's described topics by role, nil where unused or not
+// requested.
 type Described struct {
 	Events, DeadLetters, Checkpoints, Jobs *kafkaclient.Topic
 }
 
-// Describe finds out who is who among topics that were described.
+// Describe assigns described topics to their roles.
 func (t Topics) Describe(found []kafkaclient.Topic, err error) (Described, error) {
 	var d Described
 	for i := range found {
@@ -59,7 +58,7 @@ func (t Topics) Describe(found []kafkaclient.Topic, err error) (Described, error
 // Published lists the topics of events and dead letters.
 func (d *Described) Published() []*kafkaclient.Topic { return present(d.Events, d.DeadLetters) }
 
-// Needed lists the topics without which the stream does not run.
+// Needed lists the topics that the stream requires.
 func (d *Described) Needed() []*kafkaclient.Topic {
 	return present(d.Events, d.DeadLetters, d.Checkpoints)
 }
@@ -68,24 +67,24 @@ func present(all ...*kafkaclient.Topic) []*kafkaclient.Topic {
 	return slices.DeleteFunc(all, func(t *kafkaclient.Topic) bool { return t == nil })
 }
 
-// Stream is what a stream needs of the cluster. Its methods may be called at any
-// time, and concurrently.
+// Stream is what a stream requires of the cluster. Its methods may be called at
+// any time, and concurrently.
 type Stream struct {
-	// Config says how to connect, Layout how topics are made.
+	// Config configures the connection, Layout the topics that are created.
 	kafkaclient.Config
 	Layout
-	// Name is the stream's, Topics are what it writes to.
+	// Name is the stream's name, Topics are its topics.
 	Name   string
 	Topics Topics
-	// TransactionalID is the stream's, Grants are the commands that let it use
-	// that and its group; Group is how the names of its jobs' groups begin.
+	// TransactionalID is the stream's, Grants are the commands that allow using
+	// it and the stream's group; Group is the prefix of its jobs' groups.
 	TransactionalID string
 	Grants          []string
 	Group           string
 	// Exactly: events and checkpoints share transactions.
 	Exactly bool
-	// PublishTime: records carry the time of publishing. StopExpired: an event
-	// whose time the topic would not keep stops the stream.
+	// PublishTime: records carry the publish time. StopExpired: an event whose
+	// time the topic would not retain stops the stream.
 	PublishTime, StopExpired bool
 	// Newest returns the newest checkpoint of the stream, or
 	// bridge.ErrNoCheckpoint. Holds reports whether the topics hold records of it.
@@ -93,9 +92,9 @@ type Stream struct {
 	Holds  func(context.Context) (bool, error)
 }
 
-// Ready returns the topics that the stream needs, which can take its records. It
-// creates those that are missing if it may. Others, and those that a checkpoint
-// says were there, are a Permanent fault.
+// Ready returns the topics of the stream once they can take its records. It
+// creates missing ones if allowed. Otherwise missing topics, and those that a
+// checkpoint proves existed, are a Permanent fault.
 func (s *Stream) Ready(ctx context.Context, client *kafkaclient.Client) (Described, error) {
 	if s.CreateTopics {
 		// Before looking twice for what may be missing: a new topic is made

@@ -18,38 +18,38 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// TopicPlan says what the stream needs of the cluster, and what is there.
+// TopicPlan compares what the stream needs with the cluster.
 type TopicPlan struct {
-	// Topics are all that a stream needs, existing or not.
+	// Topics are all topics of the stream, existing or not.
 	Topics []PlannedTopic `json:"topics"`
 	// ACLs are the commands that grant what the stream needs, ready to paste.
-	// The principal is KAFKA_SASL_USERNAME, or to be filled in.
+	// The principal is KAFKA_SASL_USERNAME or a placeholder.
 	ACLs []string `json:"acls"`
-	// JobACLs grant what replay, backfill and repairs need besides.
+	// JobACLs are the additional grants of replay, backfill and repairs.
 	JobACLs []string `json:"job_acls,omitempty"`
 }
 
 // PlannedTopic is one topic of a TopicPlan.
 type PlannedTopic struct {
-	// Name is the topic's; Exists says whether it is there. Role is "events",
-	// "dead letters", "checkpoints" or "jobs".
+	// Name is the topic's name; Exists tells whether it exists. Role is
+	// "events", "dead letters", "checkpoints" or "jobs".
 	Name   string `json:"name"`
 	Role   string `json:"role"`
 	Exists bool   `json:"exists"`
-	// OnDemand is true for the topic of the jobs: the first job creates it.
+	// OnDemand is true for the job topic: the first job creates it.
 	OnDemand bool `json:"on_demand,omitempty"`
 	// Partitions, Replication and Configs are those of an existing topic, or
-	// those that the topic will be created with. Replication -1 is the
-	// brokers' default. Configs lists only what matters to us.
+	// those it will be created with. Replication -1 is the brokers' default.
+	// Configs lists only relevant settings.
 	Partitions  int32             `json:"partitions"`
 	Replication int16             `json:"replication"`
 	Configs     map[string]string `json:"configs,omitempty"`
-	// Differences says where an existing topic is not as we would create it.
-	// Create changes nothing about them.
+	// Differences lists where an existing topic differs from the plan. Create
+	// does not change them.
 	Differences []string `json:"differences,omitempty"`
 }
 
-// Missing counts the topics that the stream needs and that do not exist.
+// Missing counts the required topics that do not exist.
 func (p *TopicPlan) Missing() int {
 	n := 0
 	for i := range p.Topics {
@@ -65,20 +65,20 @@ func (p *TopicPlan) complete() bool {
 	return !slices.ContainsFunc(p.Topics, func(t PlannedTopic) bool { return !t.Exists })
 }
 
-// createTimeout is how long the brokers may take to create topics.
+// createTimeout bounds topic creation by the brokers.
 const createTimeout = 5 * time.Second
 
-// shownConfigs are the settings of an existing topic that matter to us.
+// shownConfigs are the relevant settings of an existing topic.
 var shownConfigs = []string{"cleanup.policy", "max.message.bytes", "message.timestamp.type", "min.insync.replicas", "retention.ms"}
 
-// Plan compares the cluster with what the stream needs and changes nothing.
-// Errors are Faults. Brokers that do not answer are not waited for.
+// Plan compares the cluster with the stream's needs and changes nothing. Errors
+// are Faults. Unresponsive brokers are not retried.
 func (s *Stream) Plan(ctx context.Context) (TopicPlan, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, s.plan)
 }
 
-// Create creates the topics that do not exist, the one of the jobs too, and
-// returns the plan as it was carried out. Topics that exist stay as they are; repeating is safe.
+// Create creates the missing topics, the job topic included, and returns the
+// resulting plan. It does not change existing topics, and is idempotent.
 func (s *Stream) Create(ctx context.Context) (TopicPlan, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (TopicPlan, error) {
 		plan, err := s.plan(ctx, client)
@@ -145,8 +145,8 @@ func (s *Stream) planned(state *kafkaclient.Topic, replicas int) PlannedTopic {
 	return have
 }
 
-// wanted is a topic as we create it. replicas is how many it will have, 0 if
-// that is not known.
+// wanted is the definition of a topic. replicas is its expected replication
+// factor, 0 if unknown.
 func (s *Stream) wanted(name string, replicas int) PlannedTopic {
 	if s.Topics.compacted(name) {
 		return s.wantedCheckpoints(name, replicas)
@@ -166,8 +166,8 @@ func (s *Stream) wanted(name string, replicas int) PlannedTopic {
 	return t
 }
 
-// replicas returns how many replicas a new topic will have, or 0 if we may not
-// know the brokers' default.
+// replicas returns the replication factor of new topics, or 0 if the brokers'
+// default is not readable.
 func (s *Stream) replicas(ctx context.Context, client *kafkaclient.Client) int {
 	if s.Replication > 0 {
 		return int(s.Replication)
@@ -192,9 +192,8 @@ func (s *Stream) replicas(ctx context.Context, client *kafkaclient.Client) int {
 	return 0
 }
 
-// createMissing creates the topics that are not there, but none that a
-// checkpoint says was there; the checkpoints' last, and only for a stream that
-// is new.
+// createMissing creates the missing topics, except those that a checkpoint
+// proves existed; the checkpoint topic last, and only for a new stream.
 func (s *Stream) createMissing(ctx context.Context, client *kafkaclient.Client) error {
 	topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.Needed()...))
 	if err != nil {
@@ -229,8 +228,8 @@ func (s *Stream) Make(ctx context.Context, client *kafkaclient.Client, names ...
 	return s.create(ctx, client, topics)
 }
 
-// create creates those of the topics that do not exist and waits until the
-// brokers know them.
+// create creates those topics that do not exist and waits until the brokers
+// know them.
 func (s *Stream) create(ctx context.Context, client *kafkaclient.Client, topics []PlannedTopic) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = int32(createTimeout.Milliseconds())
@@ -297,12 +296,12 @@ func (s *Stream) awaitTopics(ctx context.Context, client *kafkaclient.Client, na
 	}
 }
 
-// compactionLag keeps every checkpoint for a week, so that losing Redis, which
-// holds the history, does not take away the means to go back.
+// compactionLag keeps every checkpoint for a week, so that a rewind remains
+// possible after losing Redis, which holds the history.
 const compactionLag = 7 * 24 * time.Hour
 
-// wantedCheckpoints is a topic of checkpoints as we create it. Small segments
-// that end soon keep it compacted: what is not compacted is read at a start.
+// wantedCheckpoints is the definition of a checkpoint topic. Small, short-lived
+// segments keep it compacted: a start reads what is not compacted.
 func (s *Stream) wantedCheckpoints(name string, replicas int) PlannedTopic {
 	t := PlannedTopic{
 		Name: name, Partitions: kafkaclient.CheckpointPartitions, Replication: s.Replication,
@@ -320,9 +319,9 @@ func (s *Stream) wantedCheckpoints(name string, replicas int) PlannedTopic {
 	return t
 }
 
-// MakeCheckpoints creates the checkpoint topic for a stream that is new. Where
-// the topic of the events holds some already, the checkpoints were lost: a new
-// and empty topic would hide that.
+// MakeCheckpoints creates the checkpoint topic of a new stream. If the event
+// topic already has events of the stream, the checkpoints were lost: an empty
+// topic would hide that.
 func (s *Stream) MakeCheckpoints(ctx context.Context, client *kafkaclient.Client) error {
 	holds, err := s.Holds(ctx)
 	if err != nil && !kafkaclient.IsMissing(err) { // the topic of the events may be missing too
@@ -338,9 +337,9 @@ func (s *Stream) MakeCheckpoints(ctx context.Context, client *kafkaclient.Client
 	return s.Make(ctx, client, s.Topics.Checkpoints)
 }
 
-// CreateLike creates a topic as the topic of the events is: as many partitions
-// and replicas, and what its settings say that is not the brokers' default. It
-// reports whether it did: one that exists stays as it is. Errors are Faults.
+// CreateLike creates a topic with the event topic's partitions, replicas and
+// non-default settings, and reports whether it did: an existing topic is not
+// changed. Errors are Faults.
 func (s *Stream) CreateLike(ctx context.Context, name string) (bool, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
 		states, err := client.Describe(ctx, s.Topics.Events, name)
@@ -358,7 +357,7 @@ func (s *Stream) CreateLike(ctx context.Context, name string) (bool, error) {
 	})
 }
 
-// ownConfigs returns the settings that were made for a topic itself.
+// ownConfigs returns a topic's own settings.
 func ownConfigs(ctx context.Context, client *kafkaclient.Client, topic string) (map[string]string, error) {
 	all, err := kadm.NewClient(client.Client).DescribeTopicConfigs(ctx, topic)
 	var described kadm.ResourceConfig

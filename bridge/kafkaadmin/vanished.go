@@ -9,9 +9,9 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// vanished returns those of the topics that are not there although a checkpoint
-// says that there were records in them. To make one of them anew would go on
-// from the middle, in an empty topic.
+// vanished returns the missing topics to which a checkpoint proves that records
+// were published. Recreating one would continue from the middle, in an empty
+// topic.
 func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topics *Described) (map[string]bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
 	gone := make(map[string]bridge.Checkpoint)
@@ -34,7 +34,7 @@ func (s *Stream) vanished(ctx context.Context, client *kafkaclient.Client, topic
 	return gone, nil
 }
 
-// vanishedError is the fault of a topic that is gone.
+// vanishedError is the fault of such a topic.
 func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault {
 	return s.Advise(&bridge.Fault{
 		Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_vanished",
@@ -42,8 +42,8 @@ func (s *Stream) vanishedError(topic string, c bridge.Checkpoint) *bridge.Fault 
 	}, bridge.HintTopicVanished)
 }
 
-// Vanished returns the Faults of the topics that are gone although a checkpoint
-// says that records were published to them. Errors are Faults.
+// Vanished returns the Faults of the missing topics to which a checkpoint
+// proves that records were published. Errors are Faults.
 func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (all []*bridge.Fault, err error) {
 		topics, err := s.Topics.Describe(client.Describe(ctx, s.Topics.Published()...))
@@ -60,8 +60,8 @@ func (s *Stream) Vanished(ctx context.Context) ([]*bridge.Fault, error) {
 	})
 }
 
-// TopicID returns the id of the topic of the events, empty where the brokers
-// give none. Errors are Faults.
+// TopicID returns the id of the event topic, empty if the brokers have none.
+// Errors are Faults.
 func (s *Stream) TopicID(ctx context.Context) (string, error) {
 	return kafkaclient.With(ctx, &s.Config, s.Topics.Events, func(ctx context.Context, client *kafkaclient.Client) (string, error) {
 		states, err := client.Describe(ctx, s.Topics.Events)

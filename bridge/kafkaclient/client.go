@@ -35,35 +35,34 @@ const (
 	dialTimeout     = 2 * time.Second
 	requestOverhead = 3 * time.Second
 	metadataMinAge  = 250 * time.Millisecond
-	// RetryTimeout is how long a request is sent again.
+	// RetryTimeout bounds the retries of a request.
 	RetryTimeout = 10 * time.Second
-	// AttemptTimeout bounds one attempt to reach the cluster, so that a dead
-	// broker is reported within ten seconds.
+	// AttemptTimeout bounds one attempt to reach the cluster, so that an
+	// unreachable broker is reported within ten seconds.
 	AttemptTimeout = 8 * time.Second
 )
 
-// maxBatch is the largest record batch that is sent. A whole request must stay
-// below the brokers' default limit of 100 MiB.
+// maxBatch bounds a record batch. A request must stay below the brokers'
+// default limit of 100 MiB.
 const maxBatch = 64 << 20
 
-// Client is a client of kgo that knows which broker keeps it waiting. Its
-// methods may be called concurrently.
+// Client is a kgo client that knows which broker delays it. Its methods may be
+// called concurrently.
 type Client struct {
 	*kgo.Client
 	cfg     Config
 	monitor *connMonitor
 }
 
-// Open returns a client that has not connected yet. Every use of Kafka goes
-// through it, so that all have the same address, TLS and credentials. The caller
-// closes it.
+// Open returns a client without connecting. All access to Kafka goes through
+// it, with the same brokers, TLS and credentials. The caller closes it.
 func (c *Config) Open(opts ...kgo.Opt) (*Client, error) {
 	client := &Client{cfg: *c, monitor: newConnMonitor()}
 	return client.Open(opts...)
 }
 
-// Open returns another client, with options of its own, which shares what is
-// known of the connections.
+// Open returns another client with additional options. Both share the knowledge
+// about connections.
 func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
 	cfg := &c.cfg
 	opts := []kgo.Opt{
@@ -97,8 +96,8 @@ func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
 	return &Client{Client: client, cfg: *cfg, monitor: c.monitor}, nil
 }
 
-// With runs do with a client of its own. Errors are Faults; topic is the one
-// that they are about unless they say so, or empty.
+// With runs do with its own client. Errors are Faults about topic, which may be
+// empty, unless they name another one.
 func With[T any](ctx context.Context, cfg *Config, topic string, do func(context.Context, *Client) (T, error)) (T, error) {
 	client, err := cfg.Open()
 	if err != nil {
@@ -113,15 +112,15 @@ func With[T any](ctx context.Context, cfg *Config, topic string, do func(context
 	return answer, nil
 }
 
-// Log is NewLog.
+// Log returns a reader of a topic; see NewLog.
 func (c *Client) Log(topic string, id [16]byte) *Log { return NewLog(c.Client, topic, id) }
 
-// Trouble returns the newest failure of a broker that has not recovered, or
-// names one that is silent; nil if all seems well.
+// Trouble returns the latest error of a broker that has not recovered, or names
+// an unresponsive one; nil if there is none.
 func (c *Client) Trouble() error { return c.monitor.cause() }
 
-// Cause returns err, or what the connections know where err only says that
-// time is up.
+// Cause returns err, or the connection error behind it if err is only a
+// timeout.
 func (c *Client) Cause(err error) error {
 	if cause := c.Trouble(); cause != nil && !answered(err) {
 		return cause
@@ -129,13 +128,12 @@ func (c *Client) Cause(err error) error {
 	return err
 }
 
-// Explain turns an error of the client into a fault. topic is the topic it was
-// about, or empty.
+// Explain turns a client error into a Fault about topic, which may be empty.
 func (c *Client) Explain(err error, topic string) *bridge.Fault {
 	return c.cfg.Fault(c.Cause(err), topic)
 }
 
-// answered reports whether a broker, and not the network, made the error.
+// answered reports whether a broker, not the network, caused the error.
 func answered(err error) bool {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok {
 		return f.Class == bridge.Permanent || f.Code != "error"
@@ -182,8 +180,7 @@ func (c *Config) mechanism() sasl.Mechanism {
 	}
 }
 
-// password returns the password as it is now: a rotated one is picked up with
-// the next connection.
+// password returns the current password: connections use a rotated one.
 func (c *Config) password() (string, error) {
 	if c.SASLPasswordFile == "" {
 		return c.SASLPassword.Reveal(), nil
@@ -195,8 +192,8 @@ func (c *Config) password() (string, error) {
 	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
-// quiet makes all that the Kafka client says debug messages. It complains of
-// every partition and group at every try; Config.Report says once what is wrong.
+// quiet lowers all messages of the Kafka client to debug level. It logs every
+// partition and group at every attempt; Config.Report reports a problem once.
 type quiet struct{ *kslog.Logger }
 
 func (q quiet) Log(level kgo.LogLevel, msg string, keyvals ...any) {
@@ -206,7 +203,8 @@ func (q quiet) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	q.Logger.Log(level, msg, keyvals...)
 }
 
-// Backoff is the full-jitter wait before another attempt, at most five seconds.
+// Backoff returns the delay before the next attempt: full jitter, at most five
+// seconds.
 func Backoff(try int) time.Duration {
 	return rand.N(min(5*time.Second, 250*time.Millisecond<<min(try, 10)) + 1)
 }

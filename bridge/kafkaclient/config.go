@@ -13,8 +13,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// Config says how to connect to Kafka. One made by hand begins with
-// DefaultConfig.
+// Config configures the connection to Kafka. Start from DefaultConfig.
 type Config struct {
 	Brokers       []string      `env:"KAFKA_BROKERS" desc:"bootstrap brokers, host:port" example:"kafka-1:9092,kafka-2:9092"`
 	ClientID      string        `env:"KAFKA_CLIENT_ID" desc:"client id in broker logs and quotas"`
@@ -29,33 +28,33 @@ type Config struct {
 	SASLPassword  bridge.Secret `env:"KAFKA_SASL_PASSWORD" secret:"yes" desc:"password, or the token for OAUTHBEARER"`
 	SASLInsecure  bool          `env:"KAFKA_SASL_INSECURE" desc:"allow PLAIN and OAUTHBEARER without TLS, in clear text"`
 	MaxMessage    int64         `env:"KAFKA_MAX_MESSAGE_BYTES" unit:"bytes" stream:"yes" desc:"maximum record batch size where the topic's max.message.bytes cannot be read"`
-	// SASLPasswordFile is the file that SASLPassword came from, if it did. It
-	// is read again at every authentication, so that tokens can be rotated.
+	// SASLPasswordFile is the file that SASLPassword was read from, if any. It
+	// is reloaded at every authentication, so that tokens can be rotated.
 	SASLPasswordFile string
-	// Report, if not nil, is called with nil when Kafka did its part, with an
-	// error that names the broker when it does not. It is called within ten
-	// seconds of either, from the goroutine that waits for Kafka.
+	// Report, if not nil, is called with nil when Kafka is healthy, and with an
+	// error that names the broker when it is not. It is called within ten
+	// seconds of either, by the goroutine that waits for Kafka.
 	Report func(error)
-	// Log takes the Kafka client's warnings; nil discards them.
+	// Log receives the Kafka client's messages; nil discards them.
 	Log *slog.Logger
-	// Hints has the program's words for Fault.Advice, which Fault.Hint takes.
-	// Without words a Fault has its Advice alone.
+	// Hints maps Fault.Advice to the text of Fault.Hint. Without a text a Fault
+	// has only its Advice.
 	Hints map[bridge.Hint]string
 }
 
-// DefaultConfig returns the defaults of all settings.
+// DefaultConfig returns the default of every setting.
 func DefaultConfig() Config {
 	return Config{Brokers: []string{"localhost:9092"}, ClientID: "exportbridge", MaxMessage: 1_000_000}
 }
 
-// MinMessage is the smallest usable max.message.bytes. A dead letter about a
-// record that is too large must always fit.
+// MinMessage is the minimum max.message.bytes. A dead letter about an oversized
+// record must always fit.
 const MinMessage = 16 << 10
 
 var mechanisms = []string{"", saslPlain, saslScram256, saslScram512, saslOAuth}
 
-// Validate reports everything that is wrong with the configuration, each
-// problem with its variable and an example.
+// Validate reports all problems of the settings, each with its variable and an
+// example.
 func (c *Config) Validate() error {
 	p := new(bridge.Problems)
 	p.Check(len(c.Brokers) > 0, "KAFKA_BROKERS", "is empty, for example localhost:9092")
@@ -109,13 +108,13 @@ func (c *Config) validateSASL(p *bridge.Problems) {
 	}
 }
 
-// CheckOneOf checks a setting that is a word.
+// CheckOneOf checks that a setting has one of the allowed values.
 func CheckOneOf(p *bridge.Problems, name, value string, allowed []string) {
 	words := strings.TrimPrefix(strings.Join(allowed, ", "), ", ")
 	p.Check(slices.Contains(allowed, value), name, "%q is not one of: %s", value, words)
 }
 
-// CheckTopic checks a name against the brokers' rule.
+// CheckTopic checks a topic name by the brokers' rule.
 func CheckTopic(p *bridge.Problems, name, value, example string) {
 	bad := strings.ContainsFunc(value, func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'

@@ -1,7 +1,7 @@
-// Package kafkaclient connects to Kafka, and knows what all who do have in
-// common: which broker keeps a wait waiting (monitor.go), how the engine is to
-// treat an error (fault.go), what a topic allows (topic.go, usable.go).
+// Package kafkaclient connects to Kafka and provides what all Kafka packages
+// share: the cause of a stall (monitor.go), the classification of errors
+// (fault.go), topic settings (topic.go, usable.go).
 //
-// [Log] is the only reader of a topic: it knows where each partition begins and
-// ends, and that silence is no end.
+// [Log] is the only topic reader. It knows the start and end of each partition,
+// and never takes silence for the end.
 package kafkaclient

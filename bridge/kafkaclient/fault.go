@@ -19,14 +19,15 @@ import (
 
 const loginHint = "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"
 
-// Advise gives a fault an advice and, where the program has any, its words.
+// Advise sets the advice of a Fault, and its hint if the program has a text for
+// it.
 func (c *Config) Advise(f *bridge.Fault, advice bridge.Hint) *bridge.Fault {
 	f.Advice, f.Hint = advice, c.Hints[advice]
 	return f
 }
 
-// Fault says how the engine is to treat an error of Kafka. topic is the topic
-// it was about, or empty.
+// Fault classifies an error of Kafka for the engine. topic is the topic
+// concerned, or empty.
 func (c *Config) Fault(err error, topic string) *bridge.Fault {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok {
 		return f
@@ -53,8 +54,8 @@ func (c *Config) Fault(err error, topic string) *bridge.Fault {
 	return f
 }
 
-// answerFault classifies what a broker answered. It reports false if the
-// error is no answer.
+// answerFault classifies a broker's error response. It reports false for other
+// errors.
 func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	answer, ok := errors.AsType[*kerr.Error](f.Err)
 	if !ok {
@@ -93,8 +94,7 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	return true
 }
 
-// tlsFault classifies errors of the TLS handshake: they do not go away by
-// waiting.
+// tlsFault classifies errors of the TLS handshake, which are permanent.
 func tlsFault(f *bridge.Fault) bool {
 	block := func(hint string) bool {
 		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonConfig, "tls", hint
@@ -141,19 +141,19 @@ func isTimeout(err error) bool {
 	return ok && n.Timeout()
 }
 
-// IsPermanent reports whether waiting does not help.
+// IsPermanent reports whether retrying is useless.
 func IsPermanent(err error) bool {
 	f, ok := errors.AsType[*bridge.Fault](err)
 	return ok && f.Class == bridge.Permanent
 }
 
-// IsAnswer reports whether a broker answered with the error.
+// IsAnswer reports whether the error is a broker's error response.
 func IsAnswer(err error) bool {
 	_, ok := errors.AsType[*kerr.Error](err)
 	return ok
 }
 
-// IsMissing reports whether a topic, or a partition, is not there.
+// IsMissing reports whether a topic or partition does not exist.
 func IsMissing(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition)
 }

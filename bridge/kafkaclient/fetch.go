@@ -15,48 +15,48 @@ import (
 )
 
 const (
-	// fetchWait is how long a broker may wait for something to read.
+	// fetchWait bounds a broker's wait for data.
 	fetchWait = 500 * time.Millisecond
-	// fetchLimit is how much a broker sends at once, smallFetch how much where
-	// that took too long. A record larger than that is sent all the same.
+	// fetchLimit bounds the response size of a fetch, smallFetch after a slow
+	// one. A larger record is still returned.
 	fetchLimit = 1 << 20
 	smallFetch = 64 << 10
 )
 
-// Chunk is what one fetch returned.
+// Chunk is the result of one fetch.
 type Chunk struct {
-	// Records are the committed ones and control records, by offset.
+	// Records are committed records and control records, by offset.
 	Records []*kgo.Record
-	// Next is where the next fetch goes: behind offsets without records too.
+	// Next is the offset of the next fetch, past offsets without records.
 	Next int64
-	// Start is where the log begins, Stable the last stable offset: what is
-	// behind it is not shown.
+	// Start is the log start offset, Stable the last stable offset: records
+	// after it are not returned.
 	Start, Stable int64
 }
 
-// Fetch reads a partition from an offset on, as far as one answer goes. Where
-// nothing is readable it waits for a moment and returns no records. An offset
-// before the log's start is passed: Next is the start then. One behind the
-// log's end is an error, since the log was cut. While the partition moves
-// between brokers it tries again, as long as ctx allows.
+// Fetch returns one response of a partition from an offset. Without readable
+// records it waits briefly and returns none. For an offset before the log
+// start, Next is the log start. An offset after the end of the log is an error:
+// the log was truncated. It retries while the partition moves between brokers,
+// until ctx ends.
 func (l *Log) Fetch(ctx context.Context, id int32, from int64) (Chunk, error) {
 	p := l.partition(id, Span{from, from})
 	return p.fetch(ctx, from)
 }
 
-// partition is a partition while it is read. One goroutine uses it.
+// partition is the state of reading a partition, for one goroutine.
 type partition struct {
 	log   *Log
 	id    int32
-	limit int32 // bytes of a fetch
-	// span is what is to be read, at where the next fetch goes, and seen how far
-	// the records were handed on.
+	limit int32 // bytes per fetch
+	// span is the range to read, at the next offset to fetch, and seen the end
+	// of the delivered records.
 	span     Span
 	at, seen int64
-	// moved is when at moved last, heard the same but for what is no silence,
-	// looked when it was asked why it did not move.
+	// moved is when at last advanced; heard is the same, but throttling counts
+	// as progress; looked is when the cause of a stall was last checked.
 	moved, heard, looked time.Time
-	cause                error // why it does not move, if that is known
+	cause                error // the cause of a stall, if known
 }
 
 func (l *Log) partition(id int32, s Span) *partition {
@@ -125,11 +125,11 @@ func (p *partition) ask(ctx context.Context, from int64, again bool) (Chunk, err
 	return Chunk{}, p.failed(from, errors.New("missing from the response"))
 }
 
-// request sends a fetch when the one before it is answered. A broker whose quota
-// is used up answers with how long it will not read from the connection: what was
-// sent before that is known would time out. It may answer with nothing else; then
-// the turn stays here, or chance would decide which partition gets on. Neither
-// wait is silence.
+// request sends a fetch after the previous one to the broker has been answered.
+// A broker that throttles does not read from the connection for a while:
+// requests sent before that is known would time out. A throttled response may
+// be empty; the request is then repeated without giving up the turn, so that
+// every partition advances. Neither wait counts as silence.
 func (p *partition) request(ctx context.Context, leader int32, req kmsg.Request) (*kmsg.FetchResponse, error) {
 	turn, began := p.log.turn(leader), time.Now()
 	select {
@@ -167,8 +167,8 @@ func (p *partition) failed(from int64, err error) error {
 	return fmt.Errorf("read partition %d of %s at offset %d: %w", p.id, p.log.name, from, err)
 }
 
-// chunk decodes an answer. What an error's fields say is no use: a broker
-// leaves them empty.
+// chunk decodes a response. The fields of an error response are not used:
+// brokers leave them empty.
 func (p *partition) chunk(from int64, answer *kmsg.FetchResponseTopicPartition) (Chunk, error) {
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
 		return Chunk{}, p.failed(from, err)
@@ -188,7 +188,7 @@ func (p *partition) chunk(from int64, answer *kmsg.FetchResponseTopicPartition) 
 	return Chunk{Records: read.Records, Next: max(next, from), Start: answer.LogStartOffset, Stable: answer.LastStableOffset}, nil
 }
 
-// outside asks where the log is that does not have an offset.
+// outside handles an offset out of range by the current bounds of the log.
 func (p *partition) outside(ctx context.Context, from int64) (Chunk, error) {
 	s, high, err := p.log.boundsOf(ctx, p.id)
 	if err != nil {

@@ -14,30 +14,30 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Span is a part of a partition: offsets from From on and before To.
+// Span is a range of offsets of a partition, from From up to but excluding To.
 type Span struct{ From, To int64 }
 
-// Log reads one topic by offsets, and joins no group. Where a partition begins
-// and ends it asks Kafka (ListOffsets) when reading begins; the end that was
-// asked for then is the end, and nothing else is: not silence, not an error.
-// Offsets that hold no record, as those of transaction markers, of aborted
-// records and of what compaction removed, are passed like the others.
+// Log reads one topic by offset, without a consumer group. It takes the bounds
+// of each partition from Kafka (ListOffsets) when reading starts; only that end
+// ends it, neither silence nor an error. Offsets without records (transaction
+// markers, aborted records, compacted ones) are skipped.
 //
-// Brokers that do not answer, or whose partitions have no leader, are retried
-// as long as ctx allows. All methods may be called concurrently; the exported
-// fields are set before the first call.
+// Unresponsive brokers and partitions without a leader are retried until ctx
+// ends. All methods may be called concurrently; the exported fields are set
+// before the first call.
 type Log struct {
-	// Uncommitted reads everything up to the high watermark. By default the log
-	// ends at the last stable offset, and shows what is committed.
+	// Uncommitted reads up to the high watermark. By default a Log is
+	// read_committed: it ends at the last stable offset.
 	Uncommitted bool
-	// Patience is how long a partition may show nothing before reading it fails
-	// although ctx has not ended; 0 is for ever. To be throttled is not counted.
+	// Patience bounds how long a partition may return nothing before reading
+	// fails even though ctx has not ended; 0 is no limit. Throttling does not
+	// count.
 	Patience time.Duration
-	// Waiting, if not nil, is told why a partition that is being read shows
-	// nothing, every few seconds. One call at a time.
+	// Waiting, if not nil, is called with the cause every few seconds while a
+	// partition returns nothing. Calls are serialized.
 	Waiting func(error)
-	// Skipped, if not nil, is told which offsets, of those that were asked for,
-	// are gone: the log begins behind them by now. One call at a time.
+	// Skipped, if not nil, is called with requested offsets that no longer
+	// exist because the log start has moved. Calls are serialized.
 	Skipped func(partition int32, gone Span)
 
 	client *kgo.Client
@@ -52,46 +52,45 @@ type Log struct {
 	turns   map[int32]chan struct{} // by broker, full while a fetch is under way
 }
 
-// NewLog returns a reader of the topic with this name and, unless it is zero,
-// this id: one that was made anew under the name is an error then. Without an
-// id it reads the topic that is there at the first look. The client stays the
-// caller's; its consumer options do not matter.
+// NewLog returns a reader of the topic. With a non-zero id, a topic recreated
+// under the same name is an error. Without an id it reads the topic found
+// first. The caller keeps the client; its consumer options are ignored.
 func NewLog(client *kgo.Client, topic string, id [16]byte) *Log {
 	return &Log{client: client, name: topic, id: id, turns: make(map[int32]chan struct{})}
 }
 
-// Topic is the name of the topic.
+// Topic returns the topic's name.
 func (l *Log) Topic() string { return l.name }
 
-// ID is the topic's id; zero where none was given and nothing was read yet.
+// ID returns the topic's id; zero if none was given and nothing was read yet.
 func (l *Log) ID() [16]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.id
 }
 
-// Bounds returns all that can be read of each partition now. From may be
-// anything, and From == To is an empty one.
+// Bounds returns the readable range of each partition. From may be any offset;
+// From == To is an empty partition.
 func (l *Log) Bounds(ctx context.Context) (map[int32]Span, error) {
 	all, err := bounds(ctx, l.client, l.Uncommitted, l.name)
 	return all[l.name], err
 }
 
-// Ends returns where the partitions end, open transactions included.
+// Ends returns the end offsets of the partitions, open transactions included.
 func (l *Log) Ends(ctx context.Context) (map[int32]int64, error) {
 	ends, err := listed("last offsets", []string{l.name})(kadm.NewClient(l.client).ListEndOffsets(ctx, l.name))
 	return ends[l.name], err
 }
 
-// After returns the first offset of each partition whose record is at or after
-// a time, in milliseconds since the epoch; the end where there is none.
+// After returns, per partition, the first offset of a record at or after a time
+// in milliseconds since the epoch; the end if there is none.
 func (l *Log) After(ctx context.Context, millis int64) (map[int32]int64, error) {
 	offsets, err := listed("offsets by time", []string{l.name})(kadm.NewClient(l.client).ListOffsetsAfterMilli(ctx, millis, l.name))
 	return offsets[l.name], err
 }
 
-// Bounds returns where the partitions of topics begin and end, open transactions
-// included.
+// Bounds returns the start and end offsets of the partitions of topics, open
+// transactions included. Without topics it returns none.
 func (c *Client) Bounds(ctx context.Context, topics ...string) (map[string]map[int32]Span, error) {
 	if len(topics) == 0 {
 		return nil, nil // a request without names lists every topic of the cluster
@@ -125,7 +124,7 @@ func bounds(ctx context.Context, client *kgo.Client, uncommitted bool, topics ..
 	return all, nil
 }
 
-// listed takes the offsets that were listed of all partitions of topics, or an
+// listed converts the listed offsets of all partitions of topics, or returns an
 // error.
 func listed(what string, topics []string) func(kadm.ListedOffsets, error) (map[string]map[int32]int64, error) {
 	return func(list kadm.ListedOffsets, err error) (map[string]map[int32]int64, error) {
@@ -146,8 +145,7 @@ func listed(what string, topics []string) func(kadm.ListedOffsets, error) (map[s
 	}
 }
 
-// boundsOf asks where one partition begins, ends, and ends without regard to
-// open transactions.
+// boundsOf returns the readable range of one partition, and its high watermark.
 func (l *Log) boundsOf(ctx context.Context, id int32) (s Span, high int64, err error) {
 	admin := kadm.NewClient(l.client)
 	ask := func(list func(context.Context, ...string) (kadm.ListedOffsets, error)) int64 {
@@ -176,8 +174,8 @@ func (l *Log) boundsOf(ctx context.Context, id int32) (s Span, high int64, err e
 	return s, high, nil
 }
 
-// leader returns the broker to ask about a partition, or one that does not
-// exist. It asks for all leaders if they are not known, or not any more.
+// leader returns the leader of a partition, or -1. It loads all leaders if they
+// are unknown or outdated.
 func (l *Log) leader(ctx context.Context, id int32, again bool) (int32, error) {
 	l.mu.Lock()
 	known := l.leaders != nil && !again
@@ -197,7 +195,7 @@ func (l *Log) leader(ctx context.Context, id int32, again bool) (int32, error) {
 	return leader, nil
 }
 
-// turn returns what is full while a fetch of a broker is under way.
+// turn returns the semaphore of a broker's fetches.
 func (l *Log) turn(broker int32) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,10 +207,10 @@ func (l *Log) turn(broker int32) chan struct{} {
 	return t
 }
 
-// errAnother: the topic was deleted and made anew.
+// errAnother: the topic was deleted and recreated.
 var errAnother = errors.New("the topic was recreated")
 
-// look learns the topic's id and its partitions' leaders.
+// look loads the topic's id and the leaders of its partitions.
 func (l *Log) look(ctx context.Context) error {
 	req := kmsg.NewPtrMetadataRequest()
 	t := kmsg.NewMetadataRequestTopic()

@@ -13,19 +13,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// slowAnswer is how long a broker may take for a request before it counts as
-// silent.
+// slowAnswer is the response time after which a broker counts as unresponsive.
 const slowAnswer = 3 * time.Second
 
-// connMonitor follows a client's connections, so that a wait can be explained by
-// the broker that causes it. It is a hook of the client; its methods are
-// called by the client's goroutines.
+// connMonitor tracks a client's connections to explain stalls by the broker
+// that causes them. It is a hook of the client, called by the client's
+// goroutines.
 type connMonitor struct {
 	mu      sync.Mutex // guards brokers
 	brokers map[addr]*brokerHealth
 }
 
-// addr is a broker's address, which costs no allocation.
+// addr is a broker's address, built without allocation.
 type addr struct {
 	host string
 	port int32
@@ -33,7 +32,7 @@ type addr struct {
 
 func (a addr) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
 
-// brokerHealth is what is known of one broker's address.
+// brokerHealth is the state of one broker's address.
 type brokerHealth struct {
 	err   error // of the last attempt; nil if it went well
 	at    time.Time
@@ -42,7 +41,8 @@ type brokerHealth struct {
 
 func newConnMonitor() *connMonitor { return &connMonitor{brokers: make(map[addr]*brokerHealth)} }
 
-// OnBrokerConnect notes how an attempt to connect went, TLS and SASL included.
+// OnBrokerConnect records the result of a connection attempt, TLS and SASL
+// included.
 func (m *connMonitor) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, conn net.Conn, err error) {
 	if _, first := errors.AsType[*kgo.ErrFirstReadEOF](err); conn != nil && errors.Is(err, io.EOF) && !first {
 		err = &hangUpError{err}
@@ -50,8 +50,8 @@ func (m *connMonitor) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 	m.note(meta, err)
 }
 
-// hangUpError is a connection that was made, answered and then closed before
-// it was ready: some brokers refuse a login so.
+// hangUpError is a connection that was closed during authentication: some
+// brokers reject a login this way.
 type hangUpError struct{ err error }
 
 func (e *hangUpError) Error() string {
@@ -59,7 +59,7 @@ func (e *hangUpError) Error() string {
 }
 func (e *hangUpError) Unwrap() error { return e.err }
 
-// OnBrokerDisconnect notes that unanswered requests will not be answered.
+// OnBrokerDisconnect records that pending requests will not be answered.
 func (m *connMonitor) OnBrokerDisconnect(meta kgo.BrokerMetadata, _ net.Conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,7 +80,7 @@ func (m *connMonitor) OnBrokerWrite(meta kgo.BrokerMetadata, _ int16, _ int, _, 
 	}
 }
 
-// OnBrokerE2E notes an answer, or that there will be none.
+// OnBrokerE2E records a response, or a failed request.
 func (m *connMonitor) OnBrokerE2E(meta kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
 	m.note(meta, e2e.Err())
 }
@@ -108,8 +108,8 @@ func (m *connMonitor) broker(meta kgo.BrokerMetadata) *brokerHealth {
 	return b
 }
 
-// cause returns the newest failure of a broker that has not recovered, or
-// names one that is silent; nil if all seems well.
+// cause returns the latest error of a broker that has not recovered, or names
+// an unresponsive one; nil if there is none.
 func (m *connMonitor) cause() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,8 +130,7 @@ func (m *connMonitor) cause() error {
 
 func address(meta kgo.BrokerMetadata) addr { return addr{meta.Host, meta.Port} }
 
-// advertisedError is a failure to reach a broker at the address that the
-// cluster gave for it.
+// advertisedError is a failure to reach a broker at its advertised address.
 type advertisedError struct {
 	node int32
 	addr string
@@ -144,8 +143,7 @@ func (e *advertisedError) Error() string {
 
 func (e *advertisedError) Unwrap() error { return e.err }
 
-// BrokerError names the broker. Brokers that come from KAFKA_BROKERS have
-// negative ids.
+// BrokerError adds the broker to an error. Bootstrap brokers have negative ids.
 func BrokerError(meta kgo.BrokerMetadata, err error) error {
 	if meta.NodeID >= 0 {
 		return &advertisedError{node: meta.NodeID, addr: address(meta).String(), err: err}

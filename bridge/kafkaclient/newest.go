@@ -9,18 +9,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// windowGrowth is how much further back each look for the newest records goes
-// than the one before.
+// windowGrowth multiplies the range that Newest reads in each step back.
 const windowGrowth = 4
 
-// Reader reads spans of a topic, as Log.Read does.
+// Reader reads spans of a topic like Log.Read.
 type Reader interface {
 	Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error
 }
 
-// Newest returns the newest n records of the spans that keep keeps, in the order
-// of CompareTime. It looks back in each partition only as far as it must. At most
-// 2n records a partition are held; keep may empty one that it keeps.
+// Newest returns the newest n records of the spans that keep accepts, ordered
+// by CompareTime. It reads back in each partition only as far as needed, and
+// holds at most 2n records per partition; keep may clear the records it
+// accepts.
 func Newest(ctx context.Context, r Reader, spans map[int32]Span, n int, keep func(*kgo.Record) bool) ([]*kgo.Record, error) {
 	found := make(map[int32][]*kgo.Record) // per partition, the newest n
 	todo := maps.Clone(spans)
@@ -54,7 +54,7 @@ func Newest(ctx context.Context, r Reader, spans map[int32]Span, n int, keep fun
 	return lastOf(all, n, n), nil
 }
 
-// lastOf cuts a list that has become longer than limit down to its last n.
+// lastOf trims a list longer than limit to its last n elements.
 func lastOf(list []*kgo.Record, limit, n int) []*kgo.Record {
 	if len(list) <= limit {
 		return list
@@ -62,13 +62,13 @@ func lastOf(list []*kgo.Record, limit, n int) []*kgo.Record {
 	return slices.Clone(list[len(list)-n:])
 }
 
-// CompareTime orders records by their times, then by partition and offset.
+// CompareTime orders records by timestamp, partition and offset.
 func CompareTime(a, b *kgo.Record) int {
 	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
-// Since moves the beginning of the spans to the first record at or after a time,
-// in milliseconds since the epoch.
+// Since moves the start of the spans to the first record at or after a time, in
+// milliseconds since the epoch.
 func Since(ctx context.Context, l interface {
 	After(ctx context.Context, millis int64) (map[int32]int64, error)
 }, spans map[int32]Span, millis int64) error {

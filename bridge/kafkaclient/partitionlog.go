@@ -13,7 +13,7 @@ type PartitionLog struct {
 	Partition int32
 }
 
-// Partition reads one partition of a topic as it was described.
+// Partition returns a reader of one partition of a described topic.
 func (c *Client) Partition(t *Topic, partition int32) *PartitionLog {
 	return &PartitionLog{NewLog(c.Client, t.Name, t.ID), partition}
 }
@@ -28,7 +28,7 @@ func (l *PartitionLog) Scan(ctx context.Context, s Span, visit func(*kgo.Record)
 	return l.Log.Scan(ctx, l.Partition, s, visit)
 }
 
-// Bounds returns what of the partition is readable now.
+// Bounds returns the readable range of the partition.
 func (l *PartitionLog) Bounds(ctx context.Context) (Span, error) {
 	all, err := l.Log.Bounds(ctx)
 	if err != nil {

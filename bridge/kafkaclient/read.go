@@ -13,35 +13,37 @@ import (
 )
 
 const (
-	// lookAfter is how long a partition may show nothing before it is asked why,
-	// and Waiting is told; tellEvery is how often it is told at most.
+	// lookAfter is how long a partition may return nothing before its state is
+	// checked and Waiting is called; tellEvery is the minimum interval of
+	// calls.
 	lookAfter = 3 * time.Second
 	tellEvery = 15 * time.Second
-	// readers is how many partitions are read at a time where their order does
-	// not matter.
+	// readers bounds the partitions read concurrently where their order is
+	// irrelevant.
 	readers = 4
-	// namedPartitions is how many an error names.
+	// namedPartitions bounds the partitions that an error names.
 	namedPartitions = 3
 )
 
-// IncompleteError says that reading ended before the end of the log.
+// IncompleteError reports that reading ended before the end of the log.
 type IncompleteError struct {
 	Topic string
-	// Partitions are those that were not read to their end.
+	// Partitions are those not read to their end.
 	Partitions []Unread
-	// Err is why no more was read: that of the context, or ErrStalled.
+	// Err is why reading ended: the error of the context, or ErrStalled.
 	Err error
 }
 
-// Unread is what was not read of a partition.
+// Unread is the unread range of a partition.
 type Unread struct {
 	Partition int32
 	Span
-	// Cause is why it showed nothing last; nil where that is not known.
+	// Cause is why it returned nothing; nil if unknown.
 	Cause error
 }
 
-// ErrStalled says that a partition has shown nothing for longer than Log.Patience.
+// ErrStalled reports that a partition returned nothing for longer than
+// Log.Patience.
 var ErrStalled = errors.New("partition stalled")
 
 func (e *IncompleteError) Error() string {
@@ -56,7 +58,7 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("topic %s was not read to its end: %s (%s): %v", e.Topic, text, e.cause(), e.Err)
 }
 
-// cause says why, or what it may be.
+// cause returns the cause, or the possible ones.
 func (e *IncompleteError) cause() string {
 	for i := range e.Partitions {
 		if err := e.Partitions[i].Cause; err != nil {
@@ -68,9 +70,9 @@ func (e *IncompleteError) cause() string {
 
 func (e *IncompleteError) Unwrap() error { return e.Err }
 
-// Scan calls visit with the records of one partition's span, control records
-// included, and returns where the log begins. It runs on the caller's goroutine.
-// Its errors are those of Read.
+// Scan calls visit with the records of a span of one partition, control records
+// included, and returns the log start. It runs on the caller's goroutine. Its
+// errors are those of Read.
 func (l *Log) Scan(ctx context.Context, id int32, s Span, visit func(*kgo.Record)) (start int64, err error) {
 	p := l.partition(id, s)
 	for p.at < s.To {
@@ -86,11 +88,10 @@ func (l *Log) Scan(ctx context.Context, id int32, s Span, visit func(*kgo.Record
 	return start, nil
 }
 
-// Read calls visit with the records of the spans: each partition's in their
-// order, the partitions as they come. It returns when it has come to the end of
-// each span, or when visit returns an error, which it returns. Not to have come
-// to the end is always an error: an IncompleteError when ctx has ended or
-// Patience is over. Visit is called by one goroutine at a time.
+// Read calls visit with the records of the spans, in order within a partition.
+// It returns at the end of all spans, or with the first error of visit.
+// Stopping earlier is always an error: an IncompleteError if ctx has ended or
+// Patience is exceeded. Calls of visit are serialized.
 func (l *Log) Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error {
 	return l.together(ctx, spans, func(ctx context.Context, g *group) error {
 		turns, found := make(chan struct{}, readers), make(chan batch)
@@ -120,9 +121,8 @@ func (l *Log) Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Re
 	})
 }
 
-// Merge is Read in one order over all partitions: of the records that are next
-// in their partitions the one that compares as the least comes first. Before it
-// waits it calls idle.
+// Merge is Read in one order across partitions: the smallest of the partitions'
+// next records comes first. It calls idle before it waits.
 func (l *Log) Merge(ctx context.Context, spans map[int32]Span, compare func(a, b *kgo.Record) int, visit func(*kgo.Record) error, idle func() error) error {
 	return l.together(ctx, spans, func(ctx context.Context, g *group) error {
 		queues := make([]*queue, len(g.parts))
@@ -154,8 +154,8 @@ func (l *Log) Merge(ctx context.Context, spans map[int32]Span, compare func(a, b
 	})
 }
 
-// together reads partitions, each by a goroutine of its own that has ended when
-// it returns.
+// together reads partitions, each in a goroutine that has ended when it
+// returns.
 func (l *Log) together(ctx context.Context, spans map[int32]Span, read func(context.Context, *group) error) error {
 	g := &group{}
 	for id, s := range spans {
@@ -171,8 +171,7 @@ func (l *Log) together(ctx context.Context, spans map[int32]Span, read func(cont
 	return l.incomplete(ctx, err, g.parts)
 }
 
-// incomplete says how far reading came that ended because ctx did, or for want
-// of patience.
+// incomplete turns the end of ctx or a stall into an IncompleteError.
 func (l *Log) incomplete(ctx context.Context, err error, parts []*partition) error {
 	why := ctx.Err()
 	if errors.Is(err, ErrStalled) {
@@ -189,26 +188,26 @@ func (l *Log) incomplete(ctx context.Context, err error, parts []*partition) err
 	return e
 }
 
-// group is partitions that are read at once.
+// group is a set of partitions read concurrently.
 type group struct {
 	parts   []*partition
 	running sync.WaitGroup
 }
 
-// batch is some records of a partition, the last ones of its span or not.
+// batch is a run of a partition's records; last marks the end of its span.
 type batch struct {
 	records []*kgo.Record
 	last    bool
 	err     error
 }
 
-// queue is what was read of a partition and not yet visited.
+// queue is what was read of a partition but not visited yet.
 type queue struct {
 	batch
 	found chan batch
 }
 
-// fill waits for records if there are none, unless there will be none.
+// fill waits for records unless the queue has some or has ended.
 func (q *queue) fill(ctx context.Context, idle func() error) (err error) {
 	for len(q.records) == 0 && !q.last && err == nil {
 		select {
@@ -263,7 +262,7 @@ func (p *partition) run(ctx context.Context, found chan<- batch) {
 	}
 }
 
-// next returns what comes next of the span, which may be nothing.
+// next returns the next records of the span, possibly none.
 func (p *partition) next(ctx context.Context) (Chunk, error) {
 	c, err := p.fetch(ctx, p.at)
 	if err != nil {
@@ -287,8 +286,7 @@ func (p *partition) next(ctx context.Context) (Chunk, error) {
 	return c, errors.Join(p.cut(ctx), p.stalled())
 }
 
-// cut reports whether the log ends before the span by now: its brokers have
-// lost its end.
+// cut reports whether the log was truncated below the end of the span.
 func (p *partition) cut(ctx context.Context) error {
 	if time.Since(p.moved) < lookAfter || time.Since(p.looked) < lookAfter {
 		return nil
@@ -308,8 +306,8 @@ func (p *partition) cut(ctx context.Context) error {
 	return nil
 }
 
-// stalled tells why the partition shows nothing, if it has not for a while, and
-// returns an error when that is too long.
+// stalled reports a stall to Waiting, and returns an error when Patience is
+// exceeded.
 func (p *partition) stalled() error {
 	if time.Since(p.moved) >= lookAfter {
 		p.tell()
@@ -320,7 +318,7 @@ func (p *partition) stalled() error {
 	return nil
 }
 
-// tell calls Waiting, unless it was called just now.
+// tell calls Waiting, at most every tellEvery.
 func (p *partition) tell() {
 	l := p.log
 	if l.Waiting == nil {

@@ -17,47 +17,49 @@ import (
 	"exportbridge/bridge"
 )
 
-// defaultRetention is Kafka's own. It is assumed where the topic's cannot be
-// read: a time too careful is restamped and counted, one too bold is deleted.
+// defaultRetention is Kafka's default. It is assumed for a topic whose settings
+// cannot be read: overestimating retention would lose records, underestimating
+// it only restamps them.
 const defaultRetention = 7 * 24 * time.Hour
 
-// Settings is what a topic allows, as far as records depend on it.
+// Settings are the settings of a topic that affect records.
 type Settings struct {
-	// Known is false where we may not read the topic's configuration.
+	// Known is false if the topic's configuration is not readable.
 	Known bool
-	// MaxMessage is the largest record batch, in bytes.
+	// MaxMessage is the maximum record batch size in bytes.
 	MaxMessage int
-	// AppendTime: the broker stamps records itself.
+	// AppendTime: the broker sets record timestamps (LogAppendTime).
 	AppendTime bool
 	Compacted  bool // keeps the newest record of each key only
-	// Retention is ForEver or how long records are kept.
+	// Retention is the retention time, or ForEver.
 	Retention time.Duration
-	// Sized: old records are deleted when there are too many bytes.
+	// Sized: retention by size deletes old records.
 	Sized bool
-	// Before and After bound how far a record's time may be from the broker's.
+	// Before and After bound the distance of a record's timestamp from the
+	// broker's time.
 	Before, After time.Duration
 }
 
-// KeepsAll reports whether the topic deletes no records by itself.
+// KeepsAll reports whether the topic never deletes records.
 func (t *Settings) KeepsAll() bool {
 	return t.Known && t.Retention == ForEver && !t.Sized && !t.Compacted
 }
 
-// ForEver is the retention of a topic that keeps its records.
+// ForEver is unlimited retention.
 const ForEver time.Duration = -1
 
-// Unbounded stands for limits that no time reaches.
+// Unbounded is a limit that no time reaches.
 const Unbounded = time.Duration(math.MaxInt64)
 
-// Topic is a topic as the cluster describes it.
+// Topic is the cluster's description of a topic.
 type Topic struct {
 	Name       string
-	ID         [16]byte // a topic that is made anew has another
-	Exists     bool     // else all below is zero
+	ID         [16]byte // changes when the topic is recreated
+	Exists     bool     // if false, the fields below are zero
 	Partitions []kmsg.MetadataResponseTopicPartition
-	// Operations is the bit set of what we may do, 0 if the brokers do not say.
+	// Operations is the bit set of authorized operations, 0 if unknown.
 	Operations int32
-	// Settings are read from Configs, or assumed; Describe knows them.
+	// Settings are taken from Configs, or assumed; only Describe sets them.
 	Settings Settings
 	Configs  map[string]string
 }
@@ -70,16 +72,16 @@ func (t *Topic) Replication() int {
 	return len(t.Partitions[0].Replicas)
 }
 
-// May reports whether we are allowed the operation, or cannot know.
+// May reports whether the operation is authorized, or unknown.
 func (t *Topic) May(op kmsg.ACLOperation) bool {
 	return t.Operations == 0 || t.Operations&(1<<op) != 0
 }
 
-// missingTries is how often a missing topic is looked for again.
+// missingTries bounds the lookups of a missing topic.
 const missingTries = 4
 
-// Find is Describe, but a topic is missing only when it stays so for a moment: a
-// broker may not know yet what another has just created.
+// Find is Describe with retries for missing topics: a broker may not know yet
+// about a topic just created by another one.
 func (c *Client) Find(ctx context.Context, names ...string) ([]Topic, error) {
 	for try := 0; ; try++ {
 		topics, err := c.Describe(ctx, names...)
@@ -90,7 +92,7 @@ func (c *Client) Find(ctx context.Context, names ...string) ([]Topic, error) {
 	}
 }
 
-// Exists reports whether there is a topic of this name. Errors are Faults.
+// Exists reports whether the topic exists. Errors are Faults.
 func (c *Config) Exists(ctx context.Context, topic string) (bool, error) {
 	return With(ctx, c, topic, func(ctx context.Context, client *Client) (bool, error) {
 		topics, err := client.Identify(ctx, topic)
@@ -98,8 +100,8 @@ func (c *Config) Exists(ctx context.Context, topic string) (bool, error) {
 	})
 }
 
-// Describe asks the cluster about topics and their settings. It returns them in
-// the order of their names.
+// Describe returns the description and settings of topics, in the order of
+// names. Without names it returns none.
 func (c *Client) Describe(ctx context.Context, names ...string) ([]Topic, error) {
 	topics, err := c.Identify(ctx, names...)
 	if err != nil {
@@ -108,7 +110,7 @@ func (c *Client) Describe(ctx context.Context, names ...string) ([]Topic, error)
 	return topics, c.readSettings(ctx, topics)
 }
 
-// Identify is Describe without the settings: one request.
+// Identify is Describe without settings, in one request.
 func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error) {
 	if len(names) == 0 {
 		return nil, nil // a request without names asks for every topic of the cluster
@@ -147,8 +149,8 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 	return states, nil
 }
 
-// readSettings fills in the configurations of the topics that exist. One that
-// we may not read keeps the assumed settings.
+// readSettings reads the configurations of the topics that exist. Unreadable
+// ones keep the assumed settings.
 func (c *Client) readSettings(ctx context.Context, states []Topic) error {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	byName := make(map[string]*Topic)
@@ -196,13 +198,13 @@ func (t *Topic) adopt(configs []kmsg.DescribeConfigsResponseResourceConfig) {
 	t.Settings = settingsFrom(t.Settings, t.Configs)
 }
 
-// assumed returns the settings of a topic whose configuration is hidden.
+// assumed returns the settings of a topic whose configuration is not readable.
 func (c *Client) assumed() Settings {
 	return Settings{MaxMessage: int(c.cfg.MaxMessage), Retention: defaultRetention, Before: Unbounded, After: Unbounded}
 }
 
-// settingsFrom reads a topic's configuration. What it does not name keeps the
-// value of base.
+// settingsFrom parses a topic's configuration. Absent settings keep the value
+// of base.
 func settingsFrom(base Settings, configs map[string]string) Settings {
 	t := base
 	t.Known = true
@@ -233,8 +235,8 @@ func settingsFrom(base Settings, configs map[string]string) Settings {
 	return t
 }
 
-// Millis reads a setting of the topic in milliseconds, and whether it has it.
-// Negative ones mean for ever.
+// Millis returns a topic setting in milliseconds, and whether it is present.
+// Negative values are ForEver.
 func (t *Topic) Millis(name string) (time.Duration, bool) { return configMillis(t.Configs, name) }
 
 func configMillis(configs map[string]string, name string) (time.Duration, bool) {
@@ -251,7 +253,7 @@ func configMillis(configs map[string]string, name string) (time.Duration, bool) 
 	}
 }
 
-// State is the topic as the engine knows it, without offsets.
+// State returns the engine's view of the topic, without offsets.
 func (t *Topic) State(letters bool) bridge.TopicState {
 	s := bridge.TopicState{Name: t.Name, DeadLetters: letters, Partitions: len(t.Partitions), KeepsAll: t.Settings.KeepsAll()}
 	if t.ID != ([16]byte{}) {
@@ -260,7 +262,7 @@ func (t *Topic) State(letters bool) bridge.TopicState {
 	return s
 }
 
-// Troubles names what keeps partitions from taking records.
+// Troubles describes partitions that cannot take records.
 func (t *Topic) Troubles() []string {
 	if !t.Exists {
 		return []string{"topic " + t.Name + " does not exist"}

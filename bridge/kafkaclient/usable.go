@@ -10,13 +10,14 @@ import (
 	"exportbridge/bridge"
 )
 
-// CheckpointPartitions is how many partitions a topic of checkpoints has and
-// streams are spread over. It never changes: with another number a stream's
-// checkpoints would be looked for where they are not.
+// CheckpointPartitions is the number of partitions of a checkpoint topic that
+// streams are spread over. It never changes: otherwise the checkpoints of a
+// stream would not be found.
 const CheckpointPartitions = 16
 
-// CheckpointPartition returns where the stream's checkpoints are, however many
-// partitions the topic has: murmur2 of the name, as Kafka's own partitioner.
+// CheckpointPartition returns the partition of the stream's checkpoints,
+// whatever the topic's partition count: murmur2 of the name, like Kafka's
+// default partitioner.
 func CheckpointPartition(stream string) int32 {
 	key := kgo.Record{Key: []byte(stream)}
 	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&key, CheckpointPartitions))
@@ -25,8 +26,8 @@ func CheckpointPartition(stream string) int32 {
 // The commands below are for people to paste: what this program may do is for
 // the cluster's administrators to grant.
 
-// Grant is the command that grants a right. The principal is KAFKA_SASL_USERNAME,
-// or to be filled in.
+// Grant returns the command that grants an ACL to KAFKA_SASL_USERNAME, or to a
+// placeholder.
 func (c *Config) Grant(right string) string {
 	who := "<principal>"
 	if c.SASLUsername != "" {
@@ -36,34 +37,34 @@ func (c *Config) Grant(right string) string {
 		strings.Join(c.Brokers, ","), who, right)
 }
 
-// GrantWrite lets us publish to a topic.
+// GrantWrite returns the command that allows publishing to a topic.
 func (c *Config) GrantWrite(topic string) string {
 	return c.Grant("--operation Write --operation Describe --topic " + topic)
 }
 
-// GrantRead lets us look whether a topic holds records of ours, and learn its
-// settings.
+// GrantRead returns the command that allows reading a topic and its
+// configuration.
 func (c *Config) GrantRead(topic string) string {
 	return c.Grant("--operation Read --operation DescribeConfigs --topic " + topic)
 }
 
-// GrantCreate lets us create a topic.
+// GrantCreate returns the command that allows creating a topic.
 func (c *Config) GrantCreate(topic string) string {
 	return c.Grant("--operation Create --topic " + topic)
 }
 
-// Alter is the command that changes a setting of a topic.
+// Alter returns the command that changes a topic setting.
 func (c *Config) Alter(topic, setting string) string {
 	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config %s",
 		strings.Join(c.Brokers, ","), topic, setting)
 }
 
-// unusable is the fault of a topic that somebody has to put right.
+// unusable is the fault of a topic that an operator has to fix.
 func unusable(reason bridge.Reason, code, hint, format string, args ...any) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Permanent, Reason: reason, Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
 }
 
-// CanPublish says why we cannot publish events to a topic, or returns nil.
+// CanPublish returns why events cannot be published to a topic, or nil.
 func (c *Config) CanPublish(t *Topic) error {
 	switch {
 	case !t.Exists:
@@ -78,7 +79,7 @@ func (c *Config) CanPublish(t *Topic) error {
 	return tooSmall(t)
 }
 
-// CanRead says why we may not read a topic that exists, or returns nil.
+// CanRead returns why an existing topic cannot be read, or nil.
 func (c *Config) CanRead(t *Topic) error {
 	if t.May(kmsg.ACLOperationRead) {
 		return nil
@@ -86,7 +87,7 @@ func (c *Config) CanRead(t *Topic) error {
 	return unusable(bridge.ReasonAuth, "topic_authorization_failed", c.GrantRead(t.Name), "topic %s: no permission to read", t.Name)
 }
 
-// CanCheckpoint says why we cannot keep checkpoints in a topic, or returns nil.
+// CanCheckpoint returns why a topic cannot hold checkpoints, or nil.
 func (c *Config) CanCheckpoint(t *Topic) error {
 	policy := t.Configs["cleanup.policy"]
 	switch {

@@ -7,9 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TransactionVersion returns the cluster's transaction.version, 0 where it
-// knows none. Below 2 a crash may leave a late end of a transaction behind
-// that makes events come twice; none are lost.
+// TransactionVersion returns the cluster's transaction.version, 0 if it has
+// none. Below 2 a late EndTxn after a crash may duplicate events; none are
+// lost.
 func (c *Client) TransactionVersion(ctx context.Context) (int, error) {
 	resp, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, c)
 	if err != nil {
@@ -26,11 +26,14 @@ func (c *Client) TransactionVersion(ctx context.Context) (int, error) {
 // StrictTransactions is the transaction.version from which on every transaction
 // has a producer epoch of its own; WeakTransactions says what is weaker below it.
 const (
+	// StrictTransactions is the transaction.version from which every
+	// transaction has its own producer epoch; WeakTransactions describes the
+	// weaker guarantee below it.
 	StrictTransactions = 2
 	WeakTransactions   = "after a crash a late EndTxn may duplicate events; none are lost"
 )
 
-// UpgradeHint is the command that raises transaction.version.
+// UpgradeHint returns the command that raises transaction.version.
 func (c *Config) UpgradeHint() string {
 	return fmt.Sprintf("with Kafka 4: kafka-features.sh --bootstrap-server %s upgrade --feature transaction.version=2", c.Brokers[0])
 }

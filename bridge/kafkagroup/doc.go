@@ -1,4 +1,4 @@
-// Package kafkagroup learns from Kafka's group coordinator which streams this
-// process owns: [Group] is the consumer group of a stream, [Owner] this process's
-// place in it (member.go).
+// Package kafkagroup assigns streams to processes by Kafka's group coordinator:
+// [Group] is the consumer group of a stream, [Owner] the membership of this
+// process (member.go).
 package kafkagroup

@@ -16,26 +16,26 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// foreignHint is for a group that is not ours alone.
+// foreignHint is the hint for a group with foreign members.
 const foreignHint = "set another BRIDGE_GROUP: other consumers use this one"
 
 const (
 	// A coordinator that is not available yet is asked again for a while.
 	coordinatorRetry = 250 * time.Millisecond
-	// probeTimeout bounds the question who is in the group.
+	// probeTimeout bounds a group description.
 	probeTimeout = 4 * time.Second
 )
 
-// Membership says how this process is a member of the streams' groups.
+// Membership configures the membership of this process in the streams' groups.
 type Membership struct {
 	Group          string        `env:"BRIDGE_GROUP" desc:"processes with the same value share streams; a stream's consumer group is <group>.<stream>"`
 	SessionTimeout time.Duration `env:"BRIDGE_SESSION_TIMEOUT" desc:"session timeout: time until the streams of a crashed process move to another"`
-	// InstanceID makes this process a static member, so that it has its streams
+	// InstanceID makes this process a static member, which gets its streams
 	// back at once after a crash; empty is none.
 	InstanceID string
 }
 
-// DefaultMembership returns the defaults of the settings.
+// DefaultMembership returns the default of every setting.
 func DefaultMembership() Membership {
 	return Membership{Group: "exportbridge", SessionTimeout: 10 * time.Second}
 }
@@ -45,8 +45,7 @@ const (
 	maxSession = 5 * time.Minute
 )
 
-// Validate reports everything that is wrong, each problem with its variable and
-// an example.
+// Validate reports all problems, each with its variable and an example.
 func (m *Membership) Validate() error {
 	p := new(bridge.Problems)
 	p.Check(m.Group != "", "BRIDGE_GROUP", "is empty, for example exportbridge")
@@ -60,38 +59,37 @@ type Group struct {
 	// Config says how to connect.
 	kafkaclient.Config
 	Membership
-	// Stream is the name under which the stream is owned; CheckpointTopic has the
-	// partition that stands for it.
+	// Stream is the name under which the stream is owned; CheckpointTopic has
+	// the partition that represents it.
 	Stream, CheckpointTopic string
-	// GrantPrefix, if not empty, is how the names of all groups begin that
-	// Grants is about.
+	// GrantPrefix, if not empty, is the prefix of the groups that Grants
+	// covers.
 	GrantPrefix string
-	// Missing, if not nil, is called where the checkpoint topic does not exist,
-	// to create it.
+	// Missing, if not nil, is called to create a missing checkpoint topic.
 	Missing func(context.Context, *kafkaclient.Client) error
 }
 
-// Name is the name of the group.
+// Name returns the group's name.
 func (g *Group) Name() string { return g.Group + "." + g.Stream }
 
 // Member is a process in a stream's group.
 type Member struct {
 	// ClientID is its KAFKA_CLIENT_ID.
 	ClientID string `json:"client_id"`
-	// Host is the address that the brokers see.
+	// Host is its address as seen by the brokers.
 	Host string `json:"host"`
 	// InstanceID is its BRIDGE_INSTANCE_ID; empty if it has none.
 	InstanceID string `json:"instance_id,omitempty"`
-	// Owner: the coordinator has assigned the stream to it. For a moment,
-	// while the group changes, nobody is.
+	// Owner: the stream is assigned to it. During a rebalance no member is the
+	// owner.
 	Owner bool `json:"owner"`
 }
 
-// Members returns the processes that run the stream or stand by for it. None
-// means that nobody runs it, and a group that does not exist has none. A dead
-// process is a member until its session times out. Errors are Faults;
-// somebody else's consumers in the group are a Permanent one. Brokers that do
-// not answer are not waited for. It may be called at any time.
+// Members returns the owner of the stream and its standbys. A group without
+// members, or a missing one, means that no process runs the stream. A crashed
+// process is listed until its session times out. Errors are Faults; foreign
+// members are a Permanent one. Unresponsive brokers are not retried. It may be
+// called at any time.
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	client, err := g.Open()
 	if err != nil {
@@ -153,8 +151,8 @@ func (g *Group) describeGroup(ctx context.Context, client *kafkaclient.Client) (
 	return &resp.Groups[0], kerr.ErrorForCode(resp.Groups[0].ErrorCode)
 }
 
-// hiddenMembers looks for consumers of the newer protocol, which a bridge never
-// uses. To all others their group looks empty, and assigns nothing.
+// hiddenMembers looks for consumers of the KIP-848 protocol, which a bridge
+// never uses. To other members their group looks empty and assigns nothing.
 func (g *Group) hiddenMembers(ctx context.Context, client *kafkaclient.Client) error {
 	req := kmsg.NewPtrConsumerGroupDescribeRequest()
 	req.Groups = []string{g.Name()}
@@ -173,8 +171,8 @@ func (g *Group) foreign(what string) *bridge.Fault {
 	}
 }
 
-// subscribes reports whether a member reads the checkpoint topic, or the
-// coordinator does not say: while the group changes it knows nothing.
+// subscribes reports whether a member subscribes to the checkpoint topic, or
+// its subscription is unknown, as during a rebalance.
 func (g *Group) subscribes(metadata []byte) bool {
 	if len(metadata) == 0 {
 		return true
@@ -183,7 +181,7 @@ func (g *Group) subscribes(metadata []byte) bool {
 	return m.ReadFrom(metadata) == nil && slices.Contains(m.Topics, g.CheckpointTopic)
 }
 
-// assigned reports whether an assignment has the stream's partition.
+// assigned reports whether an assignment contains the stream's partition.
 func (g *Group) assigned(assignment []byte) bool {
 	var a kmsg.ConsumerMemberAssignment
 	if len(assignment) == 0 || a.ReadFrom(assignment) != nil {
@@ -194,7 +192,7 @@ func (g *Group) assigned(assignment []byte) bool {
 	})
 }
 
-// fault says how the engine is to treat an error of the stream's group.
+// fault classifies an error of the stream's group for the engine.
 func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 	if f, ok := errors.AsType[*bridge.Fault](err); ok {
 		return f
@@ -220,7 +218,7 @@ func (g *Group) fault(err error, client *kafkaclient.Client) *bridge.Fault {
 	return f
 }
 
-// Grants is the command that lets us join the group and look into it.
+// Grants returns the command that allows joining and describing the group.
 func (g *Group) Grants() string {
 	if g.GrantPrefix != "" {
 		return g.Grant("--operation Read --operation Describe --resource-pattern-type prefixed --group " + g.GrantPrefix)
@@ -228,7 +226,7 @@ func (g *Group) Grants() string {
 	return g.Grant("--operation Read --operation Describe --group " + g.Name())
 }
 
-// instanceID returns the instance id, nil where there is none.
+// instanceID returns the instance id, nil if there is none.
 func (g *Group) instanceID() *string {
 	if g.InstanceID == "" {
 		return nil
@@ -237,7 +235,7 @@ func (g *Group) instanceID() *string {
 }
 
 // RunElsewhere reports whether a group of another BRIDGE_GROUP may run the
-// stream. What cannot be known counts as run.
+// stream. Unknown counts as true.
 func (g *Group) RunElsewhere(ctx context.Context) bool {
 	run, err := kafkaclient.With(ctx, &g.Config, "", func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
 		groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
@@ -251,7 +249,7 @@ func (g *Group) RunElsewhere(ctx context.Context) bool {
 	return run || err != nil
 }
 
-// String names the process for people.
+// String names the process.
 func (m Member) String() string {
 	if m.InstanceID != "" {
 		return m.InstanceID + " at " + m.Host

@@ -17,26 +17,26 @@ import (
 )
 
 // member is one membership of this process in the stream's group: one client,
-// from joining to leaving. The client's goroutine calls the on... methods, one
-// at a time.
+// from joining to leaving. The client's goroutine calls the on... methods,
+// serialized.
 type member struct {
 	owner  *Owner
 	client *kafkaclient.Client
-	// ctx is the client's. It ends when this process gives the membership up.
+	// ctx is the client's. It ends when this process gives up the membership.
 	ctx  context.Context
 	kill context.CancelFunc
 
 	mu sync.Mutex // guards all below; never held while waiting
-	// assigned is true while the coordinator says that the stream is ours.
+	// assigned is true while the coordinator assigns the stream to this member.
 	assigned  bool
-	ownership *ownership // nil while the stream is not ours, or is to be let go
-	// going was taken away by a rebalance; it ends when this member has
-	// joined again without the stream.
+	ownership *ownership // nil while the stream is not owned, or is being released
+	// revoked was taken away by a rebalance; it ends when this member has
+	// rejoined without the stream.
 	revoked *ownership
-	// fenced: somebody else has our instance id, and the place in the group.
+	// fenced: another member has taken over the instance id.
 	fenced       bool
-	err          error         // what ended the last session of the group
-	currentOwner string        // who has the stream, as last asked
+	err          error         // the error that ended the last session of the group
+	currentOwner string        // the owner of the stream when last asked
 	changed      chan struct{} // closed and replaced whenever the above change
 }
 
@@ -76,8 +76,8 @@ func (o *Owner) newMember() (*member, error) {
 
 func (m *member) alive() bool { return m.ctx.Err() == nil }
 
-// wait waits until the stream is this process's. Any error but that of ctx
-// says that the membership is of no use.
+// wait waits for ownership of the stream. Any error but that of ctx makes the
+// membership useless.
 func (m *member) wait(ctx context.Context) (*ownership, error) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -106,9 +106,8 @@ func (m *member) wait(ctx context.Context) (*ownership, error) {
 	}
 }
 
-// state returns the ownership if there is one, which is then the caller's to
-// release, a channel that is closed when there is news, and the client's last
-// error if it was not told yet.
+// state returns the ownership, if any, which the caller then has to release, a
+// channel closed at the next change, and the client's last unreported error.
 func (m *member) state() (*ownership, <-chan struct{}, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,8 +121,8 @@ func (m *member) state() (*ownership, <-chan struct{}, error) {
 	return m.ownership, m.changed, err
 }
 
-// probe asks the coordinator who is in the group, and reports whether it
-// answers. Its error is Permanent.
+// probe describes the group, and reports the health of the coordinator. Its
+// error is Permanent.
 func (m *member) probe(ctx context.Context) error {
 	// What the client could not do it keeps for somebody to poll.
 	polled, cancel := context.WithCancel(ctx)
@@ -167,14 +166,14 @@ func (m *member) whyWaiting() error {
 	return fmt.Errorf("group %s: not assigned yet", m.owner.name)
 }
 
-// signal is called by the holder of mu.
+// signal announces a change. The caller holds mu.
 func (m *member) signal() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// onAssigned is called whenever a session of the group begins, also when
-// nothing changed for this member.
+// onAssigned is called at the start of every session of the group, even without
+// a change for this member.
 func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[string][]int32) {
 	client.PauseFetchTopics(m.owner.group.CheckpointTopic) // in time: it fetches when this has returned
 	id, generation := client.GroupMetadata()
@@ -199,8 +198,8 @@ func (m *member) onAssigned(_ context.Context, client *kgo.Client, added map[str
 	m.signal()
 }
 
-// onRevoked is called when the stream is to go to another process. The group
-// waits until it returns.
+// onRevoked is called when the stream moves to another process. The group waits
+// until it returns.
 func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[string][]int32) {
 	if !m.concerns(revoked) {
 		return
@@ -225,8 +224,8 @@ func (m *member) onRevoked(_ context.Context, client *kgo.Client, revoked map[st
 	}
 }
 
-// onLost is called when the coordinator has given the stream up for us, or
-// could not be reached for as long as a session lasts.
+// onLost is called when the coordinator has dropped this member, or was
+// unreachable for a session timeout.
 func (m *member) onLost(context.Context, *kgo.Client, map[string][]int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,8 +234,8 @@ func (m *member) onLost(context.Context, *kgo.Client, map[string][]int32) {
 	m.signal()
 }
 
-// OnGroupManageError is a hook of the client. It tries again by itself, with
-// the member id that it has, unless it is killed.
+// OnGroupManageError is a hook of the client, which retries with its member id
+// unless it is stopped.
 func (m *member) OnGroupManageError(err error) {
 	if !m.alive() {
 		return
@@ -260,13 +259,13 @@ func (m *member) OnGroupManageError(err error) {
 	m.signal()
 }
 
-// concerns reports whether the stream is among the partitions.
+// concerns reports whether the partitions include the stream's.
 func (m *member) concerns(partitions map[string][]int32) bool {
 	return slices.Contains(partitions[m.owner.group.CheckpointTopic], m.owner.partition)
 }
 
-// depose tells the ownership to end and returns it, nil if nobody has it. It is
-// called by the holder of mu.
+// revoke ends the ownership and returns it, nil if there is none to release.
+// The caller holds mu.
 func (m *member) revoke() *ownership {
 	t := m.ownership
 	m.ownership = nil
@@ -282,7 +281,7 @@ func (m *member) revoke() *ownership {
 	return t
 }
 
-// lose ends the ownership at once. It is called by the holder of mu.
+// lose ends the ownership at once. The caller holds mu.
 func (m *member) lose() {
 	m.revoke()
 	if m.revoked != nil {
@@ -291,7 +290,7 @@ func (m *member) lose() {
 	}
 }
 
-// letGo takes the stream away and waits for its release.
+// awaitRelease revokes the stream and waits for its release.
 func (m *member) awaitRelease(ctx context.Context) {
 	m.mu.Lock()
 	t := m.revoke()
@@ -308,7 +307,7 @@ func (m *member) awaitRelease(ctx context.Context) {
 	}
 }
 
-// release does a ownership's part of Release.
+// release is the member's part of Release.
 func (m *member) release(t *ownership) {
 	m.mu.Lock()
 	free := m.ownership == t
@@ -330,7 +329,7 @@ func (m *member) release(t *ownership) {
 	}
 }
 
-// quit ends the membership, so that the next Acquire begins another.
+// quit ends the membership, so that the next Acquire starts another.
 func (m *member) quit() {
 	m.owner.forget(m)
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
@@ -340,8 +339,8 @@ func (m *member) quit() {
 	}
 }
 
-// leave ends the membership and tells the coordinator. The client would not do
-// that for a static member, and not while it waits for others to join.
+// leave ends the membership at the coordinator. The client does not do that for
+// a static member, nor while it waits for others to join.
 func (m *member) leave(ctx context.Context) error {
 	id, _ := m.client.GroupMetadata()
 	m.stop()
@@ -358,14 +357,14 @@ func (m *member) leave(ctx context.Context) error {
 	return err
 }
 
-// stop ends the client without a word to the coordinator. It may be called
-// more than once, but not from the client's own goroutine.
+// stop closes the client without leaving the group. It may be called more than
+// once, but not from the client's own goroutine.
 func (m *member) stop() {
 	m.kill()
 	m.client.Close()
 }
 
-// ownership is the time for which the stream is this process's.
+// ownership is a period in which this process owns the stream.
 type ownership struct {
 	member *member
 	id     string // of the member, when it was assigned the stream
@@ -383,11 +382,11 @@ func newOwnership(m *member, id string) *ownership {
 
 func (t *ownership) end() { t.ending.Do(func() { close(t.ended) }) }
 
-// Lost implements bridge.Ownership. The group waits for a Release for at most
-// 20 seconds; it does not wait where another process has the stream already.
+// Lost implements bridge.Ownership. The group waits at most 20 seconds for a
+// Release, and not at all if another process already owns the stream.
 func (t *ownership) Lost() <-chan struct{} { return t.lost }
 
-// Shared implements bridge.Ownership: another process is in the group.
+// Shared implements bridge.Ownership: the group has other members.
 func (t *ownership) Shared(ctx context.Context) bool {
 	members, err := t.member.owner.group.members(ctx, t.member.client)
 	return err == nil && len(members) > 1
@@ -401,8 +400,8 @@ func (t *ownership) Release() {
 	})
 }
 
-// Confirm implements bridge.Ownership by a heartbeat. A coordinator that wants
-// all members to join again has not given the stream away yet.
+// Confirm implements bridge.Ownership by a heartbeat. During a rebalance the
+// stream is still assigned.
 func (t *ownership) Confirm(ctx context.Context) error {
 	m := t.member
 	for {
@@ -427,8 +426,8 @@ func (t *ownership) Confirm(ctx context.Context) error {
 	}
 }
 
-// membership returns what the client knows of it, with an empty id when the
-// stream is not ours any more.
+// membership returns the client's membership, with an empty id when the stream
+// is not owned any more.
 func (t *ownership) membership() (id string, generation int32, changed <-chan struct{}) {
 	m := t.member
 	m.mu.Lock()
@@ -440,8 +439,8 @@ func (t *ownership) membership() (id string, generation int32, changed <-chan st
 	return id, generation, m.changed
 }
 
-// renewed waits until the client knows of another generation, or for a
-// moment: the coordinator has it a little earlier.
+// renewed waits until the client knows another generation, or briefly: the
+// coordinator has it a little earlier.
 func (t *ownership) renewed(ctx context.Context, generation int32, changed <-chan struct{}) bool {
 	timer := time.NewTimer(maxHeartbeatInterval)
 	defer timer.Stop()
@@ -455,7 +454,7 @@ func (t *ownership) renewed(ctx context.Context, generation int32, changed <-cha
 	return now != generation
 }
 
-// heartbeat asks the coordinator about a member.
+// heartbeat sends a heartbeat of a member.
 func (m *member) heartbeat(ctx context.Context, id string, generation int32) error {
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Group, req.Generation, req.MemberID, req.InstanceID = m.owner.name, generation, id, m.owner.group.instanceID()

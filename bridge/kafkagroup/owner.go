@@ -16,39 +16,41 @@ import (
 )
 
 const (
-	// maxHeartbeatInterval is the longest time between two heartbeats: so long does
-	// it take until a member hears that the group changes.
+	// maxHeartbeatInterval bounds the heartbeat interval, which is how long a
+	// member takes to notice a rebalance.
 	maxHeartbeatInterval = time.Second
-	// rebalanceTimeout is how long the brokers wait for a member that is to
-	// join again. It is longer than maxReleaseWait, or a member that waits for its
-	// stream to be let go would be thrown out.
+	// rebalanceTimeout is how long brokers wait for a member to rejoin. It
+	// exceeds maxReleaseWait, or a member waiting for a release would be
+	// removed.
 	rebalanceTimeout = 30 * time.Second
-	// maxReleaseWait is how long a member keeps the group waiting for Release.
+	// maxReleaseWait bounds how long a member keeps the group waiting for
+	// Release.
 	maxReleaseWait = 20 * time.Second
-	// releaseTimeout is how long Release waits until others can have the stream.
+	// releaseTimeout bounds how long Release waits until other members can own
+	// the stream.
 	releaseTimeout = 5 * time.Second
-	// fencedBackoff is how long this process leaves its instance id to the other
-	// process that uses it. Two that came back at once would take it from each
+	// fencedBackoff is how long this process leaves its instance id to the
+	// other process that uses it. Two that rejoined at once would fence each
 	// other for ever.
 	fencedBackoff = 5 * time.Minute
-	// staleMemberMargin is added to the session time-out of a member that may be a
-	// late request's.
+	// staleMemberMargin is added to the session timeout of a member that may
+	// stem from a delayed request.
 	staleMemberMargin = 2 * time.Second
-	// probeEvery is how often a standby asks the coordinator who is in the group.
+	// probeEvery is how often a standby describes the group.
 	probeEvery = 3 * time.Second
 )
 
-// Owner is the bridge.Owner of a stream, by Kafka's group coordinator.
-// Each process that can run the stream joins the consumer group <group>.<stream>
-// on the checkpoint topic; whoever is assigned the partition with the stream's
+// Owner is the bridge.Owner of a stream, by Kafka's group coordinator. Each
+// process that can run the stream joins the consumer group <group>.<stream> on
+// the checkpoint topic; the member assigned the partition of the stream's
 // checkpoints owns it, the others stand by. Nothing is fetched, no offsets are
 // committed.
 //
 // The first Acquire joins the group. The process stays a member when it loses
-// the stream, and when an Acquire ends with its context, so that it is next in
-// line; Acquire soon after a Release, since the stream may come back at any
-// time. Releasing a stream that was not lost leaves the group, and the next
-// Acquire joins it again. Close leaves it for good.
+// the stream, and when an Acquire ends with its context; Acquire soon after a
+// Release, since the stream may be reassigned at any time. Releasing a stream
+// that was not lost leaves the group, and the next Acquire rejoins it. Close
+// leaves it for good.
 type Owner struct {
 	group     Group
 	name      string
@@ -59,12 +61,11 @@ type Owner struct {
 
 	mu     sync.Mutex // guards all below; never held while waiting
 	member *member    // nil while this process is not in the group
-	// fenced is set once another process has taken the instance id; until then
-	// this process does not join.
+	// fenced is when another process took over the instance id; this process
+	// does not rejoin for a while after it.
 	fenced time.Time
-	// quiet is until when it is not known whether that was another process: a
-	// request of our own that was held up on its way does the same, and is gone
-	// after a session.
+	// quiet is until when the cause is unknown: a delayed request of this
+	// process has the same effect, and expires after a session timeout.
 	quiet  time.Time
 	closed bool
 }
@@ -74,8 +75,8 @@ var (
 	errInstanceIDConflict = errors.New("another member joined with the same BRIDGE_INSTANCE_ID, or a delayed request of this process")
 )
 
-// Owner returns the Owner of the stream. It does not connect. A process has
-// one: each would be a member of its own. The caller must Close it.
+// Owner returns the Owner of the stream without connecting. A process has one:
+// each is a member of its own. The caller closes it.
 func (g *Group) Owner() *Owner {
 	return &Owner{
 		group: *g, name: g.Name(), partition: kafkaclient.CheckpointPartition(g.Stream),
@@ -83,12 +84,11 @@ func (g *Group) Owner() *Owner {
 	}
 }
 
-// Acquire implements bridge.Owner. It reports to Config.Report what keeps the
-// brokers from answering, and that they answer. Permanent faults: another
-// process has the instance id, somebody else's consumers are in the group, the
-// checkpoint topic is missing or too small, a right is missing, or the brokers
-// do not allow the session time-out. After one of them this process is not in
-// the group.
+// Acquire implements bridge.Owner. It reports the brokers' health to
+// Config.Report. Permanent faults: another process uses the instance id, the
+// group has foreign members, the checkpoint topic is missing or unusable, a
+// grant is missing, or the brokers do not allow the session timeout. After one
+// of them this process is not in the group.
 func (o *Owner) Acquire(ctx context.Context) (bridge.Ownership, error) {
 	for try := 0; ; try++ {
 		t, err := o.acquire(ctx)
@@ -124,7 +124,7 @@ func (o *Owner) acquire(ctx context.Context) (*ownership, error) {
 	return t, err
 }
 
-// enter returns this process's member, which joins the group if need be.
+// enter returns this process's member, and joins the group if needed.
 func (o *Owner) enter(ctx context.Context) (*member, error) {
 	o.mu.Lock()
 	m, fenced, quiet, closed := o.member, o.fenced, o.quiet, o.closed
@@ -163,8 +163,8 @@ func (o *Owner) enter(ctx context.Context) (*member, error) {
 	return m, nil
 }
 
-// prepare looks whether the group can be joined. After this process lost its
-// instance id it does not come back while another process uses it.
+// prepare checks that the group can be joined. After losing its instance id
+// this process does not rejoin while another process uses it.
 func (o *Owner) prepare(ctx context.Context, fenced bool) error {
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
@@ -188,8 +188,8 @@ func (o *Owner) prepare(ctx context.Context, fenced bool) error {
 	return nil
 }
 
-// findTopic makes sure that the checkpoint topic is there: the client would
-// wait for it in silence.
+// findTopic checks that the checkpoint topic exists: the client would wait for
+// it silently.
 func (o *Owner) findTopic(ctx context.Context, client *kafkaclient.Client) error {
 	find := client.Find
 	if o.group.Missing != nil {
@@ -207,9 +207,9 @@ func (o *Owner) findTopic(ctx context.Context, client *kafkaclient.Client) error
 	return o.group.CanCheckpoint(&topics[0])
 }
 
-// Close takes the stream away, waits for its Release as long as ctx allows,
-// and leaves the group within a few seconds, so that another process has the
-// stream at once. An Acquire that waits ends with an error.
+// Close revokes the stream, waits for its Release until ctx ends, and leaves
+// the group within a few seconds, so that another process takes over at once. A
+// waiting Acquire returns an error.
 func (o *Owner) Close(ctx context.Context) error {
 	o.mu.Lock()
 	m := o.member
@@ -224,7 +224,7 @@ func (o *Owner) Close(ctx context.Context) error {
 	return m.leave(leaving)
 }
 
-// forget makes the next Acquire join anew.
+// forget makes the next Acquire rejoin.
 func (o *Owner) forget(m *member) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -233,14 +233,14 @@ func (o *Owner) forget(m *member) {
 	}
 }
 
-// bar notes that another process has our instance id.
+// noteConflict records that another process uses our instance id.
 func (o *Owner) noteConflict() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fenced, o.quiet = time.Now(), time.Time{}
 }
 
-// suspect notes that somebody has our instance id.
+// suspectConflict records that some member uses our instance id.
 func (o *Owner) suspectConflict() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -256,8 +256,7 @@ func (o *Owner) fencedFault(left time.Duration) *bridge.Fault {
 	}
 }
 
-// sendLeave takes a member out of the group. It is no error if it is not in
-// there any more.
+// sendLeave removes a member from the group. A missing member is no error.
 func (o *Owner) sendLeave(ctx context.Context, id string) error {
 	client, err := o.group.Open()
 	if err != nil {
@@ -282,8 +281,8 @@ func (o *Owner) sendLeave(ctx context.Context, id string) error {
 	return nil
 }
 
-// isDeposed reports whether the coordinator says that a member is not in the
-// group, or not any more with what it knows of it.
+// isNotMember reports whether the coordinator does not know the member or its
+// generation.
 func isNotMember(err error) bool {
 	return errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.FencedInstanceID)
 }

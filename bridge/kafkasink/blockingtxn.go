@@ -13,19 +13,20 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// blockingTxn is the producer whose open transaction hides the end of a partition.
+// blockingTxn is the producer whose open transaction holds back the last stable
+// offset of a partition.
 type blockingTxn struct {
 	producer int64
 	epoch    int16
 	id       string // transactional, empty if it cannot be known
 }
 
-// errNoBlockingTxn: no open transaction begins where the readable log ends. It may
-// have ended meanwhile.
+// errNoBlockingTxn: no open transaction starts at the last stable offset. It
+// may have ended meanwhile.
 var errNoBlockingTxn = errors.New("no open transaction found there")
 
-// lookBehind finds out what hides the barrier and says how to end it. If it is
-// the transaction of a stream of ours that nobody runs, it ends it.
+// explainBlocked finds the transaction that hides the barrier and returns how
+// to end it. It aborts the transaction of one of our streams that has no owner.
 func (x *session) explainBlocked(ctx context.Context, l *kafkaclient.PartitionLog, stable int64, waited time.Duration) *bridge.Fault {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -51,8 +52,8 @@ func (x *session) explainBlocked(ctx context.Context, l *kafkaclient.PartitionLo
 	return f
 }
 
-// findBlockingTxn finds the producer whose transaction begins at the last stable
-// offset.
+// findBlockingTxn finds the producer whose transaction starts at the last
+// stable offset.
 func findBlockingTxn(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.PartitionLog, stable int64) (blockingTxn, error) {
 	admin := kadm.NewClient(client.Client)
 	set := make(kadm.TopicsSet)
@@ -88,11 +89,11 @@ func findBlockingTxn(ctx context.Context, client *kafkaclient.Client, l *kafkacl
 	return h, nil
 }
 
-// free ends the transaction of a stream of ours that no process runs: taking
-// its transactional id, exactly that, aborts it. A stream that is run does that
-// itself, and to take its id would fence a healthy process. A repair is in no
-// group: one that has held others back for so long was
-// killed, or finds out by its mark that it was fenced, and has done nothing.
+// abortUnowned aborts the transaction of a stream that no process runs, by
+// initializing its transactional id. A running stream does that itself, and
+// taking its id would fence a healthy process. Repairs have no group: one that
+// has blocked others for this long was killed, or learns from its mark that it
+// was fenced and published nothing.
 func (c *Config) abortUnowned(ctx context.Context, h blockingTxn) error {
 	stream, ours := strings.CutPrefix(h.id, c.CheckpointTopic+".")
 	if !ours || h.id == c.transactionalID() {

@@ -10,9 +10,9 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// transactionalID names the stream's transactions after what they protect: two
-// writers of the same checkpoints, or of the marks of the same job, always
-// fence each other.
+// transactionalID names the transactions after the data they protect: two
+// writers of the same checkpoints, or of the same job's marks, always fence
+// each other.
 func (c *Config) transactionalID() string {
 	id := c.CheckpointTopic + "." + c.Stream
 	if c.job != "" {
@@ -26,7 +26,7 @@ func (c *Config) dataKey() string    { return c.Stream }
 func (c *Config) mirrorKey() string  { return c.Stream + "/mirror" }
 func (c *Config) barrierKey() string { return c.scopedKey("barrier") }
 
-// scopedKey is a key beside the checkpoints': of the stream, or of a job of it.
+// scopedKey is a key beside the checkpoints, of the stream or of a job of it.
 func (c *Config) scopedKey(name string) string {
 	key := c.Stream + "/" + name
 	if c.job != "" {
@@ -35,8 +35,8 @@ func (c *Config) scopedKey(name string) string {
 	return key
 }
 
-// checkpointRecord is the record of a checkpoint under one of the stream's
-// keys. Its place is fixed; its time is that of writing.
+// checkpointRecord returns the record of a checkpoint under one of the stream's
+// keys, on its fixed partition, with the current time.
 func (x *session) checkpointRecord(key string, c *bridge.Checkpoint) (kgo.Record, error) {
 	value, err := c.Encode()
 	if err != nil {
@@ -55,7 +55,8 @@ func (x *session) checkpointRecord(key string, c *bridge.Checkpoint) (kgo.Record
 	return rec, nil
 }
 
-// ownRecord is a record on the stream's partition of the checkpoint topic.
+// ownRecord returns a record for the stream's partition of the checkpoint
+// topic.
 func (c *Config) ownRecord(key string, value []byte) kgo.Record {
 	return kgo.Record{
 		Topic: c.CheckpointTopic, Partition: kafkaclient.CheckpointPartition(c.Stream),
@@ -63,8 +64,8 @@ func (c *Config) ownRecord(key string, value []byte) kgo.Record {
 	}
 }
 
-// partitioner sends events by key, as Java's client, and checkpoints where
-// their record says.
+// partitioner partitions events by key like Java's client, and checkpoints by
+// their record's partition.
 type partitioner struct {
 	events, fixed kgo.Partitioner
 	checkpoints   string // topic

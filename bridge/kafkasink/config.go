@@ -14,28 +14,27 @@ import (
 	"exportbridge/bridge/kafkagroup"
 )
 
-// Config says where and how events are published. One made by hand begins with
+// Config configures where and how events are published. Start from
 // DefaultConfig.
 type Config struct {
-	// Stream names the stream in the header eb-stream.
+	// Stream is the stream's name, the value of the header eb-stream.
 	Stream string
-	// Resource is what the stream exports: events, sessions or users. It
-	// decides ce_source and ce_type.
+	// Resource is the exported resource: events, sessions or users. It
+	// determines ce_source and ce_type.
 	Resource string
 	// Mode is the delivery guarantee.
 	Mode bridge.Mode
-	// Part, if not nil, says that the Sink publishes a part of what another
-	// stream exports, beside that one.
+	// Part, if not nil, makes the Sink publish a part of another stream's
+	// export beside it.
 	Part *Part
-	// Sampled, if not nil, is shown one record of each page that Kafka has
-	// acknowledged, which is not committed yet. It must be quick, may be called
-	// concurrently, and keeps nothing of the record: its memory is used again.
+	// Sampled, if not nil, receives one record per acknowledged page, before
+	// the commit. It must not block, may be called concurrently, and must not
+	// keep the record: its memory is reused.
 	Sampled func(*kgo.Record)
-	// Known, if not nil, returns the stream's checkpoint that is kept outside of
-	// Kafka, or bridge.ErrNoCheckpoint. It is asked where a topic is missing.
+	// Known, if not nil, returns the stream's checkpoint stored outside of
+	// Kafka, or bridge.ErrNoCheckpoint. It is called when a topic is missing.
 	Known func(context.Context) (bridge.Checkpoint, error)
-	// job names what a Repair does beside the stream, empty for the stream
-	// itself.
+	// job names the job of a Repair; empty for the stream itself.
 	job string
 
 	// Config says how to connect, Membership with whom the stream is shared,
@@ -58,8 +57,8 @@ type Config struct {
 	OnExpired  string `env:"BRIDGE_ON_EXPIRED" stream:"yes" values:"publish-time,stop" desc:"action for an event whose time the topic would not retain"`
 }
 
-// DefaultConfig returns the defaults of all settings. Stream, Resource, Topic and
-// Mode have none.
+// DefaultConfig returns the default of every setting. Stream, Resource, Topic
+// and Mode have none.
 func DefaultConfig() Config {
 	return Config{
 		Config: kafkaclient.DefaultConfig(), Timestamp: "event", Key: "/userId", Compression: "snappy",
@@ -69,12 +68,12 @@ func DefaultConfig() Config {
 	}
 }
 
-// Part is what is different about a Sink that publishes a part of a stream's
-// export, as a window of a job does: its events are the stream's, and records of
-// the stream that are there already are none of its own.
+// Part configures a Sink that publishes a part of a stream's export, such as a
+// window of a job: its events belong to the stream, and existing records of the
+// stream are not its own.
 type Part struct {
-	// Stream is the value of the header eb-stream, Origin that of eb-origin, of
-	// all events.
+	// Stream is the value of the header eb-stream, Origin of eb-origin, of all
+	// events.
 	Stream, Origin string
 }
 
@@ -100,8 +99,8 @@ var (
 // keyPattern matches a JSON pointer (RFC 6901) or none.
 var keyPattern = regexp.MustCompile(`^(none|(/([^/~]|~[01])*)+)$`)
 
-// Validate reports everything that is wrong with the configuration, each
-// problem with its variable and an example.
+// Validate reports all problems of the settings, each with its variable and an
+// example.
 func (c *Config) Validate() error {
 	p := new(bridge.Problems)
 	p.Check(c.Stream != "", "", "stream has no name")
@@ -138,7 +137,7 @@ func (c *Config) validateDelivery(p *bridge.Problems) {
 	p.Add(c.Membership.Validate())
 }
 
-// Ownership is the group of the processes that can run the stream.
+// Ownership returns the group of the processes that can run the stream.
 func (c *Config) Ownership() *kafkagroup.Group {
 	g := c.group()
 	if c.CreateTopics {
@@ -155,7 +154,7 @@ func (c *Config) group() *kafkagroup.Group {
 	return g
 }
 
-// transactionGrant lets us use the stream's transactional id.
+// transactionGrant is the command that grants the stream's transactional id.
 func (c *Config) transactionGrant() string {
 	if p := c.Part; p != nil { // each window has an id of its own
 		return c.Grant("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id " + c.CheckpointTopic + "." + p.Stream + ".")
@@ -163,7 +162,7 @@ func (c *Config) transactionGrant() string {
 	return c.Grant("--operation Write --operation Describe --transactional-id " + c.transactionalID())
 }
 
-// DeadTopic returns the topic of the dead letters: DLQTopic, or the usual name.
+// DeadTopic returns the dead-letter topic: DLQTopic, or its default.
 func (c *Config) DeadTopic() string {
 	if c.DLQTopic != "" {
 		return c.DLQTopic
@@ -171,17 +170,17 @@ func (c *Config) DeadTopic() string {
 	return "dlq." + c.Topic
 }
 
-// diverts reports whether bad events become dead letters.
+// diverts reports whether unpublishable events become dead letters.
 func (c *Config) diverts() bool { return c.OnBadEvent != stopStream }
 
-// DivertsAll reports whether bad events become dead letters even where all are
-// bad; see bridge.Config.DivertAll.
+// DivertsAll reports whether events become dead letters even if all are
+// unpublishable; see bridge.Config.DivertAll.
 func (c *Config) DivertsAll() bool { return c.OnBadEvent == divertAll }
 
 // exactly reports whether events and checkpoints share transactions.
 func (c *Config) exactly() bool { return c.Mode == bridge.ExactlyOnce }
 
-// Topics names the stream's topics by what they hold.
+// Topics returns the stream's topics by role.
 func (c *Config) Topics() kafkaadmin.Topics {
 	t := kafkaadmin.Topics{Checkpoints: c.CheckpointTopic}
 	if c.Topic != c.CheckpointTopic { // else it holds nothing but the plans of jobs
@@ -196,7 +195,7 @@ func (c *Config) Topics() kafkaadmin.Topics {
 	return t
 }
 
-// Needs is what the stream needs of the cluster.
+// Needs returns the stream's requirements on the cluster.
 func (c *Config) Needs() *kafkaadmin.Stream {
 	return &kafkaadmin.Stream{
 		Config: c.Config, Layout: c.Layout, Name: c.Stream, Topics: c.Topics(),

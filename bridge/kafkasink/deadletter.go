@@ -25,11 +25,11 @@ const (
 	HeaderIndex        = "eb-index"
 )
 
-// maxKeptHeader is the longest key or header value of an event that goes into
-// a dead letter which must be small.
+// maxKeptHeader bounds the key and header values of an event in a small dead
+// letter.
 const maxKeptHeader = 256
 
-// letter is an event that the topic cannot take.
+// deadLetter is an event that cannot be published to the topic.
 type deadLetter struct {
 	page   *bridge.Page
 	event  *bridge.Event
@@ -37,8 +37,8 @@ type deadLetter struct {
 	size   int // of the record, where that is the defect
 }
 
-// Substitute is the value of a dead letter in place of an item that is too
-// large for any topic of ours: it says where to fetch it again.
+// Substitute is the value of a dead letter whose item is too large for any
+// topic: it says where to fetch the item.
 type Substitute struct {
 	ID     string `json:"id"`
 	Size   int    `json:"size"`
@@ -47,7 +47,7 @@ type Substitute struct {
 	Index  int    `json:"index"`
 }
 
-// divert makes a dead letter, or refuses the page.
+// divert builds a dead letter, or rejects the page.
 func (b *builder) divert(made *batch, l deadLetter) error {
 	x := made.session
 	if x.topics.DeadLetters == nil {
@@ -69,8 +69,8 @@ func (b *builder) divert(made *batch, l deadLetter) error {
 	return nil
 }
 
-// deadLetter holds the item as it came. Its time is that of publishing: an
-// event time might make it vanish before anybody looks.
+// deadLetter returns a record with the unmodified item. Its timestamp is the
+// publish time: with an old event time retention might delete it unread.
 func (b *builder) deadLetter(made *batch, l deadLetter) kgo.Record {
 	x := made.session
 	stage := "decode"
@@ -97,8 +97,8 @@ func (b *builder) deadLetter(made *batch, l deadLetter) kgo.Record {
 	return kgo.Record{Topic: x.topics.DeadLetters.Name, Key: slices.Clip(l.event.Key), Value: value, Timestamp: made.now, Headers: headers}
 }
 
-// smallLetter is a dead letter that fits into any usable topic: whatever of
-// the item may be long is left out, and a substitute stands for its bytes.
+// smallDeadLetter returns a dead letter that fits any usable topic: without
+// long headers, and with a substitute for the item.
 func smallDeadLetter(x *session, l deadLetter, rec kgo.Record) kgo.Record {
 	if len(rec.Key) > maxKeptHeader {
 		rec.Key = nil
@@ -123,9 +123,9 @@ func smallDeadLetter(x *session, l deadLetter, rec kgo.Record) kgo.Record {
 	return rec
 }
 
-// ReadSubstitute reads what stands in a dead letter for the item, and reports
-// whether anything does. An item of the export is none: it lacks these members,
-// has others, or the letter's headers say something else.
+// ReadSubstitute parses the substitute of a dead letter, and reports whether
+// there is one. Exported items never qualify: their members differ, or the
+// headers do not match.
 func ReadSubstitute(r *kgo.Record) (Substitute, bool) {
 	var s Substitute
 	d := json.NewDecoder(bytes.NewReader(r.Value))
@@ -158,7 +158,7 @@ func (s *Substitute) encode() []byte {
 	return b
 }
 
-// message says what is wrong with the event.
+// message describes the defect of the event.
 func (l *deadLetter) message(x *session) string {
 	switch l.defect {
 	case bridge.DefectNotObject:
@@ -174,7 +174,7 @@ func (l *deadLetter) message(x *session) string {
 	}
 }
 
-// nameItem names an item for people.
+// nameItem identifies an item in messages.
 func nameItem(page *bridge.Page, ev *bridge.Event) string {
 	id := ev.AppendRecordID(nil)
 	return fmt.Sprintf("item %d of the page at cursor %q, id %q", ev.Index, bridge.CursorHash(page.At.Cursor), id[:min(len(id), maxKeptHeader)])

@@ -9,8 +9,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// fault says how the engine is to treat an error of Kafka. topic is the topic
-// it was about, or empty.
+// fault classifies an error of Kafka for the engine. topic is the topic
+// concerned, or empty.
 func (c *Config) fault(err error, topic string) *bridge.Fault {
 	f := c.Fault(err, topic)
 	if errors.As(err, new(*bridge.Fault)) {
@@ -30,21 +30,20 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 	return f
 }
 
-// isTopicGone reports whether a topic that was there when the session began is
-// there no more, or is another one.
+// isTopicGone reports whether a topic of the session was deleted or recreated.
 func isTopicGone(err error) bool {
 	_, cut := errors.AsType[*bridge.CutOffError](err)
 	return cut || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
 }
 
-// goneTopic is the fault then: the next session finds out what it means, and
-// says so.
+// goneTopic is the fault of such a topic. The next session determines the
+// consequences.
 func goneTopic(err error) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: err}
 }
 
-// explain turns an error of a client into a fault. An error that only says
-// that time is up is replaced by what the connections know.
+// explain turns a client error into a fault, and replaces a mere timeout by the
+// connection error behind it.
 func (c *Config) explain(err error, client *kafkaclient.Client) *bridge.Fault {
 	return c.fault(client.Cause(err), c.Topic)
 }

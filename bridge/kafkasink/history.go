@@ -14,12 +14,12 @@ import (
 // in memory.
 const longStep = 16 << 10
 
-// CheckpointHistory reads the committed checkpoints of a stream. It begins no
-// session and disturbs none; what an open transaction hides is not seen. It may
-// be used concurrently. Errors are Faults.
+// CheckpointHistory reads the committed checkpoints of a stream without a
+// session and without affecting one. Checkpoints behind an open transaction are
+// not visible. It may be used concurrently. Errors are Faults.
 type CheckpointHistory struct{ cfg Config }
 
-// History reads the stream's checkpoints.
+// History returns the reader of the stream's checkpoints.
 func (c *Config) History() *CheckpointHistory { return &CheckpointHistory{*c} }
 
 // Walk shows the stream's committed checkpoints that the checkpoint topic still
@@ -77,10 +77,10 @@ func (h *CheckpointHistory) walk(ctx context.Context, client *kafkaclient.Client
 	return nil
 }
 
-// Newest returns the stream's newest checkpoint that can be read now, from the
-// checkpoint topic or Config.Known, or bridge.ErrNoCheckpoint. It begins no
-// session and disturbs none: one that is just being committed may be missing.
-// Errors are Faults, or those of Known.
+// Newest returns the stream's newest readable checkpoint, from the checkpoint
+// topic or Config.Known, or bridge.ErrNoCheckpoint. It uses no session and
+// affects none: a checkpoint being committed may be missing. Errors are Faults,
+// or those of Known.
 func (h *CheckpointHistory) Newest(ctx context.Context) (bridge.Checkpoint, error) {
 	return kafkaclient.With(ctx, &h.cfg.Config, h.cfg.Topic, h.newest)
 }
@@ -122,8 +122,8 @@ func inHistory(c, newer *bridge.Checkpoint) bool {
 	return c.Kind != bridge.KindHeartbeat
 }
 
-// committedLog returns the stream's partition of the checkpoint topic and what
-// of it is readable, nothing where there is none.
+// committedLog returns the stream's partition of the checkpoint topic and its
+// readable span, nil if there is none.
 func (c *Config) committedLog(ctx context.Context, client *kafkaclient.Client) (*kafkaclient.PartitionLog, kafkaclient.Span, error) {
 	asking, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
@@ -139,7 +139,7 @@ func (c *Config) committedLog(ctx context.Context, client *kafkaclient.Client) (
 	return l, all, err
 }
 
-// decodeAll returns the checkpoints of both keys, in the order of their versions.
+// decodeAll returns the checkpoints of both keys, ordered by version.
 func (f *scanResult) decodeAll(stream string) ([]bridge.Checkpoint, error) {
 	data, err := f.data.decode(stream)
 	mirror, err2 := f.copies.decode(stream)

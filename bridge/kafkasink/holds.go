@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// holdsStep is how many of a partition's newest offsets are looked at first.
-	// Each further step back is twice as long.
+	// holdsStep is the number of a partition's newest offsets that are searched
+	// first. Each further step back is twice as long.
 	holdsStep = 200
-	// holdsTime is how long one look may take: some gigabytes of other streams'
-	// records. It is shorter than the engine waits.
+	// holdsTime bounds one search, enough for some gigabytes of other streams'
+	// records. It is shorter than the engine's timeout.
 	holdsTime = 30 * time.Second
 )
 
-// Holds looks for the stream's header in the topic, dead letters included, from
-// the newest record of each partition backwards to the first; without headers
-// any event record counts. A dead-letter topic that does not exist holds
-// nothing. A part of a stream is told apart by its checkpoints alone: it holds
-// nothing without them.
+// Holds searches the topics, dead letters included, for the stream's header,
+// from the newest record of each partition back to the first; without headers
+// any event record counts. A missing dead-letter topic holds nothing. A part of
+// a stream is identified by its checkpoints alone: without them it holds
+// nothing.
 //
-// Only reading all of a shared topic proves that it holds nothing. Where that
-// takes too long nobody knows, which is a Permanent fault; the next call goes on
-// from there.
+// Only a full read of a shared topic proves that it holds nothing. If that
+// takes too long the answer is unknown, a Permanent fault; the next call
+// continues the search.
 func (p *Published) Holds(ctx context.Context) (bool, error) {
 	if p.cfg.Part != nil {
 		return false, nil
@@ -68,15 +68,14 @@ func (p *Published) Holds(ctx context.Context) (bool, error) {
 // errOurs ends a search.
 var errOurs = errors.New("a record of the stream")
 
-// searched is the part of a topic that holds no record of the stream.
+// searched is the part of a topic without a record of the stream.
 type searched struct {
 	topic [16]byte
 	spans map[int32]kafkaclient.Span
 }
 
-// holds looks for a record of the stream in a topic, and remembers where there
-// is none, until it has read for too long. An open transaction hides nothing that
-// matters here.
+// holds searches a topic until its deadline and remembers the searched part.
+// Records of open transactions are visible to it.
 func (p *Published) holds(ctx context.Context, client *kafkaclient.Client, topic string, limit time.Time) (bool, error) {
 	l := client.Log(topic, [16]byte{})
 	l.Uncommitted = true
@@ -120,8 +119,8 @@ func (p *Published) holds(ctx context.Context, client *kafkaclient.Client, topic
 	}
 }
 
-// next returns what to look at next: what is new behind the part that is known,
-// else the step before it.
+// next returns the next spans to search: those after the searched part, else
+// those before it.
 func (k *searched) next(bounds map[int32]kafkaclient.Span, step int64) map[int32]kafkaclient.Span {
 	windows := make(map[int32]kafkaclient.Span)
 	for id, all := range bounds {
@@ -140,7 +139,7 @@ func (k *searched) next(bounds map[int32]kafkaclient.Span, step int64) map[int32
 	return windows
 }
 
-// add adds what was looked at, which touches what is known.
+// add adds searched spans adjacent to the searched part.
 func (k *searched) add(windows map[int32]kafkaclient.Span) {
 	for id, w := range windows {
 		if have, ok := k.spans[id]; ok {
@@ -150,7 +149,7 @@ func (k *searched) add(windows map[int32]kafkaclient.Span) {
 	}
 }
 
-// unreadable says why a topic cannot be read.
+// unreadable adds the missing grant to an error of reading a topic.
 func (c *Config) unreadable(err error, topic string) error {
 	if !errors.Is(err, kerr.TopicAuthorizationFailed) {
 		return err
@@ -160,7 +159,7 @@ func (c *Config) unreadable(err error, topic string) error {
 	return f
 }
 
-// isOurs reports whether a record of the stream was found.
+// isOurs reports whether a record belongs to the stream.
 func (p *Published) isOurs(r *kgo.Record) bool {
 	if r.Attrs.IsControl() {
 		return false

@@ -13,15 +13,15 @@ import (
 const (
 	// keptPages bounds the free list.
 	keptPages = 32
-	// smallPage is the page, in records, whose memory is never worth dropping.
+	// smallPage is a page size, in records, whose memory is always kept.
 	smallPage = 2000
 	keptText  = 4 << 20 // the most text that outlives its page, in bytes
 )
 
-// inflightPage is a page on its way to the brokers: its records, and what they are
-// made of. The records point into the page, which is released by the promise of
-// the last one: until then the client may send any of them again, after it
-// nothing reads them.
+// inflightPage is a page in flight to the brokers: its records and their
+// memory. The records point into the page, which is released by the promise of
+// the last one: until then the client may resend any of them, after it nothing
+// reads them.
 type inflightPage struct {
 	page     *bridge.Page // nil for records of our own
 	delivery *delivery
@@ -29,21 +29,21 @@ type inflightPage struct {
 
 	records []kgo.Record
 	headers []kgo.RecordHeader // of all records, one after the other
-	text    []byte             // values of headers that are made for one record
+	text    []byte             // header values built for one record
 
-	promise func(*kgo.Record, error) // bound once, so that a page costs no closure
+	promise func(*kgo.Record, error) // bound once, so that a page allocates no closure
 	home    *inflightPages           // nil where the memory is not used again
 }
 
-// ownRecords returns one of records of our own.
+// ownRecords returns an inflightPage of our own records.
 func ownRecords(records ...kgo.Record) *inflightPage {
 	p := &inflightPage{records: records}
 	p.promise = p.keep
 	return p
 }
 
-// reserve sizes the memory for the whole page at once, with so many headers an
-// event: the client will hold pointers into it.
+// reserve allocates the memory of the whole page at once, with that many
+// headers per event: the client keeps pointers into it.
 func (p *inflightPage) reserve(events, headers int) {
 	p.records = slices.Grow(p.records, events)
 	p.headers = slices.Grow(p.headers, events*headers)
@@ -67,7 +67,7 @@ func (p *inflightPage) show(r *kgo.Record, err error) {
 	}
 }
 
-// finish gives the page back, and the memory for the next one.
+// finish releases the page and reuses its memory.
 func (p *inflightPage) finish() {
 	if p.page != nil {
 		p.page.Release()
@@ -78,8 +78,7 @@ func (p *inflightPage) finish() {
 	}
 }
 
-// pages is a free list. The last one given back is the first one taken,
-// because it is still in the processor's cache.
+// inflightPages is a LIFO free list: the newest is still in the CPU cache.
 type inflightPages struct {
 	sampled func(*kgo.Record) // as in Config; never changed
 
@@ -105,8 +104,8 @@ func (s *inflightPages) take() *inflightPage {
 	return p
 }
 
-// give takes a page back, and keeps none that is far larger than pages are:
-// giant ones must not stay.
+// give returns a page's memory, and drops memory far larger than current pages
+// need.
 func (s *inflightPages) give(p *inflightPage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +119,8 @@ func (s *inflightPages) give(p *inflightPage) {
 	s.free = slices.DeleteFunc(s.free, s.giant)
 }
 
-// giant reports whether an inflightPage is far larger than pages are now. The caller
-// holds mu.
+// giant reports whether an inflightPage is far larger than current pages. The
+// caller holds mu.
 func (s *inflightPages) giant(p *inflightPage) bool {
 	return cap(p.records) > max(4*s.records, smallPage) || cap(p.text) > keptText
 }

@@ -14,18 +14,18 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// jobLogAge is how long after it was read a log is read on. It is less than
-// compaction keeps a tombstone: what was deleted since is seen to be.
+// jobLogAge is the age from which a log is read anew. It is shorter than the
+// retention of tombstones, so that deletions are seen.
 const jobLogAge = 12 * time.Hour
 
-// JobLogs has the streams of a process share what they read of the topics of
-// their jobs. The zero value is ready for use; it may be used concurrently.
+// JobLogs shares the reading of job topics among the streams of a process. The
+// zero value is ready for use; it may be used concurrently.
 type JobLogs struct {
 	mu   sync.Mutex // guards logs
 	logs map[string]*jobLog
 }
 
-// Jobs is NewJobs, with what the others of the same topic read.
+// Jobs is NewJobs with the shared log of the topic.
 func (l *JobLogs) Jobs(cfg Config) *Jobs {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,17 +39,16 @@ func (l *JobLogs) Jobs(cfg Config) *Jobs {
 	return &Jobs{cfg: cfg, log: l.logs[name]}
 }
 
-// jobLog is what is known of a topic of jobs: the newest record of each key, as
-// far as it was read.
+// jobLog is what was read of a job topic: the newest record of each key.
 type jobLog struct {
 	mu    sync.Mutex // guards all below; held while it is read
 	id    [16]byte
-	at    map[int32]int64 // where to read on, by partition
-	read  time.Time       // when it was read to its end; zero before
+	at    map[int32]int64 // the next offset, by partition
+	read  time.Time       // when it was last read to its end; zero before
 	found jobRecords
 }
 
-// records returns those of a stream's jobs as of so long ago at most.
+// records returns the records of a stream's jobs, at most age old.
 func (l *jobLog) records(ctx context.Context, j *Jobs, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +68,7 @@ func (l *jobLog) records(ctx context.Context, j *Jobs, age time.Duration) (plans
 	return plans, checkpoints, nil
 }
 
-// readOn reads what is committed of the whole topic, or of what has come since
-// the last time.
+// readOn reads what was committed since the last read, or the whole topic.
 func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Client) error {
 	topics, err := client.Describe(ctx, cfg.CheckpointTopic)
 	if err != nil {
@@ -111,14 +109,14 @@ func (l *jobLog) readOn(ctx context.Context, cfg *Config, client *kafkaclient.Cl
 	return nil
 }
 
-// forget begins anew.
+// forget starts over.
 func (l *jobLog) forget(id [16]byte) {
 	l.id, l.read = id, time.Time{}
 	l.at, l.found = make(map[int32]int64), jobRecords{newest: make(map[string]*kgo.Record)}
 }
 
-// jobRecords are the newest records of plans and of windows' checkpoints, by
-// key. Marks of repairs and barriers are not among them.
+// jobRecords are the newest records of plans and window checkpoints, by key,
+// without marks of repairs and barriers.
 type jobRecords struct{ newest map[string]*kgo.Record }
 
 func (f *jobRecords) add(r *kgo.Record) error {
@@ -133,8 +131,7 @@ func (f *jobRecords) add(r *kgo.Record) error {
 	return nil
 }
 
-// of returns a stream's plans, by id, and the checkpoints of its windows, by
-// name.
+// of returns a stream's plans by id, and its window checkpoints by name.
 func (f *jobRecords) of(stream string) (plans, checkpoints map[string]*kgo.Record) {
 	plans, checkpoints = make(map[string]*kgo.Record), make(map[string]*kgo.Record)
 	for key, r := range f.newest {

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// jobsTimeout bounds one look into the topic of the jobs, and one change.
+	// jobsTimeout bounds one read of the job topic, and one change.
 	jobsTimeout = 45 * time.Second
-	// changeTries is how often a change is begun again that another one fenced.
+	// changeTries bounds the attempts of a change that another one fences.
 	changeTries = 5
 )
 
-// jobKeyPrefix is how the keys of plans begin. The windows' checkpoints are
-// under the windows' names.
+// planKeyPrefix is the prefix of plan keys. Window checkpoints are stored under
+// the windows' names.
 const planKeyPrefix = "job/"
 
 func planKey(stream, id string) string { return planKeyPrefix + stream + "/" + id }
 
-// Jobs keeps the plans of a stream's jobs in the topic
-// <KAFKA_CHECKPOINT_TOPIC>.jobs, beside the checkpoints of their windows. What a
-// plan says is nothing to it. All methods may be called
-// concurrently. Errors are Faults.
+// Jobs stores the plans of a stream's jobs in the topic
+// <KAFKA_CHECKPOINT_TOPIC>.jobs, beside the checkpoints of their windows. It
+// does not interpret plans. All methods may be called concurrently. Errors are
+// Faults.
 type Jobs struct {
 	cfg      Config // of the stream
 	log      *jobLog
-	changing sync.Mutex // held while a change is under way: two would fence each other
+	changing sync.Mutex // held during a change: two would fence each other
 }
 
-// NewJobs returns the jobs of the stream that cfg is the configuration of. It
-// does not connect. The first Records reads the whole topic, the next ones only what
-// has come since.
+// NewJobs returns the jobs of the stream configured by cfg. It does not
+// connect. The first Records reads the whole topic, later ones only new
+// records.
 func NewJobs(cfg Config) *Jobs { return new(JobLogs).Jobs(cfg) }
 
-// config is that of a job as a whole, as a stream that publishes nothing but plans.
+// config is the configuration of a job as a stream that publishes only plans.
 func (j *Jobs) config(id string) *Config {
 	cfg := j.cfg
 	cfg.Stream, cfg.CheckpointTopic = jobName(j.cfg.Stream, id), j.cfg.jobsTopic()
@@ -52,32 +52,31 @@ func (j *Jobs) config(id string) *Config {
 }
 
 // Owner returns the Owner of a job: one process at a time works on it. The
-// caller must Close it.
+// caller closes it.
 func (j *Jobs) Owner(id string) *kafkagroup.Owner { return j.config(id).Ownership().Owner() }
 
-// Members returns the processes that work on a job, as Group.Members does for a
-// stream. A dead process is one until its session times out.
+// Members returns the processes of a job, like Group.Members. A crashed process
+// is listed until its session times out.
 func (j *Jobs) Members(ctx context.Context, id string) ([]kafkagroup.Member, error) {
 	return j.config(id).Ownership().Members(ctx)
 }
 
-// Records returns the newest records of the stream's jobs as of so long ago at
-// most: the plans by the jobs' ids, and the checkpoints by the windows' names.
-// What an open transaction hides is not seen. Where the topic does not exist
-// there are none. The caller does not change them.
+// Records returns the newest records of the stream's jobs, at most age old:
+// plans by job id, and checkpoints by window name. Records of open transactions
+// are not visible. A missing topic has none. The caller must not modify them.
 func (j *Jobs) Records(ctx context.Context, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 	defer cancel()
 	return j.log.records(ctx, j, age)
 }
 
-// Change commits what change makes of a job's plan, and that the checkpoints of
-// the windows that it names are gone, in one transaction. It is given the plan
-// as it is committed, nil where there is none, and may be called more than once:
-// a change that another process began later is let through, and this one begins
-// again from there. A next plan of nil takes the job away. An error of change is
-// returned as it is, and nothing has changed. After any other error the outcome
-// is unknown, and repeating is safe if change sees that it was done.
+// Change commits, in one transaction, the plan that change returns and the
+// deletion of the checkpoints of the windows that it names. change receives the
+// committed plan, nil if there is none, and may be called more than once: if
+// another process fences this one, the change restarts from the new plan. A nil
+// plan deletes the job. An error of change is returned as is, and nothing has
+// changed. After any other error the outcome is unknown, and repeating is safe
+// if change detects that it was done.
 func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Record) (next []byte, gone []string, err error)) error {
 	j.changing.Lock()
 	defer j.changing.Unlock()
@@ -118,8 +117,8 @@ func (j *Jobs) attempt(ctx context.Context, id string, change func(*kgo.Record) 
 	return nil, nil
 }
 
-// takeJob fences whoever else is about to change the job and reads its plan,
-// behind a barrier as a checkpoint is read.
+// takeJob fences other changes of the job and reads its plan behind a barrier,
+// like a checkpoint.
 func takeJob(ctx context.Context, x *session, key string) (*kgo.Record, error) {
 	if err := x.takeProducer(ctx); err != nil {
 		return nil, err
@@ -159,10 +158,10 @@ func (c *Config) jobRecords(key string, plan []byte, gone []string) []kgo.Record
 	return append(own, last)
 }
 
-// Watch calls visit with each committed plan of a job, from the oldest that the
-// topic still has to those that come, until ctx ends or something fails that
-// waiting does not cure. Brokers that are away are waited for. A commit is seen
-// within about a second, or when the transaction ends that hides it.
+// Watch calls visit with each committed plan of a job, from the oldest retained
+// one on, until ctx ends or a permanent error. Unreachable brokers are retried.
+// A commit is visited within about a second, or when the transaction that hides
+// it ends.
 func (j *Jobs) Watch(ctx context.Context, id string, visit func(*kgo.Record)) error {
 	cfg, key := j.config(id), planKey(j.cfg.Stream, id)
 	client, err := cfg.Open()

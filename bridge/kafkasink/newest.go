@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// firstStep is how many offsets before the barrier are read first. Each
+	// firstStep is the number of offsets read first before the barrier. Each
 	// further step is twice as long.
 	firstStep = 64
-	// keptRecords is how many of a key's records in one step are looked at.
+	// keptRecords bounds the records of a key kept in one step.
 	keptRecords = 64
 )
 
-// checkpointReader reads back where the stream is. It lives as long as the Sink,
-// and remembers what it need not read again.
+// checkpointReader reads the stream's position back. It lives as long as the
+// Sink, and remembers what was read.
 type checkpointReader struct {
 	cfg     *Config
 	scanned scannedRange
-	refused atomic.Int64 // checkpoints that were not believed
-	// refusedBelow is the offset below which they were counted.
+	refused atomic.Int64 // ignored checkpoints
+	// refusedBelow is the offset below which they are counted.
 	refusedBelow int64
 }
 
-// newest waits until the barrier is readable and returns the stream's
-// newest checkpoint before it, or bridge.ErrNoCheckpoint. It reads backwards:
-// other streams of the partition may have written millions of records. No
-// barrier stands for the last stable offset.
+// newest waits until the barrier is readable and returns the stream's newest
+// checkpoint before it, or bridge.ErrNoCheckpoint. It reads backwards: other
+// streams of the partition may have written millions of records. Without a
+// barrier it ends at the last stable offset.
 func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (bridge.Checkpoint, error) {
 	l := x.partitionLog()
 	found := scanResult{data: keyRecords{key: r.cfg.dataKey()}, copies: keyRecords{key: r.cfg.mirrorKey()}}
@@ -64,7 +64,7 @@ func (r *checkpointReader) newest(ctx context.Context, x *session, b *barrier) (
 	return r.choose(&found)
 }
 
-// refuse raises the alarm over a checkpoint that is not believed, once.
+// refuse logs and counts an ignored checkpoint, once.
 func (r *checkpointReader) refuse(forged *kgo.Record) {
 	if forged == nil || forged.Offset < r.refusedBelow {
 		return
@@ -78,8 +78,8 @@ func (r *checkpointReader) refuse(forged *kgo.Record) {
 	}
 }
 
-// awaitEnd returns the offset where the log ends for this session, and the one
-// down to which it was read on the way.
+// awaitEnd returns the end of the log for this session, and the offset down to
+// which it was read meanwhile.
 func awaitEnd(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *barrier, found *scanResult) (end, low int64, err error) {
 	if b != nil {
 		low, err = x.awaitBarrier(ctx, l, *b, found)
@@ -89,14 +89,14 @@ func awaitEnd(ctx context.Context, x *session, l *kafkaclient.PartitionLog, b *b
 	return all.To, all.To, err
 }
 
-// scannedRange is a part of the log, of one topic, that holds no checkpoint of the
-// stream: a start that was cut short need not read it again.
+// scannedRange is a part of one topic's log without a checkpoint of the stream:
+// an interrupted start need not read it again.
 type scannedRange struct {
 	topic    [16]byte
 	from, to int64 // from inclusive, to exclusive
 }
 
-// skip returns where to read on downwards from high.
+// skip returns the offset to continue at, downwards from high.
 func (t *scannedRange) skip(high int64) int64 {
 	if t.from < high && high <= t.to {
 		return t.from
@@ -104,7 +104,7 @@ func (t *scannedRange) skip(high int64) int64 {
 	return high
 }
 
-// stop returns low, or where the range ends if that comes first.
+// stop returns low, or the end of the range if that comes first.
 func (t *scannedRange) stop(low, high int64) int64 {
 	if low < t.to && t.to < high {
 		return t.to
@@ -112,7 +112,7 @@ func (t *scannedRange) stop(low, high int64) int64 {
 	return low
 }
 
-// join adds what was read. Of two parts that do not touch the longer is kept.
+// join adds a read range. Of two disjoint ranges the longer is kept.
 func (t *scannedRange) join(from, to int64) {
 	switch {
 	case from <= t.to && to >= t.from:
@@ -122,15 +122,15 @@ func (t *scannedRange) join(from, to int64) {
 	}
 }
 
-// finds are the stream's records in the part of the log that was read last.
+// scanResult is the stream's records in the part of the log read last.
 type scanResult struct {
 	data, copies keyRecords
-	// forged is the last record of either key that was produced outside a
-	// transaction: it went past the fencing, so no bridge wrote it.
+	// forged is the last record of either key produced outside a transaction:
+	// it bypassed fencing, so no bridge wrote it.
 	forged *kgo.Record
 }
 
-// heap is the newest records of one key, in the order of the log.
+// keyRecords are the newest records of one key, in log order.
 type keyRecords struct {
 	key     string
 	records []*kgo.Record
@@ -139,7 +139,7 @@ type keyRecords struct {
 
 func (f *scanResult) none() bool { return len(f.data.records)+len(f.copies.records) == 0 }
 
-// add takes a record if it is one of the stream's checkpoints.
+// add keeps a record if it is a checkpoint of the stream.
 func (f *scanResult) add(r *kgo.Record) {
 	switch {
 	case r.Attrs.IsControl():
@@ -164,9 +164,9 @@ func (h *keyRecords) add(r *kgo.Record) {
 	}
 }
 
-// choose returns the newest checkpoint. Each writer begins from the newest
-// and fences all others, so that the order of the log is that of the versions:
-// anything else is proof of a fault, and told.
+// choose returns the newest checkpoint. Each writer starts from the newest one
+// and fences all others, so that versions are monotonic in the log: anything
+// else is a fault and logged.
 func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 	data, err := f.data.decode(r.cfg.Stream)
 	if err != nil {
@@ -194,8 +194,8 @@ func (r *checkpointReader) choose(f *scanResult) (bridge.Checkpoint, error) {
 	return newest, nil
 }
 
-// decode returns the checkpoints of a key. If the newest is not one that this
-// program knows, something newer went on from it.
+// decode returns the checkpoints of a key. If the newest is unreadable, a newer
+// program has continued from it.
 func (h *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	var all []bridge.Checkpoint
 	var foreign error
@@ -219,9 +219,9 @@ func (h *keyRecords) decode(stream string) ([]bridge.Checkpoint, error) {
 	return all, nil
 }
 
-// awaitBarrier reads up to the barrier and waits until it is there: a foreign
-// transaction on the partition hides it until that ends. It returns the offset
-// from which on the log was read.
+// awaitBarrier reads up to the barrier and waits until it is readable: open
+// transactions on the partition hide it until they end. It returns the first
+// offset read.
 func (x *session) awaitBarrier(ctx context.Context, l *kafkaclient.PartitionLog, b barrier, found *scanResult) (int64, error) {
 	low := max(0, b.offset-firstStep)
 	began, looked := time.Now(), time.Now()
@@ -253,8 +253,8 @@ func (x *session) awaitBarrier(ctx context.Context, l *kafkaclient.PartitionLog,
 }
 
 // partitionLog reads the stream's partition of the checkpoint topic,
-// read_committed, at any offset. It asks for stretches of the log itself: a
-// consumer would fetch ahead, and start anew with every step backwards.
+// read_committed, at any offset. A consumer would prefetch, and restart at
+// every step backwards.
 func (x *session) partitionLog() *kafkaclient.PartitionLog {
 	l := x.writer.Partition(x.topics.Checkpoints, kafkaclient.CheckpointPartition(x.cfg.Stream))
 	l.Waiting = x.cfg.Report

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// transactionRetry outlasts the stalls of a limping cluster.
+	// transactionRetry outlasts the stalls of a degraded cluster.
 	transactionRetry = 20 * time.Second
 	produceTimeout   = 5 * time.Second
 	// unknownTopicTries times the client's shortest wait for metadata, a quarter
@@ -19,9 +19,9 @@ const (
 	unknownTopicTries = 20
 )
 
-// producerOpts are the options of a session's client. The record limits of
-// kgo stay unset: its delivery time-out counts from the event time, and a
-// record that is given up on leaves doubt.
+// producerOpts are the options of a session's client. The record limits of kgo
+// stay unset: its delivery timeout counts from the event time, and a record
+// given up on leaves doubt.
 func (x *session) producerOpts() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -49,9 +49,9 @@ func (x *transactions) transactionOpts() []kgo.Opt {
 	return opts
 }
 
-// retryFor is how long a request is sent again after network errors. The end
-// of a transaction that is sent twice leaves a copy on the wire, which could
-// end the next transaction of brokers that do not tell them apart.
+// retryFor bounds the retries of a request after network errors. An EndTxn sent
+// twice leaves a copy in flight, which could end the next transaction on
+// brokers that do not distinguish them.
 func (x *transactions) retryFor(key int16) time.Duration {
 	switch kmsg.Key(key) {
 	case kmsg.EndTxn:

@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// stallAfter is how long nothing may be acknowledged before that is looked
-	// into and reported. With lookTimeout it stays below ten seconds.
+	// stallAfter is the time without acknowledgements after which a stall is
+	// examined and reported. With lookTimeout it stays below ten seconds.
 	stallAfter  = 4 * time.Second
 	lookTimeout = 3 * time.Second
-	// settingsAge is how old the topics' settings may be. They may change
-	// while a bridge runs for weeks: a shortened retention would delete what
-	// the old window lets through. So may the topics, and nobody else tells a
-	// stream that is at rest.
+	// settingsAge bounds the age of the topics' settings. They may change while
+	// a bridge runs for weeks: a shortened retention would delete what the old
+	// one allowed. Topics may be recreated too, which an idle stream would not
+	// notice otherwise.
 	settingsAge = 30 * time.Second
 )
 
-// errNoSession: Publish was called without a successful Recover before it.
+// errNoSession: Publish was called without a successful Recover.
 var errNoSession = errors.New("no Kafka session: the last error ended it")
 
-// Send hands a page's events to the client, which sends them while the caller
-// goes on; exactly once, in a transaction that the first page of a batch
-// begins. It does not wait for brokers, except to begin that. A page with an
-// event that may not be published is refused as a whole, with an error that is
-// a bridge.ErrRefused; any other error ends the session.
+// Send passes a page's events to the client, which sends them in the
+// background; exactly once, in a transaction that the first page of a batch
+// starts. It does not wait for brokers, except to start that. A page with an
+// unpublishable event is rejected as a whole, with an error that is a
+// bridge.ErrRefused; any other error ends the session.
 func (s *Sink) Send(ctx context.Context, page *bridge.Page) error {
 	if s.session == nil {
 		page.Release()
@@ -63,8 +63,8 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 	return nil
 }
 
-// dispatch makes the page's records in p and hands them to the client, which
-// has p from then on. On an error nothing was handed over.
+// dispatch builds the page's records in p and passes them to the client, which
+// then owns p. After an error nothing was passed.
 func (s *Sink) dispatch(ctx context.Context, x *session, p *inflightPage, page *bridge.Page) error {
 	receipt, err := s.records.build(p, page, x)
 	if err != nil {
@@ -79,13 +79,13 @@ func (s *Sink) dispatch(ctx context.Context, x *session, p *inflightPage, page *
 	return nil
 }
 
-// Publish waits until all in-sync replicas have what was sent since the last
+// Publish waits until all in-sync replicas have the records sent since the last
 // Publish; exactly once, it adds the checkpoint and commits the transaction. It
-// waits for brokers that are away as long as ctx allows, but not past the point
-// where it ends the transaction: that has its own time. On any error the
-// session is over. At least once, part of the batch may be in the topic then;
-// exactly once, all of it or nothing, and the next Recover tells. A
-// bridge.ErrFenced says that another session of the stream has begun.
+// waits for unreachable brokers until ctx ends, except while it ends the
+// transaction, which has its own timeout. Any error ends the session. At least
+// once, part of the batch may then be in the topic; exactly once, all of it or
+// nothing, as the next Recover shows. A bridge.ErrFenced reports that another
+// session of the stream has started.
 func (s *Sink) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	if s.session == nil {
 		return bridge.Receipt{}, noSession()
@@ -120,8 +120,8 @@ func (s *Sink) publish(ctx context.Context, x *session, b *bridge.Batch) (bridge
 	return receipt, nil
 }
 
-// append waits for events that went out without a transaction, unless the
-// stream was lost.
+// append waits for events sent without a transaction, unless the stream was
+// lost.
 func (s *Sink) append(ctx context.Context, x *session, b *bridge.Batch) error {
 	x.mirror.offer(b.From)
 	if err := x.mirror.failure(); err != nil {
@@ -140,8 +140,8 @@ func (s *Sink) append(ctx context.Context, x *session, b *bridge.Batch) error {
 	return x.confirm(ctx)
 }
 
-// batch returns what the records of the batch at hand go out with, and begins
-// a batch where there is none.
+// batch returns the delivery of the current batch, and starts one if there is
+// none.
 func (x *session) batch(ctx context.Context) (*delivery, error) {
 	switch {
 	case x.open != nil && x.open.hasFailed():
@@ -170,7 +170,7 @@ func (x *session) batch(ctx context.Context) (*delivery, error) {
 	return x.open, nil
 }
 
-// finish waits for all that the batch at hand has sent, and ends it.
+// finish waits for all records of the current batch, and ends it.
 func (x *session) finish(ctx context.Context) error {
 	x.open.seal()
 	if err := x.await(ctx, x.open); err != nil {
@@ -180,8 +180,8 @@ func (x *session) finish(ctx context.Context) error {
 	return nil
 }
 
-// refresh ends the session if the topics are no longer what it was made for.
-// Brokers that do not answer are no reason.
+// refresh ends the session if the topics have changed. Unresponsive brokers do
+// not end it.
 func (x *session) refresh(ctx context.Context) error {
 	if time.Since(x.read) < settingsAge {
 		return nil
@@ -208,7 +208,7 @@ func (x *session) refresh(ctx context.Context) error {
 	return nil
 }
 
-// target is where records go.
+// target is the destination of records.
 type target struct {
 	client *kafkaclient.Client
 	what   string // is done, for errors: "publish to TOPIC"
@@ -222,8 +222,8 @@ type target struct {
 	first failpoint.Point
 }
 
-// delivery follows the records of one batch until all promises have run. Its
-// methods are for the Sink's caller, but for settle.
+// delivery tracks the records of one batch until all promises have run. Its
+// methods are for the Sink's caller, except settle.
 type delivery struct {
 	target
 	// left counts the records whose promise has not run, and one more until
@@ -244,7 +244,7 @@ func newDelivery(to target) *delivery {
 	return d
 }
 
-// hand gives an inflightPage's records to the client. Their context is never
+// hand passes an inflightPage's records to the client. Their context is never
 // cancelled, since that would leave a sent record in doubt inside the client.
 func (d *delivery) hand(p *inflightPage) {
 	n := len(p.records)
@@ -265,7 +265,7 @@ func (d *delivery) hand(p *inflightPage) {
 	}
 }
 
-// seal says that no more records follow.
+// seal marks the end of the records.
 func (d *delivery) seal() {
 	if !d.sealed {
 		d.sealed = true
@@ -288,7 +288,7 @@ func (d *delivery) hasFailed() bool {
 	}
 }
 
-// settle notes how a record's promise was kept, on the client's goroutine.
+// settle records the result of a record's promise, on the client's goroutine.
 func (d *delivery) settle(r *kgo.Record, err error) {
 	if err == nil && d.transactional && (r.ProducerID != d.producer || r.ProducerEpoch != d.epoch) {
 		// The client healed itself: it sends what it still has anew, while
@@ -313,7 +313,7 @@ func (d *delivery) fail(topic string, err error) {
 }
 
 // await waits for the last promise, the first error or the end of ctx, and
-// reports when nothing moves.
+// reports stalls.
 func (x *session) await(ctx context.Context, d *delivery) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -375,8 +375,8 @@ func (x *session) outcome(d *delivery) error {
 	return f
 }
 
-// look finds out why nothing is acknowledged. It returns nil when the batch is
-// done or ctx has ended meanwhile.
+// look returns the cause of a stall, or nil if the batch is done or ctx has
+// ended meanwhile.
 func (x *session) look(ctx context.Context, d *delivery) *bridge.Fault {
 	if cause := x.writer.Trouble(); cause != nil {
 		return x.cfg.fault(cause, x.cfg.Topic)

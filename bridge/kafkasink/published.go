@@ -18,9 +18,9 @@ import (
 // maxIndexed is how many events are remembered: about 300 MB.
 const maxIndexed = 5_000_000
 
-// Published reads what the topics of a stream hold: the events and the dead
-// letters of the stream. It publishes nothing, and needs no session. One
-// goroutine at a time calls Holds; the other methods may be called concurrently.
+// Published reads the stream's events and dead letters in its topics. It
+// publishes nothing, and needs no session. Holds is for one goroutine at a
+// time; the other methods may be called concurrently.
 type Published struct {
 	cfg Config
 	// searched is where Holds has found nothing, by topic; holdsTime bounds one look.
@@ -28,7 +28,7 @@ type Published struct {
 	holdsTime time.Duration
 }
 
-// Published reads what the stream's topics hold.
+// Published returns the reader of the stream's topics.
 func (c *Config) Published() *Published {
 	return &Published{cfg: *c, searched: make(map[string]searched), holdsTime: holdsTime}
 }
@@ -110,9 +110,8 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 	return nil
 }
 
-// spansAfter returns the parts of a topic from records of a time on, up to its
-// end now. What an open transaction has written, and what is behind that, is
-// waited for.
+// spansAfter returns the spans of a topic from a record time to its current
+// end. Records of open transactions, and those after them, are waited for.
 func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[int32]kafkaclient.Span, error) {
 	starts, err := l.After(ctx, from.UnixMilli())
 	if err != nil {

@@ -29,9 +29,9 @@ import (
 //     the client refuses to commit once it sees the other id, and the look at
 //     the ids twice a minute (refresh) ends the session.
 
-// reach is how far the log of one topic is known to go. While records are on
-// their way it is the client's promises', which it calls one after the other,
-// otherwise the Sink's caller's.
+// reach is the known end of one topic's log. While records are in flight it
+// belongs to the client's promises, which are serialized, otherwise to the
+// Sink's caller.
 type reach struct {
 	topic *kafkaclient.Topic
 	ends  []int64 // of the partitions
@@ -47,8 +47,8 @@ type reach struct {
 // reaches are those of a session's topics of events and dead letters.
 type reaches []*reach
 
-// follows takes note of where a record is, and checks that it is behind those
-// that the topic is known to have.
+// follows records an acknowledged offset, and checks that it is after the known
+// end of the partition.
 func (t *reach) follows(r *kgo.Record) error {
 	p := int(r.Partition)
 	for p >= len(t.ends) { // a partition that was added
@@ -91,8 +91,8 @@ func (s *Sink) Topics(ctx context.Context) ([]bridge.TopicState, error) {
 	return x.reaches.states(x.topics.DeadLetters), nil
 }
 
-// confirm asks for the ids of topics where the offsets do not prove that the
-// records of the batch are where they belong.
+// confirm checks topic ids where offsets do not prove that the batch is in the
+// right topic.
 func (x *session) confirm(ctx context.Context) error {
 	asked := false
 	for _, t := range x.reaches {
@@ -110,8 +110,7 @@ func (x *session) confirm(ctx context.Context) error {
 	return nil
 }
 
-// identify ends the session if a topic of events or dead letters is another one
-// by now.
+// identify returns an error if a topic of events or dead letters was recreated.
 func (x *session) identify(ctx context.Context) error {
 	topics, err := x.writer.Identify(ctx, x.cfg.Topics().Published()...)
 	if err != nil {
@@ -130,7 +129,7 @@ func (x *session) same(topics []kafkaclient.Topic) error {
 	return nil
 }
 
-// measure asks how far the session's topics go.
+// measure reads the bounds of the session's topics.
 func (x *session) measure(ctx context.Context) error {
 	if err := x.identify(ctx); err != nil {
 		return err
@@ -149,8 +148,8 @@ func (x *session) measure(ctx context.Context) error {
 	return nil
 }
 
-// changed is the fault of a topic that is another one than when the session
-// began. The next session finds out what that means.
+// changed is the fault of a recreated topic. The next session determines the
+// consequences.
 func changed(topic string) *bridge.Fault {
 	return &bridge.Fault{Class: bridge.Transient, Code: "topic_changed", Err: fmt.Errorf("topic %s was recreated", topic)}
 }
@@ -178,7 +177,7 @@ func (all reaches) of(topic string) *reach {
 // its topic: it is never sent.
 const pinPartition = -1
 
-// pinned reports whether the client has learnt all topics.
+// pinned reports whether the client knows the ids of all topics.
 func (all reaches) pinned() bool {
 	for _, t := range all {
 		if !t.pinned.Load() {
@@ -188,7 +187,7 @@ func (all reaches) pinned() bool {
 	return true
 }
 
-// pin makes a client learn the session's topics, once and for all.
+// pin makes a client load the session's topics, once.
 func (all reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
 	results := make(chan error, len(all))
 	for _, t := range all {
@@ -207,8 +206,8 @@ func (all reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
 	return nil
 }
 
-// pinnable partitions the records of a topic as inner does, and notes what the
-// client knows of the topic.
+// pinnable partitions like its TopicPartitioner, and records what the client
+// knows of the topic.
 type pinnable struct {
 	kgo.TopicPartitioner
 	reach *reach // nil where nobody asks

@@ -30,7 +30,7 @@ const (
 // headerTraceparent.
 const maxHeaders = 9
 
-// builder makes the records of pages. Owned by the Sink's caller.
+// builder builds the records of pages. Owned by the Sink's caller.
 type builder struct {
 	cfg       Config
 	constants struct{ specVersion, contentType, stream, live, rewind kgo.RecordHeader }
@@ -45,7 +45,7 @@ type builder struct {
 	sourceText []byte
 }
 
-// batch is what a builder makes of one page.
+// batch is what a builder builds of one page.
 type batch struct {
 	session *session
 	now     time.Time
@@ -77,8 +77,8 @@ func newBuilder(cfg Config) builder {
 	return b
 }
 
-// build fills p with all records of the page before one of them is
-// produced, so that a page that must not go out leaves nothing behind.
+// build builds all records of the page in p before any is produced, so that a
+// rejected page leaves nothing behind.
 func (b *builder) build(p *inflightPage, page *bridge.Page, x *session) (bridge.Receipt, error) {
 	now := time.Now()
 	b.to = p
@@ -93,8 +93,8 @@ func (b *builder) build(p *inflightPage, page *bridge.Page, x *session) (bridge.
 	return made.receipt, nil
 }
 
-// headersPerEvent is how many headers the page's records have at most. It sets
-// the one that is the same for all of them.
+// headersPerEvent bounds the headers per record of the page, and sets the
+// common one.
 func (b *builder) headersPerEvent(page *bridge.Page) int {
 	b.trace = kgo.RecordHeader{}
 	switch {
@@ -107,7 +107,7 @@ func (b *builder) headersPerEvent(page *bridge.Page) int {
 	return maxHeaders + 1
 }
 
-// add makes the record of one event, or its dead letter.
+// add builds the record of one event, or its dead letter.
 func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 	topic := made.session.topics.Events
 	switch {
@@ -136,8 +136,8 @@ func (b *builder) add(made *batch, page *bridge.Page, ev *bridge.Event) error {
 	return nil
 }
 
-// stamp returns the record's time, and whether it is not the event's because
-// the topic would not keep that.
+// stamp returns the record's timestamp, and whether it replaces an event time
+// that the topic would not retain.
 func (m *batch) stamp(setting string, ev *bridge.Event) (time.Time, bool) {
 	switch {
 	case setting == timestampPublish || m.session.topics.Events.Settings.AppendTime || ev.Time == bridge.NoTime:
@@ -210,7 +210,7 @@ func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
 }
 
 // timeHeader returns the exact event time. Times without an RFC 3339 form,
-// which is all that CloudEvents allows, have none.
+// which CloudEvents requires, have none.
 func (b *builder) timeHeader(ev *bridge.Event) (kgo.RecordHeader, bool) {
 	if ev.Time == bridge.NoTime || ev.Defect == bridge.DefectTime || ev.Defect == bridge.DefectNotObject {
 		return kgo.RecordHeader{}, false
@@ -238,7 +238,7 @@ func appendTwo(to []byte, n int) []byte { return append(to, byte('0'+n/10), byte
 
 const dayMillis = 24 * 60 * 60 * 1000
 
-// dates keeps the text of the last day asked for: most events are of the same.
+// dates caches the text of the last day: most events share it.
 type dates struct {
 	day  int64
 	text string // with the T that goes before the time; empty where the day has no RFC 3339 form
@@ -256,8 +256,8 @@ func (d *dates) of(day int64) string {
 	return d.text
 }
 
-// header returns a header whose value is built in the batch's own memory. When
-// that grows, earlier values stay where they are.
+// header returns a header with its value in the batch's own memory. Earlier
+// values stay valid when that grows.
 func (b *builder) header(key string, appendValue func([]byte) []byte) kgo.RecordHeader {
 	from := len(b.to.text)
 	b.to.text = appendValue(b.to.text)
@@ -285,9 +285,9 @@ const (
 	headerOverhead = 10
 )
 
-// recordSize returns what a batch with only this record takes at most, before
-// compression. The producer measures so too, the brokers after compression: a
-// record that fits here fits everywhere.
+// recordSize returns the maximum size of a batch with only this record, before
+// compression. The producer measures the same, brokers after compression: a
+// record that fits here always fits.
 func recordSize(r *kgo.Record) int {
 	n := batchOverhead + len(r.Key) + len(r.Value)
 	for i := range r.Headers {

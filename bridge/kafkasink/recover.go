@@ -15,19 +15,18 @@ import (
 )
 
 const (
-	// initTimeout bounds one attempt to get the producer id. The coordinator
-	// first ends what an earlier session left open.
+	// initTimeout bounds one InitProducerID. The coordinator first aborts what
+	// an earlier session left open.
 	initTimeout = 20 * time.Second
 )
 
-// Recover begins a new session: new clients, topics that are there and can
-// take our records, the stream's transactional id, which fences every earlier
-// session. Then it asks owned, and reads the newest checkpoint back, behind a
-// barrier of its own: reading to the end without one would stop before a
-// checkpoint that is committed but hidden behind somebody else's open
-// transaction. At least once, the checkpoint is the mirror's. Unreachable
-// brokers are waited for; what waiting does not cure is a Permanent fault.
-// When another session begins meanwhile, the error is a bridge.ErrFenced.
+// Recover starts a session: new clients, a check that the topics exist and
+// accept our records, and the stream's transactional id, which fences every
+// earlier session. Then it calls owned, and reads the newest checkpoint behind
+// its own barrier: without one, a committed checkpoint could be hidden behind
+// another program's open transaction. At least once, the checkpoint is the
+// copy's. Unreachable brokers are retried; permanent errors are Permanent
+// faults. If another session starts meanwhile, the error is a bridge.ErrFenced.
 func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	s.endSession()
 	for try := 0; ; try++ {
@@ -50,7 +49,7 @@ func (s *Sink) Recover(ctx context.Context, owned func(context.Context) error) (
 	}
 }
 
-// disownedError is what the caller's owned said.
+// disownedError is the error of owned.
 type disownedError struct{ err error }
 
 func (e *disownedError) Error() string {
@@ -58,8 +57,8 @@ func (e *disownedError) Error() string {
 }
 func (e *disownedError) Unwrap() error { return e.err }
 
-// attempt makes one attempt at a session. Only the clients of the one that
-// succeeds are kept.
+// attempt makes one attempt at a session. Only the clients of a successful one
+// are kept.
 func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	x, err := begin(ctx, &s.cfg, &s.kept)
 	if err != nil {
@@ -81,7 +80,7 @@ func (s *Sink) attempt(ctx context.Context, owned func(context.Context) error) (
 	return c, err
 }
 
-// prepare learns about the topics and the brokers' transactions.
+// prepare loads the topics and the brokers' transaction.version.
 func (x *session) prepare(ctx context.Context) error {
 	needs := x.cfg.Needs()
 	if x.kept != nil {
@@ -106,10 +105,9 @@ func (x *session) prepare(ctx context.Context) error {
 	return nil
 }
 
-// takeOver makes the stream this session's and finds its newest checkpoint.
-// The order is the protocol: once the producer id is ours, nothing of an
-// earlier session can be committed any more, so what the barrier shows is all
-// there will ever be.
+// takeOver fences earlier sessions and reads the newest checkpoint. The order
+// is the protocol: once the producer id is ours, no earlier session can commit
+// any more, so everything up to the barrier is final.
 func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Context) error) (bridge.Checkpoint, error) {
 	if failpoint.Broken(failpoint.BreakRead) {
 		c, err := s.checkpoints.newest(ctx, x, nil)
@@ -142,8 +140,8 @@ func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Cont
 	return s.checkpoints.newest(ctx, x, b)
 }
 
-// takeProducer takes the stream's transactional id. The coordinator aborts
-// what an earlier session left open before it answers.
+// takeProducer initializes the stream's transactional id. The coordinator first
+// aborts what an earlier session left open.
 func (x *transactions) takeProducer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, initTimeout)
 	defer cancel()
@@ -153,14 +151,14 @@ func (x *transactions) takeProducer(ctx context.Context) error {
 	return nil
 }
 
-// barrier is a committed record that no other session wrote. What is before
-// it in the log cannot change any more.
+// barrier is a committed record unique to the session. The log before it is
+// final.
 type barrier struct {
 	offset int64
 	value  string
 }
 
-// commitBarrier commits one on the stream's partition.
+// commitBarrier commits a barrier on the stream's partition.
 func (x *session) commitBarrier(ctx context.Context) (*barrier, error) {
 	unique := rand.Text()
 	offset, err := x.commitOwn(ctx, "a barrier", x.cfg.ownRecord(x.cfg.barrierKey(), []byte(unique)))
@@ -171,7 +169,7 @@ func (x *session) commitBarrier(ctx context.Context) (*barrier, error) {
 }
 
 // commitOwn commits records of the checkpoint topic, the last of them on the
-// stream's partition, and returns the offset of that.
+// stream's partition, and returns that record's offset.
 func (x *session) commitOwn(ctx context.Context, what string, own ...kgo.Record) (int64, error) {
 	t, err := x.beginTransaction(ctx, fmt.Sprintf("commit %s to %s", what, x.cfg.CheckpointTopic))
 	if err != nil {
@@ -199,7 +197,7 @@ func (x *session) commitOwn(ctx context.Context, what string, own ...kgo.Record)
 	return last.Offset, x.endTransaction(limited)
 }
 
-// warnWeak says once what older brokers cannot promise.
+// warnWeak warns once about the weaker guarantee of older brokers.
 func (s *Sink) warnWeak(x *session) {
 	if x.strict() || !s.cfg.exactly() || s.weak || s.cfg.Log == nil {
 		return

@@ -18,36 +18,34 @@ import (
 // The jobs that repair a stream. Two processes with the same job of the same
 // stream fence each other.
 const (
-	// JobDLQ publishes dead letters again. A mark is PARTITION/OFFSET of one.
+	// JobDLQ retries dead letters. A mark is the PARTITION/OFFSET of one.
 	JobDLQ = "dlq"
-	// JobVerify publishes events that are missing.
+	// JobVerify publishes missing events.
 	JobVerify = "repair"
 )
 
-// repairTries is how often a publication in doubt is looked at again.
+// repairTries bounds the attempts of a publication in doubt.
 const repairTries = 3
 
-// Repair publishes events of a stream outside of its order, beside the running
-// stream and without touching its session: events and a mark that names them
-// are one transaction, so that either both are there or none. The records are
-// as the stream itself would publish them, but with eb-origin repair. It always
-// publishes exactly once, whatever the stream's delivery.
+// Repair publishes events of a stream out of order, beside the running stream
+// and without affecting its session: events and the mark that names them are
+// one transaction. The records are those of the stream, but with eb-origin
+// repair. It always publishes exactly once, whatever the stream's delivery.
 //
-// A mark is the record JOB/STREAM/NAME in the compacted topic
-// <checkpoint topic>.jobs and is kept until it is forgotten; the transactional id is
-// <checkpoint topic>.jobs.<stream>.<job>. One goroutine uses a Repair.
+// A mark is the record JOB/STREAM/NAME in the compacted topic <checkpoint
+// topic>.jobs and is kept until it is forgotten; the transactional id is
+// <checkpoint topic>.jobs.<stream>.<job>. A Repair is for one goroutine.
 type Repair struct {
 	sink  *Sink
 	marks map[string][]byte // as of the session's barrier, and those since
-	// dry stands for the session in a rehearsal, nil otherwise.
+	// dry is the stand-in for the session in a rehearsal, nil otherwise.
 	dry *session
 }
 
-// OpenRepair begins a session of the job. It fences an earlier one, ends what
-// that left open, and only then reads the marks, behind a barrier: a mark that
-// is not seen then is not there. The jobs' topic is created if it is missing.
-// Brokers that are away are waited for, for some tries; what waiting does not
-// cure is a Permanent fault.
+// OpenRepair starts a session of the job. It fences an earlier one, aborts what
+// that left open, and reads the marks behind a barrier: marks not seen then do
+// not exist. It creates the job topic if it is missing. Unreachable brokers are
+// retried a few times; permanent errors are Permanent faults.
 func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	r, err := newRepair(cfg, job)
 	if err != nil {
@@ -62,8 +60,8 @@ func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	return r, nil
 }
 
-// Rehearse returns a Repair that changes nothing: Publish only says whether the
-// topic could take the events. Its marks are those that can be read now.
+// Rehearse returns a Repair that changes nothing: Publish only checks that the
+// topic accepts the events. Its marks are those readable now.
 func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	r, err := newRepair(cfg, job)
 	if err != nil {
@@ -85,9 +83,9 @@ func Rehearse(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	return r, nil
 }
 
-// Marks returns the marks of a job that can be read now, by name: those of a
-// transaction that is just being committed may be missing. It begins no
-// session. Without a topic of jobs there are none.
+// Marks returns the readable marks of a job by name; those of a transaction
+// being committed may be missing. It starts no session. A missing job topic has
+// none.
 func Marks(ctx context.Context, cfg Config, job string) (map[string][]byte, error) {
 	r, err := newRepair(cfg, job)
 	if err != nil {
@@ -109,21 +107,21 @@ func newRepair(cfg Config, job string) (*Repair, error) {
 	return &Repair{sink: s}, nil
 }
 
-// Marks returns the value of each mark that was there when the session began,
-// or that this Repair has put since, by name. The caller does not change it.
+// Marks returns the marks at the start of the session and those added since, by
+// name. The caller must not modify it.
 func (r *Repair) Marks() map[string][]byte { return r.marks }
 
 // Close ends the session.
 func (r *Repair) Close() { r.sink.Close() }
 
-// Publish publishes the page's events and puts the mark, in one transaction.
-// The page stays the caller's and must stay as it is until Publish returns. An
-// error that is a bridge.ErrRefused says that the topic cannot take one of the
-// events; then nothing is published, and the Repair can go on. In doubt a new
-// session tells, by the mark, whether the events are there, so the mark must
-// hold something that no other publication has. After another error nobody has
-// seen the events, or it says that this is not known; a bridge.ErrFenced says
-// that another process does the same job.
+// Publish publishes the page's events and the mark in one transaction. The
+// caller keeps the page, and must not modify it until Publish returns. An error
+// that is a bridge.ErrRefused reports an event that the topic cannot take;
+// nothing is published, and the Repair remains usable. In doubt a new session
+// checks, by the mark, whether the events were published, so the mark's value
+// must be unique to this publication. After another error the events are not
+// visible, or the error says that this is unknown; a bridge.ErrFenced reports
+// that another process runs the same job.
 func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	if r.dry != nil {
 		receipt, err := r.sink.records.build(ownRecords(), page, r.dry)
@@ -163,7 +161,7 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 // forgottenAtOnce is how many marks are in one transaction.
 const forgottenAtOnce = 1000
 
-// Forget removes marks: what they were about can be published again.
+// Forget deletes marks: their events can be published again.
 func (r *Repair) Forget(ctx context.Context, names []string) error {
 	for some := range slices.Chunk(names, forgottenAtOnce) {
 		if r.sink.session == nil {
@@ -188,9 +186,9 @@ func (r *Repair) Forget(ctx context.Context, names []string) error {
 	return nil
 }
 
-// publish makes one attempt. Before the transaction's end is answered nothing
-// is visible; after it events and mark are there for good. In between the next
-// session's barrier tells.
+// publish makes one attempt. Before the transaction has ended nothing is
+// visible; after it events and mark are durable. In between the next session's
+// barrier decides.
 func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	s, x := r.sink, r.sink.session
 	rec := s.cfg.ownRecord(s.cfg.scopedKey(mark), value)
@@ -210,7 +208,7 @@ func (r *Repair) publish(ctx context.Context, page *bridge.Page, mark string, va
 	return receipt, x.endTransaction(ending)
 }
 
-// begin makes attempts at a session until one succeeds.
+// begin attempts to start a session.
 func (r *Repair) begin(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := r.attempt(ctx)
@@ -242,10 +240,8 @@ func (r *Repair) attempt(ctx context.Context) error {
 	return nil
 }
 
-// takeOver makes the job this session's and reads its marks, in the order of
-// Sink.takeOver and for the same reason: once the producer id is ours nothing
-// of an earlier session can be committed any more, and what is before the
-// barrier is all there will ever be.
+// takeOver fences earlier sessions of the job and reads its marks, in the order
+// of Sink.takeOver and for the same reason.
 func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, error) {
 	if err := x.takeProducer(ctx); err != nil {
 		return nil, err
@@ -261,7 +257,7 @@ func (r *Repair) takeOver(ctx context.Context, x *session) (map[string][]byte, e
 	return r.scanMarks(ctx, l, kafkaclient.Span{To: b.offset})
 }
 
-// visibleMarks reads what is committed and not hidden.
+// visibleMarks reads the committed marks.
 func (r *Repair) visibleMarks(ctx context.Context, client *kafkaclient.Client) (map[string][]byte, error) {
 	l, all, err := r.sink.cfg.committedLog(ctx, client)
 	if err != nil || l == nil {
@@ -289,7 +285,7 @@ func (r *Repair) scanMarks(ctx context.Context, l *kafkaclient.PartitionLog, par
 	return marks, nil
 }
 
-// ensureTopic makes the topic of the jobs. Its loss is no danger to the stream.
+// ensureTopic creates the job topic. Its loss does not endanger the stream.
 func (r *Repair) ensureTopic(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {
 	s := r.sink
 	topics, err := client.Describe(ctx, s.cfg.CheckpointTopic)

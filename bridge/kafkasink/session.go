@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// session is the Kafka clients of one Recover and what was learnt when they
-// were made. It is owned by the Sink's caller.
+// session is the Kafka clients of one Recover and the topics they found. It is
+// owned by the Sink's caller.
 type session struct {
 	transactions
 	kept   *kept               // of the Sink; nil where it has none
@@ -21,16 +21,16 @@ type session struct {
 	// topics are set before the first record, read when they were described.
 	topics kafkaadmin.Described
 	read   time.Time
-	// reaches are how far the topics of events and dead letters go.
+	// reaches are the known ends of the topics of events and dead letters.
 	reaches reaches
-	// open is the batch at hand, nil before its first record; receipt is what
+	// open is the current batch, nil before its first record; receipt is what
 	// was sent of it.
 	open     *delivery
 	receipt  tally
-	withheld []*bridge.Page // by a rule that is broken on purpose
+	withheld []*bridge.Page // by a rule broken on purpose
 }
 
-// releaseWithheld ends with the pages that were held back.
+// releaseWithheld releases the withheld pages.
 func (x *session) releaseWithheld() {
 	for _, page := range x.withheld {
 		page.Release()
@@ -47,11 +47,11 @@ func (x *session) noteLoss(topic string, partition int32) {
 	}
 }
 
-// kept is what a Sink keeps from one session to the next.
+// kept is the state of a Sink that outlives a session.
 type kept struct {
 	losses atomic.Int64 // what brokers lost
-	// patient is how the last session ended its transactions: brokers seldom
-	// change their kind, so that the next one begins as they want it.
+	// patient is how the last session ended its transactions: the next one
+	// starts the same way, since brokers rarely change.
 	patient   bool
 	published *Published
 }
@@ -60,7 +60,7 @@ func newSession(cfg *Config, k *kept, patient bool) *session {
 	return &session{transactions: transactions{cfg: cfg, patient: patient, newest: -1}, kept: k}
 }
 
-// begin makes a session with clients that know the cluster.
+// begin starts a session with clients that know the cluster.
 func begin(ctx context.Context, cfg *Config, k *kept) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, kafkaclient.AttemptTimeout)
 	defer cancel()
@@ -78,7 +78,7 @@ func begin(ctx context.Context, cfg *Config, k *kept) (*session, error) {
 	return x, err
 }
 
-// meet makes clients and has them learn about the cluster.
+// meet creates clients and loads the cluster's metadata.
 func (x *session) meet(ctx context.Context) error {
 	if err := x.connect(); err != nil {
 		return x.cfg.fault(err, "")
@@ -112,8 +112,8 @@ func (x *session) adopt(topics *kafkaadmin.Described) {
 	}
 }
 
-// batchLimit is the largest batch for a topic. A client asks once a topic, at
-// its first record.
+// batchLimit is the maximum batch size of a topic. A client asks once per
+// topic, at its first record.
 func (x *session) batchLimit(topic string) int32 {
 	if t := x.state(topic); t != nil {
 		return int32(t.Settings.MaxMessage)
@@ -121,7 +121,7 @@ func (x *session) batchLimit(topic string) int32 {
 	return kafkaclient.MinMessage
 }
 
-// state returns what is known of a topic of ours, or nil.
+// state returns what is known of one of our topics, or nil.
 func (x *session) state(topic string) *kafkaclient.Topic {
 	for _, t := range x.topics.Needed() {
 		if t.Name == topic {
@@ -131,8 +131,8 @@ func (x *session) state(topic string) *kafkaclient.Topic {
 	return nil
 }
 
-// close ends the clients. Every record that is still waiting fails at once, and
-// nothing of any page is in use when it returns.
+// close closes the clients. Every pending record fails at once, and no page is
+// in use when it returns.
 func (x *session) close() {
 	if x.mirror != nil {
 		x.mirror.stop()
@@ -149,7 +149,7 @@ func (x *session) close() {
 	x.releaseWithheld()
 }
 
-// lost is closed when the session must end although nothing failed in it.
+// lost is closed when the session must end although nothing in it failed.
 func (x *session) lost() <-chan struct{} {
 	if x.mirror == nil {
 		return nil

@@ -2,9 +2,9 @@ package kafkasink
 
 import "time"
 
-// Sink publishes one stream to Kafka. Recover, Send, Publish, Holds and Close are
-// called by one goroutine at a time; Plan, Create, Check, TransactionVersion
-// and Losses may be called at any time.
+// Sink publishes one stream to Kafka. Recover, Send, Publish, Holds, Topics and
+// Close are for one goroutine at a time; Losses and Refused may be called at
+// any time.
 type Sink struct {
 	*Published // what Holds, Index and PartialIndex read
 
@@ -16,7 +16,7 @@ type Sink struct {
 	kept        kept
 	// mirrorEvery is how often at most a checkpoint is copied.
 	mirrorEvery time.Duration
-	weak        bool // that was said
+	weak        bool // the warning was logged
 }
 
 // New returns a Sink. It does not connect.
@@ -32,17 +32,16 @@ func New(cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-// Losses counts how often a broker no longer knew what it had acknowledged
-// before, in this process. It means that records may be lost on the brokers,
+// Losses counts how often a broker lost acknowledged records in this process,
 // as after an unclean leader election.
 func (s *Sink) Losses() int64 { return s.kept.losses.Load() }
 
-// Refused counts the checkpoints in Kafka that this process did not believe,
-// because they were produced outside a transaction: somebody else wrote them.
+// Refused counts the ignored checkpoints in Kafka: they were produced outside a
+// transaction, so by another program.
 func (s *Sink) Refused() int64 { return s.checkpoints.refused.Load() }
 
-// Close ends the session and waits for its goroutine. The Sink may be used
-// again after a Recover.
+// Close ends the session and waits for its goroutine. A Recover makes the Sink
+// usable again.
 func (s *Sink) Close() { s.endSession() }
 
 func (s *Sink) endSession() {

@@ -6,16 +6,16 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// futureLimit is how far in the future a record's time may be. Kafka 4 refuses
-// more by default.
+// futureLimit bounds record timestamps in the future. Kafka 4 rejects later
+// ones by default.
 const futureLimit = time.Hour
 
-// window is the span of times that a topic would keep, in milliseconds since
-// the epoch. Clients' clocks lie, so event times need not be in it.
+// window is the range of timestamps that a topic retains, in milliseconds since
+// the epoch. Client clocks are unreliable, so event times may be outside.
 type window struct{ from, to int64 }
 
-// keptBy returns a topic's span as of now. A record older than half the retention
-// would be gone before long; a negative time is no time to Kafka.
+// keptBy returns a topic's window as of now. A record older than half the
+// retention would soon be deleted; Kafka has no negative timestamps.
 func keptBy(t *kafkaclient.Settings, now time.Time) window {
 	w := window{to: now.Add(min(futureLimit, t.After)).UnixMilli()}
 	if t.Retention != kafkaclient.ForEver {

@@ -15,9 +15,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 )
 
-// commitTimeout bounds the end of a transaction. On a limping cluster commits
-// take ten seconds and then succeed; to give up before that makes doubt where
-// there is none.
+// commitTimeout bounds the end of a transaction. On a degraded cluster commits
+// take ten seconds and then succeed; giving up earlier would create doubt.
 const commitTimeout = 25 * time.Second
 
 // errProducerChanged: part of a transaction's records went out under another
@@ -25,15 +24,15 @@ const commitTimeout = 25 * time.Second
 var errProducerChanged = errors.New("the producer id changed within a transaction")
 
 // transactions are those of one session. Its methods are for one goroutine at a
-// time: the Sink's caller, or at least once the mirror's.
+// time: the Sink's caller, or at least once the copier's.
 type transactions struct {
 	cfg *Config
 	// writer produces checkpoints and has the stream's transactional id.
 	writer *kafkaclient.Client
 	// version is the brokers' transaction.version, 0 until it is known.
 	version atomic.Int32
-	// patient: the brokers' transactions are of the older kind, whose end must
-	// not be asked for twice, so that the answer is waited for.
+	// patient: brokers below transaction.version 2, where EndTxn must not be
+	// sent twice, so that its answer is waited for.
 	patient bool
 	// began is when the last transaction began, newest where its checkpoint or
 	// barrier is: offsets only grow.
@@ -41,14 +40,14 @@ type transactions struct {
 	newest int64
 }
 
-// strict reports whether the brokers fence each transaction by itself
-// (transaction.version 2): then a late end of one cannot end the next.
+// strict reports whether brokers fence each transaction (transaction.version
+// 2): then a late EndTxn cannot end the next one.
 func (x *transactions) strict() bool { return x.version.Load() >= kafkaclient.StrictTransactions }
 
-// transact commits what was sent and the checkpoint behind it. Before the end
-// is answered nothing is visible, and a crash leaves nothing but a transaction
-// that the next session's producer id aborts. After it both are there for
-// good. In between the next session's barrier tells.
+// transact commits the sent records and the checkpoint. Before the transaction
+// has ended nothing is visible, and a crash leaves only a transaction that the
+// next session aborts. After it both are durable. In between the next session's
+// barrier decides.
 func (s *Sink) transact(ctx context.Context, x *session, b *bridge.Batch) error {
 	defer x.releaseWithheld()
 	if failpoint.Broken(failpoint.BreakSplit) && len(x.withheld) > 0 {
@@ -87,8 +86,8 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 	return nil
 }
 
-// complete sends records of our own behind what the batch has sent, and waits
-// until all of it is acknowledged. What is left is to end the transaction.
+// complete sends our own records after those of the batch, and waits until all
+// are acknowledged. Only the end of the transaction is left.
 func (x *session) complete(ctx context.Context, own ...kgo.Record) error {
 	if x.open != nil && !x.strict() {
 		// Here a late end of an earlier transaction may commit what there is
@@ -119,7 +118,7 @@ func (x *session) complete(ctx context.Context, own ...kgo.Record) error {
 	return x.follows(&p.records[len(own)-1])
 }
 
-// sendWithheld sends what a broken rule has held back.
+// sendWithheld sends what a broken rule withheld.
 func (s *Sink) sendWithheld(ctx context.Context, x *session) error {
 	for _, page := range x.withheld {
 		if err := s.dispatch(ctx, x, ownRecords(), page); err != nil {
@@ -129,7 +128,7 @@ func (s *Sink) sendWithheld(ctx context.Context, x *session) error {
 	return nil
 }
 
-// beginTransaction opens a transaction and returns what its records need.
+// beginTransaction starts a transaction and returns the target of its records.
 func (x *transactions) beginTransaction(ctx context.Context, what string) (target, error) {
 	x.began = time.Now()
 	if err := x.writer.BeginTransaction(); err != nil {
@@ -142,8 +141,8 @@ func (x *transactions) beginTransaction(ctx context.Context, what string) (targe
 	return target{client: x.writer, what: what, transactional: true, producer: id, epoch: epoch}, nil
 }
 
-// follows checks that a record of ours is behind all earlier ones. If not, the
-// topic is another one, or was cut, and what it held is gone.
+// follows checks that our record is after all earlier ones. If not, the topic
+// was recreated or truncated.
 func (x *transactions) follows(r *kgo.Record) error {
 	if r.Offset <= x.newest {
 		return &bridge.Fault{
@@ -156,8 +155,8 @@ func (x *transactions) follows(r *kgo.Record) error {
 	return nil
 }
 
-// endTransaction commits. On any error the outcome is unknown: the client may
-// not be used again, and must not be healed.
+// endTransaction commits. After any error the outcome is unknown: the client
+// must not be reused.
 func (x *transactions) endTransaction(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- x.writer.EndTransaction(ctx, kgo.TryCommit) }() // waited for below
@@ -180,8 +179,8 @@ func (x *transactions) endTransaction(ctx context.Context) error {
 	}
 }
 
-// transactionFault makes a fault of an error that ends a session, and tells
-// being fenced from a transaction that took too long.
+// transactionFault returns the fault of an error that ends a session, and
+// distinguishes fencing from a transaction timeout.
 func (x *transactions) transactionFault(err error) *bridge.Fault {
 	if isTopicGone(err) {
 		return goneTopic(err)
@@ -200,8 +199,8 @@ func (x *transactions) transactionFault(err error) *bridge.Fault {
 	return f
 }
 
-// isFenced reports whether brokers refuse the producer because there is a
-// newer one. They also refuse it so after a time-out.
+// isFenced reports whether brokers reject the producer as fenced, which they
+// also do after a transaction timeout.
 func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidProducerIDMapping)
 }

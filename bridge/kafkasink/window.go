@@ -6,34 +6,33 @@ import (
 	"exportbridge/bridge"
 )
 
-// jobsSuffix is what the topic of the jobs' records has behind the name of the
-// checkpoint topic. A job never writes where the stream has its checkpoints: an
-// open transaction there would hold its start back.
+// jobsSuffix is appended to the checkpoint topic's name for the job topic. A
+// job never writes to the checkpoint topic: its open transaction would delay
+// the start of the stream.
 const jobsSuffix = ".jobs"
 
-// JobsTopic is the name of the topic where the jobs of streams are whose
-// checkpoints are in the given one.
+// JobsTopic returns the name of the job topic of a checkpoint topic.
 func JobsTopic(checkpoints string) string { return checkpoints + jobsSuffix }
 
 func (c *Config) jobsTopic() string { return JobsTopic(c.CheckpointTopic) }
 
 // Window is one window of a job, which is a stream of its own to Kafka.
 type Window struct {
-	// Name is that of its checkpoints and its transactions:
-	// STREAM.JOB.wN.FROM-TO. Its bounds are in it, so that what was reached in
-	// one window is never taken for a place in another.
+	// Name names its checkpoints and transactions: STREAM.JOB.wN.FROM-TO. It
+	// contains the bounds, so that the position of one window is never taken
+	// for another's.
 	Name string
-	// Topic is where its events go, Origin the header eb-origin that they have.
+	// Topic is the topic of its events, Origin the value of eb-origin.
 	Topic, Origin string
 }
 
 var windowNames = regexp.MustCompile(`^(.+)\.w\d+\.\d+-\d+$`)
 
-// jobName is a job's name among the streams. A stream of BRIDGE_STREAMS has no
+// jobName is a job's name among the streams. Names in BRIDGE_STREAMS have no
 // dot.
 func jobName(stream, id string) string { return stream + "." + id }
 
-// ownedAs returns the name under which a stream is owned. Whoever owns a job
+// ownedAs returns the name under which a stream is owned. The owner of a job
 // owns its windows.
 func ownedAs(stream string) string {
 	if m := windowNames.FindStringSubmatch(stream); m != nil {
@@ -42,12 +41,12 @@ func ownedAs(stream string) string {
 	return stream
 }
 
-// originReplay is the origin of what is published to a topic of its own.
+// originReplay is the origin of events published to a replay topic.
 const originReplay = "replay"
 
 // OfWindow returns the configuration of a Sink for a window of a job of the
-// stream that c is the configuration of. It is exactly once always, and creates
-// no topics by itself: a topic of checkpoints that vanished must not begin anew.
+// stream. It is always exactly once, and never creates topics: a lost
+// checkpoint topic must not be recreated.
 func (c *Config) OfWindow(w Window) Config {
 	own := *c
 	own.Stream, own.CheckpointTopic, own.Topic = w.Name, c.jobsTopic(), w.Topic
