@@ -13,12 +13,12 @@ import (
 // warnCursor is the length from which a cursor is suspicious, in bytes.
 const warnCursor = 2 << 10
 
-// usualPage is the largest page of the API. A tail is judged by it even when
-// the configured page is smaller: the tail may have been read with a larger one.
+// usualPage is the API's largest page. It bounds a tail even if the configured
+// page is smaller: the tail may have been read with a larger one.
 const usualPage = 1000
 
-// handleFetched takes what was fetched: a page joins the batch at hand, which is committed when
-// it has its size, and decides what comes after the last one.
+// handleFetched adds a fetched page to the batch, commits a full batch, and
+// schedules what follows the last page.
 func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	failpoint.Reach(failpoint.Fetched)
 	if f.schedule.probing() && l.err == nil { // only whether it came matters
@@ -52,8 +52,8 @@ func (f *follower) stopFetching() {
 	}
 }
 
-// add trims a page, moves head over it and sends its events. A page that may
-// not be published leaves the batch and head as they were.
+// add trims a page, advances head past it and sends its events. A page that
+// must not be published leaves batch and head unchanged.
 func (f *follower) add(hard context.Context, l fetchResult) error {
 	if l.err != nil {
 		return l.err
@@ -96,8 +96,8 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 	return nil
 }
 
-// finish decides what follows a committed batch: the end of a bounded run,
-// the next poll, or nothing while fetching goes on.
+// finish decides what follows a committed batch: the end of a bounded run, the
+// next poll, or nothing while fetching continues.
 func (f *follower) finish(last bool) {
 	l := f.b.cfg.Limits
 	switch enough := f.run.limitReached(l, f.at.cp); {
@@ -126,7 +126,7 @@ func (f *follower) finish(last bool) {
 	}
 }
 
-// howEnded says what ended an export: so many empty pages, or its last one.
+// howEnded describes the end of an export: by empty pages, or by its last page.
 func howEnded(empties int) string {
 	if empties == 0 {
 		return "on its last page"

@@ -49,8 +49,9 @@ func (f *follower) commit(hard context.Context) error {
 	return nil
 }
 
-// storeCheckpoint has the store, which holds from, take over what the sink has just
-// published: it is the commit itself, or a copy that is written beside the loop.
+// storeCheckpoint advances the store from from to the checkpoint just
+// published: at least once this is the commit itself, exactly once a copy that
+// the mirror writes.
 func (f *follower) storeCheckpoint(ctx context.Context, from, next Checkpoint) error {
 	if f.b.cfg.exactlyOnce() {
 		f.ownership.mirror.offer(next)
@@ -80,7 +81,8 @@ func (f *follower) publish(ctx context.Context, batch Batch, pages int) (Receipt
 	return receipt, err
 }
 
-// observePublish tells how a batch of so many pages went, and learns from it.
+// observePublish reports the outcome of a batch and adapts the batch size to
+// it.
 func (f *follower) observePublish(took time.Duration, pages int, err error) {
 	o := Observation{What: ObservePublish, Took: took, Code: "ok"}
 	if err != nil {
@@ -103,9 +105,9 @@ func transactionCode(err error) string {
 	return "unknown" // the next session finds out
 }
 
-// advance moves the stored checkpoint, however long the store is away: until
-// it has moved nothing else may happen, since the outcome of a lost answer is
-// unknown and only repeating the same step settles it.
+// advance moves the stored checkpoint and retries while the store is
+// unreachable: after a lost response the outcome is unknown, and only repeating
+// the same step settles it.
 func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 	for n := 1; ; n++ {
 		began := time.Now()
@@ -145,8 +147,8 @@ func (f *follower) advance(ctx context.Context, from, to Checkpoint) error {
 	}
 }
 
-// foreign is the fault of a value that is not ours. The store's own hint names
-// the key.
+// foreign is the fault for a foreign value in the store. The store's own hint,
+// which names the key, has precedence.
 func foreign(err error) *Fault {
 	if known, ok := errors.AsType[*Fault](err); ok && known.Reason == ReasonCheckpoint && known.Hint != "" {
 		f := *known
@@ -159,15 +161,14 @@ func foreign(err error) *Fault {
 	}
 }
 
-// adopt makes a durable checkpoint the one that everything goes on from.
+// adopt makes a durable checkpoint the current one.
 func (f *follower) adopt(c Checkpoint) {
 	f.at.adopt(c)
 	f.run.seenIDs[c.ChangeID()] = struct{}{}
 	f.run.committed = time.Now()
 }
 
-// flush commits what head is ahead by: empty pages that were not worth a
-// commit of their own.
+// flush commits the empty pages between the last commit and head.
 func (f *follower) flush(ctx context.Context) error {
 	if !f.session.ready || f.at.head.Cursor == f.at.cp.Cursor {
 		return nil
@@ -176,8 +177,8 @@ func (f *follower) flush(ctx context.Context) error {
 	return f.commit(ctx)
 }
 
-// heartbeat commits a heartbeat: it proves that the stream is still ours and
-// restores a store that lost the checkpoint.
+// heartbeat commits a heartbeat: it confirms ownership and restores a store
+// that lost the checkpoint.
 func (f *follower) heartbeat(ctx context.Context) error {
 	if f.at.head.Cursor != f.at.cp.Cursor {
 		return f.flush(ctx)
@@ -196,9 +197,9 @@ func (f *follower) heartbeat(ctx context.Context) error {
 // drainTimeout bounds what an orderly stop adds to what is in flight.
 const drainTimeout = 2 * time.Second
 
-// drain ends an orderly run: what head is ahead by is committed, or else a
-// heartbeat, so that a store that lost the checkpoint meanwhile has it again.
-// Neither is needed: without them the next run reads a few empty pages again.
+// drain ends an orderly run with a flush or a heartbeat, so that a store that
+// lost the checkpoint has it again. Both are optional: without them the next
+// run reads a few empty pages again.
 func (f *follower) drain(hard context.Context) {
 	f.stopFetching()
 	if f.session.ready {
@@ -211,7 +212,7 @@ func (f *follower) drain(hard context.Context) {
 	f.log.Info("stream stopped", "checkpoint", f.at.cp.Version.String(), "cursor", CursorHash(f.at.cp.Cursor), "published", f.run.totals.published)
 }
 
-// account tells the observer and the status what was committed.
+// account reports a commit to the observer and the status.
 func (f *follower) account(r Receipt, b batch) {
 	dead := 0
 	for _, n := range r.DeadLettered {

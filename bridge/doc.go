@@ -6,24 +6,24 @@
 // # Life of a page
 //
 //	Run       wires the loop, and stops it in two phases
-//	own       waits until the stream is this process's, and lets it go
+//	own       acquires and releases ownership of the stream
 //	follow    recovers, then takes one input after the other
 //	fetch     asks at the cursor; the next request leaves as soon as the next
 //	          cursor is known, within a budget of pages and bytes
-//	decode    splits the body into events, without copying
-//	trim      drops what the checkpoint says was published from this page
-//	collect   takes what is ready into one batch
+//	decode    splits the body into events without copying
+//	trim      drops the events already published from this page
+//	collect   gathers ready pages into one batch
 //	commit    derives the next checkpoint and publishes both
-//	mirror    copies the checkpoint to the store, beside the loop
+//	mirror    copies the checkpoint to the store concurrently
 //
 // Beside it:
 //
-//	handleError          on any doubt: forget, wait, and start over by recover
+//	handleError          discards the state after an error, waits, and recovers
 //	applyCommand         applies an operator's command between two batches: a
 //	                     reset, a pause or its end, each a checkpoint of a new
 //	                     epoch
-//	recoverInvalidCursor leaves a cursor that the API refuses for good, if
-//	                     configured, and drops from then on what the sink holds
+//	recoverInvalidCursor moves away from a cursor that the API rejects, if
+//	                     configured, and drops events already in the sink
 //
 // The loop's state has four lifetimes: a session of the sink (session.go), the
 // stream's position (progress.go), an ownership (own.go), and the run (run.go).

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// follower is the commit loop: one goroutine that owns everything below. All
-// that it does not decide itself reaches it through next and through what the
-// ports return.
+// follower is the commit loop: one goroutine that owns everything below.
+// External input reaches it only through next and through the ports' results.
 type follower struct {
 	b        *Bridge
 	log      *slog.Logger
 	commands <-chan Command
 
-	// Each of these ends with what it belongs to, by one assignment: the session
-	// with the next recovery; progress and schedule when the stream is moved, and
-	// with all before when it is another process's. The others last as long as Run.
+	// One assignment resets each of these: session at the next recovery,
+	// progress and schedule when the stream is moved, all of them and ownership
+	// when it is lost. The others last as long as Run.
 	session   session
 	at        progress
 	schedule  schedule
@@ -42,13 +41,13 @@ func newFollower(b *Bridge, commands <-chan Command) *follower {
 	return f
 }
 
-// forget drops what is known of the stream: another process moves it now.
+// forget drops all state of the stream after another process has taken it over.
 func (f *follower) forget() {
 	f.ownership, f.session = ownership{}, session{b: f.b}
 	f.at, f.schedule = newProgress(f.b, Checkpoint{}), newSchedule(&f.b.cfg)
 }
 
-// move goes on from a checkpoint that moved the stream.
+// move resumes from a checkpoint that moved the stream.
 func (f *follower) move(c Checkpoint) {
 	f.at, f.schedule = newProgress(f.b, c), newSchedule(&f.b.cfg)
 	f.adopt(c)
@@ -58,7 +57,7 @@ func (f *follower) move(c Checkpoint) {
 	f.setState(StateRunning, nil)
 }
 
-// input is what the loop waits for.
+// input is one event for the loop.
 type input struct {
 	kind   inputKind
 	result fetchResult
@@ -78,10 +77,9 @@ const (
 	inputAhead                      // the store shows that somebody else moved the stream
 )
 
-// follow is the life of the stream. Start and restart are the same: an error
-// anywhere makes the loop drop what is in flight and recover. soft ends when
-// the run or the ownership ends, hard when what is in flight must be
-// abandoned.
+// follow runs the stream. Start and restart are the same code: after any error
+// the loop drops what is in flight and recovers. soft ends with the run or the
+// ownership, hard when what is in flight must be abandoned.
 func (f *follower) follow(soft, hard context.Context) error {
 	for f.run.ended == "" {
 		var err error
@@ -123,8 +121,8 @@ func (f *follower) follow(soft, hard context.Context) error {
 	return nil
 }
 
-// next waits for the next input. Stopping comes before commands, and commands
-// before pages: a reset makes the pages at hand worthless.
+// next waits for the next input. Stopping has priority over commands, and
+// commands over pages, which a reset makes obsolete.
 func (f *follower) next(ctx context.Context) input {
 	defer f.b.watchdog.work()
 	f.b.watchdog.wait()
@@ -179,7 +177,7 @@ func (f *follower) next(ctx context.Context) input {
 	}
 }
 
-// fetchedInput makes an input of what was fetched and waited for.
+// fetchedInput turns a fetch result into an input.
 func (f *follower) fetchedInput(l fetchResult, open bool, waited time.Duration) input {
 	if !open { // cut off: the run is to stop
 		return input{kind: inputStop}
@@ -189,7 +187,8 @@ func (f *follower) fetchedInput(l fetchResult, open bool, waited time.Duration) 
 	return input{kind: inputFetched, result: l}
 }
 
-// step is taken when the time has come: recover, or ask at the position.
+// step runs when the schedule is due: it recovers, or starts fetching at the
+// position.
 func (f *follower) step(ctx context.Context) error {
 	if !f.session.ready {
 		// Whoever is not the owner any more must not begin a session: it would
@@ -219,14 +218,14 @@ func (f *follower) step(ctx context.Context) error {
 	return nil
 }
 
-// discard ends the prefetcher and forgets what it brought.
+// discard stops the prefetcher and rolls back to the last commit.
 func (f *follower) discard() {
 	f.stopFetching()
 	f.at.rollback()
 }
 
-// handleError drops what is in flight and decides when and how to go on. It
-// returns an error when the run cannot go on.
+// handleError drops what is in flight and schedules the retry. It returns an
+// error if the run cannot continue.
 func (f *follower) handleError(soft, hard context.Context, err error) error {
 	_, doubt := errors.AsType[*sessionError](err)
 	if f.at.batch.events > 0 { // the sink cannot take back what was sent
@@ -278,7 +277,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 	return f.wait(v, fault)
 }
 
-// wait puts the stream into back-off or blocks it.
+// wait puts the stream into back-off, or blocks it.
 func (f *follower) wait(v verdict, fault *Fault) error {
 	f.schedule.due = time.Now().Add(v.wait)
 	if !v.blocked {

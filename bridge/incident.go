@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// incidents are what went wrong lately: they tell an accident from a second
-// bridge on the stream. They outlive sessions and tenures. Owned by the commit
-// loop.
+// incidents are recent conflicts, which distinguish an accident from a second
+// bridge on the stream. They outlive sessions and ownerships. Owned by the
+// commit loop.
 type incidents struct {
 	fenced           []time.Time // when newer sessions of the stream had begun, lately
 	conflict         time.Time   // the last time somebody else moved the stream
@@ -33,9 +33,9 @@ const (
 	fencedBackoff = 5 * time.Minute
 )
 
-// onFenced answers to a newer session of the stream. Once is a new owner, a
-// command, or a request of our own that was held up on its way; a third time
-// within fenceWindow is a second bridge.
+// onFenced classifies fencing by a newer session. Once is a new owner, a
+// command, or a delayed request of our own; a third time within fenceWindow is
+// a second bridge.
 func (i *incidents) onFenced(err error) *Fault {
 	i.fenced = slices.DeleteFunc(i.fenced, func(t time.Time) bool { return time.Since(t) > fenceWindow })
 	i.fenced = append(i.fenced, time.Now())
@@ -51,8 +51,8 @@ func (i *incidents) onFenced(err error) *Fault {
 	}
 }
 
-// onConflict answers to somebody else having moved the stored checkpoint: once
-// is a command or a new owner, twice within a minute is a second bridge.
+// onConflict classifies a conflict in the store: once is a command or a new
+// owner, twice within a minute is a second bridge.
 func (i *incidents) onConflict(err error) *Fault {
 	fault := &Fault{Class: Transient, Code: "conflict", Err: err}
 	if time.Since(i.conflict) < time.Minute {
@@ -81,8 +81,8 @@ func (i *incidents) noteCut(err error) {
 	}
 }
 
-// onStoreAhead answers to a store that is ahead of us: begin a session, which
-// shows whether the stream is still ours, and what the sink has.
+// onStoreAhead handles a store that is ahead: a new session shows whether this
+// process still owns the stream, and what the sink has.
 func (i *incidents) onStoreAhead(stored Checkpoint, ours Version) error {
 	err := fmt.Errorf("the store is at %s by %q, ahead of %s", stored.Version, stored.Owner, ours)
 	if stored.Version == i.ahead {

@@ -19,10 +19,10 @@ const (
 	mirrorForeign = 30 * time.Second
 )
 
-// mirror writes the checkpoints that the sink committed to the store, beside
-// the commit loop: exactly once the store is a copy, and a store that is away
-// must not hold up the data. Of several commits only the newest is written,
-// but the first of each epoch is never left out: the history needs it.
+// mirror copies the sink's committed checkpoints to the store, concurrently
+// with the commit loop: exactly once the store is a copy, and an unreachable
+// store must not delay the data. Of several commits only the newest is written,
+// and always the first of each epoch, which the history needs.
 //
 // At least once there is no mirror: the commit loop itself stores each
 // checkpoint before it goes on.
@@ -59,7 +59,7 @@ func startMirror(b *Bridge, log *slog.Logger) *mirror {
 	return m
 }
 
-// stop writes what is left, for as long as mirrorTimeout, and ends the mirror.
+// stop writes the rest of the queue, within mirrorTimeout, and ends the mirror.
 func (m *mirror) stop() {
 	m.flush(context.Background())
 	m.end()
@@ -67,9 +67,8 @@ func (m *mirror) stop() {
 	m.b.load.lagPages.Store(0) // the next owner tells
 }
 
-// begin tells what a new session found in the store, the zero Checkpoint for
-// nothing. What was to be written before is forgotten: the session knows
-// better.
+// begin passes what a new session found in the store, the zero Checkpoint for
+// nothing. It drops the queue, which the session supersedes.
 func (m *mirror) begin(stored Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +105,7 @@ func (m *mirror) updateLag() {
 	m.b.load.lagPages.Store(owed)
 }
 
-// suspend stops writing and tells the commit loop what the store holds.
+// suspend stops writing and passes the stored checkpoint to the commit loop.
 func (m *mirror) suspend(stored Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +120,7 @@ func (m *mirror) suspend(stored Checkpoint) {
 	}
 }
 
-// offer has c written. It does not wait.
+// offer queues c for writing without waiting.
 func (m *mirror) offer(c Checkpoint) {
 	m.mu.Lock()
 	switch n := len(m.queue); {
@@ -144,8 +143,8 @@ func (m *mirror) offer(c Checkpoint) {
 // replaceable reports whether a commit of this kind may be left out.
 func replaceable(k Kind) bool { return k == KindData || k == KindHeartbeat }
 
-// flush waits until everything offered is written, for mirrorTimeout at most
-// and not at all for a store that does not answer.
+// flush waits until the queue is written, for mirrorTimeout at most, and not at
+// all if the store is unreachable.
 func (m *mirror) flush(ctx context.Context) {
 	m.mu.Lock()
 	idle, away := m.idle, m.away
@@ -251,8 +250,7 @@ func (m *mirror) write(ctx context.Context, c Checkpoint) time.Duration {
 	return mirrorRetry
 }
 
-// settle decides about a store that holds something else than what was last
-// seen in it.
+// settle resolves a conflict with the store.
 func (m *mirror) settle(ctx context.Context, c Checkpoint) time.Duration {
 	stored, err := m.b.ports.Store.Load(ctx)
 	switch {

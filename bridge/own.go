@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// boundedPatience is how long a bounded run waits for a stream that
-	// another process runs. It is longer than a dead process keeps its streams.
+	// boundedPatience is how long a bounded run waits for ownership. It exceeds
+	// the time after which a dead process loses its streams.
 	boundedPatience = time.Minute
-	// lossWait is how long a stream that is another process's may still be
-	// told to be ours.
+	// lossWait bounds the wait for the owner's client to notice a lost
+	// ownership.
 	lossWait = 10 * time.Second
 )
 
-// ownership is the time for which the stream is this process's.
+// ownership is the state of one ownership of the stream.
 type ownership struct {
 	grant   Ownership // nil where nobody else can own the stream
 	mirror  *mirror
@@ -41,8 +41,7 @@ type ownerLoop struct {
 	asking retries
 }
 
-// own runs the stream while it is this process's, and stands by while it is
-// another's.
+// own runs the stream while this process owns it, and stands by otherwise.
 func (o *ownerLoop) own(soft, hard context.Context) error {
 	f := o.f
 	defer f.setState(StateStopped, nil)
@@ -64,16 +63,16 @@ func (o *ownerLoop) own(soft, hard context.Context) error {
 	}
 }
 
-// errLetGo ends an ownership, not the run. errYield does so because this process
-// cannot run the stream, and another one may be able to.
+// errLetGo ends an ownership, not the run. errYield does so because this
+// process cannot run the stream and another one may be able to.
 var (
 	errLetGo = errors.New("ownership released")
 	errYield = errors.New("ownership yielded")
 )
 
-// acquire waits until the stream is ours. It returns neither ownership nor error
-// when the run is to stop. A bounded run gives up on a stream that another
-// process runs, but waits for a coordinator that does not answer.
+// acquire waits for ownership. It returns neither ownership nor error if the
+// run is to stop. A bounded run gives up if another process owns the stream,
+// but waits for an unreachable coordinator.
 func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
 	f := o.f
 	f.log.Info("waiting for ownership")
@@ -102,7 +101,7 @@ func (o *ownerLoop) acquire(soft context.Context) (Ownership, error) {
 	}
 }
 
-// ask asks for the stream once; a bounded run for as long as boundedPatience.
+// ask tries to acquire ownership once; a bounded run for boundedPatience.
 func (o *ownerLoop) ask(ctx context.Context) (Ownership, error) {
 	f := o.f
 	if f.b.cfg.bounded() {
@@ -115,8 +114,8 @@ func (o *ownerLoop) ask(ctx context.Context) (Ownership, error) {
 	return f.b.ports.Owner.Acquire(ctx)
 }
 
-// serve runs the stream for one ownership: until it ends, is stopped, or is to be
-// let go, which is stopping in order for this process and no end of the run.
+// serve runs the stream for one ownership. Losing ownership stops the loop in
+// order but does not end the run.
 func (o *ownerLoop) serve(soft, hard context.Context, grant Ownership) error {
 	f := o.f
 	o.asking.reset()
@@ -151,8 +150,8 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant Ownership) error {
 	return err
 }
 
-// awaitLoss waits until the owner's client has noticed too that the stream is
-// another's. Until then it would be given to us again.
+// awaitLoss waits until the owner's client has noticed the loss: until then it
+// would grant the stream again.
 func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	f := o.f
 	t := time.NewTimer(lossWait)
@@ -185,8 +184,8 @@ func (o *ownerLoop) runOwned(soft, hard context.Context) error {
 	return err
 }
 
-// yieldWait is how long a process that stepped aside leaves the stream to the
-// others: its coming back may take it from them for a moment.
+// yieldWait is how long a process that yielded stays away: rejoining may
+// briefly take the stream from its new owner.
 const yieldWait = 5 * time.Minute
 
 // shouldYield reports whether a blocked process should let another one have the

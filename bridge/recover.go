@@ -10,9 +10,9 @@ import (
 	"exportbridge/bridge/internal/failpoint"
 )
 
-// recover begins a session: it makes the sink ready, which ends whatever an
-// earlier session left, and only then looks for the checkpoint to go on from
-// and checks that it belongs to what the configuration asks for.
+// recover begins a session: it recovers the sink, which ends earlier sessions,
+// then determines the checkpoint to resume from and verifies that it matches
+// the configuration.
 func (f *follower) recover(ctx context.Context) error {
 	f.b.watchdog.wait()
 	defer f.b.watchdog.work()
@@ -43,7 +43,7 @@ func (f *follower) recover(ctx context.Context) error {
 // checkpoint for the stream's that the loop has not committed.
 type recovery struct{ *follower }
 
-// restore finds the checkpoint to go on from and adopts it.
+// restore determines the checkpoint to resume from and adopts it.
 func (r *recovery) restore(ctx context.Context) error {
 	if err := r.loadStore(ctx); err != nil {
 		return err
@@ -155,8 +155,7 @@ func (r *recovery) loadStore(ctx context.Context) error {
 	return nil
 }
 
-// storeTimeout is how long the store is waited for where the sink can do
-// without it.
+// storeTimeout bounds the wait for the store where the sink suffices.
 const storeTimeout = 2 * time.Second
 
 // load returns the stored checkpoint, the zero one where there is none.
@@ -247,7 +246,7 @@ func (o Origin) describeStart() string {
 	return time.UnixMilli(o.Start).UTC().Format(time.RFC3339Nano)
 }
 
-// checkOrigin refuses to follow a cursor with settings it was not made for.
+// checkOrigin rejects a cursor of another origin or topic.
 func (r *recovery) checkOrigin() error {
 	if have, want := r.at.cp.Topic, r.b.cfg.Topic; have != want && have != "" && want != "" {
 		return &Fault{

@@ -23,8 +23,8 @@ type session struct {
 
 func newSession(b *Bridge) session { return session{b: b, id: rand.Text()[:12]} }
 
-// sessionError marks an error of the sink or the store: the outcome of what
-// was under way is unknown, so nothing in memory is believed any more.
+// sessionError marks an error of the sink or the store: the outcome is unknown,
+// so the session's state is discarded.
 type sessionError struct{ err error }
 
 func (e *sessionError) Error() string { return e.err.Error() }
@@ -45,8 +45,8 @@ func (s *session) stamp(c Checkpoint, kind Kind, at Version) Checkpoint {
 	return c
 }
 
-// carryOver returns the topics as they are found, with what is remembered of
-// them, and says what has changed.
+// carryOver returns the topics found, merged with their earlier state, and
+// reports added partitions.
 func (s *session) carryOver(was, found []TopicState, at Version) []TopicState {
 	next := slices.Clone(found)
 	for i := range next {
