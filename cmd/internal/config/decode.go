@@ -14,20 +14,21 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// decode reads what a variable is set to; an empty text is the zero Value. Its
-// errors say what is wrong with the value, give an example, and reveal nothing of a
-// secret.
-func (v *Variable) decode(text string) (value reflect.Value, err error) {
+// parse returns what a variable is set to in the form that go-envconfig decodes;
+// an empty text is none. Its errors say what is wrong with the value and give an
+// example, and hold nothing of a secret.
+func (v *Variable) parse(text string) (string, error) {
 	if text == "" {
 		if v.required {
-			err = v.withExample("is required")
+			return "", v.withExample("is required")
 		}
-		return value, err
+		return "", nil
 	}
-	if value, err = v.parse(text); err != nil {
-		return reflect.Value{}, v.explain(text, err)
+	plain, err := v.normalize(text)
+	if err != nil {
+		return "", v.explain(text, err)
 	}
-	return value, nil
+	return plain, nil
 }
 
 // explain puts the value before what is wrong with it, unless it is a secret.
@@ -53,67 +54,55 @@ func (v *Variable) withExample(text string) error {
 	return errors.New(text)
 }
 
-// parse reads a value of the variable's type.
-func (v *Variable) parse(text string) (reflect.Value, error) {
-	value := reflect.New(v.typ).Elem()
-	var err error
-	switch kind := v.typ.Kind(); {
+// normalize turns the forms that people write into those that go-envconfig
+// reads: days, sizes with units, lists with spaces.
+func (v *Variable) normalize(text string) (string, error) {
+	switch {
 	case v.isDuration():
-		var d time.Duration
-		d, err = ParseDuration(text)
-		value.SetInt(int64(d))
+		d, err := ParseDuration(text)
+		return d.String(), err
 	case v.bytes:
-		var n int64
-		n, err = parseBytes(text)
-		value.SetInt(n)
-	case kind == reflect.Bool:
-		var b bool
-		if b, err = strconv.ParseBool(text); err != nil {
-			err = errors.New("is neither true nor false")
-		}
-		value.SetBool(b)
-	case value.CanInt():
-		var n int64
-		n, err = strconv.ParseInt(text, 10, v.typ.Bits())
-		value.SetInt(n)
-		err = numberError(err)
-	case value.CanUint():
-		var n uint64
-		n, err = strconv.ParseUint(text, 10, v.typ.Bits())
-		value.SetUint(n)
-		err = numberError(err)
-	case value.CanFloat():
-		var n float64
-		if n, err = strconv.ParseFloat(text, v.typ.Bits()); err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-			err = errors.New("is not a number")
-		}
-		value.SetFloat(n)
-	case kind == reflect.Slice:
-		var items []string
-		items, err = v.parseList(text)
-		value.Set(reflect.ValueOf(items))
-	default:
-		value.SetString(text)
-		err = v.checkValue(text)
+		return normalizeBytes(text)
 	}
-	return value, err
+	switch v.typ.Kind() {
+	case reflect.Bool:
+		if _, err := strconv.ParseBool(text); err != nil {
+			return "", errors.New("is neither true nor false")
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, v.typ.Bits())
+		return strconv.FormatInt(n, 10), numberError(err)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		n, err := strconv.ParseUint(text, 10, v.typ.Bits())
+		return strconv.FormatUint(n, 10), numberError(err)
+	case reflect.Float32, reflect.Float64:
+		if n, err := strconv.ParseFloat(text, v.typ.Bits()); err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+			return "", errors.New("is not a number")
+		}
+	case reflect.Slice:
+		return v.normalizeList(text)
+	case reflect.String:
+		return text, v.checkValue(text)
+	}
+	return text, nil
 }
 
-func (v *Variable) parseList(text string) (items []string, err error) {
+func (v *Variable) normalizeList(text string) (string, error) {
+	var items []string
 	for item := range strings.SplitSeq(text, ",") {
 		item = strings.TrimSpace(item)
 		if item == "" {
 			continue
 		}
 		if err := v.checkValue(item); err != nil {
-			return nil, err
+			return "", err
 		}
 		items = append(items, item)
 	}
 	if len(items) == 0 {
-		return nil, errors.New("is a list without an element")
+		return "", errors.New("is a list without an element")
 	}
-	return items, nil
+	return strings.Join(items, ","), nil
 }
 
 func (v *Variable) checkValue(text string) error {
@@ -134,18 +123,18 @@ func numberError(err error) error {
 	}
 }
 
-func parseBytes(text string) (int64, error) {
+func normalizeBytes(text string) (string, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n, nil
+		return strconv.FormatInt(n, 10), nil
 	}
 	n, err := humanize.ParseBytes(text)
-	switch {
-	case err != nil:
-		return 0, errors.New("is not a size")
-	case n > math.MaxInt64:
-		return 0, errors.New("is out of range")
+	if err != nil {
+		return "", errors.New("is not a size")
 	}
-	return int64(n), nil
+	if n > math.MaxInt64 {
+		return "", errors.New("is out of range")
+	}
+	return strconv.FormatUint(n, 10), nil
 }
 
 // ParseDuration reads Go's syntax, with days in front: 90s, 7d, 1d12h.

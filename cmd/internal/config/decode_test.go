@@ -110,7 +110,7 @@ func TestDecodeHidesSecrets(t *testing.T) {
 	t.Parallel()
 	v := shopVariable(t, "SHOP_COUNT")
 	v.Secret = true
-	_, err := v.decode("sesame")
+	_, err := v.parse("sesame")
 	if err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("error %v", err)
 	}

@@ -2,11 +2,14 @@ package config
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/sethvargo/go-envconfig"
 
 	"exportbridge/bridge"
 )
@@ -22,21 +25,34 @@ type loader struct {
 // none), and returns the origins of the values. A field with an invalid value keeps
 // its default, so that it causes no second problem.
 func (l *loader) fill(target any, stream string) map[string]place {
-	places := make(map[string]place)
+	vars := make(map[string]*Variable)
 	for _, v := range variablesOf(reflect.ValueOf(target).Elem()) {
-		text, from, err := l.src.find(&v, stream)
+		vars[v.Name] = &v
+	}
+	places := make(map[string]place, len(vars))
+	lookup := func(name string) (string, bool) {
+		v := vars[name]
+		if v == nil { // behind a pointer
+			return "", false
+		}
+		text, from, err := l.src.find(v, stream)
 		if err == nil {
-			var value reflect.Value
-			if value, err = v.decode(text); err != nil {
-				err = fmt.Errorf("%s: %w", from.describe(v.Name), err)
-			} else if value.IsValid() {
-				v.field.Set(value)
+			if text, err = v.parse(text); err != nil {
+				err = fmt.Errorf("%s: %w", from.describe(name), err)
 			}
 		}
 		if err != nil {
-			l.add(v.Name, err.Error())
+			l.add(name, err.Error())
 		}
-		places[v.Name] = from
+		places[name] = from
+		// What is required and missing is reported like the rest, all at once.
+		return text, text != "" || v.required
+	}
+	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{
+		Target: target, Lookuper: envconfig.LookuperFunc(lookup), DefaultOverwrite: true, DefaultNoInit: true,
+	})
+	if err != nil { // a tag that cannot be read, or a type
+		l.add("", err.Error())
 	}
 	return places
 }

@@ -110,7 +110,7 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 			if text == "" && v.required {
 				continue // it may come from elsewhere
 			}
-			_, decoding := v.decode(text)
+			_, decoding := v.parse(text)
 			schema := valid(map[string]any{v.Name: text})
 			switch {
 			case decoding == nil && schema != nil:

@@ -19,8 +19,7 @@ type Variable struct {
 	Values      []string // the only ones, if any
 
 	typ      reflect.Type
-	field    reflect.Value // of the struct that was listed
-	def      string        // as people write it: 16MiB, 30d; "" is no default
+	def      string // as people write it: 16MiB, 30d; "" is no default
 	required bool
 	stream   bool // may be overridden per stream
 	bytes    bool // a size: accepts 64MiB
@@ -44,7 +43,6 @@ func variablesOf(defaults reflect.Value) []Variable {
 				Secret:      field.Tag.Get("secret") == "yes",
 				Values:      strings.FieldsFunc(field.Tag.Get("values"), func(r rune) bool { return r == ',' }),
 				typ:         field.Type,
-				field:       value,
 				required:    strings.TrimSpace(options) == "required",
 				stream:      field.Tag.Get("stream") == "yes",
 				bytes:       field.Tag.Get("unit") == "bytes",
