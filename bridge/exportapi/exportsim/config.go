@@ -24,7 +24,7 @@ const (
 	Schema05 Schema = "0.5"
 )
 
-// EndOfResults is how a page says that nothing follows for now.
+// EndOfResults is how a page marks the end of the results.
 type EndOfResults string
 
 // The contracts. Under the first three a page that is not full names no next
@@ -44,74 +44,73 @@ const (
 	defaultEvery     = 100 * time.Millisecond
 )
 
-// Config says what the simulator serves and how. The zero value serves an
-// empty export of the newest schema without faults and without a key.
+// Config configures the simulated export. The zero value serves an empty export
+// of the newest schema without faults and without a key.
 type Config struct {
-	// Seed decides the content. The same seed gives the same events.
+	// Seed determines the content.
 	Seed uint64
-	// Events is the number of events in stock at the start. Sessions (one for
-	// eight events) and users (one for 32) follow from it.
+	// Events is the initial number of events. Sessions (one per eight events)
+	// and users (one per 32) follow from it.
 	Events int
 	// Rate is the growth in events per second of wall clock, counted from New;
 	// it may be fractional. 0 is no growth.
 	Rate float64
-	// Start is the time of the first event. Zero means such a time that the
-	// stock ends when New is called; then the bytes differ from run to run.
+	// Start is the time of the first event. Zero is the time at which the
+	// initial events end when New is called; then the bytes differ from run to
+	// run.
 	Start time.Time
-	// Every is the event time between two events; 0 means 1/Rate but an hour at
-	// most, or 100 ms without a Rate.
+	// Every is the event time between two events; 0 is 1/Rate, at most an hour,
+	// or 100 ms without a Rate.
 	Every time.Duration
 	// Schema is the generation of the schema; empty means Schema08.
 	Schema Schema
 	// EndOfResults is the contract for the end; empty means EmptyCursor.
 	EndOfResults EndOfResults
-	// FreshCursor makes an empty page under EmptyItems name a cursor that was
-	// never seen before, for the same place. By default it names the same
-	// cursor again.
+	// FreshCursor gives every empty page under EmptyItems a new cursor for the
+	// same position. By default the cursor stays the same.
 	FreshCursor bool
-	// BasePath comes before /events, /session and /user, for example
-	// "/export". It starts with a slash and does not end with one.
+	// BasePath precedes /events, /session and /user, for example "/export",
+	// with a leading slash and no trailing one.
 	BasePath string
 	// Organization, Workspace and Application are the names in the metadata of
 	// events; empty means "Acme Corp", "Storefront" and "Web shop".
 	Organization, Workspace, Application string
 
-	// APIKey is asked for in KeyHeader; empty lets everybody in.
+	// APIKey is the required value of KeyHeader; empty disables authentication.
 	APIKey string
-	// KeyHeader is the name of the key's header; empty means X-Api-Key.
+	// KeyHeader is the header of the key; empty means X-Api-Key.
 	KeyHeader string
 
-	// Latency is waited before each answer.
+	// Latency delays each response.
 	Latency time.Duration
-	// BandwidthBits is the speed of the link that the bodies of all answers
-	// share, in bits per second; 0 is unlimited. Latency takes nothing of it.
+	// BandwidthBits is the bandwidth shared by all response bodies, in bits per
+	// second; 0 is unlimited.
 	BandwidthBits int64
-	// RateLimit is the number of requests per second above which the answer is
-	// 429 with Retry-After; 0 is unlimited. Bursts of one second are allowed.
+	// RateLimit is the request rate per second above which the response is 429
+	// with Retry-After; 0 is unlimited. Bursts of one second are allowed.
 	RateLimit float64
-	// Faults are injected at random, reproducible by Seed and request number.
+	// Faults are injected at random, reproducibly by Seed and request number.
 	Faults Faults
-	// CursorTTL is how long a cursor is good for after it was handed out; 0 is
-	// for ever. Asking for the same tail page does not renew it.
+	// CursorTTL is the lifetime of a cursor; 0 is unlimited. Requesting the
+	// same tail page does not extend it.
 	CursorTTL time.Duration
 	// CursorExpired is the status for an expired cursor: 410 or 400; 0 means 410.
 	CursorExpired int
-	// ScanLimit is the number of items that a request with an event filter
-	// looks at before it answers with what it has, and be it nothing; 0 means
-	// 2000.
+	// ScanLimit bounds the items that a request with an event filter examines
+	// before it responds, possibly with none; 0 means 2000.
 	ScanLimit int
 
-	// Gzip and Zstd offer these encodings to requests that accept them.
+	// Gzip and Zstd enable these encodings for requests that accept them.
 	Gzip, Zstd bool
 	// CursorFirst puts nextCursor before items; by default it comes last.
 	CursorFirst bool
 
-	// OnRequest, if not nil, sees every API request before it is answered. It
+	// OnRequest, if not nil, receives every API request before its response. It
 	// is called concurrently.
 	OnRequest func(*http.Request)
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate reports all problems of the configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

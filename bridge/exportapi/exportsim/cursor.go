@@ -26,15 +26,14 @@ const (
 	cursorLen  = cursorSum + cursorBody
 )
 
-// chain is what a sequence of pages belongs to. A cursor is good only for the
-// chain it was made for.
+// chain identifies a sequence of pages. A cursor is valid only for its chain.
 type chain struct {
 	resource   byte
 	start, end int64  // milliseconds; end 0 is unbounded
 	filter     uint64 // bit set of event types; 0 is all
 }
 
-// place is what a cursor says.
+// place is the content of a cursor.
 type place struct {
 	chain
 	next   int   // index of the next item
@@ -42,7 +41,7 @@ type place struct {
 	nonce  int64 // differs in cursors that name the same place, else 0
 }
 
-// cursors makes and reads the opaque tokens.
+// cursors encodes and decodes cursor tokens.
 type cursors struct {
 	key []byte
 	ttl time.Duration
@@ -53,7 +52,7 @@ func newCursors(seed uint64, ttl time.Duration) cursors {
 	return cursors{key: key[:], ttl: ttl}
 }
 
-// encode returns the token of a place: the same token for the same place.
+// encode returns the token of a place, the same one for the same place.
 func (c cursors) encode(p place) string {
 	raw := make([]byte, cursorSum, cursorLen)
 	raw = append(raw, p.resource)

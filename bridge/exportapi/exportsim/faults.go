@@ -12,34 +12,34 @@ import (
 
 // The faults that are not an HTTP status.
 const (
-	// FaultReset sends half of the answer and resets the connection.
+	// FaultReset sends half of the response and resets the connection.
 	FaultReset = "reset"
-	// FaultTruncate promises the whole body in Content-Length, sends half of
+	// FaultTruncate announces the whole body in Content-Length, sends half of
 	// it, and closes the connection.
 	FaultTruncate = "truncate"
-	// FaultMalformed is a complete answer whose JSON stops in the middle.
+	// FaultMalformed is a complete response with truncated JSON.
 	FaultMalformed = "malformed"
-	// FaultHTML answers 200 with a page for people.
+	// FaultHTML responds 200 with an HTML page.
 	FaultHTML = "html"
-	// FaultStall accepts the request and answers nothing until the client gives
+	// FaultStall accepts the request and never responds, until the client gives
 	// up or the Handler is closed.
 	FaultStall = "stall"
 )
 
-// Fault is something that goes wrong with a request, and how often.
+// Fault is a failure of a request and its probability.
 type Fault struct {
-	// Kind is a status from 400 to 599 in digits, or one of the constants.
+	// Kind is a status from 400 to 599, or one of the constants.
 	Kind string
 	// Probability is between 0 and 1.
 	Probability float64
 }
 
-// Faults are injected into requests that would otherwise be answered. At most
-// one happens to a request, so the probabilities add up to 1 at most.
+// Faults are injected into requests that would otherwise succeed, at most one
+// per request, so the probabilities add up to at most 1.
 type Faults []Fault
 
-// ParseFaults reads a list as in "429=1%,500=0.5%,reset=0.001". An empty text
-// is no faults.
+// ParseFaults parses a list such as "429=1%,500=0.5%,reset=0.001". An empty
+// text is no faults.
 func ParseFaults(text string) (Faults, error) {
 	var faults Faults
 	for field := range strings.SplitSeq(text, ",") {

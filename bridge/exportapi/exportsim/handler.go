@@ -25,7 +25,7 @@ type Handler struct {
 	closed    chan struct{} // requests that wait give up when it is closed
 }
 
-// New returns a Handler, whose growth begins now. It starts no goroutine.
+// New returns a Handler; growth starts now. It starts no goroutine.
 func New(config Config) (*Handler, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("simulator configuration: %w", err)
@@ -62,36 +62,35 @@ func New(config Config) (*Handler, error) {
 	return h, err
 }
 
-// Close makes requests that wait (latency, bandwidth, stall) give up, so that a
-// server can be shut down. It can be called more than once.
+// Close ends waiting requests (latency, bandwidth, stall), so that a server can
+// shut down. It is idempotent.
 func (h *Handler) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
 
-// Stock returns the number of events there are now.
+// Stock returns the current number of events.
 func (h *Handler) Stock() int { return h.pages.stock.now() }
 
-// Grow adds n events to the stock.
+// Grow adds n events.
 func (h *Handler) Grow(n int) { h.pages.stock.grow(n) }
 
-// SetStock makes it n events, more or fewer. Growth by Rate goes on from there.
+// SetStock sets the number of events to n. Growth by Rate continues from there.
 func (h *Handler) SetStock(n int) { h.pages.stock.set(n) }
 
-// Event returns the bytes of event i as every page serves them, whether it is
-// in stock yet or not.
+// Event returns the bytes of event i as served on every page, whether it is
+// visible yet or not.
 func (h *Handler) Event(i int) []byte { return h.pages.world.appendEvent(nil, i) }
 
-// VisibleAt returns when event i came into stock, or will by Rate: the earliest
-// that a page can have it. What was in stock before New, SetStock or Grow is
-// visible since New or the last SetStock. It is the zero time for an event
-// that does not come by itself.
+// VisibleAt returns when event i became visible, or will by Rate: the earliest
+// time at which a page can have it. Events from New, SetStock or Grow are
+// visible since New or the last SetStock. It is the zero time for an event that
+// never appears by itself.
 func (h *Handler) VisibleAt(i int) time.Time { return h.pages.stock.visible(i + 1) }
 
-// EventTime returns the time of event i in whole milliseconds. It never falls
-// as i grows, and several events may share one; each event lies within Every
-// after Start + i x Every.
+// EventTime returns the time of event i in whole milliseconds. It is
+// non-decreasing in i; each event lies within Every after Start + i x Every.
 func (h *Handler) EventTime(i int) time.Time { return time.UnixMilli(h.pages.world.eventTime(i)) }
 
-// ServeHTTP answers a request of the API, or /healthz, which needs no key and
-// is not counted, delayed or broken.
+// ServeHTTP serves the API, and /healthz, which needs no key and is not
+// counted, delayed or faulted.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -35,8 +35,8 @@ func EventID(seed uint64, i int) string {
 	return string(text[:])
 }
 
-// Index returns the index of the event whose id is given, whatever the seed,
-// and whether it is an event's id at all (right in all but one of 16,000 cases).
+// Index returns the index of the event with an id, whatever the seed, and
+// whether it is an event id (wrong in one of 16,000 cases).
 func Index(id string) (int, bool) { return indexOfID(kindEvent, id) }
 
 // putID writes the id of item i of a kind into 36 bytes. The first half is a

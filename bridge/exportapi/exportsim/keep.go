@@ -50,11 +50,10 @@ func (k *keptPages) put(at span, page keptPage) {
 	k.pages[at] = page
 }
 
-// Prerender renders pages of events of a size ahead, and compressed too if the
-// Handler compresses, better than when that has to be quick. It begins with the
-// first page and goes on while pages are full and their bytes at most limit. A request for one of them, without bounds and
-// filter, then costs no rendering. It returns how many pages it rendered.
-// Nothing is rendered where cursors expire: they differ each time.
+// Prerender renders full pages of events of a size ahead, from the first one
+// on, and their compressed forms, up to limit bytes. Requests for them, without
+// bounds and filter, need no rendering. It returns the number of pages. It
+// renders nothing if cursors expire: they differ each time.
 func (h *Handler) Prerender(size, limit int) int {
 	if h.config.CursorTTL > 0 || size < 1 || size > maxPageSize {
 		return 0

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// Stats is what a Handler has done so far. Requests for /healthz are not in it.
+// Stats are the counters of a Handler, without requests for /healthz.
 type Stats struct {
-	// Requests is the number of requests that arrived.
+	// Requests counts received requests.
 	Requests int
-	// ByStatus counts the answers by status, those included that a fault broke
+	// ByStatus counts responses by status, including those that a fault broke
 	// afterwards. A stalled request has none.
 	ByStatus map[int]int
 	// Faults counts the injected faults by kind.
 	Faults map[string]int
-	// Items is the number of items in whole answers, Bytes the number of bytes
-	// of all bodies, compressed.
+	// Items counts the items of complete responses, Bytes the compressed bytes
+	// of all bodies.
 	Items, Bytes int64
 }
 
