@@ -293,7 +293,7 @@ func (r *requests) acceptTopics(ctx context.Context, cmd Command) (string, error
 		return "", nil
 	}
 	if f.session.found == nil { // the session came to something else first
-		if _, err := f.findTopics(ctx); err != nil {
+		if _, err := f.session.findTopics(ctx); err != nil {
 			return "", &sessionError{err}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrNoEntry: the history has no matching entry.
+// ErrNoEntry means that no entry of the history matches.
 var ErrNoEntry = errors.New("no such entry in the history")
 
 // Entry is a committed checkpoint in the history, committed at WrittenAt.

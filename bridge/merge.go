@@ -76,7 +76,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 	if !k.sink.Zero() {
 		have = "checkpoint " + k.sink.Version.String()
 	}
-	lost := fmt.Errorf("Kafka lost data: it has %s, but %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
+	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
 	switch policy := r.b.cfg.OnCheckpointLoss; {
 	case policy == lossStop:
 		return Checkpoint{}, &Fault{
@@ -88,7 +88,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (Checkpoint, err
 	case policy == lossRedis || k.sink.Zero():
 		r.log.Error("resuming from the store's checkpoint; events that Kafka lost are not republished", "error", lost.Error())
 		if policy == lossRedis {
-			found, err := r.findTopics(ctx)
+			found, err := r.session.findTopics(ctx)
 			if err != nil {
 				return Checkpoint{}, err
 			}

@@ -131,7 +131,7 @@ func (t *TopicState) lossIn(found *TopicState) string {
 // checkTopics compares the topics with the checkpoint before anything is
 // published to them. An operator's reset accepts them as they are.
 func (r *recovery) checkTopics(ctx context.Context) error {
-	found, err := r.findTopics(ctx)
+	found, err := r.session.findTopics(ctx)
 	if err != nil {
 		return err
 	}
@@ -183,13 +183,13 @@ func (r *recovery) recordCut(ctx context.Context, found []TopicState) error {
 }
 
 // findTopics asks for the topics of the session.
-func (f *follower) findTopics(ctx context.Context) ([]TopicState, error) {
-	found, err := f.b.ports.Sink.Topics(ctx)
+func (s *session) findTopics(ctx context.Context) ([]TopicState, error) {
+	found, err := s.b.ports.Sink.Topics(ctx)
 	if err != nil {
-		f.session.open = false
+		s.open = false
 		return nil, fmt.Errorf("describe the topics: %w", err)
 	}
-	f.session.found = found
+	s.found = found
 	return found, nil
 }
 
