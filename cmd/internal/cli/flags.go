@@ -10,9 +10,22 @@ func TakeJSON(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "print JSON")
 }
 
+// TakeWide gives a command that prints a table the flag --wide.
+func (a *App) TakeWide(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.wide, "wide", false, "print whole lines; without it a terminal's width cuts them")
+}
+
+// Width is the width that tables are cut to, 0 for none.
+func (a *App) Width() int {
+	if a.wide {
+		return 0
+	}
+	return a.Columns
+}
+
 // TakeStream gives the command the flag --stream.
 func TakeStream(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "stream", "", "`NAME` of the stream, if there are several")
+	cmd.Flags().StringVar(name, "stream", "", "stream `NAME`, required if there are several")
 }
 
 // Renamed keeps the old spelling of a flag, which help does not show.
@@ -27,7 +40,12 @@ func Renamed(cmd *cobra.Command, old, name string) {
 
 // TakeOutput adds the flag that has a command write to a file.
 func TakeOutput(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "output", "", "write to `FILE`, not to standard output")
+	cmd.Flags().StringVar(file, "output", "", "write to `FILE` instead of standard output")
+}
+
+// TakeExecute gives a command that changes something the flag --execute.
+func TakeExecute(cmd *cobra.Command, execute *bool) {
+	cmd.Flags().BoolVar(execute, "execute", false, "apply the change; without it, the command is a dry run")
 }
 
 // ParsedFlag is a flag whose text a function reads.

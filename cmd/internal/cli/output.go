@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
+
+	"exportbridge/cmd/internal/process"
 )
 
 // PrintJSON prints v as one indented JSON document.
@@ -21,16 +24,45 @@ func PrintJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// PrintTable prints rows as columns that line up. The first row is the head.
-func PrintTable(w io.Writer, rows [][]string) error {
-	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+// narrowCell is the width below which a cell is not cut before the whole line
+// is: that of a time.
+const narrowCell = 20
+
+// PrintTable prints rows as aligned columns, the first row being the head. A
+// table wider than width is cut: its widest columns first, then its lines.
+// A width of 0 is no limit.
+func PrintTable(w io.Writer, rows [][]string, width int) error {
+	var widths []int
+	total := -2
 	for _, row := range rows {
 		for i, cell := range row {
 			row[i] = cellReplacer.Replace(cell)
+			if i == len(widths) {
+				widths = append(widths, 0)
+				total += 2
+			}
+			n := utf8.RuneCountInString(row[i])
+			total += max(0, n-widths[i])
+			widths[i] = max(n, widths[i])
 		}
-		fmt.Fprintln(columns, strings.Join(row, "\t"))
 	}
-	if err := columns.Flush(); err != nil {
+	for ; width > 0 && total > width && slices.Max(widths) > narrowCell; total-- {
+		widths[slices.Index(widths, slices.Max(widths))]--
+	}
+	var text strings.Builder
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			if line += process.Cut(cell, widths[i]); i < len(row)-1 {
+				line += strings.Repeat(" ", 2+widths[i]-min(widths[i], utf8.RuneCountInString(cell)))
+			}
+		}
+		if width > 0 {
+			line = process.Cut(line, width)
+		}
+		text.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	if _, err := io.WriteString(w, text.String()); err != nil {
 		return fmt.Errorf("print table: %w", err)
 	}
 	return nil
@@ -38,6 +70,46 @@ func PrintTable(w io.Writer, rows [][]string) error {
 
 // cellReplacer keeps a cell from breaking its table.
 var cellReplacer = strings.NewReplacer("\t", " ", "\n", " ", "\r", "")
+
+// PrintFields prints lines of a name and a text. A text longer than width, if
+// that is not 0, is continued on the next lines.
+func PrintFields(w io.Writer, fields [][2]string, width int) error {
+	names := 10
+	for _, f := range fields {
+		names = max(names, len(f[0]))
+	}
+	var text strings.Builder
+	for _, f := range fields {
+		for i, line := range Wrap(f[1], width-names-3) {
+			if i > 0 {
+				f[0] = ""
+			}
+			fmt.Fprintf(&text, "  %-*s %s\n", names, f[0], line)
+		}
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// Wrap splits a text between words into lines of at most width characters, if
+// width is above 0. A longer word is a line of its own.
+func Wrap(text string, width int) []string {
+	if width <= 0 {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
 
 // PrintTo prints to a file, or to stdout where none is given.
 func (a *App) PrintTo(file, text string) error {

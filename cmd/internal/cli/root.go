@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // Exit codes of the program.
@@ -39,6 +40,7 @@ const GroupSetup = "setup"
 type Stdio struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	Columns        int // of the terminal that Stdout is, 0 if it is none
 }
 
 // App is what the commands share: one process runs one command.
@@ -49,6 +51,7 @@ type App struct {
 	Given   map[string]string // settings from flags, by variable
 	envFile string
 	started bool // the arguments were understood
+	wide    bool // --wide was given
 }
 
 // Program is a binary: its name, its help and its commands.
@@ -62,7 +65,7 @@ type Program struct {
 func (p *Program) Execute() {
 	log.SetOutput(io.Discard) // libraries quote events there; see package process
 	ctx, stop := interruptible(context.Background())
-	code := p.Run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr})
+	code := p.Run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr, process.Columns(os.Stdout)})
 	stop()
 	os.Exit(code)
 }
@@ -85,7 +88,7 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 // Root returns the root command, with all others below it, for what reads
 // them: it has no input, and its output is discarded.
 func (p *Program) Root() *cobra.Command {
-	return p.build(&App{Stdio: Stdio{strings.NewReader(""), io.Discard, io.Discard}, name: p.Name, Given: make(map[string]string)})
+	return p.build(&App{Stdio: Stdio{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}, name: p.Name, Given: make(map[string]string)})
 }
 
 func (p *Program) build(a *App) *cobra.Command {
@@ -110,7 +113,7 @@ func (p *Program) build(a *App) *cobra.Command {
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddGroup(p.Groups...)
-	root.AddGroup(&cobra.Group{ID: GroupSetup, Title: "Set it up:"})
+	root.AddGroup(&cobra.Group{ID: GroupSetup, Title: "Set up:"})
 	root.SetHelpCommandGroupID(GroupSetup)
 	root.SetCompletionCommandGroupID(GroupSetup)
 	root.AddCommand(p.Commands(a)...)
@@ -118,16 +121,38 @@ func (p *Program) build(a *App) *cobra.Command {
 	// Added by cobra at the start otherwise, too late for suggestions.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	describeCompletion(root)
 	a.addCompletions(root)
 	return root
 }
 
-// usageTemplate adds to cobra's how settings are given.
+// usageTemplate wraps cobra's at 80 columns, and adds how settings are given.
 func usageTemplate(template string) string {
-	return template + `{{if .Annotations.` + settingsAnnotation + `}}
-Settings come from environment variables or flags: KAFKA_BROKERS is --kafka-brokers.
-"exportbridge config docs" lists them all.
+	return strings.NewReplacer(
+		".FlagUsages", ".FlagUsagesWrapped 80",
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `Run "{{.CommandPath}} COMMAND --help" for details.`,
+	).Replace(template) + `{{if .Annotations.` + settingsAnnotation + `}}
+Settings are environment variables or flags: KAFKA_BROKERS is --kafka-brokers.
+"exportbridge config docs" lists them.
 {{end}}`
+}
+
+// describeCompletion replaces cobra's help of completion, which is wider than 80
+// columns.
+func describeCompletion(root *cobra.Command) {
+	cmd, _, _ := root.Find([]string{"completion"}) // it was added before
+	cmd.Short, cmd.Long = "Print a shell completion script", ""
+	for _, shell := range cmd.Commands() {
+		load := "  source <(%s)"
+		switch shell.Name() {
+		case "fish":
+			load = "  %s | source"
+		case "powershell":
+			load = "  %s | Out-String | Invoke-Expression"
+		}
+		shell.Short = "Print the completion script for " + shell.Name()
+		shell.Long, shell.Example = "", fmt.Sprintf(load, shell.CommandPath())
+	}
 }
 
 // NoSubcommand is the Args of a command that only holds others.

@@ -60,8 +60,8 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(v.Values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
-	flags.Var(&setFlag{given: a.Given}, "set", "set a variable, for example --set EXPORT_PAGE_SIZE=500")
-	flags.StringVar(&a.envFile, "env-file", "", "read variables from `FILE`, one NAME=VALUE a line; the environment wins")
+	flags.Var(&setFlag{given: a.Given}, "set", "set a variable, such as EXPORT_PAGE_SIZE=500")
+	flags.StringVar(&a.envFile, "env-file", "", "read NAME=VALUE lines from `FILE`; the environment takes precedence")
 	if cmd.Annotations == nil {
 		cmd.Annotations = make(map[string]string)
 	}

@@ -51,7 +51,7 @@ func ReadBuildInfo() buildInfo {
 func newVersionCommand(a *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version of this program",
+		Short:   "Print the version",
 		Example: "  " + a.name + " version --json",
 		GroupID: GroupSetup,
 		Args:    NoArgs,

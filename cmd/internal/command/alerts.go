@@ -19,17 +19,16 @@ func newAlertsCommand(a *cli.App) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "alerts",
-		Short: "Print alert rules for Prometheus",
-		Long: `Print alert rules for Prometheus, for its rule_files. Each one names the command
-that shows or repairs what it is about. The severity is page (somebody must look
-now) or ticket.`,
+		Short: "Print Prometheus alert rules",
+		Long: `Print alert rules for the rule_files of Prometheus. Each rule names the command
+that shows or repairs the problem. The severity is page (act now) or ticket.`,
 		Example: `  exportbridge alerts > exportbridge.rules.yml
   exportbridge alerts --output /etc/prometheus/exportbridge.rules.yml
   exportbridge alerts --rule-group health --rule-group flow`,
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoArgs,
 	}
-	cmd.Flags().StringSliceVar(&groups, "rule-group", monitoring.Groups, "only this `GROUP` of rules: "+strings.Join(monitoring.Groups, ", "))
+	cmd.Flags().StringSliceVar(&groups, "rule-group", monitoring.Groups, "print rule `GROUP` "+strings.Join(monitoring.Groups, ", "))
 	cli.Offer(cmd, "rule-group", monitoring.Groups...)
 	cli.TakeOutput(cmd, &file)
 	cmd.RunE = func(*cobra.Command, []string) error {

@@ -17,28 +17,28 @@ func newBackfillCommand(a *cli.App) *cobra.Command {
 	o := &jobOptions{app: a, kind: backfill.Backfill}
 	cmd := &cobra.Command{
 		Use:   "backfill",
-		Short: "Publish a time that the stream did not, into its topic",
-		Long: `Publish a time that the stream did not, into its topic, while the stream goes on
-untouched: with eb-origin: backfill, in windows that are read in parallel, each
-exactly once. What the stream exports, or a backfill before, is refused: it would
-be there twice. --allow-overlap publishes it all the same, with the same ce_id.
+		Short: "Backfill a range the stream has not covered",
+		Long: `Publish a past range to the stream's topic while the stream keeps running, with
+eb-origin: backfill. The range is split into windows that are read in parallel;
+each is published exactly once. A range that overlaps the stream or an earlier
+backfill is rejected; --allow-overlap publishes it again, with the same ce_id.
 
-It runs in this process. When that is interrupted or killed, --resume goes on
-where it was, with no event lost or twice. Windows are half open, and so is the
-seam with the stream, so no event is in two; in order are the events within one
-window only. What the API lists later, or with another time than when it was
-asked, cannot be known: it may be missing, or be on both sides of a seam.
+The job runs in this process. After an interruption or a crash, --resume
+continues it without loss or duplicates, with its --parallel and --rate-limit.
+Windows are half-open, as is the boundary with the stream; order is kept within
+a window. Late or re-timestamped events cannot be detected: they can be missing,
+or appear on both sides of a boundary.
 
-Without --execute nothing is changed.`,
-		Example: `  exportbridge backfill --from 2026-01-01T00:00:00Z --to 2026-11-01T00:00:00Z --windows 8
-  exportbridge backfill --from -90d --to -30d --windows 60 --parallel 8 --rate-limit 20/s --execute
+Without --execute, the command is a dry run.`,
+		Example: `  exportbridge backfill --from 2026-01-01T00:00:00Z --to -30d --windows 8
+  exportbridge backfill --from -90d --to -30d --rate-limit 20/s --execute
   exportbridge backfill --resume k3xq7a --execute
   exportbridge backfill list`,
 		GroupID: groupPosition,
 		Args:    cli.NoSubcommand,
 	}
 	o.take(cmd)
-	cmd.Flags().BoolVar(&o.allowOverlap, "allow-overlap", false, "publish also what the stream, or a backfill, has published or will")
+	cmd.Flags().BoolVar(&o.allowOverlap, "allow-overlap", false, "publish events that the stream or a backfill also publishes")
 	cli.Renamed(cmd, "again", "allow-overlap")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) }
 	cmd.AddCommand(newBackfillListCommand(a), newBackfillCancelCommand(a))
@@ -58,17 +58,19 @@ func newBackfillListCommand(a *cli.App) *cobra.Command {
 	var stream string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the backfills and replays of a stream",
-		Long: `List the backfills and replays of a stream, oldest first, and who works on them. A
-job that is running and that nobody works on was interrupted: --resume goes on.
+		Short: "List backfills and replays",
+		Long: `List the backfills and replays of a stream, oldest first, with the process that
+runs each. A running job without a process was interrupted: --resume continues
+it.
 
-The first job that begins 30 days after another ended removes that one's records.
-A backfill stays in the list: its range is not published again.`,
+The records of a job are removed when another job starts, 30 days after its end.
+A backfill stays listed: its range counts as published.`,
 		Example: "  exportbridge backfill list --json",
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
+	a.TakeWide(cmd)
 	cli.TakeStream(cmd, &stream)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		jobs, err := openJobs(a, stream)
@@ -105,7 +107,7 @@ func showJobs(a *cli.App, all []jobReport) error {
 			humanize.Comma(r.TotalEvents), r.Topic, time.UnixMilli(r.Created).UTC().Format(timeLayout), r.note(),
 		})
 	}
-	return cli.PrintTable(a.Stdout, rows)
+	return cli.PrintTable(a.Stdout, rows, a.Width())
 }
 
 func (r *jobReport) note() string {
@@ -130,12 +132,11 @@ func newBackfillCancelCommand(a *cli.App) *cobra.Command {
 	var execute bool
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
-		Short: "End a backfill or replay for good",
-		Long: `End a backfill or replay for good: the process that works on it stops within
-seconds, at the end of its transactions, and it cannot be resumed. What it has
-published stays where it is.
+		Short: "Cancel a backfill or replay",
+		Long: `Cancel a backfill or replay. Its process commits the open transactions and stops
+within seconds; the job cannot be resumed. Published events stay.
 
-Without --execute nothing is changed.`,
+Without --execute, the command is a dry run.`,
 		Example: "  exportbridge backfill cancel k3xq7a --execute",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !jobID.MatchString(args[0]) {
@@ -147,8 +148,8 @@ Without --execute nothing is changed.`,
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &stream)
-	cmd.Flags().Var(cli.Parsed(&reason, parseReason, "WHY"), "reason", "`WHY`, for the list of jobs")
-	cmd.Flags().BoolVar(&execute, "execute", false, "do it; without this nothing is changed")
+	cmd.Flags().Var(cli.Parsed(&reason, parseReason, "REASON"), "reason", "`REASON` to record in the job list")
+	cli.TakeExecute(cmd, &execute)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		jobs, err := openJobs(a, stream)
 		if err != nil {

@@ -55,24 +55,23 @@ func newCheckCommand(a *cli.App) *cobra.Command {
 	timeout := checkTimeout
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Look whether everything is ready for run",
-		Long: `Look whether everything is ready for run: the settings, the export API and its
-key, Kafka, its topics and our rights, Redis and whether it keeps what it is
-given, and who runs the streams now. It changes nothing but one key in Redis,
-which it removes again.
+		Short: "Check configuration and connectivity",
+		Long: `Check the settings, the export API and its key, Kafka with topics and
+permissions, Redis with its persistence, and the owners of the streams. The
+command writes one key to Redis and removes it again.
 
-The exit code is 3 if something would keep the bridge from running.`,
+The exit code is 3 if the bridge cannot run.`,
 		Example: `  EXPORT_API_KEY_FILE=key exportbridge check
   exportbridge check --only kafka,redis
-  exportbridge check --json | jq '.sections[].findings[] | select(.level == "fail")'`,
+  exportbridge check --json | jq '.sections[].findings[].text'`,
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoArgs,
 	}
 	asJSON := cli.TakeJSON(cmd)
 	a.TakeSettings(cmd)
-	cmd.Flags().StringSliceVar(&only, "only", nil, "look only at these `SYSTEMS`: api, kafka, redis")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "check only these `SYSTEMS`: api, kafka, redis")
 	cli.Offer(cmd, "only", slices.Sorted(maps.Keys(checkSystems))...)
-	cmd.Flags().Var(cli.Parsed(&timeout, config.ParseDuration, "DURATION").Shown("20s"), "timeout", "longest time to take")
+	cmd.Flags().Var(cli.Parsed(&timeout, config.ParseDuration, "DURATION").Shown("20s"), "timeout", "maximum time")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		need, err := systemsNamed(only)
 		if err != nil {

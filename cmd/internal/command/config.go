@@ -31,14 +31,15 @@ func newConfigCommand(a *cli.App) *cobra.Command {
 func newConfigShowCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Print the settings in force and where each comes from",
-		Long: `Print the settings in force and where each comes from. Secrets are masked.
-Everything that is wrong with them is reported too, and then the exit code is 2.`,
+		Short: "Print effective settings and their origins",
+		Long: `Print the effective settings and their origins. Secrets are masked. Invalid
+settings are reported too; the exit code is then 2.`,
 		Example: `  exportbridge config show
   exportbridge config show --json --kafka-brokers kafka-1:9092`,
 		Args: cli.NoArgs,
 	}
 	asJSON := cli.TakeJSON(cmd)
+	a.TakeWide(cmd)
 	a.TakeSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, wrong := a.Settings(config.UsesAll, nil)
@@ -67,7 +68,7 @@ func showSettings(a *cli.App, s *config.Settings, asJSON bool) error {
 	for _, row := range s.Effective {
 		table = append(table, []string{row.Variable, row.Shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
 	}
-	return cli.PrintTable(a.Stdout, table)
+	return cli.PrintTable(a.Stdout, table, a.Width())
 }
 
 // Where the settings table goes in a text.
@@ -80,16 +81,16 @@ func newConfigDocsCommand(a *cli.App) *cobra.Command {
 	var check, write string
 	cmd := &cobra.Command{
 		Use:   "docs",
-		Short: "Print the table of all settings as Markdown",
-		Long: `Print the table of all settings as Markdown, or keep it in step in a file that
-has it between the lines ` + docsBegin + " and " + docsEnd + `.`,
+		Short: "Print all settings as a Markdown table",
+		Long: `Print all settings as a Markdown table, or update the table in a file, between
+the lines ` + docsBegin + " and " + docsEnd + `.`,
 		Example: `  exportbridge config docs
   exportbridge config docs --write settings.md
   exportbridge config docs --check settings.md`,
 		Args: cli.NoArgs,
 	}
-	cmd.Flags().StringVar(&check, "check", "", "fail if the table in `FILE` is out of step")
-	cmd.Flags().StringVar(&write, "write", "", "put the table into `FILE`")
+	cmd.Flags().StringVar(&check, "check", "", "fail if the table in `FILE` is outdated")
+	cmd.Flags().StringVar(&write, "write", "", "update the table in `FILE`")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		switch {
 		case check != "" && write != "":
@@ -167,10 +168,9 @@ func newConfigSchemaCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of all settings",
-		Long: `Print the JSON Schema (2020-12) of an object that has settings as members, for
-editors and deployment tools: a member's name is the variable, its value what the
-variable is set to. An object may hold a part of the settings. "config show"
-judges all of them together.`,
+		Long: `Print the JSON Schema (2020-12) of an object with settings as members, for
+editors and deployment tools. A member is named after its variable; an object
+can hold a subset of the settings. "config show" validates them together.`,
 		Example: `  exportbridge config schema > exportbridge.schema.json`,
 		Args:    cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

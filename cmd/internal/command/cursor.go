@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -17,10 +16,10 @@ import (
 func newCursorCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cursor",
-		Short: "Look at the committed cursor, or move it",
+		Short: "Show and move the committed cursor",
 		Example: `  exportbridge cursor show
   exportbridge cursor history --limit 20
-  exportbridge cursor rewind --to-datetime 2026-11-20T13:00:00Z --reason "bad deploy" --execute`,
+  exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute`,
 		GroupID: groupPosition,
 		Args:    cli.NoSubcommand,
 		RunE:    cli.ShowHelp,
@@ -35,16 +34,16 @@ func newCursorShowCommand(a *cli.App) *cobra.Command {
 	var raw bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show where a stream is",
-		Long: `Show where a stream is: the committed cursor, from Redis, or from the checkpoint
-topic where Redis has none or does not answer, which is said.`,
+		Short: "Show the position of a stream",
+		Long: `Show the committed cursor of a stream. It is read from Redis, or from the
+checkpoint topic if Redis has none or is unreachable; a note says so.`,
 		Example: "  exportbridge cursor show --json",
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &stream)
-	cmd.Flags().BoolVar(&raw, "raw", false, "print the cursor itself and nothing else; it may be sensitive")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print only the cursor, which can be sensitive")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		h, err := openStream(a, 0, stream)
 		if err != nil {
@@ -70,7 +69,7 @@ topic where Redis has none or does not answer, which is said.`,
 			}
 			return cli.PrintJSON(a.Stdout, shown)
 		}
-		return showCursor(a.Stdout, &c, &live, alive, err != nil)
+		return showCursor(a, &c, &live, alive, err != nil)
 	})
 	return cmd
 }
@@ -85,7 +84,7 @@ type cursorShown struct {
 
 // showCursor prints what is known of a stream. silent is true where Redis does
 // not say whether a bridge runs it.
-func showCursor(w io.Writer, c *control.Position, live *bridge.Status, alive, silent bool) error {
+func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, silent bool) error {
 	now := time.Now()
 	state := "no bridge runs this stream"
 	switch {
@@ -122,12 +121,7 @@ func showCursor(w io.Writer, c *control.Position, live *bridge.Status, alive, si
 	if c.Note != "" {
 		rows = append(rows, [2]string{"note", c.Note})
 	}
-	for _, r := range rows {
-		if _, err := fmt.Fprintf(w, "  %-12s %s\n", r[0], r[1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cli.PrintFields(a.Stdout, rows, a.Width())
 }
 
 func positionText(c *bridge.Checkpoint, now time.Time) string {
@@ -168,18 +162,19 @@ func newCursorHistoryCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List committed cursors, newest first",
-		Long: `List committed cursors, newest first: at most one a second of the last 24 hours,
-one a minute before that, and every change by an operator. What Redis does not
-have is read from the checkpoint topic, which keeps every commit for seven days.`,
+		Long: `List committed cursors, newest first: at most one per second of the last 24
+hours, one per minute before, and every operator action. Entries that Redis
+lacks are read from the checkpoint topic, which keeps all commits of seven days.`,
 		Example: `  exportbridge cursor history --limit 20
   exportbridge cursor history --since -2h --json`,
 		Args: cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
+	a.TakeWide(cmd)
 	cli.TakeStream(cmd, &stream)
-	cmd.Flags().StringVar(&since, "since", "", "leave out what was committed before this `TIME`")
-	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most; 0 is all")
+	cmd.Flags().StringVar(&since, "since", "", "list entries committed since `TIME`")
+	cmd.Flags().IntVar(&limit, "limit", 50, "list at most `N` entries; 0 for all")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		q := bridge.HistoryQuery{Limit: limit}
 		if limit < 0 {
@@ -211,7 +206,7 @@ have is read from the checkpoint topic, which keeps every commit for seven days.
 			_, err := h.Position(cmd.Context())
 			return err
 		}
-		return showHistory(a.Stdout, found.Entries)
+		return showHistory(a, found.Entries)
 	})
 	return cmd
 }
@@ -234,7 +229,7 @@ func historyJSON(entries []bridge.Entry) []historyEntry {
 	return out
 }
 
-func showHistory(w io.Writer, entries []bridge.Entry) error {
+func showHistory(a *cli.App, entries []bridge.Entry) error {
 	rows := [][]string{{"ENTRY", "COMMITTED", "POSITION", "PAGE", "EVENTS", "NOTE"}}
 	for _, e := range entries {
 		note, position := "", "-"
@@ -258,5 +253,5 @@ func showHistory(w io.Writer, entries []bridge.Entry) error {
 			humanize.Comma(e.Pages), humanize.Comma(e.Events), note,
 		})
 	}
-	return cli.PrintTable(w, rows)
+	return cli.PrintTable(a.Stdout, rows, a.Width())
 }

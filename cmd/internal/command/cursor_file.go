@@ -17,17 +17,17 @@ func newCursorExportCommand(a *cli.App) *cobra.Command {
 	var stream, file string
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write the committed cursor to a file",
-		Long: `Write the committed cursor to a file, with what it belongs to and a checksum:
-a copy for another Redis and Kafka, or for later. It holds the cursor itself,
-which may be sensitive.`,
+		Short: "Export the committed cursor to a file",
+		Long: `Export the committed cursor with its stream, its source and a checksum, as a
+backup or for another Redis and Kafka. The file holds the cursor, which can be
+sensitive.`,
 		Example: `  exportbridge cursor export > events.cursor
   exportbridge cursor export --file events.cursor`,
 		Args: cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
 	cli.TakeStream(cmd, &stream)
-	cmd.Flags().StringVar(&file, "file", "-", "write to this `FILE`, which must not be there yet; - is standard output")
+	cmd.Flags().StringVar(&file, "file", "-", "write to new `FILE`; - is standard output")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		h, err := openStream(a, 0, stream)
 		if err != nil {
@@ -71,14 +71,13 @@ func newCursorImportCommand(a *cli.App) *cobra.Command {
 	var other bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Go to a cursor that was exported",
-		Long: `Go to a cursor that was exported: a reset to it, with the events that are known to
-be published of its page. - reads standard input. The cursor must be of the same
-stream, source and filter, unless --accept-other says that it is known to fit. A
-running bridge applies it and acknowledges; without one the command moves the
-cursor itself.
+		Short: "Reset to an exported cursor",
+		Long: `Reset a stream to an exported cursor; already published events of its page are
+skipped. FILE can be -, standard input. Stream, source and filter must match,
+unless --accept-other is given. The running bridge applies and acknowledges the
+change; without one, the command applies it itself.
 
-Without --execute nothing is changed.`,
+Without --execute, the command is a dry run.`,
 		Example: `  exportbridge cursor import events.cursor
   exportbridge cursor import events.cursor --reason "new cluster" --execute`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -90,7 +89,7 @@ Without --execute nothing is changed.`,
 	}
 	cli.OfferFiles(cmd)
 	m.flags(cmd)
-	cmd.Flags().BoolVar(&other, "accept-other", false, "take a cursor of another stream, source or filter")
+	cmd.Flags().BoolVar(&other, "accept-other", false, "accept a cursor of another stream, source or filter")
 	cmd.RunE = steering(func(cmd *cobra.Command, args []string) error {
 		c, err := readCursor(a.Stdin, args[0])
 		if err != nil {

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
 )
 
 // listed is a line of cursor list.
@@ -29,13 +29,14 @@ type listed struct {
 func newCursorListCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the streams and where they are",
-		Long: `List the streams and where they are: those of BRIDGE_STREAMS, and any other that
-Redis knows under CURSOR_PREFIX.`,
+		Short: "List streams and their positions",
+		Long: `List streams and their positions: the streams of BRIDGE_STREAMS, and others that
+Redis holds under CURSOR_PREFIX.`,
 		Example: "  exportbridge cursor list --json",
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
+	a.TakeWide(cmd)
 	asJSON := cli.TakeJSON(cmd)
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		all, err := listCursors(cmd.Context(), a)
@@ -45,7 +46,7 @@ Redis knows under CURSOR_PREFIX.`,
 		if *asJSON {
 			return cli.PrintJSON(a.Stdout, all)
 		}
-		return showList(a.Stdout, all)
+		return showList(a, all)
 	})
 	return cmd
 }
@@ -80,7 +81,7 @@ func listedOf(ctx context.Context, name string, position func(context.Context) (
 	l := listed{Stream: name}
 	at, err := position(ctx)
 	if err != nil {
-		l.Note = cut(err.Error(), 160)
+		l.Note = process.Cut(err.Error(), 160)
 	} else {
 		l.Checkpoint, l.Note = &at.Checkpoint, at.Note
 	}
@@ -92,7 +93,7 @@ func listedOf(ctx context.Context, name string, position func(context.Context) (
 	return l
 }
 
-func showList(w io.Writer, all []listed) error {
+func showList(a *cli.App, all []listed) error {
 	now := time.Now()
 	rows := [][]string{{"STREAM", "STATE", "POSITION", "ENTRY", "EVENTS", "OWNER", "NOTE"}}
 	for i := range all {
@@ -116,8 +117,8 @@ func showList(w io.Writer, all []listed) error {
 		rows = append(rows, row)
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "  no streams")
+		_, err := fmt.Fprintln(a.Stdout, "  no streams")
 		return err
 	}
-	return cli.PrintTable(w, rows)
+	return cli.PrintTable(a.Stdout, rows, a.Width())
 }

@@ -25,7 +25,7 @@ type move struct {
 
 func (m *move) flags(cmd *cobra.Command) {
 	m.change.flags(cmd)
-	cmd.Flags().BoolVar(&m.execute, "execute", false, "do it; without this nothing is changed")
+	cli.TakeExecute(cmd, &m.execute)
 }
 
 func newCursorRewindCommand(a *cli.App) *cobra.Command {
@@ -34,22 +34,22 @@ func newCursorRewindCommand(a *cli.App) *cobra.Command {
 	var shift int64
 	cmd := &cobra.Command{
 		Use:   "rewind",
-		Short: "Go back to a committed cursor of the history",
-		Long: `Go back to a committed cursor of the history: everything after it is published
-again, with the same record ids. A running bridge applies it and acknowledges;
-without one the command moves the cursor itself.
+		Short: "Rewind to a committed cursor",
+		Long: `Rewind a stream to a committed cursor of its history. All later events are
+published again, with the same ce_id. The running bridge applies and
+acknowledges the change; without one, the command applies it itself.
 
-Without --execute nothing is changed.`,
+Without --execute, the command is a dry run.`,
 		Example: `  exportbridge cursor rewind --shift-by -100
   exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute
   exportbridge cursor rewind --to-entry 3.87120 --execute`,
 		Args: cli.NoArgs,
 	}
 	m.flags(cmd)
-	cmd.Flags().StringVar(&at, "to-datetime", "", "the newest commit at or before this `TIME`")
-	cmd.Flags().StringVar(&by, "by-duration", "", "the newest commit at least this `DURATION` ago, for example 2h")
-	cmd.Flags().Int64Var(&shift, "shift-by", 0, "`-N` pages back")
-	cmd.Flags().StringVar(&entry, "to-entry", "", "this `ENTRY` of cursor history")
+	cmd.Flags().StringVar(&at, "to-datetime", "", "rewind to the newest commit at or before `TIME`")
+	cmd.Flags().StringVar(&by, "by-duration", "", "rewind to the newest commit at least `DURATION` ago, such as 2h")
+	cmd.Flags().Int64Var(&shift, "shift-by", 0, "rewind by N pages: `-N`")
+	cmd.Flags().StringVar(&entry, "to-entry", "", "rewind to `ENTRY` of cursor history")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if err := oneOf(cmd.Flags(), "to-datetime", "by-duration", "shift-by", "to-entry"); err != nil {
 			return err
@@ -120,26 +120,25 @@ func newCursorResetCommand(a *cli.App) *cobra.Command {
 	var earliest, latest, current bool
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "Go to a place that is not in the history",
-		Long: `Go to a place that is not in the history: the export is asked from there, without
-or with another cursor. It also accepts a changed filter, end or application for
-a stream, and topics that were made again or lost records. A running bridge
-applies it and acknowledges; without one the command moves the cursor itself.
+		Short: "Reset to an arbitrary position",
+		Long: `Reset a stream to an arbitrary position, in or outside its history. A reset also
+accepts a changed filter, end or application, and topics that were re-created or
+lost records. The running bridge applies and acknowledges the change; without
+one, the command applies it itself.
 
---to-current stays where the stream is, and only accepts what has changed.
---to-latest skips what was not exported yet. Without --execute nothing is
-changed.`,
+--to-current keeps the position and only accepts the changes. --to-latest skips
+all events up to now. Without --execute, the command is a dry run.`,
 		Example: `  exportbridge cursor reset --to-datetime 2026-11-20T00:00:00Z
-  exportbridge cursor reset --to-cursor "$CURSOR" --reason "as the vendor says" --execute`,
+  exportbridge cursor reset --to-cursor "$CURSOR" --reason "bad page" --execute`,
 		Args: cli.NoArgs,
 	}
 	m.flags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&earliest, "to-earliest", false, "from the first event")
-	f.BoolVar(&current, "to-current", false, "stay at the same position")
-	f.BoolVar(&latest, "to-latest", false, "only what comes from now on")
-	f.StringVar(&at, "to-datetime", "", "events from this `TIME` on")
-	f.StringVar(&cursor, "to-cursor", "", "this cursor `VALUE`, byte for byte")
+	f.BoolVar(&earliest, "to-earliest", false, "reset to the first event")
+	f.BoolVar(&current, "to-current", false, "keep the position")
+	f.BoolVar(&latest, "to-latest", false, "skip all events up to now")
+	f.StringVar(&at, "to-datetime", "", "reset to the first event at or after `TIME`")
+	f.StringVar(&cursor, "to-cursor", "", "reset to cursor `VALUE`, byte for byte")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if err := oneOf(f, "to-earliest", "to-current", "to-latest", "to-datetime", "to-cursor"); err != nil {
 			return err

@@ -11,9 +11,9 @@ func newDashboardCommand(a *cli.App) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "dashboard",
-		Short: "Print a dashboard for Grafana",
-		Long: `Print a dashboard for Grafana, to be imported there or put where its provisioning
-looks. It asks for the Prometheus data source and shows one or several streams.`,
+		Short: "Print a Grafana dashboard",
+		Long: `Print a Grafana dashboard for import or provisioning. It asks for the Prometheus
+data source and shows one or several streams.`,
 		Example: "  exportbridge dashboard > exportbridge.json",
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoArgs,

@@ -9,6 +9,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
 )
 
 // describeStreams says what each stream does.
@@ -32,13 +33,13 @@ func describeState(s *bridge.Status, now time.Time) string {
 	case s.State == bridge.StateRunning && !s.Position.IsZero() && now.Sub(s.Position) > time.Minute:
 		state = "behind " + cli.RoundDuration(now.Sub(s.Position))
 	case s.State == bridge.StateBackoff && s.NextTry.IsZero():
-		state = "waiting: " + cut(s.Error, 80)
+		state = "waiting: " + process.Cut(s.Error, 80)
 	case s.State == bridge.StateBackoff:
-		state = fmt.Sprintf("retry in %s: %s", cli.RoundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
+		state = fmt.Sprintf("retry in %s: %s", cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
 	case s.State == bridge.StatePaused:
 		state = pauseText(s.PausedUntil, now)
 	case s.State == bridge.StateBlocked:
-		state = fmt.Sprintf("BLOCKED (%s), next try in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), cut(s.Error, 60))
+		state = fmt.Sprintf("BLOCKED (%s), next try in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
 	}
 	return state
 }
@@ -50,13 +51,4 @@ func describeStatus(s *bridge.Status, now time.Time) string {
 		text += "   position " + s.Position.UTC().Format("2006-01-02 15:04:05Z")
 	}
 	return text
-}
-
-// cut shortens a text to n characters.
-func cut(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	return string(r[:n-1]) + "…"
 }

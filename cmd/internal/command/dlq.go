@@ -27,7 +27,7 @@ const listedLetters = 50
 func newDLQCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "Look at the dead letters, or publish them after all",
+		Short: "Inspect and retry dead letters",
 		Example: `  exportbridge dlq list --reason too-large
   exportbridge dlq show 0:17
   exportbridge dlq retry --all --execute`,
@@ -62,7 +62,7 @@ func openLetters(ctx context.Context, a *cli.App, name string) (*letters, error)
 // takeReading gives a command that reads dead letters the flag --timeout.
 func takeReading(cmd *cobra.Command, timeout *time.Duration) {
 	flag := cli.Parsed(timeout, config.ParseDuration, "DURATION")
-	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("read the dead letters for so long at most (default until a partition shows nothing for %s)", usualPatience))
+	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("maximum time to read the topic (default until a partition is silent for %s)", usualPatience))
 }
 
 // reading bounds the reading by --timeout, 0 where that was not given.
@@ -146,12 +146,11 @@ func newDLQListCommand(a *cli.App) *cobra.Command {
 	var o dlqListOptions
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the dead letters, newest first",
-		Long: `List the dead letters of a stream, newest first: where each is, when it was
-written, what was wrong, the item's id and size, and when it was published after
-all. One that holds only the item's position can be retried as long as the API
-takes its cursor. A list that could not be read to the end of the topic is an
-error, and nothing is printed.`,
+		Short: "List dead letters, newest first",
+		Long: `List the dead letters of a stream, newest first, with place, time, reason, item
+id, size and time of a successful retry. A letter that holds only the item's
+position can be retried as long as the API accepts its cursor. An incomplete
+list is an error and is not printed.`,
 		Example: `  exportbridge dlq list --since -24h
   exportbridge dlq list --reason bad-timestamp --limit 1000 --json`,
 		Args: cli.NoArgs,
@@ -159,10 +158,11 @@ error, and nothing is printed.`,
 	a.TakeSettings(cmd)
 	o.json = cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &o.stream)
-	cmd.Flags().StringVar(&o.since, "since", "", "only those written at or after this `TIME`")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "only those with this `REASON`: "+strings.Join(deadletter.Reasons, ", "))
+	a.TakeWide(cmd)
+	cmd.Flags().StringVar(&o.since, "since", "", "list letters written since `TIME`")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "list letters with `REASON` "+strings.Join(deadletter.Reasons, ", "))
 	cli.Offer(cmd, "reason", deadletter.Reasons...)
-	cmd.Flags().IntVar(&o.limit, "limit", listedLetters, "the newest `N`")
+	cmd.Flags().IntVar(&o.limit, "limit", listedLetters, "list the newest `N` letters")
 	takeReading(cmd, &o.timeout)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return listLetters(cmd.Context(), a, &o) }
 	return cmd
@@ -231,10 +231,10 @@ func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 			retried = s.Retried.Format(timeLayout)
 		}
 		rows = append(rows, []string{
-			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), orDash(printable(cut(s.ID, 40))), strconv.Itoa(s.Size), s.Holds, retried,
+			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), orDash(printable(s.ID)), strconv.Itoa(s.Size), s.Holds, retried,
 		})
 	}
-	return cli.PrintTable(a.Stdout, rows)
+	return cli.PrintTable(a.Stdout, rows, a.Width())
 }
 
 func newDLQShowCommand(a *cli.App) *cobra.Command {
@@ -243,10 +243,10 @@ func newDLQShowCommand(a *cli.App) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "show PARTITION:OFFSET",
-		Short: "Show one dead letter",
-		Long: `Show the headers and the value of one dead letter. The value is the item as it
-came, or where that was too large its id, size, hash and position. --raw prints
-the item's bytes alone.`,
+		Short: "Show a dead letter",
+		Long: `Show the headers and the value of a dead letter. The value is the item, or the
+id, size, hash and position of an item that was too large. --raw prints only the
+item's bytes.`,
 		Example: `  exportbridge dlq show 0:17
   exportbridge dlq show 0:17 --raw | jq .`,
 		Args: cobra.ArbitraryArgs,
@@ -254,7 +254,7 @@ the item's bytes alone.`,
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &stream)
-	cmd.Flags().BoolVar(&raw, "raw", false, "print the item's bytes and nothing else")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print only the item's bytes")
 	takeReading(cmd, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if raw && *asJSON {
@@ -317,15 +317,15 @@ func showLetter(ctx context.Context, a *cli.App, l *letters, r *kgo.Record, lett
 		return explained(err)
 	}
 	s := l.shown(letter, marks)
-	rows := [][]string{{"letter", s.Letter + " of " + l.Name}, {"time", r.Timestamp.UTC().Format(recordTime)}}
+	rows := [][2]string{{"letter", s.Letter + " of " + l.Name}, {"time", r.Timestamp.UTC().Format(recordTime)}}
 	if s.Retried != nil {
-		rows = append(rows, []string{"retried", s.Retried.Format(timeLayout)})
+		rows = append(rows, [2]string{"retried", s.Retried.Format(timeLayout)})
 	}
 	if r.Key != nil {
-		rows = append(rows, []string{"key", printable(string(r.Key))})
+		rows = append(rows, [2]string{"key", printable(string(r.Key))})
 	}
 	for _, h := range r.Headers {
-		rows = append(rows, []string{h.Key, printable(string(h.Value))})
+		rows = append(rows, [2]string{h.Key, printable(string(h.Value))})
 	}
-	return cli.PrintTable(a.Stdout, append(rows, []string{"value", printable(valueText(r.Value))}))
+	return cli.PrintFields(a.Stdout, append(rows, [2]string{"value", printable(valueText(r.Value))}), a.Columns)
 }

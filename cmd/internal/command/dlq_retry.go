@@ -17,6 +17,7 @@ import (
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // retryOptions are the flags of dlq retry.
@@ -31,19 +32,18 @@ func newDLQRetryCommand(a *cli.App) *cobra.Command {
 	var o retryOptions
 	cmd := &cobra.Command{
 		Use:   "retry [PARTITION:OFFSET...]",
-		Short: "Publish dead letters after all",
-		Long: `Publish dead letters to the stream's topic, for instance when that takes larger
-records now. A letter that holds its item is read again by the rules of the
-stream's resource; for one that holds only the item's position the page is
-fetched again at its cursor. The record is as it would have been, with eb-origin
-repair. It and a mark that this letter was retried are one transaction: whatever
-happens meanwhile, no letter is published twice, nor is an event that a rewind has
-left in several of them. The letter itself stays. The running stream is not
-touched.
+		Short: "Retry dead letters",
+		Long: `Publish dead letters to the stream's topic, for example after its message limit
+was raised. An item in the letter is mapped again by the rules of the stream's
+resource; an item too large for its letter is fetched again at its cursor. The
+record is the original one, with eb-origin: repair. The record and a mark of the
+retry are one transaction: an event is published once, even if it is retried
+twice or a rewind left it in several letters. The letters stay in the topic, and
+the running stream is unaffected.
 
-A letter that still cannot be published is told with the reason, and stays. With
---all nothing is published before all letters were found. Without --execute
-nothing is changed.`,
+A letter that fails again is reported and kept in the DLQ. With --all,
+publishing starts when all letters are found. Without --execute, the command is
+a dry run.`,
 		Example: `  exportbridge dlq retry 0:17 2:4
   exportbridge dlq retry --all --reason too-large --execute`,
 		Args: cobra.ArbitraryArgs,
@@ -51,10 +51,10 @@ nothing is changed.`,
 	a.TakeSettings(cmd)
 	o.json = cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &o.stream)
-	cmd.Flags().BoolVar(&o.all, "all", false, "all dead letters of the stream")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "of all only those with this `REASON`: "+strings.Join(deadletter.Reasons, ", "))
+	cmd.Flags().BoolVar(&o.all, "all", false, "retry all dead letters of the stream")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "with --all, retry letters with `REASON` "+strings.Join(deadletter.Reasons, ", "))
 	cli.Offer(cmd, "reason", deadletter.Reasons...)
-	cmd.Flags().BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
+	cli.TakeExecute(cmd, &o.execute)
 	takeReading(cmd, &o.timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return retryLetters(cmd.Context(), a, &o, args) }
 	return cmd
@@ -183,7 +183,7 @@ func openExport(st *config.Stream) (*exportapi.Client, error) {
 }
 
 func printRetried(a *cli.App, one deadletter.Retried) error {
-	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, printable(cut(orDash(one.ID), 40)), one.From, one.Result)
+	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, printable(process.Cut(orDash(one.ID), 40)), one.From, one.Result)
 	if one.Detail != "" {
 		line += ": " + printable(one.Detail)
 	}

@@ -29,10 +29,10 @@ const (
 func NewHealthcheckCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck [URL]",
-		Short: "Ask the bridge on this machine whether it is ready",
-		Long: `Ask the bridge on this machine whether it is ready, at /readyz of HTTP_ADDR or at
-the URL given. The exit code is 0 if it is and 1 if not, with the reason on
-standard error. It is for images without a shell.`,
+		Short: "Check readiness of the local bridge",
+		Long: `Check readiness of the local bridge, at /readyz of HTTP_ADDR or at the URL. The
+exit code is 0 if it is ready; otherwise it is 1, with the reason on standard
+error. Made for container images without a shell.`,
 		Example: `  exportbridge healthcheck
   exportbridge healthcheck http://127.0.0.1:8080/livez`,
 		GroupID: cli.GroupSetup,

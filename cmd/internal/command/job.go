@@ -47,17 +47,18 @@ type jobOptions struct {
 func (o *jobOptions) take(cmd *cobra.Command) {
 	o.app.TakeSettings(cmd)
 	o.json = cli.TakeJSON(cmd)
+	o.app.TakeWide(cmd)
 	f := cmd.Flags()
 	o.flags = f
 	cli.TakeStream(cmd, &o.stream)
-	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
-	f.StringVar(&o.to, "to", "", "`TIME` of the first event that does not belong to it any more, at most now")
-	f.IntVar(&o.windows, "windows", 0, "split the time into `N` windows of the same length (default as --parallel, or 1)")
-	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default as --windows, at most %d; with --resume as before)", backfill.DefaultParallel))
-	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, of all windows together, for example 10/s (default half of EXPORT_RATE_LIMIT; with --resume as before)")
-	f.Var(cli.Parsed(&o.reason, parseReason, "WHY"), "reason", "`WHY`, for the list of jobs")
-	f.StringVar(&o.resume, "resume", "", "go on with the job `ID`, with the bounds that it was planned with")
-	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
+	f.StringVar(&o.from, "from", "", "start of the range, inclusive: a `TIME`")
+	f.StringVar(&o.to, "to", "", "end of the range, exclusive: a `TIME`, at most now")
+	f.IntVar(&o.windows, "windows", 0, "split the range into `N` equal windows (default --parallel, or 1)")
+	f.IntVar(&o.parallel, "parallel", 0, fmt.Sprintf("read `N` windows at a time (default --windows, at most %d)", backfill.DefaultParallel))
+	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE` of all windows together, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
+	f.Var(cli.Parsed(&o.reason, parseReason, "REASON"), "reason", "`REASON` to record in the job list")
+	f.StringVar(&o.resume, "resume", "", "resume job `ID`")
+	cli.TakeExecute(cmd, &o.execute)
 }
 
 func wrongUsage(hint, format string, args ...any) error {

@@ -79,12 +79,10 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	for _, n := range p.notes {
 		rows = append(rows, [2]string{"note", n})
 	}
-	var text strings.Builder
-	for _, row := range rows {
-		fmt.Fprintf(&text, "  %-10s %s\n", row[0], row[1])
+	if err := cli.PrintFields(to, rows, p.app.Columns); err != nil {
+		return err
 	}
-	fmt.Fprintf(&text, "  %s\n", last)
-	_, err := io.WriteString(to, text.String())
+	_, err := fmt.Fprintf(to, "  %s\n", last)
 	return err
 }
 
@@ -116,7 +114,7 @@ func (p *jobPlan) report(took time.Duration) error {
 		w := &p.job.Windows[n]
 		rows = append(rows, []string{strconv.Itoa(n + 1), startText(w.From), startText(w.To), humanize.Comma(w.Events), humanize.Comma(w.Pages), w.Ended})
 	}
-	if err := cli.PrintTable(p.app.Stdout, rows); err != nil {
+	if err := cli.PrintTable(p.app.Stdout, rows, p.app.Width()); err != nil {
 		return err
 	}
 	end := "was done before"
@@ -149,7 +147,7 @@ func progressText(p, first *backfill.Progress, took time.Duration) string {
 		text += "   eta " + cli.RoundDuration(time.Duration(float64(took)*(1-p.Share)/gone))
 	}
 	if p.Trouble != "" {
-		text += "   waiting: " + cut(p.Trouble, 80)
+		text += "   waiting: " + process.Cut(p.Trouble, 80)
 	}
 	return text
 }

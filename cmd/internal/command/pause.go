@@ -27,18 +27,18 @@ func newPauseCommand(a *cli.App) *cobra.Command {
 	var length time.Duration
 	cmd := &cobra.Command{
 		Use:   "pause",
-		Short: "Hold a stream where it is",
-		Long: `Hold a stream where it is: what is in hand is committed, and the API is not asked
-any more, until resume or, with --duration, until that time has passed. A pause
-outlives restarts and take-overs. A run that would end by itself does not begin.
-Without a running bridge the command pauses the stream itself.`,
-		Example: `  exportbridge pause --duration 30m --reason "the vendor migrates"
+		Short: "Pause a stream",
+		Long: `Pause a stream once the batch in flight is committed. The pause ends with resume
+or, with --duration, by itself; it survives restarts and failovers. A bounded
+run (--once, --max-events, --until) of a paused stream is rejected. Without a
+running bridge, the command applies the pause itself.`,
+		Example: `  exportbridge pause --duration 30m --reason "vendor migration"
   exportbridge pause`,
 		GroupID: groupPosition,
 		Args:    cli.NoArgs,
 	}
 	c.flags(cmd)
-	cmd.Flags().Var(cli.Parsed(&length, config.ParseDuration, "DURATION"), "duration", "end the pause after this `DURATION`, for example 30m (default: resume ends it)")
+	cmd.Flags().Var(cli.Parsed(&length, config.ParseDuration, "DURATION"), "duration", "resume after `DURATION`, such as 30m")
 	cli.Renamed(cmd, "for", "duration")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("duration") && length < time.Second {
@@ -55,9 +55,9 @@ func newResumeCommand(a *cli.App) *cobra.Command {
 	c := newChange(a)
 	cmd := &cobra.Command{
 		Use:   "resume",
-		Short: "End the pause of a stream",
-		Long: `End the pause of a stream: it goes on where it was. Without a running bridge the
-command changes the stream itself.`,
+		Short: "Resume a stream",
+		Long: `Resume a paused stream at its position. Without a running bridge, the command
+applies the change itself.`,
 		Example: "  exportbridge resume",
 		GroupID: groupPosition,
 		Args:    cli.NoArgs,

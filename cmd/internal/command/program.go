@@ -20,12 +20,12 @@ var Program = cli.Program{
 	Short: "Turn a paginated export API into a Kafka topic",
 	Long: `exportbridge follows the cursor of a paginated export API, publishes every
 event to Kafka, and keeps the committed cursor in Redis.`,
-	Example: `  EXPORT_API_KEY_FILE=key exportbridge check          # is everything there?
+	Example: `  EXPORT_API_KEY_FILE=key exportbridge check          # check the setup
   EXPORT_API_KEY_FILE=key exportbridge run
   exportbridge cursor rewind --to-datetime -2h --execute`,
 	Groups: []*cobra.Group{
-		{ID: groupRun, Title: "Run it:"},
-		{ID: groupPosition, Title: "Look and steer:"},
+		{ID: groupRun, Title: "Run:"},
+		{ID: groupPosition, Title: "Inspect and control:"},
 	},
 	Commands: func(a *cli.App) []*cobra.Command {
 		return []*cobra.Command{

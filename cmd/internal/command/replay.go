@@ -11,27 +11,27 @@ func newReplayCommand(a *cli.App) *cobra.Command {
 	o := &jobOptions{app: a, kind: backfill.Replay}
 	cmd := &cobra.Command{
 		Use:   "replay",
-		Short: "Publish a past time once more, into a topic of its own",
-		Long: `Publish a past time once more, into a topic of its own, while the stream goes on
-untouched: the same events with the same ce_id, and eb-origin: replay. Without
---topic the topic is <topic>.replay.<id>, created like the stream's.
+		Short: "Re-publish a past range to a separate topic",
+		Long: `Re-publish a past range to a separate topic while the stream keeps running: the
+same events with the same ce_id, and eb-origin: replay. The default topic is
+<topic>.replay.<id>, created with the settings of the stream's topic.
 
-It runs in this process. When that is interrupted or killed, --resume goes on
-where it was, with no event lost or twice. Windows are half open, so no event is
-in two; in order are the events within one window. What the API lists later, or
-with another time than when it was asked, cannot be known.
+The job runs in this process. After an interruption or a crash, --resume
+continues it without loss or duplicates, with its --parallel and --rate-limit.
+Windows are half-open; order is kept within a window. Late or re-timestamped
+events cannot be detected.
 
-Without --execute nothing is changed.`,
+Without --execute, the command is a dry run.`,
 		Example: `  exportbridge replay --from -2h --to now
-  exportbridge replay --from 2026-11-20T10:00:00Z --to 2026-11-20T12:00:00Z --events orderPlaced --execute
+  exportbridge replay --from -2h --to now --events orderPlaced --execute
   exportbridge replay --from -30d --to now --windows 30 --parallel 4 --execute
   exportbridge replay --resume k3xq7a --execute`,
 		GroupID: groupPosition,
 		Args:    cli.NoArgs,
 	}
 	o.take(cmd)
-	cmd.Flags().StringSliceVar(&o.events, "events", nil, "only these event `TYPES` (default EXPORT_EVENTS)")
-	cmd.Flags().StringVar(&o.topic, "topic", "", "publish into this `TOPIC`")
+	cmd.Flags().StringSliceVar(&o.events, "events", nil, "event `TYPES` to publish (default EXPORT_EVENTS)")
+	cmd.Flags().StringVar(&o.topic, "topic", "", "destination `TOPIC`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) }
 	return cmd
 }

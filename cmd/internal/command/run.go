@@ -25,13 +25,13 @@ func newRunCommand(a *cli.App) *cobra.Command {
 	var until string
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Move the export into Kafka",
+		Short: "Run the bridge",
 		Long: `Follow the cursor of the export API, publish every event to Kafka, and keep the
-committed cursor in Redis. It runs until it is stopped, and goes on where it was
-when it is started again. A server that is away is waited for.
+committed cursor in Redis. The command runs until it is stopped; the next start
+resumes at the checkpoint. Unreachable servers are retried.
 
-The first SIGTERM or Ctrl-C finishes and commits what is in flight, within
-BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
+The first SIGTERM or Ctrl-C commits the batch in flight and exits, within
+BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
 		Example: `  EXPORT_API_KEY_FILE=key exportbridge run
   exportbridge run --once            # drain the export, commit, exit: for cron
   exportbridge run --max-events 10000`,
@@ -39,9 +39,9 @@ BRIDGE_SHUTDOWN_TIMEOUT; the second ends the process at once.`,
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
-	cmd.Flags().BoolVar(&limits.Once, "once", false, "end when the export is drained")
-	cmd.Flags().Int64Var(&limits.MaxEvents, "max-events", 0, "end at the first page boundary at or after `N` events")
-	cmd.Flags().StringVar(&until, "until", "", "end at the first page boundary at or after an event of this `TIME`")
+	cmd.Flags().BoolVar(&limits.Once, "once", false, "exit when the export is drained")
+	cmd.Flags().Int64Var(&limits.MaxEvents, "max-events", 0, "exit at the first page boundary at or after `N` events")
+	cmd.Flags().StringVar(&until, "until", "", "exit at the first page boundary at or after event `TIME`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("max-events") && limits.MaxEvents < 1 {
 			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--max-events %d is below 1", limits.MaxEvents), Hint: "--max-events 10000"}

@@ -14,7 +14,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/process"
 )
 
 // watchInterval is how often status --watch looks.
@@ -28,9 +27,9 @@ func newStatusCommand(a *cli.App) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what the streams do, and what they guarantee",
-		Long: `Show what the streams do, and what they guarantee: as the bridge tells that runs
-them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
+		Short: "Show stream status",
+		Long: `Show state, position and guarantee of the streams, as reported by the running
+bridge or, without one, as read from Redis and Kafka. The command is read-only.`,
 		Example: `  exportbridge status
   exportbridge status --watch
   exportbridge status --json | jq '.[].live.state'`,
@@ -39,8 +38,8 @@ them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
 	}
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
-	cmd.Flags().StringVar(&stream, "stream", "", "`NAME` of a stream; all of BRIDGE_STREAMS if not given")
-	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every second; with --json one line each time")
+	cmd.Flags().StringVar(&stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+	cmd.Flags().BoolVar(&watch, "watch", false, "refresh every second; with --json, one line per refresh")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		for {
@@ -48,7 +47,7 @@ them, and where none does, what Redis and Kafka know. It disturbs nobody.`,
 			if err != nil {
 				return err
 			}
-			if err := printStatus(a.Stdout, all, *asJSON, watch); err != nil || !watch {
+			if err := printStatus(a, all, *asJSON, watch); err != nil || !watch {
 				return err
 			}
 			if waitFor(ctx, watchInterval) != nil {
@@ -72,29 +71,27 @@ func statusOfAll(ctx context.Context, a *cli.App, name string) ([]streamStatus, 
 	return all, nil
 }
 
-func printStatus(w io.Writer, all []streamStatus, asJSON, watch bool) error {
+func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 	switch {
 	case asJSON && watch:
-		if err := json.NewEncoder(w).Encode(all); err != nil {
+		if err := json.NewEncoder(a.Stdout).Encode(all); err != nil {
 			return fmt.Errorf("print JSON: %w", err)
 		}
 		return nil
 	case asJSON:
-		return cli.PrintJSON(w, all)
+		return cli.PrintJSON(a.Stdout, all)
 	}
 	var text strings.Builder
-	if watch && process.IsTerminal(w) {
+	if watch && a.Columns > 0 {
 		text.WriteString("\x1b[H\x1b[2J")
 	}
 	for i := range all {
-		if i > 0 || watch && !process.IsTerminal(w) {
+		if i > 0 || watch && a.Columns == 0 {
 			text.WriteString("\n")
 		}
-		for _, row := range all[i].rows(time.Now()) {
-			fmt.Fprintf(&text, "  %-11s %s\n", row[0], row[1])
-		}
+		_ = cli.PrintFields(&text, all[i].rows(time.Now()), a.Columns) // a Builder takes all
 	}
-	_, err := io.WriteString(w, text.String())
+	_, err := io.WriteString(a.Stdout, text.String())
 	return err
 }
 

@@ -128,8 +128,8 @@ func (c *change) flags(cmd *cobra.Command) {
 	c.json = cli.TakeJSON(cmd)
 	f := cmd.Flags()
 	cli.TakeStream(cmd, &c.stream)
-	f.Var(cli.Parsed(&c.by.Reason, parseReason, "WHY"), "reason", "`WHY`, for the history")
-	f.Var(cli.Parsed(&c.by.Timeout, parseTimeout, "DURATION"), "timeout", "wait for the running bridge to acknowledge (default 30s)")
+	f.Var(cli.Parsed(&c.by.Reason, parseReason, "REASON"), "reason", "`REASON` to record in the history")
+	f.Var(cli.Parsed(&c.by.Timeout, parseTimeout, "DURATION"), "timeout", "maximum wait for the acknowledgement (default 30s)")
 }
 
 // open connects to the servers of the stream that is to be changed.

@@ -44,19 +44,18 @@ func newTailCommand(a *cli.App) *cobra.Command {
 	var o tailOptions
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Read the topic: the newest records, then what comes",
-		Long: `Read the stream's topic as a read_committed consumer: the newest records of all
-partitions in the order of their time, then those that come. It joins no
-consumer group and commits nothing.
+		Short: "Print and follow the records of a topic",
+		Long: `Print the newest records of the topic and follow it, as a read_committed
+consumer. Partitions are merged by time. The command joins no consumer group and
+commits no offsets.
 
-With -n it ends after that many records. With -o it begins elsewhere: at the
-start, at the end, N records before the end of each partition (-N), or at a time
-(@TIME: RFC 3339, milliseconds since the epoch, or before now as in @-10m).
-With both, it ends at what is the end of the topic now, or after N records;
-from -o end on it waits for N.
+-n exits after N records. -o sets the start: start, end, N records before the
+end of each partition (-N), or a time (@TIME: RFC 3339, milliseconds since the
+epoch, or relative to now as in @-10m). With both, the command exits at the
+current end of the topic, or after N records; -o end waits for N new records.
 
--f takes the % verbs of rpk: %t topic, %p partition, %o offset, %k key, %v value,
-%h{%k=%v } headers, %d{strftime[%H:%M:%S]} time, \n end of line.`,
+-f takes the % verbs of rpk: %t topic, %p partition, %o offset, %k key,
+%v value, %h{%k=%v } headers, %d{strftime[%H:%M:%S]} time, \n newline.`,
 		Example: `  exportbridge tail
   exportbridge tail -n 5 --type orderPlaced
   exportbridge tail -n 1000 --json | jq .value.userId
@@ -66,18 +65,19 @@ from -o end on it waits for N.
 		Args:    cli.NoArgs,
 	}
 	a.TakeSettings(cmd)
+	a.TakeWide(cmd)
 	flags := cmd.Flags()
-	flags.IntVarP(&o.n, "num", "n", tailRecords, "end after `N` records; without -o, the newest N")
-	flags.StringVarP(&o.from, "offset", "o", "", "begin `AT` start, end, -N or @TIME")
+	flags.IntVarP(&o.n, "num", "n", tailRecords, "exit after `N` records; without -o, the newest N")
+	flags.StringVarP(&o.from, "offset", "o", "", "start `AT` start, end, -N or @TIME")
 	cli.Offer(cmd, "offset", "start", "end")
-	flags.StringVarP(&o.format, "format", "f", "", "print each record by `FORMAT`")
+	flags.StringVarP(&o.format, "format", "f", "", "print each record in `FORMAT`")
 	flags.BoolVar(&o.json, "json", false, "print each record as a line of JSON")
-	flags.BoolVar(&o.meta, "meta", false, "show the headers")
-	flags.StringSliceVar(&o.types, "type", nil, "only events of these `TYPES`")
-	flags.StringVar(&o.key, "key", "", "only records with exactly this `KEY`")
-	flags.StringVar(&o.topic, "topic", "", "read `TOPIC` in place of the stream's")
-	flags.BoolVar(&o.dlq, "dlq", false, "read the dead letters")
-	flags.StringVar(&o.stream, "stream", "", "read the topic of stream `NAME`")
+	flags.BoolVar(&o.meta, "meta", false, "print the headers")
+	flags.StringSliceVar(&o.types, "type", nil, "print events of these `TYPES`")
+	flags.StringVar(&o.key, "key", "", "print records with exactly this `KEY`")
+	flags.StringVar(&o.topic, "topic", "", "read `TOPIC` instead of the stream's")
+	flags.BoolVar(&o.dlq, "dlq", false, "read the dead-letter topic")
+	cli.TakeStream(cmd, &o.stream)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.bounded, o.keyed = flags.Changed("num"), flags.Changed("key")
 		return runTail(cmd.Context(), a, &o)
@@ -95,7 +95,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	if err != nil {
 		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("-o: %w", err), Hint: "exportbridge tail --help"}
 	}
-	show, err := newRecordPrinter(a.Stdout, o)
+	show, err := newRecordPrinter(o, a.Width())
 	if err != nil {
 		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("-f: %w", err), Hint: `exportbridge tail -f '%d %k %v\n'`}
 	}

@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,16 +12,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/term"
 
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/process"
 )
 
 const recordTime = "2006-01-02T15:04:05.000Z"
 
 // newRecordPrinter returns a function that appends a record in the form that
-// the options ask for.
-func newRecordPrinter(w io.Writer, o *tailOptions) (func([]byte, *kgo.Record) []byte, error) {
+// the options ask for, as a line of that width at most; 0 is no limit.
+func newRecordPrinter(o *tailOptions, width int) (func([]byte, *kgo.Record) []byte, error) {
 	switch {
 	case o.json, o.format == "json": // the latter is rpk's
 		return appendRecordJSON, nil
@@ -34,27 +32,13 @@ func newRecordPrinter(w io.Writer, o *tailOptions) (func([]byte, *kgo.Record) []
 		}
 		return f.AppendRecord, nil
 	}
-	width := terminalWidth(w)
 	return func(to []byte, r *kgo.Record) []byte {
 		line := recordLine(r, o.meta)
 		if width > 0 {
-			line = cut(line, width)
+			line = process.Cut(line, width)
 		}
 		return append(append(to, line...), '\n')
 	}, nil
-}
-
-// terminalWidth is how many columns w has, 0 if it is no terminal.
-func terminalWidth(w io.Writer) int {
-	file, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
 }
 
 // recordLine is a record for people: time, place, key, type, origin, value.

@@ -24,7 +24,7 @@ import (
 func newTopicsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "topics",
-		Short:   "Show and create the topics that the bridge needs",
+		Short:   "Plan and create topics",
 		Example: "  exportbridge topics plan",
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoSubcommand,
@@ -49,20 +49,20 @@ func newTopicsPlanCommand(a *cli.App) *cobra.Command {
 	var o topicsOptions
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Show which topics are there, which are missing, and how they differ",
-		Long: `Show which topics the streams need, which of them are there, and where they
-differ from those that this program would create. It changes nothing. --acls
-prints the commands that grant the rights the streams need, for the cluster's
-administrator to run.`,
+		Short: "Compare topics with the plan",
+		Long: `Show the topics of the streams, whether they exist, and how they differ from the
+plan. The command is read-only. --acls prints the commands that grant the
+required permissions, for the administrator of the cluster.`,
 		Example: `  exportbridge topics plan
   exportbridge topics plan --acls
   exportbridge topics plan --stream users --json`,
 		Args: cli.NoArgs,
 	}
 	o.json = cli.TakeJSON(cmd)
+	a.TakeWide(cmd)
 	a.TakeSettings(cmd)
-	cmd.Flags().StringVar(&o.stream, "stream", "", "only the topics of stream `NAME`")
-	cmd.Flags().BoolVar(&o.acls, "acls", false, "print only the commands that grant the rights")
+	cmd.Flags().StringVar(&o.stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+	cmd.Flags().BoolVar(&o.acls, "acls", false, "print only the commands that grant permissions")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, o) }
 	return cmd
 }
@@ -71,19 +71,21 @@ func newTopicsCreateCommand(a *cli.App) *cobra.Command {
 	o := topicsOptions{create: true}
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Create the topics that are missing",
-		Long: `Create the topics that are missing, with KAFKA_PARTITIONS, KAFKA_REPLICATION and
-KAFKA_RETENTION. It is a dry run unless --execute is given. Topics that exist
-stay as they are; repeating is safe.`,
+		Short: "Create missing topics",
+		Long: `Create missing topics with KAFKA_PARTITIONS, KAFKA_REPLICATION and
+KAFKA_RETENTION. Existing topics stay as they are.
+
+Without --execute, the command is a dry run.`,
 		Example: `  exportbridge topics create
   exportbridge topics create --execute
-  exportbridge topics create --execute --kafka-partitions 12 --kafka-retention 90d`,
+  exportbridge topics create --execute --kafka-partitions 12`,
 		Args: cli.NoArgs,
 	}
 	o.json = cli.TakeJSON(cmd)
+	a.TakeWide(cmd)
 	a.TakeSettings(cmd)
-	cmd.Flags().StringVar(&o.stream, "stream", "", "only the topics of stream `NAME`")
-	cmd.Flags().BoolVar(&o.execute, "execute", false, "create them")
+	cmd.Flags().StringVar(&o.stream, "stream", "", "stream `NAME` (default all of BRIDGE_STREAMS)")
+	cli.TakeExecute(cmd, &o.execute)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTopics(cmd.Context(), a, o) }
 	return cmd
 }
@@ -278,7 +280,7 @@ func printTopics(a *cli.App, r *topicsReport, o topicsOptions) error {
 		table = append(table, []string{t.Name, t.Stream, t.Role, state, strconv.Itoa(int(t.Partitions)), replicas})
 		notes = append(notes, t.notes()...)
 	}
-	if err := cli.PrintTable(a.Stdout, table); err != nil {
+	if err := cli.PrintTable(a.Stdout, table, a.Width()); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(a.Stdout, "\n%s\n\n%s\n", strings.Join(notes, "\n"), r.outcome(o))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -16,6 +15,7 @@ import (
 	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 const (
@@ -39,23 +39,21 @@ func newVerifyCommand(a *cli.App) *cobra.Command {
 	o := verifyOptions{late: lateByDefault}
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Compare a past window of the export with the topic",
-		Long: `Read the events of [--from, --to) again from the API and compare them with what
-the topic holds, read_committed, by id, or by a hash of the bytes where events
-have none. It tells which are missing and which the topic has but the API has
-not, which are dead letters, and how late events came where the API says when it
-took them in. The window is compared in parts of at most --batch events, so that
-memory stays bounded. The exit code is 3 if events are missing.
+		Short: "Compare a past range of the export with the topic",
+		Long: `Fetch the events of [--from, --to) again and compare them with the topic,
+read_committed, by id, or by content hash if events have no id. The report
+counts missing, extra, dead-lettered, duplicate and late events. The range is
+compared in parts of at most --batch events to bound memory. The exit code is 3
+if events are missing.
 
---repair --execute publishes what is missing, with eb-origin repair: events and a
-mark that names them are one transaction, so that another repair does not publish
-them twice. Only a window that ends before the live position can be repaired, and
-only what the stream can no longer publish itself: events that the API took in
-before the stream was last at the end of the export. Where events do not say when
-that was, a bridge must run: the repair waits until that is at the end again, and
-looks into the topic once more.`,
+--repair --execute publishes missing events, with eb-origin: repair. The events
+and a mark that lists them are one transaction; a second repair publishes none
+of them again. The range must end before the live position. Events that the
+stream can still publish are left to it: those ingested after it last reached
+the end of the export. For events without an ingestion time, a bridge must run:
+the repair waits for it to reach the end, then reads the topic again.`,
 		Example: `  exportbridge verify --from -2d --to -1d
-  exportbridge verify --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --repair --execute`,
+  exportbridge verify --from -2d --to -1d --repair --execute`,
 		GroupID: groupPosition,
 		Args:    cli.NoArgs,
 	}
@@ -63,13 +61,13 @@ looks into the topic once more.`,
 	o.json = cli.TakeJSON(cmd)
 	f := cmd.Flags()
 	cli.TakeStream(cmd, &o.stream)
-	f.StringVar(&o.from, "from", "", "`TIME` of the first event")
-	f.StringVar(&o.to, "to", "", "`TIME` behind the last event")
-	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare at most `N` events at once; about 150 bytes of memory each")
-	f.Var(cli.Parsed(&o.late, config.ParseDuration, "DURATION"), "late-threshold", "an event that the API took in so long after its time is late (default 1m)")
-	f.StringVar(&o.rate, "rate-limit", "", "most requests per second, minute or hour, for example 10/s (default half of EXPORT_RATE_LIMIT)")
-	f.BoolVar(&o.repair, "repair", false, "publish what is missing")
-	f.BoolVar(&o.execute, "execute", false, "do it; without this nothing is changed")
+	f.StringVar(&o.from, "from", "", "start of the range, inclusive: a `TIME`")
+	f.StringVar(&o.to, "to", "", "end of the range, exclusive: a `TIME`")
+	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare `N` events at a time, at about 150 bytes of memory each")
+	f.Var(cli.Parsed(&o.late, config.ParseDuration, "DURATION"), "late-threshold", "count events as late if ingested this long after their time (default 1m)")
+	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE`, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
+	f.BoolVar(&o.repair, "repair", false, "publish missing events")
+	cli.TakeExecute(cmd, &o.execute)
 	cli.Renamed(cmd, "late-after", "late-threshold")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runVerify(cmd.Context(), a, &o) }
 	return cmd
@@ -172,7 +170,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if *o.json {
 		err = cli.PrintJSON(a.Stdout, found)
 	} else {
-		err = o.print(a.Stdout, found)
+		err = o.print(a, found)
 	}
 	if err != nil {
 		return err
@@ -304,9 +302,9 @@ func areMissing(n int64) string {
 }
 
 // print shows the findings to people.
-func (o *verifyOptions) print(to io.Writer, r *reconcile.Report) error {
+func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 	number := humanize.Comma
-	rows := [][]string{
+	rows := [][2]string{
 		{"window", instantText(r.From) + " to " + instantText(r.To) + ", compared in " + cli.Counted(r.Parts, "part")},
 		{"export", number(r.API) + " events"},
 		{"topic", number(r.Held) + " of them in " + r.Topic},
@@ -317,24 +315,21 @@ func (o *verifyOptions) print(to io.Writer, r *reconcile.Report) error {
 		{"late", latenessText(&r.Late, o.late)},
 	}
 	for _, e := range r.MissingEvents {
-		rows = append(rows, []string{"missing", eventText(&e)})
+		rows = append(rows, [2]string{"missing", eventText(&e)})
 	}
 	for _, e := range r.ExtraEvents {
-		rows = append(rows, []string{"extra", eventText(&e)})
+		rows = append(rows, [2]string{"extra", eventText(&e)})
 	}
 	if r.Repair != nil {
 		rows = append(rows, repairRows(r.Repair, o.execute)...)
 	}
 	switch {
 	case r.Position < r.To:
-		rows = append(rows, []string{"note", "the live stream has not passed the end of the window: what is missing may be on its way"})
+		rows = append(rows, [2]string{"note", "the live stream has not passed the end of the window: what is missing may be on its way"})
 	case !r.AtEnd:
-		rows = append(rows, []string{"note", "the live stream is not at the end of the export: what is missing may be on its way"})
+		rows = append(rows, [2]string{"note", "the live stream is not at the end of the export: what is missing may be on its way"})
 	}
-	for i := range rows {
-		rows[i][0] = "  " + rows[i][0]
-	}
-	return cli.PrintTable(to, rows)
+	return cli.PrintFields(a.Stdout, rows, a.Width())
 }
 
 func eventText(e *reconcile.Event) string {
@@ -342,7 +337,7 @@ func eventText(e *reconcile.Event) string {
 	if !e.Time.IsZero() {
 		when = e.Time.UTC().Format(recordTime)
 	}
-	return printable(cut(e.ID, 80)) + "  " + when
+	return printable(process.Cut(e.ID, 80)) + "  " + when
 }
 
 // latenessText is the lateness for people.
@@ -361,12 +356,12 @@ func latenessText(l *reconcile.Lateness, after time.Duration) string {
 }
 
 // repairRows show what became of the missing events.
-func repairRows(r *reconcile.Repaired, executed bool) [][]string {
+func repairRows(r *reconcile.Repaired, executed bool) [][2]string {
 	done := "would be published"
 	if executed {
 		done = "published"
 	}
-	rows := [][]string{{"repair", humanize.Comma(r.Events) + " " + done}}
+	rows := [][2]string{{"repair", humanize.Comma(r.Events) + " " + done}}
 	for _, left := range []struct {
 		n    int64
 		text string
@@ -377,11 +372,11 @@ func repairRows(r *reconcile.Repaired, executed bool) [][]string {
 		{r.Refused, "cannot be published"},
 	} {
 		if left.n > 0 {
-			rows = append(rows, []string{"", humanize.Comma(left.n) + " " + left.text})
+			rows = append(rows, [2]string{"", humanize.Comma(left.n) + " " + left.text})
 		}
 	}
 	for _, why := range r.Reasons {
-		rows = append(rows, []string{"", printable(why)})
+		rows = append(rows, [2]string{"", printable(why)})
 	}
 	return rows
 }

@@ -159,7 +159,7 @@ func listRows(a *cli.App, o *benchOptions, asJSON bool) error {
 	if asJSON {
 		return cli.PrintJSON(a.Stdout, listed)
 	}
-	return cli.PrintTable(a.Stdout, table)
+	return cli.PrintTable(a.Stdout, table, 0)
 }
 
 // bench measures, and reports what it measured. Everything that it started or

@@ -127,7 +127,7 @@ func (r *benchReport) print(w io.Writer) error {
 		}
 		rows = append(rows, []string{name, row.comparedText(), row.text(row.Value), row.text(row.Low), row.text(row.High), row.goalText(), verdict})
 	}
-	if err := cli.PrintTable(w, rows); err != nil {
+	if err := cli.PrintTable(w, rows, 0); err != nil {
 		return err
 	}
 	_, err := fmt.Fprint(w, "\n* no ratio: holds for this machine. What each row is: exportbridge-dev bench --list\n")

@@ -35,11 +35,10 @@ func newDemoCommand(a *cli.App) *cobra.Command {
 	d := demoOptions{plan: demoPlan{simulator: exportsim.Config{Rate: 50, Events: 12_000, Seed: 1}}}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show it all in one process: simulated API, embedded Kafka and Redis, the bridge",
-		Long: `Run a simulated export API, an embedded Kafka, an embedded Redis and the bridge in
-one process. Any Kafka and Redis client can look at them. Usual ports that are
-taken are replaced by free ones. Everything is gone when the demo ends, unless
---data-dir keeps Kafka's data.`,
+		Short: "Run API, Kafka, Redis and bridge in one process",
+		Long: `Run a simulated export API, an embedded Kafka, an embedded Redis and the bridge
+in one process. Other Kafka and Redis clients can connect. A default port in use
+is replaced by a free one. --data-dir keeps Kafka's data after the end.`,
 		Example: `  exportbridge-dev demo
   exportbridge-dev demo --rate 500/s --chaos
   exportbridge-dev demo --duration 30s --data-dir /tmp/demo`,
@@ -48,14 +47,14 @@ taken are replaced by free ones. Everything is gone when the demo ends, unless
 	}
 	a.TakeSettings(cmd)
 	flags := cmd.Flags()
-	flags.Var(cli.Parsed(&d.plan.simulator.Rate, parseRate, "RATE").Shown(formatRate(d.plan.simulator.Rate)+"/s"), "rate", "growth of the export, for example 500/s")
-	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "events in stock at the start")
-	flags.Var(cli.Parsed(&d.runs, parseRun, "DURATION"), "duration", "end by itself after this time, for example 60s")
-	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR`, and go on from there next time")
+	flags.Var(cli.Parsed(&d.plan.simulator.Rate, parseRate, "RATE").Shown(formatRate(d.plan.simulator.Rate)+"/s"), "rate", "growth of the export, such as 500/s")
+	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "events at the start")
+	flags.Var(cli.Parsed(&d.runs, parseRun, "DURATION"), "duration", "exit after this time, such as 60s")
+	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR` and resume from it")
 	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+usualKafka+", or a free port)")
 	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+usualRedis+", or a free port)")
 	flags.StringVar(&d.plan.apiAddr, "api-addr", "", "`ADDRESS` of the export API (default "+usualSimulator+", or a free port)")
-	flags.BoolVar(&d.chaos, "chaos", false, "let the API fail and dawdle")
+	flags.BoolVar(&d.chaos, "chaos", false, "inject errors and latency into the API")
 	cli.Renamed(cmd, "for", "duration")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), a, &d) }
 	return cmd

@@ -16,9 +16,9 @@ const groupTry = "try"
 // needs: a fake Kafka and Redis are not linked into what runs in production.
 var Program = cli.Program{
 	Name:  "exportbridge-dev",
-	Short: "Try and measure exportbridge without any installation",
-	Long: `exportbridge-dev holds everything that exportbridge runs against: a simulated
-export API, an embedded Kafka and an embedded Redis.`,
+	Short: "Try and measure exportbridge without installation",
+	Long: `exportbridge-dev contains a simulated export API, an embedded Kafka and an
+embedded Redis to run exportbridge against.`,
 	Example: `  exportbridge-dev demo
   exportbridge-dev simulate --rate 500/s --fail 429=1%
   exportbridge-dev bench --list`,

@@ -23,11 +23,11 @@ func newSimulateCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Serve a simulated export API",
-		Long: `Serve a simulated export API: events, sessions and users, with growth, latency,
-limits and faults on demand. The same seed gives the same content. It runs until
-it is stopped.`,
+		Long: `Serve a simulated export API with events, sessions and users. Growth, latency,
+limits and faults are configurable. The same seed produces the same content. The
+command runs until it is stopped.`,
 		Example: `  exportbridge-dev simulate
-  exportbridge-dev simulate --listen 127.0.0.1:4100 --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
+  exportbridge-dev simulate --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
   EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge config show`,
 		GroupID: groupTry,
 		Args:    cli.NoArgs,
@@ -65,27 +65,27 @@ it is stopped.`,
 // simulatorFlags registers the flags that describe a simulated export. What
 // sim holds already are the defaults.
 func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
-	flags.Var(cli.Parsed(&sim.Rate, parseRate, "RATE").Shown(formatRate(sim.Rate)+"/s"), "rate", "growth, for example 500/s or 600/m; 0 for none")
-	flags.IntVar(&sim.Events, "events", sim.Events, "events in stock at the start")
-	flags.Uint64Var(&sim.Seed, "seed", sim.Seed, "decides the content")
-	flags.Var(cli.Parsed(&sim.Start, parseStart, "TIME"), "start", "time of the first event (default such that the stock ends now)")
-	flags.StringVar((*string)(&sim.Schema), "schema", string(exportsim.Schema08), "generation of the schema: 0.8, 0.7 or 0.5")
+	flags.Var(cli.Parsed(&sim.Rate, parseRate, "RATE").Shown(formatRate(sim.Rate)+"/s"), "rate", "growth, such as 500/s or 600/m; 0 for none")
+	flags.IntVar(&sim.Events, "events", sim.Events, "events at the start")
+	flags.Uint64Var(&sim.Seed, "seed", sim.Seed, "seed of the content")
+	flags.Var(cli.Parsed(&sim.Start, parseStart, "TIME"), "start", "time of the first event (default: the last event is now)")
+	flags.StringVar((*string)(&sim.Schema), "schema", string(exportsim.Schema08), "schema version: 0.8, 0.7 or 0.5")
 	flags.StringVar((*string)(&sim.EndOfResults), "end-of-results", string(exportsim.EmptyCursor),
-		"how the end is marked: empty-cursor, null-cursor, no-cursor or empty-items")
+		"end marker: empty-cursor, null-cursor, no-cursor or empty-items")
 	flags.IntVar(&sim.ScanLimit, "scan-limit", sim.ScanLimit,
-		"events that a filtered request looks at before it answers with what matches, and be it nothing (default 2000)")
-	flags.Var(cli.Parsed(&sim.Latency, config.ParseDuration, "DURATION"), "latency", "wait before each answer, for example 20ms")
+		"maximum events that a filtered request scans (default 2000)")
+	flags.Var(cli.Parsed(&sim.Latency, config.ParseDuration, "DURATION"), "latency", "latency of each response, such as 20ms")
 	flags.Var(cli.Parsed(&sim.BandwidthBits, parseBandwidth, "SPEED"), "bandwidth",
-		"speed of the link that all answers share, for example 100mbit (per second); no limit if not given")
+		"shared bandwidth of all responses, such as 100mbit (default unlimited)")
 	flags.Var(cli.Parsed(&sim.Faults, exportsim.ParseFaults, "LIST"), "fail",
-		"faults and how often, for example 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
-	flags.StringVar(&sim.APIKey, "api-key", "", "key to ask for; without it everybody is let in")
-	flags.Var(cli.Parsed(&sim.CursorTTL, config.ParseDuration, "DURATION"), "cursor-ttl", "how long a cursor is good for, for ever if not given")
-	flags.Var(cli.Parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit", "requests above which the answer is 429, for example 10/s")
-	flags.StringVar(&sim.BasePath, "base-path", "", "path before /events, /session and /user, for example /export")
+		"fault rates, such as 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
+	flags.StringVar(&sim.APIKey, "api-key", "", "required key (default none)")
+	flags.Var(cli.Parsed(&sim.CursorTTL, config.ParseDuration, "DURATION"), "cursor-ttl", "lifetime of a cursor (default unlimited)")
+	flags.Var(cli.Parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit", "request rate above which the response is 429, such as 10/s")
+	flags.StringVar(&sim.BasePath, "base-path", "", "prefix of /events, /session and /user, such as /export")
 	flags.BoolVar(&sim.CursorFirst, "cursor-first", sim.CursorFirst, "put nextCursor before items, not after")
-	flags.BoolVar(&sim.Gzip, "gzip", sim.Gzip, "compress for clients that ask for gzip")
-	flags.BoolVar(&sim.Zstd, "zstd", sim.Zstd, "compress for clients that ask for zstd")
+	flags.BoolVar(&sim.Gzip, "gzip", sim.Gzip, "compress with gzip if requested")
+	flags.BoolVar(&sim.Zstd, "zstd", sim.Zstd, "compress with zstd if requested")
 }
 
 // parseRate reads 50/s, 600/m or 10/h as a number per second; 0 needs no unit.

@@ -77,9 +77,26 @@ func (l libraryLog) Write(message []byte) (int, error) {
 }
 
 // IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool {
+func IsTerminal(w io.Writer) bool { return Columns(w) > 0 }
+
+// Columns returns the width of the terminal w, 0 if w is none.
+func Columns(w io.Writer) int {
 	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0
+	}
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return 80
+}
+
+// Cut shortens a text to n characters; the last one is then an ellipsis.
+func Cut(text string, n int) string {
+	if r := []rune(text); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return text
 }
 
 // NoColor reports whether the user asked for text without colours (no-color.org).

@@ -45,6 +45,7 @@ func (l *StatusLine) Write(p []byte) (int, error) {
 
 // show replaces the status line; an empty one removes it.
 func (l *StatusLine) show(line string) {
+	line = Cut(line, max(1, Columns(l.w)))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if line == l.line {
