@@ -65,12 +65,15 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	block := func(reason bridge.Reason, hint string) {
 		f.Class, f.Reason, f.Hint = bridge.Permanent, reason, hint
 	}
+	advise := func(reason bridge.Reason, advice bridge.Hint) {
+		block(reason, c.Hints[advice])
+		f.Advice = advice
+	}
 	switch answer {
 	case kerr.TopicAuthorizationFailed:
 		block(bridge.ReasonAuth, c.GrantWrite(topic))
 	case kerr.TransactionalIDAuthorizationFailed, kerr.GroupAuthorizationFailed:
-		block(bridge.ReasonAuth, "")
-		c.Advise(f, bridge.HintMissingGrants)
+		advise(bridge.ReasonAuth, bridge.HintMissingGrants)
 	case kerr.ClusterAuthorizationFailed:
 		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster")) // brokers before 2.8 ask for it from every idempotent producer
 	case kerr.SaslAuthenticationFailed, kerr.IllegalSaslState:
@@ -78,8 +81,7 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 	case kerr.UnsupportedSaslMechanism:
 		block(bridge.ReasonAuth, "the listener does not offer KAFKA_SASL_MECHANISM="+c.SASLMechanism)
 	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
-		block(bridge.ReasonTopic, "")
-		c.Advise(f, bridge.HintTopicMissing)
+		advise(bridge.ReasonTopic, bridge.HintTopicMissing)
 	case kerr.InvalidTopicException:
 		block(bridge.ReasonTopic, "check KAFKA_TOPIC and KAFKA_DLQ_TOPIC")
 	case kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.InvalidConfig, kerr.PolicyViolation:
