@@ -411,7 +411,7 @@ func eventually(t *testing.T, timeout time.Duration, what string, ok func() bool
 		if waited > timeout {
 			t.Fatalf("waited %s in vain for %s", timeout, what)
 		}
-		passes(min(max(waited/10, pollInterval), 5*pollInterval))
+		passes(min(max(waited/10, pollInterval), 25*pollInterval))
 	}
 }
 
