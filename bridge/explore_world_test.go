@@ -129,11 +129,11 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 		w.fail(ruleReset, "%s was made for epoch %d and is applied to %s", a.cmd.ID, a.cmd.BaseEpoch, last.Version)
 	case c.Kind != a.cmd.Kind || c.PausedUntil != a.cmd.PausedUntil && a.cmd.Kind != bridge.KindReset:
 		w.fail(ruleReset, "%s is a %s until %d, %s is a %s until %d", a.cmd.ID, a.cmd.Kind, a.cmd.PausedUntil, c.Version, c.Kind, c.PausedUntil)
-	case a.cmd.Kind != bridge.KindReset && (w.lossy || w.switched):
-		w.goesOn(c)
 	case a.cmd.Kind != bridge.KindReset && !w.exactly && w.contested() && reached(c) < reached(last):
 		// At least once, of two that run the stream the one that is behind may
 		// be who pauses it: what the other one has published comes again.
+	case a.cmd.Kind != bridge.KindReset && (w.lossy || w.switched):
+		w.goesOn(c)
 	default:
 		to := reached(last)
 		if a.cmd.Kind == bridge.KindReset {
