@@ -115,7 +115,7 @@ var alertCases = []alertCase{
 	{"the cursor leads back", map[string]string{`cursor_no_progress_total{stream="events",kind="cycle"}`: "0x20 1 2 3x1000"}, "6m", []string{"CursorNotAdvancing page"}},
 	{"a full tail for half an hour", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x120 120x1000"}, "45m", nil},
 	{"a full tail for two hours", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x600"}, "2h", []string{"CursorNotAdvancing ticket"}},
-	{"an event is dropped", map[string]string{`events_unaccounted_total{stream="events",reason="unaccounted"}`: "0x20 1x1000"}, "8m", []string{"EventsDropped page"}},
+	{"an event is dropped", map[string]string{`events_unaccounted_total{stream="events",reason="unaccounted"}`: "0x20 1x1000"}, "8m", []string{"EventsUnaccounted page"}},
 	{"a backfill at work", map[string]string{`backfill_windows{stream="events",state="running"}`: "8x600"}, "1h", nil},
 	{"a backfill was killed", map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x1000"}, "25m", []string{"BackfillInterrupted ticket"}},
 	{"a backfill was killed and goes on", map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x40 0x1000"}, "1h", nil},
