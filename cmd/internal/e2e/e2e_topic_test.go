@@ -209,7 +209,7 @@ func TestE2EJobTopicMadeAgain(t *testing.T) {
 	}
 	resumed := s.start("replay", "--resume", id, "--execute")
 	resumed.wantExit(5, 2*stepTimeout)
-	if said := string(resumed.stderr()); !strings.Contains(said, "made again since the job began") || !strings.Contains(said, "backfill cancel "+id) {
+	if said := string(resumed.stderr()); !strings.Contains(said, "recreated since the job began") || !strings.Contains(said, "backfill cancel "+id) {
 		t.Errorf("replay --resume says\n%s", tail(resumed.stderr()))
 	}
 }
