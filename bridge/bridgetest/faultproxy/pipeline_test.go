@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -100,7 +101,7 @@ func TestRefusesWhatIsNotKafka(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := carryPipes(t, NewKafkaProxy())
 		go func() { _, _ = client.Write([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc")) }() // TLS
-		if n, err := server.Read(make([]byte, 1)); err != io.EOF {
+		if n, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the server read %d bytes, %v", n, err)
 		}
 		if _, err := client.Read(make([]byte, 1)); err == nil {

@@ -15,6 +15,7 @@ import (
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/dev/embedded"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -38,7 +39,8 @@ func newDemoCommand(a *cli.App) *cobra.Command {
 		Short: "Run API, Kafka, Redis and bridge in one process",
 		Long: `Run a simulated export API, an embedded Kafka, an embedded Redis and the bridge
 in one process. Other Kafka and Redis clients can connect. A default port in use
-is replaced by a free one. --data-dir keeps Kafka's data after the end.`,
+is replaced by a free one. --data-dir keeps Kafka's data after the end, and with
+them the position of an exactly-once stream.`,
 		Example: `  exportbridge-dev demo
   exportbridge-dev demo --rate 500/s --chaos
   exportbridge-dev demo --duration 30s --data-dir /tmp/demo`,
@@ -51,9 +53,9 @@ is replaced by a free one. --data-dir keeps Kafka's data after the end.`,
 	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "events at the start")
 	flags.Var(cli.Parsed(&d.runs, parseRun, "DURATION"), "duration", "exit after this time, such as 60s")
 	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR` and resume from it")
-	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+usualKafka+", or a free port)")
-	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+usualRedis+", or a free port)")
-	flags.StringVar(&d.plan.apiAddr, "api-addr", "", "`ADDRESS` of the export API (default "+usualSimulator+", or a free port)")
+	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+embedded.DefaultKafka+", or a free port)")
+	flags.StringVar(&d.plan.redisAddr, "redis-addr", "", "`ADDRESS` of Redis (default "+embedded.DefaultRedis+", or a free port)")
+	flags.StringVar(&d.plan.apiAddr, "api-addr", "", "`ADDRESS` of the export API (default "+embedded.DefaultAPI+", or a free port)")
 	flags.BoolVar(&d.chaos, "chaos", false, "inject errors and latency into the API")
 	cli.Renamed(cmd, "for", "duration")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), a, &d) }
@@ -66,7 +68,7 @@ func demo(ctx context.Context, a *cli.App, d *demoOptions) (err error) {
 		ctx, cancel = context.WithTimeout(ctx, d.runs)
 		defer cancel()
 	}
-	s, err := demoSettings(ctx, a)
+	s, err := demoSettings(a)
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func demo(ctx context.Context, a *cli.App, d *demoOptions) (err error) {
 
 // demoSettings loads the settings, with notStarted in place of each server that
 // the demo is to start: those that no flag names.
-func demoSettings(ctx context.Context, a *cli.App) (*config.Settings, error) {
+func demoSettings(a *cli.App) (*config.Settings, error) {
 	preset := map[string]string{
 		"EXPORT_URL": notStartedURL, "KAFKA_BROKERS": notStartedAddr, "REDIS_URL": notStartedRedis,
 		"EXPORT_API_KEY": "any",
@@ -141,13 +143,13 @@ func freeIfTaken(addr string) string {
 	if addr != demoHTTP {
 		return addr
 	}
-	l, moved, err := listenAt("", demoHTTP)
+	l, moved, err := embedded.ListenAt("", demoHTTP)
 	if err != nil {
 		return addr
 	}
 	_ = l.Close() // it was only to see whether the port is free
 	if moved {
-		return freePort(demoHTTP)
+		return embedded.FreePort(demoHTTP)
 	}
 	return addr
 }
@@ -172,7 +174,7 @@ func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p 
 		fmt.Fprintf(w, "  Redis       %s, embedded%s\n", v.redis.Addr, note(v.redis.Moved))
 	}
 	if addr := p.Addr(); addr != nil {
-		fmt.Fprintf(w, "  page        http://%s%s\n", addr, note(addr.String() != demoHTTP && s.HTTP.Addr == freePort(demoHTTP)))
+		fmt.Fprintf(w, "  page        http://%s%s\n", addr, note(addr.String() != demoHTTP && s.HTTP.Addr == embedded.FreePort(demoHTTP)))
 	}
 	suggest(w, s, v)
 }
@@ -181,10 +183,10 @@ func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p 
 func suggest(w io.Writer, s *config.Settings, v *demoServers) {
 	st := &s.Streams[0]
 	kafka, redis := "", ""
-	if v.kafka != nil && v.kafka.Addr != usualKafka {
+	if v.kafka != nil && v.kafka.Addr != embedded.DefaultKafka {
 		kafka = " --kafka-brokers " + v.kafka.Addr
 	}
-	if v.redis != nil && v.redis.Addr != usualRedis {
+	if v.redis != nil && v.redis.Addr != embedded.DefaultRedis {
 		redis = "REDIS_URL=" + v.redis.URL + " "
 	}
 	fmt.Fprintf(w, "  try:  exportbridge tail -n 5%s\n", kafka)

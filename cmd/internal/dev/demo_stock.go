@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/dev/embedded"
 )
 
 // demoStock is what a demo with a data directory remembers of its simulated
@@ -37,7 +38,7 @@ func resumeStock(dir string, sim *exportsim.Config) error {
 		return nil
 	}
 	if err != nil {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("read the demo's export: %w", err), Hint: anotherDataDir}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("read the demo's export: %w", err), Hint: embedded.AnotherDataDir}
 	}
 	var stock demoStock
 	if err := json.Unmarshal(data, &stock); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command"
+	"exportbridge/cmd/internal/dev/bench"
 )
 
 // groupTry is the only group of commands in the help beside cli.GroupSetup.
@@ -24,6 +25,6 @@ embedded Redis to run exportbridge against.`,
   exportbridge-dev bench --list`,
 	Groups: []*cobra.Group{{ID: groupTry, Title: "Try and measure:"}},
 	Commands: func(a *cli.App) []*cobra.Command {
-		return []*cobra.Command{newDemoCommand(a), newSimulateCommand(a), newBenchCommand(a), command.NewHealthcheckCommand(a)}
+		return []*cobra.Command{newDemoCommand(a), newSimulateCommand(a), bench.NewCommand(a, groupTry), command.NewHealthcheckCommand(a)}
 	},
 }

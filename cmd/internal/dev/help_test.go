@@ -25,9 +25,7 @@ func TestHelpWidth(t *testing.T) {
 			}
 		}
 		for _, sub := range cmd.Commands() {
-			if sub.Name() != "bench" {
-				check(sub)
-			}
+			check(sub)
 		}
 	}
 	check(Program.Root())

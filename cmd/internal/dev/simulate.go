@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/dev/embedded"
 )
 
 func newSimulateCommand(a *cli.App) *cobra.Command {
@@ -32,7 +33,7 @@ command runs until it is stopped.`,
 		GroupID: groupTry,
 		Args:    cli.NoArgs,
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen at (default "+usualSimulator+", or a free port)")
+	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen at (default "+embedded.DefaultAPI+", or a free port)")
 	simulatorFlags(cmd.Flags(), &sim)
 	cli.Offer(cmd, "schema", string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05))
 	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor), string(exportsim.NoCursor), string(exportsim.EmptyItems))
@@ -45,7 +46,7 @@ command runs until it is stopped.`,
 			return err
 		}
 		defer handler.Close()
-		server, err := startEmbeddedSimulator(handler, listen)
+		server, err := embedded.StartSimulator(handler, listen)
 		if err != nil {
 			return err
 		}
@@ -53,7 +54,7 @@ command runs until it is stopped.`,
 		// Stalled requests end here, so that Close need not wait for them.
 		defer handler.Close()
 		if server.Moved {
-			fmt.Fprintf(a.Stderr, "%s is taken, listening at %s\n", usualSimulator, server.Addr)
+			fmt.Fprintf(a.Stderr, "%s is taken, listening at %s\n", embedded.DefaultAPI, server.Addr)
 		}
 		fmt.Fprintf(a.Stdout, "export API  %s%s  simulated, %s events/s, %s in stock\n",
 			server.URL, sim.BasePath, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)))

@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/kafkasink"
+)
+
+// backends are the Kafka and Redis of a benchmark.
+type backends struct {
+	addr  string // of Kafka
+	kafka *kgo.Client
+	redis *redis.Client
+}
+
+func newBackends(kafkaAddr, redisURL string) (*backends, error) {
+	opts, err := redis.ParseURL(redisURL)
+	if err != nil {
+		return nil, errors.New("invalid Redis URL") // the cause may contain a password
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(kafkaAddr), kgo.DisableClientMetrics())
+	if err != nil {
+		return nil, fmt.Errorf("create Kafka client: %w", err)
+	}
+	return &backends{addr: kafkaAddr, kafka: client, redis: redis.NewClient(opts)}, nil
+}
+
+// topicPartitions is what the bridge would create a topic with by default.
+const topicPartitions = 6
+
+func deadLetters(topic string) string { return topic + ".dlq" }
+func checkpoints(topic string) string { return topic + ".checkpoints" }
+
+// create creates the topics of one run: a bridge that has to create them itself
+// starts a second later.
+func (t *backends) create(ctx context.Context, name string) error {
+	forever := "-1"
+	made, err := kadm.NewClient(t.kafka).CreateTopics(ctx, topicPartitions, -1, map[string]*string{"retention.ms": &forever}, name, deadLetters(name))
+	if err = errors.Join(err, made.Error()); err != nil {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	return nil
+}
+
+// brokers counts the brokers.
+func (t *backends) brokers(ctx context.Context) (int, error) {
+	all, err := kadm.NewClient(t.kafka).ListBrokers(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count the brokers of %s: %w", t.addr, err)
+	}
+	return len(all), nil
+}
+
+// offsets counts the offsets of the topic: its records, and transaction
+// markers.
+func (t *backends) offsets(ctx context.Context, topic string) (n int64, err error) {
+	listed, err := kadm.NewClient(t.kafka).ListEndOffsets(ctx, topic)
+	if err = errors.Join(err, listed.Error()); err != nil {
+		return 0, fmt.Errorf("count the records of topic %s: %w", topic, err)
+	}
+	listed.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n, nil
+}
+
+// reader returns a client that reads the committed records of a topic from its
+// start on.
+func (t *backends) reader(topic string, more ...kgo.Opt) (*kgo.Client, error) {
+	client, err := kgo.NewClient(append(more,
+		kgo.SeedBrokers(t.addr), kgo.DisableClientMetrics(),
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))...)
+	if err != nil {
+		return nil, fmt.Errorf("make a client that reads topic %s: %w", topic, err)
+	}
+	return client, nil
+}
+
+// removeTimeout bounds the clean-up if servers stopped answering.
+const removeTimeout = 10 * time.Second
+
+// remove deletes the groups, topics and keys of one run, if they exist.
+func (t *backends) remove(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	admin := kadm.NewClient(t.kafka)
+	var errs []error
+	groups, err := admin.ListGroups(ctx)
+	errs = append(errs, err)
+	for _, group := range groups.Groups() {
+		if strings.HasPrefix(group, name+".") { // the stream's, and that of a job
+			_, err := admin.DeleteGroups(ctx, group)
+			errs = append(errs, err)
+		}
+	}
+	deleted, err := admin.DeleteTopics(ctx, name, deadLetters(name), checkpoints(name), kafkasink.JobsTopic(checkpoints(name)))
+	errs = append(errs, err)
+	for _, topic := range deleted.Sorted() {
+		if !errors.Is(topic.Err, kerr.UnknownTopicOrPartition) {
+			errs = append(errs, topic.Err)
+		}
+	}
+	keys := t.redis.Scan(ctx, 0, name+":*", 1000).Iterator()
+	for keys.Next(ctx) {
+		errs = append(errs, t.redis.Unlink(ctx, keys.Val()).Err())
+	}
+	errs = append(errs, keys.Err())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("delete what the bench wrote under the name %s: %w", name, err)
+	}
+	return nil
+}
+
+func (t *backends) close() error {
+	t.kafka.Close()
+	return t.redis.Close()
+}

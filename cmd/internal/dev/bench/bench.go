@@ -1,0 +1,381 @@
+// Package bench measures how close the bridge comes to its limits: a loop that
+// only fetches, and a Kafka client that produces from memory.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/cli"
+)
+
+// options say what to measure, and on which servers.
+type options struct {
+	rows     []string // names or prefixes; none are all
+	rounds   int
+	pages    int
+	quick    bool
+	delivery string
+	kafka    string // address of a real one, "" is the embedded one
+	redis    string // URL of a real one, "" is the embedded one
+	against  string // another program
+	profile  string // directory, "" is none
+}
+
+// pageEvents is the number of events on each page.
+const pageEvents = 1000
+
+const help = `Measure how close the bridge comes to its limits, on this machine.
+
+A cursor is serial: page n+1 can be requested only after page n returned its
+cursor, so a loop that only fetches is the upper bound. The other one is the
+Kafka client producing from memory. Each row is the ratio of two such runs, or
+of the bridge and a typical loop, with its goal. Rows marked * are absolute and
+specific to this machine.
+
+Simulated export API, Kafka, Redis and the measured program are separate
+processes. All runs of a round follow each other, in reverse order in every
+second round, and ratios are taken within a round: a machine that slows down
+slows both sides. A short first round warms up and does not count. While the
+machine has other work there is no verdict, only "busy".
+
+The clock runs from the first request to the last page of a loop, or the last
+acknowledged commit of the bridge. The bridge runs with default settings; those
+of the environment are ignored. A real Kafka or Redis must accept plain
+connections; topics and keys created there are deleted afterwards.
+
+--against measures another program in the same rounds. Its words, split at
+spaces, are started for each run with the variables below. It gets SIGTERM when
+a read_committed consumer has read as many records as the export has events, and
+then has ten seconds to end.
+
+  EXPORT_URL EXPORT_API_KEY EXPORT_PAGE_SIZE    follow GET $EXPORT_URL/events
+  KAFKA_BROKERS KAFKA_TOPIC KAFKA_DLQ_TOPIC KAFKA_CHECKPOINT_TOPIC
+  KAFKA_DELIVERY KAFKA_COMPRESSION              as for the bridge
+  REDIS_URL CURSOR_PREFIX BRIDGE_GROUP          unique to each run`
+
+// NewCommand makes the command bench, in the help's group of that name.
+func NewCommand(a *cli.App, group string) *cobra.Command {
+	var o options
+	var list bool
+	cmd := &cobra.Command{
+		Use:   "bench [row ...]",
+		Short: "Measure how close the bridge comes to its limits",
+		Long:  help,
+		Example: `  exportbridge-dev bench
+  exportbridge-dev bench --list
+  exportbridge-dev bench --quick --kafka localhost:9092
+  exportbridge-dev bench serial_fraction raw_fraction_none --rounds 5 --json
+  exportbridge-dev bench against --against "./other --config other.yaml"`,
+		GroupID: group,
+	}
+	asJSON := cli.TakeJSON(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&list, "list", false, "list the rows without measuring")
+	flags.IntVar(&o.rounds, "rounds", 3, "measured rounds")
+	flags.IntVar(&o.pages, "pages", 100, "pages of 1000 events per run")
+	flags.BoolVar(&o.quick, "quick", false, "fewer rows of 60 pages: less than a minute")
+	flags.StringVar(&o.delivery, "delivery", string(bridge.ExactlyOnce), "exactly-once or at-least-once")
+	cli.Offer(cmd, "delivery", string(bridge.ExactlyOnce), string(bridge.AtLeastOnce))
+	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
+	flags.StringVar(&o.redis, "redis", "", "`URL` of a real Redis (default embedded)")
+	flags.StringVar(&o.against, "against", "", "`COMMAND` of another program to measure")
+	flags.StringVar(&o.profile, "profile", "", "write profiles of the bridge to `DIR`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.rows = args
+		if o.quick && !cmd.Flags().Changed("pages") {
+			o.pages = 60
+		}
+		if err := o.validate(); err != nil {
+			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev bench --help"}
+		}
+		// Before anything starts: the rows must exist.
+		chosen, err := o.choose(1)
+		if err != nil {
+			return err
+		}
+		if list {
+			return listRows(a, chosen, *asJSON)
+		}
+		report, err := measure(cmd.Context(), a, o)
+		if err != nil {
+			return err
+		}
+		for _, w := range report.Warnings {
+			fmt.Fprintf(a.Stderr, "warning: %s\n", w)
+		}
+		if *asJSON {
+			return cli.PrintJSON(a.Stdout, report)
+		}
+		return report.print(a.Stdout)
+	}
+	cmd.AddCommand(newPartCommand(a))
+	return cmd
+}
+
+func (o *options) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(o.delivery == string(bridge.ExactlyOnce) || o.delivery == string(bridge.AtLeastOnce), "--delivery %q is neither exactly-once nor at-least-once", o.delivery)
+	check(o.rounds >= 1, "--rounds %d is below 1, for example 5", o.rounds)
+	check(o.pages >= 1 && o.pages <= 10_000, "--pages %d is not within 1 and 10000, for example 100", o.pages)
+	check(o.against == "" || strings.TrimSpace(o.against) != "", "--against names no program, for example \"./other --config other.yaml\"")
+	if o.redis != "" {
+		_, err := redis.ParseURL(o.redis)
+		check(err == nil, "--redis is not the URL of a Redis, for example redis://localhost:6379/0")
+	}
+	return errors.Join(errs...)
+}
+
+// choose returns the rows to measure on so many brokers.
+func (o *options) choose(brokers int) ([]row, error) {
+	p := &planner{pages: o.pages, mode: bridge.Mode(o.delivery), brokers: brokers, against: o.against != ""}
+	return choose(p.rows(), o.rows, o.quick)
+}
+
+// listRows prints the definitions of the rows.
+func listRows(a *cli.App, rows []row, asJSON bool) error {
+	listed := make([]result, len(rows))
+	for i := range rows {
+		listed[i] = rows[i].unmeasured()
+	}
+	if asJSON {
+		return cli.PrintJSON(a.Stdout, listed)
+	}
+	for _, r := range listed {
+		fmt.Fprintf(a.Stdout, "%-32s%s\n    %s\n", r.Name, r.goalText(), r.About)
+	}
+	return nil
+}
+
+// measure runs the benchmark. Everything that it started or wrote is gone when
+// it returns.
+func measure(ctx context.Context, a *cli.App, o options) (_ *report, err error) {
+	if o.profile != "" {
+		if err := os.MkdirAll(o.profile, 0o755); err != nil { //nolint:gosec // profiles are public
+			return nil, fmt.Errorf("create directory for profiles: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "exportbridge-bench-*")
+	if err != nil {
+		return nil, fmt.Errorf("create directory for the benchmark: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	b := &bench{options: o, processes: processes{withoutSettings(a.Environ)}, dir: dir, progress: a.Stderr}
+	r := newReport(&o)
+	load := loadWatch{start: readCPU()}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	if err := b.start(ctx); err != nil {
+		return nil, err
+	}
+	rounds, err := b.measure(ctx, &load)
+	if err != nil {
+		return nil, err
+	}
+	r.Brokers = b.brokers
+	if err := b.stop(); err != nil {
+		return nil, err
+	}
+	r.Others = load.others(o.kafka == "" && o.redis == "")
+	r.summarize(b.chosen, rounds)
+	return r, nil
+}
+
+// newReport describes what is about to be measured.
+func newReport(o *options) *report {
+	build := cli.ReadBuildInfo()
+	r := &report{
+		Version: build.Version, Go: build.Go, Platform: build.Platform, Cores: runtime.NumCPU(), Date: time.Now().UTC().Truncate(time.Second),
+		Kafka: "embedded", Redis: "embedded", Pages: o.pages, Rounds: o.rounds, Against: o.against,
+	}
+	if o.kafka != "" {
+		r.Kafka = o.kafka
+	}
+	if o.redis != "" {
+		r.Redis = "real" // the URL may contain a password
+	}
+	return r
+}
+
+// bench is one run of the benchmark.
+type bench struct {
+	options
+	processes processes
+	dir       string
+	progress  io.Writer
+
+	brokers   int
+	chosen    []row
+	cells     []cell
+	kafkaAddr map[kafkaPath]string
+	redisURL  string
+	redisFar  string // the same Redis behind a proxy
+	apis      map[apiKind]*apiServer
+	servers   []*server
+	backends  *backends
+}
+
+// serve starts a server and returns its address.
+func (b *bench) serve(ctx context.Context, name string, p part) (string, error) {
+	s, err := b.processes.serve(ctx, name, p.args())
+	if err != nil {
+		return "", err
+	}
+	b.servers = append(b.servers, s)
+	return s.addr, nil
+}
+
+// start starts the servers that all rows need, chooses the rows, and starts
+// the servers that their cells need.
+func (b *bench) start(ctx context.Context) error {
+	var err error
+	b.kafkaAddr = map[kafkaPath]string{pathDirect: b.kafka}
+	if b.kafka == "" {
+		if b.kafkaAddr[pathDirect], err = b.serve(ctx, "Kafka", part{Kind: serverKafka, Dir: b.dir}); err != nil {
+			return err
+		}
+	}
+	if b.redisURL = b.redis; b.redis == "" {
+		if b.redisURL, err = b.serve(ctx, "Redis", part{Kind: serverRedis}); err != nil {
+			return err
+		}
+	}
+	if b.backends, err = newBackends(b.kafkaAddr[pathDirect], b.redisURL); err != nil {
+		return err
+	}
+	if b.brokers, err = b.backends.brokers(ctx); err != nil {
+		return err
+	}
+	if b.chosen, err = b.choose(b.brokers); err != nil {
+		return err
+	}
+	b.cells, b.apis = cellsOf(b.chosen), make(map[apiKind]*apiServer)
+	for _, c := range b.cells {
+		if err := b.startFor(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startFor starts what a cell needs and does not run yet.
+func (b *bench) startFor(ctx context.Context, c cell) (err error) {
+	if b.kafkaAddr[c.kafka] == "" {
+		proxy := part{Kind: serverProxy, To: b.kafkaAddr[pathDirect], Delay: farRoundTrip}
+		if c.kafka == pathSlowCommit {
+			proxy.Commits, proxy.Delay, proxy.Spread = true, slowCommit, slowCommitSpread
+		}
+		if b.kafkaAddr[c.kafka], err = b.serve(ctx, string(c.kafka), proxy); err != nil {
+			return err
+		}
+	}
+	if c.redisFar && b.redisFar == "" {
+		target, err := url.Parse(b.redisURL)
+		if err != nil {
+			return errors.New("invalid Redis URL") // the cause may contain a password
+		}
+		target.Host, err = b.serve(ctx, "Redis 5ms away", part{Kind: serverProxy, To: target.Host, Plain: true, Delay: farRoundTrip})
+		if err != nil {
+			return err
+		}
+		b.redisFar = target.String()
+	}
+	if b.apis[c.api] != nil || c.growing {
+		return nil
+	}
+	at, err := b.serve(ctx, "API "+c.api.String(), part{Kind: serverAPI, API: c.api, Events: b.mostPages(c.api) * pageEvents})
+	if err != nil {
+		return err
+	}
+	b.apis[c.api] = &apiServer{url: at}
+	return nil
+}
+
+// mostPages is how many pages the longest cell of an API has: it renders them
+// in advance. The windows of a backfill have pages of their own.
+func (b *bench) mostPages(api apiKind) int {
+	most := 0
+	for _, c := range b.cells {
+		if c.api == api && c.windows == 0 {
+			most = max(most, c.pages)
+		}
+	}
+	return most
+}
+
+// stop stops the servers, the last one first. Only the first call has an
+// effect.
+func (b *bench) stop() error {
+	var errs []error
+	if b.backends != nil {
+		errs = append(errs, b.backends.close())
+	}
+	for _, s := range slices.Backward(b.servers) {
+		errs = append(errs, s.stop())
+	}
+	b.backends, b.servers = nil, nil
+	return errors.Join(errs...)
+}
+
+// measure runs a short round to warm up, and then those that count.
+func (b *bench) measure(ctx context.Context, load *loadWatch) ([]map[cell]measurement, error) {
+	fmt.Fprintf(b.progress, "%s, %s per round, %s and a warm-up\n",
+		cli.Counted(len(b.chosen), "row"), cli.Counted(len(b.cells), "run"), cli.Counted(b.rounds, "round"))
+	var rounds []map[cell]measurement
+	for round := range b.rounds + 1 {
+		if err := load.sample(ctx); err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		measured, err := b.round(ctx, round)
+		if err != nil {
+			return nil, err
+		}
+		name := "warm-up"
+		if round > 0 {
+			rounds = append(rounds, measured)
+			name = fmt.Sprintf("round %d of %d", round, b.rounds)
+		}
+		fmt.Fprintf(b.progress, "%s: %s\n", name, cli.RoundDuration(time.Since(began)))
+	}
+	return rounds, nil
+}
+
+// round runs all cells once; in odd rounds backwards, so that none always
+// follows the same other one.
+func (b *bench) round(ctx context.Context, round int) (map[cell]measurement, error) {
+	order := slices.Clone(b.cells)
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	measured := make(map[cell]measurement, len(order))
+	for _, c := range order {
+		run := c
+		if round == 0 {
+			run = c.warmUp()
+		}
+		m, err := b.run(ctx, run)
+		if err != nil {
+			return nil, fmt.Errorf("%s, round %d: %w", c, round, err)
+		}
+		m.Round, m.Cell = round, c.String()
+		measured[c] = m
+	}
+	return measured, nil
+}

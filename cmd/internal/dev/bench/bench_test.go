@@ -1,0 +1,366 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/dev/embedded"
+)
+
+// benchCommand makes a command for the program with a temporary directory of
+// its own.
+func benchCommand(t *testing.T, args ...string) (cmd *exec.Cmd, temp string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	temp = t.TempDir()
+	cmd = exec.CommandContext(ctx, "exportbridge-dev", append([]string{"bench"}, args...)...)
+	// The settings must not reach the processes that are measured.
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp, "EXPORT_URL=http://127.0.0.1:1", "KAFKA_BROKERS=127.0.0.1:1", "BRIDGE_STREAMS=a,b")
+	return cmd, temp
+}
+
+// wantEmpty fails if the bench left a file.
+func wantEmpty(t *testing.T, dir string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}
+
+func TestBench(t *testing.T) {
+	t.Parallel()
+	profiles := t.TempDir()
+	// Each kind of process and of server once.
+	want := []string{
+		"serial_fraction_20_slow_commit", "raw_fraction_lz4", "commit_overhead_far", "split_allocs_per_page", "against_0",
+	}
+	// Another program need not be another one.
+	args := append([]string{"--json", "--rounds", "1", "--pages", "2", "--profile", profiles, "--against", "exportbridge run"}, want...)
+	cmd, temp := benchCommand(t, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.Bytes())
+	}
+	var got report
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	var rows []string
+	for _, row := range got.Rows {
+		rows = append(rows, row.Name)
+		if row.Low > row.Value || row.Value > row.High || (row.Goal == nil) != (row.Verdict == verdictNone) {
+			t.Errorf("row %+v", row)
+		}
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Error(diff)
+	}
+	for _, m := range got.Measurements {
+		if m.Round != 1 || m.Seconds <= 0 || m.Events < 1000 || m.CPUSeconds <= 0 {
+			t.Errorf("measurement %+v", m)
+		}
+	}
+	if got.Brokers != 1 || got.Cores < 1 || got.Date.IsZero() {
+		t.Errorf("report %+v", got)
+	}
+	if n := strings.Count(stderr.String(), "\n"); n < 3 || n > 3+len(got.Warnings) {
+		t.Errorf("progress of %d lines, want what there is, warm-up and round:\n%s", n, stderr.Bytes())
+	}
+	for _, pattern := range []string{"*.cpu", "*.allocs"} {
+		files, err := filepath.Glob(filepath.Join(profiles, pattern))
+		if err != nil || len(files) != len(slices.DeleteFunc(got.Measurements, func(m measurement) bool { return !strings.HasPrefix(m.Cell, "bridge") })) {
+			t.Errorf("profiles %q, %v", files, err)
+		}
+	}
+	wantEmpty(t, temp)
+}
+
+func TestBenchFreshness(t *testing.T) {
+	t.Parallel()
+	cmd, temp := benchCommand(t, "--json", "--rounds", "1", "--pages", "1", "tail_freshness")
+	cmd.Stderr = new(bytes.Buffer)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, cmd.Stderr)
+	}
+	var got report
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if len(got.Rows) != 2 || got.Rows[0].Value <= 0 || got.Rows[1].Value < got.Rows[0].Value || got.Measurements[0].Events < agesWanted {
+		t.Errorf("rows %+v, measurements %+v", got.Rows, got.Measurements)
+	}
+	wantEmpty(t, temp)
+}
+
+func TestBenchInterrupted(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("windows cannot send this signal")
+	}
+	cmd, temp := benchCommand(t, "--rounds", "1000", "--pages", "5", "serial_fraction_5")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "warm-up") {
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	// Wait returns when nobody has stderr open any more.
+	var said strings.Builder
+	for lines.Scan() {
+		said.WriteString(lines.Text())
+	}
+	err = cmd.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != cli.ExitInterrupted {
+		t.Errorf("ended with %v: %s", err, said.String())
+	}
+	wantEmpty(t, temp)
+}
+
+func TestAgainstThatFails(t *testing.T) {
+	t.Parallel()
+	for program, says := range map[string]string{
+		"exportbridge-dev nonsense":  "run against: it ended too soon",
+		filepath.Join("no", "where"): "start against: ",
+	} {
+		cmd, temp := benchCommand(t, "--rounds", "1", "--pages", "1", "--against", program, "against_0")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), says) {
+			t.Errorf("%s: %v, %s", program, err, stderr.Bytes())
+		}
+		wantEmpty(t, temp)
+	}
+}
+
+func TestBenchUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{
+		"--rounds=0", "--pages=0", "--latency=20ms", "--redis=nonsense", "--delivery=never", "--against= ", "nonsense", "against_0", "part",
+	} {
+		var stderr bytes.Buffer
+		if code := program.Run(t.Context(), []string{"bench", args}, nil, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stderr, Stderr: &stderr}); code != cli.ExitUsage {
+			t.Errorf("bench %s ends with %d, want %d: %s", args, code, cli.ExitUsage, stderr.Bytes())
+		}
+	}
+}
+
+func TestBenchList(t *testing.T) {
+	t.Parallel()
+	list := func(args ...string) string {
+		var stdout, stderr bytes.Buffer
+		args = append([]string{"bench", "--list"}, args...)
+		if code := program.Run(t.Context(), args, nil, cli.Stdio{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr}); code != 0 || stderr.Len() > 0 {
+			t.Fatalf("%q: %d, %s", args, code, stderr.Bytes())
+		}
+		return stdout.String()
+	}
+	for line := range strings.Lines(list("--against", "other")) {
+		if len(line) > 81 {
+			t.Errorf("longer than 80 columns: %s", line)
+		}
+	}
+	if all := list(); strings.Count(all, "\n") != 2*len((&planner{}).rows()) || !strings.Contains(all, "rss_flat_out") || strings.Contains(all, "against") {
+		t.Error(all)
+	}
+	if some := list("serial_fraction_5", "raw_fraction_none", "--against", "other"); !strings.HasPrefix(some, "serial_fraction_5 ") || !strings.Contains(some, ">= 0.93") || strings.Count(some, "\n") != 4 {
+		t.Error(some)
+	}
+	var listed []result
+	if err := json.Unmarshal([]byte(list("--json", "eos")), &listed); err != nil || len(listed) != 2 || *listed[1].Goal != 0.15 {
+		t.Errorf("%+v, %v", listed, err)
+	}
+}
+
+func TestServerThatDoesNotStart(t *testing.T) {
+	t.Parallel()
+	p := processes{}
+	// In a test the program is the test binary, which knows no such flag.
+	if _, err := p.serve(t.Context(), "kafka", []string{"-nonsense"}); err == nil || !strings.Contains(err.Error(), "start kafka") {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.serve(ctx, "kafka", []string{"-test.run=^$"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"":                                "",
+		"one\ntwo\n\n":                    ": two",
+		"one\nerror: broken\nTry: this\n": ": broken",
+	} {
+		if got := lastWords([]byte(said)); got != want {
+			t.Errorf("last words of %q are %q, want %q", said, got, want)
+		}
+	}
+}
+
+func TestEachPage(t *testing.T) {
+	t.Parallel()
+	next := map[string]string{"": "a", "a": "b", "b": ""}
+	var asked, got []string
+	source := fetchFunc(func(at bridge.Position) (*bridge.Page, error) {
+		asked = append(asked, at.Cursor)
+		return &bridge.Page{At: at, Next: next[at.Cursor]}, nil
+	})
+	broken := errors.New("broken")
+	end, err := eachPageOf(t.Context(), source, func(_ bridge.Source, p *bridge.Page) error {
+		got = append(got, p.At.Cursor)
+		return nil
+	})
+	if err != nil || end.Pages != 3 || end.Ended.IsZero() {
+		t.Errorf("%+v, %v", end, err)
+	}
+	if diff := cmp.Diff([]string{"", "a", "b"}, asked); diff != "" || !slices.Equal(asked, got) {
+		t.Error(diff, got)
+	}
+	if _, err := eachPageOf(t.Context(), source, func(bridge.Source, *bridge.Page) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := eachPageOf(t.Context(), fetchFunc(func(bridge.Position) (*bridge.Page, error) { return nil, broken }), nil); !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// fetchFunc is a source that cannot decode.
+type fetchFunc func(bridge.Position) (*bridge.Page, error)
+
+func (f fetchFunc) Fetch(_ context.Context, at bridge.Position) (*bridge.Page, error) { return f(at) }
+
+func (f fetchFunc) Decode(*bridge.Page) error { return errors.ErrUnsupported }
+
+func TestAPIClock(t *testing.T) {
+	t.Parallel()
+	w := new(timedAPI)
+	var err error
+	if w.Handler, err = exportsim.New(exportsim.Config{Events: 10, OnRequest: w.note}); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	server, err := embedded.StartSimulator(w, anyPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, server)
+	api := &apiServer{url: server.URL}
+	restart := func(events int) apiClock {
+		t.Helper()
+		clock, err := api.restart(t.Context(), events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return clock
+	}
+	if c := restart(20); c.Requests != 0 || !c.First.IsZero() || w.Stock() != 20 || !c.Grew.Equal(w.VisibleAt(0)) {
+		t.Errorf("at the start %+v, %d events", c, w.Stock())
+	}
+	before := time.Now()
+	for range 2 {
+		resp, err := http.Get(server.URL + "/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	if c := restart(0); c.Requests != 2 || c.First.Before(before.Round(0)) || c.First.After(time.Now()) {
+		t.Errorf("after two requests %+v", c)
+	}
+	if c := restart(0); c.Requests != 0 {
+		t.Errorf("after it was asked %+v", c)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestLastCommit(t *testing.T) {
+	t.Parallel()
+	log := `not JSON
+{"time":"2026-11-01T00:00:00Z","level":"INFO","msg":"stream starts"}
+{"time":"2026-11-01T00:00:02.5Z","level":"INFO","msg":"run ended","events":5000}
+`
+	got, err := lastCommit([]byte(log))
+	if want := time.Date(2026, 11, 1, 0, 0, 2, 5e8, time.UTC); err != nil || !got.Equal(want) {
+		t.Errorf("%s, %v", got, err)
+	}
+	if _, err := lastCommit([]byte(strings.Replace(log, "run ended", "stream ended", 1))); err == nil {
+		t.Error("no error for a run that did not end")
+	}
+}
+
+func TestBackends(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	servers := startBenchServers(t, 0)
+	backends, kafka := servers.backends, servers.kafkaAddr[pathDirect]
+	for _, name := range []string{"bench-a", "bench-ab"} {
+		if err := backends.create(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := backends.kafka.ProduceSync(ctx, &kgo.Record{Topic: "bench-a", Partition: 1}, &kgo.Record{Topic: "bench-a"}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := backends.offsets(ctx, "bench-a"); n != 2 || err != nil {
+		t.Errorf("%d offsets, %v, want 2", n, err)
+	}
+	if n, err := backends.brokers(ctx); n != 1 || err != nil {
+		t.Errorf("%d brokers, %v", n, err)
+	}
+	for _, key := range []string{"bench-a:one", "bench-a:two", "bench-ab:one"} {
+		if err := backends.redis.Set(ctx, key, "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time there is nothing left to remove
+		if err := backends.remove(ctx, "bench-a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := kgo.NewClient(kgo.SeedBrokers(kafka)) // that remembers no topics
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	topics, err := kadm.NewClient(other).ListTopics(ctx)
+	if diff := cmp.Diff([]string{"bench-ab", "bench-ab.dlq"}, topics.Names()); err != nil || diff != "" {
+		t.Error(diff, err)
+	}
+	keys, err := backends.redis.Keys(ctx, "*").Result()
+	if diff := cmp.Diff([]string{"bench-ab:one"}, keys); err != nil || diff != "" {
+		t.Error(diff, err)
+	}
+}

@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
+)
+
+// partEnd is what a measured process prints at its end.
+type partEnd struct {
+	// Began is zero where the API knows when it began. CPUSeconds, of this
+	// process, and Events are of the time after it.
+	Began      time.Time `json:"began,omitzero"`
+	Ended      time.Time `json:"ended,omitzero"`
+	CPUSeconds float64   `json:"cpu_seconds,omitempty"`
+	Events     int       `json:"events,omitempty"`
+	Pages      int       `json:"pages,omitempty"`
+	PageAllocs float64   `json:"allocs_per_page,omitempty"`
+	Mallocs    uint64    `json:"mallocs"`
+	PeakRSS    int64     `json:"peak_rss_bytes"`
+}
+
+// printEnd prints the end with what the process has used by now.
+func printEnd(a *cli.App, end partEnd) error {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	end.Mallocs, end.PeakRSS = memory.Mallocs, peakRSS()
+	return cli.PrintJSON(a.Stdout, end)
+}
+
+func runBridge(ctx context.Context, a *cli.App, p *part) error {
+	s, err := a.Settings(config.UsesAll, nil)
+	if err != nil {
+		return err
+	}
+	stop, err := profile(p.CPUFile, p.AllocsFile)
+	if err != nil {
+		return err
+	}
+	err = measuredBridge(ctx, a, s, bridge.Limits{Once: !p.Follow}, p.Without)
+	if err := errors.Join(err, stop()); err != nil {
+		return err
+	}
+	return printEnd(a, partEnd{})
+}
+
+// runBackfill runs the command of the other program, which prints its report.
+func runBackfill(ctx context.Context, a *cli.App, p *part) error {
+	if code := command.Program.Run(ctx, append([]string{"backfill"}, p.Backfill...), a.Environ, a.Stdio); code != cli.ExitOK {
+		return &cli.Error{Code: code, Err: errors.New("the backfill failed")}
+	}
+	return nil
+}
+
+// of removes what is omitted.
+func (o omitted) of(p bridge.Ports) bridge.Ports {
+	if o.Store {
+		p.Store = nil
+	}
+	if o.Observer {
+		p.Observer = nil
+	}
+	return p
+}
+
+// measuredBridge is the command run, without what is omitted.
+func measuredBridge(ctx context.Context, a *cli.App, s *config.Settings, limits bridge.Limits, without omitted) (err error) {
+	if without == (omitted{}) {
+		return command.RunBridge(ctx, a, s, limits)
+	}
+	process.TuneMemory(a.Environ)
+	line := process.NewStatusLine(a.Stderr)
+	o := command.ProcessOptions(a, s, limits, process.NewLogger(line, &s.Process, a.Environ))
+	o.Environ, o.Ports = nil, without.of
+	p, err := process.New(ctx, s, o)
+	if err != nil {
+		return command.RunError(err)
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	return command.RunError(p.Run(ctx, line))
+}
+
+// allocProfileRate is the mean number of bytes between two sampled allocations;
+// the hot path has few.
+const allocProfileRate = 4096
+
+// profile starts the profiles that have a file. The function that it returns
+// stops and writes them.
+func profile(cpu, allocs string) (stop func() error, err error) {
+	stops := make([]func() error, 0, 2)
+	stop = func() error {
+		var errs []error
+		for _, s := range stops {
+			errs = append(errs, s())
+		}
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("write profile: %w", err)
+		}
+		return nil
+	}
+	if allocs != "" {
+		runtime.MemProfileRate = allocProfileRate
+		stops = append(stops, func() error {
+			runtime.GC() // what was allocated since the one before the last is not
+			runtime.GC() // in the profile yet
+			return writeProfile(allocs, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })
+		})
+	}
+	if cpu != "" {
+		file, err := os.Create(cpu)
+		if err != nil {
+			return nil, fmt.Errorf("write profile: %w", err)
+		}
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return nil, errors.Join(fmt.Errorf("write profile: %w", err), file.Close())
+		}
+		stops = append(stops, func() error { pprof.StopCPUProfile(); return file.Close() })
+	}
+	return stop, nil
+}
+
+func writeProfile(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}

@@ -1,0 +1,167 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/cli"
+)
+
+// work is what a process of a cell does.
+type work string
+
+const (
+	// workFetch follows the cursor and discards the pages.
+	workFetch work = "fetch only"
+	// workBridge is exportbridge run --once, or run where the cell is followed.
+	workBridge work = "bridge"
+	// workBackfill is exportbridge backfill.
+	workBackfill work = "backfill"
+	// workMemory produces records that are built before the clock starts.
+	workMemory work = "from memory"
+	// workUsual is encoding/json, ProduceSync, SET, repeat.
+	workUsual work = "usual loop"
+	// workSequential is the same as fast as a sequential loop can be.
+	workSequential work = "best sequential loop"
+	// workSplit splits pages and counts allocations.
+	workSplit work = "split"
+	// workAgainst is the program of --against.
+	workAgainst work = "against"
+)
+
+// kafkaPath is how a measured process reaches Kafka.
+type kafkaPath string
+
+const (
+	pathDirect kafkaPath = ""
+	// pathFar delays every reply by farRoundTrip.
+	pathFar kafkaPath = "Kafka 5ms away"
+	// pathSlowCommit delays replies to EndTxn by slowCommit to slowCommit +
+	// slowCommitSpread.
+	pathSlowCommit kafkaPath = "slow commits"
+)
+
+const (
+	farRoundTrip     = 5 * time.Millisecond
+	slowCommit       = 50 * time.Millisecond
+	slowCommitSpread = 50 * time.Millisecond
+)
+
+// apiKind is how an export API answers. There is one server for each.
+type apiKind struct {
+	Latency     time.Duration
+	Mbit        int // of its link, 0 is no limit
+	Gzip        bool
+	CursorFirst bool
+}
+
+func (k apiKind) String() string {
+	text := fmt.Sprintf("%dms", k.Latency.Milliseconds())
+	if k.Mbit > 0 {
+		text += fmt.Sprintf(" %dMbit", k.Mbit)
+	}
+	if k.Gzip {
+		text += " gzip"
+	}
+	if k.CursorFirst {
+		text += " cursor first"
+	}
+	return text
+}
+
+// omitted is what a measured bridge runs without, to show its cost.
+type omitted struct{ Store, Observer bool }
+
+// cell is one run of one process on one set of servers. Rows that share a cell
+// share its run in each round.
+type cell struct {
+	work  work
+	api   apiKind
+	pages int
+	kafka kafkaPath
+	mode  bridge.Mode
+	codec string // empty is the default
+	// windows is how many windows a backfill reads at a time; 0 is no backfill.
+	windows int
+	without omitted
+	// redisFar puts Redis farRoundTrip away.
+	redisFar bool
+	// followed is measured up to the last record that a consumer reads, and
+	// then stopped. Other processes end by themselves.
+	followed bool
+	// growing follows a growing export and measures the age of its events when
+	// they are read.
+	growing bool
+	// warming is a run that does not count.
+	warming bool
+}
+
+// times is the cell with n times the pages.
+func (c cell) times(n int) cell         { c.pages *= n; return c }
+func (c cell) in(mode bridge.Mode) cell { c.mode = mode; return c }
+func (c cell) via(path kafkaPath) cell  { c.kafka = path; return c }
+
+// String names the cell in reports, and its profiles.
+func (c cell) String() string {
+	parts := []string{string(c.work), c.api.String(), fmt.Sprintf("%d pages", c.pages)}
+	if c.growing {
+		parts = []string{string(c.work), "growing export"}
+	}
+	add := func(when bool, text string) {
+		if when {
+			parts = append(parts, text)
+		}
+	}
+	add(c.windows > 0, cli.Counted(c.windows, "window"))
+	add(c.kafka != pathDirect, string(c.kafka))
+	add(c.work == workBridge && c.mode == bridge.AtLeastOnce, string(c.mode))
+	add(c.codec != "", c.codec)
+	add(c.without.Store, "no Redis")
+	add(c.without.Observer, "no metrics")
+	add(c.redisFar, "Redis 5ms away")
+	add(c.followed && c.work != workAgainst, "read")
+	return strings.Join(parts, ", ")
+}
+
+// writes reports whether the cell's process writes to Kafka.
+func (c cell) writes() bool { return c.work != workFetch && c.work != workSplit }
+
+// warmUp is the cell at a tenth of its length.
+func (c cell) warmUp() cell {
+	windows := max(1, c.windows)
+	c.pages, c.warming = max(1, c.pages/10/windows)*windows, true
+	return c
+}
+
+// requests is how many requests the cell's process sends: one for each page,
+// and one for each end, because only an empty page ends an export.
+func (c cell) requests() int { return c.pages + max(1, c.windows) }
+
+// measurement is one run of a cell, from the first request that reached the
+// API, or the first record where nothing is requested, to its end.
+type measurement struct {
+	Round    int     `json:"round"`
+	Cell     string  `json:"cell"`
+	Seconds  float64 `json:"seconds,omitempty"`
+	Requests int     `json:"requests,omitempty"`
+	Events   int     `json:"events,omitempty"` // within the seconds
+	// CPUSeconds is of the whole process; from memory, of producing alone.
+	CPUSeconds float64 `json:"cpu_seconds,omitempty"`
+	// PeakRSS is in bytes, 0 where the system does not report it.
+	PeakRSS int64 `json:"peak_rss_bytes,omitempty"`
+	// Mallocs is how many objects the process allocated.
+	Mallocs uint64 `json:"mallocs,omitempty"`
+	// PageAllocs is how many objects the splitter allocated per page.
+	PageAllocs float64 `json:"allocs_per_page"`
+	// AgeP50 and AgeP99 are the age of events when they were read.
+	AgeP50 float64 `json:"age_p50_ms,omitempty"`
+	AgeP99 float64 `json:"age_p99_ms,omitempty"`
+}
+
+// rate is in events per second.
+func (m measurement) rate() float64 { return float64(m.Events) / m.Seconds }
+
+// cpuPerEvent is in seconds.
+func (m measurement) cpuPerEvent() float64 { return m.CPUSeconds / float64(m.Events) }

@@ -1,0 +1,194 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// shutdownGrace is how long a followed process may take to end.
+const shutdownGrace = 10 * time.Second
+
+// follow measures a process that does not end: from the first request to
+// the last record that a read_committed consumer reads.
+func (b *bench) follow(ctx context.Context, c cell, name string) (measurement, error) {
+	api, events := b.apis[c.api], c.pages*pageEvents
+	if _, err := api.restart(ctx, events); err != nil {
+		return measurement{}, err
+	}
+	var ended time.Time
+	seen := 0
+	cpu, err := b.whileRuns(ctx, c, b.settings(c, name), func(ctx context.Context) error {
+		return b.read(ctx, name, func(records []*kgo.Record, at time.Time) bool {
+			seen, ended = seen+len(records), at
+			return seen < events
+		})
+	})
+	if err != nil {
+		return measurement{}, err
+	}
+	clock, err := api.restart(ctx, 0)
+	if err != nil {
+		return measurement{}, err
+	}
+	return measurement{
+		Seconds: ended.Sub(clock.First).Seconds(), Requests: clock.Requests, Events: events, CPUSeconds: cpu,
+	}, nil
+}
+
+// whileRuns runs do beside a cell's process, and then ends the process. It is
+// an error if the process ends first.
+func (b *bench) whileRuns(ctx context.Context, c cell, env []string, do func(context.Context) error) (cpuSeconds float64, err error) {
+	cmd, err := b.followed(ctx, c, env)
+	if err != nil {
+		return 0, err
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("start %s: %w", c.work, err)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // only an early end is an error
+		stop(errors.New("it ended too soon"))
+	}()
+	err = do(ctx)
+	if err == nil {
+		err = endGently(cmd, ended)
+	} else {
+		_ = cmd.Process.Kill() // it may have ended
+		<-ended
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("run %s: %w%s", c.work, err, lastWords([]byte(said.String())))
+	}
+	return cpuOf(cmd.ProcessState), nil
+}
+
+// followed makes the command of a process that is followed.
+func (b *bench) followed(ctx context.Context, c cell, env []string) (*exec.Cmd, error) {
+	if c.work != workAgainst {
+		p := b.part(c)
+		p.Follow = true
+		return b.processes.command(ctx, env, p.args())
+	}
+	words := strings.Fields(b.against)
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // the user's own program
+	cmd.Env = slices.Concat(b.processes.environ, env)
+	cmd.WaitDelay = shutdownGrace
+	return cmd, nil
+}
+
+// endGently ends a process by SIGTERM, and after shutdownGrace kills it.
+func endGently(cmd *exec.Cmd, ended <-chan struct{}) error {
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		_ = cmd.Process.Kill() // without signals, on Windows
+	}
+	late := time.NewTimer(shutdownGrace)
+	defer late.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-late.C:
+	}
+	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-ended
+	return nil
+}
+
+// readWait is how long a broker may wait for records to answer a fetch.
+const readWait = time.Second
+
+// read reads the committed records of a topic until more returns false.
+func (b *bench) read(ctx context.Context, topic string, more func(records []*kgo.Record, at time.Time) bool) error {
+	reader, err := b.backends.reader(topic, kgo.FetchMaxWait(readWait))
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for {
+		fetches := reader.PollFetches(ctx)
+		at := time.Now()
+		if err := fetches.Err(); err != nil {
+			return fmt.Errorf("read topic %s: %w", topic, err)
+		}
+		if records := fetches.Records(); len(records) > 0 && !more(records, at) {
+			return nil
+		}
+	}
+}
+
+// How many ages are measured, and how long the bridge may catch up before.
+const (
+	agesWanted  = 600
+	agesSkipped = time.Second
+)
+
+// age measures how old the events of a growing export are when they are read.
+func (b *bench) age(ctx context.Context, c cell, name string) (measurement, error) {
+	p := part{Kind: serverAPI, Growing: true}
+	s, err := b.processes.serve(ctx, "growing api", p.args())
+	if err != nil {
+		return measurement{}, err
+	}
+	ages, err := b.ages(ctx, c, name, &apiServer{url: s.addr})
+	if err := errors.Join(err, s.stop()); err != nil {
+		return measurement{}, err
+	}
+	slices.Sort(ages)
+	return measurement{Events: len(ages), AgeP50: milliseconds(quantile(ages, 0.5)), AgeP99: milliseconds(quantile(ages, 0.99))}, nil
+}
+
+func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
+	clock, err := api.restart(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	env := append(b.settings(c, name), exportSettings(api)...) // the last one of a variable counts
+	env = append(env, "EXPORT_POLL_INTERVAL="+pollInterval.String(), "EXPORT_POLL_INTERVAL_MAX="+pollInterval.String())
+	wanted := agesWanted
+	if c.warming {
+		wanted /= 10
+	}
+	var ages []time.Duration
+	var from time.Time
+	_, err = b.whileRuns(ctx, c, env, func(ctx context.Context) error {
+		return b.read(ctx, name, func(records []*kgo.Record, at time.Time) bool {
+			if from.IsZero() {
+				from = at.Add(agesSkipped)
+			}
+			for _, r := range records {
+				if i, ok := exportsim.IndexOf(r.Value); ok && at.After(from) {
+					ages = append(ages, at.Sub(clock.Grew.Add(time.Duration(i)*time.Second/growthRate)))
+				}
+			}
+			return len(ages) < wanted
+		})
+	})
+	return ages, err
+}
+
+// quantile is that of sorted values.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}

@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// apiServer is an export API of one kind.
+type apiServer struct{ url string }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// run measures one cell, on topics and a prefix of its own, and checks that
+// Kafka has every event.
+func (b *bench) run(ctx context.Context, c cell) (s measurement, err error) {
+	limit := stuckAfter + stuckTimes*time.Duration(c.pages)*c.api.Latency
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %s", limit))
+	defer cancel()
+	name := "bench-" + strings.ToLower(rand.Text()[:10])
+	if c.writes() {
+		defer func() { err = errors.Join(err, b.backends.remove(context.WithoutCancel(ctx), name)) }()
+		if err := b.backends.create(ctx, name); err != nil {
+			return measurement{}, err
+		}
+	}
+	switch {
+	case c.growing:
+		return b.age(ctx, c, name)
+	case c.followed:
+		s, err = b.follow(ctx, c, name)
+	default:
+		s, err = b.drain(ctx, c, name)
+	}
+	if err != nil {
+		return measurement{}, err
+	}
+	if c.writes() {
+		err = b.verify(ctx, c, name)
+	}
+	return s, err
+}
+
+// verify checks that the topic has at least as many offsets as the cell has
+// events. To read them would take longer than what is measured.
+func (b *bench) verify(ctx context.Context, c cell, name string) error {
+	offsets, err := b.backends.offsets(ctx, name)
+	if want := int64(c.pages * pageEvents); err == nil && offsets < want {
+		err = fmt.Errorf("kafka has %d records of %d events", offsets, want)
+	}
+	return err
+}
+
+// settings are the environment of a cell's process.
+func (b *bench) settings(c cell, name string) []string {
+	mode := c.mode
+	if mode == "" {
+		mode = bridge.Mode(b.delivery)
+	}
+	var set []string
+	if api := b.apis[c.api]; api != nil {
+		set = exportSettings(api)
+	}
+	set = append(set,
+		"KAFKA_BROKERS="+b.kafkaAddr[c.kafka], "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+deadLetters(name), "KAFKA_DELIVERY="+string(mode),
+		"KAFKA_CHECKPOINT_TOPIC="+checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP="+name,
+		"REDIS_URL="+b.redisFor(c), "CURSOR_PREFIX="+name,
+		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info")
+	if c.codec != "" {
+		set = append(set, "KAFKA_COMPRESSION="+c.codec)
+	}
+	return set
+}
+
+// redisFor is the URL of the Redis that a cell uses.
+func (b *bench) redisFor(c cell) string {
+	if c.redisFar {
+		return b.redisFar
+	}
+	return b.redisURL
+}
+
+func exportSettings(api *apiServer) []string {
+	return []string{"EXPORT_URL=" + api.url, "EXPORT_API_KEY=bench", fmt.Sprintf("EXPORT_PAGE_SIZE=%d", pageEvents)}
+}
+
+// part is what a cell's process is started with.
+func (b *bench) part(c cell) part {
+	p := part{Kind: c.work, Without: c.without}
+	if c.work == workBackfill {
+		n, end := strconv.Itoa(c.windows), exportStart.Add(time.Duration(c.pages*pageEvents)*exportEvery)
+		p.Backfill = []string{
+			"--from", exportStart.Format(time.RFC3339), "--to", end.Format(time.RFC3339Nano),
+			"--windows", n, "--parallel", n, "--execute", "--json",
+		}
+	}
+	if b.profile != "" && c.work == workBridge && !c.warming {
+		file := filepath.Join(b.profile, strings.NewReplacer(", ", "_", " ", "-").Replace(c.String()))
+		p.CPUFile, p.AllocsFile = file+".cpu", file+".allocs"
+	}
+	return p
+}
+
+// A process may take this many times as long as its requests, and this much
+// longer.
+const (
+	stuckAfter = 2 * time.Minute
+	stuckTimes = 10
+)
+
+// drain measures a process that ends by itself, between two readings of the
+// API's clock.
+func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, error) {
+	api := b.apis[c.api]
+	if _, err := api.restart(ctx, c.pages*pageEvents); err != nil {
+		return measurement{}, err
+	}
+	out, err := b.processes.run(ctx, b.settings(c, name), b.part(c))
+	if err != nil {
+		return measurement{}, err
+	}
+	var end partEnd
+	var job struct {
+		Changed int64 `json:"changed"` // milliseconds since the epoch
+	}
+	report := any(&end)
+	if c.work == workBackfill {
+		report = &job
+	}
+	if err := json.Unmarshal(out.stdout, report); err != nil {
+		return measurement{}, fmt.Errorf("read its report: %w", err)
+	}
+	switch c.work {
+	case workBridge:
+		if end.Ended, err = lastCommit(out.stderr); err != nil {
+			return measurement{}, err
+		}
+	case workBackfill: // when all its windows were done
+		end.Ended = time.UnixMilli(job.Changed)
+	}
+	clock, err := api.restart(ctx, 0)
+	if err != nil {
+		return measurement{}, err
+	}
+	if clock.Requests != c.requests() {
+		return measurement{}, fmt.Errorf("%d requests for %d pages, want %d: one for each and one for each end", clock.Requests, c.pages, c.requests())
+	}
+	return c.measured(end, clock, out.cpuSeconds), nil
+}
+
+// measured is what a process that has ended took for the cell.
+func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurement {
+	s := measurement{
+		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: cpuSeconds,
+		PeakRSS: end.PeakRSS, Mallocs: end.Mallocs, PageAllocs: end.PageAllocs,
+	}
+	began := clock.First
+	if !end.Began.IsZero() { // its clock starts after the last request
+		began, s.Events, s.CPUSeconds = end.Began, end.Events, end.CPUSeconds
+	}
+	s.Seconds = end.Ended.Sub(began).Seconds()
+	return s
+}
+
+// restart sets the number of events of the export, and asks it for its clock,
+// which starts anew.
+func (a *apiServer) restart(ctx context.Context, events int) (clock apiClock, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s%s?events=%d", a.url, clockPath, events), http.NoBody)
+	if err != nil {
+		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if err := json.NewDecoder(resp.Body).Decode(&clock); err != nil {
+		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
+	}
+	return clock, nil
+}
+
+// lastCommit finds in the log of a bridge when its last commit was acknowledged:
+// the engine says that the run ended right after.
+func lastCommit(log []byte) (time.Time, error) {
+	for line := range strings.Lines(string(log)) {
+		var entry struct {
+			Time time.Time `json:"time"`
+			Msg  string    `json:"msg"`
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "run ended" {
+			return entry.Time, nil
+		}
+	}
+	return time.Time{}, errors.New(`its log has no "run ended"`)
+}

@@ -1,0 +1,395 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/cmd/internal/cli"
+)
+
+// unit is what the number of a row counts.
+type unit string
+
+const (
+	unitRatio   unit = "ratio"
+	unitTimes   unit = "times"   // one is so many times the other
+	unitPercent unit = "percent" // the number itself is a fraction
+	unitCount   unit = "count"   // does not depend on the machine's load
+	unitSeconds unit = "seconds"
+	unitMillis  unit = "milliseconds"
+	unitBytes   unit = "bytes"
+)
+
+// absolute reports whether values hold for one machine only.
+func (u unit) absolute() bool { return u == unitSeconds || u == unitMillis || u == unitBytes }
+
+// direction says on which side of its goal a row is good.
+type direction string
+
+const (
+	noGoal  direction = ""
+	atLeast direction = "at least"
+	atMost  direction = "at most"
+)
+
+// row is one line of the table.
+type row struct {
+	name, about string
+	unit        unit
+	direction   direction
+	goal        float64
+	// quick is part of the short benchmark.
+	quick bool
+	cells []cell
+	// value compares the cells of one round, in the order of cells.
+	value func(of []measurement) float64
+}
+
+// Values that several rows have in common.
+func wallShare(of []measurement) float64  { return of[0].Seconds / of[1].Seconds }
+func overhead(of []measurement) float64   { return of[0].Seconds/of[1].Seconds - 1 }
+func rateShare(of []measurement) float64  { return of[0].rate() / of[1].rate() }
+func cpuShare(of []measurement) float64   { return of[0].cpuPerEvent() / of[1].cpuPerEvent() }
+func perMillion(of []measurement) float64 { return of[0].cpuPerEvent() * 1e6 }
+func peakRSSOf(of []measurement) float64  { return float64(of[0].PeakRSS) }
+
+// ideal returns the latency's share of the time.
+func ideal(latency time.Duration) func([]measurement) float64 {
+	return func(of []measurement) float64 { return float64(of[0].Requests) * latency.Seconds() / of[0].Seconds }
+}
+
+// How many pages a cell moves for each page of --pages. Without latency, a page
+// takes a hundredth of its time at 20 ms.
+const (
+	flatOut = 3
+	longRun = 10
+	// A run of a second mostly shows its start and end.
+	quickPages = 4 // at 5 ms
+	slowPages  = 3 // each end of a run waits for two commits
+	// mostWindows is the largest number of windows of a backfill: each has
+	// --pages pages then.
+	mostWindows = 8
+)
+
+// The export of the freshness rows.
+const (
+	growthRate   = 200 // events per second
+	pollInterval = 100 * time.Millisecond
+)
+
+// planner makes the cells of the rows.
+type planner struct {
+	pages   int
+	mode    bridge.Mode
+	brokers int
+	against bool
+}
+
+func ms(n int) apiKind { return apiKind{Latency: time.Duration(n) * time.Millisecond} }
+
+func (p *planner) fetch(latency int) cell {
+	return cell{work: workFetch, api: ms(latency), pages: p.pages}
+}
+
+func (p *planner) bridge(latency int) cell {
+	return cell{work: workBridge, api: ms(latency), pages: p.pages, mode: p.mode}
+}
+
+// memory produces what the bridge would, from memory.
+func (p *planner) memory(codec string) cell {
+	return cell{work: workMemory, pages: flatOut * p.pages, codec: codec}
+}
+
+// flat is the bridge with an API that answers at once.
+func (p *planner) flat(mode bridge.Mode, codec string) cell {
+	return cell{work: workBridge, pages: flatOut * p.pages, mode: mode, codec: codec}
+}
+
+// rows returns the whole table.
+func (p *planner) rows() []row {
+	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(), p.memoryRows(),
+		p.freshnessRows(), p.linkRows(), p.againstRows())
+}
+
+// serialRows say how close the bridge comes to a loop that only fetches.
+func (p *planner) serialRows() []row {
+	var rows []row
+	for _, r := range []struct {
+		latency, times int
+		serial, ideal  float64
+	}{{5, quickPages, 0.93, 0}, {20, 1, 0.985, 0.93}, {50, 1, 0.995, 0.97}} {
+		fetch, bridge := p.fetch(r.latency).times(r.times), p.bridge(r.latency).times(r.times)
+		rows = append(rows, row{
+			name:  fmt.Sprintf("fetch_only_%d", r.latency),
+			about: fmt.Sprintf("pages x %d ms / time of a fetch-only loop: the machine's own bound", r.latency),
+			unit:  unitRatio, cells: []cell{fetch}, value: ideal(fetch.api.Latency),
+		}, row{
+			name:  fmt.Sprintf("serial_fraction_%d", r.latency),
+			about: fmt.Sprintf("time of that loop / of the bridge, API latency %d ms", r.latency),
+			unit:  unitRatio, direction: atLeast, goal: r.serial, quick: r.latency < 50,
+			cells: []cell{fetch, bridge}, value: wallShare,
+		})
+		if r.ideal > 0 {
+			rows = append(rows, row{
+				name:  fmt.Sprintf("ideal_fraction_%d", r.latency),
+				about: fmt.Sprintf("pages x %d ms / time of the bridge", r.latency),
+				unit:  unitRatio, direction: atLeast, goal: r.ideal, quick: r.latency == 20,
+				cells: []cell{bridge}, value: ideal(bridge.api.Latency),
+			})
+		}
+	}
+	return append(rows, row{
+		name:  "serial_fraction_20_slow_commit",
+		about: "serial_fraction_20 while Kafka takes 50 to 100 ms to end a transaction",
+		unit:  unitRatio, direction: atLeast, goal: 0.95, value: wallShare,
+		cells: []cell{p.fetch(20).times(slowPages), p.bridge(20).times(slowPages).in(bridge.ExactlyOnce).via(pathSlowCommit)},
+	})
+}
+
+// rawRows say how close the bridge comes to the limit of Kafka's client.
+func (p *planner) rawRows() []row {
+	var rows []row
+	for _, r := range []struct {
+		codec string
+		goal  float64
+	}{{"none", 0.70}, {"snappy", 0.70}, {"lz4", 0.85}, {"zstd", 0.90}} {
+		rows = append(rows, row{
+			name:  "raw_fraction_" + r.codec,
+			about: "events/s at least once / of the client from memory, no latency, " + r.codec,
+			unit:  unitRatio, direction: atLeast, goal: r.goal, quick: r.codec == "snappy",
+			cells: []cell{p.flat(bridge.AtLeastOnce, r.codec), p.memory(r.codec)}, value: rateShare,
+		})
+	}
+	return rows
+}
+
+// overheadRows say what exactly-once, commits to Redis and metrics cost.
+func (p *planner) overheadRows() []row {
+	at20 := p.bridge(20)
+	noStore, far, noMetrics := at20, at20, at20
+	noStore.without.Store, far.redisFar, noMetrics.without.Observer = true, true, true
+	var rows []row
+	for _, r := range []struct {
+		name, about string
+		goal        float64
+		on, off     cell
+	}{
+		{"eos_overhead_20", "extra time of exactly once over at least once, 20 ms", 0.02, at20.in(bridge.ExactlyOnce), at20.in(bridge.AtLeastOnce)},
+		{"eos_overhead_0", "the same without API latency", 0.15, p.flat(bridge.ExactlyOnce, "snappy"), p.flat(bridge.AtLeastOnce, "snappy")},
+		{"commit_overhead", "extra time with Redis commits, 20 ms", 0.01, at20, noStore},
+		{"commit_overhead_far", "the same with a Redis 5 ms away", 0.01, far, noStore},
+		{"metrics_overhead", "extra time with metrics, 20 ms", 0.01, at20, noMetrics},
+	} {
+		rows = append(rows, row{
+			name: r.name, about: r.about, unit: unitPercent, direction: atMost, goal: r.goal, quick: r.name == "eos_overhead_0",
+			cells: []cell{r.on, r.off}, value: overhead,
+		})
+	}
+	return rows
+}
+
+// loopRows compare the bridge with sequential loops.
+func (p *planner) loopRows() []row {
+	var rows []row
+	for _, r := range []struct {
+		name    string
+		work    work
+		latency int
+		goal    float64
+	}{
+		{"naive_speedup", workUsual, 5, 4.5}, {"naive_speedup", workUsual, 20, 2.3},
+		{"seq_speedup", workSequential, 5, 2.4}, {"seq_speedup", workSequential, 20, 1.5},
+	} {
+		loop := cell{work: r.work, api: ms(r.latency), pages: p.pages}
+		rows = append(rows, row{
+			name:  fmt.Sprintf("%s_%d", r.name, r.latency),
+			about: fmt.Sprintf("time of the %s / of the bridge, %d ms, Kafka 5 ms away", r.work, r.latency),
+			unit:  unitTimes, direction: atLeast, goal: r.goal, quick: r.name == "naive_speedup" && r.latency == 5,
+			cells: []cell{loop.via(pathFar), p.bridge(r.latency).via(pathFar)}, value: wallShare,
+		})
+	}
+	return rows
+}
+
+// windowRows say what a backfill gains by reading several windows at a time.
+func (p *planner) windowRows() []row {
+	backfill := func(windows int) cell {
+		return cell{work: workBackfill, api: ms(20), pages: mostWindows * p.pages, mode: bridge.ExactlyOnce, windows: windows}
+	}
+	var rows []row
+	for _, r := range []struct {
+		windows int
+		goal    float64
+	}{{2, 1.95}, {4, 3.8}, {mostWindows, 7}} {
+		rows = append(rows, row{
+			name:  fmt.Sprintf("window_scaling_%d", r.windows),
+			about: fmt.Sprintf("time of a backfill with one window / with %d, 20 ms", r.windows),
+			unit:  unitTimes, direction: atLeast, goal: r.goal,
+			cells: []cell{backfill(1), backfill(r.windows)}, value: wallShare,
+		})
+	}
+	return rows
+}
+
+// lengths are the bridge without latency and with default settings, short and
+// long.
+func (p *planner) lengths() (short, long cell) { return p.bridge(0), p.bridge(0).times(longRun) }
+
+// costRows say what an event costs the client.
+func (p *planner) costRows() []row {
+	short, long := p.lengths()
+	// A second of work would mostly show the start of a process.
+	plain, memory := p.flat(bridge.AtLeastOnce, "none"), p.memory("none")
+	plain.pages, memory.pages = long.pages, long.pages
+	return []row{{
+		name: "allocs_per_event", about: "objects that the bridge allocates per event, no latency",
+		unit: unitCount, direction: atMost, goal: 0.1, quick: true,
+		cells: []cell{long, short},
+		value: func(of []measurement) float64 {
+			return (float64(of[0].Mallocs) - float64(of[1].Mallocs)) / float64(of[0].Events-of[1].Events)
+		},
+	}, {
+		name: "split_allocs_per_page", about: "objects allocated to split a page, after warm-up",
+		unit: unitCount, direction: atMost, goal: 0, quick: true,
+		cells: []cell{{work: workSplit, pages: p.pages}}, value: func(of []measurement) float64 { return of[0].PageAllocs },
+	}, {
+		name: "cpu_ratio", about: "CPU of the bridge, at least once / of producing from memory",
+		unit: unitRatio, direction: atMost, goal: 1.6,
+		cells: []cell{plain, memory}, value: cpuShare,
+	}, {
+		name: "cpu_per_million", about: "CPU seconds of the bridge per million events in that run",
+		unit: unitSeconds, direction: atMost, goal: 3,
+		cells: []cell{plain}, value: perMillion,
+	}, {
+		name: "cpu_per_million_default", about: "the same with default settings: exactly once, snappy",
+		unit: unitSeconds, quick: true,
+		cells: []cell{long}, value: perMillion,
+	}}
+}
+
+// memoryRows say how much memory the bridge takes at most.
+func (p *planner) memoryRows() []row {
+	short, long := p.lengths()
+	return []row{{
+		name: "rss_latency_bound", about: "peak memory (VmHWM) of the bridge, 20 ms",
+		unit: unitBytes, direction: atMost, goal: 40e6, quick: true,
+		cells: []cell{p.bridge(20)}, value: peakRSSOf,
+	}, {
+		name: "rss_flat_out", about: "peak memory (VmHWM) of the bridge, no latency",
+		unit: unitBytes, direction: atMost, goal: 80e6, quick: true,
+		cells: []cell{long}, value: peakRSSOf,
+	}, {
+		name: "rss_flat", about: "peak memory after ten times the pages / after the usual number",
+		unit: unitRatio, direction: atMost, goal: 1.1, quick: true,
+		cells: []cell{long, short},
+		value: func(of []measurement) float64 { return float64(of[0].PeakRSS) / float64(of[1].PeakRSS) },
+	}}
+}
+
+// freshnessRows say how old events are when a consumer reads them.
+func (p *planner) freshnessRows() []row {
+	growing := cell{work: workBridge, mode: p.mode, growing: true, followed: true}
+	extra := 15 * time.Millisecond
+	if p.brokers > 1 {
+		extra = 100 * time.Millisecond // of a transaction where brokers replicate
+	}
+	return []row{{
+		name: "tail_freshness_p50", about: "from visible at the API to read (read_committed), polling every 100 ms",
+		unit:  unitMillis,
+		cells: []cell{growing}, value: func(of []measurement) float64 { return of[0].AgeP50 },
+	}, {
+		name: "tail_freshness_p99", about: "the same, 99th percentile",
+		unit: unitMillis, direction: atMost, goal: milliseconds(pollInterval + extra),
+		cells: []cell{growing}, value: func(of []measurement) float64 { return of[0].AgeP99 },
+	}}
+}
+
+// linkRows say what compression and an early cursor gain on a slow link.
+func (p *planner) linkRows() []row {
+	over := func(api apiKind) cell {
+		api.Latency, api.Mbit = 20*time.Millisecond, 100
+		// A page takes 90 ms on this link.
+		return cell{work: workBridge, api: api, pages: max(1, 3*p.pages/10), mode: p.mode}
+	}
+	plain := over(apiKind{})
+	return []row{{
+		name: "gzip_gain_100mbit_20", about: "time of the bridge without gzip / with, 100 Mbit/s, 20 ms",
+		unit: unitTimes, direction: atLeast, goal: 3,
+		cells: []cell{plain, over(apiKind{Gzip: true})}, value: wallShare,
+	}, {
+		name: "early_gain_100mbit_20", about: "time with nextCursor after the items / before, 100 Mbit/s, 20 ms",
+		unit: unitTimes, direction: atLeast, goal: 1.15,
+		cells: []cell{plain, over(apiKind{CursorFirst: true})}, value: wallShare,
+	}}
+}
+
+// againstRows compare with the program of --against.
+func (p *planner) againstRows() []row {
+	if !p.against {
+		return nil
+	}
+	var rows []row
+	for _, latency := range []int{0, 5, 20} {
+		ours := p.bridge(latency)
+		if latency == 0 {
+			ours.pages *= flatOut
+		}
+		ours.followed = true
+		theirs := cell{work: workAgainst, api: ours.api, pages: ours.pages, followed: true}
+		rows = append(rows, row{
+			name:  fmt.Sprintf("against_%d", latency),
+			about: fmt.Sprintf("time of the other program / of the bridge, to the last record, %d ms", latency),
+			unit:  unitTimes, cells: []cell{theirs, ours}, value: wallShare,
+		}, row{
+			name:  fmt.Sprintf("against_cpu_%d", latency),
+			about: fmt.Sprintf("CPU of the other program / of the bridge, %d ms", latency),
+			unit:  unitTimes, cells: []cell{theirs, ours}, value: cpuShare,
+		})
+	}
+	return rows
+}
+
+// choose returns the rows of these names, in the order of the table. A name that
+// no row has selects all rows with that prefix. No names select all rows, or
+// those of the short benchmark.
+func choose(all []row, names []string, quick bool) ([]row, error) {
+	chosen := make(map[string]bool)
+	for _, name := range names {
+		exact := slices.ContainsFunc(all, func(r row) bool { return r.name == name })
+		found := false
+		for _, r := range all {
+			if r.name == name || !exact && strings.HasPrefix(r.name, name) {
+				found, chosen[r.name] = true, true
+			}
+		}
+		if !found {
+			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("no row is named %q or begins with it", name), Hint: "exportbridge-dev bench --list"}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(r row) bool {
+		if len(names) == 0 {
+			return quick && !r.quick && !strings.HasPrefix(r.name, "against")
+		}
+		return !chosen[r.name]
+	}), nil
+}
+
+// cellsOf returns the cells of the rows, each once. Those with the same API are
+// adjacent, so that what is compared runs close in time.
+func cellsOf(rows []row) []cell {
+	var cells []cell
+	for _, r := range rows {
+		for _, c := range r.cells {
+			if !slices.Contains(cells, c) {
+				cells = append(cells, c)
+			}
+		}
+	}
+	slices.SortStableFunc(cells, func(a, b cell) int {
+		return int(a.api.Latency-b.api.Latency) + a.api.Mbit - b.api.Mbit
+	})
+	return cells
+}

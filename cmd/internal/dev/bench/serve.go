@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge/bridgetest/faultproxy"
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/dev/embedded"
+)
+
+func serveKafka(_ context.Context, a *cli.App, p *part) error {
+	k, err := embedded.StartKafka(anyPort, p.Dir)
+	if err != nil {
+		return err
+	}
+	return serveParent(a, k.Addr, k)
+}
+
+func serveRedis(_ context.Context, a *cli.App, _ *part) error {
+	r, err := embedded.StartRedis(anyPort)
+	if err != nil {
+		return err
+	}
+	return serveParent(a, r.URL, r)
+}
+
+func serveProxy(_ context.Context, a *cli.App, p *part) error {
+	if p.Plain {
+		proxy, err := faultproxy.LaunchTCPProxy(p.To)
+		if err != nil {
+			return err
+		}
+		proxy.Delay(0, p.Delay)
+		return serveParent(a, proxy.Addr(), proxy)
+	}
+	rule := faultproxy.KafkaRule{Fault: faultproxy.DelayReply, Delay: p.Delay, Spread: p.Spread, Times: -1}
+	if p.Commits {
+		rule.Keys = []kmsg.Key{kmsg.EndTxn}
+	}
+	proxy := faultproxy.NewKafkaProxy()
+	proxy.Add(rule)
+	addr, err := proxy.Before(p.To)
+	if err != nil {
+		return err
+	}
+	return serveParent(a, addr.String(), proxy)
+}
+
+// The events of a benchmark: the pages of every run are the same bytes.
+var exportStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const exportEvery = 100 * time.Millisecond // between events, unless the export grows
+
+// prerenderLimit bounds the memory of pages that an API renders ahead: later
+// ones cost it half a millisecond each.
+const prerenderLimit = 512 << 20
+
+func serveAPI(_ context.Context, a *cli.App, p *part) (err error) {
+	api := new(timedAPI)
+	config := exportsim.Config{
+		Seed: 1, Start: exportStart, Every: exportEvery, Events: p.Events, OnRequest: api.note,
+		Latency: p.API.Latency, BandwidthBits: int64(p.API.Mbit) * 1e6, Gzip: p.API.Gzip, CursorFirst: p.API.CursorFirst,
+	}
+	if p.Growing {
+		config.Rate, config.Start, config.Every = growthRate, time.Now(), 0
+	}
+	if api.Handler, err = exportsim.New(config); err != nil {
+		return err
+	}
+	defer api.Close()
+	if !p.Growing {
+		api.Prerender(pageEvents, prerenderLimit)
+	}
+	server, err := embedded.StartSimulator(api, anyPort)
+	if err != nil {
+		return err
+	}
+	return serveParent(a, server.URL, server)
+}
+
+// clockPath is where the API of a benchmark returns its clock.
+const clockPath = "/bench/clock"
+
+// apiClock is what the API saw since it was last read.
+type apiClock struct {
+	First    time.Time `json:"first"` // arrival of the first request
+	Requests int       `json:"requests"`
+	// Grew is when the first event became visible, if the export grows.
+	Grew time.Time `json:"grew"`
+}
+
+// timedAPI is the simulator with a clock.
+type timedAPI struct {
+	*exportsim.Handler
+	mu    sync.Mutex
+	clock apiClock // guarded by mu
+}
+
+func (w *timedAPI) note(*http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.clock.Requests == 0 {
+		w.clock.First = time.Now()
+	}
+	w.clock.Requests++
+}
+
+// ServeHTTP answers for the simulator. At clockPath it returns the clock,
+// resets it, and sets the stock to the request's number of events, if any.
+func (w *timedAPI) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != clockPath {
+		w.Handler.ServeHTTP(rw, r)
+		return
+	}
+	if events, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil {
+		w.SetStock(events)
+	}
+	w.mu.Lock()
+	clock := w.clock
+	w.clock = apiClock{}
+	w.mu.Unlock()
+	clock.Grew = w.VisibleAt(0)
+	_ = json.NewEncoder(rw).Encode(clock) // the client may have gone
+}

@@ -1,0 +1,272 @@
+// Package embedded runs the servers of a demo or a benchmark in this process:
+// a fake Kafka, a fake Redis and the simulated export API.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"exportbridge/cmd/internal/cli"
+)
+
+// Where the embedded servers listen unless the port is taken: the usual ports,
+// and on loopback only, because they require no authentication.
+const (
+	DefaultKafka = "127.0.0.1:9092"
+	DefaultRedis = "127.0.0.1:6379"
+	DefaultAPI   = "127.0.0.1:4000"
+)
+
+// retentionInterval is how often the embedded Kafka deletes what the topics'
+// retention no longer keeps.
+const retentionInterval = 10 * time.Second
+
+// ListenAt listens at addr, or at the usual address if addr is empty. If that is
+// taken, it listens at a free port of the same host, and moved is true.
+func ListenAt(addr, usual string) (ln net.Listener, moved bool, err error) {
+	if addr != "" {
+		ln, err = listen(addr)
+		return ln, false, err
+	}
+	if ln, err = listen(usual); err == nil {
+		return ln, false, nil
+	}
+	ln, err = listen(FreePort(usual))
+	return ln, true, err
+}
+
+// notStarted is the error of a server that does not listen at addr; empty is a
+// usual address.
+func notStarted(server, addr string, err error) error {
+	err = fmt.Errorf("start %s: %w", server, err)
+	if addr == "" {
+		return err
+	}
+	return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "another address than " + addr + "; without one a free port serves where the usual one is taken"}
+}
+
+func listen(addr string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+}
+
+// FreePort is any free port of the address's host.
+func FreePort(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	return net.JoinHostPort(host, "0")
+}
+
+// Kafka is a Kafka of one broker in this process.
+type Kafka struct {
+	// Addr is the broker's address, for KAFKA_BROKERS.
+	Addr string
+	// Moved is true if the usual port was taken.
+	Moved bool
+
+	cluster *kfake.Cluster
+	dir     *dataDir
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// StartKafka starts a Kafka at addr; empty is port 9092, or a free one
+// if that is taken. It keeps its data in dir, which no other process may use
+// at the same time and where a later start finds it again; with an empty dir
+// in a temporary one that Close removes. On disk rather than in memory, where
+// a long demo would grow.
+func StartKafka(addr, dir string) (*Kafka, error) {
+	data, err := openDataDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	ln, moved, err := ListenAt(addr, DefaultKafka)
+	if err != nil {
+		return nil, errors.Join(notStarted("embedded Kafka", addr, err), data.Close())
+	}
+	cluster, err := kfake.NewCluster(
+		kfake.NumBrokers(1),
+		kfake.DataDir(filepath.Join(data.path, "kafka")),
+		kfake.ListenFn(func(string, string) (net.Listener, error) { return ln, nil }),
+	)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start embedded Kafka: %w", err), ln.Close(), data.Close())
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	k := &Kafka{Addr: ln.Addr().String(), Moved: moved, cluster: cluster, dir: data, stop: stop}
+	k.done.Go(func() { k.applyRetention(ctx) })
+	return k, nil
+}
+
+// applyRetention deletes old records from time to time; the embedded Kafka
+// does it only when told.
+func (k *Kafka) applyRetention(ctx context.Context) {
+	tick := time.NewTicker(retentionInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.cluster.ApplyRetention()
+		}
+	}
+}
+
+// Close stops the server after its data is on disk.
+func (k *Kafka) Close() error {
+	k.stop()
+	k.done.Wait()
+	k.cluster.Close()
+	return k.dir.Close()
+}
+
+// dataDir is a directory that one process at a time may use.
+type dataDir struct {
+	path      string
+	temporary bool
+	lock      *os.File
+}
+
+// AnotherDataDir is what to do about a directory that cannot be used.
+const AnotherDataDir = "another --data-dir"
+
+// openDataDir takes the directory, which it creates if need be, for this
+// process; empty is a new temporary one.
+func openDataDir(path string) (*dataDir, error) {
+	if path == "" {
+		path, err := os.MkdirTemp("", "exportbridge-*")
+		if err != nil {
+			return nil, fmt.Errorf("create data directory: %w", err)
+		}
+		return &dataDir{path: path, temporary: true}, nil
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("create data directory: %w", err), Hint: AnotherDataDir}
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("lock data directory: %w", err), Hint: AnotherDataDir}
+	}
+	if err := lockFile(lock); err != nil {
+		return nil, errors.Join(&cli.Error{
+			Code: cli.ExitFailed,
+			Err:  fmt.Errorf("data directory %s is in use by another process: %w", path, err),
+			Hint: AnotherDataDir,
+		}, lock.Close())
+	}
+	return &dataDir{path: path, lock: lock}, nil
+}
+
+// Close lets go of the directory. The lock file stays: removing it would let
+// two processes lock two files of one name.
+func (d *dataDir) Close() error {
+	if d.temporary {
+		return os.RemoveAll(d.path)
+	}
+	return errors.Join(unlockFile(d.lock), d.lock.Close())
+}
+
+// Redis is a Redis in this process.
+type Redis struct {
+	// Addr is host and port, URL the same for REDIS_URL.
+	Addr, URL string
+	// Moved is true if the usual port was taken.
+	Moved bool
+
+	server *miniredis.Miniredis
+}
+
+// StartRedis starts a Redis at addr; empty is port 6379, or a free one if that
+// is taken. Its data are gone when it stops: Kafka has every checkpoint.
+func StartRedis(addr string) (*Redis, error) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true) // without it, no key would ever expire
+	r := &Redis{server: server}
+	at := addr
+	if at == "" {
+		at = DefaultRedis
+	}
+	err := server.StartAddr(at)
+	if err != nil && addr == "" {
+		r.Moved = true
+		err = server.StartAddr(FreePort(DefaultRedis))
+	}
+	if err != nil {
+		return nil, notStarted("embedded Redis", addr, err)
+	}
+	r.Addr = server.Addr()
+	r.URL = "redis://" + r.Addr + "/0"
+	return r, nil
+}
+
+// Close stops the server and closes its connections.
+func (r *Redis) Close() error {
+	r.server.Close()
+	return nil
+}
+
+// HTTP serves one handler in this process: the simulator.
+type HTTP struct {
+	// Addr is host and port, URL the base for EXPORT_URL.
+	Addr, URL string
+	// Moved is true if the usual port was taken.
+	Moved bool
+
+	server *http.Server
+	done   chan error
+}
+
+// StartSimulator serves handler at addr; empty is port 4000, or a free
+// one if that is taken.
+func StartSimulator(handler http.Handler, addr string) (*HTTP, error) {
+	ln, moved, err := ListenAt(addr, DefaultAPI)
+	if err != nil {
+		return nil, notStarted("simulator", addr, err)
+	}
+	s := &HTTP{
+		Addr:   ln.Addr().String(),
+		Moved:  moved,
+		server: &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second},
+		done:   make(chan error, 1),
+	}
+	s.URL = "http://" + s.Addr
+	go func() { s.done <- s.server.Serve(ln) }()
+	return s, nil
+}
+
+// Wait returns when ctx is done, or with the error that ended the server.
+func (s *HTTP) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.done:
+		s.done <- err
+		return fmt.Errorf("serve simulator: %w", err)
+	}
+}
+
+// closeTimeout is how long requests in flight may take to end at Close.
+const closeTimeout = time.Second
+
+// Close stops the server; requests that take longer than a second are cut off.
+func (s *HTTP) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := s.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.server.Close()
+	}
+	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
