@@ -40,7 +40,7 @@ func Parallel(n int) {
 	given := os.Getenv("TEST_REAL") == "1"
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", strconv.Itoa(n)) // a number is never refused
+		_ = flag.Set("test.parallel", strconv.Itoa(n)) // a number is never refused
 	}
 }
 
