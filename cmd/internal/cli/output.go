@@ -118,7 +118,7 @@ func (a *App) PrintTo(file, text string) error {
 		return err
 	}
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // for another program to read
-		return &Error{Code: ExitFailed, Err: fmt.Errorf("write --output: %w", err), Hint: "another --output"}
+		return &Error{Code: ExitFailed, Err: fmt.Errorf("write --output: %w", err), Hint: "choose another --output"}
 	}
 	return nil
 }

@@ -233,8 +233,8 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	}
 	for _, v := range config.Variables() {
 		if v.Secret && v.FlagName() == name {
-			wrong.Err = fmt.Errorf("%s is a secret and has no flag", v.Name)
-			wrong.Hint = fmt.Sprintf("set %s, or %s%s to a file that holds it", v.Name, v.Name, config.FileSuffix)
+			wrong.Err = fmt.Errorf("%s is a secret: secrets have no flags", v.Name)
+			wrong.Hint = fmt.Sprintf("set %s, or set %s%s to a file with the value", v.Name, v.Name, config.FileSuffix)
 		}
 	}
 	return wrong

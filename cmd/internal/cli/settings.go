@@ -101,7 +101,7 @@ func (f *setFlag) Type() string { return "NAME=VALUE" }
 func (f *setFlag) Set(text string) error {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
-		return fmt.Errorf("want NAME=VALUE, for example EXPORT_PAGE_SIZE=500")
+		return fmt.Errorf("expected NAME=VALUE, such as EXPORT_PAGE_SIZE=500")
 	}
 	f.given[name] = value
 	return nil
@@ -138,7 +138,7 @@ func StreamNamed(s *config.Settings, name string) (*config.Stream, error) {
 	}
 	slices.Sort(names)
 	if name == "" {
-		return nil, &Error{Code: ExitUsage, Err: fmt.Errorf("there are several streams: %v", names), Hint: "--stream " + names[0]}
+		return nil, &Error{Code: ExitUsage, Err: fmt.Errorf("--stream is required with several streams: %v", names), Hint: "--stream " + names[0]}
 	}
-	return nil, &Error{Code: ExitUsage, Err: fmt.Errorf("no stream is called %q, BRIDGE_STREAMS names %v", name, names), Hint: "--stream " + names[0]}
+	return nil, &Error{Code: ExitUsage, Err: fmt.Errorf("unknown stream %q; BRIDGE_STREAMS lists %v", name, names), Hint: "--stream " + names[0]}
 }

@@ -49,7 +49,7 @@ func alertRules(groups []string) (string, error) {
 	for _, group := range groups {
 		if !slices.Contains(monitoring.Groups, group) {
 			return "", &cli.Error{
-				Code: cli.ExitUsage, Err: fmt.Errorf("there is no group of rules %q, only %s", group, strings.Join(monitoring.Groups, ", ")),
+				Code: cli.ExitUsage, Err: fmt.Errorf("unknown rule group %q; groups are %s", group, strings.Join(monitoring.Groups, ", ")),
 				Hint: "--rule-group " + cmp.Or(config.Nearest(group, monitoring.Groups), monitoring.Groups[0]),
 			}
 		}

@@ -116,13 +116,13 @@ func (r *jobReport) note() string {
 		text += ": " + r.Reason
 	}
 	if r.RateLimit > 0 {
-		text += fmt.Sprintf("; at most %g requests a second", r.RateLimit)
+		text += fmt.Sprintf("; limit %g/s", r.RateLimit)
 	}
 	if r.State == backfill.Cancelled {
 		text += "; cancelled" + r.ByWhom()
 	}
 	if len(r.Processes) > 0 {
-		text += "; " + r.Processes[0].String() + " works on it"
+		text += "; " + r.Processes[0].String() + " runs it"
 	}
 	return text
 }
@@ -140,7 +140,7 @@ Without --execute, the command is a dry run.`,
 		Example: "  exportbridge backfill cancel k3xq7a --execute",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !jobID.MatchString(args[0]) {
-				return wrongUsage("exportbridge backfill list", "cancel takes the id of one job, not %q", args)
+				return wrongUsage("exportbridge backfill list", "cancel expects one job id, not %q", args)
 			}
 			return nil
 		},
@@ -164,9 +164,9 @@ Without --execute, the command is a dry run.`,
 		if *asJSON {
 			return cli.PrintJSON(a.Stdout, report)
 		}
-		text := fmt.Sprintf("%s %s is cancelled with %d of %s done; what it published stays", job.Kind, job.ID, job.Ended(), cli.Counted(len(job.Windows), "window"))
+		text := fmt.Sprintf("%s %s cancelled with %d of %s done; published events stay", job.Kind, job.ID, job.Ended(), cli.Counted(len(job.Windows), "window"))
 		if !execute {
-			text = fmt.Sprintf("%s %s has %d of %s done, %s events\n  dry run: nothing was changed. Add --execute to cancel it.", job.Kind, job.ID,
+			text = fmt.Sprintf("%s %s has %d of %s done, %s events\n  dry run: nothing was changed. Add --execute to cancel.", job.Kind, job.ID,
 				job.Ended(), cli.Counted(len(job.Windows), "window"), strconv.FormatInt(report.TotalEvents, 10))
 		}
 		_, err = fmt.Fprintf(a.Stdout, "  %s\n", text)

@@ -100,7 +100,7 @@ func systemsNamed(names []string) (config.Uses, error) {
 		if !ok {
 			return 0, &cli.Error{
 				Code: cli.ExitUsage,
-				Err:  fmt.Errorf("--only: %q is not one of: api, kafka, redis", name),
+				Err:  fmt.Errorf("--only %q is not one of: api, kafka, redis", name),
 				Hint: "exportbridge check --only kafka,redis",
 			}
 		}
@@ -285,13 +285,13 @@ func checkConfig(_ context.Context, s *config.Settings) []finding {
 	if files > 0 {
 		text += fmt.Sprintf(", %d from files", files)
 	}
-	found := []finding{{Level: levelOK, Text: text + ", the others are defaults"}}
+	found := []finding{{Level: levelOK, Text: text + ", others are defaults"}}
 	for _, line := range s.Warnings {
 		found = append(found, finding{Level: levelWarn, Text: line})
 	}
 	for i := range s.Streams {
 		for _, name := range s.Streams[i].Unsafe() {
-			f := finding{Level: levelWarn, Text: name + " gives up a protection", Hint: "leave it to tests"}
+			f := finding{Level: levelWarn, Text: name + " disables a protection", Hint: "use it in tests only"}
 			if !slices.Contains(found, f) {
 				found = append(found, f)
 			}

@@ -34,7 +34,7 @@ func checkAPI(ctx context.Context, st *config.Stream) []finding {
 	case errors.Is(err, context.DeadlineExceeded):
 		return []finding{{
 			Level: levelFail, Text: "the export API did not answer in time",
-			Hint: "check EXPORT_URL, EXPORT_PROXY and the firewall; --timeout is the longest wait",
+			Hint: "check EXPORT_URL, EXPORT_PROXY and the firewall, or raise --timeout",
 		}}
 	case err != nil:
 		return []finding{failedRequest(err)}
@@ -42,14 +42,14 @@ func checkAPI(ctx context.Context, st *config.Stream) []finding {
 	found := []finding{connectionOf(got, time.Now())}
 	if skew := got.ClockSkew; skew.Abs() > skewLimit {
 		found = append(found, finding{
-			Level: levelWarn, Text: fmt.Sprintf("the API's clock and this one differ by %s", skew.Abs().Round(time.Second)),
-			Hint: "set this machine's clock, for example with NTP",
+			Level: levelWarn, Text: fmt.Sprintf("clock skew to the API is %s", skew.Abs().Round(time.Second)),
+			Hint: "synchronize this machine's clock, for example with NTP",
 		})
 	}
 	found = append(found, finding{Level: levelOK, Text: answerOf(got, st)})
 	if ends := map[bridge.Contract]string{
-		bridge.ContractEmptyCursor: "the end of the results is marked by an empty cursor",
-		bridge.ContractEmptyItems:  "the end of the results is marked by a page without items",
+		bridge.ContractEmptyCursor: "end of results: an empty cursor",
+		bridge.ContractEmptyItems:  "end of results: an empty page",
 	}[got.Contract]; ends != "" {
 		found = append(found, finding{Level: levelInfo, Text: ends})
 	}
@@ -71,21 +71,21 @@ func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream) 
 	got, err := client.Sample(ctx, st.Engine.Origin.Start)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return finding{Level: levelWarn, Text: "the first items did not come in time", Hint: "--timeout is the longest wait"}, true
+		return finding{Level: levelWarn, Text: "the first items did not arrive in time", Hint: "raise --timeout"}, true
 	case err != nil:
 		return failedRequest(err), true
 	case got.Items == 0:
 		return finding{}, false
 	case got.Unreadable == 0:
-		return finding{Level: levelOK, Text: fmt.Sprintf("%s looked at, all can be read", cli.Counted(got.Items, "item"))}, true
+		return finding{Level: levelOK, Text: fmt.Sprintf("%s sampled, all readable", cli.Counted(got.Items, "item"))}, true
 	}
 	f := finding{
-		Level: levelWarn, Text: fmt.Sprintf("%d of the first %s cannot be read, the first is item %d: %s", got.Unreadable, cli.Counted(got.Items, "item"), got.Index, got.Defect),
-		Hint: "such items become dead letters (BRIDGE_ON_BAD_EVENT)",
+		Level: levelWarn, Text: fmt.Sprintf("%d of the first %s are unreadable, starting with item %d: %s", got.Unreadable, cli.Counted(got.Items, "item"), got.Index, got.Defect),
+		Hint: "expect dead letters for these items (BRIDGE_ON_BAD_EVENT)",
 	}
 	if got.Unreadable == got.Items {
 		f.Level = levelFail
-		f.Hint = "check EXPORT_RESOURCE: an item is an object and its time a number, in milliseconds; a stream of which no item can be read stops, unless BRIDGE_ON_BAD_EVENT=dlq-all"
+		f.Hint = "check EXPORT_RESOURCE: an item is an object with a time in milliseconds; a stream without readable items stops, unless BRIDGE_ON_BAD_EVENT=dlq-all"
 	}
 	return f, true
 }
@@ -105,12 +105,12 @@ func connectionOf(got exportapi.Findings, now time.Time) finding {
 		skew = fmt.Sprintf(", clock skew %.1f s", got.ClockSkew.Abs().Seconds())
 	}
 	if got.CertificateExpires.IsZero() {
-		return finding{Level: levelOK, Text: got.Host + " answers, without TLS" + skew}
+		return finding{Level: levelOK, Text: got.Host + " is reachable, without TLS" + skew}
 	}
 	left := got.CertificateExpires.Sub(now)
-	text := fmt.Sprintf("%s answers, TLS certificate valid for %s%s", got.Host, cli.Counted(int(left.Hours()/24), "day"), skew)
+	text := fmt.Sprintf("%s is reachable, TLS certificate valid for %s%s", got.Host, cli.Counted(int(left.Hours()/24), "day"), skew)
 	if left < certificateWarning {
-		return finding{Level: levelWarn, Text: text, Hint: "tell those who run the API to renew it"}
+		return finding{Level: levelWarn, Text: text, Hint: "ask the operator of the API to renew it"}
 	}
 	return finding{Level: levelOK, Text: text}
 }

@@ -28,7 +28,7 @@ func checkRedis(ctx context.Context, s *config.Settings) []finding {
 		}
 	}
 	if late {
-		all = append(all, finding{Level: levelFail, Text: "Redis did not answer in time", Hint: "check the address in REDIS_URL; --timeout is the longest wait"})
+		all = append(all, finding{Level: levelFail, Text: "Redis did not answer in time", Hint: "check the address in REDIS_URL, or raise --timeout"})
 	}
 	return all
 }
@@ -37,7 +37,7 @@ func checkRedis(ctx context.Context, s *config.Settings) []finding {
 func checkOwners(ctx context.Context, s *config.Settings) []finding {
 	client, err := cursorstore.Open(s.Cursor)
 	if err != nil {
-		return []finding{{Level: levelInfo, Text: "not known"}}
+		return []finding{{Level: levelInfo, Text: "unknown"}}
 	}
 	defer client.Close()
 	return eachStream(ctx, s, func(ctx context.Context, st *config.Stream) []finding {
@@ -46,9 +46,9 @@ func checkOwners(ctx context.Context, s *config.Settings) []finding {
 		case errors.Is(err, bridge.ErrForeign):
 			return []finding{failure(err)}
 		case err != nil: // the section about Redis says why
-			return []finding{{Level: levelInfo, Text: "not known, Redis does not answer"}}
+			return []finding{{Level: levelInfo, Text: "unknown: Redis is unreachable"}}
 		case !live:
-			return []finding{{Level: levelInfo, Text: "no bridge runs stream " + st.Name}}
+			return []finding{{Level: levelInfo, Text: "stream " + st.Name + " is not running"}}
 		}
 		return []finding{ownerOf(&status, time.Now())}
 	})

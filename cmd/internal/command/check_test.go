@@ -147,10 +147,10 @@ func TestCheck(t *testing.T) {
 		{
 			name: "everything is well",
 			want: []string{
-				`^  config   ok   4 values set, `, `^  api      ok   127\.0\.0\.1:\d+ answers, without TLS`,
+				`^  config   ok   4 values set, `, `^  api      ok   127\.0\.0\.1:\d+ is reachable, without TLS`,
 				`ok   key accepted, organization \S+ / workspace \S+ / application \S+, events, 1000 per page, `,
 				`^  kafka    ok   `, `topic export.events: 2 partitions`, `^  redis    ok   `, `ok   scripts allowed, test key written and removed$`,
-				`^  owner    info no bridge runs stream events$`, `^  \d+ ok, 0 warnings, 0 failures$`,
+				`^  owner    info stream events is not running$`, `^  \d+ ok, 0 warnings, 0 failures$`,
 			},
 		},
 		{
@@ -170,13 +170,13 @@ func TestCheck(t *testing.T) {
 			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = isoExport(t, 0) },
 			args:    []string{"--only", "api"},
 			code:    cli.ExitCheck,
-			want:    []string{`^  api      ok `, `FAIL 100 of the first 100 items cannot be read, the first is item 0: bad-timestamp$`, `Try: .*EXPORT_RESOURCE.*dlq-all`, `, 1 failure$`},
+			want:    []string{`^  api      ok `, `FAIL 100 of the first 100 items are unreadable, starting with item 0: bad-timestamp$`, `Try: .*EXPORT_RESOURCE.*dlq-all`, `, 1 failure$`},
 		},
 		{
 			name:    "some items can be read",
 			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = isoExport(t, 98) },
 			args:    []string{"--only", "api"},
-			want:    []string{`warn 2 of the first 100 items cannot be read, the first is item 98: bad-timestamp$`, ` 1 warning, 0 failures$`},
+			want:    []string{`warn 2 of the first 100 items are unreadable, starting with item 98: bad-timestamp$`, ` 1 warning, 0 failures$`},
 		},
 		{
 			name:    "wrong host",
@@ -203,7 +203,7 @@ func TestCheck(t *testing.T) {
 			prepare: func(_ *testing.T, w *world) { w.env["KAFKA_TOPIC"] = "nosuch" },
 			args:    []string{"--only", "kafka"},
 			code:    cli.ExitCheck,
-			want:    []string{`FAIL .*topic nosuch does not exist$`, `Try: exportbridge topics create --execute`, `FAIL .*topic dlq.nosuch does not exist$`, `, 2 failures$`},
+			want:    []string{`FAIL .*topic nosuch does not exist$`, `Try: run exportbridge topics create --execute`, `FAIL .*topic dlq.nosuch does not exist$`, `, 2 failures$`},
 		},
 		{
 			name:    "missing ACL",
@@ -228,7 +228,7 @@ func TestCheck(t *testing.T) {
 				w.env["REDIS_URL"] = "redis://:" + secretPassword + "@" + servers.FreeAddress(t) + "/0"
 			},
 			code: cli.ExitCheck,
-			want: []string{`^  redis    FAIL .*connection refused`, `Try: check that Redis runs at the address in REDIS_URL$`, `^  owner    info not known, Redis does not answer$`, `, 1 failure$`},
+			want: []string{`^  redis    FAIL .*connection refused`, `Try: check that Redis runs at the address in REDIS_URL$`, `^  owner    info unknown: Redis is unreachable$`, `, 1 failure$`},
 		},
 		{
 			name:    "wrong Redis password",

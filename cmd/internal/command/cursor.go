@@ -86,16 +86,16 @@ type cursorShown struct {
 // not say whether a bridge runs it.
 func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, silent bool) error {
 	now := time.Now()
-	state := "no bridge runs this stream"
+	state := "not running"
 	switch {
 	case alive:
 		state = fmt.Sprintf("%s (by %s)", describeStatus(live, now), live.Owner)
 	case silent:
-		state = "whether a bridge runs this stream is not known: Redis does not answer"
+		state = "unknown: Redis is unreachable"
 	case c.Paused(now):
 		state += "; " + pauseText(c.PausedUntil, now)
 	}
-	cursor := "none yet, the export is asked from " + startText(c.Origin.Start)
+	cursor := "none yet; the export starts at " + startText(c.Origin.Start)
 	if c.Cursor != "" {
 		cursor = fmt.Sprintf("%s  (%s bytes, sha256 %s)", control.ShortCursor(c.Cursor), humanize.Comma(int64(len(c.Cursor))), bridge.CursorHash(c.Cursor))
 	}
@@ -131,7 +131,7 @@ func positionText(c *bridge.Checkpoint, now time.Time) string {
 	at := time.UnixMilli(c.PositionTime)
 	text := at.UTC().Format(timeLayout)
 	if c.Drained {
-		return text + ", the export had nothing more then"
+		return text + ", caught up then"
 	}
 	return fmt.Sprintf("%s, %s behind", text, cli.RoundDuration(max(0, now.Sub(at))))
 }

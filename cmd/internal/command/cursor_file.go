@@ -56,7 +56,7 @@ func writeCursor(std cli.Stdio, c *bridge.Checkpoint, name string) (err error) {
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("write the cursor: %w", err), Hint: "another --file"}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("write the cursor: %w", err), Hint: "choose another --file"}
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if err := cli.PrintJSON(file, out); err != nil {
@@ -82,7 +82,7 @@ Without --execute, the command is a dry run.`,
   exportbridge cursor import events.cursor --reason "new cluster" --execute`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("import takes one FILE, not %d", len(args)), Hint: "exportbridge cursor import events.cursor"}
+				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("import expects one FILE, not %d", len(args)), Hint: "exportbridge cursor import events.cursor"}
 			}
 			return nil
 		},
@@ -93,7 +93,7 @@ Without --execute, the command is a dry run.`,
 	cmd.RunE = steering(func(cmd *cobra.Command, args []string) error {
 		c, err := readCursor(a.Stdin, args[0])
 		if err != nil {
-			return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("import %s: %w", args[0], err), Hint: "exportbridge cursor export writes such a file"}
+			return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("import %s: %w", args[0], err), Hint: "create the file with exportbridge cursor export"}
 		}
 		return m.run(cmd.Context(), control.Import{Checkpoint: c, AcceptOther: other})
 	})

@@ -109,7 +109,7 @@ func showList(a *cli.App, all []listed) error {
 			}
 		}
 		if l.silent {
-			row[1] = "not known"
+			row[1] = "unknown"
 		}
 		if l.Live != nil {
 			row[1], row[5] = describeState(l.Live, now), l.Live.Owner

@@ -73,11 +73,11 @@ func oneOf(flags *pflag.FlagSet, names ...string) error {
 	}
 	switch len(given) {
 	case 0:
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("say where to: --%s", strings.Join(names, ", --")), Hint: "exportbridge cursor --help"}
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("a target is required: --%s", strings.Join(names, ", --")), Hint: "exportbridge cursor --help"}
 	case 1:
 		return nil
 	}
-	return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s exclude each other", strings.Join(given, " and ")), Hint: given[0] + " alone"}
+	return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s are mutually exclusive", strings.Join(given, " and ")), Hint: "use " + given[0] + " only"}
 }
 
 // rewindTarget reads the flags that say where to.
@@ -199,7 +199,7 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 		return err
 	}
 	if _, stays := to.(control.ResetToCurrent); stays {
-		planned.Notes = append(planned.Notes, "to repair: exportbridge verify --repair --from TIME --to TIME --execute")
+		planned.Notes = append(planned.Notes, "to publish missing events: exportbridge verify --repair --from TIME --to TIME --execute")
 	}
 	if !*m.json {
 		m.show(&planned.Plan)
@@ -222,7 +222,7 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 	}
 	_, err = fmt.Fprintf(m.app.Stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", done.ID, answer.By, cli.RoundDuration(time.Since(asked)), answer.Version)
 	if answer.Detail != "" {
-		fmt.Fprintf(m.app.Stderr, "  warning: accepted with it: %s\n", printable(answer.Detail))
+		fmt.Fprintf(m.app.Stderr, "  warning: also accepted: %s\n", printable(answer.Detail))
 	}
 	return err
 }
@@ -232,11 +232,11 @@ func (m *move) show(plan *control.Plan) {
 	fmt.Fprintf(w, "  from   %s\n  to     %s\n", plan.From.Text, plan.To.Text)
 	switch {
 	case plan.AgainEvents < 0:
-		fmt.Fprintln(w, "  again  all that the API has from there on, however much that is; what was published before has the same ce_id")
+		fmt.Fprintln(w, "  again  all events from there on; those published before keep their ce_id")
 	case plan.AgainEvents == 0:
-		fmt.Fprintln(w, "  again  nothing will be published again")
+		fmt.Fprintln(w, "  again  nothing is published again")
 	default:
-		fmt.Fprintf(w, "  again  about %s events in %s pages will be published a second time, same ce_id\n",
+		fmt.Fprintf(w, "  again  about %s events in %s pages are published again, with the same ce_id\n",
 			humanize.Comma(plan.AgainEvents), humanize.Comma(plan.AgainPages))
 	}
 	for _, note := range plan.Notes {

@@ -33,22 +33,22 @@ func describeState(s *bridge.Status, now time.Time) string {
 	case s.State == bridge.StateRunning && !s.Position.IsZero() && now.Sub(s.Position) > time.Minute:
 		state = "behind " + cli.RoundDuration(now.Sub(s.Position))
 	case s.State == bridge.StateBackoff && s.NextTry.IsZero():
-		state = "waiting: " + process.Cut(s.Error, 80)
+		state = "retrying: " + process.Cut(s.Error, 80)
 	case s.State == bridge.StateBackoff:
 		state = fmt.Sprintf("retry in %s: %s", cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
 	case s.State == bridge.StatePaused:
 		state = pauseText(s.PausedUntil, now)
 	case s.State == bridge.StateBlocked:
-		state = fmt.Sprintf("BLOCKED (%s), next try in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
+		state = fmt.Sprintf("BLOCKED (%s), retry in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
 	}
 	return state
 }
 
 // describeStatus adds to that how far the stream is.
 func describeStatus(s *bridge.Status, now time.Time) string {
-	text := fmt.Sprintf("%s   %s events   page %s committed   %.0f/s", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)
+	text := fmt.Sprintf("%s   %s events   %s pages   %.0f/s", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)
 	if !s.Position.IsZero() && s.State != bridge.StateBlocked {
-		text += "   position " + s.Position.UTC().Format("2006-01-02 15:04:05Z")
+		text += "   at " + s.Position.UTC().Format("2006-01-02 15:04:05Z")
 	}
 	return text
 }

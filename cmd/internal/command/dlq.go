@@ -82,7 +82,7 @@ func (l *letters) reading(ctx context.Context, timeout time.Duration) (context.C
 // saySkipped says that something was not read since it is gone.
 func saySkipped(a *cli.App, t *kafkaclient.TopicReader) {
 	if t.Skipped > 0 {
-		fmt.Fprintf(a.Stderr, "topic %s: %s deleted while they were read\n", t.Name, areDeleted(t.Skipped))
+		fmt.Fprintf(a.Stderr, "topic %s: %s deleted during the read\n", t.Name, areDeleted(t.Skipped))
 	}
 }
 
@@ -258,10 +258,10 @@ item's bytes.`,
 	takeReading(cmd, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if raw && *asJSON {
-			return &cli.Error{Code: cli.ExitUsage, Err: errors.New("--raw and --json exclude each other"), Hint: "--raw alone"}
+			return &cli.Error{Code: cli.ExitUsage, Err: errors.New("--raw and --json are mutually exclusive"), Hint: "use --raw only"}
 		}
 		if len(args) != 1 {
-			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s are given, want one", cli.Counted(len(args), "letter")), Hint: "exportbridge dlq show 0:17"}
+			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s given, expected one", cli.Counted(len(args), "letter")), Hint: "exportbridge dlq show 0:17"}
 		}
 		place, err := deadletter.ParsePlace(args[0])
 		if err != nil {
@@ -296,14 +296,14 @@ func letterError(err error) error {
 	if errors.Is(err, deadletter.ErrNotFound) {
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "exportbridge dlq list"}
 	}
-	return readError(err, "exportbridge check says whether the brokers are well; --timeout 10m waits longer")
+	return readError(err, "check the brokers with exportbridge check, or wait longer with --timeout 10m")
 }
 
 // printItem prints the item's bytes and nothing else.
 func printItem(a *cli.App, place deadletter.Place, letter *deadletter.DeadLetter) error {
 	if !letter.Whole {
 		return &cli.Error{
-			Code: cli.ExitFailed, Err: fmt.Errorf("letter %s does not hold the item's %d bytes, only where it was", place, letter.Size),
+			Code: cli.ExitFailed, Err: fmt.Errorf("letter %s holds only the position of the item of %d bytes", place, letter.Size),
 			Hint: "exportbridge dlq show " + place.String(),
 		}
 	}

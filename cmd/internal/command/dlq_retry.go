@@ -67,11 +67,11 @@ func (o *retryOptions) named(args []string) ([]deadletter.Place, error) {
 	}
 	switch {
 	case o.all && len(args) > 0:
-		return nil, wrong("--all and named letters exclude each other")
+		return nil, wrong("--all and PARTITION:OFFSET are mutually exclusive")
 	case !o.all && len(args) == 0:
-		return nil, wrong("say which letters: PARTITION:OFFSET, or --all")
+		return nil, wrong("PARTITION:OFFSET or --all is required")
 	case !o.all && o.reason != "":
-		return nil, wrong("--reason needs --all")
+		return nil, wrong("--reason requires --all")
 	}
 	if err := checkReason(o.reason); err != nil {
 		return nil, err
@@ -137,11 +137,11 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 		return err
 	}
 	if n := count[deadletter.Duplicate]; n > 0 {
-		fmt.Fprintf(a.Stderr, "%d of %s are of events that another letter holds too: each event is published once\n", n, cli.Counted(len(places), "letter"))
+		fmt.Fprintf(a.Stderr, "%d of %s share their event with another letter: each event is published once\n", n, cli.Counted(len(places), "letter"))
 	}
 	switch {
 	case len(places) == 0:
-		fmt.Fprintf(a.Stderr, "no dead letters in %s are what was asked for\n", l.Name)
+		fmt.Fprintf(a.Stderr, "no matching dead letters in %s\n", l.Name)
 	case !o.execute:
 		sayDryRun(a, count[deadletter.WouldPublish], "letter")
 	case count[deadletter.Refused] > 0:
@@ -194,7 +194,7 @@ func printRetried(a *cli.App, one deadletter.Retried) error {
 // sayDryRun says that nothing was changed, and what could be.
 func sayDryRun(a *cli.App, n int, what string) {
 	if n == 0 {
-		fmt.Fprintln(a.Stderr, "dry run: nothing was changed, and there is nothing to publish.")
+		fmt.Fprintln(a.Stderr, "dry run: nothing was changed; there is nothing to publish.")
 		return
 	}
 	fmt.Fprintf(a.Stderr, "dry run: nothing was changed. Add --execute to publish %s.\n", cli.Counted(n, what))
@@ -206,7 +206,7 @@ func repairError(err error) error {
 		return err
 	}
 	if errors.Is(err, bridge.ErrFenced) {
-		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other one; what it publishes has its mark"}
+		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other repair to finish"}
 	}
 	return explained(err)
 }

@@ -60,7 +60,7 @@ func healthURL(a *cli.App, args []string) (string, error) {
 	}
 	u, err := url.Parse(args[0])
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", fmt.Errorf("%q is not a URL, for example http://127.0.0.1:8080/readyz", args[0])
+		return "", fmt.Errorf("%q is not a URL such as http://127.0.0.1:8080/readyz", args[0])
 	}
 	if u.Path == "" {
 		u.Path = "/readyz"
@@ -72,14 +72,14 @@ func healthURL(a *cli.App, args []string) (string, error) {
 // at addr.
 func readyURL(addr string) (string, error) {
 	if addr == "off" {
-		return "", errors.New("HTTP_ADDR is off: there is nothing to ask")
+		return "", errors.New("HTTP_ADDR is off: health endpoints are disabled")
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", fmt.Errorf("HTTP_ADDR: %w", err)
 	}
 	if port == "0" {
-		return "", errors.New("HTTP_ADDR asks for any free port: name the URL, for example http://127.0.0.1:8080/readyz")
+		return "", errors.New("HTTP_ADDR has a random port: give the URL, such as http://127.0.0.1:8080/readyz")
 	}
 	ip, err := netip.ParseAddr(host)
 	switch {
@@ -122,7 +122,7 @@ func askHealth(ctx context.Context, target string) error {
 func firstLine(r io.Reader) string {
 	line, err := bufio.NewReader(io.LimitReader(r, healthLine)).ReadString('\n')
 	if err != nil && line == "" {
-		return "without a reason"
+		return "no reason given"
 	}
 	return printable(strings.TrimSpace(line))
 }

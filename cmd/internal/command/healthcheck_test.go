@@ -38,7 +38,7 @@ func TestHealthcheck(t *testing.T) {
 	ask(nil, cli.ExitFailed, "404", server.URL+"/nothing")
 	ask(nil, cli.ExitFailed, "is not a URL", addr)
 	ask(map[string]string{"HTTP_ADDR": "off"}, cli.ExitFailed, "HTTP_ADDR is off")
-	ask(map[string]string{"HTTP_ADDR": "127.0.0.1:0"}, cli.ExitFailed, "name the URL")
+	ask(map[string]string{"HTTP_ADDR": "127.0.0.1:0"}, cli.ExitFailed, "give the URL")
 	ask(map[string]string{"HTTP_ADDR": servers.FreeAddress(t)}, cli.ExitFailed, "connection refused")
 	ready = http.StatusServiceUnavailable
 	ask(map[string]string{"HTTP_ADDR": addr}, cli.ExitFailed, "503 Service Unavailable: stream events: blocked (auth)\n")

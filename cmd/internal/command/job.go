@@ -104,11 +104,11 @@ func (o *jobOptions) check(now time.Time) error {
 // checkResume wants nothing that the plan says already.
 func (o *jobOptions) checkResume() error {
 	if !jobID.MatchString(o.resume) {
-		return wrongUsage("exportbridge backfill list", "--resume %q is not the id of a job", o.resume)
+		return wrongUsage("exportbridge backfill list", "--resume %q is not a job id", o.resume)
 	}
 	for _, name := range []string{"from", "to", "windows", "events", "topic", "allow-overlap", "reason"} {
 		if o.flags.Changed(name) {
-			return wrongUsage(fmt.Sprintf("exportbridge %s --resume %s", o.kind, o.resume), "--%s and --resume exclude each other: a job keeps what it was planned with", name)
+			return wrongUsage(fmt.Sprintf("exportbridge %s --resume %s", o.kind, o.resume), "--%s and --resume are mutually exclusive: a job keeps its plan", name)
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 		at         *int64
 	}{{"from", o.from, &o.fromMillis}, {"to", o.to, &o.untilMillis}} {
 		if bound.text == "" {
-			return wrongUsage("--from -2h --to -1h", "--%s is missing", bound.name)
+			return wrongUsage("--from -2h --to -1h", "--%s is required", bound.name)
 		}
 		ms, err := config.ParseInstant(bound.text, now)
 		if err != nil {
@@ -144,9 +144,9 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 	}
 	switch {
 	case o.windows > 1 && o.fromMillis == 0:
-		return wrongUsage("--from 2026-01-01T00:00:00Z", "--from %s cannot be split into %d windows: say when the first event is", o.from, o.windows)
+		return wrongUsage("--from 2026-01-01T00:00:00Z", "--from %s cannot be split into %d windows: give the time of the first event", o.from, o.windows)
 	case int64(o.windows) > o.untilMillis-o.fromMillis:
-		return wrongUsage("--windows 1", "--windows %d: there are only %d milliseconds to split", o.windows, o.untilMillis-o.fromMillis)
+		return wrongUsage("--windows 1", "--windows %d is more than the %d milliseconds of the range", o.windows, o.untilMillis-o.fromMillis)
 	case slices.Contains(o.events, ""):
 		return wrongUsage("--events orderPlaced,userSignedUp", "--events has an empty event type")
 	}
@@ -212,7 +212,7 @@ func (p *jobPlan) plan(ctx context.Context) error {
 	}
 	if len(p.events) > 0 {
 		if p.job.Resource != "events" {
-			return wrongUsage("leave it out", "--events: the resource %s has no event types", p.job.Resource)
+			return wrongUsage("omit --events", "--events: resource %s has no event types", p.job.Resource)
 		}
 		p.job.Events = p.events
 	}
@@ -236,7 +236,7 @@ func (p *jobPlan) chooseTopic(ctx context.Context) error {
 		for i := range p.s.Streams {
 			k := &p.s.Streams[i].Kafka
 			if slices.Contains([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, p.topic) {
-				return wrongUsage("another --topic, or exportbridge backfill", "--topic %s is a topic of stream %s itself", p.topic, p.s.Streams[i].Name)
+				return wrongUsage("choose another --topic, or use exportbridge backfill", "--topic %s belongs to stream %s", p.topic, p.s.Streams[i].Name)
 			}
 		}
 	}
@@ -249,7 +249,7 @@ func (p *jobPlan) chooseTopic(ctx context.Context) error {
 		return explained(err)
 	}
 	if exists {
-		p.notes = append(p.notes, "topic "+p.job.Topic+" exists already; the events are added to what it holds")
+		p.notes = append(p.notes, "topic "+p.job.Topic+" exists; the events are appended to it")
 		return nil
 	}
 	return p.wantTopic(ctx, &live) // the replay's will be made like it
@@ -293,7 +293,7 @@ func (p *jobPlan) askAPI(ctx context.Context) error {
 	case ok && fault.Class == bridge.Permanent:
 		return explained(err)
 	}
-	p.notes = append(p.notes, fmt.Sprintf("the API does not answer as it should; the job will wait for it: %v", err))
+	p.notes = append(p.notes, fmt.Sprintf("the API is unavailable; the job will retry: %v", err))
 	return nil
 }
 
@@ -305,13 +305,13 @@ func (p *jobPlan) refuseOverlap(ctx context.Context) error {
 		return explained(err)
 	}
 	if len(overlaps) > 0 && !p.allowOverlap {
-		return &cli.Error{Code: cli.ExitFailed, Err: errors.New(overlaps[0]), Hint: "other bounds, or --allow-overlap to publish it all the same, with the same ce_id"}
+		return &cli.Error{Code: cli.ExitFailed, Err: errors.New(overlaps[0]), Hint: "choose another range, or add --allow-overlap to publish it again, with the same ce_id"}
 	}
 	if !begun {
-		p.notes = append(p.notes, "the stream has not begun; its first run will find these events in the topic, and ask where to begin: exportbridge cursor reset")
+		p.notes = append(p.notes, "the stream has not started; its first run will find these events in the topic and require a start: exportbridge cursor reset")
 	}
 	for _, text := range overlaps {
-		p.notes = append(p.notes, text+"; it comes again, with the same ce_id")
+		p.notes = append(p.notes, text+"; it is published again, with the same ce_id")
 	}
 	return nil
 }

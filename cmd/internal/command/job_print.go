@@ -50,7 +50,7 @@ func (p *jobPlan) print() error {
 
 // announce says at the start what is done, and under which id.
 func (p *jobPlan) announce() {
-	_ = p.write(p.app.Stderr, fmt.Sprintf("job %s; when it is interrupted: exportbridge %s --resume %s --execute", p.job.ID, p.kind, p.job.ID))
+	_ = p.write(p.app.Stderr, fmt.Sprintf("job %s; to resume after an interruption: exportbridge %s --resume %s --execute", p.job.ID, p.kind, p.job.ID))
 }
 
 func (p *jobPlan) write(to io.Writer, last string) error {
@@ -69,8 +69,8 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, startText(j.From), startText(j.To))},
 		{"into", topic},
 		{"windows", windowsText(j, p.parallel)},
-		{"requests", fmt.Sprintf("%s, %d %s a page", limitText(p.perSecond), p.st.Export.PageSize, j.Resource)},
-		{"guarantee", "exactly once; in order within a window only. The cursor of the stream stays where it is"},
+		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond), p.st.Export.PageSize, j.Resource)},
+		{"guarantee", "exactly once; ordered within a window. The stream's cursor is unaffected"},
 	}
 	if p.resume != "" {
 		events, _, _ := j.Counts()
@@ -96,9 +96,9 @@ func windowsText(j *backfill.Job, parallel int) string {
 
 func limitText(perSecond float64) string {
 	if perSecond == 0 {
-		return "as fast as the API answers (EXPORT_RATE_LIMIT is not set)"
+		return "unlimited (EXPORT_RATE_LIMIT is not set)"
 	}
-	return "at most " + strconv.FormatFloat(perSecond, 'g', 4, 64) + " a second, all windows together"
+	return "at most " + strconv.FormatFloat(perSecond, 'g', 4, 64) + " per second for all windows"
 }
 
 // report prints what a job that is done has published. took is 0 where that was
@@ -117,7 +117,7 @@ func (p *jobPlan) report(took time.Duration) error {
 	if err := cli.PrintTable(p.app.Stdout, rows, p.app.Width()); err != nil {
 		return err
 	}
-	end := "was done before"
+	end := "was already done"
 	if took > 0 {
 		end = fmt.Sprintf("done in %s, %.0f events/s", cli.RoundDuration(took), float64(report.TotalEvents)/took.Seconds())
 	}
@@ -147,7 +147,7 @@ func progressText(p, first *backfill.Progress, took time.Duration) string {
 		text += "   eta " + cli.RoundDuration(time.Duration(float64(took)*(1-p.Share)/gone))
 	}
 	if p.Trouble != "" {
-		text += "   waiting: " + process.Cut(p.Trouble, 80)
+		text += "   retrying: " + process.Cut(p.Trouble, 80)
 	}
 	return text
 }

@@ -30,7 +30,7 @@ func (p *jobPlan) begin(ctx context.Context) error {
 		fmt.Fprintf(p.app.Stderr, "  removed the records of %s that ended more than %d days ago\n", cli.Counted(n, "job"), int(backfill.Kept.Hours()/24))
 	}
 	if err != nil { // no reason not to go on
-		fmt.Fprintf(p.app.Stderr, "  the records of old jobs stay: %v\n", err)
+		fmt.Fprintf(p.app.Stderr, "  removing the records of old jobs failed: %v\n", err)
 	}
 	p.announce()
 	return p.carryOut(ctx)
@@ -68,7 +68,7 @@ func (p *jobPlan) goOn(ctx context.Context) (err error) {
 	r := &backfill.Resumption{
 		ID: p.resume, Kind: p.kind, Resource: p.st.Export.Resource, SessionTimeout: p.st.Kafka.SessionTimeout,
 		Waiting: func(process string) {
-			fmt.Fprintf(p.app.Stderr, "  waits for %s, which has the job; if it was killed, for %s at most\n", process, p.st.Kafka.SessionTimeout)
+			fmt.Fprintf(p.app.Stderr, "  waiting for %s to release the job, for at most %s if it was killed\n", process, p.st.Kafka.SessionTimeout)
 		},
 	}
 	if p.limitGiven {
@@ -105,7 +105,7 @@ func jobError(err error) error {
 	refused, ok := errors.AsType[*backfill.RefusedError](err)
 	switch {
 	case !ok && errors.Is(err, bridge.ErrNotOwner):
-		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other process, or stop it"}
+		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other process or stop it"}
 	case !ok:
 		return explained(err)
 	}
@@ -119,7 +119,7 @@ func jobError(err error) error {
 	case backfill.OtherResource:
 		e.Code, e.Hint = cli.ExitUsage, "EXPORT_RESOURCE="+j.Resource
 	case backfill.InUse:
-		e.Code, e.Hint = cli.ExitNotOwner, "wait for it, or stop that process"
+		e.Code, e.Hint = cli.ExitNotOwner, "wait for that process or stop it"
 	}
 	return e
 }
@@ -130,7 +130,7 @@ func jobAnew(j *backfill.Job) string {
 	if j.Kind == backfill.Backfill {
 		flag = " --allow-overlap" // what it has published stays
 	}
-	return fmt.Sprintf("a new job for what is left, whose bounds exportbridge backfill list --json shows: exportbridge %s --from ... --to ...%s", j.Kind, flag)
+	return fmt.Sprintf("start a new job for the remaining windows in exportbridge backfill list --json: exportbridge %s --from ... --to ...%s", j.Kind, flag)
 }
 
 // carryOut runs the windows of a committed job to their end, and says how far it
@@ -141,7 +141,7 @@ func (p *jobPlan) carryOut(ctx context.Context) error {
 	run := backfill.NewRun(p.job, backfill.Worker{
 		Jobs: p.jobs, Open: func(j *backfill.Job, n int) (*backfill.Engine, error) { return p.openWindow(line, j, n) },
 		Owner: p.log.Owner(p.job.ID), SessionTimeout: p.st.Kafka.SessionTimeout, RateLimit: p.perSecond, By: operator(),
-		Retrying: func(err error) { fmt.Fprintf(line, "  tries again: %v\n", err) },
+		Retrying: func(err error) { fmt.Fprintf(line, "  retrying: %v\n", err) },
 	})
 	telling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var teller sync.WaitGroup
@@ -218,9 +218,9 @@ func blockedHint(blocked *bridge.BlockedError, j *backfill.Job) string {
 	fault, ok := errors.AsType[*bridge.Fault](blocked.Err)
 	switch {
 	case blocked.Reason == bridge.ReasonCursor:
-		return fmt.Sprintf("the API gave the cursor up: exportbridge backfill cancel %s --execute, and a new job for the windows that are left", j.ID)
+		return fmt.Sprintf("cancel the job, whose cursor the API no longer accepts: exportbridge backfill cancel %s --execute, then start a new job for the remaining windows", j.ID)
 	case ok && fault.Code == bridge.CodeTopicLost:
-		return fmt.Sprintf("bring the topic back if you can; or begin again: exportbridge backfill cancel %s --execute, and a new job for all of it", j.ID)
+		return fmt.Sprintf("restore the topic if possible; or cancel the job: exportbridge backfill cancel %s --execute, then start a new job for the whole range", j.ID)
 	}
 	return blocked.Hint
 }

@@ -46,7 +46,7 @@ func TestJobErrors(t *testing.T) {
 	}{
 		"cancelled":   {fmt.Errorf("%w by me", backfill.ErrCancelled), cli.ExitFailed, "exportbridge backfill list"},
 		"interrupted": {context.Canceled, cli.ExitInterrupted, "exportbridge backfill --resume aaaaaa --execute"},
-		"elsewhere":   {bridge.ErrNotOwner, cli.ExitNotOwner, "wait for the other process, or stop it; then exportbridge backfill --resume aaaaaa --execute"},
+		"elsewhere":   {bridge.ErrNotOwner, cli.ExitNotOwner, "wait for the other process or stop it; then exportbridge backfill --resume aaaaaa --execute"},
 		"blocked":     {&bridge.BlockedError{Reason: bridge.ReasonCursor, Err: fault}, cli.ExitRefused, "backfill cancel aaaaaa"},
 	} {
 		exit, ok := errors.AsType[*cli.Error](p.interrupted(test.cause))

@@ -100,13 +100,13 @@ func ProcessOptions(a *cli.App, s *config.Settings, limits bridge.Limits, log *s
 // RunError gives the end of a run its exit code.
 func RunError(err error) error {
 	if listening, ok := errors.AsType[*process.ListenError](err); ok {
-		return &cli.Error{Code: cli.ExitUsage, Err: listening, Hint: "another HTTP_ADDR, for example 127.0.0.1:0, or off"}
+		return &cli.Error{Code: cli.ExitUsage, Err: listening, Hint: "choose another HTTP_ADDR, such as 127.0.0.1:0 or off"}
 	}
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
 		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: blocked.Hint}
 	}
 	if errors.Is(err, bridge.ErrShutdown) {
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "a longer BRIDGE_SHUTDOWN_TIMEOUT, or look why Kafka or Redis does not answer: exportbridge check"}
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise BRIDGE_SHUTDOWN_TIMEOUT, or check Kafka and Redis: exportbridge check"}
 	}
 	return err
 }

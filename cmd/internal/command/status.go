@@ -116,7 +116,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 	if s.Live != nil {
 		add("end", contractText(s.Live.Contract))
 		if s.Live.DeadLettered > 0 {
-			add("dead", humanize.Comma(s.Live.DeadLettered)+" dead letters since the bridge started: exportbridge tail --dlq")
+			add("dead", humanize.Comma(s.Live.DeadLettered)+" dead letters since the start: exportbridge tail --dlq")
 		}
 	}
 	add("processes", s.membersText())
@@ -129,7 +129,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 		rows = append(rows, [2]string{name, changeText(&s.Changes[i])})
 	}
 	if c := s.Checkpoint; c != nil && c.Overlap != nil {
-		add("read again", overlapText(c.Overlap))
+		add("re-read", overlapText(c.Overlap))
 	}
 	for _, n := range s.Notes {
 		add("note", n)
@@ -149,13 +149,13 @@ func (s *streamStatus) stateText(now time.Time) string {
 		}
 		return fmt.Sprintf("%s (by %s)", text, s.Live.Owner)
 	case paused:
-		return pauseText(s.Checkpoint.PausedUntil, now) + "; no bridge tells more"
+		return pauseText(s.Checkpoint.PausedUntil, now) + "; not running"
 	case len(s.Members) > 0:
-		return "a bridge runs it that has just started, or does not reach Redis"
+		return "running; the bridge has just started, or cannot reach Redis"
 	case !s.MembersKnown:
-		return "whether a bridge runs it is not known"
+		return "unknown"
 	}
-	return "no bridge runs it"
+	return "not running"
 }
 
 func (s *streamStatus) speedText() string {
@@ -165,9 +165,9 @@ func (s *streamStatus) speedText() string {
 	text := fmt.Sprintf("%.0f events/s", s.Live.Rate)
 	switch {
 	case s.CaughtUpIn > 0:
-		text += fmt.Sprintf(", caught up in about %s (%.0f times as fast as time passes)", cli.RoundDuration(time.Duration(s.CaughtUpIn)*time.Second), s.Live.Pace)
+		text += fmt.Sprintf(", caught up in about %s (%.0fx real time)", cli.RoundDuration(time.Duration(s.CaughtUpIn)*time.Second), s.Live.Pace)
 	case s.CaughtUpIn < 0 && s.Live.Pace > 0:
-		text += ", which does not catch up"
+		text += ", too slow to catch up"
 	}
 	return text
 }
@@ -175,9 +175,9 @@ func (s *streamStatus) speedText() string {
 func (s *streamStatus) membersText() string {
 	var texts []string
 	for _, m := range s.Members {
-		role := "stands by"
+		role := "is standby"
 		if m.Owner {
-			role = "runs it"
+			role = "is the owner"
 		}
 		texts = append(texts, fmt.Sprintf("%s %s", m, role))
 	}
@@ -186,11 +186,11 @@ func (s *streamStatus) membersText() string {
 
 // overlapText says what was read again after a refused cursor.
 func overlapText(o *bridge.Overlap) string {
-	text := "now"
+	text := "in progress"
 	if o.Done {
 		text = "done"
 	}
-	return fmt.Sprintf("%s, after a refused cursor: from %s to %s; %s events were known and dropped", text,
+	return fmt.Sprintf("%s, after a rejected cursor: %s to %s; %s known duplicates dropped", text,
 		time.UnixMilli(o.From).UTC().Format(timeLayout), time.UnixMilli(o.Until).UTC().Format(timeLayout), humanize.Comma(o.Dropped))
 }
 
@@ -198,9 +198,9 @@ func overlapText(o *bridge.Overlap) string {
 func contractText(c bridge.Contract) string {
 	switch c {
 	case bridge.ContractEmptyCursor:
-		return "the API ends its results with an empty nextCursor"
+		return "an empty nextCursor ends the results"
 	case bridge.ContractEmptyItems:
-		return "the API ends its results with an empty page"
+		return "an empty page ends the results"
 	}
 	return ""
 }

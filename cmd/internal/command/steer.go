@@ -144,7 +144,7 @@ const leastTimeout = time.Second
 func parseTimeout(text string) (time.Duration, error) {
 	d, err := config.ParseDuration(text)
 	if err == nil && d < leastTimeout {
-		err = fmt.Errorf("%s is too short, a bridge may take %s", d, leastTimeout)
+		err = fmt.Errorf("%s is too short: the minimum is %s", d, leastTimeout)
 	}
 	return d, err
 }

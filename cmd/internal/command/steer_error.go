@@ -45,7 +45,7 @@ func steered(err error) error {
 
 // steeringHint says what to do about an error, or nothing.
 func steeringHint(err error) string {
-	const again = "start Redis, or correct REDIS_URL, and the same command again"
+	const again = "start Redis or correct REDIS_URL, then repeat the command"
 	var (
 		absent  *control.NoCheckpointError
 		missing *control.NoEntryError
@@ -63,11 +63,11 @@ func steeringHint(err error) string {
 	case errors.As(err, &missing):
 		return missingHint(missing)
 	case errors.As(err, &foreign):
-		return "--accept-other if you know that the API takes it all the same"
+		return "add --accept-other if the API is known to accept it"
 	case errors.Is(err, control.ErrNoPosition):
 		return "--to-datetime TIME"
 	case errors.As(err, &refused) && refused.Restored:
-		return "Redis had lost its copy of the cursor, which is there again: the same command once more"
+		return "repeat the command: Redis had lost the checkpoint, which is restored now"
 	case errors.Is(err, control.ErrRefused):
 		return "exportbridge cursor show"
 	case errors.As(err, &late):
@@ -77,9 +77,9 @@ func steeringHint(err error) string {
 		case errors.Is(err, control.ErrStoreHolds):
 			return again
 		case errors.As(err, &owned):
-			return again + "; or stop that process: then the command does it by itself"
+			return again + "; or stop that process, and the command applies the change itself"
 		case errors.As(err, &over):
-			return "exportbridge cursor show, to see whether it was applied"
+			return "check whether it was applied: exportbridge cursor show"
 		}
 		return "exportbridge check"
 	case errors.As(err, &fault):
@@ -93,7 +93,7 @@ func absentHint(e *control.NoCheckpointError) string {
 	case e.Live != nil:
 		return e.Live.Hint
 	case len(e.Known) > 0:
-		return "--stream, or the CURSOR_PREFIX and REDIS_URL of the bridge"
+		return "set --stream, or the CURSOR_PREFIX and REDIS_URL of the bridge"
 	}
 	return "exportbridge run"
 }
@@ -104,17 +104,17 @@ func missingHint(e *control.NoEntryError) string {
 		reset = "cursor reset --to-datetime " + e.Time.UTC().Format(time.RFC3339)
 	}
 	if e.Left != nil {
-		return "--to-entry " + e.Left.String() + ", where the last change left, or exportbridge " + cmp.Or(reset, "cursor history")
+		return "use --to-entry " + e.Left.String() + ", the entry before the last change, or exportbridge " + cmp.Or(reset, "cursor history")
 	}
-	return "exportbridge cursor history, or " + cmp.Or(reset, "cursor reset --to-datetime")
+	return "choose an entry of exportbridge cursor history, or use " + cmp.Or(reset, "cursor reset --to-datetime")
 }
 
 func pendingHint(e *bridge.PendingError) string {
 	if e.Overdue {
-		return "the same command again when a bridge runs the stream, or none: whoever claimed that one has not answered it: exportbridge status"
+		return "repeat the command once the stream runs, or once nothing runs it; the pending request was claimed and not acknowledged: exportbridge status"
 	}
-	return "the same command again when that one is done, " +
-		time.UnixMilli(e.Command.Deadline).UTC().Format(time.RFC3339) + " at the latest: exportbridge cursor show"
+	return "repeat the command when the pending request is done, by " +
+		time.UnixMilli(e.Command.Deadline).UTC().Format(time.RFC3339) + ": exportbridge cursor show"
 }
 
 func lateHint(e *control.UnacknowledgedError) string {
@@ -122,9 +122,9 @@ func lateHint(e *control.UnacknowledgedError) string {
 	case e.State == bridge.RequestUnknown:
 		return "exportbridge cursor show"
 	case e.State == bridge.RequestClaimed:
-		return "exportbridge cursor show, to see whether it was applied"
+		return "check whether it was applied: exportbridge cursor show"
 	case e.Interrupted:
 		return ""
 	}
-	return "exportbridge check, or a longer --timeout"
+	return "run exportbridge check, or raise --timeout"
 }

@@ -16,7 +16,7 @@ import (
 // Each error of a controller has an exit code and a hint.
 func TestSteered(t *testing.T) {
 	t.Parallel()
-	const again = "start Redis, or correct REDIS_URL, and the same command again"
+	const again = "start Redis or correct REDIS_URL, then repeat the command"
 	left, at := bridge.Version{Epoch: 1, Seq: 7}, time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
 	redis := &bridge.Fault{Err: errors.New("connection refused"), Hint: "check that Redis runs"}
 	noEntry := fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry)
@@ -27,25 +27,25 @@ func TestSteered(t *testing.T) {
 		hint string
 	}{
 		{&control.NoCheckpointError{Stream: "events"}, cli.ExitFailed, "exportbridge run"},
-		{&control.NoCheckpointError{Known: []string{"users"}}, cli.ExitFailed, "--stream, or the CURSOR_PREFIX and REDIS_URL of the bridge"},
+		{&control.NoCheckpointError{Known: []string{"users"}}, cli.ExitFailed, "set --stream, or the CURSOR_PREFIX and REDIS_URL of the bridge"},
 		{&control.NoCheckpointError{Live: &bridge.Status{Hint: "look"}}, cli.ExitFailed, "look"},
-		{&control.NoEntryError{Err: noEntry}, cli.ExitFailed, "exportbridge cursor history, or cursor reset --to-datetime"},
-		{&control.NoEntryError{Err: noEntry, Time: at}, cli.ExitFailed, "exportbridge cursor history, or cursor reset --to-datetime 2026-11-20T13:00:00Z"},
-		{&control.NoEntryError{Err: noEntry, Left: &left}, cli.ExitFailed, "--to-entry 1.7, where the last change left, or exportbridge cursor history"},
-		{&control.NoEntryError{Err: noEntry, Left: &left, Time: at}, cli.ExitFailed, "--to-entry 1.7, where the last change left, or exportbridge cursor reset --to-datetime 2026-11-20T13:00:00Z"},
+		{&control.NoEntryError{Err: noEntry}, cli.ExitFailed, "choose an entry of exportbridge cursor history, or use cursor reset --to-datetime"},
+		{&control.NoEntryError{Err: noEntry, Time: at}, cli.ExitFailed, "choose an entry of exportbridge cursor history, or use cursor reset --to-datetime 2026-11-20T13:00:00Z"},
+		{&control.NoEntryError{Err: noEntry, Left: &left}, cli.ExitFailed, "use --to-entry 1.7, the entry before the last change, or exportbridge cursor history"},
+		{&control.NoEntryError{Err: noEntry, Left: &left, Time: at}, cli.ExitFailed, "use --to-entry 1.7, the entry before the last change, or exportbridge cursor reset --to-datetime 2026-11-20T13:00:00Z"},
 		{fmt.Errorf("stream events has %w", control.ErrNoPosition), cli.ExitFailed, "--to-datetime TIME"},
-		{&control.ForeignCursorError{Differences: []string{"stream"}}, cli.ExitRefused, "--accept-other if you know that the API takes it all the same"},
+		{&control.ForeignCursorError{Differences: []string{"stream"}}, cli.ExitRefused, "add --accept-other if the API is known to accept it"},
 		{&control.RefusedError{}, cli.ExitFailed, "exportbridge cursor show"},
-		{&control.RefusedError{Restored: true}, cli.ExitFailed, "Redis had lost its copy of the cursor, which is there again: the same command once more"},
+		{&control.RefusedError{Restored: true}, cli.ExitFailed, "repeat the command: Redis had lost the checkpoint, which is restored now"},
 		{&control.MovedError{}, cli.ExitFailed, "exportbridge cursor show"},
-		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn}, cli.ExitFailed, "exportbridge check, or a longer --timeout"},
+		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn}, cli.ExitFailed, "run exportbridge check, or raise --timeout"},
 		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn, Interrupted: true}, cli.ExitInterrupted, ""},
-		{&control.UnacknowledgedError{State: bridge.RequestClaimed, Interrupted: true}, cli.ExitFailed, "exportbridge cursor show, to see whether it was applied"},
+		{&control.UnacknowledgedError{State: bridge.RequestClaimed, Interrupted: true}, cli.ExitFailed, "check whether it was applied: exportbridge cursor show"},
 		{&control.UnacknowledgedError{State: bridge.RequestUnknown, Err: redis}, cli.ExitFailed, "exportbridge cursor show"},
 		{away(control.ErrStoreHolds), cli.ExitFailed, again},
-		{away(&control.OwnedError{}), cli.ExitFailed, again + "; or stop that process: then the command does it by itself"},
+		{away(&control.OwnedError{}), cli.ExitFailed, again + "; or stop that process, and the command applies the change itself"},
 		{away(&control.OwnerUnknownError{Err: redis}), cli.ExitFailed, "exportbridge check"},
-		{away(&control.TakenOverError{Err: bridge.ErrFenced}), cli.ExitFailed, "exportbridge cursor show, to see whether it was applied"},
+		{away(&control.TakenOverError{Err: bridge.ErrFenced}), cli.ExitFailed, "check whether it was applied: exportbridge cursor show"},
 		{fmt.Errorf("load: %w", redis), cli.ExitFailed, "check that Redis runs"},
 		{fmt.Errorf("no bridge answers, and %w", &cli.Error{Code: cli.ExitUsage, Err: errors.New("embedded"), Hint: "its address"}), cli.ExitUsage, "its address"},
 	} {
@@ -66,10 +66,10 @@ func TestSteered(t *testing.T) {
 func TestPendingHint(t *testing.T) {
 	t.Parallel()
 	deadline := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC).UnixMilli()
-	for overdue, want := range map[bool]string{false: "2026-11-20T13:00:00Z at the latest", true: "has not answered it"} {
+	for overdue, want := range map[bool]string{false: "by 2026-11-20T13:00:00Z", true: "was claimed and not acknowledged"} {
 		e := &bridge.PendingError{Command: bridge.Command{Deadline: deadline}, Overdue: overdue}
 		known, ok := errors.AsType[*cli.Error](steered(fmt.Errorf("request: %w", e)))
-		if !ok || known.Code != cli.ExitFailed || !strings.Contains(known.Hint, want) || strings.Contains(known.Hint, "at the latest") == overdue {
+		if !ok || known.Code != cli.ExitFailed || !strings.Contains(known.Hint, want) || strings.Contains(known.Hint, " by ") == overdue {
 			t.Errorf("overdue %v: %+v, want %q", overdue, known, want)
 		}
 	}

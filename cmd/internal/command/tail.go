@@ -116,7 +116,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 		return ctx.Err() // what it has shown is not all
 	}
 	if err == nil && ctx.Err() == nil && t.shown == 0 {
-		fmt.Fprintf(a.Stderr, "no record of topic %s is what was asked for\n", t.Name)
+		fmt.Fprintf(a.Stderr, "no matching records in topic %s\n", t.Name)
 	}
 	return err
 }
@@ -125,13 +125,13 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 func (o *tailOptions) validate() error {
 	switch {
 	case o.n < 1:
-		return fmt.Errorf("-n %d is below 1, for example -n 5", o.n)
+		return fmt.Errorf("-n %d is below 1", o.n)
 	case o.json && o.format != "":
-		return errors.New("--json and -f exclude each other")
+		return errors.New("--json and -f are mutually exclusive")
 	case o.meta && o.format != "":
-		return errors.New("--meta and -f exclude each other; -f has %h for the headers")
+		return errors.New("--meta and -f are mutually exclusive; %h prints headers")
 	case o.dlq && o.topic != "":
-		return errors.New("--dlq and --topic exclude each other")
+		return errors.New("--dlq and --topic are mutually exclusive")
 	}
 	return nil
 }
@@ -247,9 +247,9 @@ func parseTailStart(text string, now time.Time) (tailStart, error) {
 		return tailStart{kind: fromBack, n: -n}, nil
 	}
 	if _, err := config.ParseInstant(text, now); err == nil {
-		return tailStart{}, fmt.Errorf("a time needs an @ in front: @%s", text)
+		return tailStart{}, fmt.Errorf("a time starts with @: @%s", text)
 	}
-	return tailStart{}, fmt.Errorf("%q is not one of start, end, -N (for example -100) or @TIME (for example @-10m)", text)
+	return tailStart{}, fmt.Errorf("%q is not start, end, -N (such as -100) or @TIME (such as @-10m)", text)
 }
 
 // errEnough: as many records as were asked for have been shown.

@@ -248,13 +248,13 @@ func TestTailErrors(t *testing.T) {
 		{map[string]string{"KAFKA_BROKERS": addr, "BRIDGE_STREAMS": "events,users"}, "", cli.ExitUsage, "Try: --stream events"},
 		{restricted, "-n 1", cli.ExitRefused, "Try: exportbridge topics plan --acls"},
 		{env, "-n 0", cli.ExitUsage, "-n 0 is below 1"},
-		{env, "-o 5", cli.ExitUsage, "is not one of start, end, -N"},
-		{env, "-o -10m", cli.ExitUsage, "a time needs an @ in front: @-10m"},
+		{env, "-o 5", cli.ExitUsage, "is not start, end, -N"},
+		{env, "-o -10m", cli.ExitUsage, "a time starts with @: @-10m"},
 		{env, "-o @soon", cli.ExitUsage, "is not a time"},
 		{env, "-f %z", cli.ExitUsage, "-f: "},
-		{env, "--json -f %v", cli.ExitUsage, "--json and -f exclude each other"},
-		{env, "--meta -f %v", cli.ExitUsage, "--meta and -f exclude each other"},
-		{env, "--dlq --topic x", cli.ExitUsage, "--dlq and --topic exclude each other"},
+		{env, "--json -f %v", cli.ExitUsage, "--json and -f are mutually exclusive"},
+		{env, "--meta -f %v", cli.ExitUsage, "--meta and -f are mutually exclusive"},
+		{env, "--dlq --topic x", cli.ExitUsage, "--dlq and --topic are mutually exclusive"},
 		{env, "--topic a/b", cli.ExitUsage, "is not a topic name"},
 	} {
 		got := runProgram(t, test.env, append([]string{"tail"}, strings.Fields(test.args)...)...)

@@ -254,7 +254,7 @@ func printACLs(a *cli.App, streams []config.Stream, asJSON bool) error {
 		return fmt.Errorf("print ACLs: %w", err)
 	}
 	if strings.Contains(commands[0], "<principal>") {
-		fmt.Fprintln(a.Stderr, "Put the name that the brokers know this program by in place of <principal>.")
+		fmt.Fprintln(a.Stderr, "Replace <principal> by the principal of this client.")
 	}
 	return nil
 }
@@ -269,13 +269,13 @@ func printTopics(a *cli.App, r *topicsReport, o topicsOptions) error {
 		case slices.Contains(r.Created, t.Name):
 			state = "created"
 		case !t.Exists && t.OnDemand:
-			state = "made by jobs"
+			state = "on demand"
 		case !t.Exists:
 			state = "missing"
 		}
 		replicas := strconv.Itoa(int(t.Replication))
 		if t.Replication < 0 {
-			replicas = "the brokers' default"
+			replicas = "default"
 		}
 		table = append(table, []string{t.Name, t.Stream, t.Role, state, strconv.Itoa(int(t.Partitions)), replicas})
 		notes = append(notes, t.notes()...)
@@ -289,10 +289,10 @@ func printTopics(a *cli.App, r *topicsReport, o topicsOptions) error {
 	}
 	for _, f := range r.Lost {
 		if r.Changed { // the finding's own hint begins with what has just been done
-			f.Text += "; it is made again now, empty"
-			f.Hint = "publish all again: exportbridge cursor reset --to-earliest --execute; or go on at the same position: exportbridge cursor reset --to-current --execute"
+			f.Text += "; it was created again, empty"
+			f.Hint = "publish everything again: exportbridge cursor reset --to-earliest --execute; or keep the position: exportbridge cursor reset --to-current --execute"
 		}
-		fmt.Fprintf(a.Stderr, "  warning: %s\n  Until an operator decides, the stream is blocked (topic). Try: %s\n", f.Text, f.Hint)
+		fmt.Fprintf(a.Stderr, "  warning: %s\n  The stream is blocked (topic) until an operator decides. Try: %s\n", f.Text, f.Hint)
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func (t *reportedTopic) notes() []string {
 		lines = append(lines, "  "+configText(t.Configs))
 	}
 	for _, difference := range t.Differences {
-		lines = append(lines, "  differs: "+difference+"; it stays as it is")
+		lines = append(lines, "  differs: "+difference+"; left unchanged")
 	}
 	return lines
 }
@@ -334,18 +334,18 @@ func configText(configs map[string]string) string {
 
 // retentionText says what becomes of a topic's old records.
 func retentionText(configs map[string]string) string {
-	by := "by their time, which is the event's unless KAFKA_TIMESTAMP=publish"
+	by := "by event time, or by publish time with KAFKA_TIMESTAMP=publish"
 	if configs["message.timestamp.type"] == "LogAppendTime" {
-		by = "by the time they arrive"
+		by = "by append time"
 	}
 	ms, err := strconv.ParseInt(configs["retention.ms"], 10, 64)
 	switch {
 	case configs["cleanup.policy"] == "compact":
 		return "is compacted: it keeps the newest record of each key"
 	case err != nil:
-		return "has a retention that we may not read"
+		return "has an unknown retention (no permission to read it)"
 	case ms < 0:
-		return "keeps records for ever"
+		return "keeps records forever"
 	case ms > int64(time.Duration(1<<63-1)/time.Millisecond):
 		return "keeps records for centuries"
 	}
@@ -356,7 +356,7 @@ func retentionText(configs map[string]string) string {
 func explained(err error) error {
 	fault, ok := errors.AsType[*bridge.Fault](err)
 	if !ok {
-		return readError(err, "the same command again; exportbridge check says whether the brokers are well")
+		return readError(err, "repeat the command; check the brokers with exportbridge check")
 	}
 	code := cli.ExitFailed
 	if fault.Reason == bridge.ReasonAuth {

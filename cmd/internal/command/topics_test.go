@@ -23,8 +23,8 @@ func TestTopics(t *testing.T) {
 	}{
 		{[]string{"plan"}, []string{
 			`^TOPIC +STREAM +FOR +STATE +PARTITIONS +REPLICAS$`, `^export.events +events +events +missing +6 `, `^dlq.export.events +events +dead letters +missing `,
-			`^exportbridge.checkpoints.jobs +events +jobs +made by jobs `, `^export.users +users +events +exists +1 +1$`, `^export.events keeps records for ever$`, `retention.ms=-1`,
-			`^export.users keeps records for 7d by their time`, `^  differs: partitions is 1, expected 6; it stays as it is$`,
+			`^exportbridge.checkpoints.jobs +events +jobs +on demand `, `^export.users +users +events +exists +1 +1$`, `^export.events keeps records forever$`, `retention.ms=-1`,
+			`^export.users keeps records for 7d by event time`, `^  differs: partitions is 1, expected 6; left unchanged$`,
 			`^Nothing was changed, 4 topics missing. Try: exportbridge topics create --execute$`,
 		}},
 		{[]string{"create"}, []string{`^export.events .* missing `, `^dry run: nothing was changed, 5 topics missing. Add --execute to create.$`}},
@@ -92,7 +92,7 @@ func TestTopicsErrors(t *testing.T) {
 		stderr string
 	}{
 		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, []string{"plan"}, cli.ExitFailed, "Try: check that Kafka is running"},
-		{nil, []string{"plan", "--stream", "x"}, cli.ExitUsage, "no stream is called"},
+		{nil, []string{"plan", "--stream", "x"}, cli.ExitUsage, "unknown stream"},
 		{nil, []string{"plan", "--execute"}, cli.ExitUsage, "unknown flag: --execute"},
 		{restricted, []string{"create", "--execute", "--kafka-topic", "export.new"}, cli.ExitRefused, "--operation Create --topic export.new"},
 	} {

@@ -80,7 +80,7 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 	}
 	const example = "--from -2d --to -1d"
 	if o.from == "" || o.to == "" {
-		return wrong(example, "say which window: --from and --to")
+		return wrong(example, "--from and --to are required")
 	}
 	if from, err = config.ParseInstant(o.from, now); err != nil {
 		return wrong(example, "--from: %w", err)
@@ -98,7 +98,7 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 	case o.late < 0:
 		return wrong("--late-threshold 1m", "--late-threshold %s is below 0", o.late)
 	case o.execute && !o.repair:
-		return wrong("--repair --execute", "--execute without --repair: there is nothing to do")
+		return wrong("--repair --execute", "--execute requires --repair")
 	}
 	return from, to, nil
 }
@@ -152,7 +152,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 			fmt.Fprintf(a.Stderr, "compared %s to %s: %s events, %d missing\n", instantText(p.From), instantText(p.To), humanize.Comma(p.Events), p.Missing)
 		},
 		AwaitingEnd: func() {
-			fmt.Fprintf(a.Stderr, "waits until stream %s is at the end of the export again: the events do not say when the API took them in\n", st.Name)
+			fmt.Fprintf(a.Stderr, "waiting for stream %s to catch up: its events have no ingestion time\n", st.Name)
 		},
 	}
 	if !dead.Missing {
@@ -226,14 +226,14 @@ func (l *liveStream) Backfills(ctx context.Context) (open []reconcile.Backfill, 
 // verifyHints say what to do where a comparison or a repair does not go on.
 var verifyHints = map[reconcile.Reason]string{
 	reconcile.NeverRan:        "exportbridge run",
-	reconcile.PositionUnknown: "the same command in a minute, while exportbridge run runs; exportbridge status tells the position",
-	reconcile.OtherOrigin:     "the EXPORT_RESOURCE and EXPORT_EVENTS of the bridge",
-	reconcile.StreamPaused:    "exportbridge resume, and the same command again",
-	reconcile.NotRunning:      "exportbridge run, and the same command while it runs",
-	reconcile.NotAtEnd:        "the same command again when exportbridge status says that the stream has caught up",
-	reconcile.Moved:           "the same command again",
+	reconcile.PositionUnknown: "repeat the command in a minute, while exportbridge run runs; exportbridge status shows the position",
+	reconcile.OtherOrigin:     "set EXPORT_RESOURCE and EXPORT_EVENTS as for the bridge",
+	reconcile.StreamPaused:    "run exportbridge resume, then repeat the command",
+	reconcile.NotRunning:      "start exportbridge run, then repeat the command",
+	reconcile.NotAtEnd:        "repeat the command when exportbridge status shows the stream caught up",
+	reconcile.Moved:           "repeat the command",
 	reconcile.UnknownMark:     "upgrade exportbridge",
-	reconcile.CursorCycle:     "tell those who run the API; a smaller window may avoid it",
+	reconcile.CursorCycle:     "report it to the operator of the API, or try a smaller range",
 }
 
 // verifyError gives an error of reconcile.Run its exit code and its hint.
@@ -274,18 +274,18 @@ func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicRead
 // verdict is the exit code: whether events are missing still.
 func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 	left := r.Missing
-	hint := "exportbridge verify with the same window and --repair"
+	hint := "repeat the command with --repair"
 	switch {
 	case r.Position < r.To: // which may be all that is missing
-		hint = "a window that ends before the stream's position, " + startText(r.Position)
+		hint = "choose a range that ends before the stream's position, " + startText(r.Position)
 	case !r.AtEnd:
-		hint = "the same when exportbridge status says that the stream has caught up"
+		hint = "repeat the command when exportbridge status shows the stream caught up"
 	}
 	if r.Repair != nil && o.execute {
 		left -= r.Repair.Events
-		hint = "the events that were left out are named above"
+		hint = "see above for the events that were left out"
 	} else if r.Repair != nil {
-		hint = "the same with --execute"
+		hint = "repeat the command with --execute"
 		sayDryRun(a, int(r.Repair.Events+r.Repair.Unproven), "event")
 	}
 	if left == 0 {
@@ -310,8 +310,8 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 		{"topic", number(r.Held) + " of them in " + r.Topic},
 		{"missing", number(r.Missing)},
 		{"dead letters", number(r.DeadLettered)},
-		{"extra", number(r.Extra) + " in the topic that the API does not have in this window"},
-		{"copies", number(r.Again) + " more records of the same events"},
+		{"extra", number(r.Extra) + " in the topic but not in the API's range"},
+		{"copies", number(r.Again) + " duplicate records"},
 		{"late", latenessText(&r.Late, o.late)},
 	}
 	for _, e := range r.MissingEvents {
@@ -325,9 +325,9 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 	}
 	switch {
 	case r.Position < r.To:
-		rows = append(rows, [2]string{"note", "the live stream has not passed the end of the window: what is missing may be on its way"})
+		rows = append(rows, [2]string{"note", "the live stream is before the end of the range: missing events can be on their way"})
 	case !r.AtEnd:
-		rows = append(rows, [2]string{"note", "the live stream is not at the end of the export: what is missing may be on its way"})
+		rows = append(rows, [2]string{"note", "the live stream has not caught up: missing events can be on their way"})
 	}
 	return cli.PrintFields(a.Stdout, rows, a.Width())
 }
@@ -343,9 +343,9 @@ func eventText(e *reconcile.Event) string {
 // latenessText is the lateness for people.
 func latenessText(l *reconcile.Lateness, after time.Duration) string {
 	if l.Known == 0 {
-		return "not known: the events do not say when the API took them in"
+		return "unknown: the events have no ingestion time"
 	}
-	text := fmt.Sprintf("%s came more than %s after their time", humanize.Comma(l.Events), after)
+	text := fmt.Sprintf("%s ingested more than %s after their time", humanize.Comma(l.Events), after)
 	if l.Events > 0 {
 		ms := func(n int64) time.Duration {
 			return (time.Duration(n) * time.Millisecond).Round(100 * time.Millisecond)
@@ -366,9 +366,9 @@ func repairRows(r *reconcile.Repaired, executed bool) [][2]string {
 		n    int64
 		text string
 	}{
-		{r.Live, "left to the running stream, which has not passed them"},
-		{r.Unproven, "do not say when the API took them in: they may be on their way, which --execute finds out while a bridge runs"},
-		{r.Before, "published by an earlier repair, and not in the topic any more"},
+		{r.Live, "left to the running stream"},
+		{r.Unproven, "without an ingestion time: they can be on their way; --execute waits for a running bridge to decide"},
+		{r.Before, "published by an earlier repair and no longer in the topic"},
 		{r.Refused, "cannot be published"},
 	} {
 		if left.n > 0 {

@@ -50,7 +50,7 @@ them the position of an exactly-once stream.`,
 	a.TakeSettings(cmd)
 	flags := cmd.Flags()
 	flags.Var(cli.Parsed(&d.plan.simulator.Rate, parseRate, "RATE").Shown(formatRate(d.plan.simulator.Rate)+"/s"), "rate", "growth of the export, such as 500/s")
-	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "events at the start")
+	flags.IntVar(&d.plan.simulator.Events, "events", d.plan.simulator.Events, "initial events")
 	flags.Var(cli.Parsed(&d.runs, parseRun, "DURATION"), "duration", "exit after this time, such as 60s")
 	flags.StringVar(&d.plan.dataDir, "data-dir", "", "keep Kafka's data in `DIR` and resume from it")
 	flags.StringVar(&d.plan.kafkaAddr, "kafka-addr", "", "`ADDRESS` of Kafka (default "+embedded.DefaultKafka+", or a free port)")
@@ -158,14 +158,14 @@ func freeIfTaken(addr string) string {
 func welcome(w io.Writer, s *config.Settings, v *demoServers, d *demoOptions, p *process.Process) {
 	note := func(moved bool) string {
 		if moved {
-			return " (the usual port is taken)"
+			return " (the default port is in use)"
 		}
 		return ""
 	}
 	st := &s.Streams[0]
 	if v.api != nil {
 		sim := d.plan.simulator
-		fmt.Fprintf(w, "  export API  %s  simulated, %s events/s, %s in stock%s\n", v.api.URL, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)), note(v.api.Moved))
+		fmt.Fprintf(w, "  export API  %s  simulated, %s events/s, %s initial events%s\n", v.api.URL, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)), note(v.api.Moved))
 	}
 	if v.kafka != nil {
 		fmt.Fprintf(w, "  Kafka       %s, embedded, topic %s (%d partitions)%s\n", v.kafka.Addr, st.Kafka.Topic, st.Kafka.Partitions, note(v.kafka.Moved))

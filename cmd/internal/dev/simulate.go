@@ -54,9 +54,9 @@ command runs until it is stopped.`,
 		// Stalled requests end here, so that Close need not wait for them.
 		defer handler.Close()
 		if server.Moved {
-			fmt.Fprintf(a.Stderr, "%s is taken, listening at %s\n", embedded.DefaultAPI, server.Addr)
+			fmt.Fprintf(a.Stderr, "%s is in use, listening at %s\n", embedded.DefaultAPI, server.Addr)
 		}
-		fmt.Fprintf(a.Stdout, "export API  %s%s  simulated, %s events/s, %s in stock\n",
+		fmt.Fprintf(a.Stdout, "export API  %s%s  simulated, %s events/s, %s initial events\n",
 			server.URL, sim.BasePath, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)))
 		return server.Wait(cmd.Context())
 	}
@@ -67,7 +67,7 @@ command runs until it is stopped.`,
 // sim holds already are the defaults.
 func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
 	flags.Var(cli.Parsed(&sim.Rate, parseRate, "RATE").Shown(formatRate(sim.Rate)+"/s"), "rate", "growth, such as 500/s or 600/m; 0 for none")
-	flags.IntVar(&sim.Events, "events", sim.Events, "events at the start")
+	flags.IntVar(&sim.Events, "events", sim.Events, "initial events")
 	flags.Uint64Var(&sim.Seed, "seed", sim.Seed, "seed of the content")
 	flags.Var(cli.Parsed(&sim.Start, parseStart, "TIME"), "start", "time of the first event (default: the last event is now)")
 	flags.StringVar((*string)(&sim.Schema), "schema", string(exportsim.Schema08), "schema version: 0.8, 0.7 or 0.5")

@@ -111,7 +111,7 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 		t.Errorf("/readyz of a paused stream = %d %s", code, tail(body))
 	}
 	if p, _ := s.command(0, "status"); true {
-		s.wantSaid(p, "paused until exportbridge resume", "runs it", "guarantee", "the vendor migrates")
+		s.wantSaid(p, "paused until exportbridge resume", "is the owner", "guarantee", "the vendor migrates")
 	}
 	if p, _ := s.command(0, "cursor", "show"); true {
 		s.wantSaid(p, "paused until exportbridge resume")
@@ -143,7 +143,7 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 	p, _ = s.command(2, "pause", "--duration", "soon")
 	s.wantSaid(p, "soon")
 	p, _ = s.command(2, "pause", "--stream", "nope")
-	s.wantSaid(p, `no stream is called "nope"`)
+	s.wantSaid(p, `unknown stream "nope"`)
 
 	// Without a bridge.
 	run.stop()
@@ -247,13 +247,13 @@ func TestE2EHistoryFromKafka(t *testing.T) {
 	}
 	s.wantSaid(p, before.Version.String())
 	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20")
-	s.wantSaid(p, "pages will be published a second time", "dry run")
+	s.wantSaid(p, "pages are published again", "dry run")
 	p, _ = s.command(1, "cursor", "rewind", "--shift-by", "-2000")
 	s.wantSaid(p, "nor in the checkpoint topic")
 	p, _ = s.command(1, "cursor", "rewind", "--by-duration", "5h")
 	s.wantSaid(p, "nor in the checkpoint topic")
 	p, _ = s.command(0, "status")
-	s.wantSaid(p, "no bridge runs it", "checkpoint from the checkpoint topic")
+	s.wantSaid(p, "not running", "checkpoint from the checkpoint topic")
 
 	// With a bridge that wrote its newest checkpoint again.
 	run := s.run()
@@ -294,7 +294,7 @@ func TestE2EExpiredCursor(t *testing.T) {
 	})
 	o := s.checkpoint().Overlap
 	p, _ := s.command(0, "status")
-	s.wantSaid(p, "after a refused cursor", "were known and dropped", "410")
+	s.wantSaid(p, "after a rejected cursor", "known duplicates dropped", "410")
 	run.stop()
 	s.finish()
 	c := s.read()

@@ -78,7 +78,7 @@ func TestSimulateStops(t *testing.T) {
 	t.Parallel()
 	cmd, out := start(t, "exportbridge-dev", "simulate", "--listen", "127.0.0.1:0", "--api-key", "sesame", "--events", "3", "--rate", "0")
 	line, err := out.ReadString('\n')
-	if err != nil || !strings.Contains(line, "3 in stock") {
+	if err != nil || !strings.Contains(line, "3 initial events") {
 		t.Fatalf("read %q, %v", line, err)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Fields(line)[2]+"/events", nil)

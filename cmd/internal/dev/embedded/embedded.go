@@ -52,7 +52,7 @@ func notStarted(server, addr string, err error) error {
 	if addr == "" {
 		return err
 	}
-	return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "another address than " + addr + "; without one a free port serves where the usual one is taken"}
+	return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "choose another address than " + addr + ", or omit it to use a free port"}
 }
 
 func listen(addr string) (net.Listener, error) {
@@ -137,7 +137,7 @@ type dataDir struct {
 }
 
 // AnotherDataDir is what to do about a directory that cannot be used.
-const AnotherDataDir = "another --data-dir"
+const AnotherDataDir = "choose another --data-dir"
 
 // openDataDir takes the directory, which it creates if need be, for this
 // process; empty is a new temporary one.

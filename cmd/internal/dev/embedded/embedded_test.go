@@ -122,7 +122,7 @@ func TestEmbeddedRedisExpiresKeys(t *testing.T) {
 	}
 }
 
-// When the usual port is taken a free one serves, and that is said; but an
+// When the default port is in use a free one serves, and that is said; but an
 // address that was asked for is that one or none.
 func TestListenAt(t *testing.T) {
 	t.Parallel()
