@@ -14,9 +14,8 @@ import (
 	"exportbridge/cmd/internal/dev/embedded"
 )
 
-// demoStock is what a demo with a data directory remembers of its simulated
-// export. Without it the next demo's export would be shorter than the cursor
-// that it goes on from.
+// demoStock is what a data directory stores of a demo's simulated export.
+// Without it, the next demo's export would end before the stored cursor.
 type demoStock struct {
 	Start  time.Time     `json:"start"`
 	Every  time.Duration `json:"every"`
@@ -25,8 +24,8 @@ type demoStock struct {
 
 const demoStockFile = "export.json"
 
-// resumeStock makes the simulator go on with the export that the directory
-// remembers; a new directory fixes this one's.
+// resumeStock lets the simulator continue the stored export. In a new directory,
+// it fixes the start of this one.
 func resumeStock(dir string, sim *exportsim.Config) error {
 	data, err := os.ReadFile(filepath.Join(dir, demoStockFile))
 	if errors.Is(err, fs.ErrNotExist) {

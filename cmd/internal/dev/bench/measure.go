@@ -73,20 +73,15 @@ func (b *bench) settings(c cell, name string) []string {
 	set = append(set,
 		"KAFKA_BROKERS="+b.kafkaAddr[c.kafka], "KAFKA_TOPIC="+name, "KAFKA_DLQ_TOPIC="+deadLetters(name), "KAFKA_DELIVERY="+string(mode),
 		"KAFKA_CHECKPOINT_TOPIC="+checkpoints(name), "KAFKA_CREATE_TOPICS=true", "BRIDGE_GROUP="+name,
-		"REDIS_URL="+b.redisFor(c), "CURSOR_PREFIX="+name,
+		"REDIS_URL="+b.redisURL, "CURSOR_PREFIX="+name,
 		"HTTP_ADDR=off", "LOG_FORMAT=json", "LOG_LEVEL=info")
+	if c.redisFar {
+		set = append(set, "REDIS_URL="+b.redisFar) // the last one of a variable counts
+	}
 	if c.codec != "" {
 		set = append(set, "KAFKA_COMPRESSION="+c.codec)
 	}
 	return set
-}
-
-// redisFor is the URL of the Redis that a cell uses.
-func (b *bench) redisFor(c cell) string {
-	if c.redisFar {
-		return b.redisFar
-	}
-	return b.redisURL
 }
 
 func exportSettings(api *apiServer) []string {
@@ -171,8 +166,8 @@ func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurem
 	return s
 }
 
-// restart sets the number of events of the export, and asks it for its clock,
-// which starts anew.
+// restart sets the number of events of the export, and reads and resets its
+// clock.
 func (a *apiServer) restart(ctx context.Context, events int) (clock apiClock, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s%s?events=%d", a.url, clockPath, events), http.NoBody)
 	if err != nil {
@@ -190,7 +185,7 @@ func (a *apiServer) restart(ctx context.Context, events int) (clock apiClock, er
 }
 
 // lastCommit finds in the log of a bridge when its last commit was acknowledged:
-// the engine says that the run ended right after.
+// the engine logs the end of the run right after.
 func lastCommit(log []byte) (time.Time, error) {
 	for line := range strings.Lines(string(log)) {
 		var entry struct {

@@ -106,8 +106,8 @@ func StartKafka(addr, dir string) (*Kafka, error) {
 	return k, nil
 }
 
-// applyRetention deletes old records from time to time; the embedded Kafka
-// does it only when told.
+// applyRetention deletes old records; the embedded Kafka does so only on
+// request.
 func (k *Kafka) applyRetention(ctx context.Context) {
 	tick := time.NewTicker(retentionInterval)
 	defer tick.Stop()
