@@ -46,7 +46,7 @@ type Stdio struct {
 // App is what the commands share: one process runs one command.
 type App struct {
 	Stdio
-	name    string // of the program
+	Name    string // of the program
 	Environ []string
 	Given   map[string]string // settings from flags, by variable
 	envFile string
@@ -74,7 +74,7 @@ func (p *Program) Execute() {
 // (NAME=VALUE) and returns the exit code. It ends early, as gracefully as the
 // command can, when ctx is cancelled.
 func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) int {
-	a := &App{Stdio: std, name: p.Name, Environ: environ, Given: make(map[string]string)}
+	a := &App{Stdio: std, Name: p.Name, Environ: environ, Given: make(map[string]string)}
 	root := p.build(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -88,7 +88,7 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 // Root returns the root command, with all others below it, for what reads
 // them: it has no input, and its output is discarded.
 func (p *Program) Root() *cobra.Command {
-	return p.build(&App{Stdio: Stdio{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}, name: p.Name, Given: make(map[string]string)})
+	return p.build(&App{Stdio: Stdio{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}, Name: p.Name, Given: make(map[string]string)})
 }
 
 func (p *Program) build(a *App) *cobra.Command {
@@ -263,7 +263,7 @@ func (a *App) classify(ctx context.Context, err error) error {
 	}
 	switch {
 	case !a.started:
-		return &Error{Code: ExitUsage, Err: err, Hint: a.name + " --help"}
+		return &Error{Code: ExitUsage, Err: err, Hint: a.Name + " --help"}
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return &Error{Code: ExitInterrupted, Err: errors.New("interrupted")}
 	}

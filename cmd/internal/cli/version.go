@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Set by the linker where the program is built for others: -X main.version=v1.2.3.
+// Set by the linker in releases: -X exportbridge/cmd/internal/cli.version=v1.2.3.
 var version, revision string
 
 // buildInfo says which program this is.
@@ -52,7 +52,7 @@ func newVersionCommand(a *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  " + a.name + " version --json",
+		Example: "  " + a.Name + " version --json",
 		GroupID: GroupSetup,
 		Args:    NoArgs,
 	}
@@ -62,7 +62,7 @@ func newVersionCommand(a *App) *cobra.Command {
 		if *asJSON {
 			return PrintJSON(a.Stdout, b)
 		}
-		_, err := fmt.Fprintln(a.Stdout, a.name, b)
+		_, err := fmt.Fprintln(a.Stdout, a.Name, b)
 		return err
 	}
 	return cmd

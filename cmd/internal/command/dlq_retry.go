@@ -37,9 +37,9 @@ func newDLQRetryCommand(a *cli.App) *cobra.Command {
 was raised. An item in the letter is mapped again by the rules of the stream's
 resource; an item too large for its letter is fetched again at its cursor. The
 record is the original one, with eb-origin: repair. The record and a mark of the
-retry are one transaction: an event is published once, even if it is retried
-twice or a rewind left it in several letters. The letters stay in the topic, and
-the running stream is unaffected.
+retry are one transaction: no letter is published twice, nor is an event that
+several letters hold. The letters stay in the topic, and the running stream is
+unaffected.
 
 A letter that fails again is reported and kept in the DLQ. With --all,
 publishing starts when all letters are found. Without --execute, the command is

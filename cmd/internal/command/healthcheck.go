@@ -33,8 +33,8 @@ func NewHealthcheckCommand(a *cli.App) *cobra.Command {
 		Long: `Check readiness of the local bridge, at /readyz of HTTP_ADDR or at the URL. The
 exit code is 0 if it is ready; otherwise it is 1, with the reason on standard
 error. Made for container images without a shell.`,
-		Example: `  exportbridge healthcheck
-  exportbridge healthcheck http://127.0.0.1:8080/livez`,
+		Example: "  " + a.Name + " healthcheck\n" +
+			"  " + a.Name + " healthcheck http://127.0.0.1:8080/livez",
 		GroupID: cli.GroupSetup,
 		Args:    cobra.MaximumNArgs(1),
 	}

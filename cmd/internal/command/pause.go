@@ -30,8 +30,8 @@ func newPauseCommand(a *cli.App) *cobra.Command {
 		Short: "Pause a stream",
 		Long: `Pause a stream once the batch in flight is committed. The pause ends with resume
 or, with --duration, by itself; it survives restarts and failovers. A bounded
-run (--once, --max-events, --until) of a paused stream is rejected. Without a
-running bridge, the command applies the pause itself.`,
+run (--once, --max-events, --until or EXPORT_END) of a paused stream is
+rejected. Without a running bridge, the command applies the pause itself.`,
 		Example: `  exportbridge pause --duration 30m --reason "vendor migration"
   exportbridge pause`,
 		GroupID: groupPosition,

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
@@ -52,7 +54,11 @@ func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]
 	}
 	all, err := l.List(ctx, deadletter.Query{Limit: limit})
 	if _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); err != nil && !incomplete {
-		return nil, st.Kafka.Fault(err, l.Name)
+		fault := st.Kafka.Fault(err, l.Name)
+		if errors.Is(err, kerr.TopicAuthorizationFailed) {
+			fault.Hint = st.Kafka.GrantRead(l.Name)
+		}
+		return nil, fault
 	}
 	return all, err
 }
