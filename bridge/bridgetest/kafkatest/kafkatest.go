@@ -32,7 +32,7 @@ const Patience = 30 * time.Second
 // and returns the exit code. Goroutines are counted when that has ended, and all
 // that ends with the package.
 func Run(m *testing.M, ends ...func() error) int {
-	servers.Parallel(16)
+	servers.Parallel(8)
 	stop := func() error { return nil }
 	if os.Getenv("TEST_REAL") == "1" && os.Getenv(kafkaBrokers) == "" {
 		kafka, err := servers.LaunchKafka(context.Background(), servers.KafkaOptions{})
