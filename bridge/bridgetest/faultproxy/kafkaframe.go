@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -13,8 +14,9 @@ import (
 // maxFrame is more than a broker takes. A larger one is not Kafka's: TLS, say.
 const maxFrame = 256 << 20
 
-// readFrame returns one request or reply, the four bytes of its size included.
-func readFrame(from io.Reader) ([]byte, error) {
+// readFrame returns one request or reply, the four bytes of its size included,
+// in memory if that is large enough.
+func readFrame(from io.Reader, memory []byte) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(from, size[:]); err != nil {
 		return nil, err
@@ -23,8 +25,7 @@ func readFrame(from io.Reader) ([]byte, error) {
 	if n < 4 || n > maxFrame {
 		return nil, fmt.Errorf("read a frame of Kafka: %d bytes; is this a plain listener?", n)
 	}
-	frame := make([]byte, 4+n)
-	copy(frame, size[:])
+	frame := append(slices.Grow(memory[:0], int(4+n)), size[:]...)[:4+n]
 	_, err := io.ReadFull(from, frame[4:])
 	return frame, err
 }

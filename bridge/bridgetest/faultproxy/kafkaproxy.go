@@ -55,7 +55,7 @@ type KafkaRule struct {
 	// Client is a kgo.ClientID; empty means all.
 	Client string
 	// When narrows the rule further, nil does not. It gets each request that
-	// the above matches, one at a time, and must not block.
+	// the above matches, one at a time, and must neither block nor keep it.
 	When func(kmsg.Request) bool
 	// Nth counts the matching requests from now on: the first to be hit. 0
 	// is the same as 1.
@@ -272,6 +272,7 @@ func (k *kafkaLink) request(ctx context.Context, f piece) error {
 			return err
 		}
 	}
+	h.body = nil // its memory is used again
 	k.ask(forwarded{header: h, rule: rule})
 	_, err = k.server.Write(f.data)
 	return err

@@ -182,8 +182,9 @@ type piece struct {
 
 // carriage is how a proxy carries one connection.
 type carriage struct {
-	// read returns the next piece of what one side sends.
-	read func(io.Reader) ([]byte, error)
+	// read returns the next piece of what one side sends, in the given memory if
+	// that is large enough. The memory is used again once the piece has passed.
+	read func(from io.Reader, memory []byte) ([]byte, error)
 	// request and reply pass a piece on. An error cuts the link.
 	request, reply func(piece) error
 	// settle runs when the client has ended and all its requests are passed.
@@ -200,21 +201,26 @@ func (l *link) carry(ctx context.Context, c carriage) {
 	client, server := bufio.NewReaderSize(l.client, readBuffer), bufio.NewReaderSize(l.server, readBuffer)
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		l.flow(ctx, func() ([]byte, error) { return c.read(client) }, c.request, c.settle)
+		l.flow(ctx, func(memory []byte) ([]byte, error) { return c.read(client, memory) }, c.request, c.settle)
 	})
-	l.flow(ctx, func() ([]byte, error) { return c.read(server) }, c.reply, func() {})
+	l.flow(ctx, func(memory []byte) ([]byte, error) { return c.read(server, memory) }, c.reply, func() {})
 	requests.Wait()
 }
 
 // flow passes pieces on in their order and then cuts the link. Reading goes on
 // while a piece is delayed, so that its delay does not add to that of the next.
-func (l *link) flow(ctx context.Context, next func() ([]byte, error), pass func(piece) error, settle func()) {
-	queue := make(chan piece, 64)
+func (l *link) flow(ctx context.Context, next func(memory []byte) ([]byte, error), pass func(piece) error, settle func()) {
+	queue, free := make(chan piece, 64), make(chan []byte, 4)
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		defer close(queue)
 		for {
-			data, err := next()
+			var memory []byte
+			select {
+			case memory = <-free:
+			default:
+			}
+			data, err := next(memory)
 			if err != nil {
 				return
 			}
@@ -230,6 +236,10 @@ func (l *link) flow(ctx context.Context, next func() ([]byte, error), pass func(
 	for p := range queue {
 		if pass(p) != nil {
 			return
+		}
+		select {
+		case free <- p.data:
+		default:
 		}
 	}
 	settle()

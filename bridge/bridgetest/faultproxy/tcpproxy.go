@@ -152,8 +152,8 @@ func (p *TCPProxy) removeCut(c *replyCut) {
 }
 
 // readSome returns what has arrived.
-func readSome(from io.Reader) ([]byte, error) {
-	b := make([]byte, 16<<10)
+func readSome(from io.Reader, memory []byte) ([]byte, error) {
+	b := slices.Grow(memory[:0], 16<<10)[:16<<10]
 	n, err := from.Read(b)
 	if n > 0 {
 		return b[:n], nil // the error comes again
