@@ -15,6 +15,9 @@ func TestEngineHints(t *testing.T) {
 		if EngineHints[h] == "" {
 			t.Errorf("%s has no words", h)
 		}
+		if first, _, _ := strings.Cut(EngineHints[h], " "); slices.Contains([]string{"exportbridge", "the", "a", "an", "another"}, first) || strings.HasPrefix(first, "-") {
+			t.Errorf("%s begins without a verb: %q", h, EngineHints[h])
+		}
 	}
 	for h := range EngineHints {
 		if !slices.Contains(bridge.Hints, h) {

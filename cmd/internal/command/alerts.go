@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +43,7 @@ that shows or repairs the problem. The severity is page (act now) or ticket.`,
 // alertRules returns one rule file with the groups.
 func alertRules(groups []string) (string, error) {
 	if len(groups) == 0 {
-		return "", &cli.Error{Code: cli.ExitUsage, Err: errors.New("--rule-group is empty"), Hint: "--rule-group " + monitoring.Groups[0]}
+		return "", wrongUsage("--rule-group "+monitoring.Groups[0], "--rule-group is empty")
 	}
 	for _, group := range groups {
 		if !slices.Contains(monitoring.Groups, group) {

@@ -78,7 +78,7 @@ The exit code is 3 if the bridge cannot run.`,
 			return err
 		}
 		if timeout <= 0 {
-			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--timeout %s is not above 0", timeout), Hint: "--timeout " + checkTimeout.String()}
+			return wrongUsage("--timeout "+checkTimeout.String(), "--timeout %s is not above 0", timeout)
 		}
 		s, err := a.Settings(need, nil)
 		if err != nil {
@@ -98,11 +98,7 @@ func systemsNamed(names []string) (config.Uses, error) {
 	for _, name := range names {
 		system, ok := checkSystems[strings.TrimSpace(name)]
 		if !ok {
-			return 0, &cli.Error{
-				Code: cli.ExitUsage,
-				Err:  fmt.Errorf("--only %q is not one of: api, kafka, redis", name),
-				Hint: "exportbridge check --only kafka,redis",
-			}
+			return 0, wrongUsage("exportbridge check --only kafka,redis", "--only %q is not one of: api, kafka, redis", name)
 		}
 		need |= system
 	}
@@ -121,7 +117,7 @@ func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON b
 		results[i] = make(chan []finding, 1)
 		running.Go(func() { results[i] <- section.find(limited) })
 	}
-	report := checkReport{marks: process.IsTerminal(a.Stdout) && !process.NoColor(a.Environ)}
+	report := checkReport{columns: a.Columns, marks: a.Columns > 0 && !process.NoColor(a.Environ)}
 	for i, section := range sections {
 		findings := <-results[i]
 		if ctx.Err() != nil {
@@ -160,7 +156,8 @@ type checkReport struct {
 	Warnings int               `json:"warnings"`
 	Failures int               `json:"failures"`
 
-	marks bool // colours for the levels
+	columns int
+	marks   bool // colours for the levels
 }
 
 type reportedSection struct {
@@ -186,13 +183,21 @@ func (r *checkReport) add(name string, findings []finding) {
 func (r *checkReport) text(name string, findings []finding) string {
 	var b strings.Builder
 	for _, f := range findings {
-		fmt.Fprintf(&b, "  %-8s %s %s\n", name, r.mark(f.Level), oneLine(f.Text))
+		fmt.Fprintf(&b, "  %-8s %s %s\n", name, r.mark(f.Level), r.wrapped(f.Text))
 		if f.Hint != "" {
-			fmt.Fprintf(&b, "  %-8s %-5sTry: %s\n", "", "", oneLine(f.Hint))
+			fmt.Fprintf(&b, "%s%s\n", checkIndent, r.wrapped("Try: "+f.Hint))
 		}
 		name = ""
 	}
 	return b.String()
+}
+
+// checkIndent is the space before the text of a finding.
+const checkIndent = "                "
+
+// wrapped breaks a text into lines of the terminal's width.
+func (r *checkReport) wrapped(text string) string {
+	return strings.Join(cli.Wrap(oneLine(text), r.columns-len(checkIndent)), "\n"+checkIndent)
 }
 
 // mark is the level, four columns wide.

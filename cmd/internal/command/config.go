@@ -94,7 +94,7 @@ the lines ` + docsBegin + " and " + docsEnd + `.`,
 	cmd.RunE = func(*cobra.Command, []string) error {
 		switch {
 		case check != "" && write != "":
-			return &cli.Error{Code: cli.ExitUsage, Err: errors.New("--check and --write exclude each other"), Hint: "--check " + check}
+			return wrongUsage("--check "+check, "--check and --write exclude each other")
 		case check != "":
 			return checkDocs(check)
 		case write != "":

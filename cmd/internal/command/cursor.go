@@ -131,7 +131,7 @@ func positionText(c *bridge.Checkpoint, now time.Time) string {
 	at := time.UnixMilli(c.PositionTime)
 	text := at.UTC().Format(timeLayout)
 	if c.Drained {
-		return text + ", caught up then"
+		return text + ", at the end of the export"
 	}
 	return fmt.Sprintf("%s, %s behind", text, cli.RoundDuration(max(0, now.Sub(at))))
 }
@@ -178,12 +178,12 @@ lacks are read from the checkpoint topic, which keeps all commits of seven days.
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		q := bridge.HistoryQuery{Limit: limit}
 		if limit < 0 {
-			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--limit %d is below 0", limit), Hint: "--limit 50"}
+			return wrongUsage("--limit 50", "--limit %d is below 0", limit)
 		}
 		if since != "" {
 			ms, err := config.ParseInstant(since, time.Now())
 			if err != nil {
-				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--since: %w", err), Hint: "--since -2h"}
+				return wrongUsage("--since -2h", "--since: %w", err)
 			}
 			q.Since = time.UnixMilli(ms)
 		}

@@ -73,11 +73,11 @@ func oneOf(flags *pflag.FlagSet, names ...string) error {
 	}
 	switch len(given) {
 	case 0:
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("a target is required: --%s", strings.Join(names, ", --")), Hint: "exportbridge cursor --help"}
+		return wrongUsage("exportbridge cursor --help", "a target is required: --%s", strings.Join(names, ", --"))
 	case 1:
 		return nil
 	}
-	return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s are mutually exclusive", strings.Join(given, " and ")), Hint: "use " + given[0] + " only"}
+	return wrongUsage("use "+given[0]+" only", "%s are mutually exclusive", strings.Join(given, " and "))
 }
 
 // rewindTarget reads the flags that say where to.
@@ -89,27 +89,27 @@ func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (cont
 			err = errors.New("does not go back")
 		}
 		if err != nil {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--by-duration: %q %w", by, err), Hint: "--by-duration 2h"}
+			return nil, wrongUsage("--by-duration 2h", "--by-duration: %q %w", by, err)
 		}
 		return control.RewindToTime{Time: time.Now().Add(-back)}, nil
 	case flags.Changed("to-datetime"):
 		ms, err := config.ParseInstant(at, time.Now())
 		if err != nil {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-datetime: %w", err), Hint: "--to-datetime 2026-11-20T13:00:00Z, or -2h"}
+			return nil, wrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
 		}
 		if time.UnixMilli(ms).After(time.Now()) {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-datetime %s is in the future", at), Hint: "--to-datetime -2h"}
+			return nil, wrongUsage("--to-datetime -2h", "--to-datetime %s is in the future", at)
 		}
 		return control.RewindToTime{Time: time.UnixMilli(ms)}, nil
 	case flags.Changed("to-entry"):
 		version, err := bridge.ParseVersion(entry)
 		if err != nil {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-entry: %w", err), Hint: "exportbridge cursor history"}
+			return nil, wrongUsage("exportbridge cursor history", "--to-entry: %w", err)
 		}
 		return control.RewindToEntry{Entry: version}, nil
 	}
 	if shift >= 0 {
-		return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--shift-by %d does not go back", shift), Hint: "--shift-by -100"}
+		return nil, wrongUsage("--shift-by -100", "--shift-by %d does not go back", shift)
 	}
 	return control.RewindPages{Pages: -shift}, nil
 }
@@ -156,19 +156,19 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (control.Target, error
 	switch {
 	case flags.Changed("to-cursor"):
 		if cursor == "" {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: errors.New("--to-cursor is empty"), Hint: "--to-earliest"}
+			return nil, wrongUsage("--to-earliest", "--to-cursor is empty")
 		}
 		if err := control.CheckCursor(cursor); err != nil {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-cursor: %w", err), Hint: `copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`}
+			return nil, wrongUsage(`copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`, "--to-cursor: %w", err)
 		}
 		return control.ResetToCursor{Cursor: cursor}, nil
 	case flags.Changed("to-datetime"):
 		ms, err := config.ParseInstant(at, time.Now())
 		if err != nil {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-datetime: %w", err), Hint: "--to-datetime 2026-11-20T13:00:00Z, or -2h"}
+			return nil, wrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
 		}
 		if time.UnixMilli(ms).After(time.Now()) {
-			return nil, &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--to-datetime %s is in the future", at), Hint: "--to-latest"}
+			return nil, wrongUsage("--to-latest", "--to-datetime %s is in the future", at)
 		}
 		return control.ResetToTime{Time: time.UnixMilli(ms)}, nil
 	case flags.Changed("to-latest"):

@@ -170,7 +170,7 @@ list is an error and is not printed.`,
 
 func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	if o.limit < 1 {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--limit %d is below 1", o.limit), Hint: "--limit 50"}
+		return wrongUsage("--limit 50", "--limit %d is below 1", o.limit)
 	}
 	if err := checkReason(o.reason); err != nil {
 		return err
@@ -179,7 +179,7 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	if o.since != "" {
 		var err error
 		if q.Since, err = config.ParseInstant(o.since, time.Now()); err != nil {
-			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--since: %w", err), Hint: "--since -24h"}
+			return wrongUsage("--since -24h", "--since: %w", err)
 		}
 	}
 	l, err := openLetters(ctx, a, o.stream)
@@ -258,10 +258,10 @@ item's bytes.`,
 	takeReading(cmd, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if raw && *asJSON {
-			return &cli.Error{Code: cli.ExitUsage, Err: errors.New("--raw and --json are mutually exclusive"), Hint: "use --raw only"}
+			return wrongUsage("use --raw only", "--raw and --json are mutually exclusive")
 		}
 		if len(args) != 1 {
-			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s given, expected one", cli.Counted(len(args), "letter")), Hint: "exportbridge dlq show 0:17"}
+			return wrongUsage("exportbridge dlq show 0:17", "%s given, expected one", cli.Counted(len(args), "letter"))
 		}
 		place, err := deadletter.ParsePlace(args[0])
 		if err != nil {

@@ -63,7 +63,7 @@ a dry run.`,
 // named reads the letters that were named, each once.
 func (o *retryOptions) named(args []string) ([]deadletter.Place, error) {
 	wrong := func(format string, values ...any) error {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(format, values...), Hint: "exportbridge dlq retry --help"}
+		return wrongUsage("exportbridge dlq retry --help", format, values...)
 	}
 	switch {
 	case o.all && len(args) > 0:

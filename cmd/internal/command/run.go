@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -44,12 +43,12 @@ BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
 	cmd.Flags().StringVar(&until, "until", "", "exit at the first page boundary at or after event `TIME`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("max-events") && limits.MaxEvents < 1 {
-			return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--max-events %d is below 1", limits.MaxEvents), Hint: "--max-events 10000"}
+			return wrongUsage("--max-events 10000", "--max-events %d is below 1", limits.MaxEvents)
 		}
 		if until != "" {
 			ms, err := config.ParseInstant(until, time.Now())
 			if err != nil {
-				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("--until: %w", err), Hint: "--until 2026-11-02T00:00:00Z"}
+				return wrongUsage("--until 2026-11-02T00:00:00Z", "--until: %w", err)
 			}
 			limits.Until = ms
 		}

@@ -93,11 +93,11 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	}
 	from, err := parseTailStart(o.from, time.Now())
 	if err != nil {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("-o: %w", err), Hint: "exportbridge tail --help"}
+		return wrongUsage("exportbridge tail --help", "-o: %w", err)
 	}
 	show, err := newRecordPrinter(o, a.Width())
 	if err != nil {
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("-f: %w", err), Hint: `exportbridge tail -f '%d %k %v\n'`}
+		return wrongUsage(`exportbridge tail -f '%d %k %v\n'`, "-f: %w", err)
 	}
 	reader, err := openTail(ctx, a, o)
 	if err != nil {

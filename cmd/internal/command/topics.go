@@ -283,6 +283,10 @@ func printTopics(a *cli.App, r *topicsReport, o topicsOptions) error {
 	if err := cli.PrintTable(a.Stdout, table, a.Width()); err != nil {
 		return err
 	}
+	for i, note := range notes {
+		text := strings.TrimLeft(note, " ")
+		notes[i] = note[:len(note)-len(text)] + strings.Join(cli.Wrap(text, a.Columns-4), "\n    ")
+	}
 	_, err := fmt.Fprintf(a.Stdout, "\n%s\n\n%s\n", strings.Join(notes, "\n"), r.outcome(o))
 	if err != nil {
 		return fmt.Errorf("print topics: %w", err)

@@ -408,7 +408,7 @@ func TestE2EBackfill(t *testing.T) {
 		t.Error("a backfill that was refused left a job")
 	}
 	p, _ = s.command(0, bounds(0, seam+1, "--allow-overlap")...)
-	s.wantSaid(p, "it comes again", "dry run: nothing was changed")
+	s.wantSaid(p, "it is published again", "dry run: nothing was changed")
 
 	p, _ = s.command(0, bounds(0, seam, "--execute", "--json")...)
 	done := s.jobOf(p)

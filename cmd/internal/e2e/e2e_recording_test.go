@@ -40,7 +40,7 @@ func TestRecording(t *testing.T) {
 		out := strings.ReplaceAll(string(text), host, "laptop")
 		// What the usual ports do not need.
 		out = strings.NewReplacer(" --kafka-brokers "+usual[1], "", "REDIS_URL=redis://"+usual[2]+"/0 ", "").Replace(out)
-		return regexp.MustCompile(`(page +)http://127\.0\.0\.1:\d+( \(the default port is in use\))?`).ReplaceAllString(out, "${1}http://127.0.0.1:8080")
+		return regexp.MustCompile(`(web UI +)http://127\.0\.0\.1:\d+( \(the default port is in use\))?`).ReplaceAllString(out, "${1}http://127.0.0.1:8080")
 	}
 	text := "$ exportbridge-dev demo\n" + clean(demo.stdout()) + "\n"
 	s.settings["EXPORT_URL"], s.settings["KAFKA_BROKERS"], s.settings["REDIS_URL"] = string(addresses[1]), string(addresses[2]), "redis://"+string(addresses[3])+"/0"

@@ -39,7 +39,7 @@ func TestE2EVerifyAhead(t *testing.T) {
 			s.run("--max-events", fmt.Sprint(passed)).wantExit(0, stepTimeout)
 			window := []string{"verify", "--from", s.timeOf(0), "--to", s.truth.EventTime(n).UTC().Format(time.RFC3339Nano), "--repair"}
 			p, _ := s.command(3, window...)
-			s.wantSaid(p, "2,800", "may be on")
+			s.wantSaid(p, "2,800", "can be on")
 			if schema == exportsim.Schema07 {
 				p, _ = s.command(1, append(window, "--execute")...)
 				s.wantSaid(p, "missing events lack an ingestion time", "no process runs stream events", "exportbridge run")
@@ -75,7 +75,7 @@ func TestE2EVerifyAtTheEnd(t *testing.T) {
 	all := func(_ int, item []byte) []byte { return item }
 	api.change.Store(&all)
 	verify := s.start("verify", "--json", "--from", s.timeOf(0), "--to", s.truth.EventTime(n).UTC().Format(time.RFC3339Nano), "--repair", "--execute")
-	eventually(t, stepTimeout, "the repair to wait", func() bool { return bytes.Contains(verify.stderr(), []byte("waits until stream events")) })
+	eventually(t, stepTimeout, "the repair to wait", func() bool { return bytes.Contains(verify.stderr(), []byte("waiting for stream events")) })
 	run.signal(syscall.SIGCONT)
 	s.awaitPublished(n - hidden)
 	passed := time.Now()
@@ -161,7 +161,7 @@ func TestE2EVerifyRefuses(t *testing.T) {
 	eventually(t, stepTimeout, "the repair to begin", func() bool { return s.held(s.topic+".checkpoints.jobs") > 0 })
 	s.command(0, "cursor", "reset", "--to-datetime", s.timeOf(n-20), "--execute")
 	moved.wantExit(1, stepTimeout)
-	s.wantSaid(moved, "was moved meanwhile, from epoch 0 to 1", "the same command again")
+	s.wantSaid(moved, "was moved meanwhile, from epoch 0 to 1", "repeat the command")
 	s.finish()
 
 	backfill := s.start("backfill", "--from", s.timeOf(0), "--to", s.timeOf(n/2), "--allow-overlap", "--rate-limit", "1/s", "--execute")
