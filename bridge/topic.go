@@ -114,11 +114,16 @@ func deadLetterCount(found []TopicState) (n int64) {
 	return n
 }
 
+// same reports whether found is the topic t, as far as both ids are known.
+func (t *TopicState) same(found *TopicState) bool {
+	return t.ID == "" || found.ID == "" || t.ID == found.ID
+}
+
 // lossIn describes what the topic found has lost since t, or returns "".
 // Deleted dead letters are no loss: they are deleted once they are handled.
 func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
-	case t.ID != "" && found.ID != "" && t.ID != found.ID:
+	case !t.same(found):
 		return fmt.Sprintf("was deleted and recreated (id %s, previously %s)", found.ID, t.ID)
 	case found.End < t.End:
 		return fmt.Sprintf("ends %d offsets before its previous end", t.End-found.End)
@@ -199,7 +204,7 @@ func asFound(known, found []TopicState) []TopicState {
 	known = slices.Clone(known)
 	for i := range known {
 		t := &known[i]
-		if now := stateOf(found, t.Name); now != nil && now.ID == t.ID {
+		if now := stateOf(found, t.Name); now != nil && t.same(now) {
 			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
 		}
 	}

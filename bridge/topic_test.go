@@ -180,6 +180,27 @@ func TestTopicReplacedAfterAcceptedLoss(t *testing.T) {
 	})
 }
 
+// TestTopicWithoutIDAfterAcceptedLoss: the policy also accepts the loss where the
+// checkpoint is from brokers without topic ids.
+func TestTopicWithoutIDAfterAcceptedLoss(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.OnCheckpointLoss = "redis"
+		r.source.Grow(30)
+		r.start()
+		r.after(time.Minute)
+		r.end()
+		old := r.store.Checkpoint()
+		old.Topics[0].ID = ""
+		r.rewrite(old)
+		r.forgetCheckpoints()
+		r.topic.Cut(1)
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+	})
+}
+
 // replacing is a sink whose topic is made again when the session has begun and
 // asks for it, once.
 type replacing struct {
