@@ -221,10 +221,11 @@ type Inbox interface {
 	Claim(ctx context.Context, c Command, by Claim) (Claimed, error)
 	// Answer records the answer for who asked and removes the command. The first
 	// answer stands: a later one changes nothing and succeeds, and Answer returns
-	// the first. A refusal, which is one that is not Applied, is an ErrConflict
-	// and changes nothing while others may still apply the command: it counts
-	// while the claim of its session stands, and past the deadline also where
-	// none does or only one that by says is over.
+	// the first. ErrConflict means that nothing has changed: the command was
+	// withdrawn, or the answer is a refusal, which is one that is not Applied,
+	// and others may still apply the command. A refusal counts while the claim
+	// of its session stands, and past the deadline also where none does or only
+	// one that by says is over.
 	Answer(ctx context.Context, c Command, by Claim, a Answer) (Answer, error)
 }
 

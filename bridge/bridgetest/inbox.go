@@ -186,7 +186,8 @@ func (i *Inbox) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a
 		return bridge.Answer{}, fmt.Errorf("answer command %s: %w", c.ID, cause(i.down))
 	}
 	if _, answered := i.answers[c.ID]; !answered {
-		if !a.Applied && !i.decides(c, by) {
+		withdrawn := i.pushed[c.ID] && !i.isWaiting(c.ID)
+		if withdrawn || !a.Applied && !i.decides(c, by) {
 			return bridge.Answer{}, fmt.Errorf("answer command %s: %w", c.ID, bridge.ErrConflict)
 		}
 		i.answers[c.ID] = a

@@ -43,6 +43,7 @@ func TestInbox(t *testing.T, newFixture func(t *testing.T) InboxFixture) {
 		{"past the deadline no claim is made or taken over", inboxOverdue},
 		{"answer records the answer and removes the command", inboxAnswers},
 		{"the first answer stands, and a later one returns it", inboxRepeats},
+		{"a withdrawn command has no answer any more", inboxUnanswered},
 		{"a refusal counts while the claim of its session stands", inboxRefusal},
 		{"past the deadline a refusal counts where no claim stands, or one that is over", inboxExpires},
 	} {
@@ -221,6 +222,18 @@ func inboxRepeats(t *testing.T, f InboxFixture) {
 		t.Errorf("a later answer changed it to %+v, want %+v", got, want)
 	}
 	wantNext(t, f, second) // and removed nothing else
+}
+
+func inboxUnanswered(t *testing.T, f InboxFixture) {
+	c := commandOf("r1")
+	f.Push(c)
+	f.Withdraw(c)
+	for _, applied := range []bool{true, false} {
+		got, err := f.Inbox.Answer(t.Context(), c, claimBy("session"), bridge.Answer{Applied: applied, By: "owner"})
+		if a, ok := f.Answer(c.ID); !errors.Is(err, bridge.ErrConflict) || ok {
+			t.Errorf("an answer to a withdrawn command, applied %v, returned %+v, %v and is recorded as %+v; want a conflict", applied, got, err, a)
+		}
+	}
 }
 
 func inboxRefusal(t *testing.T, f InboxFixture) {
