@@ -9,7 +9,7 @@ import (
 // Apply applies one command to a stream without a running owner, and answers it
 // through Ports.Inbox. It begins a session as a running bridge does, which
 // fences any process that still assumes ownership; ErrFenced means that this
-// session was fenced, so there is an owner. Ports.Source is not used. A problem
+// session was fenced or lost its claim: an owner will answer. Ports.Source is not used. A problem
 // that the command cannot repair, and a server that does not respond before ctx
 // ends, are errors; then nothing has changed, or a repeated command detects the
 // outcome.

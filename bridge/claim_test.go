@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -146,8 +147,11 @@ func TestRefusalOfAnotherClaim(t *testing.T) {
 		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 		r.inbox.Push(cmd)
 		ports := bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: overtaken{r.inbox}}
-		if a, err := bridge.Apply(r.t.Context(), r.cfg, ports, cmd); err == nil {
-			t.Errorf("the operator reads %+v", a)
+		if a, err := bridge.Apply(r.t.Context(), r.cfg, ports, cmd); !errors.Is(err, bridge.ErrFenced) {
+			t.Errorf("the operator reads %+v, %v; want to wait for the other", a, err)
+		}
+		if log := r.log.String(); strings.Contains(log, "command refused") || !strings.Contains(log, "command answer rejected") {
+			t.Error("the log says that the refusal counts")
 		}
 		if a, ok := r.inbox.AnswerTo("a"); ok {
 			t.Errorf("the refusal %+v counts, and another session has the claim", a)
@@ -155,6 +159,35 @@ func TestRefusalOfAnotherClaim(t *testing.T) {
 		want := bridge.Answer{Applied: true, By: "other"}
 		if a, err := r.inbox.Answer(r.t.Context(), cmd, bridge.Claim{Session: "other"}, want); a != want || err != nil {
 			t.Errorf("the other's answer is %+v, %v", a, err)
+		}
+	})
+}
+
+// refused is an Inbox that has recorded a refusal when an answer comes.
+type refused struct{ *bridgetest.Inbox }
+
+func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+	if _, err := x.Inbox.Answer(ctx, c, by, bridge.ExpiredAnswer("said by an older version")); err != nil {
+		return bridge.Answer{}, err
+	}
+	return x.Inbox.Answer(ctx, c, by, a)
+}
+
+// TestAppliedIsSaid: a change that is committed is reported as applied, whatever
+// is recorded.
+func TestAppliedIsSaid(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		r.end()
+		cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.inbox.Push(cmd)
+		ports := bridge.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: refused{r.inbox}}
+		a, err := bridge.Apply(r.t.Context(), r.cfg, ports, cmd)
+		if now := r.store.Checkpoint(); err != nil || !a.Applied || a.Version != now.Version || now.ChangeID() != "a" {
+			t.Errorf("the operator reads %+v, %v; the stream is at %s", a, err, now.Version)
 		}
 	})
 }

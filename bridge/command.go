@@ -51,7 +51,6 @@ func (r *requests) applyCommand(hard context.Context, cmd Command) error {
 		return err
 	}
 	if refusal := r.validateCommand(cmd); refusal != "" {
-		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", refusal)
 		return r.answer(hard, cmd, by, Answer{Detail: refusal})
 	}
 	f.discard()
@@ -309,18 +308,29 @@ func (r *requests) acceptTopics(ctx context.Context, cmd Command) (string, error
 // answer tells who asked. A lost answer is no fault: the command stays in the
 // inbox, is offered again, and is recognised by its id. What was not applied is
 // answered only once that is recorded: until then another session may apply it.
+// What was applied is said, whatever is recorded. A refusal that does not count
+// leaves the answer to another session: for Apply that is ErrFenced.
 func (r *requests) answer(ctx context.Context, cmd Command, by Claim, a Answer) error {
 	f := r.f
 	a.By, a.Version, a.At = f.b.cfg.Owner, f.at.cp.Version, time.Now().UnixMilli()
 	first, err := f.b.ports.Inbox.Answer(ctx, cmd, by, a)
 	switch {
-	case err == nil:
+	case err == nil && (first.Applied || !a.Applied):
 		r.answered = &first
 	case a.Applied:
 		r.answered = &a
 	}
-	if err != nil {
+	conflict := errors.Is(err, ErrConflict)
+	switch {
+	case conflict:
+		f.log.Warn("command answer rejected: the command was withdrawn, or its claim no longer stands", "id", cmd.ID, "applied", a.Applied)
+	case err != nil:
 		f.log.Warn("command answer not delivered", "id", cmd.ID, "error", err)
+	case first == a && !a.Applied && !a.Expired():
+		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", a.Detail)
+	}
+	if conflict && !a.Applied && r.applying {
+		return fmt.Errorf("the claim of command %s no longer stands: %w", cmd.ID, ErrFenced)
 	}
 	return nil
 }

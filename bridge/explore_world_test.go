@@ -216,7 +216,7 @@ func (w *world) answerStands(cmd bridge.Command, said bridge.Answer) {
 	a := w.inbox.of(cmd.ID)
 	switch {
 	case a.forgotten:
-	case said.Applied && a.applied == 0, !said.Applied && (a.answer == nil || *a.answer != said):
+	case said.Applied && a.applied == 0, !said.Applied && (a.applied > 0 || a.answer == nil || *a.answer != said):
 		w.fail(ruleAnswer, "the operator reads that %s is answered with %+v, and it was applied %d times and answered with %+v", cmd.ID, said, a.applied, a.answer)
 	}
 }

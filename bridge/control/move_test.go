@@ -165,6 +165,41 @@ func (r *harness) pend(id string, epoch int64) bridge.Command {
 	return r.redis.last
 }
 
+// overtaken is Redis where a bridge takes over the claim of a request before it
+// is answered, and applies it three seconds later.
+type overtaken struct {
+	*redis
+	kafka *kafka
+}
+
+func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+	pod := bridge.Claim{Owner: "pod-1", Session: "pod", Over: by.Session}
+	if _, err := o.Claim(ctx, c, pod); err != nil {
+		return bridge.Answer{}, err
+	}
+	o.kafka.own(control.Member{Owner: true})
+	time.AfterFunc(3*time.Second, func() {
+		_, _ = o.redis.Answer(context.Background(), c, pod, bridge.Answer{Applied: true, By: "pod-1"})
+	})
+	return o.redis.Answer(ctx, c, by, a)
+}
+
+// A bridge starts while this process refuses a request: its answer counts.
+func TestRefusalOvertaken(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, r *harness) {
+		m := r.plan(control.ResetToEarliest{})
+		if _, err := r.Pause(t.Context(), why, 0); err != nil { // somebody else
+			t.Fatal(err)
+		}
+		r.ports.Inbox = overtaken{r.redis, r.kafka}
+		r.control()
+		if done, err := r.Move(t.Context(), m, why); err != nil || !done.Answer.Applied || done.Answer.By != "pod-1" {
+			t.Errorf("the operator reads %+v, %v; want the bridge's answer", done, err)
+		}
+	})
+}
+
 // One request at a time: another one is refused while it is pending, and settles
 // it when it is overdue.
 func TestPending(t *testing.T) {
