@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"exportbridge/bridge"
@@ -111,8 +112,8 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 		w.minted(c)
 		return
 	case a == nil && c.Mode == bridge.AtLeastOnce && w.overdue(c.Change): // it may come late, after the delivery has changed
-		// A store that fell back is put right on the way.
-		if n := reached(c) - reached(last); (n < 0 || n > 0 && !w.lossy) && !w.contested() {
+		// A store that fell back is put right on the way, to where it was.
+		if n := reached(c) - reached(last); n > 0 && !w.store.been[reached(c)] || (n < 0 || n > 0 && !w.lossy) && !w.contested() {
 			w.fail(ruleReset, "%s expired, and took the stream from item %d to %d", c.Change.Reason, reached(last), reached(c))
 		}
 		return
@@ -225,6 +226,7 @@ func (w *world) answerStands(cmd bridge.Command, said bridge.Answer) {
 type copyStore struct {
 	value   bridge.Checkpoint
 	history []bridge.Checkpoint
+	been    map[int]bool // the positions that it ever had
 }
 
 // advance is the compare-and-set of cursorstore/advance.lua.
@@ -246,6 +248,10 @@ func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
 	}
 	s.value = to
 	s.history = append(s.history, to)
+	if s.been == nil {
+		s.been = make(map[int]bool)
+	}
+	s.been[reached(to)] = true
 	return nil
 }
 
@@ -417,6 +423,23 @@ func (w *world) judgeRepeats() {
 	for key, n := range copies {
 		if n-unsure[key] > 1 {
 			w.fail(ruleRepeats, "%s is published %d times, only %d times in a batch whose outcome was unknown", key, n, unsure[key])
+		}
+	}
+}
+
+// TestWorldExpired: a command that expired takes the stream to where the store
+// had it, whatever was lost.
+func TestWorldExpired(t *testing.T) {
+	t.Parallel()
+	for _, was := range []bool{true, false} {
+		w := &world{lossy: true}
+		w.inbox.all = []*asked{{cmd: bridge.Command{ID: "r1"}, claimed: "gone"}}
+		w.store.been = map[int]bool{2: was}
+		w.moved(bridge.Checkpoint{}, bridge.Checkpoint{
+			Mode: bridge.AtLeastOnce, Kind: bridge.KindReset, Tail: make(bridge.Tail, 2), Change: &bridge.Change{ID: "x", Reason: "command r1 expired"},
+		})
+		if failed := w.broken != nil; failed == was {
+			t.Errorf("the store had item 2 %v, and the world finds %v", was, w.broken)
 		}
 	}
 }
