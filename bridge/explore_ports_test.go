@@ -93,6 +93,8 @@ type process struct {
 	sent    []int                 // items since the last Publish; owned by the engine
 	seen    bridge.Version        // where the store was when it was last read; guarded by world.mu
 	knew    bridge.Version        // where it was when the session began
+	read    bridge.Checkpoint     // what its session found in the topic, until the store answers; guarded by world.mu
+	knows   bridge.Checkpoint     // the newest one that it found, or took to the store; guarded by world.mu
 	held    map[int]int           // what it was told that the topic holds
 	path    path                  // of its pages; owned by the scheduler
 	// made is which of the topics of its name the session has, reach how far it
@@ -273,9 +275,30 @@ func (p *process) Load(ctx context.Context) (bridge.Checkpoint, error) {
 		return nil
 	}})
 	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
 	p.seen = found.Version // none, where it was not answered in time
-	p.w.mu.Unlock()
+	if err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
+		p.learn(p.read)
+		p.learn(found)
+	}
+	p.read = bridge.Checkpoint{}
 	return found, err
+}
+
+// learn notes, under world.mu, a checkpoint that the process knows of from now on.
+// What it read in Kafka counts when the store has answered too: only then does
+// the engine decide between them.
+func (p *process) learn(c bridge.Checkpoint) {
+	if p.knows.Zero() || c.Version.Compare(p.knows.Version) > 0 {
+		p.knows = c
+	}
+}
+
+// restarts reports whether the process knows of the stream's beginning only.
+func (p *process) restarts() bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return !p.knows.Zero() && p.knows.Version == (bridge.Version{})
 }
 
 // Advance implements bridge.Store.
@@ -284,22 +307,28 @@ func (p *process) Advance(ctx context.Context, from, to bridge.Checkpoint) error
 	c := &call{op: opAdvance, run: func(f fate) error {
 		switch f {
 		case fateOK:
-			err := w.store.advance(w, from, to)
+			err := w.store.advance(p, from, to)
 			if err == nil && !w.exactly {
 				w.path = maps.Clone(p.path)
 			}
 			return err
 		case fateLost:
-			w.store.advance(w, from, to)
+			w.store.advance(p, from, to)
 		case fateLate:
-			w.late = append(w.late, func() { w.store.advance(w, from, to) })
+			w.late = append(w.late, func() { w.store.advance(p, from, to) })
 		}
 		return errExplored
 	}}
 	if w.verbose {
 		c.note = fmt.Sprintf("%s to %s %s %s", from.Version, to.Version, to.Kind, to.ChangeID())
 	}
-	return p.ask(ctx, c)
+	err := p.ask(ctx, c)
+	if err == nil {
+		w.mu.Lock()
+		p.learn(to)
+		w.mu.Unlock()
+	}
+	return err
 }
 
 // ownership implements bridge.Ownership.

@@ -62,7 +62,6 @@ type world struct {
 	repaired int            // commands of an operator for a blocked stream
 	tried    time.Time      // the last of them
 	marked   int            // events that were sent as published again
-	rewound  bool           // the store fell back to the beginning of the stream
 	hidden   bool           // and nobody knows
 	damaged  bool           // somebody made the topic of the events again, or took something off it
 	lost     bool           // the topic lost something

@@ -284,6 +284,11 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 		p.introduced = found.Epoch
 		return nil
 	}})
+	if err == nil {
+		w.mu.Lock()
+		p.read = found
+		w.mu.Unlock()
+	}
 	return found, err
 }
 

@@ -208,7 +208,6 @@ func (w *world) rollBack(n int) {
 		s.value = s.history[k-1]
 	}
 	w.wiped = w.wiped || len(s.history) == 0
-	w.rewound = w.rewound || !s.value.Zero() && s.value.Version == (bridge.Version{})
 	w.unsettle()
 }
 

@@ -230,7 +230,8 @@ type copyStore struct {
 }
 
 // advance is the compare-and-set of cursorstore/advance.lua.
-func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
+func (s *copyStore) advance(p *process, from, to bridge.Checkpoint) error {
+	w := p.w
 	if old := s.value; !old.Zero() {
 		if old.Version == to.Version && old.Cursor == to.Cursor && old.Session == to.Session {
 			return nil
@@ -244,7 +245,7 @@ func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
 			w.fail(ruleContract, "the store gets %s, which is not committed", to.Version)
 		}
 	} else {
-		w.passed(s.value, to)
+		w.passed(p, s.value, to)
 	}
 	s.value = to
 	s.history = append(s.history, to)
@@ -259,17 +260,16 @@ func (s *copyStore) advance(w *world, from, to bridge.Checkpoint) error {
 func (w *world) contested() bool { return w.plan.free || w.plan.has(twistMove, twistStop, twistApply) }
 
 // passed checks a checkpoint that the store takes where it is the truth.
-func (w *world) passed(last, to bridge.Checkpoint) {
+func (w *world) passed(p *process, last, to bridge.Checkpoint) {
 	// A store that lost everything is written again from where a process is.
 	if last.Zero() && len(w.store.history) == 0 && to.Kind != bridge.KindStart && w.topic.holdsNone() && !w.wiped {
 		w.fail(ruleRising, "the stream begins with %s %s", to.Version, to.Kind)
 	}
-	// Whoever knows that the stream had not got any further may begin it again,
-	// as may who read so while the store had fallen back that far, and a request
-	// that was on its way when all checkpoints were lost: then all events come
-	// again.
-	further := slices.ContainsFunc(w.topic.batches, func(b *sent) bool { return b.passed && b.place != (bridge.Version{}) })
-	if to.Version == (bridge.Version{}) && last.Zero() && w.topic.records > 0 && further && w.topic.holdsNone() && !w.contested() && !w.belated && !w.rewound {
+	// A process that knows of no later checkpoint may begin the stream again: it
+	// found the store fallen back that far, or empty with an old copy in Kafka, which
+	// Kafka may have lost since. So may a request that was on its way when all
+	// checkpoints were lost. Then all events come again.
+	if to.Version == (bridge.Version{}) && last.Zero() && w.topic.records > 0 && !w.contested() && !w.belated && !p.restarts() {
 		w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
 	}
 	acked := w.topic.ackedIn(to)
