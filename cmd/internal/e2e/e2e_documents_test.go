@@ -29,7 +29,6 @@ var documentCodes = map[string]int{
 	"exportbridge backfill --resume k3xq7a --execute":                                                   1,
 	"exportbridge backfill cancel k3xq7a --execute":                                                     1,
 	"exportbridge dlq show 0:17":                                                                        1,
-	"exportbridge verify --from -2d --to -1d --repair --execute":                                        2, // the stream is not so far
 	"exportbridge dlq retry 0:17 2:4":                                                                   1,
 }
 
@@ -96,6 +95,8 @@ func (s *stage) give(line string, args []string) {
 		run := s.run()
 		eventually(s.t, stepTimeout, "the stock", func() bool { return run.published() >= s.config.Events })
 		return
+	case args[0] == "verify": // of what the moves before it let the stream publish again
+		s.awaitState("idle")
 	case len(args) > 1 && args[1] == "--watch":
 		p := s.start(args...)
 		eventually(s.t, stepTimeout, "a status", func() bool { return len(p.stdout()) > 0 })

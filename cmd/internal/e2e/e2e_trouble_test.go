@@ -310,7 +310,7 @@ func (s *stage) shownState(server string) (state string) {
 				state = strings.TrimSpace(rest)
 			}
 		}
-		return strings.Contains(state, "waiting: "+server) || strings.HasPrefix(state, "retry in ")
+		return strings.Contains(state, "retrying: "+server) || strings.HasPrefix(state, "retry in ")
 	})
 	return state
 }
