@@ -96,7 +96,10 @@ func (s *stage) give(line string, args []string) {
 		eventually(s.t, stepTimeout, "the stock", func() bool { return run.published() >= s.config.Events })
 		return
 	case args[0] == "verify": // of what the moves before it let the stream publish again
-		s.awaitState("idle")
+		eventually(s.t, stepTimeout, "the end of the export", func() bool {
+			p, _ := s.command(0, "cursor", "show")
+			return bytes.Contains(p.stdout(), []byte("at the end of the export"))
+		})
 	case len(args) > 1 && args[1] == "--watch":
 		p := s.start(args...)
 		eventually(s.t, stepTimeout, "a status", func() bool { return len(p.stdout()) > 0 })
