@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"exportbridge/bridge"
@@ -118,6 +119,7 @@ func TestRefusalNeedsTheClaim(t *testing.T) {
 		if a := r.await("a"); a.Applied {
 			t.Errorf("answer %+v", a)
 		}
+		synctest.Wait() // the bridge goes on logging after its answer
 		if n := strings.Count(r.log.String(), "session started"); n != begun+2 {
 			t.Errorf("%d sessions began before the refusal, want a second one after the claim was seen", n-begun)
 		}
