@@ -12,7 +12,7 @@ func TakeJSON(cmd *cobra.Command) *bool {
 
 // TakeWide gives a command that prints a table the flag --wide.
 func (a *App) TakeWide(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&a.wide, "wide", false, "print whole lines; without it a terminal's width cuts them")
+	cmd.Flags().BoolVar(&a.wide, "wide", false, "print full lines; the default truncates at the terminal width")
 }
 
 // Width is the width that tables are cut to, 0 for none.

@@ -134,7 +134,22 @@ func usageTemplate(template string) string {
 	).Replace(template) + `{{if .Annotations.` + settingsAnnotation + `}}
 Settings are environment variables or flags: KAFKA_BROKERS is --kafka-brokers.
 "exportbridge config docs" lists them.
+{{end}}{{if takesTime .}}
+TIME is RFC 3339, relative to now (-2h, -7d), now, earliest, or milliseconds
+since the epoch.
 {{end}}`
+}
+
+func init() { cobra.AddTemplateFunc("takesTime", takesTime) }
+
+// takesTime reports whether a flag of the command takes a TIME.
+func takesTime(cmd *cobra.Command) bool {
+	takes := false
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		kind, _ := pflag.UnquoteUsage(f)
+		takes = takes || kind == "TIME"
+	})
+	return takes
 }
 
 // describeCompletion replaces cobra's help of completion, which is wider than 80

@@ -24,10 +24,10 @@ each is published exactly once. A range that overlaps the stream or an earlier
 backfill is rejected; --allow-overlap publishes it again, with the same ce_id.
 
 The job runs in this process. After an interruption or a crash, --resume
-continues it without loss or duplicates, with its --parallel and --rate-limit.
-Windows are half-open, as is the boundary with the stream; order is kept within
-a window. Late or re-timestamped events cannot be detected: they can be missing,
-or appear on both sides of a boundary.
+continues it without loss or duplicates, with the job's --parallel and
+--rate-limit. A window includes its start and excludes its end; order is kept
+within a window. An event that the API lists late, or with another time, can be
+missing or published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge backfill --from 2026-01-01T00:00:00Z --to -30d --windows 8
@@ -60,11 +60,11 @@ func newBackfillListCommand(a *cli.App) *cobra.Command {
 		Use:   "list",
 		Short: "List backfills and replays",
 		Long: `List the backfills and replays of a stream, oldest first, with the process that
-runs each. A running job without a process was interrupted: --resume continues
-it.
+runs each. An interrupted job has none; --resume continues it.
 
-The records of a job are removed when another job starts, 30 days after its end.
-A backfill stays listed: its range counts as published.`,
+Starting a job deletes the stored state of replays that ended more than 30 days
+ago; published events stay. Backfills stay listed, because their ranges count as
+published.`,
 		Example: "  exportbridge backfill list --json",
 		Args:    cli.NoArgs,
 	}

@@ -56,9 +56,9 @@ func newCheckCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check configuration and connectivity",
-		Long: `Check the settings, the export API and its key, Kafka with topics and
-permissions, Redis with its persistence, and the owners of the streams. The
-command writes one key to Redis and removes it again.
+		Long: `Check the settings, the export API and its key, Kafka topics and permissions,
+Redis persistence, and which process owns each stream. The command writes one
+key to Redis and removes it again.
 
 The exit code is 3 if the bridge cannot run.`,
 		Example: `  EXPORT_API_KEY_FILE=key exportbridge check

@@ -46,9 +46,9 @@ Without --execute, the command is a dry run.`,
 		Args: cli.NoArgs,
 	}
 	m.flags(cmd)
-	cmd.Flags().StringVar(&at, "to-datetime", "", "rewind to the newest commit at or before `TIME`")
-	cmd.Flags().StringVar(&by, "by-duration", "", "rewind to the newest commit at least `DURATION` ago, such as 2h")
-	cmd.Flags().Int64Var(&shift, "shift-by", 0, "rewind by N pages: `-N`")
+	cmd.Flags().StringVar(&at, "to-datetime", "", "rewind to the newest cursor committed at or before `TIME`")
+	cmd.Flags().StringVar(&by, "by-duration", "", "same as --to-datetime with -`DURATION`, such as 2h")
+	cmd.Flags().Int64Var(&shift, "shift-by", 0, "rewind by at least N pages, to a commit: `-N`")
 	cmd.Flags().StringVar(&entry, "to-entry", "", "rewind to `ENTRY` of cursor history")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if err := oneOf(cmd.Flags(), "to-datetime", "by-duration", "shift-by", "to-entry"); err != nil {
@@ -122,11 +122,12 @@ func newCursorResetCommand(a *cli.App) *cobra.Command {
 		Use:   "reset",
 		Short: "Reset to an arbitrary position",
 		Long: `Reset a stream to an arbitrary position, in or outside its history. A reset also
-accepts a changed filter, end or application, and topics that were re-created or
+accepts changes that block a stream: another event filter (EXPORT_EVENTS), end
+(EXPORT_END) or application of the API key, and topics that were re-created or
 lost records. The running bridge applies and acknowledges the change; without
 one, the command applies it itself.
 
---to-current keeps the position and only accepts the changes. --to-latest skips
+--to-current keeps the position and only accepts such changes. --to-latest skips
 all events up to now. Without --execute, the command is a dry run.`,
 		Example: `  exportbridge cursor reset --to-datetime 2026-11-20T00:00:00Z
   exportbridge cursor reset --to-cursor "$CURSOR" --reason "bad page" --execute`,
@@ -137,7 +138,7 @@ all events up to now. Without --execute, the command is a dry run.`,
 	f.BoolVar(&earliest, "to-earliest", false, "reset to the first event")
 	f.BoolVar(&current, "to-current", false, "keep the position")
 	f.BoolVar(&latest, "to-latest", false, "skip all events up to now")
-	f.StringVar(&at, "to-datetime", "", "reset to the first event at or after `TIME`")
+	f.StringVar(&at, "to-datetime", "", "reset to the first event with an event time of `TIME` or later")
 	f.StringVar(&cursor, "to-cursor", "", "reset to cursor `VALUE`, byte for byte")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if err := oneOf(f, "to-earliest", "to-current", "to-latest", "to-datetime", "to-cursor"); err != nil {

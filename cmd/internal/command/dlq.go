@@ -147,10 +147,11 @@ func newDLQListCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, newest first",
-		Long: `List the dead letters of a stream, newest first, with place, time, reason, item
-id, size and time of a successful retry. A letter that holds only the item's
-position can be retried as long as the API accepts its cursor. An incomplete
-list is an error and is not printed.`,
+		Long: `List the dead letters of a stream, newest first, with PARTITION:OFFSET, time,
+reason, item id, size and time of a successful retry. A letter of a too-large
+item holds only its position; it can be retried while the API accepts the cursor
+in the letter. If the topic cannot be read to its end, the command fails and
+prints nothing.`,
 		Example: `  exportbridge dlq list --since -24h
   exportbridge dlq list --reason bad-timestamp --limit 1000 --json`,
 		Args: cli.NoArgs,
@@ -160,7 +161,7 @@ list is an error and is not printed.`,
 	cli.TakeStream(cmd, &o.stream)
 	a.TakeWide(cmd)
 	cmd.Flags().StringVar(&o.since, "since", "", "list letters written since `TIME`")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "list letters with `REASON` "+strings.Join(deadletter.Reasons, ", "))
+	cmd.Flags().StringVar(&o.reason, "reason", "", "list letters with this failure `REASON`, one of "+strings.Join(deadletter.Reasons, ", "))
 	cli.Offer(cmd, "reason", deadletter.Reasons...)
 	cmd.Flags().IntVar(&o.limit, "limit", listedLetters, "list the newest `N` letters")
 	takeReading(cmd, &o.timeout)

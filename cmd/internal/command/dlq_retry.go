@@ -33,17 +33,17 @@ func newDLQRetryCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry [PARTITION:OFFSET...]",
 		Short: "Retry dead letters",
-		Long: `Publish dead letters to the stream's topic, for example after its message limit
-was raised. An item in the letter is mapped again by the rules of the stream's
-resource; an item too large for its letter is fetched again at its cursor. The
-record is the original one, with eb-origin: repair. The record and a mark of the
-retry are one transaction: no letter is published twice, nor is an event that
-several letters hold. The letters stay in the topic, and the running stream is
-unaffected.
+		Long: `Publish dead letters to the stream's topic, for example after raising its
+message size limit. The command reads the item in the letter again; if the item
+was too large for the letter, it fetches the item from the API.
 
-A letter that fails again is reported and kept in the DLQ. With --all,
-publishing starts when all letters are found. Without --execute, the command is
-a dry run.`,
+The records carry eb-origin: repair. Each record and a mark of its retry are one
+transaction, so repeated retries publish an event once. If a rewind published
+the event after the letter was written, a retry publishes it again. All letters
+stay in the topic; "dlq list" shows which were retried.
+
+A letter that fails again is reported. --all reads the whole topic before it
+publishes. Without --execute, the command is a dry run.`,
 		Example: `  exportbridge dlq retry 0:17 2:4
   exportbridge dlq retry --all --reason too-large --execute`,
 		Args: cobra.ArbitraryArgs,
@@ -52,7 +52,7 @@ a dry run.`,
 	o.json = cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &o.stream)
 	cmd.Flags().BoolVar(&o.all, "all", false, "retry all dead letters of the stream")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "with --all, retry letters with `REASON` "+strings.Join(deadletter.Reasons, ", "))
+	cmd.Flags().StringVar(&o.reason, "reason", "", "with --all, retry letters with this failure `REASON`, one of "+strings.Join(deadletter.Reasons, ", "))
 	cli.Offer(cmd, "reason", deadletter.Reasons...)
 	cli.TakeExecute(cmd, &o.execute)
 	takeReading(cmd, &o.timeout)

@@ -28,8 +28,9 @@ func newPauseCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause",
 		Short: "Pause a stream",
-		Long: `Pause a stream once the batch in flight is committed. The pause ends with resume
-or, with --duration, by itself; it survives restarts and failovers. A bounded
+		Long: `Pause a stream after the batch in flight is committed; there is no dry run. The
+pause lasts until "exportbridge resume", or for --duration, and survives
+restarts and failovers. A bounded
 run (--once, --max-events, --until or EXPORT_END) of a paused stream is
 rejected. Without a running bridge, the command applies the pause itself.`,
 		Example: `  exportbridge pause --duration 30m --reason "vendor migration"

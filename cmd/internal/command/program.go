@@ -18,8 +18,9 @@ const (
 var Program = cli.Program{
 	Name:  "exportbridge",
 	Short: "Turn a paginated export API into a Kafka topic",
-	Long: `exportbridge follows the cursor of a paginated export API, publishes every
-event to Kafka, and keeps the committed cursor in Redis.`,
+	Long: `exportbridge follows the cursor of a paginated export API and publishes every
+event to Kafka. By default, events and cursor are committed in one Kafka
+transaction, and Redis keeps a copy of the cursor.`,
 	Example: `  EXPORT_API_KEY_FILE=key exportbridge check          # check the setup
   EXPORT_API_KEY_FILE=key exportbridge run
   exportbridge cursor rewind --to-datetime -2h --execute`,

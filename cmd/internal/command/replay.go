@@ -17,9 +17,11 @@ same events with the same ce_id, and eb-origin: replay. The default topic is
 <topic>.replay.<id>, created with the settings of the stream's topic.
 
 The job runs in this process. After an interruption or a crash, --resume
-continues it without loss or duplicates, with its --parallel and --rate-limit.
-Windows are half-open; order is kept within a window. Late or re-timestamped
-events cannot be detected.
+continues it without loss or duplicates, with the job's --parallel and
+--rate-limit. "backfill list" shows replays, "backfill cancel" cancels them. A
+window includes its start and excludes its end; order is kept within a window.
+An event that the API lists late, or with another time, can be missing or
+published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge replay --from -2h --to now

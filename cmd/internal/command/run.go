@@ -25,9 +25,10 @@ func newRunCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the bridge",
-		Long: `Follow the cursor of the export API, publish every event to Kafka, and keep the
-committed cursor in Redis. The command runs until it is stopped; the next start
-resumes at the checkpoint. Unreachable servers are retried.
+		Long: `Follow the cursor of the export API and publish every event to Kafka. By
+default, events and cursor are committed in one Kafka transaction; Redis keeps a
+copy of the cursor. The command runs until it is stopped; the next start resumes
+at the last commit. Unreachable servers are retried.
 
 The first SIGTERM or Ctrl-C commits the batch in flight and exits, within
 BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,

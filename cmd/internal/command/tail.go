@@ -49,10 +49,12 @@ func newTailCommand(a *cli.App) *cobra.Command {
 consumer. Partitions are merged by time. The command joins no consumer group and
 commits no offsets.
 
--n exits after N records. -o sets the start: start, end, N records before the
-end of each partition (-N), or a time (@TIME: RFC 3339, milliseconds since the
-epoch, or relative to now as in @-10m). With both, the command exits at the
-current end of the topic, or after N records; -o end waits for N new records.
+Without -n, the command follows the topic. With -n, it prints N records and
+exits: the newest N, or the first N from -o; with -o it also exits at the
+current end of the topic, except that -o end waits for N new records.
+
+-o is start, end, N records before the end of each partition (-N), or a time
+(@TIME: RFC 3339, milliseconds since the epoch, or relative to now as in @-10m).
 
 -f takes the % verbs of rpk: %t topic, %p partition, %o offset, %k key,
 %v value, %h{%k=%v } headers, %d{strftime[%H:%M:%S]} time, \n newline.`,
@@ -67,7 +69,7 @@ current end of the topic, or after N records; -o end waits for N new records.
 	a.TakeSettings(cmd)
 	a.TakeWide(cmd)
 	flags := cmd.Flags()
-	flags.IntVarP(&o.n, "num", "n", tailRecords, "exit after `N` records; without -o, the newest N")
+	flags.IntVarP(&o.n, "num", "n", tailRecords, "print `N` records and exit; without -n, begin at the newest")
 	flags.StringVarP(&o.from, "offset", "o", "", "start `AT` start, end, -N or @TIME")
 	cli.Offer(cmd, "offset", "start", "end")
 	flags.StringVarP(&o.format, "format", "f", "", "print each record in `FORMAT`")

@@ -40,18 +40,19 @@ func newVerifyCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare a past range of the export with the topic",
-		Long: `Fetch the events of [--from, --to) again and compare them with the topic,
-read_committed, by id, or by content hash if events have no id. The report
+		Long: `Fetch the events of a past range again and compare them with the committed
+records of the topic: by id, or by content hash if events have no id. The report
 counts missing, extra, dead-lettered, duplicate and late events. The range is
 compared in parts of at most --batch events to bound memory. The exit code is 3
 if events are missing.
 
 --repair --execute publishes missing events, with eb-origin: repair. The events
 and a mark that lists them are one transaction; a second repair publishes none
-of them again. The range must end before the live position. Events that the
-stream can still publish are left to it: those ingested after it last reached
-the end of the export. For events without an ingestion time, a bridge must run:
-the repair waits for it to reach the end, then reads the topic again.`,
+of them again. The range must end before the live position. The repair skips
+events that the API ingested after the stream last reached the end of the
+export: the stream publishes them itself. If events have no ingestion time, a
+bridge must run; the repair waits until it reaches the end, then reads the topic
+again.`,
 		Example: `  exportbridge verify --from -2d --to -1d
   exportbridge verify --from -2d --to -1d --repair --execute`,
 		GroupID: groupPosition,
@@ -61,8 +62,8 @@ the repair waits for it to reach the end, then reads the topic again.`,
 	o.json = cli.TakeJSON(cmd)
 	f := cmd.Flags()
 	cli.TakeStream(cmd, &o.stream)
-	f.StringVar(&o.from, "from", "", "start of the range, inclusive: a `TIME`")
-	f.StringVar(&o.to, "to", "", "end of the range, exclusive: a `TIME`")
+	f.StringVar(&o.from, "from", "", "inclusive start `TIME` of the range")
+	f.StringVar(&o.to, "to", "", "exclusive end `TIME` of the range")
 	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare `N` events at a time, at about 150 bytes of memory each")
 	f.Var(cli.Parsed(&o.late, config.ParseDuration, "DURATION"), "late-threshold", "count events as late if ingested this long after their time (default 1m)")
 	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE`, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")

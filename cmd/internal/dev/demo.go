@@ -38,9 +38,9 @@ func newDemoCommand(a *cli.App) *cobra.Command {
 		Use:   "demo",
 		Short: "Run API, Kafka, Redis and bridge in one process",
 		Long: `Run a simulated export API, an embedded Kafka, an embedded Redis and the bridge
-in one process. Other Kafka and Redis clients can connect. A default port in use
-is replaced by a free one. --data-dir keeps Kafka's data after the end, and with
-them the position of an exactly-once stream.`,
+in one process. Other Kafka and Redis clients can connect. If a default port is
+in use, the demo takes a free one. --data-dir keeps Kafka's data between runs;
+an exactly-once stream resumes from it.`,
 		Example: `  exportbridge-dev demo
   exportbridge-dev demo --rate 500/s --chaos
   exportbridge-dev demo --duration 30s --data-dir /tmp/demo`,

@@ -39,25 +39,24 @@ const pageEvents = 1000
 
 const help = `Measure how close the bridge comes to its limits, on this machine.
 
-A cursor is serial: page n+1 can be requested only after page n returned its
-cursor, so a loop that only fetches is the upper bound. The other one is the
-Kafka client producing from memory. Each row is the ratio of two such runs, or
-of the bridge and a typical loop, with its goal. Rows marked * are absolute and
-specific to this machine.
+There are two upper bounds: a loop that only fetches, since page n+1 can be
+requested only after page n returned its cursor; and the Kafka client producing
+from memory. Each row is the ratio of two runs, with its goal. Rows marked * are
+absolute and specific to this machine.
 
 Simulated export API, Kafka, Redis and the measured program are separate
 processes. All runs of a round follow each other, in reverse order in every
 second round, and ratios are taken within a round: a machine that slows down
-slows both sides. A short first round warms up and does not count. While the
-machine has other work there is no verdict, only "busy".
+slows both sides. A short first round warms up and does not count. If the
+machine is busy with other work, the verdict is "busy".
 
 The clock runs from the first request to the last page of a loop, or the last
 acknowledged commit of the bridge. The bridge runs with default settings; those
 of the environment are ignored. A real Kafka or Redis must accept plain
 connections; topics and keys created there are deleted afterwards.
 
---against measures another program in the same rounds. Its words, split at
-spaces, are started for each run with the variables below. It gets SIGTERM when
+--against measures another program in the same rounds: it starts COMMAND, split
+at spaces, for each run, with the variables below. The program gets SIGTERM when
 a read_committed consumer has read as many records as the export has events, and
 then has ten seconds to end.
 
