@@ -137,7 +137,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	}
 	switch _, err := r.Publisher.Publish(ctx, page, l.mark(), value); {
 	case errors.Is(err, bridge.ErrRefused):
-		one.Result, one.Detail = Refused, refusal(err)
+		one.Result, one.Detail = Refused, Rejection(err)
 	case err != nil:
 		return one, err
 	default:
@@ -146,8 +146,9 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	return one, nil
 }
 
-// refusal is why the topic rejects an event.
-func refusal(err error) string {
+// Rejection returns why the topic rejects an event: the fault, without the steps
+// that led to it.
+func Rejection(err error) string {
 	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
 		return fault.Error()
 	}

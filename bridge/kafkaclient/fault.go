@@ -54,6 +54,15 @@ func (c *Config) Fault(err error, topic string) *bridge.Fault {
 	return f
 }
 
+// ReadFault is Fault for an error of reading a topic: its hint grants reading.
+func (c *Config) ReadFault(err error, topic string) *bridge.Fault {
+	f := c.Fault(err, topic)
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		f.Hint = c.GrantRead(topic)
+	}
+	return f
+}
+
 // answerFault classifies a broker's error response. It reports false for other
 // errors.
 func (c *Config) answerFault(f *bridge.Fault, topic string) bool {

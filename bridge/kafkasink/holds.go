@@ -154,9 +154,7 @@ func (c *Config) unreadable(err error, topic string) error {
 	if !errors.Is(err, kerr.TopicAuthorizationFailed) {
 		return err
 	}
-	f := c.fault(err, topic)
-	f.Hint = c.GrantRead(topic)
-	return f
+	return c.ReadFault(err, topic)
 }
 
 // isOurs reports whether a record belongs to the stream.

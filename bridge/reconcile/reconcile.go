@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -57,9 +58,7 @@ type Config struct {
 
 // Source is the export API.
 type Source interface {
-	bridge.Source
-	// DecodeItem returns a page with a single item, given as bytes.
-	DecodeItem(item []byte) (*bridge.Page, error)
+	deadletter.Source
 	// IngestedAt returns an item's ingestion time in milliseconds since the epoch;
 	// 0 if it has none.
 	IngestedAt(item []byte) int64

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/deadletter"
 )
 
 // repairedAtOnce is the maximum number of events in a transaction: their mark, 22
@@ -167,7 +168,7 @@ func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridg
 		return err
 	case len(events) == 1:
 		if r.Refused++; len(r.Reasons) < named {
-			r.Reasons = append(r.Reasons, refusal(err))
+			r.Reasons = append(r.Reasons, deadletter.Rejection(err))
 		}
 		return nil
 	}
@@ -176,12 +177,4 @@ func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridg
 		return err
 	}
 	return r.commit(ctx, page, events[half:])
-}
-
-// refusal is why the topic rejects an event.
-func refusal(err error) string {
-	if fault, ok := errors.AsType[*bridge.Fault](err); ok {
-		return fault.Error()
-	}
-	return err.Error()
 }

@@ -57,7 +57,7 @@ type App struct {
 // Program is a binary: its name, its help and its commands.
 type Program struct {
 	Name, Short, Long, Example string
-	Groups                     []*cobra.Group // of commands in the help, the set-up group among them; nil for none
+	Groups                     []*cobra.Group // of commands in the help, beside GroupSetup
 	Commands                   func(*App) []*cobra.Command
 }
 
@@ -74,7 +74,7 @@ func (p *Program) Execute() {
 // (NAME=VALUE) and returns the exit code. It ends early, as gracefully as the
 // command can, when ctx is cancelled.
 func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) int {
-	a := &App{Stdio: std, Name: p.Name, Environ: environ, Given: make(map[string]string)}
+	a := p.app(environ, std)
 	root := p.build(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -88,7 +88,11 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 // Root returns the root command, with all others below it, for what reads
 // them: it has no input, and its output is discarded.
 func (p *Program) Root() *cobra.Command {
-	return p.build(&App{Stdio: Stdio{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}, Name: p.Name, Given: make(map[string]string)})
+	return p.build(p.app(nil, Stdio{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}))
+}
+
+func (p *Program) app(environ []string, std Stdio) *App {
+	return &App{Stdio: std, Name: p.Name, Environ: environ, Given: make(map[string]string)}
 }
 
 func (p *Program) build(a *App) *cobra.Command {

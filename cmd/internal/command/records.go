@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/deadletter"
 	"exportbridge/bridge/kafkaclient"
@@ -54,11 +52,7 @@ func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]
 	}
 	all, err := l.List(ctx, deadletter.Query{Limit: limit})
 	if _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); err != nil && !incomplete {
-		fault := st.Kafka.Fault(err, l.Name)
-		if errors.Is(err, kerr.TopicAuthorizationFailed) {
-			fault.Hint = st.Kafka.GrantRead(l.Name)
-		}
-		return nil, fault
+		return nil, st.Kafka.ReadFault(err, l.Name)
 	}
 	return all, err
 }
