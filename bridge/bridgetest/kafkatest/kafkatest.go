@@ -17,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 
 	"exportbridge/bridge/bridgetest/servers"
 )
@@ -48,23 +47,11 @@ func Run(m *testing.M, ends ...func() error) int {
 	for _, end := range append(ends, stop) {
 		errs = append(errs, end())
 	}
-	if err := errors.Join(append(errs, leaks())...); err != nil && code == 0 {
+	if err := errors.Join(append(errs, servers.Leaks())...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
-}
-
-// leaks returns an error if goroutines are left. A closed embedded broker ends
-// its connections' goroutines on its own time, which a busy machine stretches.
-func leaks() error {
-	var err error
-	for began := time.Now(); time.Since(began) < Patience; {
-		if err = goleak.Find(); err == nil {
-			return nil
-		}
-	}
-	return err
 }
 
 // Brokers returns the cluster to test on.

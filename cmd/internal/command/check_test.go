@@ -115,7 +115,7 @@ func restrictedKafka(t *testing.T, env map[string]string) {
 		kfake.SeedTopics(2, "export.events", "dlq.export.events"),
 		kfake.User("SCRAM-SHA-256", "writer", secretPassword, acls...), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"))
 	createCheckpoints(t, cluster)
-	admin := kafkaClient(t, cluster.ListenAddrs()[0], kgo.SASL(scram.Auth{User: "admin", Pass: "admin"}.AsSha256Mechanism()))
+	admin := servers.Client(t, cluster.ListenAddrs()[0], kgo.SASL(scram.Auth{User: "admin", Pass: "admin"}.AsSha256Mechanism()))
 	produce(t, admin, eventRecord(0, 1, "k", "v"))
 	env["KAFKA_BROKERS"] = strings.Join(cluster.ListenAddrs(), ",")
 	env["KAFKA_SASL_MECHANISM"] = "SCRAM-SHA-256"
@@ -367,7 +367,7 @@ func TestCheckTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, l)
+	servers.CloseAtEnd(t, l)
 	silent := l.Addr().String()
 	env := map[string]string{
 		"EXPORT_URL": "http://" + silent, "EXPORT_API_KEY": secretKey, "KAFKA_BROKERS": silent, "REDIS_URL": "redis://" + silent,
@@ -390,7 +390,7 @@ func TestCheckOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, client)
+	servers.CloseAtEnd(t, client)
 	for _, test := range []struct {
 		status bridge.Status
 		want   []string

@@ -31,7 +31,7 @@ func lettersWorld(t *testing.T, n int) (*servers.Cluster, map[string]string) {
 		}
 	}
 	addr := kafka.ListenAddrs()[0]
-	client := kafkaClient(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client := servers.Client(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	var all []*kgo.Record
 	for i := range n {
 		all = append(all, &kgo.Record{

@@ -44,10 +44,10 @@ func tailWorld(t *testing.T) (addr string) {
 	t.Helper()
 	kafka := servers.EmbeddedKafka(t, kfake.SeedTopics(3, "export.events"))
 	addr = kafka.ListenAddrs()[0]
-	client := kafkaClient(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client := servers.Client(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	produce(t, client,
 		eventRecord(0, 1, "k1", "a"), eventRecord(1, 2, "k2", "b"), eventRecord(0, 3, "k1", "c"), eventRecord(1, 4, "k2", "d"), eventRecord(0, 5, "k3", "e"))
-	tx := kafkaClient(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID("tail-test"))
+	tx := servers.Client(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID("tail-test"))
 	for _, end := range []struct {
 		record *kgo.Record
 		commit kgo.TransactionEndTry
@@ -130,7 +130,7 @@ func TestTailFollows(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			addr := tailWorld(t)
-			client := kafkaClient(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+			client := servers.Client(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			r, w := io.Pipe()
@@ -192,7 +192,7 @@ func feed(ctx context.Context, client *kgo.Client, stop <-chan struct{}) {
 func TestTailMergesInBounds(t *testing.T) {
 	t.Parallel()
 	kafka := servers.EmbeddedKafka(t, kfake.SeedTopics(2, "export.events"))
-	client := kafkaClient(t, kafka.ListenAddrs()[0], kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client := servers.Client(t, kafka.ListenAddrs()[0], kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	const each = 15_000
 	var records []*kgo.Record
 	for n := range 2 * each {
@@ -214,7 +214,7 @@ func TestTailMergesInBounds(t *testing.T) {
 func TestTailDeleted(t *testing.T) {
 	t.Parallel()
 	addr := tailWorld(t)
-	admin := kadm.NewClient(kafkaClient(t, addr))
+	admin := kadm.NewClient(servers.Client(t, addr))
 	offsets := kadm.Offsets{}
 	offsets.AddOffset("export.events", 0, 2, -1)
 	offsets.AddOffset("export.events", 1, 4, -1)

@@ -3,14 +3,12 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
-	"go.uber.org/goleak"
 
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
@@ -19,24 +17,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakless{m}, map[string]func(){
+	testscript.Main(servers.Leakless{M: m, AtOnce: 8}, map[string]func(){
 		"exportbridge":     command.Program.Execute,
 		"exportbridge-dev": dev.Program.Execute,
 		"deaf":             deaf.Execute,
 	})
-}
-
-// leakless runs the tests and fails if a goroutine is left.
-type leakless struct{ *testing.M }
-
-func (m leakless) Run() int {
-	servers.Parallel(8)
-	code := m.M.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
 }
 
 // deaf is a program that does not end when it is told to.

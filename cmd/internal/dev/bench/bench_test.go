@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/dev/embedded"
@@ -275,7 +276,7 @@ func TestAPIClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, server)
+	servers.CloseAtEnd(t, server)
 	api := &apiServer{url: server.URL}
 	restart := func(events int) apiClock {
 		t.Helper()

@@ -1,13 +1,12 @@
 package bench
 
 import (
-	"io"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
-	"go.uber.org/goleak"
 
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command"
 )
@@ -19,30 +18,8 @@ var program = cli.Program{
 }
 
 func TestMain(m *testing.M) {
-	testscript.Main(leakless{m}, map[string]func(){
+	testscript.Main(servers.Leakless{M: m}, map[string]func(){
 		"exportbridge":     command.Program.Execute,
 		"exportbridge-dev": program.Execute,
-	})
-}
-
-// leakless runs the tests and fails if a goroutine is left.
-type leakless struct{ *testing.M }
-
-func (m leakless) Run() int {
-	code := m.M.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		println(err.Error())
-		return 1
-	}
-	return code
-}
-
-// closing closes c at the end of the test.
-func closing(t *testing.T, c io.Closer) {
-	t.Helper()
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/cli"
@@ -32,12 +33,12 @@ func startBenchServers(t *testing.T, events int) *benchServers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, k)
+	servers.CloseAtEnd(t, k)
 	r, err := embedded.StartRedis(anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, r)
+	servers.CloseAtEnd(t, r)
 	api := new(timedAPI)
 	if api.Handler, err = exportsim.New(exportsim.Config{Events: events, OnRequest: api.note}); err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func startBenchServers(t *testing.T, events int) *benchServers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, server)
+	servers.CloseAtEnd(t, server)
 	backends, err := newBackends(k.Addr, r.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
 )
 
@@ -26,7 +27,7 @@ func TestEmbeddedKafkaKeepsItsData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := kafkaClient(t, k.Addr, kgo.DefaultProduceTopic("things"))
+	client := servers.Client(t, k.Addr, kgo.DefaultProduceTopic("things"))
 	if _, err := kadm.NewClient(client).CreateTopic(ctx, 3, 1, nil, "things"); err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +42,8 @@ func TestEmbeddedKafkaKeepsItsData(t *testing.T) {
 	if k, err = StartKafka("127.0.0.1:0", dir); err != nil {
 		t.Fatal(err)
 	}
-	closing(t, k)
-	client = kafkaClient(t, k.Addr, kgo.ConsumeTopics("things"))
+	servers.CloseAtEnd(t, k)
+	client = servers.Client(t, k.Addr, kgo.ConsumeTopics("things"))
 	fetched := client.PollFetches(ctx)
 	if err := fetched.Err(); err != nil || fetched.NumRecords() != 1 || string(fetched.Records()[0].Value) != "one" {
 		t.Errorf("%d records, %v", fetched.NumRecords(), err)
@@ -67,7 +68,7 @@ func TestDataDirIsLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, again)
+	servers.CloseAtEnd(t, again)
 }
 
 func TestTemporaryDataDirIsRemoved(t *testing.T) {
@@ -90,7 +91,7 @@ func TestEmbeddedRedisExpiresKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, r)
+	servers.CloseAtEnd(t, r)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	opts, err := redis.ParseURL(r.URL)
@@ -98,7 +99,7 @@ func TestEmbeddedRedisExpiresKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := redis.NewClient(opts)
-	closing(t, client)
+	servers.CloseAtEnd(t, client)
 	if err := client.Set(ctx, "lease", "mine", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -130,14 +131,14 @@ func TestListenAt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, taken)
+	servers.CloseAtEnd(t, taken)
 	addr := taken.Addr().String()
 
 	ln, moved, err := ListenAt("", addr)
 	if err != nil || !moved || ln.Addr().String() == addr {
 		t.Fatalf("moved %v, %v", moved, err)
 	}
-	closing(t, ln)
+	servers.CloseAtEnd(t, ln)
 	if ln, _, err := ListenAt(addr, "127.0.0.1:0"); err == nil {
 		ln.Close()
 		t.Error("a taken address was taken again")

@@ -1,4 +1,4 @@
-package command
+package e2e_test
 
 import (
 	"bytes"
@@ -7,9 +7,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/command"
+	"exportbridge/cmd/internal/dev"
 )
 
-// TestHelpWidth: the help of every command fits into 80 columns.
+// TestHelpWidth: the help of every command of both programs fits into 80 columns.
 func TestHelpWidth(t *testing.T) {
 	t.Parallel()
 	var check func(cmd *cobra.Command)
@@ -28,5 +31,6 @@ func TestHelpWidth(t *testing.T) {
 			check(sub)
 		}
 	}
-	check(Program.Root())
+	check(command.Program.Root())
+	check(dev.Program.Root())
 }

@@ -1,0 +1,68 @@
+package servers
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+)
+
+// leakPatience bounds the wait for goroutines that are about to end. A closed
+// embedded broker ends those of its connections on its own time, which a busy
+// machine stretches.
+const leakPatience = 30 * time.Second
+
+// Leakless is a testing.M that fails if goroutines are left after the tests.
+type Leakless struct {
+	*testing.M
+	AtOnce int // tests that run at a time, as for Parallel; 0 is go test's default
+}
+
+// Run runs the tests and returns the exit code.
+func (m Leakless) Run() int {
+	if m.AtOnce > 0 {
+		Parallel(m.AtOnce)
+	}
+	code := m.M.Run()
+	if err := Leaks(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// Leaks returns an error if goroutines are left.
+func Leaks() error {
+	var err error
+	for began := time.Now(); time.Since(began) < leakPatience; {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// CloseAtEnd closes c at the end of the test, which fails if that fails.
+func CloseAtEnd(t testing.TB, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// Client returns a client of the Kafka at addr, which the end of the test closes.
+func Client(t testing.TB, addr string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addr))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
