@@ -68,13 +68,13 @@ browser: ## test the operations page in Chromium; SCREENSHOTS=dir
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
 
 model: ## check the protocol's model, and each broken rule, with spin
-	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge
+	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine
 
 broken: ## remove each rule of the protocol: a test must fail
-	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge ./cmd/internal/e2e
+	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./cmd/internal/e2e
 
 explore: ## test schedules of two processes with faults; SECONDS=60
-	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge
+	EXPLORE_SECONDS=$$(($(or $(SECONDS),60) / 2)) $(GO) test $(PLAIN) -count=1 -v -timeout 60m -run 'TestExplore(Random)?$$' ./bridge/engine
 
 poison: ## overwrite released pages under the race detector; EVENTS=N
 	POISON_EVENTS=$(or $(EVENTS),1000000) $(GO) test $(PLAIN) -race -count=1 -timeout 30m -v -run TestPoisonedPages ./bridge/kafkasink

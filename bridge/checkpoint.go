@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -77,8 +79,8 @@ func (p Version) Compare(q Version) int {
 	return cmp.Or(cmp.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Seq, q.Seq))
 }
 
-// next is the version of the next commit in the same epoch.
-func (p Version) next() Version { return Version{Epoch: p.Epoch, Seq: p.Seq + 1} }
+// Next is the version of the next commit in the same epoch.
+func (p Version) Next() Version { return Version{Epoch: p.Epoch, Seq: p.Seq + 1} }
 
 func (p Version) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
 
@@ -202,18 +204,18 @@ func (c *Checkpoint) ChangeID() string {
 	return c.Change.ID
 }
 
-// asked returns the id of the last operator's request; without one, that of the
+// LastRequest returns the id of the last operator's request; without one, that of the
 // program's own request, or "".
-func (c *Checkpoint) asked() string {
+func (c *Checkpoint) LastRequest() string {
 	if c.Change != nil && c.Change.After != "" {
 		return c.Change.After
 	}
 	return c.ChangeID()
 }
 
-// applied reports whether c includes the request id, also under later requests
+// Applied reports whether c includes the request id, also under later requests
 // of the program's own.
-func (c *Checkpoint) applied(id string) bool {
+func (c *Checkpoint) Applied(id string) bool {
 	return c.Change != nil && (c.Change.ID == id || c.Change.After == id)
 }
 
@@ -231,8 +233,8 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 // could overflow.
 const MaxNumber = 1 << 56
 
-// check rejects numbers out of range.
-func (c *Checkpoint) check() error {
+// Validate rejects numbers out of range.
+func (c *Checkpoint) Validate() error {
 	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Unreadable, int64(c.Carried), int64(c.EndedEmpty)}
 	times := []int64{c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt}
 	if c.Change != nil {
@@ -291,7 +293,7 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 		return Checkpoint{}, fmt.Errorf("%w: no stream", ErrForeign)
 	}
 	c.clamp()
-	if err := c.check(); err != nil {
+	if err := c.Validate(); err != nil {
 		return Checkpoint{}, fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	return c, nil
@@ -339,9 +341,88 @@ func (t *Tail) UnmarshalText(b []byte) error {
 	return nil
 }
 
-func millis(t time.Time) int64 {
+// Overlap is a part of the export that is read again after the API rejected the
+// cursor. Events already in the topic are dropped from it.
+type Overlap struct {
+	// From is the event time from which duplicates are detected, Until the time
+	// of the newest event when the cursor was rejected, both in milliseconds
+	// since the epoch.
+	From  int64 `json:"from"`
+	Until int64 `json:"until"`
+	// Dropped counts the events that were already in the topic.
+	Dropped int64 `json:"dropped,omitempty"`
+	// Done is true once the end of the results was reached.
+	Done bool `json:"done,omitempty"`
+}
+
+// RecentCursors are the last cursors that the stream left behind, oldest first, each as
+// the first 8 bytes of its SHA-256. In JSON it is one base64 string.
+type RecentCursors []uint64
+
+// MarshalText encodes the cursors.
+func (t RecentCursors) MarshalText() ([]byte, error) {
+	raw := make([]byte, 0, 8*len(t))
+	for _, h := range t {
+		raw = binary.BigEndian.AppendUint64(raw, h)
+	}
+	return base64.StdEncoding.AppendEncode(nil, raw), nil
+}
+
+// UnmarshalText decodes what MarshalText encoded.
+func (t *RecentCursors) UnmarshalText(b []byte) error {
+	raw, err := base64.StdEncoding.AppendDecode(nil, b)
+	if err != nil {
+		return fmt.Errorf("trail: %w", err)
+	}
+	if len(raw)%8 != 0 {
+		return errors.New("trail: not a whole number of cursors")
+	}
+	*t = nil
+	for chunk := range slices.Chunk(raw, 8) {
+		*t = append(*t, binary.BigEndian.Uint64(chunk))
+	}
+	return nil
+}
+
+// Paused reports whether the stream is paused at now.
+func (c *Checkpoint) Paused(now time.Time) bool {
+	return c.PausedUntil == Forever || c.PausedUntil > now.UnixMilli()
+}
+
+// StartText describes the start for people.
+func (o Origin) StartText() string {
+	if o.Start == 0 {
+		return "the earliest event"
+	}
+	return time.UnixMilli(o.Start).UTC().Format(time.RFC3339Nano)
+}
+
+// String describes the origin for people.
+func (o Origin) String() string {
+	end := "no end"
+	if o.End != 0 {
+		end = "end " + time.UnixMilli(o.End).UTC().Format(time.RFC3339Nano)
+	}
+	events := "all events"
+	if len(o.Events) > 0 {
+		events = "events " + strings.Join(o.Events, ",")
+	}
+	return fmt.Sprintf("resource %s, %s, start %s, %s", o.Resource, events, o.StartText(), end)
+}
+
+// Millis returns t in milliseconds since the epoch, the unit of a checkpoint; 0
+// for the zero time.
+func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMilli()
+}
+
+// Instant is the inverse of Millis.
+func Instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }

@@ -40,6 +40,14 @@ func TestCheckpointGolden(t *testing.T) {
 			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
 			MarksEnd: true, RecentCursors: bridge.RecentCursors{1, 0x0102030405060708},
 		},
+		"topics": {
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events"}, Topic: "export.events",
+			Topics: []bridge.TopicState{
+				{Name: "export.events", ID: "6Wb5DnRaMGIC-M6GPOJz5g", Partitions: 12, GrewFrom: 6, GrewAt: 1700000000000, End: 1234600, Start: 7, KeepsAll: true},
+				{Name: "dlq.export.events", ID: "LwNxvR6lWLUDba07ESLR3Q", DeadLetters: true, Partitions: 6},
+			},
+			Events: 1234567, Pages: 1235, WrittenAt: 1700000000003,
+		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 	} {
 		got, err := c.Encode()

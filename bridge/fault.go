@@ -98,16 +98,16 @@ func (f *Fault) Error() string {
 
 func (f *Fault) Unwrap() error { return f.Err }
 
-// faultOf returns the fault in err, or err as a Transient one.
-func faultOf(err error) *Fault {
+// FaultOf returns the fault in err, or err as a Transient one.
+func FaultOf(err error) *Fault {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
 	}
 	return &Fault{Class: Transient, Code: "error", Err: err}
 }
 
-// BlockedError is returned by Run when a bounded run (Limits.Once, MaxEvents,
-// Until, or a window) becomes blocked.
+// BlockedError ends a bounded run (engine.Limits, or a window) that becomes
+// blocked.
 type BlockedError struct {
 	// Reason is the code of Err, Hint what to do about it.
 	Stream string

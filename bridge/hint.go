@@ -2,7 +2,7 @@ package bridge
 
 // Hint is a code for what an operator can do about a problem. The program
 // around the engine provides the texts, with its commands and settings, in
-// Config.Hints.
+// engine.Config.Hints.
 type Hint string
 
 // The hints, as Fault.Advice.
@@ -55,21 +55,4 @@ var Hints = []Hint{
 	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
 	HintDeadLetters, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
-}
-
-// words returns the program's text for a hint, or its code if there is none.
-func (c *Config) words(h Hint) string {
-	if text, ok := c.Hints[h]; ok {
-		return text
-	}
-	return string(h)
-}
-
-// hintOf returns what to do about a fault: the adapter's text, or the
-// program's.
-func (c *Config) hintOf(f *Fault) string {
-	if f.Hint != "" {
-		return f.Hint
-	}
-	return c.words(f.Advice)
 }

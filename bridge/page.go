@@ -68,6 +68,9 @@ const (
 	DefectSharedID  Defect = "shared-id"
 )
 
+// Unreadable reports whether the Source could not read the item.
+func (d Defect) Unreadable() bool { return d == DefectNotObject || d == DefectTime }
+
 // Identity identifies an item across requests: 12 bytes of the SHA-256 of its
 // id, or of its bytes if it has no id. The chance of a collision within a full
 // page is about 6e-24.

@@ -314,3 +314,46 @@ type Observation struct {
 	// during the call.
 	Times []int64
 }
+
+// History returns earlier positions of a stream.
+type History interface {
+	// Before returns the newest committed checkpoint with another cursor among
+	// the ancestors of c, or ErrNoCheckpoint. A store that is not in the epoch
+	// of c does not know them and returns an error, as Store.Load does.
+	Before(ctx context.Context, c Checkpoint) (Checkpoint, error)
+}
+
+// PublishedEvents reads back which events are in the topic or in the
+// dead-letter topic.
+type PublishedEvents interface {
+	// Index returns the stream's events committed before the call, and maybe
+	// later ones, to the topic or the dead-letter topic, with times from the
+	// given one on; the time of a dead letter is that of its publishing. Events
+	// of another source are excluded if both sources are known: they may have
+	// equal ids. It is only called between two batches. Too many events for
+	// memory are a Permanent Fault.
+	Index(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
+	// PartialIndex is Index for marking republished events: the events of this
+	// source in the topic, as far as they were read when ctx ends or memory is
+	// full. It matches events by id and bytes: an id with other bytes is a new
+	// event. Nil if records carry no marks.
+	PartialIndex(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
+}
+
+// PublishedIndex is a multiset of events, used by one goroutine.
+type PublishedIndex interface {
+	// Match reports whether the index has the event. Without an id, each copy
+	// in the index matches once: two equal events can both be real. An event
+	// with a shared id (Event.Shared) matches the same bytes only.
+	Match(e *Event) bool
+}
+
+// Sleep waits for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,9 +1,13 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // RequestState is the progress of an operator's request: a Command in an Inbox.
@@ -61,4 +65,78 @@ func (e *PendingError) Error() string {
 		text += ", claimed by " + e.Owner
 	}
 	return text
+}
+
+// maxReason bounds a reason, since every checkpoint of its epoch contains it.
+const maxReason = 1000
+
+// CheckReason reports why a text is not valid as the reason of a Command: a
+// reason is one line of at most 1000 bytes without control characters, since
+// terminals show it. It may be empty.
+func CheckReason(reason string) error {
+	switch {
+	case len(reason) > maxReason:
+		return fmt.Errorf("the reason has %d bytes, the limit is %d", len(reason), maxReason)
+	case !utf8.ValidString(reason):
+		return errors.New("the reason is not UTF-8")
+	case strings.ContainsFunc(reason, misleads):
+		return errors.New("the reason contains a control character")
+	}
+	return nil
+}
+
+// misleads reports whether a character can disguise a line of the history on a
+// terminal.
+func misleads(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+}
+
+// changeOf records a command applied at from.
+func changeOf(cmd Command, from Checkpoint) *Change {
+	return &Change{ID: cmd.ID, Kind: cmd.Kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, At: time.Now().UnixMilli()}
+}
+
+// Reset derives the checkpoint of a reset at from: a new epoch at the command's
+// target, under the given origin. The caller sets the writer's fields (owner,
+// session, time, mode). It is exported for commands that move a stream without
+// an owner.
+func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
+	origin.Start = cmd.Target.Start
+	c := Checkpoint{
+		Format: CheckpointFormat, Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
+		Version: Version{Epoch: from.Epoch + 1},
+		Cursor:  cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried,
+		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
+		PausedUntil: from.PausedUntil,
+		RewindEnd:   from.RewindEnd,
+		MarksEnd:    from.MarksEnd && origin.Same(from.Origin),
+		Change:      changeOf(cmd, from),
+	}
+	if c.RewindEnd == nil { // else it was moved again before the first rewind was over
+		c.RewindEnd = &RewindEnd{CursorHash: CursorHash(from.Cursor), Source: from.Source}
+	}
+	if keepsPosition(&cmd.Target, from) && origin.Same(from.Origin) {
+		c.LastEventTime, c.PositionTime, c.AdvanceTime = from.LastEventTime, from.PositionTime, from.AdvanceTime
+	}
+	return c
+}
+
+// keepsPosition reports whether a reset to t keeps the position of a stream at from.
+func keepsPosition(t *Target, from Checkpoint) bool {
+	return t.Entry != nil && t.Entry.Epoch == from.Epoch && t.Cursor == from.Cursor && t.Events == from.Events && slices.Equal(t.Tail, from.Tail)
+}
+
+// Pause derives the checkpoint that a pause of the stream at from, or the end of
+// one, leads to: a new epoch at the same position. Within an epoch every
+// checkpoint comes from the same request, which is how a process notices that
+// another one moved the stream.
+func Pause(from Checkpoint, cmd Command) Checkpoint {
+	c := from
+	c.Version, c.Kind = Version{Epoch: from.Epoch + 1}, cmd.Kind
+	c.PausedUntil = 0
+	if cmd.Kind == KindPause {
+		c.PausedUntil = cmd.PausedUntil
+	}
+	c.Change = changeOf(cmd, from)
+	return c
 }

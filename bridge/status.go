@@ -106,6 +106,24 @@ type Status struct {
 	Dependencies map[string]Dependency `json:"dependencies,omitempty"`
 }
 
+// ApplyDependencies turns a healthy state into back-off while the stream waits
+// for an unreachable server.
+func (s *Status) ApplyDependencies() {
+	if !slices.Contains([]State{StateStarting, StateStandby, StateRunning, StateIdle}, s.State) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		if name == DependencyStore && s.Mode == ExactlyOnce {
+			continue // a copy and the commands; the events flow without it
+		}
+		if d := s.Dependencies[name]; !d.Up {
+			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
+			s.Error = name + " does not answer: " + d.Error
+			return
+		}
+	}
+}
+
 // Dependency is the availability of a server that the stream needs.
 type Dependency struct {
 	// Up holds since Since; Error is why the server is down.
@@ -154,173 +172,4 @@ func (h *Health) Snapshot() map[string]Dependency {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.seen)
-}
-
-// totals counts the work of this process. Owned by the commit loop.
-type totals struct {
-	published, deadLettered, repeated int64
-	rate                              rate
-}
-
-const rateSeconds = 10
-
-// rate counts events by second, for an average over the last ten, and notes
-// the position.
-type rate struct {
-	second   [rateSeconds + 1]int64
-	events   [rateSeconds + 1]int
-	position [rateSeconds + 1]int64 // milliseconds since the epoch, 0 if unknown
-}
-
-func (r *rate) add(now time.Time, events int, position int64) {
-	s := now.Unix()
-	i := s % int64(len(r.second))
-	if r.second[i] != s {
-		r.second[i], r.events[i] = s, 0
-	}
-	r.events[i] += events
-	r.position[i] = position
-}
-
-// speed returns how many seconds the position moved in one, from the first to
-// the last commit of the last ten seconds; 0 where there are not two.
-func (r *rate) speed(now time.Time) float64 {
-	var first, last, from, to int64
-	for i, second := range r.second {
-		if second < now.Unix()-rateSeconds || r.position[i] == 0 {
-			continue
-		}
-		if first == 0 || second < first {
-			first, from = second, r.position[i]
-		}
-		if second > last {
-			last, to = second, r.position[i]
-		}
-	}
-	if last == first || to < from {
-		return 0
-	}
-	return float64(to-from) / 1000 / float64(last-first)
-}
-
-// at returns the events a second over the last ten whole seconds.
-func (r *rate) at(now time.Time) float64 {
-	s, sum := now.Unix(), 0
-	for i, second := range r.second {
-		if second < s && second >= s-rateSeconds {
-			sum += r.events[i]
-		}
-	}
-	return float64(sum) / rateSeconds
-}
-
-// Status returns a snapshot of the stream. It may be called concurrently, at
-// any time.
-func (b *Bridge) Status() Status {
-	v := b.view.Load()
-	s, now := v.status, time.Now()
-	s.Rate, s.Pace = v.rate.at(now), v.rate.speed(now)
-	s.PrefetchedPages, s.PrefetchedBytes = int(b.load.pages.Load()), b.load.bytes.Load()
-	s.Requests, s.StoreLagPages = b.load.requests.Load(), b.load.lagPages.Load()
-	if ms := b.load.lastPoll.Load(); ms > 0 {
-		s.LastPoll = time.UnixMilli(ms)
-	}
-	if b.ports.Health != nil {
-		s.Dependencies = b.ports.Health.Snapshot()
-		if s.State == StateStandby {
-			// A standby does not use the API: its last report is outdated.
-			delete(s.Dependencies, DependencySource)
-		}
-		s.applyDependencies()
-	}
-	return s
-}
-
-// applyDependencies turns a healthy state into back-off while the stream waits
-// for an unreachable server.
-func (s *Status) applyDependencies() {
-	if !slices.Contains([]State{StateStarting, StateStandby, StateRunning, StateIdle}, s.State) {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
-		if name == DependencyStore && s.Mode == ExactlyOnce {
-			continue // a copy and the commands; the events flow without it
-		}
-		if d := s.Dependencies[name]; !d.Up {
-			s.State, s.Since, s.CaughtUp = StateBackoff, d.Since, false
-			s.Error = name + " does not answer: " + d.Error
-			return
-		}
-	}
-}
-
-// view is the commit loop's published state.
-type view struct {
-	status Status
-	rate   rate
-}
-
-// setState changes the state and logs each change once.
-func (f *follower) setState(state State, fault *Fault) {
-	was, since := f.state, f.since
-	changed := state != f.state || fault != nil && (f.fault == nil || fault.Error() != f.fault.Error())
-	if state != f.state {
-		f.since = time.Now()
-		f.b.observe(Observation{What: ObserveState, Code: string(state)})
-	}
-	f.state, f.fault = state, fault
-	f.publishStatus()
-	if !changed {
-		return
-	}
-	switch {
-	case fault == nil && (was == StateBlocked || was == StateBackoff) && state != StateStopped && state != StateStandby:
-		f.log.Info("recovered", "after", time.Since(since).Round(time.Millisecond).String(), "was", string(was))
-	case fault == nil:
-		f.log.Debug("state", "state", string(state))
-	case state == StateBlocked:
-		f.log.Error("blocked", f.b.cfg.faultAttrs(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
-	default:
-		f.log.Warn("retrying", f.b.cfg.faultAttrs(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
-	}
-}
-
-// faultAttrs adds the fault to a log record.
-func (c *Config) faultAttrs(fault *Fault, more ...any) []any {
-	more = append(more, "error", fault.Error())
-	if hint := c.hintOf(fault); hint != "" {
-		more = append(more, "hint", hint)
-	}
-	return more
-}
-
-// publishStatus makes the loop's state visible to Status.
-func (f *follower) publishStatus() {
-	s := Status{
-		Stream: f.b.cfg.Stream, Owner: f.b.cfg.Owner, State: f.state, Since: f.since, Mode: f.b.cfg.Mode, Leader: f.ownership.active,
-		Version: f.at.cp.Version, CursorHash: CursorHash(f.at.cp.Cursor), CursorBytes: len(f.at.cp.Cursor), TailItems: len(f.at.cp.Tail),
-		Events: f.at.cp.Events, Pages: f.at.cp.Pages,
-		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated,
-		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
-		Overlap:  f.at.cp.Overlap,
-		CaughtUp: f.state == StateIdle, Contract: f.run.contract, Ended: f.run.ended,
-		Position: instant(f.at.head.PositionTime), LastEvent: instant(f.at.cp.LastEventTime), LastCommit: f.run.committed,
-	}
-	if f.fault != nil {
-		s.Reason, s.Error, s.Hint = f.fault.Reason, f.fault.Error(), f.b.cfg.hintOf(f.fault)
-	}
-	if f.state == StateIdle || f.state == StateBackoff || f.state == StateBlocked {
-		s.NextTry = f.schedule.due
-	}
-	if f.state == StatePaused {
-		s.PausedUntil = f.at.cp.PausedUntil
-	}
-	f.b.view.Store(&view{status: s, rate: f.run.totals.rate})
-}
-
-func instant(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
 }

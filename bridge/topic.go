@@ -1,13 +1,10 @@
 package bridge
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"exportbridge/bridge/internal/failpoint"
 )
 
 // TopicState identifies a topic of a Sink and its extent at some time. Its size
@@ -41,14 +38,15 @@ const CodeTopicLost = "topic_lost"
 // Implies reports whether, according to c, the topic has or had records of the
 // stream. letters is true for a dead-letter topic.
 func (c *Checkpoint) Implies(topic string, letters bool) bool {
-	if t := stateOf(c.Topics, topic); t != nil {
+	if t := FindTopic(c.Topics, topic); t != nil {
 		return t.End > 0 || !letters && c.Events > 0
 	}
 	// One of an older version, which says only how much was published.
 	return len(c.Topics) == 0 && !letters && c.Events > 0 && (c.Topic == "" || c.Topic == topic)
 }
 
-func stateOf(all []TopicState, name string) *TopicState {
+// FindTopic returns the topic of that name in all, or nil.
+func FindTopic(all []TopicState, name string) *TopicState {
 	i := slices.IndexFunc(all, func(t TopicState) bool { return t.Name == name })
 	if i < 0 {
 		return nil
@@ -64,7 +62,7 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 	for i := range found {
 		t := &found[i]
 		loss := ""
-		switch was := stateOf(c.Topics, t.Name); {
+		switch was := FindTopic(c.Topics, t.Name); {
 		case was != nil && c.Implies(t.Name, t.DeadLetters):
 			loss = was.lossIn(t)
 		case was == nil && c.Implies(t.Name, t.DeadLetters) && t.End == 0 && c.Events > deadLetterCount(found):
@@ -80,12 +78,13 @@ func TopicsLost(c Checkpoint, found []TopicState) *Fault {
 		case c.Events > 0:
 			what = fmt.Sprintf("%d events", c.Events)
 		}
-		return topicLost("topic %s %s, but checkpoint %s records %s in it: some or all are lost", t.Name, loss, c.Version, what)
+		return TopicFault("topic %s %s, but checkpoint %s records %s in it: some or all are lost", t.Name, loss, c.Version, what)
 	}
 	return nil
 }
 
-func topicLost(format string, args ...any) *Fault {
+// TopicFault is the fault of a stream whose topic lost events or is another one.
+func TopicFault(format string, args ...any) *Fault {
 	return &Fault{
 		// A broker that lags behind may answer so for a moment.
 		Class: Malformed, Code: CodeTopicLost, Reason: ReasonTopic, Advice: HintTopicLost, Err: fmt.Errorf(format, args...),
@@ -114,8 +113,8 @@ func deadLetterCount(found []TopicState) (n int64) {
 	return n
 }
 
-// same reports whether found is the topic t, as far as both ids are known.
-func (t *TopicState) same(found *TopicState) bool {
+// Same reports whether found is the topic t, as far as both ids are known.
+func (t *TopicState) Same(found *TopicState) bool {
 	return t.ID == "" || found.ID == "" || t.ID == found.ID
 }
 
@@ -123,7 +122,7 @@ func (t *TopicState) same(found *TopicState) bool {
 // Deleted dead letters are no loss: they are deleted once they are handled.
 func (t *TopicState) lossIn(found *TopicState) string {
 	switch {
-	case !t.same(found):
+	case !t.Same(found):
 		return fmt.Sprintf("was deleted and recreated (id %s, previously %s)", found.ID, t.ID)
 	case found.End < t.End:
 		return fmt.Sprintf("ends %d offsets before its previous end", t.End-found.End)
@@ -133,91 +132,13 @@ func (t *TopicState) lossIn(found *TopicState) string {
 	return ""
 }
 
-// checkTopics compares the topics with the checkpoint before anything is
-// published to them. An operator's reset accepts them as they are.
-func (r *recovery) checkTopics(ctx context.Context) error {
-	found, err := r.session.findTopics(ctx)
-	if err != nil {
-		return err
-	}
-	if id := r.b.cfg.TopicID; id != "" {
-		for i := range found {
-			if t := &found[i]; t.Name == r.b.cfg.Topic && t.ID != id {
-				return topicLost("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name, t.ID, id)
-			}
-		}
-	}
-	if err := r.recordCut(ctx, found); err != nil {
-		return err
-	}
-	if fault := TopicsLost(r.at.cp, found); fault != nil && !failpoint.Broken(failpoint.BreakTopic) {
-		return fault
-	}
-	for i := range found {
-		if was := stateOf(r.at.cp.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
-			r.at.rewind = rewind{} // it was of another topic
-		}
-	}
-	r.session.topics = r.session.carryOver(r.at.cp.Topics, found, r.at.cp.Version)
-	return nil
-}
-
-// recordCut commits the previous end of a truncated topic to the checkpoint.
-// Records of the aborted session remain in its log and would hide the loss from
-// later sessions.
-func (r *recovery) recordCut(ctx context.Context, found []TopicState) error {
-	cut := r.incidents.cut
-	if cut == nil {
-		return nil
-	}
-	topics := slices.Clone(r.at.cp.Topics)
-	was, now := stateOf(topics, cut.Topic), stateOf(found, cut.Topic)
-	reset := r.at.cp.Change
-	accepted := reset != nil && reset.Kind == KindReset && reset.At > millis(r.incidents.cutAt)
-	if was != nil && now != nil && was.ID == now.ID && !accepted {
-		next := r.session.stamp(r.at.cp, KindHeartbeat, r.at.cp.Version.next())
-		was.End = max(was.End, now.End+cut.Offsets)
-		next.Topics = topics
-		if err := r.commitCheckpoint(ctx, r.at.cp, next); err != nil {
-			return err
-		}
-		r.adopt(next)
-	}
-	r.incidents.cut = nil
-	return nil
-}
-
-// findTopics asks for the topics of the session.
-func (s *session) findTopics(ctx context.Context) ([]TopicState, error) {
-	found, err := s.b.ports.Sink.Topics(ctx)
-	if err != nil {
-		s.open = false
-		return nil, fmt.Errorf("describe the topics: %w", err)
-	}
-	s.found = found
-	return found, nil
-}
-
-// asFound returns known topics that reach no further than what is found: what
-// is missing is accepted, another topic is not.
-func asFound(known, found []TopicState) []TopicState {
-	known = slices.Clone(known)
-	for i := range known {
-		t := &known[i]
-		if now := stateOf(found, t.Name); now != nil && t.same(now) {
-			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
-		}
-	}
-	return known
-}
-
 // GrownText describes the topics with added partitions, or returns "".
 func GrownText(topics []TopicState) string {
 	var all []string
 	for i := range topics {
 		if t := &topics[i]; t.GrewFrom > 0 {
 			all = append(all, fmt.Sprintf("topic %s has %d partitions; it had %d until %s: the order per key does not hold across that time",
-				t.Name, t.Partitions, t.GrewFrom, instant(t.GrewAt).UTC().Format(time.RFC3339)))
+				t.Name, t.Partitions, t.GrewFrom, time.UnixMilli(t.GrewAt).UTC().Format(time.RFC3339)))
 		}
 	}
 	return strings.Join(all, "; ")

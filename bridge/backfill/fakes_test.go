@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/kafkagroup"
 )
 
@@ -187,7 +188,7 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 		w.sources[name] = source
 	}
 	source.Refuse(func(bridge.Position) error { return w.broken[n] })
-	cfg := bridge.DefaultConfig()
+	cfg := engine.DefaultConfig()
 	cfg.PageSize, cfg.OnInvalidCursor = j.PageSize, "previous"
 	return &backfill.Engine{Config: cfg, Source: source, Sink: w.topic.Open(name), Close: func() {
 		w.mu.Lock()

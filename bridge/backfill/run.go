@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 )
 
 const (
@@ -38,7 +39,7 @@ type Owner interface {
 // Engine has the configuration and the ports of a window's bridge. A Run sets the
 // window's bounds and names.
 type Engine struct {
-	Config bridge.Config
+	Config engine.Config
 	Source bridge.Source
 	Sink   bridge.Sink
 	// Close closes both ports.
@@ -70,14 +71,14 @@ type Run struct {
 	limit *rate.Limiter // of all windows together; nil is none
 
 	mu    sync.Mutex             // guards all below
-	parts map[int]*bridge.Bridge // the running windows
+	parts map[int]*engine.Engine // the running windows
 	// windows are the job's, with the newest counts.
 	windows []Window
 }
 
 // NewRun returns the run of a committed job, from Jobs.Begin or Jobs.Resume.
 func NewRun(job Job, w Worker) *Run {
-	r := &Run{Worker: w, job: job, parts: make(map[int]*bridge.Bridge), windows: slices.Clone(job.Windows)}
+	r := &Run{Worker: w, job: job, parts: make(map[int]*engine.Engine), windows: slices.Clone(job.Windows)}
 	if w.RateLimit > 0 {
 		r.limit = rate.NewLimiter(rate.Limit(w.RateLimit), 1)
 	}
@@ -215,7 +216,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor = "stop" // a window has no history
-	b, err := bridge.New(cfg, bridge.Ports{Source: r.limited(e.Source), Sink: e.Sink})
+	b, err := engine.New(cfg, engine.Ports{Source: r.limited(e.Source), Sink: e.Sink})
 	if err != nil {
 		return err
 	}

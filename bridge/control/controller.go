@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 )
 
 // Entries are the committed checkpoints of a stream in Redis, by the contract of
@@ -113,13 +114,13 @@ type Ports struct {
 // Controller shows and changes one stream. All methods may be called
 // concurrently.
 type Controller struct {
-	cfg   bridge.Config
+	cfg   engine.Config
 	ports Ports
 }
 
 // New returns the controller of a stream. cfg is that of the stream's bridge, with
 // this process as its Owner. New contacts no server.
-func New(cfg bridge.Config, ports Ports) *Controller { return &Controller{cfg: cfg, ports: ports} }
+func New(cfg engine.Config, ports Ports) *Controller { return &Controller{cfg: cfg, ports: ports} }
 
 // Stream returns the name of the stream.
 func (c *Controller) Stream() string { return c.cfg.Stream }

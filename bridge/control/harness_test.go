@@ -13,6 +13,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/control"
+	"exportbridge/bridge/engine"
 )
 
 // redis is what a controller asks of Redis, on the fakes of a store and an
@@ -269,7 +270,7 @@ type harness struct {
 	source *bridgetest.Source
 	redis  *redis
 	kafka  *kafka
-	engine bridge.Config
+	engine engine.Config
 	ports  control.Ports
 	open   func() bridge.Sink // of a session
 }
@@ -281,7 +282,7 @@ var why = control.Request{Who: "ann", Reason: "bad deploy", Timeout: timeout}
 func newHarness(t *testing.T, mode bridge.Mode) *harness {
 	r := &harness{
 		t: t, source: bridgetest.NewSource(t, bridgetest.Export{}), redis: newRedis(t),
-		kafka: &kafka{Topic: bridgetest.NewTopic(t, mode)}, engine: bridge.DefaultConfig(),
+		kafka: &kafka{Topic: bridgetest.NewTopic(t, mode)}, engine: engine.DefaultConfig(),
 	}
 	r.open = func() bridge.Sink { return r.kafka.Open("events") }
 	e := &r.engine
@@ -328,7 +329,7 @@ func (r *harness) run() (stop func()) {
 	r.t.Helper()
 	cfg := r.engine
 	cfg.Owner = "pod-1"
-	b, err := bridge.New(cfg, bridge.Ports{Source: r.source, Sink: r.kafka.Open("events"), Store: r.redis, Inbox: r.redis})
+	b, err := engine.New(cfg, engine.Ports{Source: r.source, Sink: r.kafka.Open("events"), Store: r.redis, Inbox: r.redis})
 	if err != nil {
 		r.t.Fatal(err)
 	}

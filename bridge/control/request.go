@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 )
 
 const (
@@ -161,7 +162,7 @@ func (r *request) applyOffline(ctx context.Context, cmd bridge.Command, inbox br
 	}
 	defer sink.Close()
 	cfg := r.c.cfg
-	answer, err := bridge.Apply(ctx, cfg, bridge.Ports{Sink: sink, Store: r.c.ports.Store, Inbox: inbox}, cmd)
+	answer, err := engine.Apply(ctx, cfg, engine.Ports{Sink: sink, Store: r.c.ports.Store, Inbox: inbox}, cmd)
 	if err == nil && answer.By == cfg.Owner {
 		answer.By = self
 	}

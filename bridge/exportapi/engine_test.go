@@ -7,6 +7,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -31,11 +32,11 @@ func TestEngineOverABadLink(t *testing.T) {
 			topic := bridgetest.NewTopic(t, bridge.ExactlyOnce)
 			var early earlyPages
 			early.Source = connect(t, config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_PAGE_SIZE": "200"}))
-			b, err := bridge.New(bridge.Config{
+			b, err := engine.New(engine.Config{
 				Stream: "events", Mode: bridge.ExactlyOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: size, Owner: "me",
 				PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20, RetryMax: time.Second,
-				EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: bridge.Limits{Once: true},
-			}, bridge.Ports{Source: &early, Sink: topic.Open("events"), Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
+				EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
+			}, engine.Ports{Source: &early, Sink: topic.Open("events"), Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

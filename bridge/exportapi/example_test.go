@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
 )
@@ -76,13 +77,13 @@ func Example() {
 	}
 	defer source.Close()
 
-	cfg := bridge.DefaultConfig()
+	cfg := engine.DefaultConfig()
 	cfg.Stream, cfg.Mode, cfg.PageSize = "events", bridge.ExactlyOnce, export.PageSize
 	cfg.Origin = bridge.Origin{Resource: "events"}
-	cfg.Limits = bridge.Limits{Once: true} // without it, it goes on until ctx ends
+	cfg.Limits = engine.Limits{Once: true} // without it, it goes on until ctx ends
 
 	sink := new(ledger)
-	b, err := bridge.New(cfg, bridge.Ports{Source: source, Sink: sink})
+	b, err := engine.New(cfg, engine.Ports{Source: source, Sink: sink})
 	if err != nil {
 		fmt.Println(err)
 		return

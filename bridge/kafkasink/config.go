@@ -174,7 +174,7 @@ func (c *Config) DeadTopic() string {
 func (c *Config) diverts() bool { return c.OnBadEvent != stopStream }
 
 // DivertsAll reports whether events become dead letters even if all are
-// unpublishable; see bridge.Config.DivertAll.
+// unpublishable; see engine.Config.DivertAll.
 func (c *Config) DivertsAll() bool { return c.OnBadEvent == divertAll }
 
 // exactly reports whether events and checkpoints share transactions.

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/kafkasink"
 )
 
@@ -56,9 +57,9 @@ func Example() {
 	kafka.Brokers, kafka.Topic, kafka.CreateTopics = cluster.ListenAddrs(), "invoices", true
 	kafka.Stream, kafka.Resource, kafka.Mode = "invoices", "events", bridge.ExactlyOnce
 
-	engine := bridge.DefaultConfig()
-	engine.Stream, engine.Mode, engine.PageSize = kafka.Stream, kafka.Mode, 2
-	engine.Origin, engine.Limits = bridge.Origin{Resource: "invoices"}, bridge.Limits{Once: true}
+	cfg := engine.DefaultConfig()
+	cfg.Stream, cfg.Mode, cfg.PageSize = kafka.Stream, kafka.Mode, 2
+	cfg.Origin, cfg.Limits = bridge.Origin{Resource: "invoices"}, engine.Limits{Once: true}
 
 	for _, listed := range []invoices{{`{"total":10}`, `{"total":20}`, `{"total":30}`}, {`{"total":10}`, `{"total":20}`, `{"total":30}`, `{"total":40}`}} {
 		sink, err := kafkasink.New(kafka)
@@ -66,7 +67,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		b, err := bridge.New(engine, bridge.Ports{Source: listed, Sink: sink})
+		b, err := engine.New(cfg, engine.Ports{Source: listed, Sink: sink})
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/bridgetest/faultproxy"
 	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/kafkasink"
@@ -63,11 +64,11 @@ func poisoned(t *testing.T, mode bridge.Mode, events int) {
 		proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.DropReply, Keys: []kmsg.Key{kmsg.Produce}, Chance: 0.02, Seed: 2, Times: -1}),
 	}
 	source := &poisoner{Source: exportOf(t, events), seed: maphash.MakeSeed()}
-	b, err := bridge.New(bridge.Config{
+	b, err := engine.New(engine.Config{
 		Stream: "events", Mode: mode, Origin: bridge.Origin{Resource: "events"}, PageSize: 1000, Owner: "me",
 		PollInterval: time.Second, PollIntervalMax: time.Second, PrefetchPages: 8, PrefetchBytes: 4 << 20, RetryMax: time.Second,
-		EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: bridge.Limits{Once: true},
-	}, bridge.Ports{Source: source, Sink: s, Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
+		EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", OnCheckpointLoss: "kafka", ShutdownTimeout: time.Second, Limits: engine.Limits{Once: true},
+	}, engine.Ports{Source: source, Sink: s, Store: bridgetest.NewStore(t, "events"), Inbox: bridgetest.NewInbox(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

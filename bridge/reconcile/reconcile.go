@@ -48,7 +48,7 @@ type Config struct {
 	// LateThreshold is the delay between event time and ingestion time from which
 	// on an event is late.
 	LateThreshold time.Duration
-	// EmptyPages in a row end the range; see bridge.Config.
+	// EmptyPages in a row end the range; see engine.Config.
 	EmptyPages int
 	// Unmarked is set if records have no headers; all are the stream's then.
 	Unmarked bool

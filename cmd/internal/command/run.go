@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
@@ -20,7 +21,7 @@ import (
 )
 
 func newRunCommand(a *cli.App) *cobra.Command {
-	var limits bridge.Limits
+	var limits engine.Limits
 	var until string
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -64,7 +65,7 @@ BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
 }
 
 // RunBridge runs the process that the settings describe.
-func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits bridge.Limits) (err error) {
+func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engine.Limits) (err error) {
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
 	log := process.NewLogger(line, &s.Process, a.Environ)
@@ -79,7 +80,7 @@ func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits bridg
 }
 
 // ProcessOptions are those of a process that runs the bridge.
-func ProcessOptions(a *cli.App, s *config.Settings, limits bridge.Limits, log *slog.Logger) process.Options {
+func ProcessOptions(a *cli.App, s *config.Settings, limits engine.Limits, log *slog.Logger) process.Options {
 	build, own := cli.ReadBuildInfo(), unwatched(s)
 	var jobs kafkasink.JobLogs
 	return process.Options{
@@ -105,7 +106,7 @@ func RunError(err error) error {
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
 		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: blocked.Hint}
 	}
-	if errors.Is(err, bridge.ErrShutdown) {
+	if errors.Is(err, engine.ErrShutdown) {
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise BRIDGE_SHUTDOWN_TIMEOUT, or check Kafka and Redis: exportbridge check"}
 	}
 	return err

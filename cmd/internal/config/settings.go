@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/bridge/ops"
@@ -62,7 +63,7 @@ func Variables() []Variable { return slices.Clone(variables()) }
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
 	for _, part := range []any{
-		exportapi.DefaultConfig(), defaultWindow, bridge.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
+		exportapi.DefaultConfig(), defaultWindow, engine.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
 		defaultProcess, ops.DefaultConfig(),
 	} {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
@@ -98,7 +99,7 @@ type Settings struct {
 // Stream has the settings of one stream.
 type Stream struct {
 	Name   string
-	Engine bridge.Config
+	Engine engine.Config
 	Export exportapi.Config
 	Kafka  kafkasink.Config
 }
@@ -211,7 +212,7 @@ func (l *loader) fillExport(st *Stream) {
 func (l *loader) fillEngine(st *Stream, now time.Time) {
 	window := defaultWindow
 	places := l.fill(&window, st.Name)
-	st.Engine = bridge.DefaultConfig()
+	st.Engine = engine.DefaultConfig()
 	l.fill(&st.Engine, st.Name)
 	st.Engine.PageSize = st.Export.PageSize
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events}

@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command"
@@ -126,7 +126,7 @@ func showDemo(ctx context.Context, a *cli.App, d *demoOptions, s *config.Setting
 	log := process.NewLogger(line, &s.Process, a.Environ)
 	defer process.FlushLog(log)
 	s.HTTP.Addr = freeIfTaken(s.HTTP.Addr)
-	o := command.ProcessOptions(a, s, bridge.Limits{}, log)
+	o := command.ProcessOptions(a, s, engine.Limits{}, log)
 	o.Environ = nil // no service
 	p, err := process.New(ctx, s, o)
 	if err != nil {

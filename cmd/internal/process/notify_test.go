@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
 )
 
 // hangingObserver is an observer in which the commit loop hangs from the first commit on.
@@ -35,12 +36,12 @@ func TestWatchdogFollowsTheLoop(t *testing.T) {
 			}
 			source := bridgetest.NewSource(t, bridgetest.Export{})
 			source.Grow(5)
-			b, err := bridge.New(bridge.Config{
+			b, err := engine.New(engine.Config{
 				Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: 10, Owner: "me",
 				PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
 				RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour, OnCheckpointLoss: "kafka",
 				ShutdownTimeout: 25 * time.Second, Log: slog.New(slog.DiscardHandler),
-			}, bridge.Ports{
+			}, engine.Ports{
 				Source: source, Sink: bridgetest.NewTopic(t, bridge.AtLeastOnce).Open("events"),
 				Store: bridgetest.NewStore(t, "events"), Observer: observer,
 			})

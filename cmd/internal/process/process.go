@@ -18,6 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
@@ -52,7 +53,7 @@ type Process struct {
 // stream is one stream and its adapters.
 type stream struct {
 	name   string
-	bridge *bridge.Bridge
+	bridge *engine.Engine
 	api    *exportapi.Client
 	sink   *kafkasink.Sink
 	owner  *kafkagroup.Owner
@@ -64,7 +65,7 @@ type stream struct {
 // Options are what a process needs besides its settings.
 type Options struct {
 	Build  metrics.Build
-	Limits bridge.Limits
+	Limits engine.Limits
 	Log    *slog.Logger // of NewLogger
 	// Environ is the environment, with the socket of the service manager; may be
 	// nil.
@@ -78,7 +79,7 @@ type Options struct {
 	// Describe describes the streams in a line.
 	Describe func([]bridge.Status, time.Time) string
 	// Ports, if not nil, replaces the ports of a bridge.
-	Ports func(bridge.Ports) bridge.Ports
+	Ports func(engine.Ports) engine.Ports
 }
 
 // ListenError means that the HTTP server could not bind its address.
@@ -144,7 +145,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	}
 	err = p.listen(ctx, s.HTTP)
 	switch {
-	case err != nil && o.Limits != (bridge.Limits{}):
+	case err != nil && o.Limits != (engine.Limits{}):
 		// A bounded run may share the machine with a running bridge.
 		log.Warn("metrics and health endpoints disabled", logError, err)
 	case err != nil:
@@ -209,14 +210,14 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	p.metrics.CountRefused(st.Name, sink.Refused)
 	owner := st.Kafka.Ownership().Owner()
 	s := &stream{name: st.Name, api: api, sink: sink, owner: owner, store: store, windows: p.options.Windows(st)}
-	ports := bridge.Ports{
+	ports := engine.Ports{
 		Source: api, Sink: sink, Store: store, Owner: owner, Inbox: store, History: store, Published: sink, Observer: observers{p.metrics, p.samples}, Health: health,
 	}
 	p.trace(st, &ports, s)
 	if p.options.Ports != nil {
 		ports = p.options.Ports(ports)
 	}
-	if s.bridge, err = bridge.New(st.Engine, ports); err != nil {
+	if s.bridge, err = engine.New(st.Engine, ports); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
 	return s, nil

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/ops/tracing"
 	"exportbridge/cmd/internal/config"
 )
@@ -41,7 +41,7 @@ func startTraces(ctx context.Context, to, version string, log *slog.Logger) (*sd
 }
 
 // trace wraps the ports of a stream with a tracer, if tracing is on.
-func (p *Process) trace(st *config.Stream, ports *bridge.Ports, s *stream) {
+func (p *Process) trace(st *config.Stream, ports *engine.Ports, s *stream) {
 	if p.traces == nil {
 		return
 	}

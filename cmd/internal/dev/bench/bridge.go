@@ -10,7 +10,7 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/command"
 	"exportbridge/cmd/internal/config"
@@ -48,7 +48,7 @@ func runBridge(ctx context.Context, a *cli.App, p *part) error {
 	if err != nil {
 		return err
 	}
-	err = measuredBridge(ctx, a, s, bridge.Limits{Once: !p.Follow}, p.Without)
+	err = measuredBridge(ctx, a, s, engine.Limits{Once: !p.Follow}, p.Without)
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func runBackfill(ctx context.Context, a *cli.App, p *part) error {
 }
 
 // of removes what is omitted.
-func (o omitted) of(p bridge.Ports) bridge.Ports {
+func (o omitted) of(p engine.Ports) engine.Ports {
 	if o.Store {
 		p.Store = nil
 	}
@@ -75,7 +75,7 @@ func (o omitted) of(p bridge.Ports) bridge.Ports {
 }
 
 // measuredBridge is the command run, without what is omitted.
-func measuredBridge(ctx context.Context, a *cli.App, s *config.Settings, limits bridge.Limits, without omitted) (err error) {
+func measuredBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engine.Limits, without omitted) (err error) {
 	if without == (omitted{}) {
 		return command.RunBridge(ctx, a, s, limits)
 	}

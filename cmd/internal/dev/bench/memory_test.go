@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/bridge/ops"
 	"exportbridge/cmd/internal/cli"
@@ -148,7 +148,7 @@ func TestBridgeUnobserved(t *testing.T) {
 		b.runPart(t, cell{work: workBridge, mode: "exactly-once", without: omitted{Observer: unobserved}}, name)
 		b.records(t, name, events)
 	}
-	ports := bridge.Ports{Store: &cursorstore.Store{}, Observer: ops.NewSampler(nil, false)}
+	ports := engine.Ports{Store: &cursorstore.Store{}, Observer: ops.NewSampler(nil, false)}
 	for without, want := range map[omitted][2]bool{{}: {true, true}, {Observer: true}: {true, false}, {Store: true}: {false, true}} {
 		if p := without.of(ports); p.Store != nil != want[0] || p.Observer != nil != want[1] {
 			t.Errorf("%+v leaves %+v", without, p)

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"exportbridge/bridge"
+)
+
+// Apply applies one command to a stream without a running owner, and answers it
+// through Ports.Inbox. It begins a session as a running bridge does, which
+// fences any process that still assumes ownership; ErrFenced means that this
+// session was fenced or lost its claim: an owner will answer. Ports.Source is not used. A problem
+// that the command cannot repair, and a server that does not respond before ctx
+// ends, are errors; then nothing has changed, or a repeated command detects the
+// outcome.
+func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (bridge.Answer, error) {
+	ports.Source = noSource{}
+	e, err := New(cfg, ports)
+	if err != nil {
+		return bridge.Answer{}, err
+	}
+	f := newFollower(e, nil)
+	f.requests.applying = true
+	f.ownership.mirror = startMirror(e, f.log)
+	defer f.ownership.mirror.stop()
+	for n := 1; ; n++ {
+		err := f.recover(ctx)
+		fault := bridge.FaultOf(err)
+		repairable := fault.Reason == bridge.ReasonCheckpointLost || fault.Reason == bridge.ReasonCheckpoint || fault.Reason == bridge.ReasonSource || fault.Code == bridge.CodeTopicLost
+		if err == nil || f.session.open && repairable {
+			f.schedule.blockedOn = fault.Reason
+			if err = f.requests.applyCommand(ctx, cmd); err == nil && f.requests.answered != nil {
+				return *f.requests.answered, nil
+			}
+			fault = bridge.FaultOf(err)
+		}
+		switch {
+		case err == nil:
+			return bridge.Answer{}, fmt.Errorf("command %s was withdrawn, or the store is unavailable", cmd.ID)
+		case fault.Class == bridge.Permanent || ctx.Err() != nil || errors.Is(err, bridge.ErrFenced):
+			fault.Hint = f.e.cfg.hintOf(fault) // nobody else has the words
+			return bridge.Answer{}, fmt.Errorf("apply command %s: %w", cmd.ID, err)
+		}
+		f.session.ready = false
+		bridge.Sleep(ctx, backoff(n, f.e.cfg.RetryMax))
+	}
+}
+
+// noSource is a Source for Apply, which reads nothing.
+type noSource struct{}
+
+func (noSource) Fetch(context.Context, bridge.Position) (*bridge.Page, error) {
+	return nil, errNoSource
+}
+func (noSource) Decode(*bridge.Page) error { return errNoSource }
+
+var errNoSource = errors.New("no source: Apply reads nothing")

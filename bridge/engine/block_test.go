@@ -1,0 +1,314 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// TestBlocked: what the engine does about each lasting refusal, in a run that
+// goes on for ever and in a bounded one. The stream lives, says why, tries
+// once a minute, takes commands, and goes on by itself when the reason ends.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	fault := func(f bridge.Fault) func(bridge.Position) error {
+		f.Err = errors.New("refused")
+		return func(bridge.Position) error { return &f }
+	}
+	withCursor := func(f bridge.Fault) func(bridge.Position) error {
+		f.Err = errors.New("refused")
+		return func(at bridge.Position) error {
+			if at.Cursor == "" {
+				return nil
+			}
+			return &f
+		}
+	}
+	for name, tc := range map[string]struct {
+		refuse func(bridge.Position) error
+		reason bridge.Reason
+		// tries are the requests with which it blocks, a cross-check included.
+		tries int
+		// perProbe is how many requests a probe takes.
+		perProbe int
+	}{
+		"401":                   {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}), bridge.ReasonAuth, 1, 1},
+		"a redirect":            {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig}), bridge.ReasonConfig, 1, 1},
+		"a body too large":      {fault(bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonSize}), bridge.ReasonSize, 1, 1},
+		"items is not an array": {fault(bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}), bridge.ReasonSchema, 3, 1},
+		"the cursor is gone":    {withCursor(bridge.Fault{Class: bridge.BadCursor}), bridge.ReasonCursor, 4, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Grow(35)
+				r.start()
+				r.after(time.Second)
+				r.source.Refuse(tc.refuse)
+				asked := r.source.Requests()
+				r.source.Grow(30)
+				r.after(time.Minute)
+				r.wantState(bridge.StateBlocked, tc.reason)
+				if n := r.source.Requests() - asked; n < tc.tries || n > tc.tries+2*tc.perProbe {
+					t.Errorf("%d requests in the first minute, want %d and a probe", n, tc.tries)
+				}
+				asked = r.source.Requests()
+				r.after(10 * time.Minute)
+				if n := r.source.Requests() - asked; n < 9*tc.perProbe || n > 11*tc.perProbe {
+					t.Errorf("%d requests in ten blocked minutes, want about %d", n, 10*tc.perProbe)
+				}
+				r.wantState(bridge.StateBlocked, tc.reason)
+				if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
+					t.Errorf("said %d times that it is blocked, want once", n)
+				}
+				r.source.Refuse(nil)
+				r.after(2 * time.Minute)
+				r.wantState(bridge.StateIdle, "")
+				r.wantOnce()
+			})
+		})
+		t.Run(name+", bounded", func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Grow(35)
+				r.cfg.Limits.Once = true
+				if err := r.run(); err != nil {
+					t.Fatal(err)
+				}
+				r.source.Refuse(tc.refuse)
+				wantBlocked(t, r.run(), tc.reason)
+				if strings.Contains(r.log.String(), `msg="recovered"`) {
+					t.Error("said that the run goes on, which has ended")
+				}
+			})
+		})
+	}
+}
+
+// TestOutageIsNoBadCursor: an API that is down may answer 404 to everything.
+// That must not condemn the cursor.
+func TestOutageIsNoBadCursor(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(35)
+		r.start()
+		r.after(time.Second)
+		r.source.Refuse(func(at bridge.Position) error {
+			if at.Cursor == "" {
+				return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonConfig, Code: "404", Err: errors.New("404")}
+			}
+			return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
+		})
+		for range 60 {
+			r.after(10 * time.Second)
+			if s := r.bridge.Status().State; s == bridge.StateBlocked {
+				t.Fatalf("blocked by an outage: %+v", r.bridge.Status())
+			}
+		}
+		r.source.Refuse(nil)
+		r.source.Grow(5)
+		r.after(2 * time.Minute)
+		r.wantOnce()
+	})
+}
+
+func TestThrottledWaitsAsAsked(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(15)
+		r.source.FailRequest(2, &bridge.Fault{Class: bridge.Throttled, RetryAfter: 5 * time.Minute, Err: errors.New("429")})
+		r.start()
+		r.after(5*time.Minute - time.Second)
+		if n := r.source.Requests(); n != 2 {
+			t.Errorf("%d requests before Retry-After was over, want 2", n)
+		}
+		r.wantState(bridge.StateBackoff, "")
+		r.after(40 * time.Second)
+		r.wantOnce()
+	})
+}
+
+func TestCycle(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		serve := func(next map[string]string) {
+			r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"at %s","timestamp":946684800000}],"nextCursor":%q}`, at.Cursor, next[at.Cursor])}
+			})
+		}
+		serve(map[string]string{"": "a", "a": "b", "b": "c", "c": "a"})
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+		if n := len(r.values()); n != 3 {
+			t.Errorf("%d events published, want those of the pages before the one that leads back", n)
+		}
+		serve(map[string]string{"c": "d"})
+		r.after(2 * time.Minute)
+		if n := len(r.values()); n < 5 {
+			t.Errorf("%d events after the cycle was mended", n)
+		}
+	})
+}
+
+// TestCycleIsNotARestart: coming back to a page after an error is no cycle.
+func TestCycleIsNotARestart(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
+		r.source.Grow(200)
+		for n := 1; n < 40; n += 2 {
+			r.topic.FailPublish(n, bridgetest.Failed)
+		}
+		r.start()
+		r.after(20 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantAll()
+	})
+}
+
+func TestLongCursor(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":946684800000}],"nextCursor":%q}`, strings.Repeat("x", bridge.MaxCursor+1))}
+		})
+		r.start()
+		r.after(5 * time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
+		if len(r.values()) != 0 {
+			t.Error("published a page whose cursor cannot be followed")
+		}
+	})
+}
+
+func TestTailTooLarge(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{PageSize: 5000}, func(r *harness) {
+		r.cfg.PageSize = 10 // lowered since the tail was read, or the API ignores it
+		r.source.Grow(950)
+		r.start()
+		r.after(5 * time.Second)
+		r.wantState(bridge.StateIdle, "")
+		r.source.Grow(3100)
+		r.after(20 * time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonTail)
+	})
+}
+
+func TestAnotherTenant(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		page := func(org, id, next string) bridgetest.Answer {
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":%q,"timestamp":946684800000}],"nextCursor":%q,"metadata":{"organization":{"slug":%q}}}`, id, next, org)}
+		}
+		org := "acme"
+		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+			if at.Cursor == "" {
+				return page("acme", "1", "c1")
+			}
+			return page(org, "2", "")
+		})
+		org = "evil"
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+		if len(r.values()) != 1 {
+			t.Errorf("%d events, want only those of the first tenant", len(r.values()))
+		}
+		// A reset accepts the new one.
+		if a := r.command("accept", bridge.Target{Cursor: "c1"}); !a.Applied {
+			t.Fatalf("refused: %s", a.Detail)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		if got := r.store.Checkpoint().Source.Organization; got != "evil" {
+			t.Errorf("the checkpoint is of %q", got)
+		}
+	})
+}
+
+func TestOriginChanged(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.Limits.Once = true
+		r.source.Grow(15)
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		r.cfg.Origin.Start = 5 // matters once only
+		if err := r.run(); err != nil {
+			t.Errorf("another start: %v", err)
+		}
+		r.cfg.Origin.Events = []string{"orderPlaced"}
+		wantBlocked(t, r.run(), bridge.ReasonSource)
+		r.cfg.Limits.Once = false
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+		if s := r.bridge.Status(); !strings.Contains(s.Error, "orderPlaced") || !strings.Contains(s.Error, "all events") {
+			t.Errorf("the error %q does not name both filters", s.Error)
+		}
+		c := r.store.Checkpoint()
+		if a := r.command("accept", bridge.Target{Cursor: c.Cursor, Tail: c.Tail}); !a.Applied {
+			t.Fatalf("refused: %s", a.Detail)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+	})
+}
+
+func TestForeignCheckpoint(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.store.Put([]byte(`{"v":99,"stream":"events"}`))
+		r.start()
+		r.after(10 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		if string(r.store.Get()) != `{"v":99,"stream":"events"}` {
+			t.Error("a value that is not ours was overwritten")
+		}
+	})
+}
+
+func TestSinkRefuses(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		for n := 1; n < 4; n++ {
+			r.topic.FailRecover(n, &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonTopic, Hint: "topics create", Err: errors.New("no topic")})
+		}
+		r.source.Grow(15)
+		r.start()
+		r.after(90 * time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonTopic)
+		if r.source.Requests() > 0 {
+			t.Error("asked the API without a topic to publish to")
+		}
+		r.after(3 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+	})
+}
+
+// TestPassingSchemaErrors: only three in a row block.
+func TestPassingSchemaErrors(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+		r.source.Grow(400)
+		for n := 2; n < 40; n += 3 {
+			for _, m := range []int{n, n + 1} {
+				r.source.FailRequest(m, &bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema, Err: errors.New("items is missing")})
+			}
+		}
+		r.cfg.Limits.Once = true // would return a BlockedError
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantOnce()
+	})
+}

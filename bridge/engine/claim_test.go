@@ -1,0 +1,227 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+// claimed leaves a reset that a session has claimed which is gone, to be
+// applied within a minute.
+func (r *harness) claimed(id string) bridge.Command {
+	r.t.Helper()
+	cmd := bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Who: "op",
+		Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	}
+	r.inbox.Push(cmd)
+	got, err := r.inbox.Claim(r.t.Context(), cmd, bridge.Claim{Owner: "gone", Session: "gone"})
+	if err != nil || got.By != "gone" {
+		r.t.Fatalf("claim: %+v, %v", got, err)
+	}
+	return cmd
+}
+
+// TestClaimEndsWithItsSession: who claimed a command was killed. Within the
+// deadline the next session applies it, later it does not.
+func TestClaimEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		for _, late := range []bool{false, true} {
+			t.Run(string(mode)+map[bool]string{false: " in time", true: " late"}[late], func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, bridgetest.Export{}, func(r *harness) {
+					if mode == bridge.ExactlyOnce {
+						r.exactly()
+					}
+					r.source.Grow(50)
+					r.start()
+					r.after(5 * time.Second)
+					r.end()
+					cmd := r.claimed("a")
+					if late {
+						r.after(time.Minute)
+					}
+					r.start()
+					if a := r.await(cmd.ID); a.Applied == late || late && !strings.Contains(a.Detail, "expired") {
+						t.Errorf("answer %+v", a)
+					}
+					r.after(time.Minute)
+					want := map[bool]int{false: 100, true: 50}[late]
+					if n := len(r.values()); n != want {
+						t.Errorf("%d events in the topic, want %d", n, want)
+					}
+					if a := r.command("b", bridge.Target{}); !a.Applied {
+						t.Errorf("the next command: %+v", a)
+					}
+					r.after(time.Minute)
+					if n := len(r.values()); n != want+50 {
+						t.Errorf("%d events in the topic, want %d", n, want+50)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestClaimerOnItsWay: at least once, the change of who claimed a command may
+// still be on its way to the store when another process answers that the
+// command expired. It must not arrive.
+func TestClaimerOnItsWay(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		r.end()
+		from := r.store.Checkpoint()
+		cmd := r.claimed("a")
+		r.after(time.Minute)
+		r.inbox.FailAnswer(1, bridgetest.Failed)
+		r.start()
+		if a := r.await(cmd.ID); a.Applied || a.Version.Epoch != 1 {
+			t.Fatalf("answer %+v, want one more epoch", a)
+		}
+		to := bridge.Reset(from, r.cfg.Origin, cmd)
+		to.Session, to.WrittenAt = "gone", time.Now().UnixMilli()
+		if err := r.store.Advance(t.Context(), from, to); err == nil {
+			t.Error("the store took over a reset that was answered as expired")
+		}
+		r.after(time.Minute)
+		if n := len(r.values()); n != 50 {
+			t.Errorf("%d events in the topic, want 50", n)
+		}
+	})
+}
+
+// TestRefusalNeedsTheClaim: another session may be applying what this one, not
+// knowing as much, would refuse.
+func TestRefusalNeedsTheClaim(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		r.end()
+		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.inbox.Push(cmd)
+		if _, err := r.inbox.Claim(t.Context(), cmd, bridge.Claim{Owner: "other", Session: "other"}); err != nil {
+			t.Fatal(err)
+		}
+		begun := strings.Count(r.log.String(), "session started")
+		r.start()
+		if a := r.await("a"); a.Applied {
+			t.Errorf("answer %+v", a)
+		}
+		synctest.Wait() // the bridge goes on logging after its answer
+		if n := strings.Count(r.log.String(), "session started"); n != begun+2 {
+			t.Errorf("%d sessions began before the refusal, want a second one after the claim was seen", n-begun)
+		}
+	})
+}
+
+// overtaken is an Inbox whose answers come so late that another session has
+// taken the claim over.
+type overtaken struct{ *bridgetest.Inbox }
+
+func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+	if _, err := o.Claim(ctx, c, bridge.Claim{Owner: "other", Session: "other", Over: by.Session}); err != nil {
+		return bridge.Answer{}, err
+	}
+	return o.Inbox.Answer(ctx, c, by, a)
+}
+
+// TestRefusalOfAnotherClaim: an operator's process refuses a command, and stands
+// still before it has said so. Another one takes the claim over, and applies it.
+func TestRefusalOfAnotherClaim(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		r.end()
+		cmd := bridge.Command{ID: "a", Kind: bridge.KindResume, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.inbox.Push(cmd)
+		ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: overtaken{r.inbox}}
+		if a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd); !errors.Is(err, bridge.ErrFenced) {
+			t.Errorf("the operator reads %+v, %v; want to wait for the other", a, err)
+		}
+		if log := r.log.String(); strings.Contains(log, "command refused") || !strings.Contains(log, "command answer rejected") {
+			t.Error("the log says that the refusal counts")
+		}
+		if a, ok := r.inbox.AnswerTo("a"); ok {
+			t.Errorf("the refusal %+v counts, and another session has the claim", a)
+		}
+		want := bridge.Answer{Applied: true, By: "other"}
+		if a, err := r.inbox.Answer(r.t.Context(), cmd, bridge.Claim{Session: "other"}, want); a != want || err != nil {
+			t.Errorf("the other's answer is %+v, %v", a, err)
+		}
+	})
+}
+
+// refused is an Inbox that has recorded a refusal when an answer comes.
+type refused struct{ *bridgetest.Inbox }
+
+func (x refused) Answer(ctx context.Context, c bridge.Command, by bridge.Claim, a bridge.Answer) (bridge.Answer, error) {
+	if _, err := x.Inbox.Answer(ctx, c, by, bridge.ExpiredAnswer("said by an older version")); err != nil {
+		return bridge.Answer{}, err
+	}
+	return x.Inbox.Answer(ctx, c, by, a)
+}
+
+// TestAppliedIsSaid: a change that is committed is reported as applied, whatever
+// is recorded.
+func TestAppliedIsSaid(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		r.end()
+		cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.inbox.Push(cmd)
+		ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: refused{r.inbox}}
+		a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd)
+		if now := r.store.Checkpoint(); err != nil || !a.Applied || a.Version != now.Version || now.ChangeID() != "a" {
+			t.Errorf("the operator reads %+v, %v; the stream is at %s", a, err, now.Version)
+		}
+	})
+}
+
+// TestAppliedIsRemembered: an operator's change stays known through epochs that
+// the program itself begins after it.
+func TestAppliedIsRemembered(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(time.Second)
+		for n := 1; n < 30; n++ {
+			r.inbox.FailAnswer(n, bridgetest.Failed)
+		}
+		r.push("a", 0, bridge.Target{})
+		r.after(time.Second)
+		r.end()
+		if a, ok := r.inbox.AnswerTo("a"); ok {
+			t.Fatalf("answered: %+v", a)
+		}
+		for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce, bridge.AtLeastOnce} {
+			r.switchMode(mode)
+			r.startWith(engine.Ports{Source: r.source, Inbox: bridgetest.NewInbox(t)})
+			r.after(time.Minute)
+			r.end()
+		}
+		r.start()
+		r.after(time.Minute)
+		if a := r.await("a"); !a.Applied {
+			t.Errorf("answer %+v", a)
+		}
+	})
+}

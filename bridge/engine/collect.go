@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
+)
+
+// warnCursor is the length from which a cursor is suspicious, in bytes.
+const warnCursor = 2 << 10
+
+// usualPage is the API's largest page. It bounds a tail even if the configured
+// page is smaller: the tail may have been read with a larger one.
+const usualPage = 1000
+
+// handleFetched adds a fetched page to the batch, commits a full batch, and
+// schedules what follows the last page.
+func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
+	failpoint.Reach(failpoint.Fetched)
+	if f.schedule.probing() && l.err == nil { // only whether it came matters
+		l.release()
+		return f.confirmBadCursor(hard)
+	}
+	if err := f.add(hard, l); err != nil {
+		if _, over := errors.AsType[*sessionError](err); over {
+			return err
+		}
+		return cmp.Or(f.commit(hard), err) // first what came before it
+	}
+	if !l.last && f.run.limitReached(f.e.cfg.Limits, f.at.head) == "" && !f.sizer.full(f.at.batch) {
+		return nil
+	}
+	if err := f.commit(hard); err != nil {
+		return err
+	}
+	if l.last {
+		f.stopFetching()
+	}
+	f.finish(l.last)
+	return nil
+}
+
+// stopFetching ends the prefetcher; head stays.
+func (f *follower) stopFetching() {
+	if f.fetching != nil {
+		f.fetching.stop()
+		f.fetching = nil
+	}
+}
+
+// add trims a page, advances head past it and sends its events. A page that
+// must not be published leaves batch and head unchanged.
+func (f *follower) add(hard context.Context, l fetchResult) error {
+	if l.err != nil {
+		return l.err
+	}
+	before := f.at.mark()
+	if err := f.at.take(hard, l.page); err != nil {
+		l.release()
+		f.at.backTo(before)
+		return err
+	}
+	if mark := f.at.endMark(l.page); mark != bridge.ContractUnknown {
+		f.run.contract = mark
+	}
+	if f.at.batch.pages == 0 {
+		f.at.batch.began = time.Now()
+	}
+	events := len(l.page.Events)
+	if events == 0 {
+		l.release()
+		f.at.batch.pages++
+		return nil
+	}
+	if f.state == bridge.StateIdle {
+		f.setState(bridge.StateRunning, nil) // not caught up, however long Kafka takes
+	}
+	f.e.watchdog.wait()
+	err := f.e.ports.Sink.Send(hard, l.page)
+	f.e.watchdog.work()
+	switch {
+	case errors.Is(err, bridge.ErrRefused):
+		f.at.backTo(before)
+		return err
+	case err != nil:
+		f.session.open = false
+		f.observePublish(time.Since(f.at.batch.began), f.at.batch.pages+1, err)
+		return &sessionError{fmt.Errorf("send the page at cursor %s: %w", bridge.CursorHash(before.head.Cursor), err)}
+	}
+	f.at.batch.pages++
+	f.at.batch.events += events
+	return nil
+}
+
+// finish decides what follows a committed batch: the end of a bounded run, the
+// next poll, or nothing while fetching continues.
+func (f *follower) finish(last bool) {
+	l := f.e.cfg.Limits
+	switch enough := f.run.limitReached(l, f.at.cp); {
+	case enough != "":
+		f.run.ended = f.e.cfg.words(enough)
+	case !last:
+		f.setState(bridge.StateRunning, nil)
+	case f.e.cfg.window() && f.at.head.Drained:
+		f.run.ended = "the window ended " + howEnded(f.at.head.EndedEmpty)
+	case l.Once && (f.at.empty.ended() || f.at.empty.empties >= f.e.cfg.EmptyPages):
+		empties := 0
+		if !f.at.empty.atTail {
+			empties = f.at.empty.empties
+		}
+		f.run.ended = "drained " + howEnded(empties)
+	case f.at.empty.continues(f.at.head.MarksEnd):
+		f.schedule.due = time.Now().Add(f.at.empty.wait(f.e.cfg.PollInterval))
+		f.setState(bridge.StateRunning, nil)
+	default:
+		if f.run.contract == bridge.ContractUnknown {
+			f.run.contract = bridge.ContractEmptyItems // only empty pages end it without a tail
+		}
+		f.schedule.due = time.Now().Add(f.schedule.polls.wait(f.schedule.newEvents))
+		f.schedule.newEvents = false
+		f.setState(bridge.StateIdle, nil)
+	}
+}
+
+// howEnded describes the end of an export: by empty pages, or by its last page.
+func howEnded(empties int) string {
+	if empties == 0 {
+		return "on its last page"
+	}
+	return fmt.Sprintf("after %d empty pages in a row", empties)
+}
+
+// confirmBadCursor ends a cross-check: the API works without a cursor, so the cursor
+// itself is bad.
+func (f *follower) confirmBadCursor(hard context.Context) error {
+	f.discard()
+	fault := *f.schedule.suspect
+	f.schedule.suspect = nil
+	if moved, err := f.recoverInvalidCursor(hard, &fault); moved || err != nil {
+		return err
+	}
+	fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonCursor
+	if fault.Hint == "" {
+		fault.Advice = bridge.HintCursorRefused
+	}
+	return f.wait(verdict{wait: probeInterval, blocked: true}, &fault)
+}

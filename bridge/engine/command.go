@@ -1,0 +1,274 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
+)
+
+// requests is the state of the operator's commands, across sessions and
+// ownerships. Owned by the commit loop.
+type requests struct {
+	f        *follower
+	wokenBy  string         // the command that made a blocked stream look again
+	claimed  seenClaim      // the last one of a command
+	answered *bridge.Answer // the last one given
+	applying bool           // the session is for one command only
+}
+
+// applyCommand applies an operator's command, or refuses it with an answer. The
+// command takes effect when its checkpoint is committed.
+func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error {
+	f := r.f
+	if !r.applying && !r.canApply() { // it is offered again
+		if r.wokenBy != cmd.ID {
+			r.wokenBy, f.schedule.due = cmd.ID, time.Now()
+		}
+		return nil
+	}
+	if f.ownership.doubted == cmd.ID && !f.session.restored {
+		return nil // still looking; it is offered again
+	}
+	if cmd.BaseEpoch > f.at.cp.Epoch && f.ownership.doubted != cmd.ID {
+		// The operator saw a later epoch: the stream was moved. Recover first.
+		f.ownership.doubted, f.session.restored = cmd.ID, false
+		return &sessionError{fmt.Errorf("command %s expects epoch %d, this session is at %d", cmd.ID, cmd.BaseEpoch, f.at.cp.Epoch)}
+	}
+	by := bridge.Claim{Owner: f.e.cfg.Owner, Session: f.session.id}
+	if f.at.cp.Applied(cmd.ID) { // applied before, and the answer got lost
+		return r.answer(hard, cmd, by, bridge.Answer{Applied: true})
+	}
+	// A refusal requires the claim too: another session may be applying it.
+	mine, err := r.claim(hard, cmd, by)
+	if err != nil || !mine {
+		return err
+	}
+	if refusal := r.validateCommand(cmd); refusal != "" {
+		return r.answer(hard, cmd, by, bridge.Answer{Detail: refusal})
+	}
+	f.discard()
+	if failpoint.Broken(failpoint.BreakAnswer) {
+		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true})
+	}
+	note, err := r.acceptTopics(hard, cmd)
+	if err != nil {
+		return err
+	}
+	next := r.derive(cmd)
+	if f.session.open {
+		if _, err := f.publish(hard, bridge.Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
+			return err
+		}
+	}
+	if err := f.storeCheckpoint(hard, r.storedNow(), next); err != nil {
+		return err
+	}
+	// Committed: a crash from here on finds the change in the checkpoint, and
+	// the answer is given by whoever comes next.
+	f.log.Info("command applied", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "reason", cmd.Reason,
+		"from", f.at.cp.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor))
+	f.move(next)
+	f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: string(cmd.Kind)})
+	f.ownership.mirror.flush(hard) // so that who asked finds it there
+	return r.answer(hard, cmd, by, bridge.Answer{Applied: true, Detail: note})
+}
+
+// canApply reports whether a command can be applied now: the epoch is known and
+// can be committed to.
+func (r *requests) canApply() bool {
+	f := r.f
+	known := f.session.ready || !f.at.stale && (!f.at.cp.Zero() && f.at.cp.Mode == f.e.cfg.Mode || f.schedule.blockedOn == bridge.ReasonCheckpointLost)
+	return known && (f.session.open || !f.e.cfg.exactlyOnce())
+}
+
+// wakesBlocked reports whether a command makes a blocked stream retry now: an
+// operator who has removed the cause resets next and should not wait for the
+// probe. A stream that another bridge runs is left alone: a retry would fence
+// it.
+func (r *requests) wakesBlocked() bool {
+	f := r.f
+	return !f.session.ready && f.state == bridge.StateBlocked && f.fault.Reason != bridge.ReasonOwner
+}
+
+// storedNow is the store's checkpoint, as far as known.
+func (r *requests) storedNow() bridge.Checkpoint {
+	f := r.f
+	if !f.at.rival.Zero() {
+		return f.at.rival
+	}
+	return f.at.cp
+}
+
+// seenClaim is the claim of a command, and the session that saw it.
+type seenClaim struct {
+	id, by, seen string
+	fenced       bool // the store has a change that the claimer does not know
+}
+
+// claim makes the command this session's to decide about, and reports whether
+// it is. The claim of another session counts until a session has begun after
+// the claim was seen: that one has fenced the claimer, and its checkpoint shows
+// what the claimer committed.
+func (r *requests) claim(hard context.Context, cmd bridge.Command, by bridge.Claim) (bool, error) {
+	f := r.f
+	if last := r.claimed; last.id == cmd.ID && last.by != f.session.id {
+		if !f.session.open || last.seen == f.session.id {
+			return false, nil // a session is about to begin; the command is offered again
+		}
+		by.Over = last.by
+	}
+	got, err := f.e.ports.Inbox.Claim(hard, cmd, by)
+	switch {
+	case err != nil:
+		return false, nil // the store is away: it comes again if it still counts
+	case got.Late && failpoint.Broken(failpoint.BreakClaim):
+		return true, nil
+	case got.Late:
+		return false, r.expire(hard, cmd, by)
+	case got.By == "":
+		return false, nil // withdrawn meanwhile
+	}
+	r.claimed = seenClaim{id: cmd.ID, by: got.By, seen: f.session.id}
+	if got.By == f.session.id || !f.session.open {
+		return got.By == f.session.id, nil
+	}
+	return false, &sessionError{fmt.Errorf("command %s was claimed by session %s, which has not answered", cmd.ID, got.By)}
+}
+
+// expire answers a command that was not applied before its deadline. by.Over is
+// the session that had claimed it, or empty. Exactly once that one is fenced;
+// at least once its change of the store may still be on its way, so the change
+// id is taken from under it first. A store that holds no checkpoint of ours has
+// none: there the operator moves the stream in any case.
+func (r *requests) expire(hard context.Context, cmd bridge.Command, by bridge.Claim) error {
+	f := r.f
+	detail := "no owner claimed it before its deadline"
+	if by.Over != "" {
+		detail = "the bridge that claimed it stopped before applying it"
+	}
+	if by.Over != "" && !f.e.cfg.exactlyOnce() && !r.claimed.fenced && !f.at.cp.Zero() && f.at.rival.Zero() {
+		f.discard()
+		next := f.session.stamp(f.at.cp, bridge.KindReset, bridge.Version{Epoch: f.at.cp.Epoch + 1})
+		next.Change = f.e.ownChange(f.at.cp, "command "+cmd.ID+" expired")
+		if err := f.commitCheckpoint(hard, f.at.cp, next); err != nil {
+			return err
+		}
+		began := f.run.began
+		f.move(next)
+		f.run.began, r.claimed.fenced = began, true
+	}
+	f.log.Warn("command expired", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "deadline", describeInstant(cmd.Deadline), "claimed_by", by.Over)
+	return r.answer(hard, cmd, by, bridge.ExpiredAnswer(detail))
+}
+
+// validateCommand says why a command cannot be applied, or nothing.
+func (r *requests) validateCommand(cmd bridge.Command) string {
+	f := r.f
+	switch {
+	case cmd.Kind != bridge.KindReset && cmd.Kind != bridge.KindPause && cmd.Kind != bridge.KindResume:
+		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
+	case cmd.BaseEpoch != f.at.cp.Epoch && (cmd.Kind != bridge.KindReset || f.at.rival.Zero() || cmd.BaseEpoch != f.at.rival.Epoch):
+		// Of two histories who asks can only have seen the store's.
+		return fmt.Sprintf("the epoch changed: the stream is at epoch %d, the command expects %d", f.at.cp.Epoch, cmd.BaseEpoch)
+	case cmd.Kind != bridge.KindReset:
+		if refusal := r.validatePause(cmd); refusal != "" {
+			return refusal
+		}
+	case len(cmd.Target.Cursor) > bridge.MaxCursor:
+		return fmt.Sprintf("the cursor has %d bytes, the limit is %d", len(cmd.Target.Cursor), bridge.MaxCursor)
+	}
+	next := r.derive(cmd)
+	if err := next.Validate(); err != nil {
+		return "invalid target: " + err.Error()
+	}
+	return ""
+}
+
+// validatePause says why the stream can be neither paused nor resumed, or nothing.
+func (r *requests) validatePause(cmd bridge.Command) string {
+	f := r.f
+	now := time.Now()
+	switch {
+	case f.at.cp.Zero() || !f.at.rival.Zero() || f.schedule.blockedOn == bridge.ReasonCheckpointLost || f.schedule.blockedOn == bridge.ReasonCheckpoint:
+		return "the stream's position is unknown: " + f.e.cfg.words(bridge.HintNoPosition)
+	case cmd.Kind == bridge.KindResume && !f.at.cp.Paused(now):
+		return "the stream is not paused"
+	case cmd.Kind == bridge.KindPause && cmd.PausedUntil != bridge.Forever && cmd.PausedUntil <= now.UnixMilli():
+		return fmt.Sprintf("the end of the pause, %s, has passed", describeInstant(cmd.PausedUntil))
+	}
+	return ""
+}
+
+// derive derives the checkpoint that a command asks for: a new epoch. A reset is
+// also how a changed origin or source is accepted.
+func (r *requests) derive(cmd bridge.Command) bridge.Checkpoint {
+	f := r.f
+	var c bridge.Checkpoint
+	if cmd.Kind == bridge.KindReset {
+		c = bridge.Reset(f.at.cp, f.e.cfg.Origin, cmd)
+	} else {
+		c = bridge.Pause(f.at.cp, cmd)
+	}
+	c = f.session.stamp(c, cmd.Kind, bridge.Version{Epoch: c.Epoch})
+	if cmd.Kind == bridge.KindReset && f.session.topics == nil {
+		if c.Topics = f.session.found; f.session.found == nil { // not seen: they are compared when they are
+			c.Topics = f.at.cp.Topics
+		}
+	}
+	return c
+}
+
+// acceptTopics has an operator's reset accept the topics as they are, and says what it
+// accepts with them: it may have been asked for before anybody knew.
+func (r *requests) acceptTopics(ctx context.Context, cmd bridge.Command) (string, error) {
+	f := r.f
+	if cmd.Kind != bridge.KindReset || f.session.topics != nil || !f.session.open {
+		return "", nil
+	}
+	if f.session.found == nil { // the session came to something else first
+		if _, err := f.session.findTopics(ctx); err != nil {
+			return "", &sessionError{err}
+		}
+	}
+	fault := bridge.TopicsLost(f.at.cp, f.session.found)
+	if fault == nil {
+		return "", nil
+	}
+	f.incidents.countLoss(f.e, fault)
+	f.log.Error("reset accepted a topic that lost events", "id", cmd.ID, "who", cmd.Who, "error", fault.Error())
+	return fault.Error(), nil
+}
+
+// answer tells who asked. A lost answer is no fault: the command stays in the
+// inbox, is offered again, and is recognised by its id. What was not applied is
+// answered only once that is recorded: until then another session may apply it.
+// What was applied is said, whatever is recorded. A refusal that does not count
+// leaves the answer to another session: for Apply that is ErrFenced.
+func (r *requests) answer(ctx context.Context, cmd bridge.Command, by bridge.Claim, a bridge.Answer) error {
+	f := r.f
+	a.By, a.Version, a.At = f.e.cfg.Owner, f.at.cp.Version, time.Now().UnixMilli()
+	first, err := f.e.ports.Inbox.Answer(ctx, cmd, by, a)
+	switch {
+	case err == nil && (first.Applied || !a.Applied):
+		r.answered = &first
+	case a.Applied:
+		r.answered = &a
+	}
+	conflict := errors.Is(err, bridge.ErrConflict)
+	switch {
+	case conflict:
+		f.log.Warn("command answer rejected: the command was withdrawn, or its claim no longer stands", "id", cmd.ID, "applied", a.Applied)
+	case err != nil:
+		f.log.Warn("command answer not delivered", "id", cmd.ID, "error", err)
+	case first == a && !a.Applied && !a.Expired():
+		f.log.Warn("command refused", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "why", a.Detail)
+	}
+	if conflict && !a.Applied && r.applying {
+		return fmt.Errorf("the claim of command %s no longer stands: %w", cmd.ID, bridge.ErrFenced)
+	}
+	return nil
+}

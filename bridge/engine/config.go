@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Config configures the engine for one stream. Start from DefaultConfig.
+type Config struct {
+	// Stream names the stream: Redis keys, headers, metric labels.
+	Stream string
+	// Mode is the delivery guarantee.
+	Mode bridge.Mode
+	// Origin is the query of the export, with Start resolved.
+	Origin bridge.Origin
+	// Topic is the events' topic. A stream never continues in another topic
+	// than its checkpoint's: two deployments may share a checkpoint topic by
+	// mistake. Empty disables the check.
+	Topic string
+	// DivertAll diverts unreadable items to the dead letters even if all items
+	// are unreadable, which otherwise blocks the stream.
+	DivertAll bool
+	// TopicID is the id of Topic at the beginning of a window's job; empty for
+	// a stream, or if unknown.
+	TopicID string
+	// PageSize is the number of items requested per page; it bounds the tail.
+	PageSize int
+	// Owner names this process in checkpoints and acknowledgements.
+	Owner string
+	// Limits bound the run; the zero value is unbounded.
+	Limits Limits
+	// Hints maps the engine's hints to texts. A missing hint is shown as its
+	// code.
+	Hints map[bridge.Hint]string
+	// Log receives one record per change of state; nil discards them.
+	Log *slog.Logger
+
+	PollInterval     time.Duration `env:"EXPORT_POLL_INTERVAL" stream:"yes" desc:"poll interval when caught up"`
+	PollIntervalMax  time.Duration `env:"EXPORT_POLL_INTERVAL_MAX" stream:"yes" desc:"maximum poll interval, reached while no events arrive"`
+	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES" stream:"yes" desc:"maximum number of pages fetched ahead of Kafka"`
+	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES" unit:"bytes" stream:"yes" desc:"maximum bytes of pages in memory, including their events; two pages are always allowed"`
+	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL" stream:"yes" desc:"maximum retry back-off, with full jitter; Retry-After takes precedence"`
+	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES" stream:"yes" desc:"consecutive empty pages that end a window"`
+	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR" stream:"yes" values:"stop,previous,time" desc:"action when the API permanently rejects the cursor: stop, resume at a previous cursor of the history, or restart by time; events already in the topic are not published again"`
+	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID" stream:"yes" values:"publish,bad-event" desc:"action for different items of a page with one id: publish all under that id, or treat all but the first as set by BRIDGE_ON_BAD_EVENT"`
+	Overlap          time.Duration `env:"EXPORT_OVERLAP" stream:"yes" desc:"how far before the last event a restart by time begins, to include late events"`
+	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS" values:"kafka,redis,stop" desc:"exactly once, if Redis is ahead because Kafka lost data: resume from Kafka's checkpoint (duplicates), from Redis's (possible loss), or stop"`
+	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT" desc:"maximum time for a shutdown to commit what is in flight"`
+}
+
+// DefaultConfig returns the defaults of all settings. Stream, Mode, Origin and
+// PageSize have none.
+func DefaultConfig() Config {
+	return Config{
+		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: invalidStop, OnSharedID: sharedPublish, Overlap: time.Hour,
+		OnCheckpointLoss: lossKafka, ShutdownTimeout: 25 * time.Second,
+	}
+}
+
+// The values of Config.OnSharedID.
+const (
+	sharedPublish  = "publish"
+	sharedBadEvent = "bad-event"
+)
+
+// divertsShared reports whether items whose id is taken become bad events.
+func (c *Config) divertsShared() bool { return c.OnSharedID == sharedBadEvent }
+
+// The values of Config.OnCheckpointLoss.
+const (
+	lossKafka = "kafka"
+	lossRedis = "redis"
+	lossStop  = "stop"
+)
+
+// Limits bound a run.
+type Limits struct {
+	// Once ends the run when the export is drained.
+	Once bool
+	// MaxEvents ends the run at the first page boundary at or after this number
+	// of events; 0 is no limit.
+	MaxEvents int64
+	// Until ends the run at the first page boundary at or after an event of
+	// this time, in milliseconds since the epoch; 0 is no limit.
+	Until int64
+}
+
+func (l Limits) bounded() bool { return l.Once || l.MaxEvents > 0 || l.Until > 0 }
+
+// window reports whether the stream is a stateless window, which ends.
+func (c *Config) window() bool { return c.Origin.End != 0 }
+
+// bounded reports whether the run ends by itself.
+func (c *Config) bounded() bool { return c.Limits.bounded() || c.window() }
+
+// ends reports whether the run ends with the results. It then follows
+// EmptyPages empty pages: a sparse filter must not end it early.
+func (c *Config) ends() bool { return c.window() || c.Limits.Once }
+
+// exactlyOnce reports whether the sink commits the checkpoint; otherwise the
+// store does.
+func (c *Config) exactlyOnce() bool { return c.Mode == bridge.ExactlyOnce }
+
+// Validate reports everything that is wrong with the engine's settings: the
+// fields that have a variable. New checks the others, which the caller fills.
+func (c *Config) Validate() error {
+	var p bridge.Problems
+	p.Check(c.PollInterval > 0, "EXPORT_POLL_INTERVAL", "must be above 0, for example 1s")
+	p.Check(c.PollIntervalMax >= c.PollInterval, "EXPORT_POLL_INTERVAL_MAX", "must be at least EXPORT_POLL_INTERVAL (%s), for example 15s", c.PollInterval)
+	p.Check(c.PrefetchPages >= 2, "EXPORT_PREFETCH_PAGES", "must be at least 2, for example 8")
+	p.Check(c.PrefetchBytes > 0, "EXPORT_PREFETCH_BYTES", "must be above 0, for example 16MiB")
+	p.Check(c.RetryMax >= time.Second, "EXPORT_RETRY_MAX_INTERVAL", "must be at least 1s, for example 30s")
+	p.Check(c.EmptyPages >= 1, "EXPORT_EMPTY_PAGES", "must be at least 1, for example 5")
+	p.Check(slices.Contains([]string{invalidStop, invalidPrevious, invalidTime}, c.OnInvalidCursor), "EXPORT_ON_INVALID_CURSOR", "%q is not one of: stop, previous, time", c.OnInvalidCursor)
+	p.Check(slices.Contains([]string{sharedPublish, sharedBadEvent}, c.OnSharedID), "BRIDGE_ON_SHARED_ID", "%q is not one of: publish, bad-event", c.OnSharedID)
+	p.Check(c.Overlap >= 0, "EXPORT_OVERLAP", "must not be below 0, for example 1h")
+	p.Check(slices.Contains([]string{lossKafka, lossRedis, lossStop}, c.OnCheckpointLoss), "BRIDGE_ON_CHECKPOINT_LOSS", "%q is not one of: kafka, redis, stop", c.OnCheckpointLoss)
+	p.Check(c.ShutdownTimeout > 0, "BRIDGE_SHUTDOWN_TIMEOUT", "must be above 0, for example 25s")
+	return p.Err()
+}
+
+// complete reports what the caller left out, or filled wrongly.
+func (c *Config) complete() error {
+	switch {
+	case c.Stream == "":
+		return errors.New("the stream has no name")
+	case c.Mode != bridge.AtLeastOnce && c.Mode != bridge.ExactlyOnce:
+		return fmt.Errorf("unknown delivery mode %q", c.Mode)
+	case c.Origin.Resource == "":
+		return errors.New("the origin has no resource")
+	case c.Origin.End != 0 && c.Origin.Start >= c.Origin.End:
+		return errors.New("the origin ends before it starts")
+	case c.PageSize < 1:
+		return fmt.Errorf("page size %d is below 1", c.PageSize)
+	}
+	return nil
+}
+
+// words returns the program's text for a hint, or its code if there is none.
+func (c *Config) words(h bridge.Hint) string {
+	if text, ok := c.Hints[h]; ok {
+		return text
+	}
+	return string(h)
+}
+
+// hintOf returns what to do about a fault: the adapter's text, or the
+// program's.
+func (c *Config) hintOf(f *bridge.Fault) string {
+	if f.Hint != "" {
+		return f.Hint
+	}
+	return c.words(f.Advice)
+}

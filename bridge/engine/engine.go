@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Ports are what an engine is connected to.
+type Ports struct {
+	// Source and Sink are required.
+	Source bridge.Source
+	Sink   bridge.Sink
+	// Store keeps the checkpoint and its history. It may be nil exactly once,
+	// since the Sink's checkpoint is authoritative; then there is no history to
+	// rewind in.
+	Store bridge.Store
+	// Owner decides which process runs the stream; nil means this one, always.
+	Owner bridge.Owner
+	// History and Published are used when the API permanently rejects the
+	// cursor; they may be nil if Config.OnInvalidCursor is stop. Published is
+	// also used after a reset; nil marks nothing as republished.
+	History   bridge.History
+	Published bridge.PublishedEvents
+	// Inbox delivers commands; nil means none.
+	Inbox bridge.Inbox
+	// Observer receives observations; nil discards them.
+	Observer bridge.Observer
+	// Health collects the adapters' reports; nil shows no dependencies.
+	Health *bridge.Health
+}
+
+// Engine moves one stream.
+type Engine struct {
+	cfg      Config
+	ports    Ports
+	log      *slog.Logger
+	load     load
+	view     atomic.Pointer[view] // written by the commit loop
+	watchdog watchdog
+}
+
+// New returns an engine that Run starts.
+func New(cfg Config, ports Ports) (*Engine, error) {
+	if err := cmp.Or(cfg.complete(), cfg.Validate()); err != nil {
+		return nil, err
+	}
+	if ports.Store == nil && cfg.Mode == bridge.ExactlyOnce {
+		ports.Store = noStore{}
+	}
+	if ports.Source == nil || ports.Sink == nil || ports.Store == nil {
+		return nil, errors.New("an engine requires a source and a sink, and at least once a store")
+	}
+	if cfg.OnInvalidCursor != invalidStop && (ports.Published == nil || ports.History == nil) {
+		return nil, fmt.Errorf("the invalid-cursor policy %q requires the ports History and Published", cfg.OnInvalidCursor)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{cfg: cfg, ports: ports, log: cfg.Log.With("stream", cfg.Stream)}
+	e.view.Store(&view{status: bridge.Status{Stream: cfg.Stream, Owner: cfg.Owner, Mode: cfg.Mode, State: bridge.StateStarting, Since: time.Now()}})
+	return e, nil
+}
+
+// noStore is a Store without memory: only the Sink has the checkpoint.
+type noStore struct{}
+
+func (noStore) Load(context.Context) (bridge.Checkpoint, error) {
+	return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
+}
+
+func (noStore) Advance(context.Context, bridge.Checkpoint, bridge.Checkpoint) error { return nil }
+
+// ErrShutdown is returned by Run when Config.ShutdownTimeout ended with a batch
+// in flight, which was abandoned. Nothing is lost: the checkpoint has not
+// moved, so the events are published again.
+var ErrShutdown = errors.New("shutdown timed out with a batch in flight")
+
+// Run moves the stream until ctx ends or a bounded run is done; both return
+// nil. When ctx ends, Run starts nothing new and has Config.ShutdownTimeout to
+// commit what is in flight. A blocked bounded run returns a BlockedError; an
+// unbounded one keeps probing. Run is called once; all its goroutines have
+// ended when it returns.
+func (e *Engine) Run(ctx context.Context) error {
+	hard, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abandon(nil)
+	soft, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	var background sync.WaitGroup
+	finished := make(chan struct{})
+	background.Go(func() { e.enforceShutdown(ctx, abandon, finished) })
+	commands := make(chan bridge.Command)
+	if e.ports.Inbox != nil {
+		background.Go(func() { e.readInbox(soft, commands) })
+	}
+	owner := ownerLoop{f: newFollower(e, commands), asking: retries{max: e.cfg.RetryMax}}
+	err := owner.own(soft, hard)
+	e.watchdog.wait() // what has ended does not hang: other streams of the process go on
+	cancel()
+	close(finished)
+	background.Wait()
+	if errors.Is(context.Cause(hard), ErrShutdown) {
+		err = fmt.Errorf("stream %s: %w", e.cfg.Stream, ErrShutdown)
+	}
+	return err
+}
+
+// enforceShutdown abandons what is in flight after Config.ShutdownTimeout.
+func (e *Engine) enforceShutdown(ctx context.Context, abandon context.CancelCauseFunc, finished <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-finished:
+		return
+	}
+	t := time.NewTimer(e.cfg.ShutdownTimeout)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		abandon(ErrShutdown)
+	case <-finished:
+	}
+}
+
+// readInbox passes commands to the loop. A command stays in the inbox until it
+// is answered, so one that the loop could not take is offered again.
+func (e *Engine) readInbox(ctx context.Context, commands chan<- bridge.Command) {
+	for ctx.Err() == nil {
+		cmd, err := e.ports.Inbox.Next(ctx)
+		if err != nil {
+			bridge.Sleep(ctx, time.Second)
+			continue
+		}
+		// Offered briefly: the command may be withdrawn while the loop is busy.
+		offer, cancel := context.WithTimeout(ctx, time.Second)
+		select {
+		case commands <- cmd:
+			// The answer is on its way; until then Next returns the same
+			// command.
+			bridge.Sleep(ctx, 100*time.Millisecond)
+		case <-offer.Done():
+		}
+		cancel()
+	}
+}
+
+func (e *Engine) observe(o bridge.Observation) {
+	if e.ports.Observer != nil {
+		o.Stream = e.cfg.Stream
+		e.ports.Observer.Observe(o)
+	}
+}
+
+// Alive reports whether the commit loop makes progress: it waits for an input,
+// a timer or a server, or has been working for less than a minute. A stream
+// with unreachable servers is alive, and so is one that has ended.
+func (e *Engine) Alive() bool { return e.watchdog.alive() }
+
+// sleepUntil waits until t or until ctx ends.
+func (e *Engine) sleepUntil(ctx context.Context, t time.Time) {
+	e.watchdog.wait()
+	defer e.watchdog.work()
+	bridge.Sleep(ctx, time.Until(t))
+}

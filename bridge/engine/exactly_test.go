@@ -1,0 +1,516 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+// An error of Publish that did commit, and one that did not: both are settled
+// by reading the checkpoint back, and nothing comes twice or is missing.
+func TestExactlyUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 5; n++ { // start, the batches, the first heartbeats
+		for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+				r.topic.Latency = 5 * time.Millisecond
+				r.source.Grow(600)
+				r.topic.FailPublish(n, form)
+				r.start()
+				r.after(time.Minute)
+				r.wantOnce()
+				r.wantState(bridge.StateIdle, "")
+				if r.topic.Recovers() != 2 {
+					t.Errorf("publish %d %v: %d sessions, want 2", n, form, r.topic.Recovers())
+				}
+			})
+		}
+	}
+}
+
+// Redis is a copy: whatever happens to it, the events flow at once and once.
+func TestExactlyWithoutStore(t *testing.T) {
+	t.Parallel()
+	trouble := map[string]func(r *harness) (heal func()){
+		"down":      func(r *harness) func() { return r.store.Break() },
+		"wiped":     func(r *harness) func() { r.store.Wipe(); return func() {} },
+		"roll back": func(r *harness) func() { r.store.RollBack(2); return func() {} },
+	}
+	for name, cause := range trouble {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Grow(40)
+				r.start()
+				r.after(5 * time.Second)
+				heal := cause(r)
+				r.source.Grow(40)
+				r.after(20 * time.Second)
+				r.wantOnce()
+				r.wantState(bridge.StateIdle, "")
+				if r.topic.Recovers() != 1 {
+					t.Errorf("%d sessions, want 1: the store is only a copy", r.topic.Recovers())
+				}
+				heal()
+				r.after(time.Minute)
+				if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want {
+					t.Errorf("the store is at %s after it came back, the stream at %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A start with Redis away needs only what Kafka holds; a new stream waits.
+func TestExactlyStartWithoutStore(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(25)
+		heal := r.store.Break()
+		r.start()
+		r.after(20 * time.Second)
+		if n := len(r.values()); n != 0 {
+			t.Errorf("%d events published before it is known whether the stream is new", n)
+		}
+		r.wantState(bridge.StateBackoff, "")
+		heal()
+		r.after(time.Minute)
+		r.wantOnce()
+		r.end()
+		r.store.Break()
+		r.source.Grow(25)
+		r.start()
+		r.after(20 * time.Second)
+		r.wantOnce()
+	})
+}
+
+// row is one row of the merge table.
+type row struct {
+	name   string
+	before func(r *harness) // after a first run of 30 events, with nothing running
+	policy string
+	mode   bridge.Mode // of the second run; the first is exactly-once unless first says else
+	first  bridge.Mode
+	// what the second run does with 10 more events
+	again  int           // events of the first run that come again
+	lost   int           // events of the first run that are never seen
+	epoch  int64         // that it goes on in
+	reason bridge.Reason // or why it is blocked
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	for _, m := range []row{
+		{name: "kafka only", before: func(r *harness) { r.store.Wipe() }},
+		{name: "redis behind", before: func(r *harness) { r.store.RollBack(1) }},
+		{name: "both gone, events there", before: func(r *harness) { r.store.Wipe(); r.topic.Forget("events", 1); r.forgetCheckpoints() }, reason: bridge.ReasonCheckpointLost},
+		{name: "kafka behind, kafka", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, again: -1},
+		{name: "kafka behind, redis", policy: "redis", before: func(r *harness) { r.topic.Forget("events", 3) }, epoch: 1, lost: -1},
+		{name: "kafka behind, stop", policy: "stop", before: func(r *harness) { r.topic.Forget("events", 3) }, reason: bridge.ReasonCheckpoint},
+		{name: "kafka of another history, redis", policy: "redis", before: rival, reason: bridge.ReasonCheckpoint},
+		{name: "kafka of another history, kafka", before: rival, epoch: 1},
+		{name: "redis only", before: func(r *harness) { r.forgetCheckpoints() }, epoch: 1},
+		{name: "redis only, stop", policy: "stop", before: func(r *harness) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint},
+		{name: "was at least once", first: bridge.AtLeastOnce, epoch: 1},
+		{name: "becomes at least once", mode: bridge.AtLeastOnce, epoch: 1},
+		{name: "was at least once, redis lost", first: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, epoch: 1, again: -1},
+		{name: "becomes at least once, redis lost", mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, epoch: 1},
+		{name: "at least once, redis lost", first: bridge.AtLeastOnce, mode: bridge.AtLeastOnce, before: func(r *harness) { r.store.Wipe() }, again: -1},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) { mergeRow(r, m) })
+		})
+	}
+}
+
+// rival makes the topic's newest checkpoint one that an operator's reset led to,
+// in the same epoch as what the store has, and before it.
+func rival(r *harness) {
+	c := r.store.Checkpoint()
+	c.Version.Seq--
+	c.Change = &bridge.Change{ID: "rival", Kind: bridge.KindReset, Who: "op"}
+	r.topic.Rewrite(c)
+}
+
+func mergeRow(r *harness, m row) {
+	if m.policy != "" {
+		r.cfg.OnCheckpointLoss = m.policy
+	}
+	r.topic.Copies = true
+	r.topic.Latency = 20 * time.Millisecond
+	if m.first == bridge.AtLeastOnce {
+		r.switchMode(bridge.AtLeastOnce)
+	}
+	r.source.Grow(30)
+	r.start()
+	r.after(time.Minute)
+	r.end()
+	if m.before != nil {
+		m.before(r)
+	}
+	held := len(r.values())
+	if m.mode == "" {
+		m.mode = bridge.ExactlyOnce
+	}
+	r.switchMode(m.mode)
+	r.source.Grow(10)
+	r.start()
+	r.after(time.Minute)
+	if m.reason != "" {
+		r.wantState(bridge.StateBlocked, m.reason)
+		if n := len(r.values()); n != held {
+			r.t.Errorf("%d events published while blocked", n-held)
+		}
+		return
+	}
+	copies := make(map[string]int)
+	for _, v := range r.values() {
+		copies[v]++
+	}
+	again, lost := 0, 40-len(copies)
+	for _, n := range copies {
+		again += n - 1
+	}
+	if again != m.again && (m.again >= 0 || again > 30) || lost != m.lost && (m.lost >= 0 || lost > 30) {
+		r.t.Errorf("%d events twice and %d missing, want %d and %d", again, lost, m.again, m.lost)
+	}
+	s := r.bridge.Status()
+	if s.Version.Epoch != m.epoch {
+		r.t.Errorf("goes on in epoch %d, want %d", s.Version.Epoch, m.epoch)
+	}
+	r.end()
+	if c := r.store.Checkpoint(); c.Epoch != m.epoch || c.Mode != m.mode {
+		r.t.Errorf("the store holds %s in mode %s, want epoch %d in mode %s", c.Version, c.Mode, m.epoch, m.mode)
+	}
+}
+
+// emptying is a sink during whose Recover store and topic lose all checkpoints.
+type emptying struct {
+	bridge.Sink
+	r *harness
+}
+
+func (s emptying) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	s.r.store.Wipe()
+	s.r.forgetCheckpoints()
+	return s.Sink.Recover(ctx, owned)
+}
+
+// TestEpochAfterMemory: where only the process knows an epoch, another mode
+// begins the next one, not the same again.
+func TestEpochAfterMemory(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(30)
+		r.start()
+		r.after(5 * time.Second)
+		r.command("r1", bridge.Target{})
+		r.end()
+		r.switchMode(bridge.AtLeastOnce)
+		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: emptying{r.topic.Open("events"), r}})
+		r.after(time.Minute)
+		if s := r.bridge.Status(); s.Version.Epoch != 2 {
+			r.t.Errorf("the stream is at %s, %s %s, want it in epoch 2", s.Version, s.State, s.Error)
+		}
+	})
+}
+
+// TestCommandWhileTheSinkFails: a session that could not begin has no reason to
+// refuse what the next one can apply.
+func TestCommandWhileTheSinkFails(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(30)
+		r.start()
+		r.after(5 * time.Second)
+		r.end()
+		r.topic.FailNext(bridgetest.Failed)
+		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
+		r.start()
+		r.after(time.Minute)
+		if a, _ := r.inbox.AnswerTo("stay"); !a.Applied {
+			r.t.Errorf("the answer is %+v, want it applied", a)
+		}
+	})
+}
+
+// Somebody else's newer checkpoint in Redis makes the bridge look once.
+func TestExactlyStoreAhead(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(20)
+		r.start()
+		r.after(5 * time.Second)
+		other := r.store.Checkpoint()
+		other.Seq += 100
+		other.Session, other.Owner = "other", "somebody"
+		raw, err := other.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.store.Put(raw)
+		r.source.Grow(20)
+		r.after(time.Minute)
+		r.wantOnce() // policy kafka, and Kafka lost nothing
+		r.wantState(bridge.StateIdle, "")
+		if n := r.topic.Recovers(); n != 2 {
+			t.Errorf("%d sessions, want 2", n)
+		}
+		if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != 1 {
+			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
+		}
+	})
+}
+
+// A store that is ahead, and never there when a session begins, is no reason to
+// begin one after the other.
+func TestExactlyStoreAheadUnseen(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(20)
+		r.start()
+		r.after(5 * time.Second)
+		other := r.store.Checkpoint()
+		other.Seq += 1000
+		other.Session, other.Owner = "other", "somebody"
+		raw, err := other.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.store.Put(raw)
+		away := func(err error) {
+			for n := 3; n < 2000; n += 2 { // 1 was the session's, 2 is the mirror's
+				r.store.FailLoad(n, err)
+			}
+		}
+		away(bridgetest.ErrDown)
+		for range 100 {
+			r.source.Grow(1)
+			r.after(3 * time.Second)
+		}
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		if n := r.topic.Recovers(); n < 3 || n > 10 {
+			t.Errorf("%d sessions in five minutes, want one a minute", n)
+		}
+		away(nil)
+		r.after(2 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if got, want := r.store.Checkpoint().Version, r.bridge.Status().Version; got != want || got.Epoch != 1 {
+			t.Errorf("the store is at %s, the stream at %s, want both in epoch 1", got, want)
+		}
+	})
+}
+
+// A reset is committed in Kafka before it is acknowledged, and survives the
+// loss of Redis from then on.
+func TestExactlyReset(t *testing.T) {
+	t.Parallel()
+	for _, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
+		exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+			r.source.Grow(30)
+			r.start()
+			r.after(5 * time.Second)
+			r.topic.FailNext(form)
+			a := r.command("r1", bridge.Target{})
+			if !a.Applied || a.Version.Epoch != 1 {
+				t.Fatalf("answer %+v", a)
+			}
+			r.store.Wipe()
+			r.end()
+			r.start()
+			r.after(time.Minute)
+			if n := len(r.values()); n != 60 {
+				t.Errorf("%d events in the topic, want all 30 twice", n)
+			}
+			if c := r.store.Checkpoint(); c.Epoch != 1 || c.ChangeID() != "r1" {
+				t.Errorf("the store holds %s of change %q", c.Version, c.ChangeID())
+			}
+		})
+	}
+}
+
+// A command applies itself where nobody runs the stream, in both modes.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		inBubble(t, bridgetest.Export{}, func(r *harness) {
+			r.switchMode(mode)
+			r.source.Grow(30)
+			r.start()
+			r.after(5 * time.Second)
+			r.end()
+			cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
+			r.inbox.Push(cmd)
+			ports := engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}
+			r.topic.FailNext(bridgetest.Persisted)
+			a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd)
+			if err != nil || !a.Applied || a.Version != (bridge.Version{Epoch: 1}) {
+				t.Fatalf("%s: answer %+v, %v", mode, a, err)
+			}
+			if c := r.store.Checkpoint(); c.Version != a.Version {
+				t.Errorf("%s: the store is at %s", mode, c.Version)
+			}
+			cmd.ID = "r2" // for an epoch that is over
+			r.inbox.Push(cmd)
+			if a, err := engine.Apply(r.t.Context(), r.cfg, ports, cmd); err != nil || a.Applied {
+				t.Errorf("%s: a command for an old epoch: %+v, %v", mode, a, err)
+			}
+			r.start()
+			r.after(time.Minute)
+			if n := len(r.values()); n != 60 {
+				t.Errorf("%s: %d events, want all 30 twice", mode, n)
+			}
+		})
+	}
+}
+
+// A reset repairs what blocks a stream: lost checkpoints, a Kafka that lost
+// data, settings that changed.
+func TestApplyRepairs(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(r *harness){
+		"checkpoint lost": func(r *harness) { r.store.Wipe(); r.forgetCheckpoints() },
+		"kafka behind":    func(r *harness) { r.cfg.OnCheckpointLoss = "stop"; r.topic.Forget("events", 2) },
+		"other events":    func(r *harness) { r.cfg.Origin.Events = []string{"orderPlaced"} },
+	} {
+		for _, running := range []bool{true, false} {
+			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+				r.topic.Latency = 20 * time.Millisecond
+				r.source.Grow(30)
+				r.start()
+				r.after(time.Minute)
+				r.end()
+				spoil(r)
+				cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
+				r.inbox.Push(cmd)
+				var a bridge.Answer
+				if running {
+					r.start()
+					a = r.await("r1")
+				} else {
+					var err error
+					a, err = engine.Apply(r.t.Context(), r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+					r.start()
+				}
+				r.after(time.Minute)
+				if !a.Applied {
+					t.Errorf("%s, running %v: answer %+v", name, running, a)
+				}
+				r.wantState(bridge.StateIdle, "")
+			})
+		}
+	}
+}
+
+// Apply says what it cannot do, within its time.
+func TestApplyWithoutServer(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.topic.Break()
+		cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Deadline: time.Now().Add(time.Minute).UnixMilli()}
+		r.inbox.Push(cmd)
+		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := engine.Apply(ctx, r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "r1") {
+			t.Errorf("apply without Kafka: %v", err)
+		}
+	})
+}
+
+// Every epoch of an at-least-once stream is in the sink before it is in the
+// store: a later exactly-once session must not meet one that it never heard of.
+func TestEpochIntroduced(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.topic.Copies = true
+		r.source.Grow(30)
+		r.start()
+		r.after(5 * time.Second)
+		heal := r.store.Break()
+		defer heal()
+		r.push("r1", 0, bridge.Target{})
+		r.after(5 * time.Second)
+		r.cfg.ShutdownTimeout = time.Nanosecond
+		c, err := r.topic.Open("events").Recover(r.t.Context(), nil)
+		if stored := r.store.Checkpoint(); err != nil || c.Epoch != 1 || stored.Epoch != 0 {
+			t.Errorf("the sink holds %s (%v), the store %s; want the reset in the sink first", c.Version, err, stored.Version)
+		}
+	})
+}
+
+// Batches shrink while the sink is slow and grow again when it is quick.
+func TestBatchesAdapt(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{PageSize: 1, Latency: time.Millisecond}, func(r *harness) {
+		r.cfg.PrefetchPages = 16
+		r.start()
+		r.after(time.Second)
+		largest := func(latency time.Duration) int {
+			before := len(r.topic.Kept())
+			r.topic.SetLatency(latency)
+			r.source.Grow(600)
+			for len(r.values()) < len(r.source.Items()) {
+				r.after(time.Second)
+			}
+			kept, most := r.topic.Kept()[before:], 0
+			for _, k := range kept[len(kept)/2:] {
+				most = max(most, len(k.Records))
+			}
+			return most
+		}
+		if n := largest(100 * time.Millisecond); n <= r.cfg.PrefetchPages {
+			t.Errorf("%d pages in a quick batch, want more than may be in memory at once", n)
+		}
+		if n := largest(3 * time.Second); n != 1 {
+			t.Errorf("%d pages in a batch of three seconds, want 1", n)
+		}
+		if n := largest(100 * time.Millisecond); n <= r.cfg.PrefetchPages {
+			t.Errorf("%d pages in a batch that is quick again", n)
+		}
+		r.wantOnce()
+	})
+}
+
+// A batch that is given up when the store shows somebody else's checkpoint does
+// not become visible with the command that comes next.
+func TestExactlyDropsTheBatchAtHand(t *testing.T) {
+	t.Parallel()
+	for n := range 10 {
+		exactlyInBubble(t, bridgetest.Export{Latency: 9 * time.Millisecond}, func(r *harness) {
+			r.topic.Latency = 60 * time.Millisecond // so that batches grow
+			r.source.Grow(4000)
+			r.start()
+			r.after(time.Second + time.Duration(n)*7*time.Millisecond)
+			foreign := r.store.Checkpoint()
+			foreign.Seq += 5000
+			foreign.Session, foreign.Owner = "other", "other"
+			raw, err := json.Marshal(foreign)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.store.Put(raw)
+			for r.bridge.Status().State != bridge.StateBackoff {
+				r.after(time.Millisecond)
+			}
+			kept := r.topic.Kept()
+			last := kept[len(kept)-1].Checkpoint
+			r.push("r1", last.Epoch, bridge.Target{Cursor: last.Cursor, Tail: last.Tail, Events: last.Events, Pages: last.Pages})
+			r.after(2 * time.Minute)
+			r.wantOnce()
+		})
+	}
+}

@@ -1,0 +1,40 @@
+//go:build proof
+
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"exportbridge/bridge/internal/failpoint"
+)
+
+// TestExploreBroken takes the rules of the engine away, one at a time: the
+// explorer must notice each, and must not complain about the whole engine. The
+// rules are the process's, so nothing runs beside it.
+func TestExploreBroken(t *testing.T) {
+	defer failpoint.SetBroken("")
+	const most = 5000
+	for _, rule := range []failpoint.Break{"", failpoint.BreakMirror, failpoint.BreakAnswer, failpoint.BreakMemory, failpoint.BreakAdopt, failpoint.BreakTail, failpoint.BreakClaim, failpoint.BreakTopic, failpoint.BreakEpoch} {
+		failpoint.SetBroken("")
+		x := newExplorer(t, nil)
+		failpoint.SetBroken(rule)
+		x.enough = func(n int64) bool { return n >= most }
+		x.explore(t)
+		switch {
+		case rule == "" && len(x.found) > 0:
+			t.Errorf("the whole engine breaks %q: EXPLORE_SEED='%s'", x.found[0].broken.rule, x.found[0].plan)
+		case rule == "":
+		case len(x.found) == 0:
+			t.Errorf("explore: %s is not noticed in %d schedules", rule, x.total)
+		default:
+			p := shrink(t, x.found[0])
+			r, _ := replay(t, p, x.found[0].broken.rule)
+			t.Logf("explore: %s is noticed after %d schedules: EXPLORE_SEED='%s' PROOF_BREAK=%s: %s: %s",
+				rule, x.total, p, rule, r.broken.rule, r.broken.detail)
+			if testing.Verbose() {
+				t.Log(strings.Join(r.trace, "\n"))
+			}
+		}
+	}
+}

@@ -1,0 +1,319 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/engine"
+)
+
+// apply is an operator's command that does without a running bridge: it is
+// given when the coordinator shows no member.
+func (w *world) apply() {
+	if w.procs[2] != nil {
+		return
+	}
+	if w.inbox.pending == nil {
+		w.request("")
+	}
+	if w.inbox.pending == nil {
+		return
+	}
+	for _, p := range w.procs {
+		if p != nil && !w.plan.free {
+			p.frozen = 20
+		}
+	}
+	cmd := w.inbox.pending.cmd
+	p := w.process(2)
+	p.begin(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		said, err := engine.Apply(ctx, w.config(2), p.ports(), cmd)
+		if err == nil {
+			p.said = func() { w.answerStands(cmd, said) }
+		}
+		return err
+	})
+}
+
+// twist does what the plan says for this step. It returns the fate of the call
+// that is due, and what is to be done instead of answering it.
+func (w *world) twist(c *call) (f fate, after func()) {
+	if after = w.orphaned(c); after != nil {
+		return fateLate, after
+	}
+	for i, a := range w.plan.twists {
+		if w.calm || a.step != w.step || slices.Contains(w.plan.twists[:i], a) {
+			continue
+		}
+		w.mix(0xff, byte(slices.Index(twists, a.twist)))
+		w.note("* %s (%c %s)", a.twist, 'A'+c.proc.who, opNames[c.op])
+		switch a.twist {
+		case twistFail:
+			f = fateFail
+		case twistLost:
+			f = fateLost
+		case twistLate:
+			f = fateLate
+		case twistKill, twistDie:
+			w.crash(c.proc.who, a.twist == twistDie)
+			return f, nil
+		case twistKilled, twistDied:
+			after = func() { w.crash(c.proc.who, a.twist == twistDied) }
+		case twistHang:
+			c.hangs = time.Now().Add(time.Minute)
+		case twistNap:
+			c.proc.frozen = 6
+		case twistStop:
+			c.proc.frozen = 15
+			w.owner = other(c.proc.who)
+		case twistMove:
+			w.owner = other(c.proc.who)
+		case twistTerm:
+			w.stop(c.proc)
+		default:
+			w.disturb(a.twist)
+		}
+	}
+	return f, after
+}
+
+// disturb is what happens beside the bridges.
+func (w *world) disturb(t twist) {
+	switch t {
+	case twistTell:
+		w.tell()
+	case twistFence:
+		w.sessions++
+		w.topic.session = w.sessions
+	case twistWipe:
+		w.wipe()
+	case twistBack1:
+		w.rollBack(1)
+	case twistBack3:
+		w.rollBack(3)
+	case twistLose:
+		w.lose(2)
+	case twistSwitch:
+		w.exactly, w.switched = !w.exactly, true
+		for who := range 2 {
+			if w.procs[who] != nil {
+				w.crash(who, false)
+			}
+		}
+		if w.procs[2] != nil {
+			w.kill(2)
+		}
+	case twistReset:
+		w.request("")
+	case twistSkip:
+		w.request("c2")
+	case twistHold:
+		w.hold(time.Now().Add(20 * time.Second).UnixMilli())
+	case twistRecall:
+		w.withdraw()
+	case twistRevive:
+		w.revive()
+	case twistApply:
+		w.apply()
+	case twistGrow:
+		w.grow(1)
+	case twistShort:
+		w.export.size = 2
+	case twistRefuse:
+		w.refuse()
+	case twistLoop:
+		w.export.loops = true
+	case twistForget:
+		w.forget()
+	case twistHalt:
+		w.hold(bridge.Forever)
+	case twistOrphan:
+		w.request("")
+		w.orphan = w.inbox.pending
+	case twistRemake:
+		w.remake()
+	case twistCut:
+		w.cut()
+	case twistTrim:
+		w.trim()
+	case twistGarble:
+		w.garble()
+	case twistLapse:
+		w.lapse()
+	}
+}
+
+// crash kills an instance and starts it again. Its streams go to the other one
+// if it is gone for long.
+func (w *world) crash(who int, long bool) {
+	w.kill(who)
+	if who == 2 {
+		return
+	}
+	if long && w.owner == who {
+		w.owner = other(who)
+	}
+	w.start(who)
+}
+
+// stop is SIGTERM.
+func (w *world) stop(p *process) {
+	p.stopping = true
+	p.cancel()
+}
+
+// tell lets everybody know whose stream it is.
+func (w *world) tell() {
+	for _, p := range w.procs {
+		if p != nil && p.ownership != nil && w.owner != p.who && !p.ownership.told {
+			p.ownership.told = true
+			close(p.ownership.lost)
+		}
+	}
+}
+
+func (w *world) grow(n int) {
+	const most = 5
+	if n = min(n, most-w.grown); n > 0 {
+		w.grown += n
+		w.export.items += n
+	}
+}
+
+// other is the other instance.
+func other(who int) int { return (who + 1) % 2 }
+
+// wipe loses everything that the store has, as FLUSHALL does.
+func (w *world) wipe() {
+	w.lostTrack()
+	w.store.value, w.store.history, w.wiped = bridge.Checkpoint{}, nil, true
+	w.inbox.pending = nil
+	for _, a := range w.inbox.all {
+		a.forgotten = true
+	}
+	w.unsettle()
+}
+
+// rollBack loses the last n changes of the checkpoint.
+func (w *world) rollBack(n int) {
+	s := &w.store
+	w.lostTrack()
+	s.history = s.history[:max(0, len(s.history)-n)]
+	s.value = bridge.Checkpoint{}
+	if k := len(s.history); k > 0 {
+		s.value = s.history[k-1]
+	}
+	w.wiped = w.wiped || len(s.history) == 0
+	w.unsettle()
+}
+
+// lose makes the topic lose its last commits, as brokers do that elect a
+// leader which was not in sync. The sessions end with it.
+func (w *world) lose(n int) {
+	x := &w.topic
+	w.sessions++
+	x.session = w.sessions
+	if w.lost { // twice, and two histories of one epoch may be left, which only an operator can tell apart
+		return
+	}
+	for ; n > 0 && len(x.log) > 1; n-- {
+		last := len(x.log) - 1
+		gone := x.log[last]
+		if gone.Seq == 0 && w.store.value.Version.Compare(gone.Version) < 0 {
+			return // of an epoch that is on its way to the store the same may be left
+		}
+		w.lossy, w.lost, w.damaged = true, true, true
+		w.lostTrack()
+		x.loseEvents(last)
+		x.gone = append(x.gone, gone)
+		x.log, x.items, x.ends = x.log[:last], x.items[:last], x.ends[:last]
+		x.next = reached(x.last())
+		w.row, w.none = 0, false
+		w.unlearn(x.last())
+		if a := w.inbox.of(gone.ChangeID()); a != nil && gone.Seq == 0 {
+			a.applied, a.forgotten = a.applied-1, true
+		}
+	}
+}
+
+// unsettle notes which batches the store has lost.
+func (w *world) unsettle() {
+	if !w.exactly || w.switched {
+		w.lossy = true
+		for _, a := range w.inbox.all { // the store was the only one to know
+			a.forgotten = true
+		}
+	}
+	for _, b := range w.topic.batches {
+		b.stored = b.stored && slices.ContainsFunc(w.store.history, func(c bridge.Checkpoint) bool {
+			return c.Version == b.place && c.Session == b.session
+		})
+	}
+}
+
+// revive brings an answered command back, as a stale replica does.
+func (w *world) revive() {
+	if w.inbox.pending != nil {
+		return
+	}
+	for _, a := range w.inbox.all {
+		if a.forgotten {
+			continue
+		}
+		if a.answer != nil && !a.withdrawn {
+			w.inbox.pending = a
+			// Where nobody says whose the stream is, one refuses for want of a
+			// position what the other can apply, and nothing in Kafka tells.
+			a.forgotten = w.plan.free && !a.answer.Applied
+			return
+		}
+	}
+}
+
+// request is an operator's reset, made for the epoch that the store shows.
+func (w *world) request(cursor string) {
+	if w.inbox.pending != nil || w.store.value.Zero() && !w.forgot {
+		return
+	}
+	w.reset(cursor, w.store.value.Epoch)
+}
+
+// hold is an operator's pause, made for the epoch that the store shows, or the
+// end of one. An operator who sees nothing asks all the same.
+func (w *world) hold(until int64) {
+	now := w.store.value
+	if w.inbox.pending != nil || now.Zero() && !w.forgot {
+		return
+	}
+	cmd := bridge.Command{Kind: bridge.KindResume, BaseEpoch: now.Epoch}
+	if !now.Paused(time.Now()) {
+		cmd.Kind, cmd.PausedUntil = bridge.KindPause, until
+	}
+	w.push(cmd)
+}
+
+func (w *world) reset(cursor string, epoch int64) {
+	w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: bridge.Target{Cursor: cursor}})
+}
+
+func (w *world) push(cmd bridge.Command) {
+	patience := time.Minute
+	if w.plan.hasty && !w.calm {
+		patience = 5 * time.Second
+	}
+	cmd.ID, cmd.Who, cmd.Deadline = fmt.Sprint("r", len(w.inbox.all)), "op", time.Now().Add(patience).UnixMilli()
+	a := &asked{cmd: cmd}
+	w.inbox.all = append(w.inbox.all, a)
+	w.inbox.pending = a
+}
+
+func (w *world) withdraw() {
+	if a := w.inbox.pending; a != nil && a.claimed == "" {
+		a.withdrawn, w.inbox.pending = true, nil
+	}
+}

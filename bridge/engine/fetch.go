@@ -1,0 +1,308 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"exportbridge/bridge"
+)
+
+// prefetcher is one uninterrupted run along the cursor: it ends at the end of the
+// results, after too many empty pages, or at the first error. Whoever started
+// it decides what happens then. Two goroutines serve it: one only asks and
+// reads, so that the next request leaves as soon as the next cursor is known;
+// one splits the pages, and takes in before that what is on its way of them.
+//
+// What a request carries is the cursor that the page before it was found to
+// name when it was split, or the page is refused, which ends it there.
+// So what was asked for behind a page that breaks is dropped: the requests were
+// wasted, nothing else.
+type prefetcher struct {
+	source   bridge.Source
+	observe  func(bridge.Observation)
+	results  chan fetchResult // decoded pages, in order
+	fetched  chan fetchResult // pages as they arrived, in order
+	freed    chan struct{}    // one for each released page
+	buffered atomic.Int64     // bytes that the pages take which are not released
+	decoded  atomic.Int64     // pages decoded
+	progress chan struct{}    // filled when decoded has grown
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
+
+	maxPages int
+	maxBytes int64
+	pageSize int
+	load     *load
+}
+
+// fetchResult is one piece of it: a page or the error that ended it.
+type fetchResult struct {
+	page *bridge.Page
+	err  error
+	// charged is what the page counts in the budget, in bytes.
+	charged *int64
+	// last is set on the page that it ends with.
+	last bool
+}
+
+// load is what a stream holds in memory, for Status. Written by the prefetcher, and
+// owed by the mirror.
+type load struct {
+	pages, bytes, requests atomic.Int64
+	lagPages               atomic.Int64 // pages that the store does not know of yet
+	lastPoll               atomic.Int64 // milliseconds since the epoch
+}
+
+// prefetchStart is where and how a prefetcher begins.
+type prefetchStart struct {
+	at bridge.Position
+	// empties is how many empty pages it follows at first, refill how
+	// many in a row after a page with items.
+	empties, refill int
+	// single ends it after one page, whatever it says.
+	single bool
+}
+
+// startPrefetch begins to fetch. The caller takes results until one has an error or
+// is the last, releases every page sooner or later, and calls c.stop.
+func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher {
+	ctx, cancel := context.WithCancel(ctx)
+	depth := e.cfg.PrefetchPages
+	c := &prefetcher{
+		source: e.ports.Source, observe: e.observe,
+		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1), freed: make(chan struct{}, 2*depth+2),
+		progress: make(chan struct{}, 1),
+		cancel:   cancel, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, load: &e.load,
+	}
+	c.done.Go(func() { c.fetch(ctx, s) })
+	c.done.Go(func() { c.decode(ctx, s) })
+	return c
+}
+
+// stop ends the prefetcher, waits for its goroutines and releases what nobody took.
+func (c *prefetcher) stop() {
+	c.cancel()
+	c.done.Wait()
+	for l := range c.fetched {
+		l.release()
+	}
+	for l := range c.results {
+		l.release()
+	}
+	c.load.pages.Store(0)
+	c.load.bytes.Store(0)
+}
+
+func (l fetchResult) release() {
+	if l.page != nil {
+		l.page.Release()
+	}
+}
+
+// charge counts the page until it is released, by whomever: then another one
+// may be fetched. It returns where it is written how much that is.
+func (c *prefetcher) charge(p *bridge.Page) *int64 {
+	size, recycle := new(int64), p.Recycle
+	c.recharge(p, max(p.Items, c.pageSize), size) // the items are not known yet
+	p.Recycle = func(p *bridge.Page) {
+		if recycle != nil {
+			recycle(p)
+		}
+		c.buffered.Add(-*size)
+		c.freed <- struct{}{} // has room for all pages that there are
+	}
+	return size
+}
+
+// itemCost is what an item takes in memory beside its bytes: the event, and in
+// the Sink a record of 160 bytes, nine headers of 40 and some text. An item may
+// be two bytes.
+const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
+
+// recharge counts what the page has turned out to take.
+func (c *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
+	now := max(p.Size, int64(len(p.Body))) + int64(items)*itemCost
+	c.load.bytes.Store(c.buffered.Add(now - *size))
+	*size = now
+}
+
+// fetch asks for page after page, within the budget of pages and bytes.
+func (c *prefetcher) fetch(ctx context.Context, s prefetchStart) {
+	defer close(c.fetched)
+	at := s.at
+	handed := int64(0) // pages handed over to be decoded
+	var pages int
+	for {
+		for pages >= 2 && (pages >= c.maxPages || c.buffered.Load() >= c.maxBytes) {
+			select {
+			case <-c.freed:
+				pages--
+				c.note(pages)
+			case <-c.progress: // a page may have turned out smaller than expected
+			case <-ctx.Done():
+				return
+			}
+		}
+		p, err := c.request(ctx, at)
+		if err != nil {
+			c.fetched <- fetchResult{err: err}
+			return
+		}
+		charged := c.charge(p)
+		pages = c.collectFreed(pages + 1)
+		c.note(pages)
+		last := p.Tail() || s.single
+		at.Cursor = p.Next // before the page is handed over: it is not ours then
+		// Whether a small page is empty is to be known before the next request,
+		// or a run of them would be followed further than the rules allow.
+		small := p.Size < bridge.SmallBody
+		c.fetched <- fetchResult{page: p, charged: charged, last: last}
+		handed++
+		if last || len(at.Cursor) > bridge.MaxCursor {
+			return
+		}
+		if small && !c.awaitDecoded(ctx, handed) {
+			return
+		}
+	}
+}
+
+// awaitDecoded waits until that many pages are decoded, and reports whether
+// fetching goes on.
+func (c *prefetcher) awaitDecoded(ctx context.Context, pages int64) bool {
+	for c.decoded.Load() < pages {
+		select {
+		case <-c.progress:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// collectFreed takes what has been released meanwhile without waiting for more.
+func (c *prefetcher) collectFreed(pages int) int {
+	for {
+		select {
+		case <-c.freed:
+			pages--
+		default:
+			return pages
+		}
+	}
+}
+
+func (c *prefetcher) note(pages int) {
+	c.load.pages.Store(int64(pages))
+	c.load.bytes.Store(c.buffered.Load())
+}
+
+// errNoPage is a Source's that does not keep to its contract.
+var errNoPage = errors.New("Source.Fetch returned neither a page nor an error")
+
+func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	began := time.Now()
+	p, err := c.source.Fetch(ctx, at)
+	if p == nil && err == nil {
+		err = &bridge.Fault{Class: bridge.Permanent, Code: "no-page", Reason: bridge.ReasonConfig, Err: errNoPage}
+	}
+	if ctx.Err() != nil {
+		if p != nil {
+			p.Release()
+		}
+		return nil, ctx.Err()
+	}
+	c.load.requests.Add(1)
+	if err == nil {
+		c.load.lastPoll.Store(time.Now().UnixMilli())
+		if p.ArrivedAt.IsZero() {
+			return p, nil // the request goes on until the page is decoded
+		}
+	}
+	c.observeFetch(p, time.Since(began), err)
+	return p, err
+}
+
+// observeFetch observes a request that has ended.
+func (c *prefetcher) observeFetch(p *bridge.Page, took time.Duration, err error) {
+	o := bridge.Observation{What: bridge.ObserveFetch, Took: took, Code: "200"}
+	if err != nil {
+		o.Code = bridge.FaultOf(err).Code
+	} else {
+		o.Bytes = p.Size
+	}
+	c.observe(o)
+}
+
+// decodePage decodes a page, of which the rest may have to arrive first.
+func (c *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
+	began, arriving := time.Now(), p.ArrivedAt.IsZero()
+	err := c.source.Decode(p)
+	if ctx.Err() != nil && err != nil {
+		return err
+	}
+	if arriving && err != nil && p.ArrivedAt.IsZero() {
+		c.observeFetch(p, time.Since(p.RequestedAt), err)
+		return err
+	}
+	if arriving {
+		began = p.ArrivedAt
+		c.observeFetch(p, began.Sub(p.RequestedAt), nil)
+	}
+	if err == nil {
+		c.observe(bridge.Observation{What: bridge.ObserveDecode, Took: time.Since(began), Events: p.Items, Code: fullness(p.Items, c.pageSize)})
+	}
+	return err
+}
+
+// fullness is how ObserveDecode names a page of so many items.
+func fullness(items, size int) string {
+	switch {
+	case items == 0:
+		return "empty"
+	case items < size:
+		return "partial"
+	}
+	return "full"
+}
+
+// decode splits the pages in order and ends the prefetcher after too many empty ones.
+func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
+	defer close(c.results)
+	defer c.cancel() // whatever ends the decoding ends the asking
+	left := s.empties
+	for l := range c.fetched {
+		if l.err != nil {
+			c.results <- l
+			return
+		}
+		if ctx.Err() != nil {
+			l.release()
+			return
+		}
+		if err := c.decodePage(ctx, l.page); err != nil {
+			l.release()
+			c.results <- fetchResult{err: err}
+			return
+		}
+		c.recharge(l.page, l.page.Items, l.charged)
+		if l.page.Items > 0 {
+			left = s.refill
+		} else if left--; left < 0 {
+			l.last = true
+		}
+		c.results <- l
+		if l.last {
+			return
+		}
+		c.decoded.Add(1)
+		select {
+		case c.progress <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// follower is the commit loop: one goroutine that owns everything below.
+// External input reaches it only through next and through the ports' results.
+type follower struct {
+	e        *Engine
+	log      *slog.Logger
+	commands <-chan bridge.Command
+
+	// One assignment resets each of these: session at the next recovery,
+	// progress and schedule when the stream is moved, all of them and ownership
+	// when it is lost. The others last as long as Run.
+	session   session
+	at        progress
+	schedule  schedule
+	ownership ownership
+	run       run
+	requests  requests
+	incidents incidents
+
+	fetching *prefetcher // nil while nothing is fetched
+	sizer    sizer
+
+	state  bridge.State
+	fault  *bridge.Fault // why, for StateBackoff and StateBlocked
+	since  time.Time
+	alarms [2]alarm // of next
+}
+
+func newFollower(e *Engine, commands <-chan bridge.Command) *follower {
+	f := &follower{e: e, log: e.log, commands: commands, run: run{began: -1, seenIDs: make(map[string]struct{})}, sizer: sizer{breadth: mostPages}}
+	f.requests.f = f
+	f.forget()
+	return f
+}
+
+// forget drops all state of the stream after another process has taken it over.
+func (f *follower) forget() {
+	f.ownership, f.session = ownership{}, session{e: f.e}
+	f.at, f.schedule = newProgress(f.e, bridge.Checkpoint{}), newSchedule(&f.e.cfg)
+}
+
+// move resumes from a checkpoint that moved the stream.
+func (f *follower) move(c bridge.Checkpoint) {
+	f.at, f.schedule = newProgress(f.e, c), newSchedule(&f.e.cfg)
+	f.adopt(c)
+	if c.Kind == bridge.KindReset && c.Overlap == nil { // else the events go on counting
+		f.run.began = c.Events
+	}
+	f.setState(bridge.StateRunning, nil)
+}
+
+// input is one event for the loop.
+type input struct {
+	kind   inputKind
+	result fetchResult
+	cmd    bridge.Command
+	cp     bridge.Checkpoint
+}
+
+type inputKind int
+
+const (
+	inputStop      inputKind = iota // the run is to end
+	inputDue                        // time to recover, or to ask again
+	inputFetched                    // the prefetcher brought a page or its end
+	inputRipe                       // the batch at hand is to be committed
+	inputCommand                    // an operator wants something
+	inputHeartbeat                  // nothing was committed for a while
+	inputAhead                      // the store shows that somebody else moved the stream
+)
+
+// follow runs the stream. Start and restart are the same code: after any error
+// the loop drops what is in flight and recovers. soft ends with the run or the
+// ownership, hard when what is in flight must be abandoned.
+func (f *follower) follow(soft, hard context.Context) error {
+	for f.run.ended == "" {
+		var err error
+		in := f.next(soft)
+		if in.kind != inputFetched && in.kind != inputAhead && f.at.batch.pages > 0 {
+			if err = f.commit(hard); err == nil {
+				f.finish(false)
+			}
+		}
+		switch {
+		case err != nil || f.run.ended != "":
+		case in.kind == inputStop:
+			f.drain(hard)
+			return nil
+		case in.kind == inputDue:
+			err = f.step(soft)
+		case in.kind == inputFetched:
+			err = f.handleFetched(hard, in.result)
+		case in.kind == inputCommand:
+			err = f.requests.applyCommand(hard, in.cmd)
+		case in.kind == inputHeartbeat:
+			err = f.heartbeat(soft)
+		case in.kind == inputAhead:
+			err = f.incidents.onStoreAhead(in.cp, f.at.cp.Version)
+		}
+		if err == nil {
+			continue
+		}
+		if err := f.handleError(soft, hard, err); err != nil {
+			return err
+		}
+	}
+	if err := f.flush(hard); err != nil {
+		// All events are committed; the next run reads some empty pages again.
+		f.log.Warn("final commit failed", "error", err.Error())
+	}
+	f.log.Info("run ended", "why", f.run.ended, "events", f.at.cp.Events-f.run.began, "dead_lettered", f.run.totals.deadLettered,
+		"checkpoint", f.at.cp.Version.String(), "cursor", bridge.CursorHash(f.at.cp.Cursor))
+	return nil
+}
+
+// next waits for the next input. Stopping has priority over commands, and
+// commands over pages, which a reset makes obsolete.
+func (f *follower) next(ctx context.Context) input {
+	defer f.e.watchdog.work()
+	f.e.watchdog.wait()
+	select {
+	case <-ctx.Done():
+		return input{kind: inputStop}
+	default:
+	}
+	var commands <-chan bridge.Command
+	if f.requests.canApply() || f.requests.wakesBlocked() {
+		commands = f.commands
+		select {
+		case cmd := <-commands:
+			return input{kind: inputCommand, cmd: cmd}
+		default:
+		}
+	}
+	var results <-chan fetchResult
+	var due, beat, ripe <-chan time.Time
+	if f.fetching != nil {
+		results = f.fetching.results
+		if f.at.batch.pages > 0 {
+			select {
+			case l, open := <-results:
+				return f.fetchedInput(l, open, 0)
+			default:
+			}
+			ripe = f.alarms[0].at(f.sizer.ripe(f.at.batch))
+		}
+	} else {
+		due = f.alarms[0].at(f.schedule.due)
+		if f.session.ready {
+			beat = f.alarms[1].at(f.run.committed.Add(heartbeatInterval))
+		}
+	}
+	waited := time.Now()
+	select {
+	case <-ctx.Done():
+		return input{kind: inputStop}
+	case cmd := <-commands:
+		return input{kind: inputCommand, cmd: cmd}
+	case <-due:
+		return input{kind: inputDue}
+	case <-beat:
+		return input{kind: inputHeartbeat}
+	case c := <-f.ownership.mirror.ahead:
+		return input{kind: inputAhead, cp: c}
+	case <-ripe:
+		return input{kind: inputRipe}
+	case l, open := <-results:
+		return f.fetchedInput(l, open, time.Since(waited))
+	}
+}
+
+// fetchedInput turns a fetch result into an input.
+func (f *follower) fetchedInput(l fetchResult, open bool, waited time.Duration) input {
+	if !open { // cut off: the run is to stop
+		return input{kind: inputStop}
+	}
+	f.sizer.waited(waited)
+	f.e.observe(bridge.Observation{What: bridge.ObserveWait, Took: waited})
+	return input{kind: inputFetched, result: l}
+}
+
+// step runs when the schedule is due: it recovers, or starts fetching at the
+// position.
+func (f *follower) step(ctx context.Context) error {
+	if !f.session.ready {
+		// Whoever is not the owner any more must not begin a session: it would
+		// fence the one who is.
+		if f.session.id != "" {
+			if err := f.ownership.confirm(ctx); err != nil {
+				return &sessionError{err}
+			}
+		}
+		return f.recover(ctx)
+	}
+	if paused, err := f.checkPaused(); paused {
+		return err
+	}
+	if err := f.at.loadPublished(ctx); err != nil {
+		return &sessionError{err}
+	}
+	start := prefetchStart{at: f.at.head.Position(), empties: f.at.empty.allowance, refill: emptyAllowance}
+	if f.schedule.probing() {
+		start.at.Cursor, start.single = "", true
+	}
+	if f.e.cfg.ends() {
+		start.refill = f.e.cfg.EmptyPages - 1
+		start.empties = start.refill - f.at.empty.empties
+	}
+	f.fetching = f.e.startPrefetch(ctx, start)
+	return nil
+}
+
+// discard stops the prefetcher and rolls back to the last commit.
+func (f *follower) discard() {
+	f.stopFetching()
+	f.at.rollback()
+}
+
+// handleError drops what is in flight and schedules the retry. It returns an
+// error if the run cannot continue.
+func (f *follower) handleError(soft, hard context.Context, err error) error {
+	_, doubt := errors.AsType[*sessionError](err)
+	if f.at.batch.events > 0 { // the sink cannot take back what was sent
+		f.session.ready, f.session.open = false, false
+	}
+	f.session.ready = f.session.ready && !doubt
+	f.discard()
+	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
+		return blocked
+	}
+	if hard.Err() != nil {
+		return context.Cause(hard)
+	}
+	if errors.Is(err, bridge.ErrNotOwner) && f.ownership.grant != nil {
+		return errLetGo
+	}
+	if soft.Err() != nil && errors.Is(err, soft.Err()) {
+		return nil // next will see that the run is to stop
+	}
+	fault := bridge.FaultOf(err)
+	if f.schedule.probing() {
+		// Not even a request without a cursor works: the API is down, and
+		// the cursor is not to blame.
+		f.schedule.suspect = nil
+		if fault.Reason != bridge.ReasonAuth && fault.Class != bridge.Throttled {
+			fault = &bridge.Fault{Class: bridge.Transient, Code: fault.Code, RetryAfter: fault.RetryAfter, Hint: fault.Hint, Advice: fault.Advice, Err: fault.Err}
+		}
+	}
+	tries := &f.schedule.fetches
+	if doubt {
+		f.incidents.noteCut(err)
+		tries = &f.schedule.sessions
+		f.at.stale = f.at.stale || errors.Is(err, bridge.ErrConflict)
+		switch {
+		case errors.Is(err, bridge.ErrConflict):
+			f.e.observe(bridge.Observation{What: bridge.ObserveRejected, Code: bridge.DependencyStore})
+			fault = f.incidents.onConflict(err)
+		case errors.Is(err, bridge.ErrFenced):
+			f.e.observe(bridge.Observation{What: bridge.ObserveRejected, Code: bridge.DependencySink})
+			fault = f.incidents.onFenced(err)
+		}
+	}
+	v := tries.after(fault)
+	if v.crossCheck {
+		f.schedule.suspect = fault
+		f.schedule.due = time.Now()
+		return nil
+	}
+	return f.wait(v, fault)
+}
+
+// wait puts the stream into back-off, or blocks it.
+func (f *follower) wait(v verdict, fault *bridge.Fault) error {
+	f.schedule.due = time.Now().Add(v.wait)
+	if !v.blocked {
+		f.e.observe(bridge.Observation{What: bridge.ObserveRetry, Took: v.wait, Code: fault.Code})
+		f.setState(bridge.StateBackoff, fault)
+		return nil
+	}
+	f.schedule.blockedOn = fault.Reason
+	f.incidents.countLoss(f.e, fault)
+	yields := !f.e.cfg.bounded() && f.ownership.shouldYield(f.e, fault)
+	if yields {
+		f.schedule.due = time.Now().Add(yieldWait)
+	}
+	f.setState(bridge.StateBlocked, fault)
+	switch {
+	case f.e.cfg.bounded():
+		return f.e.blocked(fault)
+	case yields:
+		f.log.Warn("yielding ownership to a standby")
+		return errYield
+	}
+	return nil
+}

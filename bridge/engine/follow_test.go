@@ -1,0 +1,611 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+func TestEachContractOnce(t *testing.T) {
+	t.Parallel()
+	for _, end := range bridgetest.Ends {
+		for _, noIDs := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/ids=%v", end, !noIDs), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, bridgetest.Export{End: end, NoIDs: noIDs}, func(r *harness) {
+					r.source.Grow(95)
+					r.start()
+					r.after(time.Second)
+					r.wantOnce()
+					for i := range 40 { // slow growth, across page borders
+						r.source.Grow(1 + i%3)
+						r.after(2 * time.Second)
+					}
+					r.after(20 * time.Second)
+					r.wantOnce()
+					r.wantState(bridge.StateIdle, "")
+					want := bridge.ContractEmptyCursor
+					if end == bridgetest.EndEmptyItems || end == bridgetest.EndFreshCursor {
+						want = bridge.ContractEmptyItems
+					}
+					if got := r.bridge.Status().Contract; got != want {
+						t.Errorf("contract seen is %q, want %q", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestQuietExportIsNotHammered: a poll a second that slows down to one in
+// fifteen seconds, whatever the API says at its end.
+func TestQuietExportIsNotHammered(t *testing.T) {
+	t.Parallel()
+	for _, end := range bridgetest.Ends {
+		t.Run(string(end), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
+				r.source.Grow(25)
+				r.start()
+				r.after(10 * time.Minute)
+				if n := r.source.Requests(); n < 40 || n > 70 {
+					t.Errorf("%d requests in ten quiet minutes, want about 50", n)
+				}
+				if n := len(r.store.History()); n > 60 {
+					t.Errorf("%d checkpoints in ten quiet minutes", n)
+				}
+				r.wantOnce()
+			})
+		})
+	}
+}
+
+// TestFailures: every step fails in every form, one at a time, early and late.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	steps := map[string]func(r *harness, n int){
+		"publish failed":               func(r *harness, n int) { r.topic.FailPublish(n, bridgetest.Failed) },
+		"publish failed but persisted": func(r *harness, n int) { r.topic.FailPublish(n, bridgetest.Persisted) },
+		"publish partly persisted":     func(r *harness, n int) { r.topic.FailPublish(n, bridgetest.Partly) },
+		"advance failed":               func(r *harness, n int) { r.store.FailAdvance(n, bridgetest.Failed) },
+		"advance failed but persisted": func(r *harness, n int) { r.store.FailAdvance(n, bridgetest.Persisted) },
+		"request failed":               func(r *harness, n int) { r.source.FailRequest(n, errors.New("connection reset")) },
+		"recover failed":               func(r *harness, n int) { r.topic.FailRecover(n, errors.New("no broker")) },
+		"load failed":                  func(r *harness, n int) { r.store.FailLoad(n, errors.New("timeout")) },
+		"publish and then load failed": func(r *harness, n int) {
+			r.topic.FailPublish(n, bridgetest.Persisted)
+			r.store.FailLoad(2, errors.New("x"))
+		},
+		"advance persisted, then again": func(r *harness, n int) {
+			r.store.FailAdvance(n, bridgetest.Persisted)
+			r.store.FailAdvance(n+1, bridgetest.Persisted)
+		},
+	}
+	for name, fail := range steps {
+		for _, end := range []bridgetest.End{bridgetest.EndNullCursor, bridgetest.EndEmptyItems} {
+			t.Run(fmt.Sprintf("%s/%s", name, end), func(t *testing.T) {
+				t.Parallel()
+				for n := 1; n <= 6; n++ {
+					inBubble(t, bridgetest.Export{End: end, PageSize: 5, Latency: 10 * time.Millisecond}, func(r *harness) {
+						fail(r, n)
+						r.source.Grow(33)
+						r.start()
+						r.after(20 * time.Second)
+						r.source.Grow(4)
+						r.after(2 * time.Minute)
+						r.wantAll()
+						r.wantState(bridge.StateIdle, "")
+						if strings.HasPrefix(name, "advance") || strings.HasPrefix(name, "request") {
+							r.wantOnce() // nothing was in doubt at the sink
+						}
+					})
+				}
+			})
+		}
+	}
+}
+
+// TestRestartsAnywhere stops the process at every moment, in order or by
+// abandoning what is in flight, and starts another one.
+func TestRestartsAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, end := range bridgetest.Ends {
+		for _, abandon := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/abandon=%v", end, abandon), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, bridgetest.Export{End: end, PageSize: 4, Latency: 7 * time.Millisecond}, func(r *harness) {
+					r.topic.Latency, r.store.Latency = 11*time.Millisecond, 3*time.Millisecond
+					if abandon {
+						r.cfg.ShutdownTimeout = time.Nanosecond
+					}
+					r.source.Grow(50)
+					for ms := range 60 {
+						r.start()
+						r.after(time.Duration(ms*3) * time.Millisecond)
+						r.source.Grow(ms % 4)
+						if err := r.end(); err != nil && !errors.Is(err, engine.ErrShutdown) {
+							t.Errorf("after %d ms: %v", ms*3, err)
+						}
+					}
+					r.start()
+					r.after(time.Minute)
+					r.wantAll()
+					if !abandon {
+						r.wantOnce()
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestFetchRunsAhead(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.topic.Latency, r.store.Latency = 15*time.Millisecond, time.Millisecond
+		r.cfg.Limits.Once = true
+		r.source.Grow(1000)
+		began := time.Now()
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		// 100 pages of 20 ms each, and one commit behind the last.
+		if took := time.Since(began); took > 100*20*time.Millisecond+50*time.Millisecond {
+			t.Errorf("100 pages of 20 ms took %v: publishing is not hidden behind fetching", took)
+		}
+		r.wantOnce()
+	})
+}
+
+// TestMemoryIsBounded: with Kafka or Redis away, the fetcher stops at its budget.
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"kafka", "redis"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) {
+				heal := func() {}
+				r.start()
+				r.after(10 * time.Millisecond) // the start is committed
+				if name == "kafka" {
+					r.topic.SetLatency(30 * time.Minute)
+					heal = func() { r.topic.SetLatency(0) }
+				}
+				r.source.Grow(1000)
+				r.after(time.Second)
+				if name == "redis" {
+					heal = r.store.Break()
+				}
+				r.after(20 * time.Minute)
+				if n := r.source.Unreleased(); n > r.cfg.PrefetchPages || n < 2 {
+					t.Errorf("%d pages in memory, budget is %d", n, r.cfg.PrefetchPages)
+				}
+				heal()
+				r.after(24 * time.Hour)
+				r.wantOnce()
+			})
+		})
+	}
+}
+
+func TestByteBudgetAllowsTwoPages(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.PrefetchBytes = 1
+		r.source.Grow(200)
+		r.topic.Latency = time.Second
+		r.start()
+		r.after(1500 * time.Millisecond)
+		if n := r.source.Unreleased(); n != 2 {
+			t.Errorf("%d pages in memory, want 2", n)
+		}
+	})
+}
+
+func TestBoundedRuns(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		limits func(r *harness, items [][]byte) engine.Limits
+		events int
+		why    string
+	}{
+		"once":                        {func(*harness, [][]byte) engine.Limits { return engine.Limits{Once: true} }, 95, "drained"},
+		"max events, rounded to page": {func(*harness, [][]byte) engine.Limits { return engine.Limits{MaxEvents: 31} }, 40, string(bridge.HintMaxEvents)},
+		"max events, exact":           {func(*harness, [][]byte) engine.Limits { return engine.Limits{MaxEvents: 30} }, 30, string(bridge.HintMaxEvents)},
+		"more than there is":          {func(*harness, [][]byte) engine.Limits { return engine.Limits{Once: true, MaxEvents: 1000} }, 95, "drained"},
+		"until": {func(r *harness, items [][]byte) engine.Limits {
+			return engine.Limits{Until: timeOf(r, items[42])}
+		}, 50, string(bridge.HintUntil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
+				items := r.source.Grow(95)
+				r.cfg.Limits = tc.limits(r, items)
+				if err := r.run(); err != nil {
+					t.Fatal(err)
+				}
+				if n := len(r.values()); n != tc.events {
+					t.Errorf("%d events, want %d", n, tc.events)
+				}
+				if why := r.bridge.Status().Ended; !strings.Contains(why, tc.why) {
+					t.Errorf("ended %q, want %q", why, tc.why)
+				}
+				// The next run goes on where this one ended.
+				r.cfg.Limits = engine.Limits{Once: true}
+				if err := r.run(); err != nil {
+					t.Fatal(err)
+				}
+				r.wantOnce()
+			})
+		})
+	}
+}
+
+func timeOf(r *harness, item []byte) int64 {
+	r.t.Helper()
+	_, rest, _ := strings.Cut(string(item), `"timestamp":`)
+	var ms int64
+	if _, err := fmt.Sscanf(rest, "%d", &ms); err != nil {
+		r.t.Fatal(err)
+	}
+	return ms
+}
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	window := func(r *harness, items [][]byte) {
+		r.cfg.Origin.Start, r.cfg.Origin.End = timeOf(r, items[10]), timeOf(r, items[60])
+	}
+	t.Run("ends on its last page, is resumed, and stays done", func(t *testing.T) {
+		t.Parallel()
+		inBubble(t, bridgetest.Export{}, func(r *harness) {
+			window(r, r.source.Grow(95))
+			r.after(time.Hour)
+			r.cfg.Limits.MaxEvents = 20
+			if err := r.run(); err != nil {
+				t.Fatal(err)
+			}
+			r.cfg.Limits = engine.Limits{}
+			if err := r.run(); err != nil {
+				t.Fatal(err)
+			}
+			if why := r.bridge.Status().Ended; !strings.Contains(why, "last page") {
+				t.Errorf("ended %q", why)
+			}
+			if n := len(r.values()); n != 50 {
+				t.Errorf("%d events, want 50", n)
+			}
+			for _, at := range r.source.Asked() {
+				if !at.Window || at.Start != r.cfg.Origin.Start || at.End != r.cfg.Origin.End {
+					t.Errorf("asked %+v, want the window's bounds with every request", at)
+				}
+			}
+			asked := r.source.Requests()
+			if err := r.run(); err != nil {
+				t.Fatal(err)
+			}
+			if r.source.Requests() != asked || len(r.values()) != 50 {
+				t.Error("a window that is done was fetched again")
+			}
+		})
+	})
+	t.Run("ends after empty pages", func(t *testing.T) {
+		t.Parallel()
+		inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
+			window(r, r.source.Grow(95))
+			r.after(time.Hour)
+			if err := r.run(); err != nil {
+				t.Fatal(err)
+			}
+			if why := r.bridge.Status().Ended; !strings.Contains(why, "5 empty pages") {
+				t.Errorf("ended %q", why)
+			}
+			if n := len(r.values()); n != 50 {
+				t.Errorf("%d events, want 50", n)
+			}
+		})
+	})
+}
+
+// TestWindowInTheFuture is not over before its end has passed.
+func TestWindowInTheFuture(t *testing.T) {
+	t.Parallel()
+	for _, end := range bridgetest.Ends {
+		t.Run(string(end), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{End: end}, func(r *harness) {
+				r.cfg.Origin.End = time.Now().Add(10 * time.Minute).UnixMilli()
+				r.source.Grow(25)
+				r.start()
+				r.after(5 * time.Minute)
+				r.wantState(bridge.StateIdle, "")
+				r.source.Grow(25)
+				r.after(10 * time.Minute)
+				if why := r.bridge.Status().Ended; !strings.Contains(why, "window ended") {
+					t.Errorf("ended %q", why)
+				}
+				r.wantOnce()
+			})
+		})
+	}
+}
+
+// TestStartIsRestated: a run that published nothing, with a wrong key say,
+// does not fix the settings. But a later start would skip what came in between.
+func TestStartIsRestated(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		items := r.source.Grow(50)
+		r.after(time.Hour)
+		r.cfg.Origin.Start = timeOf(r, items[20])
+		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		r.cfg.Limits.Once = true
+		wantBlocked(t, r.run(), bridge.ReasonAuth)
+		r.source.Refuse(nil)
+		r.cfg.Origin.Start, r.cfg.Origin.Events = timeOf(r, items[30]), []string{"x"}
+		r.cfg.Limits.MaxEvents = 1
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.store.Checkpoint().Origin; got.Start != timeOf(r, items[20]) || len(got.Events) != 1 {
+			t.Errorf("the stream began with %+v, want the earlier start and the new filter", got)
+		}
+		if !strings.Contains(r.log.String(), "configured start ignored") {
+			t.Error("said nothing about the start that it ignores")
+		}
+	})
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		items := r.source.Grow(50)
+		r.cfg.Origin.Start = timeOf(r, items[20])
+		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		r.cfg.Limits.Once = true
+		wantBlocked(t, r.run(), bridge.ReasonAuth)
+		r.source.Refuse(nil)
+		r.cfg.Origin.Start = 0
+		if err := r.run(); err != nil {
+			t.Fatal(err)
+		}
+		r.wantOnce()
+	})
+}
+
+// TestStatusNamesWhoIsAway: a stream that waits for a server is not caught up.
+func TestStatusNamesWhoIsAway(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		health := new(bridge.Health)
+		r.source.Grow(5)
+		r.startWith(engine.Ports{Source: r.source, Health: health})
+		r.after(time.Second)
+		if s := r.bridge.Status(); !s.CaughtUp {
+			t.Errorf("%+v, want caught up", s)
+		}
+		health.Reporter("kafka")(errors.New("connection refused"))
+		if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateBackoff || !strings.Contains(s.Error, "kafka does not answer: connection refused") {
+			t.Errorf("state %s %q, caught up %v", s.State, s.Error, s.CaughtUp)
+		}
+		health.Reporter("kafka")(nil)
+		r.wantState(bridge.StateIdle, "")
+	})
+}
+
+// TestEmptyPages: three are followed at once, then the stream counts as caught
+// up, and commits that only move the cursor are at most one a second.
+func TestEmptyPages(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{End: bridgetest.EndFreshCursor}, func(r *harness) {
+		r.cfg.PollInterval, r.cfg.PollIntervalMax = 100*time.Millisecond, 100*time.Millisecond
+		r.source.Grow(10)
+		r.start()
+		r.after(50 * time.Millisecond)
+		if n := r.source.Requests(); n != 1+4 {
+			t.Errorf("%d requests at once, want the page with items, an empty page, and three more", n)
+		}
+		r.after(10 * time.Second)
+		if n := len(r.store.History()); n > 15 {
+			t.Errorf("%d commits in 10 s over empty pages", n)
+		}
+		r.source.Grow(10)
+		r.after(time.Second)
+		r.wantOnce()
+	})
+}
+
+func TestShutdownFinishesTheBatch(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.start()
+		r.after(time.Second) // the start is committed
+		r.source.Grow(100)
+		r.topic.SetLatency(10 * time.Second)
+		r.after(5 * time.Second)
+		if err := r.end(); err != nil {
+			t.Fatalf("end: %v", err)
+		}
+		if len(r.values()) == 0 {
+			t.Fatal("the batch in flight was not finished")
+		}
+		r.topic.Latency = 0
+		r.start()
+		r.after(time.Minute)
+		r.wantOnce()
+	})
+}
+
+func TestShutdownTimesOut(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.start()
+		r.after(time.Second) // the start is committed
+		r.source.Grow(100)
+		r.topic.SetLatency(time.Hour)
+		r.after(5 * time.Second)
+		began := time.Now()
+		if err := r.end(); !errors.Is(err, engine.ErrShutdown) {
+			t.Errorf("end: %v, want ErrShutdown", err)
+		}
+		if took := time.Since(began); took != r.cfg.ShutdownTimeout {
+			t.Errorf("took %v, want %v", took, r.cfg.ShutdownTimeout)
+		}
+	})
+}
+
+func TestHeartbeatRestoresTheStore(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(15)
+		r.start()
+		r.after(time.Second)
+		before := r.store.Checkpoint()
+		r.store.Wipe()
+		r.after(40 * time.Second)
+		after := r.store.Checkpoint()
+		if after.Cursor != before.Cursor || len(after.Tail) != len(before.Tail) || after.Kind != bridge.KindHeartbeat {
+			t.Errorf("restored %+v, want a heartbeat at %+v", after, before)
+		}
+		r.source.Grow(30)
+		r.after(time.Minute)
+		r.wantOnce()
+	})
+}
+
+func TestWipedWhileDataFlows(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.source.Grow(500)
+		r.start()
+		for range 5 {
+			r.after(100 * time.Millisecond)
+			r.store.Wipe()
+		}
+		r.after(time.Minute)
+		r.wantOnce()
+	})
+}
+
+// TestStoreRolledBack: a fail-over that lost the last writes.
+func TestStoreRolledBack(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.source.Grow(500)
+		r.start()
+		r.after(300 * time.Millisecond)
+		r.store.RollBack(3)
+		r.after(300 * time.Millisecond)
+		a := r.command("r1", bridge.Target{})
+		if !a.Applied {
+			t.Fatalf("reset refused: %s", a.Detail)
+		}
+		r.after(50 * time.Millisecond)
+		r.store.RollBack(5) // loses the reset too, which was acknowledged
+		r.after(time.Minute)
+		if c := r.store.Checkpoint(); c.Epoch != 1 || c.ChangeID() != "r1" {
+			t.Errorf("the store holds %s of change %q, want the acknowledged reset", c.Version, c.ChangeID())
+		}
+	})
+}
+
+func TestCheckpointLost(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(time.Second)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		r.store.Wipe()
+		asked := r.source.Requests()
+		r.start()
+		r.after(10 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
+		if r.source.Requests() != asked {
+			t.Error("asked the API without a checkpoint")
+		}
+		r.push("r", 0, bridge.Target{Start: 1})
+		if a := r.await("r"); !a.Applied {
+			t.Fatalf("refused: %s", a.Detail)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		if n := len(r.values()); n != 100 {
+			t.Errorf("%d events after the reset to the beginning, want each twice", n)
+		}
+	})
+}
+
+// A stream begins only when it is known that it has not begun before.
+func TestBegunBeforeOrNot(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.topic.Vast(true)
+		r.start()
+		r.after(10 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
+		if n := r.source.Requests(); n > 0 {
+			t.Errorf("asked the API %d times, not knowing whether the stream is new", n)
+		}
+		r.topic.Vast(false)
+		r.after(2 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		if n := len(r.values()); n != 50 {
+			t.Errorf("%d events, want 50", n)
+		}
+	})
+}
+
+func TestSecondBridgeIsNoticed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
+		shared := turns{make(chan struct{}, 1), r.source}
+		r.source.Grow(2000)
+		r.startWith(engine.Ports{Source: shared})
+		r.after(310 * time.Millisecond)
+		first, stop, ended := r.bridge, r.stop, r.ended
+		r.cfg.Owner = "you"
+		r.startWith(engine.Ports{Source: shared})
+		r.after(5 * time.Second)
+		states := []bridge.Reason{first.Status().Reason, r.bridge.Status().Reason}
+		if !slices.Contains(states, bridge.ReasonOwner) {
+			t.Errorf("two bridges on one stream: %v, want one of them blocked (owner)", states)
+		}
+		stop()
+		<-ended
+		r.after(10 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+	})
+}
+
+// TestStoreFailsDuringDoubt: the session is over, and the store that it would
+// recover from lost everything, or the last commits. The process still knows.
+func TestStoreFailsDuringDoubt(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(s *bridgetest.Store){
+		"wiped":       func(s *bridgetest.Store) { s.Wipe() },
+		"rolled back": func(s *bridgetest.Store) { s.RollBack(3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+				r.source.Grow(500)
+				r.topic.Latency = 50 * time.Millisecond
+				r.start()
+				r.after(310 * time.Millisecond)
+				fail(r.store)
+				r.topic.FailNext(bridgetest.Failed)
+				r.after(time.Minute)
+				r.wantOnce()
+				r.wantState(bridge.StateIdle, "")
+			})
+		})
+	}
+}

@@ -1,0 +1,324 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+// harness is a stream with everything around it in memory. It is used inside a
+// synctest bubble, so its time is virtual.
+type harness struct {
+	t      *testing.T
+	cfg    engine.Config
+	source *bridgetest.Source
+	topic  *bridgetest.Topic
+	store  *bridgetest.Store
+	inbox  *bridgetest.Inbox
+	log    *strings.Builder
+
+	turn  chan struct{} // whose turn it is to ask the source, with several processes
+	again atomic.Int64  // events published with the mark of a rewind
+
+	mu   sync.Mutex // guards seen
+	seen []bridge.Observation
+
+	bridge *engine.Engine
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+func newHarness(t *testing.T, x bridgetest.Export) *harness {
+	if x.PageSize == 0 {
+		x.PageSize = 10
+	}
+	r := &harness{
+		t: t, source: bridgetest.NewSource(t, x), topic: bridgetest.NewTopic(t, bridge.AtLeastOnce),
+		store: bridgetest.NewStore(t, "events"), inbox: bridgetest.NewInbox(t), log: new(strings.Builder),
+	}
+	r.store.Acknowledged = r.topic.Acknowledged
+	r.cfg = engine.Config{
+		Stream: "events", Mode: bridge.AtLeastOnce, Origin: bridge.Origin{Resource: "events"}, PageSize: x.PageSize, Owner: "me",
+		PollInterval: time.Second, PollIntervalMax: 15 * time.Second, PrefetchPages: 8, PrefetchBytes: 16 << 20,
+		RetryMax: 30 * time.Second, EmptyPages: 5, OnInvalidCursor: "stop", OnSharedID: "publish", Overlap: time.Hour, OnCheckpointLoss: "kafka", ShutdownTimeout: 25 * time.Second,
+		Log: slog.New(slog.NewTextHandler(r.log, nil)),
+	}
+	return r
+}
+
+// exactly makes the stream of a new harness an exactly-once one.
+func (r *harness) exactly() {
+	r.topic = bridgetest.NewTopic(r.t, bridge.ExactlyOnce)
+	r.store.Acknowledged = r.topic.Committed
+	r.cfg.Mode = bridge.ExactlyOnce
+}
+
+// switchMode changes the delivery of what is started next, on the same topic.
+func (r *harness) switchMode(mode bridge.Mode) {
+	r.cfg.Mode = mode
+	r.topic.Deliver(mode)
+	r.store.Acknowledged = r.topic.Committed
+}
+
+// forgetCheckpoints makes the topic lose its checkpoints and keep its events.
+func (r *harness) forgetCheckpoints() { r.topic.ForgetCheckpoints("events") }
+
+// exactlyInBubble is inBubble with an exactly-once stream.
+func exactlyInBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	inBubble(t, x, func(r *harness) {
+		r.exactly()
+		test(r)
+	})
+}
+
+// inBubble runs a test under virtual time and shows the engine's log if it fails.
+func inBubble(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newHarness(t, x)
+		test(r)
+		if r.stop != nil {
+			r.end()
+		}
+		if t.Failed() {
+			t.Log(r.log.String())
+		}
+	})
+}
+
+// Observe implements bridge.Observer.
+func (r *harness) Observe(o bridge.Observation) {
+	o.Times = slices.Clone(o.Times)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, o)
+}
+
+// observed returns what was told of a kind, with the code where it is not empty.
+func (r *harness) observed(what bridge.What, code string) (all []bridge.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.seen {
+		if o.What == what && (code == "" || o.Code == code) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// start begins a new process on the same topic and store.
+func (r *harness) start() {
+	r.t.Helper()
+	r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox})
+}
+
+// startWith is start with another source and inbox, and perhaps another sink.
+func (r *harness) startWith(p engine.Ports) {
+	r.t.Helper()
+	if p.Sink == nil {
+		p.Sink = r.topic.Open("events")
+	}
+	if p.Published == nil {
+		p.Published = publishedIn{r.topic, new([]time.Time)}
+	}
+	p.Sink, p.Store, p.Observer = markCounter{p.Sink, r.t, r.topic, &r.again}, r.store, r
+	e, err := engine.New(r.cfg, p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(r.t.Context())
+	ended := make(chan error, 1)
+	r.bridge, r.stop, r.ended = e, stop, ended
+	go func() { ended <- e.Run(ctx) }()
+}
+
+// markCounter counts the events that are marked as coming again. It fails the
+// test where one was never in the topic before.
+type markCounter struct {
+	bridge.Sink
+	t     *testing.T
+	topic *bridgetest.Topic
+	again *atomic.Int64
+}
+
+func (m markCounter) Send(ctx context.Context, p *bridge.Page) error {
+	var held topicIndex
+	for i := range p.Events {
+		if !p.Events[i].Republished {
+			continue
+		}
+		if m.again.Add(1); held.times == nil {
+			held = publishedSince(m.topic, time.Time{}, true)
+		}
+		if !held.Match(&p.Events[i]) {
+			m.t.Errorf("%s is marked as published again, and was never published", p.Events[i].Raw)
+		}
+	}
+	return m.Sink.Send(ctx, p)
+}
+
+// turns lets two processes ask one source, which takes one caller at a time.
+// A channel, not a mutex: virtual time stands still while one waits for a mutex.
+type turns struct {
+	turn   chan struct{}
+	source bridge.Source
+}
+
+func (s turns) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	return s.source.Fetch(ctx, at)
+}
+
+func (s turns) Decode(p *bridge.Page) error {
+	return s.source.Decode(p)
+}
+
+// end stops the process in order and returns what Run said.
+func (r *harness) end() error {
+	r.stop()
+	err := <-r.ended
+	r.stop = nil
+	return err
+}
+
+// run starts a bounded run and waits for it.
+func (r *harness) run() error {
+	r.start()
+	err := <-r.ended
+	r.stop()
+	r.stop = nil
+	return err
+}
+
+// after lets virtual time pass and everything settle.
+func (r *harness) after(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time: nothing is waited for
+	synctest.Wait()
+}
+
+// values returns what a consumer finds, in topic order.
+func (r *harness) values() []string {
+	var all []string
+	for _, rec := range r.topic.Records() {
+		if rec.Defect == bridge.DefectNone {
+			all = append(all, string(rec.Value))
+		}
+	}
+	return all
+}
+
+// wantOnce checks that the topic holds every item once, in order.
+func (r *harness) wantOnce() {
+	r.t.Helper()
+	var want []string
+	for _, item := range r.source.Items() {
+		want = append(want, string(item.Forms[0]))
+	}
+	if got := r.values(); !slices.Equal(got, want) {
+		r.t.Errorf("topic holds %s\nexport holds %s", brief(got), brief(want))
+	}
+}
+
+// wantAll checks that the topic holds every item at least once, that copies
+// come from batches that were not acknowledged, and that first copies are in order.
+func (r *harness) wantAll() {
+	r.t.Helper()
+	var first []string
+	copies := make(map[string]int)
+	for _, v := range r.values() {
+		if copies[v]++; copies[v] == 1 {
+			first = append(first, v)
+		}
+	}
+	unsure := make(map[string]int)
+	for _, k := range r.topic.Kept() {
+		if r.store.Acknowledged(k.Checkpoint) && r.committed(k.Checkpoint) {
+			continue
+		}
+		for _, rec := range k.Records {
+			unsure[string(rec.Value)]++
+		}
+	}
+	for v, n := range copies {
+		if n-unsure[v] > 1 {
+			r.t.Errorf("%s is %d times in the topic, and only %d times in batches that were in flight", v, n, unsure[v])
+		}
+	}
+	var want []string
+	for _, item := range r.source.Items() {
+		want = append(want, string(item.Forms[0]))
+	}
+	if !slices.Equal(first, want) {
+		r.t.Errorf("topic holds, first copies only, %s\nexport holds %s", brief(first), brief(want))
+	}
+}
+
+// committed reports whether a batch's checkpoint reached the store.
+func (r *harness) committed(c bridge.Checkpoint) bool {
+	return slices.ContainsFunc(r.store.History(), func(h bridge.Checkpoint) bool {
+		return h.Version == c.Version && h.Session == c.Session && h.Cursor == c.Cursor
+	})
+}
+
+func brief(items []string) string {
+	if len(items) > 12 {
+		return fmt.Sprintf("%d items %q ... %q", len(items), items[:3], items[len(items)-3:])
+	}
+	return fmt.Sprintf("%d items %q", len(items), items)
+}
+
+// wantState checks the state and, if it is blocked, why.
+func (r *harness) wantState(state bridge.State, reason bridge.Reason) {
+	r.t.Helper()
+	if s := r.bridge.Status(); s.State != state || s.Reason != reason {
+		r.t.Errorf("state is %s %s %q, want %s %s", s.State, s.Reason, s.Error, state, reason)
+	}
+}
+
+// command pushes a reset made for the stored epoch and returns its answer.
+func (r *harness) command(id string, target bridge.Target) bridge.Answer {
+	r.t.Helper()
+	r.push(id, r.store.Checkpoint().Epoch, target)
+	return r.await(id)
+}
+
+func (r *harness) push(id string, epoch int64, target bridge.Target) {
+	r.inbox.Push(bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: epoch, Target: target, Who: "op",
+		Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	})
+}
+
+func (r *harness) await(id string) bridge.Answer {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	a, err := r.inbox.Await(ctx, id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// wantBlocked checks what a bounded run returned.
+func wantBlocked(t *testing.T, err error, reason bridge.Reason) {
+	t.Helper()
+	blocked, ok := errors.AsType[*bridge.BlockedError](err)
+	if !ok || blocked.Reason != reason {
+		t.Errorf("run ended with %v, want blocked (%s)", err, reason)
+	}
+}

@@ -1,0 +1,316 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+// storeHistory is a bridge.History over a store without branches.
+type storeHistory struct{ store *bridgetest.Store }
+
+func (p storeHistory) Before(_ context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
+	for _, h := range slices.Backward(p.store.History()) {
+		if h.Version.Compare(c.Version) < 0 && h.Cursor != c.Cursor {
+			return h, nil
+		}
+	}
+	return bridge.Checkpoint{}, bridge.ErrNoCheckpoint
+}
+
+// publishedIn is a bridge.PublishedEvents over a topic.
+type publishedIn struct {
+	topic *bridgetest.Topic
+	asked *[]time.Time
+}
+
+func (h publishedIn) Index(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	*h.asked = append(*h.asked, from)
+	return publishedSince(h.topic, from, false), nil
+}
+
+func (h publishedIn) PartialIndex(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+	return publishedSince(h.topic, from, true), nil
+}
+
+// publishedSince returns what a topic holds from the first record of a time on, in the
+// order of its log. Each key has a partition of its own. Exact is by bytes.
+func publishedSince(topic *bridgetest.Topic, from time.Time, exact bool) topicIndex {
+	held, begun := topicIndex{exact: exact, times: make(map[string]int)}, make(map[string]bool)
+	for _, r := range topic.Records() {
+		key := string(r.Key)
+		begun[key] = begun[key] || from.IsZero() || r.Time >= from.UnixMilli()
+		if begun[key] && r.Defect == bridge.DefectNone {
+			held.times[held.name(r.ID, r.Value)]++
+		}
+	}
+	return held
+}
+
+type topicIndex struct {
+	exact bool
+	times map[string]int
+}
+
+func (h topicIndex) name(id string, value []byte) string {
+	if h.exact {
+		return id + " " + string(value)
+	}
+	return id
+}
+
+func (h topicIndex) Match(e *bridge.Event) bool {
+	name := h.name(string(e.AppendRecordID(nil)), e.Raw)
+	n := h.times[name]
+	if n > 0 && e.ID == nil {
+		h.times[name]--
+	}
+	return n > 0
+}
+
+// startRecovering starts a process that answers to a refused cursor by policy.
+func (r *harness) startRecovering(policy string) (asked *[]time.Time) {
+	r.t.Helper()
+	asked = new([]time.Time)
+	r.cfg.OnInvalidCursor = policy
+	r.startWith(engine.Ports{
+		Source: r.source, Inbox: r.inbox, History: storeHistory{r.store}, Published: publishedIn{r.topic, asked},
+	})
+	return asked
+}
+
+// expire makes the API refuse this cursor until it is asked in a way that mends
+// it.
+func (r *harness) expire(cursor string, mends func(bridge.Position) bool) {
+	mended := false
+	r.source.Refuse(func(at bridge.Position) error {
+		mended = mended || mends(at)
+		if mended || at.Cursor != cursor {
+			return nil
+		}
+		return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+	})
+}
+
+// A cursor that expired is left behind, and nothing is lost or comes twice.
+func TestRefusedCursorIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, x := range []bridgetest.Export{{}, {NoIDs: true}, {End: bridgetest.EndEmptyItems}} {
+		for _, policy := range []string{"time", "previous"} {
+			t.Run(fmt.Sprintf("%s, %+v", policy, x), func(t *testing.T) {
+				t.Parallel()
+				inModes(t, x, func(r *harness) { leavesCursor(r, policy) })
+			})
+		}
+	}
+}
+
+func leavesCursor(r *harness, policy string) {
+	r.source.Grow(95)
+	asked := r.startRecovering(policy)
+	r.after(5 * time.Second)
+	before := r.store.Checkpoint()
+	r.expire(before.Cursor, func(at bridge.Position) bool {
+		return policy == "time" && at.Cursor == "" && at.Start > 0 || policy == "previous" && at.Cursor != "" && at.Cursor != before.Cursor
+	})
+	r.source.Grow(30)
+	r.after(5 * time.Minute)
+	r.wantState(bridge.StateIdle, "")
+	r.wantOnce()
+	c := r.store.Checkpoint()
+	if c.Epoch != 1 || c.Change == nil || c.Change.Who != "me" || !strings.Contains(c.Change.Reason, policy) || !strings.Contains(c.Change.Reason, "410") {
+		r.t.Errorf("epoch %d, change %+v", c.Epoch, c.Change)
+	}
+	o := c.Overlap
+	from := min(before.LastEventTime, before.AdvanceTime) - time.Hour.Milliseconds()
+	if o == nil || !o.Done || o.Until != before.LastEventTime || o.From != from && policy == "time" || o.From > from {
+		r.t.Fatalf("overlap %+v, want it done, from %d until %d", o, from, before.LastEventTime)
+	}
+	want := int64(95)
+	if policy == "previous" {
+		want = o.Dropped // as much as the page before has
+	}
+	if o.Dropped != want || o.Dropped == 0 {
+		r.t.Errorf("%d events dropped as known, want %d", o.Dropped, want)
+	}
+	if c.Events != 125 {
+		r.t.Errorf("the checkpoint counts %d events, want 125", c.Events)
+	}
+	if len(*asked) == 0 || (*asked)[0].UnixMilli() != o.From {
+		r.t.Errorf("asked what the topic holds from %v on, want %d", *asked, o.From)
+	}
+	if s := r.bridge.Status().Overlap; s == nil || *s != *o {
+		r.t.Errorf("status shows the overlap %+v", s)
+	}
+}
+
+// What comes twice after a step back, because it was listed long after its
+// time, is marked.
+func TestStepBackMarksWhatComesAgain(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		// Twice, so that the history has a cursor in between: one batch may take
+		// all pages that are there.
+		r.source.Grow(45)
+		r.startRecovering("previous")
+		r.after(5 * time.Second)
+		r.source.Grow(50)
+		r.after(5 * time.Second)
+		r.source.Append(fmt.Sprintf(`{"eventId":"late","userId":"elsewhere","timestamp":%d}`, time.Now().Add(-5*time.Hour).UnixMilli()))
+		r.after(20 * time.Second)
+		at := r.store.Checkpoint().Cursor
+		r.expire(at, func(asked bridge.Position) bool { return asked.Cursor != "" && asked.Cursor != at })
+		r.source.Grow(30)
+		r.after(5 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantMarked(1, "after a step back")
+		if values := r.values(); len(values) != 95+1+30+1 {
+			t.Errorf("%d events in the topic, want one of 126 twice", len(values))
+		}
+	})
+}
+
+// A crash in the middle of an overlap is no reason to publish it again.
+func TestOverlapOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.source.Grow(1000)
+		r.startRecovering("time")
+		r.after(10 * time.Second)
+		at := r.store.Checkpoint()
+		r.expire(at.Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })
+		r.source.Grow(500)
+		for r.store.Checkpoint().Overlap == nil {
+			r.after(100 * time.Millisecond)
+		}
+		r.after(time.Second)
+		if o := r.store.Checkpoint().Overlap; o.Done {
+			r.t.Fatalf("the overlap is over: %+v", o)
+		}
+		if err := r.end(); err != nil {
+			r.t.Fatal(err)
+		}
+		asked := r.startRecovering("time")
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if o := r.store.Checkpoint().Overlap; !o.Done || o.Dropped != 1000 || len(*asked) != 1 {
+			r.t.Errorf("overlap %+v after asking %d times, want 1000 dropped after asking once", o, len(*asked))
+		}
+	})
+}
+
+// An outage that answers 404 to everything says nothing about the cursor.
+func TestOutageMovesNothing(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"time", "previous"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			inModes(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Grow(95)
+				r.startRecovering(policy)
+				r.after(5 * time.Second)
+				r.source.Refuse(func(bridge.Position) error {
+					return &bridge.Fault{Class: bridge.BadCursor, Code: "404", Err: errors.New("404")}
+				})
+				r.source.Grow(30)
+				r.after(3 * time.Minute)
+				r.source.Refuse(nil)
+				r.after(3 * time.Minute)
+				r.wantState(bridge.StateIdle, "")
+				r.wantOnce()
+				if c := r.store.Checkpoint(); c.Epoch != 0 || c.Overlap != nil {
+					r.t.Errorf("the stream was moved: %s, overlap %+v", c.Version, c.Overlap)
+				}
+			})
+		})
+	}
+}
+
+// What cannot be left is told as before.
+func TestRefusedCursorStays(t *testing.T) {
+	t.Parallel()
+	t.Run("no history", func(t *testing.T) {
+		t.Parallel()
+		inModes(t, bridgetest.Export{}, func(r *harness) {
+			r.source.Grow(5)
+			r.startRecovering("previous")
+			r.after(5 * time.Second)
+			r.source.Grow(30)
+			r.after(5 * time.Second)
+			// Every cursor is refused, and so is each one before.
+			r.source.Refuse(func(at bridge.Position) error {
+				if at.Cursor == "" {
+					return nil
+				}
+				return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+			})
+			r.after(time.Hour / 2)
+			if c := r.store.Checkpoint(); c.Cursor != "" && r.bridge.Status().State != bridge.StateBlocked {
+				r.t.Errorf("state %s at cursor %q", r.bridge.Status().State, c.Cursor)
+			}
+			r.source.Refuse(nil)
+			r.after(5 * time.Minute)
+			r.wantOnce()
+		})
+	})
+	t.Run("too often", func(t *testing.T) {
+		t.Parallel()
+		inModes(t, bridgetest.Export{}, func(r *harness) {
+			r.source.Grow(95)
+			r.startRecovering("time")
+			r.after(5 * time.Second)
+			r.source.Refuse(func(at bridge.Position) error {
+				if at.Cursor == "" {
+					return nil
+				}
+				return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+			})
+			r.after(40 * time.Minute)
+			r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
+			if s := r.bridge.Status(); !strings.Contains(s.Error, "5 rejected cursors within") || s.Version.Epoch != 5 {
+				r.t.Errorf("epoch %d, %s", s.Version.Epoch, s.Error)
+			}
+			r.wantOnce()
+		})
+	})
+}
+
+// Whoever wants to leave refused cursors needs to say who knows the rest.
+func TestRecoveryNeedsPorts(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.OnInvalidCursor = "time"
+		_, err := engine.New(r.cfg, engine.Ports{Source: r.source, Sink: r.topic.Open("events"), Store: r.store})
+		if err == nil || !strings.Contains(err.Error(), `"time"`) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Who asked for the change before may still wait for the answer.
+func TestDetourRemembersTheRequestBefore(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(95)
+		r.startRecovering("time")
+		r.after(5 * time.Second)
+		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
+			r.t.Fatal(a.Detail)
+		}
+		r.after(5 * time.Second)
+		r.expire(r.store.Checkpoint().Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })
+		r.after(5 * time.Minute)
+		if ch := r.store.Checkpoint().Change; ch == nil || ch.ID == "r1" || ch.After != "r1" {
+			r.t.Errorf("change %+v, want one of the program's own after r1", ch)
+		}
+	})
+}

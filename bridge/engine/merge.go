@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
+)
+
+// recovered is what a session finds when it begins. Zero Checkpoints stand for
+// none.
+type recovered struct {
+	sink     bridge.Checkpoint // the sink's
+	store    bridge.Checkpoint // the store's
+	storeErr error             // why the store is not known, if it is not
+}
+
+// newest returns the checkpoint with the greatest known version.
+func (k *recovered) newest() bridge.Checkpoint {
+	if k.sink.Zero() || k.store.Version.Compare(k.sink.Version) > 0 {
+		return k.store
+	}
+	return k.sink
+}
+
+// diverged reports whether both changed in one epoch: two histories of the stream.
+func diverged(c, other bridge.Checkpoint) bool {
+	return !c.Zero() && !other.Zero() && c.Epoch == other.Epoch && c.ChangeID() != other.ChangeID()
+}
+
+// merge finds the checkpoint to go on from, and makes it durable where it is
+// not what the delivery mode's truth already holds.
+func (r *recovery) merge(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
+	if r.e.cfg.exactlyOnce() {
+		return r.mergeExactly(ctx, k)
+	}
+	return r.mergeAtLeast(ctx, k)
+}
+
+// mergeExactly: what the sink committed is the truth. The store is a copy, so
+// one that is newer means that the sink lost data, or that the stream was
+// delivered at least once before.
+func (r *recovery) mergeExactly(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
+	if r.at.cp.Mode == bridge.ExactlyOnce && r.at.cp.Version.Compare(k.newest().Version) > 0 {
+		k.store = r.at.cp // this process saw it committed, whatever the store says
+	}
+	if failpoint.Broken(failpoint.BreakMirror) && !k.store.Zero() {
+		return k.store, nil
+	}
+	switch {
+	case k.sink.Zero() && k.store.Zero() && k.storeErr != nil:
+		return bridge.Checkpoint{}, fmt.Errorf("no checkpoint in the sink, and the store is unavailable: %w", k.storeErr)
+	case k.storeErr != nil && !k.sink.Zero() && k.sink.Mode != bridge.ExactlyOnce:
+		return bridge.Checkpoint{}, fmt.Errorf("the previous delivery was at-least-once, and the store is unavailable: %w", k.storeErr)
+	case k.sink.Zero() && k.store.Zero():
+		return r.startStream(ctx)
+	case k.store.Version.Compare(k.sink.Version) > 0 || k.sink.Zero():
+		return r.mergeAhead(ctx, k)
+	case diverged(k.sink, k.store):
+		return bridge.Checkpoint{}, divergedFault(k.sink, k.store)
+	case k.sink.Mode != bridge.ExactlyOnce:
+		return r.newEpoch(ctx, k, k.sink, "delivery changed to exactly-once")
+	}
+	return k.sink, nil
+}
+
+// mergeAhead decides when the store is newer than the sink.
+func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
+	if k.store.Mode == bridge.AtLeastOnce {
+		return r.newEpoch(ctx, k, k.store, "delivery changed to exactly-once")
+	}
+	have := "no checkpoint"
+	if !k.sink.Zero() {
+		have = "checkpoint " + k.sink.Version.String()
+	}
+	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
+	switch policy := r.e.cfg.OnCheckpointLoss; {
+	case policy == lossStop:
+		return bridge.Checkpoint{}, &bridge.Fault{
+			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost,
+			Advice: bridge.HintCheckpointBehind,
+		}
+	case policy == lossRedis && diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
+		return bridge.Checkpoint{}, divergedFault(k.sink, k.store)
+	case policy == lossRedis || k.sink.Zero():
+		r.log.Error("resuming from the store's checkpoint; events that Kafka lost are not republished", "error", lost.Error())
+		if policy == lossRedis {
+			found, err := r.session.findTopics(ctx)
+			if err != nil {
+				return bridge.Checkpoint{}, err
+			}
+			k.store.Topics = asFound(k.store.Topics, found)
+		}
+		return r.newEpoch(ctx, k, k.store, "Kafka lost its checkpoint")
+	}
+	if failpoint.Broken(failpoint.BreakEpoch) {
+		return k.sink, nil
+	}
+	r.log.Error("resuming from Kafka's checkpoint; later events may be published twice", "error", lost.Error())
+	return r.newEpoch(ctx, k, k.sink, "Kafka lost data")
+}
+
+// mergeAtLeast: the store is the truth, the sink has a copy that may be a few
+// seconds old. What this process knows from before counts too.
+func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
+	if k.storeErr != nil {
+		return bridge.Checkpoint{}, k.storeErr
+	}
+	c, from := k.store, k.store
+	switch {
+	case k.store.Zero():
+		c = r.at.cp
+	case !r.at.cp.Zero() && !r.run.ours(k.store, r.at.cp) && k.store.Epoch == r.at.cp.Epoch:
+		return bridge.Checkpoint{}, divergedFault(r.at.cp, k.store)
+	case r.at.cp.Version.Compare(k.store.Version) > 0:
+		c = r.at.cp
+	}
+	if !k.sink.Zero() && (c.Zero() || k.sink.Version.Compare(c.Version) > 0) {
+		if diverged(k.sink, c) {
+			return bridge.Checkpoint{}, divergedFault(k.sink, c)
+		}
+		c = k.sink
+	}
+	switch {
+	case c.Zero():
+		return r.startStream(ctx)
+	case c.Mode != r.e.cfg.Mode:
+		return r.newEpoch(ctx, k, c, "delivery changed to at-least-once")
+	case from.Zero():
+		r.log.Warn("the store lost the checkpoint; rewriting it", "checkpoint", c.Version.String())
+	case c.Version != from.Version:
+		r.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
+			"stored", from.Version.String(), "checkpoint", c.Version.String())
+	default:
+		return c, r.registerEpoch(ctx, k, c)
+	}
+	if err := r.registerEpoch(ctx, k, c); err != nil {
+		return c, err
+	}
+	return c, r.advance(ctx, from, c)
+}
+
+// registerEpoch tells the sink of an epoch that it has not heard of. Every epoch of
+// an at-least-once stream is in the sink, under its fencing, before it counts:
+// else a session that was fenced could still begin one in the store, and a
+// later exactly-once session would take it for the newest.
+func (r *recovery) registerEpoch(ctx context.Context, k recovered, c bridge.Checkpoint) error {
+	if !k.sink.Zero() && k.sink.Epoch == c.Epoch {
+		return nil
+	}
+	_, err := r.publish(ctx, bridge.Batch{Checkpoint: c, From: c}, 0)
+	return err
+}
+
+// newEpoch begins a new epoch at the position of c. Two histories that were
+// written apart can so never be taken for one.
+func (r *recovery) newEpoch(ctx context.Context, k recovered, c bridge.Checkpoint, why string) (bridge.Checkpoint, error) {
+	next := r.session.stamp(c, bridge.KindReset, bridge.Version{Epoch: max(k.newest().Epoch, c.Epoch) + 1})
+	if r.requests.applying { // the command's own epoch follows
+		c.Version = k.newest().Version
+		return c, nil
+	}
+	next.Change = r.e.ownChange(c, why)
+	r.log.Warn("new epoch", "why", why, "from", c.Version.String(), "was", string(c.Mode), "to", next.Version.String())
+	return next, r.commitCheckpoint(ctx, k.store, next)
+}
+
+// ownChange records that the program itself begins an epoch at the position of
+// c. Who asked for the change before it may still wait for the answer.
+func (e *Engine) ownChange(c bridge.Checkpoint, why string) *bridge.Change {
+	return &bridge.Change{
+		ID: strings.ToLower(rand.Text()[:6]), Kind: bridge.KindReset, Who: e.cfg.Owner, Reason: why, From: c.Version, At: time.Now().UnixMilli(),
+		After: c.LastRequest(),
+	}
+}
+
+// commitCheckpoint makes a checkpoint without events durable, where the delivery mode
+// has its truth. from is what the store holds.
+func (f *follower) commitCheckpoint(ctx context.Context, from, next bridge.Checkpoint) error {
+	if _, err := f.publish(ctx, bridge.Batch{Checkpoint: next, From: f.at.cp}, 0); err != nil {
+		return err
+	}
+	return f.storeCheckpoint(ctx, from, next)
+}
+
+func divergedFault(ours, theirs bridge.Checkpoint) *bridge.Fault {
+	return &bridge.Fault{
+		Class: bridge.Permanent, Code: "checkpoint", Reason: bridge.ReasonCheckpoint,
+		Advice: bridge.HintTwoHistories,
+		Err:    fmt.Errorf("diverged histories: the store is at %s of change %q, this stream at %s of change %q", theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
+	}
+}

@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
+)
+
+const (
+	// mirrorTimeout bounds one try to reach the store, and the last ones when
+	// an ownership ends.
+	mirrorTimeout = 2 * time.Second
+	// mirrorForeign is how long a value that is not ours is left alone before
+	// it is looked at again.
+	mirrorForeign = 30 * time.Second
+)
+
+// mirror copies the sink's committed checkpoints to the store, concurrently
+// with the commit loop: exactly once the store is a copy, and an unreachable
+// store must not delay the data. Of several commits only the newest is written,
+// and always the first of each epoch, which the history needs.
+//
+// At least once there is no mirror: the commit loop itself stores each
+// checkpoint before it goes on.
+type mirror struct {
+	e    *Engine
+	log  *slog.Logger
+	wake chan struct{} // holds one token while there may be work
+	// ahead gets a checkpoint of the store that this process did not write
+	// and that is not older than its own: somebody else moved the stream.
+	ahead   chan bridge.Checkpoint
+	end     context.CancelFunc
+	stopped chan struct{}
+
+	stored bridge.Checkpoint // last seen in the store; owned by run
+
+	mu        sync.Mutex          // guards all below
+	queue     []bridge.Checkpoint // to be written, oldest first
+	found     *bridge.Checkpoint  // what a session has just found in the store
+	idle      chan struct{}       // closed while the queue is empty
+	written   bridge.Checkpoint   // the last one written
+	suspended bool                // nothing is written until the next session has looked
+	away      bool                // the store did not answer the last time
+}
+
+func startMirror(e *Engine, log *slog.Logger) *mirror {
+	m := &mirror{
+		e: e, log: log, wake: make(chan struct{}, 1), ahead: make(chan bridge.Checkpoint, 1),
+		stopped: make(chan struct{}), idle: make(chan struct{}),
+	}
+	close(m.idle)
+	ctx, cancel := context.WithCancel(context.Background())
+	m.end = cancel
+	go m.run(ctx) // ends with stop, which waits for it
+	return m
+}
+
+// stop writes the rest of the queue, within mirrorTimeout, and ends the mirror.
+func (m *mirror) stop() {
+	m.flush(context.Background())
+	m.end()
+	<-m.stopped
+	m.e.load.lagPages.Store(0) // the next owner tells
+}
+
+// begin passes what a new session found in the store, the zero Checkpoint for
+// nothing. It drops the queue, which the session supersedes.
+func (m *mirror) begin(stored bridge.Checkpoint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop()
+	m.found, m.written, m.suspended = &stored, stored, false
+	select {
+	case <-m.ahead: // the session has just looked
+	default:
+	}
+}
+
+// drop empties the queue, for the caller who holds mu.
+func (m *mirror) drop() {
+	if len(m.queue) > 0 {
+		m.queue = nil
+		close(m.idle)
+	}
+	m.updateLag()
+}
+
+// updateLag says by how many pages the store is behind, for the caller who holds mu.
+// A reset moves the count of pages, so only those of one epoch are compared.
+func (m *mirror) updateLag() {
+	owed := int64(0)
+	if n := len(m.queue); n > 0 {
+		newest, since := m.queue[n-1], m.written
+		for _, c := range m.queue {
+			if since.Epoch != newest.Epoch {
+				since = c
+			}
+		}
+		owed = max(1, newest.Pages-since.Pages)
+	}
+	m.e.load.lagPages.Store(owed)
+}
+
+// suspend stops writing and passes the stored checkpoint to the commit loop.
+func (m *mirror) suspend(stored bridge.Checkpoint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.found != nil {
+		return // a session has looked meanwhile
+	}
+	m.drop()
+	m.suspended = true
+	select {
+	case m.ahead <- stored:
+	default:
+	}
+}
+
+// offer queues c for writing without waiting.
+func (m *mirror) offer(c bridge.Checkpoint) {
+	m.mu.Lock()
+	switch n := len(m.queue); {
+	case m.suspended:
+	case n > 0 && m.queue[n-1].Epoch == c.Epoch && replaceable(m.queue[n-1].Kind):
+		m.queue[n-1] = c
+	case n > 0:
+		m.queue = append(m.queue, c)
+	default:
+		m.queue, m.idle = append(m.queue, c), make(chan struct{})
+	}
+	m.updateLag()
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// replaceable reports whether a commit of this kind may be left out.
+func replaceable(k bridge.Kind) bool { return k == bridge.KindData || k == bridge.KindHeartbeat }
+
+// flush waits until the queue is written, for mirrorTimeout at most, and not at
+// all if the store is unreachable.
+func (m *mirror) flush(ctx context.Context) {
+	m.mu.Lock()
+	idle, away := m.idle, m.away
+	m.mu.Unlock()
+	if away {
+		return // it takes as long as it takes
+	}
+	t := time.NewTimer(mirrorTimeout)
+	defer t.Stop()
+	select {
+	case <-idle:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// first returns the oldest checkpoint to be written.
+func (m *mirror) first() (bridge.Checkpoint, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.found != nil {
+		m.stored, m.found = *m.found, nil
+	}
+	if len(m.queue) == 0 {
+		return bridge.Checkpoint{}, false
+	}
+	return m.queue[0], true
+}
+
+// done takes c off the queue, unless a newer one has taken its place.
+func (m *mirror) done(c bridge.Checkpoint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.written = c
+	if len(m.queue) > 0 && m.queue[0].Version == c.Version {
+		if m.queue = m.queue[1:]; len(m.queue) == 0 {
+			close(m.idle)
+		}
+	}
+	m.updateLag()
+}
+
+// run writes until ctx ends.
+func (m *mirror) run(ctx context.Context) {
+	defer close(m.stopped)
+	failures := 0
+	for ctx.Err() == nil {
+		c, some := m.first()
+		if !some {
+			select {
+			case <-m.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		wait := m.write(ctx, c)
+		m.mu.Lock()
+		m.away = wait != 0
+		m.mu.Unlock()
+		if wait == 0 {
+			failures = 0
+			m.done(c)
+			continue
+		}
+		failures++
+		if wait == mirrorRetry {
+			wait = backoff(failures, advanceRetryMax)
+		}
+		bridge.Sleep(ctx, wait)
+	}
+}
+
+// mirrorRetry stands for a wait that grows.
+const mirrorRetry = time.Nanosecond
+
+// write stores c and returns 0, or how long to wait before the next try.
+func (m *mirror) write(ctx context.Context, c bridge.Checkpoint) time.Duration {
+	failpoint.Reach(failpoint.Mirroring)
+	began := time.Now()
+	trying, cancel := context.WithTimeout(ctx, mirrorTimeout)
+	defer cancel()
+	err := m.e.ports.Store.Advance(trying, m.stored, c)
+	o := bridge.Observation{What: bridge.ObserveCheckpoint, Took: time.Since(began), Code: "ok"}
+	defer func() { m.e.observe(o) }()
+	switch {
+	case err == nil:
+		m.stored = c
+		failpoint.Reach(failpoint.Mirrored)
+		return 0
+	case errors.Is(err, bridge.ErrConflict):
+		o.Code = "conflict"
+		return m.settle(trying, c)
+	case errors.Is(err, bridge.ErrForeign):
+		o.Code = "error"
+		m.log.Error("the stream's key in the store holds a foreign value; mirroring suspended, publishing continues",
+			"error", err.Error(), "hint", m.e.cfg.hintOf(foreign(err)))
+		return mirrorForeign
+	}
+	o.Code = "error"
+	if ctx.Err() == nil {
+		m.log.Debug("checkpoint not mirrored yet", "checkpoint", c.Version.String(), "error", err.Error())
+	}
+	return mirrorRetry
+}
+
+// settle resolves a conflict with the store.
+func (m *mirror) settle(ctx context.Context, c bridge.Checkpoint) time.Duration {
+	stored, err := m.e.ports.Store.Load(ctx)
+	switch {
+	case errors.Is(err, bridge.ErrNoCheckpoint):
+		m.stored = bridge.Checkpoint{}
+		return mirrorRetry
+	case err != nil:
+		return mirrorRetry
+	case stored.Version.Compare(c.Version) > 0, stored.Epoch == c.Epoch && stored.ChangeID() != c.ChangeID():
+		m.suspend(stored)
+		return 0 // the commit loop looks into it, and offers again
+	case stored.Version == c.Version:
+		return 0 // the next commit is after it
+	}
+	// The store fell back to an older checkpoint of the stream, or an earlier
+	// owner wrote its last ones late.
+	m.log.Warn("the store rolled back to an older checkpoint; rewriting the newer one",
+		"stored", stored.Version.String(), "checkpoint", c.Version.String())
+	m.stored = stored
+	return mirrorRetry
+}

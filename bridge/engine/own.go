@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// boundedPatience is how long a bounded run waits for ownership. It exceeds
+	// the time after which a dead process loses its streams.
+	boundedPatience = time.Minute
+	// lossWait bounds the wait for the owner's client to notice a lost
+	// ownership.
+	lossWait = 10 * time.Second
+)
+
+// ownership is the state of one ownership of the stream.
+type ownership struct {
+	grant   bridge.Ownership // nil where nobody else can own the stream
+	mirror  *mirror
+	active  bool   // the stream is ours
+	doubted string // the command that made us look whether the stream was moved
+}
+
+// confirm asks whether the stream is still ours.
+func (t *ownership) confirm(ctx context.Context) error {
+	if t.grant == nil {
+		return nil
+	}
+	if err := t.grant.Confirm(ctx); err != nil {
+		return fmt.Errorf("confirm ownership of the stream: %w", err)
+	}
+	return nil
+}
+
+// ownerLoop runs the commit loop for one ownership after the other, as long as Run.
+type ownerLoop struct {
+	f      *follower
+	asking retries
+}
+
+// own runs the stream while this process owns it, and stands by otherwise.
+func (o *ownerLoop) own(soft, hard context.Context) error {
+	f := o.f
+	defer f.setState(bridge.StateStopped, nil)
+	if f.e.ports.Owner == nil {
+		return o.runOwned(soft, hard)
+	}
+	for {
+		grant, err := o.acquire(soft)
+		if grant == nil {
+			return err
+		}
+		switch err = o.serve(soft, hard, grant); {
+		case errors.Is(err, errYield):
+			f.e.sleepUntil(soft, f.schedule.due)
+		case !errors.Is(err, errLetGo):
+			return err
+		}
+		f.forget()
+	}
+}
+
+// errLetGo ends an ownership, not the run. errYield does so because this
+// process cannot run the stream and another one may be able to.
+var (
+	errLetGo = errors.New("ownership released")
+	errYield = errors.New("ownership yielded")
+)
+
+// acquire waits for ownership. It returns neither ownership nor error if the
+// run is to stop. A bounded run gives up if another process owns the stream,
+// but waits for an unreachable coordinator.
+func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
+	f := o.f
+	f.log.Info("waiting for ownership")
+	for {
+		f.setState(bridge.StateStandby, nil)
+		grant, err := o.ask(soft)
+		switch {
+		case err == nil:
+			return grant, nil
+		case soft.Err() != nil:
+			return nil, nil //nolint:nilnil // stopped before the stream was ours
+		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner):
+			return nil, f.e.blocked(&bridge.Fault{
+				Class: bridge.Permanent, Code: "owner", Reason: bridge.ReasonOwner,
+				Advice: bridge.HintOwned,
+				Err:    fmt.Errorf("ownership not acquired within %s: %w", boundedPatience, err),
+			})
+		case errors.Is(err, context.DeadlineExceeded):
+			continue
+		}
+		fault := bridge.FaultOf(err)
+		if err := f.wait(o.asking.after(fault), fault); err != nil {
+			return nil, err
+		}
+		f.e.sleepUntil(soft, f.schedule.due)
+	}
+}
+
+// ask tries to acquire ownership once; a bounded run for boundedPatience.
+func (o *ownerLoop) ask(ctx context.Context) (bridge.Ownership, error) {
+	f := o.f
+	if f.e.cfg.bounded() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, boundedPatience)
+		defer cancel()
+	}
+	f.e.watchdog.wait()
+	defer f.e.watchdog.work()
+	return f.e.ports.Owner.Acquire(ctx)
+}
+
+// serve runs the stream for one ownership. Losing ownership stops the loop in
+// order but does not end the run.
+func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) error {
+	f := o.f
+	o.asking.reset()
+	f.ownership.grant = grant
+	defer grant.Release()
+	ctx, cancel := context.WithCancel(soft)
+	watched := make(chan struct{})
+	go func() { // ends with ctx, and is waited for below
+		defer close(watched)
+		select {
+		case <-grant.Lost():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel()
+		<-watched
+	}()
+	f.setState(bridge.StateStarting, nil)
+	f.log.Info("ownership acquired")
+	err := o.runOwned(ctx, hard)
+	switch {
+	case errors.Is(err, errLetGo):
+		o.awaitLoss(soft)
+	case err == nil && soft.Err() == nil && ctx.Err() != nil && f.run.ended == "":
+		err = errLetGo
+	}
+	if errors.Is(err, errLetGo) {
+		f.log.Info("ownership released", "checkpoint", f.at.cp.Version.String())
+	}
+	return err
+}
+
+// awaitLoss waits until the owner's client has noticed the loss: until then it
+// would grant the stream again.
+func (o *ownerLoop) awaitLoss(ctx context.Context) {
+	f := o.f
+	t := time.NewTimer(lossWait)
+	defer t.Stop()
+	f.e.watchdog.wait()
+	defer f.e.watchdog.work()
+	select {
+	case <-f.ownership.grant.Lost():
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// runOwned is one ownership: the commit loop, and beside it the mirror.
+func (o *ownerLoop) runOwned(soft, hard context.Context) error {
+	f := o.f
+	m := startMirror(f.e, f.log)
+	f.ownership.mirror, f.ownership.active = m, true
+	f.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "owner"})
+	err := f.follow(soft, hard)
+	f.discard()
+	m.stop()
+	f.ownership.active = false // shown before another process hears that it may begin
+	f.e.observe(bridge.Observation{What: bridge.ObserveOwner, Code: "standby"})
+	if errors.Is(err, errYield) {
+		f.publishStatus()
+	} else {
+		f.setState(bridge.StateStandby, nil)
+	}
+	return err
+}
+
+// yieldWait is how long a process that yielded stays away: rejoining may
+// briefly take the stream from its new owner.
+const yieldWait = 5 * time.Minute
+
+// shouldYield reports whether a blocked process should let another one have the
+// stream: what blocks it may be its own settings, key or rights.
+func (t *ownership) shouldYield(e *Engine, fault *bridge.Fault) bool {
+	switch fault.Reason {
+	case bridge.ReasonAuth, bridge.ReasonConfig, bridge.ReasonSource, bridge.ReasonTopic:
+	default:
+		return false // any other process would block too
+	}
+	if fault.Code == bridge.CodeTopicLost {
+		return false // the same
+	}
+	if t.grant == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	e.watchdog.wait()
+	defer e.watchdog.work()
+	return t.grant.Shared(ctx)
+}
+
+func (e *Engine) blocked(fault *bridge.Fault) error {
+	return &bridge.BlockedError{Stream: e.cfg.Stream, Reason: fault.Reason, Hint: e.cfg.hintOf(fault), Err: fault}
+}

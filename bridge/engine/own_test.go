@@ -1,0 +1,394 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+// proc is one of several processes on the topic and store of a harness.
+type proc struct {
+	r      *harness
+	owner  *bridgetest.Owner
+	bridge *engine.Engine
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// spawn starts a process of a group. All share the harness's source.
+func (r *harness) spawn(group *bridgetest.Group, instance string) *proc {
+	r.t.Helper()
+	return r.spawnWith(group, instance, r.source)
+}
+
+// spawnWith is spawn with another source.
+func (r *harness) spawnWith(group *bridgetest.Group, instance string, source bridge.Source) *proc {
+	r.t.Helper()
+	if r.turn == nil {
+		r.turn = make(chan struct{}, 1)
+	}
+	p := &proc{r: r, owner: group.Open(instance), ended: make(chan error, 1)}
+	cfg := r.cfg
+	if instance != "" {
+		cfg.Owner = instance
+	}
+	e, err := engine.New(cfg, engine.Ports{
+		Source: turns{r.turn, source}, Sink: r.topic.Open("events"), Store: r.store, Owner: p.owner, Observer: r,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(r.t.Context())
+	p.bridge, p.stop = e, stop
+	go func() { p.ended <- e.Run(ctx) }()
+	return p
+}
+
+// end stops the process in order.
+func (p *proc) end() {
+	p.r.t.Helper()
+	p.stop()
+	if err := <-p.ended; err != nil {
+		p.r.t.Errorf("process ended with %v", err)
+	}
+	p.owner.Close()
+}
+
+func (p *proc) want(state bridge.State, reason bridge.Reason, leader bool) {
+	p.r.t.Helper()
+	if s := p.bridge.Status(); s.State != state || s.Reason != reason || s.Leader != leader {
+		p.r.t.Errorf("process is %s %s, leader %v: %q; want %s %s, leader %v", s.State, s.Reason, s.Leader, s.Error, state, reason, leader)
+	}
+}
+
+// bothModes runs a test with a stream of either delivery.
+func bothModes(t *testing.T, test func(r *harness)) {
+	t.Helper()
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+				r.switchMode(mode)
+				r.topic.Latency = 10 * time.Millisecond
+				test(r)
+			})
+		})
+	}
+}
+
+// A stream goes from one process to the other and back, with pages under way,
+// and nothing is missing or comes twice.
+func TestHandOver(t *testing.T) {
+	bothModes(t, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		a, b := r.spawn(group, ""), r.spawn(group, "")
+		for range 10 {
+			r.source.Grow(55)
+			r.after(37 * time.Millisecond) // in the midst of it
+			if leaders := boolInt(a.bridge.Status().Leader) + boolInt(b.bridge.Status().Leader); leaders > 1 {
+				r.t.Errorf("%d leaders", leaders)
+			}
+			group.Revoke()
+		}
+		r.after(time.Minute)
+		r.wantOnce()
+		first, second := a, b
+		if b.bridge.Status().Leader {
+			first, second = b, a
+		}
+		first.want(bridge.StateIdle, "", true)
+		second.want(bridge.StateStandby, "", false)
+		first.end()
+		r.source.Grow(20)
+		r.after(5 * time.Second)
+		r.wantOnce()
+		second.want(bridge.StateIdle, "", true)
+		second.end()
+	})
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A process that is cut off from the coordinator, but not from Kafka's other
+// brokers, goes on until another one takes the stream. Then it stands by.
+func TestZombie(t *testing.T) {
+	bothModes(t, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		a := r.spawn(group, "")
+		r.source.Grow(30)
+		r.after(5 * time.Second)
+		b := r.spawn(group, "")
+		heal := group.Isolate(a.owner)
+		r.source.Grow(30)
+		r.after(5 * time.Second)
+		a.want(bridge.StateIdle, "", true)
+		r.source.Grow(1000) // the zombie has work when it is replaced
+		r.after(15 * time.Second)
+		b.want(bridge.StateIdle, "", true)
+		a.want(bridge.StateStandby, "", false)
+		heal()
+		r.source.Grow(30)
+		r.after(time.Minute)
+		if r.cfg.Mode == bridge.ExactlyOnce {
+			r.wantOnce()
+		} else {
+			r.wantAll()
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// The stream is lost between the fencing of the others and the reading of the
+// checkpoint: the session is not begun.
+func TestLostWhileRecovering(t *testing.T) {
+	bothModes(t, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		group.FailConfirm(1, bridge.ErrNotOwner)
+		group.FailConfirm(2, errors.New("coordinator not available"))
+		r.source.Grow(30)
+		a := r.spawn(group, "")
+		r.after(5 * time.Second)
+		if n := len(r.values()); n != 0 {
+			r.t.Errorf("%d events published by a process that is not the owner", n)
+		}
+		r.after(time.Minute)
+		r.wantOnce()
+		a.want(bridge.StateIdle, "", true)
+		a.end()
+	})
+}
+
+// Two groups that run the same stream do not fight for ever: both say so.
+func TestTwoGroups(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{Latency: 10 * time.Millisecond}, func(r *harness) {
+		r.topic.Latency = 10 * time.Millisecond
+		a, b := r.spawn(bridgetest.NewGroup(r.t), "a"), r.spawn(bridgetest.NewGroup(r.t), "b")
+		for range 40 {
+			r.source.Grow(30)
+			r.after(2 * time.Second)
+		}
+		blocked := 0
+		for _, p := range []*proc{a, b} {
+			if s := p.bridge.Status(); s.State == bridge.StateBlocked && s.Reason == bridge.ReasonOwner {
+				blocked++
+			}
+		}
+		if blocked == 0 {
+			t.Errorf("nobody is blocked: %+v and %+v", a.bridge.Status(), b.bridge.Status())
+		}
+		before := r.topic.Recovers()
+		for range 60 {
+			r.source.Grow(30)
+			r.after(10 * time.Second)
+		}
+		if n := r.topic.Recovers() - before; n > 20 {
+			t.Errorf("%d sessions in ten minutes: a fight", n)
+		}
+		r.wantOnce()
+		a.end()
+		b.end()
+	})
+}
+
+// What waiting does not cure blocks the stream, and is tried again later.
+func TestOwnerRefuses(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		r.source.Grow(10)
+		a := r.spawn(group, "pod-0")
+		r.after(5 * time.Second)
+		b := r.spawn(group, "pod-0") // the same id: takes the stream away
+		r.after(5 * time.Second)
+		a.want(bridge.StateBlocked, bridge.ReasonOwner, false)
+		b.want(bridge.StateIdle, "", true)
+		r.source.Grow(10)
+		r.after(time.Minute)
+		r.wantOnce()
+		b.end()
+		r.source.Grow(10)
+		r.after(6 * time.Minute)
+		a.want(bridge.StateIdle, "", true)
+		r.wantOnce()
+		a.end()
+	})
+}
+
+// A bounded run does not stand by for ever.
+func TestBoundedStandby(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		a := r.spawn(group, "")
+		r.after(time.Second)
+		r.cfg.Limits.Once = true
+		b := r.spawn(group, "")
+		r.after(2 * time.Minute)
+		select {
+		case err := <-b.ended:
+			wantBlocked(t, err, bridge.ReasonOwner)
+		default:
+			t.Error("a bounded run waits for ever for a stream that another process runs")
+			b.stop()
+			<-b.ended
+		}
+		b.stop()
+		a.end()
+	})
+}
+
+// A bounded run waits for a coordinator that does not answer: that is not
+// another process.
+func TestBoundedOutage(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		heal := group.Break()
+		r.source.Grow(10)
+		r.cfg.Limits.Once = true
+		a := r.spawn(group, "")
+		r.after(10 * time.Minute)
+		heal()
+		r.after(10 * time.Second)
+		select {
+		case err := <-a.ended:
+			if err != nil {
+				t.Errorf("run ended with %v", err)
+			}
+		default:
+			t.Error("the run has not ended")
+			a.stop()
+			<-a.ended
+		}
+		a.stop()
+		r.wantOnce()
+	})
+}
+
+// A process that stands by stops at once.
+func TestStopStandby(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		a := r.spawn(group, "")
+		r.after(time.Second)
+		b := r.spawn(group, "")
+		r.after(time.Second)
+		b.end()
+		b.want(bridge.StateStopped, "", false)
+		a.want(bridge.StateIdle, "", true)
+		a.end()
+	})
+}
+
+// A bridge that is fenced twice within a minute, as by late requests of its
+// own, goes on soon.
+func TestFencedTwice(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		for range 2 {
+			r.after(5 * time.Second)
+			r.fence()
+		}
+		r.after(20 * time.Second)
+		r.wantOnce()
+		a.want(bridge.StateIdle, "", true)
+		a.end()
+	})
+}
+
+// A process whose own key is wrong lets another one run the stream; alone, it
+// keeps it, and its operator can reach it.
+func TestStepAside(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
+		a := r.spawnWith(group, "", refusing{r.source, wrong})
+		r.after(10 * time.Minute)
+		a.want(bridge.StateBlocked, bridge.ReasonAuth, true)
+		b := r.spawn(group, "")
+		r.source.Grow(30)
+		r.after(2 * time.Minute)
+		a.want(bridge.StateBlocked, bridge.ReasonAuth, false)
+		b.want(bridge.StateIdle, "", true)
+		r.after(10 * time.Minute)
+		r.wantOnce()
+		a.want(bridge.StateStandby, "", false)
+		a.end()
+		b.end()
+	})
+}
+
+// refusing is a source whose key is wrong.
+type refusing struct {
+	bridge.Source
+	err error
+}
+
+func (s refusing) Fetch(context.Context, bridge.Position) (*bridge.Page, error) { return nil, s.err }
+
+// A process that is fenced now and then, by commands or by take-overs that
+// were too early, goes on each time, however long it runs.
+func TestFencedNowAndThen(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		for range 6 {
+			r.after(3 * time.Minute)
+			r.fence()
+			r.after(40 * time.Second)
+			a.want(bridge.StateIdle, "", true)
+		}
+		r.wantOnce()
+		a.end()
+	})
+}
+
+// A process that another one keeps fencing leaves the stream alone for five
+// minutes, and has it back when the other one is gone.
+func TestTruce(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		a := r.spawn(bridgetest.NewGroup(r.t), "")
+		for range 3 {
+			r.after(20 * time.Second)
+			r.fence()
+		}
+		r.after(20 * time.Second)
+		a.want(bridge.StateBlocked, bridge.ReasonOwner, true)
+		before := r.topic.Recovers()
+		r.after(4 * time.Minute)
+		if n := r.topic.Recovers() - before; n != 0 {
+			t.Errorf("%d sessions during the truce", n)
+		}
+		r.after(90 * time.Second)
+		r.wantOnce()
+		a.want(bridge.StateIdle, "", true)
+		a.end()
+	})
+}
+
+// fence begins a session of the stream, as a process outside the group does,
+// and lets who has it notice.
+func (r *harness) fence() {
+	r.t.Helper()
+	if _, err := r.topic.Open("events").Recover(r.t.Context(), nil); err != nil {
+		r.t.Fatal(err)
+	}
+	r.source.Grow(30)
+}

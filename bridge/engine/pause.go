@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// pauseLook is how often a paused stream looks at the clock, which may be set.
+const pauseLook = time.Minute
+
+// checkPaused holds the stream while it is paused, and reports whether it is. A
+// bounded run has nothing to wait for.
+func (f *follower) checkPaused() (bool, error) {
+	now := time.Now()
+	if !f.at.cp.Paused(now) {
+		if f.at.cp.PausedUntil != 0 {
+			f.at.head.PausedUntil = 0 // with the next commit
+			if f.state == bridge.StatePaused {
+				f.log.Info("pause expired", "was_until", describeInstant(f.at.cp.PausedUntil))
+			}
+		}
+		return false, nil
+	}
+	until := f.e.cfg.words(bridge.HintResume)
+	f.schedule.due = now.Add(pauseLook)
+	if f.at.cp.PausedUntil != bridge.Forever {
+		until = describeInstant(f.at.cp.PausedUntil)
+		if end := time.UnixMilli(f.at.cp.PausedUntil); end.Before(f.schedule.due) {
+			f.schedule.due = end
+		}
+	}
+	if f.e.cfg.bounded() {
+		return true, f.e.blocked(&bridge.Fault{
+			Class: bridge.Permanent, Code: "paused", Reason: bridge.ReasonPaused, Advice: bridge.HintResume,
+			Err: fmt.Errorf("the stream is paused until %s", until),
+		})
+	}
+	if f.state != bridge.StatePaused {
+		f.log.Info("stream paused", "until", until, "checkpoint", f.at.cp.Version.String())
+	}
+	f.setState(bridge.StatePaused, nil)
+	return true, nil
+}
+
+func describeInstant(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
+}

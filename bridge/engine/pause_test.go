@@ -1,0 +1,288 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// ask pushes a pause or its end, made for the stored epoch, and returns the
+// answer.
+func (r *harness) ask(id string, kind bridge.Kind, until int64) bridge.Answer {
+	r.t.Helper()
+	r.inbox.Push(bridge.Command{
+		ID: id, Kind: kind, BaseEpoch: r.store.Checkpoint().Epoch, PausedUntil: until, Who: "op", Reason: "why",
+		Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	})
+	return r.await(id)
+}
+
+// inModes runs a test with both deliveries.
+func inModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	for _, mode := range []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, x, func(r *harness) {
+				if mode == bridge.ExactlyOnce {
+					r.exactly()
+				}
+				test(r)
+			})
+		})
+	}
+}
+
+// A pause takes effect at once, nothing is asked for while it lasts, also after
+// a restart, and afterwards the stream goes on where it was.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.source.Grow(1000)
+		r.start()
+		r.after(time.Second)
+		asked := time.Now()
+		a := r.ask("p1", bridge.KindPause, bridge.Forever)
+		if !a.Applied || a.Version != (bridge.Version{Epoch: 1}) || time.Since(asked) > 2*time.Second {
+			t.Fatalf("after %v: %+v", time.Since(asked), a)
+		}
+		r.after(time.Second)
+		r.wantState(bridge.StatePaused, "")
+		paused := r.store.Checkpoint()
+		if ch := paused.Change; ch == nil || ch.Kind != bridge.KindPause || ch.Who != "op" || ch.Reason != "why" || paused.PausedUntil != bridge.Forever {
+			t.Errorf("checkpoint %+v", paused)
+		}
+		if got := r.bridge.Status().PausedUntil; got != bridge.Forever {
+			t.Errorf("status says paused until %d", got)
+		}
+		calls := r.source.Requests()
+		r.after(time.Hour)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		r.after(time.Hour)
+		r.wantState(bridge.StatePaused, "")
+		if now := r.source.Requests(); now != calls {
+			t.Errorf("%d requests while paused", now-calls)
+		}
+		c := r.store.Checkpoint()
+		if c.Cursor != paused.Cursor || c.Events != paused.Events || c.Epoch != 1 || c.Seq < 200 {
+			t.Errorf("two hours later the checkpoint is %s at %q, want heartbeats of %s at %q", c.Version, c.Cursor, paused.Version, paused.Cursor)
+		}
+		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied || a.Version != (bridge.Version{Epoch: 2}) {
+			t.Fatalf("%+v", a)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if c := r.store.Checkpoint(); c.PausedUntil != 0 || c.Events != 1000 {
+			t.Errorf("at the end the checkpoint is %+v", c)
+		}
+	})
+}
+
+// A pause with an end ends by itself.
+func TestPauseEnds(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.source.Grow(1000)
+		r.start()
+		r.after(time.Second)
+		end := time.Now().Add(10 * time.Minute)
+		if a := r.ask("p1", bridge.KindPause, end.UnixMilli()); !a.Applied {
+			t.Fatal(a.Detail)
+		}
+		r.after(time.Until(end) - time.Second)
+		r.wantState(bridge.StatePaused, "")
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if c := r.store.Checkpoint(); c.PausedUntil != 0 || c.Epoch != 1 {
+			t.Errorf("at the end the checkpoint is %+v", c)
+		}
+	})
+}
+
+// A reset of a paused stream moves it, and it stays paused.
+func TestResetWhilePaused(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(time.Second)
+		r.ask("p1", bridge.KindPause, bridge.Forever)
+		if a := r.command("r1", bridge.Target{}); !a.Applied {
+			t.Fatal(a.Detail)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StatePaused, "")
+		if c := r.store.Checkpoint(); c.Cursor != "" || c.Epoch != 2 {
+			t.Errorf("checkpoint %+v", c)
+		}
+		r.ask("p2", bridge.KindResume, 0)
+		r.after(time.Minute)
+		if got := len(r.values()); got != 100 {
+			t.Errorf("%d events in the topic, want the 50 twice", got)
+		}
+	})
+}
+
+// A pause in the middle of a rewind does not end it.
+func TestPauseKeepsTheRewind(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{Latency: 20 * time.Millisecond, End: bridgetest.EndEmptyItems}, func(r *harness) {
+		r.source.Grow(500)
+		r.start()
+		r.after(5 * time.Second)
+		if a := r.command("r1", bridge.Target{Entry: new(bridge.Version)}); !a.Applied {
+			t.Fatal(a.Detail)
+		}
+		r.after(300 * time.Millisecond)
+		r.ask("p1", bridge.KindPause, bridge.Forever)
+		if r.store.Checkpoint().RewindEnd == nil {
+			t.Fatal("the rewind was over before the pause")
+		}
+		r.ask("p2", bridge.KindResume, 0)
+		r.after(time.Minute)
+		if again := r.again.Load(); again < 500 {
+			t.Errorf("%d events are marked as coming again, want 500 or, at least once, more", again)
+		}
+	})
+}
+
+// A bounded run does not wait for the end of a pause.
+func TestPausedBoundedRun(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(time.Second)
+		r.ask("p1", bridge.KindPause, time.Now().Add(time.Hour).UnixMilli())
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		r.cfg.Limits.Once = true
+		began := time.Now()
+		wantBlocked(t, r.run(), bridge.ReasonPaused)
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestPausesRefused(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(50)
+		r.start()
+		r.after(time.Second)
+		for _, c := range []struct {
+			id    string
+			kind  bridge.Kind
+			until int64
+			want  string
+		}{
+			{"a", bridge.KindResume, 0, "not paused"},
+			{"b", bridge.KindPause, time.Now().Add(-time.Second).UnixMilli(), "has passed"},
+			{"c", bridge.KindPause, 0, "has passed"},
+		} {
+			if a := r.ask(c.id, c.kind, c.until); a.Applied || !strings.Contains(a.Detail, c.want) {
+				t.Errorf("%s until %d: %+v", c.kind, c.until, a)
+			}
+		}
+		if c := r.store.Checkpoint(); c.Epoch != 0 {
+			t.Errorf("a refused command began epoch %d", c.Epoch)
+		}
+	})
+}
+
+// A checkpoint that was away when a process started, and then is there again,
+// is a position like any other: a paused stream can be resumed.
+func TestResumeAfterTheCheckpointWasAway(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(20)
+		r.start()
+		r.after(5 * time.Second)
+		r.ask("p1", bridge.KindPause, bridge.Forever)
+		r.end()
+		raw := r.store.Get()
+		r.store.Wipe()
+		r.forgetCheckpoints()
+		r.start()
+		r.after(5 * time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpointLost)
+		r.store.Put(raw)
+		r.after(2 * time.Minute)
+		r.wantState(bridge.StatePaused, "")
+		if a := r.ask("p2", bridge.KindResume, 0); !a.Applied {
+			t.Errorf("resume: %+v", a)
+		}
+		r.source.Grow(20)
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+	})
+}
+
+// A reset is obeyed wherever the store is ahead of Kafka, also at the very
+// beginning of a stream.
+func TestResetWhereKafkaLostTheBeginning(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.OnCheckpointLoss = "stop"
+		r.start()
+		r.after(time.Second)
+		raw := r.store.Get()
+		r.end()
+		r.forgetCheckpoints()
+		r.store.Put(raw)
+		r.source.Grow(20)
+		r.start()
+		r.after(5 * time.Second)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		if a := r.command("r1", bridge.Target{}); !a.Applied {
+			t.Errorf("reset: %+v", a)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+	})
+}
+
+// A pause decides nothing about lost data, also where only the process itself
+// remembers what was committed.
+func TestPauseWhereKafkaLostData(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.OnCheckpointLoss = "stop"
+		r.source.Grow(50)
+		r.start()
+		r.after(5 * time.Second)
+		r.topic.Forget("events", 100)
+		r.store.Wipe()
+		r.topic.FailNext(bridgetest.Failed)
+		r.source.Grow(1)
+		r.after(time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		r.inbox.Push(bridge.Command{ID: "p1", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Minute).UnixMilli()})
+		if a := r.await("p1"); a.Applied || !strings.Contains(a.Detail, "position") {
+			t.Errorf("pause: %+v", a)
+		}
+		r.wantState(bridge.StateBlocked, bridge.ReasonCheckpoint)
+		r.push("r1", 0, bridge.Target{})
+		if a := r.await("r1"); !a.Applied {
+			t.Errorf("reset: %+v", a)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if a := r.ask("p2", bridge.KindPause, bridge.Forever); !a.Applied {
+			t.Errorf("pause of a stream that was repaired: %+v", a)
+		}
+	})
+}

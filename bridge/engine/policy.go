@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+const (
+	retryBase     = 500 * time.Millisecond
+	probeInterval = time.Minute
+	// triesBeforeBlock is how often an answer that may be a passing fault of
+	// the API is asked for before the stream blocks.
+	triesBeforeBlock  = 3
+	heartbeatInterval = 30 * time.Second
+	// emptyCommit is the least time between two commits that only move the
+	// cursor over empty pages.
+	emptyCommit = time.Second
+	// emptyAllowance is how many empty pages in a row are followed at once.
+	emptyAllowance = 3
+	// emptyPatience is how many empty pages that lead on are followed where
+	// nothing tells them from the end of the results.
+	emptyPatience = 2000
+	// emptyStep is how much longer the wait is behind each of them.
+	emptyStep = 200 * time.Microsecond
+	// recentEvent is how old the newest event is at most where a stream was at
+	// the end of an export.
+	recentEvent = time.Minute
+	// gained is how far the position must gain on the clock within gainWindow
+	// to show that the stream catches up.
+	gained, gainWindow = 10 * time.Second, time.Minute
+)
+
+// badCursorWaits spreads the three tries of a refused cursor over most of a minute.
+var badCursorWaits = [triesBeforeBlock - 1]time.Duration{10 * time.Second, 30 * time.Second}
+
+// retries counts the failures in a row of one kind of step. Owned by the
+// commit loop.
+type retries struct {
+	max    time.Duration
+	class  bridge.Class
+	reason bridge.Reason
+	n      int
+}
+
+// verdict is what to do about a fault.
+type verdict struct {
+	wait    time.Duration
+	blocked bool
+	// crossCheck asks for a request without a cursor before the cursor is
+	// held to be bad: an outage may answer 404 to everything.
+	crossCheck bool
+}
+
+func (r *retries) reset() { r.n = 0 }
+
+// after counts one more failure and says what follows.
+func (r *retries) after(f *bridge.Fault) verdict {
+	if f.Class != r.class || f.Reason != r.reason {
+		r.n = 0
+	}
+	r.class, r.reason = f.Class, f.Reason
+	r.n++
+	switch f.Class {
+	case bridge.Permanent:
+		return verdict{wait: max(probeInterval, f.RetryAfter), blocked: true}
+	case bridge.Malformed:
+		if r.n >= triesBeforeBlock {
+			return verdict{wait: probeInterval, blocked: true}
+		}
+		return verdict{wait: backoff(r.n+1, r.max)}
+	case bridge.BadCursor:
+		if r.n >= triesBeforeBlock {
+			return verdict{crossCheck: true}
+		}
+		return verdict{wait: badCursorWaits[r.n-1]}
+	case bridge.Throttled:
+		if f.RetryAfter > 0 {
+			return verdict{wait: f.RetryAfter + rand.N(f.RetryAfter/10+time.Millisecond)}
+		}
+		return verdict{wait: max(retryBase, backoff(r.n, r.max))}
+	default:
+		return verdict{wait: max(f.RetryAfter, backoff(r.n, r.max))}
+	}
+}
+
+// backoff is the full-jitter exponential wait before try n+1: anything up to
+// base * 2^n, at most limit. Full jitter keeps many bridges from retrying in step.
+func backoff(n int, limit time.Duration) time.Duration {
+	ceiling := limit
+	if n < 16 {
+		ceiling = min(limit, retryBase<<(n-1))
+	}
+	return rand.N(ceiling + 1)
+}
+
+// schedule is when the next step is due, and what holds it up. It begins anew
+// when the stream is moved, or becomes this process's. Owned by the commit loop.
+type schedule struct {
+	due       time.Time
+	fetches   retries
+	sessions  retries
+	polls     polls
+	newEvents bool // events were committed since the last poll
+	// suspect is set while a request without a cursor is to show whether the
+	// API works at all, or this fault is the cursor's.
+	suspect *bridge.Fault
+	// blockedOn is what a blocked stream answers to commands about.
+	blockedOn bridge.Reason
+}
+
+// newSchedule has the next step taken at once.
+func newSchedule(c *Config) schedule {
+	return schedule{
+		due: time.Now(), fetches: retries{max: c.RetryMax}, sessions: retries{max: c.RetryMax},
+		polls: polls{least: c.PollInterval, most: c.PollIntervalMax},
+	}
+}
+
+// probing reports whether the next request is only to show whether the API works.
+func (s *schedule) probing() bool { return s.suspect != nil }
+
+// polls is the wait between requests when caught up: it grows while nothing
+// new comes. Owned by the commit loop.
+type polls struct {
+	least, most time.Duration
+	next        time.Duration
+}
+
+// wait returns how long to wait, given whether the last request brought news.
+func (p *polls) wait(news bool) time.Duration {
+	if news || p.next == 0 {
+		p.next = p.least
+	}
+	w := p.next
+	p.next = min(p.most, p.next+p.next/2)
+	return w
+}
+
+// alarm is a timer that is set again and again. It may go off when nobody waits
+// for it any more.
+type alarm struct{ timer *time.Timer }
+
+func (a *alarm) at(t time.Time) <-chan time.Time {
+	if a.timer == nil {
+		a.timer = time.NewTimer(time.Until(t))
+	} else {
+		a.timer.Reset(time.Until(t))
+	}
+	return a.timer.C
+}

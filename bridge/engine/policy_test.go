@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// TestRetryRules walks the rows of the cursor rules: how often what is tried
+// again, after how long, and what happens then.
+func TestRetryRules(t *testing.T) {
+	t.Parallel()
+	const limit = 30 * time.Second
+	type want struct {
+		least, most         time.Duration
+		blocked, crossCheck bool
+	}
+	block := want{least: time.Minute, most: time.Minute, blocked: true}
+	transient := []want{{0, 500 * time.Millisecond, false, false}, {0, time.Second, false, false}, {0, 2 * time.Second, false, false},
+		{0, 4 * time.Second, false, false}, {0, 8 * time.Second, false, false}, {0, 16 * time.Second, false, false}, {0, limit, false, false}, {0, limit, false, false}}
+	for name, tc := range map[string]struct {
+		fault bridge.Fault
+		waits []want
+	}{
+		"5xx, network, time-out":  {bridge.Fault{Class: bridge.Transient}, transient},
+		"429 without Retry-After": {bridge.Fault{Class: bridge.Throttled}, []want{{least: 500 * time.Millisecond, most: 500 * time.Millisecond}, {least: 500 * time.Millisecond, most: time.Second}}},
+		"429 with Retry-After":    {bridge.Fault{Class: bridge.Throttled, RetryAfter: 10 * time.Minute}, []want{{least: 10 * time.Minute, most: 11*time.Minute + time.Second}}},
+		"401, 403":                {bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth}, []want{block, block}},
+		"schema, cycle":           {bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}, []want{{most: time.Second}, {most: 2 * time.Second}, block, block}},
+		"a refused cursor":        {bridge.Fault{Class: bridge.BadCursor}, []want{{least: 10 * time.Second, most: 10 * time.Second}, {least: 30 * time.Second, most: 30 * time.Second}, {crossCheck: true}, {crossCheck: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 50 { // jitter
+				r := retries{max: limit}
+				for i, w := range tc.waits {
+					v := r.after(&tc.fault)
+					if v.wait < w.least || v.wait > w.most || v.blocked != w.blocked || v.crossCheck != w.crossCheck {
+						t.Fatalf("try %d: %+v, want %+v", i+1, v, w)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestRetriesOfAnotherKindStartAnew(t *testing.T) {
+	t.Parallel()
+	r := retries{max: time.Minute}
+	schema := &bridge.Fault{Class: bridge.Malformed, Reason: bridge.ReasonSchema}
+	r.after(schema)
+	r.after(schema)
+	r.after(&bridge.Fault{Class: bridge.Transient})
+	if v := r.after(schema); v.blocked {
+		t.Error("blocked after one schema error in a row")
+	}
+	r.reset()
+	r.after(schema)
+	if v := r.after(schema); v.blocked {
+		t.Error("blocked after two schema errors")
+	}
+}
+
+func TestPollsGrowWhileNothingComes(t *testing.T) {
+	t.Parallel()
+	p := polls{least: time.Second, most: 4 * time.Second}
+	for i, want := range []time.Duration{time.Second, 1500 * time.Millisecond, 2250 * time.Millisecond, 3375 * time.Millisecond, 4 * time.Second, 4 * time.Second} {
+		if got := p.wait(i == 0); got != want {
+			t.Errorf("wait %d = %v, want %v", i, got, want)
+		}
+	}
+	if got := p.wait(true); got != time.Second {
+		t.Errorf("after news the wait is %v, want the least", got)
+	}
+}
+
+func TestVisited(t *testing.T) {
+	t.Parallel()
+	v := newVisited()
+	for i := range cycleMemory + 10 {
+		v.add(fmt.Sprint(i))
+		if !v.has(fmt.Sprint(i)) {
+			t.Fatalf("cursor %d is forgotten before its commit", i)
+		}
+		v.commit()
+	}
+	if v.has("9") || !v.has("10") || !v.has(fmt.Sprint(cycleMemory+9)) {
+		t.Error("does not remember exactly the last cursors")
+	}
+	v.add("x")
+	v.rollback()
+	if v.has("x") {
+		t.Error("remembers a cursor that was not committed")
+	}
+	v.clear()
+	if v.has("10") {
+		t.Error("remembers after clear")
+	}
+}
+
+func TestFaultOf(t *testing.T) {
+	t.Parallel()
+	f := &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Err: errors.New("401")}
+	if got := bridge.FaultOf(fmt.Errorf("fetch: %w", f)); got != f {
+		t.Errorf("got %v", got)
+	}
+	if got := bridge.FaultOf(errors.New("x")); got.Class != bridge.Transient {
+		t.Errorf("an unknown error is %v, want transient", got.Class)
+	}
+}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	var r rate
+	start := time.Unix(1_700_000_000, 0)
+	for s := range 30 {
+		r.add(start.Add(time.Duration(s)*time.Second), 100, 0)
+	}
+	if got := r.at(start.Add(30 * time.Second)); got != 100 {
+		t.Errorf("rate = %v, want 100", got)
+	}
+	if got := r.at(start.Add(35 * time.Second)); got != 50 {
+		t.Errorf("five quiet seconds later rate = %v, want 50", got)
+	}
+	if got := r.at(start.Add(time.Hour)); got != 0 {
+		t.Errorf("an hour later rate = %v, want 0", got)
+	}
+}

@@ -1,0 +1,316 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
+)
+
+// progress is where the stream is, and what is remembered of the way there. It
+// begins anew when the stream is moved, or another process has had it. Owned
+// by the commit loop.
+//
+// Half of it is committed. The other half goes ahead by the pages that are taken
+// and not committed yet: adopt makes it part of the first, rollback drops it.
+type progress struct {
+	e *Engine
+
+	// cp is the committed checkpoint, head what it becomes with the next commit.
+	cp, head bridge.Checkpoint
+	// empty goes with head, kept with cp: a restart reads pages once more, and
+	// must not count them twice.
+	empty, committedEmpty emptyRun
+	visited               *visited
+	emptyCursors          *visited // the empty pages since the last one with items
+	trimmer               *trimmer
+	batch                 batch
+	found                 bridge.Observation    // what trim found since the last commit
+	published             bridge.PublishedIndex // what the topic holds, during an overlap
+	rewind                rewind                // or a part of it, during a rewind
+
+	// stale is true while cp is known to be behind what the store holds.
+	stale bool
+	// rival is what the store holds in place of cp, while the two contradict
+	// each other and an operator must decide.
+	rival bridge.Checkpoint
+}
+
+// newProgress goes on from c with nothing else remembered: the zero Checkpoint
+// is a stream of which nothing is known.
+func newProgress(e *Engine, c bridge.Checkpoint) progress {
+	at := progress{
+		e: e, cp: c, head: c, empty: emptyRun{allowance: emptyAllowance}, committedEmpty: emptyRun{allowance: emptyAllowance},
+		visited: newVisited(), emptyCursors: newVisited(), trimmer: newTrimmer(e.cfg.divertsShared()),
+	}
+	at.visited.begin(c.RecentCursors)
+	return at
+}
+
+// adopt makes a durable checkpoint, and what was remembered on the way to it,
+// the state that everything goes on from.
+func (at *progress) adopt(c bridge.Checkpoint) {
+	at.cp, at.head, at.committedEmpty = c, c, at.empty
+	at.stale, at.rival = false, bridge.Checkpoint{}
+	at.visited.commit()
+	at.trimmer.commit()
+	at.emptyCursors.commit()
+	if c.RewindEnd == nil {
+		at.rewind = rewind{}
+	}
+}
+
+// rejoin is called before the adoption of a checkpoint that may come from
+// another process: where it is not the one that this process was at, the way to
+// it is another's too, and so are the items that were seen there.
+func (at *progress) rejoin(c bridge.Checkpoint) {
+	if c.Version != at.cp.Version || c.Cursor != at.cp.Cursor || c.Session != at.cp.Session {
+		at.visited.begin(c.RecentCursors)
+		at.emptyCursors.clear()
+		at.trimmer.forget()
+	}
+	if c.Epoch != at.cp.Epoch || c.ChangeID() != at.cp.ChangeID() { // who began it may have accepted another topic
+		at.rewind = rewind{}
+	}
+}
+
+// rollback goes back to the last commit.
+func (at *progress) rollback() {
+	at.head, at.empty = at.cp, at.committedEmpty
+	at.batch, at.found, at.published = batch{}, bridge.Observation{}, nil
+	at.visited.rollback()
+	at.trimmer.rollback()
+	at.emptyCursors.rollback()
+}
+
+// mark is where the stream stands between two pages.
+type mark struct {
+	head         bridge.Checkpoint
+	empty        emptyRun
+	found        bridge.Observation
+	visited      int
+	forms        int
+	emptyCursors int
+}
+
+func (at *progress) mark() mark {
+	return mark{head: at.head, empty: at.empty, found: at.found, visited: len(at.visited.pending), emptyCursors: len(at.emptyCursors.pending), forms: len(at.trimmer.pending)}
+}
+
+func (at *progress) backTo(m mark) {
+	at.head, at.empty, at.found = m.head, m.empty, m.found
+	at.visited.pending = at.visited.pending[:m.visited]
+	at.trimmer.pending = at.trimmer.pending[:min(m.forms, len(at.trimmer.pending))]
+	at.emptyCursors.pending = at.emptyCursors.pending[:min(m.emptyCursors, len(at.emptyCursors.pending))]
+}
+
+// take moves head over one page: it checks that the page belongs to the
+// stream, trims it, and derives the position after it.
+func (at *progress) take(ctx context.Context, p *bridge.Page) error {
+	if err := at.checkPage(p); err != nil {
+		return err
+	}
+	if err := at.trim(p); err != nil {
+		return err
+	}
+	at.dropPublished(p)
+	if err := at.checkReadable(p); err != nil {
+		return err
+	}
+	at.count(p)
+	at.markRepublished(ctx, p)
+	at.noteTimes(p)
+	if p.Tail() {
+		at.noteTail(p)
+	} else {
+		at.advance(p)
+	}
+	return nil
+}
+
+// trim drops from a page what is published of it already.
+func (at *progress) trim(p *bridge.Page) error {
+	h := &at.head
+	limit := tailFactor * max(at.e.cfg.PageSize, usualPage)
+	t := at.trimmer.trim(p, h.Tail, h.Carried, limit)
+	if len(t.tail) > limit {
+		return &bridge.Fault{
+			Class: bridge.Permanent, Code: "tail", Reason: bridge.ReasonTail,
+			Advice: bridge.HintTail,
+			Err:    fmt.Errorf("the last page has %d items, the limit is %d", len(t.tail), limit),
+		}
+	}
+	at.found.Repeated += t.repeated
+	at.found.Shared += t.shared
+	at.found.Vanished += t.vanished
+	at.found.Changed += t.changed
+	h.Tail, h.Carried = t.tail, t.carried
+	if failpoint.Broken(failpoint.BreakTail) {
+		h.Tail = nil
+	}
+	return nil
+}
+
+// noteTail notes a page that is the end of the results.
+func (at *progress) noteTail(p *bridge.Page) {
+	h := &at.head
+	h.MarksEnd = h.MarksEnd || p.Next == "" || at.empty.atTail
+	h.Drained, h.EndedEmpty = at.endIsFinal(p), 0
+	h.PositionTime = bridge.Millis(p.RequestedAt)
+	at.empty.atTail, at.empty.circles, at.empty.spent = true, false, 0
+	if p.Next != "" && p.Items >= at.e.cfg.PageSize && len(p.Events) == 0 {
+		at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: "full-tail"})
+	}
+}
+
+// advance moves on to the cursor that a page names.
+func (at *progress) advance(p *bridge.Page) {
+	h := &at.head
+	h.Cursor, h.Drained = p.Next, false
+	h.Pages++
+	h.AdvanceTime = bridge.Millis(p.ServerTime)
+	if h.AdvanceTime == 0 {
+		h.AdvanceTime = bridge.Millis(p.RequestedAt)
+	}
+	// A client's clock may be years ahead; the export is not.
+	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, bridge.Millis(p.RequestedAt)))
+	at.empty.atTail, at.empty.circles = false, false
+	if p.Items > 0 {
+		at.visited.add(p.At.Cursor)
+		at.emptyCursors.clear()
+		at.empty.filled(p, h.LastEventTime)
+		return
+	}
+	at.noteEmpty(p)
+}
+
+// endMark is how the page that was taken last marked the end of the results, or
+// ContractUnknown if it did not.
+func (at *progress) endMark(p *bridge.Page) bridge.Contract {
+	switch {
+	case p.Tail() && p.Next == "":
+		return bridge.ContractEmptyCursor
+	case p.Tail(), at.empty.circles && !at.e.cfg.window():
+		return bridge.ContractEmptyItems
+	}
+	return bridge.ContractUnknown
+}
+
+// noteEmpty notes an empty page that leads on. One that leads back to an empty page
+// is the end of the results, since nothing lies between: some APIs hand out two
+// cursors in turn there. The stream follows it all the same, because what comes
+// next may be listed under either.
+func (at *progress) noteEmpty(p *bridge.Page) {
+	h := &at.head
+	at.empty.circles = at.emptyCursors.has(p.Next)
+	at.emptyCursors.add(p.At.Cursor)
+	at.empty.skipped(p, max(h.LastEventTime, h.Origin.Start))
+	if !at.empty.continues(h.MarksEnd) {
+		h.RewindEnd = nil
+	}
+	switch {
+	case at.e.cfg.window() && at.empty.empties >= at.e.cfg.EmptyPages && at.endIsFinal(p):
+		h.Drained, h.EndedEmpty = true, at.empty.empties
+	case at.empty.circles && !at.e.cfg.window():
+		h.Drained, h.PositionTime, h.MarksEnd = true, bridge.Millis(p.RequestedAt), true
+	}
+}
+
+// endIsFinal reports whether the end of the results at p is final for what the
+// stream exports. A window that lies partly in the future is not over before
+// its end has passed, by the server's clock if it tells.
+func (at *progress) endIsFinal(p *bridge.Page) bool {
+	now := p.ServerTime
+	if now.IsZero() {
+		now = p.RequestedAt
+	}
+	return !at.e.cfg.window() || !now.Before(time.UnixMilli(at.e.cfg.Origin.End))
+}
+
+// checkPage refuses pages that must not be published.
+func (at *progress) checkPage(p *bridge.Page) error {
+	switch {
+	case len(p.Next) > bridge.MaxCursor:
+		return &bridge.Fault{
+			Class: bridge.Permanent, Code: "cursor", Reason: bridge.ReasonCursor,
+			Advice: bridge.HintCursorTooLong,
+			Err:    fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor),
+		}
+	case !p.Tail() && at.visited.has(p.Next):
+		at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"})
+		return &bridge.Fault{
+			Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle,
+			Advice: bridge.HintCycle,
+			Err:    fmt.Errorf("page at cursor %s leads back to cursor %s", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
+		}
+	}
+	if len(p.Next) > warnCursor && len(at.head.Cursor) <= warnCursor {
+		at.e.log.Warn("long cursor", "bytes", len(p.Next), "limit", bridge.MaxCursor)
+	}
+	return at.checkSource(p.Source)
+}
+
+// checkSource keeps two tenants from mixing in one topic.
+func (at *progress) checkSource(got bridge.SourceIdentity) error {
+	have := &at.head.Source
+	if got == (bridge.SourceIdentity{}) || got == *have {
+		return nil
+	}
+	if *have == (bridge.SourceIdentity{}) {
+		if news := at.head.RewindEnd; news != nil && news.Source != (bridge.SourceIdentity{}) && news.Source != got {
+			at.head.RewindEnd = nil
+		}
+		*have = got
+		return nil
+	}
+	return &bridge.Fault{
+		Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource,
+		Advice: bridge.HintSource,
+		Err: fmt.Errorf("the page belongs to %s/%s/%s, the stream to %s/%s/%s", got.Organization, got.Workspace, got.Application,
+			have.Organization, have.Workspace, have.Application),
+	}
+}
+
+// count adds the page's events to head.
+func (at *progress) count(p *bridge.Page) {
+	h := &at.head
+	h.Events += int64(len(p.Events))
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time > h.LastEventTime {
+			h.LastEventTime = min(e.Time, bridge.MaxNumber)
+		}
+	}
+}
+
+// timesOfPage is how many times of events are noted of a page, for their way to
+// be measured. It is not worth more: the times of a page are close together.
+const timesOfPage = 8
+
+// noteTimes notes the times of some of the page's events. Those that a rewind
+// publishes once more are no news to anybody.
+func (at *progress) noteTimes(p *bridge.Page) {
+	step := max(1, len(p.Events)/timesOfPage)
+	for i := step - 1; i < len(p.Events); i += step {
+		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && !e.Republished {
+			at.found.Times = append(at.found.Times, e.Time)
+		}
+	}
+}
+
+// worthCommit reports whether head is worth a commit: it has events, ended a
+// window or an overlap, or moved over empty
+// pages and the last commit is long enough ago.
+func (at *progress) worthCommit(events int, last time.Time) bool {
+	switch {
+	case events > 0:
+		return true
+	case at.e.cfg.window() && at.head.Drained && !at.cp.Drained:
+		return true
+	case at.head.Overlap != nil && at.head.Overlap.Done && (at.cp.Overlap == nil || !at.cp.Overlap.Done):
+		return true
+	default:
+		return at.head.Cursor != at.cp.Cursor && time.Since(last) >= emptyCommit
+	}
+}

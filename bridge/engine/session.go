@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// session is one session of the sink, and what is known only as long as it
+// lasts: each recovery begins a new one. Owned by the commit loop.
+type session struct {
+	e  *Engine
+	id string // empty before the first of an ownership
+	// open is true while the sink has the session, ready between a successful
+	// recovery and the first doubt.
+	open, ready bool
+	// restored is true when all was read that is committed, ready or not.
+	restored bool
+	// found are the topics of the session, topics the same once they are known
+	// to hold what the checkpoint implies, nil before. Neither is changed in place.
+	found, topics []bridge.TopicState
+}
+
+func newSession(e *Engine) session { return session{e: e, id: rand.Text()[:12]} }
+
+// sessionError marks an error of the sink or the store: the outcome is unknown,
+// so the session's state is discarded.
+type sessionError struct{ err error }
+
+func (e *sessionError) Error() string { return e.err.Error() }
+func (e *sessionError) Unwrap() error { return e.err }
+
+// stamp makes c the checkpoint that the session commits as a version.
+func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version) bridge.Checkpoint {
+	c.Format, c.Stream, c.Mode = bridge.CheckpointFormat, s.e.cfg.Stream, s.e.cfg.Mode
+	c.Version, c.Kind = at, kind
+	if c.Topic == "" {
+		c.Topic = s.e.cfg.Topic
+	}
+	if s.topics != nil {
+		c.Topics = s.topics
+	}
+	c.Owner, c.Session = s.e.cfg.Owner, s.id
+	c.WrittenAt = time.Now().UnixMilli()
+	return c
+}
+
+// carryOver returns the topics found, merged with their earlier state, and
+// reports added partitions.
+func (s *session) carryOver(was, found []bridge.TopicState, at bridge.Version) []bridge.TopicState {
+	next := slices.Clone(found)
+	for i := range next {
+		t := &next[i]
+		old := bridge.FindTopic(was, t.Name)
+		if old == nil || old.ID != t.ID {
+			continue
+		}
+		t.End = max(t.End, old.End)
+		if t.GrewFrom, t.GrewAt = old.GrewFrom, old.GrewAt; t.Partitions <= old.Partitions {
+			t.Partitions = old.Partitions // a broker that lags behind may know fewer
+			continue
+		}
+		if t.DeadLetters {
+			continue // nobody counts on their order
+		}
+		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
+		s.e.log.Warn("partitions added to the topic: per-key order does not hold across this point",
+			"topic", t.Name, "partitions", t.Partitions, "before", old.Partitions, "checkpoint", at.String())
+		s.e.observe(bridge.Observation{What: bridge.ObserveTopic, Code: bridge.TopicGrew})
+	}
+	return next
+}

@@ -1,0 +1,232 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// sparseItem is an event so many hours after the first, a year ago.
+func sparseItem(id string, hours int) string {
+	return fmt.Sprintf(`{"eventId":%q,"timestamp":%d}`, id, 915148800000+int64(hours)*3600_000)
+}
+
+// sparse serves an item, so many empty pages with a new cursor each, another
+// item, and the end of the results as the API marks it.
+func sparse(empties int, end func(cursor string) string) func(bridge.Position) bridgetest.Answer {
+	return func(at bridge.Position) bridgetest.Answer {
+		n := 0
+		if _, err := fmt.Sscanf(at.Cursor, "e%d", &n); err != nil && at.Cursor != "" {
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":%q}`, end(at.Cursor))}
+		}
+		switch n {
+		case 0:
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"e1"}`, sparseItem("1", 0))}
+		case empties + 1:
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"f"}`, sparseItem("2", 1))}
+		}
+		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+	}
+}
+
+// A sparse export is followed at the API's pace, and is not caught up while
+// the cursor moves.
+func TestSparseExportIsFollowed(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(string) string{
+		"no cursor":    func(string) string { return "" },
+		"same cursor":  func(c string) string { return c },
+		"fresh cursor": func(c string) string { return c + "f" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+				r.source.Serve(sparse(1000, end))
+				r.start()
+				for range 40 {
+					r.after(time.Second)
+					if s := r.bridge.Status(); s.CaughtUp || s.State != bridge.StateRunning || r.store.Checkpoint().Drained {
+						t.Fatalf("caught up (%s, drained %t) at an empty page, after %d requests", s.State, r.store.Checkpoint().Drained, r.source.Requests())
+					}
+				}
+				r.after(3 * time.Minute)
+				if got := len(r.values()); got != 2 {
+					t.Errorf("%d events after %d requests, want the one behind the empty pages too", got, r.source.Requests())
+				}
+				if n := len(r.store.History()); n > 300 {
+					t.Errorf("%d commits in less than 4 minutes", n)
+				}
+				r.after(10 * time.Minute)
+				r.wantState(bridge.StateIdle, "")
+			})
+		})
+	}
+}
+
+// An API that gives a new cursor for ever at the end of its results is asked
+// as rarely as any other, in the end: also where the last event is old, and so
+// could be followed by a sparse part.
+func TestFreshCursorsForEver(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
+		lag := 3 * time.Hour
+		events := 0
+		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+			n := 0
+			fmt.Sscanf(at.Cursor, "e%d", &n)
+			if n%40 != 0 || n/40 < events { // now and then there is an event, always as old
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+			}
+			events++
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"%d","timestamp":%d}],"nextCursor":"e%d"}`, n, time.Now().Add(-lag).UnixMilli(), n+1)}
+		})
+		r.start()
+		r.after(time.Hour)
+		before := r.source.Requests()
+		if before > 6000 {
+			t.Errorf("%d requests in the first hour", before)
+		}
+		r.after(time.Hour)
+		if n := r.source.Requests() - before; n > 3700 {
+			t.Errorf("%d requests in the second hour", n)
+		}
+		r.wantState(bridge.StateIdle, "")
+	})
+}
+
+// An API that gives a new cursor with each empty page, and once by chance the
+// same one, has not marked its end.
+func TestSameCursorByChance(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: 5 * time.Millisecond}, func(r *harness) {
+		var chance atomic.Bool
+		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+			n := 0
+			fmt.Sscanf(at.Cursor, "e%d", &n)
+			switch {
+			case at.Cursor == "":
+				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":"e1"}`, time.Now().UnixMilli())}
+			case n == 50 && chance.CompareAndSwap(false, true):
+				return bridgetest.Answer{Body: `{"items":[],"nextCursor":"e50"}`}
+			}
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"e%d"}`, n+1)}
+		})
+		r.start()
+		r.after(3 * time.Hour)
+		before := r.source.Requests()
+		r.after(time.Hour)
+		r.wantState(bridge.StateIdle, "")
+		if n := r.source.Requests() - before; !chance.Load() || n > 300 || !r.bridge.Status().CaughtUp {
+			t.Errorf("%d requests in an hour, caught up %v", n, r.bridge.Status().CaughtUp)
+		}
+	})
+}
+
+// Empty pages whose cursors lead in a circle are the end of the results.
+func TestEmptyCircleIsTail(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{2, 3, 7} {
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
+				var more atomic.Bool // there is another item
+				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+					n := 0
+					fmt.Sscanf(at.Cursor, "c%d", &n)
+					switch {
+					case at.Cursor == "":
+						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c1"}`, sparseItem("1", 0))}
+					case at.Cursor == "on":
+						return bridgetest.Answer{Body: `{"items":[],"nextCursor":"c1"}`}
+					case n == 2 && more.Load():
+						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"on"}`, sparseItem("2", 1))}
+					}
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[],"nextCursor":"c%d"}`, n%length+1)}
+				})
+				r.start()
+				r.after(10 * time.Second)
+				r.wantState(bridge.StateIdle, "")
+				if !r.bridge.Status().CaughtUp {
+					t.Error("not caught up")
+				}
+				r.after(10 * time.Minute)
+				r.wantState(bridge.StateIdle, "")
+				if n := r.source.Requests(); n > 100 {
+					t.Errorf("%d requests in ten quiet minutes", n)
+				}
+				if got := r.store.Checkpoint(); !got.Drained || time.Since(time.UnixMilli(got.PositionTime)) > time.Minute {
+					t.Errorf("drained %t, position %v ago", got.Drained, time.Since(time.UnixMilli(got.PositionTime)))
+				}
+				more.Store(true)
+				r.after(5 * time.Minute)
+				if got := r.values(); len(got) != 2 {
+					t.Errorf("topic holds %q", got)
+				}
+			})
+		})
+	}
+}
+
+// cycle serves a cycle of pages with an item each.
+func cycle(pages int) func(bridge.Position) bridgetest.Answer {
+	return func(at bridge.Position) bridgetest.Answer {
+		n := 0
+		fmt.Sscanf(at.Cursor, "c%d", &n)
+		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d"}`, sparseItem(fmt.Sprint(n), n), (n+1)%pages)}
+	}
+}
+
+// A restart does not forget where the stream has been.
+func TestCycleOverRestarts(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
+				if mode == bridge.ExactlyOnce {
+					r.exactly()
+				}
+				r.source.Serve(cycle(4))
+				for range 4 {
+					r.start()
+					r.after(time.Minute)
+					r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+					r.end()
+				}
+				values := r.values()
+				if distinct := slices.Compact(slices.Sorted(slices.Values(values))); len(distinct) != len(values) {
+					t.Errorf("%d events in the topic, %d of them different", len(values), len(distinct))
+				}
+			})
+		})
+	}
+}
+
+// What an operator goes back to is no cycle, nor is a pause, whoever runs the
+// stream next.
+func TestRewindIsNoCycle(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
+		r.source.Grow(100)
+		r.start()
+		r.after(5 * time.Second)
+		back := r.store.History()[0]
+		for i := range 3 {
+			if a := r.command(fmt.Sprint("r", i), bridge.Target{Cursor: back.Cursor, Tail: back.Tail, Entry: &back.Version}); !a.Applied {
+				t.Fatal(a.Detail)
+			}
+			r.end()
+			r.start()
+			r.after(5 * time.Second)
+			r.wantState(bridge.StateIdle, "")
+		}
+		if got := len(r.values()); got < 300 {
+			t.Errorf("%d events, want the export three times and more", got)
+		}
+	})
+}

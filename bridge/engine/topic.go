@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"context"
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
+	"fmt"
+	"slices"
+)
+
+// checkTopics compares the topics with the checkpoint before anything is
+// published to them. An operator's reset accepts them as they are.
+func (r *recovery) checkTopics(ctx context.Context) error {
+	found, err := r.session.findTopics(ctx)
+	if err != nil {
+		return err
+	}
+	if id := r.e.cfg.TopicID; id != "" {
+		for i := range found {
+			if t := &found[i]; t.Name == r.e.cfg.Topic && t.ID != id {
+				return bridge.TopicFault("topic %s was deleted and recreated since the job began (id %s, previously %s)", t.Name, t.ID, id)
+			}
+		}
+	}
+	if err := r.recordCut(ctx, found); err != nil {
+		return err
+	}
+	if fault := bridge.TopicsLost(r.at.cp, found); fault != nil && !failpoint.Broken(failpoint.BreakTopic) {
+		return fault
+	}
+	for i := range found {
+		if was := bridge.FindTopic(r.at.cp.Topics, found[i].Name); was == nil || was.ID != found[i].ID {
+			r.at.rewind = rewind{} // it was of another topic
+		}
+	}
+	r.session.topics = r.session.carryOver(r.at.cp.Topics, found, r.at.cp.Version)
+	return nil
+}
+
+// recordCut commits the previous end of a truncated topic to the checkpoint.
+// Records of the aborted session remain in its log and would hide the loss from
+// later sessions.
+func (r *recovery) recordCut(ctx context.Context, found []bridge.TopicState) error {
+	cut := r.incidents.cut
+	if cut == nil {
+		return nil
+	}
+	topics := slices.Clone(r.at.cp.Topics)
+	was, now := bridge.FindTopic(topics, cut.Topic), bridge.FindTopic(found, cut.Topic)
+	reset := r.at.cp.Change
+	accepted := reset != nil && reset.Kind == bridge.KindReset && reset.At > bridge.Millis(r.incidents.cutAt)
+	if was != nil && now != nil && was.ID == now.ID && !accepted {
+		next := r.session.stamp(r.at.cp, bridge.KindHeartbeat, r.at.cp.Version.Next())
+		was.End = max(was.End, now.End+cut.Offsets)
+		next.Topics = topics
+		if err := r.commitCheckpoint(ctx, r.at.cp, next); err != nil {
+			return err
+		}
+		r.adopt(next)
+	}
+	r.incidents.cut = nil
+	return nil
+}
+
+// findTopics asks for the topics of the session.
+func (s *session) findTopics(ctx context.Context) ([]bridge.TopicState, error) {
+	found, err := s.e.ports.Sink.Topics(ctx)
+	if err != nil {
+		s.open = false
+		return nil, fmt.Errorf("describe the topics: %w", err)
+	}
+	s.found = found
+	return found, nil
+}
+
+// asFound returns known topics that reach no further than what is found: what
+// is missing is accepted, another topic is not.
+func asFound(known, found []bridge.TopicState) []bridge.TopicState {
+	known = slices.Clone(known)
+	for i := range known {
+		t := &known[i]
+		if now := bridge.FindTopic(found, t.Name); now != nil && t.Same(now) {
+			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
+		}
+	}
+	return known
+}

@@ -1,0 +1,524 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+var topicModes = []bridge.Mode{bridge.ExactlyOnce, bridge.AtLeastOnce}
+
+// inTopic runs a test in each mode, on a stream that has published 30 events
+// and stands by for more.
+func inTopic(t *testing.T, test func(r *harness)) {
+	for _, mode := range topicModes {
+		t.Run(string(mode), func(t *testing.T) {
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Grow(30)
+				if mode == bridge.ExactlyOnce {
+					r.exactly()
+				}
+				r.start()
+				r.after(time.Minute) // and two heartbeats, so that the checkpoint has caught up
+				test(r)
+			})
+		})
+	}
+}
+
+// wantTopicBlocked wants the running bridge to be blocked and to publish nothing.
+func (r *harness) wantTopicBlocked(words ...string) {
+	r.t.Helper()
+	s := r.bridge.Status()
+	if s.State != bridge.StateBlocked || s.Reason != bridge.ReasonTopic {
+		r.t.Fatalf("the stream is %s (%s) %s, want it blocked (topic)", s.State, s.Reason, s.Error)
+	}
+	for _, word := range append(words, "records 30 events") {
+		if !strings.Contains(s.Error, word) {
+			r.t.Errorf("the error says %q, want %q in it", s.Error, word)
+		}
+	}
+	if s.Hint != string(bridge.HintTopicLost) {
+		r.t.Errorf("the hint is %q, want %s", s.Hint, bridge.HintTopicLost)
+	}
+}
+
+func (r *harness) wantLosses(n int) {
+	r.t.Helper()
+	if got := len(r.observed(bridge.ObserveTopic, bridge.TopicLost)); got != n {
+		r.t.Errorf("%d losses were observed, want %d", got, n)
+	}
+}
+
+func TestTopicMadeAgainWhileRunning(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.topic.Recreate()
+		r.source.Grow(5)
+		r.after(5 * time.Minute)
+		r.wantTopicBlocked("recreated")
+		r.wantLosses(1)
+		if n := len(r.topic.Records()); n > 0 {
+			r.t.Errorf("%d records are in a topic that begins in the middle", n)
+		}
+	})
+}
+
+func TestTopicMadeAgainWhileStopped(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.end()
+		r.topic.Recreate()
+		r.cfg.Limits.Once = true
+		err := r.run()
+		if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonTopic {
+			r.t.Fatalf("the run ended with %v, want it blocked (topic)", err)
+		}
+		r.wantLosses(1)
+	})
+}
+
+// TestTopicAccepted resets a blocked stream, while it runs and while it does
+// not: from then on the topic is the stream's.
+func TestTopicAccepted(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"earliest", "current"} {
+		for _, running := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, running %t", target, running), func(t *testing.T) {
+				t.Parallel()
+				inTopic(t, func(r *harness) {
+					if !running {
+						r.end()
+					}
+					r.topic.Recreate()
+					if running {
+						r.source.Grow(5)
+						r.after(5 * time.Minute)
+						r.wantTopicBlocked()
+					}
+					now := r.store.Checkpoint()
+					cmd := bridge.Command{ID: "accept", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli()}
+					want := 30
+					if target == "current" {
+						cmd.Target, want = bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version}, 0
+					}
+					r.steer(cmd, running)
+					if running {
+						want += 5
+					} else {
+						r.start()
+					}
+					r.after(2 * time.Minute)
+					if s := r.bridge.Status(); s.State != bridge.StateIdle {
+						r.t.Errorf("the stream is %s: %s, want it to go on", s.State, s.Error)
+					}
+					if n := len(r.topic.Records()); n != want {
+						r.t.Errorf("the topic holds %d records, want %d", n, want)
+					}
+					if n := r.again.Load(); n > 0 {
+						r.t.Errorf("%d events are marked as published before, in a topic that did not have them", n)
+					}
+					if got := r.store.Checkpoint().Topics[0].ID; got != "topic-1" {
+						r.t.Errorf("the checkpoint names topic %q, want the new one", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// steer has the command applied by the running bridge, or by one of its own.
+func (r *harness) steer(cmd bridge.Command, running bool) {
+	r.t.Helper()
+	if running {
+		r.inbox.Push(cmd)
+		r.after(time.Minute)
+	} else if _, err := engine.Apply(r.t.Context(), r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, r.asked(cmd)); err != nil {
+		r.t.Fatal(err)
+	}
+	if a, ok := r.inbox.AnswerTo(cmd.ID); !ok || !a.Applied {
+		r.t.Fatalf("the command was answered %+v, %t", a, ok)
+	}
+}
+
+func (r *harness) asked(cmd bridge.Command) bridge.Command {
+	r.inbox.Push(cmd)
+	return cmd
+}
+
+// TestTopicReplacedAfterAcceptedLoss: the policy about lost checkpoints accepts
+// what the topic lacks then, not a topic that is replaced afterwards.
+func TestTopicReplacedAfterAcceptedLoss(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.OnCheckpointLoss = "redis"
+		r.source.Grow(30)
+		r.start()
+		r.after(time.Minute)
+		now := r.store.Checkpoint()
+		r.command("r1", bridge.Target{Cursor: now.Cursor, Tail: now.Tail}) // where nobody has counted
+		r.after(time.Minute)
+		r.end()
+		r.forgetCheckpoints()
+		r.topic.Cut(1)
+		r.start()
+		r.after(time.Second)
+		r.wantState(bridge.StateIdle, "")
+		r.topic.Recreate()
+		r.source.Grow(5)
+		r.after(5 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonTopic)
+	})
+}
+
+// TestTopicWithoutIDAfterAcceptedLoss: the policy also accepts the loss where the
+// checkpoint is from brokers without topic ids.
+func TestTopicWithoutIDAfterAcceptedLoss(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.OnCheckpointLoss = "redis"
+		r.source.Grow(30)
+		r.start()
+		r.after(time.Minute)
+		r.end()
+		old := r.store.Checkpoint()
+		old.Topics[0].ID = ""
+		r.rewrite(old)
+		r.forgetCheckpoints()
+		r.topic.Cut(1)
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+	})
+}
+
+// replacing is a sink whose topic is made again when the session has begun and
+// asks for it, once.
+type replacing struct {
+	bridge.Sink
+	topic *bridgetest.Topic
+	done  *bool
+}
+
+func (s replacing) Topics(ctx context.Context) ([]bridge.TopicState, error) {
+	if !*s.done {
+		*s.done = true
+		s.topic.Recreate()
+	}
+	return s.Sink.Topics(ctx)
+}
+
+// TestTopicUnknown: a session that cannot know its topic is over, also for a
+// command that waits.
+func TestTopicUnknown(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.end()
+		r.inbox.Push(bridge.Command{ID: "stay", Kind: bridge.KindPause, PausedUntil: bridge.Forever, Deadline: time.Now().Add(time.Hour).UnixMilli()})
+		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: replacing{r.topic.Open("events"), r.topic, new(bool)}})
+		r.after(2 * time.Minute)
+		if a, _ := r.inbox.AnswerTo("stay"); !a.Applied {
+			r.t.Errorf("the answer is %+v, want it applied", a)
+		}
+	})
+}
+
+// TestTopicCutOffWhileRunning: what the session sends before it notices takes the
+// place of what was lost; the loss is not forgotten for that.
+func TestTopicCutOffWhileRunning(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.topic.Cut(3)
+		r.source.Grow(5)
+		for range 2 {
+			r.after(5 * time.Minute)
+			r.wantTopicBlocked("ends 3 offsets before")
+			r.end()
+			r.start()
+		}
+		r.after(5 * time.Minute)
+		now, want := r.store.Checkpoint(), 27+5
+		if r.cfg.Mode == bridge.AtLeastOnce {
+			want += 5 // that came before it was noticed
+		}
+		r.steer(bridge.Command{
+			ID: "accept", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
+			Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version},
+		}, true)
+		r.after(time.Minute)
+		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != want {
+			r.t.Errorf("the stream is %s: %s, with %d records, want it idle with %d", s.State, s.Error, len(r.topic.Records()), want)
+		}
+	})
+}
+
+// TestTopicAcceptedByAnotherDuringRewind: what a process knows the topic to hold
+// counts no more when somebody else has accepted another topic.
+func TestTopicAcceptedByAnotherDuringRewind(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{Latency: time.Second, PageSize: 5}, func(r *harness) {
+		r.source.Grow(30)
+		r.start()
+		r.after(time.Minute)
+		r.push("back", 0, bridge.Target{})
+		r.after(2500 * time.Millisecond) // two of its six pages
+		if n := r.again.Load(); n == 0 || n == 30 {
+			r.t.Fatalf("%d events are marked, want a part", n)
+		}
+		r.source.Refuse(func(bridge.Position) error { return bridgetest.ErrDown })
+		r.after(time.Second)
+		r.topic.Recreate()
+		inbox := bridgetest.NewInbox(r.t)
+		cmd := bridge.Command{ID: "accept", Kind: bridge.KindReset, BaseEpoch: 1, Deadline: time.Now().Add(time.Hour).UnixMilli()}
+		inbox.Push(cmd)
+		if a, err := engine.Apply(r.t.Context(), r.cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: inbox}, cmd); err != nil || !a.Applied {
+			r.t.Fatalf("%+v, %v", a, err)
+		}
+		r.after(time.Minute) // a heartbeat, which finds the stream moved
+		r.source.Refuse(nil)
+		r.after(5 * time.Minute)
+		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != 30 {
+			r.t.Errorf("the stream is %s: %s, with %d records, want it idle with 30", s.State, s.Error, len(r.topic.Records()))
+		}
+	})
+}
+
+// TestTopicBlockedAnswersWhoKnowsMore: a command for a later epoch makes the
+// stream look whether it was moved; that it is blocked all the same is no reason
+// not to answer, which would keep out every other command.
+func TestTopicBlockedAnswersWhoKnowsMore(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.end()
+		r.topic.Trim(10, false)
+		r.start()
+		r.after(2 * time.Minute)
+		r.wantTopicBlocked()
+		r.push("later", 1, bridge.Target{})
+		r.after(2 * time.Minute)
+		if a, ok := r.inbox.AnswerTo("later"); !ok || a.Applied {
+			r.t.Errorf("the answer is %+v, %t; want it refused", a, ok)
+		}
+	})
+}
+
+func TestTopicLogs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*bridgetest.Topic)
+		words  string // empty: the stream goes on
+	}{
+		"cut off":                         {func(p *bridgetest.Topic) { p.Cut(3) }, "ends 3 offsets before"},
+		"trimmed by retention":            {func(p *bridgetest.Topic) { p.Trim(10, true) }, ""},
+		"trimmed without retention":       {func(p *bridgetest.Topic) { p.Trim(10, false) }, "starts 10 offsets later"},
+		"trimmed by retention, all of it": {func(p *bridgetest.Topic) { p.Trim(30, true) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inTopic(t, func(r *harness) {
+				r.end()
+				c.change(r.topic)
+				r.start()
+				r.after(time.Minute)
+				if c.words != "" {
+					r.wantTopicBlocked(c.words)
+					return
+				}
+				if s := r.bridge.Status(); s.State != bridge.StateIdle {
+					r.t.Errorf("the stream is %s: %s, want it to go on", s.State, s.Error)
+				}
+			})
+		})
+	}
+}
+
+// TestTopicOfAnOldCheckpoint: the id is filled in, but an empty topic is refused.
+func TestTopicOfAnOldCheckpoint(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.end()
+		old := r.store.Checkpoint()
+		old.Topics, old.Mode = nil, r.cfg.Mode
+		r.rewrite(old)
+		r.start()
+		r.after(time.Minute)
+		if got := r.store.Checkpoint().Topics; len(got) != 1 || got[0].ID != "topic-0" {
+			r.t.Fatalf("the checkpoint names %v, want the topic", got)
+		}
+		r.end()
+		r.topic.Recreate()
+		old.Version = r.store.Checkpoint().Version
+		r.rewrite(old)
+		r.start()
+		r.after(time.Minute)
+		r.wantTopicBlocked("always been empty")
+	})
+}
+
+// rewrite makes c what everybody remembers.
+func (r *harness) rewrite(c bridge.Checkpoint) {
+	r.t.Helper()
+	raw, err := c.Encode()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.topic.Rewrite(c)
+	r.store.Put(raw)
+}
+
+// TestTopicGrows: the order per key changes, which is said and counted once and
+// kept.
+func TestTopicGrows(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{true, false} {
+		inTopic(t, func(r *harness) {
+			if !running {
+				r.end()
+			}
+			r.topic.Grow()
+			if !running {
+				r.start()
+			}
+			r.after(2 * time.Minute)
+			r.end()
+			r.start()
+			r.after(2 * time.Minute)
+			if n := len(r.observed(bridge.ObserveTopic, bridge.TopicGrew)); n != 1 {
+				r.t.Errorf("observed %d times, want once", n)
+			}
+			if n := strings.Count(r.log.String(), "partitions added"); n != 1 {
+				r.t.Errorf("said %d times, want once", n)
+			}
+			got := r.store.Checkpoint().Topics[0]
+			if got.Partitions != 2 || got.GrewFrom != 1 || got.GrewAt == 0 {
+				r.t.Errorf("the checkpoint remembers %+v", got)
+			}
+			if text := bridge.GrownText(r.store.Checkpoint().Topics); !strings.Contains(text, "2 partitions; it had 1 until") {
+				r.t.Errorf("text: %q", text)
+			}
+		})
+	}
+}
+
+// TestTopicMovedByOneReset: a stream whose configuration names another topic is
+// moved to it, which is empty, by the reset that its hint asks for.
+func TestTopicMovedByOneReset(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{true, false} {
+		inTopic(t, func(r *harness) {
+			r.end()
+			old := r.store.Checkpoint()
+			old.Topic, old.Topics = "before", []bridge.TopicState{{Name: "before", ID: "b", Partitions: 1, End: 30, KeepsAll: true}}
+			r.rewrite(old)
+			r.topic.Recreate()
+			r.cfg.Topic = "events"
+			if running {
+				r.start()
+				r.after(5 * time.Minute)
+				r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+			}
+			now := r.store.Checkpoint()
+			r.steer(bridge.Command{
+				ID: "move", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
+				Target: bridge.Target{Cursor: now.Cursor, Tail: now.Tail, Start: now.Origin.Start, Events: now.Events, Pages: now.Pages, Entry: &now.Version},
+			}, running)
+			if !running {
+				r.start()
+			}
+			r.source.Grow(5)
+			r.after(2 * time.Minute)
+			if s := r.bridge.Status(); s.State != bridge.StateIdle {
+				r.t.Errorf("running %t: the stream is %s (%s): %s, want it to go on", running, s.State, s.Reason, s.Error)
+			}
+		})
+	}
+}
+
+// TestTopicLostIsSaidThoughReset: a reset that comes before anybody heard of the
+// loss accepts it, and the loss is said and counted all the same.
+func TestTopicLostIsSaidThoughReset(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.end()
+		r.topic.Recreate()
+		now := r.store.Checkpoint()
+		r.inbox.Push(bridge.Command{ID: "unaware", Kind: bridge.KindReset, BaseEpoch: now.Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli(),
+			Target: bridge.Target{Cursor: "", Start: now.Origin.Start}})
+		r.start()
+		r.after(time.Minute)
+		if a, _ := r.inbox.AnswerTo("unaware"); !a.Applied || !strings.Contains(a.Detail, "recreated") {
+			r.t.Errorf("the answer is %+v, want it to say that the topic was recreated", a)
+		}
+		r.wantLosses(1)
+	})
+}
+
+// TestTopicsLost looks at the rule itself.
+func TestTopicsLost(t *testing.T) {
+	t.Parallel()
+	events := bridge.TopicState{Name: "events", ID: "a", Partitions: 3, End: 100, KeepsAll: true}
+	letters := bridge.TopicState{Name: "dlq", ID: "b", Partitions: 3, End: 10, KeepsAll: true, DeadLetters: true}
+	with := func(t bridge.TopicState, change func(*bridge.TopicState)) bridge.TopicState { change(&t); return t }
+	fresh := func(s *bridge.TopicState) { s.ID, s.End = "new", 0 }
+	known := []bridge.TopicState{events, letters}
+	for name, c := range map[string]struct {
+		have  bridge.Checkpoint
+		found []bridge.TopicState
+		lost  string
+	}{
+		"as before":                      {bridge.Checkpoint{Topics: known, Events: 50}, known, ""},
+		"more":                           {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 200 }), letters}, ""},
+		"another id":                     {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID, s.End = "new", 500 }), letters}, "topic events was deleted"},
+		"another id, after a rewind":     {bridge.Checkpoint{Topics: known}, []bridge.TopicState{with(events, fresh), letters}, "topic events was deleted"},
+		"a server without ids":           {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.ID = "" }), letters}, ""},
+		"letters made again":             {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events, with(letters, fresh)}, "topic dlq was deleted"},
+		"letters deleted":                {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events, with(letters, func(s *bridge.TopicState) { s.Start = 10 })}, ""},
+		"letters not in use":             {bridge.Checkpoint{Topics: known, Events: 50}, []bridge.TopicState{events}, ""},
+		"letters new":                    {bridge.Checkpoint{Topics: known[:1], Events: 50}, []bridge.TopicState{events, with(letters, fresh)}, ""},
+		"nothing published yet":          {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 0 })}}, []bridge.TopicState{with(events, fresh)}, ""},
+		"killed after the first commit":  {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.End = 0 })}, Events: 5}, []bridge.TopicState{with(events, fresh)}, "topic events was deleted"},
+		"another topic by configuration": {bridge.Checkpoint{Topics: known, Events: 50, Topic: "events"}, []bridge.TopicState{{Name: "other", ID: "c"}}, ""},
+		"old, empty":                     {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh)}, "always been empty"},
+		"old, full":                      {bridge.Checkpoint{Events: 50}, []bridge.TopicState{events}, ""},
+		"old, all of it dead letters":    {bridge.Checkpoint{Events: 10}, []bridge.TopicState{with(events, fresh), letters}, ""},
+		"old, some of it dead letters":   {bridge.Checkpoint{Events: 50}, []bridge.TopicState{with(events, fresh), letters}, "always been empty"},
+		"old, nothing published":         {bridge.Checkpoint{}, []bridge.TopicState{with(events, fresh)}, ""},
+		"a purge, then for ever":         {bridge.Checkpoint{Topics: []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.KeepsAll = false })}, Events: 50}, []bridge.TopicState{with(events, func(s *bridge.TopicState) { s.Start = 90 })}, ""},
+	} {
+		got := ""
+		if fault := bridge.TopicsLost(c.have, c.found); fault != nil {
+			got = fault.Error()
+		}
+		if c.lost == "" && got != "" || !strings.Contains(got, c.lost) {
+			t.Errorf("%s: %q, want %q", name, got, c.lost)
+		}
+	}
+}
+
+// TestTopicAcceptedWithAnotherMode: a reset without a bridge accepts a topic that
+// was made again although the delivery has changed too.
+func TestTopicAcceptedWithAnotherMode(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.end()
+		r.topic.Recreate()
+		if r.cfg.Mode == bridge.ExactlyOnce {
+			r.switchMode(bridge.AtLeastOnce)
+		} else {
+			r.switchMode(bridge.ExactlyOnce)
+		}
+		r.steer(bridge.Command{ID: "both", Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Deadline: time.Now().Add(time.Hour).UnixMilli()}, false)
+		r.start()
+		r.after(2 * time.Minute)
+		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != 30 {
+			r.t.Errorf("the stream is %s: %s, the topic holds %d records, want 30", s.State, s.Error, len(r.topic.Records()))
+		}
+	})
+}

@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// totals counts the work of this process. Owned by the commit loop.
+type totals struct {
+	published, deadLettered, repeated int64
+	rate                              rate
+}
+
+const rateSeconds = 10
+
+// rate counts events by second, for an average over the last ten, and notes
+// the position.
+type rate struct {
+	second   [rateSeconds + 1]int64
+	events   [rateSeconds + 1]int
+	position [rateSeconds + 1]int64 // milliseconds since the epoch, 0 if unknown
+}
+
+func (r *rate) add(now time.Time, events int, position int64) {
+	s := now.Unix()
+	i := s % int64(len(r.second))
+	if r.second[i] != s {
+		r.second[i], r.events[i] = s, 0
+	}
+	r.events[i] += events
+	r.position[i] = position
+}
+
+// speed returns how many seconds the position moved in one, from the first to
+// the last commit of the last ten seconds; 0 where there are not two.
+func (r *rate) speed(now time.Time) float64 {
+	var first, last, from, to int64
+	for i, second := range r.second {
+		if second < now.Unix()-rateSeconds || r.position[i] == 0 {
+			continue
+		}
+		if first == 0 || second < first {
+			first, from = second, r.position[i]
+		}
+		if second > last {
+			last, to = second, r.position[i]
+		}
+	}
+	if last == first || to < from {
+		return 0
+	}
+	return float64(to-from) / 1000 / float64(last-first)
+}
+
+// at returns the events a second over the last ten whole seconds.
+func (r *rate) at(now time.Time) float64 {
+	s, sum := now.Unix(), 0
+	for i, second := range r.second {
+		if second < s && second >= s-rateSeconds {
+			sum += r.events[i]
+		}
+	}
+	return float64(sum) / rateSeconds
+}
+
+// Status returns a snapshot of the stream. It may be called concurrently, at
+// any time.
+func (e *Engine) Status() bridge.Status {
+	v := e.view.Load()
+	s, now := v.status, time.Now()
+	s.Rate, s.Pace = v.rate.at(now), v.rate.speed(now)
+	s.PrefetchedPages, s.PrefetchedBytes = int(e.load.pages.Load()), e.load.bytes.Load()
+	s.Requests, s.StoreLagPages = e.load.requests.Load(), e.load.lagPages.Load()
+	if ms := e.load.lastPoll.Load(); ms > 0 {
+		s.LastPoll = time.UnixMilli(ms)
+	}
+	if e.ports.Health != nil {
+		s.Dependencies = e.ports.Health.Snapshot()
+		if s.State == bridge.StateStandby {
+			// A standby does not use the API: its last report is outdated.
+			delete(s.Dependencies, bridge.DependencySource)
+		}
+		s.ApplyDependencies()
+	}
+	return s
+}
+
+// view is the commit loop's published state.
+type view struct {
+	status bridge.Status
+	rate   rate
+}
+
+// setState changes the state and logs each change once.
+func (f *follower) setState(state bridge.State, fault *bridge.Fault) {
+	was, since := f.state, f.since
+	changed := state != f.state || fault != nil && (f.fault == nil || fault.Error() != f.fault.Error())
+	if state != f.state {
+		f.since = time.Now()
+		f.e.observe(bridge.Observation{What: bridge.ObserveState, Code: string(state)})
+	}
+	f.state, f.fault = state, fault
+	f.publishStatus()
+	if !changed {
+		return
+	}
+	switch {
+	case fault == nil && (was == bridge.StateBlocked || was == bridge.StateBackoff) && state != bridge.StateStopped && state != bridge.StateStandby:
+		f.log.Info("recovered", "after", time.Since(since).Round(time.Millisecond).String(), "was", string(was))
+	case fault == nil:
+		f.log.Debug("state", "state", string(state))
+	case state == bridge.StateBlocked:
+		f.log.Error("blocked", f.e.cfg.faultAttrs(fault, "reason", string(fault.Reason), "next_try_in", time.Until(f.schedule.due).Round(time.Second).String())...)
+	default:
+		f.log.Warn("retrying", f.e.cfg.faultAttrs(fault, "in", time.Until(f.schedule.due).Round(time.Millisecond).String(), "failures", f.schedule.fetches.n+f.schedule.sessions.n)...)
+	}
+}
+
+// faultAttrs adds the fault to a log record.
+func (c *Config) faultAttrs(fault *bridge.Fault, more ...any) []any {
+	more = append(more, "error", fault.Error())
+	if hint := c.hintOf(fault); hint != "" {
+		more = append(more, "hint", hint)
+	}
+	return more
+}
+
+// publishStatus makes the loop's state visible to Status.
+func (f *follower) publishStatus() {
+	s := bridge.Status{
+		Stream: f.e.cfg.Stream, Owner: f.e.cfg.Owner, State: f.state, Since: f.since, Mode: f.e.cfg.Mode, Leader: f.ownership.active,
+		Version: f.at.cp.Version, CursorHash: bridge.CursorHash(f.at.cp.Cursor), CursorBytes: len(f.at.cp.Cursor), TailItems: len(f.at.cp.Tail),
+		Events: f.at.cp.Events, Pages: f.at.cp.Pages,
+		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated,
+		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
+		Overlap:  f.at.cp.Overlap,
+		CaughtUp: f.state == bridge.StateIdle, Contract: f.run.contract, Ended: f.run.ended,
+		Position: bridge.Instant(f.at.head.PositionTime), LastEvent: bridge.Instant(f.at.cp.LastEventTime), LastCommit: f.run.committed,
+	}
+	if f.fault != nil {
+		s.Reason, s.Error, s.Hint = f.fault.Reason, f.fault.Error(), f.e.cfg.hintOf(f.fault)
+	}
+	if f.state == bridge.StateIdle || f.state == bridge.StateBackoff || f.state == bridge.StateBlocked {
+		s.NextTry = f.schedule.due
+	}
+	if f.state == bridge.StatePaused {
+		s.PausedUntil = f.at.cp.PausedUntil
+	}
+	f.e.view.Store(&view{status: s, rate: f.run.totals.rate})
+}

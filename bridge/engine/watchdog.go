@@ -1,0 +1,25 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// stalledAfter is how long the commit loop may work without a wait.
+const stalledAfter = time.Minute
+
+// watchdog notices a commit loop that hangs. The loop tells it before and after
+// each wait; anybody may ask.
+type watchdog struct {
+	// workingSince is when the loop left its last wait, in milliseconds since
+	// the epoch; 0 while it waits for an input or a port.
+	workingSince atomic.Int64
+}
+
+func (w *watchdog) wait() { w.workingSince.Store(0) }
+func (w *watchdog) work() { w.workingSince.Store(time.Now().UnixMilli()) }
+
+func (w *watchdog) alive() bool {
+	since := w.workingSince.Load()
+	return since == 0 || time.Since(time.UnixMilli(since)) < stalledAfter
+}
