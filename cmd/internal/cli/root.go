@@ -289,18 +289,6 @@ func (a *App) classify(ctx context.Context, err error) error {
 	return &Error{Code: ExitFailed, Err: err}
 }
 
-// Error is an error that decides the exit code and may tell people what to
-// do about it.
-type Error struct {
-	Code int
-	Err  error
-	Hint string // printed after "Try:", "" for none
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-func (e *Error) Unwrap() error { return e.Err }
-
 func exitCode(err error) int {
 	if err == nil {
 		return ExitOK

@@ -79,7 +79,7 @@ published.`,
 		}
 		list, err := jobs.Overview(cmd.Context(), 0)
 		if err != nil {
-			return explained(err)
+			return cli.Explain(err)
 		}
 		all := make([]jobReport, len(list))
 		for i := range list {
@@ -140,7 +140,7 @@ Without --execute, the command is a dry run.`,
 		Example: "  exportbridge backfill cancel k3xq7a --execute",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !jobID.MatchString(args[0]) {
-				return wrongUsage("exportbridge backfill list", "cancel expects one job id, not %q", args)
+				return cli.WrongUsage("exportbridge backfill list", "cancel expects one job id, not %q", args)
 			}
 			return nil
 		},

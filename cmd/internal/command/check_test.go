@@ -24,6 +24,7 @@ import (
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/setup"
 	"exportbridge/cursorstore"
 )
 
@@ -331,7 +332,7 @@ func TestCheckJSON(t *testing.T) {
 	w := newWorld(t)
 	w.env["EXPORT_API_KEY"] = "wrong-key"
 	got := runProgram(t, w.env, "check", "--json")
-	var report checkReport
+	var report setup.CheckReport
 	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 		t.Fatalf("%v in %s", err, got.stdout)
 	}

@@ -178,12 +178,12 @@ lacks are read from the checkpoint topic, which keeps all commits of seven days.
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		q := bridge.HistoryQuery{Limit: limit}
 		if limit < 0 {
-			return wrongUsage("--limit 50", "--limit %d is below 0", limit)
+			return cli.WrongUsage("--limit 50", "--limit %d is below 0", limit)
 		}
 		if since != "" {
 			ms, err := config.ParseInstant(since, time.Now())
 			if err != nil {
-				return wrongUsage("--since -2h", "--since: %w", err)
+				return cli.WrongUsage("--since -2h", "--since: %w", err)
 			}
 			q.Since = time.UnixMilli(ms)
 		}

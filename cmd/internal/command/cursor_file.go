@@ -82,7 +82,7 @@ Without --execute, the command is a dry run.`,
   exportbridge cursor import events.cursor --reason "new cluster" --execute`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return wrongUsage("exportbridge cursor import events.cursor", "import expects one FILE, not %d", len(args))
+				return cli.WrongUsage("exportbridge cursor import events.cursor", "import expects one FILE, not %d", len(args))
 			}
 			return nil
 		},

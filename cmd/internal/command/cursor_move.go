@@ -73,11 +73,11 @@ func oneOf(flags *pflag.FlagSet, names ...string) error {
 	}
 	switch len(given) {
 	case 0:
-		return wrongUsage("exportbridge cursor --help", "a target is required: --%s", strings.Join(names, ", --"))
+		return cli.WrongUsage("exportbridge cursor --help", "a target is required: --%s", strings.Join(names, ", --"))
 	case 1:
 		return nil
 	}
-	return wrongUsage("use "+given[0]+" only", "%s are mutually exclusive", strings.Join(given, " and "))
+	return cli.WrongUsage("use "+given[0]+" only", "%s are mutually exclusive", strings.Join(given, " and "))
 }
 
 // rewindTarget reads the flags that say where to.
@@ -89,27 +89,27 @@ func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (cont
 			err = errors.New("does not go back")
 		}
 		if err != nil {
-			return nil, wrongUsage("--by-duration 2h", "--by-duration: %q %w", by, err)
+			return nil, cli.WrongUsage("--by-duration 2h", "--by-duration: %q %w", by, err)
 		}
 		return control.RewindToTime{Time: time.Now().Add(-back)}, nil
 	case flags.Changed("to-datetime"):
 		ms, err := config.ParseInstant(at, time.Now())
 		if err != nil {
-			return nil, wrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
+			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
 		}
 		if time.UnixMilli(ms).After(time.Now()) {
-			return nil, wrongUsage("--to-datetime -2h", "--to-datetime %s is in the future", at)
+			return nil, cli.WrongUsage("--to-datetime -2h", "--to-datetime %s is in the future", at)
 		}
 		return control.RewindToTime{Time: time.UnixMilli(ms)}, nil
 	case flags.Changed("to-entry"):
 		version, err := bridge.ParseVersion(entry)
 		if err != nil {
-			return nil, wrongUsage("exportbridge cursor history", "--to-entry: %w", err)
+			return nil, cli.WrongUsage("exportbridge cursor history", "--to-entry: %w", err)
 		}
 		return control.RewindToEntry{Entry: version}, nil
 	}
 	if shift >= 0 {
-		return nil, wrongUsage("--shift-by -100", "--shift-by %d does not go back", shift)
+		return nil, cli.WrongUsage("--shift-by -100", "--shift-by %d does not go back", shift)
 	}
 	return control.RewindPages{Pages: -shift}, nil
 }
@@ -157,19 +157,19 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (control.Target, error
 	switch {
 	case flags.Changed("to-cursor"):
 		if cursor == "" {
-			return nil, wrongUsage("--to-earliest", "--to-cursor is empty")
+			return nil, cli.WrongUsage("--to-earliest", "--to-cursor is empty")
 		}
 		if err := control.CheckCursor(cursor); err != nil {
-			return nil, wrongUsage(`copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`, "--to-cursor: %w", err)
+			return nil, cli.WrongUsage(`copy the cursor as the API sent it; from a file: --to-cursor "$(tr -d '\n' < FILE)"`, "--to-cursor: %w", err)
 		}
 		return control.ResetToCursor{Cursor: cursor}, nil
 	case flags.Changed("to-datetime"):
 		ms, err := config.ParseInstant(at, time.Now())
 		if err != nil {
-			return nil, wrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
+			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
 		}
 		if time.UnixMilli(ms).After(time.Now()) {
-			return nil, wrongUsage("--to-latest", "--to-datetime %s is in the future", at)
+			return nil, cli.WrongUsage("--to-latest", "--to-datetime %s is in the future", at)
 		}
 		return control.ResetToTime{Time: time.UnixMilli(ms)}, nil
 	case flags.Changed("to-latest"):
@@ -223,7 +223,7 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 	}
 	_, err = fmt.Fprintf(m.app.Stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", done.ID, answer.By, cli.RoundDuration(time.Since(asked)), answer.Version)
 	if answer.Detail != "" {
-		fmt.Fprintf(m.app.Stderr, "  warning: also accepted: %s\n", printable(answer.Detail))
+		fmt.Fprintf(m.app.Stderr, "  warning: also accepted: %s\n", cli.Printable(answer.Detail))
 	}
 	return err
 }

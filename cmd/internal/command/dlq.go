@@ -171,7 +171,7 @@ prints nothing.`,
 
 func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	if o.limit < 1 {
-		return wrongUsage("--limit 50", "--limit %d is below 1", o.limit)
+		return cli.WrongUsage("--limit 50", "--limit %d is below 1", o.limit)
 	}
 	if err := checkReason(o.reason); err != nil {
 		return err
@@ -180,7 +180,7 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	if o.since != "" {
 		var err error
 		if q.Since, err = config.ParseInstant(o.since, time.Now()); err != nil {
-			return wrongUsage("--since -24h", "--since: %w", err)
+			return cli.WrongUsage("--since -24h", "--since: %w", err)
 		}
 	}
 	l, err := openLetters(ctx, a, o.stream)
@@ -189,7 +189,7 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	}
 	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
 	if err != nil {
-		return explained(err)
+		return cli.Explain(err)
 	}
 	reading, cancel := l.reading(ctx, o.timeout)
 	defer cancel()
@@ -232,7 +232,7 @@ func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 			retried = s.Retried.Format(timeLayout)
 		}
 		rows = append(rows, []string{
-			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), orDash(printable(s.ID)), strconv.Itoa(s.Size), s.Holds, retried,
+			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), orDash(cli.Printable(s.ID)), strconv.Itoa(s.Size), s.Holds, retried,
 		})
 	}
 	return cli.PrintTable(a.Stdout, rows, a.Width())
@@ -259,10 +259,10 @@ item's bytes.`,
 	takeReading(cmd, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if raw && *asJSON {
-			return wrongUsage("use --raw only", "--raw and --json are mutually exclusive")
+			return cli.WrongUsage("use --raw only", "--raw and --json are mutually exclusive")
 		}
 		if len(args) != 1 {
-			return wrongUsage("exportbridge dlq show 0:17", "%s given, expected one", cli.Counted(len(args), "letter"))
+			return cli.WrongUsage("exportbridge dlq show 0:17", "%s given, expected one", cli.Counted(len(args), "letter"))
 		}
 		place, err := deadletter.ParsePlace(args[0])
 		if err != nil {
@@ -297,7 +297,7 @@ func letterError(err error) error {
 	if errors.Is(err, deadletter.ErrNotFound) {
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "exportbridge dlq list"}
 	}
-	return readError(err, "check the brokers with exportbridge check, or wait longer with --timeout 10m")
+	return cli.ReadError(err, "check the brokers with exportbridge check, or wait longer with --timeout 10m")
 }
 
 // printItem prints the item's bytes and nothing else.
@@ -315,7 +315,7 @@ func printItem(a *cli.App, place deadletter.Place, letter *deadletter.DeadLetter
 func showLetter(ctx context.Context, a *cli.App, l *letters, r *kgo.Record, letter *deadletter.DeadLetter) error {
 	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
 	if err != nil {
-		return explained(err)
+		return cli.Explain(err)
 	}
 	s := l.shown(letter, marks)
 	rows := [][2]string{{"letter", s.Letter + " of " + l.Name}, {"time", r.Timestamp.UTC().Format(recordTime)}}
@@ -323,10 +323,10 @@ func showLetter(ctx context.Context, a *cli.App, l *letters, r *kgo.Record, lett
 		rows = append(rows, [2]string{"retried", s.Retried.Format(timeLayout)})
 	}
 	if r.Key != nil {
-		rows = append(rows, [2]string{"key", printable(string(r.Key))})
+		rows = append(rows, [2]string{"key", cli.Printable(string(r.Key))})
 	}
 	for _, h := range r.Headers {
-		rows = append(rows, [2]string{h.Key, printable(string(h.Value))})
+		rows = append(rows, [2]string{h.Key, cli.Printable(string(h.Value))})
 	}
-	return cli.PrintFields(a.Stdout, append(rows, [2]string{"value", printable(valueText(r.Value))}), a.Columns)
+	return cli.PrintFields(a.Stdout, append(rows, [2]string{"value", cli.Printable(valueText(r.Value))}), a.Columns)
 }

@@ -63,7 +63,7 @@ publishes. Without --execute, the command is a dry run.`,
 // named reads the letters that were named, each once.
 func (o *retryOptions) named(args []string) ([]deadletter.Place, error) {
 	wrong := func(format string, values ...any) error {
-		return wrongUsage("exportbridge dlq retry --help", format, values...)
+		return cli.WrongUsage("exportbridge dlq retry --help", format, values...)
 	}
 	switch {
 	case o.all && len(args) > 0:
@@ -183,9 +183,9 @@ func openExport(st *config.Stream) (*exportapi.Client, error) {
 }
 
 func printRetried(a *cli.App, one deadletter.Retried) error {
-	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, printable(process.Cut(orDash(one.ID), 40)), one.From, one.Result)
+	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, cli.Printable(process.Cut(orDash(one.ID), 40)), one.From, one.Result)
 	if one.Detail != "" {
-		line += ": " + printable(one.Detail)
+		line += ": " + cli.Printable(one.Detail)
 	}
 	_, err := fmt.Fprintln(a.Stdout, line)
 	return err
@@ -208,7 +208,7 @@ func repairError(err error) error {
 	if errors.Is(err, bridge.ErrFenced) {
 		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other repair to finish"}
 	}
-	return explained(err)
+	return cli.Explain(err)
 }
 
 // sayWaiting returns a reporter that says on stderr, once for each cause, why
@@ -228,5 +228,5 @@ func sayWaiting(a *cli.App) func(error) {
 // zero value where there is none.
 func newestCheckpoint(ctx context.Context, st *config.Stream) (bridge.Checkpoint, error) {
 	newest, err := control.Newest(ctx, st.Kafka.History())
-	return newest, explained(err)
+	return newest, cli.Explain(err)
 }

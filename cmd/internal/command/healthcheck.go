@@ -124,5 +124,5 @@ func firstLine(r io.Reader) string {
 	if err != nil && line == "" {
 		return "no reason given"
 	}
-	return printable(strings.TrimSpace(line))
+	return cli.Printable(strings.TrimSpace(line))
 }

@@ -61,15 +61,11 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	cli.TakeExecute(cmd, &o.execute)
 }
 
-func wrongUsage(hint, format string, args ...any) error {
-	return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf(format, args...), Hint: hint}
-}
-
 // parseRateLimit reads --rate-limit, in requests a second.
 func parseRateLimit(text string) (float64, error) {
 	limit, err := (&exportapi.Config{RateLimit: text}).Rate()
 	if err != nil || text == "" {
-		return 0, wrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", text)
+		return 0, cli.WrongUsage("--rate-limit 10/s", "--rate-limit %q is not a rate", text)
 	}
 	return limit, nil
 }
@@ -87,7 +83,7 @@ var jobID = regexp.MustCompile(`^[a-z2-7]{6}$`)
 func (o *jobOptions) check(now time.Time) error {
 	o.parallelGiven, o.limitGiven = o.flags.Changed("parallel"), o.flags.Changed("rate-limit")
 	if o.parallelGiven && o.parallel < 1 {
-		return wrongUsage("--parallel 4", "--parallel %d is below 1", o.parallel)
+		return cli.WrongUsage("--parallel 4", "--parallel %d is below 1", o.parallel)
 	}
 	if o.limitGiven {
 		var err error
@@ -104,11 +100,11 @@ func (o *jobOptions) check(now time.Time) error {
 // checkResume wants nothing that the plan says already.
 func (o *jobOptions) checkResume() error {
 	if !jobID.MatchString(o.resume) {
-		return wrongUsage("exportbridge backfill list", "--resume %q is not a job id", o.resume)
+		return cli.WrongUsage("exportbridge backfill list", "--resume %q is not a job id", o.resume)
 	}
 	for _, name := range []string{"from", "to", "windows", "events", "topic", "allow-overlap", "reason"} {
 		if o.flags.Changed(name) {
-			return wrongUsage(fmt.Sprintf("exportbridge %s --resume %s", o.kind, o.resume), "--%s and --resume are mutually exclusive: a job keeps its plan", name)
+			return cli.WrongUsage(fmt.Sprintf("exportbridge %s --resume %s", o.kind, o.resume), "--%s and --resume are mutually exclusive: a job keeps its plan", name)
 		}
 	}
 	return nil
@@ -120,21 +116,21 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 		at         *int64
 	}{{"from", o.from, &o.fromMillis}, {"to", o.to, &o.untilMillis}} {
 		if bound.text == "" {
-			return wrongUsage("--from -2h --to -1h", "--%s is required", bound.name)
+			return cli.WrongUsage("--from -2h --to -1h", "--%s is required", bound.name)
 		}
 		ms, err := config.ParseInstant(bound.text, now)
 		if err != nil {
-			return wrongUsage("--"+bound.name+" 2026-11-02T00:00:00Z", "--%s: %w", bound.name, err)
+			return cli.WrongUsage("--"+bound.name+" 2026-11-02T00:00:00Z", "--%s: %w", bound.name, err)
 		}
 		*bound.at = ms
 	}
 	switch {
 	case o.untilMillis > now.UnixMilli():
-		return wrongUsage("--to now", "--to %s is in the future", o.to)
+		return cli.WrongUsage("--to now", "--to %s is in the future", o.to)
 	case o.fromMillis >= o.untilMillis:
-		return wrongUsage("--from -2h --to -1h", "--from %s is not before --to %s", o.from, o.to)
+		return cli.WrongUsage("--from -2h --to -1h", "--from %s is not before --to %s", o.from, o.to)
 	case o.flags.Changed("windows") && (o.windows < 1 || o.windows > mostWindows):
-		return wrongUsage("--windows 8", "--windows %d is not within 1 to %d", o.windows, mostWindows)
+		return cli.WrongUsage("--windows 8", "--windows %d is not within 1 to %d", o.windows, mostWindows)
 	}
 	if !o.flags.Changed("windows") {
 		o.windows = max(1, min(mostWindows, o.parallel))
@@ -144,11 +140,11 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 	}
 	switch {
 	case o.windows > 1 && o.fromMillis == 0:
-		return wrongUsage("--from 2026-01-01T00:00:00Z", "--from %s cannot be split into %d windows: give the time of the first event", o.from, o.windows)
+		return cli.WrongUsage("--from 2026-01-01T00:00:00Z", "--from %s cannot be split into %d windows: give the time of the first event", o.from, o.windows)
 	case int64(o.windows) > o.untilMillis-o.fromMillis:
-		return wrongUsage("--windows 1", "--windows %d is more than the %d milliseconds of the range", o.windows, o.untilMillis-o.fromMillis)
+		return cli.WrongUsage("--windows 1", "--windows %d is more than the %d milliseconds of the range", o.windows, o.untilMillis-o.fromMillis)
 	case slices.Contains(o.events, ""):
-		return wrongUsage("--events orderPlaced,userSignedUp", "--events has an empty event type")
+		return cli.WrongUsage("--events orderPlaced,userSignedUp", "--events has an empty event type")
 	}
 	return nil
 }
@@ -212,7 +208,7 @@ func (p *jobPlan) plan(ctx context.Context) error {
 	}
 	if len(p.events) > 0 {
 		if p.job.Resource != "events" {
-			return wrongUsage("omit --events", "--events: resource %s has no event types", p.job.Resource)
+			return cli.WrongUsage("omit --events", "--events: resource %s has no event types", p.job.Resource)
 		}
 		p.job.Events = p.events
 	}
@@ -236,17 +232,17 @@ func (p *jobPlan) chooseTopic(ctx context.Context) error {
 		for i := range p.s.Streams {
 			k := &p.s.Streams[i].Kafka
 			if slices.Contains([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, p.topic) {
-				return wrongUsage("choose another --topic, or use exportbridge backfill", "--topic %s belongs to stream %s", p.topic, p.s.Streams[i].Name)
+				return cli.WrongUsage("choose another --topic, or use exportbridge backfill", "--topic %s belongs to stream %s", p.topic, p.s.Streams[i].Name)
 			}
 		}
 	}
 	window := live.OfWindow(windowOf(&p.job, 0))
 	if err := window.Validate(); err != nil {
-		return wrongUsage("--topic export.events.again", "--topic %s: %w", p.job.Topic, err)
+		return cli.WrongUsage("--topic export.events.again", "--topic %s: %w", p.job.Topic, err)
 	}
 	exists, err := window.Exists(ctx, window.Topic)
 	if err != nil {
-		return explained(err)
+		return cli.Explain(err)
 	}
 	if exists {
 		p.notes = append(p.notes, "topic "+p.job.Topic+" exists; the events are appended to it")
@@ -265,7 +261,7 @@ func (p *jobPlan) wantTopic(ctx context.Context, live *kafkasink.Config) error {
 	exists, err := live.Exists(ctx, live.Topic)
 	switch {
 	case err != nil:
-		return explained(err)
+		return cli.Explain(err)
 	case !exists:
 		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", p.st.Kafka.Topic), Hint: "exportbridge topics create --execute"}
 	}
@@ -291,7 +287,7 @@ func (p *jobPlan) askAPI(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return err
 	case ok && fault.Class == bridge.Permanent:
-		return explained(err)
+		return cli.Explain(err)
 	}
 	p.notes = append(p.notes, fmt.Sprintf("the API is unavailable; the job will retry: %v", err))
 	return nil
@@ -302,7 +298,7 @@ func (p *jobPlan) askAPI(ctx context.Context) error {
 func (p *jobPlan) refuseOverlap(ctx context.Context) error {
 	overlaps, begun, err := p.jobs.Overlap(ctx, &p.job, p.st.Kafka.History())
 	if err != nil {
-		return explained(err)
+		return cli.Explain(err)
 	}
 	if len(overlaps) > 0 && !p.allowOverlap {
 		return &cli.Error{Code: cli.ExitFailed, Err: errors.New(overlaps[0]), Hint: "choose another range, or add --allow-overlap to publish it again, with the same ce_id"}

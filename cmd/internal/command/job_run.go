@@ -20,7 +20,7 @@ import (
 // begin commits the plan, and carries it out.
 func (p *jobPlan) begin(ctx context.Context) error {
 	if err := p.createTopics(ctx); err != nil {
-		return explained(err)
+		return cli.Explain(err)
 	}
 	if err := p.jobs.Begin(ctx, p.job); err != nil {
 		return jobError(err)
@@ -107,7 +107,7 @@ func jobError(err error) error {
 	case !ok && errors.Is(err, bridge.ErrNotOwner):
 		return &cli.Error{Code: cli.ExitNotOwner, Err: err, Hint: "wait for the other process or stop it"}
 	case !ok:
-		return explained(err)
+		return cli.Explain(err)
 	}
 	j := &refused.Job
 	e := &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "exportbridge backfill list"}

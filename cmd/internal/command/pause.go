@@ -43,7 +43,7 @@ rejected. Without a running bridge, the command applies the pause itself.`,
 	cli.Renamed(cmd, "for", "duration")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("duration") && length < time.Second {
-			return wrongUsage("--duration 30m", "--duration %s is less than a second", length)
+			return cli.WrongUsage("--duration 30m", "--duration %s is less than a second", length)
 		}
 		return c.pause(cmd.Context(), bridge.KindPause, func(ctx context.Context, h *streamHandle) (control.Done, error) {
 			return h.Pause(ctx, c.by, length)

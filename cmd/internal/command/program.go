@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/setup"
 )
 
 // Groups of commands in the help, beside cli.GroupSetup.
@@ -29,7 +30,7 @@ transaction, and Redis keeps a copy of the cursor.`,
 		{ID: groupPosition, Title: "Inspect and control:"},
 	},
 	Commands: func(a *cli.App) []*cobra.Command {
-		return []*cobra.Command{
+		return append(setup.Commands(a),
 			newRunCommand(a),
 			newTailCommand(a),
 			newStatusCommand(a),
@@ -40,12 +41,7 @@ transaction, and Redis keeps a copy of the cursor.`,
 			newBackfillCommand(a),
 			newDLQCommand(a),
 			newVerifyCommand(a),
-			newConfigCommand(a),
-			newCheckCommand(a),
-			newTopicsCommand(a),
 			NewHealthcheckCommand(a),
-			newAlertsCommand(a),
-			newDashboardCommand(a),
-		}
+		)
 	},
 }

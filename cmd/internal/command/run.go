@@ -45,12 +45,12 @@ BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
 	cmd.Flags().StringVar(&until, "until", "", "exit at the first page boundary at or after event `TIME`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("max-events") && limits.MaxEvents < 1 {
-			return wrongUsage("--max-events 10000", "--max-events %d is below 1", limits.MaxEvents)
+			return cli.WrongUsage("--max-events 10000", "--max-events %d is below 1", limits.MaxEvents)
 		}
 		if until != "" {
 			ms, err := config.ParseInstant(until, time.Now())
 			if err != nil {
-				return wrongUsage("--until 2026-11-02T00:00:00Z", "--until: %w", err)
+				return cli.WrongUsage("--until 2026-11-02T00:00:00Z", "--until: %w", err)
 			}
 			limits.Until = ms
 		}

@@ -95,11 +95,11 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	}
 	from, err := parseTailStart(o.from, time.Now())
 	if err != nil {
-		return wrongUsage("exportbridge tail --help", "-o: %w", err)
+		return cli.WrongUsage("exportbridge tail --help", "-o: %w", err)
 	}
 	show, err := newRecordPrinter(o, a.Width())
 	if err != nil {
-		return wrongUsage(`exportbridge tail -f '%d %k %v\n'`, "-f: %w", err)
+		return cli.WrongUsage(`exportbridge tail -f '%d %k %v\n'`, "-f: %w", err)
 	}
 	reader, err := openTail(ctx, a, o)
 	if err != nil {
@@ -112,7 +112,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	if o.bounded {
 		t.left = o.n
 	}
-	err = explained(ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush())))
+	err = cli.Explain(ignoreEnd(ctx, errors.Join(t.run(ctx, from, o), t.flush())))
 	saySkipped(a, &reader.TopicReader)
 	if o.bounded && !t.complete && err == nil && ctx.Err() != nil {
 		return ctx.Err() // what it has shown is not all
@@ -196,7 +196,7 @@ func topicExists(ctx context.Context, kafka *kafkaclient.Config, topic string) (
 	}
 	there, err := kafka.Exists(ctx, topic)
 	if err != nil {
-		return false, explained(err)
+		return false, cli.Explain(err)
 	}
 	return there, nil
 }

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -59,7 +59,7 @@ func recordLine(r *kgo.Record, meta bool) string {
 			parts = append(parts, h.Key+"="+string(h.Value))
 		}
 	}
-	return printable(strings.Join(append(parts, valueText(r.Value)), "  "))
+	return cli.Printable(strings.Join(append(parts, valueText(r.Value)), "  "))
 }
 
 func orDash(text string) string {
@@ -79,16 +79,6 @@ func valueText(value []byte) string {
 		return b.String()
 	}
 	return string(value)
-}
-
-// printable replaces what would confuse a terminal: values come from others.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // header returns the last header of that name, "" if there is none.

@@ -8,6 +8,7 @@ import (
 
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/command/setup"
 )
 
 func TestTopics(t *testing.T) {
@@ -56,7 +57,7 @@ func TestTopicsJSON(t *testing.T) {
 		changed bool
 	}{{[]string{"plan"}, false}, {[]string{"create"}, false}, {[]string{"create", "--execute"}, true}, {[]string{"create", "--execute"}, false}} {
 		got := runProgram(t, env, append(append([]string{"topics"}, test.args...), "--json")...)
-		var report topicsReport
+		var report setup.TopicsReport
 		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 			t.Fatalf("%v: %v in %+v", test.args, err, got)
 		}

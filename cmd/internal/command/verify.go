@@ -77,7 +77,7 @@ again.`,
 // window reads the flags and returns the window in milliseconds since the epoch.
 func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 	wrong := func(hint, format string, values ...any) (int64, int64, error) {
-		return 0, 0, wrongUsage(hint, format, values...)
+		return 0, 0, cli.WrongUsage(hint, format, values...)
 	}
 	const example = "--from -2d --to -1d"
 	if o.from == "" || o.to == "" {
@@ -264,7 +264,7 @@ func instantText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.
 func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicReader, error) {
 	there, err := st.Kafka.Exists(ctx, st.Kafka.Topic)
 	if err != nil {
-		return nil, explained(err)
+		return nil, cli.Explain(err)
 	}
 	if !there {
 		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), Hint: "exportbridge topics plan"}
@@ -338,7 +338,7 @@ func eventText(e *reconcile.Event) string {
 	if !e.Time.IsZero() {
 		when = e.Time.UTC().Format(recordTime)
 	}
-	return printable(process.Cut(e.ID, 80)) + "  " + when
+	return cli.Printable(process.Cut(e.ID, 80)) + "  " + when
 }
 
 // latenessText is the lateness for people.
@@ -377,7 +377,7 @@ func repairRows(r *reconcile.Repaired, executed bool) [][2]string {
 		}
 	}
 	for _, why := range r.Reasons {
-		rows = append(rows, [2]string{"", printable(why)})
+		rows = append(rows, [2]string{"", cli.Printable(why)})
 	}
 	return rows
 }

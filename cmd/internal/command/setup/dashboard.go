@@ -1,4 +1,4 @@
-package command
+package setup
 
 import (
 	"github.com/spf13/cobra"

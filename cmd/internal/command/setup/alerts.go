@@ -1,4 +1,4 @@
-package command
+package setup
 
 import (
 	"cmp"
@@ -43,7 +43,7 @@ that shows or repairs the problem. The severity is page (act now) or ticket.`,
 // alertRules returns one rule file with the groups.
 func alertRules(groups []string) (string, error) {
 	if len(groups) == 0 {
-		return "", wrongUsage("--rule-group "+monitoring.Groups[0], "--rule-group is empty")
+		return "", cli.WrongUsage("--rule-group "+monitoring.Groups[0], "--rule-group is empty")
 	}
 	for _, group := range groups {
 		if !slices.Contains(monitoring.Groups, group) {

@@ -1,9 +1,7 @@
-package command
+package setup
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,11 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaadmin"
-	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
@@ -90,8 +86,8 @@ Without --execute, the command is a dry run.`,
 	return cmd
 }
 
-// topicsReport is what topics plan and create have found and done.
-type topicsReport struct {
+// TopicsReport is what topics plan and create have found and done.
+type TopicsReport struct {
 	Topics []reportedTopic `json:"topics"`
 	ACLs   []string        `json:"acls"`
 	// JobACLs are what replay, backfill and repairs need besides.
@@ -128,7 +124,7 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 	if o.acls {
 		return printACLs(a, streams, *o.json)
 	}
-	var report topicsReport
+	var report TopicsReport
 	for i := range streams {
 		streams[i].Kafka.Known = known(s, streams[i].Name)
 		if err := report.add(ctx, &streams[i], o.execute); err != nil {
@@ -142,11 +138,11 @@ func runTopics(ctx context.Context, a *cli.App, o topicsOptions) error {
 }
 
 // add looks at one stream's topics, and creates the missing ones if asked to.
-func (r *topicsReport) add(ctx context.Context, st *config.Stream, create bool) error {
+func (r *TopicsReport) add(ctx context.Context, st *config.Stream, create bool) error {
 	needs := st.Kafka.Needs()
 	plan, err := needs.Plan(ctx)
 	if err != nil {
-		return explained(err)
+		return cli.Explain(err)
 	}
 	var missing []string
 	for _, topic := range plan.Topics {
@@ -161,7 +157,7 @@ func (r *topicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 	}
 	if create && len(missing) > 0 {
 		if plan, err = needs.Create(ctx); err != nil {
-			return explained(err)
+			return cli.Explain(err)
 		}
 		r.Changed = true
 		r.Created = append(r.Created, missing...)
@@ -177,10 +173,10 @@ func (r *topicsReport) add(ctx context.Context, st *config.Stream, create bool) 
 }
 
 // addLost says which of the missing topics held records.
-func (r *topicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream) error {
+func (r *TopicsReport) addLost(ctx context.Context, needs *kafkaadmin.Stream) error {
 	gone, err := needs.Vanished(ctx)
 	if err != nil {
-		return explained(err)
+		return cli.Explain(err)
 	}
 	for _, fault := range gone {
 		f := finding{Level: levelWarn, Text: fault.Error(), Hint: fault.Hint}
@@ -226,7 +222,7 @@ func merged(list, more []string) []string {
 
 // missing counts the topics that are not there; a plan does without those that
 // are made when they are needed.
-func (r *topicsReport) missing(create bool) int {
+func (r *TopicsReport) missing(create bool) int {
 	n := 0
 	for i := range r.Topics {
 		if !r.Topics[i].Exists && (create || !r.Topics[i].OnDemand) {
@@ -259,7 +255,7 @@ func printACLs(a *cli.App, streams []config.Stream, asJSON bool) error {
 	return nil
 }
 
-func printTopics(a *cli.App, r *topicsReport, o topicsOptions) error {
+func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 	table := [][]string{{"TOPIC", "STREAM", "FOR", "STATE", "PARTITIONS", "REPLICAS"}}
 	var notes []string
 	for i := range r.Topics {
@@ -302,7 +298,7 @@ func printTopics(a *cli.App, r *topicsReport, o topicsOptions) error {
 }
 
 // outcome is the last line: whether anything was changed.
-func (r *topicsReport) outcome(o topicsOptions) string {
+func (r *TopicsReport) outcome(o topicsOptions) string {
 	missing := r.missing(o.create)
 	switch {
 	case r.Changed:
@@ -354,34 +350,4 @@ func retentionText(configs map[string]string) string {
 		return "keeps records for centuries"
 	}
 	return fmt.Sprintf("keeps records for %s %s", config.FormatDuration(time.Duration(ms)*time.Millisecond), by)
-}
-
-// explained gives an error of an adapter its exit code and its hint.
-func explained(err error) error {
-	fault, ok := errors.AsType[*bridge.Fault](err)
-	if !ok {
-		return readError(err, "repeat the command; check the brokers with exportbridge check")
-	}
-	code := cli.ExitFailed
-	if fault.Reason == bridge.ReasonAuth {
-		code = cli.ExitRefused
-	}
-	return &cli.Error{Code: code, Err: err, Hint: cmp.Or(fault.Hint, cli.EngineHints[fault.Advice])}
-}
-
-// readError gives an error of reading a topic its exit code and its hint; again
-// says how to read what could not be read in time.
-func readError(err error, again string) error {
-	if _, known := errors.AsType[*cli.Error](err); known || errors.Is(err, context.Canceled) {
-		return err
-	}
-	switch _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); {
-	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: "exportbridge topics plan --acls"}
-	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "exportbridge topics create --execute"}
-	case incomplete:
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: again}
-	}
-	return err
 }

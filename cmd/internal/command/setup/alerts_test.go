@@ -1,4 +1,4 @@
-package command
+package setup
 
 import (
 	"encoding/json"
@@ -288,35 +288,6 @@ func TestMonitoredMetricsExist(t *testing.T) {
 		for _, metric := range asked {
 			if !known[metric] && !known[suffix.ReplaceAllString(metric, "")] {
 				t.Errorf("%s: there is no metric %s", name, metric)
-			}
-		}
-	}
-}
-
-// A runbook's command that does not exist helps nobody.
-func TestRunbooksNameCommands(t *testing.T) {
-	t.Parallel()
-	rules := mustAlertRules(t)
-	runbooks := regexp.MustCompile(`runbook: "(.*)"`).FindAllStringSubmatch(rules, -1)
-	if len(runbooks) != len(alertsOf(rules)) {
-		t.Fatalf("%d runbooks for %d alerts", len(runbooks), len(alertsOf(rules)))
-	}
-	for _, runbook := range runbooks {
-		commands := regexp.MustCompile("`exportbridge ([^`]*)`").FindAllStringSubmatch(runbook[1], -1)
-		if len(commands) == 0 {
-			t.Errorf("no command in %s", runbook[1])
-		}
-		for _, command := range commands {
-			args := strings.Fields(strings.ReplaceAll(command[1], "{{ $labels.stream }}", "events"))
-			cmd, rest, err := Program.Root().Find(args)
-			if err == nil {
-				err = cmd.ParseFlags(rest)
-			}
-			if err == nil {
-				err = cmd.ValidateArgs(cmd.Flags().Args())
-			}
-			if err != nil {
-				t.Errorf("exportbridge %s: %v", command[1], err)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package command
+package setup
 
 import (
 	"errors"
@@ -94,7 +94,7 @@ the lines ` + docsBegin + " and " + docsEnd + `.`,
 	cmd.RunE = func(*cobra.Command, []string) error {
 		switch {
 		case check != "" && write != "":
-			return wrongUsage("--check "+check, "--check and --write exclude each other")
+			return cli.WrongUsage("--check "+check, "--check and --write exclude each other")
 		case check != "":
 			return checkDocs(check)
 		case write != "":

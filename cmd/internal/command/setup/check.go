@@ -1,4 +1,4 @@
-package command
+package setup
 
 import (
 	"cmp"
@@ -78,7 +78,7 @@ The exit code is 3 if the bridge cannot run.`,
 			return err
 		}
 		if timeout <= 0 {
-			return wrongUsage("--timeout "+checkTimeout.String(), "--timeout %s is not above 0", timeout)
+			return cli.WrongUsage("--timeout "+checkTimeout.String(), "--timeout %s is not above 0", timeout)
 		}
 		s, err := a.Settings(need, nil)
 		if err != nil {
@@ -98,7 +98,7 @@ func systemsNamed(names []string) (config.Uses, error) {
 	for _, name := range names {
 		system, ok := checkSystems[strings.TrimSpace(name)]
 		if !ok {
-			return 0, wrongUsage("exportbridge check --only kafka,redis", "--only %q is not one of: api, kafka, redis", name)
+			return 0, cli.WrongUsage("exportbridge check --only kafka,redis", "--only %q is not one of: api, kafka, redis", name)
 		}
 		need |= system
 	}
@@ -117,7 +117,7 @@ func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON b
 		results[i] = make(chan []finding, 1)
 		running.Go(func() { results[i] <- section.find(limited) })
 	}
-	report := checkReport{columns: a.Columns, marks: a.Columns > 0 && !process.NoColor(a.Environ)}
+	report := CheckReport{columns: a.Columns, marks: a.Columns > 0 && !process.NoColor(a.Environ)}
 	for i, section := range sections {
 		findings := <-results[i]
 		if ctx.Err() != nil {
@@ -139,7 +139,7 @@ func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON b
 	return nil
 }
 
-func printSummary(a *cli.App, r *checkReport, asJSON bool) error {
+func printSummary(a *cli.App, r *CheckReport, asJSON bool) error {
 	if asJSON {
 		return cli.PrintJSON(a.Stdout, r)
 	}
@@ -149,8 +149,8 @@ func printSummary(a *cli.App, r *checkReport, asJSON bool) error {
 	return nil
 }
 
-// checkReport is what check found.
-type checkReport struct {
+// CheckReport is what check found.
+type CheckReport struct {
 	Sections []reportedSection `json:"sections"`
 	OK       int               `json:"ok"`
 	Warnings int               `json:"warnings"`
@@ -165,7 +165,7 @@ type reportedSection struct {
 	Findings []finding `json:"findings"`
 }
 
-func (r *checkReport) add(name string, findings []finding) {
+func (r *CheckReport) add(name string, findings []finding) {
 	r.Sections = append(r.Sections, reportedSection{name, findings})
 	for _, f := range findings {
 		switch f.Level {
@@ -180,7 +180,7 @@ func (r *checkReport) add(name string, findings []finding) {
 }
 
 // text is a section for people. Only the first line bears its name.
-func (r *checkReport) text(name string, findings []finding) string {
+func (r *CheckReport) text(name string, findings []finding) string {
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintf(&b, "  %-8s %s %s\n", name, r.mark(f.Level), r.wrapped(f.Text))
@@ -196,12 +196,12 @@ func (r *checkReport) text(name string, findings []finding) string {
 const checkIndent = "                "
 
 // wrapped breaks a text into lines of the terminal's width.
-func (r *checkReport) wrapped(text string) string {
+func (r *CheckReport) wrapped(text string) string {
 	return strings.Join(cli.Wrap(oneLine(text), r.columns-len(checkIndent)), "\n"+checkIndent)
 }
 
 // mark is the level, four columns wide.
-func (r *checkReport) mark(l level) string {
+func (r *CheckReport) mark(l level) string {
 	word := fmt.Sprintf("%-4s", l)
 	colour := ""
 	switch l {
@@ -220,7 +220,7 @@ func (r *checkReport) mark(l level) string {
 
 // oneLine joins the lines of an error.
 func oneLine(text string) string {
-	return printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+	return cli.Printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
 // checkSections lists what is to be looked at.
@@ -322,7 +322,7 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 // failure is the finding for an adapter's error.
 func failure(err error) finding {
 	f := finding{Level: levelFail, Text: err.Error()}
-	if e, ok := errors.AsType[*cli.Error](explained(err)); ok {
+	if e, ok := errors.AsType[*cli.Error](cli.Explain(err)); ok {
 		f.Hint = e.Hint
 	}
 	return f

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Error is an error that decides the exit code and may tell people what to
+// do about it.
+type Error struct {
+	Code int
+	Err  error
+	Hint string // printed after "Try:", "" for none
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// WrongUsage is the error of a command that was called wrongly, with a call
+// that works as its hint.
+func WrongUsage(hint, format string, args ...any) error {
+	return &Error{Code: ExitUsage, Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+// Explain gives an error of an adapter its exit code and its hint.
+func Explain(err error) error {
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok {
+		return ReadError(err, "repeat the command; check the brokers with exportbridge check")
+	}
+	code := ExitFailed
+	if fault.Reason == bridge.ReasonAuth {
+		code = ExitRefused
+	}
+	return &Error{Code: code, Err: err, Hint: cmp.Or(fault.Hint, EngineHints[fault.Advice])}
+}
+
+// ReadError gives an error of reading a topic its exit code and its hint; again
+// says how to read what could not be read in time.
+func ReadError(err error, again string) error {
+	if _, known := errors.AsType[*Error](err); known || errors.Is(err, context.Canceled) {
+		return err
+	}
+	switch _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return &Error{Code: ExitRefused, Err: err, Hint: "exportbridge topics plan --acls"}
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return &Error{Code: ExitFailed, Err: err, Hint: "exportbridge topics create --execute"}
+	case incomplete:
+		return &Error{Code: ExitFailed, Err: err, Hint: again}
+	}
+	return err
+}

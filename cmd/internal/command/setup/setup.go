@@ -1,0 +1,19 @@
+// Package setup holds the commands that prepare and check a deployment.
+package setup
+
+import (
+	"github.com/spf13/cobra"
+
+	"exportbridge/cmd/internal/cli"
+)
+
+// Commands returns them.
+func Commands(a *cli.App) []*cobra.Command {
+	return []*cobra.Command{
+		newConfigCommand(a),
+		newCheckCommand(a),
+		newTopicsCommand(a),
+		newAlertsCommand(a),
+		newDashboardCommand(a),
+	}
+}
