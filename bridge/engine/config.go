@@ -49,7 +49,7 @@ type Config struct {
 	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR" stream:"yes" values:"stop,previous,time" desc:"action when the API permanently rejects the cursor: stop, resume at a previous cursor of the history, or restart by time; events already in the topic are not published again"`
 	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID" stream:"yes" values:"publish,bad-event" desc:"action for different items of a page with one id: publish all under that id, or treat all but the first as set by BRIDGE_ON_BAD_EVENT"`
 	Overlap          time.Duration `env:"EXPORT_OVERLAP" stream:"yes" desc:"how far before the last event a restart by time begins, to include late events"`
-	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS" values:"kafka,redis,stop" desc:"exactly once, if Redis is ahead because Kafka lost data: resume from Kafka's checkpoint (duplicates), from Redis's (possible loss), or stop"`
+	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS" values:"kafka,redis,stop" desc:"action in exactly-once mode if Redis is ahead because Kafka lost data: resume from Kafka's checkpoint (duplicates), from Redis's (possible loss), or stop"`
 	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT" desc:"maximum time for a shutdown to commit what is in flight"`
 }
 

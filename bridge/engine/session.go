@@ -54,7 +54,7 @@ func (s *session) carryOver(was, found []bridge.TopicState, at bridge.Version) [
 	for i := range next {
 		t := &next[i]
 		old := bridge.FindTopic(was, t.Name)
-		if old == nil || old.ID != t.ID {
+		if old == nil || !old.Same(t) {
 			continue
 		}
 		t.End = max(t.End, old.End)

@@ -49,7 +49,7 @@ func (r *recovery) recordCut(ctx context.Context, found []bridge.TopicState) err
 	was, now := bridge.FindTopic(topics, cut.Topic), bridge.FindTopic(found, cut.Topic)
 	reset := r.at.cp.Change
 	accepted := reset != nil && reset.Kind == bridge.KindReset && reset.At > bridge.Millis(r.incidents.cutAt)
-	if was != nil && now != nil && was.ID == now.ID && !accepted {
+	if was != nil && now != nil && was.Same(now) && !accepted {
 		next := r.session.stamp(r.at.cp, bridge.KindHeartbeat, r.at.cp.Version.Next())
 		was.End = max(was.End, now.End+cut.Offsets)
 		next.Topics = topics

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"exportbridge/bridge"
@@ -256,6 +257,29 @@ func TestTopicCutOffWhileRunning(t *testing.T) {
 		if s := r.bridge.Status(); s.State != bridge.StateIdle || len(r.topic.Records()) != want {
 			r.t.Errorf("the stream is %s: %s, with %d records, want it idle with %d", s.State, s.Error, len(r.topic.Records()), want)
 		}
+	})
+}
+
+// TestTopicCutOffWithoutID: the loss is not forgotten either where the checkpoint
+// is from brokers without topic ids.
+func TestTopicCutOffWithoutID(t *testing.T) {
+	t.Parallel()
+	inTopic(t, func(r *harness) {
+		r.end()
+		old := r.store.Checkpoint()
+		old.Mode, old.Topics[0].ID = r.cfg.Mode, ""
+		r.rewrite(old)
+		r.start()
+		synctest.Wait() // the session has looked at the topic and committed nothing
+		r.topic.Cut(3)
+		r.source.Grow(5)
+		for range 2 {
+			r.after(5 * time.Minute)
+			r.wantTopicBlocked("ends 3 offsets before")
+			r.end()
+			r.start()
+		}
+		r.after(5 * time.Minute)
 	})
 }
 
