@@ -48,7 +48,7 @@ type Config struct {
 	KeyQuery      string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter of the API key, instead of the header" example:"api_key"`
 	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"authentication scheme sent before the key" example:"Bearer"`
 	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, and link-local addresses"`
-	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
+	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
 	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; a page has at most 10,000 items"`
 	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
 }

@@ -19,15 +19,15 @@ func newBackfillCommand(a *cli.App) *cobra.Command {
 		Use:   "backfill",
 		Short: "Backfill a range the stream has not covered",
 		Long: `Publish a past range to the stream's topic while the stream keeps running, with
-eb-origin: backfill. The range is split into windows that are read in parallel;
+the header eb-origin: backfill. The range is split into windows that are read in parallel;
 each is published exactly once. A range that overlaps the stream or an earlier
 backfill is rejected; --allow-overlap publishes it again, with the same ce_id.
 
 The job runs in this process. After an interruption or a crash, --resume
-continues it without loss or duplicates, with the job's --parallel and
---rate-limit. A window includes its start and excludes its end; order is kept
-within a window. An event that the API lists late, or with another time, can be
-missing or published twice.
+continues it; neither loses nor repeats an event. --parallel and --rate-limit
+stay those of the job unless you pass others. A window includes its start and
+excludes its end; order is kept within a window. Exception: an event that the
+API lists late, or with another time, can be missing or published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge backfill --from 2026-01-01T00:00:00Z --to -30d --windows 8

@@ -162,9 +162,10 @@ func newCursorHistoryCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List committed cursors, newest first",
-		Long: `List committed cursors, newest first: at most one per second of the last 24
-hours, one per minute before, and every operator action. Entries that Redis
-lacks are read from the checkpoint topic, which keeps all commits of seven days.`,
+		Long: `List committed cursors, newest first: one per second for the last 24 hours, one
+per minute up to CURSOR_HISTORY_AGE, and every operator action. Entries that
+Redis lacks are read from the checkpoint topic, which keeps all commits of the
+last seven days.`,
 		Example: `  exportbridge cursor history --limit 20
   exportbridge cursor history --since -2h --json`,
 		Args: cli.NoArgs,

@@ -148,9 +148,9 @@ func newDLQListCommand(a *cli.App) *cobra.Command {
 		Use:   "list",
 		Short: "List dead letters, newest first",
 		Long: `List the dead letters of a stream, newest first, with PARTITION:OFFSET, time,
-reason, item id, size and time of a successful retry. A letter of a too-large
-item holds only its position; it can be retried while the API accepts the cursor
-in the letter. If the topic cannot be read to its end, the command fails and
+reason, item id, size and time of a successful retry. If an item was too large
+for its letter, the letter holds its id, size, hash and position; it can be
+retried while the API accepts the cursor in the letter. If the topic cannot be read to its end, the command fails and
 prints nothing.`,
 		Example: `  exportbridge dlq list --since -24h
   exportbridge dlq list --reason bad-timestamp --limit 1000 --json`,

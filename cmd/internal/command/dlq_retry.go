@@ -34,11 +34,11 @@ func newDLQRetryCommand(a *cli.App) *cobra.Command {
 		Use:   "retry [PARTITION:OFFSET...]",
 		Short: "Retry dead letters",
 		Long: `Publish dead letters to the stream's topic, for example after raising its
-message size limit. The command reads the item in the letter again; if the item
+message size limit. The command parses the item in the letter again; if the item
 was too large for the letter, it fetches the item from the API.
 
-The records carry eb-origin: repair. Each record and a mark of its retry are one
-transaction, so repeated retries publish an event once. If a rewind published
+The records have the header eb-origin: repair. Each record and a record of its
+retry are committed in one transaction, so repeated retries publish an event once. If a rewind published
 the event after the letter was written, a retry publishes it again. All letters
 stay in the topic; "dlq list" shows which were retried.
 

@@ -49,9 +49,10 @@ func newTailCommand(a *cli.App) *cobra.Command {
 consumer. Partitions are merged by time. The command joins no consumer group and
 commits no offsets.
 
-Without -n, the command follows the topic. With -n, it prints N records and
-exits: the newest N, or the first N from -o; with -o it also exits at the
-current end of the topic, except that -o end waits for N new records.
+  without -n      the newest 10 records, then new ones until Ctrl-C
+  -n N            the newest N records, then exit
+  -n N -o AT      up to N records from AT on, but none written after the start
+  -n N -o end     N new records, then exit
 
 -o is start, end, N records before the end of each partition (-N), or a time
 (@TIME: RFC 3339, milliseconds since the epoch, or relative to now as in @-10m).
@@ -69,8 +70,8 @@ current end of the topic, except that -o end waits for N new records.
 	a.TakeSettings(cmd)
 	a.TakeWide(cmd)
 	flags := cmd.Flags()
-	flags.IntVarP(&o.n, "num", "n", tailRecords, "print `N` records and exit; without -n, begin at the newest")
-	flags.StringVarP(&o.from, "offset", "o", "", "start `AT` start, end, -N or @TIME")
+	flags.IntVarP(&o.n, "num", "n", tailRecords, "print `N` records and exit; without -n, print the newest 10 and follow")
+	flags.StringVarP(&o.from, "offset", "o", "", "begin `AT`: start, end, -N or @TIME")
 	cli.Offer(cmd, "offset", "start", "end")
 	flags.StringVarP(&o.format, "format", "f", "", "print each record in `FORMAT`")
 	flags.BoolVar(&o.json, "json", false, "print each record as a line of JSON")

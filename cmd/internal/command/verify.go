@@ -46,12 +46,12 @@ counts missing, extra, dead-lettered, duplicate and late events. The range is
 compared in parts of at most --batch events to bound memory. The exit code is 3
 if events are missing.
 
---repair --execute publishes missing events, with eb-origin: repair. The events
-and a mark that lists them are one transaction; a second repair publishes none
-of them again. The range must end before the live position. The repair skips
-events that the API ingested after the stream last reached the end of the
-export: the stream publishes them itself. If events have no ingestion time, a
-bridge must run; the repair waits until it reaches the end, then reads the topic
+--repair --execute publishes missing events, with the header eb-origin: repair.
+The events and a record that lists them are committed in one transaction, so a
+second repair publishes none of them again. The range must end before the live
+position. The repair leaves out what the stream will still publish itself:
+events ingested since it was last caught up. If events have no ingestion time,
+a bridge must run: the repair waits until it is caught up, then reads the topic
 again.`,
 		Example: `  exportbridge verify --from -2d --to -1d
   exportbridge verify --from -2d --to -1d --repair --execute`,
@@ -67,7 +67,7 @@ again.`,
 	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare `N` events at a time, at about 150 bytes of memory each")
 	f.Var(cli.Parsed(&o.late, config.ParseDuration, "DURATION"), "late-threshold", "count events as late if ingested this long after their time (default 1m)")
 	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE`, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
-	f.BoolVar(&o.repair, "repair", false, "publish missing events")
+	f.BoolVar(&o.repair, "repair", false, "find missing events that can be published; with --execute, publish them")
 	cli.TakeExecute(cmd, &o.execute)
 	cli.Renamed(cmd, "late-after", "late-threshold")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runVerify(cmd.Context(), a, &o) }

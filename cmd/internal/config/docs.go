@@ -8,9 +8,7 @@ import (
 // Markdown is the Markdown of all settings, a table for each system.
 func Markdown(vars []Variable) string {
 	var b strings.Builder
-	b.WriteString("Every variable `X` can be given as `X_FILE`, the path of a file that holds the value, and, unless it is\n" +
-		"a secret, as a flag: `KAFKA_BROKERS` is `--kafka-brokers`. Flags win over variables, variables over files.\n" +
-		"Durations are written `30s`, `5m`, `7d`, sizes `64MiB` or `10MB`, lists with commas. Those marked * can be set\n" +
+	b.WriteString("Durations are written `30s`, `5m`, `7d`, sizes `64MiB` or `10MB`, lists with commas. Those marked * can be set\n" +
 		"for one stream alone: `STREAM_USERS_EXPORT_PAGE_SIZE`.\n")
 	group := ""
 	for _, v := range vars {

@@ -27,8 +27,8 @@ import (
 
 // Process has the settings of the process itself.
 type Process struct {
-	StreamNames []string    `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; events, sessions and users export what they are called" example:"events,users"`
-	InstanceID  string      `env:"BRIDGE_INSTANCE_ID" desc:"name of this process, the same after every restart and no other's: it then has its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
+	StreamNames []string    `env:"BRIDGE_STREAMS" desc:"names of the streams of this process; a stream named events, sessions or users exports that resource" example:"events,users"`
+	InstanceID  string      `env:"BRIDGE_INSTANCE_ID" desc:"unique name of this process that survives restarts: after a restart it gets its streams back at once; <host>-<process id> if empty" example:"bridge-0"`
 	Delivery    bridge.Mode `env:"KAFKA_DELIVERY" values:"exactly-once,at-least-once" desc:"the delivery guarantee; at-least-once publishes without transactions"`
 	LogLevel    string      `env:"LOG_LEVEL" values:"debug,info,warn,error" desc:"minimum log level"`
 	LogFormat   string      `env:"LOG_FORMAT" values:"auto,text,json" desc:"log format; auto is text on a terminal and json elsewhere"`
@@ -39,7 +39,7 @@ var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.E
 // windowConfig has the bounds of a stream's export.
 type windowConfig struct {
 	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: RFC 3339, now, earliest, -24h or milliseconds since the epoch" example:"2026-11-01T00:00:00Z"`
-	End   string `env:"EXPORT_END" stream:"yes" desc:"where a stateless window ends, exclusive; without it the stream goes on for ever" example:"2026-11-02T00:00:00Z"`
+	End   string `env:"EXPORT_END" stream:"yes" desc:"exclusive end of a bounded stream, which completes once that time has passed; without it, the stream has no end" example:"2026-11-02T00:00:00Z"`
 }
 
 var defaultWindow = windowConfig{Start: "earliest"}

@@ -45,9 +45,11 @@ func TestRecording(t *testing.T) {
 	text := "$ exportbridge-dev demo\n" + clean(demo.stdout()) + "\n"
 	s.settings["EXPORT_URL"], s.settings["KAFKA_BROKERS"], s.settings["REDIS_URL"] = string(addresses[1]), string(addresses[2]), "redis://"+string(addresses[3])+"/0"
 	s.settings["EXPORT_API_KEY"], s.settings["USER"] = "demo", "me"
+	write := os.Getenv("RECORDING") == "write"
+	settled := regexp.MustCompile(`speed +\d\d events/s`) // the initial events no longer count
 	eventually(t, stepTimeout, "all of the stock", func() bool {
 		p := s.start("status")
-		return p.wait(stepTimeout) == 0 && bytes.Contains(p.stdout(), []byte("caught up"))
+		return p.wait(stepTimeout) == 0 && bytes.Contains(p.stdout(), []byte("caught up")) && (!write || settled.Match(p.stdout()))
 	})
 	for _, line := range []string{
 		`exportbridge status`,
@@ -62,7 +64,7 @@ func TestRecording(t *testing.T) {
 		}
 		text += "$ " + line + "\n" + clean(p.stdout()) + "\n"
 	}
-	if os.Getenv("RECORDING") == "write" {
+	if write {
 		writeRecording(t, strings.TrimRight(text, "\n")+"\n")
 	}
 }

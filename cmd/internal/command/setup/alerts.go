@@ -27,7 +27,7 @@ that shows or repairs the problem. The severity is page (act now) or ticket.`,
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoArgs,
 	}
-	cmd.Flags().StringSliceVar(&groups, "rule-group", monitoring.Groups, "print rule `GROUP` "+strings.Join(monitoring.Groups, ", "))
+	cmd.Flags().StringSliceVar(&groups, "rule-group", monitoring.Groups, "print rules of `GROUP`: "+strings.Join(monitoring.Groups, ", "))
 	cli.Offer(cmd, "rule-group", monitoring.Groups...)
 	cli.TakeOutput(cmd, &file)
 	cmd.RunE = func(*cobra.Command, []string) error {

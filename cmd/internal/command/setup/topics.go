@@ -45,9 +45,9 @@ func newTopicsPlanCommand(a *cli.App) *cobra.Command {
 	var o topicsOptions
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Compare topics with the plan",
+		Short: "Compare topics with the settings",
 		Long: `Show the topics of the streams, whether they exist, and how they differ from the
-plan. The command is read-only. --acls prints the commands that grant the
+settings. The command is read-only. --acls prints the commands that grant the
 required permissions, for the administrator of the cluster.`,
 		Example: `  exportbridge topics plan
   exportbridge topics plan --acls

@@ -44,14 +44,15 @@ requested only after page n returned its cursor; and the Kafka client producing
 from memory. Each row is the ratio of two runs, with its goal. Rows marked * are
 absolute and specific to this machine.
 
-Simulated export API, Kafka, Redis and the measured program are separate
+The simulated export API, Kafka, Redis and the measured program are separate
 processes. All runs of a round follow each other, in reverse order in every
 second round, and ratios are taken within a round: a machine that slows down
 slows both sides. A short first round warms up and does not count. If the
 machine is busy with other work, the verdict is "busy".
 
-The clock runs from the first request to the last page of a loop, or the last
-acknowledged commit of the bridge. The bridge runs with default settings; those
+The clock runs from the first request to the last page (loops) or to the last
+acknowledged commit (the bridge). ROW is the name of a row or the beginning of
+some. The bridge runs with default settings; those
 of the environment are ignored. A real Kafka or Redis must accept plain
 connections; topics and keys created there are deleted afterwards.
 
@@ -70,7 +71,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 	var o options
 	var list bool
 	cmd := &cobra.Command{
-		Use:   "bench [row ...]",
+		Use:   "bench [ROW ...]",
 		Short: "Measure how close the bridge comes to its limits",
 		Long:  help,
 		Example: `  exportbridge-dev bench
@@ -85,7 +86,7 @@ func NewCommand(a *cli.App, group string) *cobra.Command {
 	flags.BoolVar(&list, "list", false, "list the rows without measuring")
 	flags.IntVar(&o.rounds, "rounds", 3, "measured rounds")
 	flags.IntVar(&o.pages, "pages", 100, "pages of 1000 events per run")
-	flags.BoolVar(&o.quick, "quick", false, "fewer rows of 60 pages: less than a minute")
+	flags.BoolVar(&o.quick, "quick", false, "fewer rows, 60 pages per run: under a minute")
 	flags.StringVar(&o.delivery, "delivery", string(bridge.ExactlyOnce), "exactly-once or at-least-once")
 	cli.Offer(cmd, "delivery", string(bridge.ExactlyOnce), string(bridge.AtLeastOnce))
 	flags.StringVar(&o.kafka, "kafka", "", "`ADDRESS` of a real Kafka (default embedded)")
