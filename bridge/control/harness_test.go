@@ -79,13 +79,23 @@ func (s *redis) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	return fault(s.Store.Advance(ctx, from, to))
 }
 
-// branch returns the history newest first, as if it had one branch.
+// branch returns the history newest first, as if it had one branch. Heartbeats are
+// no entries unless a change left them. The parent of an epoch's first entry is the
+// newest one before it at the same position.
 func (s *redis) branch() []bridge.Entry {
 	var all []bridge.Entry
-	for _, c := range slices.Backward(s.Store.History()) {
-		if c.Kind != bridge.KindHeartbeat {
-			all = append(all, bridge.Entry{Checkpoint: c})
+	commits := s.Store.History()
+	for i, c := range commits {
+		if c.Kind == bridge.KindHeartbeat && (i == len(commits)-1 || commits[i+1].Epoch == c.Epoch) {
+			continue
 		}
+		e := bridge.Entry{Checkpoint: c}
+		i = slices.IndexFunc(all, func(p bridge.Entry) bool { return p.Cursor == c.Cursor && p.Origin.Start == c.Origin.Start })
+		if c.Seq == 0 && i >= 0 {
+			parent := all[i].Version
+			e.Parent = &parent
+		}
+		all = slices.Insert(all, 0, e)
 	}
 	return all
 }

@@ -72,19 +72,26 @@ func (c *Controller) entryAt(ctx context.Context, t time.Time) (bridge.Entry, er
 	return e, err
 }
 
-// matcher reports whether a commit matches, and whether to read older ones.
-type matcher func(bridge.Checkpoint) (match, more bool)
+// matcher reports whether a commit matches, and whether to read older ones. own is
+// true for a commit of the stream's own branch, as far as the log tells.
+type matcher func(p *bridge.Checkpoint, own bool) (match, more bool)
 
 // older returns an entry from the checkpoint topic, or noEntry if the topic lacks
 // it.
-func (c *Controller) older(ctx context.Context, noEntry error, is matcher) (bridge.Entry, error) {
+func (c *Controller) older(ctx context.Context, from base, noEntry error, is matcher) (found, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	e, ok := bridge.Entry{}, false
+	var e found
+	epoch, ok := from.Epoch, false
 	err := c.ports.Log.Walk(ctx, func(p bridge.Checkpoint) bool {
-		match, more := is(p)
+		own := p.Epoch == epoch
+		// A pause keeps the branch, a reset starts another one.
+		if ch := p.Change; own && p.Seq == 0 && ch != nil && ch.Kind != bridge.KindReset {
+			epoch = ch.From.Epoch
+		}
+		match, more := is(&p, own)
 		if match {
-			e.Checkpoint, ok = p, true
+			e, ok = found{bridge.Entry{Checkpoint: p}, own}, true
 		}
 		return more && !match
 	})

@@ -29,9 +29,8 @@ type Plan struct {
 	Stream string   `json:"stream"`
 	From   Endpoint `json:"from"`
 	To     Endpoint `json:"to"`
-	// AgainEvents and AgainPages will be published again; -1 is unknown.
-	AgainEvents int64 `json:"again_events"`
-	AgainPages  int64 `json:"again_pages"`
+	// Repeats is what will be published again.
+	Repeats
 	// Guarantee is the delivery mode. Notes are warnings for the operator.
 	Guarantee string `json:"guarantee"`
 	// BaseEpoch is the epoch that the plan is for. The move is refused in any
@@ -47,11 +46,10 @@ type Move struct {
 	from   base
 }
 
-// newMove plans a move whose target text describes. It is unknown how much will be
-// published again.
-func newMove(text string, to bridge.Target) *Move {
+// newMove plans a move whose target text describes.
+func newMove(text string, to bridge.Target, again Repeats) *Move {
 	return &Move{
-		Plan:   Plan{To: Endpoint{Text: text, CursorHash: bridge.CursorHash(to.Cursor)}, AgainEvents: -1, AgainPages: -1},
+		Plan:   Plan{To: Endpoint{Text: text, CursorHash: bridge.CursorHash(to.Cursor)}, Repeats: again},
 		target: to,
 	}
 }

@@ -43,27 +43,28 @@ func targets(r *harness, lose func(*harness), name string) {
 	now, back := r.now(), r.entryOf(12)
 	at := time.UnixMilli(back.WrittenAt).Add(time.Millisecond)
 	other := bridge.Checkpoint{Format: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70, Pages: 7, PositionTime: 1000}
+	exactly := control.Repeats{Min: now.Events - back.Events, Max: now.Events - back.Events, Pages: now.Pages - 12}
 	lose(r)
 	for _, c := range []struct {
-		to           control.Target
-		text         string
-		again, pages int64
-		cursor       string
-		note         string
+		to     control.Target
+		text   string
+		again  control.Repeats
+		cursor string
+		note   string
 	}{
-		{control.RewindPages{Pages: now.Pages - 12}, "(the newest commit at least ", now.Events - back.Events, now.Pages - 12, back.Cursor, ""},
-		{control.RewindToTime{Time: at}, "(the newest commit at or before " + at.UTC().Format("2006-01-02"), now.Events - back.Events, now.Pages - 12, back.Cursor, ""},
-		{control.RewindToEntry{Entry: back.Version}, "entry " + back.Version.String(), -1, -1, back.Cursor, ""},
-		{control.ResetToEarliest{}, "the earliest event", -1, -1, "", ""},
-		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on", -1, -1, "", ""},
-		{control.ResetToLatest{}, "events from now on", -1, -1, "", "are skipped"},
-		{control.ResetToCurrent{}, "the same position", 0, 0, now.Cursor, "accepted as they are now"},
-		{control.ResetToCursor{Cursor: "elsewhere"}, "cursor elsewhere  (sha256 ", -1, -1, "elsewhere", ""},
-		{control.Import{Checkpoint: other}, "1970-01-01 00:00:01Z", -1, -1, "elsewhere", ""},
+		{control.RewindPages{Pages: now.Pages - 12}, "(the newest commit at least ", exactly, back.Cursor, ""},
+		{control.RewindToTime{Time: at}, "(the newest commit at or before " + at.UTC().Format("2006-01-02"), exactly, back.Cursor, ""},
+		{control.RewindToEntry{Entry: back.Version}, "entry " + back.Version.String(), exactly, back.Cursor, ""},
+		{control.ResetToEarliest{}, "the earliest event", atLeast(now.Events), "", ""},
+		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on", atLeast(0), "", ""},
+		{control.ResetToLatest{}, "events from now on", control.Repeats{}, "", "are skipped"},
+		{control.ResetToCurrent{}, "the same position", control.Repeats{}, now.Cursor, "accepted as they are now"},
+		{control.ResetToCursor{Cursor: "elsewhere"}, "cursor elsewhere  (sha256 ", atLeast(0), "elsewhere", ""},
+		{control.Import{Checkpoint: other}, "1970-01-01 00:00:01Z", atLeast(0), "elsewhere", ""},
 	} {
 		m := r.plan(c.to)
-		if !strings.Contains(m.To.Text, c.text) || m.AgainEvents != c.again || m.AgainPages != c.pages || m.To.CursorHash != bridge.CursorHash(c.cursor) {
-			r.t.Errorf("%T: planned to %q, again %d events in %d pages", c.to, m.To.Text, m.AgainEvents, m.AgainPages)
+		if !strings.Contains(m.To.Text, c.text) || m.Repeats != c.again || m.To.CursorHash != bridge.CursorHash(c.cursor) {
+			r.t.Errorf("%T: planned to %q, repeats %+v, want %+v", c.to, m.To.Text, m.Repeats, c.again)
 		}
 		if m.Stream != "events" || m.BaseEpoch != 0 || m.Guarantee != "exactly-once" || m.From.Version == nil || *m.From.Version != now.Version || m.From.Events != now.Events {
 			r.t.Errorf("%T: the plan is %+v", c.to, m.Plan)
@@ -85,6 +86,50 @@ func targets(r *harness, lose func(*harness), name string) {
 	if ch := got.Change; err != nil || got.Cursor != back.Cursor || got.Events != back.Events || ch == nil || ch.ID != done.ID || ch.Who != "ann" || ch.Reason != "bad deploy" || ch.From != now.Version {
 		r.t.Errorf("the stream is at %+v, %v", got, err)
 	}
+}
+
+// atLeast is a number of repeated events without an upper bound.
+func atLeast(events int64) control.Repeats { return control.Repeats{Min: events, Max: -1, Pages: -1} }
+
+// TestRepeatsAcrossBranches: what a rewind to an entry of another branch repeats is
+// known as long as both branches count from one root.
+func TestRepeatsAcrossBranches(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		early, back, last := r.entryOf(5), r.entryOf(12), r.entryOf(19)
+		move := func(to control.Target) {
+			t.Helper()
+			if _, err := r.Move(t.Context(), r.plan(to), why); err != nil {
+				t.Fatal(err)
+			}
+		}
+		repeats := func(to control.Target, want control.Repeats) {
+			t.Helper()
+			if m := r.plan(to); m.Repeats != want {
+				t.Errorf("from %s, %T%+v repeats %+v, want %+v", m.From.Text, to, to, m.Repeats, want)
+			}
+		}
+		exactly := func(to bridge.Checkpoint) control.Repeats {
+			n := back.Events - to.Events
+			return control.Repeats{Min: n, Max: n, Pages: back.Pages - to.Pages}
+		}
+		move(control.RewindToEntry{Entry: back.Version})
+		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
+		repeats(control.RewindToEntry{Entry: last.Version}, control.Repeats{})
+		repeats(control.ResetToEarliest{}, atLeast(last.Events))
+		if _, err := r.Pause(t.Context(), why, 0); err != nil {
+			t.Fatal(err)
+		}
+		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
+		repeats(control.RewindToTime{Time: time.UnixMilli(early.WrittenAt)}, exactly(early))
+		heal := r.redis.away()
+		repeats(control.RewindToEntry{Entry: early.Version}, atLeast(0))
+		repeats(control.RewindPages{Pages: 0}, control.Repeats{})
+		heal()
+		move(control.ResetToLatest{})
+		repeats(control.RewindToEntry{Entry: early.Version}, atLeast(back.Events-early.Events))
+		repeats(control.ResetToEarliest{}, atLeast(last.Events))
+	})
 }
 
 // What cannot be planned says what is missing.

@@ -57,49 +57,41 @@ type Import struct {
 func (t RewindToEntry) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
 	e, err := c.entry(ctx, from, lookup{
 		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Entry(ctx, t.Entry) },
-		inLog:   func(p bridge.Checkpoint) (bool, bool) { return p.Version == t.Entry, p.Version.Compare(t.Entry) > 0 },
-	})
-	if err != nil {
-		return nil, err
-	}
-	m := moveToEntry(from, &e)
-	m.AgainEvents, m.AgainPages = -1, -1 // on another branch the counters say nothing
-	return m, nil
-}
-
-func (t RewindToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	e, err := c.entry(ctx, from, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.entryAt(ctx, t.Time) },
-		inLog:   func(p bridge.Checkpoint) (bool, bool) { return p.WrittenAt <= t.Time.UnixMilli(), true },
-		time:    t.Time,
-	})
-	if err != nil {
-		return nil, err
-	}
-	m := moveToEntry(from, &e)
-	m.To.Text += "   (the newest commit at or before " + t.Time.UTC().Format(timeLayout) + ")"
-	return m, nil
-}
-
-func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	epoch := from.Epoch
-	e, err := c.entry(ctx, from, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Back(ctx, t.Pages) },
-		// A pause keeps the branch, a reset starts another one.
-		inLog: func(p bridge.Checkpoint) (match, more bool) {
-			if p.Epoch < epoch {
-				return false, false
-			}
-			if p.Seq == 0 && p.Change != nil && (p.Change.Kind == bridge.KindPause || p.Change.Kind == bridge.KindResume) {
-				epoch = p.Change.From.Epoch
-			}
-			return p.Pages <= from.Pages-t.Pages, true
+		inLog: func(p *bridge.Checkpoint, _ bool) (bool, bool) {
+			return p.Version == t.Entry, p.Version.Compare(t.Entry) > 0
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	m := moveToEntry(from, &e)
+	return c.moveToEntry(ctx, from, e), nil
+}
+
+func (t RewindToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	e, err := c.entry(ctx, from, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.entryAt(ctx, t.Time) },
+		inLog:   func(p *bridge.Checkpoint, _ bool) (bool, bool) { return p.WrittenAt <= t.Time.UnixMilli(), true },
+		time:    t.Time,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := c.moveToEntry(ctx, from, e)
+	m.To.Text += "   (the newest commit at or before " + t.Time.UTC().Format(timeLayout) + ")"
+	return m, nil
+}
+
+func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	e, err := c.entry(ctx, from, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Back(ctx, t.Pages) },
+		inLog: func(p *bridge.Checkpoint, own bool) (match, more bool) {
+			return own && p.Pages <= from.Pages-t.Pages, own || p.Version.Compare(from.Version) > 0
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := c.moveToEntry(ctx, from, e)
 	m.To.Text += fmt.Sprintf("   (the newest commit at least %d pages back)", t.Pages)
 	return m, nil
 }
@@ -111,48 +103,60 @@ type lookup struct {
 	time    time.Time // the requested time, zero if none
 }
 
-func (c *Controller) entry(ctx context.Context, from base, l lookup) (bridge.Entry, error) {
+// found is an entry, and whether it counts its events from where the stream does.
+type found struct {
+	bridge.Entry
+	sameCount bool
+}
+
+func (c *Controller) entry(ctx context.Context, from base, l lookup) (found, error) {
 	e, err := bridge.Entry{}, bridge.ErrNoEntry
 	if from.away == nil {
-		e, err = l.inStore(ctx)
+		if e, err = l.inStore(ctx); err == nil {
+			return found{e, c.sameCount(ctx, from.Version, e.Version)}, nil
+		}
 	}
-	if isNoEntry(err) {
-		e, err = c.older(ctx, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.inLog)
+	if !isNoEntry(err) {
+		return found{}, err
 	}
+	f, err := c.older(ctx, from, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.inLog)
 	if isNoEntry(err) {
 		missing := &NoEntryError{Time: l.time, Err: err}
 		if ch := from.Change; ch != nil {
 			missing.Left = &ch.From
 		}
-		return e, missing
+		return f, missing
 	}
-	return e, err
+	return f, err
 }
 
 func isNoEntry(err error) bool {
 	return errors.Is(err, bridge.ErrNoEntry) || errors.Is(err, bridge.ErrNoCheckpoint)
 }
 
-// moveToEntry plans a rewind along the stream's own branch.
-func moveToEntry(from base, e *bridge.Entry) *Move {
-	m := newMove("", e.Target())
+// moveToEntry plans a rewind.
+func (c *Controller) moveToEntry(ctx context.Context, from base, e found) *Move {
+	m := newMove("", e.Target(), Repeats{})
 	m.To = endpointOf(&e.Checkpoint)
-	switch again := from.Events - e.Events; {
-	case e.PositionTime > from.PositionTime && from.PositionTime > 0:
+	again, known := from.Events-e.Events, e.sameCount && !from.Zero()
+	switch {
+	case known && again < 0, !known && e.PositionTime > from.PositionTime && from.PositionTime > 0:
 		m.Notes = append(m.Notes, "the target is ahead of the stream: unpublished events in between are skipped")
-	case again >= 0:
-		m.AgainEvents, m.AgainPages = again, from.Pages-e.Pages
+	case known:
+		m.Repeats = Repeats{Min: again, Max: again, Pages: from.Pages - e.Pages}
+	default:
+		m.Repeats = atLeast(c.passedSince(ctx, from, &e.Checkpoint))
 	}
 	return m
 }
 
-func (ResetToEarliest) plan(context.Context, *Controller, base) (*Move, error) { //nolint:unparam // a Target
-	return newMove("the earliest event", bridge.Target{}), nil
+func (ResetToEarliest) plan(ctx context.Context, c *Controller, from base) (*Move, error) { //nolint:unparam // a Target
+	return newMove("the earliest event", bridge.Target{}, atLeast(c.passedSince(ctx, from, nil))), nil
 }
 
 func (t ResetToTime) plan(_ context.Context, _ *Controller, from base) (*Move, error) { //nolint:unparam // a Target
 	ms := t.Time.UnixMilli()
-	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms})
+	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms}, atLeast(0))
 	if !from.Zero() && ms > max(from.PositionTime, from.Origin.Start) {
 		m.Notes = append(m.Notes, "the target is ahead of the stream: events in between are skipped")
 	}
@@ -164,7 +168,7 @@ func (ResetToLatest) plan(ctx context.Context, c *Controller, from base) (*Move,
 	if err != nil {
 		return nil, err
 	}
-	m := newMove("events from now on, "+t.UTC().Format(time.RFC3339Nano), bridge.Target{Start: t.UnixMilli()})
+	m := newMove("events from now on, "+t.UTC().Format(time.RFC3339Nano), bridge.Target{Start: t.UnixMilli()}, Repeats{})
 	m.Notes = append(m.Notes, "events between the current position and now are skipped")
 	return m, nil
 }
@@ -176,8 +180,7 @@ func (ResetToCurrent) plan(_ context.Context, c *Controller, from base) (*Move, 
 	m := newMove("the same position", bridge.Target{
 		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Start: from.Origin.Start,
 		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
-	})
-	m.AgainEvents, m.AgainPages = 0, 0
+	}, Repeats{})
 	m.Notes = append(m.Notes, "the topics are accepted as they are now; lost records stay missing until they are repaired")
 	return m, nil
 }
@@ -186,7 +189,7 @@ func (t ResetToCursor) plan(context.Context, *Controller, base) (*Move, error) {
 	if err := CheckCursor(t.Cursor); err != nil {
 		return nil, err
 	}
-	return newMove(fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor)), bridge.Target{Cursor: t.Cursor}), nil
+	return newMove(fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor)), bridge.Target{Cursor: t.Cursor}, atLeast(0)), nil
 }
 
 // CheckCursor returns why a cursor cannot have come from the API.
@@ -231,7 +234,7 @@ func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error)
 		return nil, &ForeignCursorError{Differences: differs}
 	}
 	m := newMove(fmt.Sprintf("cursor of entry %s of stream %s, exported from there", in.Version, in.Stream),
-		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages})
+		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages}, atLeast(0))
 	m.Notes = differs
 	if in.PositionTime > 0 {
 		m.To.Text += "   " + time.UnixMilli(in.PositionTime).UTC().Format(timeLayout)

@@ -62,7 +62,7 @@ func (c *fakeController) Plan(_ context.Context, to control.Target) (*control.Mo
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.plans = append(c.plans, to)
-	return &control.Move{Plan: control.Plan{Stream: "events", BaseEpoch: c.epoch, AgainEvents: 5}}, c.err
+	return &control.Move{Plan: control.Plan{Stream: "events", BaseEpoch: c.epoch, Repeats: control.Repeats{Min: 5, Max: 5}}}, c.err
 }
 
 func (c *fakeController) Move(_ context.Context, m *control.Move, by control.Request) (control.Done, error) {

@@ -136,7 +136,7 @@ func TestScreenshots(t *testing.T) {
 		{name: "plan", scheme: "dark", width: 1280, height: 900, change: func(f *fakeBridge) {
 			f.answers = []answer{{200, object{
 				"stream": "events", "from": object{"epoch": 3, "seq": 88412, "events": 48_211_907}, "to": "entry 3.88390   2026-11-20 14:02:31Z",
-				"again_events": 251_170, "again_pages": 286, "guarantee": "exactly-once", "base_epoch": 3,
+				"repeats_min": 251_170, "repeats_max": 251_170, "repeats_pages": 286, "guarantee": "exactly-once", "base_epoch": 3,
 			}}}
 		}, act: func(p *tab) {
 			p.click(`#history-rows [data-key="3.88390"]`)

@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
+
 	"exportbridge/cmd/internal/process"
 )
 
@@ -125,11 +127,11 @@ func (a *App) PrintTo(file, text string) error {
 }
 
 // Counted is a number of things: "1 topic", "2 topics".
-func Counted(n int, what string) string {
+func Counted[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return humanize.Comma(int64(n)) + " " + what + "s"
 }
 
 // RoundDuration is a duration as people say it, such as 3h20m.

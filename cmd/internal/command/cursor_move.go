@@ -231,16 +231,26 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 func (m *move) show(plan *control.Plan) {
 	w := m.app.Stdout
 	fmt.Fprintf(w, "  from   %s\n  to     %s\n", plan.From.Text, plan.To.Text)
-	switch {
-	case plan.AgainEvents < 0:
-		fmt.Fprintln(w, "  again  all events from there on; those published before keep their ce_id")
-	case plan.AgainEvents == 0:
-		fmt.Fprintln(w, "  again  nothing is published again")
-	default:
-		fmt.Fprintf(w, "  again  about %s events in %s pages are published again, with the same ce_id\n",
-			humanize.Comma(plan.AgainEvents), humanize.Comma(plan.AgainPages))
-	}
+	fmt.Fprintf(w, "  again  %s\n", repeatsText(plan))
 	for _, note := range plan.Notes {
 		fmt.Fprintf(w, "  note   %s\n", note)
 	}
+}
+
+// repeatsText describes how many events a move publishes again.
+func repeatsText(plan *control.Plan) string {
+	const same = ", with the same ce_id"
+	r := plan.Repeats
+	switch {
+	case r.Max == 0:
+		return "no event is published again"
+	case r.Max < 0 && r.Min == 0:
+		return "an unknown number of events" + same
+	case r.Max < 0:
+		return "at least " + cli.Counted(r.Min, "event") + same
+	case r.Min < r.Max:
+		return humanize.Comma(r.Min) + " to " + cli.Counted(r.Max, "event") + same
+	}
+	return fmt.Sprintf("%s in %s%s,\n         published between %s and %s", cli.Counted(r.Min, "event"), cli.Counted(r.Pages, "page"), same,
+		plan.To.At.Format(timeLayout), plan.From.At.Format(timeLayout))
 }

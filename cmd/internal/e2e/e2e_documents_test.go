@@ -167,7 +167,7 @@ func TestDocumentHTTP(t *testing.T) {
 			t.Fatalf("no answer like %T: %v", into, err)
 		}
 	}
-	if len(status) != 1 || plan.AgainPages < 100 || !done.Applied || done.Epoch != 1 {
+	if len(status) != 1 || plan.Repeats.Pages < 100 || !done.Applied || done.Epoch != 1 {
 		t.Errorf("status %v, plan %+v, done %+v", status, plan, done)
 	}
 }

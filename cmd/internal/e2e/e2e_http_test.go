@@ -125,7 +125,7 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	if diff := cmp.Diff(commands, plan); diff != "" {
 		t.Errorf("the plan differs from the command's (-command +http):\n%s", diff)
 	}
-	if plan.BaseEpoch != 2 || plan.AgainPages < 5 || plan.AgainEvents != n-plan.To.Events || s.checkpoint().Epoch != 2 {
+	if plan.BaseEpoch != 2 || plan.Repeats.Pages < 5 || plan.Repeats.Min != n-plan.To.Events || plan.Repeats.Max != plan.Repeats.Min || s.checkpoint().Epoch != 2 {
 		t.Errorf("plan %+v, at epoch %d: want at least five pages back, and nothing changed", plan, s.checkpoint().Epoch)
 	}
 
@@ -159,7 +159,7 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	if got, want := c.stretches(), []benchRun{{0, n}, {int(plan.To.Events), n}}; !slices.Equal(got, want) {
 		t.Errorf("the topic holds %v, want %v: the rewind once", got, want)
 	}
-	c.wantAll(n, int(plan.AgainEvents))
+	c.wantAll(n, int(plan.Repeats.Min))
 	s.eachOutput(func(name string, content []byte) {
 		if name != "token" && bytes.Contains(content, []byte(adminToken)) {
 			t.Errorf("%s has the token in it", name)

@@ -104,21 +104,21 @@ func rewinds(t *testing.T, v *backends, mode bridge.Mode) {
 	run := s.run()
 	var from []int // where each epoch begins
 	var acked []time.Duration
-	move := func(begin int, args ...string) (againPages int64) {
+	move := func(begin int, args ...string) (repeated int64) {
 		t.Helper()
 		before := s.checkpoint()
 		p, took := s.command(0, append([]string{"cursor"}, append(args, "--execute", "--json")...)...)
 		var plan struct {
-			AgainPages int64 `json:"again_pages"`
-			Executed   bool
-			Answer     bridge.Answer
+			Pages    int64 `json:"repeats_pages"`
+			Executed bool
+			Answer   bridge.Answer
 		}
 		decode(t, p.stdout(), &plan)
 		if !plan.Executed || !plan.Answer.Applied || plan.Answer.Version != (bridge.Version{Epoch: before.Epoch + 1}) {
 			t.Fatalf("%v: answer %+v, want it applied as epoch %d", args, plan.Answer, before.Epoch+1)
 		}
 		from, acked = append(from, begin), append(acked, took)
-		return plan.AgainPages
+		return plan.Pages
 	}
 
 	s.awaitPublished(n / 20)

@@ -3,7 +3,7 @@
 
 import { ApiError, getJSON, post, token } from './api.js';
 import { $, el, setText, toast } from './dom.js';
-import { clock, instant, place, plural } from './format.js';
+import { clock, count, instant, place, plural } from './format.js';
 import { mayAct, model, now } from './model.js';
 
 // ask opens a dialog and answers its form's submit with act, one at a time. What
@@ -216,13 +216,21 @@ function utc(value) {
 
 function planRows(plan, to) {
   const rows = [['From', whereText(plan.from)], ['To', whereText(plan.to)]];
-  if (plan.again_events < 0) rows.push(['Repeats', 'all events from there on (number unknown)']);
-  else if (plan.again_events === 0) rows.push(['Repeats', 'none']);
-  else rows.push(['Repeats', `about ${plural(plan.again_events, 'event')} in ${plural(plan.again_pages, 'page')}, published again with the same ids`]);
+  rows.push(['Repeats', repeatsText(plan)]);
   rows.push(['Guarantee', plan.guarantee ?? 'unknown']);
   if (to.latest) rows.push(['Note', 'events between the current position and now will be skipped']);
   for (const note of plan.notes ?? []) rows.push(['Note', note]);
   return rows.flatMap(([name, text]) => [el('dt', null, name), el('dd', null, text)]);
+}
+
+// repeatsText describes how many events the move publishes again.
+function repeatsText(plan) {
+  const [min, max] = [plan.repeats_min, plan.repeats_max];
+  const same = 'published again with the same ids';
+  if (max === 0) return 'none';
+  if (max < 0) return min > 0 ? `at least ${plural(min, 'event')}, ${same}` : 'an unknown number of events';
+  if (min < max) return `${count(min)} to ${plural(max, 'event')}, ${same}`;
+  return `${plural(min, 'event')} in ${plural(plan.repeats_pages, 'page')}, ${same}`;
 }
 
 // whereText describes an end of the plan: in the bridge's words, or as a place

@@ -1,0 +1,67 @@
+package control
+
+import (
+	"context"
+
+	"exportbridge/bridge"
+)
+
+// Repeats is how many events a move publishes again.
+type Repeats struct {
+	// Min and Max are equal if the history knows the number. Max is -1 if it
+	// knows no upper bound.
+	Min int64 `json:"repeats_min"`
+	Max int64 `json:"repeats_max"`
+	// Pages is the number of their pages, -1 if unknown.
+	Pages int64 `json:"repeats_pages"`
+}
+
+func atLeast(events int64) Repeats { return Repeats{Min: events, Max: -1, Pages: -1} }
+
+// sameCount reports whether two entries count their events from the same position:
+// their branches have the same root.
+func (c *Controller) sameCount(ctx context.Context, a, b bridge.Version) bool {
+	if a.Epoch == b.Epoch {
+		return true
+	}
+	rootA, okA := c.root(ctx, a)
+	rootB, okB := c.root(ctx, b)
+	return okA && okB && rootA == rootB
+}
+
+// root returns the epoch in which the branch of an entry begins; false if it is
+// unknown.
+func (c *Controller) root(ctx context.Context, at bridge.Version) (epoch int64, ok bool) {
+	for {
+		first, err := c.ports.Entries.Entry(ctx, bridge.Version{Epoch: at.Epoch})
+		switch {
+		case err != nil:
+			return 0, false
+		case first.Parent == nil || first.Parent.Epoch >= at.Epoch:
+			return at.Epoch, true
+		}
+		at = *first.Parent
+	}
+}
+
+// passedSince returns how many events the stream has published at least since the
+// entry e, on this branch or on one that it left; nil is the beginning of the
+// export.
+func (c *Controller) passedSince(ctx context.Context, from base, e *bridge.Checkpoint) (events int64) {
+	for at := from.Checkpoint; ; {
+		switch {
+		case e == nil:
+			events = max(events, at.Events)
+		case c.sameCount(ctx, at.Version, e.Version):
+			return max(0, at.Events-e.Events)
+		}
+		if at.Change == nil || from.away != nil || ctx.Err() != nil {
+			return events
+		}
+		left, err := c.ports.Entries.Entry(ctx, at.Change.From)
+		if err != nil {
+			return events
+		}
+		at = left.Checkpoint
+	}
+}
