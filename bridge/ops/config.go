@@ -15,10 +15,12 @@ type Config struct {
 	Addr string `env:"HTTP_ADDR" desc:"listen address of web UI, API, metrics and probes, or off"`
 	// AdminToken authorizes actions. Without one, actions are restricted to
 	// localhost.
-	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP; if empty, actions are restricted to localhost"`
+	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if empty, actions are restricted to localhost"`
 	// AllowedHosts are the accepted Host names besides localhost, IP addresses and
 	// the host of Addr.
 	AllowedHosts []string `env:"HTTP_ALLOWED_HOSTS" desc:"accepted Host names besides localhost and IP addresses" example:"bridge.example.com"`
+	// PProf serves Go profiles to clients on this machine.
+	PProf bool `env:"HTTP_PPROF" desc:"serve Go profiles at /debug/pprof/ to localhost"`
 	// ShowEvents exposes the payload of sampled events to every client.
 	ShowEvents bool `env:"HTTP_SHOW_EVENTS" desc:"expose the payload of sampled events to every client of HTTP_ADDR"`
 }
@@ -34,6 +36,21 @@ func (c Config) Local() bool {
 	host, _, err := net.SplitHostPort(c.Addr)
 	ip, ipErr := netip.ParseAddr(host)
 	return err == nil && (host == localhost || ipErr == nil && ip.IsLoopback())
+}
+
+// minToken is the length below which a token can be guessed.
+const minToken = 16
+
+// Unsafe lists the settings that disable a protection.
+func (c Config) Unsafe() []string {
+	var list []string
+	if token := c.AdminToken.Reveal(); token != "" && len(token) < minToken && !c.Off() {
+		list = append(list, "HTTP_ADMIN_TOKEN")
+	}
+	if c.ShowEvents && !c.Local() && !c.Off() {
+		list = append(list, "HTTP_SHOW_EVENTS")
+	}
+	return list
 }
 
 // Validate returns all problems of the configuration.

@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 const localhost = "localhost"
@@ -18,10 +20,11 @@ const localhost = "localhost"
 type guard struct {
 	token *[sha256.Size]byte // of the hash of the token; nil where none is set
 	hosts []string           // in lower case
+	guesses
 }
 
-func newGuard(cfg Config) guard {
-	var g guard
+func newGuard(cfg Config) *guard {
+	g := new(guard)
 	if token := cfg.AdminToken.Reveal(); token != "" {
 		hash := sha256.Sum256([]byte(token))
 		g.token = &hash
@@ -61,22 +64,36 @@ func (g *guard) mayAct(r *http.Request) error {
 			Hint: "set HTTP_ADMIN_TOKEN_FILE, or send the request from there",
 		}
 	}
-	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	authorization := r.Header.Get("Authorization")
+	if authorization == "" {
+		return unauthorized("the admin token is required")
+	}
+	scheme, given, _ := strings.Cut(authorization, " ")
 	// Hashes have equal lengths, which constant time requires.
 	hash := sha256.Sum256([]byte(strings.TrimSpace(given)))
-	if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1 {
-		return nil
+	right := strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1
+	switch {
+	case !g.allow(peerOf(r), right, time.Now()):
+		return &Error{
+			Status: http.StatusTooManyRequests, Err: fmt.Errorf("too many wrong tokens from %s", callerOf(r)),
+			Hint: "retry in a second, or from another address",
+		}
+	case !right:
+		return unauthorized("the admin token is wrong")
 	}
-	text := "the admin token is required"
-	if scheme != "" {
-		text = "the admin token is wrong"
-	}
+	return nil
+}
+
+func unauthorized(text string) error {
 	return &Error{Status: http.StatusUnauthorized, Err: errors.New(text), Hint: "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>"}
 }
 
-// forwarded are the prefixes of headers that proxies add. Proxied requests look local
-// but may come from anywhere.
-var forwarded = []string{"Forwarded", "X-Forwarded-", "X-Real-Ip", "X-Envoy-", "Via"}
+// forwarded are the prefixes of headers that proxies, sidecars and content delivery
+// networks add. Proxied requests look local but may come from anywhere.
+var forwarded = []string{
+	"Forwarded", "Via", "X-Forwarded", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original", "X-Proxy", "Client-Ip",
+	"True-Client-Ip", "Cf-", "Cdn-", "Fastly-", "Fly-", "X-Amz", "X-Appengine-", "X-Arr-", "X-Azure-", "X-Cloud-Trace-", "X-Envoy-", "L5d-",
+}
 
 // isLocal reports whether the caller is on this machine.
 func isLocal(r *http.Request) bool {
@@ -85,25 +102,34 @@ func isLocal(r *http.Request) bool {
 			return false
 		}
 	}
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && peer.Addr().Unmap().IsLoopback()
+	return peerOf(r).IsLoopback()
 }
 
-// fromOtherSite reports whether a web page of another site sent a request to the API
-// or the profiler. It could not read the answer, but could exhaust connections.
+// fromOtherSite reports whether a web page of another site sent a request. It could
+// not read the answer, but could exhaust connections. It may link to the web UI.
 func fromOtherSite(r *http.Request) bool {
-	if !strings.HasPrefix(r.URL.Path, apiRoot) && !strings.HasPrefix(r.URL.Path, debugRoot) {
+	origin := r.Header.Get("Origin")
+	switch site := r.Header.Get("Sec-Fetch-Site"); {
+	case site == "none" || site == "same-origin":
 		return false
+	case origin != "":
+		u, err := url.Parse(origin)
+		return err != nil || u.Host != r.Host
+	default:
+		return site != "" && (strings.HasPrefix(r.URL.Path, apiRoot) || strings.HasPrefix(r.URL.Path, debugRoot))
 	}
-	site := r.Header.Get("Sec-Fetch-Site")
-	return site == "cross-site" || site == "same-site"
 }
 
-// callerOf is the address of the caller, without its port.
+// peerOf is the address of the caller, the zero Addr if unknown.
+func peerOf(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero AddrPort on errors
+	return peer.Addr().Unmap()
+}
+
+// callerOf is the address of the caller as text.
 func callerOf(r *http.Request) string {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return "unknown"
+	if peer := peerOf(r); peer.IsValid() {
+		return peer.String()
 	}
-	return peer.Addr().Unmap().String()
+	return "unknown"
 }

@@ -52,7 +52,7 @@ const (
 type handler struct {
 	Parts
 	config  Config
-	guard   guard
+	guard   *guard
 	queries chan struct{} // full while maxQueries are being answered
 	feeds   chan struct{} // full while maxFeeds are connected
 }
@@ -65,11 +65,12 @@ type handler struct {
 //	          /ready.
 //	/metrics  Prometheus.
 //	/api/v1/  Controllers and Records as JSON, and server-sent events.
-//	/debug/pprof/  on localhost, if Addr is a loopback address.
+//	/debug/pprof/  for localhost, if PProf is set.
 //	/         the web UI.
 //
-// Unknown Host names get 421, requests of other sites' pages to /api/ or /debug/ 403.
-// Actions require the token; without a token they are restricted to localhost.
+// Unknown Host names get 421, requests of other sites' pages 403, but for links to the
+// web UI. Actions require the token; without a token they are restricted to localhost.
+// An address that tries wrong tokens gets 429 for all but one token a second.
 func Handler(cfg Config, parts Parts) http.Handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
@@ -104,7 +105,7 @@ func (h *handler) route(mux *http.ServeMux) {
 		mux.HandleFunc("POST /api/v1/streams/{stream}/resume", h.action(h.resume))
 		mux.HandleFunc("POST /api/v1/streams/{stream}/move", h.action(h.move))
 	}
-	if h.config.Local() {
+	if h.config.PProf {
 		for path, f := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
 			mux.HandleFunc("GET "+debugRoot+path, onlyLocal(f))
 		}
@@ -192,8 +193,11 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch e.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="exportbridge"`)
-		fallthrough
-	case http.StatusForbidden, http.StatusMisdirectedRequest:
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "1")
+	}
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests:
 		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path), "status", e.Status, "error", e.Error(), "hint", e.Hint)
 	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})

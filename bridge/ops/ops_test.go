@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,6 +164,27 @@ func TestConfig(t *testing.T) {
 			if !strings.Contains(err.Error(), name+":") {
 				t.Errorf("%+v: %q does not name %s", tc.cfg, err, name)
 			}
+		}
+	}
+}
+
+func TestUnsafe(t *testing.T) {
+	t.Parallel()
+	const token, short = "0123456789abcdef", "0123456789abcde"
+	for _, tc := range []struct {
+		cfg  ops.Config
+		want []string
+	}{
+		{ops.Config{Addr: ":8080"}, nil},
+		{ops.Config{Addr: ":8080", AdminToken: token}, nil},
+		{ops.Config{Addr: "127.0.0.1:8080", AdminToken: short}, []string{"HTTP_ADMIN_TOKEN"}},
+		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
+		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: token, ShowEvents: true}, []string{"HTTP_SHOW_EVENTS"}},
+		{ops.Config{Addr: "bridge:8080", AdminToken: short, ShowEvents: true}, []string{"HTTP_ADMIN_TOKEN", "HTTP_SHOW_EVENTS"}},
+		{ops.Config{Addr: "off", AdminToken: short, ShowEvents: true}, nil},
+	} {
+		if got := tc.cfg.Unsafe(); !slices.Equal(got, tc.want) {
+			t.Errorf("%+v: %v, want %v", tc.cfg, got, tc.want)
 		}
 	}
 }

@@ -61,8 +61,12 @@ type session struct {
 }
 
 func (h *handler) session(_ context.Context, r *http.Request) (any, error) {
+	refused := h.guard.mayAct(r)
+	if e, ok := errors.AsType[*Error](refused); ok && e.Status == http.StatusTooManyRequests {
+		return nil, refused
+	}
 	return session{
-		Version: h.Version, Now: time.Now().UTC(), Write: h.Controllers != nil && h.guard.mayAct(r) == nil,
+		Version: h.Version, Now: time.Now().UTC(), Write: h.Controllers != nil && refused == nil,
 		NeedsToken: h.guard.token != nil, ShowEvents: h.config.ShowEvents, Streams: h.names(),
 	}, nil
 }

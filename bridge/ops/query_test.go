@@ -162,21 +162,37 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// A page of another site may send people to ours, and nothing more.
+// A page of another site may link to ours, and nothing more.
 func TestOtherSitesMakeNoWork(t *testing.T) {
 	t.Parallel()
-	s := newSite(ops.Config{Addr: "127.0.0.1:8080"}, func(p *ops.Parts) {
+	s := newSite(ops.Config{Addr: "127.0.0.1:8080", PProf: true}, func(p *ops.Parts) {
 		p.Page = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	})
-	for _, site := range []string{"", "none", "same-origin", "same-site", "cross-site"} {
-		other := site == "same-site" || site == "cross-site"
-		for path, guarded := range map[string]bool{"/": false, "/app.js": false, "/livez": false, "/api/v1/status": true, "/debug/pprof/cmdline": true} {
-			want := 200
-			if other && guarded {
-				want = 403
+	const own, foreign = "http://localhost:8080", "http://evil.example"
+	type header = map[string]string
+	for _, tc := range []struct {
+		header  header
+		linked  int // of the page and the probes
+		guarded int // of the API and the profiles
+	}{
+		{nil, 200, 200},
+		{header{"Sec-Fetch-Site": "none"}, 200, 200},
+		{header{"Sec-Fetch-Site": "same-origin", "Origin": own}, 200, 200},
+		{header{"Sec-Fetch-Site": "same-site"}, 200, 403},
+		{header{"Sec-Fetch-Site": "cross-site"}, 200, 403},
+		{header{"Origin": own}, 200, 200},
+		{header{"Origin": foreign}, 403, 403},
+		{header{"Origin": "http://localhost:9090"}, 403, 403},
+		{header{"Origin": "null"}, 403, 403},
+		{header{"Sec-Fetch-Site": "cross-site", "Origin": foreign}, 403, 403},
+	} {
+		for path, guarded := range map[string]bool{"/": false, "/app.js": false, "/livez": false, "/metrics": false, "/api/v1/status": true, "/debug/pprof/cmdline": true} {
+			want := tc.linked
+			if guarded {
+				want = tc.guarded
 			}
-			if w := s.do(ask{line: "GET " + path, header: map[string]string{"Sec-Fetch-Site": site}}); w.Code != want {
-				t.Errorf("%s by a page of site %q: %d, want %d", path, site, w.Code, want)
+			if w := s.do(ask{line: "GET " + path, header: tc.header}); w.Code != want {
+				t.Errorf("%s with %v: %d, want %d", path, tc.header, w.Code, want)
 			}
 		}
 	}
@@ -186,17 +202,19 @@ func TestProfilesStayHere(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		addr string
+		off  bool
 		ask  ask
 		code int
 	}{
-		{"127.0.0.1:8080", ask{}, 200},
-		{"127.0.0.1:8080", ask{peer: "10.0.0.1:1"}, 404},
-		{"127.0.0.1:8080", ask{header: map[string]string{"X-Forwarded-For": "10.0.0.1"}}, 404},
-		{":8080", ask{}, 404},
-		{"0.0.0.0:8080", ask{}, 404},
+		{addr: "127.0.0.1:8080", code: 200},
+		{addr: ":8080", code: 200},
+		{addr: "127.0.0.1:8080", off: true, code: 404},
+		{addr: "127.0.0.1:8080", ask: ask{peer: "10.0.0.1:1"}, code: 404},
+		{addr: ":8080", ask: ask{peer: "10.0.0.1:1"}, code: 404},
+		{addr: "127.0.0.1:8080", ask: ask{header: map[string]string{"X-Forwarded-For": "10.0.0.1"}}, code: 404},
 	} {
 		tc.ask.line = "GET /debug/pprof/cmdline"
-		if w := newSite(ops.Config{Addr: tc.addr}).do(tc.ask); w.Code != tc.code {
+		if w := newSite(ops.Config{Addr: tc.addr, PProf: !tc.off}).do(tc.ask); w.Code != tc.code {
 			t.Errorf("%+v: %d, want %d", tc, w.Code, tc.code)
 		}
 	}

@@ -42,7 +42,8 @@ func Listen(ctx context.Context, cfg Config, parts Parts) (*Server, error) {
 		Handler:           Handler(cfg, parts),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: errorLog,
+		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: errorLog,
+		ConnState: new(connections).changed,
 	}}, nil
 }
 

@@ -173,17 +173,14 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	return nil
 }
 
-// logAccess logs what remote clients of the HTTP server may do.
+// logAccess logs what clients of the HTTP server may do.
 func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
-	if cfg.Local() {
-		return
-	}
-	if cfg.AdminToken == "" {
+	if cfg.AdminToken == "" && !cfg.Local() {
 		log.Info("HTTP actions restricted to localhost", logAddr, cfg.Addr, logHint, "set HTTP_ADMIN_TOKEN_FILE to allow them from elsewhere")
 	}
-	if cfg.ShowEvents {
-		log.Warn("unsafe setting", "setting", "HTTP_SHOW_EVENTS", logAddr, cfg.Addr)
-		p.metrics.Unsafe("", "HTTP_SHOW_EVENTS")
+	for _, unsafe := range cfg.Unsafe() {
+		log.Warn("unsafe setting", "setting", unsafe, logAddr, cfg.Addr)
+		p.metrics.Unsafe("", unsafe)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
@@ -42,15 +44,17 @@ func TestSayChanges(t *testing.T) {
 
 func TestSayWhoMay(t *testing.T) {
 	t.Parallel()
-	const actions, events = "HTTP actions restricted to localhost", "HTTP_SHOW_EVENTS"
+	const actions, events, token = "HTTP actions restricted to localhost", "HTTP_SHOW_EVENTS", "HTTP_ADMIN_TOKEN"
+	const long = "0123456789abcdef"
 	for _, test := range []struct {
 		cfg  ops.Config
 		said []string
 	}{
 		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
 		{ops.Config{Addr: ":8080"}, []string{actions}},
-		{ops.Config{Addr: ":8080", AdminToken: "abc"}, nil},
-		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: "abc", ShowEvents: true}, []string{events}},
+		{ops.Config{Addr: ":8080", AdminToken: long}, nil},
+		{ops.Config{Addr: "127.0.0.1:8080", AdminToken: "abc"}, []string{token}},
+		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: long, ShowEvents: true}, []string{events}},
 		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, events}},
 	} {
 		var b bytes.Buffer
@@ -62,6 +66,9 @@ func TestSayWhoMay(t *testing.T) {
 		for _, text := range test.said {
 			if !strings.Contains(b.String(), text) {
 				t.Errorf("%+v: says %q, want %q", test.cfg, b.String(), text)
+			}
+			if shown, err := testutil.GatherAndCount(p.metrics.Registry(), "exportbridge_unsafe_setting"); (shown > 0) != (text != actions) && len(test.said) == 1 || err != nil {
+				t.Errorf("%+v: %d metrics of unsafe settings, %v", test.cfg, shown, err)
 			}
 		}
 	}

@@ -294,6 +294,13 @@ func checkConfig(_ context.Context, s *config.Settings) []finding {
 	for _, line := range s.Warnings {
 		found = append(found, finding{Level: levelWarn, Text: line})
 	}
+	for _, name := range s.HTTP.Unsafe() {
+		f := finding{Level: levelWarn, Text: name + " exposes events to every client", Hint: "unset it, or set HTTP_ADDR=127.0.0.1:8080"}
+		if name == "HTTP_ADMIN_TOKEN" {
+			f.Text, f.Hint = name+" is shorter than 16 characters and can be guessed", "create one: openssl rand -hex 32"
+		}
+		found = append(found, f)
+	}
 	for i := range s.Streams {
 		for _, name := range s.Streams[i].Unsafe() {
 			f := finding{Level: levelWarn, Text: name + " disables a protection", Hint: "use it in tests only"}

@@ -1,0 +1,4 @@
+package ops
+
+// MaxConnections is for the tests.
+const MaxConnections = maxConnections
