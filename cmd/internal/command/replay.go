@@ -13,15 +13,15 @@ func newReplayCommand(a *cli.App) *cobra.Command {
 		Use:   "replay",
 		Short: "Re-publish a past range to a separate topic",
 		Long: `Re-publish a past range to a separate topic while the stream keeps running: the
-same events with the same ce_id, and the header eb-origin: replay. The default topic is
-<topic>.replay.<id>, created with the settings of the stream's topic.
+same events with the same ce_id, and the header eb-origin: replay. The default
+topic is <topic>.replay.<id>, created with the settings of the stream's topic.
 
 The job runs in this process. After an interruption or a crash, --resume
 continues it; neither loses nor repeats an event. --parallel and --rate-limit
-stay those of the job unless you pass others. "backfill list" shows replays, "backfill cancel" cancels them. A
-window includes its start and excludes its end; order is kept within a window.
-Exception: an event that the API lists late, or with another time, can be
-missing or published twice.
+stay those of the job unless you pass others. "backfill list" shows replays,
+"backfill cancel" cancels them. A window includes its start and excludes its
+end; order is kept within a window. Exception: an event that the API lists late,
+or with another time, can be missing or published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge replay --from -2h --to now
