@@ -19,9 +19,10 @@ func newBackfillCommand(a *cli.App) *cobra.Command {
 		Use:   "backfill",
 		Short: "Backfill a range the stream has not covered",
 		Long: `Publish a past range to the stream's topic while the stream keeps running, with
-the header eb-origin: backfill. The range is split into windows that are read in parallel;
-each is published exactly once. A range that overlaps the stream or an earlier
-backfill is rejected; --allow-overlap publishes it again, with the same ce_id.
+the header eb-origin: backfill. The range is split into windows that are read in
+parallel; each is published exactly once. A range that overlaps the stream or an
+earlier backfill is rejected; --allow-overlap publishes it again, with the same
+ce_id.
 
 The job runs in this process. After an interruption or a crash, --resume
 continues it; neither loses nor repeats an event. --parallel and --rate-limit

@@ -123,8 +123,8 @@ func newCursorResetCommand(a *cli.App) *cobra.Command {
 		Short: "Reset to an arbitrary position",
 		Long: `Reset a stream to an arbitrary position, in or outside its history. A reset also
 accepts changes that block a stream: another event filter (EXPORT_EVENTS), end
-(EXPORT_END), an API key of another application, and topics that were re-created or
-lost records. The running bridge applies and acknowledges the change; without
+(EXPORT_END), an API key of another application, and topics that were re-created
+or lost records. The running bridge applies and acknowledges the change; without
 one, the command applies it itself.
 
 --to-current keeps the position and only accepts such changes. --to-latest skips

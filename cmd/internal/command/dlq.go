@@ -150,8 +150,8 @@ func newDLQListCommand(a *cli.App) *cobra.Command {
 		Long: `List the dead letters of a stream, newest first, with PARTITION:OFFSET, time,
 reason, item id, size and time of a successful retry. If an item was too large
 for its letter, the letter holds its id, size, hash and position; it can be
-retried while the API accepts the cursor in the letter. If the topic cannot be read to its end, the command fails and
-prints nothing.`,
+retried while the API accepts the cursor in the letter. If the topic cannot be
+read to its end, the command fails and prints nothing.`,
 		Example: `  exportbridge dlq list --since -24h
   exportbridge dlq list --reason bad-timestamp --limit 1000 --json`,
 		Args: cli.NoArgs,

@@ -31,7 +31,8 @@ func newPauseCommand(a *cli.App) *cobra.Command {
 		Long: `Pause a stream at once, without --execute: the batch in flight is committed,
 then the API is not called. The pause lasts until "exportbridge resume", or for
 --duration, and survives restarts and failovers. A bounded run (--once,
---max-events, --until or EXPORT_END) of a paused stream is rejected. Without a running bridge, the command applies the pause itself.`,
+--max-events, --until or EXPORT_END) of a paused stream is rejected. Without a
+running bridge, the command applies the pause itself.`,
 		Example: `  exportbridge pause --duration 30m --reason "vendor migration"
   exportbridge pause`,
 		GroupID: groupPosition,
