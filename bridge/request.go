@@ -70,6 +70,10 @@ func (e *PendingError) Error() string {
 // maxReason bounds a reason, since every checkpoint of its epoch contains it.
 const maxReason = 1000
 
+// NotPaused is the Detail of the Answer to a resume of a stream that is not
+// paused.
+const NotPaused = "the stream is not paused"
+
 // CheckReason reports why a text is not valid as the reason of a Command: a
 // reason is one line of at most 1000 bytes without control characters, since
 // terminals show it. It may be empty.
@@ -79,21 +83,25 @@ func CheckReason(reason string) error {
 		return fmt.Errorf("the reason has %d bytes, the limit is %d", len(reason), maxReason)
 	case !utf8.ValidString(reason):
 		return errors.New("the reason is not UTF-8")
-	case strings.ContainsFunc(reason, misleads):
+	case strings.ContainsFunc(reason, Misleads):
 		return errors.New("the reason contains a control character")
 	}
 	return nil
 }
 
-// misleads reports whether a character can disguise a line of the history on a
-// terminal.
-func misleads(r rune) bool {
+// Misleads reports whether a character can disguise a line on a terminal: a
+// control character, a line or paragraph separator, or a bidirectional control.
+func Misleads(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
 // changeOf records a command applied at from.
 func changeOf(cmd Command, from Checkpoint) *Change {
-	return &Change{ID: cmd.ID, Kind: cmd.Kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, At: time.Now().UnixMilli()}
+	kind := cmd.Kind
+	if to := cmd.Target.Entry; kind == KindReset && to != nil && to.Compare(from.Version) < 0 && !keepsPosition(&cmd.Target, from) {
+		kind = KindRewind
+	}
+	return &Change{ID: cmd.ID, Kind: kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, At: time.Now().UnixMilli()}
 }
 
 // Reset derives the checkpoint of a reset at from: a new epoch at the command's
@@ -115,8 +123,12 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	if c.RewindEnd == nil { // else it was moved again before the first rewind was over
 		c.RewindEnd = &RewindEnd{CursorHash: CursorHash(from.Cursor), Source: from.Source}
 	}
-	if keepsPosition(&cmd.Target, from) && origin.Same(from.Origin) {
+	switch {
+	case !origin.Same(from.Origin): // the times are another export's
+	case keepsPosition(&cmd.Target, from):
 		c.LastEventTime, c.PositionTime, c.AdvanceTime = from.LastEventTime, from.PositionTime, from.AdvanceTime
+	default:
+		c.PositionTime = cmd.Target.PositionTime
 	}
 	return c
 }

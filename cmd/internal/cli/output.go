@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
@@ -18,7 +16,7 @@ import (
 
 // PrintJSON prints v as one indented JSON document.
 func PrintJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(process.Exact(w))
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
@@ -39,12 +37,12 @@ func PrintTable(w io.Writer, rows [][]string, width int) error {
 	total := -2
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = cellReplacer.Replace(cell)
+			row[i] = process.Printable(cell)
 			if i == len(widths) {
 				widths = append(widths, 0)
 				total += 2
 			}
-			n := utf8.RuneCountInString(row[i])
+			n := process.Width(row[i])
 			total += max(0, n-widths[i])
 			widths[i] = max(n, widths[i])
 		}
@@ -57,7 +55,7 @@ func PrintTable(w io.Writer, rows [][]string, width int) error {
 		line := ""
 		for i, cell := range row {
 			if line += process.Cut(cell, widths[i]); i < len(row)-1 {
-				line += strings.Repeat(" ", 2+widths[i]-min(widths[i], utf8.RuneCountInString(cell)))
+				line += strings.Repeat(" ", 2+widths[i]-min(widths[i], process.Width(cell)))
 			}
 		}
 		if width > 0 {
@@ -71,9 +69,6 @@ func PrintTable(w io.Writer, rows [][]string, width int) error {
 	return nil
 }
 
-// cellReplacer keeps a cell from breaking its table.
-var cellReplacer = strings.NewReplacer("\t", " ", "\n", " ", "\r", "")
-
 // PrintFields prints lines of a name and a text. A text longer than width, if
 // that is not 0, is continued on the next lines.
 func PrintFields(w io.Writer, fields [][2]string, width int) error {
@@ -83,11 +78,11 @@ func PrintFields(w io.Writer, fields [][2]string, width int) error {
 	}
 	var text strings.Builder
 	for _, f := range fields {
-		for i, line := range Wrap(f[1], width-names-3) {
+		for i, line := range Wrap(process.Printable(f[1]), width-names-3) {
 			if i > 0 {
 				f[0] = ""
 			}
-			fmt.Fprintf(&text, "  %-*s %s\n", names, f[0], line)
+			fmt.Fprintf(&text, "  %-*s %s\n", names, process.Printable(f[0]), line)
 		}
 	}
 	_, err := io.WriteString(w, text.String())
@@ -103,7 +98,7 @@ func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.SplitSeq(text, " ") {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+		if line != "" && process.Width(line)+1+process.Width(word) > width {
 			lines, line = append(lines, line), ""
 		}
 		if line != "" {
@@ -145,14 +140,4 @@ func RoundDuration(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
-
-// Printable replaces what would confuse a terminal: values come from others.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }

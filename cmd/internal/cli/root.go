@@ -36,7 +36,8 @@ const (
 const GroupSetup = "setup"
 
 // Stdio is where a command reads and writes: data on stdout, everything
-// else on stderr.
+// else on stderr. What an App writes there is for people, see process.Text;
+// process.Exact is for programs.
 type Stdio struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -80,7 +81,7 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		err = a.classify(ctx, err)
-		printError(std.Stderr, err)
+		printError(a.Stderr, err)
 	}
 	return exitCode(err)
 }
@@ -92,6 +93,7 @@ func (p *Program) Root() *cobra.Command {
 }
 
 func (p *Program) app(environ []string, std Stdio) *App {
+	std.Stdout, std.Stderr = process.Text{To: std.Stdout}, process.Text{To: std.Stderr}
 	return &App{Stdio: std, Name: p.Name, Environ: environ, Given: make(map[string]string)}
 }
 

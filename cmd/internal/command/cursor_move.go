@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // move is what rewind, reset and import have in common.
@@ -223,7 +224,7 @@ func (m *move) run(ctx context.Context, to control.Target) error {
 	}
 	_, err = fmt.Fprintf(m.app.Stdout, "  requested %s, acknowledged by %s in %s, now at entry %s\n", done.ID, answer.By, cli.RoundDuration(time.Since(asked)), answer.Version)
 	if answer.Detail != "" {
-		fmt.Fprintf(m.app.Stderr, "  warning: also accepted: %s\n", cli.Printable(answer.Detail))
+		fmt.Fprintf(m.app.Stderr, "  warning: also accepted: %s\n", process.Printable(answer.Detail))
 	}
 	return err
 }

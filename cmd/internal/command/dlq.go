@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // listedLetters is how many dead letters dlq list shows.
@@ -232,7 +233,7 @@ func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 			retried = s.Retried.Format(timeLayout)
 		}
 		rows = append(rows, []string{
-			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), orDash(cli.Printable(s.ID)), strconv.Itoa(s.Size), s.Holds, retried,
+			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), orDash(s.ID), strconv.Itoa(s.Size), s.Holds, retried,
 		})
 	}
 	return cli.PrintTable(a.Stdout, rows, a.Width())
@@ -283,7 +284,7 @@ item's bytes.`,
 		case raw:
 			return printItem(a, place, &letter)
 		case *asJSON:
-			_, err := a.Stdout.Write(appendRecordJSON(nil, records[0]))
+			_, err := process.Exact(a.Stdout).Write(appendRecordJSON(nil, records[0]))
 			return err
 		}
 		return showLetter(ctx, a, l, records[0], &letter)
@@ -308,7 +309,7 @@ func printItem(a *cli.App, place deadletter.Place, letter *deadletter.DeadLetter
 			Hint: "exportbridge dlq show " + place.String(),
 		}
 	}
-	_, err := a.Stdout.Write(letter.Item)
+	_, err := process.Exact(a.Stdout).Write(letter.Item)
 	return err
 }
 
@@ -323,10 +324,10 @@ func showLetter(ctx context.Context, a *cli.App, l *letters, r *kgo.Record, lett
 		rows = append(rows, [2]string{"retried", s.Retried.Format(timeLayout)})
 	}
 	if r.Key != nil {
-		rows = append(rows, [2]string{"key", cli.Printable(string(r.Key))})
+		rows = append(rows, [2]string{"key", string(r.Key)})
 	}
 	for _, h := range r.Headers {
-		rows = append(rows, [2]string{h.Key, cli.Printable(string(h.Value))})
+		rows = append(rows, [2]string{h.Key, string(h.Value)})
 	}
-	return cli.PrintFields(a.Stdout, append(rows, [2]string{"value", cli.Printable(valueText(r.Value))}), a.Columns)
+	return cli.PrintFields(a.Stdout, append(rows, [2]string{"value", valueText(r.Value)}), a.Columns)
 }

@@ -184,9 +184,9 @@ func openExport(st *config.Stream) (*exportapi.Client, error) {
 }
 
 func printRetried(a *cli.App, one deadletter.Retried) error {
-	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, cli.Printable(process.Cut(orDash(one.ID), 40)), one.From, one.Result)
+	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, process.Cut(process.Printable(orDash(one.ID)), 40), one.From, one.Result)
 	if one.Detail != "" {
-		line += ": " + cli.Printable(one.Detail)
+		line += ": " + process.Printable(one.Detail)
 	}
 	_, err := fmt.Fprintln(a.Stdout, line)
 	return err

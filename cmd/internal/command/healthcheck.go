@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
 )
 
 const (
@@ -124,5 +125,5 @@ func firstLine(r io.Reader) string {
 	if err != nil && line == "" {
 		return "no reason given"
 	}
-	return cli.Printable(strings.TrimSpace(line))
+	return process.Printable(strings.TrimSpace(line))
 }

@@ -135,7 +135,7 @@ func tellProgress(ctx context.Context, line *process.StatusLine, run *backfill.R
 		return progressText(&p, &first, now.Sub(began))
 	}
 	line.Keep(ctx, text, func(now time.Time) {
-		_, _ = io.WriteString(line, text(now)+"\n") // whoever reads it may be gone
+		_, _ = io.WriteString(line, process.Printable(text(now))+"\n") // whoever reads it may be gone
 	})
 }
 

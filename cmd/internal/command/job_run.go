@@ -141,7 +141,7 @@ func (p *jobPlan) carryOut(ctx context.Context) error {
 	run := backfill.NewRun(p.job, backfill.Worker{
 		Jobs: p.jobs, Open: func(j *backfill.Job, n int) (*backfill.Engine, error) { return p.openWindow(line, j, n) },
 		Owner: p.log.Owner(p.job.ID), SessionTimeout: p.st.Kafka.SessionTimeout, RateLimit: p.perSecond, By: operator(),
-		Retrying: func(err error) { fmt.Fprintf(line, "  retrying: %v\n", err) },
+		Retrying: func(err error) { fmt.Fprintf(line, "  retrying: %s\n", process.Printable(err.Error())) },
 	})
 	telling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var teller sync.WaitGroup

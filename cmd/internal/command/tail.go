@@ -109,7 +109,7 @@ func runTail(ctx context.Context, a *cli.App, o *tailOptions) error {
 	// A closed pipe shall end this command like a reader that has enough, and
 	// not kill it.
 	signal.Ignore(syscall.SIGPIPE)
-	t := &tailer{topicReader: reader, print: show, out: bufio.NewWriterSize(a.Stdout, 64<<10), left: -1}
+	t := &tailer{topicReader: reader, print: show, out: bufio.NewWriterSize(process.Exact(a.Stdout), 64<<10), left: -1}
 	if o.bounded {
 		t.left = o.n
 	}

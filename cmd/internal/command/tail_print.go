@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge/kafkasink"
-	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -59,7 +58,7 @@ func recordLine(r *kgo.Record, meta bool) string {
 			parts = append(parts, h.Key+"="+string(h.Value))
 		}
 	}
-	return cli.Printable(strings.Join(append(parts, valueText(r.Value)), "  "))
+	return process.Printable(strings.Join(append(parts, valueText(r.Value)), "  "))
 }
 
 func orDash(text string) string {

@@ -338,7 +338,7 @@ func eventText(e *reconcile.Event) string {
 	if !e.Time.IsZero() {
 		when = e.Time.UTC().Format(recordTime)
 	}
-	return cli.Printable(process.Cut(e.ID, 80)) + "  " + when
+	return process.Cut(e.ID, 80) + "  " + when
 }
 
 // latenessText is the lateness for people.
@@ -377,7 +377,7 @@ func repairRows(r *reconcile.Repaired, executed bool) [][2]string {
 		}
 	}
 	for _, why := range r.Reasons {
-		rows = append(rows, [2]string{"", cli.Printable(why)})
+		rows = append(rows, [2]string{"", why})
 	}
 	return rows
 }

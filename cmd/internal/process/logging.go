@@ -1,14 +1,13 @@
 package process
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/lmittmann/tint"
-	"golang.org/x/term"
 
 	"exportbridge/cmd/internal/config"
 )
@@ -25,6 +24,7 @@ const (
 // NewLogger returns a logger of the configured level and format that folds repeated
 // messages; see FlushLog.
 func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
+	w = Exact(w) // each handler makes its values safe
 	var level slog.Level
 	// The walker let through only names of levels.
 	_ = level.UnmarshalText([]byte(c.LogLevel))
@@ -36,7 +36,25 @@ func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
 		Level:      level,
 		TimeFormat: "15:04:05.000",
 		NoColor:    !terminal || NoColor(environ),
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			a.Value = printableValue(a.Value)
+			return a
+		},
 	})))
+}
+
+// printableValue makes a value safe for a terminal: the handler would let escape
+// sequences pass.
+func printableValue(v slog.Value) slog.Value {
+	switch v.Kind() {
+	case slog.KindString:
+		return slog.StringValue(Printable(v.String()))
+	case slog.KindAny:
+		if _, own := v.Any().(slog.Level); !own {
+			return slog.StringValue(Printable(fmt.Sprint(v.Any())))
+		}
+	}
+	return v
 }
 
 // FlushLog prints the messages that a logger of NewLogger holds back. Call it before
@@ -74,32 +92,4 @@ func (l libraryLog) Write(message []byte) (int, error) {
 	}
 	l.to.Warn("library log", "message", said)
 	return len(message), nil
-}
-
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool { return Columns(w) > 0 }
-
-// Columns returns the width of the terminal w, 0 if w is none.
-func Columns(w io.Writer) int {
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return 0
-	}
-	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-		return width
-	}
-	return 80
-}
-
-// Cut shortens a text to n characters; the last one is then an ellipsis.
-func Cut(text string, n int) string {
-	if r := []rune(text); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return text
-}
-
-// NoColor reports whether the user asked for text without colours (no-color.org).
-func NoColor(environ []string) bool {
-	return variableIn(environ, "NO_COLOR") != "" || variableIn(environ, "TERM") == "dumb"
 }

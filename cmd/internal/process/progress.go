@@ -22,13 +22,16 @@ type StatusLine struct {
 
 	mu   sync.Mutex // guards all below and the order of what is written
 	w    io.Writer
-	line string // on the screen now
+	line string // as it was given, "" for none
+	cut  string // on the screen now: what the terminal has room for
 }
 
 // NewStatusLine returns a status line on w, shown if w is a terminal.
 func NewStatusLine(w io.Writer) *StatusLine {
-	return &StatusLine{w: w, terminal: IsTerminal(w)}
+	return &StatusLine{w: Exact(w), terminal: IsTerminal(w)}
 }
+
+func (l *StatusLine) beneath() io.Writer { return l.w }
 
 const clearLine = "\r\x1b[K"
 
@@ -39,20 +42,24 @@ func (l *StatusLine) Write(p []byte) (int, error) {
 	if l.line == "" {
 		return l.w.Write(p)
 	}
-	_, err := io.WriteString(l.w, clearLine+string(p)+l.line)
+	l.fit()
+	_, err := io.WriteString(l.w, clearLine+string(p)+l.cut)
 	return len(p), err
 }
 
+// fit cuts the line for the terminal as it is now. The last column stays free:
+// some terminals wrap when it is written.
+func (l *StatusLine) fit() { l.cut = Cut(l.line, max(2, Columns(l.w))-1) }
+
 // show replaces the status line; an empty one removes it.
 func (l *StatusLine) show(line string) {
-	line = Cut(line, max(1, Columns(l.w)))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if line == l.line {
-		return
+	was := l.cut
+	l.line = Printable(line)
+	if l.fit(); l.cut != was {
+		_, _ = io.WriteString(l.w, clearLine+l.cut) // losing the terminal ends the process
 	}
-	l.line = line
-	_, _ = io.WriteString(l.w, clearLine+line) // losing the terminal ends the process
 }
 
 // Keep shows the result of line on a terminal, and elsewhere calls log every ten

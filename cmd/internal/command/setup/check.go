@@ -125,7 +125,7 @@ func runCheck(ctx context.Context, a *cli.App, sections []checkSection, asJSON b
 		}
 		report.add(section.name, findings)
 		if !asJSON {
-			if _, err := io.WriteString(a.Stdout, report.text(section.name, findings)); err != nil {
+			if _, err := io.WriteString(process.Exact(a.Stdout), report.text(section.name, findings)); err != nil {
 				return fmt.Errorf("print check: %w", err)
 			}
 		}
@@ -220,7 +220,7 @@ func (r *CheckReport) mark(l level) string {
 
 // oneLine joins the lines of an error.
 func oneLine(text string) string {
-	return cli.Printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+	return process.Printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
 // checkSections lists what is to be looked at.

@@ -1,0 +1,114 @@
+package process
+
+import (
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+	"golang.org/x/text/width"
+
+	"exportbridge/bridge"
+)
+
+// Text is a writer for people. It replaces what can mislead the reader of a
+// terminal: values come from Redis, Kafka and the API. Lines and tabs stay.
+type Text struct{ To io.Writer }
+
+// Write implements io.Writer.
+func (t Text) Write(p []byte) (int, error) {
+	_, err := io.WriteString(t.To, printable(string(p), "\n\t"))
+	return len(p), err
+}
+
+func (t Text) beneath() io.Writer { return t.To }
+
+// Exact returns the writer beneath a Text, for what a program reads byte by byte
+// and for escape sequences; other writers as they are.
+func Exact(w io.Writer) io.Writer {
+	if t, ok := w.(Text); ok {
+		return t.To
+	}
+	return w
+}
+
+// Printable returns the text as one line that cannot mislead the reader of a
+// terminal.
+func Printable(text string) string { return printable(text, "") }
+
+// printable replaces what misleads except the characters to keep. Bytes that are
+// not UTF-8 become replacement characters.
+func printable(text, keep string) string {
+	return strings.Map(func(r rune) rune {
+		if bridge.Misleads(r) && !strings.ContainsRune(keep, r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool { return Columns(w) > 0 }
+
+// Columns returns the width of the terminal w, 0 if w is none.
+func Columns(w io.Writer) int {
+	for {
+		over, ok := w.(interface{ beneath() io.Writer })
+		if !ok {
+			break
+		}
+		w = over.beneath()
+	}
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0
+	}
+	if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
+		return columns
+	}
+	return 80
+}
+
+// Cut shortens a text to n columns; the last one is then an ellipsis.
+func Cut(text string, n int) string {
+	if len(text) <= n || Width(text) <= n {
+		return text
+	}
+	used := 0
+	for i, r := range text {
+		if used += runeWidth(r); used >= n {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// Width returns how many columns of a terminal a text takes.
+func Width(text string) int {
+	columns := 0
+	for _, r := range text {
+		columns += runeWidth(r)
+	}
+	return columns
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r < utf8.RuneSelf:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// NoColor reports whether the user asked for text without colours (no-color.org).
+func NoColor(environ []string) bool {
+	return variableIn(environ, "NO_COLOR") != "" || variableIn(environ, "TERM") == "dumb"
+}
