@@ -34,12 +34,14 @@ const (
 // Kind is the reason for a commit.
 type Kind string
 
-// The kinds of commits. Only KindData moves the counters.
+// The kinds of commits. Only KindData moves the counters. KindRewind is that of
+// a Change alone: its commit is a KindReset.
 const (
 	KindStart     Kind = "start"
 	KindData      Kind = "data"
 	KindHeartbeat Kind = "heartbeat"
 	KindReset     Kind = "reset"
+	KindRewind    Kind = "rewind"
 	KindPause     Kind = "pause"
 	KindResume    Kind = "resume"
 )
@@ -86,7 +88,8 @@ func (p Version) String() string { return fmt.Sprintf("%d.%d", p.Epoch, p.Seq) }
 
 // Change records the request that caused a checkpoint.
 type Change struct {
-	// ID, Kind, Who and Reason are the request's.
+	// ID, Kind, Who and Reason are the request's; a reset to an earlier entry
+	// of the history is a KindRewind.
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`
 	Who    string `json:"who,omitempty"`

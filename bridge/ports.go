@@ -169,9 +169,11 @@ type Target struct {
 	Carried int    `json:"carried,omitempty"`
 	// Start is used when Cursor is empty; see Origin.Start.
 	Start int64 `json:"start,omitempty"`
-	// Events and Pages are the counters at the target, 0 where unknown.
-	Events int64 `json:"events,omitempty"`
-	Pages  int64 `json:"pages,omitempty"`
+	// Events and Pages are the counters at the target, PositionTime is its
+	// position; 0 where unknown.
+	Events       int64 `json:"events,omitempty"`
+	Pages        int64 `json:"pages,omitempty"`
+	PositionTime int64 `json:"position_time,omitempty"`
 	// Entry is the history entry that the target came from, if any.
 	Entry *Version `json:"entry,omitempty"`
 }

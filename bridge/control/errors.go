@@ -105,6 +105,9 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
+// NotPaused reports whether it rejects a resume because the stream is not paused.
+func (e *RefusedError) NotPaused() bool { return e.Detail == bridge.NotPaused }
+
 // MovedError means that the stream was moved after the plan was made. It is an
 // ErrRefused.
 type MovedError struct {

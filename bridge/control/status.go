@@ -34,14 +34,16 @@ type Report struct {
 	MembersKnown bool     `json:"members_known"`
 	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown.
 	// CaughtUpIn is the estimated time to catch up in seconds: -1 if it is
-	// unknown or the stream falls behind.
+	// unknown, the stream falls behind, or it does not run.
 	LagSeconds float64 `json:"lag_seconds"`
 	CaughtUpIn float64 `json:"caught_up_in_seconds"`
 	Guarantee  string  `json:"guarantee"`
 	// Changes are the last five by operators, newest first.
 	Changes []bridge.Change `json:"changes,omitempty"`
-	// Notes say what could not be determined.
-	Notes []string `json:"notes,omitempty"`
+	// Unreachable are the servers whose part could not be determined:
+	// bridge.DependencyStore, bridge.DependencySink. Notes say what and why.
+	Unreachable []string `json:"unreachable,omitempty"`
+	Notes       []string `json:"notes,omitempty"`
 }
 
 // NewReport returns a report with the guarantee alone.
@@ -74,7 +76,7 @@ func (r *Report) Measure(now time.Time) {
 		return
 	}
 	r.LagSeconds = max(0, now.Sub(at).Seconds())
-	if r.Live != nil && r.Live.Pace > 1 {
+	if r.Live != nil && r.Live.State == bridge.StateRunning && r.Live.Pace > 1 {
 		r.CaughtUpIn = math.Ceil(r.LagSeconds / (r.Live.Pace - 1))
 	}
 }
@@ -85,13 +87,14 @@ func (c *Controller) Status(ctx context.Context) Report {
 	r := NewReport(c.Stream(), c.cfg.Mode)
 	var entries []bridge.Entry
 	var notes [3]string // in the order of what they are about
+	var redisErr error
 	note := func(n int, what string, err error) { notes[n] = what + ": " + cut(err.Error(), 160) }
 	ctx, cancel := context.WithTimeout(ctx, StatusTimeout)
 	defer cancel()
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		live, alive, err := c.Live(ctx)
-		if err != nil {
+		if redisErr = err; err != nil {
 			note(0, "live status unknown", err)
 		} else if alive {
 			r.Live = &live
@@ -117,6 +120,12 @@ func (c *Controller) Status(ctx context.Context) Report {
 	})
 	asking.Go(func() { entries, _ = c.ports.Entries.History(ctx, bridge.HistoryQuery{Limit: changesSought}) }) // the notes say it
 	asking.Wait()
+	if redisErr != nil {
+		r.Unreachable = append(r.Unreachable, bridge.DependencyStore)
+	}
+	if !r.MembersKnown {
+		r.Unreachable = append(r.Unreachable, bridge.DependencySink)
+	}
 	r.Changes = changesOf(entries, r.Checkpoint)
 	r.Notes = slices.DeleteFunc(notes[:], func(n string) bool { return n == "" })
 	r.Measure(time.Now())

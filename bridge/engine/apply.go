@@ -52,8 +52,6 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (br
 type noSource struct{}
 
 func (noSource) Fetch(context.Context, bridge.Position) (*bridge.Page, error) {
-	return nil, errNoSource
+	return nil, errors.New("no source: Apply reads nothing")
 }
-func (noSource) Decode(*bridge.Page) error { return errNoSource }
-
-var errNoSource = errors.New("no source: Apply reads nothing")
+func (noSource) Decode(*bridge.Page) error { return nil }

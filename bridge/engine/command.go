@@ -69,7 +69,7 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 	}
 	// Committed: a crash from here on finds the change in the checkpoint, and
 	// the answer is given by whoever comes next.
-	f.log.Info("command applied", "id", cmd.ID, "kind", cmd.Kind, "who", cmd.Who, "reason", cmd.Reason,
+	f.log.Info("command applied", "id", cmd.ID, "kind", next.Change.Kind, "who", cmd.Who, "reason", cmd.Reason,
 		"from", f.at.cp.Version.String(), "to", next.Version.String(), "cursor", bridge.CursorHash(next.Cursor))
 	f.move(next)
 	f.e.observe(bridge.Observation{What: bridge.ObserveReset, Code: string(cmd.Kind)})
@@ -196,7 +196,7 @@ func (r *requests) validatePause(cmd bridge.Command) string {
 	case f.at.cp.Zero() || !f.at.rival.Zero() || f.schedule.blockedOn == bridge.ReasonCheckpointLost || f.schedule.blockedOn == bridge.ReasonCheckpoint:
 		return "the stream's position is unknown: " + f.e.cfg.words(bridge.HintNoPosition)
 	case cmd.Kind == bridge.KindResume && !f.at.cp.Paused(now):
-		return "the stream is not paused"
+		return bridge.NotPaused
 	case cmd.Kind == bridge.KindPause && cmd.PausedUntil != bridge.Forever && cmd.PausedUntil <= now.UnixMilli():
 		return fmt.Sprintf("the end of the pause, %s, has passed", describeInstant(cmd.PausedUntil))
 	}

@@ -30,10 +30,11 @@ type follower struct {
 	fetching *prefetcher // nil while nothing is fetched
 	sizer    sizer
 
-	state  bridge.State
-	fault  *bridge.Fault // why, for StateBackoff and StateBlocked
-	since  time.Time
-	alarms [2]alarm // of next
+	state                   bridge.State
+	fault                   *bridge.Fault // why, for StateBackoff and StateBlocked
+	since                   time.Time
+	alarms                  [2]alarm  // of next
+	idleSince, readingSince time.Time // of setState
 }
 
 func newFollower(e *Engine, commands <-chan bridge.Command) *follower {

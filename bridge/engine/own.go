@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"exportbridge/bridge"
@@ -124,19 +125,16 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) er
 	f.ownership.grant = grant
 	defer grant.Release()
 	ctx, cancel := context.WithCancel(soft)
-	watched := make(chan struct{})
-	go func() { // ends with ctx, and is waited for below
-		defer close(watched)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer cancel()
 		select {
 		case <-grant.Lost():
-			cancel()
 		case <-ctx.Done():
 		}
-	}()
-	defer func() {
-		cancel()
-		<-watched
-	}()
+	})
+	defer watching.Wait()
+	defer cancel()
 	f.setState(bridge.StateStarting, nil)
 	f.log.Info("ownership acquired")
 	err := o.runOwned(ctx, hard)

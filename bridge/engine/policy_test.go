@@ -119,13 +119,13 @@ func TestRate(t *testing.T) {
 	for s := range 30 {
 		r.add(start.Add(time.Duration(s)*time.Second), 100, 0)
 	}
-	if got := r.at(start.Add(30 * time.Second)); got != 100 {
+	if got, _ := r.over(start.Add(30 * time.Second)); got != 100 {
 		t.Errorf("rate = %v, want 100", got)
 	}
-	if got := r.at(start.Add(35 * time.Second)); got != 50 {
+	if got, _ := r.over(start.Add(35 * time.Second)); got != 50 {
 		t.Errorf("five quiet seconds later rate = %v, want 50", got)
 	}
-	if got := r.at(start.Add(time.Hour)); got != 0 {
+	if got, _ := r.over(start.Add(time.Hour)); got != 0 {
 		t.Errorf("an hour later rate = %v, want 0", got)
 	}
 }

@@ -300,8 +300,7 @@ func (at *progress) noteTimes(p *bridge.Page) {
 }
 
 // worthCommit reports whether head is worth a commit: it has events, ended a
-// window or an overlap, or moved over empty
-// pages and the last commit is long enough ago.
+// window or an overlap, or moved over empty pages long after the last commit.
 func (at *progress) worthCommit(events int, last time.Time) bool {
 	switch {
 	case events > 0:

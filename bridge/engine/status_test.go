@@ -35,7 +35,7 @@ func TestPace(t *testing.T) {
 				r.add(now, 1, p*1000)
 			}
 		}
-		if got := r.speed(now.Add(tc.after)); got != tc.want {
+		if _, got := r.over(now.Add(tc.after)); got != tc.want {
 			t.Errorf("%s: pace %v, want %v", name, got, tc.want)
 		}
 	}

@@ -32,12 +32,19 @@ func (r *rate) add(now time.Time, events int, position int64) {
 	r.position[i] = position
 }
 
-// speed returns how many seconds the position moved in one, from the first to
-// the last commit of the last ten seconds; 0 where there are not two.
-func (r *rate) speed(now time.Time) float64 {
+// over returns the events a second over the last ten whole seconds; and pace, how
+// many seconds the position moved in one, from the first to the last commit of
+// that time: 0 where there are not two.
+func (r *rate) over(now time.Time) (perSecond, pace float64) {
 	var first, last, from, to int64
 	for i, second := range r.second {
-		if second < now.Unix()-rateSeconds || r.position[i] == 0 {
+		if second < now.Unix()-rateSeconds {
+			continue
+		}
+		if second < now.Unix() {
+			perSecond += float64(r.events[i]) / rateSeconds
+		}
+		if r.position[i] == 0 {
 			continue
 		}
 		if first == 0 || second < first {
@@ -47,29 +54,18 @@ func (r *rate) speed(now time.Time) float64 {
 			last, to = second, r.position[i]
 		}
 	}
-	if last == first || to < from {
-		return 0
+	if last > first && to >= from {
+		pace = float64(to-from) / 1000 / float64(last-first)
 	}
-	return float64(to-from) / 1000 / float64(last-first)
-}
-
-// at returns the events a second over the last ten whole seconds.
-func (r *rate) at(now time.Time) float64 {
-	s, sum := now.Unix(), 0
-	for i, second := range r.second {
-		if second < s && second >= s-rateSeconds {
-			sum += r.events[i]
-		}
-	}
-	return float64(sum) / rateSeconds
+	return perSecond, pace
 }
 
 // Status returns a snapshot of the stream. It may be called concurrently, at
 // any time.
 func (e *Engine) Status() bridge.Status {
 	v := e.view.Load()
-	s, now := v.status, time.Now()
-	s.Rate, s.Pace = v.rate.at(now), v.rate.speed(now)
+	s := v.status
+	s.Rate, s.Pace = v.rate.over(time.Now())
 	s.PrefetchedPages, s.PrefetchedBytes = int(e.load.pages.Load()), e.load.bytes.Load()
 	s.Requests, s.StoreLagPages = e.load.requests.Load(), e.load.lagPages.Load()
 	if ms := e.load.lastPoll.Load(); ms > 0 {
@@ -98,6 +94,14 @@ func (f *follower) setState(state bridge.State, fault *bridge.Fault) {
 	changed := state != f.state || fault != nil && (f.fault == nil || fault.Error() != f.fault.Error())
 	if state != f.state {
 		f.since = time.Now()
+		switch { // a stream that reads new events for less than a minute stays caught up
+		case f.state == bridge.StateIdle && state == bridge.StateRunning:
+			f.readingSince = f.since
+		case state != bridge.StateIdle || f.since.Sub(f.readingSince) > time.Minute:
+			f.idleSince, f.readingSince = f.since, time.Time{}
+		default:
+			f.since = f.idleSince
+		}
 		f.e.observe(bridge.Observation{What: bridge.ObserveState, Code: string(state)})
 	}
 	f.state, f.fault = state, fault

@@ -11,6 +11,7 @@ import (
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 func newCursorCommand(a *cli.App) *cobra.Command {
@@ -55,7 +56,7 @@ checkpoint topic if Redis has none or is unreachable; a note says so.`,
 			return err
 		}
 		if raw {
-			_, err := fmt.Fprintln(a.Stdout, c.Cursor)
+			_, err := fmt.Fprintln(process.Exact(a.Stdout), c.Cursor)
 			return err
 		}
 		live, alive, err := h.Live(cmd.Context())
@@ -87,9 +88,10 @@ type cursorShown struct {
 func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, silent bool) error {
 	now := time.Now()
 	state := "not running"
+	var reported *bridge.Status
 	switch {
 	case alive:
-		state = fmt.Sprintf("%s (by %s)", describeStatus(live, now), live.Owner)
+		reported, state = live, fmt.Sprintf("%s (by %s)", describeStatus(live, now), live.Owner)
 	case silent:
 		state = "unknown: Redis is unreachable"
 	case c.Paused(now):
@@ -103,7 +105,7 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, sil
 		{"stream", c.Stream},
 		{"state", state},
 		{"cursor", cursor},
-		{"position", positionText(&c.Checkpoint, now)},
+		{"position", positionText(&c.Checkpoint, reported, now)},
 		{"committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events), cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt))))},
 	}
 	if len(c.Tail) > 0 {
@@ -122,18 +124,6 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, sil
 		rows = append(rows, [2]string{"note", c.Note})
 	}
 	return cli.PrintFields(a.Stdout, rows, a.Width())
-}
-
-func positionText(c *bridge.Checkpoint, now time.Time) string {
-	if c.PositionTime == 0 {
-		return "unknown until the next page"
-	}
-	at := time.UnixMilli(c.PositionTime)
-	text := at.UTC().Format(timeLayout)
-	if c.Drained {
-		return text + ", at the end of the export"
-	}
-	return fmt.Sprintf("%s, %s behind", text, cli.RoundDuration(max(0, now.Sub(at))))
 }
 
 const timeLayout = "2006-01-02 15:04:05Z"

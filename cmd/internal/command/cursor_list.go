@@ -107,6 +107,9 @@ func showList(a *cli.App, all []listed) error {
 			if c.Paused(now) {
 				row[1] = "paused, not running"
 			}
+			if ch := c.Change; ch != nil && l.Note == "" {
+				row[6] = fmt.Sprintf("%s from %s", ch.Kind, ch.From)
+			}
 		}
 		if l.silent {
 			row[1] = "unknown"

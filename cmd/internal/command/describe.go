@@ -44,6 +44,32 @@ func describeState(s *bridge.Status, now time.Time) string {
 	return state
 }
 
+// positionText says how far a stream is: as committed, and as its bridge, if any
+// reports, knows better.
+func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) string {
+	at, caughtUp := bridge.Instant(c.PositionTime), false
+	if live != nil && live.Version.Epoch >= c.Epoch {
+		caughtUp = live.CaughtUp
+		if live.Position.After(at) {
+			at = live.Position
+		}
+	}
+	switch {
+	case at.IsZero() && c.Cursor == "":
+		return "the start of the export: " + startText(c.Origin.Start)
+	case at.IsZero():
+		return "unknown until the next page"
+	}
+	text, age := at.UTC().Format(timeLayout), cli.RoundDuration(max(0, now.Sub(at)))
+	switch {
+	case caughtUp:
+		return text + ", at the end of the export"
+	case live == nil && c.Drained:
+		return fmt.Sprintf("%s, %s ago, at the end of the export", text, age)
+	}
+	return fmt.Sprintf("%s, %s behind", text, age)
+}
+
 // describeStatus adds to that how far the stream is.
 func describeStatus(s *bridge.Status, now time.Time) string {
 	text := fmt.Sprintf("%s   %s events   %s pages   %.0f/s", describeState(s, now), humanize.Comma(s.Events), humanize.Comma(s.Pages), s.Rate)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,8 +58,8 @@ func newResumeCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume",
 		Short: "Resume a stream",
-		Long: `Resume a paused stream at its position. Without a running bridge, the command
-applies the change itself.`,
+		Long: `Resume a paused stream at its position; a stream that is not paused is left as
+it is. Without a running bridge, the command applies the change itself.`,
 		Example: "  exportbridge resume",
 		GroupID: groupPosition,
 		Args:    cli.NoArgs,
@@ -81,11 +82,20 @@ func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.C
 	defer h.close()
 	asked := time.Now()
 	done, err := act(ctx, h)
-	if err != nil {
+	refused, _ := errors.AsType[*control.RefusedError](err)
+	running := refused != nil && refused.NotPaused() // it is as it was asked for
+	switch {
+	case running:
+		done.Answer = bridge.Answer{Detail: refused.Detail, By: refused.By}
+	case err != nil:
 		return err
 	}
 	if *c.json {
 		return cli.PrintJSON(c.app.Stdout, shownPause{Stream: h.Stream(), Kind: kind, PausedUntil: done.PausedUntil, Answer: done.Answer})
+	}
+	if running {
+		_, err = fmt.Fprintf(c.app.Stdout, "  stream %s is not paused\n", h.Stream())
+		return err
 	}
 	what := "resumed"
 	if kind == bridge.KindPause {

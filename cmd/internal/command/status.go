@@ -14,6 +14,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/process"
 )
 
 // watchInterval is how often status --watch looks.
@@ -29,7 +30,12 @@ func newStatusCommand(a *cli.App) *cobra.Command {
 		Use:   "status",
 		Short: "Show stream status",
 		Long: `Show state, position and guarantee of the streams, as reported by the running
-bridge or, without one, as read from Redis and Kafka. The command is read-only.`,
+bridge or, without one, as read from Redis and Kafka. The command is read-only.
+It exits with 1 if Redis or Kafka does not answer.
+
+In JSON, checkpoint.events counts the events along the committed cursor, and
+live.published the events that the reporting process has published since its
+start: after a rewind or a restart they differ.`,
 		Example: `  exportbridge status
   exportbridge status --watch
   exportbridge status --json | jq '.[].live.state'`,
@@ -44,11 +50,17 @@ bridge or, without one, as read from Redis and Kafka. The command is read-only.`
 		ctx := cmd.Context()
 		for {
 			all, err := statusOfAll(ctx, a, stream)
-			if err != nil {
+			switch {
+			case watch && ctx.Err() != nil:
+				return nil
+			case err != nil:
 				return err
 			}
-			if err := printStatus(a, all, *asJSON, watch); err != nil || !watch {
+			if err := printStatus(a, all, *asJSON, watch); err != nil {
 				return err
+			}
+			if !watch {
+				return unreachable(all)
 			}
 			if waitFor(ctx, watchInterval) != nil {
 				return nil
@@ -68,13 +80,26 @@ func statusOfAll(ctx context.Context, a *cli.App, name string) ([]streamStatus, 
 	for i, c := range streams {
 		all[i] = streamStatus{c.Status(ctx)}
 	}
-	return all, nil
+	return all, ctx.Err() // what an interrupted look-up lacks is nobody's fault
+}
+
+// unreachable is the error of a status that lacks a server's part.
+func unreachable(all []streamStatus) error {
+	for i := range all {
+		if names := all[i].Unreachable; len(names) > 0 {
+			return &cli.Error{
+				Code: cli.ExitFailed, Hint: "exportbridge check",
+				Err: fmt.Errorf("the status of stream %s is incomplete: no answer from %s", all[i].Stream, strings.Join(names, " and ")),
+			}
+		}
+	}
+	return nil
 }
 
 func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 	switch {
 	case asJSON && watch:
-		if err := json.NewEncoder(a.Stdout).Encode(all); err != nil {
+		if err := json.NewEncoder(process.Exact(a.Stdout)).Encode(all); err != nil {
 			return fmt.Errorf("print JSON: %w", err)
 		}
 		return nil
@@ -82,16 +107,23 @@ func printStatus(a *cli.App, all []streamStatus, asJSON, watch bool) error {
 		return cli.PrintJSON(a.Stdout, all)
 	}
 	var text strings.Builder
-	if watch && a.Columns > 0 {
+	terminal := a.Columns > 0
+	if watch && terminal {
 		text.WriteString("\x1b[H\x1b[2J")
 	}
 	for i := range all {
-		if i > 0 || watch && a.Columns == 0 {
+		if i > 0 || watch && !terminal {
 			text.WriteString("\n")
 		}
-		_ = cli.PrintFields(&text, all[i].rows(time.Now()), a.Columns) // a Builder takes all
+		var rows strings.Builder
+		_ = cli.PrintFields(&rows, all[i].rows(time.Now()), a.Columns) // a Builder takes all
+		shown := rows.String()
+		if terminal && !process.NoColor(a.Environ) && all[i].Live != nil && all[i].Live.State == bridge.StateBlocked {
+			shown = strings.Replace(shown, " BLOCKED ", " \x1b[1;31mBLOCKED\x1b[0m ", 1)
+		}
+		text.WriteString(shown)
 	}
-	_, err := io.WriteString(a.Stdout, text.String())
+	_, err := io.WriteString(process.Exact(a.Stdout), text.String()) // the values are printable
 	return err
 }
 
@@ -108,12 +140,15 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 		add("try", s.Live.Hint)
 	}
 	if c := s.Checkpoint; c != nil {
-		add("position", positionText(c, now))
-		add("speed", s.speedText())
-		add("committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events),
+		add("position", positionText(c, s.Live, now))
+		add("speed", s.speedText(now))
+		add("committed", fmt.Sprintf("entry %s, page %s, %s events along the cursor, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events),
 			cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))))
 	}
 	if s.Live != nil {
+		if s.Live.Leader {
+			add("published", humanize.Comma(s.Live.Published)+" events by this owner since its start")
+		}
 		add("end", contractText(s.Live.Contract))
 		if s.Live.DeadLettered > 0 {
 			add("dead", humanize.Comma(s.Live.DeadLettered)+" dead letters since the start: exportbridge tail --dlq")
@@ -142,6 +177,8 @@ func (s *streamStatus) stateText(now time.Time) string {
 	switch {
 	case s.Live != nil && paused && s.Live.Version.Compare(s.Checkpoint.Version) < 0: // it tells once a second
 		return fmt.Sprintf("%s (by %s)", pauseText(s.Checkpoint.PausedUntil, now), s.Live.Owner)
+	case s.Live != nil && s.Checkpoint != nil && s.Live.CaughtUp && s.Live.Version.Epoch < s.Checkpoint.Epoch:
+		return fmt.Sprintf("%s (by %s)", bridge.StateRunning, s.Live.Owner)
 	case s.Live != nil:
 		text := describeState(s.Live, now)
 		if !s.Live.Since.IsZero() {
@@ -158,15 +195,16 @@ func (s *streamStatus) stateText(now time.Time) string {
 	return "not running"
 }
 
-func (s *streamStatus) speedText() string {
-	if s.Live == nil || s.Live.State == bridge.StatePaused {
+// speedText is empty where nothing is expected to move.
+func (s *streamStatus) speedText(now time.Time) string {
+	if s.Live == nil || s.Live.State != bridge.StateRunning && s.Live.State != bridge.StateIdle || s.Checkpoint.Paused(now) {
 		return ""
 	}
-	text := fmt.Sprintf("%.0f events/s", s.Live.Rate)
+	text := fmt.Sprintf("%.0f events/s over the last 10 s", s.Live.Rate)
 	switch {
 	case s.CaughtUpIn > 0:
 		text += fmt.Sprintf(", caught up in about %s (%.0fx real time)", cli.RoundDuration(time.Duration(s.CaughtUpIn)*time.Second), s.Live.Pace)
-	case s.CaughtUpIn < 0 && s.Live.Pace > 0:
+	case s.CaughtUpIn < 0 && s.Live.Pace > 0 && s.LagSeconds > time.Minute.Seconds():
 		text += ", too slow to catch up"
 	}
 	return text

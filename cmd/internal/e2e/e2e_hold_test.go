@@ -136,8 +136,8 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 	s.awaitState("idle") // by itself
 
 	// Mistakes change nothing.
-	p, _ = s.command(1, "resume")
-	s.wantSaid(p, "the stream is not paused")
+	p, _ = s.command(0, "resume")
+	s.wantSaid(p, "stream events is not paused")
 	p, _ = s.command(2, "pause", "--duration", "10ms")
 	s.wantSaid(p, "--duration 10ms is less than a second")
 	p, _ = s.command(2, "pause", "--duration", "soon")
