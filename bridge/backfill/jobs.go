@@ -183,6 +183,8 @@ const (
 	OtherResource Reason = "other-resource" // the stream has another resource now
 	OtherPlan     Reason = "other-plan"     // the plan was deleted or has other windows
 	InUse         Reason = "in-use"         // another process works on it
+	Overlaps      Reason = "overlaps"       // the stream or a backfill publishes the range
+	Busy          Reason = "busy"           // the process has enough to do
 )
 
 // RefusedError means that a job cannot begin, be resumed or be cancelled. Nothing was

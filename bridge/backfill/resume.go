@@ -19,7 +19,8 @@ const (
 
 // Resumption resumes a job.
 type Resumption struct {
-	// ID is the job's id, Kind and Resource are the expected ones.
+	// ID is the job's id, Kind and Resource are the expected ones; an empty Kind is
+	// any.
 	ID       string
 	Kind     Kind
 	Resource string
@@ -85,7 +86,7 @@ func (j *Jobs) resumable(job *Job, r *Resumption) error {
 	switch {
 	case job.Version == 0:
 		return refuse(Unknown, job, "stream %s has no job %s", j.stream, r.ID)
-	case job.Kind != r.Kind:
+	case r.Kind != "" && job.Kind != r.Kind:
 		return refuse(OtherKind, job, "job %s is a %s", job.ID, job.Kind)
 	case job.State == Cancelled:
 		return refuse(WasCancelled, job, "job %s was cancelled%s and cannot be resumed", job.ID, job.ByWhom())

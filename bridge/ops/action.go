@@ -26,17 +26,25 @@ const (
 	ackTimeout = 20 * time.Second
 )
 
-// actor executes the action in a request's body. who is the caller.
-type actor func(ctx context.Context, stream, who string, body []byte) (any, error)
+// actor executes the action in a request's body on a stream or a job. who is the
+// caller.
+type actor func(ctx context.Context, object, who string, body []byte) (any, error)
+
+// objectOf returns the stream or the job in a request's path.
+type objectOf func(*http.Request) (string, error)
 
 // action authorizes a request, then executes it. It reads the body last.
-func (h *handler) action(act actor) http.HandlerFunc {
+func (h *handler) action(object objectOf, act actor) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		// The acknowledgement may take longer than other answers.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTimeout + writeTimeout))
 		ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 		defer cancel()
-		done, err := h.perform(ctx, w, r, act)
+		name, body, err := h.authorize(w, r, object)
+		var done any
+		if err == nil {
+			done, err = act(ctx, name, "http:"+callerOf(r), body)
+		}
 		if err != nil {
 			h.fail(w, r, err)
 			return
@@ -45,25 +53,25 @@ func (h *handler) action(act actor) http.HandlerFunc {
 	}
 }
 
-func (h *handler) perform(ctx context.Context, w http.ResponseWriter, r *http.Request, act actor) (any, error) {
+// authorize returns the object and the body of a request that may act.
+func (h *handler) authorize(w http.ResponseWriter, r *http.Request, object objectOf) (name string, body []byte, err error) {
 	if err := h.guard.mayAct(r); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	stream, err := h.stream(r)
-	if err != nil {
-		return nil, err
+	if name, err = object(r); err != nil {
+		return "", nil, err
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, &Error{Status: http.StatusUnsupportedMediaType, Err: errors.New("the body must be JSON"), Hint: "Content-Type: application/json"}
+		return "", nil, &Error{Status: http.StatusUnsupportedMediaType, Err: errors.New("the body must be JSON"), Hint: "Content-Type: application/json"}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	switch {
 	case isTooLarge(err):
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the body is larger than %d bytes", maxBody)}
+		return "", nil, &Error{Status: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the body is larger than %d bytes", maxBody)}
 	case err != nil:
-		return nil, badRequest("send the complete body", "read the body: %w", err)
+		return "", nil, badRequest("send the complete body", "read the body: %w", err)
 	}
-	return act(ctx, stream, "http:"+callerOf(r), body)
+	return name, body, nil
 }
 
 // pauseRequest is the body of a pause, and, without For, of a resume.
@@ -267,6 +275,10 @@ func explainJSON(err error) string {
 		want = "true or false"
 	case reflect.Int64:
 		want = "a whole number"
+	case reflect.Float64:
+		want = "a number"
+	case reflect.Slice:
+		want = "a list"
 	}
 	if wrong.Field == "" {
 		return fmt.Sprintf("%s, want %s", wrong.Value, want)

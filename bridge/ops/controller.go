@@ -121,34 +121,6 @@ func deadLettersOf(all []deadletter.DeadLetter, limit int) deadLetters {
 	return found
 }
 
-// job is a backfill or replay.
-type job struct {
-	ID     string         `json:"id"`
-	Kind   backfill.Kind  `json:"kind"`
-	Stream string         `json:"stream"`
-	State  backfill.State `json:"state"`
-	// Topic is where it publishes the events from From on and before To.
-	Topic string    `json:"topic"`
-	From  time.Time `json:"from"`
-	To    time.Time `json:"to"`
-	// Windows is how many the job has, Done how many have ended, Events how many
-	// it has read.
-	Windows int   `json:"windows"`
-	Done    int   `json:"done"`
-	Events  int64 `json:"events"`
-	// Progress is how much of the range is done, from 0 to 1.
-	Progress float64 `json:"progress"`
-}
-
-func jobOf(l *backfill.Listed) job {
-	events, _, _ := l.Counts()
-	return job{
-		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(), Topic: l.Topic,
-		From: time.UnixMilli(l.From).UTC(), To: time.UnixMilli(l.To).UTC(),
-		Windows: len(l.Windows), Done: l.Ended(), Events: events, Progress: l.Progress(),
-	}
-}
-
 // Done is a change that was applied.
 type Done struct {
 	// Applied and By are as in bridge.Answer, Version is where the stream is

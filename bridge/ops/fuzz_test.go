@@ -21,6 +21,8 @@ func FuzzRequest(f *testing.F) {
 		{"POST", "/api/v1/streams/events/move", "127.0.0.1", "Bearer " + rightToken, "", `{"to":{"shift":-1},"reason":"x","execute":true,"confirm":"events","base_epoch":1}`},
 		{"POST", "/api/v1/streams/events/move", "127.0.0.1", "", "null", `{"to":{"entry":"1.2"},"reason":"x"}`},
 		{"POST", "/api/v1/streams/%2e%2e/pause", "localhost:", "Basic Og==", "", `{"reason":"\u0000"}`},
+		{"POST", "/api/v1/jobs", "localhost", "Bearer " + rightToken, "", newJob("")},
+		{"POST", "/api/v1/jobs/aaaaaa/cancel", "localhost", "Bearer x", "", `{"reason":"x","execute":true}`},
 		{"GET", "/api/v1/status", "localhost.", "", "", ""},
 		{"GET", "/api/v1/streams/events/history?limit=1e9&since=x", "a.localhost", "", "", ""},
 		{"GET", "//api/../api/v1/status", "", "", "", ""},
@@ -29,17 +31,17 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3], seed[4], seed[5])
 	}
-	s := newSite(ops.Config{Addr: ":8080", AdminToken: rightToken})
+	s, jobs, _ := jobSite(ops.Config{Addr: ":8080", AdminToken: rightToken})
 	f.Fuzz(func(t *testing.T, method, path, host, authorization, origin, body string) {
 		a := ask{line: method + " " + path, host: host, peer: "10.0.0.1:1", body: body, header: map[string]string{"Authorization": authorization, "Origin": origin}}
 		if !sendable(method, path) || strings.HasPrefix(path, "/api/v1/events") {
 			t.Skip()
 		}
-		s.control.orders, s.control.plans = nil, nil
+		s.control.orders, s.control.plans, jobs.asks, jobs.last = nil, nil, nil, nil
 		w := s.do(a)
 		scheme, token, _ := strings.Cut(authorization, " ")
 		trusted := strings.EqualFold(scheme, "Bearer") && strings.TrimSpace(token) == rightToken
-		if acted := len(s.control.orders)+len(s.control.plans) > 0; acted && (!trusted || method != "POST") {
+		if acted := len(s.control.orders)+len(s.control.plans)+len(jobs.asks) > 0 || jobs.last != nil; acted && (!trusted || method != "POST") {
 			t.Errorf("acted for %+v", a)
 		}
 		if strings.Contains(strings.ToLower(host), "evil") && w.Code != 421 {

@@ -32,6 +32,8 @@ type Parts struct {
 	Controllers map[string]Controller
 	// Records reads dead letters and jobs.
 	Records Records
+	// Jobs starts, resumes and cancels jobs; it requires Records.
+	Jobs Jobs
 	// Log and Samples feed /api/v1/events.
 	Log     *LogTail
 	Samples *Sampler
@@ -64,7 +66,7 @@ type handler struct {
 //	/readyz   200 unless a stream is blocked; ?verbose lists all streams. Alias:
 //	          /ready.
 //	/metrics  Prometheus.
-//	/api/v1/  Controllers and Records as JSON, and server-sent events.
+//	/api/v1/  Controllers, Records and Jobs as JSON, and server-sent events.
 //	/debug/pprof/  for localhost, if PProf is set.
 //	/         the web UI.
 //
@@ -98,12 +100,17 @@ func (h *handler) route(mux *http.ServeMux) {
 		mux.HandleFunc("GET /api/v1/jobs", h.query(h.jobs))
 		mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", h.query(h.deadLetters))
 	}
+	if h.Jobs != nil {
+		mux.HandleFunc("POST /api/v1/jobs", h.action(noObject, h.startJob))
+		mux.HandleFunc("POST /api/v1/jobs/{job}/resume", h.action(jobID, h.resumeJob))
+		mux.HandleFunc("POST /api/v1/jobs/{job}/cancel", h.action(jobID, h.cancelJob))
+	}
 	if h.Controllers != nil {
 		mux.HandleFunc("GET /api/v1/status", h.query(h.status))
 		mux.HandleFunc("GET /api/v1/streams/{stream}/history", h.query(h.history))
-		mux.HandleFunc("POST /api/v1/streams/{stream}/pause", h.action(h.pause))
-		mux.HandleFunc("POST /api/v1/streams/{stream}/resume", h.action(h.resume))
-		mux.HandleFunc("POST /api/v1/streams/{stream}/move", h.action(h.move))
+		mux.HandleFunc("POST /api/v1/streams/{stream}/pause", h.action(h.stream, h.pause))
+		mux.HandleFunc("POST /api/v1/streams/{stream}/resume", h.action(h.stream, h.resume))
+		mux.HandleFunc("POST /api/v1/streams/{stream}/move", h.action(h.stream, h.move))
 	}
 	if h.config.PProf {
 		for path, f := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
@@ -168,14 +175,18 @@ func onlyGet(next http.Handler) http.Handler {
 // unknown answers requests below /api/ that match no other pattern, as JSON.
 func (h *handler) unknown(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		var allowed []string
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			other := *r
 			other.Method = method
 			if _, pattern := mux.Handler(&other); pattern != apiRoot {
-				w.Header().Set("Allow", method)
-				h.fail(w, r, &Error{Status: http.StatusMethodNotAllowed, Err: fmt.Errorf("method %[2]s is not allowed for %[1]s", shorten(r.URL.Path), shorten(r.Method)), Hint: "use " + method})
-				return
+				allowed = append(allowed, method)
 			}
+		}
+		if len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			h.fail(w, r, &Error{Status: http.StatusMethodNotAllowed, Err: fmt.Errorf("method %[2]s is not allowed for %[1]s", shorten(r.URL.Path), shorten(r.Method)), Hint: "use " + strings.Join(allowed, " or ")})
+			return
 		}
 		h.fail(w, r, &Error{Status: http.StatusNotFound, Err: fmt.Errorf("%s does not exist", shorten(r.URL.Path)), Hint: "/api/v1/status"})
 	}

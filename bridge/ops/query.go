@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,13 +82,16 @@ func (h *handler) names() []string {
 
 // stream returns the name of the stream in the request's path.
 func (h *handler) stream(r *http.Request) (string, error) {
-	asked, names := r.PathValue("stream"), h.names()
-	for _, name := range names {
-		if name == asked {
-			return name, nil
-		}
+	name := r.PathValue("stream")
+	return name, h.knowsStream(name)
+}
+
+func (h *handler) knowsStream(asked string) error {
+	names := h.names()
+	if slices.Contains(names, asked) {
+		return nil
 	}
-	return "", &Error{Status: http.StatusNotFound, Err: fmt.Errorf("unknown stream %q", shorten(asked)), Hint: "one of: " + strings.Join(names, ", ")}
+	return &Error{Status: http.StatusNotFound, Err: fmt.Errorf("unknown stream %q", shorten(asked)), Hint: "one of: " + strings.Join(names, ", ")}
 }
 
 func (h *handler) status(ctx context.Context, _ *http.Request) (any, error) {
@@ -99,17 +103,6 @@ func (h *handler) status(ctx context.Context, _ *http.Request) (any, error) {
 	}
 	asking.Wait()
 	return shown(all), nil
-}
-
-func (h *handler) jobs(ctx context.Context, _ *http.Request) (any, error) {
-	all, err := h.Records.Jobs(ctx)
-	jobs := make([]job, len(all))
-	for i := range all {
-		jobs[i] = jobOf(&all[i])
-	}
-	return struct {
-		Jobs []job `json:"jobs"`
-	}{jobs}, err
 }
 
 func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {

@@ -71,7 +71,7 @@ func TestRecords(t *testing.T) {
 	}}}
 	for line, want := range map[string]string{
 		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7}],"total":3}`,
-		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"progress":0.5}]}`,
+		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"progress":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
 	} {
 		if w := s.do(ask{line: line}); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
 			t.Errorf("%s: %d %s, want %s", line, w.Code, w.Body, want)

@@ -39,7 +39,7 @@ Without --execute, the command is a dry run.`,
 		Args:    cli.NoSubcommand,
 	}
 	o.take(cmd)
-	cmd.Flags().BoolVar(&o.allowOverlap, "allow-overlap", false, "publish events that the stream or a backfill also publishes")
+	cmd.Flags().BoolVar(&o.request.AllowOverlap, "allow-overlap", false, "publish events that the stream or a backfill also publishes")
 	cli.Renamed(cmd, "again", "allow-overlap")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) }
 	cmd.AddCommand(newBackfillListCommand(a), newBackfillCancelCommand(a))
@@ -140,7 +140,7 @@ within seconds; the job cannot be resumed. Published events stay.
 Without --execute, the command is a dry run.`,
 		Example: "  exportbridge backfill cancel k3xq7a --execute",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !jobID.MatchString(args[0]) {
+			if len(args) != 1 || !backfill.ValidID(args[0]) {
 				return cli.WrongUsage("exportbridge backfill list", "cancel expects one job id, not %q", args)
 			}
 			return nil

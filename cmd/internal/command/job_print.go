@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ func reportOf(j *backfill.Job) jobReport {
 func (p *jobPlan) print() error {
 	if *p.json {
 		report := reportOf(&p.job)
-		report.Parallel, report.RequestsPerSecond, report.Notes = p.parallel, p.perSecond, p.notes
+		report.Parallel, report.RequestsPerSecond, report.Notes = p.job.AtOnce(), p.perSecond(), p.notes
 		if p.resume == "" {
 			report.ID = "" // that of --execute will be another one
 		}
@@ -68,8 +69,8 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	rows := [][2]string{
 		{string(p.kind), fmt.Sprintf("%s of stream %s, from %s to %s", what, j.Stream, startText(j.From), startText(j.To))},
 		{"into", topic},
-		{"windows", windowsText(j, p.parallel)},
-		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond), p.st.Export.PageSize, j.Resource)},
+		{"windows", windowsText(j)},
+		{"requests", fmt.Sprintf("%s, %d %s per page", limitText(p.perSecond()), cmp.Or(j.PageSize, p.beside.PageSize), j.Resource)},
 		{"guarantee", "exactly once; ordered within a window. The stream's cursor is unaffected"},
 	}
 	if p.resume != "" {
@@ -86,12 +87,12 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	return err
 }
 
-func windowsText(j *backfill.Job, parallel int) string {
+func windowsText(j *backfill.Job) string {
 	if len(j.Windows) == 1 {
 		return "1, of " + cli.RoundDuration(time.Duration(j.To-j.From)*time.Millisecond)
 	}
 	w := &j.Windows[0]
-	return fmt.Sprintf("%d of %s each, %d at a time", len(j.Windows), cli.RoundDuration(time.Duration(w.To-w.From)*time.Millisecond), min(parallel, len(j.Windows)))
+	return fmt.Sprintf("%d of %s each, %d at a time", len(j.Windows), cli.RoundDuration(time.Duration(w.To-w.From)*time.Millisecond), min(j.AtOnce(), len(j.Windows)))
 }
 
 func limitText(perSecond float64) string {

@@ -32,8 +32,8 @@ Without --execute, the command is a dry run.`,
 		Args:    cli.NoArgs,
 	}
 	o.take(cmd)
-	cmd.Flags().StringSliceVar(&o.events, "events", nil, "event `TYPES` to publish (default EXPORT_EVENTS)")
-	cmd.Flags().StringVar(&o.topic, "topic", "", "destination `TOPIC`")
+	cmd.Flags().StringSliceVar(&o.request.Events, "events", nil, "event `TYPES` to publish (default EXPORT_EVENTS)")
+	cmd.Flags().StringVar(&o.request.Topic, "topic", "", "destination `TOPIC`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) }
 	return cmd
 }

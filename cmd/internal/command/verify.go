@@ -113,7 +113,7 @@ func (o *verifyOptions) limit(st *config.Stream) (err error) {
 		st.Export.RateLimit = o.rate
 		return nil
 	}
-	perSecond, err := besideLive(st)
+	perSecond, err := process.BesideLive(st)
 	if err == nil && perSecond > 0 {
 		st.Export.RateLimit = fmt.Sprintf("%g/s", perSecond)
 	}

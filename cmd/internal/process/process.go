@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/bridge/kafkagroup"
@@ -46,6 +48,7 @@ type Process struct {
 	metrics *metrics.Metrics
 	samples *ops.Sampler
 	server  *ops.Server              // nil if off
+	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
 }
@@ -132,6 +135,8 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err
 	}
+	own := *s // a job's view of Kafka does not count as that of its stream
+	own.Streams = slices.Clone(s.Streams)
 	p.samples = ops.NewSampler(names, s.HTTP.ShowEvents)
 	for i := range s.Streams {
 		st, err := p.wire(&s.Streams[i], healths[i])
@@ -143,7 +148,9 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	if s.HTTP.Off() {
 		return p, nil
 	}
-	err = p.listen(ctx, s.HTTP)
+	if err = p.hostJobs(&own); err == nil {
+		err = p.listen(ctx, s.HTTP)
+	}
 	switch {
 	case err != nil && o.Limits != (engine.Limits{}):
 		// A bounded run may share the machine with a running bridge.
@@ -159,7 +166,7 @@ func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	controllers, records := p.options.Control(p.redis)
 	log := p.log.With(LogComponent, "http")
 	parts := ops.Parts{
-		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Log: p.tail, Samples: p.samples,
+		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs, Log: p.tail, Samples: p.samples,
 		Logger: log, Page: ui.Handler(),
 	}
 	for _, st := range p.streams {
@@ -280,12 +287,14 @@ func (p *Process) statuses() []bridge.Status {
 // are isolated: the end of one does not affect the others.
 func (p *Process) runStreams(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var helpers, running sync.WaitGroup
+	hosting, stopJobs := context.WithCancel(ctx)
+	var helpers, jobs, streams sync.WaitGroup
 	errs := make([]error, len(p.streams)+1)
 	for _, st := range p.streams {
 		helpers.Go(func() { p.tell(background, st) })
 	}
 	if p.server != nil {
+		jobs.Go(func() { p.jobs.Run(hosting) })
 		for _, st := range p.streams {
 			helpers.Go(func() { p.watchJobs(background, st) })
 		}
@@ -296,14 +305,16 @@ func (p *Process) runStreams(ctx context.Context) error {
 		})
 	}
 	for i, st := range p.streams {
-		running.Go(func() {
+		streams.Go(func() {
 			if errs[i] = st.bridge.Run(ctx); errs[i] != nil {
 				p.log.Error("stream ended", logStream, st.name, logError, errs[i])
 			}
 			st.leave(p.log)
 		})
 	}
-	running.Wait()
+	streams.Wait()
+	stopJobs()
+	jobs.Wait()
 	stop()
 	helpers.Wait()
 	return errors.Join(errs...)

@@ -1,0 +1,239 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// HostedWindows is the maximum number of windows that a Host runs at a time,
+	// hostedParallel the default of a job.
+	HostedWindows  = 4
+	hostedParallel = 2
+)
+
+// ErrStopping means that the process of a Host is shutting down.
+var ErrStopping = errors.New("the process is shutting down")
+
+// Host runs jobs in the background of a process that has other work: few windows at a
+// time. When it stops, its jobs stop at the end of their transactions and can be
+// resumed, here or elsewhere. All methods may be called concurrently.
+type Host struct {
+	streams []*Stream
+	ended   func(job *Job, err error)
+	starts  chan *hosted
+	stopped chan struct{} // closed when no job starts any more
+
+	mu   sync.Mutex // guards jobs and what it holds
+	jobs map[string]*hosted
+}
+
+// hosted is a job of this process.
+type hosted struct {
+	id      string
+	windows int                                     // that run at a time
+	begin   func(ctx context.Context) (*Run, error) // commits that the job begins
+	begun   chan error                              // of begin
+
+	run     *Run // nil before it has begun, and when it has ended
+	ended   bool
+	trouble error // why it ended early
+}
+
+// NewHost returns the host of the jobs of these streams. ended is called with each job
+// that has ended or stopped, and the error of its Run.
+func NewHost(streams []*Stream, ended func(job *Job, err error)) *Host {
+	return &Host{streams: streams, ended: ended, starts: make(chan *hosted), stopped: make(chan struct{}), jobs: make(map[string]*hosted)}
+}
+
+// Run runs the jobs that are started until ctx ends, and returns when all have
+// stopped. It is called once.
+func (h *Host) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer close(h.stopped)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case j := <-h.starts:
+			running.Go(func() { h.carryOut(ctx, j) })
+		}
+	}
+}
+
+// carryOut begins a job and runs it to its end.
+func (h *Host) carryOut(ctx context.Context, j *hosted) {
+	run, err := j.begin(ctx)
+	h.mu.Lock()
+	j.run = run
+	if err != nil {
+		delete(h.jobs, j.id)
+	}
+	h.mu.Unlock()
+	j.begun <- err
+	if err != nil {
+		return
+	}
+	job, err := run.Do(ctx)
+	h.mu.Lock()
+	j.run, j.ended, j.trouble = nil, true, err
+	h.mu.Unlock()
+	h.ended(&job, err)
+}
+
+// Plan plans a job of a stream, as Stream.Plan does. A job of a Host runs at most
+// HostedWindows windows at a time, two by default.
+func (h *Host) Plan(ctx context.Context, stream string, r *Request) (*Plan, error) {
+	s, err := h.stream(stream)
+	if err != nil {
+		return nil, err
+	}
+	own := *r
+	if own.Windows = r.windows(); own.Parallel == 0 {
+		own.Parallel = min(own.Windows, hostedParallel)
+	}
+	if own.Parallel > HostedWindows {
+		return nil, Invalid("parallel", "is above %d, the maximum beside running streams", HostedWindows)
+	}
+	return s.Plan(ctx, &own, time.Now())
+}
+
+func (h *Host) stream(name string) (*Stream, error) {
+	for _, s := range h.streams {
+		if s.Name() == name {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown stream %q", name)
+}
+
+// Start begins a planned job. It returns when the job is committed and runs. If ctx
+// ends earlier, the job may begin nevertheless.
+func (h *Host) Start(ctx context.Context, p *Plan) error {
+	s, err := h.stream(p.Job.Stream)
+	if err != nil {
+		return err
+	}
+	return h.start(ctx, &p.Job, func(ctx context.Context) (*Run, error) {
+		job, err := s.Begin(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = s.Jobs.Tidy(ctx, time.Now()) // the next job repeats it
+		return s.Run(job, job.Who), nil
+	})
+}
+
+// Resume resumes a job that no process runs, for the operator by; without execute it
+// only checks whether it can. Otherwise it is as Start.
+func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job, err error) {
+	for _, s := range h.streams {
+		r := s.Resumption(id)
+		r.SessionTimeout = 0 // a request cannot wait for it
+		if job, err = s.Jobs.Resumable(ctx, r); isUnknown(err) {
+			continue
+		}
+		if err != nil || !execute {
+			return job, err
+		}
+		if job.AtOnce() > HostedWindows {
+			most := HostedWindows
+			r.Parallel, job.Parallel = &most, most
+		}
+		return job, h.start(ctx, &job, func(ctx context.Context) (*Run, error) {
+			job, err := s.Jobs.Resume(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			return s.Run(job, by), nil
+		})
+	}
+	return job, err
+}
+
+// Cancel cancels a job of any process, as Jobs.Cancel does.
+func (h *Host) Cancel(ctx context.Context, c Cancellation, execute bool) (job Job, err error) {
+	for _, s := range h.streams {
+		if job, err = s.Jobs.Cancel(ctx, c, execute); !isUnknown(err) {
+			return job, err
+		}
+	}
+	return job, err
+}
+
+func isUnknown(err error) bool {
+	refused, ok := errors.AsType[*RefusedError](err)
+	return ok && refused.Reason == Unknown
+}
+
+func (h *Host) start(ctx context.Context, job *Job, begin func(context.Context) (*Run, error)) error {
+	j := &hosted{id: job.ID, windows: min(job.AtOnce(), len(job.Windows)), begin: begin, begun: make(chan error, 1)}
+	if err := h.reserve(job, j); err != nil {
+		return err
+	}
+	select {
+	case h.starts <- j:
+	case <-h.stopped:
+		h.release(j)
+		return ErrStopping
+	case <-ctx.Done():
+		h.release(j)
+		return ctx.Err()
+	}
+	select {
+	case err := <-j.begun:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reserve adds a job, unless the process has enough to do.
+func (h *Host) reserve(job *Job, j *hosted) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	windows := j.windows
+	for id, other := range h.jobs {
+		switch {
+		case other.ended:
+		case id == j.id:
+			return refuse(InUse, job, "this process is running job %s", id)
+		default:
+			windows += other.windows
+		}
+	}
+	if windows > HostedWindows {
+		return refuse(Busy, job, "this process runs at most %d windows at a time, and its jobs have %d of them", HostedWindows, windows-j.windows)
+	}
+	h.jobs[j.id] = j
+	return nil
+}
+
+func (h *Host) release(j *hosted) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.jobs, j.id)
+}
+
+// Trouble returns why a job of this process waits, or stopped early; empty if neither.
+func (h *Host) Trouble(id string) string {
+	h.mu.Lock()
+	j := h.jobs[id]
+	var run *Run
+	var err error
+	if j != nil {
+		run, err = j.run, j.trouble
+	}
+	h.mu.Unlock()
+	switch {
+	case run != nil:
+		return run.Progress().Trouble
+	case err != nil:
+		return err.Error()
+	}
+	return ""
+}

@@ -1,0 +1,328 @@
+package backfill_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/kafkagroup"
+)
+
+// fakeTopics are the topics of new jobs.
+type fakeTopics struct {
+	err     error
+	created int
+}
+
+func (f *fakeTopics) Choose(_ context.Context, j *backfill.Job) (bool, error) {
+	if j.Topic == "" {
+		j.Topic = "export.events.replay." + j.ID
+		return false, f.err
+	}
+	return true, f.err
+}
+
+func (f *fakeTopics) Create(context.Context, *backfill.Job) (string, error) {
+	f.created++
+	return "", f.err
+}
+
+// beside is the world's stream, for jobs.
+func (w *world) beside() (*backfill.Stream, *fakeTopics) {
+	topics := new(fakeTopics)
+	return &backfill.Stream{
+		Jobs: w.jobs, Resource: "events", Topic: "export.events", PageSize: 4, RateLimit: 50, SessionTimeout: 10 * time.Second,
+		Live: checkpoints{}, Topics: topics, CheckAPI: func(context.Context, []string) error { return nil },
+		Open: w.open, Owner: func(string) backfill.Owner { return owner{w.group.Open("")} },
+	}, topics
+}
+
+func passes(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time: nothing is waited for
+}
+
+// ask is a request for a backfill of the first so many seconds.
+func ask(seconds int) *backfill.Request {
+	return &backfill.Request{Kind: backfill.Backfill, From: second(0), To: second(seconds), Windows: 4, Who: "me", Reason: "why"}
+}
+
+// hosting runs a Host until the function that it returns is called.
+func (w *world) hosting() (h *backfill.Host, ends func() map[string]error, stop func()) {
+	beside, _ := w.beside()
+	var mu sync.Mutex
+	ended := make(map[string]error)
+	h = backfill.NewHost([]*backfill.Stream{beside}, func(j *backfill.Job, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		ended[j.ID] = err
+	})
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.Run(ctx) })
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	w.t.Cleanup(stop)
+	return h, func() map[string]error {
+		mu.Lock()
+		defer mu.Unlock()
+		return ended
+	}, stop
+}
+
+// started plans and starts a job, and returns its id.
+func started(t *testing.T, h *backfill.Host, r *backfill.Request) string {
+	t.Helper()
+	p, err := h.Plan(t.Context(), stream, r)
+	if err == nil {
+		err = h.Start(t.Context(), p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Job.ID
+}
+
+// TestValidate: each mistake names its field.
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(second(1000))
+	for field, change := range map[string]func(*backfill.Request){
+		"":              func(*backfill.Request) {},
+		"kind":          func(r *backfill.Request) { r.Kind = "copy" },
+		"to":            func(r *backfill.Request) { r.To = second(1001) },
+		"windows":       func(r *backfill.Request) { r.Windows = backfill.MaxWindows + 1 },
+		"parallel":      func(r *backfill.Request) { r.Parallel = -1 },
+		"rate_limit":    func(r *backfill.Request) { r.RateLimit = -1 },
+		"events":        func(r *backfill.Request) { r.Events = []string{"a"} },
+		"topic":         func(r *backfill.Request) { r.Topic = "a" },
+		"allow_overlap": func(r *backfill.Request) { r.Kind, r.AllowOverlap = backfill.Replay, true },
+	} {
+		r := ask(40)
+		change(r)
+		invalid, ok := errors.AsType[*backfill.InvalidError](r.Validate(now))
+		if ok != (field != "") || ok && (invalid.Field != field || !strings.HasPrefix(invalid.Error(), field+" ")) {
+			t.Errorf("%s: %v", field, invalid)
+		}
+	}
+	for _, from := range []int64{-1, 0, second(40)} {
+		r := ask(40)
+		r.From = from
+		if invalid, ok := errors.AsType[*backfill.InvalidError](r.Validate(now)); !ok || invalid.Field != "from" {
+			t.Errorf("from %d: %v", from, invalid)
+		}
+	}
+	r := ask(40)
+	r.From, r.Windows = 0, 0
+	if err := r.Validate(now); err != nil {
+		t.Errorf("a window from the earliest event: %v", err)
+	}
+}
+
+// TestPlanOfStream: a plan changes nothing; what must not begin is rejected, and what
+// the operator should know is noted.
+func TestPlanOfStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10)
+	s, topics := w.beside()
+	plan := func(r *backfill.Request) (*backfill.Plan, error) { return s.Plan(t.Context(), r, time.Now()) }
+	p, err := plan(ask(40))
+	if err != nil || len(p.Job.Windows) != 4 || p.Job.RateLimit != 50 || p.Job.AtOnce() != 4 || p.Job.Topic != "export.events" || !backfill.ValidID(p.Job.ID) ||
+		len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "has not started") {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	same, other := ask(40), ask(41)
+	same.ID, same.Who, other.ID = p.Job.ID, "you", p.Job.ID
+	for r, want := range map[*backfill.Request]bool{same: true, other: false, ask(40): false} {
+		again, err := plan(r)
+		if err != nil || (again.Hash() == p.Hash()) != want {
+			t.Errorf("hashes %s and %s, %v", again.Hash(), p.Hash(), err)
+		}
+	}
+	if all, err := w.jobs.List(t.Context(), 0); len(all)+topics.created > 0 || err != nil {
+		t.Errorf("a plan left %v, %d topics, %v", all, topics.created, err)
+	}
+
+	s.Live = checkpoints{{Origin: bridge.Origin{Start: second(20)}, PositionTime: second(50)}}
+	if _, err := plan(ask(40)); reasonOf(err) != backfill.Overlaps {
+		t.Errorf("what the stream has published: %v", err)
+	}
+	r := ask(40)
+	r.AllowOverlap = true
+	if p, err := plan(r); err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "published again, with the same ce_id") {
+		t.Errorf("allowed: %+v, %v", p, err)
+	}
+	replay := ask(40)
+	replay.Kind, replay.Events = backfill.Replay, []string{"a"}
+	if p, err := plan(replay); err != nil || p.Job.Topic != "export.events.replay."+p.Job.ID || len(p.Job.Events) != 1 || len(p.Notes) != 0 {
+		t.Errorf("replay: %+v, %v", p, err)
+	}
+	replay.Topic = "mine"
+	if p, err := plan(replay); err != nil || p.Job.Topic != "mine" || len(p.Notes) != 1 {
+		t.Errorf("replay into a topic: %+v, %v", p, err)
+	}
+	s.Resource = "users"
+	if _, err := plan(replay); err == nil || !strings.Contains(err.Error(), "no event types") {
+		t.Errorf("event types of users: %v", err)
+	}
+	s.Resource = "events"
+	for class, noted := range map[bridge.Class]bool{bridge.Permanent: false, bridge.Transient: true} {
+		s.CheckAPI = func(context.Context, []string) error {
+			return &bridge.Fault{Class: class, Err: errors.New("no such type")}
+		}
+		if p, err := plan(replay); (err == nil) != noted || noted && !strings.Contains(p.Notes[1], "the API is unavailable") {
+			t.Errorf("class %v: %+v, %v", class, p, err)
+		}
+	}
+	topics.err = errors.New("no topic")
+	if _, err := s.Begin(t.Context(), p); !errors.Is(err, topics.err) {
+		t.Errorf("without a topic: %v", err)
+	}
+	if all, err := w.jobs.List(t.Context(), 0); len(all) > 0 || err != nil {
+		t.Errorf("a job without its topic: %v, %v", all, err)
+	}
+}
+
+// TestHost: a job runs to its end beside others, within the process's limit.
+func TestHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 50)
+		h, ends, _ := w.hosting()
+		r := ask(40)
+		r.Parallel = backfill.HostedWindows + 1
+		if _, err := h.Plan(t.Context(), stream, r); err == nil || !strings.HasPrefix(err.Error(), "parallel is above 4") {
+			t.Errorf("many windows: %v", err)
+		}
+		if _, err := h.Plan(t.Context(), "users", ask(40)); err == nil {
+			t.Error("another stream is planned")
+		}
+		r.Parallel = 3
+		p, err := h.Plan(t.Context(), stream, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Start(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Start(t.Context(), p); reasonOf(err) != backfill.InUse {
+			t.Errorf("the same once more: %v", err)
+		}
+		more := ask(45)
+		more.From, more.Windows, more.Parallel = second(40), 2, 2
+		late, err := h.Plan(t.Context(), stream, more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Start(t.Context(), late); reasonOf(err) != backfill.Busy {
+			t.Errorf("more than the process runs: %v", err)
+		}
+		passes(time.Minute)
+		if err, ok := ends()[p.Job.ID]; !ok || err != nil {
+			t.Fatalf("%v", ends())
+		}
+		w.wantOnce(40)
+		if j := w.job(); j.State != backfill.Done || j.By != "me" || w.most != 3 {
+			t.Errorf("%+v, %d windows at a time", j, w.most)
+		}
+		if err := h.Start(t.Context(), late); err != nil {
+			t.Errorf("when there is room again: %v", err)
+		}
+		passes(time.Minute)
+		w.wantOnce(45)
+	})
+}
+
+// TestHostStops: a job of a process that stops goes on in another, and each event is
+// published once.
+func TestHostStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 50)
+		h, ends, stop := w.hosting()
+		id := started(t, h, ask(40))
+		passes(250 * time.Millisecond)
+		if _, err := h.Resume(t.Context(), id, "me", true); reasonOf(err) != backfill.InUse {
+			t.Errorf("it runs and is resumed: %v", err)
+		}
+		stop()
+		if err := ends()[id]; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+		if j := w.job(); j.State != backfill.Running || j.Ended() == len(j.Windows) {
+			t.Errorf("%+v", j)
+		}
+		p, err := h.Plan(t.Context(), stream, ask(40))
+		if reasonOf(err) != backfill.Overlaps || p != nil {
+			t.Errorf("its range is free: %v", err)
+		}
+		if _, err := h.Resume(t.Context(), id, "me", true); !errors.Is(err, backfill.ErrStopping) {
+			t.Errorf("a process that has stopped: %v", err)
+		}
+		next, ends, _ := w.hosting()
+		if j, err := next.Resume(t.Context(), id, "you", false); err != nil || j.ID != id || len(ends()) > 0 {
+			t.Errorf("%+v, %v", j, err)
+		}
+		w.log.members = func(string) []kafkagroup.Member { return []kafkagroup.Member{{ClientID: "somebody"}} }
+		if _, err := next.Resume(t.Context(), id, "you", true); reasonOf(err) != backfill.InUse {
+			t.Errorf("another process has it: %v", err)
+		}
+		w.log.members = nil
+		if _, err := next.Resume(t.Context(), id, "you", true); err != nil {
+			t.Fatal(err)
+		}
+		passes(time.Minute)
+		w.wantOnce(40)
+		if j := w.job(); j.State != backfill.Done || j.By != "you" {
+			t.Errorf("%+v", j)
+		}
+		if _, err := next.Resume(t.Context(), "zzzzzz", "you", true); reasonOf(err) != backfill.Unknown {
+			t.Errorf("a job of nobody: %v", err)
+		}
+	})
+}
+
+// TestHostEndsEarly: a job that is cancelled stops, and one that cannot go on says why.
+func TestHostEndsEarly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 50)
+		h, ends, _ := w.hosting()
+		id := started(t, h, ask(40))
+		passes(150 * time.Millisecond)
+		c := backfill.Cancellation{ID: id, By: "me", Why: "wrong month"}
+		if _, err := h.Cancel(t.Context(), c, false); err != nil || len(ends()) > 0 {
+			t.Errorf("a dry run: %v, %v", err, ends())
+		}
+		if j, err := h.Cancel(t.Context(), c, true); err != nil || j.State != backfill.Cancelled {
+			t.Errorf("%+v, %v", j, err)
+		}
+		passes(time.Minute)
+		if err := ends()[id]; !errors.Is(err, backfill.ErrCancelled) || !strings.Contains(h.Trouble(id), "wrong month") {
+			t.Errorf("it ended with %v, %q", err, h.Trouble(id))
+		}
+		c.ID = "zzzzzz"
+		if _, err := h.Cancel(t.Context(), c, true); reasonOf(err) != backfill.Unknown {
+			t.Errorf("a job of nobody: %v", err)
+		}
+
+		w.broken[1] = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Err: errors.New("no key")}
+		again := ask(40)
+		again.AllowOverlap = true
+		id = started(t, h, again)
+		passes(time.Minute)
+		if err := ends()[id]; err == nil || !strings.Contains(h.Trouble(id), "no key") {
+			t.Errorf("it ended with %v, %q", err, h.Trouble(id))
+		}
+		if h.Trouble("zzzzzz") != "" {
+			t.Error("a job of nobody has trouble")
+		}
+	})
+}

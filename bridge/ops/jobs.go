@@ -1,0 +1,273 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"exportbridge/bridge/backfill"
+)
+
+// Jobs plans backfills and replays, and runs them in this process, by the contract of
+// backfill.Host. All methods may be called concurrently.
+type Jobs interface {
+	Plan(ctx context.Context, stream string, r *backfill.Request) (*backfill.Plan, error)
+	Start(ctx context.Context, p *backfill.Plan) error
+	Resume(ctx context.Context, id, by string, execute bool) (backfill.Job, error)
+	Cancel(ctx context.Context, c backfill.Cancellation, execute bool) (backfill.Job, error)
+	Trouble(id string) string
+}
+
+// statePlanned is the state of a job that is not committed.
+const statePlanned backfill.State = "planned"
+
+// job is a backfill or replay.
+type job struct {
+	ID     string         `json:"id"`
+	Kind   backfill.Kind  `json:"kind"`
+	Stream string         `json:"stream"`
+	State  backfill.State `json:"state"`
+	// Topic is where it publishes the events from From on and before To.
+	Topic string    `json:"topic"`
+	From  time.Time `json:"from"` // zero is the earliest event
+	To    time.Time `json:"to"`
+	// Windows is how many the job has, Done how many have ended, Events how many
+	// it has read.
+	Windows int   `json:"windows"`
+	Done    int   `json:"done"`
+	Events  int64 `json:"events"`
+	// Progress is how much of the range is done, from 0 to 1.
+	Progress float64 `json:"progress"`
+	// Parallel is how many windows run at a time, RateLimit the maximum number of
+	// requests per second, 0 for no limit.
+	Parallel  int     `json:"parallel"`
+	RateLimit float64 `json:"rate_limit"`
+	// Who began it, the Reason, and when.
+	Who    string    `json:"who,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Begun  time.Time `json:"begun"`
+	// Process runs it; empty if none does. Trouble is why it waits in this process,
+	// or stopped.
+	Process string `json:"process,omitempty"`
+	Trouble string `json:"trouble,omitempty"`
+}
+
+func jobOf(l *backfill.Listed) job {
+	events, _, _ := l.Counts()
+	j := job{
+		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(), Topic: l.Topic,
+		From: time.UnixMilli(l.From).UTC(), To: time.UnixMilli(l.To).UTC(),
+		Windows: len(l.Windows), Done: l.Ended(), Events: events, Progress: l.Progress(),
+		Parallel: l.AtOnce(), RateLimit: l.RateLimit, Who: l.Who, Reason: l.Reason, Begun: time.UnixMilli(l.Created).UTC(),
+	}
+	if len(l.Processes) > 0 {
+		j.Process = l.Processes[0].String()
+	}
+	return j
+}
+
+// jobIn is a job in a state that is not listed.
+func jobIn(state backfill.State, j *backfill.Job) job {
+	shown := jobOf(&backfill.Listed{Job: *j})
+	shown.State = state
+	return shown
+}
+
+func (h *handler) jobs(ctx context.Context, _ *http.Request) (any, error) {
+	all, err := h.Records.Jobs(ctx)
+	jobs := make([]job, len(all))
+	for i := range all {
+		jobs[i] = jobOf(&all[i])
+		if h.Jobs != nil && all[i].State == backfill.Running {
+			jobs[i].Trouble = h.Jobs.Trouble(all[i].ID)
+		}
+	}
+	return struct {
+		Jobs []job `json:"jobs"`
+	}{jobs}, err
+}
+
+// jobRequest is the body of a new job.
+type jobRequest struct {
+	Stream string        `json:"stream"`
+	Kind   backfill.Kind `json:"kind"`
+	// From is inclusive, an RFC 3339 time or earliest; To is exclusive.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Windows, Parallel, RateLimit, Events, Topic and AllowOverlap are as in
+	// backfill.Request, 0 and empty for the default.
+	Windows      int64    `json:"windows"`
+	Parallel     int64    `json:"parallel"`
+	RateLimit    float64  `json:"rate_limit"`
+	Events       []string `json:"events"`
+	Topic        string   `json:"topic"`
+	AllowOverlap bool     `json:"allow_overlap"`
+	Reason       string   `json:"reason"`
+	Execute      bool     `json:"execute"`
+	// Confirm is the stream's name once more, ID and PlanHash are those of the
+	// plan; only with Execute.
+	Confirm  string `json:"confirm"`
+	ID       string `json:"id"`
+	PlanHash string `json:"plan_hash"`
+}
+
+// earliest is the From of a range from the first event on.
+const earliest = "earliest"
+
+func (q *jobRequest) parse(who string) (*backfill.Request, error) {
+	r := &backfill.Request{
+		Kind: q.Kind, Windows: int(q.Windows), Parallel: int(q.Parallel), RateLimit: q.RateLimit, Events: q.Events, Topic: q.Topic,
+		AllowOverlap: q.AllowOverlap, Who: who, Reason: q.Reason,
+	}
+	if q.Execute {
+		r.ID = q.ID
+	}
+	var err error
+	if q.From != earliest {
+		if r.From, err = millis("from", q.From); err != nil {
+			return nil, err
+		}
+	}
+	r.To, err = millis("to", q.To)
+	return r, err
+}
+
+func millis(field, text string) (int64, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return 0, badRequest(fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field), "%s: %q is not an RFC 3339 time", field, shorten(text))
+	}
+	return t.UnixMilli(), nil
+}
+
+// jobPlan is a job that would be started, with what its execution requires.
+type jobPlan struct {
+	job
+	PageSize int      `json:"page_size"`
+	Notes    []string `json:"notes"`
+	PlanHash string   `json:"plan_hash"`
+}
+
+// startJob plans a job, or starts one that was planned.
+func (h *handler) startJob(ctx context.Context, _, who string, body []byte) (any, error) {
+	var q jobRequest
+	if err := decode(body, &q); err != nil {
+		return nil, err
+	}
+	if err := h.knowsStream(q.Stream); err != nil {
+		return nil, err
+	}
+	r, err := q.parse(who)
+	if err == nil {
+		err = checkReason(q.Reason)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !q.Execute:
+	case q.Confirm != q.Stream:
+		return nil, badRequest(fmt.Sprintf(`"confirm": %q`, q.Stream), "confirm: %q is not the name of the stream", shorten(q.Confirm))
+	case !backfill.ValidID(q.ID) || q.PlanHash == "":
+		return nil, badRequest("use the id and the plan_hash of the plan", "id or plan_hash is missing: plan the job before executing it")
+	}
+	plan, err := h.Jobs.Plan(ctx, q.Stream, r)
+	if err != nil {
+		return nil, jobFailure(err)
+	}
+	if !q.Execute {
+		return jobPlan{job: jobIn(statePlanned, &plan.Job), PageSize: plan.Job.PageSize, Notes: append([]string{}, plan.Notes...), PlanHash: plan.Hash()}, nil
+	}
+	if plan.Hash() != q.PlanHash {
+		return nil, &Error{Status: http.StatusConflict, Err: errors.New("the plan has changed: the request or the settings differ"), Hint: "plan again"}
+	}
+	return h.changeJob("start", who, q.Reason, func() (backfill.Job, error) { return plan.Job, h.Jobs.Start(ctx, plan) })
+}
+
+// jobAction is the body of a resumption or cancellation.
+type jobAction struct {
+	Reason  string `json:"reason"`
+	Execute bool   `json:"execute"`
+}
+
+func (h *handler) resumeJob(ctx context.Context, id, who string, body []byte) (any, error) {
+	return h.actOnJob("resume", who, body, func(q *jobAction) (backfill.Job, error) { return h.Jobs.Resume(ctx, id, who, q.Execute) })
+}
+
+func (h *handler) cancelJob(ctx context.Context, id, who string, body []byte) (any, error) {
+	return h.actOnJob("cancel", who, body, func(q *jobAction) (backfill.Job, error) {
+		return h.Jobs.Cancel(ctx, backfill.Cancellation{ID: id, By: who, Why: q.Reason}, q.Execute)
+	})
+}
+
+func (h *handler) actOnJob(action, who string, body []byte, act func(*jobAction) (backfill.Job, error)) (any, error) {
+	var q jobAction
+	if err := decode(body, &q); err != nil {
+		return nil, err
+	}
+	if err := checkReason(q.Reason); err != nil {
+		return nil, err
+	}
+	if !q.Execute {
+		j, err := act(&q)
+		return jobIn(j.State, &j), jobFailure(err)
+	}
+	return h.changeJob(action, who, q.Reason, func() (backfill.Job, error) { return act(&q) })
+}
+
+// changeJob executes a change and logs it with its caller.
+func (h *handler) changeJob(action, who, reason string, change func() (backfill.Job, error)) (any, error) {
+	j, err := change()
+	log := h.Logger.With("stream", j.Stream, "action", action+" "+string(j.Kind), "job", j.ID, "who", who, "reason", reason)
+	if err != nil {
+		log.Warn("action failed", "error", err.Error())
+		return nil, jobFailure(err)
+	}
+	log.Info("action done", "topic", j.Topic)
+	return jobIn(j.State, &j), nil
+}
+
+// jobID returns the id in the request's path.
+func jobID(r *http.Request) (string, error) {
+	if id := r.PathValue("job"); backfill.ValidID(id) {
+		return id, nil
+	}
+	return "", &Error{Status: http.StatusNotFound, Err: fmt.Errorf("%q is not a job id", shorten(r.PathValue("job"))), Hint: "/api/v1/jobs"}
+}
+
+// noObject is the object of an action whose body names it.
+func noObject(*http.Request) (string, error) { return "", nil }
+
+// refusals are what to do about a job that cannot begin, be resumed or be cancelled.
+var refusals = map[backfill.Reason]string{
+	backfill.Unknown:       "/api/v1/jobs",
+	backfill.Exists:        "check /api/v1/jobs: it may have begun; otherwise plan again",
+	backfill.WasCancelled:  "start a new job for the remaining windows",
+	backfill.OtherResource: "correct EXPORT_RESOURCE",
+	backfill.InUse:         "wait until that process stops, or ends the job",
+	backfill.Overlaps:      `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
+	backfill.Busy:          "retry when one of them is done, lower parallel, or run exportbridge backfill or replay in another process",
+}
+
+// jobFailure gives an error of Jobs its status.
+func jobFailure(err error) error {
+	if invalid, ok := errors.AsType[*backfill.InvalidError](err); ok {
+		return badRequest("correct "+invalid.Field, "%s", shorten(err.Error()))
+	}
+	if refused, ok := errors.AsType[*backfill.RefusedError](err); ok {
+		status := http.StatusConflict
+		if refused.Reason == backfill.Unknown {
+			status = http.StatusNotFound
+		}
+		return &Error{Status: status, Err: err, Hint: refusals[refused.Reason]}
+	}
+	if errors.Is(err, backfill.ErrStopping) {
+		return &Error{Status: http.StatusServiceUnavailable, Err: err, Hint: "retry when it has restarted"}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &Error{Status: http.StatusGatewayTimeout, Err: err, Hint: "check /api/v1/jobs: it may have been applied"}
+	}
+	return err
+}

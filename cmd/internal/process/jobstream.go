@@ -1,0 +1,213 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/exportapi"
+	"exportbridge/bridge/kafkaadmin"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/config"
+)
+
+// BesideLive is the default rate limit of what reads the export beside the stream, in
+// requests per second: half of the stream's, 0 for none.
+func BesideLive(st *config.Stream) (float64, error) {
+	perSecond, err := st.Export.Rate()
+	return perSecond / 2, err
+}
+
+// JobStream wires the jobs beside a stream. Their windows log warnings and errors to
+// log, and everything at level debug.
+func JobStream(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfill.Stream, error) {
+	perSecond, err := BesideLive(st)
+	if err != nil {
+		return nil, err
+	}
+	plans, w := kafkasink.NewJobs(st.Kafka), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
+	return &backfill.Stream{
+		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
+		PageSize: st.Export.PageSize, RateLimit: perSecond, SessionTimeout: st.Kafka.SessionTimeout,
+		Live: st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
+		Owner: func(id string) backfill.Owner { return plans.Owner(id) },
+	}, nil
+}
+
+// jobPorts are the ports of a stream's jobs.
+type jobPorts struct {
+	all *config.Settings
+	*config.Stream
+	log *slog.Logger
+}
+
+// window returns the configuration of the sink of a window.
+func (w *jobPorts) window(j *backfill.Job, n int) kafkasink.Config {
+	return w.Kafka.OfWindow(kafkasink.Window{Name: j.WindowName(n), Topic: j.Topic, Origin: string(j.Kind)})
+}
+
+// Choose implements backfill.Topics. A replay never goes to a topic that a stream uses.
+func (w *jobPorts) Choose(ctx context.Context, j *backfill.Job) (exists bool, err error) {
+	j.Topic = cmp.Or(j.Topic, kafkaadmin.ReplayTopic(w.Kafka.Topic, j.ID))
+	for i := range w.all.Streams {
+		k := &w.all.Streams[i].Kafka
+		if slices.Contains([]string{k.Topic, k.DLQTopic, "dlq." + k.Topic, k.CheckpointTopic}, j.Topic) {
+			return false, backfill.Invalid("topic", "belongs to stream %s", w.all.Streams[i].Name)
+		}
+	}
+	window := w.window(j, 0)
+	if err := window.Validate(); err != nil {
+		return false, backfill.Invalid("topic", "is unsuitable: %w", err)
+	}
+	if exists, err = window.Exists(ctx, j.Topic); exists || err != nil {
+		return exists, err
+	}
+	return false, w.wantTopic(ctx)
+}
+
+// wantTopic returns an error if the stream has no topic yet.
+func (w *jobPorts) wantTopic(ctx context.Context) error {
+	exists, err := w.Kafka.Exists(ctx, w.Kafka.Topic)
+	if err == nil && !exists {
+		err = &bridge.Fault{
+			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
+			Err: fmt.Errorf("topic %s does not exist", w.Kafka.Topic), Hint: "exportbridge topics create --execute",
+		}
+	}
+	return err
+}
+
+// Create implements backfill.Topics.
+func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (id string, err error) {
+	live := w.Kafka.Needs()
+	gone, err := live.Vanished(ctx)
+	switch {
+	case err != nil:
+	case len(gone) > 0 && j.Kind == backfill.Backfill:
+		err = gone[0]
+	case j.Kind == backfill.Replay:
+		_, err = live.CreateLike(ctx, j.Topic)
+	case !w.Kafka.CreateTopics:
+		err = w.wantTopic(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	cfg := w.window(j, 0)
+	window := cfg.Needs()
+	if _, err := window.Create(ctx); err != nil {
+		return "", err
+	}
+	return window.TopicID(ctx)
+}
+
+// checkAPI requests one page, with the filter of the job.
+func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
+	export := w.Export
+	export.Events = events
+	api, err := exportapi.New(export)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	_, err = api.Check(ctx)
+	return err
+}
+
+// open opens a window. Its bridge has the settings of the stream, and the page size of
+// the job.
+func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Engine, error) {
+	log := w.log.With("job", j.ID)
+	export, kafka, cfg := w.Export, w.window(j, n), w.Engine
+	export.PageSize = cmp.Or(j.PageSize, export.PageSize)
+	export.Events, export.RateLimit = j.Events, "" // all windows share one limit
+	api, err := exportapi.New(export)
+	if err != nil {
+		return nil, err
+	}
+	kafka.Log, kafka.Report = log.With(LogComponent, "kafka"), LogChanges(log, "kafka")
+	sink, err := kafkasink.New(kafka)
+	if err != nil {
+		api.Close()
+		return nil, err
+	}
+	cfg.PageSize, cfg.Owner, cfg.Log = export.PageSize, w.all.Owner(), log
+	return &backfill.Engine{Config: cfg, Source: api, Sink: sink, Close: func() {
+		sink.Close()
+		api.Close()
+	}}, nil
+}
+
+// quiet drops messages below warnings, unless the level is debug.
+type quiet struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return q.Handler.Enabled(ctx, level) && (level >= slog.LevelWarn || q.Handler.Enabled(ctx, slog.LevelDebug))
+}
+
+// WithAttrs implements slog.Handler.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
+
+// hostJobs wires the jobs that are begun over HTTP. Together their windows hold as many
+// bytes of pages in memory as a stream.
+func (p *Process) hostJobs(s *config.Settings) error {
+	var streams []*backfill.Stream
+	for i := range s.Streams {
+		st := &s.Streams[i]
+		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
+		log := p.log.With(logStream, st.Name)
+		js, err := JobStream(s, st, log)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", st.Name, err)
+		}
+		js.Retrying = func(err error) { log.Warn("job: commit failed; retrying", logError, err) }
+		streams = append(streams, js)
+	}
+	p.jobs = backfill.NewHost(streams, p.logJob)
+	return nil
+}
+
+// logJob logs how a job ended.
+func (p *Process) logJob(j *backfill.Job, err error) {
+	events, _, _ := j.Counts()
+	log := p.log.With(logStream, j.Stream, "job", j.ID, "kind", string(j.Kind), "windows", fmt.Sprintf("%d/%d", j.Ended(), len(j.Windows)), "events", events)
+	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", j.Kind, j.ID)
+	switch {
+	case err == nil:
+		log.Info("job done")
+	case errors.Is(err, backfill.ErrCancelled):
+		log.Info("job cancelled", logError, err)
+	case errors.Is(err, context.Canceled):
+		log.Info("job interrupted", logHint, resume)
+	default:
+		if hint := JobHint(err, j); hint != "" {
+			resume = hint + "; then " + resume
+		}
+		log.Error("job stopped", logError, err, logHint, resume)
+	}
+}
+
+// JobHint is what to do about a window that is blocked. Nobody can move its cursor.
+func JobHint(err error, j *backfill.Job) string {
+	blocked, ok := errors.AsType[*bridge.BlockedError](err)
+	if !ok {
+		return ""
+	}
+	fault, ok := errors.AsType[*bridge.Fault](blocked.Err)
+	switch {
+	case blocked.Reason == bridge.ReasonCursor:
+		return fmt.Sprintf("cancel the job, whose cursor the API no longer accepts: exportbridge backfill cancel %s --execute, then start a new job for the remaining windows", j.ID)
+	case ok && fault.Code == bridge.CodeTopicLost:
+		return fmt.Sprintf("restore the topic if possible; or cancel the job: exportbridge backfill cancel %s --execute, then start a new job for the whole range", j.ID)
+	}
+	return blocked.Hint
+}
