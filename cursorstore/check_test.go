@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -177,5 +178,41 @@ func TestLogTo(t *testing.T) {
 	closes(t, client)
 	if !strings.Contains(log.String(), "level=DEBUG") || !strings.Contains(log.String(), "sentinel") {
 		t.Errorf("the log is %q", log.String())
+	}
+}
+
+// TestClosedConnections: Redis in protected mode, or at its maxclients, writes why and
+// closes the connection, but go-redis takes that for an answer to HELLO and returns
+// only EOF.
+func TestClosedConnections(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{
+		"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.\r\n",
+		"-ERR max number of clients reached\r\n", "",
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte(said))
+				_, _ = c.Read(make([]byte, 1024)) // so that closing does not reset the connection
+				c.Close()
+			}
+		}()
+		cfg := cursorstore.DefaultConfig()
+		cfg.URL = cursorstore.URL("redis://" + l.Addr().String())
+		_, err = open(t, cfg).Stream(stream).Load(t.Context())
+		if f, ok := errors.AsType[*bridge.Fault](err); !ok || !strings.Contains(f.Hint, "protected") && !strings.Contains(f.Hint, "maxclients") {
+			t.Errorf("after %q: %v, %+v", said, err, f)
+		} else if said == "" && (!strings.Contains(err.Error(), "closed the connection") || f.Class != bridge.Transient) {
+			t.Errorf("after nothing: %v, %+v", err, f)
+		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
@@ -80,7 +82,20 @@ func (c *Client) explain(err error) error {
 			Err:  fmt.Errorf("redis at %s: no answer within %s: %w", c.where, c.timeout, err),
 		}
 	}
+	if isClosed(err) {
+		return &bridge.Fault{
+			Code: "closed",
+			Hint: "check that Redis runs at the address in REDIS_URL, and its protected-mode (set a password), maxclients and TLS (rediss://)",
+			Err:  fmt.Errorf("redis at %s: Redis closed the connection: %w", c.where, err),
+		}
+	}
 	return &bridge.Fault{Code: "network", Hint: "check that Redis runs at the address in REDIS_URL", Err: located}
+}
+
+// isClosed reports whether the server closed the connection. go-redis drops an error
+// that the server wrote before.
+func isClosed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func reasonOf(class bridge.Class) bridge.Reason {
