@@ -47,7 +47,8 @@ type Config struct {
 	KeyHeader     string        `env:"EXPORT_KEY_HEADER" stream:"yes" desc:"header of the API key"`
 	KeyQuery      string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter of the API key, instead of the header" example:"api_key"`
 	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"authentication scheme sent before the key" example:"Bearer"`
-	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, and link-local addresses"`
+	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, which sends the key in clear text"`
+	LinkLocal     bool          `env:"EXPORT_ALLOW_LINK_LOCAL" stream:"yes" desc:"allow link-local addresses, where clouds serve instance metadata and credentials"`
 	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
 	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; a page has at most 10,000 items"`
 	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
@@ -136,11 +137,10 @@ func (c *Config) endpoint(preset resource) (*url.URL, error) {
 		return nil, bridge.Problemf("EXPORT_URL", "must not contain a user or password; set the key in EXPORT_API_KEY")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, bridge.Problemf("EXPORT_URL", "must not contain a query or fragment; for a key as query parameter set EXPORT_KEY_QUERY")
-	case c.InsecureHTTP:
-	case u.Scheme == "http" && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !c.InsecureHTTP && !loopback(u.Hostname()):
 		return nil, bridge.Problemf("EXPORT_URL", "is plain HTTP to a remote host, which sends the key in clear text; use https, or set EXPORT_INSECURE_HTTP=true")
-	case linkLocalHost(u.Hostname()):
-		return nil, bridge.Problemf("EXPORT_URL", "is a link-local address, which serves cloud instance metadata; use the API's own host, or set EXPORT_INSECURE_HTTP=true")
+	case !c.LinkLocal && linkLocalHost(u.Hostname()):
+		return nil, bridge.Problemf("EXPORT_URL", "is a link-local address, which serves cloud instance metadata; use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
 	}
 	path := c.Path
 	if path == "" {

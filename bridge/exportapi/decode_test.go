@@ -248,17 +248,19 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	transport, err := newTransport(&Config{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The check comes before the connection: nothing is sent.
-	if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, errLinkLocal) {
-		t.Errorf("the transport dials with %v", err)
+	for _, cfg := range []*Config{{Timeout: time.Minute}, {Timeout: time.Minute, InsecureHTTP: true}} {
+		transport, err := newTransport(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The check comes before the connection: nothing is sent.
+		if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, errLinkLocal) {
+			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)
+		}
 	}
 	e := &faults{key: &apiKey{secret: "k3y"}}
 	f := e.connection(bridge.Position{}, fmt.Errorf("dial: %w", errLinkLocal), "")
-	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, "EXPORT_INSECURE_HTTP") {
+	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, "EXPORT_ALLOW_LINK_LOCAL") {
 		t.Errorf("got %+v", f)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -101,11 +100,10 @@ func (r *requests) reloadKey() (changed bool, err error) {
 	if r.cfg.APIKeyFile == "" {
 		return false, nil
 	}
-	raw, err := os.ReadFile(r.cfg.APIKeyFile)
+	key, err := bridge.ReadSecretFile(r.cfg.APIKeyFile)
 	if err != nil {
 		return false, fmt.Errorf("reload the key: %w", err)
 	}
-	key := strings.TrimRight(string(raw), "\r\n")
 	if key == "" || !printable(key) {
 		return false, errors.New("reload the key: " + r.cfg.APIKeyFile + " contains no key")
 	}

@@ -30,7 +30,7 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 	}
 	connect := cfg.Timeout / 3
 	dialer := &net.Dialer{Timeout: connect}
-	if !cfg.InsecureHTTP {
+	if !cfg.LinkLocal {
 		dialer.Control = refuseLinkLocal
 	}
 	// A cursor gives one request after the other: it gains nothing from HTTP/2,

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -185,11 +183,11 @@ func (c *Config) password() (string, error) {
 	if c.SASLPasswordFile == "" {
 		return c.SASLPassword.Reveal(), nil
 	}
-	b, err := os.ReadFile(c.SASLPasswordFile)
+	password, err := bridge.ReadSecretFile(c.SASLPasswordFile)
 	if err != nil {
 		return "", fmt.Errorf("read KAFKA_SASL_PASSWORD_FILE: %w", err)
 	}
-	return strings.TrimRight(string(b), "\r\n"), nil
+	return password, nil
 }
 
 // quiet lowers all messages of the Kafka client to debug level. It logs every

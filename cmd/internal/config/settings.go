@@ -92,7 +92,7 @@ type Settings struct {
 
 	Streams   []Stream
 	TraceURL  string    // empty is nowhere
-	Warnings  []string  // unknown variables that look like settings
+	Warnings  []string  // unknown variables that look like settings, secrets that all users can read
 	Effective []Setting // for config show
 }
 
@@ -141,8 +141,8 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	names := l.streamNames(s.StreamNames)
 	vars := Variables()
 	voc := newVocabulary(vars, names)
-	voc.checkGiven(l, l.src[0].vars)
-	for _, from := range l.src[2:] {
+	voc.checkGiven(l, l.src.layers[0].vars)
+	for _, from := range l.src.layers[2:] {
 		s.Warnings = append(s.Warnings, voc.unknown(from.vars)...)
 	}
 	found := make(map[string]bridge.Problems)
@@ -157,6 +157,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	l.check(map[string]bridge.Problems{"": s.validate(need)})
 	l.checkTwins(s.Streams, need)
 	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams)
+	s.Warnings = append(s.Warnings, checkReadable(s.Effective)...)
 	return s, l.err(vars)
 }
 
@@ -204,7 +205,7 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 func (l *loader) fillExport(st *Stream) {
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(&st.Export, st.Name)
-	st.Export.APIKeyFile = places["EXPORT_API_KEY"].path
+	st.Export.APIKeyFile = places["EXPORT_API_KEY"].rereadable()
 	l.chooseResource(st, places["EXPORT_RESOURCE"])
 }
 
@@ -227,7 +228,7 @@ func (l *loader) fillKafka(st *Stream) {
 	st.Kafka = kafkasink.DefaultConfig()
 	places := l.fill(&st.Kafka, st.Name)
 	st.Kafka.Resource = st.Export.Resource
-	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].path
+	st.Kafka.SASLPasswordFile = places["KAFKA_SASL_PASSWORD"].rereadable()
 	if st.Kafka.Topic == "" {
 		st.Kafka.Topic = defaultTopic(st.Name)
 	}
@@ -291,6 +292,7 @@ func (st *Stream) Unsafe() []string {
 		}
 	}
 	add(st.Export.InsecureHTTP, "EXPORT_INSECURE_HTTP")
+	add(st.Export.LinkLocal, "EXPORT_ALLOW_LINK_LOCAL")
 	add(st.Kafka.TLSSkipVerify, "KAFKA_TLS_SKIP_VERIFY")
 	add(st.Kafka.SASLInsecure, "KAFKA_SASL_INSECURE")
 	add(st.Engine.OnCheckpointLoss == "redis", "BRIDGE_ON_CHECKPOINT_LOSS")

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -36,7 +34,10 @@ type layer struct {
 }
 
 // sources are all places where variables are set, the strongest first.
-type sources []layer
+type sources struct {
+	layers []layer
+	files  *valueFiles
+}
 
 // newSources orders what was given on the command line, what the command sets
 // itself, the environment and an environment file. The environment wins over
@@ -48,7 +49,7 @@ func newSources(flags, preset map[string]string, environ []string, envFile map[s
 			env[name] = value
 		}
 	}
-	return sources{{FromFlag, flags}, {FromCommand, preset}, {FromEnv, env}, {FromEnvFile, envFile}}
+	return sources{[]layer{{FromFlag, flags}, {FromCommand, preset}, {FromEnv, env}, {FromEnvFile, envFile}}, new(valueFiles)}
 }
 
 func (l layer) get(name string) (string, bool) {
@@ -59,11 +60,11 @@ func (l layer) get(name string) (string, bool) {
 // ranks groups layers that are one to the user: naming X in the environment and
 // X_FILE in the environment file is the same mistake as naming both in one.
 func (s sources) ranks() []sources {
-	return []sources{s[:1], s[1:2], s[2:]}
+	return []sources{{s.layers[:1], s.files}, {s.layers[1:2], s.files}, {s.layers[2:], s.files}}
 }
 
 func (s sources) get(name string) (string, Origin, bool) {
-	for _, l := range s {
+	for _, l := range s.layers {
 		if value, ok := l.get(name); ok {
 			return value, l.kind, true
 		}
@@ -101,7 +102,7 @@ func (s sources) findName(name string) (string, place, error) {
 	case !inFile:
 		return "", place{kind: FromDefault}, nil
 	}
-	text, err := readValue(path)
+	text, err := s.files.read(path)
 	if err != nil {
 		return "", place{}, fmt.Errorf("%s: %w", fileName, err)
 	}
@@ -110,30 +111,6 @@ func (s sources) findName(name string) (string, place, error) {
 
 // FileSuffix makes of a variable's name that of a variable which names a file.
 const FileSuffix = "_FILE"
-
-// maxValueFile bounds a file that holds a value. The largest are bundles of
-// certificates.
-const maxValueFile = 1 << 20
-
-// readValue reads the value that a file holds, without one trailing newline.
-func readValue(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > maxValueFile {
-		return "", fmt.Errorf("%s is larger than %s", path, formatBytes(maxValueFile))
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
-	if text == "" {
-		return "", fmt.Errorf("%s is empty", path)
-	}
-	return text, nil
-}
 
 // streamPrefix begins the variables of one stream: STREAM_USERS_ for users.
 func streamPrefix(stream string) string {
@@ -145,16 +122,15 @@ func streamPrefix(stream string) string {
 // quotes is read as a Go string, one in single quotes as it is; an unquoted
 // value ends at " #". Nothing is expanded.
 func readEnvFile(path string) (map[string]string, error) {
-	file, err := os.Open(path)
+	content, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	vars := make(map[string]string)
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, maxValueFile)
-	for number := 1; lines.Scan(); number++ {
-		line := strings.TrimSpace(lines.Text())
+	number := 0
+	for line := range strings.Lines(content) {
+		number++
+		line = strings.TrimSpace(line)
 		if number == 1 {
 			line = strings.TrimPrefix(line, "\ufeff") // as some editors begin a file
 		}
@@ -170,9 +146,6 @@ func readEnvFile(path string) (map[string]string, error) {
 			return nil, fmt.Errorf("%s line %d: %s: %w", path, number, name, err)
 		}
 		vars[name] = value
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return vars, nil
 }

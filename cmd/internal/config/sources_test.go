@@ -105,26 +105,6 @@ func TestFindNotPerStream(t *testing.T) {
 	}
 }
 
-func TestReadValue(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ content, want string }{{"a", "a"}, {"a\n", "a"}, {"a\r\n", "a"}, {"a\n\n", "a\n"}, {" a ", " a "}, {"a\nb\n", "a\nb"}} {
-		if got, err := readValue(writeFile(t, "v", test.content)); got != test.want || err != nil {
-			t.Errorf("readValue of %q = %q, %v, want %q", test.content, got, err, test.want)
-		}
-	}
-	if _, err := readValue(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("missing file: %v", err)
-	}
-	for _, content := range []string{"", "\n", strings.Repeat("x", maxValueFile+1)} {
-		if _, err := readValue(writeFile(t, "v", content)); err == nil {
-			t.Errorf("a file of %d bytes is accepted", len(content))
-		}
-	}
-	if _, err := readValue(t.TempDir()); err == nil {
-		t.Error("a directory is accepted")
-	}
-}
-
 func TestReadEnvFile(t *testing.T) {
 	t.Parallel()
 	got, err := readEnvFile(writeFile(t, ".env", `

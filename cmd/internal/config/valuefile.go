@@ -1,0 +1,149 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// maxValueFile bounds a file that holds a value, or an environment file.
+const maxValueFile = bridge.MaxSecretFile
+
+// pipeTimeout bounds the wait for the value from a pipe, and pipePoll is how often to
+// look for a process that writes to it.
+const (
+	pipeTimeout = 10 * time.Second
+	pipePoll    = 20 * time.Millisecond
+)
+
+// valueFiles reads each file once: several streams share a file, and a pipe can be
+// read only once.
+type valueFiles struct{ known map[string]valueFile }
+
+type valueFile struct {
+	text string
+	err  error
+}
+
+func (f *valueFiles) read(path string) (string, error) {
+	if file, ok := f.known[path]; ok {
+		return file.text, file.err
+	}
+	text, err := readValue(path)
+	if f.known == nil {
+		f.known = make(map[string]valueFile)
+	}
+	f.known[path] = valueFile{text, err}
+	return text, err
+}
+
+// readValue reads the value that a file holds, without one trailing newline.
+func readValue(path string) (string, error) {
+	content, err := readFile(path)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(content, "\n"), "\r")
+	if text == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return text, nil
+}
+
+// readFile reads a small file, a link to one (as Kubernetes mounts secrets), or a pipe,
+// such as /dev/stdin and the <(...) of a shell. A pipe without a writer fails after
+// pipeTimeout; directories, devices and sockets fail at once: they block or never end.
+func readFile(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	pipe := info.Mode()&os.ModeNamedPipe != 0
+	if !info.Mode().IsRegular() && !pipe {
+		return "", fmt.Errorf("%s is neither a file nor a pipe", path)
+	}
+	// Opening a pipe would block until somebody writes to it.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	var content []byte
+	if pipe {
+		content, err = readPipe(file)
+	} else {
+		content, err = io.ReadAll(io.LimitReader(file, maxValueFile+1))
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "", fmt.Errorf("%s is a pipe that was not written and closed within %s", path, pipeTimeout)
+	case err != nil:
+		return "", err
+	case len(content) > maxValueFile:
+		return "", fmt.Errorf("%s is larger than %s", path, formatBytes(maxValueFile))
+	}
+	return string(content), nil
+}
+
+// readPipe reads a pipe to its end. As long as no process has opened it for writing,
+// it seems to be empty.
+func readPipe(pipe *os.File) ([]byte, error) {
+	deadline := time.Now().Add(pipeTimeout)
+	_ = pipe.SetReadDeadline(deadline) // not supported by all systems
+	poll := time.NewTicker(pipePoll)
+	defer poll.Stop()
+	for {
+		content, err := io.ReadAll(io.LimitReader(pipe, maxValueFile+1))
+		if err != nil || len(content) > 0 {
+			return content, err
+		}
+		if time.Now().After(deadline) {
+			return nil, os.ErrDeadlineExceeded
+		}
+		<-poll.C
+	}
+}
+
+// rereadable returns the path of a value's file if it is a regular one: only those can
+// be read again when the value is rotated.
+func (p place) rereadable() string {
+	if info, err := os.Stat(p.path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return p.path
+}
+
+// readableByAll reports whether every user of the machine can read a file. It ignores
+// secrets that a container engine mounts, whose default mode is 0444 or 0644 and which
+// only the container's processes see: those of Kubernetes, which are links into
+// ..data, and those in /run/secrets.
+func readableByAll(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 {
+		return false
+	}
+	dir := filepath.Dir(path)
+	_, err = os.Lstat(filepath.Join(dir, "..data"))
+	return err != nil && dir != "/run/secrets" && dir != "/var/run/secrets"
+}
+
+// checkReadable returns a warning for each file with a secret that every user can read.
+func checkReadable(rows []Setting) []string {
+	var warnings []string
+	seen := make(map[string]bool)
+	for _, row := range rows {
+		if row.Secret && row.Origin == FromFile && !seen[row.From] && readableByAll(row.From) {
+			seen[row.From] = true
+			warnings = append(warnings, fmt.Sprintf("%s%s: every user can read %s; run chmod 600 %s", row.Variable, FileSuffix, row.From, row.From))
+		}
+	}
+	return warnings
+}
