@@ -8,6 +8,8 @@ import { el } from './dom.js';
 const keep = 3600; // seconds
 const least = 120; // seconds that a chart spans at least
 const average = 10; // seconds that the live rate is of
+const lost = 5; // seconds without a live figure that are a gap
+const sparse = 60; // seconds between two commits in which the lag is not known
 
 // times are the steps of an axis of durations, in seconds.
 export const times = [0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 2592000];
@@ -34,18 +36,23 @@ export class Series {
       const when = Date.parse(entry.at) / 1000;
       while (Date.parse(old[j + 1]?.at) / 1000 <= when - average) j++;
       if (when <= at.at(-1) || when >= first || when < now - keep) continue;
-      const before = old[j];
+      const before = old.slice(j).find((e) => e.epoch === entry.epoch); // another epoch counts from another number
       const took = when - Date.parse(before.at) / 1000;
       const position = Date.parse(entry.position) / 1000;
+      if (at.length > 0 && when - at.at(-1) > sparse) { // nothing was committed, and the lag is not known
+        at.push(at.at(-1) + 1, when - 1);
+        lag.push(null, null);
+        rate.push(0, 0);
+      }
       at.push(when);
       lag.push(position > 0 ? Math.max(0, when - position) : null);
-      rate.push(took >= average && entry.epoch === before.epoch ? Math.max(0, entry.events - before.events) / took : null);
+      rate.push(took > 0 ? Math.max(0, entry.events - before.events) / took : null);
     }
     const last = at.at(-1);
     if (first - last > least / 8) { // nothing was committed since
-      at.push(last + 1);
-      lag.push(lag.at(-1) === null ? null : lag.at(-1) + 1);
-      rate.push(0);
+      at.push(last + 1, first - 0.001);
+      lag.push(null, null);
+      rate.push(0, 0);
     }
     this.at.unshift(...at);
     this.lag.unshift(...lag);
@@ -53,7 +60,13 @@ export class Series {
   }
 
   add(at, lag, rate) {
-    if (at <= this.at.at(-1)) return;
+    const last = this.at.at(-1);
+    if (at <= last) return;
+    if (at - last > lost) {
+      this.at.push(last + 0.001);
+      this.lag.push(null);
+      this.rate.push(null);
+    }
     this.at.push(at);
     this.lag.push(lag);
     this.rate.push(rate);
@@ -73,6 +86,12 @@ function colour(name, opacity = 1) {
   const value = getComputedStyle(probe).color;
   probe.remove();
   return opacity === 1 ? value : value.replace('rgb(', 'rgba(').replace(')', `, ${opacity})`);
+}
+
+// alone are the figures between two gaps, which no line shows.
+function alone(plot, i, show, gaps) {
+  const data = plot.data[i];
+  return data.flatMap((value, n) => (value !== null && (data[n - 1] ?? null) === null && (data[n + 1] ?? null) === null ? [n] : []));
 }
 
 // Chart draws one figure of a Series into a box.
@@ -120,7 +139,7 @@ export class Chart {
         { ...axis, size: 22, space: 64, incrs: [60, 120, 300, 600, 900, 1800], values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 16)) },
         { ...axis, size: 48, space: 28, values: (_, ticks) => ticks.map((t) => this.tick(t)), ...(this.ticks && { incrs: this.ticks }) },
       ],
-      series: [{}, { stroke: colour('--accent'), fill: colour('--accent', 0.12), width: 1.5, points: { show: false }, spanGaps: true }],
+      series: [{}, { stroke: colour('--accent'), fill: colour('--accent', 0.12), width: 1.5, points: { size: 3, filter: alone }, spanGaps: false }],
     };
   }
 
