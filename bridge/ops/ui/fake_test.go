@@ -27,6 +27,7 @@ type report struct {
 	Live       *bridge.Status `json:"live,omitempty"`
 	Checkpoint object         `json:"checkpoint,omitempty"`
 	Members    []object       `json:"members,omitempty"`
+	Known      bool           `json:"members_known"`
 	LagSeconds float64        `json:"lag_seconds"`
 	CaughtUpIn float64        `json:"caught_up_in_seconds"`
 	Guarantee  string         `json:"guarantee"`
@@ -63,6 +64,7 @@ type fakeBridge struct {
 	reports    []report
 	history    []object
 	historyErr *answer
+	recordsErr *answer // of dead letters and jobs
 	letters    []object
 	jobs       []object
 	metrics    string
@@ -84,10 +86,12 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 	mux.HandleFunc("GET /api/v1/session", f.session)
 	mux.HandleFunc("GET /api/v1/events", f.events)
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { f.send(w, func() any { return f.reports }) })
-	mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, _ *http.Request) { f.send(w, func() any { return object{"jobs": f.jobs} }) })
+	mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, _ *http.Request) {
+		f.records(w, func() any { return object{"jobs": f.jobs} })
+	})
 	mux.HandleFunc("GET /api/v1/streams/{stream}/history", f.listHistory)
 	mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", func(w http.ResponseWriter, _ *http.Request) {
-		f.send(w, func() any { return object{"letters": f.letters, "total": len(f.letters)} })
+		f.records(w, func() any { return object{"letters": f.letters, "total": len(f.letters)} })
 	})
 	mux.HandleFunc("POST /api/v1/streams/{stream}/{action}", f.act)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -122,6 +126,17 @@ func (f *fakeBridge) drop() {
 func (f *fakeBridge) send(w http.ResponseWriter, read func() any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	writeJSON(w, http.StatusOK, read())
+}
+
+// records answers what is read from Kafka.
+func (f *fakeBridge) records(w http.ResponseWriter, read func() any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.recordsErr != nil {
+		writeJSON(w, f.recordsErr.code, f.recordsErr.body)
+		return
+	}
 	writeJSON(w, http.StatusOK, read())
 }
 
@@ -243,6 +258,9 @@ func (f *fakeBridge) own() []report {
 		if all[i].Live != nil {
 			live := *all[i].Live
 			live.Dependencies = maps.Clone(live.Dependencies)
+			if all[i].LagSeconds > 0 { // it stays as far behind as the test says
+				live.Position = time.Now().Add(-time.Duration(all[i].LagSeconds * float64(time.Second)))
+			}
 			if f.standby {
 				live = bridge.Status{Stream: live.Stream, Owner: "bridge-1", State: bridge.StateStandby}
 			}
@@ -278,6 +296,7 @@ func running(name string) report {
 			LastPoll: now, Contract: bridge.ContractEmptyItems, PrefetchedPages: 3, PrefetchedBytes: 2_411_724,
 			Dependencies: map[string]bridge.Dependency{"api": up, "kafka": up, "redis": up},
 		},
+		Known:      true,
 		Checkpoint: object{"epoch": 3, "seq": 88412, "cursor_hash": "9f3c21a07be4", "events": 48_211_907, "pages": 49_120},
 		Members: []object{
 			{"client_id": "exportbridge", "instance_id": "bridge-0", "host": "10.2.0.14", "owner": true},
@@ -311,7 +330,7 @@ func entries(n int) []object {
 		}
 		switch {
 		case i == 61:
-			e["kind"], e["cursor_hash"] = "reset", "51aa90be7712"
+			e["kind"], e["cursor_hash"], e["parent"] = "reset", "51aa90be7712", "2.88409"
 			e["change"] = object{"kind": "reset", "who": "ada@ops-1", "reason": "bad deploy of the consumer", "from": object{"epoch": 2, "seq": 88410}, "at": at.UnixMilli()}
 		case i > 61:
 			e["epoch"], e["seq"] = 2, 88471-i

@@ -8,7 +8,7 @@ import { follow } from './feed.js';
 import { compact, duration, rate, span } from './format.js';
 import { History } from './history.js';
 import { Meter } from './metrics.js';
-import { model, now, report } from './model.js';
+import { model, now, refreshed, report } from './model.js';
 import * as overview from './overview.js';
 import { Jobs, Letters, Log, Samples } from './panels.js';
 
@@ -35,13 +35,14 @@ function render() {
   overview.renderStreams(select);
   renderSession();
   $('empty').hidden = model.stream !== '';
-  $('page').hidden = model.stream === '';
+  $('page').hidden = $('footer').hidden = model.stream === '';
   if (model.stream === '') return;
   overview.renderState((action) => actions[action]());
   overview.renderFigures();
   overview.renderServers(meter);
   overview.renderMembers();
   overview.renderPosition();
+  history.follow();
   for (const chart of charts) chart.draw(seriesOf(model.stream));
 }
 
@@ -115,6 +116,7 @@ async function loadStatus() {
     const all = (await getJSON('api/v1/status')) ?? [];
     model.full = new Map(all.map((entry) => [entry.stream, entry]));
     model.statusError = null;
+    if (!model.connected) refreshed(); // else the live connection does
   } catch (error) {
     model.statusError = error;
   }
@@ -193,9 +195,10 @@ function connect() {
   follow({
     status(all) {
       model.heard = Date.now();
+      refreshed();
       for (const entry of all ?? []) {
         model.live.set(entry.stream, entry);
-        const { live, elsewhere, lag_seconds: lag } = report(entry.stream);
+        const { live, elsewhere, lag } = report(entry.stream);
         if (live && !elsewhere) seriesOf(entry.stream).add(now() / 1000, lag < 0 ? null : lag, live.rate);
       }
       render();
@@ -265,10 +268,8 @@ function start() {
   document.addEventListener('keydown', onKey);
   document.addEventListener('visibilitychange', () => { if (!document.hidden) refreshAll(); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', restyle);
-  setInterval(() => {
-    renderLink();
-    if (model.stream && model.connected) overview.renderState((action) => actions[action]());
-  }, 1000);
+  for (const [name, load] of [['history', loadHistory], ['letters', loadLetters], ['jobs', loadJobs]]) $(`${name}-retry`).addEventListener('click', load);
+  setInterval(renderLink, 1000);
   every(5_000, loadStatus);
   every(10_000, loadHistory);
   every(60_000, loadLetters);
@@ -283,7 +284,7 @@ async function begin() {
     start();
     refreshAll();
   } catch (error) {
-    $('loading-text').textContent = `${error.message}${error.hint ? `. Try: ${error.hint}` : ''}`;
+    $('loading-text').textContent = `${error.message}${error.hint ? `: ${error.hint}` : ''}. Retrying.`;
     setTimeout(begin, 3000);
     return;
   }

@@ -2,14 +2,15 @@
 // steps.
 
 import { ApiError, getJSON, post, token } from './api.js';
-import { $, el, setText, toast } from './dom.js';
-import { clock, count, instant, place, plural } from './format.js';
-import { mayAct, model, now } from './model.js';
+import { $, el, name, setText, toast } from './dom.js';
+import { again, clock, instant, place, plural } from './format.js';
+import { mayAct, model, now, whyNot } from './model.js';
 
 // ask opens a dialog and answers its form's submit with act, one at a time. What
-// act throws is shown in the dialog, which stays open then. Once act is done,
-// ready decides whether the form can be submitted again.
-function ask(dialog, act, ready = () => true) {
+// act throws is shown in the dialog, which stays open then, with a button for
+// what remedy says. Once act is done, ready decides whether the form can be
+// submitted again.
+function ask(dialog, act, ready = () => true, remedy = () => null) {
   const form = dialog.querySelector('form');
   const problem = dialog.querySelector('.problem');
   const submit = form.querySelector('[type=submit]');
@@ -24,7 +25,7 @@ function ask(dialog, act, ready = () => true) {
     try {
       await act();
     } catch (error) {
-      showProblem(problem, error);
+      showProblem(problem, error, remedy(error));
     } finally {
       submit.disabled = !ready();
       dialog.removeAttribute('aria-busy');
@@ -33,12 +34,15 @@ function ask(dialog, act, ready = () => true) {
   dialog.showModal();
 }
 
-function showProblem(box, error) {
+// showProblem shows an error with its hint, or with a button that does what the
+// hint says. A hint for the command line is no help here.
+function showProblem(box, error, remedy) {
   box.hidden = error === null;
   box.replaceChildren();
   if (error === null) return;
   box.append(el('strong', null, sentence(error.message)));
-  if (error.hint) box.append(el('span', null, `Try: ${error.hint}`));
+  if (remedy) box.append(el('button', { type: 'button', onclick: remedy.act }, remedy.label));
+  else if (error.hint && !/(^|\s)--\w/.test(error.hint)) box.append(el('span', null, sentence(error.hint)));
 }
 
 const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
@@ -59,10 +63,11 @@ export class Actions {
 
   // unlocked calls next once the caller may act, after asking for the token if
   // need be.
-  unlocked(next) {
-    if (mayAct()) next();
-    else if (model.session?.needs_token) this.unlock(next);
-    else toast('Read-only: HTTP actions are restricted to localhost unless HTTP_ADMIN_TOKEN_FILE is set.');
+  unlocked(action, next) {
+    const why = whyNot(model.stream, action);
+    if (why) toast(why);
+    else if (mayAct()) next();
+    else this.unlock(next);
   }
 
   unlock(next) {
@@ -94,14 +99,17 @@ export class Actions {
     }
   }
 
-  pause() { this.unlocked(() => this.hold('pause')); }
+  pause() { this.unlocked('pause', () => this.hold('pause')); }
 
-  resume() { this.unlocked(() => this.hold('resume')); }
+  resume() { this.unlocked('resume', () => this.hold('resume')); }
+
+  // signIn is what helps against a token that is refused.
+  signIn(error) { return error.status === 401 ? { label: 'Enter the token…', act: () => this.unlock() } : null; }
 
   hold(action) {
     const stream = model.stream;
     const pausing = action === 'pause';
-    setText($('hold-title'), `${pausing ? 'Pause' : 'Resume'} ${stream}`);
+    $('hold-title').replaceChildren(pausing ? 'Pause ' : 'Resume ', name(stream));
     setText($('hold-text'), pausing
       ? 'The stream commits the pages it has fetched and sends no further requests. The pause survives restarts.'
       : 'The stream resumes at its current position.');
@@ -114,21 +122,21 @@ export class Actions {
       const answer = await this.act(stream, action, body);
       accepted(answer);
       $('hold-dialog').close();
-      toast(`${stream} ${pausing ? 'paused' : 'resumed'} at entry ${place(answer)}, acknowledged by ${answer.by}.`);
+      toast(name(stream), ` ${pausing ? 'paused' : 'resumed'} at entry ${place(answer)}, acknowledged by ${answer.by}.`);
       this.refreshed();
-    });
+    }, undefined, (error) => this.signIn(error));
   }
 
   // move opens the first step, with an entry of the history or none.
   move(entry) {
-    this.unlocked(() => this.plan(model.stream, entry));
+    this.unlocked('move', () => this.plan(model.stream, entry));
   }
 
   plan(stream, entry) {
     const form = $('move-form');
     form.reset();
     this.planned = null;
-    setText($('move-title'), `Move the cursor of ${stream}`);
+    $('move-title').replaceChildren('Move the cursor of ', name(stream));
     setText($('move-name'), stream);
     if (entry) {
       form.elements.to.value = 'entry';
@@ -136,8 +144,18 @@ export class Actions {
     }
     this.moveStep(1);
     this.moveChanged();
-    ask($('move-dialog'), () => (this.planned ? this.execute(stream) : this.preview(stream)), () => this.mayMove());
+    ask($('move-dialog'), () => (this.planned ? this.execute(stream) : this.preview(stream)), () => this.mayMove(), (error) => this.replan(error, stream));
     (entry ? form.elements.reason : form.elements.to[0]).focus();
+  }
+
+  // replan helps where the stream was moved after the plan was made.
+  replan(error, stream) {
+    if (error.status !== 409 || !this.planned) return this.signIn(error);
+    return { label: 'Plan again', act: async () => {
+      const problem = $('move-problem');
+      showProblem(problem, null);
+      await this.preview(stream).catch((failed) => showProblem(problem, failed, this.replan(failed, stream)));
+    } };
   }
 
   moveStep(step) {
@@ -174,7 +192,8 @@ export class Actions {
     const body = { to: target($('move-form').elements), reason: $('move-form').elements.reason.value.trim(), execute: false };
     const plan = await this.act(stream, 'move', body);
     this.planned = { stream, body, plan };
-    $('move-plan-rows').replaceChildren(...planRows(plan, body.to));
+    setText($('move-again'), sentence(again(plan.repeats_min, plan.repeats_max)));
+    $('move-plan-rows').replaceChildren(...planRows(plan, body));
     $('move-form').elements.confirm.value = '';
     this.moveStep(2);
     this.moveChanged();
@@ -186,7 +205,7 @@ export class Actions {
     const answer = await this.act(stream, 'move', { ...body, execute: true, confirm: $('move-form').elements.confirm.value, base_epoch: plan.base_epoch });
     accepted(answer);
     $('move-dialog').close();
-    toast(`${stream} moved to entry ${place(answer)}, acknowledged by ${answer.by}.`);
+    toast(name(stream), ` moved to entry ${place(answer)}, acknowledged by ${answer.by}.`);
     this.refreshed();
   }
 }
@@ -209,28 +228,17 @@ function target(fields) {
 
 // utc takes what the field holds as UTC: the page shows no other time.
 function utc(value) {
-  const when = new Date(`${value}Z`);
+  const when = new Date(`${value.trim().replace(' ', 'T')}Z`);
   if (Number.isNaN(when.getTime())) throw new ApiError(400, 'invalid date or time', 'enter for example 2026-11-20 13:00:00');
   return when.toISOString().replace('.000Z', 'Z');
 }
 
-function planRows(plan, to) {
+function planRows(plan, { reason }) {
   const rows = [['From', whereText(plan.from)], ['To', whereText(plan.to)]];
-  rows.push(['Repeats', repeatsText(plan)]);
-  rows.push(['Guarantee', plan.guarantee ?? 'unknown']);
-  if (to.latest) rows.push(['Note', 'events between the current position and now will be skipped']);
+  if (plan.repeats_max !== 0) rows.push(['Repeats', `${plan.repeats_pages > 0 ? `${plural(plan.repeats_pages, 'page')}, ` : ''}published again with the same ids`]);
+  rows.push(['Reason', reason], ['Guarantee', plan.guarantee ?? 'unknown']);
   for (const note of plan.notes ?? []) rows.push(['Note', note]);
   return rows.flatMap(([name, text]) => [el('dt', null, name), el('dd', null, text)]);
-}
-
-// repeatsText describes how many events the move publishes again.
-function repeatsText(plan) {
-  const [min, max] = [plan.repeats_min, plan.repeats_max];
-  const same = 'published again with the same ids';
-  if (max === 0) return 'none';
-  if (max < 0) return min > 0 ? `at least ${plural(min, 'event')}, ${same}` : 'an unknown number of events';
-  if (min < max) return `${count(min)} to ${plural(max, 'event')}, ${same}`;
-  return `${plural(min, 'event')} in ${plural(plan.repeats_pages, 'page')}, ${same}`;
 }
 
 // whereText describes an end of the plan: in the bridge's words, or as a place

@@ -32,7 +32,16 @@ export function fill(parent, children) {
 
 // time is a <time> in UTC, with the reader's own time on hover.
 export function time(when, text) {
-  return el('time', { datetime: when.toISOString(), title: when.toLocaleString() }, text);
+  return el('time', { datetime: when.toISOString(), title: when.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long', hourCycle: 'h23' }) }, text);
+}
+
+// name sets a stream's name apart from the sentence around it.
+export const name = (stream) => el('code', { class: 'name' }, stream);
+
+// forbid disables a button while there is a reason, and shows that on hover.
+export function forbid(button, why) {
+  button.disabled = why !== '';
+  if (button.title !== why) button.title = why;
 }
 
 // copyButton copies a text, and says so.
@@ -53,9 +62,9 @@ export function copyButton(text, what) {
 let toastTimer;
 
 // toast says in passing what was done.
-export function toast(text) {
+export function toast(...parts) {
   const node = $('toast');
-  node.textContent = text;
+  node.replaceChildren(...parts);
   node.hidden = false;
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => { node.hidden = true; }, 6000);

@@ -1,9 +1,9 @@
 // The cursor's history: a slider over time and a table. Choosing an entry opens
 // the plan of a move to it, and nothing more.
 
-import { $, el, fill, setText, time } from './dom.js';
-import { clock, count, instant, place, plural } from './format.js';
-import { model, now } from './model.js';
+import { $, el, fill, forbid, setText, time } from './dom.js';
+import { again, clock, count, instant, place } from './format.js';
+import { down, model, now, report, whyNot } from './model.js';
 
 const bars = 120;
 
@@ -13,8 +13,11 @@ const hovers = matchMedia('(hover: hover)');
 // History shows the entries of one stream; move is called with the one that is
 // to be gone back to.
 export class History {
-  entries = []; // newest first
+  listed = []; // newest first, as the server listed them
+  entries = []; // the stream's newest commit, which the rest of the page shows too, and those before it
   chosen = null; // place of the chosen entry; null is the newest
+  why = ''; // a rewind cannot work now
+  reach = null; // place of the row that the Tab key reaches; null is the first
 
   constructor(move) {
     this.move = move;
@@ -23,6 +26,8 @@ export class History {
     this.slider.addEventListener('keydown', (event) => this.step(event));
     $('slider-move').addEventListener('click', () => move(this.current()));
     $('slider-now').addEventListener('click', () => this.choose(null));
+    $('history-rows').addEventListener('keydown', (event) => this.walk(event));
+    $('history-rows').addEventListener('focusin', (event) => this.reachable(event.target));
     $('changes-only').addEventListener('change', () => this.render());
     new ResizeObserver(() => this.drawBars()).observe($('bars'));
   }
@@ -31,29 +36,75 @@ export class History {
   get busy() { return this.chosen !== null || (hovers.matches && $('history-rows').matches(':hover')); }
 
   clear() {
-    this.entries = [];
-    this.chosen = null;
+    this.listed = this.entries = [];
+    this.chosen = this.reach = null;
     this.say('Loading…');
   }
 
   show({ source, note, entries }) {
-    this.entries = entries ?? [];
+    this.listed = entries ?? [];
+    this.take(report(model.stream).head);
     if (this.entries.length === 0) setText($('history-source'), '');
     else setText($('history-source'), note || ({ redis: 'from Redis', kafka: 'from the checkpoint topic (none in Redis)' }[source] ?? ''));
-    this.say(this.entries.length > 0 ? '' : 'No commits yet. Committed cursors are listed here as targets for a rewind.');
+    const none = down(model.stream).length > 0 ? 'Not known while a server is down.' : 'No commits yet. Committed cursors are listed here as targets for a rewind.';
+    this.say(this.entries.length > 0 ? '' : none);
     this.render();
   }
 
   fail(error) {
-    this.entries = [];
-    this.say(`Reading the history failed: ${error.message}.${error.hint ? ` Try: ${error.hint}` : ''}`);
+    this.listed = this.entries = [];
+    this.say(`Not known: ${error.message}.${error.hint ? ` ${error.hint}` : ''}`, true);
     this.render();
   }
 
-  say(text) {
+  say(text, failed = false) {
     $('history-empty').hidden = text === '';
     setText($('history-empty'), text);
+    $('history-retry').hidden = !failed;
     $('history').hidden = text !== '';
+  }
+
+  // take puts the newest commit before those that were listed. A later one takes
+  // its row: no other moves meanwhile.
+  take(head) {
+    const older = this.listed.filter((e) => !head || head.epoch < this.listed[0].epoch || e.epoch < head.epoch || (e.epoch === head.epoch && e.seq < head.seq));
+    const same = this.listed.find((e) => head && place(e) === place(head));
+    this.entries = !head || head.epoch < this.listed[0]?.epoch ? this.listed : [same ?? head, ...older];
+  }
+
+  // follow shows the newest commit, and whether a rewind can work.
+  follow() {
+    const why = whyNot(model.stream, 'move');
+    if (why !== this.why) {
+      this.why = why;
+      this.render();
+    }
+    const { head } = report(model.stream);
+    const first = this.entries[0];
+    if (!first || !head || place(head) === place(first) || head.epoch !== first.epoch || head.seq < first.seq) return;
+    this.entries = [head, ...this.entries.slice(1)];
+    this.renderSlider();
+    const row = $('history-rows').querySelector('tr.newest');
+    row?.replaceWith(this.row(head, this.entries[1]));
+    this.drawBars();
+  }
+
+  // walk moves the focus from row to row: the table's buttons are one stop of the
+  // Tab key.
+  walk(event) {
+    const all = [...$('history-rows').querySelectorAll('button:not(:disabled)')];
+    const at = all.indexOf(event.target);
+    const to = { ArrowUp: at - 1, ArrowDown: at + 1, PageUp: at - 10, PageDown: at + 10, Home: 0, End: all.length - 1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    all[Math.min(all.length - 1, Math.max(0, to))].focus();
+  }
+
+  reachable(button) {
+    if (!button.dataset.key) return;
+    for (const other of $('history-rows').querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
+    button.tabIndex = 0;
+    this.reach = button.dataset.key;
   }
 
   current() { return this.entries.find((e) => place(e) === this.chosen) ?? this.entries[0]; }
@@ -95,14 +146,24 @@ export class History {
     this.slider.max = Math.max(Date.parse(this.entries[0].at), Number(this.slider.min) + 1);
     this.slider.value = Date.parse(e.at);
     const when = clock(new Date(e.at), now());
-    const after = this.entries[0].epoch === e.epoch ? `, ${plural(this.entries[0].events - e.events, 'event')} ago` : '';
-    const text = this.chosen ? `entry ${place(e)}, committed ${when}${after}` : `now: entry ${place(e)}, committed ${when}`;
+    const text = this.chosen ? `entry ${place(e)}, committed ${when}: ${this.repeats(e)}` : `now: entry ${place(e)}, committed ${when}`;
     this.slider.setAttribute('aria-valuetext', text);
     setText($('slider-text'), text);
-    $('slider-move').disabled = $('slider-now').disabled = !this.chosen;
+    $('slider-now').disabled = !this.chosen;
+    forbid($('slider-move'), this.why || (this.chosen ? '' : 'Select an earlier entry first.'));
     setText($('slider-from'), clock(new Date(this.entries.at(-1).at), now()));
     setText($('slider-to'), clock(new Date(this.entries[0].at), now()));
     this.renderMarks();
+  }
+
+  // repeats says how many events come again after a rewind to an entry. The
+  // counters go on after a rewind, a pause and a resume: those have a parent.
+  repeats(e) {
+    const newer = this.entries.slice(0, this.entries.indexOf(e));
+    const cut = newer.some((n, i) => n.epoch !== this.entries[i + 1].epoch && !n.parent);
+    const events = this.entries[0].events - e.events;
+    if (cut) return 'the plan says how many events come again';
+    return events < 0 ? 'ahead of the stream' : again(events);
   }
 
   // renderMarks shows above the slider where operators stepped in.
@@ -120,13 +181,15 @@ export class History {
     const rows = this.entries.map((e, i) => ({ e, before: this.entries[i + 1] })).filter(({ e }) => !only || isChange(e));
     $('history-none').hidden = rows.length > 0 || this.entries.length === 0;
     fill($('history-rows'), rows.map(({ e, before }) => this.row(e, before)));
+    const first = $('history-rows').querySelector('[tabindex="0"]') ?? $('history-rows').querySelector('button');
+    if (first) first.tabIndex = 0;
   }
 
   row(e, before) {
     const position = instant(e.position);
     const more = before && before.epoch === e.epoch ? e.events - before.events : 0;
     const newest = e === this.entries[0];
-    return el('tr', { class: place(e) === this.chosen ? 'chosen' : null },
+    return el('tr', { class: newest ? 'newest' : place(e) === this.chosen ? 'chosen' : null },
       el('td', { class: 'mono' }, place(e)),
       el('td', null, time(new Date(e.at), clock(new Date(e.at), now()))),
       el('td', { class: 'wide' }, position ? time(position, clock(position, now())) : '–'),
@@ -137,6 +200,7 @@ export class History {
       el('td', { class: 'why' }, isChange(e) ? el('span', { class: 'narrow' }, `${e.kind}: `) : null, isChange(e) ? whyText(e) : ''),
       el('td', { class: 'end' }, newest ? el('span', { class: 'dim' }, 'now') : el('button', {
         type: 'button', class: 'quiet small', 'data-key': place(e), 'aria-label': `Rewind to entry ${place(e)}`, onclick: () => this.move(e),
+        disabled: this.why !== '', title: this.why || null, tabindex: place(e) === this.reach ? '0' : '-1',
       }, 'Rewind…')));
   }
 

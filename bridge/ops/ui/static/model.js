@@ -1,5 +1,7 @@
 // What the page knows, and which of it counts.
 
+import { instant } from './format.js';
+
 export const model = {
   session: null,
   stream: '', // the one that is shown
@@ -9,19 +11,63 @@ export const model = {
   connected: false,
   heard: 0, // when something came last, by the browser's clock
   skew: 0, // the server's clock minus the browser's
+  at: Date.now(), // the server's time of the last refresh
 };
 
-// now is the server's time.
-export const now = () => Date.now() + model.skew;
+// now is the server's time when the page was refreshed last: whatever is drawn
+// is of this one moment.
+export const now = () => model.at;
 
-// report is the status of a stream. A process that stands by knows little: then
-// what the owner told Redis counts.
+// refreshed begins another moment.
+export function refreshed() { model.at = Date.now() + model.skew; }
+
+// report is the status of a stream, with the lag as of now. A process that
+// stands by knows little: then what the owner told Redis counts.
 export function report(stream) {
   const own = model.live.get(stream);
   const full = model.full.get(stream);
   const elsewhere = Boolean(own?.live && !own.live.leader && full?.live?.leader);
   const best = own?.live && !elsewhere ? own : (full ?? own ?? {});
-  return { ...full, ...best, elsewhere };
+  const all = { ...full, ...best, elsewhere };
+  return { ...all, ...behind(all), head: head(all) };
+}
+
+// behind is how many seconds a stream is behind, and how many it takes to catch
+// up; -1 where that is not known.
+function behind({ live, checkpoint }) {
+  if (live?.caught_up) return { lag: 0, left: 0 };
+  const position = instant(live ? live.position : checkpoint?.position_time);
+  if (!position) return { lag: -1, left: -1 };
+  const lag = Math.max(0, (now() - position.getTime()) / 1000);
+  return { lag, left: live?.pace > 1 ? Math.ceil(lag / (live.pace - 1)) : -1 };
+}
+
+// head is the newest commit, as an entry of the history; null where none is
+// known.
+function head({ live: l, checkpoint: c }) {
+  if (instant(l?.last_commit)) return { ...l.place, kind: 'data', at: l.last_commit, events: l.events, pages: l.pages, cursor_hash: l.cursor_hash, position: l.position };
+  if (!c) return null;
+  return { epoch: c.epoch, seq: c.seq, kind: 'data', at: c.written_at, events: c.events, pages: c.pages, cursor_hash: c.cursor_hash, position: c.position_time };
 }
 
 export const mayAct = () => Boolean(model.session?.write);
+
+export const serverNames = { api: 'the export API', kafka: 'Kafka', redis: 'Redis' };
+
+// down lists the servers that do not answer: those of the stream's owner, or of
+// this process, which sends the requests.
+export function down(stream) {
+  const all = [report(stream).live, model.live.get(stream)?.live];
+  return Object.keys(serverNames).filter((name) => all.some((l) => l?.dependencies?.[name]?.up === false));
+}
+
+// whyNot says why an action cannot work now; '' is that it can.
+export function whyNot(stream, action) {
+  const away = down(stream);
+  const r = report(stream);
+  if (!mayAct() && !model.session?.needs_token) return 'Read-only: HTTP actions are restricted to localhost unless HTTP_ADMIN_TOKEN_FILE is set.';
+  if (away.includes('redis')) return 'Actions wait: Redis is down, and requests reach the stream through Redis.';
+  if (away.includes('kafka') && (r.live?.mode ?? r.checkpoint?.mode) !== 'at-least-once') return 'Actions wait: Kafka is down, and changes are committed to Kafka.';
+  if (action === 'pause' && !r.head && model.full.has(stream) && !model.statusError) return 'Pausing requires a first commit.';
+  return '';
+}

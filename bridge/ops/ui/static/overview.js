@@ -1,8 +1,8 @@
 // The upper half: is it moving, and if not, why and what helps.
 
-import { $, copyButton, el, fill, setText, time } from './dom.js';
+import { $, copyButton, el, fill, forbid, setText, time } from './dom.js';
 import { age, bytes, clock, count, duration, instant, place, plural, rate } from './format.js';
-import { mayAct, model, now, report } from './model.js';
+import { down, model, now, report, serverNames, whyNot } from './model.js';
 
 const names = {
   starting: 'Starting', standby: 'Standby', running: 'Running', idle: 'Caught up', backoff: 'Backing off',
@@ -19,21 +19,34 @@ export function stateOf(r) {
   return until === -1 || until > now() ? 'paused' : 'none';
 }
 
-export const stateName = (state) => names[state];
+// look is how a state is shown: in amber while events flow without one of the
+// servers.
+function look(stream) {
+  const state = stateOf(report(stream));
+  const away = ['running', 'idle'].includes(state) ? down(stream) : [];
+  return away.length === 0 ? { state, css: state, name: names[state] } : { state, css: 'degraded', name: `${names[state]}, ${away.map(shortName).join(' and ')} down` };
+}
+
+const shortName = (server) => serverNames[server].replace('the export ', '');
+
+const capital = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+
+// areDown is "Redis is down", "Kafka and Redis are down".
+const areDown = (servers) => `${capital(servers.map((s) => serverNames[s]).join(' and '))} ${servers.length > 1 ? 'are' : 'is'} down`;
 
 let shownStreams = '';
 
 // renderStreams builds the buttons anew only when one of them changes: a click
 // on one that is replaced meanwhile would be lost.
 export function renderStreams(select) {
-  const streams = model.session.streams.map((stream) => ({ stream, state: stateOf(report(stream)) }));
+  const streams = model.session.streams.map((stream) => ({ stream, ...look(stream) }));
   const key = JSON.stringify([model.stream, streams]);
   if (key === shownStreams) return;
   shownStreams = key;
-  fill($('streams'), streams.map(({ stream, state }) => {
+  fill($('streams'), streams.map(({ stream, css, name }) => {
     const button = el('button', {
-      type: 'button', class: `stream is-${state}`, 'data-key': stream, 'aria-current': stream === model.stream ? 'true' : null,
-      'aria-label': `Stream ${stream}: ${names[state]}`,
+      type: 'button', class: `stream is-${css}`, 'data-key': stream, 'aria-current': stream === model.stream ? 'true' : null,
+      'aria-label': `Stream ${stream}: ${name}`,
     }, el('span', { class: 'dot', 'aria-hidden': 'true' }), el('span', { class: 'name' }, stream));
     button.addEventListener('click', () => select(stream));
     return button;
@@ -42,31 +55,43 @@ export function renderStreams(select) {
 
 export function renderState(act) {
   const r = report(model.stream);
-  const state = stateOf(r);
+  const { state, css, name } = look(model.stream);
   const box = $('state');
-  box.className = `card state is-${state}`;
-  setText($('state-name'), names[state]);
+  box.className = `card state is-${css}`;
+  setText($('state-name'), name);
   setText($('state-stream'), model.stream);
-  setText($('state-text'), sentence(r, state));
+  setText($('state-text'), sentence(r, state, down(model.stream)));
   setText($('state-facts'), facts(r, state));
-  cause(r, state);
+  cause(r, state, act);
   const paused = state === 'paused';
   $('pause').hidden = paused;
   $('resume').hidden = !paused;
-  $('pause').disabled = $('resume').disabled = $('move').disabled = !mayAct() && !model.session?.needs_token;
+  for (const action of ['pause', 'resume', 'move']) forbid($(action), whyNot(model.stream, action));
+  const why = whyNot(model.stream, paused ? 'resume' : 'pause');
+  setText($('act-why'), why);
+  $('act-why').hidden = why === '';
   $('pause').onclick = () => act('pause');
   $('resume').onclick = () => act('resume');
-  document.title = `${names[state]} · ${model.stream} · exportbridge`;
+  document.title = `${name} · ${model.stream} · exportbridge`;
 }
 
-function sentence(r, state) {
+// sentence says what the stream does, and first what it does without. The API is
+// the matter of the state itself.
+function sentence(r, state, away) {
+  const text = phrase(r, state, away);
+  const without = away.filter((server) => server !== 'api');
+  if (without.length === 0 || state === 'backoff') return text;
+  return `${areDown(without)}; ${['running', 'idle'].includes(state) ? 'events flow; ' : ''}actions wait. ${text}`;
+}
+
+function phrase(r, state, away) {
   const l = r.live;
   switch (state) {
     case 'running':
-      if (r.caught_up_in_seconds > 0) return `${duration(r.lag_seconds)} behind; caught up in about ${duration(r.caught_up_in_seconds)}.`;
-      return l.pace > 0 && r.lag_seconds > 60 ? `${duration(r.lag_seconds)} behind, not catching up at this pace.` : 'Reading and publishing.';
+      if (r.left > 0) return `${duration(r.lag)} behind; caught up in about ${duration(r.left)}.`;
+      return l.pace > 0 && r.lag > 60 ? `${duration(r.lag)} behind, not catching up at this pace.` : 'Reading and publishing.';
     case 'idle': return `All exported events are in Kafka. Next poll ${wait(l)}.`;
-    case 'backoff': return `Recovering from an error; no event is lost. Next attempt ${wait(l)}.`;
+    case 'backoff': return `${away.length > 0 ? `${areDown(away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
     case 'blocked': return 'Stopped without losing or skipping events. Resumes once the cause is fixed; checks once a minute.';
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
     case 'standby': return 'Another process owns this stream. This one takes over when the owner stops.';
@@ -75,6 +100,7 @@ function sentence(r, state) {
     case 'stopped': return l.ended ? `Ended: ${l.ended}.` : 'This process has stopped the stream.';
   }
   if (r.members?.length > 0) return 'The owner cannot reach Redis.';
+  if (r.members_known === false) return 'Not known whether a process runs this stream.';
   return r.checkpoint ? 'No owner. The data on this page is the last commit.' : 'No owner and no commits yet.';
 }
 
@@ -98,8 +124,7 @@ function facts(r, state) {
   if (since && state !== 'idle') all.push(`for ${ageSince(since)}`);
   if (r.live?.owner) all.push(`owner ${r.live.owner}`);
   if (r.elsewhere) all.push('reported by the owner');
-  const at = r.live?.place ?? r.checkpoint;
-  if (at) all.push(`epoch ${at.epoch}`);
+  if (r.head) all.push(`epoch ${r.head.epoch}`);
   return all.join(' · ');
 }
 
@@ -107,7 +132,7 @@ let shownCause = '';
 
 // cause shows why, and what helps. It is built anew only when it changes: the
 // reader may be selecting from it.
-function cause(r, state) {
+function cause(r, state, act) {
   const rows = [];
   const l = r.live;
   if (l?.error && (state === 'blocked' || state === 'backoff')) {
@@ -120,36 +145,48 @@ function cause(r, state) {
   if (overlap && !overlap.done) rows.push(['Read again', `overlap after a rejected cursor: ${plural(overlap.dropped ?? 0, 'duplicate')} dropped`]);
   for (const note of r.notes ?? []) rows.push(['Note', note]);
   if (model.statusError && model.connected) rows.push(['Note', `reading the status from Redis and Kafka failed: ${model.statusError.message}`]);
-  const key = JSON.stringify([model.stream, rows]);
+  const key = JSON.stringify([model.stream, rows, whyNot(model.stream, 'move')]);
   if (key === shownCause) return;
   shownCause = key;
   $('cause').hidden = rows.length === 0;
   $('cause').replaceChildren(...rows.flatMap(([name, text, code]) => [
     el('dt', null, name),
-    el('dd', null, code ? el('span', { class: 'code' }, code) : null, name === 'Try' ? el('code', null, text) : text,
-      name === 'Try' ? copyButton(text, 'the hint') : null),
+    el('dd', null, code ? el('span', { class: 'code' }, code) : null, ...(name === 'Try' ? remedy(text, act) : [text])),
   ]));
+}
+
+const commands = /^(exportbridge|kafka-[a-z-]+\.sh|redis-cli)\b/;
+
+// remedy shows a hint: a button where this page can do it, a command to copy, or
+// a sentence.
+function remedy(hint, act) {
+  const here = [[/\bresume\b/i, 'resume', 'Resume…'], [/\b(rewind|reset)\b/i, 'move', 'Move the cursor…']].find(([word]) => word.test(hint));
+  const why = here ? whyNot(model.stream, here[1]) : '';
+  return [
+    commands.test(hint) ? el('code', null, hint) : hint,
+    here ? el('button', { type: 'button', disabled: why !== '', title: why, onclick: () => act(here[1]) }, here[2]) : null,
+    commands.test(hint) ? copyButton(hint, 'the hint') : null,
+  ];
 }
 
 export function renderFigures() {
   const r = report(model.stream);
   const l = r.live;
   const c = r.checkpoint;
-  const known = r.lag_seconds >= 0;
-  figure('lag', known ? (l?.caught_up ? '0 s' : duration(r.lag_seconds)) : '–', l?.caught_up ? 'caught up' : remaining(r));
+  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? 'caught up' : remaining(r));
   figure('rate', l ? rate(l.rate) : '–', l?.pace > 0 && !l.caught_up ? `${l.pace.toFixed(1)} × real time` : 'events per second');
   const events = l?.events ?? c?.events;
   figure('events', events === undefined ? '–' : count(events), `in ${plural(l?.pages ?? c?.pages ?? 0, 'page')}`);
   figure('dead', l ? count(l.dead_lettered) : '–', 'since the process started');
   $('figure-dead').classList.toggle('is-bad', l?.dead_lettered > 0);
   figure('ahead', l ? bytes(l.prefetched_bytes) : '–', l ? plural(l.prefetched_pages, 'page') : '');
-  const committed = instant(l?.last_commit) ?? instant(c?.written_at);
-  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(l?.place ?? c)}` : 'no commits');
+  const committed = instant(r.head?.at);
+  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(r.head)}` : 'no commits');
   setText($('guarantee'), r.guarantee ?? '');
 }
 
 function remaining(r) {
-  if (r.caught_up_in_seconds > 0) return `caught up in ${duration(r.caught_up_in_seconds)}`;
+  if (r.left > 0) return `caught up in ${duration(r.left)}`;
   return r.live ? 'behind the export' : 'age of the position';
 }
 
@@ -216,17 +253,18 @@ export function renderMembers() {
   const r = report(model.stream);
   const members = r.members ?? [];
   $('members-empty').hidden = members.length > 0;
+  setText($('members-empty'), membersUnknown(r) ? `Not known: ${down(model.stream).includes('kafka') ? 'Kafka is down' : 'the group cannot be read'}.` : 'No known members.');
   fill($('members'), members.map((m) => el('li', null,
     el('span', { class: m.owner ? 'badge good' : 'badge' }, m.owner ? 'owner' : 'standby'),
     el('span', { class: 'mono' }, m.instance_id || m.client_id), el('span', { class: 'dim' }, m.host))));
 }
 
+const membersUnknown = (r) => r.members_known === false || (down(model.stream).includes('kafka') && !r.members);
+
 export function renderPosition() {
-  const r = report(model.stream);
-  const at = r.live?.place ?? r.checkpoint;
-  const hash = r.live?.cursor_hash ?? r.checkpoint?.cursor_hash;
-  const position = instant(r.live?.position) ?? instant(r.checkpoint?.position_time);
-  setText($('position'), at ? `entry ${place(at)}` : 'no commits yet');
+  const { head } = report(model.stream);
+  const position = instant(head?.position);
+  setText($('position'), head ? `entry ${place(head)}` : down(model.stream).length > 0 ? 'not known' : 'no commits yet');
   $('position-time').replaceChildren(position ? time(position, `position ${clock(position, now())}`) : '');
-  setText($('position-hash'), hash ? `cursor ${hash}` : at ? 'no cursor: at the start of the export' : '');
+  setText($('position-hash'), head?.cursor_hash ? `cursor ${head.cursor_hash}` : head ? 'no cursor: at the start of the export' : '');
 }

@@ -1,8 +1,8 @@
 // The lower half: events as they pass, log, dead letters, jobs.
 
-import { $, el, fill, setText, time } from './dom.js';
-import { bytes, clock, count, duration, instant } from './format.js';
-import { model, now } from './model.js';
+import { $, el, fill, name, setText, time } from './dom.js';
+import { bytes, clock, count, duration, instant, plural } from './format.js';
+import { down, model, now } from './model.js';
 
 const samplesKept = 50;
 const logKept = 200;
@@ -110,15 +110,18 @@ class Listing {
 
   clear() { this.say('Loading…'); }
 
-  fail(error) { this.say(`Reading failed: ${error.message}.${error.hint ? ` Try: ${error.hint}` : ''}`, []); }
+  fail(error) { this.say(`Not known: ${error.message}.`, true); }
 
   show(rows, total) {
-    this.say(rows.length > 0 ? '' : this.empty);
+    const away = down(model.stream).includes('kafka');
+    this.say(rows.length > 0 ? '' : away ? 'Not known: Kafka is down.' : this.empty);
     setText($(`${this.name}-total`), total > 0 ? count(total) : '');
     fill($(`${this.name}-rows`), rows);
   }
 
-  say(message) {
+  say(message, failed = false) {
+    $(`${this.name}-retry`).hidden = !failed;
+    if (failed) setText($(`${this.name}-total`), '');
     setText($(`${this.name}-empty`), message);
     $(`${this.name}-empty`).hidden = message === '';
     $(`${this.name}-table`).hidden = message !== '';
@@ -148,7 +151,7 @@ export class Jobs extends Listing {
   seen = new Map(); // by job: when it was how far
 
   constructor() {
-    super('jobs', 'No backfills or replays. See exportbridge backfill --help.');
+    super('jobs', 'No backfills or replays.');
   }
 
   // left says how long a job takes yet at the pace of the last minutes.
@@ -166,13 +169,11 @@ export class Jobs extends Listing {
   list({ jobs }) {
     this.show((jobs ?? []).map((j) => {
       return el('tr', null,
-        el('td', { class: 'mono' }, j.id),
-        el('td', null, `${j.kind} of ${j.stream}`),
+        el('td', { class: 'job' }, el('div', { class: 'mono' }, j.id), `${j.kind} of `, name(j.stream)),
         el('td', null, el('span', { class: 'badge' }, j.state)),
-        el('td', { class: 'wide' }, `${bound(j.from, 'the beginning')} – ${bound(j.to, 'the start of the job')}`),
-        el('td', { class: 'mono wide' }, j.topic || '–'),
-        el('td', { class: 'progress' }, el('progress', { max: 1, value: Number(j.progress) || 0, 'aria-label': `Progress of ${j.id}` }), ` ${count(j.done)} of ${count(j.windows)}${this.left(j)}`),
-        el('td', { class: 'num' }, count(j.events)));
+        el('td', { class: 'wide job' }, el('div', null, `${bound(j.from, 'the beginning')} – ${bound(j.to, 'the start of the job')}`), 'to ', el('code', null, j.topic || '–')),
+        el('td', { class: 'job' }, el('progress', { max: 1, value: Number(j.progress) || 0, 'aria-label': `Progress of ${j.id}` }),
+          el('div', null, `${count(j.done)} of ${plural(j.windows, 'window')}${this.left(j)}`), el('div', { class: 'dim' }, plural(j.events, 'event'))));
     }), (jobs ?? []).length);
   }
 }

@@ -1,0 +1,210 @@
+//go:build browser
+
+package ui_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"exportbridge/bridge"
+)
+
+// Header, slider and table show the same newest commit, though the history was
+// read some commits ago.
+func TestOneNow(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	f.history = entries(60)
+	p := open(t, f, 1280)
+	p.sees("#history-rows", "3.88411")
+	for seq := int64(88413); seq < 88416; seq++ {
+		f.set(func() {
+			f.reports[0].Live.Version.Seq, f.reports[0].Live.CursorHash = seq, fmt.Sprint("c", seq)
+			f.reports[0].Live.Events += 36
+			f.reports[0].Live.LastCommit = time.Now()
+		})
+		p.sees("#position", fmt.Sprint("entry 3.", seq))
+		got := read[[]string](p, `['slider-text', 'history-rows', 'position-time', 'figure-commit'].map((id) => document.getElementById(id).innerText)`)
+		position := strings.TrimPrefix(got[2], "position ")
+		row, _, _ := strings.Cut(got[1], "\n")
+		if !strings.HasPrefix(got[0], fmt.Sprintf("now: entry 3.%d,", seq)) || !strings.HasPrefix(row, fmt.Sprintf("3.%d\t", seq)) || !strings.Contains(row, position) ||
+			!strings.Contains(got[3], fmt.Sprintf("entry 3.%d", seq)) {
+			t.Errorf("the header is at entry 3.%d, position %q; the slider says %q, the table %q, the figure %q", seq, position, got[0], row, got[3])
+		}
+	}
+	if got := read[string](p, `document.getElementById('history-rows').rows[1].innerText`); !strings.HasPrefix(got, "3.88411\t") {
+		t.Errorf("the second row has become %q", got)
+	}
+	if got := read[[]string](p, `[document.querySelector('#figure-lag .value').innerText, document.getElementById('state-text').innerText]`); !strings.HasPrefix(got[1], got[0]+" behind") {
+		t.Errorf("the lag is %q in the figure and %q in the header", got[0], got[1])
+	}
+}
+
+// Every plan says how many events come again, the slider before it.
+func TestCounts(t *testing.T) {
+	for _, tc := range []struct {
+		least, most int
+		want        string
+	}{
+		{36, 36, "36 events come again."}, {1, 1, "1 event comes again."}, {0, 0, "No event comes again."},
+		{36, 1036, "36 to 1,036 events come again."}, {0, 1036, "At most 1,036 events come again."}, {36, -1, "At least 36 events come again."},
+		{0, -1, "Events come again; how many is not known."},
+	} {
+		t.Run(tc.want, func(t *testing.T) {
+			f := newFakeBridge(t, running("events"))
+			f.history = entries(60)
+			plan := answer{200, object{"stream": "events", "from": object{}, "to": object{}, "repeats_min": tc.least, "repeats_max": tc.most, "repeats_pages": -1, "guarantee": "exactly-once", "base_epoch": 3}}
+			f.answers = []answer{plan, plan, plan}
+			p := open(t, f, 1280)
+			p.sees("#history-rows", "3.88411")
+			p.press("h")
+			p.press(kb.ArrowLeft + kb.ArrowLeft)
+			p.sees("#slider-text", "entry 3.88410, committed")
+			p.sees("#slider-text", "23,342 events come again")
+			for _, begin := range []func(){
+				func() { p.click("#slider-move") },
+				func() { p.click(`#history-rows [data-key="3.88409"]`) },
+				func() {
+					p.click("#move")
+					p.click("#move-form [value=datetime]")
+					p.set("#move-form [name=datetime]", "2026-11-20 13:05:30")
+				},
+			} {
+				begin()
+				p.write("#move-form [name=reason]", "why")
+				p.click("#move-submit")
+				p.sees("#move-again", tc.want)
+				p.click("#move-dialog [data-close]")
+			}
+		})
+	}
+}
+
+// Without Redis events flow and actions wait: the page says so, in amber.
+func TestWithoutRedis(t *testing.T) {
+	f := busy(t)
+	p := open(t, f, 1280)
+	p.sees("#history-rows", "3.88411")
+	f.set(func() { loseRedis(f) })
+	p.sees("#state-text", "Redis is down; events flow; actions wait.")
+	p.sees("#state-name", "Running, Redis down")
+	p.wait(`document.title.startsWith('Running, Redis down')`)
+	p.sees("#act-why", "Redis is down")
+	for selector, what := range map[string]string{
+		"#pause": "disabled", "#move": "disabled", "#slider-move": "disabled", `#history-rows [data-key="3.88411"]`: "disabled",
+	} {
+		p.wait(fmt.Sprintf(`document.querySelector(%q)?.matches(':%s[title*="Redis is down"]')`, selector, what))
+	}
+	colour := func(selector string) string {
+		return read[string](p, fmt.Sprintf(`getComputedStyle(document.querySelector(%q)).color`, selector))
+	}
+	if got, amber := colour("#state .chip"), colour("#act-why"); got != amber {
+		t.Errorf("the state is %s, want amber, %s", got, amber)
+	}
+	p.press("p")
+	p.sees("#toast", "Redis is down")
+	f.set(func() { f.reports[0].Live.Dependencies["redis"] = bridge.Dependency{Up: true, Since: time.Now()} })
+	p.wait(`!document.getElementById('pause').disabled && document.getElementById('pause').title === '' && document.getElementById('act-why').hidden`)
+	p.wait(`!document.querySelector('#history-rows [data-key="3.88411"]').disabled`)
+}
+
+// Without Kafka nothing is committed, and what it has is not known.
+func TestWithoutKafka(t *testing.T) {
+	f := busy(t)
+	loseKafka(f)
+	p := open(t, f, 1280, "status of 503")
+	p.sees("#state-text", "Kafka is down; the stream waits; no event is lost. Next attempt in")
+	p.sees("#act-why", "Kafka is down")
+	p.sees("#members-empty", "Not known: Kafka is down.")
+	p.sees("#letters-empty", "Not known: Kafka does not answer")
+	p.sees("#jobs-empty", "Not known: Kafka does not answer")
+	if got := read[string](p, `document.body.innerText`); strings.Contains(got, "No dead letters") || strings.Contains(got, "No known") || strings.Contains(got, " --") {
+		t.Errorf("the page claims to know, or shows a flag of the command line: %s", got)
+	}
+	f.set(func() { f.recordsErr = nil }) // an answer in a moment when Kafka was there
+	p.click("#letters-retry")
+	p.sees("#letters-empty", "Not known: Kafka is down.")
+	f.set(func() { // at least once the position is in Redis
+		f.reports[0].Live.Mode = bridge.AtLeastOnce
+	})
+	p.wait(`!document.getElementById('pause').disabled`)
+}
+
+// A pause of a stream without commits cannot work; a reset can.
+func TestNothingToPause(t *testing.T) {
+	f := newFakeBridge(t, report{Stream: "events", Known: true})
+	p := open(t, f, 1280)
+	p.wait(`document.getElementById('pause').disabled && !document.getElementById('move').disabled`)
+	p.sees("#act-why", "Pausing requires a first commit.")
+}
+
+// Times have 24 hours in any language, and streams' names are set apart.
+func TestTimesAndNames(t *testing.T) {
+	f := busy(t)
+	f.answers = []answer{done(4)}
+	p := open(t, f, 1280)
+	p.sees("#history-rows", "3.88411")
+	if got := read[[]string](p, `[...document.querySelectorAll('time')].map((e) => e.title).filter((text) => /[AP]M/.test(text) || !/\d\d:\d\d:\d\d/.test(text))`); len(got) > 0 {
+		t.Errorf("times have twelve hours: %q", got)
+	}
+	if n := read[int](p, `document.querySelectorAll('input[type^=datetime], input[type=time]').length`); n > 0 {
+		t.Errorf("%d fields show times as the browser's language does", n)
+	}
+	p.click("#pause")
+	p.sees("#hold-title code", "events")
+	p.write("#hold-reason", "why")
+	p.click("#hold-submit")
+	p.sees("#toast code", "events")
+	p.sees("#jobs-rows code", "events")
+	p.click("#move")
+	p.sees("#move-title code", "events")
+	p.click("#move-form [value=datetime]")
+	p.set("#move-form [name=datetime]", "1:05 PM")
+	if read[bool](p, `document.querySelector('#move-form [name=datetime]').validity.valid`) {
+		t.Error("1:05 PM is accepted as a time")
+	}
+}
+
+// A hint that this page can follow is a button.
+func TestRemedies(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	block(f)
+	f.reports[0].Live.Hint = "exportbridge reset --to-current, which accepts the topic"
+	p := open(t, f, 1280)
+	p.sees("#cause code", "exportbridge reset")
+	p.click("#cause dd button")
+	p.sees("#move-title", "Move the cursor of events")
+}
+
+// Where nothing is known the charts have a gap.
+func TestGaps(t *testing.T) {
+	p := open(t, newFakeBridge(t, running("events")), 1280)
+	got, err := chromedp.Run(p.ctx, chromedp.Evaluate[[][]*float64](`import('./charts.js').then(({Series}) => {
+		const live = new Series();
+		for (const at of [1000, 1001, 1002, 1060, 1061]) live.add(at, 5, 7);
+		const seeded = new Series();
+		const entry = (at, events) => ({epoch: 1, at: new Date(at * 1000).toISOString(), position: new Date((at - 3) * 1000).toISOString(), events});
+		seeded.seed([entry(1320, 400), entry(1310, 300), entry(1010, 200), entry(1000, 100)], 1600);
+		return [live.lag, live.rate, seeded.lag, seeded.rate];
+	})`, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"5 5 5 - 5 5", "7 7 7 - 7 7", "3 3 - - 3 3 - -", "- 10 0 0 0.3333333333333333 10 0 0"} {
+		var text []string
+		for _, v := range got[i] {
+			if v == nil {
+				text = append(text, "-")
+			} else {
+				text = append(text, fmt.Sprint(*v))
+			}
+		}
+		if got := strings.Join(text, " "); got != want {
+			t.Errorf("series %d is %s, want %s", i, got, want)
+		}
+	}
+}
