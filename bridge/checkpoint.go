@@ -103,6 +103,10 @@ type Change struct {
 	After string `json:"after,omitempty"`
 }
 
+// Moves reports whether the request moved the stream: a pause keeps the branch of
+// the history, a reset or a rewind begins another one.
+func (c *Change) Moves() bool { return c.Kind == KindReset || c.Kind == KindRewind }
+
 // RewindEnd is where a rewind ends: at the page whose cursor has this hash, or
 // at the end of the results.
 type RewindEnd struct {

@@ -85,8 +85,7 @@ func (c *Controller) older(ctx context.Context, from base, noEntry error, is mat
 	epoch, ok := from.Epoch, false
 	err := c.ports.Log.Walk(ctx, func(p bridge.Checkpoint) bool {
 		own := p.Epoch == epoch
-		// A pause keeps the branch, a reset starts another one.
-		if ch := p.Change; own && p.Seq == 0 && ch != nil && ch.Kind != bridge.KindReset {
+		if ch := p.Change; own && p.Seq == 0 && ch != nil && !ch.Moves() {
 			epoch = ch.From.Epoch
 		}
 		match, more := is(&p, own)

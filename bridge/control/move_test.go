@@ -22,7 +22,7 @@ func TestRunningBridge(t *testing.T) {
 		defer r.run()()
 		time.Sleep(5 * time.Second) //nolint:forbidigo // virtual
 		ctx := t.Context()
-		if _, err := r.Resume(ctx, why); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "refused by pod-1: the stream is not paused") {
+		if _, err := r.Resume(ctx, why); !errors.Is(err, control.ErrRefused) || !want[*control.RefusedError](t, err).NotPaused() || !strings.Contains(err.Error(), "refused by pod-1: the stream is not paused") {
 			t.Errorf("a resume of what is not paused: %v", err)
 		}
 		began := time.Now()

@@ -40,6 +40,36 @@ func TestResetThatStays(t *testing.T) {
 	}
 }
 
+// A rewind keeps the position in time of its entry, and is called one. What is
+// reset elsewhere, or under another export, has no known position.
+func TestRewindIsKnown(t *testing.T) {
+	t.Parallel()
+	origin := bridge.Origin{Resource: "events"}
+	from := bridge.Checkpoint{Version: bridge.Version{Epoch: 2, Seq: 7}, Cursor: "c9", Origin: origin, Events: 90, PositionTime: 200}
+	entry := bridge.Entry{Checkpoint: bridge.Checkpoint{Version: bridge.Version{Epoch: 1, Seq: 3}, Cursor: "c3", Origin: origin, Events: 30, PositionTime: 100}}
+	users := origin
+	users.Resource = "users"
+	stays, at := entry.Target(), from.Version
+	stays.Cursor, stays.Events, stays.Entry = from.Cursor, from.Events, &at
+	for name, c := range map[string]struct {
+		to       bridge.Target
+		origin   bridge.Origin
+		kind     bridge.Kind
+		position int64
+	}{
+		"to an entry":      {entry.Target(), origin, bridge.KindRewind, 100},
+		"of other events":  {entry.Target(), users, bridge.KindRewind, 0},
+		"to where it is":   {stays, origin, bridge.KindReset, 200},
+		"to a cursor":      {bridge.Target{Cursor: "c3"}, origin, bridge.KindReset, 0},
+		"to the beginning": {bridge.Target{}, origin, bridge.KindReset, 0},
+	} {
+		got := bridge.Reset(from, c.origin, bridge.Command{ID: "r", Kind: bridge.KindReset, Target: c.to})
+		if got.Kind != bridge.KindReset || got.Change.Kind != c.kind || got.PositionTime != c.position {
+			t.Errorf("%s: a commit %s by a %s at %d, want a reset by a %s at %d", name, got.Kind, got.Change.Kind, got.PositionTime, c.kind, c.position)
+		}
+	}
+}
+
 func TestResetWhileDataFlows(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {

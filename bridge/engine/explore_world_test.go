@@ -273,7 +273,7 @@ func (w *world) passed(p *process, last, to bridge.Checkpoint) {
 		w.fail(ruleRising, "the stream begins again, and the topic holds %d items of it", w.topic.records)
 	}
 	acked := w.topic.ackedIn(to)
-	if to.Change != nil && to.Kind == to.Change.Kind && to.Seq == 0 {
+	if to.Change != nil && (to.Kind == to.Change.Kind || to.Kind == bridge.KindReset && to.Change.Moves()) && to.Seq == 0 {
 		w.moved(last, to)
 		for n := range reached(to) {
 			acked[n] = true

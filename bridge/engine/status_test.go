@@ -2,7 +2,9 @@ package engine
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"exportbridge/bridge"
@@ -39,6 +41,38 @@ func TestPace(t *testing.T) {
 			t.Errorf("%s: pace %v, want %v", name, got, tc.want)
 		}
 	}
+}
+
+// A stream stays caught up while it reads what is new, unless that takes long or
+// something else comes between.
+func TestCaughtUpSince(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &follower{e: &Engine{log: slog.New(slog.DiscardHandler)}, log: slog.New(slog.DiscardHandler)}
+		began := time.Now()
+		for _, step := range []struct {
+			after time.Duration
+			state bridge.State
+			since time.Duration // after the beginning
+		}{
+			{0, bridge.StateRunning, 0},
+			{time.Minute, bridge.StateIdle, time.Minute},
+			{time.Hour, bridge.StateRunning, 61 * time.Minute},
+			{time.Second, bridge.StateIdle, time.Minute},
+			{time.Hour, bridge.StateRunning, 121*time.Minute + time.Second},
+			{2 * time.Minute, bridge.StateIdle, 123*time.Minute + time.Second},
+			{59 * time.Minute, bridge.StateRunning, 182*time.Minute + time.Second},
+			{0, bridge.StateBackoff, 182*time.Minute + time.Second},
+			{time.Second, bridge.StateRunning, 182*time.Minute + 2*time.Second},
+			{time.Second, bridge.StateIdle, 182*time.Minute + 3*time.Second},
+		} {
+			time.Sleep(step.after) //nolint:forbidigo // virtual
+			f.setState(step.state, nil)
+			if got := f.since.Sub(began); got != step.since {
+				t.Errorf("%s since %s, want %s", step.state, got, step.since)
+			}
+		}
+	})
 }
 
 // Who stands by does not ask the API, and must not wait for it for ever because

@@ -48,7 +48,7 @@ func (r *recovery) recordCut(ctx context.Context, found []bridge.TopicState) err
 	topics := slices.Clone(r.at.cp.Topics)
 	was, now := bridge.FindTopic(topics, cut.Topic), bridge.FindTopic(found, cut.Topic)
 	reset := r.at.cp.Change
-	accepted := reset != nil && (reset.Kind == bridge.KindReset || reset.Kind == bridge.KindRewind) && reset.At > bridge.Millis(r.incidents.cutAt)
+	accepted := reset != nil && reset.Moves() && reset.At > bridge.Millis(r.incidents.cutAt)
 	if was != nil && now != nil && was.Same(now) && !accepted {
 		next := r.session.stamp(r.at.cp, bridge.KindHeartbeat, r.at.cp.Version.Next())
 		was.End = max(was.End, now.End+cut.Offsets)

@@ -111,7 +111,7 @@ func (c *comparison) passed(ctx context.Context) (frontier, error) {
 			f.ingested = found.PositionTime - clocksDiffer.Milliseconds()
 			return false
 		}
-		if found.Seq == 0 && found.Change != nil && (found.Change.Kind == bridge.KindPause || found.Change.Kind == bridge.KindResume) {
+		if found.Seq == 0 && found.Change != nil && !found.Change.Moves() {
 			epoch = found.Change.From.Epoch // at the same position
 		}
 		return true

@@ -303,7 +303,9 @@ func exitCode(err error) int {
 
 // printError shows an error to people, with its hint.
 func printError(w io.Writer, err error) {
-	fmt.Fprintf(w, "error: %s\n", strings.TrimSpace(err.Error()))
+	// Each further line is indented, so that none can pass for the hint.
+	text := strings.NewReplacer("\n  ", "\n  ", "\n", "\n  ").Replace(strings.TrimSpace(err.Error()))
+	fmt.Fprintf(w, "error: %s\n", text)
 	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
 		fmt.Fprintf(w, "Try: %s\n", e.Hint)
 	}

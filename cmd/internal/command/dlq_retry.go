@@ -184,11 +184,11 @@ func openExport(st *config.Stream) (*exportapi.Client, error) {
 }
 
 func printRetried(a *cli.App, one deadletter.Retried) error {
-	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, process.Cut(process.Printable(orDash(one.ID)), 40), one.From, one.Result)
+	line := fmt.Sprintf("  %-10s %-14s %-24s from its %-6s  %s", one.Letter, one.Reason, process.Cut(orDash(one.ID), 40), one.From, one.Result)
 	if one.Detail != "" {
-		line += ": " + process.Printable(one.Detail)
+		line += ": " + one.Detail
 	}
-	_, err := fmt.Fprintln(a.Stdout, line)
+	_, err := fmt.Fprintln(a.Stdout, process.Printable(line))
 	return err
 }
 

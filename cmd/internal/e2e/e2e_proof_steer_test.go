@@ -123,8 +123,8 @@ func journeyOf(entries []ledgerEntry, targets map[string]int, errorf func(format
 				}
 			}
 			base, began = target-int(e.Events), target
-			if kind := e.Change.Kind; kind != bridge.KindReset && target != j.reached {
-				errorf("epoch %d, a %s, begins at event %d, the one before ended at %d", e.Epoch, kind, target, j.reached)
+			if !e.Change.Moves() && target != j.reached {
+				errorf("epoch %d, a %s, begins at event %d, the one before ended at %d", e.Epoch, e.Change.Kind, target, j.reached)
 			}
 		}
 		j.reached = base + int(e.Events)

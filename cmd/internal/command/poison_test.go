@@ -1,0 +1,195 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkasink"
+	"exportbridge/cmd/internal/cli"
+	"exportbridge/cmd/internal/config"
+	"exportbridge/cursorstore"
+)
+
+// poison would disguise what a terminal shows. "evil" tells that it came through.
+const poison = "\x1b]0;evil\a\u009b31m\u202e\u2066\u200f\u2028\u2029\x7f\r\nfake line"
+
+// rawPoison is no UTF-8 either, where a source may hold any bytes.
+const rawPoison = poison + "\xed\xa0\x80\xff"
+
+// poisonedExport is an export of five items, the last one unreadable. Under /bad it refuses
+// each request.
+func poisonedExport(t *testing.T) (url string) {
+	t.Helper()
+	text, err := json.Marshal(poison)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasPrefix(r.URL.Path, "/bad") {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = fmt.Fprintf(w, `{"title":%s,"detail":%[1]s}`, text)
+			return
+		}
+		var items []string
+		for i := range 5 {
+			when := fmt.Sprint(firstEvent.UnixMilli() + int64(i)*1000)
+			if i == 4 {
+				when = string(text)
+			}
+			items = append(items, fmt.Sprintf(`{"eventId":%s,"userId":%[1]s,"timestamp":%[2]s,"payload":{"@type":%[1]s,"n":%[3]d}}`, text, when, i))
+		}
+		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":null}`, strings.Join(items, ","))
+	}))
+	t.Cleanup(api.Close)
+	return api.URL
+}
+
+// poisonedWorld is a world whose servers hold poison wherever they can.
+func poisonedWorld(t *testing.T) (w *world, live func()) {
+	t.Helper()
+	w = newWorld(t)
+	w.env["EXPORT_URL"], w.env["HTTP_ADDR"] = poisonedExport(t), "off"
+	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
+		t.Fatalf("run: %+v", got)
+	}
+	client := servers.Client(t, strings.Split(w.env["KAFKA_BROKERS"], ",")[0], kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	var records []*kgo.Record
+	for _, topic := range []string{"export.events", "dlq.export.events"} {
+		r := &kgo.Record{Topic: topic, Key: []byte(rawPoison), Value: []byte(rawPoison), Headers: []kgo.RecordHeader{{Key: rawPoison, Value: []byte(rawPoison)}}}
+		for _, key := range []string{kafkasink.HeaderType, kafkasink.HeaderOrigin, kafkasink.HeaderReason, kafkasink.HeaderErrorMessage, kafkasink.HeaderID, kafkasink.HeaderCursorHash} {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: key, Value: []byte(rawPoison)})
+		}
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: kafkasink.HeaderStream, Value: []byte("events")})
+		records = append(records, r)
+	}
+	produce(t, client, records...)
+
+	a := &cli.App{Environ: []string{"KAFKA_BROKERS=" + w.env["KAFKA_BROKERS"], "REDIS_URL=" + w.env["REDIS_URL"], "EXPORT_API_KEY=" + secretKey}}
+	s, err := a.Settings(config.UsesKafka|config.UsesCursor, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, from := t.Context(), firstEvent.Add(-time.Hour).UnixMilli()
+	compact := map[string]*string{"cleanup.policy": kadm.StringPtr("compact"), "min.compaction.lag.ms": kadm.StringPtr("604800000")}
+	if _, err := kadm.NewClient(client).CreateTopic(ctx, 16, 1, compact, "exportbridge.checkpoints.jobs"); err != nil {
+		t.Fatal(err)
+	}
+	job := backfill.Job{
+		Version: backfill.Version, ID: "aaaaaa", Kind: backfill.Backfill, Stream: "events", Resource: "events", Topic: "export.events",
+		From: from, To: from + 1000, Windows: backfill.Split(from, from+1000, 1), Who: poison, Reason: poison, Created: 1, State: backfill.Running,
+	}
+	if err := backfill.NewJobs(kafkasink.NewJobs(s.Streams[0].Kafka), "events").Begin(ctx, job); err != nil {
+		t.Fatal(err)
+	}
+	redis, err := cursorstore.Open(s.Cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.CloseAtEnd(t, redis)
+	store := redis.Stream("events")
+	was, err := store.Load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := was
+	now.Version, now.Kind = bridge.Version{Epoch: was.Epoch + 1}, bridge.KindReset
+	now.Owner, now.Cursor = poison, poison
+	now.Change = &bridge.Change{ID: poison, Kind: poison, Who: poison, Reason: poison, From: was.Version, At: 1}
+	if err := store.Advance(ctx, was, now); err != nil {
+		t.Fatal(err)
+	}
+	return w, func() {
+		t.Helper()
+		status := bridge.Status{
+			Stream: "events", Owner: poison, State: bridge.StateBlocked, Reason: poison, Error: poison, Hint: poison, Leader: true, Version: now.Version, Contract: poison,
+		}
+		if err := store.PutStatus(ctx, status); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// No command lets what servers say disguise what a terminal shows. JSON is exact.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	w, live := poisonedWorld(t)
+	health := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = rw.Write([]byte(rawPoison))
+	}))
+	t.Cleanup(health.Close)
+	hour := "--from " + firstEvent.Add(-time.Hour).UTC().Format(time.RFC3339) + " --to " + firstEvent.Add(time.Hour).UTC().Format(time.RFC3339)
+	bad := "--export-url " + w.env["EXPORT_URL"] + "/bad"
+	commands := []struct {
+		args  string
+		shown bool // the poison must be seen
+	}{
+		{"status", true}, {"cursor show", true}, {"cursor list", true}, {"cursor history", true},
+		{"cursor rewind --to-entry 0.0", false}, {"cursor reset --to-current", false}, {"cursor import -", false},
+		{"pause --timeout 1s", true}, {"resume --timeout 1s", true},
+		{"tail -n 10", true}, {"tail -n 10 --meta", true}, {"tail --dlq -n 10", true},
+		{"dlq list", true}, {"dlq show 0:0", true}, {"dlq retry --all", true},
+		{"backfill list", true}, {"backfill cancel aaaaaa", false}, {"backfill --allow-overlap " + hour + " " + bad, true}, {"replay " + hour + " " + bad, true},
+		{"verify " + hour, false}, {"verify " + hour + " " + bad, true}, {"check", true}, {"check " + bad, true}, {"topics plan", false}, {"topics create", false},
+		{"healthcheck " + health.URL, true}, {"run --once " + bad, true}, {"run --once --log-format text " + bad, true}, // the last: it moves the stream
+	}
+	for _, args := range []string{"status --json", "cursor history --json", "cursor show --raw", "tail --json -n 10", "dlq show 0:0 --raw"} {
+		live()
+		if got := runProgram(t, w.env, strings.Fields(args)...); !strings.Contains(got.stdout, "\u202e") {
+			t.Errorf("%s is not exact: %+v", args, got)
+		}
+	}
+	for _, command := range commands {
+		live()
+		got := runProgram(t, w.env, strings.Fields(command.args)...)
+		output := got.stdout + got.stderr
+		text := strings.ReplaceAll(output, "\n", "")
+		if strings.ContainsFunc(text, bridge.Misleads) || !utf8.ValidString(text) || strings.Contains(output, "\nfake line") {
+			t.Errorf("%s: exit code %d, misleads: %q", command.args, got.code, output)
+		}
+		if shown := strings.Contains(output, "evil"); shown != command.shown {
+			t.Errorf("%s: exit code %d, poison seen %t, want %t: %q", command.args, got.code, shown, command.shown, output)
+		}
+	}
+	// Their output is this program's own, or for programs.
+	others := []string{"version", "help", "completion", "config", "alerts", "dashboard", "cursor export"}
+	for _, path := range runnable(Program.Root()) {
+		tested := false
+		for _, command := range commands {
+			tested = tested || strings.HasPrefix(command.args+" ", path+" ")
+		}
+		for _, other := range others {
+			tested = tested || strings.HasPrefix(path+" ", other+" ")
+		}
+		if !tested {
+			t.Errorf("%s is not tested", path)
+		}
+	}
+}
+
+// runnable returns the paths of all commands that do something, without the program's name.
+func runnable(cmd *cobra.Command) []string {
+	var paths []string
+	for _, sub := range cmd.Commands() {
+		if sub.Runnable() && !sub.HasSubCommands() {
+			_, path, _ := strings.Cut(sub.CommandPath(), " ")
+			paths = append(paths, path)
+		}
+		paths = append(paths, runnable(sub)...)
+	}
+	return paths
+}

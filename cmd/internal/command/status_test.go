@@ -1,0 +1,144 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/control"
+	"exportbridge/cmd/internal/cli"
+)
+
+// The lines of a status never contradict each other, and promise nothing while
+// the stream does not run.
+func TestStatusRows(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
+	version := bridge.Version{Epoch: 1, Seq: 5}
+	live := func(state bridge.State, behind time.Duration) *bridge.Status {
+		return &bridge.Status{
+			Stream: "events", Owner: "one", State: state, Since: now.Add(-time.Hour), Leader: true, Mode: bridge.ExactlyOnce, Version: version, CaughtUp: state == bridge.StateIdle,
+			Position: now.Add(-behind), Rate: 120, Pace: 3, Published: 1234,
+		}
+	}
+	committed := func(behind time.Duration) *bridge.Checkpoint {
+		return &bridge.Checkpoint{
+			Format: 1, Stream: "events", Version: version, Cursor: "c", Events: 99, PositionTime: now.Add(-behind).UnixMilli(), WrittenAt: now.UnixMilli(),
+		}
+	}
+	moved, fresh, drained, paused := committed(time.Hour), committed(0), committed(time.Hour), committed(time.Minute)
+	moved.Epoch++
+	fresh.Cursor, fresh.PositionTime = "", 0
+	drained.Drained = true
+	paused.PausedUntil, paused.Seq = bridge.Forever, 6
+	for name, test := range map[string]struct {
+		live       *bridge.Status
+		checkpoint *bridge.Checkpoint
+		want       map[string]string // "" is no such line
+	}{
+		"running": {live(bridge.StateRunning, 5*time.Minute), committed(5 * time.Minute), map[string]string{
+			"state": "behind 5m0s, for 1h0m (by one)", "position": "2026-11-20 12:55:00Z, 5m0s behind",
+			"speed":     "120 events/s over the last 10 s, caught up in about 2m30s (3x real time)",
+			"committed": "entry 1.5, page 0, 99 events along the cursor, 0s ago", "published": "1,234 events by this owner since its start",
+		}},
+		"caught up, the last page was empty": {live(bridge.StateIdle, 0), committed(5 * time.Minute), map[string]string{
+			"state": "caught up, for 1h0m (by one)", "position": "2026-11-20 13:00:00Z, at the end of the export", "speed": "120 events/s over the last 10 s",
+		}},
+		"just moved": {live(bridge.StateIdle, 0), moved, map[string]string{"state": "running (by one)", "position": "2026-11-20 12:00:00Z, 1h0m behind"}},
+		"Kafka is away": {live(bridge.StateBackoff, time.Hour), drained, map[string]string{
+			"position": "2026-11-20 12:00:00Z, 1h0m behind", "speed": "",
+		}},
+		"just paused":         {live(bridge.StateRunning, time.Minute), paused, map[string]string{"state": "paused until exportbridge resume (by one)", "speed": ""}},
+		"not running":         {nil, drained, map[string]string{"position": "2026-11-20 12:00:00Z, 1h0m ago, at the end of the export", "speed": "", "published": ""}},
+		"nothing is read yet": {nil, fresh, map[string]string{"position": "the start of the export: the earliest event"}},
+	} {
+		report := control.NewReport("events", bridge.ExactlyOnce)
+		report.Live, report.Checkpoint, report.MembersKnown = test.live, test.checkpoint, true
+		report.Measure(now)
+		s := streamStatus{report}
+		got := make(map[string]string)
+		for _, row := range s.rows(now) {
+			got[row[0]] = row[1]
+		}
+		for line, want := range test.want {
+			if got[line] != want {
+				t.Errorf("%s: %s is %q, want %q", name, line, got[line], want)
+			}
+		}
+	}
+}
+
+// BLOCKED stands out on a terminal only, and where colours are wanted.
+func TestStatusColour(t *testing.T) {
+	t.Parallel()
+	blocked := streamStatus{control.NewReport("BLOCKED", bridge.ExactlyOnce)}
+	blocked.Live = &bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonAuth}
+	for _, test := range []struct {
+		columns int
+		environ string
+		want    string
+	}{{0, "A=b", " BLOCKED (auth)"}, {80, "NO_COLOR=1", " BLOCKED (auth)"}, {80, "A=b", " \x1b[1;31mBLOCKED\x1b[0m (auth)"}} {
+		var out bytes.Buffer
+		a := &cli.App{Stdio: cli.Stdio{Stdout: &out, Columns: test.columns}, Environ: []string{test.environ}}
+		if err := printStatus(a, []streamStatus{blocked}, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), test.want) || strings.Count(out.String(), "\x1b") > 2 || !strings.Contains(out.String(), "  stream     BLOCKED\n") {
+			t.Errorf("%+v: %q", test, out.String())
+		}
+	}
+}
+
+// A status that lacks a server's part is a failure; a watch that is interrupted
+// is none, whatever the servers do. A resume of what is not paused is none either.
+func TestStatusWithoutServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["HTTP_ADDR"] = "off"
+	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
+		t.Fatalf("run: %+v", got)
+	}
+	if got := runProgram(t, w.env, "resume"); got.code != cli.ExitOK || got.stdout != "  stream events is not paused\n" {
+		t.Errorf("resume: %+v", got)
+	}
+	if got := runProgram(t, w.env, "resume", "--json"); got.code != cli.ExitOK || !strings.Contains(got.stdout, `"applied": false`) {
+		t.Errorf("resume --json: %+v", got)
+	}
+	if got := runProgram(t, w.env, "status"); got.code != cli.ExitOK || got.stderr != "" {
+		t.Errorf("all servers answer: %+v", got)
+	}
+	if got := runProgram(t, w.env, "cursor", "rewind", "--to-entry", "0.0", "--execute"); got.code != cli.ExitOK {
+		t.Fatalf("rewind: %+v", got)
+	}
+	for _, args := range []string{"status", "cursor history", "cursor list --wide"} {
+		if got := runProgram(t, w.env, strings.Fields(args)...); !strings.Contains(got.stdout, "rewind") || strings.Contains(got.stdout, "reset") {
+			t.Errorf("%s after a rewind: %+v", args, got)
+		}
+	}
+	w.env["REDIS_TIMEOUT"] = "1s"
+	for variable, address := range map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t), "REDIS_URL": "redis://" + servers.FreeAddress(t)} {
+		before := w.env[variable]
+		w.env[variable] = address
+		name := map[string]string{"KAFKA_BROKERS": "kafka", "REDIS_URL": "redis"}[variable]
+		got := runProgram(t, w.env, "status", "--json")
+		if got.code != cli.ExitFailed || !strings.Contains(got.stdout, `"unreachable": [`) || !strings.Contains(got.stderr, "no answer from "+name) {
+			t.Errorf("without %s: %+v", name, got)
+		}
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { interrupt(errors.New("Ctrl-C")) })
+		var stderr bytes.Buffer
+		var environ []string
+		for name, value := range w.env {
+			environ = append(environ, name+"="+value)
+		}
+		if code := Program.Run(ctx, []string{"status", "--watch"}, environ, cli.Stdio{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: &stderr}); code != cli.ExitOK || stderr.Len() > 0 {
+			t.Errorf("an interrupted watch without %s: exit code %d, %s", name, code, stderr.String())
+		}
+		w.env[variable] = before
+	}
+}
