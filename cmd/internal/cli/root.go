@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -51,8 +52,10 @@ type App struct {
 	Environ []string
 	Given   map[string]string // settings from flags, by variable
 	envFile string
-	started bool // the arguments were understood
-	wide    bool // --wide was given
+	started bool         // the arguments were understood
+	logs    bool         // the command logs to Stderr
+	log     *slog.Logger // of a command that logs JSON; else nil
+	wide    bool         // --wide was given
 }
 
 // Program is a binary: its name, its help and its commands.
@@ -81,7 +84,7 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		err = a.classify(ctx, err)
-		printError(a.Stderr, err)
+		a.reportError(err)
 	}
 	return exitCode(err)
 }
@@ -299,6 +302,20 @@ func exitCode(err error) int {
 		return e.Code
 	}
 	return ExitFailed
+}
+
+// reportError prints the error that ends the command: as a line of its log if that is
+// JSON, since whatever collects the log reads nothing else.
+func (a *App) reportError(err error) {
+	if a.log == nil {
+		printError(a.Stderr, err)
+		return
+	}
+	fields := []any{"code", exitCode(err), "error", strings.TrimSpace(err.Error())}
+	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
+		fields = append(fields, "hint", e.Hint)
+	}
+	a.log.Error("exit", fields...)
 }
 
 // printError shows an error to people, with its hint.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"exportbridge/cmd/internal/config"
+	"exportbridge/cmd/internal/process"
 )
 
 // Settings loads what the command needs. preset are variables that the command
@@ -20,6 +22,9 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 		for i := range s.Streams {
 			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = EngineHints, EngineHints
 		}
+		if a.logs && process.LogsJSON(a.Stderr, &s.Process) {
+			a.log = slog.New(slog.NewJSONHandler(a.Stderr, nil))
+		}
 	}
 	if err == nil {
 		return s, nil
@@ -30,6 +35,13 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 		wrong.Hint = "exportbridge config docs"
 	}
 	return s, wrong
+}
+
+// LogSettings is Settings for a command that logs to Stderr: where the log is JSON,
+// warnings and the error that ends the command are lines of it.
+func (a *App) LogSettings(need config.Uses) (*config.Settings, error) {
+	a.logs = true
+	return a.Settings(need, nil)
 }
 
 // settingsAnnotation marks the commands that take settings; the usage text
@@ -107,9 +119,13 @@ func (f *setFlag) Set(text string) error {
 	return nil
 }
 
-// Warn prints what looks like a setting and is none.
+// Warn prints the warnings about the settings.
 func (a *App) Warn(s *config.Settings) {
 	for _, line := range s.Warnings {
+		if a.log != nil {
+			a.log.Warn(line)
+			continue
+		}
 		fmt.Fprintf(a.Stderr, "warning: %s\n", line)
 	}
 }

@@ -54,7 +54,7 @@ BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
 			}
 			limits.Until = ms
 		}
-		s, err := a.Settings(config.UsesAll, nil)
+		s, err := a.LogSettings(config.UsesAll)
 		if err != nil {
 			return err
 		}

@@ -28,14 +28,13 @@ func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
 	var level slog.Level
 	// The walker let through only names of levels.
 	_ = level.UnmarshalText([]byte(c.LogLevel))
-	terminal := IsTerminal(w)
-	if c.LogFormat == "json" || (c.LogFormat == "auto" && !terminal) {
+	if LogsJSON(w, c) {
 		return slog.New(newFolder(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 	}
 	return slog.New(newFolder(tint.NewTextHandler(w, &tint.Options{
 		Level:      level,
 		TimeFormat: "15:04:05.000",
-		NoColor:    !terminal || NoColor(environ),
+		NoColor:    !IsTerminal(w) || NoColor(environ),
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			a.Value = printableValue(a.Value)
 			return a
@@ -55,6 +54,11 @@ func printableValue(v slog.Value) slog.Value {
 		}
 	}
 	return v
+}
+
+// LogsJSON reports whether a logger of NewLogger writes JSON.
+func LogsJSON(w io.Writer, c *config.Process) bool {
+	return c.LogFormat == "json" || c.LogFormat == "auto" && !IsTerminal(w)
 }
 
 // FlushLog prints the messages that a logger of NewLogger holds back. Call it before
