@@ -53,11 +53,12 @@ docs: ## regenerate the settings page and the alert rules
 
 ##@ Run in containers
 
-up: ## start Kafka, Redis, simulator and bridge in containers
-	docker compose up --build --wait
+up: ## start Kafka, Redis and bridge; without .env, a simulator too
+	@test -e .env || cp cmd/exportbridge/deploy/compose/simulator.env .env
+	VERSION=$(VERSION) REVISION=$(REVISION) docker compose up --build --wait
 
 down: ## stop the containers and delete their data
-	docker compose down --volumes
+	EXPORT_API_KEY=- docker compose --profile "*" down --volumes
 
 ##@ Deep checks
 

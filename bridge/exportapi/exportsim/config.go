@@ -52,9 +52,12 @@ type Config struct {
 	// Events is the initial number of events. Sessions (one per eight events)
 	// and users (one per 32) follow from it.
 	Events int
-	// Rate is the growth in events per second of wall clock, counted from New;
+	// Rate is the growth in events per second of wall clock, counted from Since;
 	// it may be fractional. 0 is no growth.
 	Rate float64
+	// Since is when the growth began; zero is the time of New. With a Start too, a
+	// new Handler has what the last one would have by now.
+	Since time.Time
 	// Start is the time of the first event. Zero is the time at which the
 	// initial events end when New is called; then the bytes differ from run to
 	// run.

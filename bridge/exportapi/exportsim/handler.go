@@ -25,7 +25,7 @@ type Handler struct {
 	closed    chan struct{} // requests that wait give up when it is closed
 }
 
-// New returns a Handler; growth starts now. It starts no goroutine.
+// New returns a Handler. It starts no goroutine.
 func New(config Config) (*Handler, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("simulator configuration: %w", err)
@@ -40,6 +40,10 @@ func New(config Config) (*Handler, error) {
 		return nil, fmt.Errorf("simulator configuration: %d events %s apart from %s on are not all within 2001 and 2250, use fewer, a smaller distance or another start",
 			config.Events, config.Every, config.Start.Format(time.RFC3339))
 	}
+	since := config.Since
+	if since.IsZero() {
+		since = now
+	}
 	h := &Handler{
 		config: config,
 		pages: pages{
@@ -47,7 +51,7 @@ func New(config Config) (*Handler, error) {
 			world:     world,
 			resources: world.resources(),
 			cursors:   newCursors(config.Seed, config.CursorTTL),
-			stock:     stock{rate: config.Rate, limit: world.limit, base: config.Events, since: now},
+			stock:     stock{rate: config.Rate, limit: world.limit, base: config.Events, since: since},
 		},
 		limiter: newLimiter(config.RateLimit),
 		link:    newLink(config.BandwidthBits),
@@ -81,7 +85,7 @@ func (h *Handler) Event(i int) []byte { return h.pages.world.appendEvent(nil, i)
 
 // VisibleAt returns when event i became visible, or will by Rate: the earliest
 // time at which a page can have it. Events from New, SetStock or Grow are
-// visible since New or the last SetStock. It is the zero time for an event that
+// visible since Config.Since or the last SetStock. It is the zero time for an event that
 // never appears by itself.
 func (h *Handler) VisibleAt(i int) time.Time { return h.pages.stock.visible(i + 1) }
 

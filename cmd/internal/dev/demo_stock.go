@@ -47,14 +47,29 @@ func resumeStock(dir string, sim *exportsim.Config) error {
 	return nil
 }
 
+// continueStock lets the simulator's export grow from the first start on that used the
+// directory, also while no simulator runs: a client that is ahead of a restarted
+// simulator would find no events for as long as that had run before.
+func continueStock(dir string, sim *exportsim.Config) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("create the data directory: %w", err), Hint: embedded.AnotherDataDir}
+	}
+	if err := resumeStock(dir, sim); err != nil {
+		return err
+	}
+	sim.Since = sim.Start.Add(time.Duration(sim.Events) * sim.Every)
+	return saveStock(dir, sim, sim.Events)
+}
+
 // saveStock remembers how far the export has grown.
 func saveStock(dir string, sim *exportsim.Config, events int) error {
 	data, err := json.Marshal(demoStock{sim.Start, sim.Every, events})
 	if err != nil {
 		return fmt.Errorf("save the demo's export: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, demoStockFile), data, 0o600); err != nil {
+	path := filepath.Join(dir, demoStockFile)
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
 		return fmt.Errorf("save the demo's export: %w", err)
 	}
-	return nil
+	return os.Rename(path+".new", path)
 }

@@ -19,14 +19,15 @@ import (
 )
 
 func newSimulateCommand(a *cli.App) *cobra.Command {
-	var listen string
+	var listen, dataDir string
 	sim := exportsim.Config{Rate: 50, Events: 12_000, Seed: 1, Gzip: true}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Serve a simulated export API",
 		Long: `Serve a simulated export API with events, sessions and users. Growth, latency,
 limits and faults are configurable. The same seed produces the same content. The
-command runs until it is stopped.`,
+command runs until it is stopped. --data-dir keeps the start of the export: after
+a restart with the same flags it has grown on, as if it had never stopped.`,
 		Example: `  exportbridge-dev simulate
   exportbridge-dev simulate --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
   EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge config show`,
@@ -34,12 +35,19 @@ command runs until it is stopped.`,
 		Args:    cli.NoArgs,
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen at (default "+embedded.DefaultAPI+", or a free port)")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the start of the export in `DIR` and grow from it")
 	simulatorFlags(cmd.Flags(), &sim)
+	cmd.MarkFlagsMutuallyExclusive("data-dir", "start")
 	cli.Offer(cmd, "schema", string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05))
 	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor), string(exportsim.NoCursor), string(exportsim.EmptyItems))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := sim.Validate(); err != nil {
 			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev simulate --help"}
+		}
+		if dataDir != "" {
+			if err := continueStock(dataDir, &sim); err != nil {
+				return err
+			}
 		}
 		handler, err := exportsim.New(sim)
 		if err != nil {

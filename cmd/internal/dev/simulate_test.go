@@ -1,6 +1,49 @@
 package dev
 
-import "testing"
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// A restarted simulator has the events that it would have had.
+func TestSimulatorContinues(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new")
+	synctest.Test(t, func(t *testing.T) {
+		<-time.After(10 * 365 * 24 * time.Hour) // the clock begins in 2000, before what the simulator can tell
+		start := func() *exportsim.Handler {
+			sim := exportsim.Config{Rate: 50, Events: 100, Seed: 1}
+			if err := continueStock(dir, &sim); err != nil {
+				t.Fatal(err)
+			}
+			h, err := exportsim.New(sim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(h.Close)
+			return h
+		}
+		first := start()
+		if n := first.Stock(); n < 100 || n > 101 {
+			t.Errorf("%d events at the start, want 100", n)
+		}
+		<-time.After(time.Minute)
+		second := start()
+		if a, b := first.Stock(), second.Stock(); a != b || a < 3100 {
+			t.Errorf("%d events after a restart, want %d", b, a)
+		}
+		for _, i := range []int{0, 99, 100, 3000} {
+			if !bytes.Equal(first.Event(i), second.Event(i)) || !first.VisibleAt(i).Equal(second.VisibleAt(i)) {
+				t.Errorf("event %d differs after a restart", i)
+			}
+		}
+	})
+}
 
 func TestParseRate(t *testing.T) {
 	t.Parallel()

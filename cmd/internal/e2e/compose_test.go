@@ -3,7 +3,9 @@ package e2e_test
 import (
 	"bytes"
 	"maps"
+	"net"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,12 +16,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge/exportapi"
 	"exportbridge/cmd/internal/command"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/dev"
 )
 
-const composeFile = "../../../docker-compose.yml"
+const (
+	composeFile   = "../../../docker-compose.yml"
+	simulatorFile = "../../exportbridge/deploy/compose/simulator.env"
+)
+
+// realEnv is the least that real data need.
+var realEnv = []string{"EXPORT_URL=https://api.example.com/export", "EXPORT_API_KEY=k"}
+
+// simulatorEnv returns the settings of the simulator, and its profiles.
+func simulatorEnv(t *testing.T) (environ, profiles []string) {
+	t.Helper()
+	text, err := os.ReadFile(simulatorFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		environ = append(environ, m[0])
+		if m[1] == "COMPOSE_PROFILES" {
+			profiles = strings.Split(m[2], ",")
+		}
+	}
+	return environ, profiles
+}
 
 // loadCompose loads the compose file with all profiles, or with the named ones.
 func loadCompose(t *testing.T, environ []string, profiles ...string) *types.Project {
@@ -42,22 +67,23 @@ func loadCompose(t *testing.T, environ []string, profiles ...string) *types.Proj
 // container engine where the tests run.
 func TestCompose(t *testing.T) {
 	t.Parallel()
-	base := []string{"bridge", "kafka", "redis", "simulator", "token", "topics"}
+	base := []string{"bridge", "kafka", "redis", "token", "topics"}
 	for _, c := range []struct {
 		profiles, more []string
 	}{
 		{[]string{""}, nil},
+		{[]string{"simulator"}, []string{"simulator"}},
 		{[]string{"ui"}, []string{"console"}},
 		{[]string{"metrics"}, []string{"alerts", "dashboard", "grafana", "prometheus"}},
 		{[]string{"ui", "metrics"}, []string{"alerts", "console", "dashboard", "grafana", "prometheus"}},
 	} {
-		p := loadCompose(t, nil, c.profiles...)
+		p := loadCompose(t, realEnv, c.profiles...)
 		want := slices.Sorted(slices.Values(slices.Concat(base, c.more)))
 		if diff := cmp.Diff(want, slices.Sorted(slices.Values(p.ServiceNames()))); diff != "" {
 			t.Errorf("services with %q (-want +got):\n%s", c.profiles, diff)
 		}
 	}
-	p := loadCompose(t, nil)
+	p := loadCompose(t, realEnv)
 	conditions := make(map[string]string)
 	for name, d := range p.Services["bridge"].DependsOn {
 		conditions[name] = d.Condition
@@ -84,14 +110,22 @@ func TestComposeInReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := loadCompose(t, nil)
+	p := loadCompose(t, realEnv)
 	var profiles []string
 	for _, s := range p.Services {
 		profiles = append(profiles, s.Profiles...)
 	}
-	up := regexp.MustCompile(`(?m)^docker compose --profile (\S+) --profile (\S+) up .*$`).FindStringSubmatch(string(readme))
-	if up == nil || !slices.Contains(profiles, up[1]) || !slices.Contains(profiles, up[2]) {
-		t.Errorf("profiles are %q, the README starts %q", profiles, up)
+	up := regexp.MustCompile(`(?m)^COMPOSE_PROFILES=(\S+) docker compose up .*$`).FindStringSubmatch(string(readme))
+	if up == nil {
+		t.Fatal("the README does not start the services")
+	}
+	for _, profile := range strings.Split(up[1], ",") {
+		if !slices.Contains(profiles, profile) {
+			t.Errorf("profiles are %q, the README starts %q", profiles, profile)
+		}
+	}
+	if !strings.Contains(string(readme), "\ncp cmd/exportbridge/deploy/compose/simulator.env .env\n") {
+		t.Error("the README does not copy simulator.env")
 	}
 	read := regexp.MustCompile(`(?m)^docker compose run --rm (\S+) cat (\S+)$`).FindStringSubmatch(string(readme))
 	if read == nil {
@@ -107,7 +141,7 @@ func TestComposeInReadme(t *testing.T) {
 // TestComposeServices: what must hold for every service.
 func TestComposeServices(t *testing.T) {
 	t.Parallel()
-	p := loadCompose(t, nil)
+	p := loadCompose(t, realEnv)
 	awaited := make(map[string]bool)
 	published := make(map[string]string)
 	for _, s := range p.Services {
@@ -137,6 +171,9 @@ func TestComposeServices(t *testing.T) {
 				t.Errorf("%s mounts %s, read only = %v: %v", name, v.Source, v.ReadOnly, err)
 			}
 		}
+		if restarts := s.Restart == types.RestartPolicyUnlessStopped; restarts == awaited[name] || s.Restart != "" && !restarts {
+			t.Errorf("%s: the restart policy is %q, and others wait for its end = %v", name, s.Restart, awaited[name])
+		}
 		// A health check in shell form never turns healthy in an image without
 		// a shell. Without any, up --wait waits for the end of what somebody
 		// else awaits the end of, and is satisfied with a start otherwise: which
@@ -163,7 +200,7 @@ func ours(p *types.Project) map[string]types.ServiceConfig {
 // compose file is one that this program has.
 func TestComposeRunsOurCommands(t *testing.T) {
 	t.Parallel()
-	services := ours(loadCompose(t, nil))
+	services := ours(loadCompose(t, realEnv))
 	if want := []string{"alerts", "bridge", "dashboard", "simulator", "topics"}; !slices.Equal(want, slices.Sorted(maps.Keys(services))) {
 		t.Fatalf("ours are %v, want %v", slices.Sorted(maps.Keys(services)), want)
 	}
@@ -188,15 +225,29 @@ func TestComposeRunsOurCommands(t *testing.T) {
 			}
 		}
 	}
+	environ, _ := simulatorEnv(t)
+	for _, c := range []struct{ environ, unsafe []string }{{realEnv, nil}, {environ, []string{"EXPORT_INSECURE_HTTP"}}} {
+		s := wantSettings(t, loadCompose(t, c.environ).Services["bridge"])
+		if got := s.Streams[0].Unsafe(); !slices.Equal(got, c.unsafe) || len(s.HTTP.Unsafe()) > 0 {
+			t.Errorf("with %q, the bridge has the unsafe settings %q and %q, want %q", c.environ, got, s.HTTP.Unsafe(), c.unsafe)
+		}
+	}
+}
+
+// wantSettings wants an environment that the bridge can start with.
+func wantSettings(t *testing.T, bridge types.ServiceConfig) *config.Settings {
+	t.Helper()
 	var environ []string
-	for variable, value := range services["bridge"].Environment {
+	for variable, value := range bridge.Environment {
 		if !strings.HasSuffix(variable, config.FileSuffix) {
 			environ = append(environ, variable+"="+*value)
 		}
 	}
-	if s, err := config.Load(config.Sources{Environ: environ}, config.UsesAll); err != nil || len(s.Warnings) > 0 {
-		t.Errorf("bridge cannot start with its environment: %v %v", err, s.Warnings)
+	s, err := config.Load(config.Sources{Environ: environ}, config.UsesAll)
+	if err != nil || len(s.Warnings) > 0 {
+		t.Fatalf("the bridge cannot start with %q: %v", environ, err)
 	}
+	return s
 }
 
 // wantCommand wants a command line that the program understands.
@@ -230,7 +281,7 @@ func TestComposeVariables(t *testing.T) {
 	}
 	for name := range names {
 		mark := "registry.example.com/mark-of-" + strings.ToLower(name)
-		resolved, err := loadCompose(t, []string{name + "=" + mark}).MarshalYAML()
+		resolved, err := loadCompose(t, append(slices.Clone(realEnv), name+"="+mark)).MarshalYAML()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,11 +291,93 @@ func TestComposeVariables(t *testing.T) {
 	}
 }
 
-// TestComposeTakesRealData: two variables are enough.
+// TestComposeTakesRealData: two variables are enough, and the simulator neither runs
+// nor takes a port.
 func TestComposeTakesRealData(t *testing.T) {
 	t.Parallel()
-	bridge := loadCompose(t, []string{"EXPORT_URL=https://api.example.com/export", "EXPORT_API_KEY=k"}).Services["bridge"]
-	if url, key := *bridge.Environment["EXPORT_URL"], *bridge.Environment["EXPORT_API_KEY"]; url != "https://api.example.com/export" || key != "k" {
-		t.Errorf("EXPORT_URL is %q, EXPORT_API_KEY %q", url, key)
+	p := loadCompose(t, realEnv, "")
+	s := wantSettings(t, p.Services["bridge"])
+	if st := s.Streams[0]; st.Export.URL != "https://api.example.com/export" || st.Export.APIKey.Reveal() != "k" {
+		t.Errorf("EXPORT_URL is %q, EXPORT_API_KEY %q", st.Export.URL, st.Export.APIKey.Reveal())
+	}
+	for name, s := range p.Services {
+		if s.Build != nil && s.Build.Target == "dev" {
+			t.Errorf("%s runs", name)
+		}
+		for _, port := range s.Ports {
+			if port.Published == "4000" {
+				t.Errorf("%s publishes port 4000", name)
+			}
+		}
+	}
+	if s := wantSettings(t, loadCompose(t, []string{"EXPORT_API_KEY=k"}).Services["bridge"]); s.Streams[0].Export.URL != exportapi.DefaultConfig().URL {
+		t.Errorf("without EXPORT_URL it is %q", s.Streams[0].Export.URL)
+	}
+}
+
+// TestComposeSimulates: the file for the simulator is enough too, and names it.
+func TestComposeSimulates(t *testing.T) {
+	t.Parallel()
+	environ, profiles := simulatorEnv(t)
+	p := loadCompose(t, environ, profiles...)
+	sim, ok := p.Services["simulator"]
+	if !ok {
+		t.Fatalf("the profiles %q do not start it", profiles)
+	}
+	s := wantSettings(t, p.Services["bridge"])
+	at := slices.Index(sim.Command, "--listen") + 1
+	if got, want := s.Streams[0].Export.URL, "http://simulator"+sim.Command[at]; got != want {
+		t.Errorf("the bridge reads %s, the simulator is %s", got, want)
+	}
+	// After a restart it continues, so its start is in a volume.
+	at = slices.Index(sim.Command, "--data-dir") + 1
+	if at == 0 || !slices.ContainsFunc(sim.Volumes, func(v types.ServiceVolumeConfig) bool {
+		return v.Type == types.VolumeTypeVolume && v.Target == sim.Command[at]
+	}) {
+		t.Errorf("the simulator does not keep its start: %q, %v", sim.Command, sim.Volumes)
+	}
+}
+
+// TestComposeAsksKafkaLightly runs the health check of Kafka against a port that is
+// open, then closed. A JVM every few seconds would cost a third of a core.
+func TestComposeAsksKafkaLightly(t *testing.T) {
+	t.Parallel()
+	kafka := loadCompose(t, realEnv).Services["kafka"]
+	args := slices.Clone([]string(kafka.HealthCheck.Test[1:]))
+	if strings.Contains(strings.Join(args, " "), "kafka") {
+		t.Fatalf("the health check %q starts a JVM", args)
+	}
+	if _, err := exec.LookPath(args[0]); err != nil {
+		t.Skip(err)
+	}
+	script := &args[len(args)-1]
+	const port = "19092"
+	if !strings.Contains(*script, port) || !strings.Contains(*kafka.Environment["KAFKA_LISTENERS"], ":"+port) {
+		t.Fatalf("the health check %q asks no listener of %s", args, *kafka.Environment["KAFKA_LISTENERS"])
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, free, _ := net.SplitHostPort(l.Addr().String())
+	*script = strings.ReplaceAll(*script, port, free)
+	if said, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Errorf("%q on an open port: %v\n%s", args, err, said)
+	}
+	l.Close()
+	if err := exec.CommandContext(t.Context(), args[0], args[1:]...).Run(); err == nil {
+		t.Errorf("%q on a closed port succeeds", args)
+	}
+}
+
+// TestComposeTellsVersion: both names of the build reach the Dockerfile; without them
+// the version is that of a build outside a release.
+func TestComposeTellsVersion(t *testing.T) {
+	t.Parallel()
+	for want, environ := range map[string][]string{"v1.2.3": {"VERSION=v1.2.3", "REVISION=abc"}, "devel": nil} {
+		args := loadCompose(t, append(slices.Clone(realEnv), environ...)).Services["bridge"].Build.Args
+		if args["VERSION"] == nil || *args["VERSION"] != want || args["REVISION"] == nil {
+			t.Errorf("with %q, the build arguments are %v, want version %s", environ, args, want)
+		}
 	}
 }
