@@ -256,8 +256,8 @@ func TestRewind(t *testing.T) {
 	p.write("#move-form [name=reason]", "  bad deploy ")
 	p.click("#move-submit")
 	p.sees("#move-again", "31,170 events come again.")
-	p.sees("#move-plan-rows", "39 pages, published again with the same ids")
-	p.sees("#move-plan-rows", "bad deploy") // the reason, once more
+	p.sees("#move-rows", "39 pages, published again with the same ids")
+	p.sees("#move-rows", "bad deploy") // the reason, once more
 	if got := len(f.actions()); got != 1 {
 		t.Fatalf("%d actions for a plan, want 1", got)
 	}

@@ -94,6 +94,8 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 		f.records(w, func() any { return object{"letters": f.letters, "total": len(f.letters)} })
 	})
 	mux.HandleFunc("POST /api/v1/streams/{stream}/{action}", f.act)
+	mux.HandleFunc("POST /api/v1/jobs", f.act)
+	mux.HandleFunc("POST /api/v1/jobs/{job}/{action}", f.act)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -51,7 +51,7 @@ func loseKafka(f *fakeBridge) {
 	f.recordsErr = &answer{503, object{"error": "Kafka does not answer: dial tcp 10.2.0.9:9092: connect: connection refused", "hint": "run exportbridge dlq list --timeout 10m, which waits longer"}}
 }
 
-// conditions are the ten that an operator meets.
+// conditions are those that an operator meets.
 var conditions = []struct {
 	name     string
 	change   func(f *fakeBridge)
@@ -86,6 +86,16 @@ var conditions = []struct {
 		p.write("#move-form [name=reason]", "bad deploy of the consumer")
 		p.click("#move-submit")
 		p.sees("#move-again", "251,170")
+	}},
+	{name: "job", change: func(f *fakeBridge) { f.answers = []answer{plannedJob()} }, act: func(p *tab) {
+		p.click("#jobs-begin")
+		p.set("#job-form [name=from]", "earliest")
+		p.set("#job-form [name=until]", "2026-02-01 00:00")
+		p.write("#job-form [name=reason]", "restored by the vendor")
+		p.whole()
+		p.obeys()
+		p.click("#job-submit")
+		p.sees("#job-rows", "k3xq7a")
 	}},
 	{name: "history", act: func(p *tab) {
 		p.press("h")

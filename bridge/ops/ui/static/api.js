@@ -56,9 +56,9 @@ export async function getText(path) {
   return response.text();
 }
 
-// post asks for an action on a stream.
-export async function post(stream, action, body) {
-  const response = await send(streamPath(stream, action), {
+// post asks for an action.
+export async function post(path, body) {
+  const response = await send(path, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify(body),

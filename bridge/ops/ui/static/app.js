@@ -7,10 +7,11 @@ import { $, setText } from './dom.js';
 import { follow } from './feed.js';
 import { compact, duration, rate, span } from './format.js';
 import { History } from './history.js';
+import { Jobs } from './jobs.js';
 import { Meter } from './metrics.js';
 import { model, now, refreshed, report } from './model.js';
 import * as overview from './overview.js';
-import { Jobs, Letters, Log, Samples } from './panels.js';
+import { Letters, Log, Samples } from './panels.js';
 
 const meter = new Meter();
 const series = new Map();
@@ -21,8 +22,8 @@ const charts = [
 const samples = new Samples();
 const log = new Log();
 const letters = new Letters();
-const jobs = new Jobs();
 const actions = new Actions({ refreshed: refreshAll, signedIn });
+const jobs = new Jobs(actions);
 const history = new History((entry) => actions.move(entry));
 
 const seriesOf = (stream) => {
@@ -43,6 +44,7 @@ function render() {
   overview.renderMembers();
   overview.renderPosition();
   history.follow();
+  jobs.follow();
   for (const chart of charts) chart.draw(seriesOf(model.stream));
 }
 
@@ -160,6 +162,7 @@ const loadLetters = () => forStream('dead-letters?limit=50', (answer) => letters
 async function loadJobs() {
   try {
     jobs.list(await getJSON('api/v1/jobs'));
+    jobs.follow();
   } catch (error) {
     jobs.fail(error);
   }
@@ -274,6 +277,7 @@ function start() {
   every(10_000, loadHistory);
   every(60_000, loadLetters);
   every(15_000, loadJobs);
+  every(5_000, () => (jobs.running ? loadJobs() : undefined));
   every(5_000, loadMetrics);
   connect();
 }

@@ -66,6 +66,7 @@ export function whyNot(stream, action) {
   const away = down(stream);
   const r = report(stream);
   if (!mayAct() && !model.session?.needs_token) return 'Read-only: HTTP actions are restricted to localhost unless HTTP_ADMIN_TOKEN_FILE is set.';
+  if (action === 'job') return away.includes('kafka') ? 'Actions wait: Kafka is down, and jobs are kept in Kafka.' : '';
   if (away.includes('redis')) return 'Actions wait: Redis is down, and requests reach the stream through Redis.';
   if (away.includes('kafka') && (r.live?.mode ?? r.checkpoint?.mode) !== 'at-least-once') return 'Actions wait: Kafka is down, and changes are committed to Kafka.';
   if (action === 'pause' && !r.head && model.full.has(stream) && !model.statusError) return 'Pausing requires a first commit.';

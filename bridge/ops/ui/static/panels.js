@@ -1,12 +1,11 @@
-// The lower half: events as they pass, log, dead letters, jobs.
+// The lower half: events as they pass, log, dead letters.
 
-import { $, el, fill, name, setText, time } from './dom.js';
-import { bytes, clock, count, duration, instant, plural } from './format.js';
+import { $, el, fill, setText, time } from './dom.js';
+import { bytes, clock, count, instant } from './format.js';
 import { down, model, now } from './model.js';
 
 const samplesKept = 50;
 const logKept = 200;
-const paceSeconds = 300;
 
 // Samples are the last events, of all streams; the one that is shown is drawn.
 export class Samples {
@@ -102,7 +101,7 @@ function logLine(e) {
 }
 
 // Listing is a panel that asks the server, and says what became of it.
-class Listing {
+export class Listing {
   constructor(name, empty) {
     this.name = name;
     this.empty = empty;
@@ -145,40 +144,4 @@ export class Letters extends Listing {
         el('td', { class: 'num wide' }, bytes(l.bytes)));
     }), total);
   }
-}
-
-export class Jobs extends Listing {
-  seen = new Map(); // by job: when it was how far
-
-  constructor() {
-    super('jobs', 'No backfills or replays.');
-  }
-
-  // left says how long a job takes yet at the pace of the last minutes.
-  left(job) {
-    const at = performance.now() / 1000;
-    const seen = this.seen.get(job.id) ?? [];
-    this.seen.set(job.id, seen);
-    if (job.state !== 'running') seen.length = 0;
-    seen.push({ at, progress: job.progress });
-    while (at - seen[0].at > paceSeconds) seen.shift();
-    const made = job.progress - seen[0].progress;
-    return made > 0 && job.progress < 1 ? `, ${duration(Math.ceil((1 - job.progress) * (at - seen[0].at) / made))} left` : '';
-  }
-
-  list({ jobs }) {
-    this.show((jobs ?? []).map((j) => {
-      return el('tr', null,
-        el('td', { class: 'job' }, el('div', { class: 'mono' }, j.id), `${j.kind} of `, name(j.stream)),
-        el('td', null, el('span', { class: 'badge' }, j.state)),
-        el('td', { class: 'wide job' }, el('div', null, `${bound(j.from, 'the beginning')} – ${bound(j.to, 'the start of the job')}`), 'to ', el('code', null, j.topic || '–')),
-        el('td', { class: 'job' }, el('progress', { max: 1, value: Number(j.progress) || 0, 'aria-label': `Progress of ${j.id}` }),
-          el('div', null, `${count(j.done)} of ${plural(j.windows, 'window')}${this.left(j)}`), el('div', { class: 'dim' }, plural(j.events, 'event'))));
-    }), (jobs ?? []).length);
-  }
-}
-
-function bound(value, absent) {
-  const at = instant(value);
-  return at ? at.toISOString().slice(0, 16).replace('T', ' ') : absent;
 }

@@ -1,0 +1,115 @@
+// Asking in dialogs: one at a time, and what changes a stream in two steps.
+
+import { $, el, setText } from './dom.js';
+
+// ask opens a dialog and answers its form's submit with act, one at a time. What
+// act throws is shown in the dialog, which stays open then, with a button for
+// what remedy says. Once act is done, ready decides whether the form can be
+// submitted again.
+export function ask(dialog, act, ready = () => true, remedy = () => null) {
+  const form = dialog.querySelector('form');
+  const problem = dialog.querySelector('.problem');
+  const submit = form.querySelector('[type=submit]');
+  showProblem(problem, null);
+  submit.disabled = !ready();
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    if (submit.disabled) return;
+    submit.disabled = true;
+    dialog.setAttribute('aria-busy', 'true');
+    showProblem(problem, null);
+    try {
+      await act();
+    } catch (error) {
+      showProblem(problem, error, remedy(error));
+    } finally {
+      submit.disabled = !ready();
+      dialog.removeAttribute('aria-busy');
+    }
+  };
+  dialog.showModal();
+}
+
+// showProblem shows an error with its hint, or with a button that does what the
+// hint says. A hint for the command line is no help here.
+function showProblem(box, error, remedy) {
+  box.hidden = error === null;
+  box.replaceChildren();
+  if (error === null) return;
+  box.append(el('strong', null, sentence(error.message)));
+  if (remedy) box.append(el('button', { type: 'button', onclick: remedy.act }, remedy.label));
+  else if (error.hint && !/(^|\s)--\w/.test(error.hint)) box.append(el('span', null, sentence(error.hint)));
+}
+
+export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+
+// Steps is a dialog of two steps: a plan, and its execution once the stream's name
+// is typed. Its elements' ids begin with a prefix. plan asks for a plan and shows
+// it, execute executes it, words are the submit button's in each step.
+export class Steps {
+  planned = null;
+
+  constructor(prefix, { plan, execute, words, changed = () => {}, remedy = () => null }) {
+    Object.assign(this, { prefix, plan, execute, words, changed, remedy });
+    this.form = this.part('form');
+    this.form.addEventListener('input', () => this.update());
+    this.part('back').addEventListener('click', () => this.back());
+  }
+
+  part(name) { return $(`${this.prefix}-${name}`); }
+
+  // open shows the first step of a form that was filled in.
+  open(stream) {
+    this.stream = stream;
+    setText(this.part('name'), stream);
+    this.back();
+    ask(this.part('dialog'), () => this.submit(), () => this.ready(), (error) => this.remedy(error));
+  }
+
+  back() {
+    this.planned = null;
+    showProblem(this.part('problem'), null);
+    this.step(1);
+  }
+
+  step(n) {
+    this.part('where').hidden = n !== 1;
+    this.part('plan').hidden = n !== 2;
+    this.part('back').hidden = n !== 2;
+    setText(this.part('step'), `Step ${n} of 2`);
+    setText(this.part('submit'), this.words[n - 1]);
+    this.part('submit').classList.toggle('danger', n === 2);
+    this.update();
+  }
+
+  // ready is true in the first step, and in the second once the stream's name is
+  // typed.
+  ready() { return !this.planned || this.form.elements.confirm.value === this.stream; }
+
+  update() {
+    this.form.elements.confirm.required = Boolean(this.planned);
+    this.part('submit').disabled = !this.ready();
+    this.changed(this.form.elements);
+  }
+
+  async submit() {
+    if (!this.planned) return this.preview();
+    await this.execute(this.stream, this.planned, this.form.elements.confirm.value);
+    return this.part('dialog').close();
+  }
+
+  async preview() {
+    this.planned = await this.plan(this.stream, this.form.elements);
+    this.part('rows').replaceChildren(...this.planned.rows.flatMap(([name, text]) => [el('dt', null, name), el('dd', null, text)]));
+    this.form.elements.confirm.value = '';
+    this.step(2);
+    this.form.elements.confirm.focus();
+  }
+
+  // again plans once more, as the button of a problem does.
+  again = async () => {
+    const problem = this.part('problem');
+    showProblem(problem, null);
+    await this.preview().catch((error) => showProblem(problem, error, this.remedy(error)));
+  };
+}
