@@ -26,8 +26,8 @@ func newSimulateCommand(a *cli.App) *cobra.Command {
 		Short: "Serve a simulated export API",
 		Long: `Serve a simulated export API with events, sessions and users. Growth, latency,
 limits and faults are configurable. The same seed produces the same content. The
-command runs until it is stopped. --data-dir keeps the start of the export: after
-a restart with the same flags it has grown on, as if it had never stopped.`,
+command runs until it is stopped. --data-dir keeps the start of the export: a
+restart with the same flags continues as if it had never stopped.`,
 		Example: `  exportbridge-dev simulate
   exportbridge-dev simulate --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
   EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge config show`,

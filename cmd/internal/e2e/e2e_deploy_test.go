@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
 	"sigs.k8s.io/yaml"
 
@@ -73,22 +72,15 @@ func (w world) awaitHealthy(s types.ServiceConfig) {
 // their order, with their command lines, environments and health checks.
 func TestE2ECompose(t *testing.T) {
 	t.Parallel()
-	options, err := cli.NewProjectOptions([]string{"../../../docker-compose.yml"}, cli.WithName("exportbridge"), cli.WithProfiles([]string{"*"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	project, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	services := project.Services
+	environ, _ := simulatorEnv(t)
+	services := loadCompose(t, environ).Services
 	backends := startServers(t, owned{kafka: true, redis: true})
 	s := newStage(t, backends, exportsim.Config{Events: 1})
-	simulator, shared, run := servers.FreeAddress(t), t.TempDir(), t.TempDir()
+	simulator, shared, run, data := servers.FreeAddress(t), t.TempDir(), t.TempDir(), t.TempDir()
 	w := world{s, strings.NewReplacer(
 		"kafka:19092", backends.brokers, "redis://redis:6379/0", backends.redisURL,
 		"127.0.0.1:4000", simulator, "simulator:4000", simulator, ":4000", simulator, ":8080", s.ops,
-		"/shared/", shared+"/", "/run/exportbridge", run,
+		"/shared/", shared+"/", "/run/secrets", run, "/data", data,
 	)}
 	w.service(services["topics"]).wantExit(0, stepTimeout)
 	w.makeToken(services["token"], filepath.Join(run, "token"))
