@@ -84,7 +84,7 @@ func poisonedWorld(t *testing.T) (w *world, live func()) {
 		t.Fatal(err)
 	}
 	ctx, from := t.Context(), firstEvent.Add(-time.Hour).UnixMilli()
-	compact := map[string]*string{"cleanup.policy": kadm.StringPtr("compact"), "min.compaction.lag.ms": kadm.StringPtr("604800000")}
+	compact := map[string]*string{"cleanup.policy": new("compact"), "min.compaction.lag.ms": new("604800000")}
 	if _, err := kadm.NewClient(client).CreateTopic(ctx, 16, 1, compact, "exportbridge.checkpoints.jobs"); err != nil {
 		t.Fatal(err)
 	}

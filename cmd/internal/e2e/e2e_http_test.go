@@ -176,7 +176,7 @@ func (s *stage) wantInHistory() {
 		Who, Reason string
 	}
 	want := []change{
-		{bridge.KindReset, "http:127.0.0.1", "bad deploy"}, {bridge.KindResume, "http:127.0.0.1", "it is done"},
+		{bridge.KindRewind, "http:127.0.0.1", "bad deploy"}, {bridge.KindResume, "http:127.0.0.1", "it is done"},
 		{bridge.KindPause, "http:127.0.0.1", "the vendor migrates"},
 	}
 	changes := func(all []*bridge.Change) (list []change) {
