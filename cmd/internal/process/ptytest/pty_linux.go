@@ -72,7 +72,7 @@ func (p *Terminal) Output() string {
 // StatusLines returns the lines of an output that the next one replaces.
 func StatusLines(output string) []string {
 	var lines []string
-	for _, written := range strings.SplitSeq(output, "\r\x1b[K") {
+	for written := range strings.SplitSeq(output, "\r\x1b[K") {
 		if line := written[strings.LastIndexByte(written, '\n')+1:]; line != "" {
 			lines = append(lines, line)
 		}
