@@ -31,7 +31,7 @@ type job struct {
 	State  backfill.State `json:"state"`
 	// Topic is where it publishes the events from From on and before To.
 	Topic string    `json:"topic"`
-	From  time.Time `json:"from"` // zero is the earliest event
+	From  time.Time `json:"from,omitzero"` // absent from the earliest event on
 	To    time.Time `json:"to"`
 	// Windows is how many the job has, Done how many have ended, Events how many
 	// it has read.
@@ -58,9 +58,12 @@ func jobOf(l *backfill.Listed) job {
 	events, _, _ := l.Counts()
 	j := job{
 		ID: l.ID, Kind: l.Kind, Stream: l.Stream, State: l.Status(), Topic: l.Topic,
-		From: time.UnixMilli(l.From).UTC(), To: time.UnixMilli(l.To).UTC(),
+		To:      time.UnixMilli(l.To).UTC(),
 		Windows: len(l.Windows), Done: l.Ended(), Events: events, Progress: l.Progress(),
 		Parallel: l.AtOnce(), RateLimit: l.RateLimit, Who: l.Who, Reason: l.Reason, Begun: time.UnixMilli(l.Created).UTC(),
+	}
+	if l.From > 0 {
+		j.From = time.UnixMilli(l.From).UTC()
 	}
 	if len(l.Processes) > 0 {
 		j.Process = l.Processes[0].String()

@@ -170,6 +170,26 @@ func TestDocumentHTTP(t *testing.T) {
 	if len(status) != 1 || plan.Repeats.Pages < 100 || !done.Applied || done.Epoch != 1 {
 		t.Errorf("status %v, plan %+v, done %+v", status, plan, done)
 	}
+
+	// The job's id and hash are those of its plan. A replay overlaps with nothing.
+	commands = strings.ReplaceAll(strings.ReplaceAll(documentBlock(t, "JOB="), "localhost:8080", s.ops), `"backfill"`, `"replay"`)
+	const token = "TOKEN=" + adminToken
+	second := strings.LastIndex(commands[:strings.Index(commands, "execute")], "curl ")
+	var planned, begun, cancelled httpJob
+	decode(t, shell(t, s.dir, commands[:second], token), &planned)
+	commands = strings.ReplaceAll(regexp.MustCompile(`[0-9a-f]{16}`).ReplaceAllString(commands, planned.PlanHash), "k3xq7a", planned.ID)
+	commands = strings.Replace(commands, commands[strings.Index(commands, "curl "):second], "", 1)
+	answers = json.NewDecoder(bytes.NewReader(shell(t, s.dir, commands, token)))
+	var all struct{ Jobs []httpJob }
+	for _, into := range []any{&begun, &all, &cancelled} {
+		if err := answers.Decode(into); err != nil {
+			t.Fatalf("no answer like %T: %v", into, err)
+		}
+	}
+	// It may be done before it is cancelled.
+	if planned.State != "planned" || begun.State != "running" || begun.ID != planned.ID || len(all.Jobs) != 1 || cancelled.State != "cancelled" && cancelled.ID != "" {
+		t.Errorf("plan %+v, begun %+v, list %+v, cancelled %+v", planned, begun, all, cancelled)
+	}
 }
 
 // TestReadmeInstall runs the README's commands for systemd and Kubernetes in a
