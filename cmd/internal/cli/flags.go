@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"errors"
+	"strconv"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -38,14 +41,45 @@ func Renamed(cmd *cobra.Command, old, name string) {
 	})
 }
 
-// TakeOutput adds the flag that has a command write to a file.
-func TakeOutput(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "output", "", "write to `FILE` instead of standard output")
+// Output is where a command prints to: standard output, or a file.
+type Output struct {
+	file  string
+	force bool
 }
 
-// TakeExecute gives a command that changes something the flag --execute.
+// TakeOutput adds the flags that have a command print to a file.
+func TakeOutput(cmd *cobra.Command) *Output {
+	o := new(Output)
+	cmd.Flags().StringVar(&o.file, "output", "", "write to new `FILE` instead of standard output")
+	cmd.Flags().BoolVar(&o.force, "force", false, "replace the file of --output")
+	return o
+}
+
+// TakeExecute gives a command that changes something the flags --execute and
+// --dry-run, which is the default.
 func TakeExecute(cmd *cobra.Command, execute *bool) {
-	cmd.Flags().BoolVar(execute, "execute", false, "apply the change; without it, the command is a dry run")
+	dry := new(bool)
+	f := cmd.Flags()
+	f.VarPF(&eitherFlag{execute, dry}, "execute", "", "apply the change; without it, the command is a dry run").NoOptDefVal = "true"
+	f.VarPF(&eitherFlag{dry, execute}, "dry-run", "", "show the plan and change nothing (default)").NoOptDefVal = "true"
+}
+
+// eitherFlag is one of two boolean flags that exclude each other.
+type eitherFlag struct{ on, other *bool }
+
+func (f *eitherFlag) String() string { return "" }
+
+// Type implements pflag.Value.
+func (f *eitherFlag) Type() string { return "bool" }
+
+// Set implements pflag.Value.
+func (f *eitherFlag) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err == nil && on && *f.other {
+		err = errors.New("--execute and --dry-run are mutually exclusive")
+	}
+	*f.on = on
+	return err
 }
 
 // ParsedFlag is a flag whose text a function reads.

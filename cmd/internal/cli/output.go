@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -110,13 +112,50 @@ func Wrap(text string, width int) []string {
 }
 
 // PrintTo prints to a file, or to stdout where none is given.
-func (a *App) PrintTo(file, text string) error {
-	if file == "" {
+func (a *App) PrintTo(o *Output, text string) error {
+	if o.file == "" {
 		_, err := io.WriteString(a.Stdout, text)
 		return err
 	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // for another program to read
-		return &Error{Code: ExitFailed, Err: fmt.Errorf("write --output: %w", err), Hint: "choose another --output"}
+	err := writeNew(o.file, text)
+	hint := "choose another --output"
+	if errors.Is(err, fs.ErrExist) {
+		hint += ", or add --force"
+		if o.force {
+			err = replace(o.file, text)
+		}
+	}
+	if err != nil {
+		return &Error{Code: ExitFailed, Err: fmt.Errorf("write --output: %w", err), Hint: hint}
+	}
+	return nil
+}
+
+// writeNew writes a file that must not exist, not even as a link.
+func writeNew(name, text string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // for another program to read
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(file, text)
+	return errors.Join(err, file.Close())
+}
+
+// replace puts a complete new file in the place of an old one.
+func replace(name, text string) error {
+	info, err := os.Lstat(name)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return &fs.PathError{Op: "replace", Path: name, Err: errors.New("not a regular file")}
+	}
+	next := name + ".new"
+	if err := writeNew(next, text); err != nil {
+		return err
+	}
+	if err := os.Rename(next, name); err != nil {
+		return errors.Join(err, os.Remove(next))
 	}
 	return nil
 }

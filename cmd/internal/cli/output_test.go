@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,5 +58,43 @@ func TestWidth(t *testing.T) {
 		if got := a.Width(); got != test.want {
 			t.Errorf("%+v: %d", test, got)
 		}
+	}
+}
+
+// TestPrintTo: a file is created, replaced only by force, and no link is followed.
+func TestPrintTo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	name, other, link := filepath.Join(dir, "rules"), filepath.Join(dir, "other"), filepath.Join(dir, "link")
+	if err := os.Symlink(other, link); err != nil {
+		t.Skip(err)
+	}
+	a := &App{}
+	content := func(name string) string {
+		text, _ := os.ReadFile(name)
+		return string(text)
+	}
+	for _, test := range []struct {
+		to   Output
+		text string
+		err  string
+	}{
+		{Output{file: name}, "one", ""},
+		{Output{file: name}, "two", "file exists"},
+		{Output{file: name, force: true}, "three", ""},
+		{Output{file: link}, "four", "file exists"},
+		{Output{file: link, force: true}, "five", "not a regular file"},
+		{Output{file: dir, force: true}, "six", "not a regular file"},
+	} {
+		err := a.PrintTo(&test.to, test.text)
+		switch {
+		case test.err == "" && (err != nil || content(test.to.file) != test.text):
+			t.Errorf("%+v: %v, %q", test.to, err, content(test.to.file))
+		case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
+			t.Errorf("%+v: %v, want %s", test.to, err, test.err)
+		}
+	}
+	if left, _ := os.ReadDir(dir); content(name) != "three" || len(left) != 2 {
+		t.Errorf("the file has %q, the directory %v", content(name), left)
 	}
 }

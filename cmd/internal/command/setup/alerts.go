@@ -15,27 +15,26 @@ import (
 
 func newAlertsCommand(a *cli.App) *cobra.Command {
 	var groups []string
-	var file string
 	cmd := &cobra.Command{
 		Use:   "alerts",
 		Short: "Print Prometheus alert rules",
 		Long: `Print alert rules for the rule_files of Prometheus. Each rule names the command
 that shows or repairs the problem. The severity is page (act now) or ticket.`,
 		Example: `  exportbridge alerts > exportbridge.rules.yml
-  exportbridge alerts --output /etc/prometheus/exportbridge.rules.yml
+  exportbridge alerts --output /etc/prometheus/exportbridge.rules.yml --force
   exportbridge alerts --rule-group health --rule-group flow`,
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoArgs,
 	}
 	cmd.Flags().StringSliceVar(&groups, "rule-group", monitoring.Groups, "print rules of `GROUP`: "+strings.Join(monitoring.Groups, ", "))
 	cli.Offer(cmd, "rule-group", monitoring.Groups...)
-	cli.TakeOutput(cmd, &file)
+	output := cli.TakeOutput(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		text, err := alertRules(groups)
 		if err != nil {
 			return err
 		}
-		return a.PrintTo(file, text)
+		return a.PrintTo(output, text)
 	}
 	return cmd
 }

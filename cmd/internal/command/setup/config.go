@@ -126,9 +126,12 @@ func writeDocs(path string) error {
 	if err != nil || text == updated {
 		return err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
 		return err
+	case !info.Mode().IsRegular():
+		return cli.WrongUsage("exportbridge config docs > FILE", "--write %s: not a regular file", path)
 	}
 	return os.WriteFile(path, []byte(updated), info.Mode())
 }

@@ -8,7 +8,6 @@ import (
 )
 
 func newDashboardCommand(a *cli.App) *cobra.Command {
-	var file string
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Print a Grafana dashboard",
@@ -17,10 +16,8 @@ data source and shows one or several streams.`,
 		Example: "  exportbridge dashboard > exportbridge.json",
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return a.PrintTo(file, monitoring.Dashboard)
-		},
 	}
-	cli.TakeOutput(cmd, &file)
+	output := cli.TakeOutput(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error { return a.PrintTo(output, monitoring.Dashboard) }
 	return cmd
 }
