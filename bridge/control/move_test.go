@@ -351,3 +351,36 @@ func TestStatus(t *testing.T) {
 		}
 	})
 }
+
+// TestCurrentAcceptsSettings: a reset to the current position lets a stream continue
+// there whose filter was changed.
+func TestCurrentAcceptsSettings(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		r.engine.Origin.Events = []string{"click"}
+		r.control()
+		before := r.now()
+		state := func() bridge.State {
+			stop := r.run()
+			defer stop()
+			time.Sleep(time.Minute) //nolint:forbidigo // virtual
+			live, _, err := r.redis.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return live.State
+		}
+		if got := state(); got != bridge.StateBlocked {
+			t.Fatalf("with another filter the stream is %s", got)
+		}
+		if _, err := r.Move(t.Context(), r.plan(control.ResetToCurrent{}), why); err != nil {
+			t.Fatal(err)
+		}
+		if got := state(); got == bridge.StateBlocked {
+			t.Error("the stream is blocked after the reset")
+		}
+		if after := r.now(); after.Cursor != before.Cursor || after.Events != before.Events || !after.Origin.Same(r.engine.Origin) {
+			t.Errorf("the stream was at %s with %d events and is at %+v", before.Version, before.Events, after)
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -97,6 +98,15 @@ func (c *Config) Exists(ctx context.Context, topic string) (bool, error) {
 	return With(ctx, c, topic, func(ctx context.Context, client *Client) (bool, error) {
 		topics, err := client.Identify(ctx, topic)
 		return err == nil && topics[0].Exists, err
+	})
+}
+
+// TopicNames returns the names of all topics that the client may see, without
+// internal ones. Errors are Faults.
+func (c *Config) TopicNames(ctx context.Context) ([]string, error) {
+	return With(ctx, c, "", func(ctx context.Context, client *Client) ([]string, error) {
+		all, err := kadm.NewClient(client.Client).ListTopics(ctx)
+		return all.Names(), err
 	})
 }
 

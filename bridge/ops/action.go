@@ -88,7 +88,7 @@ func (h *handler) pause(ctx context.Context, stream, who string, body []byte) (a
 	var length time.Duration
 	if req.For != "" {
 		var err error
-		if length, err = time.ParseDuration(req.For); err != nil || length < time.Second {
+		if length, err = bridge.ParseDuration(req.For); err != nil || length < time.Second {
 			return nil, badRequest(`"for": "30m"`, "for: %q is not a duration of a second or more", shorten(req.For))
 		}
 	}
@@ -165,8 +165,9 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 type moveTarget struct {
 	// Entry names an entry of the history, as 3.12.
 	Entry string `json:"entry"`
-	// Datetime is the newest commit at or before this time.
-	Datetime time.Time `json:"datetime"`
+	// Datetime is the newest commit at or before this time, as
+	// bridge.ParseInstant reads it.
+	Datetime string `json:"datetime"`
 	// Shift is a number of pages, negative to go back.
 	Shift int64 `json:"shift"`
 	// Earliest goes to the first event of the export, Latest to the events from
@@ -179,7 +180,7 @@ type moveTarget struct {
 // parse checks that exactly one field is set, and its value.
 func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err error) {
 	given := 0
-	for _, is := range []bool{t.Entry != "", !t.Datetime.IsZero(), t.Shift != 0, t.Earliest, t.Current, t.Latest} {
+	for _, is := range []bool{t.Entry != "", t.Datetime != "", t.Shift != 0, t.Earliest, t.Current, t.Latest} {
 		if is {
 			given++
 		}
@@ -189,8 +190,6 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 		return "", nil, badRequest(`"to": {"shift": -5}`, "to: has %d targets, want one of entry, datetime, shift, earliest, current, latest", given)
 	case t.Shift > 0:
 		return "", nil, badRequest(`"shift": -5`, "shift: %d is not negative", t.Shift)
-	case t.Datetime.After(now):
-		return "", nil, badRequest(`"latest": true`, "datetime: %s is in the future", t.Datetime.Format(time.RFC3339))
 	}
 	const rewind, reset = "rewind", "reset"
 	switch {
@@ -200,8 +199,15 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 			return "", nil, badRequest("use an entry of the history", "entry: %s", shorten(err.Error()))
 		}
 		return rewind, control.RewindToEntry{Entry: version}, nil
-	case !t.Datetime.IsZero():
-		return rewind, control.RewindToTime{Time: t.Datetime}, nil
+	case t.Datetime != "":
+		ms, err := bridge.ParseInstant(shorten(t.Datetime), now)
+		if err != nil {
+			return "", nil, badRequest(`"datetime": "2026-11-20T13:00:00Z"`, "datetime: %w", err)
+		}
+		if ms > now.UnixMilli() {
+			return "", nil, badRequest(`"latest": true`, "datetime: %s is in the future", shorten(t.Datetime))
+		}
+		return rewind, control.RewindToTime{Time: time.UnixMilli(ms).UTC()}, nil
 	case t.Earliest:
 		return reset, control.ResetToEarliest{}, nil
 	case t.Current:

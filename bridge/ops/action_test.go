@@ -144,7 +144,7 @@ func TestActionBodies(t *testing.T) {
 		{"two places", ask{line: movePath, body: move(`{"shift":-5,"earliest":true}`, "")}, 400, "2 targets"},
 		{"forward", ask{line: movePath, body: move(`{"shift":5}`, "")}, 400, "is not negative"},
 		{"the future", ask{line: movePath, body: move(`{"datetime":"2999-01-01T00:00:00Z"}`, "")}, 400, "future"},
-		{"no time", ask{line: movePath, body: move(`{"datetime":"yesterday"}`, "")}, 400, "invalid body"},
+		{"no time", ask{line: movePath, body: move(`{"datetime":"yesterday"}`, "")}, 400, "not a time: use "},
 		{"an unknown place", ask{line: movePath, body: move(`{"cursor":"abc"}`, "")}, 400, "cursor"},
 		{"no reason for a plan", ask{line: movePath, body: `{"to":{"shift":-5}}`}, 400, "reason is empty"},
 		{"not confirmed", ask{line: movePath, body: move(`{"shift":-5}`, `,"execute":true,"base_epoch":3`)}, 400, "confirm"},
@@ -182,6 +182,7 @@ func TestActions(t *testing.T) {
 		{pausePath, `{"reason":"why"}`, nil, order{Action: "pause"}},
 		{pausePath, `{"reason":"why","for":""}`, nil, order{Action: "pause"}},
 		{pausePath, `{"reason":"why","for":"30m"}`, nil, order{Action: "pause", For: 30 * time.Minute}},
+		{pausePath, `{"reason":"why","for":"PT1H30M"}`, nil, order{Action: "pause", For: 90 * time.Minute}},
 		{"POST /api/v1/streams/events/resume", `{"reason":"why"}`, nil, order{Action: "resume"}},
 		{
 			movePath, `{"to":{"entry":"3.12"},"reason":"why","execute":true,"confirm":"events","base_epoch":0}`,
@@ -190,6 +191,10 @@ func TestActions(t *testing.T) {
 		{
 			movePath, `{"to":{"datetime":"2026-01-02T03:04:05Z"},"reason":"why","execute":true,"confirm":"events","base_epoch":7}`,
 			control.RewindToTime{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, order{Action: "move", BaseEpoch: 7},
+		},
+		{
+			movePath, `{"to":{"datetime":"2026-01-02 03:04Z"},"reason":"why","execute":true,"confirm":"events","base_epoch":7}`,
+			control.RewindToTime{Time: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)}, order{Action: "move", BaseEpoch: 7},
 		},
 	} {
 		s.control.orders, s.control.plans, s.control.epoch = nil, nil, tc.want.BaseEpoch

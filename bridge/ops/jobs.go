@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 )
 
@@ -138,11 +139,11 @@ func (q *jobRequest) parse(who string) (*backfill.Request, error) {
 }
 
 func millis(field, text string) (int64, error) {
-	t, err := time.Parse(time.RFC3339, text)
+	ms, err := bridge.ParseInstant(shorten(text), time.Now())
 	if err != nil {
-		return 0, badRequest(fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field), "%s: %q is not an RFC 3339 time", field, shorten(text))
+		return 0, badRequest(fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field), "%s: %w", field, err)
 	}
-	return t.UnixMilli(), nil
+	return ms, nil
 }
 
 // jobPlan is a job that would be started, with what its execution requires.

@@ -115,9 +115,11 @@ func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if text := r.URL.Query().Get("since"); text != "" {
-		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
-			return nil, badRequest("since=2026-11-20T13:00:00Z", "since: %q is not an RFC 3339 time", shorten(text))
+		ms, err := bridge.ParseInstant(shorten(text), time.Now())
+		if err != nil {
+			return nil, badRequest("since=2026-11-20T13:00:00Z", "since: %w", err)
 		}
+		q.Since = time.UnixMilli(ms).UTC()
 	}
 	found, err := h.Controllers[stream].History(ctx, q)
 	return historyOf(&found), steered(err)

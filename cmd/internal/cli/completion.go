@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"exportbridge/cmd/internal/config"
 )
@@ -16,6 +19,37 @@ func Offer(cmd *cobra.Command, flag string, values ...string) {
 	}
 }
 
+// OfferLookup has the shell complete a flag of the command as Lookup does.
+func OfferLookup(cmd *cobra.Command, flag string, look func(context.Context) ([]string, error)) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, Lookup(look)); err != nil {
+		panic(err) // the command has no such flag
+	}
+}
+
+// lookupTimeout bounds what a completion asks servers: a shell must not wait.
+const lookupTimeout = time.Second
+
+// Lookup completes a flag or an argument with what look finds on the servers within
+// a second. Errors, such as servers that are away, offer nothing.
+func Lookup(look func(context.Context) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp // the argument is given
+		}
+		ctx := cmd.Context()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		defer cancel()
+		found, err := look(ctx)
+		if err != nil {
+			cobra.CompDebugln(err.Error(), false)
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
 // OfferFiles has the shell complete the command's argument with files.
 func OfferFiles(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -23,8 +57,16 @@ func OfferFiles(cmd *cobra.Command) {
 	}
 }
 
-// addCompletions tells the shell's completion what it cannot guess. Nothing is
-// asked over the network: a shell must not wait.
+// describePlainly removes the backticks that mark the value in a flag's usage: a
+// shell shows the usage as it is.
+func describePlainly(cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+	for _, sub := range cmd.Commands() {
+		describePlainly(sub)
+	}
+}
+
+// addCompletions tells the shell's completion what it cannot guess.
 func (a *App) addCompletions(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -56,7 +98,7 @@ func (a *App) completeStream(cmd *cobra.Command, _ []string, _ string) ([]string
 }
 
 // completeSet offers for --set the variables that have a place on the command
-// line, then the values where there are a few.
+// line, then their values.
 func completeSet(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	name, _, named := strings.Cut(typed, "=")
 	var offers []string
@@ -65,7 +107,7 @@ func completeSet(_ *cobra.Command, _ []string, typed string) ([]string, cobra.Sh
 		case !named && !v.Secret:
 			offers = append(offers, cobra.CompletionWithDesc(v.Name+"=", v.Description))
 		case named && v.Name == name:
-			for _, value := range v.Values {
+			for _, value := range v.Choices() {
 				offers = append(offers, name+"="+value)
 			}
 		}

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"exportbridge/bridge"
-	"exportbridge/bridge/kafkaclient"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+	"exportbridge/cmd/internal/config"
 )
 
 // Error is an error that decides the exit code and may tell people what to
@@ -42,6 +45,26 @@ func Explain(err error) error {
 	return &Error{Code: code, Err: err, Hint: cmp.Or(fault.Hint, EngineHints[fault.Advice])}
 }
 
+// MissingTopic is the hint about a topic that does not exist, and that setting names.
+func MissingTopic(setting string) string {
+	return "check the name, " + setting + "; if it is right: exportbridge topics create --execute"
+}
+
+// similarTimeout bounds the look for a similar topic.
+const similarTimeout = 5 * time.Second
+
+// WithSimilar returns the setting that names a missing topic, with the existing topic
+// of the most similar name, if there is one.
+func WithSimilar(ctx context.Context, kafka *kafkaclient.Config, setting, topic string) string {
+	ctx, cancel := context.WithTimeout(ctx, similarTimeout)
+	defer cancel()
+	names, err := kafka.TopicNames(ctx)
+	if near := config.Nearest(topic, names); err == nil && near != "" {
+		setting += " (similar: " + near + ")"
+	}
+	return setting
+}
+
 // ReadError gives an error of reading a topic its exit code and its hint; again
 // says how to read what could not be read in time.
 func ReadError(err error, again string) error {
@@ -52,7 +75,7 @@ func ReadError(err error, again string) error {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return &Error{Code: ExitRefused, Err: err, Hint: "exportbridge topics plan --acls"}
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return &Error{Code: ExitFailed, Err: err, Hint: "exportbridge topics create --execute"}
+		return &Error{Code: ExitFailed, Err: err, Hint: MissingTopic("KAFKA_TOPIC")}
 	case incomplete:
 		return &Error{Code: ExitFailed, Err: err, Hint: again}
 	}

@@ -28,7 +28,9 @@ func TestEngineHints(t *testing.T) {
 	for h, choices := range map[bridge.Hint][]string{
 		bridge.HintTopicLost:              {"--to-earliest", "--to-current", "verify --repair"},
 		bridge.HintTopicVanished:          {"topics create --execute", "--to-earliest", "--to-current"},
-		bridge.HintTopicMissing:           {"topics create --execute", "KAFKA_CREATE_TOPICS"},
+		bridge.HintTopicMissing:           {"check the topic names, KAFKA_TOPIC", "topics create --execute", "KAFKA_CREATE_TOPICS"},
+		bridge.HintOrigin:                 {"cursor reset --to-current --execute"},
+		bridge.HintSource:                 {"cursor reset --to-current --execute"},
 		bridge.HintCheckpointTopicMissing: {"topics create --execute"},
 		bridge.HintCheckpointTopicLost:    {"topics create --execute"},
 		bridge.HintMissingGrants:          {"topics plan --acls"},

@@ -52,6 +52,7 @@ type App struct {
 	Environ []string
 	Given   map[string]string // settings from flags, by variable
 	envFile string
+	path    string       // of the command that failed
 	started bool         // the arguments were understood
 	logs    bool         // the command logs to Stderr
 	log     *slog.Logger // of a command that logs JSON; else nil
@@ -81,8 +82,12 @@ func (p *Program) Run(ctx context.Context, args, environ []string, std Stdio) in
 	a := p.app(environ, std)
 	root := p.build(a)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		describePlainly(root)
+	}
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {
+		a.path = cmd.CommandPath()
 		err = a.classify(ctx, err)
 		a.reportError(err)
 	}
@@ -144,8 +149,9 @@ func usageTemplate(template string) string {
 Settings are environment variables or flags: KAFKA_BROKERS is --kafka-brokers.
 "exportbridge config docs" lists them.
 {{end}}{{if takesTime .}}
-TIME is RFC 3339, relative to now (-2h, -7d), now, earliest, or milliseconds
-since the epoch.
+TIME is RFC 3339, such as 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, or a date
+(UTC); relative to now (-2h, -7d, -PT2H); now, earliest, or milliseconds since
+the epoch.
 {{end}}`
 }
 
@@ -287,7 +293,7 @@ func (a *App) classify(ctx context.Context, err error) error {
 	}
 	switch {
 	case !a.started:
-		return &Error{Code: ExitUsage, Err: err, Hint: a.Name + " --help"}
+		return &Error{Code: ExitUsage, Err: err, Hint: cmp.Or(a.path, a.Name) + " --help"}
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return &Error{Code: ExitInterrupted, Err: errors.New("interrupted")}
 	}

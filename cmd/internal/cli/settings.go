@@ -67,9 +67,8 @@ func (a *App) TakeSettings(cmd *cobra.Command) {
 			flag.NoOptDefVal = "true"
 		}
 		flags.AddFlag(flag)
-		if len(v.Values) > 0 {
-			// The flag was added above, which is the only thing that can be wrong.
-			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(v.Values, cobra.ShellCompDirectiveNoFileComp))
+		if choices := v.Choices(); len(choices) > 0 {
+			Offer(cmd, flag.Name, choices...)
 		}
 	}
 	flags.Var(&setFlag{given: a.Given}, "set", "set a variable, such as EXPORT_PAGE_SIZE=500")

@@ -1,7 +1,9 @@
 package command
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -128,6 +130,23 @@ func (r *jobReport) note() string {
 	return text
 }
 
+// unfinishedJobs returns the stream's unfinished jobs of some kinds, all without any,
+// for a shell to offer.
+func unfinishedJobs(ctx context.Context, a *cli.App, stream string, kinds ...backfill.Kind) ([]string, error) {
+	jobs, err := openJobs(a, stream)
+	if err != nil {
+		return nil, err
+	}
+	all, err := jobs.List(ctx, backfill.Kept)
+	var ids []string
+	for i := range all {
+		if j := &all[i]; j.State == backfill.Running && (len(kinds) == 0 || slices.Contains(kinds, j.Kind)) {
+			ids = append(ids, cobra.CompletionWithDesc(j.ID, fmt.Sprintf("%s, begun %s", j.Kind, time.UnixMilli(j.Created).UTC().Format(timeLayout))))
+		}
+	}
+	return ids, err
+}
+
 func newBackfillCancelCommand(a *cli.App) *cobra.Command {
 	var stream, reason string
 	var execute bool
@@ -146,6 +165,7 @@ Without --execute, the command is a dry run.`,
 			return nil
 		},
 	}
+	cmd.ValidArgsFunction = cli.Lookup(func(ctx context.Context) ([]string, error) { return unfinishedJobs(ctx, a, stream) })
 	a.TakeSettings(cmd)
 	asJSON := cli.TakeJSON(cmd)
 	cli.TakeStream(cmd, &stream)

@@ -204,7 +204,14 @@ func TestCheck(t *testing.T) {
 			prepare: func(_ *testing.T, w *world) { w.env["KAFKA_TOPIC"] = "nosuch" },
 			args:    []string{"--only", "kafka"},
 			code:    cli.ExitCheck,
-			want:    []string{`FAIL .*topic nosuch does not exist$`, `Try: run exportbridge topics create --execute`, `FAIL .*topic dlq.nosuch does not exist$`, `, 2 failures$`},
+			want:    []string{`FAIL .*topic nosuch does not exist$`, `Try: check the topic names, KAFKA_TOPIC .* topics create --execute`, `FAIL .*topic dlq.nosuch does not exist$`, `, 2 failures$`},
+		},
+		{
+			name:    "misspelt topic",
+			prepare: func(_ *testing.T, w *world) { w.env["KAFKA_TOPIC"] = "exprot.events" },
+			args:    []string{"--only", "kafka"},
+			code:    cli.ExitCheck,
+			want:    []string{`FAIL .*topic exprot.events does not exist$`, `Try: check the topic names, KAFKA_TOPIC \(similar: export.events\) and KAFKA_DLQ_TOPIC;`},
 		},
 		{
 			name:    "missing ACL",

@@ -10,7 +10,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -172,7 +171,7 @@ last seven days.`,
 			return cli.WrongUsage("--limit 50", "--limit %d is below 0", limit)
 		}
 		if since != "" {
-			ms, err := config.ParseInstant(since, time.Now())
+			ms, err := bridge.ParseInstant(since, time.Now())
 			if err != nil {
 				return cli.WrongUsage("--since -2h", "--since: %w", err)
 			}

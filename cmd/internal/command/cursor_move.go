@@ -14,7 +14,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
 )
 
@@ -51,8 +50,9 @@ Without --execute, the command is a dry run.`,
 	cmd.Flags().StringVar(&by, "by-duration", "", "same as --to-datetime with -`DURATION`, such as 2h")
 	cmd.Flags().Int64Var(&shift, "shift-by", 0, "rewind by at least N pages, to a commit: `-N`")
 	cmd.Flags().StringVar(&entry, "to-entry", "", "rewind to `ENTRY` of cursor history")
+	cli.OfferLookup(cmd, "to-entry", m.newestEntries)
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf(cmd.Flags(), "to-datetime", "by-duration", "shift-by", "to-entry"); err != nil {
+		if err := oneOf(cmd, "to-datetime", "by-duration", "shift-by", "to-entry"); err != nil {
 			return err
 		}
 		to, err := rewindTarget(cmd.Flags(), at, by, entry, shift)
@@ -64,17 +64,37 @@ Without --execute, the command is a dry run.`,
 	return cmd
 }
 
+// offeredEntries is how many entries a shell offers.
+const offeredEntries = 50
+
+// newestEntries returns the newest entries in Redis for a shell to offer, each with
+// its time.
+func (m *move) newestEntries(ctx context.Context) ([]string, error) {
+	h, err := openStream(m.app, 0, m.stream)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	found, err := h.client.Stream(h.Stream()).History(ctx, bridge.HistoryQuery{Limit: offeredEntries})
+	names := make([]string, len(found))
+	for i := range found {
+		e := &found[i]
+		names[i] = cobra.CompletionWithDesc(e.Version.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout)+", "+cli.Counted(e.Events, "event"))
+	}
+	return names, err
+}
+
 // oneOf wants exactly one of the flags.
-func oneOf(flags *pflag.FlagSet, names ...string) error {
+func oneOf(cmd *cobra.Command, names ...string) error {
 	var given []string
 	for _, name := range names {
-		if flags.Changed(name) {
+		if cmd.Flags().Changed(name) {
 			given = append(given, "--"+name)
 		}
 	}
 	switch len(given) {
 	case 0:
-		return cli.WrongUsage("exportbridge cursor --help", "a target is required: --%s", strings.Join(names, ", --"))
+		return cli.WrongUsage(cmd.CommandPath()+" --help", "a target is required: --%s", strings.Join(names, ", --"))
 	case 1:
 		return nil
 	}
@@ -85,7 +105,7 @@ func oneOf(flags *pflag.FlagSet, names ...string) error {
 func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (control.Target, error) {
 	switch {
 	case flags.Changed("by-duration"):
-		back, err := config.ParseDuration(by)
+		back, err := bridge.ParseDuration(by)
 		if err == nil && back <= 0 {
 			err = errors.New("does not go back")
 		}
@@ -94,7 +114,7 @@ func rewindTarget(flags *pflag.FlagSet, at, by, entry string, shift int64) (cont
 		}
 		return control.RewindToTime{Time: time.Now().Add(-back)}, nil
 	case flags.Changed("to-datetime"):
-		ms, err := config.ParseInstant(at, time.Now())
+		ms, err := bridge.ParseInstant(at, time.Now())
 		if err != nil {
 			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
 		}
@@ -142,7 +162,7 @@ all events up to now. Without --execute, the command is a dry run.`,
 	f.StringVar(&at, "to-datetime", "", "reset to the first event with an event time of `TIME` or later")
 	f.StringVar(&cursor, "to-cursor", "", "reset to cursor `VALUE`, byte for byte")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf(f, "to-earliest", "to-current", "to-latest", "to-datetime", "to-cursor"); err != nil {
+		if err := oneOf(cmd, "to-earliest", "to-current", "to-latest", "to-datetime", "to-cursor"); err != nil {
 			return err
 		}
 		to, err := resetTarget(f, at, cursor)
@@ -165,7 +185,7 @@ func resetTarget(flags *pflag.FlagSet, at, cursor string) (control.Target, error
 		}
 		return control.ResetToCursor{Cursor: cursor}, nil
 	case flags.Changed("to-datetime"):
-		ms, err := config.ParseInstant(at, time.Now())
+		ms, err := bridge.ParseInstant(at, time.Now())
 		if err != nil {
 			return nil, cli.WrongUsage("--to-datetime 2026-11-20T13:00:00Z, or -2h", "--to-datetime: %w", err)
 		}

@@ -62,7 +62,7 @@ func openLetters(ctx context.Context, a *cli.App, name string) (*letters, error)
 
 // takeReading gives a command that reads dead letters the flag --timeout.
 func takeReading(cmd *cobra.Command, timeout *time.Duration) {
-	flag := cli.Parsed(timeout, config.ParseDuration, "DURATION")
+	flag := cli.Parsed(timeout, bridge.ParseDuration, "DURATION")
 	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("maximum time to read the topic (default until a partition is silent for %s)", usualPatience))
 }
 
@@ -180,7 +180,7 @@ func listLetters(ctx context.Context, a *cli.App, o *dlqListOptions) error {
 	q := deadletter.Query{Reason: o.reason, Limit: o.limit}
 	if o.since != "" {
 		var err error
-		if q.Since, err = config.ParseInstant(o.since, time.Now()); err != nil {
+		if q.Since, err = bridge.ParseInstant(o.since, time.Now()); err != nil {
 			return cli.WrongUsage("--since -24h", "--since: %w", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/exportapi"
 	"exportbridge/cmd/internal/cli"
@@ -45,6 +46,7 @@ func (o *jobOptions) take(cmd *cobra.Command) {
 	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE` of all windows together, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
 	f.Var(cli.Parsed(&o.request.Reason, parseReason, "REASON"), "reason", "`REASON` to record in the job list")
 	f.StringVar(&o.resume, "resume", "", "resume job `ID`")
+	cli.OfferLookup(cmd, "resume", func(ctx context.Context) ([]string, error) { return unfinishedJobs(ctx, o.app, o.stream, o.kind) })
 	cli.TakeExecute(cmd, &o.execute)
 }
 
@@ -96,7 +98,7 @@ func (o *jobOptions) checkBounds(now time.Time) error {
 		if bound.text == "" {
 			return cli.WrongUsage("--from -2h --to -1h", "--%s is required", bound.name)
 		}
-		ms, err := config.ParseInstant(bound.text, now)
+		ms, err := bridge.ParseInstant(bound.text, now)
 		if err != nil {
 			return cli.WrongUsage("--"+bound.name+" 2026-11-02T00:00:00Z", "--%s: %w", bound.name, err)
 		}

@@ -11,7 +11,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/config"
 )
 
 // shownPause is the JSON form of what pause and resume did.
@@ -40,7 +39,7 @@ running bridge, the command applies the pause itself.`,
 		Args:    cli.NoArgs,
 	}
 	c.flags(cmd)
-	cmd.Flags().Var(cli.Parsed(&length, config.ParseDuration, "DURATION"), "duration", "resume after `DURATION`, such as 30m")
+	cmd.Flags().Var(cli.Parsed(&length, bridge.ParseDuration, "DURATION"), "duration", "resume after `DURATION`, such as 30m")
 	cli.Renamed(cmd, "for", "duration")
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("duration") && length < time.Second {

@@ -48,7 +48,7 @@ BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
 			return cli.WrongUsage("--max-events 10000", "--max-events %d is below 1", limits.MaxEvents)
 		}
 		if until != "" {
-			ms, err := config.ParseInstant(until, time.Now())
+			ms, err := bridge.ParseInstant(until, time.Now())
 			if err != nil {
 				return cli.WrongUsage("--until 2026-11-02T00:00:00Z", "--until: %w", err)
 			}

@@ -142,7 +142,7 @@ func (c *change) open() (*streamHandle, error) {
 const leastTimeout = time.Second
 
 func parseTimeout(text string) (time.Duration, error) {
-	d, err := config.ParseDuration(text)
+	d, err := bridge.ParseDuration(text)
 	if err == nil && d < leastTimeout {
 		err = fmt.Errorf("%s is too short: the minimum is %s", d, leastTimeout)
 	}

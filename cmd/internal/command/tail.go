@@ -176,9 +176,17 @@ func openTail(ctx context.Context, a *cli.App, o *tailOptions) (*topicReader, er
 		return nil, err
 	}
 	if !there {
-		missing := &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", kafka.Topic), Hint: "exportbridge topics create --execute"}
+		setting := "KAFKA_TOPIC"
+		switch {
+		case o.topic != "":
+			setting = "--topic"
+		case o.dlq:
+			setting = "KAFKA_DLQ_TOPIC"
+		}
+		setting = cli.WithSimilar(ctx, &kafka.Config, setting, kafka.Topic)
+		missing := &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", kafka.Topic), Hint: cli.MissingTopic(setting)}
 		if o.topic != "" {
-			missing.Hint = "exportbridge topics plan"
+			missing.Hint = "check " + setting + "; the stream's topics: exportbridge topics plan"
 		}
 		return nil, missing
 	}
@@ -243,13 +251,13 @@ func parseTailStart(text string, now time.Time) (tailStart, error) {
 		return tailStart{kind: fromEnd}, nil
 	}
 	if at, ok := strings.CutPrefix(text, "@"); ok {
-		ms, err := config.ParseInstant(at, now)
+		ms, err := bridge.ParseInstant(at, now)
 		return tailStart{kind: fromTime, n: ms}, err
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n < 0 {
 		return tailStart{kind: fromBack, n: -n}, nil
 	}
-	if _, err := config.ParseInstant(text, now); err == nil {
+	if _, err := bridge.ParseInstant(text, now); err == nil {
 		return tailStart{}, fmt.Errorf("a time starts with @: @%s", text)
 	}
 	return tailStart{}, fmt.Errorf("%q is not start, end, -N (such as -100) or @TIME (such as @-10m)", text)

@@ -241,9 +241,9 @@ func TestTailErrors(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{env, "--topic nosuch", cli.ExitFailed, "topic nosuch does not exist\nTry: exportbridge topics plan\n"},
-		{env, "--dlq", cli.ExitFailed, "topic dlq.export.events does not exist\nTry: exportbridge topics create --execute\n"},
-		{map[string]string{"KAFKA_BROKERS": addr, "KAFKA_TOPIC": "nosuch"}, "", cli.ExitFailed, "topic nosuch does not exist\nTry: exportbridge topics create --execute\n"},
+		{env, "--topic nosuch", cli.ExitFailed, "topic nosuch does not exist\nTry: check --topic; the stream's topics: exportbridge topics plan\n"},
+		{env, "--dlq", cli.ExitFailed, "topic dlq.export.events does not exist\nTry: check the name, KAFKA_DLQ_TOPIC; if it is right: exportbridge topics create --execute\n"},
+		{map[string]string{"KAFKA_BROKERS": addr, "KAFKA_TOPIC": "nosuch"}, "", cli.ExitFailed, "topic nosuch does not exist\nTry: check the name, KAFKA_TOPIC; if it is right: exportbridge topics create --execute\n"},
 		{map[string]string{"KAFKA_BROKERS": servers.FreeAddress(t)}, "", cli.ExitFailed, "Try: check that Kafka is running"},
 		{map[string]string{"KAFKA_BROKERS": addr, "BRIDGE_STREAMS": "events,users"}, "", cli.ExitUsage, "Try: --stream events"},
 		{restricted, "-n 1", cli.ExitRefused, "Try: exportbridge topics plan --acls"},

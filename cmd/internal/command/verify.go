@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkasink"
@@ -65,7 +66,7 @@ again.`,
 	f.StringVar(&o.from, "from", "", "inclusive start `TIME` of the range")
 	f.StringVar(&o.to, "to", "", "exclusive end `TIME` of the range")
 	f.IntVar(&o.batch, "batch", comparedAtOnce, "compare `N` events at a time, at about 150 bytes of memory each")
-	f.Var(cli.Parsed(&o.late, config.ParseDuration, "DURATION"), "late-threshold", "count events as late if ingested this long after their time (default 1m)")
+	f.Var(cli.Parsed(&o.late, bridge.ParseDuration, "DURATION"), "late-threshold", "count events as late if ingested this long after their time (default 1m)")
 	f.StringVar(&o.rate, "rate-limit", "", "maximum request `RATE`, such as 10/s, 600/m or 100/h (default half of EXPORT_RATE_LIMIT)")
 	f.BoolVar(&o.repair, "repair", false, "find missing events that can be published; with --execute, publish them")
 	cli.TakeExecute(cmd, &o.execute)
@@ -83,10 +84,10 @@ func (o *verifyOptions) window(now time.Time) (from, to int64, err error) {
 	if o.from == "" || o.to == "" {
 		return wrong(example, "--from and --to are required")
 	}
-	if from, err = config.ParseInstant(o.from, now); err != nil {
+	if from, err = bridge.ParseInstant(o.from, now); err != nil {
 		return wrong(example, "--from: %w", err)
 	}
-	if to, err = config.ParseInstant(o.to, now); err != nil {
+	if to, err = bridge.ParseInstant(o.to, now); err != nil {
 		return wrong(example, "--to: %w", err)
 	}
 	switch {
@@ -267,7 +268,7 @@ func eventReader(ctx context.Context, st *config.Stream) (*kafkaclient.TopicRead
 		return nil, cli.Explain(err)
 	}
 	if !there {
-		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), Hint: "exportbridge topics plan"}
+		return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("topic %s does not exist", st.Kafka.Topic), Hint: cli.MissingTopic(cli.WithSimilar(ctx, &st.Kafka.Config, "KAFKA_TOPIC", st.Kafka.Topic))}
 	}
 	return &kafkaclient.TopicReader{Open: st.Kafka.Open, Name: st.Kafka.Topic, Patience: usualPatience}, nil
 }

@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"exportbridge/bridge"
 )
 
 // parse returns what a variable is set to in the form that go-envconfig decodes;
@@ -59,7 +60,7 @@ func (v *Variable) withExample(text string) error {
 func (v *Variable) normalize(text string) (string, error) {
 	switch {
 	case v.isDuration():
-		d, err := ParseDuration(text)
+		d, err := bridge.ParseDuration(text)
 		return d.String(), err
 	case v.bytes:
 		return normalizeBytes(text)
@@ -135,42 +136,6 @@ func normalizeBytes(text string) (string, error) {
 		return "", errors.New("is out of range")
 	}
 	return strconv.FormatUint(n, 10), nil
-}
-
-// ParseDuration reads Go's syntax, with days in front: 90s, 7d, 1d12h.
-func ParseDuration(text string) (time.Duration, error) {
-	const day = 24 * time.Hour
-	rest, negative := strings.CutPrefix(text, "-")
-	var total time.Duration
-	if head, tail, ok := strings.Cut(rest, "d"); ok {
-		days, err := strconv.ParseUint(head, 10, 63)
-		if err != nil {
-			return 0, errors.New("is not a duration")
-		}
-		if days > uint64(math.MaxInt64/day) {
-			return 0, errors.New("is out of range")
-		}
-		total, rest = time.Duration(days)*day, tail
-	}
-	if rest != "" {
-		if _, err := strconv.ParseFloat(rest, 64); err == nil && rest != "0" {
-			return 0, errors.New("has no unit")
-		}
-		d, err := time.ParseDuration(rest)
-		if err != nil || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+") {
-			return 0, errors.New("is not a duration")
-		}
-		if d > math.MaxInt64-total {
-			return 0, errors.New("is out of range")
-		}
-		total += d
-	} else if total == 0 && !strings.HasSuffix(text, "d") {
-		return 0, errors.New("is not a duration")
-	}
-	if negative {
-		total = -total
-	}
-	return total, nil
 }
 
 // userinfo finds the user and password of a URL in any text: everything up to

@@ -53,11 +53,11 @@ func TestDecode(t *testing.T) {
 		{name: "SHOP_WAIT", text: "30", err: `"30" has no unit, for example 30d`},
 		{name: "SHOP_WAIT", text: "1.5", err: `"1.5" has no unit, for example 30d`},
 		{name: "SHOP_WAIT", text: "7d30", err: `"7d30" has no unit, for example 30d`},
-		{name: "SHOP_WAIT", text: "soon", err: `"soon" is not a duration, for example 30d`},
-		{name: "SHOP_WAIT", text: "3 days", err: `"3 days" is not a duration, for example 30d`},
-		{name: "SHOP_WAIT", text: "1d-1h", err: `"1d-1h" is not a duration, for example 30d`},
-		{name: "SHOP_WAIT", text: "d", err: `"d" is not a duration, for example 30d`},
-		{name: "SHOP_WAIT", text: "-", err: `"-" is not a duration, for example 30d`},
+		{name: "SHOP_WAIT", text: "soon", err: `"soon" is not a duration (90s, 2h30m, 7d, PT2H), for example 30d`},
+		{name: "SHOP_WAIT", text: "3 days", err: `"3 days" is not a duration (90s, 2h30m, 7d, PT2H), for example 30d`},
+		{name: "SHOP_WAIT", text: "1d-1h", err: `"1d-1h" is not a duration (90s, 2h30m, 7d, PT2H), for example 30d`},
+		{name: "SHOP_WAIT", text: "d", err: `"d" is not a duration (90s, 2h30m, 7d, PT2H), for example 30d`},
+		{name: "SHOP_WAIT", text: "-", err: `"-" is not a duration (90s, 2h30m, 7d, PT2H), for example 30d`},
 		{name: "SHOP_WAIT", text: "999999d", err: `"999999d" is out of range, for example 30d`},
 		{name: "SHOP_ROOM", want: int64(16 << 20)},
 		{name: "SHOP_ROOM", text: "64MiB", want: int64(64 << 20)},
@@ -136,14 +136,14 @@ func FuzzParseDuration(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := ParseDuration(text)
+		d, err := bridge.ParseDuration(text)
 		if err != nil {
 			return
 		}
 		if negative := strings.HasPrefix(text, "-"); (d > 0 && negative) || (d < 0 && !negative) {
 			t.Errorf("parseDuration(%q) = %v has the wrong sign", text, d)
 		}
-		if back, err := ParseDuration(FormatDuration(d)); err != nil || back != d {
+		if back, err := bridge.ParseDuration(FormatDuration(d)); err != nil || back != d {
 			t.Errorf("%q reads as %v, which is written %q and reads as %v, %v", text, d, FormatDuration(d), back, err)
 		}
 	})

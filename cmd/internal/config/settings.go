@@ -233,7 +233,7 @@ func (l *loader) fillKafka(st *Stream) {
 		st.Kafka.Topic = defaultTopic(st.Name)
 	}
 	st.Engine.Topic, st.Engine.DivertAll = st.Kafka.Topic, st.Kafka.DivertsAll()
-	if d, err := ParseDuration(st.Kafka.Retention); err == nil && st.Kafka.Retention != "-1" {
+	if d, err := bridge.ParseDuration(st.Kafka.Retention); err == nil && st.Kafka.Retention != "-1" {
 		st.Kafka.Retention = d.String()
 	}
 	st.Export.KeyPointer = st.Kafka.Key
@@ -267,7 +267,7 @@ func (l *loader) chooseResource(st *Stream, from place) {
 // resumed.
 func (l *loader) windowEnd(text string, places map[string]place, now time.Time) int64 {
 	ms := l.instant("EXPORT_END", text, places, now)
-	if later, err := ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
+	if later, err := bridge.ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
 		l.add("EXPORT_END", fmt.Sprintf("EXPORT_END: %q is another time at every start, so the window could not be resumed; write it out, for example %s",
 			text, time.UnixMilli(ms).UTC().Format(time.RFC3339)))
 	}
@@ -276,7 +276,7 @@ func (l *loader) windowEnd(text string, places map[string]place, now time.Time) 
 
 // instant reads a point in time; 0 if it is invalid.
 func (l *loader) instant(name, text string, places map[string]place, now time.Time) int64 {
-	ms, err := ParseInstant(text, now)
+	ms, err := bridge.ParseInstant(text, now)
 	if err != nil {
 		l.add(name, places[name].describe(name)+": "+err.Error())
 	}

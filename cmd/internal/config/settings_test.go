@@ -193,7 +193,7 @@ func TestLoadOnlyWhatIsUsed(t *testing.T) {
 			`KAFKA_PARTITIONS: "x" is not a whole number, for example 6`,
 		},
 		UsesCursor: {
-			`REDIS_TIMEOUT: "x" is not a duration, for example 2s`,
+			`REDIS_TIMEOUT: "x" is not a duration (90s, 2h30m, 7d, PT2H), for example 2s`,
 		},
 	} {
 		_, err := loadFrom(t, need, environ...)

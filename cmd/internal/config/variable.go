@@ -131,6 +131,19 @@ func (v *Variable) Kind() string {
 	}
 }
 
+// Choices are values for a shell to offer: the only ones, or the default.
+func (v *Variable) Choices() []string {
+	switch {
+	case len(v.Values) > 0:
+		return v.Values
+	case v.typ.Kind() == reflect.Bool:
+		return []string{"true", "false"}
+	case v.def != "" && !v.Secret:
+		return []string{v.def}
+	}
+	return nil
+}
+
 // formatBytes writes n in the largest binary unit that divides it.
 func formatBytes(n int64) string {
 	for _, unit := range []struct {

@@ -102,7 +102,7 @@ func TestFormatRoundTrip(t *testing.T) {
 		48 * time.Hour: "2d", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 20 * time.Hour: "20h", 1500 * time.Millisecond: "1.5s",
 	} {
 		got := FormatDuration(d)
-		back, err := ParseDuration(got)
+		back, err := bridge.ParseDuration(got)
 		if got != want || err != nil || back != d {
 			t.Errorf("formatDuration(%v) = %q, want %q; reads back as %v, %v", d, got, want, back, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/engine"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
@@ -196,7 +197,7 @@ func suggest(w io.Writer, s *config.Settings, v *demoServers) {
 
 // parseRun reads how long a demo goes on.
 func parseRun(text string) (time.Duration, error) {
-	d, err := config.ParseDuration(text)
+	d, err := bridge.ParseDuration(text)
 	if err == nil && d <= 0 {
 		err = fmt.Errorf("%s is not above 0", text)
 	}

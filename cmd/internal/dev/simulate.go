@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
 	"exportbridge/cmd/internal/cli"
-	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/dev/embedded"
 )
 
@@ -83,13 +83,13 @@ func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
 		"end marker: empty-cursor, null-cursor, no-cursor or empty-items")
 	flags.IntVar(&sim.ScanLimit, "scan-limit", sim.ScanLimit,
 		"maximum events that a filtered request scans (default 2000)")
-	flags.Var(cli.Parsed(&sim.Latency, config.ParseDuration, "DURATION"), "latency", "latency of each response, such as 20ms")
+	flags.Var(cli.Parsed(&sim.Latency, bridge.ParseDuration, "DURATION"), "latency", "latency of each response, such as 20ms")
 	flags.Var(cli.Parsed(&sim.BandwidthBits, parseBandwidth, "SPEED"), "bandwidth",
 		"shared bandwidth of all responses, such as 100mbit (default unlimited)")
 	flags.Var(cli.Parsed(&sim.Faults, exportsim.ParseFaults, "LIST"), "fail",
 		"fault rates, such as 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
 	flags.StringVar(&sim.APIKey, "api-key", "", "required key (default none)")
-	flags.Var(cli.Parsed(&sim.CursorTTL, config.ParseDuration, "DURATION"), "cursor-ttl", "lifetime of a cursor (default unlimited)")
+	flags.Var(cli.Parsed(&sim.CursorTTL, bridge.ParseDuration, "DURATION"), "cursor-ttl", "lifetime of a cursor (default unlimited)")
 	flags.Var(cli.Parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit", "request rate above which the response is 429, such as 10/s")
 	flags.StringVar(&sim.BasePath, "base-path", "", "prefix of /events, /session and /user, such as /export")
 	flags.BoolVar(&sim.CursorFirst, "cursor-first", sim.CursorFirst, "put nextCursor before items, not after")
@@ -126,7 +126,7 @@ func parseBandwidth(text string) (int64, error) {
 func formatRate(perSecond float64) string { return strconv.FormatFloat(perSecond, 'g', 4, 64) }
 
 func parseStart(text string) (time.Time, error) {
-	ms, err := config.ParseInstant(text, time.Now())
+	ms, err := bridge.ParseInstant(text, time.Now())
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -76,7 +76,7 @@ func (w *jobPorts) wantTopic(ctx context.Context) error {
 	if err == nil && !exists {
 		err = &bridge.Fault{
 			Class: bridge.Permanent, Reason: bridge.ReasonTopic, Code: "topic_missing",
-			Err: fmt.Errorf("topic %s does not exist", w.Kafka.Topic), Hint: "exportbridge topics create --execute",
+			Err: fmt.Errorf("topic %s does not exist", w.Kafka.Topic), Hint: "check the name, KAFKA_TOPIC; if it is right: exportbridge topics create --execute",
 		}
 	}
 	return err

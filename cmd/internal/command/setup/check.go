@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"exportbridge/bridge"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
@@ -71,7 +72,7 @@ The exit code is 3 if the bridge cannot run.`,
 	a.TakeSettings(cmd)
 	cmd.Flags().StringSliceVar(&only, "only", nil, "check only these `SYSTEMS`: api, kafka, redis")
 	cli.Offer(cmd, "only", slices.Sorted(maps.Keys(checkSystems))...)
-	cmd.Flags().Var(cli.Parsed(&timeout, config.ParseDuration, "DURATION").Shown("20s"), "timeout", "maximum time")
+	cmd.Flags().Var(cli.Parsed(&timeout, bridge.ParseDuration, "DURATION").Shown("20s"), "timeout", "maximum time")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		need, err := systemsNamed(only)
 		if err != nil {
@@ -321,7 +322,11 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 	}
 	var found []finding
 	for _, f := range cfg.Needs().Check(ctx) {
-		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: cmp.Or(f.Hint, cli.EngineHints[f.Advice])})
+		hint := cmp.Or(f.Hint, cli.EngineHints[f.Advice])
+		if f.Advice == bridge.HintTopicMissing && strings.Contains(f.Text, " "+cfg.Topic+" ") {
+			hint = strings.Replace(hint, "KAFKA_TOPIC", cli.WithSimilar(ctx, &cfg.Config, "KAFKA_TOPIC", cfg.Topic), 1)
+		}
+		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: hint})
 	}
 	return found
 }
