@@ -97,7 +97,7 @@ func (h *handler) jobs(ctx context.Context, _ *http.Request) (any, error) {
 type jobRequest struct {
 	Stream string        `json:"stream"`
 	Kind   backfill.Kind `json:"kind"`
-	// From is inclusive, an RFC 3339 time or earliest; To is exclusive.
+	// From is inclusive, an absolute time or earliest; To is exclusive.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Windows, Parallel, RateLimit, Events, Topic and AllowOverlap are as in
@@ -139,7 +139,12 @@ func (q *jobRequest) parse(who string) (*backfill.Request, error) {
 }
 
 func millis(field, text string) (int64, error) {
-	ms, err := bridge.ParseInstant(shorten(text), time.Now())
+	now := time.Now()
+	ms, err := bridge.ParseInstant(shorten(text), now)
+	// The hash of the plan is compared at its execution.
+	if later, _ := bridge.ParseInstant(shorten(text), now.Add(time.Hour)); err == nil && later != ms {
+		err = fmt.Errorf("%q is relative; write the time out", shorten(text))
+	}
 	if err != nil {
 		return 0, badRequest(fmt.Sprintf(`"%s": "2026-11-02T00:00:00Z"`, field), "%s: %w", field, err)
 	}
