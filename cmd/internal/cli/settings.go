@@ -122,7 +122,7 @@ func (f *setFlag) Set(text string) error {
 func (a *App) Warn(s *config.Settings) {
 	for _, line := range s.Warnings {
 		if a.log != nil {
-			a.log.Warn(line)
+			a.log.Warn("settings", "warning", line)
 			continue
 		}
 		fmt.Fprintf(a.Stderr, "warning: %s\n", line)

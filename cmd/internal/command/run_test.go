@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func TestRunEndsInItsLog(t *testing.T) {
 		{[]string{"LOG_FORMAT=json", "EXPORT_API_KEY=k", "HTTP_ADDR=" + taken.Addr().String()}, cli.ExitUsage, true, "address already in use", "HTTP_ADDR"},
 	} {
 		var out, diag bytes.Buffer
-		environ := append(test.environ, "EXPORT_PAGESIZE=5") // looks like a setting
+		environ := append(slices.Clone(test.environ), "EXPORT_PAGESIZE=5") // looks like a setting
 		if code := Program.Run(t.Context(), []string{"run"}, environ, cli.Stdio{Stdout: &out, Stderr: &diag}); code != test.code {
 			t.Errorf("%v: exit code %d", test.environ, code)
 		}

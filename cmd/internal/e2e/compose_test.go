@@ -119,7 +119,7 @@ func TestComposeInReadme(t *testing.T) {
 	if up == nil {
 		t.Fatal("the README does not start the services")
 	}
-	for _, profile := range strings.Split(up[1], ",") {
+	for profile := range strings.SplitSeq(up[1], ",") {
 		if !slices.Contains(profiles, profile) {
 			t.Errorf("profiles are %q, the README starts %q", profiles, profile)
 		}
