@@ -113,6 +113,7 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 			n := back.Events - to.Events
 			return control.Repeats{Min: n, Max: n, Pages: back.Pages - to.Pages}
 		}
+		repeats(control.ResetToTime{Time: time.UnixMilli(back.WrittenAt)}, control.Repeats{Max: last.Events - back.Events, Pages: -1})
 		move(control.RewindToEntry{Entry: back.Version})
 		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
 		repeats(control.RewindToEntry{Entry: last.Version}, control.Repeats{})

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"time"
 
 	"exportbridge/bridge"
 )
@@ -64,4 +65,17 @@ func (c *Controller) passedSince(ctx context.Context, from base, e *bridge.Check
 		}
 		at = left.Checkpoint
 	}
+}
+
+// repeatsFrom bounds the events of a time and later: the stream had not published them
+// before that time.
+func (c *Controller) repeatsFrom(ctx context.Context, from base, t time.Time) Repeats {
+	if from.away != nil || from.Zero() {
+		return atLeast(0)
+	}
+	e, err := c.ports.Entries.EntryAt(ctx, t)
+	if err != nil || !c.sameCount(ctx, from.Version, e.Version) {
+		return atLeast(0)
+	}
+	return Repeats{Max: max(0, from.Events-e.Events), Pages: -1}
 }

@@ -154,9 +154,9 @@ func (ResetToEarliest) plan(ctx context.Context, c *Controller, from base) (*Mov
 	return newMove("the earliest event", bridge.Target{}, atLeast(c.passedSince(ctx, from, nil))), nil
 }
 
-func (t ResetToTime) plan(_ context.Context, _ *Controller, from base) (*Move, error) { //nolint:unparam // a Target
+func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) { //nolint:unparam // a Target
 	ms := t.Time.UnixMilli()
-	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms}, atLeast(0))
+	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms}, c.repeatsFrom(ctx, from, t.Time))
 	if !from.Zero() && ms > max(from.PositionTime, from.Origin.Start) {
 		m.Notes = append(m.Notes, "the target is ahead of the stream: events in between are skipped")
 	}

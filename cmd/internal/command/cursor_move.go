@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -269,8 +268,8 @@ func repeatsText(plan *control.Plan) string {
 		return "an unknown number of events" + same
 	case r.Max < 0:
 		return "at least " + cli.Counted(r.Min, "event") + same
-	case r.Min < r.Max:
-		return humanize.Comma(r.Min) + " to " + cli.Counted(r.Max, "event") + same
+	case r.Min == 0:
+		return "at most " + cli.Counted(r.Max, "event") + same
 	}
 	return fmt.Sprintf("%s in %s%s,\n         published between %s and %s", cli.Counted(r.Min, "event"), cli.Counted(r.Pages, "page"), same,
 		plan.To.At.Format(timeLayout), plan.From.At.Format(timeLayout))
