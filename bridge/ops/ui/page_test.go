@@ -84,6 +84,24 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// The slider counts across a rewind, and leaves the number to the plan across a
+// reset, whose entries count from another position.
+func TestCountsAcrossEpochs(t *testing.T) {
+	for parent, want := range map[string]string{"2.88409": "events come again", "3.88350": "the plan says how many", "": "the plan says how many"} {
+		t.Run(parent, func(t *testing.T) {
+			f := newFakeBridge(t, running("events"))
+			f.history = entries(80)
+			f.history[61]["parent"] = parent
+			p := open(t, f, 1280)
+			p.sees("#history-rows", "3.88411")
+			p.press("h")
+			p.press(kb.End + kb.Home)
+			p.sees("#slider-text", "entry 2.88392, committed")
+			p.sees("#slider-text", want)
+		})
+	}
+}
+
 // Without Redis events flow and actions wait: the page says so, in amber.
 func TestWithoutRedis(t *testing.T) {
 	f := busy(t)

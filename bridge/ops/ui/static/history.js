@@ -157,10 +157,11 @@ export class History {
   }
 
   // repeats says how many events come again after a rewind to an entry. The
-  // counters go on after a rewind, a pause and a resume: those have a parent.
+  // counters go on after a rewind, a pause and a resume: the first entry of such an
+  // epoch has its parent in an earlier one.
   repeats(e) {
     const newer = this.entries.slice(0, this.entries.indexOf(e));
-    const cut = newer.some((n, i) => n.epoch !== this.entries[i + 1].epoch && !n.parent);
+    const cut = newer.some((n, i) => n.epoch !== this.entries[i + 1].epoch && !(Number.parseInt(n.parent, 10) < n.epoch));
     const events = this.entries[0].events - e.events;
     if (cut) return 'the plan says how many events come again';
     return events < 0 ? 'ahead of the stream' : again(events);
