@@ -203,6 +203,19 @@ func (c *Checkpoint) Position() Position {
 	return Position{Cursor: c.Cursor, Start: c.Origin.Start, End: c.Origin.End, Window: c.Origin.End != 0}
 }
 
+// Diverged reports whether both changed in one epoch: two histories of a stream.
+func Diverged(c, other Checkpoint) bool {
+	return !c.Zero() && !other.Zero() && c.Epoch == other.Epoch && c.ChangeID() != other.ChangeID()
+}
+
+// DivergedFault is the fault of a stream at ours whose store has diverged.
+func DivergedFault(ours, theirs Checkpoint) *Fault {
+	return &Fault{
+		Class: Permanent, Code: "checkpoint", Reason: ReasonCheckpoint, Advice: HintTwoHistories,
+		Err: fmt.Errorf("diverged histories: the store is at %s of change %q, this stream at %s of change %q", theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
+	}
+}
+
 // ChangeID returns the id of the last operator's request, or "".
 func (c *Checkpoint) ChangeID() string {
 	if c.Change == nil {

@@ -42,7 +42,8 @@ const (
 	// request with one. Retried three times within a minute, then cross-checked
 	// by a request without a cursor.
 	BadCursor
-	// Permanent blocks at once and is probed once a minute.
+	// Permanent blocks at once and is probed after Fault.RetryAfter, once a
+	// minute if that is 0.
 	Permanent
 )
 
@@ -79,7 +80,8 @@ type Fault struct {
 	Code string
 	// Reason is why the stream blocks, for Malformed and Permanent.
 	Reason Reason
-	// RetryAfter is the wait that the server asked for; 0 if none.
+	// RetryAfter is the wait that the server asked for, or that the fault needs;
+	// 0 if none.
 	RetryAfter time.Duration
 	// Hint tells the operator what to check or which command repairs it;
 	// adapters set it. The engine sets Advice instead.

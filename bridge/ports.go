@@ -137,6 +137,9 @@ type Ownership interface {
 	// Shared reports whether another process could run the stream. It reports
 	// false if it cannot find out soon.
 	Shared(ctx context.Context) bool
+	// Rival names a process or group outside the election that can run the
+	// stream too; empty is none known. Each of the two fences the other.
+	Rival(ctx context.Context) (string, error)
 	// Release gives up ownership and returns when another process can acquire
 	// it, or after a few seconds. Only the first call has an effect.
 	Release()

@@ -18,7 +18,7 @@ const (
 	StateIdle     State = "idle"    // caught up, waiting to ask again
 	StateBackoff  State = "backoff" // waiting to retry
 	StatePaused   State = "paused"
-	StateBlocked  State = "blocked" // needs somebody; probed once a minute
+	StateBlocked  State = "blocked" // needs somebody; probed at NextTry
 	StateStopped  State = "stopped"
 )
 

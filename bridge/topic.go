@@ -132,6 +132,43 @@ func (t *TopicState) lossIn(found *TopicState) string {
 	return ""
 }
 
+// CarryOver returns the topics found, merged with their earlier state, and those
+// with added partitions whose order counts.
+func CarryOver(was, found []TopicState) (next, grown []TopicState) {
+	next = slices.Clone(found)
+	for i := range next {
+		t := &next[i]
+		old := FindTopic(was, t.Name)
+		if old == nil || !old.Same(t) {
+			continue
+		}
+		t.End = max(t.End, old.End)
+		if t.GrewFrom, t.GrewAt = old.GrewFrom, old.GrewAt; t.Partitions <= old.Partitions {
+			t.Partitions = old.Partitions // a broker that lags behind may know fewer
+			continue
+		}
+		if t.DeadLetters {
+			continue // nobody counts on their order
+		}
+		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
+		grown = append(grown, *t)
+	}
+	return next, grown
+}
+
+// AsFound returns known topics that reach no further than what is found: what
+// is missing is accepted, another topic is not.
+func AsFound(known, found []TopicState) []TopicState {
+	known = slices.Clone(known)
+	for i := range known {
+		t := &known[i]
+		if now := FindTopic(found, t.Name); now != nil && t.Same(now) {
+			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
+		}
+	}
+	return known
+}
+
 // GrownText describes the topics with added partitions, or returns "".
 func GrownText(topics []TopicState) string {
 	var all []string

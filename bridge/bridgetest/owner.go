@@ -41,6 +41,7 @@ type Group struct {
 	waiting  []*Owner // in the order in which they came
 	tenure   *Tenure  // nil while nobody has the stream
 	only     *Owner   // who may have it; nil is anybody
+	rival    *Group   // which runs the stream too
 	down     bool
 	confirms int
 	refusals map[int]error // of Confirm, by number
@@ -75,6 +76,16 @@ func (g *Group) Open(instance string) *Owner {
 	o := &Owner{group: g, instance: instance, name: fmt.Sprint(len(g.members) + 1)}
 	g.members = append(g.members, o)
 	return o
+}
+
+// Rivals makes each of two groups see the other as one that can run the same
+// stream.
+func (g *Group) Rivals(other *Group) {
+	for _, each := range [][2]*Group{{g, other}, {other, g}} {
+		each[0].mu.Lock()
+		each[0].rival = each[1]
+		each[0].mu.Unlock()
+	}
 }
 
 // Give makes o the only process that may have the stream, and tells another
@@ -398,6 +409,26 @@ func (t *Tenure) Shared(context.Context) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.ContainsFunc(g.members, func(o *Owner) bool { return o != t.owner && o.joined && !o.away })
+}
+
+// Rival implements bridge.Ownership.
+func (t *Tenure) Rival(ctx context.Context) (string, error) {
+	g := t.owner.group
+	g.mu.Lock()
+	down, other := g.down || t.owner.away, g.rival
+	g.mu.Unlock()
+	if down || ctx.Err() != nil {
+		return "", fmt.Errorf("look for another group: %w", ErrDown)
+	}
+	if other == nil {
+		return "", nil
+	}
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if slices.ContainsFunc(other.members, func(o *Owner) bool { return o.joined && !o.away }) {
+		return "group other", nil
+	}
+	return "", nil
 }
 
 // Release implements bridge.Ownership.

@@ -17,12 +17,15 @@ func TestOwnerConformance(t *testing.T) {
 	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
 		g := bridgetest.NewGroup(t)
 		g.AllowMisuse, g.SessionTimeout = true, session
+		other := bridgetest.NewGroup(t)
+		g.Rivals(other)
 		return bridgetest.OwnerFixture{
-			Open:  func(instance string) bridge.Owner { return g.Open(instance) },
-			Stop:  func(o bridge.Owner) { o.(*bridgetest.Owner).Close() },
-			Kill:  func(o bridge.Owner) { g.Isolate(o.(*bridgetest.Owner)) },
-			Steer: func() func(bridge.Owner) { return func(o bridge.Owner) { g.Give(o.(*bridgetest.Owner)) } },
-			Break: g.Break,
+			Open:      func(instance string) bridge.Owner { return g.Open(instance) },
+			Stop:      func(o bridge.Owner) { o.(*bridgetest.Owner).Close() },
+			Kill:      func(o bridge.Owner) { g.Isolate(o.(*bridgetest.Owner)) },
+			Steer:     func() func(bridge.Owner) { return func(o bridge.Owner) { g.Give(o.(*bridgetest.Owner)) } },
+			Break:     g.Break,
+			Elsewhere: func() bridge.Owner { return other.Open("") },
 		}
 	})
 }

@@ -3,6 +3,7 @@ package bridgetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,6 +16,9 @@ type OwnerFixture struct {
 	// Open returns the Owner of a process that has just started. instance is
 	// its static id; empty is none.
 	Open func(instance string) bridge.Owner
+	// Elsewhere returns the Owner of a process that runs the same stream in
+	// another election.
+	Elsewhere func() bridge.Owner
 	// Stop ends a process in order, as SIGTERM does.
 	Stop func(bridge.Owner)
 	// Kill ends a process without a word to the server.
@@ -52,6 +56,7 @@ func TestOwner(t *testing.T, newFixture func(t *testing.T, session time.Duration
 		{"confirm says whether the stream is still this process's", endlessSession, ownerConfirms},
 		{"confirm without an answer leaves it unknown", endlessSession, ownerUnknown},
 		{"shared says whether another process could run the stream", endlessSession, ownerShares},
+		{"rival names who can run the stream in another election", endlessSession, ownerRivals},
 		{"release lets another process have the stream", endlessSession, ownerReleases},
 		{"only the first release counts", endlessSession, ownerReleasesOnce},
 		{"a process that stops hands the stream over at once", endlessSession, ownerStops},
@@ -100,6 +105,37 @@ func ownerShares(t *testing.T, f OwnerFixture) {
 	}
 	wantSoon(t, "be shared", func() bool { return tenure.Shared(t.Context()) })
 	tenure.Release()
+}
+
+func ownerRivals(t *testing.T, f OwnerFixture) {
+	tenure := mustAcquire(t, f.Open(""))
+	defer tenure.Release()
+	wantRival := func(some bool) {
+		t.Helper()
+		wantSoon(t, fmt.Sprintf("see a rival: %t", some), func() bool {
+			who, err := tenure.Rival(t.Context())
+			return err == nil && (who != "") == some
+		})
+	}
+	wantRival(false)
+	beginAcquire(t, f.Open(""))
+	wantRival(false)
+	other := f.Elsewhere()
+	theirs := mustAcquire(t, other)
+	wantRival(true)
+	theirs.Release()
+	f.Stop(other)
+	wantRival(false)
+	if f.Break == nil {
+		return
+	}
+	heal := f.Break()
+	defer heal()
+	ctx, cancel := context.WithTimeout(t.Context(), moment)
+	defer cancel()
+	if who, err := tenure.Rival(ctx); err == nil {
+		t.Errorf("rival without a server returned %q and no error", who)
+	}
 }
 
 // wantSoon waits until something is true.

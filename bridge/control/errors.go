@@ -130,7 +130,8 @@ type UnacknowledgedError struct {
 	State bridge.RequestState
 	Owner string
 	Err   error
-	// Timeout is how long the caller waited, unless it was Interrupted.
+	// Timeout is how long the caller waited, unless it was Interrupted or another
+	// bridge has fenced the stream's.
 	Timeout     time.Duration
 	Interrupted bool
 	// Live is the status of the stream's bridge, nil if none runs.
@@ -146,14 +147,24 @@ func (e *UnacknowledgedError) Error() string {
 	case e.Interrupted:
 		return fmt.Sprintf("interrupted: request %s is withdrawn, nothing was changed", e.ID)
 	}
-	text := fmt.Sprintf("no acknowledgement within %s: request %s is withdrawn, nothing was changed", e.Timeout, e.ID)
-	if e.Live != nil {
-		text += "; " + liveText(e.Live)
+	if e.Live == nil {
+		return fmt.Sprintf("no acknowledgement within %s: request %s is withdrawn, nothing was changed", e.Timeout, e.ID)
 	}
-	return text
+	if e.Fenced() {
+		return fmt.Sprintf("the stream applies no requests, %s; request %s is withdrawn, nothing was changed", liveText(e.Live), e.ID)
+	}
+	return fmt.Sprintf("no acknowledgement within %s: request %s is withdrawn, nothing was changed; %s", e.Timeout, e.ID, liveText(e.Live))
 }
 
 func (e *UnacknowledgedError) Unwrap() error { return e.Err }
+
+// Fenced reports whether the request is withdrawn because another bridge has
+// fenced the stream's; Live has a hint.
+func (e *UnacknowledgedError) Fenced() bool { return e.Live != nil && fenced(e.Live) }
+
+func fenced(s *bridge.Status) bool {
+	return s.State == bridge.StateBlocked && s.Reason == bridge.ReasonOwner
+}
 
 // Errors of a change while Redis is unreachable.
 

@@ -130,6 +130,49 @@ func TestUnacknowledged(t *testing.T) {
 	}
 }
 
+// TestFencedStream: a bridge that another one has fenced applies nothing. That is
+// said at once, unless the other one answers.
+func TestFencedStream(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the other one answers: %t", answers), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+				r.redis.tell(&bridge.Status{
+					Owner: "pod-1", State: bridge.StateBlocked, Reason: bridge.ReasonOwner, Error: "fenced 3 times in a row by group other.events", Hint: "stop one",
+				})
+				began := time.Now()
+				var asking sync.WaitGroup
+				asking.Go(func() {
+					_, err := r.Pause(t.Context(), why, 0)
+					if answers {
+						if err != nil {
+							t.Errorf("pause: %v", err)
+						}
+						return
+					}
+					e := want[*control.UnacknowledgedError](t, err)
+					if e.State != bridge.RequestWithdrawn || e.Live == nil || e.Live.Hint == "" ||
+						!strings.Contains(err.Error(), "the stream applies no requests, pod-1 is blocked (owner): fenced 3 times in a row by group other.events") {
+						t.Errorf("%v, %+v", err, e)
+					}
+				})
+				time.Sleep(700 * time.Millisecond) //nolint:forbidigo // virtual
+				if answers {
+					r.claim("other")
+					if _, err := r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: "other"}, bridge.Answer{Applied: true}); err != nil {
+						t.Error(err)
+					}
+				}
+				asking.Wait()
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("took %s", took)
+				}
+			})
+		})
+	}
+}
+
 // What was applied just before the request was to be taken back is said to be
 // applied.
 func TestAlreadyApplied(t *testing.T) {

@@ -13,6 +13,9 @@ import (
 const (
 	// aliveInterval is how often a waiting request checks that a bridge runs.
 	aliveInterval = 500 * time.Millisecond
+	// fencedLooks is how many looks in a row must find the stream fenced: another
+	// bridge on the same Redis may answer meanwhile.
+	fencedLooks = 3
 	// withdrawTimeout bounds the withdrawal of a request.
 	withdrawTimeout = 5 * time.Second
 )
@@ -93,15 +96,20 @@ func (r *request) settle(ctx context.Context, pending *bridge.PendingError) (bri
 
 func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 	deadline := time.Now().Add(r.timeout)
-	for {
+	for looks := 0; ; {
 		answer, err := r.look(ctx, r.cmd.ID)
 		if err == nil {
 			return answer, nil
 		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
+		if ctx.Err() != nil || time.Now().After(deadline) || looks == fencedLooks {
 			return r.giveUp(ctx.Err() != nil)
 		}
-		_, alive, err := r.c.Live(ctx)
+		live, alive, err := r.c.Live(ctx)
+		if err == nil && alive && fenced(&live) {
+			looks++
+			continue
+		}
+		looks = 0
 		if err != nil || alive {
 			continue
 		}

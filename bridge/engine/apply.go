@@ -16,7 +16,7 @@ import (
 // ends, are errors; then nothing has changed, or a repeated command detects the
 // outcome.
 func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (bridge.Answer, error) {
-	ports.Source = noSource{}
+	ports.Source = struct{ bridge.Source }{} // nothing is read
 	e, err := New(cfg, ports)
 	if err != nil {
 		return bridge.Answer{}, err
@@ -47,11 +47,3 @@ func Apply(ctx context.Context, cfg Config, ports Ports, cmd bridge.Command) (br
 		bridge.Sleep(ctx, backoff(n, f.e.cfg.RetryMax))
 	}
 }
-
-// noSource is a Source for Apply, which reads nothing.
-type noSource struct{}
-
-func (noSource) Fetch(context.Context, bridge.Position) (*bridge.Page, error) {
-	return nil, errors.New("no source: Apply reads nothing")
-}
-func (noSource) Decode(*bridge.Page) error { return nil }

@@ -375,6 +375,8 @@ func (t *ownership) Confirm(ctx context.Context) error {
 
 func (*ownership) Shared(context.Context) bool { return true }
 
+func (*ownership) Rival(context.Context) (string, error) { return "", nil }
+
 // Release implements bridge.Ownership.
 func (t *ownership) Release() {
 	t.p.ask(context.Background(), &call{op: opRelease, run: func(fate) error {

@@ -77,6 +77,7 @@ const (
 	inputRipe                       // the batch at hand is to be committed
 	inputCommand                    // an operator wants something
 	inputHeartbeat                  // nothing was committed for a while
+	inputRival                      // time to look whether another bridge is gone
 	inputAhead                      // the store shows that somebody else moved the stream
 )
 
@@ -105,6 +106,11 @@ func (f *follower) follow(soft, hard context.Context) error {
 			err = f.requests.applyCommand(hard, in.cmd)
 		case in.kind == inputHeartbeat:
 			err = f.heartbeat(soft)
+		case in.kind == inputRival:
+			if f.incidents.findRival(f.e, f.ownership.grant) {
+				f.log.Info("no other bridge runs the stream any more")
+				f.schedule.due, f.incidents.resumed = time.Now(), time.Now()
+			}
 		case in.kind == inputAhead:
 			err = f.incidents.onStoreAhead(in.cp, f.at.cp.Version)
 		}
@@ -144,7 +150,7 @@ func (f *follower) next(ctx context.Context) input {
 		}
 	}
 	var results <-chan fetchResult
-	var due, beat, ripe <-chan time.Time
+	var due, beat, look, ripe <-chan time.Time
 	if f.fetching != nil {
 		results = f.fetching.results
 		if f.at.batch.pages > 0 {
@@ -157,8 +163,11 @@ func (f *follower) next(ctx context.Context) input {
 		}
 	} else {
 		due = f.alarms[0].at(f.schedule.due)
-		if f.session.ready {
+		switch {
+		case f.session.ready:
 			beat = f.alarms[1].at(f.run.committed.Add(heartbeatInterval))
+		case f.state == bridge.StateBlocked && f.fault.Reason == bridge.ReasonOwner:
+			look = f.alarms[1].at(f.incidents.looked.Add(rivalInterval))
 		}
 	}
 	waited := time.Now()
@@ -171,6 +180,8 @@ func (f *follower) next(ctx context.Context) input {
 		return input{kind: inputDue}
 	case <-beat:
 		return input{kind: inputHeartbeat}
+	case <-look:
+		return input{kind: inputRival}
 	case c := <-f.ownership.mirror.ahead:
 		return input{kind: inputAhead, cp: c}
 	case <-ripe:
@@ -268,7 +279,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 			fault = f.incidents.onConflict(err)
 		case errors.Is(err, bridge.ErrFenced):
 			f.e.observe(bridge.Observation{What: bridge.ObserveRejected, Code: bridge.DependencySink})
-			fault = f.incidents.onFenced(err)
+			fault = f.incidents.onFenced(f.e, f.ownership.grant, err)
 		}
 	}
 	v := tries.after(fault)

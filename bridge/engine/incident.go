@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -13,7 +13,10 @@ import (
 // bridge on the stream. They outlive sessions and ownerships. Owned by the
 // commit loop.
 type incidents struct {
-	fenced           []time.Time    // when newer sessions of the stream had begun, lately
+	fences           int            // how often newer sessions began, each soon after the last
+	resumed          time.Time      // when the wait because of the last one is over
+	rival            string         // who runs the stream too, as far as known
+	looked           time.Time      // when rival was looked for
 	conflict         time.Time      // the last time somebody else moved the stream
 	ahead            bridge.Version // where the store was ahead of us, when it was
 	cursorRecoveries []time.Time    // when the stream left a refused cursor, lately
@@ -25,32 +28,54 @@ type incidents struct {
 }
 
 const (
-	// fenceWindow is how close to each other fences must be to be a pattern.
+	// fenceWindow is how long a session lasts at least that ends a series of
+	// fences.
 	fenceWindow = 2 * time.Minute
-	// fenceWait is how long a bridge waits that was fenced again. One that was
-	// fenced by a late request of its own is not held up for long.
-	fenceWait = 10 * time.Second
-	// fencedBackoff is how long a bridge leaves the stream alone that another one runs
-	// too. Two that tried again at once would fence each other for ever.
-	fencedBackoff = 5 * time.Minute
+	// fenceWait is the wait after the second fence in a row, which may be due to
+	// a late request of our own. It doubles with each further one: two bridges
+	// that tried again at once would fence each other for ever.
+	fenceWait, maxFenceWait = 10 * time.Second, 5 * time.Minute
+	// rivalInterval is how often a blocked stream looks whether the other
+	// bridge is gone.
+	rivalInterval = 3 * time.Second
 )
 
 // onFenced classifies fencing by a newer session. Once is a new owner, a
-// command, or a delayed request of our own; a third time within fenceWindow is
-// a second bridge.
-func (i *incidents) onFenced(err error) *bridge.Fault {
-	i.fenced = slices.DeleteFunc(i.fenced, func(t time.Time) bool { return time.Since(t) > fenceWindow })
-	i.fenced = append(i.fenced, time.Now())
-	switch len(i.fenced) {
-	case 1:
-		return &bridge.Fault{Class: bridge.Transient, Code: "fenced", Err: err}
-	case 2:
-		return &bridge.Fault{Class: bridge.Transient, Code: "fenced", RetryAfter: fenceWait, Err: err}
+// command, or a delayed request of our own; three times in a row is a second
+// bridge.
+func (i *incidents) onFenced(e *Engine, grant bridge.Ownership, err error) *bridge.Fault {
+	if time.Since(i.resumed) > fenceWindow {
+		i.fences = 0
 	}
-	return &bridge.Fault{
-		Class: bridge.Permanent, Code: "fenced", Reason: bridge.ReasonOwner, RetryAfter: fencedBackoff, Advice: bridge.HintOwner,
-		Err: fmt.Errorf("the stream was fenced %d times within %s: %w", len(i.fenced), fenceWindow, err),
+	i.fences++
+	f := &bridge.Fault{Class: bridge.Transient, Code: "fenced", Advice: bridge.HintOwner, Err: err}
+	if i.fences > 1 {
+		f.RetryAfter = min(maxFenceWait, fenceWait<<min(i.fences-2, 8))
 	}
+	if i.fences > 2 {
+		i.findRival(e, grant)
+		f.Class, f.Reason = bridge.Permanent, bridge.ReasonOwner
+		f.Err = fmt.Errorf("fenced %d times in a row by %s: %w", i.fences, cmp.Or(i.rival, "another bridge"), err)
+	}
+	i.resumed = time.Now().Add(f.RetryAfter)
+	return f
+}
+
+// findRival looks for another bridge on the stream, and reports whether the one
+// that was found before is gone.
+func (i *incidents) findRival(e *Engine, grant bridge.Ownership) (gone bool) {
+	if i.looked = time.Now(); grant == nil {
+		return false
+	}
+	ctx, done := e.asking()
+	defer done()
+	rival, err := grant.Rival(ctx)
+	if err != nil {
+		return false
+	}
+	gone = i.rival != "" && rival == ""
+	i.rival = rival
+	return gone
 }
 
 // onConflict classifies a conflict in the store: once is a command or a new

@@ -27,11 +27,6 @@ func (k *recovered) newest() bridge.Checkpoint {
 	return k.sink
 }
 
-// diverged reports whether both changed in one epoch: two histories of the stream.
-func diverged(c, other bridge.Checkpoint) bool {
-	return !c.Zero() && !other.Zero() && c.Epoch == other.Epoch && c.ChangeID() != other.ChangeID()
-}
-
 // merge finds the checkpoint to go on from, and makes it durable where it is
 // not what the delivery mode's truth already holds.
 func (r *recovery) merge(ctx context.Context, k recovered) (bridge.Checkpoint, error) {
@@ -60,8 +55,8 @@ func (r *recovery) mergeExactly(ctx context.Context, k recovered) (bridge.Checkp
 		return r.startStream(ctx)
 	case k.store.Version.Compare(k.sink.Version) > 0 || k.sink.Zero():
 		return r.mergeAhead(ctx, k)
-	case diverged(k.sink, k.store):
-		return bridge.Checkpoint{}, divergedFault(k.sink, k.store)
+	case bridge.Diverged(k.sink, k.store):
+		return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, k.store)
 	case k.sink.Mode != bridge.ExactlyOnce:
 		return r.newEpoch(ctx, k, k.sink, "delivery changed to exactly-once")
 	}
@@ -84,8 +79,8 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost,
 			Advice: bridge.HintCheckpointBehind,
 		}
-	case policy == lossRedis && diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
-		return bridge.Checkpoint{}, divergedFault(k.sink, k.store)
+	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
+		return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():
 		r.log.Error("resuming from the store's checkpoint; events that Kafka lost are not republished", "error", lost.Error())
 		if policy == lossRedis {
@@ -93,7 +88,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 			if err != nil {
 				return bridge.Checkpoint{}, err
 			}
-			k.store.Topics = asFound(k.store.Topics, found)
+			k.store.Topics = bridge.AsFound(k.store.Topics, found)
 		}
 		return r.newEpoch(ctx, k, k.store, "Kafka lost its checkpoint")
 	}
@@ -115,13 +110,13 @@ func (r *recovery) mergeAtLeast(ctx context.Context, k recovered) (bridge.Checkp
 	case k.store.Zero():
 		c = r.at.cp
 	case !r.at.cp.Zero() && !r.run.ours(k.store, r.at.cp) && k.store.Epoch == r.at.cp.Epoch:
-		return bridge.Checkpoint{}, divergedFault(r.at.cp, k.store)
+		return bridge.Checkpoint{}, bridge.DivergedFault(r.at.cp, k.store)
 	case r.at.cp.Version.Compare(k.store.Version) > 0:
 		c = r.at.cp
 	}
 	if !k.sink.Zero() && (c.Zero() || k.sink.Version.Compare(c.Version) > 0) {
-		if diverged(k.sink, c) {
-			return bridge.Checkpoint{}, divergedFault(k.sink, c)
+		if bridge.Diverged(k.sink, c) {
+			return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, c)
 		}
 		c = k.sink
 	}
@@ -185,12 +180,4 @@ func (f *follower) commitCheckpoint(ctx context.Context, from, next bridge.Check
 		return err
 	}
 	return f.storeCheckpoint(ctx, from, next)
-}
-
-func divergedFault(ours, theirs bridge.Checkpoint) *bridge.Fault {
-	return &bridge.Fault{
-		Class: bridge.Permanent, Code: "checkpoint", Reason: bridge.ReasonCheckpoint,
-		Advice: bridge.HintTwoHistories,
-		Err:    fmt.Errorf("diverged histories: the store is at %s of change %q, this stream at %s of change %q", theirs.Version, theirs.ChangeID(), ours.Version, ours.ChangeID()),
-	}
 }

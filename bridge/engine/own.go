@@ -154,14 +154,13 @@ func (o *ownerLoop) serve(soft, hard context.Context, grant bridge.Ownership) er
 // would grant the stream again.
 func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	f := o.f
-	t := time.NewTimer(lossWait)
-	defer t.Stop()
+	ctx, cancel := context.WithTimeout(ctx, lossWait)
+	defer cancel()
 	f.e.watchdog.wait()
 	defer f.e.watchdog.work()
 	select {
 	case <-f.ownership.grant.Lost():
 	case <-ctx.Done():
-	case <-t.C:
 	}
 }
 
@@ -196,17 +195,19 @@ func (t *ownership) shouldYield(e *Engine, fault *bridge.Fault) bool {
 	default:
 		return false // any other process would block too
 	}
-	if fault.Code == bridge.CodeTopicLost {
+	if fault.Code == bridge.CodeTopicLost || t.grant == nil {
 		return false // the same
 	}
-	if t.grant == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
-	e.watchdog.wait()
-	defer e.watchdog.work()
+	ctx, done := e.asking()
+	defer done()
 	return t.grant.Shared(ctx)
+}
+
+// asking bounds a question to the owner's server.
+func (e *Engine) asking() (ctx context.Context, done func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	e.watchdog.wait()
+	return ctx, func() { cancel(); e.watchdog.work() }
 }
 
 func (e *Engine) blocked(fault *bridge.Fault) error {

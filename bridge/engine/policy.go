@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -64,7 +65,7 @@ func (r *retries) after(f *bridge.Fault) verdict {
 	r.n++
 	switch f.Class {
 	case bridge.Permanent:
-		return verdict{wait: max(probeInterval, f.RetryAfter), blocked: true}
+		return verdict{wait: cmp.Or(f.RetryAfter, probeInterval), blocked: true}
 	case bridge.Malformed:
 		if r.n >= triesBeforeBlock {
 			return verdict{wait: probeInterval, blocked: true}

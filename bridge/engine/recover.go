@@ -91,7 +91,7 @@ func (r *recovery) restore(ctx context.Context) error {
 func (r *recovery) adoptForReset(k recovered) {
 	newest := k.newest()
 	switch {
-	case diverged(k.sink, newest) || diverged(k.sink, r.at.cp):
+	case bridge.Diverged(k.sink, newest) || bridge.Diverged(k.sink, r.at.cp):
 		newest = k.sink
 	case !r.at.cp.Zero() && newest.Version.Compare(r.at.cp.Version) <= 0:
 		return

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"crypto/rand"
-	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -47,27 +46,12 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 	return c
 }
 
-// carryOver returns the topics found, merged with their earlier state, and
-// reports added partitions.
+// carryOver is bridge.CarryOver, and reports added partitions.
 func (s *session) carryOver(was, found []bridge.TopicState, at bridge.Version) []bridge.TopicState {
-	next := slices.Clone(found)
-	for i := range next {
-		t := &next[i]
-		old := bridge.FindTopic(was, t.Name)
-		if old == nil || !old.Same(t) {
-			continue
-		}
-		t.End = max(t.End, old.End)
-		if t.GrewFrom, t.GrewAt = old.GrewFrom, old.GrewAt; t.Partitions <= old.Partitions {
-			t.Partitions = old.Partitions // a broker that lags behind may know fewer
-			continue
-		}
-		if t.DeadLetters {
-			continue // nobody counts on their order
-		}
-		t.GrewFrom, t.GrewAt = old.Partitions, time.Now().UnixMilli()
+	next, grown := bridge.CarryOver(was, found)
+	for _, t := range grown {
 		s.e.log.Warn("partitions added to the topic: per-key order does not hold across this point",
-			"topic", t.Name, "partitions", t.Partitions, "before", old.Partitions, "checkpoint", at.String())
+			"topic", t.Name, "partitions", t.Partitions, "before", t.GrewFrom, "checkpoint", at.String())
 		s.e.observe(bridge.Observation{What: bridge.ObserveTopic, Code: bridge.TopicGrew})
 	}
 	return next

@@ -72,16 +72,3 @@ func (s *session) findTopics(ctx context.Context) ([]bridge.TopicState, error) {
 	s.found = found
 	return found, nil
 }
-
-// asFound returns known topics that reach no further than what is found: what
-// is missing is accepted, another topic is not.
-func asFound(known, found []bridge.TopicState) []bridge.TopicState {
-	known = slices.Clone(known)
-	for i := range known {
-		t := &known[i]
-		if now := bridge.FindTopic(found, t.Name); now != nil && t.Same(now) {
-			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
-		}
-	}
-	return known
-}

@@ -109,11 +109,11 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 }
 
 func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]Member, error) {
-	found, err := g.describeGroup(ctx, client)
+	found, err := describeGroup(ctx, client, g.Name())
 	// A cluster that never had a group makes the place for them first.
 	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
 		bridge.Sleep(ctx, coordinatorRetry)
-		found, err = g.describeGroup(ctx, client)
+		found, err = describeGroup(ctx, client, g.Name())
 	}
 	switch {
 	case errors.Is(err, kerr.GroupIDNotFound), err == nil && len(found.Members) == 0:
@@ -138,9 +138,9 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]Memb
 	return members, nil
 }
 
-func (g *Group) describeGroup(ctx context.Context, client *kafkaclient.Client) (*kmsg.DescribeGroupsResponseGroup, error) {
+func describeGroup(ctx context.Context, client *kafkaclient.Client, name string) (*kmsg.DescribeGroupsResponseGroup, error) {
 	req := kmsg.NewPtrDescribeGroupsRequest()
-	req.Groups = []string{g.Name()}
+	req.Groups = []string{name}
 	resp, err := req.RequestWith(ctx, client)
 	if err != nil {
 		return nil, err
@@ -238,15 +238,43 @@ func (g *Group) instanceID() *string {
 // stream. Unknown counts as true.
 func (g *Group) RunElsewhere(ctx context.Context) bool {
 	run, err := kafkaclient.With(ctx, &g.Config, "", func(ctx context.Context, client *kafkaclient.Client) (bool, error) {
-		groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
-		for _, other := range groups {
-			if strings.HasSuffix(other.Group, "."+g.Stream) && other.State != "Empty" && other.State != "Dead" {
-				return true, err
-			}
-		}
-		return false, err
+		names, err := g.others(ctx, client)
+		return len(names) > 0, err
 	})
 	return run || err != nil
+}
+
+// others returns the groups that have members for a stream of this name, as far
+// as this user may see them.
+func (g *Group) others(ctx context.Context, client *kafkaclient.Client) ([]string, error) {
+	groups, err := kadm.NewClient(client.Client).ListGroups(ctx)
+	var names []string
+	for _, other := range groups.Sorted() {
+		if strings.HasSuffix(other.Group, "."+g.Stream) && other.State != "Empty" && other.State != "Dead" {
+			names = append(names, other.Group)
+		}
+	}
+	return names, err
+}
+
+// rival names a group of another BRIDGE_GROUP that has members on this stream's
+// checkpoint topic, empty if none is known.
+func (g *Group) rival(ctx context.Context, client *kafkaclient.Client) (string, error) {
+	names, err := g.others(ctx, client)
+	for _, name := range names {
+		if name == g.Name() {
+			continue
+		}
+		found, unknown := describeGroup(ctx, client, name)
+		switch {
+		case errors.Is(unknown, kerr.GroupIDNotFound), errors.Is(unknown, kerr.GroupAuthorizationFailed):
+		case unknown != nil:
+			err = unknown
+		case slices.ContainsFunc(found.Members, func(m kmsg.DescribeGroupsResponseGroupMember) bool { return g.subscribes(m.ProtocolMetadata) }):
+			return "group " + name, nil
+		}
+	}
+	return "", err
 }
 
 // String names the process.

@@ -392,6 +392,11 @@ func (t *ownership) Shared(ctx context.Context) bool {
 	return err == nil && len(members) > 1
 }
 
+// Rival implements bridge.Ownership: a group of another BRIDGE_GROUP.
+func (t *ownership) Rival(ctx context.Context) (string, error) {
+	return t.member.owner.group.rival(ctx, t.member.client)
+}
+
 // Release implements bridge.Ownership.
 func (t *ownership) Release() {
 	t.releasing.Do(func() {

@@ -65,6 +65,11 @@ func ownerFixture(t *testing.T, brokers []string, session time.Duration) bridget
 	p.cfg.SessionTimeout = session
 	return bridgetest.OwnerFixture{
 		Open: func(instance string) bridge.Owner { return p.open(instance) },
+		Elsewhere: func() bridge.Owner {
+			other := *p
+			other.cfg.Group += "-other"
+			return other.open("")
+		},
 		Stop: func(o bridge.Owner) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // what is not released by now is lost

@@ -304,6 +304,7 @@ func TestSteeringFailures(t *testing.T) {
 		{&control.NoCheckpointError{Stream: "events", Live: &bridge.Status{Hint: "look"}}, 503, "look"},
 		{&control.NoCheckpointError{Stream: "events"}, 503, ""},
 		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn}, 503, "retry when the stream is healthy"},
+		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn, Live: &bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonOwner, Hint: "stop one"}}, 503, "stop one"},
 		{&control.UnacknowledgedError{State: bridge.RequestClaimed}, 503, "check the status: it may have been applied"},
 		{&control.StoreAwayError{Because: control.ErrStoreHolds, Err: away}, 503, "start Redis or correct REDIS_URL, then retry"},
 		{fmt.Errorf("load: %w", away), 503, "check"},

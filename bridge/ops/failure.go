@@ -68,6 +68,8 @@ func steered(err error) error {
 		return answer(http.StatusNotFound, "use an entry of the history, or a reset")
 	case errors.As(err, &absent) && absent.Live != nil:
 		return answer(http.StatusServiceUnavailable, absent.Live.Hint)
+	case errors.As(err, &late) && late.Fenced():
+		return answer(http.StatusServiceUnavailable, late.Live.Hint)
 	case errors.As(err, &late) && late.State == bridge.RequestWithdrawn:
 		return answer(http.StatusServiceUnavailable, "retry when the stream is healthy")
 	case errors.As(err, &late):

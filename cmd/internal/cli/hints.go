@@ -27,7 +27,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintOtherTopic:             "give each deployment its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX. To move the stream: exportbridge cursor reset",
 	bridge.HintOverlapRepeats:         "expect duplicates of events that were listed more than EXPORT_OVERLAP after their time",
 	bridge.HintOwned:                  "stop that process, or let it do the work: exportbridge cursor show",
-	bridge.HintOwner:                  "stop one of the two processes, or give both the same BRIDGE_GROUP, or different KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream names: another process runs this stream outside this group",
+	bridge.HintOwner:                  "if this repeats, another process outside this group runs the stream: stop it, or set the same BRIDGE_GROUP for both, or another KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream name for one",
 	bridge.HintResume:                 "run exportbridge resume",
 	bridge.HintSharedID:               "compare values, not only ce_id, to deduplicate; BRIDGE_ON_SHARED_ID decides how these events are published",
 	bridge.HintSource:                 "correct EXPORT_API_KEY or EXPORT_URL, which belong to another application, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",

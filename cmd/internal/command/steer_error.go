@@ -125,6 +125,8 @@ func lateHint(e *control.UnacknowledgedError) string {
 		return "check whether it was applied: exportbridge cursor show"
 	case e.Interrupted:
 		return ""
+	case e.Fenced():
+		return e.Live.Hint
 	}
 	return "run exportbridge check, or raise --timeout"
 }

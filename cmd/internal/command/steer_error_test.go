@@ -39,6 +39,7 @@ func TestSteered(t *testing.T) {
 		{&control.RefusedError{Restored: true}, cli.ExitFailed, "repeat the command: Redis had lost the checkpoint, which is restored now"},
 		{&control.MovedError{}, cli.ExitFailed, "exportbridge cursor show"},
 		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn}, cli.ExitFailed, "run exportbridge check, or raise --timeout"},
+		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn, Live: &bridge.Status{State: bridge.StateBlocked, Reason: bridge.ReasonOwner, Hint: "stop one"}}, cli.ExitFailed, "stop one"},
 		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn, Interrupted: true}, cli.ExitInterrupted, ""},
 		{&control.UnacknowledgedError{State: bridge.RequestClaimed, Interrupted: true}, cli.ExitFailed, "check whether it was applied: exportbridge cursor show"},
 		{&control.UnacknowledgedError{State: bridge.RequestUnknown, Err: redis}, cli.ExitFailed, "exportbridge cursor show"},

@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,6 +41,37 @@ func TestE2ELiveMember(t *testing.T) {
 	if c := s.checkpoint(); c.Kind != bridge.KindPause || c.Change == nil || c.Change.From != next.Version {
 		t.Errorf("the stream is at %s %s after %+v, want a pause after the member's %s", c.Version, c.Kind, c.Change, next.Version)
 	}
+}
+
+// TestE2ETwoGroups: two deployments fence each other until one of them is
+// blocked. It says why it applies nothing, and resumes when the other one stops.
+func TestE2ETwoGroups(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Rate: 50})
+	s.simulate()
+	prefix, group := s.settings["CURSOR_PREFIX"], s.settings["BRIDGE_GROUP"]
+	one := s.bridgeNamed("one")
+	one.awaitMore(0)
+	s.settings["CURSOR_PREFIX"], s.settings["BRIDGE_GROUP"] = prefix+"-other", group+"-other"
+	other := s.bridgeNamed("other")
+	eventually(t, outageTimeout, "one of the two to be blocked", func() bool {
+		if other.inState("blocked") {
+			one, other, prefix = other, one, s.settings["CURSOR_PREFIX"]
+		}
+		return one.inState("blocked")
+	})
+	s.settings["CURSOR_PREFIX"] = prefix
+	p, took := s.command(1, "pause", "--timeout", "60s")
+	s.wantSaid(p, "the stream applies no requests", "is blocked (owner): fenced 3 times in a row by group "+group, "BRIDGE_GROUP")
+	if took > 20*time.Second {
+		t.Errorf("the command that nobody answers took %s", took)
+	}
+	other.signal(syscall.SIGTERM)
+	other.wantExit(0, outageTimeout)
+	stopped := time.Now()
+	had := one.published()
+	one.awaitMore(had)
+	t.Logf("resumed %s after the other bridge stopped", time.Since(stopped).Round(100*time.Millisecond))
 }
 
 // member makes the test a process of the stream's group, which owns the stream.

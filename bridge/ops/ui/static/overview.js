@@ -92,7 +92,7 @@ function phrase(r, state, away) {
       return l.pace > 0 && r.lag > 60 ? `${duration(r.lag)} behind, not catching up at this pace.` : 'Reading and publishing.';
     case 'idle': return `All exported events are in Kafka. Next poll ${wait(l)}.`;
     case 'backoff': return `${away.length > 0 ? `${areDown(away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
-    case 'blocked': return 'Stopped without losing or skipping events. Resumes once the cause is fixed; checks once a minute.';
+    case 'blocked': return `Stopped without losing or skipping events. Resumes once the cause is fixed; next check ${wait(l)}.`;
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
     case 'standby': return 'Another process owns this stream. This one takes over when the owner stops.';
     case 'starting': return 'Reading the checkpoint.';
