@@ -21,6 +21,8 @@ var (
 	ErrFenced = errors.New("fenced by a newer session of the stream")
 	// ErrRefused: the page has an event that must not be published.
 	ErrRefused = errors.New("page rejected")
+	// ErrInvalidCommand: the inbox had a request that is no valid Command.
+	ErrInvalidCommand = errors.New("invalid request")
 	// ErrNotOwner: another process owns the stream.
 	ErrNotOwner = errors.New("stream owned by another process")
 )

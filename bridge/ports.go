@@ -217,6 +217,8 @@ type Claimed struct {
 type Inbox interface {
 	// Next waits for a command that has no answer yet. It returns the same
 	// command again until it is answered or withdrawn. One caller at a time.
+	// ErrInvalidCommand means that a request was refused and removed because it
+	// is no valid Command; see Command.Validate.
 	Next(ctx context.Context) (Command, error)
 	// Claim tells who asked that a session is about to decide about the
 	// command, and returns whose claim stands: a claimed command cannot be

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,24 +68,43 @@ func (e *PendingError) Error() string {
 	return text
 }
 
-// maxReason bounds a reason, since every checkpoint of its epoch contains it.
-const maxReason = 1000
+// The limits of a command's texts in bytes: every checkpoint of its epoch
+// contains them.
+const (
+	maxName   = 300 // of its id, its kind and who asked
+	maxReason = 1000
+)
 
 // NotPaused is the Detail of the Answer to a resume of a stream that is not
 // paused.
 const NotPaused = "the stream is not paused"
 
-// CheckReason reports why a text is not valid as the reason of a Command: a
-// reason is one line of at most 1000 bytes without control characters, since
-// terminals show it. It may be empty.
-func CheckReason(reason string) error {
+// Validate reports why a command must not be applied, whatever the stream's
+// position: it has no id, its cursor is longer than MaxCursor, or one of its
+// texts is not one line of limited length without control characters, since
+// checkpoints store and terminals show them. The error is short.
+func (c *Command) Validate() error {
 	switch {
-	case len(reason) > maxReason:
-		return fmt.Errorf("the reason has %d bytes, the limit is %d", len(reason), maxReason)
-	case !utf8.ValidString(reason):
-		return errors.New("the reason is not UTF-8")
-	case strings.ContainsFunc(reason, Misleads):
-		return errors.New("the reason contains a control character")
+	case c.ID == "":
+		return errors.New("the request has no id")
+	case len(c.Target.Cursor) > MaxCursor:
+		return fmt.Errorf("the cursor has %d bytes, the limit is %d", len(c.Target.Cursor), MaxCursor)
+	}
+	return cmp.Or(checkText("id", c.ID, maxName), checkText("kind", string(c.Kind), maxName), checkText("who", c.Who, maxName), CheckReason(c.Reason))
+}
+
+// CheckReason reports why a text is not valid as the reason of a Command: see
+// Command.Validate. The limit is 1000 bytes. It may be empty.
+func CheckReason(reason string) error { return checkText("reason", reason, maxReason) }
+
+func checkText(name, text string, limit int) error {
+	switch {
+	case len(text) > limit:
+		return fmt.Errorf("the %s has %d bytes, the limit is %d", name, len(text), limit)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("the %s is not UTF-8", name)
+	case strings.ContainsFunc(text, Misleads):
+		return fmt.Errorf("the %s contains a control character", name)
 	}
 	return nil
 }

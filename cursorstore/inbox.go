@@ -38,10 +38,10 @@ type inbox struct {
 // idempotent. While another request is pending it returns a
 // *bridge.PendingError.
 func (b *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration) error {
-	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, b.name)
-	if c.ID == "" {
-		return fmt.Errorf("%s: the request has no id", op)
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("request of %s: %w: %w", b.name, bridge.ErrInvalidCommand, err)
 	}
+	op := fmt.Sprintf("request %s %s of %s", c.Kind, c.ID, b.name)
 	data, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
@@ -58,7 +58,13 @@ func (b *inbox) Request(ctx context.Context, c bridge.Command, ttl time.Duration
 				return fmt.Errorf("%s: %w", op, err)
 			}
 		case "taken", "overdue":
-			return b.taken(op, reply)
+			err := b.taken(op, reply)
+			if !errors.Is(err, bridge.ErrInvalidCommand) {
+				return err
+			}
+			if o, dropErr := b.drop(ctx, reply[1], err); dropErr != nil || o.State == bridge.RequestClaimed {
+				return errors.Join(err, dropErr)
+			}
 		default:
 			return nil
 		}
@@ -70,7 +76,7 @@ func (b *inbox) taken(op string, reply []string) error {
 	if len(reply) < 6 {
 		return fmt.Errorf("%s: %w", op, errReply)
 	}
-	other, err := b.command(reply[4], reply[5])
+	other, err := b.command(reply[1], reply[4], reply[5])
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
@@ -116,7 +122,7 @@ func permanent(err error) bool {
 }
 
 // Next waits for a command, polling four times a second. It answers expired
-// ones itself. It returns errors of Redis at once, but never polls more often
+// and invalid ones itself. It returns errors of Redis at once, but never polls more often
 // than every 250 ms.
 func (b *inbox) Next(ctx context.Context) (bridge.Command, error) {
 	op := "next command for " + b.name
@@ -135,7 +141,12 @@ func (b *inbox) Next(ctx context.Context) (bridge.Command, error) {
 				return bridge.Command{}, err
 			}
 		case reply[0] == "pending" && len(reply) == 4:
-			return b.command(reply[3], reply[2])
+			c, err := b.command(reply[1], reply[3], reply[2])
+			if err != nil {
+				_, dropErr := b.drop(ctx, reply[1], err)
+				err = errors.Join(err, dropErr)
+			}
+			return c, err
 		}
 	}
 }
@@ -189,6 +200,16 @@ func (b *inbox) expire(ctx context.Context, reply []string) error {
 	return err
 }
 
+// drop refuses a request because it is not valid, unless a session is deciding
+// about it.
+func (b *inbox) drop(ctx context.Context, id string, why error) (bridge.RequestOutcome, error) {
+	data, err := json.Marshal(bridge.Answer{Detail: why.Error(), At: time.Now().UnixMilli()})
+	if err != nil {
+		return bridge.RequestOutcome{}, fmt.Errorf("drop a request of %s: %w", b.name, err)
+	}
+	return b.ask(ctx, "drop", id, data, answerKept.Milliseconds())
+}
+
 // ask runs one action of the script on a request.
 func (b *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge.RequestOutcome, error) {
 	op := fmt.Sprintf("%s request %s of %s", action, id, b.name)
@@ -216,16 +237,27 @@ func (b *inbox) run(ctx context.Context, op, action, id string, args ...any) ([]
 	return b.c.eval(ctx, op, inboxScript, []string{b.keys.request, b.keys.answer(id)}, append([]any{action, id}, args...)...)
 }
 
-// command decodes a request. Its deadline is stored separately, because Redis
-// sets it.
-func (b *inbox) command(data, deadline string) (bridge.Command, error) {
+// command decodes a request and checks it. Its deadline is stored separately,
+// because Redis sets it.
+func (b *inbox) command(id, data, deadline string) (bridge.Command, error) {
 	var c bridge.Command
 	err := json.Unmarshal([]byte(data), &c)
 	if err == nil {
 		c.Deadline, err = strconv.ParseInt(deadline, 10, 64)
 	}
+	switch {
+	case err != nil:
+		err = errors.New("it is not a request of this version: " + shorten(err.Error()))
+	case c.ID != id:
+		err = errors.New("its id differs from its key's")
+	default:
+		err = c.Validate()
+	}
 	if err != nil {
-		return bridge.Command{}, fmt.Errorf("read request of %s: %w", b.name, foreign(b.keys.request, err))
+		return bridge.Command{}, fmt.Errorf("request %.20q of %s: %w: %w", id, b.name, bridge.ErrInvalidCommand, err)
 	}
 	return c, nil
 }
+
+// shorten cuts a text that quotes what was read.
+func shorten(text string) string { return fmt.Sprintf("%.200s", text) }

@@ -2,6 +2,7 @@ package cursorstore_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -373,12 +374,96 @@ func TestNextIsPaced(t *testing.T) {
 	if took := time.Since(began); took < 500*time.Millisecond {
 		t.Errorf("three calls took %s, want at least two intervals", took)
 	}
+}
+
+// TestInvalidRequests: what is written to Redis past the programs is refused,
+// whoever sees it first, and makes room for the next request.
+func TestInvalidRequests(t *testing.T) {
+	t.Parallel()
+	valid := reset("r1")
+	long, forged := valid, valid
+	long.Reason = strings.Repeat("x", 3<<20)
+	forged.Who = "ann\x1b[2J"
+	for name, data := range map[string]string{
+		"not JSON": "{", "another type": `{"id":"r1","base_epoch":"` + strings.Repeat("9", 1000) + `"}`, "another id": mustJSON(t, reset("r2")),
+		"a long reason": mustJSON(t, long), "a control character": mustJSON(t, forged),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, s *server) {
+				for _, finds := range []string{"the owner", "the next request", "the next request, overdue"} {
+					sp := s.space(t)
+					store := sp.open(stream)
+					mustRequest(t, store, valid, time.Minute)
+					fields := []any{"data", data}
+					if strings.HasSuffix(finds, "overdue") {
+						fields = append(fields, "deadline", "1", "claimed", "gone", "session", "gone")
+					}
+					if err := sp.raw.HSet(t.Context(), sp.key("request"), fields...).Err(); err != nil {
+						t.Fatal(err)
+					}
+					if finds == "the owner" {
+						if c, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrInvalidCommand) || len(err.Error()) > 500 {
+							t.Errorf("next returned %.100v, %.600v", c, err)
+						}
+					}
+					mustRequest(t, store, reset("r3"), time.Minute)
+					if a, err := store.Wait(t.Context(), "r1"); err != nil || a.Applied || !strings.Contains(a.Detail, "invalid request") {
+						t.Errorf("found by %s: answer %+v, %v", finds, a, err)
+					}
+					if c, err := store.Next(t.Context()); err != nil || c.ID != "r3" {
+						t.Errorf("found by %s: next returned %+v, %v", finds, c, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestInvalidRequestInHand: a session that decides about a request keeps it.
+func TestInvalidRequestInHand(t *testing.T) {
+	t.Parallel()
+	sp := embedded(t).space(t)
+	store := sp.open(stream)
+	mustRequest(t, store, reset("r1"), time.Minute)
+	if _, err := store.Claim(t.Context(), reset("r1"), claimBy("pod-1")); err != nil {
+		t.Fatal(err)
+	}
 	if err := sp.raw.HSet(t.Context(), sp.key("request"), "data", "{").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrForeign) {
-		t.Errorf("next returned %v for a request that is not ours, want ErrForeign", err)
+	if _, err := store.Next(t.Context()); !errors.Is(err, bridge.ErrInvalidCommand) {
+		t.Errorf("next returned %v", err)
 	}
+	if err := store.Request(t.Context(), reset("r2"), time.Minute); !errors.Is(err, bridge.ErrInvalidCommand) {
+		t.Errorf("request returned %v", err)
+	}
+	if o, err := store.Outcome(t.Context(), "r1"); err != nil || o.State != bridge.RequestClaimed {
+		t.Errorf("the request is %s, %v", o.State, err)
+	}
+}
+
+// TestInvalidRequestIsNotMade: nor is it stored.
+func TestInvalidRequestIsNotMade(t *testing.T) {
+	t.Parallel()
+	sp := embedded(t).space(t)
+	c := reset("r1")
+	c.Reason = strings.Repeat("x", 1001)
+	if err := sp.open(stream).Request(t.Context(), c, time.Minute); !errors.Is(err, bridge.ErrInvalidCommand) {
+		t.Errorf("request returned %v", err)
+	}
+	if keys := sp.keys(); len(keys) > 0 {
+		t.Errorf("stored %q", keys)
+	}
+}
+
+func mustJSON(t *testing.T, c bridge.Command) string {
+	t.Helper()
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 func TestStatus(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // Request is who requests a change, why, and for how long it stands.
 type Request struct {
-	// Who and Reason are recorded in the history; see bridge.CheckReason.
+	// Who and Reason are recorded in the history; see bridge.Command.Validate.
 	Who, Reason string
 	// Timeout is how long to wait for the acknowledgement before the request is
 	// withdrawn.
@@ -84,6 +84,9 @@ func newCommand(kind bridge.Kind, by Request, from *bridge.Checkpoint) bridge.Co
 
 // change requests the command for the stream at from.
 func (c *Controller) change(ctx context.Context, cmd bridge.Command, timeout time.Duration, from base) (Done, error) {
+	if err := cmd.Validate(); err != nil {
+		return Done{}, err
+	}
 	r := request{c: c, cmd: cmd, timeout: timeout, from: from}
 	answer, err := r.apply(ctx)
 	switch {

@@ -18,6 +18,9 @@ const warnCursor = 2 << 10
 // page is smaller: the tail may have been read with a larger one.
 const usualPage = 1000
 
+// tailLimit is how many items a tail has at most.
+func (c *Config) tailLimit() int { return tailFactor * max(c.PageSize, usualPage) }
+
 // handleFetched adds a fetched page to the batch, commits a full batch, and
 // schedules what follows the last page.
 func (f *follower) handleFetched(hard context.Context, l fetchResult) error {

@@ -168,7 +168,10 @@ func (r *requests) expire(hard context.Context, cmd bridge.Command, by bridge.Cl
 // validateCommand says why a command cannot be applied, or nothing.
 func (r *requests) validateCommand(cmd bridge.Command) string {
 	f := r.f
+	invalid := cmd.Validate()
 	switch {
+	case invalid != nil:
+		return invalid.Error()
 	case cmd.Kind != bridge.KindReset && cmd.Kind != bridge.KindPause && cmd.Kind != bridge.KindResume:
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
 	case cmd.BaseEpoch != f.at.cp.Epoch && (cmd.Kind != bridge.KindReset || f.at.rival.Zero() || cmd.BaseEpoch != f.at.rival.Epoch):
@@ -178,8 +181,8 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 		if refusal := r.validatePause(cmd); refusal != "" {
 			return refusal
 		}
-	case len(cmd.Target.Cursor) > bridge.MaxCursor:
-		return fmt.Sprintf("the cursor has %d bytes, the limit is %d", len(cmd.Target.Cursor), bridge.MaxCursor)
+	case len(cmd.Target.Tail) > f.e.cfg.tailLimit():
+		return fmt.Sprintf("the tail has %d items, the limit is %d", len(cmd.Target.Tail), f.e.cfg.tailLimit())
 	}
 	next := r.derive(cmd)
 	if err := next.Validate(); err != nil {

@@ -355,6 +355,40 @@ func TestResetInEveryState(t *testing.T) {
 	}
 }
 
+// TestInvalidCommand: what another inbox lets through is refused, and does not
+// get into a checkpoint.
+func TestInvalidCommand(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 3<<20)
+	for name, spoil := range map[string]func(*bridge.Command){
+		"reason":                   func(c *bridge.Command) { c.Reason = long },
+		"who":                      func(c *bridge.Command) { c.Who = long },
+		"kind":                     func(c *bridge.Command) { c.Kind = bridge.Kind(long) },
+		"cursor":                   func(c *bridge.Command) { c.Target.Cursor = long },
+		"tail":                     func(c *bridge.Command) { c.Target.Tail = make(bridge.Tail, 4001) },
+		"who, a control character": func(c *bridge.Command) { c.Who = "ann\nbob" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Grow(50)
+				r.start()
+				r.after(5 * time.Second)
+				cmd := bridge.Command{ID: "a", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
+				spoil(&cmd)
+				r.inbox.Push(cmd)
+				what, _, _ := strings.Cut(name, ",")
+				if a := r.await("a"); a.Applied || !strings.Contains(a.Detail, "the "+what) || len(a.Detail) > 200 {
+					t.Errorf("answer %.300v", a)
+				}
+				if a := r.command("b", bridge.Target{}); !a.Applied {
+					t.Errorf("the next command: %+v", a)
+				}
+			})
+		})
+	}
+}
+
 func TestCheckReason(t *testing.T) {
 	t.Parallel()
 	for reason, fine := range map[string]bool{

@@ -135,6 +135,9 @@ func (e *Engine) readInbox(ctx context.Context, commands chan<- bridge.Command) 
 	for ctx.Err() == nil {
 		cmd, err := e.ports.Inbox.Next(ctx)
 		if err != nil {
+			if errors.Is(err, bridge.ErrInvalidCommand) {
+				e.log.Warn("command refused", "error", err)
+			}
 			bridge.Sleep(ctx, time.Second)
 			continue
 		}

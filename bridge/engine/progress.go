@@ -133,7 +133,7 @@ func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 // trim drops from a page what is published of it already.
 func (at *progress) trim(p *bridge.Page) error {
 	h := &at.head
-	limit := tailFactor * max(at.e.cfg.PageSize, usualPage)
+	limit := at.e.cfg.tailLimit()
 	t := at.trimmer.trim(p, h.Tail, h.Carried, limit)
 	if len(t.tail) > limit {
 		return &bridge.Fault{
