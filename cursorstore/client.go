@@ -2,11 +2,13 @@ package cursorstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,6 +25,9 @@ type Client struct {
 	age     time.Duration
 	timeout time.Duration
 	report  func(error)
+	// rejected is the last error of a write that a server rejected which answers
+	// reads, nil after a write that it took.
+	rejected atomic.Pointer[bridge.Fault]
 }
 
 // Open validates the configuration and returns a client. It does not connect:
@@ -135,12 +140,25 @@ func (c *Client) call(ctx context.Context, op string, f func(context.Context) er
 	if err != nil {
 		err = fmt.Errorf("%s: %w", op, c.explain(err))
 	}
-	if isForeign(err) {
-		c.report(nil)
-		return err
+	if errors.Is(err, ErrWrites) {
+		c.rejected.Store(bridge.FaultOf(err))
 	}
-	c.report(err)
+	health := err
+	if isForeign(err) {
+		health = nil
+	}
+	if rejected := c.rejected.Load(); health == nil && rejected != nil {
+		health = rejected // a read says nothing about writes
+	}
+	c.report(health)
 	return err
+}
+
+// wrote notes that the server takes writes.
+func (c *Client) wrote() {
+	if c.rejected.Swap(nil) != nil {
+		c.report(nil)
+	}
 }
 
 // eval runs a script as one operation and returns its reply, a list of strings

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -18,6 +19,10 @@ import (
 
 // errReply: a script returned an unknown reply.
 var errReply = errors.New("unexpected script reply")
+
+// ErrWrites is a Transient fault of a server that rejects writes and answers
+// reads.
+var ErrWrites = errors.New("reads work, writes fail")
 
 // symptom is a word in a server error and its meaning.
 type symptom struct {
@@ -62,9 +67,13 @@ func (c *Client) explain(err error) error {
 		return foreign("a key of the stream", err)
 	}
 	for _, s := range symptoms {
-		if strings.Contains(message, s.word) {
-			return &bridge.Fault{Class: s.class, Code: s.code, Reason: reasonOf(s.class), Hint: s.hint, Err: located}
+		if !strings.Contains(message, s.word) {
+			continue
 		}
+		if slices.Contains([]string{"readonly", "oom", "misconf", "noreplicas"}, s.code) {
+			located = fmt.Errorf("redis at %s: %w: %w", c.where, ErrWrites, err)
+		}
+		return &bridge.Fault{Class: s.class, Code: s.code, Reason: reasonOf(s.class), Hint: s.hint, Err: located}
 	}
 	if f := untrusted(err); f != nil {
 		f.Err = located

@@ -25,7 +25,7 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	return s.c.call(ctx, op, func(ctx context.Context) error {
+	err = s.c.call(ctx, op, func(ctx context.Context) error {
 		if st.State == bridge.StateStopped {
 			return removeStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Err()
 		}
@@ -35,6 +35,10 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 		}
 		return putStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, data, leader, StatusTTL.Milliseconds()).Err()
 	})
+	if err == nil {
+		s.c.wrote()
+	}
+	return err
 }
 
 // putStatus stores a status, unless it is a standby's and the owner's exists.

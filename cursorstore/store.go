@@ -117,6 +117,7 @@ func (s *Store) outcome(op string, reply []string) error {
 	detail := reply[len(reply)-1]
 	switch reply[0] {
 	case "applied", "same":
+		s.c.wrote()
 		return nil
 	case "foreign":
 		return fmt.Errorf("%s: %w", op, foreign(s.keys.checkpoint, errors.New(detail)))

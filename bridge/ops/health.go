@@ -59,7 +59,7 @@ func describe(s bridge.Status) string {
 	lines := []string{line}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if d := s.Dependencies[name]; !d.Up {
-			lines = append(lines, fmt.Sprintf("%s unreachable since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error))
+			lines = append(lines, fmt.Sprintf("%s down since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error))
 		}
 	}
 	return strings.Join(lines, "; ")

@@ -237,8 +237,8 @@ func (all observers) Observe(o bridge.Observation) {
 	}
 }
 
-// flapping is how soon after a recovery another failure is not logged: a Redis that
-// rejects writes still answers reads.
+// flapping is how soon after a recovery another failure is not logged, unless it
+// lasts longer than that.
 const flapping = 30 * time.Second
 
 // LogChanges returns a reporter that logs once when a server fails and once when it
@@ -251,9 +251,12 @@ func LogChanges(log *slog.Logger, server string) func(error) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case err != nil && away.IsZero():
-			away = time.Now()
-			if silent = away.Sub(back) < flapping; silent {
+		case err != nil && (away.IsZero() || silent):
+			if away.IsZero() {
+				away = time.Now()
+				silent = away.Sub(back) < flapping
+			}
+			if silent = silent && time.Since(away) < flapping; silent {
 				return
 			}
 			fields := []any{"server", server, logError, err}
@@ -265,7 +268,11 @@ func LogChanges(log *slog.Logger, server string) func(error) {
 				log.Warn("connection rejected; retrying", fields...)
 				return
 			}
-			log.Warn("server unreachable; retrying", fields...)
+			message := "server unreachable; retrying"
+			if errors.Is(err, cursorstore.ErrWrites) {
+				message = "server rejects writes; retrying"
+			}
+			log.Warn(message, fields...)
 		case err == nil && !away.IsZero():
 			if !silent {
 				log.Info("server recovered", "server", server, "after", time.Since(away).Round(time.Millisecond).String())

@@ -3,15 +3,19 @@ package process
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
 	"exportbridge/bridge/ops/metrics"
+	"exportbridge/cursorstore"
 )
 
 // TestSayChanges: a server that refuses is not one that is away.
@@ -40,6 +44,40 @@ func TestSayChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSayOutageAfterBlip: failures that come and go are logged once, an outage
+// that lasts is.
+func TestSayOutageAfterBlip(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		said := LogChanges(slog.New(slog.NewTextHandler(&out, nil)), "redis")
+		wait := func(d time.Duration) { <-time.After(d) }
+		wantLines := func(when string, want int) {
+			t.Helper()
+			if n := strings.Count(out.String(), "\n"); n != want {
+				t.Errorf("%s: %d messages, want %d: %s", when, n, want, out.String())
+			}
+		}
+		for range 10 {
+			said(errors.New("refused"))
+			wait(time.Second)
+			said(nil)
+			wait(time.Second)
+		}
+		wantLines("flapping", 2)
+		for range 300 {
+			said(fmt.Errorf("redis at x: %w", cursorstore.ErrWrites))
+			wait(time.Second)
+		}
+		wantLines("a long outage", 3)
+		if !strings.Contains(out.String(), "server rejects writes; retrying") {
+			t.Errorf("said %q", out.String())
+		}
+		said(nil)
+		wantLines("after it", 4)
+	})
 }
 
 func TestSayWhoMay(t *testing.T) {
