@@ -14,13 +14,14 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/cursorstore"
 )
 
 func TestInboxConformance(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *server) {
-		bridgetest.TestInbox(t, func(t *testing.T) bridgetest.InboxFixture {
+		conformance.TestInbox(t, func(t *testing.T) conformance.InboxFixture {
 			sp := s.space(t)
 			operator := sp.open(stream)
 			outcome := func(id string) bridge.RequestOutcome {
@@ -30,7 +31,7 @@ func TestInboxConformance(t *testing.T) {
 				}
 				return o
 			}
-			return bridgetest.InboxFixture{
+			return conformance.InboxFixture{
 				Inbox: sp.open(stream),
 				Push: func(c bridge.Command) {
 					if err := operator.Request(t.Context(), c, 0); err != nil {

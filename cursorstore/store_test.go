@@ -17,6 +17,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/cursorstore"
 )
 
@@ -36,14 +37,14 @@ func TestStoreConformance(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				bridgetest.TestStore(t, func(t *testing.T) bridgetest.StoreFixture { return storeFixture(s.space(t), put) })
+				conformance.TestStore(t, func(t *testing.T) conformance.StoreFixture { return storeFixture(s.space(t), put) })
 			})
 		}
 	})
 }
 
-func storeFixture(sp *space, put func(*space, []byte)) bridgetest.StoreFixture {
-	return bridgetest.StoreFixture{
+func storeFixture(sp *space, put func(*space, []byte)) conformance.StoreFixture {
+	return conformance.StoreFixture{
 		Open: func(stream string) bridge.Store { return sp.open(stream) },
 		Get: func() []byte {
 			get := sp.raw.Get(sp.t.Context(), sp.key("checkpoint"))

@@ -7,15 +7,16 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/conformance"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestSourceConformance(t *testing.T) {
 	t.Parallel()
-	bridgetest.TestSource(t, func(t *testing.T) bridgetest.SourceFixture {
+	conformance.TestSource(t, func(t *testing.T) conformance.SourceFixture {
 		s := bridgetest.NewSource(t, bridgetest.Export{})
-		return bridgetest.SourceFixture{Source: s, Serve: s.Serve}
+		return conformance.SourceFixture{Source: s, Serve: s.Serve}
 	})
 }
 
@@ -23,10 +24,10 @@ func TestSinkConformance(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		t.Run(string(mode), func(t *testing.T) {
-			bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
+			conformance.TestSink(t, func(t *testing.T) conformance.SinkFixture {
 				topic := bridgetest.NewTopic(t, mode)
 				topic.AllowMisuse = true
-				return bridgetest.SinkFixture{
+				return conformance.SinkFixture{
 					Mode:     mode,
 					Open:     func(stream string) bridge.Sink { return topic.Open(stream) },
 					Records:  topic.Records,
@@ -41,13 +42,13 @@ func TestSinkConformance(t *testing.T) {
 
 func TestStoreConformance(t *testing.T) {
 	t.Parallel()
-	bridgetest.TestStore(t, func(t *testing.T) bridgetest.StoreFixture {
+	conformance.TestStore(t, func(t *testing.T) conformance.StoreFixture {
 		stores := map[string]*bridgetest.Store{}
 		for _, stream := range []string{"events", "other"} {
 			stores[stream] = bridgetest.NewStore(t, stream)
 		}
 		s := stores["events"]
-		return bridgetest.StoreFixture{
+		return conformance.StoreFixture{
 			Open:     func(stream string) bridge.Store { return stores[stream] },
 			Get:      s.Get,
 			Put:      s.Put,
@@ -66,8 +67,8 @@ func TestStoreConformance(t *testing.T) {
 
 func TestInboxConformance(t *testing.T) {
 	t.Parallel()
-	bridgetest.TestInbox(t, func(t *testing.T) bridgetest.InboxFixture {
+	conformance.TestInbox(t, func(t *testing.T) conformance.InboxFixture {
 		i := bridgetest.NewInbox(t)
-		return bridgetest.InboxFixture{Inbox: i, Push: i.Push, Withdraw: i.Withdraw, Claimed: i.Claimed, Answer: i.AnswerTo}
+		return conformance.InboxFixture{Inbox: i, Push: i.Push, Withdraw: i.Withdraw, Claimed: i.Claimed, Answer: i.AnswerTo}
 	})
 }

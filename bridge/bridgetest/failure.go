@@ -1,6 +1,10 @@
 package bridgetest
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // Failure is the form in which a call fails. To the caller all forms look the
 // same: an error and an unknown outcome.
@@ -33,3 +37,18 @@ var ErrInjected = errors.New("injected failure")
 
 // ErrDown is in the error of every call to a fake whose server is down.
 var ErrDown = errors.New("server is down")
+
+// wait passes d of time, or returns the context's error.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

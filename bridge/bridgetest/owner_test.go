@@ -10,16 +10,17 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/conformance"
 )
 
 func TestOwnerConformance(t *testing.T) {
 	t.Parallel()
-	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
+	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
 		g := bridgetest.NewGroup(t)
 		g.AllowMisuse, g.SessionTimeout = true, session
 		other := bridgetest.NewGroup(t)
 		g.Rivals(other)
-		return bridgetest.OwnerFixture{
+		return conformance.OwnerFixture{
 			Open:      func(instance string) bridge.Owner { return g.Open(instance) },
 			Stop:      func(o bridge.Owner) { o.(*bridgetest.Owner).Close() },
 			Kill:      func(o bridge.Owner) { g.Isolate(o.(*bridgetest.Owner)) },

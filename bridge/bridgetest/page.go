@@ -13,67 +13,31 @@ import (
 	"exportbridge/bridge"
 )
 
-// poison fills the memory of released pages. It is in no valid UTF-8 text, so
+// Poison fills the memory of released pages. It is in no valid UTF-8 text, so
 // whoever shows it has used a page after its release.
-const poison = 0xfe
+const Poison = 0xfe
 
-// itemTime is the time of the first test item: now, to the hour, so that no
-// topic's retention touches it.
-var itemTime = time.Now().Truncate(time.Hour).UnixMilli()
-
-// itemBody returns test item n. There are seven keys.
-func itemBody(n int) string {
-	return fmt.Sprintf(`{"eventId":"e-%06d","userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`,
-		n, n%7, itemTime+int64(n), n)
-}
-
-func itemBodies(first, n int) string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = itemBody(first + i)
-	}
-	return strings.Join(all, ",")
-}
-
-// wantEvent returns what decoding item n gives, at index 0.
-func wantEvent(n int) bridge.Event {
-	user := fmt.Appendf(nil, "u-%d", n%7)
-	return bridge.Event{
-		Raw: []byte(itemBody(n)), ID: fmt.Appendf(nil, "e-%06d", n), Key: user, Subject: user,
-		Type: []byte("tested"), Time: itemTime + int64(n),
-	}
-}
-
-// pageBody returns a page of the given items; an empty next is sent as null.
-func pageBody(next, items string) string {
-	cursor := []byte("null")
-	if next != "" {
-		cursor, _ = json.Marshal(next) // a string cannot fail
-	}
-	return fmt.Sprintf(`{"items":[%s],"nextCursor":%s}`, items, cursor)
-}
-
-// newPage returns an undecoded page whose memory is poisoned on release.
-func newPage(at bridge.Position, body []byte) *bridge.Page {
+// NewPage returns an undecoded page whose memory is poisoned on release.
+func NewPage(at bridge.Position, body []byte) *bridge.Page {
 	return &bridge.Page{At: at, Body: body, Size: int64(len(body)), RequestedAt: time.Now(), ArrivedAt: time.Now(), ServerTime: time.Now(), Recycle: poisonPage}
 }
 
 func poisonPage(p *bridge.Page) {
 	for i := range p.Body {
-		p.Body[i] = poison
+		p.Body[i] = Poison
 	}
 	for i := range p.Events {
 		e := &p.Events[i]
 		for _, b := range [][]byte{e.Raw, e.ID, e.Key, e.Type, e.Subject} {
 			for j := range b {
-				b[j] = poison
+				b[j] = Poison
 			}
 		}
 	}
 }
 
-// decodePage splits the page's body and sets Next, Events, Items and Source.
-func decodePage(p *bridge.Page) error {
+// DecodePage splits the page's body and sets Next, Events, Items and Source.
+func DecodePage(p *bridge.Page) error {
 	members, twice, err := splitObject(p.Body)
 	if err == nil && twice != "" {
 		err = fmt.Errorf("member %q is there twice", twice)
@@ -222,4 +186,19 @@ func text(raw json.RawMessage) []byte {
 		return nil
 	}
 	return []byte(*s)
+}
+
+// Answer is what an export API sends back for one request.
+type Answer struct {
+	// Body is the page. It goes out with status 200 as application/json.
+	Body string
+	// Cut breaks the connection in the middle of Body.
+	Cut bool
+	// Outage sends status 503 instead of Body.
+	Outage bool
+	// Hang sends nothing until the client gives up.
+	Hang bool
+	// Rest, if not nil, holds the second half of Body, or what Cut does, back
+	// until it is closed or the client gives up.
+	Rest <-chan struct{}
 }

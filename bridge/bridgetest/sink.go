@@ -1,7 +1,6 @@
 package bridgetest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -142,14 +141,6 @@ func (p *Topic) Records() []Record {
 		}
 	}
 	return append(events, letters...)
-}
-
-// Kept returns what each Publish left, in order. Those that left nothing are
-// not among them.
-func (p *Topic) Kept() []Kept {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.kept)
 }
 
 // Publishes returns the number of calls of Publish so far.
@@ -487,36 +478,6 @@ func (s *Sink) fenced(b bridge.Batch) error {
 	return fmt.Errorf("publish %s: %w", b.Checkpoint.Version, bridge.ErrFenced)
 }
 
-// check fails the test where the batch breaks the contract. The caller holds
-// the topic's mu.
-func (s *Sink) check(b bridge.Batch) {
-	t, c := s.topic.t, b.Checkpoint
-	if c.Stream != s.stream {
-		t.Errorf("sink: checkpoint %s is of stream %q, not %q", c.Version, c.Stream, s.stream)
-	}
-	if s.any && c.Version.Compare(s.last) <= 0 {
-		t.Errorf("sink: checkpoint %s is not after %s, the session's last", c.Version, s.last)
-	}
-	if last, ok := s.topic.newest(s.stream); ok && s.topic.mode == bridge.ExactlyOnce && c.Version.Compare(last.Version) <= 0 {
-		t.Errorf("sink: checkpoint %s is not after %s, the newest committed", c.Version, last.Version)
-	}
-}
-
-// checkPage fails the test where the page breaks the contract. The caller holds
-// the topic's mu.
-func (s *Sink) checkPage(page *bridge.Page) {
-	t, index := s.topic.t, -1
-	for _, e := range page.Events {
-		if bytes.IndexByte(e.Raw, poison) >= 0 {
-			t.Errorf("sink: an event of the page at %q is used after its release", page.At.Cursor)
-		}
-		if e.Index <= index {
-			t.Errorf("sink: event %d of the page at %q comes after event %d", e.Index, page.At.Cursor, index)
-		}
-		index = e.Index
-	}
-}
-
 func (s *Sink) end() {
 	s.topic.mu.Lock()
 	defer s.topic.mu.Unlock()
@@ -529,38 +490,4 @@ func (s *Sink) broken(err error) error {
 	defer s.topic.mu.Unlock()
 	s.open = false
 	return err
-}
-
-// recordsOf copies the page's events.
-func (s *Sink) recordsOf(page *bridge.Page) []Record {
-	records := make([]Record, 0, len(page.Events))
-	for i := range page.Events {
-		e := &page.Events[i]
-		r := Record{
-			Stream: s.stream, ID: string(e.AppendRecordID(nil)), Key: bytes.Clone(e.Key),
-			Value: bytes.Clone(e.Raw), Time: e.Time, Defect: e.Defect,
-		}
-		if limit := s.topic.MaxValue; r.Defect == "" && limit > 0 && len(r.Value) > limit {
-			r.Defect = bridge.DefectTooLarge
-		}
-		records = append(records, r)
-	}
-	return records
-}
-
-func receiptOf(records []Record) bridge.Receipt {
-	var receipt bridge.Receipt
-	letters := make(map[bridge.Defect]int)
-	for _, r := range records {
-		if r.Defect != bridge.DefectNone {
-			letters[r.Defect]++
-			continue
-		}
-		receipt.Published++
-		receipt.Bytes += int64(len(r.Value))
-	}
-	if len(letters) > 0 {
-		receipt.DeadLettered = letters
-	}
-	return receipt
 }

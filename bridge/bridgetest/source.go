@@ -335,13 +335,13 @@ func (s *Source) Decode(p *bridge.Page) error {
 	if err := s.arrive(p); err != nil {
 		return err
 	}
-	return decodePage(p)
+	return DecodePage(p)
 }
 
 // DecodeItem returns a page that holds nothing but one item.
 func (s *Source) DecodeItem(item []byte) (*bridge.Page, error) {
-	page := newPage(bridge.Position{}, fmt.Appendf(nil, `{"items":[%s]}`, item))
-	return page, decodePage(page)
+	page := NewPage(bridge.Position{}, fmt.Appendf(nil, `{"items":[%s]}`, item))
+	return page, DecodePage(page)
 }
 
 // asked returns what of a position goes over the wire.
@@ -384,8 +384,8 @@ func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answ
 	if a.Cut {
 		body.fault = &bridge.Fault{Class: bridge.Transient, Code: "network", Err: fmt.Errorf("fetch page: body cut off: %w", ErrDown)}
 	}
-	probe := newPage(at, []byte(a.Body))
-	if err := decodePage(probe); err != nil {
+	probe := NewPage(at, []byte(a.Body))
+	if err := DecodePage(probe); err != nil {
 		probe.Next = "" // Decode will say what is wrong
 	}
 	s.mu.Lock()
@@ -419,7 +419,7 @@ func (s *Source) hand(n int, at bridge.Position, from int) *bridge.Page {
 
 // give makes a page and remembers it until it is released. The caller holds mu.
 func (s *Source) give(n int, at bridge.Position, body []byte, next string) *bridge.Page {
-	p := newPage(at, body)
+	p := NewPage(at, body)
 	p.Next = next
 	p.Recycle = func(p *bridge.Page) {
 		s.mu.Lock()
@@ -487,19 +487,4 @@ func (s *Source) makeItem() []byte {
 		return fmt.Appendf(nil, `{"userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`, n%7, s.last, n)
 	}
 	return fmt.Appendf(nil, `{"eventId":"e-%06d","userId":"u-%d","timestamp":%d,"payload":{"type":"tested","n":%d}}`, n, n%7, s.last, n)
-}
-
-// wait passes d of time, or returns the context's error.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

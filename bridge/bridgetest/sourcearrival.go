@@ -10,8 +10,8 @@ import (
 	"exportbridge/bridge"
 )
 
-// maxArriving is how many bodies a Source may have on their way at once.
-const maxArriving = 3
+// MaxArriving is how many bodies a Source may have on their way at once.
+const MaxArriving = 3
 
 // arrival is a body on its way.
 type arrival struct {
@@ -93,7 +93,7 @@ func (l *arrivals) makeRoom() {
 	l.mu.Lock()
 	oldest := slices.Clone(l.list)
 	l.mu.Unlock()
-	for ; len(oldest) >= maxArriving; oldest = oldest[1:] {
+	for ; len(oldest) >= MaxArriving; oldest = oldest[1:] {
 		_ = oldest[0].wait() // Decode will tell
 	}
 }

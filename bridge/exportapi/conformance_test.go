@@ -10,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/conformance"
 )
 
 // scripted is an API whose answers a conformance suite chooses.
@@ -63,10 +64,10 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	bridgetest.TestSource(t, func(t *testing.T) bridgetest.SourceFixture {
+	conformance.TestSource(t, func(t *testing.T) conformance.SourceFixture {
 		api := new(scripted)
 		server := httptest.NewServer(api)
 		t.Cleanup(server.Close)
-		return bridgetest.SourceFixture{Source: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL})), Serve: api.serve}
+		return conformance.SourceFixture{Source: connect(t, config(t, map[string]string{"EXPORT_URL": server.URL})), Serve: api.serve}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkaclient"
@@ -21,7 +21,7 @@ import (
 
 func TestOwnerConformance(t *testing.T) {
 	t.Parallel()
-	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
+	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
 		srv := kafkatest.NewServer(t)
 		f := ownerFixture(t, srv.Addr, session)
 		f.Break = func() func() {
@@ -39,7 +39,7 @@ func TestOwnerConformanceOnKafka(t *testing.T) {
 	if !servers.Real(t) {
 		t.Skip("run with make test-real")
 	}
-	bridgetest.TestOwner(t, func(t *testing.T, session time.Duration) bridgetest.OwnerFixture {
+	conformance.TestOwner(t, func(t *testing.T, session time.Duration) conformance.OwnerFixture {
 		if !strings.Contains(t.Name(), "server") && !strings.Contains(t.Name(), "answer") {
 			return ownerFixture(t, kafkatest.Brokers(t), session)
 		}
@@ -59,11 +59,11 @@ func TestOwnerConformanceOnKafka(t *testing.T) {
 	})
 }
 
-func ownerFixture(t *testing.T, brokers []string, session time.Duration) bridgetest.OwnerFixture {
+func ownerFixture(t *testing.T, brokers []string, session time.Duration) conformance.OwnerFixture {
 	t.Helper()
 	p := newProcesses(t, brokers, staying)
 	p.cfg.SessionTimeout = session
-	return bridgetest.OwnerFixture{
+	return conformance.OwnerFixture{
 		Open: func(instance string) bridge.Owner { return p.open(instance) },
 		Elsewhere: func() bridge.Owner {
 			other := *p

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/bridgetest/conformance"
 	"exportbridge/bridge/bridgetest/kafkatest"
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/bridge/kafkasink"
@@ -30,7 +31,7 @@ func TestConformance(t *testing.T) {
 		for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 			t.Run(name+", "+string(mode), func(t *testing.T) {
 				t.Parallel()
-				bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
+				conformance.TestSink(t, func(t *testing.T) conformance.SinkFixture {
 					srv := kafkatest.NewServer(t, opts...)
 					f := sinkFixture(t, config(t, srv.Addr, inMode(mode)))
 					f.ByName = opts != nil
@@ -65,7 +66,7 @@ func TestConformanceOnKafka(t *testing.T) {
 	kafka := servers.StartKafka(t, servers.KafkaOptions{Own: true})
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		t.Run(string(mode), func(t *testing.T) {
-			bridgetest.TestSink(t, func(t *testing.T) bridgetest.SinkFixture {
+			conformance.TestSink(t, func(t *testing.T) conformance.SinkFixture {
 				f := sinkFixture(t, config(t, kafka.Addrs(), inMode(mode)))
 				f.Break = func() func() {
 					// Killed, not paused: a paused broker carries out later
@@ -104,8 +105,8 @@ func recreate(t *testing.T, brokers []string, topic string, partitions int32) {
 	})
 }
 
-func sinkFixture(t *testing.T, cfg kafkasink.Config) bridgetest.SinkFixture {
-	return bridgetest.SinkFixture{
+func sinkFixture(t *testing.T, cfg kafkasink.Config) conformance.SinkFixture {
+	return conformance.SinkFixture{
 		Mode:     cfg.Mode,
 		Recreate: func() { recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions) },
 		Open: func(stream string) bridge.Sink {

@@ -1,4 +1,4 @@
-package bridgetest
+package conformance
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 )
 
 const (
@@ -39,7 +40,7 @@ func longPage(next string, first int) string {
 func accustom(t *testing.T, f SourceFixture) {
 	t.Helper()
 	for n := range habit {
-		f.Serve(always(Answer{Body: longPage(fmt.Sprint("next ", n), 0)}))
+		f.Serve(always(bridgetest.Answer{Body: longPage(fmt.Sprint("next ", n), 0)}))
 		p := mustFetch(t, f.Source, bridge.Position{Cursor: fmt.Sprint("habit ", n)})
 		mustDecode(t, f.Source, p)
 		p.Release()
@@ -47,7 +48,7 @@ func accustom(t *testing.T, f SourceFixture) {
 }
 
 // fetchArriving fetches a page whose body waits for rest.
-func fetchArriving(ctx context.Context, t *testing.T, f SourceFixture, a Answer) *bridge.Page {
+func fetchArriving(ctx context.Context, t *testing.T, f SourceFixture, a bridgetest.Answer) *bridge.Page {
 	t.Helper()
 	f.Serve(always(a))
 	p, err := f.Source.Fetch(ctx, bridge.Position{Cursor: "here"})
@@ -73,7 +74,7 @@ func wantItems(t *testing.T, p *bridge.Page, first int) {
 func sourceArriving(t *testing.T, f SourceFixture) {
 	accustom(t, f)
 	body, rest := longPage("there", 7), make(chan struct{})
-	p := fetchArriving(patiently(t), t, f, Answer{Body: body, Rest: rest})
+	p := fetchArriving(patiently(t), t, f, bridgetest.Answer{Body: body, Rest: rest})
 	defer p.Release()
 	if !p.ArrivedAt.IsZero() || p.Body != nil || len(p.Events) > 0 {
 		t.Errorf("page arrived at %v with %d bytes before the server had sent them", p.ArrivedAt, len(p.Body))
@@ -107,7 +108,7 @@ func sourceNotArriving(t *testing.T, f SourceFixture) {
 		t.Run(name, func(t *testing.T) {
 			accustom(t, f)
 			rest := make(chan struct{})
-			f.Serve(always(Answer{Body: c.body, Rest: rest}))
+			f.Serve(always(bridgetest.Answer{Body: c.body, Rest: rest}))
 			fetched := make(chan *bridge.Page, 1)
 			go func() {
 				defer close(fetched)
@@ -141,7 +142,7 @@ func sourceNotArriving(t *testing.T, f SourceFixture) {
 
 // sourceBrokenArriving breaks a body when the request behind it has its answer.
 func sourceBrokenArriving(t *testing.T, f SourceFixture) {
-	f.Serve(always(Answer{Body: longPage("there", 0), Cut: true}))
+	f.Serve(always(bridgetest.Answer{Body: longPage("there", 0), Cut: true}))
 	_, err := fetch(t, f.Source, bridge.Position{})
 	want, ok := errors.AsType[*bridge.Fault](err)
 	if !ok {
@@ -149,8 +150,8 @@ func sourceBrokenArriving(t *testing.T, f SourceFixture) {
 	}
 	accustom(t, f)
 	rest := make(chan struct{})
-	p := fetchArriving(patiently(t), t, f, Answer{Body: longPage("there", 0), Cut: true, Rest: rest})
-	f.Serve(always(Answer{Body: longPage("elsewhere", 9)}))
+	p := fetchArriving(patiently(t), t, f, bridgetest.Answer{Body: longPage("there", 0), Cut: true, Rest: rest})
+	f.Serve(always(bridgetest.Answer{Body: longPage("elsewhere", 9)}))
 	behind := mustFetch(t, f.Source, bridge.Position{Cursor: p.Next})
 	close(rest)
 	got, ok := errors.AsType[*bridge.Fault](f.Source.Decode(p))
@@ -173,7 +174,7 @@ func sourceCancelledArriving(t *testing.T, f SourceFixture) {
 	accustom(t, f)
 	ctx, cancel := context.WithCancel(patiently(t))
 	defer cancel()
-	p := fetchArriving(ctx, t, f, Answer{Body: longPage("there", 0), Rest: make(chan struct{})})
+	p := fetchArriving(ctx, t, f, bridgetest.Answer{Body: longPage("there", 0), Rest: make(chan struct{})})
 	defer p.Release()
 	result := make(chan error, 1)
 	go func() { result <- f.Source.Decode(p) }()
@@ -187,11 +188,11 @@ func sourceCancelledArriving(t *testing.T, f SourceFixture) {
 func sourceReleasedArriving(t *testing.T, f SourceFixture) {
 	accustom(t, f)
 	for range 2 * habit {
-		p := fetchArriving(patiently(t), t, f, Answer{Body: longPage("there", 0), Rest: make(chan struct{})})
+		p := fetchArriving(patiently(t), t, f, bridgetest.Answer{Body: longPage("there", 0), Rest: make(chan struct{})})
 		p.Release()
 		p.Release()
 	}
-	f.Serve(always(Answer{Body: longPage("there", 3)}))
+	f.Serve(always(bridgetest.Answer{Body: longPage("there", 3)}))
 	p := mustFetch(t, f.Source, bridge.Position{Cursor: "here"})
 	defer p.Release()
 	mustDecode(t, f.Source, p)
@@ -206,9 +207,9 @@ func sourceOverlapArriving(t *testing.T, f SourceFixture) {
 	for n := range rest {
 		rest[n] = make(chan struct{})
 	}
-	f.Serve(func(at bridge.Position) Answer {
+	f.Serve(func(at bridge.Position) bridgetest.Answer {
 		n, _ := strconv.Atoi(at.Cursor) // 0 on the first page, which has none
-		a := Answer{Body: longPage(fmt.Sprint(n+1), n)}
+		a := bridgetest.Answer{Body: longPage(fmt.Sprint(n+1), n)}
 		if n > 0 {
 			close(rest[n-1])
 		}
@@ -252,10 +253,10 @@ func sourceThreeArriving(t *testing.T, f SourceFixture) {
 		rest[n] = make(chan struct{})
 	}
 	asked := make(chan int, pages)
-	f.Serve(func(at bridge.Position) Answer {
+	f.Serve(func(at bridge.Position) bridgetest.Answer {
 		n, _ := strconv.Atoi(at.Cursor)
 		asked <- n
-		return Answer{Body: longPage(fmt.Sprint(n+1), n), Rest: rest[n]}
+		return bridgetest.Answer{Body: longPage(fmt.Sprint(n+1), n), Rest: rest[n]}
 	})
 	fetched := make(chan *bridge.Page, pages)
 	go func() {
@@ -269,19 +270,19 @@ func sourceThreeArriving(t *testing.T, f SourceFixture) {
 			fetched <- p
 		}
 	}()
-	for n := range maxArriving {
+	for n := range bridgetest.MaxArriving {
 		receive(t, asked, fmt.Sprint("request ", n))
 	}
-	for n := maxArriving; n < pages; n++ {
+	for n := bridgetest.MaxArriving; n < pages; n++ {
 		select {
 		case <-asked:
-			t.Errorf("request %d left with %d bodies on their way", n, maxArriving)
+			t.Errorf("request %d left with %d bodies on their way", n, bridgetest.MaxArriving)
 		case <-time.After(moment):
 		}
-		close(rest[n-maxArriving])
+		close(rest[n-bridgetest.MaxArriving])
 		receive(t, asked, fmt.Sprint("request ", n, " when a body has arrived"))
 	}
-	for n := pages - maxArriving; n < pages; n++ {
+	for n := pages - bridgetest.MaxArriving; n < pages; n++ {
 		close(rest[n])
 	}
 	n := 0

@@ -1,4 +1,4 @@
-package bridgetest
+package conformance
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 )
 
 // StoreFixture is an empty server and what makes Stores on it.
@@ -32,7 +33,7 @@ type StoreFixture struct {
 	// FailNext makes the next Advance fail in the form Failed or Persisted.
 	// Nil where the server cannot be made to; the suite then skips what needs
 	// it, visibly.
-	FailNext func(f Failure)
+	FailNext func(f bridgetest.Failure)
 }
 
 // TestStore checks a Store against each sentence of its contract.
@@ -226,7 +227,7 @@ func storeUnknownOutcome(t *testing.T, f StoreFixture) {
 	}
 	s := f.Open(stream)
 	from := bridge.Checkpoint{}
-	for seq, form := range []Failure{Failed, Persisted} {
+	for seq, form := range []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted} {
 		to := checkpointAt(0, int64(seq+1))
 		f.FailNext(form)
 		if err := advance(t, s, from, to); !transient(err) {

@@ -1,4 +1,4 @@
-package bridgetest
+package conformance
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 )
 
 // SinkFixture is an empty topic and what makes Sinks for it.
@@ -24,36 +25,19 @@ type SinkFixture struct {
 	Open func(stream string) bridge.Sink
 	// Records returns what a consumer finds in the topic (read_committed),
 	// then in the dead-letter topic. Records of one key are in topic order.
-	Records func() []Record
+	Records func() []bridgetest.Record
 	// Break makes the server unreachable, and heal makes it answer again.
 	// Calls that are waiting stay waiting.
 	Break func() (heal func())
 	// FailNext makes the next Publish fail in the given form. Nil where the
 	// server cannot be made to; the suite then skips what needs it, visibly.
-	FailNext func(f Failure)
+	FailNext func(f bridgetest.Failure)
 	// Recreate deletes the topic of the events and makes it again, empty. Nil
 	// where that cannot be done; the suite then skips what needs it, visibly.
 	// ByName says that the server is told names of topics, not their ids, so
 	// that at least once records can get into the topic that was made again.
 	Recreate func()
 	ByName   bool
-}
-
-// Record is one event as a consumer finds it.
-type Record struct {
-	// Stream is the stream that published it.
-	Stream string
-	// ID is the record id (ce_id).
-	ID string
-	// Key is nil where the record has none.
-	Key []byte
-	// Value is the item, byte for byte.
-	Value []byte
-	// Time is the record's time in milliseconds since the epoch. A dead
-	// letter need not have the event's.
-	Time int64
-	// Defect is why the record is in the dead-letter topic; empty elsewhere.
-	Defect bridge.Defect
 }
 
 // TestSink checks a Sink against each sentence of its contract.
@@ -229,9 +213,9 @@ func sinkUnknownOutcome(t *testing.T, f SinkFixture) {
 	if f.FailNext == nil {
 		t.Skip("this fixture cannot make Publish fail (FailNext is nil)")
 	}
-	forms := []Failure{Failed, Persisted}
+	forms := []bridgetest.Failure{bridgetest.Failed, bridgetest.Persisted}
 	if f.Mode == bridge.AtLeastOnce {
-		forms = append(forms, Partly)
+		forms = append(forms, bridgetest.Partly)
 	}
 	s := f.Open(stream)
 	mustRecover(t, s)
@@ -381,18 +365,18 @@ func sinkHolds(t *testing.T, f SinkFixture) {
 
 // batchOf returns batch seq of a stream: one page with n events that no other
 // batch has.
-func batchOf(seq, n int) Load {
+func batchOf(seq, n int) bridgetest.Load {
 	first := seq * n
 	at := bridge.Position{}
 	if seq > 0 {
 		at.Cursor = fmt.Sprint("c", seq)
 	}
-	p := newPage(at, fmt.Appendf(nil, `{"items":[%s],"nextCursor":"c%d"}`, itemBodies(first, n), seq+1))
-	if err := decodePage(p); err != nil {
+	p := bridgetest.NewPage(at, fmt.Appendf(nil, `{"items":[%s],"nextCursor":"c%d"}`, itemBodies(first, n), seq+1))
+	if err := bridgetest.DecodePage(p); err != nil {
 		// The body is made three lines above.
 		p.Events = nil
 	}
-	return Load{Pages: []*bridge.Page{p}, Batch: bridge.Batch{Checkpoint: bridge.Checkpoint{
+	return bridgetest.Load{Pages: []*bridge.Page{p}, Batch: bridge.Batch{Checkpoint: bridge.Checkpoint{
 		Format: bridge.CheckpointFormat, Stream: stream, Version: bridge.Version{Epoch: 1, Seq: int64(seq)},
 		Kind: bridge.KindData, Cursor: p.Next, Origin: bridge.Origin{Resource: "events"},
 		Events: int64(first + n), Pages: int64(seq + 1), Session: "session", WrittenAt: itemTime,
@@ -403,14 +387,14 @@ func batchOf(seq, n int) Load {
 // batches, each once, untouched, and in order within each key.
 func wantRecords(t *testing.T, f SinkFixture, batches, events int) {
 	t.Helper()
-	want := map[string][]Record{}
+	want := map[string][]bridgetest.Record{}
 	for seq := range batches {
 		for _, e := range batchOf(seq, events).Pages[0].Events {
-			want[string(e.Key)] = append(want[string(e.Key)], Record{
+			want[string(e.Key)] = append(want[string(e.Key)], bridgetest.Record{
 				Stream: stream, ID: string(e.ID), Key: e.Key, Value: e.Raw, Time: e.Time})
 		}
 	}
-	got := map[string][]Record{}
+	got := map[string][]bridgetest.Record{}
 	for _, r := range f.Records() {
 		got[string(r.Key)] = append(got[string(r.Key)], r)
 	}
@@ -419,14 +403,14 @@ func wantRecords(t *testing.T, f SinkFixture, batches, events int) {
 	}
 }
 
-func publish(t *testing.T, s bridge.Sink, b Load) (bridge.Receipt, error) {
+func publish(t *testing.T, s bridge.Sink, b bridgetest.Load) (bridge.Receipt, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return b.Publish(ctx, s)
 }
 
-func mustPublish(t *testing.T, s bridge.Sink, b Load) bridge.Receipt {
+func mustPublish(t *testing.T, s bridge.Sink, b bridgetest.Load) bridge.Receipt {
 	t.Helper()
 	r, err := publish(t, s, b)
 	if err != nil {
@@ -449,4 +433,4 @@ func mustRecover(t *testing.T, s bridge.Sink) {
 	}
 }
 
-func poisoned(b []byte) bool { return slices.Contains(b, poison) }
+func poisoned(b []byte) bool { return slices.Contains(b, bridgetest.Poison) }

@@ -1,4 +1,4 @@
-package bridgetest
+package conformance
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package bridgetest
+package conformance
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
 )
 
 const (
@@ -31,22 +32,7 @@ type SourceFixture struct {
 	Source bridge.Source
 	// Serve sets how the server answers all later requests. The answer
 	// function is called on the server's goroutines.
-	Serve func(answer func(asked bridge.Position) Answer)
-}
-
-// Answer is what an export API sends back for one request.
-type Answer struct {
-	// Body is the page. It goes out with status 200 as application/json.
-	Body string
-	// Cut breaks the connection in the middle of Body.
-	Cut bool
-	// Outage sends status 503 instead of Body.
-	Outage bool
-	// Hang sends nothing until the client gives up.
-	Hang bool
-	// Rest, if not nil, holds the second half of Body, or what Cut does, back
-	// until it is closed or the client gives up.
-	Rest <-chan struct{}
+	Serve func(answer func(asked bridge.Position) bridgetest.Answer)
 }
 
 // TestSource checks a Source against each sentence of its contract.
@@ -103,7 +89,7 @@ func sourceKnowsNext(t *testing.T, f SourceFixture) {
 		"other case":         {`{` + items + `,"nextCursor":"real","nextcursor":"decoy"}`, "real"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f.Serve(always(Answer{Body: c.body}))
+			f.Serve(always(bridgetest.Answer{Body: c.body}))
 			p := mustFetch(t, f.Source, bridge.Position{Cursor: "here"})
 			defer p.Release()
 			if p.Next != c.next {
@@ -120,9 +106,9 @@ func sourceKnowsNext(t *testing.T, f SourceFixture) {
 func sourceCursorVerbatim(t *testing.T, f SourceFixture) {
 	asked := make(chan string, 1)
 	var next string
-	f.Serve(func(at bridge.Position) Answer {
+	f.Serve(func(at bridge.Position) bridgetest.Answer {
 		asked <- at.Cursor
-		return Answer{Body: pageBody(next, "")}
+		return bridgetest.Answer{Body: pageBody(next, "")}
 	})
 	at := bridge.Position{}
 	for _, next = range append(hostileCursors, strings.Repeat("long+", 1600)) {
@@ -141,9 +127,9 @@ func sourceCursorVerbatim(t *testing.T, f SourceFixture) {
 
 func sourceBounds(t *testing.T, f SourceFixture) {
 	asked := make(chan bridge.Position, 1)
-	f.Serve(func(at bridge.Position) Answer {
+	f.Serve(func(at bridge.Position) bridgetest.Answer {
 		asked <- at
-		return Answer{Body: pageBody("", "")}
+		return bridgetest.Answer{Body: pageBody("", "")}
 	})
 	for _, c := range []struct{ at, want bridge.Position }{
 		{bridge.Position{}, bridge.Position{}},
@@ -162,7 +148,7 @@ func sourceBounds(t *testing.T, f SourceFixture) {
 
 func sourceWholeBody(t *testing.T, f SourceFixture) {
 	body := pageBody("n", itemBody(1)+","+itemBody(2))
-	f.Serve(always(Answer{Body: body}))
+	f.Serve(always(bridgetest.Answer{Body: body}))
 	p := mustFetch(t, f.Source, bridge.Position{})
 	if string(p.Body) != body {
 		t.Errorf("Body after Fetch is %q, want %q", p.Body, body)
@@ -172,7 +158,7 @@ func sourceWholeBody(t *testing.T, f SourceFixture) {
 	}
 	p.Release()
 
-	f.Serve(always(Answer{Body: body, Cut: true}))
+	f.Serve(always(bridgetest.Answer{Body: body, Cut: true}))
 	if p, err := fetch(t, f.Source, bridge.Position{}); err == nil {
 		p.Release()
 		t.Error("Fetch accepted a body that was cut off")
@@ -180,7 +166,7 @@ func sourceWholeBody(t *testing.T, f SourceFixture) {
 }
 
 func sourceErrorsAreFaults(t *testing.T, f SourceFixture) {
-	for name, a := range map[string]Answer{
+	for name, a := range map[string]bridgetest.Answer{
 		"outage": {Outage: true},
 		"cut":    {Body: pageBody("n", itemBody(1)), Cut: true},
 	} {
@@ -195,15 +181,15 @@ func sourceErrorsAreFaults(t *testing.T, f SourceFixture) {
 			t.Errorf("%s: fault has class %d and code %q, want Transient and a code", name, fault.Class, fault.Code)
 		}
 	}
-	f.Serve(always(Answer{Body: pageBody("n", itemBody(1))}))
+	f.Serve(always(bridgetest.Answer{Body: pageBody("n", itemBody(1))}))
 	mustFetch(t, f.Source, bridge.Position{Cursor: "c"}).Release()
 }
 
 func sourceCancelled(t *testing.T, f SourceFixture) {
 	arrived := make(chan struct{}, 1)
-	f.Serve(func(bridge.Position) Answer {
+	f.Serve(func(bridge.Position) bridgetest.Answer {
 		arrived <- struct{}{}
-		return Answer{Hang: true}
+		return bridgetest.Answer{Hang: true}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -223,7 +209,7 @@ func sourceDecodes(t *testing.T, f SourceFixture) {
 	const metadata = `"metadata":{"organization":{"name":"Org","slug":"org"},"workspace":{"name":"W","slug":"ws"},` +
 		`"application":{"name":"A","slug":"app"}},"unknown":[1,{"items":[]}]`
 	const bare = `{"EventId":"wrong","x":{"eventId":"wrong"},"eventId":"right","eventid":"wrong","timestamp":5,"userId":null}`
-	f.Serve(always(Answer{Body: `{` + metadata + `,"items":[` + itemBody(1) + ` , ` + itemBody(2) + `,` + bare + `],"nextCursor":"n"}`}))
+	f.Serve(always(bridgetest.Answer{Body: `{` + metadata + `,"items":[` + itemBody(1) + ` , ` + itemBody(2) + `,` + bare + `],"nextCursor":"n"}`}))
 	p := mustFetch(t, f.Source, bridge.Position{})
 	defer p.Release()
 	mustDecode(t, f.Source, p)
@@ -250,7 +236,7 @@ func sourceBytesUntouched(t *testing.T, f SourceFixture) {
 		`{"eventId":"4","timestamp":4,"deep":[[{"items":[{"nextCursor":"x"}]}]],"huge":1e400}`,
 		`{"eventId":"5","timestamp":5,"braces":"]}{[\"\\"}`,
 	}
-	f.Serve(always(Answer{Body: `{"items":[ ` + strings.Join(items, "\n,") + ` ],"nextCursor":"n"}`}))
+	f.Serve(always(bridgetest.Answer{Body: `{"items":[ ` + strings.Join(items, "\n,") + ` ],"nextCursor":"n"}`}))
 	p := mustFetch(t, f.Source, bridge.Position{})
 	defer p.Release()
 	mustDecode(t, f.Source, p)
@@ -277,7 +263,7 @@ func sourceDefects(t *testing.T, f SourceFixture) {
 	items := []string{`{"eventId":"1","timestamp":1}`, `17`, `"text"`, `null`, `[]`, `{"eventId":"2"}`, `{"eventId":"3","timestamp":"soon"}`}
 	want := []bridge.Defect{"", bridge.DefectNotObject, bridge.DefectNotObject, bridge.DefectNotObject,
 		bridge.DefectNotObject, bridge.DefectTime, bridge.DefectTime}
-	f.Serve(always(Answer{Body: pageBody("n", strings.Join(items, ","))}))
+	f.Serve(always(bridgetest.Answer{Body: pageBody("n", strings.Join(items, ","))}))
 	p := mustFetch(t, f.Source, bridge.Position{})
 	defer p.Release()
 	mustDecode(t, f.Source, p)
@@ -321,7 +307,7 @@ func sourceNotAPage(t *testing.T, f SourceFixture) {
 		"broken unknown member":       `{"x":{"y":},"items":[],"nextCursor":"n"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f.Serve(always(Answer{Body: body}))
+			f.Serve(always(bridgetest.Answer{Body: body}))
 			p, err := fetch(t, f.Source, bridge.Position{Cursor: "c"})
 			if err == nil {
 				next := p.Next
@@ -340,7 +326,7 @@ func sourceNotAPage(t *testing.T, f SourceFixture) {
 
 func sourceEmptyPage(t *testing.T, f SourceFixture) {
 	for _, next := range []string{"", "n"} {
-		f.Serve(always(Answer{Body: pageBody(next, "")}))
+		f.Serve(always(bridgetest.Answer{Body: pageBody(next, "")}))
 		p := mustFetch(t, f.Source, bridge.Position{Cursor: "c"})
 		mustDecode(t, f.Source, p)
 		if p.Items != 0 || len(p.Events) != 0 || p.Next != next {
@@ -354,9 +340,9 @@ func sourceEmptyPage(t *testing.T, f SourceFixture) {
 // back too early shows as a page whose bytes change.
 func sourceRelease(t *testing.T, f SourceFixture) {
 	n := 0
-	f.Serve(func(bridge.Position) Answer {
+	f.Serve(func(bridge.Position) bridgetest.Answer {
 		n++
-		return Answer{Body: pageBody(fmt.Sprint("c", n), itemBody(n))}
+		return bridgetest.Answer{Body: pageBody(fmt.Sprint("c", n), itemBody(n))}
 	})
 	held := mustFetch(t, f.Source, bridge.Position{})
 	mustDecode(t, f.Source, held)
@@ -374,14 +360,14 @@ func sourceRelease(t *testing.T, f SourceFixture) {
 	}
 	held.Release()
 
-	f.Serve(always(Answer{Body: `{"items":[{"eventId":"1","timestamp":1},17`}))
+	f.Serve(always(bridgetest.Answer{Body: `{"items":[{"eventId":"1","timestamp":1},17`}))
 	if p, err := fetch(t, f.Source, bridge.Position{}); err == nil {
 		if f.Source.Decode(p) == nil {
 			t.Error("Decode accepted half a page")
 		}
 		p.Release()
 	}
-	f.Serve(always(Answer{Body: pageBody("n", itemBody(3))}))
+	f.Serve(always(bridgetest.Answer{Body: pageBody("n", itemBody(3))}))
 	p := mustFetch(t, f.Source, bridge.Position{})
 	defer p.Release()
 	mustDecode(t, f.Source, p)
@@ -391,9 +377,9 @@ func sourceRelease(t *testing.T, f SourceFixture) {
 }
 
 func sourceOverlap(t *testing.T, f SourceFixture) {
-	f.Serve(func(at bridge.Position) Answer {
+	f.Serve(func(at bridge.Position) bridgetest.Answer {
 		n, _ := strconv.Atoi(at.Cursor) // 0 on the first page, which has none
-		return Answer{Body: pageBody(fmt.Sprint(n+1), itemBody(n))}
+		return bridgetest.Answer{Body: pageBody(fmt.Sprint(n+1), itemBody(n))}
 	})
 	const pages = 20
 	fetched := make(chan *bridge.Page, 2)
@@ -424,8 +410,8 @@ func sourceOverlap(t *testing.T, f SourceFixture) {
 	}
 }
 
-func always(a Answer) func(bridge.Position) Answer {
-	return func(bridge.Position) Answer { return a }
+func always(a bridgetest.Answer) func(bridge.Position) bridgetest.Answer {
+	return func(bridge.Position) bridgetest.Answer { return a }
 }
 
 func fetch(t *testing.T, s bridge.Source, at bridge.Position) (*bridge.Page, error) {

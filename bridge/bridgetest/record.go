@@ -1,0 +1,96 @@
+package bridgetest
+
+import (
+	"bytes"
+	"exportbridge/bridge"
+	"slices"
+)
+
+// Record is one event as a consumer finds it.
+type Record struct {
+	// Stream is the stream that published it.
+	Stream string
+	// ID is the record id (ce_id).
+	ID string
+	// Key is nil where the record has none.
+	Key []byte
+	// Value is the item, byte for byte.
+	Value []byte
+	// Time is the record's time in milliseconds since the epoch. A dead
+	// letter need not have the event's.
+	Time int64
+	// Defect is why the record is in the dead-letter topic; empty elsewhere.
+	Defect bridge.Defect
+}
+
+// recordsOf copies the page's events.
+func (s *Sink) recordsOf(page *bridge.Page) []Record {
+	records := make([]Record, 0, len(page.Events))
+	for i := range page.Events {
+		e := &page.Events[i]
+		r := Record{
+			Stream: s.stream, ID: string(e.AppendRecordID(nil)), Key: bytes.Clone(e.Key),
+			Value: bytes.Clone(e.Raw), Time: e.Time, Defect: e.Defect,
+		}
+		if limit := s.topic.MaxValue; r.Defect == "" && limit > 0 && len(r.Value) > limit {
+			r.Defect = bridge.DefectTooLarge
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+func receiptOf(records []Record) bridge.Receipt {
+	var receipt bridge.Receipt
+	letters := make(map[bridge.Defect]int)
+	for _, r := range records {
+		if r.Defect != bridge.DefectNone {
+			letters[r.Defect]++
+			continue
+		}
+		receipt.Published++
+		receipt.Bytes += int64(len(r.Value))
+	}
+	if len(letters) > 0 {
+		receipt.DeadLettered = letters
+	}
+	return receipt
+}
+
+// check fails the test where the batch breaks the contract. The caller holds
+// the topic's mu.
+func (s *Sink) check(b bridge.Batch) {
+	t, c := s.topic.t, b.Checkpoint
+	if c.Stream != s.stream {
+		t.Errorf("sink: checkpoint %s is of stream %q, not %q", c.Version, c.Stream, s.stream)
+	}
+	if s.any && c.Version.Compare(s.last) <= 0 {
+		t.Errorf("sink: checkpoint %s is not after %s, the session's last", c.Version, s.last)
+	}
+	if last, ok := s.topic.newest(s.stream); ok && s.topic.mode == bridge.ExactlyOnce && c.Version.Compare(last.Version) <= 0 {
+		t.Errorf("sink: checkpoint %s is not after %s, the newest committed", c.Version, last.Version)
+	}
+}
+
+// checkPage fails the test where the page breaks the contract. The caller holds
+// the topic's mu.
+func (s *Sink) checkPage(page *bridge.Page) {
+	t, index := s.topic.t, -1
+	for _, e := range page.Events {
+		if bytes.IndexByte(e.Raw, Poison) >= 0 {
+			t.Errorf("sink: an event of the page at %q is used after its release", page.At.Cursor)
+		}
+		if e.Index <= index {
+			t.Errorf("sink: event %d of the page at %q comes after event %d", e.Index, page.At.Cursor, index)
+		}
+		index = e.Index
+	}
+}
+
+// Kept returns what each Publish left, in order. Those that left nothing are
+// not among them.
+func (p *Topic) Kept() []Kept {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.kept)
+}
