@@ -174,7 +174,8 @@ func TestDocumentHTTP(t *testing.T) {
 	// The job's id and hash are those of its plan. A replay overlaps with nothing.
 	commands = strings.ReplaceAll(strings.ReplaceAll(documentBlock(t, "JOB="), "localhost:8080", s.ops), `"backfill"`, `"replay"`)
 	const token = "TOKEN=" + adminToken
-	second := strings.LastIndex(commands[:strings.Index(commands, "execute")], "curl ")
+	before, _, _ := strings.Cut(commands, "execute")
+	second := strings.LastIndex(before, "curl ")
 	var planned, begun, cancelled httpJob
 	decode(t, shell(t, s.dir, commands[:second], token), &planned)
 	commands = strings.ReplaceAll(regexp.MustCompile(`[0-9a-f]{16}`).ReplaceAllString(commands, planned.PlanHash), "k3xq7a", planned.ID)

@@ -268,11 +268,11 @@ func LogChanges(log *slog.Logger, server string) func(error) {
 				log.Warn("connection rejected; retrying", fields...)
 				return
 			}
-			message := "server unreachable; retrying"
 			if errors.Is(err, cursorstore.ErrWrites) {
-				message = "server rejects writes; retrying"
+				log.Warn("server rejects writes; retrying", fields...)
+				return
 			}
-			log.Warn(message, fields...)
+			log.Warn("server unreachable; retrying", fields...)
 		case err == nil && !away.IsZero():
 			if !silent {
 				log.Info("server recovered", "server", server, "after", time.Since(away).Round(time.Millisecond).String())
