@@ -158,6 +158,7 @@ func TestFencedStream(t *testing.T) {
 					}
 				})
 				time.Sleep(700 * time.Millisecond) //nolint:forbidigo // virtual
+				synctest.Wait()
 				if answers {
 					r.claim("other")
 					if _, err := r.redis.Answer(t.Context(), r.redis.last, bridge.Claim{Owner: "pod-1", Session: "other"}, bridge.Answer{Applied: true}); err != nil {
