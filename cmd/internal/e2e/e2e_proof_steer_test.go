@@ -60,7 +60,7 @@ func (o *operator) ask() {
 	}
 	p := o.s.start(append(r.args, "--reason", r.name, "--timeout", "20s")...)
 	r.code = p.wait(outageTimeout)
-	r.said = string(p.stderr())
+	r.said = string(p.stdout()) + string(p.stderr())
 	o.asked = append(o.asked, r)
 }
 
@@ -68,8 +68,8 @@ func (o *operator) ask() {
 // what the command said.
 func (r *request) applied() (yes, known bool) {
 	switch {
-	case r.code == 0:
-		return true, true
+	case r.code == 0: // a resume of a stream that is not paused changes nothing
+		return !strings.Contains(r.said, "is not paused"), true
 	case strings.Contains(r.said, "refused by"), strings.Contains(r.said, "withdrawn"), strings.Contains(r.said, "another "),
 		strings.Contains(r.said, "no such entry"):
 		return false, true
