@@ -271,6 +271,10 @@ func repeatsText(plan *control.Plan) string {
 	case r.Min == 0:
 		return "at most " + cli.Counted(r.Max, "event") + same
 	}
-	return fmt.Sprintf("%s in %s%s,\n         published between %s and %s", cli.Counted(r.Min, "event"), cli.Counted(r.Pages, "page"), same,
+	pages := "" // none if only the last page has grown
+	if r.Pages > 0 {
+		pages = " in " + cli.Counted(r.Pages, "page")
+	}
+	return fmt.Sprintf("%s%s%s,\n         published between %s and %s", cli.Counted(r.Min, "event"), pages, same,
 		plan.To.At.Format(timeLayout), plan.From.At.Format(timeLayout))
 }

@@ -45,17 +45,16 @@ func TestRecording(t *testing.T) {
 	text := "$ exportbridge-dev demo\n" + clean(demo.stdout()) + "\n"
 	s.settings["EXPORT_URL"], s.settings["KAFKA_BROKERS"], s.settings["REDIS_URL"] = string(addresses[1]), string(addresses[2]), "redis://"+string(addresses[3])+"/0"
 	s.settings["EXPORT_API_KEY"], s.settings["USER"] = "demo", "me"
-	write := os.Getenv("RECORDING") == "write"
-	settled := regexp.MustCompile(`speed +\d\d events/s`) // the initial events no longer count
+	settled := regexp.MustCompile(`speed +\d\d events/s`) // ten seconds later: the history goes back so far
 	eventually(t, stepTimeout, "all of the stock", func() bool {
 		p := s.start("status")
-		return p.wait(stepTimeout) == 0 && bytes.Contains(p.stdout(), []byte("caught up")) && (!write || settled.Match(p.stdout()))
+		return p.wait(stepTimeout) == 0 && bytes.Contains(p.stdout(), []byte("caught up")) && settled.Match(p.stdout())
 	})
 	for _, line := range []string{
 		`exportbridge status`,
 		`exportbridge tail -n 2 -f '%d{strftime[%H:%M:%S]}  %k\n'`,
-		`exportbridge cursor rewind --shift-by -3`,
-		`exportbridge cursor rewind --shift-by -3 --reason "try it" --execute`,
+		`exportbridge cursor rewind --by-duration 5s`,
+		`exportbridge cursor rewind --by-duration 5s --reason "try it" --execute`,
 	} {
 		args := words(strings.ReplaceAll(strings.TrimPrefix(line, "exportbridge "), "'", `"`))
 		p := s.start(args...)
@@ -64,7 +63,7 @@ func TestRecording(t *testing.T) {
 		}
 		text += "$ " + line + "\n" + clean(p.stdout()) + "\n"
 	}
-	if write {
+	if os.Getenv("RECORDING") == "write" {
 		writeRecording(t, strings.TrimRight(text, "\n")+"\n")
 	}
 }
