@@ -146,13 +146,16 @@ func (p *tab) sees(selector, text string) {
 // since the page may replace an element at any time.
 func (p *tab) click(selector string) {
 	p.Helper()
-	p.wait(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility() && !document.querySelector(%q).disabled`, selector, selector))
-	at := read[[]float64](p, fmt.Sprintf(`(() => {
+	// What loads above it moves it: it is clicked once it has kept its place.
+	p.wait(fmt.Sprintf(`(() => {
 		const e = document.querySelector(%q);
+		if (!e?.checkVisibility() || e.disabled) return false;
 		e.scrollIntoView({block: 'center'});
-		const box = e.getBoundingClientRect();
-		return [box.x + box.width / 2, box.y + box.height / 2];
+		const box = e.getBoundingClientRect(), was = window.clickAt;
+		window.clickAt = [box.x + box.width / 2, box.y + box.height / 2];
+		return String(was) === String(window.clickAt) && e.contains(document.elementFromPoint(...window.clickAt));
 	})()`, selector))
+	at := read[[]float64](p, `window.clickAt`)
 	p.do(chromedp.MouseClickXY(at[0], at[1]))
 }
 
