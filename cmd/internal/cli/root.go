@@ -149,9 +149,9 @@ func usageTemplate(template string) string {
 Settings are environment variables or flags: KAFKA_BROKERS is --kafka-brokers.
 "exportbridge config docs" lists them.
 {{end}}{{if takesTime .}}
-TIME is RFC 3339, such as 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, or a date
-(UTC); relative to now (-2h, -7d, -PT2H); now, earliest, or milliseconds since
-the epoch.
+TIME is one of: RFC 3339 (2026-11-22T10:57:00Z or 2026-11-22 10:57Z); a date in
+UTC (2026-11-22); an offset from now (-2h, -7d, -PT2H); Unix milliseconds; now;
+earliest.
 {{end}}`
 }
 

@@ -26,11 +26,11 @@ parallel; each is published exactly once. A range that overlaps the stream or an
 earlier backfill is rejected; --allow-overlap publishes it again, with the same
 ce_id.
 
-The job runs in this process. After an interruption or a crash, --resume
-continues it; neither loses nor repeats an event. --parallel and --rate-limit
-stay those of the job unless you pass others. A window includes its start and
-excludes its end; order is kept within a window. Exception: an event that the
-API lists late, or with another time, can be missing or published twice.
+The job runs in this process. After an interruption or a crash, continue it with
+--resume; no event is lost or repeated. A resumed job keeps its --parallel and
+--rate-limit unless you pass new values. A window includes its start and
+excludes its end; order is kept within a window. If the API lists an event late,
+or changes its time, the event can be missing or published twice.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge backfill --from 2026-01-01T00:00:00Z --to -30d --windows 8

@@ -72,10 +72,10 @@ func newCursorImportCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Reset to an exported cursor",
-		Long: `Reset a stream to an exported cursor. Events of the page at the cursor that were
-already published are skipped. FILE can be -, standard input. Stream, source and
-filter must match, unless --accept-other is given. The running bridge applies
-and acknowledges the change; without one, the command applies it itself.
+		Long: `Reset a stream to an exported cursor. If some events of the page at the cursor
+were already published, they are skipped. FILE can be -, standard input. Stream,
+source and filter must match, unless --accept-other is given. The running bridge
+applies and acknowledges the change; without one, the command applies it itself.
 
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge cursor import events.cursor

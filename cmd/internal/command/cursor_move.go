@@ -47,7 +47,7 @@ Without --execute, the command is a dry run.`,
 	m.flags(cmd)
 	cmd.Flags().StringVar(&at, "to-datetime", "", "rewind to the newest cursor committed at or before `TIME`")
 	cmd.Flags().StringVar(&by, "by-duration", "", "same as --to-datetime with -`DURATION`, such as 2h")
-	cmd.Flags().Int64Var(&shift, "shift-by", 0, "rewind by at least N pages, to a commit: `-N`")
+	cmd.Flags().Int64Var(&shift, "shift-by", 0, "go back at least N pages, to the next earlier commit; `-N` such as -100")
 	cmd.Flags().StringVar(&entry, "to-entry", "", "rewind to `ENTRY` of cursor history")
 	cli.OfferLookup(cmd, "to-entry", m.newestEntries)
 	cmd.RunE = steering(func(cmd *cobra.Command, _ []string) error {
@@ -141,14 +141,14 @@ func newCursorResetCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Reset to an arbitrary position",
-		Long: `Reset a stream to an arbitrary position, in or outside its history. A reset also
-accepts changes that block a stream: another event filter (EXPORT_EVENTS), end
-(EXPORT_END), an API key of another application, and topics that were re-created
-or lost records. The running bridge applies and acknowledges the change; without
-one, the command applies it itself.
+		Long: `Reset a stream to an arbitrary position, in or outside its history. Some changes
+block a stream until a reset accepts them: another event filter (EXPORT_EVENTS),
+another end (EXPORT_END), an API key of another application, and topics that
+were re-created or have lost records. The running bridge applies and
+acknowledges the change; without one, the command applies it itself.
 
---to-current keeps the position and only accepts such changes. --to-latest skips
-all events up to now. Without --execute, the command is a dry run.`,
+--to-current accepts such changes and leaves the position as it is. --to-latest
+skips all events up to now. Without --execute, the command is a dry run.`,
 		Example: `  exportbridge cursor reset --to-datetime 2026-11-20T00:00:00Z
   exportbridge cursor reset --to-cursor "$CURSOR" --reason "bad page" --execute`,
 		Args: cli.NoArgs,
@@ -275,6 +275,6 @@ func repeatsText(plan *control.Plan) string {
 	if r.Pages > 0 {
 		pages = " in " + cli.Counted(r.Pages, "page")
 	}
-	return fmt.Sprintf("%s%s%s,\n         published between %s and %s", cli.Counted(r.Min, "event"), pages, same,
+	return fmt.Sprintf("%s%s%s,\n         first published between %s and %s", cli.Counted(r.Min, "event"), pages, same,
 		plan.To.At.Format(timeLayout), plan.From.At.Format(timeLayout))
 }

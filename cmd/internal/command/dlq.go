@@ -63,7 +63,7 @@ func openLetters(ctx context.Context, a *cli.App, name string) (*letters, error)
 // takeReading gives a command that reads dead letters the flag --timeout.
 func takeReading(cmd *cobra.Command, timeout *time.Duration) {
 	flag := cli.Parsed(timeout, bridge.ParseDuration, "DURATION")
-	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("maximum time to read the topic (default until a partition is silent for %s)", usualPatience))
+	cmd.Flags().Var(flag, "timeout", fmt.Sprintf("maximum time to read the topic (default: no limit, but give up if a partition is silent for %s)", usualPatience))
 }
 
 // reading bounds the reading by --timeout, 0 where that was not given.
@@ -150,9 +150,9 @@ func newDLQListCommand(a *cli.App) *cobra.Command {
 		Short: "List dead letters, newest first",
 		Long: `List the dead letters of a stream, newest first, with PARTITION:OFFSET, time,
 reason, item id, size and time of a successful retry. If an item was too large
-for its letter, the letter holds its id, size, hash and position; it can be
-retried while the API accepts the cursor in the letter. If the topic cannot be
-read to its end, the command fails and prints nothing.`,
+for its letter, the letter holds only the id, size, hash and position of the
+item. Such a letter can be retried as long as the API accepts the cursor in it.
+If the topic cannot be read to its end, the command fails and prints nothing.`,
 		Example: `  exportbridge dlq list --since -24h
   exportbridge dlq list --reason bad-timestamp --limit 1000 --json`,
 		Args: cli.NoArgs,

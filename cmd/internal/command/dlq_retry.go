@@ -37,11 +37,10 @@ func newDLQRetryCommand(a *cli.App) *cobra.Command {
 message size limit. The command parses the item in the letter again; if the item
 was too large for the letter, it fetches the item from the API.
 
-The records have the header eb-origin: repair. Each record and a record of its
-retry are committed in one transaction, so repeated retries publish an event
-once. If a rewind published the event after the letter was written, a retry
-publishes it again. All letters stay in the topic; "dlq list" shows which were
-retried.
+The records have the header eb-origin: repair. Each event is committed in one
+transaction with a repair record, so repeated retries publish it once. If a
+rewind published the event after the letter was written, a retry publishes it
+again. All letters stay in the topic; "dlq list" shows which were retried.
 
 A letter that fails again is reported. --all reads the whole topic before it
 publishes. Without --execute, the command is a dry run.`,

@@ -28,11 +28,12 @@ func newPauseCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause",
 		Short: "Pause a stream",
-		Long: `Pause a stream at once, without --execute: the batch in flight is committed,
-then the API is not called. The pause lasts until "exportbridge resume", or for
---duration, and survives restarts and failovers. A bounded run (--once,
---max-events, --until or EXPORT_END) of a paused stream is rejected. Without a
-running bridge, the command applies the pause itself.`,
+		Long: `Pause a stream. The command acts at once: it has no dry run and needs no
+--execute. The bridge commits the batch in flight, then stops calling the API.
+The pause lasts until "exportbridge resume", or for --duration, and survives
+restarts and failovers. A bounded run (--once, --max-events, --until or
+EXPORT_END) of a paused stream is rejected. Without a running bridge, the
+command applies the pause itself.`,
 		Example: `  exportbridge pause --duration 30m --reason "vendor migration"
   exportbridge pause`,
 		GroupID: groupPosition,

@@ -33,9 +33,9 @@ func newStatusCommand(a *cli.App) *cobra.Command {
 bridge or, without one, as read from Redis and Kafka. The command is read-only.
 It exits with 1 if Redis or Kafka does not answer.
 
-In JSON, checkpoint.events counts the events along the committed cursor, and
-live.published the events that the reporting process has published since its
-start: after a rewind or a restart they differ.`,
+In JSON, checkpoint.events is the number of events from the start of the export
+to the committed cursor, live.published the number that the reporting process
+has published since it started. They differ after a rewind or a restart.`,
 		Example: `  exportbridge status
   exportbridge status --watch
   exportbridge status --json | jq '.[].live.state'`,
@@ -142,7 +142,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 	if c := s.Checkpoint; c != nil {
 		add("position", positionText(c, s.Live, now))
 		add("speed", s.speedText(now))
-		add("committed", fmt.Sprintf("entry %s, page %s, %s events along the cursor, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events),
+		add("committed", fmt.Sprintf("entry %s, page %s, %s events up to the cursor, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events),
 			cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))))
 	}
 	if s.Live != nil {

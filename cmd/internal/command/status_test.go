@@ -44,7 +44,7 @@ func TestStatusRows(t *testing.T) {
 		"running": {live(bridge.StateRunning, 5*time.Minute), committed(5 * time.Minute), map[string]string{
 			"state": "behind 5m0s, for 1h0m (by one)", "position": "2026-11-20 12:55:00Z, 5m0s behind",
 			"speed":     "120 events/s over the last 10 s, caught up in about 2m30s (3x real time)",
-			"committed": "entry 1.5, page 0, 99 events along the cursor, 0s ago", "published": "1,234 events by this owner since its start",
+			"committed": "entry 1.5, page 0, 99 events up to the cursor, 0s ago", "published": "1,234 events by this owner since its start",
 		}},
 		"caught up, the last page was empty": {live(bridge.StateIdle, 0), committed(5 * time.Minute), map[string]string{
 			"state": "caught up, for 1h0m (by one)", "position": "2026-11-20 13:00:00Z, at the end of the export", "speed": "120 events/s over the last 10 s",

@@ -51,7 +51,7 @@ commits no offsets.
 
   without -n      the newest 10 records, then new ones until Ctrl-C
   -n N            the newest N records, then exit
-  -n N -o AT      up to N records from AT on, but none written after the start
+  -n N -o AT      up to N existing records from AT on, then exit
   -n N -o end     N new records, then exit
 
 -o is start, end, N records before the end of each partition (-N), or a time

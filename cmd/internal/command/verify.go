@@ -50,10 +50,10 @@ if events are missing.
 --repair --execute publishes missing events, with the header eb-origin: repair.
 The events and a record that lists them are committed in one transaction, so a
 second repair publishes none of them again. The range must end before the live
-position. The repair leaves out what the stream will still publish itself:
-events ingested since it was last caught up. If events have no ingestion time,
-a bridge must run: the repair waits until it is caught up, then reads the topic
-again.`,
+position. The repair skips events that the stream has yet to publish: those
+ingested after the stream was last caught up. If events have no ingestion time,
+a bridge must be running: the repair waits until the stream is caught up, then
+reads the topic again.`,
 		Example: `  exportbridge verify --from -2d --to -1d
   exportbridge verify --from -2d --to -1d --repair --execute`,
 		GroupID: groupPosition,

@@ -247,7 +247,7 @@ func TestE2EHistoryFromKafka(t *testing.T) {
 	}
 	s.wantSaid(p, before.Version.String())
 	p, _ = s.command(0, "cursor", "rewind", "--shift-by", "-20")
-	s.wantSaid(p, " pages, with the same ce_id", "published between", "dry run")
+	s.wantSaid(p, " pages, with the same ce_id", "first published between", "dry run")
 	p, _ = s.command(1, "cursor", "rewind", "--shift-by", "-2000")
 	s.wantSaid(p, "nor in the checkpoint topic")
 	p, _ = s.command(1, "cursor", "rewind", "--by-duration", "5h")

@@ -173,7 +173,8 @@ func newConfigSchemaCommand(a *cli.App) *cobra.Command {
 		Short: "Print the JSON Schema of all settings",
 		Long: `Print the JSON Schema (2020-12) of an object with settings as members, for
 editors and deployment tools. A member is named after its variable; an object
-can hold a subset of the settings. "config show" validates them together.`,
+can hold a subset of the settings. "config show" also checks that the settings
+fit together.`,
 		Example: `  exportbridge config schema > exportbridge.schema.json`,
 		Args:    cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
