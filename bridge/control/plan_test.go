@@ -96,7 +96,7 @@ func atLeast(events int64) control.Repeats { return control.Repeats{Min: events,
 func TestRepeatsAcrossBranches(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
-		early, back, last := r.entryOf(5), r.entryOf(12), r.entryOf(19)
+		early, back, ahead, last := r.entryOf(5), r.entryOf(12), r.entryOf(15), r.entryOf(19)
 		move := func(to control.Target) {
 			t.Helper()
 			if _, err := r.Move(t.Context(), r.plan(to), why); err != nil {
@@ -117,6 +117,8 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 		move(control.RewindToEntry{Entry: back.Version})
 		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
 		repeats(control.RewindToEntry{Entry: last.Version}, control.Repeats{})
+		repeats(control.RewindToEntry{Entry: ahead.Version}, atLeast(last.Events-ahead.Events))
+		repeats(control.ResetToTime{Time: time.UnixMilli(back.WrittenAt)}, atLeast(0))
 		repeats(control.ResetToEarliest{}, atLeast(last.Events))
 		if _, err := r.Pause(t.Context(), why, 0); err != nil {
 			t.Fatal(err)

@@ -47,21 +47,27 @@ func (c *Controller) root(ctx context.Context, at bridge.Version) (epoch int64, 
 
 // passedSince returns how many events the stream has published at least since the
 // entry e, on this branch or on one that it left; nil is the beginning of the
-// export.
-func (c *Controller) passedSince(ctx context.Context, from base, e *bridge.Checkpoint) (events int64) {
+// export. all is true if every branch was compared with e.
+func (c *Controller) passedSince(ctx context.Context, from base, e *bridge.Checkpoint) (events int64, all bool) {
+	all = true
 	for at := from.Checkpoint; ; {
 		switch {
 		case e == nil:
 			events = max(events, at.Events)
-		case c.sameCount(ctx, at.Version, e.Version):
-			return max(0, at.Events-e.Events)
+		case !c.sameCount(ctx, at.Version, e.Version):
+			all = false
+		case at.Events > e.Events:
+			return at.Events - e.Events, false
 		}
-		if at.Change == nil || from.away != nil || ctx.Err() != nil {
-			return events
+		if at.Change == nil {
+			return events, all
+		}
+		if from.away != nil || ctx.Err() != nil {
+			return events, false
 		}
 		left, err := c.ports.Entries.Entry(ctx, at.Change.From)
 		if err != nil {
-			return events
+			return events, false
 		}
 		at = left.Checkpoint
 	}
@@ -74,8 +80,23 @@ func (c *Controller) repeatsFrom(ctx context.Context, from base, t time.Time) Re
 		return atLeast(0)
 	}
 	e, err := c.ports.Entries.EntryAt(ctx, t)
-	if err != nil || !c.sameCount(ctx, from.Version, e.Version) {
+	if err != nil || !c.unmoved(ctx, from, e.Version) {
 		return atLeast(0)
 	}
 	return Repeats{Max: max(0, from.Events-e.Events), Pages: -1}
+}
+
+// unmoved reports whether the stream came from an entry to where it is without a move.
+func (c *Controller) unmoved(ctx context.Context, from base, since bridge.Version) bool {
+	for at := from.Checkpoint; at.Epoch > since.Epoch; {
+		if at.Change == nil || at.Change.Moves() {
+			return false
+		}
+		left, err := c.ports.Entries.Entry(ctx, at.Change.From)
+		if err != nil {
+			return false
+		}
+		at = left.Checkpoint
+	}
+	return true
 }

@@ -139,19 +139,22 @@ func (c *Controller) moveToEntry(ctx context.Context, from base, e found) *Move 
 	m := newMove("", e.Target(), Repeats{})
 	m.To = endpointOf(&e.Checkpoint)
 	again, known := from.Events-e.Events, e.sameCount && !from.Zero()
-	switch {
-	case known && again < 0, !known && e.PositionTime > from.PositionTime && from.PositionTime > 0:
-		m.Notes = append(m.Notes, "the target is ahead of the stream: unpublished events in between are skipped")
-	case known:
+	if known && again >= 0 {
 		m.Repeats = Repeats{Min: again, Max: again, Pages: from.Pages - e.Pages}
-	default:
-		m.Repeats = atLeast(c.passedSince(ctx, from, &e.Checkpoint))
+		return m
+	}
+	if known || e.PositionTime > from.PositionTime && from.PositionTime > 0 {
+		m.Notes = append(m.Notes, "the target is ahead of the stream: events in between are skipped")
+	}
+	if n, all := c.passedSince(ctx, from, &e.Checkpoint); n > 0 || !all { // else nothing is published behind it
+		m.Repeats = atLeast(n)
 	}
 	return m
 }
 
 func (ResetToEarliest) plan(ctx context.Context, c *Controller, from base) (*Move, error) { //nolint:unparam // a Target
-	return newMove("the earliest event", bridge.Target{}, atLeast(c.passedSince(ctx, from, nil))), nil
+	passed, _ := c.passedSince(ctx, from, nil)
+	return newMove("the earliest event", bridge.Target{}, atLeast(passed)), nil
 }
 
 func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) { //nolint:unparam // a Target
