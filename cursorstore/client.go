@@ -27,7 +27,7 @@ type Client struct {
 	report  func(error)
 	// rejected is the last error of a write that a server rejected which answers
 	// reads, nil after a write that it took.
-	rejected atomic.Pointer[bridge.Fault]
+	rejected atomic.Pointer[rejection]
 }
 
 // Open validates the configuration and returns a client. It does not connect:
@@ -128,6 +128,15 @@ func (c *Client) eachPrimary(ctx context.Context, f func(context.Context, redis.
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return f(ctx, node) })
 }
 
+// rejectedFor is how long a rejected write counts. Who runs a stream writes each
+// second; who does not may not write again for long.
+const rejectedFor = 10 * time.Second
+
+type rejection struct {
+	fault *bridge.Fault
+	at    time.Time
+}
+
 // call runs one operation with the timeout, reports whether Redis is healthy,
 // and classifies the error. A cancelled caller says nothing about Redis.
 func (c *Client) call(ctx context.Context, op string, f func(context.Context) error) error {
@@ -141,14 +150,14 @@ func (c *Client) call(ctx context.Context, op string, f func(context.Context) er
 		err = fmt.Errorf("%s: %w", op, c.explain(err))
 	}
 	if errors.Is(err, ErrWrites) {
-		c.rejected.Store(bridge.FaultOf(err))
+		c.rejected.Store(&rejection{bridge.FaultOf(err), time.Now()})
 	}
 	health := err
 	if isForeign(err) {
 		health = nil
 	}
-	if rejected := c.rejected.Load(); health == nil && rejected != nil {
-		health = rejected // a read says nothing about writes
+	if r := c.rejected.Load(); health == nil && r != nil && time.Since(r.at) < rejectedFor {
+		health = r.fault // a read says nothing about writes
 	}
 	c.report(health)
 	return err
