@@ -200,9 +200,9 @@ func (t *moveTarget) parse(now time.Time) (kind string, to control.Target, err e
 		}
 		return rewind, control.RewindToEntry{Entry: version}, nil
 	case t.Datetime != "":
-		ms, err := bridge.ParseInstant(shorten(t.Datetime), now)
+		ms, err := millis("datetime", t.Datetime)
 		if err != nil {
-			return "", nil, badRequest(`"datetime": "2026-11-20T13:00:00Z"`, "datetime: %w", err)
+			return "", nil, err
 		}
 		if ms > now.UnixMilli() {
 			return "", nil, badRequest(`"latest": true`, "datetime: %s is in the future", shorten(t.Datetime))

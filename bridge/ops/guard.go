@@ -76,7 +76,7 @@ func (g *guard) mayAct(r *http.Request) error {
 	case !g.allow(peerOf(r), right, time.Now()):
 		return &Error{
 			Status: http.StatusTooManyRequests, Err: fmt.Errorf("too many wrong tokens from %s", callerOf(r)),
-			Hint: "retry in a second, or from another address",
+			Hint: "stop what sends wrong tokens from this address, or use another address",
 		}
 	case !right:
 		return unauthorized("the admin token is wrong")

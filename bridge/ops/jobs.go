@@ -141,7 +141,7 @@ func (q *jobRequest) parse(who string) (*backfill.Request, error) {
 func millis(field, text string) (int64, error) {
 	now := time.Now()
 	ms, err := bridge.ParseInstant(shorten(text), now)
-	// The hash of the plan is compared at its execution.
+	// What is executed is what was planned.
 	if later, _ := bridge.ParseInstant(shorten(text), now.Add(time.Hour)); err == nil && later != ms {
 		err = fmt.Errorf("%q is relative; write the time out", shorten(text))
 	}
@@ -192,7 +192,8 @@ func (h *handler) startJob(ctx context.Context, _, who string, body []byte) (any
 	if plan.Hash() != q.PlanHash {
 		return nil, &Error{Status: http.StatusConflict, Err: errors.New("the plan has changed: the request or the settings differ"), Hint: "plan again"}
 	}
-	return h.changeJob("start", who, q.Reason, func() (backfill.Job, error) { return plan.Job, h.Jobs.Start(ctx, plan) })
+	job := plan.Job // Start may go on with the plan when ctx has ended
+	return h.changeJob("start", who, q.Reason, func() (backfill.Job, error) { return job, h.Jobs.Start(ctx, plan) })
 }
 
 // jobAction is the body of a resumption or cancellation.
