@@ -97,8 +97,8 @@ func (s *stage) give(line string, args []string) {
 		return
 	case args[0] == "verify": // of what the moves before it let the stream publish again
 		eventually(s.t, stepTimeout, "the end of the export", func() bool {
-			p, _ := s.command(0, "cursor", "show")
-			return bytes.Contains(p.stdout(), []byte("at the end of the export"))
+			c := s.checkpoint()
+			return c.Drained && c.PositionTime > 0
 		})
 	case len(args) > 1 && args[1] == "--watch":
 		p := s.start(args...)
