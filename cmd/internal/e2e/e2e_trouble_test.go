@@ -265,7 +265,7 @@ func TestE2EOutages(t *testing.T) {
 		})
 		noticed := time.Since(broke)
 		state := s.shownState(server)
-		stuck := s.published()
+		before := s.published()
 		if code, _ := s.get("/livez"); code != 200 {
 			t.Errorf("/livez without %s = %d, want 200", server, code)
 		}
@@ -275,7 +275,7 @@ func TestE2EOutages(t *testing.T) {
 		passes(2 * time.Second) // several tries must fail
 		up()
 		healed := time.Now()
-		s.awaitPublished(max(stuck+1, n/2))
+		s.awaitPublished(min(n, max(before+1, n/2))) // without Redis it may have gone on to the end
 		resumed := time.Since(healed)
 		s.awaitState("idle")
 		eventually(t, stepTimeout, "the status to say that "+server+" is up again", func() bool {
