@@ -16,7 +16,7 @@ const (
 	HintForeign          Hint = "foreign-checkpoint" // use another name, or upgrade
 	HintMapping          Hint = "mapping"            // check how items are read
 	HintOrigin           Hint = "other-origin"       // restore the setting, or accept it by a reset
-	HintOtherTopic       Hint = "other-topic"        // part two deployments, or move the stream by a reset
+	HintOtherTopic       Hint = "other-topic"        // correct the topic, accept it by a reset, or part two deployments
 	HintOwned            Hint = "owned"              // stop the process that has the stream
 	HintOwner            Hint = "second-bridge"      // stop one of two, or part them
 	HintResume           Hint = "resume"             // end the pause

@@ -143,9 +143,10 @@ func newCursorResetCommand(a *cli.App) *cobra.Command {
 		Short: "Reset to an arbitrary position",
 		Long: `Reset a stream to an arbitrary position, in or outside its history. Some changes
 block a stream until a reset accepts them: another event filter (EXPORT_EVENTS),
-another end (EXPORT_END), an API key of another application, and topics that
-were re-created or have lost records. The running bridge applies and
-acknowledges the change; without one, the command applies it itself.
+another end (EXPORT_END), another topic (KAFKA_TOPIC), an API key of another
+application, and topics that were re-created or have lost records. The running
+bridge applies and acknowledges the change; without one, the command applies it
+itself.
 
 --to-current accepts such changes and leaves the position as it is. --to-latest
 skips all events up to now. Without --execute, the command is a dry run.`,
