@@ -35,6 +35,9 @@ type Group struct {
 	// AllowMisuse turns the checks off. The conformance suite ends processes
 	// in the midst of things. Set before use.
 	AllowMisuse bool
+	// Mute makes Shared and Rival wait until their context ends, as a server that
+	// does not answer does. Set before use.
+	Mute bool
 
 	mu       sync.Mutex // guards all below and the Owners; never held while waiting
 	members  []*Owner
@@ -404,8 +407,12 @@ func (t *Tenure) Confirm(ctx context.Context) error {
 }
 
 // Shared implements bridge.Ownership.
-func (t *Tenure) Shared(context.Context) bool {
+func (t *Tenure) Shared(ctx context.Context) bool {
 	g := t.owner.group
+	if g.Mute {
+		<-ctx.Done()
+		return false
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.ContainsFunc(g.members, func(o *Owner) bool { return o != t.owner && o.joined && !o.away })
@@ -414,6 +421,9 @@ func (t *Tenure) Shared(context.Context) bool {
 // Rival implements bridge.Ownership.
 func (t *Tenure) Rival(ctx context.Context) (string, error) {
 	g := t.owner.group
+	if g.Mute {
+		<-ctx.Done()
+	}
 	g.mu.Lock()
 	down, other := g.down || t.owner.away, g.rival
 	g.mu.Unlock()

@@ -151,5 +151,5 @@ func (f *follower) confirmBadCursor(hard context.Context) error {
 	if fault.Hint == "" {
 		fault.Advice = bridge.HintCursorRefused
 	}
-	return f.wait(verdict{wait: probeInterval, blocked: true}, &fault)
+	return f.wait(hard, verdict{wait: probeInterval, blocked: true}, &fault)
 }

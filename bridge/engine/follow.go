@@ -107,7 +107,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		case in.kind == inputHeartbeat:
 			err = f.heartbeat(soft)
 		case in.kind == inputRival:
-			if f.incidents.findRival(f.e, f.ownership.grant) {
+			if f.incidents.findRival(soft, f.e, f.ownership.grant) {
 				f.log.Info("no other bridge runs the stream any more")
 				f.schedule.due, f.incidents.resumed = time.Now(), time.Now()
 			}
@@ -279,7 +279,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 			fault = f.incidents.onConflict(err)
 		case errors.Is(err, bridge.ErrFenced):
 			f.e.observe(bridge.Observation{What: bridge.ObserveRejected, Code: bridge.DependencySink})
-			fault = f.incidents.onFenced(f.e, f.ownership.grant, err)
+			fault = f.incidents.onFenced(soft, f.e, f.ownership.grant, err)
 		}
 	}
 	v := tries.after(fault)
@@ -288,11 +288,11 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		f.schedule.due = time.Now()
 		return nil
 	}
-	return f.wait(v, fault)
+	return f.wait(soft, v, fault)
 }
 
 // wait puts the stream into back-off, or blocks it.
-func (f *follower) wait(v verdict, fault *bridge.Fault) error {
+func (f *follower) wait(ctx context.Context, v verdict, fault *bridge.Fault) error {
 	f.schedule.due = time.Now().Add(v.wait)
 	if !v.blocked {
 		f.e.observe(bridge.Observation{What: bridge.ObserveRetry, Took: v.wait, Code: fault.Code})
@@ -301,7 +301,7 @@ func (f *follower) wait(v verdict, fault *bridge.Fault) error {
 	}
 	f.schedule.blockedOn = fault.Reason
 	f.incidents.countLoss(f.e, fault)
-	yields := !f.e.cfg.bounded() && f.ownership.shouldYield(f.e, fault)
+	yields := !f.e.cfg.bounded() && f.ownership.shouldYield(ctx, f.e, fault)
 	if yields {
 		f.schedule.due = time.Now().Add(yieldWait)
 	}

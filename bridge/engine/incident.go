@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -43,7 +44,7 @@ const (
 // onFenced classifies fencing by a newer session. Once is a new owner, a
 // command, or a delayed request of our own; three times in a row is a second
 // bridge.
-func (i *incidents) onFenced(e *Engine, grant bridge.Ownership, err error) *bridge.Fault {
+func (i *incidents) onFenced(ctx context.Context, e *Engine, grant bridge.Ownership, err error) *bridge.Fault {
 	if time.Since(i.resumed) > fenceWindow {
 		i.fences = 0
 	}
@@ -53,7 +54,7 @@ func (i *incidents) onFenced(e *Engine, grant bridge.Ownership, err error) *brid
 		f.RetryAfter = min(maxFenceWait, fenceWait<<min(i.fences-2, 8))
 	}
 	if i.fences > 2 {
-		i.findRival(e, grant)
+		i.findRival(ctx, e, grant)
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonOwner
 		f.Err = fmt.Errorf("fenced %d times in a row by %s: %w", i.fences, cmp.Or(i.rival, "another bridge"), err)
 	}
@@ -63,11 +64,11 @@ func (i *incidents) onFenced(e *Engine, grant bridge.Ownership, err error) *brid
 
 // findRival looks for another bridge on the stream, and reports whether the one
 // that was found before is gone.
-func (i *incidents) findRival(e *Engine, grant bridge.Ownership) (gone bool) {
+func (i *incidents) findRival(ctx context.Context, e *Engine, grant bridge.Ownership) (gone bool) {
 	if i.looked = time.Now(); grant == nil {
 		return false
 	}
-	ctx, done := e.asking()
+	ctx, done := e.asking(ctx)
 	defer done()
 	rival, err := grant.Rival(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,7 +98,7 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 			continue
 		}
 		fault := bridge.FaultOf(err)
-		if err := f.wait(o.asking.after(fault), fault); err != nil {
+		if err := f.wait(soft, o.asking.after(fault), fault); err != nil {
 			return nil, err
 		}
 		f.e.sleepUntil(soft, f.schedule.due)
@@ -189,23 +190,19 @@ const yieldWait = 5 * time.Minute
 
 // shouldYield reports whether a blocked process should let another one have the
 // stream: what blocks it may be its own settings, key or rights.
-func (t *ownership) shouldYield(e *Engine, fault *bridge.Fault) bool {
-	switch fault.Reason {
-	case bridge.ReasonAuth, bridge.ReasonConfig, bridge.ReasonSource, bridge.ReasonTopic:
-	default:
+func (t *ownership) shouldYield(ctx context.Context, e *Engine, fault *bridge.Fault) bool {
+	own := []bridge.Reason{bridge.ReasonAuth, bridge.ReasonConfig, bridge.ReasonSource, bridge.ReasonTopic}
+	if t.grant == nil || fault.Code == bridge.CodeTopicLost || !slices.Contains(own, fault.Reason) {
 		return false // any other process would block too
 	}
-	if fault.Code == bridge.CodeTopicLost || t.grant == nil {
-		return false // the same
-	}
-	ctx, done := e.asking()
+	ctx, done := e.asking(ctx)
 	defer done()
 	return t.grant.Shared(ctx)
 }
 
 // asking bounds a question to the owner's server.
-func (e *Engine) asking() (ctx context.Context, done func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+func (e *Engine) asking(ctx context.Context) (bounded context.Context, done func()) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	e.watchdog.wait()
 	return ctx, func() { cancel(); e.watchdog.work() }
 }

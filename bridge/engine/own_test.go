@@ -383,6 +383,39 @@ func TestStopStandby(t *testing.T) {
 	})
 }
 
+// A process that looks for another bridge, or for a standby, on a server that does
+// not answer, stops at once.
+func TestStopWhileLooking(t *testing.T) {
+	t.Parallel()
+	wrong := &bridge.Fault{Class: bridge.Permanent, Code: "401", Reason: bridge.ReasonAuth, Err: errors.New("401 Unauthorized")}
+	for name, refused := range map[string]error{"for a rival": nil, "for a standby": wrong} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for at := time.Duration(0); at < 15*time.Second; at += 500 * time.Millisecond {
+				exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+					group := bridgetest.NewGroup(r.t)
+					group.Mute = true
+					source := bridge.Source(r.source)
+					if refused != nil {
+						source = refusing{r.source, refused}
+					}
+					a := r.spawnWith(group, "", source)
+					for range 3 {
+						r.after(20 * time.Second)
+						r.fence()
+					}
+					r.after(time.Second + at)
+					began := time.Now()
+					a.end()
+					if took := time.Since(began); took > 0 {
+						r.t.Errorf("stopped %s after the third fencing: took %s", time.Second+at, took)
+					}
+				})
+			}
+		})
+	}
+}
+
 // A bridge that is fenced twice within a minute, as by late requests of its
 // own, goes on soon.
 func TestFencedTwice(t *testing.T) {
