@@ -73,15 +73,15 @@ func (g *guard) mayAct(r *http.Request) error {
 	hash := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	right := strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1
 	switch {
-	case !g.allow(peerOf(r), right, time.Now()):
+	case right:
+		return nil
+	case !g.allow(peerOf(r), time.Now()):
 		return &Error{
-			Status: http.StatusTooManyRequests, Err: fmt.Errorf("too many wrong tokens from %s", callerOf(r)),
-			Hint: "stop what sends wrong tokens from this address, or use another address",
+			Status: http.StatusTooManyRequests, Err: fmt.Errorf("the admin token is wrong; too many wrong tokens from %s", callerOf(r)),
+			Hint: "send the token in HTTP_ADMIN_TOKEN_FILE, which is accepted at once",
 		}
-	case !right:
-		return unauthorized("the admin token is wrong")
 	}
-	return nil
+	return unauthorized("the admin token is wrong")
 }
 
 func unauthorized(text string) error {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// guessBurst wrong tokens of an address are answered at once, further ones at
-	// one in guessInterval.
+	// guessBurst wrong tokens of an address are answered 401, further ones at one
+	// in guessInterval.
 	guessBurst    = 10
 	guessInterval = time.Second
 	// maxGuessers bounds the addresses in memory. Guessers at more addresses get
@@ -18,16 +18,17 @@ const (
 	maxGuessers = 1024
 )
 
-// guesses slows guessing of the token, per address: an IPv6 client is its /64
-// network, the smallest that is assigned. Clients behind one proxy share an address.
+// guesses slows wrong tokens, per address: an IPv6 client is its /64 network, the
+// smallest that is assigned. A right token is never slowed: clients behind one proxy
+// share an address. This spares the log; it is the token's length that prevents
+// guessing.
 type guesses struct {
 	mu    sync.Mutex // guards wrong
 	wrong map[netip.Addr]*rate.Limiter
 }
 
-// allow reports whether to answer a token that is right or wrong. Once an address is
-// slowed, the right one is not answered either: the guesser would know it.
-func (g *guesses) allow(from netip.Addr, right bool, now time.Time) bool {
+// allow reports whether to tell an address that its token is wrong, or to slow it.
+func (g *guesses) allow(from netip.Addr, now time.Time) bool {
 	if from = from.Unmap(); from.Is6() {
 		network, _ := from.Prefix(64) // 64 is always valid
 		from = network.Addr()
@@ -35,15 +36,10 @@ func (g *guesses) allow(from netip.Addr, right bool, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	limit := g.wrong[from]
-	switch {
-	case limit == nil && right:
-		return true
-	case limit == nil:
+	if limit == nil {
 		limit = g.add(from)
-	case limit.TokensAt(now) < 1:
-		return false
 	}
-	return right || limit.AllowN(now, 1)
+	return limit.AllowN(now, 1)
 }
 
 func (g *guesses) add(from netip.Addr) *rate.Limiter {

@@ -72,7 +72,8 @@ type handler struct {
 //
 // Unknown Host names get 421, requests of other sites' pages 403, but for links to the
 // web UI. Actions require the token; without a token they are restricted to localhost.
-// An address that tries wrong tokens gets 429 for all but one token a second.
+// An address that sends wrong tokens gets 429 for all but one of them a second; the right
+// token is accepted at once.
 func Handler(cfg Config, parts Parts) http.Handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
