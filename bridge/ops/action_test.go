@@ -30,6 +30,14 @@ func TestWhoMayAct(t *testing.T) {
 	locked := ops.Config{Addr: ":8080", AdminToken: rightToken, AllowedHosts: []string{"Bridge.Example.com"}}
 	bearer := func(token string) map[string]string { return map[string]string{"Authorization": token} }
 	const remote = "10.1.2.3:4000"
+	proxied := func(origin string, site ...string) ask {
+		h := bearer("Bearer " + rightToken)
+		h["Origin"] = origin
+		for _, s := range site {
+			h["Sec-Fetch-Site"] = s
+		}
+		return ask{host: "10.1.2.4:8080", peer: remote, header: h}
+	}
 	for _, tc := range []struct {
 		name string
 		cfg  ops.Config
@@ -69,6 +77,14 @@ func TestWhoMayAct(t *testing.T) {
 		{"from another port", open, ask{header: map[string]string{"Origin": "http://localhost:9090"}}, 403, "cross-site"},
 		{"from our own page", open, ask{header: map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost:8080"}}, 200, ""},
 		{"from another site with the token", locked, ask{header: map[string]string{"Sec-Fetch-Site": "cross-site", "Authorization": "Bearer " + rightToken}}, 403, "cross-site"},
+		{"from our page behind a proxy that changes Host", locked, proxied("http://bridge.example.com"), 200, ""},
+		{"from our page behind a proxy at a port of its own", locked, proxied("http://Bridge.example.com:8443"), 200, ""},
+		{"from another name behind that proxy", locked, proxied("http://ops.example.com"), 403, "cross-site request from http://ops.example.com"},
+		{"from a name below ours behind that proxy", locked, proxied("http://x.bridge.example.com"), 403, "cross-site"},
+		{"from a name that is ours as a user's", locked, proxied("http://bridge.example.com@evil.example"), 403, "cross-site"},
+		{"from an IP address behind that proxy", locked, proxied("http://10.0.0.9"), 403, "cross-site"},
+		{"from no origin behind that proxy", locked, proxied("null"), 403, "cross-site"},
+		{"from our name where the browser says it is another site", locked, proxied("http://bridge.example.com", "same-site"), 403, "cross-site"},
 
 		{"by a name of somebody else", open, ask{host: "evil.example:8080"}, 421, "unknown Host name"},
 		{"by a name that begins as ours", open, ask{host: "localhost.evil.example"}, 421, "unknown Host name"},
@@ -102,6 +118,23 @@ func TestWhoMayAct(t *testing.T) {
 				t.Error("the answer tells the token")
 			}
 		})
+	}
+}
+
+// The page of a name that is not allowed says which setting allows it, unless the
+// browser knows that it is another site.
+func TestOriginHint(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ origin, site, hint string }{
+		{"http://ops.example.com:81", "", "if this is the web UI behind a proxy, add ops.example.com to HTTP_ALLOWED_HOSTS"},
+		{"http://ops.example.com:81", "cross-site", "use the web UI of this server, or curl"},
+		{"null", "", "use the web UI of this server, or curl"},
+	} {
+		w := newSite(ops.Config{}).do(ask{line: pausePath, body: anyReason, header: map[string]string{"Origin": tc.origin, "Sec-Fetch-Site": tc.site}})
+		wantRefusal(t, w, 403, "cross-site request")
+		if want := fmt.Sprintf(`"hint":%q`, tc.hint); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s %s: %s lacks %s", tc.origin, tc.site, w.Body, want)
+		}
 	}
 }
 

@@ -17,8 +17,9 @@ type Config struct {
 	// localhost.
 	AdminToken bridge.Secret `env:"HTTP_ADMIN_TOKEN" secret:"yes" desc:"bearer token for actions over HTTP, 16 characters or more; if empty, actions are restricted to localhost"`
 	// AllowedHosts are the accepted Host names besides localhost, IP addresses and
-	// the host of Addr.
-	AllowedHosts []string `env:"HTTP_ALLOWED_HOSTS" desc:"accepted Host names besides localhost and IP addresses" example:"bridge.example.com"`
+	// the host of Addr. Web pages of these names may act even if a proxy changes
+	// Host.
+	AllowedHosts []string `env:"HTTP_ALLOWED_HOSTS" desc:"accepted Host names besides localhost and IP addresses; also accepted as Origin, for a web UI behind a proxy that changes Host" example:"bridge.example.com"`
 	// PProf serves Go profiles to clients on this machine.
 	PProf bool `env:"HTTP_PPROF" desc:"serve Go profiles at /debug/pprof/ to localhost"`
 	// ShowEvents exposes the payload of sampled events to every client.

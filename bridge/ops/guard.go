@@ -19,7 +19,8 @@ const localhost = "localhost"
 // guard authorizes requests.
 type guard struct {
 	token *[sha256.Size]byte // of the hash of the token; nil where none is set
-	hosts []string           // in lower case
+	names []string           // HTTP_ALLOWED_HOSTS, in lower case
+	own   string             // host of HTTP_ADDR, where healthcheck asks
 	guesses
 }
 
@@ -30,10 +31,10 @@ func newGuard(cfg Config) *guard {
 		g.token = &hash
 	}
 	for _, name := range cfg.AllowedHosts {
-		g.hosts = append(g.hosts, strings.ToLower(name))
+		g.names = append(g.names, strings.ToLower(name))
 	}
-	if host, _, err := net.SplitHostPort(cfg.Addr); err == nil && host != "" {
-		g.hosts = append(g.hosts, strings.ToLower(host)) // healthcheck asks there
+	if host, _, err := net.SplitHostPort(cfg.Addr); err == nil {
+		g.own = strings.ToLower(host)
 	}
 	return g
 }
@@ -46,7 +47,7 @@ func (g *guard) knowsHost(header string) bool {
 		host = strings.TrimSuffix(strings.TrimPrefix(header, "["), "]")
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == localhost || strings.HasSuffix(host, "."+localhost) || slices.Contains(g.hosts, host) {
+	if host == localhost || strings.HasSuffix(host, "."+localhost) || host != "" && host == g.own || slices.Contains(g.names, host) {
 		return true
 	}
 	_, err = netip.ParseAddr(host)
@@ -105,19 +106,36 @@ func isLocal(r *http.Request) bool {
 	return peerOf(r).IsLoopback()
 }
 
-// fromOtherSite reports whether a web page of another site sent a request. It could
-// not read the answer, but could exhaust connections. It may link to the web UI.
-func fromOtherSite(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
+// checkSite returns an error if a web page of another site sent a request. It could not
+// read the answer, but could exhaust connections. It may link to the web UI.
+func (g *guard) checkSite(r *http.Request) error {
+	origin, hint := r.Header.Get("Origin"), "use the web UI of this server, or curl"
 	switch site := r.Header.Get("Sec-Fetch-Site"); {
 	case site == "none" || site == "same-origin":
-		return false
-	case origin != "":
+		return nil
+	case site != "":
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if reads && origin == "" && !strings.HasPrefix(r.URL.Path, apiRoot) && !strings.HasPrefix(r.URL.Path, debugRoot) {
+			return nil
+		}
+	case origin == "": // no browser, or a read
+		return nil
+	default: // a browser that does not say, as over plain HTTP
 		u, err := url.Parse(origin)
-		return err != nil || u.Host != r.Host
-	default:
-		return site != "" && (strings.HasPrefix(r.URL.Path, apiRoot) || strings.HasPrefix(r.URL.Path, debugRoot))
+		if err != nil || u.Hostname() == "" {
+			break
+		}
+		// A proxy may have changed Host, but not Origin.
+		if name := strings.ToLower(u.Hostname()); u.Host == r.Host || slices.Contains(g.names, name) {
+			return nil
+		}
+		hint = fmt.Sprintf("if this is the web UI behind a proxy, add %s to HTTP_ALLOWED_HOSTS", shorten(u.Hostname()))
 	}
+	text := "cross-site request"
+	if origin != "" {
+		text += " from " + shorten(origin)
+	}
+	return &Error{Status: http.StatusForbidden, Err: errors.New(text), Hint: hint}
 }
 
 // peerOf is the address of the caller, the zero Addr if unknown.

@@ -2,7 +2,6 @@ package ops
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -84,9 +83,7 @@ func Handler(cfg Config, parts Parts) http.Handler {
 	}
 	mux := http.NewServeMux()
 	h.route(mux)
-	sites := http.NewCrossOriginProtection()
-	sites.SetDenyHandler(http.HandlerFunc(h.denySite))
-	return h.secure(sites.Handler(mux))
+	return h.secure(mux)
 }
 
 func (h *handler) route(mux *http.ServeMux) {
@@ -140,16 +137,12 @@ func (h *handler) secure(next http.Handler) http.Handler {
 			})
 			return
 		}
-		if fromOtherSite(r) {
-			h.denySite(w, r)
+		if err := h.guard.checkSite(r); err != nil {
+			h.fail(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (h *handler) denySite(w http.ResponseWriter, r *http.Request) {
-	h.fail(w, r, &Error{Status: http.StatusForbidden, Err: errors.New("cross-site request"), Hint: "use the web UI of this server, or curl"})
 }
 
 func onlyLocal(next http.HandlerFunc) http.HandlerFunc {
