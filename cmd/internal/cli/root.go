@@ -161,8 +161,8 @@ func init() { cobra.AddTemplateFunc("takesTime", takesTime) }
 func takesTime(cmd *cobra.Command) bool {
 	takes := false
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		kind, _ := pflag.UnquoteUsage(f)
-		takes = takes || kind == "TIME"
+		kind, usage := pflag.UnquoteUsage(f)
+		takes = takes || kind == "TIME" || strings.Contains(usage, "@TIME")
 	})
 	return takes
 }

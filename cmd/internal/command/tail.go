@@ -55,7 +55,7 @@ commits no offsets.
   -n N -o end     N new records, then exit
 
 -o is start, end, N records before the end of each partition (-N), or a time
-(@TIME: RFC 3339, milliseconds since the epoch, or relative to now as in @-10m).
+(@TIME, such as @-10m).
 
 -f takes the % verbs of rpk: %t topic, %p partition, %o offset, %k key,
 %v value, %h{%k=%v } headers, %d{strftime[%H:%M:%S]} time, \n newline.`,

@@ -3,6 +3,9 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"exportbridge/bridge"
 )
 
 func TestSettingsTable(t *testing.T) {
@@ -20,5 +23,15 @@ func TestSettingsTable(t *testing.T) {
 	}
 	if got := tableText.Replace("a|b <c>"); got != `a\|b \<c>` {
 		t.Errorf("cell %q", got)
+	}
+}
+
+// The setting of a time lists the forms that a time may have, as the error does.
+func TestStartListsForms(t *testing.T) {
+	t.Parallel()
+	_, err := bridge.ParseInstant("?", time.Now())
+	_, forms, _ := strings.Cut(err.Error(), ": use ")
+	if row := Markdown(Variables()); forms == "" || !strings.Contains(row, "begins: "+forms+" |") {
+		t.Errorf("the settings do not list %q as the forms of EXPORT_START", forms)
 	}
 }

@@ -38,7 +38,7 @@ var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.E
 
 // windowConfig has the bounds of a stream's export.
 type windowConfig struct {
-	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: RFC 3339, now, earliest, -24h or milliseconds since the epoch" example:"2026-11-01T00:00:00Z"`
+	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, 2026-11-22 (UTC), -2h, -7d, -PT2H, now, earliest, or milliseconds since the epoch"`
 	End   string `env:"EXPORT_END" stream:"yes" desc:"exclusive end of a bounded stream, which completes once that time has passed; without it, the stream has no end" example:"2026-11-02T00:00:00Z"`
 }
 
