@@ -15,9 +15,9 @@ const (
 	// groupSession and groupPatience are what a Group has unless told otherwise.
 	groupSession  = 10 * time.Second
 	groupPatience = 20 * time.Second
-	// groupTruce is how long a process is kept away whose instance id another
-	// one has taken.
-	groupTruce = 5 * time.Minute
+	// groupTwin is when a process is to ask again whose instance id another one
+	// has taken.
+	groupTwin = 3 * time.Second
 )
 
 // Group decides in memory which of several processes runs a stream. Open
@@ -230,8 +230,8 @@ type Owner struct {
 	away    bool
 	joined  bool
 	inCall  bool
-	fenced  time.Time // when another process took the instance id
-	refusal error     // of the next Acquire
+	fenced  bool  // another process took the instance id
+	refusal error // of the next Acquire
 }
 
 // FailAcquire makes the next Acquire return err, one that waits too.
@@ -290,12 +290,11 @@ func (o *Owner) refused() error {
 		o.refusal = nil
 		return err
 	}
-	left := groupTruce - time.Since(o.fenced)
-	if o.fenced.IsZero() || left <= 0 && o.rival() == nil {
+	if !o.fenced || o.rival() == nil {
 		return nil
 	}
 	return &bridge.Fault{
-		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: max(left, time.Minute),
+		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: groupTwin,
 		Hint: "give each process an instance id of its own", Err: fmt.Errorf("another process has joined with our instance id %s", o.instance),
 	}
 }
@@ -328,12 +327,12 @@ func (o *Owner) join() {
 	if o.joined {
 		return
 	}
-	o.joined = true
+	o.joined, o.fenced = true, false
 	r := o.rival()
 	if r == nil {
 		return
 	}
-	r.joined, r.fenced = false, time.Now()
+	r.joined, r.fenced = false, true
 	g := o.group
 	if g.tenure != nil && g.tenure.owner == r {
 		g.expire(g.tenure)

@@ -168,7 +168,6 @@ func (e *Engine) Alive() bool { return e.watchdog.alive() }
 
 // sleepUntil waits until t or until ctx ends.
 func (e *Engine) sleepUntil(ctx context.Context, t time.Time) {
-	e.watchdog.wait()
-	defer e.watchdog.work()
+	defer e.watchdog.wait()()
 	bridge.Sleep(ctx, time.Until(t))
 }

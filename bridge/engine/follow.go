@@ -133,8 +133,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 // next waits for the next input. Stopping has priority over commands, and
 // commands over pages, which a reset makes obsolete.
 func (f *follower) next(ctx context.Context) input {
-	defer f.e.watchdog.work()
-	f.e.watchdog.wait()
+	defer f.e.watchdog.wait()()
 	select {
 	case <-ctx.Done():
 		return input{kind: inputStop}

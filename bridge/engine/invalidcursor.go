@@ -108,8 +108,7 @@ func (at *progress) loadPublished(ctx context.Context) error {
 	if !at.overlaps() || at.published != nil {
 		return nil
 	}
-	at.e.watchdog.wait()
-	defer at.e.watchdog.work()
+	defer at.e.watchdog.wait()()
 	held, err := at.e.ports.Published.Index(ctx, time.UnixMilli(at.head.Overlap.From), at.head.Source)
 	if err != nil {
 		return fmt.Errorf("read the published events: %w", err)

@@ -15,6 +15,9 @@ const (
 	// boundedPatience is how long a bounded run waits for ownership. It exceeds
 	// the time after which a dead process loses its streams.
 	boundedPatience = time.Minute
+	// refusedPatience is how long a refused process that may join again remains
+	// blocked before it is a standby.
+	refusedPatience = 5 * time.Second
 	// lossWait bounds the wait for the owner's client to notice a lost
 	// ownership.
 	lossWait = 10 * time.Second
@@ -80,21 +83,22 @@ var (
 func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 	f := o.f
 	f.log.Info("waiting for ownership")
+	f.setState(bridge.StateStandby, nil)
 	for {
-		f.setState(bridge.StateStandby, nil)
 		grant, err := o.ask(soft)
 		switch {
 		case err == nil:
 			return grant, nil
 		case soft.Err() != nil:
 			return nil, nil //nolint:nilnil // stopped before the stream was ours
-		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner):
+		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bridge.ErrNotOwner) && f.e.cfg.bounded():
 			return nil, f.e.blocked(&bridge.Fault{
 				Class: bridge.Permanent, Code: "owner", Reason: bridge.ReasonOwner,
 				Advice: bridge.HintOwned,
 				Err:    fmt.Errorf("ownership not acquired within %s: %w", boundedPatience, err),
 			})
 		case errors.Is(err, context.DeadlineExceeded):
+			f.setState(bridge.StateStandby, nil)
 			continue
 		}
 		fault := bridge.FaultOf(err)
@@ -105,16 +109,19 @@ func (o *ownerLoop) acquire(soft context.Context) (bridge.Ownership, error) {
 	}
 }
 
-// ask tries to acquire ownership once; a bounded run for boundedPatience.
+// ask tries to acquire ownership once: a bounded run for boundedPatience, a
+// refused process for refusedPatience.
 func (o *ownerLoop) ask(ctx context.Context) (bridge.Ownership, error) {
-	f := o.f
+	f, patience := o.f, refusedPatience
 	if f.e.cfg.bounded() {
+		patience = boundedPatience
+	}
+	if f.e.cfg.bounded() || f.state != bridge.StateStandby {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, boundedPatience)
+		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
-	f.e.watchdog.wait()
-	defer f.e.watchdog.work()
+	defer f.e.watchdog.wait()()
 	return f.e.ports.Owner.Acquire(ctx)
 }
 
@@ -157,8 +164,7 @@ func (o *ownerLoop) awaitLoss(ctx context.Context) {
 	f := o.f
 	ctx, cancel := context.WithTimeout(ctx, lossWait)
 	defer cancel()
-	f.e.watchdog.wait()
-	defer f.e.watchdog.work()
+	defer f.e.watchdog.wait()()
 	select {
 	case <-f.ownership.grant.Lost():
 	case <-ctx.Done():

@@ -292,7 +292,8 @@ func twoGroups(t *testing.T, seen bool) {
 	})
 }
 
-// What waiting does not cure blocks the stream, and is tried again later.
+// A process whose instance id another one has taken is blocked all the time, and
+// has the stream back within seconds of the other one's end.
 func TestOwnerRefuses(t *testing.T) {
 	t.Parallel()
 	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
@@ -302,17 +303,42 @@ func TestOwnerRefuses(t *testing.T) {
 		r.after(5 * time.Second)
 		b := r.spawn(group, "pod-0") // the same id: takes the stream away
 		r.after(5 * time.Second)
-		a.want(bridge.StateBlocked, bridge.ReasonOwner, false)
 		b.want(bridge.StateIdle, "", true)
 		r.source.Grow(10)
-		r.after(time.Minute)
+		for range 600 {
+			a.want(bridge.StateBlocked, bridge.ReasonOwner, false)
+			r.after(100 * time.Millisecond)
+		}
+		if n := strings.Count(r.log.String(), "msg=blocked"); n != 1 {
+			t.Errorf("%d log records say that it is blocked", n)
+		}
 		r.wantOnce()
 		b.end()
 		r.source.Grow(10)
-		r.after(6 * time.Minute)
+		r.after(20 * time.Second)
 		a.want(bridge.StateIdle, "", true)
 		r.wantOnce()
 		a.end()
+	})
+}
+
+// A blocked process that may join again, and is not the owner, stands by.
+func TestRefusedOwnerStandsBy(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		group := bridgetest.NewGroup(r.t)
+		a, b := r.spawn(group, "pod-0"), r.spawn(group, "pod-1")
+		r.after(5 * time.Second)
+		c := r.spawn(group, "pod-0")
+		r.after(5 * time.Second)
+		group.Give(b.owner)
+		a.want(bridge.StateBlocked, bridge.ReasonOwner, false)
+		c.end()
+		r.after(20 * time.Second)
+		a.want(bridge.StateStandby, "", false)
+		b.want(bridge.StateIdle, "", true)
+		a.end()
+		b.end()
 	})
 }
 

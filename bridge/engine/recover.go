@@ -14,8 +14,7 @@ import (
 // then determines the checkpoint to resume from and verifies that it matches
 // the configuration.
 func (f *follower) recover(ctx context.Context) error {
-	f.e.watchdog.wait()
-	defer f.e.watchdog.work()
+	defer f.e.watchdog.wait()()
 	f.session = newSession(f.e)
 	r := recovery{f}
 	if err := r.restore(ctx); err != nil {

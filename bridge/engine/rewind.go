@@ -65,8 +65,7 @@ func (at *progress) loadRewindIndex(ctx context.Context, p *bridge.Page) {
 	// topic to be read.
 	slices.Sort(times)
 	first := times[len(times)/10]
-	at.e.watchdog.wait()
-	defer at.e.watchdog.work()
+	defer at.e.watchdog.wait()()
 	ctx, cancel := context.WithTimeout(ctx, rewindIndexTimeout)
 	defer cancel()
 	events, err := at.e.ports.Published.PartialIndex(ctx, time.UnixMilli(first).Add(-at.e.cfg.Overlap), at.head.Source)

@@ -16,8 +16,9 @@ type watchdog struct {
 	workingSince atomic.Int64
 }
 
-func (w *watchdog) wait() { w.workingSince.Store(0) }
-func (w *watchdog) work() { w.workingSince.Store(time.Now().UnixMilli()) }
+// wait begins a wait, and returns what ends it.
+func (w *watchdog) wait() (work func()) { w.workingSince.Store(0); return w.work }
+func (w *watchdog) work()               { w.workingSince.Store(time.Now().UnixMilli()) }
 
 func (w *watchdog) alive() bool {
 	since := w.workingSince.Load()

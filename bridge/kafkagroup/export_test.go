@@ -17,11 +17,8 @@ func (o *Owner) Kill() {
 	}
 }
 
-// Shorten sets how long a fenced process stays away, and how long the group
-// waits for a Release.
-func (o *Owner) Shorten(fencedBackoff, letGo time.Duration) {
-	o.fencedBackoff, o.releaseWait = fencedBackoff, letGo
-}
+// Shorten sets how long the group waits for a Release.
+func (o *Owner) Shorten(releaseWait time.Duration) { o.releaseWait = releaseWait }
 
 // StaleAfter sets how long it is waited for a member that may be a late request's.
 func (o *Owner) StaleAfter(d time.Duration) { o.staleAfter = d }

@@ -29,10 +29,10 @@ const (
 	// releaseTimeout bounds how long Release waits until other members can own
 	// the stream.
 	releaseTimeout = 5 * time.Second
-	// fencedBackoff is how long this process leaves its instance id to the
-	// other process that uses it. Two that rejoined at once would fence each
-	// other for ever.
-	fencedBackoff = 5 * time.Minute
+	// twinInterval is how often a process that lost its instance id looks
+	// whether the other process that uses it is gone. It does not rejoin
+	// before: two that rejoined at once would fence each other for ever.
+	twinInterval = 3 * time.Second
 	// staleMemberMargin is added to the session timeout of a member that may
 	// stem from a delayed request.
 	staleMemberMargin = 2 * time.Second
@@ -55,15 +55,15 @@ type Owner struct {
 	group     Group
 	name      string
 	partition int32
-	// fencedBackoff and letGo are the constants, but for tests; staleAfter is how
-	// long a membership lives on whose process is gone.
-	fencedBackoff, releaseWait, staleAfter time.Duration
+	// releaseWait is the constant, but for tests; staleAfter is how long a
+	// membership lives on whose process is gone.
+	releaseWait, staleAfter time.Duration
 
 	mu     sync.Mutex // guards all below; never held while waiting
 	member *member    // nil while this process is not in the group
-	// fenced is when another process took over the instance id; this process
-	// does not rejoin for a while after it.
-	fenced time.Time
+	// fenced: some member has taken over the instance id, and this process has
+	// not rejoined since.
+	fenced bool
 	// quiet is until when the cause is unknown: a delayed request of this
 	// process has the same effect, and expires after a session timeout.
 	quiet  time.Time
@@ -80,7 +80,7 @@ var (
 func (g *Group) Owner() *Owner {
 	return &Owner{
 		group: *g, name: g.Name(), partition: kafkaclient.CheckpointPartition(g.Stream),
-		fencedBackoff: fencedBackoff, releaseWait: maxReleaseWait, staleAfter: g.SessionTimeout + staleMemberMargin,
+		releaseWait: maxReleaseWait, staleAfter: g.SessionTimeout + staleMemberMargin,
 	}
 }
 
@@ -140,12 +140,12 @@ func (o *Owner) enter(ctx context.Context) (*member, error) {
 	if bridge.Sleep(ctx, time.Until(quiet)); ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if left := time.Until(fenced.Add(o.fencedBackoff)); !fenced.IsZero() && quiet.IsZero() && left > 0 {
-		return nil, o.fencedFault(left)
-	}
-	if err := o.prepare(ctx, !fenced.IsZero()); err != nil {
+	if err := o.prepare(ctx, fenced); err != nil {
 		return nil, err
 	}
+	o.mu.Lock()
+	o.fenced = false // until the new membership is
+	o.mu.Unlock()
 	m, err := o.newMember()
 	if err != nil {
 		return nil, err
@@ -180,10 +180,9 @@ func (o *Owner) prepare(ctx context.Context, fenced bool) error {
 	if err != nil {
 		return o.group.fault(err, client)
 	}
-	ours := func(m Member) bool { return m.InstanceID == o.group.InstanceID }
-	if fenced && slices.ContainsFunc(members, ours) {
-		o.noteConflict()
-		return o.fencedFault(o.fencedBackoff)
+	twin := slices.IndexFunc(members, func(m Member) bool { return m.InstanceID == o.group.InstanceID })
+	if fenced && twin >= 0 {
+		return o.fencedFault(members[twin].Host)
 	}
 	return nil
 }
@@ -233,26 +232,18 @@ func (o *Owner) forget(m *member) {
 	}
 }
 
-// noteConflict records that another process uses our instance id.
-func (o *Owner) noteConflict() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.fenced, o.quiet = time.Now(), time.Time{}
-}
-
 // suspectConflict records that some member uses our instance id.
 func (o *Owner) suspectConflict() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.fenced = time.Now()
-	o.quiet = o.fenced.Add(o.staleAfter)
+	o.fenced, o.quiet = true, time.Now().Add(o.staleAfter)
 }
 
-func (o *Owner) fencedFault(left time.Duration) *bridge.Fault {
+func (o *Owner) fencedFault(host string) *bridge.Fault {
 	return &bridge.Fault{
-		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: left,
+		Class: bridge.Permanent, Reason: bridge.ReasonOwner, Code: "fenced_instance_id", RetryAfter: twinInterval,
 		Hint: "set a unique BRIDGE_INSTANCE_ID per process, such as the pod name, or none; then restart this process",
-		Err:  fmt.Errorf("group %s: another process has joined with the same BRIDGE_INSTANCE_ID=%s; not rejoining", o.name, o.group.InstanceID),
+		Err:  fmt.Errorf("group %s: the process at %s has joined with the same BRIDGE_INSTANCE_ID=%s; not rejoining until it has left", o.name, host, o.group.InstanceID),
 	}
 }
 

@@ -182,7 +182,8 @@ func ownerServerAway(t *testing.T, f OwnerFixture) {
 }
 
 // ownerTwins has two processes with one static id, which is a mistake of the
-// operator's. The newer one may be the older one's replacement.
+// operator's. The newer one may be the older one's replacement; the older one has
+// the stream back soon after the newer one's end.
 func ownerTwins(t *testing.T, f OwnerFixture) {
 	a, b := f.Open("twin"), f.Open("twin")
 	older := mustAcquire(t, a)
@@ -192,13 +193,7 @@ func ownerTwins(t *testing.T, f OwnerFixture) {
 	older.Release()
 	for range 2 {
 		_, err := acquire(t, a)
-		fault, ok := errors.AsType[*bridge.Fault](err)
-		if !ok || fault.Class != bridge.Permanent || fault.Reason != bridge.ReasonOwner || fault.Hint == "" {
-			t.Fatalf("acquire of the older process returned %v, want a permanent fault of the owner with a hint", err)
-		}
-		if fault.RetryAfter < time.Minute {
-			t.Errorf("the older process is to try again after %s: they would fight", fault.RetryAfter)
-		}
+		wantTwin(t, err)
 	}
 	select {
 	case <-newer.Lost():
@@ -207,6 +202,34 @@ func ownerTwins(t *testing.T, f OwnerFixture) {
 	}
 	wantHeld(t, newer)
 	newer.Release()
+	f.Stop(b)
+	for began := time.Now(); ; {
+		back, err := acquire(t, a)
+		if err == nil {
+			wantHeld(t, back)
+			back.Release()
+			return
+		}
+		retry := time.NewTimer(wantTwin(t, err))
+		<-retry.C
+		if time.Since(began) > patience {
+			t.Fatalf("the older process has not come back within %s", patience)
+		}
+	}
+}
+
+// wantTwin checks why a process is refused whose static id another one uses, and
+// returns when it is to ask again.
+func wantTwin(t *testing.T, err error) time.Duration {
+	t.Helper()
+	fault, ok := errors.AsType[*bridge.Fault](err)
+	if !ok || fault.Class != bridge.Permanent || fault.Reason != bridge.ReasonOwner || fault.Hint == "" {
+		t.Fatalf("acquire of the older process returned %v, want a permanent fault of the owner with a hint", err)
+	}
+	if fault.RetryAfter <= 0 || fault.RetryAfter > patience/2 {
+		t.Fatalf("the older process is to ask again after %s, want some seconds", fault.RetryAfter)
+	}
+	return fault.RetryAfter
 }
 
 func ownerLoses(t *testing.T, f OwnerFixture) {
