@@ -21,6 +21,13 @@ type Entries interface {
 	// checkpoint. Both return bridge.ErrNoCheckpoint if there is none.
 	EntryAt(ctx context.Context, t time.Time) (bridge.Entry, error)
 	Back(ctx context.Context, pages int64) (bridge.Entry, error)
+	// Around returns the newest entry of the current branch whose PositionTime is
+	// before t, and the oldest one whose PositionTime is late or after it; nil if
+	// there is none.
+	Around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error)
+	// Find returns the newest entry that matches, on any branch. It reads all
+	// newer ones.
+	Find(ctx context.Context, match func(*bridge.Checkpoint) bool) (bridge.Entry, error)
 }
 
 // Inbox takes requests to the bridge that runs the stream.

@@ -139,6 +139,35 @@ func (s *redis) Back(_ context.Context, pages int64) (bridge.Entry, error) {
 	return s.first(func(e *bridge.Entry) bool { return e.Pages <= now-pages })
 }
 
+func (s *redis) Around(_ context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
+	if err := s.check(); err != nil {
+		return nil, nil, err
+	}
+	all := s.branch()
+	if len(all) == 0 {
+		return nil, nil, bridge.ErrNoCheckpoint
+	}
+	for i, at := 0, all[0].Version; i < len(all) && before == nil; i++ {
+		e := &all[i]
+		if e.Epoch != at.Epoch || e.Version.Compare(at) > 0 {
+			continue
+		}
+		if e.Parent != nil {
+			at = *e.Parent
+		}
+		if e.PositionTime < t.UnixMilli() {
+			before = &e.Checkpoint
+		} else if e.PositionTime >= late.UnixMilli() {
+			later = &e.Checkpoint
+		}
+	}
+	return before, later, nil
+}
+
+func (s *redis) Find(_ context.Context, match func(*bridge.Checkpoint) bool) (bridge.Entry, error) {
+	return s.first(func(e *bridge.Entry) bool { return match(&e.Checkpoint) })
+}
+
 func (s *redis) Next(ctx context.Context) (bridge.Command, error) {
 	c, err := s.inbox.Next(ctx)
 	if err = fault(err); err != nil && ctx.Err() == nil {

@@ -67,6 +67,7 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
 	if want := c.cfg.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
 		m.Notes = append(m.Notes, fmt.Sprintf("the settings change, from %s to %s", from.Origin, want))
+		m.Repeats = between(0, m.Max) // the new settings may exclude some
 	}
 	if from.away != nil {
 		m.Notes = append(m.Notes, c.awayNote(from.away))

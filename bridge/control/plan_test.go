@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,7 +44,13 @@ func targets(r *harness, lose func(*harness), name string) {
 	now, back := r.now(), r.entryOf(12)
 	at := time.UnixMilli(back.WrittenAt).Add(time.Millisecond)
 	other := bridge.Checkpoint{Format: 1, Stream: "events", Cursor: "elsewhere", Origin: r.engine.Origin, Events: 70, Pages: 7, PositionTime: 1000}
-	exactly := control.Repeats{Min: now.Events - back.Events, Max: now.Events - back.Events, Pages: now.Pages - 12}
+	r.engine.Overlap = time.Minute
+	r.control()
+	anew := func(tail int) control.Repeats {
+		n := control.Count(now.Events - back.Events + int64(tail))
+		return control.Repeats{Min: n, Max: n, Pages: control.Count(now.Pages - 12)}
+	}
+	exactly := anew(0)
 	lose(r)
 	for _, c := range []struct {
 		to     control.Target
@@ -55,12 +62,14 @@ func targets(r *harness, lose func(*harness), name string) {
 		{control.RewindPages{Pages: now.Pages - 12}, "(the newest commit at least ", exactly, back.Cursor, ""},
 		{control.RewindToTime{Time: at}, "(the newest commit at or before " + at.UTC().Format("2006-01-02"), exactly, back.Cursor, ""},
 		{control.RewindToEntry{Entry: back.Version}, "entry " + back.Version.String(), exactly, back.Cursor, ""},
-		{control.ResetToEarliest{}, "the earliest event", atLeast(now.Events), "", ""},
-		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on", atLeast(0), "", ""},
+		{control.ResetToEarliest{}, "the earliest event", between(now.Events, now.Events), "", ""},
+		{control.ResetToTime{Time: time.UnixMilli(1000)}, "events from 1970-01-01T00:00:01Z on", between(now.Events-10, now.Events), "", "EXPORT_OVERLAP (1m0s)"},
 		{control.ResetToLatest{}, "events from now on", control.Repeats{}, "", "are skipped"},
 		{control.ResetToCurrent{}, "the same position", control.Repeats{}, now.Cursor, "accepted as they are now"},
-		{control.ResetToCursor{Cursor: "elsewhere"}, "cursor elsewhere  (sha256 ", atLeast(0), "elsewhere", ""},
-		{control.Import{Checkpoint: other}, "1970-01-01 00:00:01Z", atLeast(0), "elsewhere", ""},
+		{control.ResetToCursor{Cursor: "elsewhere"}, "cursor elsewhere  (sha256 ", notKnown, "elsewhere", ""},
+		{control.ResetToCursor{Cursor: back.Cursor}, "(as in entry ", anew(len(back.Tail)), back.Cursor, ""},
+		{control.Import{Checkpoint: other}, "1970-01-01 00:00:01Z", notKnown, "elsewhere", ""},
+		{control.Import{Checkpoint: back}, "(as in entry ", exactly, back.Cursor, ""},
 	} {
 		m := r.plan(c.to)
 		if !strings.Contains(m.To.Text, c.text) || m.Repeats != c.again || m.To.CursorHash != bridge.CursorHash(c.cursor) {
@@ -88,11 +97,16 @@ func targets(r *harness, lose func(*harness), name string) {
 	}
 }
 
-// atLeast is a number of repeated events without an upper bound.
-func atLeast(events int64) control.Repeats { return control.Repeats{Min: events, Max: -1, Pages: -1} }
+// between is a number of repeated events with bounds.
+func between(least, most int64) control.Repeats {
+	return control.Repeats{Min: control.Count(least), Max: control.Count(most), Pages: control.Unknown}
+}
 
-// TestRepeatsAcrossBranches: what a rewind to an entry of another branch repeats is
-// known as long as both branches count from one root.
+// notKnown is what a cursor repeats that the history lacks.
+var notKnown = control.Repeats{Min: control.Unknown, Max: control.Unknown, Pages: control.Unknown, Why: "this cursor is not in the history"}
+
+// TestRepeatsAcrossBranches: what a move repeats is known across branches, exactly if
+// they count from one root.
 func TestRepeatsAcrossBranches(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -110,29 +124,62 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 			}
 		}
 		exactly := func(to bridge.Checkpoint) control.Repeats {
-			n := back.Events - to.Events
-			return control.Repeats{Min: n, Max: n, Pages: back.Pages - to.Pages}
+			n := control.Count(back.Events - to.Events)
+			return control.Repeats{Min: n, Max: n, Pages: control.Count(back.Pages - to.Pages)}
 		}
-		repeats(control.ResetToTime{Time: time.UnixMilli(back.WrittenAt)}, control.Repeats{Max: last.Events - back.Events, Pages: -1})
+		atBack := control.ResetToTime{Time: time.UnixMilli(back.PositionTime)}
+		before := r.entryOf(11)
+		repeats(atBack, between(0, last.Events-before.Events))
 		move(control.RewindToEntry{Entry: back.Version})
 		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
 		repeats(control.RewindToEntry{Entry: last.Version}, control.Repeats{})
-		repeats(control.RewindToEntry{Entry: ahead.Version}, atLeast(last.Events-ahead.Events))
-		repeats(control.ResetToTime{Time: time.UnixMilli(back.WrittenAt)}, atLeast(0))
-		repeats(control.ResetToEarliest{}, atLeast(last.Events))
+		repeats(control.RewindToEntry{Entry: ahead.Version}, between(last.Events-ahead.Events, last.Events-ahead.Events))
+		repeats(control.Import{Checkpoint: early}, exactly(early))
+		repeats(atBack, between(0, last.Events-before.Events))
+		repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
 		if _, err := r.Pause(t.Context(), why, 0); err != nil {
 			t.Fatal(err)
 		}
 		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
 		repeats(control.RewindToTime{Time: time.UnixMilli(early.WrittenAt)}, exactly(early))
 		heal := r.redis.away()
-		repeats(control.RewindToEntry{Entry: early.Version}, atLeast(0))
+		for _, to := range []control.Target{control.RewindToEntry{Entry: early.Version}, control.ResetToEarliest{}, atBack} {
+			if m := r.plan(to); m.Min >= 0 || m.Max >= 0 || m.Why == "" {
+				t.Errorf("without Redis, %T repeats %+v", to, m.Repeats)
+			}
+		}
 		repeats(control.RewindPages{Pages: 0}, control.Repeats{})
 		heal()
 		move(control.ResetToLatest{})
-		repeats(control.RewindToEntry{Entry: early.Version}, atLeast(back.Events-early.Events))
-		repeats(control.ResetToEarliest{}, atLeast(last.Events))
+		repeats(control.RewindToEntry{Entry: early.Version}, between(last.Events-early.Events, last.Events-early.Events))
+		repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
+		imported := early
+		imported.Cursor, imported.Events = "elsewhere", 1000
+		move(control.Import{Checkpoint: imported})
+		repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
+		r.engine.Origin.Events = []string{"click"}
+		r.control()
+		repeats(control.ResetToEarliest{}, between(0, last.Events))
 	})
+}
+
+// A plan's JSON says null for a number that is not known, and why.
+func TestUnknownIsNull(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]control.Repeats{
+		`{"repeats_min":null,"repeats_max":null,"repeats_pages":null,"repeats_unknown":"this cursor is not in the history"}`: notKnown,
+		`{"repeats_min":5,"repeats_max":null,"repeats_pages":null}`:                                                          between(5, -1),
+		`{"repeats_min":0,"repeats_max":0,"repeats_pages":0}`:                                                                {},
+	} {
+		got, err := json.Marshal(r)
+		if err != nil || string(got) != want {
+			t.Errorf("%+v is %s, %v, want %s", r, got, err, want)
+		}
+		var back control.Repeats
+		if err := json.Unmarshal(got, &back); err != nil || back != r {
+			t.Errorf("%s is read as %+v, %v", got, back, err)
+		}
+	}
 }
 
 // What cannot be planned says what is missing.
@@ -186,7 +233,7 @@ func TestForeignCursor(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
 		same := r.now()
-		same.Events += 100
+		same.Cursor, same.Events = "elsewhere", same.Events+100
 		if m := r.plan(control.Import{Checkpoint: same}); len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "ahead of the stream") {
 			t.Errorf("ahead of the stream: notes %q", m.Notes)
 		}

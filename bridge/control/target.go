@@ -136,32 +136,71 @@ func isNoEntry(err error) bool {
 
 // moveToEntry plans a rewind.
 func (c *Controller) moveToEntry(ctx context.Context, from base, e found) *Move {
-	m := newMove("", e.Target(), Repeats{})
+	m := newMove("", e.Target(), c.repeatsAfter(ctx, from, e, e.Events))
 	m.To = endpointOf(&e.Checkpoint)
-	again, known := from.Events-e.Events, e.sameCount && !from.Zero()
-	if known && again >= 0 {
-		m.Repeats = Repeats{Min: again, Max: again, Pages: from.Pages - e.Pages}
-		return m
-	}
-	if known || e.PositionTime > from.PositionTime && from.PositionTime > 0 {
-		m.Notes = append(m.Notes, "the target is ahead of the stream: events in between are skipped")
-	}
-	if n, all := c.passedSince(ctx, from, &e.Checkpoint); n > 0 || !all { // else nothing is published behind it
-		m.Repeats = atLeast(n)
+	if e.ahead(from) {
+		m.Notes = append(m.Notes, aheadNote)
 	}
 	return m
 }
 
+// aheadNote warns that a target is ahead of the stream.
+const aheadNote = "the target is ahead of the stream: events in between are skipped"
+
+// ahead reports whether an entry is ahead of where the stream is.
+func (e *found) ahead(from base) bool {
+	switch {
+	case from.Zero():
+		return false
+	case e.sameCount:
+		return e.Events > from.Events
+	}
+	return e.PositionTime > from.PositionTime && from.PositionTime > 0
+}
+
+// countCursor counts what a reset to a cursor publishes again, if the history has it.
+// An entry has published its Tail from the page at its cursor, the target another one.
+func (c *Controller) countCursor(ctx context.Context, from base, m *Move) (known bool) {
+	has := func(p *bridge.Checkpoint) bool {
+		// While an overlap is read again, the count is ahead of the cursor.
+		return p.Cursor == m.target.Cursor && (p.Cursor != "" || p.Origin.Start == m.target.Start) && (p.Overlap == nil || p.Overlap.Done)
+	}
+	e, err := c.entry(ctx, from, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Find(ctx, has) },
+		inLog:   func(p *bridge.Checkpoint, _ bool) (bool, bool) { return has(p), true },
+	})
+	switch {
+	case isNoEntry(err):
+		m.Repeats = unknown("this cursor is not in the history")
+	case err != nil:
+		m.Repeats = unknown(cut(err.Error(), 120))
+	case e.Carried > 0 || m.target.Carried > 0:
+		m.Repeats = unknown("the page at this cursor has changed")
+	default:
+		e.Events += int64(len(m.target.Tail) - len(e.Tail))
+		m.To.Text += "   (as in entry " + e.Version.String() + ")"
+		m.Repeats = c.repeatsAfter(ctx, from, e, e.Events)
+		if e.ahead(from) {
+			m.Notes = append(m.Notes, aheadNote)
+		}
+		return true
+	}
+	return false
+}
+
 func (ResetToEarliest) plan(ctx context.Context, c *Controller, from base) (*Move, error) { //nolint:unparam // a Target
-	passed, _ := c.passedSince(ctx, from, nil)
-	return newMove("the earliest event", bridge.Target{}, atLeast(passed)), nil
+	return newMove("the earliest event", bridge.Target{}, c.repeatsAll(ctx, from)), nil
 }
 
 func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) { //nolint:unparam // a Target
 	ms := t.Time.UnixMilli()
-	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms}, c.repeatsFrom(ctx, from, t.Time))
+	again, trusts := c.repeatsFrom(ctx, from, t.Time)
+	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms}, again)
+	if trusts {
+		m.Notes = append(m.Notes, fmt.Sprintf("an event listed more than EXPORT_OVERLAP (%s) after its time may not come again", c.cfg.Overlap))
+	}
 	if !from.Zero() && ms > max(from.PositionTime, from.Origin.Start) {
-		m.Notes = append(m.Notes, "the target is ahead of the stream: events in between are skipped")
+		m.Notes = append(m.Notes, aheadNote)
 	}
 	return m, nil
 }
@@ -188,11 +227,13 @@ func (ResetToCurrent) plan(_ context.Context, c *Controller, from base) (*Move, 
 	return m, nil
 }
 
-func (t ResetToCursor) plan(context.Context, *Controller, base) (*Move, error) {
+func (t ResetToCursor) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
 	if err := CheckCursor(t.Cursor); err != nil {
 		return nil, err
 	}
-	return newMove(fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor)), bridge.Target{Cursor: t.Cursor}, atLeast(0)), nil
+	m := newMove(fmt.Sprintf("cursor %s  (sha256 %s)", ShortCursor(t.Cursor), bridge.CursorHash(t.Cursor)), bridge.Target{Cursor: t.Cursor}, Repeats{})
+	c.countCursor(ctx, from, m)
+	return m, nil
 }
 
 // CheckCursor returns why a cursor cannot have come from the API.
@@ -218,7 +259,7 @@ func ShortCursor(cursor string) string {
 	return string(r[:10]) + "..." + string(r[len(r)-6:])
 }
 
-func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error) {
+func (t Import) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
 	in := &t.Checkpoint
 	var differs []string
 	differ := func(what string, have, want any) {
@@ -237,13 +278,14 @@ func (t Import) plan(_ context.Context, c *Controller, from base) (*Move, error)
 		return nil, &ForeignCursorError{Differences: differs}
 	}
 	m := newMove(fmt.Sprintf("cursor of entry %s of stream %s, exported from there", in.Version, in.Stream),
-		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages}, atLeast(0))
+		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages}, Repeats{})
 	m.Notes = differs
+	known := c.countCursor(ctx, from, m)
 	if in.PositionTime > 0 {
 		m.To.Text += "   " + time.UnixMilli(in.PositionTime).UTC().Format(timeLayout)
 	}
-	if in.Events > from.Events && !from.Zero() {
-		m.Notes = append(m.Notes, "the target is ahead of the stream: events in between are skipped")
+	if !known && in.Events > from.Events && !from.Zero() {
+		m.Notes = append(m.Notes, aheadNote)
 	}
 	return m, nil
 }

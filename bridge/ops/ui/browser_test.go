@@ -302,7 +302,7 @@ func TestMoveTargets(t *testing.T) {
 			f := newFakeBridge(t, running("events"))
 			f.answers = []answer{{200, object{
 				"stream": "events", "from": object{"epoch": 3, "seq": 88412}, "to": "events from there on",
-				"repeats_min": 754, "repeats_max": -1, "repeats_pages": -1, "guarantee": "exactly-once", "base_epoch": 3,
+				"repeats_min": 754, "repeats_max": nil, "repeats_pages": nil, "guarantee": "exactly-once", "base_epoch": 3,
 			}}}
 			p := open(t, f, 1280)
 			if _, err := chromedp.Call(p.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "America/New_York"}); err != nil {

@@ -47,17 +47,17 @@ func TestOneNow(t *testing.T) {
 // Every plan says how many events come again, the slider before it.
 func TestCounts(t *testing.T) {
 	for _, tc := range []struct {
-		least, most int
+		least, most any
 		want        string
 	}{
 		{36, 36, "36 events come again."}, {1, 1, "1 event comes again."}, {0, 0, "No event comes again."},
-		{36, 1036, "36 to 1,036 events come again."}, {0, 1036, "At most 1,036 events come again."}, {36, -1, "At least 36 events come again."},
-		{0, -1, "Events come again; how many is not known."},
+		{36, 1036, "36 to 1,036 events come again."}, {0, 1036, "At most 1,036 events come again."}, {36, nil, "At least 36 events come again."},
+		{nil, nil, "How many events come again is not known: the history is gone."},
 	} {
 		t.Run(tc.want, func(t *testing.T) {
 			f := newFakeBridge(t, running("events"))
 			f.history = entries(60)
-			plan := answer{200, object{"stream": "events", "from": object{}, "to": object{}, "repeats_min": tc.least, "repeats_max": tc.most, "repeats_pages": -1, "guarantee": "exactly-once", "base_epoch": 3}}
+			plan := answer{200, object{"stream": "events", "from": object{}, "to": object{}, "repeats_min": tc.least, "repeats_max": tc.most, "repeats_pages": nil, "repeats_unknown": "the history is gone", "guarantee": "exactly-once", "base_epoch": 3}}
 			f.answers = []answer{plan, plan, plan}
 			p := open(t, f, 1280)
 			p.sees("#history-rows", "3.88411")

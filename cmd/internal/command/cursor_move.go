@@ -262,20 +262,28 @@ func (m *move) show(plan *control.Plan) {
 func repeatsText(plan *control.Plan) string {
 	const same = ", with the same ce_id"
 	r := plan.Repeats
+	most := cli.Counted(int64(r.Max), "event")
 	switch {
+	case r.Why != "":
+		return "not known: " + r.Why
 	case r.Max == 0:
 		return "no event is published again"
-	case r.Max < 0 && r.Min == 0:
-		return "an unknown number of events" + same
 	case r.Max < 0:
-		return "at least " + cli.Counted(r.Min, "event") + same
+		return "at least " + cli.Counted(int64(r.Min), "event") + same
 	case r.Min == 0:
-		return "at most " + cli.Counted(r.Max, "event") + same
+		return "at most " + most + same
+	case r.Min < r.Max:
+		return fmt.Sprintf("%d to %s%s", r.Min, most, same)
+	case r.Pages < 0:
+		return most + same
 	}
 	pages := "" // none if only the last page has grown
 	if r.Pages > 0 {
-		pages = " in " + cli.Counted(r.Pages, "page")
+		pages = " in " + cli.Counted(int64(r.Pages), "page")
 	}
-	return fmt.Sprintf("%s%s%s,\n         first published between %s and %s", cli.Counted(r.Min, "event"), pages, same,
-		plan.To.At.Format(timeLayout), plan.From.At.Format(timeLayout))
+	text := most + pages + same
+	if !plan.To.At.IsZero() {
+		text += fmt.Sprintf(",\n         first published between %s and %s", plan.To.At.Format(timeLayout), plan.From.At.Format(timeLayout))
+	}
+	return text
 }

@@ -17,7 +17,7 @@ func TestTopics(t *testing.T) {
 	if err := kafka.CreateTopic("export.users", 1, map[string]string{"retention.ms": "604800000"}); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0], "BRIDGE_STREAMS": "events,users"}
+	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0], "REDIS_URL": "redis://" + servers.FreeAddress(t), "BRIDGE_STREAMS": "events,users"}
 	steps := []struct {
 		args []string
 		want []string

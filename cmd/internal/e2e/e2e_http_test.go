@@ -125,7 +125,7 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	if diff := cmp.Diff(commands, plan); diff != "" {
 		t.Errorf("the plan differs from the command's (-command +http):\n%s", diff)
 	}
-	if plan.BaseEpoch != 2 || plan.Repeats.Pages < 5 || plan.Repeats.Min != n-plan.To.Events || plan.Repeats.Max != plan.Repeats.Min || s.checkpoint().Epoch != 2 {
+	if plan.BaseEpoch != 2 || plan.Repeats.Pages < 5 || int64(plan.Repeats.Min) != n-plan.To.Events || plan.Repeats.Max != plan.Repeats.Min || s.checkpoint().Epoch != 2 {
 		t.Errorf("plan %+v, at epoch %d: want at least five pages back, and nothing changed", plan, s.checkpoint().Epoch)
 	}
 

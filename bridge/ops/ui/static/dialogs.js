@@ -110,7 +110,7 @@ export class Actions {
   async planMove(stream, fields) {
     const body = { to: target(fields), reason: fields.reason.value.trim(), execute: false };
     const plan = await this.act(streamPath(stream, 'move'), body);
-    setText($('move-again'), sentence(again(plan.repeats_min, plan.repeats_max)));
+    setText($('move-again'), sentence(again(plan.repeats_min, plan.repeats_max, plan.repeats_unknown)));
     return { body, plan, rows: planRows(plan, body) };
   }
 

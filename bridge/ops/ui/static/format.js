@@ -64,11 +64,12 @@ export function clock(when, now) {
 
 export const place = (p) => `${p.epoch}.${p.seq}`;
 
-// again says how many events a move publishes again: a number, or the bounds
-// that are known; below 0 is unknown.
-export function again(least, most = least) {
+// again says how many events a move publishes again: a number, the bounds that are
+// known, or why none is. null is unknown.
+export function again(least, most = least, why = '') {
   if (most === 0) return 'no event comes again';
-  if (least === most && least > 0) return `${plural(least, 'event')} ${least === 1 ? 'comes' : 'come'} again`;
-  if (most < 0) return least > 0 ? `at least ${plural(least, 'event')} come again` : 'events come again; how many is not known';
+  if (least === null) return `how many events come again is not known${why && `: ${why}`}`;
+  if (least === most) return `${plural(least, 'event')} ${least === 1 ? 'comes' : 'come'} again`;
+  if (most === null) return `at least ${plural(least, 'event')} come again`;
   return least > 0 ? `${count(least)} to ${plural(most, 'event')} come again` : `at most ${plural(most, 'event')} come again`;
 }

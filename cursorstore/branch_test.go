@@ -1,0 +1,70 @@
+package cursorstore_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// TestAround: the entries around an instant are of the current branch, Find searches
+// all branches.
+func TestAround(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		w := newWriter(t, s.space(t).open(stream))
+		if _, _, err := w.store.Around(t.Context(), time.UnixMilli(0), time.UnixMilli(0)); !errors.Is(err, bridge.ErrNoCheckpoint) {
+			t.Errorf("an empty store: %v, want ErrNoCheckpoint", err)
+		}
+		page := func() {
+			w.commit(10_000, func(c *bridge.Checkpoint) {
+				c.Pages++
+				c.PositionTime = c.Pages * 1000
+				c.Cursor = c.Version.String()
+			})
+		}
+		for range 5 { // up to 1, 2, 3, 4 and 5 seconds
+			page()
+		}
+		left := w.now
+		target := w.entry(bridge.Version{Seq: 1})
+		rewound := w.reset(10_000, target.Target()) // to 2 seconds
+		page()
+		page()
+		v := func(epoch, seq int64) *bridge.Version { return &bridge.Version{Epoch: epoch, Seq: seq} }
+		for _, c := range []struct {
+			t, late       int64
+			before, later *bridge.Version
+		}{
+			{500, 500, nil, v(0, 0)}, {1000, 1001, nil, v(0, 1)}, {1001, 2500, v(0, 0), v(1, 1)}, {2500, 3000, &rewound, v(1, 1)},
+			{3000, 4000, &rewound, v(1, 2)}, {4000, 4001, v(1, 1), nil}, {9000, 9000, v(1, 2), nil},
+		} {
+			before, later, err := w.store.Around(t.Context(), time.UnixMilli(c.t), time.UnixMilli(c.late))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for side, pair := range map[string][2]*bridge.Version{"before": {versionOf(before), c.before}, "later": {versionOf(later), c.later}} {
+				if got, want := pair[0], pair[1]; (got == nil) != (want == nil) || got != nil && *got != *want {
+					t.Errorf("%d and %d: %s is %v, want %v", c.t, c.late, side, got, want)
+				}
+			}
+		}
+		for cursor, want := range map[string]bridge.Version{left.Cursor: left.Version, target.Cursor: rewound, "0.0": {}} {
+			e, err := w.store.Find(t.Context(), func(c *bridge.Checkpoint) bool { return c.Cursor == cursor })
+			if err != nil || e.Version != want {
+				t.Errorf("cursor %q: found %s, want %s: %v", cursor, e.Version, want, err)
+			}
+		}
+		if _, err := w.store.Find(t.Context(), func(*bridge.Checkpoint) bool { return false }); !errors.Is(err, bridge.ErrNoEntry) {
+			t.Errorf("nothing matches: %v, want ErrNoEntry", err)
+		}
+	})
+}
+
+func versionOf(c *bridge.Checkpoint) *bridge.Version {
+	if c == nil {
+		return nil
+	}
+	return &c.Version
+}
