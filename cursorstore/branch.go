@@ -190,7 +190,7 @@ func (h *history) index(ctx context.Context) ([]node, error) {
 	var nodes []node
 	for cursor := uint64(0); ; {
 		var page []string // members and scores in turn
-		err := h.c.call(ctx, op, func(ctx context.Context) (err error) {
+		err := h.call(ctx, op, func(ctx context.Context) (err error) {
 			page, cursor, err = h.c.rdb.ZScan(ctx, h.keys.index, cursor, "", scanStep).Result()
 			return err
 		})

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -203,7 +202,11 @@ const probeTTL = 10 * time.Second
 // checkScripts writes, reads and deletes a key in a script.
 func (c *Client) checkScripts(ctx context.Context) Finding {
 	id := rand.Text()[:12]
-	reply, err := c.eval(ctx, "run a script", probe, []string{c.prefix + ":check:" + id}, id, strconv.FormatInt(probeTTL.Milliseconds(), 10))
+	var reply []string
+	err := c.call(ctx, "run a script", func(ctx context.Context) (err error) {
+		reply, err = probe.Run(ctx, c.rdb, []string{c.prefix + ":check:" + id}, id, decimal(probeTTL.Milliseconds())).StringSlice()
+		return err
+	})
 	switch {
 	case err != nil:
 		return failure(err)

@@ -84,7 +84,7 @@ func TestFaults(t *testing.T) {
 			sp := s.space(t)
 			var reported error
 			cfg := sp.config()
-			cfg.Report = func(err error) { reported = err }
+			cfg.Report = func(_ string, err error) { reported = err }
 			store := open(t, cfg).Stream(stream)
 			if _, err := store.Load(t.Context()); !errors.Is(err, bridge.ErrNoCheckpoint) || reported != nil {
 				t.Fatalf("load: %v, reported %v", err, reported)
@@ -134,7 +134,7 @@ func TestForeignIsHealthy(t *testing.T) {
 	sp := embedded(t).space(t)
 	reports := 0
 	cfg := sp.config()
-	cfg.Report = func(err error) {
+	cfg.Report = func(_ string, err error) {
 		if reports++; err != nil {
 			t.Errorf("reported %v", err)
 		}

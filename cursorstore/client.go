@@ -2,13 +2,11 @@ package cursorstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,10 +22,8 @@ type Client struct {
 	prefix  string
 	age     time.Duration
 	timeout time.Duration
-	report  func(error)
-	// rejected is the last error of a write that a server rejected which answers
-	// reads, nil after a write that it took.
-	rejected atomic.Pointer[rejection]
+	writes  writes
+	report  func(stream string, err error)
 }
 
 // Open validates the configuration and returns a client. It does not connect:
@@ -49,7 +45,7 @@ func Open(cfg Config) (*Client, error) {
 		report:  cfg.Report,
 	}
 	if c.report == nil {
-		c.report = func(error) {}
+		c.report = func(string, error) {}
 	}
 	return c, nil
 }
@@ -128,54 +124,42 @@ func (c *Client) eachPrimary(ctx context.Context, f func(context.Context, redis.
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return f(ctx, node) })
 }
 
-// rejectedFor is how long a rejected write counts. Who runs a stream writes each
-// second; who does not may not write again for long.
-const rejectedFor = 10 * time.Second
-
-type rejection struct {
-	fault *bridge.Fault
-	at    time.Time
-}
-
-// call runs one operation with the timeout, reports whether Redis is healthy,
-// and classifies the error. A cancelled caller says nothing about Redis.
+// call runs one operation with the timeout and classifies the error.
 func (c *Client) call(ctx context.Context, op string, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	err := f(bounded)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", op, ctx.Err())
 	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", op, c.explain(err))
+	return fmt.Errorf("%s: %w", op, c.explain(err))
+}
+
+// call runs one operation on the stream's keys and reports whether the server that
+// has them is healthy. A cancelled caller says nothing about it.
+func (s *stream) call(ctx context.Context, op string, f func(context.Context) error) error {
+	err := s.c.call(ctx, op, f)
+	if err == nil || ctx.Err() == nil {
+		s.c.report(s.name, s.c.writes.health(s.name, err))
 	}
-	if errors.Is(err, ErrWrites) {
-		c.rejected.Store(&rejection{bridge.FaultOf(err), time.Now()})
-	}
-	health := err
-	if isForeign(err) {
-		health = nil
-	}
-	if r := c.rejected.Load(); health == nil && r != nil && time.Since(r.at) < rejectedFor {
-		health = r.fault // a read says nothing about writes
-	}
-	c.report(health)
 	return err
 }
 
-// wrote notes that the server takes writes.
-func (c *Client) wrote() {
-	if c.rejected.Swap(nil) != nil {
-		c.report(nil)
+// wrote notes that the server takes the stream's writes.
+func (s *stream) wrote() {
+	if s.c.writes.taken(s.name) {
+		s.c.report(s.name, nil)
 	}
 }
 
 // eval runs a script as one operation and returns its reply, a list of strings
 // that starts with the outcome.
-func (c *Client) eval(ctx context.Context, op string, s *redis.Script, keys []string, args ...any) ([]string, error) {
-	var reply []string
-	err := c.call(ctx, op, func(ctx context.Context) (err error) {
-		reply, err = s.Run(ctx, c.rdb, keys, args...).StringSlice()
+func (s *stream) eval(ctx context.Context, op string, script *redis.Script, keys []string, args ...any) (reply []string, err error) {
+	err = s.call(ctx, op, func(ctx context.Context) (err error) {
+		reply, err = script.Run(ctx, s.c.rdb, keys, args...).StringSlice()
 		return err
 	})
 	if err != nil {

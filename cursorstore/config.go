@@ -26,10 +26,10 @@ type Config struct {
 	Prefix     string        `env:"CURSOR_PREFIX" desc:"prefix of all keys" example:"exportbridge"`
 	HistoryAge time.Duration `env:"CURSOR_HISTORY_AGE" desc:"retention of committed cursors; operators' changes are kept"`
 
-	// Report, if not nil, is called after each operation with nil if Redis
-	// responded, otherwise with the error. It must not block and may be called
-	// concurrently.
-	Report func(error)
+	// Report, if not nil, is called after each operation on a stream's keys with
+	// nil if their server responded and takes writes, otherwise with the error. It
+	// must not block and may be called concurrently.
+	Report func(stream string, err error)
 }
 
 // DefaultConfig returns the default of every setting.

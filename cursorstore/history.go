@@ -36,7 +36,7 @@ func (h *history) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.
 		since = decimal(q.Since.UnixMilli())
 	}
 	var members []redis.Z
-	err := h.c.call(ctx, op, func(ctx context.Context) (err error) {
+	err := h.call(ctx, op, func(ctx context.Context) (err error) {
 		members, err = h.c.rdb.ZRevRangeByScoreWithScores(ctx, h.keys.index,
 			&redis.ZRangeBy{Min: since, Max: "+inf", Count: limit}).Result()
 		return err
@@ -81,7 +81,7 @@ func (h *history) fetch(ctx context.Context, op string, nodes []node) ([]bridge.
 		versions[i] = n.version.String()
 	}
 	var values []any
-	err := h.c.call(ctx, op, func(ctx context.Context) (err error) {
+	err := h.call(ctx, op, func(ctx context.Context) (err error) {
 		values, err = h.c.rdb.HMGet(ctx, h.keys.history, versions...).Result()
 		return err
 	})

@@ -132,7 +132,7 @@ func (b *inbox) Next(ctx context.Context) (bridge.Command, error) {
 			return bridge.Command{}, fmt.Errorf("%s: %w", op, ctx.Err())
 		}
 		b.polled = time.Now()
-		reply, err := b.c.eval(ctx, op, inboxScript, []string{b.keys.request}, "next")
+		reply, err := b.eval(ctx, op, inboxScript, []string{b.keys.request}, "next")
 		switch {
 		case err != nil:
 			return bridge.Command{}, err
@@ -234,7 +234,7 @@ func (b *inbox) ask(ctx context.Context, action, id string, args ...any) (bridge
 }
 
 func (b *inbox) run(ctx context.Context, op, action, id string, args ...any) ([]string, error) {
-	return b.c.eval(ctx, op, inboxScript, []string{b.keys.request, b.keys.answer(id)}, append([]any{action, id}, args...)...)
+	return b.eval(ctx, op, inboxScript, []string{b.keys.request, b.keys.answer(id)}, append([]any{action, id}, args...)...)
 }
 
 // command decodes a request and checks it. Its deadline is stored separately,

@@ -25,7 +25,7 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	err = s.c.call(ctx, op, func(ctx context.Context) error {
+	err = s.call(ctx, op, func(ctx context.Context) error {
 		if st.State == bridge.StateStopped {
 			return removeStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Err()
 		}
@@ -36,7 +36,7 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 		return putStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, data, leader, StatusTTL.Milliseconds()).Err()
 	})
 	if err == nil {
-		s.c.wrote()
+		s.wrote()
 	}
 	return err
 }
@@ -64,7 +64,7 @@ return redis.call('DEL', KEYS[1])`)
 func (s *Store) Status(ctx context.Context) (bridge.Status, bool, error) {
 	op := "status of " + s.name
 	var data []byte
-	err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
+	err := s.call(ctx, op, func(ctx context.Context) (err error) {
 		data, err = s.c.rdb.Get(ctx, s.keys.status).Bytes()
 		if errors.Is(err, redis.Nil) {
 			return nil
@@ -88,7 +88,7 @@ var clock = redis.NewScript(`return redis.call('TIME')`)
 func (b *inbox) Now(ctx context.Context) (time.Time, error) {
 	op := "time of redis for " + b.name
 	// A script, because in a cluster it goes to the stream's own node.
-	reply, err := b.c.eval(ctx, op, clock, []string{b.keys.request})
+	reply, err := b.eval(ctx, op, clock, []string{b.keys.request})
 	if err != nil {
 		return time.Time{}, err
 	}

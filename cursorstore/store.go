@@ -45,7 +45,7 @@ func (s *stream) Name() string { return s.name }
 func (s *stream) Load(ctx context.Context) (bridge.Checkpoint, error) {
 	op := "load checkpoint of " + s.name
 	var fields map[string]string
-	err := s.c.call(ctx, op, func(ctx context.Context) (err error) {
+	err := s.call(ctx, op, func(ctx context.Context) (err error) {
 		fields, err = s.c.rdb.HGetAll(ctx, s.keys.checkpoint).Result()
 		return err
 	})
@@ -103,7 +103,7 @@ func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	reply, err := s.c.eval(ctx, op, advance, []string{s.keys.checkpoint, s.keys.history, s.keys.index},
+	reply, err := s.eval(ctx, op, advance, []string{s.keys.checkpoint, s.keys.history, s.keys.index},
 		bridge.CheckpointFormat, decimal(to.Epoch), decimal(to.Seq), to.ChangeID(), cursorHash(to.Cursor), to.Session,
 		decimal(to.WrittenAt), data, from.ChangeID(), historyClass(to.Kind), root)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Store) outcome(op string, reply []string) error {
 	detail := reply[len(reply)-1]
 	switch reply[0] {
 	case "applied", "same":
-		s.c.wrote()
+		s.wrote()
 		return nil
 	case "foreign":
 		return fmt.Errorf("%s: %w", op, foreign(s.keys.checkpoint, errors.New(detail)))

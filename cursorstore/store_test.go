@@ -285,7 +285,7 @@ func TestAdvancePersistedUnheard(t *testing.T) {
 		sp := s.space(t)
 		var reports []error
 		cfg := sp.config()
-		cfg.Report = func(err error) { reports = append(reports, err) }
+		cfg.Report = func(_ string, err error) { reports = append(reports, err) }
 		store := open(t, cfg).Stream(stream)
 		mustAdvance(t, store, bridge.Checkpoint{}, at(0, 1))
 		sp.failScripts(attempts, bridgetest.Persisted)

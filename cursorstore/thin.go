@@ -81,7 +81,7 @@ func (h *history) Thin(ctx context.Context, now time.Time) (removed int, err err
 func (h *history) thinStep(ctx context.Context, t tier, p *progress, until int64) (removed int, done bool, err error) {
 	op := "thin the history of " + h.name
 	var members []redis.Z
-	err = h.c.call(ctx, op, func(ctx context.Context) (err error) {
+	err = h.call(ctx, op, func(ctx context.Context) (err error) {
 		members, err = h.c.rdb.ZRangeByScoreWithScores(ctx, h.keys.index,
 			&redis.ZRangeBy{Min: decimal(p.at), Max: decimal(until), Count: thinStep}).Result()
 		return err
@@ -147,7 +147,7 @@ func (h *history) remove(ctx context.Context, op string, nodes []node) error {
 	for i, n := range nodes {
 		versions[i], members[i] = n.version.String(), n.member()
 	}
-	return h.c.call(ctx, op, func(ctx context.Context) error {
+	return h.call(ctx, op, func(ctx context.Context) error {
 		_, err := h.c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.HDel(ctx, h.keys.history, versions...)
 			p.ZRem(ctx, h.keys.index, members...)

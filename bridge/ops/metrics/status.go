@@ -27,7 +27,7 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 		state:      desc("state", "1 for the current state of the stream, 0 for all others.", "stream", "state"),
 		blocked:    desc("stream_blocked", "1 while the stream is blocked, labeled with the reason.", "stream", "reason"),
 		epoch:      desc("epoch", "Epoch of the committed checkpoint. Increases with every reset.", "stream"),
-		up:         desc("dependency_up", "1 while the server accepts requests, 0 while it is unreachable or rejects them.", "stream", "dependency"),
+		up:         desc("dependency_up", "1 while the server accepts requests, 0 while it is unreachable or rejects them, Redis also while it rejects writes only.", "stream", "dependency"),
 		position:   desc("source_position_timestamp_seconds", "Time up to which the export is in Kafka.", "stream"),
 		lastEvent:  desc("last_event_timestamp_seconds", "Time of the newest published event.", "stream"),
 		lastCommit: desc("last_commit_timestamp_seconds", "Time of the last commit.", "stream"),

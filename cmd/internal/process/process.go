@@ -118,19 +118,13 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 		}
 		p.traces = traces
 	}
-	healths := make([]*bridge.Health, len(s.Streams))
-	for i := range healths {
-		healths[i] = new(bridge.Health)
+	healths := make(map[string]*bridge.Health, len(names))
+	for _, name := range names {
+		healths[name] = new(bridge.Health)
 	}
 	cursorstore.LogTo(log.With(LogComponent, "redis"))
 	takeStandardLog(log)
-	said := LogChanges(log, "redis")
-	s.Cursor.Report = func(err error) {
-		said(err)
-		for _, h := range healths {
-			h.Reporter(bridge.DependencyStore)(err)
-		}
-	}
+	s.Cursor.Report = redisReports(log, healths)
 	var err error
 	if p.redis, err = cursorstore.Open(s.Cursor); err != nil {
 		return nil, err
@@ -139,7 +133,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 	own.Streams = slices.Clone(s.Streams)
 	p.samples = ops.NewSampler(names, s.HTTP.ShowEvents)
 	for i := range s.Streams {
-		st, err := p.wire(&s.Streams[i], healths[i])
+		st, err := p.wire(&s.Streams[i], healths[names[i]])
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
@@ -225,6 +219,29 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 		return nil, fmt.Errorf("stream %s: %w", st.Name, err)
 	}
 	return s, nil
+}
+
+// redisReports returns the reporter of Redis for the health of each stream. The log
+// has one outage, from the first stream's to the last one's.
+func redisReports(log *slog.Logger, healths map[string]*bridge.Health) func(stream string, err error) {
+	said := LogChanges(log, "redis")
+	var mu sync.Mutex // guards away, and orders the log's reports
+	away := make(map[string]struct{})
+	return func(stream string, err error) {
+		health := healths[stream]
+		if health == nil { // a job's
+			return
+		}
+		health.Reporter(bridge.DependencyStore)(err)
+		mu.Lock()
+		defer mu.Unlock()
+		if delete(away, stream); err != nil {
+			away[stream] = struct{}{}
+		}
+		if err != nil || len(away) == 0 {
+			said(err)
+		}
+	}
 }
 
 // observers are several observers.

@@ -111,3 +111,27 @@ func TestSayWhoMay(t *testing.T) {
 		}
 	}
 }
+
+// TestRedisReports: in a cluster Redis can be away for one stream of several. The log
+// has one outage.
+func TestRedisReports(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a, b := new(bridge.Health), new(bridge.Health)
+	report := redisReports(slog.New(slog.NewTextHandler(&out, nil)), map[string]*bridge.Health{"a": a, "b": b})
+	up := func(h *bridge.Health) bool { return h.Snapshot()[bridge.DependencyStore].Up }
+	for _, step := range []struct {
+		stream string
+		err    error
+		a, b   bool
+		lines  int
+	}{
+		{"a", nil, true, false, 0}, {"b", nil, true, true, 0}, {"a", cursorstore.ErrWrites, false, true, 1}, {"b", nil, false, true, 1},
+		{"b", errors.New("refused"), false, false, 1}, {"a", nil, true, false, 1}, {"a-job", nil, true, false, 1}, {"b", nil, true, true, 2},
+	} {
+		report(step.stream, step.err)
+		if n := strings.Count(out.String(), "\n"); up(a) != step.a || up(b) != step.b || n != step.lines {
+			t.Errorf("after %s reported %v: a is up: %t, b is up: %t, %d lines: %s", step.stream, step.err, up(a), up(b), n, out.String())
+		}
+	}
+}
