@@ -3,6 +3,7 @@ package kafkagroup_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	"exportbridge/bridge/kafkaclient"
 	"exportbridge/bridge/kafkagroup"
 )
+
+func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
 
 func TestOwnerConformance(t *testing.T) {
 	t.Parallel()
