@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -79,6 +80,9 @@ type Sink interface {
 
 // Member is a process in a stream's group, as the group coordinator reports it.
 type Member struct {
+	// Process is its name, as in its checkpoints; empty if it tells none, as
+	// during a rebalance.
+	Process string `json:"process,omitempty"`
 	// ClientID is its KAFKA_CLIENT_ID.
 	ClientID string `json:"client_id"`
 	// Host is its address as seen by the brokers.
@@ -93,13 +97,8 @@ type Member struct {
 // String names the process for people.
 func (m Member) String() string { return m.Name() + " at " + m.Host }
 
-// Name is the instance id, or the client id if there is none.
-func (m Member) Name() string {
-	if m.InstanceID != "" {
-		return m.InstanceID
-	}
-	return m.ClientID
-}
+// Name is the name of the process, or else its instance id or client id.
+func (m Member) Name() string { return cmp.Or(m.Process, m.InstanceID, m.ClientID) }
 
 // Ports are the servers of one stream.
 type Ports struct {

@@ -3,6 +3,8 @@ package kafkagroup
 import (
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge/kafkaclient"
 )
 
@@ -25,3 +27,9 @@ func (o *Owner) StaleAfter(d time.Duration) { o.staleAfter = d }
 
 // GroupPartition returns the partition whose owner owns the stream.
 func GroupPartition(stream string) int32 { return kafkaclient.CheckpointPartition(stream) }
+
+// Named returns the balancer of a member with a name.
+func Named(b kgo.GroupBalancer, name string) kgo.GroupBalancer { return named{b, name} }
+
+// ProcessName returns the name in a member's metadata.
+func ProcessName(metadata []byte) string { return processName(metadata) }

@@ -1,6 +1,7 @@
 package kafkagroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,9 @@ type Membership struct {
 	// InstanceID makes this process a static member, which gets its streams
 	// back at once after a crash; empty is none.
 	InstanceID string
+	// Process is the name of this process, as in its checkpoints, for Members;
+	// empty is none.
+	Process string
 }
 
 // DefaultMembership returns the default of every setting.
@@ -74,6 +78,9 @@ func (g *Group) Name() string { return g.Group + "." + g.Stream }
 
 // Member is a process in a stream's group.
 type Member struct {
+	// Process is its name, as in its checkpoints; empty if it tells none, as
+	// during a rebalance.
+	Process string `json:"process,omitempty"`
 	// ClientID is its KAFKA_CLIENT_ID.
 	ClientID string `json:"client_id"`
 	// Host is its address as seen by the brokers.
@@ -129,7 +136,10 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]Memb
 		if !g.subscribes(m.ProtocolMetadata) {
 			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s", m.ClientID, m.ClientHost, g.CheckpointTopic))
 		}
-		found := Member{ClientID: m.ClientID, Host: m.ClientHost, Owner: g.assigned(m.MemberAssignment)}
+		found := Member{
+			Process: processName(m.ProtocolMetadata), ClientID: m.ClientID, Host: m.ClientHost,
+			Owner: g.assigned(m.MemberAssignment),
+		}
 		if m.InstanceID != nil {
 			found.InstanceID = *m.InstanceID
 		}
@@ -279,8 +289,5 @@ func (g *Group) rival(ctx context.Context, client *kafkaclient.Client) (string, 
 
 // String names the process.
 func (m Member) String() string {
-	if m.InstanceID != "" {
-		return m.InstanceID + " at " + m.Host
-	}
-	return m.ClientID + " at " + m.Host
+	return cmp.Or(m.Process, m.InstanceID, m.ClientID) + " at " + m.Host
 }

@@ -49,7 +49,7 @@ func (o *Owner) newMember() (*member, error) {
 		kgo.WithHooks(m),
 		kgo.ConsumerGroup(o.name),
 		kgo.ConsumeTopics(o.group.CheckpointTopic),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.Balancers(named{kgo.CooperativeStickyBalancer(), o.group.Process}),
 		kgo.SessionTimeout(session),
 		kgo.HeartbeatInterval(min(maxHeartbeatInterval, session/3)),
 		kgo.RebalanceTimeout(rebalanceTimeout),

@@ -149,7 +149,7 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	for _, name := range names {
 		st := l.loadStream(name, need, now)
 		st.Engine.Mode, st.Engine.Owner = s.Delivery, s.Owner()
-		st.Kafka.Mode, st.Kafka.InstanceID = s.Delivery, s.InstanceID
+		st.Kafka.Mode, st.Kafka.InstanceID, st.Kafka.Process = s.Delivery, s.InstanceID, s.Owner()
 		s.Streams = append(s.Streams, st)
 		found[name] = st.validate(need)
 	}

@@ -22,9 +22,12 @@ type shownStatus struct {
 	Stream     string
 	Live       *bridge.Status
 	Checkpoint *bridge.Checkpoint
-	Members    []struct{ Owner bool }
-	Changes    []bridge.Change
-	Notes      []string
+	Members    []struct {
+		Process string
+		Owner   bool
+	}
+	Changes []bridge.Change
+	Notes   []string
 }
 
 func (s *stage) status() shownStatus {
@@ -111,7 +114,10 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 		t.Errorf("/readyz of a paused stream = %d %s", code, tail(body))
 	}
 	if p, _ := s.command(0, "status"); true {
-		s.wantSaid(p, "paused until exportbridge resume", "is the owner", "guarantee", "the vendor migrates")
+		s.wantSaid(p, "paused until exportbridge resume", st.Live.Owner+" at ", "is the owner", "guarantee", "the vendor migrates")
+	}
+	if m := st.Members; len(m) != 1 || m[0].Process != st.Live.Owner || !m[0].Owner {
+		t.Errorf("status shows the processes %+v, want %s", m, st.Live.Owner)
 	}
 	if p, _ := s.command(0, "cursor", "show"); true {
 		s.wantSaid(p, "paused until exportbridge resume")

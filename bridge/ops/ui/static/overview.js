@@ -256,7 +256,7 @@ export function renderMembers() {
   setText($('members-empty'), membersUnknown(r) ? `Not known: ${down(model.stream).includes('kafka') ? 'Kafka is down' : 'the group cannot be read'}.` : 'No known members.');
   fill($('members'), members.map((m) => el('li', null,
     el('span', { class: m.owner ? 'badge good' : 'badge' }, m.owner ? 'owner' : 'standby'),
-    el('span', { class: 'mono' }, m.instance_id || m.client_id), el('span', { class: 'dim' }, m.host))));
+    el('span', { class: 'mono' }, m.process || m.instance_id || m.client_id), el('span', { class: 'dim' }, m.host))));
 }
 
 const membersUnknown = (r) => r.members_known === false || (down(model.stream).includes('kafka') && !r.members);

@@ -1,0 +1,55 @@
+package kafkagroup
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+)
+
+const (
+	// nameMark precedes a process's name at the end of its member's user data. No
+	// topic name contains it, so it is not the balancer's.
+	nameMark = "exportbridge.process="
+	// maxName bounds a name, in bytes.
+	maxName = 128
+)
+
+// named is a balancer whose member tells the name of its process: the client id
+// is the same for all, since quotas depend on it, and the address is often that
+// of a node. Members that know no names read the user data up to its mark.
+type named struct {
+	kgo.GroupBalancer
+	name string
+}
+
+// JoinGroupMetadata implements kgo.GroupBalancer.
+func (b named) JoinGroupMetadata(topics []string, assigned map[string][]int32, generation int32) []byte {
+	metadata := b.GroupBalancer.JoinGroupMetadata(topics, assigned, generation)
+	var m kmsg.ConsumerMemberMetadata
+	if b.name == "" || m.ReadFrom(metadata) != nil {
+		return metadata
+	}
+	m.UserData = append(m.UserData, nameMark+b.name...)
+	return m.AppendTo(nil)
+}
+
+// processName returns the name in a member's metadata, or nothing. Whoever may
+// join the group can have written it, so it is shortened to maxName bytes of
+// UTF-8 without what misleads on a terminal.
+func processName(metadata []byte) string {
+	var m kmsg.ConsumerMemberMetadata
+	if m.ReadFrom(metadata) != nil {
+		return ""
+	}
+	_, name, _ := bytes.Cut(m.UserData, []byte(nameMark))
+	return strings.Map(func(r rune) rune {
+		if bridge.Misleads(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(string(name[:min(len(name), maxName)]), ""))
+}
