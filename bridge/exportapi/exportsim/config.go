@@ -1,6 +1,7 @@
 package exportsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -67,7 +68,10 @@ type Config struct {
 	Every time.Duration
 	// Schema is the generation of the schema; empty means Schema08.
 	Schema Schema
-	// EndOfResults is the contract for the end; empty means EmptyCursor.
+	// Form is how the API looks; the zero value is the default form.
+	Form Form
+	// EndOfResults is the contract for the end; empty means the form's, for the
+	// default form EmptyCursor.
 	EndOfResults EndOfResults
 	// FreshCursor gives every empty page under EmptyItems a new cursor for the
 	// same position. By default the cursor stays the same.
@@ -79,10 +83,13 @@ type Config struct {
 	// events; empty means "Acme Corp", "Storefront" and "Web shop".
 	Organization, Workspace, Application string
 
-	// APIKey is the required value of KeyHeader; empty disables authentication.
+	// APIKey is the required key, password or client secret, see Form.Auth;
+	// empty disables authentication.
 	APIKey string
 	// KeyHeader is the header of the key; empty means X-Api-Key.
 	KeyHeader string
+	// TokenTTL is the lifetime of an OAuth 2.0 token; 0 means a day.
+	TokenTTL time.Duration
 
 	// Latency delays each response.
 	Latency time.Duration
@@ -135,40 +142,26 @@ func (c *Config) Validate() error {
 	check(c.BandwidthBits >= 0, "bandwidth %d is below 0, use for example 100000000", c.BandwidthBits)
 	check(c.RateLimit >= 0, "rate limit %v is below 0, use for example 10", c.RateLimit)
 	check(c.CursorTTL >= 0, "cursor lifetime %s is below 0, use for example 1h", c.CursorTTL)
+	check(c.TokenTTL >= 0, "token lifetime %s is below 0, use for example 1h", c.TokenTTL)
 	check(c.CursorExpired == 0 || c.CursorExpired == http.StatusGone || c.CursorExpired == http.StatusBadRequest,
 		"status %d for an expired cursor is not one of: 410, 400", c.CursorExpired)
 	check(c.ScanLimit >= 0, "scan limit %d is below 0, use for example 2000", c.ScanLimit)
 	check(c.Start.IsZero() || c.Start.UnixMilli() >= minMillis && c.Start.Before(maxTime),
 		"start %s is not within 2001-09-09 and 2250, use for example 2026-11-01T00:00:00Z", c.Start)
-	if err := c.Faults.validate(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Faults.validate(), c.Form.withDefaults(*c).validate())...)
 }
 
 // withDefaults fills what was left empty. now ends the stock if no start is given.
 func (c Config) withDefaults(now time.Time) Config {
-	orString := func(value *string, or string) {
-		if *value == "" {
-			*value = or
-		}
-	}
-	if c.Schema == "" {
-		c.Schema = Schema08
-	}
-	if c.EndOfResults == "" {
-		c.EndOfResults = EmptyCursor
-	}
+	orString := func(value *string, or string) { *value = cmp.Or(*value, or) }
+	c.Schema = cmp.Or(c.Schema, Schema08)
 	orString(&c.Organization, "Acme Corp")
 	orString(&c.Workspace, "Storefront")
 	orString(&c.Application, "Web shop")
 	orString(&c.KeyHeader, "X-Api-Key")
-	if c.CursorExpired == 0 {
-		c.CursorExpired = http.StatusGone
-	}
-	if c.ScanLimit == 0 {
-		c.ScanLimit = defaultScanLimit
-	}
+	c.CursorExpired = cmp.Or(c.CursorExpired, http.StatusGone)
+	c.ScanLimit = cmp.Or(c.ScanLimit, defaultScanLimit)
+	c.TokenTTL = cmp.Or(c.TokenTTL, defaultTokenTTL)
 	if c.Every == 0 {
 		c.Every = defaultEvery
 		if c.Rate > 0 {

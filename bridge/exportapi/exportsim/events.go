@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -70,9 +71,11 @@ func (w *world) hash(salt uint64, i int) uint64 {
 
 // eventTime is in milliseconds since the epoch. It never falls from one event
 // to the next: the jitter stays below the distance between two events.
-func (w *world) eventTime(i int) int64 {
+func (w *world) eventTime(i int) int64 { return w.eventMicros(i) / 1e3 }
+
+func (w *world) eventMicros(i int) int64 {
 	jitter := int64(w.hash(saltJitter, i) % uint64(w.every))
-	return (w.first + int64(i)*w.every + jitter) / int64(time.Millisecond)
+	return (w.first + int64(i)*w.every + jitter) / int64(time.Microsecond)
 }
 
 // sessionOf deals the events of a block to its sessions in a mixed order.
@@ -151,9 +154,18 @@ type resource struct {
 	among      func(events int) int // items that so many events make
 }
 
-func (w *world) resources() []resource {
+func (w *world) resources(f Form) []resource {
+	events := resource{'e', kindEvent, f.Path, w.appendEvent, w.eventTime, func(events int) int { return events }}
+	if f.ItemTimeFormat == formatSeconds && !strings.Contains(f.Item, "<frac>") {
+		events.timeOf = func(i int) int64 { return w.eventTime(i) / 1e3 * 1e3 }
+	}
+	if f.Item != "" {
+		around := newEnvelope(f.Item)
+		events.appendItem = func(to []byte, i int) []byte { return around.append(w, to, i) }
+		return []resource{events}
+	}
 	return []resource{
-		{'e', kindEvent, "/events", w.appendEvent, w.eventTime, func(events int) int { return events }},
+		events,
 		{'s', kindSession, "/session", w.appendSession, w.closed, sessionsAmong},
 		{'u', kindUser, "/user", w.appendUser, w.modified, usersAmong},
 	}
@@ -167,8 +179,11 @@ func (r *resource) from(millis int64, limit int) int {
 }
 
 // IndexOf returns the index of an event from its bytes, in any generation of
-// the schema, and whether it found one.
+// the schema and under any form, and whether it found one.
 func IndexOf(raw []byte) (int, bool) {
+	if _, event, ok := bytes.Cut(raw, []byte(","+eventMember)); ok {
+		raw = event
+	}
 	for _, member := range []string{`"eventId":"`, `"id":"`} {
 		rest, ok := bytes.CutPrefix(raw, []byte("{"+member))
 		if ok && len(rest) > idLen {

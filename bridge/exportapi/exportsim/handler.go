@@ -1,7 +1,6 @@
 package exportsim
 
 import (
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"math"
@@ -14,6 +13,7 @@ import (
 // Handler is the export API. All its methods may be called concurrently.
 type Handler struct {
 	config     Config // with defaults
+	form       Form   // with defaults
 	pages      pages
 	limiter    *limiter
 	link       *link
@@ -44,12 +44,15 @@ func New(config Config) (*Handler, error) {
 	if since.IsZero() {
 		since = now
 	}
+	form := config.Form.withDefaults(config)
 	h := &Handler{
 		config: config,
+		form:   form,
 		pages: pages{
 			config:    config,
+			form:      form,
 			world:     world,
-			resources: world.resources(),
+			resources: world.resources(form),
 			cursors:   newCursors(config.Seed, config.CursorTTL),
 			stock:     stock{rate: config.Rate, limit: world.limit, base: config.Events, since: since},
 		},
@@ -81,7 +84,7 @@ func (h *Handler) SetStock(n int) { h.pages.stock.set(n) }
 
 // Event returns the bytes of event i as served on every page, whether it is
 // visible yet or not.
-func (h *Handler) Event(i int) []byte { return h.pages.world.appendEvent(nil, i) }
+func (h *Handler) Event(i int) []byte { return h.pages.resources[0].appendItem(nil, i) }
 
 // VisibleAt returns when event i became visible, or will by Rate: the earliest
 // time at which a page can have it. Events from New, SetStock or Grow are
@@ -108,6 +111,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.wait(r.Context(), h.config.Latency) {
 		return
 	}
+	if h.form.TokenPath != "" && r.URL.Path == h.config.BasePath+h.form.TokenPath {
+		h.serveToken(w, r)
+		return
+	}
 	a, refused := h.answer(r)
 	fault := ""
 	if !refused {
@@ -130,25 +137,22 @@ func (h *Handler) answer(r *http.Request) (a answer, refused bool) {
 	switch {
 	case res == nil:
 		return h.problem(http.StatusNotFound, "not-found", "There is nothing at this path."), true
-	case r.Method != http.MethodGet:
-		a := h.problem(http.StatusMethodNotAllowed, "method-not-allowed", "Only GET is allowed.")
-		a.allow = http.MethodGet
+	case r.Method != h.form.Method:
+		a := h.problem(http.StatusMethodNotAllowed, "method-not-allowed", "Only "+h.form.Method+" is allowed.")
+		a.allow = h.form.Method
 		return a, true
 	}
-	if key := r.Header.Get(h.config.KeyHeader); h.config.APIKey != "" {
-		switch {
-		case key == "":
-			return h.problem(http.StatusUnauthorized, "unauthorized", "The request has no API key."), true
-		case subtle.ConstantTimeCompare([]byte(key), []byte(h.config.APIKey)) != 1:
-			return h.problem(http.StatusForbidden, "forbidden", "The API key is not valid."), true
-		}
+	if a, ok := h.authenticate(r); !ok {
+		return a, true
 	}
 	if delay := h.limiter.take(); delay > 0 {
-		a := h.problem(http.StatusTooManyRequests, "rate-limit", "There were too many requests.")
-		a.retryAfter = strconv.Itoa(int(math.Ceil(delay.Seconds())))
+		a := h.problem(h.form.LimitStatus, "rate-limit", "There were too many requests.")
+		if !h.form.NoRetryAfter {
+			a.retryAfter = strconv.Itoa(int(math.Ceil(delay.Seconds())))
+		}
 		return a, true
 	}
-	return h.page(res, r.URL.RawQuery), false
+	return h.page(res, r), false
 }
 
 // route returns the resource at a path, or nil.
@@ -158,11 +162,14 @@ func (h *Handler) route(path string) *resource {
 			return res
 		}
 	}
+	if h.form.NextPath != "" && path == h.config.BasePath+h.form.NextPath {
+		return &h.pages.resources[0]
+	}
 	return nil
 }
 
-func (h *Handler) page(res *resource, rawQuery string) answer {
-	q, err := h.pages.parseQuery(res, rawQuery)
+func (h *Handler) page(res *resource, r *http.Request) answer {
+	q, err := h.pages.parseQuery(res, r)
 	if err != nil {
 		return h.refuse(err)
 	}
@@ -172,10 +179,10 @@ func (h *Handler) page(res *resource, rawQuery string) answer {
 		}
 	}
 	pooled := h.bodies.Get().(*[]byte)
-	body, items := h.pages.append((*pooled)[:0], q)
+	body, header, items := h.pages.append((*pooled)[:0], q)
 	*pooled = body
 	return answer{
-		status: http.StatusOK, contentType: "application/json", body: body, pooled: pooled, items: items,
+		status: http.StatusOK, contentType: "application/json", header: header, body: body, pooled: pooled, items: items,
 	}
 }
 

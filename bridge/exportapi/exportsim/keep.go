@@ -25,10 +25,10 @@ type keptPage struct {
 // kept returns the page that a query asks for, if it was rendered ahead and
 // the stock still fills it.
 func (p *pages) kept(q query) (keptPage, bool) {
-	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent {
+	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent || p.form.growsInPlace() {
 		return keptPage{}, false
 	}
-	if end, _ := p.extent(q, p.stock.now()); end-q.from < q.size {
+	if e := p.extent(q, p.stock.now()); e.high-e.low < q.size {
 		return keptPage{}, false
 	}
 	return p.ahead.get(span{q.from, q.size})
@@ -53,9 +53,10 @@ func (k *keptPages) put(at span, page keptPage) {
 // Prerender renders full pages of events of a size ahead, from the first one
 // on, and their compressed forms, up to limit bytes. Requests for them, without
 // bounds and filter, need no rendering. It returns the number of pages. It
-// renders nothing if cursors expire: they differ each time.
+// renders nothing if cursors expire: they differ each time, nor under a form
+// whose pages are more than a body.
 func (h *Handler) Prerender(size, limit int) int {
-	if h.config.CursorTTL > 0 || size < 1 || size > maxPageSize {
+	if h.config.CursorTTL > 0 || size < 1 || size > h.form.MaxPageSize || h.form.growsInPlace() {
 		return 0
 	}
 	res := &h.pages.resources[0]
@@ -63,10 +64,10 @@ func (h *Handler) Prerender(size, limit int) int {
 	slowly, _ := gzip.NewWriterLevel(nil, gzip.DefaultCompression) // fails for an unknown level only
 	for from := 0; ; from += size {
 		q := query{chain: chain{resource: res.tag}, resource: res, from: from, to: res.among(h.pages.world.limit), size: size}
-		if end, _ := h.pages.extent(q, h.pages.stock.now()); end-from < size {
+		if e := h.pages.extent(q, h.pages.stock.now()); e.high-from < size {
 			return n
 		}
-		body, _ := h.pages.append(nil, q)
+		body, _, _ := h.pages.append(nil, q)
 		page := keptPage{body: body, encoded: make(map[string][]byte)}
 		used += len(body)
 		for _, encoding := range h.compressor.offered {

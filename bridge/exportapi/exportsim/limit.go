@@ -41,3 +41,15 @@ func (l *limiter) take() time.Duration {
 	l.turn = l.turn.Add(l.every)
 	return 0
 }
+
+// left returns how many requests may come now, and how long until there is one
+// more, or if there are some, until there are as many as there can be.
+func (l *limiter) left() (int, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ahead := max(0, time.Until(l.turn))
+	if ahead > l.advance {
+		return 0, ahead - l.advance
+	}
+	return int((l.advance-ahead)/l.every) + 1, ahead
+}

@@ -3,6 +3,9 @@ package exportsim
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,6 +15,7 @@ import (
 // concurrently.
 type pages struct {
 	config    Config // with defaults
+	form      Form   // with defaults
 	world     *world
 	resources []resource
 	metadata  []byte
@@ -21,45 +25,87 @@ type pages struct {
 	nonce     atomic.Int64
 }
 
+// extent is the items of a page: those from low to high-1. next is where the
+// following page begins, and more whether it can be named.
+type extent struct {
+	low, high, next int
+	more            bool
+}
+
 // extent finds where the page ends and whether the next one can be named: when
 // the page is full, or the filter has looked at as many items as it may.
-func (p *pages) extent(q query, stock int) (end int, more bool) {
+func (p *pages) extent(q query, stock int) extent {
 	last := max(q.from, min(q.to, stock))
+	if q.newest {
+		low := max(q.from, last-q.size)
+		return extent{low, last, low, low > q.from}
+	}
 	if q.filter == 0 {
-		end = min(q.from+q.size, last)
-		return end, end-q.from == q.size
+		end := min(q.from+q.size, last)
+		more := end-q.from == q.size
+		if p.form.ExactEnd || p.form.MoreField != "" {
+			more = end < last
+		}
+		return extent{q.from, end, end, more}
 	}
 	matches := 0
 	for i := q.from; i < last; i++ {
 		if i-q.from == p.config.ScanLimit {
-			return i, true
+			return extent{q.from, i, i, true}
 		}
 		if p.matches(q, i) {
 			if matches++; matches == q.size {
-				return i + 1, true
+				return extent{q.from, i + 1, i + 1, true}
 			}
 		}
 	}
-	return last, false
+	return extent{q.from, last, last, false}
 }
 
 func (p *pages) matches(q query, i int) bool {
 	return q.filter == 0 || q.filter>>p.world.eventTemplate(i).kind&1 == 1
 }
 
-// append renders the page that a query asks for and says how many items
-// are in it.
-func (p *pages) append(to []byte, q query) ([]byte, int) {
-	end, more := p.extent(q, q.resource.among(p.stock.now()))
-	cursor := p.cursorMember(q, end, more)
-	to = append(to, '{')
-	if p.config.CursorFirst && cursor != "" {
-		to = append(to, cursor...)
-		to = append(to, ',')
+// append renders the page that a query asks for. It returns the headers of the
+// page and how many items are in it.
+func (p *pages) append(to []byte, q query) (body []byte, header http.Header, items int) {
+	f := &p.form
+	e := p.extent(q, q.resource.among(p.stock.now()))
+	cursor, named := p.nextCursor(q, e)
+	list := func(to []byte) []byte {
+		to, items = p.appendItems(to, q, e)
+		return to
 	}
-	to = append(to, `"items":[`...)
-	items := 0
-	for i := q.from; i < end; i++ {
+	if f.ItemsField == root {
+		to = list(to)
+		return to, p.header(q, cursor, named), items
+	}
+	members := []member{{pointer(f.ItemsField), list}}
+	if q.resource.kind == kindEvent && f.Item == "" {
+		members = append(members, member{pointer("metadata"), func(to []byte) []byte { return append(to, p.metadata...) }})
+	}
+	if text, ok := p.cursorText(q, cursor, named); ok {
+		next := member{pointer(f.CursorField), func(to []byte) []byte { return append(to, text...) }}
+		if p.config.CursorFirst {
+			members = slices.Insert(members, 0, next)
+		} else {
+			members = append(members, next)
+		}
+	}
+	if field, end := strings.CutPrefix(f.MoreField, "!"); field != "" {
+		members = append(members, member{pointer(field), func(to []byte) []byte { return strconv.AppendBool(to, e.more != end) }})
+	}
+	to = appendObject(to, members)
+	return to, p.header(q, cursor, named), items
+}
+
+func (p *pages) appendItems(to []byte, q query, e extent) (body []byte, items int) {
+	to = append(to, '[')
+	for n := range e.high - e.low {
+		i := e.low + n
+		if q.newest {
+			i = e.high - 1 - n
+		}
 		if !p.matches(q, i) {
 			continue
 		}
@@ -68,48 +114,60 @@ func (p *pages) append(to []byte, q query) ([]byte, int) {
 		}
 		to = q.resource.appendItem(to, i)
 	}
-	to = append(to, ']')
-	if q.resource.kind == kindEvent {
-		to = append(to, ',')
-		to = append(to, p.metadata...)
-	}
-	if !p.config.CursorFirst && cursor != "" {
-		to = append(to, ',')
-		to = append(to, cursor...)
-	}
-	return append(to, '}'), items
+	return append(to, ']'), items
 }
 
-// cursorMember is the page's nextCursor, or empty where it has none.
-func (p *pages) cursorMember(q query, end int, more bool) string {
-	if !more {
-		switch p.config.EndOfResults {
-		case EmptyCursor:
-			return `"nextCursor":""`
-		case NullCursor:
-			return `"nextCursor":null`
-		case NoCursor:
-			return ""
-		}
+// contract is what ends the results of a request.
+func (p *pages) contract(q query) EndOfResults {
+	if q.end > 0 {
+		return p.form.BoundedEnd
 	}
-	// What a cursor is made of needs no escapes in JSON.
-	return `"nextCursor":"` + p.nextCursor(q, end) + `"`
+	return p.form.EndOfResults
 }
 
-func (p *pages) nextCursor(q query, end int) string {
-	at := place{chain: q.chain, next: end}
-	if end == q.from {
+// nextCursor is the cursor of the next page, and whether the page names it.
+func (p *pages) nextCursor(q query, e extent) (string, bool) {
+	kind := p.form.CursorKind
+	if !e.more && p.contract(q) != EmptyItems || kind != kindOpaque && q.newest {
+		return "", false
+	}
+	at := place{chain: q.chain, next: e.next}
+	if e.low == e.high {
 		switch {
 		case p.config.FreshCursor:
 			at.nonce = p.nonce.Add(1)
 		case q.cursor != "":
-			return q.cursor
+			return q.cursor, true
 		}
+	}
+	if kind != kindOpaque {
+		return p.world.key(kind, e.next-1), true
 	}
 	if p.config.CursorTTL > 0 {
 		at.issued = time.Now().UnixMilli()
 	}
-	return p.cursors.encode(at)
+	return p.cursors.encode(at), true
+}
+
+// cursorText is the page's member for the cursor as JSON, if it has one.
+func (p *pages) cursorText(q query, cursor string, named bool) (string, bool) {
+	switch in := p.form.CursorIn; {
+	case in != inBody && in != inNextURL:
+		return "", false
+	case !named && p.contract(q) == NoCursor:
+		return "", false
+	case !named && p.contract(q) == NullCursor:
+		return "null", true
+	case !named:
+		return `""`, true
+	case in == inNextURL:
+		text, _ := json.Marshal(p.url(q, cursor)) // a string always encodes
+		return string(text), true
+	case p.form.CursorKind == kindSeq:
+		return cursor, true
+	}
+	// What a cursor is made of needs no escapes in JSON.
+	return `"` + cursor + `"`, true
 }
 
 // metadataOf renders the member that says whose export this is.
@@ -128,5 +186,5 @@ func metadataOf(c Config) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	return append([]byte(`"metadata":`), text...), nil
+	return text, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -13,16 +14,22 @@ type answer struct {
 	contentType string
 	retryAfter  string
 	allow       string
+	header      http.Header // of a page, in other forms than the default
 	body        []byte
 	encoded     map[string][]byte // the body compressed ahead, by encoding
 	pooled      *[]byte           // the body's memory, to give back; nil if not pooled
 	items       int
 }
 
-// problem is an error in the form of the schema: title, type and details in all
+// problem is an error as the form has it, or in that of the schema: title, type and details in all
 // generations. The newest adds what the public guide shows, the members of
 // RFC 9457: status and detail.
 func (h *Handler) problem(status int, kind, text string) answer {
+	if h.form.Error != "" {
+		body := strings.NewReplacer("<status>", strconv.Itoa(status), "<title>", http.StatusText(status),
+			"<kind>", kind, "<text>", strings.ReplaceAll(text, `"`, "'")).Replace(h.form.Error)
+		return answer{status: status, contentType: "application/json", body: []byte(body)}
+	}
 	members := struct {
 		Type    string `json:"type"`
 		Title   string `json:"title"`

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sort"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -16,8 +18,12 @@ type query struct {
 	from     int    // index of the first item
 	to       int    // index after the last item of the window
 	size     int    // items in a page
+	newest   bool   // list backwards
 	cursor   string // as it came, empty without one
 	issued   int64  // of the cursor
+	values   url.Values
+	host     string // scheme and host that the client used
+	raw      string // the query string as it came
 }
 
 // refusal is a request that the API refuses.
@@ -32,52 +38,54 @@ func invalid(format string, args ...any) error {
 	return refusal{http.StatusBadRequest, "invalid-parameter", fmt.Sprintf(format, args...)}
 }
 
-// parseQuery reads the parameters. Bounds and filter come from the cursor if
-// there is one; parameters beside it may be absent, but must not say otherwise.
-func (p *pages) parseQuery(res *resource, raw string) (query, error) {
-	values, err := url.ParseQuery(raw)
+// parseQuery reads the parameters. Bounds and filter come from an opaque cursor
+// if there is one; parameters beside it may be absent, but must not say
+// otherwise.
+func (p *pages) parseQuery(res *resource, r *http.Request) (query, error) {
+	values, err := p.parameters(r)
 	if err != nil {
-		return query{}, invalid("The query string cannot be read: %v.", err)
+		return query{}, err
 	}
-	q := query{resource: res, chain: chain{resource: res.tag}, size: defaultPageSize}
+	q := query{resource: res, chain: chain{resource: res.tag}, size: p.form.PageSize, values: values, raw: r.URL.RawQuery, host: hostOf(r)}
 	if err := p.readParameters(&q, values); err != nil {
 		return query{}, err
 	}
-	if values.Has("cursor") {
-		if q.cursor, err = single(values, "cursor"); err != nil {
+	q.newest = p.form.newestFirst(func(name, value string) bool {
+		return values.Has(name) && (value == "" || values.Get(name) == value)
+	})
+	q.to = res.among(p.world.limit)
+	if values.Has(p.form.CursorParam) {
+		if q.cursor, err = single(values, p.form.CursorParam); err != nil {
 			return query{}, err
 		}
 		if err := p.readCursor(&q, values); err != nil {
 			return query{}, err
 		}
-	} else if q.start > 0 {
-		q.from = res.from(q.start, p.world.limit)
 	}
-	q.to = res.among(p.world.limit)
 	if q.end > 0 {
-		q.to = res.from(q.end, p.world.limit)
+		q.to = min(q.to, res.from(q.end, p.world.limit))
+	}
+	if q.start > 0 && (q.cursor == "" || q.newest || p.form.CursorKind != kindOpaque) {
+		q.from = max(q.from, res.from(q.start, p.world.limit))
 	}
 	return q, nil
 }
 
 func (p *pages) readParameters(q *query, values url.Values) error {
 	var err error
-	if q.start, err = integer(values, "start"); err != nil {
+	f := &p.form
+	if f.PhraseParam != "" {
+		err = readPhrase(q, values.Get(f.PhraseParam))
+	} else {
+		err = p.readBounds(q, values)
+	}
+	if err != nil {
 		return err
 	}
-	if q.end, err = integer(values, "end"); err != nil {
-		return err
-	}
-	if values.Has("start") && values.Has("end") && q.start >= q.end {
-		return invalid("The parameter start must be before end.")
-	}
-	if values.Has("end") && q.end == 0 {
-		return invalid("The parameter end must be after the epoch.")
-	}
-	if values.Has("pageSize") {
-		size, err := integer(values, "pageSize")
-		if err != nil || size < 1 || size > maxPageSize {
-			return invalid("The parameter pageSize must be an integer between 1 and %d.", maxPageSize)
+	if values.Has(f.PageSizeParam) {
+		size, err := integer(values, f.PageSizeParam)
+		if err != nil || size < 1 || size > int64(f.MaxPageSize) {
+			return invalid("The parameter %s must be an integer between 1 and %d.", f.PageSizeParam, f.MaxPageSize)
 		}
 		q.size = int(size)
 	}
@@ -87,24 +95,55 @@ func (p *pages) readParameters(q *query, values url.Values) error {
 	return err
 }
 
+func (p *pages) readBounds(q *query, values url.Values) error {
+	var err error
+	f := &p.form
+	if q.start, err = p.instant(values, f.StartParam, false); err != nil {
+		return err
+	}
+	if q.end, err = p.instant(values, f.EndParam, f.EndInclusive); err != nil {
+		return err
+	}
+	if values.Has(f.StartParam) && values.Has(f.EndParam) && q.start >= q.end {
+		return invalid("The parameter %s must be before %s.", f.StartParam, f.EndParam)
+	}
+	if values.Has(f.EndParam) && q.end == 0 {
+		return invalid("The parameter %s must be after the epoch.", f.EndParam)
+	}
+	return nil
+}
+
 func (p *pages) readCursor(q *query, values url.Values) error {
+	altered := refusal{http.StatusBadRequest, "invalid-cursor", "The cursor is not valid."}
+	f := &p.form
+	if f.CursorKind != kindOpaque {
+		if strings.ContainsFunc(q.cursor, func(r rune) bool { return r < '0' || r > '9' }) || q.cursor == "" {
+			return altered
+		}
+		q.from = sort.Search(p.world.limit, func(i int) bool { return p.world.key(f.CursorKind, i) > q.cursor })
+		return nil
+	}
 	at, err := p.cursors.decode(q.cursor, time.Now())
 	if errors.Is(err, errCursorExpired) {
 		return refusal{p.config.CursorExpired, "cursor-expired", "The cursor has expired."}
 	}
-	altered := refusal{http.StatusBadRequest, "invalid-cursor", "The cursor is not valid."}
 	other := refusal{http.StatusBadRequest, "invalid-cursor",
 		"The cursor belongs to a request with other parameters."}
 	switch {
 	case err != nil:
 		return altered
 	case at.resource != q.resource.tag,
-		values.Has("start") && at.start != q.start,
-		values.Has("end") && at.end != q.end,
+		(values.Has(f.StartParam) || values.Has(f.PhraseParam)) && at.start != q.start,
+		(values.Has(f.EndParam) || values.Has(f.PhraseParam)) && at.end != q.end,
 		values.Has("events") && at.filter != q.filter:
 		return other
 	}
-	q.chain, q.from, q.issued = at.chain, at.next, at.issued
+	q.chain, q.issued = at.chain, at.issued
+	if q.newest {
+		q.to = at.next
+	} else {
+		q.from = at.next
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package exportsim
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -21,6 +22,8 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, a answer, fault s
 		return
 	}
 	header := w.Header()
+	maps.Copy(header, a.header)
+	h.tellLimit(header)
 	body := a.body
 	if a.status == http.StatusOK && len(h.compressor.offered) > 0 {
 		header.Set("Vary", "Accept-Encoding")

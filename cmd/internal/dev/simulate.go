@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -19,7 +20,7 @@ import (
 )
 
 func newSimulateCommand(a *cli.App) *cobra.Command {
-	var listen, dataDir string
+	var listen, dataDir, form string
 	sim := exportsim.Config{Rate: 50, Events: 12_000, Seed: 1, Gzip: true}
 	cmd := &cobra.Command{
 		Use:   "simulate",
@@ -27,8 +28,14 @@ func newSimulateCommand(a *cli.App) *cobra.Command {
 		Long: `Serve a simulated export API with events, sessions and users. Growth, latency,
 limits and faults are configurable. The same seed produces the same content. The
 command runs until it is stopped. --data-dir keeps the start of the export: a
-restart with the same flags continues as if it had never stopped.`,
+restart with the same flags continues as if it had never stopped.
+
+--form serves the same events as another export API would: with other members,
+cursors, parameters and credentials. The command prints the settings with which
+exportbridge reads it. okta-system-log, auth0-logs and github-audit-log behave
+as the documentation of these services says; newest-first cannot be followed.`,
 		Example: `  exportbridge-dev simulate
+  exportbridge-dev simulate --form okta-system-log --rate-limit 120/m
   exportbridge-dev simulate --rate 500/s --fail 429=1%,500=0.5%,reset=0.1%
   EXPORT_URL=http://127.0.0.1:4000 EXPORT_API_KEY=any exportbridge config show`,
 		GroupID: groupTry,
@@ -36,11 +43,16 @@ restart with the same flags continues as if it had never stopped.`,
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` to listen at (default "+embedded.DefaultAPI+", or a free port)")
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the start of the export in `DIR` and grow from it")
+	cmd.Flags().StringVar(&form, "form", exportsim.FormNames()[0], "serve the form `NAME`: "+strings.Join(exportsim.FormNames(), ", "))
 	simulatorFlags(cmd.Flags(), &sim)
+	cli.Offer(cmd, "form", exportsim.FormNames()...)
 	cmd.MarkFlagsMutuallyExclusive("data-dir", "start")
 	cli.Offer(cmd, "schema", string(exportsim.Schema08), string(exportsim.Schema07), string(exportsim.Schema05))
 	cli.Offer(cmd, "end-of-results", string(exportsim.EmptyCursor), string(exportsim.NullCursor), string(exportsim.NoCursor), string(exportsim.EmptyItems))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := setForm(&sim, form); err != nil {
+			return err
+		}
 		if err := sim.Validate(); err != nil {
 			return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "exportbridge-dev simulate --help"}
 		}
@@ -49,26 +61,65 @@ restart with the same flags continues as if it had never stopped.`,
 				return err
 			}
 		}
-		handler, err := exportsim.New(sim)
-		if err != nil {
-			return err
-		}
-		defer handler.Close()
-		server, err := embedded.StartSimulator(handler, listen)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, server.Close()) }()
-		// Stalled requests end here, so that Close need not wait for them.
-		defer handler.Close()
-		if server.Moved {
-			fmt.Fprintf(a.Stderr, "%s is in use, listening at %s\n", embedded.DefaultAPI, server.Addr)
-		}
-		fmt.Fprintf(a.Stdout, "export API  %s%s  simulated, %s events/s, %s initial events\n",
-			server.URL, sim.BasePath, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)))
-		return server.Wait(cmd.Context())
+		return simulate(cmd.Context(), a, listen, sim)
 	}
 	return cmd
+}
+
+// simulate serves the export until the context ends.
+func simulate(ctx context.Context, a *cli.App, listen string, sim exportsim.Config) (err error) {
+	handler, err := exportsim.New(sim)
+	if err != nil {
+		return err
+	}
+	defer handler.Close()
+	server, err := embedded.StartSimulator(handler, listen)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	// Stalled requests end here, so that Close need not wait for them.
+	defer handler.Close()
+	if server.Moved {
+		fmt.Fprintf(a.Stderr, "%s is in use, listening at %s\n", embedded.DefaultAPI, server.Addr)
+	}
+	fmt.Fprintf(a.Stdout, "export API  %s%s  simulated, %s events/s, %s initial events\n",
+		server.URL, sim.BasePath, formatRate(sim.Rate), humanize.Comma(int64(sim.Events)))
+	if sim.Form.Name != "" {
+		fmt.Fprintf(a.Stdout, "\nSettings for the form %s:\n\n%s", sim.Form.Name, settingsOf(sim, server.URL))
+	}
+	return server.Wait(ctx)
+}
+
+// setForm selects the form. One with credentials gets a key if there is none.
+func setForm(sim *exportsim.Config, name string) error {
+	var known bool
+	if sim.Form, known = exportsim.FormNamed(name); !known {
+		return &cli.Error{
+			Code: cli.ExitUsage, Hint: "exportbridge-dev simulate --help",
+			Err: fmt.Errorf("form %q is unknown, use for example okta-system-log", name),
+		}
+	}
+	if sim.Form.Name != "" && sim.APIKey == "" && sim.Form.Auth != "none" {
+		sim.APIKey = "simulated"
+	}
+	return nil
+}
+
+// settingsOf renders the settings of exportbridge for shells and .env files.
+func settingsOf(sim exportsim.Config, url string) string {
+	settings := sim.Form.Settings(url + sim.BasePath)
+	if sim.Form.Auth != "none" {
+		settings = append(settings, exportsim.Setting{Name: "EXPORT_API_KEY", Value: sim.APIKey})
+	}
+	var text strings.Builder
+	for _, s := range settings {
+		if strings.ContainsAny(s.Value, "! &;$#'\"") {
+			s.Value = "'" + strings.ReplaceAll(s.Value, "'", `'\''`) + "'"
+		}
+		fmt.Fprintf(&text, "%s=%s\n", s.Name, s.Value)
+	}
+	return text.String()
 }
 
 // simulatorFlags registers the flags that describe a simulated export. What
@@ -79,8 +130,8 @@ func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
 	flags.Uint64Var(&sim.Seed, "seed", sim.Seed, "seed of the content")
 	flags.Var(cli.Parsed(&sim.Start, parseStart, "TIME"), "start", "time of the first event (default: the last event is now)")
 	flags.StringVar((*string)(&sim.Schema), "schema", string(exportsim.Schema08), "schema version: 0.8, 0.7 or 0.5")
-	flags.StringVar((*string)(&sim.EndOfResults), "end-of-results", string(exportsim.EmptyCursor),
-		"end marker: empty-cursor, null-cursor, no-cursor or empty-items")
+	flags.StringVar((*string)(&sim.EndOfResults), "end-of-results", "",
+		"end marker: empty-cursor, null-cursor, no-cursor or empty-items (default the form's)")
 	flags.IntVar(&sim.ScanLimit, "scan-limit", sim.ScanLimit,
 		"maximum events that a filtered request scans (default 2000)")
 	flags.Var(cli.Parsed(&sim.Latency, bridge.ParseDuration, "DURATION"), "latency", "latency of each response, such as 20ms")
@@ -88,9 +139,10 @@ func simulatorFlags(flags *pflag.FlagSet, sim *exportsim.Config) {
 		"shared bandwidth of all responses, such as 100mbit (default unlimited)")
 	flags.Var(cli.Parsed(&sim.Faults, exportsim.ParseFaults, "LIST"), "fail",
 		"fault rates, such as 429=1%,500=0.5%; also reset, truncate, malformed, html, stall")
-	flags.StringVar(&sim.APIKey, "api-key", "", "required key (default none)")
+	flags.StringVar(&sim.APIKey, "api-key", "", "required key, password or client secret (default none, or the form's)")
+	flags.Var(cli.Parsed(&sim.TokenTTL, bridge.ParseDuration, "DURATION"), "token-ttl", "lifetime of an OAuth 2.0 token (default 24h)")
 	flags.Var(cli.Parsed(&sim.CursorTTL, bridge.ParseDuration, "DURATION"), "cursor-ttl", "lifetime of a cursor (default unlimited)")
-	flags.Var(cli.Parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit", "request rate above which the response is 429, such as 10/s")
+	flags.Var(cli.Parsed(&sim.RateLimit, parseRate, "RATE"), "rate-limit", "request rate above which requests are refused, such as 10/s")
 	flags.StringVar(&sim.BasePath, "base-path", "", "prefix of /events, /session and /user, such as /export")
 	flags.BoolVar(&sim.CursorFirst, "cursor-first", sim.CursorFirst, "put nextCursor before items, not after")
 	flags.BoolVar(&sim.Gzip, "gzip", sim.Gzip, "compress with gzip if requested")

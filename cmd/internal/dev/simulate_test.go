@@ -3,6 +3,7 @@ package dev
 import (
 	"bytes"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,33 @@ func TestSimulatorContinues(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The settings can be pasted into a shell.
+func TestFormSettings(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"default":       "EXPORT_URL=http://api/x\nEXPORT_API_KEY=\n",
+		"last-item":     "EXPORT_CURSOR_IN=last-item\nEXPORT_CURSOR_FIELD=/seq\nEXPORT_CURSOR_PARAM=after_seq\n",
+		"end-of-stream": "EXPORT_MORE_FIELD='!end_of_stream'\n",
+		"auth0-logs":    "EXPORT_OAUTH2_TOKEN_URL=http://api/x/oauth/token\n",
+		"next-url":      "EXPORT_KEY_QUERY=api_key\nEXPORT_API_KEY=simulated\n",
+	} {
+		sim := exportsim.Config{BasePath: "/x"}
+		if err := setForm(&sim, name); err != nil {
+			t.Fatal(err)
+		}
+		got := settingsOf(sim, "http://api")
+		if !strings.HasPrefix(got, "EXPORT_URL=http://api/x\n") || !strings.Contains(got, want) {
+			t.Errorf("%s: %s has no %s", name, got, want)
+		}
+		if hasKey := strings.Contains(got, "EXPORT_API_KEY"); hasKey == (name == "last-item") {
+			t.Errorf("%s: names a key: %v", name, hasKey)
+		}
+	}
+	if err := setForm(&exportsim.Config{}, "circle"); err == nil {
+		t.Error("an unknown form is accepted")
+	}
 }
 
 func TestParseRate(t *testing.T) {

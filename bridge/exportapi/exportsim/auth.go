@@ -1,0 +1,147 @@
+package exportsim
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const defaultTokenTTL = 24 * time.Hour
+
+// authenticate returns the refusal of a request without the right credentials.
+func (h *Handler) authenticate(r *http.Request) (answer, bool) {
+	f := &h.form
+	if h.config.APIKey == "" || f.Auth == none {
+		return answer{}, true
+	}
+	given, want := r.Header.Get(f.KeyHeader), h.config.APIKey
+	switch {
+	case f.Auth == authBasic:
+		var user string
+		user, given, _ = r.BasicAuth()
+		given, want = user+":"+given, f.User+":"+want
+		given = strings.TrimPrefix(given, ":") // empty without credentials
+	case f.Auth == authOAuth2:
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if given, want = token, token; !ok || !h.validToken(token, time.Now()) {
+			want = ""
+		}
+	case f.KeyQuery != "":
+		given = r.URL.Query().Get(f.KeyQuery)
+	case f.KeyPrefix != "":
+		want = f.KeyPrefix + " " + want
+	}
+	invalid := http.StatusForbidden
+	if f.Error != "" {
+		invalid = http.StatusUnauthorized
+	}
+	switch {
+	case given == "":
+		return h.problem(http.StatusUnauthorized, "unauthorized", "The request has no API key."), false
+	case subtle.ConstantTimeCompare([]byte(given), []byte(want)) != 1:
+		return h.problem(invalid, "forbidden", "The API key is not valid."), false
+	}
+	return answer{}, true
+}
+
+// serveToken is the token endpoint of OAuth 2.0 for the grant
+// client_credentials, with the client in the header or in the form.
+func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
+	client, secret, ok := r.BasicAuth()
+	if !ok {
+		client, secret = r.PostFormValue("client_id"), r.PostFormValue("client_secret")
+	}
+	status, reply := http.StatusBadRequest, map[string]any{"error": "invalid_request"}
+	now := time.Now()
+	switch {
+	case r.Method != http.MethodPost:
+	case r.PostFormValue("grant_type") != "client_credentials":
+		reply["error"] = "unsupported_grant_type"
+	case h.form.Audience != "" && r.PostFormValue("audience") != h.form.Audience:
+		status, reply["error"] = http.StatusForbidden, "access_denied"
+	case client != h.form.User || h.config.APIKey != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(h.config.APIKey)) != 1:
+		status, reply["error"] = http.StatusUnauthorized, "invalid_client"
+	default:
+		status = http.StatusOK
+		reply = map[string]any{
+			"access_token": h.token(now), "token_type": "Bearer", "expires_in": int(h.config.TokenTTL / time.Second),
+		}
+	}
+	body, _ := json.Marshal(reply) // strings and a number always encode
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that is gone needs no answer
+	h.stats.answered(answer{status: status}, len(body))
+}
+
+// token returns a token that any Handler with this key takes until it expires.
+func (h *Handler) token(issued time.Time) string {
+	at := strconv.FormatInt(issued.UnixMilli(), 10)
+	sum := hmac.New(sha256.New, []byte("token "+h.config.APIKey))
+	sum.Write([]byte(at))
+	return at + "." + hex.EncodeToString(sum.Sum(nil))
+}
+
+func (h *Handler) validToken(token string, now time.Time) bool {
+	at, _, _ := strings.Cut(token, ".")
+	millis, err := strconv.ParseInt(at, 10, 64)
+	issued := time.UnixMilli(millis)
+	return err == nil && hmac.Equal([]byte(token), []byte(h.token(issued))) && now.Sub(issued) < h.config.TokenTTL
+}
+
+// authSettings are the Settings of the credentials, without the key itself.
+func (f Form) authSettings(url string) []Setting {
+	switch f.Auth {
+	case none:
+		return []Setting{{"EXPORT_AUTH", none}}
+	case authBasic:
+		return []Setting{{"EXPORT_AUTH", authBasic}, {"EXPORT_AUTH_USER", f.User}}
+	case authOAuth2:
+		return []Setting{
+			{"EXPORT_AUTH", authOAuth2}, {"EXPORT_OAUTH2_TOKEN_URL", url + f.TokenPath},
+			{"EXPORT_OAUTH2_CLIENT_ID", f.User}, {"EXPORT_OAUTH2_PARAMS", "audience=" + f.Audience},
+		}
+	}
+	var list []Setting
+	for _, s := range []Setting{
+		{"EXPORT_KEY_QUERY", f.KeyQuery}, {"EXPORT_KEY_PREFIX", f.KeyPrefix},
+		{"EXPORT_KEY_HEADER", strings.TrimPrefix(f.KeyHeader, "X-Api-Key")},
+	} {
+		if s.Value != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// tellLimit sets the headers that say what is left under the rate limit: the
+// seconds to the reset under names of the draft, the time of it under others.
+func (h *Handler) tellLimit(header http.Header) {
+	prefix := h.form.LimitHeaders
+	if prefix == "" || h.config.RateLimit == 0 {
+		return
+	}
+	left, wait := h.limiter.left()
+	limit := max(1, int(h.limiter.advance/h.limiter.every)+1)
+	seconds := int64((wait + time.Second - 1) / time.Second)
+	if prefix == "RateLimit" {
+		header.Set("RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=1`, limit))
+		header.Set("RateLimit", fmt.Sprintf(`"default";r=%d;t=%d`, left, seconds))
+		return
+	}
+	reset := seconds
+	if strings.HasPrefix(prefix, "X-") {
+		reset = time.Now().Add(wait + time.Second - 1).Unix()
+	}
+	header.Set(prefix+"Limit", strconv.Itoa(limit))
+	header.Set(prefix+"Remaining", strconv.Itoa(left))
+	header.Set(prefix+"Reset", strconv.FormatInt(reset, 10))
+}

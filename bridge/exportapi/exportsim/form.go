@@ -1,0 +1,214 @@
+package exportsim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Form is how an export API looks to its clients: where a page has its items
+// and its cursor, what the parameters are called, who may ask. The content is
+// the same under every form. An empty field has the value of the default form,
+// which is the zero value. FormNamed returns others.
+//
+// Fields and members are named as the EXPORT_ settings of exportbridge name
+// them: a member of the page, or a JSON pointer that begins with a slash.
+type Form struct {
+	// Name selects the form; empty for the default one.
+	Name string
+	// Path is the path of the events. NextPath, if set, takes its place in next
+	// URLs and is served too.
+	Path, NextPath string
+	// Method is GET, or POST with the parameters as a JSON object.
+	Method string
+
+	// Item is what is around each event, as JSON with placeholders, see
+	// envelope. It ends with "event":<event>}. Empty is the event itself; then
+	// sessions and users are served too.
+	Item string
+	// ItemID, ItemTime, ItemType and ItemSubject are pointers into an item, and
+	// ItemTimeFormat is ms, s, us, rfc3339 or none. They describe Item.
+	ItemID, ItemTime, ItemTimeFormat, ItemType, ItemSubject string
+
+	// ItemsField is a member, or root where the page is the array.
+	ItemsField string
+	// CursorIn is body, header, last-item, next-url (in the body) or link (RFC
+	// 8288); CursorField says where in there.
+	CursorIn, CursorField string
+	// CursorKind is opaque, or the key of the last item: seq, an integer beyond
+	// 2^53, or log-id, digits in a string. A key is good for ever.
+	CursorKind string
+	// MoreField is a boolean, with ! before it true at the end. Then every page
+	// has a cursor.
+	MoreField string
+	// EndOfResults is the contract for the end unless Config has one, and
+	// BoundedEnd that of a request with an end, if it is another one.
+	EndOfResults, BoundedEnd EndOfResults
+	// ExactEnd ends the results with a full page if nothing follows it. Without,
+	// an empty page follows.
+	ExactEnd bool
+	// NewestFirst lists backwards, unless a request has the parameter Ascending,
+	// a name or name=value.
+	NewestFirst bool
+	Ascending   string
+	// Links are the relations of a Link header in this order; with LinkLines
+	// each has a line of its own.
+	Links     []string
+	LinkLines bool
+	// RelativeNext writes next URLs without scheme and host.
+	RelativeNext bool
+
+	// The names of the parameters; none where the API has no such parameter.
+	CursorParam, PageSizeParam, StartParam, EndParam string
+	// PhraseParam holds the bounds as created:>=TIME or created:FROM..TO, both
+	// inclusive, as dates or RFC 3339 times.
+	PhraseParam string
+	// TimeFormat of the bounds is ms, s, us or rfc3339.
+	TimeFormat   string
+	EndInclusive bool
+	// PageSize is the size of a page if none is asked for.
+	PageSize, MaxPageSize int
+
+	// Auth is key, basic, oauth2 or none. It counts if Config has an APIKey: the
+	// key, the password of User, or the secret of the client User.
+	Auth, User string
+	// KeyHeader and KeyPrefix, or KeyQuery, say where the key is. Next URLs
+	// repeat a key that came in the query.
+	KeyHeader, KeyPrefix, KeyQuery string
+	// TokenPath issues tokens (client credentials) for Audience, if it is set.
+	TokenPath, Audience string
+
+	// LimitHeaders is the prefix of the headers that tell what is left under
+	// Config.RateLimit, or RateLimit for the structured header; empty for none.
+	LimitHeaders string
+	// LimitStatus is 429 or 403; with NoRetryAfter only LimitHeaders tell when.
+	LimitStatus  int
+	NoRetryAfter bool
+	// Error is the body of an error with the placeholders <status>, <title>,
+	// <kind> and <text>; empty is a problem of RFC 9457.
+	Error string
+}
+
+// The values of fields that the code asks for.
+const (
+	inBody, inHeader, inLastItem, inNextURL, inLink = "body", "header", "last-item", "next-url", "link"
+
+	kindOpaque, kindSeq, kindLogID = "opaque", "seq", "log-id"
+
+	formatMillis, formatSeconds, formatMicros, formatRFC3339 = "ms", "s", "us", "rfc3339"
+
+	authKey, authBasic, authOAuth2 = "key", "basic", "oauth2"
+
+	none = "none"
+	root = "root"
+)
+
+func (f Form) withDefaults(c Config) Form {
+	or := func(value *string, or string) { *value = cmp.Or(*value, or) }
+	or(&f.Path, "/events")
+	or(&f.Method, http.MethodGet)
+	or(&f.ItemTimeFormat, formatMillis)
+	or(&f.ItemsField, "items")
+	or(&f.CursorIn, inBody)
+	or(&f.CursorField, "nextCursor")
+	or(&f.CursorKind, kindOpaque)
+	f.EndOfResults = cmp.Or(c.EndOfResults, f.EndOfResults, EmptyCursor)
+	if f.MoreField != "" {
+		f.EndOfResults = EmptyItems
+	}
+	f.BoundedEnd = cmp.Or(f.BoundedEnd, f.EndOfResults)
+	or(&f.CursorParam, "cursor")
+	or(&f.PageSizeParam, "pageSize")
+	or(&f.StartParam, "start")
+	or(&f.EndParam, "end")
+	or(&f.TimeFormat, formatMillis)
+	f.PageSize = cmp.Or(f.PageSize, defaultPageSize)
+	f.MaxPageSize = cmp.Or(f.MaxPageSize, maxPageSize)
+	or(&f.Auth, authKey)
+	or(&f.KeyHeader, c.KeyHeader)
+	f.LimitStatus = cmp.Or(f.LimitStatus, http.StatusTooManyRequests)
+	return f
+}
+
+// validate reports all problems of a form with defaults.
+func (f Form) validate() error {
+	var errs []error
+	oneOf := func(field, value string, values ...string) {
+		if !slices.Contains(values, value) {
+			errs = append(errs, fmt.Errorf("form %q: %s %q is not one of: %s", f.Name, field, value, strings.Join(values, ", ")))
+		}
+	}
+	oneOf("Method", f.Method, http.MethodGet, http.MethodPost)
+	oneOf("ItemTimeFormat", f.ItemTimeFormat, formatMillis, formatSeconds, formatMicros, formatRFC3339, none)
+	oneOf("CursorIn", f.CursorIn, inBody, inHeader, inLastItem, inNextURL, inLink)
+	oneOf("CursorKind", f.CursorKind, kindOpaque, kindSeq, kindLogID)
+	oneOf("TimeFormat", f.TimeFormat, formatMillis, formatSeconds, formatMicros, formatRFC3339)
+	oneOf("Auth", f.Auth, authKey, authBasic, authOAuth2, none)
+	if f.Item != "" && !strings.HasSuffix(f.Item, eventMember+"<event>}") {
+		errs = append(errs, fmt.Errorf("form %q: Item does not end with %s<event>}", f.Name, eventMember))
+	}
+	if f.ItemsField == root && (f.MoreField != "" || f.CursorIn == inBody || f.CursorIn == inNextURL) {
+		errs = append(errs, fmt.Errorf("form %q: an array has no member for a cursor, choose another CursorIn", f.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// newestFirst reports whether a request with these parameters lists backwards.
+func (f *Form) newestFirst(has func(name, value string) bool) bool {
+	name, value, _ := strings.Cut(f.Ascending, "=")
+	return f.NewestFirst && (f.Ascending == "" || !has(name, value))
+}
+
+// growsInPlace reports whether a full page may change: then it is not kept.
+func (f *Form) growsInPlace() bool {
+	return f.CursorIn != inBody || f.MoreField != "" || f.ExactEnd || f.NewestFirst
+}
+
+// Setting is a setting of exportbridge.
+type Setting struct{ Name, Value string }
+
+// Settings are the settings with which exportbridge reads the form at a URL,
+// without the key. What has the bridge's default is left out.
+func (f Form) Settings(url string) []Setting {
+	f = f.withDefaults(Config{KeyHeader: "X-Api-Key"})
+	list := []Setting{{"EXPORT_URL", url}}
+	add := func(name, value, standard string) {
+		if value != standard {
+			list = append(list, Setting{name, value})
+		}
+	}
+	add("EXPORT_PATH", f.Path, "/events")
+	add("EXPORT_METHOD", f.Method, http.MethodGet)
+	if f.Item != "" {
+		for _, s := range []Setting{
+			{"EXPORT_ITEM_ID", f.ItemID}, {"EXPORT_ITEM_TIME", f.ItemTime}, {"EXPORT_ITEM_INGESTED", ""},
+			{"EXPORT_ITEM_TYPE", f.ItemType}, {"EXPORT_ITEM_SUBJECT", f.ItemSubject}, {"KAFKA_KEY", f.ItemSubject},
+		} {
+			add(s.Name, cmp.Or(s.Value, none), "")
+		}
+	}
+	add("EXPORT_ITEM_TIME_FORMAT", f.ItemTimeFormat, formatMillis)
+	add("EXPORT_ITEMS_FIELD", f.ItemsField, "items")
+	add("EXPORT_CURSOR_IN", f.CursorIn, inBody)
+	add("EXPORT_CURSOR_FIELD", f.CursorField, "nextCursor")
+	add("EXPORT_MORE_FIELD", f.MoreField, "")
+	add("EXPORT_CURSOR_PARAM", f.CursorParam, "cursor")
+	add("EXPORT_PAGE_SIZE_PARAM", f.PageSizeParam, "pageSize")
+	add("EXPORT_START_PARAM", f.StartParam, "start")
+	add("EXPORT_END_PARAM", f.EndParam, "end")
+	add("EXPORT_TIME_FORMAT", f.TimeFormat, formatMillis)
+	if f.EndInclusive {
+		add("EXPORT_END_INCLUSIVE", "true", "")
+	}
+	if f.MaxPageSize != maxPageSize {
+		add("EXPORT_MAX_PAGE_SIZE", fmt.Sprint(f.MaxPageSize), "")
+		add("EXPORT_PAGE_SIZE", fmt.Sprint(f.MaxPageSize), "")
+	}
+	if name, value, _ := strings.Cut(f.Ascending, "="); name != "" {
+		add("EXPORT_PARAMS", name+"="+cmp.Or(value, firstKey), "")
+	}
+	return append(list, f.authSettings(url)...)
+}

@@ -1,0 +1,129 @@
+package exportsim
+
+// Items of the forms that are no service's.
+const (
+	itemISO = `{"id":"<id>","time":"<rfc3339>","type":"<type>","actor":{"id":"<user>"},"event":<event>}`
+	itemNum = `{"id":"<id>","ts":<us>,"kind":"<type>","seq":<seq>,"user":"<user>","event":<event>}`
+)
+
+// forms are the forms beside the default one: one for each way in which export
+// APIs differ, and three services as their public documentation describes them.
+var forms = []Form{
+	{
+		Name: "nested", Path: "/v1/events", Item: itemISO,
+		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
+		ItemsField: "/data/items", CursorField: "/data/paging/next",
+		PageSizeParam: "limit", StartParam: "from", EndParam: "to", TimeFormat: formatRFC3339,
+		Auth: authKey, KeyHeader: "Authorization", KeyPrefix: "Bearer",
+	},
+	{
+		Name: "integer-cursor", Path: "/changes",
+		Item:   `{"id":"<id>","created":<s>,"type":"<type>","user":"<user>","event":<event>}`,
+		ItemID: "/id", ItemTime: "/created", ItemTimeFormat: formatSeconds, ItemType: "/type", ItemSubject: "/user",
+		ItemsField: "changes", CursorField: "last", CursorKind: kindSeq, CursorParam: "since_id", EndOfResults: EmptyItems,
+		PageSizeParam: "count", StartParam: "after", EndParam: "before", TimeFormat: formatSeconds, EndInclusive: true, MaxPageSize: 500,
+		LimitHeaders: "RateLimit-",
+	},
+	{
+		Name: "header-cursor", Path: "/feed", Item: itemNum,
+		ItemID: "/id", ItemTime: "/ts", ItemTimeFormat: formatMicros, ItemType: "/kind", ItemSubject: "/user",
+		ItemsField: root, CursorIn: inHeader, CursorField: "X-Next-Cursor", EndOfResults: NoCursor,
+		TimeFormat: formatMicros, LimitHeaders: "RateLimit",
+	},
+	{
+		Name: "next-url", Path: "/export/events", Item: itemNum,
+		ItemID: "/id", ItemTime: "/ts", ItemTimeFormat: formatMicros, ItemType: "/kind", ItemSubject: "/user",
+		CursorIn: inNextURL, CursorField: "/links/next", CursorParam: "page_token", EndOfResults: NullCursor,
+		PageSizeParam: "per_page", TimeFormat: formatSeconds, KeyQuery: "api_key",
+	},
+	{
+		Name: "link", Path: "/items", Item: itemISO,
+		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
+		ItemsField: root, CursorIn: inLink, Links: []string{"first", "next"}, RelativeNext: true, EndOfResults: NoCursor,
+		StartParam: "since", EndParam: "until", TimeFormat: formatRFC3339, EndInclusive: true,
+		Auth: authBasic, User: "exporter", LimitHeaders: "X-RateLimit-", LimitStatus: 403,
+	},
+	{
+		Name: "last-item", Path: "/log", Item: itemNum,
+		ItemID: "/seq", ItemTimeFormat: none, ItemType: "/kind", ItemSubject: "/user",
+		ItemsField: "data", CursorIn: inLastItem, CursorField: "/seq", CursorKind: kindSeq, CursorParam: "after_seq",
+		PageSizeParam: "limit", StartParam: none, EndParam: none, Auth: none,
+	},
+	{
+		// The cursor goes back in a JSON object, as 1Password's Events API has it.
+		Name: "post", Method: "POST", Path: "/api/v2/events",
+		Item:   `{"uuid":"<id>","timestamp":"<rfc3339>","action":"<type>","actor":"<user>","event":<event>}`,
+		ItemID: "/uuid", ItemTime: "/timestamp", ItemTimeFormat: formatRFC3339, ItemType: "/action", ItemSubject: "/actor",
+		CursorField: "cursor", MoreField: "has_more",
+		PageSizeParam: "limit", StartParam: "start_time", EndParam: "end_time", TimeFormat: formatRFC3339,
+		KeyHeader: "Authorization", KeyPrefix: "Bearer",
+	},
+	{
+		// What ends is said the other way round, as Zendesk's exports have it.
+		Name: "end-of-stream", Path: "/api/v2/incremental/events/cursor",
+		Item:   `{"id":"<id>","ts":"<s>.<frac>","type":"<type>","user":"<user>","event":<event>}`,
+		ItemID: "/id", ItemTime: "/ts", ItemTimeFormat: formatSeconds, ItemType: "/type", ItemSubject: "/user",
+		ItemsField: "events", CursorField: "after_cursor", MoreField: "!end_of_stream",
+		PageSizeParam: "per_page", StartParam: "start_time", EndParam: none, TimeFormat: formatSeconds,
+		Auth: authBasic, User: "agent@acme.example/token",
+	},
+	{
+		Name: "newest-first", Path: "/audit", Item: itemISO,
+		ItemID: "/id", ItemTime: "/time", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/actor/id",
+		NewestFirst: true, EndOfResults: NullCursor, TimeFormat: formatRFC3339,
+	},
+	{
+		// Without an end a request polls: there is always a next link.
+		Name: "okta-system-log", Path: "/api/v1/logs",
+		Item: `{"uuid":"<id>","published":"<rfc3339>","eventType":"<type>","severity":"INFO",` +
+			`"actor":{"id":"<user>","type":"User"},"event":<event>}`,
+		ItemID: "/uuid", ItemTime: "/published", ItemTimeFormat: formatRFC3339, ItemType: "/eventType", ItemSubject: "/actor/id",
+		ItemsField: root, CursorIn: inLink, CursorParam: "after", Links: []string{"self", "next"}, LinkLines: true,
+		EndOfResults: EmptyItems, BoundedEnd: NoCursor, NewestFirst: false,
+		PageSizeParam: "limit", StartParam: "since", EndParam: "until", TimeFormat: formatRFC3339,
+		KeyHeader: "Authorization", KeyPrefix: "SSWS", LimitHeaders: "X-Rate-Limit-", NoRetryAfter: true,
+		Error: `{"errorCode":"E0000001","errorSummary":"<text>","errorLink":"E0000001","errorId":"<kind>","errorCauses":[]}`,
+	},
+	{
+		// Only a request with from goes by checkpoint; others search.
+		Name: "auth0-logs", Path: "/api/v2/logs",
+		Item:   `{"log_id":"<logid>","_id":"<logid>","date":"<rfc3339>","type":"<type>","user_id":"<user>","event":<event>}`,
+		ItemID: "/log_id", ItemTime: "/date", ItemTimeFormat: formatRFC3339, ItemType: "/type", ItemSubject: "/user_id",
+		ItemsField: root, CursorIn: inLink, CursorKind: kindLogID, CursorParam: "from", Links: []string{"next"},
+		EndOfResults: EmptyItems, NewestFirst: true, Ascending: "from",
+		PageSizeParam: "take", StartParam: none, EndParam: none, PageSize: 50, MaxPageSize: 100,
+		Auth: authOAuth2, User: "exporter", TokenPath: "/oauth/token", Audience: "https://acme.example/api/v2/",
+		LimitHeaders: "X-RateLimit-", NoRetryAfter: true,
+		Error: `{"statusCode":<status>,"error":"<title>","message":"<text>","errorCode":"<kind>"}`,
+	},
+	{
+		Name: "github-audit-log", Path: "/orgs/acme/audit-log", NextPath: "/organizations/4711/audit-log",
+		Item: `{"@timestamp":<ms>,"_document_id":"<id>","action":"<type>","actor":"<user>","created_at":<ms>,` +
+			`"org":"acme","event":<event>}`,
+		ItemID: "/_document_id", ItemTime: "/@timestamp", ItemType: "/action", ItemSubject: "/actor",
+		ItemsField: root, CursorIn: inLink, CursorParam: "after", Links: []string{"next", "first"},
+		EndOfResults: NoCursor, ExactEnd: true, NewestFirst: true, Ascending: "order=asc",
+		PageSizeParam: "per_page", StartParam: none, EndParam: none, PhraseParam: "phrase", PageSize: 30, MaxPageSize: 100,
+		KeyHeader: "Authorization", KeyPrefix: "Bearer", LimitHeaders: "X-RateLimit-", LimitStatus: 403,
+		Error: `{"message":"<text>","documentation_url":"https://docs.github.com/rest","status":"<status>"}`,
+	},
+}
+
+// FormNames returns the names of all forms, the default one's first.
+func FormNames() []string {
+	names := []string{"default"}
+	for _, f := range forms {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// FormNamed returns the form with a name, and whether there is one.
+func FormNamed(name string) (Form, bool) {
+	for _, f := range forms {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return Form{}, name == "default"
+}

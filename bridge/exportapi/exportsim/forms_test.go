@@ -1,0 +1,459 @@
+package exportsim_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// A formClient reads one form as the documentation of its service says, and
+// knows nothing of Form. It remembers the request to ask next.
+type formClient struct {
+	method, url, body string
+	header            http.Header
+	// items finds the items of a page, and turn goes to the next page; at the
+	// end it leaves the request as it is, or goes to where new items appear.
+	items func(page []byte) []json.RawMessage
+	turn  func(c *formClient, r *http.Response, page []byte)
+}
+
+// at returns a member of nested objects, nil if it is absent.
+func at(page []byte, names ...string) json.RawMessage {
+	for _, name := range names {
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(page, &object); err != nil {
+			return nil
+		}
+		page = object[name]
+	}
+	return page
+}
+
+func list(raw json.RawMessage) []json.RawMessage {
+	var items []json.RawMessage
+	if err := json.Unmarshal(raw, &items); err != nil {
+		return nil
+	}
+	return items
+}
+
+func member(names ...string) func([]byte) []json.RawMessage {
+	return func(page []byte) []json.RawMessage { return list(at(page, names...)) }
+}
+
+func array(page []byte) []json.RawMessage { return list(page) }
+
+func text(raw json.RawMessage) string {
+	var s string
+	_ = json.Unmarshal(raw, &s) // null is empty
+	return s
+}
+
+var linkNext = regexp.MustCompile(`<([^>]*)>; rel="next"`)
+
+// followLink goes to the URL of rel="next", if there is one.
+func followLink(c *formClient, r *http.Response, _ []byte) {
+	found := linkNext.FindStringSubmatch(strings.Join(r.Header.Values("Link"), ", "))
+	if found == nil {
+		return
+	}
+	if strings.HasPrefix(found[1], "/") {
+		found[1] = "http://" + r.Request.Host + found[1]
+	}
+	c.url = found[1]
+}
+
+// setCursor puts a cursor into the query.
+func (c *formClient) setCursor(name, cursor string) {
+	u, _ := url.Parse(c.url)
+	query := u.Query()
+	query.Set(name, cursor)
+	u.RawQuery = query.Encode()
+	c.url = u.String()
+}
+
+func basic(user, password string) http.Header {
+	r := http.Request{Header: http.Header{}}
+	r.SetBasicAuth(user, password)
+	return r.Header
+}
+
+// formClients are the clients by the name of the form.
+func formClients(t *testing.T, base string) map[string]*formClient {
+	bearer := http.Header{"Authorization": {"Bearer sesame"}}
+	return map[string]*formClient{
+		"default": {
+			url: "/events?pageSize=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: member("items"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				if next := text(at(page, "nextCursor")); next != "" {
+					c.setCursor("cursor", next)
+				}
+			},
+		},
+		"nested": {
+			url: "/v1/events?limit=100", header: bearer, items: member("data", "items"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				if next := text(at(page, "data", "paging", "next")); next != "" {
+					c.setCursor("cursor", next)
+				}
+			},
+		},
+		"integer-cursor": {
+			url: "/changes?count=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: member("changes"),
+			turn: func(c *formClient, _ *http.Response, page []byte) { c.setCursor("since_id", string(at(page, "last"))) },
+		},
+		"header-cursor": {
+			url: "/feed?pageSize=100", header: http.Header{"X-Api-Key": {"sesame"}}, items: array,
+			turn: func(c *formClient, r *http.Response, _ []byte) {
+				if next := r.Header.Get("X-Next-Cursor"); next != "" {
+					c.setCursor("cursor", next)
+				}
+			},
+		},
+		"next-url": {
+			url: "/export/events?per_page=100&api_key=sesame", items: member("items"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				if next := text(at(page, "links", "next")); next != "" {
+					c.url = next
+				}
+			},
+		},
+		"link": {url: "/items?pageSize=100", header: basic("exporter", "sesame"), items: array, turn: followLink},
+		"last-item": {
+			url: "/log?limit=100", items: member("data"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				if items := list(at(page, "data")); len(items) > 0 {
+					c.setCursor("after_seq", string(at(items[len(items)-1], "seq")))
+				}
+			},
+		},
+		"post": {
+			method: "POST", url: "/api/v2/events", body: `{"limit":100}`, header: bearer, items: member("items"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				c.body = `{"limit":100,"cursor":` + string(at(page, "cursor")) + `}`
+			},
+		},
+		"end-of-stream": {
+			url: "/api/v2/incremental/events/cursor?per_page=100", header: basic("agent@acme.example/token", "sesame"), items: member("events"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				c.setCursor("cursor", text(at(page, "after_cursor")))
+			},
+		},
+		"okta-system-log": {
+			url: "/api/v1/logs?limit=100", header: http.Header{"Authorization": {"SSWS sesame"}}, items: array, turn: followLink,
+		},
+		"auth0-logs": {
+			url: "/api/v2/logs?from=0&take=100", items: array, turn: followLink,
+			header: http.Header{"Authorization": {"Bearer " + fetchToken(t, base, "sesame")}},
+		},
+		"github-audit-log": {url: "/orgs/acme/audit-log?order=asc&per_page=100", header: bearer, items: array, turn: followLink},
+	}
+}
+
+func fetchToken(t *testing.T, base, secret string) string {
+	response, err := http.PostForm(base+"/oauth/token", url.Values{
+		"grant_type": {"client_credentials"}, "client_id": {"exporter"}, "client_secret": {secret},
+		"audience": {"https://acme.example/api/v2/"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text(at(body, "access_token"))
+}
+
+func (c *formClient) ask(t *testing.T, base string) (*http.Response, []byte) {
+	t.Helper()
+	target := c.url
+	if strings.HasPrefix(target, "/") {
+		target = base + target
+	}
+	request, err := http.NewRequestWithContext(t.Context(), c.method, target, strings.NewReader(c.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = c.header.Clone()
+	if c.body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s %s %v", c.method, target, response.Status, page, err)
+	}
+	return response, page
+}
+
+// drain reads until a page gives nothing new and leads nowhere else, and
+// returns how many events there were, from seen on without a gap.
+func (c *formClient) drain(t *testing.T, h *exportsim.Handler, base string, seen int) int {
+	t.Helper()
+	for {
+		asked, before := c.url+c.body, seen
+		response, page := c.ask(t, base)
+		for _, item := range c.items(page) {
+			i, ok := exportsim.IndexOf(item)
+			if !ok || i > seen || !bytes.Equal(item, h.Event(i)) {
+				t.Fatalf("event %d (%v) where %d is due: %s", i, ok, seen, item)
+			}
+			seen = max(seen, i+1)
+		}
+		if c.turn(c, response, page); seen == before && asked == c.url+c.body {
+			return seen
+		}
+	}
+}
+
+// Every form is drained, and followed while it grows, by a client that was
+// written from the documentation of the service.
+func TestFormsAreDrained(t *testing.T) {
+	t.Parallel()
+	for _, name := range exportsim.FormNames() {
+		if name == "newest-first" {
+			continue // cannot be followed
+		}
+		for _, schema := range []exportsim.Schema{exportsim.Schema08, exportsim.Schema05} {
+			t.Run(name+"/"+string(schema), func(t *testing.T) {
+				t.Parallel()
+				form, _ := exportsim.FormNamed(name)
+				h, server := newServer(t, exportsim.Config{
+					Form: form, Seed: 3, Events: 300, Schema: schema, BasePath: "/base", APIKey: "sesame",
+				})
+				c := formClients(t, server.base)[name]
+				seen := 0
+				for _, grow := range []int{0, 1, 40, 59, 100, 250} { // 300 and 400 end with a full page
+					h.Grow(grow)
+					if seen = c.drain(t, h, server.base, seen); seen != h.Stock() {
+						t.Fatalf("%d of %d events at %s", seen, h.Stock(), c.url)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The members that a form declares are where it says, and their values are the
+// event's.
+func TestFormItems(t *testing.T) {
+	t.Parallel()
+	for _, name := range exportsim.FormNames()[1:] {
+		form, _ := exportsim.FormNamed(name)
+		h := newHandler(t, exportsim.Config{Form: form, Events: 100, Every: 70 * time.Microsecond})
+		for i := range 100 {
+			item := h.Event(i)
+			if !json.Valid(item) {
+				t.Fatalf("%s: event %d is not JSON: %s", name, i, item)
+			}
+			find := func(pointer string) string {
+				return strings.Trim(string(at(item, strings.Split(pointer, "/")[1:]...)), `"`)
+			}
+			if id := find(form.ItemID); id == "" || form.ItemType == "" || find(form.ItemType) != payloadType(t, at(item, "event"), "type") {
+				t.Fatalf("%s: id %q, type %q: %s", name, id, find(form.ItemType), item)
+			}
+			if user := find(form.ItemSubject); user != text(at(item, "event", "userId")) {
+				t.Fatalf("%s: subject %q: %s", name, user, item)
+			}
+			if got, want := parseTime(t, form.ItemTimeFormat, find), h.EventTime(i); form.ItemTime != "" && !got(form.ItemTime).Equal(want) &&
+				!got(form.ItemTime).Equal(want.Truncate(time.Second)) {
+				t.Fatalf("%s: time %s, want %s: %s", name, got(form.ItemTime), want, item)
+			}
+		}
+	}
+}
+
+// parseTime reads a time in whole milliseconds.
+func parseTime(t *testing.T, format string, find func(string) string) func(string) time.Time {
+	return func(pointer string) time.Time {
+		value := find(pointer)
+		if format == "rfc3339" {
+			at, err := time.Parse(time.RFC3339, value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at.Truncate(time.Millisecond).Local()
+		}
+		unit := map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "us": time.Microsecond, "": time.Millisecond}[format]
+		whole, fraction, _ := strings.Cut(value, ".")
+		var n, micros int64
+		if _, err := fmt.Sscan(whole, &n); err != nil {
+			t.Fatal(err)
+		}
+		if fraction != "" {
+			if _, err := fmt.Sscanf(fraction, "%d", &micros); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return time.UnixMicro(n*unit.Microseconds() + micros).Truncate(time.Millisecond)
+	}
+}
+
+// Windows that touch list an event at the bound once, or where the end is
+// inclusive, twice.
+func TestFormWindows(t *testing.T) {
+	t.Parallel()
+	iso := func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+	seconds := func(t time.Time) string { return fmt.Sprint(t.Unix()) }
+	micros := func(t time.Time) string { return fmt.Sprint(t.UnixMicro()) }
+	for name, window := range map[string]struct {
+		path, start, end string
+		format           func(time.Time) string
+		twice            bool
+	}{
+		"nested":          {"/v1/events?limit=500&", "from", "to", iso, false},
+		"integer-cursor":  {"/changes?count=500&", "after", "before", seconds, true},
+		"header-cursor":   {"/feed?pageSize=500&", "start", "end", micros, false},
+		"next-url":        {"/export/events?per_page=500&", "start", "end", seconds, false},
+		"link":            {"/items?pageSize=500&", "since", "until", iso, true},
+		"okta-system-log": {"/api/v1/logs?limit=500&", "since", "until", iso, false},
+	} {
+		form, _ := exportsim.FormNamed(name)
+		h := newHandler(t, exportsim.Config{Form: form, Events: 400, Every: 250 * time.Millisecond})
+		ask := func(query string) (indexes []int) {
+			body := recordStatus(h, window.path+query).Body.Bytes()
+			items := array(body)
+			for _, field := range [][]string{{"data", "items"}, {"changes"}, {"items"}} {
+				if len(items) == 0 {
+					items = list(at(body, field...))
+				}
+			}
+			for _, item := range items {
+				i, _ := exportsim.IndexOf(item)
+				indexes = append(indexes, i)
+			}
+			return indexes
+		}
+		bound := h.EventTime(200)
+		if name == "integer-cursor" || name == "next-url" {
+			bound = bound.Truncate(time.Second)
+		}
+		before := ask(window.end + "=" + window.format(bound))
+		after := ask(window.start + "=" + window.format(bound))
+		if len(after) == 0 || len(before) == 0 || after[len(after)-1] != 399 || before[0] != 0 {
+			t.Fatalf("%s: %d and %d events", name, len(before), len(after))
+		}
+		if twice := after[0] <= before[len(before)-1]; twice != window.twice {
+			t.Errorf("%s: events to %d before the bound and from %d after it, listed twice: %v", name, before[len(before)-1], after[0], twice)
+		}
+		if after[0] > before[len(before)-1]+1 {
+			t.Errorf("%s: no window has event %d", name, after[0]-1)
+		}
+	}
+}
+
+func TestNewestFirst(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]string{
+		"newest-first /audit?pageSize=50":                                                                                "250 249 201",
+		"github-audit-log /orgs/acme/audit-log?per_page=50":                                                              "250 249 201",
+		"github-audit-log /orgs/acme/audit-log?per_page=50&order=desc":                                                   "250 249 201",
+		"github-audit-log /orgs/acme/audit-log?per_page=50&order=asc":                                                    "0 1 49",
+		"auth0-logs /api/v2/logs":                                                                                        "250 249 201",
+		"auth0-logs /api/v2/logs?from=900":                                                                               "0 1 49",
+		"okta-system-log /api/v1/logs?limit=50":                                                                          "0 1 49",
+		"github-audit-log /organizations/4711/audit-log?order=asc":                                                       "0 1 29",
+		"github-audit-log /orgs/acme/audit-log?phrase=created:2026-11-02":                                                "",
+		"github-audit-log /orgs/acme/audit-log?order=asc&per_page=50&phrase=action:x+created:%3E%3D2026-11-01T00:00:10Z": "100 101 149",
+		"github-audit-log /orgs/acme/audit-log?per_page=100&phrase=created:2026-10-01..2026-11-01T00:00:05Z":             "49 48 0",
+	} {
+		name, path, _ := strings.Cut(target, " ")
+		form, _ := exportsim.FormNamed(name)
+		h := newHandler(t, exportsim.Config{Form: form, Events: 251})
+		body := recordStatus(h, path).Body.Bytes()
+		items := append(array(body), list(at(body, "items"))...)
+		got := ""
+		if last := len(items) - 1; last > 0 {
+			for _, n := range []int{0, 1, last} {
+				i, _ := exportsim.IndexOf(items[n])
+				got += fmt.Sprint(i, " ")
+			}
+		}
+		if strings.TrimSpace(got) != want {
+			t.Errorf("%s: events %s, want %s", target, got, want)
+		}
+	}
+	// The cursor goes on backwards, and does not come to what was added.
+	form, _ := exportsim.FormNamed("newest-first")
+	h, api := newServer(t, exportsim.Config{Form: form, Events: 250})
+	query := params("pageSize", "60")
+	for due := 249; due >= 0; {
+		p := api.get("/audit", query)
+		for _, item := range p.Items {
+			if i, _ := exportsim.IndexOf(item); i != due {
+				t.Fatalf("event %d where %d is due", i, due)
+			}
+			due--
+		}
+		if end := p.cursor() == ""; end != (due < 0) {
+			t.Fatalf("event %d is next, cursor %q", due, p.cursor())
+		}
+		h.Grow(7)
+		query.Set("cursor", p.cursor())
+	}
+}
+
+// The answers that a service documents.
+func TestServiceAnswers(t *testing.T) {
+	t.Parallel()
+	service := func(name string, c exportsim.Config) http.Handler {
+		c.Form, _ = exportsim.FormNamed(name)
+		return newHandler(t, c)
+	}
+	get := func(h http.Handler, target string, header ...string) *httptest.ResponseRecorder {
+		return recordStatus(h, "http://api.example"+target, header...)
+	}
+
+	okta := service("okta-system-log", exportsim.Config{Events: 150, APIKey: "k"})
+	r := get(okta, "/api/v1/logs?since=2026-11-01T00:00:00Z&until=2026-11-02T00:00:00Z", "Authorization", "SSWS k")
+	if links := r.Header().Values("Link"); len(links) != 2 || !strings.HasSuffix(links[0], `rel="self"`) || !strings.HasSuffix(links[1], `rel="next"`) {
+		t.Errorf("okta: links %q", links)
+	}
+	next := linkNext.FindStringSubmatch(strings.Join(r.Header().Values("Link"), ","))[1]
+	if r = get(okta, strings.TrimPrefix(next, "http://api.example"), "Authorization", "SSWS k"); len(r.Header().Values("Link")) != 1 {
+		t.Errorf("okta: a bounded request ends with links %q", r.Header().Values("Link"))
+	}
+	if r = get(okta, "/api/v1/logs?since=yesterday", "Authorization", "SSWS k"); r.Code != 400 || text(at(r.Body.Bytes(), "errorCode")) == "" {
+		t.Errorf("okta: %d %s", r.Code, r.Body)
+	}
+	for _, header := range []string{"k", "Bearer k", "SSWS x", "SSWS"} {
+		if r = get(okta, "/api/v1/logs", "Authorization", header); r.Code != 401 {
+			t.Errorf("okta: %q gives %d", header, r.Code)
+		}
+	}
+
+	github := service("github-audit-log", exportsim.Config{Events: 100})
+	r = get(github, "/orgs/acme/audit-log?order=asc&per_page=50")
+	if link := r.Header().Get("Link"); !strings.HasPrefix(link, "<http://api.example/organizations/4711/audit-log?after=") || !strings.Contains(link, `>; rel="next", <`) {
+		t.Errorf("github: link %q", link)
+	}
+	next = linkNext.FindStringSubmatch(r.Header().Get("Link"))[1]
+	if r = get(github, strings.TrimPrefix(next, "http://api.example")); strings.Contains(r.Header().Get("Link"), "next") {
+		t.Errorf("github: a full page at the end has link %q", r.Header().Get("Link"))
+	}
+
+	auth0 := service("auth0-logs", exportsim.Config{Events: 3})
+	r = get(auth0, "/api/v2/logs?take=10&from="+text(at(auth0.(*exportsim.Handler).Event(2), "log_id")))
+	if link := r.Header().Get("Link"); r.Body.String() != "[]" || !strings.HasPrefix(link, "<http://api.example/api/v2/logs?take=10&from=9") {
+		t.Errorf("auth0: nothing new gives %s, link %q", r.Body, link)
+	}
+	if r = get(auth0, "/api/v2/logs?take=101"); r.Code != 400 || string(at(r.Body.Bytes(), "statusCode")) != "400" {
+		t.Errorf("auth0: %d %s", r.Code, r.Body)
+	}
+}
