@@ -333,7 +333,7 @@ func entries(n int) []object {
 		switch {
 		case i == 61:
 			e["kind"], e["cursor_hash"], e["parent"] = "reset", "51aa90be7712", "2.88409"
-			e["change"] = object{"kind": "reset", "who": "ada@ops-1", "reason": "bad deploy of the consumer", "from": object{"epoch": 2, "seq": 88410}, "at": at.UnixMilli()}
+			e["change"] = object{"kind": "rewind", "who": "ada@ops-1", "reason": "bad deploy of the consumer", "from": object{"epoch": 2, "seq": 88410}, "at": at.UnixMilli()}
 		case i > 61:
 			e["epoch"], e["seq"] = 2, 88471-i
 		}

@@ -4,6 +4,7 @@ package ui_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,32 @@ func TestCountsAcrossEpochs(t *testing.T) {
 			p.sees("#slider-text", want)
 		})
 	}
+}
+
+// A rewind is called so, as on the command line; its commit is of the kind reset.
+func TestKinds(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	f.history = entries(70)
+	for i, kind := range []string{"reset", "pause", "resume"} {
+		f.history[5+i]["kind"], f.history[5+i]["change"] = kind, object{"kind": kind, "who": "ada", "reason": "why"}
+	}
+	f.history[9]["kind"] = "heartbeat"
+	f.history[9]["change"] = object{"kind": "rewind", "who": "ada", "reason": "of an earlier entry"} // the last change until then
+	p := open(t, f, 1280)
+	p.sees("#history-rows", "3.88411")
+	kinds := `[...document.querySelectorAll('#history-rows td:nth-child(4)')].map((e) => e.innerText).filter((kind) => kind !== 'data').join(' ')`
+	if got := read[string](p, kinds); got != "reset pause resume heartbeat rewind" {
+		t.Errorf("the history shows %q", got)
+	}
+	if got := read[[]string](p, `[...document.querySelectorAll('#marks .mark')].map((e) => e.title.split(' at ')[0] + ' ' + e.className)`); !slices.Equal(got, []string{
+		"reset mark is-reset", "pause mark is-pause", "resume mark is-resume", "rewind mark is-rewind",
+	}) {
+		t.Errorf("the slider shows %q", got)
+	}
+	p.resize(390, 900)
+	p.sees("#history-rows .narrow", "rewind:")
+	p.click("#changes-only")
+	p.wait(`document.querySelectorAll('#history-rows tr').length === 4`)
 }
 
 // Without Redis events flow and actions wait: the page says so, in amber.

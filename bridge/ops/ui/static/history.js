@@ -171,7 +171,7 @@ export class History {
   renderMarks() {
     const [from, to] = [Number(this.slider.min), Number(this.slider.max)];
     $('marks').replaceChildren(...this.entries.filter(isChange).map((e) => {
-      const mark = el('span', { class: `mark is-${kindOf(e)}`, title: `${e.kind} at ${clock(new Date(e.at), now())}: ${e.change?.reason || 'no reason'}` });
+      const mark = el('span', { class: `mark ${look(e)}`, title: `${kindOf(e)} at ${clock(new Date(e.at), now())}: ${e.change?.reason || 'no reason'}` });
       mark.style.left = `${(100 * (Date.parse(e.at) - from)) / (to - from)}%`;
       return mark;
     }));
@@ -194,11 +194,11 @@ export class History {
       el('td', { class: 'mono' }, place(e)),
       el('td', null, time(new Date(e.at), clock(new Date(e.at), now()))),
       el('td', { class: 'wide' }, position ? time(position, clock(position, now())) : '–'),
-      el('td', { class: 'wide' }, isChange(e) ? el('span', { class: `badge is-${kindOf(e)}` }, e.kind) : el('span', { class: 'dim' }, e.kind)),
+      el('td', { class: 'wide' }, el('span', { class: isChange(e) ? `badge ${look(e)}` : 'dim' }, kindOf(e))),
       el('td', { class: 'num wide' }, more > 0 ? `+${count(more)}` : ''),
       el('td', { class: 'num wide' }, count(e.events)),
       el('td', { class: 'mono wide dim' }, e.cursor_hash || 'start'),
-      el('td', { class: 'why' }, isChange(e) ? el('span', { class: 'narrow' }, `${e.kind}: `) : null, isChange(e) ? whyText(e) : ''),
+      el('td', { class: 'why' }, isChange(e) ? el('span', { class: 'narrow' }, `${kindOf(e)}: `) : null, isChange(e) ? whyText(e) : ''),
       el('td', { class: 'end' }, newest ? el('span', { class: 'dim' }, 'now') : el('button', {
         type: 'button', class: 'quiet small', 'data-key': place(e), 'aria-label': `Rewind to entry ${place(e)}`, onclick: () => this.move(e),
         disabled: this.why !== '', title: this.why || null, tabindex: place(e) === this.reach ? '0' : '-1',
@@ -242,6 +242,10 @@ function whyText({ change }) {
   return `${change?.reason || 'no reason'}${change?.who ? ` (${change.who})` : ''}`;
 }
 
-const kinds = ['start', 'data', 'heartbeat', 'reset', 'pause', 'resume'];
-const kindOf = (e) => (kinds.includes(e.kind) ? e.kind : 'other');
 const isChange = (e) => ['reset', 'pause', 'resume'].includes(e.kind);
+
+// kindOf is what was asked for: the commit of a rewind is of the kind reset.
+const kindOf = (e) => (isChange(e) && e.change?.kind) || e.kind;
+
+const kinds = ['start', 'data', 'heartbeat', 'reset', 'rewind', 'pause', 'resume'];
+const look = (e) => `is-${kinds.includes(kindOf(e)) ? kindOf(e) : 'other'}`;
