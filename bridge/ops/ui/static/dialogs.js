@@ -146,9 +146,11 @@ function target(fields) {
   return { latest: true };
 }
 
-// utc takes what the field holds as UTC: the page shows no other time.
+// utc takes what the field holds as UTC, unless it says otherwise: the page shows no
+// other time.
 export function utc(value) {
-  const when = new Date(`${value.trim().replace(' ', 'T')}Z`);
+  const text = value.trim().replace(' ', 'T');
+  const when = new Date(/T[\d:.]+$/.test(text) ? `${text}Z` : text);
   if (Number.isNaN(when.getTime())) throw new ApiError(400, 'invalid date or time', 'enter for example 2026-11-20 13:00:00');
   return when.toISOString().replace('.000Z', 'Z');
 }

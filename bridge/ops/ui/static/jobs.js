@@ -21,7 +21,7 @@ export class Jobs extends Listing {
     $('jobs-begin').addEventListener('click', () => this.begin());
     this.beginning = new Steps('job', {
       plan: (stream, fields) => this.plan(stream, fields), execute: (...planned) => this.execute(...planned),
-      words: ['Show the plan', 'Start the job'], remedy: (error) => this.remedy(error),
+      words: ['Show the plan', 'Start the job'], changed: chosen, remedy: (error) => this.remedy(error),
     });
   }
 
@@ -118,6 +118,12 @@ export class Jobs extends Listing {
       }, undefined, (error) => this.actions.signIn(error));
     });
   }
+}
+
+// chosen offers an overlap to a backfill only: a replay has a topic of its own.
+function chosen(fields) {
+  fields.overlap.disabled = fields.kind.value !== 'backfill';
+  if (fields.overlap.disabled) fields.overlap.checked = false;
 }
 
 function planRows(plan, { reason }) {
