@@ -62,7 +62,7 @@ func (g *guard) mayAct(r *http.Request) error {
 	case g.token == nil:
 		return &Error{
 			Status: http.StatusForbidden, Err: fmt.Errorf("actions are restricted to localhost without a token; the request is from %s", callerOf(r)),
-			Hint: "set HTTP_ADMIN_TOKEN_FILE, or send the request from there",
+			Hint: "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
 		}
 	}
 	authorization := r.Header.Get("Authorization")
@@ -110,17 +110,15 @@ func isLocal(r *http.Request) bool {
 // read the answer, but could exhaust connections. It may link to the web UI.
 func (g *guard) checkSite(r *http.Request) error {
 	origin, hint := r.Header.Get("Origin"), "use the web UI of this server, or curl"
-	switch site := r.Header.Get("Sec-Fetch-Site"); {
-	case site == "none" || site == "same-origin":
+	site := r.Header.Get("Sec-Fetch-Site")
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	linked := reads && !strings.HasPrefix(r.URL.Path, apiRoot) && !strings.HasPrefix(r.URL.Path, debugRoot)
+	switch {
+	case site == "none" || site == "same-origin" || site == "" && origin == "":
 		return nil
-	case site != "":
-		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if reads && origin == "" && !strings.HasPrefix(r.URL.Path, apiRoot) && !strings.HasPrefix(r.URL.Path, debugRoot) {
-			return nil
-		}
-	case origin == "": // no browser, or a read
+	case linked && (site == "" || origin == ""): // scripts of the web UI have an Origin
 		return nil
-	default: // a browser that does not say, as over plain HTTP
+	case site == "": // as browsers do over plain HTTP
 		u, err := url.Parse(origin)
 		if err != nil || u.Hostname() == "" {
 			break
