@@ -26,7 +26,8 @@ var chromium context.Context
 
 func TestMain(m *testing.M) {
 	// Chromium has no sandbox for root, which is who runs tests in containers.
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)...)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+		chromedp.Flag("host-resolver-rules", "MAP *.example.com 127.0.0.1"))...)
 	browser, closeBrowser := chromedp.NewContext(allocator)
 	if err := chromedp.Do(browser); err != nil {
 		fmt.Fprintf(os.Stderr, "start Chromium: %v\nTry: apt-get install chromium, then make browser\n", err)
@@ -54,6 +55,14 @@ type tab struct {
 // something that the content security policy forbids.
 func open(t *testing.T, f *fakeBridge, width int64, expected ...string) *tab {
 	t.Helper()
+	p := visit(t, f, width, expected...)
+	p.wait(`document.getElementById('loading').hidden`)
+	return p
+}
+
+// visit is open without waiting until the page has loaded.
+func visit(t *testing.T, f *fakeBridge, width int64, expected ...string) *tab {
+	t.Helper()
 	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
 	ctx, stop := context.WithTimeout(ctx, 90*time.Second)
 	p := &tab{T: t, ctx: ctx, fake: f}
@@ -78,7 +87,6 @@ func open(t *testing.T, f *fakeBridge, width int64, expected ...string) *tab {
 	})
 	p.resize(width, 900)
 	p.do(chromedp.Navigate(f.URL + "/"))
-	p.wait(`document.getElementById('loading').hidden`)
 	return p
 }
 
@@ -423,7 +431,7 @@ func TestReconnects(t *testing.T) {
 	f.set(func() { f.refusing = true }) // an answer, after which it does not ask again
 	f.drop()
 	p.sees("#link", "Reconnecting")
-	p.sees("#lost", "Last update")
+	p.sees("#lost", "Too many clients. Close other browser tabs. Last update")
 	p.until("the page asks again and is refused", func() bool { return f.refusals() > 1 })
 	f.set(func() { f.refusing, f.reports[0].Live.Rate = false, 5 })
 	p.sees("#link", "Live")
@@ -595,7 +603,7 @@ func TestHistoryUnreadable(t *testing.T) {
 	f := newFakeBridge(t, running("events"))
 	f.historyErr = &answer{503, object{"error": "Redis does not answer", "hint": "redis-cli ping"}}
 	p := open(t, f, 1280, "status of 503")
-	p.sees("#history-empty", "Not known: Redis does not answer. redis-cli ping")
+	p.sees("#history-empty", "Not known: Redis does not answer. Run redis-cli ping.")
 	f.set(func() { f.historyErr, f.history = nil, entries(3) })
 	p.click("#history-retry")
 	p.sees("#history-rows", "3.88411")

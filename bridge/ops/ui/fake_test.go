@@ -64,7 +64,8 @@ type fakeBridge struct {
 	reports    []report
 	history    []object
 	historyErr *answer
-	recordsErr *answer // of dead letters and jobs
+	recordsErr *answer           // of dead letters and jobs
+	refuse     map[string]answer // to all requests of a path; without a body, a proxy's page
 	letters    []object
 	jobs       []object
 	metrics    string
@@ -101,7 +102,19 @@ func newFakeBridge(t *testing.T, reports ...report) *fakeBridge {
 		defer f.mu.Unlock()
 		io.WriteString(w, f.metrics)
 	})
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		a, refused := f.refuse[r.URL.Path]
+		f.mu.Unlock()
+		switch {
+		case refused && a.body == nil:
+			http.Error(w, "<html>nginx", a.code)
+		case refused:
+			writeJSON(w, a.code, a.body)
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	}))
 	t.Cleanup(func() {
 		f.drop()
 		server.Close()
@@ -212,7 +225,7 @@ func (f *fakeBridge) events(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Unlock()
 	if refusing {
-		writeJSON(w, http.StatusServiceUnavailable, object{"error": "too many clients"})
+		writeJSON(w, http.StatusServiceUnavailable, object{"error": "too many clients", "hint": "close other browser tabs"})
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

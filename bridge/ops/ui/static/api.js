@@ -9,13 +9,15 @@ export const token = {
   drop: () => sessionStorage.removeItem(tokenKey),
 };
 
-// ApiError is an answer that is none of success, in the server's words.
+// ApiError is an answer that is none of success, in the server's words. own is false
+// where a proxy answered.
 export class ApiError extends Error {
-  constructor(status, message, hint) {
+  constructor(status, message, hint, own = true) {
     super(message);
-    this.status = status;
-    this.hint = hint;
+    Object.assign(this, { status, hint, own });
   }
+
+  get wrongToken() { return this.own && (this.status === 401 || this.status === 429); }
 }
 
 const readTimeout = 15_000;
@@ -38,12 +40,34 @@ async function send(path, options) {
   return response;
 }
 
+// foreign is what to do about a proxy's answer.
+const foreign = {
+  401: 'reload the page to sign in to the proxy',
+  403: 'check the access rules of the proxy',
+  429: 'wait a minute and retry: the proxy limits requests',
+};
+
 async function problem(response) {
-  let body = {};
+  const { status } = response;
   try {
-    body = await response.json();
+    const { error, hint } = await response.json();
+    if (error) return new ApiError(status, String(error), String(hint ?? ''));
   } catch { /* a proxy's page, not an answer of ours */ }
-  return new ApiError(response.status, String(body.error ?? `HTTP status ${response.status}`), String(body.hint ?? ''));
+  const hint = foreign[status] ?? (status >= 500 ? 'check that the bridge runs and that the proxy reaches it' : 'check the proxy');
+  return new ApiError(status, `HTTP status ${status}, not from the bridge`, hint, false);
+}
+
+// refusal is why a path is not answered; null if it is.
+export async function refusal(path) {
+  const stop = new AbortController();
+  try {
+    await send(path, { signal: stop.signal });
+    return null;
+  } catch (error) {
+    return error;
+  } finally {
+    stop.abort();
+  }
 }
 
 export async function getJSON(path, secret) {

@@ -5,7 +5,7 @@ import { Chart, Series, times } from './charts.js';
 import { Actions } from './dialogs.js';
 import { $, setText } from './dom.js';
 import { follow } from './feed.js';
-import { compact, duration, rate, span } from './format.js';
+import { compact, duration, explain, rate, span } from './format.js';
 import { History } from './history.js';
 import { Jobs } from './jobs.js';
 import { Meter } from './metrics.js';
@@ -60,11 +60,14 @@ function renderSession() {
 
 // renderLink says whether what is shown is live.
 function renderLink() {
-  const lost = !model.connected && model.heard > 0;
+  const lost = !model.connected && (model.heard > 0 || model.refused !== null);
   $('link').className = `link is-${model.connected ? 'live' : lost ? 'lost' : 'waiting'}`;
   setText($('link'), model.connected ? 'Live' : lost ? 'Reconnecting' : 'Connecting');
   $('lost').hidden = !lost;
-  if (lost) setText($('lost-text'), `Last update ${duration((Date.now() - model.heard) / 1000)} ago; the data on this page is from then. Reconnecting automatically.`);
+  if (lost) {
+    const then = model.heard > 0 ? `Last update ${duration((Date.now() - model.heard) / 1000)} ago; the data on this page is from then.` : '';
+    setText($('lost-text'), `${model.refused ? explain(model.refused) : ''} ${then} Reconnecting automatically.`.trim());
+  }
   document.body.classList.toggle('stale', lost);
 }
 
@@ -93,7 +96,7 @@ async function loadSession() {
   try {
     session = await getJSON('api/v1/session');
   } catch (error) {
-    if (error.status !== 401) throw error;
+    if (!error.wrongToken || !token.get()) throw error;
     token.drop(); // it is not valid any more
     session = await getJSON('api/v1/session');
   }
@@ -210,11 +213,16 @@ function connect() {
     sample: (sample) => samples.add(sample),
     connected(up) {
       model.connected = up;
+      if (up) model.refused = null;
       renderLink();
       if (up && model.heard > 0) { // again: another version may answer now
         loadSession().catch(() => {});
         refreshAll();
       }
+    },
+    refused(error) {
+      model.refused = error;
+      renderLink();
     },
   });
 }
@@ -288,7 +296,7 @@ async function begin() {
     start();
     refreshAll();
   } catch (error) {
-    $('loading-text').textContent = `${error.message}${error.hint ? `: ${error.hint}` : ''}. Retrying.`;
+    $('loading-text').textContent = `${explain(error)} Retrying.`;
     setTimeout(begin, 3000);
     return;
   }

@@ -3,9 +3,9 @@
 
 import { ApiError, getJSON, post, streamPath, token } from './api.js';
 import { $, name, setText, toast } from './dom.js';
-import { again, clock, instant, place, plural } from './format.js';
+import { again, clock, instant, place, plural, sentence } from './format.js';
 import { mayAct, model, now, whyNot } from './model.js';
-import { ask, sentence, Steps } from './steps.js';
+import { ask, Steps } from './steps.js';
 
 // Actions are the dialogs. refreshed is called after anything that changed the
 // stream, signedIn after the token did.
@@ -57,7 +57,7 @@ export class Actions {
     try {
       return await post(path, body);
     } catch (error) {
-      if (error.status === 401) this.lock();
+      if (error.wrongToken) this.lock();
       throw error;
     }
   }
@@ -67,7 +67,7 @@ export class Actions {
   resume() { this.unlocked('resume', () => this.hold('resume')); }
 
   // signIn is what helps against a token that is refused.
-  signIn(error) { return error.status === 401 ? { label: 'Enter the token…', act: () => this.unlock() } : null; }
+  signIn(error) { return error.wrongToken ? { label: 'Enter the token…', act: () => this.unlock() } : null; }
 
   hold(action) {
     const stream = model.stream;

@@ -2,11 +2,14 @@
 // after an answer other than 200, and it does not notice a connection on which
 // nothing comes any more. Both are seen to here.
 
+import { refusal } from './api.js';
+
 const silence = 8_000; // the status comes at least every second
 const retryMost = 15_000;
 
-// follow calls on.status, on.log and on.sample with what comes, and
-// on.connected with whether the connection stands.
+// follow calls on.status, on.log and on.sample with what comes, on.connected with
+// whether the connection stands, and on.refused with why it was refused, which
+// EventSource does not tell.
 export function follow(on) {
   let source;
   let timer;
@@ -34,7 +37,9 @@ export function follow(on) {
     }
     source.addEventListener('error', () => {
       connected(false);
-      if (source.readyState === EventSource.CLOSED) again();
+      if (source.readyState !== EventSource.CLOSED) return;
+      again();
+      refusal('api/v1/events').then((error) => { if (error && !up) on.refused(error); });
     });
     watch(silence);
   };

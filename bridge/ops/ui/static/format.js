@@ -73,3 +73,17 @@ export function again(least, most = least, why = '') {
   if (most === null) return `at least ${plural(least, 'event')} come again`;
   return least > 0 ? `${count(least)} to ${plural(most, 'event')} come again` : `at most ${plural(most, 'event')} come again`;
 }
+
+// command is a hint that is a command line.
+export const command = /^(exportbridge|kafka-[a-z-]+\.sh|redis-cli)\b/;
+
+export function sentence(text) {
+  const begun = command.test(text) ? `Run ${text}` : `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+  return /[.!?]$/.test(text) ? begun : `${begun}.`;
+}
+
+// remedyOf is an error's hint, unless it is for the command line.
+export const remedyOf = ({ hint }) => (hint && !/(^|\s)--\w/.test(hint) ? sentence(hint) : '');
+
+// explain says in sentences what went wrong, and what to do.
+export const explain = (error, begin = '') => `${sentence(begin + error.message)} ${remedyOf(error)}`.trim();

@@ -2,7 +2,7 @@
 // the plan of a move to it, and nothing more.
 
 import { $, el, fill, forbid, setText, time } from './dom.js';
-import { again, clock, count, instant, place } from './format.js';
+import { again, clock, count, explain, instant, place } from './format.js';
 import { down, model, now, report, whyNot } from './model.js';
 
 const bars = 120;
@@ -53,7 +53,7 @@ export class History {
 
   fail(error) {
     this.listed = this.entries = [];
-    this.say(`Not known: ${error.message}.${error.hint ? ` ${error.hint}` : ''}`, true);
+    this.say(explain(error, 'not known: '), true);
     this.render();
   }
 

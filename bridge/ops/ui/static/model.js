@@ -9,6 +9,7 @@ export const model = {
   full: new Map(), // stream -> what Redis and Kafka know too, asked for now and then
   statusError: null, // why the last such question failed
   connected: false,
+  refused: null, // why the live connection was
   heard: 0, // when something came last, by the browser's clock
   skew: 0, // the server's clock minus the browser's
   at: Date.now(), // the server's time of the last refresh

@@ -1,7 +1,7 @@
 // The upper half: is it moving, and if not, why and what helps.
 
 import { $, copyButton, el, fill, forbid, setText, time } from './dom.js';
-import { age, bytes, clock, count, duration, instant, place, plural, rate } from './format.js';
+import { age, bytes, clock, command, count, duration, explain, instant, place, plural, rate } from './format.js';
 import { down, model, now, report, serverNames, whyNot } from './model.js';
 
 const names = {
@@ -144,7 +144,7 @@ function cause(r, state, act) {
   const overlap = l?.overlap ?? r.checkpoint?.overlap;
   if (overlap && !overlap.done) rows.push(['Read again', `overlap after a rejected cursor: ${plural(overlap.dropped ?? 0, 'duplicate')} dropped`]);
   for (const note of r.notes ?? []) rows.push(['Note', note]);
-  if (model.statusError && model.connected) rows.push(['Note', `reading the status from Redis and Kafka failed: ${model.statusError.message}`]);
+  if (model.statusError && model.connected) rows.push(['Note', explain(model.statusError, 'reading the status from Redis and Kafka failed: ')]);
   const key = JSON.stringify([model.stream, rows, whyNot(model.stream, 'move')]);
   if (key === shownCause) return;
   shownCause = key;
@@ -155,17 +155,15 @@ function cause(r, state, act) {
   ]));
 }
 
-const commands = /^(exportbridge|kafka-[a-z-]+\.sh|redis-cli)\b/;
-
 // remedy shows a hint: a button where this page can do it, a command to copy, or
 // a sentence.
 function remedy(hint, act) {
   const here = [[/\bresume\b/i, 'resume', 'Resume…'], [/\b(rewind|reset)\b/i, 'move', 'Move the cursor…']].find(([word]) => word.test(hint));
   const why = here ? whyNot(model.stream, here[1]) : '';
   return [
-    commands.test(hint) ? el('code', null, hint) : hint,
+    command.test(hint) ? el('code', null, hint) : hint,
     here ? el('button', { type: 'button', disabled: why !== '', title: why, onclick: () => act(here[1]) }, here[2]) : null,
-    commands.test(hint) ? copyButton(hint, 'the hint') : null,
+    command.test(hint) ? copyButton(hint, 'the hint') : null,
   ];
 }
 

@@ -1,7 +1,7 @@
 // The lower half: events as they pass, log, dead letters.
 
 import { $, el, fill, setText, time } from './dom.js';
-import { bytes, clock, count, instant } from './format.js';
+import { bytes, clock, count, explain, instant } from './format.js';
 import { down, model, now } from './model.js';
 
 const samplesKept = 50;
@@ -109,7 +109,7 @@ export class Listing {
 
   clear() { this.say('Loading…'); }
 
-  fail(error) { this.say(`Not known: ${error.message}.`, true); }
+  fail(error) { this.say(explain(error, 'not known: '), true); }
 
   show(rows, total) {
     const away = down(model.stream).includes('kafka');

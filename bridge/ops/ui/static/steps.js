@@ -1,6 +1,7 @@
 // Asking in dialogs: one at a time, and what changes a stream in two steps.
 
 import { $, el, setText } from './dom.js';
+import { remedyOf, sentence } from './format.js';
 
 // ask opens a dialog and answers its form's submit with act, one at a time. What
 // act throws is shown in the dialog, which stays open then, with a button for
@@ -38,10 +39,8 @@ function showProblem(box, error, remedy) {
   if (error === null) return;
   box.append(el('strong', null, sentence(error.message)));
   if (remedy) box.append(el('button', { type: 'button', onclick: remedy.act }, remedy.label));
-  else if (error.hint && !/(^|\s)--\w/.test(error.hint)) box.append(el('span', null, sentence(error.hint)));
+  else if (remedyOf(error)) box.append(el('span', null, remedyOf(error)));
 }
-
-export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 
 // Steps is a dialog of two steps: a plan, and its execution once the stream's name
 // is typed. Its elements' ids begin with a prefix. plan asks for a plan and shows
