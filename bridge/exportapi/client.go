@@ -32,7 +32,7 @@ type Client struct {
 	endpoint *url.URL
 	http     *http.Transport
 	limit    *rate.Limiter
-	key      apiKey
+	auth     *credentials
 	faults   faults
 	memory   pageBuffers
 	readers  bodyReaders
@@ -84,9 +84,11 @@ func New(cfg Config) (*Client, error) {
 		ahead:          ahead,
 		decoder:        decoder,
 	}
-	c.key.set(cfg.APIKey)
-	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, key: &c.key, readers: &c.readers}
-	c.requests = requests{cfg: &c.cfg, endpoint: endpoint, key: &c.key}
+	if c.auth, err = newCredentials(&c.cfg, transport); err != nil {
+		return nil, fmt.Errorf("export API: %w", err)
+	}
+	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, auth: c.auth, readers: &c.readers}
+	c.requests = requests{cfg: &c.cfg, endpoint: endpoint, auth: c.auth}
 	c.requests.prepare()
 	c.recycle = func(p *bridge.Page) {
 		body := p.Body
@@ -205,9 +207,10 @@ type answer struct {
 func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
 	page, got, err := c.ask(ctx, at, size)
 	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Reason == bridge.ReasonAuth {
-		changed, errKey := c.requests.reloadKey()
+		changed, errKey := c.auth.renew(f.Code)
 		switch {
 		case changed:
+			c.requests.prepare()
 			page, got, err = c.ask(ctx, at, size)
 		case errKey != nil:
 			f.Err = fmt.Errorf("%w; %w", f.Err, errKey)
@@ -261,6 +264,13 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 	}
 	if c.cfg.Waited != nil && c.limit.Limit() != rate.Inf {
 		c.cfg.Waited(time.Since(queued))
+	}
+	renewed, err := c.auth.authorize(ctx, time.Now())
+	if err != nil {
+		return nil, answer{}, c.faults.of(at, c.faults.token(at, err))
+	}
+	if renewed {
+		c.requests.prepare()
 	}
 	t := &transfer{client: c, at: at, caller: ctx}
 	ctx, t.cancel = context.WithTimeout(ctx, c.cfg.Timeout)

@@ -19,9 +19,6 @@ const maxPageSize = 1000
 
 // Config selects the export to read. Start from DefaultConfig.
 type Config struct {
-	// APIKeyFile is the file that APIKey was read from, if any. The client
-	// reloads it whenever the API rejects the key.
-	APIKeyFile string
 	// KeyPointer is the JSON pointer of Event.Key inside an item, or "none" for
 	// events without a key. Empty means "/userId". New rejects a malformed one.
 	KeyPointer string
@@ -32,8 +29,8 @@ type Config struct {
 	// the time spent waiting for it.
 	Waited func(time.Duration)
 
-	URL           string        `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
-	APIKey        bridge.Secret `env:"EXPORT_API_KEY, required" secret:"yes" stream:"yes" desc:"API key of the export API"`
+	URL string `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
+	Auth
 	Resource      string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"resource to export"`
 	Events        []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, empty for all; only for the resource events" example:"orderPlaced,userSignedUp"`
 	PageSize      int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items per page, 1 to 1000"`
@@ -44,9 +41,6 @@ type Config struct {
 	CursorField   string        `env:"EXPORT_CURSOR_FIELD" stream:"yes" desc:"member of the page that holds the next cursor"`
 	CursorParam   string        `env:"EXPORT_CURSOR_PARAM" stream:"yes" desc:"query parameter of the cursor"`
 	PageSizeParam string        `env:"EXPORT_PAGE_SIZE_PARAM" stream:"yes" desc:"query parameter of the page size"`
-	KeyHeader     string        `env:"EXPORT_KEY_HEADER" stream:"yes" desc:"header of the API key"`
-	KeyQuery      string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter of the API key, instead of the header" example:"api_key"`
-	KeyPrefix     string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"authentication scheme sent before the key" example:"Bearer"`
 	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, which sends the key in clear text"`
 	LinkLocal     bool          `env:"EXPORT_ALLOW_LINK_LOCAL" stream:"yes" desc:"allow link-local addresses, where clouds serve instance metadata and credentials"`
 	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
@@ -60,7 +54,7 @@ func DefaultConfig() Config {
 	return Config{
 		URL: "https://api.croct.io/export", Resource: "events", PageSize: 1000, Timeout: 30 * time.Second,
 		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
-		KeyHeader: "X-Api-Key", MaxResponse: 64 << 20,
+		Auth: Auth{Scheme: authKey, KeyHeader: "X-Api-Key"}, MaxResponse: 64 << 20,
 	}
 }
 
@@ -68,9 +62,7 @@ func DefaultConfig() Config {
 // example.
 func (c *Config) Validate() error {
 	var p bridge.Problems
-	key := c.APIKey.Reveal()
-	p.Check(key != "", "EXPORT_API_KEY", "is not set, for example EXPORT_API_KEY_FILE=/run/secrets/export_api_key")
-	p.Check(printable(key), "EXPORT_API_KEY", "contains control characters such as a line break; it must hold only the key")
+	c.checkAuth(&p)
 	preset, known := presets[c.Resource]
 	p.Check(known, "EXPORT_RESOURCE", "%q is not one of: events, sessions, users", c.Resource)
 	for _, event := range c.Events {
@@ -97,8 +89,6 @@ func (c *Config) checkNames(p *bridge.Problems) {
 	p.Check(c.ItemsField == "" || c.ItemsField != c.CursorField, "EXPORT_ITEMS_FIELD", "and EXPORT_CURSOR_FIELD are both %q, for example items and nextCursor", c.ItemsField)
 	p.Check(c.CursorParam != "", "EXPORT_CURSOR_PARAM", "is empty, for example cursor")
 	p.Check(c.PageSizeParam != "", "EXPORT_PAGE_SIZE_PARAM", "is empty, for example pageSize")
-	p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER", "%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
-	p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX", "contains characters that are invalid in a header, for example Bearer")
 	seen := map[string]string{paramStart: "the start of the export", paramEnd: "the end of the export", paramEvents: "EXPORT_EVENTS"}
 	for _, param := range []struct{ variable, value, example string }{
 		{"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
@@ -126,21 +116,12 @@ func (c *Config) keyPointer() string {
 // endpoint returns the URL of all requests, without a query. Its errors never
 // quote EXPORT_URL, which may contain a password.
 func (c *Config) endpoint(preset resource) (*url.URL, error) {
-	const example = "for example https://api.croct.io/export"
-	u, err := url.Parse(c.URL)
+	u, err := c.remote("EXPORT_URL", c.URL, "https://api.croct.io/export")
 	switch {
-	case err != nil || u.Opaque != "" || u.Hostname() == "":
-		return nil, bridge.Problemf("EXPORT_URL", "is not a URL with a host, %s", example)
-	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, bridge.Problemf("EXPORT_URL", "must begin with https://, %s", example)
-	case u.User != nil:
-		return nil, bridge.Problemf("EXPORT_URL", "must not contain a user or password; set the key in EXPORT_API_KEY")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, bridge.Problemf("EXPORT_URL", "must not contain a query or fragment; for a key as query parameter set EXPORT_KEY_QUERY")
-	case u.Scheme == "http" && !c.InsecureHTTP && !loopback(u.Hostname()):
-		return nil, bridge.Problemf("EXPORT_URL", "is plain HTTP to a remote host, which sends the key in clear text; use https, or set EXPORT_INSECURE_HTTP=true")
-	case !c.LinkLocal && linkLocalHost(u.Hostname()):
-		return nil, bridge.Problemf("EXPORT_URL", "is a link-local address, which serves cloud instance metadata; use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
+	case err != nil:
+		return nil, err
+	case u.RawQuery != "" || u.ForceQuery:
+		return nil, bridge.Problemf("EXPORT_URL", "must not contain a query; for a key as query parameter set EXPORT_KEY_QUERY")
 	}
 	path := c.Path
 	if path == "" {
@@ -153,6 +134,26 @@ func (c *Config) endpoint(preset resource) (*url.URL, error) {
 		u.Path = "/" // joined to nothing a path would become a relative one
 	}
 	return u.JoinPath(path), nil
+}
+
+// remote parses the URL of a server that secrets are sent to.
+func (c *Config) remote(variable, text, example string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Opaque != "" || u.Hostname() == "":
+		return nil, bridge.Problemf(variable, "is not a URL with a host, for example %s", example)
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, bridge.Problemf(variable, "must begin with https://, for example %s", example)
+	case u.User != nil:
+		return nil, bridge.Problemf(variable, "must not contain a user or password; set the key in EXPORT_API_KEY")
+	case u.Fragment != "":
+		return nil, bridge.Problemf(variable, "must not contain a fragment, for example %s", example)
+	case u.Scheme == "http" && !c.InsecureHTTP && !loopback(u.Hostname()):
+		return nil, bridge.Problemf(variable, "is plain HTTP to a remote host, which sends the key in clear text; use https, or set EXPORT_INSECURE_HTTP=true")
+	case !c.LinkLocal && linkLocalHost(u.Hostname()):
+		return nil, bridge.Problemf(variable, "is a link-local address, which serves cloud instance metadata; use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
+	}
+	return u, nil
 }
 
 func loopback(host string) bool {

@@ -88,7 +88,7 @@ func TestValidateReportsAll(t *testing.T) {
 	err := cfg.Validate()
 	for _, name := range []string{
 		"EXPORT_URL", "EXPORT_API_KEY", "EXPORT_RESOURCE", "EXPORT_PAGE_SIZE", "EXPORT_TIMEOUT", "EXPORT_MAX_RESPONSE_BYTES", "EXPORT_ITEMS_FIELD",
-		"EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_KEY_HEADER",
+		"EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_AUTH",
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not in %v", name, err)

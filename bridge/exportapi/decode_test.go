@@ -258,7 +258,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)
 		}
 	}
-	e := &faults{key: &apiKey{secret: "k3y"}}
+	e := &faults{auth: &credentials{cfg: &Config{}, secret: "k3y"}}
 	f := e.connection(bridge.Position{}, fmt.Errorf("dial: %w", errLinkLocal), "")
 	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, "EXPORT_ALLOW_LINK_LOCAL") {
 		t.Errorf("got %+v", f)
@@ -281,8 +281,9 @@ func TestTailCursorIsExact(t *testing.T) {
 func TestDecodeDisagrees(t *testing.T) {
 	t.Parallel()
 	c, err := New(Config{
-		URL: "http://127.0.0.1:1", APIKey: "k3y", Resource: "events", PageSize: 1, Timeout: 1, MaxResponse: 1,
-		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize", KeyHeader: "K",
+		Auth: Auth{APIKey: "k3y", Scheme: authKey, KeyHeader: "K"},
+		URL:  "http://127.0.0.1:1", Resource: "events", PageSize: 1, Timeout: 1, MaxResponse: 1,
+		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
 	})
 	if err != nil {
 		t.Fatal(err)

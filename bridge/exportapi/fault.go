@@ -30,7 +30,7 @@ const (
 type faults struct {
 	cfg      *Config
 	endpoint *url.URL
-	key      *apiKey
+	auth     *credentials
 	readers  *bodyReaders
 }
 
@@ -163,12 +163,12 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	code := resp.StatusCode
 	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(e.describe(at, resp))}
 	switch {
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
-		f.Hint = "check EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), the key's permissions, and EXPORT_KEY_HEADER"
-	case code == http.StatusTooManyRequests:
+	case code == http.StatusTooManyRequests || code == http.StatusForbidden && waitOf(resp) > 0:
 		f.Class, f.RetryAfter = bridge.Throttled, waitOf(resp)
 		f.Hint = "retrying after the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
+		f.Hint = e.authHint()
 	case code >= 500 || code == http.StatusRequestTimeout:
 		f.RetryAfter = waitOf(resp)
 		f.Hint = "server-side failure of the export API; retrying"
@@ -195,6 +195,19 @@ func mayMeanCursor(code int) bool {
 		return true
 	}
 	return false
+}
+
+// authHint names the settings of authentication.
+func (e *faults) authHint() string {
+	switch e.cfg.Scheme {
+	case authNone:
+		return "the API requires authentication: set EXPORT_API_KEY, and EXPORT_AUTH"
+	case authBasic:
+		return "check EXPORT_AUTH_USER and EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), and the user's permissions"
+	case authOAuth2:
+		return "check EXPORT_OAUTH2_SCOPES, EXPORT_OAUTH2_PARAMS and the client's permissions"
+	}
+	return "check EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), the key's permissions, and EXPORT_KEY_HEADER"
 }
 
 func (e *faults) configHint(code int) string {

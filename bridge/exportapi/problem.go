@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"exportbridge/bridge"
@@ -126,7 +125,9 @@ func (e *faults) clean(at bridge.Position, text string) string {
 			}
 		}
 	}
-	hide(e.key.Reveal(), e.key.String())
+	for _, secret := range e.auth.secrets() {
+		hide(secret.Reveal(), secret.String())
+	}
 	if len(at.Cursor) >= shortCursor {
 		hide(at.Cursor, "cursor "+bridge.CursorHash(at.Cursor))
 	}
@@ -159,6 +160,3 @@ func (e *faults) target(at bridge.Position, resp *http.Response) string {
 	}
 	return "host " + e.clean(at, hostPort(to))
 }
-
-// waitOf returns the delay that a response requests.
-func waitOf(resp *http.Response) time.Duration { return retryAfter(resp.Header, time.Now()) }

@@ -2,13 +2,9 @@ package exportapi
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
-	"sync"
 
 	"exportbridge/bridge"
 )
@@ -24,7 +20,7 @@ const (
 type requests struct {
 	cfg      *Config
 	endpoint *url.URL
-	key      *apiKey
+	auth     *credentials
 	template *http.Request
 	// afterFirst is the query of a page with a cursor, before and after the cursor.
 	afterFirst [2]string
@@ -59,22 +55,14 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 	if r.cfg.Resource == "events" {
 		query[paramEvents] = r.cfg.Events
 	}
-	if r.cfg.KeyQuery != "" {
-		query.Set(r.cfg.KeyQuery, r.sentKey())
+	if r.cfg.Scheme == authKey && r.cfg.KeyQuery != "" {
+		query.Set(r.cfg.KeyQuery, r.auth.key())
 	}
 	return query
 }
 
-// sentKey is the key as sent in requests.
-func (r *requests) sentKey() string {
-	if r.cfg.KeyPrefix == "" {
-		return r.key.Reveal()
-	}
-	return strings.TrimRight(r.cfg.KeyPrefix, " ") + " " + r.key.Reveal()
-}
-
-// prepare builds the parts common to requests with the same key. They share the
-// template's header, which is never modified.
+// prepare builds the parts common to requests with the same credentials. They
+// share the template's header, which is never modified.
 func (r *requests) prepare() {
 	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", "&" + r.query(bridge.Position{}, r.cfg.PageSize).Encode()}
 	header := http.Header{
@@ -82,9 +70,7 @@ func (r *requests) prepare() {
 		"Accept-Encoding": {acceptEncoding},
 		"User-Agent":      {"exportbridge"},
 	}
-	if r.cfg.KeyQuery == "" {
-		header.Set(r.cfg.KeyHeader, r.sentKey())
-	}
+	r.auth.sign(header)
 	r.template = &http.Request{Method: http.MethodGet, Host: r.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }
 
@@ -93,47 +79,3 @@ func setMillis(query url.Values, name string, at int64) {
 		query.Set(name, strconv.FormatInt(at, 10))
 	}
 }
-
-// reloadKey reloads the key's file, if there is one, and reports whether the
-// key has changed.
-func (r *requests) reloadKey() (changed bool, err error) {
-	if r.cfg.APIKeyFile == "" {
-		return false, nil
-	}
-	key, err := bridge.ReadSecretFile(r.cfg.APIKeyFile)
-	if err != nil {
-		return false, fmt.Errorf("reload the key: %w", err)
-	}
-	if key == "" || !printable(key) {
-		return false, errors.New("reload the key: " + r.cfg.APIKeyFile + " contains no key")
-	}
-	changed = key != r.key.Reveal()
-	r.key.set(bridge.Secret(key))
-	r.prepare()
-	return changed, nil
-}
-
-// apiKey is the key in use. It may be used concurrently: errors are redacted
-// with it.
-type apiKey struct {
-	mu     sync.Mutex // guards secret
-	secret bridge.Secret
-}
-
-func (k *apiKey) set(to bridge.Secret) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.secret = to
-}
-
-func (k *apiKey) get() bridge.Secret {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.secret
-}
-
-// Reveal returns the key.
-func (k *apiKey) Reveal() string { return k.get().Reveal() }
-
-// String returns the redacted key.
-func (k *apiKey) String() string { return k.get().String() }

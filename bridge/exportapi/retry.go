@@ -9,6 +9,16 @@ import (
 // maxRetryAfter bounds the delay that the API can request.
 const maxRetryAfter = 10 * time.Minute
 
+// waitOf returns the delay that a response requests: Retry-After, or without it
+// the time until there are requests left.
+func waitOf(resp *http.Response) time.Duration {
+	now := time.Now()
+	if wait := retryAfter(resp.Header, now); wait > 0 {
+		return wait
+	}
+	return quotaWait(resp.Header, now)
+}
+
 // retryAfter parses a Retry-After header: seconds, or a date, which is compared
 // with the response's own Date so that clock errors cancel out; now is used
 // without one. It returns 0 for an absent or unreadable header and for a past

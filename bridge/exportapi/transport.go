@@ -49,6 +49,9 @@ func newTransport(cfg *Config) (*http.Transport, error) {
 		MaxResponseHeaderBytes: 256 << 10,
 		Protocols:              &protocols,
 	}
+	if cfg.TLSCert != "" {
+		t.TLSClientConfig.GetClientCertificate = cfg.clientCertificate
+	}
 	switch {
 	case proxy != nil:
 		t.Proxy = http.ProxyURL(proxy)

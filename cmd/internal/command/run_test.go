@@ -37,9 +37,9 @@ func TestRunEndsInItsLog(t *testing.T) {
 		json      bool
 		said, try string
 	}{
-		{[]string{"LOG_FORMAT=json"}, cli.ExitUsage, true, "EXPORT_API_KEY: is required", "config docs"},
-		{nil, cli.ExitUsage, true, "EXPORT_API_KEY: is required", "config docs"},
-		{[]string{"LOG_FORMAT=text"}, cli.ExitUsage, false, "EXPORT_API_KEY: is required", "config docs"},
+		{[]string{"LOG_FORMAT=json"}, cli.ExitUsage, true, "EXPORT_API_KEY is not set", "config docs"},
+		{nil, cli.ExitUsage, true, "EXPORT_API_KEY is not set", "config docs"},
+		{[]string{"LOG_FORMAT=text"}, cli.ExitUsage, false, "EXPORT_API_KEY is not set", "config docs"},
 		{[]string{"LOG_FORMAT=json", "EXPORT_API_KEY=k", "HTTP_ADDR=" + taken.Addr().String()}, cli.ExitUsage, true, "address already in use", "HTTP_ADDR"},
 	} {
 		var out, diag bytes.Buffer

@@ -20,9 +20,6 @@ import (
 // example, and hold nothing of a secret.
 func (v *Variable) parse(text string) (string, error) {
 	if text == "" {
-		if v.required {
-			return "", v.withExample("is required")
-		}
 		return "", nil
 	}
 	plain, err := v.normalize(text)

@@ -43,7 +43,6 @@ func TestDecode(t *testing.T) {
 	}{
 		{name: "SHOP_NAME", text: "x", want: "x"},
 		{name: "SHOP_NAME", text: " x $HOME ", want: " x $HOME "},
-		{name: "SHOP_NAME", err: "is required, for example corner"},
 		{name: "SHOP_INNER", want: "a,b"},
 		{name: "SHOP_WAIT", want: 720 * time.Hour},
 		{name: "SHOP_WAIT", text: "90s", want: 90 * time.Second},

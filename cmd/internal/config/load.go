@@ -45,8 +45,7 @@ func (l *loader) fill(target any, stream string) map[string]place {
 			l.add(name, err.Error())
 		}
 		places[name] = from
-		// What is required and missing is reported like the rest, all at once.
-		return text, text != "" || v.required
+		return text, text != ""
 	}
 	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{
 		Target: target, Lookuper: envconfig.LookuperFunc(lookup), DefaultOverwrite: true, DefaultNoInit: true,

@@ -206,6 +206,7 @@ func (l *loader) fillExport(st *Stream) {
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(&st.Export, st.Name)
 	st.Export.APIKeyFile = places["EXPORT_API_KEY"].rereadable()
+	st.Export.TLSCertFile, st.Export.TLSKeyFile = places["EXPORT_TLS_CERT"].rereadable(), places["EXPORT_TLS_KEY"].rereadable()
 	l.chooseResource(st, places["EXPORT_RESOURCE"])
 }
 

@@ -20,9 +20,9 @@ type Variable struct {
 
 	typ      reflect.Type
 	def      string // as people write it: 16MiB, 30d; "" is no default
-	required bool
-	stream   bool // may be overridden per stream
-	bytes    bool // a size: accepts 64MiB
+	required bool   // as the table says: Validate reports it if it is missing
+	stream   bool   // may be overridden per stream
+	bytes    bool   // a size: accepts 64MiB
 	sample   string
 }
 
@@ -36,14 +36,13 @@ func variablesOf(defaults reflect.Value) []Variable {
 		switch {
 		case !field.IsExported():
 		case tagged:
-			name, options, _ := strings.Cut(tag, ",")
 			v := Variable{
-				Name:        name,
+				Name:        tag,
 				Description: field.Tag.Get("desc"),
 				Secret:      field.Tag.Get("secret") == "yes",
 				Values:      strings.FieldsFunc(field.Tag.Get("values"), func(r rune) bool { return r == ',' }),
 				typ:         field.Type,
-				required:    strings.TrimSpace(options) == "required",
+				required:    field.Tag.Get("required") == "yes",
 				stream:      field.Tag.Get("stream") == "yes",
 				bytes:       field.Tag.Get("unit") == "bytes",
 				sample:      field.Tag.Get("example"),

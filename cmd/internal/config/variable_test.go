@@ -21,7 +21,7 @@ type shop struct {
 	Pointer *struct {
 		Inner string `env:"SHOP_POINTER"`
 	}
-	Name    string        `env:"SHOP_NAME, required" desc:"its name" example:"corner"`
+	Name    string        `env:"SHOP_NAME" required:"yes" desc:"its name" example:"corner"`
 	Wait    time.Duration `env:"SHOP_WAIT" stream:"yes"`
 	Room    int64         `env:"SHOP_ROOM" unit:"bytes"`
 	Count   int           `env:"SHOP_COUNT" stream:"yes"`

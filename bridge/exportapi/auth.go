@@ -1,0 +1,310 @@
+package exportapi
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"exportbridge/bridge"
+)
+
+// Auth is how requests authenticate.
+type Auth struct {
+	// APIKeyFile is the file that APIKey was read from, if any. The client
+	// reloads it whenever the API rejects the key.
+	APIKeyFile string
+	// TLSCertFile and TLSKeyFile are the files that TLSCert and TLSKey were read
+	// from, if any. The client reads them again for every connection.
+	TLSCertFile, TLSKeyFile string
+
+	APIKey         bridge.Secret `env:"EXPORT_API_KEY" required:"yes" secret:"yes" stream:"yes" desc:"API key of the export API; with EXPORT_AUTH=basic the password, with oauth2 the client secret; not with EXPORT_AUTH=none"`
+	Scheme         string        `env:"EXPORT_AUTH" stream:"yes" values:"key,none,basic,oauth2" desc:"how requests authenticate: with a key, not at all, with user and password, or with a token of the OAuth2 client credentials grant"`
+	KeyHeader      string        `env:"EXPORT_KEY_HEADER" stream:"yes" desc:"header of the API key"`
+	KeyQuery       string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter of the API key, instead of the header" example:"api_key"`
+	KeyPrefix      string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"authentication scheme sent before the key" example:"Bearer"`
+	User           string        `env:"EXPORT_AUTH_USER" stream:"yes" desc:"user of EXPORT_AUTH=basic" example:"exporter"`
+	OAuth2TokenURL string        `env:"EXPORT_OAUTH2_TOKEN_URL" stream:"yes" desc:"URL that issues tokens, for EXPORT_AUTH=oauth2" example:"https://login.example.com/oauth/token"`
+	OAuth2ClientID string        `env:"EXPORT_OAUTH2_CLIENT_ID" stream:"yes" desc:"client ID for EXPORT_AUTH=oauth2; its secret is EXPORT_API_KEY" example:"exportbridge"`
+	OAuth2Scopes   []string      `env:"EXPORT_OAUTH2_SCOPES" stream:"yes" desc:"scopes of the token" example:"read:logs"`
+	OAuth2Params   []string      `env:"EXPORT_OAUTH2_PARAMS" stream:"yes" desc:"further parameters of the token request" example:"audience=https://api.example.com/"`
+	TLSCert        string        `env:"EXPORT_TLS_CERT" stream:"yes" desc:"client certificate (PEM), for mutual TLS"`
+	TLSKey         bridge.Secret `env:"EXPORT_TLS_KEY" secret:"yes" stream:"yes" desc:"private key of the client certificate (PEM)"`
+}
+
+// Values of EXPORT_AUTH.
+const (
+	authKey    = "key"
+	authNone   = "none"
+	authBasic  = "basic"
+	authOAuth2 = "oauth2"
+)
+
+// checkAuth checks the settings of authentication.
+func (c *Config) checkAuth(p *bridge.Problems) {
+	key := c.APIKey.Reveal()
+	if c.Scheme == authNone {
+		p.Check(key == "", "EXPORT_API_KEY", "is set, but EXPORT_AUTH=none sends no key; remove one of them")
+	} else {
+		p.Check(key != "", "EXPORT_API_KEY", "is not set, for example EXPORT_API_KEY_FILE=/run/secrets/export_api_key; for an API without a key set EXPORT_AUTH=none")
+		p.Check(printable(key), "EXPORT_API_KEY", "contains control characters such as a line break; it must hold only the key")
+	}
+	switch c.Scheme {
+	case authKey:
+		p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER", "%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
+		p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX", "contains characters that are invalid in a header, for example Bearer")
+	case authBasic:
+		p.Check(c.User != "" && printable(c.User) && !strings.Contains(c.User, ":"), "EXPORT_AUTH_USER", "%q is not a user for EXPORT_AUTH=basic, for example exporter", c.User)
+	case authOAuth2:
+		_, err := c.remote("EXPORT_OAUTH2_TOKEN_URL", c.OAuth2TokenURL, "https://login.example.com/oauth/token")
+		p.Add(err)
+		p.Check(c.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID", "is not set, but EXPORT_AUTH=oauth2 needs it, for example exportbridge")
+		_, err = c.oauth2Params()
+		p.Add(err)
+	case authNone:
+	default:
+		p.Check(false, "EXPORT_AUTH", "%q is not one of: key, none, basic, oauth2", c.Scheme)
+	}
+	p.Check(c.Scheme == authOAuth2 || c.OAuth2TokenURL == "" && c.OAuth2ClientID == "", "EXPORT_OAUTH2_TOKEN_URL", "or EXPORT_OAUTH2_CLIENT_ID is set without EXPORT_AUTH=oauth2")
+	p.Check(c.Scheme == authBasic || c.User == "", "EXPORT_AUTH_USER", "is set without EXPORT_AUTH=basic")
+	if c.TLSCert != "" || c.TLSKey != "" {
+		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
+		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)
+	}
+}
+
+// oauth2Params returns EXPORT_OAUTH2_PARAMS.
+func (c *Config) oauth2Params() (url.Values, error) {
+	params := url.Values{}
+	for _, param := range c.OAuth2Params {
+		name, value, ok := strings.Cut(param, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, bridge.Problemf("EXPORT_OAUTH2_PARAMS", "%q is not name=value, for example audience=https://api.example.com/", param)
+		}
+		params.Add(name, strings.TrimSpace(value))
+	}
+	return params, nil
+}
+
+// clientCertificate returns the certificate of a new connection, from the files
+// as they are now.
+func (c *Config) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	cert, key := c.TLSCert, c.TLSKey.Reveal()
+	for _, from := range []struct {
+		file string
+		to   *string
+	}{{c.TLSCertFile, &cert}, {c.TLSKeyFile, &key}} {
+		if from.file == "" {
+			continue
+		}
+		text, err := bridge.ReadSecretFile(from.file)
+		if err != nil {
+			return nil, fmt.Errorf("reload the client certificate: %w", err)
+		}
+		*from.to = text
+	}
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		return nil, fmt.Errorf("reload the client certificate: %w", err)
+	}
+	return &pair, nil
+}
+
+// credentials are what requests authenticate with. Errors are redacted with
+// them: secrets may be called concurrently, the rest by one goroutine at a time.
+type credentials struct {
+	cfg   *Config
+	http  *http.Client              // of token requests
+	grant *clientcredentials.Config // nil without EXPORT_AUTH=oauth2
+
+	mu     sync.Mutex // guards the rest
+	secret bridge.Secret
+	token  *oauth2.Token // nil before the first, and without EXPORT_AUTH=oauth2
+	// renewal is when the token is to be replaced; zero for never.
+	renewal time.Time
+}
+
+func newCredentials(cfg *Config, transport http.RoundTripper) (*credentials, error) {
+	c := &credentials{cfg: cfg, secret: cfg.APIKey}
+	if cfg.Scheme != authOAuth2 {
+		return c, nil
+	}
+	params, err := cfg.oauth2Params()
+	if err != nil {
+		return nil, err
+	}
+	c.grant = &clientcredentials.Config{ClientID: cfg.OAuth2ClientID, TokenURL: cfg.OAuth2TokenURL, Scopes: cfg.OAuth2Scopes, EndpointParams: params}
+	c.http = &http.Client{
+		Transport: transport,
+		// A redirect would send the client secret to another host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// sign sets the header that authenticates a request, if one does.
+func (c *credentials) sign(header http.Header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.cfg.Scheme == authBasic:
+		header.Set("Authorization", "Basic "+c.basic())
+	case c.token != nil:
+		header.Set("Authorization", c.token.Type()+" "+c.token.AccessToken)
+	case c.cfg.Scheme == authKey && c.cfg.KeyQuery == "":
+		header.Set(c.cfg.KeyHeader, c.prefixed())
+	}
+}
+
+// key is the key as sent in requests.
+func (c *credentials) key() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.prefixed()
+}
+
+func (c *credentials) prefixed() string {
+	if c.cfg.KeyPrefix == "" {
+		return c.secret.Reveal()
+	}
+	return strings.TrimRight(c.cfg.KeyPrefix, " ") + " " + c.secret.Reveal()
+}
+
+func (c *credentials) basic() string {
+	return base64.StdEncoding.EncodeToString([]byte(c.cfg.User + ":" + c.secret.Reveal()))
+}
+
+// secrets are the texts that no error may show.
+func (c *credentials) secrets() []bridge.Secret {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := []bridge.Secret{c.secret}
+	if c.cfg.Scheme == authBasic {
+		all = append(all, bridge.Secret(c.basic()))
+	}
+	if c.token != nil {
+		all = append(all, bridge.Secret(c.token.AccessToken))
+	}
+	return all
+}
+
+// renew replaces credentials that the API has rejected with the status, and
+// reports whether there are others now: the key's file has changed, or there
+// can be another token.
+func (c *credentials) renew(status string) (changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token != nil && status == strconv.Itoa(http.StatusUnauthorized) {
+		c.token, changed = nil, true
+	}
+	if c.cfg.APIKeyFile == "" {
+		return changed, nil
+	}
+	key, err := bridge.ReadSecretFile(c.cfg.APIKeyFile)
+	if err != nil {
+		return changed, fmt.Errorf("reload the key: %w", err)
+	}
+	if key == "" || !printable(key) {
+		return changed, errors.New("reload the key: " + c.cfg.APIKeyFile + " contains no key")
+	}
+	if bridge.Secret(key) != c.secret {
+		c.secret, c.token, changed = bridge.Secret(key), nil, true
+	}
+	return changed, nil
+}
+
+// authorize requests a token if one is needed: there is none, or it ends soon.
+// It reports whether the token is new. A token that has not ended yet outlives
+// a failed renewal.
+func (c *credentials) authorize(ctx context.Context, now time.Time) (renewed bool, err error) {
+	if c.grant == nil {
+		return false, nil
+	}
+	c.mu.Lock()
+	current, renewal, secret := c.token, c.renewal, c.secret
+	c.mu.Unlock()
+	if current != nil && (renewal.IsZero() || now.Before(renewal)) {
+		return false, nil
+	}
+	token, err := c.request(ctx, secret)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		if current != nil && now.Before(current.Expiry) {
+			c.renewal = now.Add(renewalRetry)
+			return false, nil
+		}
+		return false, err
+	}
+	c.token, c.renewal = token, time.Time{}
+	if !token.Expiry.IsZero() {
+		c.renewal = token.Expiry.Add(-min(token.Expiry.Sub(now)/4, maxRenewalLead))
+	}
+	return true, nil
+}
+
+const (
+	// maxRenewalLead is how long before its end a token is renewed at most; a
+	// short-lived one is renewed after three quarters of its life.
+	maxRenewalLead = 5 * time.Minute
+	// renewalRetry is the pause between renewals of a token that still works.
+	renewalRetry = 10 * time.Second
+)
+
+func (c *credentials) request(ctx context.Context, secret bridge.Secret) (*oauth2.Token, error) {
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, c.http), c.cfg.Timeout)
+	defer cancel()
+	c.grant.ClientSecret = secret.Reveal()
+	token, err := c.grant.Token(ctx)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the URL is said by the fault
+	}
+	return token, err
+}
+
+// token is the fault of a token request.
+func (e *faults) token(at bridge.Position, err error) *bridge.Fault {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		f := &bridge.Fault{Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonAuth, Err: errors.New(e.clean(at, unquoted(err)))}
+		if !strings.HasPrefix(err.Error(), "oauth2: ") { // else an answer that is no token
+			f = e.connection(at, err, fmt.Sprintf("no token within %s", e.cfg.Timeout))
+		}
+		f.Err = fmt.Errorf("request a token from %s: %w", e.tokenHost(), f.Err)
+		f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_PROXY, DNS and the firewall"
+		return f
+	}
+	code := refused.Response.StatusCode
+	text := e.clean(at, fmt.Sprintf("%d %s %s", code, refused.ErrorCode, refused.ErrorDescription))
+	f := &bridge.Fault{Code: strconv.Itoa(code), Err: fmt.Errorf("request a token from %s: %s", e.tokenHost(), text)}
+	switch {
+	case code == http.StatusTooManyRequests:
+		f.Class, f.RetryAfter = bridge.Throttled, waitOf(refused.Response)
+		f.Hint = "retrying after the requested delay"
+	case code >= 500 || code == http.StatusRequestTimeout:
+		f.RetryAfter = waitOf(refused.Response)
+		f.Hint = "server-side failure where tokens are issued; retrying"
+	default:
+		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
+		f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_OAUTH2_CLIENT_ID, EXPORT_API_KEY (the client secret), EXPORT_OAUTH2_SCOPES and EXPORT_OAUTH2_PARAMS"
+	}
+	return f
+}
+
+func (e *faults) tokenHost() string {
+	u, err := url.Parse(e.cfg.OAuth2TokenURL)
+	if err != nil {
+		return "EXPORT_OAUTH2_TOKEN_URL"
+	}
+	return hostPort(u)
+}

@@ -1,0 +1,127 @@
+package exportapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestTokensOfADay polls for a day: a token is renewed before it ends, and not
+// much more often.
+func TestTokensOfADay(t *testing.T) {
+	t.Parallel()
+	for life, most := range map[time.Duration]int{24 * time.Hour: 2, time.Hour: 28, time.Minute: 2000, 0: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			issued := 0
+			var ends time.Time
+			cfg := DefaultConfig()
+			cfg.Scheme, cfg.APIKey, cfg.OAuth2ClientID, cfg.OAuth2TokenURL = authOAuth2, "s", "c", "https://login.example.com/t"
+			c, err := newCredentials(&cfg, roundTrip(func(*http.Request) (*http.Response, error) {
+				issued++
+				ends = time.Now().Add(life)
+				body := fmt.Sprintf(`{"access_token":"t","token_type":"bearer","expires_in":%d}`, int(life.Seconds()))
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for began := time.Now(); time.Since(began) < 24*time.Hour; <-time.After(15 * time.Second) {
+				if _, err := c.authorize(t.Context(), time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				if life > 0 && !time.Now().Before(ends) {
+					t.Fatalf("life %s: a request with a token that ended %s ago", life, time.Since(ends))
+				}
+			}
+			if issued > most {
+				t.Errorf("life %s: %d tokens in a day, want at most %d", life, issued, most)
+			}
+		})
+	}
+}
+
+// TestTokenOutlivesAFailedRenewal goes on with a token until its end.
+func TestTokenOutlivesAFailedRenewal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		cfg := DefaultConfig()
+		cfg.Scheme, cfg.APIKey, cfg.OAuth2ClientID, cfg.OAuth2TokenURL = authOAuth2, "s", "c", "https://login.example.com/t"
+		c, err := newCredentials(&cfg, roundTrip(func(*http.Request) (*http.Response, error) {
+			if requests++; requests > 1 {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(`{"access_token":"t","token_type":"bearer","expires_in":3600}`))}, nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); time.Since(began) < time.Hour; <-time.After(time.Second) {
+			if _, err := c.authorize(t.Context(), time.Now()); err != nil {
+				t.Fatalf("after %s: %v", time.Since(began), err)
+			}
+		}
+		if _, err := c.authorize(t.Context(), time.Now()); err == nil {
+			t.Error("the token has ended, and there is no error")
+		}
+		if most := 2 + int(maxRenewalLead/renewalRetry)*2; requests > most {
+			t.Errorf("%d requests, want at most %d", requests, most)
+		}
+	})
+}
+
+func TestQuotaWait(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	for line, want := range map[string]time.Duration{
+		"": 0,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000030":                                     30 * time.Second,
+		"X-Rate-Limit-Remaining: 0|X-Rate-Limit-Reset: 1800000030":                                   30 * time.Second,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000030500":                                  30500 * time.Millisecond,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 45":                                             45 * time.Second,
+		"X-RateLimit-Remaining: 1|X-RateLimit-Reset: 45":                                             0,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1799999999":                                     0,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1900000000":                                     maxRetryAfter,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: soon":                                           0,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: NaN":                                            0,
+		"X-RateLimit-Remaining: NaN|X-RateLimit-Reset: 5":                                            5 * time.Second,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1e309":                                          0,
+		"RateLimit-Remaining: 0|RateLimit-Reset: 5":                                                  5 * time.Second,
+		"RateLimit: limit=100, remaining=0, reset=5":                                                 5 * time.Second,
+		"RateLimit: limit=100, remaining=1, reset=5":                                                 0,
+		`RateLimit: "hour";r=0;t=5`:                                                                  5 * time.Second,
+		`RateLimit: "hour";r=10;t=50, "day";r=0;t=7`:                                                 7 * time.Second,
+		`RateLimit: "hour";r=0, "day";r=5;t=7`:                                                       0,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 60|Date: !":                                     time.Minute,
+		"X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000030|Date: Fri, 15 Jan 2027 08:00:20 GMT": 10 * time.Second,
+	} {
+		h := http.Header{}
+		for field := range strings.SplitSeq(line, "|") {
+			if name, value, ok := strings.Cut(field, ": "); ok {
+				h.Add(name, value)
+			}
+		}
+		if got := quotaWait(h, now); got != want {
+			t.Errorf("%s: got %s, want %s", line, got, want)
+		}
+	}
+}
+
+func FuzzQuotaWait(f *testing.F) {
+	f.Add("0", "1800000030", `"hour";r=0;t=5`)
+	f.Fuzz(func(t *testing.T, left, reset, field string) {
+		wait := quotaWait(http.Header{"X-Ratelimit-Remaining": {left}, "X-Ratelimit-Reset": {reset}, "Ratelimit": {field}}, retryNow)
+		if wait < 0 || wait > maxRetryAfter {
+			t.Fatal(wait)
+		}
+	})
+}
