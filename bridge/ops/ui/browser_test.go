@@ -304,6 +304,7 @@ func TestMoveTargets(t *testing.T) {
 		{"shift", "shift", "250", object{"shift": -250.0}},
 		{"datetime", "datetime", "2026-11-20T13:05:30", object{"datetime": "2026-11-20T13:05:30Z"}},
 		{"earliest", "", "", object{"earliest": true}},
+		{"current", "", "", object{"current": true}},
 		{"latest", "", "", object{"latest": true}},
 	} {
 		t.Run(tc.choice, func(t *testing.T) {

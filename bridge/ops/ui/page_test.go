@@ -179,6 +179,30 @@ func TestWithoutKafka(t *testing.T) {
 	p.wait(`!document.getElementById('pause').disabled`)
 }
 
+// A figure says no more than is known, and a stream that does not read does not catch
+// up.
+func TestNotes(t *testing.T) {
+	f := newFakeBridge(t, running("events"))
+	f.metrics = measuredText("events")
+	p := open(t, f, 1280)
+	notes := func(want ...string) {
+		t.Helper()
+		text := `['lag', 'rate', 'events', 'dead', 'commit'].map((id) => document.querySelector('#figure-' + id + ' .note').innerText).join('|')`
+		p.until(strings.Join(want, "|"), func() bool {
+			return strings.HasPrefix(read[string](p, text), strings.Join(want, "|"))
+		})
+	}
+	notes("caught up in 14 s", "4.1 × real time", "in 49,120 pages", "since the process started", "ago, entry 3.88412")
+	p.sees("#server-kafka .measured", "0 failed transactions")
+	p.sees("#server-redis .measured", "0 failed writes")
+	p.wait(`document.getElementById('slider-now').disabled === (document.getElementById('slider-now').title !== '')`)
+	f.set(func() { f.reports[0].Live.State = bridge.StatePaused })
+	notes("behind the export", "over 10 s", "in 49,120 pages")
+	f.set(func() { f.reports = []report{{Stream: "events", Known: true}} })
+	p.do(chromedp.Reload())
+	notes("not known", "", "", "", "no commits")
+}
+
 // A pause of a stream without commits cannot work; a reset can.
 func TestNothingToPause(t *testing.T) {
 	f := newFakeBridge(t, report{Stream: "events", Known: true})

@@ -142,6 +142,7 @@ function target(fields) {
     case 'datetime': return { datetime: utc(fields.datetime.value) };
     case 'shift': return { shift: -Math.abs(Number(fields.shift.value)) };
     case 'earliest': return { earliest: true };
+    case 'current': return { current: true };
   }
   return { latest: true };
 }

@@ -149,7 +149,7 @@ export class History {
     const text = this.chosen ? `entry ${place(e)}, committed ${when}: ${this.repeats(e)}` : `now: entry ${place(e)}, committed ${when}`;
     this.slider.setAttribute('aria-valuetext', text);
     setText($('slider-text'), text);
-    $('slider-now').disabled = !this.chosen;
+    forbid($('slider-now'), this.chosen ? '' : 'The newest entry is selected.');
     forbid($('slider-move'), this.why || (this.chosen ? '' : 'Select an earlier entry first.'));
     setText($('slider-from'), clock(new Date(this.entries.at(-1).at), now()));
     setText($('slider-to'), clock(new Date(this.entries[0].at), now()));

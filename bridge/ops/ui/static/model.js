@@ -40,7 +40,7 @@ function behind({ live, checkpoint }) {
   const position = instant(live ? live.position : checkpoint?.position_time);
   if (!position) return { lag: -1, left: -1 };
   const lag = Math.max(0, (now() - position.getTime()) / 1000);
-  return { lag, left: live?.pace > 1 ? Math.ceil(lag / (live.pace - 1)) : -1 };
+  return { lag, left: live?.state === 'running' && live.pace > 1 ? Math.ceil(lag / (live.pace - 1)) : -1 };
 }
 
 // head is the newest commit, as an entry of the history; null where none is

@@ -171,15 +171,16 @@ export function renderFigures() {
   const r = report(model.stream);
   const l = r.live;
   const c = r.checkpoint;
-  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? 'caught up' : remaining(r));
-  figure('rate', l ? rate(l.rate) : '–', l?.pace > 0 && !l.caught_up ? `${l.pace.toFixed(1)} × real time` : 'events per second');
+  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? 'caught up' : remaining(r), 'not known');
+  const pace = l?.state === 'running' && l.pace > 0 && !l.caught_up;
+  figure('rate', l ? rate(l.rate) : '–', pace ? `${l.pace.toFixed(1)} × real time` : 'over 10 s');
   const events = l?.events ?? c?.events;
   figure('events', events === undefined ? '–' : count(events), `in ${plural(l?.pages ?? c?.pages ?? 0, 'page')}`);
   figure('dead', l ? count(l.dead_lettered) : '–', 'since the process started');
   $('figure-dead').classList.toggle('is-bad', l?.dead_lettered > 0);
   figure('ahead', l ? bytes(l.prefetched_bytes) : '–', l ? plural(l.prefetched_pages, 'page') : '');
   const committed = instant(r.head?.at);
-  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(r.head)}` : 'no commits');
+  figure('commit', committed ? ageSince(committed) : '–', committed ? `ago, entry ${place(r.head)}` : '', down(model.stream).length > 0 ? 'not known' : 'no commits');
   setText($('guarantee'), r.guarantee ?? '');
 }
 
@@ -188,11 +189,12 @@ function remaining(r) {
   return r.live ? 'behind the export' : 'age of the position';
 }
 
-function figure(name, value, note) {
+// figure shows a value with a note; a value that is absent has another one.
+function figure(name, value, note, absent = '') {
   const box = $(`figure-${name}`);
   setText(box.querySelector('.value'), value);
   box.classList.toggle('absent', value === '–');
-  setText(box.querySelector('.note'), note);
+  setText(box.querySelector('.note'), value === '–' ? absent : note);
 }
 
 const servers = [['api', 'Export API'], ['kafka', 'Kafka'], ['redis', 'Redis']];
@@ -226,12 +228,12 @@ const measured = {
   kafka(meter) {
     const results = meter.change('transactions_total', model.stream, 'result');
     const failed = (results.get('fenced') ?? 0) + (results.get('unknown') ?? 0);
-    return parts(mean('transaction', meter.mean('transaction_duration_seconds', model.stream)), results.size > 0 ? `${count(failed)} not committed` : []);
+    return parts(mean('transaction', meter.mean('transaction_duration_seconds', model.stream)), results.size > 0 ? plural(failed, 'failed transaction') : []);
   },
   redis(meter) {
     const results = meter.change('checkpoint_store_writes_total', model.stream, 'result');
     const failed = (results.get('error') ?? 0) + (results.get('conflict') ?? 0);
-    return parts(mean('write', meter.mean('cursor_commit_duration_seconds', model.stream)), results.size > 0 ? `${count(failed)} failed` : []);
+    return parts(mean('write', meter.mean('cursor_commit_duration_seconds', model.stream)), results.size > 0 ? plural(failed, 'failed write') : []);
   },
 };
 
