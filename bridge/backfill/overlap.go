@@ -14,7 +14,7 @@ const walkTimeout = 30 * time.Second
 // LiveStream has the checkpoints of the live stream.
 type LiveStream interface {
 	// Walk shows the committed checkpoints to visit, newest first, until it
-	// returns false; heartbeats are left out, but for the newest of all.
+	// returns false.
 	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
 }
 

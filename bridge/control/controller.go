@@ -63,6 +63,9 @@ type CheckpointLog interface {
 	// Walk shows the committed checkpoints to visit, newest first, until it
 	// returns false. It starts no session.
 	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
+	// WalkBefore is Walk from those committed at t on. It may show some newer ones
+	// first.
+	WalkBefore(ctx context.Context, t time.Time, visit func(bridge.Checkpoint) bool) error
 }
 
 // Group is the stream's consumer group.

@@ -275,10 +275,13 @@ type kafka struct {
 	unknown error // of the members
 }
 
-func (k *kafka) Walk(_ context.Context, visit func(bridge.Checkpoint) bool) error {
-	for i, kept := range slices.Backward(k.Kept()) {
-		c := kept.Checkpoint
-		if (i == len(k.Kept())-1 || c.Kind != bridge.KindHeartbeat) && !visit(c) {
+func (k *kafka) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
+	return k.WalkBefore(ctx, time.Time{}, visit)
+}
+
+func (k *kafka) WalkBefore(_ context.Context, t time.Time, visit func(bridge.Checkpoint) bool) error {
+	for _, kept := range slices.Backward(k.Kept()) {
+		if (t.IsZero() || kept.Checkpoint.WrittenAt < t.Add(time.Minute).UnixMilli()) && !visit(kept.Checkpoint) {
 			break
 		}
 	}

@@ -33,7 +33,7 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 		switch {
 		case !q.Since.IsZero() && p.WrittenAt < q.Since.UnixMilli():
 			return false
-		case p.Kind == bridge.KindHeartbeat, stored > 0 && p.Version.Compare(entries[stored-1].Version) >= 0:
+		case stored > 0 && p.Version.Compare(entries[stored-1].Version) >= 0, !isListed(&p, entries):
 			return true
 		}
 		entries = append(entries, bridge.Entry{Checkpoint: p})
@@ -51,6 +51,16 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 		note = fmt.Sprintf("the last %d are from the checkpoint topic; Redis has no older entries", more)
 	}
 	return History{Entries: entries, Stored: stored, Note: note}, nil
+}
+
+// isListed reports whether a history lists a commit behind newer ones: of those of one
+// second the newest, and no heartbeats.
+func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
+	if p.Kind != bridge.KindData {
+		return p.Kind != bridge.KindHeartbeat
+	}
+	n := len(newer)
+	return n == 0 || newer[n-1].Epoch != p.Epoch || newer[n-1].WrittenAt/1000 != p.WrittenAt/1000
 }
 
 // entryAt returns the newest entry at or before a time: on the current branch, or

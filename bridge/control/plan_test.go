@@ -334,6 +334,25 @@ func TestNoCheckpoint(t *testing.T) {
 	}
 }
 
+// Commits of one second, and heartbeats: the checkpoint topic has each, a history one.
+func TestEveryCommitIsATarget(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		all := r.kafka.Kept()
+		r.redis.Wipe()
+		for _, kept := range all {
+			c := kept.Checkpoint
+			if m := r.plan(control.RewindToEntry{Entry: c.Version}); *m.To.Version != c.Version {
+				t.Errorf("%s, a %s: planned to %s", c.Version, c.Kind, m.To.Version)
+			}
+		}
+		h, err := r.History(t.Context(), bridge.HistoryQuery{})
+		if err != nil || len(h.Entries) == len(all) {
+			t.Errorf("the history has %d of %d commits, %v", len(h.Entries), len(all), err)
+		}
+	})
+}
+
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
@@ -348,9 +367,9 @@ func TestHistory(t *testing.T) {
 		if err != nil || h.Stored != 0 || len(h.Entries) != 5 || h.Entries[0].Version != all.Entries[0].Version || !strings.Contains(h.Note, "Redis does not answer") {
 			t.Errorf("while Redis is away: %+v, %v", h, err)
 		}
-		h, err = r.History(t.Context(), bridge.HistoryQuery{Since: time.UnixMilli(all.Entries[3].WrittenAt)})
-		if err != nil || len(h.Entries) < 4 || h.Entries[len(h.Entries)-1].WrittenAt < all.Entries[3].WrittenAt {
-			t.Errorf("since the fourth: %d entries, %v", len(h.Entries), err)
+		h, err = r.History(t.Context(), bridge.HistoryQuery{Since: time.UnixMilli(all.Entries[4].WrittenAt)})
+		if err != nil || len(h.Entries) < 4 || h.Entries[len(h.Entries)-1].WrittenAt < all.Entries[4].WrittenAt {
+			t.Errorf("since the fifth: %d entries, %v", len(h.Entries), err)
 		}
 		r.kafka.unreadable = errors.New("no leader")
 		if _, err := r.History(t.Context(), bridge.HistoryQuery{}); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "no leader") {
@@ -365,7 +384,7 @@ func TestHistory(t *testing.T) {
 		}
 		r.redis.Wipe()
 		r.kafka.unreadable = nil
-		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < kept || h.Note != fmt.Sprintf("the last %d are from the checkpoint topic; Redis has no older entries", len(h.Entries)) {
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < 20 || h.Note != fmt.Sprintf("the last %d are from the checkpoint topic; Redis has no older entries", len(h.Entries)) {
 			t.Errorf("Redis was emptied: %d entries, %q, %v", len(h.Entries), h.Note, err)
 		}
 	})

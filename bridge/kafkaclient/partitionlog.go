@@ -31,12 +31,20 @@ func (l *PartitionLog) Scan(ctx context.Context, s Span, visit func(*kgo.Record)
 // Bounds returns the readable range of the partition.
 func (l *PartitionLog) Bounds(ctx context.Context) (Span, error) {
 	all, err := l.Log.Bounds(ctx)
-	if err != nil {
-		return Span{}, err
+	return only(l, all, err)
+}
+
+// After is Log.After.
+func (l *PartitionLog) After(ctx context.Context, millis int64) (int64, error) {
+	all, err := l.Log.After(ctx, millis)
+	return only(l, all, err)
+}
+
+// only returns what is said of the partition.
+func only[T any](l *PartitionLog, all map[int32]T, err error) (T, error) {
+	found, ok := all[l.Partition]
+	if err == nil && !ok {
+		err = fmt.Errorf("topic %s has no partition %d", l.Topic(), l.Partition)
 	}
-	s, ok := all[l.Partition]
-	if !ok {
-		return s, fmt.Errorf("topic %s has no partition %d", l.Topic(), l.Partition)
-	}
-	return s, nil
+	return found, err
 }

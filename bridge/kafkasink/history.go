@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/kafkaclient"
@@ -13,6 +14,9 @@ import (
 // longStep is how many offsets are read at once at most, since all of them are
 // in memory.
 const longStep = 16 << 10
+
+// recordDelay is how much later than WrittenAt a checkpoint's record can be.
+const recordDelay = time.Minute
 
 // CheckpointHistory reads the committed checkpoints of a stream without a
 // session and without affecting one. Checkpoints behind an open transaction are
@@ -23,18 +27,23 @@ type CheckpointHistory struct{ cfg Config }
 func (c *Config) History() *CheckpointHistory { return &CheckpointHistory{*c} }
 
 // Walk shows the stream's committed checkpoints that the checkpoint topic still
-// has to visit, newest first, until it returns false: of those of one second the
-// newest, without heartbeats, as a history has them. The newest of all is always
-// shown. The topic keeps every checkpoint for seven days, and the newest one for
-// ever. A topic that does not exist has none. Brokers that do not answer are
-// waited for as long as ctx allows, for some seconds at most.
+// has to visit, each once, newest first, until it returns false. The topic keeps
+// every checkpoint for seven days, and the newest one for ever. A topic that does
+// not exist has none. Brokers that do not answer are waited for as long as ctx
+// allows, for some seconds at most.
 func (h *CheckpointHistory) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error {
+	return h.WalkBefore(ctx, time.Time{}, visit)
+}
+
+// WalkBefore is Walk from the checkpoints committed at t on; the zero time is Walk.
+// It may show some newer ones first. Their number does not depend on t.
+func (h *CheckpointHistory) WalkBefore(ctx context.Context, t time.Time, visit func(bridge.Checkpoint) bool) error {
 	client, err := h.cfg.Open()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	err = h.walk(ctx, client, visit)
+	err = h.walk(ctx, client, t, visit)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("read the checkpoints of %s: %w", h.cfg.Stream, errors.Join(ctx.Err(), client.Trouble()))
@@ -44,10 +53,17 @@ func (h *CheckpointHistory) Walk(ctx context.Context, visit func(bridge.Checkpoi
 	return nil
 }
 
-func (h *CheckpointHistory) walk(ctx context.Context, client *kafkaclient.Client, visit func(bridge.Checkpoint) bool) error {
+func (h *CheckpointHistory) walk(ctx context.Context, client *kafkaclient.Client, t time.Time, visit func(bridge.Checkpoint) bool) error {
 	l, all, err := h.cfg.committedLog(ctx, client)
 	if err != nil {
 		return err
+	}
+	if l != nil && !t.IsZero() {
+		after, err := l.After(ctx, t.Add(recordDelay).UnixMilli())
+		if err != nil {
+			return err
+		}
+		all.To = min(all.To, after)
 	}
 	var last bridge.Checkpoint
 	high := all.To
@@ -63,8 +79,8 @@ func (h *CheckpointHistory) walk(ctx context.Context, client *kafkaclient.Client
 			return err
 		}
 		for _, c := range slices.Backward(part) {
-			if !inHistory(&c, &last) {
-				continue
+			if !last.Zero() && c.Version.Compare(last.Version) >= 0 {
+				continue // the mirror's copy of it
 			}
 			if last = c; !visit(c) {
 				return nil
@@ -87,7 +103,7 @@ func (h *CheckpointHistory) Newest(ctx context.Context) (bridge.Checkpoint, erro
 
 func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Client) (bridge.Checkpoint, error) {
 	var c bridge.Checkpoint
-	err := h.walk(ctx, client, func(found bridge.Checkpoint) bool {
+	err := h.walk(ctx, client, time.Time{}, func(found bridge.Checkpoint) bool {
 		c = found
 		return false
 	})
@@ -107,19 +123,6 @@ func (h *CheckpointHistory) newest(ctx context.Context, client *kafkaclient.Clie
 		return c, fmt.Errorf("stream %s: %w", h.cfg.Stream, bridge.ErrNoCheckpoint)
 	}
 	return c, nil
-}
-
-// inHistory reports whether a history has c, the newer one being the one before.
-func inHistory(c, newer *bridge.Checkpoint) bool {
-	switch {
-	case newer.Zero():
-		return true
-	case c.Version.Compare(newer.Version) >= 0: // the mirror's copy of it
-		return false
-	case c.Kind == bridge.KindData:
-		return c.Epoch != newer.Epoch || c.WrittenAt/1000 != newer.WrittenAt/1000
-	}
-	return c.Kind != bridge.KindHeartbeat
 }
 
 // committedLog returns the stream's partition of the checkpoint topic and its

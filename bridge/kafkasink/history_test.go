@@ -28,7 +28,7 @@ func trailOf(t *testing.T, s *kafkasink.Sink, most int) []string {
 	return versions
 }
 
-// Walk shows what a history would have, of one stream, while that runs.
+// Walk shows every checkpoint of one stream, while that runs.
 func TestTrail(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, kafkatest.Brokers(t), exactly)
@@ -49,7 +49,7 @@ func TestTrail(t *testing.T) {
 
 	began := time.Now().Truncate(time.Second).Add(-time.Hour)
 	var want []string
-	put := func(seq int, kind bridge.Kind, epoch int64, after time.Duration, shown bool) {
+	put := func(seq int, kind bridge.Kind, epoch int64, after time.Duration) {
 		t.Helper()
 		b := batch(cfg, seq)
 		c := &b.Checkpoint
@@ -60,30 +60,35 @@ func TestTrail(t *testing.T) {
 		if err := commit(t, s, b); err != nil {
 			t.Fatal(err)
 		}
-		if shown {
-			want = append(want, c.Version.String())
-		}
+		want = append(want, c.Version.String())
 		if err := commit(t, other, batch(neighbour, seq)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put(1, bridge.KindStart, 1, 0, true)
-	put(2, bridge.KindData, 1, 100*time.Millisecond, false) // the next one is of the same second
-	put(3, bridge.KindData, 1, 900*time.Millisecond, true)
-	put(4, bridge.KindHeartbeat, 1, 2*time.Second, false)
-	put(5, bridge.KindData, 1, 3*time.Second, true)
-	put(0, bridge.KindReset, 2, 3*time.Second, true)
-	put(1, bridge.KindData, 2, 3*time.Second, true)
+	put(1, bridge.KindStart, 1, 0)
+	put(2, bridge.KindData, 1, 100*time.Millisecond)
+	put(3, bridge.KindData, 1, 900*time.Millisecond)
+	put(4, bridge.KindHeartbeat, 1, 2*time.Second)
+	put(5, bridge.KindData, 1, 3*time.Second)
+	put(0, bridge.KindReset, 2, 3*time.Second)
+	put(1, bridge.KindData, 2, 3*time.Second)
 	for i := range 200 {
-		put(2+i, bridge.KindData, 2, time.Duration(4+i)*time.Second, true)
+		put(2+i, bridge.KindData, 2, time.Duration(4+i)*time.Second)
 	}
-	put(300, bridge.KindHeartbeat, 2, 300*time.Second, true) // the newest is always there
+	put(300, bridge.KindHeartbeat, 2, 300*time.Second)
 	slices.Reverse(want)
 	if got := trailOf(t, s, 1000); !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	if got := trailOf(t, open(t, cfg), 3); !slices.Equal(got, want[:3]) {
 		t.Errorf("the first three: %v, want %v", got, want[:3])
+	}
+	// The records are of now, whatever the checkpoints say.
+	for at, most := range map[time.Time]int{time.Now(): len(want), time.Now().Add(-time.Hour): 0} {
+		n := 0
+		if err := s.History().WalkBefore(t.Context(), at, func(bridge.Checkpoint) bool { n++; return true }); err != nil || n != most {
+			t.Errorf("before %s: %d checkpoints, %v, want %d", at, n, err, most)
+		}
 	}
 }
 

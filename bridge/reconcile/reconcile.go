@@ -76,7 +76,7 @@ type Log interface {
 // LiveStream is the live stream.
 type LiveStream interface {
 	// Walk shows the committed checkpoints to visit, newest first, until it
-	// returns false; heartbeats are left out, but for the newest of all.
+	// returns false.
 	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
 	// Running reports whether a process runs the stream.
 	Running(ctx context.Context) (bool, error)
