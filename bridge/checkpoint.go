@@ -96,6 +96,9 @@ type Change struct {
 	Reason string `json:"reason,omitempty"`
 	// From is the version that the request was applied to.
 	From Version `json:"from"`
+	// To is the commit that the stream was moved to; nil if it was none, or if an
+	// older version applied the request.
+	To *Version `json:"to,omitempty"`
 	// At is when it was applied, in milliseconds since the epoch.
 	At int64 `json:"at"`
 	// After is the id of the last operator's request if this one is the
@@ -198,6 +201,12 @@ type Checkpoint struct {
 // Zero reports whether c is no checkpoint at all.
 func (c *Checkpoint) Zero() bool { return c.Format == 0 }
 
+// SamePosition reports whether c and other resume at the same event.
+func (c *Checkpoint) SamePosition(other *Checkpoint) bool {
+	return c.Cursor == other.Cursor && c.Carried == other.Carried && slices.Equal(c.Tail, other.Tail) &&
+		(c.Cursor != "" || c.Origin.Start == other.Origin.Start)
+}
+
 // Position returns the position of the next request.
 func (c *Checkpoint) Position() Position {
 	return Position{Cursor: c.Cursor, Start: c.Origin.Start, End: c.Origin.End, Window: c.Origin.End != 0}
@@ -259,6 +268,9 @@ func (c *Checkpoint) Validate() error {
 	times := []int64{c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt}
 	if c.Change != nil {
 		counts, times = append(counts, c.Change.From.Epoch, c.Change.From.Seq), append(times, c.Change.At)
+		if to := c.Change.To; to != nil {
+			counts = append(counts, to.Epoch, to.Seq)
+		}
 	}
 	if c.Overlap != nil {
 		counts = append(counts, c.Overlap.Dropped)

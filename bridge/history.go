@@ -17,7 +17,7 @@ type Entry struct {
 	// Parent is the previous entry: the one before it in its epoch, or the one
 	// that its epoch was reset to. Nil at the beginning of the stream or its
 	// history, or if the epoch began at a position outside the history. If the
-	// parent has been thinned out, the entry before that takes its place.
+	// parent is no entry or was thinned out, the entry before takes its place.
 	Parent *Version
 }
 

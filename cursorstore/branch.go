@@ -229,14 +229,16 @@ func epochUpTo(nodes []node, at bridge.Version) []node {
 	return nodes[first:last]
 }
 
-// parent finds the entry before the first one of a new epoch: the one that the
-// epoch was reset to, or noParent.
+// parent finds the entry before the first one of a new epoch: the commit that the
+// epoch was reset to, which may be no entry, or noParent.
 func (h *history) parent(ctx context.Context, from, to bridge.Checkpoint) (string, error) {
 	switch {
 	case from.Zero() || from.Epoch == to.Epoch:
 		return noParent, nil
-	case samePosition(from, to):
+	case from.SamePosition(&to):
 		return from.String(), nil
+	case to.Change != nil && to.Change.To != nil:
+		return to.Change.To.String(), nil
 	}
 	nodes, err := h.index(ctx)
 	if err != nil {
@@ -274,17 +276,11 @@ func (h *history) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (
 			return "", err
 		case e.Pages != c.Pages:
 			return noParent, nil
-		case e.Version != c.Version && samePosition(e.Checkpoint, c):
+		case e.Version != c.Version && e.SamePosition(&c):
 			return e.String(), nil
 		}
 	}
 	return noParent, nil
-}
-
-// samePosition reports whether two checkpoints resume at the same event.
-func samePosition(a, b bridge.Checkpoint) bool {
-	return a.Cursor == b.Cursor && a.Carried == b.Carried && slices.Equal(a.Tail, b.Tail) &&
-		(a.Cursor != "" || a.Origin.Start == b.Origin.Start)
 }
 
 // search is sort.Search with a predicate that may fail.

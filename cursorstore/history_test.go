@@ -218,6 +218,26 @@ func TestHistoryIsATree(t *testing.T) {
 	})
 }
 
+// TestHistoryOfACommitBetween: a rewind to a commit that is no entry, from the
+// checkpoint topic, continues the branch too.
+func TestHistoryOfACommitBetween(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, embedded(t).space(t).open(stream))
+	w.page(0)
+	before := w.page(1000)
+	between := w.page(1)
+	target := bridge.Entry{Checkpoint: w.now}
+	w.page(1)
+	w.page(1000)
+	if _, err := w.store.Entry(t.Context(), between); !errors.Is(err, bridge.ErrNoEntry) {
+		t.Fatalf("%s is an entry: %v", between, err)
+	}
+	rewound := w.reset(1000, target.Target())
+	wantParent(t, w.entry(rewound), &between)
+	wantBack(t, w, 0, rewound)
+	wantBack(t, w, 1, before)
+}
+
 // TestHistoryNewEpochInPlace: an epoch that goes on where the one before was
 // is that one's continuation, whatever made it.
 func TestHistoryNewEpochInPlace(t *testing.T) {
