@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -114,25 +116,48 @@ func TestRefusedFeed(t *testing.T) {
 func TestSlowedAddress(t *testing.T) {
 	const right = "0123456789abcdef"
 	f := newDoor(t, ops.Config{AdminToken: right})
-	for range 20 {
+	guess := func() int {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+"/api/v1/session", http.NoBody)
 		if err != nil {
-			t.Fatal(err)
+			return 0
 		}
 		r.Header.Set("Authorization", "Bearer wrong")
-		if res, err := http.DefaultClient.Do(r); err == nil {
-			res.Body.Close()
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0
 		}
+		defer res.Body.Close()
+		return res.StatusCode
 	}
+	for guess() != http.StatusTooManyRequests {
+	}
+	var guessing sync.WaitGroup
+	ended := make(chan struct{})
+	guessing.Go(func() { // so that the address stays slowed
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				guess()
+			case <-ended:
+				return
+			}
+		}
+	})
+	defer guessing.Wait()
+	defer close(ended)
 	p := open(t, f, 1280, "status of 429", "status of 401")
 	read[any](p, `sessionStorage.setItem('exportbridge-token', 'not valid any more')`)
 	p.do(chromedp.Reload())
 	p.sees("#unlock", "Unlock…")
 	p.click("#pause")
 	p.write("#token", "wrong")
-	p.click("#token-dialog [type=submit]")
-	p.click("#token-dialog [type=submit]") // it has been a second since the last one, perhaps
-	p.sees("#token-dialog .problem", "oken")
+	p.until("the dialog says that the address is slowed", func() bool { // one wrong token a second is not
+		p.click("#token-dialog [type=submit]")
+		p.wait(`!document.querySelector('#token-dialog').hasAttribute('aria-busy')`)
+		return strings.HasPrefix(read[string](p, `document.querySelector('#token-dialog .problem').innerText`), "The admin token is wrong; too many wrong tokens from 127.0.0.1.")
+	})
 	p.set("#token", right)
 	p.click("#token-dialog [type=submit]")
 	p.write("#hold-reason", "why")
