@@ -124,6 +124,10 @@ func (s *Status) ApplyDependencies() {
 	}
 }
 
+// Fenced reports whether another bridge has fenced this one off the stream, which
+// then applies no requests.
+func (s *Status) Fenced() bool { return s.State == StateBlocked && s.Reason == ReasonOwner }
+
 // Dependency is the availability of a server that the stream needs.
 type Dependency struct {
 	// Up holds since Since; Error is why the server is down.

@@ -529,3 +529,47 @@ func TestStatusOfTheOwner(t *testing.T) {
 		}
 	})
 }
+
+// TestStatusOfTheWorkingBridge: of two bridges on the stream, each the owner in a
+// group of its own, the one is shown that can apply a request.
+func TestStatusOfTheWorkingBridge(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		sp := s.space(t)
+		store := sp.open(stream)
+		fenced := func(owner string) bridge.Status {
+			return bridge.Status{Stream: stream, Owner: owner, Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonOwner}
+		}
+		works := func(owner string) bridge.Status {
+			return bridge.Status{Stream: stream, Owner: owner, Leader: true, State: bridge.StateBackoff}
+		}
+		for _, step := range []struct {
+			put  bridge.Status
+			want string
+		}{
+			{fenced("one"), "one"}, {fenced("other"), "other"}, // neither works
+			{works("one"), "one"}, {fenced("other"), "one"},
+			{bridge.Status{Stream: stream, Owner: "other", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth}, "other"}, // can apply one
+			{works("one"), "one"}, {fenced("one"), "one"}, {fenced("other"), "other"}, // its own state changed
+		} {
+			if err := store.PutStatus(t.Context(), step.put); err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err := store.Status(t.Context()); err != nil || got.Owner != step.want {
+				t.Errorf("after %s (%s) of %s: %v, status of %s", step.put.State, step.put.Reason, step.put.Owner, err, got.Owner)
+			}
+		}
+		if err := store.PutStatus(t.Context(), works("one")); err != nil {
+			t.Fatal(err)
+		}
+		if s.mini != nil {
+			s.mini.FastForward(cursorstore.StatusTTL)
+			if err := store.PutStatus(t.Context(), fenced("other")); err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err := store.Status(t.Context()); err != nil || got.Owner != "other" {
+				t.Errorf("after the end of the one that worked: %v, status of %s", err, got.Owner)
+			}
+		}
+	})
+}

@@ -17,8 +17,9 @@ import (
 const StatusTTL = 5 * time.Second
 
 // PutStatus publishes the stream's live status for StatusTTL. The status of a
-// standby never replaces that of the owner. StateStopped deletes the status,
-// unless another process has taken over the stream.
+// standby never replaces that of the owner, nor that of a fenced bridge that of
+// another one that works. StateStopped deletes the status, unless another process
+// has taken over the stream.
 func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	op := "put status of " + s.name
 	data, err := json.Marshal(st)
@@ -29,11 +30,14 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 		if st.State == bridge.StateStopped {
 			return removeStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Err()
 		}
-		leader := "0"
-		if st.Leader {
-			leader = "1"
+		role := "owner"
+		switch {
+		case !st.Leader:
+			role = "standby"
+		case st.Fenced():
+			role = "fenced"
 		}
-		return putStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, data, leader, StatusTTL.Milliseconds()).Err()
+		return putStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, data, role, StatusTTL.Milliseconds(), st.Owner).Err()
 	})
 	if err == nil {
 		s.wrote()
@@ -41,12 +45,16 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	return err
 }
 
-// putStatus stores a status, unless it is a standby's and the owner's exists.
+// putStatus stores a status, unless it is a standby's and the owner's exists, or
+// a fenced bridge's and that of another one exists that works: requests are for
+// the one that can apply them.
 var putStatus = redis.NewScript(`
-if ARGV[2] == '0' then
-  local data = redis.call('GET', KEYS[1])
-  local known, status = pcall(cjson.decode, data or '')
-  if known and type(status) == 'table' and status.leader == true then return 0 end
+local data = redis.call('GET', KEYS[1])
+local known, status = pcall(cjson.decode, data or '')
+if known and type(status) == 'table' and status.leader == true then
+  local fenced = status.state == 'blocked' and status.reason == 'owner'
+  if ARGV[2] == 'standby' then return 0 end
+  if ARGV[2] == 'fenced' and not fenced and status.owner ~= ARGV[4] then return 0 end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return 1`)

@@ -160,11 +160,7 @@ func (e *UnacknowledgedError) Unwrap() error { return e.Err }
 
 // Fenced reports whether the request is withdrawn because another bridge has
 // fenced the stream's; Live has a hint.
-func (e *UnacknowledgedError) Fenced() bool { return e.Live != nil && fenced(e.Live) }
-
-func fenced(s *bridge.Status) bool {
-	return s.State == bridge.StateBlocked && s.Reason == bridge.ReasonOwner
-}
+func (e *UnacknowledgedError) Fenced() bool { return e.Live != nil && e.Live.Fenced() }
 
 // Errors of a change while Redis is unreachable.
 

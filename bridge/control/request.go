@@ -13,9 +13,10 @@ import (
 const (
 	// aliveInterval is how often a waiting request checks that a bridge runs.
 	aliveInterval = 500 * time.Millisecond
-	// fencedLooks is how many looks in a row must find the stream fenced: another
-	// bridge on the same Redis may answer meanwhile.
-	fencedLooks = 3
+	// fencedLooks is how many looks in a row must find the stream fenced. That is
+	// five seconds: a bridge that works on the same Redis has told its status by
+	// then, and one that has been alone since just before has resumed.
+	fencedLooks = 10
 	// withdrawTimeout bounds the withdrawal of a request.
 	withdrawTimeout = 5 * time.Second
 )
@@ -105,7 +106,7 @@ func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 			return r.giveUp(ctx.Err() != nil)
 		}
 		live, alive, err := r.c.Live(ctx)
-		if err == nil && alive && fenced(&live) {
+		if err == nil && alive && live.Fenced() {
 			looks++
 			continue
 		}

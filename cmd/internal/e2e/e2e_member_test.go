@@ -48,30 +48,53 @@ func TestE2ELiveMember(t *testing.T) {
 func TestE2ETwoGroups(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Rate: 50})
-	s.simulate()
-	prefix, group := s.settings["CURSOR_PREFIX"], s.settings["BRIDGE_GROUP"]
-	one := s.bridgeNamed("one")
-	one.awaitMore(0)
-	s.settings["CURSOR_PREFIX"], s.settings["BRIDGE_GROUP"] = prefix+"-other", group+"-other"
-	other := s.bridgeNamed("other")
-	eventually(t, outageTimeout, "one of the two to be blocked", func() bool {
-		if other.inState("blocked") {
-			one, other, prefix = other, one, s.settings["CURSOR_PREFIX"]
-		}
-		return one.inState("blocked")
-	})
+	group := s.settings["BRIDGE_GROUP"]
+	works, blocked, prefix := s.fight("-other")
 	s.settings["CURSOR_PREFIX"] = prefix
 	p, took := s.command(1, "pause", "--timeout", "60s")
 	s.wantSaid(p, "the stream applies no requests", "is blocked (owner): fenced 3 times in a row by group "+group, "BRIDGE_GROUP")
 	if took > 20*time.Second {
 		t.Errorf("the command that nobody answers took %s", took)
 	}
-	other.signal(syscall.SIGTERM)
-	other.wantExit(0, outageTimeout)
+	works.signal(syscall.SIGTERM)
+	works.wantExit(0, outageTimeout)
 	stopped := time.Now()
-	had := one.published()
-	one.awaitMore(had)
+	had := blocked.published()
+	blocked.awaitMore(had)
 	t.Logf("resumed %s after the other bridge stopped", time.Since(stopped).Round(100*time.Millisecond))
+}
+
+// TestE2ETwoGroupsOnOneRedis: the one of two deployments that works is shown, and
+// applies every request.
+func TestE2ETwoGroupsOnOneRedis(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, startServers(t, owned{quick: true}), exportsim.Config{Rate: 50})
+	s.fight("")
+	for range 3 {
+		p, _ := s.command(0, "pause", "--timeout", "60s")
+		s.wantSaid(p, "acknowledged by ")
+		s.command(0, "resume", "--timeout", "60s")
+	}
+}
+
+// fight starts two deployments on the stream and waits until one of them is
+// blocked, whose CURSOR_PREFIX it returns; the second one's ends with other.
+func (s *stage) fight(other string) (works, blocked *program, prefix string) {
+	s.t.Helper()
+	s.simulate()
+	prefix = s.settings["CURSOR_PREFIX"]
+	blocked = s.bridgeNamed("one")
+	blocked.awaitMore(0)
+	s.settings["CURSOR_PREFIX"] += other
+	s.settings["BRIDGE_GROUP"] += "-other"
+	works = s.bridgeNamed("other")
+	eventually(s.t, outageTimeout, "one of the two to be blocked", func() bool {
+		if works.inState("blocked") {
+			blocked, works, prefix = works, blocked, s.settings["CURSOR_PREFIX"]
+		}
+		return blocked.inState("blocked")
+	})
+	return works, blocked, prefix
 }
 
 // member makes the test a process of the stream's group, which owns the stream.
