@@ -37,6 +37,8 @@ type planLog struct {
 	// onChange is called in each Change before change is, with its number.
 	onChange func(n int)
 	changed  chan struct{} // closed, and made anew, with every change
+	// away, while it is set, is the first Change to which no broker answers.
+	away int
 	// members, if not nil, is asked who works on a job.
 	members func(id string) []kafkagroup.Member
 }
@@ -68,8 +70,12 @@ func (l *planLog) Change(ctx context.Context, id string, change func(*kgo.Record
 	}
 	l.mu.Lock()
 	l.changes++
-	n, on := l.changes, l.onChange
+	n, on, away := l.changes, l.onChange, l.away > 0 && l.changes >= l.away
 	l.mu.Unlock()
+	if away {
+		bridge.Sleep(ctx, 45*time.Second)
+		return &bridge.Fault{Class: bridge.Transient, Err: bridgetest.ErrDown}
+	}
 	if on != nil {
 		on(n)
 	}

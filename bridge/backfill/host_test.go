@@ -289,6 +289,39 @@ func TestHostStops(t *testing.T) {
 	})
 }
 
+// TestHostStopsWithoutKafka: a process that stops does not wait for the brokers, of whatever
+// a job has to commit, and the job goes on in another.
+func TestHostStopsWithoutKafka(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]int{"the end of a window": 2, "the end of the job": 6} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 50)
+			h, ends, stop := w.hosting()
+			w.log.away = change
+			id := started(t, h, ask(40))
+			passes(time.Minute)
+			began := time.Now()
+			stop()
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("%s: the process takes %s to stop", name, took)
+			}
+			if err := ends()[id]; !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: it ended with %v", name, err)
+			}
+			w.log.away = 0
+			next, _, _ := w.hosting()
+			if _, err := next.Resume(t.Context(), id, "you", true); err != nil {
+				t.Fatal(err)
+			}
+			passes(time.Minute)
+			w.wantOnce(40)
+			if j := w.job(); j.State != backfill.Done {
+				t.Errorf("%s: %+v", name, j)
+			}
+		})
+	}
+}
+
 // TestHostEndsEarly: a job that is cancelled stops, and one that cannot go on says why.
 func TestHostEndsEarly(t *testing.T) {
 	t.Parallel()

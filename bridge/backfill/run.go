@@ -21,6 +21,9 @@ const (
 	ownTimeout = 30 * time.Second
 	// leaveTimeout bounds leaving the job's group.
 	leaveTimeout = 3 * time.Second
+	// changeGrace is how long a run that stops waits for its last change of the job,
+	// which the next run repeats.
+	changeGrace = 3 * time.Second
 )
 
 // Why a run stops before all windows have ended.
@@ -257,10 +260,13 @@ func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 }
 
 // change commits a change of the job. It retries unreachable brokers until ctx ends,
-// and finishes the attempt in progress.
+// and then has changeGrace to finish the attempt in progress.
 func (r *Run) change(ctx context.Context, change func(have *Job) error) (Job, error) {
+	attempt, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(changeGrace, cancel) })()
 	for {
-		job, err := r.Jobs.change(context.WithoutCancel(ctx), r.job.ID, func(have Job) (Job, error) {
+		job, err := r.Jobs.change(attempt, r.job.ID, func(have Job) (Job, error) {
 			if !have.sameBounds(&r.job) {
 				return have, refuse(OtherPlan, &have, "the plan of job %s is missing in its topic", r.job.ID)
 			}
@@ -268,7 +274,12 @@ func (r *Run) change(ctx context.Context, change func(have *Job) error) (Job, er
 			return have, err
 		})
 		fault, ok := errors.AsType[*bridge.Fault](err)
-		if !ok || fault.Class == bridge.Permanent || ctx.Err() != nil {
+		switch {
+		case ok && fault.Class == bridge.Permanent:
+			return job, err
+		case ctx.Err() != nil && (ok || errors.Is(err, context.Canceled)):
+			return job, ctx.Err()
+		case !ok:
 			return job, err
 		}
 		if r.Retrying != nil {

@@ -34,24 +34,41 @@ func (l *JobLogs) Jobs(cfg Config) *Jobs {
 		if l.logs == nil {
 			l.logs = make(map[string]*jobLog)
 		}
-		l.logs[name] = &jobLog{}
+		l.logs[name] = &jobLog{reading: make(turn, 1)}
 	}
-	return &Jobs{cfg: cfg, log: l.logs[name]}
+	return &Jobs{cfg: cfg, log: l.logs[name], changing: make(turn, 1)}
 }
 
 // jobLog is what was read of a job topic: the newest record of each key.
 type jobLog struct {
-	mu    sync.Mutex // guards all below; held while it is read
-	id    [16]byte
-	at    map[int32]int64 // the next offset, by partition
-	read  time.Time       // when it was last read to its end; zero before
-	found jobRecords
+	reading turn // guards all below; held while it is read
+	id      [16]byte
+	at      map[int32]int64 // the next offset, by partition
+	read    time.Time       // when it was last read to its end; zero before
+	found   jobRecords
 }
+
+// turn is a mutex for what lasts as long as brokers take, with room for its holder. A
+// caller whose context ends waits no longer.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) release() { <-t }
 
 // records returns the records of a stream's jobs, at most age old.
 func (l *jobLog) records(ctx context.Context, j *Jobs, age time.Duration) (plans, checkpoints map[string]*kgo.Record, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if err := l.reading.take(ctx); err != nil {
+		return nil, nil, fmt.Errorf("read the jobs of stream %s: %w", j.cfg.Stream, err)
+	}
+	defer l.reading.release()
 	if age == 0 || time.Since(l.read) > age {
 		cfg := j.config("")
 		_, err := kafkaclient.With(ctx, &cfg.Config, cfg.Topic, func(ctx context.Context, client *kafkaclient.Client) (struct{}, error) {

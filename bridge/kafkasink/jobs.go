@@ -3,7 +3,6 @@ package kafkasink
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -33,7 +32,7 @@ func planKey(stream, id string) string { return planKeyPrefix + stream + "/" + i
 type Jobs struct {
 	cfg      Config // of the stream
 	log      *jobLog
-	changing sync.Mutex // held during a change: two would fence each other
+	changing turn // held during a change: two would fence each other
 }
 
 // NewJobs returns the jobs of the stream configured by cfg. It does not
@@ -78,8 +77,10 @@ func (j *Jobs) Records(ctx context.Context, age time.Duration) (plans, checkpoin
 // changed. After any other error the outcome is unknown, and repeating is safe
 // if change detects that it was done.
 func (j *Jobs) Change(ctx context.Context, id string, change func(have *kgo.Record) (next []byte, gone []string, err error)) error {
-	j.changing.Lock()
-	defer j.changing.Unlock()
+	if err := j.changing.take(ctx); err != nil {
+		return fmt.Errorf("commit job %s: %w", id, err)
+	}
+	defer j.changing.release()
 	ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 	defer cancel()
 	for try := 1; ; try++ {

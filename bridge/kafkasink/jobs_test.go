@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
@@ -285,5 +287,65 @@ func TestHeldBackByWindow(t *testing.T) {
 				t.Errorf("recover returned %v", err)
 			}
 		})
+	}
+}
+
+// Who waits for another change, or for another reader, waits no longer than it wants to.
+func TestJobsWaitWithinContext(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	cfg := config(t, cluster.ListenAddrs(), exactly)
+	jobs := jobsOf(cfg)
+	job, _ := newJob(t, cfg, backfill.Replay, "aaaaaa")
+	put(t, jobs, job)
+
+	within := func(what string, act func(context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		result := make(chan error, 1)
+		go func() { result <- act(ctx) }()
+		if err := kafkatest.Receive(t, result, what); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	began, until, changed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := jobs.change(t.Context(), job.ID, func(have backfill.Job) (backfill.Job, error) {
+			close(began)
+			<-until
+			return have, nil
+		})
+		changed <- err
+	}()
+	kafkatest.Receive(t, began, "a change")
+	within("the other change", func(ctx context.Context) error {
+		_, err := jobs.change(ctx, job.ID, func(have backfill.Job) (backfill.Job, error) { return have, nil })
+		return err
+	})
+	close(until)
+	if err := kafkatest.Receive(t, changed, "the change"); err != nil {
+		t.Fatal(err)
+	}
+
+	asked, answer, read := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ask := sync.OnceFunc(func() { close(asked) })
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.SleepControl(func() {
+			ask()
+			<-answer
+		})
+		return nil, nil, false
+	})
+	list := func(ctx context.Context) error {
+		_, err := jobs.list(ctx)
+		return err
+	}
+	go func() { read <- list(t.Context()) }()
+	kafkatest.Receive(t, asked, "a reader")
+	within("the other reader", list)
+	close(answer)
+	if err := kafkatest.Receive(t, read, "the reader"); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -165,3 +165,33 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 		t.Errorf("a cancelled job's topic went from %d to %d records", held, after)
 	}
 }
+
+// A process whose jobs wait for Kafka ends in time, and another one resumes them.
+func TestE2EJobsEndWithoutKafka(t *testing.T) {
+	t.Parallel()
+	const n, grace = 3000, 15 * time.Second
+	s := newStage(t, startServers(t, owned{kafka: true}), exportsim.Config{Events: n, Latency: 2 * time.Millisecond})
+	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_START"] = "20", s.timeOf(n-1)
+	s.settings["BRIDGE_SHUTDOWN_TIMEOUT"], s.settings["BRIDGE_SESSION_TIMEOUT"] = grace.String(), shortSession.String()
+	s.settings["KAFKA_TRANSACTION_TIMEOUT"] = "10s"
+	s.lock()
+	s.simulate()
+	run := s.run()
+	s.awaitState("idle")
+	id := s.startJob("replay", 0, n-1, `,"windows":200,"parallel":4`) // whose ends are most of the work
+	eventually(t, stepTimeout, "windows", func() bool { return s.httpJob(id).Done > 4 })
+	up := s.servers.kafkaDown()
+	passes(2 * time.Second)
+	took := run.stop()
+	if took > grace {
+		t.Errorf("without Kafka, SIGTERM took %s, want at most BRIDGE_SHUTDOWN_TIMEOUT, %s", took, grace)
+	}
+	s.wantSaid(run, `"msg":"job interrupted"`)
+	up()
+	p, _ := s.command(0, "replay", "--resume", id, "--execute", "--json")
+	if last := s.jobOf(p); last.State != "done" || last.TotalEvents != n-1 {
+		t.Errorf("the command says %+v, want %d events", last, n-1)
+	}
+	s.readJob(s.topic+".replay."+id, "replay").wantWindow(0, n-1)
+	t.Logf("e2e: without Kafka: SIGTERM ended a process with a job in %s", took.Round(time.Millisecond))
+}

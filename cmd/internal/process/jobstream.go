@@ -137,6 +137,7 @@ func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 		return nil, err
 	}
 	cfg.PageSize, cfg.Owner, cfg.Log = export.PageSize, w.all.Owner(), log
+	cfg.ShutdownTimeout /= 2 // the rest is for the job: its last change, and leaving its group
 	return &backfill.Engine{Config: cfg, Source: api, Sink: sink, Close: func() {
 		sink.Close()
 		api.Close()
