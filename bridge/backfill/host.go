@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,6 +14,8 @@ const (
 	// hostedParallel the default of a job.
 	HostedWindows  = 4
 	hostedParallel = 2
+	// keptTroubles is of how many jobs that stopped early a Host knows why.
+	keptTroubles = 32
 )
 
 // ErrStopping means that the process of a Host is shutting down.
@@ -27,21 +30,24 @@ type Host struct {
 	starts  chan *hosted
 	stopped chan struct{} // closed when no job starts any more
 
-	mu   sync.Mutex // guards jobs and what it holds
-	jobs map[string]*hosted
+	mu   sync.Mutex         // guards all below
+	jobs map[string]*hosted // that have not ended
+	// troubles are why jobs stopped early, oldest first.
+	troubles []trouble
 }
 
-// hosted is a job of this process.
+// hosted is a job that this process runs.
 type hosted struct {
 	id      string
 	windows int                                     // that run at a time
 	begin   func(ctx context.Context) (*Run, error) // commits that the job begins
 	begun   chan error                              // of begin
 
-	run     *Run // nil before it has begun, and when it has ended
-	ended   bool
-	trouble error // why it ended early
+	run *Run // nil before it has begun; guarded by Host.mu
 }
+
+// trouble is why a job stopped early.
+type trouble struct{ id, text string }
 
 // NewHost returns the host of the jobs of these streams. ended is called with each job
 // that has ended or stopped, and the error of its Run.
@@ -68,20 +74,23 @@ func (h *Host) Run(ctx context.Context) {
 // carryOut begins a job and runs it to its end.
 func (h *Host) carryOut(ctx context.Context, j *hosted) {
 	run, err := j.begin(ctx)
-	h.mu.Lock()
-	j.run = run
 	if err != nil {
-		delete(h.jobs, j.id)
-	}
-	h.mu.Unlock()
-	j.begun <- err
-	if err != nil {
+		h.release(j)
+		j.begun <- err
 		return
 	}
-	job, err := run.Do(ctx)
+	run.MaxWindows = HostedWindows
 	h.mu.Lock()
-	j.run, j.ended, j.trouble = nil, true, err
+	j.run = run
 	h.mu.Unlock()
+	j.begun <- nil
+	job, err := run.Do(ctx)
+	if err != nil && !errors.Is(err, ErrCancelled) {
+		h.mu.Lock()
+		h.troubles = append(h.troubles[max(0, len(h.troubles)+1-keptTroubles):], trouble{j.id, err.Error()})
+		h.mu.Unlock()
+	}
+	h.release(j)
 	h.ended(&job, err)
 }
 
@@ -129,7 +138,8 @@ func (h *Host) Start(ctx context.Context, p *Plan) error {
 }
 
 // Resume resumes a job that no process runs, for the operator by; without execute it
-// only checks whether it can. Otherwise it is as Start.
+// only checks whether it can. Otherwise it is as Start. A job that was planned for more
+// than HostedWindows windows at a time keeps its plan.
 func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job, err error) {
 	for _, s := range h.streams {
 		r := s.Resumption(id)
@@ -139,10 +149,6 @@ func (h *Host) Resume(ctx context.Context, id, by string, execute bool) (job Job
 		}
 		if err != nil || !execute {
 			return job, err
-		}
-		if job.AtOnce() > HostedWindows {
-			most := HostedWindows
-			r.Parallel, job.Parallel = &most, most
 		}
 		return job, h.start(ctx, &job, func(ctx context.Context) (*Run, error) {
 			job, err := s.Jobs.Resume(ctx, r)
@@ -171,7 +177,7 @@ func isUnknown(err error) bool {
 }
 
 func (h *Host) start(ctx context.Context, job *Job, begin func(context.Context) (*Run, error)) error {
-	j := &hosted{id: job.ID, windows: min(job.AtOnce(), len(job.Windows)), begin: begin, begun: make(chan error, 1)}
+	j := &hosted{id: job.ID, windows: min(job.AtOnce(), len(job.Windows)-job.Ended(), HostedWindows), begin: begin, begun: make(chan error, 1)}
 	if err := h.reserve(job, j); err != nil {
 		return err
 	}
@@ -198,13 +204,10 @@ func (h *Host) reserve(job *Job, j *hosted) error {
 	defer h.mu.Unlock()
 	windows := j.windows
 	for id, other := range h.jobs {
-		switch {
-		case other.ended:
-		case id == j.id:
+		if id == j.id {
 			return refuse(InUse, job, "this process is running job %s", id)
-		default:
-			windows += other.windows
 		}
+		windows += other.windows
 	}
 	if windows > HostedWindows {
 		return refuse(Busy, job, "this process runs at most %d windows at a time, and its jobs have %d of them", HostedWindows, windows-j.windows)
@@ -219,21 +222,23 @@ func (h *Host) release(j *hosted) {
 	delete(h.jobs, j.id)
 }
 
-// Trouble returns why a job of this process waits, or stopped early; empty if neither.
-func (h *Host) Trouble(id string) string {
+// Trouble returns why a job waits in this process, or stopped in it and is Interrupted;
+// empty if neither. It knows of the last 32 jobs that stopped.
+func (h *Host) Trouble(l *Listed) string {
 	h.mu.Lock()
-	j := h.jobs[id]
-	var run *Run
-	var err error
-	if j != nil {
-		run, err = j.run, j.trouble
+	defer h.mu.Unlock()
+	if j := h.jobs[l.ID]; j != nil {
+		if j.run == nil {
+			return ""
+		}
+		return j.run.Progress().Trouble
 	}
-	h.mu.Unlock()
-	switch {
-	case run != nil:
-		return run.Progress().Trouble
-	case err != nil:
-		return err.Error()
+	if l.Status() == Interrupted {
+		for _, t := range slices.Backward(h.troubles) {
+			if t.id == l.ID {
+				return t.text
+			}
+		}
 	}
 	return ""
 }

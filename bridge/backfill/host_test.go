@@ -3,11 +3,14 @@ package backfill_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
@@ -322,12 +325,80 @@ func TestHostStopsWithoutKafka(t *testing.T) {
 	}
 }
 
+// TestHostResumesWiderJob: a job that was planned for more windows at a time than a process
+// with other work runs keeps them for the process that can.
+func TestHostResumesWiderJob(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 50)
+		plan := w.plan(40, 10)
+		plan.Parallel = 8
+		w.begin(plan)
+		h, ends, stop := w.hosting()
+		for _, execute := range []bool{false, true} {
+			if j, err := h.Resume(t.Context(), plan.ID, "you", execute); err != nil || j.Parallel != 8 {
+				t.Fatalf("execute %t: %d at a time, %v", execute, j.Parallel, err)
+			}
+		}
+		passes(250 * time.Millisecond)
+		if j := w.job(); j.Parallel != 8 || w.most != backfill.HostedWindows {
+			t.Errorf("%d at a time are committed, and %d ran", j.Parallel, w.most)
+		}
+		stop()
+		w.most = 0
+		job, err := w.resume(backfill.Resumption{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := len(job.Windows) - job.Ended()
+		if _, err := w.start(job).Do(t.Context()); err != nil || w.most != min(left, 8) || left <= backfill.HostedWindows {
+			t.Errorf("the next process ran %d of %d windows at a time, %v", w.most, left, err)
+		}
+		w.wantOnce(40)
+		if len(ends()) != 1 {
+			t.Errorf("%v", ends())
+		}
+	})
+}
+
+// TestHostForgets: a process keeps nothing of a job that has ended.
+func TestHostForgets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 50)
+		h, ends, _ := w.hosting()
+		begin := func() weak.Pointer[backfill.Plan] {
+			p, err := h.Plan(t.Context(), stream, ask(40))
+			if err == nil {
+				err = h.Start(t.Context(), p)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return weak.Make(p)
+		}
+		plan := begin()
+		passes(time.Minute)
+		runtime.GC()
+		if len(ends()) != 1 || plan.Value() != nil {
+			t.Errorf("%d jobs have ended, and the plan is kept: %t", len(ends()), plan.Value() != nil)
+		}
+	})
+}
+
 // TestHostEndsEarly: a job that is cancelled stops, and one that cannot go on says why.
 func TestHostEndsEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 50)
 		h, ends, _ := w.hosting()
+		trouble := func(id string) string {
+			all, err := w.jobs.Overview(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h.Trouble(&all[slices.IndexFunc(all, func(l backfill.Listed) bool { return l.ID == id })])
+		}
 		id := started(t, h, ask(40))
 		passes(150 * time.Millisecond)
 		c := backfill.Cancellation{ID: id, By: "me", Why: "wrong month"}
@@ -338,8 +409,8 @@ func TestHostEndsEarly(t *testing.T) {
 			t.Errorf("%+v, %v", j, err)
 		}
 		passes(time.Minute)
-		if err := ends()[id]; !errors.Is(err, backfill.ErrCancelled) || !strings.Contains(h.Trouble(id), "wrong month") {
-			t.Errorf("it ended with %v, %q", err, h.Trouble(id))
+		if err := ends()[id]; !errors.Is(err, backfill.ErrCancelled) || trouble(id) != "" {
+			t.Errorf("it ended with %v, %q", err, trouble(id))
 		}
 		c.ID = "zzzzzz"
 		if _, err := h.Cancel(t.Context(), c, true); reasonOf(err) != backfill.Unknown {
@@ -351,11 +422,15 @@ func TestHostEndsEarly(t *testing.T) {
 		again.AllowOverlap = true
 		id = started(t, h, again)
 		passes(time.Minute)
-		if err := ends()[id]; err == nil || !strings.Contains(h.Trouble(id), "no key") {
-			t.Errorf("it ended with %v, %q", err, h.Trouble(id))
+		if err := ends()[id]; err == nil || !strings.Contains(trouble(id), "no key") {
+			t.Errorf("it ended with %v, %q", err, trouble(id))
 		}
-		if h.Trouble("zzzzzz") != "" {
+		if h.Trouble(&backfill.Listed{Job: backfill.Job{ID: "zzzzzz", State: backfill.Running}}) != "" {
 			t.Error("a job of nobody has trouble")
+		}
+		w.log.members = func(string) []kafkagroup.Member { return []kafkagroup.Member{{ClientID: "somebody"}} }
+		if text := trouble(id); text != "" {
+			t.Errorf("a job that another process runs has the trouble of this one: %s", text)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,9 @@ type Worker struct {
 	// RateLimit is the maximum number of requests per second of all windows
 	// together; 0 is no limit.
 	RateLimit float64
+	// MaxWindows bounds the windows that run at a time, as the job's Parallel does; 0
+	// is no bound.
+	MaxWindows int
 	// By is the operator, recorded in the job.
 	By string
 	// Retrying, if not nil, is called before a change of the job is retried.
@@ -171,7 +175,7 @@ func (r *Run) watched(ctx context.Context, owned bridge.Ownership) error {
 	return err
 }
 
-// runAll runs the windows, AtOnce of them at a time. The first error stops the other
+// runAll runs the windows, so many of them at a time. The first error stops the other
 // windows at the end of their transactions.
 func (r *Run) runAll(ctx context.Context, stop context.CancelCauseFunc) error {
 	var left []int
@@ -182,7 +186,7 @@ func (r *Run) runAll(ctx context.Context, stop context.CancelCauseFunc) error {
 	}
 	queue := make(chan int)
 	var workers sync.WaitGroup
-	for range min(r.job.AtOnce(), len(left)) {
+	for range min(r.job.AtOnce(), cmp.Or(r.MaxWindows, len(left)), len(left)) {
 		workers.Go(func() {
 			for n := range queue {
 				if err := r.runWindow(ctx, n); err != nil {

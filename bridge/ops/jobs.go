@@ -18,7 +18,7 @@ type Jobs interface {
 	Start(ctx context.Context, p *backfill.Plan) error
 	Resume(ctx context.Context, id, by string, execute bool) (backfill.Job, error)
 	Cancel(ctx context.Context, c backfill.Cancellation, execute bool) (backfill.Job, error)
-	Trouble(id string) string
+	Trouble(l *backfill.Listed) string
 }
 
 // statePlanned is the state of a job that is not committed.
@@ -84,8 +84,8 @@ func (h *handler) jobs(ctx context.Context, _ *http.Request) (any, error) {
 	jobs := make([]job, len(all))
 	for i := range all {
 		jobs[i] = jobOf(&all[i])
-		if h.Jobs != nil && all[i].State == backfill.Running {
-			jobs[i].Trouble = h.Jobs.Trouble(all[i].ID)
+		if h.Jobs != nil {
+			jobs[i].Trouble = h.Jobs.Trouble(&all[i])
 		}
 	}
 	return struct {

@@ -67,7 +67,12 @@ func (f *fakeJobs) Cancel(_ context.Context, c backfill.Cancellation, execute bo
 	return j, f.err
 }
 
-func (f *fakeJobs) Trouble(id string) string { return "the API is away from " + id }
+func (f *fakeJobs) Trouble(l *backfill.Listed) string {
+	if l.Status() != backfill.Interrupted {
+		return ""
+	}
+	return "the API is away from " + l.ID
+}
 
 // jobSite is a site with jobs, and what it logs.
 func jobSite(cfg ops.Config) (*site, *fakeJobs, *strings.Builder) {
