@@ -17,8 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"exportbridge/bridge"
 )
 
@@ -31,7 +29,7 @@ type Client struct {
 	cfg      Config
 	endpoint *url.URL
 	http     *http.Transport
-	limit    *rate.Limiter
+	turns    *turns
 	auth     *credentials
 	faults   faults
 	memory   pageBuffers
@@ -66,7 +64,7 @@ func New(cfg Config) (*Client, error) {
 	preset := presets[cfg.Resource]
 	endpoint, errURL := cfg.endpoint(preset)
 	transport, errHTTP := newTransport(&cfg)
-	limit, errRate := parseRate(cfg.RateLimit)
+	own, errRate := parseRate(cfg.RateLimit)
 	ahead, errAhead := newPageDecoder(&cfg, preset)
 	if err := errors.Join(errURL, errHTTP, errRate, errAhead); err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
@@ -75,11 +73,14 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
+	if cfg.Limits == nil {
+		cfg.Limits = new(Limits)
+	}
 	c := &Client{
 		cfg:            cfg,
 		endpoint:       endpoint,
 		http:           transport,
-		limit:          rate.NewLimiter(limit, 1),
+		turns:          cfg.Limits.of(&cfg, own),
 		earlyThreshold: earlyAfter,
 		ahead:          ahead,
 		decoder:        decoder,
@@ -258,11 +259,10 @@ func (c *Client) report(err error) {
 func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge.Page, answer, error) {
 	c.behind.makeRoom()
 	queued := time.Now()
-	if err := c.limit.Wait(ctx); err != nil {
-		// Wait also refuses when ctx would end before the turn comes.
-		return nil, answer{}, c.faults.of(at, &bridge.Fault{Code: codeTimeout, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"})
+	if fault := c.turns.wait(ctx); fault != nil {
+		return nil, answer{}, c.faults.of(at, fault)
 	}
-	if c.cfg.Waited != nil && c.limit.Limit() != rate.Inf {
+	if c.cfg.Waited != nil && c.turns.limited() {
 		c.cfg.Waited(time.Since(queued))
 	}
 	renewed, err := c.auth.authorize(ctx, time.Now())
@@ -281,6 +281,9 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 		return nil, answer{}, c.faults.of(at, c.faults.connection(at, err, fmt.Sprintf("no answer within %s", c.cfg.Timeout)))
 	}
 	if fault := c.refused(at, resp); fault != nil {
+		if fault.Class == bridge.Throttled {
+			c.turns.key.hold(fault.RetryAfter)
+		}
 		discard(resp.Body)
 		t.cancel()
 		return nil, answer{}, c.faults.of(at, fault)

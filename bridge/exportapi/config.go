@@ -28,6 +28,10 @@ type Config struct {
 	// Waited, if not nil, is called before every request under a RateLimit with
 	// the time spent waiting for it.
 	Waited func(time.Duration)
+	// Limits are shared with the other clients of the process; nil shares nothing.
+	Limits *Limits
+	// Beside is set for a client that reads the export beside the streams.
+	Beside bool
 
 	URL string `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
 	Auth
@@ -35,7 +39,7 @@ type Config struct {
 	Events        []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, empty for all; only for the resource events" example:"orderPlaced,userSignedUp"`
 	PageSize      int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items per page, 1 to 1000"`
 	Timeout       time.Duration `env:"EXPORT_TIMEOUT" stream:"yes" desc:"timeout of one request, from connecting to the last byte; a third of it for connecting, two thirds for the response header"`
-	RateLimit     string        `env:"EXPORT_RATE_LIMIT" stream:"yes" desc:"maximum request rate per second, minute or hour; empty for no limit" example:"10/s"`
+	RateLimit     string        `env:"EXPORT_RATE_LIMIT" stream:"yes" desc:"maximum request rate per second, minute or hour, shared by the streams and jobs of the process with the same API key; jobs use at most half of it; empty for no limit" example:"10/s"`
 	Path          string        `env:"EXPORT_PATH" stream:"yes" desc:"path below EXPORT_URL; empty for the resource's default" example:"/events"`
 	ItemsField    string        `env:"EXPORT_ITEMS_FIELD" stream:"yes" desc:"member of the page that holds the items"`
 	CursorField   string        `env:"EXPORT_CURSOR_FIELD" stream:"yes" desc:"member of the page that holds the next cursor"`

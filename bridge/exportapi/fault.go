@@ -26,6 +26,13 @@ const (
 	codeSize    = "size"
 )
 
+// codeThrottled is also the code of a request that was not sent because of another
+// one's 429.
+const (
+	codeThrottled = "429"
+	hintThrottled = "retrying after the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
+)
+
 // faults describes a client's failed requests. It may be used concurrently.
 type faults struct {
 	cfg      *Config
@@ -165,7 +172,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	switch {
 	case code == http.StatusTooManyRequests || code == http.StatusForbidden && waitOf(resp) > 0:
 		f.Class, f.RetryAfter = bridge.Throttled, waitOf(resp)
-		f.Hint = "retrying after the requested delay; to lower the request rate set EXPORT_RATE_LIMIT, for example 1/s"
+		f.Hint = hintThrottled
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
 		f.Hint = e.authHint()

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi"
 )
 
 const emptyPage = `{"items":[],"nextCursor":null}`
@@ -202,6 +203,41 @@ func TestRateLimit(t *testing.T) {
 	}
 	if took := time.Since(began); took < 149*time.Millisecond {
 		t.Errorf("4 requests at 20/s took %v, want at least 150ms", took)
+	}
+}
+
+// TestThrottledKey: a 429 is for all clients with the key, which send nothing until the
+// requested delay is over.
+func TestThrottledKey(t *testing.T) {
+	t.Parallel()
+	var seen recorder
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.saw(r)
+		if r.Header.Get("X-Api-Key") == testKey {
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		answer(emptyPage)(w, r)
+	}))
+	t.Cleanup(server.Close)
+	var limits exportapi.Limits
+	client := func(key string, beside bool) *exportapi.Client {
+		cfg := config(t, map[string]string{"EXPORT_URL": server.URL, "EXPORT_API_KEY": key})
+		cfg.Limits, cfg.Beside = &limits, beside
+		return connect(t, cfg)
+	}
+	for i, c := range []*exportapi.Client{client(testKey, false), client(testKey, true), client(testKey, false)} {
+		_, err := fetchAll(t, c, bridge.Position{})
+		if f := wantFault(t, err); f.Class != bridge.Throttled || f.Code != "429" || f.RetryAfter <= 50*time.Second || f.RetryAfter > time.Minute {
+			t.Errorf("client %d: %+v", i, f)
+		}
+	}
+	if n := len(seen.all()); n != 1 {
+		t.Errorf("the API saw %d requests with a key that it throttles", n)
+	}
+	if _, err := fetchAll(t, client("other", false), bridge.Position{}); err != nil {
+		t.Errorf("another key: %v", err)
 	}
 }
 

@@ -22,6 +22,7 @@ type httpJob struct {
 	PlanHash           string  `json:"plan_hash"`
 	RateLimit          float64 `json:"rate_limit"`
 	Notes              []string
+	Trouble            string
 }
 
 // httpJob returns a job as the HTTP server lists it.
@@ -170,28 +171,58 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 func TestE2EJobsEndWithoutKafka(t *testing.T) {
 	t.Parallel()
 	const n, grace = 3000, 15 * time.Second
-	s := newStage(t, startServers(t, owned{kafka: true}), exportsim.Config{Events: n, Latency: 2 * time.Millisecond})
+	kafka, proxy := proxied(t)
+	s := newStage(t, kafka, exportsim.Config{Events: n, Latency: 2 * time.Millisecond})
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_START"] = "20", s.timeOf(n-1)
-	s.settings["BRIDGE_SHUTDOWN_TIMEOUT"], s.settings["BRIDGE_SESSION_TIMEOUT"] = grace.String(), shortSession.String()
-	s.settings["KAFKA_TRANSACTION_TIMEOUT"] = "10s"
+	s.settings["BRIDGE_SHUTDOWN_TIMEOUT"], s.settings["KAFKA_TRANSACTION_TIMEOUT"] = grace.String(), "10s"
 	s.lock()
 	s.simulate()
 	run := s.run()
 	s.awaitState("idle")
 	id := s.startJob("replay", 0, n-1, `,"windows":200,"parallel":4`) // whose ends are most of the work
 	eventually(t, stepTimeout, "windows", func() bool { return s.httpJob(id).Done > 4 })
-	up := s.servers.kafkaDown()
+	proxy.Blackhole(true)
 	passes(2 * time.Second)
 	took := run.stop()
-	if took > grace {
+	if took > grace+3*time.Second {
 		t.Errorf("without Kafka, SIGTERM took %s, want at most BRIDGE_SHUTDOWN_TIMEOUT, %s", took, grace)
 	}
 	s.wantSaid(run, `"msg":"job interrupted"`)
-	up()
+	proxy.Blackhole(false)
 	p, _ := s.command(0, "replay", "--resume", id, "--execute", "--json")
 	if last := s.jobOf(p); last.State != "done" || last.TotalEvents != n-1 {
 		t.Errorf("the command says %+v, want %d events", last, n-1)
 	}
 	s.readJob(s.topic+".replay."+id, "replay").wantWindow(0, n-1)
 	t.Logf("e2e: without Kafka: SIGTERM ended a process with a job in %s", took.Round(time.Millisecond))
+}
+
+// A stream and the jobs beside it stay together below EXPORT_RATE_LIMIT.
+func TestE2EJobsShareTheRateLimit(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n})
+	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_RATE_LIMIT"] = "20", "20/s"
+	s.lock()
+	s.simulate("--rate-limit", "30/s")
+	run := s.run()
+	s.awaitState("running")
+	var ids []string
+	for range 4 {
+		ids = append(ids, s.startJob("replay", 0, n/2, `,"windows":1`))
+	}
+	busy := s.published() + 60*20
+	eventually(t, stepTimeout, "the stream beside its jobs", func() bool { return s.published() > busy })
+	events := 0
+	for _, id := range ids {
+		j := s.httpJob(id)
+		events += j.Events
+		if j.State != "running" || j.Trouble != "" || j.Events == 0 {
+			t.Errorf("job %s is %s with %d events: %s", id, j.State, j.Events, j.Trouble)
+		}
+	}
+	if throttled := s.metric("source_requests_total", `code="429"`); throttled > 0 || events > busy*3/2 {
+		t.Errorf("%.0f requests of the stream were throttled; its jobs read %d events", throttled, events)
+	}
+	run.stop()
 }

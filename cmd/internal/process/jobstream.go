@@ -30,6 +30,9 @@ func JobStream(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfi
 	if err != nil {
 		return nil, err
 	}
+	if st.Export.Limits == nil { // in a process of their own
+		st.Export.Limits = new(exportapi.Limits)
+	}
 	plans, w := kafkasink.NewJobs(st.Kafka), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Stream{
 		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
@@ -108,8 +111,7 @@ func (w *jobPorts) Create(ctx context.Context, j *backfill.Job) (id string, err 
 
 // checkAPI requests one page, with the filter of the job.
 func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
-	export := w.Export
-	export.Events = events
+	export := w.export(events)
 	api, err := exportapi.New(export)
 	if err != nil {
 		return err
@@ -119,13 +121,20 @@ func (w *jobPorts) checkAPI(ctx context.Context, events []string) error {
 	return err
 }
 
+// export is the configuration of a job's requests. The job limits those of all its
+// windows.
+func (w *jobPorts) export(events []string) exportapi.Config {
+	export := w.Export
+	export.Events, export.RateLimit, export.Beside = events, "", true
+	return export
+}
+
 // open opens a window. Its bridge has the settings of the stream, and the page size of
 // the job.
 func (w *jobPorts) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 	log := w.log.With("job", j.ID)
-	export, kafka, cfg := w.Export, w.window(j, n), w.Engine
+	export, kafka, cfg := w.export(j.Events), w.window(j, n), w.Engine
 	export.PageSize = cmp.Or(j.PageSize, export.PageSize)
-	export.Events, export.RateLimit = j.Events, "" // all windows share one limit
 	api, err := exportapi.New(export)
 	if err != nil {
 		return nil, err
@@ -164,6 +173,7 @@ func (p *Process) hostJobs(s *config.Settings) error {
 	var streams []*backfill.Stream
 	for i := range s.Streams {
 		st := &s.Streams[i]
+		st.Export.Limits = &p.limits
 		st.Engine.PrefetchBytes = max(1, st.Engine.PrefetchBytes/backfill.HostedWindows)
 		log := p.log.With(logStream, st.Name)
 		js, err := JobStream(s, st, log)

@@ -51,6 +51,7 @@ type Process struct {
 	jobs    *backfill.Host           // nil without a server
 	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
+	limits  exportapi.Limits // of the requests of all streams and jobs
 }
 
 // stream is one stream and its adapters.
@@ -188,6 +189,7 @@ func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
 // wire makes one stream's adapters and its bridge.
 func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error) {
 	log := p.log.With(logStream, st.Name)
+	st.Export.Limits = &p.limits
 	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
 	said, kafka := LogChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
