@@ -35,7 +35,7 @@ type Config struct {
 
 	URL string `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
 	Auth
-	Resource      string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"resource to export"`
+	Resource      string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"resource to export; a stream named after a resource exports that one"`
 	Events        []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, empty for all; only for the resource events" example:"orderPlaced,userSignedUp"`
 	PageSize      int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items per page, 1 to 1000"`
 	Timeout       time.Duration `env:"EXPORT_TIMEOUT" stream:"yes" desc:"timeout of one request, from connecting to the last byte; a third of it for connecting, two thirds for the response header"`
@@ -46,7 +46,7 @@ type Config struct {
 	CursorParam   string        `env:"EXPORT_CURSOR_PARAM" stream:"yes" desc:"query parameter of the cursor"`
 	PageSizeParam string        `env:"EXPORT_PAGE_SIZE_PARAM" stream:"yes" desc:"query parameter of the page size"`
 	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, which sends the key in clear text"`
-	LinkLocal     bool          `env:"EXPORT_ALLOW_LINK_LOCAL" stream:"yes" desc:"allow link-local addresses, where clouds serve instance metadata and credentials"`
+	LinkLocal     bool          `env:"EXPORT_ALLOW_LINK_LOCAL" stream:"yes" desc:"allow link-local and other addresses where clouds serve instance metadata and credentials"`
 	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
 	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; a page has at most 10,000 items"`
 	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
@@ -154,8 +154,8 @@ func (c *Config) remote(variable, text, example string) (*url.URL, error) {
 		return nil, bridge.Problemf(variable, "must not contain a fragment, for example %s", example)
 	case u.Scheme == "http" && !c.InsecureHTTP && !loopback(u.Hostname()):
 		return nil, bridge.Problemf(variable, "is plain HTTP to a remote host, which sends the key in clear text; use https, or set EXPORT_INSECURE_HTTP=true")
-	case !c.LinkLocal && linkLocalHost(u.Hostname()):
-		return nil, bridge.Problemf(variable, "is a link-local address, which serves cloud instance metadata; use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
+	case !c.LinkLocal && metadataHost(u.Hostname()):
+		return nil, bridge.Problemf(variable, "is a link-local address, or another one that serves cloud instance metadata; use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
 	}
 	return u, nil
 }
@@ -165,15 +165,9 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-func linkLocalHost(host string) bool {
+func metadataHost(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return err == nil && linkLocal(addr)
-}
-
-// linkLocal reports whether an address is link-local, where clouds serve
-// instance metadata.
-func linkLocal(addr netip.Addr) bool {
-	return addr.Unmap().WithZone("").IsLinkLocalUnicast()
+	return err == nil && servesMetadata(addr)
 }
 
 // proxy returns the proxy's URL, or nil for none and for "environment".

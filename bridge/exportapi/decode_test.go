@@ -243,6 +243,9 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 	t.Parallel()
 	for address, refused := range map[string]bool{
 		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.0.1]:443": true, "127.0.0.1:80": false, "10.0.0.1:80": false, "[::1]:80": false,
+		"100.100.100.200:80": true, "168.63.129.16:80": true, "192.0.0.192:80": true, "[fd00:ec2::254]:80": true, "[fd00:ec2::23]:80": true,
+		"[fd20:ce::254]:80": true, "[fd00:c1::a9fe:a9fe]:80": true, "[fd00:42::42]:80": true, "[::ffff:168.63.129.16]:443": true,
+		"[64:ff9b::a9fe:a9fe]:80": true, "100.100.100.201:80": false, "168.63.129.17:80": false, "[fd00:ec3::254]:80": false, "[64:ff9b::a00:1]:80": false,
 	} {
 		if err := refuseLinkLocal("tcp", address, nil); (err != nil) != refused {
 			t.Errorf("%s: %v", address, err)

@@ -60,7 +60,7 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 	switch {
 	case errors.Is(err, errLinkLocal):
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeNetwork, Reason: bridge.ReasonConfig, Err: text,
-			Hint: "link-local addresses serve cloud instance metadata and credentials; check EXPORT_URL and DNS, or set EXPORT_ALLOW_LINK_LOCAL=true"}
+			Hint: "the address serves cloud instance metadata and credentials; check EXPORT_URL and DNS, or set EXPORT_ALLOW_LINK_LOCAL=true"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &bridge.Fault{Code: codeTimeout, Err: errors.New(late),
 			Hint: "retrying; if it persists, raise EXPORT_TIMEOUT or lower EXPORT_PAGE_SIZE"}

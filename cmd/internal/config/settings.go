@@ -243,7 +243,7 @@ func (l *loader) fillKafka(st *Stream) {
 func defaultTopic(stream string) string { return "export." + stream }
 
 // chooseResource sets the resource of a stream: a stream named after a resource
-// exports that one, any other requires the setting.
+// exports that one, any other requires the setting, for itself or for all streams.
 func (l *loader) chooseResource(st *Stream, from place) {
 	const name = "EXPORT_RESOURCE"
 	own := streamPrefix(st.Name) + name
@@ -255,11 +255,10 @@ func (l *loader) chooseResource(st *Stream, from place) {
 	switch named := slices.Contains(resources, st.Name); {
 	case named && from.kind == FromDefault:
 		st.Export.Resource = st.Name
-	case named && st.Export.Resource == st.Name:
-	case named:
+	case named && st.Export.Resource != st.Name:
 		l.add(name, fmt.Sprintf("%s: %s is not for stream %s, which is named after a resource; set BRIDGE_STREAMS=%s, or %s=%s",
 			from.name, st.Export.Resource, st.Name, st.Export.Resource, own, st.Export.Resource))
-	default:
+	case !named && from.kind == FromDefault:
 		l.add(name, fmt.Sprintf("%s: is required, because stream %s is not named after a resource, for example %s", own, st.Name, resources[0]))
 	}
 }

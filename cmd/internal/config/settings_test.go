@@ -130,7 +130,6 @@ func TestLoadProblems(t *testing.T) {
 			"names of streams",
 			[]string{"BRIDGE_STREAMS=events,events,a-b,a_b,-x," + strings.Repeat("y", 64), "EXPORT_RESOURCE=events"},
 			[]string{
-				"STREAM_A_B_EXPORT_RESOURCE: is required, because stream a-b is not named after a resource, for example events",
 				`BRIDGE_STREAMS: "events" is listed twice, for example events,users`,
 				`BRIDGE_STREAMS: "a-b" and "a_b" would share their variables STREAM_A_B_..., rename one`,
 				`BRIDGE_STREAMS: "-x" is not a name of a-z, 0-9, _ and -, at most 63 long; commas are between names, for example events,users`,
@@ -143,6 +142,14 @@ func TestLoadProblems(t *testing.T) {
 			[]string{"EXPORT_RESOURCE: users is not for stream events, which is named after a resource; set BRIDGE_STREAMS=users, or STREAM_EVENTS_EXPORT_RESOURCE=users"},
 		},
 		{"resource of a stream", []string{"STREAM_EVENTS_EXPORT_RESOURCE=users"}, nil},
+		{
+			"no resource",
+			[]string{"BRIDGE_STREAMS=clicks,a-b"},
+			[]string{
+				"STREAM_CLICKS_EXPORT_RESOURCE: is required, because stream clicks is not named after a resource, for example events",
+				"STREAM_A_B_EXPORT_RESOURCE: is required, because stream a-b is not named after a resource, for example events",
+			},
+		},
 		{
 			"one stream's mistake",
 			[]string{"BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_PAGE_SIZE=0"},
@@ -264,4 +271,26 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestResourceOfAllStreams: EXPORT_RESOURCE holds for each stream without its own.
+func TestResourceOfAllStreams(t *testing.T) {
+	t.Parallel()
+	for _, environ := range [][]string{
+		{"BRIDGE_STREAMS=clicks,orders,users", "EXPORT_RESOURCE=events", "STREAM_ORDERS_EXPORT_RESOURCE=sessions", "STREAM_USERS_EXPORT_RESOURCE=users"},
+		{"BRIDGE_STREAMS=clicks,orders,users", "EXPORT_RESOURCE=events", "STREAM_ORDERS_EXPORT_RESOURCE=sessions", "STREAM_USERS_EXPORT_RESOURCE_FILE=" + writeFile(t, "resource", "users")},
+	} {
+		s, err := Load(Sources{Environ: append(environ, "EXPORT_API_KEY=k")}, UsesAll)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, st := range s.Streams {
+			got = append(got, st.Export.Resource, st.Engine.Origin.Resource, st.Kafka.Resource)
+		}
+		want := []string{"events", "events", "events", "sessions", "sessions", "sessions", "users", "users", "users"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", environ, diff)
+		}
+	}
 }
