@@ -157,10 +157,7 @@ func TestImageBuilds(t *testing.T) {
 		if runtime.GOOS != "linux" {
 			continue
 		}
-		want := name + " "
-		if name == "exportbridge" {
-			want += "v1.2.3 of abc123 (go"
-		}
+		want := name + " v1.2.3 of abc123 (go"
 		said, err := exec.Command(binary, "version").Output()
 		if err != nil || !strings.HasPrefix(string(said), want) {
 			t.Errorf("version: %q, %v", said, err)
