@@ -307,3 +307,26 @@ func TestForbiddenForAWhile(t *testing.T) {
 		}
 	}
 }
+
+// TestQuotaUsedUp sends nothing while a page has said that no request is left.
+func TestQuotaUsedUp(t *testing.T) {
+	t.Parallel()
+	var seen recorder
+	left := "1"
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		seen.saw(r)
+		w.Header().Set("X-RateLimit-Remaining", left)
+		w.Header().Set("X-RateLimit-Reset", "30")
+		left = "0"
+		answer(emptyPage)(w, r)
+	}, nil)
+	for range 2 {
+		if _, err := fetchAll(t, c, bridge.Position{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := fetchAll(t, c, bridge.Position{})
+	if f := wantFault(t, err); f.Class != bridge.Throttled || f.RetryAfter < 25*time.Second || len(seen.all()) != 2 {
+		t.Errorf("got %+v after %d requests, want to wait 30s after 2", f, len(seen.all()))
+	}
+}

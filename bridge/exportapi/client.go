@@ -288,6 +288,7 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 		t.cancel()
 		return nil, answer{}, c.faults.of(at, fault)
 	}
+	c.turns.key.hold(quotaWait(resp.Header, time.Now())) // 0 while requests are left
 	page, err := c.page(t, resp)
 	if err != nil {
 		return nil, answer{}, err

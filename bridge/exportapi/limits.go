@@ -83,7 +83,7 @@ func (k *keyLimit) held() *bridge.Fault {
 	}
 	return &bridge.Fault{
 		Class: bridge.Throttled, Code: codeThrottled, RetryAfter: left, Hint: hintThrottled,
-		Err: fmt.Errorf("no request for %s, as the API requested from another client with this key", left.Round(time.Second)),
+		Err: fmt.Errorf("no request for %s: the API asked the clients with this key to wait", left.Round(time.Second)),
 	}
 }
 
