@@ -207,6 +207,19 @@ func (c *Checkpoint) SamePosition(other *Checkpoint) bool {
 		(c.Cursor != "" || c.Origin.Start == other.Origin.Start)
 }
 
+// MovedTo returns the commit that the epoch of c began at, nil if it is unknown or was
+// none.
+func (c *Checkpoint) MovedTo() *Version {
+	ch := c.Change
+	switch {
+	case ch == nil || ch.From.Epoch+1 != c.Epoch: // the request of an earlier epoch
+		return nil
+	case !ch.Moves():
+		return &ch.From
+	}
+	return ch.To
+}
+
 // Position returns the position of the next request.
 func (c *Checkpoint) Position() Position {
 	return Position{Cursor: c.Cursor, Start: c.Origin.Start, End: c.Origin.End, Window: c.Origin.End != 0}

@@ -13,31 +13,49 @@ import (
 )
 
 // EntryAt returns the newest entry of the current branch committed at or before
-// t, or bridge.ErrNoEntry.
-func (h *history) EntryAt(ctx context.Context, t time.Time) (bridge.Entry, error) {
+// t, or bridge.ErrNoEntry, and the next newer one, nil if there is none.
+func (h *history) EntryAt(ctx context.Context, t time.Time) (e bridge.Entry, next *bridge.Entry, err error) {
 	op := fmt.Sprintf("history entry of %s at %s", h.name, t.UTC().Format(time.RFC3339))
 	branch, _, err := h.branch(ctx)
 	if err != nil {
-		return bridge.Entry{}, fmt.Errorf("%s: %w", op, err)
+		return e, nil, fmt.Errorf("%s: %w", op, err)
 	}
 	i := slices.IndexFunc(branch, func(n node) bool { return n.at <= t.UnixMilli() })
 	switch {
 	case i >= 0:
-		return h.first(ctx, branch[i:])
+		return h.neighbors(ctx, branch, i)
 	case len(branch) > 0:
 		oldest := time.UnixMilli(branch[len(branch)-1].at).UTC()
-		return bridge.Entry{}, fmt.Errorf("%s: %w: the current branch begins at %s", op, bridge.ErrNoEntry, oldest.Format(time.RFC3339))
+		return e, nil, fmt.Errorf("%s: %w: the current branch begins at %s", op, bridge.ErrNoEntry, oldest.Format(time.RFC3339))
 	}
-	return bridge.Entry{}, fmt.Errorf("%s: %w", op, bridge.ErrNoEntry)
+	return e, nil, fmt.Errorf("%s: %w", op, bridge.ErrNoEntry)
+}
+
+// neighbors returns the first of the branch's entries from i on that still exists, and
+// the next newer one, nil if there is none.
+func (h *history) neighbors(ctx context.Context, branch []node, i int) (e bridge.Entry, next *bridge.Entry, err error) {
+	if e, err = h.first(ctx, branch[i:]); err != nil {
+		return e, nil, err
+	}
+	newer := slices.Clone(branch[:i])
+	slices.Reverse(newer)
+	switch found, err := h.first(ctx, newer); {
+	case err == nil:
+		return e, &found, nil
+	case !errors.Is(err, bridge.ErrNoEntry):
+		return e, nil, err
+	}
+	return e, nil, nil
 }
 
 // Back returns the newest entry of the current branch at least that many pages
-// before the checkpoint, or bridge.ErrNoEntry.
-func (h *history) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
+// before the checkpoint, or bridge.ErrNoEntry, and the next newer one, nil if there is
+// none.
+func (h *history) Back(ctx context.Context, pages int64) (e bridge.Entry, next *bridge.Entry, err error) {
 	op := fmt.Sprintf("history entry of %s %d pages back", h.name, pages)
 	branch, now, err := h.branch(ctx)
 	if err != nil {
-		return bridge.Entry{}, fmt.Errorf("%s: %w", op, err)
+		return e, nil, fmt.Errorf("%s: %w", op, err)
 	}
 	// Along a branch the pages never grow towards the past.
 	var oldest int64
@@ -48,11 +66,11 @@ func (h *history) Back(ctx context.Context, pages int64) (bridge.Entry, error) {
 	})
 	switch {
 	case err != nil:
-		return bridge.Entry{}, fmt.Errorf("%s: %w", op, err)
+		return e, nil, fmt.Errorf("%s: %w", op, err)
 	case i == len(branch):
-		return bridge.Entry{}, fmt.Errorf("%s: %w: it goes back %d pages", op, bridge.ErrNoEntry, now.Pages-oldest)
+		return e, nil, fmt.Errorf("%s: %w: it goes back %d pages", op, bridge.ErrNoEntry, now.Pages-oldest)
 	}
-	return h.first(ctx, branch[i:])
+	return h.neighbors(ctx, branch, i)
 }
 
 // Around returns the newest entry of the current branch whose PositionTime is before
@@ -237,8 +255,9 @@ func (h *history) parent(ctx context.Context, from, to bridge.Checkpoint) (strin
 		return noParent, nil
 	case from.SamePosition(&to):
 		return from.String(), nil
-	case to.Change != nil && to.Change.To != nil:
-		return to.Change.To.String(), nil
+	}
+	if parent := to.MovedTo(); parent != nil {
+		return parent.String(), nil
 	}
 	nodes, err := h.index(ctx)
 	if err != nil {

@@ -204,13 +204,13 @@ func TestHistoryIsATree(t *testing.T) {
 		wantParent(t, w.entry(back), &left)
 		wantBack(t, w, 1, first[9])
 		wantBack(t, w, 11, bridge.Version{})
-		if _, err := w.store.Back(t.Context(), 12); !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
+		if _, _, err := w.store.Back(t.Context(), 12); !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
 			t.Errorf("too far back: %v, want ErrNoEntry and how far it goes", err)
 		}
 
 		nowhere := w.reset(1000, bridge.Target{Cursor: "from another system"})
 		wantParent(t, w.entry(nowhere), nil)
-		if _, err := w.store.Back(t.Context(), 1); !errors.Is(err, bridge.ErrNoEntry) {
+		if _, _, err := w.store.Back(t.Context(), 1); !errors.Is(err, bridge.ErrNoEntry) {
 			t.Errorf("back before a root: %v, want ErrNoEntry", err)
 		}
 		start := w.reset(1000, bridge.Target{})
@@ -236,6 +236,12 @@ func TestHistoryOfACommitBetween(t *testing.T) {
 	wantParent(t, w.entry(rewound), &between)
 	wantBack(t, w, 0, rewound)
 	wantBack(t, w, 1, before)
+	if _, next, err := w.store.Back(t.Context(), 1); err != nil || next == nil || next.Version != rewound {
+		t.Errorf("the entry after %s is %+v, %v, want %s", before, next, err, rewound)
+	}
+	if _, next, err := w.store.EntryAt(t.Context(), time.UnixMilli(w.now.WrittenAt)); err != nil || next != nil {
+		t.Errorf("the entry after the newest is %+v, %v", next, err)
+	}
 }
 
 // TestHistoryNewEpochInPlace: an epoch that goes on where the one before was
@@ -260,7 +266,7 @@ func wantParent(t *testing.T, e bridge.Entry, want *bridge.Version) {
 
 func wantBack(t *testing.T, w *writer, pages int64, want bridge.Version) {
 	t.Helper()
-	e, err := w.store.Back(t.Context(), pages)
+	e, _, err := w.store.Back(t.Context(), pages)
 	if err != nil || e.Version != want {
 		t.Errorf("%d pages back from %s is %s, want %s: %v", pages, w.now.Version, e.Version, want, err)
 	}
@@ -282,12 +288,12 @@ func TestEntryAt(t *testing.T) {
 			35: {Seq: 1}, // the abandoned branch does not count
 			50: rewound, 59: rewound, 60: {Epoch: 1, Seq: 1}, 1 << 40: {Epoch: 1, Seq: 1},
 		} {
-			e, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin+seconds*1000))
+			e, _, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin+seconds*1000))
 			if err != nil || e.Version != want {
 				t.Errorf("after %d s: %s, want %s: %v", seconds, e.Version, want, err)
 			}
 		}
-		_, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin-1))
+		_, _, err := w.store.EntryAt(t.Context(), time.UnixMilli(begin-1))
 		if !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "2023-11-14T22:13:20Z") {
 			t.Errorf("before the history: %v, want ErrNoEntry and when it begins", err)
 		}
@@ -457,7 +463,7 @@ func TestThinIsBounded(t *testing.T) {
 			t.Errorf("one call removed %d entries", removed)
 		}
 		total += removed
-		if e, err := w.store.Back(t.Context(), entries/2); err != nil || e.Pages > entries/2+1 {
+		if e, _, err := w.store.Back(t.Context(), entries/2); err != nil || e.Pages > entries/2+1 {
 			t.Errorf("back: page %d, %v", e.Pages, err)
 		}
 	}
@@ -542,7 +548,7 @@ func TestForgedHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := store.History(t.Context(), bridge.HistoryQuery{})
-			_, err2 := store.Back(t.Context(), 1)
+			_, _, err2 := store.Back(t.Context(), 1)
 			for _, err := range []error{err, err2} {
 				if fault, ok := errors.AsType[*bridge.Fault](err); !ok || !errors.Is(err, bridge.ErrForeign) || !strings.Contains(fault.Hint, "redis-cli DEL") {
 					t.Errorf("%v: %v, want ErrForeign with a hint", member, err)

@@ -48,8 +48,9 @@ func (e *NoCheckpointError) Unwrap() error { return bridge.ErrNoCheckpoint }
 type NoEntryError struct {
 	// Time is the requested time, zero if none was requested.
 	Time time.Time
-	// Left is the entry before the stream's last change, nil if there was no
-	// change: history before a reset is on another branch.
+	// Left is the newest entry with another cursor before the stream's last move,
+	// which is on another branch; nil if there is none, or for another target than
+	// RewindPages.
 	Left *bridge.Version
 	Err  error
 }

@@ -22,6 +22,7 @@ type redis struct {
 	*bridgetest.Store
 	inbox *bridgetest.Inbox
 	known []string
+	lacks func(c *bridge.Checkpoint) bool // which commits are no entries; may be nil
 
 	mu    sync.Mutex // guards all below
 	down  bool
@@ -79,19 +80,21 @@ func (s *redis) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	return fault(s.Store.Advance(ctx, from, to))
 }
 
-// branch returns the history newest first, as if it had one branch. Heartbeats are
+// branch returns the history newest first, with all branches. Heartbeats are
 // no entries unless a change left them. The parent of an epoch's first entry is the
 // newest one before it at the same position.
 func (s *redis) branch() []bridge.Entry {
 	var all []bridge.Entry
 	commits := s.Store.History()
 	for i, c := range commits {
-		if c.Kind == bridge.KindHeartbeat && (i == len(commits)-1 || commits[i+1].Epoch == c.Epoch) {
+		if s.lacks != nil && s.lacks(&c) || c.Kind == bridge.KindHeartbeat && (i == len(commits)-1 || commits[i+1].Epoch == c.Epoch) {
 			continue
 		}
 		e := bridge.Entry{Checkpoint: c}
 		i = slices.IndexFunc(all, func(p bridge.Entry) bool { return p.Cursor == c.Cursor && p.Origin.Start == c.Origin.Start })
-		if c.Seq == 0 && i >= 0 {
+		if to := c.MovedTo(); c.Seq == 0 && to != nil {
+			e.Parent = to
+		} else if c.Seq == 0 && i >= 0 {
 			parent := all[i].Version
 			e.Parent = &parent
 		}
@@ -127,16 +130,38 @@ func (s *redis) Entry(_ context.Context, at bridge.Version) (bridge.Entry, error
 	return s.first(func(e *bridge.Entry) bool { return e.Version == at })
 }
 
-func (s *redis) EntryAt(_ context.Context, t time.Time) (bridge.Entry, error) {
-	return s.first(func(e *bridge.Entry) bool { return e.WrittenAt <= t.UnixMilli() })
+func (s *redis) EntryAt(_ context.Context, t time.Time) (e bridge.Entry, next *bridge.Entry, err error) {
+	return s.current(func(e *bridge.Entry) bool { return e.WrittenAt <= t.UnixMilli() })
 }
 
-func (s *redis) Back(_ context.Context, pages int64) (bridge.Entry, error) {
+func (s *redis) Back(_ context.Context, pages int64) (e bridge.Entry, next *bridge.Entry, err error) {
 	if s.Get() == nil {
-		return bridge.Entry{}, bridge.ErrNoCheckpoint
+		return bridge.Entry{}, nil, bridge.ErrNoCheckpoint
 	}
 	now := s.Checkpoint().Pages
-	return s.first(func(e *bridge.Entry) bool { return e.Pages <= now-pages })
+	return s.current(func(e *bridge.Entry) bool { return e.Pages <= now-pages })
+}
+
+// current is first on the current branch, with the next newer entry.
+func (s *redis) current(is func(e *bridge.Entry) bool) (e bridge.Entry, next *bridge.Entry, err error) {
+	if err := s.check(); err != nil {
+		return bridge.Entry{}, nil, err
+	}
+	var at *bridge.Version
+	for _, e := range s.branch() {
+		if at != nil && (e.Epoch != at.Epoch || e.Version.Compare(*at) > 0) {
+			continue
+		}
+		if is(&e) {
+			return e, next, nil
+		}
+		if at, next = &e.Version, &e; e.Seq == 0 {
+			if at = e.Parent; at == nil {
+				break
+			}
+		}
+	}
+	return bridge.Entry{}, nil, fmt.Errorf("the fake: %w", bridge.ErrNoEntry)
 }
 
 func (s *redis) Around(_ context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
@@ -268,7 +293,8 @@ func (s *redis) tell(live *bridge.Status) {
 // kafka is what a controller asks of Kafka, on the fake of a topic.
 type kafka struct {
 	*bridgetest.Topic
-	unreadable error // of the checkpoint topic
+	unreadable error // of the checkpoint topic, after what it shows
+	dark       error // of the checkpoint topic, which shows nothing
 
 	mu      sync.Mutex // guards all below
 	members []control.Member
@@ -280,6 +306,9 @@ func (k *kafka) Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) er
 }
 
 func (k *kafka) WalkBefore(_ context.Context, t time.Time, visit func(bridge.Checkpoint) bool) error {
+	if k.dark != nil {
+		return k.dark
+	}
 	for _, kept := range slices.Backward(k.Kept()) {
 		if (t.IsZero() || kept.Checkpoint.WrittenAt < t.Add(time.Minute).UnixMilli()) && !visit(kept.Checkpoint) {
 			break

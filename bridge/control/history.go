@@ -65,25 +65,25 @@ func isListed(p *bridge.Checkpoint, newer []bridge.Entry) bool {
 
 // entryAt returns the newest entry at or before a time: on the current branch, or
 // on any branch if the current one began later.
-func (c *Controller) entryAt(ctx context.Context, t time.Time) (bridge.Entry, error) {
-	e, err := c.ports.Entries.EntryAt(ctx, t)
+func (c *Controller) entryAt(ctx context.Context, t time.Time) (at neighbors, err error) {
+	at.Entry, at.next, err = c.ports.Entries.EntryAt(ctx, t)
 	if !errors.Is(err, bridge.ErrNoEntry) {
-		return e, err
+		return at, err
 	}
 	all, listErr := c.ports.Entries.History(ctx, bridge.HistoryQuery{})
 	if listErr != nil {
-		return e, listErr
+		return at, listErr
 	}
 	for _, older := range all {
 		if older.WrittenAt <= t.UnixMilli() {
-			return older, nil
+			return neighbors{Entry: older, elsewhere: true}, nil
 		}
 	}
-	return e, err
+	return at, err
 }
 
 // matcher reports whether a commit matches, and whether to read older ones. own is
-// true for a commit of the stream's own branch, as far as the log tells.
+// true for a commit of the stream's branch.
 type matcher func(p *bridge.Checkpoint, own bool) (match, more bool)
 
 // older returns an entry from the checkpoint topic, or noEntry if the topic lacks
@@ -92,15 +92,13 @@ func (c *Controller) older(ctx context.Context, from base, noEntry error, is mat
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	var e found
-	epoch, ok := from.Epoch, false
+	branch, ok := lineage{at: from.Version}, false
 	err := c.ports.Log.Walk(ctx, func(p bridge.Checkpoint) bool {
-		own := p.Epoch == epoch
-		if ch := p.Change; own && p.Seq == 0 && ch != nil && !ch.Moves() {
-			epoch = ch.From.Epoch
-		}
+		at := bridge.Entry{Checkpoint: p}
+		own := branch.has(&at)
 		match, more := is(&p, own)
 		if match {
-			e, ok = found{bridge.Entry{Checkpoint: p}, own}, true
+			e, ok = found{at, own}, true
 		}
 		return more && !match
 	})

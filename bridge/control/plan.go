@@ -31,6 +31,9 @@ type Plan struct {
 	To     Endpoint `json:"to"`
 	// Repeats is what will be published again.
 	Repeats
+	// FirstPublished is since when these events were published for the first time;
+	// zero if unknown.
+	FirstPublished time.Time `json:"first_published,omitzero"`
 	// Guarantee is the delivery mode. Notes are warnings for the operator.
 	Guarantee string `json:"guarantee"`
 	// BaseEpoch is the epoch that the plan is for. The move is refused in any

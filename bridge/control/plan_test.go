@@ -143,7 +143,8 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
 		repeats(control.RewindToTime{Time: time.UnixMilli(early.WrittenAt)}, exactly(early))
 		heal := r.redis.away()
-		for _, to := range []control.Target{control.RewindToEntry{Entry: early.Version}, control.ResetToEarliest{}, atBack} {
+		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
+		for _, to := range []control.Target{control.ResetToEarliest{}, atBack} {
 			if m := r.plan(to); m.Min >= 0 || m.Max >= 0 || m.Why == "" {
 				t.Errorf("without Redis, %T repeats %+v", to, m.Repeats)
 			}
@@ -202,7 +203,7 @@ func TestNoTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := r.Plan(t.Context(), control.RewindPages{Pages: 999})
-		if missing := want[*control.NoEntryError](t, err); missing.Left == nil || *missing.Left != now.Version {
+		if missing := want[*control.NoEntryError](t, err); missing.Left == nil || *missing.Left != r.entryOf(19).Version {
 			t.Errorf("after a reset from %s: %+v", now.Version, missing)
 		}
 		r.kafka.unreadable = errors.New("no leader")

@@ -55,45 +55,77 @@ type Import struct {
 }
 
 func (t RewindToEntry) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	e, err := c.entry(ctx, from, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Entry(ctx, t.Entry) },
-		inLog: func(p *bridge.Checkpoint, _ bool) (bool, bool) {
-			return p.Version == t.Entry, p.Version.Compare(t.Entry) > 0
-		},
-	})
+	e, err := c.entry(ctx, from, c.entryLookup(t.Entry))
 	if err != nil {
 		return nil, err
 	}
 	return c.moveToEntry(ctx, from, e), nil
 }
 
-func (t RewindToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	e, err := c.entry(ctx, from, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.entryAt(ctx, t.Time) },
-		inLog:   func(p *bridge.Checkpoint, _ bool) (bool, bool) { return p.WrittenAt <= t.Time.UnixMilli(), true },
-		time:    t.Time,
-	})
-	if err != nil {
-		return nil, err
+// entryLookup finds the commit of a version.
+func (c *Controller) entryLookup(at bridge.Version) lookup {
+	return lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Entry(ctx, at) },
+		inLog: func(p *bridge.Checkpoint, _ bool) (bool, bool) {
+			return p.Version == at, p.Version.Compare(at) > 0
+		},
 	}
-	m := c.moveToEntry(ctx, from, e)
-	m.To.Text += "   (the newest commit at or before " + t.Time.UTC().Format(timeLayout) + ")"
-	return m, nil
+}
+
+func (t RewindToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	return c.moveToNearest(ctx, from, nearest{
+		stored:  func(ctx context.Context) (neighbors, error) { return c.entryAt(ctx, t.Time) },
+		matches: func(p *bridge.Checkpoint) bool { return p.WrittenAt <= t.Time.UnixMilli() },
+		time:    t.Time,
+		where:   "at or before " + t.Time.UTC().Format(timeLayout),
+	})
 }
 
 func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
-	e, err := c.entry(ctx, from, lookup{
-		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Back(ctx, t.Pages) },
-		inLog: func(p *bridge.Checkpoint, own bool) (match, more bool) {
-			return own && p.Pages <= from.Pages-t.Pages, own || p.Version.Compare(from.Version) > 0
+	where := fmt.Sprintf("at least %d pages back", t.Pages)
+	if t.Pages == 1 {
+		where = "at least 1 page back"
+	}
+	m, err := c.moveToNearest(ctx, from, nearest{
+		stored: func(ctx context.Context) (at neighbors, err error) {
+			at.Entry, at.next, err = c.ports.Entries.Back(ctx, t.Pages)
+			return at, err
 		},
+		matches: func(p *bridge.Checkpoint) bool { return p.Pages <= from.Pages-t.Pages },
+		where:   where,
+	})
+	if missing, ok := errors.AsType[*NoEntryError](err); ok {
+		missing.Left = c.leftBehind(ctx, from)
+	}
+	return m, err
+}
+
+// leftBehind returns the newest entry with another cursor that the last move of the
+// stream left on another branch; nil if there is none. Only data commits have a cursor
+// that the API has returned.
+func (c *Controller) leftBehind(ctx context.Context, from base) *bridge.Version {
+	at := from.Checkpoint
+	for at.Change != nil && !at.Change.Moves() {
+		e, err := c.entry(ctx, from, c.entryLookup(at.Change.From))
+		if err != nil {
+			return nil
+		}
+		at = e.Checkpoint
+	}
+	if at.Change == nil {
+		return nil
+	}
+	matches := func(p *bridge.Checkpoint) bool {
+		return p.Kind == bridge.KindData && p.Version.Compare(at.Change.From) <= 0 && p.Cursor != from.Cursor
+	}
+	e, err := c.entry(ctx, from, lookup{
+		inStore: func(ctx context.Context) (bridge.Entry, error) { return c.ports.Entries.Find(ctx, matches) },
+		inLog:   func(p *bridge.Checkpoint, _ bool) (bool, bool) { return matches(p), true },
 	})
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	m := c.moveToEntry(ctx, from, e)
-	m.To.Text += fmt.Sprintf("   (the newest commit at least %d pages back)", t.Pages)
-	return m, nil
+	return &e.Version
 }
 
 // lookup finds the entry of a rewind in Redis or else in the checkpoint topic.
@@ -121,11 +153,7 @@ func (c *Controller) entry(ctx context.Context, from base, l lookup) (found, err
 	}
 	f, err := c.older(ctx, from, fmt.Errorf("%w (nor in the checkpoint topic)", err), l.inLog)
 	if isNoEntry(err) {
-		missing := &NoEntryError{Time: l.time, Err: err}
-		if ch := from.Change; ch != nil {
-			missing.Left = &ch.From
-		}
-		return f, missing
+		return f, &NoEntryError{Time: l.time, Err: err}
 	}
 	return f, err
 }
@@ -137,11 +165,31 @@ func isNoEntry(err error) bool {
 // moveToEntry plans a rewind.
 func (c *Controller) moveToEntry(ctx context.Context, from base, e found) *Move {
 	m := newMove("", e.Target(), c.repeatsAfter(ctx, from, e, e.Events))
-	m.To = endpointOf(&e.Checkpoint)
-	if e.ahead(from) {
+	m.To, m.FirstPublished = endpointOf(&e.Checkpoint), c.firstPublished(ctx, from, e.Entry)
+	switch {
+	case e.SamePosition(&from.Checkpoint):
+		m.Notes = append(m.Notes, "the stream is at this position already")
+	case e.ahead(from):
 		m.Notes = append(m.Notes, aheadNote)
 	}
 	return m
+}
+
+// firstPublished returns the time since when the events behind an entry were published
+// first, zero if it is unknown. A rewind leads to events that were published before.
+func (c *Controller) firstPublished(ctx context.Context, from base, e bridge.Entry) time.Time {
+	for e.RewindEnd != nil {
+		to := e.MovedTo()
+		if e.Seq > 0 || to == nil {
+			return time.Time{}
+		}
+		at, err := c.entry(ctx, from, c.entryLookup(*to))
+		if err != nil {
+			return time.Time{}
+		}
+		e = at.Entry
+	}
+	return time.UnixMilli(e.WrittenAt).UTC()
 }
 
 // aheadNote warns that a target is ahead of the stream.

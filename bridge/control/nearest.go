@@ -1,0 +1,192 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// nearTimeout bounds the search for a commit between two entries in Redis.
+const nearTimeout = 5 * time.Second
+
+// nearest is a search for the newest commit of the current branch that matches.
+type nearest struct {
+	// stored returns the newest entry in Redis.
+	stored  func(context.Context) (neighbors, error)
+	matches func(p *bridge.Checkpoint) bool
+	time    time.Time // the requested time, zero if none
+	where   string    // the same for people
+	// other is the newest commit on another branch at or before time, if the search
+	// met one before its result.
+	other *bridge.Checkpoint
+}
+
+// neighbors are an entry in Redis and the next newer one of its branch, nil if it is
+// the newest.
+type neighbors struct {
+	bridge.Entry
+	next *bridge.Entry
+	// elsewhere is true for an entry of another branch; next is then nil.
+	elsewhere bool
+}
+
+// moveToNearest plans a rewind to the commit that is searched for. Redis has one entry
+// a second at most, the checkpoint topic the commits between.
+func (c *Controller) moveToNearest(ctx context.Context, from base, n nearest) (*Move, error) {
+	var at neighbors
+	every, elsewhere := true, false
+	var logErr error
+	e, err := c.entry(ctx, from, lookup{
+		inStore: func(ctx context.Context) (e bridge.Entry, err error) {
+			if at, err = n.stored(ctx); err == nil {
+				e, every, logErr = c.between(ctx, from, at, &n)
+			}
+			elsewhere = at.elsewhere
+			return e, err
+		},
+		inLog: func(p *bridge.Checkpoint, own bool) (match, more bool) {
+			fits := n.fits(p)
+			if fits && !own {
+				n.passBy(p)
+			}
+			return fits && own, true
+		},
+		time: n.time,
+	})
+	if isNoEntry(err) && n.other != nil {
+		e, err, elsewhere = found{Entry: bridge.Entry{Checkpoint: *n.other}}, nil, true
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := c.moveToEntry(ctx, from, e)
+	m.To.Text += "   (" + n.describe(at.next, every, elsewhere) + ")"
+	if n.other != nil && !elsewhere {
+		m.Notes = append(m.Notes, fmt.Sprintf("entry %s of %s is newer, but on another branch", n.other.Version, secondText(n.other.WrittenAt)))
+	}
+	if logErr != nil && !every {
+		m.Notes = append(m.Notes, "the checkpoint topic, which has the commits between the entries in Redis, cannot be read: "+cut(logErr.Error(), 120))
+	}
+	return m, nil
+}
+
+// fits reports whether a commit can be the target. A heartbeat has the position of the
+// commit before.
+func (n *nearest) fits(p *bridge.Checkpoint) bool {
+	return p.Kind != bridge.KindHeartbeat && n.matches(p)
+}
+
+// passBy keeps the newest commit of another branch. Pages count along one branch.
+func (n *nearest) passBy(p *bridge.Checkpoint) {
+	if n.other == nil && !n.time.IsZero() {
+		other := *p
+		n.other = &other
+	}
+}
+
+// describe describes the target. every is true if no commit of the branch was left out.
+func (n *nearest) describe(next *bridge.Entry, every, elsewhere bool) string {
+	what := "the newest commit "
+	switch {
+	case !every && elsewhere:
+		what = "the newest entry in Redis "
+	case !every:
+		what = "the newest entry of the current branch in Redis "
+	case n.other != nil && !elsewhere:
+		what = "the newest commit of the current branch "
+	}
+	text := what + n.where
+	switch {
+	case elsewhere:
+		text += ", on another branch: the current one begins later"
+	case !every && next != nil:
+		text += fmt.Sprintf("; the next one is %s of %s", next.Version, secondText(next.WrittenAt))
+	}
+	return text
+}
+
+func secondText(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeLayout) }
+
+// between returns the newest match after an entry in Redis, from the checkpoint topic,
+// or that entry. every is true if the topic has all commits between.
+func (c *Controller) between(ctx context.Context, from base, at neighbors, n *nearest) (e bridge.Entry, every bool, err error) {
+	limit := from.Version // the last commit of the entry's part of the branch
+	switch next := at.next; {
+	case at.elsewhere:
+		limit = bridge.Version{Epoch: at.Epoch, Seq: bridge.MaxNumber}
+	case next == nil:
+	case next.Epoch == at.Epoch:
+		limit = next.Version
+	case next.Parent != nil:
+		limit = *next.Parent
+	default:
+		limit = at.Version
+	}
+	before := n.time
+	if before.IsZero() && at.next != nil {
+		before = time.UnixMilli(at.next.WrittenAt)
+	}
+	e, every = at.Entry, limit.Compare(at.Version) <= 0
+	if every && n.time.IsZero() {
+		return e, every, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nearTimeout)
+	defer cancel()
+	err = c.ports.Log.WalkBefore(ctx, before, func(p bridge.Checkpoint) bool {
+		switch {
+		case p.Version.Compare(at.Version) <= 0:
+			every = every || p.Version == at.Version
+			return false
+		case !n.fits(&p):
+			return true
+		case p.Epoch == at.Epoch && p.Version.Compare(limit) <= 0:
+			e, every = bridge.Entry{Checkpoint: p, Parent: &at.Version}, true
+			return false
+		}
+		n.passBy(&p)
+		return !every
+	})
+	return e, every, err
+}
+
+// lineage follows the stream's branch through commits that are shown newest first.
+type lineage struct {
+	at bridge.Version // the newest one that can be on it
+	// begin is the first commit of an epoch whose parent is found by its position.
+	begin *bridge.Checkpoint
+	ended bool
+}
+
+// has reports whether the next commit is on the branch.
+func (l *lineage) has(e *bridge.Entry) bool {
+	switch {
+	case l.ended:
+		return false
+	case l.begin != nil:
+		if e.Pages != l.begin.Pages || !e.SamePosition(l.begin) {
+			return false
+		}
+	case e.Epoch != l.at.Epoch || e.Version.Compare(l.at) > 0:
+		return false
+	}
+	l.at, l.begin = e.Version, nil
+	if e.Seq > 0 {
+		return true
+	}
+	to := e.Parent
+	if to == nil {
+		to = e.MovedTo()
+	}
+	switch {
+	case to != nil:
+		l.at = *to
+	case e.Epoch == 0:
+		l.ended = true
+	default:
+		begin := e.Checkpoint
+		l.begin = &begin
+	}
+	return true
+}
