@@ -64,18 +64,17 @@ func isOf(r *kgo.Record, source []byte) bool {
 	return true
 }
 
-// isOthers reports whether a record says that it is of another source than one
-// that is known. Without metadata of the API, ce_source only names the stream.
-func isOthers(r *kgo.Record, source []byte) bool {
-	if !namesSource(source) {
+// isOthers reports whether a record says that it is of another source. Where
+// one of both is unnamed that is unknown.
+func (b *builder) isOthers(r *kgo.Record) bool {
+	unnamed := b.unnamedSource()
+	if string(b.sourceText) == unnamed {
 		return false
 	}
 	for _, h := range r.Headers {
 		if h.Key == HeaderSource {
-			return namesSource(h.Value) && !bytes.Equal(h.Value, source)
+			return string(h.Value) != unnamed && !bytes.Equal(h.Value, b.sourceText)
 		}
 	}
 	return false
 }
-
-func namesSource(text []byte) bool { return bytes.Count(text, []byte("/")) == 3 }

@@ -75,7 +75,7 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 		}
 		if err == nil {
 			err = l.Read(ctx, spans, func(r *kgo.Record) error {
-				if isOthers(r, of.sourceText) {
+				if of.isOthers(r) {
 					return nil
 				}
 				return p.takeHeld(h, r)

@@ -35,7 +35,6 @@ type builder struct {
 	cfg       Config
 	constants struct{ specVersion, contentType, stream, live, rewind kgo.RecordHeader }
 	typeOf    string // ce_type, or what goes before the event's type
-	typed     bool   // the event's type is part of ce_type
 
 	to    *inflightPage    // what is being filled
 	trace kgo.RecordHeader // of the page, without a key where it is not traced
@@ -65,13 +64,15 @@ func newBuilder(cfg Config) builder {
 	b.constants.stream = header(HeaderStream, cfg.Stream)
 	b.constants.live = header(HeaderOrigin, origin)
 	b.constants.rewind = header(HeaderOrigin, "rewind")
-	switch cfg.Resource {
-	case "sessions":
+	switch {
+	case cfg.TypePrefix != "":
+		b.typeOf = cfg.TypePrefix
+	case cfg.Resource == "sessions":
 		b.typeOf = "com.croct.session"
-	case "users":
+	case cfg.Resource == "users":
 		b.typeOf = "com.croct.user"
 	default:
-		b.typeOf, b.typed = "com.croct.event", true
+		b.typeOf = "com.croct.event"
 	}
 	b.sourceText = []byte(b.sourceOf(bridge.SourceIdentity{}))
 	return b
@@ -202,7 +203,7 @@ func (b *builder) origin(ev *bridge.Event) kgo.RecordHeader {
 func (b *builder) typeHeader(ev *bridge.Event) kgo.RecordHeader {
 	return b.header(HeaderType, func(to []byte) []byte {
 		to = append(to, b.typeOf...)
-		if b.typed && len(ev.Type) > 0 {
+		if len(ev.Type) > 0 {
 			to = append(append(to, '.'), ev.Type...)
 		}
 		return to
@@ -270,13 +271,23 @@ func (b *builder) setSource(id bridge.SourceIdentity) {
 	}
 }
 
-// sourceOf returns ce_source, a URI reference.
+// sourceOf returns ce_source, a URI reference. Sessions and users belong to a
+// workspace, events to an application.
 func (b *builder) sourceOf(id bridge.SourceIdentity) string {
+	switch {
+	case b.cfg.Source != "":
+		return b.cfg.Source
+	case id.Application == "" && b.cfg.Resource != "events":
+		id.Application = id.Workspace
+	}
 	if id.Organization == "" || id.Application == "" {
-		return "/" + url.PathEscape(b.cfg.Stream)
+		return b.unnamedSource()
 	}
 	return "/" + url.PathEscape(id.Organization) + "/" + url.PathEscape(id.Application) + "/" + url.PathEscape(b.cfg.Resource)
 }
+
+// unnamedSource is ce_source where nothing says whose export it is.
+func (b *builder) unnamedSource() string { return "/" + url.PathEscape(b.cfg.Stream) }
 
 // Sizes of the record batch format, rounded up: that of a batch with one
 // record, and of the variable-length integers in a record and a header.

@@ -88,6 +88,11 @@ func TestRecordContract(t *testing.T) {
 			cfg := config(t, kafkatest.Brokers(t), change)
 			s := recovered(t, cfg)
 			pages := contractPages()
+			if cfg.Resource != "events" { // their items have no types
+				for i := range pages[0].Events {
+					pages[0].Events[i].Type = nil
+				}
+			}
 			receipt := publish(t, s, pages...)
 			for _, p := range pages {
 				poison(p) // what Publish still used would show
@@ -115,6 +120,66 @@ func TestRecordContract(t *testing.T) {
 			})
 			compareGolden(t, filepath.Join("testdata", "record-v1-"+name+".json"), got)
 		})
+	}
+}
+
+// TestSourceAndType: what ce_source and ce_type say by the settings and by the
+// metadata of the page.
+func TestSourceAndType(t *testing.T) {
+	t.Parallel()
+	whole := bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"}
+	workspace := bridge.SourceIdentity{Organization: "acme", Workspace: "main"}
+	for name, tc := range map[string]struct {
+		resource, source, prefix string
+		of                       bridge.SourceIdentity
+		kind                     string
+		wantSource, wantType     string
+	}{
+		"events":                    {resource: "events", of: whole, kind: "a", wantSource: "/acme/web/events", wantType: "com.croct.event.a"},
+		"events without metadata":   {resource: "events", wantSource: "/stream", wantType: "com.croct.event"},
+		"events of a workspace":     {resource: "events", of: workspace, wantSource: "/stream", wantType: "com.croct.event"},
+		"users of a workspace":      {resource: "users", of: workspace, wantSource: "/acme/main/users", wantType: "com.croct.user"},
+		"sessions of a workspace":   {resource: "sessions", of: workspace, wantSource: "/acme/main/sessions", wantType: "com.croct.session"},
+		"users without metadata":    {resource: "users", wantSource: "/stream", wantType: "com.croct.user"},
+		"users, source set":         {resource: "users", source: "/acme/main/users", wantSource: "/acme/main/users", wantType: "com.croct.user"},
+		"source before metadata":    {resource: "events", source: "https://api.example/orders?a=1", of: whole, wantSource: "https://api.example/orders?a=1", wantType: "com.croct.event"},
+		"type prefix":               {resource: "events", prefix: "com.example.order", kind: "placed", wantSource: "/stream", wantType: "com.example.order.placed"},
+		"type prefix without types": {resource: "users", prefix: "com.example.member", wantSource: "/stream", wantType: "com.example.member"},
+		"a type of a session":       {resource: "sessions", kind: "closed", wantSource: "/stream", wantType: "com.croct.session.closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, kafkatest.Brokers(t), func(c *kafkasink.Config) {
+				c.Stream, c.Resource, c.Source, c.TypePrefix = "stream", tc.resource, tc.source, tc.prefix
+			})
+			s := recovered(t, cfg)
+			p := page(bridge.Event{Raw: []byte(`{}`), Type: []byte(tc.kind), Time: time.Now().UnixMilli()})
+			p.Source = tc.of
+			publish(t, s, p)
+			headers := map[string]string{}
+			for _, r := range consume(t, cfg, cfg.Topic) {
+				for _, h := range r.Headers {
+					headers[h.Key] = string(h.Value)
+				}
+			}
+			if got := [2]string{headers["ce_source"], headers["ce_type"]}; got != [2]string{tc.wantSource, tc.wantType} {
+				t.Errorf("ce_source and ce_type are %q, want %q and %q", got, tc.wantSource, tc.wantType)
+			}
+		})
+	}
+}
+
+func TestSourceAndTypeAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []struct{ source, prefix, want string }{
+		{source: "a b", want: "KAFKA_CE_SOURCE"}, {source: "/a\n", want: "KAFKA_CE_SOURCE"}, {source: "/é", want: "KAFKA_CE_SOURCE"}, {source: "/%zz", want: "KAFKA_CE_SOURCE"},
+		{source: strings.Repeat("a", 1001), want: "KAFKA_CE_SOURCE"},
+		{prefix: "com.example.", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: ".a", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: "a b", want: "KAFKA_CE_TYPE_PREFIX"}, {prefix: "a..b", want: "KAFKA_CE_TYPE_PREFIX"},
+	} {
+		cfg := config(t, []string{"127.0.0.1:9092"}, func(c *kafkasink.Config) { c.Source, c.TypePrefix = bad.source, bad.prefix })
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%+v: got %v, want an error that names %s", bad, err, bad.want)
+		}
 	}
 }
 
