@@ -51,7 +51,7 @@ type Event struct {
 }
 
 // NoTime is the Time of an event without one: a session that is still open, a
-// user that was never changed. It is before all times, so such an event never
+// user that was never changed, any item of an export without times. It is before all times, so such an event never
 // advances a position in time. Its record carries the time of publishing.
 const NoTime int64 = math.MinInt64
 

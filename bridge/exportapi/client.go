@@ -52,6 +52,8 @@ type Client struct {
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder
+
+	ingestion ingestionReader
 }
 
 var _ bridge.Source = (*Client)(nil)
@@ -86,6 +88,9 @@ func New(cfg Config) (*Client, error) {
 		decoder:        decoder,
 	}
 	if c.auth, err = newCredentials(&c.cfg, transport); err != nil {
+		return nil, fmt.Errorf("export API: %w", err)
+	}
+	if err := c.ingestion.init(&cfg, preset); err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
 	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, auth: c.auth, readers: &c.readers}
@@ -155,13 +160,7 @@ func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
 // IngestedAt returns when the API took an item in, in milliseconds since the
 // epoch; 0 where the item does not say. It may be called concurrently.
 func (c *Client) IngestedAt(item []byte) int64 {
-	var times struct {
-		System int64 `json:"systemTimestamp"`
-	}
-	if json.Unmarshal(item, &times) != nil {
-		return 0
-	}
-	return times.System
+	return c.ingestion.read(item)
 }
 
 // arrive waits for the rest of the page's body.

@@ -50,6 +50,8 @@ type Config struct {
 	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
 	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; a page has at most 10,000 items"`
 	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
+
+	ItemMapping
 }
 
 // DefaultConfig returns the default of every setting. APIKey is required and
@@ -59,6 +61,7 @@ func DefaultConfig() Config {
 		URL: "https://api.croct.io/export", Resource: "events", PageSize: 1000, Timeout: 30 * time.Second,
 		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
 		Auth: Auth{Scheme: authKey, KeyHeader: "X-Api-Key"}, MaxResponse: 64 << 20,
+		ItemMapping: ItemMapping{ItemTimeFormat: "ms"},
 	}
 }
 
@@ -83,6 +86,7 @@ func (c *Config) Validate() error {
 		p.Add(err)
 	}
 	c.checkNames(&p)
+	c.ItemMapping.check(&p)
 	return p.Err()
 }
 
@@ -111,7 +115,7 @@ func (c *Config) keyPointer() string {
 	switch c.KeyPointer {
 	case "":
 		return "/userId"
-	case "none":
+	case none:
 		return ""
 	}
 	return c.KeyPointer

@@ -58,6 +58,16 @@ func TestValidate(t *testing.T) {
 		"prefix with a break":    {map[string]string{"EXPORT_KEY_PREFIX": "a\rb"}, "EXPORT_KEY_PREFIX"},
 		"fields alike":           {map[string]string{"EXPORT_ITEMS_FIELD": "x", "EXPORT_CURSOR_FIELD": "x"}, "EXPORT_ITEMS_FIELD"},
 		"parameters alike":       {map[string]string{"EXPORT_CURSOR_PARAM": "x", "EXPORT_KEY_QUERY": "x"}, "EXPORT_KEY_QUERY"},
+		"items by pointers":      {map[string]string{"EXPORT_ITEM_ID": "/uuid,/id", "EXPORT_ITEM_TIME": "/published,/a~1b/0", "EXPORT_ITEM_TIME_FORMAT": "rfc3339", "EXPORT_ITEM_TYPE": "/", "EXPORT_ITEM_SUBJECT": "none", "EXPORT_ITEM_INGESTED": "none"}, ""},
+		"items without times":    {map[string]string{"EXPORT_ITEM_TIME": "none", "EXPORT_ITEM_TIME_FORMAT": "none"}, ""},
+		"an id of no pointer":    {map[string]string{"EXPORT_ITEM_ID": "eventId"}, "EXPORT_ITEM_ID"},
+		"a time of no pointer":   {map[string]string{"EXPORT_ITEM_TIME": "/a~2"}, "EXPORT_ITEM_TIME"},
+		"ingestion, no pointer":  {map[string]string{"EXPORT_ITEM_INGESTED": "/a,b"}, "EXPORT_ITEM_INGESTED"},
+		"a type or none":         {map[string]string{"EXPORT_ITEM_TYPE": "/a,none"}, "EXPORT_ITEM_TYPE"},
+		"a subject twice":        {map[string]string{"EXPORT_ITEM_SUBJECT": "/a,/a"}, "EXPORT_ITEM_SUBJECT"},
+		"a format of its own":    {map[string]string{"EXPORT_ITEM_TIME_FORMAT": "iso8601"}, "EXPORT_ITEM_TIME_FORMAT"},
+		"a time but no format":   {map[string]string{"EXPORT_ITEM_TIME": "/a", "EXPORT_ITEM_TIME_FORMAT": "none"}, "EXPORT_ITEM_TIME"},
+		"ingestion, no format":   {map[string]string{"EXPORT_ITEM_INGESTED": "/a", "EXPORT_ITEM_TIME_FORMAT": "none"}, "EXPORT_ITEM_INGESTED"},
 		"a parameter taken":      {map[string]string{"EXPORT_CURSOR_PARAM": "start"}, "EXPORT_CURSOR_PARAM"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,11 +97,13 @@ func TestValidate(t *testing.T) {
 
 func TestValidateReportsAll(t *testing.T) {
 	t.Parallel()
-	var cfg exportapi.Config
+	bad := []string{"bad"}
+	cfg := exportapi.Config{ItemMapping: exportapi.ItemMapping{ItemID: bad, ItemTime: bad, ItemTimeFormat: "bad", ItemIngested: bad, ItemType: bad, ItemSubject: bad}}
 	err := cfg.Validate()
 	for _, name := range []string{
 		"EXPORT_URL", "EXPORT_API_KEY", "EXPORT_RESOURCE", "EXPORT_PAGE_SIZE", "EXPORT_TIMEOUT", "EXPORT_MAX_RESPONSE_BYTES", "EXPORT_ITEMS_FIELD",
 		"EXPORT_CURSOR_FIELD", "EXPORT_CURSOR_PARAM", "EXPORT_PAGE_SIZE_PARAM", "EXPORT_AUTH",
+		"EXPORT_ITEM_ID", "EXPORT_ITEM_TIME ", "EXPORT_ITEM_TIME_FORMAT", "EXPORT_ITEM_INGESTED", "EXPORT_ITEM_TYPE", "EXPORT_ITEM_SUBJECT",
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not in %v", name, err)

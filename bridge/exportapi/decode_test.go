@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"exportbridge/bridge"
 )
 
@@ -86,12 +88,8 @@ func checkEvent(t testing.TB, e *bridge.Event, index int, item json.RawMessage) 
 	if err := json.Unmarshal(item, &members); err != nil {
 		t.Fatal(err)
 	}
-	var at int64
-	errTime := json.Unmarshal(members["timestamp"], &at)
-	if string(members["timestamp"]) == "null" {
-		errTime = errors.New("null")
-	}
-	if (errTime != nil) != (e.Defect == bridge.DefectTime) || e.Time != at && errTime == nil {
+	at, readable := oracleTime(jsontext.Value(members["timestamp"]), "ms")
+	if readable == (e.Defect == bridge.DefectTime) || e.Time != at && readable {
 		t.Fatalf("time %d defect %q of %q", e.Time, e.Defect, members["timestamp"])
 	}
 	var key string

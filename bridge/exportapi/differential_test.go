@@ -32,7 +32,7 @@ func newRivals(t testing.TB) (all []rivals) {
 	t.Helper()
 	fields := Config{ItemsField: "items", CursorField: "nextCursor"}
 	add := func(resource, key string) {
-		cfg := &Config{ItemsField: fields.ItemsField, CursorField: fields.CursorField, KeyPointer: key}
+		cfg := &Config{ItemsField: fields.ItemsField, CursorField: fields.CursorField, KeyPointer: key, ItemMapping: fields.ItemMapping}
 		scanner, err := newPageDecoder(cfg, presets[resource])
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func newRivals(t testing.TB) (all []rivals) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, rivals{resource + " by " + cfg.keyPointer(), scanner, oracle})
+		all = append(all, rivals{fmt.Sprintf("%s by %s, %v", resource, cfg.keyPointer(), cfg.ItemMapping), scanner, oracle})
 	}
 	for _, key := range []string{"", "none", "/payload", "/payload/type", "/eventId", "/payload/a~1b/m~0n", "/tags/1", "/tags/1/b", "/context/metadata", "/", "/payload/", "/\ufffdx"} {
 		add("events", key)
@@ -49,6 +49,17 @@ func newRivals(t testing.TB) (all []rivals) {
 	add("sessions", "")
 	add("sessions", "/window/end")
 	add("users", "")
+	for _, format := range []string{"s", "us", "rfc3339", "none"} {
+		fields.ItemTimeFormat = format
+		add("events", "")
+	}
+	fields.ItemMapping = ItemMapping{
+		ItemID: []string{"/payload/type", "/x", "/eventId"}, ItemTime: []string{"/x", "/payload", "/timestamp"}, ItemTimeFormat: "rfc3339",
+		ItemType: []string{"/tags/1", "/eventId"}, ItemSubject: []string{"/x", "/payload/type"},
+	}
+	add("users", "")
+	fields.ItemMapping = ItemMapping{ItemID: []string{"none"}, ItemTime: []string{"none"}, ItemType: []string{"none"}, ItemSubject: []string{"none"}}
+	add("events", "none")
 	fields = Config{ItemsField: "\ufffdx", CursorField: "items"}
 	add("events", "")
 	return all
@@ -163,6 +174,8 @@ func seedPages(t testing.TB) (seeds [][]byte) {
 // hardValues are at the edges of what JSON allows, on both sides.
 var hardValues = []string{
 	`0`, `-0`, `-`, `01`, `1.`, `.1`, `1.0`, `1e`, `1e+`, `1E-9`, `1e400`, `+1`, `--1`, `- 1`, `1x`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `999999999999999999`, `-999999999999999999`, `1234567890123456789`,
+	`1512085950.000216`, `-1512085950.0009`, `"1512085950.000216"`, `"1512085950123"`, `1512085950123456`, `"-1"`, `" 1"`, `"1 "`, `"1."`, `"1e3"`, `253402300799999.9`, `"253402300800000"`,
+	`"2026-11-22T10:57:00.1239999-03:00"`, `"2026-11-22t10:57:00z"`, `"2026-11-22 10:57:00\u002b0530"`, `"2016-12-31T23:59:60Z"`, `"2026-02-29T00:00:00Z"`, `"0000-01-01T00:00:00Z"`, `"9999-12-31T23:59:59-00:01"`, `"2026-11-22T10:57:00"`,
 	`true`, `truE`, `tru`, `false`, `fals`, `null`, `nul`, `nulll`, `NaN`, `Infinity`,
 	`""`, `"`, `"\"`, `"\\"`, `"\\\"`, `"\u`, `"\u12`, `"\u123"`, `"\u00e3"`, `"\u00E3"`, `"\u00g0"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ude00\ud83d"`, `"\ud83d\ud83d\ude00"`, `"\ud83d\u0041"`, `"\ud83dx"`, `"\ud83d\n"`, `"\x"`, `"\'"`, `"\b\f\n\r\t\/"`,
 	"\"\x1f\"", "\"\x7f\"", "\"\t\"", "\"\xc3\xa3\"", "\"\xc3\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xef\xbf\xbd\"", "\"\xf4\x90\x80\x80\"", "\"\xf0\x9f\x98\x80\"", "\"\xff\"", "\"\xe2\x82\"", "\"a\xcc\"", "\xa0",

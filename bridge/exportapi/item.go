@@ -2,6 +2,7 @@ package exportapi
 
 import (
 	"errors"
+	"sync"
 
 	"exportbridge/bridge"
 )
@@ -18,6 +19,18 @@ func (r *objectReader) want(pointer string) (slot, error) {
 	s := slot(len(r.values))
 	r.values = append(r.values, value{})
 	return s, r.root.add(pointer, s)
+}
+
+// wantAll selects the values at the pointers.
+func (r *objectReader) wantAll(pointers []string) (slots []slot, err error) {
+	for _, pointer := range pointers {
+		s, err := r.want(pointer)
+		if err != nil {
+			return nil, err
+		}
+		slots = append(slots, s)
+	}
+	return slots, nil
 }
 
 // read reads the object at i.
@@ -93,27 +106,22 @@ func (s *selector) named(name value) *selector {
 // itemReader reads the values of an event.
 type itemReader struct {
 	objectReader
-	ids, types         []slot
-	time, subject, key slot
-	timeOptional       bool
+	ids, types, subjects, times []slot
+	key                         slot
+	format                      timeFormat
+	timeOptional                bool
 }
 
-func newItemReader(preset resource, keyPointer string) (itemReader, error) {
-	r := itemReader{timeOptional: preset.timeOptional}
-	var errs []error
-	want := func(pointer string) slot {
-		s, err := r.want(pointer)
-		errs = append(errs, err)
-		return s
-	}
-	for _, pointer := range preset.ids {
-		r.ids = append(r.ids, want(pointer))
-	}
-	for _, pointer := range preset.types {
-		r.types = append(r.types, want(pointer))
-	}
-	r.time, r.subject, r.key = want(preset.time), want(preset.subject), want(keyPointer)
-	return r, errors.Join(errs...)
+func newItemReader(cfg *Config, preset resource) (itemReader, error) {
+	at := cfg.over(preset.pointers)
+	r := itemReader{timeOptional: preset.timeOptional || len(at.times) == 0, format: timeFormats[cfg.ItemTimeFormat]}
+	var errs [5]error
+	r.ids, errs[0] = r.wantAll(at.ids)
+	r.types, errs[1] = r.wantAll(at.types)
+	r.times, errs[2] = r.wantAll(at.times)
+	r.subjects, errs[3] = r.wantAll(at.subjects)
+	r.key, errs[4] = r.want(cfg.keyPointer())
+	return r, errors.Join(errs[:]...)
 }
 
 // fill sets the event's fields from the values read.
@@ -128,17 +136,66 @@ func (r *itemReader) fill(e *bridge.Event) {
 			break
 		}
 	}
-	e.Subject = r.values[r.subject].name()
+	for _, s := range r.subjects {
+		if e.Subject = r.values[s].name(); e.Subject != nil {
+			break
+		}
+	}
 	e.Key, _ = r.values[r.key].text()
-	var ok bool
-	if e.Time, ok = r.values[r.time].integer(); ok {
-		return
+	for _, s := range r.times {
+		if v := &r.values[s]; v.present() {
+			var ok bool
+			if e.Time, ok = r.format.millis(v); !ok {
+				e.Time, e.Defect = 0, bridge.DefectTime
+			}
+			return
+		}
 	}
-	if kind := r.values[r.time].kind; r.timeOptional && (kind == kindNone || kind == kindNull) {
-		e.Time = bridge.NoTime
-		return
+	if e.Time = bridge.NoTime; !r.timeOptional {
+		e.Time, e.Defect = 0, bridge.DefectTime
 	}
-	e.Time, e.Defect = 0, bridge.DefectTime
+}
+
+// ingestionReader reads the ingestion time of items. Its methods may be called
+// concurrently.
+type ingestionReader struct {
+	mu     sync.Mutex // guards the rest
+	scan   scanner
+	item   objectReader
+	slots  []slot
+	format timeFormat
+}
+
+func (r *ingestionReader) init(cfg *Config, preset resource) (err error) {
+	r.slots, err = r.item.wantAll(cfg.over(preset.pointers).ingested)
+	r.format = timeFormats[cfg.ItemTimeFormat]
+	return err
+}
+
+// read returns the ingestion time of an item in milliseconds since the epoch,
+// or 0.
+func (r *ingestionReader) read(item []byte) int64 {
+	if len(r.slots) == 0 {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.scan.reset(item)
+	defer r.scan.reset(nil)
+	i := skipSpace(item, 0)
+	if r.scan.kindAt(i) != kindObject {
+		return 0
+	}
+	if _, ok := r.item.read(&r.scan, i); !ok {
+		return 0
+	}
+	for _, s := range r.slots {
+		if v := &r.item.values[s]; v.present() {
+			ms, _ := r.format.millis(v)
+			return ms
+		}
+	}
+	return 0
 }
 
 // identityReader reads the identity of the export from the metadata: the slug,

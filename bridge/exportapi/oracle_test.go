@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/big"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,7 +40,7 @@ type oracle struct {
 }
 
 func newOracle(cfg *Config, preset resource) (*oracle, error) {
-	item, err := newOracleItem(preset, cfg.keyPointer())
+	item, err := newOracleItem(cfg, preset)
 	if err != nil {
 		return nil, err
 	}
@@ -379,26 +384,37 @@ func (v oracleValue) id() []byte {
 // oracleItem reads the values that an event needs.
 type oracleItem struct {
 	oracleObject
-	ids, types         []slot
-	time, subject, key slot
-	timeOptional       bool
+	ids, types, subjects, times []slot
+	key                         slot
+	format                      string
+	timeOptional                bool
 }
 
-func newOracleItem(preset resource, keyPointer string) (oracleItem, error) {
-	r := oracleItem{timeOptional: preset.timeOptional}
+func newOracleItem(cfg *Config, preset resource) (oracleItem, error) {
+	r := oracleItem{timeOptional: preset.timeOptional, format: cfg.ItemTimeFormat}
 	var errs []error
 	want := func(pointer string) slot {
 		s, err := r.want(pointer)
 		errs = append(errs, err)
 		return s
 	}
-	for _, pointer := range preset.ids {
-		r.ids = append(r.ids, want(pointer))
+	all := func(set, preset []string) (slots []slot) {
+		if len(set) == 0 {
+			set = preset
+		}
+		for _, pointer := range set {
+			if pointer != "none" {
+				slots = append(slots, want(pointer))
+			}
+		}
+		return slots
 	}
-	for _, pointer := range preset.types {
-		r.types = append(r.types, want(pointer))
+	r.ids, r.types, r.subjects = all(cfg.ItemID, preset.ids), all(cfg.ItemType, preset.types), all(cfg.ItemSubject, preset.subjects)
+	if cfg.ItemTimeFormat != "none" {
+		r.times = all(cfg.ItemTime, preset.times)
 	}
-	r.time, r.subject, r.key = want(preset.time), want(preset.subject), want(keyPointer)
+	r.timeOptional = r.timeOptional || len(r.times) == 0
+	r.key = want(cfg.keyPointer())
 	return r, errors.Join(errs...)
 }
 
@@ -414,18 +430,79 @@ func (r *oracleItem) fill(e *bridge.Event) {
 			break
 		}
 	}
-	e.Subject = r.values[r.subject].name()
+	for _, s := range r.subjects {
+		if e.Subject = r.values[s].name(); e.Subject != nil {
+			break
+		}
+	}
 	e.Key, _ = r.values[r.key].text()
-	raw := r.values[r.time]
-	if r.timeOptional && (raw == nil || jsontext.Value(raw).Kind() == 'n') {
-		e.Time = bridge.NoTime
+	for _, s := range r.times {
+		raw := jsontext.Value(r.values[s])
+		if len(raw) == 0 || raw.Kind() == 'n' {
+			continue
+		}
+		var ok bool
+		if e.Time, ok = oracleTime(raw, r.format); !ok {
+			e.Time, e.Defect = 0, bridge.DefectTime
+		}
 		return
 	}
-	var err error
-	// The parser has seen to it that only the digits of an integer pass.
-	if e.Time, err = strconv.ParseInt(string(r.values[r.time]), 10, 64); err != nil {
+	if e.Time = bridge.NoTime; !r.timeOptional {
 		e.Time, e.Defect = 0, bridge.DefectTime
 	}
+}
+
+var (
+	oracleNumber = regexp.MustCompile(`^-?[0-9]{1,18}(\.[0-9]+)?$`)
+	oracleDate   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d+)?)(?:([Zz])|([+-](?:[01]\d|2[0-3])):?([0-5]\d))$`)
+)
+
+// oracleTime reads a time by fractions and package time.
+func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
+	if len(raw) == 0 {
+		return 0, false
+	}
+	text := string(raw)
+	if raw.Kind() == '0' && (format == "" || format == "ms") {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n, n != math.MinInt64
+		}
+	}
+	if raw.Kind() != '0' {
+		if raw.Kind() != '"' || len(raw) > longestTime+2 || raw[1] == '-' {
+			return 0, false
+		}
+		decoded, _ := jsontext.AppendUnquote(nil, raw) // half a character is no digit
+		text = string(decoded)
+		if strings.HasPrefix(text, "-") {
+			return 0, false
+		}
+	}
+	if format == "rfc3339" {
+		m := oracleDate.FindStringSubmatch(text)
+		if m == nil || raw.Kind() == '0' {
+			return 0, false
+		}
+		zone := "Z"
+		if m[3] == "" {
+			zone = m[4] + ":" + m[5]
+		}
+		t, err := time.Parse(time.RFC3339, m[1]+"T"+m[2]+zone)
+		if y := t.UTC().Year(); err != nil || y < 1 || y > 9999 {
+			return 0, false
+		}
+		return t.UnixMilli(), true
+	}
+	if !oracleNumber.MatchString(text) {
+		return 0, false
+	}
+	exact, _ := new(big.Rat).SetString(text)
+	exact.Mul(exact, map[string]*big.Rat{"": big.NewRat(1, 1), "ms": big.NewRat(1, 1), "s": big.NewRat(1000, 1), "us": big.NewRat(1, 1000)}[format])
+	whole := new(big.Int).Div(exact.Num(), exact.Denom()) // Euclidean: rounds down
+	if y := time.UnixMilli(whole.Int64()).UTC().Year(); !whole.IsInt64() || y < 1 || y > 9999 {
+		return 0, false
+	}
+	return whole.Int64(), true
 }
 
 // oracleIdentity reads whose export it is from the metadata: the slug, which

@@ -61,7 +61,7 @@ const (
 )
 
 func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
-	item, err := newItemReader(preset, cfg.keyPointer())
+	item, err := newItemReader(cfg, preset)
 	if err != nil {
 		return nil, fmt.Errorf("key %q: %w", cfg.KeyPointer, err)
 	}

@@ -7,30 +7,28 @@ import (
 )
 
 // resource is the preset of a resource of the export API: its path and the
-// members of an item. Of several pointers, the first with a value wins.
+// members of an item. It has no ids where an item may be listed again after a
+// change: then its bytes are its identity, and a change is a new event.
 type resource struct {
 	path string
-	// ids is empty where an item may be listed again after a change: then its
-	// bytes are its identity, and a change is a new event.
-	ids  []string
-	time string
+	pointers
 	// timeOptional is set where an item may not have a time yet.
 	timeOptional bool
-	types        []string
-	subject      string
 }
 
 var presets = map[string]resource{
-	"events": {
-		path:    "/events",
-		ids:     []string{"/eventId", "/id"},
-		time:    "/timestamp",
-		types:   []string{"/payload/type", "/payload/@type"},
-		subject: "/userId",
-	},
-	"sessions": {path: "/session", time: "/closeTime", timeOptional: true, subject: "/userId"},
-	"users":    {path: "/user", time: "/lastModifiedTime", timeOptional: true, subject: "/userId"},
+	"events": {path: "/events", pointers: pointers{
+		ids:      []string{"/eventId", "/id"},
+		times:    []string{"/timestamp"},
+		ingested: ingested,
+		types:    []string{"/payload/type", "/payload/@type"},
+		subjects: subjects,
+	}},
+	"sessions": {path: "/session", timeOptional: true, pointers: pointers{times: []string{"/closeTime"}, ingested: ingested, subjects: subjects}},
+	"users":    {path: "/user", timeOptional: true, pointers: pointers{times: []string{"/lastModifiedTime"}, ingested: ingested, subjects: subjects}},
 }
+
+var ingested, subjects = []string{"/systemTimestamp"}, []string{"/userId"}
 
 // slot numbers a selected value of an object.
 type slot int

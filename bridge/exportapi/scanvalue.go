@@ -3,6 +3,8 @@ package exportapi
 import (
 	"slices"
 	"strconv"
+
+	"exportbridge/bridge"
 )
 
 // kind is the kind of a JSON value.
@@ -53,6 +55,9 @@ type value struct {
 	kind kind
 }
 
+// present reports whether there is a value: neither absent nor null.
+func (v *value) present() bool { return v.kind != kindNone && v.kind != kindNull }
+
 // is reports whether a string equals s.
 func (v value) is(s string) bool {
 	if v.kind != kindEscaped {
@@ -95,7 +100,8 @@ func (v value) id() []byte {
 	return text
 }
 
-// integer returns a number written as an integer that fits 64 bits.
+// integer returns a number written as an integer that fits 64 bits and is not
+// bridge.NoTime.
 func (v value) integer() (n int64, ok bool) {
 	if v.kind != kindNumber {
 		return 0, false
@@ -103,7 +109,7 @@ func (v value) integer() (n int64, ok bool) {
 	const alwaysFits = len("999999999999999999")
 	if len(v.raw) > alwaysFits {
 		n, err := strconv.ParseInt(string(v.raw), 10, 64)
-		return n, err == nil
+		return n, err == nil && n != bridge.NoTime
 	}
 	digits := v.raw
 	if digits[0] == '-' {

@@ -1,0 +1,94 @@
+package exportapi
+
+import (
+	"errors"
+	"slices"
+
+	"exportbridge/bridge"
+)
+
+// none as a setting means that the items have no such value.
+const none = "none"
+
+// ItemMapping configures where the values of an item are. Each setting lists
+// JSON pointers, of which the first with a value counts, or none. An empty one
+// is that of the resource.
+type ItemMapping struct {
+	ItemID         []string `env:"EXPORT_ITEM_ID" stream:"yes" desc:"JSON pointers to the id of an item, the first with a value counts; none identifies items by the hash of their bytes; empty for the resource's" example:"/eventId,/id"`
+	ItemTime       []string `env:"EXPORT_ITEM_TIME" stream:"yes" desc:"JSON pointers to the time of an item, the first with a value counts; none for items without a time, whose records carry the publish time; empty for the resource's" example:"/timestamp"`
+	ItemTimeFormat string   `env:"EXPORT_ITEM_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339,none" desc:"format of the times of an item: milliseconds, seconds or microseconds since the epoch, as a number or its digits in a string, RFC 3339, or none"`
+	ItemIngested   []string `env:"EXPORT_ITEM_INGESTED" stream:"yes" desc:"JSON pointers to the time at which the API took an item in, in the same format, or none; empty for the resource's" example:"/systemTimestamp"`
+	ItemType       []string `env:"EXPORT_ITEM_TYPE" stream:"yes" desc:"JSON pointers to the type of an item, the end of ce_type, or none; empty for the resource's" example:"/payload/type"`
+	ItemSubject    []string `env:"EXPORT_ITEM_SUBJECT" stream:"yes" desc:"JSON pointers to the value of ce_subject, or none; empty for the resource's" example:"/userId"`
+}
+
+// pointers are the places of an item's values. Nil is no value.
+type pointers struct {
+	ids, times, ingested, types, subjects []string
+}
+
+// Undated reports whether the items have no time: nothing can be said by it.
+func (m *ItemMapping) Undated() bool {
+	return m.ItemTimeFormat == none || isNone(m.ItemTime)
+}
+
+func isNone(set []string) bool { return len(set) == 1 && set[0] == none }
+
+// over returns the places where the settings replace the preset's.
+func (m *ItemMapping) over(preset pointers) pointers {
+	choose := func(set, preset []string) []string {
+		switch {
+		case isNone(set):
+			return nil
+		case len(set) > 0:
+			return set
+		}
+		return preset
+	}
+	p := pointers{
+		ids: choose(m.ItemID, preset.ids), times: choose(m.ItemTime, preset.times), ingested: choose(m.ItemIngested, preset.ingested),
+		types: choose(m.ItemType, preset.types), subjects: choose(m.ItemSubject, preset.subjects),
+	}
+	if m.ItemTimeFormat == none {
+		p.times, p.ingested = nil, nil
+	}
+	return p
+}
+
+// check reports all problems of the settings.
+func (m *ItemMapping) check(p *bridge.Problems) {
+	for _, s := range []struct {
+		variable string
+		set      []string
+		example  string
+		isTime   bool
+	}{
+		{"EXPORT_ITEM_ID", m.ItemID, "/eventId,/id", false},
+		{"EXPORT_ITEM_TIME", m.ItemTime, "/timestamp", true},
+		{"EXPORT_ITEM_INGESTED", m.ItemIngested, "/systemTimestamp", true},
+		{"EXPORT_ITEM_TYPE", m.ItemType, "/payload/type", false},
+		{"EXPORT_ITEM_SUBJECT", m.ItemSubject, "/userId", false},
+	} {
+		if isNone(s.set) {
+			continue
+		}
+		for i, pointer := range s.set {
+			err := checkPointer(pointer)
+			p.Check(err == nil, s.variable, "%q: %v, for example %s", pointer, err, s.example)
+			p.Check(!slices.Contains(s.set[:i], pointer), s.variable, "%q is listed twice, for example %s", pointer, s.example)
+		}
+		p.Check(!s.isTime || m.ItemTimeFormat != none || len(s.set) == 0, s.variable,
+			"is set, but EXPORT_ITEM_TIME_FORMAT=none says that there are no times; unset one of them, or set EXPORT_ITEM_TIME_FORMAT=rfc3339")
+	}
+	_, known := timeFormats[m.ItemTimeFormat]
+	p.Check(known, "EXPORT_ITEM_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339, none, for example rfc3339", m.ItemTimeFormat)
+}
+
+// checkPointer returns why a text is no JSON pointer to a member.
+func checkPointer(pointer string) error {
+	if pointer == "" {
+		return errors.New("an empty JSON pointer selects the whole item")
+	}
+	_, err := parsePointer(pointer)
+	return err
+}
