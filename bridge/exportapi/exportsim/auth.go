@@ -8,16 +8,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 )
 
-const defaultTokenTTL = 24 * time.Hour
-
 // authenticate returns the refusal of a request without the right credentials.
 func (h *Handler) authenticate(r *http.Request) (answer, bool) {
-	f := &h.form
+	f := &h.pages.form
 	if h.config.APIKey == "" || f.Auth == none {
 		return answer{}, true
 	}
@@ -38,9 +37,9 @@ func (h *Handler) authenticate(r *http.Request) (answer, bool) {
 	case f.KeyPrefix != "":
 		want = f.KeyPrefix + " " + want
 	}
-	invalid := http.StatusForbidden
-	if f.Error != "" {
-		invalid = http.StatusUnauthorized
+	invalid := http.StatusUnauthorized
+	if f.Auth == authKey && f.Error == "" {
+		invalid = http.StatusForbidden
 	}
 	switch {
 	case given == "":
@@ -54,7 +53,9 @@ func (h *Handler) authenticate(r *http.Request) (answer, bool) {
 // serveToken is the token endpoint of OAuth 2.0 for the grant
 // client_credentials, with the client in the header or in the form.
 func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
-	client, secret, ok := r.BasicAuth()
+	client, secret, ok := r.BasicAuth() // both encoded, RFC 6749, 2.3.1
+	client, _ = url.QueryUnescape(client)
+	secret, _ = url.QueryUnescape(secret)
 	if !ok {
 		client, secret = r.PostFormValue("client_id"), r.PostFormValue("client_secret")
 	}
@@ -64,9 +65,9 @@ func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodPost:
 	case r.PostFormValue("grant_type") != "client_credentials":
 		reply["error"] = "unsupported_grant_type"
-	case h.form.Audience != "" && r.PostFormValue("audience") != h.form.Audience:
+	case h.pages.form.Audience != "" && r.PostFormValue("audience") != h.pages.form.Audience:
 		status, reply["error"] = http.StatusForbidden, "access_denied"
-	case client != h.form.User || h.config.APIKey != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(h.config.APIKey)) != 1:
+	case client != h.pages.form.User || h.config.APIKey != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(h.config.APIKey)) != 1:
 		status, reply["error"] = http.StatusUnauthorized, "invalid_client"
 	default:
 		status = http.StatusOK
@@ -97,47 +98,21 @@ func (h *Handler) validToken(token string, now time.Time) bool {
 	return err == nil && hmac.Equal([]byte(token), []byte(h.token(issued))) && now.Sub(issued) < h.config.TokenTTL
 }
 
-// authSettings are the Settings of the credentials, without the key itself.
-func (f Form) authSettings(url string) []Setting {
-	switch f.Auth {
-	case none:
-		return []Setting{{"EXPORT_AUTH", none}}
-	case authBasic:
-		return []Setting{{"EXPORT_AUTH", authBasic}, {"EXPORT_AUTH_USER", f.User}}
-	case authOAuth2:
-		return []Setting{
-			{"EXPORT_AUTH", authOAuth2}, {"EXPORT_OAUTH2_TOKEN_URL", url + f.TokenPath},
-			{"EXPORT_OAUTH2_CLIENT_ID", f.User}, {"EXPORT_OAUTH2_PARAMS", "audience=" + f.Audience},
-		}
-	}
-	var list []Setting
-	for _, s := range []Setting{
-		{"EXPORT_KEY_QUERY", f.KeyQuery}, {"EXPORT_KEY_PREFIX", f.KeyPrefix},
-		{"EXPORT_KEY_HEADER", strings.TrimPrefix(f.KeyHeader, "X-Api-Key")},
-	} {
-		if s.Value != "" {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
 // tellLimit sets the headers that say what is left under the rate limit: the
 // seconds to the reset under names of the draft, the time of it under others.
 func (h *Handler) tellLimit(header http.Header) {
-	prefix := h.form.LimitHeaders
+	prefix := h.pages.form.LimitHeaders
 	if prefix == "" || h.config.RateLimit == 0 {
 		return
 	}
 	left, wait := h.limiter.left()
-	limit := max(1, int(h.limiter.advance/h.limiter.every)+1)
-	seconds := int64((wait + time.Second - 1) / time.Second)
+	limit := int(h.limiter.advance/h.limiter.every) + 1
+	reset := int64((wait + time.Second - 1) / time.Second)
 	if prefix == "RateLimit" {
 		header.Set("RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=1`, limit))
-		header.Set("RateLimit", fmt.Sprintf(`"default";r=%d;t=%d`, left, seconds))
+		header.Set("RateLimit", fmt.Sprintf(`"default";r=%d;t=%d`, left, reset))
 		return
 	}
-	reset := seconds
 	if strings.HasPrefix(prefix, "X-") {
 		reset = time.Now().Add(wait + time.Second - 1).Unix()
 	}

@@ -37,9 +37,9 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pass(2 * 365 * 24 * time.Hour) // the clock begins in 2000, before what the simulator can tell
-		h := newHandler(t, exportsim.Config{Form: named(t, "auth0-logs"), Events: 10, APIKey: "sesame", TokenTTL: time.Minute})
+		h := newHandler(t, exportsim.Config{Form: named(t, "auth0-logs"), Events: 10, APIKey: "se same%", TokenTTL: time.Minute})
 		right := url.Values{"grant_type": {"client_credentials"}, "audience": {"https://acme.example/api/v2/"}}
-		inBody := url.Values{"client_id": {"exporter"}, "client_secret": {"sesame"}}
+		inBody := url.Values{"client_id": {"exporter"}, "client_secret": {"se same%"}}
 		for name := range right {
 			inBody[name] = right[name]
 		}
@@ -48,12 +48,13 @@ func TestTokens(t *testing.T) {
 			form           url.Values
 			want           int
 		}{
-			{"exporter", "sesame", right, 200},
+			{"exporter", "se+same%25", right, 200},
+			{"exporter", "se same%", right, 401},
 			{"", "", inBody, 200},
 			{"exporter", "wrong", right, 401},
-			{"other", "sesame", right, 401},
+			{"other", "se+same%25", right, 401},
 			{"", "", right, 401},
-			{"exporter", "sesame", url.Values{"grant_type": {"client_credentials"}}, 403},
+			{"exporter", "se+same%25", url.Values{"grant_type": {"client_credentials"}}, 403},
 			{"exporter", "sesame", url.Values{"grant_type": {"password"}}, 400},
 		} {
 			if r := askToken(h, test.client, test.secret, test.form); r.Code != test.want {
@@ -63,7 +64,7 @@ func TestTokens(t *testing.T) {
 		if r := recordStatus(h, "/oauth/token"); r.Code != 400 {
 			t.Errorf("GET of a token: %d", r.Code)
 		}
-		reply := askToken(h, "exporter", "sesame", right).Body.Bytes()
+		reply := askToken(h, "exporter", "se+same%25", right).Body.Bytes()
 		if seconds := string(at(reply, "expires_in")); seconds != "60" {
 			t.Errorf("expires_in %s, want 60", seconds)
 		}
@@ -93,7 +94,7 @@ func TestCredentials(t *testing.T) {
 	for _, test := range []struct {
 		user, password string
 		want           int
-	}{{"exporter", "sesame", 200}, {"exporter", "", 403}, {"", "sesame", 403}, {"sesame", "exporter", 403}} {
+	}{{"exporter", "sesame", 200}, {"exporter", "", 401}, {"", "sesame", 401}, {"sesame", "exporter", 401}} {
 		if got := recordStatus(h, "/items", "Authorization", basic(test.user, test.password).Get("Authorization")).Code; got != test.want {
 			t.Errorf("%s:%s: %d, want %d", test.user, test.password, got, test.want)
 		}
@@ -204,6 +205,13 @@ func TestBodyOfPost(t *testing.T) {
 		page := post("application/json", body).Body.Bytes()
 		if more := string(at(page, "has_more")); more != want || text(at(page, "cursor")) == "" {
 			t.Errorf("%s: has_more %s, want %s", body, more, want)
+		}
+	}
+	h = newHandler(t, exportsim.Config{Form: named(t, "end-of-stream"), Events: 300})
+	for size, want := range map[string]string{"299": "false", "300": "true", "301": "true"} {
+		page := recordStatus(h, "/api/v2/incremental/events/cursor?per_page="+size).Body.Bytes()
+		if end := string(at(page, "end_of_stream")); end != want || text(at(page, "after_cursor")) == "" {
+			t.Errorf("%s events: end_of_stream %s, want %s", size, end, want)
 		}
 	}
 }

@@ -43,6 +43,7 @@ const (
 	maxPageSize      = 1000
 	defaultScanLimit = 2000
 	defaultEvery     = 100 * time.Millisecond
+	defaultTokenTTL  = 24 * time.Hour
 )
 
 // Config configures the simulated export. The zero value serves an empty export
@@ -153,12 +154,11 @@ func (c *Config) Validate() error {
 
 // withDefaults fills what was left empty. now ends the stock if no start is given.
 func (c Config) withDefaults(now time.Time) Config {
-	orString := func(value *string, or string) { *value = cmp.Or(*value, or) }
 	c.Schema = cmp.Or(c.Schema, Schema08)
-	orString(&c.Organization, "Acme Corp")
-	orString(&c.Workspace, "Storefront")
-	orString(&c.Application, "Web shop")
-	orString(&c.KeyHeader, "X-Api-Key")
+	c.Organization = cmp.Or(c.Organization, "Acme Corp")
+	c.Workspace = cmp.Or(c.Workspace, "Storefront")
+	c.Application = cmp.Or(c.Application, "Web shop")
+	c.KeyHeader = cmp.Or(c.KeyHeader, "X-Api-Key")
 	c.CursorExpired = cmp.Or(c.CursorExpired, http.StatusGone)
 	c.ScanLimit = cmp.Or(c.ScanLimit, defaultScanLimit)
 	c.TokenTTL = cmp.Or(c.TokenTTL, defaultTokenTTL)

@@ -33,7 +33,7 @@ func newEnvelope(item string) envelope {
 }
 
 func (e envelope) append(w *world, to []byte, i int) []byte {
-	micros := w.eventMicros(i)
+	micros := w.ownMicros(i)
 	for n, part := range e.parts {
 		if n%2 == 0 {
 			to = append(to, part...)
@@ -80,8 +80,7 @@ func appendID(to []byte, k kind, seed uint64, i int) []byte {
 func (w *world) appendLogID(to []byte, i int) []byte {
 	const indexLen = 36
 	at := time.UnixMicro(w.eventMicros(i)).UTC()
-	to = append(to, "900"...)
-	to = at.AppendFormat(to, "20060102150405")
+	to = at.AppendFormat(append(to, "900"...), "20060102150405")
 	to = append(to, strconv.Itoa(1000 + at.Nanosecond()/1e6)[1:]...)
 	to = append(to, strings.Repeat("0", indexLen)...)
 	putDecimal(to[len(to)-indexLen:], uint64(i))

@@ -2,7 +2,9 @@ package exportsim
 
 import (
 	"bytes"
+	"cmp"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -33,6 +35,7 @@ const (
 	saltNoise
 	saltFault
 	saltGrammar
+	saltLate
 )
 
 // world is the content: every item by its index. It is immutable.
@@ -42,6 +45,7 @@ type world struct {
 	every int64 // nanoseconds between events
 	limit int   // events whose time can be told
 	types eventTypes
+	late  time.Duration // see Form
 
 	events, sessions, users []template
 }
@@ -52,6 +56,7 @@ func newWorld(c Config) (*world, error) {
 		first: c.Start.UnixNano(),
 		every: max(int64(c.Every), 1),
 		types: typesOf(c.Schema),
+		late:  c.Form.Late,
 	}
 	w.limit = int(min((maxTime.UnixNano()-w.first)/w.every, idIndexMask>>1))
 	var err error
@@ -76,6 +81,30 @@ func (w *world) eventTime(i int) int64 { return w.eventMicros(i) / 1e3 }
 func (w *world) eventMicros(i int) int64 {
 	jitter := int64(w.hash(saltJitter, i) % uint64(w.every))
 	return (w.first + int64(i)*w.every + jitter) / int64(time.Microsecond)
+}
+
+// ownMicros is the time that an event says, which may be before the one that
+// gives it its place.
+func (w *world) ownMicros(i int) int64 {
+	random := w.hash(saltLate, i)
+	if w.late == 0 || random%8 != 0 {
+		return w.eventMicros(i)
+	}
+	return w.eventMicros(i) - int64(random>>8%uint64(w.late/time.Microsecond))
+}
+
+// byOwnTime returns the events of a window, in milliseconds, ordered by the
+// time that they say.
+func (w *world) byOwnTime(start, end int64, stock int) []int {
+	var found []int
+	first := sort.Search(stock, func(i int) bool { return w.eventTime(i) >= start })
+	for i := first; i < stock && w.eventTime(i) < end+w.late.Milliseconds(); i++ {
+		if own := w.ownMicros(i) / 1e3; own >= start && own < end {
+			found = append(found, i)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b int) int { return cmp.Compare(w.ownMicros(a), w.ownMicros(b)) })
+	return found
 }
 
 // sessionOf deals the events of a block to its sessions in a mixed order.
@@ -162,7 +191,9 @@ func (w *world) resources(f Form) []resource {
 	if f.Item != "" {
 		around := newEnvelope(f.Item)
 		events.appendItem = func(to []byte, i int) []byte { return around.append(w, to, i) }
-		return []resource{events}
+		next := events
+		next.path = cmp.Or(f.NextPath, f.Path)
+		return []resource{events, next}
 	}
 	return []resource{
 		events,

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Form is how an export API looks to its clients: where a page has its items
@@ -25,21 +28,24 @@ type Form struct {
 	// Method is GET, or POST with the parameters as a JSON object.
 	Method string
 
-	// Item is what is around each event, as JSON with placeholders, see
-	// envelope. It ends with "event":<event>}. Empty is the event itself; then
-	// sessions and users are served too.
+	// Item is what is around each event, see envelope. It ends with
+	// "event":<event>}. Empty is the event itself, beside sessions and users.
 	Item string
 	// ItemID, ItemTime, ItemType and ItemSubject are pointers into an item, and
 	// ItemTimeFormat is ms, s, us, rfc3339 or none. They describe Item.
 	ItemID, ItemTime, ItemTimeFormat, ItemType, ItemSubject string
+
+	// Late is how much earlier than its place in the order the time of an item
+	// may be, of one in eight. Requests with an end then go by that time.
+	Late time.Duration
 
 	// ItemsField is a member, or root where the page is the array.
 	ItemsField string
 	// CursorIn is body, header, last-item, next-url (in the body) or link (RFC
 	// 8288); CursorField says where in there.
 	CursorIn, CursorField string
-	// CursorKind is opaque, or the key of the last item: seq, an integer beyond
-	// 2^53, or log-id, digits in a string. A key is good for ever.
+	// CursorKind is opaque, or the key of the last item, which never expires:
+	// seq, an integer beyond 2^53, or log-id, digits in a string.
 	CursorKind string
 	// MoreField is a boolean, with ! before it true at the end. Then every page
 	// has a cursor.
@@ -157,14 +163,9 @@ func (f Form) validate() error {
 }
 
 // newestFirst reports whether a request with these parameters lists backwards.
-func (f *Form) newestFirst(has func(name, value string) bool) bool {
+func (f *Form) newestFirst(values url.Values) bool {
 	name, value, _ := strings.Cut(f.Ascending, "=")
-	return f.NewestFirst && (f.Ascending == "" || !has(name, value))
-}
-
-// growsInPlace reports whether a full page may change: then it is not kept.
-func (f *Form) growsInPlace() bool {
-	return f.CursorIn != inBody || f.MoreField != "" || f.ExactEnd || f.NewestFirst
+	return f.NewestFirst && (!values.Has(name) || value != "" && values.Get(name) != value)
 }
 
 // Setting is a setting of exportbridge.
@@ -172,9 +173,9 @@ type Setting struct{ Name, Value string }
 
 // Settings are the settings with which exportbridge reads the form at a URL,
 // without the key. What has the bridge's default is left out.
-func (f Form) Settings(url string) []Setting {
+func (f Form) Settings(base string) []Setting {
 	f = f.withDefaults(Config{KeyHeader: "X-Api-Key"})
-	list := []Setting{{"EXPORT_URL", url}}
+	list := []Setting{{"EXPORT_URL", base}}
 	add := func(name, value, standard string) {
 		if value != standard {
 			list = append(list, Setting{name, value})
@@ -183,12 +184,12 @@ func (f Form) Settings(url string) []Setting {
 	add("EXPORT_PATH", f.Path, "/events")
 	add("EXPORT_METHOD", f.Method, http.MethodGet)
 	if f.Item != "" {
-		for _, s := range []Setting{
-			{"EXPORT_ITEM_ID", f.ItemID}, {"EXPORT_ITEM_TIME", f.ItemTime}, {"EXPORT_ITEM_INGESTED", ""},
-			{"EXPORT_ITEM_TYPE", f.ItemType}, {"EXPORT_ITEM_SUBJECT", f.ItemSubject}, {"KAFKA_KEY", f.ItemSubject},
-		} {
-			add(s.Name, cmp.Or(s.Value, none), "")
-		}
+		add("EXPORT_ITEM_ID", f.ItemID, "")
+		add("EXPORT_ITEM_TIME", cmp.Or(f.ItemTime, none), "")
+		add("EXPORT_ITEM_INGESTED", none, "")
+		add("EXPORT_ITEM_TYPE", f.ItemType, "")
+		add("EXPORT_ITEM_SUBJECT", f.ItemSubject, "")
+		add("KAFKA_KEY", f.ItemSubject, "")
 	}
 	add("EXPORT_ITEM_TIME_FORMAT", f.ItemTimeFormat, formatMillis)
 	add("EXPORT_ITEMS_FIELD", f.ItemsField, "items")
@@ -197,18 +198,27 @@ func (f Form) Settings(url string) []Setting {
 	add("EXPORT_MORE_FIELD", f.MoreField, "")
 	add("EXPORT_CURSOR_PARAM", f.CursorParam, "cursor")
 	add("EXPORT_PAGE_SIZE_PARAM", f.PageSizeParam, "pageSize")
+	add("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(f.MaxPageSize), strconv.Itoa(maxPageSize))
+	add("EXPORT_PAGE_SIZE", strconv.Itoa(f.MaxPageSize), strconv.Itoa(maxPageSize))
 	add("EXPORT_START_PARAM", f.StartParam, "start")
 	add("EXPORT_END_PARAM", f.EndParam, "end")
 	add("EXPORT_TIME_FORMAT", f.TimeFormat, formatMillis)
-	if f.EndInclusive {
-		add("EXPORT_END_INCLUSIVE", "true", "")
-	}
-	if f.MaxPageSize != maxPageSize {
-		add("EXPORT_MAX_PAGE_SIZE", fmt.Sprint(f.MaxPageSize), "")
-		add("EXPORT_PAGE_SIZE", fmt.Sprint(f.MaxPageSize), "")
-	}
+	add("EXPORT_END_INCLUSIVE", strconv.FormatBool(f.EndInclusive), "false")
 	if name, value, _ := strings.Cut(f.Ascending, "="); name != "" {
 		add("EXPORT_PARAMS", name+"="+cmp.Or(value, firstKey), "")
 	}
-	return append(list, f.authSettings(url)...)
+	add("EXPORT_AUTH", f.Auth, authKey)
+	switch f.Auth {
+	case authKey:
+		add("EXPORT_KEY_QUERY", f.KeyQuery, "")
+		add("EXPORT_KEY_PREFIX", f.KeyPrefix, "")
+		add("EXPORT_KEY_HEADER", f.KeyHeader, "X-Api-Key")
+	case authBasic:
+		add("EXPORT_AUTH_USER", f.User, "")
+	case authOAuth2:
+		add("EXPORT_OAUTH2_TOKEN_URL", base+f.TokenPath, "")
+		add("EXPORT_OAUTH2_CLIENT_ID", f.User, "")
+		add("EXPORT_OAUTH2_PARAMS", "audience="+f.Audience, "")
+	}
+	return list
 }

@@ -1,5 +1,10 @@
 package exportsim
 
+import (
+	"slices"
+	"time"
+)
+
 // Items of the forms that are no service's.
 const (
 	itemISO = `{"id":"<id>","time":"<rfc3339>","type":"<type>","actor":{"id":"<user>"},"event":<event>}`
@@ -73,13 +78,14 @@ var forms = []Form{
 		NewestFirst: true, EndOfResults: NullCursor, TimeFormat: formatRFC3339,
 	},
 	{
-		// Without an end a request polls: there is always a next link.
+		// Without an end a request polls: there is always a next link, and the
+		// events come as they were stored, not by their time.
 		Name: "okta-system-log", Path: "/api/v1/logs",
 		Item: `{"uuid":"<id>","published":"<rfc3339>","eventType":"<type>","severity":"INFO",` +
 			`"actor":{"id":"<user>","type":"User"},"event":<event>}`,
 		ItemID: "/uuid", ItemTime: "/published", ItemTimeFormat: formatRFC3339, ItemType: "/eventType", ItemSubject: "/actor/id",
 		ItemsField: root, CursorIn: inLink, CursorParam: "after", Links: []string{"self", "next"}, LinkLines: true,
-		EndOfResults: EmptyItems, BoundedEnd: NoCursor, NewestFirst: false,
+		EndOfResults: EmptyItems, BoundedEnd: NoCursor, Late: 5 * time.Second,
 		PageSizeParam: "limit", StartParam: "since", EndParam: "until", TimeFormat: formatRFC3339,
 		KeyHeader: "Authorization", KeyPrefix: "SSWS", LimitHeaders: "X-Rate-Limit-", NoRetryAfter: true,
 		Error: `{"errorCode":"E0000001","errorSummary":"<text>","errorLink":"E0000001","errorId":"<kind>","errorCauses":[]}`,
@@ -120,10 +126,8 @@ func FormNames() []string {
 
 // FormNamed returns the form with a name, and whether there is one.
 func FormNamed(name string) (Form, bool) {
-	for _, f := range forms {
-		if f.Name == name {
-			return f, true
-		}
+	if i := slices.IndexFunc(forms, func(f Form) bool { return f.Name == name }); i >= 0 {
+		return forms[i], true
 	}
 	return Form{}, name == "default"
 }

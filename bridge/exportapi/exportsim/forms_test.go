@@ -317,12 +317,11 @@ func TestFormWindows(t *testing.T) {
 		format           func(time.Time) string
 		twice            bool
 	}{
-		"nested":          {"/v1/events?limit=500&", "from", "to", iso, false},
-		"integer-cursor":  {"/changes?count=500&", "after", "before", seconds, true},
-		"header-cursor":   {"/feed?pageSize=500&", "start", "end", micros, false},
-		"next-url":        {"/export/events?per_page=500&", "start", "end", seconds, false},
-		"link":            {"/items?pageSize=500&", "since", "until", iso, true},
-		"okta-system-log": {"/api/v1/logs?limit=500&", "since", "until", iso, false},
+		"nested":         {"/v1/events?limit=500&", "from", "to", iso, false},
+		"integer-cursor": {"/changes?count=500&", "after", "before", seconds, true},
+		"header-cursor":  {"/feed?pageSize=500&", "start", "end", micros, false},
+		"next-url":       {"/export/events?per_page=500&", "start", "end", seconds, false},
+		"link":           {"/items?pageSize=500&", "since", "until", iso, true},
 	} {
 		form, _ := exportsim.FormNamed(name)
 		h := newHandler(t, exportsim.Config{Form: form, Events: 400, Every: 250 * time.Millisecond})
@@ -358,6 +357,45 @@ func TestFormWindows(t *testing.T) {
 	}
 }
 
+// A service may list events late while it is polled, and by their own time
+// under a bounded request. Both have all.
+func TestLateEvents(t *testing.T) {
+	t.Parallel()
+	h := newHandler(t, exportsim.Config{Form: named(t, "okta-system-log"), Events: 1500})
+	late := 0
+	for i := 1; i < 1500; i++ {
+		if h.EventTime(i).Before(h.EventTime(i - 1)) {
+			late++
+		}
+	}
+	if late < 100 || late > 300 {
+		t.Errorf("%d of 1500 events are late", late)
+	}
+	var last time.Time
+	seen := map[int]bool{}
+	for from := start.Add(-10 * time.Second); from.Before(start.Add(160 * time.Second)); from = from.Add(7 * time.Second) {
+		bounds := "&since=" + from.Format(time.RFC3339) + "&until=" + from.Add(7*time.Second).Format(time.RFC3339)
+		for target := "/api/v1/logs?limit=20" + bounds; target != ""; {
+			r := recordStatus(h, target)
+			for _, item := range array(r.Body.Bytes()) {
+				i, _ := exportsim.IndexOf(item)
+				at := h.EventTime(i)
+				if at.Before(last) || at.Before(from) || !at.Before(from.Add(7*time.Second)) || seen[i] {
+					t.Fatalf("event %d at %s after %s, from %s, listed before: %v", i, at, last, from, seen[i])
+				}
+				seen[i], last = true, at
+			}
+			next := linkNext.FindStringSubmatch(strings.Join(r.Header().Values("Link"), ","))
+			if target = ""; next != nil {
+				target = next[1]
+			}
+		}
+	}
+	if len(seen) != 1500 {
+		t.Errorf("bounded requests list %d of 1500 events", len(seen))
+	}
+}
+
 func TestNewestFirst(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
@@ -372,6 +410,8 @@ func TestNewestFirst(t *testing.T) {
 		"github-audit-log /orgs/acme/audit-log?phrase=created:2026-11-02":                                                "",
 		"github-audit-log /orgs/acme/audit-log?order=asc&per_page=50&phrase=action:x+created:%3E%3D2026-11-01T00:00:10Z": "100 101 149",
 		"github-audit-log /orgs/acme/audit-log?per_page=100&phrase=created:2026-10-01..2026-11-01T00:00:05Z":             "49 48 0",
+		"github-audit-log /orgs/acme/audit-log?per_page=2&phrase=created:2026-11-01":                                     "250 249 249",
+		"github-audit-log /orgs/acme/audit-log?per_page=2&phrase=created:%3E%3D2026-10-31":                               "250 249 249",
 	} {
 		name, path, _ := strings.Cut(target, " ")
 		form, _ := exportsim.FormNamed(name)
@@ -446,6 +486,11 @@ func TestServiceAnswers(t *testing.T) {
 	next = linkNext.FindStringSubmatch(r.Header().Get("Link"))[1]
 	if r = get(github, strings.TrimPrefix(next, "http://api.example")); strings.Contains(r.Header().Get("Link"), "next") {
 		t.Errorf("github: a full page at the end has link %q", r.Header().Get("Link"))
+	}
+
+	r = get(service("link", exportsim.Config{Events: 101}), "/items")
+	if link := r.Header().Get("Link"); !strings.HasPrefix(link, `</items>; rel="first", </items?cursor=`) {
+		t.Errorf("relative link %q", link)
 	}
 
 	auth0 := service("auth0-logs", exportsim.Config{Events: 3})

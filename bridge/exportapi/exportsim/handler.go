@@ -13,7 +13,6 @@ import (
 // Handler is the export API. All its methods may be called concurrently.
 type Handler struct {
 	config     Config // with defaults
-	form       Form   // with defaults
 	pages      pages
 	limiter    *limiter
 	link       *link
@@ -47,7 +46,6 @@ func New(config Config) (*Handler, error) {
 	form := config.Form.withDefaults(config)
 	h := &Handler{
 		config: config,
-		form:   form,
 		pages: pages{
 			config:    config,
 			form:      form,
@@ -92,9 +90,10 @@ func (h *Handler) Event(i int) []byte { return h.pages.resources[0].appendItem(n
 // never appears by itself.
 func (h *Handler) VisibleAt(i int) time.Time { return h.pages.stock.visible(i + 1) }
 
-// EventTime returns the time of event i in whole milliseconds. It is
-// non-decreasing in i; each event lies within Every after Start + i x Every.
-func (h *Handler) EventTime(i int) time.Time { return time.UnixMilli(h.pages.world.eventTime(i)) }
+// EventTime returns the time of event i in whole milliseconds. Unless the form
+// has Late, it is non-decreasing in i; each event lies within Every after Start
+// + i x Every.
+func (h *Handler) EventTime(i int) time.Time { return time.UnixMilli(h.pages.world.ownMicros(i) / 1e3) }
 
 // ServeHTTP serves the API, and /healthz, which needs no key and is not
 // counted, delayed or faulted.
@@ -111,7 +110,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.wait(r.Context(), h.config.Latency) {
 		return
 	}
-	if h.form.TokenPath != "" && r.URL.Path == h.config.BasePath+h.form.TokenPath {
+	if h.pages.form.TokenPath != "" && r.URL.Path == h.config.BasePath+h.pages.form.TokenPath {
 		h.serveToken(w, r)
 		return
 	}
@@ -137,17 +136,17 @@ func (h *Handler) answer(r *http.Request) (a answer, refused bool) {
 	switch {
 	case res == nil:
 		return h.problem(http.StatusNotFound, "not-found", "There is nothing at this path."), true
-	case r.Method != h.form.Method:
-		a := h.problem(http.StatusMethodNotAllowed, "method-not-allowed", "Only "+h.form.Method+" is allowed.")
-		a.allow = h.form.Method
+	case r.Method != h.pages.form.Method:
+		a := h.problem(http.StatusMethodNotAllowed, "method-not-allowed", "Only "+h.pages.form.Method+" is allowed.")
+		a.allow = h.pages.form.Method
 		return a, true
 	}
 	if a, ok := h.authenticate(r); !ok {
 		return a, true
 	}
 	if delay := h.limiter.take(); delay > 0 {
-		a := h.problem(h.form.LimitStatus, "rate-limit", "There were too many requests.")
-		if !h.form.NoRetryAfter {
+		a := h.problem(h.pages.form.LimitStatus, "rate-limit", "There were too many requests.")
+		if !h.pages.form.NoRetryAfter {
 			a.retryAfter = strconv.Itoa(int(math.Ceil(delay.Seconds())))
 		}
 		return a, true
@@ -161,9 +160,6 @@ func (h *Handler) route(path string) *resource {
 		if res := &h.pages.resources[i]; path == h.config.BasePath+res.path {
 			return res
 		}
-	}
-	if h.form.NextPath != "" && path == h.config.BasePath+h.form.NextPath {
-		return &h.pages.resources[0]
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type keptPage struct {
 // kept returns the page that a query asks for, if it was rendered ahead and
 // the stock still fills it.
 func (p *pages) kept(q query) (keptPage, bool) {
-	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent || p.form.growsInPlace() {
+	if q.chain != (chain{resource: q.resource.tag}) || q.resource.kind != kindEvent {
 		return keptPage{}, false
 	}
 	if e := p.extent(q, p.stock.now()); e.high-e.low < q.size {
@@ -56,7 +56,8 @@ func (k *keptPages) put(at span, page keptPage) {
 // renders nothing if cursors expire: they differ each time, nor under a form
 // whose pages are more than a body.
 func (h *Handler) Prerender(size, limit int) int {
-	if h.config.CursorTTL > 0 || size < 1 || size > h.form.MaxPageSize || h.form.growsInPlace() {
+	f := &h.pages.form
+	if h.config.CursorTTL > 0 || size < 1 || size > f.MaxPageSize || f.CursorIn != inBody || f.MoreField != "" || f.ExactEnd || f.NewestFirst {
 		return 0
 	}
 	res := &h.pages.resources[0]

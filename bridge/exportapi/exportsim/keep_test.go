@@ -74,6 +74,11 @@ func TestNothingIsPrerendered(t *testing.T) {
 	if n := newHandler(t, exportsim.Config{Events: 450, CursorTTL: time.Hour}).Prerender(100, 1<<20); n != 0 {
 		t.Errorf("%d pages rendered ahead although cursors expire", n)
 	}
+	for name, want := range map[string]int{"nested": 4, "integer-cursor": 4, "next-url": 0, "link": 0, "post": 0, "newest-first": 0} {
+		if n := newHandler(t, exportsim.Config{Form: named(t, name), Events: 450}).Prerender(100, 1<<20); n != want {
+			t.Errorf("%s: %d pages rendered ahead, want %d", name, n, want)
+		}
+	}
 	h := newHandler(t, exportsim.Config{Events: 5000})
 	for _, size := range []int{0, -1, 1001} {
 		if n := h.Prerender(size, 1<<30); n != 0 {

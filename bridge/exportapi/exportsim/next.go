@@ -1,6 +1,7 @@
 package exportsim
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
@@ -21,7 +22,7 @@ func (p *pages) header(q query, cursor string, named bool) http.Header {
 		target := ""
 		switch {
 		case relation == "self":
-			target = p.urlOf(q, p.config.BasePath+q.resource.path, q.raw)
+			target = p.urlOf(q, q.resource.path, q.raw)
 		case relation == "first":
 			target = p.url(q, "")
 		case named:
@@ -41,10 +42,6 @@ func (p *pages) header(q query, cursor string, named bool) http.Header {
 // with another cursor. The same cursor gives the same bytes.
 func (p *pages) url(q query, cursor string) string {
 	f := &p.form
-	path := q.resource.path
-	if f.NextPath != "" {
-		path = f.NextPath
-	}
 	raw := q.raw
 	if cursor == "" || cursor != q.cursor {
 		values := maps.Clone(q.values)
@@ -54,11 +51,11 @@ func (p *pages) url(q query, cursor string) string {
 		}
 		raw = values.Encode()
 	}
-	return p.urlOf(q, p.config.BasePath+path, raw)
+	return p.urlOf(q, cmp.Or(f.NextPath, q.resource.path), raw)
 }
 
 func (p *pages) urlOf(q query, path, raw string) string {
-	u := url.URL{Path: path, RawQuery: raw}
+	u := url.URL{Path: p.config.BasePath + path, RawQuery: raw}
 	if p.form.RelativeNext {
 		return u.String()
 	}
@@ -96,9 +93,7 @@ func appendObject(to []byte, members []member) []byte {
 			to = append(to, ',')
 		}
 		done[name] = true
-		to = append(to, '"')
-		to = append(to, name...)
-		to = append(to, '"', ':')
+		to = append(append(append(to, '"'), name...), `":`...)
 		if len(m.at) == 1 {
 			to = m.append(to)
 			continue

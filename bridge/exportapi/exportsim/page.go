@@ -30,15 +30,29 @@ type pages struct {
 type extent struct {
 	low, high, next int
 	more            bool
+	order           []int // the items by number, nil where the number is the item
+}
+
+func (e extent) item(n int) int {
+	if e.order == nil {
+		return n
+	}
+	return e.order[n]
 }
 
 // extent finds where the page ends and whether the next one can be named: when
 // the page is full, or the filter has looked at as many items as it may.
 func (p *pages) extent(q query, stock int) extent {
+	if p.form.Late > 0 && q.end > 0 {
+		order := p.world.byOwnTime(q.start, q.end, stock)
+		low := min(q.from, len(order))
+		high := min(low+q.size, len(order))
+		return extent{low, high, high, high-low == q.size, order}
+	}
 	last := max(q.from, min(q.to, stock))
 	if q.newest {
 		low := max(q.from, last-q.size)
-		return extent{low, last, low, low > q.from}
+		return extent{low, last, low, low > q.from, nil}
 	}
 	if q.filter == 0 {
 		end := min(q.from+q.size, last)
@@ -46,20 +60,20 @@ func (p *pages) extent(q query, stock int) extent {
 		if p.form.ExactEnd || p.form.MoreField != "" {
 			more = end < last
 		}
-		return extent{q.from, end, end, more}
+		return extent{q.from, end, end, more, nil}
 	}
 	matches := 0
 	for i := q.from; i < last; i++ {
 		if i-q.from == p.config.ScanLimit {
-			return extent{q.from, i, i, true}
+			return extent{q.from, i, i, true, nil}
 		}
 		if p.matches(q, i) {
 			if matches++; matches == q.size {
-				return extent{q.from, i + 1, i + 1, true}
+				return extent{q.from, i + 1, i + 1, true, nil}
 			}
 		}
 	}
-	return extent{q.from, last, last, false}
+	return extent{q.from, last, last, false, nil}
 }
 
 func (p *pages) matches(q query, i int) bool {
@@ -102,9 +116,9 @@ func (p *pages) append(to []byte, q query) (body []byte, header http.Header, ite
 func (p *pages) appendItems(to []byte, q query, e extent) (body []byte, items int) {
 	to = append(to, '[')
 	for n := range e.high - e.low {
-		i := e.low + n
+		i := e.item(e.low + n)
 		if q.newest {
-			i = e.high - 1 - n
+			i = e.item(e.high - 1 - n)
 		}
 		if !p.matches(q, i) {
 			continue

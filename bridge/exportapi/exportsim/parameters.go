@@ -46,15 +46,8 @@ func (p *pages) parameters(r *http.Request) (url.Values, error) {
 
 func (p *pages) numeric(name string) bool {
 	f := &p.form
-	switch name {
-	case f.PageSizeParam:
-		return true
-	case f.CursorParam:
-		return f.CursorKind == kindSeq
-	case f.StartParam, f.EndParam:
-		return f.TimeFormat != formatRFC3339
-	}
-	return false
+	isTime := name == f.StartParam || name == f.EndParam
+	return name == f.PageSizeParam || name == f.CursorParam && f.CursorKind == kindSeq || isTime && f.TimeFormat != formatRFC3339
 }
 
 // instant returns a bound in milliseconds, or 0 if it is absent: the first one

@@ -25,9 +25,9 @@ type answer struct {
 // generations. The newest adds what the public guide shows, the members of
 // RFC 9457: status and detail.
 func (h *Handler) problem(status int, kind, text string) answer {
-	if h.form.Error != "" {
+	if h.pages.form.Error != "" {
 		body := strings.NewReplacer("<status>", strconv.Itoa(status), "<title>", http.StatusText(status),
-			"<kind>", kind, "<text>", strings.ReplaceAll(text, `"`, "'")).Replace(h.form.Error)
+			"<kind>", kind, "<text>", strings.ReplaceAll(text, `"`, "'")).Replace(h.pages.form.Error)
 		return answer{status: status, contentType: "application/json", body: []byte(body)}
 	}
 	members := struct {

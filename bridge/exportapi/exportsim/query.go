@@ -50,9 +50,7 @@ func (p *pages) parseQuery(res *resource, r *http.Request) (query, error) {
 	if err := p.readParameters(&q, values); err != nil {
 		return query{}, err
 	}
-	q.newest = p.form.newestFirst(func(name, value string) bool {
-		return values.Has(name) && (value == "" || values.Get(name) == value)
-	})
+	q.newest = p.form.newestFirst(values)
 	q.to = res.among(p.world.limit)
 	if values.Has(p.form.CursorParam) {
 		if q.cursor, err = single(values, p.form.CursorParam); err != nil {
@@ -61,6 +59,9 @@ func (p *pages) parseQuery(res *resource, r *http.Request) (query, error) {
 		if err := p.readCursor(&q, values); err != nil {
 			return query{}, err
 		}
+	}
+	if p.form.Late > 0 && q.end > 0 {
+		return q, nil // from counts in the order of the window
 	}
 	if q.end > 0 {
 		q.to = min(q.to, res.from(q.end, p.world.limit))
