@@ -50,6 +50,25 @@ const (
 	authOAuth2 = "oauth2"
 )
 
+// keyParam returns the query parameter of the key, or "".
+func (a *Auth) keyParam() string {
+	if a.Scheme == authKey {
+		return a.KeyQuery
+	}
+	return ""
+}
+
+// authHeader returns the header that authenticates, or "".
+func (a *Auth) authHeader() string {
+	switch {
+	case a.Scheme == authBasic, a.Scheme == authOAuth2:
+		return "Authorization"
+	case a.Scheme == authKey && a.KeyQuery == "":
+		return http.CanonicalHeaderKey(a.KeyHeader)
+	}
+	return ""
+}
+
 // checkAuth checks the settings of authentication.
 func (c *Config) checkAuth(p *bridge.Problems) {
 	key := c.APIKey.Reveal()

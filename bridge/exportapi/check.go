@@ -32,10 +32,15 @@ type Findings struct {
 	Compression string
 }
 
-// Check requests one page of one item, starting now. It returns the errors of
+// Check requests one page of one item, starting now if the API has a parameter
+// for that. It returns the errors of
 // Fetch and Decode, changes nothing and needs no cursor.
 func (c *Client) Check(ctx context.Context) (Findings, error) {
-	page, got, err := c.fetch(ctx, bridge.Position{Start: time.Now().UnixMilli()}, 1)
+	var at bridge.Position
+	if c.cfg.Starts() == nil {
+		at.Start = time.Now().UnixMilli()
+	}
+	page, got, err := c.fetch(ctx, at, 1)
 	if err != nil {
 		return Findings{}, fmt.Errorf("check the export API: %w", err)
 	}

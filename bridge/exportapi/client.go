@@ -6,13 +6,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +40,9 @@ type Client struct {
 	early atomic.Int32
 
 	reporting sync.Mutex // held while cfg.Report is called
+	simple    bool       // see Config.simple
+	// cursorName is the member of a simple page with the cursor.
+	cursorName string
 
 	// Owned by the goroutine that calls Fetch.
 	requests       requests
@@ -93,9 +94,12 @@ func New(cfg Config) (*Client, error) {
 	if err := c.ingestion.init(&cfg, preset); err != nil {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
-	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, auth: c.auth, readers: &c.readers}
-	c.requests = requests{cfg: &c.cfg, endpoint: endpoint, auth: c.auth}
-	c.requests.prepare()
+	if c.simple = cfg.simple(); c.simple {
+		path, _ := fieldPath(cfg.CursorField) // validated
+		c.cursorName = path[0]
+	}
+	c.requests = newRequests(&c.cfg, endpoint, c.auth)
+	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, auth: c.auth, readers: &c.readers, hidden: c.requests.secrets()}
 	c.recycle = func(p *bridge.Page) {
 		body := p.Body
 		if t := c.behind.of(p); t != nil {
@@ -135,18 +139,19 @@ func (c *Client) Decode(p *bridge.Page) error {
 	}
 	if err != nil {
 		c.early.Store(0)
+		return err
 	}
-	return err
+	c.cfg.trim(p)
+	return nil
 }
 
 // DecodeItem returns a page of one item, given as its bytes. Like Decode it is
 // called by one goroutine at a time. The page need not be released.
 func (c *Client) DecodeItem(item []byte) (*bridge.Page, error) {
-	name, err := json.Marshal(c.cfg.ItemsField)
+	body, err := pageAround(c.cfg.ItemsField, item)
 	if err != nil {
 		return nil, err
 	}
-	body := slices.Concat([]byte("{"), name, []byte(":["), item, []byte("]}"))
 	page := &bridge.Page{Body: body, Size: int64(len(body))}
 	if err := c.Decode(page); err != nil {
 		return nil, err
@@ -187,7 +192,7 @@ func (c *Client) split(p *bridge.Page) error {
 		return nil // Fetch had to read all of it to find the cursor
 	}
 	fault := split(p, c.decoder)
-	if fault == nil && string(c.decoder.cursor) != p.Next {
+	if fault == nil && c.simple && string(c.decoder.cursor.text) != p.Next {
 		fault = schemaFault(fmt.Errorf("%w: the cursor read ahead differs from the parsed one", errNoPage))
 		p.Events, p.Items = p.Events[:0], 0
 	}
@@ -273,8 +278,13 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 	}
 	t := &transfer{client: c, at: at, caller: ctx}
 	ctx, t.cancel = context.WithTimeout(ctx, c.cfg.Timeout)
-	t.asked = time.Now()
-	resp, err := c.http.RoundTrip(c.requests.page(ctx, at, size))
+	req, err := c.requests.page(ctx, at, size)
+	if err != nil {
+		t.cancel()
+		return nil, answer{}, c.faults.of(at, impossible(err))
+	}
+	t.asked, t.url = time.Now(), req.URL
+	resp, err := c.http.RoundTrip(req)
 	if err != nil {
 		t.cancel()
 		return nil, answer{}, c.faults.of(at, c.faults.connection(at, err, fmt.Sprintf("no answer within %s", c.cfg.Timeout)))
@@ -334,7 +344,7 @@ func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
 	p.Body, p.Size, p.ArrivedAt = t.body, int64(len(t.body)), t.last
 	fault := t.fault
 	if fault == nil {
-		fault = c.next(p)
+		fault = c.next(p, t.url, resp.Header)
 	}
 	if fault != nil {
 		p.Release()
@@ -353,30 +363,36 @@ func (c *Client) mayBeEarly(at bridge.Position, resp *http.Response, expected in
 	if resp.ContentLength >= 0 {
 		expected = int(resp.ContentLength)
 	}
-	return at.Cursor != "" && c.early.Load() >= c.earlyThreshold && expected >= oneFlight
+	return c.simple && at.Cursor != "" && c.early.Load() >= c.earlyThreshold && expected >= oneFlight
 }
 
-// next sets the cursor of a page that has arrived.
-func (c *Client) next(p *bridge.Page) error {
-	if cursor, ok := tailCursor(p.Body, c.cfg.CursorField, c.scratch[:0]); ok {
-		c.early.Store(0)
-		c.setNext(p, cursor)
-		return nil
+// next sets the cursor of a page that has arrived: of a simple one by its ends
+// if they tell it.
+func (c *Client) next(p *bridge.Page, asked *url.URL, h http.Header) error {
+	if c.simple {
+		if cursor, ok := tailCursor(p.Body, c.cursorName, c.scratch[:0]); ok {
+			c.early.Store(0)
+			c.setNext(p, cursor)
+			return nil
+		}
+		if c.nextFromHead(p, p.Body) {
+			return nil
+		}
 	}
-	if c.nextFromHead(p, p.Body) {
-		return nil
+	fault := split(p, c.ahead)
+	if fault == nil {
+		fault = c.follow(p, asked, h)
 	}
-	if fault := split(p, c.ahead); fault != nil {
+	if fault != nil {
 		return c.faults.of(p.At, fault)
 	}
-	p.Next = string(c.ahead.cursor)
 	return nil
 }
 
 // nextFromHead sets the cursor of a partially received page if the beginning of
 // its body has one.
 func (c *Client) nextFromHead(p *bridge.Page, body []byte) bool {
-	cursor, ok := headCursor(body[:min(len(body), headSize)], c.cfg.CursorField, c.scratch[:0])
+	cursor, ok := headCursor(body[:min(len(body), headSize)], c.cursorName, c.scratch[:0])
 	if ok {
 		c.setNext(p, cursor)
 	}

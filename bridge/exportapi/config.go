@@ -14,7 +14,7 @@ import (
 	"exportbridge/bridge"
 )
 
-// maxPageSize is the page size limit of the API.
+// maxPageSize is the default of EXPORT_MAX_PAGE_SIZE.
 const maxPageSize = 1000
 
 // Config selects the export to read. Start from DefaultConfig.
@@ -35,21 +35,23 @@ type Config struct {
 
 	URL string `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
 	Auth
-	Resource      string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"resource to export; a stream named after a resource exports that one"`
-	Events        []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, empty for all; only for the resource events" example:"orderPlaced,userSignedUp"`
-	PageSize      int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items per page, 1 to 1000"`
-	Timeout       time.Duration `env:"EXPORT_TIMEOUT" stream:"yes" desc:"timeout of one request, from connecting to the last byte; a third of it for connecting, two thirds for the response header"`
-	RateLimit     string        `env:"EXPORT_RATE_LIMIT" stream:"yes" desc:"maximum request rate per second, minute or hour, shared by the streams and jobs of the process with the same API key; jobs use at most half of it; empty for no limit" example:"10/s"`
-	Path          string        `env:"EXPORT_PATH" stream:"yes" desc:"path below EXPORT_URL; empty for the resource's default" example:"/events"`
-	ItemsField    string        `env:"EXPORT_ITEMS_FIELD" stream:"yes" desc:"member of the page that holds the items"`
-	CursorField   string        `env:"EXPORT_CURSOR_FIELD" stream:"yes" desc:"member of the page that holds the next cursor"`
-	CursorParam   string        `env:"EXPORT_CURSOR_PARAM" stream:"yes" desc:"query parameter of the cursor"`
-	PageSizeParam string        `env:"EXPORT_PAGE_SIZE_PARAM" stream:"yes" desc:"query parameter of the page size"`
-	InsecureHTTP  bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, which sends the key in clear text"`
-	LinkLocal     bool          `env:"EXPORT_ALLOW_LINK_LOCAL" stream:"yes" desc:"allow link-local and other addresses where clouds serve instance metadata and credentials"`
-	Proxy         bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
-	MaxResponse   int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; a page has at most 10,000 items"`
-	CA            string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
+	Resource    string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"resource to export; a stream named after a resource exports that one"`
+	Events      []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, empty for all; only for the resource events" example:"orderPlaced,userSignedUp"`
+	PageSize    int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items per page, up to EXPORT_MAX_PAGE_SIZE"`
+	Timeout     time.Duration `env:"EXPORT_TIMEOUT" stream:"yes" desc:"timeout of one request, from connecting to the last byte; a third of it for connecting, two thirds for the response header"`
+	RateLimit   string        `env:"EXPORT_RATE_LIMIT" stream:"yes" desc:"maximum request rate per second, minute or hour, shared by the streams and jobs of the process with the same API key; jobs use at most half of it; empty for no limit" example:"10/s"`
+	Path        string        `env:"EXPORT_PATH" stream:"yes" desc:"path below EXPORT_URL; empty for the resource's default" example:"/events"`
+	ItemsField  string        `env:"EXPORT_ITEMS_FIELD" stream:"yes" desc:"member of the page with the items; a JSON pointer if it begins with /; root if the page is the array itself" example:"/data/items"`
+	CursorField string        `env:"EXPORT_CURSOR_FIELD" stream:"yes" desc:"member of the page, or JSON pointer, with the next cursor or next URL; the header's name, or the pointer inside the last item, as EXPORT_CURSOR_IN says" example:"/paging/next"`
+	PageMapping
+	CursorParam   string `env:"EXPORT_CURSOR_PARAM" stream:"yes" desc:"parameter of the cursor"`
+	PageSizeParam string `env:"EXPORT_PAGE_SIZE_PARAM" stream:"yes" desc:"parameter of the page size; none if the API has none"`
+	RequestMapping
+	InsecureHTTP bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, which sends the key in clear text"`
+	LinkLocal    bool          `env:"EXPORT_ALLOW_LINK_LOCAL" stream:"yes" desc:"allow link-local and other addresses where clouds serve instance metadata and credentials"`
+	Proxy        bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
+	MaxResponse  int64         `env:"EXPORT_MAX_RESPONSE_BYTES" unit:"bytes" stream:"yes" desc:"maximum page size after decompression; a page has at most 10,000 items"`
+	CA           string        `env:"EXPORT_TLS_CA" stream:"yes" desc:"trusted CA certificates (PEM); empty for the system's"`
 
 	ItemMapping
 }
@@ -62,6 +64,7 @@ func DefaultConfig() Config {
 		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
 		Auth: Auth{Scheme: authKey, KeyHeader: "X-Api-Key"}, MaxResponse: 64 << 20,
 		ItemMapping: ItemMapping{ItemTimeFormat: "ms"},
+		PageMapping: PageMapping{CursorIn: inBody}, RequestMapping: defaultRequests(),
 	}
 }
 
@@ -75,7 +78,6 @@ func (c *Config) Validate() error {
 	for _, event := range c.Events {
 		p.Check(strings.TrimSpace(event) != "", "EXPORT_EVENTS", "contains an empty event type, for example orderPlaced,userSignedUp")
 	}
-	p.Check(c.PageSize >= 1 && c.PageSize <= maxPageSize, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", c.PageSize, maxPageSize)
 	p.Check(c.Timeout > 0, "EXPORT_TIMEOUT", "must be above 0, for example 30s")
 	p.Check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE_BYTES", "must be above 0, for example 64MiB")
 	_, errURL := c.endpoint(preset)
@@ -85,30 +87,17 @@ func (c *Config) Validate() error {
 	for _, err := range []error{errURL, errRate, errProxy, errCA} {
 		p.Add(err)
 	}
+	c.checkPages(&p)
 	c.checkNames(&p)
 	c.ItemMapping.check(&p)
+	c.checkRequests(&p)
 	return p.Err()
 }
 
-// checkNames checks the configurable field and parameter names.
+// checkNames checks the configurable names of parameters and headers.
 func (c *Config) checkNames(p *bridge.Problems) {
-	p.Check(c.ItemsField != "", "EXPORT_ITEMS_FIELD", "is empty, for example items")
-	p.Check(c.CursorField != "", "EXPORT_CURSOR_FIELD", "is empty, for example nextCursor")
-	p.Check(c.ItemsField == "" || c.ItemsField != c.CursorField, "EXPORT_ITEMS_FIELD", "and EXPORT_CURSOR_FIELD are both %q, for example items and nextCursor", c.ItemsField)
 	p.Check(c.CursorParam != "", "EXPORT_CURSOR_PARAM", "is empty, for example cursor")
 	p.Check(c.PageSizeParam != "", "EXPORT_PAGE_SIZE_PARAM", "is empty, for example pageSize")
-	seen := map[string]string{paramStart: "the start of the export", paramEnd: "the end of the export", paramEvents: "EXPORT_EVENTS"}
-	for _, param := range []struct{ variable, value, example string }{
-		{"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
-		{"EXPORT_PAGE_SIZE_PARAM", c.PageSizeParam, "pageSize"},
-		{"EXPORT_KEY_QUERY", c.KeyQuery, "api_key"},
-	} {
-		if param.value == "" {
-			continue
-		}
-		p.Check(seen[param.value] == "", param.variable, "%q is already the parameter of %s, for example %s", param.value, seen[param.value], param.example)
-		seen[param.value] = param.variable
-	}
 }
 
 func (c *Config) keyPointer() string {

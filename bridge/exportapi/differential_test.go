@@ -79,7 +79,7 @@ func (r *rivals) compare(body []byte) (isPage bool, err error) {
 	if errScanner != nil {
 		return false, nil
 	}
-	if got, want := r.scanner.cursor, r.oracle.cursor; !bytes.Equal(got, want) {
+	if got, want := r.scanner.cursor.text, r.oracle.cursor; !bytes.Equal(got, want) {
 		return true, fmt.Errorf("the scanner reads cursor %q, the oracle %q", got, want)
 	}
 	if got, want := r.scanner.identity.identity(), r.oracle.identity.identity(); got != want {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,7 @@ const (
 	codeDecode  = "decode"
 	codeSchema  = "schema"
 	codeSize    = "size"
+	codeRequest = "request"
 )
 
 // codeThrottled is also the code of a request that was not sent because of another
@@ -39,6 +41,7 @@ type faults struct {
 	endpoint *url.URL
 	auth     *credentials
 	readers  *bodyReaders
+	hidden   []string // the values of static parameters and headers
 }
 
 // of puts the request that failed in front of a fault's error.
@@ -185,7 +188,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "if the API has moved there, set EXPORT_URL to the new address"
 	case code < 300:
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
-	case at.Cursor != "" && mayMeanCursor(code):
+	case at.Cursor != "" && slices.Contains(e.cfg.cursorStatuses(), f.Code):
 		f.Class, f.Reason, f.Advice = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
@@ -194,14 +197,10 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	return f
 }
 
-// mayMeanCursor reports whether a status may be caused by the cursor.
-func mayMeanCursor(code int) bool {
-	switch code {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusRequestURITooLong,
-		http.StatusUnprocessableEntity, http.StatusRequestHeaderFieldsTooLarge:
-		return true
-	}
-	return false
+// impossible is the fault of a position that the API cannot be asked for.
+func impossible(err error) *bridge.Fault {
+	return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err,
+		Hint: "check EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_CURSOR_IN and EXPORT_URL, or reset the cursor"}
 }
 
 // authHint names the settings of authentication.

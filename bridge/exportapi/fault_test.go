@@ -506,7 +506,7 @@ func TestCheck(t *testing.T) {
 	if f, err := c.Check(t.Context()); err != nil || f.Contract != bridge.ContractEmptyItems {
 		t.Errorf("a cursor with an empty page: got %q %v", f.Contract, err)
 	}
-	next = `7`
+	next = `7.5`
 	_, err = c.Check(t.Context())
 	if f := wantFault(t, err); f.Reason != bridge.ReasonSchema {
 		t.Errorf("got %v, want schema", f)

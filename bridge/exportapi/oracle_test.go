@@ -37,6 +37,7 @@ type oracle struct {
 	// neither null nor absence apart from an empty string.
 	events []bridge.Event
 	cursor []byte
+	found  jsontext.Value // the cursor as it stands
 }
 
 func newOracle(cfg *Config, preset resource) (*oracle, error) {
@@ -64,7 +65,7 @@ func newOracle(cfg *Config, preset resource) (*oracle, error) {
 // to events and point into the body. Nothing is allocated for values without
 // escapes once events is large enough.
 func (d *oracle) decode(body []byte, events []bridge.Event) error {
-	d.events, d.cursor, d.body = events, nil, body
+	d.events, d.cursor, d.found, d.body = events, nil, nil, body
 	d.identity.forget()
 	if !utf8.Valid(body) {
 		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
@@ -72,7 +73,11 @@ func (d *oracle) decode(body []byte, events []bridge.Event) error {
 	d.source = *bytes.NewBuffer(body)
 	d.json.Reset(&d.source, d.options...)
 	defer func() { d.body, d.source = nil, bytes.Buffer{} }()
-	if err := d.page(); err != nil {
+	err := d.page()
+	if err == nil {
+		err = d.takeCursor()
+	}
+	if err != nil {
 		return d.explain(err, len(body))
 	}
 	return nil
@@ -171,17 +176,30 @@ func (d *oracle) event(e *bridge.Event) error {
 	return nil
 }
 
-// next reads the cursor. It must decode exactly: a cursor with a replacement
-// character in it is another cursor.
+// next finds the cursor.
 func (d *oracle) next() error {
 	raw, err := d.json.ReadValue()
-	if err != nil {
-		return err
+	d.found = raw
+	return err
+}
+
+// takeCursor reads the cursor that was found. It must decode exactly: a cursor
+// with a replacement character in it is another cursor.
+func (d *oracle) takeCursor() (err error) {
+	raw := d.found
+	if raw == nil {
+		return nil
 	}
 	switch raw.Kind() {
 	case 'n':
 		return nil
 	case '"':
+	case '0':
+		if string(raw) == "-0" || bytes.ContainsAny(raw, ".eE") {
+			return d.wrongKind(d.cursorField, raw.Kind(), "an integer")
+		}
+		d.cursor = slices.Clone(raw)
+		return nil
 	default:
 		return d.wrongKind(d.cursorField, raw.Kind(), "a string or null")
 	}

@@ -3,7 +3,6 @@ package exportapi
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"unicode/utf8"
 
 	"exportbridge/bridge"
@@ -29,36 +28,21 @@ const maxItems = 10 * maxPageSize
 // about the page, where an error would read as "end of results", and lenient
 // inside items, which consumers validate themselves. One goroutine at a time.
 type pageDecoder struct {
-	scan     scanner
-	parts    [3]part
-	item     itemReader
-	identity identityReader
-	scratch  []byte // holds a cursor that had escapes
+	scan scanner
+	// page is the page itself, parts are all parts, its own and those of the
+	// last item; items and more are two of them, more nil if there is none.
+	page        part
+	last        *part // the last item, nil if it has no cursor
+	parts       []*part
+	items, more *part
+	cursor      cursorPart
+	item        itemReader
+	identity    identityReader
 
-	// The decoded page. cursor is valid until the next page; null, absent and
-	// empty are the same.
+	// The decoded page. ended is set where it says that nothing follows.
 	events []bridge.Event
-	cursor []byte
+	ended  bool
 }
-
-// part is a decoded member of the page. Duplicates are rejected: which one
-// counts would decide whether the export continues.
-type part struct {
-	name string
-	// read reads the value at the position and returns the position after it.
-	read func(d *pageDecoder, i int) (int, error)
-	seen bool
-}
-
-// String names the part in errors.
-func (p *part) String() string { return "member " + strconv.Quote(p.name) }
-
-// The parts in pageDecoder.parts.
-const (
-	partItems = iota
-	partCursor
-	partMetadata
-)
 
 func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 	item, err := newItemReader(cfg, preset)
@@ -69,15 +53,11 @@ func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pageDecoder{
-		parts: [...]part{
-			partItems:    {name: cfg.ItemsField, read: (*pageDecoder).items},
-			partCursor:   {name: cfg.CursorField, read: (*pageDecoder).next},
-			partMetadata: {name: metadataField, read: (*pageDecoder).metadata},
-		},
-		item:     item,
-		identity: identity,
-	}, nil
+	d := &pageDecoder{item: item, identity: identity}
+	if err := d.layOut(cfg); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // decode splits the body and keeps the result in d. Events are appended to
@@ -85,14 +65,18 @@ func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 // escapes if events has capacity, and never for more than maxItems. Its error
 // is errCutShort, errNoPage or errTooMany; then the result is invalid.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
-	d.events, d.cursor = events, nil
+	d.events, d.ended = events, false
+	d.cursor.forget()
 	d.identity.forget()
-	for i := range d.parts {
-		d.parts[i].seen = false
+	for _, p := range d.parts {
+		p.seen = false
 	}
 	d.scan.reset(body)
 	defer d.scan.reset(nil)
-	err := d.page()
+	err := d.document()
+	if err == nil && !d.ended { // else whatever cursor came with it
+		err = d.cursor.take()
+	}
 	if err != nil && !utf8.Valid(body) {
 		// More to the point than where the scanner stopped.
 		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
@@ -100,67 +84,75 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	return err
 }
 
-// page reads the top-level object and rejects trailing data.
-func (d *pageDecoder) page() error {
-	s := &d.scan
-	i := skipSpace(s.body, 0)
-	if kind := s.kindAt(i); kind != kindObject {
-		return d.wrongKind(i, "it", kind, "an object")
+// document reads the page and rejects trailing data.
+func (d *pageDecoder) document() error {
+	i, err := d.part(skipSpace(d.scan.body, 0), &d.page)
+	if err != nil {
+		return err
 	}
-	i, step := s.open(i)
-	for step == more {
-		var err error
-		if i, err = d.member(i); err != nil {
-			return err
-		}
-		i, step = s.next(i, '}')
+	if !d.items.seen {
+		return d.items.fault("it has no %s", d.items)
 	}
-	if step == broken {
-		return d.refuse(i)
-	}
-	if items := &d.parts[partItems]; !items.seen {
-		return fmt.Errorf("%w: it has no %s", errNoPage, items)
-	}
-	if i = skipSpace(s.body, i); i < len(s.body) {
-		return fmt.Errorf("%w: unexpected data after the object at byte %d", errNoPage, i)
+	if i = skipSpace(d.scan.body, i); i < len(d.scan.body) {
+		return fmt.Errorf("%w: unexpected data after the %s at byte %d", errNoPage, d.page.kindName(), i)
 	}
 	return nil
 }
 
-// member reads the member of the page at i.
-func (d *pageDecoder) member(i int) (int, error) {
+// part reads the value of a part.
+func (d *pageDecoder) part(i int, p *part) (end int, err error) {
+	p.seen = true
+	if p.read != nil {
+		if end, err = p.read(d, i); err != nil || len(p.parts) == 0 {
+			return end, err
+		}
+	}
+	switch kind := d.scan.kindAt(i); {
+	case kind == kindObject:
+		return d.object(i, p)
+	case kind == kindNull && p != &d.page:
+		return d.checked(d.scan.skip(i)) // as if it were absent
+	default:
+		return i, d.wrongKind(i, p, kind, "an object")
+	}
+}
+
+// object reads the parts of an object.
+func (d *pageDecoder) object(i int, of *part) (int, error) {
+	i, step := d.scan.open(i)
+	for step == more {
+		var err error
+		if i, err = d.member(i, of); err != nil {
+			return i, err
+		}
+		i, step = d.scan.next(i, '}')
+	}
+	return d.checked(i, step == ended)
+}
+
+// member reads one member of an object.
+func (d *pageDecoder) member(i int, of *part) (int, error) {
 	name, i, ok := d.scan.name(i)
 	if !ok {
 		return i, d.refuse(i)
 	}
-	part := d.part(name)
-	if part != nil && part.seen {
-		return i, fmt.Errorf("%w: %s occurs twice", errNoPage, part)
+	p := of.part(name)
+	if p != nil && p.seen {
+		return i, p.fault("%s occurs twice", p)
 	}
 	if i, ok = skipColon(d.scan.body, i); !ok {
 		return i, d.refuse(i)
 	}
-	if part == nil {
+	if p == nil {
 		return d.checked(d.scan.skip(i))
 	}
-	part.seen = true
-	return part.read(d, i)
+	return d.part(i, p)
 }
 
-// part finds the part by its name; nil if the member is skipped.
-func (d *pageDecoder) part(name value) *part {
-	for i := range d.parts {
-		if name.is(d.parts[i].name) {
-			return &d.parts[i]
-		}
-	}
-	return nil
-}
-
-// items reads the array of items.
-func (d *pageDecoder) items(i int) (int, error) {
+// readItems reads the array of items.
+func (d *pageDecoder) readItems(i int) (int, error) {
 	if kind := d.scan.kindAt(i); kind != kindArray {
-		return i, d.wrongKind(i, d.parts[partItems].String(), kind, "an array")
+		return i, d.wrongKind(i, d.items, kind, "an array")
 	}
 	i, step := d.scan.open(i)
 	for index := 0; step == more; index++ {
@@ -191,31 +183,28 @@ func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
 	return end, ok
 }
 
-// next reads the cursor. It must decode exactly: a replacement character would
-// make another cursor.
-func (d *pageDecoder) next(i int) (int, error) {
+// readCursor reads the cursor, or the next URL.
+func (d *pageDecoder) readCursor(i int) (end int, err error) {
+	var ok bool
+	d.cursor.found, end, ok = d.scan.read(i)
+	return d.checked(end, ok)
+}
+
+// readMore reads whether the results go on.
+func (d *pageDecoder) readMore(i int) (int, error) {
 	v, end, ok := d.scan.read(i)
 	if !ok {
 		return end, d.refuse(end)
 	}
-	part := &d.parts[partCursor]
-	switch v.kind {
-	case kindNull:
-	case kindString:
-		d.cursor = v.raw
-	case kindEscaped:
-		if d.scratch, ok = appendUnescaped(d.scratch[:0], v.raw); !ok {
-			return i, fmt.Errorf("%w: %s does not decode exactly", errNoPage, part)
-		}
-		d.cursor = d.scratch
-	default:
-		return i, d.wrongKind(i, part.String(), v.kind, "a string or null")
+	if v.kind != kindBoolean {
+		return i, d.wrongKind(i, d.more, v.kind, "a boolean")
 	}
+	d.ended = (v.raw[0] == 't') == d.more.negated
 	return end, nil
 }
 
-// metadata reads the identity of the export. An unexpected shape is ignored.
-func (d *pageDecoder) metadata(i int) (int, error) {
+// readMetadata reads the identity of the export. An unexpected shape is ignored.
+func (d *pageDecoder) readMetadata(i int) (int, error) {
 	if d.scan.kindAt(i) != kindObject {
 		return d.checked(d.scan.skip(i))
 	}
@@ -223,11 +212,11 @@ func (d *pageDecoder) metadata(i int) (int, error) {
 }
 
 // wrongKind reports a value of the wrong type, or a missing one.
-func (d *pageDecoder) wrongKind(at int, what string, got kind, want string) error {
+func (d *pageDecoder) wrongKind(at int, p *part, got kind, want string) error {
 	if got == kindNone {
 		return d.refuse(at)
 	}
-	return fmt.Errorf("%w: %s is %s, not %s", errNoPage, what, got, want)
+	return p.fault("%s is %s, not %s", p, got, want)
 }
 
 // checked turns a scanner failure into an error.

@@ -128,6 +128,9 @@ func (e *faults) clean(at bridge.Position, text string) string {
 	for _, secret := range e.auth.secrets() {
 		hide(secret.Reveal(), secret.String())
 	}
+	for _, secret := range e.hidden {
+		hide(secret, bridge.Secret(secret).String())
+	}
 	if len(at.Cursor) >= shortCursor {
 		hide(at.Cursor, "cursor "+bridge.CursorHash(at.Cursor))
 	}

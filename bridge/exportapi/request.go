@@ -1,81 +1,172 @@
 package exportapi
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"exportbridge/bridge"
 )
 
-// The fixed parameter names.
-const (
-	paramStart  = "start"
-	paramEnd    = "end"
-	paramEvents = "events"
-)
+// paramEvents is the parameter of the event types.
+const paramEvents = "events"
 
 // requests builds a client's requests, for one goroutine at a time.
 type requests struct {
 	cfg      *Config
 	endpoint *url.URL
+	base     string // the path of EXPORT_URL
 	auth     *credentials
 	template *http.Request
+	params   []param // of EXPORT_PARAMS
+	headers  []param // of EXPORT_HEADERS
 	// afterFirst is the query of a page with a cursor, before and after the cursor.
 	afterFirst [2]string
+	// secretParams are those that each request carries and no cursor.
+	secretParams url.Values
 }
 
-// page builds the request for one page of at most size items.
-func (r *requests) page(ctx context.Context, at bridge.Position, size int) *http.Request {
-	target := *r.endpoint
-	if at.Cursor != "" && !at.Window && size == r.cfg.PageSize {
-		target.RawQuery = r.afterFirst[0] + url.QueryEscape(at.Cursor) + r.afterFirst[1]
-	} else {
-		target.RawQuery = r.query(at, size).Encode()
+// newRequests returns the requests of a valid configuration.
+func newRequests(cfg *Config, endpoint *url.URL, auth *credentials) requests {
+	r := requests{cfg: cfg, endpoint: endpoint, auth: auth}
+	if u, err := url.Parse(cfg.URL); err == nil {
+		r.base = u.Path
+	}
+	r.params, _ = parseParams(cfg.Params.Reveal())
+	r.headers, _ = parseHeaders(cfg.Headers.Reveal())
+	r.prepare()
+	return r
+}
+
+// secrets returns the values of static parameters and headers that must not be
+// shown. Shorter ones occur in ordinary text.
+func (r *requests) secrets() (values []string) {
+	for _, p := range slices.Concat(r.params, r.headers) {
+		if len(p.value) >= shortCursor {
+			values = append(values, p.value)
+		}
+	}
+	return values
+}
+
+// page builds the request for one page of at most size items. Its error is that
+// of a position that the API cannot be asked for.
+func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*http.Request, error) {
+	target, err := r.endpoint, r.cfg.refuse(at)
+	var body []byte
+	switch {
+	case err != nil:
+	case at.Cursor != "" && r.cfg.leads():
+		target, err = r.target(at.Cursor)
+	case r.cfg.posts():
+		target = r.url(url.Values{})
+		body, err = r.body(at, size)
+	case at.Cursor != "" && !at.Window && size == r.cfg.PageSize:
+		u := *r.endpoint
+		u.RawQuery = r.afterFirst[0] + url.QueryEscape(at.Cursor) + r.afterFirst[1]
+		target = &u
+	default:
+		target = r.url(r.query(at, size))
+	}
+	if err != nil {
+		return nil, err
 	}
 	req := r.template.WithContext(ctx)
-	req.URL = &target
-	return req
+	req.URL = target
+	if body != nil {
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	return req, nil
 }
 
-// query is the query of a page of at most size items, escaped so that the API
-// receives the cursor byte for byte.
+// url returns the URL of a request with the query, and the key if it belongs there.
+func (r *requests) url(query url.Values) *url.URL {
+	u := *r.endpoint
+	if name := r.cfg.keyParam(); name != "" {
+		query.Set(name, r.auth.key())
+	}
+	u.RawQuery = query.Encode()
+	return &u
+}
+
+// query is the query of a page of at most size items, without the key, escaped
+// so that the API receives the cursor byte for byte.
 func (r *requests) query(at bridge.Position, size int) url.Values {
 	query := url.Values{}
 	if at.Cursor != "" {
 		query.Set(r.cfg.CursorParam, at.Cursor)
 	}
-	if at.Cursor == "" || at.Window {
-		setMillis(query, paramStart, at.Start)
-		setMillis(query, paramEnd, at.End)
+	for _, b := range r.cfg.bounds(at) {
+		query.Set(b.name, b.value)
 	}
 	// Whether a cursor carries these is not documented.
-	query.Set(r.cfg.PageSizeParam, strconv.Itoa(size))
+	if r.cfg.PageSizeParam != noParam {
+		query.Set(r.cfg.PageSizeParam, strconv.Itoa(size))
+	}
 	if r.cfg.Resource == "events" {
 		query[paramEvents] = r.cfg.Events
 	}
-	if r.cfg.Scheme == authKey && r.cfg.KeyQuery != "" {
-		query.Set(r.cfg.KeyQuery, r.auth.key())
+	for _, p := range r.params {
+		query.Add(p.name, p.value)
 	}
 	return query
+}
+
+// body is the JSON object with the parameters of a page of at most size items.
+func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
+	body := make(map[string]any)
+	if at.Cursor != "" {
+		body[r.cfg.CursorParam] = unquoteCursor(at.Cursor)
+	}
+	for _, b := range r.cfg.bounds(at) {
+		if body[b.name] = b.value; r.cfg.timeFormat() != formatRFC3339 {
+			body[b.name] = json.Number(b.value)
+		}
+	}
+	if r.cfg.PageSizeParam != noParam {
+		body[r.cfg.PageSizeParam] = size
+	}
+	if r.cfg.Resource == "events" && len(r.cfg.Events) > 0 {
+		body[paramEvents] = r.cfg.Events
+	}
+	for _, p := range r.params {
+		body[p.name] = p.value
+	}
+	return json.Marshal(body)
 }
 
 // prepare builds the parts common to requests with the same credentials. They
 // share the template's header, which is never modified.
 func (r *requests) prepare() {
-	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", "&" + r.query(bridge.Position{}, r.cfg.PageSize).Encode()}
+	r.secretParams = url.Values{}
+	for _, p := range r.params {
+		r.secretParams.Add(p.name, p.value)
+	}
+	if name := r.cfg.keyParam(); name != "" {
+		r.secretParams.Set(name, r.auth.key())
+	}
+	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", "&" + r.url(r.query(bridge.Position{}, r.cfg.PageSize)).RawQuery}
 	header := http.Header{
 		"Accept":          {"application/json"},
 		"Accept-Encoding": {acceptEncoding},
 		"User-Agent":      {"exportbridge"},
 	}
-	r.auth.sign(header)
-	r.template = &http.Request{Method: http.MethodGet, Host: r.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
-}
-
-func setMillis(query url.Values, name string, at int64) {
-	if at != 0 {
-		query.Set(name, strconv.FormatInt(at, 10))
+	method := http.MethodGet
+	if r.cfg.posts() {
+		method = http.MethodPost
+		header.Set("Content-Type", "application/json")
+		// Not sent, but tells the transport that the request may be repeated.
+		header["Idempotency-Key"] = nil
 	}
+	for _, h := range r.headers {
+		header.Set(h.name, h.value)
+	}
+	r.auth.sign(header)
+	r.template = &http.Request{Method: method, Host: r.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }

@@ -134,8 +134,8 @@ func TestHeadCursorOfMutatedPages(t *testing.T) {
 			continue
 		}
 		agreed++
-		if string(cursor) != string(d.cursor) {
-			t.Fatalf("%s: the beginning names %q, the whole %q", body, cursor, d.cursor)
+		if string(cursor) != string(d.cursor.text) {
+			t.Fatalf("%s: the beginning names %q, the whole %q", body, cursor, d.cursor.text)
 		}
 	}
 	if agreed < 5000 || found-agreed < 5000 {

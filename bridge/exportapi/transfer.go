@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type transfer struct {
 	client *Client
 	at     bridge.Position
 	asked  time.Time
+	url    *url.URL           // of the request
 	caller context.Context    // the context of Fetch
 	cancel context.CancelFunc // ends the request
 	page   *bridge.Page       // the page of the body

@@ -289,7 +289,7 @@ func sourceNotAPage(t *testing.T, f SourceFixture) {
 		"items object":                `{"items":{},"nextCursor":"n"}`,
 		"items twice":                 `{"items":[],"items":[{}],"nextCursor":"n"}`,
 		"items in other case":         `{"Items":[],"nextCursor":"n"}`,
-		"cursor number":               `{"items":[],"nextCursor":7}`,
+		"cursor fraction":             `{"items":[],"nextCursor":7.5}`,
 		"cursor object":               `{"items":[],"nextCursor":{}}`,
 		"cursor false":                `{"items":[],"nextCursor":false}`,
 		"cursor twice":                `{"items":[],"nextCursor":"a","nextCursor":"b"}`,

@@ -153,7 +153,7 @@ func TestLoadProblems(t *testing.T) {
 		{
 			"one stream's mistake",
 			[]string{"BRIDGE_STREAMS=events,users", "STREAM_USERS_EXPORT_PAGE_SIZE=0"},
-			[]string{"stream users: EXPORT_PAGE_SIZE 0 is not within 1 to 1000, for example 1000"},
+			[]string{"stream users: EXPORT_PAGE_SIZE 0 is not within 1 to 1000 (EXPORT_MAX_PAGE_SIZE), for example 1000"},
 		},
 		{
 			"everybody's mistake",

@@ -1,0 +1,235 @@
+package exportapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"exportbridge/bridge"
+)
+
+// PageMapping selects where a page has its next cursor and its end. The zero
+// value is that of DefaultConfig.
+type PageMapping struct {
+	CursorIn  string `env:"EXPORT_CURSOR_IN" stream:"yes" values:"body,header,last-item,next-url,link" desc:"where the next cursor is: a member of the body, a response header, a member of the last item, a next URL in the body, or the Link header with rel=next"`
+	MoreField string `env:"EXPORT_MORE_FIELD" stream:"yes" desc:"member or JSON pointer of the page that is true while more results follow, with ! in front while none follow; empty for none" example:"has_more"`
+}
+
+// The values of EXPORT_CURSOR_IN.
+const (
+	inBody     = "body"
+	inHeader   = "header"
+	inLastItem = "last-item"
+	inNextURL  = "next-url"
+	inLink     = "link"
+)
+
+// The settings of a page, for errors.
+const (
+	itemsSetting  = "EXPORT_ITEMS_FIELD"
+	cursorSetting = "EXPORT_CURSOR_FIELD"
+	inSetting     = "EXPORT_CURSOR_IN"
+	moreSetting   = "EXPORT_MORE_FIELD"
+)
+
+const (
+	// rootField is the value of EXPORT_ITEMS_FIELD for a page that is the array
+	// of items.
+	rootField = "root"
+	// defaultCursorField is a member of the body; elsewhere it is no choice.
+	defaultCursorField = "nextCursor"
+)
+
+func (m *PageMapping) cursorIn() string { return cmp.Or(m.CursorIn, inBody) }
+
+// leads reports whether the next page is named by a URL.
+func (m *PageMapping) leads() bool { return m.cursorIn() == inNextURL || m.cursorIn() == inLink }
+
+// simple reports whether a page has nothing but a member of its own that names
+// the next cursor: then the ends of the body may tell it, see tailCursor.
+func (c *Config) simple() bool {
+	path, err := fieldPath(c.CursorField)
+	return c.cursorIn() == inBody && c.MoreField == "" && c.ItemsField != rootField && len(path) == 1 && err == nil && !c.posts()
+}
+
+// checkPages checks the settings of a page.
+func (c *Config) checkPages(p *bridge.Problems) {
+	in := c.cursorIn()
+	p.Check(c.ItemsField != "", itemsSetting, "is empty, for example items")
+	p.Check(c.CursorField != "" || in == inLink, cursorSetting, "is empty, for example nextCursor")
+	p.Check(slices.Contains([]string{inBody, inHeader, inLastItem, inNextURL, inLink}, in), inSetting, "%q is not one of: body, header, last-item, next-url, link", in)
+	switch in {
+	case inHeader:
+		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting, "%q is not the name of a header, for example X-Next-Cursor", c.CursorField)
+	case inLastItem:
+		p.Check(strings.HasPrefix(c.CursorField, "/"), cursorSetting, "%q is not a JSON pointer inside the last item, for example /id", c.CursorField)
+	case inLink:
+		p.Check(c.CursorField == "" || c.CursorField == defaultCursorField, cursorSetting, "%q names another next cursor than the Link header of EXPORT_CURSOR_IN=link; set one of both", c.CursorField)
+	}
+	if c.ItemsField == rootField {
+		p.Check(in != inBody && in != inNextURL, inSetting, "%s is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items; set header, last-item or link", in)
+		p.Check(c.MoreField == "", moreSetting, "%q is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items", c.MoreField)
+	}
+	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD", "POST has no body to send to a next URL; set EXPORT_CURSOR_IN=body, header or last-item, or EXPORT_METHOD=GET")
+	if c.ItemsField != "" {
+		p.Add(new(pageDecoder).layOut(c))
+	}
+}
+
+// fieldPath returns the names on the way to a member, which is named alone or
+// by a JSON pointer.
+func fieldPath(field string) ([]string, error) {
+	if !strings.HasPrefix(field, "/") {
+		return []string{field}, nil
+	}
+	return parsePointer(field)
+}
+
+// part is a value of the page that counts, or leads to such. Duplicates are
+// rejected: which one counts would decide whether the export continues.
+type part struct {
+	name string
+	// field and setting are what selects it, for errors.
+	field, setting string
+	// read reads the value at the position and returns the position after it;
+	// nil for a value that only leads to others.
+	read func(d *pageDecoder, i int) (int, error)
+	// parts are those inside of it.
+	parts []*part
+	// negated is set if the value means its opposite.
+	negated bool
+	seen    bool
+}
+
+// part finds the part by its name; nil if the member is skipped.
+func (p *part) part(name value) *part {
+	for _, inside := range p.parts {
+		if name.is(inside.name) {
+			return inside
+		}
+	}
+	return nil
+}
+
+// String names the part in errors.
+func (p *part) String() string {
+	if p.field == "" {
+		return "it"
+	}
+	return "member " + strconv.Quote(p.field)
+}
+
+func (p *part) kindName() string {
+	if p.read != nil {
+		return "array"
+	}
+	return "object"
+}
+
+// fault is the error of a page whose part is wrong.
+func (p *part) fault(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if p.setting != "" {
+		text += " (" + p.setting + ")"
+	}
+	return fmt.Errorf("%w: %s", errNoPage, text)
+}
+
+// layOut builds the parts of a page. Its error has all problems of the fields.
+func (d *pageDecoder) layOut(cfg *Config) error {
+	var p bridge.Problems
+	add := func(to *part, field, setting string, read func(*pageDecoder, int) (int, error)) *part {
+		leaf, err := d.add(to, field, setting, read)
+		if err != nil {
+			p.Add(bridge.Problemf(setting, "%q %s", field, err.Error()))
+			return &part{}
+		}
+		return leaf
+	}
+	if cfg.ItemsField == rootField {
+		d.page.setting, d.page.read = itemsSetting, (*pageDecoder).readItems
+		d.items = &d.page
+	} else {
+		d.items = add(&d.page, cfg.ItemsField, itemsSetting, (*pageDecoder).readItems)
+	}
+	switch in := cfg.cursorIn(); in {
+	case inBody, inNextURL:
+		d.cursor.url = in == inNextURL
+		if cfg.CursorField != "" && cfg.ItemsField != rootField {
+			d.cursor.part = add(&d.page, cfg.CursorField, cursorSetting, (*pageDecoder).readCursor)
+		}
+	case inLastItem:
+		d.last = &part{field: "the last item", setting: cursorSetting}
+		d.cursor.part = add(d.last, cfg.CursorField, cursorSetting, (*pageDecoder).readCursor)
+	}
+	if field, negated := strings.CutPrefix(cfg.MoreField, "!"); cfg.MoreField != "" && cfg.ItemsField != rootField {
+		d.more = add(&d.page, field, moreSetting, (*pageDecoder).readMore)
+		d.more.negated = negated
+	}
+	switch meta := d.page.named(metadataField); {
+	case d.page.read != nil: // an array has no members
+	case meta == nil:
+		add(&d.page, metadataField, "", (*pageDecoder).readMetadata)
+	case meta.read == nil:
+		meta.read = (*pageDecoder).readMetadata // and what else is inside
+	}
+	return p.Err()
+}
+
+// add adds a part at the field, and those on the way.
+func (d *pageDecoder) add(to *part, field, setting string, read func(*pageDecoder, int) (int, error)) (*part, error) {
+	names, err := fieldPath(field)
+	if err != nil {
+		return nil, err
+	}
+	at := to
+	for i, name := range names {
+		next := at.named(name)
+		if next == nil {
+			next = &part{name: name, field: field, setting: setting}
+			if i < len(names)-1 {
+				next.field = "/" + strings.Join(names[:i+1], "/")
+			}
+			at.parts = append(at.parts, next)
+			d.parts = append(d.parts, next)
+		} else if next.read != nil || i == len(names)-1 {
+			return nil, errors.New("and " + next.setting + " are in each other's place")
+		}
+		at = next
+	}
+	at.read = read
+	return at, nil
+}
+
+// pageAround returns a page with one item. Its problems are those of fieldPath.
+func pageAround(field string, item []byte) ([]byte, error) {
+	body := slices.Concat([]byte("["), item, []byte("]"))
+	if field == rootField {
+		return body, nil
+	}
+	names, err := fieldPath(field)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Backward(names) {
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		body = slices.Concat([]byte("{"), quoted, []byte(":"), body, []byte("}"))
+	}
+	return body, nil
+}
+
+func (p *part) named(name string) *part {
+	for _, inside := range p.parts {
+		if inside.name == name {
+			return inside
+		}
+	}
+	return nil
+}

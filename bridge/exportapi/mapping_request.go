@@ -1,0 +1,215 @@
+package exportapi
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// RequestMapping selects how the API is asked. The zero value is that of
+// DefaultConfig.
+type RequestMapping struct {
+	Method         string        `env:"EXPORT_METHOD" stream:"yes" values:"GET,POST" desc:"method of requests; POST sends the parameters as a JSON object"`
+	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event"`
+	EndParam       string        `env:"EXPORT_END_PARAM" stream:"yes" desc:"parameter of the end; none if the API has none: then no backfill, replay, verify or EXPORT_END"`
+	TimeFormat     string        `env:"EXPORT_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339" desc:"format of start and end"`
+	EndInclusive   bool          `env:"EXPORT_END_INCLUSIVE" stream:"yes" desc:"the API includes items at the end itself; items at or after the end of a window, by their own time, are dropped from it"`
+	MaxPageSize    int           `env:"EXPORT_MAX_PAGE_SIZE" stream:"yes" desc:"largest page size of the API, up to 10000"`
+	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma" example:"include=actor,tenant=acme"`
+	Headers        bridge.Secret `env:"EXPORT_HEADERS" secret:"yes" stream:"yes" desc:"static headers of each request, as Name: value, one per line" example:"Accept: application/vnd.example+json"`
+	CursorStatuses []string      `env:"EXPORT_CURSOR_STATUSES" stream:"yes" desc:"HTTP statuses that reject the cursor, where one was sent"`
+}
+
+const (
+	// noParam is the name of a parameter that the API does not have.
+	noParam       = none
+	rfc3339Millis = "2006-01-02T15:04:05.000Z"
+)
+
+// defaultRequests is the request mapping of the default.
+func defaultRequests() RequestMapping {
+	return RequestMapping{
+		Method: http.MethodGet, StartParam: "start", EndParam: "end", TimeFormat: "ms", MaxPageSize: maxPageSize,
+		CursorStatuses: []string{"400", "404", "410", "414", "422", "431"},
+	}
+}
+
+func (m *RequestMapping) posts() bool            { return m.Method == http.MethodPost }
+func (m *RequestMapping) startParam() string     { return cmp.Or(m.StartParam, "start") }
+func (m *RequestMapping) endParam() string       { return cmp.Or(m.EndParam, "end") }
+func (m *RequestMapping) timeFormat() timeFormat { return timeFormats[m.TimeFormat] }
+func (m *RequestMapping) maxPageSize() int       { return cmp.Or(m.MaxPageSize, maxPageSize) }
+
+func (m *RequestMapping) cursorStatuses() []string {
+	if len(m.CursorStatuses) == 0 {
+		return defaultRequests().CursorStatuses
+	}
+	return m.CursorStatuses
+}
+
+// Bounded returns why the export has no bounded windows, or nil.
+func (m *RequestMapping) Bounded() error {
+	return m.refuse(bridge.Position{Start: 1, End: 2})
+}
+
+// Starts returns why the export cannot begin at a time, or nil.
+func (m *RequestMapping) Starts() error { return m.refuse(bridge.Position{Start: 1}) }
+
+// refuse returns why a position cannot be asked for, or nil.
+func (m *RequestMapping) refuse(at bridge.Position) error {
+	switch {
+	case at.Cursor != "" && !at.Window:
+		return nil
+	case at.End != 0 && m.endParam() == noParam:
+		return errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read")
+	case at.Start != 0 && m.startParam() == noParam:
+		return errors.New("the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only")
+	}
+	return nil
+}
+
+// bounds returns the parameters of the position's bounds. In whole seconds they
+// are widened: Client.trim drops what is outside.
+func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
+	if at.Cursor != "" && !at.Window {
+		return nil
+	}
+	if at.Start != 0 {
+		bounds = append(bounds, param{m.startParam(), m.formatTime(at.Start)})
+	}
+	if at.End != 0 {
+		end := at.End
+		if m.timeFormat() == formatSeconds {
+			end += 999
+		}
+		bounds = append(bounds, param{m.endParam(), m.formatTime(end)})
+	}
+	return bounds
+}
+
+// formatTime formats milliseconds since the epoch.
+func (m *RequestMapping) formatTime(ms int64) string {
+	switch m.timeFormat() {
+	case formatSeconds:
+		return strconv.FormatInt(time.UnixMilli(ms).Unix(), 10)
+	case formatMicros:
+		return strconv.FormatInt(ms, 10) + "000"
+	case formatRFC3339:
+		return time.UnixMilli(ms).UTC().Format(rfc3339Millis)
+	}
+	return strconv.FormatInt(ms, 10)
+}
+
+// trim drops the events outside of the page's window, where the API returns
+// such: neighbouring windows would publish them twice. An event without a time
+// of its own stays, and Items is what was received.
+func (m *RequestMapping) trim(p *bridge.Page) {
+	widened := m.timeFormat() == formatSeconds
+	if !p.At.Window || !widened && !m.EndInclusive {
+		return
+	}
+	kept := p.Events[:0]
+	for i := range p.Events {
+		e := &p.Events[i]
+		known := e.Defect == bridge.DefectNone && e.Time != bridge.NoTime
+		if known && (e.Time >= p.At.End || widened && p.At.Start != 0 && e.Time < p.At.Start) {
+			continue
+		}
+		kept = append(kept, *e)
+	}
+	p.Events = kept
+}
+
+// checkRequests checks the settings of requests.
+func (c *Config) checkRequests(p *bridge.Problems) {
+	p.Check(c.Method == "" || c.Method == http.MethodGet || c.posts(), "EXPORT_METHOD", "%q is not one of: GET, POST", c.Method)
+	_, known := timeFormats[c.TimeFormat]
+	p.Check(known && c.TimeFormat != none, "EXPORT_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339", c.TimeFormat)
+	most := c.maxPageSize()
+	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", most, maxItems)
+	p.Check(c.PageSize >= 1 && c.PageSize <= most, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d (EXPORT_MAX_PAGE_SIZE), for example %d", c.PageSize, most, most)
+	for _, text := range c.cursorStatuses() {
+		status, err := strconv.Atoi(text)
+		own := slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests}, status)
+		p.Check(err == nil && status >= 400 && status < 500 && !own, "EXPORT_CURSOR_STATUSES",
+			"%q is not a status that can reject a cursor: 400 to 499 without 401, 403, 408 and 429, for example 400,404,410", text)
+	}
+	c.checkParams(p)
+	c.checkHeaders(p)
+}
+
+// checkParams checks the names of all parameters: none may occur twice.
+func (c *Config) checkParams(p *bridge.Problems) {
+	type named struct{ setting, name, example string }
+	seen := map[string]string{paramEvents: "EXPORT_EVENTS"}
+	for _, param := range []named{
+		{"EXPORT_START_PARAM", c.startParam(), "start"}, {"EXPORT_END_PARAM", c.endParam(), "end"}, {"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
+		{"EXPORT_PAGE_SIZE_PARAM", c.PageSizeParam, "pageSize"}, {"EXPORT_KEY_QUERY", c.KeyQuery, "api_key"},
+	} {
+		if param.name == "" || param.name == noParam {
+			continue
+		}
+		p.Check(seen[param.name] == "", param.setting, "%q is already the parameter of %s, for example %s", param.name, seen[param.name], param.example)
+		seen[param.name] = param.setting
+	}
+	params, err := parseParams(c.Params.Reveal())
+	p.Add(err)
+	for _, param := range params {
+		p.Check(seen[param.name] == "", "EXPORT_PARAMS", "has %q, which is already the parameter of %s", param.name, seen[param.name])
+	}
+}
+
+// ownHeaders are the headers that the program sets.
+var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Idempotency-Key",
+	"Keep-Alive", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func (c *Config) checkHeaders(p *bridge.Problems) {
+	headers, err := parseHeaders(c.Headers.Reveal())
+	p.Add(err)
+	for _, h := range headers {
+		p.Check(!slices.Contains(ownHeaders, h.name), "EXPORT_HEADERS", "has %s, which is set by the program", h.name)
+		p.Check(h.name != c.authHeader(), "EXPORT_HEADERS", "has %s, which EXPORT_AUTH=%s sets", h.name, c.Scheme)
+	}
+}
+
+// parseParams parses EXPORT_PARAMS. Its errors quote no values.
+func parseParams(text string) (params []param, err error) {
+	for i, pair := range nonEmpty(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == '\r' })) {
+		name, value, found := strings.Cut(pair, "=")
+		name, errName := url.PathUnescape(strings.TrimSpace(name))
+		value, errValue := url.PathUnescape(strings.TrimSpace(value))
+		if !found || name == "" || errName != nil || errValue != nil {
+			return nil, bridge.Problemf("EXPORT_PARAMS", "has no percent-encoded name=value as parameter %d, for example include=actor; a comma in a value is %%2C, a percent sign %%25", i+1)
+		}
+		params = append(params, param{name, value})
+	}
+	return params, nil
+}
+
+// parseHeaders parses EXPORT_HEADERS. Its errors quote no values.
+func parseHeaders(text string) (headers []param, err error) {
+	for i, line := range nonEmpty(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })) {
+		name, value, found := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+		if !found || !isToken(name) || value == "" || !printable(value) {
+			return nil, bridge.Problemf("EXPORT_HEADERS", "has no Name: value in line %d, for example Accept: application/json; write one header per line", i+1)
+		}
+		if slices.ContainsFunc(headers, func(h param) bool { return h.name == name }) {
+			return nil, bridge.Problemf("EXPORT_HEADERS", "has %s twice", name)
+		}
+		headers = append(headers, param{name, value})
+	}
+	return headers, nil
+}
+
+func nonEmpty(texts []string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return strings.TrimSpace(text) == "" })
+}

@@ -1,0 +1,169 @@
+package exportapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"exportbridge/bridge"
+)
+
+// cursorPart is the part of a page that names the next one.
+type cursorPart struct {
+	*part
+	url   bool  // it is a next URL
+	found value // as the page has it
+	// text is what it says, valid until the next page; null, absent and empty
+	// are the same. number is set for an integer, in its digits.
+	text    []byte
+	number  bool
+	scratch []byte // holds a text that had escapes
+}
+
+// forget drops the cursor of the page before.
+func (c *cursorPart) forget() { c.found, c.text, c.number = value{}, nil, false }
+
+// take reads the value that was found. It must decode exactly: a replacement
+// character would make another cursor, and so would a rounded number.
+func (c *cursorPart) take() error {
+	want := "a string, an integer or null"
+	if c.url {
+		want = "a string or null"
+	}
+	switch v := c.found; {
+	case v.kind == kindNone, v.kind == kindNull:
+	case v.kind == kindString:
+		c.text = v.raw
+	case v.kind == kindEscaped:
+		var exact bool
+		if c.scratch, exact = appendUnescaped(c.scratch[:0], v.raw); !exact {
+			return c.fault("%s does not decode exactly", c)
+		}
+		c.text = c.scratch
+	case v.kind == kindNumber && !c.url:
+		if !isInteger(v.raw) {
+			return c.fault("%s is a number with a fraction or exponent or minus zero, not %s", c, want)
+		}
+		c.text, c.number = v.raw, true
+	default:
+		return c.fault("%s is %s, not %s", c, v.kind, want)
+	}
+	return nil
+}
+
+// isInteger reports whether a JSON number can be sent back by its digits.
+func isInteger[T []byte | string](number T) bool {
+	digits := string(number)
+	digits = strings.TrimPrefix(digits, "-")
+	return digits != "" && strings.Trim(digits, "0123456789") == "" && (digits[0] != '0' || string(number) == "0")
+}
+
+// lastCursor reads the cursor in the last item of a page.
+func (d *pageDecoder) lastCursor(events []bridge.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	d.scan.reset(events[len(events)-1].Raw)
+	defer d.scan.reset(nil)
+	if _, err := d.part(0, d.last); err != nil {
+		return err
+	}
+	if err := d.cursor.take(); err != nil {
+		return err
+	}
+	if len(d.cursor.text) == 0 {
+		// Not the end: more may follow, and the same page would come forever.
+		return d.cursor.fault("the last item has no %s", d.cursor)
+	}
+	return nil
+}
+
+// follow sets the cursor of a page that has arrived and is decoded: the general
+// form of next, for every place of a cursor.
+func (c *Client) follow(p *bridge.Page, asked *url.URL, h http.Header) *bridge.Fault {
+	d := c.ahead
+	if d.more != nil && !d.more.seen {
+		return schemaFault(d.more.fault("it has no %s", d.more))
+	}
+	if d.ended {
+		return nil
+	}
+	next, fault := c.named(p, asked, h)
+	if fault != nil {
+		return fault
+	}
+	if d.more != nil && (next == "" || next == p.At.Cursor) {
+		return schemaFault(d.more.fault("%s says that more results follow, but the page names no other cursor", d.more))
+	}
+	p.Next = next
+	return nil
+}
+
+// named returns the cursor that a decoded page names.
+func (c *Client) named(p *bridge.Page, asked *url.URL, h http.Header) (next string, fault *bridge.Fault) {
+	d, err := c.ahead, error(nil)
+	switch c.cfg.cursorIn() {
+	case inLastItem:
+		err = d.lastCursor(p.Events)
+	case inHeader:
+		next, err = cursorHeader(h, c.cfg.CursorField)
+	case inLink:
+		next, err = nextLink(h)
+	}
+	if err != nil {
+		return "", schemaFault(err)
+	}
+	if next == "" {
+		next = string(d.cursor.text)
+	}
+	switch {
+	case next == "":
+		return "", nil
+	case c.cfg.leads():
+		return c.nextURL(next, p.At.Cursor, asked)
+	case c.cfg.posts() && !d.cursor.number:
+		return quoteCursor(next), nil
+	}
+	return next, nil
+}
+
+// cursorHeader returns the only value of a header.
+func cursorHeader(h http.Header, name string) (string, error) {
+	values := h.Values(name)
+	for _, v := range values {
+		if v != values[0] {
+			return "", fmt.Errorf("%w: header %s is there %d times with different values (%s)", errNoPage, name, len(values), cursorSetting)
+		}
+		if !utf8.ValidString(v) {
+			return "", fmt.Errorf("%w: header %s is not UTF-8 (%s)", errNoPage, name, cursorSetting)
+		}
+	}
+	if len(values) == 0 {
+		return "", nil
+	}
+	return values[0], nil
+}
+
+// quoteCursor returns the cursor of a page that named it by a string, for an API
+// that takes it in a JSON body: what would read as a number is quoted.
+func quoteCursor(text string) string {
+	if isInteger(text) || strings.HasPrefix(text, `"`) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// unquoteCursor is the inverse of quoteCursor: the cursor as a JSON value.
+func unquoteCursor(cursor string) any {
+	if isInteger(cursor) {
+		return json.Number(cursor)
+	}
+	if text, err := strconv.Unquote(cursor); err == nil && strings.HasPrefix(cursor, `"`) {
+		return text
+	}
+	return cursor
+}
