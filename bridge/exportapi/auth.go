@@ -17,6 +17,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/delay"
 )
 
 // Auth is how requests authenticate.
@@ -308,10 +309,10 @@ func (e *faults) token(at bridge.Position, err error) *bridge.Fault {
 	f := &bridge.Fault{Code: strconv.Itoa(code), Err: fmt.Errorf("request a token from %s: %s", e.tokenHost(), text)}
 	switch {
 	case code == http.StatusTooManyRequests:
-		f.Class, f.RetryAfter = bridge.Throttled, waitOf(refused.Response)
+		f.Class, f.RetryAfter = bridge.Throttled, delay.Of(refused.Response)
 		f.Hint = "retrying after the requested delay"
 	case code >= 500 || code == http.StatusRequestTimeout:
-		f.RetryAfter = waitOf(refused.Response)
+		f.RetryAfter = delay.Of(refused.Response)
 		f.Hint = "server-side failure where tokens are issued; retrying"
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth

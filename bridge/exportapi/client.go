@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/body"
+	"exportbridge/bridge/exportapi/internal/delay"
 )
 
 // Client reads one resource of one export API. It implements bridge.Source.
@@ -31,7 +33,7 @@ type Client struct {
 	auth     *credentials
 	faults   faults
 	memory   pageBuffers
-	readers  bodyReaders
+	readers  body.Readers
 	behind   transfers
 	// recycle is bound once, so that a page allocates no closure.
 	recycle func(*bridge.Page)
@@ -117,7 +119,7 @@ func New(cfg Config) (*Client, error) {
 func (c *Client) Close() {
 	c.behind.abandon()
 	c.http.CloseIdleConnections()
-	c.readers.close()
+	c.readers.Close()
 }
 
 // Endpoint returns the host and path of pages, for tracing.
@@ -293,11 +295,11 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 		if fault.Class == bridge.Throttled {
 			c.turns.key.hold(fault.RetryAfter)
 		}
-		discard(resp.Body)
+		body.Discard(resp.Body)
 		t.cancel()
 		return nil, answer{}, c.faults.of(at, fault)
 	}
-	c.turns.key.hold(quotaWait(resp.Header, time.Now())) // 0 while requests are left
+	c.turns.key.hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left
 	page, err := c.page(t, resp)
 	if err != nil {
 		return nil, answer{}, err
@@ -329,11 +331,11 @@ func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault 
 // those requests are wasted: nothing after it is used.
 func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
 	memory, size := c.memory.take()
-	if plain(resp) && resp.ContentLength > 0 {
+	if body.Plain(resp) && resp.ContentLength > 0 {
 		size = int(resp.ContentLength)
 	}
 	c.begin(t, resp, memory.room(size))
-	p := &bridge.Page{At: t.at, Events: memory.events, RequestedAt: t.asked, ServerTime: serverTime(resp.Header), Recycle: c.recycle}
+	p := &bridge.Page{At: t.at, Events: memory.events, RequestedAt: t.asked, ServerTime: delay.ServerTime(resp.Header), Recycle: c.recycle}
 	t.page = p
 	if c.mayBeEarly(t.at, resp, size) && t.read(headSize) && !t.ended.Load() && c.nextFromHead(p, t.body) && !p.Tail() {
 		p.Size = int64(max(size, len(t.body)))

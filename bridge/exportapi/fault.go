@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/body"
+	"exportbridge/bridge/exportapi/internal/delay"
 )
 
 // Values of bridge.Fault.Code beside HTTP statuses.
@@ -40,7 +42,7 @@ type faults struct {
 	cfg      *Config
 	endpoint *url.URL
 	auth     *credentials
-	readers  *bodyReaders
+	readers  *body.Readers
 	hidden   []string // the values of static parameters and headers
 }
 
@@ -109,7 +111,7 @@ func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fa
 			Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.faults.clean(at, kind)),
 			Hint: "retrying; if it persists, check EXPORT_URL and EXPORT_PATH, and whether a proxy answers in place of the API"}
 	}
-	if plain(resp) && resp.ContentLength > c.cfg.MaxResponse {
+	if body.Plain(resp) && resp.ContentLength > c.cfg.MaxResponse {
 		return c.faults.size()
 	}
 	c.kind = kind
@@ -136,9 +138,9 @@ func length(resp *http.Response) string {
 // body is the fault of a 200 whose body could not be read beyond got bytes.
 func (e *faults) body(at bridge.Position, err error, got int) *bridge.Fault {
 	switch {
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, body.ErrTooLarge):
 		return e.size()
-	case errors.Is(err, errEncoding):
+	case errors.Is(err, body.ErrEncoding):
 		return &bridge.Fault{Code: codeDecode, Err: errors.New(e.clean(at, err.Error())),
 			Hint: "retrying; if it persists, check for a proxy that corrupts compressed responses"}
 	}
@@ -173,14 +175,14 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 	code := resp.StatusCode
 	f := &bridge.Fault{Code: strconv.Itoa(code), Err: errors.New(e.describe(at, resp))}
 	switch {
-	case code == http.StatusTooManyRequests || code == http.StatusForbidden && waitOf(resp) > 0:
-		f.Class, f.RetryAfter = bridge.Throttled, waitOf(resp)
+	case code == http.StatusTooManyRequests || code == http.StatusForbidden && delay.Of(resp) > 0:
+		f.Class, f.RetryAfter = bridge.Throttled, delay.Of(resp)
 		f.Hint = hintThrottled
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonAuth
 		f.Hint = e.authHint()
 	case code >= 500 || code == http.StatusRequestTimeout:
-		f.RetryAfter = waitOf(resp)
+		f.RetryAfter = delay.Of(resp)
 		f.Hint = "server-side failure of the export API; retrying"
 	case code >= 300 && code < 400:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig

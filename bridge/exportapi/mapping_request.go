@@ -33,6 +33,9 @@ const (
 	rfc3339Millis = "2006-01-02T15:04:05.000Z"
 )
 
+// param is a parameter or header with its value.
+type param struct{ name, value string }
+
 // defaultRequests is the request mapping of the default.
 func defaultRequests() RequestMapping {
 	return RequestMapping{

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 )
 
 // cursorPart is the part of a page that names the next one.
@@ -112,7 +113,9 @@ func (c *Client) named(p *bridge.Page, asked *url.URL, h http.Header) (next stri
 	case inHeader:
 		next, err = cursorHeader(h, c.cfg.CursorField)
 	case inLink:
-		next, err = nextLink(h)
+		if next, err = nextlink.Next(h); err != nil {
+			err = fmt.Errorf("%w: %w (%s)", errNoPage, err, inSetting)
+		}
 	}
 	if err != nil {
 		return "", schemaFault(err)

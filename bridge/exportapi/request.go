@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/body"
 )
 
 // paramEvents is the parameter of the event types.
@@ -154,7 +155,7 @@ func (r *requests) prepare() {
 	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", "&" + r.url(r.query(bridge.Position{}, r.cfg.PageSize)).RawQuery}
 	header := http.Header{
 		"Accept":          {"application/json"},
-		"Accept-Encoding": {acceptEncoding},
+		"Accept-Encoding": {body.AcceptEncoding},
 		"User-Agent":      {"exportbridge"},
 	}
 	method := http.MethodGet

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/body"
 )
 
 const (
@@ -50,7 +51,7 @@ type transfer struct {
 
 	mu     sync.Mutex     // held while the body is read; guards all below
 	resp   *http.Response // nil when ended
-	reader *bodyReader    // nil when ended
+	reader *body.Reader   // nil when ended
 	body   []byte         // the decompressed bytes so far
 	fault  error          // the error of an incomplete body
 	last   time.Time      // the time of the end
@@ -59,8 +60,8 @@ type transfer struct {
 // begin starts the transfer of a response into the page's memory.
 func (c *Client) begin(t *transfer, resp *http.Response, body []byte) {
 	t.resp, t.body = resp, body
-	t.reader = c.readers.take()
-	t.reader.open(resp)
+	t.reader = c.readers.Take()
+	t.reader.Open(resp)
 }
 
 // read reads until there are enough bytes, and reports whether there are. It
@@ -70,7 +71,7 @@ func (t *transfer) read(enough int) bool {
 	if t.resp == nil {
 		return len(t.body) >= enough
 	}
-	body, all, err := t.reader.read(t.body, enough, t.client.cfg.MaxResponse)
+	body, all, err := t.reader.Read(t.body, enough, t.client.cfg.MaxResponse)
 	t.body = body
 	if all || err != nil {
 		t.end(err)
@@ -97,7 +98,7 @@ func (t *transfer) end(err error) {
 	// A body that was read to its end has given its connection back already.
 	_ = t.resp.Body.Close()
 	t.cancel()
-	c.readers.give(t.reader)
+	c.readers.Give(t.reader)
 	t.resp, t.reader = nil, nil
 	t.ended.Store(true)
 }

@@ -1,4 +1,4 @@
-package exportapi
+package delay
 
 import (
 	"net/http"
@@ -38,7 +38,7 @@ func TestRetryAfter(t *testing.T) {
 		h := http.Header{}
 		h.Set("Retry-After", tc.value)
 		h.Set("Date", tc.date)
-		if got := retryAfter(h, retryNow); got != tc.want {
+		if got := RetryAfter(h, retryNow); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
@@ -50,8 +50,8 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Add("Sat, 21 Nov 2026 12:00:30 GMT", "Sat, 21 Nov 2026 12:00:00 GMT")
 	f.Add("Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT")
 	f.Fuzz(func(t *testing.T, value, date string) {
-		wait := retryAfter(http.Header{"Retry-After": {value}, "Date": {date}}, retryNow)
-		if wait < 0 || wait > maxRetryAfter {
+		wait := RetryAfter(http.Header{"Retry-After": {value}, "Date": {date}}, retryNow)
+		if wait < 0 || wait > Max {
 			t.Fatalf("%v", wait)
 		}
 	})

@@ -1,4 +1,5 @@
-package exportapi
+// Package delay reads from HTTP headers for how long no request is to be sent.
+package delay
 
 import (
 	"net/http"
@@ -6,24 +7,24 @@ import (
 	"time"
 )
 
-// maxRetryAfter bounds the delay that the API can request.
-const maxRetryAfter = 10 * time.Minute
+// Max bounds the delay that the API can request.
+const Max = 10 * time.Minute
 
-// waitOf returns the delay that a response requests: Retry-After, or without it
+// Of returns the delay that a response requests: Retry-After, or without it
 // the time until there are requests left.
-func waitOf(resp *http.Response) time.Duration {
+func Of(resp *http.Response) time.Duration {
 	now := time.Now()
-	if wait := retryAfter(resp.Header, now); wait > 0 {
+	if wait := RetryAfter(resp.Header, now); wait > 0 {
 		return wait
 	}
-	return quotaWait(resp.Header, now)
+	return Quota(resp.Header, now)
 }
 
-// retryAfter parses a Retry-After header: seconds, or a date, which is compared
+// RetryAfter parses a Retry-After header: seconds, or a date, which is compared
 // with the response's own Date so that clock errors cancel out; now is used
 // without one. It returns 0 for an absent or unreadable header and for a past
 // time.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+func RetryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.Trim(h.Get("Retry-After"), " \t")
 	if value == "" {
 		return 0
@@ -35,26 +36,26 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
-	if date := serverTime(h); !date.IsZero() {
+	if date := ServerTime(h); !date.IsZero() {
 		now = date
 	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
+	return min(max(at.Sub(now), 0), Max)
 }
 
-// seconds parses digits, limited to maxRetryAfter.
+// seconds parses digits, limited to Max.
 func seconds(digits string) time.Duration {
 	var wait time.Duration
 	for _, d := range []byte(digits) {
 		wait = wait*10 + time.Duration(d-'0')*time.Second
-		if wait >= maxRetryAfter {
-			return maxRetryAfter
+		if wait >= Max {
+			return Max
 		}
 	}
 	return wait
 }
 
-// serverTime returns the response's Date header, or the zero time.
-func serverTime(h http.Header) time.Time {
+// ServerTime returns the response's Date header, or the zero time.
+func ServerTime(h http.Header) time.Time {
 	t, err := http.ParseTime(h.Get("Date"))
 	if err != nil {
 		return time.Time{}

@@ -1,4 +1,6 @@
-package exportapi
+// Package body reads the bodies of HTTP responses: decompressed, bounded, and
+// with the memory of the last ones.
+package body
 
 import (
 	"bufio"
@@ -15,8 +17,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
+// AcceptEncoding is the header of requests whose bodies can be read.
+const AcceptEncoding = "zstd, gzip"
+
 const (
-	acceptEncoding = "zstd, gzip"
 	// maxWindow is the largest zstd window that RFC 9659 allows over HTTP.
 	maxWindow = 8 << 20
 	// drainLimit bounds the rest of a body that is read to reuse its
@@ -24,52 +28,54 @@ const (
 	drainLimit = 64 << 10
 )
 
+// The errors of a body.
 var (
-	errTooLarge = errors.New("body is too large")
-	// errEncoding marks a body that arrived but cannot be decompressed.
-	errEncoding = errors.New("body cannot be decompressed")
+	// ErrTooLarge marks a body beyond the limit.
+	ErrTooLarge = errors.New("body is too large")
+	// ErrEncoding marks a body that arrived but cannot be decompressed.
+	ErrEncoding = errors.New("body cannot be decompressed")
 )
 
-// bodyReaders is a free list of body readers, one per body that was in flight
+// Readers is a free list of body readers, one per body that was in flight
 // at once. It may be used concurrently.
-type bodyReaders struct {
+type Readers struct {
 	mu   sync.Mutex // guards free
-	free []*bodyReader
+	free []*Reader
 }
 
-// take returns an unused reader.
-func (b *bodyReaders) take() *bodyReader {
+// Take returns an unused reader.
+func (b *Readers) Take() *Reader {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := len(b.free)
 	if n == 0 {
-		return new(bodyReader)
+		return new(Reader)
 	}
 	last := b.free[n-1]
 	b.free = b.free[:n-1]
 	return last
 }
 
-// give returns a reader to the list.
-func (b *bodyReaders) give(r *bodyReader) {
+// Give returns a reader to the list.
+func (b *Readers) Give(r *Reader) {
 	r.wire, r.plain = wire{}, nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.free = append(b.free, r)
 }
 
-// read appends a whole body of at most limit bytes to dst. It returns the
-// errors of bodyReader.read.
-func (b *bodyReaders) read(resp *http.Response, dst []byte, limit int64) ([]byte, error) {
-	r := b.take()
-	defer b.give(r)
-	r.open(resp)
-	dst, _, err := r.read(dst, math.MaxInt, limit)
+// Read appends a whole body of at most limit bytes to dst. It returns the
+// errors of Reader.Read.
+func (b *Readers) Read(resp *http.Response, dst []byte, limit int64) ([]byte, error) {
+	r := b.Take()
+	defer b.Give(r)
+	r.Open(resp)
+	dst, _, err := r.Read(dst, math.MaxInt, limit)
 	return dst, err
 }
 
-// close frees the decompressors. All readers must have been returned.
-func (b *bodyReaders) close() {
+// Close frees the decompressors. All readers must have been returned.
+func (b *Readers) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.free {
@@ -80,9 +86,9 @@ func (b *bodyReaders) close() {
 	b.free = nil
 }
 
-// bodyReader reads a response body and reuses its decompressors for the next
+// Reader reads a response body and reuses its decompressors for the next
 // one. One goroutine at a time.
-type bodyReader struct {
+type Reader struct {
 	wire     wire
 	encoding string
 	plain    io.Reader // what decompresses wire; nil before the first read
@@ -91,8 +97,8 @@ type bodyReader struct {
 	zstd     *zstd.Decoder
 }
 
-// open starts a body. It does not read.
-func (b *bodyReader) open(resp *http.Response) {
+// Open starts a body. It does not read.
+func (b *Reader) Open(resp *http.Response) {
 	b.wire, b.encoding, b.plain = wire{from: resp.Body}, resp.Header.Get("Content-Encoding"), nil
 }
 
@@ -111,10 +117,10 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read appends the decompressed body to dst until dst has enough bytes or the
-// body ends, and reports whether it ended. The error is errTooLarge if dst
-// exceeds limit, wraps errEncoding, or comes from the connection.
-func (b *bodyReader) read(dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
+// Read appends the decompressed body to dst until dst has enough bytes or the
+// body ends, and reports whether it ended. The error is ErrTooLarge if dst
+// exceeds limit, wraps ErrEncoding, or comes from the connection.
+func (b *Reader) Read(dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
 	if b.plain == nil {
 		b.plain, err = b.decompress(b.encoding)
 	}
@@ -124,14 +130,14 @@ func (b *bodyReader) read(dst []byte, enough int, limit int64) (out []byte, all 
 	switch {
 	case b.wire.err != nil:
 		return dst, false, b.wire.err
-	case err == nil, errors.Is(err, errTooLarge), errors.Is(err, errEncoding):
+	case err == nil, errors.Is(err, ErrTooLarge), errors.Is(err, ErrEncoding):
 		return dst, all, err
 	}
-	return dst, false, fmt.Errorf("%w: %w", errEncoding, err)
+	return dst, false, fmt.Errorf("%w: %w", ErrEncoding, err)
 }
 
 // decompress returns a reader of the decompressed body.
-func (b *bodyReader) decompress(encoding string) (io.Reader, error) {
+func (b *Reader) decompress(encoding string) (io.Reader, error) {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "", "identity":
 		return &b.wire, nil
@@ -140,10 +146,10 @@ func (b *bodyReader) decompress(encoding string) (io.Reader, error) {
 	case "zstd":
 		return b.unzstd()
 	}
-	return nil, fmt.Errorf("%w: Content-Encoding %q was not requested (%s)", errEncoding, encoding, acceptEncoding)
+	return nil, fmt.Errorf("%w: Content-Encoding %q was not requested (%s)", ErrEncoding, encoding, AcceptEncoding)
 }
 
-func (b *bodyReader) gunzip() (io.Reader, error) {
+func (b *Reader) gunzip() (io.Reader, error) {
 	// With a reader of bytes gzip adds no buffer of its own each time.
 	if b.buf == nil {
 		b.buf = bufio.NewReaderSize(nil, 32<<10)
@@ -155,12 +161,12 @@ func (b *bodyReader) gunzip() (io.Reader, error) {
 	return b.gzip, b.gzip.Reset(b.buf)
 }
 
-func (b *bodyReader) unzstd() (io.Reader, error) {
+func (b *Reader) unzstd() (io.Reader, error) {
 	if b.zstd == nil {
 		// One thread: no goroutines to own, and a page is small.
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errEncoding, err)
+			return nil, fmt.Errorf("%w: %w", ErrEncoding, err)
 		}
 		b.zstd = d
 	}
@@ -168,7 +174,7 @@ func (b *bodyReader) unzstd() (io.Reader, error) {
 }
 
 // readUpTo appends r to dst until dst has enough bytes or r ends, and reports
-// whether it ended. It returns errTooLarge if dst exceeds limit.
+// whether it ended. It returns ErrTooLarge if dst exceeds limit.
 func readUpTo(r io.Reader, dst []byte, enough int, limit int64) (out []byte, all bool, err error) {
 	for len(dst) < enough {
 		if len(dst) == cap(dst) {
@@ -178,7 +184,7 @@ func readUpTo(r io.Reader, dst []byte, enough int, limit int64) (out []byte, all
 		dst = dst[:len(dst)+n]
 		switch {
 		case int64(len(dst)) > limit:
-			return dst, false, errTooLarge
+			return dst, false, ErrTooLarge
 		case err == io.EOF:
 			return dst, true, nil
 		case err != nil:
@@ -188,16 +194,16 @@ func readUpTo(r io.Reader, dst []byte, enough int, limit int64) (out []byte, all
 	return dst, false, nil
 }
 
-// plain reports whether a body is not encoded, so that Content-Length is the
+// Plain reports whether a body is not encoded, so that Content-Length is the
 // size of the page.
-func plain(resp *http.Response) bool {
+func Plain(resp *http.Response) bool {
 	encoding := resp.Header.Get("Content-Encoding")
 	return encoding == "" || strings.EqualFold(encoding, "identity")
 }
 
-// discard closes an unwanted body. It reads a short rest, to reuse the
+// Discard closes an unwanted body. It reads a short rest, to reuse the
 // connection.
-func discard(body io.ReadCloser) {
+func Discard(body io.ReadCloser) {
 	// The outcome does not matter: nothing in the rest is used.
 	_, _ = io.CopyN(io.Discard, body, drainLimit)
 	_ = body.Close()

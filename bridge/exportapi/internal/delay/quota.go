@@ -1,4 +1,4 @@
-package exportapi
+package delay
 
 import (
 	"net/http"
@@ -16,10 +16,10 @@ var quotaHeaders = [...][2]string{
 	{"Ratelimit-Remaining", "Ratelimit-Reset"},
 }
 
-// quotaWait returns for how long an API that counts requests has none left; 0
+// Quota returns for how long an API that counts requests has none left; 0
 // if its headers do not say so. now is the time if the response has no Date.
-func quotaWait(h http.Header, now time.Time) time.Duration {
-	if date := serverTime(h); !date.IsZero() {
+func Quota(h http.Header, now time.Time) time.Duration {
+	if date := ServerTime(h); !date.IsZero() {
 		now = date
 	}
 	var wait time.Duration
@@ -72,5 +72,5 @@ func untilReset(left, reset string, now time.Time) time.Duration {
 	case n >= epochSeconds:
 		n -= since
 	}
-	return time.Duration(min(max(n, 0), maxRetryAfter.Seconds()) * float64(time.Second))
+	return time.Duration(min(max(n, 0), Max.Seconds()) * float64(time.Second))
 }
