@@ -190,15 +190,18 @@ func (c *Client) arrive(p *bridge.Page) error {
 
 // split decodes a page that has arrived.
 func (c *Client) split(p *bridge.Page) error {
-	if len(p.Events) > 0 {
-		return nil // Fetch had to read all of it to find the cursor
+	var fault *bridge.Fault
+	if len(p.Events) == 0 { // else Fetch had to read all of it to find the cursor
+		fault = split(p, c.decoder)
+		if fault == nil && c.simple && string(c.decoder.cursor.text) != p.Next {
+			fault = schemaFault(fmt.Errorf("%w: the cursor read ahead differs from the parsed one", errNoPage))
+		}
 	}
-	fault := split(p, c.decoder)
-	if fault == nil && c.simple && string(c.decoder.cursor.text) != p.Next {
-		fault = schemaFault(fmt.Errorf("%w: the cursor read ahead differs from the parsed one", errNoPage))
-		p.Events, p.Items = p.Events[:0], 0
+	if fault == nil && p.At.Cursor == "" && newestFirst(p.Events) {
+		fault = orderFault()
 	}
 	if fault != nil {
+		p.Events, p.Items = p.Events[:0], 0
 		return c.faults.of(p.At, fault)
 	}
 	return nil
