@@ -11,7 +11,7 @@ import (
 
 // History is a part of a stream's committed checkpoints.
 type History struct {
-	Entries []bridge.Entry // newest first
+	Entries []HistoryEntry // newest first
 	// Stored is how many of them are from Redis; they come first. The others are
 	// from the checkpoint topic.
 	Stored int
@@ -19,13 +19,20 @@ type History struct {
 	Note string
 }
 
+// HistoryEntry is an entry of any branch.
+type HistoryEntry struct {
+	bridge.Entry
+	// OtherBranch is true if a later move left it: the stream does not lead on from it.
+	OtherBranch bool
+}
+
 // History returns the entries in Redis and, if there are fewer than the limit, the
 // older ones in the checkpoint topic.
 func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (History, error) {
 	entries, err := c.ports.Entries.History(ctx, q)
 	stored := len(entries)
-	if err == nil && q.Limit > 0 && stored >= q.Limit {
-		return History{Entries: entries, Stored: stored}, nil
+	if err == nil && (q.Limit > 0 && stored >= q.Limit || c.goesBack(ctx, q, stored)) {
+		return History{Entries: onBranch(entries), Stored: stored}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -47,10 +54,35 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 		note = "the checkpoint topic cannot be read; all entries are from Redis: " + cut(logErr.Error(), 120)
 	case err != nil:
 		note = "Redis does not answer; all entries are from the checkpoint topic: " + cut(err.Error(), 120)
-	case more > 0:
-		note = fmt.Sprintf("the last %d are from the checkpoint topic; Redis has no older entries", more)
+	case more == 1:
+		note = "the last entry is from the checkpoint topic; Redis has none before"
+	case more > 1:
+		note = fmt.Sprintf("the last %d entries are from the checkpoint topic; Redis has none before", more)
 	}
-	return History{Entries: entries, Stored: stored, Note: note}, nil
+	return History{Entries: onBranch(entries), Stored: stored, Note: note}, nil
+}
+
+// goesBack reports whether Redis has entries from before a query's time too: it lacks
+// none of the listed time then.
+func (c *Controller) goesBack(ctx context.Context, q bridge.HistoryQuery, stored int) bool {
+	if q.Since.IsZero() {
+		return false
+	}
+	entries, err := c.ports.Entries.History(ctx, bridge.HistoryQuery{Limit: stored + 1})
+	return err == nil && len(entries) > stored
+}
+
+// onBranch marks the entries of other branches. The newest one is on the current one.
+func onBranch(entries []bridge.Entry) []HistoryEntry {
+	all := make([]HistoryEntry, len(entries))
+	var branch lineage
+	for i, e := range entries {
+		if i == 0 {
+			branch.at = e.Version
+		}
+		all[i] = HistoryEntry{Entry: e, OtherBranch: !branch.has(&e)}
+	}
+	return all
 }
 
 // isListed reports whether a history lists a commit behind newer ones: of those of one

@@ -142,3 +142,45 @@ func TestLeftBehind(t *testing.T) {
 		}
 	})
 }
+
+// A history from a time on that Redis covers has its entries alone.
+func TestHistorySince(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		r.redis.lacks = sparsely
+		q := bridge.HistoryQuery{Since: time.UnixMilli(r.entryOf(12).WrittenAt)}
+		h, err := r.History(t.Context(), q)
+		if err != nil || h.Note != "" || len(h.Entries) == 0 || h.Stored != len(h.Entries) {
+			t.Errorf("%d entries, %d in Redis, %q, %v", len(h.Entries), h.Stored, h.Note, err)
+		}
+		last := r.entryOf(19)
+		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Version.Compare(last.Version) < 0 }
+		h, err = r.History(t.Context(), bridge.HistoryQuery{Limit: 2})
+		if err != nil || h.Note != "the last entry is from the checkpoint topic; Redis has none before" || h.Stored != 1 || len(h.Entries) != 2 {
+			t.Errorf("%d entries, %d in Redis, %q, %v", len(h.Entries), h.Stored, h.Note, err)
+		}
+	})
+}
+
+// A history marks what a move left, in Redis and in the checkpoint topic.
+func TestHistoryMarksBranches(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, r *harness, lose func()) {
+		back := r.entryOf(12)
+		r.must(control.RewindToEntry{Entry: back.Version})
+		if _, err := r.Pause(t.Context(), why, 0); err != nil {
+			t.Fatal(err)
+		}
+		lose()
+		h, err := r.History(t.Context(), bridge.HistoryQuery{})
+		if err != nil || len(h.Entries) < 20 {
+			t.Fatalf("%d entries, %v", len(h.Entries), err)
+		}
+		for i := range h.Entries {
+			e := &h.Entries[i]
+			if left := e.Epoch == 0 && e.Version.Compare(back.Version) > 0; e.OtherBranch != left {
+				t.Errorf("entry %s: on another branch %v, want %v", e.Version, e.OtherBranch, left)
+			}
+		}
+	})
+}

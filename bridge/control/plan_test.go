@@ -385,7 +385,7 @@ func TestHistory(t *testing.T) {
 		}
 		r.redis.Wipe()
 		r.kafka.unreadable = nil
-		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < 20 || h.Note != fmt.Sprintf("the last %d are from the checkpoint topic; Redis has no older entries", len(h.Entries)) {
+		if h, err := r.History(t.Context(), bridge.HistoryQuery{}); err != nil || h.Stored != 0 || len(h.Entries) < 20 || h.Note != fmt.Sprintf("the last %d entries are from the checkpoint topic; Redis has none before", len(h.Entries)) {
 			t.Errorf("Redis was emptied: %d entries, %q, %v", len(h.Entries), h.Note, err)
 		}
 	})

@@ -61,6 +61,8 @@ type HistoryEntry struct {
 	bridge.Version
 	// Parent is the entry before it, empty if unknown.
 	Parent string `json:"parent,omitempty"`
+	// OtherBranch is true if a later move left it.
+	OtherBranch bool `json:"other_branch,omitempty"`
 	// At is when it was committed; Kind, Events, Pages, CursorHash, Position and
 	// Change are the checkpoint's.
 	At         time.Time      `json:"at"`
@@ -72,9 +74,9 @@ type HistoryEntry struct {
 	Change     *bridge.Change `json:"change"`
 }
 
-func entryOf(e *bridge.Entry) HistoryEntry {
+func entryOf(e *control.HistoryEntry) HistoryEntry {
 	h := HistoryEntry{
-		Version: e.Version, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind, Events: e.Events, Pages: e.Pages,
+		Version: e.Version, OtherBranch: e.OtherBranch, At: time.UnixMilli(e.WrittenAt).UTC(), Kind: e.Kind, Events: e.Events, Pages: e.Pages,
 		CursorHash: bridge.CursorHash(e.Cursor), Change: e.Change,
 	}
 	if e.Parent != nil {

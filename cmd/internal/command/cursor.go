@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -151,10 +152,13 @@ func newCursorHistoryCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List committed cursors, newest first",
-		Long: `List committed cursors, newest first: one per second for the last 24 hours, one
-per minute up to CURSOR_HISTORY_AGE, and every operator action. Entries that
-Redis lacks are read from the checkpoint topic, which keeps all commits of the
-last seven days.`,
+		Long: `List committed cursors, newest first: at most one per second for the last 24
+hours (one per ten seconds while only the last page grows), one per minute up to
+CURSOR_HISTORY_AGE, and every operator action. Entries older than those in Redis
+are read from the checkpoint topic, which keeps all commits of the last seven
+days. cursor rewind finds the commits between entries too.
+
+"other branch" marks the entries that a later rewind or reset left.`,
 		Example: `  exportbridge cursor history --limit 20
   exportbridge cursor history --since -2h --json`,
 		Args: cli.NoArgs,
@@ -206,12 +210,14 @@ type historyEntry struct {
 	Entry string `json:"entry"`
 	bridge.Checkpoint
 	Parent string `json:"parent,omitempty"`
+	// OtherBranch is true if a later move left the entry.
+	OtherBranch bool `json:"other_branch,omitempty"`
 }
 
-func historyJSON(entries []bridge.Entry) []historyEntry {
+func historyJSON(entries []control.HistoryEntry) []historyEntry {
 	out := make([]historyEntry, len(entries))
 	for i, e := range entries {
-		out[i] = historyEntry{Entry: e.Version.String(), Checkpoint: e.Checkpoint}
+		out[i] = historyEntry{Entry: e.Version.String(), Checkpoint: e.Checkpoint, OtherBranch: e.OtherBranch}
 		if e.Parent != nil {
 			out[i].Parent = e.Parent.String()
 		}
@@ -219,29 +225,39 @@ func historyJSON(entries []bridge.Entry) []historyEntry {
 	return out
 }
 
-func showHistory(a *cli.App, entries []bridge.Entry) error {
+func showHistory(a *cli.App, entries []control.HistoryEntry) error {
 	rows := [][]string{{"ENTRY", "COMMITTED", "POSITION", "PAGE", "EVENTS", "NOTE"}}
-	for _, e := range entries {
-		note, position := "", "-"
-		if e.Kind != bridge.KindData {
-			note = string(e.Kind)
-		}
-		if ch := e.Change; ch != nil && e.Seq == 0 {
-			note = fmt.Sprintf("%s from %s", ch.Kind, ch.From)
-			if ch.Who != "" {
-				note += " by " + ch.Who
-			}
-			if ch.Reason != "" {
-				note += ": " + ch.Reason
-			}
-		}
+	for i := range entries {
+		e, position := &entries[i], "-"
 		if e.PositionTime > 0 {
 			position = time.UnixMilli(e.PositionTime).UTC().Format(timeLayout)
 		}
 		rows = append(rows, []string{
 			e.Version.String(), time.UnixMilli(e.WrittenAt).UTC().Format(timeLayout), position,
-			humanize.Comma(e.Pages), humanize.Comma(e.Events), note,
+			humanize.Comma(e.Pages), humanize.Comma(e.Events), entryNote(e),
 		})
 	}
 	return cli.PrintTable(a.Stdout, rows, a.Width())
+}
+
+// entryNote says what is special about an entry.
+func entryNote(e *control.HistoryEntry) string {
+	var notes []string
+	if e.OtherBranch {
+		notes = append(notes, "other branch")
+	}
+	switch ch := e.Change; {
+	case ch != nil && e.Seq == 0:
+		note := fmt.Sprintf("%s from %s", ch.Kind, ch.From)
+		if ch.Who != "" {
+			note += " by " + ch.Who
+		}
+		if ch.Reason != "" {
+			note += ": " + ch.Reason
+		}
+		notes = append(notes, note)
+	case e.Kind != bridge.KindData:
+		notes = append(notes, string(e.Kind))
+	}
+	return strings.Join(notes, "; ")
 }
