@@ -71,7 +71,8 @@ func (o Origin) Same(p Origin) bool {
 
 // Version is where a checkpoint stands in the order of commits: epoch first, then seq.
 type Version struct {
-	// Epoch counts the resets of the stream, Seq the commits since.
+	// Epoch counts the rewinds, resets, pauses and resumes of the stream, Seq the
+	// commits since.
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"`
 }

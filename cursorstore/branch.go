@@ -52,7 +52,7 @@ func (h *history) neighbors(ctx context.Context, branch []node, i int) (e bridge
 // before the checkpoint, or bridge.ErrNoEntry, and the next newer one, nil if there is
 // none.
 func (h *history) Back(ctx context.Context, pages int64) (e bridge.Entry, next *bridge.Entry, err error) {
-	op := fmt.Sprintf("history entry of %s %d pages back", h.name, pages)
+	op := fmt.Sprintf("history entry of %s %s back", h.name, pagesText(pages))
 	branch, now, err := h.branch(ctx)
 	if err != nil {
 		return e, nil, fmt.Errorf("%s: %w", op, err)
@@ -68,9 +68,16 @@ func (h *history) Back(ctx context.Context, pages int64) (e bridge.Entry, next *
 	case err != nil:
 		return e, nil, fmt.Errorf("%s: %w", op, err)
 	case i == len(branch):
-		return e, nil, fmt.Errorf("%s: %w: it goes back %d pages", op, bridge.ErrNoEntry, now.Pages-oldest)
+		return e, nil, fmt.Errorf("%s: %w: it goes back %s", op, bridge.ErrNoEntry, pagesText(now.Pages-oldest))
 	}
 	return h.neighbors(ctx, branch, i)
+}
+
+func pagesText(n int64) string {
+	if n == 1 {
+		return "1 page"
+	}
+	return fmt.Sprintf("%d pages", n)
 }
 
 // Around returns the newest entry of the current branch whose PositionTime is before

@@ -38,6 +38,11 @@ func newCursorRewindCommand(a *cli.App) *cobra.Command {
 published again, with the same ce_id. The running bridge applies and
 acknowledges the change; without one, the command applies it itself.
 
+Redis keeps some of the commits, the checkpoint topic all of the last seven
+days; both are searched. All targets but --to-entry are on the current branch:
+the commits that led to the stream's position, without those that an earlier
+rewind or reset left.
+
 Without --execute, the command is a dry run.`,
 		Example: `  exportbridge cursor rewind --shift-by -100
   exportbridge cursor rewind --to-datetime -2h --reason "bad deploy" --execute
@@ -282,8 +287,8 @@ func repeatsText(plan *control.Plan) string {
 		pages = " in " + cli.Counted(int64(r.Pages), "page")
 	}
 	text := most + pages + same
-	if !plan.To.At.IsZero() {
-		text += fmt.Sprintf(",\n         first published between %s and %s", plan.To.At.Format(timeLayout), plan.From.At.Format(timeLayout))
+	if !plan.FirstPublished.IsZero() {
+		text += fmt.Sprintf(",\n         first published between %s and %s", plan.FirstPublished.Format(timeLayout), plan.From.At.Format(timeLayout))
 	}
 	return text
 }

@@ -12,7 +12,7 @@ import (
 func TestRepeatsText(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
-	entries := control.Plan{From: control.Endpoint{At: at.Add(time.Minute)}, To: control.Endpoint{At: at}}
+	entries := control.Plan{From: control.Endpoint{At: at.Add(time.Minute)}, FirstPublished: at}
 	for want, r := range map[string]control.Repeats{
 		"not known: this cursor is not in the history": {Min: control.Unknown, Max: control.Unknown, Pages: control.Unknown, Why: "this cursor is not in the history"},
 		"no event is published again":                  {},
@@ -21,8 +21,12 @@ func TestRepeatsText(t *testing.T) {
 		"5 to 9 events, with the same ce_id":           {Min: 5, Max: 9, Pages: control.Unknown},
 		"9 events, with the same ce_id":                {Min: 9, Max: 9, Pages: control.Unknown},
 		"9 events in 2 pages, with the same ce_id,\n         first published between 2026-11-20 13:00:00Z and 2026-11-20 13:01:00Z": {Min: 9, Max: 9, Pages: 2},
+		"8 events in 2 pages, with the same ce_id": {Min: 8, Max: 8, Pages: 2},
 	} {
 		plan := entries
+		if r.Min == 8 { // behind a rewind
+			plan.FirstPublished = time.Time{}
+		}
 		plan.Repeats = r
 		if got := repeatsText(&plan); got != want {
 			t.Errorf("%+v: %q, want %q", r, got, want)

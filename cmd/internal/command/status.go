@@ -33,9 +33,10 @@ func newStatusCommand(a *cli.App) *cobra.Command {
 bridge or, without one, as read from Redis and Kafka. The command is read-only.
 It exits with 1 if Redis or Kafka does not answer.
 
-In JSON, checkpoint.events is the number of events from the start of the export
-to the committed cursor, live.published the number that the reporting process
-has published since it started. They differ after a rewind or a restart.`,
+In JSON, checkpoint.events counts the events up to the committed cursor: from
+the stream's start, or from where its last reset began. live.published counts
+those that the reporting process has published since it started. They differ
+after a rewind or a restart.`,
 		Example: `  exportbridge status
   exportbridge status --watch
   exportbridge status --json | jq '.[].live.state'`,

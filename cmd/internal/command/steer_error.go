@@ -104,7 +104,7 @@ func missingHint(e *control.NoEntryError) string {
 		reset = "cursor reset --to-datetime " + e.Time.UTC().Format(time.RFC3339)
 	}
 	if e.Left != nil {
-		return "use --to-entry " + e.Left.String() + ", the entry before the last change, or exportbridge " + cmp.Or(reset, "cursor history")
+		return "use --to-entry " + e.Left.String() + ", the newest with another cursor before the last move, or exportbridge cursor history"
 	}
 	return "choose an entry of exportbridge cursor history, or use " + cmp.Or(reset, "cursor reset --to-datetime")
 }
