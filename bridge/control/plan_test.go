@@ -395,3 +395,23 @@ func TestExport(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) { exports(t, r.now()) })
 }
+
+// TestNoStart: what begins at a time is refused where the API cannot begin at
+// one; a rewind goes to a cursor.
+func TestNoStart(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		r.ports.NoStart = errors.New("no start")
+		r.control()
+		for _, to := range []control.Target{control.ResetToTime{Time: time.Now()}, control.ResetToLatest{}} {
+			if _, err := r.Plan(t.Context(), to); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "no start") {
+				t.Errorf("%T: %v", to, err)
+			}
+		}
+		for _, to := range []control.Target{control.ResetToEarliest{}, control.RewindToTime{Time: time.Now()}} {
+			if _, err := r.Plan(t.Context(), to); err != nil {
+				t.Errorf("%T: %v", to, err)
+			}
+		}
+	})
+}

@@ -240,7 +240,10 @@ func (ResetToEarliest) plan(ctx context.Context, c *Controller, from base) (*Mov
 	return newMove("the earliest event", bridge.Target{}, c.repeatsAll(ctx, from)), nil
 }
 
-func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) { //nolint:unparam // a Target
+func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	if c.ports.NoStart != nil {
+		return nil, &RefusedError{Detail: c.ports.NoStart.Error()}
+	}
 	ms := t.Time.UnixMilli()
 	again, trusts := c.repeatsFrom(ctx, from, t.Time)
 	m := newMove("events from "+instantText(ms)+" on", bridge.Target{Start: ms}, again)
@@ -254,6 +257,9 @@ func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move,
 }
 
 func (ResetToLatest) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
+	if c.ports.NoStart != nil {
+		return nil, &RefusedError{Detail: c.ports.NoStart.Error()}
+	}
 	t, err := c.now(ctx, from.away)
 	if err != nil {
 		return nil, err

@@ -14,61 +14,101 @@ func TestValidate(t *testing.T) {
 		vars map[string]string
 		want string // what the error names; empty for none
 	}{
-		"defaults":               {map[string]string{"EXPORT_URL": ""}, ""},
-		"no URL":                 {map[string]string{"EXPORT_URL": "api.example"}, "EXPORT_URL"},
-		"a password in the URL":  {map[string]string{"EXPORT_URL": "https://user:sk-test@api.example"}, "EXPORT_URL"},
-		"a broken URL":           {map[string]string{"EXPORT_URL": "https://user:sk-test@api .example"}, "EXPORT_URL"},
-		"a query in the URL":     {map[string]string{"EXPORT_URL": "https://api.example?key=sk-test"}, "EXPORT_URL"},
-		"ftp":                    {map[string]string{"EXPORT_URL": "ftp://api.example"}, "EXPORT_URL"},
-		"http to another host":   {map[string]string{"EXPORT_URL": "http://api.example"}, "EXPORT_INSECURE_HTTP"},
-		"http, allowed":          {map[string]string{"EXPORT_URL": "http://api.example", "EXPORT_INSECURE_HTTP": "true"}, ""},
-		"http to this host":      {map[string]string{"EXPORT_URL": "http://localhost:4000"}, ""},
-		"http to this host, v6":  {map[string]string{"EXPORT_URL": "http://[::1]:4000"}, ""},
-		"http to a lookalike":    {map[string]string{"EXPORT_URL": "http://localhost.example"}, "EXPORT_URL"},
-		"metadata address":       {map[string]string{"EXPORT_URL": "https://169.254.169.254"}, "link-local"},
-		"metadata address, v4v6": {map[string]string{"EXPORT_URL": "https://[::ffff:169.254.169.254]"}, "link-local"},
-		"link-local, v6":         {map[string]string{"EXPORT_URL": "https://[fe80::1%25eth0]"}, "link-local"},
-		"metadata of Azure":      {map[string]string{"EXPORT_URL": "https://168.63.129.16"}, "EXPORT_ALLOW_LINK_LOCAL"},
-		"metadata of AWS, v6":    {map[string]string{"EXPORT_URL": "https://[fd00:ec2::254]"}, "EXPORT_ALLOW_LINK_LOCAL"},
-		"metadata, allowed":      {map[string]string{"EXPORT_URL": "https://[fd00:ec2::254]", "EXPORT_ALLOW_LINK_LOCAL": "true"}, ""},
-		"link-local, allowed":    {map[string]string{"EXPORT_URL": "https://169.254.169.254", "EXPORT_ALLOW_LINK_LOCAL": "true"}, ""},
-		"link-local by http":     {map[string]string{"EXPORT_URL": "http://169.254.169.254", "EXPORT_INSECURE_HTTP": "true"}, "EXPORT_ALLOW_LINK_LOCAL"},
-		"http, link-local":       {map[string]string{"EXPORT_URL": "http://169.254.169.254", "EXPORT_ALLOW_LINK_LOCAL": "true"}, "EXPORT_INSECURE_HTTP"},
-		"page size 0":            {map[string]string{"EXPORT_PAGE_SIZE": "0"}, "EXPORT_PAGE_SIZE"},
-		"page size 1001":         {map[string]string{"EXPORT_PAGE_SIZE": "1001"}, "EXPORT_PAGE_SIZE"},
-		"page size 1":            {map[string]string{"EXPORT_PAGE_SIZE": "1"}, ""},
-		"unknown resource":       {map[string]string{"EXPORT_RESOURCE": "orders"}, "EXPORT_RESOURCE"},
-		"an empty event":         {map[string]string{"EXPORT_EVENTS": "a,,b"}, "EXPORT_EVENTS"},
-		"no time-out":            {map[string]string{"EXPORT_TIMEOUT": "0s"}, "EXPORT_TIMEOUT"},
-		"no response":            {map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "0"}, "EXPORT_MAX_RESPONSE_BYTES"},
-		"a path with a query":    {map[string]string{"EXPORT_PATH": "/a?b"}, "EXPORT_PATH"},
-		"rate":                   {map[string]string{"EXPORT_RATE_LIMIT": "600/m"}, ""},
-		"rate in hours":          {map[string]string{"EXPORT_RATE_LIMIT": "0.5 / h"}, ""},
-		"rate without a unit":    {map[string]string{"EXPORT_RATE_LIMIT": "10"}, "EXPORT_RATE_LIMIT"},
-		"rate of nothing":        {map[string]string{"EXPORT_RATE_LIMIT": "0/s"}, "EXPORT_RATE_LIMIT"},
-		"rate below nothing":     {map[string]string{"EXPORT_RATE_LIMIT": "-1/s"}, "EXPORT_RATE_LIMIT"},
-		"rate of no number":      {map[string]string{"EXPORT_RATE_LIMIT": "NaN/s"}, "EXPORT_RATE_LIMIT"},
-		"rate in days":           {map[string]string{"EXPORT_RATE_LIMIT": "1/d"}, "EXPORT_RATE_LIMIT"},
-		"proxy":                  {map[string]string{"EXPORT_PROXY": "socks5://user:sk-test@proxy.example:1080"}, ""},
-		"proxy of the system":    {map[string]string{"EXPORT_PROXY": "environment"}, ""},
-		"proxy without a scheme": {map[string]string{"EXPORT_PROXY": "user:sk-test@proxy.example:1080"}, "EXPORT_PROXY"},
-		"no certificate":         {map[string]string{"EXPORT_TLS_CA": "/etc/ca.pem"}, "EXPORT_TLS_CA"},
-		"no header":              {map[string]string{"EXPORT_KEY_HEADER": "X Api"}, "EXPORT_KEY_HEADER"},
-		"key with a break":       {map[string]string{"EXPORT_API_KEY": "sk-test\nx"}, "EXPORT_API_KEY"},
-		"prefix with a break":    {map[string]string{"EXPORT_KEY_PREFIX": "a\rb"}, "EXPORT_KEY_PREFIX"},
-		"fields alike":           {map[string]string{"EXPORT_ITEMS_FIELD": "x", "EXPORT_CURSOR_FIELD": "x"}, "EXPORT_ITEMS_FIELD"},
-		"parameters alike":       {map[string]string{"EXPORT_CURSOR_PARAM": "x", "EXPORT_KEY_QUERY": "x"}, "EXPORT_KEY_QUERY"},
-		"items by pointers":      {map[string]string{"EXPORT_ITEM_ID": "/uuid,/id", "EXPORT_ITEM_TIME": "/published,/a~1b/0", "EXPORT_ITEM_TIME_FORMAT": "rfc3339", "EXPORT_ITEM_TYPE": "/", "EXPORT_ITEM_SUBJECT": "none", "EXPORT_ITEM_INGESTED": "none"}, ""},
-		"items without times":    {map[string]string{"EXPORT_ITEM_TIME": "none", "EXPORT_ITEM_TIME_FORMAT": "none"}, ""},
-		"an id of no pointer":    {map[string]string{"EXPORT_ITEM_ID": "eventId"}, "EXPORT_ITEM_ID"},
-		"a time of no pointer":   {map[string]string{"EXPORT_ITEM_TIME": "/a~2"}, "EXPORT_ITEM_TIME"},
-		"ingestion, no pointer":  {map[string]string{"EXPORT_ITEM_INGESTED": "/a,b"}, "EXPORT_ITEM_INGESTED"},
-		"a type or none":         {map[string]string{"EXPORT_ITEM_TYPE": "/a,none"}, "EXPORT_ITEM_TYPE"},
-		"a subject twice":        {map[string]string{"EXPORT_ITEM_SUBJECT": "/a,/a"}, "EXPORT_ITEM_SUBJECT"},
-		"a format of its own":    {map[string]string{"EXPORT_ITEM_TIME_FORMAT": "iso8601"}, "EXPORT_ITEM_TIME_FORMAT"},
-		"a time but no format":   {map[string]string{"EXPORT_ITEM_TIME": "/a", "EXPORT_ITEM_TIME_FORMAT": "none"}, "EXPORT_ITEM_TIME"},
-		"ingestion, no format":   {map[string]string{"EXPORT_ITEM_INGESTED": "/a", "EXPORT_ITEM_TIME_FORMAT": "none"}, "EXPORT_ITEM_INGESTED"},
-		"a parameter taken":      {map[string]string{"EXPORT_CURSOR_PARAM": "start"}, "EXPORT_CURSOR_PARAM"},
+		"defaults":                {map[string]string{"EXPORT_URL": ""}, ""},
+		"no URL":                  {map[string]string{"EXPORT_URL": "api.example"}, "EXPORT_URL"},
+		"a password in the URL":   {map[string]string{"EXPORT_URL": "https://user:sk-test@api.example"}, "EXPORT_URL"},
+		"a broken URL":            {map[string]string{"EXPORT_URL": "https://user:sk-test@api .example"}, "EXPORT_URL"},
+		"a query in the URL":      {map[string]string{"EXPORT_URL": "https://api.example?key=sk-test"}, "EXPORT_URL"},
+		"ftp":                     {map[string]string{"EXPORT_URL": "ftp://api.example"}, "EXPORT_URL"},
+		"http to another host":    {map[string]string{"EXPORT_URL": "http://api.example"}, "EXPORT_INSECURE_HTTP"},
+		"http, allowed":           {map[string]string{"EXPORT_URL": "http://api.example", "EXPORT_INSECURE_HTTP": "true"}, ""},
+		"http to this host":       {map[string]string{"EXPORT_URL": "http://localhost:4000"}, ""},
+		"http to this host, v6":   {map[string]string{"EXPORT_URL": "http://[::1]:4000"}, ""},
+		"http to a lookalike":     {map[string]string{"EXPORT_URL": "http://localhost.example"}, "EXPORT_URL"},
+		"metadata address":        {map[string]string{"EXPORT_URL": "https://169.254.169.254"}, "link-local"},
+		"metadata address, v4v6":  {map[string]string{"EXPORT_URL": "https://[::ffff:169.254.169.254]"}, "link-local"},
+		"link-local, v6":          {map[string]string{"EXPORT_URL": "https://[fe80::1%25eth0]"}, "link-local"},
+		"metadata of Azure":       {map[string]string{"EXPORT_URL": "https://168.63.129.16"}, "EXPORT_ALLOW_LINK_LOCAL"},
+		"metadata of AWS, v6":     {map[string]string{"EXPORT_URL": "https://[fd00:ec2::254]"}, "EXPORT_ALLOW_LINK_LOCAL"},
+		"metadata, allowed":       {map[string]string{"EXPORT_URL": "https://[fd00:ec2::254]", "EXPORT_ALLOW_LINK_LOCAL": "true"}, ""},
+		"link-local, allowed":     {map[string]string{"EXPORT_URL": "https://169.254.169.254", "EXPORT_ALLOW_LINK_LOCAL": "true"}, ""},
+		"link-local by http":      {map[string]string{"EXPORT_URL": "http://169.254.169.254", "EXPORT_INSECURE_HTTP": "true"}, "EXPORT_ALLOW_LINK_LOCAL"},
+		"http, link-local":        {map[string]string{"EXPORT_URL": "http://169.254.169.254", "EXPORT_ALLOW_LINK_LOCAL": "true"}, "EXPORT_INSECURE_HTTP"},
+		"page size 0":             {map[string]string{"EXPORT_PAGE_SIZE": "0"}, "EXPORT_PAGE_SIZE"},
+		"page size 1001":          {map[string]string{"EXPORT_PAGE_SIZE": "1001"}, "EXPORT_PAGE_SIZE"},
+		"page size 1":             {map[string]string{"EXPORT_PAGE_SIZE": "1"}, ""},
+		"unknown resource":        {map[string]string{"EXPORT_RESOURCE": "orders"}, "EXPORT_RESOURCE"},
+		"an empty event":          {map[string]string{"EXPORT_EVENTS": "a,,b"}, "EXPORT_EVENTS"},
+		"no time-out":             {map[string]string{"EXPORT_TIMEOUT": "0s"}, "EXPORT_TIMEOUT"},
+		"no response":             {map[string]string{"EXPORT_MAX_RESPONSE_BYTES": "0"}, "EXPORT_MAX_RESPONSE_BYTES"},
+		"a path with a query":     {map[string]string{"EXPORT_PATH": "/a?b"}, "EXPORT_PATH"},
+		"rate":                    {map[string]string{"EXPORT_RATE_LIMIT": "600/m"}, ""},
+		"rate in hours":           {map[string]string{"EXPORT_RATE_LIMIT": "0.5 / h"}, ""},
+		"rate without a unit":     {map[string]string{"EXPORT_RATE_LIMIT": "10"}, "EXPORT_RATE_LIMIT"},
+		"rate of nothing":         {map[string]string{"EXPORT_RATE_LIMIT": "0/s"}, "EXPORT_RATE_LIMIT"},
+		"rate below nothing":      {map[string]string{"EXPORT_RATE_LIMIT": "-1/s"}, "EXPORT_RATE_LIMIT"},
+		"rate of no number":       {map[string]string{"EXPORT_RATE_LIMIT": "NaN/s"}, "EXPORT_RATE_LIMIT"},
+		"rate in days":            {map[string]string{"EXPORT_RATE_LIMIT": "1/d"}, "EXPORT_RATE_LIMIT"},
+		"proxy":                   {map[string]string{"EXPORT_PROXY": "socks5://user:sk-test@proxy.example:1080"}, ""},
+		"proxy of the system":     {map[string]string{"EXPORT_PROXY": "environment"}, ""},
+		"proxy without a scheme":  {map[string]string{"EXPORT_PROXY": "user:sk-test@proxy.example:1080"}, "EXPORT_PROXY"},
+		"no certificate":          {map[string]string{"EXPORT_TLS_CA": "/etc/ca.pem"}, "EXPORT_TLS_CA"},
+		"no header":               {map[string]string{"EXPORT_KEY_HEADER": "X Api"}, "EXPORT_KEY_HEADER"},
+		"key with a break":        {map[string]string{"EXPORT_API_KEY": "sk-test\nx"}, "EXPORT_API_KEY"},
+		"prefix with a break":     {map[string]string{"EXPORT_KEY_PREFIX": "a\rb"}, "EXPORT_KEY_PREFIX"},
+		"fields alike":            {map[string]string{"EXPORT_ITEMS_FIELD": "x", "EXPORT_CURSOR_FIELD": "x"}, "EXPORT_ITEMS_FIELD"},
+		"parameters alike":        {map[string]string{"EXPORT_CURSOR_PARAM": "x", "EXPORT_KEY_QUERY": "x"}, "EXPORT_KEY_QUERY"},
+		"items by pointers":       {map[string]string{"EXPORT_ITEM_ID": "/uuid,/id", "EXPORT_ITEM_TIME": "/published,/a~1b/0", "EXPORT_ITEM_TIME_FORMAT": "rfc3339", "EXPORT_ITEM_TYPE": "/", "EXPORT_ITEM_SUBJECT": "none", "EXPORT_ITEM_INGESTED": "none"}, ""},
+		"items without times":     {map[string]string{"EXPORT_ITEM_TIME": "none", "EXPORT_ITEM_TIME_FORMAT": "none"}, ""},
+		"an id of no pointer":     {map[string]string{"EXPORT_ITEM_ID": "eventId"}, "EXPORT_ITEM_ID"},
+		"a time of no pointer":    {map[string]string{"EXPORT_ITEM_TIME": "/a~2"}, "EXPORT_ITEM_TIME"},
+		"ingestion, no pointer":   {map[string]string{"EXPORT_ITEM_INGESTED": "/a,b"}, "EXPORT_ITEM_INGESTED"},
+		"a type or none":          {map[string]string{"EXPORT_ITEM_TYPE": "/a,none"}, "EXPORT_ITEM_TYPE"},
+		"a subject twice":         {map[string]string{"EXPORT_ITEM_SUBJECT": "/a,/a"}, "EXPORT_ITEM_SUBJECT"},
+		"a format of its own":     {map[string]string{"EXPORT_ITEM_TIME_FORMAT": "iso8601"}, "EXPORT_ITEM_TIME_FORMAT"},
+		"a time but no format":    {map[string]string{"EXPORT_ITEM_TIME": "/a", "EXPORT_ITEM_TIME_FORMAT": "none"}, "EXPORT_ITEM_TIME"},
+		"ingestion, no format":    {map[string]string{"EXPORT_ITEM_INGESTED": "/a", "EXPORT_ITEM_TIME_FORMAT": "none"}, "EXPORT_ITEM_INGESTED"},
+		"a parameter taken":       {map[string]string{"EXPORT_CURSOR_PARAM": "start"}, "EXPORT_CURSOR_PARAM"},
+		"a pointer that is none":  {map[string]string{"EXPORT_ITEMS_FIELD": "/a~2"}, `EXPORT_ITEMS_FIELD "/a~2" a JSON pointer must escape`},
+		"a cursor pointer":        {map[string]string{"EXPORT_CURSOR_FIELD": "/a~"}, `EXPORT_CURSOR_FIELD "/a~"`},
+		"a more pointer":          {map[string]string{"EXPORT_MORE_FIELD": "!/a~"}, `EXPORT_MORE_FIELD "/a~"`},
+		"items inside the cursor": {map[string]string{"EXPORT_ITEMS_FIELD": "/a/b", "EXPORT_CURSOR_FIELD": "a"}, "EXPORT_CURSOR_FIELD"},
+		"cursor inside the items": {map[string]string{"EXPORT_ITEMS_FIELD": "a", "EXPORT_CURSOR_FIELD": "/a/b"}, "EXPORT_CURSOR_FIELD"},
+		"more is the cursor":      {map[string]string{"EXPORT_MORE_FIELD": "!nextCursor"}, "EXPORT_MORE_FIELD"},
+		"cursor is the items":     {map[string]string{"EXPORT_CURSOR_FIELD": "/items"}, "EXPORT_CURSOR_FIELD"},
+		"nowhere":                 {map[string]string{"EXPORT_CURSOR_IN": "trailer"}, "EXPORT_CURSOR_IN"},
+		"no name of a header":     {map[string]string{"EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "/next"}, "EXPORT_CURSOR_FIELD"},
+		"header by default":       {map[string]string{"EXPORT_CURSOR_IN": "header"}, "EXPORT_CURSOR_FIELD"},
+		"last item by default":    {map[string]string{"EXPORT_CURSOR_IN": "last-item"}, "EXPORT_CURSOR_FIELD"},
+		"two next cursors":        {map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_CURSOR_FIELD": "next"}, "EXPORT_CURSOR_FIELD"},
+		"a cursor beside root":    {map[string]string{"EXPORT_ITEMS_FIELD": "root"}, "EXPORT_CURSOR_IN"},
+		"a next URL beside root":  {map[string]string{"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "next-url"}, "EXPORT_CURSOR_IN"},
+		"more beside root":        {map[string]string{"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "link", "EXPORT_MORE_FIELD": "more"}, "EXPORT_MORE_FIELD"},
+		"a member named root":     {map[string]string{"EXPORT_ITEMS_FIELD": "/root"}, ""},
+		"POST to a next URL":      {map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_METHOD": "POST"}, "EXPORT_METHOD"},
+		"POST with a query key":   {map[string]string{"EXPORT_METHOD": "POST", "EXPORT_KEY_QUERY": "api_key"}, ""},
+		"PUT":                     {map[string]string{"EXPORT_METHOD": "PUT"}, "EXPORT_METHOD"},
+		"a time format":           {map[string]string{"EXPORT_TIME_FORMAT": "iso"}, "EXPORT_TIME_FORMAT"},
+		"times of no format":      {map[string]string{"EXPORT_TIME_FORMAT": "none"}, "EXPORT_TIME_FORMAT"},
+		"start and end alike":     {map[string]string{"EXPORT_START_PARAM": "t", "EXPORT_END_PARAM": "t"}, "EXPORT_END_PARAM"},
+		"neither start nor end":   {map[string]string{"EXPORT_START_PARAM": "none", "EXPORT_END_PARAM": "none", "EXPORT_PAGE_SIZE_PARAM": "none"}, ""},
+		"larger pages":            {map[string]string{"EXPORT_MAX_PAGE_SIZE": "5000", "EXPORT_PAGE_SIZE": "5000"}, ""},
+		"smaller pages":           {map[string]string{"EXPORT_MAX_PAGE_SIZE": "100"}, "EXPORT_PAGE_SIZE"},
+		"giant pages":             {map[string]string{"EXPORT_MAX_PAGE_SIZE": "10001"}, "EXPORT_MAX_PAGE_SIZE"},
+		"static parameters":       {map[string]string{"EXPORT_PARAMS": "a=b%2Cc, d=\ne=f=g"}, ""},
+		"no parameter":            {map[string]string{"EXPORT_PARAMS": "a=b,sk-test"}, "EXPORT_PARAMS"},
+		"half an escape":          {map[string]string{"EXPORT_PARAMS": "a=sk-test%4"}, "EXPORT_PARAMS"},
+		"a parameter of ours":     {map[string]string{"EXPORT_PARAMS": "pageSize=sk-test"}, "EXPORT_PAGE_SIZE_PARAM"},
+		"a parameter of ours, %":  {map[string]string{"EXPORT_PARAMS": "%73tart=sk-test"}, "EXPORT_START_PARAM"},
+		"static headers":          {map[string]string{"EXPORT_HEADERS": "Accept: a/b, c/d\r\n\nx-Tenant:sk-test:1\n"}, ""},
+		"no header line":          {map[string]string{"EXPORT_HEADERS": "X-Tenant=sk-test"}, "EXPORT_HEADERS"},
+		"a header without value":  {map[string]string{"EXPORT_HEADERS": "X-Tenant:"}, "EXPORT_HEADERS"},
+		"a header twice":          {map[string]string{"EXPORT_HEADERS": "X-Tenant: sk-test\nx-tenant: sk-test"}, "EXPORT_HEADERS"},
+		"a header of ours":        {map[string]string{"EXPORT_HEADERS": "accept-encoding: br"}, "EXPORT_HEADERS"},
+		"the key's header":        {map[string]string{"EXPORT_HEADERS": "x-api-key: sk-test"}, "EXPORT_HEADERS"},
+		"a status of the key":     {map[string]string{"EXPORT_CURSOR_STATUSES": "400,401"}, "EXPORT_CURSOR_STATUSES"},
+		"a server's status":       {map[string]string{"EXPORT_CURSOR_STATUSES": "500"}, "EXPORT_CURSOR_STATUSES"},
+		"no status":               {map[string]string{"EXPORT_CURSOR_STATUSES": "gone"}, "EXPORT_CURSOR_STATUSES"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,6 +151,24 @@ func TestValidateReportsAll(t *testing.T) {
 	}
 }
 
+// TestContradictions: all are named at once.
+func TestContradictions(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, map[string]string{
+		"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "next-url", "EXPORT_CURSOR_FIELD": "/a~", "EXPORT_MORE_FIELD": "more", "EXPORT_METHOD": "POST",
+		"EXPORT_TIME_FORMAT": "iso", "EXPORT_MAX_PAGE_SIZE": "10", "EXPORT_PARAMS": "cursor=x", "EXPORT_HEADERS": "sk-test", "EXPORT_CURSOR_STATUSES": "200",
+	})
+	err := cfg.Validate()
+	for _, name := range []string{
+		"EXPORT_CURSOR_IN", "EXPORT_MORE_FIELD", "EXPORT_METHOD", "EXPORT_TIME_FORMAT", "EXPORT_PAGE_SIZE", "EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_CURSOR_STATUSES",
+	} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not in %v", name, err)
+		}
+	}
+	wantClean(t, err)
+}
+
 func TestNewRejectsKeyPointer(t *testing.T) {
 	t.Parallel()
 	for _, pointer := range []string{"userId", "/a~2", "/a~", "/~~0", "a/b"} {
@@ -124,7 +182,7 @@ func TestNewRejectsKeyPointer(t *testing.T) {
 
 func TestConfigKeepsSecrets(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, map[string]string{"EXPORT_PROXY": "http://user:sk-test@proxy.example"})
+	cfg := config(t, map[string]string{"EXPORT_PROXY": "http://user:sk-test@proxy.example", "EXPORT_PARAMS": "a=sk-test", "EXPORT_HEADERS": "A: sk-test"})
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		if text := fmt.Sprintf(verb, cfg); strings.Contains(text, "sk-test") {
 			t.Errorf("%s prints %s", verb, text)

@@ -58,24 +58,31 @@ func (m *RequestMapping) cursorStatuses() []string {
 }
 
 // Bounded returns why the export has no bounded windows, or nil.
-func (m *RequestMapping) Bounded() error {
-	return m.refuse(bridge.Position{Start: 1, End: 2})
+func (c *Config) Bounded() error {
+	return c.refuse(bridge.Position{End: 1, Window: true})
 }
 
 // Starts returns why the export cannot begin at a time, or nil.
-func (m *RequestMapping) Starts() error { return m.refuse(bridge.Position{Start: 1}) }
+func (c *Config) Starts() error { return c.refuse(bridge.Position{Start: 1}) }
 
 // refuse returns why a position cannot be asked for, or nil.
-func (m *RequestMapping) refuse(at bridge.Position) error {
+func (c *Config) refuse(at bridge.Position) error {
 	switch {
 	case at.Cursor != "" && !at.Window:
 		return nil
-	case at.End != 0 && m.endParam() == noParam:
+	case at.End != 0 && c.endParam() == noParam:
 		return errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read")
-	case at.Start != 0 && m.startParam() == noParam:
+	case at.Start != 0 && c.startParam() == noParam:
 		return errors.New("the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only")
+	case at.Window && c.widens() && c.Undated():
+		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT=s), and they have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
 	}
 	return nil
+}
+
+// widens reports whether the API returns events outside of a window.
+func (m *RequestMapping) widens() bool {
+	return m.EndInclusive || m.timeFormat() == formatSeconds
 }
 
 // bounds returns the parameters of the position's bounds. In whole seconds they
@@ -114,10 +121,10 @@ func (m *RequestMapping) formatTime(ms int64) string {
 // such: neighbouring windows would publish them twice. An event without a time
 // of its own stays, and Items is what was received.
 func (m *RequestMapping) trim(p *bridge.Page) {
-	widened := m.timeFormat() == formatSeconds
-	if !p.At.Window || !widened && !m.EndInclusive {
+	if !p.At.Window || !m.widens() {
 		return
 	}
+	widened := m.timeFormat() == formatSeconds
 	kept := p.Events[:0]
 	for i := range p.Events {
 		e := &p.Events[i]

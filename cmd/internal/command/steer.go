@@ -93,7 +93,7 @@ func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Str
 	return control.New(cfg, control.Ports{
 		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
 		Log: kafka.History(), Group: group{kafka.Ownership()},
-		OpenSink: func() (control.Sink, error) { return kafkasink.New(kafka) },
+		OpenSink: func() (control.Sink, error) { return kafkasink.New(kafka) }, NoStart: st.Export.Starts(),
 	})
 }
 

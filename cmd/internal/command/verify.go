@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,7 +131,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.limit(st); err != nil {
+	if err := cmp.Or(o.limit(st), st.Export.Bounded(), st.Export.Starts()); err != nil {
 		return err
 	}
 	api, err := openExport(st)

@@ -315,6 +315,10 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 		p.Add(st.Export.Validate())
 		o := st.Engine.Origin
 		p.Check(o.End == 0 || o.Start < o.End, "EXPORT_END", "must be after EXPORT_START")
+		noEnd, noStart := st.Export.Bounded(), st.Export.Starts()
+		p.Check(o.End == 0 || noEnd == nil, "EXPORT_END", "is set, but %v", noEnd)
+		p.Check(o.Start == 0 || noStart == nil, "EXPORT_START", "is set, but %v; set EXPORT_START=earliest", noStart)
+		p.Check(st.Engine.OnInvalidCursor != "time" || noStart == nil, "EXPORT_ON_INVALID_CURSOR", "is time, but %v", noStart)
 	}
 	if need&UsesKafka != 0 {
 		p.Add(st.Kafka.Validate())

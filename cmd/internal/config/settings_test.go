@@ -166,6 +166,15 @@ func TestLoadProblems(t *testing.T) {
 			[]string{"EXPORT_END must be after EXPORT_START"},
 		},
 		{
+			"bounds that the API does not have",
+			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_END=2026-11-02T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "EXPORT_ON_INVALID_CURSOR=time"},
+			[]string{
+				"EXPORT_END is set, but the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read",
+				"EXPORT_START is set, but the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only; set EXPORT_START=earliest",
+				"EXPORT_ON_INVALID_CURSOR is time, but the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only",
+			},
+		},
+		{
 			"a window that would end elsewhere after a restart",
 			[]string{"EXPORT_END=-1h"},
 			[]string{`EXPORT_END: "-1h" is another time at every start, so the window could not be resumed; write it out, for example 2026-11-21T11:00:00Z`},

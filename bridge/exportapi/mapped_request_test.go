@@ -1,0 +1,168 @@
+package exportapi_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+)
+
+// TestMappedRequests: what is sent as the query of a GET, and as the body of a
+// POST.
+func TestMappedRequests(t *testing.T) {
+	t.Parallel()
+	window := bridge.Position{Start: 1_700_000_000_001, End: 1_700_000_001_002, Window: true}
+	named := map[string]string{"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to", "EXPORT_PAGE_SIZE_PARAM": "n", "EXPORT_CURSOR_PARAM": "after", "EXPORT_PAGE_SIZE": "7", "EXPORT_RESOURCE": "users"}
+	with := func(pairs ...string) map[string]string {
+		vars := map[string]string{}
+		for name, value := range named {
+			vars[name] = value
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			vars[pairs[i]] = pairs[i+1]
+		}
+		return vars
+	}
+	at := func(cursor string) bridge.Position {
+		w := window
+		w.Cursor = cursor
+		return w
+	}
+	for name, tc := range map[string]struct {
+		vars  map[string]string
+		at    bridge.Position
+		query string
+		body  string // of a POST
+	}{
+		"milliseconds":              {vars: with(), at: window, query: "from=1700000000001&n=7&to=1700000001002"},
+		"seconds":                   {vars: with("EXPORT_TIME_FORMAT", "s"), at: window, query: "from=1700000000&n=7&to=1700000002"},
+		"whole seconds":             {vars: with("EXPORT_TIME_FORMAT", "s"), at: bridge.Position{Start: 1000, End: 2000, Window: true}, query: "from=1&n=7&to=2"},
+		"before 1970":               {vars: with("EXPORT_TIME_FORMAT", "s"), at: bridge.Position{Start: -1, End: -1, Window: true}, query: "from=-1&n=7&to=0"},
+		"microseconds":              {vars: with("EXPORT_TIME_FORMAT", "us"), at: window, query: "from=1700000000001000&n=7&to=1700000001002000"},
+		"microseconds, the largest": {vars: with("EXPORT_TIME_FORMAT", "us"), at: bridge.Position{Start: bridge.MaxNumber}, query: "from=72057594037927936000&n=7"},
+		"RFC 3339":                  {vars: with("EXPORT_TIME_FORMAT", "rfc3339"), at: window, query: "from=2023-11-14T22%3A13%3A20.001Z&n=7&to=2023-11-14T22%3A13%3A21.002Z"},
+		"no page size":              {vars: with("EXPORT_PAGE_SIZE_PARAM", "none"), at: at("c"), query: "after=c&from=1700000000001&to=1700000001002"},
+		"static":                    {vars: with("EXPORT_PARAMS", "a=b%2Cc%26,a=2\nd="), at: bridge.Position{Cursor: "c"}, query: "after=c&a=b%2Cc%26&a=2&d=&n=7"},
+		"static, key":               {vars: with("EXPORT_PARAMS", "z=1", "EXPORT_KEY_QUERY", "k"), at: bridge.Position{Cursor: "c"}, query: "after=c&k=sk-test%2FKey%2B93%3D%2541&n=7&z=1"},
+
+		"POST":                {vars: with("EXPORT_METHOD", "POST"), at: at("c<&>"), body: `{"after":"c<&>","from":1700000000001,"to":1700000001002,"n":7}`},
+		"POST, key in query":  {vars: with("EXPORT_METHOD", "POST", "EXPORT_KEY_QUERY", "k", "EXPORT_PARAMS", "z=1"), at: bridge.Position{}, query: "k=sk-test%2FKey%2B93%3D%2541", body: `{"n":7,"z":"1"}`},
+		"POST, RFC 3339":      {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339"), at: window, body: `{"from":"2023-11-14T22:13:20.001Z","to":"2023-11-14T22:13:21.002Z","n":7}`},
+		"POST, seconds":       {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "s"), at: window, body: `{"from":1700000000,"to":1700000002,"n":7}`},
+		"POST, integer":       {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890,"n":7}`},
+		"POST, zero":          {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "0"}, body: `{"after":0,"n":7}`},
+		"POST, digits":        {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"17"`}, body: `{"after":"17","n":7}`},
+		"POST, zeros":         {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "007"}, body: `{"after":"007","n":7}`},
+		"POST, a lone quote":  {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"`}, body: `{"after":"\"","n":7}`},
+		"POST, no page size":  {vars: with("EXPORT_METHOD", "POST", "EXPORT_PAGE_SIZE_PARAM", "none"), body: `{}`},
+		"POST, event types":   {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events", "EXPORT_EVENTS", "a,b"), body: `{"n":7,"events":["a","b"]}`},
+		"POST, no type named": {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events"), body: `{"n":7}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var seen recorder
+			var body string
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				seen.saw(r)
+				text, _ := io.ReadAll(r.Body)
+				body = string(text)
+				answer(emptyPage)(w, r)
+			}, tc.vars)
+			if _, err := fetchAll(t, c, tc.at); err != nil {
+				t.Fatal(err)
+			}
+			r := seen.all()[0]
+			method, kind := http.MethodGet, ""
+			if tc.body != "" {
+				method, kind = http.MethodPost, "application/json"
+			}
+			if r.Method != method || r.URL.RawQuery != tc.query || r.Header.Get("Content-Type") != kind || r.Header.Get("Idempotency-Key") != "" {
+				t.Errorf("got %s ?%s, want ?%s", r.Method, r.URL.RawQuery, tc.query)
+			}
+			if tc.body == "" && body == "" {
+				return
+			}
+			var got, want map[string]json.RawMessage
+			if json.Unmarshal([]byte(body), &got) != nil || json.Unmarshal([]byte(tc.body), &want) != nil {
+				t.Fatalf("body %s", body)
+			}
+			plain := cmp.Transformer("plain", func(m json.RawMessage) string {
+				var text string
+				if json.Unmarshal(m, &text) == nil {
+					return "text " + text
+				}
+				return string(m)
+			})
+			if diff := cmp.Diff(want, got, plain); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestStaticHeaders: they replace ours, but for the key's, and are shown nowhere.
+func TestStaticHeaders(t *testing.T) {
+	t.Parallel()
+	var seen recorder
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		seen.saw(r)
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"title":"tenant `+r.Header.Get("X-Tenant")+` and `+r.URL.Query().Get("secret")+` are wrong"}`)
+	}, map[string]string{"EXPORT_HEADERS": "Accept: application/vnd.x+json, text/x\nX-Tenant: sk-test-tenant\nUser-Agent: me", "EXPORT_PARAMS": "secret=sk-test%2C1"})
+	_, err := fetchAll(t, c, bridge.Position{})
+	f := wantFault(t, err)
+	if !strings.Contains(f.Error(), "tenant") || strings.Contains(f.Error(), "sk-test") {
+		t.Errorf("got %v", f)
+	}
+	h := seen.all()[0].Header
+	if h.Get("Accept") != "application/vnd.x+json, text/x" || h.Get("X-Tenant") != "sk-test-tenant" || h.Get("User-Agent") != "me" || h.Get("X-Api-Key") != testKey {
+		t.Errorf("got %v", h)
+	}
+}
+
+// TestCursorStatuses: they reject the cursor where one was sent.
+func TestCursorStatuses(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]bridge.Class{400: bridge.Permanent, 409: bridge.BadCursor, 410: bridge.BadCursor, 404: bridge.Permanent, 500: bridge.Transient} {
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, map[string]string{"EXPORT_CURSOR_STATUSES": "409,410"})
+		_, err := fetchAll(t, c, bridge.Position{Cursor: testCursor})
+		if f := wantFault(t, err); f.Class != want {
+			t.Errorf("%d: %v", status, f.Class)
+		}
+		_, err = fetchAll(t, c, bridge.Position{})
+		if f := wantFault(t, err); f.Class == bridge.BadCursor {
+			t.Errorf("%d without a cursor: %v", status, f.Class)
+		}
+	}
+}
+
+// TestPostIsRepeated: a connection that the server closed while it was idle
+// costs no error.
+func TestPostIsRepeated(t *testing.T) {
+	t.Parallel()
+	n := 0
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		n++
+		body, _ := io.ReadAll(r.Body)
+		if n == 2 && len(body) > 0 {
+			panic(http.ErrAbortHandler) // before any byte of the answer
+		}
+		w.Header().Set("X-Body", strconv.Itoa(len(body)))
+		answer(emptyPage)(w, r)
+	}, map[string]string{"EXPORT_METHOD": "POST"})
+	for range 2 {
+		if _, err := fetchAll(t, c, bridge.Position{Cursor: "c"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d requests", n)
+	}
+}
