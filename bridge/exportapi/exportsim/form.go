@@ -100,16 +100,13 @@ type Form struct {
 
 // The values of fields that the code asks for.
 const (
-	inBody, inHeader, inLastItem, inNextURL, inLink = "body", "header", "last-item", "next-url", "link"
-
-	kindOpaque, kindSeq, kindLogID = "opaque", "seq", "log-id"
-
+	inBody, inHeader, inLastItem, inNextURL, inLink          = "body", "header", "last-item", "next-url", "link"
+	kindOpaque, kindSeq, kindLogID                           = "opaque", "seq", "log-id"
 	formatMillis, formatSeconds, formatMicros, formatRFC3339 = "ms", "s", "us", "rfc3339"
 
 	authKey, authBasic, authOAuth2 = "key", "basic", "oauth2"
 
-	none = "none"
-	root = "root"
+	none, root = "none", "root"
 )
 
 func (f Form) withDefaults(c Config) Form {
@@ -196,7 +193,9 @@ func (f Form) Settings(base string) []Setting {
 	add("EXPORT_CURSOR_IN", f.CursorIn, inBody)
 	add("EXPORT_CURSOR_FIELD", f.CursorField, "nextCursor")
 	add("EXPORT_MORE_FIELD", f.MoreField, "")
-	add("EXPORT_CURSOR_PARAM", f.CursorParam, "cursor")
+	if f.CursorIn != inLink && f.CursorIn != inNextURL {
+		add("EXPORT_CURSOR_PARAM", f.CursorParam, "cursor")
+	}
 	add("EXPORT_PAGE_SIZE_PARAM", f.PageSizeParam, "pageSize")
 	add("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(f.MaxPageSize), strconv.Itoa(maxPageSize))
 	add("EXPORT_PAGE_SIZE", strconv.Itoa(f.MaxPageSize), strconv.Itoa(maxPageSize))

@@ -34,10 +34,10 @@ type extent struct {
 }
 
 func (e extent) item(n int) int {
-	if e.order == nil {
-		return n
+	if e.order != nil {
+		n = e.order[n]
 	}
-	return e.order[n]
+	return n
 }
 
 // extent finds where the page ends and whether the next one can be named: when
