@@ -113,6 +113,20 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestPositionMetric: a position that is unknown though events have passed is
+// absent, that of a stream which has none yet is 0.
+func TestPositionMetric(t *testing.T) {
+	t.Parallel()
+	for events, want := range map[int64]bool{0: true, 7: false} {
+		s := &fakeStream{status: bridge.Status{Stream: "events", Leader: true, State: bridge.StateRunning, Events: events}, turning: true}
+		w := httptest.NewRecorder()
+		ops.Handler(ops.Config{}, ops.Parts{Metrics: metricsOf(s), Streams: []ops.Stream{s}}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
+		if got := strings.Contains(w.Body.String(), `exportbridge_source_position_timestamp_seconds{stream="events"} 0`); got != want {
+			t.Errorf("after %d events a position of 0 is shown: %t, want %t", events, got, want)
+		}
+	}
+}
+
 func TestServeStops(t *testing.T) {
 	t.Parallel()
 	s := &fakeStream{turning: true}

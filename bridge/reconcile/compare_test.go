@@ -277,3 +277,43 @@ func TestWindowCircles(t *testing.T) {
 		})
 	}
 }
+
+// timeless is an export whose events have no time.
+type timeless struct{ source }
+
+func (s timeless) Decode(p *bridge.Page) error {
+	err := s.source.Decode(p)
+	for i := range p.Events {
+		p.Events[i].Time = bridge.NoTime
+	}
+	return err
+}
+
+func (s timeless) DecodeItem(item []byte) (*bridge.Page, error) {
+	p, err := s.source.DecodeItem(item)
+	if err == nil {
+		p.Events[0].Time = bridge.NoTime
+	}
+	return p, err
+}
+
+// TestCompareWithoutTimes: missing events are found, and what cannot be known
+// is counted.
+func TestCompareWithoutTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := items(10)
+		w := newWorld(t, all, append(all[1:], item{id: "of another range", at: second(20)}))
+		published := second(50) // the records carry the time of publishing
+		w.topic = fakelog.New("export.events", 3)
+		for n, i := range append(all[1:], item{id: "of another range", at: second(20)}) {
+			w.topic.Append(int32(n%3), fakelog.Record(time.UnixMilli(published), i.raw(), "eb-stream", stream, "ce_id", i.id))
+		}
+		w.ports.Source, w.ports.Topic = timeless{source{w.source}}, w.topic
+		r := w.must(reconcile.Compare)
+		want(t, "without times", r, counts{API: 10, Held: 9, Missing: 1})
+		if r.Undated != 10 || r.Late.Known != 0 {
+			t.Errorf("%d events without a time, %d of known lateness; want 10, 0", r.Undated, r.Late.Known)
+		}
+	})
+}

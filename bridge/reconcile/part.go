@@ -171,6 +171,9 @@ func (p *part) readPage(page *bridge.Page) error {
 		}
 		if c.api++; c.api == 1 || e.ID == nil {
 			p.found.API++
+			if e.Time == bridge.NoTime {
+				p.found.Undated++
+			}
 			p.found.Late.note(e, system, p.LateThreshold)
 		}
 		c.sum, c.own, c.dated = sum, e.ID != nil, system > 0

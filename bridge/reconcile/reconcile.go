@@ -143,6 +143,9 @@ type Report struct {
 	DeadLettered int64 `json:"dead_lettered"`
 	// Extra counts the events that are in the topic only.
 	Extra int64 `json:"extra"`
+	// Undated counts the API's events without a time. Records of such events that
+	// the API does not list are in no range, so Extra does not count them.
+	Undated int64 `json:"undated,omitempty"`
 	// Again counts further copies in the topic, for instance after a rewind.
 	Again int64    `json:"again"`
 	Late  Lateness `json:"late"`
@@ -234,6 +237,7 @@ func (c *comparison) run(ctx context.Context) error {
 func (r *Report) add(p *Report) {
 	r.API, r.Held, r.Missing, r.DeadLettered = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing, r.DeadLettered+p.DeadLettered
 	r.Extra, r.Again, r.Parts = r.Extra+p.Extra, r.Again+p.Again, r.Parts+1
+	r.Undated += p.Undated
 	r.Late.add(&p.Late)
 	r.MissingEvents = firstOf(slices.Concat(r.MissingEvents, p.MissingEvents))
 	r.ExtraEvents = firstOf(slices.Concat(r.ExtraEvents, p.ExtraEvents))

@@ -61,7 +61,9 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.owned, boolean(s.Leader), s.Stream)
 		gauge(c.epoch, float64(s.Version.Epoch), s.Stream)
 		if s.Leader { // how far the stream is, its owner says
-			gauge(c.position, seconds(s.Position), s.Stream)
+			if !s.Position.IsZero() || s.Events == 0 { // else unknown: no event has had a time
+				gauge(c.position, seconds(s.Position), s.Stream)
+			}
 			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)
 			gauge(c.lastCommit, seconds(s.LastCommit), s.Stream)
 			gauge(c.lastPoll, seconds(s.LastPoll), s.Stream)

@@ -58,6 +58,11 @@ BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
 		if err != nil {
 			return err
 		}
+		for i := range s.Streams {
+			if st := &s.Streams[i]; limits.Until > 0 && st.Export.Undated() {
+				return cli.WrongUsage("--max-events 10000", "--until never ends stream %s: its items have no time (EXPORT_ITEM_TIME)", st.Name)
+			}
+		}
 		a.Warn(s)
 		return RunBridge(cmd.Context(), a, s, limits)
 	}

@@ -313,9 +313,9 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 		{"topic", number(r.Held) + " of them in " + r.Topic},
 		{"missing", number(r.Missing)},
 		{"dead letters", number(r.DeadLettered)},
-		{"extra", number(r.Extra) + " in the topic but not in the API's range"},
+		{"extra", extraText(r)},
 		{"copies", number(r.Again) + " duplicate records"},
-		{"late", latenessText(&r.Late, o.late)},
+		{"late", latenessText(r, o.late)},
 	}
 	for _, e := range r.MissingEvents {
 		rows = append(rows, [2]string{"missing", eventText(&e)})
@@ -343,9 +343,25 @@ func eventText(e *reconcile.Event) string {
 	return process.Cut(e.ID, 80) + "  " + when
 }
 
+// extraText says what the topic has beyond the range. A record without a time is
+// in no range.
+func extraText(r *reconcile.Report) string {
+	switch r.Undated {
+	case 0:
+		return humanize.Comma(r.Extra) + " in the topic but not in the API's range"
+	case r.API:
+		return "unknown: the events have no time"
+	}
+	return fmt.Sprintf("%s in the topic but not in the API's range; unknown for events without a time (%s)", humanize.Comma(r.Extra), humanize.Comma(r.Undated))
+}
+
 // latenessText is the lateness for people.
-func latenessText(l *reconcile.Lateness, after time.Duration) string {
-	if l.Known == 0 {
+func latenessText(r *reconcile.Report, after time.Duration) string {
+	l := &r.Late
+	switch {
+	case l.Known == 0 && r.Undated > 0 && r.Undated == r.API:
+		return "unknown: the events have no time"
+	case l.Known == 0:
 		return "unknown: the events have no ingestion time"
 	}
 	text := fmt.Sprintf("%s ingested more than %s after their time", humanize.Comma(l.Events), after)
