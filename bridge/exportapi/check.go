@@ -73,41 +73,39 @@ func (c *Client) Check(ctx context.Context) (Findings, error) {
 	return f, nil
 }
 
-// sampleSize is the number of items that Sample requests.
-const sampleSize = 100
+// SampleSize is how many items tell enough of how an export is read.
+const SampleSize = 100
 
-// Sample is the result of decoding the items of one page.
-type Sample struct {
-	// Items counts the items of the page, Unreadable those that cannot be
-	// decoded as events.
-	Items, Unreadable int
-	// Index is the position of the first unreadable item, from 0, and Defect
-	// its defect.
-	Index  int
+// SampledItem is how one item is read. Its texts are copies, empty where the
+// item has none.
+type SampledItem struct {
+	ID, Type, Key string
+	// Time is as in bridge.Event.
+	Time   int64
 	Defect bridge.Defect
+	// Why says what is wrong with the item, or looks wrong if it has no
+	// Defect, and Remedy which setting to set. Both are empty if nothing is.
+	Why, Remedy string
 }
 
-// Sample requests the first items from start, in milliseconds since the epoch,
-// and decodes them. It returns the errors of Fetch and Decode, and changes
-// nothing.
-func (c *Client) Sample(ctx context.Context, start int64) (Sample, error) {
-	page, _, err := c.fetch(ctx, bridge.Position{Start: start}, min(sampleSize, c.cfg.PageSize))
+// Sample requests at most size items from start, in milliseconds since the
+// epoch, as one page, and decodes them. It returns the errors of Fetch and
+// Decode, and changes nothing.
+func (c *Client) Sample(ctx context.Context, start int64, size int) ([]SampledItem, error) {
+	page, _, err := c.fetch(ctx, bridge.Position{Start: start}, min(size, c.cfg.PageSize))
 	if err != nil {
-		return Sample{}, fmt.Errorf("read the first items: %w", err)
+		return nil, fmt.Errorf("read the first items: %w", err)
 	}
 	defer page.Release()
 	if err := c.Decode(page); err != nil {
-		return Sample{}, fmt.Errorf("read the first items: %w", err)
+		return nil, fmt.Errorf("read the first items: %w", err)
 	}
-	l := Sample{Items: page.Items}
-	for i := range page.Events {
+	items := make([]SampledItem, 0, min(size, len(page.Events)))
+	for i := range page.Events[:cap(items)] {
 		e := &page.Events[i]
-		if e.Defect == bridge.DefectNone {
-			continue
-		}
-		if l.Unreadable++; l.Unreadable == 1 {
-			l.Index, l.Defect = e.Index, e.Defect
-		}
+		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Key: string(e.Key), Time: e.Time, Defect: e.Defect}
+		item.Why, item.Remedy = c.diagnose(e)
+		items = append(items, item)
 	}
-	return l, nil
+	return items, nil
 }

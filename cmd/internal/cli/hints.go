@@ -20,7 +20,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintCycle:                  "skip the cycle: exportbridge cursor reset --to-datetime or --to-cursor",
 	bridge.HintDeadLetters:            "inspect them: exportbridge tail --dlq",
 	bridge.HintForeign:                "choose another CURSOR_PREFIX or stream name, or upgrade exportbridge: the store holds other data under this name, which is not overwritten",
-	bridge.HintMapping:                "check EXPORT_RESOURCE, and with exportbridge check how items are read; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, exportbridge cursor reset --to-datetime skips them",
+	bridge.HintMapping:                "run exportbridge check --sample 5 to see how items are read, and set EXPORT_ITEM_TIME, EXPORT_ITEM_TIME_FORMAT or EXPORT_RESOURCE; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, exportbridge cursor reset --to-datetime skips them",
 	bridge.HintMaxEvents:              "start again to continue: --max-events was reached",
 	bridge.HintNoPosition:             "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest) --execute",
 	bridge.HintOrigin:                 "restore the setting, choose another stream name, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",

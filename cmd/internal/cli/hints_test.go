@@ -36,7 +36,7 @@ func TestEngineHints(t *testing.T) {
 		bridge.HintCheckpointTopicMissing: {"topics create --execute"},
 		bridge.HintCheckpointTopicLost:    {"topics create --execute"},
 		bridge.HintMissingGrants:          {"topics plan --acls"},
-		bridge.HintMapping:                {"dlq-all"},
+		bridge.HintMapping:                {"dlq-all", "EXPORT_ITEM_TIME_FORMAT", "check --sample"},
 		bridge.HintMaxEvents:              {"--max-events"},
 		bridge.HintUntil:                  {"--until"},
 	} {

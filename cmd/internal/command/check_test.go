@@ -171,13 +171,14 @@ func TestCheck(t *testing.T) {
 			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = isoExport(t, 0) },
 			args:    []string{"--only", "api"},
 			code:    cli.ExitCheck,
-			want:    []string{`^  api      ok `, `FAIL 100 of the first 100 items are unreadable, starting with item 0: bad-timestamp$`, `Try: .*EXPORT_RESOURCE.*dlq-all`, `, 1 failure$`},
+			want:    []string{`^  api      ok `, `FAIL 100 of the first 100 items are unreadable; item 0 \(bad-timestamp\): its time at /timestamp is in the format rfc3339, not ms$`, `Try: set EXPORT_ITEM_TIME_FORMAT=rfc3339; .*dlq-all`, `, 1 failure$`},
 		},
 		{
 			name:    "some items can be read",
 			prepare: func(t *testing.T, w *world) { w.env["EXPORT_URL"] = isoExport(t, 98) },
 			args:    []string{"--only", "api"},
-			want:    []string{`warn 2 of the first 100 items are unreadable, starting with item 98: bad-timestamp$`, ` 1 warning, 0 failures$`},
+			code:    cli.ExitCheck,
+			want:    []string{`FAIL 2 of the first 100 items are unreadable; item 98 \(bad-timestamp\): `, ` 1 failure$`},
 		},
 		{
 			name:    "wrong host",

@@ -184,8 +184,9 @@ func withTopics(rows []Setting, streams []Stream) []Setting {
 // loadStream fills and composes the settings of one stream.
 func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	st := Stream{Name: name}
-	// Records depend on the export's settings, so they are always read; their
-	// problems count only if the command uses the export.
+	// Records depend on the export's settings, and how items are read on those of
+	// records, so both are always read; their problems count only if the command
+	// uses the export, or Kafka.
 	export := &loader{src: l.src}
 	export.fillExport(&st)
 	export.fillEngine(&st, now)
@@ -194,8 +195,12 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 			l.add(p.Variable, p.Message)
 		}
 	}
+	kafka := &loader{src: l.src}
+	kafka.fillKafka(&st)
 	if need&UsesKafka != 0 {
-		l.fillKafka(&st)
+		for _, p := range kafka.problems {
+			l.add(p.Variable, p.Message)
+		}
 	}
 	st.Engine.Stream, st.Kafka.Stream = name, name
 	return st
@@ -313,6 +318,8 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	if need&UsesExport != 0 {
 		p.Add(st.Engine.Validate())
 		p.Add(st.Export.Validate())
+		p.Check(!st.Export.Undated() || st.Engine.OnInvalidCursor != "time", "EXPORT_ON_INVALID_CURSOR",
+			"is time, but EXPORT_ITEM_TIME says that items have no time to restart from, for example previous")
 		o := st.Engine.Origin
 		p.Check(o.End == 0 || o.Start < o.End, "EXPORT_END", "must be after EXPORT_START")
 		noEnd, noStart := st.Export.Bounded(), st.Export.Starts()

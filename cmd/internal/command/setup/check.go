@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,9 @@ import (
 
 // checkTimeout is how long check may take unless --timeout says otherwise.
 const checkTimeout = 20 * time.Second
+
+// mostShown is the largest --sample.
+const mostShown = 1000
 
 // level is how serious a finding is.
 type level string
@@ -40,6 +44,8 @@ type finding struct {
 	Text  string `json:"text"`
 	// Hint says what to do about it.
 	Hint string `json:"hint,omitempty"`
+	// Items are shown below it, if any.
+	Items *[]sampledItem `json:"items,omitempty"`
 }
 
 // checkSection is one part of the check. find is called once.
@@ -53,7 +59,7 @@ var checkSystems = map[string]config.Uses{"api": config.UsesExport, "kafka": con
 
 func newCheckCommand(a *cli.App) *cobra.Command {
 	var only []string
-	timeout := checkTimeout
+	timeout, show := checkTimeout, 0
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check configuration and connectivity",
@@ -61,9 +67,13 @@ func newCheckCommand(a *cli.App) *cobra.Command {
 Redis persistence, and which process owns each stream. The command writes one
 key to Redis and removes it again.
 
-The exit code is 3 if the bridge cannot run.`,
+The first 100 items from EXPORT_START on are read as the bridge would read them.
+--sample N reads N and shows them: id, time, type, key and topic, in clear text.
+
+The exit code is 3 if the bridge cannot run, or if an item is unreadable.`,
 		Example: `  EXPORT_API_KEY_FILE=key exportbridge check
   exportbridge check --only kafka,redis
+  exportbridge check --only api --sample 5
   exportbridge check --json | jq '.sections[].findings[].text'`,
 		GroupID: cli.GroupSetup,
 		Args:    cli.NoArgs,
@@ -73,7 +83,11 @@ The exit code is 3 if the bridge cannot run.`,
 	cmd.Flags().StringSliceVar(&only, "only", nil, "check only these `SYSTEMS`: api, kafka, redis")
 	cli.Offer(cmd, "only", slices.Sorted(maps.Keys(checkSystems))...)
 	cmd.Flags().Var(cli.Parsed(&timeout, bridge.ParseDuration, "DURATION").Shown("20s"), "timeout", "maximum time")
+	cmd.Flags().IntVar(&show, "sample", 0, "show how the first `N` items are read (default: none shown)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("sample") && (show < 1 || show > mostShown) {
+			return cli.WrongUsage("--sample 5", "--sample %d is not within 1 to %d", show, mostShown)
+		}
 		need, err := systemsNamed(only)
 		if err != nil {
 			return err
@@ -85,7 +99,7 @@ The exit code is 3 if the bridge cannot run.`,
 		if err != nil {
 			return err
 		}
-		return runCheck(cmd.Context(), a, checkSections(s, need), *asJSON, timeout)
+		return runCheck(cmd.Context(), a, checkSections(s, need, show), *asJSON, timeout)
 	}
 	return cmd
 }
@@ -188,8 +202,48 @@ func (r *CheckReport) text(name string, findings []finding) string {
 		if f.Hint != "" {
 			fmt.Fprintf(&b, "%s%s\n", checkIndent, r.wrapped("Try: "+f.Hint))
 		}
+		if f.Items != nil {
+			b.WriteString(r.table(*f.Items))
+		}
 		name = ""
 	}
+	return b.String()
+}
+
+// table shows sampled items. Time and topic stay whole.
+func (r *CheckReport) table(items []sampledItem) string {
+	rows := [][]string{{"ITEM", "ID", "TIME", "TYPE", "KEY", "TOPIC"}}
+	for i := range items {
+		s := &items[i]
+		rows = append(rows, []string{strconv.Itoa(s.Item), s.ID, cmp.Or(s.Time, "-"), cmp.Or(s.Type, "-"), cmp.Or(s.Key, "-"), cmp.Or(s.Topic, "-")})
+		if s.ID == "" {
+			rows[i+1][1] = "(hash)"
+		}
+	}
+	widths := make([]int, len(rows[0]))
+	total := 2*len(widths) - 2
+	for column := range widths {
+		for _, row := range rows {
+			row[column] = process.Printable(row[column])
+			widths[column] = max(widths[column], process.Width(row[column]))
+		}
+		total += widths[column]
+	}
+	const shortest = 6
+	for texts := []int{1, 3, 4}; r.columns > 0 && total > r.columns; total-- {
+		widest := slices.MaxFunc(texts, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
+		if widths[widest] <= shortest {
+			break
+		}
+		widths[widest]--
+	}
+	for _, row := range rows {
+		for column := range row {
+			row[column] = process.Cut(row[column], widths[column])
+		}
+	}
+	var b strings.Builder
+	_ = cli.PrintTable(&b, rows, r.columns) // into memory
 	return b.String()
 }
 
@@ -225,13 +279,14 @@ func oneLine(text string) string {
 }
 
 // checkSections lists what is to be looked at.
-func checkSections(s *config.Settings, need config.Uses) []checkSection {
+func checkSections(s *config.Settings, need config.Uses, show int) []checkSection {
 	of := func(find func(context.Context, *config.Settings) []finding) func(context.Context) []finding {
 		return func(ctx context.Context) []finding { return find(ctx, s) }
 	}
 	sections := []checkSection{{"config", of(checkConfig)}}
 	if need&config.UsesExport != 0 {
-		sections = append(sections, checkSection{"api", func(ctx context.Context) []finding { return eachStream(ctx, s, checkAPI) }})
+		find := func(ctx context.Context, st *config.Stream) []finding { return checkAPI(ctx, st, show) }
+		sections = append(sections, checkSection{"api", func(ctx context.Context) []finding { return eachStream(ctx, s, find) }})
 	}
 	if need&config.UsesKafka != 0 {
 		find := func(ctx context.Context, st *config.Stream) []finding { return checkKafka(ctx, s, st, need) }

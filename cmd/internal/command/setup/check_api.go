@@ -22,8 +22,8 @@ const (
 )
 
 // checkAPI asks the export API for one page from now on, and for the first items
-// of the export.
-func checkAPI(ctx context.Context, st *config.Stream) []finding {
+// of the export, of which it shows so many.
+func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	client, err := exportapi.New(st.Export)
 	if err != nil {
 		return []finding{failure(err)}
@@ -53,41 +53,138 @@ func checkAPI(ctx context.Context, st *config.Stream) []finding {
 	}[got.Contract]; ends != "" {
 		found = append(found, finding{Level: levelInfo, Text: ends})
 	}
-	if f, ok := lookedAt(ctx, client, st); ok {
-		found = append(found, f)
-	}
-	return found
+	return append(found, lookedAt(ctx, client, st, show)...)
 }
 
 // patience is the longest that a check waits for a turn of EXPORT_RATE_LIMIT.
 const patience = 2 * time.Second
 
 // lookedAt judges how the first items of the export are read. Where there are
-// none, or the rate limit lets nobody look, there is nothing to say.
-func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream) (finding, bool) {
-	if rate, err := st.Export.Rate(); err != nil || rate > 0 && rate*patience.Seconds() < 1 {
-		return finding{}, false
+// none, or the rate limit lets nobody look, there is nothing to say, unless it
+// is asked for.
+func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream, show int) (found []finding) {
+	size := exportapi.SampleSize
+	if show > 0 {
+		size = show
+	} else if rate, err := st.Export.Rate(); err != nil || rate > 0 && rate*patience.Seconds() < 1 {
+		return nil
 	}
-	got, err := client.Sample(ctx, st.Engine.Origin.Start)
+	items, err := client.Sample(ctx, st.Engine.Origin.Start, size)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return finding{Level: levelWarn, Text: "the first items did not arrive in time", Hint: "raise --timeout"}, true
+		return []finding{{Level: levelWarn, Text: "the first items did not arrive in time", Hint: "raise --timeout"}}
 	case err != nil:
-		return failedRequest(err), true
-	case got.Items == 0:
-		return finding{}, false
-	case got.Unreadable == 0:
-		return finding{Level: levelOK, Text: fmt.Sprintf("%s sampled, all readable", cli.Counted(got.Items, "item"))}, true
+		return []finding{failedRequest(err)}
+	case len(items) == 0 && show == 0:
+		return nil
+	case len(items) == 0:
+		return []finding{{Level: levelInfo, Text: "no items from " + st.Engine.Origin.StartText() + " on", Hint: "set an earlier EXPORT_START to see some"}}
 	}
-	f := finding{
-		Level: levelWarn, Text: fmt.Sprintf("%d of the first %s are unreadable, starting with item %d: %s", got.Unreadable, cli.Counted(got.Items, "item"), got.Index, got.Defect),
-		Hint: "expect dead letters for these items (BRIDGE_ON_BAD_EVENT)",
+	f := judged(items, st)
+	if show > 0 {
+		f.Items = sampleOf(items, st)
 	}
-	if got.Unreadable == got.Items {
-		f.Level = levelFail
-		f.Hint = "check EXPORT_RESOURCE: an item is an object with a time in milliseconds; a stream without readable items stops, unless BRIDGE_ON_BAD_EVENT=dlq-all"
+	found = append(found, f)
+	if f, ok := identities(items, st); ok {
+		found = append(found, f)
 	}
-	return f, true
+	return found
+}
+
+// judged says whether all sampled items can be read. One that cannot is a
+// failure: the items of an export are usually alike.
+func judged(items []exportapi.SampledItem, st *config.Stream) finding {
+	first, unreadable, doubtful := -1, 0, 0
+	for i := range items {
+		switch {
+		case items[i].Defect != bridge.DefectNone:
+			if unreadable++; unreadable == 1 {
+				first = i
+			}
+		case items[i].Why != "":
+			if doubtful++; first < 0 {
+				first = i
+			}
+		}
+	}
+	all := cli.Counted(len(items), "item")
+	switch {
+	case unreadable > 0:
+		f := finding{
+			Level: levelFail, Text: fmt.Sprintf("%d of the first %s are unreadable; item %d (%s): %s", unreadable, all, first, items[first].Defect, items[first].Why),
+			Hint: items[first].Remedy + "; exportbridge check --sample 5 shows how items are read",
+		}
+		if st.Kafka.DivertsAll() {
+			f.Level = levelWarn
+		} else {
+			f.Hint += "; if they are exceptions, expect dead letters, or accept them with BRIDGE_ON_BAD_EVENT=dlq-all"
+		}
+		return f
+	case doubtful > 0:
+		return finding{
+			Level: levelWarn, Text: fmt.Sprintf("%d of the first %s are read with an unlikely time; item %d: %s", doubtful, all, first, items[first].Why),
+			Hint: items[first].Remedy,
+		}
+	case st.Export.Undated():
+		return finding{Level: levelOK, Text: all + " sampled, all readable, without a time: records carry the publish time"}
+	}
+	return finding{Level: levelOK, Text: all + " sampled, all readable"}
+}
+
+// identities says where ids do not tell the sampled items apart.
+func identities(items []exportapi.SampledItem, st *config.Stream) (finding, bool) {
+	seen, shared := make(map[string]bool), 0
+	for i := range items {
+		if id := items[i].ID; id != "" {
+			if seen[id] {
+				shared++
+			}
+			seen[id] = true
+		}
+	}
+	switch wanted := len(st.Export.ItemID) > 0 || st.Export.Resource == "events"; {
+	case shared > 0:
+		return finding{
+			Level: levelWarn, Text: fmt.Sprintf("%d of the first %s have the id of another one", shared, cli.Counted(len(items), "item")),
+			Hint: "set EXPORT_ITEM_ID to an id of the item itself, or EXPORT_ITEM_ID=none",
+		}, true
+	case len(seen) == 0 && wanted && (len(st.Export.ItemID) != 1 || st.Export.ItemID[0] != "none"):
+		return finding{
+			Level: levelInfo, Text: "items have no id: the hash of their bytes identifies them",
+			Hint: "set EXPORT_ITEM_ID to their id, or to none",
+		}, true
+	}
+	return finding{}, false
+}
+
+// sampledItem is how an item would be published.
+type sampledItem struct {
+	Item    int    `json:"item"`
+	ID      string `json:"id,omitempty"`
+	Time    string `json:"time,omitempty"`
+	Type    string `json:"type,omitempty"`
+	Key     string `json:"key,omitempty"`
+	Topic   string `json:"topic,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+func sampleOf(items []exportapi.SampledItem, st *config.Stream) *[]sampledItem {
+	shown := make([]sampledItem, 0, len(items))
+	for i := range items {
+		item := &items[i]
+		s := sampledItem{Item: i, ID: item.ID, Type: item.Type, Key: item.Key, Topic: st.Kafka.Topic, Problem: item.Why}
+		switch {
+		case item.Defect != bridge.DefectNone:
+			s.Topic = ""
+			if st.Kafka.OnBadEvent != "stop" {
+				s.Topic = st.Kafka.DeadTopic()
+			}
+		case item.Time != bridge.NoTime:
+			s.Time = time.UnixMilli(item.Time).UTC().Format("2006-01-02 15:04:05Z")
+		}
+		shown = append(shown, s)
+	}
+	return &shown
 }
 
 // failedRequest leaves out of a hint that the request would be tried again: a
