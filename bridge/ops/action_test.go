@@ -334,6 +334,7 @@ func TestSteeringFailures(t *testing.T) {
 		{&control.MovedError{Epoch: 2, Planned: 1}, 409, "check the status and plan again"},
 		{fmt.Errorf("request: %w", &bridge.PendingError{}), 409, "retry when that request is done"},
 		{&control.NoEntryError{Err: fmt.Errorf("entry 1.2: %w", bridge.ErrNoEntry)}, 404, "use an entry of the history, or a reset"},
+		{&control.NoEntryError{Err: bridge.ErrNoEntry, Left: &bridge.Version{Epoch: 1, Seq: 7}}, 404, "use entry 1.7, the newest with another cursor before the last move, or a reset"},
 		{&control.NoCheckpointError{Stream: "events", Live: &bridge.Status{Hint: "look"}}, 503, "look"},
 		{&control.NoCheckpointError{Stream: "events"}, 503, ""},
 		{&control.UnacknowledgedError{State: bridge.RequestWithdrawn}, 503, "retry when the stream is healthy"},

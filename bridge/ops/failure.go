@@ -64,6 +64,8 @@ func steered(err error) error {
 		return answer(http.StatusConflict, "Redis had lost the cursor and has it again; retry")
 	case errors.Is(err, control.ErrRefused):
 		return answer(http.StatusConflict, "check the status and plan again")
+	case errors.As(err, &missing) && missing.Left != nil:
+		return answer(http.StatusNotFound, "use entry "+missing.Left.String()+", the newest with another cursor before the last move, or a reset")
 	case errors.As(err, &missing):
 		return answer(http.StatusNotFound, "use an entry of the history, or a reset")
 	case errors.As(err, &absent) && absent.Live != nil:
