@@ -42,14 +42,24 @@ func bomb(t testing.TB, body string) http.HandlerFunc {
 // the memory of its body and no more, wherever it is split.
 func TestItemBomb(t *testing.T) {
 	const items = 4 << 20
+	array := "[" + strings.TrimSuffix(strings.Repeat("0,", items), ",") + "]"
 	for name, body := range map[string]string{
+		"root":                 array,
+		"nested":               `{"a":{"b":` + array + `,"next":"c2"}}`,
+		"last item":            `{"items":` + array[:len(array)-1] + `,{"id":"a"}]}`,
+		"more":                 `{"more":true,"nextCursor":"a","items":` + array + `}`,
 		"numbers":              pageOf(items, "0"),
 		"objects":              pageOf(items, "{}"),
 		"cursor in the middle": strings.Replace(pageOf(items, "0"), `"c2"`, `"c2","x":1`, 1),
 		"cursor first":         `{"nextCursor":"c2",` + strings.Replace(pageOf(items, "0"), `,"nextCursor":"c2"`, "", 1)[1:],
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := serve(t, bomb(t, body), nil)
+			c := serve(t, bomb(t, body), map[string]map[string]string{
+				"root":      {"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "link"},
+				"nested":    {"EXPORT_ITEMS_FIELD": "/a/b", "EXPORT_CURSOR_FIELD": "/a/next"},
+				"last item": {"EXPORT_CURSOR_IN": "last-item", "EXPORT_CURSOR_FIELD": "/id"},
+				"more":      {"EXPORT_MORE_FIELD": "more", "EXPORT_CURSOR_IN": "next-url"},
+			}[name])
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := fetchAll(t, c, bridge.Position{})
