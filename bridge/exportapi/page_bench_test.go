@@ -1,9 +1,11 @@
 package exportapi
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,28 +44,41 @@ func textPage(n int, text string) []byte {
 // benchmarkPages are pages of 1000 items.
 func benchmarkPages(t testing.TB) []benchmarkPage {
 	return []benchmarkPage{
-		{"300B", "events", somePage(1000, 300)},
-		{"1KB", "events", somePage(1000, 1000)},
-		{"4KB", "events", somePage(1000, 4000)},
-		{"simulator-events", "events", simulatorPage(t, exportsim.Schema08, "/events", 1000)},
-		{"simulator-sessions", "sessions", simulatorPage(t, exportsim.Schema08, "/session", 1000)},
-		{"simulator-users", "users", simulatorPage(t, exportsim.Schema08, "/user", 1000)},
-		{"Portuguese", "events", textPage(1000, "São Paulo não é a única opção de coração")},
-		{"Japanese", "events", textPage(1000, "スマートフォン 23 プロ と ヘッドホン。")},
-		{"escapes", "events", textPage(1000, `S\u00e3o \"Paulo\" \u2014 caf\u00e9\n`)},
+		{"300B", "events", somePage(1000, 300), ItemMapping{}},
+		{"1KB", "events", somePage(1000, 1000), ItemMapping{}},
+		{"1KB-mapped", "events", mappedPage(1000, 1000), mapped},
+		{"4KB", "events", somePage(1000, 4000), ItemMapping{}},
+		{"simulator-events", "events", simulatorPage(t, exportsim.Schema08, "/events", 1000), ItemMapping{}},
+		{"simulator-sessions", "sessions", simulatorPage(t, exportsim.Schema08, "/session", 1000), ItemMapping{}},
+		{"simulator-users", "users", simulatorPage(t, exportsim.Schema08, "/user", 1000), ItemMapping{}},
+		{"Portuguese", "events", textPage(1000, "São Paulo não é a única opção de coração"), ItemMapping{}},
+		{"Japanese", "events", textPage(1000, "スマートフォン 23 プロ と ヘッドホン。"), ItemMapping{}},
+		{"escapes", "events", textPage(1000, `S\u00e3o \"Paulo\" \u2014 caf\u00e9\n`), ItemMapping{}},
 	}
 }
 
 type benchmarkPage struct {
 	name, resource string
 	body           []byte
+	mapping        ItemMapping
+}
+
+// mapped is where the items of mappedPage have their values.
+var mapped = ItemMapping{
+	ItemID: []string{"/uuid", "/eventId"}, ItemTime: []string{"/meta/published"}, ItemTimeFormat: "rfc3339", ItemType: []string{"/payload/type"}, ItemSubject: []string{"/userId"},
+}
+
+// mappedPage is somePage with times as text, in an object.
+func mappedPage(n, size int) []byte {
+	body := regexp.MustCompile(`"timestamp":\d+,`).ReplaceAll(somePage(n, size), []byte(`"meta":{"published":"2026-11-22T10:57:00.123Z"},`))
+	return bytes.ReplaceAll(body, []byte(`"eventId"`), []byte(`"uuid"`))
 }
 
 // decoders returns one call each that decodes the page with the oracle and
 // with the scanner.
 func (p *benchmarkPage) decoders(t testing.TB) (oracle, scanner func()) {
 	t.Helper()
-	cfg := &Config{ItemsField: "items", CursorField: "nextCursor"}
+	cfg := &Config{ItemsField: "items", CursorField: "nextCursor", ItemMapping: p.mapping}
 	o, errOracle := newOracle(cfg, presets[p.resource])
 	s, errScanner := newPageDecoder(cfg, presets[p.resource])
 	if err := errors.Join(errOracle, errScanner); err != nil {
