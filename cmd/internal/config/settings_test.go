@@ -169,8 +169,8 @@ func TestLoadProblems(t *testing.T) {
 			"bounds that the API does not have",
 			[]string{"EXPORT_START=2026-11-01T00:00:00Z", "EXPORT_END=2026-11-02T00:00:00Z", "EXPORT_START_PARAM=none", "EXPORT_END_PARAM=none", "EXPORT_ON_INVALID_CURSOR=time"},
 			[]string{
-				"EXPORT_END is set, but the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read",
 				"EXPORT_START is set, but the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only; set EXPORT_START=earliest",
+				"EXPORT_END is set, but the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read",
 				"EXPORT_ON_INVALID_CURSOR is time, but the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only",
 			},
 		},
