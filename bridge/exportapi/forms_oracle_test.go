@@ -123,7 +123,7 @@ func (o *formOracle) read(body []byte, h http.Header) (items []string, next stri
 	list := &page
 	if o.items != nil {
 		if list, err = page.at(o.items...); err != nil || list == nil {
-			return nil, "", fmt.Errorf("no items: %v", err)
+			return nil, "", fmt.Errorf("no items: %w", err)
 		}
 	}
 	if list.raw.Kind() != '[' || len(list.items) > maxItems {
@@ -146,7 +146,7 @@ func (o *formOracle) read(body []byte, h http.Header) (items []string, next stri
 	if o.more != nil {
 		more, err := page.at(o.more...)
 		if err != nil || more == nil || more.raw.Kind() != 't' && more.raw.Kind() != 'f' {
-			return nil, "", fmt.Errorf("no boolean: %v", err)
+			return nil, "", fmt.Errorf("no boolean: %w", err)
 		}
 		if ended := (more.raw.Kind() == 'f') != strings.HasPrefix(o.cfg.MoreField, "!"); ended {
 			return items, "", nil

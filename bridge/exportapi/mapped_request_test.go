@@ -3,6 +3,7 @@ package exportapi_test
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,10 +21,7 @@ func TestMappedRequests(t *testing.T) {
 	window := bridge.Position{Start: 1_700_000_000_001, End: 1_700_000_001_002, Window: true}
 	named := map[string]string{"EXPORT_START_PARAM": "from", "EXPORT_END_PARAM": "to", "EXPORT_PAGE_SIZE_PARAM": "n", "EXPORT_CURSOR_PARAM": "after", "EXPORT_PAGE_SIZE": "7", "EXPORT_RESOURCE": "users"}
 	with := func(pairs ...string) map[string]string {
-		vars := map[string]string{}
-		for name, value := range named {
-			vars[name] = value
-		}
+		vars := maps.Clone(named)
 		for i := 0; i < len(pairs); i += 2 {
 			vars[pairs[i]] = pairs[i+1]
 		}
