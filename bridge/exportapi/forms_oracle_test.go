@@ -292,7 +292,8 @@ func TestFormsAgainstOracle(t *testing.T) {
 	if pages < 12 {
 		t.Errorf("only %d seeds are pages", pages)
 	}
-	for pages = 0; count > 0; count-- {
+	pages = 0
+	for range count {
 		body := m.next()
 		if m.IntN(2) == 0 {
 			body = bytes.Clone(m.seeds[m.IntN(len(m.seeds))])
@@ -306,7 +307,7 @@ func TestFormsAgainstOracle(t *testing.T) {
 			pages++
 		}
 	}
-	if pages < 1000 {
+	if pages < count/50 {
 		t.Errorf("only %d pages: the mutations are too coarse to find anything", pages)
 	}
 	t.Logf("%d pages: no difference", pages)
