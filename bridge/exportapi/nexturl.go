@@ -3,6 +3,7 @@ package exportapi
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -70,13 +71,18 @@ func (r *requests) below(u *url.URL) bool {
 	return u.Path == base || strings.HasPrefix(u.Path, base+"/")
 }
 
-// cursorOf returns the path and query of a URL as they are, without the
-// parameters that every request carries.
+// cursorOf returns the path and query of a URL as they are, without the key
+// and the values of EXPORT_PARAMS. Another value of such a parameter is the
+// API's, such as the checkpoint that follows the first one.
 func (r *requests) cursorOf(u *url.URL) string {
 	pairs := slices.DeleteFunc(strings.Split(u.RawQuery, "&"), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		name, err := url.QueryUnescape(name)
-		return pair == "" || err == nil && r.secretParams.Has(name)
+		name, value, _ := strings.Cut(pair, "=")
+		name, errName := url.QueryUnescape(name)
+		value, errValue := url.QueryUnescape(value)
+		if pair == "" || errName != nil || name == r.cfg.keyParam() {
+			return errName == nil
+		}
+		return errValue == nil && (value == "" && r.secretParams.Has(name) || slices.Contains(r.secretParams[name], value))
 	})
 	if len(pairs) == 0 {
 		return u.EscapedPath()
@@ -95,7 +101,10 @@ func (r *requests) target(cursor string) (*url.URL, error) {
 	}
 	to := *r.endpoint
 	to.Path, to.RawPath, to.RawQuery = u.Path, u.RawPath, u.RawQuery
-	if secrets := r.secretParams.Encode(); secrets != "" {
+	own := u.Query()
+	secrets := maps.Clone(r.secretParams)
+	maps.DeleteFunc(secrets, func(name string, _ []string) bool { return own.Has(name) })
+	if secrets := secrets.Encode(); secrets != "" {
 		to.RawQuery = strings.TrimPrefix(to.RawQuery+"&"+secrets, "&")
 	}
 	return &to, nil

@@ -28,7 +28,8 @@ type requests struct {
 	headers  []param // of EXPORT_HEADERS
 	// afterFirst is the query of a page with a cursor, before and after the cursor.
 	afterFirst [2]string
-	// secretParams are those that each request carries and no cursor.
+	// secretParams are the key and EXPORT_PARAMS. No cursor has one of them; a
+	// request has those that its cursor does not name.
 	secretParams url.Values
 }
 
