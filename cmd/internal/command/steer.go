@@ -46,7 +46,7 @@ func openStream(a *cli.App, need config.Uses, name string) (*streamHandle, error
 // steeringSettings loads what commands need that look at streams. The API is
 // not asked, so its key is not needed.
 func steeringSettings(a *cli.App, need config.Uses) (*config.Settings, error) {
-	s, err := a.Settings(need|config.UsesKafka|config.UsesCursor, map[string]string{"EXPORT_API_KEY": "unused", "EXPORT_API_KEY_FILE": ""})
+	s, err := a.Settings(need|config.UsesKafka|config.UsesCursor|config.WithoutKey, nil)
 	if err == nil {
 		a.Warn(s)
 	}

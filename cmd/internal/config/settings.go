@@ -54,7 +54,12 @@ const (
 	UsesKafka
 	UsesCursor
 	UsesAll = UsesExport | UsesKafka | UsesCursor
+	// WithoutKey is for a command that asks the API nothing: its key is not read.
+	WithoutKey Uses = 1 << 3
 )
+
+// keyVariable names the setting of the API key.
+const keyVariable = "EXPORT_API_KEY"
 
 // Variables lists every setting of the program.
 func Variables() []Variable { return slices.Clone(variables()) }
@@ -122,6 +127,9 @@ func Load(from Sources, need Uses) (*Settings, error) {
 			return nil, fmt.Errorf("--env-file: %w", err)
 		}
 		envFile = vars
+	}
+	if need&WithoutKey != 0 {
+		from.Command = map[string]string{keyVariable: "unused"}
 	}
 	l := &loader{src: newSources(from.Flags, from.Command, from.Environ, envFile)}
 	return l.load(need, time.Now())
@@ -210,7 +218,7 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 func (l *loader) fillExport(st *Stream) {
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(&st.Export, st.Name)
-	st.Export.APIKeyFile = places["EXPORT_API_KEY"].rereadable()
+	st.Export.APIKeyFile = places[keyVariable].rereadable()
 	st.Export.TLSCertFile, st.Export.TLSKeyFile = places["EXPORT_TLS_CERT"].rereadable(), places["EXPORT_TLS_KEY"].rereadable()
 	l.chooseResource(st, places["EXPORT_RESOURCE"])
 }
@@ -318,6 +326,9 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 	if need&UsesExport != 0 {
 		p.Add(st.Engine.Validate())
 		p.Add(st.Export.Validate())
+		if need&WithoutKey != 0 {
+			p = slices.DeleteFunc(p, func(wrong bridge.Problem) bool { return wrong.Variable == keyVariable })
+		}
 		p.Check(!st.Export.Undated() || st.Engine.OnInvalidCursor != "time", "EXPORT_ON_INVALID_CURSOR",
 			"is time, but EXPORT_ITEM_TIME says that items have no time to restart from, for example previous")
 		o := st.Engine.Origin
