@@ -105,8 +105,8 @@ func (r *recovery) verify(ctx context.Context) error {
 	if err := r.updateOrigin(ctx); err != nil {
 		return err
 	}
-	if err := r.checkOrigin(); err != nil {
-		return err
+	if fault := bridge.OriginFault(&r.at.cp, r.e.cfg.Origin, r.e.cfg.Topic); fault != nil {
+		return fault
 	}
 	return r.checkTopics(ctx)
 }
@@ -218,7 +218,7 @@ func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 // came in between.
 func (r *recovery) updateOrigin(ctx context.Context) error {
 	have, want := r.at.cp.Origin, r.e.cfg.Origin
-	if r.at.cp.Kind != bridge.KindStart && r.at.cp.Kind != bridge.KindHeartbeat || r.at.cp.Epoch > 0 || r.at.cp.Cursor != "" || r.at.cp.Events > 0 || r.at.cp.Pages > 0 {
+	if !r.at.cp.Unread() {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {
@@ -236,24 +236,4 @@ func (r *recovery) updateOrigin(ctx context.Context) error {
 	}
 	r.adopt(next)
 	return nil
-}
-
-// checkOrigin rejects a cursor of another origin or topic.
-func (r *recovery) checkOrigin() error {
-	if have, want := r.at.cp.Topic, r.e.cfg.Topic; have != want && have != "" && want != "" {
-		return &bridge.Fault{
-			Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource,
-			Advice: bridge.HintOtherTopic,
-			Err:    fmt.Errorf("the checkpoint belongs to topic %s, the configuration names %s", have, want),
-		}
-	}
-	have, want := r.at.cp.Origin, r.e.cfg.Origin
-	if have.Same(want) {
-		return nil
-	}
-	return &bridge.Fault{
-		Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource,
-		Advice: bridge.HintOrigin,
-		Err:    fmt.Errorf("the checkpoint was written with %s, the configuration has %s", have, want),
-	}
 }

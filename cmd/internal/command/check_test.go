@@ -247,6 +247,32 @@ func TestCheck(t *testing.T) {
 			want:    []string{`^  redis    FAIL .*WRONGPASS`, `Try: check REDIS_USERNAME and REDIS_PASSWORD$`},
 		},
 		{
+			name: "other events than the checkpoint's",
+			prepare: func(t *testing.T, w *world) {
+				w.env["HTTP_ADDR"] = "off"
+				if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
+					t.Fatalf("run: %+v", got)
+				}
+				w.env["EXPORT_EVENTS"] = "orderPlaced"
+			},
+			args: []string{"--only", "kafka,redis"},
+			code: cli.ExitCheck,
+			want: []string{`FAIL the checkpoint was written with resource events, all events, .* the configuration has resource events, events orderPlaced`, `Try: restore the setting, .* cursor reset --to-current --execute`, `, 1 failure$`},
+		},
+		{
+			name: "other events before the first page",
+			prepare: func(t *testing.T, w *world) {
+				w.env["HTTP_ADDR"], w.env["EXPORT_API_KEY"] = "off", "wrong-key"
+				runProgram(t, w.env, "run", "--once") // it commits the start
+				w.env["EXPORT_EVENTS"], w.env["EXPORT_API_KEY"] = "orderPlaced", secretKey
+				if got := runProgram(t, w.env, "cursor", "show"); got.code != cli.ExitOK {
+					t.Fatalf("cursor show: %+v", got)
+				}
+			},
+			args: []string{"--only", "kafka,redis"},
+			want: []string{`, 0 failures$`},
+		},
+		{
 			name:    "Redis with eviction",
 			prepare: func(_ *testing.T, w *world) { evict(w.redis) },
 			args:    []string{"--only", "redis"},

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cmd/internal/process"
@@ -64,8 +65,9 @@ func newCheckCommand(a *cli.App) *cobra.Command {
 		Use:   "check",
 		Short: "Check configuration and connectivity",
 		Long: `Check the settings, the export API and its key, Kafka topics and permissions,
-Redis persistence, and which process owns each stream. The command writes one
-key to Redis and removes it again.
+Redis persistence, and which process owns each stream; and that each stream's
+checkpoint belongs to the settings. The command writes one key to Redis and
+removes it again.
 
 The first 100 items from EXPORT_START on are read as the bridge would read them.
 --sample N reads N and shows them: id, time, type, key and topic, in clear text.
@@ -369,19 +371,38 @@ func checkConfig(_ context.Context, s *config.Settings) []finding {
 }
 
 // checkKafka looks at Kafka, and whether its topics hold what the checkpoint
-// implies: the checkpoint topic's, or Redis's if it is looked at too.
+// implies, and whether the checkpoint belongs to the settings: the checkpoint
+// topic's, or Redis's if it is looked at too.
 func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need config.Uses) []finding {
 	cfg := st.Kafka
 	if need&config.UsesCursor != 0 {
 		cfg.Known = known(s, st.Name) // what is wrong with Redis is said elsewhere
 	}
 	var found []finding
-	for _, f := range cfg.Needs().Check(ctx) {
+	needs, at := cfg.Needs(), bridge.Checkpoint{}
+	newest := needs.Newest
+	needs.Newest = func(ctx context.Context, client *kafkaclient.Client) (c bridge.Checkpoint, err error) {
+		if c, err = newest(ctx, client); err == nil {
+			at = c
+		}
+		return c, err
+	}
+	for _, f := range needs.Check(ctx) {
 		hint := cmp.Or(f.Hint, cli.EngineHints[f.Advice])
 		if f.Advice == bridge.HintTopicMissing && strings.Contains(f.Text, " "+cfg.Topic+" ") {
 			hint = strings.Replace(hint, "KAFKA_TOPIC", cli.WithSimilar(ctx, &cfg.Config, "KAFKA_TOPIC", cfg.Topic), 1)
 		}
 		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: hint})
+	}
+	if at.Zero() {
+		return found
+	}
+	want := st.Engine.Origin
+	if at.Unread() { // the bridge takes the settings over
+		at.Origin = want
+	}
+	if fault := bridge.OriginFault(&at, want, st.Engine.Topic); fault != nil {
+		found = append(found, finding{Level: levelFail, Text: fault.Error(), Hint: cli.EngineHints[fault.Advice]})
 	}
 	return found
 }
