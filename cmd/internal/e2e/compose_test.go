@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -287,6 +288,43 @@ func TestComposeVariables(t *testing.T) {
 		}
 		if !bytes.Contains(resolved, []byte(mark)) {
 			t.Errorf("%s changes nothing", name)
+		}
+	}
+}
+
+// TestComposeReadsEnvFile: .env holds any setting of the bridge but those that the
+// file fixes, and no service of somebody else sees them.
+func TestComposeReadsEnvFile(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(composeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	environ := append(slices.Clone(realEnv), "EXPORT_EVENTS=orderPlaced", "KAFKA_TOPIC=orders", "LOG_LEVEL=debug", "KAFKA_BROKERS=elsewhere:9092", "IMAGE_KAFKA=registry.example.com/kafka:4")
+	for name, data := range map[string][]byte{"docker-compose.yml": text, ".env": []byte(strings.Join(environ, "\n"))} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "docker-compose.yml")}, cli.WithName("exportbridge"), cli.WithEnv(environ))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := wantSettings(t, p.Services["bridge"])
+	if st := &s.Streams[0]; !slices.Equal(st.Engine.Origin.Events, []string{"orderPlaced"}) || st.Kafka.Topic != "orders" || !slices.Equal(st.Kafka.Brokers, []string{"kafka:19092"}) {
+		t.Errorf("the bridge exports %v to %s at %v", st.Engine.Origin.Events, st.Kafka.Topic, st.Kafka.Brokers)
+	}
+	if topic := p.Services["topics"].Environment["KAFKA_TOPIC"]; topic == nil || *topic != "orders" {
+		t.Errorf("topics creates %v", topic)
+	}
+	for name, service := range p.Services {
+		if _, sees := service.Environment["KAFKA_TOPIC"]; sees != (name == "bridge" || name == "topics") {
+			t.Errorf("%s sees KAFKA_TOPIC = %v", name, sees)
 		}
 	}
 }
