@@ -15,7 +15,8 @@ func TakeJSON(cmd *cobra.Command) *bool {
 
 // TakeWide gives a command that prints a table the flag --wide.
 func (a *App) TakeWide(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&a.wide, "wide", false, "print full lines; the default truncates at the terminal width")
+	a.tables = true
+	cmd.Flags().BoolVar(&a.wide, "wide", false, "print full lines; the default fits them to the terminal width")
 }
 
 // Width is the width that tables are cut to, 0 for none.
@@ -64,6 +65,9 @@ func TakeExecute(cmd *cobra.Command, execute *bool) {
 	f.VarPF(&eitherFlag{dry, execute}, "dry-run", "", "show the plan and change nothing (default)").NoOptDefVal = "true"
 }
 
+// errBoth is the error of a call with both flags.
+var errBoth = errors.New("--execute and --dry-run are mutually exclusive")
+
 // eitherFlag is one of two boolean flags that exclude each other.
 type eitherFlag struct{ on, other *bool }
 
@@ -76,7 +80,7 @@ func (f *eitherFlag) Type() string { return "bool" }
 func (f *eitherFlag) Set(text string) error {
 	on, err := strconv.ParseBool(text)
 	if err == nil && on && *f.other {
-		err = errors.New("--execute and --dry-run are mutually exclusive")
+		err = errBoth
 	}
 	*f.on = on
 	return err

@@ -27,14 +27,30 @@ func PrintJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// narrowCell is the width below which a cell is not cut before the whole line
-// is: that of a time.
+// narrowCell is the width below which a cell is not cut: that of a time.
 const narrowCell = 20
 
-// PrintTable prints rows as aligned columns, the first row being the head. A
-// table wider than width is cut: its widest columns first, then its lines.
-// A width of 0 is no limit.
+// PrintTable prints a table of rows, the first being the head, in the width of the
+// terminal, and says if a cell is cut.
+func (a *App) PrintTable(rows [][]string) error {
+	cut, err := printTable(a.Stdout, rows, a.Width())
+	if cut && a.tables {
+		fmt.Fprintln(a.Stderr, "  add --wide to see full lines")
+	}
+	return err
+}
+
+// PrintTable prints rows as aligned columns, the first row being the head, in width
+// columns of a terminal; 0 is no limit.
 func PrintTable(w io.Writer, rows [][]string, width int) error {
+	_, err := printTable(w, rows, width)
+	return err
+}
+
+// printTable prints rows as aligned columns. In a table wider than width, if that is
+// not 0, the widest columns are cut, as it reports; if that does not suffice, the
+// last columns follow below each row.
+func printTable(w io.Writer, rows [][]string, width int) (cut bool, err error) {
 	var widths []int
 	total := -2
 	for _, row := range rows {
@@ -52,23 +68,59 @@ func PrintTable(w io.Writer, rows [][]string, width int) error {
 	for ; width > 0 && total > width && slices.Max(widths) > narrowCell; total-- {
 		widths[slices.Index(widths, slices.Max(widths))]--
 	}
+	fit := len(widths)
+	for ; width > 0 && total > width && fit > 1; fit-- {
+		total -= widths[fit-1] + 2
+	}
 	var text strings.Builder
-	for _, row := range rows {
+	for n, row := range rows {
 		line := ""
-		for i, cell := range row {
-			if line += process.Cut(cell, widths[i]); i < len(row)-1 {
-				line += strings.Repeat(" ", 2+widths[i]-min(widths[i], process.Width(cell)))
-			}
+		for i, cell := range row[:min(fit, len(row))] {
+			shown := process.Cut(cell, widths[i])
+			cut = cut || shown != cell
+			line += shown + strings.Repeat(" ", 2+widths[i]-process.Width(shown))
 		}
-		if width > 0 {
-			line = process.Cut(line, width)
+		var below []string
+		if fit < len(row) {
+			line, below = besides(line, rows[0], row, fit, width)
 		}
-		text.WriteString(strings.TrimRight(line, " ") + "\n")
+		if n == 0 {
+			below = nil // the head of what follows below is in its text
+		}
+		for _, l := range append([]string{strings.TrimRight(line, " ")}, below...) {
+			text.WriteString(l + "\n")
+		}
 	}
 	if _, err := io.WriteString(w, text.String()); err != nil {
-		return fmt.Errorf("print table: %w", err)
+		return cut, fmt.Errorf("print table: %w", err)
 	}
-	return nil
+	return cut, nil
+}
+
+// besides adds what does not fit into the columns of a row: to its line what is alone
+// and short enough, else to lines below.
+func besides(line string, head, row []string, from, width int) (string, []string) {
+	if from == len(row)-1 && process.Width(line)+process.Width(row[from]) <= width {
+		return line + row[from], nil
+	}
+	var parts []string
+	for i := from; i < len(row); i++ {
+		switch {
+		case row[i] == "" || row[i] == "-":
+		case i == len(head)-1 && head[i] == "NOTE":
+			parts = append(parts, row[i])
+		default:
+			parts = append(parts, strings.ToLower(head[i])+" "+row[i])
+		}
+	}
+	if len(parts) == 0 {
+		return line, nil
+	}
+	below := Wrap(strings.Join(parts, ", "), width-4)
+	for i := range below {
+		below[i] = "    " + below[i]
+	}
+	return line, below
 }
 
 // PrintFields prints lines of a name and a text. A text longer than width, if

@@ -17,15 +17,18 @@ func TestPrintTable(t *testing.T) {
 		name  string
 		width int
 		want  string
+		cut   bool
 	}{
-		{"whole", 0, "A   NAME                            LAST\n1   " + long + "  é\n22  a b\n"},
-		{"fits", 40, "A   NAME                            LAST\n1   " + long + "  é\n22  a b\n"},
-		{"cells", 38, "A   NAME                          LAST\n1   " + long[2:29] + "…  é\n22  a b\n"},
-		{"lines", 26, "A   NAME                 …\n1   " + long[:19] + "… …\n22  a b\n"},
+		{"whole", 0, "A   NAME                            LAST\n1   " + long + "  é\n22  a b\n", false},
+		{"fits", 40, "A   NAME                            LAST\n1   " + long + "  é\n22  a b\n", false},
+		{"cells", 38, "A   NAME                          LAST\n1   " + long[2:29] + "…  é\n22  a b\n", true},
+		{"short enough", 29, "A   NAME\n1   " + long[:19] + "…  é\n22  a b\n", true},
+		{"below", 26, "A   NAME\n1   " + long[:19] + "…\n    last é\n22  a b\n", true},
 	} {
 		var b strings.Builder
-		if err := PrintTable(&b, [][]string{{"A", "NAME", "LAST"}, {"1", long, "é"}, {"22", "a\nb", ""}}, test.width); err != nil {
-			t.Fatal(err)
+		cut, err := printTable(&b, [][]string{{"A", "NAME", "LAST"}, {"1", long, "é"}, {"22", "a\nb", ""}}, test.width)
+		if err != nil || cut != test.cut {
+			t.Errorf("%s: cut = %v: %v", test.name, cut, err)
 		}
 		if diff := cmp.Diff(test.want, b.String()); diff != "" {
 			t.Errorf("%s:\n%s", test.name, diff)
@@ -96,5 +99,31 @@ func TestPrintTo(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); content(name) != "three" || len(left) != 2 {
 		t.Errorf("the file has %q, the directory %v", content(name), left)
+	}
+}
+
+// TestPrintTableNotes: on a terminal of 80 columns a note is complete, below its row;
+// a short one stays in it.
+func TestPrintTableNotes(t *testing.T) {
+	t.Parallel()
+	time := "2026-11-20 12:00:00Z"
+	var out, said strings.Builder
+	a := &App{Stdio: Stdio{Stdout: &out, Stderr: &said, Columns: 80}, tables: true}
+	err := a.PrintTable([][]string{
+		{"ENTRY", "COMMITTED", "POSITION", "PAGE", "EVENTS", "NOTE"},
+		{"10.0", time, time, "1,000", "12,345", "rewind from 9.3 by root@host: bad deploy of the consumer, see the runbook of the team"},
+		{"9.3", time, time, "1,000", "12,345", "start"},
+		{"9.2", time, time, "1,000", "12,345", ""},
+	})
+	want := "ENTRY  COMMITTED             POSITION              PAGE   EVENTS  NOTE\n" +
+		"10.0   " + time + "  " + time + "  1,000  12,345\n" +
+		"    rewind from 9.3 by root@host: bad deploy of the consumer, see the runbook of\n    the team\n" +
+		"9.3    " + time + "  " + time + "  1,000  12,345  start\n" +
+		"9.2    " + time + "  " + time + "  1,000  12,345\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" || err != nil || said.String() != "" {
+		t.Errorf("%v, %q:\n%s", err, said.String(), diff)
+	}
+	if err := a.PrintTable([][]string{{"A", "B"}, {strings.Repeat("x", 50), strings.Repeat("y", 50)}}); err != nil || !strings.Contains(said.String(), "--wide") {
+		t.Errorf("of a cut table it says %q: %v", said.String(), err)
 	}
 }

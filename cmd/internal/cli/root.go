@@ -56,6 +56,7 @@ type App struct {
 	started bool         // the arguments were understood
 	logs    bool         // the command logs to Stderr
 	log     *slog.Logger // of a command that logs JSON; else nil
+	tables  bool         // --wide can be given
 	wide    bool         // --wide was given
 }
 
@@ -172,6 +173,7 @@ func takesTime(cmd *cobra.Command) bool {
 func describeCompletion(root *cobra.Command) {
 	cmd, _, _ := root.Find([]string{"completion"}) // it was added before
 	cmd.Short, cmd.Long = "Print a shell completion script", ""
+	cmd.Args, cmd.RunE = NoSubcommand, ShowHelp
 	for _, shell := range cmd.Commands() {
 		load := "  source <(%s)"
 		switch shell.Name() {
@@ -240,6 +242,9 @@ func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 func explainFlag(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
+	}
+	if errors.Is(err, errBoth) { // pflag adds a value that nobody typed
+		err = errBoth
 	}
 	wrong := &Error{Code: ExitUsage, Err: err, Hint: cmd.CommandPath() + " --help"}
 	missing, ok := errors.AsType[*pflag.NotExistError](err)

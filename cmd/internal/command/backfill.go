@@ -106,11 +106,19 @@ func showJobs(a *cli.App, all []jobReport) error {
 	for i := range all {
 		r := &all[i]
 		rows = append(rows, []string{
-			r.ID, string(r.Kind), string(r.Status()), startText(r.From), startText(r.To), fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)),
+			r.ID, string(r.Kind), string(r.Status()), boundText(r.From), boundText(r.To), fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)),
 			humanize.Comma(r.TotalEvents), r.Topic, time.UnixMilli(r.Created).UTC().Format(timeLayout), r.note(),
 		})
 	}
-	return cli.PrintTable(a.Stdout, rows, a.Width())
+	return a.PrintTable(rows)
+}
+
+// boundText is a bound of a job in a table, in whole seconds.
+func boundText(ms int64) string {
+	if ms == 0 {
+		return startText(ms)
+	}
+	return time.UnixMilli(ms).UTC().Format(timeLayout)
 }
 
 func (r *jobReport) note() string {

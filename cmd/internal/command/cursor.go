@@ -237,7 +237,7 @@ func showHistory(a *cli.App, entries []control.HistoryEntry) error {
 			humanize.Comma(e.Pages), humanize.Comma(e.Events), entryNote(e),
 		})
 	}
-	return cli.PrintTable(a.Stdout, rows, a.Width())
+	return a.PrintTable(rows)
 }
 
 // entryNote says what is special about an entry.

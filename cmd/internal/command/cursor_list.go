@@ -123,5 +123,5 @@ func showList(a *cli.App, all []listed) error {
 		_, err := fmt.Fprintln(a.Stdout, "  no streams")
 		return err
 	}
-	return cli.PrintTable(a.Stdout, rows, a.Width())
+	return a.PrintTable(rows)
 }

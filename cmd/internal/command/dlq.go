@@ -225,7 +225,7 @@ func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 		_, err := fmt.Fprintf(a.Stdout, "  no dead letters in %s\n", l.Name)
 		return err
 	}
-	rows := [][]string{{"LETTER", "TIME", "REASON", "ID", "SIZE", "HOLDS", "RETRIED"}}
+	rows := [][]string{{"LETTER", "TIME", "REASON", "SIZE", "HOLDS", "RETRIED", "ID"}}
 	for i := range all {
 		s := &all[i]
 		retried := "-"
@@ -233,10 +233,10 @@ func printLetters(a *cli.App, l *letters, all []shownLetter) error {
 			retried = s.Retried.Format(timeLayout)
 		}
 		rows = append(rows, []string{
-			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), orDash(s.ID), strconv.Itoa(s.Size), s.Holds, retried,
+			s.Letter, s.Time.Format(timeLayout), orDash(string(s.Reason)), strconv.Itoa(s.Size), s.Holds, retried, orDash(s.ID),
 		})
 	}
-	return cli.PrintTable(a.Stdout, rows, a.Width())
+	return a.PrintTable(rows)
 }
 
 func newDLQShowCommand(a *cli.App) *cobra.Command {

@@ -75,7 +75,7 @@ func (p *jobPlan) write(to io.Writer, last string) error {
 	}
 	if p.resume != "" {
 		events, _, _ := j.Counts()
-		rows = append(rows, [2]string{"so far", fmt.Sprintf("%d windows done, %s events", j.Ended(), humanize.Comma(events))})
+		rows = append(rows, [2]string{"so far", fmt.Sprintf("%s done, %s", cli.Counted(j.Ended(), "window"), cli.Counted(events, "event"))})
 	}
 	for _, n := range p.notes {
 		rows = append(rows, [2]string{"note", n})
@@ -115,15 +115,15 @@ func (p *jobPlan) report(took time.Duration) error {
 		w := &p.job.Windows[n]
 		rows = append(rows, []string{strconv.Itoa(n + 1), startText(w.From), startText(w.To), humanize.Comma(w.Events), humanize.Comma(w.Pages), w.Ended})
 	}
-	if err := cli.PrintTable(p.app.Stdout, rows, p.app.Width()); err != nil {
+	if err := p.app.PrintTable(rows); err != nil {
 		return err
 	}
 	end := "was already done"
 	if took > 0 {
 		end = fmt.Sprintf("done in %s, %.0f events/s", cli.RoundDuration(took), float64(report.TotalEvents)/took.Seconds())
 	}
-	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s events in %s pages into %s, %s of them dead letters; job %s %s\n", humanize.Comma(report.TotalEvents),
-		humanize.Comma(report.TotalPages), p.job.Topic, humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
+	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s in %s into %s, %s of them dead letters; job %s %s\n", cli.Counted(report.TotalEvents, "event"),
+		cli.Counted(report.TotalPages, "page"), p.job.Topic, humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
 	return err
 }
 

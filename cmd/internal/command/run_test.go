@@ -22,6 +22,17 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestCompletionOfOtherShells: a shell without completion is wrong usage.
+func TestCompletionOfOtherShells(t *testing.T) {
+	t.Parallel()
+	if got := runProgram(t, nil, "completion", "tcsh"); got.code != cli.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, `unknown command "tcsh"`) {
+		t.Errorf("%+v", got)
+	}
+	if got := runProgram(t, nil, "completion"); got.code != cli.ExitOK || !strings.Contains(got.stdout, "bash") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestRunEndsInItsLog: with a JSON log, warnings and the error that ends the command
 // are JSON lines too; otherwise they are text.
 func TestRunEndsInItsLog(t *testing.T) {

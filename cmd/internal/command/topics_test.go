@@ -43,6 +43,15 @@ func TestTopics(t *testing.T) {
 		}
 		wantLines(t, got.stdout, step.want)
 	}
+	if err := kafka.DeleteTopic("exportbridge.checkpoints.jobs"); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{
+		"plan":   `^Every required topic exists; nothing was changed. 1 topic for jobs will be created on demand.$`,
+		"create": `^1 topic for jobs will be created on demand, or now with --execute.$`,
+	} {
+		wantLines(t, runProgram(t, env, "topics", command).stdout, []string{want})
+	}
 	if n := kafka.TopicInfo("export.users"); n == nil {
 		t.Error("export.users is gone")
 	}
@@ -51,7 +60,7 @@ func TestTopics(t *testing.T) {
 func TestTopicsJSON(t *testing.T) {
 	t.Parallel()
 	kafka := servers.EmbeddedKafka(t)
-	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}
+	env := map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0], "REDIS_URL": "redis://" + servers.FreeAddress(t)}
 	for _, test := range []struct {
 		args    []string
 		changed bool
@@ -84,7 +93,7 @@ func TestTopicsACLs(t *testing.T) {
 
 func TestTopicsErrors(t *testing.T) {
 	t.Parallel()
-	restricted := map[string]string{}
+	restricted := map[string]string{"REDIS_URL": "redis://" + servers.FreeAddress(t)}
 	restrictedKafka(t, restricted)
 	for _, test := range []struct {
 		env    map[string]string

@@ -68,7 +68,7 @@ func showSettings(a *cli.App, s *config.Settings, asJSON bool) error {
 	for _, row := range s.Effective {
 		table = append(table, []string{row.Variable, row.Shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
 	}
-	return cli.PrintTable(a.Stdout, table, a.Width())
+	return a.PrintTable(table)
 }
 
 // Where the settings table goes in a text.

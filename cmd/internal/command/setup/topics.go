@@ -220,16 +220,19 @@ func merged(list, more []string) []string {
 	return list
 }
 
-// missing counts the topics that are not there; a plan does without those that
-// are made when they are needed.
-func (r *TopicsReport) missing(create bool) int {
-	n := 0
+// missing counts the topics that are not there; those that are made when they are
+// needed are counted apart.
+func (r *TopicsReport) missing() (required, onDemand int) {
 	for i := range r.Topics {
-		if !r.Topics[i].Exists && (create || !r.Topics[i].OnDemand) {
-			n++
+		switch t := &r.Topics[i]; {
+		case t.Exists:
+		case t.OnDemand:
+			onDemand++
+		default:
+			required++
 		}
 	}
-	return n
+	return required, onDemand
 }
 
 // printACLs asks no broker: it is what one does when a right is missing.
@@ -276,7 +279,7 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 		table = append(table, []string{t.Name, t.Stream, t.Role, state, strconv.Itoa(int(t.Partitions)), replicas})
 		notes = append(notes, t.notes()...)
 	}
-	if err := cli.PrintTable(a.Stdout, table, a.Width()); err != nil {
+	if err := a.PrintTable(table); err != nil {
 		return err
 	}
 	for i, note := range notes {
@@ -299,14 +302,19 @@ func printTopics(a *cli.App, r *TopicsReport, o topicsOptions) error {
 
 // outcome is the last line: whether anything was changed.
 func (r *TopicsReport) outcome(o topicsOptions) string {
-	missing := r.missing(o.create)
+	missing, later := r.missing()
+	onDemand := cli.Counted(later, "topic") + " for jobs will be created on demand"
 	switch {
 	case r.Changed:
 		return cli.Counted(len(r.Created), "topic") + " created."
-	case missing == 0:
+	case missing+later == 0:
 		return "Every topic exists; nothing was changed."
+	case missing == 0 && o.create:
+		return "dry run: nothing was changed. Every required topic exists;\n" + onDemand + ", or now with --execute."
+	case missing == 0:
+		return "Every required topic exists; nothing was changed. " + onDemand + "."
 	case o.create:
-		return fmt.Sprintf("dry run: nothing was changed, %s missing. Add --execute to create.", cli.Counted(missing, "topic"))
+		return fmt.Sprintf("dry run: nothing was changed, %s missing. Add --execute to create.", cli.Counted(missing+later, "topic"))
 	}
 	return fmt.Sprintf("Nothing was changed, %s missing. Try: exportbridge topics create --execute", cli.Counted(missing, "topic"))
 }
