@@ -26,8 +26,8 @@ type Report struct {
 	// Live is the status that the stream's bridge reports; nil if none runs or
 	// Redis is unreachable.
 	Live *bridge.Status `json:"live,omitempty"`
-	// Checkpoint is the committed one. Its cursor is a secret.
-	Checkpoint *bridge.Checkpoint `json:"checkpoint,omitempty"`
+	// Checkpoint is the committed one.
+	Checkpoint *Masked `json:"checkpoint,omitempty"`
 	// Members are the processes in the stream's group, standbys included.
 	// MembersKnown is false if the lookup failed.
 	Members      []Member `json:"members,omitempty"`
@@ -61,16 +61,15 @@ func guarantee(mode bridge.Mode) string {
 
 // Measure derives LagSeconds and CaughtUpIn from Live and Checkpoint.
 func (r *Report) Measure(now time.Time) {
-	var at time.Time
-	switch {
-	case r.Live != nil && r.Live.CaughtUp:
+	if r.Live != nil && r.Live.CaughtUp {
 		r.CaughtUpIn = 0
 		return
-	case r.Live != nil:
-		at = r.Live.Position
-	case r.Checkpoint != nil && r.Checkpoint.PositionTime > 0:
-		at = time.UnixMilli(r.Checkpoint.PositionTime)
 	}
+	var c *bridge.Checkpoint
+	if r.Checkpoint != nil {
+		c = r.Checkpoint.Checkpoint
+	}
+	at := LatestPosition(c, r.Live)
 	if at.IsZero() {
 		r.LagSeconds = -1
 		return
@@ -79,6 +78,19 @@ func (r *Report) Measure(now time.Time) {
 	if r.Live != nil && r.Live.State == bridge.StateRunning && r.Live.Pace > 1 {
 		r.CaughtUpIn = math.Ceil(r.LagSeconds / (r.Live.Pace - 1))
 	}
+}
+
+// LatestPosition returns the position of a stream: as committed, or as its bridge, if
+// any reports, knows better. Both may be nil.
+func LatestPosition(c *bridge.Checkpoint, live *bridge.Status) time.Time {
+	var at time.Time
+	if c != nil {
+		at = bridge.Instant(c.PositionTime)
+	}
+	if live != nil && (c == nil || live.Version.Epoch >= c.Epoch) && live.Position.After(at) {
+		at = live.Position
+	}
+	return at
 }
 
 // Status reads the stream's status from Redis and Kafka at once. Errors become notes
@@ -106,7 +118,7 @@ func (c *Controller) Status(ctx context.Context) Report {
 			note(1, "no checkpoint", err)
 			return
 		}
-		r.Checkpoint = &p.Checkpoint
+		r.Checkpoint = Mask(&p.Checkpoint)
 		if p.Note != "" {
 			notes[1] = "checkpoint " + p.Note
 		}
@@ -133,7 +145,7 @@ func (c *Controller) Status(ctx context.Context) Report {
 }
 
 // changesOf returns the newest changes by operators.
-func changesOf(entries []bridge.Entry, now *bridge.Checkpoint) []bridge.Change {
+func changesOf(entries []bridge.Entry, now *Masked) []bridge.Change {
 	var all []bridge.Change
 	add := func(ch *bridge.Change) {
 		if ch != nil && len(all) < changesShown && (len(all) == 0 || all[len(all)-1].ID != ch.ID) {

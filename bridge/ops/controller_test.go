@@ -44,9 +44,9 @@ type fakeController struct {
 
 func (c *fakeController) Status(context.Context) control.Report {
 	r := control.NewReport("events", bridge.ExactlyOnce)
-	r.Checkpoint = &bridge.Checkpoint{
+	r.Checkpoint = control.Mask(&bridge.Checkpoint{
 		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
-	}
+	})
 	r.Members = []control.Member{{ClientID: "one", Owner: true}}
 	return r
 }

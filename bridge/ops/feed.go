@@ -86,7 +86,7 @@ type caller struct {
 
 // sendStatus sends the status if it has changed, and at least once a second.
 func (s *caller) sendStatus(streams []Stream, now time.Time) error {
-	data, err := json.Marshal(shown(liveReports(streams, now)))
+	data, err := json.Marshal(liveReports(streams, now))
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ checkpoint topic if Redis has none or is unreachable; a note says so.`,
 			return err
 		}
 		if *asJSON {
-			shown := cursorShown{Checkpoint: c.Checkpoint, Note: c.Note}
+			shown := cursorShown{Checkpoint: control.Mask(&c.Checkpoint), Note: c.Note}
 			if alive {
 				shown.Live = &live
 			}
@@ -75,9 +75,9 @@ checkpoint topic if Redis has none or is unreachable; a note says so.`,
 	return cmd
 }
 
-// cursorShown is the JSON form of cursor show. The checkpoint holds the cursor.
+// cursorShown is the JSON form of cursor show.
 type cursorShown struct {
-	Checkpoint bridge.Checkpoint `json:"checkpoint"`
+	Checkpoint *control.Masked `json:"checkpoint"`
 	// Note says why the checkpoint is not from Redis, where it is not.
 	Note string         `json:"note,omitempty"`
 	Live *bridge.Status `json:"live,omitempty"`
@@ -91,7 +91,7 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, sil
 	var reported *bridge.Status
 	switch {
 	case alive:
-		reported, state = live, fmt.Sprintf("%s (by %s)", describeStatus(live, now), live.Owner)
+		reported, state = live, fmt.Sprintf("%s (by %s)", describeStatus(placed(live, &c.Checkpoint), now), live.Owner)
 	case silent:
 		state = "unknown: Redis is unreachable"
 	case c.Paused(now):
@@ -208,7 +208,7 @@ days. cursor rewind finds the commits between entries too.
 // historyEntry is the JSON form of an entry.
 type historyEntry struct {
 	Entry string `json:"entry"`
-	bridge.Checkpoint
+	*control.Masked
 	Parent string `json:"parent,omitempty"`
 	// OtherBranch is true if a later move left the entry.
 	OtherBranch bool `json:"other_branch,omitempty"`
@@ -216,8 +216,9 @@ type historyEntry struct {
 
 func historyJSON(entries []control.HistoryEntry) []historyEntry {
 	out := make([]historyEntry, len(entries))
-	for i, e := range entries {
-		out[i] = historyEntry{Entry: e.Version.String(), Checkpoint: e.Checkpoint, OtherBranch: e.OtherBranch}
+	for i := range entries {
+		e := &entries[i]
+		out[i] = historyEntry{Entry: e.Version.String(), Masked: control.Mask(&e.Checkpoint), OtherBranch: e.OtherBranch}
 		if e.Parent != nil {
 			out[i].Parent = e.Parent.String()
 		}

@@ -18,9 +18,9 @@ import (
 
 // listed is a line of cursor list.
 type listed struct {
-	Stream     string             `json:"stream"`
-	Checkpoint *bridge.Checkpoint `json:"checkpoint,omitempty"`
-	Live       *bridge.Status     `json:"live,omitempty"`
+	Stream     string          `json:"stream"`
+	Checkpoint *control.Masked `json:"checkpoint,omitempty"`
+	Live       *bridge.Status  `json:"live,omitempty"`
 	// Note says where the checkpoint is from, or why there is none.
 	Note   string `json:"note,omitempty"`
 	silent bool   // Redis does not say whether a bridge runs it
@@ -83,7 +83,7 @@ func listedOf(ctx context.Context, name string, position func(context.Context) (
 	if err != nil {
 		l.Note = process.Cut(err.Error(), 160)
 	} else {
-		l.Checkpoint, l.Note = &at.Checkpoint, at.Note
+		l.Checkpoint, l.Note = control.Mask(&at.Checkpoint), at.Note
 	}
 	live, alive, err := status(ctx)
 	if alive {
@@ -115,7 +115,11 @@ func showList(a *cli.App, all []listed) error {
 			row[1] = "unknown"
 		}
 		if l.Live != nil {
-			row[1], row[5] = describeState(l.Live, now), l.Live.Owner
+			live := l.Live
+			if c := l.Checkpoint; c != nil {
+				live = placed(live, c.Checkpoint)
+			}
+			row[1], row[5] = describeState(live, now), live.Owner
 		}
 		rows = append(rows, row)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/process"
 )
@@ -22,6 +23,14 @@ func describeStreams(all []bridge.Status, now time.Time) string {
 		}
 	}
 	return strings.Join(parts, "  |  ")
+}
+
+// placed returns a status with the position that is known of the stream, for lines
+// that agree with positionText.
+func placed(live *bridge.Status, c *bridge.Checkpoint) *bridge.Status {
+	s := *live
+	s.Position = control.LatestPosition(c, live)
+	return &s
 }
 
 // describeState says in a few words what a stream does.
@@ -47,13 +56,8 @@ func describeState(s *bridge.Status, now time.Time) string {
 // positionText says how far a stream is: as committed, and as its bridge, if any
 // reports, knows better.
 func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) string {
-	at, caughtUp := bridge.Instant(c.PositionTime), false
-	if live != nil && live.Version.Epoch >= c.Epoch {
-		caughtUp = live.CaughtUp
-		if live.Position.After(at) {
-			at = live.Position
-		}
-	}
+	at := control.LatestPosition(c, live)
+	caughtUp := live != nil && live.Version.Epoch >= c.Epoch && live.CaughtUp
 	switch {
 	case at.IsZero() && c.Cursor == "":
 		return "the start of the export: " + startText(c.Origin.Start)

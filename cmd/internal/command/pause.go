@@ -111,5 +111,5 @@ func pauseText(until int64, now time.Time) string {
 		return "paused until exportbridge resume"
 	}
 	end := time.UnixMilli(until)
-	return fmt.Sprintf("paused until %s, for another %s", end.UTC().Format(timeLayout), cli.RoundDuration(max(0, end.Sub(now))))
+	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(timeLayout), cli.RoundDuration(max(0, end.Sub(now))))
 }

@@ -141,7 +141,7 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 		add("try", s.Live.Hint)
 	}
 	if c := s.Checkpoint; c != nil {
-		add("position", positionText(c, s.Live, now))
+		add("position", positionText(c.Checkpoint, s.Live, now))
 		add("speed", s.speedText(now))
 		add("committed", fmt.Sprintf("entry %s, page %s, %s events up to the cursor, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events),
 			cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt)))))
@@ -181,9 +181,18 @@ func (s *streamStatus) stateText(now time.Time) string {
 	case s.Live != nil && s.Checkpoint != nil && s.Live.CaughtUp && s.Live.Version.Epoch < s.Checkpoint.Epoch:
 		return fmt.Sprintf("%s (by %s)", bridge.StateRunning, s.Live.Owner)
 	case s.Live != nil:
-		text := describeState(s.Live, now)
-		if !s.Live.Since.IsZero() {
-			text += ", for " + cli.RoundDuration(max(0, now.Sub(s.Live.Since)))
+		live := s.Live
+		if s.Checkpoint != nil {
+			live = placed(live, s.Checkpoint.Checkpoint)
+		}
+		text := describeState(live, now)
+		since := cli.RoundDuration(max(0, now.Sub(live.Since)))
+		switch {
+		case live.Since.IsZero():
+		case live.State == bridge.StatePaused && live.PausedUntil != bridge.Forever:
+			text = strings.Replace(text, "paused", "paused "+since+" ago", 1)
+		default:
+			text += ", for " + since
 		}
 		return fmt.Sprintf("%s (by %s)", text, s.Live.Owner)
 	case paused:

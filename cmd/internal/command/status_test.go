@@ -36,6 +36,8 @@ func TestStatusRows(t *testing.T) {
 	fresh.Cursor, fresh.PositionTime = "", 0
 	drained.Drained = true
 	paused.PausedUntil, paused.Seq = bridge.Forever, 6
+	expiring := live(bridge.StatePaused, time.Minute)
+	expiring.Version.Seq, expiring.PausedUntil = 6, now.Add(time.Minute).UnixMilli()
 	for name, test := range map[string]struct {
 		live       *bridge.Status
 		checkpoint *bridge.Checkpoint
@@ -46,6 +48,10 @@ func TestStatusRows(t *testing.T) {
 			"speed":     "120 events/s over the last 10 s, caught up in about 2m30s (3x real time)",
 			"committed": "entry 1.5, page 0, 99 events up to the cursor, 0s ago", "published": "1,234 events by this owner since its start",
 		}},
+		"committed since the report": {live(bridge.StateRunning, 6*time.Minute), committed(5 * time.Minute), map[string]string{
+			"state": "behind 5m0s, for 1h0m (by one)", "position": "2026-11-20 12:55:00Z, 5m0s behind",
+		}},
+		"paused for a time": {expiring, paused, map[string]string{"state": "paused 1h0m ago until 2026-11-20 13:01:00Z (1m0s left) (by one)"}},
 		"caught up, the last page was empty": {live(bridge.StateIdle, 0), committed(5 * time.Minute), map[string]string{
 			"state": "caught up, for 1h0m (by one)", "position": "2026-11-20 13:00:00Z, at the end of the export", "speed": "120 events/s over the last 10 s",
 		}},
@@ -58,7 +64,7 @@ func TestStatusRows(t *testing.T) {
 		"nothing is read yet": {nil, fresh, map[string]string{"position": "the start of the export: the earliest event"}},
 	} {
 		report := control.NewReport("events", bridge.ExactlyOnce)
-		report.Live, report.Checkpoint, report.MembersKnown = test.live, test.checkpoint, true
+		report.Live, report.Checkpoint, report.MembersKnown = test.live, control.Mask(test.checkpoint), true
 		report.Measure(now)
 		s := streamStatus{report}
 		got := make(map[string]string)
@@ -140,5 +146,34 @@ func TestStatusWithoutServers(t *testing.T) {
 			t.Errorf("an interrupted watch without %s: exit code %d, %s", name, code, stderr.String())
 		}
 		w.env[variable] = before
+	}
+}
+
+// TestJSONHidesTheCursor: JSON goes to logs and tickets, so it has the cursor's hash
+// alone.
+func TestJSONHidesTheCursor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["HTTP_ADDR"], w.env["EXPORT_PAGE_SIZE"] = "off", "2"
+	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
+		t.Fatalf("run: %+v", got)
+	}
+	if got := runProgram(t, w.env, "cursor", "reset", "--to-current", "--execute"); got.code != cli.ExitOK { // the history has every change
+		t.Fatalf("reset: %+v", got)
+	}
+	cursor := strings.TrimSpace(runProgram(t, w.env, "cursor", "show", "--raw").stdout)
+	if cursor == "" {
+		t.Fatal("there is no cursor to hide")
+	}
+	for _, args := range []string{"status", "cursor show", "cursor list", "cursor history"} {
+		got := runProgram(t, w.env, append(strings.Fields(args), "--json")...)
+		if got.code != cli.ExitOK || !strings.Contains(got.stdout, `"cursor_hash": "`+bridge.CursorHash(cursor)) {
+			t.Errorf("%s --json lacks the hash of the cursor: %+v", args, got)
+		}
+		for _, secret := range []string{cursor, `"cursor":`, `"tail":`} {
+			if strings.Contains(got.stdout, secret) {
+				t.Errorf("%s --json shows %s: %s", args, secret, got.stdout)
+			}
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/control"
 	"exportbridge/bridge/exportapi/exportsim"
 )
 
@@ -30,10 +31,12 @@ func (s *stage) command(code int, args ...string) (*program, time.Duration) {
 // checkpoint returns the committed one.
 func (s *stage) checkpoint() bridge.Checkpoint {
 	s.t.Helper()
-	var shown struct{ Checkpoint bridge.Checkpoint }
-	p, _ := s.command(0, "cursor", "show", "--json")
-	decode(s.t, p.stdout(), &shown)
-	return shown.Checkpoint
+	p, _ := s.command(0, "cursor", "export")
+	c, err := control.ReadExport(bytes.NewReader(p.stdout()))
+	if err != nil {
+		s.t.Fatalf("read the exported cursor: %v", err)
+	}
+	return c
 }
 
 func decode(t *testing.T, raw []byte, into any) {
