@@ -299,7 +299,11 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 		if err := t.begin(ctx, spans, from); err != nil {
 			return err
 		}
-		if err := t.merged(ctx, spans, t.show, t.flush); err != nil {
+		show := t.show
+		if from.kind == fromTime {
+			show = since(time.UnixMilli(from.n), show)
+		}
+		if err := t.merged(ctx, spans, show, t.flush); err != nil {
 			return err
 		}
 	}
@@ -310,6 +314,17 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 		return err
 	}
 	return t.follow(ctx, spans, t.show, t.flush)
+}
+
+// since drops records that are older: Kafka finds the first record of a time, and
+// event times behind it may be earlier.
+func since(at time.Time, show func(*kgo.Record) error) func(*kgo.Record) error {
+	return func(r *kgo.Record) error {
+		if r.Timestamp.Before(at) {
+			return nil
+		}
+		return show(r)
+	}
 }
 
 func (t *tailer) show(r *kgo.Record) error {

@@ -319,3 +319,23 @@ func TestRecordJSON(t *testing.T) {
 		t.Errorf("a tombstone: %s", got)
 	}
 }
+
+// TestTailSince: event times need not rise, so records after the first one of a time
+// can be older.
+func TestTailSince(t *testing.T) {
+	t.Parallel()
+	kafka := servers.EmbeddedKafka(t)
+	if err := kafka.CreateTopic("export.events", 1, map[string]string{"retention.ms": "-1"}); err != nil {
+		t.Fatal(err)
+	}
+	now, client := time.Now(), servers.Client(t, kafka.ListenAddrs()[0])
+	for i, age := range []time.Duration{time.Hour, time.Minute, 50 * time.Minute, 30 * time.Second} {
+		r := eventRecord(0, i, "k", fmt.Sprint(i))
+		r.Timestamp = now.Add(-age)
+		produce(t, client, r)
+	}
+	got := runProgram(t, map[string]string{"KAFKA_BROKERS": kafka.ListenAddrs()[0]}, "tail", "-n", "10", "-o", "@-2m", "-f", `%v\n`)
+	if got.code != cli.ExitOK || got.stdout != "1\n3\n" {
+		t.Errorf("%+v, want the records 1 and 3", got)
+	}
+}
