@@ -317,22 +317,30 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 		{"copies", number(r.Again) + " duplicate records"},
 		{"late", latenessText(r, o.late)},
 	}
-	for _, e := range r.MissingEvents {
-		rows = append(rows, [2]string{"missing", eventText(&e)})
-	}
-	for _, e := range r.ExtraEvents {
-		rows = append(rows, [2]string{"extra", eventText(&e)})
-	}
+	rows = append(rows, eventRows("missing", r.MissingEvents, r.Missing)...)
+	rows = append(rows, eventRows("extra", r.ExtraEvents, r.Extra)...)
 	if r.Repair != nil {
 		rows = append(rows, repairRows(r.Repair, o.execute)...)
 	}
 	switch {
 	case r.Position < r.To:
-		rows = append(rows, [2]string{"note", "the live stream is before the end of the range: missing events can be on their way"})
+		rows = append(rows, [2]string{"note", "the stream has not reached the end of the range yet; it can still publish the missing events"})
 	case !r.AtEnd:
-		rows = append(rows, [2]string{"note", "the live stream has not caught up: missing events can be on their way"})
+		rows = append(rows, [2]string{"note", "the stream has not caught up; it can still publish the missing events"})
 	}
 	return cli.PrintFields(a.Stdout, rows, a.Width())
+}
+
+// eventRows lists the first events of a finding, and says how many there are besides.
+func eventRows(name string, first []reconcile.Event, all int64) [][2]string {
+	var rows [][2]string
+	for i := range first {
+		rows = append(rows, [2]string{name, eventText(&first[i])})
+	}
+	if more := all - int64(len(first)); more > 0 {
+		rows = append(rows, [2]string{"", "and " + humanize.Comma(more) + " more"})
+	}
+	return rows
 }
 
 func eventText(e *reconcile.Event) string {
@@ -386,7 +394,7 @@ func repairRows(r *reconcile.Repaired, executed bool) [][2]string {
 		text string
 	}{
 		{r.Live, "left to the running stream"},
-		{r.Unproven, "without an ingestion time: they can be on their way; --execute waits for a running bridge to decide"},
+		{r.Unproven, "without an ingestion time: the stream can still publish them; --execute waits for a running bridge to decide"},
 		{r.Before, "published by an earlier repair and no longer in the topic"},
 		{r.Refused, "cannot be published"},
 	} {

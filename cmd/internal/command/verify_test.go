@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/reconcile"
 	"exportbridge/cmd/internal/cli"
@@ -30,5 +32,19 @@ func TestVerifyErrors(t *testing.T) {
 	}
 	if exit, ok := errors.AsType[*cli.Error](verifyError(bridge.ErrFenced)); !ok || exit.Code != cli.ExitNotOwner {
 		t.Errorf("fenced: %+v", exit)
+	}
+}
+
+// TestEventRows: a list that is cut says so.
+func TestEventRows(t *testing.T) {
+	t.Parallel()
+	first := []reconcile.Event{{ID: "a"}, {ID: "b"}}
+	for all, want := range map[int64][][2]string{
+		2:    {{"extra", "a  without a time"}, {"extra", "b  without a time"}},
+		1166: {{"extra", "a  without a time"}, {"extra", "b  without a time"}, {"", "and 1,164 more"}},
+	} {
+		if diff := cmp.Diff(want, eventRows("extra", first, all)); diff != "" {
+			t.Errorf("%d events (-want +got):\n%s", all, diff)
+		}
 	}
 }
