@@ -109,6 +109,7 @@ type publisher struct {
 	calls     int
 	marks     map[string][]byte
 	published []string // items
+	indexes   []int    // of the items on their pages
 	sources   []bridge.SourceIdentity
 }
 
@@ -134,6 +135,7 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 	}
 	p.marks[mark] = slices.Clone(value)
 	p.published, p.sources = append(p.published, string(e.Raw)), append(p.sources, page.Source)
+	p.indexes = append(p.indexes, e.Index)
 	if f, ok := p.fails[p.calls]; ok && f == bridgetest.Persisted {
 		return bridge.Receipt{}, bridgetest.ErrDown
 	}

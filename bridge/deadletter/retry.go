@@ -169,7 +169,7 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		if err != nil {
 			return nil, "", &unusable{"its bytes are not an item: " + err.Error()}
 		}
-		page.Source = l.Source
+		page.Source, page.Events[0].Index = l.Source, l.Index
 		return page, "", nil
 	case l.CursorLost:
 		return nil, "", &unusable{"its cursor was too long to be kept"}

@@ -23,7 +23,7 @@ func TestRetry(t *testing.T) {
 		w := newWorld(t)
 		places := []deadletter.Place{
 			w.whole(item("a"), bridge.DefectTime),
-			w.add(item("b"), "eb-reason", "bad-timestamp", "ce_source", "/a%2Fb/web%20shop/events"),
+			w.add(item("b"), "eb-reason", "bad-timestamp", "eb-index", "7", "ce_source", "/a%2Fb/web%20shop/events"),
 		}
 		w.publisher.rehearsal = true
 		w.must(places, deadletter.WouldPublish, deadletter.WouldPublish)
@@ -38,6 +38,9 @@ func TestRetry(t *testing.T) {
 		}
 		if !slices.Equal(w.publisher.published, []string{item("a"), item("b")}) || w.publisher.sources[1] != (bridge.SourceIdentity{Organization: "a/b", Application: "web shop"}) {
 			t.Errorf("published %v of %v", w.publisher.published, w.publisher.sources)
+		}
+		if w.publisher.indexes[1] != 7 {
+			t.Errorf("an error would name item %d, want 7", w.publisher.indexes[1])
 		}
 		// The form of a mark is kept for ever.
 		mark := fmt.Sprintf(`{"v":1,"topic":"dlq.export.events","written":%d,"id":"a","item":"afe677844772d1ddf499f5c03eab22b1","at":%d,"by":"a test"}`,

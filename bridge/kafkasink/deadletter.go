@@ -174,8 +174,13 @@ func (l *deadLetter) message(x *session) string {
 	}
 }
 
-// nameItem identifies an item in messages.
+// nameItem identifies an item in messages. A page without a cursor is the first one,
+// or a dead letter's item alone.
 func nameItem(page *bridge.Page, ev *bridge.Event) string {
 	id := ev.AppendRecordID(nil)
-	return fmt.Sprintf("item %d of the page at cursor %q, id %q", ev.Index, bridge.CursorHash(page.At.Cursor), id[:min(len(id), maxKeptHeader)])
+	place := ""
+	if page.At.Cursor != "" {
+		place = fmt.Sprintf(" of the page at cursor %q", bridge.CursorHash(page.At.Cursor))
+	}
+	return fmt.Sprintf("item %d%s, id %q", ev.Index, place, id[:min(len(id), maxKeptHeader)])
 }
