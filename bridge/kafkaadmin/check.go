@@ -149,8 +149,8 @@ func (s *Stream) checkTopic(t *kafkaclient.Topic, events bool) []Finding {
 	if err := s.CanPublish(t); err != nil {
 		return []Finding{failed(s.Fault(err, t.Name))}
 	}
-	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, at most %s per message, writable",
-		t.Name, len(t.Partitions), t.Replication(), bytesText(t.Settings.MaxMessage))}}
+	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %s, at most %s per message, writable",
+		t.Name, sizeText(t), bytesText(t.Settings.MaxMessage))}}
 	if !t.Settings.Known {
 		found = append(found, Finding{
 			Level: LevelWarn, Hint: s.GrantRead(t.Name),
@@ -203,6 +203,17 @@ func (s *Stream) checkHeld(ctx context.Context, client *kafkaclient.Client, desc
 	return found
 }
 
+// sizeText counts the partitions and replicas of a topic.
+func sizeText(t *kafkaclient.Topic) string {
+	counted := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return strconv.Itoa(n) + " " + what + "s"
+	}
+	return counted(len(t.Partitions), "partition") + ", " + counted(t.Replication(), "replica")
+}
+
 // checkReplicas checks the replication of a topic.
 func (s *Stream) checkReplicas(t *kafkaclient.Topic) []Finding {
 	var found []Finding
@@ -226,8 +237,8 @@ func (s *Stream) checkCheckpoints(t *kafkaclient.Topic) []Finding {
 	if err := s.CanCheckpoint(t); err != nil {
 		return []Finding{failed(s.Fault(err, t.Name))}
 	}
-	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas; checkpoints of %s are in partition %d",
-		t.Name, len(t.Partitions), t.Replication(), s.Name, kafkaclient.CheckpointPartition(s.Name))}}
+	found := []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %s; checkpoints of %s are in partition %d",
+		t.Name, sizeText(t), s.Name, kafkaclient.CheckpointPartition(s.Name))}}
 	lag, known := t.Millis("min.compaction.lag.ms")
 	switch {
 	case !t.Settings.Known:
@@ -253,7 +264,7 @@ func (s *Stream) checkJobs(t *kafkaclient.Topic) []Finding {
 		f := s.Fault(err, t.Name)
 		return []Finding{{Level: LevelWarn, Text: "replay, backfill and repairs: " + f.Error(), Hint: f.Hint}}
 	}
-	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %d partitions, %d replicas, for replay, backfill and repairs", t.Name, len(t.Partitions), t.Replication())}}
+	return []Finding{{Level: LevelOK, Text: fmt.Sprintf("topic %s: %s, for replay, backfill and repairs", t.Name, sizeText(t))}}
 }
 
 // checkTransactions checks the stream's transactional id and

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -32,9 +33,25 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 	wrong := &Error{Code: ExitUsage, Err: err}
 	if s != nil {
 		a.Warn(s) // what is missing may be there under a misspelt name
-		wrong.Hint = "exportbridge config docs"
+		wrong.Hint = "set " + wrongSettings(err) + "; exportbridge config docs describes the settings"
 	}
 	return s, wrong
+}
+
+// wrongSettings names the variables of an error, if it has some.
+func wrongSettings(err error) string {
+	var names []string
+	if all, ok := errors.AsType[config.Problems](err); ok {
+		for _, p := range all {
+			if p.Variable != "" && !slices.Contains(names, p.Variable) {
+				names = append(names, p.Variable)
+			}
+		}
+	}
+	if len(names) == 0 || len(names) > 3 {
+		return "correct values"
+	}
+	return strings.Join(names, ", ")
 }
 
 // LogSettings is Settings for a command that logs to Stderr: where the log is JSON,

@@ -164,26 +164,28 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	l.check(found)
 	l.check(map[string]bridge.Problems{"": s.validate(need)})
 	l.checkTwins(s.Streams, need)
-	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams)
+	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams, "KAFKA_TOPIC", func(st *Stream) string { return defaultTopic(st.Name) })
+	s.Effective = withTopics(s.Effective, s.Streams, "KAFKA_DLQ_TOPIC", func(st *Stream) string { return st.Kafka.DeadTopic() })
 	s.Warnings = append(s.Warnings, checkReadable(s.Effective)...)
 	return s, l.err(vars)
 }
 
-// withTopics replaces the missing default of KAFKA_TOPIC with the streams' topics.
-func withTopics(rows []Setting, streams []Stream) []Setting {
-	i := slices.IndexFunc(rows, func(row Setting) bool { return row.Variable == "KAFKA_TOPIC" && row.Origin == FromDefault })
+// withTopics replaces the missing default of a variable with the streams' topics.
+func withTopics(rows []Setting, streams []Stream, variable string, topic func(*Stream) string) []Setting {
+	i := slices.IndexFunc(rows, func(row Setting) bool { return row.Variable == variable && row.Origin == FromDefault })
 	if i < 0 {
 		return rows
 	}
 	var topics []Setting
-	for _, st := range streams {
-		own := streamPrefix(st.Name) + "KAFKA_TOPIC"
+	for s := range streams {
+		st := &streams[s]
+		own := streamPrefix(st.Name) + variable
 		if len(streams) == 1 {
-			own = "KAFKA_TOPIC"
+			own = variable
 			rows[i].Variable = ""
 		}
 		if !slices.ContainsFunc(rows, func(row Setting) bool { return row.Variable == own }) {
-			topics = append(topics, Setting{Variable: own, Value: defaultTopic(st.Name), Origin: FromDefault})
+			topics = append(topics, Setting{Variable: own, Value: topic(st), Origin: FromDefault})
 		}
 	}
 	return slices.Concat(rows[:i], topics, rows[i+1:])

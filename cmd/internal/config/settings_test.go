@@ -237,6 +237,8 @@ func TestEffective(t *testing.T) {
 		{Variable: "REDIS_URL", Value: "redis://user:***@host:6379/0", Origin: FromEnv, Secret: true},
 		{Variable: "STREAM_EVENTS_KAFKA_TOPIC", Value: "export.events", Origin: FromDefault},
 		{Variable: "STREAM_USERS_KAFKA_TOPIC", Value: "u", Origin: FromEnv},
+		{Variable: "STREAM_EVENTS_KAFKA_DLQ_TOPIC", Value: "dlq.export.events", Origin: FromDefault},
+		{Variable: "STREAM_USERS_KAFKA_DLQ_TOPIC", Value: "dlq.u", Origin: FromDefault},
 		{Variable: "EXPORT_PREFETCH_BYTES", Value: "16MiB", Origin: FromDefault},
 	} {
 		if diff := cmp.Diff(want, got[want.Variable]); diff != "" {
