@@ -56,7 +56,7 @@ func TestOverlap(t *testing.T) {
 		"a range of nobody":            {100, 120, live, nil, true},
 		"a backfill's":                 {99, 120, live, []string{"backfill aaaaaa (running) covers "}, true},
 		"the stream's":                 {140, 151, live, []string{"stream events exports events from "}, true},
-		"an epoch's before":            {100, 121, live, []string{"before it was reset to epoch 1 or later"}, true},
+		"an epoch's before":            {100, 121, live, []string{"before its reset (1.0 or later)"}, true},
 		"between two epochs":           {131, 150, live, nil, true},
 		"both":                         {50, 500, live, []string{"stream events exports", "backfill aaaaaa"}, true},
 		"of a stream that never began": {50, 500, nil, []string{"backfill aaaaaa"}, false},

@@ -70,8 +70,8 @@ func (j *Job) overlapWith(c *bridge.Checkpoint, newest bool) string {
 	text := fmt.Sprintf("stream %s exports events from %s on", j.Stream, bound(c.Origin.Start))
 	switch {
 	case !newest:
-		return fmt.Sprintf("stream %s published %s to %s before it was reset to epoch %d or later", j.Stream,
-			bound(c.Origin.Start), bound(position), c.Epoch+1)
+		return fmt.Sprintf("before its reset (%d.0 or later), stream %s published %s to %s", c.Epoch+1, j.Stream,
+			bound(c.Origin.Start), bound(position))
 	case j.From > position:
 		return text + " and will publish this range itself; its position is " + bound(position)
 	}

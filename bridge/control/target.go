@@ -331,7 +331,7 @@ func (t Import) plan(ctx context.Context, c *Controller, from base) (*Move, erro
 	if len(differs) > 0 && !t.AcceptOther {
 		return nil, &ForeignCursorError{Differences: differs}
 	}
-	m := newMove(fmt.Sprintf("cursor of entry %s of stream %s, exported from there", in.Version, in.Stream),
+	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),
 		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages}, Repeats{})
 	m.Notes = differs
 	known := c.countCursor(ctx, from, m)

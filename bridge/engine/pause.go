@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"fmt"
+	"errors"
 	"time"
 
 	"exportbridge/bridge"
@@ -23,10 +23,11 @@ func (f *follower) checkPaused() (bool, error) {
 		}
 		return false, nil
 	}
-	until := f.e.cfg.words(bridge.HintResume)
+	text, how := "the stream is paused", []any{"checkpoint", f.at.cp.Version.String(), "hint", f.e.cfg.words(bridge.HintResume)}
 	f.schedule.due = now.Add(pauseLook)
 	if f.at.cp.PausedUntil != bridge.Forever {
-		until = describeInstant(f.at.cp.PausedUntil)
+		until := describeInstant(f.at.cp.PausedUntil)
+		text, how = text+" until "+until, append(how, "until", until)
 		if end := time.UnixMilli(f.at.cp.PausedUntil); end.Before(f.schedule.due) {
 			f.schedule.due = end
 		}
@@ -34,11 +35,11 @@ func (f *follower) checkPaused() (bool, error) {
 	if f.e.cfg.bounded() {
 		return true, f.e.blocked(&bridge.Fault{
 			Class: bridge.Permanent, Code: "paused", Reason: bridge.ReasonPaused, Advice: bridge.HintResume,
-			Err: fmt.Errorf("the stream is paused until %s", until),
+			Err: errors.New(text),
 		})
 	}
 	if f.state != bridge.StatePaused {
-		f.log.Info("stream paused", "until", until, "checkpoint", f.at.cp.Version.String())
+		f.log.Info("stream paused", how...)
 	}
 	f.setState(bridge.StatePaused, nil)
 	return true, nil

@@ -5,8 +5,8 @@ import "exportbridge/bridge"
 // EngineHints says what the engine advises, by this program's commands and
 // settings.
 var EngineHints = map[bridge.Hint]string{
-	bridge.HintAhead:                  "run exportbridge cursor history, then exportbridge cursor reset: another bridge or a restored Redis wrote a newer checkpoint",
-	bridge.HintCheckpointBehind:       "find out what Kafka lost, then set BRIDGE_ON_CHECKPOINT_LOSS=kafka (duplicates are possible) or redis (loss is possible), or run exportbridge cursor reset",
+	bridge.HintAhead:                  "see exportbridge cursor history, since another bridge or a restored Redis wrote a newer checkpoint, then set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
+	bridge.HintCheckpointBehind:       "find out what Kafka lost, then set BRIDGE_ON_CHECKPOINT_LOSS=kafka (duplicates are possible) or redis (loss is possible), or set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
 	bridge.HintCheckpointTopicLost:    "restore the topic if it was deleted; after an upgrade from a version without it: exportbridge topics create --execute. Without the topic, the checkpoint in Redis is used",
 	bridge.HintCheckpointTopicMissing: "check the topic name, KAFKA_CHECKPOINT_TOPIC; if it is right: exportbridge topics create --execute",
 	bridge.HintCheckpointUnknown:      "wait: the search is repeated every minute; or set the position: exportbridge cursor reset --to-earliest (or --to-datetime TIME, --to-latest) --execute",
@@ -17,11 +17,11 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintCheckpointLost:         "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
 	bridge.HintCursorRefused:          "move the cursor, which the API rejects: exportbridge cursor rewind --shift-by -1, whose error names an entry if a reset set the cursor; or exportbridge cursor reset --to-datetime TIME",
 	bridge.HintCursorTooLong:          "ask the operator of the API for shorter cursors: this one is too long for a request",
-	bridge.HintCycle:                  "skip the cycle: exportbridge cursor reset --to-datetime or --to-cursor",
+	bridge.HintCycle:                  "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",
 	bridge.HintDeadLetters:            "inspect them: exportbridge tail --dlq",
 	bridge.HintForeign:                "choose another CURSOR_PREFIX or stream name, or upgrade exportbridge: the store holds other data under this name, which is not overwritten",
 	bridge.HintMapping:                "run exportbridge check --sample 5 to see how items are read, and set EXPORT_ITEM_TIME, EXPORT_ITEM_TIME_FORMAT or EXPORT_RESOURCE; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, exportbridge cursor reset --to-datetime skips them",
-	bridge.HintMaxEvents:              "start again to continue: --max-events was reached",
+	bridge.HintMaxEvents:              "start again to continue, since --max-events was reached",
 	bridge.HintNoPosition:             "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest) --execute",
 	bridge.HintOrigin:                 "restore the setting, choose another stream name, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",
 	bridge.HintOtherTopic:             "check KAFKA_TOPIC. To continue in this topic and keep the position: exportbridge cursor reset --to-current --execute. If these are two deployments, give each its own stream name, or its own KAFKA_CHECKPOINT_TOPIC, BRIDGE_GROUP and CURSOR_PREFIX",
@@ -32,9 +32,9 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintSharedID:               "compare values, not only ce_id, to deduplicate; BRIDGE_ON_SHARED_ID decides how these events are published",
 	bridge.HintSource:                 "correct EXPORT_API_KEY or EXPORT_URL, which belong to another application, or accept the change and keep the position: exportbridge cursor reset --to-current --execute",
 	bridge.HintStartLater:             "run exportbridge cursor reset --to-datetime TIME --execute",
-	bridge.HintTail:                   "move on with exportbridge cursor reset --to-datetime or --to-cursor: the API lists more items under one cursor than can be remembered",
+	bridge.HintTail:                   "move on with exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute: the API lists more items under one cursor than can be remembered",
 	bridge.HintTopicLost:              "restore the topic if possible; or publish everything again: exportbridge cursor reset --to-earliest --execute; or keep the position: exportbridge cursor reset --to-current --execute, then exportbridge verify --repair --from TIME --to TIME --execute publishes missing events",
-	bridge.HintTwoHistories:           "choose one of the two histories in exportbridge cursor history, then run exportbridge cursor reset",
-	bridge.HintUntil:                  "raise --until to continue: it was reached",
-	bridge.HintUntilBefore:            "raise --until to continue: it was reached before",
+	bridge.HintTwoHistories:           "compare the two histories with exportbridge cursor history, then set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
+	bridge.HintUntil:                  "raise --until to continue, since it was reached",
+	bridge.HintUntilBefore:            "raise --until to continue, since it was reached before",
 }
