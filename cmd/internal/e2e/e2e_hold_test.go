@@ -213,7 +213,7 @@ func TestE2ECursorFiles(t *testing.T) {
 	s.wantSaid(p, "no such file")
 
 	p, _ = s.command(0, "cursor", "import", file)
-	s.wantSaid(p, "cursor of entry "+at.Version.String(), "dry run: nothing was changed")
+	s.wantSaid(p, "the exported cursor: entry "+at.Version.String(), "dry run: nothing was changed")
 	p, _ = s.command(0, "cursor", "import", file, "--execute", "--reason", "back to the copy")
 	if now := s.checkpoint(); now.Epoch != 1 || now.Cursor != at.Cursor || now.Events != at.Events || now.Change.Reason != "back to the copy" {
 		t.Errorf("%s leads to %+v, want the position of %+v", tail(p.stdout()), now, at)
