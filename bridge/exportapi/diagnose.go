@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/itemtime"
 )
 
 // diagnose says what is wrong with how an item is read, and which setting to
@@ -59,9 +60,9 @@ func plausible(ms int64) bool {
 }
 
 // likelyFormat returns the format in which a value is a plausible time.
-func likelyFormat(v *value) (timeFormat, bool) {
-	for f := formatMillis; f <= formatRFC3339; f++ {
-		if ms, ok := f.millis(v); ok && plausible(ms) {
+func likelyFormat(v *value) (itemtime.Format, bool) {
+	for f := itemtime.Millis; f <= itemtime.RFC3339; f++ {
+		if ms, ok := v.millis(f); ok && plausible(ms) {
 			return f, true
 		}
 	}
@@ -118,7 +119,7 @@ func valueOf(decoded any) *value {
 // foundTime is a member of an item that looks like its time.
 type foundTime struct {
 	pointer string
-	format  timeFormat
+	format  itemtime.Format
 	rank    int
 }
 
@@ -143,7 +144,7 @@ func findTimes(item any, above string, level int) (found []foundTime) {
 		v := valueOf(object[name])
 		format, ok := likelyFormat(v)
 		named := timeName.MatchString(name)
-		if !ok || !named && format != formatRFC3339 || strings.Contains(name, ",") { // a comma separates pointers
+		if !ok || !named && format != itemtime.RFC3339 || strings.Contains(name, ",") { // a comma separates pointers
 			continue
 		}
 		rank := 3 * level

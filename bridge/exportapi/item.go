@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/itemtime"
 )
 
 // objectReader reads selected values of an object in one pass. The last of
@@ -108,7 +109,7 @@ type itemReader struct {
 	objectReader
 	ids, types, subjects, times []slot
 	key                         slot
-	format                      timeFormat
+	format                      itemtime.Format
 	timeOptional                bool
 }
 
@@ -145,7 +146,7 @@ func (r *itemReader) fill(e *bridge.Event) {
 	for _, s := range r.times {
 		if v := &r.values[s]; v.present() {
 			var ok bool
-			if e.Time, ok = r.format.millis(v); !ok {
+			if e.Time, ok = v.millis(r.format); !ok {
 				e.Time, e.Defect = 0, bridge.DefectTime
 			}
 			return
@@ -163,7 +164,7 @@ type ingestionReader struct {
 	scan   scanner
 	item   objectReader
 	slots  []slot
-	format timeFormat
+	format itemtime.Format
 }
 
 func (r *ingestionReader) init(cfg *Config, preset resource) (err error) {
@@ -191,7 +192,7 @@ func (r *ingestionReader) read(item []byte) int64 {
 	}
 	for _, s := range r.slots {
 		if v := &r.item.values[s]; v.present() {
-			ms, _ := r.format.millis(v)
+			ms, _ := v.millis(r.format)
 			return ms
 		}
 	}

@@ -1,45 +1,29 @@
 package exportapi
 
-// timeFormat is the format of the times of an item.
-type timeFormat uint8
-
-const (
-	formatMillis timeFormat = iota
-	formatSeconds
-	formatMicros
-	formatRFC3339
-)
+import "exportbridge/bridge/exportapi/internal/itemtime"
 
 // timeFormats are the values of EXPORT_ITEM_TIME_FORMAT. Without times the
 // format does not matter.
-var timeFormats = map[string]timeFormat{"": formatMillis, "ms": formatMillis, "s": formatSeconds, "us": formatMicros, "rfc3339": formatRFC3339, none: formatMillis}
-
-// String returns the value of EXPORT_ITEM_TIME_FORMAT.
-func (f timeFormat) String() string { return [...]string{"ms", "s", "us", "rfc3339"}[f] }
-
-// The range of times, but for integers in milliseconds: the years 1 to 9999 in
-// milliseconds since the epoch. A number beyond it is one of another unit.
-const (
-	minMillis = -62_135_596_800_000
-	maxMillis = 253_402_300_799_999
-)
+var timeFormats = map[string]itemtime.Format{
+	"": itemtime.Millis, "ms": itemtime.Millis, "s": itemtime.Seconds, "us": itemtime.Micros, "rfc3339": itemtime.RFC3339, none: itemtime.Millis,
+}
 
 // longestTime bounds the text of a time with its escapes; six bytes a character.
 const longestTime = 6 * 64
 
 // millis returns a time in milliseconds since the epoch, rounded down. It does
 // not allocate.
-func (f timeFormat) millis(v *value) (int64, bool) {
-	if f == formatMillis {
+func (v *value) millis(f itemtime.Format) (int64, bool) {
+	if f == itemtime.Millis {
 		if n, ok := v.integer(); ok {
 			return n, true
 		}
 	}
-	return f.parse(v)
+	return v.parseTime(f)
 }
 
-// parse is millis for all but integers in milliseconds.
-func (f timeFormat) parse(v *value) (int64, bool) {
+// parseTime is millis for all but integers in milliseconds.
+func (v *value) parseTime(f itemtime.Format) (int64, bool) {
 	var memory [longestTime]byte
 	text := v.raw
 	switch {
@@ -50,168 +34,5 @@ func (f timeFormat) parse(v *value) (int64, bool) {
 	case v.kind != kindString && v.kind != kindNumber:
 		return 0, false
 	}
-	var ms int64
-	ok := false
-	switch {
-	case f != formatRFC3339:
-		ms, ok = f.decimal(text, v.kind == kindNumber)
-	case v.kind != kindNumber:
-		ms, ok = parseRFC3339(text)
-	}
-	if !ok || ms < minMillis || ms > maxMillis {
-		return 0, false
-	}
-	return ms, true
-}
-
-// mostDigits is how many digits of an integer always fit 64 bits.
-const mostDigits = 18
-
-// decimal parses digits with an optional fraction in the format's unit, and a
-// minus sign if it may be signed. An exponent is none: its digits are not exact.
-func (f timeFormat) decimal(text []byte, signed bool) (ms int64, ok bool) {
-	negative := signed && len(text) > 0 && text[0] == '-'
-	if negative {
-		text = text[1:]
-	}
-	end, ok := skipDigits(text, 0)
-	if !ok || end > mostDigits {
-		return 0, false
-	}
-	whole, fraction := digits(text[:end]), text[end:]
-	if len(fraction) > 0 {
-		if fraction[0] != '.' {
-			return 0, false
-		}
-		if end, ok = skipDigits(fraction, 1); !ok || end < len(fraction) {
-			return 0, false
-		}
-		fraction = fraction[1:]
-	}
-	inexact := false // something is left below a millisecond
-	switch f {
-	case formatSeconds:
-		if whole > maxMillis/1000 {
-			return 0, false
-		}
-		ms = 1000*whole + thousandths(fraction)
-		fraction = fraction[min(3, len(fraction)):]
-	case formatMicros:
-		ms, inexact = whole/1000, whole%1000 != 0
-	default:
-		ms = whole
-	}
-	if !negative {
-		return ms, true
-	}
-	for _, c := range fraction {
-		inexact = inexact || c != '0'
-	}
-	if inexact {
-		ms++
-	}
-	return -ms, true
-}
-
-// digits returns the value of at most mostDigits digits.
-func digits(text []byte) (n int64) {
-	for _, c := range text {
-		n = 10*n + int64(c-'0')
-	}
-	return n
-}
-
-// thousandths returns the first three digits of a fraction.
-func thousandths(fraction []byte) (n int64) {
-	for i := range 3 {
-		n *= 10
-		if i < len(fraction) {
-			n += int64(fraction[i] - '0')
-		}
-	}
-	return n
-}
-
-// parseRFC3339 parses an RFC 3339 time. T and Z may be small, T may be a space,
-// and the offset may lack its colon, as in ISO 8601.
-func parseRFC3339(b []byte) (ms int64, ok bool) {
-	const date = len("2006-01-02T15:04:05")
-	if len(b) <= date || b[4] != '-' || b[7] != '-' || b[13] != ':' || b[16] != ':' || b[10] != 'T' && b[10] != 't' && b[10] != ' ' {
-		return 0, false
-	}
-	century, ok1 := twoDigits(b, 0)
-	year, ok2 := twoDigits(b, 2)
-	month, ok3 := twoDigits(b, 5)
-	day, ok4 := twoDigits(b, 8)
-	hour, ok5 := twoDigits(b, 11)
-	minute, ok6 := twoDigits(b, 14)
-	second, ok7 := twoDigits(b, 17)
-	year += 100 * century
-	ok = ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7
-	if !ok || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) ||
-		hour > 23 || minute > 59 || second > 59 {
-		return 0, false
-	}
-	rest := b[date:]
-	ms = ((daysSinceEpoch(year, month, day)*24+hour)*60+minute)*60_000 + second*1000
-	if rest[0] == '.' {
-		end, ok := skipDigits(rest, 1)
-		if !ok {
-			return 0, false
-		}
-		ms += thousandths(rest[1:end])
-		rest = rest[end:]
-	}
-	offset, ok := zoneMinutes(rest)
-	return ms - offset*60_000, ok
-}
-
-// zoneMinutes parses the offset of an RFC 3339 time.
-func zoneMinutes(b []byte) (minutes int64, ok bool) {
-	if len(b) == 1 {
-		return 0, b[0] == 'Z' || b[0] == 'z'
-	}
-	if len(b) < len("+0700") || b[0] != '+' && b[0] != '-' {
-		return 0, false
-	}
-	at := 3
-	if b[at] == ':' {
-		at++
-	}
-	if len(b) != at+2 {
-		return 0, false
-	}
-	hour, ok1 := twoDigits(b, 1)
-	minute, ok2 := twoDigits(b, at)
-	minutes = 60*hour + minute
-	if b[0] == '-' {
-		minutes = -minutes
-	}
-	return minutes, ok1 && ok2 && hour <= 23 && minute <= 59
-}
-
-// twoDigits returns the number of the two digits at i.
-func twoDigits(b []byte, i int) (n int64, ok bool) {
-	tens, ones := b[i]-'0', b[i+1]-'0'
-	return int64(tens)*10 + int64(ones), tens <= 9 && ones <= 9
-}
-
-func daysIn(year, month int64) int64 {
-	if month == 2 && year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-		return 29
-	}
-	return [...]int64{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}[month-1]
-}
-
-// daysSinceEpoch returns the days from 1970-01-01 to a date of the Gregorian
-// calendar, of the years 0 to 9999. Its years begin in March, so that the leap
-// day is their last.
-func daysSinceEpoch(year, month, day int64) int64 {
-	month -= 3
-	if month < 0 {
-		month += 12
-		year--
-	}
-	year += 400 // above 0, by a whole cycle of leap years
-	return 365*year + year/4 - year/100 + year/400 + (153*month+2)/5 + day - 1 - 719_468 - 146_097
+	return f.Parse(text, v.kind == kindNumber)
 }

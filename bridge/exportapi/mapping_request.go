@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/itemtime"
 )
 
 // RequestMapping selects how the API is asked. The zero value is that of
@@ -44,11 +45,11 @@ func defaultRequests() RequestMapping {
 	}
 }
 
-func (m *RequestMapping) posts() bool            { return m.Method == http.MethodPost }
-func (m *RequestMapping) startParam() string     { return cmp.Or(m.StartParam, "start") }
-func (m *RequestMapping) endParam() string       { return cmp.Or(m.EndParam, "end") }
-func (m *RequestMapping) timeFormat() timeFormat { return timeFormats[m.TimeFormat] }
-func (m *RequestMapping) maxPageSize() int       { return cmp.Or(m.MaxPageSize, maxPageSize) }
+func (m *RequestMapping) posts() bool                 { return m.Method == http.MethodPost }
+func (m *RequestMapping) startParam() string          { return cmp.Or(m.StartParam, "start") }
+func (m *RequestMapping) endParam() string            { return cmp.Or(m.EndParam, "end") }
+func (m *RequestMapping) timeFormat() itemtime.Format { return timeFormats[m.TimeFormat] }
+func (m *RequestMapping) maxPageSize() int            { return cmp.Or(m.MaxPageSize, maxPageSize) }
 
 func (m *RequestMapping) cursorStatuses() []string {
 	if len(m.CursorStatuses) == 0 {
@@ -82,7 +83,7 @@ func (c *Config) refuse(at bridge.Position) error {
 
 // widens reports whether the API returns events outside of a window.
 func (m *RequestMapping) widens() bool {
-	return m.EndInclusive || m.timeFormat() == formatSeconds
+	return m.EndInclusive || m.timeFormat() == itemtime.Seconds
 }
 
 // bounds returns the parameters of the position's bounds. In whole seconds they
@@ -96,7 +97,7 @@ func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	}
 	if at.End != 0 {
 		end := at.End
-		if m.timeFormat() == formatSeconds {
+		if m.timeFormat() == itemtime.Seconds {
 			end += 999
 		}
 		bounds = append(bounds, param{m.endParam(), m.formatTime(end)})
@@ -107,11 +108,11 @@ func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 // formatTime formats milliseconds since the epoch.
 func (m *RequestMapping) formatTime(ms int64) string {
 	switch m.timeFormat() {
-	case formatSeconds:
+	case itemtime.Seconds:
 		return strconv.FormatInt(time.UnixMilli(ms).Unix(), 10)
-	case formatMicros:
+	case itemtime.Micros:
 		return strconv.FormatInt(ms, 10) + "000"
-	case formatRFC3339:
+	case itemtime.RFC3339:
 		return time.UnixMilli(ms).UTC().Format(rfc3339Millis)
 	}
 	return strconv.FormatInt(ms, 10)
@@ -124,7 +125,7 @@ func (m *RequestMapping) trim(p *bridge.Page) {
 	if !p.At.Window || !m.widens() {
 		return
 	}
-	widened := m.timeFormat() == formatSeconds
+	widened := m.timeFormat() == itemtime.Seconds
 	kept := p.Events[:0]
 	for i := range p.Events {
 		e := &p.Events[i]

@@ -12,6 +12,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
+	"exportbridge/bridge/exportapi/internal/itemtime"
 )
 
 // paramEvents is the parameter of the event types.
@@ -127,7 +128,7 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 		body[r.cfg.CursorParam] = unquoteCursor(at.Cursor)
 	}
 	for _, b := range r.cfg.bounds(at) {
-		if body[b.name] = b.value; r.cfg.timeFormat() != formatRFC3339 {
+		if body[b.name] = b.value; r.cfg.timeFormat() != itemtime.RFC3339 {
 			body[b.name] = json.Number(b.value)
 		}
 	}
