@@ -68,7 +68,7 @@ func Variables() []Variable { return slices.Clone(variables()) }
 var variables = sync.OnceValue(func() []Variable {
 	var vars []Variable
 	for _, part := range []any{
-		exportapi.DefaultConfig(), defaultWindow, engine.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
+		defaultProfile, exportapi.DefaultConfig(), defaultWindow, engine.DefaultConfig(), kafkasink.DefaultConfig(), cursorstore.DefaultConfig(),
 		defaultProcess, ops.DefaultConfig(),
 	} {
 		vars = append(vars, variablesOf(reflect.ValueOf(part))...)
@@ -218,8 +218,15 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 
 // fillExport fills the settings of the export API.
 func (l *loader) fillExport(st *Stream) {
+	selected := defaultProfile
+	l.fill(&selected, st.Name)
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(&st.Export, st.Name)
+	for name, example := range profiles[selected.Profile].examples {
+		if from, ok := places[name]; ok && from.kind == FromDefault {
+			l.add(name, fmt.Sprintf("%s is not set, and the profile %s has no default, for example %s=%s", name, selected.Profile, name, example))
+		}
+	}
 	st.Export.APIKeyFile = places[keyVariable].rereadable()
 	st.Export.TLSCertFile, st.Export.TLSKeyFile = places["EXPORT_TLS_CERT"].rereadable(), places["EXPORT_TLS_KEY"].rereadable()
 	l.chooseResource(st, places["EXPORT_RESOURCE"])

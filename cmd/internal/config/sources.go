@@ -16,6 +16,7 @@ const (
 	FromEnv     Origin = "env"
 	FromEnvFile Origin = "env-file"
 	FromFile    Origin = "file" // named by <VARIABLE>_FILE
+	FromProfile Origin = "profile"
 	FromDefault Origin = "default"
 )
 
@@ -72,9 +73,26 @@ func (s sources) get(name string) (string, Origin, bool) {
 	return "", FromDefault, false
 }
 
-// find returns the text that a variable is set to, for one stream ("" for
-// none), or "" and fromDefault. Its errors name the variable.
+// find returns the text that a variable is set to, or else its value in the
+// profile, for one stream ("" for none), or "" and FromDefault. Its errors name
+// the variable.
 func (s sources) find(v *Variable, stream string) (string, place, error) {
+	text, from, err := s.given(v, stream)
+	if err != nil || from.kind != FromDefault || v.Name == profileVariable {
+		return text, from, err
+	}
+	named, selected, err := s.given(&Variable{Name: profileVariable, stream: true}, stream)
+	if err != nil || selected.kind == FromDefault {
+		return "", from, nil // said of the profile itself
+	}
+	if value, ok := profiles[named].values[v.Name]; ok {
+		return value, place{kind: FromProfile, name: v.Name, path: named}, nil
+	}
+	return "", from, nil
+}
+
+// given returns the text that a variable is set to.
+func (s sources) given(v *Variable, stream string) (string, place, error) {
 	names := []string{v.Name}
 	if v.stream && stream != "" {
 		names = []string{streamPrefix(stream) + v.Name, v.Name}

@@ -63,6 +63,13 @@ func TestDocumentCommands(t *testing.T) {
 			s.give(strings.TrimSpace(line), words(args))
 		}
 	}
+	for _, block := range documentBlocks(t, "ini") {
+		for line := range strings.Lines(block) {
+			if name, _, _ := strings.Cut(line, "="); !strings.Contains(known, "| `"+strings.TrimSuffix(name, "_FILE")+"` ") {
+				t.Errorf("%s: there is no such setting", line)
+			}
+		}
+	}
 	if len(given) < 20 {
 		t.Errorf("only %d commands are found", len(given))
 	}

@@ -24,7 +24,7 @@ func newConfigCommand(a *cli.App) *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a))
+	cmd.AddCommand(newConfigShowCommand(a), newConfigDocsCommand(a), newConfigEnvCommand(a), newConfigSchemaCommand(a), newConfigProfileCommand(a))
 	return cmd
 }
 
@@ -69,6 +69,31 @@ func showSettings(a *cli.App, s *config.Settings, asJSON bool) error {
 		table = append(table, []string{row.Variable, row.Shown(), strings.TrimSpace(string(row.Origin) + " " + row.From)})
 	}
 	return a.PrintTable(table)
+}
+
+func newConfigProfileCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "profile [NAME]",
+		Short: "Print a profile, or list the profiles",
+		Long: `Print the settings of a profile as an environment file: commented out what the
+profile sets by itself, and with an example what it cannot know. Without a name,
+list the profiles. EXPORT_PROFILE selects one.`,
+		Example: `  exportbridge config profile
+  exportbridge config profile okta-system-log > okta.env`,
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: config.ProfileNames(),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.PrintTable(a.Stdout, config.Profiles(), a.Width())
+			}
+			text, ok := config.Profile(args[0])
+			if !ok {
+				return cli.WrongUsage("exportbridge config profile", "%q is not a profile; one of: %s", args[0], strings.Join(config.ProfileNames(), ", "))
+			}
+			_, err := io.WriteString(a.Stdout, text)
+			return err
+		},
+	}
 }
 
 // Where the settings table goes in a text.

@@ -1,0 +1,84 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestProfiles loads every profile with its examples, and with something of its
+// own set.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	names := make(map[string]*Variable)
+	for _, v := range variables() {
+		names[v.Name] = &v
+	}
+	if got := names[profileVariable].Values; !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(ProfileNames()))) || got[0] != ProfileNames()[0] {
+		t.Errorf("%s takes %q, the profiles are %q", profileVariable, got, ProfileNames())
+	}
+	for name, p := range profiles {
+		environ := []string{profileVariable + "=" + name, "EXPORT_API_KEY=k"}
+		for variable, example := range p.examples {
+			environ = append(environ, variable+"="+example)
+		}
+		s, err := Load(Sources{Environ: environ}, UsesAll)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for variable, value := range p.values {
+			v := names[variable]
+			if v == nil {
+				t.Errorf("%s: %s is no setting", name, variable)
+				continue
+			}
+			if value == v.def {
+				t.Errorf("%s: %s=%s is the default", name, variable, value)
+			}
+			i := slices.IndexFunc(s.Effective, func(row Setting) bool { return row.Variable == variable })
+			if row := s.Effective[i]; row.Value != value && !row.Secret || row.Origin != FromProfile || row.From != name {
+				t.Errorf("%s: %s is %+v, want %s", name, variable, row, value)
+			}
+		}
+	}
+}
+
+// TestProfileGivesWay: what is set takes precedence, each stream has its own
+// profile, and what a profile cannot know must be set.
+func TestProfileGivesWay(t *testing.T) {
+	t.Parallel()
+	environ := []string{
+		"BRIDGE_STREAMS=a,b", "STREAM_A_EXPORT_PROFILE=okta-system-log", "STREAM_A_EXPORT_URL=https://acme.okta.com", "STREAM_A_EXPORT_ITEM_TYPE=/severity",
+		"EXPORT_RESOURCE=events", "EXPORT_API_KEY=k",
+	}
+	s, err := Load(Sources{Environ: environ}, UsesAll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := s.Streams[0].Export, s.Streams[1].Export
+	if a.Path != "/api/v1/logs" || a.KeyPrefix != "SSWS" || a.ItemType[0] != "/severity" || s.Streams[0].Kafka.Key != "/actor/id" {
+		t.Errorf("stream a has %+v", a)
+	}
+	if b.Path != "" || b.KeyPrefix != "" || s.Streams[1].Kafka.Key != "/userId" {
+		t.Errorf("stream b has %+v", b)
+	}
+	_, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=auth0-logs", "EXPORT_API_KEY=k"}}, UsesAll)
+	for variable := range profiles["auth0-logs"].examples {
+		if want := fmt.Sprintf("%s is not set, and the profile auth0-logs has no default", variable); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=okta", "EXPORT_API_KEY=k"}}, UsesAll); err == nil || !strings.Contains(err.Error(), `"okta" is not one of: croct, okta-system-log`) {
+		t.Errorf("an unknown profile: %v", err)
+	}
+	for _, name := range ProfileNames() {
+		if text, ok := Profile(name); !ok || !strings.Contains(text, "EXPORT_PROFILE="+name) {
+			t.Errorf("%s prints %q", name, text)
+		}
+	}
+	if _, ok := Profile("okta"); ok {
+		t.Error("okta is a profile")
+	}
+}

@@ -1,0 +1,168 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/cmd/internal/config"
+)
+
+// newestFirst is the form that cannot be followed.
+const newestFirst = "newest-first"
+
+// TestE2EForms follows every form of export API with the settings that the
+// simulator prints for it, and those of a service with the service's profile:
+// while it grows, through kills, and back by a rewind.
+func TestE2EForms(t *testing.T) {
+	t.Parallel()
+	for _, name := range exportsim.FormNames()[1:] {
+		if name == newestFirst {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			followForm(t, name)
+		})
+	}
+}
+
+func followForm(t *testing.T, name string) {
+	n, kills := int(size(t, "E2E_EVENTS", 1000, 4000)), int(size(t, "E2E_KILLS", 2, 20))
+	form, _ := exportsim.FormNamed(name)
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: n, Rate: 50, Latency: 2 * time.Millisecond, Form: form})
+	s.simulateForm(name)
+	for range kills {
+		run := s.run()
+		s.awaitPublished(20)
+		run.kill()
+	}
+	s.finish()
+	followed := s.readForm()
+	followed.wantAll(max(n, len(followed.copies)), 0)
+
+	p, _ := s.command(0, "cursor", "rewind", "--shift-by", "-2", "--execute", "--json")
+	var plan struct {
+		RepeatsMax *int64 `json:"repeats_max"`
+	}
+	decode(t, p.stdout(), &plan)
+	s.finish()
+	again := s.readForm()
+	again.wantAll(max(n, len(again.copies)), again.twice())
+	if plan.RepeatsMax == nil || again.twice() == 0 || int64(again.twice()) > *plan.RepeatsMax {
+		t.Errorf("a rewind by two pages repeated %d events, its plan is %s", again.twice(), p.stdout())
+	}
+	if len(again.copies) <= n {
+		t.Errorf("nothing of the growth came: %d events", len(again.copies))
+	}
+	s.verifyForm(form)
+	t.Logf("e2e: form %s: %d events, %d kills, 0 lost, 0 twice, %d repeated by a rewind", name, len(again.copies), kills, again.twice())
+}
+
+// simulateForm starts the simulator with a form, and takes the settings that it
+// prints. Of a service with a profile, the profile's are used.
+func (s *stage) simulateForm(name string) {
+	s.t.Helper()
+	s.simulate("--form", name)
+	var printed map[string]string
+	eventually(s.t, stepTimeout, "the settings of the form", func() bool {
+		printed = make(map[string]string)
+		for line := range strings.Lines(string(s.sim.stdout())) {
+			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.HasPrefix(key, "EXPORT_") || strings.HasPrefix(key, "KAFKA_") {
+				printed[key] = strings.Trim(value, "'")
+			}
+		}
+		return printed["EXPORT_API_KEY"] != "" || printed["EXPORT_AUTH"] == "none"
+	})
+	delete(s.settings, "EXPORT_API_KEY")
+	known, service := config.Profile(name)
+	for key, value := range printed {
+		// A profile comments out what it sets by itself.
+		if !service || !strings.Contains(known, "#"+key+"=") || key == "EXPORT_PARAMS" {
+			s.settings[key] = value
+		}
+	}
+	if service {
+		s.settings["EXPORT_PROFILE"] = name
+		s.settings["EXPORT_RATE_LIMIT"] = "1000/s" // in place of the service's
+	}
+	s.settings["EXPORT_PAGE_SIZE"] = "50"
+}
+
+// readForm judges the topic: each record is an item of the form, byte for byte,
+// and an event has one id.
+func (s *stage) readForm() *contents {
+	s.t.Helper()
+	c := newContents(s.t.Errorf)
+	ids := make(map[string]int)
+	s.eachRecord(s.topic, func(r *kgo.Record) {
+		c.records++
+		var item struct{ Event json.RawMessage }
+		if err := json.Unmarshal(r.Value, &item); err != nil {
+			s.t.Errorf("offset %d: %v", r.Offset, err)
+			return
+		}
+		i, ok := exportsim.IndexOf(item.Event)
+		if !ok || !bytes.Equal(r.Value, s.truth.Event(i)) {
+			if c.wrong++; c.wrong < maxComplaints {
+				s.t.Errorf("offset %d holds %s, event %d is %s", r.Offset, r.Value, i, s.truth.Event(i))
+			}
+			return
+		}
+		id := ""
+		for _, h := range r.Headers {
+			if h.Key == "ce_id" {
+				id = string(h.Value)
+			}
+		}
+		if other, taken := ids[id]; id == "" || taken && other != i {
+			s.t.Errorf("events %d and %d have the ce_id %q", i, other, id)
+		}
+		ids[id] = i
+		for len(c.copies) <= i {
+			c.copies = append(c.copies, 0)
+		}
+		c.copies[i]++
+	})
+	if len(ids) != len(c.copies) {
+		s.t.Errorf("%d ids of %d events", len(ids), len(c.copies))
+	}
+	return c
+}
+
+// verifyForm compares the topic with the API, if the form has bounds.
+func (s *stage) verifyForm(form exportsim.Form) {
+	s.t.Helper()
+	const noBounds = 1
+	code := 0
+	if form.StartParam == "none" || form.EndParam == "none" {
+		code = noBounds
+	}
+	from, to := s.truth.EventTime(0), s.truth.EventTime(s.config.Events/2)
+	p, _ := s.command(code, "verify", "--from", from.UTC().Format(time.RFC3339), "--to", to.UTC().Format(time.RFC3339))
+	if code == noBounds && !bytes.Contains(p.stderr(), []byte("_PARAM=none")) {
+		s.t.Errorf("verify without bounds says %s", p.stderr())
+	}
+}
+
+// TestE2ENewestFirst: an API that lists backwards is refused before it is
+// followed into the past.
+func TestE2ENewestFirst(t *testing.T) {
+	t.Parallel()
+	form, _ := exportsim.FormNamed(newestFirst)
+	s := newStage(t, startServers(t, owned{}), exportsim.Config{Events: 1000, Form: form})
+	s.simulateForm(newestFirst)
+	run := s.run("--once")
+	run.wantExit(5, stepTimeout)
+	if said := string(run.stderr()); !strings.Contains(said, "newest first") {
+		t.Errorf("it says %s", said)
+	}
+	if c := s.readForm(); c.records > 0 {
+		t.Errorf("%d records were published", c.records)
+	}
+}
