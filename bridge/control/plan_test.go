@@ -368,9 +368,11 @@ func TestHistory(t *testing.T) {
 		if err != nil || h.Stored != 0 || len(h.Entries) != 5 || h.Entries[0].Version != all.Entries[0].Version || !strings.Contains(h.Note, "Redis does not answer") {
 			t.Errorf("while Redis is away: %+v, %v", h, err)
 		}
-		h, err = r.History(t.Context(), bridge.HistoryQuery{Since: time.UnixMilli(all.Entries[4].WrittenAt)})
-		if err != nil || len(h.Entries) < 4 || h.Entries[len(h.Entries)-1].WrittenAt < all.Entries[4].WrittenAt {
-			t.Errorf("since the fifth: %d entries, %v", len(h.Entries), err)
+		// Redis and the topic keep different commits of a second.
+		fifth := all.Entries[4].WrittenAt
+		h, err = r.History(t.Context(), bridge.HistoryQuery{Since: time.UnixMilli(fifth)})
+		if err != nil || len(h.Entries) == 0 || h.Entries[len(h.Entries)-1].WrittenAt < fifth || h.Entries[len(h.Entries)-1].WrittenAt/1000 != fifth/1000 {
+			t.Errorf("since the fifth, %d: %+v, %v", fifth, h.Entries, err)
 		}
 		r.kafka.unreadable = errors.New("no leader")
 		if _, err := r.History(t.Context(), bridge.HistoryQuery{}); !errors.Is(err, bridgetest.ErrDown) || !strings.Contains(err.Error(), "no leader") {
