@@ -29,15 +29,8 @@ func newWorld(t *testing.T, addrs []string, partitions int32) *world {
 	w := &world{T: t, topic: fmt.Sprintf("t%d", time.Now().UnixNano())}
 	w.client = w.open(addrs)
 	w.admin = kadm.NewClient(w.client)
-	w.create(partitions)
+	kafkatest.CreateTopic(t, addrs, w.topic, partitions, nil)
 	return w
-}
-
-func (w *world) create(partitions int32) {
-	w.Helper()
-	if _, err := w.admin.CreateTopic(w.Context(), partitions, 1, nil, w.topic); err != nil {
-		w.Fatal(err)
-	}
 }
 
 func (w *world) open(addrs []string, opts ...kgo.Opt) *kgo.Client {

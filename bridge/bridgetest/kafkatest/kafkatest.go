@@ -120,7 +120,8 @@ func (s *Server) Cluster() *kfake.Cluster { return s.kfk }
 // Stop has it go away.
 func (s *Server) Stop() { s.kfk.Close() }
 
-// CreateTopic creates a topic and waits until all brokers know it.
+// CreateTopic creates a topic and waits until its leaders answer for it: on
+// Apache Kafka a broker has told of a topic before it serves it.
 func CreateTopic(t *testing.T, brokers []string, topic string, partitions int32, configs map[string]*string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
@@ -132,9 +133,9 @@ func CreateTopic(t *testing.T, brokers []string, topic string, partitions int32,
 	if _, err := admin.CreateTopic(t.Context(), partitions, -1, configs, topic); err != nil {
 		t.Fatalf("create topic %s: %v", topic, err)
 	}
-	Eventually(t, "know topic "+topic, func() (bool, error) { // brokers hear of it later
-		topics, err := admin.ListTopics(t.Context(), topic)
-		return err == nil && topics.Has(topic) && len(topics[topic].Partitions) == int(partitions), err
+	Eventually(t, "know topic "+topic, func() (bool, error) {
+		ends, err := admin.ListEndOffsets(t.Context(), topic)
+		return err == nil && ends.Error() == nil && len(ends[topic]) == int(partitions), err
 	})
 }
 

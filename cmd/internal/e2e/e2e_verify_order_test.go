@@ -39,7 +39,7 @@ func TestE2EVerifyAhead(t *testing.T) {
 			s.run("--max-events", fmt.Sprint(passed)).wantExit(0, stepTimeout)
 			window := []string{"verify", "--from", s.timeOf(0), "--to", s.truth.EventTime(n).UTC().Format(time.RFC3339Nano), "--repair"}
 			p, _ := s.command(3, window...)
-			s.wantSaid(p, "2,800", "can be on")
+			s.wantSaid(p, "2,800", "can still publish")
 			if schema == exportsim.Schema07 {
 				p, _ = s.command(1, append(window, "--execute")...)
 				s.wantSaid(p, "missing events lack an ingestion time", "no process runs stream events", "exportbridge run")
