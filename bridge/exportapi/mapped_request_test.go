@@ -27,6 +27,9 @@ func TestMappedRequests(t *testing.T) {
 		}
 		return vars
 	}
+	alone := func(pairs ...string) map[string]string {
+		return with(append(pairs, "EXPORT_CURSOR_ALONE", "true", "EXPORT_PARAMS", "a=1")...)
+	}
 	at := func(cursor string) bridge.Position {
 		w := window
 		w.Cursor = cursor
@@ -49,17 +52,28 @@ func TestMappedRequests(t *testing.T) {
 		"static":                    {vars: with("EXPORT_PARAMS", "a=b%2Cc%26,a=2\nd="), at: bridge.Position{Cursor: "c"}, query: "after=c&a=b%2Cc%26&a=2&d=&n=7"},
 		"static, key":               {vars: with("EXPORT_PARAMS", "z=1", "EXPORT_KEY_QUERY", "k"), at: bridge.Position{Cursor: "c"}, query: "after=c&k=sk-test%2FKey%2B93%3D%2541&n=7&z=1"},
 
-		"POST":                {vars: with("EXPORT_METHOD", "POST"), at: at("c<&>"), body: `{"after":"c<&>","from":1700000000001,"to":1700000001002,"n":7}`},
-		"POST, key in query":  {vars: with("EXPORT_METHOD", "POST", "EXPORT_KEY_QUERY", "k", "EXPORT_PARAMS", "z=1"), at: bridge.Position{}, query: "k=sk-test%2FKey%2B93%3D%2541", body: `{"n":7,"z":"1"}`},
-		"POST, RFC 3339":      {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339"), at: window, body: `{"from":"2023-11-14T22:13:20.001Z","to":"2023-11-14T22:13:21.002Z","n":7}`},
-		"POST, seconds":       {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "s"), at: window, body: `{"from":1700000000,"to":1700000002,"n":7}`},
-		"POST, integer":       {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890,"n":7}`},
-		"POST, zero":          {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "0"}, body: `{"after":0,"n":7}`},
-		"POST, digits":        {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"17"`}, body: `{"after":"17","n":7}`},
-		"POST, zeros":         {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "007"}, body: `{"after":"007","n":7}`},
-		"POST, a lone quote":  {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"`}, body: `{"after":"\"","n":7}`},
-		"POST, no page size":  {vars: with("EXPORT_METHOD", "POST", "EXPORT_PAGE_SIZE_PARAM", "none"), body: `{}`},
-		"POST, event types":   {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events", "EXPORT_EVENTS", "a,b"), body: `{"n":7,"events":["a","b"]}`},
+		"POST":                       {vars: with("EXPORT_METHOD", "POST"), at: at("c<&>"), body: `{"after":"c<&>","from":1700000000001,"to":1700000001002,"n":7}`},
+		"POST, key in query":         {vars: with("EXPORT_METHOD", "POST", "EXPORT_KEY_QUERY", "k", "EXPORT_PARAMS", "z=1"), at: bridge.Position{}, query: "k=sk-test%2FKey%2B93%3D%2541", body: `{"n":7,"z":"1"}`},
+		"POST, RFC 3339":             {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339"), at: window, body: `{"from":"2023-11-14T22:13:20.001Z","to":"2023-11-14T22:13:21.002Z","n":7}`},
+		"POST, seconds":              {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "s"), at: window, body: `{"from":1700000000,"to":1700000002,"n":7}`},
+		"POST, integer":              {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890,"n":7}`},
+		"POST, zero":                 {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "0"}, body: `{"after":0,"n":7}`},
+		"POST, digits":               {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"17"`}, body: `{"after":"17","n":7}`},
+		"POST, zeros":                {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "007"}, body: `{"after":"007","n":7}`},
+		"POST, a lone quote":         {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"`}, body: `{"after":"\"","n":7}`},
+		"POST, no page size":         {vars: with("EXPORT_METHOD", "POST", "EXPORT_PAGE_SIZE_PARAM", "none"), body: `{}`},
+		"POST, event types":          {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events", "EXPORT_EVENTS", "a,b"), body: `{"n":7,"events":["a","b"]}`},
+		"cursor alone":               {vars: alone(), at: at("c&"), query: "after=c%26"},
+		"cursor alone, no window":    {vars: alone(), at: bridge.Position{Cursor: "c&", Start: 1}, query: "after=c%26"},
+		"cursor alone, first":        {vars: alone(), at: window, query: "a=1&from=1700000000001&n=7&to=1700000001002"},
+		"cursor alone, key":          {vars: alone("EXPORT_KEY_QUERY", "k"), at: bridge.Position{Cursor: "c"}, query: "after=c&k=sk-test%2FKey%2B93%3D%2541"},
+		"cursor alone, key, bounds":  {vars: alone("EXPORT_KEY_QUERY", "k"), at: at("c"), query: "after=c&k=sk-test%2FKey%2B93%3D%2541"},
+		"cursor alone, event types":  {vars: alone("EXPORT_RESOURCE", "events", "EXPORT_EVENTS", "a,b"), at: at("c"), query: "after=c"},
+		"nothing but the cursor":     {vars: with("EXPORT_PAGE_SIZE_PARAM", "none"), at: bridge.Position{Cursor: "c"}, query: "after=c"},
+		"cursor alone, POST":         {vars: alone("EXPORT_METHOD", "POST"), at: at("c"), body: `{"after":"c"}`},
+		"cursor alone, POST, first":  {vars: alone("EXPORT_METHOD", "POST"), at: window, body: `{"a":"1","from":1700000000001,"to":1700000001002,"n":7}`},
+		"cursor alone, POST, digits": {vars: alone("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890}`},
+
 		"POST, no type named": {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events"), body: `{"n":7}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
@@ -103,7 +104,9 @@ func (r *requests) url(query url.Values) *url.URL {
 func (r *requests) query(at bridge.Position, size int) url.Values {
 	query := url.Values{}
 	if at.Cursor != "" {
-		query.Set(r.cfg.CursorParam, at.Cursor)
+		if query.Set(r.cfg.CursorParam, at.Cursor); r.cfg.CursorAlone {
+			return query
+		}
 	}
 	for _, b := range r.cfg.bounds(at) {
 		query.Set(b.name, b.value)
@@ -125,7 +128,9 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	body := make(map[string]any)
 	if at.Cursor != "" {
-		body[r.cfg.CursorParam] = unquoteCursor(at.Cursor)
+		if body[r.cfg.CursorParam] = unquoteCursor(at.Cursor); r.cfg.CursorAlone {
+			return json.Marshal(body)
+		}
 	}
 	for _, b := range r.cfg.bounds(at) {
 		if body[b.name] = b.value; r.cfg.timeFormat() != itemtime.RFC3339 {
@@ -154,7 +159,11 @@ func (r *requests) prepare() {
 	if name := r.cfg.keyParam(); name != "" {
 		r.secretParams.Set(name, r.auth.key())
 	}
-	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", "&" + r.url(r.query(bridge.Position{}, r.cfg.PageSize)).RawQuery}
+	beside := r.query(bridge.Position{}, r.cfg.PageSize)
+	if r.cfg.CursorAlone {
+		clear(beside)
+	}
+	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", strings.TrimSuffix("&"+r.url(beside).RawQuery, "&")}
 	header := http.Header{
 		"Accept":          {"application/json"},
 		"Accept-Encoding": {body.AcceptEncoding},

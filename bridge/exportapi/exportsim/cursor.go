@@ -24,6 +24,8 @@ const (
 	cursorSum  = 12
 	cursorBody = 1 + 6*8
 	cursorLen  = cursorSum + cursorBody
+	// sizeShift is where the page size is in the field of the next item.
+	sizeShift = 40
 )
 
 // chain identifies a sequence of pages. A cursor is valid only for its chain.
@@ -37,6 +39,7 @@ type chain struct {
 type place struct {
 	chain
 	next   int   // index of the next item
+	size   int   // items in a page; 0 where each request may say it
 	issued int64 // milliseconds; 0 where cursors do not expire
 	nonce  int64 // differs in cursors that name the same place, else 0
 }
@@ -56,7 +59,7 @@ func newCursors(seed uint64, ttl time.Duration) cursors {
 func (c cursors) encode(p place) string {
 	raw := make([]byte, cursorSum, cursorLen)
 	raw = append(raw, p.resource)
-	for _, field := range []int64{p.start, p.end, int64(p.filter), int64(p.next), p.issued, p.nonce} {
+	for _, field := range []int64{p.start, p.end, int64(p.filter), int64(p.next | p.size<<sizeShift), p.issued, p.nonce} {
 		raw = binary.BigEndian.AppendUint64(raw, uint64(field))
 	}
 	sum, body := raw[:cursorSum], raw[cursorSum:]
@@ -91,7 +94,8 @@ func (c cursors) decode(token string, now time.Time) (place, error) {
 	field := func(n int) int64 { return int64(binary.BigEndian.Uint64(body[1+8*n:])) }
 	p := place{
 		chain:  chain{resource: body[0], start: field(0), end: field(1), filter: uint64(field(2))},
-		next:   int(field(3)),
+		next:   int(field(3) & (1<<sizeShift - 1)),
+		size:   int(field(3) >> sizeShift),
 		issued: field(4),
 		nonce:  field(5),
 	}

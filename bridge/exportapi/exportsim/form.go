@@ -69,6 +69,9 @@ type Form struct {
 
 	// The names of the parameters; none where the API has no such parameter.
 	CursorParam, PageSizeParam, StartParam, EndParam string
+	// CursorAlone refuses a request with a cursor and any other parameter but
+	// the key. An opaque cursor then carries the page size too.
+	CursorAlone bool
 	// PhraseParam holds the bounds as created:>=TIME or created:FROM..TO, both
 	// inclusive, as dates or RFC 3339 times.
 	PhraseParam string
@@ -196,6 +199,7 @@ func (f Form) Settings(base string) []Setting {
 	if f.CursorIn != inLink && f.CursorIn != inNextURL {
 		add("EXPORT_CURSOR_PARAM", f.CursorParam, "cursor")
 	}
+	add("EXPORT_CURSOR_ALONE", strconv.FormatBool(f.CursorAlone), "false")
 	add("EXPORT_PAGE_SIZE_PARAM", f.PageSizeParam, "pageSize")
 	add("EXPORT_MAX_PAGE_SIZE", strconv.Itoa(f.MaxPageSize), strconv.Itoa(maxPageSize))
 	add("EXPORT_PAGE_SIZE", strconv.Itoa(f.MaxPageSize), strconv.Itoa(maxPageSize))

@@ -55,11 +55,21 @@ var forms = []Form{
 		PageSizeParam: "limit", StartParam: none, EndParam: none, Auth: none,
 	},
 	{
-		// The cursor goes back in a JSON object, as 1Password's Events API has it.
+		// The cursor goes back in a JSON object, beside the other parameters.
 		Name: "post", Method: "POST", Path: "/api/v2/events",
 		Item:   `{"uuid":"<id>","timestamp":"<rfc3339>","action":"<type>","actor":"<user>","event":<event>}`,
 		ItemID: "/uuid", ItemTime: "/timestamp", ItemTimeFormat: formatRFC3339, ItemType: "/action", ItemSubject: "/actor",
 		CursorField: "cursor", MoreField: "has_more",
+		PageSizeParam: "limit", StartParam: "start_time", EndParam: "end_time", TimeFormat: formatRFC3339,
+		KeyHeader: "Authorization", KeyPrefix: "Bearer",
+	},
+	{
+		// The first request says where to begin and how large pages are; those
+		// with a cursor have nothing else, as 1Password's Events API has it.
+		Name: "cursor-alone", Method: "POST", Path: "/api/v2/auditevents",
+		Item:   `{"uuid":"<id>","timestamp":"<rfc3339>","action":"<type>","actor":"<user>","event":<event>}`,
+		ItemID: "/uuid", ItemTime: "/timestamp", ItemTimeFormat: formatRFC3339, ItemType: "/action", ItemSubject: "/actor",
+		CursorField: "cursor", MoreField: "has_more", CursorAlone: true,
 		PageSizeParam: "limit", StartParam: "start_time", EndParam: "end_time", TimeFormat: formatRFC3339,
 		KeyHeader: "Authorization", KeyPrefix: "Bearer",
 	},

@@ -143,6 +143,12 @@ func formClients(t *testing.T, base string) map[string]*formClient {
 				c.body = `{"limit":100,"cursor":` + string(at(page, "cursor")) + `}`
 			},
 		},
+		"cursor-alone": {
+			method: "POST", url: "/api/v2/auditevents", body: `{"limit":100,"start_time":"2020-01-01T00:00:00Z"}`, header: bearer, items: member("items"),
+			turn: func(c *formClient, _ *http.Response, page []byte) {
+				c.body = `{"cursor":` + string(at(page, "cursor")) + `}`
+			},
+		},
 		"end-of-stream": {
 			url: "/api/v2/incremental/events/cursor?per_page=100", header: basic("agent@acme.example/token", "sesame"), items: member("events"),
 			turn: func(c *formClient, _ *http.Response, page []byte) {
@@ -302,6 +308,45 @@ func parseTime(t *testing.T, format string, find func(string) string) func(strin
 			}
 		}
 		return time.UnixMicro(n*unit.Microseconds() + micros).Truncate(time.Millisecond)
+	}
+}
+
+// A cursor carries the bounds and the page size, and takes nothing beside it.
+func TestCursorAlone(t *testing.T) {
+	t.Parallel()
+	form, _ := exportsim.FormNamed("cursor-alone")
+	h := newHandler(t, exportsim.Config{Form: form, Events: 300, APIKey: "k"})
+	ask := func(body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "/api/v2/auditevents", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer k")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	iso := func(i int) string { return h.EventTime(i).UTC().Format("2006-01-02T15:04:05.000Z") }
+	page := ask(`{"limit":7,"start_time":"` + iso(10) + `","end_time":"` + iso(30) + `"}`).Body.Bytes()
+	for due := 10; due < 30; {
+		items := list(at(page, "items"))
+		if want := min(7, 30-due); len(items) != want {
+			t.Fatalf("%d items from %d on, want %d: %s", len(items), due, want, page)
+		}
+		for _, item := range items {
+			if i, _ := exportsim.IndexOf(item); i != due {
+				t.Fatalf("event %d where %d is due", i, due)
+			}
+			due++
+		}
+		cursor := string(at(page, "cursor"))
+		for _, beside := range []string{`"limit":7`, `"start_time":"` + iso(10) + `"`, `"end_time":"` + iso(30) + `"`, `"any":"thing"`} {
+			if r := ask(`{"cursor":` + cursor + `,` + beside + `}`); r.Code != http.StatusBadRequest {
+				t.Errorf("%s beside the cursor gives %d", beside, r.Code)
+			}
+		}
+		r := ask(`{"cursor":` + cursor + `}`)
+		if page = r.Body.Bytes(); r.Code != http.StatusOK {
+			t.Fatalf("the cursor gives %d: %s", r.Code, page)
+		}
 	}
 }
 

@@ -146,6 +146,9 @@ func (p *pages) nextCursor(q query, e extent) (string, bool) {
 		return "", false
 	}
 	at := place{chain: q.chain, next: e.next}
+	if p.form.CursorAlone {
+		at.size = q.size
+	}
 	if e.low == e.high {
 		switch {
 		case p.config.FreshCursor:

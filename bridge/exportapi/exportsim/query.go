@@ -1,6 +1,7 @@
 package exportsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,6 +54,9 @@ func (p *pages) parseQuery(res *resource, r *http.Request) (query, error) {
 	q.newest = p.form.newestFirst(values)
 	q.to = res.among(p.world.limit)
 	if values.Has(p.form.CursorParam) {
+		if err := p.checkAlone(values); err != nil {
+			return query{}, err
+		}
 		if q.cursor, err = single(values, p.form.CursorParam); err != nil {
 			return query{}, err
 		}
@@ -114,6 +118,16 @@ func (p *pages) readBounds(q *query, values url.Values) error {
 	return nil
 }
 
+// checkAlone refuses what is beside a cursor that takes nothing beside it.
+func (p *pages) checkAlone(values url.Values) error {
+	for name := range values {
+		if p.form.CursorAlone && name != p.form.CursorParam && name != p.form.KeyQuery {
+			return invalid("The parameter %s must not be sent with %s.", name, p.form.CursorParam)
+		}
+	}
+	return nil
+}
+
 func (p *pages) readCursor(q *query, values url.Values) error {
 	altered := refusal{http.StatusBadRequest, "invalid-cursor", "The cursor is not valid."}
 	f := &p.form
@@ -139,7 +153,7 @@ func (p *pages) readCursor(q *query, values url.Values) error {
 		values.Has("events") && at.filter != q.filter:
 		return other
 	}
-	q.chain, q.issued = at.chain, at.issued
+	q.chain, q.issued, q.size = at.chain, at.issued, cmp.Or(at.size, q.size)
 	if q.newest {
 		q.to = at.next
 	} else {

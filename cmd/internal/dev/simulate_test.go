@@ -52,6 +52,7 @@ func TestFormSettings(t *testing.T) {
 	for name, want := range map[string]string{
 		"default":       "EXPORT_URL=http://api/x\nEXPORT_API_KEY=\n",
 		"last-item":     "EXPORT_CURSOR_IN=last-item\nEXPORT_CURSOR_FIELD=/seq\nEXPORT_CURSOR_PARAM=after_seq\n",
+		"cursor-alone":  "EXPORT_CURSOR_ALONE=true\n",
 		"end-of-stream": "EXPORT_MORE_FIELD='!end_of_stream'\n",
 		"auth0-logs":    "EXPORT_OAUTH2_TOKEN_URL=http://api/x/oauth/token\n",
 		"next-url":      "EXPORT_KEY_QUERY=api_key\nEXPORT_API_KEY=simulated\n",
