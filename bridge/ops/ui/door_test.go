@@ -53,7 +53,7 @@ func (d *door) Start(_ context.Context, p *backfill.Plan) error {
 	return nil
 }
 
-func (d *door) Trouble(string) string { return "" }
+func (d *door) Trouble(*backfill.Listed) string { return "" }
 
 // doorRecords are what the door's stream has in Kafka.
 type doorRecords struct{ *door }
