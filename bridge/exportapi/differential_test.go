@@ -60,6 +60,8 @@ func newRivals(t testing.TB) (all []rivals) {
 	add("users", "")
 	fields.ItemMapping = ItemMapping{ItemID: []string{"none"}, ItemTime: []string{"none"}, ItemType: []string{"none"}, ItemSubject: []string{"none"}}
 	add("events", "none")
+	fields.ItemMapping = ItemMapping{ItemTime: []string{"/closeTime", "/timestamp", "none"}}
+	add("events", "none")
 	fields = Config{ItemsField: "\ufffdx", CursorField: "items"}
 	add("events", "")
 	return all

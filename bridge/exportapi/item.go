@@ -115,7 +115,7 @@ type itemReader struct {
 
 func newItemReader(cfg *Config, preset resource) (itemReader, error) {
 	at := cfg.over(preset.pointers)
-	r := itemReader{timeOptional: preset.timeOptional || len(at.times) == 0, format: timeFormats[cfg.ItemTimeFormat]}
+	r := itemReader{timeOptional: at.timeOptional, format: timeFormats[cfg.ItemTimeFormat]}
 	var errs [5]error
 	r.ids, errs[0] = r.wantAll(at.ids)
 	r.types, errs[1] = r.wantAll(at.types)

@@ -42,9 +42,9 @@ func TestMappedRequests(t *testing.T) {
 		body  string // of a POST
 	}{
 		"milliseconds":              {vars: with(), at: window, query: "from=1700000000001&n=7&to=1700000001002"},
-		"seconds":                   {vars: with("EXPORT_TIME_FORMAT", "s"), at: window, query: "from=1700000000&n=7&to=1700000002"},
-		"whole seconds":             {vars: with("EXPORT_TIME_FORMAT", "s"), at: bridge.Position{Start: 1000, End: 2000, Window: true}, query: "from=1&n=7&to=2"},
-		"before 1970":               {vars: with("EXPORT_TIME_FORMAT", "s"), at: bridge.Position{Start: -1, End: -1, Window: true}, query: "from=-1&n=7&to=0"},
+		"seconds":                   {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: window, query: "from=1700000000&n=7&to=1700000002"},
+		"whole seconds":             {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: bridge.Position{Start: 1000, End: 2000, Window: true}, query: "from=1&n=7&to=2"},
+		"before 1970":               {vars: with("EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: bridge.Position{Start: -1, End: -1, Window: true}, query: "from=-1&n=7&to=0"},
 		"microseconds":              {vars: with("EXPORT_TIME_FORMAT", "us"), at: window, query: "from=1700000000001000&n=7&to=1700000001002000"},
 		"microseconds, the largest": {vars: with("EXPORT_TIME_FORMAT", "us"), at: bridge.Position{Start: bridge.MaxNumber}, query: "from=72057594037927936000&n=7"},
 		"RFC 3339":                  {vars: with("EXPORT_TIME_FORMAT", "rfc3339"), at: window, query: "from=2023-11-14T22%3A13%3A20.001Z&n=7&to=2023-11-14T22%3A13%3A21.002Z"},
@@ -55,7 +55,7 @@ func TestMappedRequests(t *testing.T) {
 		"POST":                       {vars: with("EXPORT_METHOD", "POST"), at: at("c<&>"), body: `{"after":"c<&>","from":1700000000001,"to":1700000001002,"n":7}`},
 		"POST, key in query":         {vars: with("EXPORT_METHOD", "POST", "EXPORT_KEY_QUERY", "k", "EXPORT_PARAMS", "z=1"), at: bridge.Position{}, query: "k=sk-test%2FKey%2B93%3D%2541", body: `{"n":7,"z":"1"}`},
 		"POST, RFC 3339":             {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339"), at: window, body: `{"from":"2023-11-14T22:13:20.001Z","to":"2023-11-14T22:13:21.002Z","n":7}`},
-		"POST, seconds":              {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "s"), at: window, body: `{"from":1700000000,"to":1700000002,"n":7}`},
+		"POST, seconds":              {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: window, body: `{"from":1700000000,"to":1700000002,"n":7}`},
 		"POST, integer":              {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890,"n":7}`},
 		"POST, zero":                 {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "0"}, body: `{"after":0,"n":7}`},
 		"POST, digits":               {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"17"`}, body: `{"after":"17","n":7}`},

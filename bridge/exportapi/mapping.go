@@ -15,7 +15,7 @@ const none = "none"
 // is that of the resource.
 type ItemMapping struct {
 	ItemID         []string `env:"EXPORT_ITEM_ID" stream:"yes" desc:"JSON pointers to the id of an item, the first with a value counts; none identifies items by the hash of their bytes; empty for the resource's" example:"/eventId,/id"`
-	ItemTime       []string `env:"EXPORT_ITEM_TIME" stream:"yes" desc:"JSON pointers to the time of an item, the first with a value counts; none for items without a time, whose records carry the publish time; empty for the resource's" example:"/timestamp"`
+	ItemTime       []string `env:"EXPORT_ITEM_TIME" stream:"yes" desc:"JSON pointers to the time of an item, the first with a value counts; none for items without a time, whose records carry the publish time, also as the last entry where an item may have none; empty for the resource's" example:"/timestamp"`
 	ItemTimeFormat string   `env:"EXPORT_ITEM_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339,none" desc:"format of the times of an item: milliseconds, seconds or microseconds since the epoch, as a number or its digits in a string, RFC 3339, or none"`
 	ItemIngested   []string `env:"EXPORT_ITEM_INGESTED" stream:"yes" desc:"JSON pointers to the time at which the API took an item in, in the same format, or none; empty for the resource's" example:"/systemTimestamp"`
 	ItemType       []string `env:"EXPORT_ITEM_TYPE" stream:"yes" desc:"JSON pointers to the type of an item, the end of ce_type, or none; empty for the resource's" example:"/payload/type"`
@@ -25,6 +25,8 @@ type ItemMapping struct {
 // pointers are the places of an item's values. Nil is no value.
 type pointers struct {
 	ids, times, ingested, types, subjects []string
+	// timeOptional is set where an item may not have a time, or not yet.
+	timeOptional bool
 }
 
 // Undated reports whether the items have no time: nothing can be said by it.
@@ -33,6 +35,15 @@ func (m *ItemMapping) Undated() bool {
 }
 
 func isNone(set []string) bool { return len(set) == 1 && set[0] == none }
+
+// orNone returns the pointers of a list that may end with none, and whether it
+// does: an item may have no such value.
+func orNone(set []string) (pointers []string, optional bool) {
+	if last := len(set) - 1; last > 0 && set[last] == none {
+		return set[:last], true
+	}
+	return set, false
+}
 
 // over returns the places where the settings replace the preset's.
 func (m *ItemMapping) over(preset pointers) pointers {
@@ -45,18 +56,21 @@ func (m *ItemMapping) over(preset pointers) pointers {
 		}
 		return preset
 	}
+	times, optional := orNone(m.ItemTime)
 	p := pointers{
-		ids: choose(m.ItemID, preset.ids), times: choose(m.ItemTime, preset.times), ingested: choose(m.ItemIngested, preset.ingested),
+		ids: choose(m.ItemID, preset.ids), times: choose(times, preset.times), ingested: choose(m.ItemIngested, preset.ingested),
 		types: choose(m.ItemType, preset.types), subjects: choose(m.ItemSubject, preset.subjects),
 	}
 	if m.ItemTimeFormat == none {
 		p.times, p.ingested = nil, nil
 	}
+	p.timeOptional = preset.timeOptional || optional || len(p.times) == 0
 	return p
 }
 
 // check reports all problems of the settings.
 func (m *ItemMapping) check(p *bridge.Problems) {
+	times, _ := orNone(m.ItemTime)
 	for _, s := range []struct {
 		variable string
 		set      []string
@@ -64,7 +78,7 @@ func (m *ItemMapping) check(p *bridge.Problems) {
 		isTime   bool
 	}{
 		{"EXPORT_ITEM_ID", m.ItemID, "/eventId,/id", false},
-		{"EXPORT_ITEM_TIME", m.ItemTime, "/timestamp", true},
+		{"EXPORT_ITEM_TIME", times, "/timestamp", true},
 		{"EXPORT_ITEM_INGESTED", m.ItemIngested, "/systemTimestamp", true},
 		{"EXPORT_ITEM_TYPE", m.ItemType, "/payload/type", false},
 		{"EXPORT_ITEM_SUBJECT", m.ItemSubject, "/userId", false},

@@ -431,7 +431,7 @@ func newOracleItem(cfg *Config, preset resource) (oracleItem, error) {
 	if cfg.ItemTimeFormat != "none" {
 		r.times = all(cfg.ItemTime, preset.times)
 	}
-	r.timeOptional = r.timeOptional || len(r.times) == 0
+	r.timeOptional = r.timeOptional || len(r.times) == 0 || slices.Contains(cfg.ItemTime, "none")
 	r.key = want(cfg.keyPointer())
 	return r, errors.Join(errs...)
 }

@@ -368,6 +368,10 @@ func TestMappedEvents(t *testing.T) {
 		"no time yet of a session": {
 			map[string]string{"EXPORT_RESOURCE": "sessions", "EXPORT_ITEM_TIME": "/a,/b"}, `{"a":null}`, event{absent, absent, absent, absent, bridge.NoTime, ""},
 		},
+		"a time or none, absent": {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"timestamp":1}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
+		"a time or none, null":   {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"b":null}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
+		"a time or none, there":  {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"b":7}`, event{absent, absent, absent, absent, 7, ""}},
+		"a time or none, broken": {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"b":"soon"}`, event{absent, absent, absent, absent, 0, bridge.DefectTime}},
 		"without times":          {map[string]string{"EXPORT_ITEM_TIME": "none"}, `{"timestamp":"x"}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
 		"without times, format":  {map[string]string{"EXPORT_ITEM_TIME_FORMAT": "none"}, `{"timestamp":"x"}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
 		"without the rest":       {map[string]string{"EXPORT_ITEM_ID": "none", "EXPORT_ITEM_TYPE": "none", "EXPORT_ITEM_SUBJECT": "none"}, `{"eventId":"e","userId":"u","timestamp":1,"payload":{"type":"t"}}`, event{absent, "u", absent, absent, 1, ""}},

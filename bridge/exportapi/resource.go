@@ -12,8 +12,6 @@ import (
 type resource struct {
 	path string
 	pointers
-	// timeOptional is set where an item may not have a time yet.
-	timeOptional bool
 }
 
 var presets = map[string]resource{
@@ -24,8 +22,8 @@ var presets = map[string]resource{
 		types:    []string{"/payload/type", "/payload/@type"},
 		subjects: subjects,
 	}},
-	"sessions": {path: "/session", timeOptional: true, pointers: pointers{times: []string{"/closeTime"}, ingested: ingested, subjects: subjects}},
-	"users":    {path: "/user", timeOptional: true, pointers: pointers{times: []string{"/lastModifiedTime"}, ingested: ingested, subjects: subjects}},
+	"sessions": {path: "/session", pointers: pointers{timeOptional: true, times: []string{"/closeTime"}, ingested: ingested, subjects: subjects}},
+	"users":    {path: "/user", pointers: pointers{timeOptional: true, times: []string{"/lastModifiedTime"}, ingested: ingested, subjects: subjects}},
 }
 
 var ingested, subjects = []string{"/systemTimestamp"}, []string{"/userId"}

@@ -3,6 +3,7 @@ package exportapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -182,6 +183,16 @@ func TestUnboundedAPI(t *testing.T) {
 		}
 		if _, err := c.Check(t.Context()); err != nil {
 			t.Errorf("%s: check: %v", name, err)
+		}
+	}
+	for name, bounded := range map[string]bool{"/timestamp": true, "/timestamp,none": false, "none": false} {
+		for _, wide := range []map[string]string{{"EXPORT_END_INCLUSIVE": "true"}, {"EXPORT_TIME_FORMAT": "s"}, nil} {
+			vars := map[string]string{"EXPORT_ITEM_TIME": name}
+			maps.Copy(vars, wide)
+			cfg := config(t, vars)
+			if err := cfg.Bounded(); (err == nil) != (bounded || wide == nil) || err != nil && !strings.Contains(err.Error(), "EXPORT_ITEM_TIME") {
+				t.Errorf("items with time %s, %v: %v", name, wide, err)
+			}
 		}
 	}
 	cfg := exportapi.DefaultConfig()

@@ -94,8 +94,11 @@ func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream, 
 // judged says whether all sampled items can be read. One that cannot is a
 // failure: the items of an export are usually alike.
 func judged(items []exportapi.SampledItem, st *config.Stream) finding {
-	first, unreadable, doubtful := -1, 0, 0
+	first, unreadable, doubtful, undated := -1, 0, 0, 0
 	for i := range items {
+		if items[i].Time == bridge.NoTime {
+			undated++
+		}
 		switch {
 		case items[i].Defect != bridge.DefectNone:
 			if unreadable++; unreadable == 1 {
@@ -125,8 +128,14 @@ func judged(items []exportapi.SampledItem, st *config.Stream) finding {
 			Level: levelWarn, Text: fmt.Sprintf("%d of the first %s are read with an unlikely time; item %d: %s", doubtful, all, first, items[first].Why),
 			Hint: items[first].Remedy,
 		}
-	case st.Export.Undated():
-		return finding{Level: levelOK, Text: all + " sampled, all readable, without a time: records carry the publish time"}
+	case undated == len(items):
+		f := finding{Level: levelOK, Text: all + " sampled, all readable, without a time: records carry the publish time"}
+		if !st.Export.Undated() {
+			f.Hint = "set EXPORT_ITEM_TIME if they have one"
+		}
+		return f
+	case undated > 0:
+		return finding{Level: levelOK, Text: fmt.Sprintf("%s sampled, all readable, %d without a time: their records carry the publish time", all, undated)}
 	}
 	return finding{Level: levelOK, Text: all + " sampled, all readable"}
 }
