@@ -18,6 +18,8 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
+	"exportbridge/bridge/exportapi/internal/itemtime"
+	"exportbridge/bridge/exportapi/internal/timeline"
 )
 
 // Client reads one resource of one export API. It implements bridge.Source.
@@ -141,10 +143,8 @@ func (c *Client) Decode(p *bridge.Page) error {
 	}
 	if err != nil {
 		c.early.Store(0)
-		return err
 	}
-	c.cfg.trim(p)
-	return nil
+	return err
 }
 
 // DecodeItem returns a page of one item, given as its bytes. Like Decode it is
@@ -197,8 +197,11 @@ func (c *Client) split(p *bridge.Page) error {
 			fault = schemaFault(fmt.Errorf("%w: the cursor read ahead differs from the parsed one", errNoPage))
 		}
 	}
-	if fault == nil && p.At.Cursor == "" && newestFirst(p.Events) {
+	if fault == nil && p.At.Cursor == "" && timeline.NewestFirst(p.Events) {
 		fault = orderFault()
+	}
+	if fault == nil && p.At.Window && c.cfg.widens() {
+		fault = boundsFault(timeline.Trim(p, c.cfg.timeFormat() == itemtime.Seconds))
 	}
 	if fault != nil {
 		p.Events, p.Items = p.Events[:0], 0

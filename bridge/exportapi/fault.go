@@ -170,6 +170,27 @@ func schemaFault(err error) *bridge.Fault {
 		Hint: "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"}
 }
 
+// orderFault is the fault of an API that lists newest first.
+func orderFault() *bridge.Fault {
+	return &bridge.Fault{
+		Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonConfig,
+		Err:  errors.New("the items are listed newest first, so their cursor leads away from new events"),
+		Hint: "ask the API for ascending order, for example EXPORT_PARAMS=order=asc; one that has none cannot be followed",
+	}
+}
+
+// boundsFault is the fault of a page that may have an item outside of its
+// window, nil without an error.
+func boundsFault(err error) *bridge.Fault {
+	if err == nil {
+		return nil
+	}
+	return &bridge.Fault{
+		Class: bridge.Permanent, Code: codeSchema, Reason: bridge.ReasonMapping, Err: err,
+		Hint: "set EXPORT_ITEM_TIME to a time that each item has; for an exception choose other bounds, or another EXPORT_PAGE_SIZE",
+	}
+}
+
 // refusal classifies responses other than 200.
 func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault {
 	code := resp.StatusCode

@@ -88,7 +88,7 @@ func (m *RequestMapping) widens() bool {
 }
 
 // bounds returns the parameters of the position's bounds. In whole seconds they
-// are widened: Client.trim drops what is outside.
+// are widened: timeline.Trim drops what is outside.
 func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	if at.Cursor != "" && !at.Window {
 		return nil
@@ -117,26 +117,6 @@ func (m *RequestMapping) formatTime(ms int64) string {
 		return time.UnixMilli(ms).UTC().Format(rfc3339Millis)
 	}
 	return strconv.FormatInt(ms, 10)
-}
-
-// trim drops the events outside of the page's window, where the API returns
-// such: neighbouring windows would publish them twice. An event without a time
-// of its own stays, and Items is what was received.
-func (m *RequestMapping) trim(p *bridge.Page) {
-	if !p.At.Window || !m.widens() {
-		return
-	}
-	widened := m.timeFormat() == itemtime.Seconds
-	kept := p.Events[:0]
-	for i := range p.Events {
-		e := &p.Events[i]
-		known := e.Defect == bridge.DefectNone && e.Time != bridge.NoTime
-		if known && (e.Time >= p.At.End || widened && p.At.Start != 0 && e.Time < p.At.Start) {
-			continue
-		}
-		kept = append(kept, *e)
-	}
-	p.Events = kept
 }
 
 // checkRequests checks the settings of requests.

@@ -1,0 +1,99 @@
+// Package timeline judges the events of a page by their own times.
+package timeline
+
+import (
+	"fmt"
+
+	"exportbridge/bridge"
+)
+
+// dated reports whether an event has a time that was read.
+func dated(e *bridge.Event) bool { return e.Defect == bridge.DefectNone && e.Time != bridge.NoTime }
+
+// side is where an event is, as seen from a window.
+type side uint8
+
+const (
+	unknown side = iota
+	before
+	inside
+	after
+)
+
+// Trim drops the events outside of the page's window, where the API returns
+// such: neighbouring windows would publish them twice. They are at the end or
+// after it, and with early also before the start.
+//
+// An event without a time is where its neighbours on the page are. If they are
+// on different sides, or it is the last one, Trim returns an error, and the
+// events are invalid: kept, it could be published twice, dropped, never.
+func Trim(p *bridge.Page, early bool) error {
+	sideOf := func(e *bridge.Event) side {
+		switch {
+		case e.Time >= p.At.End:
+			return after
+		case early && p.At.Start != 0 && e.Time < p.At.Start:
+			return before
+		}
+		return inside
+	}
+	kept, last := p.Events[:0], inside
+	if early && p.At.Start != 0 {
+		last = unknown
+	}
+	var open *undated // waits for its neighbour
+	for i := range p.Events {
+		e := &p.Events[i]
+		switch {
+		case !dated(e) && open != nil:
+		case !dated(e):
+			open = &undated{e.Index}
+		case sideOf(e) == last:
+			open = nil
+		case open != nil:
+			return open
+		default:
+			last = sideOf(e)
+		}
+		if last == inside {
+			kept = append(kept, *e)
+		}
+	}
+	if open != nil {
+		return open
+	}
+	p.Events = kept
+	return nil
+}
+
+// undated is the error of an event that may be outside of the window.
+type undated struct{ index int }
+
+func (u *undated) Error() string {
+	return fmt.Sprintf("item %d has no readable time, and its neighbours on the page do not tell whether it is in the range", u.index)
+}
+
+// minOrdered is how many events must have a time before their order counts.
+const minOrdered = 10
+
+// NewestFirst reports whether the events of a first page are listed backwards:
+// the next cursor of such an API leads into the past, and no new event ever
+// follows.
+func NewestFirst(events []bridge.Event) bool {
+	count, newest, last := 0, int64(0), int64(0)
+	for i := range events {
+		e := &events[i]
+		if !dated(e) {
+			continue
+		}
+		if count == 0 {
+			newest, last = e.Time, e.Time
+		}
+		if e.Time > last {
+			return false
+		}
+		last = e.Time
+		count++
+	}
+	return count >= minOrdered && last < newest
+}
