@@ -50,7 +50,7 @@ type Config struct {
 	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID" stream:"yes" values:"publish,bad-event" desc:"action for different items of a page with one id: publish all under that id, or treat all but the first as set by BRIDGE_ON_BAD_EVENT"`
 	Overlap          time.Duration `env:"EXPORT_OVERLAP" stream:"yes" desc:"how far before the last event a restart by time begins, to include late events"`
 	OnCheckpointLoss string        `env:"BRIDGE_ON_CHECKPOINT_LOSS" values:"kafka,redis,stop" desc:"action in exactly-once mode if Redis is ahead because Kafka lost data: resume from Kafka's checkpoint (duplicates), from Redis's (possible loss), or stop"`
-	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT" desc:"maximum time for a shutdown to commit what is in flight"`
+	ShutdownTimeout  time.Duration `env:"BRIDGE_SHUTDOWN_TIMEOUT" desc:"maximum time for a shutdown to commit what is in flight; the process exits at most 3s later"`
 }
 
 // DefaultConfig returns the defaults of all settings. Stream, Mode, Origin and

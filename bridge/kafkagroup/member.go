@@ -323,6 +323,7 @@ func (m *member) release(t *ownership) {
 	select {
 	case <-t.ended:
 	case <-timer.C:
+	case <-m.owner.patience.Done():
 	}
 	if !m.alive() {
 		m.stop()
@@ -332,7 +333,7 @@ func (m *member) release(t *ownership) {
 // quit ends the membership, so that the next Acquire starts another.
 func (m *member) quit() {
 	m.owner.forget(m)
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	ctx, cancel := context.WithTimeout(m.owner.patience, releaseTimeout)
 	defer cancel()
 	if err := m.leave(ctx); err != nil && m.owner.group.Log != nil {
 		m.owner.group.Log.Warn("leaving the consumer group failed; the stream moves when the session times out", "error", err.Error())

@@ -499,6 +499,22 @@ func TestCloseEndsAcquire(t *testing.T) {
 	}
 }
 
+// TestAbandon: a process that ends does not wait until the brokers have heard that it leaves.
+func TestAbandon(t *testing.T) {
+	t.Parallel()
+	proxy := faultproxy.StartKafkaProxy(t)
+	kafkatest.Fake(t, kfake.ListenFn(proxy.Listen))
+	g := newProcesses(t, proxy.Addrs(), staying).open("")
+	ownership := acquire(t, g)
+	proxy.Add(faultproxy.KafkaRule{Fault: faultproxy.DelayReply, Keys: []kmsg.Key{kmsg.LeaveGroup}, Delay: time.Minute, Times: -1})
+	asked := time.Now()
+	g.Abandon()
+	ownership.Release()
+	if took := time.Since(asked); took > 2*time.Second {
+		t.Errorf("release took %s", took)
+	}
+}
+
 func tryAcquire(t *testing.T, g *kafkagroup.Owner) (bridge.Ownership, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Patience)

@@ -58,6 +58,9 @@ type Owner struct {
 	// releaseWait is the constant, but for tests; staleAfter is how long a
 	// membership lives on whose process is gone.
 	releaseWait, staleAfter time.Duration
+	// patience ends with Abandon.
+	patience context.Context
+	abandon  context.CancelFunc
 
 	mu     sync.Mutex // guards all below; never held while waiting
 	member *member    // nil while this process is not in the group
@@ -78,8 +81,9 @@ var (
 // Owner returns the Owner of the stream without connecting. A process has one:
 // each is a member of its own. The caller closes it.
 func (g *Group) Owner() *Owner {
+	patience, abandon := context.WithCancel(context.Background())
 	return &Owner{
-		group: *g, name: g.Name(), partition: kafkaclient.CheckpointPartition(g.Stream),
+		group: *g, name: g.Name(), partition: kafkaclient.CheckpointPartition(g.Stream), patience: patience, abandon: abandon,
 		releaseWait: maxReleaseWait, staleAfter: g.SessionTimeout + staleMemberMargin,
 	}
 }
@@ -218,10 +222,14 @@ func (o *Owner) Close(ctx context.Context) error {
 		return nil
 	}
 	m.awaitRelease(ctx)
-	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	leaving, cancel := context.WithTimeout(o.patience, releaseTimeout)
 	defer cancel()
 	return m.leave(leaving)
 }
+
+// Abandon ends the wait of Release and Close for unreachable brokers, now and later:
+// the membership ends by its session timeout. It is for a process that ends.
+func (o *Owner) Abandon() { o.abandon() }
 
 // forget makes the next Acquire rejoin.
 func (o *Owner) forget(m *member) {

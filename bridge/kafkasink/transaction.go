@@ -19,6 +19,10 @@ import (
 // take ten seconds and then succeed; giving up earlier would create doubt.
 const commitTimeout = 25 * time.Second
 
+// endGrace is how long the end of a transaction goes on in a process that has to end.
+// Then the next session's barrier decides, as after a crash.
+const endGrace = time.Second
+
 // errProducerChanged: part of a transaction's records went out under another
 // producer epoch than the rest, so that the brokers have aborted some of them.
 var errProducerChanged = errors.New("the producer id changed within a transaction")
@@ -71,6 +75,7 @@ func (s *Sink) commit(ctx context.Context, x *session, c *bridge.Checkpoint) err
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(endGrace, cancel) })()
 	failpoint.Reach(failpoint.Ending)
 	err = x.endTransaction(ending)
 	if err != nil && failpoint.Broken(failpoint.BreakAbort) && x.writer.EndTransaction(ending, kgo.TryAbort) == nil {

@@ -181,7 +181,7 @@ func TestCutBeforeEnd(t *testing.T) {
 	})
 }
 
-// TestShutdownWhileEnding: what has been asked of the brokers is waited for,
+// TestShutdownWhileEnding: what has been asked of the brokers is waited for briefly,
 // since only they can undo it.
 func TestShutdownWhileEnding(t *testing.T) {
 	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {

@@ -31,8 +31,8 @@ default, events and cursor are committed in one Kafka transaction; Redis keeps a
 copy of the cursor. The command runs until it is stopped; the next start resumes
 at the last commit. Unreachable servers are retried.
 
-The first SIGTERM or Ctrl-C commits the batch in flight and exits, within
-BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
+The first SIGTERM or Ctrl-C commits the batch in flight within
+BRIDGE_SHUTDOWN_TIMEOUT, and exits at most 3 s later. The second exits at once.`,
 		Example: `  EXPORT_API_KEY_FILE=key exportbridge run
   exportbridge run --once            # drain the export, commit, exit: for cron
   exportbridge run --max-events 10000`,
@@ -70,7 +70,7 @@ BRIDGE_SHUTDOWN_TIMEOUT. The second exits at once.`,
 }
 
 // RunBridge runs the process that the settings describe.
-func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engine.Limits) (err error) {
+func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engine.Limits) error {
 	process.TuneMemory(a.Environ)
 	line := process.NewStatusLine(a.Stderr)
 	log := process.NewLogger(line, &s.Process, a.Environ)
@@ -79,9 +79,8 @@ func RunBridge(ctx context.Context, a *cli.App, s *config.Settings, limits engin
 	if err != nil {
 		return RunError(err)
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
 	p.Announce(s)
-	return RunError(p.Run(ctx, line))
+	return RunError(p.RunAndClose(ctx, line))
 }
 
 // ProcessOptions are those of a process that runs the bridge.
@@ -111,7 +110,7 @@ func RunError(err error) error {
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
 		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: blocked.Hint}
 	}
-	if errors.Is(err, engine.ErrShutdown) {
+	if errors.Is(err, engine.ErrShutdown) || errors.Is(err, process.ErrShutdown) {
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise BRIDGE_SHUTDOWN_TIMEOUT, or check Kafka and Redis: exportbridge check"}
 	}
 	return err

@@ -36,7 +36,15 @@ const (
 	statusInterval = time.Second
 	// thinInterval is how often a bounded part of old history is thinned out.
 	thinInterval = time.Minute
+	// endTimeout is what a shutdown may take beyond BRIDGE_SHUTDOWN_TIMEOUT, in which
+	// streams commit: to leave groups, answer requests and close connections. The
+	// documents say 3 s, below the 30 s after which Kubernetes kills.
+	endTimeout = 2500 * time.Millisecond
 )
+
+// ErrShutdown means that a shutdown took too long, and ends with the process. No event
+// is lost or published twice by it: a transaction that is open is settled by the next start.
+var ErrShutdown = errors.New("shutdown timed out with connections open")
 
 // Process is a bridge process: its streams and what they share.
 type Process struct {
@@ -52,6 +60,8 @@ type Process struct {
 	traces  *sdktrace.TracerProvider // nil if off
 	streams []*stream
 	limits  exportapi.Limits // of the requests of all streams and jobs
+	// shutdown is the longest BRIDGE_SHUTDOWN_TIMEOUT of the streams.
+	shutdown time.Duration
 }
 
 // stream is one stream and its adapters.
@@ -138,7 +148,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
-		p.streams = append(p.streams, st)
+		p.streams, p.shutdown = append(p.streams, st), max(p.shutdown, s.Streams[i].Engine.ShutdownTimeout)
 	}
 	if s.HTTP.Off() {
 		return p, nil
@@ -322,7 +332,7 @@ func (p *Process) runStreams(ctx context.Context) error {
 	if p.server != nil {
 		jobs.Go(func() { p.jobs.Run(hosting) })
 		for _, st := range p.streams {
-			helpers.Go(func() { p.watchJobs(background, st) })
+			helpers.Go(func() { p.watchJobs(hosting, st) }) // a shutdown ends its questions first
 		}
 		helpers.Go(func() {
 			if errs[len(p.streams)] = p.server.Serve(background); errs[len(p.streams)] != nil {
@@ -338,6 +348,7 @@ func (p *Process) runStreams(ctx context.Context) error {
 			st.leave(p.log)
 		})
 	}
+	helpers.Go(func() { p.abandon(ctx, background) })
 	streams.Wait()
 	stopJobs()
 	jobs.Wait()
@@ -356,6 +367,20 @@ func (p *Process) Announce(s *config.Settings) {
 			p.log.Warn("unsafe setting", logStream, st.Name, "setting", unsafe)
 			p.metrics.Unsafe(st.Name, unsafe)
 		}
+	}
+}
+
+// abandon ends the wait for brokers that do not answer in a shutdown, unless it is over.
+func (p *Process) abandon(ctx, background context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-background.Done():
+	}
+	if bridge.Sleep(background, p.shutdown+endTimeout/2); background.Err() != nil {
+		return
+	}
+	for _, st := range p.streams {
+		st.owner.Abandon()
 	}
 }
 
@@ -404,6 +429,31 @@ func (p *Process) Addr() net.Addr {
 		return nil
 	}
 	return p.server.Addr()
+}
+
+// RunAndClose is Run and then Close, for a caller that ends the process afterwards: when
+// ctx ends, both have BRIDGE_SHUTDOWN_TIMEOUT and a little more. What hangs is left.
+func (p *Process) RunAndClose(ctx context.Context, line *StatusLine) error {
+	return endWithin(ctx, p.shutdown+endTimeout, func() error { return errors.Join(p.Run(ctx, line), p.Close()) })
+}
+
+// endWithin returns the error of run, or ErrShutdown so long after the end of ctx.
+func endWithin(ctx context.Context, limit time.Duration, run func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- run() }() // waited for, or ended by the process
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-t.C:
+		return ErrShutdown
+	}
 }
 
 // Close releases the resources of a process, whether or not it has run.

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -133,5 +134,34 @@ func TestRedisReports(t *testing.T) {
 		if n := strings.Count(out.String(), "\n"); up(a) != step.a || up(b) != step.b || n != step.lines {
 			t.Errorf("after %s reported %v: a is up: %t, b is up: %t, %d lines: %s", step.stream, step.err, up(a), up(b), n, out.String())
 		}
+	}
+}
+
+// TestEndWithin: what hangs does not hold up the end of the process, and only a shutdown
+// has a limit.
+func TestEndWithin(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	for name, c := range map[string]struct {
+		took, asked, want time.Duration
+		err               error
+	}{
+		"it ends by itself":   {took: time.Hour, asked: 2 * time.Hour, want: time.Hour, err: failed},
+		"it ends when asked":  {took: time.Hour, asked: time.Hour - time.Second, want: time.Hour, err: failed},
+		"it hangs when asked": {took: time.Hour, asked: time.Minute, want: time.Minute + 3*time.Second, err: ErrShutdown},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), c.asked)
+			defer stop()
+			began := time.Now()
+			err := endWithin(ctx, 3*time.Second, func() error {
+				<-time.After(c.took)
+				return failed
+			})
+			if took := time.Since(began); took != c.want || !errors.Is(err, c.err) {
+				t.Errorf("%s: %v after %s, want %v after %s", name, err, took, c.err, c.want)
+			}
+			<-time.After(2 * c.took) // what hangs ends
+		})
 	}
 }
