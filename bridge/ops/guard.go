@@ -19,6 +19,7 @@ const localhost = "localhost"
 // guard authorizes requests.
 type guard struct {
 	token *[sha256.Size]byte // of the hash of the token; nil where none is set
+	short bool               // the token can be guessed: see minToken
 	names []string           // HTTP_ALLOWED_HOSTS, in lower case
 	own   string             // host of HTTP_ADDR, where healthcheck asks
 	guesses
@@ -28,7 +29,7 @@ func newGuard(cfg Config) *guard {
 	g := new(guard)
 	if token := cfg.AdminToken.Reveal(); token != "" {
 		hash := sha256.Sum256([]byte(token))
-		g.token = &hash
+		g.token, g.short = &hash, len(token) < minToken
 	}
 	for _, name := range cfg.AllowedHosts {
 		g.names = append(g.names, strings.ToLower(name))
@@ -73,16 +74,22 @@ func (g *guard) mayAct(r *http.Request) error {
 	// Hashes have equal lengths, which constant time requires.
 	hash := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	right := strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1
+	allowed := right && !g.short || g.allow(peerOf(r), time.Now(), right)
 	switch {
-	case right:
+	case allowed && right:
 		return nil
-	case !g.allow(peerOf(r), time.Now()):
+	case allowed:
+		return unauthorized("the admin token is wrong")
+	case g.short: // the answer does not tell which
 		return &Error{
-			Status: http.StatusTooManyRequests, Err: fmt.Errorf("the admin token is wrong; too many wrong tokens from %s", callerOf(r)),
-			Hint: "send the token in HTTP_ADMIN_TOKEN_FILE, which is accepted at once",
+			Status: http.StatusTooManyRequests, Err: fmt.Errorf("too many wrong tokens from %s", callerOf(r)),
+			Hint: fmt.Sprintf("retry in a second; set a token of %d characters or more, which is accepted at once", minToken),
 		}
 	}
-	return unauthorized("the admin token is wrong")
+	return &Error{
+		Status: http.StatusTooManyRequests, Err: fmt.Errorf("the admin token is wrong; too many wrong tokens from %s", callerOf(r)),
+		Hint: "send the token in HTTP_ADMIN_TOKEN_FILE, which is accepted at once",
+	}
 }
 
 func unauthorized(text string) error {
@@ -107,8 +114,9 @@ func isLocal(r *http.Request) bool {
 }
 
 // checkSite returns an error if a web page of another site sent a request. It could not
-// read the answer, but could exhaust connections. It may link to the web UI.
-func (g *guard) checkSite(r *http.Request) error {
+// read the answer, but could exhaust connections. It may link to what people read:
+// the web UI, whose files are exempt over plain HTTP, the metrics and the probes.
+func (g *guard) checkSite(r *http.Request, file bool) error {
 	origin, hint := r.Header.Get("Origin"), "use the web UI of this server, or curl"
 	site := r.Header.Get("Sec-Fetch-Site")
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -116,7 +124,9 @@ func (g *guard) checkSite(r *http.Request) error {
 	switch {
 	case site == "none" || site == "same-origin" || site == "" && origin == "":
 		return nil
-	case linked && (site == "" || origin == ""): // scripts of the web UI have an Origin
+	case linked && site != "" && origin == "":
+		return nil
+	case reads && file && site == "": // scripts have an Origin, which a proxy does not change
 		return nil
 	case site == "": // as browsers do over plain HTTP
 		u, err := url.Parse(origin)

@@ -19,16 +19,16 @@ const (
 )
 
 // guesses slows wrong tokens, per address: an IPv6 client is its /64 network, the
-// smallest that is assigned. A right token is never slowed: clients behind one proxy
-// share an address. This spares the log; it is the token's length that prevents
-// guessing.
+// smallest that is assigned. Its length prevents guessing a token of minToken characters,
+// so the right one always passes: clients behind one proxy share an address. Slowing
+// spares the log there. A shorter one is slowed like wrong ones.
 type guesses struct {
 	mu    sync.Mutex // guards wrong
 	wrong map[netip.Addr]*rate.Limiter
 }
 
-// allow reports whether to tell an address that its token is wrong, or to slow it.
-func (g *guesses) allow(from netip.Addr, now time.Time) bool {
+// allow reports whether to tell an address if its token is right, or to slow it.
+func (g *guesses) allow(from netip.Addr, now time.Time, right bool) bool {
 	if from = from.Unmap(); from.Is6() {
 		network, _ := from.Prefix(64) // 64 is always valid
 		from = network.Addr()
@@ -36,7 +36,10 @@ func (g *guesses) allow(from netip.Addr, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	limit := g.wrong[from]
-	if limit == nil {
+	switch {
+	case right:
+		return limit == nil || limit.TokensAt(now) >= 1
+	case limit == nil:
 		limit = g.add(from)
 	}
 	return limit.AllowN(now, 1)

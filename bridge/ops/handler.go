@@ -45,6 +45,7 @@ type Parts struct {
 const (
 	apiRoot   = "/api/"
 	debugRoot = "/debug/pprof/"
+	pageRoot  = "/" // whatever has no other handler
 	// policy lets the web UI load only its own files, and forbids framing.
 	policy = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
@@ -71,8 +72,8 @@ type handler struct {
 //
 // Unknown Host names get 421, requests of other sites' pages 403, but for links to the
 // web UI. Actions require the token; without a token they are restricted to localhost.
-// An address that sends wrong tokens gets 429 for all but one of them a second; the right
-// token is accepted at once.
+// An address that sends wrong tokens gets 429 for all but one of them a second; a right
+// token of 16 characters or more is accepted at once.
 func Handler(cfg Config, parts Parts) http.Handler {
 	if parts.Logger == nil {
 		parts.Logger = slog.New(slog.DiscardHandler)
@@ -116,12 +117,12 @@ func (h *handler) route(mux *http.ServeMux) {
 		}
 	}
 	if h.Page != nil {
-		mux.Handle("/", onlyGet(h.Page))
+		mux.Handle(pageRoot, onlyGet(h.Page))
 	}
 }
 
 // secure sets the common headers and rejects unknown Host names and other sites.
-func (h *handler) secure(next http.Handler) http.Handler {
+func (h *handler) secure(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy", policy)
@@ -137,7 +138,8 @@ func (h *handler) secure(next http.Handler) http.Handler {
 			})
 			return
 		}
-		if err := h.guard.checkSite(r); err != nil {
+		_, pattern := next.Handler(r)
+		if err := h.guard.checkSite(r, pattern == pageRoot); err != nil {
 			h.fail(w, r, err)
 			return
 		}

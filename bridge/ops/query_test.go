@@ -172,25 +172,25 @@ func TestOtherSitesMakeNoWork(t *testing.T) {
 	type header = map[string]string
 	for _, tc := range []struct {
 		header  header
-		linked  int // of the page and the probes
+		page    int // of the files of the page, whose scripts have an Origin
+		linked  int // of the metrics and the probes
 		guarded int // of the API and the profiles
 	}{
-		{nil, 200, 200},
-		{header{"Sec-Fetch-Site": "none"}, 200, 200},
-		{header{"Sec-Fetch-Site": "same-origin", "Origin": own}, 200, 200},
-		{header{"Sec-Fetch-Site": "same-site"}, 200, 403},
-		{header{"Sec-Fetch-Site": "cross-site"}, 200, 403},
-		{header{"Origin": own}, 200, 200},
-		{header{"Origin": foreign}, 200, 403},
-		{header{"Origin": "http://localhost:9090"}, 200, 403},
-		{header{"Origin": "null"}, 200, 403},
-		{header{"Sec-Fetch-Site": "cross-site", "Origin": foreign}, 403, 403},
+		{nil, 200, 200, 200},
+		{header{"Sec-Fetch-Site": "none"}, 200, 200, 200},
+		{header{"Sec-Fetch-Site": "same-origin", "Origin": own}, 200, 200, 200},
+		{header{"Sec-Fetch-Site": "same-site"}, 200, 200, 403},
+		{header{"Sec-Fetch-Site": "cross-site"}, 200, 200, 403},
+		{header{"Origin": own}, 200, 200, 200},
+		{header{"Origin": foreign}, 200, 403, 403},
+		{header{"Origin": "http://localhost:9090"}, 200, 403, 403},
+		{header{"Origin": "null"}, 200, 403, 403},
+		{header{"Sec-Fetch-Site": "cross-site", "Origin": foreign}, 403, 403, 403},
 	} {
-		for path, guarded := range map[string]bool{"/": false, "/app.js": false, "/livez": false, "/metrics": false, "/api/v1/status": true, "/debug/pprof/cmdline": true} {
-			want := tc.linked
-			if guarded {
-				want = tc.guarded
-			}
+		for path, want := range map[string]int{
+			"/": tc.page, "/app.js": tc.page, "/livez": tc.linked, "/ready": tc.linked, "/metrics": tc.linked,
+			"/api/v1/status": tc.guarded, "/debug/pprof/cmdline": tc.guarded,
+		} {
 			if w := s.do(ask{line: "GET " + path, header: tc.header}); w.Code != want {
 				t.Errorf("%s with %v: %d, want %d", path, tc.header, w.Code, want)
 			}
