@@ -21,17 +21,22 @@ const (
 	shortCursor = 4
 )
 
-// describe returns the status of a response that is no page, and the text of
-// its problem document. It never includes bodies of other types.
+// describe returns the status of a response that is no page, and what its body
+// says, as JSON or plain text. It never includes bodies of other types.
 func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if err != nil || !isJSON(media) {
+	plain := media == "text/plain"
+	if err != nil || !plain && !isJSON(media) {
 		return status
 	}
 	// What could be read is tried: the status alone decides.
 	body, _ := e.readers.Read(resp, nil, maxProblem)
-	if text := e.clean(at, problem.Text(body, resp.StatusCode)); text != "" {
+	said := problem.Text(body, resp.StatusCode)
+	if plain && said == "" {
+		said = string(body)
+	}
+	if text := e.clean(at, said); text != "" {
 		return status + ": " + text
 	}
 	return status

@@ -1,44 +1,49 @@
-// Package problem reads problem documents (RFC 9457).
+// Package problem reads what an error response says: problem documents
+// (RFC 9457), and the usual shapes of other APIs.
 package problem
 
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 )
 
-// document is RFC 9457 in the forms seen so far: detail or details, each of any
-// type.
+// document has the members of all shapes, each of any type.
 type document struct {
-	Title   any `json:"title"`
-	Type    any `json:"type"`
-	Status  any `json:"status"`
-	Detail  any `json:"detail"`
-	Details any `json:"details"`
-	// Violations names each invalid parameter, as an object or a text.
+	Title       any `json:"title"`
+	Type        any `json:"type"`
+	Status      any `json:"status"`
+	Error       any `json:"error"`
+	Message     any `json:"message"`
+	Description any `json:"error_description"`
+	Detail      any `json:"detail"`
+	Details     any `json:"details"`
+	// Violations and Errors name each invalid parameter, as an object or a text.
 	Violations any `json:"violations"`
+	Errors     any `json:"errors"`
 }
 
-// Members of a violation that name the parameter, and that describe the problem.
+// Members of an object that name the parameter, and that describe the problem.
 var (
 	violationNames = []string{"field", "path", "parameter", "param", "name", "property", "pointer"}
-	violationTexts = []string{"message", "detail", "details", "reason", "description", "title"}
+	violationTexts = []string{"message", "detail", "details", "reason", "description", "title", "msg"}
 )
 
 // maxViolations is how many violations an error shows.
 const maxViolations = 5
 
-// Text joins the texts of a problem. Anything else yields an empty text.
+// Text joins the texts of an error response. Anything else yields an empty text.
 func Text(body []byte, code int) string {
 	var p document
 	if json.Unmarshal(body, &p) != nil {
 		return ""
 	}
 	var parts []string
-	// Violations come first: the end is cut.
-	for _, member := range []any{p.Title, violationText(p.Violations), p.Detail, p.Details} {
-		if text, ok := member.(string); ok && text != "" && !slices.Contains(parts, text) {
+	// Each violation comes early: the end is cut.
+	for _, member := range []any{p.Title, p.Error, p.Message, p.Violations, p.Errors, p.Description, p.Detail, p.Details} {
+		if text := said(member); text != "" && text != http.StatusText(code) && !slices.Contains(parts, text) {
 			parts = append(parts, text)
 		}
 	}
@@ -52,32 +57,39 @@ func Text(body []byte, code int) string {
 	return strings.TrimSpace(text)
 }
 
-// violationText joins the violations of a problem: each parameter with what is
-// wrong about it.
-func violationText(member any) string {
-	all, _ := member.([]any)
-	var shown []string
-	for _, v := range all[:min(len(all), maxViolations)] {
-		text, _ := v.(string)
-		if object, ok := v.(map[string]any); ok {
-			text = strings.TrimSuffix(textOf(object, violationNames)+": "+textOf(object, violationTexts), ": ")
-			text = strings.TrimPrefix(text, ": ")
+// said is the text of a member: a text, an object's, or those of a list.
+func said(member any) string {
+	switch m := member.(type) {
+	case string:
+		return m
+	case map[string]any:
+		text := strings.TrimSuffix(textOf(m, violationNames)+": "+textOf(m, violationTexts), ": ")
+		return strings.TrimPrefix(text, ": ")
+	case []any:
+		var shown []string
+		for _, v := range m[:min(len(m), maxViolations)] {
+			if _, list := v.([]any); list {
+				continue
+			}
+			if text := said(v); text != "" {
+				shown = append(shown, text)
+			}
 		}
-		if text != "" {
-			shown = append(shown, text)
+		if more := len(m) - maxViolations; more > 0 {
+			shown = append(shown, fmt.Sprintf("%d more", more))
 		}
+		return strings.Join(shown, "; ")
 	}
-	if more := len(all) - maxViolations; more > 0 {
-		shown = append(shown, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(shown, "; ")
+	return ""
 }
 
 // textOf returns the first member that is a text, or "".
 func textOf(object map[string]any, names []string) string {
 	for _, name := range names {
-		if text, ok := object[name].(string); ok && text != "" {
-			return text
+		for member, value := range object {
+			if text, ok := value.(string); ok && text != "" && strings.EqualFold(member, name) {
+				return text
+			}
 		}
 	}
 	return ""
