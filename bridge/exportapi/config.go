@@ -64,7 +64,7 @@ func DefaultConfig() Config {
 		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
 		Auth: Auth{Scheme: authKey, KeyHeader: "X-Api-Key"}, MaxResponse: 64 << 20,
 		ItemMapping: ItemMapping{ItemTimeFormat: "ms"},
-		PageMapping: PageMapping{CursorIn: inBody}, RequestMapping: defaultRequests(),
+		PageMapping: PageMapping{CursorIn: inBody, MetadataField: metadataField}, RequestMapping: defaultRequests(),
 	}
 }
 

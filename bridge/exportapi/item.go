@@ -238,7 +238,7 @@ func (r *identityReader) identity() bridge.SourceIdentity {
 func (r *identityReader) part(before string, slots []slot) string {
 	for _, s := range slots {
 		switch text := r.values[s].name(); {
-		case text == nil:
+		case text == nil || r.values[s].kind == kindNumber || r.values[s].kind == kindBoolean:
 		case string(text) == before:
 			return before
 		default:

@@ -15,8 +15,9 @@ import (
 // PageMapping selects where a page has its next cursor and its end. The zero
 // value is that of DefaultConfig.
 type PageMapping struct {
-	CursorIn  string `env:"EXPORT_CURSOR_IN" stream:"yes" values:"body,header,last-item,next-url,link" desc:"where the next cursor is: a member of the body, a response header, a member of the last item, a next URL in the body, or the Link header with rel=next"`
-	MoreField string `env:"EXPORT_MORE_FIELD" stream:"yes" desc:"member or JSON pointer of the page that is true while more results follow, with ! in front while none follow; empty for none" example:"has_more"`
+	CursorIn      string `env:"EXPORT_CURSOR_IN" stream:"yes" values:"body,header,last-item,next-url,link" desc:"where the next cursor is: a member of the body, a response header, a member of the last item, a next URL in the body, or the Link header with rel=next"`
+	MoreField     string `env:"EXPORT_MORE_FIELD" stream:"yes" desc:"member or JSON pointer of the page that is true while more results follow, with ! in front while none follow; empty for none" example:"has_more"`
+	MetadataField string `env:"EXPORT_METADATA_FIELD" stream:"yes" desc:"member of the page with the names of organization, workspace and application, for ce_source and to notice another export; none if the API has none"`
 }
 
 // The values of EXPORT_CURSOR_IN.
@@ -34,6 +35,7 @@ const (
 	cursorSetting = "EXPORT_CURSOR_FIELD"
 	inSetting     = "EXPORT_CURSOR_IN"
 	moreSetting   = "EXPORT_MORE_FIELD"
+	metaSetting   = "EXPORT_METADATA_FIELD"
 )
 
 const (
@@ -45,6 +47,7 @@ const (
 )
 
 func (m *PageMapping) cursorIn() string { return cmp.Or(m.CursorIn, inBody) }
+func (m *PageMapping) metadata() string { return cmp.Or(m.MetadataField, metadataField) }
 
 // leads reports whether the next page is named by a URL.
 func (m *PageMapping) leads() bool { return m.cursorIn() == inNextURL || m.cursorIn() == inLink }
@@ -75,6 +78,7 @@ func (c *Config) checkPages(p *bridge.Problems) {
 		p.Check(c.MoreField == "", moreSetting, "%q is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items", c.MoreField)
 	}
 	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD", "POST has no body to send to a next URL; set EXPORT_CURSOR_IN=body, header or last-item, or EXPORT_METHOD=GET")
+	p.Check(!strings.HasPrefix(c.MetadataField, "/"), metaSetting, "%q is a JSON pointer, not a member, for example metadata", c.MetadataField)
 	if c.ItemsField != "" {
 		p.Add(new(pageDecoder).layOut(c))
 	}
@@ -170,12 +174,14 @@ func (d *pageDecoder) layOut(cfg *Config) error {
 		d.more = add(&d.page, field, moreSetting, (*pageDecoder).readMore)
 		d.more.negated = negated
 	}
-	switch meta := d.page.named(metadataField); {
-	case d.page.read != nil: // an array has no members
+	switch field, meta := cfg.metadata(), d.page.named(cfg.metadata()); {
+	case d.page.read != nil || field == none: // an array has no members
 	case meta == nil:
-		add(&d.page, metadataField, "", (*pageDecoder).readMetadata)
+		add(&d.page, field, "", (*pageDecoder).readMetadata)
 	case meta.read == nil:
 		meta.read = (*pageDecoder).readMetadata // and what else is inside
+	case field != metadataField: // which is another API's by default
+		p.Add(bridge.Problemf(metaSetting, "%q is the member of %s", field, meta.setting))
 	}
 	return p.Err()
 }

@@ -8,6 +8,7 @@ import (
 	"exportbridge/bridge"
 )
 
+// metadataField is the default of EXPORT_METADATA_FIELD.
 const metadataField = "metadata"
 
 var (

@@ -225,6 +225,8 @@ func TestSourceIdentity(t *testing.T) {
 		`{"organizationName":"A","organizationSlug":"acme","workspaceSlug":"main","applicationSlug":"web","applicationName":"W"}`: acme,
 		`{"organization":"acme","workspace":"main","application":"web"}`:                                                          acme,
 		`{}`: {}, `null`: {}, `["organization"]`: {}, `{"organization":null}`: {},
+		`{"organization":5,"workspace":true,"application":["web"]}`: {}, `{"organization":{"slug":7,"name":{"a":1}},"workspaceName":1e3}`: {}, `"acme"`: {}, `17`: {},
+		`{"organization":5,"organizationName":"acme"}`: {Organization: "acme"},
 	} {
 		c := serve(t, answer(`{"items":[],"metadata":`+metadata+`,"nextCursor":""}`), nil)
 		for range 2 {
@@ -235,6 +237,32 @@ func TestSourceIdentity(t *testing.T) {
 			if diff := cmp.Diff(want, p.Source); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", metadata, diff)
 			}
+		}
+	}
+}
+
+// TestForeignMetadata: the metadata of an API that has another meaning for it
+// tells nothing, whatever it is.
+func TestForeignMetadata(t *testing.T) {
+	t.Parallel()
+	const whose = `{"organization":{"slug":"acme"},"workspace":"main","application":"web"}`
+	acme := bridge.SourceIdentity{Organization: "acme", Workspace: "main", Application: "web"}
+	for name, tc := range map[string]struct {
+		field, body string
+		want        bridge.SourceIdentity
+	}{
+		"none":                  {"none", `{"metadata":` + whose + `,"items":[],"nextCursor":""}`, bridge.SourceIdentity{}},
+		"none, twice":           {"none", `{"metadata":` + whose + `,"items":[],"metadata":7,"nextCursor":""}`, bridge.SourceIdentity{}},
+		"none, cursor in it":    {"none", `{"items":[],"nextCursor":"","metadata":[[1]]}`, bridge.SourceIdentity{}},
+		"elsewhere":             {"context", `{"metadata":{"organization":"x"},"context":` + whose + `,"items":[],"nextCursor":""}`, acme},
+		"absent":                {"context", `{"metadata":{"organization":"x"},"items":[],"nextCursor":""}`, bridge.SourceIdentity{}},
+		"a member of this name": {"a/b", `{"a/b":` + whose + `,"items":[],"nextCursor":""}`, acme},
+	} {
+		p, err := fetchAll(t, serve(t, answer(tc.body), map[string]string{"EXPORT_METADATA_FIELD": tc.field}), bridge.Position{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(tc.want, p.Source); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -119,6 +119,7 @@ var profiles = map[string]profile{
 			"EXPORT_KEY_PREFIX":       "Bearer",
 			"EXPORT_PAGE_SIZE":        "100",
 			"EXPORT_TIME_FORMAT":      "rfc3339",
+			"EXPORT_METADATA_FIELD":   "none",
 			"EXPORT_ITEM_ID":          "/id",
 			"EXPORT_ITEM_TIME":        "/timestamp",
 			"EXPORT_ITEM_TIME_FORMAT": "rfc3339",
