@@ -153,6 +153,20 @@ func TestPlanOfStream(t *testing.T) {
 		t.Errorf("a plan left %v, %d topics, %v", all, topics.created, err)
 	}
 
+	for from, want := range map[int64]backfill.Reason{0: "", second(20): backfill.NoBounds} {
+		s.NoStart = errors.New("no start")
+		r := ask(40)
+		r.From, r.Windows = from, 1
+		if _, err := plan(r); reasonOf(err) != want || want != "" && err.Error() != "no start" {
+			t.Errorf("from %d without a start: %v", from, err)
+		}
+		s.NoBounds = errors.New("no end")
+		if _, err := plan(r); reasonOf(err) != backfill.NoBounds || err.Error() != "no end" {
+			t.Errorf("from %d without bounds: %v", from, err)
+		}
+		s.NoBounds, s.NoStart = nil, nil
+	}
+
 	s.Live = checkpoints{{Origin: bridge.Origin{Start: second(20)}, PositionTime: second(50)}}
 	if _, err := plan(ask(40)); reasonOf(err) != backfill.Overlaps {
 		t.Errorf("what the stream has published: %v", err)

@@ -185,6 +185,7 @@ const (
 	InUse         Reason = "in-use"         // another process works on it
 	Overlaps      Reason = "overlaps"       // the stream or a backfill publishes the range
 	Busy          Reason = "busy"           // the process has enough to do
+	NoBounds      Reason = "no-bounds"      // the API has no such ranges
 )
 
 // RefusedError means that a job cannot begin, be resumed or be cancelled. Nothing was

@@ -134,6 +134,9 @@ type Stream struct {
 	SessionTimeout time.Duration
 	Live           LiveStream
 	Topics         Topics
+	// NoBounds is why the API has no bounded ranges, and NoStart why none that
+	// begins at a time; nil if it has.
+	NoBounds, NoStart error
 	// CheckAPI requests a page of these event types.
 	CheckAPI func(ctx context.Context, events []string) error
 	// Open makes the engine of window n.
@@ -170,6 +173,9 @@ func (s *Stream) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, er
 	if err := r.Validate(now); err != nil {
 		return nil, err
 	}
+	if err := s.bounded(r); err != nil {
+		return nil, err
+	}
 	if len(r.Events) > 0 && s.Resource != "events" {
 		return nil, Invalid("events", "cannot be chosen: resource %s has no event types", s.Resource)
 	}
@@ -197,6 +203,18 @@ func (s *Stream) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, er
 		return nil, err
 	}
 	return p, nil
+}
+
+// bounded rejects a range that the API cannot be asked for.
+func (s *Stream) bounded(r *Request) error {
+	err := s.NoBounds
+	if err == nil && r.From != 0 {
+		err = s.NoStart
+	}
+	if err != nil {
+		return refuse(NoBounds, &Job{Kind: r.Kind}, "%v", err)
+	}
+	return nil
 }
 
 func (s *Stream) chooseTopic(ctx context.Context, p *Plan, topic string) error {

@@ -95,6 +95,8 @@ type RefusedError struct {
 	// Restored is true if Redis had lost the checkpoint and has it again: a retry
 	// can succeed.
 	Restored bool
+	// NoStart is true if the export cannot begin at a time.
+	NoStart bool
 }
 
 func (e *RefusedError) Error() string {

@@ -242,7 +242,7 @@ func (ResetToEarliest) plan(ctx context.Context, c *Controller, from base) (*Mov
 
 func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
 	if c.ports.NoStart != nil {
-		return nil, &RefusedError{Detail: c.ports.NoStart.Error()}
+		return nil, &RefusedError{Detail: c.ports.NoStart.Error(), NoStart: true}
 	}
 	ms := t.Time.UnixMilli()
 	again, trusts := c.repeatsFrom(ctx, from, t.Time)
@@ -258,7 +258,7 @@ func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move,
 
 func (ResetToLatest) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
 	if c.ports.NoStart != nil {
-		return nil, &RefusedError{Detail: c.ports.NoStart.Error()}
+		return nil, &RefusedError{Detail: c.ports.NoStart.Error(), NoStart: true}
 	}
 	t, err := c.now(ctx, from.away)
 	if err != nil {

@@ -62,6 +62,8 @@ func steered(err error) error {
 		return answer(http.StatusConflict, "retry when that request is done")
 	case errors.As(err, &refused) && refused.Restored:
 		return answer(http.StatusConflict, "Redis had lost the cursor and has it again; retry")
+	case errors.As(err, &refused) && refused.NoStart:
+		return answer(http.StatusConflict, "use a rewind, or the earliest event")
 	case errors.Is(err, control.ErrRefused):
 		return answer(http.StatusConflict, "check the status and plan again")
 	case errors.As(err, &missing) && missing.Left != nil:

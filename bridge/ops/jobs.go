@@ -258,6 +258,7 @@ var refusals = map[backfill.Reason]string{
 	backfill.OtherResource: "correct EXPORT_RESOURCE",
 	backfill.InUse:         "wait until that process stops, or ends the job",
 	backfill.Overlaps:      `choose another range, or "allow_overlap": true publishes it again, with the same ce_id`,
+	backfill.NoBounds:      "correct these settings, if the API has bounds",
 	backfill.Busy:          "retry when one of them is done, lower parallel, or run exportbridge backfill or replay in another process",
 }
 

@@ -79,12 +79,20 @@ func jobError(err error) error {
 		e.Hint = jobAnew(j)
 	case backfill.OtherResource:
 		e.Code, e.Hint = cli.ExitUsage, "EXPORT_RESOURCE="+j.Resource
+	case backfill.NoBounds:
+		return boundless(err)
 	case backfill.Overlaps:
 		e.Hint = "choose another range, or add --allow-overlap to publish it again, with the same ce_id"
 	case backfill.InUse:
 		e.Code, e.Hint = cli.ExitNotOwner, "wait for that process or stop it"
 	}
 	return e
+}
+
+// boundless is the error of a range, or start, that the settings say the API cannot
+// be asked for.
+func boundless(err error) error {
+	return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "correct these settings, if the API has bounds: exportbridge config show"}
 }
 
 // jobAnew says how what is left of a job that was cancelled can be published.

@@ -29,6 +29,7 @@ func TestJobErrors(t *testing.T) {
 	for why, code := range map[backfill.Reason]int{
 		backfill.Unknown: cli.ExitFailed, backfill.Exists: cli.ExitFailed, backfill.IsDone: cli.ExitFailed, backfill.WasCancelled: cli.ExitFailed,
 		backfill.OtherKind: cli.ExitUsage, backfill.OtherResource: cli.ExitUsage, backfill.OtherPlan: cli.ExitFailed, backfill.InUse: cli.ExitNotOwner, backfill.Overlaps: cli.ExitFailed,
+		backfill.NoBounds: cli.ExitUsage,
 	} {
 		refused := &backfill.RefusedError{Reason: why, Job: backfill.Job{ID: "aaaaaa", Kind: backfill.Backfill, Resource: "events"}}
 		if exit, ok := errors.AsType[*cli.Error](jobError(refused)); !ok || exit.Code != code || exit.Hint == "" {

@@ -27,11 +27,14 @@ func steered(err error) error {
 		pending *bridge.PendingError
 		foreign *control.ForeignCursorError
 		late    *control.UnacknowledgedError
+		refused *control.RefusedError
 	)
 	e := &cli.Error{Code: cli.ExitFailed, Err: err, Hint: steeringHint(err)}
 	switch {
 	case errors.As(err, &foreign):
 		e.Code = cli.ExitRefused
+	case errors.As(err, &refused) && refused.NoStart:
+		e.Code = cli.ExitUsage
 	case errors.As(err, &late) && late.Interrupted && late.State == bridge.RequestWithdrawn:
 		e.Code = cli.ExitInterrupted
 	case errors.As(err, &pending):
@@ -66,6 +69,8 @@ func steeringHint(err error) string {
 		return "add --accept-other if the API is known to accept it"
 	case errors.Is(err, control.ErrNoPosition):
 		return "--to-datetime TIME"
+	case errors.As(err, &refused) && refused.NoStart:
+		return "use exportbridge cursor rewind, which goes to a commit, or exportbridge cursor reset --to-earliest"
 	case errors.As(err, &refused) && refused.Restored:
 		return "repeat the command: Redis had lost the checkpoint, which is restored now"
 	case errors.Is(err, control.ErrRefused):

@@ -131,8 +131,11 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(o.limit(st), st.Export.Bounded(), st.Export.Starts()); err != nil {
+	if err := o.limit(st); err != nil {
 		return err
+	}
+	if err := cmp.Or(st.Export.Bounded(), st.Export.Starts()); err != nil {
+		return boundless(err)
 	}
 	api, err := openExport(st)
 	if err != nil {

@@ -138,7 +138,7 @@ func (s *stage) readForm() *contents {
 // verifyForm compares the topic with the API, if the form has bounds.
 func (s *stage) verifyForm(form exportsim.Form) {
 	s.t.Helper()
-	const noBounds = 1
+	const noBounds = 2
 	code := 0
 	if form.StartParam == "none" || form.EndParam == "none" {
 		code = noBounds

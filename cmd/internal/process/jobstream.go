@@ -38,6 +38,7 @@ func JobStream(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfi
 		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
 		PageSize: st.Export.PageSize, RateLimit: perSecond, SessionTimeout: st.Kafka.SessionTimeout,
 		Live: st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
+		NoBounds: st.Export.Bounded(), NoStart: st.Export.Starts(),
 		Owner: func(id string) backfill.Owner { return plans.Owner(id) },
 	}, nil
 }
