@@ -10,6 +10,7 @@ const (
 	HintAhead            Hint = "store-ahead"        // another writer, or a restored store: look at the history, then reset
 	HintCheckpointBehind Hint = "checkpoint-behind"  // find out what the sink lost, then choose a policy
 	HintCheckpointLost   Hint = "checkpoint-lost"    // say where to go on
+	HintCursorIgnored    Hint = "cursor-ignored"     // correct how the cursor is sent
 	HintCursorRefused    Hint = "cursor-refused"     // rewind or reset
 	HintCursorTooLong    Hint = "cursor-too-long"    // the API's operator must know
 	HintCycle            Hint = "cycle"              // reset past it
@@ -51,7 +52,7 @@ const (
 
 // Hints lists all of them.
 var Hints = []Hint{
-	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorRefused, HintCursorTooLong, HintCycle, HintForeign, HintMapping,
+	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorIgnored, HintCursorRefused, HintCursorTooLong, HintCycle, HintForeign, HintMapping,
 	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
 	HintDeadLetters, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,

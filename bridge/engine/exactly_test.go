@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -511,6 +512,33 @@ func TestExactlyDropsTheBatchAtHand(t *testing.T) {
 			r.push("r1", last.Epoch, bridge.Target{Cursor: last.Cursor, Tail: last.Tail, Events: last.Events, Pages: last.Pages})
 			r.after(2 * time.Minute)
 			r.wantOnce()
+		})
+	}
+}
+
+// An API that ignores the cursor lists the first page again under each new one.
+// It is published once, whether the cursors differ or not.
+func TestIgnoredCursor(t *testing.T) {
+	t.Parallel()
+	for name, cursor := range map[string]func(n int) string{
+		"a new one each time": func(n int) string { return fmt.Sprint("c", n) },
+		"always the same":     func(int) string { return "c" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exactlyInBubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
+				n := 0
+				r.source.Serve(func(bridge.Position) bridgetest.Answer {
+					n++
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":1},{"eventId":"b","timestamp":2},{"eventId":"c","timestamp":3}],"nextCursor":%q}`, cursor(n))}
+				})
+				r.start()
+				r.after(10 * time.Minute)
+				r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+				if got := r.values(); len(got) != 3 {
+					t.Errorf("%d events are published, want 3", len(got))
+				}
+			})
 		})
 	}
 }

@@ -23,6 +23,7 @@ type progress struct {
 	// empty goes with head, kept with cp: a restart reads pages once more, and
 	// must not count them twice.
 	empty, committedEmpty emptyRun
+	left, committedLeft   pageDigest // of the last page with items that was left behind
 	visited               *visited
 	emptyCursors          *visited // the empty pages since the last one with items
 	trimmer               *trimmer
@@ -52,7 +53,7 @@ func newProgress(e *Engine, c bridge.Checkpoint) progress {
 // adopt makes a durable checkpoint, and what was remembered on the way to it,
 // the state that everything goes on from.
 func (at *progress) adopt(c bridge.Checkpoint) {
-	at.cp, at.head, at.committedEmpty = c, c, at.empty
+	at.cp, at.head, at.committedEmpty, at.committedLeft = c, c, at.empty, at.left
 	at.stale, at.rival = false, bridge.Checkpoint{}
 	at.visited.commit()
 	at.trimmer.commit()
@@ -70,6 +71,7 @@ func (at *progress) rejoin(c bridge.Checkpoint) {
 		at.visited.begin(c.RecentCursors)
 		at.emptyCursors.clear()
 		at.trimmer.forget()
+		at.left = 0
 	}
 	if c.Epoch != at.cp.Epoch || c.ChangeID() != at.cp.ChangeID() { // who began it may have accepted another topic
 		at.rewind = rewind{}
@@ -78,7 +80,7 @@ func (at *progress) rejoin(c bridge.Checkpoint) {
 
 // rollback goes back to the last commit.
 func (at *progress) rollback() {
-	at.head, at.empty = at.cp, at.committedEmpty
+	at.head, at.empty, at.left = at.cp, at.committedEmpty, at.committedLeft
 	at.batch, at.found, at.published = batch{}, bridge.Observation{}, nil
 	at.visited.rollback()
 	at.trimmer.rollback()
@@ -89,6 +91,7 @@ func (at *progress) rollback() {
 type mark struct {
 	head         bridge.Checkpoint
 	empty        emptyRun
+	left         pageDigest
 	found        bridge.Observation
 	visited      int
 	forms        int
@@ -96,11 +99,11 @@ type mark struct {
 }
 
 func (at *progress) mark() mark {
-	return mark{head: at.head, empty: at.empty, found: at.found, visited: len(at.visited.pending), emptyCursors: len(at.emptyCursors.pending), forms: len(at.trimmer.pending)}
+	return mark{head: at.head, empty: at.empty, left: at.left, found: at.found, visited: len(at.visited.pending), emptyCursors: len(at.emptyCursors.pending), forms: len(at.trimmer.pending)}
 }
 
 func (at *progress) backTo(m mark) {
-	at.head, at.empty, at.found = m.head, m.empty, m.found
+	at.head, at.empty, at.left, at.found = m.head, m.empty, m.left, m.found
 	at.visited.pending = at.visited.pending[:m.visited]
 	at.trimmer.pending = at.trimmer.pending[:min(m.forms, len(at.trimmer.pending))]
 	at.emptyCursors.pending = at.emptyCursors.pending[:min(m.emptyCursors, len(at.emptyCursors.pending))]
@@ -109,7 +112,8 @@ func (at *progress) backTo(m mark) {
 // take moves head over one page: it checks that the page belongs to the
 // stream, trims it, and derives the position after it.
 func (at *progress) take(ctx context.Context, p *bridge.Page) error {
-	if err := at.checkPage(p); err != nil {
+	digest := digestOf(p)
+	if err := at.checkPage(p, digest); err != nil {
 		return err
 	}
 	if err := at.trim(p); err != nil {
@@ -125,7 +129,7 @@ func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 	if p.Tail() {
 		at.noteTail(p)
 	} else {
-		at.advance(p)
+		at.advance(p, digest)
 	}
 	return nil
 }
@@ -166,7 +170,7 @@ func (at *progress) noteTail(p *bridge.Page) {
 }
 
 // advance moves on to the cursor that a page names.
-func (at *progress) advance(p *bridge.Page) {
+func (at *progress) advance(p *bridge.Page, digest pageDigest) {
 	h := &at.head
 	h.Cursor, h.Drained = p.Next, false
 	h.Pages++
@@ -181,6 +185,7 @@ func (at *progress) advance(p *bridge.Page) {
 		at.visited.add(p.At.Cursor)
 		at.emptyCursors.clear()
 		at.empty.filled(p, h.LastEventTime)
+		at.left = digest
 		return
 	}
 	at.noteEmpty(p)
@@ -230,7 +235,7 @@ func (at *progress) endIsFinal(p *bridge.Page) bool {
 }
 
 // checkPage refuses pages that must not be published.
-func (at *progress) checkPage(p *bridge.Page) error {
+func (at *progress) checkPage(p *bridge.Page, digest pageDigest) error {
 	switch {
 	case len(p.Next) > bridge.MaxCursor:
 		return &bridge.Fault{
@@ -239,17 +244,19 @@ func (at *progress) checkPage(p *bridge.Page) error {
 			Err:    fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor),
 		}
 	case !p.Tail() && at.visited.has(p.Next):
-		at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"})
-		return &bridge.Fault{
-			Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle,
-			Advice: bridge.HintCycle,
-			Err:    fmt.Errorf("page at cursor %s leads back to cursor %s", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
-		}
+		return at.stuck(bridge.HintCycle, fmt.Errorf("page at cursor %s leads back to cursor %s", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)))
+	case digest != 0 && digest == at.left:
+		return at.stuck(bridge.HintCursorIgnored, fmt.Errorf("page at cursor %s has the same %d items as the page before", bridge.CursorHash(p.At.Cursor), p.Items))
 	}
 	if len(p.Next) > warnCursor && len(at.head.Cursor) <= warnCursor {
 		at.e.log.Warn("long cursor", "bytes", len(p.Next), "limit", bridge.MaxCursor)
 	}
 	return at.checkSource(p.Source)
+}
+
+func (at *progress) stuck(advice bridge.Hint, err error) error {
+	at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"})
+	return &bridge.Fault{Class: bridge.Malformed, Code: "cycle", Reason: bridge.ReasonCycle, Advice: advice, Err: err}
 }
 
 // checkSource keeps two tenants from mixing in one topic.
