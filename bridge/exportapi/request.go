@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/itemtime"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 )
 
 // paramEvents is the parameter of the event types.
@@ -26,36 +28,46 @@ type requests struct {
 	base     string // the path of EXPORT_URL
 	auth     *credentials
 	template *http.Request
-	params   []param // of EXPORT_PARAMS
-	headers  []param // of EXPORT_HEADERS
+	params   url.Values // of EXPORT_PARAMS
+	headers  []param    // of EXPORT_HEADERS
 	// afterFirst is the query of a page with a cursor, before and after the cursor.
 	afterFirst [2]string
-	// secretParams are the key and EXPORT_PARAMS. No cursor has one of them; a
-	// request has those that its cursor does not name.
-	secretParams url.Values
+	cursors    nextlink.Cursors
 }
 
 // newRequests returns the requests of a valid configuration.
 func newRequests(cfg *Config, endpoint *url.URL, auth *credentials) requests {
-	r := requests{cfg: cfg, endpoint: endpoint, auth: auth}
+	r := requests{cfg: cfg, endpoint: endpoint, auth: auth, params: url.Values{}}
 	if u, err := url.Parse(cfg.URL); err == nil {
 		r.base = u.Path
 	}
-	r.params, _ = parseParams(cfg.Params.Reveal())
+	params, _ := parseParams(cfg.Params.Reveal())
+	for _, p := range params {
+		r.params.Add(p.name, p.value)
+	}
 	r.headers, _ = parseHeaders(cfg.Headers.Reveal())
 	r.prepare()
 	return r
 }
 
 // secrets returns the values of static parameters and headers that must not be
-// shown. Shorter ones occur in ordinary text.
+// shown.
 func (r *requests) secrets() (values []string) {
-	for _, p := range slices.Concat(r.params, r.headers) {
-		if len(p.value) >= shortCursor {
-			values = append(values, p.value)
-		}
+	for _, params := range r.params {
+		values = append(values, params...)
 	}
-	return values
+	for _, h := range r.headers {
+		values = append(values, h.value)
+	}
+	return slices.DeleteFunc(values, func(value string) bool { return len(value) < shortCursor })
+}
+
+// secretParts returns the value of a static header, and the parts of it that the
+// API may repeat alone, such as a token without its scheme. Shorter ones occur in
+// ordinary text.
+func secretParts(value string) []string {
+	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t;,=\"", r) })
+	return slices.DeleteFunc(append([]string{value}, parts...), func(part string) bool { return len(part) < shortCursor })
 }
 
 // page builds the request for one page of at most size items. Its error is that
@@ -118,9 +130,7 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 	if r.cfg.Resource == "events" {
 		query[paramEvents] = r.cfg.Events
 	}
-	for _, p := range r.params {
-		query.Add(p.name, p.value)
-	}
+	maps.Copy(query, r.params)
 	return query
 }
 
@@ -143,8 +153,8 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	if r.cfg.Resource == "events" && len(r.cfg.Events) > 0 {
 		body[paramEvents] = r.cfg.Events
 	}
-	for _, p := range r.params {
-		body[p.name] = p.value
+	for name, values := range r.params {
+		body[name] = values[len(values)-1]
 	}
 	return json.Marshal(body)
 }
@@ -152,12 +162,14 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 // prepare builds the parts common to requests with the same credentials. They
 // share the template's header, which is never modified.
 func (r *requests) prepare() {
-	r.secretParams = url.Values{}
-	for _, p := range r.params {
-		r.secretParams.Add(p.name, p.value)
+	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params}
+	for i, secret := range append([]bridge.Secret{bridge.Secret(r.auth.key())}, r.auth.secrets()...) {
+		r.cursors.Secrets = append(r.cursors.Secrets, nextlink.Secret{Name: "auth." + strconv.Itoa(i), Value: secret.Reveal()})
 	}
-	if name := r.cfg.keyParam(); name != "" {
-		r.secretParams.Set(name, r.auth.key())
+	for _, h := range r.headers {
+		for i, part := range secretParts(h.value) {
+			r.cursors.Secrets = append(r.cursors.Secrets, nextlink.Secret{Name: h.name + "." + strconv.Itoa(i), Value: part})
+		}
 	}
 	beside := r.query(bridge.Position{}, r.cfg.PageSize)
 	if r.cfg.CursorAlone {

@@ -1,0 +1,157 @@
+package nextlink
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// mark begins the name of a value in a cursor, and ends a cursor without names.
+// No next URL has one, because it begins a fragment.
+const mark = "#"
+
+// Secret is a value that no cursor has, whatever its parameter.
+type Secret struct {
+	Name  string // stands for it in cursors; begins with a letter
+	Value string
+}
+
+// Cursors turns next URLs into cursors and back. A cursor is the path and query
+// of its URL as they are, without the key, and with names in place of static
+// parameters and secrets: these may change, and are shown nowhere.
+type Cursors struct {
+	KeyParam, Key string     // query parameter of the key, "" for none
+	Params        url.Values // static parameters
+	Secrets       []Secret
+}
+
+// Next returns the cursor of the URL that a page names: the page's own, at, if
+// that is the URL that was asked for it.
+func (c *Cursors) Next(to, asked *url.URL, at string) string {
+	next := c.of(to)
+	if SameTarget(next, c.of(asked)) || SameTarget(strings.TrimSuffix(next, mark), at) {
+		return at
+	}
+	return next
+}
+
+func (c *Cursors) of(u *url.URL) string {
+	segments := strings.Split(u.EscapedPath(), "/")
+	for i, segment := range segments {
+		if value, err := url.PathUnescape(segment); err == nil {
+			if name := c.name("", value); name != "" {
+				segments[i] = mark + name
+			}
+		}
+	}
+	var pairs []string
+	for _, pair := range c.pairs(u.RawQuery) {
+		param, value, _ := strings.Cut(pair, "=")
+		param, errParam := url.QueryUnescape(param)
+		value, errValue := url.QueryUnescape(value)
+		if errParam == nil && errValue == nil {
+			if name := c.name(param, value); name != "" {
+				pair = url.QueryEscape(param) + "=" + mark + name
+			}
+		}
+		pairs = append(pairs, pair)
+	}
+	cursor := join(segments, pairs)
+	if len(c.Params) > 0 && !strings.Contains(cursor, mark) {
+		cursor += mark
+	}
+	return cursor
+}
+
+// URL returns the path and query that a cursor stands for, with the key. Pairs
+// with a value that is no longer set are dropped. A cursor without a mark is
+// not from a page: it gets the static parameters that it does not have.
+func (c *Cursors) URL(cursor string) (*url.URL, error) {
+	path, query, _ := strings.Cut(strings.TrimSuffix(cursor, mark), "?")
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if name, ok := strings.CutPrefix(segment, mark); ok {
+			value, _ := c.value("", name)
+			segments[i] = url.PathEscape(value)
+		}
+	}
+	var pairs []string
+	for _, pair := range c.pairs(query) {
+		param, name, _ := strings.Cut(pair, "=")
+		if name, ok := strings.CutPrefix(name, mark); ok {
+			plain, _ := url.QueryUnescape(param)
+			value, known := c.value(plain, name)
+			if !known {
+				continue
+			}
+			pair = param + "=" + url.QueryEscape(value)
+		}
+		pairs = append(pairs, pair)
+	}
+	added := url.Values{}
+	if !strings.Contains(cursor, mark) {
+		has, _ := url.ParseQuery(query)
+		for param, values := range c.Params {
+			if !has.Has(param) {
+				added[param] = values
+			}
+		}
+	}
+	if c.KeyParam != "" {
+		added.Set(c.KeyParam, c.Key)
+	}
+	if len(added) > 0 {
+		pairs = append(pairs, added.Encode())
+	}
+	text := join(segments, pairs)
+	u, err := url.ParseRequestURI(text)
+	if err == nil {
+		err = Check(text, u)
+	}
+	if err != nil || u.Host != "" || u.Scheme != "" {
+		return nil, errors.New("it is not a path")
+	}
+	return u, nil
+}
+
+// pairs splits a query, without the key.
+func (c *Cursors) pairs(query string) []string {
+	return slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
+		param, _, _ := strings.Cut(pair, "=")
+		param, err := url.QueryUnescape(param)
+		return pair == "" || c.KeyParam != "" && err == nil && param == c.KeyParam
+	})
+}
+
+// name returns what stands for a parameter's value in cursors, or "". Static
+// parameters are numbered, because one may have several values.
+func (c *Cursors) name(param, value string) string {
+	if i := slices.Index(c.Params[param], value); i >= 0 {
+		return strconv.Itoa(i + 1)
+	}
+	if i := slices.IndexFunc(c.Secrets, func(s Secret) bool { return s.Value != "" && s.Value == value }); i >= 0 {
+		return c.Secrets[i].Name
+	}
+	return ""
+}
+
+// value returns what a name stands for.
+func (c *Cursors) value(param, name string) (value string, known bool) {
+	if i, err := strconv.Atoi(name); err == nil && i >= 1 && i <= len(c.Params[param]) {
+		return c.Params[param][i-1], true
+	}
+	if i := slices.IndexFunc(c.Secrets, func(s Secret) bool { return s.Name == name }); i >= 0 {
+		return c.Secrets[i].Value, true
+	}
+	return "", false
+}
+
+func join(segments, pairs []string) string {
+	path := strings.Join(segments, "/")
+	if len(pairs) == 0 {
+		return path
+	}
+	return path + "?" + strings.Join(pairs, "&")
+}

@@ -1,0 +1,128 @@
+package exportapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// TestNextURLIsRequested: the next request is the next URL, with the key. The
+// cursor between them has no secret.
+func TestNextURLIsRequested(t *testing.T) {
+	t.Parallel()
+	const key = "&api_key=sk-test%2FKey%2B93%3D%2541"
+	inQuery := func(params string) map[string]string {
+		return map[string]string{"EXPORT_PARAMS": params, "EXPORT_KEY_QUERY": "api_key"}
+	}
+	inHeader := func(params string) map[string]string { return map[string]string{"EXPORT_PARAMS": params} }
+	static := map[string]string{"EXPORT_HEADERS": "X-Token: Bearer st4tic-token"}
+	basic := map[string]string{"EXPORT_AUTH": "basic", "EXPORT_AUTH_USER": "ann", "EXPORT_API_KEY": "pa55word"}
+	for name, tc := range map[string]struct {
+		vars       map[string]string
+		next, want string
+		secret     string // in no cursor
+	}{
+		"repeated, in order":      {inHeader("type=a,type=b"), "?type=a&type=b&type=c&after=1", "?type=a&type=b&type=c&after=1", "type=a"},
+		"repeated, other order":   {inHeader("type=a,type=b"), "?type=b&after=1&type=a", "?type=b&after=1&type=a", "type=b"},
+		"only in the first":       {inHeader("from=log1"), "?page_token=xyz", "?page_token=xyz", "log1"},
+		"only in the first, path": {inHeader("from=log1"), "/v1/events/2", "", "log1"},
+		"only in the first, key":  {inQuery("from=log1"), "?page_token=xyz", "?page_token=xyz" + key, "log1"},
+		"emptied":                 {inHeader("from=log1"), "?from=&after=1", "?from=&after=1", "log1"},
+		"replaced":                {inHeader("from=log1"), "?from=log2&after=1", "?from=log2&after=1", "log1"},
+		"kept":                    {inHeader("tenant=a%2Cc"), "?x=1&tenant=a%2cc&after=1", "?x=1&tenant=a%2Cc&after=1", "a%2"},
+		"no name":                 {inHeader("tenant=t"), "?=x&after=1", "?=x&after=1", "tenant=t"},
+		"no name, no params":      {nil, "?=x&after=1", "?=x&after=1", testKey},
+		"own key dropped":         {inQuery(""), "?api_key=mine&after=1&api_key", "?after=1" + key, "mine"},
+
+		"key under its name":         {inQuery(""), "?after=1&api_key=sk-test%2FKey%2B93%3D%2541", "?after=1" + key, "sk-test"},
+		"key under another name":     {nil, "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2", "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2", "sk-test"},
+		"key in other escapes":       {nil, "?t=%73k-test/Key%2b93=%2541", "?t=sk-test%2FKey%2B93%3D%2541", "k-test"},
+		"key with its prefix":        {map[string]string{"EXPORT_KEY_PREFIX": "Token"}, "?t=Token+sk-test%2FKey%2B93%3D%2541", "?t=Token+sk-test%2FKey%2B93%3D%2541", "sk-test"},
+		"password":                   {basic, "?t=pa55word", "?t=pa55word", "pa55word"},
+		"user and password":          {basic, "?t=YW5uOnBhNTV3b3Jk", "?t=YW5uOnBhNTV3b3Jk", "YW5u"},
+		"a static header":            {static, "?t=Bearer+st4tic-token", "?t=Bearer+st4tic-token", "st4tic"},
+		"the end of a static header": {static, "?t=st4tic-token&after=1", "?t=st4tic-token&after=1", "st4tic"},
+		"a static header in a path":  {static, "/v1/st4tic-token/events?a=1", "/v1/st4tic-token/events?a=1", "st4tic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var seen recorder
+			vars := map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_PATH": "/v1/events"}
+			for k, v := range tc.vars {
+				if v != "" {
+					vars[k] = v
+				}
+			}
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				seen.saw(r)
+				w.Header().Set("Link", "<"+tc.next+`>; rel="next"`)
+				answer(emptyPage)(w, r)
+			}, vars)
+			p, err := fetchAll(t, c, bridge.Position{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(p.Next, tc.secret) {
+				t.Errorf("the cursor %s has %s", p.Next, tc.secret)
+			}
+			again, err := fetchAll(t, c, bridge.Position{Cursor: p.Next})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := tc.want
+			if !strings.HasPrefix(want, "/") {
+				want = "/v1/events" + want
+			}
+			if tc.want == "" {
+				want = tc.next
+			}
+			if got := seen.all()[1].RequestURI; got != want {
+				t.Errorf("requested %s for %s, want %s", got, p.Next, want)
+			}
+			if again.Next != p.Next {
+				t.Errorf("a page that names itself has the cursor %s, want %s", again.Next, p.Next)
+			}
+		})
+	}
+}
+
+// TestCursorOfAnOperator: a cursor that no page named has the static parameters
+// that it does not name, and a page that names it is the tail.
+func TestCursorOfAnOperator(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ cursor, want, next string }{
+		"none named":         {"/events?after=1", "/events?after=1&from=log1&tenant=t", "/events?after=1&tenant=t&from=log1"},
+		"none echoed":        {"/events?after=1", "/events?after=1&from=log1&tenant=t", "/events?after=1"},
+		"one named":          {"/events?from=log2&after=1", "/events?from=log2&after=1&tenant=t", "/events?from=log2&after=1&tenant=t"},
+		"one of the API":     {"/events?from=&after=1", "/events?from=&after=1&tenant=t", "/events?from=&after=1&tenant=t"},
+		"no longer set":      {"/events?after=1&from=#2&tenant=#1", "/events?after=1&tenant=t", "/events?after=1&tenant=t"},
+		"the one of a page":  {"/events?from=#1&after=1&", "/events?from=log1&after=1", "/events?after=1&from=log1"},
+		"a page without any": {"/events?after=1#", "/events?after=1", "/events?after=1"},
+	} {
+		var seen recorder
+		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			seen.saw(r)
+			answer(`{"items":[],"nextCursor":`+quote(tc.next)+`}`)(w, r)
+		}, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_PARAMS": "from=log1,tenant=t"})
+		p, err := fetchAll(t, c, bridge.Position{Cursor: tc.cursor})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := seen.all()[0].RequestURI; got != tc.want || p.Next != tc.cursor {
+			t.Errorf("%s: requested %s, want %s; next %s, want a tail", name, got, tc.want, p.Next)
+		}
+	}
+}
+
+// TestStrayHostIsText: the host of a next URL is no format.
+func TestStrayHostIsText(t *testing.T) {
+	t.Parallel()
+	c := serve(t, answer(`{"items":[],"nextCursor":"http://a%25sb%25d.example/x"}`), map[string]string{"EXPORT_CURSOR_IN": "next-url"})
+	_, err := fetchAll(t, c, bridge.Position{})
+	if f := wantFault(t, err); !strings.Contains(f.Error(), "next URL to host a%sb%d.example is not on 127.0.0.1") {
+		t.Errorf("got %v", f)
+	}
+}
