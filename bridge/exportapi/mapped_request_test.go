@@ -57,6 +57,7 @@ func TestMappedRequests(t *testing.T) {
 		"POST, RFC 3339":             {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "rfc3339"), at: window, body: `{"from":"2023-11-14T22:13:20.001Z","to":"2023-11-14T22:13:21.002Z","n":7}`},
 		"POST, seconds":              {vars: with("EXPORT_METHOD", "POST", "EXPORT_TIME_FORMAT", "s", "EXPORT_RESOURCE", "events"), at: window, body: `{"from":1700000000,"to":1700000002,"n":7}`},
 		"POST, integer":              {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890,"n":7}`},
+		"POST, repeated":             {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "type=b,x=1,type=a"), body: `{"type":["b","a"],"x":"1","n":7}`},
 		"POST, zero":                 {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "0"}, body: `{"after":0,"n":7}`},
 		"POST, digits":               {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: `"17"`}, body: `{"after":"17","n":7}`},
 		"POST, zeros":                {vars: with("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "007"}, body: `{"after":"007","n":7}`},

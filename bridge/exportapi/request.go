@@ -154,7 +154,9 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 		body[paramEvents] = r.cfg.Events
 	}
 	for name, values := range r.params {
-		body[name] = values[len(values)-1]
+		if body[name] = values; len(values) == 1 {
+			body[name] = values[0]
+		}
 	}
 	return json.Marshal(body)
 }
