@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// quotaHeaders are the pairs of headers that say how many requests are left,
-// and when there are more: two spellings that services use, and that of the
-// drafts of draft-ietf-httpapi-ratelimit-headers up to the sixth.
-var quotaHeaders = [...][2]string{
-	{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
-	{"X-Rate-Limit-Remaining", "X-Rate-Limit-Reset"},
-	{"Ratelimit-Remaining", "Ratelimit-Reset"},
-}
+// quotaHeaders begin the headers that say how many requests there are, how many
+// are left, and when there are more: two spellings that services use, and that
+// of the drafts of draft-ietf-httpapi-ratelimit-headers up to the sixth.
+var quotaHeaders = [...]string{"X-Ratelimit-", "X-Rate-Limit-", "Ratelimit-"}
+
+// quota is what an API says about its limit, as written.
+type quota struct{ limit, left, reset string }
 
 // Quota returns for how long an API that counts requests has none left; 0
 // if its headers do not say so. now is the time if the response has no Date.
@@ -23,8 +22,8 @@ func Quota(h http.Header, now time.Time) time.Duration {
 		now = date
 	}
 	var wait time.Duration
-	for _, names := range quotaHeaders {
-		wait = max(wait, untilReset(h.Get(names[0]), h.Get(names[1]), now))
+	for _, name := range quotaHeaders {
+		wait = max(wait, quota{h.Get(name + "Limit"), h.Get(name + "Remaining"), h.Get(name + "Reset")}.wait(now))
 	}
 	for _, line := range h["Ratelimit"] {
 		wait = max(wait, fieldWait(line, now))
@@ -36,32 +35,37 @@ func Quota(h http.Header, now time.Time) time.Duration {
 // quota after the other, or before them `limit=100, remaining=0, reset=30`.
 func fieldWait(line string, now time.Time) time.Duration {
 	var wait time.Duration
-	var left, reset string
-	for quota := range strings.SplitSeq(line, ",") {
-		for member := range strings.SplitSeq(quota, ";") {
+	var q quota
+	for part := range strings.SplitSeq(line, ",") {
+		for member := range strings.SplitSeq(part, ";") {
 			switch name, value, _ := strings.Cut(strings.TrimSpace(member), "="); name {
+			case "limit":
+				q.limit = value
 			case "r", "remaining":
-				left = value
+				q.left = value
 			case "t", "reset":
-				reset = value
+				q.reset = value
 			}
 		}
-		wait = max(wait, untilReset(left, reset, now))
-		if strings.Contains(quota, ";") { // the next one has values of its own
-			left, reset = "", ""
+		wait = max(wait, q.wait(now))
+		if strings.Contains(part, ";") { // the next one has values of its own
+			q = quota{}
 		}
 	}
 	return wait
 }
 
-// untilReset returns the time until the reset if no request is left. Services
-// write the reset as seconds from now, or as seconds or milliseconds since the
-// epoch.
-func untilReset(left, reset string, now time.Time) time.Duration {
-	if n, err := strconv.ParseFloat(left, 64); err != nil || n >= 1 {
+// wait returns the time until the reset if no request is left. Services write
+// the reset as seconds from now, or as seconds or milliseconds since the epoch,
+// and no limit as one of 0 or less, or as less than 0 left.
+func (q quota) wait(now time.Time) time.Duration {
+	if limit, err := strconv.ParseFloat(q.limit, 64); err == nil && limit <= 0 {
 		return 0
 	}
-	n, err := strconv.ParseFloat(reset, 64)
+	if n, err := strconv.ParseFloat(q.left, 64); err != nil || !(n >= 0 && n < 1) {
+		return 0
+	}
+	n, err := strconv.ParseFloat(q.reset, 64)
 	if err != nil || !(n > 0) {
 		return 0
 	}
