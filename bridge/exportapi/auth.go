@@ -33,7 +33,7 @@ type Auth struct {
 	Scheme         string        `env:"EXPORT_AUTH" stream:"yes" values:"key,none,basic,oauth2" desc:"how requests authenticate: with a key, not at all, with user and password, or with a token of the OAuth2 client credentials grant"`
 	KeyHeader      string        `env:"EXPORT_KEY_HEADER" stream:"yes" desc:"header of the API key"`
 	KeyQuery       string        `env:"EXPORT_KEY_QUERY" stream:"yes" desc:"query parameter of the API key, instead of the header" example:"api_key"`
-	KeyPrefix      string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"authentication scheme sent before the key" example:"Bearer"`
+	KeyPrefix      string        `env:"EXPORT_KEY_PREFIX" stream:"yes" desc:"authentication scheme sent before the key, or none; empty for Bearer in the header Authorization and for none elsewhere" example:"Bearer"`
 	User           string        `env:"EXPORT_AUTH_USER" stream:"yes" desc:"user of EXPORT_AUTH=basic" example:"exporter"`
 	OAuth2TokenURL string        `env:"EXPORT_OAUTH2_TOKEN_URL" stream:"yes" desc:"URL that issues tokens, for EXPORT_AUTH=oauth2" example:"https://login.example.com/oauth/token"`
 	OAuth2ClientID string        `env:"EXPORT_OAUTH2_CLIENT_ID" stream:"yes" desc:"client ID for EXPORT_AUTH=oauth2; its secret is EXPORT_API_KEY" example:"exportbridge"`
@@ -194,10 +194,14 @@ func (c *credentials) key() string {
 }
 
 func (c *credentials) prefixed() string {
-	if c.cfg.KeyPrefix == "" {
+	prefix := strings.TrimRight(c.cfg.KeyPrefix, " ")
+	if prefix == "" && c.cfg.authHeader() == "Authorization" {
+		prefix = "Bearer"
+	}
+	if prefix == "" || prefix == none {
 		return c.secret.Reveal()
 	}
-	return strings.TrimRight(c.cfg.KeyPrefix, " ") + " " + c.secret.Reveal()
+	return prefix + " " + c.secret.Reveal()
 }
 
 func (c *credentials) basic() string {

@@ -32,6 +32,10 @@ func TestAuthSchemes(t *testing.T) {
 	}{
 		"key":    {nil, "", testKey},
 		"bearer": {map[string]string{"EXPORT_KEY_HEADER": "Authorization", "EXPORT_KEY_PREFIX": "SSWS"}, "SSWS " + testKey, ""},
+		"plain":  {map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "none"}, testKey, ""},
+		"other":  {map[string]string{"EXPORT_KEY_HEADER": "authorization"}, "Bearer " + testKey, ""},
+		"prefix": {map[string]string{"EXPORT_KEY_PREFIX": "Token"}, "", "Token " + testKey},
+		"unset":  {map[string]string{"EXPORT_KEY_PREFIX": "none"}, "", testKey},
 		"none":   {map[string]string{"EXPORT_AUTH": "none", "EXPORT_API_KEY": ""}, "", ""},
 		"basic":  {map[string]string{"EXPORT_AUTH": "basic", "EXPORT_AUTH_USER": "ann", "EXPORT_API_KEY": "pässwörd"}, "Basic YW5uOnDDpHNzd8O2cmQ=", ""},
 	} {

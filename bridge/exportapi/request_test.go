@@ -46,6 +46,8 @@ func TestRequest(t *testing.T) {
 			path: "/v2/log", query: url.Values{"limit": {"1000"}, "after": {"c"}}},
 		"key with a prefix": {vars: map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "Bearer"}, path: "/events",
 			query: url.Values{"pageSize": {"1000"}}, head: map[string]string{"Authorization": "Bearer " + testKey, "X-Api-Key": ""}},
+		"plain key in the query": {vars: map[string]string{"EXPORT_KEY_QUERY": "api_key", "EXPORT_KEY_HEADER": "Authorization"}, path: "/events",
+			query: url.Values{"pageSize": {"1000"}, "api_key": {testKey}}, head: map[string]string{"X-Api-Key": "", "Authorization": ""}},
 		"key in the query": {vars: map[string]string{"EXPORT_KEY_QUERY": "api_key"}, path: "/events",
 			query: url.Values{"pageSize": {"1000"}, "api_key": {testKey}}, head: map[string]string{"X-Api-Key": ""}},
 	} {

@@ -93,7 +93,6 @@ var profiles = map[string]profile{
 		values: with(linked, map[string]string{
 			"EXPORT_URL":             "https://api.github.com",
 			"EXPORT_KEY_HEADER":      "Authorization",
-			"EXPORT_KEY_PREFIX":      "Bearer",
 			"EXPORT_PARAMS":          "order=asc",
 			"EXPORT_PAGE_SIZE":       "100",
 			"EXPORT_MAX_PAGE_SIZE":   "100",
@@ -116,7 +115,6 @@ var profiles = map[string]profile{
 		about: "any other API: items with id, type and an RFC 3339 timestamp",
 		values: map[string]string{
 			"EXPORT_KEY_HEADER":       "Authorization",
-			"EXPORT_KEY_PREFIX":       "Bearer",
 			"EXPORT_PAGE_SIZE":        "100",
 			"EXPORT_TIME_FORMAT":      "rfc3339",
 			"EXPORT_METADATA_FIELD":   "none",

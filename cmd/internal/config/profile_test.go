@@ -73,6 +73,10 @@ func TestProfileGivesWay(t *testing.T) {
 	if _, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=okta", "EXPORT_API_KEY=k"}}, UsesAll); err == nil || !strings.Contains(err.Error(), `"okta" is not one of: croct, okta-system-log`) {
 		t.Errorf("an unknown profile: %v", err)
 	}
+	s, err = Load(Sources{Environ: []string{"EXPORT_PROFILE=generic", "EXPORT_URL=https://api.example.com", "EXPORT_PATH=/e", "EXPORT_API_KEY=k", "EXPORT_KEY_HEADER=X-Api-Key"}}, UsesAll)
+	if err != nil || s.Streams[0].Export.KeyPrefix != "" {
+		t.Errorf("a key in another header has a prefix: %+v, %v", s, err)
+	}
 	for _, name := range ProfileNames() {
 		if text, ok := Profile(name); !ok || !strings.Contains(text, "EXPORT_PROFILE="+name) {
 			t.Errorf("%s prints %q", name, text)
