@@ -50,7 +50,7 @@ const (
 const Forever int64 = -1
 
 // Origin is the query of the export. A cursor belongs to its origin: resource,
-// event filter and end must not change under it.
+// event filter, ids and end must not change under it.
 type Origin struct {
 	// Resource is the exported resource, Events the event types, all if empty.
 	Resource string   `json:"resource"`
@@ -61,11 +61,15 @@ type Origin struct {
 	// End bounds a stateless window in milliseconds since the epoch, exclusive;
 	// 0 means an endless stream.
 	End int64 `json:"end,omitempty"`
+	// ItemID is where the ids of items are, which the tail depends on: JSON
+	// pointers with commas between, or none. Empty, as older versions write it,
+	// is the resource's own.
+	ItemID string `json:"item_id,omitempty"`
 }
 
 // Same reports whether a cursor of o can be followed with the settings of p.
 func (o Origin) Same(p Origin) bool {
-	return o.Resource == p.Resource && o.End == p.End && slices.Equal(o.Events, p.Events) &&
+	return o.Resource == p.Resource && o.ItemID == p.ItemID && o.End == p.End && slices.Equal(o.Events, p.Events) &&
 		(o.End == 0 || o.Start == p.Start) // another window, not this one resumed
 }
 
@@ -452,6 +456,9 @@ func (o Origin) String() string {
 	events := "all events"
 	if len(o.Events) > 0 {
 		events = "events " + strings.Join(o.Events, ",")
+	}
+	if o.ItemID != "" {
+		events += ", ids at " + o.ItemID
 	}
 	return fmt.Sprintf("resource %s, %s, start %s, %s", o.Resource, events, o.StartText(), end)
 }

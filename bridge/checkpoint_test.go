@@ -48,6 +48,9 @@ func TestCheckpointGolden(t *testing.T) {
 			},
 			Events: 1234567, Pages: 1235, WrittenAt: 1700000000003,
 		},
+		"ids": {
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events", ItemID: "/id"}, WrittenAt: 1,
+		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 	} {
 		got, err := c.Encode()

@@ -149,6 +149,7 @@ type world struct {
 	most    int // windows that ran at a time
 	limit   float64
 	broken  map[int]error // what the API says in a window
+	ids     string        // the Origin.ItemID of the settings
 	said    []string
 }
 
@@ -195,7 +196,7 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 	}
 	source.Refuse(func(bridge.Position) error { return w.broken[n] })
 	cfg := engine.DefaultConfig()
-	cfg.PageSize, cfg.OnInvalidCursor = j.PageSize, "previous"
+	cfg.PageSize, cfg.OnInvalidCursor, cfg.Origin.ItemID = j.PageSize, "previous", w.ids
 	return &backfill.Engine{Config: cfg, Source: source, Sink: w.topic.Open(name), Close: func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -221,7 +221,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	defer e.Close()
 	w, cfg := r.job.Windows[n], e.Config
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
-	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, Start: w.From, End: w.To}
+	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: e.Config.Origin.ItemID, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor = "stop" // a window has no history
 	b, err := engine.New(cfg, engine.Ports{Source: r.limited(e.Source), Sink: e.Sink})
 	if err != nil {

@@ -280,6 +280,37 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
+// TestOtherIDs: a window goes on only with the ids that its tail was written with.
+func TestOtherIDs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 60)
+		ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
+		defer cancel()
+		if _, err := w.start(w.begin(w.plan(60, 3))).Do(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		resume := func(ids string) error {
+			w.ids = ids
+			job, err := w.resume(backfill.Resumption{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			_, err = w.start(job).Do(ctx)
+			return err
+		}
+		if blocked, ok := errors.AsType[*bridge.BlockedError](resume("/id")); !ok || !strings.Contains(blocked.Error(), "ids at /id") {
+			t.Errorf("with other ids: %v", blocked)
+		}
+		if err := resume(""); err != nil {
+			t.Error(err)
+		}
+		w.wantOnce(60)
+	})
+}
+
 // TestOwnership: only one process works on a job, and one that loses it for a
 // while goes on.
 func TestOwnership(t *testing.T) {

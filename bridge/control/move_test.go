@@ -401,7 +401,7 @@ func TestStatus(t *testing.T) {
 func TestCurrentAcceptsSettings(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
-		r.engine.Origin.Events = []string{"click"}
+		r.engine.Origin.Events, r.engine.Origin.ItemID = []string{"click"}, "/id"
 		r.control()
 		before := r.now()
 		state := func() bridge.State {

@@ -72,6 +72,9 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		m.Notes = append(m.Notes, fmt.Sprintf("the settings change, from %s to %s", from.Origin, want))
 		m.Repeats = between(0, m.Max) // the new settings may exclude some
 	}
+	if want := c.cfg.Origin.ItemID; len(m.target.Tail) > 0 && from.Origin.ItemID != want {
+		m.Notes = append(m.Notes, fmt.Sprintf("the ids change, so up to %d items at the new position are published again", len(m.target.Tail)))
+	}
 	if from.away != nil {
 		m.Notes = append(m.Notes, c.awayNote(from.away))
 	}

@@ -274,6 +274,13 @@ func TestNotes(t *testing.T) {
 		if m := r.plan(control.RewindPages{Pages: 1}); len(m.Notes) != 0 {
 			t.Errorf("a rewind under another filter: notes %q", m.Notes)
 		}
+		r.engine.Origin.Events, r.engine.Origin.ItemID = nil, "/id"
+		r.control()
+		for name, to := range map[string]control.Target{"to here": control.ResetToCurrent{}, "back": control.RewindPages{Pages: 1}} {
+			if m := r.plan(to); !strings.Contains(strings.Join(m.Notes, "; "), "ids change") {
+				t.Errorf("other ids, %s: notes %q", name, m.Notes)
+			}
+		}
 	})
 	r := newHarness(t, bridge.ExactlyOnce)
 	if m := r.plan(control.ResetToTime{Time: time.Now()}); len(m.Notes) > 0 {

@@ -1,8 +1,10 @@
 package exportapi
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"strings"
 
 	"exportbridge/bridge"
 )
@@ -32,6 +34,17 @@ type pointers struct {
 // Undated reports whether the items have no time: nothing can be said by it.
 func (m *ItemMapping) Undated() bool {
 	return m.ItemTimeFormat == none || isNone(m.ItemTime)
+}
+
+// IDs returns where the ids of items are, for a checkpoint: empty if at the
+// resource's own places, or none.
+func (c *Config) IDs() string {
+	preset := presets[c.Resource].pointers
+	at := c.over(preset).ids
+	if slices.Equal(at, preset.ids) {
+		return ""
+	}
+	return cmp.Or(strings.Join(at, ","), none)
 }
 
 func isNone(set []string) bool { return len(set) == 1 && set[0] == none }

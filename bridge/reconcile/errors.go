@@ -16,7 +16,7 @@ const (
 	PositionUnknown Reason = "position-unknown"
 	// NotPassed: the range ends after the live position.
 	NotPassed Reason = "not-passed"
-	// OtherOrigin: the stream's resource or event types differ from the Config.
+	// OtherOrigin: the stream's resource, event types or ids differ from the Config.
 	OtherOrigin Reason = "other-origin"
 	// BackfillOpen: an unfinished backfill overlaps the range.
 	BackfillOpen Reason = "backfill-open"

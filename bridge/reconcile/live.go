@@ -48,17 +48,21 @@ func (c *comparison) repairable(ctx context.Context) error {
 		e := refuse(NotPassed, "the window ends after the live position %s: the stream may still publish missing events", instant(live.PositionTime))
 		e.Position = live.PositionTime
 		return e
-	case live.Origin.Resource != c.Origin.Resource || strings.Join(live.Origin.Events, ",") != strings.Join(c.Origin.Events, ","):
+	case originText(live.Origin) != originText(c.Origin):
 		return refuse(OtherOrigin, "the stream exports %s, these settings request %s", originText(live.Origin), originText(c.Origin))
 	}
 	return c.overlapsBackfill(ctx)
 }
 
 func originText(o bridge.Origin) string {
-	if len(o.Events) == 0 {
-		return o.Resource
+	text := o.Resource
+	if len(o.Events) > 0 {
+		text += " (" + strings.Join(o.Events, ", ") + ")"
 	}
-	return o.Resource + " (" + strings.Join(o.Events, ", ") + ")"
+	if o.ItemID != "" {
+		text += ", ids at " + o.ItemID
+	}
+	return text
 }
 
 // overlapsBackfill refuses a range that an unfinished backfill overlaps.

@@ -37,6 +37,7 @@ func TestRepairRefused(t *testing.T) {
 		"a stream that was just moved": {func(w *world) { w.live.trail = []bridge.Checkpoint{moved} }, reconcile.PositionUnknown, "stream events was moved"},
 		"an open end":                  {func(w *world) { w.cfg.To = second(5000) + 1 }, reconcile.NotPassed, "after the live position"},
 		"another resource":             {func(w *world) { w.live.trail[0] = sessions }, reconcile.OtherOrigin, "exports sessions, these settings request events"},
+		"other ids":                    {func(w *world) { w.live.trail[0].Origin.ItemID = "/id" }, reconcile.OtherOrigin, "ids at /id"},
 		"another filter":               {func(w *world) { w.live.trail[0] = filtered }, reconcile.OtherOrigin, "exports events (a, b)"},
 		"a backfill of a part": {func(w *world) {
 			w.live.backfills = []reconcile.Backfill{{ID: "k3xq7a", From: second(999), To: second(2000)}}

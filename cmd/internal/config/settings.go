@@ -239,7 +239,7 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	st.Engine = engine.DefaultConfig()
 	l.fill(&st.Engine, st.Name)
 	st.Engine.PageSize = st.Export.PageSize
-	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events}
+	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events, ItemID: st.Export.IDs()}
 	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, places, now)
 	if window.End != "" {
 		st.Engine.Origin.End = l.windowEnd(window.End, places, now)

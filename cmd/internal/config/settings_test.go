@@ -305,3 +305,26 @@ func TestResourceOfAllStreams(t *testing.T) {
 		}
 	}
 }
+
+// The origin names where ids are unless that is the resource's default, so that
+// older checkpoints, which name nothing, stay valid.
+func TestOriginOfIDs(t *testing.T) {
+	t.Parallel()
+	const users = "BRIDGE_STREAMS=users"
+	for want, environs := range map[string][][]string{
+		"":             {nil, {"EXPORT_ITEM_ID=/eventId,/id"}, {users}, {users, "EXPORT_ITEM_ID=none"}},
+		"/id":          {{"EXPORT_ITEM_ID=/id"}, {users, "EXPORT_ITEM_ID=/id"}, {"EXPORT_PROFILE=generic", "EXPORT_URL=https://api.example.com", "EXPORT_PATH=/log"}},
+		"none":         {{"EXPORT_ITEM_ID=none"}},
+		"/id,/eventId": {{"EXPORT_ITEM_ID=/id,/eventId"}},
+	} {
+		for _, environ := range environs {
+			s, err := loadFrom(t, UsesAll, environ...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Streams[0].Engine.Origin.ItemID; got != want {
+				t.Errorf("%q: ids at %q, want %q", environ, got, want)
+			}
+		}
+	}
+}
