@@ -100,7 +100,7 @@ func (m *ItemMapping) check(p *bridge.Problems) {
 			continue
 		}
 		for i, pointer := range s.set {
-			err := checkPointer(pointer)
+			err := checkEntry(pointer, i > 0)
 			p.Check(err == nil, s.variable, "%q: %v, for example %s", pointer, err, s.example)
 			p.Check(!slices.Contains(s.set[:i], pointer), s.variable, "%q is listed twice, for example %s", pointer, s.example)
 		}
@@ -111,11 +111,16 @@ func (m *ItemMapping) check(p *bridge.Problems) {
 	p.Check(known, "EXPORT_ITEM_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339, none, for example rfc3339", m.ItemTimeFormat)
 }
 
-// checkPointer returns why a text is no JSON pointer to a member.
-func checkPointer(pointer string) error {
-	if pointer == "" {
+// checkEntry returns why an entry of a list is no JSON pointer to a member.
+func checkEntry(pointer string, follows bool) error {
+	switch _, err := parsePointer(pointer); {
+	case pointer == "":
 		return errors.New("an empty JSON pointer selects the whole item")
+	case pointer == none:
+		return errors.New("none must stand alone, or last in EXPORT_ITEM_TIME")
+	case follows && pointer[0] != '/':
+		return errors.New("each JSON pointer must begin with /; a comma separates pointers, so a name with a comma cannot be selected")
+	default:
+		return err
 	}
-	_, err := parsePointer(pointer)
-	return err
 }

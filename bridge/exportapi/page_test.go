@@ -402,6 +402,7 @@ func TestMappedEvents(t *testing.T) {
 		"a time or none, broken": {map[string]string{"EXPORT_ITEM_TIME": "/a,/b,none"}, `{"b":"soon"}`, event{absent, absent, absent, absent, 0, bridge.DefectTime}},
 		"without times":          {map[string]string{"EXPORT_ITEM_TIME": "none"}, `{"timestamp":"x"}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
 		"without times, format":  {map[string]string{"EXPORT_ITEM_TIME_FORMAT": "none"}, `{"timestamp":"x"}`, event{absent, absent, absent, absent, bridge.NoTime, ""}},
+		"escaped names":          {map[string]string{"EXPORT_ITEM_ID": "/x,/a~1b/m~0n", "EXPORT_ITEM_SUBJECT": "/~01", "KAFKA_KEY": "none"}, `{"a/b":{"m~n":"e"},"~1":"s","/":"no","timestamp":1}`, event{"e", absent, absent, "s", 1, ""}},
 		"without the rest":       {map[string]string{"EXPORT_ITEM_ID": "none", "EXPORT_ITEM_TYPE": "none", "EXPORT_ITEM_SUBJECT": "none"}, `{"eventId":"e","userId":"u","timestamp":1,"payload":{"type":"t"}}`, event{absent, "u", absent, absent, 1, ""}},
 		"an id that is a number": {map[string]string{"EXPORT_ITEM_ID": "/n"}, `{"n":9007199254740993,"timestamp":1}`, event{"9007199254740993", absent, absent, absent, 1, ""}},
 	} {
