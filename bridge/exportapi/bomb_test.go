@@ -2,6 +2,7 @@ package exportapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"net/http"
 	"runtime"
@@ -48,6 +49,11 @@ func TestItemBomb(t *testing.T) {
 		"nested":               `{"a":{"b":` + array + `,"next":"c2"}}`,
 		"last item":            `{"items":` + array[:len(array)-1] + `,{"id":"a"}]}`,
 		"more":                 `{"more":true,"nextCursor":"a","items":` + array + `}`,
+		"root, header":         array,
+		"cursor alone":         pageOf(items, "{}"),
+		"mapped items":         pageOf(items/4, `{"t":1}`),
+		"items without times":  pageOf(items, "{}"),
+		"window":               pageOf(items, "{}"),
 		"numbers":              pageOf(items, "0"),
 		"objects":              pageOf(items, "{}"),
 		"cursor in the middle": strings.Replace(pageOf(items, "0"), `"c2"`, `"c2","x":1`, 1),
@@ -59,10 +65,17 @@ func TestItemBomb(t *testing.T) {
 				"nested":    {"EXPORT_ITEMS_FIELD": "/a/b", "EXPORT_CURSOR_FIELD": "/a/next"},
 				"last item": {"EXPORT_CURSOR_IN": "last-item", "EXPORT_CURSOR_FIELD": "/id"},
 				"more":      {"EXPORT_MORE_FIELD": "more", "EXPORT_CURSOR_IN": "next-url"},
+
+				"root, header":        {"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "X-Next"},
+				"cursor alone":        {"EXPORT_METHOD": "POST", "EXPORT_CURSOR_ALONE": "true", "EXPORT_METADATA_FIELD": "none"},
+				"mapped items":        {"EXPORT_ITEM_TIME": "/x,/t", "EXPORT_ITEM_TIME_FORMAT": "s", "EXPORT_ITEM_ID": "/a/b,/c,/t", "EXPORT_MAX_PAGE_SIZE": "10000"},
+				"items without times": {"EXPORT_ITEM_TIME": "/x,none", "EXPORT_ITEM_ID": "none"},
+				"window":              {"EXPORT_END_INCLUSIVE": "true"},
 			}[name])
+			at := map[string]bridge.Position{"window": {Start: 1, End: 2, Window: true}, "cursor alone": {Cursor: "c"}}[name]
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := fetchAll(t, c, bridge.Position{})
+			_, err := fetchAll(t, c, at)
 			runtime.ReadMemStats(&after)
 			f := wantFault(t, err)
 			if f.Reason != bridge.ReasonSize || f.Class != bridge.Permanent || !strings.Contains(f.Error(), "10000 items") || !strings.Contains(f.Hint, "EXPORT_PAGE_SIZE") {
@@ -77,17 +90,44 @@ func TestItemBomb(t *testing.T) {
 	}
 }
 
+// TestSampleBomb: saying what is wrong with an item costs little memory, however
+// many members it has.
+func TestSampleBomb(t *testing.T) {
+	body := `{"items":[{"x":{` + strings.TrimSuffix(strings.Repeat(`"":0,`, 1<<20), ",") + `}},{"y":[` + strings.Repeat("[],", 4<<20) + `[]]}]}`
+	c := serve(t, bomb(t, body), nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	items, err := c.Sample(t.Context(), 0, 10)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(items) != 2 || items[0].Why != "it has no plausible time at /timestamp" || !strings.Contains(items[1].Remedy, "EXPORT_ITEM_TIME") {
+		t.Errorf("%+v, %v", items, err)
+	}
+	if took, most := after.TotalAlloc-before.TotalAlloc, 4*uint64(len(body))+16<<20; took > most {
+		t.Errorf("%d bytes were allocated for a body of %d, want at most %d", took, len(body), most)
+	}
+}
+
 // TestMostItems: the largest page passes, as does one that is longer than what
 // was asked for.
 func TestMostItems(t *testing.T) {
 	t.Parallel()
-	for n, ok := range map[int]bool{1001: true, mostItems: true, mostItems + 1: false} {
-		p, err := fetchAll(t, serve(t, answer(pageOf(n, `{"timestamp":1}`)), nil), bridge.Position{})
-		switch {
-		case (err == nil) != ok:
-			t.Errorf("%d items: %v", n, err)
-		case ok && (p.Items != n || len(p.Events) != n):
-			t.Errorf("%d items became %d, %d events", n, p.Items, len(p.Events))
+	for name, vars := range map[string]map[string]string{
+		"items":     nil,
+		"root":      {"EXPORT_ITEMS_FIELD": "root", "EXPORT_CURSOR_IN": "link"},
+		"nested":    {"EXPORT_ITEMS_FIELD": "/a/items"},
+		"mapped":    {"EXPORT_ITEM_TIME": "/x,/timestamp,none", "EXPORT_MORE_FIELD": "more"},
+		"last item": {"EXPORT_CURSOR_IN": "last-item", "EXPORT_CURSOR_FIELD": "/timestamp"},
+	} {
+		for n, ok := range map[int]bool{1001: true, mostItems: true, mostItems + 1: false} {
+			array := "[" + strings.TrimSuffix(strings.Repeat(`{"timestamp":1},`, n), ",") + "]"
+			body := map[string]string{"root": array, "nested": `{"a":{"items":` + array + `}}`, "mapped": `{"items":` + array + `,"more":false}`}[name]
+			p, err := fetchAll(t, serve(t, answer(cmp.Or(body, `{"items":`+array+`,"nextCursor":"c2"}`)), vars), bridge.Position{})
+			switch {
+			case (err == nil) != ok:
+				t.Errorf("%s: %d items: %v", name, n, err)
+			case ok && (p.Items != n || len(p.Events) != n):
+				t.Errorf("%s: %d items became %d, %d events", name, n, p.Items, len(p.Events))
+			}
 		}
 	}
 }

@@ -16,6 +16,10 @@ import (
 	"exportbridge/bridge/exportapi/internal/itemtime"
 )
 
+// maxSearched bounds the items that are searched for a time: decoded, they take
+// many times their bytes.
+const maxSearched = 1 << 20
+
 // diagnose says what is wrong with how an item is read, and which setting to
 // set. It shows no values: items hold personal data.
 func (c *Client) diagnose(e *bridge.Event) (why, remedy string) {
@@ -25,6 +29,9 @@ func (c *Client) diagnose(e *bridge.Event) (why, remedy string) {
 	at, format := c.cfg.over(presets[c.cfg.Resource].pointers).times, timeFormats[c.cfg.ItemTimeFormat]
 	if e.Defect == bridge.DefectNone && (e.Time == bridge.NoTime || plausible(e.Time)) {
 		return "", ""
+	}
+	if len(e.Raw) > maxSearched {
+		return "it has no plausible time at " + strings.Join(at, " or "), "set EXPORT_ITEM_TIME and EXPORT_ITEM_TIME_FORMAT to those of its time"
 	}
 	item := decodeItem(e.Raw)
 	for _, pointer := range at {
