@@ -42,6 +42,8 @@ func (c *comparison) repairable(ctx context.Context) error {
 	switch {
 	case live.Zero():
 		return refuse(NeverRan, "stream %s has not started: it will publish the window itself", c.Stream)
+	case live.PositionTime == 0 && live.Kind == bridge.KindData:
+		return refuse(NotAtEnd, "no event of stream %s has had a time, so its position is unknown until the end of the export: it may still publish missing events", c.Stream)
 	case live.PositionTime == 0:
 		return refuse(PositionUnknown, "stream %s was moved and has not read a page since: it may still publish missing events", c.Stream)
 	case c.To > live.PositionTime:

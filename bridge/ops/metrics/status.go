@@ -61,7 +61,7 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.owned, boolean(s.Leader), s.Stream)
 		gauge(c.epoch, float64(s.Version.Epoch), s.Stream)
 		if s.Leader { // how far the stream is, its owner says
-			if !s.Position.IsZero() || s.Events == 0 { // else unknown: no event has had a time
+			if !s.Position.IsZero() || s.Events == 0 { // else unknown: no event has had a time since it was moved
 				gauge(c.position, seconds(s.Position), s.Stream)
 			}
 			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)

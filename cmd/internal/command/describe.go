@@ -61,7 +61,7 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	switch {
 	case at.IsZero() && c.Cursor == "":
 		return "the start of the export: " + startText(c.Origin.Start)
-	case at.IsZero() && c.Pages > 0:
+	case at.IsZero() && c.Kind == bridge.KindData:
 		return "unknown until the end of the export: no event has had a time"
 	case at.IsZero():
 		return "unknown until the next page"

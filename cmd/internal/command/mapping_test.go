@@ -228,11 +228,14 @@ func stripColour(text string) string {
 }
 
 // TestStatusWithoutTimes: the position of a stream without times is known at
-// the end of the export alone.
+// the end of the export alone, that of one that was moved from the next page on.
 func TestStatusWithoutTimes(t *testing.T) {
 	t.Parallel()
-	c := bridge.Checkpoint{Cursor: "c", Pages: 7, Events: 7000}
-	if got := positionText(&c, nil, time.Now()); got != "unknown until the end of the export: no event has had a time" {
-		t.Errorf("the position is %q", got)
+	const undated, moved = "unknown until the end of the export: no event has had a time", "unknown until the next page"
+	for kind, want := range map[bridge.Kind]string{bridge.KindData: undated, bridge.KindReset: moved, bridge.KindPause: moved} {
+		c := bridge.Checkpoint{Kind: kind, Cursor: "c", Pages: 7, Events: 7000}
+		if got := positionText(&c, nil, time.Now()); got != want {
+			t.Errorf("after a %s, the position is %q, want %q", kind, got, want)
+		}
 	}
 }
