@@ -64,8 +64,8 @@ func items(n int) []item {
 	return all
 }
 
-// undated returns the events without their ingestion times.
-func undated(all []item) []item {
+// withoutIngestion returns the events without their ingestion times.
+func withoutIngestion(all []item) []item {
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].ingested = 0

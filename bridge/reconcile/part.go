@@ -98,7 +98,7 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	}
 	read := time.Now()
 	missing, err := p.look(ctx)
-	if err == nil && c.Mode == Repair && p.undated(missing) {
+	if err == nil && c.Mode == Repair && p.lacksIngestion(missing) {
 		if err = c.awaitEnd(ctx, read); err == nil {
 			p.since = 0                // without an ingestion time any record time is possible
 			missing, err = p.look(ctx) // the stream may have published them
@@ -145,8 +145,8 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	return missing, err
 }
 
-// undated reports whether one of these events lacks an ingestion time.
-func (p *part) undated(missing map[eventName]int32) bool {
+// lacksIngestion reports whether one of these events lacks an ingestion time.
+func (p *part) lacksIngestion(missing map[eventName]int32) bool {
 	for name := range missing {
 		if !p.events[name].dated {
 			return true

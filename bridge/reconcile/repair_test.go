@@ -24,6 +24,8 @@ func TestRepairRefused(t *testing.T) {
 	t.Parallel()
 	moved := atEnd(0, 0)
 	moved.Kind = bridge.KindReset
+	timeless := atEnd(0, 0)
+	timeless.Kind, timeless.Drained = bridge.KindData, false
 	sessions := atEnd(5, second(5000))
 	sessions.Origin.Resource = "sessions"
 	filtered := atEnd(5, second(5000))
@@ -35,6 +37,7 @@ func TestRepairRefused(t *testing.T) {
 	}{
 		"a stream that never ran":      {func(w *world) { w.live.trail = nil }, reconcile.NeverRan, "it will publish the window itself"},
 		"a stream that was just moved": {func(w *world) { w.live.trail = []bridge.Checkpoint{moved} }, reconcile.PositionUnknown, "stream events was moved"},
+		"a stream without times":       {func(w *world) { w.live.trail = []bridge.Checkpoint{timeless} }, reconcile.NotAtEnd, "no event of stream events has had a time"},
 		"an open end":                  {func(w *world) { w.cfg.To = second(5000) + 1 }, reconcile.NotPassed, "after the live position"},
 		"another resource":             {func(w *world) { w.live.trail[0] = sessions }, reconcile.OtherOrigin, "exports sessions, these settings request events"},
 		"other ids":                    {func(w *world) { w.live.trail[0].Origin.ItemID = "/id" }, reconcile.OtherOrigin, "ids at /id"},
@@ -273,12 +276,12 @@ func TestRepairMoved(t *testing.T) {
 	})
 }
 
-// TestRepairUndated: events do not say when the API took them in. Only a stream
+// TestRepairWithoutIngestion: events do not say when the API took them in. Only a stream
 // that came to the end of the export after they were read has passed them.
-func TestRepairUndated(t *testing.T) {
+func TestRepairWithoutIngestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := undated(items(10))
+		all := withoutIngestion(items(10))
 		w := newWorld(t, all, all[:5])
 		r := w.must(reconcile.Rehearse)
 		if diff := cmp.Diff(&reconcile.Repaired{Unproven: 5}, r.Repair); diff != "" {
@@ -300,9 +303,9 @@ func TestRepairUndated(t *testing.T) {
 	})
 }
 
-// TestRepairUndatedClockAhead: nobody knows when such events were published, so
+// TestRepairWithoutIngestionClockAhead: nobody knows when such events were published, so
 // the whole topic is looked through before they are.
-func TestRepairUndatedClockAhead(t *testing.T) {
+func TestRepairWithoutIngestionClockAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ahead := item{id: "ahead", at: second(40_000)}
@@ -319,8 +322,8 @@ func TestRepairUndatedClockAhead(t *testing.T) {
 	})
 }
 
-// TestRepairUndatedRefused: the stream does not show that it has passed them.
-func TestRepairUndatedRefused(t *testing.T) {
+// TestRepairWithoutIngestionRefused: the stream does not show that it has passed them.
+func TestRepairWithoutIngestionRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*world)
@@ -344,7 +347,7 @@ func TestRepairUndatedRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, undated(items(3)), nil)
+				w := newWorld(t, withoutIngestion(items(3)), nil)
 				test.change(w)
 				err := w.refused(reconcile.Repair, test.why)
 				if !strings.Contains(err.Error(), "missing events lack an ingestion time") || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "1970") {
@@ -358,12 +361,12 @@ func TestRepairUndatedRefused(t *testing.T) {
 	}
 }
 
-// TestRepairUndatedInParts: each part is read later than the one before, so each
+// TestRepairWithoutIngestionInParts: each part is read later than the one before, so each
 // wants an end of its own.
-func TestRepairUndatedInParts(t *testing.T) {
+func TestRepairWithoutIngestionInParts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, undated(items(40)), nil)
+		w := newWorld(t, withoutIngestion(items(40)), nil)
 		w.cfg.Batch, w.cfg.To = 25, second(40)
 		polling, stop := context.WithCancel(t.Context())
 		var polls sync.WaitGroup
