@@ -109,7 +109,7 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, sil
 		{"committed", fmt.Sprintf("entry %s, page %s, %s events, %s ago", c.Version, humanize.Comma(c.Pages), humanize.Comma(c.Events), cli.RoundDuration(now.Sub(time.UnixMilli(c.WrittenAt))))},
 	}
 	if len(c.Tail) > 0 {
-		rows = append(rows, [2]string{"tail", fmt.Sprintf("%d events published of the last page, which may grow", len(c.Tail))})
+		rows = append(rows, [2]string{"tail", cli.Counted(len(c.Tail), "event") + " published of the last page, which may grow"})
 	}
 	if alive && live.DeadLettered > 0 {
 		rows = append(rows, [2]string{"dead letters", fmt.Sprintf("%s since the bridge started: exportbridge tail --dlq", humanize.Comma(live.DeadLettered))})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -278,7 +279,7 @@ func repeatsText(plan *control.Plan) string {
 	case r.Min == 0:
 		return "at most " + most + same
 	case r.Min < r.Max:
-		return fmt.Sprintf("%d to %s%s", r.Min, most, same)
+		return fmt.Sprintf("%s to %s%s", humanize.Comma(int64(r.Min)), most, same)
 	case r.Pages < 0:
 		return most + same
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"exportbridge/bridge"
@@ -137,7 +138,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 		return err
 	}
 	if n := count[deadletter.Duplicate]; n > 0 {
-		fmt.Fprintf(a.Stderr, "%d of %s share their event with another letter: each event is published once\n", n, cli.Counted(len(places), "letter"))
+		fmt.Fprintf(a.Stderr, "%s of %s share their event with another letter: each event is published once\n", humanize.Comma(int64(n)), cli.Counted(len(places), "letter"))
 	}
 	switch {
 	case len(places) == 0:
@@ -145,7 +146,7 @@ func retryLetters(ctx context.Context, a *cli.App, o *retryOptions, args []strin
 	case !o.execute:
 		sayDryRun(a, count[deadletter.WouldPublish], "letter")
 	case count[deadletter.Refused] > 0:
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("%d of %s cannot be published", count[deadletter.Refused], cli.Counted(len(places), "letter")), Hint: "exportbridge dlq show PARTITION:OFFSET"}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("%s of %s cannot be published", humanize.Comma(int64(count[deadletter.Refused])), cli.Counted(len(places), "letter")), Hint: "exportbridge dlq show PARTITION:OFFSET"}
 	}
 	return nil
 }

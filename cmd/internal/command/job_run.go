@@ -128,7 +128,7 @@ func (p *jobPlan) interrupted(cause error) error {
 	resume := fmt.Sprintf("exportbridge %s --resume %s --execute", p.kind, p.job.ID)
 	events, _, _ := p.job.Counts()
 	e := &cli.Error{Code: cli.ExitFailed, Hint: resume}
-	far := fmt.Sprintf("job %s has %d of %s done, %d events so far", p.job.ID, p.job.Ended(), cli.Counted(len(p.job.Windows), "window"), events)
+	far := fmt.Sprintf("job %s has %d of %s done, %s so far", p.job.ID, p.job.Ended(), cli.Counted(len(p.job.Windows), "window"), cli.Counted(events, "event"))
 	if _, blocked := errors.AsType[*bridge.BlockedError](cause); blocked {
 		e.Code, e.Hint = cli.ExitRefused, process.JobHint(cause, &p.job)+"; then "+resume
 	} else if known, ok := errors.AsType[*cli.Error](jobError(cause)); ok && known.Hint != "" {
