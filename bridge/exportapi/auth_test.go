@@ -201,7 +201,25 @@ func TestOAuth2Refused(t *testing.T) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 			return true
 		}, bridge.Permanent, 0, "307"},
-		"no token":  {func(w http.ResponseWriter, _ int64) bool { _, _ = w.Write([]byte(`{}`)); return true }, bridge.Permanent, 0, "access_token"},
+		"no token": {func(w http.ResponseWriter, _ int64) bool { _, _ = w.Write([]byte(`{}`)); return true }, bridge.Permanent, 0, "access_token"},
+		"broken": {func(w http.ResponseWriter, _ int64) bool {
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte(`{"access_token":`))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, bridge.Transient, 0, "EOF"},
+		"broken refusal": {func(w http.ResponseWriter, _ int64) bool {
+			w.Header().Set("Content-Length", "100")
+			w.WriteHeader(http.StatusBadGateway)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, bridge.Transient, 0, "EOF"},
+		"endless": {func(w http.ResponseWriter, _ int64) bool {
+			for range 3 << 10 {
+				_, _ = w.Write([]byte(strings.Repeat(" ", 1<<10)))
+			}
+			return true
+		}, bridge.Permanent, 0, "oauth2"},
 		"no answer": {func(http.ResponseWriter, int64) bool { panic(http.ErrAbortHandler) }, bridge.Transient, 0, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
