@@ -13,8 +13,9 @@ import (
 	"exportbridge/bridge"
 )
 
-// Limits are what the clients of a process share by their API key, or by their URL if
-// they have none: a rate limit, and the delay that the API requests with a 429. The zero value is ready for use; it may be
+// Limits are what the clients of a process share by their API key, or if they have none
+// by their URL, static headers and parameters, and client certificate: a rate limit, and
+// the delay that the API requests with a 429. The zero value is ready for use; it may be
 // used concurrently.
 //
 // Streams of the same key together have the highest of their RateLimits, and each has its
@@ -22,7 +23,7 @@ import (
 // other half.
 type Limits struct {
 	mu    sync.Mutex           // guards byKey
-	byKey map[string]*keyLimit // or by URL
+	byKey map[string]*keyLimit // or by what stands for one
 }
 
 // of returns the limit that a client shares, with its own.
@@ -30,8 +31,8 @@ func (l *Limits) of(cfg *Config, own rate.Limit) *turns {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	id := "key " + strings.Join([]string{cfg.User, cfg.OAuth2ClientID, cfg.APIKey.Reveal()}, " ")
-	if cfg.APIKey == "" {
-		id = "url " + cfg.URL
+	if cfg.APIKey == "" { // what else tells tenants apart
+		id = strings.Join([]string{"url", cfg.URL, cfg.Headers.Reveal(), cfg.Params.Reveal(), cfg.TLSCert}, "\x00")
 	}
 	k := l.byKey[id]
 	if k == nil {

@@ -91,6 +91,17 @@ func TestKeysShareNothing(t *testing.T) {
 		if other := l.of(&Config{URL: "https://y"}, 1); url.key == other.key || url.key != l.of(&Config{URL: "https://x"}, 1).key {
 			t.Error("without a key, the limit is not the URL's")
 		}
+		for name, tenant := range map[string]Config{
+			"headers": {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: a"}}, "parameters": {URL: "https://x", RequestMapping: RequestMapping{Params: "a=b"}},
+			"a certificate": {URL: "https://x", Auth: Auth{TLSCert: "a"}}, "other headers": {URL: "https://x", RequestMapping: RequestMapping{Headers: "X-Key: b"}},
+		} {
+			if other := l.of(&tenant, 1); other.key == url.key || other.key != l.of(&tenant, 1).key {
+				t.Errorf("without a key, %s make no tenant", name)
+			}
+		}
+		if n := len(l.byKey); n != 8 {
+			t.Errorf("%d limits, want 8: some tenants share one", n)
+		}
 		job := l.of(&Config{Auth: Auth{APIKey: "c"}, Beside: true}, rate.Inf)
 		for range 1000 {
 			if fault := job.wait(t.Context()); fault != nil || job.limited() {
