@@ -327,7 +327,9 @@ func (e *faults) token(at bridge.Position, err error) *bridge.Fault {
 			f = e.connection(at, err, fmt.Sprintf("no token within %s", e.cfg.Timeout))
 		}
 		f.Err = fmt.Errorf("request a token from %s: %w", e.tokenHost(), f.Err)
-		f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_PROXY, DNS and the firewall"
+		if f.Hint = strings.Replace(f.Hint, "EXPORT_URL", "EXPORT_OAUTH2_TOKEN_URL", 1); f.Code != codeTLS {
+			f.Hint = "check EXPORT_OAUTH2_TOKEN_URL, EXPORT_PROXY, DNS and the firewall"
+		}
 		return f
 	}
 	code := refused.Response.StatusCode

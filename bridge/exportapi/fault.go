@@ -72,6 +72,9 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 	case errors.As(err, &unreachable) && unreachable.Timeout():
 		return &bridge.Fault{Code: codeTimeout, Err: text,
 			Hint: "retrying; if it persists, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
+	case isAlert(err):
+		return &bridge.Fault{Code: codeTLS, Err: text,
+			Hint: "check the client certificate in EXPORT_TLS_CERT and EXPORT_TLS_KEY, and EXPORT_URL: its server ended the TLS handshake"}
 	case isTLS(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
 			Hint: "check EXPORT_URL and the system clock; for a private certificate authority set EXPORT_TLS_CA"}
@@ -96,11 +99,15 @@ func unquoted(err error) string {
 
 func isTLS(err error) bool {
 	_, verify := errors.AsType[*tls.CertificateVerificationError](err)
-	op, isOp := errors.AsType[*net.OpError](err)
-	alert := isOp && op.Op == "remote error" // what crypto/tls calls an alert
 	_, record := errors.AsType[tls.RecordHeaderError](err)
 	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
-	return verify || alert || record || authority
+	return verify || record || authority || isAlert(err)
+}
+
+// isAlert reports whether the server ended the TLS connection.
+func isAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error" // what crypto/tls calls an alert
 }
 
 // checkHeader checks the headers of a 200 before its body is read.
