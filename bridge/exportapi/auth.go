@@ -1,13 +1,11 @@
 package exportapi
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -19,6 +17,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
 )
 
@@ -167,29 +166,11 @@ func newCredentials(cfg *Config, transport http.RoundTripper) (*credentials, err
 	}
 	c.grant = &clientcredentials.Config{ClientID: cfg.OAuth2ClientID, TokenURL: cfg.OAuth2TokenURL, Scopes: cfg.OAuth2Scopes, EndpointParams: params}
 	c.http = &http.Client{
-		Transport: wholeAnswers{transport},
+		Transport: body.Whole{RoundTripper: transport},
 		// A redirect would send the client secret to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
-}
-
-// wholeAnswers reads answers to their end, so that a connection that breaks
-// before it is one that failed: package oauth2 keeps only the text of that error.
-type wholeAnswers struct{ http.RoundTripper }
-
-func (t wholeAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxToken))
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(text))
-	return resp, nil
 }
 
 // sign sets the header that authenticates a request, if one does.
@@ -303,8 +284,6 @@ const (
 	maxRenewalLead = 5 * time.Minute
 	// renewalRetry is the pause between renewals of a token that still works.
 	renewalRetry = 10 * time.Second
-	// maxToken is how much of an answer to a token request is read, in bytes.
-	maxToken = 1 << 20
 )
 
 func (c *credentials) request(ctx context.Context, secret bridge.Secret) (*oauth2.Token, error) {

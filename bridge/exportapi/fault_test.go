@@ -169,6 +169,40 @@ func TestProblemText(t *testing.T) {
 	}
 }
 
+// TestHiddenParts: the parts of a static header and of a cursor are shown as
+// little as the whole.
+func TestHiddenParts(t *testing.T) {
+	t.Parallel()
+	mapped := map[string]string{"EXPORT_CURSOR_IN": "next-url"}
+	for name, tc := range map[string]struct {
+		vars       map[string]string
+		cursor     string
+		said, want string
+	}{
+		"token without its scheme": {map[string]string{"EXPORT_HEADERS": "X-Token: Bearer s3cr3t-token"}, testCursor, "invalid token s3cr3t-token", "invalid token ***"},
+		"session without its name": {map[string]string{"EXPORT_HEADERS": "Cookie: sid=s3cr3t/1; theme=d"}, testCursor, "no session s3cr3t/1!", "no session ***!"},
+		"quoted token":             {map[string]string{"EXPORT_HEADERS": "X-Token: Token token=\"s3cr3t\""}, testCursor, "s3cr3t is bad", "*** is bad"},
+		"longest first":            {map[string]string{"EXPORT_API_KEY": "s3cr", "EXPORT_HEADERS": "X-Token: s3cr3t-token"}, testCursor, "s3cr3t-token, s3cr", "***, ***"},
+		"query of a next URL":      {mapped, "/events?n=1000&after=SECRET/123", "bad after: SECRET/123", "bad after: cursor "},
+		"query, unescaped":         {mapped, "/events?after=SECRET%2f123+a&n=7", "bad after: SECRET/123 a", "bad after: cursor "},
+		"query, as it is":          {mapped, "/events?after=SECRET%2f123&n=7", "bad after: SECRET%2f123", "bad after: cursor "},
+		"page size of a next URL":  {mapped, "/events?pageSize=1000&after=SECRET", "pageSize 1000 exceeds 500", "pageSize 1000 exceeds 500"},
+		"path of a next URL":       {mapped, "/events/SECRET123?n=1", "no page SECRET123 of events", "no page cursor "},
+		"quoted, POST":             {map[string]string{"EXPORT_METHOD": "POST"}, `"90071992547409931234"`, "bad cursor: 90071992547409931234", "bad cursor: cursor "},
+	} {
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"title":`+quote(tc.said)+`}`)
+		}, tc.vars)
+		_, err := fetchAll(t, c, bridge.Position{Cursor: tc.cursor})
+		f := wantFault(t, err)
+		if !strings.Contains(f.Error(), "Unauthorized: "+tc.want) || strings.Contains(f.Error(), "SECRET") || strings.Contains(f.Error(), "s3cr") || strings.Contains(f.Error(), "9007") {
+			t.Errorf("%s: got %q, want %q", name, f, tc.want)
+		}
+	}
+}
+
 // raw answers with bytes on the connection, then closes it.
 func raw(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

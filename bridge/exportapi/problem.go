@@ -4,19 +4,16 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"net/url"
 	"strings"
-	"unicode"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/problem"
 )
 
 const (
 	// maxProblem bounds how much of a problem's body is read.
 	maxProblem = 64 << 10
-	// maxText bounds the characters of foreign text in an error.
-	maxText = 200
 	// shortCursor is too short to be distinguished from ordinary text.
 	shortCursor = 4
 )
@@ -45,43 +42,34 @@ func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 // clean prepares foreign text for an error: without control characters, key and
 // cursor, and truncated.
 func (e *faults) clean(at bridge.Position, text string) string {
-	text = onePrintedLine(text)
-	var pairs []string
-	hide := func(secret, shown string) {
-		for _, form := range []string{url.QueryEscape(secret), url.PathEscape(secret), onePrintedLine(secret)} {
-			if form != "" {
-				pairs = append(pairs, form, shown)
-			}
-		}
-	}
+	var hidden []problem.Hidden
 	for _, secret := range e.auth.secrets() {
-		hide(secret.Reveal(), secret.String())
+		hidden = append(hidden, problem.Hidden{Text: secret.Reveal(), Shown: secret.String()})
 	}
 	for _, secret := range e.hidden {
-		hide(secret, bridge.Secret(secret).String())
+		hidden = append(hidden, problem.Hidden{Text: secret, Shown: bridge.Secret(secret).String()})
 	}
-	if len(at.Cursor) >= shortCursor {
-		hide(at.Cursor, "cursor "+bridge.CursorHash(at.Cursor))
+	for _, part := range e.cursorParts(at.Cursor) {
+		if len(part) >= shortCursor {
+			hidden = append(hidden, problem.Hidden{Text: part, Shown: "cursor " + bridge.CursorHash(at.Cursor)})
+		}
 	}
-	text = strings.NewReplacer(pairs...).Replace(text)
-	if runes := []rune(text); len(runes) > maxText {
-		return string(runes[:maxText]) + "..."
-	}
-	return text
+	return problem.Show(text, hidden)
 }
 
-// onePrintedLine collapses white space and removes other unprintable
-// characters.
-func onePrintedLine(text string) string {
-	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
-			return ' '
-		}
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, text)), " ")
+// cursorParts returns a cursor, and the parts of it that the API may repeat alone.
+func (e *faults) cursorParts(cursor string) []string {
+	if cursor == "" {
+		return nil
+	}
+	parts := []string{cursor}
+	if text, ok := unquoteCursor(cursor).(string); ok && text != cursor {
+		parts = append(parts, text)
+	}
+	if !e.cfg.leads() {
+		return parts
+	}
+	return append(parts, nextlink.Parts(cursor, e.endpoint.Path, e.cfg.PageSizeParam)...)
 }
 
 // target names the host of a redirect.

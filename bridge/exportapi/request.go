@@ -57,7 +57,7 @@ func (r *requests) secrets() (values []string) {
 		values = append(values, params...)
 	}
 	for _, h := range r.headers {
-		values = append(values, h.value)
+		values = append(values, secretParts(h.value)...)
 	}
 	return slices.DeleteFunc(values, func(value string) bool { return len(value) < shortCursor })
 }

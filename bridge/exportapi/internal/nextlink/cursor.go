@@ -155,3 +155,22 @@ func join(segments, pairs []string) string {
 	}
 	return path + "?" + strings.Join(pairs, "&")
 }
+
+// Parts returns the parts of a cursor that the API may repeat alone: segments
+// that are not in the path of its first page, and values of parameters other
+// than that of the page size.
+func Parts(cursor, firstPath, pageSizeParam string) (parts []string) {
+	path, query, _ := strings.Cut(cursor, "?")
+	for segment := range strings.SplitSeq(path, "/") {
+		if !strings.Contains(firstPath, segment) {
+			parts = append(parts, segment)
+		}
+	}
+	for pair := range strings.SplitSeq(query, "&") {
+		if param, value, _ := strings.Cut(pair, "="); param != pageSizeParam {
+			plain, _ := url.QueryUnescape(value)
+			parts = append(parts, value, plain)
+		}
+	}
+	return parts
+}

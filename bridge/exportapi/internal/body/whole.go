@@ -1,0 +1,29 @@
+package body
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+)
+
+// maxWhole bounds how much of a response Whole reads, in bytes.
+const maxWhole = 1 << 20
+
+// Whole reads small responses to their end, so that a connection that breaks
+// before it fails the request: package oauth2 keeps only the text of that error.
+type Whole struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (w Whole) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := w.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxWhole))
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	return resp, nil
+}

@@ -1,0 +1,52 @@
+package problem
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// maxText bounds the characters of foreign text in an error.
+const maxText = 200
+
+// Hidden is a text that no error shows, and what is shown in its place.
+type Hidden struct{ Text, Shown string }
+
+// Show prepares foreign text for an error: without control characters and what
+// is hidden, and truncated.
+func Show(text string, hidden []Hidden) string {
+	var forms []Hidden
+	for _, h := range hidden {
+		for _, form := range []string{url.QueryEscape(h.Text), url.PathEscape(h.Text), onePrintedLine(h.Text)} {
+			if form != "" {
+				forms = append(forms, Hidden{form, h.Shown})
+			}
+		}
+	}
+	// The longest first: one may begin another.
+	slices.SortStableFunc(forms, func(a, b Hidden) int { return len(b.Text) - len(a.Text) })
+	var pairs []string
+	for _, form := range forms {
+		pairs = append(pairs, form.Text, form.Shown)
+	}
+	text = strings.NewReplacer(pairs...).Replace(onePrintedLine(text))
+	if runes := []rune(text); len(runes) > maxText {
+		return string(runes[:maxText]) + "..."
+	}
+	return text
+}
+
+// onePrintedLine collapses white space and removes other unprintable
+// characters.
+func onePrintedLine(text string) string {
+	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)), " ")
+}
