@@ -1,7 +1,6 @@
 package kafkasink
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +26,7 @@ func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bri
 		return nil, err
 	}
 	defer client.Close()
-	of := newBuilder(p.cfg)
-	of.setSource(source)
+	of := sourcesOf(p.cfg, source)
 	h := newPublishedIndex(false)
 	h.exact = true
 	l := client.Log(p.cfg.Topic, [16]byte{})
@@ -36,7 +34,7 @@ func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bri
 	spans, err := spansAfter(ctx, l, from.Add(-futureLimit))
 	if err == nil {
 		err = l.Read(ctx, spans, func(r *kgo.Record) error {
-			if p.isOurs(r) && isOf(r, of.sourceText) {
+			if p.isOurs(r) && of.mayHave(r) {
 				h.add(r)
 			}
 			if h.len() >= maxPartialIndex {
@@ -54,27 +52,33 @@ func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bri
 	return nil, p.cfg.explain(fmt.Errorf("read the events of %s: %w", p.cfg.Stream, p.cfg.unreadable(err, p.cfg.Topic)), client)
 }
 
-// isOf reports whether a record may be of a source.
-func isOf(r *kgo.Record, source []byte) bool {
-	for _, h := range r.Headers {
-		if h.Key == HeaderSource {
-			return bytes.Equal(h.Value, source)
-		}
-	}
-	return true
+// sources are the values of ce_source in the records of one source: with the
+// settings of now, without KAFKA_CE_SOURCE, and without metadata.
+type sources struct{ current, described, unnamed string }
+
+func sourcesOf(cfg Config, id bridge.SourceIdentity) sources {
+	b := newBuilder(cfg)
+	return sources{b.sourceOf(id), b.describedSource(id), b.unnamedSource()}
+}
+
+// mayHave reports whether a record may be of the source.
+func (s *sources) mayHave(r *kgo.Record) bool {
+	of, named := sourceOfRecord(r)
+	return !named || of == s.current || of == s.described
 }
 
 // isOthers reports whether a record says that it is of another source. Where
 // one of both is unnamed that is unknown.
-func (b *builder) isOthers(r *kgo.Record) bool {
-	unnamed := b.unnamedSource()
-	if string(b.sourceText) == unnamed {
-		return false
-	}
+func (s *sources) isOthers(r *kgo.Record) bool {
+	of, _ := sourceOfRecord(r)
+	return s.described != s.unnamed && of != s.unnamed && !s.mayHave(r)
+}
+
+func sourceOfRecord(r *kgo.Record) (source string, named bool) {
 	for _, h := range r.Headers {
 		if h.Key == HeaderSource {
-			return string(h.Value) != unnamed && !bytes.Equal(h.Value, b.sourceText)
+			return string(h.Value), true
 		}
 	}
-	return false
+	return "", false
 }

@@ -64,8 +64,7 @@ var errIndexTooLarge = errors.New("too many to tell apart")
 
 func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, from time.Time, source bridge.SourceIdentity) (*publishedIndex, error) {
 	h := newPublishedIndex(p.cfg.Headers == headersNone)
-	of := newBuilder(p.cfg)
-	of.setSource(source)
+	of := sourcesOf(p.cfg, source)
 	for _, topic := range p.cfg.Topics().Published() {
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = p.cfg.Report

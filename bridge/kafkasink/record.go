@@ -1,6 +1,7 @@
 package kafkasink
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -271,13 +272,15 @@ func (b *builder) setSource(id bridge.SourceIdentity) {
 	}
 }
 
-// sourceOf returns ce_source, a URI reference. Sessions and users belong to a
-// workspace, events to an application.
+// sourceOf returns ce_source, a URI reference.
 func (b *builder) sourceOf(id bridge.SourceIdentity) string {
-	switch {
-	case b.cfg.Source != "":
-		return b.cfg.Source
-	case id.Application == "" && b.cfg.Resource != "events":
+	return cmp.Or(b.cfg.Source, b.describedSource(id))
+}
+
+// describedSource is ce_source by the metadata. Sessions and users belong to a
+// workspace, events to an application.
+func (b *builder) describedSource(id bridge.SourceIdentity) string {
+	if id.Application == "" && b.cfg.Resource != "events" {
 		id.Application = id.Workspace
 	}
 	if id.Organization == "" || id.Application == "" {
