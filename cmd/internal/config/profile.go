@@ -156,7 +156,8 @@ func Profiles() [][]string {
 	return table
 }
 
-// Profile formats a profile as an environment file; ok is false for an unknown
+// Profile formats a profile as an environment file, with all but the profile's name
+// commented out: what is to be set is named until it is. ok is false for an unknown
 // one.
 func Profile(name string) (text string, ok bool) {
 	p, ok := profiles[name]
@@ -167,7 +168,7 @@ func Profile(name string) (text string, ok bool) {
 	fmt.Fprintf(&b, "# %s\n%s=%s\n", p.about, profileVariable, name)
 	for _, v := range variables() {
 		if example, missing := p.examples[v.Name]; missing {
-			fmt.Fprintf(&b, "%s='%s'  # to be set\n", v.Name, example)
+			fmt.Fprintf(&b, "#%s='%s'  # to be set\n", v.Name, example)
 		} else if value, set := p.values[v.Name]; set {
 			fmt.Fprintf(&b, "#%s=%s\n", v.Name, value)
 		}

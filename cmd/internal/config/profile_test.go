@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -84,5 +86,48 @@ func TestProfileGivesWay(t *testing.T) {
 	}
 	if _, ok := Profile("okta"); ok {
 		t.Error("okta is a profile")
+	}
+}
+
+// TestPrintedProfile: a profile that was printed and not edited is refused, with
+// every setting that it cannot know.
+func TestPrintedProfile(t *testing.T) {
+	t.Parallel()
+	for _, name := range ProfileNames() {
+		text, _ := Profile(name)
+		file := filepath.Join(t.TempDir(), "profile.env")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(Sources{EnvFile: file, Environ: []string{"EXPORT_API_KEY=k"}}, UsesAll)
+		got := strings.Join(messages(err), "; ")
+		for variable := range profiles[name].examples {
+			if !strings.Contains(got, variable+" is not set") {
+				t.Errorf("%s: got %q, want that %s is not set", name, got, variable)
+			}
+		}
+		if (err != nil) != (len(profiles[name].examples) > 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestProfileOfOtherAuth: another EXPORT_AUTH than the profile's needs nothing of
+// that, and contradicts nothing.
+func TestProfileOfOtherAuth(t *testing.T) {
+	t.Parallel()
+	auth0 := []string{"EXPORT_PROFILE=auth0-logs", "EXPORT_URL=https://acme.eu.auth0.com", "EXPORT_PARAMS=from=1", "EXPORT_API_KEY=k"}
+	for _, environ := range [][]string{
+		append(auth0, "EXPORT_AUTH=key", "EXPORT_KEY_HEADER=Authorization"),
+		{"EXPORT_PROFILE=generic", "EXPORT_URL=https://api.example.com", "EXPORT_PATH=/e", "EXPORT_API_KEY=k", "EXPORT_AUTH=basic", "EXPORT_AUTH_USER=me"},
+	} {
+		s, err := Load(Sources{Environ: environ}, UsesAll)
+		if err != nil {
+			t.Errorf("%q: %v", environ, err)
+			continue
+		}
+		if x := s.Streams[0].Export; x.OAuth2Scopes != nil || x.Scheme == "basic" && x.KeyPrefix != "" {
+			t.Errorf("%q: %+v", environ, x.Auth)
+		}
 	}
 }

@@ -54,12 +54,25 @@ const (
 	UsesKafka
 	UsesCursor
 	UsesAll = UsesExport | UsesKafka | UsesCursor
-	// WithoutKey is for a command that asks the API nothing: its key is not read.
+	// WithoutKey is for a command that asks the API nothing: no secret of the
+	// export is read.
 	WithoutKey Uses = 1 << 3
 )
 
 // keyVariable names the setting of the API key.
 const keyVariable = "EXPORT_API_KEY"
+
+// exportSecrets are the secrets of the export, and the certificate of one, in place
+// of which a command that asks the API nothing has a word.
+func exportSecrets() map[string]string {
+	unused := map[string]string{"EXPORT_TLS_CERT": "unused"}
+	for _, v := range variables() {
+		if v.Secret && v.group() == "EXPORT" {
+			unused[v.Name] = "unused"
+		}
+	}
+	return unused
+}
 
 // Variables lists every setting of the program.
 func Variables() []Variable { return slices.Clone(variables()) }
@@ -129,7 +142,7 @@ func Load(from Sources, need Uses) (*Settings, error) {
 		envFile = vars
 	}
 	if need&WithoutKey != 0 {
-		from.Command = map[string]string{keyVariable: "unused"}
+		from.Command = exportSecrets()
 	}
 	l := &loader{src: newSources(from.Flags, from.Command, from.Environ, envFile)}
 	return l.load(need, time.Now())
@@ -222,7 +235,17 @@ func (l *loader) fillExport(st *Stream) {
 	l.fill(&selected, st.Name)
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(&st.Export, st.Name)
+	oauth2 := st.Export.Scheme == "oauth2"
+	if !oauth2 && places["EXPORT_OAUTH2_SCOPES"].kind == FromProfile {
+		st.Export.OAuth2Scopes = nil
+	}
+	if st.Export.Scheme != "key" && places["EXPORT_KEY_PREFIX"].kind == FromProfile {
+		st.Export.KeyPrefix = ""
+	}
 	for name, example := range profiles[selected.Profile].examples {
+		if strings.HasPrefix(name, "EXPORT_OAUTH2_") && !oauth2 {
+			continue
+		}
 		if from, ok := places[name]; ok && from.kind == FromDefault {
 			l.add(name, fmt.Sprintf("%s is not set, and the profile %s has no default, for example %s=%s", name, selected.Profile, name, example))
 		}
@@ -336,7 +359,8 @@ func (st *Stream) validate(need Uses) (p bridge.Problems) {
 		p.Add(st.Engine.Validate())
 		p.Add(st.Export.Validate())
 		if need&WithoutKey != 0 {
-			p = slices.DeleteFunc(p, func(wrong bridge.Problem) bool { return wrong.Variable == keyVariable })
+			unused := exportSecrets()
+			p = slices.DeleteFunc(p, func(wrong bridge.Problem) bool { return unused[wrong.Variable] != "" })
 		}
 		p.Check(!st.Export.Undated() || st.Engine.OnInvalidCursor != "time", "EXPORT_ON_INVALID_CURSOR",
 			"is time, but EXPORT_ITEM_TIME says that items have no time to restart from, for example previous")

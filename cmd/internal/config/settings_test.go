@@ -328,3 +328,17 @@ func TestOriginOfIDs(t *testing.T) {
 		}
 	}
 }
+
+// A command that asks the API nothing needs none of its secrets.
+func TestWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"EXPORT_API_KEY", "EXPORT_TLS_KEY", "EXPORT_PARAMS", "EXPORT_HEADERS", "EXPORT_PROXY"} {
+		environ := []string{name + "_FILE=/nowhere/at/all", "EXPORT_TLS_CERT=certificate"}
+		if _, err := Load(Sources{Environ: environ}, UsesAll|WithoutKey); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Load(Sources{Environ: append(environ, "EXPORT_API_KEY=k")}, UsesAll); err == nil {
+			t.Errorf("%s: a missing file is accepted by a command that asks the API", name)
+		}
+	}
+}

@@ -75,9 +75,9 @@ func newConfigProfileCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "profile [NAME]",
 		Short: "Print a profile, or list the profiles",
-		Long: `Print the settings of a profile as an environment file: commented out what the
-profile sets by itself, and with an example what it cannot know. Without a name,
-list the profiles. EXPORT_PROFILE selects one.`,
+		Long: `Print the settings of a profile as an environment file: what the profile sets
+by itself, and with an example what it cannot know, all commented out. Without a
+name, list the profiles. EXPORT_PROFILE selects one.`,
 		Example: `  exportbridge config profile
   exportbridge config profile okta-system-log > okta.env`,
 		Args:      cobra.MaximumNArgs(1),
