@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -452,4 +454,42 @@ func TestCheckStreams(t *testing.T) {
 		t.Errorf("the broker is named %d times, exit code %d:\n%s", n, got.code, got.stdout)
 	}
 	wantLines(t, got.stdout, []string{`events: topic export.events: `, `FAIL users: topic export.users does not exist`})
+}
+
+// TestCheckSamplesWithinLimits: check waits for its second request as long as it
+// may, and says where it reads no items. An allowance that it has used up itself
+// is no failure.
+func TestCheckSamplesWithinLimits(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reset string // how long the allowance is used up, in seconds
+		env   map[string]string
+		want  []string
+	}{
+		"no key":        {"0", map[string]string{"EXPORT_AUTH": "none", "EXPORT_API_KEY": ""}, []string{`ok   response accepted, without a key, events`, `ok   1 item sampled`}},
+		"a slow rate":   {"0", map[string]string{"EXPORT_RATE_LIMIT": "1700/h"}, []string{`ok   key accepted, `, `ok   1 item sampled`}},
+		"a slower rate": {"0", map[string]string{"EXPORT_RATE_LIMIT": "6/m"}, []string{`info no items sampled: EXPORT_RATE_LIMIT=6/m`, `Try: .*--sample 5`, ` 0 failures`}},
+		"a short hold":  {"1", nil, []string{`ok   1 item sampled`}},
+		"a hold":        {"3600", nil, []string{`warn no items sampled: .*asked`, `Try: check again`, ` 1 warning, 0 failures`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if test.reset != "0" {
+					w.Header().Set("X-RateLimit-Remaining", "0")
+					w.Header().Set("X-RateLimit-Reset", test.reset)
+				}
+				_, _ = io.WriteString(w, `{"items":[{"eventId":"1","timestamp":1700000000000}],"nextCursor":null}`)
+			}))
+			t.Cleanup(api.Close)
+			env := map[string]string{"EXPORT_URL": api.URL, "EXPORT_API_KEY": secretKey}
+			maps.Copy(env, test.env)
+			got := runProgram(t, env, "check", "--only", "api")
+			wantLines(t, got.stdout, test.want)
+			if got.code != cli.ExitOK {
+				t.Errorf("exit code %d: %s", got.code, got.stderr)
+			}
+		})
+	}
 }

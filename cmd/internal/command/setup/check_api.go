@@ -56,23 +56,34 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	return append(found, lookedAt(ctx, client, st, show)...)
 }
 
-// patience is the longest that a check waits for a turn of EXPORT_RATE_LIMIT.
-const patience = 2 * time.Second
+// patience is the longest that a check waits for a turn of EXPORT_RATE_LIMIT
+// unless it is asked for items.
+const patience = 5 * time.Second
 
-// lookedAt judges how the first items of the export are read. Where there are
-// none, or the rate limit lets nobody look, there is nothing to say, unless it
-// is asked for.
+// lookedAt judges how the first items of the export are read, and says so where
+// the rate limit lets nobody look. Where there are none, there is nothing to
+// say unless it is asked for.
 func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream, show int) (found []finding) {
-	size := exportapi.SampleSize
+	size, longest := exportapi.SampleSize, min(patience, left(ctx))
 	if show > 0 {
-		size = show
-	} else if rate, err := st.Export.Rate(); err != nil || rate > 0 && rate*patience.Seconds() < 1 {
-		return nil
+		size, longest = show, left(ctx)
 	}
-	items, err := client.Sample(ctx, st.Engine.Origin.Start, size)
+	if rate, err := st.Export.Rate(); err != nil || rate > 0 && rate*longest.Seconds() < 1 {
+		return []finding{{
+			Level: levelInfo, Text: fmt.Sprintf("no items sampled: EXPORT_RATE_LIMIT=%s allows no second request within %s", st.Export.RateLimit, longest.Round(time.Second)),
+			Hint: "look at items with --sample 5 --timeout 1m",
+		}}
+	}
+	items, err := sample(ctx, client, st, size)
+	throttled, ok := errors.AsType[*bridge.Fault](err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return []finding{{Level: levelWarn, Text: "the first items did not arrive in time", Hint: "raise --timeout"}}
+	case ok && throttled.Class == bridge.Throttled:
+		return []finding{{
+			Level: levelWarn, Text: fmt.Sprintf("no items sampled: the API asked to wait for %s", throttled.RetryAfter.Round(time.Second)),
+			Hint: "check again after that",
+		}}
 	case err != nil:
 		return []finding{failedRequest(err)}
 	case len(items) == 0 && show == 0:
@@ -89,6 +100,25 @@ func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream, 
 		found = append(found, f)
 	}
 	return found
+}
+
+// sample reads the first items. It waits once as long as the API asks for, if
+// there is time: the request before may have been the last of an allowance.
+func sample(ctx context.Context, client *exportapi.Client, st *config.Stream, size int) ([]exportapi.SampledItem, error) {
+	items, err := client.Sample(ctx, st.Engine.Origin.Start, size)
+	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled && f.RetryAfter < left(ctx) {
+		bridge.Sleep(ctx, f.RetryAfter)
+		return client.Sample(ctx, st.Engine.Origin.Start, size)
+	}
+	return items, err
+}
+
+// left is how much time a check has left.
+func left(ctx context.Context) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return time.Until(end)
+	}
+	return time.Hour
 }
 
 // judged says whether all sampled items can be read. One that cannot is a
@@ -224,6 +254,9 @@ func connectionOf(got exportapi.Findings, now time.Time) finding {
 // answerOf describes whose export it is and how it answers.
 func answerOf(got exportapi.Findings, st *config.Stream) string {
 	parts := []string{"key accepted"}
+	if st.Export.Scheme == "none" {
+		parts = []string{"response accepted", "without a key"}
+	}
 	var whose []string
 	for _, part := range []struct{ kind, name string }{
 		{"organization", got.Source.Organization}, {"workspace", got.Source.Workspace}, {"application", got.Source.Application},
