@@ -238,58 +238,6 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // ShowHelp is the RunE of a command that only holds others.
 func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// explainFlag turns an error of the flag parser into one with a hint.
-func explainFlag(cmd *cobra.Command, err error) error {
-	if errors.Is(err, pflag.ErrHelp) {
-		return err
-	}
-	if errors.Is(err, errBoth) { // pflag adds a value that nobody typed
-		err = errBoth
-	}
-	wrong := &Error{Code: ExitUsage, Err: err, Hint: cmd.CommandPath() + " --help"}
-	missing, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok {
-		return wrong
-	}
-	if cmd.HasSubCommands() {
-		// The flag may be one of the command that was meant.
-		if unknown := NoSubcommand(cmd, cmd.Flags().Args()); unknown != nil {
-			return unknown
-		}
-	}
-	if missing.GetSpecifiedShortnames() != "" {
-		return wrong
-	}
-	name := missing.GetSpecifiedName()
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := cmp.Or(config.Nearest(name, names), onlyWith(name, names)); near != "" {
-		wrong.Hint = cmd.CommandPath() + " --" + near
-	}
-	for _, v := range config.Variables() {
-		if v.Secret && v.FlagName() == name {
-			wrong.Err = fmt.Errorf("%s is a secret: secrets have no flags", v.Name)
-			wrong.Hint = fmt.Sprintf("set %s, or set %s%s to a file with the value", v.Name, v.Name, config.FileSuffix)
-		}
-	}
-	return wrong
-}
-
-// onlyWith returns the only name that begins with prefix, or "".
-func onlyWith(prefix string, names []string) string {
-	found := ""
-	for _, name := range names {
-		switch {
-		case !strings.HasPrefix(name, prefix):
-		case found != "":
-			return ""
-		default:
-			found = name
-		}
-	}
-	return found
-}
-
 // classify gives every error an exit code. What goes wrong before the command
 // starts is wrong usage.
 func (a *App) classify(ctx context.Context, err error) error {

@@ -43,9 +43,9 @@ error. Made for container images without a shell.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		target, err := healthURL(a, args)
 		if err != nil {
-			return &cli.Error{Code: cli.ExitFailed, Err: err}
+			return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: a.Name + " healthcheck http://127.0.0.1:8080/readyz"}
 		}
-		return askHealth(cmd.Context(), target)
+		return askHealth(cmd.Context(), a.Name, target)
 	}
 	return cmd
 }
@@ -92,8 +92,8 @@ func readyURL(addr string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port) + "/readyz", nil
 }
 
-// askHealth returns nil if the answer is 200.
-func askHealth(ctx context.Context, target string) error {
+// askHealth returns nil if the answer is 200. Its hints are for the program of this name.
+func askHealth(ctx context.Context, program, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
@@ -108,15 +108,26 @@ func askHealth(ctx context.Context, target string) error {
 	resp, err := client.Do(req)
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("not ready: no answer from %s within %s", target, healthTimeout)
+			err = fmt.Errorf("no answer from %s within %s", target, healthTimeout)
 		}
-		return fmt.Errorf("not ready: %w", err)
+		return &cli.Error{
+			Code: cli.ExitFailed, Err: fmt.Errorf("not ready: %w", err),
+			Hint: fmt.Sprintf("start the process, or name its address: HTTP_ADDR, or %s healthcheck URL", program),
+		}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	return fmt.Errorf("not ready: %s: %s", resp.Status, firstLine(resp.Body))
+	hint := "exportbridge status"
+	switch resp.StatusCode {
+	case http.StatusServiceUnavailable:
+	case http.StatusMisdirectedRequest:
+		hint = "add this host to HTTP_ALLOWED_HOSTS of the bridge, or ask it as localhost"
+	default: // of another server, or another path
+		hint = program + " healthcheck http://127.0.0.1:8080/readyz"
+	}
+	return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("not ready: %s: %s", resp.Status, firstLine(resp.Body)), Hint: hint}
 }
 
 // firstLine returns the first line of an answer, printable and without its end.

@@ -26,7 +26,7 @@ func TestHealthcheck(t *testing.T) {
 	ask := func(env map[string]string, code int, stderr string, args ...string) {
 		t.Helper()
 		got := runProgram(t, env, append([]string{"healthcheck"}, args...)...)
-		if got.code != code || got.stdout != "" || !strings.Contains(got.stderr, stderr) || strings.Count(got.stderr, "\n") > 1 || code == 0 && got.stderr != "" {
+		if got.code != code || got.stdout != "" || !strings.Contains(got.stderr, stderr) || code != 0 && strings.Count(got.stderr, "\nTry: ") != 1 || code == 0 && got.stderr != "" {
 			t.Errorf("healthcheck %v with %v: %+v", args, env, got)
 		}
 	}
@@ -40,8 +40,9 @@ func TestHealthcheck(t *testing.T) {
 	ask(map[string]string{"HTTP_ADDR": "off"}, cli.ExitFailed, "HTTP_ADDR is off")
 	ask(map[string]string{"HTTP_ADDR": "127.0.0.1:0"}, cli.ExitFailed, "give the URL")
 	ask(map[string]string{"HTTP_ADDR": servers.FreeAddress(t)}, cli.ExitFailed, "connection refused")
+	ask(map[string]string{"HTTP_ADDR": servers.FreeAddress(t)}, cli.ExitFailed, "Try: start the process")
 	ready = http.StatusServiceUnavailable
-	ask(map[string]string{"HTTP_ADDR": addr}, cli.ExitFailed, "503 Service Unavailable: stream events: blocked (auth)\n")
+	ask(map[string]string{"HTTP_ADDR": addr}, cli.ExitFailed, "503 Service Unavailable: stream events: blocked (auth)\nTry: exportbridge status\n")
 	if got := runProgram(t, nil, "healthcheck", "a", "b"); got.code != cli.ExitUsage {
 		t.Errorf("two arguments: %+v", got)
 	}

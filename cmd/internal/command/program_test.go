@@ -4,6 +4,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/cmd/internal/cli"
 )
 
 // A runbook's command that does not exist helps nobody.
@@ -31,6 +36,67 @@ func TestRunbooksNameCommands(t *testing.T) {
 			if err != nil {
 				t.Errorf("exportbridge %s: %v", named[1], err)
 			}
+		}
+	}
+}
+
+// A wrong value of a flag is answered in this program's words, not in those of Go's
+// parsers, and with a call that works or the help.
+func TestWrongFlagValues(t *testing.T) {
+	t.Parallel()
+	internal := regexp.MustCompile(`strconv|ParseInt|ParseBool|ParseFloat|invalid syntax|time:|pflag|invalid argument|parsing "`)
+	typed, seen := 0, make(map[string]bool)
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+		cmd.InitDefaultHelpFlag()
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			kind := f.Value.Type()
+			if kind == "string" || kind == "stringSlice" || kind == "REASON" || f.Hidden || seen[f.Name+kind+f.Usage] {
+				return
+			}
+			typed++
+			seen[f.Name+kind+f.Usage] = true
+			for _, value := range []string{"x", "10", "99999999999999999999"} {
+				wrong := append(strings.Fields(path), "--"+f.Name+"="+value)
+				probe, rest, err := Program.Root().Find(wrong)
+				if err == nil && probe.ParseFlags(rest) == nil {
+					continue // it is right
+				}
+				got := runProgram(t, nil, wrong...)
+				if got.code != cli.ExitUsage || internal.MatchString(got.stderr) || !strings.Contains(got.stderr, value) || !strings.Contains(got.stderr, "Try: ") {
+					t.Errorf("%v: %d %s", wrong, got.code, got.stderr)
+				}
+			}
+		})
+	}
+	walk(Program.Root())
+	if typed < 30 {
+		t.Errorf("%d flags have a type: the test looks at too few", typed)
+	}
+}
+
+// Hints of a wrong flag name the right one.
+func TestFlagHints(t *testing.T) {
+	t.Parallel()
+	for args, hint := range map[string]string{
+		"pause --duration 10":        "exportbridge pause --duration 10m",
+		"check --timeout 5":          "exportbridge check --timeout 5m",
+		"dlq list --limit x":         "exportbridge dlq list --limit 50",
+		"tail -n x":                  "exportbridge tail -n 10",
+		"run --max-events x":         "exportbridge run --help",
+		"tail --from -10m":           "exportbridge tail --offset @TIME",
+		"tail --since -10m":          "exportbridge tail --offset @TIME",
+		"dlq list --from -10m":       "exportbridge dlq list --since TIME",
+		"verify --since -2d":         "exportbridge verify --from TIME",
+		"cursor reset --execute=yes": "exportbridge cursor reset --help",
+	} {
+		got := runProgram(t, nil, strings.Fields(args)...)
+		if got.code != cli.ExitUsage || !strings.HasSuffix(got.stderr, "\nTry: "+hint+"\n") {
+			t.Errorf("%s: %d %s, want the hint %s", args, got.code, got.stderr, hint)
 		}
 	}
 }

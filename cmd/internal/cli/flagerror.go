@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"exportbridge/cmd/internal/config"
+)
+
+// explainFlag turns an error of the flag parser into one with a hint.
+func explainFlag(cmd *cobra.Command, err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return err
+	}
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return explainValue(cmd, value)
+	}
+	wrong := &Error{Code: ExitUsage, Err: err, Hint: cmd.CommandPath() + " --help"}
+	missing, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return wrong
+	}
+	if cmd.HasSubCommands() {
+		// The flag may be one of the command that was meant.
+		if unknown := NoSubcommand(cmd, cmd.Flags().Args()); unknown != nil {
+			return unknown
+		}
+	}
+	if missing.GetSpecifiedShortnames() != "" {
+		return wrong
+	}
+	name := missing.GetSpecifiedName()
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := cmp.Or(config.Nearest(name, names), onlyWith(name, names)); near != "" {
+		wrong.Hint = cmd.CommandPath() + " --" + near
+	} else if begin := beginFlag(cmd, name); begin != "" {
+		wrong.Hint = cmd.CommandPath() + " " + begin
+	}
+	for _, v := range config.Variables() {
+		if v.Secret && v.FlagName() == name {
+			wrong.Err = fmt.Errorf("%s is a secret: secrets have no flags", v.Name)
+			wrong.Hint = fmt.Sprintf("set %s, or set %s%s to a file with the value", v.Name, v.Name, config.FileSuffix)
+		}
+	}
+	return wrong
+}
+
+// onlyWith returns the only name that begins with prefix, or "".
+func onlyWith(prefix string, names []string) string {
+	found := ""
+	for _, name := range names {
+		switch {
+		case !strings.HasPrefix(name, prefix):
+		case found != "":
+			return ""
+		default:
+			found = name
+		}
+	}
+	return found
+}
+
+// beginFlag returns the flag of the command that says where to begin, for another name
+// of that; "" if there is none.
+func beginFlag(cmd *cobra.Command, name string) string {
+	names := []string{"from", "since", "offset"}
+	if !slices.Contains(names, name) {
+		return ""
+	}
+	for _, other := range names {
+		if f := cmd.Flags().Lookup(other); f != nil && takesTime(cmd) {
+			return "--" + other + map[bool]string{true: " @TIME", false: " TIME"}[other == "offset"]
+		}
+	}
+	return ""
+}
+
+// explainValue says what is wrong with the value of a flag, and how to write it.
+func explainValue(cmd *cobra.Command, e *pflag.InvalidValueError) error {
+	flag, value, cause := e.GetFlag(), e.GetValue(), e.Unwrap()
+	if errors.Is(cause, errBoth) { // pflag adds a value that nobody typed
+		return WrongUsage(cmd.CommandPath()+" --help", "%w", cause)
+	}
+	name, right := "--"+flag.Name, ""
+	if flag.Shorthand != "" {
+		name = "-" + flag.Shorthand
+	}
+	what := cause.Error()
+	switch _, noNumber := strconv.ParseFloat(value, 64); {
+	case flag.Value.Type() == "bool":
+		what = "is neither true nor false"
+	case errors.Is(cause, strconv.ErrRange):
+		what = "is out of range"
+	case errors.Is(cause, strconv.ErrSyntax):
+		what = "is not a whole number"
+		if flag.DefValue != "0" {
+			right = flag.DefValue
+		}
+	case flag.Value.Type() == "DURATION" && noNumber == nil && len(value) < len("100000"):
+		right = value + "m"
+		what = fmt.Sprintf("has no unit, such as %ss, %s or %sh", value, right, value)
+	}
+	if !strings.HasPrefix(what, "is ") && !strings.HasPrefix(what, "has ") {
+		what = "is wrong: " + what
+	}
+	hint := cmd.CommandPath() + " --help"
+	if right != "" {
+		hint = fmt.Sprintf("%s %s %s", cmd.CommandPath(), name, right)
+	}
+	return WrongUsage(hint, "%s %q %s", name, value, what)
+}
