@@ -85,6 +85,8 @@ type Fault struct {
 	// RetryAfter is the wait that the server asked for, or that the fault needs;
 	// 0 if none.
 	RetryAfter time.Duration
+	// Unsent: no request was made, since it would have been too early.
+	Unsent bool
 	// Hint tells the operator what to check or which command repairs it;
 	// adapters set it. The engine sets Advice instead.
 	Hint   string

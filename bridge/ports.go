@@ -249,7 +249,7 @@ type What string
 
 // The observations. Fields not listed are zero.
 const (
-	// ObserveFetch: one request. Took, Code ("200", another status,
+	// ObserveFetch: one request that was sent. Took, Code ("200", another status,
 	// "timeout", "network", ...), Bytes of the decompressed body.
 	ObserveFetch What = "fetch"
 	// ObserveDecode: one page. Took, Events as they arrived, Code ("full",

@@ -133,6 +133,21 @@ func TestThrottledWaitsAsAsked(t *testing.T) {
 	})
 }
 
+// TestUnsentIsNoRequest: a request that a limit held back is waited for, and not counted.
+func TestUnsentIsNoRequest(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(15)
+		r.source.FailRequest(2, &bridge.Fault{Class: bridge.Throttled, Code: "429", RetryAfter: time.Minute, Unsent: true, Err: errors.New("wait")})
+		r.start()
+		r.after(2 * time.Minute)
+		r.wantOnce()
+		if n, waits := len(r.observed(bridge.ObserveFetch, "429")), len(r.observed(bridge.ObserveRetry, "429")); n != 0 || waits != 1 {
+			t.Errorf("%d requests and %d waits observed, want only a wait", n, waits)
+		}
+	})
+}
+
 func TestCycle(t *testing.T) {
 	t.Parallel()
 	inBubble(t, bridgetest.Export{}, func(r *harness) {

@@ -216,6 +216,9 @@ func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.P
 		}
 		return nil, ctx.Err()
 	}
+	if err != nil && bridge.FaultOf(err).Unsent {
+		return nil, err
+	}
 	c.load.requests.Add(1)
 	if err == nil {
 		c.load.lastPoll.Store(time.Now().UnixMilli())

@@ -83,7 +83,7 @@ func (k *keyLimit) held() *bridge.Fault {
 		return nil
 	}
 	return &bridge.Fault{
-		Class: bridge.Throttled, Code: codeThrottled, RetryAfter: left, Hint: hintThrottled,
+		Class: bridge.Throttled, Code: codeThrottled, RetryAfter: left, Hint: hintThrottled, Unsent: true,
 		Err: fmt.Errorf("no request for %s: the API asked the clients with this key to wait", left.Round(time.Second)),
 	}
 }
@@ -112,7 +112,7 @@ func (t *turns) wait(ctx context.Context) *bridge.Fault {
 	for _, l := range t.limits {
 		if err := l.Wait(ctx); err != nil {
 			// Wait also refuses when ctx would end before the turn comes.
-			return &bridge.Fault{Code: codeTimeout, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"}
+			return &bridge.Fault{Code: codeTimeout, Unsent: true, Err: errors.New("rate-limit wait exceeds the deadline"), Hint: "check EXPORT_RATE_LIMIT"}
 		}
 	}
 	return t.key.held() // it may have begun

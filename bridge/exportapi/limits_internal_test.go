@@ -125,7 +125,7 @@ func TestHeld(t *testing.T) {
 		a.key.hold(time.Minute)
 		a.key.hold(time.Second) // shortens nothing
 		for who, fault := range map[string]*bridge.Fault{"the job that waits": <-waiting, "the stream": a.wait(t.Context())} {
-			if fault == nil || fault.Class != bridge.Throttled || fault.RetryAfter <= 49*time.Second || fault.RetryAfter > 50*time.Second {
+			if fault == nil || fault.Class != bridge.Throttled || fault.RetryAfter <= 49*time.Second || fault.RetryAfter > 50*time.Second || !fault.Unsent {
 				t.Errorf("%s: %+v", who, fault)
 			}
 		}
