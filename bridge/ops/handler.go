@@ -207,7 +207,23 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests:
 		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path), "status", e.Status, "error", e.Error(), "hint", e.Hint)
 	}
+	if wantsPage(r) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(e.Status)
+		text := e.Error()
+		if e.Hint != "" {
+			text += "\nTry: " + e.Hint
+		}
+		_, _ = fmt.Fprintln(w, text) // or the client is gone
+		return
+	}
 	reply(w, e.Status, refusal{Error: e.Error(), Hint: e.Hint})
+}
+
+// wantsPage reports whether a person reads the answer: a browser that follows a link or
+// an address lists HTML first, scripts and programs do not.
+func wantsPage(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Accept"), "text/html")
 }
 
 // reply sends v as JSON.

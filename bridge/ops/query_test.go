@@ -162,6 +162,22 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// A visitor of the page reads a sentence where a program reads JSON.
+func TestRefusedVisitor(t *testing.T) {
+	t.Parallel()
+	s := newSite(ops.Config{Addr: "127.0.0.1:8080"})
+	const text = "unknown Host name \"bridge.example\"\nTry: add it to HTTP_ALLOWED_HOSTS, or use the IP address\n"
+	for accept, want := range map[string]string{
+		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": "text/plain; charset=utf-8",
+		"*/*": "application/json; charset=utf-8", "": "application/json; charset=utf-8", "application/json, text/html": "application/json; charset=utf-8",
+	} {
+		w := s.do(ask{line: "GET /", host: "bridge.example", header: map[string]string{"Accept": accept}})
+		if got := w.Header().Get("Content-Type"); w.Code != 421 || got != want || (w.Body.String() == text) != strings.HasPrefix(want, "text/plain") {
+			t.Errorf("Accept %q: %d, %s: %s", accept, w.Code, got, w.Body)
+		}
+	}
+}
+
 // A page of another site may link to ours, and nothing more.
 func TestOtherSitesMakeNoWork(t *testing.T) {
 	t.Parallel()
