@@ -111,15 +111,15 @@ func (e *RefusedError) Unwrap() error { return ErrRefused }
 // NotPaused reports whether it rejects a resume because the stream is not paused.
 func (e *RefusedError) NotPaused() bool { return e.Detail == bridge.NotPaused }
 
-// MovedError means that the stream was moved after the plan was made. It is an
-// ErrRefused.
+// MovedError means that the stream was moved, paused or resumed after the plan was
+// made: each begins an epoch. It is an ErrRefused.
 type MovedError struct {
 	// Epoch is the stream's, Planned that of the plan.
 	Epoch, Planned int64
 }
 
 func (e *MovedError) Error() string {
-	return fmt.Sprintf("%s: the stream was moved meanwhile: its epoch is %d, the plan is for epoch %d", ErrRefused, e.Epoch, e.Planned)
+	return fmt.Sprintf("%s: the stream was moved, paused or resumed after the plan was made: its epoch is %d, the plan is for epoch %d", ErrRefused, e.Epoch, e.Planned)
 }
 
 func (e *MovedError) Unwrap() error { return ErrRefused }

@@ -176,7 +176,7 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 		return fmt.Sprintf("this version does not support the command %q", cmd.Kind)
 	case cmd.BaseEpoch != f.at.cp.Epoch && (cmd.Kind != bridge.KindReset || f.at.rival.Zero() || cmd.BaseEpoch != f.at.rival.Epoch):
 		// Of two histories who asks can only have seen the store's.
-		return fmt.Sprintf("the epoch changed: the stream is at epoch %d, the command expects %d", f.at.cp.Epoch, cmd.BaseEpoch)
+		return fmt.Sprintf("the stream was moved, paused or resumed meanwhile: it is at epoch %d, the command expects %d", f.at.cp.Epoch, cmd.BaseEpoch)
 	case cmd.Kind != bridge.KindReset:
 		if refusal := r.validatePause(cmd); refusal != "" {
 			return refusal

@@ -272,7 +272,7 @@ func TestMovedSincePlanned(t *testing.T) {
 	t.Parallel()
 	s := newSite(ops.Config{})
 	w := s.do(ask{line: movePath, body: `{"to":{"shift":-5},"reason":"why","execute":true,"confirm":"events","base_epoch":2}`})
-	wantRefusal(t, w, 409, "moved meanwhile: its epoch is 3, the plan is for epoch 2")
+	wantRefusal(t, w, 409, "moved, paused or resumed after the plan was made: its epoch is 3, the plan is for epoch 2")
 	if len(s.control.orders) != 0 {
 		t.Errorf("orders %v", s.control.orders)
 	}
