@@ -91,11 +91,11 @@ func showCursor(a *cli.App, c *control.Position, live *bridge.Status, alive, sil
 	var reported *bridge.Status
 	switch {
 	case alive:
-		reported, state = live, fmt.Sprintf("%s (by %s)", describeStatus(placed(live, &c.Checkpoint), now), live.Owner)
+		reported, state = live, fmt.Sprintf("%s (by %s)%s", describeStatus(placed(live, &c.Checkpoint), now), live.Owner, resumeText(live.PausedUntil))
 	case silent:
 		state = "unknown: Redis is unreachable"
 	case c.Paused(now):
-		state += "; " + pauseText(c.PausedUntil, now)
+		state = pauseText(c.PausedUntil, now) + ", " + state + resumeText(c.PausedUntil)
 	}
 	cursor := "none yet; the export starts at " + startText(c.Origin.Start)
 	if c.Cursor != "" {

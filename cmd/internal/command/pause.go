@@ -97,19 +97,27 @@ func (c *change) pause(ctx context.Context, kind bridge.Kind, act func(context.C
 		_, err = fmt.Fprintf(c.app.Stdout, "  stream %s is not paused\n", h.Stream())
 		return err
 	}
-	what := "resumed"
+	what, then := "resumed", ""
 	if kind == bridge.KindPause {
-		what = pauseText(done.PausedUntil, time.Now())
+		what, then = pauseText(done.PausedUntil, time.Now()), resumeText(done.PausedUntil)
 	}
-	_, err = fmt.Fprintf(c.app.Stdout, "  %s, acknowledged by %s in %s, now at entry %s\n", what, done.Answer.By, cli.RoundDuration(time.Since(asked)), done.Answer.Version)
+	_, err = fmt.Fprintf(c.app.Stdout, "  %s, acknowledged by %s in %s, now at entry %s%s\n", what, done.Answer.By, cli.RoundDuration(time.Since(asked)), done.Answer.Version, then)
 	return err
 }
 
 // pauseText says until when a stream is paused.
 func pauseText(until int64, now time.Time) string {
 	if until == bridge.Forever {
-		return "paused until exportbridge resume"
+		return "paused"
 	}
 	end := time.UnixMilli(until)
 	return fmt.Sprintf("paused until %s (%s left)", end.UTC().Format(timeLayout), cli.RoundDuration(max(0, end.Sub(now))))
+}
+
+// resumeText ends a sentence about a pause without an end: how it ends.
+func resumeText(until int64) string {
+	if until != bridge.Forever {
+		return ""
+	}
+	return "; to go on: exportbridge resume"
 }

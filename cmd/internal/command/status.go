@@ -177,7 +177,8 @@ func (s *streamStatus) stateText(now time.Time) string {
 	paused := s.Checkpoint != nil && s.Checkpoint.Paused(now)
 	switch {
 	case s.Live != nil && paused && s.Live.Version.Compare(s.Checkpoint.Version) < 0: // it tells once a second
-		return fmt.Sprintf("%s (by %s)", pauseText(s.Checkpoint.PausedUntil, now), s.Live.Owner)
+		until := s.Checkpoint.PausedUntil
+		return fmt.Sprintf("%s (by %s)%s", pauseText(until, now), s.Live.Owner, resumeText(until))
 	case s.Live != nil && s.Checkpoint != nil && s.Live.CaughtUp && s.Live.Version.Epoch < s.Checkpoint.Epoch:
 		return fmt.Sprintf("%s (by %s)", bridge.StateRunning, s.Live.Owner)
 	case s.Live != nil:
@@ -194,9 +195,9 @@ func (s *streamStatus) stateText(now time.Time) string {
 		default:
 			text += ", for " + since
 		}
-		return fmt.Sprintf("%s (by %s)", text, s.Live.Owner)
+		return fmt.Sprintf("%s (by %s)%s", text, s.Live.Owner, resumeText(live.PausedUntil))
 	case paused:
-		return pauseText(s.Checkpoint.PausedUntil, now) + "; not running"
+		return pauseText(s.Checkpoint.PausedUntil, now) + ", not running" + resumeText(s.Checkpoint.PausedUntil)
 	case len(s.Members) > 0:
 		return "running; the bridge has just started, or cannot reach Redis"
 	case !s.MembersKnown:

@@ -99,7 +99,7 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 	s.awaitPublished(n / 10)
 	p, took := s.command(0, "pause", "--reason", "the vendor migrates")
 	come()
-	s.wantSaid(p, "paused until exportbridge resume, acknowledged by ")
+	s.wantSaid(p, "paused, acknowledged by ", "; to go on: exportbridge resume")
 	held := s.published()
 	// The bridge tells once a second.
 	eventually(t, stepTimeout, "status to say that the stream is paused", func() bool { live := s.status().Live; return live != nil && live.State == bridge.StatePaused })
@@ -114,13 +114,13 @@ func pauses(t *testing.T, v *backends, mode bridge.Mode) {
 		t.Errorf("/readyz of a paused stream = %d %s", code, tail(body))
 	}
 	if p, _ := s.command(0, "status"); true {
-		s.wantSaid(p, "paused until exportbridge resume", st.Live.Owner+" at ", "is the owner", "guarantee", "the vendor migrates")
+		s.wantSaid(p, "; to go on: exportbridge resume", st.Live.Owner+" at ", "is the owner", "guarantee", "the vendor migrates")
 	}
 	if m := st.Members; len(m) != 1 || m[0].Process != st.Live.Owner || !m[0].Owner {
 		t.Errorf("status shows the processes %+v, want %s", m, st.Live.Owner)
 	}
 	if p, _ := s.command(0, "cursor", "show"); true {
-		s.wantSaid(p, "paused until exportbridge resume")
+		s.wantSaid(p, "; to go on: exportbridge resume")
 	}
 
 	// It outlives the process, whatever ends it.
