@@ -132,7 +132,7 @@ func steersOverHTTP(t *testing.T, v *backends, mode bridge.Mode) {
 	feed := s.feed()
 	execute := fmt.Sprintf(`{"to":{"entry":"%s"},"reason":"bad deploy","execute":true,"confirm":"events","base_epoch":%d}`, plan.To.Version, plan.BaseEpoch)
 	s.act(stream+"/move", execute, 3)
-	if code, answer := s.ask(stream+"/move", adminToken, execute, nil); code != 409 || !bytes.Contains(answer, []byte("moved meanwhile")) {
+	if code, answer := s.ask(stream+"/move", adminToken, execute, nil); code != 409 || !bytes.Contains(answer, []byte("moved, paused or resumed after the plan was made")) {
 		t.Errorf("the same once more: %d %s, want 409", code, answer)
 	}
 	feed.await("sample", `"origin":"rewind"`)
