@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -177,3 +178,25 @@ func (h *Health) Snapshot() map[string]Dependency {
 	defer h.mu.Unlock()
 	return maps.Clone(h.seen)
 }
+
+// Member is a process in a stream's group, as the group coordinator reports it.
+type Member struct {
+	// Process is its name, as in its checkpoints; empty if it tells none, as
+	// during a rebalance.
+	Process string `json:"process,omitempty"`
+	// ClientID is its KAFKA_CLIENT_ID.
+	ClientID string `json:"client_id"`
+	// Host is its address as seen by the brokers.
+	Host string `json:"host"`
+	// InstanceID is its BRIDGE_INSTANCE_ID; empty if it has none.
+	InstanceID string `json:"instance_id,omitempty"`
+	// Owner is true if the stream is assigned to it. During a rebalance no
+	// member may be the owner.
+	Owner bool `json:"owner"`
+}
+
+// String names the process for people.
+func (m Member) String() string { return m.Name() + " at " + m.Host }
+
+// Name is the name of the process, or else its instance id or client id.
+func (m Member) Name() string { return cmp.Or(m.Process, m.InstanceID, m.ClientID) }

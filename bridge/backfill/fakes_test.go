@@ -15,7 +15,6 @@ import (
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest"
 	"exportbridge/bridge/engine"
-	"exportbridge/bridge/kafkagroup"
 )
 
 const stream = "events"
@@ -40,7 +39,7 @@ type planLog struct {
 	// away, while it is set, is the first Change to which no broker answers.
 	away int
 	// members, if not nil, is asked who works on a job.
-	members func(id string) []kafkagroup.Member
+	members func(id string) []bridge.Member
 }
 
 func newPlanLog(t *testing.T, topic *bridgetest.Topic) *planLog {
@@ -118,7 +117,7 @@ func (l *planLog) Watch(ctx context.Context, id string, visit func(*kgo.Record))
 	return nil
 }
 
-func (l *planLog) Members(_ context.Context, id string) ([]kafkagroup.Member, error) {
+func (l *planLog) Members(_ context.Context, id string) ([]bridge.Member, error) {
 	if l.members == nil {
 		return nil, nil
 	}

@@ -14,7 +14,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
-	"exportbridge/bridge/kafkagroup"
 )
 
 // fakeTopics are the topics of new jobs.
@@ -287,7 +286,7 @@ func TestHostStops(t *testing.T) {
 		if j, err := next.Resume(t.Context(), id, "you", false); err != nil || j.ID != id || len(ends()) > 0 {
 			t.Errorf("%+v, %v", j, err)
 		}
-		w.log.members = func(string) []kafkagroup.Member { return []kafkagroup.Member{{ClientID: "somebody"}} }
+		w.log.members = func(string) []bridge.Member { return []bridge.Member{{ClientID: "somebody"}} }
 		if _, err := next.Resume(t.Context(), id, "you", true); reasonOf(err) != backfill.InUse {
 			t.Errorf("another process has it: %v", err)
 		}
@@ -442,7 +441,7 @@ func TestHostEndsEarly(t *testing.T) {
 		if h.Trouble(&backfill.Listed{Job: backfill.Job{ID: "zzzzzz", State: backfill.Running}}) != "" {
 			t.Error("a job of nobody has trouble")
 		}
-		w.log.members = func(string) []kafkagroup.Member { return []kafkagroup.Member{{ClientID: "somebody"}} }
+		w.log.members = func(string) []bridge.Member { return []bridge.Member{{ClientID: "somebody"}} }
 		if text := trouble(id); text != "" {
 			t.Errorf("a job that another process runs has the trouble of this one: %s", text)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/kafkagroup"
 )
 
 // Log stores the plans of a stream's jobs and the checkpoints of their windows.
@@ -34,7 +33,7 @@ type Log interface {
 	Watch(ctx context.Context, id string, visit func(plan *kgo.Record)) error
 	// Members returns the processes that work on a job. A killed process is
 	// included until its session times out.
-	Members(ctx context.Context, id string) ([]kafkagroup.Member, error)
+	Members(ctx context.Context, id string) ([]bridge.Member, error)
 }
 
 // Jobs are the jobs of a stream. Its methods may be called concurrently if those of

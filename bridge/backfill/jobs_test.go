@@ -13,7 +13,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
-	"exportbridge/bridge/kafkagroup"
 )
 
 // checkpoints is a LiveStream.
@@ -92,11 +91,11 @@ func TestList(t *testing.T) {
 		if a, b := all[0].Windows[0], all[1].Windows[0]; a.Events != 8 || a.Pages != 2 || a.Position != second(7) || b.Events != 0 {
 			t.Errorf("windows %+v and %+v", a, b)
 		}
-		w.log.members = func(id string) []kafkagroup.Member {
+		w.log.members = func(id string) []bridge.Member {
 			if id == "aaaaaa" {
 				return nil
 			}
-			return []kafkagroup.Member{{ClientID: "somebody"}}
+			return []bridge.Member{{ClientID: "somebody"}}
 		}
 		listed, err := w.jobs.Overview(t.Context(), 0)
 		if err != nil || listed[0].Status() != backfill.Interrupted || listed[1].Status() != backfill.Running || len(listed[1].Processes) != 1 {

@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"exportbridge/bridge/kafkagroup"
+	"exportbridge/bridge"
 )
 
 // Listed is a job and the processes that work on it.
 type Listed struct {
 	Job
 	// Processes are only looked up for a job that is not finished.
-	Processes []kafkagroup.Member `json:"processes,omitempty"`
+	Processes []bridge.Member `json:"processes,omitempty"`
 }
 
 // Status is the job's state, or Interrupted.

@@ -13,7 +13,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/bridge/bridgetest"
-	"exportbridge/bridge/kafkagroup"
 )
 
 // TestRun: all windows are published, each event once, so many at a time, and
@@ -441,9 +440,9 @@ func TestResumeBusy(t *testing.T) {
 		began := time.Now()
 		var said []string
 		busy := func(until time.Duration) backfill.Resumption {
-			w.log.members = func(string) []kafkagroup.Member {
+			w.log.members = func(string) []bridge.Member {
 				if time.Since(began) < until {
-					return []kafkagroup.Member{{ClientID: "somebody", Host: "/10.0.0.1"}}
+					return []bridge.Member{{ClientID: "somebody", Host: "/10.0.0.1"}}
 				}
 				return nil
 			}

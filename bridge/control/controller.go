@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -73,7 +72,7 @@ type CheckpointLog interface {
 type Group interface {
 	// Members returns the processes in the stream's group, standbys included. If
 	// there are none, no process runs the stream.
-	Members(ctx context.Context) ([]Member, error)
+	Members(ctx context.Context) ([]bridge.Member, error)
 }
 
 // Sink is a bridge.Sink that the Controller closes after use.
@@ -81,28 +80,6 @@ type Sink interface {
 	bridge.Sink
 	Close()
 }
-
-// Member is a process in a stream's group, as the group coordinator reports it.
-type Member struct {
-	// Process is its name, as in its checkpoints; empty if it tells none, as
-	// during a rebalance.
-	Process string `json:"process,omitempty"`
-	// ClientID is its KAFKA_CLIENT_ID.
-	ClientID string `json:"client_id"`
-	// Host is its address as seen by the brokers.
-	Host string `json:"host"`
-	// InstanceID is its BRIDGE_INSTANCE_ID; empty if it has none.
-	InstanceID string `json:"instance_id,omitempty"`
-	// Owner is true if the stream is assigned to it. During a rebalance no
-	// member may be the owner.
-	Owner bool `json:"owner"`
-}
-
-// String names the process for people.
-func (m Member) String() string { return m.Name() + " at " + m.Host }
-
-// Name is the name of the process, or else its instance id or client id.
-func (m Member) Name() string { return cmp.Or(m.Process, m.InstanceID, m.ClientID) }
 
 // Ports are the servers of one stream.
 type Ports struct {

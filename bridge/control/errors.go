@@ -188,7 +188,7 @@ var ErrStoreHolds = errors.New("in at-least-once mode it has the position")
 // OwnedError means that a running bridge owns the stream.
 type OwnedError struct {
 	Stream string
-	By     Member
+	By     bridge.Member
 }
 
 func (e *OwnedError) Error() string {

@@ -297,7 +297,7 @@ type kafka struct {
 	dark       error // of the checkpoint topic, which shows nothing
 
 	mu      sync.Mutex // guards all below
-	members []control.Member
+	members []bridge.Member
 	unknown error // of the members
 }
 
@@ -317,13 +317,13 @@ func (k *kafka) WalkBefore(_ context.Context, t time.Time, visit func(bridge.Che
 	return k.unreadable
 }
 
-func (k *kafka) Members(context.Context) ([]control.Member, error) {
+func (k *kafka) Members(context.Context) ([]bridge.Member, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.members, k.unknown
 }
 
-func (k *kafka) own(members ...control.Member) {
+func (k *kafka) own(members ...bridge.Member) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.members = members
@@ -422,7 +422,7 @@ func (r *harness) run() (stop func()) {
 		}
 		r.redis.tell(nil)
 	})
-	r.kafka.own(control.Member{ClientID: "exportbridge", Host: "/10.0.0.1", InstanceID: "pod-1", Owner: true})
+	r.kafka.own(bridge.Member{ClientID: "exportbridge", Host: "/10.0.0.1", InstanceID: "pod-1", Owner: true})
 	return func() {
 		cancel()
 		running.Wait()

@@ -221,7 +221,7 @@ func (o overtaken) Answer(ctx context.Context, c bridge.Command, by bridge.Claim
 	if _, err := o.Claim(ctx, c, pod); err != nil {
 		return bridge.Answer{}, err
 	}
-	o.kafka.own(control.Member{Owner: true})
+	o.kafka.own(bridge.Member{Owner: true})
 	time.AfterFunc(3*time.Second, func() {
 		_, _ = o.redis.Answer(context.Background(), c, pod, bridge.Answer{Applied: true, By: "pod-1"})
 	})
@@ -332,7 +332,7 @@ func TestWithoutRedis(t *testing.T) {
 			}
 			return e
 		}
-		r.kafka.own(control.Member{ClientID: "c", Host: "/10.0.0.1"})
+		r.kafka.own(bridge.Member{ClientID: "c", Host: "/10.0.0.1"})
 		if by := want[*control.OwnedError](t, stuck().Because).By.String(); by != "c at /10.0.0.1" {
 			t.Errorf("owned by %q", by)
 		}

@@ -153,7 +153,7 @@ func (c *Controller) unowned(ctx context.Context) (bool, error) {
 	return len(members) == 0, nil
 }
 
-func (c *Controller) members(ctx context.Context) ([]Member, error) {
+func (c *Controller) members(ctx context.Context) ([]bridge.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
 	return c.ports.Group.Members(ctx)

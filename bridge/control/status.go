@@ -30,8 +30,8 @@ type Report struct {
 	Checkpoint *Masked `json:"checkpoint,omitempty"`
 	// Members are the processes in the stream's group, standbys included.
 	// MembersKnown is false if the lookup failed.
-	Members      []Member `json:"members,omitempty"`
-	MembersKnown bool     `json:"members_known"`
+	Members      []bridge.Member `json:"members,omitempty"`
+	MembersKnown bool            `json:"members_known"`
 	// LagSeconds is the age of the position: 0 when caught up, -1 if unknown.
 	// CaughtUpIn is the estimated time to catch up in seconds: -1 if it is
 	// unknown, the stream falls behind, or it does not run.

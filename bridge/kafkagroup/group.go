@@ -1,7 +1,6 @@
 package kafkagroup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,28 +75,12 @@ type Group struct {
 // Name returns the group's name.
 func (g *Group) Name() string { return g.Group + "." + g.Stream }
 
-// Member is a process in a stream's group.
-type Member struct {
-	// Process is its name, as in its checkpoints; empty if it tells none, as
-	// during a rebalance.
-	Process string `json:"process,omitempty"`
-	// ClientID is its KAFKA_CLIENT_ID.
-	ClientID string `json:"client_id"`
-	// Host is its address as seen by the brokers.
-	Host string `json:"host"`
-	// InstanceID is its BRIDGE_INSTANCE_ID; empty if it has none.
-	InstanceID string `json:"instance_id,omitempty"`
-	// Owner: the stream is assigned to it. During a rebalance no member is the
-	// owner.
-	Owner bool `json:"owner"`
-}
-
 // Members returns the owner of the stream and its standbys. A group without
 // members, or a missing one, means that no process runs the stream. A crashed
 // process is listed until its session times out. Errors are Faults; foreign
 // members are a Permanent one. Unresponsive brokers are not retried. It may be
 // called at any time.
-func (g *Group) Members(ctx context.Context) ([]Member, error) {
+func (g *Group) Members(ctx context.Context) ([]bridge.Member, error) {
 	client, err := g.Open()
 	if err != nil {
 		return nil, err
@@ -115,7 +98,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	return members, nil
 }
 
-func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]Member, error) {
+func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]bridge.Member, error) {
 	found, err := describeGroup(ctx, client, g.Name())
 	// A cluster that never had a group makes the place for them first.
 	for ctx.Err() == nil && (errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress)) {
@@ -130,13 +113,13 @@ func (g *Group) members(ctx context.Context, client *kafkaclient.Client) ([]Memb
 	case found.ProtocolType != "" && found.ProtocolType != "consumer":
 		return nil, g.foreign("its type is " + found.ProtocolType)
 	}
-	var members []Member
+	var members []bridge.Member
 	for i := range found.Members {
 		m := &found.Members[i]
 		if !g.subscribes(m.ProtocolMetadata) {
 			return nil, g.foreign(fmt.Sprintf("client %s at %s does not subscribe to topic %s", m.ClientID, m.ClientHost, g.CheckpointTopic))
 		}
-		found := Member{
+		found := bridge.Member{
 			Process: processName(m.ProtocolMetadata), ClientID: m.ClientID, Host: m.ClientHost,
 			Owner: g.assigned(m.MemberAssignment),
 		}
@@ -285,9 +268,4 @@ func (g *Group) rival(ctx context.Context, client *kafkaclient.Client) (string, 
 		}
 	}
 	return "", err
-}
-
-// String names the process.
-func (m Member) String() string {
-	return cmp.Or(m.Process, m.InstanceID, m.ClientID) + " at " + m.Host
 }

@@ -144,7 +144,7 @@ func (m *member) probe(ctx context.Context) error {
 		return nil
 	}
 	holder := ""
-	if i := slices.IndexFunc(members, func(m Member) bool { return m.Owner }); i >= 0 {
+	if i := slices.IndexFunc(members, func(m bridge.Member) bool { return m.Owner }); i >= 0 {
 		holder = members[i].String()
 	}
 	m.mu.Lock()

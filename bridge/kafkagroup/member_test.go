@@ -312,7 +312,7 @@ func TestStandbySaysWhoHasTheStream(t *testing.T) {
 	}()
 	kafkatest.Eventually(t, "have both in the group", func() (bool, error) {
 		members, err := look.Members(t.Context())
-		return len(members) == 2 && slices.ContainsFunc(members, func(m kafkagroup.Member) bool { return m.Owner }), err
+		return len(members) == 2 && slices.ContainsFunc(members, func(m bridge.Member) bool { return m.Owner }), err
 	})
 	for range 2 { // the first may have asked before
 		seen.Forget()

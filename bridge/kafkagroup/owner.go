@@ -184,7 +184,7 @@ func (o *Owner) prepare(ctx context.Context, fenced bool) error {
 	if err != nil {
 		return o.group.fault(err, client)
 	}
-	twin := slices.IndexFunc(members, func(m Member) bool { return m.InstanceID == o.group.InstanceID })
+	twin := slices.IndexFunc(members, func(m bridge.Member) bool { return m.InstanceID == o.group.InstanceID })
 	if fenced && twin >= 0 {
 		return o.fencedFault(members[twin].Host)
 	}

@@ -56,7 +56,7 @@ func (j *Jobs) Owner(id string) *kafkagroup.Owner { return j.config(id).Ownershi
 
 // Members returns the processes of a job, like Group.Members. A crashed process
 // is listed until its session times out.
-func (j *Jobs) Members(ctx context.Context, id string) ([]kafkagroup.Member, error) {
+func (j *Jobs) Members(ctx context.Context, id string) ([]bridge.Member, error) {
 	return j.config(id).Ownership().Members(ctx)
 }
 

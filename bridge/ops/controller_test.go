@@ -47,7 +47,7 @@ func (c *fakeController) Status(context.Context) control.Report {
 	r.Checkpoint = control.Mask(&bridge.Checkpoint{
 		Format: 1, Stream: "events", Version: bridge.Version{Epoch: 3, Seq: 4}, Cursor: secretCursor, Tail: bridge.Tail{{1}, {2}}, Events: 7,
 	})
-	r.Members = []control.Member{{ClientID: "one", Owner: true}}
+	r.Members = []bridge.Member{{ClientID: "one", Owner: true}}
 	return r
 }
 

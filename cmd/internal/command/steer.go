@@ -1,7 +1,6 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/user"
@@ -11,7 +10,6 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/control"
-	"exportbridge/bridge/kafkagroup"
 	"exportbridge/bridge/kafkasink"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
@@ -92,22 +90,9 @@ func controllerOf(client *cursorstore.Client, s *config.Settings, st *config.Str
 	kafka.Known, cfg.Owner = store.Load, s.Owner()
 	return control.New(cfg, control.Ports{
 		Store: store, Entries: store, Inbox: store, Live: store, Directory: client,
-		Log: kafka.History(), Group: group{kafka.Ownership()},
+		Log: kafka.History(), Group: kafka.Ownership(),
 		OpenSink: func() (control.Sink, error) { return kafkasink.New(kafka) }, NoStart: st.Export.Starts(),
 	})
-}
-
-// group is the consumer group of a stream.
-type group struct{ *kafkagroup.Group }
-
-// Members implements control.Group.
-func (g group) Members(ctx context.Context) ([]control.Member, error) {
-	found, err := g.Group.Members(ctx)
-	members := make([]control.Member, len(found))
-	for i, m := range found {
-		members[i] = control.Member(m)
-	}
-	return members, err
 }
 
 // change is what commands have in common that change a stream.
