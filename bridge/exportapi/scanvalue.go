@@ -56,7 +56,9 @@ type value struct {
 }
 
 // present reports whether there is a value: neither absent nor null.
-func (v *value) present() bool { return v.kind != kindNone && v.kind != kindNull }
+func (v *value) present() bool {
+	return v.kind != kindNone && v.kind != kindNull && !(v.kind == kindString && len(v.raw) == 0)
+}
 
 // is reports whether a string equals s.
 func (v value) is(s string) bool {
