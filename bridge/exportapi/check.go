@@ -86,6 +86,8 @@ type SampledItem struct {
 	// Why says what is wrong with the item, or looks wrong if it has no
 	// Defect, and Remedy which setting to set. Both are empty if nothing is.
 	Why, Remedy string
+	// EndsFull is set if the page is full and names no next one.
+	EndsFull bool
 }
 
 // Sample requests at most size items from start, in milliseconds since the
@@ -104,6 +106,7 @@ func (c *Client) Sample(ctx context.Context, start int64, size int) ([]SampledIt
 	for i := range page.Events[:cap(items)] {
 		e := &page.Events[i]
 		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Key: string(e.Key), Time: e.Time, Defect: e.Defect}
+		item.EndsFull = page.Next == "" && c.cfg.MoreField == "" && page.Items >= min(size, c.cfg.PageSize)
 		item.Why, item.Remedy = c.diagnose(e)
 		items = append(items, item)
 	}

@@ -493,3 +493,25 @@ func TestCheckSamplesWithinLimits(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckEndOfFullPage: a full page that names no next one may be the work of a
+// wrong setting.
+func TestCheckEndOfFullPage(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"items":[{"eventId":"1","timestamp":1700000000000},{"eventId":"2","timestamp":1700000000000}],"next_cursor":"MORE","more":false}`)
+	}))
+	t.Cleanup(api.Close)
+	for setting, warns := range map[string]bool{
+		"EXPORT_CURSOR_FIELD=/paging/next": true, "EXPORT_CURSOR_FIELD=next_cursor": false, "EXPORT_MORE_FIELD=more": false, "EXPORT_PAGE_SIZE=3": false,
+	} {
+		env := map[string]string{"EXPORT_URL": api.URL, "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "2"}
+		name, value, _ := strings.Cut(setting, "=")
+		env[name] = value
+		got := runProgram(t, env, "check", "--only", "api")
+		if told := strings.Contains(got.stdout, "warn the first page is full and names no next page"); told != warns || got.code != cli.ExitOK {
+			t.Errorf("%s: exit code %d, warns %t:\n%s", setting, got.code, told, got.stdout)
+		}
+	}
+}

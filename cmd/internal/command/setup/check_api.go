@@ -96,6 +96,12 @@ func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream, 
 		f.Items = sampleOf(items, st)
 	}
 	found = append(found, f)
+	if items[0].EndsFull {
+		found = append(found, finding{
+			Level: levelWarn, Text: "the first page is full and names no next page",
+			Hint: "if more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is",
+		})
+	}
 	if f, ok := identities(items, st); ok {
 		found = append(found, f)
 	}
