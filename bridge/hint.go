@@ -11,6 +11,8 @@ const (
 	HintCheckpointBehind Hint = "checkpoint-behind"  // find out what the sink lost, then choose a policy
 	HintCheckpointLost   Hint = "checkpoint-lost"    // say where to go on
 	HintCursorIgnored    Hint = "cursor-ignored"     // correct how the cursor is sent
+	HintCursorBeside     Hint = "cursor-beside"      // send it alone, or rewind or reset
+	HintCursorForm       Hint = "cursor-form"        // restore the settings, or reset
 	HintCursorRefused    Hint = "cursor-refused"     // rewind or reset
 	HintCursorTooLong    Hint = "cursor-too-long"    // the API's operator must know
 	HintCycle            Hint = "cycle"              // reset past it
@@ -52,7 +54,8 @@ const (
 
 // Hints lists all of them.
 var Hints = []Hint{
-	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorIgnored, HintCursorRefused, HintCursorTooLong, HintCycle, HintForeign, HintMapping,
+	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored, HintCursorRefused,
+	HintCursorTooLong, HintCycle, HintForeign, HintMapping,
 	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
 	HintDeadLetters, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,

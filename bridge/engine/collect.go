@@ -148,7 +148,7 @@ func (f *follower) confirmBadCursor(hard context.Context) error {
 		return err
 	}
 	fault.Class, fault.Reason = bridge.Permanent, bridge.ReasonCursor
-	if fault.Hint == "" {
+	if fault.Hint == "" && fault.Advice == "" {
 		fault.Advice = bridge.HintCursorRefused
 	}
 	return f.wait(hard, verdict{wait: probeInterval, blocked: true}, &fault)

@@ -96,8 +96,8 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 	default:
 		p.Check(false, "EXPORT_AUTH", "%q is not one of: key, none, basic, oauth2", c.Scheme)
 	}
-	p.Check(c.Scheme == authOAuth2 || c.OAuth2TokenURL == "" && c.OAuth2ClientID == "", "EXPORT_OAUTH2_TOKEN_URL", "or EXPORT_OAUTH2_CLIENT_ID is set without EXPORT_AUTH=oauth2")
-	p.Check(c.Scheme == authBasic || c.User == "", "EXPORT_AUTH_USER", "is set without EXPORT_AUTH=basic")
+	p.Check(c.Scheme == authOAuth2 || c.OAuth2TokenURL == "" && c.OAuth2ClientID == "", "EXPORT_OAUTH2_TOKEN_URL", "or EXPORT_OAUTH2_CLIENT_ID is set without EXPORT_AUTH=oauth2; unset it, or set EXPORT_AUTH=oauth2")
+	p.Check(c.Scheme == authBasic || c.User == "", "EXPORT_AUTH_USER", "is set without EXPORT_AUTH=basic; unset it, or set EXPORT_AUTH=basic")
 	if c.TLSCert != "" || c.TLSKey != "" {
 		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
 		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)

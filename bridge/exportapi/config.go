@@ -35,7 +35,7 @@ type Config struct {
 
 	URL string `env:"EXPORT_URL" stream:"yes" desc:"base URL of the export API"`
 	Auth
-	Resource    string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"resource to export; a stream named after a resource exports that one"`
+	Resource    string        `env:"EXPORT_RESOURCE" stream:"yes" values:"events,sessions,users" desc:"resource to export; a stream named after a resource exports that one; without meaning to profiles other than croct"`
 	Events      []string      `env:"EXPORT_EVENTS" stream:"yes" desc:"event types to export, empty for all; only for the resource events" example:"orderPlaced,userSignedUp"`
 	PageSize    int           `env:"EXPORT_PAGE_SIZE" stream:"yes" desc:"items per page, up to EXPORT_MAX_PAGE_SIZE"`
 	Timeout     time.Duration `env:"EXPORT_TIMEOUT" stream:"yes" desc:"timeout of one request, from connecting to the last byte; a third of it for connecting, two thirds for the response header"`

@@ -173,8 +173,11 @@ func schemaFault(err error) *bridge.Fault {
 		return &bridge.Fault{Code: codeDecode, Err: err,
 			Hint: "retrying; if it persists, check EXPORT_PROXY for a proxy that truncates responses, or lower EXPORT_PAGE_SIZE"}
 	}
-	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema, Err: err,
-		Hint: "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"}
+	hint := "check EXPORT_URL and EXPORT_PATH; for an API with other member names set EXPORT_ITEMS_FIELD and EXPORT_CURSOR_FIELD"
+	if part, ok := errors.AsType[*partError](err); ok && part.setting != "" {
+		hint = "correct " + part.setting + "; if the page is not the API's, check EXPORT_URL and EXPORT_PATH"
+	}
+	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema, Err: err, Hint: hint}
 }
 
 // orderFault is the fault of an API that lists newest first.
@@ -220,17 +223,23 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
 	case at.Cursor != "" && slices.Contains(e.cfg.cursorStatuses(), f.Code):
 		f.Class, f.Reason, f.Advice = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
+		if e.cfg.Path != "" && len(e.cfg.beside(at)) > 0 {
+			f.Advice = bridge.HintCursorBeside
+		}
 	default:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Hint = e.configHint(code)
+		f.Hint = e.configHint(at, code)
 	}
 	return f
 }
 
 // impossible is the fault of a position that the API cannot be asked for.
 func impossible(err error) *bridge.Fault {
+	if errors.Is(err, errForm) {
+		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err, Advice: bridge.HintCursorForm}
+	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err,
-		Hint: "check EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_CURSOR_IN and EXPORT_URL, or reset the cursor"}
+		Hint: "check EXPORT_START_PARAM, EXPORT_END_PARAM, EXPORT_END_INCLUSIVE and EXPORT_TIME_FORMAT"}
 }
 
 // authHint names the settings of authentication.
@@ -246,12 +255,14 @@ func (e *faults) authHint() string {
 	return "check EXPORT_API_KEY (EXPORT_API_KEY_FILE is reloaded automatically), the key's permissions, and EXPORT_KEY_HEADER"
 }
 
-func (e *faults) configHint(code int) string {
+func (e *faults) configHint(at bridge.Position, code int) string {
 	switch code {
 	case http.StatusNotFound:
 		return "EXPORT_URL and EXPORT_PATH make the path " + e.endpoint.Path + ": check them and EXPORT_RESOURCE"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return "check the start of the export, EXPORT_EVENTS and EXPORT_PAGE_SIZE"
+		return "check what the request has: " + strings.Join(append(e.cfg.beside(at), "EXPORT_PARAMS"), ", ")
+	case http.StatusMethodNotAllowed:
+		return "check EXPORT_METHOD, then EXPORT_URL and EXPORT_PATH"
 	case http.StatusProxyAuthRequired:
 		return "check the user and password in EXPORT_PROXY"
 	}

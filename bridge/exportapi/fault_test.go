@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -115,6 +116,47 @@ func TestNotFoundNamesThePath(t *testing.T) {
 	_, err := fetchAll(t, c, bridge.Position{})
 	if f := wantFault(t, err); !strings.Contains(f.Hint, " /events/events: ") {
 		t.Errorf("hint %q does not say what was asked for", f.Hint)
+	}
+}
+
+// A hint names the settings of what was sent, and the one that a page lacks.
+func TestHintsNameSettings(t *testing.T) {
+	t.Parallel()
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	mapped := map[string]string{"EXPORT_PATH": "/v2", "EXPORT_PAGE_SIZE_PARAM": "none", "EXPORT_RESOURCE": "events"}
+	with := func(more map[string]string) map[string]string {
+		all := maps.Clone(mapped)
+		maps.Copy(all, more)
+		return all
+	}
+	for name, tc := range map[string]struct {
+		api       http.HandlerFunc
+		vars      map[string]string
+		at        bridge.Position
+		want, not string
+	}{
+		"first page":  {status(400), nil, bridge.Position{Start: 1}, "EXPORT_START, EXPORT_START_PARAM, EXPORT_TIME_FORMAT, EXPORT_PAGE_SIZE, EXPORT_PAGE_SIZE_PARAM, EXPORT_PARAMS", "EXPORT_EVENTS"},
+		"events":      {status(422), map[string]string{"EXPORT_EVENTS": "a"}, bridge.Position{}, "EXPORT_EVENTS", "EXPORT_START"},
+		"no size":     {status(400), mapped, bridge.Position{}, "EXPORT_PARAMS", "EXPORT_PAGE_SIZE"},
+		"method":      {status(405), nil, bridge.Position{}, "EXPORT_METHOD", "EXPORT_RESOURCE"},
+		"cursor":      {status(400), map[string]string{"EXPORT_PATH": "/v2"}, bridge.Position{Cursor: "c"}, string(bridge.HintCursorBeside), ""},
+		"bare cursor": {status(400), mapped, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRefused), ""},
+		"alone":       {status(400), map[string]string{"EXPORT_PATH": "/v2", "EXPORT_CURSOR_ALONE": "true"}, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRefused), ""},
+		"unmapped":    {status(400), nil, bridge.Position{Cursor: "c"}, string(bridge.HintCursorRefused), ""},
+		"more":        {answer(emptyPage), with(map[string]string{"EXPORT_MORE_FIELD": "has_more"}), bridge.Position{}, "correct EXPORT_MORE_FIELD", "EXPORT_ITEMS_FIELD"},
+		"an object":   {answer(`{"data":{},"nextCursor":null}`), with(map[string]string{"EXPORT_ITEMS_FIELD": "/data"}), bridge.Position{}, "correct EXPORT_ITEMS_FIELD", "EXPORT_CURSOR_FIELD"},
+		"other form":  {answer(emptyPage), with(map[string]string{"EXPORT_CURSOR_IN": "next-url"}), bridge.Position{Cursor: "abc"}, string(bridge.HintCursorForm), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := fetchAll(t, serve(t, tc.api, tc.vars), tc.at)
+			f := wantFault(t, err)
+			if got := f.Hint + string(f.Advice); !strings.Contains(got, tc.want) || tc.not != "" && strings.Contains(got, tc.not) {
+				t.Errorf("%v: got %q, want %q in it and not %q", f, got, tc.want, tc.not)
+			}
+		})
 	}
 }
 

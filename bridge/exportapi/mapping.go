@@ -18,7 +18,7 @@ const none = "none"
 type ItemMapping struct {
 	ItemID         []string `env:"EXPORT_ITEM_ID" stream:"yes" desc:"JSON pointers to the id of an item, the first with a value counts; none identifies items by the hash of their bytes; empty for the resource's" example:"/eventId,/id"`
 	ItemTime       []string `env:"EXPORT_ITEM_TIME" stream:"yes" desc:"JSON pointers to the time of an item, the first with a value counts; none for items without a time, whose records carry the publish time, also as the last entry where an item may have none; empty for the resource's" example:"/timestamp"`
-	ItemTimeFormat string   `env:"EXPORT_ITEM_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339,none" desc:"format of the times of an item: milliseconds, seconds or microseconds since the epoch, as a number or its digits in a string, RFC 3339, or none"`
+	ItemTimeFormat string   `env:"EXPORT_ITEM_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339,none" desc:"format of the times of an item: milliseconds, seconds or microseconds since the epoch, as a number or its digits in a string, RFC 3339, or none; each may have a fraction"`
 	ItemIngested   []string `env:"EXPORT_ITEM_INGESTED" stream:"yes" desc:"JSON pointers to the time at which the API took an item in, in the same format, or none; empty for the resource's" example:"/systemTimestamp"`
 	ItemType       []string `env:"EXPORT_ITEM_TYPE" stream:"yes" desc:"JSON pointers to the type of an item, the end of ce_type, or none; empty for the resource's" example:"/payload/type"`
 	ItemSubject    []string `env:"EXPORT_ITEM_SUBJECT" stream:"yes" desc:"JSON pointers to the value of ce_subject, or none; empty for the resource's" example:"/userId"`

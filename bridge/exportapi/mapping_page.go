@@ -77,7 +77,7 @@ func (c *Config) checkPages(p *bridge.Problems) {
 		p.Check(in != inBody && in != inNextURL, inSetting, "%s is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items; set header, last-item or link", in)
 		p.Check(c.MoreField == "", moreSetting, "%q is a member of the page, but with EXPORT_ITEMS_FIELD=root the page is the array of items", c.MoreField)
 	}
-	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD", "POST has no body to send to a next URL; set EXPORT_CURSOR_IN=body, header or last-item, or EXPORT_METHOD=GET")
+	p.Check(!c.leads() || !c.posts(), "EXPORT_METHOD", "is POST, but a next URL (EXPORT_CURSOR_IN=%s) is requested by GET; set EXPORT_METHOD=GET, or EXPORT_CURSOR_IN=body, header or last-item", in)
 	p.Check(!strings.HasPrefix(c.MetadataField, "/"), metaSetting, "%q is a JSON pointer, not a member, for example metadata", c.MetadataField)
 	if c.ItemsField != "" {
 		p.Add(new(pageDecoder).layOut(c))
@@ -134,13 +134,18 @@ func (p *part) kindName() string {
 	return "object"
 }
 
+// partError is the error of a page that lacks what a setting selects.
+type partError struct{ text, setting string }
+
+func (e *partError) Error() string {
+	return strings.TrimSuffix(fmt.Sprintf("%v: %s (%s)", errNoPage, e.text, e.setting), " ()")
+}
+
+func (e *partError) Unwrap() error { return errNoPage }
+
 // fault is the error of a page whose part is wrong.
 func (p *part) fault(format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
-	if p.setting != "" {
-		text += " (" + p.setting + ")"
-	}
-	return fmt.Errorf("%w: %s", errNoPage, text)
+	return &partError{fmt.Sprintf(format, args...), p.setting}
 }
 
 // layOut builds the parts of a page. Its error has all problems of the fields.

@@ -106,6 +106,26 @@ func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	return bounds
 }
 
+// beside names the settings of what a request has, beside its cursor and
+// EXPORT_PARAMS.
+func (c *Config) beside(at bridge.Position) (settings []string) {
+	if at.Cursor != "" && (c.CursorAlone || c.leads()) {
+		return nil
+	}
+	bounds := c.bounds(at)
+	add := func(has bool, names ...string) {
+		if has {
+			settings = append(settings, names...)
+		}
+	}
+	add(len(bounds) > 0 && at.Start != 0, "EXPORT_START", "EXPORT_START_PARAM")
+	add(len(bounds) > 0 && at.End != 0, "EXPORT_END_PARAM")
+	add(len(bounds) > 0, "EXPORT_TIME_FORMAT")
+	add(c.PageSizeParam != noParam, "EXPORT_PAGE_SIZE", "EXPORT_PAGE_SIZE_PARAM")
+	add(c.Resource == "events" && len(c.Events) > 0, "EXPORT_EVENTS")
+	return settings
+}
+
 // formatTime formats milliseconds since the epoch.
 func (m *RequestMapping) formatTime(ms int64) string {
 	switch m.timeFormat() {

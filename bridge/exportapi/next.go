@@ -114,7 +114,7 @@ func (c *Client) named(p *bridge.Page, asked *url.URL, h http.Header) (next stri
 		next, err = cursorHeader(h, c.cfg.CursorField)
 	case inLink:
 		if next, err = nextlink.Next(h); err != nil {
-			err = fmt.Errorf("%w: %w (%s)", errNoPage, err, inSetting)
+			err = &partError{err.Error(), inSetting}
 		}
 	}
 	if err != nil {
@@ -139,10 +139,10 @@ func cursorHeader(h http.Header, name string) (string, error) {
 	values := h.Values(name)
 	for _, v := range values {
 		if v != values[0] {
-			return "", fmt.Errorf("%w: header %s is there %d times with different values (%s)", errNoPage, name, len(values), cursorSetting)
+			return "", &partError{fmt.Sprintf("header %s is there %d times with different values", name, len(values)), cursorSetting}
 		}
 		if !utf8.ValidString(v) {
-			return "", fmt.Errorf("%w: header %s is not UTF-8 (%s)", errNoPage, name, cursorSetting)
+			return "", &partError{fmt.Sprintf("header %s is not UTF-8", name), cursorSetting}
 		}
 	}
 	if len(values) == 0 {

@@ -13,6 +13,9 @@ import (
 // codeNextURL is the Fault.Code of a next URL that is not followed.
 const codeNextURL = "next_url"
 
+// errForm: the cursor is no path that cursorOf returned for this EXPORT_URL.
+var errForm = errors.New("the stored cursor is of another EXPORT_CURSOR_IN or EXPORT_URL: it is no path below EXPORT_URL")
+
 // nextURL returns the cursor of a next URL. asked is the URL of the request. A
 // next URL is input: it leads to the same server and below EXPORT_URL's path,
 // or nowhere. The URL that was requested names no next page.
@@ -68,7 +71,7 @@ func (r *requests) below(u *url.URL) bool {
 func (r *requests) target(cursor string) (*url.URL, error) {
 	u, err := r.cursors.URL(cursor)
 	if err != nil || !r.below(u) {
-		return nil, errors.New("the cursor is not a path below EXPORT_URL")
+		return nil, errForm
 	}
 	to := *r.endpoint
 	to.Path, to.RawPath, to.RawQuery = u.Path, u.RawPath, u.RawQuery

@@ -16,6 +16,8 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintTopicVanished:          "restore the topic if possible. Otherwise create it with exportbridge topics create --execute, then publish everything again: exportbridge cursor reset --to-earliest --execute, or keep the position: --to-current",
 	bridge.HintCheckpointLost:         "set the position: exportbridge cursor reset --to-datetime TIME (or --to-latest, --to-earliest, --to-cursor) --execute",
 	bridge.HintCursorIgnored:          "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API ignores the cursor that it is sent",
+	bridge.HintCursorBeside:           "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else move the cursor, which it rejects: exportbridge cursor rewind --shift-by -1, or exportbridge cursor reset --to-datetime TIME --execute",
+	bridge.HintCursorForm:             "restore EXPORT_CURSOR_IN and EXPORT_URL as they were; or, to continue with the new ones, set the position: exportbridge cursor reset --to-datetime TIME (or --to-earliest) --execute",
 	bridge.HintCursorRefused:          "move the cursor, which the API rejects: exportbridge cursor rewind --shift-by -1, whose error names an entry if a reset set the cursor; or exportbridge cursor reset --to-datetime TIME",
 	bridge.HintCursorTooLong:          "ask the operator of the API for shorter cursors: this one is too long for a request",
 	bridge.HintCycle:                  "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",
