@@ -25,17 +25,17 @@ type Config struct {
 	// DivertAll diverts unreadable items to the dead letters even if all items
 	// are unreadable, which otherwise blocks the stream.
 	DivertAll bool
-	// TopicID is the id of Topic at the beginning of a window's job; empty for
-	// a stream, or if unknown.
+	// TopicID is the id of Topic as a window's job begins; empty if unknown.
 	TopicID string
 	// PageSize is the number of items requested per page; it bounds the tail.
 	PageSize int
+	// RelativeStart is set if Origin.Start was counted from now: it moves.
+	RelativeStart bool
 	// Owner names this process in checkpoints and acknowledgements.
 	Owner string
 	// Limits bound the run; the zero value is unbounded.
 	Limits Limits
-	// Hints maps the engine's hints to texts. A missing hint is shown as its
-	// code.
+	// Hints maps the engine's hints to texts; one without is shown as its code.
 	Hints map[bridge.Hint]string
 	// Log receives one record per change of state; nil discards them.
 	Log *slog.Logger

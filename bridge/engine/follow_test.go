@@ -361,6 +361,14 @@ func TestStartIsRestated(t *testing.T) {
 		if !strings.Contains(r.log.String(), "configured start ignored") {
 			t.Error("said nothing about the start that it ignores")
 		}
+		said := len(r.log.String())
+		r.cfg.RelativeStart = true
+		r.cfg.Origin.Start = timeOf(r, items[40])
+		r.source.Refuse(func(bridge.Position) error { return &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth} })
+		_ = r.run()
+		if strings.Contains(r.log.String()[said:], "configured start ignored") {
+			t.Error("warned of a start that moves by itself")
+		}
 	})
 	inBubble(t, bridgetest.Export{}, func(r *harness) {
 		items := r.source.Grow(50)

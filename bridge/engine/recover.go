@@ -213,17 +213,17 @@ func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 }
 
 // updateOrigin takes changed settings into a checkpoint that nothing was read from
-// yet, as after a first run with a wrong key. An earlier start is taken; a
-// later one is not, since "now" is later at every restart and would skip what
-// came in between.
+// yet, as after a first run with a wrong key. An earlier start is taken; a later
+// one is not: "now" would skip what came between restarts.
 func (r *recovery) updateOrigin(ctx context.Context) error {
 	have, want := r.at.cp.Origin, r.e.cfg.Origin
 	if !r.at.cp.Unread() {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {
-		r.log.Warn("configured start ignored: it is later than the stream's start", "begun", have.StartText(),
-			"hint", r.e.cfg.words(bridge.HintStartLater))
+		if !r.e.cfg.RelativeStart {
+			r.log.Warn("configured start ignored: it is later than the stream's start", "begun", have.StartText(), "hint", r.e.cfg.words(bridge.HintStartLater))
+		}
 		want.Start = have.Start
 	}
 	if want.Same(have) && want.Start == have.Start {

@@ -31,7 +31,7 @@ func TestStartListsForms(t *testing.T) {
 	t.Parallel()
 	_, err := bridge.ParseInstant("?", time.Now())
 	_, forms, _ := strings.Cut(err.Error(), ": use ")
-	if row := Markdown(Variables()); forms == "" || !strings.Contains(row, "begins: "+forms+" |") {
+	if row := Markdown(Variables()); forms == "" || !strings.Contains(row, "begins: "+forms+";") {
 		t.Errorf("the settings do not list %q as the forms of EXPORT_START", forms)
 	}
 }

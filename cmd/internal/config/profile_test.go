@@ -79,6 +79,14 @@ func TestProfileGivesWay(t *testing.T) {
 	if err != nil || s.Streams[0].Export.KeyPrefix != "" {
 		t.Errorf("a key in another header has a prefix: %+v, %v", s, err)
 	}
+	s, err = Load(Sources{Environ: []string{"BRIDGE_STREAMS=signin,users", "EXPORT_PROFILE=generic", "EXPORT_URL=https://api.example.com", "EXPORT_API_KEY=k",
+		"STREAM_SIGNIN_EXPORT_PATH=/s", "STREAM_USERS_EXPORT_PATH=/u", "EXPORT_START=-3d"}}, UsesAll)
+	if err != nil || s.Streams[1].Export.Resource != s.Streams[0].Export.Resource || !s.Streams[0].Engine.RelativeStart {
+		t.Errorf("a generic profile asks for a resource, or takes it from a name: %+v, %v", s, err)
+	}
+	if _, err = Load(Sources{Environ: []string{"BRIDGE_STREAMS=signin", "EXPORT_API_KEY=k", "EXPORT_PATH=/s"}}, UsesAll); err != nil {
+		t.Errorf("a stream with a path asks for a resource: %v", err)
+	}
 	for _, name := range ProfileNames() {
 		if text, ok := Profile(name); !ok || !strings.Contains(text, "EXPORT_PROFILE="+name) {
 			t.Errorf("%s prints %q", name, text)

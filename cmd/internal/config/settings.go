@@ -38,7 +38,7 @@ var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.E
 
 // windowConfig has the bounds of a stream's export.
 type windowConfig struct {
-	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, 2026-11-22 (UTC), -2h, -7d, -PT2H, now, earliest, or milliseconds since the epoch"`
+	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, 2026-11-22 (UTC), -2h, -7d, -PT2H, now, earliest, or milliseconds since the epoch; earliest sends no start; no effect on a stream that has begun"`
 	End   string `env:"EXPORT_END" stream:"yes" desc:"exclusive end of a bounded stream, which completes once that time has passed; without it, the stream has no end" example:"2026-11-02T00:00:00Z"`
 }
 
@@ -252,7 +252,9 @@ func (l *loader) fillExport(st *Stream) {
 	}
 	st.Export.APIKeyFile = places[keyVariable].rereadable()
 	st.Export.TLSCertFile, st.Export.TLSKeyFile = places["EXPORT_TLS_CERT"].rereadable(), places["EXPORT_TLS_KEY"].rereadable()
-	l.chooseResource(st, places["EXPORT_RESOURCE"])
+	if selected == defaultProfile {
+		l.chooseResource(st, places["EXPORT_RESOURCE"])
+	}
 }
 
 // fillEngine fills the settings of the engine, which follow from the export's.
@@ -264,6 +266,7 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	st.Engine.PageSize = st.Export.PageSize
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events, ItemID: st.Export.IDs()}
 	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, places, now)
+	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)
 	if window.End != "" {
 		st.Engine.Origin.End = l.windowEnd(window.End, places, now)
 	}
@@ -288,7 +291,8 @@ func (l *loader) fillKafka(st *Stream) {
 func defaultTopic(stream string) string { return "export." + stream }
 
 // chooseResource sets the resource of a stream: a stream named after a resource
-// exports that one, any other requires the setting, for itself or for all streams.
+// exports that one, any other requires the setting, for itself or for all streams,
+// unless EXPORT_PATH says what is exported. Other profiles have no resources.
 func (l *loader) chooseResource(st *Stream, from place) {
 	const name = "EXPORT_RESOURCE"
 	own := streamPrefix(st.Name) + name
@@ -303,7 +307,7 @@ func (l *loader) chooseResource(st *Stream, from place) {
 	case named && st.Export.Resource != st.Name:
 		l.add(name, fmt.Sprintf("%s: %s is not for stream %s, which is named after a resource; set BRIDGE_STREAMS=%s, or %s=%s",
 			from.name, st.Export.Resource, st.Name, st.Export.Resource, own, st.Export.Resource))
-	case !named && from.kind == FromDefault:
+	case !named && from.kind == FromDefault && st.Export.Path == "":
 		l.add(name, fmt.Sprintf("%s: is required, because stream %s is not named after a resource, for example %s", own, st.Name, resources[0]))
 	}
 }
@@ -312,11 +316,17 @@ func (l *loader) chooseResource(st *Stream, from place) {
 // resumed.
 func (l *loader) windowEnd(text string, places map[string]place, now time.Time) int64 {
 	ms := l.instant("EXPORT_END", text, places, now)
-	if later, err := bridge.ParseInstant(text, now.Add(time.Hour)); err == nil && later != ms {
+	if relative(text, ms, now) {
 		l.add("EXPORT_END", fmt.Sprintf("EXPORT_END: %q is another time at every start, so the window could not be resumed; write it out, for example %s",
 			text, time.UnixMilli(ms).UTC().Format(time.RFC3339)))
 	}
 	return ms
+}
+
+// relative reports whether a text, which is ms now, is another time later.
+func relative(text string, ms int64, now time.Time) bool {
+	later, err := bridge.ParseInstant(text, now.Add(time.Hour))
+	return err == nil && later != ms
 }
 
 // instant reads a point in time; 0 if it is invalid.
