@@ -247,7 +247,7 @@ func overlapText(o *bridge.Overlap) string {
 func contractText(c bridge.Contract) string {
 	switch c {
 	case bridge.ContractEmptyCursor:
-		return "an empty nextCursor ends the results"
+		return "a page without a next one ends the results"
 	case bridge.ContractEmptyItems:
 		return "an empty page ends the results"
 	}

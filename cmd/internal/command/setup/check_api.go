@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,13 +48,26 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 		})
 	}
 	found = append(found, finding{Level: levelOK, Text: answerOf(got, st)})
-	if ends := map[bridge.Contract]string{
-		bridge.ContractEmptyCursor: "end of results: an empty cursor",
-		bridge.ContractEmptyItems:  "end of results: an empty page",
-	}[got.Contract]; ends != "" {
-		found = append(found, finding{Level: levelInfo, Text: ends})
+	if ends := endOf(got.Contract, &st.Export); ends != "" {
+		found = append(found, finding{Level: levelInfo, Text: "end of results: " + ends})
+	}
+	if st.Engine.Origin.Start != 0 {
+		found = append(found, finding{Level: levelInfo, Text: "EXPORT_START has no effect on a stream that has begun"})
 	}
 	return append(found, lookedAt(ctx, client, st, show)...)
+}
+
+// endOf says how a page marks the end of the results.
+func endOf(contract bridge.Contract, export *exportapi.Config) string {
+	switch {
+	case contract == bridge.ContractUnknown:
+		return ""
+	case export.MoreField != "":
+		return "as " + export.MoreField + " says (EXPORT_MORE_FIELD)"
+	case contract == bridge.ContractEmptyItems:
+		return "an empty page"
+	}
+	return "an empty cursor"
 }
 
 // patience is the longest that a check waits for a turn of EXPORT_RATE_LIMIT
@@ -274,7 +288,9 @@ func answerOf(got exportapi.Findings, st *config.Stream) string {
 	if len(whose) > 0 {
 		parts = append(parts, strings.Join(whose, " / "))
 	}
-	parts = append(parts, fmt.Sprintf("%s, %d per page", st.Export.Resource, st.Export.PageSize))
+	if parts = append(parts, cmp.Or(st.Export.Path, st.Export.Resource)); st.Export.PageSizeParam != "none" {
+		parts = append(parts, fmt.Sprintf("%d per page", st.Export.PageSize))
+	}
 	if got.Compression != "" {
 		parts = append(parts, got.Compression)
 	}
