@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/itemtime"
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/timeline"
 )
 
@@ -99,7 +100,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
 	if c.simple = cfg.simple(); c.simple {
-		path, _ := fieldPath(cfg.CursorField) // validated
+		path, _ := jsonpointer.Path(cfg.CursorField) // validated
 		c.cursorName = path[0]
 	}
 	c.requests = newRequests(&c.cfg, endpoint, c.auth)

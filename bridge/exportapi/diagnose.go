@@ -14,6 +14,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/itemtime"
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
 )
 
 // maxSearched bounds the items that are searched for a time: decoded, they take
@@ -89,7 +90,7 @@ func decodeItem(raw []byte) (item any) {
 
 // valueAt returns the value at a JSON pointer.
 func valueAt(item any, pointer string) *value {
-	names, _ := parsePointer(pointer) // New has checked it
+	names, _ := jsonpointer.Parse(pointer) // New has checked it
 	for _, name := range names {
 		switch parent := item.(type) {
 		case map[string]any:

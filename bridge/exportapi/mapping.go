@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
 )
 
 // none as a setting means that the items have no such value.
@@ -113,7 +114,7 @@ func (m *ItemMapping) check(p *bridge.Problems) {
 
 // checkEntry returns why an entry of a list is no JSON pointer to a member.
 func checkEntry(pointer string, follows bool) error {
-	switch _, err := parsePointer(pointer); {
+	switch _, err := jsonpointer.Parse(pointer); {
 	case pointer == "":
 		return errors.New("an empty JSON pointer selects the whole item")
 	case pointer == none:

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
 )
 
 // PageMapping selects where a page has its next cursor and its end. The zero
@@ -55,7 +56,7 @@ func (m *PageMapping) leads() bool { return m.cursorIn() == inNextURL || m.curso
 // simple reports whether a page has nothing but a member of its own that names
 // the next cursor: then the ends of the body may tell it, see tailCursor.
 func (c *Config) simple() bool {
-	path, err := fieldPath(c.CursorField)
+	path, err := jsonpointer.Path(c.CursorField)
 	return c.cursorIn() == inBody && c.MoreField == "" && c.ItemsField != rootField && len(path) == 1 && err == nil && !c.posts()
 }
 
@@ -82,15 +83,6 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	if c.ItemsField != "" {
 		p.Add(new(pageDecoder).layOut(c))
 	}
-}
-
-// fieldPath returns the names on the way to a member, which is named alone or
-// by a JSON pointer.
-func fieldPath(field string) ([]string, error) {
-	if !strings.HasPrefix(field, "/") {
-		return []string{field}, nil
-	}
-	return parsePointer(field)
 }
 
 // part is a value of the page that counts, or leads to such. Duplicates are
@@ -193,7 +185,7 @@ func (d *pageDecoder) layOut(cfg *Config) error {
 
 // add adds a part at the field, and those on the way.
 func (d *pageDecoder) add(to *part, field, setting string, read func(*pageDecoder, int) (int, error)) (*part, error) {
-	names, err := fieldPath(field)
+	names, err := jsonpointer.Path(field)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +214,7 @@ func pageAround(field string, item []byte) ([]byte, error) {
 	if field == rootField {
 		return body, nil
 	}
-	names, err := fieldPath(field)
+	names, err := jsonpointer.Path(field)
 	if err != nil {
 		return nil, err
 	}

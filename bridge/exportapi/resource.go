@@ -1,9 +1,9 @@
 package exportapi
 
 import (
-	"errors"
 	"strconv"
-	"strings"
+
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
 )
 
 // resource is the preset of a resource of the export API: its path and the
@@ -46,7 +46,7 @@ type selector struct {
 // add selects the value at the pointer into the slot. An empty pointer selects
 // nothing.
 func (s *selector) add(pointer string, to slot) error {
-	names, err := parsePointer(pointer)
+	names, err := jsonpointer.Parse(pointer)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -92,27 +92,4 @@ func (s *selector) element(i int) *selector {
 		}
 	}
 	return nil
-}
-
-// parsePointer splits a JSON pointer (RFC 6901) into its names.
-func parsePointer(pointer string) ([]string, error) {
-	if pointer == "" {
-		return nil, nil
-	}
-	names := strings.Split(pointer, "/")
-	if names[0] != "" {
-		return nil, errors.New("a JSON pointer must begin with /")
-	}
-	names = names[1:]
-	for i, name := range names {
-		for rest := name; rest != ""; {
-			_, after, found := strings.Cut(rest, "~")
-			if found && !strings.HasPrefix(after, "0") && !strings.HasPrefix(after, "1") {
-				return nil, errors.New("a JSON pointer must escape ~ as ~0 and / as ~1")
-			}
-			rest = after
-		}
-		names[i] = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
-	}
-	return names, nil
 }
