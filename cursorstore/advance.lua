@@ -76,10 +76,14 @@ if same_epoch and stored.entry and stored.cursor ~= stored.entry_cursor and at -
 end
 if not same_epoch then
   if stored then
-    -- What is left behind becomes an entry, so that a change can be undone.
+    -- What is left behind becomes an entry and stays one: a change can be undone, and it
+    -- is known how far the stream had come.
     local left = stored.epoch .. '.' .. stored.seq
     if redis.call('HEXISTS', KEYS[2], left) == 0 then
-      record(left, parent, stored.data, stored.at, stored.cursor == stored.entry_cursor and GROWTH or '')
+      record(left, parent, stored.data, stored.at, KEPT)
+    else
+      redis.call('ZREM', KEYS[3], left, left .. GROWTH)
+      redis.call('ZADD', KEYS[3], stored.at, left .. KEPT)
     end
   end
   parent, mark = root, KEPT

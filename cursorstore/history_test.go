@@ -117,12 +117,15 @@ func TestHistoryRecords(t *testing.T) {
 		expect(w.page(-5000), data) // the clock went back
 		expect(w.kind(1, bridge.KindPause), kept)
 		expect(w.kind(1, bridge.KindResume), kept)
-		expect(w.page(1), data) // within a second, but left behind by ...
+		expect(w.page(1), kept) // within a second, but left behind by ...
 		expect(w.reset(1, bridge.Target{Cursor: "elsewhere"}), kept)
 		expect(w.page(1), data) // too soon, but the last before a pause
 		expect(w.page(1000), data)
-		expect(w.grow(1), growth)
+		expect(w.grow(1), kept) // left too
 		expect(w.reset(1, bridge.Target{Cursor: "back"}), kept)
+		expect(w.page(1000), data)
+		expect(w.grow(10_000), kept) // an entry already
+		expect(w.reset(1, bridge.Target{Cursor: "forth"}), kept)
 		got := members(t, sp)
 		slices.Sort(got)
 		slices.Sort(want)
@@ -406,14 +409,14 @@ func TestThinByEpoch(t *testing.T) {
 	w := newWriter(t, sp.open(stream))
 	w.kind(0, bridge.KindStart)
 	first := w.page(1000)
-	w.page(1000)
+	left := w.page(1000)
 	w.reset(1000, bridge.Target{Cursor: "elsewhere"})
 	second := w.page(1000)
 	w.page(1000)
 	if _, err := w.store.Thin(t.Context(), time.UnixMilli(w.now.WrittenAt).Add(25*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"0.0!", first.String(), "1.0!", second.String()}
+	want := []string{"0.0!", first.String(), left.String() + "!", "1.0!", second.String()}
 	if diff := cmp.Diff(want, members(t, sp)); diff != "" {
 		t.Errorf("thinned history differs (-want +got):\n%s", diff)
 	}

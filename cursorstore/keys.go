@@ -26,7 +26,7 @@ const (
 // The marks of index entries select how they are thinned.
 const (
 	markGrowth = "~" // the same cursor again, with a longer tail
-	markKept   = "!" // an operator's change or an epoch's first entry
+	markKept   = "!" // an operator's change, or an epoch's first or last entry
 )
 
 // noParent stands for the parent of an entry that has none.
