@@ -212,6 +212,21 @@ func (c *Checkpoint) SamePosition(other *Checkpoint) bool {
 		(c.Cursor != "" || c.Origin.Start == other.Origin.Start)
 }
 
+// Continues reports whether a new epoch that begins at c continues the branch of other:
+// they resume at the same event and count from the same one. While an overlap is read
+// again, the count of events is ahead of the cursor.
+func (c *Checkpoint) Continues(other *Checkpoint) bool {
+	return c.Pages == other.Pages && (c.Events == other.Events || c.Overlap != nil) && c.SamePosition(other)
+}
+
+// PositionKnown reports whether PositionTime says up to when the export is published. It
+// does at the start, where nothing is. It is 0 until the next page after a reset to a
+// cursor, an import of another export and an accepted change of settings, and for events
+// without a time.
+func (c *Checkpoint) PositionKnown() bool {
+	return c.PositionTime != 0 || c.Cursor == "" && c.Events == 0
+}
+
 // MovedTo returns the commit that the epoch of c began at, nil if it is unknown or was
 // none.
 func (c *Checkpoint) MovedTo() *Version {

@@ -255,12 +255,13 @@ func epochUpTo(nodes []node, at bridge.Version) []node {
 }
 
 // parent finds the entry before the first one of a new epoch: the commit that the
-// epoch was reset to, which may be no entry, or noParent.
+// epoch was reset to, which may be no entry, or noParent. An epoch that counts from
+// elsewhere begins a branch, at the same cursor too.
 func (h *history) parent(ctx context.Context, from, to bridge.Checkpoint) (string, error) {
 	switch {
 	case from.Zero() || from.Epoch == to.Epoch:
 		return noParent, nil
-	case from.SamePosition(&to):
+	case to.Continues(&from):
 		return from.String(), nil
 	}
 	if parent := to.MovedTo(); parent != nil {
@@ -281,7 +282,7 @@ func (h *history) parent(ctx context.Context, from, to bridge.Checkpoint) (strin
 	return noParent, nil
 }
 
-// find returns the newest entry of an epoch with the position of c.
+// find returns the newest entry of an epoch that c continues.
 func (h *history) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (string, error) {
 	// Within an epoch the pages only grow; several entries may have as many.
 	end, err := search(len(epoch), func(i int) (bool, error) {
@@ -302,7 +303,7 @@ func (h *history) find(ctx context.Context, epoch []node, c bridge.Checkpoint) (
 			return "", err
 		case e.Pages != c.Pages:
 			return noParent, nil
-		case e.Version != c.Version && e.SamePosition(&c):
+		case e.Version != c.Version && c.Continues(&e.Checkpoint):
 			return e.String(), nil
 		}
 	}

@@ -247,6 +247,50 @@ func TestHistoryOfACommitBetween(t *testing.T) {
 	}
 }
 
+// TestHistoryOfANewCount: a reset to the stream's own cursor counts from 0 again, so it
+// begins a branch; one that keeps the counts continues the branch.
+func TestHistoryOfANewCount(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		w := newWriter(t, s.space(t).open(stream))
+		w.kind(0, bridge.KindStart)
+		for range 20 {
+			w.page(1000)
+		}
+		last := w.now
+		wantParent(t, w.entry(w.reset(1000, bridge.Target{Cursor: last.Cursor})), nil)
+		for range 10 {
+			w.page(1000)
+		}
+		wantBack(t, w, 1, bridge.Version{Epoch: 1, Seq: 9})
+		wantBack(t, w, 5, bridge.Version{Epoch: 1, Seq: 5})
+		if e, _, err := w.store.Back(t.Context(), 11); !errors.Is(err, bridge.ErrNoEntry) {
+			t.Errorf("11 pages back is %s, %v, want ErrNoEntry", e.Version, err)
+		}
+		imported := bridge.Target{Cursor: last.Cursor, Events: last.Events, Pages: last.Pages}
+		wantParent(t, w.entry(w.reset(1000, imported)), &last.Version)
+		wantBack(t, w, 1, bridge.Version{Seq: 19})
+		imported.Events++
+		wantParent(t, w.entry(w.reset(1000, imported)), nil)
+	})
+}
+
+// TestHistoryOfARejectedCursor: the walk back from a rejected cursor keeps the count of
+// events, which is ahead until the overlap was read again, and continues the branch.
+func TestHistoryOfARejectedCursor(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, embedded(t).space(t).open(stream))
+	w.kind(0, bridge.KindStart)
+	previous := w.page(1000)
+	w.page(1000)
+	before := w.entry(previous)
+	next := w.commit(1000, func(c *bridge.Checkpoint) {
+		c.Version, c.Kind = bridge.Version{Epoch: 1}, bridge.KindReset
+		c.Cursor, c.Pages, c.Overlap = before.Cursor, before.Pages, &bridge.Overlap{From: 1}
+	})
+	wantParent(t, w.entry(next), &previous)
+}
+
 // TestHistoryNewEpochInPlace: an epoch that goes on where the one before was
 // is that one's continuation, whatever made it.
 func TestHistoryNewEpochInPlace(t *testing.T) {
