@@ -80,46 +80,6 @@ func pagesText(n int64) string {
 	return fmt.Sprintf("%d pages", n)
 }
 
-// Around returns the newest entry of the current branch whose PositionTime is before
-// t, and the oldest one whose PositionTime is late or after it; nil if there is none.
-func (h *history) Around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
-	op := fmt.Sprintf("history entries of %s around %s", h.name, t.UTC().Format(time.RFC3339))
-	branch, _, err := h.branch(ctx)
-	if err == nil && len(branch) == 0 {
-		err = bridge.ErrNoEntry
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", op, err)
-	}
-	// Along a branch the position never grows towards the past.
-	newestBefore := func(t time.Time) (int, error) {
-		return search(len(branch), func(i int) (bool, error) {
-			e, err := h.first(ctx, branch[i:])
-			return e.PositionTime < t.UnixMilli(), err
-		})
-	}
-	i, err := newestBefore(t)
-	j, err2 := newestBefore(late)
-	if err := errors.Join(err, err2); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", op, err)
-	}
-	if i < len(branch) {
-		e, err := h.first(ctx, branch[i:])
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", op, err)
-		}
-		before = &e.Checkpoint
-	}
-	if j > 0 {
-		e, err := h.Entry(ctx, branch[j-1].version)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", op, err)
-		}
-		later = &e.Checkpoint
-	}
-	return before, later, nil
-}
-
 // Find returns the newest entry that matches, on any branch, or bridge.ErrNoEntry. It
 // reads all newer ones.
 func (h *history) Find(ctx context.Context, match func(*bridge.Checkpoint) bool) (bridge.Entry, error) {

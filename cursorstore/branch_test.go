@@ -62,6 +62,59 @@ func TestAround(t *testing.T) {
 	})
 }
 
+// TestAroundUnknownPositions: entries without a position, as after an accepted change of
+// settings, are passed over: the search finds what lies on both sides of them.
+func TestAroundUnknownPositions(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *server) {
+		w := newWriter(t, s.space(t).open(stream))
+		page := func() {
+			w.commit(10_000, func(c *bridge.Checkpoint) {
+				c.Pages++
+				c.Events += 10
+				c.PositionTime = c.Pages * 1000
+				c.Cursor = c.Version.String()
+			})
+		}
+		w.kind(0, bridge.KindStart)
+		for range 20 { // up to 20 seconds
+			page()
+		}
+		now := w.now
+		now.Origin.Events = []string{"click"}
+		next := bridge.Reset(w.now, now.Origin, bridge.Command{ID: "filter", Kind: bridge.KindReset, Target: bridge.Target{
+			Cursor: now.Cursor, Tail: now.Tail, Events: now.Events, Pages: now.Pages, Entry: &now.Version,
+		}})
+		next.Owner, next.Session, next.WrittenAt = now.Owner, now.Session, now.WrittenAt+1000
+		mustAdvance(t, w.store, w.now, next)
+		w.now = next
+		if next.PositionTime != 0 {
+			t.Fatalf("the position is %d, want it unknown", next.PositionTime)
+		}
+		around(t, w)
+		for range 5 { // binary searches that meet the unknown position early and late
+			for range 7 {
+				page()
+			}
+			around(t, w)
+		}
+	})
+}
+
+// around checks the search for each second of a stream with a page a second.
+func around(t *testing.T, w *writer) {
+	t.Helper()
+	for seconds := int64(1); seconds <= w.now.Pages+1; seconds++ {
+		before, later, err := w.store.Around(t.Context(), time.UnixMilli(seconds*1000), time.UnixMilli(seconds*1000))
+		if err != nil || before == nil || before.Pages != seconds-1 {
+			t.Fatalf("before second %d: %v, %v", seconds, versionOf(before), err)
+		}
+		if (later != nil) != (seconds <= w.now.Pages) || later != nil && later.Pages != seconds {
+			t.Errorf("at second %d: %v", seconds, versionOf(later))
+		}
+	}
+}
+
 func versionOf(c *bridge.Checkpoint) *bridge.Version {
 	if c == nil {
 		return nil

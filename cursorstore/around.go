@@ -1,0 +1,86 @@
+package cursorstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// Around returns the newest entry of the current branch whose PositionTime is before
+// t, and the oldest one whose PositionTime is late or after it; nil if there is none.
+// It passes over entries whose PositionTime is unknown.
+func (h *history) Around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
+	op := fmt.Sprintf("history entries of %s around %s", h.name, t.UTC().Format(time.RFC3339))
+	branch, _, err := h.branch(ctx)
+	if err == nil && len(branch) == 0 {
+		err = bridge.ErrNoEntry
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", op, err)
+	}
+	p := positions{h: h, branch: branch, known: make([]*bridge.Checkpoint, len(branch))}
+	i, err := p.newestBefore(ctx, op, t)
+	j, err2 := p.newestBefore(ctx, op, late)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", op, err)
+	}
+	if i < len(branch) && p.known[i] != &none {
+		before = p.known[i]
+	}
+	if j > 0 {
+		later = p.known[j-1]
+	}
+	return before, later, nil
+}
+
+// none stands for an entry that does not exist.
+var none bridge.Checkpoint
+
+// positions are the entries of a branch whose position is known. Along the branch it
+// never grows towards the past.
+type positions struct {
+	h      *history
+	branch []node
+	// known is the first such entry at or behind an index, none if there is none, nil
+	// where it was not looked up.
+	known []*bridge.Checkpoint
+}
+
+// newestBefore returns the first index whose known position is before t.
+func (p *positions) newestBefore(ctx context.Context, op string, t time.Time) (int, error) {
+	return search(len(p.branch), func(i int) (bool, error) {
+		c, err := p.from(ctx, op, i)
+		return err != nil || c.PositionTime < t.UnixMilli(), err
+	})
+}
+
+// from returns the known entry of an index. It reads each entry once, if all are unknown.
+func (p *positions) from(ctx context.Context, op string, i int) (*bridge.Checkpoint, error) {
+	at, found := i, &none
+	for step := 1; at < len(p.branch); step = min(2*step, fetchStep) {
+		if p.known[at] != nil {
+			found = p.known[at]
+			break
+		}
+		part := p.branch[at:min(at+step, len(p.branch))]
+		entries, err := p.h.fetch(ctx, op, part)
+		if err != nil {
+			return nil, err
+		}
+		k := slices.IndexFunc(entries, func(e bridge.Entry) bool { return e.PositionKnown() })
+		if k >= 0 {
+			found = &entries[k].Checkpoint
+			at += slices.IndexFunc(part, func(n node) bool { return n.version == found.Version }) + 1
+			break
+		}
+		at += len(part)
+	}
+	for ; at > i; at-- {
+		p.known[at-1] = found
+	}
+	return found, nil
+}
