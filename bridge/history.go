@@ -34,6 +34,8 @@ func (e *Entry) Target() Target {
 type HistoryQuery struct {
 	// Since excludes entries committed before; zero is all.
 	Since time.Time
+	// Before excludes entries committed at this time or later; zero is all.
+	Before time.Time
 	// Limit is the maximum number of entries; 0 is all.
 	Limit int
 }

@@ -31,14 +31,17 @@ func (h *history) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.
 	if limit == 0 {
 		limit = -1
 	}
-	since := "-inf"
+	since, before := "-inf", "+inf"
 	if !q.Since.IsZero() {
 		since = decimal(q.Since.UnixMilli())
+	}
+	if !q.Before.IsZero() {
+		before = "(" + decimal(q.Before.UnixMilli())
 	}
 	var members []redis.Z
 	err := h.call(ctx, op, func(ctx context.Context) (err error) {
 		members, err = h.c.rdb.ZRevRangeByScoreWithScores(ctx, h.keys.index,
-			&redis.ZRangeBy{Min: since, Max: "+inf", Count: limit}).Result()
+			&redis.ZRangeBy{Min: since, Max: before, Count: limit}).Result()
 		return err
 	})
 	if err != nil {

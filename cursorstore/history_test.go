@@ -157,11 +157,13 @@ func TestHistoryQuery(t *testing.T) {
 			query bridge.HistoryQuery
 			want  []bridge.Version
 		}{
-			"all":   {bridge.HistoryQuery{}, want},
-			"limit": {bridge.HistoryQuery{Limit: 3}, want[:3]},
-			"since": {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000)}, want[:5]},
-			"both":  {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000), Limit: 2}, want[:2]},
-			"none":  {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
+			"all":    {bridge.HistoryQuery{}, want},
+			"limit":  {bridge.HistoryQuery{Limit: 3}, want[:3]},
+			"since":  {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000)}, want[:5]},
+			"both":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000), Limit: 2}, want[:2]},
+			"before": {bridge.HistoryQuery{Before: time.UnixMilli(w.now.WrittenAt), Limit: 2}, want[1:3]},
+			"part":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt - 4000), Before: time.UnixMilli(w.now.WrittenAt - 2000)}, want[3:5]},
+			"none":   {bridge.HistoryQuery{Since: time.UnixMilli(w.now.WrittenAt + 1)}, nil},
 		} {
 			entries, err := w.store.History(t.Context(), c.query)
 			var got []bridge.Version

@@ -23,6 +23,7 @@ type redis struct {
 	inbox *bridgetest.Inbox
 	known []string
 	lacks func(c *bridge.Checkpoint) bool // which commits are no entries; may be nil
+	asked []bridge.HistoryQuery           // what History was asked for
 
 	mu    sync.Mutex // guards all below
 	down  bool
@@ -107,7 +108,10 @@ func (s *redis) History(_ context.Context, q bridge.HistoryQuery) ([]bridge.Entr
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	all := slices.DeleteFunc(s.branch(), func(e bridge.Entry) bool { return !q.Since.IsZero() && e.WrittenAt < q.Since.UnixMilli() })
+	s.asked = append(s.asked, q)
+	all := slices.DeleteFunc(s.branch(), func(e bridge.Entry) bool {
+		return !q.Since.IsZero() && e.WrittenAt < q.Since.UnixMilli() || !q.Before.IsZero() && e.WrittenAt >= q.Before.UnixMilli()
+	})
 	if q.Limit > 0 {
 		all = all[:min(q.Limit, len(all))]
 	}

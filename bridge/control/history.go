@@ -31,7 +31,7 @@ type HistoryEntry struct {
 func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (History, error) {
 	entries, err := c.ports.Entries.History(ctx, q)
 	stored := len(entries)
-	if err == nil && (q.Limit > 0 && stored >= q.Limit || c.goesBack(ctx, q, stored)) {
+	if err == nil && (q.Limit > 0 && stored >= q.Limit || c.goesBack(ctx, q)) {
 		return History{Entries: onBranch(entries), Stored: stored}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
@@ -64,12 +64,12 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 
 // goesBack reports whether Redis has entries from before a query's time too: it lacks
 // none of the listed time then.
-func (c *Controller) goesBack(ctx context.Context, q bridge.HistoryQuery, stored int) bool {
+func (c *Controller) goesBack(ctx context.Context, q bridge.HistoryQuery) bool {
 	if q.Since.IsZero() {
 		return false
 	}
-	entries, err := c.ports.Entries.History(ctx, bridge.HistoryQuery{Limit: stored + 1})
-	return err == nil && len(entries) > stored
+	older, err := c.ports.Entries.History(ctx, bridge.HistoryQuery{Before: q.Since, Limit: 1})
+	return err == nil && len(older) > 0
 }
 
 // onBranch marks the entries of other branches. The newest one is on the current one.
@@ -102,16 +102,14 @@ func (c *Controller) entryAt(ctx context.Context, t time.Time) (at neighbors, er
 	if !errors.Is(err, bridge.ErrNoEntry) {
 		return at, err
 	}
-	all, listErr := c.ports.Entries.History(ctx, bridge.HistoryQuery{})
-	if listErr != nil {
+	older, listErr := c.ports.Entries.History(ctx, bridge.HistoryQuery{Before: t.Add(time.Millisecond), Limit: 1})
+	switch {
+	case listErr != nil:
 		return at, listErr
+	case len(older) == 0:
+		return at, err
 	}
-	for _, older := range all {
-		if older.WrittenAt <= t.UnixMilli() {
-			return neighbors{Entry: older, elsewhere: true}, nil
-		}
-	}
-	return at, err
+	return neighbors{Entry: older[0], elsewhere: true}, nil
 }
 
 // matcher reports whether a commit matches, and whether to read older ones. own is

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,9 @@ func TestHistorySince(t *testing.T) {
 		h, err := r.History(t.Context(), q)
 		if err != nil || h.Note != "" || len(h.Entries) == 0 || h.Stored != len(h.Entries) {
 			t.Errorf("%d entries, %d in Redis, %q, %v", len(h.Entries), h.Stored, h.Note, err)
+		}
+		if want := []bridge.HistoryQuery{q, {Before: q.Since, Limit: 1}}; !slices.Equal(r.redis.asked, want) {
+			t.Errorf("asked Redis for %+v, want %+v", r.redis.asked, want)
 		}
 		last := r.entryOf(19)
 		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Version.Compare(last.Version) < 0 }
