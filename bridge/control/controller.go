@@ -24,7 +24,7 @@ type Entries interface {
 	Back(ctx context.Context, pages int64) (e bridge.Entry, next *bridge.Entry, err error)
 	// Around returns the newest entry of the current branch whose PositionTime is
 	// before t, and the oldest one whose PositionTime is late or after it; nil if
-	// there is none.
+	// there is none. It passes over entries whose PositionTime is unknown.
 	Around(ctx context.Context, t, late time.Time) (before, later *bridge.Checkpoint, err error)
 	// Find returns the newest entry that matches, on any branch. It reads all
 	// newer ones.

@@ -30,7 +30,10 @@ func (n *Count) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Repeats is how many events a move publishes again.
+// Repeats is how many events a move publishes again: those that the stream has published
+// on any branch, and that lie behind the target. Where the stream is does not count: a
+// move ahead, or to where it is, repeats what an unfinished rewind has left to repeat. A
+// stream whose last rewind is over has published nothing behind its position.
 type Repeats struct {
 	// Min and Max bound the number; equal bounds are exact. Each is Unknown if the
 	// history does not tell.
@@ -45,6 +48,14 @@ type Repeats struct {
 // unknown is a number of which nothing is known.
 func unknown(why string) Repeats {
 	return Repeats{Min: Unknown, Max: Unknown, Pages: Unknown, Why: why}
+}
+
+// underOther is the number under other settings, which may exclude some of the events.
+func (r Repeats) underOther() Repeats {
+	if r.Why != "" {
+		return r
+	}
+	return between(0, r.Max)
 }
 
 // between is a number with bounds. A lower bound of 0 alone says nothing.

@@ -82,8 +82,9 @@ func (s *redis) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 }
 
 // branch returns the history newest first, with all branches. Heartbeats are
-// no entries unless a change left them. The parent of an epoch's first entry is the
-// newest one before it at the same position.
+// no entries unless a change left them. The parent of an epoch's first entry is as
+// cursorstore finds it: the commit before or the one it was moved to, or else the newest
+// entry, if the epoch continues that.
 func (s *redis) branch() []bridge.Entry {
 	var all []bridge.Entry
 	commits := s.Store.History()
@@ -92,12 +93,15 @@ func (s *redis) branch() []bridge.Entry {
 			continue
 		}
 		e := bridge.Entry{Checkpoint: c}
-		i = slices.IndexFunc(all, func(p bridge.Entry) bool { return p.Cursor == c.Cursor && p.Origin.Start == c.Origin.Start })
-		if to := c.MovedTo(); c.Seq == 0 && to != nil {
-			e.Parent = to
-		} else if c.Seq == 0 && i >= 0 {
-			parent := all[i].Version
-			e.Parent = &parent
+		if newest := slices.IndexFunc(all, func(p bridge.Entry) bool { return c.Continues(&p.Checkpoint) }); c.Seq == 0 && i > 0 {
+			switch to := c.MovedTo(); {
+			case c.Continues(&commits[i-1]):
+				e.Parent = &commits[i-1].Version
+			case to != nil:
+				e.Parent = to
+			case newest >= 0:
+				e.Parent = &all[newest].Version
+			}
 		}
 		all = slices.Insert(all, 0, e)
 	}
@@ -184,9 +188,11 @@ func (s *redis) Around(_ context.Context, t, late time.Time) (before, later *bri
 		if e.Parent != nil {
 			at = *e.Parent
 		}
-		if e.PositionTime < t.UnixMilli() {
+		switch {
+		case !e.PositionKnown():
+		case e.PositionTime < t.UnixMilli():
 			before = &e.Checkpoint
-		} else if e.PositionTime >= late.UnixMilli() {
+		case e.PositionTime >= late.UnixMilli():
 			later = &e.Checkpoint
 		}
 	}

@@ -119,11 +119,11 @@ type matcher func(p *bridge.Checkpoint, own bool) (match, more bool)
 // older returns an entry from the checkpoint topic, or noEntry if the topic lacks
 // it.
 func (c *Controller) older(ctx context.Context, from base, noEntry error, is matcher) (found, error) {
-	ctx, cancel := context.WithTimeout(ctx, logTimeout)
-	defer cancel()
 	var e found
 	branch, ok := lineage{at: from.Version}, false
-	err := c.ports.Log.Walk(ctx, func(p bridge.Checkpoint) bool {
+	walk, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	err := c.ports.Log.Walk(walk, func(p bridge.Checkpoint) bool {
 		at := bridge.Entry{Checkpoint: p}
 		own := branch.has(&at)
 		match, more := is(&p, own)
@@ -138,5 +138,6 @@ func (c *Controller) older(ctx context.Context, from base, noEntry error, is mat
 	case !ok:
 		return e, noEntry
 	}
+	e.sameCount = e.sameCount || from.branches.sameCount(ctx, &from.Checkpoint, &e.Checkpoint)
 	return e, nil
 }

@@ -165,7 +165,7 @@ func (l *lineage) has(e *bridge.Entry) bool {
 	case l.ended:
 		return false
 	case l.begin != nil:
-		if e.Pages != l.begin.Pages || !e.SamePosition(l.begin) {
+		if !l.begin.Continues(&e.Checkpoint) {
 			return false
 		}
 	case e.Epoch != l.at.Epoch || e.Version.Compare(l.at) > 0:

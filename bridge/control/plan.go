@@ -63,6 +63,7 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	if err != nil {
 		return nil, err
 	}
+	from.branches = &branches{c: c, store: from.away == nil, known: make(map[bridge.Version]*bridge.Entry)}
 	m, err := to.plan(ctx, c, from)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 	m.Stream, m.From, m.BaseEpoch, m.from = c.Stream(), endpointOf(&from.Checkpoint), from.Epoch, from
 	if want := c.cfg.Origin; m.target.Entry == nil && !from.Zero() && !from.Origin.Same(want) {
 		m.Notes = append(m.Notes, fmt.Sprintf("the settings change, from %s to %s", from.Origin, want))
-		m.Repeats = between(0, m.Max) // the new settings may exclude some
+		m.Repeats = m.underOther()
 	}
 	if want := c.cfg.Origin.ItemID; len(m.target.Tail) > 0 && from.Origin.ItemID != want {
 		m.Notes = append(m.Notes, fmt.Sprintf("the ids change, so up to %d items at the new position are published again", len(m.target.Tail)))

@@ -117,50 +117,38 @@ func TestRepeatsAcrossBranches(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		repeats := func(to control.Target, want control.Repeats) {
-			t.Helper()
-			if m := r.plan(to); m.Repeats != want {
-				t.Errorf("from %s, %T%+v repeats %+v, want %+v", m.From.Text, to, to, m.Repeats, want)
-			}
-		}
-		exactly := func(to bridge.Checkpoint) control.Repeats {
-			n := control.Count(back.Events - to.Events)
-			return control.Repeats{Min: n, Max: n, Pages: control.Count(back.Pages - to.Pages)}
-		}
 		atBack := control.ResetToTime{Time: time.UnixMilli(back.PositionTime)}
 		before := r.entryOf(11)
-		repeats(atBack, between(0, last.Events-before.Events))
+		r.repeats(atBack, between(0, last.Events-before.Events))
 		move(control.RewindToEntry{Entry: back.Version})
-		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
-		repeats(control.RewindToEntry{Entry: last.Version}, control.Repeats{})
-		repeats(control.RewindToEntry{Entry: ahead.Version}, between(last.Events-ahead.Events, last.Events-ahead.Events))
-		repeats(control.Import{Checkpoint: early}, exactly(early))
-		repeats(atBack, between(0, last.Events-before.Events))
-		repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
+		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
+		r.repeats(control.RewindToEntry{Entry: last.Version}, control.Repeats{})
+		r.repeats(control.RewindToEntry{Entry: ahead.Version}, exactly(last, ahead))
+		r.repeats(control.Import{Checkpoint: early}, exactly(last, early))
+		r.repeats(atBack, between(0, last.Events-before.Events))
+		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
 		if _, err := r.Pause(t.Context(), why, 0); err != nil {
 			t.Fatal(err)
 		}
-		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
-		repeats(control.RewindToTime{Time: time.UnixMilli(early.WrittenAt)}, exactly(early))
+		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
+		r.repeats(control.RewindToTime{Time: time.UnixMilli(early.WrittenAt)}, exactly(last, early))
 		heal := r.redis.away()
-		repeats(control.RewindToEntry{Entry: early.Version}, exactly(early))
-		for _, to := range []control.Target{control.ResetToEarliest{}, atBack} {
-			if m := r.plan(to); m.Min >= 0 || m.Max >= 0 || m.Why == "" {
-				t.Errorf("without Redis, %T repeats %+v", to, m.Repeats)
-			}
-		}
-		repeats(control.RewindPages{Pages: 0}, control.Repeats{})
+		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
+		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
+		r.repeats(atBack, between(0, last.Events-before.Events))
+		r.repeats(control.RewindPages{Pages: 0}, exactly(last, back))
+		r.repeats(control.ResetToCurrent{}, exactly(last, back))
 		heal()
 		move(control.ResetToLatest{})
-		repeats(control.RewindToEntry{Entry: early.Version}, between(last.Events-early.Events, last.Events-early.Events))
-		repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
+		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
+		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
 		imported := early
 		imported.Cursor, imported.Events = "elsewhere", 1000
 		move(control.Import{Checkpoint: imported})
-		repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
+		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
 		r.engine.Origin.Events = []string{"click"}
 		r.control()
-		repeats(control.ResetToEarliest{}, between(0, last.Events))
+		r.repeats(control.ResetToEarliest{}, between(0, last.Events))
 	})
 }
 

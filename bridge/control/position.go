@@ -76,7 +76,8 @@ func Newest(ctx context.Context, log CheckpointLog) (newest bridge.Checkpoint, e
 // base is the checkpoint that a change is made from.
 type base struct {
 	bridge.Checkpoint
-	away error // why Redis is unreachable; nil if it is not
+	away     error     // why Redis is unreachable; nil if it is not
+	branches *branches // of a plan; else nil
 }
 
 // base returns the checkpoint in Redis, or in the checkpoint topic if Redis lost it

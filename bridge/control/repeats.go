@@ -7,88 +7,25 @@ import (
 	"exportbridge/bridge"
 )
 
-// sameCount reports whether two entries count their events from the same position:
-// their branches have the same root.
-func (c *Controller) sameCount(ctx context.Context, a, b bridge.Version) bool {
-	if a.Epoch == b.Epoch {
-		return true
-	}
-	rootA, okA := c.root(ctx, a)
-	rootB, okB := c.root(ctx, b)
-	return okA && okB && rootA.Epoch == rootB.Epoch
-}
-
-// root returns the first entry of the epoch in which the branch of an entry begins;
-// false if it is unknown.
-func (c *Controller) root(ctx context.Context, at bridge.Version) (first bridge.Entry, ok bool) {
-	for {
-		first, err := c.ports.Entries.Entry(ctx, bridge.Version{Epoch: at.Epoch})
-		switch {
-		case err != nil:
-			return first, false
-		case first.Parent == nil || first.Parent.Epoch >= at.Epoch:
-			return first, true
-		}
-		at = *first.Parent
-	}
-}
-
-// rootOf returns the epoch of a checkpoint's root, and its count there.
-func (c *Controller) rootOf(ctx context.Context, from base, at *bridge.Checkpoint) (epoch, begin int64, ok bool) {
-	if at.Change == nil { // it was never moved
-		return at.Epoch, 0, true
-	}
-	if from.away != nil {
-		return 0, 0, false
-	}
-	first, ok := c.root(ctx, at.Version)
-	return first.Epoch, first.Events, ok
-}
-
-// span is what a stream has published from one root on: the branches from a root
-// pass the same events in the same order. An import begins with a count above 0.
-type span struct{ begin, end int64 }
-
-// published are the spans of a stream by the epoch of their root.
-type published struct {
-	spans map[int64]span
-	// all is true if no branch is missing.
-	all bool
-}
-
-// published follows the stream back over its changes.
-func (c *Controller) published(ctx context.Context, from base) published {
-	p := published{spans: make(map[int64]span)}
-	for at := from.Checkpoint; ; {
-		root, begin, ok := c.rootOf(ctx, from, &at)
-		if !ok {
-			return p
-		}
-		p.spans[root] = span{begin: begin, end: max(p.spans[root].end, at.Events)}
-		if at.Change == nil {
-			p.all = true
-			return p
-		}
-		left, err := c.ports.Entries.Entry(ctx, at.Change.From)
-		if err != nil {
-			return p
-		}
-		at = left.Checkpoint
-	}
-}
-
 // after bounds the events behind a count of one root. An event of another root may be
 // one of them.
-func (p published) after(root, count int64) (least, most Count) {
-	own := max(0, p.spans[root].end-max(count, p.spans[root].begin))
+func (p published) after(root, count, pages int64) Repeats {
+	own := p.spans[root]
+	least := max(0, own.end-max(count, own.begin))
 	if !p.all {
-		return Count(own), Unknown
+		return between(Count(least), Unknown)
 	}
-	delete(p.spans, root)
-	for _, s := range p.spans {
-		most += Count(max(0, s.end-s.begin))
+	most := least
+	for epoch, s := range p.spans {
+		if epoch != root {
+			most += max(0, s.end-s.begin)
+		}
 	}
-	return Count(own), Count(own) + most
+	r := between(Count(least), Count(most))
+	if least == most {
+		r.Pages = Count(max(0, own.pages-pages))
+	}
+	return r
 }
 
 // repeatsAll bounds the events of the whole export.
@@ -96,7 +33,7 @@ func (c *Controller) repeatsAll(ctx context.Context, from base) Repeats {
 	if from.Zero() {
 		return unknown("the stream has no checkpoint")
 	}
-	p := c.published(ctx, from)
+	p := from.branches.published(ctx, from.Checkpoint)
 	var least, most int64
 	for _, s := range p.spans {
 		least, most = max(least, s.end-s.begin), most+s.end-s.begin
@@ -119,12 +56,15 @@ func (c *Controller) repeatsFrom(ctx context.Context, from base, t time.Time) (r
 	if err != nil {
 		return unknown(cut(err.Error(), 120)), false
 	}
+	behind := func(p *bridge.Checkpoint) Repeats {
+		return c.repeatsAfter(ctx, from, found{bridge.Entry{Checkpoint: *p}, true}, p.Events)
+	}
 	least, most := Count(0), c.repeatsAll(ctx, from).Max
 	if later != nil {
-		least = Count(max(0, from.Events-later.Events))
+		least = behind(later).Min
 	}
-	if root, _, ok := c.rootOf(ctx, from, &from.Checkpoint); ok && before != nil {
-		_, most = c.published(ctx, from).after(root, before.Events)
+	if before != nil {
+		most = behind(before).Max
 	}
 	return between(least, most), least > 0
 }
@@ -132,23 +72,24 @@ func (c *Controller) repeatsFrom(ctx context.Context, from base, t time.Time) (r
 // around returns the newest entry of the stream's branch whose position is before t,
 // and the oldest one whose position is late or after it; nil if there is none.
 func (c *Controller) around(ctx context.Context, from base, t, late time.Time) (before, later *bridge.Checkpoint, err error) {
-	if from.PositionTime < t.UnixMilli() {
+	if from.PositionKnown() && from.PositionTime < t.UnixMilli() {
 		return &from.Checkpoint, nil, nil
 	}
 	if from.away == nil {
-		before, later, err := c.ports.Entries.Around(ctx, t, late)
-		if !isNoEntry(err) {
+		before, later, err = c.ports.Entries.Around(ctx, t, late)
+		if before != nil || err != nil && !isNoEntry(err) {
 			return before, later, err
 		}
 	}
+	// Redis lacks what is older: without the topic, an upper bound is too.
 	e, err := c.older(ctx, from, bridge.ErrNoEntry, func(p *bridge.Checkpoint, own bool) (match, more bool) {
-		if own && p.PositionTime >= late.UnixMilli() {
+		if own = own && p.PositionKnown(); own && p.PositionTime >= late.UnixMilli() {
 			at := *p
 			later = &at
 		}
-		return own && p.PositionTime < t.UnixMilli(), own || p.Version.Compare(from.Version) > 0
+		return own && p.PositionTime < t.UnixMilli(), true
 	})
-	if err != nil { // an upper bound without it
+	if err != nil {
 		return nil, later, nil
 	}
 	return &e.Checkpoint, later, nil
@@ -157,16 +98,23 @@ func (c *Controller) around(ctx context.Context, from base, t, late time.Time) (
 // repeatsAfter bounds the events behind an entry, of which the target has not yet
 // published count ones of the entry's.
 func (c *Controller) repeatsAfter(ctx context.Context, from base, e found, count int64) Repeats {
-	again := from.Events - count
-	switch {
-	case from.Zero():
+	if from.Zero() {
 		return unknown("the stream has no checkpoint")
-	case e.sameCount && again >= 0:
-		return Repeats{Min: Count(again), Max: Count(again), Pages: max(0, Count(from.Pages-e.Pages))}
 	}
-	root, _, ok := c.rootOf(ctx, from, &e.Checkpoint)
-	if !ok {
-		return unknown("the history does not tell how the entry's branch began")
+	own := Count(max(0, from.Events-count))
+	if e.sameCount && from.RewindEnd == nil { // all that was published it has passed
+		r := between(own, own)
+		if r.Pages != 0 {
+			r.Pages = max(0, Count(from.Pages-e.Pages))
+		}
+		return r
 	}
-	return between(c.published(ctx, from).after(root, count))
+	root, _, ok := from.branches.root(ctx, &e.Checkpoint)
+	switch {
+	case ok:
+		return from.branches.published(ctx, from.Checkpoint).after(root, count, e.Pages)
+	case e.sameCount:
+		return between(own, Unknown)
+	}
+	return unknown("the history does not tell how the entry's branch began")
 }

@@ -145,7 +145,7 @@ func (c *Controller) entry(ctx context.Context, from base, l lookup) (found, err
 	e, err := bridge.Entry{}, bridge.ErrNoEntry
 	if from.away == nil {
 		if e, err = l.inStore(ctx); err == nil {
-			return found{e, c.sameCount(ctx, from.Version, e.Version)}, nil
+			return found{e, from.branches.sameCount(ctx, &from.Checkpoint, &e.Checkpoint)}, nil
 		}
 	}
 	if !isNoEntry(err) {
@@ -250,7 +250,7 @@ func (t ResetToTime) plan(ctx context.Context, c *Controller, from base) (*Move,
 	if trusts {
 		m.Notes = append(m.Notes, fmt.Sprintf("an event listed more than EXPORT_OVERLAP (%s) after its time may not come again", c.cfg.Overlap))
 	}
-	if !from.Zero() && ms > max(from.PositionTime, from.Origin.Start) {
+	if !from.Zero() && from.PositionKnown() && ms > max(from.PositionTime, from.Origin.Start) {
 		m.Notes = append(m.Notes, aheadNote)
 	}
 	return m, nil
@@ -269,14 +269,17 @@ func (ResetToLatest) plan(ctx context.Context, c *Controller, from base) (*Move,
 	return m, nil
 }
 
-func (ResetToCurrent) plan(_ context.Context, c *Controller, from base) (*Move, error) {
+func (ResetToCurrent) plan(ctx context.Context, c *Controller, from base) (*Move, error) {
 	if from.Zero() {
 		return nil, fmt.Errorf("stream %s has %w, so there is no position to stay at", c.Stream(), ErrNoPosition)
 	}
 	m := newMove("the same position", bridge.Target{
 		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Start: from.Origin.Start,
 		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
-	}, Repeats{})
+	}, c.repeatsAfter(ctx, from, found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
+	if !from.Origin.Same(c.cfg.Origin) {
+		m.Repeats = m.underOther()
+	}
 	m.Notes = append(m.Notes, "the topics are accepted as they are now; lost records stay missing until they are repaired")
 	return m, nil
 }
@@ -331,8 +334,12 @@ func (t Import) plan(ctx context.Context, c *Controller, from base) (*Move, erro
 	if len(differs) > 0 && !t.AcceptOther {
 		return nil, &ForeignCursorError{Differences: differs}
 	}
+	position := in.PositionTime
+	if len(differs) > 0 { // it may be another export's
+		position = 0
+	}
 	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),
-		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages}, Repeats{})
+		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages, PositionTime: position}, Repeats{})
 	m.Notes = differs
 	known := c.countCursor(ctx, from, m)
 	if in.PositionTime > 0 {

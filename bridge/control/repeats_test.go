@@ -1,0 +1,173 @@
+package control_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+)
+
+// repeats checks how many events a move publishes again.
+func (r *harness) repeats(to control.Target, want control.Repeats) {
+	r.t.Helper()
+	if m := r.plan(to); m.Repeats != want {
+		r.t.Errorf("from %s, %T%+v repeats %+v, want %+v", m.From.Text, to, to, m.Repeats, want)
+	}
+}
+
+// exactly is a known number of events on a known number of pages.
+func exactly(from, to bridge.Checkpoint) control.Repeats {
+	n := control.Count(from.Events - to.Events)
+	return control.Repeats{Min: n, Max: n, Pages: control.Count(from.Pages - to.Pages)}
+}
+
+// runFor runs a bridge for so many pages of 10 events.
+func (r *harness) runFor(pages int) {
+	stop := r.run()
+	for range pages {
+		r.source.Grow(10)
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual
+	}
+	stop()
+}
+
+// A position that counts from 0 again begins a branch: pages and events are counted from
+// there.
+func TestRepeatsOfANewCount(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, r *harness, lose func()) {
+		last, back := r.entryOf(19), r.entryOf(12)
+		here := r.now()
+		here.Events, here.Pages, here.PositionTime = 0, 0, 0
+		r.must(control.Import{Checkpoint: here})
+		r.runFor(10)
+		now := r.now()
+		lose()
+		m := r.plan(control.RewindPages{Pages: 5})
+		if m.To.Epoch != 1 || m.To.Pages != now.Pages-5 || m.Min != m.Max {
+			t.Errorf("planned to %s of %d pages, %+v, want %d pages", m.To.Text, m.To.Pages, m.Repeats, now.Pages-5)
+		}
+		behind := last.Events - back.Events
+		r.repeats(control.RewindToEntry{Entry: back.Version}, between(behind, behind+now.Events))
+		if m := r.plan(control.RewindToEntry{Entry: back.Version}); len(m.Notes) > 0 && strings.Contains(strings.Join(m.Notes, "\n"), "ahead") {
+			t.Errorf("back to %s: notes %q", back.Version, m.Notes)
+		}
+	})
+}
+
+// Every target counts what the topic has behind it, whichever branch published it; the
+// stores agree.
+func TestRepeatsAfterARewind(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, r *harness, lose func()) {
+		first, early, back, ahead, last := r.redis.Store.History()[0], r.entryOf(5), r.entryOf(12), r.entryOf(15), r.entryOf(19)
+		fourth := r.entryOf(4)
+		r.must(control.RewindToEntry{Entry: back.Version})
+		lose()
+		for _, e := range []bridge.Checkpoint{first, early, back, ahead} {
+			r.repeats(control.RewindToEntry{Entry: e.Version}, exactly(last, e))
+		}
+		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
+		r.repeats(control.ResetToTime{Time: time.UnixMilli(early.PositionTime)}, between(0, last.Events-fourth.Events))
+	})
+	// Epoch 0 begins at 0 events, also where its first commits are gone.
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		early, back, last := r.entryOf(5), r.entryOf(12), r.entryOf(19)
+		if _, err := r.Pause(t.Context(), why, 0); err != nil {
+			t.Fatal(err)
+		}
+		r.must(control.RewindToEntry{Entry: back.Version})
+		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Epoch == 0 && c.Version.Compare(early.Version) < 0 }
+		r.kafka.dark = errors.New("no leader")
+		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
+	})
+	// A stream that has caught up has published nothing ahead of it, whatever its history tells.
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		back := r.entryOf(12)
+		r.must(control.RewindToEntry{Entry: back.Version})
+		r.runFor(1)
+		now := r.now()
+		if now.RewindEnd != nil || now.Events != 210 {
+			t.Fatalf("at %d events, %+v", now.Events, now.RewindEnd)
+		}
+		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Epoch == 0 && c.Version != back.Version }
+		r.kafka.dark = errors.New("no leader")
+		r.repeats(control.RewindToEntry{Entry: back.Version}, exactly(now, back))
+	})
+}
+
+// The commit that a move left is read from the checkpoint topic where Redis lost it. If
+// that lost it too, the bounds are what is left.
+func TestRepeatsWithoutTheLeftCommit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		early, back, last := r.entryOf(5), r.entryOf(12), r.entryOf(19)
+		r.must(control.RewindToEntry{Entry: back.Version})
+		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Epoch == 0 && c.Version.Compare(back.Version) > 0 }
+		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(last, early))
+		r.repeats(control.ResetToEarliest{}, between(last.Events, last.Events))
+		if _, err := r.Pause(t.Context(), why, 0); err != nil {
+			t.Fatal(err)
+		}
+		r.kafka.dark = errors.New("no leader")
+		r.repeats(control.RewindToEntry{Entry: early.Version}, between(back.Events-early.Events, -1))
+		r.repeats(control.ResetToEarliest{}, between(back.Events, -1))
+	})
+	// A pause passes no event: the commit before it is not needed.
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		early, now := r.entryOf(5), r.now()
+		if _, err := r.Pause(t.Context(), why, 0); err != nil {
+			t.Fatal(err)
+		}
+		r.redis.lacks = func(c *bridge.Checkpoint) bool { return c.Version == now.Version }
+		r.kafka.dark = errors.New("no leader")
+		r.repeats(control.RewindToEntry{Entry: early.Version}, exactly(now, early))
+		r.repeats(control.ResetToEarliest{}, between(now.Events, now.Events))
+	})
+}
+
+// A position is unknown until the next page after accepted settings: it is neither
+// before nor after a time. The stream's own export has one.
+func TestRepeatsFromAnUnknownPosition(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, r *harness, lose func()) {
+		last, back, before := r.entryOf(19), r.entryOf(12), r.entryOf(11)
+		to := control.ResetToTime{Time: time.UnixMilli(back.PositionTime)}
+		r.engine.Origin.Events = []string{"click"}
+		r.control()
+		r.must(control.ResetToCurrent{})
+		if now := r.now(); now.PositionTime != 0 {
+			t.Fatalf("the position is %d, want it unknown", now.PositionTime)
+		}
+		lose()
+		r.repeats(to, between(0, last.Events-before.Events))
+		if notes := strings.Join(r.plan(to).Notes, "\n"); strings.Contains(notes, "ahead") {
+			t.Errorf("to the past: notes %q", notes)
+		}
+	})
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		now := r.now()
+		r.must(control.Import{Checkpoint: now})
+		if got := r.now().PositionTime; got != now.PositionTime {
+			t.Errorf("the imported position is %d, want %d", got, now.PositionTime)
+		}
+		now.Origin.Resource = "user"
+		r.must(control.Import{Checkpoint: now, AcceptOther: true})
+		if got := r.now().PositionTime; got != 0 {
+			t.Errorf("another export's position is %d, want it unknown", got)
+		}
+	})
+}
+
+// Changed settings keep the reason why a number is not known.
+func TestRepeatsUnknownUnderOtherSettings(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(_ *testing.T, r *harness) {
+		r.engine.Origin.Events = []string{"click"}
+		r.control()
+		r.repeats(control.ResetToCursor{Cursor: "elsewhere"}, notKnown)
+	})
+}
