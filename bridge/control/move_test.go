@@ -45,7 +45,7 @@ func TestRunningBridge(t *testing.T) {
 			t.Errorf("rewound: %+v, %v", done, err)
 		}
 		// The same plan once more is for another stream.
-		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "epoch changed") {
+		if _, err := r.Move(ctx, m, why); !errors.Is(err, control.ErrRefused) || !strings.Contains(err.Error(), "the command expects 3") {
 			t.Errorf("moved twice by one plan: %v", err)
 		}
 		err = r.plan(control.ResetToEarliest{}).CheckEpoch(3)
