@@ -12,10 +12,9 @@ type batch struct {
 const (
 	// growMost is how long a batch grows. A crash repeats as much fetching.
 	growMost = 200 * time.Millisecond
-	// growTimes is how many times longer a batch grows than its commit takes
-	// where pages come in quick succession, so that committing takes little of
-	// the time.
-	growTimes = 8
+	// growShare times its growth is what a batch waits for at most of how far
+	// the stream is behind: its events come late by no more than a tenth.
+	growShare = 10
 	// A commit that takes longer than slowBatch is too large for the brokers as
 	// they are: at their transaction time-out all of it would have to be sent
 	// again.
@@ -27,10 +26,8 @@ const (
 // sizer is how large a batch grows, learnt from how pages come and commits go.
 // Owned by the commit loop.
 type sizer struct {
-	breadth int // pages in one batch at most
-	// cost is what a commit takes, gap how long a page is waited for: running
-	// means.
-	cost, gap time.Duration
+	breadth int           // pages in one batch at most
+	gap     time.Duration // how long a page is waited for: a running mean
 }
 
 // full reports whether a batch is to be committed although fetching goes on.
@@ -39,25 +36,24 @@ func (s *sizer) full(b batch) bool {
 }
 
 // ripe returns when a batch, which has pages, is to be committed although no
-// further one is ready. Where the pages are far between that is at once: the
-// commit is over before the next one comes. Where they come quicker than commits
-// it is worth waiting for them, since nothing is taken while a commit runs.
-func (s *sizer) ripe(b batch) time.Time {
-	if s.gap >= s.cost {
+// further one is ready. While a stream is behind, nobody waits for its events
+// within milliseconds, and each commit costs the brokers as much as a thousand
+// events: so the batch waits for more pages, the longer the further behind. At
+// the end of the results it is committed at once, as the page there is the last
+// one; and also where the next page would come too late.
+func (s *sizer) ripe(b batch, behind time.Duration) time.Time {
+	if s.gap >= growMost {
 		return b.began
 	}
-	return b.began.Add(min(growTimes*s.cost, growMost))
+	return b.began.Add(min(growMost, behind/growShare))
 }
 
 // waited notes how long a page was waited for.
-func (s *sizer) waited(d time.Duration) { s.gap = average(s.gap, d) }
+func (s *sizer) waited(d time.Duration) { s.gap += (d - s.gap) / 8 }
 
 // committed makes the next batches smaller after one that was slow or failed,
 // and larger again while they are quick.
 func (s *sizer) committed(pages int, took time.Duration, err error) {
-	if pages > 0 && err == nil {
-		s.cost = average(s.cost, took)
-	}
 	switch {
 	case pages == 0:
 	case err != nil || took > slowBatch:
@@ -66,6 +62,3 @@ func (s *sizer) committed(pages int, took time.Duration, err error) {
 		s.breadth = max(1, min(mostPages, 2*s.breadth))
 	}
 }
-
-// average moves a running mean by an eighth towards d.
-func average(mean, d time.Duration) time.Duration { return mean + (d-mean)/8 }

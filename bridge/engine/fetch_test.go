@@ -178,7 +178,7 @@ func TestBudgetCountsWhatHasArrived(t *testing.T) {
 func TestBudgetCountsItems(t *testing.T) {
 	t.Parallel()
 	const items, budget = 200, 1 << 20
-	exactlyInBubble(t, bridgetest.Export{PageSize: items}, func(r *harness) {
+	exactlyInBubble(t, bridgetest.Export{PageSize: items, Latency: 50 * time.Millisecond}, func(r *harness) {
 		r.cfg.PrefetchPages, r.cfg.PrefetchBytes = 20, budget
 		r.start()
 		r.after(time.Second)

@@ -197,12 +197,12 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestByteBudgetAllowsTwoPages(t *testing.T) {
 	t.Parallel()
-	inBubble(t, bridgetest.Export{}, func(r *harness) {
+	inBubble(t, bridgetest.Export{Latency: 50 * time.Millisecond}, func(r *harness) {
 		r.cfg.PrefetchBytes = 1
 		r.source.Grow(200)
 		r.topic.Latency = time.Second
 		r.start()
-		r.after(1500 * time.Millisecond)
+		r.after(1500 * time.Millisecond) // the first batch is on its way
 		if n := r.source.Unreleased(); n != 2 {
 			t.Errorf("%d pages in memory, want 2", n)
 		}

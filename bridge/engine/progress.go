@@ -306,6 +306,12 @@ func (at *progress) noteTimes(p *bridge.Page) {
 	}
 }
 
+// behind is how far the stream is behind the end of the results: far, where no
+// event has said a time.
+func (at *progress) behind() time.Duration {
+	return time.Since(time.UnixMilli(at.head.PositionTime))
+}
+
 // worthCommit reports whether head is worth a commit: it has events, ended a
 // window or an overlap, or moved over empty pages long after the last commit.
 func (at *progress) worthCommit(events int, last time.Time) bool {

@@ -13,6 +13,9 @@ const (
 	// transactionRetry outlasts the stalls of a degraded cluster.
 	transactionRetry = 20 * time.Second
 	produceTimeout   = 5 * time.Second
+	// linger is how long records wait for those of the next pages, to leave in
+	// fewer and larger requests. The end of a batch sends them at once.
+	linger = 10 * time.Millisecond
 	// unknownTopicTries times the client's shortest wait for metadata, a quarter
 	// of a second, is how long a topic may be unknown to the brokers before its
 	// records fail.
@@ -25,7 +28,7 @@ const (
 func (x *session) producerOpts() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerLinger(0), // whole pages arrive at once
+		kgo.ProducerLinger(linger),
 		kgo.ProducerBatchCompression(codec(x.cfg.Compression)),
 		kgo.ProducerBatchMaxBytesFn(x.batchLimit),
 		kgo.MaxBufferedRecords(1 << 30), // Produce must never block: only Publish's own wait ends with ctx

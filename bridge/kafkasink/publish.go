@@ -29,6 +29,13 @@ const (
 	settingsAge = 30 * time.Second
 )
 
+// ended is a context that is over.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // errNoSession: Publish was called without a successful Recover.
 var errNoSession = errors.New("no Kafka session: the last error ended it")
 
@@ -173,6 +180,7 @@ func (x *session) batch(ctx context.Context) (*delivery, error) {
 // finish waits for all records of the current batch, and ends it.
 func (x *session) finish(ctx context.Context) error {
 	x.open.seal()
+	_ = x.open.client.Flush(ended) // send what lingers; await waits
 	if err := x.await(ctx, x.open); err != nil {
 		return err
 	}
