@@ -72,7 +72,7 @@ func (c *Client) Open(extra ...kgo.Opt) (*Client, error) {
 		kgo.RetryTimeout(RetryTimeout),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.DisableClientMetrics(), // its last push would hold up Close
-		kgo.WithHooks(c.monitor),
+		kgo.WithHooks(append([]kgo.Hook{c.monitor}, cfg.Hooks...)...),
 	}
 	if cfg.TLSEnabled {
 		conf, err := cfg.tlsConfig()

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
 )
 
@@ -35,6 +37,8 @@ type Config struct {
 	// error that names the broker when it is not. It is called within ten
 	// seconds of either, by the goroutine that waits for Kafka.
 	Report func(error)
+	// Hooks observe every client, besides its own ones.
+	Hooks []kgo.Hook
 	// Log receives the Kafka client's messages; nil discards them.
 	Log *slog.Logger
 	// Hints maps Fault.Advice to the text of Fault.Hint. Without a text a Fault
