@@ -94,7 +94,7 @@ bench: ## measure this machine; ROWS=name, QUICK=1, KAFKA=host:port
 	$(GO) run -pgo=$(PROFILE) ./cmd/exportbridge-dev bench $(ROWS) $(if $(QUICK),--quick) $(if $(KAFKA),--kafka $(KAFKA))
 
 pgo: ## refresh the profile that the binary is built with
-	$(GO) run -trimpath -pgo=$(PROFILE) ./cmd/exportbridge-dev bench cpu_per_million cpu_per_million_default serial_fraction_20 --rounds 1 --pages 200 --profile $(PROFILES)
+	$(GO) run -trimpath -pgo=$(PROFILE) ./cmd/exportbridge-dev bench cpu_per_million bridge_cpu_per_million_0 serial_fraction_20 --rounds 1 --pages 200 --profile $(PROFILES)
 	$(GO) tool pprof -proto $(PROFILES)/*.cpu > $(PROFILE)
 	rm -r $(PROFILES)
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +22,8 @@ type backends struct {
 	addr  string // of Kafka
 	kafka *kgo.Client
 	redis *redis.Client
+	// writing says of each command of Redis whether it writes; nil until asked.
+	writing map[string]bool
 }
 
 func newBackends(kafkaAddr, redisURL string) (*backends, error) {
@@ -51,13 +55,16 @@ func (t *backends) create(ctx context.Context, name string) error {
 	return nil
 }
 
-// brokers counts the brokers.
-func (t *backends) brokers(ctx context.Context) (int, error) {
+// brokers returns the addresses of the brokers.
+func (t *backends) brokers(ctx context.Context) (addrs []string, err error) {
 	all, err := kadm.NewClient(t.kafka).ListBrokers(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("count the brokers of %s: %w", t.addr, err)
+		return nil, fmt.Errorf("list the brokers of %s: %w", t.addr, err)
 	}
-	return len(all), nil
+	for _, broker := range all {
+		addrs = append(addrs, net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))))
+	}
+	return addrs, nil
 }
 
 // offsets counts the offsets of the topic: its records, and transaction

@@ -41,8 +41,8 @@ const help = `Measure how close the bridge comes to its limits, on this machine.
 
 There are two upper bounds: a loop that only fetches, since page n+1 can be
 requested only after page n returned its cursor; and the Kafka client producing
-from memory. Each row is the ratio of two runs, with its goal. Rows marked * are
-absolute and specific to this machine.
+from memory. Most rows are the ratio of two runs. Rows marked * are absolute and
+specific to this machine.
 
 The simulated export API, Kafka, Redis and the measured program are separate
 processes. All runs of a round follow each other, in reverse order in every
@@ -52,9 +52,13 @@ machine is busy with other work, the verdict is "busy".
 
 The clock runs from the first request to the last page (loops) or to the last
 acknowledged commit (the bridge). ROW is the name of a row or the beginning of
-some. The bridge runs with default settings; those
-of the environment are ignored. A real Kafka or Redis must accept plain
-connections; topics and keys created there are deleted afterwards.
+some. The bridge runs with default settings; those of the environment are
+ignored. A real Kafka or Redis must accept plain connections; topics and keys
+created there are deleted afterwards.
+
+broker_cpu rows need Linux. They measure the embedded Kafka, or all brokers of
+--kafka if each is a process of this user on this machine, outside a container;
+otherwise the rows are left out. Nothing else may use Kafka or Redis meanwhile.
 
 --against measures another program in the same rounds: it starts COMMAND, split
 at spaces, for each run, with the variables below. The program gets SIGTERM when
@@ -220,15 +224,17 @@ type bench struct {
 	dir       string
 	progress  io.Writer
 
-	brokers   int
-	chosen    []row
-	cells     []cell
-	kafkaAddr map[kafkaPath]string
-	redisURL  string
-	redisFar  string // the same Redis behind a proxy
-	apis      map[apiKind]*apiServer
-	servers   []*server
-	backends  *backends
+	brokers int
+	// brokerPIDs are the brokers' processes; none if they cannot be found.
+	brokerPIDs []int
+	chosen     []row
+	cells      []cell
+	kafkaAddr  map[kafkaPath]string
+	redisURL   string
+	redisFar   string // the same Redis behind a proxy
+	apis       map[apiKind]*apiServer
+	servers    []*server
+	backends   *backends
 }
 
 // serve starts a server and returns its address.
@@ -259,8 +265,14 @@ func (b *bench) start(ctx context.Context) error {
 	if b.backends, err = newBackends(b.kafkaAddr[pathDirect], b.redisURL); err != nil {
 		return err
 	}
-	if b.brokers, err = b.backends.brokers(ctx); err != nil {
+	addrs, err := b.backends.brokers(ctx)
+	if err != nil {
 		return err
+	}
+	if b.brokers = len(addrs); b.kafka == "" {
+		b.brokerPIDs = []int{b.servers[0].cmd.Process.Pid}
+	} else {
+		b.brokerPIDs = findBrokers(ctx, addrs)
 	}
 	if b.chosen, err = b.choose(b.brokers); err != nil {
 		return err
@@ -296,7 +308,7 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 		}
 		b.redisFar = target.String()
 	}
-	if b.apis[c.api] != nil || c.growing {
+	if b.apis[c.api] != nil || c.growing || c.kills > 0 {
 		return nil
 	}
 	at, err := b.serve(ctx, "API "+c.api.String(), part{Kind: serverAPI, API: c.api, Events: b.mostPages(c.api) * pageEvents})
@@ -312,7 +324,7 @@ func (b *bench) startFor(ctx context.Context, c cell) (err error) {
 func (b *bench) mostPages(api apiKind) int {
 	most := 0
 	for _, c := range b.cells {
-		if c.api == api && c.windows == 0 {
+		if c.api == api && c.windows == 0 && c.kills == 0 {
 			most = max(most, c.pages)
 		}
 	}

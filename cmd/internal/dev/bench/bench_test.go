@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -113,6 +114,44 @@ func TestBenchFreshness(t *testing.T) {
 	}
 	if len(got.Rows) != 2 || got.Rows[0].Value <= 0 || got.Rows[1].Value < got.Rows[0].Value || got.Measurements[0].Events < agesWanted {
 		t.Errorf("rows %+v, measurements %+v", got.Rows, got.Measurements)
+	}
+	wantEmpty(t, temp)
+}
+
+func TestBenchCosts(t *testing.T) {
+	t.Parallel()
+	cmd, temp := benchCommand(t, "--json", "--rounds", "1", "--pages", "2", "transactions", "produce", "redis", "bridge_cpu", "broker_cpu", "refetch")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.Bytes())
+	}
+	var got report
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	values := make(map[string]float64)
+	for _, row := range got.Rows {
+		if row.Value <= 0 && row.Name != "refetch_after_kill_p99" {
+			t.Errorf("row %+v", row)
+		}
+		values[row.Name] = row.Value
+	}
+	want := 3*5 + 2
+	if runtime.GOOS != "linux" {
+		want -= 3 + 1 // CPU of the broker
+	}
+	if len(values) != want || len(got.Warnings) < 17-want {
+		t.Errorf("%d rows, want %d: %+v, %q", len(values), want, got.Rows, got.Warnings)
+	}
+	for _, latency := range []string{"_0", "_5", "_20"} {
+		if ended, sent := values["transactions_per_million"+latency], values["produce_requests_per_million"+latency]; sent < ended {
+			t.Errorf("%v produce requests in %v transactions", sent, ended)
+		}
+	}
+	if again := values["refetch_after_kill_p99"]; math.Mod(again, 20) != 0 || again > 20*killPages*2 {
+		t.Errorf("%v ms fetched again, want 20 ms for each page", again)
 	}
 	wantEmpty(t, temp)
 }
@@ -297,6 +336,9 @@ func TestAPIClock(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
+	if c, err := api.ask(t.Context(), http.MethodGet, ""); c.Requests != 2 || err != nil {
+		t.Errorf("read only: %+v, %v", c, err)
+	}
 	if c := restart(0); c.Requests != 2 || c.First.Before(before.Round(0)) || c.First.After(time.Now()) {
 		t.Errorf("after two requests %+v", c)
 	}
@@ -338,8 +380,8 @@ func TestBackends(t *testing.T) {
 	if n, err := backends.offsets(ctx, "bench-a"); n != 2 || err != nil {
 		t.Errorf("%d offsets, %v, want 2", n, err)
 	}
-	if n, err := backends.brokers(ctx); n != 1 || err != nil {
-		t.Errorf("%d brokers, %v", n, err)
+	if addrs, err := backends.brokers(ctx); err != nil || !slices.Equal(addrs, []string{kafka}) {
+		t.Errorf("brokers at %q, %v, want one at %s", addrs, err, kafka)
 	}
 	for _, key := range []string{"bench-a:one", "bench-a:two", "bench-ab:one"} {
 		if err := backends.redis.Set(ctx, key, "x", 0).Err(); err != nil {

@@ -8,7 +8,11 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"sync/atomic"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge/engine"
 	"exportbridge/cmd/internal/cli"
@@ -29,6 +33,25 @@ type partEnd struct {
 	PageAllocs float64   `json:"allocs_per_page,omitempty"`
 	Mallocs    uint64    `json:"mallocs"`
 	PeakRSS    int64     `json:"peak_rss_bytes"`
+	// Transactions and ProduceRequests are requests to Kafka that end one, or
+	// carry records.
+	Transactions    int64 `json:"transactions,omitempty"`
+	ProduceRequests int64 `json:"produce_requests,omitempty"`
+}
+
+// requestCount counts requests that Kafka clients send. It is a hook of theirs,
+// called when a request is answered, or has failed.
+type requestCount struct{ produce, endTxn atomic.Int64 }
+
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (n *requestCount) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, request kgo.BrokerE2E) {
+	switch {
+	case request.WriteErr != nil:
+	case key == kmsg.Produce.Int16():
+		n.produce.Add(1)
+	case key == kmsg.EndTxn.Int16():
+		n.endTxn.Add(1)
+	}
 }
 
 // printEnd prints the end with what the process has used by now.
@@ -44,6 +67,10 @@ func runBridge(ctx context.Context, a *cli.App, p *part) error {
 	if err != nil {
 		return err
 	}
+	var sent requestCount
+	for i := range s.Streams {
+		s.Streams[i].Kafka.Hooks = []kgo.Hook{&sent}
+	}
 	stop, err := profile(p.CPUFile, p.AllocsFile)
 	if err != nil {
 		return err
@@ -52,7 +79,7 @@ func runBridge(ctx context.Context, a *cli.App, p *part) error {
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
-	return printEnd(a, partEnd{})
+	return printEnd(a, partEnd{Transactions: sent.endTxn.Load(), ProduceRequests: sent.produce.Load()})
 }
 
 // runBackfill runs the command of the other program, which prints its report.

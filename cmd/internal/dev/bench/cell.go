@@ -94,6 +94,9 @@ type cell struct {
 	// growing follows a growing export and measures the age of its events when
 	// they are read.
 	growing bool
+	// kills is how often the process is killed and started again, to count the
+	// pages that are fetched again.
+	kills int
 	// warming is a run that does not count.
 	warming bool
 }
@@ -122,6 +125,7 @@ func (c cell) String() string {
 	add(c.without.Observer, "no metrics")
 	add(c.redisFar, "Redis 5ms away")
 	add(c.followed && c.work != workAgainst, "read")
+	add(c.kills > 0, cli.Counted(c.kills, "kill"))
 	return strings.Join(parts, ", ")
 }
 
@@ -158,6 +162,14 @@ type measurement struct {
 	// AgeP50 and AgeP99 are the age of events when they were read.
 	AgeP50 float64 `json:"age_p50_ms,omitempty"`
 	AgeP99 float64 `json:"age_p99_ms,omitempty"`
+	// Transactions and ProduceRequests are what the bridge sent.
+	Transactions    int64 `json:"transactions,omitempty"`
+	ProduceRequests int64 `json:"produce_requests,omitempty"`
+	// Used is what Kafka and Redis have done meanwhile.
+	Used usage `json:"used,omitzero"`
+	// RefetchedP99 is of kills: the latency of the pages that are fetched again,
+	// together.
+	RefetchedP99 float64 `json:"refetched_p99_ms,omitempty"`
 }
 
 // rate is in events per second.

@@ -29,7 +29,7 @@ func (b *bench) follow(ctx context.Context, c cell, name string) (measurement, e
 	}
 	var ended time.Time
 	seen := 0
-	cpu, err := b.whileRuns(ctx, c, b.settings(c, name), func(ctx context.Context) error {
+	cpu, err := b.whileRuns(ctx, c, b.settings(c, name), endGently, func(ctx context.Context) error {
 		return b.read(ctx, name, func(records []*kgo.Record, at time.Time) bool {
 			seen, ended = seen+len(records), at
 			return seen < events
@@ -47,9 +47,12 @@ func (b *bench) follow(ctx context.Context, c cell, name string) (measurement, e
 	}, nil
 }
 
+// ending ends a process, and waits for that.
+type ending func(cmd *exec.Cmd, ended <-chan struct{}) error
+
 // whileRuns runs do beside a cell's process, and then ends the process. It is
 // an error if the process ends first.
-func (b *bench) whileRuns(ctx context.Context, c cell, env []string, do func(context.Context) error) (cpuSeconds float64, err error) {
+func (b *bench) whileRuns(ctx context.Context, c cell, env []string, end ending, do func(context.Context) error) (cpuSeconds float64, err error) {
 	cmd, err := b.followed(ctx, c, env)
 	if err != nil {
 		return 0, err
@@ -69,7 +72,7 @@ func (b *bench) whileRuns(ctx context.Context, c cell, env []string, do func(con
 	}()
 	err = do(ctx)
 	if err == nil {
-		err = endGently(cmd, ended)
+		err = end(cmd, ended)
 	} else {
 		_ = cmd.Process.Kill() // it may have ended
 		<-ended
@@ -109,6 +112,11 @@ func endGently(cmd *exec.Cmd, ended <-chan struct{}) error {
 		return nil
 	case <-late.C:
 	}
+	return kill(cmd, ended)
+}
+
+// kill ends a process at once.
+func kill(cmd *exec.Cmd, ended <-chan struct{}) error {
 	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -172,7 +180,7 @@ func (b *bench) ages(ctx context.Context, c cell, name string, api *apiServer) (
 	}
 	var ages []time.Duration
 	var from time.Time
-	_, err = b.whileRuns(ctx, c, env, func(ctx context.Context) error {
+	_, err = b.whileRuns(ctx, c, env, endGently, func(ctx context.Context) error {
 		return b.read(ctx, name, func(records []*kgo.Record, at time.Time) bool {
 			if from.IsZero() {
 				from = at.Add(agesSkipped)

@@ -44,12 +44,8 @@ func (l *loadWatch) sample(ctx context.Context) error {
 	least := math.Inf(1)
 	for range loadPauses {
 		from := readCPU()
-		pause := time.NewTimer(loadPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return ctx.Err()
+		if err := pause(ctx, loadPause); err != nil {
+			return err
 		}
 		if least = min(least, readCPU().othersSince(from)); least <= calmLimit {
 			break

@@ -34,6 +34,8 @@ func (b *bench) run(ctx context.Context, c cell) (s measurement, err error) {
 		}
 	}
 	switch {
+	case c.kills > 0:
+		return b.refetch(ctx, c, name)
 	case c.growing:
 		return b.age(ctx, c, name)
 	case c.followed:
@@ -119,10 +121,12 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 	if _, err := api.restart(ctx, c.pages*pageEvents); err != nil {
 		return measurement{}, err
 	}
+	before := b.usage(ctx)
 	out, err := b.processes.run(ctx, b.settings(c, name), b.part(c))
 	if err != nil {
 		return measurement{}, err
 	}
+	used := b.usage(ctx).since(before)
 	var end partEnd
 	var job struct {
 		Changed int64 `json:"changed"` // milliseconds since the epoch
@@ -149,7 +153,9 @@ func (b *bench) drain(ctx context.Context, c cell, name string) (measurement, er
 	if clock.Requests != c.requests() {
 		return measurement{}, fmt.Errorf("%d requests for %d pages, want %d: one for each and one for each end", clock.Requests, c.pages, c.requests())
 	}
-	return c.measured(end, clock, out.cpuSeconds), nil
+	m := c.measured(end, clock, out.cpuSeconds)
+	m.Used = used
+	return m, nil
 }
 
 // measured is what a process that has ended took for the cell.
@@ -157,6 +163,7 @@ func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurem
 	s := measurement{
 		Requests: clock.Requests, Events: c.pages * pageEvents, CPUSeconds: cpuSeconds,
 		PeakRSS: end.PeakRSS, Mallocs: end.Mallocs, PageAllocs: end.PageAllocs,
+		Transactions: end.Transactions, ProduceRequests: end.ProduceRequests,
 	}
 	began := clock.First
 	if !end.Began.IsZero() { // its clock starts after the last request
@@ -168,8 +175,13 @@ func (c cell) measured(end partEnd, clock apiClock, cpuSeconds float64) measurem
 
 // restart sets the number of events of the export, and reads and resets its
 // clock.
-func (a *apiServer) restart(ctx context.Context, events int) (clock apiClock, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s%s?events=%d", a.url, clockPath, events), http.NoBody)
+func (a *apiServer) restart(ctx context.Context, events int) (apiClock, error) {
+	return a.ask(ctx, http.MethodPost, fmt.Sprintf("?events=%d", events))
+}
+
+// ask reads the clock of the API. POST also resets it.
+func (a *apiServer) ask(ctx context.Context, method, query string) (clock apiClock, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.url+clockPath+query, http.NoBody)
 	if err != nil {
 		return apiClock{}, fmt.Errorf("read the clock of the API: %w", err)
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -44,7 +45,7 @@ func (r *report) summarize(rows []row, rounds []map[cell]measurement) {
 		if result, ok := rows[i].result(rounds, r.Busy); ok {
 			r.Rows = append(r.Rows, result)
 		} else {
-			warn("%s cannot be measured on this system", rows[i].name)
+			warn("%s cannot be measured: it needs %s", rows[i].name, cmp.Or(rows[i].needs, "Linux"))
 		}
 	}
 	for _, c := range cellsOf(rows) {
@@ -93,7 +94,7 @@ func (r *result) goalText() string {
 
 // digits are the decimal places of each unit.
 var digits = map[unit]int{
-	unitRatio: 3, unitTimes: 2, unitPercent: 1, unitCount: 3, unitSeconds: 2, unitMillis: 1, unitBytes: 1,
+	unitRatio: 3, unitTimes: 2, unitPercent: 1, unitCount: 3, unitSeconds: 2, unitMillis: 1, unitBytes: 1, unitPerMillion: 0,
 }
 
 // text shows a value, rounded away from its goal, so that none seems to reach a

@@ -90,6 +90,20 @@ func TestBenchReportJSON(t *testing.T) {
 	}
 }
 
+// What a row cannot be measured without is said.
+func TestRowsThatCannotBeMeasured(t *testing.T) {
+	t.Parallel()
+	for name, needs := range map[string]string{
+		"broker_cpu_per_million_20": "it needs Linux, and brokers run by this user on this machine", "redis_writes_per_million_20": "COMMAND of Redis", "rss_flat": "it needs Linux",
+	} {
+		r := new(report)
+		r.summarize([]row{rowNamed(t, name)}, []map[cell]measurement{{}})
+		if len(r.Rows) > 0 || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], name) || !strings.HasSuffix(r.Warnings[0], needs) {
+			t.Errorf("%+v, %q", r.Rows, r.Warnings)
+		}
+	}
+}
+
 func TestBusyMachine(t *testing.T) {
 	t.Parallel()
 	for others, busy := range map[float64]bool{othersLimit: false, othersLimit + 0.1: true} {
@@ -123,6 +137,7 @@ func TestValuesAreRoundedToTheirBadSide(t *testing.T) {
 		{result{Unit: unitSeconds, Direction: atMost}, 2.999, "3.00 s"},
 		{result{Unit: unitMillis, Direction: atMost}, 115, "115.0 ms"},
 		{result{Unit: unitCount, Direction: atMost}, 0, "0.000"},
+		{result{Unit: unitPerMillion, Direction: atMost}, 120.2, "121"},
 	} {
 		if got := c.row.text(c.value); got != c.want {
 			t.Errorf("%v as %s, %s, is shown as %s, want %s", c.value, c.row.Unit, c.row.Direction, got, c.want)

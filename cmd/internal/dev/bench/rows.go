@@ -21,6 +21,9 @@ const (
 	unitSeconds unit = "seconds"
 	unitMillis  unit = "milliseconds"
 	unitBytes   unit = "bytes"
+	// unitPerMillion counts per million events. It depends on the machine's load:
+	// a batch grows for some time.
+	unitPerMillion unit = "per million events"
 )
 
 // absolute reports whether values hold for one machine only.
@@ -44,17 +47,18 @@ type row struct {
 	// quick is part of the short benchmark.
 	quick bool
 	cells []cell
+	// needs is what the row cannot be measured without, empty if nothing special.
+	needs string
 	// value compares the cells of one round, in the order of cells.
 	value func(of []measurement) float64
 }
 
 // Values that several rows have in common.
-func wallShare(of []measurement) float64  { return of[0].Seconds / of[1].Seconds }
-func overhead(of []measurement) float64   { return of[0].Seconds/of[1].Seconds - 1 }
-func rateShare(of []measurement) float64  { return of[0].rate() / of[1].rate() }
-func cpuShare(of []measurement) float64   { return of[0].cpuPerEvent() / of[1].cpuPerEvent() }
-func perMillion(of []measurement) float64 { return of[0].cpuPerEvent() * 1e6 }
-func peakRSSOf(of []measurement) float64  { return float64(of[0].PeakRSS) }
+func wallShare(of []measurement) float64 { return of[0].Seconds / of[1].Seconds }
+func overhead(of []measurement) float64  { return of[0].Seconds/of[1].Seconds - 1 }
+func rateShare(of []measurement) float64 { return of[0].rate() / of[1].rate() }
+func cpuShare(of []measurement) float64  { return of[0].cpuPerEvent() / of[1].cpuPerEvent() }
+func peakRSSOf(of []measurement) float64 { return float64(of[0].PeakRSS) }
 
 // ideal returns the latency's share of the time.
 func ideal(latency time.Duration) func([]measurement) float64 {
@@ -110,7 +114,7 @@ func (p *planner) flat(mode bridge.Mode, codec string) cell {
 
 // rows returns the whole table.
 func (p *planner) rows() []row {
-	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(), p.memoryRows(),
+	return slices.Concat(p.serialRows(), p.rawRows(), p.overheadRows(), p.loopRows(), p.windowRows(), p.costRows(), p.catchUpRows(), p.memoryRows(),
 		p.freshnessRows(), p.linkRows(), p.againstRows())
 }
 
@@ -163,7 +167,12 @@ func (p *planner) rawRows() []row {
 			cells: []cell{p.flat(bridge.AtLeastOnce, r.codec), p.memory(r.codec)}, value: rateShare,
 		})
 	}
-	return rows
+	return append(rows, row{
+		name:  "raw_fraction_exactly_once",
+		about: "events/s exactly once / of the client from memory, no latency, snappy",
+		unit:  unitRatio, direction: atLeast, goal: 0.7,
+		cells: []cell{p.flat(bridge.ExactlyOnce, "snappy"), p.memory("snappy")}, value: rateShare,
+	})
 }
 
 // overheadRows say what exactly-once, commits to Redis and metrics cost.
@@ -232,42 +241,6 @@ func (p *planner) windowRows() []row {
 		})
 	}
 	return rows
-}
-
-// lengths are the bridge without latency and with default settings, short and
-// long.
-func (p *planner) lengths() (short, long cell) { return p.bridge(0), p.bridge(0).times(longRun) }
-
-// costRows say what an event costs the client.
-func (p *planner) costRows() []row {
-	short, long := p.lengths()
-	// A second of work would mostly show the start of a process.
-	plain, memory := p.flat(bridge.AtLeastOnce, "none"), p.memory("none")
-	plain.pages, memory.pages = long.pages, long.pages
-	return []row{{
-		name: "allocs_per_event", about: "objects that the bridge allocates per event, no latency",
-		unit: unitCount, direction: atMost, goal: 0.1, quick: true,
-		cells: []cell{long, short},
-		value: func(of []measurement) float64 {
-			return (float64(of[0].Mallocs) - float64(of[1].Mallocs)) / float64(of[0].Events-of[1].Events)
-		},
-	}, {
-		name: "split_allocs_per_page", about: "objects allocated to split a page, after warm-up",
-		unit: unitCount, direction: atMost, goal: 0, quick: true,
-		cells: []cell{{work: workSplit, pages: p.pages}}, value: func(of []measurement) float64 { return of[0].PageAllocs },
-	}, {
-		name: "cpu_ratio", about: "CPU of the bridge, at least once / of producing from memory",
-		unit: unitRatio, direction: atMost, goal: 1.6,
-		cells: []cell{plain, memory}, value: cpuShare,
-	}, {
-		name: "cpu_per_million", about: "CPU seconds of the bridge per million events in that run",
-		unit: unitSeconds, direction: atMost, goal: 3,
-		cells: []cell{plain}, value: perMillion,
-	}, {
-		name: "cpu_per_million_default", about: "the same with default settings: exactly once, snappy",
-		unit: unitSeconds, quick: true,
-		cells: []cell{long}, value: perMillion,
-	}}
 }
 
 // memoryRows say how much memory the bridge takes at most.

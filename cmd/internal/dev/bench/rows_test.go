@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -85,15 +86,24 @@ func TestBenchValues(t *testing.T) {
 		"split_allocs_per_page":          {[]measurement{{PageAllocs: 3}}, 3},
 		"cpu_ratio":                      {[]measurement{{CPUSeconds: 3, Events: 300}, {CPUSeconds: 1, Events: 200}}, 2},
 		"cpu_per_million":                {[]measurement{{CPUSeconds: 3, Events: 300_000}}, 10},
-		"cpu_per_million_default":        {[]measurement{{CPUSeconds: 3, Events: 300_000}}, 10},
-		"rss_latency_bound":              {[]measurement{{PeakRSS: 5}}, 5},
-		"rss_flat":                       {[]measurement{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
-		"tail_freshness_p50":             {[]measurement{{AgeP50: 4, AgeP99: 5}}, 4},
-		"tail_freshness_p99":             {[]measurement{{AgeP50: 4, AgeP99: 5}}, 5},
-		"gzip_gain_100mbit_20":           {wall(6, 2), 3},
-		"early_gain_100mbit_20":          {wall(6, 4), 1.5},
-		"against_5":                      {wall(6, 4), 1.5},
-		"against_cpu_5":                  {[]measurement{{CPUSeconds: 6, Events: 10}, {CPUSeconds: 3, Events: 10}}, 2},
+		"raw_fraction_exactly_once":      {[]measurement{{Seconds: 2, Events: 300}, {Seconds: 1, Events: 200}}, 0.75},
+		"transactions_per_million_0":     {[]measurement{{Transactions: 7}}, 7},
+		"transactions_per_million_20":    {[]measurement{{Transactions: 40}}, 100},
+		"produce_requests_per_million_5": {[]measurement{{ProduceRequests: 4}}, 10},
+		"redis_writes_per_million_20":    {[]measurement{{Used: usage{RedisWrites: 4}}}, 10},
+		"bridge_cpu_per_million_0":       {[]measurement{{CPUSeconds: 3, Events: 1_000_000}}, 3},
+		"broker_cpu_per_million_20":      {[]measurement{{Used: usage{BrokerCPUSeconds: 4}}}, 10},
+		// Of all records, while the time and the CPU of producing leave the first page out.
+		"broker_cpu_per_million_memory": {[]measurement{{Used: usage{BrokerCPUSeconds: 3}, Events: 299_000}}, 10},
+		"refetch_after_kill_p99":        {[]measurement{{RefetchedP99: 200}}, 200},
+		"rss_latency_bound":             {[]measurement{{PeakRSS: 5}}, 5},
+		"rss_flat":                      {[]measurement{{PeakRSS: 6}, {PeakRSS: 5}}, 1.2},
+		"tail_freshness_p50":            {[]measurement{{AgeP50: 4, AgeP99: 5}}, 4},
+		"tail_freshness_p99":            {[]measurement{{AgeP50: 4, AgeP99: 5}}, 5},
+		"gzip_gain_100mbit_20":          {wall(6, 2), 3},
+		"early_gain_100mbit_20":         {wall(6, 4), 1.5},
+		"against_5":                     {wall(6, 4), 1.5},
+		"against_cpu_5":                 {[]measurement{{CPUSeconds: 6, Events: 10}, {CPUSeconds: 3, Events: 10}}, 2},
 	} {
 		r := rowNamed(t, name)
 		if got := r.value(c.of); math.Abs(got-c.want) > 1e-9 || len(c.of) != len(r.cells) {
@@ -148,6 +158,14 @@ func TestBenchCells(t *testing.T) {
 	if long.pages != 10*short.pages {
 		t.Errorf("%+v %+v", long, short)
 	}
+	for _, name := range []string{"transactions", "produce_requests", "redis_writes", "bridge_cpu", "broker_cpu"} {
+		for _, latency := range []int{0, 5, 20} {
+			c := rowNamed(t, fmt.Sprintf("%s_per_million_%d", name, latency)).cells[0]
+			if c != testPlanner().catchUp(latency) || c.api != ms(latency) || c.mode != bridge.ExactlyOnce || c.codec != "" || c.without != (omitted{}) {
+				t.Errorf("%s, %d ms: %+v", name, latency, c)
+			}
+		}
+	}
 	last, first := rowNamed(t, "early_gain_100mbit_20").cells[0].api, rowNamed(t, "early_gain_100mbit_20").cells[1].api
 	if last.CursorFirst || !first.CursorFirst || last.Mbit != 100 || last.Gzip || first.Gzip {
 		t.Errorf("%+v %+v", last, first)
@@ -196,7 +214,7 @@ func TestChooseRows(t *testing.T) {
 		quick bool
 		want  []string
 	}{
-		{[]string{"seq_speedup_5", "raw_fraction"}, false, []string{"raw_fraction_none", "raw_fraction_snappy", "raw_fraction_lz4", "raw_fraction_zstd", "seq_speedup_5"}},
+		{[]string{"seq_speedup_5", "raw_fraction"}, false, []string{"raw_fraction_none", "raw_fraction_snappy", "raw_fraction_lz4", "raw_fraction_zstd", "raw_fraction_exactly_once", "seq_speedup_5"}},
 		{[]string{"raw_fraction_zstd", "raw_fraction_z"}, false, []string{"raw_fraction_zstd"}},
 		{[]string{"serial_fraction_20"}, true, []string{"serial_fraction_20"}},
 		{[]string{"serial_fraction_20_"}, true, []string{"serial_fraction_20_slow_commit"}},
@@ -268,6 +286,12 @@ func TestRowResult(t *testing.T) {
 	flat := rowNamed(t, "rss_flat")
 	if got, ok := flat.result([]map[cell]measurement{{}}, false); ok {
 		t.Errorf("memory that the system does not tell: %+v", got)
+	}
+	for _, name := range []string{"transactions_per_million_20", "redis_writes_per_million_0", "broker_cpu_per_million_5", "broker_cpu_per_million_memory"} {
+		unread := rowNamed(t, name)
+		if got, ok := unread.result([]map[cell]measurement{{}}, false); ok {
+			t.Errorf("%s that cannot be read: %+v", name, got)
+		}
 	}
 }
 

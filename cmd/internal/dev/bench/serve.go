@@ -95,37 +95,73 @@ type apiClock struct {
 	Requests int       `json:"requests"`
 	// Grew is when the first event became visible, if the export grows.
 	Grew time.Time `json:"grew"`
+	// Pages are numbered from 0, in the order in which they were first requested.
+	// Earliest is the lowest number that was requested, Next the one after the
+	// highest that was delivered.
+	Earliest int `json:"earliest"`
+	Next     int `json:"next"`
 }
 
 // timedAPI is the simulator with a clock.
 type timedAPI struct {
 	*exportsim.Handler
 	mu    sync.Mutex
-	clock apiClock // guarded by mu
+	clock apiClock       // guarded by mu
+	pages map[string]int // their numbers by cursor; guarded by mu
 }
 
-func (w *timedAPI) note(*http.Request) {
+// note notes a request for a page.
+func (w *timedAPI) note(r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	page := w.page(r)
 	if w.clock.Requests == 0 {
-		w.clock.First = time.Now()
+		w.clock.First, w.clock.Earliest = time.Now(), page
 	}
 	w.clock.Requests++
+	w.clock.Earliest = min(w.clock.Earliest, page)
 }
 
-// ServeHTTP answers for the simulator. At clockPath it returns the clock,
-// resets it, and sets the stock to the request's number of events, if any.
+// page returns the number of the page that is requested. The caller holds mu.
+func (w *timedAPI) page(r *http.Request) int {
+	cursor := r.URL.Query().Get("cursor")
+	number, known := w.pages[cursor]
+	if !known {
+		if w.pages == nil {
+			w.pages = make(map[string]int)
+		}
+		number = len(w.pages)
+		w.pages[cursor] = number
+	}
+	return number
+}
+
+// delivered notes that a client has the page.
+func (w *timedAPI) delivered(r *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock.Next = max(w.clock.Next, w.page(r)+1)
+}
+
+// ServeHTTP answers for the simulator. At clockPath it returns the clock. POST
+// also resets it, and with a number of events starts another export of so many.
 func (w *timedAPI) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != clockPath {
 		w.Handler.ServeHTTP(rw, r)
+		if r.Context().Err() == nil {
+			w.delivered(r)
+		}
 		return
-	}
-	if events, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil {
-		w.SetStock(events)
 	}
 	w.mu.Lock()
 	clock := w.clock
-	w.clock = apiClock{}
+	if r.Method == http.MethodPost {
+		w.clock = apiClock{}
+		if events, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil {
+			w.SetStock(events)
+			w.pages = nil
+		}
+	}
 	w.mu.Unlock()
 	clock.Grew = w.VisibleAt(0)
 	_ = json.NewEncoder(rw).Encode(clock) // the client may have gone

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+
+	"exportbridge/bridge"
+)
+
+// lengths are the bridge without latency and with default settings, short and
+// long.
+func (p *planner) lengths() (short, long cell) { return p.bridge(0), p.bridge(0).times(longRun) }
+
+// costRows say what an event costs the client.
+func (p *planner) costRows() []row {
+	short, long := p.lengths()
+	// A second of work would mostly show the start of a process.
+	plain, memory := p.flat(bridge.AtLeastOnce, "none"), p.memory("none")
+	plain.pages, memory.pages = long.pages, long.pages
+	return []row{{
+		name: "allocs_per_event", about: "objects that the bridge allocates per event, no latency",
+		unit: unitCount, direction: atMost, goal: 0.1, quick: true,
+		cells: []cell{long, short},
+		value: func(of []measurement) float64 {
+			return (float64(of[0].Mallocs) - float64(of[1].Mallocs)) / float64(of[0].Events-of[1].Events)
+		},
+	}, {
+		name: "split_allocs_per_page", about: "objects allocated to split a page, after warm-up",
+		unit: unitCount, direction: atMost, goal: 0, quick: true,
+		cells: []cell{{work: workSplit, pages: p.pages}}, value: func(of []measurement) float64 { return of[0].PageAllocs },
+	}, {
+		name: "cpu_ratio", about: "CPU of the bridge, at least once / of producing from memory",
+		unit: unitRatio, direction: atMost, goal: 1.6,
+		cells: []cell{plain, memory}, value: cpuShare,
+	}, {
+		name: "cpu_per_million", about: "CPU seconds of the bridge per million events in that run",
+		unit: unitSeconds, direction: atMost, goal: 3,
+		cells: []cell{plain}, value: func(of []measurement) float64 { return of[0].cpuPerEvent() * 1e6 },
+	}}
+}
+
+// catchUp is a bridge that catches up, with default settings.
+func (p *planner) catchUp(latency int) cell {
+	if latency == 0 {
+		_, long := p.lengths()
+		return long.in(bridge.ExactlyOnce)
+	}
+	return p.bridge(latency).times(quickPages).in(bridge.ExactlyOnce)
+}
+
+// catchUpRows say what it costs the bridge and its servers to catch up. Goals are
+// by latency.
+func (p *planner) catchUpRows() []row {
+	var rows []row
+	for _, r := range []struct {
+		name, about, needs string
+		unit               unit
+		goals              map[int]float64
+		of                 func(measurement) float64
+	}{
+		{
+			"transactions_per_million", "requests of the bridge that end a transaction, per million events", "", unitPerMillion,
+			map[int]float64{20: 120}, func(m measurement) float64 { return float64(m.Transactions) },
+		}, {
+			"produce_requests_per_million", "produce requests of the bridge, per million events", "", unitPerMillion,
+			nil, func(m measurement) float64 { return float64(m.ProduceRequests) },
+		}, {
+			"redis_writes_per_million", "write commands that Redis ran, per million events", "INFO and COMMAND of Redis", unitPerMillion,
+			nil, func(m measurement) float64 { return float64(m.Used.RedisWrites) },
+		}, {
+			"bridge_cpu_per_million", "CPU seconds of the bridge per million events", "", unitSeconds,
+			map[int]float64{0: 2.6, 5: 2.8, 20: 3.2}, func(m measurement) float64 { return m.CPUSeconds },
+		}, {
+			"broker_cpu_per_million", "CPU seconds of the brokers per million events", brokersHere, unitSeconds,
+			map[int]float64{0: 2, 5: 2.2, 20: 2.5}, brokerCPU,
+		},
+	} {
+		for _, latency := range []int{0, 5, 20} {
+			c := p.catchUp(latency)
+			made := row{
+				name: fmt.Sprintf("%s_%d", r.name, latency), about: fmt.Sprintf("%s, %d ms", r.about, latency), unit: r.unit, needs: r.needs,
+				quick: latency == 0, cells: []cell{c}, value: perMillion(c, r.of),
+			}
+			if goal, ok := r.goals[latency]; ok {
+				made.direction, made.goal = atMost, goal
+			}
+			rows = append(rows, made)
+		}
+	}
+	memory := p.memory("snappy")
+	return append(rows, row{
+		name: "broker_cpu_per_million_memory", about: "the same for records produced from memory, snappy: the bound", unit: unitSeconds,
+		needs: brokersHere, cells: []cell{memory}, value: perMillion(memory, brokerCPU),
+	}, p.refetchRow())
+}
+
+// refetchRow says how much is fetched again after a kill. There are as many kills
+// as --pages: of fewer than 100, the 99th percentile is the maximum.
+func (p *planner) refetchRow() row {
+	c := p.bridge(20).in(bridge.ExactlyOnce)
+	c.pages, c.kills, c.followed = killPages*p.pages, p.pages, true
+	return row{
+		name: "refetch_after_kill_p99", about: "20 ms x pages fetched again after a kill -9 at a random moment",
+		unit: unitMillis, direction: atMost, goal: 250, cells: []cell{c}, value: func(of []measurement) float64 { return of[0].RefetchedP99 },
+	}
+}
+
+const brokersHere = "Linux, and brokers run by this user on this machine"
+
+func brokerCPU(m measurement) float64 { return m.Used.BrokerCPUSeconds }
+
+// perMillion returns what a cell takes for a million events. No cell takes
+// nothing: 0 is not known.
+func perMillion(c cell, of func(measurement) float64) func([]measurement) float64 {
+	return func(all []measurement) float64 {
+		value := of(all[0])
+		if value == 0 {
+			return math.NaN()
+		}
+		return value / float64(c.pages*pageEvents) * 1e6
+	}
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+)
+
+const (
+	// A process is killed at a random moment so long after its first page: a batch
+	// grows for less.
+	killWithin = 500 * time.Millisecond
+	// killPages bounds the pages that it follows until then.
+	killPages = 30
+	// clockEvery is how often the API is asked whether it has delivered a page.
+	clockEvery = 5 * time.Millisecond
+)
+
+// refetch kills bridges that follow one export, one after the other, and counts
+// the pages that each one had and the next one fetches again.
+func (b *bench) refetch(ctx context.Context, c cell, name string) (measurement, error) {
+	p := part{Kind: serverAPI, API: c.api, Events: c.pages * pageEvents}
+	s, err := b.processes.serve(ctx, "API of kills", p.args())
+	if err != nil {
+		return measurement{}, err
+	}
+	again, err := b.fetchedAgain(ctx, c, name, &apiServer{url: s.addr})
+	if err := errors.Join(err, s.stop()); err != nil {
+		return measurement{}, err
+	}
+	slices.Sort(again)
+	return measurement{RefetchedP99: milliseconds(quantile(again, 0.99))}, nil
+}
+
+// fetchedAgain returns for each kill the latency of the pages that were fetched
+// again, together.
+func (b *bench) fetchedAgain(ctx context.Context, c cell, name string, api *apiServer) ([]time.Duration, error) {
+	env := append(b.settings(c, name), exportSettings(api)...)
+	env = append(env, "BRIDGE_INSTANCE_ID="+name) // the next process need not wait for the session's end
+	kills := c.kills
+	if c.warming {
+		kills = max(1, kills/10)
+	}
+	var again []time.Duration
+	had := 0 // pages of the process that was killed
+	for i := range kills + 1 {
+		var clock apiClock
+		end := kill
+		if i == kills {
+			end = endGently // its group can be deleted then
+		}
+		_, err := b.whileRuns(ctx, c, env, end, func(ctx context.Context) (err error) {
+			if clock, err = api.firstPage(ctx); err == nil && i < kills {
+				err = pause(ctx, rand.N(killWithin))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			again = append(again, time.Duration(max(0, had-clock.Earliest))*c.api.Latency)
+		}
+		if clock, err = api.ask(ctx, http.MethodPost, ""); err != nil {
+			return nil, err
+		}
+		had = clock.Next
+	}
+	return again, nil
+}
+
+// firstPage waits until the API has delivered a page since its clock was reset.
+func (a *apiServer) firstPage(ctx context.Context) (apiClock, error) {
+	for {
+		clock, err := a.ask(ctx, http.MethodGet, "")
+		if err != nil || clock.Next > 0 {
+			return clock, err
+		}
+		if err := pause(ctx, clockEvery); err != nil {
+			return clock, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

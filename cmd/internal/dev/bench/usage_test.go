@@ -1,0 +1,192 @@
+package bench
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"exportbridge/bridge/exportapi/exportsim"
+)
+
+// The requests that are counted are what Kafka and Redis then have.
+func TestUsageOfABridge(t *testing.T) {
+	t.Parallel()
+	const events, name = 9500, "counted"
+	b := startBenchServers(t, events)
+	before := b.usage(t.Context())
+	end := b.runPart(t, cell{work: workBridge, mode: "exactly-once"}, name)
+	used := b.usage(t.Context()).since(before)
+	if committed := b.markers(t, checkpoints(name)); end.Transactions != committed || committed == 0 {
+		t.Errorf("%d transactions are counted, the topic of checkpoints has %d", end.Transactions, committed)
+	}
+	if end.ProduceRequests < end.Transactions || end.ProduceRequests > events {
+		t.Errorf("%d produce requests in %d transactions", end.ProduceRequests, end.Transactions)
+	}
+	if used.RedisWrites == 0 || used.RedisWrites > 20*(end.Transactions+1) {
+		t.Errorf("%d writes to Redis in %d transactions", used.RedisWrites, end.Transactions)
+	}
+}
+
+// markers counts the ends of transactions in a topic of one partition.
+func (b *benchServers) markers(t *testing.T, topic string) (n int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	end, err := b.backends.offsets(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := b.backends.reader(topic, kgo.KeepControlRecords())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for next := int64(0); next < end; {
+		fetches := reader.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			if next = r.Offset + 1; r.Attrs.IsControl() {
+				n++
+			}
+		})
+	}
+	return n
+}
+
+func TestRedisWrites(t *testing.T) {
+	t.Parallel()
+	b := startBenchServers(t, 0).backends
+	ctx := t.Context()
+	script := redis.NewScript(`redis.call('SET', KEYS[1], 'x'); redis.call('GET', KEYS[1]); return redis.call('DEL', KEYS[1])`)
+	for _, c := range []struct {
+		do   func() error
+		want int64
+	}{
+		{func() error { return nil }, 0},
+		{func() error { return b.redis.Set(ctx, "a", "x", 0).Err() }, 1},
+		{func() error { return b.redis.Get(ctx, "a").Err() }, 0},
+		{func() error { return script.Run(ctx, b.redis, []string{"b"}).Err() }, 2},
+		{func() error {
+			_, err := b.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				p.HSet(ctx, "h", "f", 1)
+				return p.ZAdd(ctx, "z", redis.Z{Member: "m"}).Err()
+			})
+			return err
+		}, 2},
+	} {
+		before, err := b.redisWrites(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := b.redisWrites(ctx); after-before != c.want || err != nil {
+			t.Errorf("%d writes, %v, want %d", after-before, err, c.want)
+		}
+	}
+}
+
+func TestFindBrokers(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere no process is found")
+	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	at := server.Listener.Addr().(*net.TCPAddr)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, program := listener(uint16(at.Port))
+	if pid != os.Getpid() || program != filepath.Base(self) {
+		t.Errorf("process %d, %s, listens at %s, want this one", pid, program, at)
+	}
+	server.Close()
+	if pid, program := listener(uint16(at.Port)); pid == os.Getpid() {
+		t.Errorf("process %d, %s, still listens at %s", pid, program, at)
+	}
+	// A test is not a broker, and neither is what listens elsewhere.
+	open := httptest.NewServer(http.NotFoundHandler())
+	defer open.Close()
+	for _, addr := range []string{open.Listener.Addr().String(), "192.0.2.1:9092", "nonsense"} {
+		if pids := findBrokers(t.Context(), []string{addr}); pids != nil {
+			t.Errorf("brokers at %s: processes %d", addr, pids)
+		}
+	}
+	for host, want := range map[string]bool{"127.0.0.1": true, "::1": true, "192.0.2.1": false} {
+		if got := onThisMachine(t.Context(), host); got != want {
+			t.Errorf("%s on this machine: %v", host, got)
+		}
+	}
+}
+
+func TestProcessCPU(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere it is not known")
+	}
+	before := ownCPU()
+	got, err := processCPU(os.Getpid())
+	// The clock of a process has more digits than what it reports of itself, and
+	// does not count its children.
+	if after := ownCPU(); err != nil || got <= 0 || got > after+0.1 {
+		t.Errorf("%v s, %v; by its own account %v to %v s", got, err, before, after)
+	}
+	if _, err := processCPU(1 << 22); err == nil {
+		t.Error("a process that does not exist has a clock")
+	}
+}
+
+// Pages are fetched again from the earliest one that the next process requests up
+// to the last one that its predecessor had.
+func TestPagesOfAnAPIAreNumbered(t *testing.T) {
+	t.Parallel()
+	w := new(timedAPI)
+	var err error
+	if w.Handler, err = exportsim.New(exportsim.Config{Events: 10, OnRequest: w.note}); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ask := func(method, target string, gone bool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if gone {
+			cancel()
+		}
+		w.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, http.NoBody).WithContext(ctx))
+	}
+	want := func(earliest, next int) {
+		t.Helper()
+		if diff := cmp.Diff([]int{earliest, next}, []int{w.clock.Earliest, w.clock.Next}); diff != "" {
+			t.Error(diff)
+		}
+	}
+	ask(http.MethodGet, "/events", false)
+	ask(http.MethodGet, "/events?cursor=a", false)
+	want(0, 2)
+	ask(http.MethodGet, "/events?cursor=b", true) // nobody has this page
+	want(0, 2)
+	ask(http.MethodPost, clockPath, false)
+	want(0, 0)
+	ask(http.MethodGet, "/events?cursor=b", false)
+	want(2, 3)
+	ask(http.MethodGet, "/events?cursor=a", false)
+	want(1, 3)
+	ask(http.MethodPost, clockPath+"?events=5", false) // another export
+	ask(http.MethodGet, "/events?cursor=b", false)
+	want(0, 1)
+}
