@@ -61,6 +61,10 @@ func (s *Sink) send(ctx context.Context, x *session, page *bridge.Page) error {
 		x.withheld = append(x.withheld, page) // these rules send a batch's pages when they please
 		return nil
 	}
+	if failpoint.Broken(failpoint.BreakGrow) && x.open != nil {
+		page.Release()
+		return nil
+	}
 	p := s.pages.take()
 	p.page = page
 	if err := s.dispatch(ctx, x, p, page); err != nil {

@@ -35,6 +35,7 @@ type Break string
 // The rules that can be broken.
 const (
 	BreakSplit   Break = "save-before-commit"   // the checkpoint is committed before its events
+	BreakGrow    Break = "forget-grown"         // a batch is committed without the pages that it grew by
 	BreakPromise Break = "ignore-promise"       // a record that failed does not stop the commit
 	BreakAbort   Break = "heal-with-tryabort"   // an unknown outcome is taken for an abort
 	BreakBarrier Break = "skip-barrier"         // the checkpoint is read up to the last stable offset, without a barrier
@@ -50,5 +51,5 @@ const (
 )
 
 // Breaks lists all of them.
-var Breaks = []Break{BreakSplit, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakAnswer, BreakMemory, BreakAdopt, BreakTail,
-	BreakClaim, BreakTopic, BreakEpoch}
+var Breaks = []Break{BreakSplit, BreakGrow, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakAnswer, BreakMemory, BreakAdopt,
+	BreakTail, BreakClaim, BreakTopic, BreakEpoch}

@@ -43,6 +43,7 @@ func (c scenario) String() string { return c.rule }
 // and a checkpoint that counts too early, which the next session sets right.
 var scenarios = []scenario{
 	{rule: "save-before-commit", play: playKills},
+	{rule: "forget-grown", play: playKills},
 	{rule: "ignore-promise", play: playRefusedRecords},
 	{rule: "heal-with-tryabort", play: playLostReply, weak: true},
 	{rule: "go-on-from-memory", play: playLostReply, weak: true},
