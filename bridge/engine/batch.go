@@ -38,13 +38,14 @@ func (s *sizer) full(b batch) bool {
 // ripe returns when a batch, which has pages, is to be committed although no
 // further one is ready. While a stream is behind, nobody waits for its events
 // within milliseconds, and each commit costs the brokers as much as a thousand
-// events: so the batch waits for more pages, the longer the further behind. At
-// the end of the results it is committed at once, as the page there is the last
-// one; and also where the next page would come too late.
-func (s *sizer) ripe(b batch, behind time.Duration) time.Time {
+// events: so the batch waits for more pages, the longer the further behind its
+// position is. At the end of the results it is committed at once, as the page
+// there is the last one; and also where the next page would come too late.
+func (s *sizer) ripe(b batch, position int64) time.Time {
 	if s.gap >= growMost {
 		return b.began
 	}
+	behind := time.Since(time.UnixMilli(position)) // far, where no event has said a time
 	return b.began.Add(min(growMost, behind/growShare))
 }
 

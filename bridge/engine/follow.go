@@ -158,7 +158,7 @@ func (f *follower) next(ctx context.Context) input {
 				return f.fetchedInput(l, open, 0)
 			default:
 			}
-			ripe = f.alarms[0].at(f.sizer.ripe(f.at.batch, f.at.behind()))
+			ripe = f.alarms[0].at(f.sizer.ripe(f.at.batch, f.at.head.PositionTime))
 		}
 	} else {
 		due = f.alarms[0].at(f.schedule.due)

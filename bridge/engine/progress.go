@@ -23,7 +23,7 @@ type progress struct {
 	// empty goes with head, kept with cp: a restart reads pages once more, and
 	// must not count them twice.
 	empty, committedEmpty emptyRun
-	left, committedLeft   pageDigest // of the last page with items that was left behind
+	left, committedLeft   uint64 // of the last page with items that was left behind
 	visited               *visited
 	emptyCursors          *visited // the empty pages since the last one with items
 	trimmer               *trimmer
@@ -91,7 +91,7 @@ func (at *progress) rollback() {
 type mark struct {
 	head         bridge.Checkpoint
 	empty        emptyRun
-	left         pageDigest
+	left         uint64
 	found        bridge.Observation
 	visited      int
 	forms        int
@@ -170,7 +170,7 @@ func (at *progress) noteTail(p *bridge.Page) {
 }
 
 // advance moves on to the cursor that a page names.
-func (at *progress) advance(p *bridge.Page, digest pageDigest) {
+func (at *progress) advance(p *bridge.Page, digest uint64) {
 	h := &at.head
 	h.Cursor, h.Drained = p.Next, false
 	h.Pages++
@@ -235,7 +235,7 @@ func (at *progress) endIsFinal(p *bridge.Page) bool {
 }
 
 // checkPage refuses pages that must not be published.
-func (at *progress) checkPage(p *bridge.Page, digest pageDigest) error {
+func (at *progress) checkPage(p *bridge.Page, digest uint64) error {
 	switch {
 	case len(p.Next) > bridge.MaxCursor:
 		return &bridge.Fault{
@@ -304,12 +304,6 @@ func (at *progress) noteTimes(p *bridge.Page) {
 			at.found.Times = append(at.found.Times, e.Time)
 		}
 	}
-}
-
-// behind is how far the stream is behind the end of the results: far, where no
-// event has said a time.
-func (at *progress) behind() time.Duration {
-	return time.Since(time.UnixMilli(at.head.PositionTime))
 }
 
 // worthCommit reports whether head is worth a commit: it has events, ended a
