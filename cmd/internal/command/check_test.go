@@ -262,6 +262,19 @@ func TestCheck(t *testing.T) {
 			want: []string{`FAIL the checkpoint was written with resource events, all events, .* the configuration has resource events, events orderPlaced`, `Try: restore the setting, .* cursor reset --to-current --execute`, `, 1 failure$`},
 		},
 		{
+			name: "other events than those of Redis's checkpoint",
+			prepare: func(t *testing.T, w *world) {
+				w.env["HTTP_ADDR"] = "off"
+				if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
+					t.Fatalf("run: %+v", got)
+				}
+				w.env["EXPORT_EVENTS"] = "orderPlaced"
+			},
+			args: []string{"--only", "redis"},
+			code: cli.ExitCheck,
+			want: []string{`ok   scripts allowed`, `FAIL the checkpoint was written with resource events, all events, .* the configuration has resource events, events orderPlaced`, `Try: restore the setting, .* cursor reset --to-current --execute`, `, 1 failure$`},
+		},
+		{
 			name: "other events before the first page",
 			prepare: func(t *testing.T, w *world) {
 				w.env["HTTP_ADDR"], w.env["EXPORT_API_KEY"] = "off", "wrong-key"

@@ -296,7 +296,8 @@ func checkSections(s *config.Settings, need config.Uses, show int) []checkSectio
 	}
 	if need&config.UsesCursor != 0 {
 		cursorstore.LogTo(nil) // its messages come back as errors
-		sections = append(sections, checkSection{"redis", of(checkRedis)}, checkSection{"owner", of(checkOwners)})
+		find := func(ctx context.Context) []finding { return checkRedis(ctx, s, need) }
+		sections = append(sections, checkSection{"redis", find}, checkSection{"owner", of(checkOwners)})
 	}
 	return sections
 }
@@ -394,17 +395,18 @@ func checkKafka(ctx context.Context, s *config.Settings, st *config.Stream, need
 		}
 		found = append(found, finding{Level: level(f.Level), Text: strings.TrimPrefix(f.Text, "Kafka: "), Hint: hint})
 	}
-	if at.Zero() {
-		return found
+	return append(found, checkOrigin(at, st)...)
+}
+
+// checkOrigin says whether a checkpoint, if there is one, belongs to the settings.
+func checkOrigin(at bridge.Checkpoint, st *config.Stream) []finding {
+	if at.Zero() || at.Unread() { // the bridge takes the settings over
+		at.Origin = st.Engine.Origin
 	}
-	want := st.Engine.Origin
-	if at.Unread() { // the bridge takes the settings over
-		at.Origin = want
+	if fault := bridge.OriginFault(&at, st.Engine.Origin, st.Engine.Topic); fault != nil {
+		return []finding{{Level: levelFail, Text: fault.Error(), Hint: cli.EngineHints[fault.Advice]}}
 	}
-	if fault := bridge.OriginFault(&at, want, st.Engine.Topic); fault != nil {
-		found = append(found, finding{Level: levelFail, Text: fault.Error(), Hint: cli.EngineHints[fault.Advice]})
-	}
-	return found
+	return nil
 }
 
 // failure is the finding for an adapter's error.

@@ -12,14 +12,22 @@ import (
 	"exportbridge/cursorstore"
 )
 
-// checkRedis looks whether Redis can be trusted with the cursor.
-func checkRedis(ctx context.Context, s *config.Settings) []finding {
+// checkRedis looks whether Redis can be trusted with the cursor, and whether its
+// checkpoints belong to the settings, unless the section about Kafka does.
+func checkRedis(ctx context.Context, s *config.Settings, need config.Uses) []finding {
 	client, err := cursorstore.Open(s.Cursor)
 	if err != nil {
 		return []finding{failure(err)}
 	}
 	defer client.Close()
 	found := client.Check(ctx)
+	var origins []finding
+	if need&config.UsesKafka == 0 {
+		origins = eachStream(ctx, s, func(ctx context.Context, st *config.Stream) []finding {
+			at, _ := known(s, st.Name)(ctx) // what is wrong with Redis is said above
+			return checkOrigin(at, st)
+		})
+	}
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	var all []finding
 	for _, f := range found {
@@ -30,7 +38,7 @@ func checkRedis(ctx context.Context, s *config.Settings) []finding {
 	if late {
 		all = append(all, finding{Level: levelFail, Text: "Redis did not answer in time", Hint: "check the address in REDIS_URL, or raise --timeout"})
 	}
-	return all
+	return append(all, origins...)
 }
 
 // checkOwners says who runs the streams now, from what they tell in Redis.
