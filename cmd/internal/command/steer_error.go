@@ -104,14 +104,14 @@ func absentHint(e *control.NoCheckpointError) string {
 }
 
 func missingHint(e *control.NoEntryError) string {
-	reset := ""
+	at := "TIME"
 	if !e.Time.IsZero() {
-		reset = "cursor reset --to-datetime " + e.Time.UTC().Format(time.RFC3339)
+		at = e.Time.UTC().Format(time.RFC3339)
 	}
 	if e.Left != nil {
 		return "use --to-entry " + e.Left.String() + ", the newest with another cursor before the last move, or exportbridge cursor history"
 	}
-	return "choose an entry of exportbridge cursor history, or use " + cmp.Or(reset, "cursor reset --to-datetime")
+	return "choose an entry of exportbridge cursor history, or run exportbridge cursor reset --to-datetime " + at + " --execute"
 }
 
 func pendingHint(e *bridge.PendingError) string {

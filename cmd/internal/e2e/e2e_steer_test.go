@@ -292,7 +292,7 @@ func TestE2EFlushAll(t *testing.T) {
 	run.stop()
 	flush()
 	p, _ := s.command(1, "cursor", "rewind", "--shift-by", "-100000")
-	s.wantSaid(p, "100000 pages back", "nor in the checkpoint topic", "Try: choose an entry of exportbridge cursor history, or use cursor reset")
+	s.wantSaid(p, "100000 pages back", "nor in the checkpoint topic", "Try: choose an entry of exportbridge cursor history, or run exportbridge cursor reset")
 	s.finish()
 	if !stored() {
 		t.Error("a run that found the checkpoint in Kafka did not write it to Redis")
