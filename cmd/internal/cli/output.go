@@ -30,6 +30,9 @@ func PrintJSON(w io.Writer, v any) error {
 // narrowCell is the width below which a cell is not cut: that of a time.
 const narrowCell = 20
 
+// narrowText is narrowCell where columns of a table stay whole, as times do.
+const narrowText = 6
+
 // PrintTable prints a table of rows, the first being the head, in the width of the
 // terminal, and says if a cell is cut.
 func (a *App) PrintTable(rows [][]string) error {
@@ -41,16 +44,16 @@ func (a *App) PrintTable(rows [][]string) error {
 }
 
 // PrintTable prints rows as aligned columns, the first row being the head, in width
-// columns of a terminal; 0 is no limit.
-func PrintTable(w io.Writer, rows [][]string, width int) error {
-	_, err := printTable(w, rows, width)
+// columns of a terminal; 0 is no limit. The columns in whole are not cut.
+func PrintTable(w io.Writer, rows [][]string, width int, whole ...int) error {
+	_, err := printTable(w, rows, width, whole...)
 	return err
 }
 
 // printTable prints rows as aligned columns. In a table wider than width, if that is
 // not 0, the widest columns are cut, as it reports; if that does not suffice, the
 // last columns follow below each row.
-func printTable(w io.Writer, rows [][]string, width int) (cut bool, err error) {
+func printTable(w io.Writer, rows [][]string, width int, whole ...int) (cut bool, err error) {
 	var widths []int
 	total := -2
 	for _, row := range rows {
@@ -65,8 +68,17 @@ func printTable(w io.Writer, rows [][]string, width int) (cut bool, err error) {
 			widths[i] = max(n, widths[i])
 		}
 	}
-	for ; width > 0 && total > width && slices.Max(widths) > narrowCell; total-- {
-		widths[slices.Index(widths, slices.Max(widths))]--
+	cuttable, narrow := widths, narrowCell
+	if len(whole) > 0 {
+		cuttable, narrow = slices.Clone(widths), narrowText
+		for _, i := range whole {
+			cuttable[i] = 0
+		}
+	}
+	for ; width > 0 && total > width && slices.Max(cuttable) > narrow; total-- {
+		i := slices.Index(cuttable, slices.Max(cuttable))
+		cuttable[i]--
+		widths[i] = cuttable[i]
 	}
 	fit := len(widths)
 	for ; width > 0 && total > width && fit > 1; fit-- {

@@ -222,30 +222,8 @@ func (r *CheckReport) table(items []sampledItem) string {
 			rows[i+1][1] = "(hash)"
 		}
 	}
-	widths := make([]int, len(rows[0]))
-	total := 2*len(widths) - 2
-	for column := range widths {
-		for _, row := range rows {
-			row[column] = process.Printable(row[column])
-			widths[column] = max(widths[column], process.Width(row[column]))
-		}
-		total += widths[column]
-	}
-	const shortest = 6
-	for texts := []int{1, 3, 4}; r.columns > 0 && total > r.columns; total-- {
-		widest := slices.MaxFunc(texts, func(a, b int) int { return cmp.Compare(widths[a], widths[b]) })
-		if widths[widest] <= shortest {
-			break
-		}
-		widths[widest]--
-	}
-	for _, row := range rows {
-		for column := range row {
-			row[column] = process.Cut(row[column], widths[column])
-		}
-	}
 	var b strings.Builder
-	_ = cli.PrintTable(&b, rows, r.columns) // into memory
+	_ = cli.PrintTable(&b, rows, r.columns, 2, 5) // into memory
 	return b.String()
 }
 
