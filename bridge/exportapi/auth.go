@@ -196,13 +196,14 @@ func (c *credentials) key() string {
 
 func (c *credentials) prefixed() string {
 	prefix := strings.TrimRight(c.cfg.KeyPrefix, " ")
-	if prefix == "" && c.cfg.authHeader() == "Authorization" {
+	key := c.secret.Reveal()
+	if prefix == "" && c.cfg.authHeader() == "Authorization" && !strings.Contains(key, " ") { // else the key has its own
 		prefix = "Bearer"
 	}
 	if prefix == "" || prefix == none {
-		return c.secret.Reveal()
+		return key
 	}
-	return prefix + " " + c.secret.Reveal()
+	return prefix + " " + key
 }
 
 func (c *credentials) basic() string {

@@ -34,6 +34,7 @@ func TestAuthSchemes(t *testing.T) {
 		"bearer": {map[string]string{"EXPORT_KEY_HEADER": "Authorization", "EXPORT_KEY_PREFIX": "SSWS"}, "SSWS " + testKey, ""},
 		"plain":  {map[string]string{"EXPORT_KEY_HEADER": "authorization", "EXPORT_KEY_PREFIX": "none"}, testKey, ""},
 		"other":  {map[string]string{"EXPORT_KEY_HEADER": "authorization"}, "Bearer " + testKey, ""},
+		"own":    {map[string]string{"EXPORT_KEY_HEADER": "Authorization", "EXPORT_API_KEY": "Token t0ps3cret"}, "Token t0ps3cret", ""},
 		"prefix": {map[string]string{"EXPORT_KEY_PREFIX": "Token"}, "", "Token " + testKey},
 		"unset":  {map[string]string{"EXPORT_KEY_PREFIX": "none"}, "", testKey},
 		"none":   {map[string]string{"EXPORT_AUTH": "none", "EXPORT_API_KEY": ""}, "", ""},
