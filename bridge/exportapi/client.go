@@ -20,6 +20,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/itemtime"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/internal/memory"
 	"exportbridge/bridge/exportapi/internal/timeline"
 )
 
@@ -35,7 +36,7 @@ type Client struct {
 	turns    *turns
 	auth     *credentials
 	faults   faults
-	memory   pageBuffers
+	memory   memory.Pages
 	readers  body.Readers
 	behind   transfers
 	// recycle is bound once, so that a page allocates no closure.
@@ -58,6 +59,7 @@ type Client struct {
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder
+	order   timeline.Order
 
 	ingestion ingestionReader
 }
@@ -111,7 +113,7 @@ func New(cfg Config) (*Client, error) {
 			body = t.abandon()
 			c.behind.remove(t)
 		}
-		c.memory.give(pageBuffer{body: body, events: p.Events}, p.Items)
+		c.memory.Give(memory.Page{Body: body, Events: p.Events}, p.Items)
 		p.Body, p.Events = nil, nil
 	}
 	return c, nil
@@ -198,7 +200,7 @@ func (c *Client) split(p *bridge.Page) error {
 			fault = schemaFault(fmt.Errorf("%w: the cursor read ahead differs from the parsed one", errNoPage))
 		}
 	}
-	if fault == nil && p.At.Cursor == "" && timeline.NewestFirst(p.Events) {
+	if fault == nil && c.order.Backwards(p) {
 		fault = orderFault()
 	}
 	if fault == nil && p.At.Window && c.cfg.widens() {
@@ -337,12 +339,12 @@ func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault 
 // split. If a page turns out broken after the next one was requested, only
 // those requests are wasted: nothing after it is used.
 func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
-	memory, size := c.memory.take()
+	kept, size := c.memory.Take()
 	if body.Plain(resp) && resp.ContentLength > 0 {
 		size = int(resp.ContentLength)
 	}
-	c.begin(t, resp, memory.room(size))
-	p := &bridge.Page{At: t.at, Events: memory.events, RequestedAt: t.asked, ServerTime: delay.ServerTime(resp.Header), Recycle: c.recycle}
+	c.begin(t, resp, kept.Room(size))
+	p := &bridge.Page{At: t.at, Events: kept.Events, RequestedAt: t.asked, ServerTime: delay.ServerTime(resp.Header), Recycle: c.recycle}
 	t.page = p
 	if c.mayBeEarly(t.at, resp, size) && t.read(headSize) && !t.ended.Load() && c.nextFromHead(p, t.body) && !p.Tail() {
 		p.Size = int64(max(size, len(t.body)))

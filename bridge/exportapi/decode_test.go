@@ -207,38 +207,6 @@ func BenchmarkTailCursor(b *testing.B) {
 	}
 }
 
-func TestMemoryComesBack(t *testing.T) {
-	t.Parallel()
-	var s pageBuffers
-	s.measure(1 << 20)
-	first := pageBuffer{body: make([]byte, 10, 2<<20), events: make([]bridge.Event, 3, 10)}
-	first.events[2].Raw = []byte("x")
-	second := pageBuffer{body: make([]byte, 10, 1<<20)}
-	s.give(first, 3)
-	s.give(second, 3)
-	s.give(pageBuffer{body: make([]byte, 10, 5<<20)}, 3) // a giant
-	s.give(pageBuffer{events: make([]bridge.Event, 10, 10*smallPage)}, 3)
-	if m, _ := s.take(); cap(m.body) != 1<<20 || len(m.body) != 0 {
-		t.Errorf("got %d bytes, want the last that is no giant", cap(m.body))
-	}
-	m, size := s.take()
-	if cap(m.body) != 2<<20 || cap(m.events) != 10 || m.events[:3][2].Raw != nil {
-		t.Errorf("got %d bytes, %d events, want the first, cleared", cap(m.body), cap(m.events))
-	}
-	if size < 1<<20 {
-		t.Errorf("expects %d bytes, want those of the last page and some", size)
-	}
-	if m, _ := s.take(); m.body != nil {
-		t.Error("the giant stayed")
-	}
-	for range 2 * keptBuffers {
-		s.give(pageBuffer{body: make([]byte, 1)}, 3)
-	}
-	if len(s.free) != keptBuffers {
-		t.Errorf("keeps %d", len(s.free))
-	}
-}
-
 func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 	t.Parallel()
 	for address, refused := range map[string]bool{

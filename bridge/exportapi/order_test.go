@@ -23,6 +23,7 @@ func TestNewestFirst(t *testing.T) {
 	}{
 		"backwards":                {down(10), bridge.Position{}, true},
 		"backwards, a bad time":    {append(down(10), `"x"`), bridge.Position{}, true},
+		"backwards but for one":    {append(down(40), "990", "980", "985", "970"), bridge.Position{}, true},
 		"too few to tell":          {down(9), bridge.Position{}, false},
 		"all at one time":          {strings.Fields(strings.Repeat("5 ", 20)), bridge.Position{}, false},
 		"the last one is newer":    {append(down(10), "1001"), bridge.Position{}, false},

@@ -86,7 +86,7 @@ func (t *transfer) end(err error) {
 	t.last = time.Now()
 	switch {
 	case err == nil:
-		c.memory.measure(len(t.body))
+		c.memory.Measure(len(t.body))
 		if t.last.Sub(t.asked) > c.cfg.Timeout/earlyDivisor {
 			c.early.Store(0)
 		}

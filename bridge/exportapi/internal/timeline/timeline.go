@@ -72,28 +72,3 @@ type undated struct{ index int }
 func (u *undated) Error() string {
 	return fmt.Sprintf("item %d has no readable time, and its neighbours on the page do not tell whether it is in the range", u.index)
 }
-
-// minOrdered is how many events must have a time before their order counts.
-const minOrdered = 10
-
-// NewestFirst reports whether the events of a first page are listed backwards:
-// the next cursor of such an API leads into the past, and no new event ever
-// follows.
-func NewestFirst(events []bridge.Event) bool {
-	count, newest, last := 0, int64(0), int64(0)
-	for i := range events {
-		e := &events[i]
-		if !dated(e) {
-			continue
-		}
-		if count == 0 {
-			newest, last = e.Time, e.Time
-		}
-		if e.Time > last {
-			return false
-		}
-		last = e.Time
-		count++
-	}
-	return count >= minOrdered && last < newest
-}
