@@ -15,7 +15,7 @@ func TestCommitsBehind(t *testing.T) {
 	const pages, latency = 100, 20 * time.Millisecond
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
 		r.source.Grow(10 * pages)
-		time.Sleep(time.Hour)
+		r.after(time.Hour)
 		r.start()
 		r.after(time.Second)
 		early := len(r.topic.Kept())
@@ -55,7 +55,7 @@ func TestNothingWaitsForABatch(t *testing.T) {
 	t.Parallel()
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: 90 * time.Millisecond}, func(r *harness) {
 		r.source.Grow(1000)
-		time.Sleep(time.Hour)
+		r.after(time.Hour)
 		r.start()
 		r.after(1100 * time.Millisecond)
 		began := time.Now()

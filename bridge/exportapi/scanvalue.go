@@ -57,7 +57,7 @@ type value struct {
 
 // present reports whether there is a value: neither absent nor null.
 func (v *value) present() bool {
-	return v.kind != kindNone && v.kind != kindNull && !(v.kind == kindString && len(v.raw) == 0)
+	return v.kind != kindNone && v.kind != kindNull && (v.kind != kindString || len(v.raw) > 0)
 }
 
 // is reports whether a string equals s.
