@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -83,6 +84,7 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 	switch c.Scheme {
 	case authKey:
 		p.Check(c.KeyQuery != "" || isToken(c.KeyHeader), "EXPORT_KEY_HEADER", "%q is not the name of a header, for example X-Api-Key", c.KeyHeader)
+		p.Check(!slices.Contains(ownHeaders, c.authHeader()), "EXPORT_KEY_HEADER", "is %s, which is set by the program; set the API's header, for example X-Api-Key", c.KeyHeader)
 		p.Check(printable(c.KeyPrefix), "EXPORT_KEY_PREFIX", "contains characters that are invalid in a header, for example Bearer")
 	case authBasic:
 		p.Check(c.User != "" && printable(c.User) && !strings.Contains(c.User, ":"), "EXPORT_AUTH_USER", "%q is not a user for EXPORT_AUTH=basic, for example exporter", c.User)
@@ -90,14 +92,23 @@ func (c *Config) checkAuth(p *bridge.Problems) {
 		_, err := c.remote("EXPORT_OAUTH2_TOKEN_URL", c.OAuth2TokenURL, "https://login.example.com/oauth/token")
 		p.Add(err)
 		p.Check(c.OAuth2ClientID != "", "EXPORT_OAUTH2_CLIENT_ID", "is not set, but EXPORT_AUTH=oauth2 needs it, for example exportbridge")
-		_, err = c.oauth2Params()
+		params, err := c.oauth2Params()
 		p.Add(err)
+		p.Check(len(c.OAuth2Scopes) == 0 || !params.Has("scope"), "EXPORT_OAUTH2_PARAMS", "has scope, which EXPORT_OAUTH2_SCOPES sets; set it there only")
 	case authNone:
 	default:
 		p.Check(false, "EXPORT_AUTH", "%q is not one of: key, none, basic, oauth2", c.Scheme)
 	}
-	p.Check(c.Scheme == authOAuth2 || c.OAuth2TokenURL == "" && c.OAuth2ClientID == "", "EXPORT_OAUTH2_TOKEN_URL", "or EXPORT_OAUTH2_CLIENT_ID is set without EXPORT_AUTH=oauth2; unset it, or set EXPORT_AUTH=oauth2")
-	p.Check(c.Scheme == authBasic || c.User == "", "EXPORT_AUTH_USER", "is set without EXPORT_AUTH=basic; unset it, or set EXPORT_AUTH=basic")
+	without := func(scheme, variable string, set bool) {
+		p.Check(!set || c.Scheme == scheme, variable, "is set without EXPORT_AUTH=%s; unset it, or set EXPORT_AUTH=%[1]s", scheme)
+	}
+	without(authKey, "EXPORT_KEY_QUERY", c.KeyQuery != "")
+	without(authKey, "EXPORT_KEY_PREFIX", c.KeyPrefix != "")
+	without(authBasic, "EXPORT_AUTH_USER", c.User != "")
+	without(authOAuth2, "EXPORT_OAUTH2_TOKEN_URL", c.OAuth2TokenURL != "")
+	without(authOAuth2, "EXPORT_OAUTH2_CLIENT_ID", c.OAuth2ClientID != "")
+	without(authOAuth2, "EXPORT_OAUTH2_SCOPES", len(c.OAuth2Scopes) > 0)
+	without(authOAuth2, "EXPORT_OAUTH2_PARAMS", len(c.OAuth2Params) > 0)
 	if c.TLSCert != "" || c.TLSKey != "" {
 		_, err := tls.X509KeyPair([]byte(c.TLSCert), []byte(c.TLSKey.Reveal()))
 		p.Check(err == nil, "EXPORT_TLS_CERT", "and EXPORT_TLS_KEY are not a PEM key pair (%v); for files set EXPORT_TLS_CERT_FILE=/etc/exportbridge/client.pem, EXPORT_TLS_KEY_FILE=/etc/exportbridge/client.key", err)

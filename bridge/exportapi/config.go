@@ -88,16 +88,9 @@ func (c *Config) Validate() error {
 		p.Add(err)
 	}
 	c.checkPages(&p)
-	c.checkNames(&p)
 	c.ItemMapping.check(&p)
 	c.checkRequests(&p)
 	return p.Err()
-}
-
-// checkNames checks the configurable names of parameters and headers.
-func (c *Config) checkNames(p *bridge.Problems) {
-	p.Check(c.CursorParam != "", "EXPORT_CURSOR_PARAM", "is empty, for example cursor")
-	p.Check(c.PageSizeParam != "", "EXPORT_PAGE_SIZE_PARAM", "is empty, for example pageSize")
 }
 
 func (c *Config) keyPointer() string {

@@ -255,6 +255,7 @@ func TestDecodeDisagrees(t *testing.T) {
 		Auth: Auth{APIKey: "k3y", Scheme: authKey, KeyHeader: "K"},
 		URL:  "http://127.0.0.1:1", Resource: "events", PageSize: 1, Timeout: 1, MaxResponse: 1,
 		ItemsField: "items", CursorField: "nextCursor", CursorParam: "cursor", PageSizeParam: "pageSize",
+		RequestMapping: DefaultConfig().RequestMapping,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -221,7 +221,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "if the API has moved there, set EXPORT_URL to the new address"
 	case code < 300:
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
-	case at.Cursor != "" && slices.Contains(e.cfg.cursorStatuses(), f.Code):
+	case at.Cursor != "" && slices.Contains(e.cfg.CursorStatuses, f.Code):
 		f.Class, f.Reason, f.Advice = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
 		if e.cfg.Path != "" && len(e.cfg.beside(at)) > 0 {
 			f.Advice = bridge.HintCursorBeside

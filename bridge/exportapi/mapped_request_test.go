@@ -75,7 +75,8 @@ func TestMappedRequests(t *testing.T) {
 		"cursor alone, POST, first":  {vars: alone("EXPORT_METHOD", "POST"), at: window, body: `{"a":"1","from":1700000000001,"to":1700000001002,"n":7}`},
 		"cursor alone, POST, digits": {vars: alone("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890}`},
 
-		"POST, no type named": {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events"), body: `{"n":7}`},
+		"a start named events": {vars: with("EXPORT_RESOURCE", "events", "EXPORT_START_PARAM", "events"), at: window, query: "events=1700000000001&n=7&to=1700000001002"},
+		"POST, no type named":  {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events"), body: `{"n":7}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -66,6 +66,7 @@ func (c *Config) checkPages(p *bridge.Problems) {
 	p.Check(c.ItemsField != "", itemsSetting, "is empty, for example items")
 	p.Check(c.CursorField != "" || in == inLink, cursorSetting, "is empty, for example nextCursor")
 	p.Check(slices.Contains([]string{inBody, inHeader, inLastItem, inNextURL, inLink}, in), inSetting, "%q is not one of: body, header, last-item, next-url, link", in)
+	p.Check(c.MoreField != "!", moreSetting, "\"!\" names no member, for example !done")
 	switch in {
 	case inHeader:
 		p.Check(isToken(c.CursorField) && c.CursorField != defaultCursorField, cursorSetting, "%q is not the name of a header, for example X-Next-Cursor", c.CursorField)

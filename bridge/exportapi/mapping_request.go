@@ -1,7 +1,6 @@
 package exportapi
 
 import (
-	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -14,8 +13,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/itemtime"
 )
 
-// RequestMapping selects how the API is asked. The zero value is that of
-// DefaultConfig.
+// RequestMapping selects how the API is asked.
 type RequestMapping struct {
 	Method         string        `env:"EXPORT_METHOD" stream:"yes" values:"GET,POST" desc:"method of requests; POST sends the parameters as a JSON object"`
 	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event"`
@@ -26,7 +24,7 @@ type RequestMapping struct {
 	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma" example:"include=actor,tenant=acme"`
 	Headers        bridge.Secret `env:"EXPORT_HEADERS" secret:"yes" stream:"yes" desc:"static headers of each request, as Name: value, one per line" example:"Accept: application/vnd.example+json"`
 	CursorAlone    bool          `env:"EXPORT_CURSOR_ALONE" stream:"yes" desc:"a request with a cursor has nothing beside it: no start, end, page size, EXPORT_EVENTS or EXPORT_PARAMS; the cursor carries them"`
-	CursorStatuses []string      `env:"EXPORT_CURSOR_STATUSES" stream:"yes" desc:"HTTP statuses that reject the cursor, where one was sent"`
+	CursorStatuses []string      `env:"EXPORT_CURSOR_STATUSES" stream:"yes" desc:"HTTP statuses that reject the cursor, where one was sent; empty for the default"`
 }
 
 const (
@@ -47,17 +45,10 @@ func defaultRequests() RequestMapping {
 }
 
 func (m *RequestMapping) posts() bool                 { return m.Method == http.MethodPost }
-func (m *RequestMapping) startParam() string          { return cmp.Or(m.StartParam, "start") }
-func (m *RequestMapping) endParam() string            { return cmp.Or(m.EndParam, "end") }
 func (m *RequestMapping) timeFormat() itemtime.Format { return timeFormats[m.TimeFormat] }
-func (m *RequestMapping) maxPageSize() int            { return cmp.Or(m.MaxPageSize, maxPageSize) }
 
-func (m *RequestMapping) cursorStatuses() []string {
-	if len(m.CursorStatuses) == 0 {
-		return defaultRequests().CursorStatuses
-	}
-	return m.CursorStatuses
-}
+// namesEvents reports whether requests have the parameter of the event types.
+func (c *Config) namesEvents() bool { return c.Resource == "events" && len(c.Events) > 0 }
 
 // Bounded returns why the export has no bounded windows, or nil.
 func (c *Config) Bounded() error {
@@ -72,9 +63,9 @@ func (c *Config) refuse(at bridge.Position) error {
 	switch {
 	case at.Cursor != "" && !at.Window:
 		return nil
-	case at.End != 0 && c.endParam() == noParam:
+	case at.End != 0 && c.EndParam == noParam:
 		return errors.New("the API has no parameter for an end (EXPORT_END_PARAM=none), so a bounded range cannot be read")
-	case at.Start != 0 && c.startParam() == noParam:
+	case at.Start != 0 && c.StartParam == noParam:
 		return errors.New("the API has no parameter for a start (EXPORT_START_PARAM=none), so the export begins at the earliest event only")
 	case at.Window && c.widens() && c.over(presets[c.Resource].pointers).timeOptional:
 		return errors.New("the API returns events at the bounds of a range twice (EXPORT_END_INCLUSIVE, EXPORT_TIME_FORMAT=s), and they may have no time to tell (EXPORT_ITEM_TIME), so a bounded range cannot be read")
@@ -94,14 +85,14 @@ func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 		return nil
 	}
 	if at.Start != 0 {
-		bounds = append(bounds, param{m.startParam(), m.formatTime(at.Start)})
+		bounds = append(bounds, param{m.StartParam, m.formatTime(at.Start)})
 	}
 	if at.End != 0 {
 		end := at.End
 		if m.timeFormat() == itemtime.Seconds {
 			end += 999
 		}
-		bounds = append(bounds, param{m.endParam(), m.formatTime(end)})
+		bounds = append(bounds, param{m.EndParam, m.formatTime(end)})
 	}
 	return bounds
 }
@@ -122,7 +113,7 @@ func (c *Config) beside(at bridge.Position) (settings []string) {
 	add(len(bounds) > 0 && at.End != 0, "EXPORT_END_PARAM")
 	add(len(bounds) > 0, "EXPORT_TIME_FORMAT")
 	add(c.PageSizeParam != noParam, "EXPORT_PAGE_SIZE", "EXPORT_PAGE_SIZE_PARAM")
-	add(c.Resource == "events" && len(c.Events) > 0, "EXPORT_EVENTS")
+	add(c.namesEvents(), "EXPORT_EVENTS")
 	return settings
 }
 
@@ -144,10 +135,10 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 	p.Check(c.Method == "" || c.Method == http.MethodGet || c.posts(), "EXPORT_METHOD", "%q is not one of: GET, POST", c.Method)
 	_, known := timeFormats[c.TimeFormat]
 	p.Check(known && c.TimeFormat != none, "EXPORT_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339", c.TimeFormat)
-	most := c.maxPageSize()
+	most := c.MaxPageSize
 	p.Check(most >= 1 && most <= maxItems, "EXPORT_MAX_PAGE_SIZE", "%d is not within 1 to %d, for example 1000", most, maxItems)
 	p.Check(c.PageSize >= 1 && c.PageSize <= most, "EXPORT_PAGE_SIZE", "%d is not within 1 to %d (EXPORT_MAX_PAGE_SIZE), for example %d", c.PageSize, most, most)
-	for _, text := range c.cursorStatuses() {
+	for _, text := range c.CursorStatuses {
 		status, err := strconv.Atoi(text)
 		own := slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests}, status)
 		p.Check(err == nil && status >= 400 && status < 500 && !own, "EXPORT_CURSOR_STATUSES",
@@ -161,11 +152,15 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 // checkParams checks the names of all parameters: none may occur twice.
 func (c *Config) checkParams(p *bridge.Problems) {
 	type named struct{ setting, name, example string }
-	seen := map[string]string{paramEvents: "EXPORT_EVENTS"}
+	seen := make(map[string]string)
+	if c.namesEvents() {
+		seen[paramEvents] = "EXPORT_EVENTS"
+	}
 	for _, param := range []named{
-		{"EXPORT_START_PARAM", c.startParam(), "start"}, {"EXPORT_END_PARAM", c.endParam(), "end"}, {"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
+		{"EXPORT_START_PARAM", c.StartParam, "start"}, {"EXPORT_END_PARAM", c.EndParam, "end"}, {"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
 		{"EXPORT_PAGE_SIZE_PARAM", c.PageSizeParam, "pageSize"}, {"EXPORT_KEY_QUERY", c.KeyQuery, "api_key"},
 	} {
+		p.Check(param.name != "" || param.setting == "EXPORT_KEY_QUERY", param.setting, "is empty, for example %s", param.example)
 		if param.name == "" || param.name == noParam {
 			continue
 		}

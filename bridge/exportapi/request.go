@@ -127,7 +127,7 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 	if r.cfg.PageSizeParam != noParam {
 		query.Set(r.cfg.PageSizeParam, strconv.Itoa(size))
 	}
-	if r.cfg.Resource == "events" {
+	if r.cfg.namesEvents() {
 		query[paramEvents] = r.cfg.Events
 	}
 	maps.Copy(query, r.params)
@@ -150,7 +150,7 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	if r.cfg.PageSizeParam != noParam {
 		body[r.cfg.PageSizeParam] = size
 	}
-	if r.cfg.Resource == "events" && len(r.cfg.Events) > 0 {
+	if r.cfg.namesEvents() {
 		body[paramEvents] = r.cfg.Events
 	}
 	for name, values := range r.params {
