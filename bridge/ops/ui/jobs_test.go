@@ -36,7 +36,7 @@ func TestBackfill(t *testing.T) {
 	p.sees("#job-problem", "The stream publishes this range.")
 	p.click("#job-problem button")
 	p.sees("#job-rows", "the earliest event – 2026-02-01")
-	for _, text := range []string{"8, 2 at a time", "at most 5 per second", "restored by the vendor", "the range ends before"} {
+	for _, text := range []string{"8, 2 at a time", "unknown until it runs", "at most 5 per second", "restored by the vendor", "the range ends before"} {
 		p.sees("#job-rows", text)
 	}
 	if !read[bool](p, `document.getElementById('job-submit').disabled`) {
