@@ -97,7 +97,8 @@ func TestSampleBomb(t *testing.T) {
 	c := serve(t, bomb(t, body), nil)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	items, err := c.Sample(t.Context(), 0, 10)
+	sample, err := c.Sample(t.Context(), bridge.Position{}, 10)
+	items := sample.Items
 	runtime.ReadMemStats(&after)
 	if err != nil || len(items) != 2 || items[0].Why != "it has no plausible time at /timestamp" || !strings.Contains(items[1].Remedy, "EXPORT_ITEM_TIME") {
 		t.Errorf("%+v, %v", items, err)

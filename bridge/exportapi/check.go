@@ -2,7 +2,9 @@ package exportapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"exportbridge/bridge"
@@ -76,6 +78,15 @@ func (c *Client) Check(ctx context.Context) (Findings, error) {
 // SampleSize is how many items tell enough of how an export is read.
 const SampleSize = 100
 
+// Sample is how the items of one page are read.
+type Sample struct {
+	Items []SampledItem
+	// Next is the cursor of the next page, as in bridge.Page.
+	Next string
+	// EndsFull is set if the page is full and names no next one.
+	EndsFull bool
+}
+
 // SampledItem is how one item is read. Its texts are copies, empty where the
 // item has none.
 type SampledItem struct {
@@ -86,29 +97,43 @@ type SampledItem struct {
 	// Why says what is wrong with the item, or looks wrong if it has no
 	// Defect, and Remedy which setting to set. Both are empty if nothing is.
 	Why, Remedy string
-	// EndsFull is set if the page is full and names no next one.
-	EndsFull bool
+
+	digest [sha256.Size]byte // of its bytes
 }
 
-// Sample requests at most size items from start, in milliseconds since the
-// epoch, as one page, and decodes them. It returns the errors of Fetch and
-// Decode, and changes nothing.
-func (c *Client) Sample(ctx context.Context, start int64, size int) ([]SampledItem, error) {
-	page, _, err := c.fetch(ctx, bridge.Position{Start: start}, min(size, c.cfg.PageSize))
+// Sample requests one page of at most size items, or of Config.PageSize if that
+// is less, and decodes them. It returns the errors of Fetch and Decode, and
+// changes nothing.
+func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Sample, error) {
+	size = min(size, c.cfg.PageSize)
+	page, _, err := c.fetch(ctx, at, size)
 	if err != nil {
-		return nil, fmt.Errorf("read the first items: %w", err)
+		return Sample{}, fmt.Errorf("read items: %w", err)
 	}
 	defer page.Release()
 	if err := c.Decode(page); err != nil {
-		return nil, fmt.Errorf("read the first items: %w", err)
+		return Sample{}, fmt.Errorf("read items: %w", err)
 	}
-	items := make([]SampledItem, 0, min(size, len(page.Events)))
-	for i := range page.Events[:cap(items)] {
+	s := Sample{Next: page.Next, EndsFull: page.Next == "" && c.cfg.MoreField == "" && page.Items >= size}
+	for i := range page.Events[:min(size, len(page.Events))] {
 		e := &page.Events[i]
-		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Key: string(e.Key), Time: e.Time, Defect: e.Defect}
-		item.EndsFull = page.Next == "" && c.cfg.MoreField == "" && page.Items >= min(size, c.cfg.PageSize)
+		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Key: string(e.Key), Time: e.Time, Defect: e.Defect, digest: sha256.Sum256(e.Raw)}
 		item.Why, item.Remedy = c.diagnose(e)
-		items = append(items, item)
+		s.Items = append(s.Items, item)
 	}
-	return items, nil
+	return s, nil
+}
+
+// Repeats reports whether the page has the items of the one before again, and
+// maybe more if more were asked for: the API ignores the cursor. One item may
+// be both the last of a page and the first of the next one, and items without
+// ids may be equal by chance.
+func (s *Sample) Repeats(before *Sample) bool {
+	n := len(before.Items)
+	if n == 0 || n > len(s.Items) || n == 1 && len(s.Items) > 1 {
+		return false
+	}
+	first, last := &before.Items[0], &before.Items[n-1]
+	return (first.ID != "" || first.digest != last.digest) &&
+		slices.EqualFunc(s.Items[:n], before.Items, func(a, b SampledItem) bool { return a.digest == b.digest })
 }

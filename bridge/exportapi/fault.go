@@ -223,7 +223,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
 	case at.Cursor != "" && slices.Contains(e.cfg.CursorStatuses, f.Code):
 		f.Class, f.Reason, f.Advice = bridge.BadCursor, bridge.ReasonCursor, bridge.HintCursorRefused
-		if e.cfg.Path != "" && len(e.cfg.beside(at)) > 0 {
+		if e.cfg.Path != "" && !e.cfg.CursorAlone && !e.cfg.leads() && (len(e.cfg.beside(at)) > 0 || e.cfg.Params != "") {
 			f.Advice = bridge.HintCursorBeside
 		}
 	default:

@@ -511,8 +511,12 @@ func TestCheckSamplesWithinLimits(t *testing.T) {
 // wrong setting.
 func TestCheckEndOfFullPage(t *testing.T) {
 	t.Parallel()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Has("cursor") {
+			_, _ = io.WriteString(w, `{"items":[],"more":false}`)
+			return
+		}
 		_, _ = io.WriteString(w, `{"items":[{"eventId":"1","timestamp":1700000000000},{"eventId":"2","timestamp":1700000000000}],"next_cursor":"MORE","more":false}`)
 	}))
 	t.Cleanup(api.Close)

@@ -47,6 +47,8 @@ type finding struct {
 	Hint string `json:"hint,omitempty"`
 	// Items are shown below it, if any.
 	Items *[]sampledItem `json:"items,omitempty"`
+
+	rejected bool // it is about a rejected cursor
 }
 
 // checkSection is one part of the check. find is called once.
@@ -69,7 +71,8 @@ Redis persistence, and which process owns each stream; and that each stream's
 checkpoint belongs to the settings. The command writes one key to Redis and
 removes it again.
 
-The first 100 items from EXPORT_START on are read as the bridge would read them.
+The first 100 items from EXPORT_START on are read as the bridge would read them,
+and the page that follows by its cursor, of EXPORT_PAGE_SIZE items.
 --sample N reads N and shows them: id, time, type, key and topic, in clear text.
 
 The exit code is 3 if the bridge cannot run, or if an item is unreadable.`,

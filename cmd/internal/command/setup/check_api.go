@@ -22,8 +22,8 @@ const (
 	certificateWarning = 14 * 24 * time.Hour
 )
 
-// checkAPI asks the export API for one page from now on, and for the first items
-// of the export, of which it shows so many.
+// checkAPI asks the export API for one page from now on, for the first items of
+// the export, of which it shows so many, and for the page that follows.
 func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	client, err := exportapi.New(st.Export)
 	if err != nil {
@@ -54,7 +54,7 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 	if st.Engine.Origin.Start != 0 {
 		found = append(found, finding{Level: levelInfo, Text: "EXPORT_START has no effect on a stream that has begun"})
 	}
-	return append(found, lookedAt(ctx, client, st, show)...)
+	return append(found, (&sampler{client: client, st: st, show: show}).look(ctx)...)
 }
 
 // endOf says how a page marks the end of the results.
@@ -68,77 +68,6 @@ func endOf(contract bridge.Contract, export *exportapi.Config) string {
 		return "an empty page"
 	}
 	return "an empty cursor"
-}
-
-// patience is the longest that a check waits for a turn of EXPORT_RATE_LIMIT
-// unless it is asked for items.
-const patience = 5 * time.Second
-
-// lookedAt judges how the first items of the export are read, and says so where
-// the rate limit lets nobody look. Where there are none, there is nothing to
-// say unless it is asked for.
-func lookedAt(ctx context.Context, client *exportapi.Client, st *config.Stream, show int) (found []finding) {
-	size, longest := exportapi.SampleSize, min(patience, left(ctx))
-	if show > 0 {
-		size, longest = show, left(ctx)
-	}
-	if rate, err := st.Export.Rate(); err != nil || rate > 0 && rate*longest.Seconds() < 1 {
-		return []finding{{
-			Level: levelInfo, Text: fmt.Sprintf("no items sampled: EXPORT_RATE_LIMIT=%s allows no second request within %s", st.Export.RateLimit, longest.Round(time.Second)),
-			Hint: "look at items with --sample 5 --timeout 1m",
-		}}
-	}
-	items, err := sample(ctx, client, st, size)
-	throttled, ok := errors.AsType[*bridge.Fault](err)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return []finding{{Level: levelWarn, Text: "the first items did not arrive in time", Hint: "raise --timeout"}}
-	case ok && throttled.Class == bridge.Throttled:
-		return []finding{{
-			Level: levelWarn, Text: fmt.Sprintf("no items sampled: the API asked to wait for %s", throttled.RetryAfter.Round(time.Second)),
-			Hint: "check again after that",
-		}}
-	case err != nil:
-		return []finding{failedRequest(err)}
-	case len(items) == 0 && show == 0:
-		return nil
-	case len(items) == 0:
-		return []finding{{Level: levelInfo, Text: "no items from " + st.Engine.Origin.StartText() + " on", Hint: "set an earlier EXPORT_START to see some"}}
-	}
-	f := judged(items, st)
-	if show > 0 {
-		f.Items = sampleOf(items, st)
-	}
-	found = append(found, f)
-	if items[0].EndsFull {
-		found = append(found, finding{
-			Level: levelWarn, Text: "the first page is full and names no next page",
-			Hint: "if more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is",
-		})
-	}
-	if f, ok := identities(items, st); ok {
-		found = append(found, f)
-	}
-	return found
-}
-
-// sample reads the first items. It waits once as long as the API asks for, if
-// there is time: the request before may have been the last of an allowance.
-func sample(ctx context.Context, client *exportapi.Client, st *config.Stream, size int) ([]exportapi.SampledItem, error) {
-	items, err := client.Sample(ctx, st.Engine.Origin.Start, size)
-	if f, ok := errors.AsType[*bridge.Fault](err); ok && f.Class == bridge.Throttled && f.RetryAfter < left(ctx) {
-		bridge.Sleep(ctx, f.RetryAfter)
-		return client.Sample(ctx, st.Engine.Origin.Start, size)
-	}
-	return items, err
-}
-
-// left is how much time a check has left.
-func left(ctx context.Context) time.Duration {
-	if end, ok := ctx.Deadline(); ok {
-		return time.Until(end)
-	}
-	return time.Hour
 }
 
 // judged says whether all sampled items can be read. One that cannot is a

@@ -1,0 +1,119 @@
+package command
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"exportbridge/cmd/internal/cli"
+)
+
+// pagedExport is an export of 300 items that takes the parameters pageSize, at
+// most 500, cursor and kind. What it does otherwise is said by its path.
+func pagedExport(t *testing.T) (url string) {
+	t.Helper()
+	const all = 300
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query, path := r.URL.Query(), r.URL.Path
+		from, _ := strconv.Atoi(query.Get("cursor"))
+		size, err := strconv.Atoi(query.Get("pageSize"))
+		if err != nil {
+			size = 50
+		}
+		switch {
+		case path == "/silent" && from > 0:
+			<-r.Context().Done()
+			return
+		case path == "/held" && from > 0:
+			w.Header().Set("Retry-After", "300")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		case path == "/alone" && from > 0 && len(query) > 1, size > 500:
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		end := min(from+size, all)
+		if query.Get("start") != "" {
+			from, end = all, all // from now on
+		}
+		items, next := []string{}, "null"
+		for i := from; i < end; i++ {
+			when := 1790000000000 + 1000*i
+			if path == "/backwards" {
+				if when = 1790000000000 - 1000*i; i%10 == 7 {
+					when -= 1500 // after the next one
+				}
+			}
+			items = append(items, fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, when))
+		}
+		if end < all {
+			next = strconv.Quote(strconv.Itoa(end))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":%s}`, strings.Join(items, ","), next)
+	}))
+	t.Cleanup(api.Close)
+	return api.URL
+}
+
+// TestCheckFollowsTheCursor: check asks for the page that the first one's cursor
+// names, as the bridge would, and says what keeps it from it.
+func TestCheckFollowsTheCursor(t *testing.T) {
+	t.Parallel()
+	const taken = `ok   second page read by the first one's cursor, 200 items$`
+	api := pagedExport(t)
+	for name, test := range map[string]struct {
+		path string
+		env  map[string]string
+		args []string
+		code int
+		want []string
+	}{
+		"taken":         {path: "/", want: []string{`ok   key accepted, .*500 per page`, `ok   100 items sampled`, taken, ` 0 warnings, 0 failures`}},
+		"no next page":  {path: "/", args: []string{"--sample", "301"}, want: []string{`ok   300 items sampled`, `ok, 0 warnings, 0 failures`}},
+		"alone, beside": {path: "/alone", code: cli.ExitCheck, want: []string{`FAIL .*page at cursor .*400 Bad Request`, `Try: set EXPORT_CURSOR_ALONE=true .*EXPORT_CURSOR_PARAM.*EXPORT_PAGE_SIZE`, `, 1 failure$`}},
+		"alone, beside EXPORT_PARAMS": {
+			path: "/alone", env: map[string]string{"EXPORT_PARAMS": "kind=a", "EXPORT_PAGE_SIZE_PARAM": "none"}, code: cli.ExitCheck,
+			want: []string{`FAIL .*page at cursor .*400 Bad Request`, `Try: set EXPORT_CURSOR_ALONE=true `, `, 1 failure$`},
+		},
+		"alone": {path: "/alone", env: map[string]string{"EXPORT_CURSOR_ALONE": "true"}, want: []string{`ok   second page read by the first one's cursor, 50 items$`}},
+		"ignored": {
+			path: "/", env: map[string]string{"EXPORT_CURSOR_PARAM": "after"}, code: cli.ExitCheck,
+			want: []string{`FAIL the second page has the same items as the first one$`, `Try: check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API ignores`, `, 1 failure$`},
+		},
+		"ignored, pages of one size": {
+			path: "/", env: map[string]string{"EXPORT_CURSOR_PARAM": "after", "EXPORT_PAGE_SIZE": "1"}, code: cli.ExitCheck,
+			want: []string{`FAIL the second page has the same items as the first one$`},
+		},
+		"a page too large": {
+			path: "/", env: map[string]string{"EXPORT_PAGE_SIZE": "501"}, code: cli.ExitCheck,
+			want: []string{`FAIL .*page at cursor .*400 Bad Request`, `Try: .*EXPORT_PAGE_SIZE=501`},
+		},
+		"a page too large, the only one": {
+			path: "/", env: map[string]string{"EXPORT_PAGE_SIZE": "501"}, args: []string{"--sample", "301"}, code: cli.ExitCheck,
+			want: []string{`ok   300 items sampled`, `FAIL .*first page .*400 Bad Request`, `Try: .*EXPORT_PAGE_SIZE`},
+		},
+		"backwards":     {path: "/backwards", args: []string{"--sample", "2"}, code: cli.ExitCheck, want: []string{`ok   2 items sampled`, `FAIL .*listed newest first`, `Try: ask the API for ascending order`}},
+		"in time":       {path: "/silent", args: []string{"--timeout", "1s"}, want: []string{`ok   100 items sampled`, `warn the second page did not arrive in time$`, `Try: raise --timeout`}},
+		"within limits": {path: "/held", want: []string{`warn no second page sampled: the API asked to wait for 5m0s`, ` 0 failures`}},
+		"a slow rate": {
+			path: "/", env: map[string]string{"EXPORT_RATE_LIMIT": "20/m"}, args: []string{"--sample", "5", "--timeout", "5500ms"},
+			want: []string{`ok   5 items sampled`, `info no second page sampled: EXPORT_RATE_LIMIT=20/m allows no other request within \d`, ` 0 failures`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := map[string]string{"EXPORT_URL": api, "EXPORT_PATH": test.path, "EXPORT_API_KEY": secretKey, "EXPORT_PAGE_SIZE": "500"}
+			maps.Copy(env, test.env)
+			got := runProgram(t, env, append([]string{"check", "--only", "api"}, test.args...)...)
+			wantLines(t, got.stdout, test.want)
+			if got.code != test.code {
+				t.Errorf("exit code %d, want %d: %s", got.code, test.code, got.stderr)
+			}
+		})
+	}
+}
