@@ -456,7 +456,7 @@ func (r *oracleItem) fill(e *bridge.Event) {
 	e.Key, _ = r.values[r.key].text()
 	for _, s := range r.times {
 		raw := jsontext.Value(r.values[s])
-		if len(raw) == 0 || raw.Kind() == 'n' {
+		if len(raw) == 0 || raw.Kind() == 'n' || string(raw) == `""` {
 			continue
 		}
 		var ok bool

@@ -388,7 +388,7 @@ func TestMappedEvents(t *testing.T) {
 			map[string]string{"EXPORT_ITEM_TIME": "/a,/b,/c"}, `{"a":null,"c":3,"b":"2"}`, event{absent, absent, absent, absent, 2, ""},
 		},
 		"though it cannot be read": {
-			map[string]string{"EXPORT_ITEM_TIME": "/a,/b"}, `{"a":"","b":2}`, event{absent, absent, absent, absent, 0, bridge.DefectTime},
+			map[string]string{"EXPORT_ITEM_TIME": "/a,/b"}, `{"a":"soon","b":2}`, event{absent, absent, absent, absent, 0, bridge.DefectTime},
 		},
 		"no time among them": {
 			map[string]string{"EXPORT_ITEM_TIME": "/a,/b"}, `{"timestamp":1}`, event{absent, absent, absent, absent, 0, bridge.DefectTime},
