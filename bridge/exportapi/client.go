@@ -18,7 +18,6 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
-	"exportbridge/bridge/exportapi/internal/itemtime"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/memory"
 	"exportbridge/bridge/exportapi/internal/timeline"
@@ -203,8 +202,9 @@ func (c *Client) split(p *bridge.Page) error {
 	if fault == nil && c.order.Backwards(p) {
 		fault = orderFault()
 	}
-	if fault == nil && p.At.Window && c.cfg.widens() {
-		fault = boundsFault(timeline.Trim(p, c.cfg.timeFormat() == itemtime.Seconds))
+	if fault == nil && c.cfg.widens() {
+		from, to := c.cfg.asked(p.At)
+		fault = boundsFault(timeline.Trim(p, from, to))
 	}
 	if fault != nil {
 		p.Events, p.Items = p.Events[:0], 0

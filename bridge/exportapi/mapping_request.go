@@ -19,7 +19,7 @@ type RequestMapping struct {
 	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event"`
 	EndParam       string        `env:"EXPORT_END_PARAM" stream:"yes" desc:"parameter of the end; none if the API has none: then no backfill, replay, verify or EXPORT_END"`
 	TimeFormat     string        `env:"EXPORT_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339" desc:"format of start and end"`
-	EndInclusive   bool          `env:"EXPORT_END_INCLUSIVE" stream:"yes" desc:"the API includes items at the end itself; items at or after the end of a window, by their own time, are dropped from it"`
+	EndInclusive   bool          `env:"EXPORT_END_INCLUSIVE" stream:"yes" desc:"the API includes items at the end itself; items whose own time is the end of a window are dropped from it"`
 	MaxPageSize    int           `env:"EXPORT_MAX_PAGE_SIZE" stream:"yes" desc:"largest page size of the API, up to 10000"`
 	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma" example:"include=actor,tenant=acme"`
 	Headers        bridge.Secret `env:"EXPORT_HEADERS" secret:"yes" stream:"yes" desc:"static headers of each request, as Name: value, one per line" example:"Accept: application/vnd.example+json"`
@@ -78,8 +78,23 @@ func (m *RequestMapping) widens() bool {
 	return m.EndInclusive || m.timeFormat() == itemtime.Seconds
 }
 
+// asked returns the range that a request for the position asks for, as the API
+// understands it: start inclusive, end exclusive.
+func (m *RequestMapping) asked(at bridge.Position) (from, to int64) {
+	from, to = at.Start, at.End
+	unit := int64(1)
+	if m.timeFormat() == itemtime.Seconds {
+		unit = 1000
+		from, to = from/unit*unit, (to+unit-1)/unit*unit
+	}
+	if m.EndInclusive {
+		to += unit
+	}
+	return from, to
+}
+
 // bounds returns the parameters of the position's bounds. In whole seconds they
-// are widened: timeline.Trim drops what is outside.
+// are widened: timeline.Trim drops what was asked for too much.
 func (m *RequestMapping) bounds(at bridge.Position) (bounds []param) {
 	if at.Cursor != "" && !at.Window {
 		return nil

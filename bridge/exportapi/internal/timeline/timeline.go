@@ -20,31 +20,37 @@ const (
 	after
 )
 
-// Trim drops the events outside of the page's window, where the API returns
-// such: neighbouring windows would publish them twice. They are at the end or
-// after it, and with early also before the start.
+// Trim drops the events that the API returns only because it was asked for more
+// than the page's position: from from on and before the start, or at the end
+// and before to. Neighbouring windows would publish them twice. Others outside
+// of the window stay: the API has put them there by another time than their own,
+// and returns them nowhere else.
 //
 // An event without a time is where its neighbours on the page are. If they are
-// on different sides, or it is the last one, Trim returns an error, and the
-// events are invalid: kept, it could be published twice, dropped, never.
-func Trim(p *bridge.Page, early bool) error {
+// on different sides of a window's bound, or it is the last one, Trim returns an
+// error, and the events are invalid: kept, it could be published twice, dropped,
+// never. Where there is no window it stays.
+func Trim(p *bridge.Page, from, to int64) error {
 	sideOf := func(e *bridge.Event) side {
 		switch {
-		case e.Time >= p.At.End:
+		case p.At.Window && e.Time >= p.At.End && e.Time < to:
 			return after
-		case early && p.At.Start != 0 && e.Time < p.At.Start:
+		case p.At.Start != 0 && e.Time < p.At.Start && e.Time >= from:
 			return before
 		}
 		return inside
 	}
 	kept, last := p.Events[:0], inside
-	if early && p.At.Start != 0 {
+	if p.At.Start > from {
 		last = unknown
 	}
 	var open *undated // waits for its neighbour
 	for i := range p.Events {
 		e := &p.Events[i]
 		switch {
+		case !dated(e) && !p.At.Window:
+			kept = append(kept, *e)
+			continue
 		case !dated(e) && open != nil:
 		case !dated(e):
 			open = &undated{e.Index}

@@ -1,0 +1,57 @@
+package exportapi_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// TestWindowByAnotherTime: an API may put events into a range by another time
+// than their own, for example that of their arrival. A window drops only those
+// that it has asked for too much.
+func TestWindowByAnotherTime(t *testing.T) {
+	t.Parallel()
+	const t0 = 1_700_000_000_000
+	times := []int64{-9000, 20, 400, 500, 10_000, 30_499, 30_500, 30_999, 31_000, 99_000}
+	items := ""
+	for i, at := range times {
+		if items != "" {
+			items += ","
+		}
+		items += fmt.Sprintf(`{"eventId":"e%d","timestamp":%d}`, i, t0+at)
+	}
+	page := `{"items":[` + items + `],"nextCursor":""}`
+	for _, tc := range []struct {
+		inclusive, format string
+		at                bridge.Position
+		drops             []int64
+	}{
+		{"false", "ms", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true}, nil},
+		{"true", "ms", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true}, []int64{30_500}},
+		{"false", "s", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true}, []int64{20, 400, 30_500, 30_999}},
+		{"true", "s", bridge.Position{Start: t0 + 500, End: t0 + 30_500, Window: true}, []int64{20, 400, 30_500, 30_999, 31_000}},
+		{"false", "s", bridge.Position{Start: t0 + 500}, []int64{20, 400}}, // a stream, beside a backfill of what was before it
+		{"true", "ms", bridge.Position{Start: t0 + 500}, nil},
+		{"false", "s", bridge.Position{}, nil},
+	} {
+		c := serve(t, answer(page), map[string]string{"EXPORT_END_INCLUSIVE": tc.inclusive, "EXPORT_TIME_FORMAT": tc.format})
+		p, err := fetchAll(t, c, tc.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []int64
+		for i := range p.Events {
+			got = append(got, p.Events[i].Time-t0)
+		}
+		for _, at := range times {
+			if !slices.Contains(tc.drops, at) {
+				want = append(want, at)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("inclusive %s, %s, %+v: got %v, want %v", tc.inclusive, tc.format, tc.at, got, want)
+		}
+	}
+}
