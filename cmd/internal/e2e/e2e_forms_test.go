@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -80,11 +81,12 @@ func (s *stage) simulateForm(name string) {
 		return printed["EXPORT_API_KEY"] != "" || printed["EXPORT_AUTH"] == "none"
 	})
 	delete(s.settings, "EXPORT_API_KEY")
-	known, service := config.Profile(name)
-	for key, value := range printed {
-		// A profile comments out what it sets by itself.
-		if !service || !strings.Contains(known, "#"+key+"=") || key == "EXPORT_PARAMS" {
-			s.settings[key] = value
+	profile, service := config.Profile(name)
+	maps.Copy(s.settings, printed)
+	for line := range strings.Lines(profile) {
+		key, _, _ := strings.Cut(strings.TrimPrefix(line, "#"), "=")
+		if !strings.Contains(line, "# to be set") && key != "EXPORT_PARAMS" && key != "EXPORT_URL" {
+			delete(s.settings, key) // as the profile has it
 		}
 	}
 	if service {
