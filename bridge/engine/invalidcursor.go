@@ -54,6 +54,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 		next = before
 		// Dropped events do not count. Pages is the entry's: the history is
 		// searched by it.
+		next.Origin.Events, next.Origin.ItemID, next.Source = f.at.cp.Origin.Events, f.at.cp.Origin.ItemID, f.at.cp.Source
 		next.Events, next.LastEventTime, next.AdvanceTime = f.at.cp.Events, f.at.cp.LastEventTime, f.at.cp.AdvanceTime
 		next.Overlap = &bridge.Overlap{From: f.at.overlapStart(min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
 	case invalidTime:

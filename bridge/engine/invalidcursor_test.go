@@ -314,3 +314,29 @@ func TestDetourRemembersTheRequestBefore(t *testing.T) {
 		}
 	})
 }
+
+// What an operator has accepted since the earlier cursor stays accepted.
+func TestRefusedCursorKeepsTheOrigin(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(95)
+		r.start()
+		r.after(5 * time.Second)
+		_ = r.end()
+		r.cfg.Origin.Events = []string{"orderPlaced"}
+		r.startRecovering("previous")
+		r.after(time.Second)
+		c := r.store.Checkpoint()
+		r.command("accept", bridge.Target{Cursor: c.Cursor, Tail: c.Tail})
+		before := r.store.Checkpoint()
+		r.expire(before.Cursor, func(at bridge.Position) bool { return at.Cursor != "" && at.Cursor != before.Cursor })
+		r.after(5 * time.Minute)
+		_ = r.end()
+		r.startRecovering("previous")
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		if c := r.store.Checkpoint(); c.Epoch < 2 {
+			t.Errorf("epoch %d: the cursor was not left", c.Epoch)
+		}
+	})
+}
