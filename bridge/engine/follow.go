@@ -259,7 +259,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		return nil // next will see that the run is to stop
 	}
 	fault := bridge.FaultOf(err)
-	if f.schedule.probing() {
+	if f.schedule.probing() && !fault.Unsent {
 		// Not even a request without a cursor works: the API is down, and
 		// the cursor is not to blame.
 		f.schedule.suspect = nil

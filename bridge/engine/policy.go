@@ -58,6 +58,9 @@ func (r *retries) reset() { r.n = 0 }
 
 // after counts one more failure and says what follows.
 func (r *retries) after(f *bridge.Fault) verdict {
+	if f.Unsent && f.Class == bridge.Throttled { // nothing was asked, so nothing is known
+		return verdict{wait: f.RetryAfter + rand.N(f.RetryAfter/10+time.Millisecond)}
+	}
 	if f.Class != r.class || f.Reason != r.reason {
 		r.n = 0
 	}

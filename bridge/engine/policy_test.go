@@ -47,6 +47,21 @@ func TestRetryRules(t *testing.T) {
 	}
 }
 
+// A request that was held back says nothing of what the earlier ones met.
+func TestHeldRequestsKeepTheTries(t *testing.T) {
+	t.Parallel()
+	r := retries{max: 30 * time.Second}
+	held := &bridge.Fault{Class: bridge.Throttled, Unsent: true, RetryAfter: time.Minute}
+	for i, crossCheck := range []bool{false, false, true} {
+		if v := r.after(&bridge.Fault{Class: bridge.BadCursor}); v.crossCheck != crossCheck {
+			t.Errorf("try %d: %+v", i+1, v)
+		}
+		if v := r.after(held); v.wait < held.RetryAfter || v.blocked || v.crossCheck {
+			t.Errorf("held: %+v", v)
+		}
+	}
+}
+
 func TestRetriesOfAnotherKindStartAnew(t *testing.T) {
 	t.Parallel()
 	r := retries{max: time.Minute}
