@@ -68,10 +68,10 @@ func (s *sources) mayHave(r *kgo.Record) bool {
 }
 
 // isOthers reports whether a record says that it is of another source. Where
-// one of both is unnamed that is unknown.
+// one of both is unnamed that is unknown; KAFKA_CE_SOURCE names the stream's.
 func (s *sources) isOthers(r *kgo.Record) bool {
 	of, _ := sourceOfRecord(r)
-	return s.described != s.unnamed && of != s.unnamed && !s.mayHave(r)
+	return (s.described != s.unnamed || s.current != s.unnamed) && of != s.unnamed && !s.mayHave(r)
 }
 
 func sourceOfRecord(r *kgo.Record) (source string, named bool) {

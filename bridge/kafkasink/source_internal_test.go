@@ -24,7 +24,7 @@ func TestSourcesOfRecords(t *testing.T) {
 		{"", bridge.SourceIdentity{}, ofShop, false, false}, {"", bridge.SourceIdentity{}, unnamed, true, false},
 		{set, shop, set, true, false}, {set, shop, ofShop, true, false}, {set, shop, ofWeb, false, true}, {set, shop, unnamed, false, false},
 		{set, web, ofShop, false, true}, {set, shop, "", true, false},
-		{set, bridge.SourceIdentity{}, set, true, false}, {set, bridge.SourceIdentity{}, unnamed, true, false}, {set, bridge.SourceIdentity{}, ofShop, false, false},
+		{set, bridge.SourceIdentity{}, set, true, false}, {set, bridge.SourceIdentity{}, unnamed, true, false}, {set, bridge.SourceIdentity{}, ofShop, false, true},
 	} {
 		r := new(kgo.Record)
 		if c.record != "" {
