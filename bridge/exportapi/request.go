@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +62,9 @@ func (r *requests) secrets() (values []string) {
 	}
 	return slices.DeleteFunc(values, func(value string) bool { return len(value) < shortCursor })
 }
+
+// secretHeader matches the names of headers that authenticate.
+var secretHeader = regexp.MustCompile(`(?i)auth|token|key|secret|cookie|session|password|signature`)
 
 // secretParts returns the value of a static header, and the parts of it that the
 // API may repeat alone, such as a token without its scheme. Shorter ones occur in
@@ -169,6 +173,9 @@ func (r *requests) prepare() {
 		r.cursors.Secrets = append(r.cursors.Secrets, nextlink.Secret{Name: "auth." + strconv.Itoa(i), Value: secret.Reveal()})
 	}
 	for _, h := range r.headers {
+		if !secretHeader.MatchString(h.name) { // a next URL may have its value by chance, which must not change with it
+			continue
+		}
 		for i, part := range secretParts(h.value) {
 			r.cursors.Secrets = append(r.cursors.Secrets, nextlink.Secret{Name: h.name + "." + strconv.Itoa(i), Value: part})
 		}

@@ -73,7 +73,10 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
 		if name, ok := strings.CutPrefix(segment, mark); ok {
-			value, _ := c.value("", name)
+			value, known := c.value("", name)
+			if !known {
+				return nil, errors.New("a part of its path is no longer set")
+			}
 			segments[i] = url.PathEscape(value)
 		}
 	}
