@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -92,15 +91,4 @@ func (v *visited) rollback() { v.pending = v.pending[:0] }
 func (v *visited) clear() {
 	clear(v.known)
 	v.ring, v.next, v.pending = v.ring[:0], 0, v.pending[:0]
-}
-
-// digestOf tells whether two pages in a row have the same items, as they do
-// where the API ignores the cursor; 0 says nothing. Items without ids may be
-// equal by chance: where those of one page are, it says nothing either.
-func digestOf(p *bridge.Page) uint64 {
-	n := len(p.Events)
-	if n == 0 || p.Events[0].ID == nil && bytes.Equal(p.Events[0].Raw, p.Events[n-1].Raw) {
-		return 0
-	}
-	return cursorDigest(string(p.Events[0].Raw)+string(p.Events[n/2].Raw)+string(p.Events[n-1].Raw)) ^ uint64(n)
 }

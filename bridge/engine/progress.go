@@ -112,7 +112,7 @@ func (at *progress) backTo(m mark) {
 // take moves head over one page: it checks that the page belongs to the
 // stream, trims it, and derives the position after it.
 func (at *progress) take(ctx context.Context, p *bridge.Page) error {
-	digest := digestOf(p)
+	digest := p.Digest()
 	if err := at.checkPage(p, digest); err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 // ids may be equal by chance.
 func (s *Sample) Repeats(before *Sample) bool {
 	n := len(before.Items)
-	if n == 0 || n > len(s.Items) || n == 1 && len(s.Items) > 1 {
+	if n == 0 || n > len(s.Items) || n == 1 && (len(s.Items) > 1 || s.Next == "" || s.Next == before.Next) {
 		return false
 	}
 	first, last := &before.Items[0], &before.Items[n-1]
