@@ -55,3 +55,21 @@ func TestWindowByAnotherTime(t *testing.T) {
 		}
 	}
 }
+
+// TestUndatedInside: an item without a readable time at the end of a page that is
+// far from the end of its window is inside.
+func TestUndatedInside(t *testing.T) {
+	t.Parallel()
+	const t0 = 1_700_000_000_000
+	page := fmt.Sprintf(`{"items":[{"eventId":"a","timestamp":%d},{"eventId":"b","timestamp":"soon"}],"nextCursor":"c"}`, t0+1000)
+	c := serve(t, answer(page), map[string]string{"EXPORT_END_INCLUSIVE": "true"})
+	for end, want := range map[int64]int{t0 + 3_600_000: 2, t0 + 30_000: 0} {
+		p, err := fetchAll(t, c, bridge.Position{Start: t0, End: end, Window: true})
+		if (err == nil) != (want > 0) {
+			t.Errorf("a window to %d: %v", end-t0, err)
+		}
+		if err == nil && len(p.Events) != want {
+			t.Errorf("a window to %d has %d events, want %d", end-t0, len(p.Events), want)
+		}
+	}
+}

@@ -20,6 +20,10 @@ const (
 	after
 )
 
+// nearEnd is how near to the end of a window, in milliseconds, the next event can
+// be outside of it.
+const nearEnd = 60_000
+
 // Trim drops the events that the API returns only because it was asked for more
 // than the page's position: from from on and before the start, or at the end
 // and before to. Neighbouring windows would publish them twice. Others outside
@@ -27,9 +31,10 @@ const (
 // and returns them nowhere else.
 //
 // An event without a time is where its neighbours on the page are. If they are
-// on different sides of a window's bound, or it is the last one, Trim returns an
-// error, and the events are invalid: kept, it could be published twice, dropped,
-// never. Where there is no window it stays.
+// on different sides of a window's bound, or it is the last one and the one
+// before it near the end, Trim returns an error, and the events are invalid:
+// kept, it could be published twice, dropped, never. Where there is no window it
+// stays.
 func Trim(p *bridge.Page, from, to int64) error {
 	sideOf := func(e *bridge.Event) side {
 		switch {
@@ -45,6 +50,7 @@ func Trim(p *bridge.Page, from, to int64) error {
 		last = unknown
 	}
 	var open *undated // waits for its neighbour
+	var newest int64
 	for i := range p.Events {
 		e := &p.Events[i]
 		switch {
@@ -61,11 +67,14 @@ func Trim(p *bridge.Page, from, to int64) error {
 		default:
 			last = sideOf(e)
 		}
+		if dated(e) {
+			newest = e.Time
+		}
 		if last == inside {
 			kept = append(kept, *e)
 		}
 	}
-	if open != nil {
+	if open != nil && (last != inside || p.At.End-newest < nearEnd) {
 		return open
 	}
 	p.Events = kept
