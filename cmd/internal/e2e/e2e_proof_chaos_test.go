@@ -41,7 +41,6 @@ func chaos(t *testing.T, kills int, seed uint64, end exportsim.EndOfResults) {
 	v.redisURL, v.redis = r.URL(), r
 	v.redisDown = outage(t, r.Kill, r.Start)
 	s := proofStage(t, v, exportsim.Config{Events: kills * burst / 3, Rate: 200, EndOfResults: end, Latency: 2 * time.Millisecond})
-	s.settings["KAFKA_BROKERS"] = strings.Join(p.Addrs(), ",")
 	s.store = s.redis()
 	s.simulate()
 	api := faultproxy.StartTCPProxy(t, strings.TrimPrefix(s.api, "http://"))

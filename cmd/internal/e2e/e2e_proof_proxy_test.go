@@ -25,7 +25,7 @@ func proxied(t *testing.T) (*backends, *faultproxy.KafkaProxy) {
 	if servers.Real(t) {
 		k := servers.StartKafka(t, servers.KafkaOptions{Own: true, Proxy: p})
 		r := servers.StartRedis(t, servers.RedisOptions{})
-		return &backends{brokers: strings.Join(k.Addrs(), ","), redisURL: r.URL(), kafka: k}, p
+		return &backends{brokers: strings.Join(k.Addrs(), ","), proxied: strings.Join(p.Addrs(), ","), redisURL: r.URL(), kafka: k}, p
 	}
 	servers.EmbeddedKafka(t, kfake.ListenFn(p.Listen))
 	r := servers.EmbeddedRedis(t)
@@ -83,7 +83,6 @@ func TestE2EProofProxy(t *testing.T) {
 	rounds, seed := int(size(t, "E2E_ROUNDS", 8, 25)), seedOf(t)
 	v, p := proxied(t)
 	s := proofStage(t, v, exportsim.Config{Events: rounds * 1000, Rate: 200, Latency: 5 * time.Millisecond})
-	s.settings["KAFKA_BROKERS"] = strings.Join(p.Addrs(), ",")
 	s.simulate()
 	random := rand.New(rand.NewPCG(seed, 3))
 	began, kills, hits := time.Now(), 0, make(map[string]int)

@@ -20,6 +20,7 @@ import (
 // else embedded ones in the test process, reached over loopback all the same.
 type backends struct {
 	brokers  string
+	proxied  string // the brokers as the programs under test reach them, if not directly
 	redisURL string
 	// kafkaDown and redisDown kill the server, and what they return starts it
 	// again, with its data. Only for servers that are the test's own.

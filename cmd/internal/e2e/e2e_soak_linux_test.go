@@ -56,7 +56,6 @@ func TestE2ESoak(t *testing.T) {
 	v.redisURL, v.redis = r.URL(), r
 	v.redisDown = outage(t, r.Kill, r.Start)
 	s := newStage(t, v, exportsim.Config{Events: 10_000, Rate: soakRate, Latency: 5 * time.Millisecond})
-	s.settings["KAFKA_BROKERS"] = strings.Join(p.Addrs(), ",")
 	s.settings["HTTP_PPROF"] = "true"
 	s.settings["EXPORT_RETRY_MAX_INTERVAL"], s.settings["EXPORT_POLL_INTERVAL_MAX"] = "2s", "1s"
 	s.store = s.redis()

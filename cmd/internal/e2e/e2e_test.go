@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -138,7 +139,7 @@ func newStage(t *testing.T, v *backends, config exportsim.Config) *stage {
 		topic: name, ops: servers.FreeAddress(t),
 	}
 	s.settings = map[string]string{
-		"EXPORT_API_KEY": "any", "KAFKA_BROKERS": v.brokers, "KAFKA_TOPIC": name, "KAFKA_CREATE_TOPICS": "true",
+		"EXPORT_API_KEY": "any", "KAFKA_BROKERS": cmp.Or(v.proxied, v.brokers), "KAFKA_TOPIC": name, "KAFKA_CREATE_TOPICS": "true",
 		"KAFKA_PARTITIONS": "3", "REDIS_URL": v.redisURL, "CURSOR_PREFIX": name, "HTTP_ADDR": s.ops,
 		// Of its own, as the topic is: stages share the servers. With an
 		// instance id the next process need not wait until the last is missed.
