@@ -111,7 +111,8 @@ func (c *Config) TopicNames(ctx context.Context) ([]string, error) {
 }
 
 // Describe returns the description and settings of topics, in the order of
-// names. Without names it returns none.
+// names. Without names it returns none. A topic exists if the brokers that are
+// asked know it.
 func (c *Client) Describe(ctx context.Context, names ...string) ([]Topic, error) {
 	topics, err := c.Identify(ctx, names...)
 	if err != nil {
@@ -190,6 +191,8 @@ func (c *Client) readSettings(ctx context.Context, states []Topic) error {
 		switch err := kerr.ErrorForCode(r.ErrorCode); {
 		case err == nil:
 			t.adopt(r.Configs)
+		case errors.Is(err, kerr.UnknownTopicOrPartition):
+			t.Exists = false // for this broker, as in Identify: it is new or just gone
 		case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		default:
 			return fmt.Errorf("read settings of topic %s: %w", t.Name, err)

@@ -3,12 +3,15 @@ package kafkasink_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/bridgetest/kafkatest"
@@ -173,4 +176,24 @@ func TestNoSession(t *testing.T) {
 	s := open(t, config(t, []string{"localhost:9092"}))
 	_, err := s.Publish(t.Context(), bridge.Batch{})
 	kafkatest.AsFault(t, err, bridge.Transient, "")
+}
+
+// TestNewTopicSpreads: brokers learn of a new topic one after the other, and a
+// new stream waits for them.
+func TestNewTopicSpreads(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Fake(t)
+	var unknown atomic.Int32
+	c.ControlKey(kmsg.DescribeConfigs.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		// Whoever created them was asked about some; this is another broker.
+		if len(req.(*kmsg.DescribeConfigsRequest).Resources) < 3 || unknown.Add(1) > 2 {
+			return nil, nil, false
+		}
+		return withoutConfigs(req, kerr.UnknownTopicOrPartition), nil, true
+	})
+	recovered(t, config(t, c.ListenAddrs()))
+	if n := unknown.Load(); n <= 2 {
+		t.Errorf("%d requests for all topics, want more than 2", n)
+	}
 }
