@@ -59,6 +59,9 @@ func fieldWait(line string, now time.Time) time.Duration {
 // the reset as seconds from now, or as seconds or milliseconds since the epoch,
 // and no limit as one of 0 or less, or as less than 0 left.
 func (q quota) wait(now time.Time) time.Duration {
+	if q.left == "" { // as of most services: not an error to allocate for each page
+		return 0
+	}
 	if limit, err := strconv.ParseFloat(q.limit, 64); err == nil && limit <= 0 {
 		return 0
 	}
