@@ -170,7 +170,7 @@ func TestE2EJobsOverHTTP(t *testing.T) {
 // A process whose jobs wait for Kafka ends in time, and another one resumes them.
 func TestE2EJobsEndWithoutKafka(t *testing.T) {
 	t.Parallel()
-	const n, grace = 3000, 15 * time.Second
+	const n, grace = 1500, 15 * time.Second
 	kafka, proxy := proxied(t)
 	s := newStage(t, kafka, exportsim.Config{Events: n, Latency: 2 * time.Millisecond})
 	s.settings["EXPORT_PAGE_SIZE"], s.settings["EXPORT_START"] = "20", s.timeOf(n-1)
@@ -179,7 +179,7 @@ func TestE2EJobsEndWithoutKafka(t *testing.T) {
 	s.simulate()
 	run := s.run()
 	s.awaitState("idle")
-	id := s.startJob("replay", 0, n-1, `,"windows":200,"parallel":4`) // whose ends are most of the work
+	id := s.startJob("replay", 0, n-1, `,"windows":30,"parallel":4`) // whose ends are most of the work
 	eventually(t, stepTimeout, "windows", func() bool { return s.httpJob(id).Done > 4 })
 	proxy.Blackhole(true)
 	passes(2 * time.Second)
