@@ -98,7 +98,7 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 			want: []string{`ok   300 items sampled`, `FAIL .*first page .*400 Bad Request`, `Try: .*EXPORT_PAGE_SIZE`},
 		},
 		"backwards":     {path: "/backwards", args: []string{"--sample", "2"}, code: cli.ExitCheck, want: []string{`ok   2 items sampled`, `FAIL .*listed newest first`, `Try: ask the API for ascending order`}},
-		"in time":       {path: "/silent", args: []string{"--timeout", "1s"}, want: []string{`ok   100 items sampled`, `warn the second page did not arrive in time$`, `Try: raise --timeout`}},
+		"in time":       {path: "/silent", args: []string{"--timeout", "3s"}, want: []string{`ok   100 items sampled`, `warn the second page did not arrive in time$`, `Try: raise --timeout`}},
 		"within limits": {path: "/held", want: []string{`warn no second page sampled: the API asked to wait for 5m0s`, ` 0 failures`}},
 		"a slow rate": {
 			path: "/", env: map[string]string{"EXPORT_RATE_LIMIT": "20/m"}, args: []string{"--sample", "5", "--timeout", "5500ms"},

@@ -72,7 +72,7 @@ func TestLettersOfAStalledPartition(t *testing.T) {
 
 	defer kafka.Stall(1)()
 	for _, args := range []string{"dlq list", "dlq retry --all", "dlq retry --all --execute", "dlq show 1:3", "dlq list --json"} {
-		got := runProgram(t, env, append(strings.Fields(args), "--timeout", "1s")...)
+		got := runProgram(t, env, append(strings.Fields(args), "--timeout", "3s")...)
 		if got.code != cli.ExitFailed || got.stdout != "" || !strings.Contains(got.stderr, "dlq.export.events was not read to its end: partition 1 is at offset") ||
 			!strings.Contains(got.stderr, "--timeout 10m") {
 			t.Errorf("%s: %+v, want an error that says how far it came and what to do", args, got)
