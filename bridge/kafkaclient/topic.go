@@ -148,7 +148,7 @@ func (c *Client) Identify(ctx context.Context, names ...string) ([]Topic, error)
 		switch err := kerr.ErrorForCode(t.ErrorCode); {
 		case err == nil:
 			state.Exists = true
-		case errors.Is(err, kerr.UnknownTopicOrPartition):
+		case IsMissing(err):
 		default:
 			return nil, c.cfg.Fault(fmt.Errorf("describe topic %s: %w", name, err), name)
 		}
@@ -191,7 +191,7 @@ func (c *Client) readSettings(ctx context.Context, states []Topic) error {
 		switch err := kerr.ErrorForCode(r.ErrorCode); {
 		case err == nil:
 			t.adopt(r.Configs)
-		case errors.Is(err, kerr.UnknownTopicOrPartition):
+		case IsMissing(err):
 			t.Exists = false // for this broker, as in Identify: it is new or just gone
 		case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		default:

@@ -33,7 +33,7 @@ func (c *Config) fault(err error, topic string) *bridge.Fault {
 // isTopicGone reports whether a topic of the session was deleted or recreated.
 func isTopicGone(err error) bool {
 	_, cut := errors.AsType[*bridge.CutOffError](err)
-	return cut || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID)
+	return cut || kafkaclient.IsMissing(err) || errors.Is(err, kerr.UnknownTopicID)
 }
 
 // goneTopic is the fault of such a topic. The next session determines the
