@@ -42,6 +42,8 @@ type reach struct {
 	// while a record is partitioned.
 	keyed  atomic.Int32
 	pinned atomic.Bool
+	// used are the partitions that got a record since takeUsed.
+	used []atomic.Bool
 }
 
 // reaches are those of a session's topics of events and dead letters.
@@ -225,7 +227,11 @@ func (p pinnable) Partition(r *kgo.Record, n int) int {
 	if r.Key != nil && int(p.reach.keyed.Load()) != n {
 		p.reach.keyed.Store(int32(n))
 	}
-	return p.TopicPartitioner.Partition(r, n)
+	id := p.TopicPartitioner.Partition(r, n)
+	if id < len(p.reach.used) && !p.reach.used[id].Load() {
+		p.reach.used[id].Store(true)
+	}
+	return id
 }
 
 // OnNewBatch implements kgo.TopicPartitionerOnNewBatch.

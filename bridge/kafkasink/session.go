@@ -108,7 +108,7 @@ func (x *session) adopt(topics *kafkaadmin.Described) {
 	x.read, x.topics = time.Now(), *topics
 	x.reaches = nil
 	for _, t := range topics.Published() {
-		x.reaches = append(x.reaches, &reach{topic: t})
+		x.reaches = append(x.reaches, &reach{topic: t, used: make([]atomic.Bool, len(t.Partitions))})
 	}
 }
 

@@ -111,6 +111,7 @@ func (x *session) complete(ctx context.Context, own ...kgo.Record) error {
 	p := ownRecords(own...)
 	d.hand(p)
 	failpoint.Reach(failpoint.Checkpoint)
+	x.enlist(ctx)
 	if err := x.finish(ctx); err != nil {
 		return err
 	}

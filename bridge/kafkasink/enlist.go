@@ -1,0 +1,90 @@
+package kafkasink
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
+)
+
+const (
+	// enlistTries times enlistRetry outlasts the writing of a transaction's end.
+	enlistTries = 8
+	enlistRetry = 4 * time.Millisecond
+	// enlistTime bounds enlist where the coordinator does not answer. Publish,
+	// which reports that, goes on then.
+	enlistTime = time.Second
+)
+
+// enlist adds the partitions of a batch whose records still linger to its
+// transaction, in one request. Otherwise each leader adds its own when records
+// reach it. The coordinator takes one leader at a time, and the others ask again
+// after 20 ms (add.partitions.to.txn.retry.backoff.ms).
+//
+// It only saves time: what is not added here the leaders add, so that no error
+// matters. A request that arrives late adds nothing, since each transaction has
+// an epoch of its own; therefore brokers must be strict.
+func (x *session) enlist(ctx context.Context) {
+	topics, leaders := x.takeUsed()
+	if !x.strict() || len(leaders) < 2 || time.Since(x.began) >= linger {
+		return
+	}
+	req := kmsg.NewPtrAddPartitionsToTxnRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.cfg.transactionalID(), x.open.producer, x.open.epoch
+	req.Topics = topics
+	ctx, cancel := context.WithTimeout(ctx, enlistTime)
+	defer cancel()
+	for range enlistTries {
+		resp, err := req.RequestWith(ctx, x.writer)
+		if err != nil || !isConcurrent(resp) {
+			return
+		}
+		bridge.Sleep(ctx, enlistRetry) // the end of the last transaction is being written
+	}
+}
+
+// takeUsed returns the partitions that records of the batch went to, with that
+// of the checkpoint, and their leaders when the topics were last described.
+func (x *session) takeUsed() (topics []kmsg.AddPartitionsToTxnRequestTopic, leaders map[int32]bool) {
+	leaders = make(map[int32]bool)
+	add := func(t *kafkaclient.Topic, ids ...int32) {
+		if len(ids) == 0 {
+			return
+		}
+		of := kmsg.NewAddPartitionsToTxnRequestTopic()
+		of.Topic, of.Partitions = t.Name, ids
+		topics = append(topics, of)
+		for _, id := range ids {
+			leaders[t.Partitions[id].Leader] = true
+		}
+	}
+	for _, t := range x.reaches {
+		var ids []int32
+		for id := range t.used {
+			if t.used[id].Swap(false) {
+				ids = append(ids, int32(id))
+			}
+		}
+		add(t.topic, ids...)
+	}
+	add(x.topics.Checkpoints, kafkaclient.CheckpointPartition(x.cfg.Stream))
+	return topics, leaders
+}
+
+// isConcurrent reports whether the coordinator is not done with the transaction
+// before.
+func isConcurrent(resp *kmsg.AddPartitionsToTxnResponse) bool {
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if errors.Is(kerr.ErrorForCode(p.ErrorCode), kerr.ConcurrentTransactions) {
+				return true
+			}
+		}
+	}
+	return false
+}
