@@ -19,7 +19,7 @@ func (p *planner) costRows() []row {
 	plain.pages, memory.pages = long.pages, long.pages
 	return []row{{
 		name: "allocs_per_event", about: "objects that the bridge allocates per event, no latency",
-		unit: unitCount, direction: atMost, goal: 0.1, quick: true,
+		unit: unitCount, direction: atMost, goal: 0.09, quick: true,
 		cells: []cell{long, short},
 		value: func(of []measurement) float64 {
 			return (float64(of[0].Mallocs) - float64(of[1].Mallocs)) / float64(of[0].Events-of[1].Events)

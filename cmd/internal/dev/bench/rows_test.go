@@ -51,8 +51,8 @@ func TestRowsAreComplete(t *testing.T) {
 	cluster := testPlanner()
 	cluster.brokers = 3
 	for _, r := range cluster.freshnessRows() {
-		if r.direction != noGoal && r.goal != 200 {
-			t.Errorf("%s on three brokers: goal %v, want 200", r.name, r.goal)
+		if r.direction != noGoal && r.goal != 150 {
+			t.Errorf("%s on three brokers: goal %v, want 150", r.name, r.goal)
 		}
 	}
 }
@@ -258,9 +258,9 @@ func TestRowResult(t *testing.T) {
 		value, low, top float64
 		want            verdict
 	}{
-		{serial, []float64{0.9, 0.985, 0.99}, false, 0.985, 0.9, 0.99, verdictMet},
-		{serial, []float64{0.9, 0.9849, 0.99}, false, 0.9849, 0.9, 0.99, verdictShort},
-		{serial, []float64{0.9, 0.985, 0.99}, true, 0.985, 0.9, 0.99, verdictBusy},
+		{serial, []float64{0.9, 0.99, 0.995}, false, 0.99, 0.9, 0.995, verdictMet},
+		{serial, []float64{0.9, 0.9899, 0.995}, false, 0.9899, 0.9, 0.995, verdictShort},
+		{serial, []float64{0.9, 0.99, 0.995}, true, 0.99, 0.9, 0.995, verdictBusy},
 		{speed, []float64{2.5, 2.2}, false, 2.35, 2.2, 2.5, verdictMet},
 		{eos, []float64{1.0625, 1.015625, 1}, false, 0.015625, 0, 0.0625, verdictMet},
 		{eos, []float64{1.0625, 1.03125, 1}, false, 0.03125, 0, 0.0625, verdictShort},
