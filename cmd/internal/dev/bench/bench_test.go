@@ -118,6 +118,25 @@ func TestBenchFreshness(t *testing.T) {
 	wantEmpty(t, temp)
 }
 
+func TestBenchWindows(t *testing.T) {
+	t.Parallel()
+	cmd, temp := benchCommand(t, "--json", "--rounds", "1", "--pages", "1", "window_scaling")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.Bytes())
+	}
+	var got report
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if len(got.Rows) != 3 {
+		t.Errorf("rows %+v", got.Rows)
+	}
+	wantEmpty(t, temp)
+}
+
 func TestBenchCosts(t *testing.T) {
 	t.Parallel()
 	cmd, temp := benchCommand(t, "--json", "--rounds", "1", "--pages", "2", "transactions", "produce", "redis", "bridge_cpu", "broker_cpu", "refetch")
