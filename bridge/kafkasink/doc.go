@@ -1,10 +1,11 @@
 // Package kafkasink publishes the events of a bridge to a Kafka topic.
 //
 // Exactly once, a [Sink] publishes each batch and its checkpoint in one
-// transaction (transaction.go). At least once, it uses an idempotent producer,
-// acks from all in-sync replicas, no transactions, and copies checkpoints into
-// the checkpoint topic every few seconds (copier.go). In both modes the
-// stream's transactional id fences older sessions.
+// transaction (transaction.go), whose partitions it names to several brokers at
+// once (enlist.go). At least once, it uses an idempotent producer, acks from all
+// in-sync replicas, no transactions, and copies checkpoints into the checkpoint
+// topic every few seconds (copier.go). In both modes the stream's transactional
+// id fences older sessions.
 //
 // Sink.Recover begins a session, which is new Kafka clients and what they
 // learned about the topics (session.go, recover.go). It takes the producer id,

@@ -13,12 +13,14 @@ import (
 )
 
 const (
-	// enlistTries times enlistRetry outlasts the writing of a transaction's end.
+	// enlistTries times enlistRetry usually outlasts the writing of a
+	// transaction's end.
 	enlistTries = 8
 	enlistRetry = 4 * time.Millisecond
 	// enlistTime bounds enlist where the coordinator does not answer. Publish,
 	// which reports that, goes on then.
 	enlistTime = time.Second
+	noLeader   = -1
 )
 
 // enlist adds the partitions of a batch whose records still linger to its
@@ -26,12 +28,14 @@ const (
 // reach it. The coordinator takes one leader at a time, and the others ask again
 // after 20 ms (add.partitions.to.txn.retry.backoff.ms).
 //
-// It only saves time: what is not added here the leaders add, so that no error
-// matters. A request that arrives late adds nothing, since each transaction has
-// an epoch of its own; therefore brokers must be strict.
+// It saves time only: what is not added here the leaders add, so that no error
+// matters. Each transaction has an epoch of its own, which is why brokers must be
+// strict: a request that arrives after its transaction has ended adds nothing. One
+// that outlives its session may open a transaction without records, which the next
+// session or the transaction timeout ends.
 func (x *session) enlist(ctx context.Context) {
 	topics, leaders := x.takeUsed()
-	if !x.strict() || len(leaders) < 2 || time.Since(x.began) >= linger {
+	if !x.strict() || len(leaders) < 2 || leaders[noLeader] || time.Since(x.began) >= linger {
 		return
 	}
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
@@ -48,19 +52,24 @@ func (x *session) enlist(ctx context.Context) {
 	}
 }
 
-// takeUsed returns the partitions that records of the batch went to, with that
-// of the checkpoint, and their leaders when the topics were last described.
+// takeUsed returns the partitions that keyed records of the batch went to, with
+// that of the checkpoint, and their leaders. A partition without one could not be
+// told the end of the transaction, which would never be complete.
 func (x *session) takeUsed() (topics []kmsg.AddPartitionsToTxnRequestTopic, leaders map[int32]bool) {
 	leaders = make(map[int32]bool)
-	add := func(t *kafkaclient.Topic, ids ...int32) {
+	add := func(topic string, ids ...int32) {
 		if len(ids) == 0 {
 			return
 		}
 		of := kmsg.NewAddPartitionsToTxnRequestTopic()
-		of.Topic, of.Partitions = t.Name, ids
+		of.Topic, of.Partitions = topic, ids
 		topics = append(topics, of)
 		for _, id := range ids {
-			leaders[t.Partitions[id].Leader] = true
+			leader, _, err := x.writer.PartitionLeader(topic, id)
+			if err != nil {
+				leader = noLeader
+			}
+			leaders[leader] = true
 		}
 	}
 	for _, t := range x.reaches {
@@ -70,9 +79,9 @@ func (x *session) takeUsed() (topics []kmsg.AddPartitionsToTxnRequestTopic, lead
 				ids = append(ids, int32(id))
 			}
 		}
-		add(t.topic, ids...)
+		add(t.topic.Name, ids...)
 	}
-	add(x.topics.Checkpoints, kafkaclient.CheckpointPartition(x.cfg.Stream))
+	add(x.cfg.CheckpointTopic, kafkaclient.CheckpointPartition(x.cfg.Stream))
 	return topics, leaders
 }
 

@@ -46,17 +46,66 @@ func TestEnlist(t *testing.T) {
 	wantOnce(t, cfg, batches...)
 }
 
-// TestEnlistNobody: where leaders do not wait for each other nothing is asked.
+// TestEnlistNobody: nothing is asked where leaders do not wait for each other, nor
+// for records whose partitions are not known before they leave.
 func TestEnlistNobody(t *testing.T) {
 	t.Parallel()
-	c := kafkatest.Fake(t)
+	for name, test := range map[string]struct {
+		brokers int
+		keys    bool
+	}{"one broker": {1, true}, "no keys": {3, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := kafkatest.Fake(t, kfake.NumBrokers(test.brokers))
+			cfg := config(t, c.ListenAddrs(), exactly)
+			s := open(t, cfg)
+			recoverTo(t, s, cfg, -1)
+			enlisted := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Count: -1, Observe: true})
+			for seq := range mostBatches {
+				b := batch(cfg, seq)
+				for i := range b.Pages[0].Events {
+					if !test.keys {
+						b.Pages[0].Events[i].Key = nil
+					}
+				}
+				if err := commit(t, s, b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := enlisted.Hits(); n > 0 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+// TestEnlistLeaderless: a partition without a leader could not be told the end of
+// a transaction.
+func TestEnlistLeaderless(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Fake(t, kfake.NumBrokers(3))
 	cfg := config(t, c.ListenAddrs(), exactly)
 	s := open(t, cfg)
 	recoverTo(t, s, cfg, -1)
+	// The client takes a refusal for a reason to look for the leaders.
+	gone := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: cfg.Topic, Partitions: []int32{0}, Err: kerr.LeaderNotAvailable, Count: -1})
+	moved := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.NotLeaderForPartition, Count: 1})
+	b := batch(cfg, 0)
+	b.Pages = nil
+	if err := commit(t, s, b); err != nil || moved.Hits() != 1 || gone.Hits() == 0 {
+		t.Fatalf("%v; %d refusals, %d descriptions", err, moved.Hits(), gone.Hits())
+	}
 	enlisted := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Count: -1, Observe: true})
-	commitUntil(t, s, cfg, func() bool { return false })
-	if n := enlisted.Hits(); n > 0 {
-		t.Errorf("%d requests to one broker", n)
+	for seq := range mostBatches {
+		if err := commit(t, s, batch(cfg, seq+1)); err != nil {
+			t.Fatal(err)
+		}
+		if seq == mostBatches/2 {
+			if n := enlisted.Hits(); n > 0 {
+				t.Fatalf("%d requests", n)
+			}
+			gone.Remove()
+		}
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 //
 //   - The client is made to learn the topics when the session begins (pin). It
 //     never takes another id for a name, and names topics by id when it produces
-//     (Kafka 4.1; transactions from transaction.version 2): then nothing of the
-//     session can get into another topic.
+//     (Kafka 4.1; transactions from transaction.version 2): then no record of the
+//     session can get into another topic, at most the end of a transaction.
 //   - Older brokers are told names. There an acknowledgement below the offset
 //     that the partition is known to reach is of another log; the first record
 //     of an empty partition proves nothing, so the ids are asked for once more
@@ -42,7 +42,7 @@ type reach struct {
 	// while a record is partitioned.
 	keyed  atomic.Int32
 	pinned atomic.Bool
-	// used are the partitions that got a record since takeUsed.
+	// used are the partitions that got a keyed record since takeUsed.
 	used []atomic.Bool
 }
 
@@ -224,14 +224,23 @@ func (p pinnable) Partition(r *kgo.Record, n int) int {
 		p.reach.pinned.Store(true)
 		return pinPartition // which the client takes for a mistake, and fails the record
 	}
-	if r.Key != nil && int(p.reach.keyed.Load()) != n {
-		p.reach.keyed.Store(int32(n))
-	}
 	id := p.TopicPartitioner.Partition(r, n)
-	if id < len(p.reach.used) && !p.reach.used[id].Load() {
-		p.reach.used[id].Store(true)
+	if r.Key != nil {
+		p.reach.keyTo(id, n)
 	}
 	return id
+}
+
+// keyTo notes that a key has gone to one of n partitions. Only for keys it is the
+// partition's id: other records are partitioned among those that have a leader, and
+// twice where a batch begins.
+func (t *reach) keyTo(id, n int) {
+	if int(t.keyed.Load()) != n {
+		t.keyed.Store(int32(n))
+	}
+	if id < len(t.used) && !t.used[id].Load() {
+		t.used[id].Store(true)
+	}
 }
 
 // OnNewBatch implements kgo.TopicPartitionerOnNewBatch.
