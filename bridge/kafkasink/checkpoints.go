@@ -55,8 +55,7 @@ func (x *session) checkpointRecord(key string, c *bridge.Checkpoint) (kgo.Record
 	return rec, nil
 }
 
-// ownRecord returns a record for the stream's partition of the checkpoint
-// topic.
+// ownRecord returns a record for the stream's partition of the checkpoint topic.
 func (c *Config) ownRecord(key string, value []byte) kgo.Record {
 	return kgo.Record{
 		Topic: c.CheckpointTopic, Partition: kafkaclient.CheckpointPartition(c.Stream),

@@ -2,7 +2,6 @@ package kafkasink
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,13 +12,12 @@ import (
 )
 
 const (
-	// enlistTries times enlistRetry usually outlasts the writing of a
-	// transaction's end.
+	// enlistTries times enlistRetry usually outlasts a transaction's end.
 	enlistTries = 8
 	enlistRetry = 4 * time.Millisecond
-	// enlistTime bounds enlist where the coordinator does not answer. Publish,
-	// which reports that, goes on then.
-	enlistTime = time.Second
+	// enlistTime bounds enlist where the coordinator does not answer: then
+	// nothing is saved any more.
+	enlistTime = 50 * time.Millisecond
 	noLeader   = -1
 )
 
@@ -29,10 +27,9 @@ const (
 // after 20 ms (add.partitions.to.txn.retry.backoff.ms).
 //
 // It saves time only: what is not added here the leaders add, so that no error
-// matters. Each transaction has an epoch of its own, which is why brokers must be
-// strict: a request that arrives after its transaction has ended adds nothing. One
-// that outlives its session may open a transaction without records, which the next
-// session or the transaction timeout ends.
+// matters. Brokers must be strict: there each transaction has an epoch, and a request
+// that arrives after its end adds nothing. One that outlives its session may open a
+// transaction without records, which the next session or the timeout ends.
 func (x *session) enlist(ctx context.Context) {
 	topics, leaders := x.takeUsed()
 	if !x.strict() || len(leaders) < 2 || leaders[noLeader] || time.Since(x.began) >= linger {
@@ -61,9 +58,7 @@ func (x *session) takeUsed() (topics []kmsg.AddPartitionsToTxnRequestTopic, lead
 		if len(ids) == 0 {
 			return
 		}
-		of := kmsg.NewAddPartitionsToTxnRequestTopic()
-		of.Topic, of.Partitions = topic, ids
-		topics = append(topics, of)
+		topics = append(topics, kmsg.AddPartitionsToTxnRequestTopic{Topic: topic, Partitions: ids})
 		for _, id := range ids {
 			leader, _, err := x.writer.PartitionLeader(topic, id)
 			if err != nil {
@@ -90,7 +85,7 @@ func (x *session) takeUsed() (topics []kmsg.AddPartitionsToTxnRequestTopic, lead
 func isConcurrent(resp *kmsg.AddPartitionsToTxnResponse) bool {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
-			if errors.Is(kerr.ErrorForCode(p.ErrorCode), kerr.ConcurrentTransactions) {
+			if p.ErrorCode == kerr.ConcurrentTransactions.Code {
 				return true
 			}
 		}

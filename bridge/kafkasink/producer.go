@@ -16,9 +16,8 @@ const (
 	// linger is how long records wait for those of the next pages, to leave in
 	// fewer and larger requests. The end of a batch sends them at once.
 	linger = 10 * time.Millisecond
-	// unknownTopicTries times the client's shortest wait for metadata, a quarter
-	// of a second, is how long a topic may be unknown to the brokers before its
-	// records fail.
+	// unknownTopicTries, a quarter of a second each, is how long a topic may be
+	// unknown to the brokers before its records fail.
 	unknownTopicTries = 20
 )
 

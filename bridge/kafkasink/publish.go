@@ -351,13 +351,11 @@ func (x *session) await(ctx context.Context, d *delivery) error {
 		if time.Since(moved) < stallAfter {
 			continue
 		}
-		stall := x.look(ctx, d)
-		if stall == nil {
-			continue
-		}
-		x.cfg.Tell(stall)
-		if stall.Class == bridge.Permanent {
-			return stall // a refused login or certificate does not pass by waiting
+		if stall := x.look(ctx, d); stall != nil {
+			x.cfg.Tell(stall)
+			if stall.Class == bridge.Permanent {
+				return stall // a refused login or certificate does not pass by waiting
+			}
 		}
 	}
 }
@@ -387,8 +385,7 @@ func (x *session) outcome(d *delivery) error {
 	return f
 }
 
-// look returns the cause of a stall, or nil if the batch is done or ctx has
-// ended meanwhile.
+// look returns the cause of a stall, or nil if the batch or ctx has ended meanwhile.
 func (x *session) look(ctx context.Context, d *delivery) *bridge.Fault {
 	if cause := x.writer.Trouble(); cause != nil {
 		return x.cfg.fault(cause, x.cfg.Topic)

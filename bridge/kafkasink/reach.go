@@ -191,6 +191,11 @@ func (all reaches) pinned() bool {
 
 // pin makes a client load the session's topics, once.
 func (all reaches) pin(ctx context.Context, client *kafkaclient.Client) error {
+	if all.pinned() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, initTimeout)
+	defer cancel()
 	results := make(chan error, len(all))
 	for _, t := range all {
 		record := kgo.Record{Topic: t.topic.Name, Partition: pinPartition, Key: []byte{}, Timestamp: time.Now()}
@@ -231,9 +236,8 @@ func (p pinnable) Partition(r *kgo.Record, n int) int {
 	return id
 }
 
-// keyTo notes that a key has gone to one of n partitions. Only for keys it is the
-// partition's id: other records are partitioned among those that have a leader, and
-// twice where a batch begins.
+// keyTo notes that a key has gone to one of n partitions. Without a key id would be
+// an index of those that have a leader, and asked for twice where a batch begins.
 func (t *reach) keyTo(id, n int) {
 	if int(t.keyed.Load()) != n {
 		t.keyed.Store(int32(n))

@@ -130,12 +130,8 @@ func (s *Sink) takeOver(ctx context.Context, x *session, owned func(context.Cont
 		return bridge.Checkpoint{}, err
 	}
 	failpoint.Reach(failpoint.Barrier)
-	if !x.reaches.pinned() {
-		limited, cancel := context.WithTimeout(ctx, initTimeout)
-		defer cancel()
-		if err := x.reaches.pin(limited, x.client); err != nil {
-			return bridge.Checkpoint{}, err
-		}
+	if err := x.reaches.pin(ctx, x.client); err != nil {
+		return bridge.Checkpoint{}, err
 	}
 	return s.checkpoints.newest(ctx, x, b)
 }
@@ -175,10 +171,8 @@ func (x *session) commitOwn(ctx context.Context, what string, own ...kgo.Record)
 	if err != nil {
 		return 0, err
 	}
-	if x.client == x.writer && !x.reaches.pinned() {
-		limited, cancel := context.WithTimeout(ctx, initTimeout)
-		defer cancel()
-		if err := x.reaches.pin(limited, x.client); err != nil {
+	if x.client == x.writer {
+		if err := x.reaches.pin(ctx, x.client); err != nil {
 			return 0, err
 		}
 	}

@@ -23,14 +23,12 @@ type session struct {
 	read   time.Time
 	// reaches are the known ends of the topics of events and dead letters.
 	reaches reaches
-	// open is the current batch, nil before its first record; receipt is what
-	// was sent of it.
+	// open is the current batch, nil before its first record; receipt tells of it.
 	open     *delivery
 	receipt  tally
 	withheld []*bridge.Page // by a rule broken on purpose
 }
 
-// releaseWithheld releases the withheld pages.
 func (x *session) releaseWithheld() {
 	for _, page := range x.withheld {
 		page.Release()
