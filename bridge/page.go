@@ -154,6 +154,14 @@ type Page struct {
 // named no next page, or the same one again.
 func (p *Page) Tail() bool { return p.Next == "" || p.Next == p.At.Cursor }
 
+// Time is when the API answered, by its own clock if it tells.
+func (p *Page) Time() time.Time {
+	if p.ServerTime.IsZero() {
+		return p.RequestedAt
+	}
+	return p.ServerTime
+}
+
 // Release returns the page's memory to its Source. The page must not be used
 // afterwards. Only the first call has an effect.
 func (p *Page) Release() {

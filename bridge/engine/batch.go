@@ -7,13 +7,15 @@ import "time"
 type batch struct {
 	pages, events int
 	began         time.Time // when the first page was taken
+	position      int64     // the time of one of the last events
+	short         bool      // the last page is probably the end for now
 }
 
 const (
-	// growMost is how long a batch grows. A crash repeats as much fetching.
+	// growMost is how long a batch grows. A crash repeats as much fetching, or
+	// one page that took longer.
 	growMost = 200 * time.Millisecond
-	// growShare times its growth is what a batch waits for at most of how far
-	// the stream is behind: its events come late by no more than a tenth.
+	// growShare: a batch waits for pages at most a tenth of how far the stream is behind.
 	growShare = 10
 	// A commit that takes longer than slowBatch is too large for the brokers as
 	// they are: at their transaction time-out all of it would have to be sent
@@ -28,6 +30,19 @@ const (
 type sizer struct {
 	breadth int           // pages in one batch at most
 	gap     time.Duration // how long a page is waited for: a running mean
+	waiting time.Duration // for the page that is waited for, so far
+	items   int           // of the last page
+}
+
+// begin prepares for the first page of a poll.
+func (s *sizer) begin(pageSize int) { s.items, s.waiting = pageSize, 0 }
+
+// short notes a page, and reports whether it is probably the end for now: it has at
+// most half the items of the one before. Some APIs never fill the page size.
+func (s *sizer) short(items int) bool {
+	before := s.items
+	s.items = items
+	return 2*items <= before
 }
 
 // full reports whether a batch is to be committed although fetching goes on.
@@ -38,19 +53,23 @@ func (s *sizer) full(b batch) bool {
 // ripe returns when a batch, which has pages, is to be committed although no
 // further one is ready. While a stream is behind, nobody waits for its events
 // within milliseconds, and each commit costs the brokers as much as a thousand
-// events: so the batch waits for more pages, the longer the further behind its
-// position is. At the end of the results it is committed at once, as the page
-// there is the last one; and also where the next page would come too late.
-func (s *sizer) ripe(b batch, position int64) time.Time {
-	if s.gap >= growMost {
+// events: so the batch waits for more pages, the longer the older its events are,
+// but not at the end of the results or where the next page would come too late.
+func (s *sizer) ripe(b batch) time.Time {
+	if b.short || s.gap >= growMost {
 		return b.began
 	}
-	behind := time.Since(time.UnixMilli(position)) // far, where no event has said a time
+	behind := time.Since(time.UnixMilli(b.position)) // far, where no event has said a time
 	return b.began.Add(min(growMost, behind/growShare))
 }
 
-// waited notes how long a page was waited for.
-func (s *sizer) waited(d time.Duration) { s.gap += (d - s.gap) / 8 }
+// arrived ends the wait for a page, and returns how long it was in all.
+func (s *sizer) arrived(waited time.Duration) time.Duration {
+	waited += s.waiting
+	s.waiting = 0
+	s.gap += (waited - s.gap) / 8
+	return waited
+}
 
 // committed makes the next batches smaller after one that was slow or failed,
 // and larger again while they are quick.

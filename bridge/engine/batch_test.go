@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,12 +10,14 @@ import (
 )
 
 // TestCommitsBehind: a stream that is behind commits a few large batches, and
-// no more than that of its fetching is in doubt at a crash.
+// no more than that of its fetching is in doubt at a crash. An event from the
+// future does not make it look caught up.
 func TestCommitsBehind(t *testing.T) {
 	t.Parallel()
 	const pages, latency = 100, 20 * time.Millisecond
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
-		r.source.Grow(10 * pages)
+		r.source.Append(fmt.Sprintf(`{"eventId":"x","userId":"u","timestamp":%d,"payload":{}}`, time.Now().AddDate(5, 0, 0).UnixMilli()))
+		r.source.Grow(10*pages - 1)
 		r.after(time.Hour)
 		r.start()
 		r.after(time.Second)
@@ -30,23 +33,81 @@ func TestCommitsBehind(t *testing.T) {
 	})
 }
 
-// TestCommitsAtTheTail: events at the end of the results wait for nothing.
+// TestCommitsAtTheTail: events at the end of the results wait for nothing,
+// however the API marks it and however old they are.
 func TestCommitsAtTheTail(t *testing.T) {
 	t.Parallel()
 	const latency = 20 * time.Millisecond
-	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
-		r.cfg.PollInterval, r.cfg.PollIntervalMax = 100*time.Millisecond, 100*time.Millisecond
-		r.start()
-		r.after(time.Second)
-		for _, events := range []int{3, 10, 13, 25} { // one page, a full one, with more pages behind it
-			n := len(r.values())
-			r.source.Grow(events)
-			r.after(r.cfg.PollInterval + time.Duration(events/10+2)*latency)
-			if got := len(r.values()) - n; got != events {
-				t.Errorf("%d of %d events are committed when they could be", got, events)
-			}
+	for _, end := range bridgetest.Ends {
+		for _, poll := range []time.Duration{100 * time.Millisecond, 5 * time.Second} {
+			exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: end, Latency: latency}, func(r *harness) {
+				r.cfg.PollInterval, r.cfg.PollIntervalMax = poll, poll
+				r.start()
+				r.after(time.Minute)
+				for _, events := range []int{3, 10, 13, 25} { // one page, a full one, with more pages behind it
+					n := len(r.values())
+					r.source.Grow(events)
+					asked := r.source.Requests()
+					for r.source.Requests() == asked {
+						r.after(time.Millisecond)
+					}
+					r.after(time.Duration(events/10+2) * latency) // the page behind a full one may be the end
+					if got := len(r.values()) - n; got != events {
+						t.Errorf("%s, a poll in %s: %d of %d events are committed when they could be", end, poll, got, events)
+					}
+					r.after(time.Second)
+				}
+			})
 		}
-	})
+	}
+}
+
+// TestCommitsPageByPage: where a page takes longer than a batch grows, none
+// waits for the next one, and all the waiting is measured.
+func TestCommitsPageByPage(t *testing.T) {
+	t.Parallel()
+	for _, latency := range []time.Duration{250 * time.Millisecond, 390 * time.Millisecond} {
+		exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
+			r.source.Grow(5000)
+			r.after(time.Hour)
+			r.start()
+			r.after(30 * time.Second)
+			asked := r.source.Requests()
+			for r.source.Requests() == asked {
+				r.after(time.Millisecond)
+			}
+			r.after(time.Millisecond)
+			if got, want := len(r.values()), 10*asked; got != want {
+				t.Errorf("%s a page: %d events are committed when %d have come", latency, got, want)
+			}
+			var waited time.Duration
+			for _, o := range r.observed(bridge.ObserveWait, "") {
+				waited += o.Took
+			}
+			if waited < 29*time.Second {
+				t.Errorf("%s a page: waited %s of 30 s", latency, waited)
+			}
+		})
+	}
+}
+
+// TestCommitsAtRest: at the end of the results only the heartbeat commits,
+// even if each poll brings a new cursor.
+func TestCommitsAtRest(t *testing.T) {
+	t.Parallel()
+	for _, end := range bridgetest.Ends {
+		exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: end, Latency: 20 * time.Millisecond}, func(r *harness) {
+			r.cfg.PollInterval, r.cfg.PollIntervalMax = time.Second, time.Second
+			r.source.Grow(25)
+			r.start()
+			r.after(5 * time.Minute)
+			n := len(r.topic.Kept())
+			r.after(10 * time.Minute)
+			if got := len(r.topic.Kept()) - n; got < 19 || got > 21 {
+				t.Errorf("%s: %d commits in 10 minutes, want one in 30 s", end, got)
+			}
+		})
+	}
 }
 
 // TestNothingWaitsForABatch: while a batch grows, a command and the end of the

@@ -74,6 +74,7 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 	if f.at.batch.pages == 0 {
 		f.at.batch.began = time.Now()
 	}
+	f.at.batch.short = f.sizer.short(l.page.Items)
 	events := len(l.page.Events)
 	if events == 0 {
 		l.release()

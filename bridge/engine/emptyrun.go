@@ -60,11 +60,7 @@ func (p *emptyRun) skipped(page *bridge.Page, newest int64) {
 
 // look compares the newest event with the server's clock, if it tells.
 func (p *emptyRun) look(page *bridge.Page, newest int64) {
-	now := page.ServerTime
-	if now.IsZero() {
-		now = page.RequestedAt
-	}
-	p.recent = now.Sub(time.UnixMilli(newest)).Abs() <= recentEvent
+	p.recent = page.Time().Sub(time.UnixMilli(newest)).Abs() <= recentEvent
 }
 
 // ended reports whether the last page was the end of the results for certain.

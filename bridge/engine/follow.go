@@ -158,7 +158,7 @@ func (f *follower) next(ctx context.Context) input {
 				return f.fetchedInput(l, open, 0)
 			default:
 			}
-			ripe = f.alarms[0].at(f.sizer.ripe(f.at.batch, f.at.head.PositionTime))
+			ripe = f.alarms[0].at(f.sizer.ripe(f.at.batch))
 		}
 	} else {
 		due = f.alarms[0].at(f.schedule.due)
@@ -184,6 +184,7 @@ func (f *follower) next(ctx context.Context) input {
 	case c := <-f.ownership.mirror.ahead:
 		return input{kind: inputAhead, cp: c}
 	case <-ripe:
+		f.sizer.waiting += time.Since(waited)
 		return input{kind: inputRipe}
 	case l, open := <-results:
 		return f.fetchedInput(l, open, time.Since(waited))
@@ -195,8 +196,7 @@ func (f *follower) fetchedInput(l fetchResult, open bool, waited time.Duration) 
 	if !open { // cut off: the run is to stop
 		return input{kind: inputStop}
 	}
-	f.sizer.waited(waited)
-	f.e.observe(bridge.Observation{What: bridge.ObserveWait, Took: waited})
+	f.e.observe(bridge.Observation{What: bridge.ObserveWait, Took: f.sizer.arrived(waited)})
 	return input{kind: inputFetched, result: l}
 }
 
@@ -227,6 +227,7 @@ func (f *follower) step(ctx context.Context) error {
 		start.refill = f.e.cfg.EmptyPages - 1
 		start.empties = start.refill - f.at.empty.empties
 	}
+	f.sizer.begin(f.e.cfg.PageSize)
 	f.fetching = f.e.startPrefetch(ctx, start)
 	return nil
 }

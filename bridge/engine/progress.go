@@ -174,10 +174,7 @@ func (at *progress) advance(p *bridge.Page, digest uint64) {
 	h := &at.head
 	h.Cursor, h.Drained = p.Next, false
 	h.Pages++
-	h.AdvanceTime = bridge.Millis(p.ServerTime)
-	if h.AdvanceTime == 0 {
-		h.AdvanceTime = bridge.Millis(p.RequestedAt)
-	}
+	h.AdvanceTime = bridge.Millis(p.Time())
 	// A client's clock may be years ahead; the export is not.
 	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, bridge.Millis(p.RequestedAt)))
 	at.empty.atTail, at.empty.circles = false, false
@@ -227,11 +224,7 @@ func (at *progress) noteEmpty(p *bridge.Page) {
 // stream exports. A window that lies partly in the future is not over before
 // its end has passed, by the server's clock if it tells.
 func (at *progress) endIsFinal(p *bridge.Page) bool {
-	now := p.ServerTime
-	if now.IsZero() {
-		now = p.RequestedAt
-	}
-	return !at.e.cfg.window() || !now.Before(time.UnixMilli(at.e.cfg.Origin.End))
+	return !at.e.cfg.window() || !p.Time().Before(time.UnixMilli(at.e.cfg.Origin.End))
 }
 
 // checkPage refuses pages that must not be published.
@@ -298,10 +291,11 @@ const timesOfPage = 8
 // noteTimes notes the times of some of the page's events. Those that a rewind
 // publishes once more are no news to anybody.
 func (at *progress) noteTimes(p *bridge.Page) {
-	step := max(1, len(p.Events)/timesOfPage)
+	step, asked := max(1, len(p.Events)/timesOfPage), bridge.Millis(p.RequestedAt)
 	for i := step - 1; i < len(p.Events); i += step {
 		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && !e.Republished {
 			at.found.Times = append(at.found.Times, e.Time)
+			at.batch.position = min(e.Time, asked) // a client's clock may be years ahead
 		}
 	}
 }
@@ -316,7 +310,8 @@ func (at *progress) worthCommit(events int, last time.Time) bool {
 		return true
 	case at.head.Overlap != nil && at.head.Overlap.Done && (at.cp.Overlap == nil || !at.cp.Overlap.Done):
 		return true
-	default:
+	case at.empty.continues(at.head.MarksEnd):
 		return at.head.Cursor != at.cp.Cursor && time.Since(last) >= emptyCommit
 	}
+	return at.head.Cursor != at.cp.Cursor && time.Since(last) >= heartbeatInterval // each poll may bring one
 }
