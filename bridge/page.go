@@ -154,7 +154,7 @@ type Page struct {
 // named no next page, or the same one again.
 func (p *Page) Tail() bool { return p.Next == "" || p.Next == p.At.Cursor }
 
-// Time is when the API answered, by its own clock if it tells.
+// Time is the API's clock when it answered, or ours when it was asked.
 func (p *Page) Time() time.Time {
 	if p.ServerTime.IsZero() {
 		return p.RequestedAt

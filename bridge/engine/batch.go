@@ -9,11 +9,11 @@ type batch struct {
 	began         time.Time // when the first page was taken
 	position      int64     // the time of one of the last events
 	short         bool      // the last page is probably the end for now
+	due           bool      // to be committed, whatever it has
 }
 
 const (
-	// growMost is how long a batch grows. A crash repeats as much fetching, or
-	// one page that took longer.
+	// growMost is how long a batch grows, unless its first page took longer.
 	growMost = 200 * time.Millisecond
 	// growShare: a batch waits for pages at most a tenth of how far the stream is behind.
 	growShare = 10
@@ -21,8 +21,7 @@ const (
 	// they are: at their transaction time-out all of it would have to be sent
 	// again.
 	slowBatch = 2 * time.Second
-	// mostPages is the most that one batch has.
-	mostPages = 1024
+	mostPages = 1024 // in one batch
 )
 
 // sizer is how large a batch grows, learnt from how pages come and commits go.
@@ -34,14 +33,16 @@ type sizer struct {
 	items   int           // of the last page
 }
 
-// begin prepares for the first page of a poll.
+// begin notes that the next page follows none.
 func (s *sizer) begin(pageSize int) { s.items, s.waiting = pageSize, 0 }
 
 // short notes a page, and reports whether it is probably the end for now: it has at
 // most half the items of the one before. Some APIs never fill the page size.
 func (s *sizer) short(items int) bool {
 	before := s.items
-	s.items = items
+	if items > 0 {
+		s.items = items
+	}
 	return 2*items <= before
 }
 
@@ -53,8 +54,8 @@ func (s *sizer) full(b batch) bool {
 // ripe returns when a batch, which has pages, is to be committed although no
 // further one is ready. While a stream is behind, nobody waits for its events
 // within milliseconds, and each commit costs the brokers as much as a thousand
-// events: so the batch waits for more pages, the longer the older its events are,
-// but not at the end of the results or where the next page would come too late.
+// events. So the batch waits for more pages, in proportion to the age of its
+// events. At the end of the results, and on a slow API, none would come in time.
 func (s *sizer) ripe(b batch) time.Time {
 	if b.short || s.gap >= growMost {
 		return b.began

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -30,6 +31,30 @@ func TestCommitsBehind(t *testing.T) {
 			t.Errorf("%d commits in the first second, %d for %d pages of %s, want one in 200 ms", early, n, pages, latency)
 		}
 		r.wantOnce()
+	})
+}
+
+// TestCommitsSparse: empty pages between others are not the end of the results.
+func TestCommitsSparse(t *testing.T) {
+	t.Parallel()
+	const pages = 100
+	exactlyInBubble(t, bridgetest.Export{Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+			n, items, next := 0, "", ""
+			_, _ = fmt.Sscanf(at.Cursor, "e%d", &n) // none is the first page
+			if n%2 == 0 {
+				items = sparseItem(fmt.Sprint(n), n)
+			}
+			if n < pages {
+				next = fmt.Sprint("e", n+1)
+			}
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, items, next)}
+		})
+		r.start()
+		r.after(5 * time.Second)
+		if events, commits := len(r.values()), len(r.topic.Kept()); events != pages/2+1 || commits > 15 {
+			t.Errorf("%d commits of %d events, want one in 200 ms", commits, events)
+		}
 	})
 }
 
@@ -108,6 +133,29 @@ func TestCommitsAtRest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCursorsOnce: an API that takes each cursor only once loses nothing by an
+// error at rest.
+func TestCursorsOnce(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: bridgetest.EndFreshCursor, Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.cfg.PollInterval, r.cfg.PollIntervalMax = time.Second, time.Second
+		r.source.Grow(25)
+		r.start()
+		r.after(5*time.Minute + 20*time.Second)
+		n := r.source.Requests()
+		r.source.FailRequest(n+1, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: errors.New("unavailable")})
+		r.after(20 * time.Second)
+		if asked := r.source.Asked(); len(asked) < n+2 || asked[n+1] != asked[n] {
+			t.Errorf("after a failed request: %d requests, want the same cursor once more", len(asked)-n)
+		}
+		for i, p := range r.source.Asked()[n-10 : n+1] {
+			if i > 0 && p == r.source.Asked()[n-10+i-1] {
+				t.Errorf("the cursor is not new at rest: the test shows nothing")
+			}
+		}
+	})
 }
 
 // TestNothingWaitsForABatch: while a batch grows, a command and the end of the

@@ -27,7 +27,7 @@ func (f *follower) commit(hard context.Context) error {
 		f.schedule.fetches.reset()
 		f.schedule.blockedOn, f.schedule.suspect = "", nil
 	}
-	if !f.at.worthCommit(b.events, f.run.committed) {
+	if !f.at.worthCommit(b, f.run.committed) {
 		return nil
 	}
 	next := f.session.stamp(f.at.head, bridge.KindData, f.at.cp.Version.Next())
@@ -174,7 +174,7 @@ func (f *follower) flush(ctx context.Context) error {
 	if !f.session.ready || f.at.head.Cursor == f.at.cp.Cursor {
 		return nil
 	}
-	f.run.committed = time.Time{} // due, whenever the last commit was
+	f.at.batch.due = true
 	return f.commit(ctx)
 }
 
@@ -199,8 +199,7 @@ func (f *follower) heartbeat(ctx context.Context) error {
 const drainTimeout = 2 * time.Second
 
 // drain ends an orderly run with a flush or a heartbeat, so that a store that
-// lost the checkpoint has it again. Both are optional: without them the next
-// run reads a few empty pages again.
+// lost the checkpoint has it again. Else the next run reads a few empty pages again.
 func (f *follower) drain(hard context.Context) {
 	f.stopFetching()
 	if f.session.ready {

@@ -16,7 +16,7 @@ const (
 	triesBeforeBlock  = 3
 	heartbeatInterval = 30 * time.Second
 	// emptyCommit is the least time between two commits that only move the
-	// cursor over empty pages on the way to others.
+	// cursor over empty pages while the export goes on.
 	emptyCommit = time.Second
 	// emptyAllowance is how many empty pages in a row are followed at once.
 	emptyAllowance = 3

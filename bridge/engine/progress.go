@@ -302,9 +302,9 @@ func (at *progress) noteTimes(p *bridge.Page) {
 
 // worthCommit reports whether head is worth a commit: it has events, ended a
 // window or an overlap, or moved over empty pages long after the last commit.
-func (at *progress) worthCommit(events int, last time.Time) bool {
+func (at *progress) worthCommit(b batch, last time.Time) bool {
 	switch {
-	case events > 0:
+	case b.events > 0, b.due:
 		return true
 	case at.e.cfg.window() && at.head.Drained && !at.cp.Drained:
 		return true
@@ -313,5 +313,5 @@ func (at *progress) worthCommit(events int, last time.Time) bool {
 	case at.empty.continues(at.head.MarksEnd):
 		return at.head.Cursor != at.cp.Cursor && time.Since(last) >= emptyCommit
 	}
-	return at.head.Cursor != at.cp.Cursor && time.Since(last) >= heartbeatInterval // each poll may bring one
+	return at.head.Cursor != at.cp.Cursor && time.Since(last) >= heartbeatInterval // each poll may bring another
 }

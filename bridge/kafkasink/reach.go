@@ -236,8 +236,8 @@ func (p pinnable) Partition(r *kgo.Record, n int) int {
 	return id
 }
 
-// keyTo notes that a key has gone to one of n partitions. Without a key id would be
-// an index of those that have a leader, and asked for twice where a batch begins.
+// keyTo notes that a key has gone to one of n partitions. For a record without key,
+// id is only an index of those that have a leader, and may change where a batch begins.
 func (t *reach) keyTo(id, n int) {
 	if int(t.keyed.Load()) != n {
 		t.keyed.Store(int32(n))
