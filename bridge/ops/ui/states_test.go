@@ -64,6 +64,20 @@ var conditions = []struct {
 		caught.Live.DeadLettered = 2
 		f.reports[0] = caught
 	}},
+	{name: "days-later", change: func(f *fakeBridge) { // each time with its date
+		for _, list := range [][]object{f.history, f.letters} {
+			for _, row := range list {
+				for _, field := range []string{"at", "position", "time"} {
+					if at, ok := row[field].(time.Time); ok {
+						row[field] = at.AddDate(0, 0, -20)
+					}
+				}
+			}
+		}
+		for _, m := range f.first {
+			m.data.(object)["time"] = time.Now().AddDate(0, 0, -20)
+		}
+	}},
 	{name: "paused", change: func(f *fakeBridge) {
 		f.reports[0].Live.State, f.reports[0].Live.PausedUntil = bridge.StatePaused, time.Now().Add(22*time.Minute).UnixMilli()
 		f.reports[0].Changes = []object{{"kind": "pause", "who": "ada@ops-1", "reason": "the vendor migrates"}}

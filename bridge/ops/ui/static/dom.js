@@ -30,9 +30,11 @@ export function fill(parent, children) {
   if (active) parent.querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
 }
 
-// time is a <time> in UTC, with the reader's own time on hover.
+// time is a <time> in UTC, with the reader's own time on hover. A line may end
+// between the date and the time of day, not within them.
 export function time(when, text) {
-  return el('time', { datetime: when.toISOString(), title: when.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long', hourCycle: 'h23' }) }, text);
+  const words = text.split(' ').flatMap((word, i) => [i > 0 && ' ', el('span', null, word)]);
+  return el('time', { datetime: when.toISOString(), title: when.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long', hourCycle: 'h23' }) }, ...words);
 }
 
 // name sets a stream's name apart from the sentence around it.
