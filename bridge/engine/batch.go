@@ -13,7 +13,7 @@ type batch struct {
 }
 
 const (
-	// growMost is how long a batch grows, unless its first page took longer.
+	// growMost is how long a batch grows after its first page.
 	growMost = 200 * time.Millisecond
 	// growShare: a batch waits for pages at most a tenth of how far the stream is behind.
 	growShare = 10
