@@ -3,6 +3,8 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,8 +60,8 @@ func TestCommitsSparse(t *testing.T) {
 	})
 }
 
-// TestCommitsAtTheTail: events at the end of the results wait for nothing,
-// however the API marks it and however old they are.
+// TestCommitsAtTheTail: new events at the end of the results wait for nothing,
+// however the API marks it.
 func TestCommitsAtTheTail(t *testing.T) {
 	t.Parallel()
 	const latency = 20 * time.Millisecond
@@ -87,33 +89,110 @@ func TestCommitsAtTheTail(t *testing.T) {
 	}
 }
 
+// TestCommitsOldAtTheTail: a page that is half empty does not wait for the next
+// one, a full one a tenth of the age of its events.
+func TestCommitsOldAtTheTail(t *testing.T) {
+	t.Parallel()
+	const latency = 150 * time.Millisecond
+	for _, end := range []bridgetest.End{bridgetest.EndEmptyItems, bridgetest.EndFreshCursor} { // the others mark the last page
+		for _, tc := range []struct {
+			events    int
+			age, wait time.Duration
+		}{{3, time.Hour, 0}, {10, 500 * time.Millisecond, 75 * time.Millisecond}} {
+			exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: end, Latency: latency}, func(r *harness) {
+				r.cfg.PollInterval, r.cfg.PollIntervalMax = 100*time.Millisecond, 100*time.Millisecond
+				r.source.Grow(10)
+				r.start()
+				r.after(time.Minute)
+				for round := range 2 { // each poll begins anew
+					n, asked := len(r.values()), r.source.Requests()
+					for i := range tc.events {
+						r.source.Append(fmt.Sprintf(`{"eventId":"old-%d-%d","userId":"u","timestamp":%d,"payload":{}}`, round, i, time.Now().Add(-tc.age).UnixMilli()))
+					}
+					for r.source.Requests() == asked {
+						r.after(time.Millisecond)
+					}
+					r.after(latency + tc.wait + time.Millisecond)
+					if got := len(r.values()) - n; got != tc.events {
+						t.Errorf("%s: %d of %d events that are %s old are committed when they could be", end, got, tc.events, tc.age)
+					}
+					r.after(5 * time.Second)
+				}
+			})
+		}
+	}
+}
+
+// TestCommitsLastOfSparse: where pages are partly empty, the one that has less
+// than the last one with items does not wait for more.
+func TestCommitsLastOfSparse(t *testing.T) {
+	t.Parallel()
+	const latency = 150 * time.Millisecond
+	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
+		pages := map[string]bridgetest.Answer{
+			"": {Body: `{"items":[` + strings.Repeat(sparseItem("a", 1)+",", 9) + sparseItem("b", 2) + `],"nextCursor":"1"}`}, "1": {Body: `{"items":[],"nextCursor":"2"}`},
+			"2": {Body: `{"items":[` + sparseItem("c", 3) + `],"nextCursor":"3"}`}, "3": {Body: `{"items":[],"nextCursor":""}`},
+		}
+		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return pages[at.Cursor] })
+		r.start()
+		r.after(3*latency + time.Millisecond)
+		if got := len(r.values()); got != 3 {
+			t.Errorf("%d of 3 events are committed when all have come", got)
+		}
+	})
+}
+
 // TestCommitsPageByPage: where a page takes longer than a batch grows, none
-// waits for the next one, and all the waiting is measured.
+// waits for the next one, however long commits take, and all the waiting is
+// measured.
 func TestCommitsPageByPage(t *testing.T) {
 	t.Parallel()
 	for _, latency := range []time.Duration{250 * time.Millisecond, 390 * time.Millisecond} {
-		exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
-			r.source.Grow(5000)
-			r.after(time.Hour)
-			r.start()
-			r.after(30 * time.Second)
-			asked := r.source.Requests()
-			for r.source.Requests() == asked {
-				r.after(time.Millisecond)
-			}
-			r.after(time.Millisecond)
-			if got, want := len(r.values()), 10*asked; got != want {
-				t.Errorf("%s a page: %d events are committed when %d have come", latency, got, want)
-			}
-			var waited time.Duration
-			for _, o := range r.observed(bridge.ObserveWait, "") {
-				waited += o.Took
-			}
-			if waited < 29*time.Second {
-				t.Errorf("%s a page: waited %s of 30 s", latency, waited)
-			}
-		})
+		for _, commit := range []time.Duration{0, 50 * time.Millisecond, 150 * time.Millisecond} {
+			exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: latency}, func(r *harness) {
+				r.source.Grow(5000)
+				r.after(time.Hour)
+				r.topic.SetLatency(commit)
+				r.start()
+				r.after(30 * time.Second)
+				asked := r.source.Requests()
+				for r.source.Requests() == asked {
+					r.after(time.Millisecond)
+				}
+				r.after(commit + time.Millisecond)
+				if got, want := len(r.values()), 10*asked; got != want {
+					t.Errorf("%s a page, %s a commit: %d events are committed when %d could be", latency, commit, got, want)
+				}
+				var waited time.Duration
+				for _, o := range r.observed(bridge.ObserveWait, "") {
+					waited += o.Took
+				}
+				if least := time.Duration(29 * (1 - commit.Seconds()/latency.Seconds()) * float64(time.Second)); waited < least {
+					t.Errorf("%s a page, %s a commit: waited %s of 30 s, want %s", latency, commit, waited, least)
+				}
+			})
+		}
 	}
+}
+
+// TestCommitsOnSlowBrokers: batches become large again after a failed commit
+// although commits take long.
+func TestCommitsOnSlowBrokers(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{PageSize: 10, Latency: 20 * time.Millisecond}, func(r *harness) {
+		r.start()
+		r.after(time.Second)
+		r.topic.SetLatency(1500 * time.Millisecond)
+		r.topic.FailNext(bridgetest.Failed)
+		r.source.Grow(1)
+		r.after(time.Minute)
+		n := len(r.values())
+		r.source.Grow(20000)
+		r.after(time.Minute)
+		if got := len(r.values()) - n; got < 4000 {
+			t.Errorf("%d events in a minute after a failed commit, want 4,000", got)
+		}
+	})
 }
 
 // TestCommitsAtRest: at the end of the results only the heartbeat commits,
@@ -136,25 +215,100 @@ func TestCommitsAtRest(t *testing.T) {
 }
 
 // TestCursorsOnce: an API that takes each cursor only once loses nothing by an
-// error at rest.
+// error or a pause at rest, which cost no commits either.
 func TestCursorsOnce(t *testing.T) {
 	t.Parallel()
+	unavailable := &bridge.Fault{Class: bridge.Transient, Code: "503", Err: errors.New("unavailable")}
+	for name, interrupt := range map[string]func(r *harness, next int){
+		"error": func(r *harness, next int) { r.source.FailRequest(next, unavailable) },
+		"pause": func(r *harness, _ int) {
+			r.ask("p", bridge.KindPause, bridge.Forever)
+			r.after(time.Minute)
+			r.ask("r", bridge.KindResume, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atRest(t, func(r *harness) {
+				r.after(20 * time.Second) // since the last commit
+				n := r.source.Requests()
+				interrupt(r, n+1)
+				r.after(20 * time.Second)
+				asked := r.source.Asked()
+				if len(asked) < n+5 {
+					t.Fatalf("%d requests after it, want some", len(asked)-n)
+				}
+				if name == "error" {
+					asked = append(asked[:n], asked[n+1:]...) // that one came to nothing
+				}
+				for i, p := range asked[n-10:] {
+					if slices.Contains(asked[:n-10+i], p) {
+						t.Errorf("request %d has the cursor of one before it", n-10+i+1)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestErrorsAtRest: requests that fail now and then cost no commits.
+func TestErrorsAtRest(t *testing.T) {
+	t.Parallel()
+	atRest(t, func(r *harness) {
+		fails := 0
+		r.source.Refuse(func(bridge.Position) error {
+			if fails++; fails%2 == 0 {
+				return nil
+			}
+			return &bridge.Fault{Class: bridge.Throttled, Code: "429", RetryAfter: time.Second, Err: errors.New("too many requests")}
+		})
+		n := len(r.topic.Kept())
+		r.after(10 * time.Minute)
+		if got := len(r.topic.Kept()) - n; got < 19 || got > 21 {
+			t.Errorf("%d commits in 10 minutes, want one in 30 s", got)
+		}
+	})
+}
+
+// TestRefusedAtRest: a cursor that was never committed and is refused is given
+// up for the one that was.
+func TestRefusedAtRest(t *testing.T) {
+	t.Parallel()
+	atRest(t, func(r *harness) {
+		r.after(20 * time.Second)
+		var refused string
+		r.source.Refuse(func(at bridge.Position) error {
+			if refused == "" {
+				refused = at.Cursor
+			}
+			if at.Cursor != refused {
+				return nil
+			}
+			return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Reason: bridge.ReasonCursor, Err: errors.New("gone")}
+		})
+		epoch := r.store.Checkpoint().Epoch
+		r.after(10 * time.Minute)
+		r.source.Grow(5)
+		r.after(5 * time.Minute)
+		if got := r.store.Checkpoint().Epoch; got != epoch {
+			t.Errorf("epoch %d, want %d: the committed cursor is good", got, epoch)
+		}
+		r.wantOnce()
+	})
+}
+
+// atRest runs test on a stream that has reached the end of the results, of an API
+// that gives a new cursor with each poll, and has just committed.
+func atRest(t *testing.T, test func(r *harness)) {
+	t.Helper()
 	exactlyInBubble(t, bridgetest.Export{PageSize: 10, End: bridgetest.EndFreshCursor, Latency: 20 * time.Millisecond}, func(r *harness) {
 		r.cfg.PollInterval, r.cfg.PollIntervalMax = time.Second, time.Second
 		r.source.Grow(25)
 		r.start()
-		r.after(5*time.Minute + 20*time.Second)
-		n := r.source.Requests()
-		r.source.FailRequest(n+1, &bridge.Fault{Class: bridge.Transient, Code: "503", Err: errors.New("unavailable")})
-		r.after(20 * time.Second)
-		if asked := r.source.Asked(); len(asked) < n+2 || asked[n+1] != asked[n] {
-			t.Errorf("after a failed request: %d requests, want the same cursor once more", len(asked)-n)
+		r.after(5 * time.Minute)
+		for n := len(r.topic.Kept()); len(r.topic.Kept()) == n; {
+			r.after(time.Second)
 		}
-		for i, p := range r.source.Asked()[n-10 : n+1] {
-			if i > 0 && p == r.source.Asked()[n-10+i-1] {
-				t.Errorf("the cursor is not new at rest: the test shows nothing")
-			}
-		}
+		test(r)
 	})
 }
 

@@ -156,10 +156,7 @@ func foreign(err error) *bridge.Fault {
 		f.Err = err
 		return &f
 	}
-	return &bridge.Fault{
-		Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Err: err,
-		Advice: bridge.HintForeign,
-	}
+	return &bridge.Fault{Class: bridge.Permanent, Code: "foreign", Reason: bridge.ReasonCheckpoint, Err: err, Advice: bridge.HintForeign}
 }
 
 // adopt makes a durable checkpoint the current one.

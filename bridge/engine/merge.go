@@ -75,10 +75,8 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 	lost := fmt.Errorf("data lost in Kafka: it has %s, but %s of change %q was committed", have, k.store.Version, k.store.ChangeID())
 	switch policy := r.e.cfg.OnCheckpointLoss; {
 	case policy == lossStop:
-		return bridge.Checkpoint{}, &bridge.Fault{
-			Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost,
-			Advice: bridge.HintCheckpointBehind,
-		}
+		fault := bridge.Fault{Class: bridge.Permanent, Code: "checkpoint-behind", Reason: bridge.ReasonCheckpoint, Err: lost, Advice: bridge.HintCheckpointBehind}
+		return bridge.Checkpoint{}, &fault
 	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
 		return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():

@@ -144,3 +144,18 @@ func TestRate(t *testing.T) {
 		t.Errorf("an hour later rate = %v, want 0", got)
 	}
 }
+
+// TestFullBatch: a batch does not grow for ever where pages are always ready.
+func TestFullBatch(t *testing.T) {
+	t.Parallel()
+	s := sizer{breadth: 10}
+	for _, tc := range []struct {
+		pages int
+		age   time.Duration
+		want  bool
+	}{{9, 0, false}, {10, 0, true}, {1, growMost / 2, false}, {1, growMost, true}} {
+		if got := s.full(batch{pages: tc.pages, began: time.Now().Add(-tc.age)}); got != tc.want {
+			t.Errorf("%d pages of %s: full is %v", tc.pages, tc.age, got)
+		}
+	}
+}

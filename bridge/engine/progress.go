@@ -291,11 +291,11 @@ const timesOfPage = 8
 // noteTimes notes the times of some of the page's events. Those that a rewind
 // publishes once more are no news to anybody.
 func (at *progress) noteTimes(p *bridge.Page) {
-	step, asked := max(1, len(p.Events)/timesOfPage), bridge.Millis(p.RequestedAt)
+	step := max(1, len(p.Events)/timesOfPage)
 	for i := step - 1; i < len(p.Events); i += step {
 		if e := &p.Events[i]; e.Defect == bridge.DefectNone && e.Time != bridge.NoTime && !e.Republished {
 			at.found.Times = append(at.found.Times, e.Time)
-			at.batch.position = min(e.Time, asked) // a client's clock may be years ahead
+			at.batch.position = e.Time
 		}
 	}
 }

@@ -43,6 +43,42 @@ func TestPageRefused(t *testing.T) {
 	}
 }
 
+// A page of an overlap that was refused is compared with the topic anew: events
+// without ids match once for each copy.
+func TestPageRefusedInOverlap(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{NoIDs: true}, func(r *harness) {
+		r.source.Grow(95)
+		r.cfg.OnInvalidCursor = "time"
+		sink := &refusingOnce{Sink: r.topic.Open("events")}
+		r.startWith(engine.Ports{Source: r.source, Inbox: r.inbox, Sink: sink, History: storeHistory{r.store}})
+		r.after(5 * time.Second)
+		sink.cursor = "c+90/" // whose first five events are known
+		r.expire(r.store.Checkpoint().Cursor, func(at bridge.Position) bool { return at.Cursor == "" && at.Start > 0 })
+		r.source.Grow(30)
+		r.after(10 * time.Minute)
+		if sink.cursor != "" {
+			t.Errorf("the page at %s was not sent", sink.cursor)
+		}
+		r.wantOnce()
+	})
+}
+
+// refusingOnce refuses the page at the cursor that begins so once, "" none.
+type refusingOnce struct {
+	bridge.Sink
+	cursor string
+}
+
+func (s *refusingOnce) Send(ctx context.Context, p *bridge.Page) error {
+	refuse := refusingSink{s.Sink, s.cursor}
+	if s.cursor == "" || !strings.HasPrefix(p.At.Cursor, s.cursor) {
+		return s.Sink.Send(ctx, p)
+	}
+	s.cursor = ""
+	return refuse.Send(ctx, p)
+}
+
 // refusingSink refuses the page at the cursor that begins so.
 type refusingSink struct {
 	bridge.Sink
