@@ -28,14 +28,13 @@ const (
 // Owned by the commit loop.
 type sizer struct {
 	breadth int           // pages in one batch at most
-	gap     time.Duration // between two pages: a running mean
-	taken   time.Time     // when the last one was
-	waiting time.Duration // for the next one, so far
+	gap     time.Duration // how long a page is waited for: a running mean
+	waiting time.Duration // for the page that is waited for, so far
 	items   int           // of the last page
 }
 
 // begin notes that the next page follows none.
-func (s *sizer) begin(pageSize int) { s.items, s.waiting, s.taken = pageSize, 0, time.Now() }
+func (s *sizer) begin(pageSize int) { s.items, s.waiting = pageSize, 0 }
 
 // short notes a page, and reports whether it is probably the end for now: it has at
 // most half the items of the one before. Some APIs never fill the page size.
@@ -68,8 +67,8 @@ func (s *sizer) ripe(b batch) time.Time {
 // arrived ends the wait for a page, and returns how long it was in all.
 func (s *sizer) arrived(waited time.Duration) time.Duration {
 	waited += s.waiting
-	s.gap += (time.Since(s.taken) - s.gap) / 8
-	s.waiting, s.taken = 0, time.Now()
+	s.waiting = 0
+	s.gap += (waited - s.gap) / 8
 	return waited
 }
 

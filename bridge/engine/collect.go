@@ -33,7 +33,8 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 		if _, over := errors.AsType[*sessionError](err); over {
 			return err
 		}
-		return cmp.Or(f.commit(hard), err) // first what came before it
+		f.at.batch.due = f.at.head.Cursor != f.at.cp.Cursor // an API may take a cursor only once
+		return cmp.Or(f.commit(hard), err)                  // first what came before it
 	}
 	if !l.last && f.run.limitReached(f.e.cfg.Limits, f.at.head) == "" && !f.sizer.full(f.at.batch) {
 		return nil

@@ -50,6 +50,11 @@ func (r *requests) applyCommand(hard context.Context, cmd bridge.Command) error 
 	if refusal := r.validateCommand(cmd); refusal != "" {
 		return r.answer(hard, cmd, by, bridge.Answer{Detail: refusal})
 	}
+	if cmd.Kind != bridge.KindReset { // goes on from here: an API may take a cursor only once
+		if err := f.flush(hard); err != nil {
+			return err
+		}
+	}
 	f.discard()
 	if failpoint.Broken(failpoint.BreakAnswer) {
 		_ = r.answer(hard, cmd, by, bridge.Answer{Applied: true})

@@ -19,7 +19,7 @@
 //
 // Beside it:
 //
-//	handleError          drops what is in flight after an error, waits, and recovers
+//	handleError          discards the state after an error, waits, and recovers
 //	applyCommand         applies an operator's command between two batches: a
 //	                     reset, a pause or its end, each a checkpoint of a new
 //	                     epoch

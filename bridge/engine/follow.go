@@ -103,9 +103,7 @@ func (f *follower) follow(soft, hard context.Context) error {
 		case in.kind == inputFetched:
 			err = f.handleFetched(hard, in.result)
 		case in.kind == inputCommand:
-			if err = f.flush(hard); err == nil {
-				err = f.requests.applyCommand(hard, in.cmd)
-			}
+			err = f.requests.applyCommand(hard, in.cmd)
 		case in.kind == inputHeartbeat:
 			err = f.heartbeat(soft)
 		case in.kind == inputRival:
@@ -248,12 +246,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		f.session.ready, f.session.open = false, false
 	}
 	f.session.ready = f.session.ready && !doubt
-	f.stopFetching()
-	// Else it goes on from head, since an API may take a cursor only once. Amid an
-	// overlap it cannot: the index has already matched events that come again.
-	if !f.session.ready || bridge.FaultOf(err).Class == bridge.BadCursor || f.at.published != nil {
-		f.at.rollback()
-	}
+	f.discard()
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
 		return blocked
 	}
