@@ -1,6 +1,7 @@
 package kafkasink_test
 
 import (
+	"maps"
 	"sync"
 	"testing"
 
@@ -20,13 +21,11 @@ const mostBatches = 100
 // TestEnlist: the coordinator gets all partitions of a batch at once.
 func TestEnlist(t *testing.T) {
 	t.Parallel()
-	c := kafkatest.Fake(t, kfake.NumBrokers(3))
-	cfg := config(t, c.ListenAddrs(), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	c, cfg, s := openSpread(t)
 	var mu sync.Mutex
 	var got map[string]int
-	enlisted := c.Fault(kfake.Fault{
+	want := map[string]int{cfg.Topic: 3, cfg.CheckpointTopic: 1}
+	c.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Count: -1, Observe: true, When: func(req kmsg.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -37,10 +36,15 @@ func TestEnlist(t *testing.T) {
 			return true
 		},
 	})
-	batches := commitUntil(t, s, cfg, func() bool { return enlisted.Hits() > 0 })
+	// The first records may leave before the client knows the partitions.
+	batches := commitUntil(t, s, cfg, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Equal(want, got)
+	})
 	mu.Lock()
 	defer mu.Unlock()
-	if diff := cmp.Diff(map[string]int{cfg.Topic: 3, cfg.CheckpointTopic: 1}, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("partitions by topic (-want +got):\n%s", diff)
 	}
 	wantOnce(t, cfg, batches...)
@@ -112,25 +116,34 @@ func TestEnlistLeaderless(t *testing.T) {
 // TestEnlistAgain: the end of a transaction is soon written.
 func TestEnlistAgain(t *testing.T) {
 	t.Parallel()
-	c := kafkatest.Fake(t, kfake.NumBrokers(3))
-	cfg := config(t, c.ListenAddrs(), exactly)
-	s := open(t, cfg)
-	recoverTo(t, s, cfg, -1)
+	const refusals = 2
+	c, cfg, s := openSpread(t)
 	var mu sync.Mutex
-	asked := map[int16]int{} // by the epoch, which each transaction has of its own
-	refused := c.Fault(kfake.Fault{
-		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.ConcurrentTransactions, Count: 3, When: func(req kmsg.Request) bool {
+	var last kmsg.Request
+	most, asked := 0, map[int16]int{} // by the epoch, which each transaction has of its own
+	c.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.ConcurrentTransactions, Count: -1, When: func(req kmsg.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
-			asked[req.(*kmsg.AddPartitionsToTxnRequest).ProducerEpoch]++
-			return true
+			epoch := req.(*kmsg.AddPartitionsToTxnRequest).ProducerEpoch
+			if req != last { // the same for each of its partitions
+				asked[epoch]++
+			}
+			last = req
+			most = max(most, asked[epoch])
+			return asked[epoch] <= refusals
 		},
 	})
-	batches := commitUntil(t, s, cfg, func() bool { return refused.Hits() == 3 })
+	// A busy machine may end a transaction before it asked as often.
+	batches := commitUntil(t, s, cfg, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return most > refusals
+	})
 	mu.Lock()
 	defer mu.Unlock()
-	if len(asked) != 1 {
-		t.Errorf("refused requests by transaction: %v, want all in one", asked)
+	if most != refusals+1 {
+		t.Errorf("a transaction asked %d times, want %d", most, refusals+1)
 	}
 	wantOnce(t, cfg, batches...)
 }
@@ -143,16 +156,30 @@ func TestEnlistFails(t *testing.T) {
 	} {
 		t.Run(refusal.Message, func(t *testing.T) {
 			t.Parallel()
-			c := kafkatest.Fake(t, kfake.NumBrokers(3))
-			cfg := config(t, c.ListenAddrs(), exactly)
-			s := open(t, cfg)
-			recoverTo(t, s, cfg, -1)
+			c, cfg, s := openSpread(t)
 			refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: refusal, Count: -1})
 			batches := commitUntil(t, s, cfg, func() bool { return refused.Hits() > 0 })
 			recoverTo(t, s, cfg, len(batches)-1)
 			wantOnce(t, cfg, batches...)
 		})
 	}
+}
+
+// openSpread returns a cluster of three brokers, and a sink that is ready to publish
+// to a topic with a partition at each.
+func openSpread(t *testing.T) (*kfake.Cluster, kafkasink.Config, *kafkasink.Sink) {
+	t.Helper()
+	c := kafkatest.Fake(t, kfake.NumBrokers(3))
+	cfg := config(t, c.ListenAddrs(), exactly)
+	s := open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	for id := range int32(3) {
+		if err := c.MoveTopicPartition(cfg.Topic, id, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recoverTo(t, s, cfg, -1) // a new session, which knows the leaders
+	return c, cfg, s
 }
 
 // commitUntil commits batches until done, and returns their numbers.
