@@ -62,6 +62,9 @@ type Origin struct {
 	// pointers with commas between, or none. Empty, as older versions write it,
 	// is the resource's own.
 	ItemID string `json:"item_id,omitempty"`
+	// Request is the fingerprint of the request that the cursor came from.
+	// Unknown in checkpoints of older versions, which also drop it.
+	Request Fingerprint `json:"request,omitempty"`
 }
 
 // Same reports whether a cursor of o can be followed with the settings of p.
@@ -103,6 +106,8 @@ type Change struct {
 	To *Version `json:"to,omitempty"`
 	// At is when it was applied, in milliseconds since the epoch.
 	At int64 `json:"at"`
+	// AcceptSource is the Command's.
+	AcceptSource string `json:"accept_source,omitempty"`
 	// After is the id of the last operator's request if this one is the
 	// program's own: the operator may still wait for the answer.
 	After string `json:"after,omitempty"`

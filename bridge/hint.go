@@ -22,6 +22,7 @@ const (
 	HintOtherTopic       Hint = "other-topic"        // correct the topic, accept it by a reset, or part two deployments
 	HintOwned            Hint = "owned"              // stop the process that has the stream
 	HintOwner            Hint = "second-bridge"      // stop one of two, or part them
+	HintRequest          Hint = "other-request"      // restore the settings, or accept them by a reset that names them
 	HintResume           Hint = "resume"             // end the pause
 	HintSource           Hint = "other-source"       // correct the credentials, or accept by a reset
 	HintTail             Hint = "tail"               // reset past it

@@ -26,7 +26,7 @@ func (e *Entry) Target() Target {
 	version := e.Version
 	return Target{
 		Cursor: e.Cursor, Tail: e.Tail, Carried: e.Carried, Start: e.Origin.Start,
-		Events: e.Events, Pages: e.Pages, PositionTime: e.PositionTime, Entry: &version,
+		Events: e.Events, Pages: e.Pages, PositionTime: e.PositionTime, Entry: &version, Request: e.Origin.Request,
 	}
 }
 

@@ -18,7 +18,30 @@ func OriginFault(c *Checkpoint, want Origin, topic string) *Fault {
 	case !c.Origin.Same(want):
 		fault.Advice, fault.Err = HintOrigin, fmt.Errorf("the checkpoint was written with %s, the configuration has %s", c.Origin, want)
 	default:
-		return nil
+		return RequestFault(c, want.Request)
 	}
 	return fault
+}
+
+// RequestChange returns how the request want differs from the one that the cursor
+// of c came from; not at all if a reset has accepted it.
+func (c *Checkpoint) RequestChange(want Fingerprint) RequestChange {
+	if c.Change != nil && c.Change.AcceptSource != "" && c.Change.AcceptSource == want.Digest() {
+		return RequestChange{}
+	}
+	return c.Origin.Request.Changed(want, c.Cursor)
+}
+
+// RequestFault is the fault of a stream at c whose settings request another list
+// than the one that its cursor belongs to; nil if it may be the same.
+func RequestFault(c *Checkpoint, want Fingerprint) *Fault {
+	change := c.RequestChange(want)
+	if len(change.Other) == 0 {
+		return nil
+	}
+	return &Fault{
+		Class: Permanent, Code: "source", Reason: ReasonSource, Advice: HintRequest,
+		Err: fmt.Errorf("the settings request another list than the stream's: %s changed (these settings are source %s, the stream's is %s)",
+			change, want.Digest(), c.Origin.Request.Digest()),
+	}
 }

@@ -155,6 +155,9 @@ type Command struct {
 	BaseEpoch int64 `json:"base_epoch"`
 	// Target is the position of a reset.
 	Target Target `json:"target"`
+	// AcceptSource is the Digest of the Fingerprint that a reset accepts as the
+	// request of the stream from now on; empty accepts no other.
+	AcceptSource string `json:"accept_source,omitempty"`
 	// PausedUntil is as in Checkpoint, for KindPause.
 	PausedUntil int64 `json:"paused_until,omitempty"`
 	// Who and Reason are recorded in the history.
@@ -180,6 +183,9 @@ type Target struct {
 	PositionTime int64 `json:"position_time,omitempty"`
 	// Entry is the history entry that the target came from, if any.
 	Entry *Version `json:"entry,omitempty"`
+	// Request is the fingerprint of the request that Cursor came from, as far as
+	// it is known.
+	Request Fingerprint `json:"request,omitempty"`
 }
 
 // Answer is the outcome of a Command.
@@ -325,10 +331,10 @@ type Observation struct {
 
 // History returns earlier positions of a stream.
 type History interface {
-	// Before returns the newest committed checkpoint with another cursor among
-	// the ancestors of c, or ErrNoCheckpoint. A store that is not in the epoch
+	// Before returns the newest committed checkpoint among the ancestors of c
+	// that matches accepts, or ErrNoCheckpoint. A store that is not in the epoch
 	// of c does not know them and returns an error, as Store.Load does.
-	Before(ctx context.Context, c Checkpoint) (Checkpoint, error)
+	Before(ctx context.Context, c Checkpoint, matches func(*Checkpoint) bool) (Checkpoint, error)
 }
 
 // PublishedEvents reads back which events are in the topic or in the

@@ -90,7 +90,7 @@ func (c *Command) Validate() error {
 	case len(c.Target.Cursor) > MaxCursor:
 		return fmt.Errorf("the cursor has %d bytes, the limit is %d", len(c.Target.Cursor), MaxCursor)
 	}
-	return cmp.Or(checkText("id", c.ID, maxName), checkText("kind", string(c.Kind), maxName), checkText("who", c.Who, maxName), CheckReason(c.Reason))
+	return cmp.Or(checkText("id", c.ID, maxName), checkText("kind", string(c.Kind), maxName), checkText("who", c.Who, maxName), checkText("accepted source", c.AcceptSource, maxName), CheckReason(c.Reason))
 }
 
 // CheckReason reports why a text is not valid as the reason of a Command: see
@@ -121,7 +121,7 @@ func changeOf(cmd Command, from Checkpoint) *Change {
 	if to := cmd.Target.Entry; kind == KindReset && to != nil && to.Compare(from.Version) < 0 && !keepsPosition(&cmd.Target, from) {
 		kind = KindRewind
 	}
-	return &Change{ID: cmd.ID, Kind: kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, To: cmd.Target.Entry, At: time.Now().UnixMilli()}
+	return &Change{ID: cmd.ID, Kind: kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, To: cmd.Target.Entry, At: time.Now().UnixMilli(), AcceptSource: cmd.AcceptSource}
 }
 
 // Reset derives the checkpoint of a reset at from: a new epoch at the command's
@@ -129,7 +129,8 @@ func changeOf(cmd Command, from Checkpoint) *Change {
 // session, time, mode). It is exported for commands that move a stream without
 // an owner.
 func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
-	origin.Start = cmd.Target.Start
+	origin.Start, origin.Request = cmd.Target.Start, requestAfter(from, origin.Request, cmd)
+	same := origin.Same(from.Origin) && len(from.Origin.Request.Changed(origin.Request, from.Cursor).Other) == 0
 	c := Checkpoint{
 		Format: CheckpointFormat, Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
 		Version: Version{Epoch: from.Epoch + 1},
@@ -137,20 +138,32 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
 		PausedUntil: from.PausedUntil,
 		RewindEnd:   from.RewindEnd,
-		MarksEnd:    from.MarksEnd && origin.Same(from.Origin),
+		MarksEnd:    from.MarksEnd && same,
 		Change:      changeOf(cmd, from),
 	}
 	if c.RewindEnd == nil { // else it was moved again before the first rewind was over
 		c.RewindEnd = &RewindEnd{CursorHash: CursorHash(from.Cursor), Source: from.Source}
 	}
 	switch {
-	case !origin.Same(from.Origin): // the times are another export's
+	case !same: // the times are another export's
 	case keepsPosition(&cmd.Target, from):
 		c.LastEventTime, c.PositionTime, c.AdvanceTime = from.LastEventTime, from.PositionTime, from.AdvanceTime
 	default:
 		c.PositionTime = cmd.Target.PositionTime
 	}
 	return c
+}
+
+// requestAfter returns the fingerprint after a reset: that of the settings only
+// if the command names it, since they may be those of another machine.
+func requestAfter(from Checkpoint, settings Fingerprint, cmd Command) Fingerprint {
+	switch {
+	case cmd.AcceptSource != "" && cmd.AcceptSource == settings.Digest():
+		return settings
+	case from.Origin.Request.Known():
+		return from.Origin.Request
+	}
+	return cmd.Target.Request
 }
 
 // keepsPosition reports whether a reset to t keeps the position of a stream at from.

@@ -104,8 +104,8 @@ func (h *history) Find(ctx context.Context, match func(*bridge.Checkpoint) bool)
 }
 
 // Before implements bridge.History: the newest entry on the current branch, below
-// the version of c, that has another cursor.
-func (h *history) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
+// the version of c, that matches.
+func (h *history) Before(ctx context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
 	op := fmt.Sprintf("cursor of %s before %s", h.name, c.Version)
 	branch, now, err := h.branch(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (h *history) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Check
 			return bridge.Checkpoint{}, err
 		}
 		for _, e := range entries {
-			if e.Version.Compare(c.Version) < 0 && e.Cursor != c.Cursor {
+			if e.Version.Compare(c.Version) < 0 && matches(&e.Checkpoint) {
 				return e.Checkpoint, nil
 			}
 		}

@@ -539,6 +539,11 @@ func TestThinWithoutServer(t *testing.T) {
 	})
 }
 
+// elsewhere matches the checkpoints with another cursor than c.
+func elsewhere(c bridge.Checkpoint) func(*bridge.Checkpoint) bool {
+	return func(p *bridge.Checkpoint) bool { return p.Cursor != c.Cursor }
+}
+
 // Before walks back to the cursors that came before, over a reset to where the
 // stream was, and no further than the history goes.
 func TestBefore(t *testing.T) {
@@ -552,7 +557,7 @@ func TestBefore(t *testing.T) {
 		third := w.page(2000)
 		before := func(want bridge.Version) {
 			t.Helper()
-			c, err := w.store.Before(t.Context(), w.now)
+			c, err := w.store.Before(t.Context(), w.now, elsewhere(w.now))
 			if err != nil || c.Version != want || c.Cursor == w.now.Cursor {
 				t.Errorf("before %s is %s at %q, %v; want %s", w.now.Version, c.Version, c.Cursor, err, want)
 			}
@@ -564,17 +569,17 @@ func TestBefore(t *testing.T) {
 		before(first)
 		e = w.entry(first)
 		w.reset(1000, e.Target())
-		start, err := w.store.Before(t.Context(), w.now)
+		start, err := w.store.Before(t.Context(), w.now, elsewhere(w.now))
 		if err != nil || start.Cursor != "" {
 			t.Errorf("before the first page is %s at %q, %v; want the start", start.Version, start.Cursor, err)
 		}
 		w.reset(1000, bridge.Target{})
-		if c, err := w.store.Before(t.Context(), w.now); !errors.Is(err, bridge.ErrNoCheckpoint) && c.Cursor == "" {
+		if c, err := w.store.Before(t.Context(), w.now, elsewhere(w.now)); !errors.Is(err, bridge.ErrNoCheckpoint) && c.Cursor == "" {
 			t.Errorf("before the start is %s at %q, %v", c.Version, c.Cursor, err)
 		}
 		ahead := w.now
 		ahead.Epoch++ // whose branch the store has lost, or not been told of yet
-		if c, err := w.store.Before(t.Context(), ahead); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
+		if c, err := w.store.Before(t.Context(), ahead, elsewhere(ahead)); err == nil || errors.Is(err, bridge.ErrNoCheckpoint) {
 			t.Errorf("before %s, which the store does not know, is %s, %v", ahead.Version, c.Version, err)
 		}
 	})

@@ -64,6 +64,10 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 		return l.err
 	}
 	before := f.at.mark()
+	if err := f.session.identify(l.page, &f.at); err != nil {
+		l.release()
+		return err
+	}
 	if err := f.at.take(hard, l.page); err != nil {
 		l.release()
 		f.at.backTo(before)

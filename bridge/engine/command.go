@@ -189,6 +189,11 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 	case len(cmd.Target.Tail) > f.e.cfg.tailLimit():
 		return fmt.Sprintf("the tail has %d items, the limit is %d", len(cmd.Target.Tail), f.e.cfg.tailLimit())
 	}
+	if cmd.Kind == bridge.KindReset {
+		if refusal := r.validateSource(cmd); refusal != "" {
+			return refusal
+		}
+	}
 	next := r.derive(cmd)
 	if err := next.Validate(); err != nil {
 		return "invalid target: " + err.Error()

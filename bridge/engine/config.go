@@ -31,6 +31,9 @@ type Config struct {
 	PageSize int
 	// RelativeStart is set if Origin.Start was counted from now: it moves.
 	RelativeStart bool
+	// StrayCursor returns why a stored cursor cannot be of the request of these
+	// settings, or nil; nil where cursors say nothing about it.
+	StrayCursor func(cursor string) error
 	// Owner names this process in checkpoints and acknowledgements.
 	Owner string
 	// Limits bound the run; the zero value is unbounded.

@@ -56,7 +56,7 @@ func (w *world) lostTrack() {
 
 // Before implements bridge.History, as cursorstore.Store does: along the branch
 // that leads to what is stored.
-func (p *process) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
+func (p *process) Before(ctx context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
 	var found bridge.Checkpoint
 	err := p.ask(ctx, &call{op: opBefore, note: c.Cursor, run: func(f fate) error {
 		if f != fateOK {
@@ -65,7 +65,7 @@ func (p *process) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Check
 		if p.w.store.value.Epoch != c.Epoch {
 			return errExplored
 		}
-		found = p.w.store.before(c)
+		found = p.w.store.before(c, matches)
 		if found.Zero() {
 			return bridge.ErrNoCheckpoint
 		}
@@ -74,15 +74,14 @@ func (p *process) Before(ctx context.Context, c bridge.Checkpoint) (bridge.Check
 	return found, err
 }
 
-// before returns the newest entry of the current branch below c that has
-// another cursor.
-func (s *copyStore) before(c bridge.Checkpoint) bridge.Checkpoint {
+// before returns the newest entry of the current branch below c that matches.
+func (s *copyStore) before(c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) bridge.Checkpoint {
 	at := s.value
 	for _, e := range slices.Backward(s.history) {
 		switch {
 		case e.Version.Compare(at.Version) > 0, e.Epoch != at.Epoch && (at.Seq != 0 || e.Cursor != at.Cursor || len(e.Tail) != len(at.Tail)):
 			continue // of another branch
-		case e.Version.Compare(c.Version) < 0 && e.Cursor != c.Cursor:
+		case e.Version.Compare(c.Version) < 0 && matches(&e):
 			return e
 		}
 		at = e

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"exportbridge/bridge"
@@ -43,7 +44,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 	next := f.at.cp
 	switch policy {
 	case invalidPrevious:
-		before, err := f.e.ports.History.Before(hard, f.at.cp)
+		before, err := f.e.ports.History.Before(hard, f.at.cp, func(p *bridge.Checkpoint) bool { return p.Cursor != f.at.cp.Cursor })
 		switch {
 		case errors.Is(err, bridge.ErrNoCheckpoint):
 			fault.Err = fmt.Errorf("%w; the history has no earlier cursor", fault.Err)
@@ -51,10 +52,16 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 		case err != nil:
 			return false, &sessionError{fmt.Errorf("find the previous cursor: %w", err)}
 		}
+		if other := before.Origin.Request.Changed(f.e.cfg.Origin.Request, before.Cursor).Other; len(other) > 0 {
+			fault.Err = fmt.Errorf("%w; the previous cursor is of another request: %s differs", fault.Err, strings.Join(other, ", "))
+			return false, nil
+		}
 		next = before
 		// Dropped events do not count. Pages is the entry's: the history is
 		// searched by it.
-		next.Origin.Events, next.Origin.ItemID, next.Source = f.at.cp.Origin.Events, f.at.cp.Origin.ItemID, f.at.cp.Source
+		start := before.Origin.Start
+		next.Origin, next.Source = f.at.cp.Origin, f.at.cp.Source
+		next.Origin.Start = start
 		next.Events, next.LastEventTime, next.AdvanceTime = f.at.cp.Events, f.at.cp.LastEventTime, f.at.cp.AdvanceTime
 		next.Overlap = &bridge.Overlap{From: f.at.overlapStart(min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
 	case invalidTime:

@@ -17,9 +17,9 @@ import (
 // storeHistory is a bridge.History over a store without branches.
 type storeHistory struct{ store *bridgetest.Store }
 
-func (p storeHistory) Before(_ context.Context, c bridge.Checkpoint) (bridge.Checkpoint, error) {
+func (p storeHistory) Before(_ context.Context, c bridge.Checkpoint, matches func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
 	for _, h := range slices.Backward(p.store.History()) {
-		if h.Version.Compare(c.Version) < 0 && h.Cursor != c.Cursor {
+		if h.Version.Compare(c.Version) < 0 && matches(&h) {
 			return h, nil
 		}
 	}

@@ -108,6 +108,9 @@ func (r *recovery) verify(ctx context.Context) error {
 	if fault := bridge.OriginFault(&r.at.cp, r.e.cfg.Origin, r.e.cfg.Topic); fault != nil {
 		return fault
 	}
+	if err := r.checkRequest(ctx); err != nil {
+		return err
+	}
 	return r.checkTopics(ctx)
 }
 
@@ -226,7 +229,7 @@ func (r *recovery) updateOrigin(ctx context.Context) error {
 		}
 		want.Start = have.Start
 	}
-	if want.Same(have) && want.Start == have.Start {
+	if want.Same(have) && want.Start == have.Start && want.Request == have.Request {
 		return nil
 	}
 	next := r.session.stamp(r.at.cp, bridge.KindStart, r.at.cp.Version.Next())

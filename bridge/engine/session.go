@@ -20,6 +20,10 @@ type session struct {
 	// found are the topics of the session, topics the same once they are known
 	// to hold what the checkpoint implies, nil before. Neither is changed in place.
 	found, topics []bridge.TopicState
+	// request is the fingerprint of the settings once it is known to be the
+	// stream's, empty before. unproven are the parts of it that a page must prove.
+	request  bridge.Fingerprint
+	unproven []string
 }
 
 func newSession(e *Engine) session { return session{e: e, id: rand.Text()[:12]} }
@@ -40,6 +44,9 @@ func (s *session) stamp(c bridge.Checkpoint, kind bridge.Kind, at bridge.Version
 	}
 	if s.topics != nil {
 		c.Topics = s.topics
+	}
+	if s.request.Known() {
+		c.Origin.Request = s.request
 	}
 	c.Owner, c.Session = s.e.cfg.Owner, s.id
 	c.WrittenAt = time.Now().UnixMilli()

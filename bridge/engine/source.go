@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"exportbridge/bridge"
+)
+
+// checkRequest compares the request of the settings with the one that the
+// checkpoint's cursor came from, before anything is requested.
+func (r *recovery) checkRequest(ctx context.Context) error {
+	want, c := r.e.cfg.Origin.Request, r.at.cp
+	if !want.Known() {
+		return nil
+	}
+	if c.Origin.Request = r.knownRequest(ctx); !c.Origin.Request.Known() {
+		stray := r.e.cfg.StrayCursor
+		if stray == nil || c.Cursor == "" {
+			return nil
+		}
+		if err := stray(c.Cursor); err != nil {
+			return &bridge.Fault{
+				Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource, Advice: bridge.HintRequest,
+				Err: fmt.Errorf("%w (these settings are source %s)", err, want.Digest()),
+			}
+		}
+		return nil
+	}
+	if fault := bridge.RequestFault(&c, want); fault != nil {
+		return fault
+	}
+	if r.session.unproven = c.RequestChange(want).Unproven; len(r.session.unproven) == 0 {
+		r.session.request = want
+	}
+	return nil
+}
+
+// knownRequest returns the fingerprint of the checkpoint, or else the newest one
+// of the history: an older version drops it.
+func (r *recovery) knownRequest(ctx context.Context) bridge.Fingerprint {
+	c := &r.at.cp
+	if c.Origin.Request.Known() || r.e.ports.History == nil {
+		return c.Origin.Request
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	before, err := r.e.ports.History.Before(ctx, *c, func(p *bridge.Checkpoint) bool { return p.Origin.Request.Known() })
+	if err != nil { // none, or unknown for now: a page must show it
+		return ""
+	}
+	return before.Origin.Request
+}
+
+// identify learns from a page, before it is trimmed, whether the request of the
+// settings leads to the stream's own list, where that is not known yet. A page
+// proves it by an item that was published before. A page that only leads on
+// proves as much where no earlier request is known.
+func (s *session) identify(p *bridge.Page, at *progress) error {
+	want := s.e.cfg.Origin.Request
+	if s.request == want || !want.Known() {
+		return nil
+	}
+	shows := at.shows(p)
+	switch {
+	case shows && len(s.unproven) > 0:
+		s.e.log.Warn("the settings request the export in another way: accepted, the page lists items published before",
+			"changed", strings.Join(s.unproven, ", "), "source", want.Digest())
+	case len(s.unproven) > 0:
+		return &bridge.Fault{
+			Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource, Advice: bridge.HintRequest,
+			Err: fmt.Errorf("the settings changed the request (%s), and the page lists no item published before: it may be another list (these settings are source %s)",
+				strings.Join(s.unproven, ", "), want.Digest()),
+		}
+	case !shows && p.Tail():
+		return nil
+	}
+	s.request, s.unproven = want, nil
+	return nil
+}
+
+// shows reports whether a page lists an item that the checkpoint knows to be
+// published.
+func (at *progress) shows(p *bridge.Page) bool {
+	known := make(map[bridge.Identity]bool, len(at.cp.Tail))
+	for _, id := range at.cp.Tail {
+		known[id] = true
+	}
+	for i := range p.Events {
+		if len(known) > 0 && known[p.Events[i].Identity()] {
+			return true
+		}
+	}
+	return false
+}
+
+// validateSource says why a reset leads to another list, or nothing. A command
+// without a bridge runs with the settings of its own machine, which decide
+// nothing.
+func (r *requests) validateSource(cmd bridge.Command) string {
+	f := r.f
+	ours := f.e.cfg.Origin.Request
+	if !r.applying && ours.Known() {
+		change := f.at.cp.RequestChange(ours)
+		switch {
+		case cmd.AcceptSource != "" && cmd.AcceptSource != ours.Digest():
+			return fmt.Sprintf("the settings of this bridge are source %s, not %s", ours.Digest(), cmd.AcceptSource)
+		case cmd.AcceptSource == "" && (len(change.Other) > 0 || f.schedule.blockedOn == bridge.ReasonSource && len(change.Unproven) > 0):
+			return fmt.Sprintf("the settings request another list than the stream's (%s); accept it with --accept-source %s, or restore the settings", change, ours.Digest())
+		}
+	}
+	next, to := bridge.Reset(f.at.cp, f.e.cfg.Origin, cmd).Origin.Request, &cmd.Target
+	if change := to.Request.Changed(next, to.Cursor); len(change.Other) > 0 && to.Request.Digest() != cmd.AcceptSource {
+		return fmt.Sprintf("the target is a cursor of another request than the stream's (%s); its source is %s", change, to.Request.Digest())
+	}
+	return ""
+}
