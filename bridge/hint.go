@@ -57,7 +57,7 @@ const (
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored, HintCursorRefused,
 	HintCursorTooLong, HintCycle, HintForeign, HintMapping,
-	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
+	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
 	HintDeadLetters, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }

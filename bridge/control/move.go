@@ -13,6 +13,8 @@ import (
 type Request struct {
 	// Who and Reason are recorded in the history; see bridge.Command.Validate.
 	Who, Reason string
+	// AcceptSource is as in bridge.Command; only for a move.
+	AcceptSource string
 	// Timeout is how long to wait for the acknowledgement before the request is
 	// withdrawn.
 	Timeout time.Duration
@@ -37,7 +39,7 @@ type Done struct {
 // After any other error nothing was changed, unless the error says otherwise.
 func (c *Controller) Move(ctx context.Context, m *Move, by Request) (Done, error) {
 	cmd := newCommand(bridge.KindReset, by, &m.from.Checkpoint)
-	cmd.Target = m.target
+	cmd.Target, cmd.AcceptSource = m.target, by.AcceptSource
 	return c.change(ctx, cmd, by.Timeout, m.from)
 }
 

@@ -73,6 +73,10 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 		m.Notes = append(m.Notes, fmt.Sprintf("the settings change, from %s to %s", from.Origin, want))
 		m.Repeats = m.underOther()
 	}
+	if change := from.RequestChange(c.cfg.Origin.Request); len(change.Other) > 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("these settings request another list than the stream's (%s), which stays unless the move accepts it: --accept-source %s",
+			change, c.cfg.Origin.Request.Digest()))
+	}
 	if want := c.cfg.Origin.ItemID; len(m.target.Tail) > 0 && from.Origin.ItemID != want {
 		m.Notes = append(m.Notes, fmt.Sprintf("the ids change, so up to %d items at the new position are published again", len(m.target.Tail)))
 	}

@@ -331,15 +331,18 @@ func (t Import) plan(ctx context.Context, c *Controller, from base) (*Move, erro
 	if want := from.Source; want != (bridge.SourceIdentity{}) && in.Source != (bridge.SourceIdentity{}) && in.Source != want {
 		differ("application", sourceText(in.Source), sourceText(want))
 	}
+	if other := from.Origin.Request.Changed(in.Origin.Request, in.Cursor).Other; len(other) > 0 {
+		differs = append(differs, "its cursor is of another request: "+strings.Join(other, ", ")+" differs")
+	}
 	if len(differs) > 0 && !t.AcceptOther {
 		return nil, &ForeignCursorError{Differences: differs}
 	}
-	position := in.PositionTime
-	if len(differs) > 0 { // it may be another export's
-		position = 0
+	position, request := in.PositionTime, in.Origin.Request
+	if len(differs) > 0 { // it may be another export's, and is accepted as the stream's
+		position, request = 0, ""
 	}
 	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),
-		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages, PositionTime: position}, Repeats{})
+		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages, PositionTime: position, Request: request}, Repeats{})
 	m.Notes = differs
 	known := c.countCursor(ctx, from, m)
 	if in.PositionTime > 0 {

@@ -59,7 +59,7 @@ func (r *recovery) knownRequest(ctx context.Context) bridge.Fingerprint {
 // proves as much where no earlier request is known.
 func (s *session) identify(p *bridge.Page, at *progress) error {
 	want := s.e.cfg.Origin.Request
-	if s.request == want || !want.Known() {
+	if s.request == want || !want.Known() || at.cp.Origin.Request == want {
 		return nil
 	}
 	shows := at.shows(p)

@@ -47,6 +47,7 @@ type Config struct {
 	CursorParam   string `env:"EXPORT_CURSOR_PARAM" stream:"yes" desc:"parameter of the cursor"`
 	PageSizeParam string `env:"EXPORT_PAGE_SIZE_PARAM" stream:"yes" desc:"parameter of the page size; none if the API has none"`
 	RequestMapping
+	SourceMapping
 	InsecureHTTP bool          `env:"EXPORT_INSECURE_HTTP" stream:"yes" desc:"allow plain HTTP to remote hosts, which sends the key in clear text"`
 	LinkLocal    bool          `env:"EXPORT_ALLOW_LINK_LOCAL" stream:"yes" desc:"allow link-local and other addresses where clouds serve instance metadata and credentials"`
 	Proxy        bridge.Secret `env:"EXPORT_PROXY" secret:"yes" stream:"yes" desc:"proxy URL, or the word environment to use HTTPS_PROXY and NO_PROXY" example:"http://proxy.example:3128"`
@@ -90,6 +91,7 @@ func (c *Config) Validate() error {
 	c.checkPages(&p)
 	c.ItemMapping.check(&p)
 	c.checkRequests(&p)
+	c.checkSource(&p)
 	return p.Err()
 }
 

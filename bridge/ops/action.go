@@ -122,6 +122,8 @@ type moveRequest struct {
 	// with Execute.
 	Confirm   string `json:"confirm"`
 	BaseEpoch *int64 `json:"base_epoch"`
+	// AcceptSource is as in bridge.Command.
+	AcceptSource string `json:"accept_source"`
 }
 
 func (h *handler) move(ctx context.Context, stream, who string, body []byte) (any, error) {
@@ -148,7 +150,9 @@ func (h *handler) move(ctx context.Context, stream, who string, body []byte) (an
 	case req.BaseEpoch == nil:
 		return nil, badRequest("use the base_epoch of the plan", "base_epoch is missing: plan the move before executing it")
 	}
-	return h.do(kind, stream, requestOf(who, req.Reason), func(c Controller, by control.Request) (control.Done, error) {
+	by := requestOf(who, req.Reason)
+	by.AcceptSource = req.AcceptSource
+	return h.do(kind, stream, by, func(c Controller, by control.Request) (control.Done, error) {
 		m, err := c.Plan(ctx, to)
 		if err == nil {
 			err = m.CheckEpoch(*req.BaseEpoch)

@@ -30,6 +30,7 @@ func TestEngineHints(t *testing.T) {
 		bridge.HintTopicVanished:          {"topics create --execute", "--to-earliest", "--to-current"},
 		bridge.HintTopicMissing:           {"check the topic names, KAFKA_TOPIC", "topics create --execute", "KAFKA_CREATE_TOPICS"},
 		bridge.HintOrigin:                 {"cursor reset --to-current --execute"},
+		bridge.HintRequest:                {"--accept-source SOURCE --execute", "restore"},
 		bridge.HintOtherTopic:             {"check KAFKA_TOPIC", "its own stream name", "cursor reset --to-current --execute"},
 		bridge.HintNoPosition:             {"cursor reset --to-datetime", "--execute"},
 		bridge.HintSource:                 {"cursor reset --to-current --execute"},

@@ -26,6 +26,7 @@ type move struct {
 func (m *move) flags(cmd *cobra.Command) {
 	m.change.flags(cmd)
 	cli.TakeExecute(cmd, &m.execute)
+	cmd.Flags().StringVar(&m.by.AcceptSource, "accept-source", "", "accept the list that the settings request now: `SOURCE` as the blocked stream names it")
 }
 
 func newCursorRewindCommand(a *cli.App) *cobra.Command {
@@ -150,9 +151,10 @@ func newCursorResetCommand(a *cli.App) *cobra.Command {
 		Long: `Reset a stream to an arbitrary position, in or outside its history. Some changes
 block a stream until a reset accepts them: another event filter (EXPORT_EVENTS),
 another end (EXPORT_END), another topic (KAFKA_TOPIC), an API key of another
-application, and topics that were re-created or have lost records. The running
-bridge applies and acknowledges the change; without one, the command applies it
-itself.
+application, and topics that were re-created or have lost records. Settings that
+request another list (EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, a tenant's header)
+are accepted by --accept-source only. The running bridge applies and acknowledges
+the change; without one, the command applies it itself.
 
 --to-current accepts such changes and leaves the position as it is. --to-latest
 skips all events up to now. Without --execute, the command is a dry run.`,

@@ -29,8 +29,8 @@ const poison = "\x1b]0;evil\a\u009b31m\u202e\u2066\u200f\u2028\u2029\x7f\r\nfake
 // rawPoison is no UTF-8 either, where a source may hold any bytes.
 const rawPoison = poison + "\xed\xa0\x80\xff"
 
-// poisonedExport is an export of five items, the last one unreadable. Under /bad it refuses
-// each request.
+// poisonedExport is an export of five items, the last one unreadable. It refuses
+// each request with a key in X-Bad.
 func poisonedExport(t *testing.T) (url string) {
 	t.Helper()
 	text, err := json.Marshal(poison)
@@ -39,7 +39,7 @@ func poisonedExport(t *testing.T) (url string) {
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if strings.HasPrefix(r.URL.Path, "/bad") {
+		if r.Header.Get("X-Bad") != "" {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = fmt.Fprintf(w, `{"title":%s,"detail":%[1]s}`, text)
 			return
@@ -133,7 +133,7 @@ func TestPoison(t *testing.T) {
 	}))
 	t.Cleanup(health.Close)
 	hour := "--from " + firstEvent.Add(-time.Hour).UTC().Format(time.RFC3339) + " --to " + firstEvent.Add(time.Hour).UTC().Format(time.RFC3339)
-	bad := "--export-url " + w.env["EXPORT_URL"] + "/bad"
+	bad := "--export-key-header X-Bad"
 	commands := []struct {
 		args  string
 		shown bool // the poison must be seen

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"exportbridge/bridge"
 )
 
 // TestProfiles loads every profile with its examples, and with something of its
@@ -43,6 +45,32 @@ func TestProfiles(t *testing.T) {
 			if row := s.Effective[i]; row.Value != value && !row.Secret || row.Origin != FromProfile || row.From != name {
 				t.Errorf("%s: %s is %+v, want %s", name, variable, row, value)
 			}
+		}
+	}
+}
+
+// A release that changes what a profile requests by shows here: the streams of that
+// profile must then list a published item before they go on.
+func TestProfileRequests(t *testing.T) {
+	t.Parallel()
+	want := map[string]bridge.Fingerprint{
+		"auth0-logs":       "1 auth=~ad35 cursor=~131e host=1c71 method=~1af5 param.from=47ed path=c706 size=~6a33 token=d21c",
+		"croct":            "1 auth=~05b4 cursor=~3b49 host=~b1b8 method=~1af5 path=~0f1a size=~fa6f",
+		"generic":          "1 auth=~f263 cursor=~3b49 host=c79e method=~1af5 path=d26e size=~6a33",
+		"github-audit-log": "1 auth=~f263 cursor=~131e host=~b343 method=~1af5 param.order=~f275 path=6b3a size=~6a33",
+		"okta-system-log":  "1 auth=~f263 cursor=~131e host=0af0 method=~1af5 path=c81e size=~fa6f",
+	}
+	for name, p := range profiles {
+		environ := []string{profileVariable + "=" + name, "EXPORT_API_KEY=k"}
+		for variable, example := range p.examples {
+			environ = append(environ, variable+"="+example)
+		}
+		s, err := Load(Sources{Environ: environ}, UsesAll)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Streams[0].Engine.Origin.Request; got != want[name] {
+			t.Errorf("%q: %q,", name, got)
 		}
 	}
 }

@@ -211,8 +211,9 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	// records, so both are always read; their problems count only if the command
 	// uses the export, or Kafka.
 	export := &loader{src: l.src}
-	export.fillExport(&st)
+	request := export.fillExport(&st)
 	export.fillEngine(&st, now)
+	st.Engine.Origin.Request = request
 	if need&UsesExport != 0 {
 		for _, p := range export.problems {
 			l.add(p.Variable, p.Message)
@@ -229,8 +230,9 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	return st
 }
 
-// fillExport fills the settings of the export API.
-func (l *loader) fillExport(st *Stream) {
+// fillExport fills the settings of the export API, and returns the fingerprint of
+// its requests.
+func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 	selected := defaultProfile
 	l.fill(&selected, st.Name)
 	st.Export = exportapi.DefaultConfig()
@@ -255,6 +257,10 @@ func (l *loader) fillExport(st *Stream) {
 	if selected == defaultProfile {
 		l.chooseResource(st, places["EXPORT_RESOURCE"])
 	}
+	return st.Export.Fingerprint(func(variable string) bool {
+		kind := places[variable].kind
+		return kind == FromDefault || kind == FromProfile
+	})
 }
 
 // fillEngine fills the settings of the engine, which follow from the export's.

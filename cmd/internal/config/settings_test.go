@@ -47,7 +47,10 @@ func TestLoadDefaults(t *testing.T) {
 		st.Kafka.Resource != "events" || st.Export.KeyPointer != "/userId" {
 		t.Errorf("stream %+v", st)
 	}
-	if diff := cmp.Diff(bridge.Origin{Resource: "events"}, st.Engine.Origin); diff != "" {
+	if !st.Engine.Origin.Request.Known() {
+		t.Error("the request has no fingerprint")
+	}
+	if diff := cmp.Diff(bridge.Origin{Resource: "events", Request: st.Engine.Origin.Request}, st.Engine.Origin); diff != "" {
 		t.Errorf("origin (-want +got):\n%s", diff)
 	}
 	if st.Engine.Mode != bridge.ExactlyOnce || st.Kafka.Mode != bridge.ExactlyOnce || st.Engine.PageSize != 1000 || !strings.Contains(st.Engine.Owner, "-") {

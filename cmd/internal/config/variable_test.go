@@ -157,6 +157,11 @@ func TestShownDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	set.Effective, unset.Effective = nil, nil
+	a, b := &set.Streams[0].Engine.Origin.Request, &unset.Streams[0].Engine.Origin.Request
+	if *a == *b || a.Digest() != b.Digest() { // only whether they are presets differs
+		t.Errorf("the request is %q, and %q without", *a, *b)
+	}
+	*a = *b
 	if diff := cmp.Diff(unset, set, cmpopts.IgnoreUnexported(kafkasink.Config{})); diff != "" {
 		t.Errorf("(-unset +set):\n%s", diff)
 	}

@@ -1,0 +1,269 @@
+package engine_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+// request returns the fingerprint of a request, by its host and its tenant.
+func request(host, tenant string) bridge.Fingerprint {
+	return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartParam + "tenant", Value: tenant}})
+}
+
+// inRequestModes runs a test in both delivery modes, with a stream whose request is
+// known and which has caught up.
+func inRequestModes(t *testing.T, x bridgetest.Export, test func(r *harness)) {
+	t.Helper()
+	inModes(t, x, func(r *harness) {
+		r.cfg.Origin.Request = request("a", "one")
+		r.source.Grow(25)
+		r.start()
+		r.after(5 * time.Second)
+		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
+			r.t.Fatalf("the checkpoint has %q", got)
+		}
+		test(r)
+	})
+}
+
+// Settings that request another list block the stream before they request
+// anything, and a reset accepts them that names them.
+func TestRequestChanged(t *testing.T) {
+	t.Parallel()
+	inRequestModes(t, bridgetest.Export{}, func(r *harness) {
+		_ = r.end()
+		before := r.source.Requests()
+		r.cfg.Origin.Request = request("a", "two")
+		r.start()
+		r.after(2 * time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+		s := r.bridge.Status()
+		if r.source.Requests() != before || !strings.Contains(s.Error, "parameter tenant") || !strings.Contains(s.Error, r.cfg.Origin.Request.Digest()) {
+			r.t.Errorf("%d requests; %s", r.source.Requests()-before, s.Error)
+		}
+		at := r.store.Checkpoint()
+		stay := bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version}
+		if a := r.command("r1", stay); a.Applied || !strings.Contains(a.Detail, "--accept-source "+r.cfg.Origin.Request.Digest()) {
+			r.t.Errorf("a reset that names nothing is answered %+v", a)
+		}
+		if a := r.accept("r2", stay, "12345678"); a.Applied {
+			r.t.Error("a reset that accepts something else is applied")
+		}
+		if a := r.accept("r3", stay, r.cfg.Origin.Request.Digest()); !a.Applied {
+			r.t.Errorf("a reset that names the request is answered %+v", a)
+		}
+		r.source.Grow(5)
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
+			r.t.Errorf("the checkpoint has %q", got)
+		}
+	})
+}
+
+// accept pushes a reset that accepts a source, and returns its answer.
+func (r *harness) accept(id string, to bridge.Target, source string) bridge.Answer {
+	r.t.Helper()
+	r.inbox.Push(bridge.Command{
+		ID: id, Kind: bridge.KindReset, BaseEpoch: r.store.Checkpoint().Epoch, Target: to, AcceptSource: source, Who: "op",
+		Deadline: time.Now().Add(time.Minute).UnixMilli(),
+	})
+	return r.await(id)
+}
+
+// Another host is accepted where it shows that its list is the same.
+func TestHostChanged(t *testing.T) {
+	t.Parallel()
+	inRequestModes(t, bridgetest.Export{}, func(r *harness) {
+		_ = r.end()
+		r.cfg.Origin.Request = request("b", "one")
+		r.source.Grow(3)
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request || !strings.Contains(r.log.String(), "changed=host") {
+			r.t.Errorf("the checkpoint has %q", got)
+		}
+	})
+	// An empty page at the end shows nothing.
+	inRequestModes(t, bridgetest.Export{End: bridgetest.EndEmptyItems}, func(r *harness) {
+		_ = r.end()
+		was := r.cfg.Origin.Request
+		r.cfg.Origin.Request = request("b", "one")
+		r.source.Grow(3)
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+		if n := len(r.values()); n != 25 {
+			r.t.Errorf("%d events", n)
+		}
+		at := r.store.Checkpoint()
+		if a := r.accept("r1", bridge.Target{Cursor: at.Cursor, Events: at.Events, Pages: at.Pages, Entry: &at.Version}, r.cfg.Origin.Request.Digest()); !a.Applied {
+			r.t.Errorf("answer %+v", a)
+		}
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if got := r.store.Checkpoint().Origin.Request; got == was {
+			r.t.Error("the checkpoint has the request before")
+		}
+	})
+}
+
+// forgetRequest makes the newest checkpoint one of an older version, which drops what
+// it does not know.
+func (r *harness) forgetRequest() {
+	c := r.store.Checkpoint()
+	c.Origin.Request = ""
+	c.Version = c.Version.Next()
+	r.rewrite(c)
+}
+
+// An older version drops the fingerprint: the newest one of the history counts.
+func TestRequestInHistory(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.Origin.Request = request("a", "one")
+		r.source.Grow(25)
+		r.start()
+		r.after(5 * time.Second)
+		_ = r.end()
+		r.forgetRequest()
+		if got := r.store.Checkpoint().Origin.Request; got != "" {
+			t.Fatalf("the checkpoint has %q", got)
+		}
+		requests := r.source.Requests()
+		r.cfg.Origin.Request = request("a", "two")
+		r.startWith(engine.Ports{Source: r.source, History: storeHistory{r.store}})
+		r.after(time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+		if r.source.Requests() != requests {
+			t.Error("it requested something")
+		}
+		_ = r.end()
+		r.cfg.Origin.Request = request("a", "one")
+		r.startWith(engine.Ports{Source: r.source, History: storeHistory{r.store}})
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
+			t.Errorf("the checkpoint has %q", got)
+		}
+	})
+}
+
+// Where nothing is known of the request, it is noted with a page that lists a
+// published item or leads on, not with an empty one.
+func TestRequestUnknown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end   bridgetest.End
+		grow  int
+		noted bool
+	}{
+		"the tail is listed": {bridgetest.EndEmptyCursor, 0, true},
+		"nothing is listed":  {bridgetest.EndEmptyItems, 0, false},
+		"it leads on":        {bridgetest.EndEmptyItems, 30, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inModes(t, bridgetest.Export{End: c.end}, func(r *harness) {
+				r.source.Grow(25)
+				r.start()
+				r.after(5 * time.Second)
+				_ = r.end()
+				r.cfg.Origin.Request = request("a", "one")
+				r.source.Grow(c.grow)
+				r.start()
+				r.after(time.Minute)
+				r.wantState(bridge.StateIdle, "")
+				if got := r.store.Checkpoint().Origin.Request; got.Known() != c.noted {
+					r.t.Errorf("the checkpoint has %q", got)
+				}
+			})
+		})
+	}
+	// A next URL is requested by its own path: one of another path proves nothing.
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.source.Grow(25)
+		r.start()
+		r.after(5 * time.Second)
+		_ = r.end()
+		requests := r.source.Requests()
+		r.cfg.Origin.Request = request("a", "one")
+		r.cfg.StrayCursor = func(string) error { return errors.New("the stored next URL leads elsewhere") }
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateBlocked, bridge.ReasonSource)
+		if r.source.Requests() != requests {
+			t.Error("it requested something")
+		}
+	})
+}
+
+// A target that another request gave is refused, and so is a previous cursor.
+func TestTargetOfAnotherRequest(t *testing.T) {
+	t.Parallel()
+	inRequestModes(t, bridgetest.Export{}, func(r *harness) {
+		first := r.store.History()[1]
+		entry := bridge.Entry{Checkpoint: first}
+		to := entry.Target()
+		to.Request = request("a", "two")
+		if a := r.command("r1", to); a.Applied || !strings.Contains(a.Detail, "parameter tenant") {
+			r.t.Errorf("answer %+v", a)
+		}
+		to.Request = request("b", "one") // another name of the same list
+		if a := r.command("r2", to); !a.Applied {
+			r.t.Errorf("answer %+v", a)
+		}
+	})
+}
+
+// A command without a bridge runs with the settings of its own machine, which
+// become nobody's: it keeps the stream's request, or notes what it accepts.
+func TestApplyElsewhere(t *testing.T) {
+	t.Parallel()
+	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+		r.cfg.Origin.Request = request("a", "one")
+		r.source.Grow(25)
+		r.start()
+		r.after(5 * time.Second)
+		_ = r.end()
+		apply := func(id, accept string) bridge.Answer {
+			cfg := r.cfg
+			cfg.Origin.Request = request("laptop", "none")
+			at := r.store.Checkpoint()
+			cmd := bridge.Command{
+				ID: id, Kind: bridge.KindReset, BaseEpoch: at.Epoch, AcceptSource: accept, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
+				Target: bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version},
+			}
+			r.inbox.Push(cmd)
+			a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd)
+			if err != nil || !a.Applied {
+				r.t.Fatalf("answer %+v, %v", a, err)
+			}
+			return a
+		}
+		apply("r1", "")
+		if got := r.store.Checkpoint().Origin.Request; got != request("a", "one") {
+			r.t.Errorf("the checkpoint has %q", got)
+		}
+		apply("r2", request("a", "two").Digest())
+		r.cfg.Origin.Request = request("a", "two")
+		r.source.Grow(5)
+		r.start()
+		r.after(time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		if got := r.store.Checkpoint().Origin.Request; got != request("a", "two") {
+			r.t.Errorf("the checkpoint has %q", got)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package exportapi
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"exportbridge/bridge"
+)
+
+// SourceMapping says by what requests select the list that a cursor belongs to.
+type SourceMapping struct {
+	Source        string   `env:"EXPORT_SOURCE" stream:"yes" desc:"name of the source, in place of the host of EXPORT_URL, where several hosts serve the same export; a stream whose source changes blocks until a reset accepts it" example:"acme-audit"`
+	SourceHeaders []string `env:"EXPORT_SOURCE_HEADERS" stream:"yes" desc:"headers of EXPORT_HEADERS that select the tenant, or none; empty for those with tenant, org, account, workspace or project in their name" example:"X-Tenant-Id"`
+}
+
+var (
+	// tenantHeader matches the names of headers that select a tenant by default.
+	tenantHeader = regexp.MustCompile(`(?i)tenant|org|account|workspace|project`)
+	// credentialWord matches the names of parameters that authenticate, by whole
+	// words: author and keyword do not.
+	credentialWord = regexp.MustCompile(`(^|[_.-])(key|apikey|token|secret|password)($|[_.-])`)
+	// humpOf matches where a word begins in a name such as apiKey.
+	humpOf = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+)
+
+// isCredential reports whether a parameter or header authenticates, by its name.
+func isCredential(name string) bool {
+	return credentialWord.MatchString(strings.ToLower(humpOf.ReplaceAllString(name, "${1}_$2")))
+}
+
+// Fingerprint returns what requests of a valid configuration select a list by;
+// unknown if it is not valid. preset reports whether the value of a variable is
+// the default of this release or of a profile.
+func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerprint {
+	endpoint, err := c.endpoint(presets[c.Resource])
+	if err != nil {
+		return ""
+	}
+	host := strings.ToLower(endpoint.Host)
+	if u := endpoint; u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
+		host = strings.TrimSuffix(host, ":"+u.Port())
+	}
+	auth := c.Scheme + " " + c.authHeader() + c.keyParam()
+	parts := []bridge.RequestPart{
+		{Name: bridge.PartHost, Value: host, Preset: preset("EXPORT_URL")},
+		{Name: bridge.PartPath, Value: endpoint.EscapedPath(), Preset: preset("EXPORT_URL") && preset("EXPORT_PATH")},
+		{Name: bridge.PartMethod, Value: cmp.Or(c.Method, http.MethodGet), Preset: preset("EXPORT_METHOD")},
+		{Name: bridge.PartCursor, Value: c.cursorIn(), Preset: preset("EXPORT_CURSOR_IN")},
+		{Name: bridge.PartAuth, Value: auth, Preset: preset("EXPORT_AUTH") && preset("EXPORT_KEY_HEADER")},
+		{Name: bridge.PartPageSize, Value: strconv.Itoa(c.PageSize), Preset: preset("EXPORT_PAGE_SIZE")},
+	}
+	if c.Source != "" {
+		parts[0] = bridge.RequestPart{Name: bridge.PartHost, Value: "source " + c.Source}
+	}
+	if token, err := url.Parse(c.OAuth2TokenURL); err == nil && c.Scheme == authOAuth2 {
+		parts = append(parts, bridge.RequestPart{Name: bridge.PartToken, Value: token.EscapedPath(), Preset: preset("EXPORT_OAUTH2_TOKEN_URL")})
+	}
+	params, _ := parseParams(c.Params.Reveal())
+	parts = appendParts(parts, bridge.PartParam, params, preset("EXPORT_PARAMS"))
+	headers, _ := parseHeaders(c.Headers.Reveal())
+	headers = slices.DeleteFunc(headers, func(h param) bool { return !c.selectsTenant(h.name) })
+	return bridge.NewFingerprint(appendParts(parts, bridge.PartHeader, headers, preset("EXPORT_HEADERS")))
+}
+
+// appendParts appends parameters or headers by name, one with several values as
+// one part.
+func appendParts(parts []bridge.RequestPart, kind string, params []param, preset bool) []bridge.RequestPart {
+	first := len(parts)
+	for _, p := range params {
+		name := kind + p.name
+		if i := slices.IndexFunc(parts[first:], func(part bridge.RequestPart) bool { return part.Name == name }); i >= 0 {
+			parts[first+i].Value += "\x00" + p.value
+			continue
+		}
+		parts = append(parts, bridge.RequestPart{Name: name, Value: p.value, Credential: isCredential(p.name), Preset: preset})
+	}
+	return parts
+}
+
+// selectsTenant reports whether a static header selects the tenant.
+func (m *SourceMapping) selectsTenant(header string) bool {
+	if len(m.SourceHeaders) == 0 {
+		return tenantHeader.MatchString(header)
+	}
+	return slices.ContainsFunc(m.SourceHeaders, func(name string) bool { return strings.EqualFold(name, header) })
+}
+
+// checkSource checks the settings of the source.
+func (c *Config) checkSource(p *bridge.Problems) {
+	headers, _ := parseHeaders(c.Headers.Reveal())
+	for _, name := range c.SourceHeaders {
+		set := slices.ContainsFunc(headers, func(h param) bool { return strings.EqualFold(h.name, name) })
+		p.Check(set || isNone(c.SourceHeaders), "EXPORT_SOURCE_HEADERS", "%q is not one of the headers in EXPORT_HEADERS; list those that select the tenant, or none", name)
+	}
+}
+
+// StrayCursor returns why a stored cursor is not of EXPORT_PATH, or nil: a next
+// URL is requested by its own path, whatever EXPORT_PATH says.
+func (c *Config) StrayCursor(cursor string) error {
+	endpoint, err := c.endpoint(presets[c.Resource])
+	if err != nil || !c.leads() {
+		return nil //nolint:nilerr // Validate reports it
+	}
+	path, _, _ := strings.Cut(cursor, "?")
+	if path = strings.TrimSuffix(path, "#"); path == endpoint.EscapedPath() {
+		return nil
+	}
+	return fmt.Errorf("the stored next URL leads to the path %s, and EXPORT_PATH to %s: it may be another list", path, endpoint.EscapedPath())
+}
