@@ -1,8 +1,9 @@
 // Package bridge declares the contract between the engine and its adapters: the
 // ports ([Source], [Sink], [Store], [Owner], [Inbox], [Observer]) and the values
 // that pass through them ([Page], [Batch], [Checkpoint], [Command], [Fault],
-// [Status]). Package engine calls the ports; exportapi, kafkasink, kafkagroup
-// and cursorstore implement them. This package imports the standard library
+// [Status]). Package engine calls the ports, and its package position says how a
+// page moves the stream; exportapi, kafkasink, kafkagroup and cursorstore
+// implement the ports. This package imports the standard library
 // only, and none of those.
 //
 // # Promise

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 	"exportbridge/bridge/internal/failpoint"
 )
 
@@ -19,7 +20,7 @@ const warnCursor = 2 << 10
 const usualPage = 1000
 
 // tailLimit is how many items a tail has at most.
-func (c *Config) tailLimit() int { return tailFactor * max(c.PageSize, usualPage) }
+func (c *Config) tailLimit() int { return position.TailFactor * max(c.PageSize, usualPage) }
 
 // handleFetched adds a fetched page to the batch, commits a full batch, and
 // schedules what follows the last page.
@@ -79,7 +80,7 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 	if f.at.batch.pages == 0 {
 		f.at.batch.began = time.Now()
 	}
-	f.at.batch.short = f.sizer.short(l.page.Items) && (l.page.Items > 0 || !f.at.empty.continues(f.at.head.MarksEnd))
+	f.at.batch.short = f.sizer.short(l.page.Items) && (l.page.Items > 0 || !f.at.empty.Continues(f.at.head.MarksEnd))
 	events := len(l.page.Events)
 	if events == 0 {
 		l.release()
@@ -117,14 +118,14 @@ func (f *follower) finish(last bool) {
 		f.setState(bridge.StateRunning, nil)
 	case f.e.cfg.window() && f.at.head.Drained:
 		f.run.ended = "the window ended " + howEnded(f.at.head.EndedEmpty)
-	case l.Once && (f.at.empty.ended() || f.at.empty.empties >= f.e.cfg.EmptyPages):
+	case l.Once && (f.at.empty.Ended() || f.at.empty.Empties >= f.e.cfg.EmptyPages):
 		empties := 0
-		if !f.at.empty.atTail {
-			empties = f.at.empty.empties
+		if !f.at.empty.AtTail {
+			empties = f.at.empty.Empties
 		}
 		f.run.ended = "drained " + howEnded(empties)
-	case f.at.empty.continues(f.at.head.MarksEnd):
-		f.schedule.due = time.Now().Add(f.at.empty.wait(f.e.cfg.PollInterval))
+	case f.at.empty.Continues(f.at.head.MarksEnd):
+		f.schedule.due = time.Now().Add(f.at.empty.Wait(f.e.cfg.PollInterval))
 		f.setState(bridge.StateRunning, nil)
 	default:
 		if f.run.contract == bridge.ContractUnknown {

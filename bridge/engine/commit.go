@@ -31,7 +31,7 @@ func (f *follower) commit(hard context.Context) error {
 		return nil
 	}
 	next := f.session.stamp(f.at.head, bridge.KindData, f.at.cp.Version.Next())
-	next.RecentCursors = f.at.visited.last()
+	next.RecentCursors = f.at.visited.Last()
 	from := f.at.cp
 	if failpoint.Broken(failpoint.BreakAdopt) {
 		f.adopt(next)

@@ -26,6 +26,9 @@
 //	recoverInvalidCursor moves away from a cursor that the API rejects, if
 //	                     configured, and drops events already in the sink
 //
+// Package position is the algorithm as values: what a page changes in the stream's
+// position. progress.go holds the committed value and the one ahead of it.
+//
 // The loop's state has four lifetimes: a session of the sink (session.go), the
 // stream's position (progress.go), an ownership (own.go), and the run (run.go).
 //

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 )
 
 // follower is the commit loop: one goroutine that owns everything below.
@@ -219,13 +220,13 @@ func (f *follower) step(ctx context.Context) error {
 	if err := f.at.loadPublished(ctx); err != nil {
 		return &sessionError{err}
 	}
-	start := prefetchStart{at: f.at.head.Position(), empties: f.at.empty.allowance, refill: emptyAllowance}
+	start := prefetchStart{at: f.at.head.Position(), empties: f.at.empty.Allowance, refill: position.EmptyAllowance}
 	if f.schedule.probing() {
 		start.at.Cursor, start.single = "", true
 	}
 	if f.e.cfg.ends() {
 		start.refill = f.e.cfg.EmptyPages - 1
-		start.empties = start.refill - f.at.empty.empties
+		start.empties = start.refill - f.at.empty.Empties
 	}
 	f.sizer.begin(f.e.cfg.PageSize)
 	f.fetching = f.e.startPrefetch(ctx, start)

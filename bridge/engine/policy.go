@@ -18,19 +18,6 @@ const (
 	// emptyCommit is the least time between two commits that only move the
 	// cursor over empty pages while the export goes on.
 	emptyCommit = time.Second
-	// emptyAllowance is how many empty pages in a row are followed at once.
-	emptyAllowance = 3
-	// emptyPatience is how many empty pages that lead on are followed where
-	// nothing tells them from the end of the results.
-	emptyPatience = 2000
-	// emptyStep is how much longer the wait is behind each of them.
-	emptyStep = 200 * time.Microsecond
-	// recentEvent is how old the newest event is at most where a stream was at
-	// the end of an export.
-	recentEvent = time.Minute
-	// gained is how far the position must gain on the clock within gainWindow
-	// to show that the stream catches up.
-	gained, gainWindow = 10 * time.Second, time.Minute
 )
 
 // badCursorWaits spreads the three tries of a refused cursor over most of a minute.

@@ -92,30 +92,6 @@ func TestPollsGrowWhileNothingComes(t *testing.T) {
 	}
 }
 
-func TestVisited(t *testing.T) {
-	t.Parallel()
-	v := newVisited()
-	for i := range cycleMemory + 10 {
-		v.add(fmt.Sprint(i))
-		if !v.has(fmt.Sprint(i)) {
-			t.Fatalf("cursor %d is forgotten before its commit", i)
-		}
-		v.commit()
-	}
-	if v.has("9") || !v.has("10") || !v.has(fmt.Sprint(cycleMemory+9)) {
-		t.Error("does not remember exactly the last cursors")
-	}
-	v.add("x")
-	v.rollback()
-	if v.has("x") {
-		t.Error("remembers a cursor that was not committed")
-	}
-	v.clear()
-	if v.has("10") {
-		t.Error("remembers after clear")
-	}
-}
-
 func TestFaultOf(t *testing.T) {
 	t.Parallel()
 	f := &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Err: errors.New("401")}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 	"exportbridge/bridge/internal/failpoint"
 )
 
@@ -22,11 +23,11 @@ type progress struct {
 	cp, head bridge.Checkpoint
 	// empty goes with head, kept with cp: a restart reads pages once more, and
 	// must not count them twice.
-	empty, committedEmpty emptyRun
+	empty, committedEmpty position.EmptyRun
 	left, committedLeft   uint64 // of the last page with items that was left behind
-	visited               *visited
-	emptyCursors          *visited // the empty pages since the last one with items
-	trimmer               *trimmer
+	visited               *position.Visited
+	emptyCursors          *position.Visited // the empty pages since the last one with items
+	trimmer               *position.Trimmer
 	batch                 batch
 	found                 bridge.Observation    // what trim found since the last commit
 	published             bridge.PublishedIndex // what the topic holds, during an overlap
@@ -43,10 +44,10 @@ type progress struct {
 // is a stream of which nothing is known.
 func newProgress(e *Engine, c bridge.Checkpoint) progress {
 	at := progress{
-		e: e, cp: c, head: c, empty: emptyRun{allowance: emptyAllowance}, committedEmpty: emptyRun{allowance: emptyAllowance},
-		visited: newVisited(), emptyCursors: newVisited(), trimmer: newTrimmer(e.cfg.divertsShared()),
+		e: e, cp: c, head: c, empty: position.EmptyRun{Allowance: position.EmptyAllowance}, committedEmpty: position.EmptyRun{Allowance: position.EmptyAllowance},
+		visited: position.NewVisited(), emptyCursors: position.NewVisited(), trimmer: position.NewTrimmer(e.cfg.divertsShared()),
 	}
-	at.visited.begin(c.RecentCursors)
+	at.visited.Begin(c.RecentCursors)
 	return at
 }
 
@@ -55,9 +56,9 @@ func newProgress(e *Engine, c bridge.Checkpoint) progress {
 func (at *progress) adopt(c bridge.Checkpoint) {
 	at.cp, at.head, at.committedEmpty, at.committedLeft = c, c, at.empty, at.left
 	at.stale, at.rival = false, bridge.Checkpoint{}
-	at.visited.commit()
-	at.trimmer.commit()
-	at.emptyCursors.commit()
+	at.visited.Commit()
+	at.trimmer.Commit()
+	at.emptyCursors.Commit()
 	if c.RewindEnd == nil {
 		at.rewind = rewind{}
 	}
@@ -68,9 +69,9 @@ func (at *progress) adopt(c bridge.Checkpoint) {
 // it is another's too, and so are the items that were seen there.
 func (at *progress) rejoin(c bridge.Checkpoint) {
 	if c.Version != at.cp.Version || c.Cursor != at.cp.Cursor || c.Session != at.cp.Session {
-		at.visited.begin(c.RecentCursors)
-		at.emptyCursors.clear()
-		at.trimmer.forget()
+		at.visited.Begin(c.RecentCursors)
+		at.emptyCursors.Clear()
+		at.trimmer.Forget()
 		at.left = 0
 	}
 	if c.Epoch != at.cp.Epoch || c.ChangeID() != at.cp.ChangeID() { // who began it may have accepted another topic
@@ -82,15 +83,15 @@ func (at *progress) rejoin(c bridge.Checkpoint) {
 func (at *progress) rollback() {
 	at.head, at.empty, at.left = at.cp, at.committedEmpty, at.committedLeft
 	at.batch, at.found, at.published = batch{}, bridge.Observation{}, nil
-	at.visited.rollback()
-	at.trimmer.rollback()
-	at.emptyCursors.rollback()
+	at.visited.BackTo(0)
+	at.trimmer.BackTo(0)
+	at.emptyCursors.BackTo(0)
 }
 
 // mark is where the stream stands between two pages.
 type mark struct {
 	head         bridge.Checkpoint
-	empty        emptyRun
+	empty        position.EmptyRun
 	left         uint64
 	found        bridge.Observation
 	visited      int
@@ -99,14 +100,14 @@ type mark struct {
 }
 
 func (at *progress) mark() mark {
-	return mark{head: at.head, empty: at.empty, left: at.left, found: at.found, visited: len(at.visited.pending), emptyCursors: len(at.emptyCursors.pending), forms: len(at.trimmer.pending)}
+	return mark{head: at.head, empty: at.empty, left: at.left, found: at.found, visited: at.visited.Pending(), emptyCursors: at.emptyCursors.Pending(), forms: at.trimmer.Pending()}
 }
 
 func (at *progress) backTo(m mark) {
 	at.head, at.empty, at.left, at.found = m.head, m.empty, m.left, m.found
-	at.visited.pending = at.visited.pending[:m.visited]
-	at.trimmer.pending = at.trimmer.pending[:min(m.forms, len(at.trimmer.pending))]
-	at.emptyCursors.pending = at.emptyCursors.pending[:min(m.emptyCursors, len(at.emptyCursors.pending))]
+	at.visited.BackTo(m.visited)
+	at.trimmer.BackTo(m.forms)
+	at.emptyCursors.BackTo(m.emptyCursors)
 }
 
 // take moves head over one page: it checks that the page belongs to the
@@ -138,19 +139,19 @@ func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 func (at *progress) trim(p *bridge.Page) error {
 	h := &at.head
 	limit := at.e.cfg.tailLimit()
-	t := at.trimmer.trim(p, h.Tail, h.Carried, limit)
-	if len(t.tail) > limit {
+	t := at.trimmer.Trim(p, h.Tail, h.Carried, limit)
+	if len(t.Tail) > limit {
 		return &bridge.Fault{
 			Class: bridge.Permanent, Code: "tail", Reason: bridge.ReasonTail,
 			Advice: bridge.HintTail,
-			Err:    fmt.Errorf("the last page has %d items, the limit is %d", len(t.tail), limit),
+			Err:    fmt.Errorf("the last page has %d items, the limit is %d", len(t.Tail), limit),
 		}
 	}
-	at.found.Repeated += t.repeated
-	at.found.Shared += t.shared
-	at.found.Vanished += t.vanished
-	at.found.Changed += t.changed
-	h.Tail, h.Carried = t.tail, t.carried
+	at.found.Repeated += t.Repeated
+	at.found.Shared += t.Shared
+	at.found.Vanished += t.Vanished
+	at.found.Changed += t.Changed
+	h.Tail, h.Carried = t.Tail, t.Carried
 	if failpoint.Broken(failpoint.BreakTail) {
 		h.Tail = nil
 	}
@@ -160,10 +161,10 @@ func (at *progress) trim(p *bridge.Page) error {
 // noteTail notes a page that is the end of the results.
 func (at *progress) noteTail(p *bridge.Page) {
 	h := &at.head
-	h.MarksEnd = h.MarksEnd || p.Next == "" || at.empty.atTail
+	h.MarksEnd = h.MarksEnd || p.Next == "" || at.empty.AtTail
 	h.Drained, h.EndedEmpty = at.endIsFinal(p), 0
 	h.PositionTime = bridge.Millis(p.RequestedAt)
-	at.empty.atTail, at.empty.circles, at.empty.spent = true, false, 0
+	at.empty.Tail()
 	if p.Next != "" && p.Items >= at.e.cfg.PageSize && len(p.Events) == 0 {
 		at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: "full-tail"})
 	}
@@ -177,11 +178,11 @@ func (at *progress) advance(p *bridge.Page, digest uint64) {
 	h.AdvanceTime = bridge.Millis(p.Time())
 	// A client's clock may be years ahead; the export is not.
 	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, bridge.Millis(p.RequestedAt)))
-	at.empty.atTail, at.empty.circles = false, false
+	at.empty.AtTail, at.empty.Circles = false, false
 	if p.Items > 0 {
-		at.visited.add(p.At.Cursor)
-		at.emptyCursors.clear()
-		at.empty.filled(p, h.LastEventTime)
+		at.visited.Add(p.At.Cursor)
+		at.emptyCursors.Clear()
+		at.empty.Filled(p, h.LastEventTime)
 		at.left = digest
 		return
 	}
@@ -194,7 +195,7 @@ func (at *progress) endMark(p *bridge.Page) bridge.Contract {
 	switch {
 	case p.Tail() && p.Next == "":
 		return bridge.ContractEmptyCursor
-	case p.Tail(), at.empty.circles && !at.e.cfg.window():
+	case p.Tail(), at.empty.Circles && !at.e.cfg.window():
 		return bridge.ContractEmptyItems
 	}
 	return bridge.ContractUnknown
@@ -206,16 +207,16 @@ func (at *progress) endMark(p *bridge.Page) bridge.Contract {
 // next may be listed under either.
 func (at *progress) noteEmpty(p *bridge.Page) {
 	h := &at.head
-	at.empty.circles = at.emptyCursors.has(p.Next)
-	at.emptyCursors.add(p.At.Cursor)
-	at.empty.skipped(p, max(h.LastEventTime, h.Origin.Start))
-	if !at.empty.continues(h.MarksEnd) {
+	at.empty.Circles = at.emptyCursors.Has(p.Next)
+	at.emptyCursors.Add(p.At.Cursor)
+	at.empty.Skipped(p, max(h.LastEventTime, h.Origin.Start))
+	if !at.empty.Continues(h.MarksEnd) {
 		h.RewindEnd = nil
 	}
 	switch {
-	case at.e.cfg.window() && at.empty.empties >= at.e.cfg.EmptyPages && at.endIsFinal(p):
-		h.Drained, h.EndedEmpty = true, at.empty.empties
-	case at.empty.circles && !at.e.cfg.window():
+	case at.e.cfg.window() && at.empty.Empties >= at.e.cfg.EmptyPages && at.endIsFinal(p):
+		h.Drained, h.EndedEmpty = true, at.empty.Empties
+	case at.empty.Circles && !at.e.cfg.window():
 		h.Drained, h.PositionTime, h.MarksEnd = true, bridge.Millis(p.RequestedAt), true
 	}
 }
@@ -236,7 +237,7 @@ func (at *progress) checkPage(p *bridge.Page, digest uint64) error {
 			Advice: bridge.HintCursorTooLong,
 			Err:    fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor),
 		}
-	case !p.Tail() && at.visited.has(p.Next):
+	case !p.Tail() && at.visited.Has(p.Next):
 		return at.stuck(bridge.HintCycle, fmt.Errorf("page at cursor %s leads back to cursor %s", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)))
 	case digest != 0 && digest == at.left:
 		return at.stuck(bridge.HintCursorIgnored, fmt.Errorf("page at cursor %s has the same %d items as the page before", bridge.CursorHash(p.At.Cursor), p.Items))
@@ -310,7 +311,7 @@ func (at *progress) worthCommit(b batch, last time.Time) bool {
 		return true
 	case at.head.Overlap != nil && at.head.Overlap.Done && (at.cp.Overlap == nil || !at.cp.Overlap.Done):
 		return true
-	case at.empty.continues(at.head.MarksEnd):
+	case at.empty.Continues(at.head.MarksEnd):
 		return at.head.Cursor != at.cp.Cursor && time.Since(last) >= emptyCommit
 	}
 	return at.head.Cursor != at.cp.Cursor && time.Since(last) >= heartbeatInterval // each poll may bring another

@@ -1,4 +1,4 @@
-package engine
+package position
 
 import (
 	"crypto/sha256"
@@ -21,20 +21,21 @@ func cursorDigest(cursor string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// visited remembers the last cursors that the stream went through. Cursors of
+// Visited remembers the last cursors that the stream went through. Cursors of
 // pages that are not committed yet are kept apart, since a restart goes
-// through them again. Owned by the commit loop.
-type visited struct {
+// through them again. Not for concurrent use.
+type Visited struct {
 	known   map[uint64]struct{}
 	ring    []uint64
 	next    int
 	pending []uint64
 }
 
-func newVisited() *visited { return &visited{known: make(map[uint64]struct{})} }
+// NewVisited remembers no cursor.
+func NewVisited() *Visited { return &Visited{known: make(map[uint64]struct{})} }
 
-// has reports whether the stream has been at the cursor.
-func (v *visited) has(cursor string) bool {
+// Has reports whether the stream has been at the cursor.
+func (v *Visited) Has(cursor string) bool {
 	h := cursorDigest(cursor)
 	if _, ok := v.known[h]; ok {
 		return true
@@ -42,13 +43,13 @@ func (v *visited) has(cursor string) bool {
 	return slices.Contains(v.pending, h)
 }
 
-// add notes that the stream left the cursor behind.
-func (v *visited) add(cursor string) {
+// Add notes that the stream left the cursor behind.
+func (v *Visited) Add(cursor string) {
 	v.pending = append(v.pending, cursorDigest(cursor))
 }
 
-// commit makes what was added since the last commit part of the memory.
-func (v *visited) commit() {
+// Commit makes what was added since the last commit part of the memory.
+func (v *Visited) Commit() {
 	for _, h := range v.pending {
 		if len(v.ring) < cycleMemory {
 			v.ring = append(v.ring, h)
@@ -62,8 +63,8 @@ func (v *visited) commit() {
 	v.pending = v.pending[:0]
 }
 
-// last returns the newest cursors, for a checkpoint.
-func (v *visited) last() bridge.RecentCursors {
+// Last returns the newest cursors, for a checkpoint.
+func (v *Visited) Last() bridge.RecentCursors {
 	t := make(bridge.RecentCursors, 0, maxRecentCursors)
 	for i := range min(maxRecentCursors, len(v.pending)) {
 		t = append(t, v.pending[len(v.pending)-1-i])
@@ -78,18 +79,21 @@ func (v *visited) last() bridge.RecentCursors {
 	return t
 }
 
-// begin goes on from a checkpoint that this process has not written.
-func (v *visited) begin(t bridge.RecentCursors) {
-	v.clear()
+// Begin goes on from a checkpoint that this process has not written.
+func (v *Visited) Begin(t bridge.RecentCursors) {
+	v.Clear()
 	v.pending = append(v.pending, t...)
-	v.commit()
+	v.Commit()
 }
 
-// rollback forgets what was added since the last commit.
-func (v *visited) rollback() { v.pending = v.pending[:0] }
+// Pending is how many cursors were added since the last commit.
+func (v *Visited) Pending() int { return len(v.pending) }
 
-// clear forgets everything: the stream was moved.
-func (v *visited) clear() {
+// BackTo forgets what was added since Pending was n: with 0, since the last commit.
+func (v *Visited) BackTo(n int) { v.pending = v.pending[:min(n, len(v.pending))] }
+
+// Clear forgets everything: the stream was moved.
+func (v *Visited) Clear() {
 	clear(v.known)
 	v.ring, v.next, v.pending = v.ring[:0], 0, v.pending[:0]
 }

@@ -1,20 +1,18 @@
-package engine
+package position
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"exportbridge/bridge"
 )
 
-// export is a reference export for trim: a list that grows at its end and
+// export is a reference export for Trim: a list that grows at its end and
 // changes inside its last page, read by offset.
 type export struct {
 	items   []string
@@ -41,9 +39,9 @@ func (x *export) page(offset, size int) *bridge.Page {
 	return p
 }
 
-// reader is what the engine does with trim, and nothing else.
+// reader is what the engine does with Trim, and nothing else.
 type reader struct {
-	trimmer   *trimmer
+	trimmer   *Trimmer
 	offset    int
 	tail      bridge.Tail
 	carried   int
@@ -53,16 +51,16 @@ type reader struct {
 // read takes one page. A crash before the commit forgets what it did.
 func (r *reader) read(x *export, size, limit int, crash bool) (advanced bool) {
 	p := x.page(r.offset, size)
-	got := r.trimmer.trim(p, r.tail, r.carried, limit)
+	got := r.trimmer.Trim(p, r.tail, r.carried, limit)
 	if crash {
-		r.trimmer = newTrimmer(false)
+		r.trimmer = NewTrimmer(false)
 		return false
 	}
 	for _, e := range p.Events {
 		r.published = append(r.published, string(e.Raw))
 	}
-	r.trimmer.commit()
-	r.tail, r.carried = got.tail, got.carried
+	r.trimmer.Commit()
+	r.tail, r.carried = got.Tail, got.Carried
 	if !p.Tail() {
 		fmt.Sscan(p.Next, &r.offset)
 	}
@@ -79,7 +77,7 @@ func (r *reader) reload(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.tail, r.carried, r.trimmer = c.Tail, c.Carried, newTrimmer(false)
+	r.tail, r.carried, r.trimmer = c.Tail, c.Carried, NewTrimmer(false)
 }
 
 // TestTrimPublishesEachItemOnce reads a changing export to its end: each item
@@ -89,7 +87,7 @@ func TestTrimPublishesEachItemOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := &export{withIDs: rapid.Bool().Draw(t, "ids"), eager: rapid.Bool().Draw(t, "eager")}
-		r := &reader{trimmer: newTrimmer(false)}
+		r := &reader{trimmer: NewTrimmer(false)}
 		const most = 8
 		limit := 1 << 20 // what a carried tail outlives is tested elsewhere
 		n := 0
@@ -139,7 +137,7 @@ func TestTrimTellsItemsOfOneIDApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := &export{withIDs: true, eager: rapid.Bool().Draw(t, "eager")}
-		r := &reader{trimmer: newTrimmer(false)}
+		r := &reader{trimmer: NewTrimmer(false)}
 		const most, limit = 8, 1 << 20
 		n := 0
 		fresh := func() string {
@@ -246,23 +244,23 @@ func TestTrim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := newTrimmer(false)
+			tr := NewTrimmer(false)
 			var tail bridge.Tail
 			carried, at := 0, "1"
 			for i, s := range steps {
 				p := letterPage(at, s.ids, s.next)
-				got := tr.trim(p, tail, carried, limit)
-				tr.commit()
+				got := tr.Trim(p, tail, carried, limit)
+				tr.Commit()
 				if pub := letters(p); pub != s.published {
 					t.Errorf("step %d published %q, want %q", i, pub, s.published)
 				}
-				if want := letterTail(s.tail); !slices.Equal(got.tail, want) {
-					t.Errorf("step %d tail has %d items, want %d, or another order", i, len(got.tail), len(want))
+				if want := letterTail(s.tail); !slices.Equal(got.Tail, want) {
+					t.Errorf("step %d tail has %d items, want %d, or another order", i, len(got.Tail), len(want))
 				}
-				if got.repeated != s.repeated || got.vanished != s.vanished || got.changed != s.change || got.shared != s.shared || got.carried != s.carried {
-					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.repeated, got.vanished, got.changed, got.carried, s)
+				if got.Repeated != s.repeated || got.Vanished != s.vanished || got.Changed != s.change || got.Shared != s.shared || got.Carried != s.carried {
+					t.Errorf("step %d repeated %d vanished %d changed %d carried %d, want %+v", i, got.Repeated, got.Vanished, got.Changed, got.Carried, s)
 				}
-				tail, carried = got.tail, got.carried
+				tail, carried = got.Tail, got.Carried
 				if s.next != "" {
 					at = s.next
 				}
@@ -275,17 +273,17 @@ func TestTrim(t *testing.T) {
 // that a checkpoint cannot grow for ever.
 func TestTrimForgetsCarriedItems(t *testing.T) {
 	t.Parallel()
-	tr, tail, carried := newTrimmer(false), letterTail("XYZ"), 0
+	tr, tail, carried := NewTrimmer(false), letterTail("XYZ"), 0
 	for i, want := range []int{3, 3, 3, 0} {
 		p := letterPage(fmt.Sprint(i), string(rune('A'+2*i))+string(rune('B'+2*i)), fmt.Sprint(i+1))
-		got := tr.trim(p, tail, carried, 8)
-		if len(got.tail) != want {
-			t.Fatalf("after %d items %d are carried, want %d", 2*(i+1), len(got.tail), want)
+		got := tr.Trim(p, tail, carried, 8)
+		if len(got.Tail) != want {
+			t.Fatalf("after %d items %d are carried, want %d", 2*(i+1), len(got.Tail), want)
 		}
-		if want == 0 && got.vanished != 3 {
-			t.Errorf("%d counted as vanished, want 3", got.vanished)
+		if want == 0 && got.Vanished != 3 {
+			t.Errorf("%d counted as vanished, want 3", got.Vanished)
 		}
-		tail, carried = got.tail, got.carried
+		tail, carried = got.Tail, got.Carried
 	}
 }
 
@@ -318,7 +316,7 @@ func letterTail(ids string) bridge.Tail {
 }
 
 func TestDropTwinsAllocatesNothing(t *testing.T) {
-	tr := newTrimmer(false)
+	tr := NewTrimmer(false)
 	full := make([]bridge.Event, 1000)
 	for i := range full {
 		full[i] = bridge.Event{ID: fmt.Appendf(nil, "id-%d", i), Raw: []byte("x")}
@@ -326,14 +324,14 @@ func TestDropTwinsAllocatesNothing(t *testing.T) {
 	p := &bridge.Page{At: bridge.Position{Cursor: "1"}, Next: "2", Items: len(full)}
 	if n := testing.AllocsPerRun(20, func() {
 		p.Events = full
-		tr.trim(p, nil, 0, 4000)
+		tr.Trim(p, nil, 0, 4000)
 	}); n > 0 {
 		t.Errorf("%v allocations a page, want none", n)
 	}
 }
 
 func BenchmarkTrim(b *testing.B) {
-	tr := newTrimmer(false)
+	tr := NewTrimmer(false)
 	full := make([]bridge.Event, 1000)
 	for i := range full {
 		full[i] = bridge.Event{ID: fmt.Appendf(nil, "00000000-0000-7000-8000-%012d", i), Raw: []byte("x")}
@@ -341,50 +339,6 @@ func BenchmarkTrim(b *testing.B) {
 	p := &bridge.Page{At: bridge.Position{Cursor: "1"}, Next: "2", Items: len(full)}
 	for b.Loop() {
 		p.Events = full
-		tr.trim(p, nil, 0, 4000)
-	}
-}
-
-// TestEventWithoutTimeIsMarked where the topic holds it, and never says from
-// when on the topic is read.
-func TestEventWithoutTimeIsMarked(t *testing.T) {
-	t.Parallel()
-	h := &fixedTopic{holds: "ab"}
-	at := &progress{e: &Engine{ports: Ports{Published: h}}, head: bridge.Checkpoint{RewindEnd: &bridge.RewindEnd{CursorHash: "x"}}}
-	p := &bridge.Page{At: bridge.Position{Cursor: "c"}, Next: "d", Events: []bridge.Event{{Raw: []byte("a"), Time: bridge.NoTime}, {Raw: []byte("b"), Time: 5}, {Raw: []byte("c"), Time: bridge.NoTime}}}
-	at.markRepublished(t.Context(), p)
-	if !p.Events[0].Republished || !p.Events[1].Republished || p.Events[2].Republished {
-		t.Errorf("marked are %v, %v and %v, want the first two", p.Events[0].Republished, p.Events[1].Republished, p.Events[2].Republished)
-	}
-	if h.from.UnixMilli() != 5 {
-		t.Errorf("the topic is read from %v on, want the only time there is", h.from)
-	}
-}
-
-// fixedTopic is a topic of events of one byte each.
-type fixedTopic struct {
-	bridge.PublishedEvents
-	holds string
-	from  time.Time
-}
-
-func (h *fixedTopic) PartialIndex(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
-	h.from = from
-	return h, nil
-}
-
-func (h *fixedTopic) Match(e *bridge.Event) bool { return strings.Contains(h.holds, string(e.Raw)) }
-
-// TestForgetsWhatATopicHeld: what another process does to the stream meanwhile
-// may include a topic that was made anew, and a circle that is none any more.
-func TestForgetsWhatATopicHeld(t *testing.T) {
-	t.Parallel()
-	f := newFollower(&Engine{}, nil)
-	f.at.rewind = rewind{loaded: true, index: &fixedTopic{holds: "a"}}
-	f.at.emptyCursors.add("c")
-	f.at.emptyCursors.commit()
-	f.forget()
-	if f.at.rewind.loaded || f.at.rewind.index != nil || f.at.emptyCursors.has("c") {
-		t.Error("the next ownership goes by what the topic held in the last one, or by its empty pages")
+		tr.Trim(p, nil, 0, 4000)
 	}
 }

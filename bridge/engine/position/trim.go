@@ -1,4 +1,4 @@
-package engine
+package position
 
 import (
 	"bytes"
@@ -9,17 +9,18 @@ import (
 	"exportbridge/bridge"
 )
 
-// tailFactor bounds a tail, and how long a carried one is kept, in pages.
-const tailFactor = 4
+// TailFactor bounds a tail, and how long a carried one is kept, in pages.
+const TailFactor = 4
 
-// trimmed says what trim found besides the events it left in the page.
-type trimmed struct {
-	repeated int // dropped: the same bytes under the same id came earlier in the page
-	shared   int // left: other bytes under an id that an item before has
-	vanished int // in the tail, but the API does not list it any more
-	changed  int // in the tail, and came back with other bytes
-	tail     bridge.Tail
-	carried  int
+// Trimmed says what Trim found besides the events it left in the page.
+type Trimmed struct {
+	Repeated int // dropped: the same bytes under the same id came earlier in the page
+	Shared   int // left: other bytes under an id that an item before has
+	Vanished int // in the tail, but the API does not list it any more
+	Changed  int // in the tail, and came back with other bytes
+	// Tail and Carried are those of the checkpoint after the page.
+	Tail    bridge.Tail
+	Carried int
 }
 
 // form is an item with an id as it stands: its identity and a hash of its bytes.
@@ -28,9 +29,9 @@ type form struct {
 	sum uint64
 }
 
-// trimmer drops from a page what the checkpoint says was published from it
-// before. Its memory is reused from page to page; it is owned by the commit loop.
-type trimmer struct {
+// Trimmer drops from a page what the checkpoint says was published from it
+// before. Its memory is reused from page to page. Not for concurrent use.
+type Trimmer struct {
 	seed  maphash.Seed
 	slots []int32
 	left  map[bridge.Identity]int
@@ -51,14 +52,16 @@ type trimmer struct {
 	missing int
 }
 
-func newTrimmer(divert bool) *trimmer {
-	return &trimmer{
+// NewTrimmer returns a Trimmer that knows no item. With divert, an item whose id is
+// taken by another one of its page becomes a bad event.
+func NewTrimmer(divert bool) *Trimmer {
+	return &Trimmer{
 		divert: divert, seed: maphash.MakeSeed(), left: make(map[bridge.Identity]int), sums: make(map[bridge.Identity]uint64),
 		forms: make(map[form]struct{}), more: make(map[bridge.Identity]int), mutants: make(map[bridge.Identity]uint64),
 	}
 }
 
-// trim filters p.Events in place against the tail of the position p was
+// Trim filters p.Events in place against the tail of the position p was
 // fetched at, and returns the tail after the page. Items with an id are a set,
 // items without one a counted multiset: two equal items can both be real.
 // Different items of one page under one id are different, and as many in the
@@ -69,13 +72,13 @@ func newTrimmer(divert bool) *trimmer {
 // case it comes back. When the cursor moves on, the items that the page did
 // not show are carried along: they may come on the next pages (a tail of 800,
 // read again with a shorter page). They are dropped after limit items.
-func (t *trimmer) trim(p *bridge.Page, tail bridge.Tail, carried, limit int) trimmed {
-	var r trimmed
+func (t *Trimmer) Trim(p *bridge.Page, tail bridge.Tail, carried, limit int) Trimmed {
+	var r Trimmed
 	var shares bool
-	r.repeated, shares = t.dropTwins(p)
+	r.Repeated, shares = t.dropTwins(p)
 	if len(tail) == 0 && !p.Tail() {
 		if shares {
-			r.shared = t.surplus(p, make(map[string]bool))
+			r.Shared = t.surplus(p, make(map[string]bool))
 		}
 		return r // the common case: a page in the middle costs no hashing
 	}
@@ -93,30 +96,30 @@ func (t *trimmer) trim(p *bridge.Page, tail bridge.Tail, carried, limit int) tri
 	}
 	switch {
 	case p.Tail() && carried > 0: // the next tail: what was carried so far did not come
-		r.vanished, r.tail = len(missing), seen
+		r.Vanished, r.Tail = len(missing), seen
 	case p.Tail():
 		// Every poll misses them again; only what is newly gone counts.
-		r.vanished, r.tail = max(0, len(missing)-t.missing), slices.Concat(seen, missing)
+		r.Vanished, r.Tail = max(0, len(missing)-t.missing), slices.Concat(seen, missing)
 	case len(missing) > 0 && carried+p.Items < limit:
-		r.tail, r.carried = missing, max(1, carried+p.Items)
+		r.Tail, r.Carried = missing, max(1, carried+p.Items)
 	default:
-		r.vanished = len(missing)
+		r.Vanished = len(missing)
 	}
-	if len(r.tail) == 0 {
-		r.tail = nil
+	if len(r.Tail) == 0 {
+		r.Tail = nil
 	}
 	if t.missing = len(missing); !p.Tail() {
 		t.missing = 0
 	}
-	if len(r.tail) == 0 {
-		t.forget()
+	if len(r.Tail) == 0 {
+		t.Forget()
 	}
 	return r
 }
 
 // sift takes the page's items out of what is left of the tail, leaves in the
 // page what was not in it, and returns the identities of all.
-func (t *trimmer) sift(p *bridge.Page, shares bool, r *trimmed) bridge.Tail {
+func (t *Trimmer) sift(p *bridge.Page, shares bool, r *Trimmed) bridge.Tail {
 	var known, taken map[string]bool
 	var units map[bridge.Identity]int // of the tail
 	if shares {
@@ -145,18 +148,18 @@ func (t *trimmer) sift(p *bridge.Page, shares bool, r *trimmed) bridge.Tail {
 		}
 		t.left[id]--
 		if e.ID != nil && t.changed(is, units[id]) && p.Tail() {
-			r.changed++
+			r.Changed++
 		}
 	}
 	p.Events = kept
 	if shares {
-		r.shared = t.surplus(p, taken)
+		r.Shared = t.surplus(p, taken)
 	}
 	return seen
 }
 
 // formOf returns the form of an item with an id.
-func (t *trimmer) formOf(id bridge.Identity, e *bridge.Event) form {
+func (t *Trimmer) formOf(id bridge.Identity, e *bridge.Event) form {
 	if e.ID == nil {
 		return form{}
 	}
@@ -165,7 +168,7 @@ func (t *trimmer) formOf(id bridge.Identity, e *bridge.Event) form {
 
 // recognize takes from what is left of the tail the items that share their id
 // and whose forms are known to be in it. It returns their bytes.
-func (t *trimmer) recognize(p *bridge.Page) map[string]bool {
+func (t *Trimmer) recognize(p *bridge.Page) map[string]bool {
 	known := make(map[string]bool)
 	for i := range p.Events {
 		e := &p.Events[i]
@@ -183,7 +186,7 @@ func (t *trimmer) recognize(p *bridge.Page) map[string]bool {
 
 // surplus counts the items left in the page whose id is taken, or is that of an
 // item before.
-func (t *trimmer) surplus(p *bridge.Page, taken map[string]bool) (n int) {
+func (t *Trimmer) surplus(p *bridge.Page, taken map[string]bool) (n int) {
 	for i := range p.Events {
 		e := &p.Events[i]
 		if !e.Shared {
@@ -200,8 +203,8 @@ func (t *trimmer) surplus(p *bridge.Page, taken map[string]bool) (n int) {
 	return n
 }
 
-// has reports whether a form is known to be in the tail.
-func (t *trimmer) has(is form) bool {
+// Has reports whether a form is known to be in the tail.
+func (t *Trimmer) has(is form) bool {
 	if sum, ok := t.sums[is.id]; ok && sum == is.sum {
 		return true
 	}
@@ -210,7 +213,7 @@ func (t *trimmer) has(is form) bool {
 }
 
 // learn notes that a form is in the tail.
-func (t *trimmer) learn(is form) {
+func (t *Trimmer) learn(is form) {
 	if _, ok := t.sums[is.id]; !ok {
 		t.sums[is.id] = is.sum
 	} else if !t.has(is) {
@@ -220,9 +223,9 @@ func (t *trimmer) learn(is form) {
 }
 
 // changed notices an item of the tail that came back with other bytes. The tail
-// has so many items of its id, 0 or 1 if it is alone: as many forms as are seen
+// Has so many items of its id, 0 or 1 if it is alone: as many forms as are seen
 // first are taken for theirs.
-func (t *trimmer) changed(is form, units int) bool {
+func (t *Trimmer) changed(is form, units int) bool {
 	if _, ok := t.sums[is.id]; !ok || !t.has(is) && 1+t.more[is.id] < units {
 		t.learn(is)
 		return false
@@ -234,19 +237,23 @@ func (t *trimmer) changed(is form, units int) bool {
 	return true
 }
 
-// commit makes the forms of committed items part of the memory.
-func (t *trimmer) commit() {
+// Commit makes the forms of committed items part of the memory.
+func (t *Trimmer) Commit() {
 	for _, is := range t.pending {
 		t.learn(is)
 	}
 	t.pending = t.pending[:0]
 }
 
-// rollback forgets the forms of items that were not committed.
-func (t *trimmer) rollback() { t.pending = t.pending[:0] }
+// Pending is how many forms of items are not committed.
+func (t *Trimmer) Pending() int { return len(t.pending) }
 
-// forget forgets all forms: the tail is empty.
-func (t *trimmer) forget() {
+// BackTo forgets the forms that were added since Pending was n: with 0, since the
+// last commit.
+func (t *Trimmer) BackTo(n int) { t.pending = t.pending[:min(n, len(t.pending))] }
+
+// Forget forgets all forms: the tail is empty.
+func (t *Trimmer) Forget() {
 	clear(t.sums)
 	clear(t.forms)
 	clear(t.more)
@@ -259,7 +266,7 @@ func (t *trimmer) forget() {
 // shared. It counts on ids being short: one pass over an open-addressed table,
 // no allocation once the table has grown. An item is in the table by its id, or,
 // where that is taken by another, by its bytes.
-func (t *trimmer) dropTwins(p *bridge.Page) (dropped int, shares bool) {
+func (t *Trimmer) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 	size := 16
 	for size < 2*len(p.Events) {
 		size *= 2
@@ -303,7 +310,7 @@ func (t *trimmer) dropTwins(p *bridge.Page) (dropped int, shares bool) {
 
 // twin reports whether an item, whose id is another's already, came earlier with
 // the same bytes. They may be many, so they are found by their bytes.
-func (t *trimmer) twin(slots []int32, kept []bridge.Event, e *bridge.Event) bool {
+func (t *Trimmer) twin(slots []int32, kept []bridge.Event, e *bridge.Event) bool {
 	i := int(maphash.Bytes(t.seed, e.Raw)) & (len(slots) - 1)
 	for ; slots[i] != 0; i = (i + 1) & (len(slots) - 1) {
 		if one := &kept[slots[i]-1]; bytes.Equal(one.Raw, e.Raw) && bytes.Equal(one.ID, e.ID) {
