@@ -150,6 +150,8 @@ type Checkpoint struct {
 	// Carried counts the items read since a page that did not list all of Tail;
 	// 0 while Tail belongs to the page at Cursor.
 	Carried int `json:"carried,omitempty"`
+	// Border is what is known of the page before, and of the first.
+	Border Border `json:"border,omitzero"`
 	// Origin is the query that Cursor belongs to, Source the identity of the
 	// export.
 	Origin Origin         `json:"origin"`
@@ -299,7 +301,7 @@ const MaxNumber = 1 << 56
 
 // Validate rejects numbers out of range.
 func (c *Checkpoint) Validate() error {
-	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Unreadable, int64(c.Carried), int64(c.EndedEmpty)}
+	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Unreadable, int64(c.Carried), int64(c.Border.Hold), int64(c.EndedEmpty)}
 	times := []int64{c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt}
 	if c.Change != nil {
 		counts, times = append(counts, c.Change.From.Epoch, c.Change.From.Seq), append(times, c.Change.At)
@@ -331,7 +333,7 @@ func (c *Checkpoint) Validate() error {
 // unreliable.
 func (c *Checkpoint) clamp() {
 	bound := func(ms int64) int64 { return min(max(ms, -MaxNumber), MaxNumber) }
-	c.LastEventTime = bound(c.LastEventTime)
+	c.LastEventTime, c.Border.TailFrom = bound(c.LastEventTime), bound(c.Border.TailFrom)
 	if c.RewindEnd != nil {
 		c.RewindEnd.EventTime = bound(c.RewindEnd.EventTime)
 	}

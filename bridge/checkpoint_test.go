@@ -51,6 +51,13 @@ func TestCheckpointGolden(t *testing.T) {
 		"ids": {
 			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Origin: bridge.Origin{Resource: "events", ItemID: "/id"}, WrittenAt: 1,
 		},
+		"border": {
+			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Cursor: "c2", Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
+			Border: bridge.Border{
+				Items: bridge.BorderItems{bridge.NewBorderItem(&bridge.Event{ID: []byte("e1"), Raw: []byte(`{"id":"e1"}`)}), {255}}, Hold: 40,
+				FirstNext: bridge.DigestCursor("c1"), TailFrom: 1700000000000,
+			},
+		},
 		"minimal": {Format: 1, Stream: "events", Mode: bridge.AtLeastOnce, Kind: bridge.KindStart, Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1},
 	} {
 		got, err := c.Encode()

@@ -44,6 +44,7 @@ const (
 // Hints that are part of a log record or of an answer.
 const (
 	HintDeadLetters    Hint = "dead-letters"       // where they can be seen
+	HintFullPage       Hint = "full-page"          // how to find out whether more items follow
 	HintNoPosition     Hint = "no-position"        // reset first
 	HintOverlapRepeats Hint = "overlap-repeats"    // what may come twice after a walk back
 	HintSharedID       Hint = "shared-id"          // what consumers must compare
@@ -59,5 +60,5 @@ var Hints = []Hint{
 	HintCursorTooLong, HintCycle, HintForeign, HintMapping,
 	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
-	HintDeadLetters, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
+	HintDeadLetters, HintFullPage, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }

@@ -25,7 +25,7 @@ type Entry struct {
 func (e *Entry) Target() Target {
 	version := e.Version
 	return Target{
-		Cursor: e.Cursor, Tail: e.Tail, Carried: e.Carried, Start: e.Origin.Start,
+		Cursor: e.Cursor, Tail: e.Tail, Carried: e.Carried, Border: e.Border, Start: e.Origin.Start,
 		Events: e.Events, Pages: e.Pages, PositionTime: e.PositionTime, Entry: &version, Request: e.Origin.Request,
 	}
 }

@@ -49,6 +49,8 @@ type Event struct {
 	Shared bool
 	// Republished marks an event that a rewind publishes once more.
 	Republished bool
+	// AtBorder marks an item that ended the page before, with the same bytes.
+	AtBorder bool
 }
 
 // NoTime is the Time of an event without one: a session that is still open, a

@@ -170,10 +170,11 @@ type Command struct {
 
 // Target is a position to reset to.
 type Target struct {
-	// Cursor, Tail and Carried are as in Checkpoint.
+	// Cursor, Tail, Carried and Border are as in Checkpoint.
 	Cursor  string `json:"cursor"`
 	Tail    Tail   `json:"tail,omitempty"`
 	Carried int    `json:"carried,omitempty"`
+	Border  Border `json:"border,omitzero"`
 	// Start is used when Cursor is empty; see Origin.Start.
 	Start int64 `json:"start,omitempty"`
 	// Events and Pages are the counters at the target, PositionTime is its
@@ -271,7 +272,7 @@ const (
 	// ObserveCheckpoint: one Advance. Took, Code ("ok", "error", "conflict").
 	ObserveCheckpoint What = "checkpoint"
 	// ObserveCommit: a batch is committed. Pages, Events (published),
-	// Receipt, Repeated, Shared, Vanished, Changed, Unaccounted, Times.
+	// Receipt, Repeated, AtBorder, Shared, Vanished, Changed, Unaccounted, Times.
 	ObserveCommit What = "commit"
 	// ObserveRetry: a request or step is retried. Code, Took (the wait).
 	ObserveRetry What = "retry"
@@ -288,12 +289,16 @@ const (
 	ObserveRejected What = "rejected"
 	// ObserveStuck: a page made no progress. Code: "cycle" for a page that
 	// leads back to one read before, or "full-tail" for a full page that names
-	// its own cursor as the next and has no new items.
+	// its own cursor as the next and has no new items, or StuckFullPage for a full
+	// page without a next one.
 	ObserveStuck What = "stuck"
 	// ObserveTopic: a topic changed. Code: TopicLost, once for each loss of
 	// what a checkpoint implies, or TopicGrew for added partitions.
 	ObserveTopic What = "topic"
 )
+
+// StuckFullPage is a code of ObserveStuck.
+const StuckFullPage = "full_page_without_next"
 
 // The codes of ObserveTopic.
 const (
@@ -320,6 +325,8 @@ type Observation struct {
 	// items that the API no longer lists, Changed tail items listed again with
 	// other bytes.
 	Repeated, Shared, Vanished, Changed int
+	// AtBorder counts items that ended the page before and were dropped.
+	AtBorder int
 	// Unaccounted counts events that were sent but are missing from the
 	// receipt. It must be 0.
 	Unaccounted int

@@ -134,7 +134,7 @@ func Reset(from Checkpoint, origin Origin, cmd Command) Checkpoint {
 	c := Checkpoint{
 		Format: CheckpointFormat, Stream: from.Stream, Mode: from.Mode, Kind: KindReset,
 		Version: Version{Epoch: from.Epoch + 1},
-		Cursor:  cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried,
+		Cursor:  cmd.Target.Cursor, Tail: cmd.Target.Tail, Carried: cmd.Target.Carried, Border: cmd.Target.Border,
 		Origin: origin, Events: cmd.Target.Events, Pages: cmd.Target.Pages,
 		PausedUntil: from.PausedUntil,
 		RewindEnd:   from.RewindEnd,

@@ -74,8 +74,14 @@ type Status struct {
 	Published    int64 `json:"published"`
 	DeadLettered int64 `json:"dead_lettered"`
 	Repeated     int64 `json:"repeated"`
-	Requests     int64 `json:"requests"`
-	Failures     int64 `json:"consecutive_failures"`
+	// BorderRepeats counts the items that ended the page before and were dropped,
+	// in this process.
+	BorderRepeats int64 `json:"border_repeats"`
+	// FullPage is true while the last page was full and named no next page, or
+	// itself: the API may hold back more items.
+	FullPage bool  `json:"full_page_without_next,omitempty"`
+	Requests int64 `json:"requests"`
+	Failures int64 `json:"consecutive_failures"`
 	// Rate is events a second, averaged over the last ten seconds.
 	Rate float64 `json:"rate"`
 	// Pace is how many seconds of the export pass in one second, over the same

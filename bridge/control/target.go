@@ -274,7 +274,7 @@ func (ResetToCurrent) plan(ctx context.Context, c *Controller, from base) (*Move
 		return nil, fmt.Errorf("stream %s has %w, so there is no position to stay at", c.Stream(), ErrNoPosition)
 	}
 	m := newMove("the same position", bridge.Target{
-		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Start: from.Origin.Start,
+		Cursor: from.Cursor, Tail: from.Tail, Carried: from.Carried, Border: from.Border, Start: from.Origin.Start,
 		Events: from.Events, Pages: from.Pages, Entry: &from.Version,
 	}, c.repeatsAfter(ctx, from, found{bridge.Entry{Checkpoint: from.Checkpoint}, true}, from.Events))
 	if !from.Origin.Same(c.cfg.Origin) {
@@ -342,7 +342,7 @@ func (t Import) plan(ctx context.Context, c *Controller, from base) (*Move, erro
 		position, request = 0, ""
 	}
 	m := newMove(fmt.Sprintf("the exported cursor: entry %s of stream %s", in.Version, in.Stream),
-		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages, PositionTime: position, Request: request}, Repeats{})
+		bridge.Target{Cursor: in.Cursor, Tail: in.Tail, Carried: in.Carried, Border: in.Border, Start: in.Origin.Start, Events: in.Events, Pages: in.Pages, PositionTime: position, Request: request}, Repeats{})
 	m.Notes = differs
 	known := c.countCursor(ctx, from, m)
 	if in.PositionTime > 0 {

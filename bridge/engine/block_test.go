@@ -156,7 +156,7 @@ func TestCycle(t *testing.T) {
 				return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[{"eventId":"at %s","timestamp":946684800000}],"nextCursor":%q}`, at.Cursor, next[at.Cursor])}
 			})
 		}
-		serve(map[string]string{"": "a", "a": "b", "b": "c", "c": "a"})
+		serve(map[string]string{"": "a", "a": "b", "b": "c", "c": "b"})
 		r.start()
 		r.after(time.Minute)
 		r.wantState(bridge.StateBlocked, bridge.ReasonCycle)

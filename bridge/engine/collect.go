@@ -37,6 +37,7 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 		f.at.batch.due = f.at.head.Cursor != f.at.cp.Cursor // an API may take a cursor only once
 		return cmp.Or(f.commit(hard), err)                  // first what came before it
 	}
+	l.last = l.last || f.at.repeatsEnd()
 	if !l.last && f.run.limitReached(f.e.cfg.Limits, f.at.head) == "" && !f.sizer.full(f.at.batch) {
 		return nil
 	}
@@ -48,6 +49,15 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	}
 	f.finish(l.last)
 	return nil
+}
+
+// repeatsEnd reports whether the last page, which only repeats the page before,
+// ends the prefetching, as it would if it were empty.
+func (at *progress) repeatsEnd() bool {
+	if at.e.cfg.ends() {
+		return at.repeats.Whole && at.empty.Empties >= at.e.cfg.EmptyPages
+	}
+	return at.repeats.Whole && at.empty.Allowance == 0
 }
 
 // stopFetching ends the prefetcher; head stays.
@@ -73,6 +83,11 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 		l.release()
 		f.at.backTo(before)
 		return err
+	}
+	if f.at.full && (f.run.fullLogged.IsZero() || time.Since(f.run.fullLogged) >= 24*time.Hour) {
+		f.run.fullLogged = time.Now()
+		f.log.Warn("full page without a next page: the API may hold back more items", "items", l.page.Items, "page_size", f.e.cfg.PageSize,
+			"hint", f.e.cfg.words(bridge.HintFullPage))
 	}
 	if mark := f.at.endMark(l.page); mark != bridge.ContractUnknown {
 		f.run.contract = mark

@@ -188,6 +188,8 @@ func (r *requests) validateCommand(cmd bridge.Command) string {
 		}
 	case len(cmd.Target.Tail) > f.e.cfg.tailLimit():
 		return fmt.Sprintf("the tail has %d items, the limit is %d", len(cmd.Target.Tail), f.e.cfg.tailLimit())
+	case len(cmd.Target.Border.Items) > f.e.cfg.tailLimit():
+		return fmt.Sprintf("the border has %d items, the limit is %d", len(cmd.Target.Border.Items), f.e.cfg.tailLimit())
 	}
 	if cmd.Kind == bridge.KindReset {
 		if refusal := r.validateSource(cmd); refusal != "" {

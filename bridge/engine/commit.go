@@ -219,6 +219,10 @@ func (f *follower) account(r bridge.Receipt, b batch) {
 	f.run.totals.published += int64(r.Published)
 	f.run.totals.deadLettered += int64(dead)
 	f.run.totals.repeated += int64(f.at.found.Repeated)
+	if f.run.totals.atBorder == 0 && f.at.found.AtBorder > 0 {
+		f.log.Info("pages begin with items that ended the page before; they are dropped", "border_repeats", f.at.found.AtBorder)
+	}
+	f.run.totals.atBorder += int64(f.at.found.AtBorder)
 	f.run.totals.rate.add(time.Now(), r.Published+dead, f.at.cp.PositionTime)
 	if dead > 0 && time.Since(f.run.deadLettersLogged) > time.Minute {
 		f.run.deadLettersLogged = time.Now()

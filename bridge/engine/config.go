@@ -34,6 +34,9 @@ type Config struct {
 	// StrayCursor returns why a stored cursor cannot be of the request of these
 	// settings, or nil; nil where cursors say nothing about it.
 	StrayCursor func(cursor string) error
+	// EndExplicit is set if a member of each page says whether more pages follow: a
+	// full page without a next one is then the end of the results.
+	EndExplicit bool
 	// Owner names this process in checkpoints and acknowledgements.
 	Owner string
 	// Limits bound the run; the zero value is unbounded.

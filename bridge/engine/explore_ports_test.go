@@ -185,13 +185,23 @@ type exported struct {
 	refused map[string]bool
 	// loops makes each page that follows another one lead back to it.
 	loops bool
+	// looped are the cursors whose page led back. The stream may take such a page for
+	// the first one, and leave the cursor as a refused one.
+	looped map[string]bool
+	// inclusive has each page but the first begin with the item that ended the one
+	// before.
+	inclusive bool
 }
 
 func (x *exported) page(at bridge.Position) *bridge.Page {
 	from := indexOf(at.Cursor)
 	to := min(from+x.size, x.items)
 	p := &bridge.Page{At: at, RequestedAt: time.Now(), ArrivedAt: time.Now(), Recycle: spoil}
-	for n := from; n < to; n++ {
+	first := from
+	if x.inclusive && at.Cursor != "" {
+		first = max(0, from-1)
+	}
+	for n := first; n < to; n++ {
 		p.Body = append(strconv.AppendInt(p.Body, int64(n), 10), '\n')
 	}
 	switch {

@@ -36,6 +36,10 @@ func (p *process) loop(page *bridge.Page) {
 	case len(page.Body) == 0 || page.Next == "" || page.Next == page.At.Cursor:
 	case x.loops && back != "" && !x.refused[back] && (x.contract < 'C' || !strings.Contains(back, ".")):
 		page.Next = back
+		if x.looped == nil {
+			x.looped = make(map[string]bool)
+		}
+		x.looped[page.At.Cursor] = true
 	default:
 		if p.path == nil {
 			p.path = make(path)
@@ -168,10 +172,10 @@ func (x *topicOf) waive(c bridge.Checkpoint) {
 // detoured checks an epoch that begins because the export refused the cursor.
 func (w *world) detoured(last, c bridge.Checkpoint) {
 	switch {
-	case w.plan.refused == "" || len(w.export.refused) == 0:
+	case w.plan.refused == "" || len(w.export.refused)+len(w.export.looped) == 0:
 		w.fail(ruleDetour, "%s leaves cursor %q, and no cursor was refused", c.Version, last.Cursor)
 	case w.lossy || w.switched || !w.exactly:
-	case !w.export.refused[last.Cursor]:
+	case !w.export.refused[last.Cursor] && !w.export.looped[last.Cursor]:
 		w.fail(ruleDetour, "%s leaves cursor %q, which is not refused", c.Version, last.Cursor)
 	case c.Seq != 0 || c.Epoch != last.Epoch+1 || reached(c) > reached(last):
 		w.fail(ruleDetour, "%s goes to item %d, %s was at item %d", c.Version, reached(c), last.Version, reached(last))

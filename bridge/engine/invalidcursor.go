@@ -66,7 +66,7 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 		next.Overlap = &bridge.Overlap{From: f.at.overlapStart(min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
 	case invalidTime:
 		next.Origin.Start = f.at.overlapStart(min(f.at.cp.LastEventTime, f.at.cp.AdvanceTime))
-		next.Cursor, next.Tail, next.Carried = "", nil, 0
+		next.Cursor, next.Tail, next.Carried, next.Border = "", nil, 0, bridge.Border{}
 		next.Overlap = &bridge.Overlap{From: next.Origin.Start, Until: f.at.cp.LastEventTime}
 	}
 	if o := f.at.cp.Overlap; o != nil && !o.Done { // refused again before the end

@@ -77,14 +77,14 @@ func TestPagesThatLeadNowhereAreObserved(t *testing.T) {
 		kind               string
 		most               int
 	}{
-		{"back to a page before", "b", "a", "cycle", 10},
+		{"back to a page before", "b", "c", "cycle", 10},
 		{"a full page that names itself", "b", "b", "full-tail", 20},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{PageSize: 1}, func(r *harness) {
 				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
-					next := map[string]string{"": "a", "a": tc.first, "b": tc.again}[at.Cursor]
+					next := map[string]string{"": "a", "a": tc.first, "b": tc.again, "c": "b"}[at.Cursor]
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, item("at "+at.Cursor), next)}
 				})
 				r.start()

@@ -29,6 +29,8 @@ type progress struct {
 	emptyCursors          *position.Visited // the empty pages since the last one with items
 	trimmer               *position.Trimmer
 	batch                 batch
+	repeats               position.Repeats      // of the page taken last
+	full                  bool                  // it was full, and named no other page
 	found                 bridge.Observation    // what trim found since the last commit
 	published             bridge.PublishedIndex // what the topic holds, during an overlap
 	rewind                rewind                // or a part of it, during a rewind
@@ -114,12 +116,18 @@ func (at *progress) backTo(m mark) {
 // stream, trims it, and derives the position after it.
 func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 	digest := p.Digest()
+	if at.repeats = position.MarkBorder(p, at.head.Border.Items); at.repeats.Whole && digest != at.left {
+		digest = 0 // as an empty page
+	}
 	if err := at.checkPage(p, digest); err != nil {
 		return err
 	}
+	border := at.nextBorder(p)
 	if err := at.trim(p); err != nil {
 		return err
 	}
+	at.head.Border = border
+	at.found.AtBorder += position.DropBorder(p)
 	at.dropPublished(p)
 	if err := at.checkReadable(p); err != nil {
 		return err
@@ -158,6 +166,31 @@ func (at *progress) trim(p *bridge.Page) error {
 	return nil
 }
 
+// nextBorder returns the border after a page, of which nothing is dropped yet. While
+// the cursor stays, and over a page without other items, that of the page before stays.
+func (at *progress) nextBorder(p *bridge.Page) bridge.Border {
+	b, r := at.head.Border, at.repeats
+	if p.Tail() {
+		b.TailFrom = position.TailFrom(p, b.TailFrom, len(at.head.Tail) == 0)
+		return b
+	}
+	b.TailFrom = 0
+	hold := position.Hold(b.Hold, r, max(at.e.cfg.PageSize, len(p.Events)))
+	if r.Full {
+		at.e.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice", "items", r.Items, "kept_next", hold)
+	}
+	if b.Hold = hold; hold == position.LeastHold {
+		b.Hold = 0
+	}
+	if len(p.Events) > 0 && !r.Whole {
+		b.Items = position.BorderOf(p, hold)
+	}
+	if p.At.Cursor == "" && p.Items > 0 {
+		b.FirstNext = bridge.DigestCursor(p.Next)
+	}
+	return b
+}
+
 // noteTail notes a page that is the end of the results.
 func (at *progress) noteTail(p *bridge.Page) {
 	h := &at.head
@@ -165,7 +198,11 @@ func (at *progress) noteTail(p *bridge.Page) {
 	h.Drained, h.EndedEmpty = at.endIsFinal(p), 0
 	h.PositionTime = bridge.Millis(p.RequestedAt)
 	at.empty.Tail()
-	if p.Next != "" && p.Items >= at.e.cfg.PageSize && len(p.Events) == 0 {
+	at.full = p.Items >= at.e.cfg.PageSize && (p.Next != "" || !at.e.cfg.EndExplicit)
+	switch {
+	case at.full && p.Next == "":
+		at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: bridge.StuckFullPage})
+	case at.full && len(p.Events) == 0:
 		at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: "full-tail"})
 	}
 }
@@ -173,13 +210,13 @@ func (at *progress) noteTail(p *bridge.Page) {
 // advance moves on to the cursor that a page names.
 func (at *progress) advance(p *bridge.Page, digest uint64) {
 	h := &at.head
-	h.Cursor, h.Drained = p.Next, false
+	h.Cursor, h.Drained, at.full = p.Next, false, false
 	h.Pages++
 	h.AdvanceTime = bridge.Millis(p.Time())
 	// A client's clock may be years ahead; the export is not.
 	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, bridge.Millis(p.RequestedAt)))
 	at.empty.AtTail, at.empty.Circles = false, false
-	if p.Items > 0 {
+	if p.Items > 0 && !at.repeats.Whole {
 		at.visited.Add(p.At.Cursor)
 		at.emptyCursors.Clear()
 		at.empty.Filled(p, h.LastEventTime)
@@ -237,9 +274,14 @@ func (at *progress) checkPage(p *bridge.Page, digest uint64) error {
 			Advice: bridge.HintCursorTooLong,
 			Err:    fmt.Errorf("the next cursor has %d bytes, the limit is %d", len(p.Next), bridge.MaxCursor),
 		}
+	case position.IsFirstPage(p, at.head.Border.FirstNext) && !at.repeats.Whole:
+		return &bridge.Fault{
+			Class: bridge.BadCursor, Code: "first-page", Reason: bridge.ReasonCursor, Advice: bridge.HintCursorRefused,
+			Err: fmt.Errorf("the API answered cursor %s with the first page: it leads to cursor %s again", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)),
+		}
 	case !p.Tail() && at.visited.Has(p.Next):
 		return at.stuck(bridge.HintCycle, fmt.Errorf("page at cursor %s leads back to cursor %s", bridge.CursorHash(p.At.Cursor), bridge.CursorHash(p.Next)))
-	case digest != 0 && digest == at.left:
+	case digest != 0 && digest == at.left && p.Items > 1, at.repeats.Same:
 		return at.stuck(bridge.HintCursorIgnored, fmt.Errorf("page at cursor %s has the same %d items as the page before", bridge.CursorHash(p.At.Cursor), p.Items))
 	}
 	if len(p.Next) > warnCursor && len(at.head.Cursor) <= warnCursor {

@@ -16,6 +16,7 @@ type run struct {
 	totals            totals
 	deadLettersLogged time.Time // when dead letters were last spoken of
 	sharedLogged      time.Time // when items of one id were last spoken of
+	fullLogged        time.Time // when a full last page was last warned about
 }
 
 // limitReached says why a bounded run that is at c has what it wanted, or nothing.

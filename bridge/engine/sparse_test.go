@@ -172,12 +172,16 @@ func TestEmptyCircleIsTail(t *testing.T) {
 	}
 }
 
-// cycle serves a cycle of pages with an item each.
+// cycle serves pages with an item each, of which the last leads back to the third.
 func cycle(pages int) func(bridge.Position) bridgetest.Answer {
 	return func(at bridge.Position) bridgetest.Answer {
 		n := 0
 		fmt.Sscanf(at.Cursor, "c%d", &n)
-		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d"}`, sparseItem(fmt.Sprint(n), n), (n+1)%pages)}
+		next := n + 1
+		if next == pages {
+			next = 2
+		}
+		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d"}`, sparseItem(fmt.Sprint(n), n), next)}
 	}
 }
 

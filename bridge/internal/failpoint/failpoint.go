@@ -48,8 +48,11 @@ const (
 	BreakClaim   Break = "claim-outlives"       // a command is applied by whoever finds it claimed, past its deadline too
 	BreakTopic   Break = "any-topic"            // the topics are not compared with what the checkpoint says
 	BreakEpoch   Break = "mix-epochs"           // the stream goes on in the epoch of which Kafka lost a part
+
+	BreakBorder    Break = "any-border"     // what ended the page before is published again
+	BreakFirstPage Break = "trust-any-page" // the first page is taken at any cursor
 )
 
 // Breaks lists all of them.
 var Breaks = []Break{BreakSplit, BreakGrow, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakAnswer, BreakMemory, BreakAdopt,
-	BreakTail, BreakClaim, BreakTopic, BreakEpoch}
+	BreakTail, BreakClaim, BreakTopic, BreakEpoch, BreakBorder, BreakFirstPage}

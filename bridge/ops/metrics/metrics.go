@@ -36,6 +36,7 @@ type Metrics struct {
 	restamped    *prometheus.CounterVec
 	tailChanged  bounded
 	repeated     *prometheus.CounterVec
+	atBorder     *prometheus.CounterVec
 	shared       *prometheus.CounterVec
 	latency      *prometheus.HistogramVec
 	commits      bounded
@@ -100,7 +101,7 @@ func (m *Metrics) defineSource() {
 	m.throttled = m.counter("source_throttled_seconds_total", "Time spent waiting because of 429 responses or EXPORT_RATE_LIMIT.")
 	m.pageEvents = m.histogram("page_events", "Events per page, as received from the API.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
 	m.fetched = m.bounded("pages_fetched_total", "Pages received: full, partial (fewer events than EXPORT_PAGE_SIZE) or empty.", "kind", "full", "partial", "empty")
-	m.stuck = m.bounded("cursor_no_progress_total", "Pages without progress: a cursor that was already read (cycle), or a full last page without new events (full-tail).", "kind", "cycle", "full-tail")
+	m.stuck = m.bounded("cursor_no_progress_total", "Pages without progress: a cursor that was already read (cycle), a full last page that names itself (full-tail), or a full page without a next one (full_page_without_next).", "kind", "cycle", "full-tail", bridge.StuckFullPage)
 }
 
 func (m *Metrics) defineSink() {
@@ -113,6 +114,7 @@ func (m *Metrics) defineSink() {
 	m.restamped = m.counter("events_restamped_total", "Events published with the publish time because the topic would not retain their event time.")
 	m.shared = m.counter("events_shared_id_total", "Items that share their id with a different item of the page: published, or dead letters (BRIDGE_ON_SHARED_ID).")
 	m.repeated = m.counter("events_repeated_total", "Items listed twice in one page and published once.")
+	m.atBorder = m.counter("border_repeats_total", "Items that ended the page before, listed again with the same bytes and dropped.")
 	m.tailChanged = m.bounded("tail_items_changed_total", "Items at the end of the results that vanished or changed.", "change", "vanished", "mutated")
 	m.latency = m.histogram("event_end_to_end_latency_seconds", "Time from an event to its commit, for a sample of each page (all events of a small page).", ageBuckets)
 	m.commits = m.bounded("checkpoint_store_writes_total", "Checkpoint writes to Redis, by result.", "result", "ok", "error", "conflict")
@@ -156,7 +158,7 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 // initialise makes every series exist from the start: a rate over a series
 // that appears with its first increment misses that increment.
 func (m *Metrics) initialise(stream string) {
-	for _, v := range []*prometheus.CounterVec{m.received, m.body, m.throttled, m.pages, m.published, m.bytes, m.restamped, m.repeated, m.shared, m.grown} {
+	for _, v := range []*prometheus.CounterVec{m.received, m.body, m.throttled, m.pages, m.published, m.bytes, m.restamped, m.repeated, m.atBorder, m.shared, m.grown} {
 		v.WithLabelValues(stream)
 	}
 	for _, b := range []bounded{
@@ -287,6 +289,7 @@ func (m *Metrics) committed(o bridge.Observation) {
 	m.bytes.WithLabelValues(s).Add(float64(o.Receipt.Bytes))
 	m.restamped.WithLabelValues(s).Add(float64(o.Receipt.Restamped))
 	m.repeated.WithLabelValues(s).Add(float64(o.Repeated))
+	m.atBorder.WithLabelValues(s).Add(float64(o.AtBorder))
 	m.shared.WithLabelValues(s).Add(float64(o.Shared))
 	m.tailChanged.add(s, "vanished", o.Vanished)
 	m.tailChanged.add(s, "mutated", o.Changed)

@@ -89,6 +89,8 @@ func TestObservedInto(t *testing.T) {
 		{bridge.Observation{What: bridge.ObservePublish, Code: "ok"}, `produce_errors_total{error="network",stream="events"} 0`},
 		{bridge.Observation{What: bridge.ObserveRejected, Code: "kafka"}, `fencing_rejections_total{layer="kafka",stream="events"} 1`},
 		{bridge.Observation{What: bridge.ObserveOwner, Code: "owner"}, `owner_transitions_total{stream="events",to="owner"} 1`},
+		{bridge.Observation{What: bridge.ObserveStuck, Code: bridge.StuckFullPage}, `cursor_no_progress_total{kind="full_page_without_next",stream="events"} 1`},
+		{bridge.Observation{What: bridge.ObserveCommit, AtBorder: 3}, `border_repeats_total{stream="events"} 3`},
 		{bridge.Observation{What: bridge.ObserveStuck, Code: "cycle"}, `cursor_no_progress_total{kind="cycle",stream="events"} 1`},
 		{bridge.Observation{What: bridge.ObserveCommit, Unaccounted: 3}, `events_unaccounted_total{reason="unaccounted",stream="events"} 3`},
 		{bridge.Observation{What: bridge.ObserveCommit, Times: []int64{time.Now().UnixMilli() - 7000}}, `event_end_to_end_latency_seconds_bucket{stream="events",le="5"} 0`},
@@ -175,7 +177,7 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 		bridge.ObserveFetch: {"429", "timeout", "network", "decode", "503"}, bridge.ObserveRetry: {"429", "500", "network"},
 		bridge.ObservePublish: {"network", "timeout", "error"}, bridge.ObserveTransaction: {"fenced", "unknown"},
 		bridge.ObserveCheckpoint: {"error", "conflict"}, bridge.ObserveOwner: {"owner", "standby"},
-		bridge.ObserveReset: {"reset", "pause", "resume", "refused-cursor"}, bridge.ObserveStuck: {"cycle", "full-tail"},
+		bridge.ObserveReset: {"reset", "pause", "resume", "refused-cursor"}, bridge.ObserveStuck: {"cycle", "full-tail", bridge.StuckFullPage},
 		bridge.ObserveRejected: {"kafka", "redis"},
 	} {
 		for _, code := range codes {

@@ -288,6 +288,7 @@ func (l *loader) fillKafka(st *Stream) {
 		st.Kafka.Topic = defaultTopic(st.Name)
 	}
 	st.Engine.Topic, st.Engine.DivertAll = st.Kafka.Topic, st.Kafka.DivertsAll()
+	st.Engine.EndExplicit = st.Export.MoreField != ""
 	if d, err := bridge.ParseDuration(st.Kafka.Retention); err == nil && st.Kafka.Retention != "-1" {
 		st.Kafka.Retention = d.String()
 	}

@@ -1,0 +1,105 @@
+package bridge
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+// Border is what a checkpoint knows of the page before its cursor, and of the first
+// page. It belongs to the cursor: a move replaces it, and a cursor of its own has
+// none. Older versions write none, which is "unknown".
+type Border struct {
+	// Items are the last items of the page before, as listed. In JSON they are one
+	// base64 string of 16 bytes an item.
+	Items BorderItems `json:"items,omitempty"`
+	// Hold is how many items are kept of a page; 0 is the least number.
+	Hold int `json:"hold,omitempty"`
+	// FirstNext stands for the cursor that the first page led to, zero if unknown.
+	FirstNext CursorDigest `json:"first_next,omitzero"`
+	// TailFrom is the least time of the items that the Tail of the checkpoint
+	// stands for, in milliseconds since the epoch, 0 if unknown.
+	TailFrom int64 `json:"tail_from,omitempty"`
+}
+
+// BorderItem is an item with an id: 4 bytes that tell most ids apart, and 12 of the
+// SHA-256 of id and bytes.
+type BorderItem [16]byte
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// BorderPrefix returns the first 4 bytes of the BorderItem of an item with the id.
+func BorderPrefix(id []byte) uint32 { return crc32.Checksum(id, castagnoli) }
+
+// NewBorderItem returns the BorderItem of an item with an id.
+func NewBorderItem(e *Event) (b BorderItem) {
+	raw, id := sha256.Sum256(e.Raw), e.Identity()
+	var both [len(id) + len(raw)]byte
+	copy(both[:], id[:])
+	copy(both[len(id):], raw[:])
+	sum := sha256.Sum256(both[:])
+	binary.BigEndian.PutUint32(b[:4], BorderPrefix(e.ID))
+	copy(b[4:], sum[:])
+	return b
+}
+
+// Prefix returns the first 4 bytes; see BorderPrefix.
+func (b *BorderItem) Prefix() uint32 { return binary.BigEndian.Uint32(b[:4]) }
+
+// BorderItems are items in the order of their page.
+type BorderItems []BorderItem
+
+// MarshalText encodes the items as one base64 string.
+func (b BorderItems) MarshalText() ([]byte, error) {
+	raw := make([]byte, 0, len(b)*len(BorderItem{}))
+	for i := range b {
+		raw = append(raw, b[i][:]...)
+	}
+	return base64.StdEncoding.AppendEncode(nil, raw), nil
+}
+
+// UnmarshalText decodes what MarshalText encoded.
+func (b *BorderItems) UnmarshalText(text []byte) error {
+	raw, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return fmt.Errorf("border: %w", err)
+	}
+	if len(raw)%len(BorderItem{}) != 0 {
+		return errors.New("border: not a whole number of items")
+	}
+	*b = nil
+	for chunk := range slices.Chunk(raw, len(BorderItem{})) {
+		*b = append(*b, BorderItem(chunk))
+	}
+	return nil
+}
+
+// CursorDigest is the first 8 bytes of a cursor's SHA-256. In JSON it is a base64
+// string.
+type CursorDigest [8]byte
+
+// DigestCursor returns the digest of a cursor.
+func DigestCursor(cursor string) CursorDigest {
+	var short [128]byte // on the stack, unlike the bytes of a conversion
+	sum := sha256.Sum256(append(short[:0], cursor...))
+	return CursorDigest(sum[:8])
+}
+
+// MarshalText encodes the digest.
+func (d CursorDigest) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, d[:]), nil
+}
+
+// UnmarshalText decodes what MarshalText encoded.
+func (d *CursorDigest) UnmarshalText(text []byte) error {
+	raw, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil || len(raw) != len(d) {
+		return fmt.Errorf("digest of a cursor: not %d bytes of base64", len(d))
+	}
+	*d = CursorDigest(raw)
+	return nil
+}

@@ -1,0 +1,182 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// inclusive serves n items in pages of size, each of which begins with the last
+// overlap items of the page before. Its end is an empty cursor, the same cursor, or a
+// fresh one for ever.
+func inclusive(n func() int, size, overlap int, end string) func(bridge.Position) bridgetest.Answer {
+	fresh := 0
+	return func(at bridge.Position) bridgetest.Answer {
+		from := 0
+		if at.Cursor != "" {
+			fmt.Sscanf(at.Cursor, "c%d", &from)
+		}
+		to := min(from+size, n())
+		var items []string
+		for i := from; i < to; i++ {
+			items = append(items, sparseItem(fmt.Sprintf("e%d", i), i))
+		}
+		next := fmt.Sprintf("c%d", to-overlap)
+		if to == n() {
+			switch end {
+			case "none":
+				next = ""
+			case "same":
+				next = at.Cursor
+			default:
+				fresh++
+				next = fmt.Sprintf("c%d-%d", to-overlap, fresh)
+			}
+		}
+		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+	}
+}
+
+// TestInclusiveBorder: what ended the page before is published once, at every kind of
+// end, over restarts and while the export grows.
+func TestInclusiveBorder(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"none", "same", "fresh"} {
+		for _, overlap := range []int{1, 3} {
+			for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+				t.Run(fmt.Sprintf("%s/%d/%s", end, overlap, mode), func(t *testing.T) {
+					t.Parallel()
+					inBubble(t, bridgetest.Export{PageSize: 5, Latency: time.Millisecond}, func(r *harness) {
+						if mode == bridge.ExactlyOnce {
+							r.exactly()
+						}
+						n := 12
+						r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
+						want := 0
+						for range 4 {
+							r.start()
+							r.after(2 * time.Minute)
+							if n += 3; want == 0 {
+								n -= 3
+							}
+							r.after(2 * time.Minute)
+							r.end()
+							want = n
+						}
+						got := r.values()
+						slices.Sort(got)
+						if unique := slices.Compact(slices.Clone(got)); len(got) != want || len(unique) != want {
+							t.Errorf("%d events, %d different, want %d", len(got), len(unique), want)
+						}
+						if r.source.Requests() > 20_000 { // as where such pages are empty: 2,000 after each event
+							t.Errorf("%d requests in 16 minutes", r.source.Requests())
+						}
+						if s := r.bridge.Status(); s.State == bridge.StateBlocked {
+							t.Errorf("blocked: %s", s.Error)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestFirstPageForAStaleCursor: an API that has forgotten the cursor answers with the
+// first page. Nothing of it is published, and the setting for refused cursors applies.
+func TestFirstPageForAStaleCursor(t *testing.T) {
+	t.Parallel()
+	pages := func(stale bool) func(bridge.Position) bridgetest.Answer {
+		return func(at bridge.Position) bridgetest.Answer {
+			n := 0
+			fmt.Sscanf(at.Cursor, "c%d", &n)
+			if stale && n == 39 {
+				n = 0
+			}
+			next := fmt.Sprintf("c%d", n+1)
+			if n == 39 {
+				next = ""
+			}
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem(fmt.Sprint("a", n), 2*n), sparseItem(fmt.Sprint("b", n), 2*n+1), next)}
+		}
+	}
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		for _, policy := range []string{"stop", "previous"} {
+			t.Run(string(mode)+"/"+policy, func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, bridgetest.Export{PageSize: 2}, func(r *harness) {
+					if mode == bridge.ExactlyOnce {
+						r.exactly()
+					}
+					r.cfg.OnInvalidCursor = policy
+					r.source.Serve(pages(false))
+					r.start()
+					r.after(time.Minute)
+					r.end()
+					r.source.Serve(pages(true))
+					r.start()
+					r.after(3 * time.Minute)
+					if policy == "stop" {
+						r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
+					}
+					if got := r.values(); len(got) != 80 {
+						t.Errorf("%d events, want the 80 once", len(got))
+					}
+					if moved := len(r.observed(bridge.ObserveReset, "refused-cursor")); (moved > 0) != (policy == "previous") {
+						t.Errorf("moved %d times under %s", moved, policy)
+					}
+					r.source.Serve(pages(false))
+					r.after(5 * time.Minute)
+					if got := r.values(); len(got) != 80 {
+						t.Errorf("%d events after the cursor is known again, want the 80 once", len(got))
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestFullPageWithoutNext: a full page that names no next page, or itself, may hide
+// items. The stream says so, once a day in its log.
+func TestFullPageWithoutNext(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		next     string
+		explicit bool
+		size     int
+		warns    int
+	}{
+		"no next":            {"", false, 2, 2},
+		"one second":         {"a", false, 2, 2},
+		"not full":           {"", false, 3, 0},
+		"the API marks ends": {"", true, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{PageSize: tc.size}, func(r *harness) {
+				r.cfg.EndExplicit = tc.explicit
+				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+					if at.Cursor == "" {
+						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, sparseItem("0", 0))}
+					}
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem("1", 1), sparseItem("2", 1), tc.next)}
+				})
+				r.start()
+				r.after(25 * time.Hour)
+				if got := strings.Count(r.log.String(), "full page without a next page"); got != tc.warns {
+					t.Errorf("%d warnings in 25 hours, want %d", got, tc.warns)
+				}
+				if got := r.bridge.Status().FullPage; got != (tc.warns > 0) {
+					t.Errorf("status says %t", got)
+				}
+				if n := len(r.observed(bridge.ObserveStuck, "")); (n > 0) != (tc.warns > 0) {
+					t.Errorf("%d observations", n)
+				}
+			})
+		})
+	}
+}

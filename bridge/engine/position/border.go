@@ -1,0 +1,121 @@
+package position
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/internal/failpoint"
+)
+
+// LeastHold is the least number of items that are kept of the page before.
+const LeastHold = 16
+
+// Repeats is what a page has of the page before.
+type Repeats struct {
+	// Items counts the items that ended the page before, by id and bytes.
+	Items int
+	// Whole is true if the page has no other items: it counts as empty.
+	Whole bool
+	// Same is true if it has all items of the page before and no others, more than
+	// one: the API ignored the cursor.
+	Same bool
+	// Full is true if all items that were kept of the page before are there: more
+	// may be, which were not.
+	Full bool
+}
+
+// MarkBorder marks the items of a page, as listed, that are in the border of the
+// position it was fetched at. Only items with an id are: others may be equal by
+// chance. One pass over the ids finds the few whose bytes are worth a hash.
+func MarkBorder(p *bridge.Page, border bridge.BorderItems) (r Repeats) {
+	if len(border) == 0 || failpoint.Broken(failpoint.BreakBorder) {
+		return r
+	}
+	var filter [256]uint64 // of the border's prefixes, by 14 bits
+	for i := range border {
+		bit := border[i].Prefix() & (64*uint32(len(filter)) - 1)
+		filter[bit/64] |= 1 << (bit % 64)
+	}
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.ID == nil {
+			continue
+		}
+		bit := bridge.BorderPrefix(e.ID) & (64*uint32(len(filter)) - 1)
+		if filter[bit/64]&(1<<(bit%64)) != 0 && slices.Contains(border, bridge.NewBorderItem(e)) {
+			e.AtBorder = true
+			r.Items++
+		}
+	}
+	all := r.Items > 0 && r.Items == len(p.Events)
+	r.Same = all && r.Items > 1 && r.Items == len(border) && len(border) < LeastHold
+	r.Whole = all && !r.Same
+	r.Full = r.Items >= len(border) && len(border) >= LeastHold
+	return r
+}
+
+// DropBorder drops the marked items that are left in a page, and counts them.
+func DropBorder(p *bridge.Page) (dropped int) {
+	listed := len(p.Events)
+	p.Events = slices.DeleteFunc(p.Events, func(e bridge.Event) bool { return e.AtBorder })
+	return listed - len(p.Events)
+}
+
+// Hold is how many items to keep of a page after an overlap, where a page has so
+// many items at most: twice the largest overlap so far.
+func Hold(held int, r Repeats, page int) int {
+	return max(held, LeastHold, min(2*r.Items, max(page, LeastHold)))
+}
+
+// BorderOf returns the last items of a page, as listed, that have an id.
+func BorderOf(p *bridge.Page, hold int) bridge.BorderItems {
+	last := p.Events[max(0, len(p.Events)-hold):]
+	items := make(bridge.BorderItems, 0, len(last))
+	for i := range last {
+		if last[i].ID != nil {
+			items = append(items, bridge.NewBorderItem(&last[i]))
+		}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	return items
+}
+
+// IsFirstPage reports whether a page at a later cursor is the first page: it leads
+// where that one led. An API that has forgotten a cursor may answer so.
+func IsFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
+	return first != bridge.CursorDigest{} && p.At.Cursor != "" && !p.Tail() && p.Items > 0 &&
+		bridge.DigestCursor(p.Next) == first && !failpoint.Broken(failpoint.BreakFirstPage)
+}
+
+// Times returns the least and the greatest time of the page's items; ok is false if
+// one of them has none, or the page is empty.
+func Times(p *bridge.Page) (least, greatest int64, ok bool) {
+	least, greatest = math.MaxInt64, math.MinInt64
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.Time == bridge.NoTime || e.Defect.Unreadable() {
+			return 0, 0, false
+		}
+		least, greatest = min(least, e.Time), max(greatest, e.Time)
+	}
+	return least, greatest, len(p.Events) > 0
+}
+
+// TailFrom returns the least time of the tail after a page that ends the results,
+// where from was that of the tail before: 0 if it is unknown.
+func TailFrom(p *bridge.Page, from int64, empty bool) int64 {
+	least, _, ok := Times(p)
+	switch {
+	case !ok && len(p.Events) > 0:
+		return 0
+	case !ok:
+		return from
+	case empty:
+		return cmp.Or(least, 1)
+	}
+	return min(from, cmp.Or(least, 1)) // 0 stays unknown
+}
