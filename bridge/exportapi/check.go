@@ -124,6 +124,23 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 	return s, nil
 }
 
+// Border returns how many items of the page are, with the same bytes, among the last of
+// the page before; ids is false if one of them has no id, so that it is published twice.
+func (s *Sample) Border(before *Sample) (items int, ids bool) {
+	ids = true
+	last := before.Items[max(0, len(before.Items)-borderItems):]
+	for i := range s.Items {
+		if slices.ContainsFunc(last, func(b SampledItem) bool { return b.digest == s.Items[i].digest && b.ID == s.Items[i].ID }) {
+			items++
+			ids = ids && s.Items[i].ID != ""
+		}
+	}
+	return items, ids
+}
+
+// borderItems is how many of the last items of a page the engine keeps.
+const borderItems = 16
+
 // Repeats reports whether the page has the items of the one before again, and
 // maybe more if more were asked for: the API ignores the cursor. One item may
 // be both the last of a page and the first of the next one, and items without

@@ -250,7 +250,8 @@ func TestWindowCircles(t *testing.T) {
 		fails bool
 	}{
 		"empty pages": {"", false},
-		"with items":  {item{id: "1", at: second(1)}.raw(), true},
+		"with items":  {item{id: "1", at: second(1)}.raw() + "," + item{id: "2", at: second(2)}.raw(), true},
+		"one item":    {item{id: "1", at: second(1)}.raw(), false}, // the last one, which each cursor includes
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,7 +268,8 @@ func TestWindowCircles(t *testing.T) {
 					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, test.items, next)}
 				})
 				if !test.fails {
-					want(t, "compared", w.must(reconcile.Compare), counts{})
+					missing := int64(strings.Count(test.items, "eventId"))
+					want(t, "compared", w.must(reconcile.Compare), counts{API: missing, Missing: missing})
 					return
 				}
 				if err := w.refused(reconcile.Compare, reconcile.CursorCycle); !strings.Contains(err.Error(), "cursor cycle") {
@@ -276,6 +278,29 @@ func TestWindowCircles(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestInclusivePages: pages that begin with the item that ended the one before, with a
+// fresh cursor at the end too, list each event once.
+func TestInclusivePages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := items(10)
+		w := newWorld(t, nil, all)
+		asked := 0
+		w.source.Serve(func(at bridge.Position) bridgetest.Answer {
+			from := 0
+			fmt.Sscanf(at.Cursor, "c%d", &from)
+			to := min(from+4, len(all))
+			var listed []string
+			for _, i := range all[from:to] {
+				listed = append(listed, i.raw())
+			}
+			asked++
+			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"c%d.%d"}`, strings.Join(listed, ","), to-1, asked)}
+		})
+		want(t, "compared", w.must(reconcile.Compare), counts{API: 10, Held: 10})
+	})
 }
 
 // timeless is an export whose events have no time.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
 	"exportbridge/bridge/internal/pageread"
 )
 
@@ -22,12 +23,25 @@ type exportWindow struct {
 func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bridge.Page) error) error {
 	at := bridge.Position{Start: from, End: to, Window: true}
 	seen, order := make(map[string]bool), []string(nil)
+	var border bridge.BorderItems // of the page before
+	var hold int                  // how many of its items are kept
 	for empty := 0; ; {
 		page, err := pageread.Fetch(ctx, w.source, at)
 		if err != nil {
 			return err
 		}
 		next, tail, items := page.Next, page.Tail(), page.Items
+		repeats := position.MarkBorder(page, border)
+		switch {
+		case repeats.Same:
+			page.Release()
+			return refuse(CursorCycle, "cursor cycle: the page at cursor %s has the same %d items as the page before", bridge.CursorHash(at.Cursor), items)
+		case repeats.Whole:
+			items = 0 // as an empty page
+		case len(page.Events) > 0:
+			hold = position.Hold(hold, repeats, items)
+			border = position.BorderOf(page, hold)
+		}
 		err = visit(page)
 		page.Release()
 		if empty++; items > 0 {

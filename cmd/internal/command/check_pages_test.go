@@ -40,6 +40,9 @@ func pagedExport(t *testing.T) (url string) {
 		if query.Get("start") != "" {
 			from, end = all, all // from now on
 		}
+		if path == "/inclusive" && from > 0 {
+			from--
+		}
 		items, next := []string{}, "null"
 		for i := from; i < end; i++ {
 			when := 1790000000000 + 1000*i
@@ -65,6 +68,7 @@ func pagedExport(t *testing.T) (url string) {
 func TestCheckFollowsTheCursor(t *testing.T) {
 	t.Parallel()
 	const taken = `ok   second page read by the first one's cursor, 200 items$`
+	const taken201 = `ok   second page read by the first one's cursor, 201 items$`
 	api := pagedExport(t)
 	for name, test := range map[string]struct {
 		path string
@@ -79,6 +83,11 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 		"alone, beside EXPORT_PARAMS": {
 			path: "/alone", env: map[string]string{"EXPORT_PARAMS": "kind=a", "EXPORT_PAGE_SIZE_PARAM": "none"}, code: cli.ExitCheck,
 			want: []string{`FAIL .*page at cursor .*400 Bad Request`, `Try: set EXPORT_CURSOR_ALONE=true `, `, 1 failure$`},
+		},
+		"overlapping": {path: "/inclusive", want: []string{taken201, `info pages overlap: the second one lists 1 item of the first one again, which the bridge drops$`, ` 0 failures`}},
+		"overlapping, without ids": {
+			path: "/inclusive", env: map[string]string{"EXPORT_ITEM_ID": "none"},
+			want: []string{taken201, `warn pages overlap: .* 1 item .*; without ids they are published twice$`, `Try: set EXPORT_ITEM_ID`, ` 0 failures`},
 		},
 		"alone": {path: "/alone", env: map[string]string{"EXPORT_CURSOR_ALONE": "true"}, want: []string{`ok   second page read by the first one's cursor, 50 items$`}},
 		"ignored": {

@@ -151,6 +151,12 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 			add("published", humanize.Comma(s.Live.Published)+" events by this owner since its start")
 		}
 		add("end", contractText(s.Live.Contract))
+		if s.Live.FullPage {
+			add("warning", "the last page is full and names no next page: "+cli.EngineHints[bridge.HintFullPage])
+		}
+		if s.Live.BorderRepeats > 0 {
+			add("borders", humanize.Comma(s.Live.BorderRepeats)+" items listed again at the beginning of the next page and dropped")
+		}
 		if s.Live.DeadLettered > 0 {
 			add("dead", humanize.Comma(s.Live.DeadLettered)+" dead letters since the start: exportbridge tail --dlq")
 		}

@@ -53,16 +53,13 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 	case s.show > 0:
 		found = []finding{{Level: levelInfo, Text: "no items from " + origin.StartText() + " on", Hint: "set an earlier EXPORT_START to see some"}}
 	}
-	if f := s.follow(ctx, at, &first); f != nil {
-		found = append(found, *f)
-	}
-	return found
+	return append(found, s.follow(ctx, at, &first)...)
 }
 
 // follow asks for the page that the first one's cursor names, as large as the
 // bridge asks for it: nothing else tells whether the API takes both. Where
 // there is none, it asks for the first page once more if that was smaller.
-func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exportapi.Sample) *finding {
+func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exportapi.Sample) []finding {
 	size, export := cmp.Or(s.show, exportapi.SampleSize), &s.st.Export
 	larger := export.PageSize > size && export.PageSizeParam != "none"
 	if first.Next == "" && (!larger || len(first.Items) == 0) {
@@ -77,11 +74,21 @@ func (s *sampler) follow(ctx context.Context, at bridge.Position, first *exporta
 		if larger && !export.CursorAlone && f.rejected {
 			f.Hint += fmt.Sprintf("; or lower EXPORT_PAGE_SIZE=%d, if that is too large", export.PageSize)
 		}
-		return f
+		return []finding{*f}
 	case second.Repeats(first):
-		return &finding{Level: levelFail, Text: "the second page has the same items as the first one", Hint: cli.EngineHints[bridge.HintCursorIgnored]}
+		return []finding{{Level: levelFail, Text: "the second page has the same items as the first one", Hint: cli.EngineHints[bridge.HintCursorIgnored]}}
 	}
-	return &finding{Level: levelOK, Text: "second page read by the first one's cursor, " + cli.Counted(len(second.Items), "item")}
+	found := []finding{{Level: levelOK, Text: "second page read by the first one's cursor, " + cli.Counted(len(second.Items), "item")}}
+	switch n, ids := second.Border(first); {
+	case n > 0 && ids:
+		found = append(found, finding{Level: levelInfo, Text: "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again, which the bridge drops"})
+	case n > 0:
+		found = append(found, finding{
+			Level: levelWarn, Text: "pages overlap: the second one lists " + cli.Counted(n, "item") + " of the first one again; without ids they are published twice",
+			Hint: "set EXPORT_ITEM_ID to where the id of an item is",
+		})
+	}
+	return found
 }
 
 // read reads a page, or says why it could not: what names what is missing then.
