@@ -86,24 +86,27 @@ func TestInclusiveBorder(t *testing.T) {
 	}
 }
 
+// forgetful serves 40 pages of two items. Once it is stale it answers the last cursor
+// with the first page.
+func forgetful(stale bool) func(bridge.Position) bridgetest.Answer {
+	return func(at bridge.Position) bridgetest.Answer {
+		n := 0
+		fmt.Sscanf(at.Cursor, "c%d", &n)
+		if stale && n == 39 {
+			n = 0
+		}
+		next := fmt.Sprintf("c%d", n+1)
+		if n == 39 {
+			next = ""
+		}
+		return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem(fmt.Sprint("a", n), 2*n), sparseItem(fmt.Sprint("b", n), 2*n+1), next)}
+	}
+}
+
 // TestFirstPageForAStaleCursor: an API that has forgotten the cursor answers with the
 // first page. Nothing of it is published, and the setting for refused cursors applies.
 func TestFirstPageForAStaleCursor(t *testing.T) {
 	t.Parallel()
-	pages := func(stale bool) func(bridge.Position) bridgetest.Answer {
-		return func(at bridge.Position) bridgetest.Answer {
-			n := 0
-			fmt.Sscanf(at.Cursor, "c%d", &n)
-			if stale && n == 39 {
-				n = 0
-			}
-			next := fmt.Sprintf("c%d", n+1)
-			if n == 39 {
-				next = ""
-			}
-			return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s,%s],"nextCursor":%q}`, sparseItem(fmt.Sprint("a", n), 2*n), sparseItem(fmt.Sprint("b", n), 2*n+1), next)}
-		}
-	}
 	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
 		for _, policy := range []string{"stop", "previous"} {
 			t.Run(string(mode)+"/"+policy, func(t *testing.T) {
@@ -113,11 +116,11 @@ func TestFirstPageForAStaleCursor(t *testing.T) {
 						r.exactly()
 					}
 					r.cfg.OnInvalidCursor = policy
-					r.source.Serve(pages(false))
+					r.source.Serve(forgetful(false))
 					r.start()
 					r.after(time.Minute)
 					r.end()
-					r.source.Serve(pages(true))
+					r.source.Serve(forgetful(true))
 					r.start()
 					r.after(3 * time.Minute)
 					if policy == "stop" {
@@ -129,7 +132,7 @@ func TestFirstPageForAStaleCursor(t *testing.T) {
 					if moved := len(r.observed(bridge.ObserveReset, "refused-cursor")); (moved > 0) != (policy == "previous") {
 						t.Errorf("moved %d times under %s", moved, policy)
 					}
-					r.source.Serve(pages(false))
+					r.source.Serve(forgetful(false))
 					r.after(5 * time.Minute)
 					if got := r.values(); len(got) != 80 {
 						t.Errorf("%d events after the cursor is known again, want the 80 once", len(got))
