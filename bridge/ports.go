@@ -356,16 +356,15 @@ type PublishedEvents interface {
 	Index(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
 	// PartialIndex is Index for marking republished events: the events of this
 	// source in the topic, as far as they were read when ctx ends or memory is
-	// full. It matches events by id and bytes: an id with other bytes is a new
-	// event. Nil if records carry no marks.
+	// full. Nil if records carry no marks.
 	PartialIndex(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
 }
 
 // PublishedIndex is a multiset of events, used by one goroutine.
 type PublishedIndex interface {
-	// Match reports whether the index has the event. Without an id, each copy
-	// in the index matches once: two equal events can both be real. An event
-	// with a shared id (Event.Shared) matches the same bytes only.
+	// Match reports whether the index has the event, by its bytes: the same id
+	// with other bytes is an update. Without an id, each copy in the index
+	// matches once: two equal events can both be real.
 	Match(e *Event) bool
 }
 

@@ -34,44 +34,34 @@ type publishedIn struct {
 
 func (h publishedIn) Index(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	*h.asked = append(*h.asked, from)
-	return publishedSince(h.topic, from, false), nil
+	return publishedSince(h.topic, from), nil
 }
 
 func (h publishedIn) PartialIndex(_ context.Context, from time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
-	return publishedSince(h.topic, from, true), nil
+	return publishedSince(h.topic, from), nil
 }
 
 // publishedSince returns what a topic holds from the first record of a time on, in the
-// order of its log. Each key has a partition of its own. Exact is by bytes.
-func publishedSince(topic *bridgetest.Topic, from time.Time, exact bool) topicIndex {
-	held, begun := topicIndex{exact: exact, times: make(map[string]int)}, make(map[string]bool)
+// order of its log. Each key has a partition of its own.
+func publishedSince(topic *bridgetest.Topic, from time.Time) topicIndex {
+	held, begun := make(topicIndex), make(map[string]bool)
 	for _, r := range topic.Records() {
 		key := string(r.Key)
 		begun[key] = begun[key] || from.IsZero() || r.Time >= from.UnixMilli()
 		if begun[key] && r.Defect == bridge.DefectNone {
-			held.times[held.name(r.ID, r.Value)]++
+			held[string(r.Value)]++
 		}
 	}
 	return held
 }
 
-type topicIndex struct {
-	exact bool
-	times map[string]int
-}
-
-func (h topicIndex) name(id string, value []byte) string {
-	if h.exact {
-		return id + " " + string(value)
-	}
-	return id
-}
+// topicIndex counts values.
+type topicIndex map[string]int
 
 func (h topicIndex) Match(e *bridge.Event) bool {
-	name := h.name(string(e.AppendRecordID(nil)), e.Raw)
-	n := h.times[name]
+	n := h[string(e.Raw)]
 	if n > 0 && e.ID == nil {
-		h.times[name]--
+		h[string(e.Raw)]--
 	}
 	return n > 0
 }

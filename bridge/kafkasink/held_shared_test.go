@@ -8,26 +8,24 @@ import (
 	"exportbridge/bridge"
 )
 
-// TestHeldTellsSharedIDsApart: of events that share an id only those are held
-// whose bytes are; one that is alone is known by its id.
-func TestHeldTellsSharedIDsApart(t *testing.T) {
+// TestHeldIsByBytes: an event is held under any headers; the same id with other bytes
+// is an update, which no reader has seen.
+func TestHeldIsByBytes(t *testing.T) {
 	t.Parallel()
-	h := newPublishedIndex(false)
-	record := func(value string) {
-		h.add(&kgo.Record{Value: []byte(value), Headers: []kgo.RecordHeader{{Key: HeaderID, Value: []byte("x")}}})
+	h := newPublishedIndex()
+	record := func(value string, headers ...kgo.RecordHeader) {
+		h.add(&kgo.Record{Value: []byte(value), Headers: headers})
 	}
-	record("one")
-	record("two")
-	record("two")
-	for _, tc := range []struct {
-		value        string
-		shared, want bool
-	}{
-		{"one", true, true}, {"two", true, true}, {"three", true, false}, {"three", false, true},
-	} {
-		e := bridge.Event{ID: []byte("x"), Raw: []byte(tc.value), Shared: tc.shared}
-		if got := h.Match(&e); got != tc.want {
-			t.Errorf("%s, shared %v: held %v, want %v", tc.value, tc.shared, got, tc.want)
+	record("one", kgo.RecordHeader{Key: HeaderID, Value: []byte("x")})
+	record("two", kgo.RecordHeader{Key: HeaderID, Value: []byte("x")})
+	record("two", kgo.RecordHeader{Key: HeaderID, Value: []byte("x")})
+	record("bare")
+	for value, want := range map[string]bool{"one": true, "two": true, "bare": true, "three": false} {
+		for _, shared := range []bool{true, false} {
+			e := bridge.Event{ID: []byte("x"), Raw: []byte(value), Shared: shared}
+			if got := h.Match(&e); got != want {
+				t.Errorf("%s, shared %v: held %v, want %v", value, shared, got, want)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package kafkasink
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ const (
 )
 
 // Holds searches the topics, dead letters included, for the stream's header,
-// from the newest record of each partition back to the first; without headers
-// any event record counts. A missing dead-letter topic holds nothing. A part of
+// from the newest record of each partition back to the first. A JSON object
+// without it counts too: BRIDGE_HEADERS may have been none. A missing dead-letter topic holds nothing. A part of
 // a stream is identified by its checkpoints alone: without them it holds
 // nothing.
 //
@@ -157,18 +158,16 @@ func (c *Config) unreadable(err error, topic string) error {
 	return c.ReadFault(err, topic)
 }
 
-// isOurs reports whether a record belongs to the stream.
+// isOurs reports whether a record is or may be the stream's: a JSON object that does
+// not say whose it is may have been published with BRIDGE_HEADERS=none.
 func (p *Published) isOurs(r *kgo.Record) bool {
 	if r.Attrs.IsControl() {
 		return false
 	}
-	if r.Topic == p.cfg.Topic && p.cfg.Headers == headersNone {
-		return true
-	}
 	for _, h := range r.Headers {
-		if h.Key == HeaderStream && string(h.Value) == p.cfg.Stream {
-			return true
+		if h.Key == HeaderStream {
+			return string(h.Value) == p.cfg.Stream
 		}
 	}
-	return false
+	return r.Topic == p.cfg.Topic && bytes.HasPrefix(bytes.TrimLeft(r.Value, " \t\r\n"), []byte("{"))
 }

@@ -14,9 +14,9 @@ import (
 // maxPartialIndex is how many events are remembered to mark others: about 30 MB.
 const maxPartialIndex = 500_000
 
-// PartialIndex implements bridge.PublishedEvents. With the headers cloudevents an event is
-// known by ce_id together with ce_source, with minimal by ce_id. Without
-// headers there are no marks, and nothing is read.
+// PartialIndex implements bridge.PublishedEvents. An event is known by
+// its bytes, and by ce_source where its record has one. Without headers there are
+// no marks, and nothing is read.
 func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	if p.cfg.Headers == headersNone {
 		return nil, nil //nolint:nilnil // nothing to mark, and no error
@@ -27,8 +27,7 @@ func (p *Published) PartialIndex(ctx context.Context, from time.Time, source bri
 	}
 	defer client.Close()
 	of := sourcesOf(p.cfg, source)
-	h := newPublishedIndex(false)
-	h.exact = true
+	h := newPublishedIndex()
 	l := client.Log(p.cfg.Topic, [16]byte{})
 	// A record may have been given the time of its publishing.
 	spans, err := spansAfter(ctx, l, from.Add(-futureLimit))

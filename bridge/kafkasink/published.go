@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -35,10 +34,10 @@ func (c *Config) Published() *Published {
 
 // Index implements bridge.PublishedEvents. It reads the topic and that of the dead
 // letters read_committed, from record times an hour before from on, since an
-// event's record may have been given the time of its publishing. With headers an
-// event is known by its record's ce_id, without by the bytes of its value; of a
-// dead letter that says neither the hash of the bytes is enough. A record whose
-// ce_source names another source than this one does not count. It waits for
+// event's record may have been given the time of its publishing. An event is known
+// by its bytes, whatever headers its record has; an update has others. A record
+// counts that says that it is the stream's or does not say whose it is, unless its
+// ce_source names another source than this one. It waits for
 // brokers, and for transactions that are open, as long as ctx allows.
 func (p *Published) Index(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	client, err := p.cfg.Open()
@@ -63,7 +62,7 @@ func (p *Published) Index(ctx context.Context, from time.Time, source bridge.Sou
 var errIndexTooLarge = errors.New("too many to tell apart")
 
 func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, from time.Time, source bridge.SourceIdentity) (*publishedIndex, error) {
-	h := newPublishedIndex(p.cfg.Headers == headersNone)
+	h := newPublishedIndex()
 	of := sourcesOf(p.cfg, source)
 	for _, topic := range p.cfg.Topics().Published() {
 		l := client.Log(topic, [16]byte{})
@@ -129,132 +128,50 @@ func spansAfter(ctx context.Context, l *kafkaclient.Log, from time.Time) (map[in
 	return spans, nil
 }
 
-// fingerprint names an event where very many are remembered: 16 bytes of the
-// SHA-256 of its id or its bytes.
+// fingerprint names an event by the first 16 bytes of the SHA-256 of its bytes.
 type fingerprint [16]byte
 
-// fingerprintOf returns the fingerprint of an id, or of bytes.
-func fingerprintOf(b []byte) fingerprint {
-	sum := sha256.Sum256(b)
+func fingerprintOf(value []byte) fingerprint {
+	sum := sha256.Sum256(value)
 	return fingerprint(sum[:16])
 }
 
-// publishedIndex is what the topics hold.
+// publishedIndex is what the topics hold, by the bytes of the items: records of any
+// setting of BRIDGE_HEADERS and EXPORT_ITEM_ID have them, and the same id with other
+// bytes is an update.
 type publishedIndex struct {
-	byValue bool
-	// exact: an event is there only with the same bytes, whatever its id.
-	exact bool
-	// times is how often each name was published, letters how often it is a
-	// dead letter. Events of one name have the same bytes, or are one event but
-	// for those that share an id: a name in both was a dead letter first and
-	// published from that.
-	times   map[fingerprint]copies
-	letters map[fingerprint]int32
-	// forms are the values of letters, and of further records with the value
-	// of another under the same id: they tell events apart that share it.
-	forms map[form]struct{}
-	// nameless are the bytes of dead letters whose id was too long for them.
-	nameless map[fingerprint]bool
-	id       []byte
+	// events is how often each item was published, letters how often it is a dead
+	// letter. One in both was a dead letter first and published from that.
+	events, letters map[fingerprint]int32
 }
 
-// copies is how many records an event has, and a sum of the first one's value.
-type copies struct {
-	n   int32
-	sum uint32
+func newPublishedIndex() *publishedIndex {
+	return &publishedIndex{events: make(map[fingerprint]int32), letters: make(map[fingerprint]int32)}
 }
 
-// form is a value under an id.
-type form struct {
-	name fingerprint
-	sum  uint32
-}
+func (h *publishedIndex) len() int { return len(h.events) + len(h.letters) }
 
-func formOf(name fingerprint, value []byte) form {
-	return form{name, crc32.Checksum(value, castagnoli)}
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func newPublishedIndex(byValue bool) *publishedIndex {
-	return &publishedIndex{
-		byValue: byValue, times: make(map[fingerprint]copies), letters: make(map[fingerprint]int32),
-		forms: make(map[form]struct{}), nameless: make(map[fingerprint]bool),
-	}
-}
-
-func (h *publishedIndex) len() int {
-	return len(h.times) + len(h.letters) + len(h.forms) + len(h.nameless)
-}
-
-func (h *publishedIndex) add(r *kgo.Record) {
-	name, ok := r.Value, h.byValue
-	if !h.byValue {
-		name, ok = recordID(r)
-	}
-	if !ok {
-		return
-	}
-	is := formOf(fingerprintOf(name), r.Value)
-	c := h.times[is.name]
-	if c.n++; c.n == 1 {
-		c.sum = is.sum
-	} else if c.sum != is.sum {
-		h.forms[is] = struct{}{}
-	}
-	h.times[is.name] = c
-}
+func (h *publishedIndex) add(r *kgo.Record) { h.events[fingerprintOf(r.Value)]++ }
 
 func (h *publishedIndex) addLetter(r *kgo.Record) {
-	item := r.Value
-	sub, ok := ReadSubstitute(r)
-	if ok {
-		item = nil
-	}
-	id, ok := recordID(r)
-	sum, err := hex.DecodeString(sub.SHA256)
-	switch {
-	case h.byValue && item != nil:
-		h.letters[fingerprintOf(item)]++
-	case !h.byValue && ok:
-		h.letters[fingerprintOf(id)]++
-		h.forms[formOf(fingerprintOf(id), item)] = struct{}{}
-	case err != nil || len(sum) != sha256.Size: // it says nothing
-	case h.byValue:
-		h.letters[fingerprint(sum[:16])]++
-	default:
-		h.nameless[fingerprint(sum[:16])] = true
-	}
-}
-
-// recordID returns the id that the headers of a record have.
-func recordID(r *kgo.Record) ([]byte, bool) {
-	for _, header := range r.Headers {
-		if header.Key == HeaderID {
-			return header.Value, true
+	item := fingerprintOf(r.Value)
+	if sub, ok := ReadSubstitute(r); ok {
+		sum, err := hex.DecodeString(sub.SHA256)
+		if err != nil {
+			return // it does not say what it was
 		}
+		item = fingerprint(sum[:16])
 	}
-	return nil, false
+	h.letters[item]++
 }
 
 // Match implements bridge.PublishedIndex.
 func (h *publishedIndex) Match(e *bridge.Event) bool {
-	name := e.Raw
-	if !h.byValue {
-		h.id = e.AppendRecordID(h.id[:0])
-		name = h.id
+	item := fingerprintOf(e.Raw)
+	there := max(h.events[item], h.letters[item]) > 0
+	if there && e.ID == nil {
+		h.events[item]--
+		h.letters[item]--
 	}
-	p := fingerprintOf(name)
-	c := h.times[p]
-	there := max(c.n, h.letters[p]) > 0
-	switch {
-	case there && e.ID == nil:
-		h.times[p] = copies{c.n - 1, c.sum}
-		h.letters[p]--
-	case there && (e.Shared || h.exact):
-		is := formOf(p, e.Raw)
-		_, there = h.forms[is]
-		there = there || c.n > 0 && c.sum == is.sum
-	}
-	return there || len(h.nameless) > 0 && h.nameless[fingerprintOf(e.Raw)]
+	return there
 }

@@ -103,6 +103,30 @@ func TestCompareForms(t *testing.T) {
 	}
 }
 
+// TestCompareUnmarkedRecords: records that were published without headers count after
+// BRIDGE_HEADERS has changed, those of other programs do not.
+func TestCompareUnmarkedRecords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := items(4)
+		w := newWorld(t, all, all[2:])
+		for _, i := range all[:2] {
+			r := i.record()
+			r.Headers = nil
+			w.topic.Append(0, r)
+		}
+		at := time.UnixMilli(second(3))
+		w.topic.Append(0, fakelog.Record(at, item{at: second(3), form: "theirs"}.raw()), fakelog.Record(at, "no item"),
+			fakelog.Record(at, all[3].raw(), "ce_id", "e3"), fakelog.Record(at, all[3].raw(), "eb-stream", "another"))
+		for _, unmarked := range []bool{false, true} {
+			w.cfg.Unmarked = unmarked
+			if r := w.must(reconcile.Compare); r.Missing != 0 || r.Held != 4 || !unmarked && r.Extra+r.Again != 0 {
+				t.Errorf("unmarked %t: compared %+v, want the four events once", unmarked, countsOf(r))
+			}
+		}
+	})
+}
+
 // TestCompareDeadLetters: a letter without the item's bytes, and one without
 // the header, are told by what they say.
 func TestCompareDeadLetters(t *testing.T) {

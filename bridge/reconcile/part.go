@@ -198,7 +198,10 @@ func (p *part) readRecord(r *kgo.Record) {
 			}
 		}
 		name = p.nameOf(id, r.Value)
-		if c = p.events[name]; c.api == 0 && c.topic == 0 {
+		if c = p.events[name]; c.api == 0 && !p.Unmarked && p.isUnmarked(r) {
+			return // another program's, as far as is known
+		}
+		if c.api == 0 && c.topic == 0 {
 			p.found.ExtraEvents = firstOf(append(p.found.ExtraEvents, Event{string(id), time.UnixMilli(when).UTC()}))
 		}
 		if c.api == 0 && len(p.events) > 2*p.Batch {

@@ -50,7 +50,8 @@ type Config struct {
 	LateThreshold time.Duration
 	// EmptyPages in a row end the range; see engine.Config.
 	EmptyPages int
-	// Unmarked is set if records have no headers; all are the stream's then.
+	// Unmarked is set if records have no headers: those that name no stream are this
+	// stream's then, otherwise only where the export has the event.
 	Unmarked bool
 	// By is the operator, recorded in the marks.
 	By string

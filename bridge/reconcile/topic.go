@@ -63,15 +63,21 @@ func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]
 	}
 }
 
-// read calls take with the stream's records in the spans. Without an error it has
-// read all of them.
+// read calls take with the stream's records in the spans, and with those of the topic
+// that do not say whose they are. Without an error it has read all of them.
 func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record)) error {
 	return l.Read(ctx, spans, func(r *kgo.Record) error {
-		if l == c.Topic && c.Unmarked || header(r, kafkasink.HeaderStream) == c.Stream {
+		if header(r, kafkasink.HeaderStream) == c.Stream || l == c.Topic && c.isUnmarked(r) {
 			take(r)
 		}
 		return nil
 	})
+}
+
+// isUnmarked reports whether a record may be the stream's although it does not say so:
+// BRIDGE_HEADERS was none. Such a record has no id either.
+func (c *comparison) isUnmarked(r *kgo.Record) bool {
+	return header(r, kafkasink.HeaderStream) == "" && (c.Unmarked || header(r, kafkasink.HeaderID) == "")
 }
 
 // recordOf returns the record id and the event time, in milliseconds since the
