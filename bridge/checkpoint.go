@@ -199,6 +199,10 @@ type Checkpoint struct {
 	KnownFrom int64 `json:"known_from,omitempty"`
 	// Overlap is set while an overlap is read again, and afterwards.
 	Overlap *Overlap `json:"overlap,omitempty"`
+	// OverlapTopics are the topics as of the checkpoint where the overlap begins:
+	// what was published since is behind their ends. Nil where they are unknown
+	// or the overlap is done.
+	OverlapTopics []TopicState `json:"overlap_topics,omitempty"`
 	// Owner and Session name the process and the session that wrote the
 	// checkpoint.
 	Owner   string `json:"owner,omitempty"`
@@ -379,10 +383,10 @@ func CursorHash(cursor string) string {
 }
 
 // Overlap is a part of the export that is read again after the API rejected the
-// cursor. Events already in the topic are dropped from it.
+// cursor, or Kafka lost checkpoints. Events already in the topic are dropped from it.
 type Overlap struct {
 	// From is the event time from which duplicates are detected, Until the time
-	// of the newest event when the cursor was rejected, both in milliseconds
+	// of the newest event when that happened, both in milliseconds
 	// since the epoch.
 	From  int64 `json:"from"`
 	Until int64 `json:"until"`

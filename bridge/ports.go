@@ -348,12 +348,13 @@ type History interface {
 // dead-letter topic.
 type PublishedEvents interface {
 	// Index returns the stream's events committed before the call, and maybe
-	// later ones, to the topic or the dead-letter topic, with times from the
-	// given one on; the time of a dead letter is that of its publishing. Events
+	// later ones, to the topic or the dead-letter topic, at least those with
+	// times from since.Time on and those behind the ends of since.Topics, as far
+	// as these are known and of the same topic; the time of a dead letter is that of its publishing. Events
 	// of another source are excluded if both sources are known: they may have
 	// equal ids. It is only called between two batches. Too many events for
 	// memory are a Permanent Fault.
-	Index(ctx context.Context, from time.Time, source SourceIdentity) (PublishedIndex, error)
+	Index(ctx context.Context, since Since, source SourceIdentity) (PublishedIndex, error)
 	// PartialIndex is Index for marking republished events: the events of this
 	// source in the topic, as far as they were read when ctx ends or memory is
 	// full. Nil if records carry no marks.

@@ -8,8 +8,7 @@ import (
 )
 
 // TopicState identifies a topic of a Sink and its extent at some time. Its size
-// does not depend on the number of partitions, so that every checkpoint can
-// hold it. Offsets only grow: a smaller sum reveals a truncated log, another ID
+// is bounded, so that every checkpoint can hold it. Offsets only grow: a smaller sum reveals a truncated log, another ID
 // a recreated topic.
 type TopicState struct {
 	// ID is assigned by the server and differs after the topic is deleted and
@@ -30,6 +29,8 @@ type TopicState struct {
 	End      int64 `json:"end"`
 	Start    int64 `json:"start,omitempty"`
 	KeepsAll bool  `json:"keeps_all,omitempty"`
+	// Ends are lower bounds of the partitions' end offsets.
+	Ends Ends `json:"ends,omitempty"`
 }
 
 // CodeTopicLost is the Code of the Fault that TopicsLost returns.
@@ -163,6 +164,9 @@ func AsFound(known, found []TopicState) []TopicState {
 	for i := range known {
 		t := &known[i]
 		if now := FindTopic(found, t.Name); now != nil && t.Same(now) {
+			if now.End < t.End {
+				t.Ends = "" // which partitions lost records is unknown
+			}
 			t.End, t.Start, t.KeepsAll = min(t.End, now.End), now.Start, now.KeepsAll
 		}
 	}

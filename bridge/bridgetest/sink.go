@@ -27,6 +27,8 @@ type Topic struct {
 	Latency time.Duration
 	// Finite is true of a topic whose retention is not for ever. Set before use.
 	Finite bool
+	// NoEnds is true where the ends of partitions are not told. Set before use.
+	NoEnds bool
 	// Copies makes the Sinks of an at-least-once topic keep a copy of what each
 	// batch went on from, and Recover return it. Set before use.
 	Copies bool

@@ -54,8 +54,13 @@ func (p *Topic) Rewrite(c bridge.Checkpoint) {
 
 // states returns the topic, by the caller holding mu.
 func (p *Topic) states() []bridge.TopicState {
+	ends := bridge.EncodeEnds([]int64{int64(p.ended)})
+	if p.NoEnds {
+		ends = ""
+	}
 	return []bridge.TopicState{{
 		Name: "events", ID: fmt.Sprint("topic-", p.made), Partitions: p.partitions, End: int64(p.ended), Start: int64(p.trimmed), KeepsAll: !p.Finite,
+		Ends: ends,
 	}}
 }
 

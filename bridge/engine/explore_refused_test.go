@@ -94,7 +94,7 @@ func (s *copyStore) before(c bridge.Checkpoint, matches func(*bridge.Checkpoint)
 }
 
 // Index implements bridge.PublishedEvents. All items are recent.
-func (p *process) Index(ctx context.Context, _ time.Time, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p *process) Index(ctx context.Context, _ bridge.Since, _ bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	var found *publishedItems
 	err := p.ask(ctx, &call{op: opHeld, run: func(f fate) error {
 		if f != fateOK {

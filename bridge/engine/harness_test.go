@@ -162,7 +162,7 @@ func (m markCounter) Send(ctx context.Context, p *bridge.Page) error {
 			continue
 		}
 		if m.again.Add(1); held == nil {
-			held = publishedSince(m.topic, time.Time{})
+			held = publishedSince(m.topic, time.Time{}, -1)
 		}
 		if !held.Match(&p.Events[i]) {
 			m.t.Errorf("%s is marked as published again, and was never published", p.Events[i].Raw)

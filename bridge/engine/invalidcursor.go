@@ -63,14 +63,16 @@ func (f *follower) recoverInvalidCursor(hard context.Context, fault *bridge.Faul
 		next.Origin, next.Source = f.at.cp.Origin, f.at.cp.Source
 		next.Origin.Start = start
 		next.Events, next.LastEventTime, next.AdvanceTime = f.at.cp.Events, f.at.cp.LastEventTime, f.at.cp.AdvanceTime
-		next.Overlap = &bridge.Overlap{From: f.at.overlapStart(min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
+		next.Overlap = &bridge.Overlap{From: f.e.overlapStart(&f.at.cp, min(before.LastEventTime, before.AdvanceTime)), Until: f.at.cp.LastEventTime}
+		next.OverlapTopics = before.Topics
 	case invalidTime:
-		next.Origin.Start = f.at.overlapStart(min(f.at.cp.LastEventTime, f.at.cp.AdvanceTime))
-		next.Cursor, next.Tail, next.Carried, next.Border = "", nil, 0, bridge.Border{}
+		next.Origin.Start = f.e.overlapStart(&f.at.cp, min(f.at.cp.LastEventTime, f.at.cp.AdvanceTime))
+		next.Cursor, next.Tail, next.Carried, next.Border, next.OverlapTopics = "", nil, 0, bridge.Border{}, nil
 		next.Overlap = &bridge.Overlap{From: next.Origin.Start, Until: f.at.cp.LastEventTime}
 	}
 	if o := f.at.cp.Overlap; o != nil && !o.Done { // refused again before the end
 		next.Overlap.From, next.Overlap.Dropped = min(o.From, next.Overlap.From), o.Dropped
+		next.OverlapTopics = bridge.EarlierTopics(next.OverlapTopics, f.at.cp.OverlapTopics)
 	}
 	if next.RewindEnd = f.at.cp.RewindEnd; next.RewindEnd == nil {
 		next.RewindEnd = &bridge.RewindEnd{CursorHash: bridge.CursorHash(f.at.cp.Cursor), Source: f.at.cp.Source}
@@ -99,13 +101,13 @@ func (c *Config) bound(policy string) string {
 	return c.words(bridge.HintOverlapRepeats)
 }
 
-// overlapStart is where an overlap begins for a stream with events up to t, at
+// overlapStart is where an overlap begins for a stream at c with events up to t, at
 // the start of the export at the earliest.
-func (at *progress) overlapStart(t int64) int64 {
+func (e *Engine) overlapStart(c *bridge.Checkpoint, t int64) int64 {
 	if t == 0 {
-		return at.cp.Origin.Start
+		return c.Origin.Start
 	}
-	return max(at.cp.Origin.Start, t-at.e.cfg.Overlap.Milliseconds(), 0)
+	return max(c.Origin.Start, t-e.cfg.Overlap.Milliseconds(), 0)
 }
 
 // overlaps reports whether the stream is reading an overlap.
@@ -117,7 +119,7 @@ func (at *progress) loadPublished(ctx context.Context) error {
 		return nil
 	}
 	defer at.e.watchdog.wait()()
-	held, err := at.e.ports.Published.Index(ctx, time.UnixMilli(at.head.Overlap.From), at.head.Source)
+	held, err := at.e.ports.Published.Index(ctx, bridge.Since{Time: time.UnixMilli(at.head.Overlap.From), Topics: at.head.OverlapTopics}, at.head.Source)
 	if err != nil {
 		return fmt.Errorf("read the published events: %w", err)
 	}
@@ -127,22 +129,36 @@ func (at *progress) loadPublished(ctx context.Context) error {
 
 // dropPublished drops the events that are already in the topic. The end of the
 // results ends the overlap.
-func (at *progress) dropPublished(p *bridge.Page) {
+func (at *progress) dropPublished(ctx context.Context, p *bridge.Page) {
 	if !at.overlaps() {
 		return
 	}
 	o := *at.head.Overlap // the committed checkpoint keeps its own
+	o.Dropped += drop(p, at.published.Match)
+	if at.head.RewindEnd != nil { // the index of the marks goes further back
+		at.loadRewindIndex(ctx, p)
+	}
+	if at.rewind.index != nil { // which equal events without an id are dropped already it cannot tell
+		o.Dropped += drop(p, func(e *bridge.Event) bool { return e.ID != nil && at.rewind.index.Match(e) })
+	}
+	if o.Done = p.Tail(); o.Done {
+		at.head.OverlapTopics = nil
+	}
+	at.head.Overlap = &o
+}
+
+// drop drops events from a page and returns their number.
+func drop(p *bridge.Page, which func(*bridge.Event) bool) (dropped int64) {
 	kept := p.Events[:0]
 	for i := range p.Events {
-		if at.published.Match(&p.Events[i]) {
-			o.Dropped++
+		if which(&p.Events[i]) {
+			dropped++
 			continue
 		}
 		kept = append(kept, p.Events[i])
 	}
 	p.Events = kept
-	o.Done = p.Tail()
-	at.head.Overlap = &o
+	return dropped
 }
 
 // reportOverlap logs an overlap whose end is committed.

@@ -128,7 +128,7 @@ func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 	}
 	at.head.Border = border
 	at.found.AtBorder += position.DropBorder(p)
-	at.dropPublished(p)
+	at.dropPublished(ctx, p)
 	if err := at.checkReadable(p); err != nil {
 		return err
 	}

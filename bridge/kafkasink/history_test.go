@@ -146,7 +146,7 @@ func TestHeld(t *testing.T) {
 			if err := tryRecover(t, reader, kafkatest.Patience); err != nil { // ends that
 				t.Fatal(err)
 			}
-			held, err := reader.Index(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
+			held, err := reader.Index(t.Context(), anHour(), bridge.SourceIdentity{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,10 +189,13 @@ func TestHeldUnderOtherHeaders(t *testing.T) {
 				if got, err := s.Holds(t.Context()); err != nil || !got {
 					t.Errorf("holds %t, %v: the stream would start from the beginning", got, err)
 				}
+				index := func(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+					return s.Index(ctx, bridge.Since{Time: from}, source)
+				}
 				for name, read := range map[string]func(context.Context, time.Time, bridge.SourceIdentity) (bridge.PublishedIndex, error){
-					"index": s.Index, "partial index": s.PartialIndex,
+					"index": index, "partial index": s.PartialIndex,
 				} {
-					held, err := read(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
+					held, err := read(t.Context(), anHour().Time, bridge.SourceIdentity{})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -232,7 +235,7 @@ func TestHeldKnowsDeadLetters(t *testing.T) {
 			if _, err := r.Publish(t.Context(), page(nameless), "0/1", []byte("mark")); err != nil {
 				t.Fatal(err)
 			}
-			held, err := s.Index(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
+			held, err := s.Index(t.Context(), anHour(), bridge.SourceIdentity{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +269,7 @@ func TestHeldKnowsOurs(t *testing.T) {
 	if err := client.ProduceSync(t.Context(), foreign).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	held, err := s.Index(t.Context(), time.Now().Add(-time.Hour), bridge.SourceIdentity{})
+	held, err := s.Index(t.Context(), anHour(), bridge.SourceIdentity{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +303,7 @@ func TestHeldOfOneSource(t *testing.T) {
 			for source, want := range map[bridge.SourceIdentity]struct{ said, unsaid bool }{
 				ours: {true, true}, theirs: {!tells, true}, {}: {true, true},
 			} {
-				held, err := s.Index(t.Context(), time.Now().Add(-time.Hour), source)
+				held, err := s.Index(t.Context(), anHour(), source)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -315,5 +318,41 @@ func TestHeldOfOneSource(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// anHour is all that these tests publish.
+func anHour() bridge.Since { return bridge.Since{Time: time.Now().Add(-time.Hour)} }
+
+// TestHeldSinceTheEnds: an event with a time hours back, in a partition without newer
+// ones, is behind the end that an earlier checkpoint saw. Those of a topic of the same
+// name say nothing.
+func TestHeldSinceTheEnds(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	s := recovered(t, cfg)
+	if err := commit(t, s, batch(cfg, 0)); err != nil {
+		t.Fatal(err)
+	}
+	was, err := s.Topics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := event("late", "elsewhere")
+	late.Time = time.Now().Add(-9 * time.Hour).UnixMilli()
+	publish(t, s, page(late))
+	replaced := slices.Clone(was)
+	replaced[0].ID = "another"
+	for name, tc := range map[string]struct {
+		topics []bridge.TopicState
+		want   bool
+	}{"known": {was, true}, "unknown": {nil, false}, "replaced": {replaced, false}} {
+		held, err := s.Index(t.Context(), bridge.Since{Time: time.Now().Add(2 * time.Hour), Topics: tc.topics}, bridge.SourceIdentity{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := held.Match(&late); got != tc.want {
+			t.Errorf("ends %s: held %t, want %t", name, got, tc.want)
+		}
 	}
 }

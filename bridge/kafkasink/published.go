@@ -33,19 +33,20 @@ func (c *Config) Published() *Published {
 }
 
 // Index implements bridge.PublishedEvents. It reads the topic and that of the dead
-// letters read_committed, from record times an hour before from on, since an
-// event's record may have been given the time of its publishing. An event is known
+// letters read_committed, from record times an hour before since.Time on, since an
+// event's record may have been given the time of its publishing, and from the ends of
+// since.Topics on. An event is known
 // by its bytes, whatever headers its record has; an update has others. A record
 // counts that says that it is the stream's or does not say whose it is, unless its
 // ce_source names another source than this one. It waits for
 // brokers, and for transactions that are open, as long as ctx allows.
-func (p *Published) Index(ctx context.Context, from time.Time, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
+func (p *Published) Index(ctx context.Context, since bridge.Since, source bridge.SourceIdentity) (bridge.PublishedIndex, error) {
 	client, err := p.cfg.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	h, err := p.buildIndex(ctx, client, from.Add(-futureLimit), source)
+	h, err := p.buildIndex(ctx, client, since, source)
 	switch {
 	case err == nil:
 		return h, nil
@@ -61,13 +62,13 @@ func (p *Published) Index(ctx context.Context, from time.Time, source bridge.Sou
 // errIndexTooLarge ends the reading of more than can be remembered.
 var errIndexTooLarge = errors.New("too many to tell apart")
 
-func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, from time.Time, source bridge.SourceIdentity) (*publishedIndex, error) {
+func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, since bridge.Since, source bridge.SourceIdentity) (*publishedIndex, error) {
 	h := newPublishedIndex()
 	of := sourcesOf(p.cfg, source)
 	for _, topic := range p.cfg.Topics().Published() {
 		l := client.Log(topic, [16]byte{})
 		l.Waiting = p.cfg.Report
-		spans, err := spansAfter(ctx, l, from)
+		spans, err := spansSince(ctx, client, l, since)
 		if kafkaclient.IsMissing(err) && topic != p.cfg.Topic {
 			continue // no dead letter yet
 		}
@@ -83,7 +84,7 @@ func (p *Published) buildIndex(ctx context.Context, client *kafkaclient.Client, 
 		case errors.Is(err, errIndexTooLarge):
 			return nil, p.cfg.Advise(&bridge.Fault{
 				Class: bridge.Permanent, Reason: bridge.ReasonCursor, Code: "overlap",
-				Err: fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topic, maxIndexed, from.UTC().Format(time.RFC3339), err),
+				Err: fmt.Errorf("topic %s holds more than %d events since %s, %w", p.cfg.Topic, maxIndexed, since.Time.UTC().Format(time.RFC3339), err),
 			}, bridge.HintOverlapTooLong)
 		case err != nil:
 			return nil, p.cfg.unreadable(err, topic)
@@ -106,6 +107,32 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 		return errIndexTooLarge
 	}
 	return nil
+}
+
+// spansSince returns the spans of a topic to read for an index. A record may have been
+// given the time of its publishing, which futureLimit allows for.
+func spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since) (map[int32]kafkaclient.Span, error) {
+	spans, err := spansAfter(ctx, l, since.Time.Add(-futureLimit))
+	was := bridge.FindTopic(since.Topics, l.Topic())
+	if err != nil || was == nil {
+		return spans, err
+	}
+	now, err := client.Identify(ctx, l.Topic())
+	if err != nil {
+		return nil, err
+	}
+	ends := was.Ends.Offsets()
+	if state := now[0].State(was.DeadLetters); len(ends) == 0 || !was.Same(&state) {
+		return spans, nil
+	}
+	for id, span := range spans {
+		end := int64(0) // of a partition that was added
+		if int(id) < len(ends) {
+			end = ends[id]
+		}
+		spans[id] = kafkaclient.Span{From: min(span.From, end), To: span.To}
+	}
+	return spans, nil
 }
 
 // spansAfter returns the spans of a topic from a record time to its current

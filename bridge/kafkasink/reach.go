@@ -74,7 +74,7 @@ func (t *reach) state(letters bool) bridge.TopicState {
 	for _, end := range t.ends {
 		s.End += end
 	}
-	s.Start = t.start
+	s.Start, s.Ends = t.start, bridge.EncodeEnds(t.ends)
 	return s
 }
 

@@ -1,0 +1,66 @@
+package bridge
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// maxEnds bounds the partitions whose end offsets a checkpoint holds.
+const maxEnds = 256
+
+// Ends are the end offsets of a topic's partitions, from partition 0 on, in base64 of
+// variable-length integers: a few bytes a partition. Empty is unknown.
+type Ends string
+
+// EncodeEnds returns the offsets as Ends. Those of more than 256 partitions are
+// unknown: every checkpoint would be too large.
+func EncodeEnds(offsets []int64) Ends {
+	if len(offsets) > maxEnds {
+		return ""
+	}
+	b := make([]byte, 0, 4*len(offsets))
+	for _, n := range offsets {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return Ends(base64.RawStdEncoding.EncodeToString(b))
+}
+
+// Offsets returns the offsets, none if they are unknown or damaged.
+func (e Ends) Offsets() (offsets []int64) {
+	b, err := base64.RawStdEncoding.DecodeString(string(e))
+	if err != nil {
+		return nil
+	}
+	for len(b) > 0 {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > MaxNumber {
+			return nil
+		}
+		offsets, b = append(offsets, int64(n)), b[size:]
+	}
+	return offsets
+}
+
+// Since is where the reading of published events begins: in each partition at the first
+// record of Time, or at the end of the partition in Topics, whichever comes first. A
+// record has the time of its event, which may be hours before its publishing.
+type Since struct {
+	Time   time.Time
+	Topics []TopicState
+}
+
+// EarlierTopics returns the topics of a and b, each as it was earlier.
+func EarlierTopics(a, b []TopicState) []TopicState {
+	all := slices.Clone(a)
+	for i := range b {
+		switch have := FindTopic(all, b[i].Name); {
+		case have == nil:
+			all = append(all, b[i])
+		case have.Ends == "" || b[i].Ends != "" && have.Same(&b[i]) && b[i].End < have.End:
+			*have = b[i]
+		}
+	}
+	return all
+}
