@@ -119,6 +119,17 @@ func TestMerge(t *testing.T) {
 		{name: "kafka of another history, redis", policy: "redis", before: rival, reason: bridge.ReasonCheckpoint},
 		{name: "kafka of another history, kafka", before: rival, epoch: 1},
 		{name: "redis only", before: func(r *harness) { r.forgetCheckpoints() }, epoch: 1},
+		{name: "redis only, and behind", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1},
+		{name: "redis only, and behind, redis", policy: "redis", before: func(r *harness) { rollBackEvents(r); r.forgetCheckpoints() }, epoch: 1},
+		{name: "both behind, redis", policy: "redis", before: func(r *harness) {
+			rollBackEvents(r)
+			c := r.store.Checkpoint()
+			for _, older := range r.store.History() {
+				if older.Events < c.Events {
+					r.topic.Rewrite(older)
+				}
+			}
+		}, epoch: 1},
 		{name: "redis only, stop", policy: "stop", before: func(r *harness) { r.forgetCheckpoints() }, reason: bridge.ReasonCheckpoint},
 		{name: "was at least once", first: bridge.AtLeastOnce, epoch: 1},
 		{name: "becomes at least once", mode: bridge.AtLeastOnce, epoch: 1},
@@ -130,6 +141,13 @@ func TestMerge(t *testing.T) {
 			t.Parallel()
 			exactlyInBubble(t, bridgetest.Export{Latency: time.Millisecond}, func(r *harness) { mergeRow(r, m) })
 		})
+	}
+}
+
+// rollBackEvents has the store forget the last events.
+func rollBackEvents(r *harness) {
+	for had := r.store.Checkpoint().Events; r.store.Checkpoint().Events == had; {
+		r.store.RollBack(1)
 	}
 }
 

@@ -80,7 +80,7 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 	case policy == lossRedis && bridge.Diverged(k.sink, k.store): // more than a loss: what was asked for since would be undone
 		return bridge.Checkpoint{}, bridge.DivergedFault(k.sink, k.store)
 	case policy == lossRedis || k.sink.Zero():
-		r.log.Error("resuming from the store's checkpoint; events that Kafka lost are not republished", "error", lost.Error())
+		r.log.Error("resuming from the store's checkpoint; later events that the topic holds are not published twice, earlier ones that Kafka lost are not published again", "error", lost.Error())
 		if policy == lossRedis {
 			found, err := r.session.findTopics(ctx)
 			if err != nil {
@@ -88,13 +88,29 @@ func (r *recovery) mergeAhead(ctx context.Context, k recovered) (bridge.Checkpoi
 			}
 			k.store.Topics = bridge.AsFound(k.store.Topics, found)
 		}
-		return r.newEpoch(ctx, k, k.store, "Kafka lost its checkpoint")
+		return r.newEpoch(ctx, k, r.e.overlapped(k.store), "Kafka lost its checkpoint")
 	}
 	if failpoint.Broken(failpoint.BreakEpoch) {
 		return k.sink, nil
 	}
 	r.log.Error("resuming from Kafka's checkpoint; later events may be published twice", "error", lost.Error())
 	return r.newEpoch(ctx, k, k.sink, "Kafka lost data")
+}
+
+// overlapped returns c with an overlap: the store is a copy that may be behind, so that
+// the topic may hold events after c.
+func (e *Engine) overlapped(c bridge.Checkpoint) bridge.Checkpoint {
+	if e.ports.Published == nil {
+		return c
+	}
+	o := bridge.Overlap{From: e.overlapStart(&c, min(c.LastEventTime, c.AdvanceTime)), Until: c.LastEventTime}
+	topics := c.Topics
+	if was := c.Overlap; was != nil && !was.Done {
+		o.From, o.Dropped = min(was.From, o.From), was.Dropped
+		topics = bridge.EarlierTopics(topics, c.OverlapTopics)
+	}
+	c.Overlap, c.OverlapTopics = &o, topics
+	return c
 }
 
 // mergeAtLeast: the store is the truth, the sink has a copy that may be a few
