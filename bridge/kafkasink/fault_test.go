@@ -289,6 +289,24 @@ func TestRecordErrors(t *testing.T) {
 	}
 }
 
+// TestClock: a clock that the brokers do not accept is named at once, at the start of
+// a session and later.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t)
+	cfg := config(t, cluster.ListenAddrs(), exactly)
+	s := recovered(t, cfg)
+	refusal := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: cfg.CheckpointTopic, Err: kerr.InvalidTimestamp, Count: -1}
+	defer cluster.Fault(refusal).Remove()
+	for name, err := range map[string]error{
+		"commit": commit(t, s, batch(cfg, 0)), "start": tryRecover(t, open(t, cfg), kafkatest.Patience),
+	} {
+		if f := kafkatest.AsFault(t, err, bridge.Permanent, bridge.ReasonConfig); !strings.Contains(f.Hint, "clock of this host") {
+			t.Errorf("%s: %v, hint %q; want the clock", name, f, f.Hint)
+		}
+	}
+}
+
 // TestPassingFaults: what brokers say while they move partitions is ridden
 // through, once each.
 func TestPassingFaults(t *testing.T) {

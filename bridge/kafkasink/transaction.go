@@ -27,6 +27,10 @@ const endGrace = time.Second
 // producer epoch than the rest, so that the brokers have aborted some of them.
 var errProducerChanged = errors.New("the producer id changed within a transaction")
 
+// errNotOngoing: the transaction to commit is over. Only another session, or the
+// transaction timeout, ends it before.
+var errNotOngoing = errors.New("another session has ended the transaction")
+
 // transactions are those of one session. Its methods are for one goroutine at a
 // time: the Sink's caller, or at least once the copier's.
 type transactions struct {
@@ -171,6 +175,9 @@ func (x *transactions) endTransaction(ctx context.Context) error {
 	for {
 		select {
 		case err := <-ended:
+			if errors.Is(err, kerr.InvalidTxnState) {
+				err = fmt.Errorf("%w: %w", errNotOngoing, err)
+			}
 			if err != nil {
 				return x.transactionFault(fmt.Errorf("commit a transaction of %s: %w", x.cfg.transactionalID(), err))
 			}
@@ -208,5 +215,5 @@ func (x *transactions) transactionFault(err error) *bridge.Fault {
 // isFenced reports whether brokers reject the producer as fenced, which they
 // also do after a transaction timeout.
 func isFenced(err error) bool {
-	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidProducerIDMapping)
+	return errors.Is(err, errNotOngoing) || errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidProducerIDMapping)
 }

@@ -251,6 +251,19 @@ func TestFenced(t *testing.T) {
 	})
 }
 
+// TestFencedAtTheEnd: whoever finds its transaction ended by somebody else is fenced.
+func TestFencedAtTheEnd(t *testing.T) {
+	eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+		s := open(t, cfg)
+		recoverTo(t, s, cfg, -1)
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".events", Err: kerr.InvalidTxnState, Count: 1})
+		err := commit(t, s, batch(cfg, 0))
+		if f := kafkatest.AsFault(t, err, bridge.Transient, ""); !errors.Is(err, bridge.ErrFenced) || f.Code != "fenced" {
+			t.Errorf("error %v with code %s, want ErrFenced", err, f.Code)
+		}
+	})
+}
+
 // TestFencedWhileRecovering: another session begins between the producer id
 // and the barrier.
 func TestFencedWhileRecovering(t *testing.T) {
