@@ -15,6 +15,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/itemtime"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/internal/scan"
 )
 
 // maxSearched bounds the items that are searched for a time: decoded, they take
@@ -37,7 +38,7 @@ func (c *Client) diagnose(e *bridge.Event) (why, remedy string) {
 	item := decodeItem(e.Raw)
 	for _, pointer := range at {
 		v := valueAt(item, pointer)
-		if !v.present() {
+		if !v.Present() {
 			continue
 		}
 		likely, ok := likelyFormat(v)
@@ -47,7 +48,7 @@ func (c *Client) diagnose(e *bridge.Event) (why, remedy string) {
 		case e.Defect == bridge.DefectNone: // a client's clock may be anywhere
 			return "", ""
 		}
-		return fmt.Sprintf("its time at %s, %s, is in no known format (ms, s, us, rfc3339)", pointer, v.kind),
+		return fmt.Sprintf("its time at %s, %s, is in no known format (ms, s, us, rfc3339)", pointer, v.Kind),
 			"set EXPORT_ITEM_TIME to a time, or EXPORT_ITEM_TIME=none to publish with the publish time"
 	}
 	why = "it has no time at " + strings.Join(at, " or ")
@@ -68,9 +69,9 @@ func plausible(ms int64) bool {
 }
 
 // likelyFormat returns the format in which a value is a plausible time.
-func likelyFormat(v *value) (itemtime.Format, bool) {
+func likelyFormat(v *scan.Value) (itemtime.Format, bool) {
 	for f := itemtime.Millis; f <= itemtime.RFC3339; f++ {
-		if ms, ok := v.millis(f); ok && plausible(ms) {
+		if ms, ok := v.Millis(f); ok && plausible(ms) {
 			return f, true
 		}
 	}
@@ -89,7 +90,7 @@ func decodeItem(raw []byte) (item any) {
 }
 
 // valueAt returns the value at a JSON pointer.
-func valueAt(item any, pointer string) *value {
+func valueAt(item any, pointer string) *scan.Value {
 	names, _ := jsonpointer.Parse(pointer) // New has checked it
 	for _, name := range names {
 		switch parent := item.(type) {
@@ -98,30 +99,30 @@ func valueAt(item any, pointer string) *value {
 		case []any:
 			i, err := strconv.Atoi(name)
 			if err != nil || i < 0 || i >= len(parent) {
-				return new(value)
+				return new(scan.Value)
 			}
 			item = parent[i]
 		default:
-			return new(value)
+			return new(scan.Value)
 		}
 	}
 	return valueOf(item)
 }
 
-func valueOf(decoded any) *value {
+func valueOf(decoded any) *scan.Value {
 	switch v := decoded.(type) {
 	case nil:
-		return &value{kind: kindNull}
+		return &scan.Value{Kind: scan.Null}
 	case string:
-		return &value{kind: kindString, raw: []byte(v)}
+		return &scan.Value{Kind: scan.String, Raw: []byte(v)}
 	case json.Number:
-		return &value{kind: kindNumber, raw: []byte(v)}
+		return &scan.Value{Kind: scan.Number, Raw: []byte(v)}
 	case bool:
-		return &value{kind: kindBoolean}
+		return &scan.Value{Kind: scan.Boolean}
 	case []any:
-		return &value{kind: kindArray}
+		return &scan.Value{Kind: scan.Array}
 	}
-	return &value{kind: kindObject}
+	return &scan.Value{Kind: scan.Object}
 }
 
 // foundTime is a member of an item that looks like its time.

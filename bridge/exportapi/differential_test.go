@@ -16,6 +16,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/exportsim"
+	"exportbridge/bridge/exportapi/internal/scan"
 )
 
 // rivals are a scanner and an oracle of the same configuration. They are kept
@@ -330,7 +331,7 @@ func nested(random *rand.Rand) string {
 	depth := random.IntN(8)
 	switch random.IntN(100) {
 	case 0:
-		depth = maxDepth - 8 + random.IntN(16)
+		depth = scan.MaxDepth - 8 + random.IntN(16)
 	case 1, 2, 3, 4:
 		depth = 56 + random.IntN(80)
 	}

@@ -6,19 +6,20 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/itemtime"
+	"exportbridge/bridge/exportapi/internal/scan"
 )
 
 // objectReader reads selected values of an object in one pass. The last of
 // duplicate members counts, as in most parsers.
 type objectReader struct {
 	root   selector
-	values []value
+	values []scan.Value
 }
 
 // want selects the value at the pointer and returns its slot.
 func (r *objectReader) want(pointer string) (slot, error) {
 	s := slot(len(r.values))
-	r.values = append(r.values, value{})
+	r.values = append(r.values, scan.Value{})
 	return s, r.root.add(pointer, s)
 }
 
@@ -35,58 +36,58 @@ func (r *objectReader) wantAll(pointers []string) (slots []slot, err error) {
 }
 
 // read reads the object at i.
-func (r *objectReader) read(s *scanner, i int) (end int, ok bool) {
+func (r *objectReader) read(s *scan.Scanner, i int) (end int, ok bool) {
 	clear(r.values)
 	return r.object(s, i, &r.root)
 }
 
-func (r *objectReader) object(s *scanner, i int, at *selector) (int, bool) {
-	i, step := s.open(i)
-	for step == more {
-		name, end, ok := s.name(i)
+func (r *objectReader) object(s *scan.Scanner, i int, at *selector) (int, bool) {
+	i, step := s.Open(i)
+	for step == scan.More {
+		name, end, ok := s.Name(i)
 		if !ok {
 			return end, false
 		}
-		if i, ok = skipColon(s.body, end); !ok {
+		if i, ok = scan.SkipColon(s.Body, end); !ok {
 			return i, false
 		}
 		if i, ok = r.member(s, i, at.named(name)); !ok {
 			return i, false
 		}
-		i, step = s.next(i, '}')
+		i, step = s.Next(i, '}')
 	}
-	return i, step == ended
+	return i, step == scan.Ended
 }
 
-func (r *objectReader) array(s *scanner, i int, at *selector) (int, bool) {
-	i, step := s.open(i)
-	for n := 0; step == more; n++ {
+func (r *objectReader) array(s *scan.Scanner, i int, at *selector) (int, bool) {
+	i, step := s.Open(i)
+	for n := 0; step == scan.More; n++ {
 		var ok bool
 		if i, ok = r.member(s, i, at.element(n)); !ok {
 			return i, false
 		}
-		i, step = s.next(i, ']')
+		i, step = s.Next(i, ']')
 	}
-	return i, step == ended
+	return i, step == scan.Ended
 }
 
 // member reads one value. The longest pointer bounds its depth.
-func (r *objectReader) member(s *scanner, i int, at *selector) (int, bool) {
+func (r *objectReader) member(s *scan.Scanner, i int, at *selector) (int, bool) {
 	if at == nil {
-		return s.skip(i)
+		return s.Skip(i)
 	}
 	if len(at.children) > 0 {
 		for _, slot := range at.below {
-			r.values[slot] = value{}
+			r.values[slot] = scan.Value{}
 		}
-		switch s.kindAt(i) {
-		case kindObject:
+		switch s.KindAt(i) {
+		case scan.Object:
 			return r.object(s, i, at)
-		case kindArray:
+		case scan.Array:
 			return r.array(s, i, at)
 		}
 	}
-	v, i, ok := s.read(i)
+	v, i, ok := s.Read(i)
 	for _, slot := range at.slots {
 		r.values[slot] = v
 	}
@@ -94,11 +95,11 @@ func (r *objectReader) member(s *scanner, i int, at *selector) (int, bool) {
 }
 
 // named finds the child by its name. Pointers never name unpaired surrogates.
-func (s *selector) named(name value) *selector {
-	if name.kind != kindEscaped {
-		return s.member(name.raw)
+func (s *selector) named(name scan.Value) *selector {
+	if name.Kind != scan.Escaped {
+		return s.member(name.Raw)
 	}
-	if text, exact := appendUnescaped(nil, name.raw); exact {
+	if text, exact := scan.AppendUnescaped(nil, name.Raw); exact {
 		return s.member(text)
 	}
 	return nil
@@ -128,25 +129,25 @@ func newItemReader(cfg *Config, preset resource) (itemReader, error) {
 // fill sets the event's fields from the values read.
 func (r *itemReader) fill(e *bridge.Event) {
 	for _, s := range r.ids {
-		if e.ID = r.values[s].id(); e.ID != nil {
+		if e.ID = r.values[s].ID(); e.ID != nil {
 			break
 		}
 	}
 	for _, s := range r.types {
-		if e.Type = r.values[s].name(); e.Type != nil {
+		if e.Type = r.values[s].Name(); e.Type != nil {
 			break
 		}
 	}
 	for _, s := range r.subjects {
-		if e.Subject = r.values[s].name(); e.Subject != nil {
+		if e.Subject = r.values[s].Name(); e.Subject != nil {
 			break
 		}
 	}
-	e.Key, _ = r.values[r.key].text()
+	e.Key, _ = r.values[r.key].Text()
 	for _, s := range r.times {
-		if v := &r.values[s]; v.present() {
+		if v := &r.values[s]; v.Present() {
 			var ok bool
-			if e.Time, ok = v.millis(r.format); !ok {
+			if e.Time, ok = v.Millis(r.format); !ok {
 				e.Time, e.Defect = 0, bridge.DefectTime
 			}
 			return
@@ -161,7 +162,7 @@ func (r *itemReader) fill(e *bridge.Event) {
 // concurrently.
 type ingestionReader struct {
 	mu     sync.Mutex // guards the rest
-	scan   scanner
+	scan   scan.Scanner
 	item   objectReader
 	slots  []slot
 	format itemtime.Format
@@ -181,18 +182,18 @@ func (r *ingestionReader) read(item []byte) int64 {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.scan.reset(item)
-	defer r.scan.reset(nil)
-	i := skipSpace(item, 0)
-	if r.scan.kindAt(i) != kindObject {
+	r.scan.Reset(item)
+	defer r.scan.Reset(nil)
+	i := scan.SkipSpace(item, 0)
+	if r.scan.KindAt(i) != scan.Object {
 		return 0
 	}
 	if _, ok := r.item.read(&r.scan, i); !ok {
 		return 0
 	}
 	for _, s := range r.slots {
-		if v := &r.item.values[s]; v.present() {
-			ms, _ := v.millis(r.format)
+		if v := &r.item.values[s]; v.Present() {
+			ms, _ := v.Millis(r.format)
 			return ms
 		}
 	}
@@ -237,8 +238,8 @@ func (r *identityReader) identity() bridge.SourceIdentity {
 // equal.
 func (r *identityReader) part(before string, slots []slot) string {
 	for _, s := range slots {
-		switch text := r.values[s].name(); {
-		case text == nil || r.values[s].kind == kindNumber || r.values[s].kind == kindBoolean:
+		switch text := r.values[s].Name(); {
+		case text == nil || r.values[s].Kind == scan.Number || r.values[s].Kind == scan.Boolean:
 		case string(text) == before:
 			return before
 		default:

@@ -10,19 +10,20 @@ import (
 
 	"exportbridge/bridge/exportapi/internal/itemtime"
 
+	"exportbridge/bridge/exportapi/internal/scan"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
 // timeIn reads a JSON value as a time.
 func timeIn(t testing.TB, format, raw string) (ms int64, ok bool) {
 	t.Helper()
-	var s scanner
-	s.reset([]byte(raw))
-	v, end, ok := s.read(0)
+	var s scan.Scanner
+	s.Reset([]byte(raw))
+	v, end, ok := s.Read(0)
 	if !ok || end != len(raw) {
 		t.Fatalf("%s is not JSON", raw)
 	}
-	return v.millis(timeFormats[format])
+	return v.Millis(timeFormats[format])
 }
 
 func TestTimes(t *testing.T) {
@@ -214,11 +215,11 @@ func TestMutatedTimes(t *testing.T) {
 
 func TestTimesAllocateNothing(t *testing.T) {
 	for format, raw := range map[string]string{"ms": `"1760000000123"`, "s": `1512085950.000216`, "us": `1760000000123456`, "rfc3339": `"2026-11-22T10:57:00.123\u002b00:00"`} {
-		var s scanner
-		s.reset([]byte(raw))
-		v, _, _ := s.read(0)
+		var s scan.Scanner
+		s.Reset([]byte(raw))
+		v, _, _ := s.Read(0)
 		f := timeFormats[format]
-		if n := testing.AllocsPerRun(100, func() { _, _ = v.millis(f) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { _, _ = v.Millis(f) }); n > 0 {
 			t.Errorf("%s allocates %v times", format, n)
 		}
 	}

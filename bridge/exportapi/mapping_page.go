@@ -11,6 +11,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
+	"exportbridge/bridge/exportapi/internal/scan"
 )
 
 // PageMapping selects where a page has its next cursor and its end. The zero
@@ -103,9 +104,9 @@ type part struct {
 }
 
 // part finds the part by its name; nil if the member is skipped.
-func (p *part) part(name value) *part {
+func (p *part) part(name scan.Value) *part {
 	for _, inside := range p.parts {
-		if name.is(inside.name) {
+		if name.Is(inside.name) {
 			return inside
 		}
 	}

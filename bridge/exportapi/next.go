@@ -11,13 +11,14 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/nextlink"
+	"exportbridge/bridge/exportapi/internal/scan"
 )
 
 // cursorPart is the part of a page that names the next one.
 type cursorPart struct {
 	*part
-	url   bool  // it is a next URL
-	found value // as the page has it
+	url   bool       // it is a next URL
+	found scan.Value // as the page has it
 	// text is what it says, valid until the next page; null, absent and empty
 	// are the same. number is set for an integer, in its digits.
 	text    []byte
@@ -26,7 +27,7 @@ type cursorPart struct {
 }
 
 // forget drops the cursor of the page before.
-func (c *cursorPart) forget() { c.found, c.text, c.number = value{}, nil, false }
+func (c *cursorPart) forget() { c.found, c.text, c.number = scan.Value{}, nil, false }
 
 // take reads the value that was found. It must decode exactly: a replacement
 // character would make another cursor, and so would a rounded number.
@@ -36,22 +37,22 @@ func (c *cursorPart) take() error {
 		want = "a string or null"
 	}
 	switch v := c.found; {
-	case v.kind == kindNone, v.kind == kindNull:
-	case v.kind == kindString:
-		c.text = v.raw
-	case v.kind == kindEscaped:
+	case v.Kind == scan.None, v.Kind == scan.Null:
+	case v.Kind == scan.String:
+		c.text = v.Raw
+	case v.Kind == scan.Escaped:
 		var exact bool
-		if c.scratch, exact = appendUnescaped(c.scratch[:0], v.raw); !exact {
+		if c.scratch, exact = scan.AppendUnescaped(c.scratch[:0], v.Raw); !exact {
 			return c.fault("%s does not decode exactly", c)
 		}
 		c.text = c.scratch
-	case v.kind == kindNumber && !c.url:
-		if !isInteger(v.raw) {
+	case v.Kind == scan.Number && !c.url:
+		if !isInteger(v.Raw) {
 			return c.fault("%s is a number with a fraction or exponent or minus zero, not %s", c, want)
 		}
-		c.text, c.number = v.raw, true
+		c.text, c.number = v.Raw, true
 	default:
-		return c.fault("%s is %s, not %s", c, v.kind, want)
+		return c.fault("%s is %s, not %s", c, v.Kind, want)
 	}
 	return nil
 }
@@ -68,8 +69,8 @@ func (d *pageDecoder) lastCursor(events []bridge.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	d.scan.reset(events[len(events)-1].Raw)
-	defer d.scan.reset(nil)
+	d.scan.Reset(events[len(events)-1].Raw)
+	defer d.scan.Reset(nil)
 	if _, err := d.part(0, d.last); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/scan"
 )
 
 // oracle is pageDecoder's first implementation, on the tokens of jsontext. It
@@ -487,7 +488,7 @@ func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
 		}
 	}
 	if raw.Kind() != '0' {
-		if raw.Kind() != '"' || len(raw) > longestTime+2 || raw[1] == '-' {
+		if raw.Kind() != '"' || len(raw) > scan.LongestTime+2 || raw[1] == '-' {
 			return 0, false
 		}
 		decoded, _ := jsontext.AppendUnquote(nil, raw) // half a character is no digit

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/scan"
 )
 
 // metadataField is the default of EXPORT_METADATA_FIELD.
@@ -29,7 +30,7 @@ const maxItems = 10 * maxPageSize
 // about the page, where an error would read as "end of results", and lenient
 // inside items, which consumers validate themselves. One goroutine at a time.
 type pageDecoder struct {
-	scan scanner
+	scan scan.Scanner
 	// page is the page itself, parts are all parts, its own and those of the
 	// last item; items and more are two of them, more nil if there is none.
 	page        part
@@ -72,8 +73,8 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	for _, p := range d.parts {
 		p.seen = false
 	}
-	d.scan.reset(body)
-	defer d.scan.reset(nil)
+	d.scan.Reset(body)
+	defer d.scan.Reset(nil)
 	err := d.document()
 	if err == nil && !d.ended { // else whatever cursor came with it
 		err = d.cursor.take()
@@ -87,14 +88,14 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 
 // document reads the page and rejects trailing data.
 func (d *pageDecoder) document() error {
-	i, err := d.part(skipSpace(d.scan.body, 0), &d.page)
+	i, err := d.part(scan.SkipSpace(d.scan.Body, 0), &d.page)
 	if err != nil {
 		return err
 	}
 	if !d.items.seen {
 		return d.items.fault("it has no %s", d.items)
 	}
-	if i = skipSpace(d.scan.body, i); i < len(d.scan.body) {
+	if i = scan.SkipSpace(d.scan.Body, i); i < len(d.scan.Body) {
 		return fmt.Errorf("%w: unexpected data after the %s at byte %d", errNoPage, d.page.kindName(), i)
 	}
 	return nil
@@ -108,11 +109,11 @@ func (d *pageDecoder) part(i int, p *part) (end int, err error) {
 			return end, err
 		}
 	}
-	switch kind := d.scan.kindAt(i); {
-	case kind == kindObject:
+	switch kind := d.scan.KindAt(i); {
+	case kind == scan.Object:
 		return d.object(i, p)
-	case kind == kindNull && p != &d.page:
-		return d.checked(d.scan.skip(i)) // as if it were absent
+	case kind == scan.Null && p != &d.page:
+		return d.checked(d.scan.Skip(i)) // as if it were absent
 	default:
 		return i, d.wrongKind(i, p, kind, "an object")
 	}
@@ -120,20 +121,20 @@ func (d *pageDecoder) part(i int, p *part) (end int, err error) {
 
 // object reads the parts of an object.
 func (d *pageDecoder) object(i int, of *part) (int, error) {
-	i, step := d.scan.open(i)
-	for step == more {
+	i, step := d.scan.Open(i)
+	for step == scan.More {
 		var err error
 		if i, err = d.member(i, of); err != nil {
 			return i, err
 		}
-		i, step = d.scan.next(i, '}')
+		i, step = d.scan.Next(i, '}')
 	}
-	return d.checked(i, step == ended)
+	return d.checked(i, step == scan.Ended)
 }
 
 // member reads one member of an object.
 func (d *pageDecoder) member(i int, of *part) (int, error) {
-	name, i, ok := d.scan.name(i)
+	name, i, ok := d.scan.Name(i)
 	if !ok {
 		return i, d.refuse(i)
 	}
@@ -141,22 +142,22 @@ func (d *pageDecoder) member(i int, of *part) (int, error) {
 	if p != nil && p.seen {
 		return i, p.fault("%s occurs twice", p)
 	}
-	if i, ok = skipColon(d.scan.body, i); !ok {
+	if i, ok = scan.SkipColon(d.scan.Body, i); !ok {
 		return i, d.refuse(i)
 	}
 	if p == nil {
-		return d.checked(d.scan.skip(i))
+		return d.checked(d.scan.Skip(i))
 	}
 	return d.part(i, p)
 }
 
 // readItems reads the array of items.
 func (d *pageDecoder) readItems(i int) (int, error) {
-	if kind := d.scan.kindAt(i); kind != kindArray {
+	if kind := d.scan.KindAt(i); kind != scan.Array {
 		return i, d.wrongKind(i, d.items, kind, "an array")
 	}
-	i, step := d.scan.open(i)
-	for index := 0; step == more; index++ {
+	i, step := d.scan.Open(i)
+	for index := 0; step == scan.More; index++ {
 		if index == maxItems {
 			return i, errTooMany
 		}
@@ -165,21 +166,21 @@ func (d *pageDecoder) readItems(i int) (int, error) {
 		if i, ok = d.event(i, &d.events[len(d.events)-1]); !ok {
 			return i, d.refuse(i)
 		}
-		i, step = d.scan.next(i, ']')
+		i, step = d.scan.Next(i, ']')
 	}
-	return d.checked(i, step == ended)
+	return d.checked(i, step == scan.Ended)
 }
 
 // event reads one item: its bytes and its selected values.
 func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
-	if d.scan.kindAt(i) != kindObject {
+	if d.scan.KindAt(i) != scan.Object {
 		e.Defect = bridge.DefectNotObject
-		end, ok = d.scan.skip(i)
+		end, ok = d.scan.Skip(i)
 	} else if end, ok = d.item.read(&d.scan, i); ok {
 		d.item.fill(e)
 	}
 	if ok {
-		e.Raw = d.scan.body[i:end:end]
+		e.Raw = d.scan.Body[i:end:end]
 	}
 	return end, ok
 }
@@ -187,34 +188,34 @@ func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
 // readCursor reads the cursor, or the next URL.
 func (d *pageDecoder) readCursor(i int) (end int, err error) {
 	var ok bool
-	d.cursor.found, end, ok = d.scan.read(i)
+	d.cursor.found, end, ok = d.scan.Read(i)
 	return d.checked(end, ok)
 }
 
 // readMore reads whether the results go on.
 func (d *pageDecoder) readMore(i int) (int, error) {
-	v, end, ok := d.scan.read(i)
+	v, end, ok := d.scan.Read(i)
 	if !ok {
 		return end, d.refuse(end)
 	}
-	if v.kind != kindBoolean {
-		return i, d.wrongKind(i, d.more, v.kind, "a boolean")
+	if v.Kind != scan.Boolean {
+		return i, d.wrongKind(i, d.more, v.Kind, "a boolean")
 	}
-	d.ended = (v.raw[0] == 't') == d.more.negated
+	d.ended = (v.Raw[0] == 't') == d.more.negated
 	return end, nil
 }
 
 // readMetadata reads the identity of the export. An unexpected shape is ignored.
 func (d *pageDecoder) readMetadata(i int) (int, error) {
-	if d.scan.kindAt(i) != kindObject {
-		return d.checked(d.scan.skip(i))
+	if d.scan.KindAt(i) != scan.Object {
+		return d.checked(d.scan.Skip(i))
 	}
 	return d.checked(d.identity.read(&d.scan, i))
 }
 
 // wrongKind reports a value of the wrong type, or a missing one.
-func (d *pageDecoder) wrongKind(at int, p *part, got kind, want string) error {
-	if got == kindNone {
+func (d *pageDecoder) wrongKind(at int, p *part, got scan.Kind, want string) error {
+	if got == scan.None {
 		return d.refuse(at)
 	}
 	return p.fault("%s is %s, not %s", p, got, want)
@@ -231,7 +232,7 @@ func (d *pageDecoder) checked(end int, ok bool) (int, error) {
 // refuse reports where the body stops being JSON, but none of its content:
 // bodies hold personal data, and errors go to logs.
 func (d *pageDecoder) refuse(at int) error {
-	size := len(d.scan.body)
+	size := len(d.scan.Body)
 	if at == size {
 		return fmt.Errorf("%w after %d bytes", errCutShort, size)
 	}

@@ -1,6 +1,10 @@
 package exportapi
 
-import "bytes"
+import (
+	"bytes"
+
+	"exportbridge/bridge/exportapi/internal/scan"
+)
 
 // tailCursor finds the next cursor of a page that ends in it, without reading
 // the items: the usual layout, and the parse of a page of 1 MB costs more than
@@ -22,10 +26,10 @@ func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 		return nil, false
 	}
 	rest = trimRight(rest)
-	last := value{kind: kindNull}
+	last := scan.Value{Kind: scan.Null}
 	if literal, isString := lastString(rest); isString {
 		rest = rest[:len(rest)-len(literal)]
-		last = stringIn(literal)
+		last = scan.StringIn(literal)
 	} else if rest, ok = bytes.CutSuffix(rest, []byte("null")); !ok {
 		return nil, false
 	}
@@ -34,14 +38,14 @@ func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 	}
 	rest = trimRight(rest)
 	name, ok := lastString(rest)
-	if !ok || !stringIn(name).is(field) {
+	if !ok || !scan.StringIn(name).Is(field) {
 		return nil, false
 	}
 	rest = trimRight(rest[:len(rest)-len(name)])
 	if !bytes.HasSuffix(rest, []byte(",")) && !bytes.HasSuffix(rest, []byte("{")) {
 		return nil, false
 	}
-	return last.appendCursor(scratch)
+	return last.AppendCursor(scratch)
 }
 
 // headCursor finds the next cursor of a page that names it before its items,
@@ -54,40 +58,26 @@ func tailCursor(body []byte, field string, scratch []byte) (cursor []byte, ok bo
 //
 // Any other layout is not ok. The cursor is appended to scratch, nothing for null.
 func headCursor(head []byte, field string, scratch []byte) (cursor []byte, ok bool) {
-	s := scanner{body: head}
-	i := skipSpace(head, 0)
-	if s.kindAt(i) != kindObject {
+	s := scan.Scanner{Body: head}
+	i := scan.SkipSpace(head, 0)
+	if s.KindAt(i) != scan.Object {
 		return nil, false
 	}
-	i, step := s.open(i)
-	for step == more {
-		var name, v value
-		if name, i, ok = s.name(i); !ok {
+	i, step := s.Open(i)
+	for step == scan.More {
+		var name, v scan.Value
+		if name, i, ok = s.Name(i); !ok {
 			break
 		}
-		if i, ok = skipColon(head, i); !ok {
+		if i, ok = scan.SkipColon(head, i); !ok {
 			break
 		}
-		if v, i, ok = s.read(i); !ok {
+		if v, i, ok = s.Read(i); !ok {
 			break
 		}
-		if i, step = s.next(i, '}'); step == more && name.is(field) {
-			return v.appendCursor(scratch)
+		if i, step = s.Next(i, '}'); step == scan.More && name.Is(field) {
+			return v.AppendCursor(scratch)
 		}
-	}
-	return nil, false
-}
-
-// appendCursor appends the cursor of a checked value, nothing for null. ok is
-// false for other kinds and for a string that does not decode exactly.
-func (v value) appendCursor(to []byte) (cursor []byte, ok bool) {
-	switch v.kind {
-	case kindNull:
-		return to, true
-	case kindString:
-		return append(to, v.raw...), true
-	case kindEscaped:
-		return appendUnescaped(to, v.raw)
 	}
 	return nil, false
 }
@@ -120,16 +110,4 @@ func lastString(b []byte) ([]byte, bool) {
 			return b[open:], true
 		}
 	}
-}
-
-// stringIn checks a string that was found by its quotes; absent if invalid.
-func stringIn(literal []byte) value {
-	end, escaped, ok := skipString(literal, skipPlain(literal, 1))
-	switch {
-	case !ok || end != len(literal):
-		return value{}
-	case escaped:
-		return value{raw: literal[1 : end-1], kind: kindEscaped}
-	}
-	return value{raw: literal[1 : end-1], kind: kindString}
 }

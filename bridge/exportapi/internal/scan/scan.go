@@ -1,10 +1,10 @@
-package exportapi
+package scan
 
-// maxDepth is the nesting limit of objects and arrays, the page's own object
+// MaxDepth is the nesting limit of objects and arrays, the page's own object
 // included.
-const maxDepth = 10_000
+const MaxDepth = 10_000
 
-// scanner checks a JSON document (RFC 8259) from left to right, each byte
+// Scanner checks a JSON document (RFC 8259) from left to right, each byte
 // once, and hands out values as slices of it. It allocates nothing, and a level
 // of nesting costs it a bit, not a call, so that no document can exhaust the
 // stack.
@@ -15,57 +15,58 @@ const maxDepth = 10_000
 //
 // It is strict but for two things that consumers may judge for themselves: an
 // object may have a name twice, and an escape may name half a character.
-type scanner struct {
-	body []byte
+type Scanner struct {
+	// Body is the document.
+	Body []byte
 	// depth counts the objects and arrays around the position.
 	depth int
 	// objects has a bit for each depth that skip went down to, set for an
 	// object.
-	objects [maxDepth/64 + 1]uint64
+	objects [MaxDepth/64 + 1]uint64
 }
 
-// reset starts a document.
-func (s *scanner) reset(body []byte) { s.body, s.depth = body, 0 }
+// Reset starts a document.
+func (s *Scanner) Reset(body []byte) { s.Body, s.depth = body, 0 }
 
-// kindAt returns the kind of the value at i by its first byte.
-func (s *scanner) kindAt(i int) kind {
-	if i >= len(s.body) {
-		return kindNone
+// KindAt returns the kind of the value at i by its first byte.
+func (s *Scanner) KindAt(i int) Kind {
+	if i >= len(s.Body) {
+		return None
 	}
-	return kinds[s.body[i]]
+	return kinds[s.Body[i]]
 }
 
-// read checks the value at i and returns it.
-func (s *scanner) read(i int) (v value, end int, ok bool) {
-	kind := s.kindAt(i)
-	if kind == kindString {
+// Read checks the value at i and returns it.
+func (s *Scanner) Read(i int) (v Value, end int, ok bool) {
+	kind := s.KindAt(i)
+	if kind == String {
 		return s.readString(i)
 	}
-	if end, ok = s.skip(i); ok {
-		v = value{raw: s.body[i:end:end], kind: kind}
+	if end, ok = s.Skip(i); ok {
+		v = Value{Raw: s.Body[i:end:end], Kind: kind}
 	}
 	return v, end, ok
 }
 
 // readString checks the string with its opening quote at i and returns it.
-func (s *scanner) readString(i int) (v value, end int, ok bool) {
-	b, start := s.body, i+1
+func (s *Scanner) readString(i int) (v Value, end int, ok bool) {
+	b, start := s.Body, i+1
 	if i = skipPlain(b, start); i < len(b) && b[i] == '"' {
-		return value{raw: b[start:i:i], kind: kindString}, i + 1, true
+		return Value{Raw: b[start:i:i], Kind: String}, i + 1, true
 	}
 	end, escaped, ok := skipString(b, i)
 	if ok {
-		v = value{raw: b[start : end-1 : end-1], kind: kindString}
+		v = Value{Raw: b[start : end-1 : end-1], Kind: String}
 	}
 	if escaped {
-		v.kind = kindEscaped
+		v.Kind = Escaped
 	}
 	return v, end, ok
 }
 
-// skip checks the value at i.
-func (s *scanner) skip(i int) (end int, ok bool) {
-	b, depth := s.body, s.depth
+// Skip checks the value at i.
+func (s *Scanner) Skip(i int) (end int, ok bool) {
+	b, depth := s.Body, s.depth
 	closer := byte(0) // ends the innermost object or array
 	atName := false   // a member begins at i, not a value
 	for i < len(b) {
@@ -78,7 +79,7 @@ func (s *scanner) skip(i int) (end int, ok bool) {
 				return i, false
 			}
 			if atName {
-				if i, ok = skipColon(b, i); !ok {
+				if i, ok = SkipColon(b, i); !ok {
 					return i, false
 				}
 				atName = false
@@ -87,10 +88,10 @@ func (s *scanner) skip(i int) (end int, ok bool) {
 		case atName:
 			return i, false
 		case c == '{' || c == '[':
-			if depth == maxDepth {
+			if depth == MaxDepth {
 				return i, false
 			}
-			if i = skipSpace(b, i+1); i < len(b) && b[i] == closerOf(c) {
+			if i = SkipSpace(b, i+1); i < len(b) && b[i] == closerOf(c) {
 				i++ // empty: a value like a literal
 				break
 			}
@@ -113,7 +114,7 @@ func (s *scanner) skip(i int) (end int, ok bool) {
 			if depth == s.depth {
 				return i, true
 			}
-			if i = skipSpace(b, i); i >= len(b) {
+			if i = SkipSpace(b, i); i >= len(b) {
 				return i, false
 			}
 			if b[i] == ',' {
@@ -126,7 +127,7 @@ func (s *scanner) skip(i int) (end int, ok bool) {
 			depth--
 			closer = s.closer(depth)
 		}
-		i = skipSpace(b, i+1)
+		i = SkipSpace(b, i+1)
 		atName = closer == '}'
 	}
 	return i, false
@@ -137,7 +138,7 @@ func (s *scanner) skip(i int) (end int, ok bool) {
 func closerOf(opener byte) byte { return opener + '}' - '{' }
 
 // enter records the closing character at this depth.
-func (s *scanner) enter(depth int, closer byte) {
+func (s *Scanner) enter(depth int, closer byte) {
 	bit := uint64(1) << (depth % 64)
 	if closer == '}' {
 		s.objects[depth/64] |= bit
@@ -147,76 +148,78 @@ func (s *scanner) enter(depth int, closer byte) {
 }
 
 // closer returns the closing character at an entered depth.
-func (s *scanner) closer(depth int) byte {
+func (s *Scanner) closer(depth int) byte {
 	if s.objects[depth/64]>>(depth%64)&1 != 0 {
 		return '}'
 	}
 	return ']'
 }
 
-// step is how an object or array continues.
-type step uint8
+// Step is how an object or array continues.
+type Step uint8
 
+// The steps: the document cannot go on, the object or array has ended, or it has
+// another member or element.
 const (
-	broken step = iota
-	ended
-	more
+	Broken Step = iota
+	Ended
+	More
 )
 
-// open enters the object or array at i: to its first member or element, or past
+// Open enters the object or array at i: to its first member or element, or past
 // it if it is empty.
-func (s *scanner) open(i int) (int, step) {
-	if s.depth == maxDepth {
-		return i, broken
+func (s *Scanner) Open(i int) (int, Step) {
+	if s.depth == MaxDepth {
+		return i, Broken
 	}
-	closer := closerOf(s.body[i])
-	if i = skipSpace(s.body, i+1); i < len(s.body) && s.body[i] == closer {
-		return i + 1, ended
+	closer := closerOf(s.Body[i])
+	if i = SkipSpace(s.Body, i+1); i < len(s.Body) && s.Body[i] == closer {
+		return i + 1, Ended
 	}
 	s.depth++
-	return i, more
+	return i, More
 }
 
-// next moves from the end of a member or element to the next one, or past the
+// Next moves from the end of a member or element to the next one, or past the
 // closing character.
-func (s *scanner) next(i int, closer byte) (int, step) {
-	i = skipSpace(s.body, i)
+func (s *Scanner) Next(i int, closer byte) (int, Step) {
+	i = SkipSpace(s.Body, i)
 	switch {
-	case i >= len(s.body):
-		return i, broken
-	case s.body[i] == ',':
-		return skipSpace(s.body, i+1), more
-	case s.body[i] == closer:
+	case i >= len(s.Body):
+		return i, Broken
+	case s.Body[i] == ',':
+		return SkipSpace(s.Body, i+1), More
+	case s.Body[i] == closer:
 		s.depth--
-		return i + 1, ended
+		return i + 1, Ended
 	}
-	return i, broken
+	return i, Broken
 }
 
-// name reads the member name at i. Another value is checked before it is
+// Name reads the member name at i. Another value is checked before it is
 // rejected: if the document ends in it, it is truncated.
-func (s *scanner) name(i int) (v value, end int, ok bool) {
-	if s.kindAt(i) == kindString {
+func (s *Scanner) Name(i int) (v Value, end int, ok bool) {
+	if s.KindAt(i) == String {
 		return s.readString(i)
 	}
-	if end, ok = s.skip(i); ok {
+	if end, ok = s.Skip(i); ok {
 		end = i
 	}
-	return value{}, end, false
+	return Value{}, end, false
 }
 
-// skipColon moves from the end of a name to its value.
-func skipColon(b []byte, i int) (int, bool) {
-	i = skipSpace(b, i)
+// SkipColon moves from the end of a name to its value.
+func SkipColon(b []byte, i int) (int, bool) {
+	i = SkipSpace(b, i)
 	if i >= len(b) || b[i] != ':' {
 		return i, false
 	}
-	return skipSpace(b, i+1), true
+	return SkipSpace(b, i+1), true
 }
 
-// skipSpace returns the position of the first byte from i on that is not
+// SkipSpace returns the position of the first byte from i on that is not
 // white space.
-func skipSpace(b []byte, i int) int {
+func SkipSpace(b []byte, i int) int {
 	const space = 1<<' ' | 1<<'\t' | 1<<'\n' | 1<<'\r'
 	for i < len(b) && b[i] <= ' ' && space>>b[i]&1 != 0 {
 		i++

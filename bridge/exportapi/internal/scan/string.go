@@ -1,4 +1,4 @@
-package exportapi
+package scan
 
 import (
 	"bytes"
@@ -104,9 +104,9 @@ var hexDigits = [256]byte{
 	'A': 11, 'B': 12, 'C': 13, 'D': 14, 'E': 15, 'F': 16,
 }
 
-// appendUnescaped appends the decoded value of a checked string. exact is false
+// AppendUnescaped appends the decoded value of a checked string. exact is false
 // if an escape is an unpaired surrogate, which decodes to U+FFFD.
-func appendUnescaped(dst, raw []byte) (unescaped []byte, exact bool) {
+func AppendUnescaped(dst, raw []byte) (unescaped []byte, exact bool) {
 	exact = true
 	for {
 		plain := bytes.IndexByte(raw, '\\')
@@ -143,4 +143,16 @@ func hex4(b []byte) (r rune) {
 		r = r<<4 | rune(hexDigits[c]-1)
 	}
 	return r
+}
+
+// StringIn checks a string that was found by its quotes; absent if invalid.
+func StringIn(literal []byte) Value {
+	end, escaped, ok := skipString(literal, skipPlain(literal, 1))
+	switch {
+	case !ok || end != len(literal):
+		return Value{}
+	case escaped:
+		return Value{Raw: literal[1 : end-1], Kind: Escaped}
+	}
+	return Value{Raw: literal[1 : end-1], Kind: String}
 }

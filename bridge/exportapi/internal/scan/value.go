@@ -1,0 +1,175 @@
+package scan
+
+import (
+	"slices"
+	"strconv"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/itemtime"
+)
+
+// Kind is the kind of a JSON value.
+type Kind uint8
+
+// The kinds.
+const (
+	None Kind = iota // none: absent, or not JSON
+	Object
+	Array
+	String  // without escapes
+	Escaped // a string with escapes
+	Number
+	Boolean
+	Null
+)
+
+// kinds maps a value's first byte to its kind; escapes in strings are unknown
+// at that point.
+var kinds = [256]Kind{
+	'{': Object, '[': Array, '"': String, 't': Boolean, 'f': Boolean, 'n': Null,
+	'-': Number, '0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
+	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
+}
+
+// String names the kind in errors.
+func (k Kind) String() string {
+	switch k {
+	case Object:
+		return "an object"
+	case Array:
+		return "an array"
+	case String, Escaped:
+		return "a string"
+	case Number:
+		return "a number"
+	case Boolean:
+		return "a boolean"
+	case Null:
+		return "null"
+	}
+	return "absent"
+}
+
+// Value is a JSON value as it is in the body, a string without its quotes. The
+// slice's capacity ends with it. The zero value is absent.
+type Value struct {
+	Raw  []byte
+	Kind Kind
+}
+
+// Present reports whether there is a value: neither absent nor null.
+func (v *Value) Present() bool {
+	return v.Kind != None && v.Kind != Null && (v.Kind != String || len(v.Raw) > 0)
+}
+
+// Is reports whether a string equals s.
+func (v Value) Is(s string) bool {
+	if v.Kind != Escaped {
+		return string(v.Raw) == s
+	}
+	text, exact := AppendUnescaped(nil, v.Raw)
+	return exact && string(text) == s
+}
+
+// Text returns a string's bytes, or a number or boolean as written; nil for
+// other kinds. exact is false if the string has an unpaired surrogate, which
+// decodes to U+FFFD.
+func (v Value) Text() (text []byte, exact bool) {
+	switch v.Kind {
+	case String, Number, Boolean:
+		return v.Raw, true
+	case Escaped:
+		text, exact = AppendUnescaped(make([]byte, 0, len(v.Raw)), v.Raw)
+		return slices.Clip(text), exact
+	}
+	return nil, true
+}
+
+// Name returns a non-empty text, or nil.
+func (v Value) Name() []byte {
+	if text, _ := v.Text(); len(text) > 0 {
+		return text
+	}
+	return nil
+}
+
+// ID returns a text that identifies an item, or nil: an id that is empty,
+// boolean or inexact is shared by different items, of which one would be taken
+// for a duplicate.
+func (v Value) ID() []byte {
+	text, exact := v.Text()
+	if !exact || len(text) == 0 || v.Kind == Boolean {
+		return nil
+	}
+	return text
+}
+
+// Integer returns a number written as an integer that fits 64 bits and is not
+// bridge.NoTime.
+func (v Value) Integer() (n int64, ok bool) {
+	if v.Kind != Number {
+		return 0, false
+	}
+	const alwaysFits = len("999999999999999999")
+	if len(v.Raw) > alwaysFits {
+		n, err := strconv.ParseInt(string(v.Raw), 10, 64)
+		return n, err == nil && n != bridge.NoTime
+	}
+	digits := v.Raw
+	if digits[0] == '-' {
+		digits = digits[1:]
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false // a fraction or an exponent
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if len(digits) < len(v.Raw) {
+		n = -n
+	}
+	return n, true
+}
+
+// LongestTime bounds the text of a time with its escapes; six bytes a character.
+const LongestTime = 6 * 64
+
+// Millis returns a time in milliseconds since the epoch, rounded down. It does
+// not allocate.
+func (v *Value) Millis(f itemtime.Format) (int64, bool) {
+	if f == itemtime.Millis {
+		if n, ok := v.Integer(); ok {
+			return n, true
+		}
+	}
+	return v.parseTime(f)
+}
+
+// parseTime is Millis for all but integers in milliseconds.
+func (v *Value) parseTime(f itemtime.Format) (int64, bool) {
+	var memory [LongestTime]byte
+	text := v.Raw
+	switch {
+	case len(text) > LongestTime:
+		return 0, false
+	case v.Kind == Escaped: // some encoders escape the + of an offset
+		text, _ = AppendUnescaped(memory[:0], text)
+	case v.Kind != String && v.Kind != Number:
+		return 0, false
+	}
+	return f.Parse(text, v.Kind == Number)
+}
+
+// AppendCursor appends the cursor of a checked value, nothing for null. ok is
+// false for other kinds and for a string that does not decode exactly.
+func (v Value) AppendCursor(to []byte) (cursor []byte, ok bool) {
+	switch v.Kind {
+	case Null:
+		return to, true
+	case String:
+		return append(to, v.Raw...), true
+	case Escaped:
+		return AppendUnescaped(to, v.Raw)
+	}
+	return nil, false
+}
