@@ -22,8 +22,9 @@ type Source interface {
 	Fetch(ctx context.Context, at Position) (*Page, error)
 	// Decode splits the page into Events and sets Items and Source. Of a window it
 	// drops the events that lie outside of it by their time, where the API returns
-	// such; Items counts them. Items are untouched bytes of the body. A body that is not exactly one page is a
-	// Fault, never an empty page. If the page is still arriving, Decode first
+	// such; Items counts them. Items are untouched bytes of the body. A page may leave out
+	// its items, or have null for them, where it names a cursor or the end. Any
+	// other body that is not exactly one page is a Fault, never an empty page. If the page is still arriving, Decode first
 	// reads the rest and sets Body, Size and ArrivedAt; an interrupted transfer
 	// returns the Fault, or the context's error, that Fetch would have
 	// returned. The caller releases the page in any case. Releasing a page

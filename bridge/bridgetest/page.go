@@ -48,7 +48,7 @@ func DecodePage(p *bridge.Page) error {
 	if p.Next, err = decodeCursor(members["nextCursor"]); err != nil {
 		return malformed(err)
 	}
-	items, err := splitArray(members["items"])
+	items, err := itemsOf(members)
 	if err != nil {
 		return malformed(err)
 	}
@@ -107,6 +107,17 @@ func splitObject(body []byte) (members map[string]json.RawMessage, twice string,
 		return nil, "", errors.New("body goes on after the object")
 	}
 	return members, twice, nil
+}
+
+// itemsOf returns the items: none where null stands for them, or where nothing does
+// and the page has nothing but a cursor and its metadata.
+func itemsOf(members map[string]json.RawMessage) ([]json.RawMessage, error) {
+	raw, there := members["items"]
+	_, cursor := members["nextCursor"]
+	if _, metadata := members["metadata"]; string(raw) == "null" || !there && cursor && (len(members) == 1 || metadata && len(members) == 2) {
+		return nil, nil
+	}
+	return splitArray(raw)
 }
 
 func splitArray(body json.RawMessage) ([]json.RawMessage, error) {

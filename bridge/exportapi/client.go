@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,8 @@ type Client struct {
 	// early counts consecutive pages with the cursor at the beginning that
 	// neither failed nor were slow.
 	early atomic.Int32
+	// listed is set when a page had an array of items: EXPORT_ITEMS_FIELD is right.
+	listed atomic.Bool
 
 	reporting sync.Mutex // held while cfg.Report is called
 	simple    bool       // see Config.simple
@@ -54,7 +57,9 @@ type Client struct {
 	earlyThreshold int32        // the value of early from which on a page may be early
 	ahead          *pageDecoder // for pages with the cursor in the middle
 	scratch        []byte       // holds a cursor while it is decoded
-	kind           string       // the last accepted Content-Type
+	kind           string       // the last Content-Type that was JSON
+	nothing        []byte       // a page without items, in place of a body that is empty
+	told           bool         // a page has said whether more results follow
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder
@@ -104,6 +109,7 @@ func New(cfg Config) (*Client, error) {
 		path, _ := jsonpointer.Path(cfg.CursorField) // validated
 		c.cursorName = path[0]
 	}
+	c.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
 	c.requests = newRequests(&c.cfg, endpoint, c.auth)
 	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, auth: c.auth, readers: &c.readers, hidden: c.requests.secrets()}
 	c.recycle = func(p *bridge.Page) {
@@ -194,7 +200,10 @@ func (c *Client) arrive(p *bridge.Page) error {
 func (c *Client) split(p *bridge.Page) error {
 	var fault *bridge.Fault
 	if len(p.Events) == 0 { // else Fetch had to read all of it to find the cursor
-		fault = split(p, c.decoder)
+		fault = c.parse(p, c.decoder)
+		if fault == nil {
+			fault = c.unlisted(p, c.decoder)
+		}
 		if fault == nil && c.simple && string(c.decoder.cursor.text) != p.Next {
 			fault = schemaFault(fmt.Errorf("%w: the cursor read ahead differs from the parsed one", errNoPage))
 		}
@@ -324,10 +333,15 @@ func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault 
 		_ = resp.Body.Close()
 		resp.Body = http.NoBody
 	}
-	if resp.StatusCode != http.StatusOK {
+	switch {
+	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusOK && resp.ContentLength == 0 && c.cfg.EmptyBodyEnds:
+		resp.Header.Del("Content-Encoding") // there is nothing to decompress
+	case resp.StatusCode != http.StatusOK:
 		return c.faults.refusal(at, resp)
+	case body.Plain(resp) && resp.ContentLength > c.cfg.MaxResponse:
+		return c.faults.size()
 	}
-	return c.checkHeader(at, resp)
+	return nil
 }
 
 // page reads a page until its cursor is known for certain and the page is known
@@ -346,22 +360,60 @@ func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
 	c.begin(t, resp, kept.Room(size))
 	p := &bridge.Page{At: t.at, Events: kept.Events, RequestedAt: t.asked, ServerTime: delay.ServerTime(resp.Header), Recycle: c.recycle}
 	t.page = p
+	if fault := c.mayBeJSON(t, resp); fault != nil {
+		p.Body = t.abandon()
+		p.Release()
+		return nil, c.faults.of(t.at, fault)
+	}
 	if c.mayBeEarly(t.at, resp, size) && t.read(headSize) && !t.ended.Load() && c.nextFromHead(p, t.body) && !p.Tail() {
 		p.Size = int64(max(size, len(t.body)))
 		c.behind.add(t)
 		return p, nil
 	}
 	t.read(math.MaxInt)
+	whole := c.whole(t, resp)
 	p.Body, p.Size, p.ArrivedAt = t.body, int64(len(t.body)), t.last
-	fault := t.fault
-	if fault == nil {
-		fault = c.next(p, t.url, resp.Header)
+	err := whole
+	if err == nil {
+		err = c.next(p, t.url, resp.Header)
 	}
-	if fault != nil {
+	if err != nil {
 		p.Release()
-		return nil, fault
+		return nil, err
 	}
 	return p, nil
+}
+
+// mayBeJSON refuses a body of another type by its first byte, HTML also if that is
+// white space: the rest may never come.
+func (c *Client) mayBeJSON(t *transfer, resp *http.Response) *bridge.Fault {
+	kind := resp.Header.Get("Content-Type")
+	if namesJSON(kind) || !t.read(1) {
+		return nil
+	}
+	begun := t.body
+	if strings.HasPrefix(kind, "text/html") && isEmpty(begun) {
+		begun = []byte("<")
+	}
+	return c.notJSON(t.at, resp, begun)
+}
+
+// whole judges a body that has arrived before it is decoded. One that is empty
+// is an empty page if the status says so, or the settings.
+func (c *Client) whole(t *transfer, resp *http.Response) error {
+	switch {
+	case t.fault != nil:
+		return t.fault
+	case !isEmpty(t.body):
+		if fault := c.notJSON(t.at, resp, t.body); fault != nil {
+			return c.faults.of(t.at, fault)
+		}
+	case resp.StatusCode == http.StatusNoContent || c.cfg.EmptyBodyEnds:
+		t.body = append(t.body[:0], c.nothing...)
+	default:
+		return c.faults.of(t.at, emptyBody())
+	}
+	return nil
 }
 
 // mayBeEarly reports whether the next request may leave before this body is
@@ -390,9 +442,12 @@ func (c *Client) next(p *bridge.Page, asked *url.URL, h http.Header) error {
 			return nil
 		}
 	}
-	fault := split(p, c.ahead)
+	fault := c.parse(p, c.ahead)
 	if fault == nil {
 		fault = c.follow(p, asked, h)
+	}
+	if fault == nil {
+		fault = c.unlisted(p, c.ahead)
 	}
 	if fault != nil {
 		return c.faults.of(p.At, fault)
@@ -421,9 +476,9 @@ func (c *Client) setNext(p *bridge.Page, cursor []byte) {
 	c.scratch = cursor[:0]
 }
 
-// split decodes the page's events, items and source with a decoder, which keeps
+// parse decodes the page's events, items and source with a decoder, which keeps
 // the cursor until its next page.
-func split(p *bridge.Page, with *pageDecoder) *bridge.Fault {
+func (c *Client) parse(p *bridge.Page, with *pageDecoder) *bridge.Fault {
 	err := with.decode(p.Body, p.Events[:0])
 	p.Events, with.events = with.events, nil
 	if err != nil {

@@ -88,6 +88,9 @@ func (r *rivals) compare(body []byte) (isPage bool, err error) {
 	if got, want := r.scanner.identity.identity(), r.oracle.identity.identity(); got != want {
 		return true, fmt.Errorf("the scanner reads identity %v, the oracle %v", got, want)
 	}
+	if got, want := r.scanner.listed, r.oracle.listed; got != want {
+		return true, fmt.Errorf("the scanner finds items: %t, the oracle %t", got, want)
+	}
 	if got, want := len(r.scanner.events), len(r.oracle.events); got != want {
 		return true, fmt.Errorf("the scanner reads %d events, the oracle %d", got, want)
 	}

@@ -17,6 +17,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
+	"exportbridge/bridge/exportapi/internal/scan"
 )
 
 // Values of bridge.Fault.Code beside HTTP statuses.
@@ -110,19 +111,22 @@ func isAlert(err error) bool {
 	return ok && op.Op == "remote error" // what crypto/tls calls an alert
 }
 
-// checkHeader checks the headers of a 200 before its body is read.
-func (c *Client) checkHeader(at bridge.Position, resp *http.Response) *bridge.Fault {
+// notJSON is the fault of a body that cannot be a page by its beginning, where
+// its type is not JSON either; nil as long as it may be one. A page is judged by
+// its bytes: some APIs serve JSON as text/plain.
+func (c *Client) notJSON(at bridge.Position, resp *http.Response, begun []byte) *bridge.Fault {
 	kind := resp.Header.Get("Content-Type")
-	if (kind != c.kind || kind == "") && !namesJSON(kind) {
-		return &bridge.Fault{Code: codeDecode,
-			Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.faults.clean(at, kind)),
-			Hint: "retrying; if it persists, check EXPORT_URL and EXPORT_PATH, and whether a proxy answers in place of the API"}
+	if kind != "" && kind == c.kind || namesJSON(kind) {
+		c.kind = kind
+		return nil
 	}
-	if body.Plain(resp) && resp.ContentLength > c.cfg.MaxResponse {
-		return c.faults.size()
+	begun = begun[scan.SkipSpace(begun, scan.SkipMark(begun)):]
+	if len(begun) == 0 || begun[0] == '{' || begun[0] == '[' || string(begun) == "null" {
+		return nil
 	}
-	c.kind = kind
-	return nil
+	return &bridge.Fault{Code: codeDecode,
+		Err:  fmt.Errorf("200 with %s of type %q, which is not JSON", length(resp), c.faults.clean(at, kind)),
+		Hint: "retrying; if it persists, check EXPORT_URL and EXPORT_PATH, and whether a proxy answers in place of the API"}
 }
 
 // namesJSON reports whether a Content-Type is JSON.

@@ -81,7 +81,7 @@ func TestStatus(t *testing.T) {
 		{[]int{401, 403}, always, bridge.Permanent, bridge.ReasonAuth},
 		{[]int{300, 301, 302, 304, 307, 308}, always, bridge.Permanent, bridge.ReasonConfig},
 		{[]int{429}, always, bridge.Throttled, ""},
-		{[]int{408, 500, 501, 502, 503, 504, 520, 599, 201, 202, 204, 206}, always, bridge.Transient, ""},
+		{[]int{408, 500, 501, 502, 503, 504, 520, 599, 201, 202, 206}, always, bridge.Transient, ""},
 	} {
 		for _, code := range tc.codes {
 			for _, cursor := range []string{"", testCursor} {
@@ -283,8 +283,12 @@ func TestBrokenAnswers(t *testing.T) {
 		say    string
 	}{
 		"html":                       {as("text/html", "", []byte("<html>"+testKey)), bridge.Transient, "decode", "", `24 bytes of type "text/html"`},
-		"no content type":            {as("", "", page), bridge.Transient, "decode", "", "not JSON"},
-		"ndjson":                     {as("application/x-ndjson", "", page), bridge.Transient, "decode", "", "not JSON"},
+		"no content type":            {as("", "", []byte("Sign in: {}")), bridge.Transient, "decode", "", "not JSON"},
+		"html behind white space":    {as("text/html; charset=utf-8", "", []byte("\n <html>")), bridge.Transient, "decode", "", `"text/html`},
+		"html as plain text":         {as("text/plain", "", []byte("\n <html>")), bridge.Transient, "decode", "", `"text/plain"`},
+		"ndjson":                     {as("application/x-ndjson", "", []byte("{\"timestamp\":1}\n{\"timestamp\":2}")), bridge.Malformed, "schema", bridge.ReasonSchema, "unexpected data after the object"},
+		"nothing":                    {as(json, "", nil), bridge.Malformed, "schema", bridge.ReasonSchema, "the body is empty"},
+		"white space":                {as(json, "", []byte(" \n")), bridge.Malformed, "schema", bridge.ReasonSchema, "the body is empty"},
 		"unknown encoding":           {as(json, "br", page), bridge.Transient, "decode", "", "Content-Encoding"},
 		"not gzip":                   {as(json, "gzip", page), bridge.Transient, "decode", "", "decompressed"},
 		"empty gzip":                 {as(json, "gzip", nil), bridge.Transient, "decode", "", "decompressed"},

@@ -1,6 +1,7 @@
 package exportapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -88,20 +89,38 @@ func (d *pageDecoder) lastCursor(events []bridge.Event) error {
 // form of next, for every place of a cursor.
 func (c *Client) follow(p *bridge.Page, asked *url.URL, h http.Header) *bridge.Fault {
 	d := c.ahead
-	if d.more != nil && !d.more.seen {
-		return schemaFault(d.more.fault("it has no %s", d.more))
-	}
-	if d.ended {
-		return nil
+	if fault := c.untold(p); fault != nil || d.ended {
+		return fault
 	}
 	next, fault := c.named(p, asked, h)
 	if fault != nil {
 		return fault
 	}
-	if d.more != nil && (next == "" || next == p.At.Cursor) {
+	if d.told && (next == "" || next == p.At.Cursor) {
 		return schemaFault(d.more.fault("%s says that more results follow, but the page names no other cursor", d.more))
 	}
 	p.Next = next
+	return nil
+}
+
+// untold judges a page that may not say whether more results follow. Some APIs
+// leave out what is false. But a member that was never there may have another
+// name: then the cursor decides, and the first page is refused unless a cursor
+// leads on and false means that more follows.
+func (c *Client) untold(p *bridge.Page) *bridge.Fault {
+	d := c.ahead
+	switch {
+	case d.more == nil, bytes.Equal(p.Body, c.nothing):
+	case d.told:
+		c.told = true
+	case c.told:
+		d.ended = !d.more.negated
+	case p.At.Cursor != "" || d.more.negated && d.cursor.part != nil && len(d.cursor.text) > 0:
+	case d.more.seen:
+		return schemaFault(d.more.fault("%s is null, not a boolean", d.more))
+	default:
+		return schemaFault(d.more.fault("it has no %s", d.more))
+	}
 	return nil
 }
 

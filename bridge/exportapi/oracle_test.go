@@ -39,6 +39,7 @@ type oracle struct {
 	events []bridge.Event
 	cursor []byte
 	found  jsontext.Value // the cursor as it stands
+	listed bool           // there is an array of items
 }
 
 func newOracle(cfg *Config, preset resource) (*oracle, error) {
@@ -66,7 +67,8 @@ func newOracle(cfg *Config, preset resource) (*oracle, error) {
 // to events and point into the body. Nothing is allocated for values without
 // escapes once events is large enough.
 func (d *oracle) decode(body []byte, events []bridge.Event) error {
-	d.events, d.cursor, d.found, d.body = events, nil, nil, body
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
+	d.events, d.cursor, d.found, d.body, d.listed = events, nil, nil, body, false
 	d.identity.forget()
 	if !utf8.Valid(body) {
 		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
@@ -117,9 +119,6 @@ func (d *oracle) page() error {
 	if _, err := d.json.ReadToken(); err != nil {
 		return err
 	}
-	if !hasItems {
-		return fmt.Errorf("%w: it has no member %q", errNoPage, d.itemsField)
-	}
 	if _, err := d.json.ReadToken(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: unexpected data after the object at byte %d", errNoPage, d.json.InputOffset())
 	}
@@ -138,9 +137,15 @@ func (d *oracle) once(seen *bool, name string, read func() error) error {
 
 // items reads the array of items.
 func (d *oracle) items() error {
-	if kind := d.json.PeekKind(); kind != '[' {
+	switch kind := d.json.PeekKind(); kind {
+	case '[':
+	case 'n':
+		_, err := d.json.ReadValue()
+		return err
+	default:
 		return d.wrongKind(d.itemsField, kind, "an array")
 	}
+	d.listed = true
 	if _, err := d.json.ReadToken(); err != nil {
 		return err
 	}

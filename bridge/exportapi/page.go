@@ -41,9 +41,11 @@ type pageDecoder struct {
 	item        itemReader
 	identity    identityReader
 
-	// The decoded page. ended is set where it says that nothing follows.
-	events []bridge.Event
-	ended  bool
+	// The decoded page. ended is set where it says that nothing follows, told
+	// where it says whether more does, listed where it has an array of items, and
+	// foreign where it has members that no setting selects.
+	events                       []bridge.Event
+	ended, told, listed, foreign bool
 }
 
 func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
@@ -67,7 +69,7 @@ func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 // escapes if events has capacity, and never for more than maxItems. Its error
 // is errCutShort, errNoPage or errTooMany; then the result is invalid.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
-	d.events, d.ended = events, false
+	d.events, d.ended, d.told, d.listed, d.foreign = events, false, false, false, false
 	d.cursor.forget()
 	d.identity.forget()
 	for _, p := range d.parts {
@@ -88,12 +90,9 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 
 // document reads the page and rejects trailing data.
 func (d *pageDecoder) document() error {
-	i, err := d.part(scan.SkipSpace(d.scan.Body, 0), &d.page)
+	i, err := d.part(scan.SkipSpace(d.scan.Body, scan.SkipMark(d.scan.Body)), &d.page)
 	if err != nil {
 		return err
-	}
-	if !d.items.seen {
-		return d.items.fault("it has no %s", d.items)
 	}
 	if i = scan.SkipSpace(d.scan.Body, i); i < len(d.scan.Body) {
 		return fmt.Errorf("%w: unexpected data after the %s at byte %d", errNoPage, d.page.kindName(), i)
@@ -112,7 +111,7 @@ func (d *pageDecoder) part(i int, p *part) (end int, err error) {
 	switch kind := d.scan.KindAt(i); {
 	case kind == scan.Object:
 		return d.object(i, p)
-	case kind == scan.Null && p != &d.page:
+	case p != &d.page && (kind == scan.Null || kind == scan.Array && d.emptyArray(i)):
 		return d.checked(d.scan.Skip(i)) // as if it were absent
 	default:
 		return i, d.wrongKind(i, p, kind, "an object")
@@ -146,16 +145,29 @@ func (d *pageDecoder) member(i int, of *part) (int, error) {
 		return i, d.refuse(i)
 	}
 	if p == nil {
+		d.foreign = true
 		return d.checked(d.scan.Skip(i))
 	}
 	return d.part(i, p)
 }
 
-// readItems reads the array of items.
+// emptyArray reports whether the array at i is empty: what some languages write
+// for an object without members.
+func (d *pageDecoder) emptyArray(i int) bool {
+	i = scan.SkipSpace(d.scan.Body, i+1)
+	return i < len(d.scan.Body) && d.scan.Body[i] == ']'
+}
+
+// readItems reads the array of items. Null is an empty one.
 func (d *pageDecoder) readItems(i int) (int, error) {
-	if kind := d.scan.KindAt(i); kind != scan.Array {
+	switch kind := d.scan.KindAt(i); kind {
+	case scan.Array:
+	case scan.Null:
+		return d.checked(d.scan.Skip(i))
+	default:
 		return i, d.wrongKind(i, d.items, kind, "an array")
 	}
+	d.listed = true
 	i, step := d.scan.Open(i)
 	for index := 0; step == scan.More; index++ {
 		if index == maxItems {
@@ -198,10 +210,13 @@ func (d *pageDecoder) readMore(i int) (int, error) {
 	if !ok {
 		return end, d.refuse(end)
 	}
+	if v.Kind == scan.Null { // as if it were absent
+		return end, nil
+	}
 	if v.Kind != scan.Boolean {
 		return i, d.wrongKind(i, d.more, v.Kind, "a boolean")
 	}
-	d.ended = (v.Raw[0] == 't') == d.more.negated
+	d.told, d.ended = true, (v.Raw[0] == 't') == d.more.negated
 	return end, nil
 }
 

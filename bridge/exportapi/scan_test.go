@@ -59,13 +59,11 @@ func TestRefusal(t *testing.T) {
 		`[{"SECRET":1}]`:                           "it is an array, not an object",
 		`SECRET`:                                   "not JSON at byte 0 of 6",
 		`{"items":{"SECRET":1}}`:                   `member "items" is an object, not an array`,
-		`{"items":null}`:                           `member "items" is null, not an array`,
 		`{"items":SECRET}`:                         "not JSON at byte 9 of 16",
 		`{"items":[],"nextCursor":17e1}`:           `member "nextCursor" is a number with a fraction`,
 		`{"items":[],"nextCursor":false}`:          `member "nextCursor" is a boolean, not a string, an integer or null`,
 		`{"items":[],"nextCursor":"SECRET\ud800"}`: `member "nextCursor" does not decode exactly`,
 		`{"items":["SECRET"],"x":1,"items":[]}`:    `member "items" occurs twice`,
-		`{"SECRET":[]}`:                            `it has no member "items"`,
 		`{"items":[]} SECRET`:                      "unexpected data after the object at byte 13",
 	} {
 		err := d.decode([]byte(body), nil)

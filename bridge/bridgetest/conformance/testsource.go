@@ -284,8 +284,7 @@ func sourceNotAPage(t *testing.T, f SourceFixture) {
 		"array":                       "[]",
 		"string":                      `"items"`,
 		"HTML":                        "<html><body>Sign in</body></html>",
-		"no items":                    `{"nextCursor":"n"}`,
-		"items null":                  `{"items":null,"nextCursor":"n"}`,
+		"no items":                    `{"events":[{"eventId":"1"}],"nextCursor":"n"}`,
 		"items object":                `{"items":{},"nextCursor":"n"}`,
 		"items twice":                 `{"items":[],"items":[{}],"nextCursor":"n"}`,
 		"items in other case":         `{"Items":[],"nextCursor":"n"}`,
@@ -325,8 +324,11 @@ func sourceNotAPage(t *testing.T, f SourceFixture) {
 }
 
 func sourceEmptyPage(t *testing.T, f SourceFixture) {
-	for _, next := range []string{"", "n"} {
-		f.Serve(always(bridgetest.Answer{Body: pageBody(next, "")}))
+	for body, next := range map[string]string{
+		pageBody("", ""): "", pageBody("n", ""): "n",
+		`{"items":null,"nextCursor":"n"}`: "n", `{"items":null,"nextCursor":null}`: "", `{"nextCursor":"n"}`: "n", `{"nextCursor":""}`: "",
+	} {
+		f.Serve(always(bridgetest.Answer{Body: body}))
 		p := mustFetch(t, f.Source, bridge.Position{Cursor: "c"})
 		mustDecode(t, f.Source, p)
 		if p.Items != 0 || len(p.Events) != 0 || p.Next != next {

@@ -40,6 +40,45 @@ func Text(body []byte, code int) string {
 	if json.Unmarshal(body, &p) != nil {
 		return ""
 	}
+	return p.text(code)
+}
+
+// InPage returns the texts of a response with status 200 that is no page, and
+// whether it says by itself that it is an error: by a member error or errors, or
+// by ok or success that is false.
+func InPage(object map[string]any) (said string, failed bool) {
+	p := document{Title: object["title"], Error: object["error"], Message: object["message"], Description: object["error_description"],
+		Detail: object["detail"], Details: object["details"], Violations: object["violations"], Errors: object["errors"]}
+	failed = holds(p.Error) || holds(p.Errors)
+	for _, name := range []string{"ok", "success"} {
+		if fine, is := object[name].(bool); is && !fine {
+			failed = true
+		}
+	}
+	return p.text(http.StatusOK), failed
+}
+
+// holds reports whether a member says something.
+func holds(member any) bool {
+	switch m := member.(type) {
+	case nil:
+		return false
+	case string:
+		return m != ""
+	case bool:
+		return m
+	case float64:
+		return m != 0
+	case []any:
+		return len(m) > 0
+	case map[string]any:
+		return len(m) > 0
+	}
+	return true
+}
+
+// text joins the texts.
+func (p *document) text(code int) string {
 	var parts []string
 	// Each violation comes early: the end is cut.
 	for _, member := range []any{p.Title, p.Error, p.Message, p.Violations, p.Errors, p.Description, p.Detail, p.Details} {

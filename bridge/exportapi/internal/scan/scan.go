@@ -1,5 +1,7 @@
 package scan
 
+import "bytes"
+
 // MaxDepth is the nesting limit of objects and arrays, the page's own object
 // included.
 const MaxDepth = 10_000
@@ -215,6 +217,15 @@ func SkipColon(b []byte, i int) (int, bool) {
 		return i, false
 	}
 	return SkipSpace(b, i+1), true
+}
+
+// SkipMark returns the position behind a byte order mark, which a document may
+// begin with.
+func SkipMark(b []byte) int {
+	if bytes.HasPrefix(b, []byte("\ufeff")) {
+		return len("\ufeff")
+	}
+	return 0
 }
 
 // SkipSpace returns the position of the first byte from i on that is not

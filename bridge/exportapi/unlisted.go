@@ -1,0 +1,108 @@
+package exportapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/problem"
+)
+
+// unlisted judges a decoded page that has no array of items, nil for an empty
+// page: many APIs leave out what is empty, or write null. Next is known.
+//
+// An empty page ends or skips results, so something must show that the page is
+// the API's own: null for the items, a next cursor or the member of one, a
+// member that says whether more follow, or nothing at all after pages with
+// items. And nothing must show that the items are elsewhere, or that this is an
+// error with status 200.
+func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
+	if d.listed {
+		c.listed.CompareAndSwap(false, !bytes.Equal(p.Body, c.nothing))
+		return nil
+	}
+	var page any // null where it is the array
+	if d.foreign {
+		_ = json.Unmarshal(p.Body, &page) // decoded before
+	}
+	object, _ := page.(map[string]any)
+	known := d.items.seen || p.Next != "" || d.more != nil && d.more.seen ||
+		d.cursor.part != nil && d.cursor.part.seen
+	if said, failed := problem.InPage(object); failed || !known && said != "" {
+		return c.faults.inPage(p.At, said)
+	}
+	if d.items.seen {
+		return nil
+	}
+	if at := c.elsewhere(object); at != "" {
+		return schemaFault(d.items.fault("it has no %s, but a list at %s", d.items, at))
+	}
+	if known || !d.foreign && (p.At.Cursor != "" || c.listed.Load()) {
+		return nil
+	}
+	return schemaFault(d.items.fault("it has no %s", d.items))
+}
+
+// elsewhere returns where a page without items has a list of objects, or the
+// member of the items in another case; "" if it has none.
+func (c *Client) elsewhere(object map[string]any) string {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if strings.EqualFold(name, c.cfg.ItemsField) {
+			return "/" + name
+		}
+		if at := listIn(object[name], 1); name != c.cfg.metadata() && at != none {
+			return "/" + name + at
+		}
+	}
+	return ""
+}
+
+// maxListDepth bounds where a list is looked for.
+const maxListDepth = 4
+
+// listIn returns the pointer inside a value to a list of objects, or none.
+func listIn(v any, depth int) string {
+	switch v := v.(type) {
+	case []any:
+		if len(v) > 0 {
+			if _, ok := v[0].(map[string]any); ok {
+				return ""
+			}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if depth == maxListDepth {
+				break
+			}
+			if at := listIn(v[name], depth+1); at != none {
+				return "/" + name + at
+			}
+		}
+	}
+	return none
+}
+
+// inPage is the fault of an error that the API answers with status 200.
+func (e *faults) inPage(at bridge.Position, said string) *bridge.Fault {
+	text := "200 with an error in place of a page"
+	if said = e.clean(at, said); said != "" {
+		text = said + ": " + text
+	}
+	return &bridge.Fault{Code: codeDecode, Err: errors.New(text),
+		Hint: "retrying; if it persists, act on what the API says, or check EXPORT_URL and EXPORT_PATH"}
+}
+
+// emptyBody is the fault of a 200 without a body.
+func emptyBody() *bridge.Fault {
+	return &bridge.Fault{Class: bridge.Malformed, Code: codeSchema, Reason: bridge.ReasonSchema,
+		Err:  fmt.Errorf("%w: the body is empty", errNoPage),
+		Hint: "if the API answers so where there are no events, set EXPORT_EMPTY_BODY_ENDS=true; otherwise check for a proxy that drops bodies"}
+}
+
+// isEmpty reports whether a body has nothing but white space.
+func isEmpty(body []byte) bool { return len(bytes.TrimLeft(body, " \t\r\n")) == 0 }
