@@ -75,6 +75,20 @@ func TestMappedRequests(t *testing.T) {
 		"cursor alone, POST, first":  {vars: alone("EXPORT_METHOD", "POST"), at: window, body: `{"a":"1","from":1700000000001,"to":1700000001002,"n":7}`},
 		"cursor alone, POST, digits": {vars: alone("EXPORT_METHOD", "POST"), at: bridge.Position{Cursor: "90071992547409931234567890"}, body: `{"after":90071992547409931234567890}`},
 
+		"a blank":                      {vars: with("EXPORT_PARAMS", "$orderby=created_at asc,q=a+b"), at: bridge.Position{Cursor: "c d+"}, query: "after=c%20d%2B&%24orderby=created_at%20asc&n=7&q=a%2Bb"},
+		"a blank, first page":          {vars: with("EXPORT_PARAMS", "order by=created_at asc"), at: window, query: "from=1700000000001&n=7&order%20by=created_at%20asc&to=1700000001002"},
+		"a blank in names":             {vars: with("EXPORT_CURSOR_PARAM", "next page"), at: bridge.Position{Cursor: " "}, query: "next%20page=%20&n=7"},
+		"a blank in the key":           {vars: with("EXPORT_KEY_QUERY", "k", "EXPORT_API_KEY", "a b"), query: "k=a%20b&n=7"},
+		"POST, places":                 {vars: with("EXPORT_METHOD", "POST", "EXPORT_START_PARAM", "/filter/from", "EXPORT_END_PARAM", "/filter/to", "EXPORT_PAGE_SIZE_PARAM", "/page/limit", "EXPORT_CURSOR_PARAM", "/page/cursor", "EXPORT_PARAMS", "sort=timestamp,/filter/kind=a"), at: at("c"), body: `{"filter":{"from":1700000000001,"kind":"a","to":1700000001002},"page":{"cursor":"c","limit":7},"sort":"timestamp"}`},
+		"POST, places, first":          {vars: with("EXPORT_METHOD", "POST", "EXPORT_PAGE_SIZE_PARAM", "/page/limit", "EXPORT_CURSOR_PARAM", "/page/cursor"), body: `{"page":{"limit":7}}`},
+		"POST, places, cursor alone":   {vars: alone("EXPORT_METHOD", "POST", "EXPORT_CURSOR_PARAM", "/page/cursor"), at: at("17"), body: `{"page":{"cursor":17}}`},
+		"POST, an array of places":     {vars: with("EXPORT_METHOD", "POST", "EXPORT_CURSOR_PARAM", "/search_after/0", "EXPORT_PAGE_SIZE_PARAM", "none"), at: bridge.Position{Cursor: "c"}, body: `{"search_after":["c"]}`},
+		"POST, a place repeated":       {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "/f/t=b,/f/t=a"), body: `{"f":{"t":["b","a"]},"n":7}`},
+		"POST, names with a slash":     {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "a/b=1,/c~1d/~0=2"), body: `{"a/b":"1","c/d":{"~":"2"},"n":7}`},
+		"POST, typed":                  {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", `include:=true,ids:=[7,8],/f/n:=1.50,o:={"a":null},x=true`), body: `{"f":{"n":1.50},"ids":[7,8],"include":true,"n":7,"o":{"a":null},"x":"true"}`},
+		"POST, typed, repeated":        {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "ids:=7,ids=8"), body: `{"ids":[7,"8"],"n":7}`},
+		"POST, typed, percent-encoded": {vars: with("EXPORT_METHOD", "POST", "EXPORT_PARAMS", "ids:=%5B7%2C8%5D"), body: `{"ids":[7,8],"n":7}`},
+
 		"a start named events": {vars: with("EXPORT_RESOURCE", "events", "EXPORT_START_PARAM", "events"), at: window, query: "events=1700000000001&n=7&to=1700000001002"},
 		"POST, no type named":  {vars: with("EXPORT_METHOD", "POST", "EXPORT_RESOURCE", "events"), body: `{"n":7}`},
 	} {
@@ -138,6 +152,20 @@ func TestStaticHeaders(t *testing.T) {
 	h := seen.all()[0].Header
 	if h.Get("Accept") != "application/vnd.x+json, text/x" || h.Get("X-Tenant") != "sk-test-tenant" || h.Get("User-Agent") != "me" || h.Get("X-Api-Key") != testKey {
 		t.Errorf("got %v", h)
+	}
+}
+
+// TestStaticBody: no text inside of a JSON value is shown.
+func TestStaticBody(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"title":"tenant sk-test-tenant of 123456 is wrong"}`)
+	}, map[string]string{"EXPORT_METHOD": "POST", "EXPORT_PARAMS": `of:={"tenant":["sk-test-tenant"],"id":123456}`})
+	_, err := fetchAll(t, c, bridge.Position{})
+	if f := wantFault(t, err); !strings.Contains(f.Error(), "tenant") || strings.Contains(f.Error(), "sk-test") || strings.Contains(f.Error(), "123456") {
+		t.Errorf("got %v", f)
 	}
 }
 

@@ -3,7 +3,6 @@ package exportapi
 import (
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,17 +10,18 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/itemtime"
+	"exportbridge/bridge/exportapi/internal/params"
 )
 
 // RequestMapping selects how the API is asked.
 type RequestMapping struct {
-	Method         string        `env:"EXPORT_METHOD" stream:"yes" values:"GET,POST" desc:"method of requests; POST sends the parameters as a JSON object"`
+	Method         string        `env:"EXPORT_METHOD" stream:"yes" values:"GET,POST" desc:"method of requests; POST sends the parameters as a JSON object, where a name that begins with / is a JSON pointer"`
 	StartParam     string        `env:"EXPORT_START_PARAM" stream:"yes" desc:"parameter of the start; none if the API has none: the export then begins at the earliest event"`
 	EndParam       string        `env:"EXPORT_END_PARAM" stream:"yes" desc:"parameter of the end; none if the API has none: then no backfill, replay, verify or EXPORT_END"`
 	TimeFormat     string        `env:"EXPORT_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339" desc:"format of start and end"`
 	EndInclusive   bool          `env:"EXPORT_END_INCLUSIVE" stream:"yes" desc:"the API includes items at the end itself; items whose own time is the end of a window are dropped from it"`
 	MaxPageSize    int           `env:"EXPORT_MAX_PAGE_SIZE" stream:"yes" desc:"largest page size of the API, up to 10000"`
-	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma" example:"include=actor,tenant=acme"`
+	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma; name:=value is a JSON value, with EXPORT_METHOD=POST" example:"include=actor,tenant=acme"`
 	Headers        bridge.Secret `env:"EXPORT_HEADERS" secret:"yes" stream:"yes" desc:"static headers of each request, as Name: value, one per line" example:"Accept: application/vnd.example+json"`
 	CursorAlone    bool          `env:"EXPORT_CURSOR_ALONE" stream:"yes" desc:"a request with a cursor has nothing beside it: no start, end, page size, EXPORT_EVENTS or EXPORT_PARAMS; the cursor carries them"`
 	CursorStatuses []string      `env:"EXPORT_CURSOR_STATUSES" stream:"yes" desc:"HTTP statuses that reject the cursor, where one was sent; empty for the default"`
@@ -167,9 +167,15 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 // checkParams checks the names of all parameters: none may occur twice.
 func (c *Config) checkParams(p *bridge.Problems) {
 	type named struct{ setting, name, example string }
-	seen := make(map[string]string)
+	var all []named
 	if c.namesEvents() {
-		seen[paramEvents] = "EXPORT_EVENTS"
+		all = append(all, named{"EXPORT_EVENTS", paramEvents, ""})
+	}
+	check := func(param named, format string) {
+		p.Add(prefixed(param.setting, params.CheckName(param.name, c.posts())))
+		if i := slices.IndexFunc(all, func(other named) bool { return params.Collide(other.name, param.name) }); i >= 0 {
+			p.Check(false, param.setting, format, param.name, all[i].setting, param.example)
+		}
 	}
 	for _, param := range []named{
 		{"EXPORT_START_PARAM", c.StartParam, "start"}, {"EXPORT_END_PARAM", c.EndParam, "end"}, {"EXPORT_CURSOR_PARAM", c.CursorParam, "cursor"},
@@ -179,14 +185,37 @@ func (c *Config) checkParams(p *bridge.Problems) {
 		if param.name == "" || param.name == noParam {
 			continue
 		}
-		p.Check(seen[param.name] == "", param.setting, "%q is already the parameter of %s, for example %s", param.name, seen[param.name], param.example)
-		seen[param.name] = param.setting
+		if param.name == c.KeyQuery && params.Pointer(param.name) {
+			p.Check(false, param.setting, "%q is a JSON pointer, but the key is sent in the query, for example %s", param.name, param.example)
+			continue
+		}
+		check(param, "%q is already the parameter of %s, for example %s")
+		all = append(all, param)
 	}
-	params, err := parseParams(c.Params.Reveal())
+	static, err := c.static()
 	p.Add(err)
-	for _, param := range params {
-		p.Check(seen[param.name] == "", "EXPORT_PARAMS", "has %q, which is already the parameter of %s", param.name, seen[param.name])
+	for i, param := range static {
+		check(named{"EXPORT_PARAMS", param.Name, ""}, "has %q, which is already the parameter of %s%s")
+		p.Check(!param.JSON || c.posts(), "EXPORT_PARAMS", "has %q with := for a JSON value, but EXPORT_METHOD=GET sends text; write %[1]s=value", param.Name)
+		j := slices.IndexFunc(static[:i], func(other params.Param) bool {
+			return other.Name != param.Name && params.Collide(other.Name, param.Name)
+		})
+		p.Check(j < 0 || !c.posts(), "EXPORT_PARAMS", "has %q inside of another parameter of it; set one of both", param.Name)
 	}
+}
+
+// static returns EXPORT_PARAMS.
+func (c *Config) static() ([]params.Param, error) {
+	static, err := params.Parse(c.Params.Reveal())
+	return static, prefixed("EXPORT_PARAMS", err)
+}
+
+// prefixed returns an error as a problem of a setting, nil as nil.
+func prefixed(setting string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return bridge.Problemf(setting, "%s", err.Error())
 }
 
 // ownHeaders are the headers that the program sets.
@@ -200,20 +229,6 @@ func (c *Config) checkHeaders(p *bridge.Problems) {
 		p.Check(!slices.Contains(ownHeaders, h.name), "EXPORT_HEADERS", "has %s, which is set by the program", h.name)
 		p.Check(h.name != c.authHeader(), "EXPORT_HEADERS", "has %s, which EXPORT_AUTH=%s sets", h.name, c.Scheme)
 	}
-}
-
-// parseParams parses EXPORT_PARAMS. Its errors quote no values.
-func parseParams(text string) (params []param, err error) {
-	for i, pair := range nonEmpty(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == '\r' })) {
-		name, value, found := strings.Cut(pair, "=")
-		name, errName := url.PathUnescape(strings.TrimSpace(name))
-		value, errValue := url.PathUnescape(strings.TrimSpace(value))
-		if !found || name == "" || errName != nil || errValue != nil {
-			return nil, bridge.Problemf("EXPORT_PARAMS", "has no percent-encoded name=value as parameter %d, for example include=actor; a comma in a value is %%2C, a percent sign %%25", i+1)
-		}
-		params = append(params, param{name, value})
-	}
-	return params, nil
 }
 
 // parseHeaders parses EXPORT_HEADERS. Its errors quote no values.

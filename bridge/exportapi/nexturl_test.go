@@ -39,10 +39,10 @@ func TestNextURLIsRequested(t *testing.T) {
 		"key under its name":         {inQuery(""), "?after=1&api_key=sk-test%2FKey%2B93%3D%2541", "?after=1" + key, "sk-test"},
 		"key under another name":     {nil, "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2", "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2", "sk-test"},
 		"key in other escapes":       {nil, "?t=%73k-test/Key%2b93=%2541", "?t=sk-test%2FKey%2B93%3D%2541", "k-test"},
-		"key with its prefix":        {map[string]string{"EXPORT_KEY_PREFIX": "Token"}, "?t=Token+sk-test%2FKey%2B93%3D%2541", "?t=Token+sk-test%2FKey%2B93%3D%2541", "sk-test"},
+		"key with its prefix":        {map[string]string{"EXPORT_KEY_PREFIX": "Token"}, "?t=Token+sk-test%2FKey%2B93%3D%2541", "?t=Token%20sk-test%2FKey%2B93%3D%2541", "sk-test"},
 		"password":                   {basic, "?t=pa55word", "?t=pa55word", "pa55word"},
 		"user and password":          {basic, "?t=YW5uOnBhNTV3b3Jk", "?t=YW5uOnBhNTV3b3Jk", "YW5u"},
-		"a static header":            {static, "?t=Bearer+st4tic-token", "?t=Bearer+st4tic-token", "st4tic"},
+		"a static header":            {static, "?t=Bearer+st4tic-token", "?t=Bearer%20st4tic-token", "st4tic"},
 		"the end of a static header": {static, "?t=st4tic-token&after=1", "?t=st4tic-token&after=1", "st4tic"},
 		"a static header in a path":  {static, "/v1/st4tic-token/events?a=1", "/v1/st4tic-token/events?a=1", "st4tic"},
 	} {

@@ -17,6 +17,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/itemtime"
 	"exportbridge/bridge/exportapi/internal/nextlink"
+	"exportbridge/bridge/exportapi/internal/params"
 )
 
 // paramEvents is the parameter of the event types.
@@ -29,8 +30,9 @@ type requests struct {
 	base     string // the path of EXPORT_URL
 	auth     *credentials
 	template *http.Request
-	params   url.Values // of EXPORT_PARAMS
-	headers  []param    // of EXPORT_HEADERS
+	static   []params.Param // of EXPORT_PARAMS
+	params   url.Values     // the same, for a query
+	headers  []param        // of EXPORT_HEADERS
 	// afterFirst is the query of a page with a cursor, before and after the cursor.
 	afterFirst [2]string
 	cursors    nextlink.Cursors
@@ -42,9 +44,9 @@ func newRequests(cfg *Config, endpoint *url.URL, auth *credentials) requests {
 	if u, err := url.Parse(cfg.URL); err == nil {
 		r.base = u.Path
 	}
-	params, _ := parseParams(cfg.Params.Reveal())
-	for _, p := range params {
-		r.params.Add(p.name, p.value)
+	r.static, _ = cfg.static() // validated
+	for _, p := range r.static {
+		r.params.Add(p.Name, p.Value)
 	}
 	r.headers, _ = parseHeaders(cfg.Headers.Reveal())
 	r.prepare()
@@ -54,8 +56,8 @@ func newRequests(cfg *Config, endpoint *url.URL, auth *credentials) requests {
 // secrets returns the values of static parameters and headers that must not be
 // shown.
 func (r *requests) secrets() (values []string) {
-	for _, params := range r.params {
-		values = append(values, params...)
+	for _, p := range r.static {
+		values = append(values, p.Texts()...)
 	}
 	for _, h := range r.headers {
 		values = append(values, secretParts(h.value)...)
@@ -88,7 +90,7 @@ func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*htt
 		body, err = r.body(at, size)
 	case at.Cursor != "" && !at.Window && size == r.cfg.PageSize:
 		u := *r.endpoint
-		u.RawQuery = r.afterFirst[0] + url.QueryEscape(at.Cursor) + r.afterFirst[1]
+		u.RawQuery = r.afterFirst[0] + params.Escape(at.Cursor) + r.afterFirst[1]
 		target = &u
 	default:
 		target = r.url(r.query(at, size))
@@ -111,7 +113,7 @@ func (r *requests) url(query url.Values) *url.URL {
 	if name := r.cfg.keyParam(); name != "" {
 		query.Set(name, r.auth.key())
 	}
-	u.RawQuery = query.Encode()
+	u.RawQuery = params.Encode(query)
 	return &u
 }
 
@@ -142,27 +144,37 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	body := make(map[string]any)
 	if at.Cursor != "" {
-		if body[r.cfg.CursorParam] = unquoteCursor(at.Cursor); r.cfg.CursorAlone {
-			return json.Marshal(body)
+		if params.Set(body, r.cfg.CursorParam, unquoteCursor(at.Cursor)); r.cfg.CursorAlone {
+			return params.Marshal(body)
 		}
 	}
 	for _, b := range r.cfg.bounds(at) {
-		if body[b.name] = b.value; r.cfg.timeFormat() != itemtime.RFC3339 {
-			body[b.name] = json.Number(b.value)
+		if r.cfg.timeFormat() == itemtime.RFC3339 {
+			params.Set(body, b.name, b.value)
+		} else {
+			params.Set(body, b.name, json.Number(b.value))
 		}
 	}
 	if r.cfg.PageSizeParam != noParam {
-		body[r.cfg.PageSizeParam] = size
+		params.Set(body, r.cfg.PageSizeParam, size)
 	}
 	if r.cfg.namesEvents() {
 		body[paramEvents] = r.cfg.Events
 	}
-	for name, values := range r.params {
-		if body[name] = values; len(values) == 1 {
-			body[name] = values[0]
+	for name := range r.params {
+		var values []any
+		for _, p := range r.static {
+			if p.Name == name {
+				values = append(values, p.Any())
+			}
+		}
+		if len(values) == 1 {
+			params.Set(body, name, values[0])
+		} else {
+			params.Set(body, name, values)
 		}
 	}
-	return json.Marshal(body)
+	return params.Marshal(body)
 }
 
 // prepare builds the parts common to requests with the same credentials. They
@@ -184,7 +196,7 @@ func (r *requests) prepare() {
 	if r.cfg.CursorAlone {
 		clear(beside)
 	}
-	r.afterFirst = [2]string{url.QueryEscape(r.cfg.CursorParam) + "=", strings.TrimSuffix("&"+r.url(beside).RawQuery, "&")}
+	r.afterFirst = [2]string{params.Escape(r.cfg.CursorParam) + "=", strings.TrimSuffix("&"+r.url(beside).RawQuery, "&")}
 	header := http.Header{
 		"Accept":          {"application/json"},
 		"Accept-Encoding": {body.AcceptEncoding},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"exportbridge/bridge/exportapi/internal/params"
 )
 
 // mark begins the name of a value in a cursor, and ends a cursor without names.
@@ -53,7 +55,7 @@ func (c *Cursors) of(u *url.URL) string {
 		value, errValue := url.QueryUnescape(value)
 		if errParam == nil && errValue == nil {
 			if name := c.name(param, value); name != "" {
-				pair = url.QueryEscape(param) + "=" + mark + name
+				pair = params.Escape(param) + "=" + mark + name
 			}
 		}
 		pairs = append(pairs, pair)
@@ -89,7 +91,7 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 			if !known {
 				continue
 			}
-			pair = param + "=" + url.QueryEscape(value)
+			pair = param + "=" + params.Escape(value)
 		}
 		pairs = append(pairs, pair)
 	}
@@ -106,7 +108,7 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 		added.Set(c.KeyParam, c.Key)
 	}
 	if len(added) > 0 {
-		pairs = append(pairs, added.Encode())
+		pairs = append(pairs, params.Encode(added))
 	}
 	text := join(segments, pairs)
 	u, err := url.ParseRequestURI(text)

@@ -1,0 +1,205 @@
+// Package params reads static parameters, and puts the parameters of a request
+// into a query or a JSON body.
+package params
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"exportbridge/bridge/exportapi/internal/jsonpointer"
+)
+
+// Param is a static parameter.
+type Param struct {
+	Name, Value string
+	// JSON is set if Value is a JSON value, given as name:=value, not text.
+	JSON bool
+}
+
+// Any is the value for a JSON body.
+func (p Param) Any() any {
+	if p.JSON {
+		return json.RawMessage(p.Value)
+	}
+	return p.Value
+}
+
+// Texts returns the value, and the texts and numbers inside of a JSON one.
+func (p Param) Texts() []string {
+	texts := []string{p.Value}
+	if !p.JSON {
+		return texts
+	}
+	d := json.NewDecoder(strings.NewReader(p.Value))
+	d.UseNumber()
+	var value any
+	_ = d.Decode(&value) // Parse has found it valid
+	var add func(any)
+	add = func(value any) {
+		switch v := value.(type) {
+		case string:
+			texts = append(texts, v)
+		case json.Number:
+			texts = append(texts, v.String())
+		case []any:
+			for _, inside := range v {
+				add(inside)
+			}
+		case map[string]any:
+			for _, inside := range v {
+				add(inside)
+			}
+		}
+	}
+	add(value)
+	return texts
+}
+
+// Parse reads parameters that are separated by commas or line breaks and
+// percent-encoded. Its errors quote no values.
+func Parse(text string) (all []Param, err error) {
+	for i, pair := range split(text) {
+		name, value, found := strings.Cut(pair, "=")
+		name, typed := strings.CutSuffix(strings.TrimSpace(name), ":")
+		name, errName := url.PathUnescape(strings.TrimSpace(name))
+		value, errValue := url.PathUnescape(strings.TrimSpace(value))
+		if !found || name == "" || errName != nil || errValue != nil {
+			return nil, fmt.Errorf("has no percent-encoded name=value as parameter %d, for example include=actor; a comma in a value is %%2C, a percent sign %%25", i+1)
+		}
+		if typed && !json.Valid([]byte(value)) {
+			return nil, fmt.Errorf("has %q with := and no JSON value, for example %s:=true or %[1]s:=[7,8]; for text write %[1]s=value, for a name that ends with a colon %[1]s%%3A=value", name, name)
+		}
+		all = append(all, Param{name, value, typed})
+	}
+	return all, nil
+}
+
+// split splits parameters at commas and line breaks, other than those inside of
+// a JSON array, object or string after := , and drops empty ones.
+func split(text string) (pairs []string) {
+	const separators = ",\r\n"
+	for text != "" {
+		end := strings.IndexAny(text, separators)
+		if at := strings.IndexByte(text, '='); at > 0 && text[at-1] == ':' && (end < 0 || at < end) {
+			end = at + 1 + jsonEnd(text[at+1:])
+		}
+		if end < 0 || end > len(text) {
+			end = len(text)
+		}
+		pairs = append(pairs, text[:end])
+		text = strings.TrimLeft(text[end:], separators)
+	}
+	return slices.DeleteFunc(pairs, func(pair string) bool { return strings.TrimSpace(pair) == "" })
+}
+
+// jsonEnd returns where the first separator after a JSON value is.
+func jsonEnd(text string) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		case depth <= 0 && strings.IndexByte(",\r\n", c) >= 0:
+			return i
+		}
+	}
+	return len(text)
+}
+
+// Escape escapes a value for a query. A blank is %20: some servers take + for
+// itself.
+func Escape(text string) string {
+	return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") // a + of the text is %2B by now
+}
+
+// Encode is url.Values.Encode with the escapes of Escape.
+func Encode(query url.Values) string { return strings.ReplaceAll(query.Encode(), "+", "%20") }
+
+// Pointer reports whether a name is a JSON pointer into the body.
+func Pointer(name string) bool { return strings.HasPrefix(name, "/") }
+
+// Collide reports whether two names stand for the same place in a body, or one
+// for a place inside of the other's.
+func Collide(a, b string) bool {
+	pathA, errA := jsonpointer.Path(a)
+	pathB, errB := jsonpointer.Path(b)
+	n := min(len(pathA), len(pathB))
+	return errA == nil && errB == nil && slices.Equal(pathA[:n], pathB[:n])
+}
+
+// CheckName returns why a name is not that of a parameter, or nil. A body takes
+// JSON pointers, a query does not.
+func CheckName(name string, body bool) error {
+	if !Pointer(name) {
+		return nil
+	}
+	if !body {
+		return fmt.Errorf("%q is a JSON pointer into a body, but EXPORT_METHOD=GET sends a query; set EXPORT_METHOD=POST, or a name without / in front", name)
+	}
+	if _, err := jsonpointer.Parse(name); err != nil {
+		return fmt.Errorf("%q: %w", name, err)
+	}
+	if strings.HasSuffix(name, "/") {
+		return errors.New(strconv.Quote(name) + " is a JSON pointer to a member without a name, for example /page/limit")
+	}
+	return nil
+}
+
+// Set sets a member of a body: that of its name, or where a JSON pointer leads.
+// Names that collide replace each other.
+func Set(body map[string]any, name string, value any) {
+	path, _ := jsonpointer.Path(name) // CheckName has seen it
+	for _, above := range path[:len(path)-1] {
+		inside, ok := body[above].(map[string]any)
+		if !ok {
+			inside = make(map[string]any)
+			body[above] = inside
+		}
+		body = inside
+	}
+	body[path[len(path)-1]] = value
+}
+
+// Marshal returns a body as JSON. Inside of it, what has only numbers for names
+// is an array, in their order.
+func Marshal(body map[string]any) ([]byte, error) {
+	for name, value := range body {
+		body[name] = arrays(value)
+	}
+	return json.Marshal(body)
+}
+
+func arrays(value any) any {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	var indices []int
+	for name, inside := range object {
+		object[name] = arrays(inside)
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && strconv.Itoa(i) == name {
+			indices = append(indices, i)
+		}
+	}
+	if len(indices) < len(object) {
+		return object
+	}
+	slices.Sort(indices)
+	list := make([]any, len(indices))
+	for i, index := range indices {
+		list[i] = object[strconv.Itoa(index)]
+	}
+	return list
+}
