@@ -18,8 +18,8 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"exportbridge/bridge"
-	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
+	"exportbridge/bridge/exportapi/internal/grant"
 )
 
 // Auth is how requests authenticate.
@@ -156,14 +156,10 @@ func (c *Config) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificat
 // them: secrets may be called concurrently, the rest by one goroutine at a time.
 type credentials struct {
 	cfg   *Config
-	http  *http.Client              // of token requests
-	grant *clientcredentials.Config // nil without EXPORT_AUTH=oauth2
+	grant *grant.Grant // nil without EXPORT_AUTH=oauth2
 
 	mu     sync.Mutex // guards the rest
 	secret bridge.Secret
-	token  *oauth2.Token // nil before the first, and without EXPORT_AUTH=oauth2
-	// renewal is when the token is to be replaced; zero for never.
-	renewal time.Time
 }
 
 func newCredentials(cfg *Config, transport http.RoundTripper) (*credentials, error) {
@@ -175,24 +171,28 @@ func newCredentials(cfg *Config, transport http.RoundTripper) (*credentials, err
 	if err != nil {
 		return nil, err
 	}
-	c.grant = &clientcredentials.Config{ClientID: cfg.OAuth2ClientID, TokenURL: cfg.OAuth2TokenURL, Scopes: cfg.OAuth2Scopes, EndpointParams: params}
-	c.http = &http.Client{
-		Transport: body.Whole{RoundTripper: transport},
-		// A redirect would send the client secret to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	c.grant = grant.New(&clientcredentials.Config{ClientID: cfg.OAuth2ClientID, TokenURL: cfg.OAuth2TokenURL, Scopes: cfg.OAuth2Scopes, EndpointParams: params}, transport, cfg.Timeout)
 	return c, nil
+}
+
+// token returns the token, nil before the first and without EXPORT_AUTH=oauth2.
+func (c *credentials) token() *oauth2.Token {
+	if c.grant == nil {
+		return nil
+	}
+	return c.grant.Token()
 }
 
 // sign sets the header that authenticates a request, if one does.
 func (c *credentials) sign(header http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	token := c.token()
 	switch {
 	case c.cfg.Scheme == authBasic:
 		header.Set("Authorization", "Basic "+c.basic())
-	case c.token != nil:
-		header.Set("Authorization", c.token.Type()+" "+c.token.AccessToken)
+	case token != nil:
+		header.Set("Authorization", token.Type()+" "+token.AccessToken)
 	case c.cfg.Scheme == authKey && c.cfg.KeyQuery == "":
 		header.Set(c.cfg.KeyHeader, c.prefixed())
 	}
@@ -229,8 +229,8 @@ func (c *credentials) secrets() []bridge.Secret {
 	if c.cfg.Scheme == authBasic {
 		all = append(all, bridge.Secret(c.basic()))
 	}
-	if c.token != nil {
-		all = append(all, bridge.Secret(c.token.AccessToken))
+	if token := c.token(); token != nil {
+		all = append(all, bridge.Secret(token.AccessToken))
 	}
 	return all
 }
@@ -241,8 +241,9 @@ func (c *credentials) secrets() []bridge.Secret {
 func (c *credentials) renew(status string) (changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.token != nil && status == strconv.Itoa(http.StatusUnauthorized) {
-		c.token, changed = nil, true
+	if c.grant != nil {
+		code, _ := strconv.Atoi(status)
+		changed = c.grant.Reject(code, time.Now())
 	}
 	if c.cfg.APIKeyFile == "" {
 		return changed, nil
@@ -255,58 +256,22 @@ func (c *credentials) renew(status string) (changed bool, err error) {
 		return changed, errors.New("reload the key: " + c.cfg.APIKeyFile + " contains no key")
 	}
 	if bridge.Secret(key) != c.secret {
-		c.secret, c.token, changed = bridge.Secret(key), nil, true
+		if c.secret, changed = bridge.Secret(key), true; c.grant != nil {
+			c.grant.Forget()
+		}
 	}
 	return changed, nil
 }
 
-// authorize requests a token if one is needed: there is none, or it ends soon.
-// It reports whether the token is new. A token that has not ended yet outlives
-// a failed renewal.
+// authorize requests a token if one is needed, and reports whether it is new.
 func (c *credentials) authorize(ctx context.Context, now time.Time) (renewed bool, err error) {
 	if c.grant == nil {
 		return false, nil
 	}
 	c.mu.Lock()
-	current, renewal, secret := c.token, c.renewal, c.secret
+	secret := c.secret.Reveal()
 	c.mu.Unlock()
-	if current != nil && (renewal.IsZero() || now.Before(renewal)) {
-		return false, nil
-	}
-	token, err := c.request(ctx, secret)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
-		if current != nil && now.Before(current.Expiry) {
-			c.renewal = now.Add(renewalRetry)
-			return false, nil
-		}
-		return false, err
-	}
-	c.token, c.renewal = token, time.Time{}
-	if !token.Expiry.IsZero() {
-		c.renewal = token.Expiry.Add(-min(token.Expiry.Sub(now)/4, maxRenewalLead))
-	}
-	return true, nil
-}
-
-const (
-	// maxRenewalLead is how long before its end a token is renewed at most; a
-	// short-lived one is renewed after three quarters of its life.
-	maxRenewalLead = 5 * time.Minute
-	// renewalRetry is the pause between renewals of a token that still works.
-	renewalRetry = 10 * time.Second
-)
-
-func (c *credentials) request(ctx context.Context, secret bridge.Secret) (*oauth2.Token, error) {
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, c.http), c.cfg.Timeout)
-	defer cancel()
-	c.grant.ClientSecret = secret.Reveal()
-	token, err := c.grant.Token(ctx)
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // the URL is said by the fault
-	}
-	return token, err
+	return c.grant.Authorize(ctx, secret, now)
 }
 
 // token is the fault of a token request.

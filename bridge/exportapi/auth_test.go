@@ -175,6 +175,56 @@ func TestOAuth2(t *testing.T) {
 	}
 }
 
+// TestOAuth2Forbidden: a token may end with a 403 and without a word about its
+// life. One that is not allowed to read costs no second token.
+func TestOAuth2Forbidden(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ lives, refused, issued int64 }{
+		"ended":       {4, 1, 2},
+		"not allowed": {0, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var issued, pages, refused atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case r.URL.Path == "/token":
+					issued.Add(1)
+					pages.Store(0)
+					_, _ = w.Write([]byte(`{"access_token":"t","token_type":"Bearer"}`))
+				case pages.Add(1) > tc.lives:
+					refused.Add(1)
+					w.WriteHeader(http.StatusForbidden)
+					_, _ = w.Write([]byte(`{"code":"InvalidTokenError"}`))
+				default:
+					_, _ = w.Write([]byte(emptyPage))
+				}
+			}))
+			t.Cleanup(server.Close)
+			c := connect(t, config(t, oauth2Vars(server.URL)))
+			var err error
+			for range 5 {
+				if _, err = fetchAll(t, c, bridge.Position{}); err != nil {
+					break
+				}
+			}
+			if tc.lives > 0 && err != nil || tc.lives == 0 && wantFault(t, err).Reason != bridge.ReasonAuth {
+				t.Errorf("got %v", err)
+			}
+			if issued.Load() != tc.issued || refused.Load() != tc.refused {
+				t.Errorf("%d tokens, %d refusals; want %d, %d", issued.Load(), refused.Load(), tc.issued, tc.refused)
+			}
+			if tc.lives == 0 { // at once again
+				_, err = fetchAll(t, c, bridge.Position{})
+				if f := wantFault(t, err); f.Code != "403" || issued.Load() != tc.issued {
+					t.Errorf("again: %v after %d tokens, want 403 after %d", f, issued.Load(), tc.issued)
+				}
+			}
+		})
+	}
+}
+
 func TestOAuth2Refused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -1,0 +1,154 @@
+// Package grant keeps a token of the OAuth2 client credentials grant.
+package grant
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"exportbridge/bridge/exportapi/internal/body"
+)
+
+const (
+	// maxLead is how long before its end a token is renewed at most; a
+	// short-lived one is renewed after three quarters of its life.
+	maxLead = 5 * time.Minute
+	// retryRenewal is the pause between renewals of a token that still works.
+	retryRenewal = 10 * time.Second
+	// betweenForbidden is the least time between two tokens because of a 403,
+	// which most often means a missing permission.
+	betweenForbidden = time.Minute
+)
+
+// Grant requests tokens, one at a time, and keeps the last one. Token and
+// Forget may be called concurrently with everything.
+type Grant struct {
+	cfg     *clientcredentials.Config // remembers how the server wants the secret
+	http    *http.Client
+	timeout time.Duration // of a request
+
+	mu    sync.Mutex // guards the rest
+	token *oauth2.Token
+	// renewal is when the token is to be replaced; zero for never.
+	renewal   time.Time
+	forbidden time.Time // the last token that a 403 replaced
+}
+
+// New returns a grant without a token. Its requests take at most the timeout.
+func New(cfg *clientcredentials.Config, transport http.RoundTripper, timeout time.Duration) *Grant {
+	return &Grant{cfg: cfg, timeout: timeout, http: &http.Client{
+		Transport: lenient{body.Whole{RoundTripper: transport}},
+		// A redirect would send the client secret to another host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Token returns the token, nil without one.
+func (g *Grant) Token() *oauth2.Token {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.token
+}
+
+// Forget drops the token.
+func (g *Grant) Forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.token = nil
+}
+
+// Reject drops the token if the API's status may mean that it has ended, and
+// reports whether there was one: after a 401 always, after a 403 once a minute.
+func (g *Grant) Reject(status int, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.token == nil:
+		return false
+	case status == http.StatusUnauthorized:
+	case status == http.StatusForbidden && (g.forbidden.IsZero() || now.Sub(g.forbidden) >= betweenForbidden):
+		g.forbidden = now
+	default:
+		return false
+	}
+	g.token = nil
+	return true
+}
+
+// Authorize requests a token if one is needed: there is none, or it ends soon.
+// It reports whether the token is new. A token that has not ended yet outlives
+// a failed renewal.
+func (g *Grant) Authorize(ctx context.Context, secret string, now time.Time) (renewed bool, err error) {
+	g.mu.Lock()
+	current, renewal := g.token, g.renewal
+	g.mu.Unlock()
+	if current != nil && (renewal.IsZero() || now.Before(renewal)) {
+		return false, nil
+	}
+	token, err := g.request(ctx, secret)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err != nil {
+		if current != nil && now.Before(current.Expiry) {
+			g.renewal = now.Add(retryRenewal)
+			return false, nil
+		}
+		return false, err
+	}
+	g.token, g.renewal = token, time.Time{}
+	if !token.Expiry.IsZero() {
+		g.renewal = token.Expiry.Add(-min(token.Expiry.Sub(now)/4, maxLead))
+	}
+	return true, nil
+}
+
+func (g *Grant) request(ctx context.Context, secret string) (*oauth2.Token, error) {
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, g.http), g.timeout)
+	defer cancel()
+	g.cfg.ClientSecret = secret
+	token, err := g.cfg.Token(ctx)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the URL is said by the fault
+	}
+	return token, err
+}
+
+// lenient speaks to servers that package oauth2 does not: those that take + in
+// a form for itself, and those that call JSON text.
+type lenient struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (l lenient) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		form, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		_ = req.Body.Close()
+		form = bytes.ReplaceAll(form, []byte("+"), []byte("%20")) // a + of a value is %2B
+		req = req.Clone(req.Context())
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(form)), int64(len(form))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(form)), nil }
+	}
+	resp, err := l.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(resp.Body) // in memory, see body.Whole
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+		resp.Header.Set("Content-Type", "application/json")
+	}
+	return resp, nil
+}
