@@ -60,6 +60,7 @@ type Client struct {
 	kind           string       // the last Content-Type that was JSON
 	nothing        []byte       // a page without items, in place of a body that is empty
 	told           bool         // a page has said whether more results follow
+	lacking        []string     // see Lacking
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder

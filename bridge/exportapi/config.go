@@ -1,6 +1,7 @@
 package exportapi
 
 import (
+	"cmp"
 	"crypto/x509"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/linklocal"
 )
 
 // maxPageSize is the default of EXPORT_MAX_PAGE_SIZE.
@@ -25,6 +27,10 @@ type Config struct {
 	// Report, if not nil, is called after every request, with nil if the API
 	// responded as specified, otherwise with the error.
 	Report func(error)
+	// Warn, if not nil, is called by Fetch with what may be wrong although the
+	// API responds as specified, and what to do about it: once as long as it
+	// stays the same.
+	Warn func(text, hint string)
 	// Waited, if not nil, is called before every request under a RateLimit with
 	// the time spent waiting for it.
 	Waited func(time.Duration)
@@ -115,15 +121,16 @@ func (c *Config) endpoint(preset resource) (*url.URL, error) {
 	case u.RawQuery != "" || u.ForceQuery:
 		return nil, bridge.Problemf("EXPORT_URL", "must not contain a query; for a key as query parameter set EXPORT_KEY_QUERY")
 	}
-	path := c.Path
-	if path == "" {
-		path = preset.path
-	}
-	if strings.ContainsAny(path, "?#") {
-		return nil, bridge.Problemf("EXPORT_PATH", "must be a path without query and fragment, for example /events")
-	}
 	if u.Path == "" {
 		u.Path = "/" // joined to nothing a path would become a relative one
+	}
+	return join(u, "EXPORT_PATH", cmp.Or(c.Path, preset.path))
+}
+
+// join returns the URL of a path below another URL.
+func join(u *url.URL, variable, path string) (*url.URL, error) {
+	if _, err := url.PathUnescape(path); err != nil || strings.ContainsAny(path, "?#") {
+		return nil, bridge.Problemf(variable, "must be a path without query and fragment, for example /events; a percent sign is %%25")
 	}
 	return u.JoinPath(path), nil
 }
@@ -155,7 +162,7 @@ func loopback(host string) bool {
 
 func metadataHost(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return err == nil && servesMetadata(addr)
+	return err == nil && linklocal.Has(addr)
 }
 
 // proxy returns the proxy's URL, or nil for none and for "environment".

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/linklocal"
 )
 
 func testDecoder(t testing.TB) *pageDecoder {
@@ -216,7 +217,7 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 		"[fd20:ce::254]:80": true, "[fd00:c1::a9fe:a9fe]:80": true, "[fd00:42::42]:80": true, "[::ffff:168.63.129.16]:443": true,
 		"[64:ff9b::a9fe:a9fe]:80": true, "100.100.100.201:80": false, "168.63.129.17:80": false, "[fd00:ec3::254]:80": false, "[64:ff9b::a00:1]:80": false,
 	} {
-		if err := refuseLinkLocal("tcp", address, nil); (err != nil) != refused {
+		if err := linklocal.Refuse("tcp", address, nil); (err != nil) != refused {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -226,12 +227,12 @@ func TestLinkLocalIsRefusedAtDial(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The check comes before the connection: nothing is sent.
-		if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, errLinkLocal) {
+		if _, err := transport.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !errors.Is(err, linklocal.ErrAddress) {
 			t.Errorf("plain HTTP %v: the transport dials with %v", cfg.InsecureHTTP, err)
 		}
 	}
 	e := &faults{auth: &credentials{cfg: &Config{}, secret: "k3y"}}
-	f := e.connection(bridge.Position{}, fmt.Errorf("dial: %w", errLinkLocal), "")
+	f := e.connection(bridge.Position{}, fmt.Errorf("dial: %w", linklocal.ErrAddress), "")
 	if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Hint, "EXPORT_ALLOW_LINK_LOCAL") {
 		t.Errorf("got %+v", f)
 	}

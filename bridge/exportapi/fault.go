@@ -17,6 +17,7 @@ import (
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
+	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/scan"
 )
 
@@ -64,7 +65,7 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 	text := errors.New(e.clean(at, unquoted(err)))
 	var unreachable net.Error
 	switch {
-	case errors.Is(err, errLinkLocal):
+	case errors.Is(err, linklocal.ErrAddress):
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeNetwork, Reason: bridge.ReasonConfig, Err: text,
 			Hint: "the address serves cloud instance metadata and credentials; check EXPORT_URL and DNS, or set EXPORT_ALLOW_LINK_LOCAL=true"}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -438,7 +438,7 @@ func FuzzNextURL(f *testing.F) {
 			if c.next(p, c.endpoint, h) != nil || p.Next == "" {
 				continue
 			}
-			to, err := c.requests.target(p.Next)
+			to, err := c.requests.target(bridge.Position{Cursor: p.Next}, cfg.PageSize)
 			if err != nil {
 				t.Fatalf("cursor %q cannot be requested: %v", p.Next, err)
 			}

@@ -24,12 +24,18 @@ type RequestMapping struct {
 	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma; name:=value is a JSON value, with EXPORT_METHOD=POST" example:"include=actor,tenant=acme"`
 	Headers        bridge.Secret `env:"EXPORT_HEADERS" secret:"yes" stream:"yes" desc:"static headers of each request, as Name: value, one per line" example:"Accept: application/vnd.example+json"`
 	CursorAlone    bool          `env:"EXPORT_CURSOR_ALONE" stream:"yes" desc:"a request with a cursor has nothing beside it: no start, end, page size, EXPORT_EVENTS or EXPORT_PARAMS; the cursor carries them"`
+	NextURL        string        `env:"EXPORT_NEXT_URL" stream:"yes" values:"whole,path" desc:"what is taken of a next URL: the whole, which must have the scheme, host and port of EXPORT_URL; or only path and query, for an API that a proxy makes name itself by another scheme or host"`
+	NextParams     string        `env:"EXPORT_NEXT_PARAMS" stream:"yes" values:"warn,keep,add-missing" desc:"what is done about parameters of requests that a next URL lacks (EXPORT_PARAMS, page size, EXPORT_EVENTS, the bounds of a window): warn and request it as it is, keep it as it is, or add the missing ones"`
 	CursorStatuses []string      `env:"EXPORT_CURSOR_STATUSES" stream:"yes" desc:"HTTP statuses that reject the cursor, where one was sent; empty for the default"`
 }
 
 const (
 	// noParam is the name of a parameter that the API does not have.
-	noParam       = none
+	noParam = none
+	// Values of EXPORT_NEXT_URL and EXPORT_NEXT_PARAMS.
+	nextWhole, nextPath         = "whole", "path"
+	nextWarn, nextKeep, nextAdd = "warn", "keep", "add-missing"
+
 	rfc3339Millis = "2006-01-02T15:04:05.000Z"
 )
 
@@ -40,6 +46,7 @@ type param struct{ name, value string }
 func defaultRequests() RequestMapping {
 	return RequestMapping{
 		Method: http.MethodGet, StartParam: "start", EndParam: "end", TimeFormat: "ms", MaxPageSize: maxPageSize,
+		NextURL: nextWhole, NextParams: nextWarn,
 		CursorStatuses: []string{"400", "404", "410", "414", "422", "431"},
 	}
 }
@@ -160,6 +167,13 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 			"%q is not a status that can reject a cursor: 400 to 499 without 401, 403, 408 and 429, for example 400,404,410", text)
 	}
 	p.Check(!c.CursorAlone || !c.leads(), "EXPORT_CURSOR_ALONE", "is true, but a next URL (EXPORT_CURSOR_IN=%s) is requested as it is; unset one of them", c.CursorIn)
+	for _, s := range []struct {
+		variable, value string
+		values          []string
+	}{{"EXPORT_NEXT_URL", c.NextURL, []string{nextWhole, nextPath}}, {"EXPORT_NEXT_PARAMS", c.NextParams, []string{nextWarn, nextKeep, nextAdd}}} {
+		p.Check(s.value == "" || slices.Contains(s.values, s.value), s.variable, "%q is not one of: %s", s.value, strings.Join(s.values, ", "))
+		p.Check(s.value == "" || s.value == s.values[0] || c.leads(), s.variable, "is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link", s.value, c.cursorIn())
+	}
 	c.checkParams(p)
 	c.checkHeaders(p)
 }

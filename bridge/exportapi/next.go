@@ -147,7 +147,7 @@ func (c *Client) named(p *bridge.Page, asked *url.URL, h http.Header) (next stri
 	case next == "":
 		return "", nil
 	case c.cfg.leads():
-		return c.nextURL(next, p.At.Cursor, asked)
+		return c.nextURL(next, p.At, asked)
 	case c.cfg.posts() && !d.cursor.number:
 		return quoteCursor(next), nil
 	}

@@ -3,11 +3,14 @@ package exportapi
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/nextlink"
+	"exportbridge/bridge/exportapi/internal/params"
 )
 
 // codeNextURL is the Fault.Code of a next URL that is not followed.
@@ -19,38 +22,69 @@ var errForm = errors.New("the stored cursor is of another EXPORT_CURSOR_IN or EX
 // nextURL returns the cursor of a next URL. asked is the URL of the request. A
 // next URL is input: it leads to the same server and below EXPORT_URL's path,
 // or nowhere. The URL that was requested names no next page.
-func (c *Client) nextURL(ref, at string, asked *url.URL) (string, *bridge.Fault) {
+func (c *Client) nextURL(ref string, at bridge.Position, asked *url.URL) (string, *bridge.Fault) {
 	to, err := url.Parse(ref)
 	if err == nil {
-		err = nextlink.Check(ref, to)
+		err = nextlink.Check(ref, to, c.endpoint)
 	}
 	if err != nil {
-		return "", c.stray(to, "is not followed: %w", plainCause(err))
+		return "", c.stray(to, hintNextURL, "is not followed: %w", plainCause(err))
 	}
 	to = asked.ResolveReference(to)
 	to.Fragment, to.RawFragment = "", ""
-	switch base := c.endpoint; {
+	base := c.endpoint
+	whole := c.cfg.NextURL != nextPath || to.Scheme != "http" && to.Scheme != "https"
+	switch {
 	case to.User != nil:
-		return "", c.stray(to, "has a user or password")
-	case !strings.EqualFold(to.Scheme, base.Scheme):
-		return "", c.stray(to, "changes from %s to %q", base.Scheme, to.Scheme)
-	case !nextlink.SameHost(to, base):
-		return "", c.stray(to, "is not on %s", hostPort(base))
-	case !c.requests.below(to):
-		return "", c.stray(to, "is not below the path of EXPORT_URL")
+		return "", c.stray(to, hintNextURL, "has a user or password")
+	case whole && !strings.EqualFold(to.Scheme, base.Scheme):
+		return "", c.stray(to, "the scheme differs from that of EXPORT_URL: where a proxy in front of the API ends TLS, EXPORT_NEXT_URL=path takes only path and query; else correct EXPORT_URL",
+			"changes from %s to %q", base.Scheme, to.Scheme)
+	case whole && !nextlink.SameHost(to, base):
+		return "", c.stray(to, "the key is only sent to the host of EXPORT_URL: where the API calls itself by another name, EXPORT_NEXT_URL=path takes only path and query; else check EXPORT_URL and EXPORT_CURSOR_IN",
+			"is not on %s", hostPort(base))
+	case !nextlink.Below(to, c.requests.base):
+		return "", c.stray(to, "the key is only sent below the path of EXPORT_URL: move what the paths do not share from EXPORT_URL to EXPORT_PATH", "is not below the path of EXPORT_URL")
 	}
-	return c.requests.cursors.Next(to, asked, at), nil
+	c.lack(to, at)
+	return c.requests.cursors.Next(to, asked, at.Cursor), nil
 }
+
+const hintNextURL = "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD: a next URL leads to the scheme and host of EXPORT_URL, below its path"
+
+// lack notes which parameters of requests a next URL lacks, and warns of them.
+func (c *Client) lack(to *url.URL, at bridge.Position) {
+	names := slices.Sorted(maps.Keys(nextlink.Missing(to.RawQuery, c.requests.carried(at, c.cfg.PageSize))))
+	if (c.cfg.NextParams != nextWarn && c.cfg.NextParams != "") || len(names) == 0 || slices.Equal(names, c.lacking) {
+		return
+	}
+	if c.lacking = names; c.cfg.Warn != nil {
+		c.cfg.Warn(TextLacking(names), HintLacking)
+	}
+}
+
+// Lacking names the parameters of requests that the next URL of a page lacked,
+// where EXPORT_NEXT_PARAMS is to warn of them. It is for the goroutine that
+// calls Fetch.
+func (c *Client) Lacking() []string { return c.lacking }
+
+// TextLacking says what Lacking has returned.
+func TextLacking(names []string) string {
+	return "the next URL lacks parameters of the first request: " + strings.Join(names, ", ")
+}
+
+// HintLacking says what to do about it.
+const HintLacking = "events can be missing, or others come too; set EXPORT_NEXT_PARAMS=add-missing, or EXPORT_NEXT_PARAMS=keep if the URL stands for them"
 
 // stray is the fault of a next URL that is not followed. It names the host of
 // the URL, never its query.
-func (c *Client) stray(to *url.URL, format string, args ...any) *bridge.Fault {
+func (c *Client) stray(to *url.URL, hint, format string, args ...any) *bridge.Fault {
 	name := "next URL"
 	if to != nil && to.Host != "" {
 		name += " to host " + c.faults.clean(bridge.Position{}, hostPort(to))
 	}
-	return &bridge.Fault{Class: bridge.Permanent, Code: codeNextURL, Reason: bridge.ReasonConfig, Err: fmt.Errorf("%s "+format, append([]any{name}, args...)...),
-		Hint: "the key is only sent to the scheme and host of EXPORT_URL, below its path: check EXPORT_URL and EXPORT_CURSOR_IN"}
+	return &bridge.Fault{Class: bridge.Permanent, Code: codeNextURL, Reason: bridge.ReasonConfig, Hint: hint,
+		Err: fmt.Errorf("%s "+format, append([]any{name}, args...)...)}
 }
 
 // plainCause drops the URL that an error of package url quotes.
@@ -61,19 +95,29 @@ func plainCause(err error) error {
 	return err
 }
 
-// below reports whether a URL is on the path of EXPORT_URL or below it.
-func (r *requests) below(u *url.URL) bool {
-	base := strings.TrimRight(r.base, "/")
-	return u.Path == base || strings.HasPrefix(u.Path, base+"/")
+// carried are the parameters that a request for a page has, whatever its
+// cursor, without the key.
+func (r *requests) carried(at bridge.Position, size int) url.Values {
+	if !at.Window {
+		return r.query(bridge.Position{}, size)
+	}
+	at.Cursor = ""
+	return r.query(at, size)
 }
 
-// target returns the URL of a cursor.
-func (r *requests) target(cursor string) (*url.URL, error) {
-	u, err := r.cursors.URL(cursor)
-	if err != nil || !r.below(u) {
+// target returns the URL of a page of at most size items at the cursor of a
+// next URL.
+func (r *requests) target(at bridge.Position, size int) (*url.URL, error) {
+	u, err := r.cursors.URL(at.Cursor)
+	if err != nil || !nextlink.Below(u, r.base) {
 		return nil, errForm
 	}
 	to := *r.endpoint
 	to.Path, to.RawPath, to.RawQuery = u.Path, u.RawPath, u.RawQuery
+	if r.cfg.NextParams == nextAdd {
+		if added := nextlink.Missing(to.RawQuery, r.carried(at, size)); len(added) > 0 {
+			to.RawQuery = strings.TrimPrefix(to.RawQuery+"&"+params.Encode(added), "&")
+		}
+	}
 	return &to, nil
 }

@@ -69,7 +69,7 @@ func (e *faults) cursorParts(cursor string) []string {
 	if !e.cfg.leads() {
 		return parts
 	}
-	return append(parts, nextlink.Parts(cursor, e.endpoint.Path, e.cfg.PageSizeParam)...)
+	return append(parts, nextlink.Parts(cursor, e.endpoint.EscapedPath(), e.cfg.PageSizeParam)...)
 }
 
 // target names the host of a redirect.

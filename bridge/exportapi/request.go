@@ -27,7 +27,7 @@ const paramEvents = "events"
 type requests struct {
 	cfg      *Config
 	endpoint *url.URL
-	base     string // the path of EXPORT_URL
+	base     string // the path of EXPORT_URL, escaped
 	auth     *credentials
 	template *http.Request
 	static   []params.Param // of EXPORT_PARAMS
@@ -42,7 +42,7 @@ type requests struct {
 func newRequests(cfg *Config, endpoint *url.URL, auth *credentials) requests {
 	r := requests{cfg: cfg, endpoint: endpoint, auth: auth, params: url.Values{}}
 	if u, err := url.Parse(cfg.URL); err == nil {
-		r.base = u.Path
+		r.base = u.EscapedPath()
 	}
 	r.static, _ = cfg.static() // validated
 	for _, p := range r.static {
@@ -84,7 +84,7 @@ func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*htt
 	switch {
 	case err != nil:
 	case at.Cursor != "" && r.cfg.leads():
-		target, err = r.target(at.Cursor)
+		target, err = r.target(at, size)
 	case r.cfg.posts():
 		target = r.url(url.Values{})
 		body, err = r.body(at, size)
@@ -180,7 +180,7 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 // prepare builds the parts common to requests with the same credentials. They
 // share the template's header, which is never modified.
 func (r *requests) prepare() {
-	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params}
+	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params, Known: r.endpoint}
 	for i, secret := range append([]bridge.Secret{bridge.Secret(r.auth.key())}, r.auth.secrets()...) {
 		r.cursors.Secrets = append(r.cursors.Secrets, nextlink.Secret{Name: "auth." + strconv.Itoa(i), Value: secret.Reveal()})
 	}

@@ -56,6 +56,9 @@ func pagedExport(t *testing.T) (url string) {
 		if end < all {
 			next = strconv.Quote(strconv.Itoa(end))
 		}
+		if path == "/next-url" && end < all {
+			next = strconv.Quote(fmt.Sprintf("?cursor=%d&pageSize=%d", end, size))
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":%s}`, strings.Join(items, ","), next)
 	}))
@@ -90,6 +93,14 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 			want: []string{taken201, `warn pages overlap: .* 1 item .*; without ids they are published twice$`, `Try: set EXPORT_ITEM_ID`, ` 0 failures`},
 		},
 		"alone": {path: "/alone", env: map[string]string{"EXPORT_CURSOR_ALONE": "true"}, want: []string{`ok   second page read by the first one's cursor, 50 items$`}},
+		"a parameter lost": {
+			path: "/next-url", env: map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_PARAMS": "include=all,tenant=acme"},
+			want: []string{`ok   second page read by the first one's cursor`, `warn the next URL lacks parameters of the first request: include, tenant$`, `Try: .*EXPORT_NEXT_PARAMS=add-missing`, ` 1 warning, 0 failures$`},
+		},
+		"a parameter lost and added": {
+			path: "/next-url", env: map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_PARAMS": "include=all", "EXPORT_NEXT_PARAMS": "add-missing"},
+			want: []string{` 0 warnings, 0 failures$`},
+		},
 		"ignored": {
 			path: "/", env: map[string]string{"EXPORT_CURSOR_PARAM": "after"}, code: cli.ExitCheck,
 			want: []string{`FAIL the second page has the same items as the first one$`, `Try: check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM: the API ignores`, `, 1 failure$`},

@@ -31,7 +31,7 @@ func JobStream(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfi
 		return nil, err
 	}
 	if st.Export.Limits == nil { // in a process of their own
-		st.Export.Limits = new(exportapi.Limits)
+		st.Export.Limits, st.Export.Warn = new(exportapi.Limits), warnOnce(log)
 	}
 	plans, w := kafkasink.NewJobs(st.Kafka), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Stream{

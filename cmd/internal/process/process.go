@@ -201,6 +201,7 @@ func (p *Process) wire(st *config.Stream, health *bridge.Health) (*stream, error
 	log := p.log.With(logStream, st.Name)
 	st.Export.Limits = &p.limits
 	st.Export.Report, st.Export.Waited = health.Reporter(bridge.DependencySource), p.metrics.Throttled(st.Name)
+	st.Export.Warn = warnOnce(log)
 	said, kafka := LogChanges(log, "kafka"), health.Reporter(bridge.DependencySink)
 	st.Kafka.Report = func(err error) { said(err); kafka(err) }
 	st.Kafka.Log = log.With(LogComponent, "kafka")

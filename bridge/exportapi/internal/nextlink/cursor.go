@@ -27,13 +27,14 @@ type Cursors struct {
 	KeyParam, Key string     // query parameter of the key, "" for none
 	Params        url.Values // static parameters
 	Secrets       []Secret
+	Known         *url.URL // of the first page, see Check
 }
 
 // Next returns the cursor of the URL that a page names: the page's own, at, if
 // that is the URL that was asked for it.
 func (c *Cursors) Next(to, asked *url.URL, at string) string {
 	next := c.of(to)
-	if SameTarget(next, c.of(asked)) || SameTarget(strings.TrimSuffix(next, mark), at) {
+	if SameTarget(next, c.of(asked)) || SameTarget(strings.TrimSuffix(next, mark), strings.TrimSuffix(at, mark)) {
 		return at
 	}
 	return next
@@ -113,7 +114,7 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 	text := join(segments, pairs)
 	u, err := url.ParseRequestURI(text)
 	if err == nil {
-		err = Check(text, u)
+		err = Check(text, u, c.Known)
 	}
 	if err != nil || u.Host != "" || u.Scheme != "" {
 		return nil, errors.New("it is not a path")

@@ -18,8 +18,9 @@ var (
 )
 
 // Check rejects a URL, or a relative one, that another program could
-// read as leading somewhere else.
-func Check(text string, u *url.URL) error {
+// read as leading somewhere else. A segment with an encoded slash may be there
+// if the path of known has it.
+func Check(text string, u, known *url.URL) error {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return errors.New("it has characters that must be escaped")
 	}
@@ -28,6 +29,9 @@ func Check(text string, u *url.URL) error {
 	}
 	segments := strings.Split(u.EscapedPath(), "/")
 	for i, segment := range segments {
+		if has(known, segment) {
+			continue
+		}
 		if segment == "" && i > 0 && i < len(segments)-1 {
 			return errors.New("its path has an empty segment")
 		}
@@ -44,6 +48,32 @@ func Check(text string, u *url.URL) error {
 		}
 	}
 	return nil
+}
+
+// has reports whether a path has a segment, which is not empty and does not
+// lead to another one.
+func has(u *url.URL, segment string) bool {
+	plain, err := url.PathUnescape(segment)
+	return err == nil && strings.Trim(plain, "./\\\x00") != "" && slices.ContainsFunc(strings.Split(u.EscapedPath(), "/"), func(s string) bool {
+		known, err := url.PathUnescape(s)
+		return err == nil && known == plain
+	})
+}
+
+// Below reports whether a URL is on a path, given escaped, or below it.
+func Below(u *url.URL, path string) bool {
+	segments := strings.Split(u.EscapedPath(), "/")
+	for i, above := range strings.Split(strings.TrimRight(path, "/"), "/") {
+		if i >= len(segments) {
+			return false
+		}
+		a, errA := url.PathUnescape(above)
+		b, errB := url.PathUnescape(segments[i])
+		if errA != nil || errB != nil || a != b {
+			return false
+		}
+	}
+	return true
 }
 
 // SameHost reports whether both have the same host and port.

@@ -53,7 +53,11 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 	case s.show > 0:
 		found = []finding{{Level: levelInfo, Text: "no items from " + origin.StartText() + " on", Hint: "set an earlier EXPORT_START to see some"}}
 	}
-	return append(found, s.follow(ctx, at, &first)...)
+	found = append(found, s.follow(ctx, at, &first)...)
+	if lacking := s.client.Lacking(); len(lacking) > 0 {
+		found = append(found, finding{Level: levelWarn, Text: exportapi.TextLacking(lacking), Hint: exportapi.HintLacking})
+	}
+	return found
 }
 
 // follow asks for the page that the first one's cursor names, as large as the
