@@ -77,7 +77,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("export API: %w", err)
 	}
 	preset := presets[cfg.Resource]
-	endpoint, errURL := cfg.endpoint(preset)
+	urls, errURL := cfg.endpoints(preset)
 	transport, errHTTP := newTransport(&cfg)
 	own, errRate := parseRate(cfg.RateLimit)
 	ahead, errAhead := newPageDecoder(&cfg, preset)
@@ -93,7 +93,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg:            cfg,
-		endpoint:       endpoint,
+		endpoint:       urls.first,
 		http:           transport,
 		turns:          cfg.Limits.of(&cfg, own),
 		earlyThreshold: earlyAfter,
@@ -111,8 +111,8 @@ func New(cfg Config) (*Client, error) {
 		c.cursorName = path[0]
 	}
 	c.nothing, _ = pageAround(cfg.ItemsField, nil) // validated
-	c.requests = newRequests(&c.cfg, endpoint, c.auth)
-	c.faults = faults{cfg: &c.cfg, endpoint: endpoint, auth: c.auth, readers: &c.readers, hidden: c.requests.secrets()}
+	c.requests = newRequests(&c.cfg, urls, c.auth)
+	c.faults = faults{cfg: &c.cfg, urls: urls, endpoint: urls.first, auth: c.auth, readers: &c.readers, hidden: c.requests.secrets()}
 	c.recycle = func(p *bridge.Page) {
 		body := p.Body
 		if t := c.behind.of(p); t != nil {

@@ -87,7 +87,7 @@ func (c *Config) Validate() error {
 	}
 	p.Check(c.Timeout > 0, "EXPORT_TIMEOUT", "must be above 0, for example 30s")
 	p.Check(c.MaxResponse > 0, "EXPORT_MAX_RESPONSE_BYTES", "must be above 0, for example 64MiB")
-	_, errURL := c.endpoint(preset)
+	_, errURL := c.endpoints(preset)
 	_, errRate := parseRate(c.RateLimit)
 	_, errProxy := c.proxy()
 	_, errCA := c.roots()
@@ -111,9 +111,30 @@ func (c *Config) keyPointer() string {
 	return c.KeyPointer
 }
 
-// endpoint returns the URL of all requests, without a query. Its errors never
-// quote EXPORT_URL, which may contain a password.
-func (c *Config) endpoint(preset resource) (*url.URL, error) {
+// endpoints are the URLs of requests without and with a cursor, without a
+// query; with a next URL it is not the second.
+type endpoints struct{ first, after *url.URL }
+
+// of returns the URL of requests at a position.
+func (e endpoints) of(at bridge.Position) *url.URL {
+	if at.Cursor == "" {
+		return e.first
+	}
+	return e.after
+}
+
+// endpoints returns the URLs of requests. Its errors never quote EXPORT_URL,
+// which may contain a password.
+func (c *Config) endpoints(preset resource) (e endpoints, err error) {
+	path := cmp.Or(c.Path, preset.path)
+	e.first, err = c.endpoint("EXPORT_PATH", path)
+	if err == nil {
+		e.after, err = c.endpoint("EXPORT_CURSOR_PATH", cmp.Or(c.CursorPath, path))
+	}
+	return e, err
+}
+
+func (c *Config) endpoint(variable, path string) (*url.URL, error) {
 	u, err := c.remote("EXPORT_URL", c.URL, "https://api.croct.io/export")
 	switch {
 	case err != nil:
@@ -121,16 +142,11 @@ func (c *Config) endpoint(preset resource) (*url.URL, error) {
 	case u.RawQuery != "" || u.ForceQuery:
 		return nil, bridge.Problemf("EXPORT_URL", "must not contain a query; for a key as query parameter set EXPORT_KEY_QUERY")
 	}
-	if u.Path == "" {
-		u.Path = "/" // joined to nothing a path would become a relative one
-	}
-	return join(u, "EXPORT_PATH", cmp.Or(c.Path, preset.path))
-}
-
-// join returns the URL of a path below another URL.
-func join(u *url.URL, variable, path string) (*url.URL, error) {
 	if _, err := url.PathUnescape(path); err != nil || strings.ContainsAny(path, "?#") {
 		return nil, bridge.Problemf(variable, "must be a path without query and fragment, for example /events; a percent sign is %%25")
+	}
+	if u.Path == "" {
+		u.Path = "/" // joined to nothing a path would become a relative one
 	}
 	return u.JoinPath(path), nil
 }

@@ -42,7 +42,8 @@ const (
 // faults describes a client's failed requests. It may be used concurrently.
 type faults struct {
 	cfg      *Config
-	endpoint *url.URL
+	urls     endpoints
+	endpoint *url.URL // of the first page
 	auth     *credentials
 	readers  *body.Readers
 	hidden   []string // the values of static parameters and headers
@@ -222,8 +223,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "server-side failure of the export API; retrying"
 	case code >= 300 && code < 400:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Err = fmt.Errorf("%d redirect to %s not followed, to keep the key from that host", code, e.target(at, resp))
-		f.Hint = "if the API has moved there, set EXPORT_URL to the new address"
+		f.Err, f.Hint = e.redirect(at, resp)
 	case code < 300:
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
 	case at.Cursor != "" && slices.Contains(e.cfg.CursorStatuses, f.Code):
@@ -263,7 +263,7 @@ func (e *faults) authHint() string {
 func (e *faults) configHint(at bridge.Position, code int) string {
 	switch code {
 	case http.StatusNotFound:
-		return "EXPORT_URL and EXPORT_PATH make the path " + e.endpoint.Path + ": check them and EXPORT_RESOURCE"
+		return "EXPORT_URL and " + e.pathSetting(at) + " make the path " + e.urls.of(at).Path + ": check them and EXPORT_RESOURCE"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return "check what the request has: " + strings.Join(append(e.cfg.beside(at), "EXPORT_PARAMS"), ", ")
 	case http.StatusMethodNotAllowed:

@@ -23,6 +23,7 @@ type RequestMapping struct {
 	MaxPageSize    int           `env:"EXPORT_MAX_PAGE_SIZE" stream:"yes" desc:"largest page size of the API, up to 10000"`
 	Params         bridge.Secret `env:"EXPORT_PARAMS" secret:"yes" stream:"yes" desc:"static parameters of each request, as name=value, separated by commas or line breaks and percent-encoded: %2C is a comma; name:=value is a JSON value, with EXPORT_METHOD=POST" example:"include=actor,tenant=acme"`
 	Headers        bridge.Secret `env:"EXPORT_HEADERS" secret:"yes" stream:"yes" desc:"static headers of each request, as Name: value, one per line" example:"Accept: application/vnd.example+json"`
+	CursorPath     string        `env:"EXPORT_CURSOR_PATH" stream:"yes" desc:"path below EXPORT_URL of requests with a cursor; empty for that of the others" example:"/events/continue"`
 	CursorAlone    bool          `env:"EXPORT_CURSOR_ALONE" stream:"yes" desc:"a request with a cursor has nothing beside it: no start, end, page size, EXPORT_EVENTS or EXPORT_PARAMS; the cursor carries them"`
 	NextURL        string        `env:"EXPORT_NEXT_URL" stream:"yes" values:"whole,path" desc:"what is taken of a next URL: the whole, which must have the scheme, host and port of EXPORT_URL; or only path and query, for an API that a proxy makes name itself by another scheme or host"`
 	NextParams     string        `env:"EXPORT_NEXT_PARAMS" stream:"yes" values:"warn,keep,add-missing" desc:"what is done about parameters of requests that a next URL lacks (EXPORT_PARAMS, page size, EXPORT_EVENTS, the bounds of a window): warn and request it as it is, keep it as it is, or add the missing ones"`
@@ -174,6 +175,7 @@ func (c *Config) checkRequests(p *bridge.Problems) {
 		p.Check(s.value == "" || slices.Contains(s.values, s.value), s.variable, "%q is not one of: %s", s.value, strings.Join(s.values, ", "))
 		p.Check(s.value == "" || s.value == s.values[0] || c.leads(), s.variable, "is %s, but EXPORT_CURSOR_IN=%s has no next URL; unset it, or set EXPORT_CURSOR_IN=next-url or link", s.value, c.cursorIn())
 	}
+	p.Check(c.CursorPath == "" || !c.leads(), "EXPORT_CURSOR_PATH", "is set, but a next URL (EXPORT_CURSOR_IN=%s) names its own path; unset it", c.CursorIn)
 	c.checkParams(p)
 	c.checkHeaders(p)
 }

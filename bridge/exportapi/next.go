@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"exportbridge/bridge"
@@ -48,7 +46,7 @@ func (c *cursorPart) take() error {
 		}
 		c.text = c.scratch
 	case v.Kind == scan.Number && !c.url:
-		if !isInteger(v.Raw) {
+		if !nextlink.IsInteger(v.Raw) {
 			return c.fault("%s is a number with a fraction or exponent or minus zero, not %s", c, want)
 		}
 		c.text, c.number = v.Raw, true
@@ -56,13 +54,6 @@ func (c *cursorPart) take() error {
 		return c.fault("%s is %s, not %s", c, v.Kind, want)
 	}
 	return nil
-}
-
-// isInteger reports whether a JSON number can be sent back by its digits.
-func isInteger[T []byte | string](number T) bool {
-	digits := string(number)
-	digits = strings.TrimPrefix(digits, "-")
-	return digits != "" && strings.Trim(digits, "0123456789") == "" && (digits[0] != '0' || string(number) == "0")
 }
 
 // lastCursor reads the cursor in the last item of a page.
@@ -149,7 +140,7 @@ func (c *Client) named(p *bridge.Page, asked *url.URL, h http.Header) (next stri
 	case c.cfg.leads():
 		return c.nextURL(next, p.At, asked)
 	case c.cfg.posts() && !d.cursor.number:
-		return quoteCursor(next), nil
+		return nextlink.Quote(next), nil
 	}
 	return next, nil
 }
@@ -169,24 +160,4 @@ func cursorHeader(h http.Header, name string) (string, error) {
 		return "", nil
 	}
 	return values[0], nil
-}
-
-// quoteCursor returns the cursor of a page that named it by a string, for an API
-// that takes it in a JSON body: what would read as a number is quoted.
-func quoteCursor(text string) string {
-	if isInteger(text) || strings.HasPrefix(text, `"`) {
-		return strconv.Quote(text)
-	}
-	return text
-}
-
-// unquoteCursor is the inverse of quoteCursor: the cursor as a JSON value.
-func unquoteCursor(cursor string) any {
-	if isInteger(cursor) {
-		return json.Number(cursor)
-	}
-	if text, err := strconv.Unquote(cursor); err == nil && strings.HasPrefix(cursor, `"`) {
-		return text
-	}
-	return cursor
 }

@@ -112,7 +112,7 @@ func (r *requests) target(at bridge.Position, size int) (*url.URL, error) {
 	if err != nil || !nextlink.Below(u, r.base) {
 		return nil, errForm
 	}
-	to := *r.endpoint
+	to := *r.urls.first
 	to.Path, to.RawPath, to.RawQuery = u.Path, u.RawPath, u.RawQuery
 	if r.cfg.NextParams == nextAdd {
 		if added := nextlink.Missing(to.RawQuery, r.carried(at, size)); len(added) > 0 {

@@ -1,14 +1,17 @@
 package exportapi
 
 import (
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/problem"
+	"exportbridge/bridge/exportapi/internal/redirect"
 )
 
 const (
@@ -63,7 +66,7 @@ func (e *faults) cursorParts(cursor string) []string {
 		return nil
 	}
 	parts := []string{cursor}
-	if text, ok := unquoteCursor(cursor).(string); ok && text != cursor {
+	if text, ok := nextlink.Unquote(cursor).(string); ok && text != cursor {
 		parts = append(parts, text)
 	}
 	if !e.cfg.leads() {
@@ -72,11 +75,26 @@ func (e *faults) cursorParts(cursor string) []string {
 	return append(parts, nextlink.Parts(cursor, e.endpoint.EscapedPath(), e.cfg.PageSizeParam)...)
 }
 
-// target names the host of a redirect.
-func (e *faults) target(at bridge.Position, resp *http.Response) string {
+// pathSetting names the setting of the path of requests.
+func (e *faults) pathSetting(at bridge.Position) string {
+	if at.Cursor != "" && e.cfg.CursorPath != "" {
+		return "EXPORT_CURSOR_PATH"
+	}
+	return "EXPORT_PATH"
+}
+
+// redirect returns the error of a redirect, and what to do.
+func (e *faults) redirect(at bridge.Position, resp *http.Response) (err error, hint string) {
 	to, err := resp.Location()
 	if err != nil || to.Host == "" {
-		return "an unreadable location"
+		return fmt.Errorf("%d redirect to an unreadable location not followed", resp.StatusCode), "check EXPORT_URL and EXPORT_PATH"
 	}
-	return "host " + e.clean(at, hostPort(to))
+	base, _ := url.Parse(e.cfg.URL) // validated
+	r := redirect.Redirect{Status: resp.StatusCode, To: to, Asked: resp.Request.URL, Base: base.EscapedPath(), Setting: e.pathSetting(at)}
+	if at.Cursor != "" && e.cfg.leads() {
+		r.Setting = ""
+	}
+	r.Clean = func(text string) string { return e.clean(at, text) }
+	text, hint := r.Explain()
+	return errors.New(text), hint
 }

@@ -26,7 +26,7 @@ const paramEvents = "events"
 // requests builds a client's requests, for one goroutine at a time.
 type requests struct {
 	cfg      *Config
-	endpoint *url.URL
+	urls     endpoints
 	base     string // the path of EXPORT_URL, escaped
 	auth     *credentials
 	template *http.Request
@@ -39,8 +39,8 @@ type requests struct {
 }
 
 // newRequests returns the requests of a valid configuration.
-func newRequests(cfg *Config, endpoint *url.URL, auth *credentials) requests {
-	r := requests{cfg: cfg, endpoint: endpoint, auth: auth, params: url.Values{}}
+func newRequests(cfg *Config, urls endpoints, auth *credentials) requests {
+	r := requests{cfg: cfg, urls: urls, auth: auth, params: url.Values{}}
 	if u, err := url.Parse(cfg.URL); err == nil {
 		r.base = u.EscapedPath()
 	}
@@ -79,21 +79,21 @@ func secretParts(value string) []string {
 // page builds the request for one page of at most size items. Its error is that
 // of a position that the API cannot be asked for.
 func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*http.Request, error) {
-	target, err := r.endpoint, r.cfg.refuse(at)
+	target, err := r.urls.of(at), r.cfg.refuse(at)
 	var body []byte
 	switch {
 	case err != nil:
 	case at.Cursor != "" && r.cfg.leads():
 		target, err = r.target(at, size)
 	case r.cfg.posts():
-		target = r.url(url.Values{})
+		target = r.url(target, url.Values{})
 		body, err = r.body(at, size)
 	case at.Cursor != "" && !at.Window && size == r.cfg.PageSize:
-		u := *r.endpoint
+		u := *target
 		u.RawQuery = r.afterFirst[0] + params.Escape(at.Cursor) + r.afterFirst[1]
 		target = &u
 	default:
-		target = r.url(r.query(at, size))
+		target = r.url(target, r.query(at, size))
 	}
 	if err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (r *requests) page(ctx context.Context, at bridge.Position, size int) (*htt
 	return req, nil
 }
 
-// url returns the URL of a request with the query, and the key if it belongs there.
-func (r *requests) url(query url.Values) *url.URL {
-	u := *r.endpoint
+// url returns a URL with the query, and the key if it belongs there.
+func (r *requests) url(base *url.URL, query url.Values) *url.URL {
+	u := *base
 	if name := r.cfg.keyParam(); name != "" {
 		query.Set(name, r.auth.key())
 	}
@@ -144,7 +144,7 @@ func (r *requests) query(at bridge.Position, size int) url.Values {
 func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 	body := make(map[string]any)
 	if at.Cursor != "" {
-		if params.Set(body, r.cfg.CursorParam, unquoteCursor(at.Cursor)); r.cfg.CursorAlone {
+		if params.Set(body, r.cfg.CursorParam, nextlink.Unquote(at.Cursor)); r.cfg.CursorAlone {
 			return params.Marshal(body)
 		}
 	}
@@ -180,7 +180,7 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 // prepare builds the parts common to requests with the same credentials. They
 // share the template's header, which is never modified.
 func (r *requests) prepare() {
-	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params, Known: r.endpoint}
+	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params, Known: r.urls.first}
 	for i, secret := range append([]bridge.Secret{bridge.Secret(r.auth.key())}, r.auth.secrets()...) {
 		r.cursors.Secrets = append(r.cursors.Secrets, nextlink.Secret{Name: "auth." + strconv.Itoa(i), Value: secret.Reveal()})
 	}
@@ -196,7 +196,7 @@ func (r *requests) prepare() {
 	if r.cfg.CursorAlone {
 		clear(beside)
 	}
-	r.afterFirst = [2]string{params.Escape(r.cfg.CursorParam) + "=", strings.TrimSuffix("&"+r.url(beside).RawQuery, "&")}
+	r.afterFirst = [2]string{params.Escape(r.cfg.CursorParam) + "=", strings.TrimSuffix("&"+r.url(r.urls.after, beside).RawQuery, "&")}
 	header := http.Header{
 		"Accept":          {"application/json"},
 		"Accept-Encoding": {body.AcceptEncoding},
@@ -213,5 +213,5 @@ func (r *requests) prepare() {
 		header.Set(h.name, h.value)
 	}
 	r.auth.sign(header)
-	r.template = &http.Request{Method: method, Host: r.endpoint.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	r.template = &http.Request{Method: method, Host: r.urls.first.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }

@@ -20,7 +20,8 @@ func Of(resp *http.Response) time.Duration {
 	return Quota(resp.Header, now)
 }
 
-// RetryAfter parses a Retry-After header: seconds, or a date, which is compared
+// RetryAfter parses a Retry-After header: seconds, of which a part counts as
+// one, or a date, which is compared
 // with the response's own Date so that clock errors cancel out; now is used
 // without one. It returns 0 for an absent or unreadable header and for a past
 // time.
@@ -29,8 +30,12 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if value == "" {
 		return 0
 	}
-	if strings.Trim(value, "0123456789") == "" {
-		return seconds(value)
+	if whole, part, fraction := strings.Cut(value, "."); strings.Trim(whole+part, "0123456789") == "" && whole+part != "" {
+		wait := seconds(whole)
+		if fraction && strings.Trim(part, "0") != "" {
+			wait = min(wait+time.Second, Max)
+		}
+		return wait
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {

@@ -125,6 +125,9 @@ func (s *sampler) read(ctx context.Context, at bridge.Position, size int, what s
 	f := failedRequest(err)
 	if f.rejected = ok && fault.Class == bridge.BadCursor; f.rejected { // fresh as it is: no other one would be better
 		f.Hint = "check EXPORT_CURSOR_IN, EXPORT_CURSOR_FIELD and EXPORT_CURSOR_PARAM"
+		if s.st.Export.CursorPath != "" {
+			f.Hint += ", and EXPORT_CURSOR_PATH"
+		}
 		if fault.Advice == bridge.HintCursorBeside {
 			f.Hint = "set EXPORT_CURSOR_ALONE=true if the API takes nothing beside a cursor; else " + f.Hint
 		}
