@@ -126,3 +126,31 @@ func TestConfigReportsAll(t *testing.T) {
 		t.Errorf("the configuration prints its password: %s", bridge.Secret(s))
 	}
 }
+
+// TestPasswordInURL: what ends a password early is said to be what is to be
+// escaped, wherever the rest of the URL then seems wrong.
+func TestPasswordInURL(t *testing.T) {
+	t.Parallel()
+	for url, wrong := range map[string]bool{
+		"redis://:h8n7/x@localhost:6379/0":    true,
+		"redis://ann:h8n7?x@localhost:6379/0": true,
+		"redis://ann:h8n7?db=1@localhost":     true,
+		"redis://:12/x@localhost:6379":        true,
+		"redis://:12?x@localhost:6379/0":      true,
+		"redis://ann/h8n7@localhost":          true,
+		"rediss://ann:h@8n7/x@localhost":      true,
+		"redis://ann:12/3@a:1,b:2":            true,
+		"unix://:h8n7/x@/run/redis.sock":      true,
+		"redis://ann:h8n7%2F%3Fx@localhost/0": false,
+		"redis://ann:h8n7#x@localhost/0":      false,
+		"unix:///run/a@b.sock?db=1":           false,
+		"unix://ann:h8n7@/run/a@b.sock":       false,
+	} {
+		cfg := valid()
+		cfg.URL = cursorstore.URL(url)
+		err := cfg.Validate()
+		if wrong != (err != nil) || wrong && !strings.Contains(err.Error(), "percent-encode special characters in its user and password: / is %2F, ? is %3F") || wrong && strings.Contains(err.Error(), "h8n7") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

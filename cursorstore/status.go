@@ -26,9 +26,14 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	err = s.call(ctx, op, func(ctx context.Context) error {
+	written, call := 0, s.call
+	if st.State == bridge.StateStopped {
+		call = s.c.call // where nothing is left to remove, it only reads: that tells nothing about the server
+	}
+	err = call(ctx, op, func(ctx context.Context) (err error) {
 		if st.State == bridge.StateStopped {
-			return removeStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Err()
+			written, err = removeStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, st.Owner).Int()
+			return err
 		}
 		role := "owner"
 		switch {
@@ -37,15 +42,16 @@ func (s *Store) PutStatus(ctx context.Context, st bridge.Status) error {
 		case st.Fenced():
 			role = "fenced"
 		}
-		return putStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, data, role, StatusTTL.Milliseconds(), st.Owner).Err()
+		written, err = putStatus.Run(ctx, s.c.rdb, []string{s.keys.status}, data, role, StatusTTL.Milliseconds(), st.Owner).Int()
+		return err
 	})
-	if err == nil {
+	if err == nil && written > 0 {
 		s.wrote()
 	}
 	return err
 }
 
-// putStatus stores a status, unless it is a standby's and the owner's exists, or
+// putStatus stores a status and returns 1, unless it is a standby's and the owner's exists, or
 // a fenced bridge's and that of another one exists that works: requests are for
 // the one that can apply them.
 var putStatus = redis.NewScript(`
@@ -59,7 +65,7 @@ end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return 1`)
 
-// removeStatus deletes a status if it belongs to the owner.
+// removeStatus deletes a status if it belongs to the owner, and returns how many.
 var removeStatus = redis.NewScript(`
 local data = redis.call('GET', KEYS[1])
 if not data then return 0 end

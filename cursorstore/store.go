@@ -116,8 +116,10 @@ func (s *Store) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 func (s *Store) outcome(op string, reply []string) error {
 	detail := reply[len(reply)-1]
 	switch reply[0] {
-	case "applied", "same":
+	case "applied":
 		s.wrote()
+		return nil
+	case "same": // only read
 		return nil
 	case "foreign":
 		return fmt.Errorf("%s: %w", op, foreign(s.keys.checkpoint, errors.New(detail)))

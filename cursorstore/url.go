@@ -16,7 +16,7 @@ type target struct {
 	db                 int
 }
 
-var errEncode = errors.New("is malformed; percent-encode special characters in its user and password")
+var errEncode = errors.New("is malformed; percent-encode special characters in its user and password: / is %2F, ? is %3F, @ is %40")
 
 // parse parses the URL. It does not use url.Parse, which rejects a list of
 // hosts and quotes the URL with its password in errors. No error of parse
@@ -38,6 +38,9 @@ func (u URL) parse(port string) (target, error) {
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
+	if strings.Contains(path+query, "@") && (!t.socket || authority != "" && !strings.Contains(authority, "@")) {
+		return target{}, errEncode // a / or ? of the password ended it
+	}
 	if err := t.user(&authority); err != nil {
 		return target{}, err
 	}
@@ -116,7 +119,7 @@ func hostPort(host, port string) (string, error) {
 	if h, p, err := net.SplitHostPort(host); err == nil {
 		name, port = h, p
 		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
-			return "", errors.New("has a host whose port is not a number; percent-encode special characters in its user and password")
+			return "", errors.New("has a host whose port is not a number; percent-encode special characters in its user and password: / is %2F, ? is %3F, @ is %40")
 		}
 	} else if strings.Contains(host, ":") {
 		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")

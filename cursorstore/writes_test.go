@@ -24,7 +24,8 @@ func TestRejectedWrites(t *testing.T) {
 		// As in a cluster, where one primary of several is read-only.
 		reject := func(on bool) {
 			s.mini.Server().SetPreHook(func(c *miniserver.Peer, name string, args ...string) bool {
-				writes := strings.HasPrefix(name, "EVAL") && strings.Contains(strings.Join(args, " "), "{"+stream+"}:")
+				all := strings.Join(args, " ")
+				writes := strings.HasPrefix(name, "EVAL") && strings.Contains(all, "{"+stream+"}:") && !strings.Contains(all, onlyReads)
 				if on && writes {
 					c.WriteError("READONLY You can't write against a read only replica.")
 				}
@@ -61,6 +62,9 @@ func TestRejectedWrites(t *testing.T) {
 	})
 }
 
+// onlyReads is a process whose scripts find nothing to write.
+const onlyReads = "pod-2"
+
 func rejectedWrites(t *testing.T, cfg cursorstore.Config, reject func(on bool), rejected map[string]bool) {
 	t.Helper()
 	reports := map[string]error{}
@@ -85,6 +89,17 @@ func rejectedWrites(t *testing.T, cfg cursorstore.Config, reject func(on bool), 
 	cycle("before", false)
 	reject(true)
 	cycle("while writes are rejected", true)
+	// What writes nothing does not show that writes work again: a standby beside an
+	// owner, and a shutdown after the status has expired.
+	for name, hit := range rejected {
+		store := client.Stream(name)
+		for _, st := range []bridge.Status{{Stream: name, Owner: onlyReads}, {Stream: name, Owner: onlyReads, State: bridge.StateStopped}} {
+			_ = store.PutStatus(t.Context(), st)
+			if got := reports[name]; (got == nil) == hit {
+				t.Errorf("stream %s: reported %v after a status of %q", name, got, st.State)
+			}
+		}
+	}
 	reject(false)
 	cycle("afterwards", false)
 }

@@ -194,7 +194,7 @@ func (c *Config) proxy() (*url.URL, error) {
 			return u, nil
 		}
 	}
-	return nil, bridge.Problemf("EXPORT_PROXY", "is not the URL of a proxy, for example http://proxy.example:3128, or environment")
+	return nil, bridge.Problemf("EXPORT_PROXY", "is not the URL of a proxy, for example http://proxy.example:3128, or environment; percent-encode special characters in its user and password: / is %%2F, @ is %%40")
 }
 
 // roots returns the trusted certificates, nil for the system's.

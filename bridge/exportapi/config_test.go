@@ -141,6 +141,7 @@ func TestValidate(t *testing.T) {
 		"a next URL, no URL":      {map[string]string{"EXPORT_NEXT_URL": "path"}, "EXPORT_NEXT_URL is path, but EXPORT_CURSOR_IN=body has no next URL"},
 		"parameters, unknown":     {map[string]string{"EXPORT_NEXT_PARAMS": "add", "EXPORT_CURSOR_IN": "link"}, `EXPORT_NEXT_PARAMS "add" is not one of: warn, keep, add-missing`},
 		"parameters, no URL":      {map[string]string{"EXPORT_NEXT_PARAMS": "add-missing"}, "EXPORT_NEXT_PARAMS is add-missing, but EXPORT_CURSOR_IN=body has no next URL"},
+		"a slash in a password":   {map[string]string{"EXPORT_PROXY": "http://ann:sk-test/x@proxy.example:3128"}, "percent-encode special characters in its user and password: / is %2F"},
 		"a place, GET":            {map[string]string{"EXPORT_PARAMS": "/filter/a=sk-test"}, `EXPORT_PARAMS "/filter/a" is a JSON pointer into a body, but EXPORT_METHOD=GET sends a query`},
 		"a place of start, GET":   {map[string]string{"EXPORT_START_PARAM": "/filter/from"}, `EXPORT_START_PARAM "/filter/from" is a JSON pointer`},
 		"a place of the key":      {map[string]string{"EXPORT_METHOD": "POST", "EXPORT_KEY_QUERY": "/key"}, `EXPORT_KEY_QUERY "/key" is a JSON pointer, but the key is sent in the query`},
