@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/params"
 )
 
 // SourceMapping says by what requests select the list that a cursor belongs to.
@@ -38,9 +39,13 @@ func isCredential(name string) bool {
 // unknown if it is not valid. preset reports whether the value of a variable is
 // the default of this release or of a profile.
 func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerprint {
-	endpoint, err := c.endpoint(presets[c.Resource])
+	urls, err := c.endpoints(presets[c.Resource])
 	if err != nil {
 		return ""
+	}
+	endpoint, path := urls.first, urls.first.EscapedPath()
+	if c.CursorPath != "" {
+		path += " " + urls.after.EscapedPath()
 	}
 	host := strings.ToLower(endpoint.Host)
 	if u := endpoint; u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
@@ -49,7 +54,7 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 	auth := c.Scheme + " " + c.authHeader() + c.keyParam()
 	parts := []bridge.RequestPart{
 		{Name: bridge.PartHost, Value: host, Preset: preset("EXPORT_URL")},
-		{Name: bridge.PartPath, Value: endpoint.EscapedPath(), Preset: preset("EXPORT_URL") && preset("EXPORT_PATH")},
+		{Name: bridge.PartPath, Value: path, Preset: preset("EXPORT_URL") && preset("EXPORT_PATH")},
 		{Name: bridge.PartMethod, Value: cmp.Or(c.Method, http.MethodGet), Preset: preset("EXPORT_METHOD")},
 		{Name: bridge.PartCursor, Value: c.cursorIn(), Preset: preset("EXPORT_CURSOR_IN")},
 		{Name: bridge.PartAuth, Value: auth, Preset: preset("EXPORT_AUTH") && preset("EXPORT_KEY_HEADER")},
@@ -61,8 +66,15 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 	if token, err := url.Parse(c.OAuth2TokenURL); err == nil && c.Scheme == authOAuth2 {
 		parts = append(parts, bridge.RequestPart{Name: bridge.PartToken, Value: token.EscapedPath(), Preset: preset("EXPORT_OAUTH2_TOKEN_URL")})
 	}
-	params, _ := parseParams(c.Params.Reveal())
-	parts = appendParts(parts, bridge.PartParam, params, preset("EXPORT_PARAMS"))
+	static, _ := params.Parse(c.Params.Reveal())
+	var values []param
+	for _, p := range static {
+		if p.JSON { // 1 and "1" differ
+			p.Value = ":" + p.Value
+		}
+		values = append(values, param{p.Name, p.Value})
+	}
+	parts = appendParts(parts, bridge.PartParam, values, preset("EXPORT_PARAMS"))
 	headers, _ := parseHeaders(c.Headers.Reveal())
 	headers = slices.DeleteFunc(headers, func(h param) bool { return !c.selectsTenant(h.name) })
 	return bridge.NewFingerprint(appendParts(parts, bridge.PartHeader, headers, preset("EXPORT_HEADERS")))
@@ -103,10 +115,11 @@ func (c *Config) checkSource(p *bridge.Problems) {
 // StrayCursor returns why a stored cursor is not of EXPORT_PATH, or nil: a next
 // URL is requested by its own path, whatever EXPORT_PATH says.
 func (c *Config) StrayCursor(cursor string) error {
-	endpoint, err := c.endpoint(presets[c.Resource])
+	urls, err := c.endpoints(presets[c.Resource])
 	if err != nil || !c.leads() {
 		return nil //nolint:nilerr // Validate reports it
 	}
+	endpoint := urls.first
 	path, _, _ := strings.Cut(cursor, "?")
 	if path = strings.TrimSuffix(path, "#"); path == endpoint.EscapedPath() {
 		return nil
