@@ -23,6 +23,7 @@ const (
 	HintOwned            Hint = "owned"              // stop the process that has the stream
 	HintOwner            Hint = "second-bridge"      // stop one of two, or part them
 	HintRequest          Hint = "other-request"      // restore the settings, or accept them by a reset that names them
+	HintPageFails        Hint = "page-fails"         // ask for less, or reset past it
 	HintResume           Hint = "resume"             // end the pause
 	HintSource           Hint = "other-source"       // correct the credentials, or accept by a reset
 	HintTail             Hint = "tail"               // reset past it
@@ -58,7 +59,7 @@ const (
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored, HintCursorRefused,
 	HintCursorTooLong, HintCycle, HintForeign, HintMapping,
-	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
+	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
 	HintDeadLetters, HintFullPage, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }

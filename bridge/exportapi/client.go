@@ -21,6 +21,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/jsonpointer"
 	"exportbridge/bridge/exportapi/internal/memory"
+	"exportbridge/bridge/exportapi/internal/stuck"
 	"exportbridge/bridge/exportapi/internal/timeline"
 )
 
@@ -61,6 +62,7 @@ type Client struct {
 	nothing        []byte       // a page without items, in place of a body that is empty
 	told           bool         // a page has said whether more results follow
 	lacking        []string     // see Lacking
+	stuck          stuck.Page
 
 	// Owned by the goroutine that calls Decode.
 	decoder *pageDecoder
@@ -242,6 +244,9 @@ func (c *Client) fetch(ctx context.Context, at bridge.Position, size int) (*brid
 			f.Err = fmt.Errorf("%w; %w", f.Err, errKey)
 		}
 	}
+	if err == nil {
+		c.stuck.Passed(at.Cursor)
+	}
 	switch {
 	case err == nil && page.ArrivedAt.IsZero(): // arrive will tell
 	case err == nil:
@@ -316,6 +321,9 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 		}
 		body.Discard(resp.Body)
 		t.cancel()
+		if fault.Class == bridge.Transient && c.stuck.Failed(at.Cursor, time.Now()) {
+			fault.Err, fault.Hint, fault.Advice = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "", bridge.HintPageFails
+		}
 		return nil, answer{}, c.faults.of(at, fault)
 	}
 	c.turns.key.hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left

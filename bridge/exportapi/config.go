@@ -126,10 +126,9 @@ func (e endpoints) of(at bridge.Position) *url.URL {
 // endpoints returns the URLs of requests. Its errors never quote EXPORT_URL,
 // which may contain a password.
 func (c *Config) endpoints(preset resource) (e endpoints, err error) {
-	path := cmp.Or(c.Path, preset.path)
-	e.first, err = c.endpoint("EXPORT_PATH", path)
-	if err == nil {
-		e.after, err = c.endpoint("EXPORT_CURSOR_PATH", cmp.Or(c.CursorPath, path))
+	e.first, err = c.endpoint("EXPORT_PATH", cmp.Or(c.Path, preset.path))
+	if e.after = e.first; err == nil && c.CursorPath != "" {
+		e.after, err = c.endpoint("EXPORT_CURSOR_PATH", c.CursorPath)
 	}
 	return e, err
 }

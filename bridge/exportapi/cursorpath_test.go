@@ -2,6 +2,7 @@ package exportapi_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -37,9 +38,7 @@ func TestCursorPath(t *testing.T) {
 		}))
 		t.Cleanup(server.Close)
 		vars := map[string]string{"EXPORT_URL": server.URL + "/v1", "EXPORT_CURSOR_PATH": "/events/continue", "EXPORT_PAGE_SIZE": "7"}
-		for k, v := range tc.vars {
-			vars[k] = v
-		}
+		maps.Copy(vars, tc.vars)
 		if _, err := fetchAll(t, connect(t, config(t, vars)), tc.at); err != nil || got != tc.want {
 			t.Errorf("%s: %v, got %s, want %s", name, err, got, tc.want)
 		}
@@ -74,9 +73,7 @@ func TestRedirectNamesThePath(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			vars := map[string]string{"EXPORT_URL": server.URL + "/v1"}
-			for k, v := range tc.vars {
-				vars[k] = v
-			}
+			maps.Copy(vars, tc.vars)
 			_, err := fetchAll(t, connect(t, config(t, vars)), tc.at)
 			f := wantFault(t, err)
 			if f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), tc.error) || !strings.Contains(f.Hint, tc.hint) || len(seen.all()) != 1 {

@@ -223,7 +223,8 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 		f.Hint = "server-side failure of the export API; retrying"
 	case code >= 300 && code < 400:
 		f.Class, f.Reason = bridge.Permanent, bridge.ReasonConfig
-		f.Err, f.Hint = e.redirect(at, resp)
+		text, hint := e.redirect(at, resp)
+		f.Err, f.Hint = errors.New(text), hint
 	case code < 300:
 		f.Hint = "a page must have status 200; if this persists, check EXPORT_URL and EXPORT_PATH"
 	case at.Cursor != "" && slices.Contains(e.cfg.CursorStatuses, f.Code):

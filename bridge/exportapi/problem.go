@@ -1,7 +1,6 @@
 package exportapi
 
 import (
-	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -83,11 +82,11 @@ func (e *faults) pathSetting(at bridge.Position) string {
 	return "EXPORT_PATH"
 }
 
-// redirect returns the error of a redirect, and what to do.
-func (e *faults) redirect(at bridge.Position, resp *http.Response) (err error, hint string) {
+// redirect returns what a redirect means, and what to do.
+func (e *faults) redirect(at bridge.Position, resp *http.Response) (text, hint string) {
 	to, err := resp.Location()
 	if err != nil || to.Host == "" {
-		return fmt.Errorf("%d redirect to an unreadable location not followed", resp.StatusCode), "check EXPORT_URL and EXPORT_PATH"
+		return fmt.Sprintf("%d redirect to an unreadable location not followed", resp.StatusCode), "check EXPORT_URL and EXPORT_PATH"
 	}
 	base, _ := url.Parse(e.cfg.URL) // validated
 	r := redirect.Redirect{Status: resp.StatusCode, To: to, Asked: resp.Request.URL, Base: base.EscapedPath(), Setting: e.pathSetting(at)}
@@ -95,6 +94,5 @@ func (e *faults) redirect(at bridge.Position, resp *http.Response) (err error, h
 		r.Setting = ""
 	}
 	r.Clean = func(text string) string { return e.clean(at, text) }
-	text, hint := r.Explain()
-	return errors.New(text), hint
+	return r.Explain()
 }

@@ -32,6 +32,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintOwned:                  "stop that process, or let it do the work: exportbridge cursor show",
 	bridge.HintOwner:                  "if this repeats, another process outside this group runs the stream: stop it, or set the same BRIDGE_GROUP for both, or another KAFKA_CHECKPOINT_TOPIC, CURSOR_PREFIX or stream name for one",
 	bridge.HintRequest:                "restore the settings, or accept the list that they request by the source that the error names: exportbridge cursor reset --to-current --accept-source SOURCE --execute (--to-datetime TIME if the cursor is not of that list)",
+	bridge.HintPageFails:              "run exportbridge check: if the API works, it fails at this cursor only: lower EXPORT_PAGE_SIZE, or go past it, which leaves out its events: exportbridge cursor reset --to-datetime TIME --execute; retrying meanwhile",
 	bridge.HintResume:                 "run exportbridge resume",
 	bridge.HintFullPage:               "if more items follow, set EXPORT_CURSOR_FIELD to where the next cursor is, or raise EXPORT_PAGE_SIZE above the number of items of one time",
 	bridge.HintSharedID:               "compare values, not only ce_id, to deduplicate; BRIDGE_ON_SHARED_ID decides how these events are published",

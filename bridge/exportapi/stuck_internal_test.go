@@ -1,0 +1,64 @@
+package exportapi
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// TestPageThatFailsForLong: after ten minutes at one cursor the error is another
+// one, and says what leads past it.
+func TestPageThatFailsForLong(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		cursor string
+		status int
+		advice bridge.Hint
+	}{
+		"at a cursor":     {"c", http.StatusInternalServerError, bridge.HintPageFails},
+		"a time-out":      {"c", http.StatusGatewayTimeout, bridge.HintPageFails},
+		"no JSON":         {"c", http.StatusOK, bridge.HintPageFails},
+		"the first page":  {"", http.StatusInternalServerError, ""},
+		"a limit":         {"c", http.StatusTooManyRequests, ""},
+		"another refusal": {"c", http.StatusConflict, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.APIKey = "k3y"
+			c, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.http.RegisterProtocol("test", roundTrip(func(r *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: tc.status, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<p>")), Request: r}, nil
+			}))
+			c.endpoint.Scheme, c.endpoint.Host = "test", "api.example" // shared by all that build requests
+			fetch := func() *bridge.Fault {
+				_, err := c.Fetch(t.Context(), bridge.Position{Cursor: tc.cursor})
+				f, ok := errors.AsType[*bridge.Fault](err)
+				if !ok {
+					t.Fatalf("%s: %v", name, err)
+				}
+				return f
+			}
+			first := fetch()
+			for began := time.Now(); time.Since(began) < 9*time.Minute; {
+				<-time.After(30 * time.Second)
+				if f := fetch(); f.Advice == bridge.HintPageFails || f.Hint != first.Hint {
+					t.Fatalf("%s: %v, %s, after %s", name, f, f.Hint, time.Since(began))
+				}
+			}
+			<-time.After(time.Minute)
+			if f := fetch(); f.Advice != tc.advice || (f.Error() == first.Error()) != (tc.advice == "") || tc.advice != "" && f.Hint != "" {
+				t.Errorf("%s: %v, advice %q", name, f, f.Advice)
+			}
+		})
+	}
+}
