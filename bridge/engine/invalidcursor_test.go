@@ -123,6 +123,11 @@ func leavesCursor(r *harness, policy string) {
 	if c.Epoch != 1 || c.Change == nil || c.Change.Who != "me" || !strings.Contains(c.Change.Reason, policy) || !strings.Contains(c.Change.Reason, "410") {
 		r.t.Errorf("epoch %d, change %+v", c.Epoch, c.Change)
 	}
+	for _, h := range r.store.History() {
+		if h.Version == (bridge.Version{Epoch: 1}) && (h.RewindEnd == nil || h.RewindEnd.CursorHash != bridge.CursorHash(before.Cursor)) {
+			r.t.Errorf("marks end at %+v, want the refused cursor", h.RewindEnd)
+		}
+	}
 	o := c.Overlap
 	from := min(before.LastEventTime, before.AdvanceTime) - time.Hour.Milliseconds()
 	if o == nil || !o.Done || o.Until != before.LastEventTime || o.From != from && policy == "time" || o.From > from {
@@ -152,7 +157,7 @@ func leavesCursor(r *harness, policy string) {
 func TestStepBackKnowsLateEvents(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []bool{true, false} {
-		inModes(t, bridgetest.Export{}, func(r *harness) {
+		inModes(t, bridgetest.Export{NoIDs: ends}, func(r *harness) { // the marks know ids alone
 			r.topic.NoEnds = !ends
 			stepBackOverLateEvent(r)
 		})
@@ -179,6 +184,81 @@ func stepBackOverLateEvent(r *harness) {
 	if c := r.store.Checkpoint(); c.OverlapTopics != nil || c.Overlap == nil || !c.Overlap.Done {
 		r.t.Errorf("overlap %+v, topics %v; want it done", c.Overlap, c.OverlapTopics)
 	}
+}
+
+// refuseFrom makes the API refuse this cursor in epoch 0, and from the given request of
+// epoch 1 on the cursor of that one.
+func (r *harness) refuseFrom(cursor string, request int) {
+	requests := 0
+	r.source.Refuse(func(at bridge.Position) error {
+		switch epoch := r.store.Checkpoint().Epoch; {
+		case epoch == 2:
+			cursor = ""
+		case epoch == 1 && requests < request:
+			if requests++; requests < request {
+				return nil
+			}
+			cursor = at.Cursor
+		}
+		if at.Cursor == "" || at.Cursor != cursor {
+			return nil
+		}
+		return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errors.New("410 Gone")}
+	})
+}
+
+// beginning returns the checkpoint that an epoch began with.
+func (r *harness) beginning(epoch int64) bridge.Checkpoint {
+	r.t.Helper()
+	for _, h := range r.store.History() {
+		if h.Version == (bridge.Version{Epoch: epoch}) {
+			return h
+		}
+	}
+	r.t.Fatalf("no epoch %d", epoch)
+	return bridge.Checkpoint{}
+}
+
+// A cursor that is refused within an overlap does not shorten it.
+func TestRefusedAgainWithinAnOverlap(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{Latency: 100 * time.Millisecond}, func(r *harness) {
+		r.source.Grow(40)
+		asked := r.startRecovering("previous")
+		r.after(5 * time.Hour)
+		r.source.Grow(10)
+		r.after(time.Minute)
+		r.refuseFrom(r.store.Checkpoint().Cursor, 40)
+		r.source.Grow(1000)
+		r.after(10 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		r.wantOnce()
+		a, b := r.beginning(1).Overlap, r.beginning(2).Overlap
+		if a.From != b.From || b.Dropped == 0 || !(*asked)[0].Equal((*asked)[len(*asked)-1]) {
+			r.t.Errorf("overlaps %+v and %+v, asked from %v on; want the first beginning", a, b, *asked)
+		}
+	})
+}
+
+// A cursor that is refused within a rewind does not move its end: what was published
+// before goes on being marked.
+func TestRefusedWithinARewind(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{Latency: 100 * time.Millisecond}, func(r *harness) {
+		r.source.Grow(1000)
+		r.startRecovering("previous")
+		r.after(time.Minute)
+		end := bridge.CursorHash(r.store.Checkpoint().Cursor)
+		r.refuseFrom("", 40)
+		r.command("r1", bridge.Target{})
+		r.after(10 * time.Minute)
+		r.wantState(bridge.StateIdle, "")
+		for epoch := range int64(2) {
+			if got := r.beginning(epoch + 1).RewindEnd; got == nil || got.CursorHash != end {
+				r.t.Errorf("in epoch %d the rewind ends at %+v, want where it began", epoch+1, got)
+			}
+		}
+	})
 }
 
 // A crash in the middle of an overlap is no reason to publish it again.

@@ -1,0 +1,34 @@
+package bridge_test
+
+import (
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// TestCarryOverKeepsTheEnd: a broker that lags behind does not lower what is known of a
+// topic, or the loss of a log's end would not be noticed. Another topic starts anew.
+func TestCarryOverKeepsTheEnd(t *testing.T) {
+	t.Parallel()
+	was := []bridge.TopicState{{Name: "x", ID: "a", Partitions: 3, End: 30}}
+	for _, tc := range []struct {
+		id        string
+		end, want int64
+	}{{"a", 20, 30}, {"a", 40, 40}, {"", 20, 30}, {"b", 20, 20}} {
+		next, grown := bridge.CarryOver(was, []bridge.TopicState{{Name: "x", ID: tc.id, Partitions: 3, End: tc.end}})
+		if next[0].End != tc.want || len(grown) > 0 {
+			t.Errorf("id %q with end %d: carried over %+v, grown %v; want end %d", tc.id, tc.end, next[0], grown, tc.want)
+		}
+	}
+}
+
+// TestAsFoundForgetsTheEnds: after an accepted loss the ends of the partitions are unknown.
+func TestAsFoundForgetsTheEnds(t *testing.T) {
+	t.Parallel()
+	known := []bridge.TopicState{{Name: "x", End: 30, Ends: bridge.EncodeEnds([]int64{30})}}
+	for end, want := range map[int64]bridge.Ends{20: "", 30: known[0].Ends, 40: known[0].Ends} {
+		if got := bridge.AsFound(known, []bridge.TopicState{{Name: "x", End: end}}); got[0].Ends != want {
+			t.Errorf("found with end %d: ends %q, want %q", end, got[0].Ends, want)
+		}
+	}
+}
