@@ -169,7 +169,7 @@ func TestHeldBack(t *testing.T) {
 // of one that is run is left alone.
 func TestHeldBackByOurs(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]bool{"nobody runs it": false, "it is run": true} {
+	for name, by := range map[string]string{"nobody runs it": "", "it is run": "ours", "another group runs it": "another"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, kafkatest.Brokers(t), exactly, func(c *kafkasink.Config) { c.Group = c.Topic })
@@ -178,8 +178,13 @@ func TestHeldBackByOurs(t *testing.T) {
 			// would count as running the stream.
 			killed := fmt.Sprint("killed", time.Now().UnixNano())
 			foreignTransaction(t, cfg, cfg.CheckpointTopic+"."+killed)
+			run := by != ""
 			if run {
-				member := joinGroup(t, cfg, cfg.Group+"."+killed)
+				group := cfg.Group
+				if by == "another" {
+					group = "other." + cfg.Group
+				}
+				member := joinGroup(t, cfg, group+"."+killed)
 				defer member.Close()
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), freeing(run))

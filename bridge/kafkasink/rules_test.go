@@ -1,0 +1,93 @@
+package kafkasink_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/kafkatest"
+	"exportbridge/bridge/kafkasink"
+)
+
+// TestEnlistStrict: below transaction.version 2 a request that arrives late could add
+// partitions to the next transaction, so that only the client adds them: those of the
+// events, and once these are acknowledged that of the checkpoint.
+func TestEnlistStrict(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Fake(t, append(versions["transaction.version 0"], kfake.NumBrokers(3))...)
+	cfg := config(t, c.ListenAddrs(), exactly)
+	s := open(t, cfg)
+	recoverTo(t, s, cfg, -1)
+	var added, together atomic.Int64
+	c.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Count: -1, Observe: true, When: func(req kmsg.Request) bool {
+			added.Add(1)
+			if len(req.(*kmsg.AddPartitionsToTxnRequest).Topics) > 1 {
+				together.Add(1)
+			}
+			return true
+		},
+	})
+	for seq := range mostBatches {
+		if err := commit(t, s, batch(cfg, seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if added.Load() == 0 || together.Load() > 0 {
+		t.Errorf("%d requests, %d for both topics; want those of the client", added.Load(), together.Load())
+	}
+}
+
+// TestWindowIsExactlyOnce: a window's position is in Kafka alone, so whatever the stream's
+// delivery is, that of a window is a transaction.
+func TestWindowIsExactlyOnce(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []bridge.Mode{bridge.AtLeastOnce, bridge.ExactlyOnce} {
+		cfg := kafkasink.DefaultConfig()
+		cfg.Stream, cfg.Mode, cfg.CreateTopics, cfg.InstanceID = "events", mode, true, "pod-0"
+		own := cfg.OfWindow(kafkasink.Window{Name: "events.abc.w1.0-9", Topic: "t", Origin: "backfill"})
+		if own.Mode != bridge.ExactlyOnce || own.CreateTopics || own.InstanceID != "" || own.Known != nil {
+			t.Errorf("of a stream %s: mode %s, creates topics %t, instance %q", mode, own.Mode, own.CreateTopics, own.InstanceID)
+		}
+	}
+}
+
+// idle publishes nothing, with a look at the topics.
+func idle(t *testing.T, cfg kafkasink.Config, s *kafkasink.Sink) (bridge.Receipt, error) {
+	t.Helper()
+	s.AgeSettings()
+	c := checkpoint(cfg, 1)
+	return s.Publish(t.Context(), bridge.Batch{Checkpoint: c, From: c})
+}
+
+// TestIdleStreamSeesItsTopics: no record tells an idle stream that partitions were added,
+// or that its topic is another one.
+func TestIdleStreamSeesItsTopics(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t))
+	s := recovered(t, cfg)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	grown := int(cfg.Partitions) + 2
+	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), grown, cfg.Topic); err != nil {
+		t.Fatal(err)
+	}
+	receipt, err := idle(t, cfg, s)
+	if err != nil || receipt.Topics[0].Partitions != grown {
+		t.Errorf("%v, topics %+v; want %d partitions", err, receipt.Topics, grown)
+	}
+	deleteTopic(t, cfg, cfg.Topic)
+	kafkatest.CreateTopic(t, cfg.Brokers, cfg.Topic, int32(grown), nil)
+	_, err = idle(t, cfg, s)
+	if f := kafkatest.AsFault(t, err, bridge.Transient, ""); f.Code != "topic_changed" {
+		t.Errorf("%v with code %s; want that the topic is another one", err, f.Code)
+	}
+}
