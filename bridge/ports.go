@@ -291,15 +291,19 @@ const (
 	// ObserveStuck: a page made no progress. Code: "cycle" for a page that
 	// leads back to one read before, or "full-tail" for a full page that names
 	// its own cursor as the next and has no new items, or StuckFullPage for a full
-	// page without a next one.
+	// page without a next one, or StuckOlder for a last page that lists none of its
+	// items any more, but older ones.
 	ObserveStuck What = "stuck"
 	// ObserveTopic: a topic changed. Code: TopicLost, once for each loss of
 	// what a checkpoint implies, or TopicGrew for added partitions.
 	ObserveTopic What = "topic"
 )
 
-// StuckFullPage is a code of ObserveStuck.
-const StuckFullPage = "full_page_without_next"
+// Codes of ObserveStuck.
+const (
+	StuckFullPage = "full_page_without_next"
+	StuckOlder    = "older_page"
+)
 
 // The codes of ObserveTopic.
 const (

@@ -79,9 +79,12 @@ type Status struct {
 	BorderRepeats int64 `json:"border_repeats"`
 	// FullPage is true while the last page was full and named no next page, or
 	// itself: the API may hold back more items.
-	FullPage bool  `json:"full_page_without_next,omitempty"`
-	Requests int64 `json:"requests"`
-	Failures int64 `json:"consecutive_failures"`
+	FullPage bool `json:"full_page_without_next,omitempty"`
+	// OlderPage is true while the last page lists none of the items it had, but older
+	// ones, and is not the first page: the API may have forgotten the cursor.
+	OlderPage bool  `json:"older_page,omitempty"`
+	Requests  int64 `json:"requests"`
+	Failures  int64 `json:"consecutive_failures"`
 	// Rate is events a second, averaged over the last ten seconds.
 	Rate float64 `json:"rate"`
 	// Pace is how many seconds of the export pass in one second, over the same

@@ -183,3 +183,56 @@ func TestFullPageWithoutNext(t *testing.T) {
 		})
 	}
 }
+
+// TestOlderPage: the last page, read again, lists only items from before its own. It is
+// a refused cursor where it is the first page, else a warning; and nothing where the
+// items are within the overlap, or one of its own is still there.
+func TestOlderPage(t *testing.T) {
+	t.Parallel()
+	item := func(n int) string { return sparseItem(fmt.Sprint(n), n) }
+	for name, tc := range map[string]struct {
+		first, later []string
+		blocked      bool
+		published    int
+		warns        bool
+	}{
+		"the first page":      {[]string{item(0), item(1)}, []string{item(0), item(1)}, true, 4, false},
+		"another one":         {[]string{item(0), item(1)}, []string{item(3), item(4)}, false, 6, true},
+		"one of its own":      {[]string{item(0), item(1)}, []string{item(5), item(100)}, false, 5, false},
+		"within the overlap":  {[]string{item(0), item(1)}, []string{sparseItem("late", 100)}, false, 5, false},
+		"an empty page again": {[]string{item(0), item(1)}, nil, false, 4, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{PageSize: 3}, func(r *harness) {
+				last := []string{item(100), item(101)}
+				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+					if at.Cursor == "" {
+						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(tc.first, ","))}
+					}
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s]}`, strings.Join(last, ","))}
+				})
+				r.start()
+				r.after(time.Minute)
+				r.end()
+				last = tc.later
+				r.start()
+				r.after(3 * time.Minute)
+				if tc.blocked {
+					r.wantState(bridge.StateBlocked, bridge.ReasonCursor)
+				} else {
+					r.wantState(bridge.StateIdle, "")
+				}
+				if got := len(r.values()); got != tc.published {
+					t.Errorf("%d events published, want %d", got, tc.published)
+				}
+				if n := len(r.observed(bridge.ObserveStuck, bridge.StuckOlder)); (n > 0) != tc.warns || n > 1 {
+					t.Errorf("%d warnings", n)
+				}
+				if got := r.bridge.Status().OlderPage; got != tc.warns {
+					t.Errorf("status says %t", got)
+				}
+			})
+		})
+	}
+}

@@ -27,7 +27,13 @@ func (c *Config) tailLimit() int { return position.TailFactor * max(c.PageSize, 
 func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 	failpoint.Reach(failpoint.Fetched)
 	if f.schedule.probing() && l.err == nil { // only whether it came matters
+		trusted := f.trustOlder(l.page)
 		l.release()
+		if trusted {
+			f.discard()
+			f.schedule.due = time.Now()
+			return nil
+		}
 		return f.confirmBadCursor(hard)
 	}
 	if err := f.add(hard, l); err != nil {

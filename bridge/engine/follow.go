@@ -284,7 +284,7 @@ func (f *follower) handleError(soft, hard context.Context, err error) error {
 		}
 	}
 	v := tries.after(fault)
-	if v.crossCheck {
+	if v.crossCheck || fault.Code == codeOlder {
 		f.schedule.suspect = fault
 		f.schedule.due = time.Now()
 		return nil

@@ -228,7 +228,7 @@ func TestUnseenIntruderEnds(t *testing.T) {
 // Every warning about a fencing says what to do.
 func TestFencedHint(t *testing.T) {
 	t.Parallel()
-	exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+	exactlyInBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
 		r.cfg.Hints = map[bridge.Hint]string{bridge.HintOwner: "part them"}
 		a := r.spawn(bridgetest.NewGroup(r.t), "")
 		for range 3 {

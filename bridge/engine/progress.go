@@ -29,7 +29,8 @@ type progress struct {
 	emptyCursors          *position.Visited // the empty pages since the last one with items
 	trimmer               *position.Trimmer
 	batch                 batch
-	repeats               position.Repeats      // of the page taken last
+	repeats               position.Repeats // of the page taken last
+	older                 older
 	full                  bool                  // it was full, and named no other page
 	found                 bridge.Observation    // what trim found since the last commit
 	published             bridge.PublishedIndex // what the topic holds, during an overlap
@@ -118,6 +119,9 @@ func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 	digest := p.Digest()
 	if at.repeats = position.MarkBorder(p, at.head.Border.Items); at.repeats.Whole && digest != at.left {
 		digest = 0 // as an empty page
+	}
+	if err := at.checkOlder(p); err != nil {
+		return err
 	}
 	if err := at.checkPage(p, digest); err != nil {
 		return err
@@ -210,7 +214,8 @@ func (at *progress) noteTail(p *bridge.Page) {
 // advance moves on to the cursor that a page names.
 func (at *progress) advance(p *bridge.Page, digest uint64) {
 	h := &at.head
-	h.Cursor, h.Drained, at.full = p.Next, false, false
+	h.Cursor, h.Drained = p.Next, false
+	at.full, at.older = false, older{}
 	h.Pages++
 	h.AdvanceTime = bridge.Millis(p.Time())
 	// A client's clock may be years ahead; the export is not.

@@ -136,7 +136,7 @@ func (f *follower) publishStatus() {
 		Stream: f.e.cfg.Stream, Owner: f.e.cfg.Owner, State: f.state, Since: f.since, Mode: f.e.cfg.Mode, Leader: f.ownership.active,
 		Version: f.at.cp.Version, CursorHash: bridge.CursorHash(f.at.cp.Cursor), CursorBytes: len(f.at.cp.Cursor), TailItems: len(f.at.cp.Tail),
 		Events: f.at.cp.Events, Pages: f.at.cp.Pages,
-		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, FullPage: f.at.full,
+		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, FullPage: f.at.full, OlderPage: f.at.older.trusted != 0,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
 		Overlap:  f.at.cp.Overlap,
 		CaughtUp: f.state == bridge.StateIdle, Contract: f.run.contract, Ended: f.run.ended,

@@ -2,6 +2,7 @@ package position
 
 import (
 	"cmp"
+	"hash/maphash"
 	"math"
 	"slices"
 
@@ -90,6 +91,34 @@ func IsFirstPage(p *bridge.Page, first bridge.CursorDigest) bool {
 	return first != bridge.CursorDigest{} && p.At.Cursor != "" && !p.Tail() && p.Items > 0 &&
 		bridge.DigestCursor(p.Next) == first && !failpoint.Broken(failpoint.BreakFirstPage)
 }
+
+// IsOlder reports whether a page, read again at a cursor whose tail is published, lists
+// none of the tail and only items from before the time from minus margin milliseconds:
+// it may be another page. An unknown time, 0, says nothing.
+func IsOlder(p *bridge.Page, tail bridge.Tail, from, margin int64) bool {
+	if len(tail) == 0 || from == 0 {
+		return false
+	}
+	_, greatest, ok := Times(p)
+	return ok && greatest < from-margin &&
+		!slices.ContainsFunc(p.Events, func(e bridge.Event) bool { return slices.Contains(tail, e.Identity()) })
+}
+
+var firstItemsSeed = maphash.MakeSeed()
+
+// FirstItems returns a hash of the first items of a page, as listed, which tells
+// within a process whether two pages begin with the same ones.
+func FirstItems(p *bridge.Page) uint64 {
+	var h maphash.Hash
+	h.SetSeed(firstItemsSeed)
+	for i := range p.Events[:min(firstItems, len(p.Events))] {
+		_, _ = h.Write(p.Events[i].Raw)
+	}
+	return h.Sum64()
+}
+
+// firstItems is how many items tell two pages apart.
+const firstItems = 8
 
 // Times returns the least and the greatest time of the page's items; ok is false if
 // one of them has none, or the page is empty.

@@ -154,6 +154,9 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 		if s.Live.FullPage {
 			add("warning", "the last page is full and names no next page: "+cli.EngineHints[bridge.HintFullPage])
 		}
+		if s.Live.OlderPage {
+			add("warning", "the last page lists older items than before: the API may have forgotten the cursor")
+		}
 		if s.Live.BorderRepeats > 0 {
 			add("borders", humanize.Comma(s.Live.BorderRepeats)+" items listed again at the beginning of the next page and dropped")
 		}
