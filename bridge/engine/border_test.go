@@ -58,7 +58,7 @@ func TestInclusiveBorder(t *testing.T) {
 						n := 12
 						r.source.Serve(inclusive(func() int { return n }, 5, overlap, end))
 						want := 0
-						for range 4 {
+						for range 2 {
 							r.start()
 							r.after(2 * time.Minute)
 							if n += 3; want == 0 {
@@ -161,7 +161,7 @@ func TestFullPageWithoutNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, bridgetest.Export{PageSize: tc.size}, func(r *harness) {
-				r.cfg.EndExplicit = tc.explicit
+				r.cfg.EndExplicit, r.cfg.PollInterval, r.cfg.PollIntervalMax = tc.explicit, 20*time.Minute, time.Hour
 				r.source.Serve(func(at bridge.Position) bridgetest.Answer {
 					if at.Cursor == "" {
 						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, sparseItem("0", 0))}

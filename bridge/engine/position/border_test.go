@@ -1,0 +1,70 @@
+package position
+
+import (
+	"fmt"
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+func borderPage(at string, from, to int, bytes string) *bridge.Page {
+	p := &bridge.Page{At: bridge.Position{Cursor: at}, Next: "n"}
+	for i := from; i < to; i++ {
+		p.Events = append(p.Events, bridge.Event{ID: fmt.Appendf(nil, "id-%d", i), Raw: fmt.Appendf(nil, "%d%s", i, bytes)})
+	}
+	p.Items = len(p.Events)
+	return p
+}
+
+func TestBorder(t *testing.T) {
+	t.Parallel()
+	before := borderPage("", 0, 100, "")
+	for name, tc := range map[string]struct {
+		page *bridge.Page
+		hold int
+		want Repeats
+		left int
+		next int // to hold
+	}{
+		"one item":              {borderPage("c", 99, 150, ""), 16, Repeats{Items: 1}, 50, 16},
+		"the same id, changed":  {borderPage("c", 99, 150, "x"), 16, Repeats{}, 51, 16},
+		"nothing else":          {borderPage("c", 98, 100, ""), 16, Repeats{Items: 2, Whole: true}, 0, 16},
+		"more than held":        {borderPage("c", 60, 120, ""), 16, Repeats{Items: 16, Full: true}, 44, 32},
+		"after it has grown":    {borderPage("c", 60, 120, ""), 64, Repeats{Items: 40}, 20, 80},
+		"at most a page":        {borderPage("c", 1, 101, ""), 100, Repeats{Items: 99}, 1, 100},
+		"before what was held":  {borderPage("c", 0, 80, ""), 16, Repeats{}, 80, 16},
+		"not the last, between": {borderPage("c", 90, 91, ""), 16, Repeats{Items: 1, Whole: true}, 0, 16},
+	} {
+		got := MarkBorder(tc.page, BorderOf(before, tc.hold))
+		if got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+		if n := Hold(tc.hold, got, 100); n != tc.next {
+			t.Errorf("%s: %d are held next, want %d", name, n, tc.next)
+		}
+		if DropBorder(tc.page); len(tc.page.Events) != tc.left {
+			t.Errorf("%s: %d items are left, want %d", name, len(tc.page.Events), tc.left)
+		}
+	}
+	small := borderPage("", 0, 3, "")
+	if got := MarkBorder(borderPage("c", 0, 3, ""), BorderOf(small, 16)); !got.Same || got.Whole {
+		t.Errorf("all of a small page again: %+v", got)
+	}
+	for i := range small.Events {
+		small.Events[i].ID = nil
+	}
+	if BorderOf(small, 16) != nil {
+		t.Error("items without an id are in the border")
+	}
+}
+
+func TestBorderAllocates(t *testing.T) {
+	p := borderPage("c", 0, 1000, "")
+	border := BorderOf(borderPage("", 2000, 3000, ""), LeastHold)
+	if n := testing.AllocsPerRun(20, func() { MarkBorder(p, border); DropBorder(p) }); n > 0 {
+		t.Errorf("%v allocations to look at a page, want none", n)
+	}
+	if n := testing.AllocsPerRun(20, func() { BorderOf(p, LeastHold) }); n > 1 {
+		t.Errorf("%v allocations to keep a border, want one", n)
+	}
+}
