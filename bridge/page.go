@@ -67,12 +67,17 @@ const (
 	DefectNone      Defect = ""
 	DefectNotObject Defect = "not-an-object"
 	DefectTime      Defect = "bad-timestamp"
-	DefectTooLarge  Defect = "too-large"
-	DefectSharedID  Defect = "shared-id"
+	// DefectBadText is an item with bytes that are no text, though its end is
+	// certain: not UTF-8, control characters, unknown escapes, NaN.
+	DefectBadText  Defect = "bad-text"
+	DefectTooLarge Defect = "too-large"
+	DefectSharedID Defect = "shared-id"
 )
 
 // Unreadable reports whether the Source could not read the item.
-func (d Defect) Unreadable() bool { return d == DefectNotObject || d == DefectTime }
+func (d Defect) Unreadable() bool {
+	return d == DefectNotObject || d == DefectTime || d == DefectBadText
+}
 
 // Identity identifies an item across requests: 12 bytes of the SHA-256 of its
 // id, or of its bytes if it has no id. The chance of a collision within a full

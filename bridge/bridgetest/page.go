@@ -178,6 +178,10 @@ func decodeEvent(raw json.RawMessage, index int) bridge.Event {
 		e.Defect = bridge.DefectNotObject
 		return e
 	}
+	if !utf8.Valid(raw) {
+		e.Defect, e.Time = bridge.DefectBadText, bridge.NoTime
+		return e
+	}
 	fields, _, _ := splitObject(raw)
 	e.ID, e.Key, e.Subject = text(fields["eventId"]), text(fields["userId"]), text(fields["userId"])
 	if payload := fields["payload"]; len(payload) > 0 && payload[0] == '{' {

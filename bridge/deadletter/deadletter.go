@@ -20,7 +20,7 @@ import (
 const keptID = 256
 
 // Reasons are the possible values of DeadLetter.Reason.
-var Reasons = []string{string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge), string(bridge.DefectSharedID)}
+var Reasons = []string{string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText), string(bridge.DefectTooLarge), string(bridge.DefectSharedID)}
 
 // Place is the partition and offset of a dead letter.
 type Place struct {

@@ -25,6 +25,7 @@ type rivals struct {
 	name    string
 	scanner *pageDecoder
 	oracle  *oracle
+	bad     int // items with bad text so far
 }
 
 // newRivals returns every resource with its usual key, and events with every
@@ -42,7 +43,7 @@ func newRivals(t testing.TB) (all []rivals) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, rivals{fmt.Sprintf("%s by %s, %v", resource, cfg.keyPointer(), cfg.ItemMapping), scanner, oracle})
+		all = append(all, rivals{fmt.Sprintf("%s by %s, %v", resource, cfg.keyPointer(), cfg.ItemMapping), scanner, oracle, 0})
 	}
 	for _, key := range []string{"", "none", "/payload", "/payload/type", "/eventId", "/payload/a~1b/m~0n", "/tags/1", "/tags/1/b", "/context/metadata", "/", "/payload/", "/\ufffdx"} {
 		add("events", key)
@@ -97,6 +98,9 @@ func (r *rivals) compare(body []byte) (isPage bool, err error) {
 	for i := range r.oracle.events {
 		if err := sameEvent(&r.scanner.events[i], &r.oracle.events[i]); err != nil {
 			return true, fmt.Errorf("event %d: %w", i, err)
+		}
+		if r.oracle.events[i].Defect == bridge.DefectBadText {
+			r.bad++
 		}
 	}
 	return true, nil
@@ -182,7 +186,7 @@ var hardValues = []string{
 	`0`, `-0`, `-`, `01`, `1.`, `.1`, `1.0`, `1e`, `1e+`, `1E-9`, `1e400`, `+1`, `--1`, `- 1`, `1x`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `999999999999999999`, `-999999999999999999`, `1234567890123456789`,
 	`1512085950.000216`, `-1512085950.0009`, `"1512085950.000216"`, `"1512085950123"`, `1512085950123456`, `"-1"`, `" 1"`, `"1 "`, `"1."`, `"1e3"`, `253402300799999.9`, `"253402300800000"`,
 	`"2026-11-22T10:57:00.1239999-03:00"`, `"2026-11-22t10:57:00z"`, `"2026-11-22 10:57:00\u002b0530"`, `"2016-12-31T23:59:60Z"`, `"2026-02-29T00:00:00Z"`, `"0000-01-01T00:00:00Z"`, `"9999-12-31T23:59:59-00:01"`, `"2026-11-22T10:57:00"`,
-	`true`, `truE`, `tru`, `false`, `fals`, `null`, `nul`, `nulll`, `NaN`, `Infinity`,
+	`true`, `truE`, `tru`, `false`, `fals`, `null`, `nul`, `nulll`, `NaN`, `Infinity`, `-Infinity`, `+inf`, `-nan`, `nanx`, `Na`, `-I`, `{NaN:1}`, `{"a":NaN}`, `[NaN,{"b":-inf}]`,
 	`""`, `"`, `"\"`, `"\\"`, `"\\\"`, `"\u`, `"\u12`, `"\u123"`, `"\u00e3"`, `"\u00E3"`, `"\u00g0"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ude00\ud83d"`, `"\ud83d\ud83d\ude00"`, `"\ud83d\u0041"`, `"\ud83dx"`, `"\ud83d\n"`, `"\x"`, `"\'"`, `"\b\f\n\r\t\/"`,
 	"\"\x1f\"", "\"\x7f\"", "\"\t\"", "\"\xc3\xa3\"", "\"\xc3\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"", "\"\xef\xbf\xbd\"", "\"\xf4\x90\x80\x80\"", "\"\xf0\x9f\x98\x80\"", "\"\xff\"", "\"\xe2\x82\"", "\"a\xcc\"", "\xa0",
 	`"1234567"`, `"12345678"`, `"123456789"`, `"1234567\n"`, `"12345678\n"`, "\"1234567\x01\"", "\"1234567ã\"", "\"12345678ã\"",
@@ -385,6 +389,13 @@ func TestMutationsAgainstOracle(t *testing.T) {
 	}
 	if pages < count/10 {
 		t.Errorf("only %d of %d are pages: the mutations are too coarse to find anything", pages, count)
+	}
+	bad := 0
+	for i := range all {
+		bad += all[i].bad
+	}
+	if bad < count/200 {
+		t.Errorf("only %d items with bad text", bad)
 	}
 	t.Logf("%d mutated bodies, of which %d are pages: no difference", count, pages)
 }

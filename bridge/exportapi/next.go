@@ -60,7 +60,10 @@ func (d *pageDecoder) lastCursor(events []bridge.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	d.scan.Reset(events[len(events)-1].Raw)
+	last := &events[len(events)-1]
+	if d.scan.Reset(last.Raw); last.Defect == bridge.DefectBadText {
+		d.scan.Loosen(0)
+	}
 	defer d.scan.Reset(nil)
 	if _, err := d.part(0, d.last); err != nil {
 		return err

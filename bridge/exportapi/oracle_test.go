@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -32,6 +31,8 @@ type oracle struct {
 	options []jsontext.Options
 	source  bytes.Buffer // hands the body to json without a copy
 	body    []byte
+	marks   []int  // where the body was repaired
+	spans   []span // of the items
 	scratch []byte // holds a cursor that had escapes
 
 	// The page as decoded. cursor is valid until the next page and holds
@@ -70,10 +71,11 @@ func (d *oracle) decode(body []byte, events []bridge.Event) error {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	d.events, d.cursor, d.found, d.body, d.listed = events, nil, nil, body, false
 	d.identity.forget()
-	if !utf8.Valid(body) {
-		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
-	}
-	d.source = *bytes.NewBuffer(body)
+	var fixed []byte
+	fixed, d.marks, d.item.sentinel = repair(body)
+	d.item.repaired, d.spans = d.marks != nil, d.spans[:0]
+	d.body = fixed
+	d.source = *bytes.NewBuffer(fixed)
 	d.json.Reset(&d.source, d.options...)
 	defer func() { d.body, d.source = nil, bytes.Buffer{} }()
 	err := d.page()
@@ -81,7 +83,26 @@ func (d *oracle) decode(body []byte, events []bridge.Event) error {
 		err = d.takeCursor()
 	}
 	if err != nil {
-		return d.explain(err, len(body))
+		at := int(d.json.InputOffset())
+		if err = d.explain(err, len(body)); errors.Is(err, errCutShort) {
+			at = len(body)
+		}
+		if d.outside(at) {
+			return fmt.Errorf("%w: bad text", errNoPage)
+		}
+		return err
+	}
+	if d.outside(len(body)) {
+		return fmt.Errorf("%w: bad text", errNoPage)
+	}
+	for i, s := range d.spans {
+		d.events[i].Raw = body[s.from:s.to:s.to]
+		if slices.ContainsFunc(d.marks, func(mark int) bool { return mark >= s.from && mark < s.to }) {
+			if d.events[i].Defect != bridge.DefectNone {
+				d.events[i].Time = bridge.NoTime
+			}
+			d.events[i].Defect = bridge.DefectBadText
+		}
 	}
 	return nil
 }
@@ -164,20 +185,25 @@ func (d *oracle) items() error {
 
 // event reads one item: its bytes, and on the way the values it is asked for.
 func (d *oracle) event(e *bridge.Event) error {
-	if d.json.PeekKind() != '{' {
-		raw, err := d.json.ReadValue()
-		e.Raw, e.Defect = slices.Clip(raw), bridge.DefectNotObject
+	kind := d.json.PeekKind()
+	start := int(d.json.InputOffset())
+	for bytes.IndexByte([]byte(" \t\r\n,"), d.body[min(start, len(d.body)-1)]) >= 0 && start < len(d.body) {
+		start++
+	}
+	d.spans = append(d.spans, span{start, 0, true})
+	if kind != '{' {
+		_, err := d.json.ReadValue()
+		e.Defect = bridge.DefectNotObject
+		d.spans[len(d.spans)-1] = span{start, int(d.json.InputOffset()), err != nil}
 		return err
 	}
 	if _, err := d.json.ReadToken(); err != nil {
 		return err
 	}
-	start := d.json.InputOffset() - 1
 	if err := d.item.read(d.json); err != nil {
 		return err
 	}
-	end := d.json.InputOffset()
-	e.Raw = d.body[start:end:end]
+	d.spans[len(d.spans)-1] = span{start, int(d.json.InputOffset()), false}
 	d.item.fill(e)
 	return nil
 }
@@ -281,6 +307,9 @@ type oracleValue []byte
 type oracleObject struct {
 	root   selector
 	values []oracleValue
+	// repaired is set for a body that had text that is none, see repair.
+	repaired bool
+	sentinel byte
 }
 
 // want makes the reader collect the value at the pointer and returns its slot.
@@ -339,6 +368,9 @@ func (r *oracleObject) member(json *jsontext.Decoder, at *selector) error {
 		return r.array(json, at)
 	}
 	raw, err := json.ReadValue()
+	if err == nil && r.bad(raw) {
+		raw = []byte(`[]`)
+	}
 	for _, s := range at.slots {
 		r.values[s] = oracleValue(raw)
 	}

@@ -81,7 +81,7 @@ func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	if err == nil && !d.ended { // else whatever cursor came with it
 		err = d.cursor.take()
 	}
-	if err != nil && !utf8.Valid(body) {
+	if err != nil && !errors.Is(err, errCutShort) && !utf8.Valid(body) {
 		// More to the point than where the scanner stopped.
 		return fmt.Errorf("%w: invalid UTF-8", errNoPage)
 	}
@@ -183,8 +183,28 @@ func (d *pageDecoder) readItems(i int) (int, error) {
 	return d.checked(i, step == scan.Ended)
 }
 
-// event reads one item: its bytes and its selected values.
+// event reads one item. One whose text is broken but whose end is certain is a
+// dead letter, not the end of its page.
 func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
+	level := d.scan.Level()
+	if end, ok = d.readEvent(i, e); ok {
+		return end, true
+	}
+	d.scan.Loosen(level)
+	bounds, ok := d.readEvent(i, e)
+	d.scan.Tighten()
+	if !ok && bounds < len(d.scan.Body) {
+		return end, false // where it is broken first
+	}
+	if e.Defect != bridge.DefectNone {
+		e.Time = bridge.NoTime
+	}
+	e.Defect = bridge.DefectBadText
+	return bounds, ok
+}
+
+// readEvent reads the bytes of an item and its selected values.
+func (d *pageDecoder) readEvent(i int, e *bridge.Event) (end int, ok bool) {
 	if d.scan.KindAt(i) != scan.Object {
 		e.Defect = bridge.DefectNotObject
 		end, ok = d.scan.Skip(i)

@@ -102,7 +102,7 @@ func TestNextCursor(t *testing.T) {
 		"missing colon":             {body: `{"items" [],"nextCursor":"abc"}`, want: "schema"},
 		"brace missing before it":   {body: `{"items":[{"nextCursor":"abc"}`, want: "cut"},
 		"looks ended inside a page": {body: `{"items":[],"x":{"nextCursor":"decoy"}`, want: "cut"},
-		"invalid UTF-8 in an item":  {body: "{\"items\":[{\"a\":\"\xff\"}],\"nextCursor\":\"abc\"}", want: "schema"},
+		"invalid UTF-8 in an item":  {body: "{\"items\":[{\"a\":\"\xff\"}],\"nextCursor\":\"abc\"}", next: "abc"},
 		"too deep":                  {body: `{"items":[` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `],"nextCursor":"abc"}`, want: "schema"},
 		"empty":                     {body: ``, want: "schema"},
 		"white space":               {body: " \n", want: "schema"},

@@ -53,7 +53,8 @@ func TestRefusal(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"items":[{"a":"SECRET`:                      "is truncated after 22 bytes",
 		`{"items":[SECRET]}`:                          "not JSON at byte 10 of 18",
-		`{"items":[{"a":"SECRET` + "\xff" + `"}]}`:    "invalid UTF-8",
+		`{"items":[{"a":"SECRET` + "\xff" + `"}`:      "is truncated",
+		`{"items":[{"a":"SECRET` + "\xff" + `" 1}]}`:  "invalid UTF-8",
 		`{"items":{"SECRET":1},"a":"` + "\xff" + `"}`: "invalid UTF-8",
 		`"SECRET"`:                                 "it is a string, not an object",
 		`[{"SECRET":1}]`:                           "it is an array, not an object",

@@ -2,6 +2,7 @@ package kafkasink
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -160,18 +161,15 @@ func (s *Substitute) encode() []byte {
 
 // message describes the defect of the event.
 func (l *deadLetter) message(x *session) string {
-	switch l.defect {
-	case bridge.DefectNotObject:
-		return "the item is not a JSON object"
-	case bridge.DefectTime:
-		return "the item has no readable time"
-	case bridge.DefectSharedID:
-		return "another item of its page has the same id"
-	case bridge.DefectTooLarge:
+	if l.defect == bridge.DefectTooLarge {
 		return fmt.Sprintf("the record takes %d bytes, topic %s takes %d", l.size, x.topics.Events.Name, x.topics.Events.Settings.MaxMessage)
-	default:
-		return string(l.defect)
 	}
+	return cmp.Or(map[bridge.Defect]string{
+		bridge.DefectNotObject: "the item is not a JSON object",
+		bridge.DefectTime:      "the item has no readable time",
+		bridge.DefectBadText:   "the item has bytes that are no text",
+		bridge.DefectSharedID:  "another item of its page has the same id",
+	}[l.defect], string(l.defect))
 }
 
 // nameItem identifies an item in messages. A page without a cursor is the first one,

@@ -260,9 +260,9 @@ func sourceBytesUntouched(t *testing.T, f SourceFixture) {
 }
 
 func sourceDefects(t *testing.T, f SourceFixture) {
-	items := []string{`{"eventId":"1","timestamp":1}`, `17`, `"text"`, `null`, `[]`, `{"eventId":"2"}`, `{"eventId":"3","timestamp":"soon"}`}
+	items := []string{`{"eventId":"1","timestamp":1}`, `17`, `"text"`, `null`, `[]`, `{"eventId":"2"}`, `{"eventId":"3","timestamp":"soon"}`, "{\"eventId\":\"4\",\"timestamp\":4,\"text\":\"a\xff\"}"}
 	want := []bridge.Defect{"", bridge.DefectNotObject, bridge.DefectNotObject, bridge.DefectNotObject,
-		bridge.DefectNotObject, bridge.DefectTime, bridge.DefectTime}
+		bridge.DefectNotObject, bridge.DefectTime, bridge.DefectTime, bridge.DefectBadText}
 	f.Serve(always(bridgetest.Answer{Body: pageBody("n", strings.Join(items, ","))}))
 	p := mustFetch(t, f.Source, bridge.Position{})
 	defer p.Release()

@@ -109,7 +109,7 @@ func (m *Metrics) defineSink() {
 	m.published = m.counter("events_published_total", "Events acknowledged by Kafka and covered by a committed cursor.")
 	m.bytes = m.counter("event_bytes_published_total", "Bytes of record values published.")
 	m.dead = m.bounded("events_dead_lettered_total", "Items published to the dead-letter topic, by reason.", "reason",
-		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
+		string(bridge.DefectNotObject), string(bridge.DefectTime), string(bridge.DefectBadText), string(bridge.DefectTooLarge), string(bridge.DefectSharedID))
 	m.dropped = m.bounded("events_unaccounted_total", "Events passed by the cursor that reached no topic. Must stay 0.", "reason", unaccounted)
 	m.restamped = m.counter("events_restamped_total", "Events published with the publish time because the topic would not retain their event time.")
 	m.shared = m.counter("events_shared_id_total", "Items that share their id with a different item of the page: published, or dead letters (BRIDGE_ON_SHARED_ID).")

@@ -22,13 +22,14 @@ type Scanner struct {
 	Body []byte
 	// depth counts the objects and arrays around the position.
 	depth int
+	loose bool // see Loosen
 	// objects has a bit for each depth that skip went down to, set for an
 	// object.
 	objects [MaxDepth/64 + 1]uint64
 }
 
 // Reset starts a document.
-func (s *Scanner) Reset(body []byte) { s.Body, s.depth = body, 0 }
+func (s *Scanner) Reset(body []byte) { s.Body, s.depth, s.loose = body, 0, false }
 
 // KindAt returns the kind of the value at i by its first byte.
 func (s *Scanner) KindAt(i int) Kind {
@@ -46,6 +47,11 @@ func (s *Scanner) Read(i int) (v Value, end int, ok bool) {
 	}
 	if end, ok = s.Skip(i); ok {
 		v = Value{Raw: s.Body[i:end:end], Kind: kind}
+		if s.loose && kind != Object && kind != Array {
+			if _, no := s.anyNumber(i, i); no {
+				v.Kind = Bad
+			}
+		}
 	}
 	return v, end, ok
 }
@@ -57,13 +63,17 @@ func (s *Scanner) readString(i int) (v Value, end int, ok bool) {
 		return Value{Raw: b[start:i:i], Kind: String}, i + 1, true
 	}
 	end, escaped, ok := skipString(b, i)
-	if ok {
-		v = Value{Raw: b[start : end-1 : end-1], Kind: String}
-	}
+	kind := String
 	if escaped {
-		v.Kind = Escaped
+		kind = Escaped
 	}
-	return v, end, ok
+	if !ok {
+		if end, ok = s.anyString(end); !ok {
+			return v, end, false
+		}
+		kind = Bad
+	}
+	return Value{Raw: b[start : end-1 : end-1], Kind: kind}, end, true
 }
 
 // Skip checks the value at i.
@@ -78,7 +88,9 @@ func (s *Scanner) Skip(i int) (end int, ok bool) {
 			if i = skipPlain(b, i+1); i < len(b) && b[i] == '"' {
 				i++
 			} else if i, _, ok = skipString(b, i); !ok {
-				return i, false
+				if i, ok = s.anyString(i); !ok {
+					return i, false
+				}
 			}
 			if atName {
 				if i, ok = SkipColon(b, i); !ok {
@@ -103,13 +115,19 @@ func (s *Scanner) Skip(i int) (end int, ok bool) {
 			atName = closer == '}'
 			continue
 		case c <= '9':
-			if i, ok = skipNumber(b, i); !ok {
-				return i, false
+			if end, ok = skipNumber(b, i); !ok {
+				if end, ok = s.anyNumber(i, end); !ok {
+					return end, false
+				}
 			}
+			i = end
 		default:
-			if i, ok = skipLiteral(b, i); !ok {
-				return i, false
+			if end, ok = skipLiteral(b, i); !ok {
+				if end, ok = s.anyNumber(i, end); !ok {
+					return end, false
+				}
 			}
+			i = end
 		}
 		// A value has ended, and with it perhaps what it is the last of.
 		for {

@@ -21,6 +21,7 @@ const (
 	Number
 	Boolean
 	Null
+	Bad // neither JSON nor text, see Scanner.Loosen
 )
 
 // kinds maps a value's first byte to its kind; escapes in strings are unknown
@@ -46,6 +47,8 @@ func (k Kind) String() string {
 		return "a boolean"
 	case Null:
 		return "null"
+	case Bad:
+		return "no text"
 	}
 	return "absent"
 }

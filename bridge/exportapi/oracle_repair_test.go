@@ -1,0 +1,84 @@
+package exportapi
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"unicode/utf8"
+)
+
+// repair puts something that is JSON, of the same length, in place of text that
+// is none, and returns where: sentinels, of which the body has none, in strings,
+// and empty arrays for numbers that JSON does not have.
+func repair(body []byte) (fixed []byte, marks []int, sentinel byte) {
+	for sentinel = '~'; bytes.IndexByte(body, sentinel) >= 0; sentinel-- {
+	}
+	fixed = bytes.Clone(body)
+	fix := func(i, n int) {
+		marks = append(marks, i)
+		for j := i; j < min(i+n, len(fixed)); j++ {
+			fixed[j] = sentinel
+		}
+	}
+	for i := 0; i < len(body); {
+		if body[i] != '"' {
+			if m := oracleNoNumber.Find(body[i:]); m != nil {
+				fix(i, len(m))
+				copy(fixed[i:], "["+string(bytes.Repeat([]byte(" "), len(m)-2))+"]")
+				i += len(m)
+				continue
+			}
+			i++
+			continue
+		}
+		for i++; i < len(body) && body[i] != '"'; {
+			switch c := body[i]; {
+			case c == '\\':
+				n := len(oracleEscape.Find(body[i:]))
+				if n == 0 && i+1 < len(body) && !oracleEscapeCut.Match(body[i:]) {
+					n = 2
+					fix(i, n)
+				}
+				i += max(n, 2)
+			case c < ' ':
+				fix(i, 1)
+				i++
+			default:
+				r, n := utf8.DecodeRune(body[i:])
+				if r == utf8.RuneError && n == 1 {
+					fix(i, 1)
+				}
+				i += n
+			}
+		}
+		i++
+	}
+	if len(marks) == 0 {
+		return body, nil, sentinel
+	}
+	return fixed, marks, sentinel
+}
+
+var (
+	oracleNoNumber  = regexp.MustCompile(`^(?i)[-+]?(nan|infinity|inf)`)
+	oracleEscape    = regexp.MustCompile(`^\\(["\\/bfnrt]|u[0-9a-fA-F]{4})`)
+	oracleEscapeCut = regexp.MustCompile(`^\\(u[0-9a-fA-F]{0,3})?$`)
+)
+
+// span is where an item is in the body. An open one has not ended.
+type span struct {
+	from, to int
+	open     bool
+}
+
+// outside reports whether a mark before a position lies in no item.
+func (d *oracle) outside(before int) bool {
+	return slices.ContainsFunc(d.marks, func(mark int) bool {
+		return mark < before && !slices.ContainsFunc(d.spans, func(s span) bool { return mark >= s.from && (s.open || mark < s.to) })
+	})
+}
+
+// bad reports whether a value had to be repaired.
+func (r *oracleObject) bad(raw []byte) bool {
+	return r.repaired && raw[0] == '"' && bytes.IndexByte(raw, r.sentinel) >= 0
+}
