@@ -47,22 +47,30 @@ func (c *Client) diagnose(e *bridge.Event) (why, remedy string) {
 		likely, ok := likelyFormat(v)
 		switch {
 		case ok && likely != format:
-			return fmt.Sprintf("its time at %s is in the format %s, not %s", pointer, likely, format), "set EXPORT_ITEM_TIME_FORMAT=" + likely.String()
+			return fmt.Sprintf("its time at %s is in the format %s, not %s", pointer, likely, format), "set EXPORT_ITEM_TIME_FORMAT=" + likely.String() + provided(likely)
 		case e.Defect == bridge.DefectNone: // a client's clock may be anywhere
 			return "", ""
 		}
-		return fmt.Sprintf("its time at %s, %s, is in no known format (ms, s, us, rfc3339)", pointer, v.Kind),
+		return fmt.Sprintf("its time at %s, %s, is in no known format (ms, s, us, rfc3339, rfc3339-utc)", pointer, v.Kind),
 			"set EXPORT_ITEM_TIME to a time, or EXPORT_ITEM_TIME=none to publish with the publish time"
 	}
 	why = "it has no time at " + strings.Join(at, " or ")
 	if found := findTimes(item, "", 1); len(found) > 0 {
 		remedy = "set EXPORT_ITEM_TIME=" + found[0].pointer
 		if found[0].format != format {
-			remedy += " and EXPORT_ITEM_TIME_FORMAT=" + found[0].format.String()
+			remedy += " and EXPORT_ITEM_TIME_FORMAT=" + found[0].format.String() + provided(found[0].format)
 		}
 		return why, remedy
 	}
 	return why, "set EXPORT_ITEM_TIME to its time, or EXPORT_ITEM_TIME=none to publish with the publish time"
+}
+
+// provided says what a format takes for granted.
+func provided(format itemtime.Format) string {
+	if format == itemtime.RFC3339UTC {
+		return " if its times, which name no zone, are UTC"
+	}
+	return ""
 }
 
 // plausible reports whether a time, in milliseconds since the epoch, may be
@@ -73,7 +81,7 @@ func plausible(ms int64) bool {
 
 // likelyFormat returns the format in which a value is a plausible time.
 func likelyFormat(v *scan.Value) (itemtime.Format, bool) {
-	for f := itemtime.Millis; f <= itemtime.RFC3339; f++ {
+	for f := itemtime.Millis; f <= itemtime.RFC3339UTC; f++ {
 		if ms, ok := v.Millis(f); ok && plausible(ms) {
 			return f, true
 		}
@@ -156,7 +164,7 @@ func findTimes(item any, above string, level int) (found []foundTime) {
 		v := valueOf(object[name])
 		format, ok := likelyFormat(v)
 		named := timeName.MatchString(name)
-		if !ok || !named && format != itemtime.RFC3339 || strings.Contains(name, ",") { // a comma separates pointers
+		if !ok || !named && format < itemtime.RFC3339 || strings.Contains(name, ",") { // a comma separates pointers
 			continue
 		}
 		rank := 3 * level

@@ -51,7 +51,7 @@ func newRivals(t testing.TB) (all []rivals) {
 	add("sessions", "")
 	add("sessions", "/window/end")
 	add("users", "")
-	for _, format := range []string{"s", "us", "rfc3339", "none"} {
+	for _, format := range []string{"s", "us", "rfc3339", "rfc3339-utc", "none"} {
 		fields.ItemTimeFormat = format
 		add("events", "")
 	}

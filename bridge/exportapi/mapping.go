@@ -19,7 +19,7 @@ const none = "none"
 type ItemMapping struct {
 	ItemID         []string `env:"EXPORT_ITEM_ID" stream:"yes" desc:"JSON pointers to the id of an item, the first with a value counts; none identifies items by the hash of their bytes; empty for the resource's" example:"/eventId,/id"`
 	ItemTime       []string `env:"EXPORT_ITEM_TIME" stream:"yes" desc:"JSON pointers to the time of an item, the first with a value counts; none for items without a time, whose records carry the publish time, also as the last entry where an item may have none; empty for the resource's" example:"/timestamp"`
-	ItemTimeFormat string   `env:"EXPORT_ITEM_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339,none" desc:"format of the times of an item: milliseconds, seconds or microseconds since the epoch, as a number or its digits in a string, RFC 3339, or none; each may have a fraction"`
+	ItemTimeFormat string   `env:"EXPORT_ITEM_TIME_FORMAT" stream:"yes" values:"ms,s,us,rfc3339,rfc3339-utc,none" desc:"format of the times of an item: milliseconds, seconds or microseconds since the epoch, as a number or its digits in a string, RFC 3339, the same where a time without a zone is UTC, or none; each may have a fraction"`
 	ItemIngested   []string `env:"EXPORT_ITEM_INGESTED" stream:"yes" desc:"JSON pointers to the time at which the API took an item in, in the same format, or none; empty for the resource's" example:"/systemTimestamp"`
 	ItemType       []string `env:"EXPORT_ITEM_TYPE" stream:"yes" desc:"JSON pointers to the type of an item, the end of ce_type, or none; empty for the resource's" example:"/payload/type"`
 	ItemSubject    []string `env:"EXPORT_ITEM_SUBJECT" stream:"yes" desc:"JSON pointers to the value of ce_subject, or none; empty for the resource's" example:"/userId"`
@@ -109,7 +109,7 @@ func (m *ItemMapping) check(p *bridge.Problems) {
 			"is set, but EXPORT_ITEM_TIME_FORMAT=none says that there are no times; unset one of them, or set EXPORT_ITEM_TIME_FORMAT=rfc3339")
 	}
 	_, known := timeFormats[m.ItemTimeFormat]
-	p.Check(known, "EXPORT_ITEM_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339, none, for example rfc3339", m.ItemTimeFormat)
+	p.Check(known, "EXPORT_ITEM_TIME_FORMAT", "%q is not one of: ms, s, us, rfc3339, rfc3339-utc, none, for example rfc3339", m.ItemTimeFormat)
 }
 
 // checkEntry returns why an entry of a list is no JSON pointer to a member.

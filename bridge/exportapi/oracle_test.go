@@ -534,8 +534,11 @@ func oracleTime(raw jsontext.Value, format string) (ms int64, ok bool) {
 			return 0, false
 		}
 	}
-	if format == "rfc3339" {
+	if format == "rfc3339" || format == "rfc3339-utc" {
 		m := oracleDate.FindStringSubmatch(text)
+		if m == nil && format == "rfc3339-utc" {
+			m = oracleDate.FindStringSubmatch(text + "Z")
+		}
 		if m == nil || raw.Kind() == '0' {
 			return 0, false
 		}

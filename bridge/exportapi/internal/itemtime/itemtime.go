@@ -5,16 +5,18 @@ package itemtime
 type Format uint8
 
 // The formats: a number of milliseconds, seconds or microseconds since the
-// epoch, with an optional fraction, and RFC 3339.
+// epoch, with an optional fraction, RFC 3339, and RFC 3339 that may lack the zone,
+// which is UTC then.
 const (
 	Millis Format = iota
 	Seconds
 	Micros
 	RFC3339
+	RFC3339UTC
 )
 
 // String returns the name of the format.
-func (f Format) String() string { return [...]string{"ms", "s", "us", "rfc3339"}[f] }
+func (f Format) String() string { return [...]string{"ms", "s", "us", "rfc3339", "rfc3339-utc"}[f] }
 
 // The range of times: the years 1 to 9999 in milliseconds since the epoch. A
 // number beyond it is one of another unit.
@@ -27,10 +29,10 @@ const (
 // is a number, or the content of a string.
 func (f Format) Parse(text []byte, number bool) (ms int64, ok bool) {
 	switch {
-	case f != RFC3339:
+	case f < RFC3339:
 		ms, ok = f.decimal(text, number)
 	case !number:
-		ms, ok = parseRFC3339(text)
+		ms, ok = parseRFC3339(text, f == RFC3339UTC)
 	}
 	if !ok || ms < minMillis || ms > maxMillis {
 		return 0, false
@@ -107,10 +109,11 @@ func thousandths(fraction []byte) (n int64) {
 }
 
 // parseRFC3339 parses an RFC 3339 time. T and Z may be small, T may be a space,
-// and the offset may lack its colon, as in ISO 8601.
-func parseRFC3339(b []byte) (ms int64, ok bool) {
+// and the offset may lack its colon, as in ISO 8601. utc is set where the offset may
+// be missing.
+func parseRFC3339(b []byte, utc bool) (ms int64, ok bool) {
 	const date = len("2006-01-02T15:04:05")
-	if len(b) <= date || b[4] != '-' || b[7] != '-' || b[13] != ':' || b[16] != ':' || b[10] != 'T' && b[10] != 't' && b[10] != ' ' {
+	if len(b) < date || b[4] != '-' || b[7] != '-' || b[13] != ':' || b[16] != ':' || b[10] != 'T' && b[10] != 't' && b[10] != ' ' {
 		return 0, false
 	}
 	century, ok1 := twoDigits(b, 0)
@@ -128,13 +131,16 @@ func parseRFC3339(b []byte) (ms int64, ok bool) {
 	}
 	rest := b[date:]
 	ms = ((daysSinceEpoch(year, month, day)*24+hour)*60+minute)*60_000 + second*1000
-	if rest[0] == '.' {
+	if len(rest) > 0 && rest[0] == '.' {
 		end, ok := skipDigits(rest, 1)
 		if !ok {
 			return 0, false
 		}
 		ms += thousandths(rest[1:end])
 		rest = rest[end:]
+	}
+	if len(rest) == 0 {
+		return ms, utc
 	}
 	offset, ok := zoneMinutes(rest)
 	return ms - offset*60_000, ok
