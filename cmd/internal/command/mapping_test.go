@@ -239,3 +239,18 @@ func TestStatusWithoutTimes(t *testing.T) {
 		}
 	}
 }
+
+// TestRunOfDeadLetters: a bounded run that publishes nothing but dead letters says
+// so by its exit code, and one that has nothing to publish does not.
+func TestRunOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env["EXPORT_URL"], w.env["HTTP_ADDR"] = otherExport(t), "off"
+	got := runProgram(t, w.env, "run", "--once")
+	if got.code != cli.ExitCheck || !strings.Contains(got.stderr, "stream events: all 12 items of this run are dead letters, no event was published") || !strings.Contains(got.stderr, "dlq list --stream events") {
+		t.Errorf("run: %+v, want exit code %d", got, cli.ExitCheck)
+	}
+	if got := runProgram(t, w.env, "run", "--once"); got.code != cli.ExitOK {
+		t.Errorf("run without new items: %+v", got)
+	}
+}

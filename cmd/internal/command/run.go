@@ -110,6 +110,9 @@ func RunError(err error) error {
 	if blocked, ok := errors.AsType[*bridge.BlockedError](err); ok {
 		return &cli.Error{Code: cli.ExitRefused, Err: err, Hint: blocked.Hint}
 	}
+	if dead, ok := errors.AsType[*process.DeadError](err); ok {
+		return &cli.Error{Code: cli.ExitCheck, Err: err, Hint: "exportbridge check --only api --sample 5, and exportbridge dlq list --stream " + dead.Stream}
+	}
 	if errors.Is(err, engine.ErrShutdown) || errors.Is(err, process.ErrShutdown) {
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise BRIDGE_SHUTDOWN_TIMEOUT, or check Kafka and Redis: exportbridge check"}
 	}
