@@ -127,6 +127,34 @@ const beyond = "90071992547409931234" // and six digits
 
 var forms = map[string]form{
 	"default": {at: query("cursor", "c"), page: page(`{"items":ITEMS,"nextCursor":CURSOR}`, `"c#"`, `null`)},
+	"204 for nothing": {at: query("cursor", "c"), page: func(a *formAPI, w http.ResponseWriter, r *http.Request, items []string, next int, more bool) {
+		if len(items) == 0 {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		page(`{"items":ITEMS,"nextCursor":CURSOR}`, `"c#"`, `"c#"`)(a, w, r, items, next, more)
+	}},
+	"empty and false left out": {vars: map[string]string{"EXPORT_MORE_FIELD": "has_more"}, at: query("cursor", "c"), page: func(a *formAPI, w http.ResponseWriter, r *http.Request, items []string, next int, more bool) {
+		format := `{"items":ITEMS,"has_more":true,"nextCursor":CURSOR}`
+		switch {
+		case len(items) == 0 && r.URL.Query().Get("cursor") != "":
+			format = `{}`
+		case len(items) == 0:
+			format = `{"has_more":false}`
+		case !more && r.URL.Query().Get("cursor") != "":
+			format = `{"items":ITEMS,"nextCursor":CURSOR}`
+		case !more:
+			format = `{"items":ITEMS,"has_more":false,"nextCursor":CURSOR}`
+		}
+		page(format, `"c#"`, `"c#"`)(a, w, r, items, next, more)
+	}},
+	"null for nothing": {at: query("cursor", "c"), page: func(a *formAPI, w http.ResponseWriter, r *http.Request, items []string, next int, more bool) {
+		format := `{"items":ITEMS,"nextCursor":CURSOR}`
+		if len(items) == 0 {
+			format = `{"items":null,"nextCursor":CURSOR}`
+		}
+		page(format, `"c#"`, `null`)(a, w, r, items, next, more)
+	}},
 	"nested": {vars: map[string]string{"EXPORT_ITEMS_FIELD": "/data/a~1b/items", "EXPORT_CURSOR_FIELD": "/meta~0data/next"}, at: query("cursor", "c"),
 		page: page(`{"data":{"x":1,"a/b":{"items":ITEMS}},"meta~data":{"next":CURSOR,"y":[]}}`, `"c#"`, `""`)},
 	"nested, the parent absent at the end": {vars: map[string]string{"EXPORT_ITEMS_FIELD": "/data", "EXPORT_CURSOR_FIELD": "/paging/next/after"}, at: query("cursor", "c"),
