@@ -237,7 +237,7 @@ func TestFencedHint(t *testing.T) {
 		}
 		r.after(time.Second)
 		for line := range strings.Lines(r.log.String()) {
-			if strings.Contains(line, "level=WARN") && !strings.Contains(line, "full page") && !strings.Contains(line, `hint="part them"`) {
+			if strings.Contains(line, "level=WARN") && !strings.Contains(line, `hint="part them"`) {
 				t.Errorf("no hint: %s", line)
 			}
 		}
