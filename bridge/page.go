@@ -3,6 +3,7 @@ package bridge
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"fmt"
 	"hash/maphash"
 	"math"
 	"time"
@@ -114,6 +115,21 @@ type SourceIdentity struct {
 	Organization string `json:"organization,omitempty"`
 	Workspace    string `json:"workspace,omitempty"`
 	Application  string `json:"application,omitempty"`
+}
+
+// Conflict returns a Permanent Fault that names both if a page belongs to another
+// source than the stream's; nil if they are equal or one is unknown.
+func (s SourceIdentity) Conflict(page SourceIdentity) error {
+	none := SourceIdentity{}
+	if s == none || page == none || s == page {
+		return nil
+	}
+	return &Fault{Class: Permanent, Code: "source", Reason: ReasonSource, Advice: HintSource, Err: fmt.Errorf("the page belongs to %s, the stream to %s", page, s)}
+}
+
+// String is ORGANIZATION/WORKSPACE/APPLICATION.
+func (s SourceIdentity) String() string {
+	return s.Organization + "/" + s.Workspace + "/" + s.Application
 }
 
 // SmallBody is the size of a body, in bytes, below which a page may be empty. A

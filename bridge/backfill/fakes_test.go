@@ -141,6 +141,8 @@ type world struct {
 	group *bridgetest.Group
 	items []string
 
+	identity bridge.SourceIdentity // of the pages
+
 	mu      sync.Mutex                    // guards all below
 	sources map[string]*bridgetest.Source // by window: its cursors outlast the process
 	opened  []string
@@ -189,7 +191,7 @@ func (w *world) open(j *backfill.Job, n int) (*backfill.Engine, error) {
 	w.most = max(w.most, w.running)
 	source := w.sources[name]
 	if source == nil {
-		source = bridgetest.NewSource(w.t, bridgetest.Export{PageSize: 4, Latency: 100 * time.Millisecond})
+		source = bridgetest.NewSource(w.t, bridgetest.Export{PageSize: 4, Latency: 100 * time.Millisecond, Identity: w.identity})
 		source.Append(w.items...)
 		w.sources[name] = source
 	}

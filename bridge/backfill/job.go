@@ -48,6 +48,9 @@ type Job struct {
 	Stream   string   `json:"stream"`
 	Resource string   `json:"resource"`
 	Events   []string `json:"events,omitempty"`
+	// Source is the live stream's when the job began, and that of all pages; zero if
+	// unknown.
+	Source bridge.SourceIdentity `json:"source,omitzero"`
 	// Topic is the target topic.
 	Topic string `json:"topic"`
 	// TopicID is its id when the job began; empty in a job of an older version.

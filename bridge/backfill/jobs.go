@@ -180,6 +180,7 @@ const (
 	WasCancelled  Reason = "cancelled"
 	OtherKind     Reason = "other-kind"     // the job is of the other kind
 	OtherResource Reason = "other-resource" // the stream has another resource now
+	OtherSource   Reason = "other-source"   // the stream has another source now
 	OtherPlan     Reason = "other-plan"     // the plan was deleted or has other windows
 	InUse         Reason = "in-use"         // another process works on it
 	Overlaps      Reason = "overlaps"       // the stream or a backfill publishes the range

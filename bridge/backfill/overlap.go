@@ -18,6 +18,17 @@ type LiveStream interface {
 	Walk(ctx context.Context, visit func(bridge.Checkpoint) bool) error
 }
 
+// newest returns the live stream's newest checkpoint, the zero value if there is none.
+func newest(ctx context.Context, live LiveStream) (found bridge.Checkpoint, err error) {
+	ctx, cancel := context.WithTimeout(ctx, walkTimeout)
+	defer cancel()
+	err = live.Walk(ctx, func(c bridge.Checkpoint) bool {
+		found = c
+		return false
+	})
+	return found, err
+}
+
 // Overlap describes in a sentence each which parts of a backfill the stream and an
 // earlier backfill have published or will publish. begun is false if the stream has
 // no checkpoint: its first run will find the backfill's events in the topic.

@@ -190,7 +190,11 @@ func (s *Stream) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, er
 	if len(r.Events) > 0 {
 		p.Job.Events = r.Events
 	}
-	var err error
+	live, err := newest(ctx, s.Live)
+	if err != nil {
+		return nil, err
+	}
+	p.Job.Source = live.Source
 	if r.Kind == Backfill {
 		err = s.checkOverlap(ctx, p, r.AllowOverlap)
 	} else {
@@ -269,7 +273,7 @@ func (s *Stream) Begin(ctx context.Context, p *Plan) (Job, error) {
 
 // Resumption resumes a job of the stream, of any kind.
 func (s *Stream) Resumption(id string) *Resumption {
-	return &Resumption{ID: id, Resource: s.Resource, SessionTimeout: s.SessionTimeout}
+	return &Resumption{ID: id, Resource: s.Resource, SessionTimeout: s.SessionTimeout, Live: s.Live}
 }
 
 // Run returns the run of a committed job, for the operator by.

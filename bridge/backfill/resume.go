@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"exportbridge/bridge"
 )
 
 // DefaultParallel is the default number of windows that run at a time.
@@ -29,6 +31,8 @@ type Resumption struct {
 	Parallel  *int
 	// SessionTimeout is how long the session of a dead process lasts.
 	SessionTimeout time.Duration
+	// Live is the live stream: the job must be of its source. Nil skips that.
+	Live LiveStream
 	// Waiting, if not nil, is called once with the process that has the job.
 	Waiting func(process string)
 }
@@ -40,6 +44,9 @@ func (j *Jobs) Resumable(ctx context.Context, r *Resumption) (Job, error) {
 		return Job{}, err
 	}
 	if err := j.resumable(&job, r); err != nil {
+		return Job{}, err
+	}
+	if err := r.checkSource(ctx, &job); err != nil {
 		return Job{}, err
 	}
 	r.limit(&job)
@@ -58,6 +65,7 @@ func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	}
 	job, err := j.change(ctx, r.ID, func(have Job) (Job, error) {
 		r.limit(&have)
+		have.Source = listed.Source
 		return have, j.resumable(&have, r)
 	})
 	if err != nil {
@@ -66,6 +74,25 @@ func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	job.Windows = slices.Clone(job.Windows)
 	job.fillIn(&listed)
 	return job, nil
+}
+
+// checkSource gives a job of an older version the live stream's source, and refuses one
+// of another source.
+func (r *Resumption) checkSource(ctx context.Context, job *Job) error {
+	if r.Live == nil {
+		return nil
+	}
+	live, err := newest(ctx, r.Live)
+	if err != nil {
+		return err
+	}
+	if live.Source.Conflict(job.Source) != nil {
+		return refuse(OtherSource, job, "job %s exports %s, but stream %s now exports %s", job.ID, job.Source, job.Stream, live.Source)
+	}
+	if job.Source == (bridge.SourceIdentity{}) {
+		job.Source = live.Source
+	}
+	return nil
 }
 
 // limit sets the new limits of the job.

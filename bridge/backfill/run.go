@@ -223,7 +223,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: e.Config.Origin.ItemID, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor = "stop" // a window has no history
-	b, err := engine.New(cfg, engine.Ports{Source: r.limited(e.Source), Sink: e.Sink})
+	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r.job.Source}, Sink: e.Sink})
 	if err != nil {
 		return err
 	}
@@ -328,6 +328,21 @@ func (l limitedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.P
 		return nil, fmt.Errorf("wait for the rate limit of the job: %w", err)
 	}
 	return l.Source.Fetch(ctx, at)
+}
+
+// ownSource is a Source that refuses the pages of another source than the job's,
+// before the window publishes any of them.
+type ownSource struct {
+	bridge.Source
+	of bridge.SourceIdentity
+}
+
+// Decode implements bridge.Source.
+func (s ownSource) Decode(page *bridge.Page) error {
+	if err := s.Source.Decode(page); err != nil {
+		return err
+	}
+	return s.of.Conflict(page.Source)
 }
 
 // Progress is the progress of a run.

@@ -33,6 +33,7 @@ type world struct {
 	publisher *publisher
 	letters   int
 	origin    bridge.Origin
+	live      bridge.SourceIdentity
 }
 
 func newWorld(t *testing.T) *world {
@@ -72,7 +73,7 @@ func (w *world) retry(places ...deadletter.Place) ([]deadletter.Retried, error) 
 	w.t.Helper()
 	var all []deadletter.Retried
 	r := &deadletter.Retry{
-		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, By: "a test",
+		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, Live: w.live, By: "a test",
 		Done: func(one deadletter.Retried) error { all = append(all, one); return nil },
 	}
 	return all, r.Run(w.t.Context(), places)

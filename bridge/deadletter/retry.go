@@ -68,6 +68,8 @@ type Retry struct {
 	// Origin has the stream's bounds, which a page without a cursor and every page
 	// of a window are requested with.
 	Origin bridge.Origin
+	// Live is the stream's source; the zero value is unknown.
+	Live bridge.SourceIdentity
 	// By is the operator, recorded in the marks.
 	By string
 	// Done is called with each result. Its error ends the retry.
@@ -182,6 +184,10 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	if err != nil {
 		return nil, "", err
 	}
+	if err := r.checkSource(page); err != nil {
+		page.Release()
+		return nil, "", err
+	}
 	if !keepOnly(page, l, true) {
 		if !keepOnly(page, l, false) {
 			page.Release()
@@ -191,6 +197,9 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 	}
 	return page, note, nil
 }
+
+// checkSource refuses a fetched page that is not of the live stream's source.
+func (r *Retry) checkSource(page *bridge.Page) error { return r.Live.Conflict(page.Source) }
 
 // keepOnly drops all events of the page but the dead letter's, and reports whether
 // that was found: with the same bytes if exactly is set, else with the same id.

@@ -270,3 +270,19 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// TestRetryOtherSource: a page of another tenant than the stream's ends the retry. The
+// same position has another item there.
+func TestRetryOtherSource(t *testing.T) {
+	t.Parallel()
+	mine := bridge.SourceIdentity{Organization: "a"}
+	for page, refused := range map[bridge.SourceIdentity]bool{{Organization: "b"}: true, mine: false, {}: false} {
+		w := newWorld(t)
+		w.source, w.live = bridgetest.NewSource(t, bridgetest.Export{PageSize: 3, Identity: page}), mine
+		w.source.Append(item("a"))
+		_, err := w.retry(w.position(item("a"), "a", "", 0))
+		if fault, ok := errors.AsType[*bridge.Fault](err); refused != (ok && fault.Reason == bridge.ReasonSource) || refused == (len(w.publisher.published) > 0) {
+			t.Errorf("page of %s: %v, published %v", page, err, w.publisher.published)
+		}
+	}
+}

@@ -313,12 +313,7 @@ func (at *progress) checkSource(got bridge.SourceIdentity) error {
 		*have = got
 		return nil
 	}
-	return &bridge.Fault{
-		Class: bridge.Permanent, Code: "source", Reason: bridge.ReasonSource,
-		Advice: bridge.HintSource,
-		Err: fmt.Errorf("the page belongs to %s/%s/%s, the stream to %s/%s/%s", got.Organization, got.Workspace, got.Application,
-			have.Organization, have.Workspace, have.Application),
-	}
+	return have.Conflict(got)
 }
 
 // count adds the page's events to head.

@@ -18,6 +18,8 @@ const (
 	NotPassed Reason = "not-passed"
 	// OtherOrigin: the stream's resource, event types or ids differ from the Config.
 	OtherOrigin Reason = "other-origin"
+	// OtherSource: a page belongs to another source than the stream.
+	OtherSource Reason = "other-source"
 	// BackfillOpen: an unfinished backfill overlaps the range.
 	BackfillOpen Reason = "backfill-open"
 	// StreamPaused, NotRunning and NotAtEnd: missing events lack an ingestion

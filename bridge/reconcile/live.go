@@ -56,6 +56,15 @@ func (c *comparison) repairable(ctx context.Context) error {
 	return c.overlapsBackfill(ctx)
 }
 
+// checkSource is called with every page of the export before its events are counted
+// or published: it refuses one that is not of the live stream's source.
+func (c *comparison) checkSource(page *bridge.Page) error {
+	if err := c.start.Source.Conflict(page.Source); err != nil {
+		return refuse(OtherSource, "%v", err)
+	}
+	return nil
+}
+
 func originText(o bridge.Origin) string {
 	text := o.Resource
 	if len(o.Events) > 0 {

@@ -187,6 +187,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 		Config: cfg, Ports: ports, window: exportWindow{source: ports.Source, emptyPages: cfg.EmptyPages},
 		report: Report{Stream: cfg.Stream, Topic: ports.Topic.Topic(), From: cfg.From, To: cfg.To},
 	}
+	c.window.check = c.checkSource
 	var err error
 	if c.start, err = c.newest(ctx); err != nil {
 		return nil, err

@@ -16,6 +16,8 @@ type exportWindow struct {
 	source bridge.Source
 	// emptyPages in a row end a window, as does a page without a next cursor.
 	emptyPages int
+	// check returns why a page must not be used.
+	check func(*bridge.Page) error
 }
 
 // each calls visit with every page of [from, to), in milliseconds since the epoch.
@@ -42,7 +44,9 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 			hold = position.Hold(hold, repeats, items)
 			border = position.BorderOf(page, hold)
 		}
-		err = visit(page)
+		if err = w.check(page); err == nil {
+			err = visit(page)
+		}
 		page.Release()
 		if empty++; items > 0 {
 			empty = 0

@@ -174,7 +174,7 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	if r.Origin = c.Origin; c.Zero() {
 		r.Origin = l.stream.Engine.Origin
 	}
-	r.Publisher = repair
+	r.Publisher, r.Live = repair, c.Source
 	return repairError(letterError(r.Run(ctx, places)))
 }
 

@@ -79,6 +79,8 @@ func jobError(err error) error {
 		e.Hint = jobAnew(j)
 	case backfill.OtherResource:
 		e.Code, e.Hint = cli.ExitUsage, "EXPORT_RESOURCE="+j.Resource
+	case backfill.OtherSource:
+		e.Hint = jobAnew(j)
 	case backfill.NoBounds:
 		return boundless(err)
 	case backfill.Overlaps:

@@ -234,6 +234,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.NeverRan:        "exportbridge run",
 	reconcile.PositionUnknown: "repeat the command in a minute, while exportbridge run runs; exportbridge status shows the position",
 	reconcile.OtherOrigin:     "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge",
+	reconcile.OtherSource:     "set EXPORT_URL and the credentials as for the bridge",
 	reconcile.StreamPaused:    "run exportbridge resume, then repeat the command",
 	reconcile.NotRunning:      "start exportbridge run, then repeat the command",
 	reconcile.NotAtEnd:        "repeat the command when exportbridge status shows the stream caught up",
@@ -253,7 +254,7 @@ func verifyError(err error) error {
 	}
 	e := &cli.Error{Code: cli.ExitFailed, Err: err, Hint: verifyHints[refused.Reason]}
 	switch refused.Reason {
-	case reconcile.NeverRan, reconcile.PositionUnknown, reconcile.OtherOrigin:
+	case reconcile.NeverRan, reconcile.PositionUnknown, reconcile.OtherOrigin, reconcile.OtherSource:
 		e.Code = cli.ExitUsage
 	case reconcile.NotPassed:
 		e.Code, e.Hint = cli.ExitUsage, "--to "+instantText(refused.Position)

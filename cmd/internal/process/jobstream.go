@@ -218,6 +218,8 @@ func JobHint(err error, j *backfill.Job) string {
 	switch {
 	case blocked.Reason == bridge.ReasonCursor:
 		return fmt.Sprintf("cancel the job, whose cursor the API no longer accepts: exportbridge backfill cancel %s --execute, then start a new job for the remaining windows", j.ID)
+	case blocked.Reason == bridge.ReasonSource:
+		return "set EXPORT_URL and the credentials as for the bridge"
 	case ok && fault.Code == bridge.CodeTopicLost:
 		return fmt.Sprintf("restore the topic if possible; or cancel the job: exportbridge backfill cancel %s --execute, then start a new job for the whole range", j.ID)
 	}

@@ -1,0 +1,57 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/reconcile"
+)
+
+// TestOtherSource: pages of another tenant than the live stream's are neither
+// compared nor published. Where one of the two is unknown, they agree.
+func TestOtherSource(t *testing.T) {
+	t.Parallel()
+	a := bridge.SourceIdentity{Organization: "a", Workspace: "w", Application: "web"}
+	b := bridge.SourceIdentity{Organization: "b", Workspace: "w", Application: "web"}
+	other := a
+	other.Workspace = "test"
+	for name, test := range map[string]struct {
+		live, page bridge.SourceIdentity
+		refused    bool
+	}{
+		"another organization": {a, b, true},
+		"another workspace":    {a, other, true},
+		"the same":             {a, a, false},
+		"a stream without one": {bridge.SourceIdentity{}, b, false},
+		"pages without one":    {a, bridge.SourceIdentity{}, false},
+	} {
+		for _, mode := range []reconcile.Mode{reconcile.Compare, reconcile.Rehearse, reconcile.Repair} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, nil, nil)
+					w.source = bridgetest.NewSource(t, bridgetest.Export{PageSize: 4, Identity: test.page})
+					w.ports.Source = source{w.source}
+					for _, i := range items(10) {
+						w.source.Append(i.raw())
+					}
+					w.live.trail[0].Source = test.live
+					if !test.refused {
+						want(t, "compared", w.must(mode), counts{API: 10, Missing: 10})
+						return
+					}
+					err := w.refused(mode, reconcile.OtherSource)
+					if !strings.Contains(err.Error(), test.live.String()) || !strings.Contains(err.Error(), test.page.String()) {
+						t.Errorf("%q does not name both", err)
+					}
+					if len(w.repair.published) > 0 || w.source.Requests() != 1 {
+						t.Errorf("published %v after %d requests", w.repair.published, w.source.Requests())
+					}
+				})
+			})
+		}
+	}
+}
