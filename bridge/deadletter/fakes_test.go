@@ -1,6 +1,7 @@
 package deadletter_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -34,14 +35,15 @@ type world struct {
 	letters   int
 	origin    bridge.Origin
 	live      bridge.SourceIdentity
+	events    *fakelog.Log
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	log := fakelog.New("dlq.export.events", 2)
+	log, events := fakelog.New("dlq.export.events", 2), fakelog.New("export.events", 1)
 	return &world{
 		t: t, log: log, topic: &deadletter.Topic{Log: log, Stream: stream},
-		source: bridgetest.NewSource(t, bridgetest.Export{PageSize: 3}), publisher: &publisher{t: t, marks: make(map[string][]byte)},
+		source: bridgetest.NewSource(t, bridgetest.Export{PageSize: 3}), publisher: &publisher{t: t, marks: make(map[string][]byte), events: events}, events: events,
 	}
 }
 
@@ -73,7 +75,7 @@ func (w *world) retry(places ...deadletter.Place) ([]deadletter.Retried, error) 
 	w.t.Helper()
 	var all []deadletter.Retried
 	r := &deadletter.Retry{
-		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, Live: w.live, By: "a test",
+		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, Live: w.live, Events: w.events, By: "a test",
 		Done: func(one deadletter.Retried) error { all = append(all, one); return nil },
 	}
 	return all, r.Run(w.t.Context(), places)
@@ -112,6 +114,7 @@ type publisher struct {
 	published []string // items
 	indexes   []int    // of the items on their pages
 	sources   []bridge.SourceIdentity
+	events    *fakelog.Log
 }
 
 func (p *publisher) Marks() map[string][]byte { return p.marks }
@@ -131,9 +134,10 @@ func (p *publisher) Publish(_ context.Context, page *bridge.Page, mark string, v
 	if f, ok := p.fails[p.calls]; ok && f == bridgetest.Failed {
 		return bridge.Receipt{}, bridgetest.ErrDown
 	}
-	if _, there := p.marks[mark]; there {
+	if there := p.marks[mark]; string(there) == string(value) {
 		p.t.Errorf("mark %s is put again", mark)
 	}
+	p.events.Append(0, fakelog.Record(written, string(e.Raw), "eb-stream", stream, "ce_id", string(e.AppendRecordID(nil))))
 	p.marks[mark] = slices.Clone(value)
 	p.published, p.sources = append(p.published, string(e.Raw)), append(p.sources, page.Source)
 	p.indexes = append(p.indexes, e.Index)
@@ -149,4 +153,17 @@ func headersOf(r *kgo.Record) map[string]string {
 		all[h.Key] = string(h.Value)
 	}
 	return all
+}
+
+// last is the record that was published last, once more.
+func (p *publisher) last() *kgo.Record {
+	value := p.published[len(p.published)-1]
+	return fakelog.Record(written, value, "eb-stream", stream, "ce_id", "a")
+}
+
+// forgetTopics makes the marks those of an older version.
+func (p *publisher) forgetTopics() {
+	for name, value := range p.marks {
+		p.marks[name] = bytes.Replace(value, []byte(`"into":"first",`), nil, 1)
+	}
 }

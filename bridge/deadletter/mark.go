@@ -1,14 +1,19 @@
 package deadletter
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // mark records a retry. Its JSON form is frozen.
@@ -22,6 +27,9 @@ type mark struct {
 	// Item identifies the event across its dead letters, as itemOf does; empty in
 	// marks of older versions.
 	Item string `json:"item,omitempty"`
+	// Into is the id of the topic that the event was published into; empty in marks of
+	// older versions.
+	Into string `json:"into,omitempty"`
 	// At is the time of publishing in milliseconds since the epoch.
 	At int64  `json:"at"`
 	By string `json:"by,omitempty"`
@@ -54,6 +62,64 @@ func itemOf(e *bridge.Event, l *DeadLetter) string {
 func itemName(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
+}
+
+// readMarks keeps the marks whose events need not be published again: by what the
+// topic keeps, or because the event was found there.
+func (r *Retry) readMarks(ctx context.Context) error {
+	kept, err := r.Events.Kept(ctx)
+	if err != nil {
+		return err
+	}
+	marks := maps.Clone(r.Publisher.Marks())
+	doubtful := make(map[string][]string) // the marks of an id
+	for name, value := range marks {
+		var m mark
+		switch known := json.Unmarshal(value, &m) == nil && m.Into != "" && kept.ID != ""; {
+		case known && m.Into != kept.ID:
+			delete(marks, name)
+		case kept.Expired, known && kept.Whole, m.ID == "":
+		default:
+			doubtful[m.ID] = append(doubtful[m.ID], name)
+		}
+	}
+	if len(doubtful) > 0 {
+		err = r.find(ctx, doubtful)
+	}
+	for _, names := range doubtful {
+		for _, name := range names {
+			delete(marks, name)
+		}
+	}
+	r.topicID, r.marks, r.items = kept.ID, marks, itemsOf(marks)
+	return err
+}
+
+// find reads the topic and removes what is there from ids.
+func (r *Retry) find(ctx context.Context, ids map[string][]string) error {
+	spans, err := r.Events.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	ends, err := r.Events.Ends(ctx) // an open transaction may hide what a mark names
+	if err != nil {
+		return err
+	}
+	for id, s := range spans {
+		spans[id] = kafkaclient.Span{From: s.From, To: max(s.To, ends[id])}
+	}
+	return r.Events.Read(ctx, spans, func(record *kgo.Record) error {
+		id := Read(record).ID
+		if id == "" { // without headers
+			if page, err := r.Source.DecodeItem(record.Value); err == nil {
+				id = string(page.Events[0].AppendRecordID(nil))
+				page.Release()
+			}
+		}
+		delete(ids, id)
+		delete(ids, cutID(id))
+		return nil
+	})
 }
 
 // mostMarkedID is the length of the longest id that is complete in a mark.

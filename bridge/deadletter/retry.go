@@ -8,8 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"exportbridge/bridge"
 	"exportbridge/bridge/internal/pageread"
+	"exportbridge/bridge/kafkaclient"
 )
 
 // loadedAtOnce is how many dead letters are in memory at a time.
@@ -31,6 +34,15 @@ type Publisher interface {
 	// bridge.ErrRefused means that the topic rejects them. The page stays the
 	// caller's.
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
+}
+
+// Events reads the stream's topic, by the contract of kafkaclient.Log.
+type Events interface {
+	Bounds(ctx context.Context) (map[int32]kafkaclient.Span, error)
+	Ends(ctx context.Context) (map[int32]int64, error)
+	Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error
+	// Kept says which of its records the topic still has.
+	Kept(ctx context.Context) (kafkaclient.Kept, error)
 }
 
 // Outcome is the outcome of a retry, or the expected one. Its values are part of the
@@ -63,6 +75,9 @@ type Retry struct {
 	Topic     *Topic
 	Source    Source
 	Publisher Publisher
+	// Events is the topic that the events are published into. Where it has lost what an
+	// earlier retry published, that is published again.
+	Events Events
 	// Rehearsal is set if the Publisher publishes nothing.
 	Rehearsal bool
 	// Origin has the stream's bounds, which a page without a cursor and every page
@@ -75,14 +90,18 @@ type Retry struct {
 	// Done is called with each result. Its error ends the retry.
 	Done func(Retried) error
 
-	items map[string]string // the dead letter that each event is published from, by itemOf
+	topicID string            // of Events
+	marks   map[string][]byte // of earlier retries whose events need not be published again, and of this one
+	items   map[string]string // the dead letter that each event is published from, by itemOf
 }
 
 // Run publishes the dead letters one by one, each in a transaction of its own with
 // its mark. Interrupted or repeated, it publishes each dead letter and each event
 // once. After an error, what was published has its mark.
 func (r *Retry) Run(ctx context.Context, places []Place) error {
-	r.items = itemsOf(r.Publisher.Marks())
+	if err := r.readMarks(ctx); err != nil {
+		return err
+	}
 	for some := range slices.Chunk(places, loadedAtOnce) {
 		records, err := r.Topic.Load(ctx, some)
 		if err != nil {
@@ -111,7 +130,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	if !l.Whole {
 		one.From = "cursor"
 	}
-	if at := r.Topic.RetriedAt(r.Publisher.Marks(), l); !at.IsZero() {
+	if at := r.Topic.RetriedAt(r.marks, l); !at.IsZero() {
 		one.Result, one.Detail = PublishedBefore, "at "+at.Format(timeLayout)
 		return one, nil
 	}
@@ -132,7 +151,7 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		return one, nil
 	}
 	value, err := json.Marshal(mark{
-		Version: 1, Topic: r.Topic.Log.Topic(), Written: l.Time.UnixMilli(), ID: cutID(one.ID), Item: item, At: time.Now().UnixMilli(), By: r.By,
+		Version: 1, Topic: r.Topic.Log.Topic(), Written: l.Time.UnixMilli(), ID: cutID(one.ID), Item: item, Into: r.topicID, At: time.Now().UnixMilli(), By: r.By,
 	})
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)
@@ -144,6 +163,9 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		return one, err
 	default:
 		r.items[item] = one.Letter
+		if !r.Rehearsal {
+			r.marks[l.mark()] = value
+		}
 	}
 	return one, nil
 }

@@ -43,7 +43,7 @@ func TestRetry(t *testing.T) {
 			t.Errorf("an error would name item %d, want 7", w.publisher.indexes[1])
 		}
 		// The form of a mark is kept for ever.
-		mark := fmt.Sprintf(`{"v":1,"topic":"dlq.export.events","written":%d,"id":"a","item":"afe677844772d1ddf499f5c03eab22b1","at":%d,"by":"a test"}`,
+		mark := fmt.Sprintf(`{"v":1,"topic":"dlq.export.events","written":%d,"id":"a","item":"afe677844772d1ddf499f5c03eab22b1","into":"first","at":%d,"by":"a test"}`,
 			written.UnixMilli(), time.Now().UnixMilli())
 		if got := string(w.publisher.marks["0/0"]); got != mark {
 			t.Errorf("its mark is\n%s, want\n%s", got, mark)
@@ -109,6 +109,7 @@ func TestRetryDuplicates(t *testing.T) {
 
 	// Marks of older versions name the event by its id alone.
 	w = newWorld(t)
+	w.events.Append(0, fakelog.Record(written, item("a"), "ce_id", "a"))
 	w.publisher.marks["1/7"] = []byte(`{"v":1,"topic":"dlq.export.events","written":1,"id":"a","at":1}`)
 	w.must([]deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime)}, deadletter.Duplicate, deadletter.Published)
 }
@@ -195,7 +196,7 @@ func TestRetryVanished(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	r := &deadletter.Retry{Topic: w.topic, Source: w.source, Publisher: w.publisher, Done: func(deadletter.Retried) error {
+	r := &deadletter.Retry{Events: w.events, Topic: w.topic, Source: w.source, Publisher: w.publisher, Done: func(deadletter.Retried) error {
 		if n++; n == 10 {
 			w.log.Delete(1, 60)
 		}
@@ -236,7 +237,7 @@ func TestRetryFails(t *testing.T) {
 	}
 	w := newWorld(t)
 	stop := errors.New("nobody reads")
-	r := &deadletter.Retry{Topic: w.topic, Source: w.source, Publisher: w.publisher, Done: func(deadletter.Retried) error { return stop }}
+	r := &deadletter.Retry{Events: w.events, Topic: w.topic, Source: w.source, Publisher: w.publisher, Done: func(deadletter.Retried) error { return stop }}
 	if err := r.Run(t.Context(), []deadletter.Place{w.whole(item("a"), bridge.DefectTime), w.whole(item("b"), bridge.DefectTime)}); !errors.Is(err, stop) || len(w.publisher.published) != 1 {
 		t.Errorf("%v, published %v", err, w.publisher.published)
 	}
@@ -284,5 +285,47 @@ func TestRetryOtherSource(t *testing.T) {
 		if fault, ok := errors.AsType[*bridge.Fault](err); refused != (ok && fault.Reason == bridge.ReasonSource) || refused == (len(w.publisher.published) > 0) {
 			t.Errorf("page of %s: %v, published %v", page, err, w.publisher.published)
 		}
+	}
+}
+
+// TestRetryTopicMade: a letter whose event the topic has lost is published again, unless
+// retention may have deleted it. A mark of an older version names no topic: its event is
+// looked for.
+func TestRetryTopicMade(t *testing.T) {
+	t.Parallel()
+	other := fakelog.Record(written, "{}")
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   deadletter.Outcome
+	}{
+		"the same topic":   {func(*world) {}, deadletter.PublishedBefore},
+		"made again":       {func(w *world) { w.events.Remake("second") }, deadletter.Published},
+		"truncated":        {func(w *world) { w.events.Delete(0, 1) }, deadletter.Published},
+		"truncated before": {func(w *world) { w.events.Append(0, w.publisher.last()); w.events.Delete(0, 1) }, deadletter.PublishedBefore},
+		"expired":          {func(w *world) { w.events.Expire(time.Hour); w.events.Delete(0, 1) }, deadletter.PublishedBefore},
+		"an older mark":    {func(w *world) { w.publisher.forgetTopics() }, deadletter.PublishedBefore},
+		"an older mark, made again": {func(w *world) {
+			w.publisher.forgetTopics()
+			w.events.Remake("second")
+			w.events.Append(0, other)
+		}, deadletter.Published},
+		"an older mark, without headers": {func(w *world) {
+			w.publisher.forgetTopics()
+			w.events.Remake("second")
+			w.events.Append(0, fakelog.Record(written, item("a")))
+		}, deadletter.PublishedBefore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				place := w.whole(item("a"), bridge.DefectTime)
+				w.must([]deadletter.Place{place}, deadletter.Published)
+				test.change(w)
+				time.Sleep(time.Second) //nolint:forbidigo // virtual time: another mark has another one
+				w.must([]deadletter.Place{place}, test.want)
+				w.must([]deadletter.Place{place}, deadletter.PublishedBefore)
+			})
+		})
 	}
 }

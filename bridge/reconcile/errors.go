@@ -16,6 +16,8 @@ const (
 	PositionUnknown Reason = "position-unknown"
 	// NotPassed: the range ends after the live position.
 	NotPassed Reason = "not-passed"
+	// NotKept: the range begins before what the topic keeps.
+	NotKept Reason = "not-kept"
 	// OtherOrigin: the stream's resource, event types or ids differ from the Config.
 	OtherOrigin Reason = "other-origin"
 	// OtherSource: a page belongs to another source than the stream.
@@ -39,8 +41,8 @@ const (
 // has already published stay.
 type RefusedError struct {
 	Reason Reason
-	// Position is the live stream's, in milliseconds since the epoch; set for
-	// NotPassed.
+	// Position is the live stream's for NotPassed, the earliest kept time for NotKept,
+	// in milliseconds since the epoch; 0 for the others.
 	Position int64
 	// Backfill is the id of the open backfill; set for BackfillOpen.
 	Backfill string

@@ -52,6 +52,10 @@ func (c *comparison) repairable(ctx context.Context) error {
 		return e
 	case originText(live.Origin) != originText(c.Origin):
 		return refuse(OtherOrigin, "the stream exports %s, these settings request %s", originText(live.Origin), originText(c.Origin))
+	case c.From < c.kept.From:
+		e := refuse(NotKept, "the topic keeps events from %s on: retention has deleted older ones, and would delete them again", instant(c.kept.From))
+		e.Position = c.kept.From
+		return e
 	}
 	return c.overlapsBackfill(ctx)
 }

@@ -32,6 +32,7 @@ type copies struct {
 	own        bool   // it has an id: further copies are the same event
 	dated      bool   // it has an ingestion time
 	sum        uint32 // of its bytes in the API
+	at         int64  // the earliest time that its record can have
 }
 
 // missing is the number of copies that the topic lacks.
@@ -49,6 +50,7 @@ type part struct {
 	events     map[eventName]copies
 	found      Report
 	id         []byte
+	retried    func(*deadletter.DeadLetter) bool // nil is of none
 	// since is the earliest record time that the part's events can have in the
 	// topic, in milliseconds since the epoch. An event time in the future becomes
 	// the time of publishing, which may be much earlier.
@@ -123,13 +125,19 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 // number of missing copies by event. A second call starts the counts anew.
 func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	f := &p.found
-	f.Held, f.Extra, f.Again, f.DeadLettered, f.ExtraEvents = 0, 0, 0, 0, nil
+	f.Held, f.Extra, f.Again, f.DeadLettered, f.Deleted, f.ExtraEvents = 0, 0, 0, 0, 0, nil
 	for name, c := range p.events {
 		if c.topic = 0; c.api == 0 {
 			delete(p.events, name)
 			continue
 		}
 		p.events[name] = c
+	}
+	var err error
+	if p.Retried != nil { // before the topic: what is marked is there
+		if p.retried, err = p.Retried(ctx); err != nil {
+			return nil, err
+		}
 	}
 	spans, err := p.settled(ctx, p.Topic, p.since)
 	if err != nil {
@@ -138,6 +146,10 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	if err := p.read(ctx, p.Topic, spans, p.readRecord); err != nil {
 		return nil, err
 	}
+	if p.kept, err = p.Topic.Kept(ctx); err != nil { // after the read, which retention may have overtaken
+		return nil, err
+	}
+	f.KeptFrom = p.kept.From
 	missing := p.count()
 	if len(missing) > 0 {
 		err = p.takeDeadLetters(ctx, missing)
@@ -176,7 +188,10 @@ func (p *part) readPage(page *bridge.Page) error {
 			}
 			p.found.Late.note(e, system, p.LateThreshold)
 		}
-		c.sum, c.own, c.dated = sum, e.ID != nil, system > 0
+		c.sum, c.own, c.dated, c.at = sum, e.ID != nil, system > 0, e.Time
+		if system > 0 && system < c.at {
+			c.at = system // an event time in the future becomes that of publishing
+		}
 		p.events[name] = c
 	}
 	if len(p.events) > p.Batch && p.end-p.begin > 1 {
@@ -226,6 +241,8 @@ func (p *part) count() map[eventName]int32 {
 			p.found.Extra++
 			p.found.Again += int64(c.topic - 1)
 			continue
+		case c.missing() > 0 && p.kept.Expired && c.at < p.kept.From:
+			p.found.Deleted += int64(c.missing())
 		case c.missing() > 0:
 			missing[name] = c.missing()
 		}
@@ -235,7 +252,8 @@ func (p *part) count() map[eventName]int32 {
 	return missing
 }
 
-// takeDeadLetters removes dead letters from missing.
+// takeDeadLetters removes dead letters from missing. The event of a letter that a retry
+// has published must be in the topic, unless retention has deleted it there.
 func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32) error {
 	if p.DeadLetters == nil {
 		return nil
@@ -244,18 +262,26 @@ func (p *part) takeDeadLetters(ctx context.Context, missing map[eventName]int32)
 	if err != nil {
 		return err
 	}
-	return p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
-		name := p.nameOf(p.deadLetterID(r), deadletter.Read(r).Item)
-		switch n := missing[name]; n {
-		case 0:
-			return
-		case 1:
-			delete(missing, name)
-		default:
-			missing[name] = n - 1
+	dead, lost := make(map[eventName]int32), make(map[eventName]bool)
+	err = p.read(ctx, p.DeadLetters, spans, func(r *kgo.Record) {
+		l := deadletter.Read(r)
+		name := p.nameOf(p.deadLetterID(r), l.Item)
+		if missing[name] > 0 {
+			dead[name]++
+			lost[name] = lost[name] || !p.kept.Expired && p.retried != nil && p.retried(&l)
 		}
-		p.found.DeadLettered++
 	})
+	for name, n := range dead {
+		if lost[name] {
+			continue
+		}
+		n = min(n, missing[name])
+		if missing[name] -= n; missing[name] == 0 {
+			delete(missing, name)
+		}
+		p.found.DeadLettered += int64(n)
+	}
+	return err
 }
 
 // takeMissing reports the missing events of a page, removes them from missing, and

@@ -74,6 +74,13 @@ type Log interface {
 	Read(ctx context.Context, spans map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error
 }
 
+// EventLog is the Log of the stream's topic.
+type EventLog interface {
+	Log
+	// Kept says which of its records the topic still has.
+	Kept(ctx context.Context) (kafkaclient.Kept, error)
+}
+
 // LiveStream is the live stream.
 type LiveStream interface {
 	// Walk shows the committed checkpoints to visit, newest first, until it
@@ -108,10 +115,13 @@ type Publisher interface {
 // Ports are the systems that a comparison uses.
 type Ports struct {
 	Source Source
-	Topic  Log
+	Topic  EventLog
 	// DeadLetters is nil if the topic does not exist.
 	DeadLetters Log
-	Live        LiveStream
+	// Retried reports whether a retry has published a dead letter, by the marks as of
+	// its call; nil if there are none.
+	Retried func(ctx context.Context) (func(*deadletter.DeadLetter) bool, error)
+	Live    LiveStream
 	// Publisher begins a repair, or a rehearsal that publishes nothing. It ends
 	// the open transaction of an earlier repair.
 	Publisher func(context.Context) (Publisher, error)
@@ -142,6 +152,11 @@ type Report struct {
 	Missing int64 `json:"missing"`
 	// DeadLettered counts the events that are among the dead letters only.
 	DeadLettered int64 `json:"dead_lettered"`
+	// Deleted counts the absent events that retention may have deleted; they are not
+	// missing. KeptFrom is the time from which on the topic keeps all events, in
+	// milliseconds since the epoch, 0 if nothing was deleted.
+	Deleted  int64 `json:"deleted_by_retention,omitempty"`
+	KeptFrom int64 `json:"kept_from,omitempty"`
 	// Extra counts the events that are in the topic only.
 	Extra int64 `json:"extra"`
 	// Undated counts the API's events without a time. Records of such events that
@@ -177,6 +192,7 @@ type comparison struct {
 	window exportWindow
 	start  bridge.Checkpoint // the live stream when Run began
 	repair *repairer         // nil in the mode Compare
+	kept   kafkaclient.Kept  // of the topic, as last asked
 	report Report
 }
 
@@ -193,6 +209,9 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 		return nil, err
 	}
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)
+	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
+		return nil, err
+	}
 	if cfg.Mode != Compare {
 		if err := c.repairable(ctx); err != nil {
 			return nil, err
@@ -239,7 +258,7 @@ func (c *comparison) run(ctx context.Context) error {
 func (r *Report) add(p *Report) {
 	r.API, r.Held, r.Missing, r.DeadLettered = r.API+p.API, r.Held+p.Held, r.Missing+p.Missing, r.DeadLettered+p.DeadLettered
 	r.Extra, r.Again, r.Parts = r.Extra+p.Extra, r.Again+p.Again, r.Parts+1
-	r.Undated += p.Undated
+	r.Undated, r.Deleted, r.KeptFrom = r.Undated+p.Undated, r.Deleted+p.Deleted, max(r.KeptFrom, p.KeptFrom)
 	r.Late.add(&p.Late)
 	r.MissingEvents = firstOf(slices.Concat(r.MissingEvents, p.MissingEvents))
 	r.ExtraEvents = firstOf(slices.Concat(r.ExtraEvents, p.ExtraEvents))

@@ -28,9 +28,17 @@ type repairMark struct {
 	// At is the time of publishing in milliseconds since the epoch.
 	At int64  `json:"at"`
 	By string `json:"by,omitempty"`
+	// TopicID is the id of the topic with the events; empty in marks of older
+	// versions.
+	TopicID string `json:"topic_id,omitempty"`
 	// IDs are 16 bytes of the SHA-256 of each event's record id, as markOf returns
 	// them, one after the other, in base64.
 	IDs []byte `json:"ids"`
+}
+
+// of reports whether the mark's events may be in the topic with this id.
+func (m *repairMark) of(topicID string) bool {
+	return m.TopicID == "" || topicID == "" || m.TopicID == topicID
 }
 
 // markOf identifies an event in marks: by its record id, and by its bytes too if
@@ -65,7 +73,10 @@ type repairer struct {
 	frontier
 	by         string
 	ingestedAt func(item []byte) int64 // of the Source
-	known      map[eventName]bool      // published by earlier repairs
+	topicID    string
+	// known are the events that earlier repairs published, if retention may have
+	// deleted them in the topic since: elsewhere an absent event is missing.
+	known map[eventName]bool
 	// unmoved is called before each commit; nil in a rehearsal.
 	unmoved func(context.Context) error
 }
@@ -77,12 +88,12 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &repairer{Publisher: p, by: c.By, ingestedAt: c.Source.IngestedAt, known: make(map[eventName]bool)}
+	r := &repairer{Publisher: p, by: c.By, ingestedAt: c.Source.IngestedAt, topicID: c.kept.ID, known: make(map[eventName]bool)}
 	if c.Mode == Repair {
 		r.unmoved = c.unmoved
 	}
 	if r.frontier, err = c.passed(ctx); err == nil {
-		err = r.readMarks(ctx)
+		err = r.readMarks(ctx, c.kept.Expired)
 	}
 	if err != nil {
 		p.Close()
@@ -93,7 +104,7 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 
 // readMarks reads what earlier repairs published, and removes old marks, except in a
 // rehearsal.
-func (r *repairer) readMarks(ctx context.Context) error {
+func (r *repairer) readMarks(ctx context.Context, expired bool) error {
 	const size = len(eventName{})
 	var old []string
 	for name, value := range r.Marks() {
@@ -101,7 +112,7 @@ func (r *repairer) readMarks(ctx context.Context) error {
 		if err := json.Unmarshal(value, &m); err != nil || m.Version != 1 || len(m.IDs)%size != 0 {
 			return refuse(UnknownMark, "mark %s of an earlier repair cannot be read", name)
 		}
-		for ids := m.IDs; len(ids) > 0; ids = ids[size:] {
+		for ids := m.IDs; expired && m.of(r.topicID) && len(ids) > 0; ids = ids[size:] {
 			r.known[eventName(ids)] = true
 		}
 		if time.Since(time.UnixMilli(m.At)) > repairMarkKept {
@@ -149,7 +160,7 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 // commit publishes events in one transaction with their mark. If the topic rejects
 // one of them, the others are published without it.
 func (r *repairer) commit(ctx context.Context, page *bridge.Page, events []bridge.Event) error {
-	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: r.by}
+	m := repairMark{Version: 1, At: time.Now().UnixMilli(), By: r.by, TopicID: r.topicID}
 	for i := range events {
 		name := markOf(&events[i])
 		m.IDs = append(m.IDs, name[:]...)

@@ -129,6 +129,7 @@ func TestRepairBefore(t *testing.T) {
 		if r := w.must(reconcile.Repair); r.Repair.Events != 4 {
 			t.Fatalf("%+v", r.Repair)
 		}
+		w.topic.Expire(10 * 365 * 24 * time.Hour)
 		w.topic.Delete(0, 5)
 		r := w.must(reconcile.Repair)
 		if diff := cmp.Diff(&reconcile.Repaired{Events: 1, Before: 4}, r.Repair); diff != "" {
@@ -157,6 +158,7 @@ func TestRepairOneForm(t *testing.T) {
 		if r := w.must(reconcile.Repair); r.Repair.Events != 1 {
 			t.Fatalf("%+v", r.Repair)
 		}
+		w.topic.Expire(10 * 365 * 24 * time.Hour)
 		w.topic.Delete(0, 2)
 		if diff := cmp.Diff(&reconcile.Repaired{Events: 1, Before: 1}, w.must(reconcile.Repair).Repair); diff != "" {
 			t.Errorf("said (-want +got):\n%s", diff)

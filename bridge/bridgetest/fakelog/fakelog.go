@@ -27,6 +27,8 @@ type Log struct {
 	open  map[int32]int64 // first offset of the transaction that is open, by partition
 	cut   int             // so many records of a Read, then it ends; below 0 is never
 	reads int
+	id    string
+	keeps kafkaclient.Settings
 	// changed is closed, and made anew, with every change.
 	changed chan struct{}
 }
@@ -35,8 +37,30 @@ type Log struct {
 func New(topic string, partitions int) *Log {
 	return &Log{
 		name: topic, parts: make([][]*kgo.Record, partitions), first: make([]int64, partitions), open: make(map[int32]int64), cut: -1,
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), id: "first", keeps: kafkaclient.Settings{Known: true, Retention: kafkaclient.ForEver},
 	}
+}
+
+// Expire sets the topic's retention.
+func (l *Log) Expire(retention time.Duration) { l.change(func() { l.keeps.Retention = retention }) }
+
+// Remake deletes the topic and makes it again under another id.
+func (l *Log) Remake(id string) {
+	l.change(func() {
+		l.id, l.parts, l.first = id, make([][]*kgo.Record, len(l.parts)), make([]int64, len(l.parts))
+	})
+}
+
+// Kept says which of its records the topic still has.
+func (l *Log) Kept(ctx context.Context) (kafkaclient.Kept, error) {
+	spans, err := l.Bounds(ctx)
+	if err != nil {
+		return kafkaclient.Kept{}, err
+	}
+	l.mu.Lock()
+	id, keeps := l.id, l.keeps
+	l.mu.Unlock()
+	return kafkaclient.KeptOf(ctx, id, l, spans, keeps)
 }
 
 // Append adds records to a partition, committed or, while a transaction is open

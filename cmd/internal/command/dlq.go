@@ -107,6 +107,12 @@ func lettersOf(ctx context.Context, st *config.Stream) (*letters, error) {
 	return &letters{reader, deadletter.Topic{Log: reader, Missing: !there, Stream: st.Name}, st}, nil
 }
 
+// retried returns what tells the letters that a retry has published, as of now.
+func (l *letters) retried(ctx context.Context) (func(*deadletter.DeadLetter) bool, error) {
+	marks, err := kafkasink.Marks(ctx, l.stream.Kafka, kafkasink.JobDLQ)
+	return func(letter *deadletter.DeadLetter) bool { return !l.RetriedAt(marks, letter).IsZero() }, err
+}
+
 // shownLetter is a dead letter in the output.
 type shownLetter struct {
 	Letter  string        `json:"letter"`

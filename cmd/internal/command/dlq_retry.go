@@ -174,7 +174,12 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	if r.Origin = c.Origin; c.Zero() {
 		r.Origin = l.stream.Engine.Origin
 	}
-	r.Publisher, r.Live = repair, c.Source
+	events, err := eventReader(ctx, l.stream)
+	if err != nil {
+		return err
+	}
+	events.Waiting = sayWaiting(a)
+	r.Publisher, r.Live, r.Events = repair, c.Source, events
 	return repairError(letterError(r.Run(ctx, places)))
 }
 

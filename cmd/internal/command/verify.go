@@ -44,17 +44,18 @@ func newVerifyCommand(a *cli.App) *cobra.Command {
 		Short: "Compare a past range of the export with the topic",
 		Long: `Fetch the events of a past range again and compare them with the committed
 records of the topic: by id, or by content hash if events have no id. The report
-counts missing, extra, dead-lettered, duplicate and late events. The range is
-compared in parts of at most --batch events to bound memory. The exit code is 3
-if events are missing.
+counts missing, extra, dead-lettered, duplicate and late events. Absent events
+from before the topic's earliest records are not missing: retention may have
+deleted them. The range is compared in parts of at most --batch events to bound
+memory. The exit code is 3 if events are missing.
 
 --repair --execute publishes missing events, with the header eb-origin: repair.
 The events and a record that lists them are committed in one transaction, so a
-second repair publishes none of them again. The range must end before the live
-position. The repair skips events that the stream has yet to publish: those
-ingested after the stream was last caught up. If events have no ingestion time,
-a bridge must be running: the repair waits until the stream is caught up, then
-reads the topic again.`,
+second repair publishes none of them again. The range must begin with events
+that the topic keeps, and end before the live position. The repair skips events
+that the stream may still publish: those ingested after it was last caught up.
+If events have no ingestion time, a bridge must be running: the repair waits
+until the stream is caught up, then reads the topic again.`,
 		Example: `  exportbridge verify --from -2d --to -1d
   exportbridge verify --from -2d --to -1d --repair --execute`,
 		GroupID: groupPosition,
@@ -162,7 +163,7 @@ func runVerify(ctx context.Context, a *cli.App, o *verifyOptions) error {
 		},
 	}
 	if !dead.Missing {
-		ports.DeadLetters = dead.TopicReader
+		ports.DeadLetters, ports.Retried = dead.TopicReader, dead.retried
 	}
 	found, err := reconcile.Run(ctx, reconcile.Config{
 		Stream: st.Name, Origin: st.Engine.Origin, From: from, To: to, Mode: o.mode(), Batch: o.batch, LateThreshold: o.late,
@@ -258,6 +259,8 @@ func verifyError(err error) error {
 		e.Code = cli.ExitUsage
 	case reconcile.NotPassed:
 		e.Code, e.Hint = cli.ExitUsage, "--to "+instantText(refused.Position)
+	case reconcile.NotKept:
+		e.Code, e.Hint = cli.ExitUsage, "--from "+instantText(refused.Position+999) // in whole seconds
 	case reconcile.BackfillOpen:
 		e.Hint = fmt.Sprintf("exportbridge backfill --resume %s --execute, or exportbridge backfill cancel %[1]s --execute", refused.Backfill)
 	}
@@ -320,6 +323,9 @@ func (o *verifyOptions) print(a *cli.App, r *reconcile.Report) error {
 		{"extra", extraText(r)},
 		{"copies", number(r.Again) + " duplicate records"},
 		{"late", latenessText(r, o.late)},
+	}
+	if r.Deleted > 0 {
+		rows = append(rows, [2]string{"deleted", number(r.Deleted) + " older than " + instantText(r.KeptFrom) + " may have been deleted by retention"})
 	}
 	rows = append(rows, eventRows("missing", r.MissingEvents, r.Missing)...)
 	rows = append(rows, eventRows("extra", r.ExtraEvents, r.Extra)...)

@@ -1,0 +1,89 @@
+package kafkaclient
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Kept says which of its records a topic still has.
+type Kept struct {
+	// ID is the topic's id, empty if the brokers have none.
+	ID string
+	// Whole is true if every partition begins at its first offset: nothing was
+	// deleted.
+	Whole bool
+	// Expired is true if retention may have deleted records. A topic that keeps all
+	// of them can only have been truncated.
+	Expired bool
+	// From is the time from which on no record has expired, in milliseconds since the
+	// epoch; 0 if none has.
+	From int64
+}
+
+// Kept asks for the topic's settings and for the first record of each partition.
+func (r *TopicReader) Kept(ctx context.Context) (Kept, error) {
+	client, err := r.Open()
+	if err != nil {
+		return Kept{}, err
+	}
+	defer client.Close()
+	topics, err := client.Describe(ctx, r.Name)
+	if err != nil {
+		return Kept{}, err
+	}
+	k := Kept{ID: topics[0].State(false).ID}
+	err = r.with(func(l *Log) error {
+		spans, err := l.Bounds(ctx)
+		if err != nil {
+			return err
+		}
+		return k.note(ctx, l, spans, &topics[0].Settings)
+	})
+	return k, err
+}
+
+// errFirst ends a read at its first record.
+var errFirst = errors.New("the first record")
+
+// note sets what the bounds of the partitions say. A record that has expired is older
+// than the retention time, or, where the retention was longer since, or goes by size,
+// than what is kept first behind it.
+func (k *Kept) note(ctx context.Context, l Reader, spans map[int32]Span, s *Settings) error {
+	k.Whole = true
+	for id, span := range spans {
+		if span.From == 0 {
+			continue
+		}
+		k.Whole = false
+		if s.KeepsAll() {
+			continue
+		}
+		k.Expired = true
+		if s.Retention > 0 {
+			k.From = max(k.From, time.Now().Add(-s.Retention).UnixMilli())
+		}
+		var first time.Time
+		err := l.Read(ctx, map[int32]Span{id: span}, func(r *kgo.Record) error {
+			first = r.Timestamp
+			return errFirst
+		})
+		switch {
+		case errors.Is(err, errFirst):
+			k.From = max(k.From, first.UnixMilli())
+		case err != nil:
+			return err
+		case s.Sized || s.Retention <= 0: // all of the partition is gone
+			k.From = max(k.From, time.Now().UnixMilli())
+		}
+	}
+	return nil
+}
+
+// KeptOf is TopicReader.Kept of a topic that is read otherwise.
+func KeptOf(ctx context.Context, id string, l Reader, spans map[int32]Span, s Settings) (Kept, error) {
+	k := Kept{ID: id}
+	return k, k.note(ctx, l, spans, &s)
+}
