@@ -67,3 +67,19 @@ func TestPlanSource(t *testing.T) {
 		}
 	})
 }
+
+// TestRunOtherTopic: a window publishes nothing into a topic that was made again since
+// the job began.
+func TestRunOtherTopic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 50)
+		plan := w.plan(40, 2)
+		plan.Topic, plan.TopicID = "events", "of another topic"
+		_, err := w.start(w.begin(plan)).Do(t.Context())
+		if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonTopic || !strings.Contains(err.Error(), "recreated since the job began") {
+			t.Errorf("%v", err)
+		}
+		w.wantOnce(0)
+	})
+}

@@ -110,8 +110,8 @@ type frontier struct {
 	// ingested is the ingestion time up to which the stream has read the export,
 	// in milliseconds since the epoch; 0 if unknown.
 	ingested int64
-	// drained is true while the stream is proved to have read everything that this
-	// part has read.
+	// drained is true once awaitEnd has proved that the stream has read everything
+	// that a part has read. Each part that lacks ingestion times calls it.
 	drained bool
 }
 

@@ -115,9 +115,6 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	if len(missing) > 0 {
 		err = c.window.each(ctx, begin, end, func(page *bridge.Page) error { return p.takeMissing(ctx, page, missing) })
 	}
-	if c.repair != nil {
-		c.repair.drained = false // the next part is read later
-	}
 	return &p.found, err
 }
 
