@@ -108,6 +108,15 @@ type RequestChange struct {
 	Unproven []string
 }
 
+// Elsewhere returns the parts that lead to another list where no page proves the
+// opposite: a new host too, but no new credential and no corrected preset.
+func (c RequestChange) Elsewhere() []string {
+	if slices.Contains(c.Unproven, PartHost) {
+		return append([]string{PartHost}, c.Other...)
+	}
+	return c.Other
+}
+
 // Changed returns how the request g differs from f, which the cursor came from.
 // The page size counts only where the cursor is a number: it may count pages.
 // Nothing differs from the unknown.

@@ -51,6 +51,9 @@ type Job struct {
 	// Source is the live stream's when the job began, and that of all pages; zero if
 	// unknown.
 	Source bridge.SourceIdentity `json:"source,omitzero"`
+	// Request is the fingerprint of what its windows request; unknown in a job of an
+	// older version.
+	Request bridge.Fingerprint `json:"request,omitempty"`
 	// Topic is the target topic.
 	Topic string `json:"topic"`
 	// TopicID is its id when the job began; empty in a job of an older version.

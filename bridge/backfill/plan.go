@@ -128,6 +128,8 @@ type Stream struct {
 	Events   []string
 	Topic    string
 	PageSize int
+	// Request is the fingerprint of what the settings request.
+	Request bridge.Fingerprint
 	// RateLimit is the default of a job's limit, in requests per second; 0 is none.
 	RateLimit float64
 	// SessionTimeout is how long a dead process keeps a job.
@@ -194,7 +196,10 @@ func (s *Stream) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, er
 	if err != nil {
 		return nil, err
 	}
-	p.Job.Source = live.Source
+	if elsewhere := live.RequestChange(s.Request).Elsewhere(); len(elsewhere) > 0 {
+		return nil, refuse(OtherSource, &p.Job, "the settings request another list than stream %s: %s changed", s.Name(), strings.Join(elsewhere, ", "))
+	}
+	p.Job.Source, p.Job.Request = live.Source, s.Request
 	if r.Kind == Backfill {
 		err = s.checkOverlap(ctx, p, r.AllowOverlap)
 	} else {
@@ -273,7 +278,7 @@ func (s *Stream) Begin(ctx context.Context, p *Plan) (Job, error) {
 
 // Resumption resumes a job of the stream, of any kind.
 func (s *Stream) Resumption(id string) *Resumption {
-	return &Resumption{ID: id, Resource: s.Resource, SessionTimeout: s.SessionTimeout, Live: s.Live}
+	return &Resumption{ID: id, Resource: s.Resource, Request: s.Request, SessionTimeout: s.SessionTimeout, Live: s.Live}
 }
 
 // Run returns the run of a committed job, for the operator by.

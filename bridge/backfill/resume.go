@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"exportbridge/bridge"
@@ -26,6 +27,8 @@ type Resumption struct {
 	ID       string
 	Kind     Kind
 	Resource string
+	// Request is the fingerprint of what the settings request.
+	Request bridge.Fingerprint
 	// RateLimit and Parallel are new limits; nil keeps the job's.
 	RateLimit *float64
 	Parallel  *int
@@ -65,7 +68,7 @@ func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	}
 	job, err := j.change(ctx, r.ID, func(have Job) (Job, error) {
 		r.limit(&have)
-		have.Source = listed.Source
+		have.Source, have.Request = listed.Source, listed.Request
 		return have, j.resumable(&have, r)
 	})
 	if err != nil {
@@ -92,6 +95,30 @@ func (r *Resumption) checkSource(ctx context.Context, job *Job) error {
 	if job.Source == (bridge.SourceIdentity{}) {
 		job.Source = live.Source
 	}
+	return r.checkRequest(job, &live)
+}
+
+// checkRequest gives a job of an older version the live stream's request, and refuses
+// one whose request is not that of the settings.
+func (r *Resumption) checkRequest(job *Job, live *bridge.Checkpoint) error {
+	if !r.Request.Known() {
+		return nil
+	}
+	was := job.Request
+	if !was.Known() {
+		was = live.Origin.Request
+	}
+	changed := was.Changed(r.Request, "").Other
+	if job.Kind == Backfill && len(changed) == 0 { // a new host is the stream's once a page has proved it
+		changed = live.RequestChange(r.Request).Elsewhere()
+	}
+	switch {
+	case len(changed) > 0:
+		return refuse(OtherSource, job, "the settings request another list than job %s: %s changed", job.ID, strings.Join(changed, ", "))
+	case !was.Known() && job.Kind == Backfill:
+		return refuse(OtherSource, job, "job %s is of an older version, and stream %s has yet to show what it requests: run the stream first", job.ID, job.Stream)
+	}
+	job.Request = r.Request
 	return nil
 }
 

@@ -68,6 +68,62 @@ func TestPlanSource(t *testing.T) {
 	})
 }
 
+// TestJobRequest: a job is of what the live stream requests, also where it is resumed
+// with other settings, and one of an older version takes the stream's.
+func TestJobRequest(t *testing.T) {
+	t.Parallel()
+	request := func(host, tenant string) bridge.Fingerprint {
+		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartParam + "tenant", Value: tenant}})
+	}
+	live := func(f bridge.Fingerprint) checkpoints {
+		return checkpoints{{Origin: bridge.Origin{Start: second(5000), Request: f}, PositionTime: second(6000)}}
+	}
+	ours := request("a", "one")
+	synctest.Test(t, func(t *testing.T) {
+		beside, _ := newWorld(t, 10).beside()
+		beside.Request = ours
+		for f, refused := range map[bridge.Fingerprint]bool{
+			"": false, ours: false, request("a", "two"): true, request("b", "one"): true,
+		} {
+			beside.Live = live(f)
+			for _, kind := range []backfill.Kind{backfill.Backfill, backfill.Replay} {
+				p, err := beside.Plan(t.Context(), &backfill.Request{Kind: kind, From: second(0), To: second(10)}, time.Now())
+				if refused != (reasonOf(err) == backfill.OtherSource) || !refused && (err != nil || p.Job.Request != ours) {
+					t.Errorf("%s of a stream of %q: %+v, %v", kind, f, p, err)
+				}
+			}
+		}
+	})
+	for name, c := range map[string]struct {
+		job, live, settings bridge.Fingerprint
+		refused             bool
+	}{
+		"as before":                        {ours, ours, ours, false},
+		"other settings":                   {ours, ours, request("a", "two"), true},
+		"the stream moved to another":      {ours, request("a", "two"), request("a", "two"), true},
+		"a host that the stream took over": {ours, request("b", "one"), request("b", "one"), false},
+		"a host that it did not take over": {ours, ours, request("b", "one"), true},
+		"of an older version":              {"", ours, ours, false},
+		"of an older version, other now":   {"", ours, request("a", "two"), true},
+		"nobody knows":                     {"", "", ours, true},
+		"settings of an embedding program": {ours, ours, "", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 10)
+			plan := w.plan(10, 2)
+			plan.Kind, plan.Request = backfill.Backfill, c.job
+			w.begin(plan)
+			job, err := w.resume(backfill.Resumption{Live: live(c.live), Request: c.settings})
+			if refused := reasonOf(err) == backfill.OtherSource; refused != c.refused || !refused && err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err == nil && c.settings != "" && job.Request != c.settings {
+				t.Errorf("%s: the job has %q", name, job.Request)
+			}
+		})
+	}
+}
+
 // TestRunOtherTopic: a window publishes nothing into a topic that was made again since
 // the job began.
 func TestRunOtherTopic(t *testing.T) {

@@ -35,6 +35,7 @@ type world struct {
 	letters   int
 	origin    bridge.Origin
 	live      bridge.SourceIdentity
+	elsewhere []string
 	events    *fakelog.Log
 }
 
@@ -75,7 +76,7 @@ func (w *world) retry(places ...deadletter.Place) ([]deadletter.Retried, error) 
 	w.t.Helper()
 	var all []deadletter.Retried
 	r := &deadletter.Retry{
-		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, Live: w.live, Events: w.events, By: "a test",
+		Topic: w.topic, Source: w.source, Publisher: w.publisher, Rehearsal: w.publisher.rehearsal, Origin: w.origin, Live: w.live, Elsewhere: w.elsewhere, Events: w.events, By: "a test",
 		Done: func(one deadletter.Retried) error { all = append(all, one); return nil },
 	}
 	return all, r.Run(w.t.Context(), places)

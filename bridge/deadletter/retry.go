@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -85,6 +86,9 @@ type Retry struct {
 	Origin bridge.Origin
 	// Live is the stream's source; the zero value is unknown.
 	Live bridge.SourceIdentity
+	// Elsewhere are the parts of a request by which the settings request another list
+	// than the live stream, so that no page is fetched.
+	Elsewhere []string
 	// By is the operator, recorded in the marks.
 	By string
 	// Done is called with each result. Its error ends the retry.
@@ -197,6 +201,8 @@ func (r *Retry) page(ctx context.Context, l *DeadLetter) (page *bridge.Page, not
 		return page, "", nil
 	case l.CursorLost:
 		return nil, "", &unusable{"its cursor was too long to be kept"}
+	case len(r.Elsewhere) > 0:
+		return nil, "", fmt.Errorf("the settings request another list than the stream's: %s changed", strings.Join(r.Elsewhere, ", "))
 	}
 	at := bridge.Position{Cursor: l.Cursor, Start: r.Origin.Start, End: r.Origin.End, Window: r.Origin.End != 0}
 	page, err = pageread.Fetch(ctx, r.Source, at)

@@ -288,6 +288,19 @@ func TestRetryOtherSource(t *testing.T) {
 	}
 }
 
+// TestRetryOtherRequest: settings that request another list fetch no page; the bytes of
+// a whole letter are the stream's all the same.
+func TestRetryOtherRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.source.Append(item("a"))
+	w.elsewhere = []string{"path"}
+	if _, err := w.retry(w.position(item("a"), "a", "", 0)); err == nil || !strings.Contains(err.Error(), "path changed") || w.source.Requests() > 0 {
+		t.Errorf("%v after %d requests", err, w.source.Requests())
+	}
+	w.must([]deadletter.Place{w.whole(item("b"), bridge.DefectTime)}, deadletter.Published)
+}
+
 // TestRetryTopicMade: a letter whose event the topic has lost is published again, unless
 // retention may have deleted it. A mark of an older version names no topic: its event is
 // looked for.

@@ -60,6 +60,14 @@ func (c *comparison) repairable(ctx context.Context) error {
 	return c.overlapsBackfill(ctx)
 }
 
+// checkRequest refuses settings that request another list than the live stream.
+func (c *comparison) checkRequest() error {
+	if elsewhere := c.start.RequestChange(c.Origin.Request).Elsewhere(); len(elsewhere) > 0 {
+		return refuse(OtherSource, "the settings request another list than stream %s: %s changed", c.Stream, strings.Join(elsewhere, ", "))
+	}
+	return nil
+}
+
 // checkSource is called with every page of the export before its events are counted
 // or published: it refuses one that is not of the live stream's source.
 func (c *comparison) checkSource(page *bridge.Page) error {

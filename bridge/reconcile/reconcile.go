@@ -205,7 +205,10 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	}
 	c.window.check = c.checkSource
 	var err error
-	if c.start, err = c.newest(ctx); err != nil {
+	if c.start, err = c.newest(ctx); err == nil {
+		err = c.checkRequest()
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)

@@ -55,3 +55,24 @@ func TestOtherSource(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherRequest: nothing is requested with settings of another list than the stream's.
+func TestOtherRequest(t *testing.T) {
+	t.Parallel()
+	request := func(host, path string) bridge.Fingerprint {
+		return bridge.NewFingerprint([]bridge.RequestPart{{Name: bridge.PartHost, Value: host}, {Name: bridge.PartPath, Value: path}})
+	}
+	for live, refused := range map[bridge.Fingerprint]bool{"": false, request("a", "/x"): false, request("a", "/y"): true, request("b", "/x"): true} {
+		for _, mode := range []reconcile.Mode{reconcile.Compare, reconcile.Rehearse, reconcile.Repair} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil, items(10))
+				w.cfg.Origin.Request, w.live.trail[0].Origin.Request = request("a", "/x"), live
+				if !refused {
+					w.must(mode)
+				} else if w.refused(mode, reconcile.OtherSource); w.source.Requests() > 0 {
+					t.Errorf("%d requests", w.source.Requests())
+				}
+			})
+		}
+	}
+}

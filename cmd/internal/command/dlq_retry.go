@@ -180,6 +180,7 @@ func retryEach(ctx context.Context, a *cli.App, l *letters, places []deadletter.
 	}
 	events.Waiting = sayWaiting(a)
 	r.Publisher, r.Live, r.Events = repair, c.Source, events
+	r.Elsewhere = c.RequestChange(l.stream.Engine.Origin.Request).Elsewhere()
 	return repairError(letterError(r.Run(ctx, places)))
 }
 

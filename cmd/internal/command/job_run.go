@@ -80,7 +80,7 @@ func jobError(err error) error {
 	case backfill.OtherResource:
 		e.Code, e.Hint = cli.ExitUsage, "EXPORT_RESOURCE="+j.Resource
 	case backfill.OtherSource:
-		e.Hint = jobAnew(j)
+		e.Hint = sameRequest
 	case backfill.NoBounds:
 		return boundless(err)
 	case backfill.Overlaps:
@@ -90,6 +90,9 @@ func jobError(err error) error {
 	}
 	return e
 }
+
+// sameRequest is the hint of settings that request another list than the stream.
+const sameRequest = "set EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, EXPORT_HEADERS and the credentials as for the bridge"
 
 // boundless is the error of a range, or start, that the settings say the API cannot
 // be asked for.

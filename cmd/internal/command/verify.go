@@ -235,7 +235,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.NeverRan:        "exportbridge run",
 	reconcile.PositionUnknown: "repeat the command in a minute, while exportbridge run runs; exportbridge status shows the position",
 	reconcile.OtherOrigin:     "set EXPORT_RESOURCE, EXPORT_EVENTS and EXPORT_ITEM_ID as for the bridge",
-	reconcile.OtherSource:     "set EXPORT_URL and the credentials as for the bridge",
+	reconcile.OtherSource:     sameRequest,
 	reconcile.StreamPaused:    "run exportbridge resume, then repeat the command",
 	reconcile.NotRunning:      "start exportbridge run, then repeat the command",
 	reconcile.NotAtEnd:        "repeat the command when exportbridge status shows the stream caught up",

@@ -36,7 +36,7 @@ func JobStream(s *config.Settings, st *config.Stream, log *slog.Logger) (*backfi
 	plans, w := kafkasink.NewJobs(st.Kafka), &jobPorts{all: s, Stream: st, log: slog.New(quiet{log.Handler()})}
 	return &backfill.Stream{
 		Jobs: backfill.NewJobs(plans, st.Name), Resource: st.Export.Resource, Events: st.Export.Events, Topic: st.Kafka.Topic,
-		PageSize: st.Export.PageSize, RateLimit: perSecond, SessionTimeout: st.Kafka.SessionTimeout,
+		Request: st.Engine.Origin.Request, PageSize: st.Export.PageSize, RateLimit: perSecond, SessionTimeout: st.Kafka.SessionTimeout,
 		Live: st.Kafka.History(), Topics: w, CheckAPI: w.checkAPI, Open: w.open,
 		NoBounds: st.Export.Bounded(), NoStart: st.Export.Starts(),
 		Owner: func(id string) backfill.Owner { return plans.Owner(id) },

@@ -387,6 +387,11 @@ func checkOrigin(at bridge.Checkpoint, st *config.Stream) []finding {
 	if fault := bridge.OriginFault(&at, st.Engine.Origin, st.Engine.Topic); fault != nil {
 		return []finding{{Level: levelFail, Text: fault.Error(), Hint: cli.EngineHints[fault.Advice]}}
 	}
+	if unproven := at.RequestChange(st.Engine.Origin.Request).Unproven; len(unproven) > 0 {
+		text := fmt.Sprintf("the settings changed the request (%s): the stream goes on only with a page that lists items published before (these settings are source %s)",
+			strings.Join(unproven, ", "), st.Engine.Origin.Request.Digest())
+		return []finding{{Level: levelWarn, Text: text, Hint: cli.EngineHints[bridge.HintRequest]}}
+	}
 	return nil
 }
 
