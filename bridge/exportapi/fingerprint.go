@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/params"
 )
 
@@ -120,6 +121,14 @@ func (c *Config) StrayCursor(cursor string) error {
 		return nil //nolint:nilerr // Validate reports it
 	}
 	endpoint := urls.first
+	static, _ := params.Parse(c.Params.Reveal())
+	values := url.Values{}
+	for _, p := range static {
+		values.Add(p.Name, p.Value)
+	}
+	if unset := nextlink.Unset(cursor, values); len(unset) > 0 {
+		return fmt.Errorf("the stored next URL has the parameter %s, which EXPORT_PARAMS no longer sets: it may be another list", strings.Join(unset, ", "))
+	}
 	path, _, _ := strings.Cut(cursor, "?")
 	if path = strings.TrimSuffix(path, "#"); path == endpoint.EscapedPath() {
 		return nil

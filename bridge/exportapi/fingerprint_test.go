@@ -79,6 +79,15 @@ func TestStrayCursor(t *testing.T) {
 			t.Errorf("%s: %v", cursor, err)
 		}
 	}
+	c.Params = "order=asc,tag=x,tag=y"
+	for cursor, stray := range map[string]bool{
+		"/v1/orgs/acme/log?after=1&order=#1": false, "/v1/orgs/acme/log?tag=#2": false, "/v1/orgs/acme/log?include=#1": true, "/v1/orgs/acme/log?tag=#3": true,
+		"/v1/orgs/acme/log?key=#auth.0": false,
+	} {
+		if err := c.StrayCursor(cursor); (err != nil) != stray {
+			t.Errorf("%s: %v", cursor, err)
+		}
+	}
 	c.CursorIn = inBody
 	if err := c.StrayCursor("/anything"); err != nil {
 		t.Error(err)

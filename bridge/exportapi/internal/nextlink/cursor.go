@@ -122,6 +122,21 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 	return u, nil
 }
 
+// Unset returns the names of the static parameters that a cursor has and that are no
+// longer set.
+func Unset(cursor string, static url.Values) (names []string) {
+	_, query, _ := strings.Cut(cursor, "?")
+	for pair := range strings.SplitSeq(query, "&") {
+		param, value, _ := strings.Cut(pair, "=")
+		number, marked := strings.CutPrefix(value, mark)
+		n, err := strconv.Atoi(strings.TrimSuffix(number, mark))
+		if param, _ = url.QueryUnescape(param); marked && err == nil && n > len(static[param]) {
+			names = append(names, param)
+		}
+	}
+	return names
+}
+
 // pairs splits a query, without the key.
 func (c *Cursors) pairs(query string) []string {
 	return slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {

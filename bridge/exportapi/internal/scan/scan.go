@@ -76,6 +76,14 @@ func (s *Scanner) readString(i int) (v Value, end int, ok bool) {
 	return Value{Raw: b[start : end-1 : end-1], Kind: kind}, end, true
 }
 
+// skipUneven skips the rest of a string that has an escape, or bytes that are no text.
+func (s *Scanner) skipUneven(i int) (end int, ok bool) {
+	if end, _, ok = skipString(s.Body, i); ok {
+		return end, true
+	}
+	return s.anyString(end)
+}
+
 // Skip checks the value at i.
 func (s *Scanner) Skip(i int) (end int, ok bool) {
 	b, depth := s.Body, s.depth
@@ -87,10 +95,8 @@ func (s *Scanner) Skip(i int) (end int, ok bool) {
 			// A call less for strings without escapes: nearly all.
 			if i = skipPlain(b, i+1); i < len(b) && b[i] == '"' {
 				i++
-			} else if i, _, ok = skipString(b, i); !ok {
-				if i, ok = s.anyString(i); !ok {
-					return i, false
-				}
+			} else if i, ok = s.skipUneven(i); !ok {
+				return i, false
 			}
 			if atName {
 				if i, ok = SkipColon(b, i); !ok {
