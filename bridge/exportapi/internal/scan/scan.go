@@ -84,6 +84,19 @@ func (s *Scanner) skipUneven(i int) (end int, ok bool) {
 	return s.anyString(end)
 }
 
+// skipScalar skips a number or a literal.
+func (s *Scanner) skipScalar(i int) (end int, ok bool) {
+	if s.Body[i] <= '9' {
+		end, ok = skipNumber(s.Body, i)
+	} else {
+		end, ok = skipLiteral(s.Body, i)
+	}
+	if ok {
+		return end, true
+	}
+	return s.anyNumber(i, end)
+}
+
 // Skip checks the value at i.
 func (s *Scanner) Skip(i int) (end int, ok bool) {
 	b, depth := s.Body, s.depth
@@ -120,20 +133,10 @@ func (s *Scanner) Skip(i int) (end int, ok bool) {
 			s.enter(depth, closer)
 			atName = closer == '}'
 			continue
-		case c <= '9':
-			if end, ok = skipNumber(b, i); !ok {
-				if end, ok = s.anyNumber(i, end); !ok {
-					return end, false
-				}
-			}
-			i = end
 		default:
-			if end, ok = skipLiteral(b, i); !ok {
-				if end, ok = s.anyNumber(i, end); !ok {
-					return end, false
-				}
+			if i, ok = s.skipScalar(i); !ok {
+				return i, false
 			}
-			i = end
 		}
 		// A value has ended, and with it perhaps what it is the last of.
 		for {
