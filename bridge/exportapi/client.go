@@ -321,17 +321,26 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 		}
 		body.Discard(resp.Body)
 		t.cancel()
-		if fault.Class == bridge.Transient && c.stuck.Failed(at.Cursor, time.Now()) {
-			fault.Err, fault.Hint, fault.Advice = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "", bridge.HintPageFails
-		}
+		c.noteFailed(at, fault)
 		return nil, answer{}, c.faults.of(at, fault)
 	}
 	c.turns.key.hold(delay.Quota(resp.Header, time.Now())) // 0 while requests are left
 	page, err := c.page(t, resp)
+	if fault, ok := errors.AsType[*bridge.Fault](err); ok && fault.Code == codeDecode { // a body that broke off looks like an outage
+		c.noteFailed(at, fault)
+	}
 	if err != nil {
 		return nil, answer{}, err
 	}
 	return page, answer{compression: resp.Header.Get("Content-Encoding"), tls: resp.TLS}, nil
+}
+
+// noteFailed notes that the API answers a page by a passing fault, and names the way
+// past one that lasts.
+func (c *Client) noteFailed(at bridge.Position, fault *bridge.Fault) {
+	if fault.Class == bridge.Transient && c.stuck.Failed(at.Cursor, time.Now()) {
+		fault.Err, fault.Hint, fault.Advice = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "", bridge.HintPageFails
+	}
 }
 
 // refused returns the fault of a response that is no page, before its body is

@@ -372,7 +372,7 @@ func TestBrokenBehindItsCursor(t *testing.T) {
 		"then null":            {"", head, `],"nextCursor":null}`, false, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
 		"items twice":          {"", head, `],"items":[]}`, false, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "twice"},
 		"not JSON behind":      {"", head, `]} and more`, false, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "unexpected data after"},
-		"not UTF-8 behind":     {"", head, ",\"\xff\"]}", false, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "UTF-8"},
+		"not UTF-8 behind":     {"", head, "],\"x\":\"\xff\"}", false, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "UTF-8"},
 		"no items":             {"", `{"nextCursor":"c9","other":[` + items("a", headItems), `]}`, false, nil, bridge.Malformed, "schema", bridge.ReasonSchema, "no member"},
 		"ends in an item":      {"", head, `,{"timestamp":`, false, nil, bridge.Transient, "decode", "", "truncated"},
 		"connection cut":       {"", head, "", true, nil, bridge.Transient, "network", "", "ended after"},

@@ -169,42 +169,44 @@ func (d *pageDecoder) readItems(i int) (int, error) {
 	}
 	d.listed = true
 	i, step := d.scan.Open(i)
+	level := d.scan.Level()
 	for index := 0; step == scan.More; index++ {
 		if index == maxItems {
 			return i, errTooMany
 		}
 		d.events = append(d.events, bridge.Event{Index: index})
 		var ok bool
+		start := i
 		if i, ok = d.event(i, &d.events[len(d.events)-1]); !ok {
-			return i, d.refuse(i)
+			if i, ok = d.badText(start, i, level); !ok {
+				return i, d.refuse(i)
+			}
 		}
 		i, step = d.scan.Next(i, ']')
 	}
 	return d.checked(i, step == scan.Ended)
 }
 
-// event reads one item. One whose text is broken but whose end is certain is a
-// dead letter, not the end of its page.
-func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
-	level := d.scan.Level()
-	if end, ok = d.readEvent(i, e); ok {
-		return end, true
-	}
+// badText reads the last item, at i, once more after it was refused at failed. One
+// whose text is broken but whose end is certain is a dead letter, not the end of
+// its page. level is the depth of the items.
+func (d *pageDecoder) badText(i, failed, level int) (end int, ok bool) {
+	e := &d.events[len(d.events)-1]
 	d.scan.Loosen(level)
-	bounds, ok := d.readEvent(i, e)
+	end, ok = d.event(i, e)
 	d.scan.Tighten()
-	if !ok && bounds < len(d.scan.Body) {
-		return end, false // where it is broken first
+	if !ok && end < len(d.scan.Body) {
+		return failed, false
 	}
 	if e.Defect != bridge.DefectNone {
 		e.Time = bridge.NoTime
 	}
 	e.Defect = bridge.DefectBadText
-	return bounds, ok
+	return end, ok
 }
 
-// readEvent reads the bytes of an item and its selected values.
-func (d *pageDecoder) readEvent(i int, e *bridge.Event) (end int, ok bool) {
+// event reads one item: its bytes and its selected values.
+func (d *pageDecoder) event(i int, e *bridge.Event) (end int, ok bool) {
 	if d.scan.KindAt(i) != scan.Object {
 		e.Defect = bridge.DefectNotObject
 		end, ok = d.scan.Skip(i)

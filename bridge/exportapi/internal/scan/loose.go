@@ -2,7 +2,8 @@ package scan
 
 // Loosen makes the scanner pass over text that is none, where the bounds of a
 // value are certain all the same, from a depth that Level returned: any byte in
-// a string but its closing quote, and NaN and Infinity. Such a value is Bad.
+// a string but its closing quote, and NaN and Infinity. Such a value is Bad. Each
+// level of nesting costs a call then.
 func (s *Scanner) Loosen(level int) { s.depth, s.loose = level, true }
 
 // Tighten ends what Loosen began.
@@ -11,12 +12,51 @@ func (s *Scanner) Tighten() { s.loose = false }
 // Level returns the depth of the position.
 func (s *Scanner) Level() int { return s.depth }
 
+// skipLoose is Skip for a scanner that is loose.
+func (s *Scanner) skipLoose(i int) (end int, ok bool) {
+	switch kind := s.KindAt(i); {
+	case i >= len(s.Body):
+		return i, false
+	case kind == String:
+		_, end, ok = s.readString(i)
+		return end, ok
+	case kind == Object || kind == Array:
+		return s.skipNest(i, kind == Object)
+	case s.isBad(i):
+		return i + s.noNumber(i), true
+	case kind == Number:
+		return skipNumber(s.Body, i)
+	}
+	return skipLiteral(s.Body, i)
+}
+
+// skipNest skips the object or array at i.
+func (s *Scanner) skipNest(i int, object bool) (end int, ok bool) {
+	closer := closerOf(s.Body[i])
+	i, step := s.Open(i)
+	for step == More {
+		if object {
+			if s.KindAt(i) != String { // what is no name is refused where it begins
+				return i, false
+			}
+			if _, i, ok = s.readString(i); !ok {
+				return i, false
+			}
+			if i, ok = SkipColon(s.Body, i); !ok {
+				return i, false
+			}
+		}
+		if i, ok = s.skipLoose(i); !ok {
+			return i, false
+		}
+		i, step = s.Next(i, closer)
+	}
+	return i, step == Ended
+}
+
 // anyString continues a string that was refused at i. A backslash belongs to the
 // byte behind it.
 func (s *Scanner) anyString(i int) (end int, ok bool) {
-	if !s.loose {
-		return i, false
-	}
 	for ; i < len(s.Body); i++ {
 		switch s.Body[i] {
 		case '"':
@@ -32,20 +72,22 @@ func (s *Scanner) anyString(i int) (end int, ok bool) {
 // longest first.
 var noNumbers = [...]string{"infinity", "inf", "nan"}
 
-// anyNumber passes over the word at i, which was refused at failed.
-func (s *Scanner) anyNumber(i, failed int) (end int, ok bool) {
-	if !s.loose {
-		return failed, false
-	}
-	if s.Body[i] == '-' || s.Body[i] == '+' {
-		i++
+// isBad reports whether there is one of them at i.
+func (s *Scanner) isBad(i int) bool { return s.noNumber(i) > 0 }
+
+// noNumber returns the length of the one at i, with its sign, or 0.
+func (s *Scanner) noNumber(i int) int {
+	b := s.Body[i:]
+	sign := 0
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		sign = 1
 	}
 	for _, word := range noNumbers {
-		if end = i + len(word); end <= len(s.Body) && equalFold(s.Body[i:end], word) {
-			return end, true
+		if b := b[sign:]; len(b) >= len(word) && equalFold(b[:len(word)], word) {
+			return sign + len(word)
 		}
 	}
-	return failed, false
+	return 0
 }
 
 // equalFold compares ASCII letters with a word in small letters.

@@ -47,10 +47,8 @@ func (s *Scanner) Read(i int) (v Value, end int, ok bool) {
 	}
 	if end, ok = s.Skip(i); ok {
 		v = Value{Raw: s.Body[i:end:end], Kind: kind}
-		if s.loose && kind != Object && kind != Array {
-			if _, no := s.anyNumber(i, i); no {
-				v.Kind = Bad
-			}
+		if s.loose && s.isBad(i) {
+			v.Kind = Bad
 		}
 	}
 	return v, end, ok
@@ -63,52 +61,36 @@ func (s *Scanner) readString(i int) (v Value, end int, ok bool) {
 		return Value{Raw: b[start:i:i], Kind: String}, i + 1, true
 	}
 	end, escaped, ok := skipString(b, i)
-	kind := String
-	if escaped {
-		kind = Escaped
-	}
-	if !ok {
-		if end, ok = s.anyString(end); !ok {
-			return v, end, false
+	if !ok && s.loose {
+		if end, ok = s.anyString(end); ok {
+			v = Value{Raw: b[start : end-1 : end-1], Kind: Bad}
 		}
-		kind = Bad
-	}
-	return Value{Raw: b[start : end-1 : end-1], Kind: kind}, end, true
-}
-
-// skipUneven skips the rest of a string that has an escape, or bytes that are no text.
-func (s *Scanner) skipUneven(i int) (end int, ok bool) {
-	if end, _, ok = skipString(s.Body, i); ok {
-		return end, true
-	}
-	return s.anyString(end)
-}
-
-// skipScalar skips a number or a literal.
-func (s *Scanner) skipScalar(i int) (end int, ok bool) {
-	if s.Body[i] <= '9' {
-		end, ok = skipNumber(s.Body, i)
-	} else {
-		end, ok = skipLiteral(s.Body, i)
+		return v, end, ok
 	}
 	if ok {
-		return end, true
+		v = Value{Raw: b[start : end-1 : end-1], Kind: String}
 	}
-	return s.anyNumber(i, end)
+	if escaped {
+		v.Kind = Escaped
+	}
+	return v, end, ok
 }
 
 // Skip checks the value at i.
 func (s *Scanner) Skip(i int) (end int, ok bool) {
-	b, depth := s.Body, s.depth
-	closer := byte(0) // ends the innermost object or array
-	atName := false   // a member begins at i, not a value
+	if s.loose {
+		return s.skipLoose(i)
+	}
+	// closer ends the innermost object or array; atName is set where a member begins
+	// at i, not a value.
+	b, depth, closer, atName := s.Body, s.depth, byte(0), false
 	for i < len(b) {
 		switch c := b[i]; {
 		case c == '"':
 			// A call less for strings without escapes: nearly all.
 			if i = skipPlain(b, i+1); i < len(b) && b[i] == '"' {
 				i++
-			} else if i, ok = s.skipUneven(i); !ok {
+			} else if i, _, ok = skipString(b, i); !ok {
 				return i, false
 			}
 			if atName {
@@ -133,8 +115,12 @@ func (s *Scanner) Skip(i int) (end int, ok bool) {
 			s.enter(depth, closer)
 			atName = closer == '}'
 			continue
+		case c <= '9':
+			if i, ok = skipNumber(b, i); !ok {
+				return i, false
+			}
 		default:
-			if i, ok = s.skipScalar(i); !ok {
+			if i, ok = skipLiteral(b, i); !ok {
 				return i, false
 			}
 		}
