@@ -81,9 +81,14 @@ func (s *Scanner) Skip(i int) (end int, ok bool) {
 	if s.loose {
 		return s.skipLoose(i)
 	}
-	// closer ends the innermost object or array; atName is set where a member begins
-	// at i, not a value.
-	b, depth, closer, atName := s.Body, s.depth, byte(0), false
+	return s.skip(i)
+}
+
+// skip is Skip for a scanner that is not loose.
+func (s *Scanner) skip(i int) (end int, ok bool) {
+	b, depth := s.Body, s.depth
+	closer := byte(0) // ends the innermost object or array
+	atName := false   // a member begins at i, not a value
 	for i < len(b) {
 		switch c := b[i]; {
 		case c == '"':
