@@ -17,6 +17,8 @@ type Border struct {
 	// Items are the last items of the page before, as listed. In JSON they are one
 	// base64 string of 16 bytes an item.
 	Items BorderItems `json:"items,omitempty"`
+	// Of is how many items that page listed, 0 if unknown.
+	Of int `json:"of,omitempty"`
 	// Hold is how many items are kept of a page; 0 is the least number.
 	Hold int `json:"hold,omitempty"`
 	// FirstNext stands for the cursor that the first page led to, zero if unknown.

@@ -305,7 +305,7 @@ const MaxNumber = 1 << 56
 
 // Validate rejects numbers out of range.
 func (c *Checkpoint) Validate() error {
-	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Unreadable, int64(c.Carried), int64(c.Border.Hold), int64(c.EndedEmpty)}
+	counts := []int64{c.Epoch, c.Seq, c.Events, c.Pages, c.Unreadable, int64(c.Carried), int64(c.Border.Of), int64(c.Border.Hold), int64(c.EndedEmpty)}
 	times := []int64{c.Origin.Start, c.Origin.End, c.AdvanceTime, c.PositionTime, c.PausedUntil, c.KnownFrom, c.WrittenAt}
 	if c.Change != nil {
 		counts, times = append(counts, c.Change.From.Epoch, c.Change.From.Seq), append(times, c.Change.At)

@@ -54,7 +54,7 @@ func TestCheckpointGolden(t *testing.T) {
 		"border": {
 			Format: 1, Stream: "events", Mode: bridge.ExactlyOnce, Kind: bridge.KindData, Cursor: "c2", Origin: bridge.Origin{Resource: "events"}, WrittenAt: 1,
 			Border: bridge.Border{
-				Items: bridge.BorderItems{bridge.NewBorderItem(&bridge.Event{ID: []byte("e1"), Raw: []byte(`{"id":"e1"}`)}), {255}}, Hold: 40,
+				Items: bridge.BorderItems{bridge.NewBorderItem(&bridge.Event{ID: []byte("e1"), Raw: []byte(`{"id":"e1"}`)}), {255}}, Of: 100, Hold: 40,
 				FirstNext: bridge.DigestCursor("c1"), TailFrom: 1700000000000,
 			},
 		},

@@ -236,3 +236,32 @@ func TestOlderPage(t *testing.T) {
 		})
 	}
 }
+
+// TestCursorIgnored: an API that ignores the cursor lists the same page for ever. That
+// is no end of the results, after a restart either, however long the page is.
+func TestCursorIgnored(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 16, 17, 40} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			inModes(t, bridgetest.Export{PageSize: n}, func(r *harness) {
+				items := make([]string, n)
+				for i := range items {
+					items[i] = sparseItem(fmt.Sprint("e", i), i)
+				}
+				r.source.Serve(func(bridge.Position) bridgetest.Answer {
+					return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":"a"}`, strings.Join(items, ","))}
+				})
+				for range 2 {
+					r.start()
+					r.after(3 * time.Minute)
+					r.wantState(bridge.StateBlocked, bridge.ReasonCycle)
+					r.end()
+				}
+				if got := len(r.values()); got != n {
+					r.t.Errorf("%d events, want %d", got, n)
+				}
+			})
+		})
+	}
+}

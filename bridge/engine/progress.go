@@ -117,7 +117,7 @@ func (at *progress) backTo(m mark) {
 // stream, trims it, and derives the position after it.
 func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 	digest := p.Digest()
-	if at.repeats = position.MarkBorder(p, at.head.Border.Items); at.repeats.Whole && digest != at.left {
+	if at.repeats = position.MarkBorder(p, &at.head.Border); at.repeats.Whole && digest != at.left {
 		digest = 0 // as an empty page
 	}
 	if err := at.checkOlder(p); err != nil {
@@ -187,7 +187,7 @@ func (at *progress) nextBorder(p *bridge.Page) bridge.Border {
 		b.Hold = 0
 	}
 	if len(p.Events) > 0 && !r.Whole {
-		b.Items = position.BorderOf(p, hold)
+		position.KeepItems(&b, p, hold)
 	}
 	if p.At.Cursor == "" && p.Items > 0 {
 		b.FirstNext = bridge.DigestCursor(p.Next)

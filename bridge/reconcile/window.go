@@ -25,15 +25,14 @@ type exportWindow struct {
 func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bridge.Page) error) error {
 	at := bridge.Position{Start: from, End: to, Window: true}
 	seen, order := make(map[string]bool), []string(nil)
-	var border bridge.BorderItems // of the page before
-	var hold int                  // how many of its items are kept
+	var border bridge.Border // of the page before
 	for empty := 0; ; {
 		page, err := pageread.Fetch(ctx, w.source, at)
 		if err != nil {
 			return err
 		}
 		next, tail, items := page.Next, page.Tail(), page.Items
-		repeats := position.MarkBorder(page, border)
+		repeats := position.MarkBorder(page, &border)
 		switch {
 		case repeats.Same:
 			page.Release()
@@ -41,8 +40,8 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 		case repeats.Whole:
 			items = 0 // as an empty page
 		case len(page.Events) > 0:
-			hold = position.Hold(hold, repeats, items)
-			border = position.BorderOf(page, hold)
+			border.Hold = position.Hold(border.Hold, repeats, items)
+			position.KeepItems(&border, page, border.Hold)
 		}
 		if err = w.check(page); err == nil {
 			err = visit(page)

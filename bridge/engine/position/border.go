@@ -19,8 +19,8 @@ type Repeats struct {
 	Items int
 	// Whole is true if the page has no other items: it counts as empty.
 	Whole bool
-	// Same is true if it has all items of the page before and no others, more than
-	// one: the API ignored the cursor.
+	// Same is true if it has as many items as the page before, more than one, and
+	// ends as that did: the API ignored the cursor.
 	Same bool
 	// Full is true if all items that were kept of the page before are there: more
 	// may be, which were not.
@@ -30,7 +30,8 @@ type Repeats struct {
 // MarkBorder marks the items of a page, as listed, that are in the border of the
 // position it was fetched at. Only items with an id are: others may be equal by
 // chance. One pass over the ids finds the few whose bytes are worth a hash.
-func MarkBorder(p *bridge.Page, border bridge.BorderItems) (r Repeats) {
+func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
+	border := before.Items
 	if len(border) == 0 || failpoint.Broken(failpoint.BreakBorder) {
 		return r
 	}
@@ -50,11 +51,15 @@ func MarkBorder(p *bridge.Page, border bridge.BorderItems) (r Repeats) {
 			r.Items++
 		}
 	}
-	all := r.Items > 0 && r.Items == len(p.Events)
-	r.Same = all && r.Items > 1 && r.Items == len(border) && len(border) < LeastHold
-	r.Whole = all && !r.Same
-	r.Full = r.Items >= len(border) && len(border) >= LeastHold
+	r.Same = len(p.Events) > 1 && len(p.Events) == before.Of && r.Items == len(border) && endsAtBorder(p, r.Items)
+	r.Whole = !r.Same && r.Items > 0 && r.Items == len(p.Events)
+	r.Full = r.Items >= len(border) && len(border) >= LeastHold && before.Of != len(border)
 	return r
+}
+
+// endsAtBorder reports whether the last n items of a page are marked.
+func endsAtBorder(p *bridge.Page, n int) bool {
+	return !slices.ContainsFunc(p.Events[len(p.Events)-n:], func(e bridge.Event) bool { return !e.AtBorder })
 }
 
 // DropBorder drops the marked items that are left in a page, and counts them.
@@ -70,8 +75,13 @@ func Hold(held int, r Repeats, page int) int {
 	return max(held, LeastHold, min(2*r.Items, max(page, LeastHold)))
 }
 
-// BorderOf returns the last items of a page, as listed, that have an id.
-func BorderOf(p *bridge.Page, hold int) bridge.BorderItems {
+// KeepItems makes the last items of a page, as listed, that have an id those of its
+// border.
+func KeepItems(b *bridge.Border, p *bridge.Page, hold int) {
+	b.Items, b.Of = borderOf(p, hold), len(p.Events)
+}
+
+func borderOf(p *bridge.Page, hold int) bridge.BorderItems {
 	last := p.Events[max(0, len(p.Events)-hold):]
 	items := make(bridge.BorderItems, 0, len(last))
 	for i := range last {

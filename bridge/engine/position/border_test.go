@@ -32,10 +32,16 @@ func TestBorder(t *testing.T) {
 		"more than held":        {borderPage("c", 60, 120, ""), 16, Repeats{Items: 16, Full: true}, 44, 32},
 		"after it has grown":    {borderPage("c", 60, 120, ""), 64, Repeats{Items: 40}, 20, 80},
 		"at most a page":        {borderPage("c", 1, 101, ""), 100, Repeats{Items: 99}, 1, 100},
+		"all, and another":      {borderPage("c", 0, 101, ""), 100, Repeats{Items: 100}, 1, 100},
+		"the same page":         {borderPage("c", 0, 100, ""), 100, Repeats{Items: 100, Same: true}, 0, 100},
+		"its end was held":      {borderPage("c", 0, 100, ""), 16, Repeats{Items: 16, Same: true, Full: true}, 84, 32},
+		"as long, and newer":    {borderPage("c", 84, 184, ""), 16, Repeats{Items: 16, Full: true}, 84, 32},
 		"before what was held":  {borderPage("c", 0, 80, ""), 16, Repeats{}, 80, 16},
 		"not the last, between": {borderPage("c", 90, 91, ""), 16, Repeats{Items: 1, Whole: true}, 0, 16},
 	} {
-		got := MarkBorder(tc.page, BorderOf(before, tc.hold))
+		var border bridge.Border
+		KeepItems(&border, before, tc.hold)
+		got := MarkBorder(tc.page, &border)
 		if got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
@@ -46,25 +52,32 @@ func TestBorder(t *testing.T) {
 			t.Errorf("%s: %d items are left, want %d", name, len(tc.page.Events), tc.left)
 		}
 	}
-	small := borderPage("", 0, 3, "")
-	if got := MarkBorder(borderPage("c", 0, 3, ""), BorderOf(small, 16)); !got.Same || got.Whole {
-		t.Errorf("all of a small page again: %+v", got)
-	}
-	for i := range small.Events {
-		small.Events[i].ID = nil
-	}
-	if BorderOf(small, 16) != nil {
-		t.Error("items without an id are in the border")
+	for _, n := range []int{2, 15, 16, 17, 40} {
+		var border bridge.Border
+		small := borderPage("", 0, n, "")
+		if KeepItems(&border, small, 40); !MarkBorder(borderPage("c", 0, n, ""), &border).Same {
+			t.Errorf("all %d items of a page again are not the same page", n)
+		}
+		if border.Of = 0; MarkBorder(borderPage("c", 0, n, ""), &border).Same {
+			t.Errorf("%d items of an unknown page are the same page", n)
+		}
+		for i := range small.Events {
+			small.Events[i].ID = nil
+		}
+		if KeepItems(&border, small, 40); border.Items != nil || MarkBorder(borderPage("c", 0, n, ""), &border).Same {
+			t.Error("items without an id are in the border")
+		}
 	}
 }
 
 func TestBorderAllocates(t *testing.T) {
 	p := borderPage("c", 0, 1000, "")
-	border := BorderOf(borderPage("", 2000, 3000, ""), LeastHold)
-	if n := testing.AllocsPerRun(20, func() { MarkBorder(p, border); DropBorder(p) }); n > 0 {
+	var border bridge.Border
+	KeepItems(&border, borderPage("", 2000, 3000, ""), LeastHold)
+	if n := testing.AllocsPerRun(20, func() { MarkBorder(p, &border); DropBorder(p) }); n > 0 {
 		t.Errorf("%v allocations to look at a page, want none", n)
 	}
-	if n := testing.AllocsPerRun(20, func() { BorderOf(p, LeastHold) }); n > 1 {
+	if n := testing.AllocsPerRun(20, func() { KeepItems(&border, p, LeastHold) }); n > 1 {
 		t.Errorf("%v allocations to keep a border, want one", n)
 	}
 }
