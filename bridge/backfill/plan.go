@@ -192,18 +192,14 @@ func (s *Stream) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, er
 	if len(r.Events) > 0 {
 		p.Job.Events = r.Events
 	}
-	live, err := newest(ctx, s.Live)
-	if err != nil {
-		return nil, err
-	}
-	if elsewhere := live.RequestChange(s.Request).Elsewhere(); len(elsewhere) > 0 {
-		return nil, refuse(OtherSource, &p.Job, "the settings request another list than stream %s: %s changed", s.Name(), strings.Join(elsewhere, ", "))
-	}
-	p.Job.Source, p.Job.Request = live.Source, s.Request
+	var err error
 	if r.Kind == Backfill {
 		err = s.checkOverlap(ctx, p, r.AllowOverlap)
 	} else {
 		err = s.chooseTopic(ctx, p, r.Topic)
+	}
+	if err == nil {
+		err = s.checkSource(ctx, p)
 	}
 	if err == nil {
 		err = s.checkAPI(ctx, p)
@@ -212,6 +208,20 @@ func (s *Stream) Plan(ctx context.Context, r *Request, now time.Time) (*Plan, er
 		return nil, err
 	}
 	return p, nil
+}
+
+// checkSource makes the job one of the live stream's source, and rejects settings that
+// request another list.
+func (s *Stream) checkSource(ctx context.Context, p *Plan) error {
+	live, err := newest(ctx, s.Live)
+	if err != nil {
+		return err
+	}
+	if elsewhere := live.RequestChange(s.Request).Elsewhere(); len(elsewhere) > 0 {
+		return refuse(OtherSource, &p.Job, "the settings request another list than stream %s: %s changed", s.Name(), strings.Join(elsewhere, ", "))
+	}
+	p.Job.Source, p.Job.Request = live.Source, s.Request
+	return nil
 }
 
 // bounded rejects a range that the API cannot be asked for.

@@ -153,8 +153,8 @@ block a stream until a reset accepts them: another event filter (EXPORT_EVENTS),
 another end (EXPORT_END), another topic (KAFKA_TOPIC), an API key of another
 application, and topics that were re-created or have lost records. Settings that
 request another list (EXPORT_URL, EXPORT_PATH, EXPORT_PARAMS, a tenant's header)
-are accepted by --accept-source only. The running bridge applies and acknowledges
-the change; without one, the command applies it itself.
+are accepted by --accept-source only. The running bridge applies the change and
+acknowledges it; without one, the command applies it itself.
 
 --to-current accepts such changes and leaves the position as it is. --to-latest
 skips all events up to now. Without --execute, the command is a dry run.`,

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -349,7 +350,7 @@ func TestE2EDeadLettersOfAWrongResource(t *testing.T) {
 	s.settings["BRIDGE_ON_BAD_EVENT"] = "dlq-all" // none of them can be read
 	as := func(_ int, item []byte) []byte { return append([]byte(`{"lastModifiedTime":"noon",`), item[1:]...) }
 	s.serveAltered(as)
-	s.finish()
+	s.run("--once").wantExit(3, 10*time.Minute) // every item was a dead letter
 	if all := s.letters(); len(all) != n || all[0].Holds != "bytes" {
 		t.Fatalf("%d letters: %+v", len(all), all)
 	}
