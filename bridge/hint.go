@@ -45,6 +45,7 @@ const (
 // Hints that are part of a log record or of an answer.
 const (
 	HintDeadLetters    Hint = "dead-letters"       // where they can be seen
+	HintEmptyEnd       Hint = "empty-end"          // raise the number of empty pages, or name what marks the end
 	HintFullPage       Hint = "full-page"          // how to find out whether more items follow
 	HintNoPosition     Hint = "no-position"        // reset first
 	HintOverlapRepeats Hint = "overlap-repeats"    // what may come twice after a walk back
@@ -61,5 +62,5 @@ var Hints = []Hint{
 	HintCursorTooLong, HintCycle, HintForeign, HintMapping,
 	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
-	HintDeadLetters, HintFullPage, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
+	HintDeadLetters, HintEmptyEnd, HintFullPage, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }

@@ -101,8 +101,11 @@ type Status struct {
 	// so, empty until it has.
 	CaughtUp bool     `json:"caught_up"`
 	Contract Contract `json:"contract,omitempty"`
-	// Ended is why a bounded run or a window ended.
-	Ended string `json:"ended,omitempty"`
+	// Ended is why a bounded run or a window ended. EndedEmpty is the number of empty
+	// pages in a row that ended it, where the API has never marked its end: more may
+	// follow. 0 if something else ended it.
+	Ended      string `json:"ended,omitempty"`
+	EndedEmpty int    `json:"ended_empty,omitempty"`
 	// PrefetchedPages and PrefetchedBytes are fetched but not yet acknowledged
 	// by the sink.
 	PrefetchedPages int   `json:"prefetched_pages"`

@@ -54,6 +54,9 @@ type Job struct {
 	// Request is the fingerprint of what its windows request; unknown in a job of an
 	// older version.
 	Request bridge.Fingerprint `json:"request,omitempty"`
+	// MarksEnd is true if the API is known, by the live stream, to mark the end of its
+	// results.
+	MarksEnd bool `json:"marks_end,omitempty"`
 	// Topic is the target topic.
 	Topic string `json:"topic"`
 	// TopicID is its id when the job began; empty in a job of an older version.
@@ -91,6 +94,9 @@ type Window struct {
 	To   int64 `json:"to"`
 	// Ended is what ended the window; empty while it is unfinished.
 	Ended string `json:"ended,omitempty"`
+	// EndedEmpty is the number of empty pages in a row that ended it, 0 if the API
+	// marked its end. More events may follow them.
+	EndedEmpty int `json:"ended_empty,omitempty"`
 	// Events and Pages count what was read, dead letters included. Position is
 	// the time that the window has reached.
 	Events   int64 `json:"events"`
@@ -117,6 +123,17 @@ func (j *Job) Ended() int {
 	n := 0
 	for i := range j.Windows {
 		if j.Windows[i].Ended != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// EndedEmpty returns how many windows were ended by empty pages: the job is done as far
+// as these were read.
+func (j *Job) EndedEmpty() (n int) {
+	for i := range j.Windows {
+		if j.Windows[i].EndedEmpty > 0 {
 			n++
 		}
 	}

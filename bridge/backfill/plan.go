@@ -220,7 +220,7 @@ func (s *Stream) checkSource(ctx context.Context, p *Plan) error {
 	if elsewhere := live.RequestChange(s.Request).Elsewhere(); len(elsewhere) > 0 {
 		return refuse(OtherSource, &p.Job, "the settings request another list than stream %s: %s changed", s.Name(), strings.Join(elsewhere, ", "))
 	}
-	p.Job.Source, p.Job.Request = live.Source, s.Request
+	p.Job.Source, p.Job.Request, p.Job.MarksEnd = live.Source, s.Request, live.MarksEnd
 	return nil
 }
 

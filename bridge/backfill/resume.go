@@ -68,7 +68,7 @@ func (j *Jobs) Resume(ctx context.Context, r *Resumption) (Job, error) {
 	}
 	job, err := j.change(ctx, r.ID, func(have Job) (Job, error) {
 		r.limit(&have)
-		have.Source, have.Request = listed.Source, listed.Request
+		have.Source, have.Request, have.MarksEnd = listed.Source, listed.Request, listed.MarksEnd
 		return have, j.resumable(&have, r)
 	})
 	if err != nil {
@@ -95,6 +95,7 @@ func (r *Resumption) checkSource(ctx context.Context, job *Job) error {
 	if job.Source == (bridge.SourceIdentity{}) {
 		job.Source = live.Source
 	}
+	job.MarksEnd = job.MarksEnd || live.MarksEnd
 	return r.checkRequest(job, &live)
 }
 

@@ -222,7 +222,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	w, cfg := r.job.Windows[n], e.Config
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: e.Config.Origin.ItemID, Start: w.From, End: w.To}
-	cfg.OnInvalidCursor = "stop" // a window has no history
+	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd // a window has no history
 	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r.job.Source}, Sink: e.Sink})
 	if err != nil {
 		return err
@@ -246,6 +246,7 @@ func (r *Run) windowEnded(ctx context.Context, n int, s bridge.Status) error {
 		result.Position = s.Position.UnixMilli()
 	}
 	_, result.Ended, _ = strings.Cut(s.Ended, "ended ")
+	result.EndedEmpty = s.EndedEmpty
 	r.mu.Lock()
 	delete(r.parts, n)
 	r.windows[n] = result

@@ -57,7 +57,7 @@ func (j *Job) reduced() Job {
 	}
 	all.Events, all.Pages, all.DeadLettered = j.Counts()
 	for i := range j.Windows {
-		all.Position = max(all.Position, j.Windows[i].Position)
+		all.Position, all.EndedEmpty = max(all.Position, j.Windows[i].Position), max(all.EndedEmpty, j.Windows[i].EndedEmpty)
 	}
 	short.Windows = []Window{all}
 	return short

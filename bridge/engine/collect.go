@@ -60,7 +60,7 @@ func (f *follower) handleFetched(hard context.Context, l fetchResult) error {
 // repeatsEnd reports whether the last page, which only repeats the page before,
 // ends the prefetching, as it would if it were empty.
 func (at *progress) repeatsEnd() bool {
-	if at.e.cfg.ends() {
+	if at.e.cfg.ends() && !at.head.MarksEnd {
 		return at.repeats.Whole && at.empty.Empties >= at.e.cfg.EmptyPages
 	}
 	return at.repeats.Whole && at.empty.Allowance == 0
@@ -138,13 +138,11 @@ func (f *follower) finish(last bool) {
 	case !last:
 		f.setState(bridge.StateRunning, nil)
 	case f.e.cfg.window() && f.at.head.Drained:
-		f.run.ended = "the window ended " + howEnded(f.at.head.EndedEmpty)
-	case l.Once && (f.at.empty.Ended() || f.at.empty.Empties >= f.e.cfg.EmptyPages):
-		empties := 0
-		if !f.at.empty.AtTail {
-			empties = f.at.empty.Empties
-		}
-		f.run.ended = "drained " + howEnded(empties)
+		f.end("the window ended", f.at.head.EndedEmpty)
+	case l.Once && f.at.empty.Ended():
+		f.end("drained", 0)
+	case l.Once && !f.at.head.MarksEnd && f.at.empty.Empties >= f.e.cfg.EmptyPages:
+		f.end("drained", f.at.empty.Empties)
 	case f.at.empty.Continues(f.at.head.MarksEnd):
 		f.schedule.due = time.Now().Add(f.at.empty.Wait(f.e.cfg.PollInterval))
 		f.setState(bridge.StateRunning, nil)
@@ -155,6 +153,15 @@ func (f *follower) finish(last bool) {
 		f.schedule.due = time.Now().Add(f.schedule.polls.wait(f.schedule.newEvents))
 		f.schedule.newEvents = false
 		f.setState(bridge.StateIdle, nil)
+	}
+}
+
+// end ends the run at the end of the results, which so many empty pages in a row may
+// only seem to be.
+func (f *follower) end(what string, empties int) {
+	f.run.ended, f.run.endedEmpty = what+" "+howEnded(empties), empties
+	if empties > 0 {
+		f.log.Warn("the results ended with empty pages only: more may follow", "empty_pages", empties, "hint", f.e.cfg.words(bridge.HintEmptyEnd))
 	}
 }
 

@@ -34,6 +34,9 @@ type Config struct {
 	// StrayCursor returns why a stored cursor cannot be of the request of these
 	// settings, or nil; nil where cursors say nothing about it.
 	StrayCursor func(cursor string) error
+	// MarksEnd is set if the API is known to mark the end of its results, by the live
+	// stream of a window: then empty pages end nothing. See Checkpoint.MarksEnd.
+	MarksEnd bool
 	// EndExplicit is set if a member of each page says whether more pages follow: a
 	// full page without a next one is then the end of the results.
 	EndExplicit bool
@@ -51,7 +54,7 @@ type Config struct {
 	PrefetchPages    int           `env:"EXPORT_PREFETCH_PAGES" stream:"yes" desc:"maximum number of pages fetched ahead of Kafka"`
 	PrefetchBytes    int64         `env:"EXPORT_PREFETCH_BYTES" unit:"bytes" stream:"yes" desc:"maximum bytes of pages in memory, including their events; two pages are always allowed"`
 	RetryMax         time.Duration `env:"EXPORT_RETRY_MAX_INTERVAL" stream:"yes" desc:"maximum retry back-off, with full jitter; Retry-After takes precedence"`
-	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES" stream:"yes" desc:"consecutive empty pages that end a window"`
+	EmptyPages       int           `env:"EXPORT_EMPTY_PAGES" stream:"yes" desc:"consecutive empty pages that end a bounded run or range, where the API has never marked the end of its results"`
 	OnInvalidCursor  string        `env:"EXPORT_ON_INVALID_CURSOR" stream:"yes" values:"stop,previous,time" desc:"action when the API permanently rejects the cursor: stop, resume at a previous cursor of the history, or restart by time; events already in the topic are not published again"`
 	OnSharedID       string        `env:"BRIDGE_ON_SHARED_ID" stream:"yes" values:"publish,bad-event" desc:"action for different items of a page with one id: publish all under that id, or treat all but the first as set by BRIDGE_ON_BAD_EVENT"`
 	Overlap          time.Duration `env:"EXPORT_OVERLAP" stream:"yes" desc:"how far before the last event a restart by time begins, to include late events"`
@@ -106,7 +109,7 @@ func (c *Config) window() bool { return c.Origin.End != 0 }
 func (c *Config) bounded() bool { return c.Limits.bounded() || c.window() }
 
 // ends reports whether the run ends with the results. It then follows
-// EmptyPages empty pages: a sparse filter must not end it early.
+// EmptyPages empty pages, where the API has never marked its end.
 func (c *Config) ends() bool { return c.window() || c.Limits.Once }
 
 // exactlyOnce reports whether the sink commits the checkpoint; otherwise the

@@ -224,7 +224,7 @@ func (f *follower) step(ctx context.Context) error {
 	if f.schedule.probing() {
 		start.at.Cursor, start.single = "", true
 	}
-	if f.e.cfg.ends() {
+	if f.e.cfg.ends() && !f.at.head.MarksEnd {
 		start.refill = f.e.cfg.EmptyPages - 1
 		start.empties = start.refill - f.at.empty.Empties
 	}

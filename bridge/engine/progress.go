@@ -58,6 +58,7 @@ func newProgress(e *Engine, c bridge.Checkpoint) progress {
 // the state that everything goes on from.
 func (at *progress) adopt(c bridge.Checkpoint) {
 	at.cp, at.head, at.committedEmpty, at.committedLeft = c, c, at.empty, at.left
+	at.head.MarksEnd = c.MarksEnd || at.e.cfg.MarksEnd
 	at.stale, at.rival = false, bridge.Checkpoint{}
 	at.visited.Commit()
 	at.trimmer.Commit()
@@ -85,6 +86,7 @@ func (at *progress) rejoin(c bridge.Checkpoint) {
 // rollback goes back to the last commit.
 func (at *progress) rollback() {
 	at.head, at.empty, at.left = at.cp, at.committedEmpty, at.committedLeft
+	at.head.MarksEnd = at.cp.MarksEnd || at.e.cfg.MarksEnd
 	at.batch, at.found, at.published = batch{}, bridge.Observation{}, nil
 	at.visited.BackTo(0)
 	at.trimmer.BackTo(0)
@@ -256,8 +258,10 @@ func (at *progress) noteEmpty(p *bridge.Page) {
 		h.RewindEnd = nil
 	}
 	switch {
-	case at.e.cfg.window() && at.empty.Empties >= at.e.cfg.EmptyPages && at.endIsFinal(p):
-		h.Drained, h.EndedEmpty = true, at.empty.Empties
+	case at.e.cfg.window() && (at.empty.Circles || !h.MarksEnd) && at.empty.Empties >= at.e.cfg.EmptyPages && at.endIsFinal(p):
+		if h.Drained = true; !at.empty.Circles {
+			h.EndedEmpty = at.empty.Empties
+		}
 	case at.empty.Circles && !at.e.cfg.window():
 		h.Drained, h.PositionTime, h.MarksEnd = true, bridge.Millis(p.RequestedAt), true
 	}

@@ -10,6 +10,7 @@ import (
 type run struct {
 	began             int64  // cp.Events when it began, -1 before
 	ended             string // why it is over
+	endedEmpty        int    // empty pages in a row that ended it, 0 if something else did
 	committed         time.Time
 	seenIDs           map[string]struct{} // change ids of checkpoints we adopted
 	contract          bridge.Contract

@@ -234,3 +234,59 @@ func TestRewindIsNoCycle(t *testing.T) {
 		}
 	})
 }
+
+// Empty pages end a bounded run only where the API has never marked the end of its
+// results, and then the run says so.
+func TestEmptyPagesEnd(t *testing.T) {
+	t.Parallel()
+	end := func(string) string { return "" }
+	for name, c := range map[string]struct {
+		window, known bool // known: the API has marked its end before
+		empties       int
+		end           func(string) string
+		events, cut   int
+	}{
+		"window, never marked":    {true, false, 8, end, 1, 5},
+		"window, few empty pages": {true, false, 4, end, 2, 0},
+		"window, marked before":   {true, true, 800, end, 2, 0},
+		"once, never marked":      {false, false, 8, end, 1, 5},
+		"once, marked before":     {false, true, 800, end, 2, 0},
+		"window, for ever empty":  {true, false, 4, func(c string) string { return c + "f" }, 2, 5},
+		"once, for ever empty":    {false, false, 4, func(c string) string { return c + "f" }, 2, 5},
+		"window, in turn":         {true, true, 4, turnCursor, 2, 0},
+		"once, in turn":           {false, false, 4, turnCursor, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Serve(sparse(c.empties, c.end))
+				if r.cfg.MarksEnd = c.known; c.window {
+					r.cfg.Origin.Start, r.cfg.Origin.End = 1, time.Now().UnixMilli()
+				} else {
+					r.cfg.Limits.Once = true
+				}
+				if err := r.run(); err != nil {
+					r.t.Fatal(err)
+				}
+				if s := r.bridge.Status(); len(r.values()) != c.events || s.EndedEmpty != c.cut {
+					r.t.Errorf("%d events, ended by %d empty pages (%s); want %d and %d", len(r.values()), s.EndedEmpty, s.Ended, c.events, c.cut)
+				}
+				requests := r.source.Requests()
+				if err := r.run(); err != nil {
+					r.t.Fatal(err)
+				}
+				if s := r.bridge.Status(); c.window && (s.EndedEmpty != c.cut || r.source.Requests() != requests) {
+					r.t.Errorf("run again: ended by %d empty pages after %d requests", s.EndedEmpty, r.source.Requests()-requests)
+				}
+			})
+		})
+	}
+}
+
+// turnCursor hands out two cursors in turn.
+func turnCursor(c string) string {
+	if c == "f" {
+		return "g"
+	}
+	return "f"
+}

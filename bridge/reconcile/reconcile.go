@@ -166,6 +166,9 @@ type Report struct {
 	Again int64    `json:"again"`
 	Late  Lateness `json:"late"`
 	Parts int      `json:"parts"`
+	// EndedEmpty is true if empty pages in a row ended the range, or a part of it, where
+	// the API has never marked its end: more events may follow them.
+	EndedEmpty bool `json:"ended_empty,omitempty"`
 	// MissingEvents and ExtraEvents are the first ten.
 	MissingEvents []Event `json:"missing_events,omitempty"`
 	ExtraEvents   []Event `json:"extra_events,omitempty"`
@@ -211,6 +214,7 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.window.marksEnd = c.start.MarksEnd
 	c.report.Position, c.report.AtEnd = c.start.PositionTime, atEnd(&c.start)
 	if c.kept, err = ports.Topic.Kept(ctx); err != nil {
 		return nil, err
@@ -225,7 +229,9 @@ func Run(ctx context.Context, cfg Config, ports Ports) (*Report, error) {
 		defer c.repair.Close()
 		c.report.Repair = &c.repair.Repaired
 	}
-	if err := c.run(ctx); err != nil {
+	err = c.run(ctx)
+	c.report.EndedEmpty = c.window.cut
+	if err != nil {
 		return nil, err
 	}
 	return &c.report, nil

@@ -18,6 +18,9 @@ type exportWindow struct {
 	emptyPages int
 	// check returns why a page must not be used.
 	check func(*bridge.Page) error
+	// marksEnd is true once the API is known to mark the end of its results: then
+	// empty pages end nothing. cut is set if they ended a range.
+	marksEnd, cut bool
 }
 
 // each calls visit with every page of [from, to), in milliseconds since the epoch.
@@ -25,7 +28,8 @@ type exportWindow struct {
 func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bridge.Page) error) error {
 	at := bridge.Position{Start: from, End: to, Window: true}
 	seen, order := make(map[string]bool), []string(nil)
-	var border bridge.Border // of the page before
+	empties := make(map[string]bool) // the cursors of empty pages since the last one with items
+	var border bridge.Border         // of the page before
 	for empty := 0; ; {
 		page, err := pageread.Fetch(ctx, w.source, at)
 		if err != nil {
@@ -50,8 +54,15 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 		if empty++; items > 0 {
 			empty = 0
 		}
-		if err != nil || tail || empty >= w.emptyPages {
+		if err != nil || tail {
+			w.marksEnd = w.marksEnd || tail && next == ""
 			return err
+		}
+		if items > 0 {
+			clear(empties)
+		} else if empties[at.Cursor] = true; empty >= w.emptyPages && (empties[next] || !w.marksEnd) {
+			w.cut = w.cut || !empties[next] // what leads back to an empty page is the end: nothing lies between
+			return nil
 		}
 		// A return to an empty page is no cycle: no event is repeated.
 		if items > 0 {

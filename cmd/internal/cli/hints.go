@@ -22,6 +22,7 @@ var EngineHints = map[bridge.Hint]string{
 	bridge.HintCursorTooLong:          "ask the operator of the API for shorter cursors: this one is too long for a request",
 	bridge.HintCycle:                  "skip the cycle: exportbridge cursor reset --to-datetime TIME (or --to-cursor) --execute",
 	bridge.HintDeadLetters:            "inspect them: exportbridge tail --dlq",
+	bridge.HintEmptyEnd:               "raise EXPORT_EMPTY_PAGES above the pages in a row that a filter can leave empty, or set EXPORT_MORE_FIELD if a member of the page marks the end, then repeat the command",
 	bridge.HintForeign:                "choose another CURSOR_PREFIX or stream name, or upgrade exportbridge: the store holds other data under this name, which is not overwritten",
 	bridge.HintMapping:                "run exportbridge check --sample 5 to see how items are read, and set EXPORT_ITEM_TIME, EXPORT_ITEM_TIME_FORMAT or EXPORT_RESOURCE; BRIDGE_ON_BAD_EVENT=dlq-all diverts all of them to the DLQ, exportbridge cursor reset --to-datetime TIME --execute skips them",
 	bridge.HintMaxEvents:              "start again to continue, since --max-events was reached",

@@ -30,6 +30,7 @@ const (
 	ExitCheck       = 3 // check found a blocking problem
 	ExitNotOwner    = 4 // the stream is somebody else's by now
 	ExitRefused     = 5 // refused by the other side, or blocked
+	ExitEmptyEnd    = 6 // done as far as read: empty pages ended it, not the API's mark
 	ExitInterrupted = 130
 )
 

@@ -106,7 +106,7 @@ func showJobs(a *cli.App, all []jobReport) error {
 	for i := range all {
 		r := &all[i]
 		rows = append(rows, []string{
-			r.ID, string(r.Kind), string(r.Status()), boundText(r.From), boundText(r.To), fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)),
+			r.ID, string(r.Kind), stateText(&r.Listed), boundText(r.From), boundText(r.To), fmt.Sprintf("%d/%d", r.WindowsDone, len(r.Windows)),
 			humanize.Comma(r.TotalEvents), r.Topic, time.UnixMilli(r.Created).UTC().Format(timeLayout), r.note(),
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/process"
@@ -107,8 +108,9 @@ func limitText(perSecond float64) string {
 func (p *jobPlan) report(took time.Duration) error {
 	report := reportOf(&p.job)
 	report.Executed = true
+	cut := emptyEnd(&p.job)
 	if *p.json {
-		return cli.PrintJSON(p.app.Stdout, report)
+		return cmp.Or(cli.PrintJSON(p.app.Stdout, report), cut)
 	}
 	rows := [][]string{{"WINDOW", "FROM", "TO", "EVENTS", "PAGES", "ENDED"}}
 	for n := range p.job.Windows {
@@ -120,11 +122,33 @@ func (p *jobPlan) report(took time.Duration) error {
 	}
 	end := "was already done"
 	if took > 0 {
-		end = fmt.Sprintf("done in %s, %.0f events/s", cli.RoundDuration(took), float64(report.TotalEvents)/took.Seconds())
+		end = fmt.Sprintf("%s in %s, %.0f events/s", stateText(&report.Listed), cli.RoundDuration(took), float64(report.TotalEvents)/took.Seconds())
 	}
 	_, err := fmt.Fprintf(p.app.Stdout, "\n  %s in %s into %s, %s of them dead letters; job %s %s\n", cli.Counted(report.TotalEvents, "event"),
 		cli.Counted(report.TotalPages, "page"), p.job.Topic, humanize.Comma(report.TotalDeadLettered), p.job.ID, end)
-	return err
+	return cmp.Or(err, cut)
+}
+
+// emptyEnd is the error of a job of which empty pages ended a window, nil if the API
+// marked the end of all.
+func emptyEnd(j *backfill.Job) error {
+	n := j.EndedEmpty()
+	if n == 0 {
+		return nil
+	}
+	return &cli.Error{
+		Code: cli.ExitEmptyEnd, Hint: cli.EngineHints[bridge.HintEmptyEnd],
+		Err: fmt.Errorf("job %s is done as far as read: empty pages ended %s, more events may follow", j.ID, cli.Counted(n, "window")),
+	}
+}
+
+// stateText is the state of a job for people.
+func stateText(l *backfill.Listed) string {
+	state := l.Status()
+	if state == backfill.Done && l.EndedEmpty() > 0 {
+		return "done, as far as read"
+	}
+	return string(state)
 }
 
 // tellProgress shows how far the job is: a live line on a terminal, elsewhere a

@@ -113,6 +113,9 @@ func RunError(err error) error {
 	if dead, ok := errors.AsType[*process.DeadError](err); ok {
 		return &cli.Error{Code: cli.ExitCheck, Err: err, Hint: "exportbridge check --only api --sample 5, and exportbridge dlq list --stream " + dead.Stream}
 	}
+	if _, cut := errors.AsType[*process.EmptyEndError](err); cut {
+		return &cli.Error{Code: cli.ExitEmptyEnd, Err: err, Hint: cli.EngineHints[bridge.HintEmptyEnd]}
+	}
 	if errors.Is(err, engine.ErrShutdown) || errors.Is(err, process.ErrShutdown) {
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise BRIDGE_SHUTDOWN_TIMEOUT, or check Kafka and Redis: exportbridge check"}
 	}

@@ -298,6 +298,12 @@ func (o *verifyOptions) verdict(a *cli.App, r *reconcile.Report) error {
 		hint = "repeat the command with --execute"
 		sayDryRun(a, int(r.Repair.Events+r.Repair.Unproven), "event")
 	}
+	if left == 0 && r.EndedEmpty {
+		return &cli.Error{
+			Code: cli.ExitEmptyEnd, Hint: cli.EngineHints[bridge.HintEmptyEnd],
+			Err: errors.New("compared as far as read: empty pages in a row ended the range, more events may follow"),
+		}
+	}
 	if left == 0 {
 		return nil
 	}

@@ -438,31 +438,10 @@ func (p *Process) RunAndClose(ctx context.Context, line *StatusLine) error {
 	return endWithin(ctx, p.shutdown+endTimeout, func() error {
 		err := p.Run(ctx, line)
 		if err == nil && p.options.Limits != (engine.Limits{}) && ctx.Err() == nil {
-			err = onlyDead(p.statuses())
+			err = doubts(p.statuses())
 		}
 		return errors.Join(err, p.Close())
 	})
-}
-
-// DeadError is the error of a bounded run that has published dead letters alone.
-type DeadError struct {
-	Stream string
-	Items  int64
-}
-
-func (e *DeadError) Error() string {
-	return fmt.Sprintf("stream %s: all %d items of this run are dead letters, no event was published", e.Stream, e.Items)
-}
-
-// onlyDead returns a DeadError for each stream that has no event among its items.
-func onlyDead(all []bridge.Status) error {
-	var errs []error
-	for i := range all {
-		if s := &all[i]; s.Published == 0 && s.DeadLettered > 0 {
-			errs = append(errs, &DeadError{s.Stream, s.DeadLettered})
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // endWithin returns the error of run, or ErrShutdown so long after the end of ctx.

@@ -1,0 +1,43 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+
+	"exportbridge/bridge"
+)
+
+// DeadError is the error of a bounded run that has published dead letters alone.
+type DeadError struct {
+	Stream string
+	Items  int64
+}
+
+func (e *DeadError) Error() string {
+	return fmt.Sprintf("stream %s: all %d items of this run are dead letters, no event was published", e.Stream, e.Items)
+}
+
+// EmptyEndError is the error of a bounded run that empty pages ended, where the API has
+// never marked the end of its results.
+type EmptyEndError struct {
+	Stream string
+	Pages  int
+}
+
+func (e *EmptyEndError) Error() string {
+	return fmt.Sprintf("stream %s: done as far as read: %d empty pages in a row ended the results, more may follow", e.Stream, e.Pages)
+}
+
+// doubts returns an error for each stream whose bounded run has ended in order and may
+// not have done what it was for.
+func doubts(all []bridge.Status) error {
+	var errs []error
+	for i := range all {
+		if s := &all[i]; s.Published == 0 && s.DeadLettered > 0 {
+			errs = append(errs, &DeadError{s.Stream, s.DeadLettered})
+		} else if s.EndedEmpty > 0 {
+			errs = append(errs, &EmptyEndError{s.Stream, s.EndedEmpty})
+		}
+	}
+	return errors.Join(errs...)
+}
