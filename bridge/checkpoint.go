@@ -171,8 +171,10 @@ type Checkpoint struct {
 	// the epoch.
 	LastEventTime int64 `json:"last_event_time,omitempty"`
 	// PositionTime is the instant up to which the export is known to be
-	// published: the time of the request when drained, else LastEventTime.
-	PositionTime int64 `json:"position_time,omitempty"`
+	// published: Page.AsOf when drained, else LastEventTime. PositionByAPI is true if
+	// Drained and that is by the API's clock; older versions used their own.
+	PositionTime  int64 `json:"position_time,omitempty"`
+	PositionByAPI bool  `json:"position_by_api,omitempty"`
 	// AdvanceTime is the server's time when the cursor last moved, in
 	// milliseconds since the epoch. Unlike event times it comes from a single
 	// clock.

@@ -185,6 +185,16 @@ func (p *Page) Time() time.Time {
 	return p.ServerTime
 }
 
+// AsOf is the latest time, by the API's clock, of which the page shows all that was
+// listed: its Date less the duration of the request, for it may have read its list at
+// any time in between. It is by our clock where the response has no Date.
+func (p *Page) AsOf() time.Time {
+	if p.ServerTime.IsZero() {
+		return p.RequestedAt
+	}
+	return p.ServerTime.Add(-max(0, p.ArrivedAt.Sub(p.RequestedAt)))
+}
+
 // Release returns the page's memory to its Source. The page must not be used
 // afterwards. Only the first call has an effect.
 func (p *Page) Release() {

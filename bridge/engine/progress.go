@@ -202,7 +202,7 @@ func (at *progress) noteTail(p *bridge.Page) {
 	h := &at.head
 	h.MarksEnd = h.MarksEnd || p.Next == "" || at.empty.AtTail
 	h.Drained, h.EndedEmpty = at.endIsFinal(p), 0
-	h.PositionTime = bridge.Millis(p.RequestedAt)
+	h.PositionTime, h.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
 	at.empty.Tail()
 	at.full = p.Items >= at.e.cfg.PageSize && (p.Next != "" || !at.e.cfg.EndExplicit)
 	switch {
@@ -221,7 +221,7 @@ func (at *progress) advance(p *bridge.Page, digest uint64) {
 	h.Pages++
 	h.AdvanceTime = bridge.Millis(p.Time())
 	// A client's clock may be years ahead; the export is not.
-	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, bridge.Millis(p.RequestedAt)))
+	h.PositionTime = max(h.PositionTime, min(h.LastEventTime, bridge.Millis(p.AsOf())))
 	at.empty.AtTail, at.empty.Circles = false, false
 	if p.Items > 0 && !at.repeats.Whole {
 		at.visited.Add(p.At.Cursor)
@@ -263,7 +263,8 @@ func (at *progress) noteEmpty(p *bridge.Page) {
 			h.EndedEmpty = at.empty.Empties
 		}
 	case at.empty.Circles && !at.e.cfg.window():
-		h.Drained, h.PositionTime, h.MarksEnd = true, bridge.Millis(p.RequestedAt), true
+		h.Drained, h.MarksEnd = true, true
+		h.PositionTime, h.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	NotKept Reason = "not-kept"
 	// OtherOrigin: the stream's resource, event types or ids differ from the Config.
 	OtherOrigin Reason = "other-origin"
+	// NoServerTime: the API's responses have no Date header.
+	NoServerTime Reason = "no-server-time"
 	// OtherSource: a page belongs to another source than the stream.
 	OtherSource Reason = "other-source"
 	// BackfillOpen: an unfinished backfill overlaps the range.

@@ -136,7 +136,7 @@ func newWorld(t *testing.T, exported, published []item) *world {
 func atEnd(seq, at int64) bridge.Checkpoint {
 	return bridge.Checkpoint{
 		Format: bridge.CheckpointFormat, Kind: bridge.KindData, Version: bridge.Version{Epoch: 1, Seq: seq}, Cursor: "c",
-		Origin: bridge.Origin{Resource: "events"}, PositionTime: at, WrittenAt: at, Drained: true,
+		Origin: bridge.Origin{Resource: "events"}, PositionTime: at, WrittenAt: at, Drained: true, PositionByAPI: true,
 	}
 }
 

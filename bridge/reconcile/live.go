@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// clocksDiffer is the tolerated difference between the clocks of this machine,
-	// of the bridge's and of the API's.
+	// clocksDiffer is the tolerated difference between the clocks of the API's servers.
 	clocksDiffer = 3 * time.Second
+	// listedWithin is how long after its ingestion time the API may list an event.
+	listedWithin = 5 * time.Minute
 	// trailTimeout bounds the search for the last checkpoint at the end of the
 	// export.
 	trailTimeout = 30 * time.Second
@@ -74,6 +75,9 @@ func (c *comparison) checkSource(page *bridge.Page) error {
 	if err := c.start.Source.Conflict(page.Source); err != nil {
 		return refuse(OtherSource, "%v", err)
 	}
+	if c.asOf = page.ServerTime; c.asOf.IsZero() && c.Mode != Compare {
+		return refuse(NoServerTime, "the API sends no Date header: without its clock nothing shows which events the stream may still publish")
+	}
 	return nil
 }
 
@@ -123,10 +127,10 @@ type frontier struct {
 	drained bool
 }
 
-// passed returns the frontier by the checkpoint topic: the last time that the stream
+// frontier returns the frontier by the checkpoint topic: the last time that the stream
 // was at the end of the export. Elsewhere its position is the greatest event time
 // so far, which is independent of the order in which the API lists events.
-func (c *comparison) passed(ctx context.Context) (frontier, error) {
+func (c *comparison) frontier(ctx context.Context) (frontier, error) {
 	ctx, cancel := context.WithTimeout(ctx, trailTimeout)
 	defer cancel()
 	f, epoch := frontier{epoch: c.start.Epoch}, c.start.Epoch
@@ -134,7 +138,7 @@ func (c *comparison) passed(ctx context.Context) (frontier, error) {
 		if found.Epoch < epoch {
 			return false
 		}
-		if atEnd(&found) {
+		if atEnd(&found) && found.PositionByAPI {
 			f.ingested = found.PositionTime - clocksDiffer.Milliseconds()
 			return false
 		}
@@ -149,10 +153,22 @@ func (c *comparison) passed(ctx context.Context) (frontier, error) {
 	return f, err
 }
 
+// passed reports whether the stream can no longer publish an event of this ingestion
+// time, 0 if it has none, whatever it does: nobody needs to wait for it then.
+func (f *frontier) passed(ingested int64) bool {
+	return ingested != 0 && ingested <= f.ingested-listedWithin.Milliseconds()
+}
+
+// awaits reports whether the stream must be at the end of the export once more to show
+// that it has not published an event, and will not: the API may have listed it late.
+func (f *frontier) awaits(ingested int64) bool {
+	return !f.passed(ingested) && ingested <= max(0, f.ingested)
+}
+
 // awaitEnd waits until the running stream commits a checkpoint at the end of the
-// export, requested after since by this machine's clock. The stream has then
-// published all that the API listed at that time, or never will.
-func (c *comparison) awaitEnd(ctx context.Context, since time.Time) error {
+// export that is later than the last page that was read, by the API's clock. The
+// stream has then published all that the API listed at that time, or never will.
+func (c *comparison) awaitEnd(ctx context.Context) error {
 	if running, err := c.Live.Running(ctx); err != nil {
 		return err
 	} else if !running {
@@ -163,22 +179,16 @@ func (c *comparison) awaitEnd(ctx context.Context, since time.Time) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	var newest bridge.Checkpoint
-	var seen time.Time // when newest was seen first
 	for {
-		found, err := c.newest(ctx)
+		newest, err := c.newest(ctx)
 		if err != nil {
 			return err
 		}
-		if found.Version != newest.Version {
-			newest, seen = found, time.Now()
-		}
-		if found.Paused(time.Now()) {
+		if newest.Paused(time.Now()) {
 			return unproven(StreamPaused, "the stream is paused")
 		}
-		// The writer's clock may be ahead.
-		ahead := max(0, time.UnixMilli(newest.WrittenAt).Sub(seen))
-		if atEnd(&newest) && time.UnixMilli(newest.PositionTime).After(since.Add(clocksDiffer+ahead)) {
+		// A Date is in whole seconds.
+		if atEnd(&newest) && newest.PositionByAPI && time.UnixMilli(newest.PositionTime).After(c.asOf.Add(time.Second+clocksDiffer)) {
 			c.repair.epoch, c.repair.drained = newest.Epoch, true
 			return nil
 		}

@@ -30,6 +30,7 @@ func nameOf(id []byte) eventName {
 type copies struct {
 	api, topic int32
 	own        bool   // it has an id: further copies are the same event
+	awaits     bool   // see frontier.awaits
 	dated      bool   // it has an ingestion time
 	sum        uint32 // of its bytes in the API
 	at         int64  // the earliest time that its record can have
@@ -98,12 +99,15 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 	if err := c.window.each(ctx, begin, end, p.readPage); err != nil {
 		return nil, err
 	}
-	read := time.Now()
 	missing, err := p.look(ctx)
-	if err == nil && c.Mode == Repair && p.lacksIngestion(missing) {
-		if err = c.awaitEnd(ctx, read); err == nil {
+	if err == nil && c.Mode == Repair && p.awaitsEnd(missing) {
+		c.repair.drained = false // by the part before, which read less
+		err = c.awaitEnd(ctx)
+		if _, refused := errors.AsType[*RefusedError](err); err == nil {
 			p.since = 0                // without an ingestion time any record time is possible
 			missing, err = p.look(ctx) // the stream may have published them
+		} else if refused && !p.lacksIngestion(missing) {
+			err = nil // they are left to the stream
 		}
 	}
 	if err != nil {
@@ -154,6 +158,17 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	return missing, err
 }
 
+// awaitsEnd reports whether the stream must reach the end of the export before one of
+// these events can be repaired.
+func (p *part) awaitsEnd(missing map[eventName]int32) bool {
+	for name := range missing {
+		if p.events[name].awaits {
+			return true
+		}
+	}
+	return false
+}
+
 // lacksIngestion reports whether one of these events lacks an ingestion time.
 func (p *part) lacksIngestion(missing map[eventName]int32) bool {
 	for name := range missing {
@@ -185,7 +200,7 @@ func (p *part) readPage(page *bridge.Page) error {
 			}
 			p.found.Late.note(e, system, p.LateThreshold)
 		}
-		c.sum, c.own, c.dated, c.at = sum, e.ID != nil, system > 0, e.Time
+		c.sum, c.own, c.dated, c.at, c.awaits = sum, e.ID != nil, system > 0, e.Time, p.repair != nil && p.repair.awaits(system)
 		if system > 0 && system < c.at {
 			c.at = system // an event time in the future becomes that of publishing
 		}

@@ -196,6 +196,7 @@ type comparison struct {
 	start  bridge.Checkpoint // the live stream when Run began
 	repair *repairer         // nil in the mode Compare
 	kept   kafkaclient.Kept  // of the topic, as last asked
+	asOf   time.Time         // the API's clock at the last page
 	report Report
 }
 

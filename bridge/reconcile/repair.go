@@ -55,7 +55,8 @@ func markOf(e *bridge.Event) eventName {
 type Repaired struct {
 	Events int64 `json:"events"`
 	// Live counts those that the running stream may still publish, Unproven those
-	// that lack an ingestion time, which a rehearsal cannot decide.
+	// without an ingestion time, or with one close to the stream's position, which a
+	// rehearsal cannot decide.
 	Live     int64 `json:"left_to_live"`
 	Unproven int64 `json:"without_ingestion_time,omitempty"`
 	// Before counts those that an earlier repair published; retention has deleted
@@ -92,7 +93,7 @@ func (c *comparison) openRepair(ctx context.Context) (*repairer, error) {
 	if c.Mode == Repair {
 		r.unmoved = c.unmoved
 	}
-	if r.frontier, err = c.passed(ctx); err == nil {
+	if r.frontier, err = c.frontier(ctx); err == nil {
 		err = r.readMarks(ctx, c.kept.Expired)
 	}
 	if err != nil {
@@ -136,7 +137,9 @@ func (r *repairer) publish(ctx context.Context, page *bridge.Page, missing []bri
 			r.Before++
 		case ingested > max(0, r.ingested):
 			r.Live++
-		case ingested == 0 && !r.drained:
+		case r.awaits(ingested) && !r.drained && ingested > 0 && r.unmoved != nil:
+			r.Live++ // the stream did not show that it has passed them
+		case r.awaits(ingested) && !r.drained:
 			r.Unproven++
 		default:
 			events = append(events, *e)

@@ -240,7 +240,7 @@ func TestRepairFrontier(t *testing.T) {
 		want  reconcile.Repaired
 	}{
 		"at the end now":                {[]bridge.Checkpoint{at(1, 9, second(3000), true)}, reconcile.Repaired{Events: 10}},
-		"at the end once, between them": {[]bridge.Checkpoint{at(1, 9, second(3000), false), at(1, 8, second(8), true)}, reconcile.Repaired{Events: 5, Live: 5}},
+		"at the end once, between them": {[]bridge.Checkpoint{at(1, 9, second(3000), false), at(1, 8, second(308), true)}, reconcile.Repaired{Events: 5, Live: 5}},
 		"never at the end":              {[]bridge.Checkpoint{at(1, 9, second(3000), false)}, reconcile.Repaired{Live: 10}},
 		"only empty pages":              {[]bridge.Checkpoint{window}, reconcile.Repaired{Live: 10}},
 		"at the end before a pause":     {[]bridge.Checkpoint{pause, at(1, 9, second(3000), true)}, reconcile.Repaired{Events: 10}},
@@ -251,6 +251,42 @@ func TestRepairFrontier(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, items(10), nil)
 				w.live.trail = test.trail
+				if diff := cmp.Diff(&test.want, w.must(reconcile.Repair).Repair); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestRepairNearTheFrontier: an API may list an event some minutes after it took it in, so
+// that the stream may still publish it. It is repaired only once the stream has been at
+// the end again, by the API's clock; otherwise it is left to the stream.
+func TestRepairNearTheFrontier(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reaches, byAPI bool
+		want           reconcile.Repaired
+	}{
+		"it reaches the end":             {true, true, reconcile.Repaired{Events: 9}},
+		"it does not":                    {false, true, reconcile.Repaired{Live: 10}},
+		"it does, by a clock of its own": {true, false, reconcile.Repaired{Live: 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				all := items(10)
+				w := newWorld(t, all, nil)
+				w.live.trail = []bridge.Checkpoint{atEnd(5, second(30))}
+				if test.reaches {
+					time.AfterFunc(10*time.Second, func() {
+						w.topic.Append(1, all[5].record()) // listed late
+						c := atEnd(6, time.Now().UnixMilli())
+						c.PositionByAPI = test.byAPI
+						w.live.commit(c)
+					})
+				}
+				w.cfg.To = second(20)
 				if diff := cmp.Diff(&test.want, w.must(reconcile.Repair).Repair); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -342,8 +378,12 @@ func TestRepairWithoutIngestionRefused(t *testing.T) {
 		"it was at the end just before": {func(w *world) {
 			time.AfterFunc(time.Second, func() { w.live.commit(atEnd(6, time.Now().UnixMilli())) })
 		}, reconcile.NotAtEnd, "has not reached the end"},
-		"its clock is ahead": {func(w *world) {
-			time.AfterFunc(2*time.Second, func() { w.live.commit(atEnd(6, time.Now().Add(time.Hour).UnixMilli())) })
+		"its position is by a clock of its own": {func(w *world) {
+			time.AfterFunc(2*time.Second, func() {
+				c := atEnd(6, time.Now().Add(time.Hour).UnixMilli())
+				c.PositionByAPI = false
+				w.live.commit(c)
+			})
 		}, reconcile.NotAtEnd, "has not reached the end"},
 	} {
 		t.Run(name, func(t *testing.T) {
