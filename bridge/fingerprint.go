@@ -80,7 +80,10 @@ func (f Fingerprint) Digest() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// part returns the value of a part, without its mark, and whether it is a preset.
+// IsDigest reports whether a text has the form of a Digest.
+func IsDigest(s string) bool { return len(s) == 8 && strings.Trim(s, "0123456789abcdef") == "" }
+
+// part is the value of a part, without its mark, and whether it is a preset.
 type part struct {
 	value  string
 	preset bool

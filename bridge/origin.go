@@ -23,10 +23,19 @@ func OriginFault(c *Checkpoint, want Origin, topic string) *Fault {
 	return fault
 }
 
+// PendingSource returns the Digest of the request that a reset has accepted, until c is of
+// it; empty if there is none.
+func (c *Checkpoint) PendingSource() string {
+	if c.Change == nil || c.Change.AcceptSource == c.Origin.Request.Digest() {
+		return ""
+	}
+	return c.Change.AcceptSource
+}
+
 // RequestChange returns how the request want differs from the one that the cursor
 // of c came from; not at all if a reset has accepted it.
 func (c *Checkpoint) RequestChange(want Fingerprint) RequestChange {
-	if c.Change != nil && c.Change.AcceptSource != "" && c.Change.AcceptSource == want.Digest() {
+	if pending := c.PendingSource(); pending != "" && pending == want.Digest() {
 		return RequestChange{}
 	}
 	return c.Origin.Request.Changed(want, c.Cursor)

@@ -121,7 +121,7 @@ func changeOf(cmd Command, from Checkpoint) *Change {
 	if to := cmd.Target.Entry; kind == KindReset && to != nil && to.Compare(from.Version) < 0 && !keepsPosition(&cmd.Target, from) {
 		kind = KindRewind
 	}
-	return &Change{ID: cmd.ID, Kind: kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, To: cmd.Target.Entry, At: time.Now().UnixMilli(), AcceptSource: cmd.AcceptSource}
+	return &Change{ID: cmd.ID, Kind: kind, Who: cmd.Who, Reason: cmd.Reason, From: from.Version, To: cmd.Target.Entry, At: time.Now().UnixMilli(), AcceptSource: cmp.Or(cmd.AcceptSource, from.PendingSource())}
 }
 
 // Reset derives the checkpoint of a reset at from: a new epoch at the command's

@@ -265,3 +265,50 @@ func TestCursorIgnored(t *testing.T) {
 		})
 	}
 }
+
+// TestInclusiveEndOfOneTime: an API that lists from its cursor's time on, inclusive, answers
+// the last page again at its end, as long as nothing comes after that time.
+func TestInclusiveEndOfOneTime(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 12, 40} {
+		for _, stop := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d, stopped %t", n, stop), func(t *testing.T) {
+				t.Parallel()
+				inModes(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+					later := 0
+					r.source.Serve(func(at bridge.Position) bridgetest.Answer {
+						var items []string
+						for i := range n {
+							items = append(items, sparseItem(fmt.Sprintf("e%d", i), 0))
+						}
+						next := "t0"
+						for i := range later {
+							items, next = append(items, sparseItem(fmt.Sprintf("l%d", i), 1)), "t1"
+						}
+						if at.Cursor == "t1" {
+							items = items[n:]
+						}
+						return bridgetest.Answer{Body: fmt.Sprintf(`{"items":[%s],"nextCursor":%q}`, strings.Join(items, ","), next)}
+					})
+					again := func() {
+						r.after(time.Minute)
+						r.wantState(bridge.StateIdle, "")
+						if stop {
+							_ = r.end()
+							r.start()
+						}
+						r.after(time.Minute)
+					}
+					r.start()
+					again()
+					later = 2
+					again()
+					r.wantState(bridge.StateIdle, "")
+					if got := r.values(); len(got) != n+2 {
+						r.t.Errorf("%s", brief(got))
+					}
+				})
+			})
+		}
+	}
+}

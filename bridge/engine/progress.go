@@ -119,7 +119,11 @@ func (at *progress) backTo(m mark) {
 // stream, trims it, and derives the position after it.
 func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 	digest := p.Digest()
-	if at.repeats = position.MarkBorder(p, &at.head.Border); at.repeats.Whole && digest != at.left {
+	at.repeats = position.MarkBorder(p, &at.head.Border)
+	if at.repeats.Same || digest != 0 && digest == at.left {
+		position.MarkInclusiveEnd(p, at.e.cfg.PageSize, &at.repeats)
+	}
+	if at.repeats.Whole && (digest != at.left || p.Tail()) {
 		digest = 0 // as an empty page
 	}
 	if err := at.checkOlder(p); err != nil {
@@ -182,7 +186,7 @@ func (at *progress) nextBorder(p *bridge.Page) bridge.Border {
 	}
 	b.TailFrom = 0
 	hold := position.Hold(b.Hold, r, max(at.e.cfg.PageSize, len(p.Events)))
-	if r.Full {
+	if r.Full && hold > max(b.Hold, position.LeastHold) { // said once: then as much is kept
 		at.e.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice", "items", r.Items, "kept_next", hold)
 	}
 	if b.Hold = hold; hold == position.LeastHold {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"exportbridge/bridge"
@@ -13,6 +14,10 @@ import (
 func (r *recovery) checkRequest(ctx context.Context) error {
 	want, c := r.e.cfg.Origin.Request, r.at.cp
 	if !want.Known() {
+		return nil
+	}
+	if accepted := c.PendingSource(); accepted != "" && accepted == want.Digest() {
+		r.session.request = want
 		return nil
 	}
 	if c.Origin.Request = r.knownRequest(ctx); !c.Origin.Request.Known() {
@@ -87,8 +92,13 @@ func (at *progress) shows(p *bridge.Page) bool {
 	for _, id := range at.cp.Tail {
 		known[id] = true
 	}
+	border := bridge.Border{}
+	if p.At.Cursor == at.cp.Cursor {
+		border = at.cp.Border
+	}
 	for i := range p.Events {
-		if len(known) > 0 && known[p.Events[i].Identity()] {
+		e := &p.Events[i]
+		if len(known) > 0 && known[e.Identity()] || e.ID != nil && len(border.Items) > 0 && slices.Contains(border.Items, bridge.NewBorderItem(e)) {
 			return true
 		}
 	}

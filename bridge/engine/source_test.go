@@ -267,3 +267,70 @@ func TestApplyElsewhere(t *testing.T) {
 		}
 	})
 }
+
+// What a reset on another machine accepted stands until the stream is of it, also where
+// it is paused meanwhile, and where nothing but the cursor's own path is known.
+func TestAcceptanceWaits(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{true, false} {
+		exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+			if known {
+				r.cfg.Origin.Request = request("a", "one")
+			}
+			r.source.Grow(25)
+			r.start()
+			r.after(5 * time.Second)
+			_ = r.end()
+			apply := func(id string, kind bridge.Kind, accept string) {
+				at := r.store.Checkpoint()
+				cmd := bridge.Command{
+					ID: id, Kind: kind, BaseEpoch: at.Epoch, AcceptSource: accept, PausedUntil: bridge.Forever, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
+					Target: bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version},
+				}
+				cfg := r.cfg
+				cfg.Origin.Request = "" // a command reads no secrets
+				r.inbox.Push(cmd)
+				if a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd); err != nil || !a.Applied {
+					r.t.Fatalf("answer %+v, %v", a, err)
+				}
+			}
+			ours := request("a", "two")
+			apply("r1", bridge.KindReset, ours.Digest())
+			apply("r2", bridge.KindPause, "")
+			apply("r3", bridge.KindResume, "")
+			r.cfg.Origin.Request = ours
+			r.cfg.StrayCursor = func(string) error { return errors.New("the stored next URL leads elsewhere") }
+			r.source.Grow(5)
+			r.start()
+			r.after(time.Minute)
+			r.wantState(bridge.StateIdle, "")
+			r.wantOnce()
+			if c := r.store.Checkpoint(); c.Origin.Request != ours || c.PendingSource() != "" {
+				r.t.Errorf("the checkpoint has %q, %q is pending", c.Origin.Request, c.PendingSource())
+			}
+		})
+	}
+}
+
+// A page that begins with an item that ended the page before shows that a new host has
+// the stream's list.
+func TestHostShownByTheBorder(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
+		n := 12
+		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
+		r.cfg.Origin.Request = request("a", "one")
+		r.start()
+		r.after(time.Minute)
+		_ = r.end()
+		n, r.cfg.Origin.Request = 14, request("b", "one")
+		r.start()
+		r.after(time.Minute)
+		if s := r.bridge.Status(); s.State == bridge.StateBlocked {
+			r.t.Error(s.Error)
+		}
+		if got := r.values(); len(got) != n {
+			r.t.Errorf("%s", brief(got))
+		}
+	})
+}

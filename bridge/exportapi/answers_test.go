@@ -180,15 +180,17 @@ func TestAnswers(t *testing.T) {
 		"a broken item, bad bytes": {nil, of("{\"items\":[{\"a\":\"\xff\" 1}]}"), "", "invalid UTF-8"},
 		"a cut behind a bad byte":  {nil, of("{\"items\":[{\"a\":\"\xff\",\"b\":\"SECRET"), "", "body is truncated"},
 
-		"an error in a page":     {nil, of(first.body, `{"ok":false,"error":"ratelimited"}`), "", "1 |ratelimited: 200 with an error in place of a page"},
-		"an error object":        {nil, of(`{"error":{"code":"x","message":"try later"}}`), "", "try later: 200 with"},
-		"errors, items null":     {nil, of(`{"items":null,"errors":[{"message":"boom"}]}`), "", "boom: 200 with"},
-		"errors, data null":      {nested, of(`{"data":null,"errors":[{"message":"boom"}]}`), "c1", "boom: 200 with"},
-		"an error with a cursor": {nil, of(`{"error":"ratelimited","nextCursor":"c1"}`), "", "ratelimited: 200 with"},
-		"a message":              {nil, of(`{"message":"Too many requests"}`), "c1", "Too many requests: 200 with"},
-		"failed, no text":        {nil, of(`{"success":false}`), "", "200 with an error in place of a page"},
-		"no error":               {nil, of(`{"ok":true,"error":null,"errors":[],"nextCursor":""}`), "", "|"},
-		"a page beside an error": {nil, of(`{"items":[` + one + `],"error":"partial"}`), "", "1 |"},
+		"an error in a page":      {nil, of(first.body, `{"ok":false,"error":"ratelimited"}`), "", "1 |ratelimited: 200 with an error in place of a page"},
+		"an error object":         {nil, of(`{"error":{"code":"x","message":"try later"}}`), "", "try later: 200 with"},
+		"errors, items null":      {nil, of(`{"items":null,"errors":[{"message":"boom"}]}`), "", "boom: 200 with"},
+		"errors, data null":       {nested, of(`{"data":null,"errors":[{"message":"boom"}]}`), "c1", "boom: 200 with"},
+		"an error with a cursor":  {nil, of(`{"error":"ratelimited","nextCursor":"c1"}`), "", "ratelimited: 200 with"},
+		"a message":               {nil, of(`{"message":"Too many requests"}`), "c1", "Too many requests: 200 with"},
+		"failed, no text":         {nil, of(`{"success":false}`), "", "200 with an error in place of a page"},
+		"an error, an empty list": {nil, of(`{"items":[],"ok":false,"error":"timeout"}`), "c1", "timeout: 200 with"},
+		"no error, an empty list": {nil, of(`{"items":[],"ok":true,"error":null}`), "c1", "|"},
+		"no error":                {nil, of(`{"ok":true,"error":null,"errors":[],"nextCursor":""}`), "", "|"},
+		"a page beside an error":  {nil, of(`{"items":[` + one + `],"error":"partial"}`), "", "1 |"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,7 @@ import (
 
 // SourceMapping says by what requests select the list that a cursor belongs to.
 type SourceMapping struct {
-	Source        string   `env:"EXPORT_SOURCE" stream:"yes" desc:"name of the source, in place of the host of EXPORT_URL, where several hosts serve the same export; a stream whose source changes blocks until a reset accepts it" example:"acme-audit"`
+	Source        string   `env:"EXPORT_SOURCE" stream:"yes" desc:"name of the source, in place of the host of EXPORT_URL, where several hosts serve the same export; another name blocks the stream until a page lists items published before, or a reset accepts it" example:"acme-audit"`
 	SourceHeaders []string `env:"EXPORT_SOURCE_HEADERS" stream:"yes" desc:"headers of EXPORT_HEADERS that select the tenant, or none; empty for those with tenant, org, account, workspace or project in their name" example:"X-Tenant-Id"`
 }
 
@@ -45,7 +45,7 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 		return ""
 	}
 	endpoint, path := urls.first, urls.first.EscapedPath()
-	if c.CursorPath != "" {
+	if urls.after.EscapedPath() != path {
 		path += " " + urls.after.EscapedPath()
 	}
 	host := strings.ToLower(endpoint.Host)

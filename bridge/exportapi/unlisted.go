@@ -22,6 +22,13 @@ import (
 // items. And nothing must show that the items are elsewhere, or that this is an
 // error with status 200.
 func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
+	if d.listed && p.Items == 0 && p.Next == "" && d.foreign { // an end, unless it is an error beside an empty list
+		var page map[string]any
+		_ = json.Unmarshal(p.Body, &page) // decoded before
+		if said, failed := problem.InPage(page); failed {
+			return c.faults.inPage(p.At, said)
+		}
+	}
 	if d.listed {
 		c.listed.CompareAndSwap(false, !bytes.Equal(p.Body, c.nothing))
 		return nil

@@ -112,7 +112,11 @@ func (p *Published) takeHeld(h *publishedIndex, r *kgo.Record) error {
 // spansSince returns the spans of a topic to read for an index. A record may have been
 // given the time of its publishing, which futureLimit allows for.
 func spansSince(ctx context.Context, client *kafkaclient.Client, l *kafkaclient.Log, since bridge.Since) (map[int32]kafkaclient.Span, error) {
-	spans, err := spansAfter(ctx, l, since.Time.Add(-futureLimit))
+	from := since.Time.Add(-futureLimit)
+	if from.UnixMilli() < 0 { // brokers refuse it
+		from = time.UnixMilli(0)
+	}
+	spans, err := spansAfter(ctx, l, from)
 	was := bridge.FindTopic(since.Topics, l.Topic())
 	if err != nil || was == nil {
 		return spans, err

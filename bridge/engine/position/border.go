@@ -57,6 +57,21 @@ func MarkBorder(p *bridge.Page, before *bridge.Border) (r Repeats) {
 	return r
 }
 
+// MarkInclusiveEnd marks all items of a page that has the items of the page before, where
+// it is the end of the results of an API that lists from its cursor on, inclusive: it
+// names its own cursor and is no full page, so that the API holds nothing back. Only
+// items with an id tell pages apart.
+func MarkInclusiveEnd(p *bridge.Page, pageSize int, r *Repeats) {
+	noID := func(e bridge.Event) bool { return e.ID == nil }
+	if !p.Tail() || len(p.Events) == 0 || p.Items >= pageSize || slices.ContainsFunc(p.Events, noID) {
+		return
+	}
+	for i := range p.Events {
+		p.Events[i].AtBorder = true
+	}
+	*r = Repeats{Items: len(p.Events), Whole: true}
+}
+
 // endsAtBorder reports whether the last n items of a page are marked.
 func endsAtBorder(p *bridge.Page, n int) bool {
 	return !slices.ContainsFunc(p.Events[len(p.Events)-n:], func(e bridge.Event) bool { return !e.AtBorder })

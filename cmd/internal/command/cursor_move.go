@@ -219,6 +219,9 @@ type shownMove struct {
 
 // run shows what the move would do and, with --execute, does it.
 func (m *move) run(ctx context.Context, to control.Target) error {
+	if s := m.by.AcceptSource; s != "" && !bridge.IsDigest(s) {
+		return cli.WrongUsage("copy the source that the error of the blocked stream names: eight digits of 0-9 and a-f", "--accept-source %q is no source", s)
+	}
 	h, err := m.open()
 	if err != nil {
 		return err

@@ -213,7 +213,9 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	export := &loader{src: l.src}
 	request := export.fillExport(&st)
 	export.fillEngine(&st, now)
-	st.Engine.Origin.Request = request
+	if need&WithoutKey == 0 { // its parameters and headers are secrets, which are not read
+		st.Engine.Origin.Request = request
+	}
 	if need&UsesExport != 0 {
 		for _, p := range export.problems {
 			l.add(p.Variable, p.Message)

@@ -214,7 +214,7 @@ func TestE2EWindowOfEmptyPages(t *testing.T) {
 	})
 	s.command(0, "topics", "create", "--execute")
 	bounds := []string{"replay", "--from", s.timeOf(0), "--to", s.timeOf(n - 1), "--execute"}
-	p, _ := s.command(0, bounds...)
+	p, _ := s.command(6, bounds...)
 	s.wantSaid(p, "after 5 empty pages in a row")
 	if all := s.jobs(); len(all) != 1 || all[0].TotalEvents != first || all[0].Windows[0].Ended != "after 5 empty pages in a row" {
 		t.Errorf("the list shows %+v, want %d events", all, first)

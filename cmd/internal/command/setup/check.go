@@ -387,6 +387,12 @@ func checkOrigin(at bridge.Checkpoint, st *config.Stream) []finding {
 	if fault := bridge.OriginFault(&at, st.Engine.Origin, st.Engine.Topic); fault != nil {
 		return []finding{{Level: levelFail, Text: fault.Error(), Hint: cli.EngineHints[fault.Advice]}}
 	}
+	if at.Cursor != "" && at.PendingSource() == "" && !at.Origin.Request.Known() {
+		if err := st.Export.StrayCursor(at.Cursor); err != nil {
+			text := fmt.Sprintf("%v (these settings are source %s)", err, st.Engine.Origin.Request.Digest())
+			return []finding{{Level: levelFail, Text: text, Hint: cli.EngineHints[bridge.HintRequest]}}
+		}
+	}
 	if unproven := at.RequestChange(st.Engine.Origin.Request).Unproven; len(unproven) > 0 {
 		text := fmt.Sprintf("the settings changed the request (%s): the stream goes on only with a page that lists items published before (these settings are source %s)",
 			strings.Join(unproven, ", "), st.Engine.Origin.Request.Digest())
