@@ -84,7 +84,9 @@ type plan struct {
 	hasty bool
 	// shared lets two items have one id, where they have ids.
 	shared bool
-	twists []at
+	// inclusive pages begin with the item that ended the one before. Items have ids.
+	inclusive bool
+	twists    []at
 }
 
 // String is what EXPLORE_SEED takes.
@@ -123,6 +125,7 @@ var settings = []setting{
 	{"previous", func(p *plan) bool { return p.refused == "previous" }, func(p *plan) { p.refused = "previous" }},
 	{"time", func(p *plan) bool { return p.refused == "time" }, func(p *plan) { p.refused = "time" }},
 	{"shared", func(p *plan) bool { return p.shared }, func(p *plan) { p.shared = true }},
+	{"inclusive", func(p *plan) bool { return p.inclusive }, func(p *plan) { p.inclusive = true }},
 	{"hasty", func(p *plan) bool { return p.hasty }, func(p *plan) { p.hasty = true }},
 }
 
@@ -170,6 +173,9 @@ func variants() []plan {
 	}
 	for _, exactly := range []bool{true, false} {
 		all = append(all, plan{exactly: exactly, contract: 'A', ids: true, shared: true}, plan{exactly: exactly, contract: 'B', ids: true, shared: true})
+	}
+	for _, contract := range []byte("ABCD") {
+		all = append(all, plan{exactly: true, contract: contract, ids: true, inclusive: true}, plan{contract: contract, ids: true, inclusive: true})
 	}
 	for _, loss := range []string{"redis", "stop"} {
 		all = append(all, plan{exactly: true, contract: 'A', ids: true, loss: loss})
@@ -222,5 +228,6 @@ func randomPlan(seed uint64) plan {
 	p.refused = []string{"", "previous", "time"}[rnd.IntN(3)]
 	p.hasty = rnd.IntN(2) == 0
 	p.shared = p.ids && rnd.IntN(4) == 0
+	p.inclusive = p.ids && rnd.IntN(3) == 0
 	return p
 }

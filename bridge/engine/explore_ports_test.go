@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"exportbridge/bridge"
@@ -189,8 +190,16 @@ type exported struct {
 	// the first one, and leave the cursor as a refused one.
 	looped map[string]bool
 	// inclusive has each page but the first begin with the item that ended the one
-	// before.
+	// before. Its cursors begin with "i".
 	inclusive bool
+}
+
+// cursor is the one of the page of an item.
+func (x *exported) cursor(item int) string {
+	if x.inclusive {
+		return fmt.Sprint("i", item)
+	}
+	return fmt.Sprint("c", item)
 }
 
 func (x *exported) page(at bridge.Position) *bridge.Page {
@@ -208,17 +217,17 @@ func (x *exported) page(at bridge.Position) *bridge.Page {
 	case x.contract == 'A' && from+x.size >= x.items:
 	case x.contract == 'C' && to == from:
 		x.empties++
-		p.Next = fmt.Sprintf("c%d.%d", to, x.empties)
+		p.Next = fmt.Sprintf("%s.%d", x.cursor(to), x.empties)
 	case x.contract == 'D' && to == from:
-		p.Next = fmt.Sprintf("c%d.1", to)
+		p.Next = x.cursor(to) + ".1"
 		if p.Next == at.Cursor {
-			p.Next = fmt.Sprintf("c%d.2", to)
+			p.Next = x.cursor(to) + ".2"
 		}
 	default:
-		p.Next = fmt.Sprintf("c%d", to)
+		p.Next = x.cursor(to)
 	}
 	if n := len(x.refused); n > 0 && p.Next != "" && p.Next != at.Cursor {
-		p.Next = fmt.Sprintf("c%d.%d.%d", to, x.empties, n)
+		p.Next = fmt.Sprintf("%s.%d.%d", x.cursor(to), x.empties, n)
 	}
 	return p
 }
@@ -237,7 +246,7 @@ func indexOf(cursor string) int {
 		switch {
 		case c == '.':
 			return n
-		case c != 'c':
+		case c != 'c' && c != 'i':
 			n = 10*n + int(c-'0')
 		}
 	}
@@ -269,7 +278,18 @@ func bytesLines(body []byte) func(func([]byte) bool) {
 
 // reached returns how many items are published at a checkpoint, counted from
 // the export's first.
-func reached(c bridge.Checkpoint) int { return indexOf(c.Cursor) + len(c.Tail) }
+func reached(c bridge.Checkpoint) int {
+	n := indexOf(c.Cursor) + len(c.Tail)
+	if includes := strings.HasPrefix(c.Cursor, "i") && indexOf(c.Cursor) > 0; includes && c.Carried == 0 && (len(c.Tail) > 0 || c.Border.Items == nil) {
+		n-- // it is in the tail too, or not known to be published
+	}
+	return n
+}
+
+// targeted is reached of the target of a reset.
+func targeted(t bridge.Target) int {
+	return reached(bridge.Checkpoint{Cursor: t.Cursor, Tail: t.Tail, Carried: t.Carried, Border: t.Border})
+}
 
 // Load implements bridge.Store.
 func (p *process) Load(ctx context.Context) (bridge.Checkpoint, error) {

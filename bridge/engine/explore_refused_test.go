@@ -33,7 +33,7 @@ type path map[string]string
 func (p *process) loop(page *bridge.Page) {
 	x := &p.w.export
 	switch back := p.path[page.At.Cursor]; {
-	case len(page.Body) == 0 || page.Next == "" || page.Next == page.At.Cursor:
+	case indexOf(page.At.Cursor) >= x.items, page.Next == "" || page.Next == page.At.Cursor: // nothing new, or the end
 	case x.loops && back != "" && !x.refused[back] && (x.contract < 'C' || !strings.Contains(back, ".")):
 		page.Next = back
 		if x.looped == nil {

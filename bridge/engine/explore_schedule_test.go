@@ -105,7 +105,7 @@ func runPlan(t *testing.T, p plan, verbose bool) (r result) {
 func (w *world) run() {
 	w.began, w.wake = time.Now(), make(chan struct{}, 1)
 	w.unreadableFrom.Store(readable)
-	w.export = exported{contract: w.plan.contract, items: 5, size: 3}
+	w.export = exported{contract: w.plan.contract, items: 5, size: 3, inclusive: w.plan.inclusive}
 	if w.plan.order > 0 {
 		w.rnd = rand.New(rand.NewPCG(w.plan.order, 1))
 	}

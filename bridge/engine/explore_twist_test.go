@@ -111,7 +111,7 @@ func (w *world) disturb(t twist) {
 	case twistReset:
 		w.request("")
 	case twistSkip:
-		w.request("c2")
+		w.request(w.export.cursor(2))
 	case twistHold:
 		w.hold(time.Now().Add(20 * time.Second).UnixMilli())
 	case twistRecall:

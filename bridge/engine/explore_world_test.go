@@ -138,7 +138,7 @@ func (w *world) moved(last, c bridge.Checkpoint) {
 	default:
 		to := reached(last)
 		if a.cmd.Kind == bridge.KindReset {
-			to = indexOf(a.cmd.Target.Cursor) + len(a.cmd.Target.Tail)
+			to = targeted(a.cmd.Target)
 		}
 		if c.Seq != 0 || reached(c) != to {
 			w.fail(ruleReset, "%s goes to item %d, at %s the stream is at %d", a.cmd.ID, to, c.Version, reached(c))
@@ -321,7 +321,7 @@ func (w *world) repairs(s bridge.Status) bool {
 		}
 		if at := w.store.value; why == bridge.ReasonTopic && w.plan.order%2 == 1 && !at.Zero() { // --to-current
 			w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: bridge.Target{
-				Cursor: at.Cursor, Tail: at.Tail, Carried: at.Carried, Start: at.Origin.Start, Events: at.Events, Pages: at.Pages, Entry: &at.Version,
+				Cursor: at.Cursor, Tail: at.Tail, Carried: at.Carried, Border: at.Border, Start: at.Origin.Start, Events: at.Events, Pages: at.Pages, Entry: &at.Version,
 			}})
 			return true
 		}

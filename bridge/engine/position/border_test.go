@@ -81,3 +81,35 @@ func TestBorderAllocates(t *testing.T) {
 		t.Errorf("%v allocations to keep a border, want one", n)
 	}
 }
+
+// TestCarriedBesideBorder: an item of the border is not one of the carried tail, though
+// it has the id of one: the page before listed it.
+func TestCarriedBesideBorder(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]bool{"in the process that published them": true, "after a restart": false} {
+		trimmer := NewTrimmer(false)
+		item := func(raw string) bridge.Event { return bridge.Event{ID: []byte("x"), Raw: []byte(raw)} }
+		tail := bridge.Tail{}
+		if known {
+			last := &bridge.Page{Events: []bridge.Event{item("a"), item("b")}, Items: 2}
+			tail = trimmer.Trim(last, nil, 0, 10).Tail
+			trimmer.Commit()
+		} else {
+			e := item("a")
+			tail = bridge.Tail{e.Identity(), e.Identity()}
+		}
+		short := &bridge.Page{Events: []bridge.Event{item("a")}, Items: 1, Next: "c"}
+		var border bridge.Border
+		KeepItems(&border, short, LeastHold)
+		got := trimmer.Trim(short, tail, 0, 10)
+		if len(short.Events) != 0 || len(got.Tail) != 1 {
+			t.Fatalf("%s: %d events, %d items carried", name, len(short.Events), len(got.Tail))
+		}
+		next := &bridge.Page{At: bridge.Position{Cursor: "c"}, Events: []bridge.Event{item("a"), item("b")}, Items: 2, Next: "d"}
+		MarkBorder(next, &border)
+		got = trimmer.Trim(next, got.Tail, got.Carried, 10)
+		if DropBorder(next); len(next.Events) != 0 || len(got.Tail) != 0 {
+			t.Errorf("%s: %d items are published again, %d carried", name, len(next.Events), len(got.Tail))
+		}
+	}
+}

@@ -86,7 +86,7 @@ func (t *Trimmer) Trim(p *bridge.Page, tail bridge.Tail, carried, limit int) Tri
 	for _, id := range tail {
 		t.left[id]++
 	}
-	seen := t.sift(p, shares, &r)
+	seen := t.sift(p, shares, carried > 0, &r)
 	missing := make(bridge.Tail, 0)
 	for _, id := range tail {
 		if t.left[id] > 0 {
@@ -118,13 +118,14 @@ func (t *Trimmer) Trim(p *bridge.Page, tail bridge.Tail, carried, limit int) Tri
 }
 
 // sift takes the page's items out of what is left of the tail, leaves in the
-// page what was not in it, and returns the identities of all.
-func (t *Trimmer) sift(p *bridge.Page, shares bool, r *Trimmed) bridge.Tail {
+// page what was not in it, and returns the identities of all. What is carried does not
+// hold the items of the border: the page before listed them, and took them out of it.
+func (t *Trimmer) sift(p *bridge.Page, shares, carries bool, r *Trimmed) bridge.Tail {
 	var known, taken map[string]bool
 	var units map[bridge.Identity]int // of the tail
 	if shares {
 		units, taken = maps.Clone(t.left), make(map[string]bool)
-		known = t.recognize(p)
+		known = t.recognize(p, carries)
 	}
 	seen := make(bridge.Tail, 0, len(p.Events))
 	kept := p.Events[:0]
@@ -133,7 +134,7 @@ func (t *Trimmer) sift(p *bridge.Page, shares bool, r *Trimmed) bridge.Tail {
 		seen = append(seen, id)
 		is := t.formOf(id, &e)
 		recognized := e.Shared && known[string(e.Raw)]
-		if !recognized && t.left[id] == 0 {
+		if !recognized && (t.left[id] == 0 || carries && e.AtBorder) {
 			kept = append(kept, e)
 			if e.ID != nil && p.Tail() {
 				t.pending = append(t.pending, is)
@@ -168,11 +169,11 @@ func (t *Trimmer) formOf(id bridge.Identity, e *bridge.Event) form {
 
 // recognize takes from what is left of the tail the items that share their id
 // and whose forms are known to be in it. It returns their bytes.
-func (t *Trimmer) recognize(p *bridge.Page) map[string]bool {
+func (t *Trimmer) recognize(p *bridge.Page, carries bool) map[string]bool {
 	known := make(map[string]bool)
 	for i := range p.Events {
 		e := &p.Events[i]
-		if !e.Shared {
+		if !e.Shared || carries && e.AtBorder {
 			continue
 		}
 		id := e.Identity()
