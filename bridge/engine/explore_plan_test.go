@@ -43,6 +43,7 @@ const (
 	twistGrow   twist = "grow"   // the export has one more item
 	twistShort  twist = "short"  // its pages become shorter
 	twistRefuse twist = "refuse" // the export refuses the cursor of the newest checkpoint from now on
+	twistStale  twist = "stale"  // it answers that cursor with its first page from now on
 	twistLoop   twist = "loop"   // each page of the export leads back to the one before it
 	twistForget twist = "forget" // the topic and the store lose all checkpoints, and the topic every session
 	twistHalt   twist = "halt"   // an operator pauses the stream without an end, and resumes it the next time
@@ -58,7 +59,7 @@ const (
 var twists = []twist{
 	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
 	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
-	twistRefuse, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim, twistGarble,
+	twistRefuse, twistStale, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim, twistGarble,
 }
 
 // at is a twist at a step.

@@ -146,8 +146,11 @@ func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, 
 		case p.w.export.refused[at.Cursor]:
 			return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errExplored}
 		}
-		page = p.w.export.page(at)
-		p.loop(page)
+		if page = p.w.pageOne(at); page == nil {
+			page = p.w.export.page(at)
+			p.loop(page)
+			p.w.export.noteFirst(page)
+		}
 		return nil
 	}})
 	if err != nil {
@@ -186,9 +189,13 @@ type exported struct {
 	refused map[string]bool
 	// loops makes each page that follows another one lead back to it.
 	loops bool
-	// looped are the cursors whose page led back. The stream may take such a page for
-	// the first one, and leave the cursor as a refused one.
+	// looped are the cursors whose page led back, or was the first one. The stream may
+	// take such a page for the first one, and leave the cursor as a refused one.
 	looped map[string]bool
+	// stale are the cursors that it answers with the first page, and firsts what that
+	// was, by the cursor that it led to.
+	stale  map[string]bool
+	firsts map[bridge.CursorDigest]firstPage
 	// inclusive has each page but the first begin with the item that ended the one
 	// before. Its cursors begin with "i".
 	inclusive bool
@@ -210,9 +217,7 @@ func (x *exported) page(at bridge.Position) *bridge.Page {
 	if x.inclusive && at.Cursor != "" {
 		first = max(0, from-1)
 	}
-	for n := first; n < to; n++ {
-		p.Body = append(strconv.AppendInt(p.Body, int64(n), 10), '\n')
-	}
+	x.list(p, first, to)
 	switch {
 	case x.contract == 'A' && from+x.size >= x.items:
 	case x.contract == 'C' && to == from:
@@ -226,10 +231,17 @@ func (x *exported) page(at bridge.Position) *bridge.Page {
 	default:
 		p.Next = x.cursor(to)
 	}
-	if n := len(x.refused); n > 0 && p.Next != "" && p.Next != at.Cursor {
+	if n := len(x.refused) + len(x.stale); n > 0 && p.Next != "" && p.Next != at.Cursor {
 		p.Next = fmt.Sprintf("%s.%d.%d", x.cursor(to), x.empties, n)
 	}
 	return p
+}
+
+// list appends the items of a range to a page.
+func (x *exported) list(p *bridge.Page, from, to int) {
+	for n := from; n < to; n++ {
+		p.Body = append(strconv.AppendInt(p.Body, int64(n), 10), '\n')
+	}
 }
 
 // spoil makes the memory of a released page show in what is made of it.

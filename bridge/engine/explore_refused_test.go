@@ -12,10 +12,7 @@ import (
 
 // refuse makes the export refuse the cursor of the newest checkpoint for good.
 func (w *world) refuse() {
-	newest := w.store.value
-	if w.exactly {
-		newest = w.topic.last()
-	}
+	newest := w.newest()
 	if newest.Cursor == "" {
 		return
 	}
@@ -36,10 +33,7 @@ func (p *process) loop(page *bridge.Page) {
 	case indexOf(page.At.Cursor) >= x.items, page.Next == "" || page.Next == page.At.Cursor: // nothing new, or the end
 	case x.loops && back != "" && !x.refused[back] && (x.contract < 'C' || !strings.Contains(back, ".")):
 		page.Next = back
-		if x.looped == nil {
-			x.looped = make(map[string]bool)
-		}
-		x.looped[page.At.Cursor] = true
+		x.looks(page.At.Cursor)
 	default:
 		if p.path == nil {
 			p.path = make(path)

@@ -126,6 +126,8 @@ func (w *world) disturb(t twist) {
 		w.export.size = 2
 	case twistRefuse:
 		w.refuse()
+	case twistStale:
+		w.stale()
 	case twistLoop:
 		w.export.loops = true
 	case twistForget:

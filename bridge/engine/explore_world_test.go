@@ -304,7 +304,7 @@ func (w *world) repairs(s bridge.Status) bool {
 	case bridge.ReasonTopic: // what somebody took off the topic, only an operator accepts
 		needed = w.damaged
 	case bridge.ReasonCursor:
-		needed = len(w.export.refused) > 0
+		needed = len(w.export.refused)+len(w.export.stale) > 0
 	case bridge.ReasonCheckpoint:
 		// Every command begins an epoch, a pause without an end as well, and so does
 		// the policy about lost data.
@@ -353,10 +353,7 @@ func (w *world) settled() string {
 	if w.inbox.pending != nil {
 		return "command " + w.inbox.pending.cmd.ID + " has no answer"
 	}
-	newest := w.store.value
-	if w.exactly {
-		newest = w.topic.last()
-	}
+	newest := w.newest()
 	switch {
 	case s.State != bridge.StateIdle:
 		return fmt.Sprintf("the owner is %s %s %s", s.State, s.Reason, s.Error)

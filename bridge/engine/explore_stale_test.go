@@ -1,0 +1,66 @@
+package engine_test
+
+import (
+	"time"
+
+	"exportbridge/bridge"
+)
+
+// firstPage is the first page as it was once served.
+type firstPage struct {
+	items int
+	next  string
+}
+
+// noteFirst notes the first page, where it leads on.
+func (x *exported) noteFirst(p *bridge.Page) {
+	if p.At.Cursor != "" || p.Tail() {
+		return
+	}
+	if x.firsts == nil {
+		x.firsts = make(map[bridge.CursorDigest]firstPage)
+	}
+	x.firsts[bridge.DigestCursor(p.Next)] = firstPage{indexOf(p.Next), p.Next}
+}
+
+// newest is the checkpoint that counts.
+func (w *world) newest() bridge.Checkpoint {
+	if w.exactly {
+		return w.topic.last()
+	}
+	return w.store.value
+}
+
+// stale makes the export forget the cursor of the newest checkpoint.
+func (w *world) stale() {
+	x, at := &w.export, w.newest()
+	if first, ok := x.firsts[at.Border.FirstNext]; at.Cursor == "" || !ok || first.next == at.Cursor {
+		return // of a page that leads to itself it is the end
+	}
+	if x.stale == nil {
+		x.stale = make(map[string]bool)
+	}
+	x.stale[at.Cursor] = true
+}
+
+// pageOne is what the export answers to a cursor that it has forgotten: the first page
+// as the stream has seen it, nil where the stream has not.
+func (w *world) pageOne(at bridge.Position) *bridge.Page {
+	x := &w.export
+	first, ok := x.firsts[w.newest().Border.FirstNext]
+	if !ok || !x.stale[at.Cursor] {
+		return nil
+	}
+	p := &bridge.Page{At: at, Next: first.next, RequestedAt: time.Now(), ArrivedAt: time.Now(), Recycle: spoil}
+	x.list(p, 0, first.items)
+	x.looks(at.Cursor)
+	return p
+}
+
+// looks notes a cursor whose page looks like one of another cursor.
+func (x *exported) looks(cursor string) {
+	if x.looped == nil {
+		x.looped = make(map[string]bool)
+	}
+	x.looped[cursor] = true
+}
