@@ -134,7 +134,9 @@ func (r *harness) startWith(p engine.Ports) {
 	if p.Published == nil {
 		p.Published = publishedIn{r.topic, new([]time.Time)}
 	}
-	p.History = storeHistory{r.store}
+	if p.History == nil {
+		p.History = storeHistory{r.store}
+	}
 	p.Sink, p.Store, p.Observer = markCounter{p.Sink, r.t, r.topic, &r.again}, r.store, r
 	e, err := engine.New(r.cfg, p)
 	if err != nil {

@@ -211,16 +211,20 @@ func (r *recovery) startStream(ctx context.Context) (bridge.Checkpoint, error) {
 	}
 	r.log.Info("starting a new stream", "start", r.e.cfg.Origin.StartText())
 	first := r.session.stamp(bridge.Checkpoint{Origin: r.e.cfg.Origin}, bridge.KindStart, bridge.Version{})
+	if r.requests.applying { // the machine of a command does not request the list
+		first.Origin.Request = ""
+	}
 	// Committed before the first request: "now" must not move by a restart.
 	return first, r.commitCheckpoint(ctx, bridge.Checkpoint{}, first)
 }
 
 // updateOrigin takes changed settings into a checkpoint that nothing was read from
 // yet, as after a first run with a wrong key. An earlier start is taken; a later
-// one is not: "now" would skip what came between restarts.
+// one is not: "now" would skip what came between restarts. Those of a command's machine
+// are not the stream's.
 func (r *recovery) updateOrigin(ctx context.Context) error {
 	have, want := r.at.cp.Origin, r.e.cfg.Origin
-	if !r.at.cp.Unread() {
+	if !r.at.cp.Unread() || r.requests.applying {
 		return nil
 	}
 	if want.End == 0 && want.Start > have.Start {

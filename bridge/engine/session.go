@@ -24,6 +24,9 @@ type session struct {
 	// stream's, empty before. unproven are the parts of it that a page must prove.
 	request  bridge.Fingerprint
 	unproven []string
+	// unasked is why the history, which may know the stream's request where the
+	// checkpoint does not, was not asked: a page must prove all of the settings.
+	unasked error
 }
 
 func newSession(e *Engine) session { return session{e: e, id: rand.Text()[:12]} }

@@ -2,25 +2,27 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/engine/position"
+	"exportbridge/bridge/internal/failpoint"
 )
 
 // checkRequest compares the request of the settings with the one that the
 // checkpoint's cursor came from, before anything is requested.
 func (r *recovery) checkRequest(ctx context.Context) error {
 	want, c := r.e.cfg.Origin.Request, r.at.cp
-	if !want.Known() {
+	if !want.Known() || failpoint.Broken(failpoint.BreakRequest) {
 		return nil
 	}
 	if accepted := c.PendingSource(); accepted != "" && accepted == want.Digest() {
 		r.session.request = want
 		return nil
 	}
-	if c.Origin.Request = r.knownRequest(ctx); !c.Origin.Request.Known() {
+	if c.Origin.Request, r.session.unasked = r.knownRequest(ctx); !c.Origin.Request.Known() {
 		stray := r.e.cfg.StrayCursor
 		if stray == nil || c.Cursor == "" {
 			return nil
@@ -43,25 +45,26 @@ func (r *recovery) checkRequest(ctx context.Context) error {
 }
 
 // knownRequest returns the fingerprint of the checkpoint, or else the newest one
-// of the history: an older version drops it.
-func (r *recovery) knownRequest(ctx context.Context) bridge.Fingerprint {
+// of the history: an older version drops it. It is empty if there is none, and with an
+// error if the history cannot be asked.
+func (r *recovery) knownRequest(ctx context.Context) (bridge.Fingerprint, error) {
 	c := &r.at.cp
 	if c.Origin.Request.Known() || r.e.ports.History == nil {
-		return c.Origin.Request
+		return c.Origin.Request, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	before, err := r.e.ports.History.Before(ctx, *c, func(p *bridge.Checkpoint) bool { return p.Origin.Request.Known() })
-	if err != nil { // none, or unknown for now: a page must show it
-		return ""
+	if errors.Is(err, bridge.ErrNoCheckpoint) {
+		err = nil
 	}
-	return before.Origin.Request
+	return before.Origin.Request, err
 }
 
 // identify learns from a page, before it is trimmed, whether the request of the
 // settings leads to the stream's own list, where that is not known yet. A page
 // proves it by an item that was published before. A page that only leads on
-// proves as much where no earlier request is known.
+// proves as much where there is no earlier request.
 func (s *session) identify(p *bridge.Page, at *progress) error {
 	want := s.e.cfg.Origin.Request
 	if s.request == want || !want.Known() || at.cp.Origin.Request == want {
@@ -78,6 +81,8 @@ func (s *session) identify(p *bridge.Page, at *progress) error {
 			Err: fmt.Errorf("the settings changed the request (%s), and the page lists no item published before: it may be another list (these settings are source %s)",
 				strings.Join(s.unproven, ", "), want.Digest()),
 		}
+	case !shows && s.unasked != nil && (p.Items > 0 || !p.Tail()):
+		return &sessionError{fmt.Errorf("the page lists no item published before, and whether the request of the settings is the stream's is unknown: %w", s.unasked)}
 	case !shows && p.Tail():
 		return nil
 	}
@@ -88,17 +93,15 @@ func (s *session) identify(p *bridge.Page, at *progress) error {
 // shows reports whether a page lists an item that the checkpoint knows to be
 // published.
 func (at *progress) shows(p *bridge.Page) bool {
+	if p.At.Cursor == at.cp.Cursor && position.MarkBorder(p, &at.cp.Border).Items > 0 {
+		return true
+	}
 	known := make(map[bridge.Identity]bool, len(at.cp.Tail))
 	for _, id := range at.cp.Tail {
 		known[id] = true
 	}
-	border := bridge.Border{}
-	if p.At.Cursor == at.cp.Cursor {
-		border = at.cp.Border
-	}
 	for i := range p.Events {
-		e := &p.Events[i]
-		if len(known) > 0 && known[e.Identity()] || e.ID != nil && len(border.Items) > 0 && slices.Contains(border.Items, bridge.NewBorderItem(e)) {
+		if len(known) > 0 && known[p.Events[i].Identity()] {
 			return true
 		}
 	}

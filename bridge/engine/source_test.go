@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -118,6 +119,26 @@ func TestHostChanged(t *testing.T) {
 	})
 }
 
+// A page that begins with what ended the page before shows its list too.
+func TestHostChangedAtBorder(t *testing.T) {
+	t.Parallel()
+	inModes(t, bridgetest.Export{PageSize: 5}, func(r *harness) {
+		n := 9
+		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
+		r.cfg.Origin.Request = request("a", "one")
+		r.start()
+		r.after(time.Minute)
+		_ = r.end()
+		n += 20
+		r.cfg.Origin.Request = request("b", "one")
+		r.start()
+		r.after(time.Minute)
+		if got, s := len(r.values()), r.bridge.Status(); got != n || s.State == bridge.StateBlocked {
+			r.t.Errorf("%d events, want %d; %s", got, n, s.Error)
+		}
+	})
+}
+
 // forgetRequest makes the newest checkpoint one of an older version, which drops what
 // it does not know.
 func (r *harness) forgetRequest() {
@@ -157,6 +178,50 @@ func TestRequestInHistory(t *testing.T) {
 			t.Errorf("the checkpoint has %q", got)
 		}
 	})
+}
+
+// lostHistory is a history that cannot be asked.
+type lostHistory struct{ bridge.History }
+
+func (lostHistory) Before(context.Context, bridge.Checkpoint, func(*bridge.Checkpoint) bool) (bridge.Checkpoint, error) {
+	return bridge.Checkpoint{}, errors.New("connection refused")
+}
+
+// While the history that may know the request cannot be asked, a page must list an item
+// that was published before: another list is not published, and the own one is.
+func TestRequestInLostHistory(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end   bridgetest.End
+		grow  int
+		state bridge.State
+	}{
+		"the tail is listed": {bridgetest.EndEmptyCursor, 3, bridge.StateIdle},
+		"nothing is listed":  {bridgetest.EndEmptyItems, 0, bridge.StateIdle},
+		"it leads on":        {bridgetest.EndEmptyItems, 30, bridge.StateBackoff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inRequestModes(t, bridgetest.Export{End: c.end}, func(r *harness) {
+				_ = r.end()
+				r.forgetRequest()
+				r.source.Grow(c.grow)
+				r.startWith(engine.Ports{Source: r.source, History: lostHistory{}})
+				r.after(time.Minute)
+				if c.state == bridge.StateBackoff && len(r.values()) != 25 {
+					r.t.Errorf("%d events", len(r.values()))
+				}
+				if s := r.bridge.Status(); s.State != c.state {
+					r.t.Errorf("state is %s %s", s.State, s.Error)
+				}
+				_ = r.end()
+				r.start()
+				r.after(time.Minute)
+				r.wantState(bridge.StateIdle, "")
+				r.wantOnce()
+			})
+		})
+	}
 }
 
 // Where nothing is known of the request, it is noted with a page that lists a
@@ -236,12 +301,12 @@ func TestApplyElsewhere(t *testing.T) {
 		r.start()
 		r.after(5 * time.Second)
 		_ = r.end()
-		apply := func(id, accept string) bridge.Answer {
+		apply := func(id, accept string, kind bridge.Kind) bridge.Answer {
 			cfg := r.cfg
 			cfg.Origin.Request = request("laptop", "none")
 			at := r.store.Checkpoint()
 			cmd := bridge.Command{
-				ID: id, Kind: bridge.KindReset, BaseEpoch: at.Epoch, AcceptSource: accept, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
+				ID: id, Kind: kind, PausedUntil: bridge.Forever, BaseEpoch: at.Epoch, AcceptSource: accept, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli(),
 				Target: bridge.Target{Cursor: at.Cursor, Tail: at.Tail, Events: at.Events, Pages: at.Pages, Entry: &at.Version},
 			}
 			r.inbox.Push(cmd)
@@ -251,11 +316,13 @@ func TestApplyElsewhere(t *testing.T) {
 			}
 			return a
 		}
-		apply("r1", "")
+		apply("r1", "", bridge.KindReset)
 		if got := r.store.Checkpoint().Origin.Request; got != request("a", "one") {
 			r.t.Errorf("the checkpoint has %q", got)
 		}
-		apply("r2", request("a", "two").Digest())
+		apply("r2", request("a", "two").Digest(), bridge.KindReset)
+		apply("r3", "", bridge.KindPause) // at the same position, so what is accepted stays so
+		apply("r4", "", bridge.KindResume)
 		r.cfg.Origin.Request = request("a", "two")
 		r.source.Grow(5)
 		r.start()
@@ -333,4 +400,40 @@ func TestHostShownByTheBorder(t *testing.T) {
 			r.t.Errorf("%s", brief(got))
 		}
 	})
+}
+
+// A command without a bridge leaves a stream that nothing was read of to the settings of
+// the bridge, whoever has begun it.
+func TestApplyElsewhereFirst(t *testing.T) {
+	t.Parallel()
+	for name, begun := range map[string]bool{"nothing is there": false, "the start is there": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exactlyInBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.cfg.Origin.Request = request("a", "one")
+				if begun {
+					r.source.Refuse(func(bridge.Position) error { return errors.New("connection refused") })
+					r.start()
+					r.after(time.Second)
+					_ = r.end()
+					r.source.Refuse(func(bridge.Position) error { return nil })
+				}
+				cfg := r.cfg
+				cfg.Origin.Request = request("laptop", "none")
+				cmd := bridge.Command{ID: "r1", Kind: bridge.KindReset, Who: "op", Deadline: time.Now().Add(time.Minute).UnixMilli()}
+				r.inbox.Push(cmd)
+				if a, err := engine.Apply(r.t.Context(), cfg, engine.Ports{Sink: r.topic.Open("events"), Store: r.store, Inbox: r.inbox}, cmd); err != nil || !a.Applied {
+					t.Fatalf("answer %+v, %v", a, err)
+				}
+				r.source.Grow(25)
+				r.start()
+				r.after(time.Minute)
+				r.wantState(bridge.StateIdle, "")
+				r.wantOnce()
+				if got := r.store.Checkpoint().Origin.Request; got != r.cfg.Origin.Request {
+					t.Errorf("the checkpoint has %q", got)
+				}
+			})
+		})
+	}
 }

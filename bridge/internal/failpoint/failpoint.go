@@ -51,8 +51,9 @@ const (
 
 	BreakBorder    Break = "any-border"     // what ended the page before is published again
 	BreakFirstPage Break = "trust-any-page" // the first page is taken at any cursor
+	BreakRequest   Break = "any-request"    // the settings are not compared with the request that the cursor came from
 )
 
 // Breaks lists all of them.
 var Breaks = []Break{BreakSplit, BreakGrow, BreakPromise, BreakAbort, BreakBarrier, BreakRead, BreakMirror, BreakAnswer, BreakMemory, BreakAdopt,
-	BreakTail, BreakClaim, BreakTopic, BreakEpoch, BreakBorder, BreakFirstPage}
+	BreakTail, BreakClaim, BreakTopic, BreakEpoch, BreakBorder, BreakFirstPage, BreakRequest}
