@@ -15,7 +15,7 @@ import (
 func TestExploreBroken(t *testing.T) {
 	defer failpoint.SetBroken("")
 	const most = 5000
-	for _, rule := range []failpoint.Break{"", failpoint.BreakMirror, failpoint.BreakAnswer, failpoint.BreakMemory, failpoint.BreakAdopt, failpoint.BreakTail, failpoint.BreakClaim, failpoint.BreakTopic, failpoint.BreakEpoch, failpoint.BreakBorder, failpoint.BreakFirstPage} {
+	for _, rule := range []failpoint.Break{"", failpoint.BreakMirror, failpoint.BreakAnswer, failpoint.BreakMemory, failpoint.BreakAdopt, failpoint.BreakTail, failpoint.BreakClaim, failpoint.BreakTopic, failpoint.BreakEpoch, failpoint.BreakBorder, failpoint.BreakFirstPage, failpoint.BreakRequest} {
 		failpoint.SetBroken("")
 		x := newExplorer(t, nil)
 		failpoint.SetBroken(rule)

@@ -43,6 +43,11 @@ const (
 	twistGrow   twist = "grow"   // the export has one more item
 	twistShort  twist = "short"  // its pages become shorter
 	twistRefuse twist = "refuse" // the export refuses the cursor of the newest checkpoint from now on
+	twistOther  twist = "other"  // the caller is killed, and started again with the settings of another list
+	twistOlder  twist = "older"  // or as an older version
+	twistRename twist = "rename" // both are, with settings that request the same list in another way
+	twistAccept twist = "accept" // an operator's reset accepts the right settings
+	twistDeny   twist = "deny"   // or those of another list, which no instance is to obey that has not got them
 	twistStale  twist = "stale"  // it answers that cursor with its first page from now on
 	twistLoop   twist = "loop"   // each page of the export leads back to the one before it
 	twistForget twist = "forget" // the topic and the store lose all checkpoints, and the topic every session
@@ -59,7 +64,7 @@ const (
 var twists = []twist{
 	twistFail, twistLost, twistLate, twistHang, twistKill, twistKilled, twistDie, twistDied, twistNap, twistStop, twistMove, twistTerm, twistFence,
 	twistWipe, twistBack1, twistBack3, twistLose, twistSwitch, twistReset, twistSkip, twistHold, twistApply, twistShort, twistTell, twistRecall, twistRevive, twistGrow,
-	twistRefuse, twistStale, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim, twistGarble,
+	twistRefuse, twistOther, twistOlder, twistRename, twistAccept, twistDeny, twistStale, twistLoop, twistForget, twistHalt, twistLapse, twistOrphan, twistRemake, twistCut, twistTrim, twistGarble,
 }
 
 // at is a twist at a step.

@@ -99,6 +99,10 @@ type process struct {
 	knows   bridge.Checkpoint     // the newest one that it found, or took to the store; guarded by world.mu
 	held    map[int]int           // what it was told that the topic holds
 	path    path                  // of its pages; owned by the scheduler
+	// settings are its own, and older is whether it is of an older version, which knows
+	// neither requests nor borders. Both are set before it begins.
+	settings settingsOf
+	older    bool
 	// made is which of the topics of its name the session has, reach how far it
 	// knows it to go, start where it found it to begin.
 	made         int
@@ -143,6 +147,8 @@ func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, 
 		switch {
 		case f != fateOK:
 			return errExplored
+		case p.settings == settingsOther && p.w.unknown():
+			return errExplored // by design it would be believed
 		case p.w.export.refused[at.Cursor]:
 			return &bridge.Fault{Class: bridge.BadCursor, Code: "410", Err: errExplored}
 		}
@@ -151,6 +157,7 @@ func (p *process) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, 
 			p.loop(page)
 			p.w.export.noteFirst(page)
 		}
+		p.list(page)
 		return nil
 	}})
 	if err != nil {
@@ -267,7 +274,7 @@ func indexOf(cursor string) int {
 
 // itemOf returns the number of an item, -1 where its memory was released.
 func itemOf(raw []byte) int {
-	n, err := strconv.Atoi(string(raw))
+	n, err := numberOf(raw)
 	if err != nil {
 		return -1
 	}
@@ -310,7 +317,7 @@ func (p *process) Load(ctx context.Context) (bridge.Checkpoint, error) {
 		if f != fateOK {
 			return errExplored
 		}
-		found = p.w.store.value
+		found = p.as(p.w.store.value)
 		p.w.loaded[owners[p.who]] = reached(found)
 		if found.Zero() {
 			return bridge.ErrNoCheckpoint
@@ -347,7 +354,11 @@ func (p *process) restarts() bool {
 // Advance implements bridge.Store.
 func (p *process) Advance(ctx context.Context, from, to bridge.Checkpoint) error {
 	w := p.w
+	from, to = p.as(from), p.as(to)
 	c := &call{op: opAdvance, run: func(f fate) error {
+		if p.begins(to) {
+			return errExplored
+		}
 		switch f {
 		case fateOK:
 			err := w.store.advance(p, from, to)

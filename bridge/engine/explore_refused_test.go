@@ -63,7 +63,7 @@ func (p *process) Before(ctx context.Context, c bridge.Checkpoint, matches func(
 		if p.w.store.value.Epoch != c.Epoch {
 			return errExplored
 		}
-		found = p.w.store.before(c, matches)
+		found = p.as(p.w.store.before(c, matches))
 		if found.Zero() {
 			return bridge.ErrNoCheckpoint
 		}

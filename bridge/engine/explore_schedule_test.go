@@ -53,6 +53,11 @@ type world struct {
 	calm           bool // the faults are over
 	over           bool // who ends is not started again
 
+	// right are the settings of the stream's list, and those of the instances and of
+	// the operator's machine settings; older are the instances of an older version.
+	right    settingsOf
+	settings [3]settingsOf
+	older    [3]bool
 	export   exported
 	path     path // to the newest checkpoint
 	topic    topicOf
@@ -105,6 +110,7 @@ func runPlan(t *testing.T, p plan, verbose bool) (r result) {
 func (w *world) run() {
 	w.began, w.wake = time.Now(), make(chan struct{}, 1)
 	w.unreadableFrom.Store(readable)
+	w.right, w.settings = settingsRight, [3]settingsOf{settingsRight, settingsRight, settingsLaptop}
 	w.export = exported{contract: w.plan.contract, items: 5, size: 3, inclusive: w.plan.inclusive}
 	if w.plan.order > 0 {
 		w.rnd = rand.New(rand.NewPCG(w.plan.order, 1))
@@ -146,7 +152,7 @@ func (w *world) start(who int) {
 
 // process makes a new process; begin lets it run.
 func (w *world) process(who int) *process {
-	p := &process{w: w, who: who, defects: make(map[int]bridge.Defect), done: make(chan error, 1)}
+	p := &process{w: w, who: who, settings: w.settings[who], older: w.older[who], defects: make(map[int]bridge.Defect), done: make(chan error, 1)}
 	w.procs[who] = p
 	return p
 }
@@ -183,6 +189,9 @@ func (w *world) config(who int) engine.Config {
 		PollInterval: 10 * time.Second, PollIntervalMax: 10 * time.Second, PrefetchPages: 4, PrefetchBytes: 1 << 20,
 		RetryMax: time.Second, EmptyPages: 5, OnInvalidCursor: cmp.Or(w.plan.refused, "stop"), OnSharedID: "publish", Overlap: time.Hour,
 		OnCheckpointLoss: cmp.Or(w.plan.loss, "kafka"), ShutdownTimeout: 5 * time.Second,
+	}
+	if !w.older[who] {
+		cfg.Origin.Request = w.form(w.settings[who])
 	}
 	if w.verbose {
 		cfg.Log = slog.New(slog.NewTextHandler(traceWriter{w, who}, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -411,6 +420,7 @@ func (w *world) wait(most time.Duration) bool {
 func (w *world) finish() {
 	w.note("- the faults are over")
 	w.calm, w.export.loops = true, false
+	w.correct()
 	for who, p := range w.procs {
 		switch {
 		case p != nil:

@@ -277,7 +277,7 @@ func (p *process) Recover(ctx context.Context, owned func(context.Context) error
 			return bridge.ErrFenced
 		}
 		p.path = maps.Clone(w.path)
-		found, p.introduced = w.topic.newest(), -1
+		found, p.introduced = p.as(w.topic.newest()), -1
 		if found.Zero() {
 			return bridge.ErrNoCheckpoint
 		}
@@ -315,7 +315,7 @@ func (p *process) Send(ctx context.Context, page *bridge.Page) error {
 		p.sent = append(p.sent, n)
 		p.defects[n] = page.Events[i].Defect
 	}
-	var marked []int
+	items, marked := slices.Clone(p.sent), []int(nil)
 	for i := range page.Events {
 		if page.Events[i].Republished {
 			marked = append(marked, itemOf(page.Events[i].Raw))
@@ -323,6 +323,7 @@ func (p *process) Send(ctx context.Context, page *bridge.Page) error {
 	}
 	return p.ask(ctx, &call{op: opSend, note: page.At.Cursor, run: func(f fate) error {
 		p.w.refusable(&was)
+		p.w.ours(items)
 		for _, n := range marked {
 			if p.made == p.w.topic.events.made && !p.w.topic.ever[n] {
 				p.w.fail(ruleMarked, "item %d is marked, and comes for the first time", n)
@@ -341,9 +342,14 @@ func (p *process) Send(ctx context.Context, page *bridge.Page) error {
 func (p *process) Publish(ctx context.Context, b bridge.Batch) (bridge.Receipt, error) {
 	w := p.w
 	items := p.sent
+	b.From, b.Checkpoint = p.as(b.From), p.as(b.Checkpoint)
 	p.sent = nil
 	var topics []bridge.TopicState
 	c := &call{op: opPublish, run: func(f fate) error {
+		if p.begins(b.Checkpoint) {
+			p.session = 0
+			return errExplored
+		}
 		err := w.topic.publish(p, b, items, f)
 		topics = w.topic.events.states()
 		topics[0].ID, topics[0].End, topics[0].Start = madeID(p.made), p.reach, p.start

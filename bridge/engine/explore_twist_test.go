@@ -19,11 +19,11 @@ func (w *world) apply() {
 	if w.inbox.pending == nil {
 		w.request("")
 	}
-	if w.inbox.pending == nil {
+	if w.inbox.pending == nil || w.denied(w.inbox.pending.cmd) { // whose machine may do all
 		return
 	}
 	for _, p := range w.procs {
-		if p != nil && !w.plan.free {
+		if p != nil && !w.plan.free && !w.calm {
 			p.frozen = 20
 		}
 	}
@@ -75,6 +75,12 @@ func (w *world) twist(c *call) (f fate, after func()) {
 			w.owner = other(c.proc.who)
 		case twistTerm:
 			w.stop(c.proc)
+		case twistOther:
+			w.restartWith(c.proc.who, settingsOther, false)
+			return f, nil
+		case twistOlder:
+			w.restartWith(c.proc.who, w.right, true)
+			return f, nil
 		default:
 			w.disturb(a.twist)
 		}
@@ -126,6 +132,12 @@ func (w *world) disturb(t twist) {
 		w.export.size = 2
 	case twistRefuse:
 		w.refuse()
+	case twistRename:
+		w.rename()
+	case twistAccept:
+		w.accept(w.right)
+	case twistDeny:
+		w.deny()
 	case twistStale:
 		w.stale()
 	case twistLoop:

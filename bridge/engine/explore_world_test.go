@@ -31,6 +31,7 @@ const (
 	ruleTopic    = "nothing is published after a hole: a topic that lacks what the checkpoint says blocks the stream until an operator accepts it"
 	ruleMapping  = "a stream of which nothing can be read stops after few items, however often it begins anew"
 	ruleDetour   = "a stream leaves a cursor by itself only where the export refuses it, and publishes what is missing, and only that"
+	ruleSource   = "no event of another list is published, whatever the settings say"
 	ruleLost     = "every item is published"
 	ruleStuck    = "when the faults are over, the owner is idle and caught up, the other stands by, the store has the newest checkpoint, and every command has an answer"
 	ruleContract = "the engine keeps the contracts of its ports"
@@ -303,6 +304,11 @@ func (w *world) repairs(s bridge.Status) bool {
 		needed = w.wiped && w.topic.holdsNone()
 	case bridge.ReasonTopic: // what somebody took off the topic, only an operator accepts
 		needed = w.damaged
+	case bridge.ReasonSource:
+		if w.settles() {
+			return true
+		}
+		needed = w.right != settingsRight && !w.accepts(w.right)
 	case bridge.ReasonCursor:
 		needed = len(w.export.refused)+len(w.export.stale) > 0
 	case bridge.ReasonCheckpoint:
@@ -312,20 +318,18 @@ func (w *world) repairs(s bridge.Status) bool {
 		needed = w.lossy && begun && (!w.exactly || w.switched || w.lost) || w.exactly && w.lost && w.plan.loss == "stop"
 	}
 	const most = 3
-	if needed && w.repaired < most && w.inbox.pending == nil && time.Since(w.tried) > 2*time.Minute {
+	if needed && (w.repaired < most || why == bridge.ReasonSource) && w.inbox.pending == nil && time.Since(w.tried) > 2*time.Minute {
 		w.repaired, w.tried = w.repaired+1, time.Now() // the bridge looks again once a minute
 		w.note("- an operator repairs what is blocked as %s", why)
 		epoch := w.store.value.Epoch
 		if w.store.value.Zero() { // then the bridge itself tells
 			epoch = s.Version.Epoch
 		}
-		if at := w.store.value; why == bridge.ReasonTopic && w.plan.order%2 == 1 && !at.Zero() { // --to-current
-			w.push(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: bridge.Target{
-				Cursor: at.Cursor, Tail: at.Tail, Carried: at.Carried, Border: at.Border, Start: at.Origin.Start, Events: at.Events, Pages: at.Pages, Entry: &at.Version,
-			}})
-			return true
+		to := bridge.Target{}
+		if at := w.store.value; (why == bridge.ReasonSource || why == bridge.ReasonTopic && w.plan.order%2 == 1) && !at.Zero() { // --to-current
+			to = stay(at)
 		}
-		w.reset("", epoch)
+		w.push(w.accepting(bridge.Command{Kind: bridge.KindReset, BaseEpoch: epoch, Target: to}))
 		return true
 	}
 	return false
