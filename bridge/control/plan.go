@@ -78,7 +78,7 @@ func (c *Controller) Plan(ctx context.Context, to Target) (*Move, error) {
 			change, c.cfg.Origin.Request.Digest()))
 	}
 	if want := c.cfg.Origin.ItemID; len(m.target.Tail) > 0 && from.Origin.ItemID != want {
-		m.Notes = append(m.Notes, fmt.Sprintf("the ids change, so up to %d items at the new position are published again", len(m.target.Tail)))
+		m.Repeats = unknown(fmt.Sprintf("the ids change, so up to %d items at the new position are published again, under other ids (ce_id)", len(m.target.Tail)))
 	}
 	if from.away != nil {
 		m.Notes = append(m.Notes, c.awayNote(from.away))
