@@ -138,11 +138,11 @@ func (f *follower) finish(last bool) {
 	case !last:
 		f.setState(bridge.StateRunning, nil)
 	case f.e.cfg.window() && f.at.head.Drained:
-		f.end("the window ended", f.at.head.EndedEmpty)
+		f.run.end(f.e, "the window ended", f.at.head.EndedEmpty)
 	case l.Once && f.at.empty.Ended():
-		f.end("drained", 0)
+		f.run.end(f.e, "drained", 0)
 	case l.Once && !f.at.head.MarksEnd && f.at.empty.Empties >= f.e.cfg.EmptyPages:
-		f.end("drained", f.at.empty.Empties)
+		f.run.end(f.e, "drained", f.at.empty.Empties)
 	case f.at.empty.Continues(f.at.head.MarksEnd):
 		f.schedule.due = time.Now().Add(f.at.empty.Wait(f.e.cfg.PollInterval))
 		f.setState(bridge.StateRunning, nil)
@@ -158,10 +158,10 @@ func (f *follower) finish(last bool) {
 
 // end ends the run at the end of the results, which so many empty pages in a row may
 // only seem to be.
-func (f *follower) end(what string, empties int) {
-	f.run.ended, f.run.endedEmpty = what+" "+howEnded(empties), empties
+func (r *run) end(e *Engine, what string, empties int) {
+	r.ended, r.endedEmpty = what+" "+howEnded(empties), empties
 	if empties > 0 {
-		f.log.Warn("the results ended with empty pages only: more may follow", "empty_pages", empties, "hint", f.e.cfg.words(bridge.HintEmptyEnd))
+		e.log.Warn("the results ended with empty pages only: more may follow", "empty_pages", empties, "hint", e.cfg.words(bridge.HintEmptyEnd))
 	}
 }
 

@@ -26,7 +26,7 @@ func (f *follower) recover(ctx context.Context) error {
 	f.session.ready, f.schedule.due = true, time.Now()
 	switch until := f.e.cfg.Limits.Until; {
 	case f.e.cfg.window() && f.at.cp.Drained:
-		f.end("the window was done before: it ended", f.at.cp.EndedEmpty)
+		f.run.end(f.e, "the window was done before: it ended", f.at.cp.EndedEmpty)
 	case until > 0 && f.at.cp.LastEventTime >= until:
 		f.run.ended = f.e.cfg.words(bridge.HintUntilBefore)
 	}

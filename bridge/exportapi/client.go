@@ -335,14 +335,6 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 	return page, answer{compression: resp.Header.Get("Content-Encoding"), tls: resp.TLS}, nil
 }
 
-// noteFailed notes that the API answers a page by a passing fault, and names the way
-// past one that lasts.
-func (c *Client) noteFailed(at bridge.Position, fault *bridge.Fault) {
-	if fault.Class == bridge.Transient && c.stuck.Failed(at.Cursor, time.Now()) {
-		fault.Err, fault.Hint, fault.Advice = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "", bridge.HintPageFails
-	}
-}
-
 // refused returns the fault of a response that is no page, before its body is
 // read, or nil.
 func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault {

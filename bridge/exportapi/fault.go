@@ -13,12 +13,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/linklocal"
 	"exportbridge/bridge/exportapi/internal/scan"
+	"exportbridge/bridge/exportapi/internal/stuck"
 )
 
 // Values of bridge.Fault.Code beside HTTP statuses.
@@ -111,6 +113,14 @@ func isTLS(err error) bool {
 func isAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error" // what crypto/tls calls an alert
+}
+
+// noteFailed notes that the API answers a page by a passing fault, and names the way
+// past one that lasts.
+func (c *Client) noteFailed(at bridge.Position, fault *bridge.Fault) {
+	if fault.Class == bridge.Transient && c.stuck.Failed(at.Cursor, time.Now()) {
+		fault.Err, fault.Hint, fault.Advice = fmt.Errorf("%w, for more than %s", fault.Err, stuck.After), "", bridge.HintPageFails
+	}
 }
 
 // notJSON is the fault of a body that cannot be a page by its beginning, where
