@@ -1,0 +1,61 @@
+package control_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/control"
+)
+
+// TestBorderMoves: a move to a known position takes its border along, one to a bare cursor
+// has none.
+func TestBorderMoves(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, r *harness) {
+		back := r.entryOf(12)
+		if len(back.Border.Items) == 0 {
+			t.Fatal("the entry has no border")
+		}
+		out, err := control.NewExport(&back)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		imported, err := control.ReadExport(bytes.NewReader(document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range []control.Target{
+			control.RewindToEntry{Entry: back.Version}, control.ResetToCurrent{}, control.ResetToEarliest{},
+			control.Import{Checkpoint: imported}, control.ResetToCursor{Cursor: back.Cursor},
+		} {
+			want := back.Border
+			switch to.(type) {
+			case control.ResetToEarliest, control.ResetToCursor:
+				want = bridge.Border{}
+			}
+			if _, err := r.Move(t.Context(), r.plan(to), why); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, r.now().Border); diff != "" {
+				t.Errorf("%T:\n%s", to, diff)
+			}
+			if a, err := r.Pause(t.Context(), why, 0); err != nil || !a.Answer.Applied {
+				t.Fatalf("pause: %+v, %v", a, err)
+			}
+			if diff := cmp.Diff(want, r.now().Border); diff != "" {
+				t.Errorf("%T, paused:\n%s", to, diff)
+			}
+			if a, err := r.Resume(t.Context(), why); err != nil || !a.Answer.Applied {
+				t.Fatalf("resume: %+v, %v", a, err)
+			}
+		}
+	})
+}
