@@ -47,19 +47,19 @@ func TestBorderIsCarried(t *testing.T) {
 				n := 9
 				r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
 				r.start()
-				r.after(time.Minute)
+				r.after(10 * time.Second)
 				entry := r.store.Checkpoint()
 				if len(entry.Tail) > 0 || len(entry.Border.Items) == 0 {
 					r.t.Fatalf("the entry has a tail of %d, a border of %d", len(entry.Tail), len(entry.Border.Items))
 				}
 				n += 5
-				r.after(time.Minute)
+				r.after(10 * time.Second)
 				tc.command(r, entry)
-				r.after(time.Minute)
+				r.after(10 * time.Second)
 				r.end()
 				r.start()
 				n += 5
-				r.after(time.Minute)
+				r.after(10 * time.Second)
 				r.wantCounts(n+tc.again, n)
 			})
 		})

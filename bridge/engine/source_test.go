@@ -127,12 +127,12 @@ func TestHostChangedAtBorder(t *testing.T) {
 		r.source.Serve(inclusive(func() int { return n }, 5, 1, "fresh"))
 		r.cfg.Origin.Request = request("a", "one")
 		r.start()
-		r.after(time.Minute)
+		r.after(5 * time.Second)
 		_ = r.end()
 		n += 20
 		r.cfg.Origin.Request = request("b", "one")
 		r.start()
-		r.after(time.Minute)
+		r.after(5 * time.Second)
 		if got, s := len(r.values()), r.bridge.Status(); got != n || s.State == bridge.StateBlocked {
 			r.t.Errorf("%d events, want %d; %s", got, n, s.Error)
 		}
