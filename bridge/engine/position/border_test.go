@@ -89,7 +89,7 @@ func TestCarriedBesideBorder(t *testing.T) {
 	for name, known := range map[string]bool{"in the process that published them": true, "after a restart": false} {
 		trimmer := NewTrimmer(false)
 		item := func(raw string) bridge.Event { return bridge.Event{ID: []byte("x"), Raw: []byte(raw)} }
-		tail := bridge.Tail{}
+		var tail bridge.Tail
 		if known {
 			last := &bridge.Page{Events: []bridge.Event{item("a"), item("b")}, Items: 2}
 			tail = trimmer.Trim(last, nil, 0, 10).Tail
