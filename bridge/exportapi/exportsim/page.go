@@ -64,7 +64,8 @@ func (p *pages) extent(q query, stock int) extent {
 	}
 	matches := 0
 	for i := q.from; i < last; i++ {
-		if i-q.from == p.config.ScanLimit {
+		// Where a page without items is the end, there is none before.
+		if i-q.from >= p.config.ScanLimit && (matches > 0 || p.contract(q) != EmptyItems) {
 			return extent{q.from, i, i, true, nil}
 		}
 		if p.matches(q, i) {

@@ -328,6 +328,23 @@ func TestEventFilter(t *testing.T) {
 	}
 }
 
+// Where a page without items is the end of the results, none comes before it.
+func TestEventFilterUnderEmptyItems(t *testing.T) {
+	t.Parallel()
+	_, api := newServer(t, exportsim.Config{Events: 2000, ScanLimit: 40, EndOfResults: exportsim.EmptyItems})
+	query := params("events", "leadGenerated", "pageSize", "20")
+	n := 0
+	for p := api.get("/events", query); len(p.Items) > 0; p = api.get("/events", query) {
+		n += len(p.Items)
+		query.Set("cursor", p.cursor())
+	}
+	_, other := newServer(t, exportsim.Config{Events: 2000, ScanLimit: 40})
+	all, _ := other.drain("/events", params("events", "leadGenerated", "pageSize", "20"))
+	if n != len(all) || n < 10 {
+		t.Errorf("%d events before the first empty page, want all %d", n, len(all))
+	}
+}
+
 // The tail of a filtered page grows in place like any other.
 func TestFilteredTail(t *testing.T) {
 	t.Parallel()
