@@ -318,8 +318,11 @@ func (w *world) repairs(s bridge.Status) bool {
 		needed = w.lossy && begun && (!w.exactly || w.switched || w.lost) || w.exactly && w.lost && w.plan.loss == "stop"
 	}
 	const most = 3
-	if needed && (w.repaired < most || why == bridge.ReasonSource) && w.inbox.pending == nil && time.Since(w.tried) > 2*time.Minute {
-		w.repaired, w.tried = w.repaired+1, time.Now() // the bridge looks again once a minute
+	if needed && w.repaired < most && w.inbox.pending == nil && time.Since(w.tried) > 2*time.Minute {
+		w.tried = time.Now() // the bridge looks again once a minute
+		if why != bridge.ReasonSource { // where both leave the stream to the other one, nobody may read it in time
+			w.repaired++
+		}
 		w.note("- an operator repairs what is blocked as %s", why)
 		epoch := w.store.value.Epoch
 		if w.store.value.Zero() { // then the bridge itself tells
