@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"strconv"
+	"time"
 
 	"exportbridge/bridge"
 )
@@ -56,9 +57,9 @@ func (w *world) deny() {
 	}
 }
 
-// denied reports whether a command is to be refused.
+// denied reports whether a command is to be refused, or to expire.
 func (w *world) denied(cmd bridge.Command) bool {
-	return cmd.AcceptSource == w.form(settingsOther).Digest()
+	return cmd.AcceptSource == w.form(settingsOther).Digest() && time.Now().UnixMilli() <= cmd.Deadline
 }
 
 // correct gives the instances the right settings and the newest version.
@@ -90,7 +91,7 @@ func (w *world) accepts(s settingsOf) bool {
 // leave the stream to the other one.
 func (w *world) settles() bool {
 	a := w.inbox.pending
-	if a == nil || w.owner >= 0 || w.procs[2] != nil {
+	if a == nil || w.owner >= 0 || w.procs[2] != nil || w.denied(a.cmd) {
 		return false
 	}
 	w.note("- an operator settles %s", a.cmd.ID)
