@@ -319,7 +319,7 @@ func (w *world) repairs(s bridge.Status) bool {
 	}
 	const most = 3
 	if needed && w.repaired < most && w.inbox.pending == nil && time.Since(w.tried) > 2*time.Minute {
-		w.tried = time.Now() // the bridge looks again once a minute
+		w.tried = time.Now()            // the bridge looks again once a minute
 		if why != bridge.ReasonSource { // where both leave the stream to the other one, nobody may read it in time
 			w.repaired++
 		}
