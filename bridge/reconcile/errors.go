@@ -33,6 +33,8 @@ const (
 	NotAtEnd     Reason = "not-at-end"
 	// Moved: the stream was moved during the repair.
 	Moved Reason = "moved"
+	// TopicMade: the topic was made again during the comparison.
+	TopicMade Reason = "topic-made"
 	// UnknownMark: a newer version of the program repaired the stream.
 	UnknownMark Reason = "unknown-mark"
 	// CursorCycle: the API returned a cursor of the range again.

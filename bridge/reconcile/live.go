@@ -216,10 +216,13 @@ func positionText(c *bridge.Checkpoint) string {
 	return instant(c.PositionTime)
 }
 
-// unmoved returns an error if the stream was moved after its frontier was read. After
-// a move between this check and the repair's commit the stream publishes the event
-// again, as after any later move.
+// unmoved returns an error if the topic was made again after its marks were read, or the
+// stream was moved after its frontier was read. After a move between this check and the
+// repair's commit the stream publishes the event again, as after any later move.
 func (c *comparison) unmoved(ctx context.Context) error {
+	if err := c.keep(ctx); err != nil {
+		return err
+	}
 	found, err := c.newest(ctx)
 	if err == nil && found.Epoch != c.repair.epoch {
 		err = refuse(Moved, "the stream was moved meanwhile, from epoch %[2]d to %[1]d: it may still publish missing events", found.Epoch, c.repair.epoch)

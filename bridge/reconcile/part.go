@@ -147,7 +147,7 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	if err := p.read(ctx, p.Topic, spans, p.readRecord); err != nil {
 		return nil, err
 	}
-	if p.kept, err = p.Topic.Kept(ctx); err != nil { // after the read, which retention may have overtaken
+	if err := p.keep(ctx); err != nil { // after the read, which retention may have overtaken
 		return nil, err
 	}
 	f.KeptFrom = p.kept.From

@@ -63,6 +63,17 @@ func (c *comparison) settled(ctx context.Context, l Log, from int64) (map[int32]
 	}
 }
 
+// keep asks what the topic keeps, and refuses one that was made again since: what was
+// read, and the marks, are of the other one.
+func (c *comparison) keep(ctx context.Context) error {
+	kept, err := c.Topic.Kept(ctx)
+	if err == nil && kept.ID != c.kept.ID {
+		err = refuse(TopicMade, "topic %s was made again meanwhile", c.Topic.Topic())
+	}
+	c.kept = kept
+	return err
+}
+
 // read calls take with the stream's records in the spans, and with those of the topic
 // that do not say whose they are. Without an error it has read all of them.
 func (c *comparison) read(ctx context.Context, l Log, spans map[int32]kafkaclient.Span, take func(*kgo.Record)) error {

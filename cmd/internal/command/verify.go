@@ -240,6 +240,7 @@ var verifyHints = map[reconcile.Reason]string{
 	reconcile.NotRunning:      "start exportbridge run, then repeat the command",
 	reconcile.NotAtEnd:        "repeat the command when exportbridge status shows the stream caught up",
 	reconcile.Moved:           "repeat the command",
+	reconcile.TopicMade:       "repeat the command",
 	reconcile.UnknownMark:     "upgrade exportbridge",
 	reconcile.CursorCycle:     "report it to the operator of the API, or try a smaller range",
 }

@@ -19,7 +19,7 @@ func TestVerifyErrors(t *testing.T) {
 	for why, code := range map[reconcile.Reason]int{
 		reconcile.NeverRan: cli.ExitUsage, reconcile.PositionUnknown: cli.ExitUsage, reconcile.NotPassed: cli.ExitUsage, reconcile.OtherOrigin: cli.ExitUsage,
 		reconcile.BackfillOpen: cli.ExitFailed, reconcile.StreamPaused: cli.ExitFailed, reconcile.NotRunning: cli.ExitFailed, reconcile.NotAtEnd: cli.ExitFailed,
-		reconcile.Moved: cli.ExitFailed, reconcile.UnknownMark: cli.ExitFailed, reconcile.CursorCycle: cli.ExitFailed,
+		reconcile.Moved: cli.ExitFailed, reconcile.TopicMade: cli.ExitFailed, reconcile.UnknownMark: cli.ExitFailed, reconcile.CursorCycle: cli.ExitFailed,
 	} {
 		refused := &reconcile.RefusedError{Reason: why, Backfill: "k3xq7a"}
 		if why == reconcile.NotPassed {
