@@ -160,6 +160,9 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 	if err != nil {
 		return one, fmt.Errorf("encode its mark: %w", err)
 	}
+	if err := r.sameTopic(ctx); err != nil {
+		return one, err
+	}
 	switch _, err := r.Publisher.Publish(ctx, page, l.mark(), value); {
 	case errors.Is(err, bridge.ErrRefused):
 		one.Result, one.Detail = Refused, Rejection(err)
@@ -172,6 +175,16 @@ func (r *Retry) one(ctx context.Context, l *DeadLetter) (Retried, error) {
 		}
 	}
 	return one, nil
+}
+
+// sameTopic refuses a topic that was made again since the marks were read: a mark of
+// the other one would not count for it.
+func (r *Retry) sameTopic(ctx context.Context) error {
+	kept, err := r.Events.Kept(ctx)
+	if err == nil && kept.ID != r.topicID {
+		err = errors.New("the stream's topic was made again meanwhile: repeat the command")
+	}
+	return err
 }
 
 // Rejection returns why the topic rejects an event: the fault, without the steps
