@@ -3,6 +3,7 @@ package kafkasink_test
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -77,8 +78,19 @@ func TestIdleStreamSeesItsTopics(t *testing.T) {
 	}
 	defer client.Close()
 	grown := int(cfg.Partitions) + 2
-	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), grown, cfg.Topic); err != nil {
+	admin := kadm.NewClient(client)
+	if _, err := admin.UpdatePartitions(t.Context(), grown, cfg.Topic); err != nil {
 		t.Fatal(err)
+	}
+	for { // a broker knows them a moment after it has taken the request
+		topics, err := admin.ListTopics(t.Context(), cfg.Topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(topics[cfg.Topic].Partitions) == grown {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
 	}
 	receipt, err := idle(t, cfg, s)
 	if err != nil || receipt.Topics[0].Partitions != grown {
