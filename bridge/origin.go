@@ -32,10 +32,16 @@ func (c *Checkpoint) PendingSource() string {
 	return c.Change.AcceptSource
 }
 
+// Accepts reports whether a reset has accepted the request want, which c is not of yet.
+func (c *Checkpoint) Accepts(want Fingerprint) bool {
+	pending := c.PendingSource()
+	return pending != "" && pending == want.Digest()
+}
+
 // RequestChange returns how the request want differs from the one that the cursor
 // of c came from; not at all if a reset has accepted it.
 func (c *Checkpoint) RequestChange(want Fingerprint) RequestChange {
-	if pending := c.PendingSource(); pending != "" && pending == want.Digest() {
+	if c.Accepts(want) {
 		return RequestChange{}
 	}
 	return c.Origin.Request.Changed(want, c.Cursor)

@@ -18,7 +18,7 @@ func (r *recovery) checkRequest(ctx context.Context) error {
 	if !want.Known() || failpoint.Broken(failpoint.BreakRequest) {
 		return nil
 	}
-	if accepted := c.PendingSource(); accepted != "" && accepted == want.Digest() {
+	if c.Accepts(want) {
 		r.session.request = want
 		return nil
 	}
