@@ -159,10 +159,11 @@ type Plan struct {
 	Notes []string
 }
 
-// Hash differs between plans that differ in what they publish, how, or in their id.
+// Hash differs between plans that differ in what they publish, how, or in their id. What
+// the live stream learns of the API after the plan does not change it.
 func (p *Plan) Hash() string {
 	j := p.Job
-	j.Created, j.Who, j.Reason = 0, "", ""
+	j.Created, j.Who, j.Reason, j.MarksEnd = 0, "", "", false
 	text, _ := json.Marshal(&j) // no field can fail
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
