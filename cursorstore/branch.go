@@ -48,12 +48,12 @@ func (h *history) neighbors(ctx context.Context, branch []node, i int) (e bridge
 	return e, nil, nil
 }
 
-// Back returns the newest entry of the current branch at least that many pages
-// before the checkpoint, or bridge.ErrNoEntry, and the next newer one, nil if there is
-// none.
-func (h *history) Back(ctx context.Context, pages int64) (e bridge.Entry, next *bridge.Entry, err error) {
+// Back returns the newest entry of the current branch at least that many pages before
+// page from, or bridge.ErrNoEntry, and the next newer one, nil if there is none. A caller
+// gives the page of the checkpoint that it has read: the stream may have gone on.
+func (h *history) Back(ctx context.Context, from, pages int64) (e bridge.Entry, next *bridge.Entry, err error) {
 	op := fmt.Sprintf("history entry of %s %s back", h.name, pagesText(pages))
-	branch, now, err := h.branch(ctx)
+	branch, _, err := h.branch(ctx)
 	if err != nil {
 		return e, nil, fmt.Errorf("%s: %w", op, err)
 	}
@@ -62,13 +62,13 @@ func (h *history) Back(ctx context.Context, pages int64) (e bridge.Entry, next *
 	i, err := search(len(branch), func(i int) (bool, error) {
 		e, err := h.first(ctx, branch[i:])
 		oldest = e.Pages
-		return e.Pages <= now.Pages-pages, err
+		return e.Pages <= from-pages, err
 	})
 	switch {
 	case err != nil:
 		return e, nil, fmt.Errorf("%s: %w", op, err)
 	case i == len(branch):
-		return e, nil, fmt.Errorf("%s: %w: it goes back %s", op, bridge.ErrNoEntry, pagesText(now.Pages-oldest))
+		return e, nil, fmt.Errorf("%s: %w: it goes back %s", op, bridge.ErrNoEntry, pagesText(from-oldest))
 	}
 	return h.neighbors(ctx, branch, i)
 }

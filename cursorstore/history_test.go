@@ -209,13 +209,13 @@ func TestHistoryIsATree(t *testing.T) {
 		wantParent(t, w.entry(back), &left)
 		wantBack(t, w, 1, first[9])
 		wantBack(t, w, 11, bridge.Version{})
-		if _, _, err := w.store.Back(t.Context(), 12); !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
+		if _, _, err := w.store.Back(t.Context(), w.now.Pages, 12); !errors.Is(err, bridge.ErrNoEntry) || !strings.Contains(err.Error(), "11 pages") {
 			t.Errorf("too far back: %v, want ErrNoEntry and how far it goes", err)
 		}
 
 		nowhere := w.reset(1000, bridge.Target{Cursor: "from another system"})
 		wantParent(t, w.entry(nowhere), nil)
-		if _, _, err := w.store.Back(t.Context(), 1); !errors.Is(err, bridge.ErrNoEntry) {
+		if _, _, err := w.store.Back(t.Context(), w.now.Pages, 1); !errors.Is(err, bridge.ErrNoEntry) {
 			t.Errorf("back before a root: %v, want ErrNoEntry", err)
 		}
 		start := w.reset(1000, bridge.Target{})
@@ -241,7 +241,7 @@ func TestHistoryOfACommitBetween(t *testing.T) {
 	wantParent(t, w.entry(rewound), &between)
 	wantBack(t, w, 0, rewound)
 	wantBack(t, w, 1, before)
-	if _, next, err := w.store.Back(t.Context(), 1); err != nil || next == nil || next.Version != rewound {
+	if _, next, err := w.store.Back(t.Context(), w.now.Pages, 1); err != nil || next == nil || next.Version != rewound {
 		t.Errorf("the entry after %s is %+v, %v, want %s", before, next, err, rewound)
 	}
 	if _, next, err := w.store.EntryAt(t.Context(), time.UnixMilli(w.now.WrittenAt)); err != nil || next != nil {
@@ -266,7 +266,7 @@ func TestHistoryOfANewCount(t *testing.T) {
 		}
 		wantBack(t, w, 1, bridge.Version{Epoch: 1, Seq: 9})
 		wantBack(t, w, 5, bridge.Version{Epoch: 1, Seq: 5})
-		if e, _, err := w.store.Back(t.Context(), 11); !errors.Is(err, bridge.ErrNoEntry) {
+		if e, _, err := w.store.Back(t.Context(), w.now.Pages, 11); !errors.Is(err, bridge.ErrNoEntry) {
 			t.Errorf("11 pages back is %s, %v, want ErrNoEntry", e.Version, err)
 		}
 		imported := bridge.Target{Cursor: last.Cursor, Events: last.Events, Pages: last.Pages}
@@ -315,7 +315,7 @@ func wantParent(t *testing.T, e bridge.Entry, want *bridge.Version) {
 
 func wantBack(t *testing.T, w *writer, pages int64, want bridge.Version) {
 	t.Helper()
-	e, _, err := w.store.Back(t.Context(), pages)
+	e, _, err := w.store.Back(t.Context(), w.now.Pages, pages)
 	if err != nil || e.Version != want {
 		t.Errorf("%d pages back from %s is %s, want %s: %v", pages, w.now.Version, e.Version, want, err)
 	}
@@ -512,7 +512,7 @@ func TestThinIsBounded(t *testing.T) {
 			t.Errorf("one call removed %d entries", removed)
 		}
 		total += removed
-		if e, _, err := w.store.Back(t.Context(), entries/2); err != nil || e.Pages > entries/2+1 {
+		if e, _, err := w.store.Back(t.Context(), entries, entries/2); err != nil || e.Pages > entries/2+1 {
 			t.Errorf("back: page %d, %v", e.Pages, err)
 		}
 	}
@@ -602,7 +602,7 @@ func TestForgedHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := store.History(t.Context(), bridge.HistoryQuery{})
-			_, _, err2 := store.Back(t.Context(), 1)
+			_, _, err2 := store.Back(t.Context(), 5, 1)
 			for _, err := range []error{err, err2} {
 				if fault, ok := errors.AsType[*bridge.Fault](err); !ok || !errors.Is(err, bridge.ErrForeign) || !strings.Contains(fault.Hint, "redis-cli DEL") {
 					t.Errorf("%v: %v, want ErrForeign with a hint", member, err)

@@ -46,7 +46,7 @@ func everything(t *testing.T, client *cursorstore.Client, name string) {
 	mustRequest(t, store, reset("r2"), time.Minute)
 	_, withdrawErr := store.Withdraw(ctx, "r2")
 	_, historyErr := store.History(ctx, bridge.HistoryQuery{})
-	_, _, backErr := store.Back(ctx, 1)
+	_, _, backErr := store.Back(ctx, w.now.Pages, 1)
 	_, _, atErr := store.EntryAt(ctx, time.UnixMilli(w.now.WrittenAt))
 	statusErr := store.PutStatus(ctx, bridge.Status{Stream: name})
 	_, alive, getErr := store.Status(ctx)

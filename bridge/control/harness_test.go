@@ -142,12 +142,11 @@ func (s *redis) EntryAt(_ context.Context, t time.Time) (e bridge.Entry, next *b
 	return s.current(func(e *bridge.Entry) bool { return e.WrittenAt <= t.UnixMilli() })
 }
 
-func (s *redis) Back(_ context.Context, pages int64) (e bridge.Entry, next *bridge.Entry, err error) {
+func (s *redis) Back(_ context.Context, from, pages int64) (e bridge.Entry, next *bridge.Entry, err error) {
 	if s.Get() == nil {
 		return bridge.Entry{}, nil, bridge.ErrNoCheckpoint
 	}
-	now := s.Checkpoint().Pages
-	return s.current(func(e *bridge.Entry) bool { return e.Pages <= now-pages })
+	return s.current(func(e *bridge.Entry) bool { return e.Pages <= from-pages })
 }
 
 // current is first on the current branch, with the next newer entry.

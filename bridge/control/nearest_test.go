@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -186,6 +187,36 @@ func TestHistoryMarksBranches(t *testing.T) {
 			if left := e.Epoch == 0 && e.Version.Compare(back.Version) > 0; e.OtherBranch != left {
 				t.Errorf("entry %s: on another branch %v, want %v", e.Version, e.OtherBranch, left)
 			}
+		}
+	})
+}
+
+// goesOn is Redis while the stream runs: it commits between a plan's requests.
+type goesOn struct {
+	*redis
+	commit func()
+}
+
+func (s goesOn) Back(ctx context.Context, from, pages int64) (bridge.Entry, *bridge.Entry, error) {
+	s.commit()
+	return s.redis.Back(ctx, from, pages)
+}
+
+// A rewind by pages counts from the checkpoint that the rest of the plan is about.
+func TestPagesBackOfRunningStream(t *testing.T) {
+	t.Parallel()
+	inBothModes(t, func(t *testing.T, r *harness) {
+		from := r.now()
+		r.ports.Entries = goesOn{r.redis, func() {
+			stop := r.run()
+			r.source.Grow(50)
+			time.Sleep(time.Minute) //nolint:forbidigo // virtual
+			stop()
+		}}
+		r.control()
+		m := r.plan(control.RewindPages{Pages: 10})
+		if r.now().Pages <= from.Pages || m.Pages != 10 || m.Min != 100 || m.Max != 100 {
+			t.Errorf("planned at page %d, now %d: to %s, %+v", from.Pages, r.now().Pages, m.To.Text, m.Repeats)
 		}
 	})
 }

@@ -88,7 +88,7 @@ func (t RewindPages) plan(ctx context.Context, c *Controller, from base) (*Move,
 	}
 	m, err := c.moveToNearest(ctx, from, nearest{
 		stored: func(ctx context.Context) (at neighbors, err error) {
-			at.Entry, at.next, err = c.ports.Entries.Back(ctx, t.Pages)
+			at.Entry, at.next, err = c.ports.Entries.Back(ctx, from.Pages, t.Pages)
 			return at, err
 		},
 		matches: func(p *bridge.Checkpoint) bool { return p.Pages <= from.Pages-t.Pages },
