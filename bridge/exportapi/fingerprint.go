@@ -70,10 +70,7 @@ func (c *Config) Fingerprint(preset func(variable string) bool) bridge.Fingerpri
 	static, _ := params.Parse(c.Params.Reveal())
 	var values []param
 	for _, p := range static {
-		if p.JSON { // 1 and "1" differ
-			p.Value = ":" + p.Value
-		}
-		values = append(values, param{p.Name, p.Value})
+		values = append(values, param{p.Name, p.Canonical()})
 	}
 	parts = appendParts(parts, bridge.PartParam, values, preset("EXPORT_PARAMS"))
 	headers, _ := parseHeaders(c.Headers.Reveal())

@@ -53,6 +53,17 @@ func TestFingerprint(t *testing.T) {
 			t.Errorf("%s: another list by %q, perhaps by %q; want %q and %q", name, got.Other, got.Unproven, c.other, c.unproven)
 		}
 	}
+	typed := func(params string) bridge.Fingerprint {
+		return base(func(c *Config) { c.Method, c.Params = "POST", bridge.Secret(params) })
+	}
+	for params, same := range map[string]bool{
+		`f:={"b":[1,2.0],"a":"x y"}`: true, `f:={ "a" : "x y", "b" : [ 1, 2.0 ] }`: true,
+		`f:={"b":[2.0,1],"a":"x y"}`: false, `f:={"b":[1,2.0],"a":"xy"}`: false, `f={"b":[1%2C2.0]%2C"a":"x y"}`: false, `f:={"b":["1",2.0],"a":"x y"}`: false,
+	} {
+		if c := typed(`f:={"b":[1,2.0],"a":"x y"}`).Changed(typed(params), ""); (c.String() == "") != same {
+			t.Errorf("%s differs by %s", params, c)
+		}
+	}
 	named := func(url string) bridge.Fingerprint { return base(func(c *Config) { c.URL, c.Source = url, "audit" }) }
 	if c := named("https://eu.example.com/v1").Changed(named("https://us.example.com/v1"), ""); c.String() != "" {
 		t.Errorf("a named source differs by %s", c)

@@ -29,16 +29,30 @@ func (p Param) Any() any {
 	return p.Value
 }
 
+// decoded is a JSON value with numbers as they are written.
+func (p Param) decoded() (value any) {
+	d := json.NewDecoder(strings.NewReader(p.Value))
+	d.UseNumber()
+	_ = d.Decode(&value) // Parse has found it valid
+	return value
+}
+
+// Canonical returns the value; a JSON one after a colon, without blanks and with its
+// members in order. 1 and "1" differ.
+func (p Param) Canonical() string {
+	if !p.JSON {
+		return p.Value
+	}
+	text, _ := json.Marshal(p.decoded()) // it was decoded
+	return ":" + string(text)
+}
+
 // Texts returns the value, and the texts and numbers inside of a JSON one.
 func (p Param) Texts() []string {
 	texts := []string{p.Value}
 	if !p.JSON {
 		return texts
 	}
-	d := json.NewDecoder(strings.NewReader(p.Value))
-	d.UseNumber()
-	var value any
-	_ = d.Decode(&value) // Parse has found it valid
 	var add func(any)
 	add = func(value any) {
 		switch v := value.(type) {
@@ -56,7 +70,7 @@ func (p Param) Texts() []string {
 			}
 		}
 	}
-	add(value)
+	add(p.decoded())
 	return texts
 }
 
