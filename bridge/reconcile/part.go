@@ -100,13 +100,13 @@ func (c *comparison) compare(ctx context.Context, begin, end int64) (*Report, er
 		return nil, err
 	}
 	missing, err := p.look(ctx)
-	if err == nil && c.Mode == Repair && p.awaitsEnd(missing) {
+	if err == nil && c.Mode == Repair && p.anyOf(missing, func(c copies) bool { return c.awaits }) {
 		c.repair.drained = false // by the part before, which read less
 		err = c.awaitEnd(ctx)
 		if _, refused := errors.AsType[*RefusedError](err); err == nil {
 			p.since = 0                // without an ingestion time any record time is possible
 			missing, err = p.look(ctx) // the stream may have published them
-		} else if refused && !p.lacksIngestion(missing) {
+		} else if refused && !p.anyOf(missing, func(c copies) bool { return !c.dated }) {
 			err = nil // they are left to the stream
 		}
 	}
@@ -158,21 +158,10 @@ func (p *part) look(ctx context.Context) (map[eventName]int32, error) {
 	return missing, err
 }
 
-// awaitsEnd reports whether the stream must reach the end of the export before one of
-// these events can be repaired.
-func (p *part) awaitsEnd(missing map[eventName]int32) bool {
+// anyOf reports whether one of these events is as asked.
+func (p *part) anyOf(missing map[eventName]int32, is func(copies) bool) bool {
 	for name := range missing {
-		if p.events[name].awaits {
-			return true
-		}
-	}
-	return false
-}
-
-// lacksIngestion reports whether one of these events lacks an ingestion time.
-func (p *part) lacksIngestion(missing map[eventName]int32) bool {
-	for name := range missing {
-		if !p.events[name].dated {
+		if is(p.events[name]) {
 			return true
 		}
 	}
