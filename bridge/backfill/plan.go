@@ -160,10 +160,12 @@ type Plan struct {
 }
 
 // Hash differs between plans that differ in what they publish, how, or in their id. What
-// the live stream learns of the API after the plan does not change it.
+// the live stream learns of the API does not change it: a stream that was just moved knows
+// its source with the next page, and whether the API marks its end when it gets there.
 func (p *Plan) Hash() string {
 	j := p.Job
-	j.Created, j.Who, j.Reason, j.MarksEnd = 0, "", "", false
+	j.Created, j.Who, j.Reason = 0, "", ""
+	j.Source, j.MarksEnd = bridge.SourceIdentity{}, false
 	text, _ := json.Marshal(&j) // no field can fail
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

@@ -48,13 +48,16 @@ func TestPlanSource(t *testing.T) {
 				t.Errorf("%s: %+v, %v", kind, p, err)
 			}
 		}
-		// The stream reaches the end of its export after the plan: it is executed as planned.
+		// The stream, which was moved, learns its source and the end of its export after the
+		// plan: that is executed as planned.
+		live.Source = bridge.SourceIdentity{}
+		beside.Live = checkpoints{live}
 		r := &backfill.Request{ID: "a2b3c4", Kind: backfill.Replay, From: second(0), To: second(10)}
 		p, err := beside.Plan(t.Context(), r, time.Now())
-		live.MarksEnd = true
+		live.Source, live.MarksEnd = tenantA, true
 		beside.Live = checkpoints{live}
 		again, err2 := beside.Plan(t.Context(), r, time.Now())
-		if err != nil || err2 != nil || !again.Job.MarksEnd || again.Hash() != p.Hash() {
+		if err != nil || err2 != nil || !again.Job.MarksEnd || again.Job.Source != tenantA || again.Hash() != p.Hash() {
 			t.Errorf("planned %+v, %v, again %+v, %v", p, err, again, err2)
 		}
 	})

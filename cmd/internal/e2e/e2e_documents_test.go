@@ -187,7 +187,8 @@ func TestDocumentHTTP(t *testing.T) {
 	decode(t, shell(t, s.dir, commands[:second], token), &planned)
 	commands = strings.ReplaceAll(regexp.MustCompile(`[0-9a-f]{16}`).ReplaceAllString(commands, planned.PlanHash), "k3xq7a", planned.ID)
 	commands = strings.Replace(commands, commands[strings.Index(commands, "curl "):second], "", 1)
-	answers = json.NewDecoder(bytes.NewReader(shell(t, s.dir, commands, token)))
+	said := shell(t, s.dir, commands, token)
+	answers = json.NewDecoder(bytes.NewReader(said))
 	var all struct{ Jobs []httpJob }
 	for _, into := range []any{&begun, &all, &cancelled} {
 		if err := answers.Decode(into); err != nil {
@@ -196,7 +197,7 @@ func TestDocumentHTTP(t *testing.T) {
 	}
 	// It may be done before it is cancelled.
 	if planned.State != "planned" || begun.State != "running" || begun.ID != planned.ID || len(all.Jobs) != 1 || cancelled.State != "cancelled" && cancelled.ID != "" {
-		t.Errorf("plan %+v, begun %+v, list %+v, cancelled %+v", planned, begun, all, cancelled)
+		t.Errorf("plan %+v, begun %+v, list %+v, cancelled %+v\n%s", planned, begun, all, cancelled, said)
 	}
 }
 
