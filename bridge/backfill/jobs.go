@@ -47,7 +47,8 @@ type Jobs struct {
 func NewJobs(log Log, stream string) *Jobs { return &Jobs{log, stream} }
 
 // List returns all jobs of the stream, oldest first, at most age old. Unfinished
-// windows have the counts of their newest checkpoints.
+// windows have the counts of their newest checkpoints, and a job of unknown source has
+// that of its checkpoints.
 func (j *Jobs) List(ctx context.Context, age time.Duration) ([]Job, error) {
 	plans, checkpoints, err := j.log.Records(ctx, age)
 	if err != nil {
@@ -61,14 +62,17 @@ func (j *Jobs) List(ctx context.Context, age time.Duration) ([]Job, error) {
 		}
 		for n := range job.Windows {
 			r := checkpoints[job.WindowName(n)]
-			if r == nil || job.Windows[n].Ended != "" {
+			w := &job.Windows[n]
+			if r == nil || w.Ended != "" && job.Source != (bridge.SourceIdentity{}) {
 				continue
 			}
 			c, err := bridge.DecodeCheckpoint(r.Value)
 			if err != nil {
 				return nil, foreign(r, err)
 			}
-			w := &job.Windows[n]
+			if job.Source = cmp.Or(job.Source, c.Source); w.Ended != "" {
+				continue
+			}
 			w.Events, w.Pages, w.Position = c.Events, c.Pages, c.PositionTime
 		}
 		all = append(all, job)

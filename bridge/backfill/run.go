@@ -81,11 +81,13 @@ type Run struct {
 	parts map[int]*engine.Engine // the running windows
 	// windows are the job's, with the newest counts.
 	windows []Window
+	// source is the job's or, if that is unknown, of the first page that has one.
+	source bridge.SourceIdentity
 }
 
 // NewRun returns the run of a committed job, from Jobs.Begin or Jobs.Resume.
 func NewRun(job Job, w Worker) *Run {
-	r := &Run{Worker: w, job: job, parts: make(map[int]*engine.Engine), windows: slices.Clone(job.Windows)}
+	r := &Run{Worker: w, job: job, parts: make(map[int]*engine.Engine), windows: slices.Clone(job.Windows), source: job.Source}
 	if w.RateLimit > 0 {
 		r.limit = rate.NewLimiter(rate.Limit(w.RateLimit), 1)
 	}
@@ -184,6 +186,9 @@ func (r *Run) runAll(ctx context.Context, stop context.CancelCauseFunc) error {
 			left = append(left, n)
 		}
 	}
+	if n := len(r.job.Windows) - 1; r.job.Ended() > n {
+		left = []int{n} // its session looks whether the topic is still the job's
+	}
 	queue := make(chan int)
 	var workers sync.WaitGroup
 	for range min(r.job.AtOnce(), cmp.Or(r.MaxWindows, len(left)), len(left)) {
@@ -223,14 +228,14 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: e.Config.Origin.ItemID, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd // a window has no history
-	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r.job.Source}, Sink: e.Sink})
+	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r}, Sink: e.Sink})
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	r.parts[n] = b
 	r.mu.Unlock()
-	if err := b.Run(ctx); err != nil {
+	if err := b.Run(ctx); err != nil || w.Ended != "" {
 		return err
 	}
 	return r.windowEnded(ctx, n, b.Status())
@@ -331,11 +336,11 @@ func (l limitedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.P
 	return l.Source.Fetch(ctx, at)
 }
 
-// ownSource is a Source that refuses the pages of another source than the job's,
-// before the window publishes any of them.
+// ownSource is a Source that refuses the pages of another source than the job's other
+// pages, before the window publishes any of them.
 type ownSource struct {
 	bridge.Source
-	of bridge.SourceIdentity
+	run *Run
 }
 
 // Decode implements bridge.Source.
@@ -343,7 +348,10 @@ func (s ownSource) Decode(page *bridge.Page) error {
 	if err := s.Source.Decode(page); err != nil {
 		return err
 	}
-	return s.of.Conflict(page.Source)
+	s.run.mu.Lock()
+	defer s.run.mu.Unlock()
+	s.run.source = cmp.Or(s.run.source, page.Source)
+	return s.run.source.Conflict(page.Source)
 }
 
 // Progress is the progress of a run.

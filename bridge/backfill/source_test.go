@@ -1,6 +1,7 @@
 package backfill_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/backfill"
+	"exportbridge/bridge/bridgetest"
 )
 
 var (
@@ -32,6 +34,45 @@ func TestRunOtherSource(t *testing.T) {
 		}
 		w.wantOnce(0)
 	})
+}
+
+// TestRunUnknownSource: a job of a stream of unknown source is of that of its first page,
+// in all its windows and also where it is resumed.
+func TestRunUnknownSource(t *testing.T) {
+	t.Parallel()
+	for _, stops := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 20)
+			w.identity = tenantA
+			w.log.onChange = func(n int) { // the first window has ended
+				if n == 2 {
+					w.identity = tenantB
+				}
+			}
+			plan := w.plan(20, 2)
+			plan.Parallel = 1
+			if stops {
+				w.broken[1] = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Code: "401", Err: errors.New("no key")}
+			}
+			_, err := w.start(w.begin(plan)).Do(t.Context())
+			if stops {
+				delete(w.broken, 1)
+				w.sources = make(map[string]*bridgetest.Source)
+				job, err2 := w.resume(backfill.Resumption{Live: checkpoints{}})
+				if err2 != nil || job.Source != tenantA {
+					t.Fatalf("resumed %+v, %v", job, err2)
+				}
+				_, err = w.start(job).Do(t.Context())
+			}
+			if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonSource {
+				t.Errorf("%v", err)
+			}
+			w.wantOnce(10)
+			if _, err := w.resume(backfill.Resumption{Live: checkpoints{{Source: tenantB}}}); reasonOf(err) != backfill.OtherSource {
+				t.Errorf("of a stream of another source: %v", err)
+			}
+		})
+	}
 }
 
 // TestPlanSource: a job has the live stream's source. A job without one takes it when it
@@ -149,5 +190,36 @@ func TestRunOtherTopic(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		w.wantOnce(0)
+	})
+}
+
+// TestEndedOtherTopic: a job whose windows have all ended is not done if the topic was
+// made again before that was committed.
+func TestEndedOtherTopic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 20)
+		plan := w.plan(20, 2)
+		plan.Topic, plan.TopicID = "events", "topic-0"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w.log.fails[4] = bridgetest.Failed
+		w.log.onChange = func(n int) {
+			if n == 4 { // after two windows
+				cancel()
+			}
+		}
+		if job, err := w.start(w.begin(plan)).Do(ctx); !errors.Is(err, context.Canceled) || job.Ended() != 2 {
+			t.Fatalf("%+v, %v", job, err)
+		}
+		w.topic.Recreate()
+		job, err := w.resume(backfill.Resumption{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = w.start(job).Do(t.Context())
+		if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonTopic || w.job().State == backfill.Done {
+			t.Errorf("%v, the job is %s", err, w.job().State)
+		}
 	})
 }
