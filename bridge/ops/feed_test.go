@@ -137,7 +137,7 @@ func TestFeed(t *testing.T) {
 	for range 4 {
 		await(t, feed, "status", "")
 	}
-	if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
+	if took := time.Since(began); took < 2*time.Second || took > 30*time.Second {
 		t.Errorf("five statuses took %s, want about two seconds", took)
 	}
 }

@@ -98,14 +98,11 @@ func TestTail(t *testing.T) {
 		{"-o @earliest -n 2", "a b"},
 		{"-o start -n 2 --type orderPlaced", "b d"},
 	} {
-		began := time.Now()
 		got := runProgram(t, env, append([]string{"tail", "-f", `%v `}, strings.Fields(test.args)...)...)
-		if took := time.Since(began); took >= 3*time.Second {
-			t.Errorf("tail %s took %s: it did not see the end of a partition", test.args, took)
-		}
 		if got.code != cli.ExitOK || strings.TrimSpace(got.stdout) != test.want {
 			t.Errorf("tail %s: %+v, want %q", test.args, got, test.want)
 		}
+		// It says so where it does not see the end of a partition.
 		if silent := got.stderr == ""; silent != (test.want != "") {
 			t.Errorf("tail %s: stderr %q", test.args, got.stderr)
 		}

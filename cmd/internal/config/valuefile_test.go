@@ -63,9 +63,8 @@ func TestPipes(t *testing.T) {
 	if _, err := readValue(fifo(t, strings.Repeat("x", maxValueFile+2))); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a long pipe: %v", err)
 	}
-	began := time.Now()
-	if _, err := readValue(fifo(t, "")); err == nil || !strings.Contains(err.Error(), "is a pipe that was not written") || time.Since(began) > 2*pipeTimeout {
-		t.Errorf("a pipe without a writer: %v after %s", err, time.Since(began))
+	if _, err := readValue(fifo(t, "")); err == nil || !strings.Contains(err.Error(), "is a pipe that was not written") {
+		t.Errorf("a pipe without a writer: %v", err)
 	}
 	l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY_FILE=" + fifo(t, "sesame\n"), "BRIDGE_STREAMS=events,users"}, nil)}
 	s, err := l.load(UsesAll, time.Now())
