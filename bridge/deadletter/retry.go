@@ -32,8 +32,9 @@ type Publisher interface {
 	// Marks returns the marks of all retries, by key.
 	Marks() map[string][]byte
 	// Publish publishes the page's events and the mark, all or nothing. A
-	// bridge.ErrRefused means that the topic rejects them. The page stays the
-	// caller's.
+	// bridge.ErrRefused means that the topic rejects them. Once the topic was made
+	// again, or another process has added marks, it publishes nothing and returns an
+	// error. The page stays the caller's.
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,6 +39,7 @@ const repairTries = 3
 type Repair struct {
 	sink  *Sink
 	marks map[string][]byte // as of the session's barrier, and those since
+	topic [16]byte          // the id of the events' topic when the repair began
 	// dry is the stand-in for the session in a rehearsal, nil otherwise.
 	dry *session
 }
@@ -57,6 +59,7 @@ func OpenRepair(ctx context.Context, cfg Config, job string) (*Repair, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
+	r.topic = r.sink.session.topics.Events.ID
 	return r, nil
 }
 
@@ -121,7 +124,8 @@ func (r *Repair) Close() { r.sink.Close() }
 // checks, by the mark, whether the events were published, so the mark's value
 // must be unique to this publication. After another error the events are not
 // visible, or the error says that this is unknown; a bridge.ErrFenced reports
-// that another process runs the same job.
+// that another process runs the same job, or has since the repair began. Nothing is
+// published into a topic that was made again since then.
 func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error) {
 	if r.dry != nil {
 		receipt, err := r.sink.records.build(ownRecords(), page, r.dry)
@@ -133,7 +137,7 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 	var before bridge.Receipt
 	for try := 0; ; try++ {
 		if r.sink.session == nil {
-			if err := r.begin(ctx); err != nil {
+			if err := r.goOn(ctx, mark, value); err != nil {
 				return bridge.Receipt{}, err
 			}
 		}
@@ -156,6 +160,34 @@ func (r *Repair) Publish(ctx context.Context, page *bridge.Page, mark string, va
 		before = receipt
 		bridge.Sleep(ctx, kafkaclient.Backoff(try))
 	}
+}
+
+// goOn starts another session, if nothing has changed but the mark in doubt: the caller
+// decides by the marks of the first one, which name its topic.
+func (r *Repair) goOn(ctx context.Context, mark string, value []byte) error {
+	known := r.marks
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	found := maps.Clone(r.marks)
+	if bytes.Equal(found[mark], value) {
+		delete(found, mark)
+		if was, ok := known[mark]; ok {
+			found[mark] = was
+		}
+	}
+	var err error
+	switch {
+	case r.sink.session.topics.Events.ID != r.topic:
+		err = fmt.Errorf("topic %s was made again meanwhile: repeat the command", r.sink.cfg.Topic)
+	case !maps.EqualFunc(known, found, bytes.Equal):
+		err = fmt.Errorf("%w: another process has run the same job meanwhile; run it again, it detects what was published", bridge.ErrFenced)
+	default:
+		return nil
+	}
+	r.sink.endSession()
+	r.marks = known
+	return err
 }
 
 // forgottenAtOnce is how many marks are in one transaction.

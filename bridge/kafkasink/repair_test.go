@@ -298,3 +298,59 @@ func TestRepairHeldBack(t *testing.T) {
 		})
 	}
 }
+
+// TestRepairOvertaken: while a publication is in doubt, another process publishes. What
+// the first one knows is out of date then, whether or not its publication persisted.
+func TestRepairOvertaken(t *testing.T) {
+	for persisted, ids := range map[bool][]string{false: {"b"}, true: {"a", "b"}} {
+		t.Run(fmt.Sprint(persisted), func(t *testing.T) {
+			eachVersion(t, func(t *testing.T, c *kfake.Cluster, cfg kafkasink.Config) {
+				recoverTo(t, open(t, cfg), cfg, -1)
+				told, overtaken := cfg, false
+				told.Report = func(err error) {
+					if err == nil || overtaken {
+						return
+					}
+					overtaken = true
+					if err := republish(t, openRepair(t, cfg), "b"); err != nil {
+						t.Error(err)
+					}
+				}
+				r := openRepair(t, told)
+				if persisted {
+					loseEnd(t, c)
+				} else {
+					c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TxnID: cfg.CheckpointTopic + ".jobs.events.dlq", Err: kerr.UnknownServerError, Count: 1})
+				}
+				if err := republish(t, r, "a"); !errors.Is(err, bridge.ErrFenced) {
+					t.Errorf("it was overtaken: %v", err)
+				}
+				if err := republish(t, r, "c"); !errors.Is(err, bridge.ErrFenced) {
+					t.Errorf("it goes on: %v", err)
+				}
+				wantRepaired(t, cfg, ids...)
+			})
+		})
+	}
+}
+
+// TestRepairOtherTopic: nothing is published into a topic that was made again since the
+// repair began: its marks name the other one.
+func TestRepairOtherTopic(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, kafkatest.Brokers(t), exactly)
+	recoverTo(t, open(t, cfg), cfg, -1)
+	r := openRepair(t, cfg)
+	if err := republish(t, r, "a"); err != nil {
+		t.Fatal(err)
+	}
+	recreate(t, cfg.Brokers, cfg.Topic, cfg.Partitions)
+	for range 2 {
+		if err := republish(t, r, "b"); err == nil || !strings.Contains(err.Error(), "was made again meanwhile") {
+			t.Errorf("published: %v", err)
+		}
+	}
+	if n := len(consume(t, cfg, cfg.Topic)); n > 0 {
+		t.Errorf("the topic has %d records", n)
+	}
+}

@@ -106,8 +106,9 @@ type Publisher interface {
 	// Forget removes marks.
 	Forget(ctx context.Context, names []string) error
 	// Publish publishes the page's events and the mark, all or nothing. A
-	// bridge.ErrRefused means that the topic rejects one of the events. The page
-	// stays the caller's.
+	// bridge.ErrRefused means that the topic rejects one of the events. Once the topic
+	// was made again, or another process has added marks, it publishes nothing and
+	// returns an error. The page stays the caller's.
 	Publish(ctx context.Context, page *bridge.Page, mark string, value []byte) (bridge.Receipt, error)
 	Close()
 }
