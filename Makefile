@@ -69,8 +69,8 @@ test-real: ## run all tests on real Apache Kafka and Redis
 browser: ## test the operations page in Chromium; SCREENSHOTS=dir
 	$(if $(SCREENSHOTS),SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(GO) test $(PLAIN) $(TESTFLAGS) -tags browser -timeout 10m ./bridge/ops/ui
 
-model: ## check the protocol's model, and each broken rule, with spin
-	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine
+model: ## check the models of the protocols, and each broken rule, with spin
+	MODEL=1 $(GO) test $(PLAIN) -count=1 -v -timeout 10m -run TestModel ./bridge/engine ./bridge/backfill ./bridge/reconcile ./bridge/deadletter
 
 broken: ## remove each rule of the protocol: a test must fail
 	$(GO) test $(PLAIN) -count=1 -tags proof -timeout 10m -v -run 'Broken' ./bridge/engine ./cmd/internal/e2e

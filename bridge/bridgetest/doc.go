@@ -9,5 +9,5 @@
 //
 // The suites that every adapter must pass are in bridgetest/conformance, servers
 // to run them against in bridgetest/servers, proxies that inject faults in
-// bridgetest/faultproxy.
+// bridgetest/faultproxy. bridgetest/model checks the protocols' models.
 package bridgetest

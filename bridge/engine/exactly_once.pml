@@ -3,7 +3,7 @@
  * transaction -> Redis. A checker walks through every order in which the
  * steps below can happen, and through every fault between them.
  *
- *   MODEL=1 go test -run TestModel -v ./bridge      all runs of the table below
+ *   MODEL=1 go test -run TestModel -v ./bridge/engine  all runs of the table below
  *
  * One run by hand, in a folder of its own, since spin and pan leave files:
  *   spin -a -DNPOS=2 -DNRESET=1 -DNO_OWNER exactly_once.pml

@@ -1,0 +1,184 @@
+// Package model checks a protocol written in Promela, with spin and gcc: none of its
+// schedules breaks it, and each rule that is taken away is missed.
+package model
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limit is how long one run may take on a machine that does other things too. Alone,
+// the slowest takes some seconds.
+const limit = 5 * time.Minute
+
+// Run is one walk through all schedules of one configuration.
+type Run struct {
+	// Variant is the rule that is taken away; none is the protocol itself.
+	Variant string
+	// Defines are the preprocessor's, as "-DA=1 -DB".
+	Defines string
+	// Live is set to look for cycles without progress instead of violated assertions.
+	Live bool
+	// Finds is part of the assertion that must be violated; empty means none.
+	Finds string
+}
+
+// Model is a protocol in Promela. The comment at the head of the file says what is in it:
+// which functions do each step, by their files below bridge, and after the line
+// "* Variants." up to "* Configurations" each variant with what it takes away.
+type Model struct {
+	// File is the model's, in the folder of the package.
+	File string
+	Runs []Run
+}
+
+func (r Run) name() string {
+	if r.Variant != "" {
+		return r.Variant
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(r.Defines, "-D", ""), " ", ",")
+}
+
+// Check makes all runs, if MODEL is 1 in the environment.
+func (m Model) Check(t *testing.T) {
+	if os.Getenv("MODEL") != "1" {
+		t.Skip("needs spin and gcc: make model")
+	}
+	for _, tool := range []string{"spin", "gcc"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("%v: apt-get install spin gcc", err)
+		}
+	}
+	for _, run := range m.Runs {
+		t.Run(run.name(), func(t *testing.T) {
+			t.Parallel()
+			run.check(t, m.File)
+		})
+	}
+}
+
+func (r Run) check(t *testing.T, file string) {
+	found := r.walk(t, file)
+	states := figure(found, `(\d+) states, stored`)
+	errors := figure(found, `errors: (\d+)`)
+	switch {
+	case states == "" || errors == "" || strings.Contains(found, "too small") || strings.Contains(found, "out of memory"):
+		t.Fatalf("the walk is not complete:\n%s", found)
+	case r.Finds == "" && errors != "0":
+		t.Fatalf("%s states, then:\n%s", states, found)
+	case r.Finds != "" && !strings.Contains(strings.ReplaceAll(found, " ", ""), strings.ReplaceAll(r.Finds, " ", "")):
+		t.Fatalf("%s states, and %q is not among what was found:\n%s", states, r.Finds, found)
+	case r.Finds == "":
+		t.Logf("%s states, 0 errors", states)
+	default:
+		t.Logf("%s states until %s", states, figure(found, `pan:1: (.*)`))
+	}
+}
+
+// walk builds and runs the checker, and returns what it printed.
+func (r Run) walk(t *testing.T, file string) string {
+	source, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	dir := t.TempDir()
+	run := func(name string, args ...string) string {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, out)
+		}
+		return string(out)
+	}
+	defines := strings.Fields(r.Defines)
+	if r.Variant != "" {
+		defines = append(defines, "-D"+r.Variant)
+	}
+	run("spin", append(append([]string{"-a"}, defines...), source)...)
+	// Optimizing takes longer than a walk that ends at the first error.
+	build, args := []string{"-w", "-O2", "-DCOLLAPSE", "-DMEMLIM=4000"}, []string{"-w24"}
+	if r.Finds != "" {
+		build[1] = "-O0"
+	}
+	if r.Live {
+		build, args = append(build, "-DNFAIR=5"), append(args, "-a", "-f", "-m3000000")
+	} else {
+		build, args = append(build, "-DSAFETY", "-DNOCLAIM"), append(args, "-m1000000")
+	}
+	run("gcc", append(build, "-o", "pan", "pan.c")...)
+	return run(filepath.Join(dir, "pan"), args...)
+}
+
+func figure(text, pattern string) string {
+	m := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+// Complete checks without spin that the head of the file promises the variants that Check
+// runs, that each of them is in its text, and that the functions that it names are there.
+func (m Model) Complete(t *testing.T) {
+	raw, err := os.ReadFile(m.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, body, _ := strings.Cut(string(raw), "*/")
+	_, after, _ := strings.Cut(header, "* Variants.")
+	list, _, ok := strings.Cut(after, "* Configurations")
+	if !ok {
+		t.Fatalf("%s has no list of variants", m.File)
+	}
+	var promised, run []string
+	for _, found := range regexp.MustCompile(`(?m)^ \*   ([A-Z][A-Z0-9_]+) `).FindAllStringSubmatch(list, -1) {
+		promised = append(promised, found[1])
+		if !regexp.MustCompile(`(?m)^#.*\b` + found[1] + `\b`).MatchString(body) {
+			t.Errorf("%s promises the variant %s, which changes nothing", m.File, found[1])
+		}
+	}
+	for _, r := range m.Runs {
+		if r.Variant != "" {
+			run = append(run, r.Variant)
+		}
+	}
+	slices.Sort(promised)
+	slices.Sort(run)
+	if !slices.Equal(promised, run) {
+		t.Errorf("%s promises the variants\n%v\nTestModel runs\n%v", m.File, promised, run)
+	}
+	if err := m.names(header); err != nil {
+		t.Error(err)
+	}
+}
+
+// names checks that the functions of the header's list exist.
+func (m Model) names(header string) error {
+	lines := regexp.MustCompile(`(?m)^ \*   (\S+\.go) +(\w+(?:, \w+)*) `).FindAllStringSubmatch(header, -1)
+	if len(lines) == 0 {
+		return fmt.Errorf("%s names no function", m.File)
+	}
+	for _, line := range lines {
+		code, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(line[1])))
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.File, err)
+		}
+		for name := range strings.SplitSeq(line[2], ", ") {
+			if !regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?` + name + `\(`).Match(code) {
+				return fmt.Errorf("%s names the function %s, which %s does not have", m.File, name, line[1])
+			}
+		}
+	}
+	return nil
+}
