@@ -134,15 +134,15 @@ func (p *Topic) Break() (heal func()) {
 func (p *Topic) Records() []Record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var events, letters []Record
-	for _, r := range p.records {
-		if r.Defect == bridge.DefectNone {
-			events = append(events, r)
-		} else {
-			letters = append(letters, r)
+	all := make([]Record, 0, len(p.records))
+	for _, letters := range []bool{false, true} {
+		for i := range p.records {
+			if (p.records[i].Defect != bridge.DefectNone) == letters {
+				all = append(all, p.records[i])
+			}
 		}
 	}
-	return append(events, letters...)
+	return all
 }
 
 // Publishes returns the number of calls of Publish so far.
@@ -171,7 +171,13 @@ func (p *Topic) Acknowledged(c bridge.Checkpoint) bool {
 func (p *Topic) Committed(c bridge.Checkpoint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.kept, func(k Kept) bool { return ackOf(k.Checkpoint) == ackOf(c) })
+	for i := len(p.kept) - 1; i >= 0; i-- { // most are asked for while they are new
+		k := &p.kept[i].Checkpoint
+		if k.Version == c.Version && k.Session == c.Session && k.Cursor == c.Cursor && k.Stream == c.Stream {
+			return true
+		}
+	}
+	return false
 }
 
 // Forget drops the newest n checkpoints of a stream with their records, as a
@@ -250,8 +256,8 @@ func (p *Topic) copy(b bridge.Batch, empty bool) {
 
 // newest returns the newest checkpoint committed, by the caller holding mu.
 func (p *Topic) newest(stream string) (bridge.Checkpoint, bool) {
-	for _, b := range slices.Backward(p.kept) {
-		if b.Checkpoint.Stream == stream && b.exactly {
+	for i := len(p.kept) - 1; i >= 0; i-- {
+		if b := &p.kept[i]; b.exactly && b.Checkpoint.Stream == stream {
 			return b.Checkpoint, true
 		}
 	}

@@ -19,8 +19,9 @@ func unreadable(n int) string {
 
 // appendUnreadable lists n items that cannot be read.
 func appendUnreadable(r *harness, n int) {
+	listed := len(r.source.Items())
 	for i := range n {
-		r.source.Append(unreadable(len(r.source.Items()) + i))
+		r.source.Append(unreadable(listed + i))
 	}
 }
 
