@@ -227,8 +227,8 @@ func (s *Source) Refuse(refuse func(at bridge.Position) error) {
 	s.refuse = refuse
 }
 
-// Serve answers all later requests by a script instead of the list. Cursors
-// are then not checked. Nil returns to the list.
+// Serve makes all later answers by a script instead of the list. Cursors are
+// then not checked. Nil returns to the list.
 func (s *Source) Serve(answer func(asked bridge.Position) Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +258,7 @@ func (s *Source) Items() []Item {
 	for _, l := range s.list[s.frontier:] {
 		reachable[l.item] = !l.hidden
 	}
-	var items []Item
+	items := make([]Item, 0, len(s.ever))
 	for _, item := range s.ever {
 		if item.shown || reachable[item] {
 			items = append(items, *item)
@@ -277,12 +277,12 @@ func (s *Source) Unreleased() int {
 // Fetch implements bridge.Source.
 func (s *Source) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	s.arriving.makeRoom()
-	n, serve := s.begin(at)
+	n := s.begin(at)
 	defer s.end(&s.fetching)
 	if err := wait(ctx, s.export.Latency); err != nil {
 		return nil, fmt.Errorf("fetch page: %w", err)
 	}
-	page, body, err := s.answer(ctx, n, at, serve)
+	page, body, err := s.answer(ctx, n, at)
 	if err != nil {
 		return nil, err
 	}
@@ -290,8 +290,8 @@ func (s *Source) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, e
 }
 
 // answer makes the answer to request n: a page, and what its body waits for.
-func (s *Source) answer(ctx context.Context, n int, at bridge.Position, serve func(bridge.Position) Answer) (*bridge.Page, *arrival, error) {
-	if serve != nil {
+func (s *Source) answer(ctx context.Context, n int, at bridge.Position) (*bridge.Page, *arrival, error) {
+	if serve := s.script(); serve != nil {
 		return s.scripted(ctx, n, at, serve(asked(at)))
 	}
 	s.mu.Lock()
@@ -354,7 +354,7 @@ func asked(at bridge.Position) bridge.Position {
 }
 
 // begin counts a request.
-func (s *Source) begin(at bridge.Position) (int, func(bridge.Position) Answer) {
+func (s *Source) begin(at bridge.Position) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fetching {
@@ -362,7 +362,13 @@ func (s *Source) begin(at bridge.Position) (int, func(bridge.Position) Answer) {
 	}
 	s.fetching = true
 	s.asked = append(s.asked, at)
-	return len(s.asked), s.serve
+	return len(s.asked)
+}
+
+func (s *Source) script() func(bridge.Position) Answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.serve
 }
 
 func (s *Source) end(busy *bool) {

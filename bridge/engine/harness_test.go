@@ -210,8 +210,10 @@ func (r *harness) run() error {
 	return err
 }
 
-// after lets virtual time pass and everything settle.
+// after lets virtual time pass and everything settle. A script of the source sees
+// what the test wrote before: both take the source's mutex.
 func (r *harness) after(d time.Duration) {
+	r.source.Requests()
 	time.Sleep(d) //nolint:forbidigo // virtual time: nothing is waited for
 	synctest.Wait()
 }
