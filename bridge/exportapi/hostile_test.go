@@ -126,6 +126,9 @@ func TestHostileNextURL(t *testing.T) {
 		"/v1/%2E./admin":                         "!has . or ..",
 		"/v1/%252e%252e/admin":                   "!has . or ..",
 		"/v1/..;x/admin":                         "!has . or ..",
+		"/v1/..%20/admin":                        "!has . or ..",
+		"/v1/%" + strings.Repeat("25", 10_000):   "!escaped more than 4 times",
+		"/v1?a=" + strings.Repeat("a", 32<<10):   "!has 32774 bytes, the limit is 32768",
 		"/v1/%2e%2e%2fadmin":                     "!encoded slash",
 		"/v1/a%2fb":                              "!encoded slash",
 		"/v1/a%5cb":                              "!encoded slash",
@@ -188,7 +191,7 @@ func TestCursorIsChecked(t *testing.T) {
 	}, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_KEY_QUERY": "api_key"})
 	host, _ := c.Endpoint()
 	c = connect(t, config(t, map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_KEY_QUERY": "api_key", "EXPORT_URL": "http://" + host + "/v1"}))
-	for _, cursor := range []string{"x", "eyJ0", "http://evil.example/v1", "//evil.example/v1", "/v1/../x", "/v1/%2e%2e/x", "/v2", "/v1 x", "/v1\r\nA: b", `\v1`, "?a=b", "*"} {
+	for _, cursor := range []string{"x", "eyJ0", "http://evil.example/v1", "//evil.example/v1", "/v1/../x", "/v1/%2e%2e/x", "/v2", "/v1 x", "/v1\r\nA: b", `\v1`, "?a=b", "*", "/v1/..%20/x", "/v1/x#y", "/v1?a=b#c"} {
 		_, err := fetchAll(t, c, bridge.Position{Cursor: cursor})
 		if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig {
 			t.Errorf("%q: %v %q %v", cursor, f.Class, f.Reason, f)

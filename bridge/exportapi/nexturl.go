@@ -23,12 +23,9 @@ var errForm = errors.New("the stored cursor is of another EXPORT_CURSOR_IN or EX
 // next URL is input: it leads to the same server and below EXPORT_URL's path,
 // or nowhere. The URL that was requested names no next page.
 func (c *Client) nextURL(ref string, at bridge.Position, asked *url.URL) (string, *bridge.Fault) {
-	to, err := url.Parse(ref)
-	if err == nil {
-		err = nextlink.Check(ref, to, c.endpoint)
-	}
+	to, err := nextlink.Parse(ref, c.endpoint)
 	if err != nil {
-		return "", c.stray(to, hintNextURL, "is not followed: %w", plainCause(err))
+		return "", c.stray(to, hintNextURL, "is not followed: %w", err)
 	}
 	to = asked.ResolveReference(to)
 	to.Fragment, to.RawFragment = "", ""
@@ -85,14 +82,6 @@ func (c *Client) stray(to *url.URL, hint, format string, args ...any) *bridge.Fa
 	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeNextURL, Reason: bridge.ReasonConfig, Hint: hint,
 		Err: fmt.Errorf("%s "+format, append([]any{name}, args...)...)}
-}
-
-// plainCause drops the URL that an error of package url quotes.
-func plainCause(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok && u != nil {
-		return errors.New("it is not a URL")
-	}
-	return err
 }
 
 // carried are the parameters that a request for a page has, whatever its

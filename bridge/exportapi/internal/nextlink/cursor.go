@@ -27,7 +27,7 @@ type Cursors struct {
 	KeyParam, Key string     // query parameter of the key, "" for none
 	Params        url.Values // static parameters
 	Secrets       []Secret
-	Known         *url.URL // of the first page, see Check
+	Known         *url.URL // of the first page, see Parse
 }
 
 // Next returns the cursor of the URL that a page names: the page's own, at, if
@@ -112,11 +112,8 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 		pairs = append(pairs, params.Encode(added))
 	}
 	text := join(segments, pairs)
-	u, err := url.ParseRequestURI(text)
-	if err == nil {
-		err = Check(text, u, c.Known)
-	}
-	if err != nil || u.Host != "" || u.Scheme != "" {
+	u, err := Parse(text, c.Known)
+	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(text, "/") || strings.Contains(text, mark) {
 		return nil, errors.New("it is not a path")
 	}
 	return u, nil

@@ -3,12 +3,16 @@ package nextlink
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"exportbridge/bridge"
 )
 
 // The errors of Next.
@@ -17,47 +21,94 @@ var (
 	ErrSeveral   = errors.New("header Link has no or several targets with rel=next")
 )
 
-// Check rejects a URL, or a relative one, that another program could
+// maxURL is the longest URL that is judged, in bytes: a cursor with the host and the
+// path of EXPORT_URL in front. escapes is how often a segment may be escaped: some
+// programs escape twice what others unescape twice.
+const (
+	maxURL  = 2 * bridge.MaxCursor
+	escapes = 4
+)
+
+// The errors of a path that is not judged as one server would.
+var (
+	errElsewhere    = errors.New("its path has . or .. or an encoded slash")
+	errEscapedOften = fmt.Errorf("its path is escaped more than %d times", escapes)
+)
+
+// Parse reads a URL, or a relative one, and rejects one that another program could
 // read as leading somewhere else. A segment with an encoded slash may be there
-// if the path of known has it.
-func Check(text string, u, known *url.URL) error {
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
-		return errors.New("it has characters that must be escaped")
+// if the path of base has it. It quotes no part of the URL, which it returns as far
+// as it can be read.
+func Parse(text string, base *url.URL) (*url.URL, error) {
+	if len(text) > maxURL {
+		return nil, fmt.Errorf("it has %d bytes, the limit is %d", len(text), maxURL)
 	}
-	if u.Opaque != "" {
-		return errors.New("it has no host and path")
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("it is not a URL")
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }):
+		return u, errors.New("it has characters that must be escaped")
+	case u.Opaque != "":
+		return u, errors.New("it has no host and path")
 	}
-	segments := strings.Split(u.EscapedPath(), "/")
+	segments, known := strings.Split(u.EscapedPath(), "/"), names(base)
 	for i, segment := range segments {
-		if has(known, segment) {
+		if plain, err := url.PathUnescape(segment); err == nil && slices.Contains(known, plain) {
 			continue
 		}
 		if segment == "" && i > 0 && i < len(segments)-1 {
-			return errors.New("its path has an empty segment")
+			return u, errors.New("its path has an empty segment")
 		}
-		for { // escaped twice by some, unescaped twice by others
-			name, _, _ := strings.Cut(segment, ";")
-			if name == "." || name == ".." || strings.ContainsAny(segment, "/\\\x00") {
-				return errors.New("its path has . or .. or an encoded slash")
-			}
-			plain, err := url.PathUnescape(segment)
-			if err != nil || plain == segment {
-				break
-			}
-			segment = plain
+		if err := judge(segment); err != nil {
+			return u, err
 		}
 	}
-	return nil
+	return u, nil
 }
 
-// has reports whether a path has a segment, which is not empty and does not
-// lead to another one.
-func has(u *url.URL, segment string) bool {
-	plain, err := url.PathUnescape(segment)
-	return err == nil && strings.Trim(plain, "./\\\x00") != "" && slices.ContainsFunc(strings.Split(u.EscapedPath(), "/"), func(s string) bool {
-		known, err := url.PathUnescape(s)
-		return err == nil && known == plain
+// judge rejects a segment that leads elsewhere, however often it is unescaped.
+func judge(segment string) error {
+	for range escapes + 1 {
+		if elsewhere(segment) {
+			return errElsewhere
+		}
+		plain, err := url.PathUnescape(segment)
+		if err != nil || plain == segment {
+			return nil
+		}
+		segment = plain
+	}
+	return errEscapedOften
+}
+
+// elsewhere reports whether a server may take a segment for . or .., with what it
+// drops around and behind, or for several segments.
+func elsewhere(segment string) bool {
+	segment = lookalikes.Replace(segment)
+	name := segment
+	if i := strings.IndexAny(name, ";?#"); i >= 0 {
+		name = name[:i]
+	}
+	rest := strings.TrimFunc(name, func(r rune) bool {
+		return r == '.' || r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsGraphic(r)
 	})
+	return rest == "" && strings.Contains(name, ".") || strings.ContainsAny(segment, "/\\\x00")
+}
+
+// lookalikes are overlong forms of UTF-8 and characters that some servers fold to
+// dots and slashes.
+var lookalikes = strings.NewReplacer("\xc0\xae", ".", "\xc0\xaf", "/", "\xc1\x9c", "\\",
+	"\uff0e", ".", "\u2024", ".", "\u2025", "..", "\u2026", "...", "\uff0f", "/", "\uff3c", "\\")
+
+// names returns the unescaped segments of a path that lead nowhere else.
+func names(u *url.URL) (names []string) {
+	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
+		if plain, err := url.PathUnescape(segment); err == nil && strings.Trim(plain, "./\\\x00") != "" {
+			names = append(names, plain)
+		}
+	}
+	return names
 }
 
 // Below reports whether a URL is on a path, given escaped, or below it.
