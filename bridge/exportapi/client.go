@@ -338,11 +338,7 @@ func (c *Client) ask(ctx context.Context, at bridge.Position, size int) (*bridge
 // refused returns the fault of a response that is no page, before its body is
 // read, or nil.
 func (c *Client) refused(at bridge.Position, resp *http.Response) *bridge.Fault {
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		// This body is a bare connection, on which no time-out works.
-		_ = resp.Body.Close()
-		resp.Body = http.NoBody
-	}
+	body.DropConnection(resp)
 	switch {
 	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusOK && resp.ContentLength == 0 && c.cfg.EmptyBodyEnds:
 		resp.Header.Del("Content-Encoding") // there is nothing to decompress

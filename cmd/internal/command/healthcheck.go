@@ -119,6 +119,9 @@ func askHealth(ctx context.Context, program, target string) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
+	if resp.StatusCode == http.StatusSwitchingProtocols { // its body is a bare connection, on which no time-out works
+		resp.Body = http.NoBody
+	}
 	hint := "exportbridge status"
 	switch resp.StatusCode {
 	case http.StatusServiceUnavailable:

@@ -1,10 +1,14 @@
 package command
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"exportbridge/bridge/bridgetest/servers"
 	"exportbridge/cmd/internal/cli"
@@ -19,6 +23,18 @@ func TestHealthcheck(t *testing.T) {
 		_, _ = w.Write([]byte("stream events: blocked (auth)\nstream users: running\n"))
 	})
 	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/readyz", http.StatusFound) })
+	mux.HandleFunc("/switched", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("the command waits on the bare connection")
+		}
+	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	addr := strings.TrimPrefix(server.URL, "http://")
@@ -37,6 +53,7 @@ func TestHealthcheck(t *testing.T) {
 	ask(nil, cli.ExitFailed, "302", server.URL+"/moved")
 	ask(nil, cli.ExitFailed, "404", server.URL+"/nothing")
 	ask(nil, cli.ExitFailed, "is not a URL", addr)
+	ask(nil, cli.ExitFailed, "101", server.URL+"/switched")
 	ask(map[string]string{"HTTP_ADDR": "off"}, cli.ExitFailed, "HTTP_ADDR is off")
 	ask(map[string]string{"HTTP_ADDR": "127.0.0.1:0"}, cli.ExitFailed, "give the URL")
 	ask(map[string]string{"HTTP_ADDR": servers.FreeAddress(t)}, cli.ExitFailed, "connection refused")

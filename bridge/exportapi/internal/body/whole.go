@@ -19,6 +19,7 @@ func (w Whole) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	DropConnection(resp)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxWhole))
 	if err != nil {
@@ -26,4 +27,13 @@ func (w Whole) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	return resp, nil
+}
+
+// DropConnection closes the body of a 101, which is a bare connection: no time-out
+// ends a read of it.
+func DropConnection(resp *http.Response) {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		_ = resp.Body.Close()
+		resp.Body = http.NoBody
+	}
 }
