@@ -18,6 +18,7 @@ const (
 	HintCycle            Hint = "cycle"              // reset past it
 	HintForeign          Hint = "foreign-checkpoint" // use another name, or upgrade
 	HintMapping          Hint = "mapping"            // check how items are read
+	HintOverdue          Hint = "fetch-overdue"      // look for what the source waits for
 	HintOrigin           Hint = "other-origin"       // restore the setting, or accept it by a reset
 	HintOtherTopic       Hint = "other-topic"        // correct the topic, accept it by a reset, or part two deployments
 	HintOwned            Hint = "owned"              // stop the process that has the stream
@@ -60,7 +61,7 @@ const (
 var Hints = []Hint{
 	HintAhead, HintCheckpointBehind, HintCheckpointLost, HintCursorBeside, HintCursorForm, HintCursorIgnored, HintCursorRefused,
 	HintCursorTooLong, HintCycle, HintForeign, HintMapping,
-	HintOrigin, HintOtherTopic, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
+	HintOrigin, HintOtherTopic, HintOverdue, HintOwned, HintOwner, HintPageFails, HintRequest, HintResume, HintSource, HintTail, HintTopicLost, HintTwoHistories,
 	HintCheckpointTopicLost, HintCheckpointTopicMissing, HintCheckpointUnknown, HintMissingGrants, HintOverlapTooLong, HintTopicMissing, HintTopicVanished,
 	HintDeadLetters, HintEmptyEnd, HintFullPage, HintNoPosition, HintOverlapRepeats, HintSharedID, HintStartLater, HintMaxEvents, HintUntil, HintUntilBefore,
 }

@@ -18,7 +18,8 @@ type Source interface {
 	// A page that is still arriving is no Tail, was requested with a cursor,
 	// and is at least SmallBody large. ctx applies until its body has arrived.
 	// At most three bodies arrive at once; to keep to that Fetch never waits
-	// for a call of the caller.
+	// for a call of the caller. It may be ended as overdue unless it tells by
+	// Waiting that it waits on purpose.
 	Fetch(ctx context.Context, at Position) (*Page, error)
 	// Decode splits the page into Events and sets Items and Source. Of a window it
 	// drops the events that lie outside of it by their time, where the API returns
@@ -30,6 +31,23 @@ type Source interface {
 	// returned. The caller releases the page in any case. Releasing a page
 	// before it is decoded ends its transfer.
 	Decode(p *Page) error
+}
+
+type waitingKey struct{}
+
+// WithWaiting returns a context in which Waiting calls wait, and what wait returns when
+// the wait is over.
+func WithWaiting(ctx context.Context, wait func() (resume func())) context.Context {
+	return context.WithValue(ctx, waitingKey{}, wait)
+}
+
+// Waiting tells the caller of a port that the call waits on purpose, as for a rate
+// limit, until resume is called: that time does not count as the call's.
+func Waiting(ctx context.Context) (resume func()) {
+	if wait, ok := ctx.Value(waitingKey{}).(func() func()); ok {
+		return wait()
+	}
+	return func() {}
 }
 
 // Batch is what one commit makes visible: the events sent since the last one,

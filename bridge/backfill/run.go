@@ -330,7 +330,10 @@ type limitedSource struct {
 
 // Fetch implements bridge.Source.
 func (l limitedSource) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
-	if err := l.limit.Wait(ctx); err != nil {
+	resume := bridge.Waiting(ctx)
+	err := l.limit.Wait(ctx)
+	resume()
+	if err != nil {
 		return nil, fmt.Errorf("wait for the rate limit of the job: %w", err)
 	}
 	return l.Source.Fetch(ctx, at)

@@ -29,6 +29,10 @@ type Config struct {
 	TopicID string
 	// PageSize is the number of items requested per page; it bounds the tail.
 	PageSize int
+	// FetchTimeout is how long a call of Source.Fetch or Decode may take, without its
+	// waits on purpose (bridge.Waiting): longer than any time-out of the Source, which
+	// it is the last resort for. 0 is ten minutes.
+	FetchTimeout time.Duration
 	// RelativeStart is set if Origin.Start was counted from now: it moves.
 	RelativeStart bool
 	// StrayCursor returns why a stored cursor cannot be of the request of these

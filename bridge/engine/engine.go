@@ -61,6 +61,7 @@ func New(cfg Config, ports Ports) (*Engine, error) {
 	if cfg.OnInvalidCursor != invalidStop && (ports.Published == nil || ports.History == nil) {
 		return nil, fmt.Errorf("the invalid-cursor policy %q requires the ports History and Published", cfg.OnInvalidCursor)
 	}
+	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, defaultFetchTimeout)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -162,9 +163,10 @@ func (e *Engine) observe(o bridge.Observation) {
 }
 
 // Alive reports whether the commit loop makes progress: it waits for an input,
-// a timer or a server, or has been working for less than a minute. A stream
+// a timer or a server, or has been working for less than a minute. It is false, too, a
+// minute after a call of the Source should have ended (Config.FetchTimeout). A stream
 // with unreachable servers is alive, and so is one that has ended.
-func (e *Engine) Alive() bool { return e.watchdog.alive() }
+func (e *Engine) Alive() bool { return e.watchdog.alive(e.cfg.FetchTimeout) }
 
 // sleepUntil waits until t or until ctx ends.
 func (e *Engine) sleepUntil(ctx context.Context, t time.Time) {

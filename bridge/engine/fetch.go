@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,8 +31,10 @@ type prefetcher struct {
 	buffered atomic.Int64     // bytes that the pages take which are not released
 	decoded  atomic.Int64     // pages decoded
 	progress chan struct{}    // filled when decoded has grown
-	cancel   context.CancelFunc
+	cancel   context.CancelCauseFunc
 	done     sync.WaitGroup
+	calls    *watchdog
+	timeout  time.Duration // of a call of the source
 
 	maxPages int
 	maxBytes int64
@@ -70,14 +73,22 @@ type prefetchStart struct {
 // startPrefetch begins to fetch. The caller takes results until one has an error or
 // is the last, releases every page sooner or later, and calls c.stop.
 func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	depth := e.cfg.PrefetchPages
 	c := &prefetcher{
 		source: e.ports.Source, observe: e.observe,
 		results: make(chan fetchResult, depth+1), fetched: make(chan fetchResult, depth+1), freed: make(chan struct{}, 2*depth+2),
 		progress: make(chan struct{}, 1),
-		cancel:   cancel, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, load: &e.load,
+		cancel:   cancel, calls: &e.watchdog, timeout: e.cfg.FetchTimeout, maxPages: depth, maxBytes: e.cfg.PrefetchBytes, pageSize: e.cfg.PageSize, load: &e.load,
 	}
+	for _, call := range []*sourceCall{&c.calls.fetch, &c.calls.decode} {
+		call.deadline = time.AfterFunc(c.timeout, func() { cancel(errOverdue) })
+		call.end()
+	}
+	ctx = bridge.WithWaiting(ctx, func() (resume func()) {
+		c.calls.fetch.end()
+		return func() { c.calls.fetch.begin(c.timeout) }
+	})
 	c.done.Go(func() { c.fetch(ctx, s) })
 	c.done.Go(func() { c.decode(ctx, s) })
 	return c
@@ -85,7 +96,7 @@ func (e *Engine) startPrefetch(ctx context.Context, s prefetchStart) *prefetcher
 
 // stop ends the prefetcher, waits for its goroutines and releases what nobody took.
 func (c *prefetcher) stop() {
-	c.cancel()
+	c.cancel(nil)
 	c.done.Wait()
 	for l := range c.fetched {
 		l.release()
@@ -204,9 +215,22 @@ func (c *prefetcher) note(pages int) {
 // errNoPage is a Source's that does not keep to its contract.
 var errNoPage = errors.New("Source.Fetch returned neither a page nor an error")
 
+// errOverdue is why a prefetcher ends whose source takes too long.
+var errOverdue = errors.New("the source does not answer")
+
+// ended returns why ctx has ended.
+func (c *prefetcher) ended(ctx context.Context) error {
+	if !errors.Is(context.Cause(ctx), errOverdue) {
+		return ctx.Err()
+	}
+	return &bridge.Fault{Code: "timeout", Err: fmt.Errorf("fetch a page: no result within %s", c.timeout), Advice: bridge.HintOverdue}
+}
+
 func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
 	began := time.Now()
+	c.calls.fetch.begin(c.timeout)
 	p, err := c.source.Fetch(ctx, at)
+	c.calls.fetch.end()
 	if p == nil && err == nil {
 		err = &bridge.Fault{Class: bridge.Permanent, Code: "no-page", Reason: bridge.ReasonConfig, Err: errNoPage}
 	}
@@ -214,7 +238,7 @@ func (c *prefetcher) request(ctx context.Context, at bridge.Position) (*bridge.P
 		if p != nil {
 			p.Release()
 		}
-		return nil, ctx.Err()
+		return nil, c.ended(ctx)
 	}
 	if err != nil && bridge.FaultOf(err).Unsent {
 		return nil, err
@@ -244,9 +268,11 @@ func (c *prefetcher) observeFetch(p *bridge.Page, took time.Duration, err error)
 // decodePage decodes a page, of which the rest may have to arrive first.
 func (c *prefetcher) decodePage(ctx context.Context, p *bridge.Page) error {
 	began, arriving := time.Now(), p.ArrivedAt.IsZero()
+	c.calls.decode.begin(c.timeout)
 	err := c.source.Decode(p)
+	c.calls.decode.end()
 	if ctx.Err() != nil && err != nil {
-		return err
+		return c.ended(ctx)
 	}
 	if arriving && err != nil && p.ArrivedAt.IsZero() {
 		c.observeFetch(p, time.Since(p.RequestedAt), err)
@@ -276,7 +302,7 @@ func fullness(items, size int) string {
 // decode splits the pages in order and ends the prefetcher after too many empty ones.
 func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
 	defer close(c.results)
-	defer c.cancel() // whatever ends the decoding ends the asking
+	defer c.cancel(nil) // whatever ends the decoding ends the asking
 	left := s.empties
 	for l := range c.fetched {
 		if l.err != nil {
@@ -285,7 +311,7 @@ func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
 		}
 		if ctx.Err() != nil {
 			l.release()
-			return
+			break
 		}
 		if err := c.decodePage(ctx, l.page); err != nil {
 			l.release()
@@ -307,5 +333,8 @@ func (c *prefetcher) decode(ctx context.Context, s prefetchStart) {
 		case c.progress <- struct{}{}:
 		default:
 		}
+	}
+	if errors.Is(context.Cause(ctx), errOverdue) { // else whoever ended it knows
+		c.results <- fetchResult{err: c.ended(ctx)}
 	}
 }

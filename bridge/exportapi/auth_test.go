@@ -272,7 +272,7 @@ func TestOAuth2Refused(t *testing.T) {
 			return true
 		}, bridge.Permanent, 0, "oauth2"},
 		"switches protocols": {func(w http.ResponseWriter, _ int64) bool { switchProtocols(t, w); return true }, bridge.Permanent, 0, "101"},
-		"no answer": {func(http.ResponseWriter, int64) bool { panic(http.ErrAbortHandler) }, bridge.Transient, 0, "EOF"},
+		"no answer":          {func(http.ResponseWriter, int64) bool { panic(http.ErrAbortHandler) }, bridge.Transient, 0, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

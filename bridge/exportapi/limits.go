@@ -109,6 +109,9 @@ func (t *turns) wait(ctx context.Context) *bridge.Fault {
 	if fault := t.key.held(); fault != nil {
 		return fault
 	}
+	if t.limited() {
+		defer bridge.Waiting(ctx)()
+	}
 	for _, l := range t.limits {
 		if err := l.Wait(ctx); err != nil {
 			// Wait also refuses when ctx would end before the turn comes.

@@ -135,3 +135,28 @@ func TestHeld(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnsWaitOnPurpose: the wait for a rate limit does not count as the request's.
+func TestTurnsWaitOnPurpose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var waits, resumed int
+		ctx := bridge.WithWaiting(t.Context(), func() (resume func()) {
+			waits++
+			return func() { resumed++ }
+		})
+		var l Limits
+		slow, free := l.of(&Config{Auth: Auth{APIKey: "a"}}, 1), l.of(&Config{Auth: Auth{APIKey: "b"}}, rate.Inf)
+		for range 3 {
+			if fault := slow.wait(ctx); fault != nil {
+				t.Fatal(fault)
+			}
+			if fault := free.wait(ctx); fault != nil {
+				t.Fatal(fault)
+			}
+		}
+		if waits != 3 || resumed != 3 {
+			t.Errorf("%d waits, %d ended, want 3", waits, resumed)
+		}
+	})
+}

@@ -15,7 +15,7 @@ import (
 func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
 	for _, s := range h.Streams {
 		if !s.Alive() {
-			http.Error(w, "stream "+s.Status().Stream+": commit loop stalled for 1m", http.StatusServiceUnavailable)
+			http.Error(w, "stream "+s.Status().Stream+": commit loop stalled for 1m, or a request to the API that does not end", http.StatusServiceUnavailable)
 			return
 		}
 	}

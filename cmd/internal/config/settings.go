@@ -272,6 +272,8 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	st.Engine = engine.DefaultConfig()
 	l.fill(&st.Engine, st.Name)
 	st.Engine.PageSize = st.Export.PageSize
+	// A fetch is at most two requests and two for tokens, behind bodies that still arrive.
+	st.Engine.FetchTimeout = max(time.Minute, 10*min(st.Export.Timeout, 24*time.Hour))
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events, ItemID: st.Export.IDs()}
 	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, places, now)
 	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)

@@ -53,7 +53,7 @@ func TestLoadDefaults(t *testing.T) {
 	if diff := cmp.Diff(bridge.Origin{Resource: "events", Request: st.Engine.Origin.Request}, st.Engine.Origin); diff != "" {
 		t.Errorf("origin (-want +got):\n%s", diff)
 	}
-	if st.Engine.Mode != bridge.ExactlyOnce || st.Kafka.Mode != bridge.ExactlyOnce || st.Engine.PageSize != 1000 || !strings.Contains(st.Engine.Owner, "-") {
+	if st.Engine.Mode != bridge.ExactlyOnce || st.Kafka.Mode != bridge.ExactlyOnce || st.Engine.PageSize != 1000 || st.Engine.FetchTimeout != 5*time.Minute || !strings.Contains(st.Engine.Owner, "-") {
 		t.Errorf("mode %s, page size %d, owner %s", st.Engine.Mode, st.Engine.PageSize, st.Engine.Owner)
 	}
 	if st.Engine.Log != nil {

@@ -1,0 +1,108 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+	"exportbridge/bridge/engine"
+)
+
+// hanging is a Source whose calls wait as long as hang does not return.
+type hanging struct {
+	*bridgetest.Source
+	fetch, decode func(context.Context)
+}
+
+func (h *hanging) Fetch(ctx context.Context, at bridge.Position) (*bridge.Page, error) {
+	if h.fetch != nil {
+		h.fetch(ctx)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return h.Source.Fetch(ctx, at)
+}
+
+func (h *hanging) Decode(p *bridge.Page) error {
+	if h.decode != nil {
+		h.decode(context.Background())
+	}
+	return h.Source.Decode(p)
+}
+
+// TestSourceHangs: a call of the source that does not return ends at its deadline. If
+// not even that ends it, the engine is not alive, so that the process is restarted.
+func TestSourceHangs(t *testing.T) {
+	t.Parallel()
+	const timeout = 5 * time.Minute
+	for name, tc := range map[string]struct {
+		decode, obeys, waits bool
+	}{
+		"fetch, ends with its context":        {obeys: true},
+		"fetch, ends with nothing":            {},
+		"fetch, waits on purpose":             {waits: true},
+		"decode, ends with nothing":           {decode: true},
+		"fetch, waits on purpose, then obeys": {waits: true, obeys: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, bridgetest.Export{}, func(r *harness) {
+				r.source.Grow(25)
+				r.cfg.FetchTimeout = timeout
+				release := make(chan struct{})
+				var hung atomic.Bool
+				hang := func(ctx context.Context) {
+					if hung.Swap(true) {
+						return
+					}
+					if tc.waits {
+						resume := bridge.Waiting(ctx)
+						time.Sleep(24 * time.Hour) //nolint:forbidigo // virtual time
+						resume()
+					}
+					ended := ctx.Done()
+					if !tc.obeys {
+						ended = nil
+					}
+					select {
+					case <-ended:
+					case <-release:
+					}
+				}
+				source := &hanging{Source: r.source, fetch: hang}
+				if tc.decode {
+					source.fetch, source.decode = nil, hang
+				}
+				r.startWith(engine.Ports{Source: source})
+				if tc.waits {
+					r.after(24*time.Hour - time.Second)
+					if !r.bridge.Alive() {
+						t.Error("not alive while the source waits on purpose")
+					}
+					r.after(time.Second)
+				}
+				r.after(timeout - time.Second)
+				if s := r.bridge.Status(); s.State == bridge.StateBackoff || !r.bridge.Alive() {
+					t.Errorf("before the deadline: %s, alive %v", s.State, r.bridge.Alive())
+				}
+				r.after(2 * time.Minute)
+				if r.bridge.Alive() != tc.obeys {
+					t.Errorf("after the deadline: alive %v", r.bridge.Alive())
+				}
+				if retries := r.observed(bridge.ObserveRetry, "timeout"); tc.obeys != (len(retries) == 1) {
+					t.Errorf("%d retries, want one where the call has ended", len(retries))
+				}
+				close(release)
+				r.after(time.Minute)
+				if !r.bridge.Alive() {
+					t.Error("not alive after the call has returned")
+				}
+				r.wantOnce()
+			})
+		})
+	}
+}
