@@ -371,7 +371,7 @@ func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
 		p.Release()
 		return nil, c.faults.of(t.at, fault)
 	}
-	if c.mayBeEarly(t.at, resp, size) && t.read(headSize) && !t.ended.Load() && c.nextFromHead(p, t.body) && !p.Tail() {
+	if c.mayBeEarly(t.at, resp, size) && t.read(headSize) && !t.ended.Load() && c.nextFromHead(p, t.body) && !p.Tail() && c.requests.leaked(p.Next) == nil {
 		p.Size = int64(max(size, len(t.body)))
 		c.behind.add(t)
 		return p, nil
@@ -382,6 +382,9 @@ func (c *Client) page(t *transfer, resp *http.Response) (*bridge.Page, error) {
 	err := whole
 	if err == nil {
 		err = c.next(p, t.url, resp.Header)
+	}
+	if fault := c.requests.leaked(p.Next); err == nil && fault != nil {
+		err = c.faults.of(t.at, fault)
 	}
 	if err != nil {
 		p.Release()

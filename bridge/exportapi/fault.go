@@ -19,6 +19,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/body"
 	"exportbridge/bridge/exportapi/internal/delay"
 	"exportbridge/bridge/exportapi/internal/linklocal"
+	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/scan"
 	"exportbridge/bridge/exportapi/internal/stuck"
 )
@@ -32,6 +33,7 @@ const (
 	codeSchema  = "schema"
 	codeSize    = "size"
 	codeRequest = "request"
+	codeLeak    = "leak"
 )
 
 // codeThrottled is also the code of a request that was not sent because of another
@@ -251,7 +253,7 @@ func (e *faults) refusal(at bridge.Position, resp *http.Response) *bridge.Fault 
 
 // impossible is the fault of a position that the API cannot be asked for.
 func impossible(err error) *bridge.Fault {
-	if errors.Is(err, errForm) {
+	if errors.Is(err, errForm) || errors.Is(err, nextlink.ErrCredential) {
 		return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err, Advice: bridge.HintCursorForm}
 	}
 	return &bridge.Fault{Class: bridge.Permanent, Code: codeRequest, Reason: bridge.ReasonConfig, Err: err,

@@ -98,6 +98,9 @@ func (r *requests) carried(at bridge.Position, size int) url.Values {
 // next URL.
 func (r *requests) target(at bridge.Position, size int) (*url.URL, error) {
 	u, err := r.cursors.URL(at.Cursor)
+	if errors.Is(err, nextlink.ErrCredential) {
+		return nil, err
+	}
 	if err != nil || !nextlink.Below(u, r.base) {
 		return nil, errForm
 	}

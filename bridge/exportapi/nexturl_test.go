@@ -1,7 +1,9 @@
 package exportapi_test
 
 import (
+	"encoding/base64"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -17,8 +19,6 @@ func TestNextURLIsRequested(t *testing.T) {
 		return map[string]string{"EXPORT_PARAMS": params, "EXPORT_KEY_QUERY": "api_key"}
 	}
 	inHeader := func(params string) map[string]string { return map[string]string{"EXPORT_PARAMS": params} }
-	static := map[string]string{"EXPORT_HEADERS": "X-Token: Bearer st4tic-token"}
-	basic := map[string]string{"EXPORT_AUTH": "basic", "EXPORT_AUTH_USER": "ann", "EXPORT_API_KEY": "pa55word"}
 	for name, tc := range map[string]struct {
 		vars       map[string]string
 		next, want string
@@ -36,15 +36,9 @@ func TestNextURLIsRequested(t *testing.T) {
 		"no name, no params":      {nil, "?=x&after=1", "?=x&after=1", testKey},
 		"own key dropped":         {inQuery(""), "?api_key=mine&after=1&api_key", "?after=1" + key, "mine"},
 
-		"key under its name":         {inQuery(""), "?after=1&api_key=sk-test%2FKey%2B93%3D%2541", "?after=1" + key, "sk-test"},
-		"key under another name":     {nil, "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2", "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2", "sk-test"},
-		"key in other escapes":       {nil, "?t=%73k-test/Key%2b93=%2541", "?t=sk-test%2FKey%2B93%3D%2541", "k-test"},
-		"key with its prefix":        {map[string]string{"EXPORT_KEY_PREFIX": "Token"}, "?t=Token+sk-test%2FKey%2B93%3D%2541", "?t=Token%20sk-test%2FKey%2B93%3D%2541", "sk-test"},
-		"password":                   {basic, "?t=pa55word", "?t=pa55word", "pa55word"},
-		"user and password":          {basic, "?t=YW5uOnBhNTV3b3Jk", "?t=YW5uOnBhNTV3b3Jk", "YW5u"},
-		"a static header":            {static, "?t=Bearer+st4tic-token", "?t=Bearer%20st4tic-token", "st4tic"},
-		"the end of a static header": {static, "?t=st4tic-token&after=1", "?t=st4tic-token&after=1", "st4tic"},
-		"a static header in a path":  {static, "/v1/st4tic-token/events?a=1", "/v1/st4tic-token/events?a=1", "st4tic"},
+		"key under another name": {inQuery(""), "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2", "?after=1&access_token=sk-test%2FKey%2B93%3D%2541&x=2" + key, "sk-test"},
+		"key in other escapes":   {inQuery(""), "?t=%73k-test/Key%2b93=%2541", "?t=sk-test%2FKey%2B93%3D%2541" + key, "k-test"},
+		"key under its name":     {inQuery(""), "?after=1&api_key=sk-test%2FKey%2B93%3D%2541", "?after=1" + key, "sk-test"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,5 +118,91 @@ func TestStrayHostIsText(t *testing.T) {
 	_, err := fetchAll(t, c, bridge.Position{})
 	if f := wantFault(t, err); !strings.Contains(f.Error(), "next URL to host a%sb%d.example is not on 127.0.0.1") {
 		t.Errorf("got %v", f)
+	}
+}
+
+// TestSecretInCursor: a cursor that has a credential in it, in whatever form, is
+// neither followed nor stored.
+func TestSecretInCursor(t *testing.T) {
+	t.Parallel()
+	const escaped = "sk-test%2FKey%2B93%3D%2541"
+	inLink := func(vars ...string) map[string]string {
+		all := map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_PATH": "/v1/events"}
+		for i := 0; i < len(vars); i += 2 {
+			all[vars[i]] = vars[i+1]
+		}
+		return all
+	}
+	static := inLink("EXPORT_HEADERS", "X-Token: Bearer st4tic-token")
+	basic := inLink("EXPORT_AUTH", "basic", "EXPORT_AUTH_USER", "ann", "EXPORT_API_KEY", "pa55word")
+	for name, tc := range map[string]struct {
+		vars       map[string]string
+		next, want string // in the error
+	}{
+		"key as a parameter":         {inLink(), "?access_token=" + escaped, "contains EXPORT_API_KEY or"},
+		"key inside a parameter":     {inLink(), "?q=token%3D" + url.QueryEscape(escaped) + "%26a%3Db", "contains EXPORT_API_KEY or"},
+		"key in a path":              {inLink(), "/v1/events/" + strings.Replace(escaped, "%2F", "-", 1) + "/x?t=x-" + escaped, "contains EXPORT_API_KEY or"},
+		"key in other escapes":       {inLink(), "?t=%73k-test/Key%2b93=%2541", "contains EXPORT_API_KEY or"},
+		"key in base64":              {inLink(), "?t=" + base64.URLEncoding.EncodeToString([]byte(`{"k":"`+testKey+`"}`)), "contains EXPORT_API_KEY or"},
+		"key inside, sent in a URL":  {inLink("EXPORT_KEY_QUERY", "api_key"), "?q=token%3D" + url.QueryEscape(escaped), "contains EXPORT_API_KEY or"},
+		"key with its prefix":        {inLink("EXPORT_KEY_PREFIX", "Token"), "?t=Token+" + escaped, "contains EXPORT_API_KEY or"},
+		"password":                   {basic, "?t=pa55word", "contains EXPORT_API_KEY or"},
+		"user and password":          {basic, "?t=YW5uOnBhNTV3b3Jk", "contains EXPORT_API_KEY or"},
+		"a static header":            {static, "?t=Bearer+st4tic-token", "contains the header X-Token of EXPORT_HEADERS"},
+		"the end of a static header": {static, "?t=st4tic-token&after=1", "contains the header X-Token of EXPORT_HEADERS"},
+		"a static header in a path":  {static, "/v1/events/st4tic-token", "contains the header X-Token of EXPORT_HEADERS"},
+		"a static parameter":         {inLink("EXPORT_PARAMS", "api_key=st4tic-key"), "?api_key=st4tic-key&q=st4tic-key", "contains the parameter api_key of EXPORT_PARAMS"},
+		"a plain cursor":             {nil, "a." + testKey + ".b", "contains EXPORT_API_KEY or"},
+		"a nested cursor":            {map[string]string{"EXPORT_CURSOR_FIELD": "/meta/next"}, testKey, "contains EXPORT_API_KEY or"},
+		"a header":                   {map[string]string{"EXPORT_CURSOR_IN": "header", "EXPORT_CURSOR_FIELD": "X-Next"}, testKey, "contains EXPORT_API_KEY or"},
+		"the scheme of a header":     {static, "?t=Bearer", ""},
+		"a part of the key":          {inLink(), "?t=sk-test", ""},
+		"a parameter of no secret":   {inLink("EXPORT_PARAMS", "actor=somebody"), "?q=somebody", ""},
+		"the key under its name":     {inLink("EXPORT_KEY_QUERY", "api_key"), "?after=1&api_key=" + escaped, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("X-Next", tc.next)
+				answer(`{"items":[],"nextCursor":`+quote(tc.next)+`,"meta":{"next":`+quote(tc.next)+`}}`)(w, r)
+			}, tc.vars)
+			_, err := fetchAll(t, c, bridge.Position{})
+			if tc.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || f.Hint == "" || !strings.Contains(f.Error(), tc.want) {
+				t.Errorf("%v %s %v, want %s", f.Class, f.Reason, f, tc.want)
+			}
+		})
+	}
+}
+
+// TestCredentialIsInNoURL: a cursor, which anybody with access to Redis can request,
+// puts no credential of a header into a URL.
+func TestCredentialIsInNoURL(t *testing.T) {
+	t.Parallel()
+	var seen recorder
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		seen.saw(r)
+		answer(emptyPage)(w, r)
+	}, map[string]string{"EXPORT_CURSOR_IN": "link", "EXPORT_HEADERS": "X-Token: Bearer st4tic-token", "EXPORT_PARAMS": "tenant=t"})
+	for _, name := range []string{"auth.0", "auth.1", "X-Token.0", "X-Token.1", "auth", "x", "1"} {
+		for _, cursor := range []string{"/events?x=#" + name, "/events/#" + name, "/events?tenant=#1&x=#" + name + "#", "/events?%78=#" + name} {
+			_, err := fetchAll(t, c, bridge.Position{Cursor: cursor})
+			if name == "1" && strings.Contains(cursor, "=#1") {
+				continue // a static parameter of that name that is not set any more
+			}
+			if f := wantFault(t, err); f.Class != bridge.Permanent || f.Reason != bridge.ReasonConfig || !strings.Contains(f.Error(), "names a credential") {
+				t.Errorf("%s: %v", cursor, f)
+			}
+		}
+	}
+	for _, r := range seen.all() {
+		if strings.Contains(r.RequestURI, "sk-test") || strings.Contains(r.RequestURI, "st4tic") {
+			t.Errorf("requested %s", r.RequestURI)
+		}
 	}
 }

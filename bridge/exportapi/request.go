@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/itemtime"
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/params"
+	"exportbridge/bridge/exportapi/internal/secrets"
 )
 
 // paramEvents is the parameter of the event types.
@@ -36,6 +38,7 @@ type requests struct {
 	// afterFirst is the query of a page with a cursor, before and after the cursor.
 	afterFirst [2]string
 	cursors    nextlink.Cursors
+	leaks      secrets.Finder // of what no cursor may have
 }
 
 // newRequests returns the requests of a valid configuration.
@@ -63,6 +66,45 @@ func (r *requests) secrets() (values []string) {
 		values = append(values, secretParts(h.value)...)
 	}
 	return slices.DeleteFunc(values, func(value string) bool { return len(value) < shortCursor })
+}
+
+// credentials returns what authenticates, as far as it is known by its name.
+func (r *requests) credentials() (all []secrets.Secret) {
+	for _, secret := range r.auth.secrets() {
+		all = append(all, secrets.Secret{Name: "EXPORT_API_KEY or its token", Value: secret.Reveal()})
+	}
+	for _, h := range r.headers {
+		if !secretHeader.MatchString(h.name) {
+			continue
+		}
+		for _, part := range secretParts(h.value) {
+			all = append(all, secrets.Secret{Name: "the header " + h.name + " of EXPORT_HEADERS", Value: part})
+		}
+	}
+	for _, p := range r.static {
+		if isCredential(p.Name) {
+			all = append(all, secrets.Secret{Name: "the parameter " + p.Name + " of EXPORT_PARAMS", Value: p.Value})
+		}
+	}
+	return all
+}
+
+// leaked is the fault of a page whose cursor has a credential, which would be stored
+// with it, or nil.
+func (r *requests) leaked(cursor string) *bridge.Fault {
+	if len(cursor) > bridge.MaxCursor { // is stored nowhere
+		return nil
+	}
+	name := r.leaks.In(cursor)
+	if name == "" {
+		return nil
+	}
+	hint := "check EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD; an API that writes credentials into its cursors is not supported, because whatever stores cursors would hold them in clear"
+	if r.cfg.leads() && r.cfg.Scheme == authKey {
+		hint = "if a parameter of the next URL has the key, set EXPORT_KEY_QUERY to its name, which keeps it out of cursors; else " + hint
+	}
+	return &bridge.Fault{Class: bridge.Permanent, Code: codeLeak, Reason: bridge.ReasonConfig, Hint: hint,
+		Err: fmt.Errorf("the next cursor contains %s: it is not followed or stored", name)}
 }
 
 // secretHeader matches the names of headers that authenticate.
@@ -181,17 +223,10 @@ func (r *requests) body(at bridge.Position, size int) ([]byte, error) {
 // share the template's header, which is never modified.
 func (r *requests) prepare() {
 	r.cursors = nextlink.Cursors{KeyParam: r.cfg.keyParam(), Key: r.auth.key(), Params: r.params, Known: r.urls.first}
-	for i, secret := range append([]bridge.Secret{bridge.Secret(r.auth.key())}, r.auth.secrets()...) {
-		r.cursors.Secrets = append(r.cursors.Secrets, nextlink.Secret{Name: "auth." + strconv.Itoa(i), Value: secret.Reveal()})
+	if r.cfg.keyParam() != "" { // else it is in headers, and in no URL
+		r.cursors.Secrets = []nextlink.Secret{{Name: "auth.0", Value: r.auth.key()}, {Name: "auth.1", Value: r.auth.secrets()[0].Reveal()}}
 	}
-	for _, h := range r.headers {
-		if !secretHeader.MatchString(h.name) { // a next URL may have its value by chance, which must not change with it
-			continue
-		}
-		for i, part := range secretParts(h.value) {
-			r.cursors.Secrets = append(r.cursors.Secrets, nextlink.Secret{Name: h.name + "." + strconv.Itoa(i), Value: part})
-		}
-	}
+	r.leaks = secrets.NewFinder(r.credentials())
 	beside := r.query(bridge.Position{}, r.cfg.PageSize)
 	if r.cfg.CursorAlone {
 		clear(beside)

@@ -14,6 +14,10 @@ import (
 // No next URL has one, because it begins a fragment.
 const mark = "#"
 
+// ErrCredential: a cursor names a credential that requests do not have in their URL.
+// It would be in the logs of servers and proxies.
+var ErrCredential = errors.New("the cursor names a credential, which goes into no URL")
+
 // Secret is a value that no cursor has, whatever its parameter.
 type Secret struct {
 	Name  string // stands for it in cursors; begins with a letter
@@ -26,8 +30,8 @@ type Secret struct {
 type Cursors struct {
 	KeyParam, Key string     // query parameter of the key, "" for none
 	Params        url.Values // static parameters
-	Secrets       []Secret
-	Known         *url.URL // of the first page, see Parse
+	Secrets       []Secret   // that requests have in their URL
+	Known         *url.URL   // of the first page, see Parse
 }
 
 // Next returns the cursor of the URL that a page names: the page's own, at, if
@@ -78,7 +82,7 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 		if name, ok := strings.CutPrefix(segment, mark); ok {
 			value, known := c.value("", name)
 			if !known {
-				return nil, errors.New("a part of its path is no longer set")
+				return nil, ErrCredential // static parameters are in no path
 			}
 			segments[i] = url.PathEscape(value)
 		}
@@ -89,6 +93,9 @@ func (c *Cursors) URL(cursor string) (*url.URL, error) {
 		if name, ok := strings.CutPrefix(name, mark); ok {
 			plain, _ := url.QueryUnescape(param)
 			value, known := c.value(plain, name)
+			if _, err := strconv.Atoi(name); err != nil && !known {
+				return nil, ErrCredential
+			}
 			if !known {
 				continue
 			}
