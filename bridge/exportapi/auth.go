@@ -190,7 +190,7 @@ func (c *credentials) sign(header http.Header) {
 	token := c.token()
 	switch {
 	case c.cfg.Scheme == authBasic:
-		header.Set("Authorization", "Basic "+c.basic())
+		header.Set("Authorization", "Basic "+basic(c.cfg.User, c.secret.Reveal()))
 	case token != nil:
 		header.Set("Authorization", token.Type()+" "+token.AccessToken)
 	case c.cfg.Scheme == authKey && c.cfg.KeyQuery == "":
@@ -217,8 +217,9 @@ func (c *credentials) prefixed() string {
 	return prefix + " " + key
 }
 
-func (c *credentials) basic() string {
-	return base64.StdEncoding.EncodeToString([]byte(c.cfg.User + ":" + c.secret.Reveal()))
+// basic is what the Basic scheme sends.
+func basic(user, password string) string {
+	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }
 
 // secrets are the texts that no error may show.
@@ -227,7 +228,10 @@ func (c *credentials) secrets() []bridge.Secret {
 	defer c.mu.Unlock()
 	all := []bridge.Secret{c.secret}
 	if c.cfg.Scheme == authBasic {
-		all = append(all, bridge.Secret(c.basic()))
+		all = append(all, bridge.Secret(basic(c.cfg.User, c.secret.Reveal())))
+	}
+	if c.grant != nil { // which escapes both
+		all = append(all, bridge.Secret(basic(url.QueryEscape(c.cfg.OAuth2ClientID), url.QueryEscape(c.secret.Reveal()))))
 	}
 	if token := c.token(); token != nil {
 		all = append(all, bridge.Secret(token.AccessToken))

@@ -50,7 +50,7 @@ type faults struct {
 	endpoint *url.URL // of the first page
 	auth     *credentials
 	readers  *body.Readers
-	hidden   []string // the values of static parameters and headers
+	hidden   []bridge.Secret // the values of static parameters and headers, and the password of a proxy
 }
 
 // of puts the request that failed in front of a fault's error.

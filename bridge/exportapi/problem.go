@@ -11,6 +11,7 @@ import (
 	"exportbridge/bridge/exportapi/internal/nextlink"
 	"exportbridge/bridge/exportapi/internal/problem"
 	"exportbridge/bridge/exportapi/internal/redirect"
+	"exportbridge/bridge/exportapi/internal/secrets"
 )
 
 const (
@@ -45,11 +46,10 @@ func (e *faults) describe(at bridge.Position, resp *http.Response) string {
 // cursor, and truncated.
 func (e *faults) clean(at bridge.Position, text string) string {
 	var hidden []problem.Hidden
-	for _, secret := range e.auth.secrets() {
-		hidden = append(hidden, problem.Hidden{Text: secret.Reveal(), Shown: secret.String()})
-	}
-	for _, secret := range e.hidden {
-		hidden = append(hidden, problem.Hidden{Text: secret, Shown: bridge.Secret(secret).String()})
+	for _, secret := range append(e.auth.secrets(), e.hidden...) {
+		for _, form := range secrets.Forms(secret.Reveal()) {
+			hidden = append(hidden, problem.Hidden{Text: form, Shown: secret.String()})
+		}
 	}
 	for _, part := range e.cursorParts(at.Cursor) {
 		if len(part) >= shortCursor {

@@ -56,16 +56,26 @@ func newRequests(cfg *Config, urls endpoints, auth *credentials) requests {
 	return r
 }
 
-// secrets returns the values of static parameters and headers that must not be
-// shown.
-func (r *requests) secrets() (values []string) {
+// secrets returns the values of static parameters and headers, and the password of a
+// proxy, that must not be shown.
+func (r *requests) secrets() (values []bridge.Secret) {
+	var texts []string
 	for _, p := range r.static {
-		values = append(values, p.Texts()...)
+		texts = append(texts, p.Texts()...)
 	}
 	for _, h := range r.headers {
-		values = append(values, secretParts(h.value)...)
+		texts = append(texts, secretParts(h.value)...)
 	}
-	return slices.DeleteFunc(values, func(value string) bool { return len(value) < shortCursor })
+	if proxy, _ := r.cfg.proxy(); proxy != nil && proxy.User != nil { // validated
+		password, _ := proxy.User.Password()
+		texts = append(texts, password, basic(proxy.User.Username(), password))
+	}
+	for _, text := range texts {
+		if len(text) >= shortCursor {
+			values = append(values, bridge.Secret(text))
+		}
+	}
+	return values
 }
 
 // credentials returns what authenticates, as far as it is known by its name.

@@ -30,7 +30,7 @@ func Forms(secret string) []string {
 		text := append(make([]byte, before), secret...)
 		from, to := (8*before+5)/6, 8*len(text)/6 // the characters that it decides alone
 		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			if form := encoding.EncodeToString(text)[from:to]; len(form) >= shortest {
+			if form := encoding.EncodeToString(text)[from:to]; len(form) >= shortest/2 {
 				forms = append(forms, form)
 			}
 		}

@@ -1,0 +1,70 @@
+package exportapi_test
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"exportbridge/bridge"
+)
+
+// TestEchoedCredentials: an error response that says what the request had shows no
+// credential in any form.
+func TestEchoedCredentials(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cret+/?&ü 0123"
+	basic := func(user, password string) string {
+		return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	}
+	forms := []string{
+		secret, url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret)), base64.RawURLEncoding.EncodeToString([]byte(secret)),
+		basic("cl ient", secret), basic("cl+ient", url.QueryEscape(secret)), basic("ann", secret), basic("pat", "pr0xy-word"),
+	}
+	for name, vars := range map[string]map[string]string{
+		"token": {"EXPORT_AUTH": "oauth2", "EXPORT_API_KEY": secret, "EXPORT_OAUTH2_CLIENT_ID": "cl ient"},
+		"page":  {"EXPORT_AUTH": "basic", "EXPORT_API_KEY": secret, "EXPORT_AUTH_USER": "ann", "EXPORT_PROXY": "http://pat:pr0xy-word@127.0.0.1:1"},
+	} {
+		for i, form := range forms {
+			for _, said := range []string{form, "Authorization: Basic " + form, "a" + form + "b", `x="` + form + `"`} {
+				if name == "token" && i > 6 || name == "page" && i == 6 || i == 5 && name == "page" {
+					continue // of the other one
+				}
+				for _, body := range []string{
+					fmt.Sprintf(`{"error":%s}`, quote(said)), fmt.Sprintf(`{"error":"invalid_client","error_description":%s}`, quote(said)),
+					fmt.Sprintf(`{"error":"invalid_client","error_uri":%s}`, quote(said)), said, fmt.Sprintf(`{"request":%s,"error":"no"}`, quote(said)),
+				} {
+					kind := "application/json"
+					if body == said {
+						kind = "text/plain"
+					}
+					server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						w.Header().Set("Content-Type", kind)
+						w.WriteHeader(http.StatusUnauthorized)
+						_, _ = io.WriteString(w, body)
+					}))
+					all := map[string]string{"EXPORT_URL": server.URL}
+					for k, v := range vars {
+						all[k] = v
+					}
+					if name == "token" {
+						all["EXPORT_OAUTH2_TOKEN_URL"] = server.URL + "/token"
+					} else {
+						all["EXPORT_PROXY"] = strings.Replace(all["EXPORT_PROXY"], "127.0.0.1:1", strings.TrimPrefix(server.URL, "http://"), 1)
+					}
+					_, err := fetchAll(t, connect(t, config(t, all)), bridge.Position{})
+					f := wantFault(t, err)
+					if text := f.Error() + f.Hint; strings.Contains(text, form) || strings.Contains(text, form[2:len(form)-2]) {
+						t.Errorf("%s: %q shows %s", name, text, form)
+					}
+					server.Close()
+				}
+			}
+		}
+	}
+}
