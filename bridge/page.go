@@ -160,6 +160,9 @@ type Page struct {
 	// Size is the size of the body in bytes. While the page is arriving it is
 	// an estimate of at least SmallBody.
 	Size int64
+	// Extra is what the events' texts take beside the body, in bytes, set by Decode:
+	// those that had escapes, and types, which a Sink copies.
+	Extra int64
 	// RequestedAt is when the request was sent, ArrivedAt when the last byte of
 	// the body arrived, zero before.
 	RequestedAt, ArrivedAt time.Time

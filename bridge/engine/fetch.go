@@ -136,7 +136,7 @@ const itemCost = int64(unsafe.Sizeof(bridge.Event{})) + 600
 
 // recharge counts what the page has turned out to take.
 func (c *prefetcher) recharge(p *bridge.Page, items int, size *int64) {
-	now := max(p.Size, int64(len(p.Body))) + int64(items)*itemCost
+	now := max(p.Size, int64(len(p.Body))) + p.Extra + int64(items)*itemCost
 	c.load.bytes.Store(c.buffered.Add(now - *size))
 	*size = now
 }

@@ -196,6 +196,38 @@ func TestBudgetCountsItems(t *testing.T) {
 	})
 }
 
+// wordy is a Source whose events take memory beside their page.
+type wordy struct {
+	*bridgetest.Source
+	extra int64
+}
+
+func (w wordy) Decode(p *bridge.Page) error {
+	err := w.Source.Decode(p)
+	p.Extra = w.extra
+	return err
+}
+
+// TestBudgetCountsTexts: what the texts of events take beside the page counts too.
+func TestBudgetCountsTexts(t *testing.T) {
+	t.Parallel()
+	const budget, extra = 1 << 20, 1 << 19
+	exactlyInBubble(t, bridgetest.Export{PageSize: 5, Latency: 50 * time.Millisecond}, func(r *harness) {
+		r.cfg.PrefetchPages, r.cfg.PrefetchBytes = 20, budget
+		r.startWith(engine.Ports{Source: wordy{r.source, extra}})
+		r.after(time.Second)
+		r.topic.SetLatency(30 * time.Minute)
+		r.source.Grow(20 * 5)
+		r.after(20 * time.Minute)
+		if pages, bytes := r.source.Unreleased(), r.bridge.Status().PrefetchedBytes; pages < 2 || pages > 4 || bytes < int64(pages-1)*extra {
+			t.Errorf("%d pages are in memory and counted as %d bytes, want at most 4 of %d", pages, bytes, extra)
+		}
+		r.topic.SetLatency(0)
+		r.after(time.Hour)
+		r.wantOnce()
+	})
+}
+
 // fetches keeps what is observed of requests and pages.
 type fetches struct {
 	mu   sync.Mutex // guards seen

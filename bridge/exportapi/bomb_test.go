@@ -172,3 +172,80 @@ func TestGiantPageIsForgotten(t *testing.T) {
 	}
 	runtime.KeepAlive(c)
 }
+
+// TestEscapeBomb: values that are nearly all escapes take no more memory than their
+// text, once for all settings that select them, and the page says how much.
+func TestEscapeBomb(t *testing.T) {
+	const size = 1 << 20
+	for escape, tc := range map[string]struct {
+		text int    // bytes of size escapes
+		vars string // the pointers that differ
+	}{
+		`\u0041`:       {size, "/a"},
+		`\n`:           {size, "/a"},
+		`\u00e9`:       {2 * size, "/a"},
+		`\u20ac`:       {3 * size, "/a"},
+		`\ud83d\ude00`: {4 * size, "/a"},
+		`A`:            {0, "/a"},
+	} {
+		vars := map[string]string{"EXPORT_ITEM_ID": tc.vars, "EXPORT_ITEM_SUBJECT": tc.vars, "EXPORT_ITEM_TYPE": "none"}
+		body := `{"items":[{"a":"` + strings.Repeat(escape, size) + `","timestamp":1}],"nextCursor":"c2"}`
+		cfg := config(t, vars)
+		cfg.KeyPointer = "/a"
+		c := serveWith(t, bomb(t, body), cfg)
+		p, err := c.Fetch(t.Context(), bridge.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err = c.Decode(p)
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(tc.text)+256<<10 {
+			t.Errorf("%s: %d bytes were allocated for a text of %d", escape, took, tc.text)
+		}
+		if e := &p.Events[0]; tc.text > 0 && (len(e.ID) != tc.text || len(e.Key) != tc.text || len(e.Subject) != tc.text || cap(e.ID) > tc.text+8<<10) {
+			t.Errorf("%s: id of %d bytes in %d, key of %d, subject of %d, want %d", escape, len(e.ID), cap(e.ID), len(e.Key), len(e.Subject), tc.text)
+		}
+		if p.Extra != int64(tc.text) {
+			t.Errorf("%s: %d bytes beside the body, want %d", escape, p.Extra, tc.text)
+		}
+		p.Release()
+	}
+}
+
+// TestForeignPageBomb: judging a large page without items costs little memory, and it
+// is no end of the results.
+func TestForeignPageBomb(t *testing.T) {
+	list := "[" + strings.Repeat("[],", 4<<20) + "[]]"
+	for name, body := range map[string]string{
+		"no items": `{"x":` + list + `}`, "no items, array": `{"x":{"y":` + list + `}}`, "empty items": `{"items":[],"x":` + list + `}`, "null items": `{"items":null,"x":` + list + `}`,
+	} {
+		c := serve(t, bomb(t, body), nil)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := fetchAll(t, c, bridge.Position{})
+		runtime.ReadMemStats(&after)
+		if f := wantFault(t, err); !strings.Contains(f.Error(), "no items, and more than") {
+			t.Errorf("%s: %v", name, f)
+		}
+		if took, most := after.TotalAlloc-before.TotalAlloc, 4*uint64(len(body))+16<<20; took > most {
+			t.Errorf("%s: %d bytes were allocated for a body of %d, want at most %d", name, took, len(body), most)
+		}
+	}
+}
+
+// TestLongIdentity: an identity of the export that no name has is none: it would be in
+// memory and in each checkpoint.
+func TestLongIdentity(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{strings.Repeat("a", 256): strings.Repeat("a", 256), strings.Repeat("a", 257): "acme", strings.Repeat(`\u0061`, 257): "acme"} {
+		p, err := fetchAll(t, serve(t, answer(`{"metadata":{"organization":{"slug":"`+name+`","name":"acme"}},"items":[]}`), nil), bridge.Position{})
+		if err != nil || p.Source.Organization != want {
+			t.Errorf("%d bytes: %v, %q", len(name), err, p.Source.Organization)
+		}
+	}
+}

@@ -494,6 +494,6 @@ func (c *Client) parse(p *bridge.Page, with *pageDecoder) *bridge.Fault {
 		p.Events = p.Events[:0]
 		return schemaFault(err)
 	}
-	p.Items, p.Source = len(p.Events), with.identity.identity()
+	p.Items, p.Extra, p.Source = len(p.Events), with.item.extra, with.identity.identity()
 	return nil
 }

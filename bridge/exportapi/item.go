@@ -112,6 +112,7 @@ type itemReader struct {
 	key                         slot
 	format                      itemtime.Format
 	timeOptional                bool
+	extra                       int64 // of the page so far, see bridge.Page
 }
 
 func newItemReader(cfg *Config, preset resource) (itemReader, error) {
@@ -126,24 +127,42 @@ func newItemReader(cfg *Config, preset resource) (itemReader, error) {
 	return r, errors.Join(errs[:]...)
 }
 
+// plain returns the value of a slot. One with escapes is unescaped once, for all slots
+// of it.
+func (r *itemReader) plain(s slot) scan.Value {
+	v := r.values[s]
+	if v.Kind != scan.Escaped {
+		return v
+	}
+	text, exact := v.Text()
+	r.extra += int64(len(text))
+	for i := range r.values {
+		if at := &r.values[i]; exact && len(at.Raw) > 0 && &at.Raw[0] == &v.Raw[0] {
+			*at = scan.Value{Raw: text, Kind: scan.String}
+		}
+	}
+	return r.values[s]
+}
+
 // fill sets the event's fields from the values read.
 func (r *itemReader) fill(e *bridge.Event) {
 	for _, s := range r.ids {
-		if e.ID = r.values[s].ID(); e.ID != nil {
+		if e.ID = r.plain(s).ID(); e.ID != nil {
 			break
 		}
 	}
 	for _, s := range r.types {
-		if e.Type = r.values[s].Name(); e.Type != nil {
+		if e.Type = r.plain(s).Name(); e.Type != nil {
+			r.extra += int64(len(e.Type))
 			break
 		}
 	}
 	for _, s := range r.subjects {
-		if e.Subject = r.values[s].Name(); e.Subject != nil {
+		if e.Subject = r.plain(s).Name(); e.Subject != nil {
 			break
 		}
 	}
-	e.Key, _ = r.values[r.key].Text()
+	e.Key, _ = r.plain(r.key).Text()
 	for _, s := range r.times {
 		if v := &r.values[s]; v.Present() {
 			var ok bool
@@ -223,6 +242,9 @@ func newIdentityReader() (identityReader, error) {
 	return r, errors.Join(errs...)
 }
 
+// maxIdentity bounds the bytes of a name in the identity: it is in each checkpoint.
+const maxIdentity = 256
+
 // forget clears the values of the previous page.
 func (r *identityReader) forget() { clear(r.values) }
 
@@ -238,8 +260,11 @@ func (r *identityReader) identity() bridge.SourceIdentity {
 // equal.
 func (r *identityReader) part(before string, slots []slot) string {
 	for _, s := range slots {
+		if len(r.values[s].Raw) > 6*maxIdentity { // six bytes a character
+			continue
+		}
 		switch text := r.values[s].Name(); {
-		case text == nil || r.values[s].Kind == scan.Number || r.values[s].Kind == scan.Boolean:
+		case text == nil || len(text) > maxIdentity || r.values[s].Kind == scan.Number || r.values[s].Kind == scan.Boolean:
 		case string(text) == before:
 			return before
 		default:

@@ -603,7 +603,7 @@ func (r *oracleIdentity) identity() bridge.SourceIdentity {
 func (r *oracleIdentity) part(before string, slots []slot) string {
 	for _, s := range slots {
 		switch text := r.values[s].name(); {
-		case text == nil || r.values[s][0] != '"':
+		case text == nil || len(text) > maxIdentity || r.values[s][0] != '"':
 		case string(text) == before:
 			return before
 		default:

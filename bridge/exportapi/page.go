@@ -70,6 +70,7 @@ func newPageDecoder(cfg *Config, preset resource) (*pageDecoder, error) {
 // is errCutShort, errNoPage or errTooMany; then the result is invalid.
 func (d *pageDecoder) decode(body []byte, events []bridge.Event) error {
 	d.events, d.ended, d.told, d.listed, d.foreign = events, false, false, false, false
+	d.item.extra = 0
 	d.cursor.forget()
 	d.identity.forget()
 	for _, p := range d.parts {

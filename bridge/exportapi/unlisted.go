@@ -22,22 +22,21 @@ import (
 // items. And nothing must show that the items are elsewhere, or that this is an
 // error with status 200.
 func (c *Client) unlisted(p *bridge.Page, d *pageDecoder) *bridge.Fault {
-	if d.listed && p.Items == 0 && p.Next == "" && d.foreign { // an end, unless it is an error beside an empty list
-		var page map[string]any
-		_ = json.Unmarshal(p.Body, &page) // decoded before
-		if said, failed := problem.InPage(page); failed {
-			return c.faults.inPage(p.At, said)
-		}
-	}
-	if d.listed {
-		c.listed.CompareAndSwap(false, !bytes.Equal(p.Body, c.nothing))
-		return nil
-	}
 	var page any // null where it is the array
-	if d.foreign {
+	if empty := p.Items == 0 && p.Next == ""; d.foreign && (!d.listed || empty) {
+		if len(p.Body) > maxSearched { // decoded, it takes many times its bytes
+			return schemaFault(d.items.fault("it has no items, and more than %d bytes that are none", maxSearched))
+		}
 		_ = json.Unmarshal(p.Body, &page) // decoded before
 	}
 	object, _ := page.(map[string]any)
+	if d.listed { // an end, unless it is an error beside an empty list
+		if said, failed := problem.InPage(object); failed {
+			return c.faults.inPage(p.At, said)
+		}
+		c.listed.CompareAndSwap(false, !bytes.Equal(p.Body, c.nothing))
+		return nil
+	}
 	known := d.items.seen || p.Next != "" || d.more != nil && d.more.seen ||
 		d.cursor.part != nil && d.cursor.part.seen
 	if said, failed := problem.InPage(object); failed || !known && said != "" {

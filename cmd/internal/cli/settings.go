@@ -18,7 +18,7 @@ import (
 // sets by itself: stronger than the environment, weaker than flags. With an
 // error about settings the returned ones hold the effective values all the same.
 func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Settings, error) {
-	s, err := config.Load(config.Sources{Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile}, need)
+	s, err := config.Load(config.Sources{Flags: a.Given, Command: preset, Environ: a.Environ, EnvFile: a.envFile, Memory: process.MemoryLimit(a.Environ)}, need)
 	if s != nil {
 		for i := range s.Streams {
 			s.Streams[i].Engine.Hints, s.Streams[i].Kafka.Hints = EngineHints, EngineHints

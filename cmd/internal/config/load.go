@@ -18,6 +18,7 @@ import (
 // the way, so that all of them are reported at once.
 type loader struct {
 	src      sources
+	memory   int64 // as in Sources
 	problems Problems
 }
 

@@ -128,6 +128,7 @@ type Sources struct {
 	Command map[string]string // set by the command itself
 	Environ []string          // NAME=VALUE
 	EnvFile string            // path of a file in the form of an environment; "" for none
+	Memory  int64             // limit of the heap in bytes; 0 for none
 }
 
 // Load loads the settings that a command needs. If EnvFile cannot be read it returns
@@ -144,7 +145,7 @@ func Load(from Sources, need Uses) (*Settings, error) {
 	if need&WithoutKey != 0 {
 		from.Command = exportSecrets()
 	}
-	l := &loader{src: newSources(from.Flags, from.Command, from.Environ, envFile)}
+	l := &loader{src: newSources(from.Flags, from.Command, from.Environ, envFile), memory: from.Memory}
 	return l.load(need, time.Now())
 }
 
@@ -179,8 +180,30 @@ func (l *loader) load(need Uses, now time.Time) (*Settings, error) {
 	l.checkTwins(s.Streams, need)
 	s.Effective = withTopics(effectiveOf(l.src, vars, names), s.Streams, "KAFKA_TOPIC", func(st *Stream) string { return defaultTopic(st.Name) })
 	s.Effective = withTopics(s.Effective, s.Streams, "KAFKA_DLQ_TOPIC", func(st *Stream) string { return st.Kafka.DeadTopic() })
+	for i := range s.Effective {
+		if row := &s.Effective[i]; row.Variable == pageVariable && row.Origin == FromDefault {
+			row.Value = formatBytes(l.pageLimit())
+		}
+	}
 	s.Warnings = append(s.Warnings, checkReadable(s.Effective)...)
 	return s, l.err(vars)
+}
+
+// pageVariable names the limit of a page. By default pageShare of them fit the memory:
+// two pages are in memory, each with what their events take beside it.
+const (
+	pageVariable = "EXPORT_MAX_RESPONSE_BYTES"
+	pageShare    = 8
+	leastPage    = 1 << 20
+)
+
+// pageLimit is the default of the limit of a page, in whole MiB if less than usual.
+func (l *loader) pageLimit() int64 {
+	usual := exportapi.DefaultConfig().MaxResponse
+	if l.memory == 0 || l.memory/pageShare >= usual {
+		return usual
+	}
+	return max(leastPage, l.memory/pageShare/leastPage*leastPage)
 }
 
 // withTopics replaces the missing default of a variable with the streams' topics.
@@ -210,7 +233,7 @@ func (l *loader) loadStream(name string, need Uses, now time.Time) Stream {
 	// Records depend on the export's settings, and how items are read on those of
 	// records, so both are always read; their problems count only if the command
 	// uses the export, or Kafka.
-	export := &loader{src: l.src}
+	export := &loader{src: l.src, memory: l.memory}
 	request := export.fillExport(&st)
 	export.fillEngine(&st, now)
 	if need&WithoutKey == 0 { // its parameters and headers are secrets, which are not read
@@ -239,6 +262,9 @@ func (l *loader) fillExport(st *Stream) bridge.Fingerprint {
 	l.fill(&selected, st.Name)
 	st.Export = exportapi.DefaultConfig()
 	places := l.fill(&st.Export, st.Name)
+	if places[pageVariable].kind == FromDefault {
+		st.Export.MaxResponse = l.pageLimit()
+	}
 	oauth2 := st.Export.Scheme == "oauth2"
 	if !oauth2 && places["EXPORT_OAUTH2_SCOPES"].kind == FromProfile {
 		st.Export.OAuth2Scopes = nil

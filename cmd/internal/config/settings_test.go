@@ -2,6 +2,8 @@ package config
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -342,6 +344,32 @@ func TestWithoutSecrets(t *testing.T) {
 		}
 		if _, err := Load(Sources{Environ: append(environ, "EXPORT_API_KEY=k")}, UsesAll); err == nil {
 			t.Errorf("%s: a missing file is accepted by a command that asks the API", name)
+		}
+	}
+}
+
+// TestPageLimitFollowsMemory: by default two pages with what their events take fit the
+// memory.
+func TestPageLimitFollowsMemory(t *testing.T) {
+	t.Parallel()
+	for memory, want := range map[int64]string{0: "64MiB", math.MaxInt64: "64MiB", 1 << 30: "64MiB", 512 << 20: "64MiB", 256 << 20 / 100 * 90: "28MiB", 1 << 20: "1MiB"} {
+		for _, environ := range []string{"", "EXPORT_MAX_RESPONSE_BYTES=48MiB", "STREAM_EVENTS_EXPORT_MAX_RESPONSE_BYTES=48MiB"} {
+			l := &loader{src: newSources(nil, nil, []string{"EXPORT_API_KEY=sesame", environ}, nil), memory: memory}
+			s, err := l.load(UsesAll, testNow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wanted, shown := want, want
+			if environ != "" {
+				wanted = "48MiB"
+			}
+			if strings.HasPrefix(environ, "EXPORT") {
+				shown = wanted
+			}
+			row := s.Effective[slices.IndexFunc(s.Effective, func(row Setting) bool { return row.Variable == "EXPORT_MAX_RESPONSE_BYTES" })]
+			if got := formatBytes(s.Streams[0].Export.MaxResponse); got != wanted || row.Value != shown {
+				t.Errorf("memory %d, %q: limit %s, shown as %s, want %s and %s", memory, environ, got, row.Value, wanted, shown)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -29,16 +30,25 @@ func TuneMemory(environ []string) {
 	if variableIn(environ, "GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	if limit := MemoryLimit(environ); limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+// MemoryLimit returns the limit of the heap in bytes: GOMEMLIMIT, or the heap's share of
+// the control group's limit; math.MaxInt64 without one.
+func MemoryLimit(environ []string) int64 {
 	if variableIn(environ, "GOMEMLIMIT") != "" {
-		return
+		return debug.SetMemoryLimit(-1)
 	}
 	own, err := os.ReadFile(ownCgroup)
 	if err != nil {
-		return // no Linux
+		return math.MaxInt64 // no Linux
 	}
 	if limit, ok := cgroupLimit(cgroups, string(own)); ok {
-		debug.SetMemoryLimit(limit)
+		return limit
 	}
+	return math.MaxInt64
 }
 
 // variableIn returns the last value of a variable in an environment, "" if unset.

@@ -137,6 +137,28 @@ func AppendUnescaped(dst, raw []byte) (unescaped []byte, exact bool) {
 	}
 }
 
+// unescapedSize returns how many bytes AppendUnescaped appends.
+func unescapedSize(raw []byte) (size int) {
+	for {
+		plain := bytes.IndexByte(raw, '\\')
+		if plain < 0 {
+			return size + len(raw)
+		}
+		char, escape := 1, 2
+		if raw[plain+1] == 'u' {
+			r := hex4(raw[plain+2:])
+			char, escape = utf8.RuneLen(r), 6
+			if next := raw[plain+6:]; utf16.IsSurrogate(r) {
+				char = utf8.RuneLen(utf8.RuneError)
+				if len(next) > 1 && string(next[:2]) == `\u` && utf16.DecodeRune(r, hex4(next[2:])) != utf8.RuneError {
+					char, escape = utf8.UTFMax, 12
+				}
+			}
+		}
+		size, raw = size+plain+char, raw[plain+escape:]
+	}
+}
+
 // hex4 reads four hexadecimal digits.
 func hex4(b []byte) (r rune) {
 	for _, c := range b[:4] {

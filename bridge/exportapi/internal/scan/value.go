@@ -1,7 +1,6 @@
 package scan
 
 import (
-	"slices"
 	"strconv"
 
 	"exportbridge/bridge"
@@ -82,8 +81,7 @@ func (v Value) Text() (text []byte, exact bool) {
 	case String, Number, Boolean:
 		return v.Raw, true
 	case Escaped:
-		text, exact = AppendUnescaped(make([]byte, 0, len(v.Raw)), v.Raw)
-		return slices.Clip(text), exact
+		return AppendUnescaped(make([]byte, 0, unescapedSize(v.Raw)), v.Raw)
 	}
 	return nil, true
 }
