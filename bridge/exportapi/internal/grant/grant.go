@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ const (
 	// maxLead is how long before its end a token is renewed at most; a
 	// short-lived one is renewed after three quarters of its life.
 	maxLead = 5 * time.Minute
+	// leastLife is how long a token is used at least, unless the API rejects it.
+	leastLife = 10 * time.Second
 	// retryRenewal is the pause between renewals of a token that still works.
 	retryRenewal = 10 * time.Second
 	// betweenForbidden is the least time between two tokens because of a 403,
@@ -103,9 +106,12 @@ func (g *Grant) Authorize(ctx context.Context, secret string, now time.Time) (re
 		}
 		return false, err
 	}
+	if !token.Expiry.After(now) { // unknown: the API says when it has ended
+		token.Expiry = time.Time{}
+	}
 	g.token, g.renewal = token, time.Time{}
-	if !token.Expiry.IsZero() {
-		g.renewal = token.Expiry.Add(-min(token.Expiry.Sub(now)/4, maxLead))
+	if left := token.Expiry.Sub(now); !token.Expiry.IsZero() {
+		g.renewal = now.Add(max(left-min(left/4, maxLead), leastLife))
 	}
 	return true, nil
 }
@@ -118,7 +124,15 @@ func (g *Grant) request(ctx context.Context, secret string) (*oauth2.Token, erro
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err // the URL is said by the fault
 	}
+	if err == nil && (!inHeader(token.AccessToken) || !inHeader(token.Type())) {
+		err = errors.New("oauth2: the token has characters that no header Authorization can have")
+	}
 	return token, err
+}
+
+// inHeader reports whether a text is one word of printable ASCII.
+func inHeader(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // lenient speaks to servers that package oauth2 does not: those that take + in

@@ -86,3 +86,44 @@ func TestReject(t *testing.T) {
 		}
 	})
 }
+
+// TestUselessTokens: a token that no request can carry is none, in place of one that
+// fails each request for ever.
+func TestUselessTokens(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{
+		`{"access_token":"t\r\n"}`, `{"access_token":"a\nX-Evil: 1"}`, `{"access_token":"a\u0000b"}`, `{"access_token":"t\u007f"}`, `{"access_token":"t\u0085"}`,
+		`{"access_token":"t","token_type":"Bearer\r\nX: y"}`, `{"access_token":"a b"}`, `{"access_token":"tü"}`, `{"access_token":" "}`,
+	} {
+		var form string
+		g := newGrant("application/json", body, http.StatusOK, &form)
+		if _, err := g.Authorize(t.Context(), "s", time.Now()); err == nil || !strings.HasPrefix(err.Error(), "oauth2: ") || g.Token() != nil {
+			t.Errorf("%s: %v, %v", body, g.Token(), err)
+		}
+	}
+}
+
+// TestLifeOfTokens: a token without a life that makes sense is used until the API
+// rejects it, and a short one is not replaced for each page.
+func TestLifeOfTokens(t *testing.T) {
+	t.Parallel()
+	for life, most := range map[string]int{"0": 1, "-1": 1, "-3600": 1, `"-5"`: 1, "9223372036": 1, "-9223372036854775808": 1, "1": 61, "5": 61, "60": 14, "null": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var form string
+			issued := 0
+			g := newGrant("application/json", `{"access_token":"t","expires_in":`+life+`}`, http.StatusOK, &form)
+			for began := time.Now(); time.Since(began) < 10*time.Minute; <-time.After(100 * time.Millisecond) {
+				renewed, err := g.Authorize(t.Context(), "s", time.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if renewed {
+					issued++
+				}
+			}
+			if issued > most {
+				t.Errorf("expires_in %s: %d tokens in ten minutes, want at most %d", life, issued, most)
+			}
+		})
+	}
+}
