@@ -38,6 +38,8 @@ type HistoryQuery struct {
 	Before time.Time
 	// Limit is the maximum number of entries; 0 is all.
 	Limit int
+	// Brief leaves out the tails, which may be most of an entry.
+	Brief bool
 }
 
 // ParseVersion reads what Version.String returns: epoch, a dot, seq.

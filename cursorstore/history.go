@@ -59,6 +59,11 @@ func (h *history) History(ctx context.Context, q bridge.HistoryQuery) ([]bridge.
 		if err != nil {
 			return nil, err
 		}
+		for i := range more {
+			if q.Brief {
+				more[i].Tail = nil
+			}
+		}
 		entries = append(entries, more...)
 	}
 	return entries, nil

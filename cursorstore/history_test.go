@@ -585,6 +585,27 @@ func TestBefore(t *testing.T) {
 	})
 }
 
+// A brief history lacks nothing but the tails.
+func TestBriefHistory(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, embedded(t).space(t).open(stream))
+	for range 60 { // more than one read has
+		w.page(2000)
+		w.grow(20_000)
+	}
+	whole, err := w.store.History(t.Context(), bridge.HistoryQuery{})
+	brief, err2 := w.store.History(t.Context(), bridge.HistoryQuery{Brief: true})
+	if err != nil || err2 != nil || len(whole) < 100 || len(whole[0].Tail) == 0 {
+		t.Fatal(len(whole), err, err2)
+	}
+	for i := range whole {
+		whole[i].Tail = nil
+	}
+	if diff := cmp.Diff(whole, brief); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestForgedHistory: names and times that no stream comes to are not ours.
 func TestForgedHistory(t *testing.T) {
 	t.Parallel()

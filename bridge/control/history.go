@@ -43,6 +43,9 @@ func (c *Controller) History(ctx context.Context, q bridge.HistoryQuery) (Histor
 		case stored > 0 && p.Version.Compare(entries[stored-1].Version) >= 0, !isListed(&p, entries):
 			return true
 		}
+		if q.Brief {
+			p.Tail = nil
+		}
 		entries = append(entries, bridge.Entry{Checkpoint: p})
 		return q.Limit == 0 || len(entries) < q.Limit
 	})

@@ -363,6 +363,12 @@ func TestHistory(t *testing.T) {
 		if err != nil || h.Stored != 0 || len(h.Entries) != 5 || h.Entries[0].Version != all.Entries[0].Version || !strings.Contains(h.Note, "Redis does not answer") {
 			t.Errorf("while Redis is away: %+v, %v", h, err)
 		}
+		for _, brief := range []bool{false, true} { // an entry with a tail may be large
+			h, err := r.History(t.Context(), bridge.HistoryQuery{Brief: brief})
+			if tails := slices.ContainsFunc(h.Entries, func(e control.HistoryEntry) bool { return len(e.Tail) > 0 }); err != nil || tails == brief {
+				t.Errorf("brief is %t, tails are listed: %t, %v", brief, tails, err)
+			}
+		}
 		// Redis and the topic keep different commits of a second.
 		fifth := all.Entries[4].WrittenAt
 		h, err = r.History(t.Context(), bridge.HistoryQuery{Since: time.UnixMilli(fifth)})

@@ -130,7 +130,9 @@ func (c *Controller) Status(ctx context.Context) Report {
 		}
 		r.Members = members
 	})
-	asking.Go(func() { entries, _ = c.ports.Entries.History(ctx, bridge.HistoryQuery{Limit: changesSought}) }) // the notes say it
+	asking.Go(func() {
+		entries, _ = c.ports.Entries.History(ctx, bridge.HistoryQuery{Limit: changesSought, Brief: true})
+	}) // the notes say it
 	asking.Wait()
 	if redisErr != nil {
 		r.Unreachable = append(r.Unreachable, bridge.DependencyStore)

@@ -96,7 +96,7 @@ func Read(r *kgo.Record) DeadLetter {
 		case kafkasink.HeaderErrorMessage:
 			l.Message = value
 		case kafkasink.HeaderID:
-			l.ID = value[:min(len(value), keptID)]
+			l.ID = string(h.Value[:min(len(value), keptID)])
 		case kafkasink.HeaderSource:
 			l.Source = identityOf(value)
 		case kafkasink.HeaderCursorHash:

@@ -57,24 +57,13 @@ func (t *Topic) List(ctx context.Context, q Query) ([]DeadLetter, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := make(map[Place]DeadLetter)
-	records, err := kafkaclient.Newest(ctx, t, spans, q.Limit, func(r *kgo.Record) bool {
+	all, err := kafkaclient.Newest(ctx, t, spans, q.Limit, func(r *kgo.Record) (DeadLetter, bool) {
 		l := Read(r)
-		if l.Stream != t.Stream || !l.because(q.Reason) || q.Since != 0 && r.Timestamp.UnixMilli() < q.Since {
-			return false
-		}
-		l.Item, r.Key, r.Value, r.Headers = nil, nil, nil, nil
-		seen[l.Place] = l
-		return true
+		l.Item = nil
+		return l, l.Stream == t.Stream && l.because(q.Reason) && (q.Since == 0 || r.Timestamp.UnixMilli() >= q.Since)
 	})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]DeadLetter, 0, len(records))
-	for _, r := range slices.Backward(records) {
-		all = append(all, seen[placeOf(r)])
-	}
-	return all, nil
+	slices.Reverse(all)
+	return all, err
 }
 
 // because reports whether the dead letter has a reason; empty is any.

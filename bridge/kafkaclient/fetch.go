@@ -60,7 +60,11 @@ type partition struct {
 }
 
 func (l *Log) partition(id int32, s Span) *partition {
-	return &partition{log: l, id: id, limit: fetchLimit, span: s, at: s.From, seen: s.From, moved: time.Now(), heard: time.Now()}
+	limit := int32(fetchLimit)
+	if l.Small {
+		limit = smallFetch
+	}
+	return &partition{log: l, id: id, limit: limit, span: s, at: s.From, seen: s.From, moved: time.Now(), heard: time.Now()}
 }
 
 func (p *partition) fetch(ctx context.Context, from int64) (Chunk, error) {

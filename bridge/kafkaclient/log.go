@@ -33,6 +33,10 @@ type Log struct {
 	// fails even though ctx has not ended; 0 is no limit. Throttling does not
 	// count.
 	Patience time.Duration
+	// Small lets Read hold little: it reads one partition after the other with 64 KiB
+	// per fetch, instead of four at once with 1 MiB each. Compressed records take
+	// many times that in memory.
+	Small bool
 	// Waiting, if not nil, is called with the cause every few seconds while a
 	// partition returns nothing. Calls are serialized.
 	Waiting func(error)

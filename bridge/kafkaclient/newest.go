@@ -17,27 +17,33 @@ type Reader interface {
 	Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error
 }
 
-// Newest returns the newest n records of the spans that keep accepts, ordered
-// by CompareTime. It reads back in each partition only as far as needed, and
-// holds at most 2n records per partition; keep may clear the records it
-// accepts.
-func Newest(ctx context.Context, r Reader, spans map[int32]Span, n int, keep func(*kgo.Record) bool) ([]*kgo.Record, error) {
-	found := make(map[int32][]*kgo.Record) // per partition, the newest n
+// found is a value of a record, and where it is.
+type found[T any] struct {
+	at    kgo.Record // without its bytes
+	value T
+}
+
+// Newest returns the values that keep takes from the newest n records of the spans that
+// it accepts, ordered by CompareTime. It reads back in each partition only as far as
+// needed, and holds at most 2n values per partition.
+func Newest[T any](ctx context.Context, r Reader, spans map[int32]Span, n int, keep func(*kgo.Record) (T, bool)) ([]T, error) {
+	newest := make(map[int32][]found[T]) // per partition, the newest n
 	todo := maps.Clone(spans)
 	for size := int64(n); ; size *= windowGrowth {
 		windows := make(map[int32]Span)
 		for id, s := range todo {
-			if s.From < s.To && len(found[id]) < n {
+			if s.From < s.To && len(newest[id]) < n {
 				windows[id] = Span{From: max(s.From, s.To-size), To: s.To}
 			}
 		}
 		if len(windows) == 0 {
 			break
 		}
-		older := make(map[int32][]*kgo.Record)
+		older := make(map[int32][]found[T])
 		err := r.Read(ctx, windows, func(r *kgo.Record) error {
-			if keep(r) {
-				older[r.Partition] = lastOf(append(older[r.Partition], r), 2*n, n)
+			if value, ok := keep(r); ok {
+				at := kgo.Record{Timestamp: r.Timestamp, Partition: r.Partition, Offset: r.Offset}
+				older[r.Partition] = lastOf(append(older[r.Partition], found[T]{at, value}), 2*n, n)
 			}
 			return nil
 		})
@@ -45,17 +51,21 @@ func Newest(ctx context.Context, r Reader, spans map[int32]Span, n int, keep fun
 			return nil, err
 		}
 		for id, w := range windows {
-			found[id] = lastOf(slices.Concat(older[id], found[id]), n, n)
+			newest[id] = lastOf(slices.Concat(older[id], newest[id]), n, n)
 			todo[id] = Span{From: todo[id].From, To: w.From}
 		}
 	}
-	all := slices.Concat(slices.Collect(maps.Values(found))...)
-	slices.SortFunc(all, CompareTime)
-	return lastOf(all, n, n), nil
+	all := slices.Concat(slices.Collect(maps.Values(newest))...)
+	slices.SortFunc(all, func(a, b found[T]) int { return CompareTime(&a.at, &b.at) })
+	values := make([]T, 0, min(n, len(all)))
+	for _, f := range lastOf(all, n, n) {
+		values = append(values, f.value)
+	}
+	return values, nil
 }
 
 // lastOf trims a list longer than limit to its last n elements.
-func lastOf(list []*kgo.Record, limit, n int) []*kgo.Record {
+func lastOf[E any](list []E, limit, n int) []E {
 	if len(list) <= limit {
 		return list
 	}

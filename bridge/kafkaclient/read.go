@@ -95,6 +95,9 @@ func (l *Log) Scan(ctx context.Context, id int32, s Span, visit func(*kgo.Record
 func (l *Log) Read(ctx context.Context, spans map[int32]Span, visit func(*kgo.Record) error) error {
 	return l.together(ctx, spans, func(ctx context.Context, g *group) error {
 		turns, found := make(chan struct{}, readers), make(chan batch)
+		if l.Small {
+			turns = make(chan struct{}, 1)
+		}
 		for _, p := range g.parts {
 			g.running.Go(func() {
 				select {

@@ -13,8 +13,9 @@ type TopicReader struct {
 	// Open connects to Kafka, Name is the topic's.
 	Open func(...kgo.Opt) (*Client, error)
 	Name string
-	// Patience and Waiting are as in Log.
+	// Patience, Small and Waiting are as in Log.
 	Patience time.Duration
+	Small    bool
 	Waiting  func(error)
 	// Skipped counts the offsets that were deleted before they were read.
 	Skipped int64
@@ -31,7 +32,7 @@ func (r *TopicReader) with(f func(*Log) error) error {
 	}
 	defer client.Close()
 	l := client.Log(r.Name, [16]byte{})
-	l.Patience, l.Waiting = r.Patience, r.Waiting
+	l.Patience, l.Small, l.Waiting = r.Patience, r.Small, r.Waiting
 	l.Skipped = func(_ int32, gone Span) { r.Skipped += gone.To - gone.From }
 	return f(l)
 }

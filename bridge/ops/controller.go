@@ -91,8 +91,9 @@ func entryOf(e *control.HistoryEntry) HistoryEntry {
 // deadLetters are the newest dead letters of a stream.
 type deadLetters struct {
 	DeadLetters []deadLetter `json:"letters"` // newest first, as many as were asked for
-	// Total is how many there are, maxDeadLetters at most.
-	Total int `json:"total"`
+	// Total is how many these are, More is true if there are older ones.
+	Total int  `json:"total"`
+	More  bool `json:"more"`
 }
 
 // deadLetter is a dead letter, without its item and key.
@@ -112,7 +113,7 @@ type deadLetter struct {
 }
 
 func deadLettersOf(all []deadletter.DeadLetter, limit int) deadLetters {
-	found := deadLetters{DeadLetters: []deadLetter{}, Total: len(all)}
+	found := deadLetters{DeadLetters: []deadLetter{}, Total: min(limit, len(all)), More: len(all) > limit}
 	for i := range all[:min(limit, len(all))] {
 		l := &all[i]
 		found.DeadLetters = append(found.DeadLetters, deadLetter{

@@ -131,11 +131,15 @@ type ask struct {
 	peer   string            // 127.0.0.1:4000 if empty
 	header map[string]string // a value of "-" leaves the header out
 	body   string
+	ctx    context.Context // of the client, if not nil
 }
 
 func (s *site) do(a ask) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(a.line, " ")
 	r := httptest.NewRequest(method, "http://placeholder"+path, strings.NewReader(a.body))
+	if a.ctx != nil {
+		r = r.WithContext(a.ctx)
+	}
 	r.Host, r.RemoteAddr = cmp.Or(a.host, "localhost:8080"), cmp.Or(a.peer, "127.0.0.1:4000")
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")

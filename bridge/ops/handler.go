@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -53,10 +52,9 @@ const (
 // handler answers all requests.
 type handler struct {
 	Parts
-	config  Config
-	guard   *guard
-	queries chan struct{} // full while maxQueries are being answered
-	feeds   chan struct{} // full while maxFeeds are connected
+	config Config
+	guard  *guard
+	feeds  chan struct{} // full while maxFeeds are connected
 }
 
 // Handler returns the endpoints:
@@ -79,8 +77,7 @@ func Handler(cfg Config, parts Parts) http.Handler {
 		parts.Logger = slog.New(slog.DiscardHandler)
 	}
 	h := &handler{
-		Parts: parts, config: cfg, guard: newGuard(cfg),
-		queries: make(chan struct{}, maxQueries), feeds: make(chan struct{}, maxFeeds),
+		Parts: parts, config: cfg, guard: newGuard(cfg), feeds: make(chan struct{}, maxFeeds),
 	}
 	mux := http.NewServeMux()
 	h.route(mux)
@@ -93,11 +90,11 @@ func (h *handler) route(mux *http.ServeMux) {
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.Metrics.Registry(), promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc(apiRoot, h.unknown(mux))
-	mux.HandleFunc("GET /api/v1/session", h.query(h.session))
+	mux.HandleFunc("GET /api/v1/session", h.session)
 	mux.HandleFunc("GET /api/v1/events", h.feed)
 	if h.Records != nil {
-		mux.HandleFunc("GET /api/v1/jobs", h.query(h.jobs))
-		mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", h.query(h.deadLetters))
+		mux.HandleFunc("GET /api/v1/jobs", h.query(0, h.jobs))
+		mux.HandleFunc("GET /api/v1/streams/{stream}/dead-letters", h.query(lettersKept, h.deadLetters))
 	}
 	if h.Jobs != nil {
 		mux.HandleFunc("POST /api/v1/jobs", h.action(noObject, h.startJob))
@@ -105,8 +102,8 @@ func (h *handler) route(mux *http.ServeMux) {
 		mux.HandleFunc("POST /api/v1/jobs/{job}/cancel", h.action(jobID, h.cancelJob))
 	}
 	if h.Controllers != nil {
-		mux.HandleFunc("GET /api/v1/status", h.query(h.status))
-		mux.HandleFunc("GET /api/v1/streams/{stream}/history", h.query(h.history))
+		mux.HandleFunc("GET /api/v1/status", h.query(0, h.status))
+		mux.HandleFunc("GET /api/v1/streams/{stream}/history", h.query(0, h.history))
 		mux.HandleFunc("POST /api/v1/streams/{stream}/pause", h.action(h.stream, h.pause))
 		mux.HandleFunc("POST /api/v1/streams/{stream}/resume", h.action(h.stream, h.resume))
 		mux.HandleFunc("POST /api/v1/streams/{stream}/move", h.action(h.stream, h.move))
@@ -224,13 +221,6 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 // an address lists HTML first, scripts and programs do not.
 func wantsPage(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "text/html")
-}
-
-// reply sends v as JSON.
-func reply(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client is gone
 }
 
 // shorten bounds input of a client before it is returned or logged.

@@ -79,18 +79,20 @@ func jobIn(state backfill.State, j *backfill.Job) job {
 	return shown
 }
 
-func (h *handler) jobs(ctx context.Context, _ *http.Request) (any, error) {
-	all, err := h.Records.Jobs(ctx)
-	jobs := make([]job, len(all))
-	for i := range all {
-		jobs[i] = jobOf(&all[i])
-		if h.Jobs != nil {
-			jobs[i].Trouble = h.Jobs.Trouble(&all[i])
+func (h *handler) jobs(*http.Request) (string, reader, error) {
+	return "", func(ctx context.Context) (any, error) {
+		all, err := h.Records.Jobs(ctx)
+		jobs := make([]job, len(all))
+		for i := range all {
+			jobs[i] = jobOf(&all[i])
+			if h.Jobs != nil {
+				jobs[i].Trouble = h.Jobs.Trouble(&all[i])
+			}
 		}
-	}
-	return struct {
-		Jobs []job `json:"jobs"`
-	}{jobs}, err
+		return struct {
+			Jobs []job `json:"jobs"`
+		}{jobs}, err
+	}, nil
 }
 
 // jobRequest is the body of a new job.

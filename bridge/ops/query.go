@@ -16,39 +16,9 @@ import (
 )
 
 const (
-	// maxQueries is the maximum number of concurrent queries: each may read from
-	// Redis and Kafka.
-	maxQueries = 16
-	// queryTimeout bounds a query. It is below the write time-out.
-	queryTimeout = 25 * time.Second
-
-	defaultEntries, maxEntries   = 200, 1000
-	defaultDeadLetters, maxShown = 50, 200
-	// maxDeadLetters is the maximum total of dead letters.
-	maxDeadLetters = 1000
+	defaultEntries, maxEntries         = 200, 1000
+	defaultDeadLetters, maxDeadLetters = 50, 200
 )
-
-// query answers with the result of f, as JSON.
-func (h *handler) query(f func(ctx context.Context, r *http.Request) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case h.queries <- struct{}{}:
-			defer func() { <-h.queries }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			h.fail(w, r, &Error{Status: http.StatusServiceUnavailable, Err: fmt.Errorf("too many requests: %d are in progress", maxQueries), Hint: "retry in a second"})
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
-		defer cancel()
-		answer, err := f(ctx, r)
-		if err != nil {
-			h.fail(w, r, err)
-			return
-		}
-		reply(w, http.StatusOK, answer)
-	}
-}
 
 // session is the first query of the web UI.
 type session struct {
@@ -61,15 +31,16 @@ type session struct {
 	Streams    []string `json:"streams"`
 }
 
-func (h *handler) session(_ context.Context, r *http.Request) (any, error) {
+func (h *handler) session(w http.ResponseWriter, r *http.Request) {
 	refused := h.guard.mayAct(r)
 	if e, ok := errors.AsType[*Error](refused); ok && e.Status == http.StatusTooManyRequests {
-		return nil, refused
+		h.fail(w, r, refused)
+		return
 	}
-	return session{
+	reply(w, http.StatusOK, session{
 		Version: h.Version, Now: time.Now().UTC(), Write: h.Controllers != nil && refused == nil,
 		NeedsToken: h.guard.token != nil, ShowEvents: h.config.ShowEvents, Streams: h.names(),
-	}, nil
+	})
 }
 
 func (h *handler) names() []string {
@@ -94,48 +65,51 @@ func (h *handler) knowsStream(asked string) error {
 	return &Error{Status: http.StatusNotFound, Err: fmt.Errorf("unknown stream %q", shorten(asked)), Hint: "one of: " + strings.Join(names, ", ")}
 }
 
-func (h *handler) status(ctx context.Context, _ *http.Request) (any, error) {
-	names := h.names()
-	all := make([]control.Report, len(names))
-	var asking sync.WaitGroup
-	for i, name := range names {
-		asking.Go(func() { all[i] = h.Controllers[name].Status(ctx) })
-	}
-	asking.Wait()
-	return all, nil
+func (h *handler) status(*http.Request) (string, reader, error) {
+	return "", func(ctx context.Context) (any, error) {
+		names := h.names()
+		all := make([]control.Report, len(names))
+		var asking sync.WaitGroup
+		for i, name := range names {
+			asking.Go(func() { all[i] = h.Controllers[name].Status(ctx) })
+		}
+		asking.Wait()
+		return all, nil
+	}, nil
 }
 
-func (h *handler) history(ctx context.Context, r *http.Request) (any, error) {
+func (h *handler) history(r *http.Request) (string, reader, error) {
 	stream, err := h.stream(r)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	var q bridge.HistoryQuery
+	q := bridge.HistoryQuery{Brief: true}
 	if q.Limit, err = limitOf(r, defaultEntries, maxEntries); err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	if text := r.URL.Query().Get("since"); text != "" {
 		ms, err := bridge.ParseInstant(shorten(text), time.Now())
 		if err != nil {
-			return nil, badRequest("since=2026-11-20T13:00:00Z", "since: %w", err)
+			return "", nil, badRequest("since=2026-11-20T13:00:00Z", "since: %w", err)
 		}
 		q.Since = time.UnixMilli(ms).UTC()
 	}
-	found, err := h.Controllers[stream].History(ctx, q)
-	return historyOf(&found), steered(err)
+	return fmt.Sprint(stream, "/", q), func(ctx context.Context) (any, error) {
+		found, err := h.Controllers[stream].History(ctx, q)
+		return historyOf(&found), steered(err)
+	}, nil
 }
 
-func (h *handler) deadLetters(ctx context.Context, r *http.Request) (any, error) {
+func (h *handler) deadLetters(r *http.Request) (string, reader, error) {
 	stream, err := h.stream(r)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	limit, err := limitOf(r, defaultDeadLetters, maxShown)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Records.DeadLetters(ctx, stream, maxDeadLetters)
-	return deadLettersOf(all, limit), err
+	limit, err := limitOf(r, defaultDeadLetters, maxDeadLetters)
+	return fmt.Sprint(stream, "/", limit), func(ctx context.Context) (any, error) {
+		all, err := h.Records.DeadLetters(ctx, stream, limit+1)
+		return deadLettersOf(all, limit), err
+	}, err
 }
 
 // limitOf reads the parameter limit.

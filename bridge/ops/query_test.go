@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"exportbridge/bridge"
@@ -25,7 +26,7 @@ func TestQueries(t *testing.T) {
 	}{
 		{"GET /api/v1/jobs", 200, `{"jobs":[]}`},
 		{"GET /api/v1/streams/events/history", 200, `{"source":"redis","entries":[]}`},
-		{"GET /api/v1/streams/events/dead-letters", 200, `{"letters":[],"total":0}`},
+		{"GET /api/v1/streams/events/dead-letters", 200, `{"letters":[],"total":0,"more":false}`},
 		{"GET /api/v1/streams/events/history?limit=0", 400, "limit"},
 		{"GET /api/v1/streams/events/history?limit=1001", 400, "limit"},
 		{"GET /api/v1/streams/events/history?limit=many", 400, "limit"},
@@ -56,7 +57,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// Dead letters are shown without their items, and counted beyond the limit; a job
+// Dead letters are shown without their items, and that there are more; a job
 // that no process works on is interrupted.
 func TestRecords(t *testing.T) {
 	t.Parallel()
@@ -70,7 +71,7 @@ func TestRecords(t *testing.T) {
 		ID: "aaaaaa", Kind: backfill.Backfill, State: backfill.Running, From: 1000, To: 3000, Windows: []backfill.Window{{From: 1000, To: 2000, Ended: "so", Events: 5}, {From: 2000, To: 3000}},
 	}}}
 	for line, want := range map[string]string{
-		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7}],"total":3}`,
+		"GET /api/v1/streams/events/dead-letters?limit=1": `{"letters":[{"partition":1,"offset":9,"time":"1970-01-01T00:00:01Z","reason":"bad-timestamp","message":"","cursor_hash":"","index":0,"bytes":7}],"total":1,"more":true}`,
 		"GET /api/v1/jobs": `{"jobs":[{"id":"aaaaaa","kind":"backfill","stream":"","state":"interrupted","topic":"","from":"1970-01-01T00:00:01Z","to":"1970-01-01T00:00:03Z","windows":2,"done":1,"events":5,"progress":0.5,"parallel":2,"rate_limit":0,"begun":"1970-01-01T00:00:00Z"}]}`,
 	} {
 		if w := s.do(ask{line: line}); w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
@@ -83,7 +84,7 @@ func TestHistoryQuery(t *testing.T) {
 	t.Parallel()
 	s := newSite(ops.Config{})
 	s.do(ask{line: "GET /api/v1/streams/events/history?limit=7&since=2026-01-02T03:04:05Z"})
-	if want := (bridge.HistoryQuery{Limit: 7, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}); s.control.query != want {
+	if want := (bridge.HistoryQuery{Limit: 7, Brief: true, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}); s.control.query != want {
 		t.Errorf("asked for %+v, want %+v", s.control.query, want)
 	}
 	s.do(ask{line: "GET /api/v1/streams/events/history"})
@@ -239,28 +240,40 @@ func TestProfilesStayHere(t *testing.T) {
 // slowRecords answers when it is let.
 type slowRecords struct {
 	*fakeRecords
-	asked, answer chan struct{}
+	answer chan struct{}
 }
 
 func (f *slowRecords) Jobs(context.Context) ([]backfill.Listed, error) {
-	f.asked <- struct{}{}
 	<-f.answer
 	return nil, nil
 }
 
+// Where too many requests of a kind wait, another one is refused at once, and other
+// kinds are answered.
 func TestTooManyQueries(t *testing.T) {
 	t.Parallel()
-	slow := &slowRecords{fakeRecords: new(fakeRecords), asked: make(chan struct{}), answer: make(chan struct{})}
-	s := newSite(ops.Config{}, func(p *ops.Parts) { p.Records = slow })
-	var asking sync.WaitGroup
-	for range 16 {
-		asking.Go(func() { s.do(ask{line: "GET /api/v1/jobs"}) })
-		<-slow.asked
-	}
-	wantRefusal(t, s.do(ask{line: "GET /api/v1/session"}), 503, "too many requests")
-	close(slow.answer)
-	asking.Wait()
-	if w := s.do(ask{line: "GET /api/v1/session"}); w.Code != 200 {
-		t.Errorf("afterwards: %d %s", w.Code, w.Body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowRecords{fakeRecords: new(fakeRecords), answer: make(chan struct{})}
+		s := newSite(ops.Config{}, func(p *ops.Parts) { p.Records = slow })
+		var asking sync.WaitGroup
+		for range 16 {
+			asking.Go(func() {
+				if w := s.do(ask{line: "GET /api/v1/jobs"}); w.Code != 200 {
+					t.Errorf("waiting: %d %s", w.Code, w.Body)
+				}
+			})
+		}
+		synctest.Wait()
+		wantRefusal(t, s.do(ask{line: "GET /api/v1/jobs"}), 503, "too many requests")
+		for _, path := range []string{"session", "status", "streams/events/history", "streams/events/dead-letters"} {
+			if w := s.do(ask{line: "GET /api/v1/" + path}); w.Code != 200 {
+				t.Errorf("%s meanwhile: %d %s", path, w.Code, w.Body)
+			}
+		}
+		close(slow.answer)
+		asking.Wait()
+		if w := s.do(ask{line: "GET /api/v1/jobs"}); w.Code != 200 {
+			t.Errorf("afterwards: %d %s", w.Code, w.Body)
+		}
+	})
 }

@@ -50,6 +50,7 @@ func (r *records) DeadLetters(ctx context.Context, stream string, limit int) ([]
 	if err != nil {
 		return nil, err
 	}
+	l.Small = true // the bridge has little room beside its pages
 	all, err := l.List(ctx, deadletter.Query{Limit: limit})
 	if _, incomplete := errors.AsType[*kafkaclient.IncompleteError](err); err != nil && !incomplete {
 		return nil, st.Kafka.ReadFault(err, l.Name)

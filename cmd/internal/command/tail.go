@@ -286,7 +286,7 @@ func (t *tailer) run(ctx context.Context, from tailStart, o *tailOptions) error 
 		return err
 	}
 	if from.kind == fromNewest {
-		records, err := kafkaclient.Newest(ctx, t, spans, o.n, t.keep)
+		records, err := kafkaclient.Newest(ctx, t, spans, o.n, func(r *kgo.Record) (*kgo.Record, bool) { return r, t.keep(r) })
 		if err != nil {
 			return err
 		}

@@ -298,8 +298,9 @@ func TestE2EShowsOverHTTP(t *testing.T) {
 			Reason, Message         string
 		}
 		Total int
+		More  bool
 	}
-	if code, answer := s.ask("/streams/events/dead-letters?limit=4", "", "", &dead); code != 200 || dead.Total != n/100 || len(listed) != n/100 || len(dead.Letters) != 4 {
+	if code, answer := s.ask("/streams/events/dead-letters?limit=4", "", "", &dead); code != 200 || dead.Total != 4 || !dead.More || len(listed) != n/100 || len(dead.Letters) != 4 {
 		t.Fatalf("dead letters: %d %s, the command lists %d", code, answer, len(listed))
 	}
 	for i, l := range dead.Letters {

@@ -111,10 +111,10 @@ export class Listing {
 
   fail(error) { this.say(explain(error, 'not known: '), true); }
 
-  show(rows, total) {
+  show(rows, total, more = false) {
     const away = down(model.stream).includes('kafka');
     this.say(rows.length > 0 ? '' : away ? 'Not known: Kafka is down.' : this.empty);
-    setText($(`${this.name}-total`), total > 0 ? count(total) : '');
+    setText($(`${this.name}-total`), total > 0 ? `${count(total)}${more ? '+' : ''}` : '');
     fill($(`${this.name}-rows`), rows);
   }
 
@@ -132,7 +132,7 @@ export class Letters extends Listing {
     super('letters', 'No dead letters. Events that cannot be published are listed here; none is skipped.');
   }
 
-  list({ letters, total }) {
+  list({ letters, total, more }) {
     this.show((letters ?? []).map((l) => {
       const at = instant(l.time);
       return el('tr', null,
@@ -142,6 +142,6 @@ export class Letters extends Listing {
         el('td', { class: 'mono num wide' }, `${l.partition}:${l.offset}`),
         el('td', { class: 'mono dim wide' }, `${l.cursor_hash || 'start'}#${l.index}`),
         el('td', { class: 'num wide' }, bytes(l.bytes)));
-    }), total);
+    }), total, more);
   }
 }

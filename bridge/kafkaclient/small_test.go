@@ -1,0 +1,92 @@
+package kafkaclient_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// A small log asks for little, and for one partition after the other.
+func TestReadSmall(t *testing.T) {
+	t.Parallel()
+	k := servers.EmbeddedKafka(t, kfake.NumBrokers(1))
+	w := newWorld(t, k.ListenAddrs(), 4)
+	for id := range int32(4) {
+		w.put(w.client, id, 0, 3)
+	}
+	var mu sync.Mutex // guards order
+	var order []int32
+	k.ControlKey(kmsg.Fetch.Int16(), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, topic := range r.(*kmsg.FetchRequest).Topics {
+			for _, p := range topic.Partitions {
+				if order = append(order, p.Partition); p.PartitionMaxBytes > 64<<10 {
+					t.Errorf("asks for %d bytes", p.PartitionMaxBytes)
+				}
+			}
+		}
+		return nil, nil, false
+	})
+	l := kafkaclient.NewLog(w.client, w.topic, [16]byte{})
+	l.Small = true
+	got := values{}
+	if err := l.Read(t.Context(), spans{0: {0, 3}, 1: {0, 3}, 2: {0, 3}, 3: {0, 3}}, got.add); err != nil || !got.equal(values{0: upTo(0, 3), 1: upTo(0, 3), 2: upTo(0, 3), 3: upTo(0, 3)}) {
+		t.Errorf("read %v, %v", got, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if n := len(slices.Compact(order)); n != 4 {
+		t.Errorf("read the partitions in the order %v", order)
+	}
+}
+
+// everything is a topic of one partition that only has what is read of it.
+type everything struct{}
+
+func (everything) Read(_ context.Context, all map[int32]kafkaclient.Span, visit func(*kgo.Record) error) error {
+	for offset := all[0].From; offset < all[0].To; offset++ {
+		if err := visit(&kgo.Record{Offset: offset, Timestamp: time.UnixMilli(offset)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Newest holds 2n values, however many records it reads: in a shared topic those that
+// count may be far back.
+func TestNewestHoldsFew(t *testing.T) {
+	t.Parallel()
+	const n, size = 5, 5_000
+	var taken []weak.Pointer[string]
+	all, err := kafkaclient.Newest(t.Context(), everything{}, spans{0: {0, size}}, n, func(r *kgo.Record) (*string, bool) {
+		if r.Offset > size/2 {
+			return nil, false
+		}
+		value := fmt.Sprint(r.Offset)
+		taken = append(taken, weak.Make(&value))
+		if len(taken)%500 == 0 {
+			runtime.GC()
+			if held := len(slices.DeleteFunc(slices.Clone(taken), func(p weak.Pointer[string]) bool { return p.Value() == nil })); held > 2*n+2 {
+				t.Errorf("holds %d values after %d", held, len(taken))
+			}
+		}
+		return &value, true
+	})
+	if err != nil || len(all) != n || *all[0] != fmt.Sprint(size/2-n+1) || *all[n-1] != fmt.Sprint(size/2) || len(taken) < 500 {
+		t.Errorf("%d values of %d, %v", len(all), len(taken), err)
+	}
+}
