@@ -22,8 +22,9 @@ type Config struct {
 	AllowedHosts []string `env:"HTTP_ALLOWED_HOSTS" desc:"accepted Host names besides localhost and IP addresses; also accepted as Origin, for a web UI behind a proxy that changes Host" example:"bridge.example.com"`
 	// PProf serves Go profiles to clients on this machine.
 	PProf bool `env:"HTTP_PPROF" desc:"serve Go profiles at /debug/pprof/ to localhost"`
-	// ShowEvents exposes the payload of sampled events to every client.
-	ShowEvents bool `env:"HTTP_SHOW_EVENTS" desc:"expose the payload of sampled events to every client of HTTP_ADDR"`
+	// ShowEvents exposes the payload of sampled events, their ids and hashes of their
+	// keys to every client.
+	ShowEvents bool `env:"HTTP_SHOW_EVENTS" desc:"expose the payload and the id of sampled events, and a hash of their key, to every client of HTTP_ADDR"`
 }
 
 // DefaultConfig returns the defaults of all settings.

@@ -215,17 +215,16 @@ func TestTooManyFeeds(t *testing.T) {
 	t.Error("no place became free when the callers left")
 }
 
+// An id, a key and a value may name a person: only with HTTP_SHOW_EVENTS clients get
+// them, and of the key a hash that no other process has.
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	for _, values := range []bool{false, true} {
+	hashes := make(map[string]bool)
+	for _, values := range []bool{false, true, true} {
 		f := startFeed(t, still{}, values)
-		offer := func(id string) {
-			f.samples.Offer("events", func(may bool) ops.Sample {
-				s := ops.Sample{ID: id}
-				if may {
-					s.Value = `{"secret":1}`
-				}
-				return s
+		offer := func(kind string) {
+			f.samples.Offer("events", func(bool) ops.Sample {
+				return ops.Sample{Type: kind, ID: "alice@example.com", Key: "alice", Value: `{"secret":1}`}
 			})
 		}
 		committed := bridge.Observation{Stream: "events", What: bridge.ObserveCommit}
@@ -247,9 +246,19 @@ func TestSamples(t *testing.T) {
 		f.samples.Observe(bridge.Observation{Stream: "events", What: bridge.ObserveTransaction, Code: "committed"})
 		f.samples.Observe(committed)
 		got := await(t, feed, "sample", "")
-		if !strings.Contains(got, `"id":"first"`) || strings.Contains(got, "secret") != values {
-			t.Errorf("values %v: sample %s, want the first one", values, got)
+		for _, private := range []string{"alice@example.com", "secret", "key_hash"} {
+			if strings.Contains(got, private) != values {
+				t.Errorf("values %v: sample %s, with %s", values, got, private)
+			}
 		}
+		if !strings.Contains(got, `"type":"first"`) || strings.Contains(got, `"alice"`) || strings.Contains(got, bridge.CursorHash("alice")) {
+			t.Errorf("values %v: sample %s, want the first one, without its key and a hash that others can compute", values, got)
+		}
+		_, hash, _ := strings.Cut(got, `"key_hash":"`)
+		if hash, _, _ = strings.Cut(hash, `"`); hashes[hash] {
+			t.Errorf("key_hash %s comes again", hash)
+		}
+		hashes[hash] = true
 	}
 }
 

@@ -1,6 +1,10 @@
 package ops
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,20 +19,22 @@ const (
 	maxSample = 16 << 10
 )
 
-// Sample is a published event.
+// Sample is a published event. Only if HTTP_SHOW_EVENTS is set, clients get its ID,
+// KeyHash and Value, which may name a person.
 type Sample struct {
 	Stream string `json:"stream"`
 	// Time is the record's; Type, ID and Origin are from its headers.
 	Time time.Time `json:"time"`
 	Type string    `json:"type,omitempty"`
 	ID   string    `json:"id,omitempty"`
-	// KeyHash is a hash of the record's key.
+	// Key is the record's key. KeyHash, which the Sampler sets, tells it from others
+	// in this process.
+	Key       string `json:"-"`
 	KeyHash   string `json:"key_hash,omitempty"`
 	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
 	Origin    string `json:"origin,omitempty"`
-	// Value is the event, truncated to 16 KiB; empty unless
-	// HTTP_SHOW_EVENTS is set.
+	// Value is the event, truncated to 16 KiB.
 	Value string `json:"value,omitempty"`
 }
 
@@ -37,7 +43,8 @@ type Sample struct {
 // called concurrently. Without clients each costs one atomic load. A nil Sampler has
 // no samples.
 type Sampler struct {
-	values bool // may be shown
+	values bool // may be shown, as may ids and hashes of keys
+	salt   []byte
 	every  time.Duration
 	lanes  map[string]*lane // by stream; never changed
 
@@ -54,10 +61,10 @@ type lane struct {
 }
 
 // NewSampler returns a Sampler for these streams, with at most five samples a second
-// in total. values exposes the values of events.
+// in total. values exposes the values of events, their ids and hashes of their keys.
 func NewSampler(streams []string, values bool) *Sampler {
 	s := &Sampler{
-		values: values, every: samplePause * time.Duration(max(1, len(streams))),
+		values: values, salt: []byte(rand.Text()), every: samplePause * time.Duration(max(1, len(streams))),
 		lanes: make(map[string]*lane), followers: make(map[chan Sample]struct{}),
 	}
 	for _, name := range streams {
@@ -84,7 +91,21 @@ func (s *Sampler) Offer(stream string, make func(values bool) Sample) {
 	}
 	sample := make(s.values)
 	sample.Stream, sample.Value = stream, cut(sample.Value, maxSample)
+	if sample.KeyHash = s.hash(sample.Key); !s.values {
+		sample.ID, sample.KeyHash, sample.Value = "", "", ""
+	}
 	l.last, l.pending = now, &sample
+}
+
+// hash tells keys apart. Without the salt of this process nobody can guess a key and
+// compare.
+func (s *Sampler) hash(key string) string {
+	if key == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, s.salt)
+	mac.Write([]byte(key))
+	return hex.EncodeToString(mac.Sum(nil)[:6])
 }
 
 // Observe implements bridge.Observer.

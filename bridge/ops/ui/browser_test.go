@@ -509,12 +509,14 @@ func TestPayloads(t *testing.T) {
 		t.Run(fmt.Sprint(shown), func(t *testing.T) {
 			f := newFakeBridge(t, running("events"))
 			sample := sampled("events", "orderPlaced", 0)
-			sample.data.(object)["value"] = object{"userId": "somebody"}
+			sample.data.(object)["value"], sample.data.(object)["id"], sample.data.(object)["key_hash"] = object{"userId": "somebody"}, "an-id", "a-hash"
 			f.showEvents, f.first = shown, []message{sample}
 			p := open(t, f, 1280)
 			p.sees("#samples-rows", "orderPlaced")
-			if got := read[bool](p, `document.getElementById('samples-table').innerText.includes('somebody')`); got != shown {
-				t.Errorf("the payload is shown: %v, want %v", got, shown)
+			for _, private := range []string{"somebody", "an-id", "a-hash"} {
+				if got := read[bool](p, `document.getElementById('samples-table').innerText.includes('`+private+`')`); got != shown {
+					t.Errorf("%s is shown: %v, want %v", private, got, shown)
+				}
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package process
 import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"exportbridge/bridge"
 	"exportbridge/bridge/ops"
 )
 
@@ -18,7 +17,7 @@ func sampler(to *ops.Sampler, stream, topic string) func(*kgo.Record) {
 }
 
 func sampleOf(r *kgo.Record, values bool) ops.Sample {
-	s := ops.Sample{Time: r.Timestamp.UTC(), KeyHash: bridge.CursorHash(string(r.Key)), Partition: r.Partition, Offset: r.Offset}
+	s := ops.Sample{Time: r.Timestamp.UTC(), Key: string(r.Key), Partition: r.Partition, Offset: r.Offset}
 	for _, h := range r.Headers {
 		switch h.Key {
 		case "ce_type":

@@ -35,7 +35,7 @@ export class Samples {
     const type = $('samples-type').value.trim().toLowerCase();
     const rows = this.all.filter((s) => s.stream === model.stream && String(s.type ?? '').toLowerCase().includes(type));
     const payload = Boolean(model.session?.show_events);
-    $('samples-value').hidden = !payload;
+    for (const column of ['key', 'id', 'value']) $(`samples-${column}`).hidden = !payload;
     $('samples-table').hidden = rows.length === 0;
     $('samples-empty').hidden = rows.length > 0;
     setText($('samples-empty'), type ? 'No events of this type since the page was opened.' : 'No events since the page was opened. This panel shows a sample, at most five per second.');
@@ -48,9 +48,9 @@ function sampleRow(s, payload) {
   return el('tr', null,
     el('td', null, at ? time(at, clock(at, now())) : '–'),
     el('td', { class: 'type', title: s.type }, el('bdi', null, s.type || '–'), s.origin && s.origin !== 'live' ? el('span', { class: 'badge' }, s.origin) : null),
-    el('td', { class: 'mono dim wide' }, s.key_hash || 'no key'),
+    payload ? el('td', { class: 'mono dim wide' }, s.key_hash || 'no key') : null,
     el('td', { class: 'mono num wide' }, `${s.partition}@${s.offset}`),
-    el('td', { class: 'mono dim cut', title: s.id }, s.id),
+    payload ? el('td', { class: 'mono dim cut', title: s.id }, s.id) : null,
     payload ? el('td', { class: 'mono cut', title: text(s.value) }, text(s.value)) : null);
 }
 
