@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/time/rate"
 
 	"exportbridge/bridge"
 	"exportbridge/bridge/ops/metrics"
@@ -55,7 +56,12 @@ type handler struct {
 	config Config
 	guard  *guard
 	feeds  chan struct{} // full while maxFeeds are connected
+	// denials slows rejected requests: each is a line of the log.
+	denials *rate.Limiter
 }
+
+// denialRate is how many rejected requests are answered a second, after a burst of as many.
+const denialRate = 100
 
 // Handler returns the endpoints:
 //
@@ -78,6 +84,7 @@ func Handler(cfg Config, parts Parts) http.Handler {
 	}
 	h := &handler{
 		Parts: parts, config: cfg, guard: newGuard(cfg), feeds: make(chan struct{}, maxFeeds),
+		denials: rate.NewLimiter(denialRate, denialRate),
 	}
 	mux := http.NewServeMux()
 	h.route(mux)
@@ -202,6 +209,8 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch e.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests:
+		_ = h.denials.Wait(r.Context()) // the log names those too that do not wait for the answer
+		h.Metrics.Rejected(e.Status)
 		h.Logger.Warn("request rejected", "caller", callerOf(r), "method", shorten(r.Method), "path", shorten(r.URL.Path), "status", e.Status, "error", e.Error(), "hint", e.Hint)
 	}
 	if wantsPage(r) {

@@ -3,6 +3,8 @@
 package metrics
 
 import (
+	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +51,7 @@ type Metrics struct {
 	resets       bounded
 	stage        *prometheus.HistogramVec
 	logs         *prometheus.CounterVec
+	rejected     *prometheus.CounterVec
 	unsafe       *prometheus.GaugeVec
 	windows      *prometheus.GaugeVec
 	grown        *prometheus.CounterVec
@@ -74,13 +77,19 @@ func New(build Build, streams []string, statuses func() []bridge.Status) *Metric
 	m.logs = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "log_messages_total", Help: "Log messages of this process by level, including messages merged into one.",
 	}, []string{"level"})
+	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "http_rejected_total", Help: "Rejected HTTP requests, by status: 401 and 429 (missing or wrong token), 403 (not local, or another site), 421 (unknown Host name).",
+	}, []string{"status"})
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests} {
+		m.rejected.WithLabelValues(strconv.Itoa(status))
+	}
 	m.unsafe = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "unsafe_setting", Help: "1 for each active setting that disables a protection.",
 	}, []string{"stream", "setting"})
 	m.windows = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "backfill_windows", Help: "Windows of known backfills and replays, by state.",
 	}, []string{"stream", "state"})
-	m.registry.MustRegister(m.logs, m.unsafe, m.windows, newStatusCollector(build, statuses))
+	m.registry.MustRegister(m.logs, m.rejected, m.unsafe, m.windows, newStatusCollector(build, statuses))
 	for _, level := range logLevels {
 		m.logs.WithLabelValues(level)
 	}
@@ -220,6 +229,10 @@ func (m *Metrics) Windows(stream string, byState map[string]int) {
 		m.windows.WithLabelValues(stream, state).Set(float64(byState[state]))
 	}
 }
+
+// Rejected counts an HTTP request that was answered with this status, one of 401, 403,
+// 421 and 429.
+func (m *Metrics) Rejected(status int) { m.rejected.WithLabelValues(strconv.Itoa(status)).Inc() }
 
 // Unsafe shows that a setting is in force which gives up a protection. Of the
 // whole process where stream is empty.

@@ -21,6 +21,9 @@ const (
 	LogComponent = "component" // kafka, redis, http or traces
 )
 
+// componentHTTP says who was refused and who did what: its messages are an audit log.
+const componentHTTP = "http"
+
 // NewLogger returns a logger of the configured level and format that folds repeated
 // messages; see FlushLog.
 func NewLogger(w io.Writer, c *config.Process, environ []string) *slog.Logger {
@@ -73,7 +76,7 @@ func FlushLog(log *slog.Logger) {
 // front of its output, which gets the folded messages.
 func beneathFolds(log *slog.Logger, wrap func(to slog.Handler) slog.Handler) slog.Handler {
 	if f, ok := log.Handler().(*folder); ok {
-		return &folder{next: wrap(f.next), owner: f.owner, floods: f.floods}
+		return &folder{next: wrap(f.next), owner: f.owner, whole: f.whole, floods: f.floods}
 	}
 	return wrap(log.Handler())
 }

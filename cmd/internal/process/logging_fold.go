@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,10 +21,12 @@ const logRepeated = "repeated"
 
 // folder is a slog.Handler that folds repeated messages. It prints the first few
 // messages of the same text, level and stream; at the end of the window it prints
-// the last one, with its own fields and a count.
+// the last one, with its own fields and a count. It prints all of componentHTTP:
+// behind the last caller others would hide.
 type folder struct {
 	next  slog.Handler
 	owner string // values of the stream and component that With has set
+	whole bool   // With has set componentHTTP
 	*floods
 }
 
@@ -54,6 +57,9 @@ func (f *folder) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (f *folder) Handle(ctx context.Context, r slog.Record) error {
+	if f.whole {
+		return f.next.Handle(ctx, r)
+	}
 	key := fmt.Sprint(r.Level, f.ownerOf(r), " ", r.Message)
 	f.mu.Lock()
 	fl := f.open[key]
@@ -106,12 +112,13 @@ func (f *floods) flush() {
 
 // WithAttrs implements slog.Handler.
 func (f *folder) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &folder{next: f.next.WithAttrs(attrs), owner: f.owner + ownerIn(attrs...), floods: f.floods}
+	whole := f.whole || slices.ContainsFunc(attrs, slog.String(LogComponent, componentHTTP).Equal)
+	return &folder{next: f.next.WithAttrs(attrs), owner: f.owner + ownerIn(attrs...), whole: whole, floods: f.floods}
 }
 
 // WithGroup implements slog.Handler.
 func (f *folder) WithGroup(name string) slog.Handler {
-	return &folder{next: f.next.WithGroup(name), owner: f.owner, floods: f.floods}
+	return &folder{next: f.next.WithGroup(name), owner: f.owner, whole: f.whole, floods: f.floods}
 }
 
 // ownerOf returns the stream and component of a message: equal messages of two

@@ -55,6 +55,13 @@ func TestFolder(t *testing.T) {
 			log.Warn("a", logStream, "z")
 			log.Error("a", logStream, "x")
 		}, []string{"a stream=x n=0", "a stream=x n=1", "a stream=x n=2", "a stream=x n=3", "a stream=x n=4", "a stream=y n=0", "a stream=z", "a stream=x"}},
+		{"what callers were refused or did is never folded", func(log *slog.Logger) {
+			log = log.With(LogComponent, componentHTTP)
+			for n := range 8 {
+				log.Warn("a", "caller", n)
+			}
+		}, []string{"a component=http caller=0", "a component=http caller=1", "a component=http caller=2", "a component=http caller=3",
+			"a component=http caller=4", "a component=http caller=5", "a component=http caller=6", "a component=http caller=7"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer

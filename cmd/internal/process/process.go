@@ -169,7 +169,7 @@ func New(ctx context.Context, s *config.Settings, o Options) (*Process, error) {
 // listen opens the HTTP server and logs its access control.
 func (p *Process) listen(ctx context.Context, cfg ops.Config) error {
 	controllers, records := p.options.Control(p.redis)
-	log := p.log.With(LogComponent, "http")
+	log := p.log.With(LogComponent, componentHTTP)
 	parts := ops.Parts{
 		Version: p.options.Build.Version, Metrics: p.metrics, Controllers: controllers, Records: records, Jobs: p.jobs, Log: p.tail, Samples: p.samples,
 		Logger: log, Page: ui.Handler(),
