@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
+	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,6 +80,20 @@ func (c *Config) Validate() error {
 	p.Check(c.HistoryAge >= time.Hour, "CURSOR_HISTORY_AGE", "must be at least 1h, for example 720h")
 	p.Check(plain(c.Prefix), "CURSOR_PREFIX", "%q may only hold letters, digits and . _ - :, for example exportbridge", c.Prefix)
 	return p.Err()
+}
+
+// Unsafe lists the settings that disable a protection. REDIS_URL is one without TLS to
+// another machine.
+func (c *Config) Unsafe() []string {
+	t, err := c.URL.parse(redisPort)
+	elsewhere := func(addr string) bool {
+		host, _, err := net.SplitHostPort(addr)
+		return err != nil || !bridge.Loopback(host)
+	}
+	if err == nil && !t.tls && !t.socket && slices.ContainsFunc(t.addrs, elsewhere) {
+		return []string{"REDIS_URL"}
+	}
+	return nil
 }
 
 // plain reports whether s is safe in a key and in a SCAN pattern.

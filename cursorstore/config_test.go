@@ -154,3 +154,18 @@ func TestPasswordInURL(t *testing.T) {
 		}
 	}
 }
+
+// What is sent to another machine without TLS can be read on the way.
+func TestUnsafe(t *testing.T) {
+	t.Parallel()
+	for url, unsafe := range map[cursorstore.URL]bool{
+		"redis://redis:6379/0": true, "redis://:secret@10.0.0.1": true, "redis://localhost,node-2:6379": true, "redis://localhost.example.com": true,
+		"rediss://redis:6379/0": false, "redis://localhost:6379": false, "redis://127.0.0.1": false, "redis://[::1]:6379": false, "unix:///run/redis.sock": false,
+	} {
+		c := cursorstore.DefaultConfig()
+		c.URL = url
+		if got := c.Unsafe(); len(got) > 0 != unsafe || unsafe && got[0] != "REDIS_URL" {
+			t.Errorf("%s: %q", url, got)
+		}
+	}
+}

@@ -162,17 +162,12 @@ func (c *Config) remote(variable, text, example string) (*url.URL, error) {
 		return nil, bridge.Problemf(variable, "must not contain a user or password; set the key in EXPORT_API_KEY")
 	case u.Fragment != "":
 		return nil, bridge.Problemf(variable, "must not contain a fragment, for example %s", example)
-	case u.Scheme == "http" && !c.InsecureHTTP && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !c.InsecureHTTP && !bridge.Loopback(u.Hostname()):
 		return nil, bridge.Problemf(variable, "is plain HTTP to a remote host, which sends the key in clear text; use https, or set EXPORT_INSECURE_HTTP=true")
 	case !c.LinkLocal && metadataHost(u.Hostname()):
 		return nil, bridge.Problemf(variable, "is a link-local address, or another one that serves cloud instance metadata; use the API's own host, or set EXPORT_ALLOW_LINK_LOCAL=true")
 	}
 	return u, nil
-}
-
-func loopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 func metadataHost(host string) bool {

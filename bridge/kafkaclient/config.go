@@ -74,6 +74,26 @@ func (c *Config) Validate() error {
 	return p.Err()
 }
 
+// Unsafe lists the settings that disable a protection. KAFKA_TLS_ENABLED is one if it is
+// off and a broker is on another machine.
+func (c *Config) Unsafe() []string {
+	var list []string
+	elsewhere := func(broker string) bool {
+		host, _, err := net.SplitHostPort(broker)
+		return err != nil || !bridge.Loopback(host)
+	}
+	if !c.TLSEnabled && slices.ContainsFunc(c.Brokers, elsewhere) {
+		list = append(list, "KAFKA_TLS_ENABLED")
+	}
+	if c.TLSSkipVerify {
+		list = append(list, "KAFKA_TLS_SKIP_VERIFY")
+	}
+	if c.SASLInsecure {
+		list = append(list, "KAFKA_SASL_INSECURE")
+	}
+	return list
+}
+
 // Tell calls Report, if there is one.
 func (c *Config) Tell(err error) {
 	if c.Report != nil {

@@ -3,7 +3,6 @@ package ops
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 
 	"exportbridge/bridge"
@@ -36,16 +35,19 @@ func (c Config) Off() bool { return c.Addr == "off" }
 // Local reports whether the server listens on localhost only.
 func (c Config) Local() bool {
 	host, _, err := net.SplitHostPort(c.Addr)
-	ip, ipErr := netip.ParseAddr(host)
-	return err == nil && (host == localhost || ipErr == nil && ip.IsLoopback())
+	return err == nil && bridge.Loopback(host)
 }
 
 // minToken is the length below which a token can be guessed.
 const minToken = 16
 
-// Unsafe lists the settings that disable a protection.
+// Unsafe lists the settings that disable a protection. HTTP_ADDR is one on any address
+// but localhost: reading takes no token.
 func (c Config) Unsafe() []string {
 	var list []string
+	if !c.Local() && !c.Off() {
+		list = append(list, "HTTP_ADDR")
+	}
 	if token := c.AdminToken.Reveal(); token != "" && len(token) < minToken && !c.Off() {
 		list = append(list, "HTTP_ADMIN_TOKEN")
 	}

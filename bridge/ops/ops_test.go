@@ -189,12 +189,14 @@ func TestUnsafe(t *testing.T) {
 		cfg  ops.Config
 		want []string
 	}{
-		{ops.Config{Addr: ":8080"}, nil},
-		{ops.Config{Addr: ":8080", AdminToken: token}, nil},
+		{ops.Config{Addr: "127.0.0.1:8080"}, nil},
+		{ops.Config{Addr: "localhost:8080"}, nil},
+		{ops.Config{Addr: ":8080"}, []string{"HTTP_ADDR"}},
+		{ops.Config{Addr: ":8080", AdminToken: token}, []string{"HTTP_ADDR"}},
 		{ops.Config{Addr: "127.0.0.1:8080", AdminToken: short}, []string{"HTTP_ADMIN_TOKEN"}},
 		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
-		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: token, ShowEvents: true}, []string{"HTTP_SHOW_EVENTS"}},
-		{ops.Config{Addr: "bridge:8080", AdminToken: short, ShowEvents: true}, []string{"HTTP_ADMIN_TOKEN", "HTTP_SHOW_EVENTS"}},
+		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: token, ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_SHOW_EVENTS"}},
+		{ops.Config{Addr: "bridge:8080", AdminToken: short, ShowEvents: true}, []string{"HTTP_ADDR", "HTTP_ADMIN_TOKEN", "HTTP_SHOW_EVENTS"}},
 		{ops.Config{Addr: "off", AdminToken: short, ShowEvents: true}, nil},
 	} {
 		if got := tc.cfg.Unsafe(); !slices.Equal(got, tc.want) {

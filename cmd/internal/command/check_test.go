@@ -163,6 +163,12 @@ func TestCheck(t *testing.T) {
 			want:    []string{`warn EXPORT_PAGESIZE is not a setting; did you mean EXPORT_PAGE_SIZE\?$`, ` 1 warning, 0 failures$`},
 		},
 		{
+			name:    "reading by everybody",
+			prepare: func(_ *testing.T, w *world) { w.env["HTTP_ADDR"] = ":8080" },
+			args:    []string{"--only", "api"},
+			want:    []string{`warn HTTP_ADDR lets every client that reaches it read `, `Try: restrict who reaches it`, ` 1 warning, 0 failures$`},
+		},
+		{
 			name:    "wrong key",
 			prepare: func(_ *testing.T, w *world) { w.env["EXPORT_API_KEY"] = "wrong-key" },
 			code:    cli.ExitCheck,

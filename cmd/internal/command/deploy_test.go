@@ -3,6 +3,7 @@ package command
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,24 @@ func TestDeployedSettings(t *testing.T) {
 				t.Errorf("%s sets %s, which is no setting", file, m[1])
 			}
 		}
+	}
+}
+
+// TestKubernetesIsSafe: of the unsafe settings the pods have the address of the probes
+// alone, which a NetworkPolicy guards.
+func TestKubernetesIsSafe(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../exportbridge/deploy/kubernetes/settings.env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	environ := append(strings.Split(string(text), "\n"), "HTTP_ADDR=:8080", "EXPORT_URL=https://api.example.com", "EXPORT_API_KEY=k")
+	s, err := config.Load(config.Sources{Environ: slices.DeleteFunc(environ, func(line string) bool { return strings.HasPrefix(line, "#") })}, config.UsesAll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Concat(s.HTTP.Unsafe(), s.Cursor.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got, []string{"HTTP_ADDR"}) {
+		t.Errorf("unsafe settings: %q", got)
 	}
 }
 

@@ -385,8 +385,7 @@ func (st *Stream) Unsafe() []string {
 	}
 	add(st.Export.InsecureHTTP, "EXPORT_INSECURE_HTTP")
 	add(st.Export.LinkLocal, "EXPORT_ALLOW_LINK_LOCAL")
-	add(st.Kafka.TLSSkipVerify, "KAFKA_TLS_SKIP_VERIFY")
-	add(st.Kafka.SASLInsecure, "KAFKA_SASL_INSECURE")
+	list = append(list, st.Kafka.Unsafe()...)
 	add(st.Engine.OnCheckpointLoss == "redis", "BRIDGE_ON_CHECKPOINT_LOSS")
 	return list
 }

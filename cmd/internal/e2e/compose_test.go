@@ -227,10 +227,12 @@ func TestComposeRunsOurCommands(t *testing.T) {
 		}
 	}
 	environ, _ := simulatorEnv(t)
-	for _, c := range []struct{ environ, unsafe []string }{{realEnv, nil}, {environ, []string{"EXPORT_INSECURE_HTTP"}}} {
+	// The containers' own network is on this machine.
+	network := []string{"HTTP_ADDR", "REDIS_URL", "KAFKA_TLS_ENABLED"}
+	for _, c := range []struct{ environ, unsafe []string }{{realEnv, network}, {environ, append(slices.Clip(network[:2]), "EXPORT_INSECURE_HTTP", network[2])}} {
 		s := wantSettings(t, loadCompose(t, c.environ).Services["bridge"])
-		if got := s.Streams[0].Unsafe(); !slices.Equal(got, c.unsafe) || len(s.HTTP.Unsafe()) > 0 {
-			t.Errorf("with %q, the bridge has the unsafe settings %q and %q, want %q", c.environ, got, s.HTTP.Unsafe(), c.unsafe)
+		if got := slices.Concat(s.HTTP.Unsafe(), s.Cursor.Unsafe(), s.Streams[0].Unsafe()); !slices.Equal(got, c.unsafe) {
+			t.Errorf("with %q, the bridge has the unsafe settings %q, want %q", c.environ, got, c.unsafe)
 		}
 	}
 }

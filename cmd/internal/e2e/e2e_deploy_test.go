@@ -212,13 +212,14 @@ func TestE2EKubernetes(t *testing.T) {
 		name, addr := fmt.Sprintf("%s-%d", set.Metadata.Name, i), servers.FreeAddress(t)
 		env := map[string]string{"EXPORT_URL": s.api}
 		maps.Copy(env, readSettings(t, "../../exportbridge/deploy/kubernetes/settings.env"))
+		env["KAFKA_TLS_ENABLED"] = "false" // as the servers here
 		for _, v := range main.Env {
 			if env[v.Name] = v.Value; v.ValueFrom.FieldRef.FieldPath == "metadata.name" {
 				env[v.Name] = name
 			}
 		}
 		w := world{s, strings.NewReplacer(
-			"kafka:9092", backends.brokers, "redis://redis:6379/0", backends.redisURL, "/etc/exportbridge", secrets, ":8080", addr,
+			"kafka:9093", backends.brokers, "rediss://redis:6379/0", backends.redisURL, "/etc/exportbridge", secrets, ":8080", addr,
 		)}
 		running[i] = w.container(env, false, main.Args...)
 	}

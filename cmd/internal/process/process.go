@@ -369,6 +369,10 @@ func (p *Process) Announce(s *config.Settings) {
 			p.metrics.Unsafe(st.Name, unsafe)
 		}
 	}
+	for _, unsafe := range s.Cursor.Unsafe() {
+		p.log.Warn("unsafe setting", "setting", unsafe)
+		p.metrics.Unsafe("", unsafe)
+	}
 }
 
 // abandon ends the wait for brokers that do not answer in a shutdown, unless it is over.

@@ -83,18 +83,18 @@ func TestSayOutageAfterBlip(t *testing.T) {
 
 func TestSayWhoMay(t *testing.T) {
 	t.Parallel()
-	const actions, events, token = "HTTP actions restricted to localhost", "HTTP_SHOW_EVENTS", "HTTP_ADMIN_TOKEN"
+	const actions, reads, events, token = "HTTP actions restricted to localhost", "setting=HTTP_ADDR", "HTTP_SHOW_EVENTS", "HTTP_ADMIN_TOKEN"
 	const long = "0123456789abcdef"
 	for _, test := range []struct {
 		cfg  ops.Config
 		said []string
 	}{
 		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
-		{ops.Config{Addr: ":8080"}, []string{actions}},
-		{ops.Config{Addr: ":8080", AdminToken: long}, nil},
+		{ops.Config{Addr: ":8080"}, []string{actions, reads}},
+		{ops.Config{Addr: ":8080", AdminToken: long}, []string{reads}},
 		{ops.Config{Addr: "127.0.0.1:8080", AdminToken: "abc"}, []string{token}},
-		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: long, ShowEvents: true}, []string{events}},
-		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, events}},
+		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: long, ShowEvents: true}, []string{reads, events}},
+		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, reads, events}},
 	} {
 		var b bytes.Buffer
 		p := &Process{metrics: metrics.New(metrics.Build{}, nil, func() []bridge.Status { return nil })}

@@ -1,0 +1,10 @@
+package bridge
+
+import "net/netip"
+
+// Loopback reports whether a host, a name or an IP address, is this machine: what is sent
+// to it leaves no trace on a network.
+func Loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
