@@ -131,12 +131,16 @@ type ask struct {
 	peer   string            // 127.0.0.1:4000 if empty
 	header map[string]string // a value of "-" leaves the header out
 	body   string
+	proto  int             // 10 is HTTP/1.0, 0 the usual one
 	ctx    context.Context // of the client, if not nil
 }
 
 func (s *site) do(a ask) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(a.line, " ")
 	r := httptest.NewRequest(method, "http://placeholder"+path, strings.NewReader(a.body))
+	if a.proto == 10 {
+		r.Proto, r.ProtoMinor = "HTTP/1.0", 0
+	}
 	if a.ctx != nil {
 		r = r.WithContext(a.ctx)
 	}

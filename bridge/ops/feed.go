@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -22,20 +24,55 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
+// seats are the connected clients, the oldest first. A new one takes the place of the
+// oldest of the client that has most: whoever holds many connections loses theirs, and
+// nobody is shut out.
+type seats struct {
+	mu    sync.Mutex // guards taken
+	taken []*seat
+}
+
+type seat struct {
+	client netip.Addr
+	end    func() // returns at once, and may be called until leave returns
+}
+
+// take adds a client until leave is called.
+func (s *seats) take(from netip.Addr, end func()) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.taken) >= maxFeeds {
+		held, most := make(map[netip.Addr]int), 0
+		for _, other := range s.taken {
+			held[other.client]++
+			most = max(most, held[other.client])
+		}
+		oldest := slices.IndexFunc(s.taken, func(other *seat) bool { return held[other.client] == most })
+		s.taken[oldest].end()
+		s.taken = slices.Delete(s.taken, oldest, oldest+1)
+	}
+	own := &seat{clientOf(from), end}
+	s.taken = append(s.taken, own)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taken = slices.DeleteFunc(s.taken, func(other *seat) bool { return other == own })
+	}
+}
+
 // feed sends log entries, samples and status as server-sent events until the client
 // disconnects, is too slow, or the server stops.
 func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
-	select {
-	case h.feeds <- struct{}{}:
-		defer func() { <-h.feeds }()
-	default:
-		w.Header().Set("Retry-After", "5")
-		h.fail(w, r, &Error{Status: http.StatusServiceUnavailable, Err: fmt.Errorf("%d clients are already connected", maxFeeds), Hint: "close other browser tabs"})
-		return
-	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	control := http.NewResponseController(w)
+	defer h.feeds.take(peerOf(r), func() {
+		cancel()
+		_ = control.SetWriteDeadline(time.Now()) // a client that reads nothing
+	})()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering
-	s := &caller{to: w, control: http.NewResponseController(w)}
+	s := &caller{to: w, control: control}
 	if s.write("retry: 2000\n\n") != nil {
 		return
 	}
@@ -48,7 +85,7 @@ func (h *handler) feed(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	h.tell(r.Context(), s, logs, samples)
+	h.tell(ctx, s, logs, samples)
 }
 
 // tell sends events until one of these ends it.
@@ -57,7 +94,7 @@ func (h *handler) tell(ctx context.Context, s *caller, logs <-chan LogEntry, sam
 	defer status.Stop()
 	defer ping.Stop()
 	err := s.sendStatus(h.Streams, time.Now())
-	for err == nil {
+	for err == nil && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return

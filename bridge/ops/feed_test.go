@@ -4,9 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,41 +182,32 @@ func TestFeedEndsWithTheServer(t *testing.T) {
 	}
 }
 
+// Whoever holds all feeds, silently or not, shuts nobody out: a new one ends the oldest.
 func TestTooManyFeeds(t *testing.T) {
 	t.Parallel()
 	f := startFeed(t, still{}, false)
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	get := func(ctx context.Context) int {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/api/v1/events", http.NoBody)
-		if err != nil {
+	var silent []net.Conn
+	for range 32 {
+		conn := hold(t, f.url, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n")
+		if _, err := io.WriteString(conn, "\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
+		if _, err := conn.Read(make([]byte, 12)); err != nil { // it is connected
 			t.Fatal(err)
 		}
-		if res.StatusCode != 200 {
-			res.Body.Close()
-		}
-		return res.StatusCode
+		silent = append(silent, conn)
 	}
-	for n := range 32 {
-		if code := get(ctx); code != 200 {
-			t.Fatalf("feed %d: %d", n, code)
-		}
+	feed := f.connect(t)
+	await(t, feed, "status", "")
+	if err := silent[0].SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
 	}
-	if code := get(t.Context()); code != 503 {
-		t.Fatalf("feed 33: %d, want 503", code)
+	if _, err := io.Copy(io.Discard, silent[0]); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the oldest feed does not end")
 	}
-	leave()
-	for range 100 {
-		if get(t.Context()) == 200 {
-			return
-		}
-		<-time.After(50 * time.Millisecond)
+	for range 40 { // the other ones still come
+		f.connect(t)
 	}
-	t.Error("no place became free when the callers left")
 }
 
 // An id, a key and a value may name a person: only with HTTP_SHOW_EVENTS clients get

@@ -61,8 +61,12 @@ func (g *guard) mayAct(r *http.Request) error {
 	case g.token == nil && isLocal(r):
 		return nil
 	case g.token == nil:
+		from := callerOf(r)
+		if by := proxied(r); by != "" {
+			from += ", by a proxy: it has " + by
+		}
 		return &Error{
-			Status: http.StatusForbidden, Err: fmt.Errorf("actions are restricted to localhost without a token; the request is from %s", callerOf(r)),
+			Status: http.StatusForbidden, Err: fmt.Errorf("actions are restricted to localhost without a token; the request is from %s", from),
 			Hint: "set HTTP_ADMIN_TOKEN_FILE, or send the request from localhost",
 		}
 	}
@@ -96,21 +100,30 @@ func unauthorized(text string) error {
 	return &Error{Status: http.StatusUnauthorized, Err: errors.New(text), Hint: "Authorization: Bearer <value of HTTP_ADMIN_TOKEN>"}
 }
 
-// forwarded are the prefixes of headers that proxies, sidecars and content delivery
-// networks add. Proxied requests look local but may come from anywhere.
-var forwarded = []string{
-	"Forwarded", "Via", "X-Forwarded", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original", "X-Proxy", "Client-Ip",
-	"True-Client-Ip", "Cf-", "Cdn-", "Fastly-", "Fly-", "X-Amz", "X-Appengine-", "X-Arr-", "X-Azure-", "X-Cloud-Trace-", "X-Envoy-", "L5d-",
+// direct are the headers of browsers and HTTP clients, besides those that begin with Sec-.
+// A request with any other one may come through a proxy, sidecar or content delivery
+// network: it looks local, but may come from anywhere.
+var direct = []string{
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Encoding", "Content-Length",
+	"Content-Type", "Cookie", "Dnt", "Expect", "If-Modified-Since", "If-None-Match", "Keep-Alive", "Last-Event-Id", "Origin",
+	"Pragma", "Priority", "Range", "Referer", "Te", "Upgrade-Insecure-Requests", "User-Agent",
 }
 
-// isLocal reports whether the caller is on this machine.
-func isLocal(r *http.Request) bool {
+// isLocal reports whether the caller is on this machine and asked without a proxy.
+func isLocal(r *http.Request) bool { return peerOf(r).IsLoopback() && proxied(r) == "" }
+
+// proxied says what shows that a request may come through a proxy, "" for nothing: a
+// header, or HTTP/1.0, which proxies send and clients do not.
+func proxied(r *http.Request) string {
 	for name := range r.Header {
-		if slices.ContainsFunc(forwarded, func(begin string) bool { return strings.HasPrefix(name, begin) }) {
-			return false
+		if !strings.HasPrefix(name, "Sec-") && !slices.Contains(direct, name) {
+			return "the header " + shorten(name)
 		}
 	}
-	return peerOf(r).IsLoopback()
+	if !r.ProtoAtLeast(1, 1) {
+		return r.Proto
+	}
+	return ""
 }
 
 // checkSite returns an error if a web page of another site sent a request. It could not

@@ -29,10 +29,7 @@ type guesses struct {
 
 // allow reports whether to tell an address if its token is right, or to slow it.
 func (g *guesses) allow(from netip.Addr, now time.Time, right bool) bool {
-	if from = from.Unmap(); from.Is6() {
-		network, _ := from.Prefix(64) // 64 is always valid
-		from = network.Addr()
-	}
+	from = clientOf(from)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	limit := g.wrong[from]
@@ -43,6 +40,15 @@ func (g *guesses) allow(from netip.Addr, now time.Time, right bool) bool {
 		limit = g.add(from)
 	}
 	return limit.AllowN(now, 1)
+}
+
+// clientOf returns what an address has in common with others of one client.
+func clientOf(from netip.Addr) netip.Addr {
+	if from = from.Unmap(); from.Is6() {
+		network, _ := from.Prefix(64) // 64 is always valid
+		return network.Addr()
+	}
+	return from
 }
 
 func (g *guesses) add(from netip.Addr) *rate.Limiter {

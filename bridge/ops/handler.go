@@ -55,7 +55,7 @@ type handler struct {
 	Parts
 	config Config
 	guard  *guard
-	feeds  chan struct{} // full while maxFeeds are connected
+	feeds  seats
 	// denials slows rejected requests: each is a line of the log.
 	denials *rate.Limiter
 }
@@ -83,7 +83,7 @@ func Handler(cfg Config, parts Parts) http.Handler {
 		parts.Logger = slog.New(slog.DiscardHandler)
 	}
 	h := &handler{
-		Parts: parts, config: cfg, guard: newGuard(cfg), feeds: make(chan struct{}, maxFeeds),
+		Parts: parts, config: cfg, guard: newGuard(cfg),
 		denials: rate.NewLimiter(denialRate, denialRate),
 	}
 	mux := http.NewServeMux()

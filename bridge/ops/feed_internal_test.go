@@ -1,0 +1,33 @@
+package ops
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// The client that has most feeds loses its oldest one, whoever comes.
+func TestSeats(t *testing.T) {
+	t.Parallel()
+	var s seats
+	var ended []string
+	take := func(from string) func() {
+		return s.take(netip.MustParseAddr(from), func() { ended = append(ended, from) })
+	}
+	take("10.0.0.1")
+	leave := take("10.0.0.1")
+	for i := range 30 { // one network
+		take([]string{"2001:db8::1", "2001:db8::2"}[i%2])
+	}
+	take("10.0.0.2")
+	take("2001:db8::3")
+	leave()
+	take("10.0.0.2")
+	if want := []string{"2001:db8::1", "2001:db8::2"}; !slices.Equal(ended, want) {
+		t.Errorf("ended %q, want %q", ended, want)
+	}
+	leave() // twice is once
+	if len(s.taken) != maxFeeds {
+		t.Errorf("%d feeds", len(s.taken))
+	}
+}
