@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,10 @@ func TestUnit(t *testing.T) {
 	}
 	if said, err := exec.Command(systemd, "verify", "--man=no", path).CombinedOutput(); err != nil || len(said) > 0 {
 		t.Errorf("verify: %v\n%s", err, said)
+	}
+	// A core dump has the secrets, and most of /proc is none of the program's business.
+	if unit := readUnit(t); !slices.Equal(unit["LimitCORE"], []string{"0"}) || !slices.Equal(unit["ProcSubset"], []string{"pid"}) {
+		t.Errorf("LimitCORE=%q, ProcSubset=%q", unit["LimitCORE"], unit["ProcSubset"])
 	}
 	// In tenths: below 2 systemd calls it OK.
 	if said, err := exec.Command(systemd, "security", "--offline=true", "--threshold=15", path).CombinedOutput(); err != nil {
