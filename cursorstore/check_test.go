@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 		{"ERR Error running script (call to f_1): @user_script:5: -READONLY You can't write against a read only replica.", bridge.Transient, "replica"},
 		{"NOAUTH Authentication required.", bridge.Permanent, "REDIS_PASSWORD"},
 		{"WRONGPASS invalid username-password pair or user is disabled.", bridge.Permanent, "REDIS_USERNAME"},
-		{"NOPERM this user has no permissions to run the 'evalsha' command", bridge.Permanent, "+@scripting"},
+		{"NOPERM this user has no permissions to run the 'evalsha' command", bridge.Permanent, "+evalsha"},
 		{"OOM command not allowed when used memory > 'maxmemory'.", bridge.Transient, "maxmemory"},
 		{"LOADING Redis is loading the dataset in memory", bridge.Transient, "loading"},
 		{"NOREPLICAS Not enough good replicas to write.", bridge.Transient, "min-replicas-to-write"},

@@ -137,6 +137,8 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 		Username:   cmp.Or(c.Username, t.username),
 		Password:   cmp.Or(c.Password.Reveal(), t.password),
 		ClientName: clientName,
+		// Redis 7.2 and later alone know CLIENT SETINFO, also in a user's permissions.
+		DisableIdentity: true,
 
 		DialTimeout:  c.Timeout,
 		ReadTimeout:  c.Timeout,

@@ -32,13 +32,18 @@ type symptom struct {
 	hint  string
 }
 
+// Permissions are the commands of an ACL user that suffice, as ACL SETUSER takes them. In
+// a cluster it needs +cluster|slots and +command besides.
+const Permissions = "+ping +select +client|setname +info +scan +type +time +multi +exec +eval +evalsha " +
+	"+get +set +del +pexpire +hset +hmget +hgetall +hexists +hdel +zadd +zrem +zscan +zrangebyscore +zrevrangebyscore"
+
 // symptoms are matched in this order, anywhere in the message: servers before
 // version 7 prefix script errors.
 var symptoms = []symptom{
 	{"WRONGPASS", bridge.Permanent, "wrongpass", "check REDIS_USERNAME and REDIS_PASSWORD"},
 	{"NOAUTH", bridge.Permanent, "noauth", "authentication required: set REDIS_PASSWORD, and REDIS_USERNAME for an ACL user"},
 	{"called without any password configured", bridge.Permanent, "wrongpass", "the server has no password: unset REDIS_PASSWORD"},
-	{"NOPERM", bridge.Permanent, "noperm", "grant the user the keys CURSOR_PREFIX:* and the commands +@connection +@scripting +@read +@hash +@sortedset +@transaction +set +del +pexpire +time +info"},
+	{"NOPERM", bridge.Permanent, "noperm", "grant the user the keys CURSOR_PREFIX:* and the commands " + Permissions},
 	{"DENIED", bridge.Permanent, "denied", "the server is in protected mode: give it a password, or connect over loopback"},
 	{"unknown command", bridge.Permanent, "unknown-command", "the server must be Redis 6 or later, or compatible, with scripts allowed"},
 	{"DB index is out of range", bridge.Permanent, "database", "the database in REDIS_URL does not exist; /0 always does"},

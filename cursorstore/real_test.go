@@ -186,7 +186,7 @@ func TestSentinel(t *testing.T) {
 func TestTLSAndPassword(t *testing.T) {
 	t.Parallel()
 	needReal(t)
-	const rights = "+@connection +@scripting +@read +@hash +@sortedset +@transaction +set +del +pexpire +time +info"
+	const rights = cursorstore.Permissions
 	ca, cert, key := certificate(t)
 	port := freePort(t)
 	startRedis(t, strings.Fields("--tls-port "+port+" --bind 127.0.0.1 --tls-cert-file "+cert+" --tls-key-file "+key+

@@ -1,0 +1,117 @@
+package cursorstore_test
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"exportbridge/cursorstore"
+)
+
+// permitted returns the commands of the ACL user that the documents advise.
+func permitted(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../cmd/exportbridge/docs/permissions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`\+[a-z@|]+`).FindAllString(string(text), -1)
+	if want := cursorstore.Permissions + " +cluster|slots +command"; strings.Join(commands, " ") != want {
+		t.Fatalf("the documents permit %q, want %s", commands, want)
+	}
+	return commands
+}
+
+// TestPermissions: the user in the documents may do all that the program does, and
+// nothing that it does not need.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	needReal(t)
+	allowed := permitted(t)
+	used := make(map[string]bool)
+	for _, cluster := range []bool{false, true} {
+		t.Run(map[bool]string{false: "server", true: "cluster"}[cluster], func(t *testing.T) { usePermitted(t, allowed, cluster, used) })
+	}
+	for _, command := range allowed {
+		if !used[command] {
+			t.Errorf("%s is permitted and not used", command)
+		}
+	}
+}
+
+// usePermitted does everything as a user with these commands, and notes which the
+// server has run.
+func usePermitted(t *testing.T, allowed []string, cluster bool, used map[string]bool) {
+	port := freePort(t)
+	args, url := []string{"--port", port, "--bind", "127.0.0.1"}, "redis://127.0.0.1:"+port+"/1"
+	if cluster {
+		args, url = append(args, "--cluster-enabled", "yes", "--cluster-port", freePort(t)), "redis://127.0.0.1:"+port+",127.0.0.1:"+port
+	}
+	raw := redis.NewClient(&redis.Options{Addr: startRedis(t, args...)})
+	defer closes(t, raw)
+	if cluster {
+		if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() error { return raw.Set(t.Context(), "ready", "yes", 0).Err() })
+	}
+	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, allowed...)
+	if err := errors.Join(raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(), raw.ConfigResetStat(t.Context()).Err()); err != nil {
+		t.Fatal(err)
+	}
+	cfg := valid()
+	cfg.Timeout, cfg.Username, cfg.Password, cfg.URL = 5*time.Second, "exportbridge", "secret", cursorstore.URL(url)
+	client := open(t, cfg)
+	for _, name := range names {
+		everything(t, client, name)
+	}
+	wantStreams(t, client)
+	for _, f := range client.Check(t.Context()) {
+		if f.Level != cursorstore.OK {
+			t.Errorf("check says %+v", f)
+		}
+	}
+	denied, err := raw.ACLLog(t.Context(), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range denied {
+		t.Errorf("%s %s is denied", d.Reason, d.Object)
+	}
+	stats, err := raw.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`cmdstat_([a-z|]+):`).FindAllStringSubmatch(stats, -1) {
+		used["+"+m[1]] = true
+	}
+}
+
+// TestDenied: the user in the documents may not empty, stop or spy on the server.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	needReal(t)
+	raw := redis.NewClient(&redis.Options{Addr: startRedis(t)})
+	defer closes(t, raw)
+	rules := append([]string{"on", ">secret", "resetkeys", "~p:*", "resetchannels", "-@all"}, permitted(t)...)
+	if err := raw.ACLSetUser(t.Context(), "exportbridge", rules...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"FLUSHALL", "FLUSHDB", "SHUTDOWN", "KEYS *", "CONFIG SET save x", "CONFIG GET requirepass", "CLIENT KILL ID 1", "CLIENT PAUSE 1", "CLIENT LIST", "SCRIPT FLUSH", "SCRIPT KILL",
+		"FUNCTION FLUSH", "FUNCTION KILL", "ACL LIST", "DEBUG SLEEP 1", "MONITOR", "REPLICAOF NO ONE", "SWAPDB 0 1", "SAVE", "PUBLISH a b", "RENAME p:a p:b", "GET other:key",
+	} {
+		words := []any{"ACL", "DRYRUN", "exportbridge"}
+		for word := range strings.FieldsSeq(line) {
+			words = append(words, word)
+		}
+		if said, err := raw.Do(t.Context(), words...).Text(); err != nil || said == "OK" {
+			t.Errorf("%s: %s %v", line, said, err)
+		}
+	}
+}
