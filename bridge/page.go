@@ -132,6 +132,22 @@ func (s SourceIdentity) String() string {
 	return s.Organization + "/" + s.Workspace + "/" + s.Application
 }
 
+// Unread is a part of a response that looks like the next cursor, and that no
+// setting selects. The zero value is none.
+type Unread struct {
+	// Where is its JSON pointer or header, Hint says how to have it read.
+	Where, Hint string
+}
+
+// Fault returns the Permanent Fault of a page that has one, where the end of the
+// results must be certain.
+func (u Unread) Fault() error {
+	if u.Where == "" {
+		return nil
+	}
+	return &Fault{Class: Permanent, Code: "unread-cursor", Reason: ReasonConfig, Hint: u.Hint, Err: fmt.Errorf("the first page names no next page, but has %s, which looks like a next cursor", u.Where)}
+}
+
 // SmallBody is the size of a body, in bytes, below which a page may be empty. A
 // larger page is assumed to have items until it is decoded.
 const SmallBody = 4 << 10
@@ -147,6 +163,9 @@ type Page struct {
 	// Next is the cursor of the next page, byte for byte, or empty if the API
 	// returned none (null, empty or absent).
 	Next string
+	// Unread is what else looks like the next cursor on a first page that has items
+	// and an empty Next.
+	Unread Unread
 	// Events are the items in the API's order, set by Decode; the engine drops
 	// those already published.
 	Events []Event

@@ -310,7 +310,8 @@ const (
 	// leads back to one read before, or "full-tail" for a full page that names
 	// its own cursor as the next and has no new items, or StuckFullPage for a full
 	// page without a next one, or StuckOlder for a last page that lists none of its
-	// items any more, but older ones.
+	// items any more, but older ones, or StuckBorder for a page that begins with all
+	// items kept of the page before, so that earlier ones may be published twice.
 	ObserveStuck What = "stuck"
 	// ObserveTopic: a topic changed. Code: TopicLost, once for each loss of
 	// what a checkpoint implies, or TopicGrew for added partitions.
@@ -321,6 +322,7 @@ const (
 const (
 	StuckFullPage = "full_page_without_next"
 	StuckOlder    = "older_page"
+	StuckBorder   = "border_overlap"
 )
 
 // The codes of ObserveTopic.

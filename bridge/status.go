@@ -82,9 +82,12 @@ type Status struct {
 	FullPage bool `json:"full_page_without_next,omitempty"`
 	// OlderPage is true while the last page lists none of the items it had, but older
 	// ones, and is not the first page: the API may have forgotten the cursor.
-	OlderPage bool  `json:"older_page,omitempty"`
-	Requests  int64 `json:"requests"`
-	Failures  int64 `json:"consecutive_failures"`
+	OlderPage bool `json:"older_page,omitempty"`
+	// Warnings are reasons to doubt that all is well while State says so: a stream
+	// that has some is not shown as healthy.
+	Warnings []Warning `json:"warnings,omitempty"`
+	Requests int64     `json:"requests"`
+	Failures int64     `json:"consecutive_failures"`
 	// Rate is events a second, averaged over the last ten seconds.
 	Rate float64 `json:"rate"`
 	// Pace is how many seconds of the export pass in one second, over the same
@@ -117,6 +120,29 @@ type Status struct {
 	// Dependencies are keyed by DependencySource, DependencySink and
 	// DependencyStore. A standby does not use the source.
 	Dependencies map[string]Dependency `json:"dependencies,omitempty"`
+}
+
+// Codes of Warning, beside StuckFullPage and StuckOlder.
+const (
+	// WarningUnread: the first page names no next one, but has what looks like its
+	// cursor.
+	WarningUnread = "unread_cursor"
+)
+
+// Warning is a reason to doubt a healthy State.
+type Warning struct {
+	// Code is one of a few words, Text says what was seen, Hint what to do.
+	Code string `json:"code"`
+	Text string `json:"text"`
+	Hint string `json:"hint,omitempty"`
+}
+
+// EndDoubtful reports whether a warning says that the end of the results may not be
+// their end.
+func (s *Status) EndDoubtful() bool {
+	return slices.ContainsFunc(s.Warnings, func(w Warning) bool {
+		return slices.Contains([]string{StuckFullPage, StuckOlder, WarningUnread}, w.Code)
+	})
 }
 
 // ApplyDependencies turns a healthy state into back-off while the stream waits

@@ -264,4 +264,6 @@ type Answer struct {
 	// Rest, if not nil, holds the second half of Body, or what Cut does, back
 	// until it is closed or the client gives up.
 	Rest <-chan struct{}
+	// Unread is the page's, as its Source found it.
+	Unread bridge.Unread
 }

@@ -396,7 +396,9 @@ func (s *Source) scripted(ctx context.Context, n int, at bridge.Position, a Answ
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.give(n, at, []byte(a.Body), probe.Next), body, nil
+	page := s.give(n, at, []byte(a.Body), probe.Next)
+	page.Unread = a.Unread
+	return page, body, nil
 }
 
 // hand gives out the page that begins at the item from. The caller holds mu.

@@ -90,10 +90,9 @@ func (f *follower) add(hard context.Context, l fetchResult) error {
 		f.at.backTo(before)
 		return err
 	}
-	if f.at.full && (f.run.fullLogged.IsZero() || time.Since(f.run.fullLogged) >= 24*time.Hour) {
+	if w := f.doubtfulEnd(); w != nil && (f.run.fullLogged.IsZero() || time.Since(f.run.fullLogged) >= 24*time.Hour) {
 		f.run.fullLogged = time.Now()
-		f.log.Warn("full page without a next page: the API may hold back more items", "items", l.page.Items, "page_size", f.e.cfg.PageSize,
-			"hint", f.e.cfg.words(bridge.HintFullPage))
+		f.log.Warn("the last page may not be the end of the results", "warning", w.Text, "items", l.page.Items, "page_size", f.e.cfg.PageSize, "hint", w.Hint)
 	}
 	if mark := f.at.endMark(l.page); mark != bridge.ContractUnknown {
 		f.run.contract = mark

@@ -32,6 +32,7 @@ type progress struct {
 	repeats               position.Repeats // of the page taken last
 	older                 older
 	full                  bool                  // it was full, and named no other page
+	unread                bridge.Unread         // what it had in place of a next page
 	found                 bridge.Observation    // what trim found since the last commit
 	published             bridge.PublishedIndex // what the topic holds, during an overlap
 	rewind                rewind                // or a part of it, during a rewind
@@ -126,6 +127,9 @@ func (at *progress) take(ctx context.Context, p *bridge.Page) error {
 	if at.repeats.Whole && (digest != at.left || p.Tail()) {
 		digest = 0 // as an empty page
 	}
+	if at.e.cfg.window() && p.Unread.Where != "" {
+		return p.Unread.Fault()
+	}
 	if err := at.checkOlder(p); err != nil {
 		return err
 	}
@@ -188,6 +192,7 @@ func (at *progress) nextBorder(p *bridge.Page) bridge.Border {
 	hold := position.Hold(b.Hold, r, max(at.e.cfg.PageSize, len(p.Events)))
 	if r.Full && hold > max(b.Hold, position.LeastHold) { // said once: then as much is kept
 		at.e.log.Warn("pages overlap by all items kept of the page before: earlier ones may be published twice", "items", r.Items, "kept_next", hold)
+		at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: bridge.StuckBorder})
 	}
 	if b.Hold = hold; hold == position.LeastHold {
 		b.Hold = 0
@@ -205,10 +210,14 @@ func (at *progress) nextBorder(p *bridge.Page) bridge.Border {
 func (at *progress) noteTail(p *bridge.Page) {
 	h := &at.head
 	h.MarksEnd = h.MarksEnd || p.Next == "" || at.empty.AtTail
-	h.Drained, h.EndedEmpty = at.endIsFinal(p), 0
+	at.unread = p.Unread
+	h.Drained, h.EndedEmpty = at.endIsFinal(p) && p.Unread.Where == "", 0
 	h.PositionTime, h.PositionByAPI = bridge.Millis(p.AsOf()), !p.ServerTime.IsZero()
+	if p.Unread.Where != "" { // what is missing is not known to be published
+		h.PositionTime = min(h.LastEventTime, h.PositionTime)
+	}
 	at.empty.Tail()
-	at.full = p.Items >= at.e.cfg.PageSize && (p.Next != "" || !at.e.cfg.EndExplicit)
+	at.full = p.Unread.Where != "" || p.Items >= at.e.cfg.PageSize && (p.Next != "" || !at.e.cfg.EndExplicit)
 	switch {
 	case at.full && p.Next == "":
 		at.e.observe(bridge.Observation{What: bridge.ObserveStuck, Code: bridge.StuckFullPage})
@@ -221,7 +230,7 @@ func (at *progress) noteTail(p *bridge.Page) {
 func (at *progress) advance(p *bridge.Page, digest uint64) {
 	h := &at.head
 	h.Cursor, h.Drained = p.Next, false
-	at.full, at.older = false, older{}
+	at.full, at.unread, at.older = false, bridge.Unread{}, older{}
 	h.Pages++
 	h.AdvanceTime = bridge.Millis(p.Time())
 	// A client's clock may be years ahead; the export is not.

@@ -139,6 +139,7 @@ func (f *follower) publishStatus() {
 		Published: f.run.totals.published, DeadLettered: f.run.totals.deadLettered, Repeated: f.run.totals.repeated, BorderRepeats: f.run.totals.atBorder, FullPage: f.at.full, OlderPage: f.at.older.trusted != 0,
 		Failures: int64(f.schedule.fetches.n + f.schedule.sessions.n),
 		Overlap:  f.at.cp.Overlap,
+		Warnings: f.warnings(),
 		CaughtUp: f.state == bridge.StateIdle, Contract: f.run.contract, Ended: f.run.ended, EndedEmpty: f.run.endedEmpty,
 		Position: bridge.Instant(f.at.head.PositionTime), LastEvent: bridge.Instant(f.at.cp.LastEventTime), LastCommit: f.run.committed,
 	}

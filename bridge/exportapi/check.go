@@ -85,6 +85,8 @@ type Sample struct {
 	Next string
 	// EndsFull is set if the page is full and names no next one.
 	EndsFull bool
+	// Unread is as in bridge.Page.
+	Unread bridge.Unread
 }
 
 // SampledItem is how one item is read. Its texts are copies, empty where the
@@ -114,7 +116,7 @@ func (c *Client) Sample(ctx context.Context, at bridge.Position, size int) (Samp
 	if err := c.Decode(page); err != nil {
 		return Sample{}, fmt.Errorf("read items: %w", err)
 	}
-	s := Sample{Next: page.Next, EndsFull: page.Next == "" && c.cfg.MoreField == "" && page.Items >= size}
+	s := Sample{Next: page.Next, Unread: page.Unread, EndsFull: page.Next == "" && c.cfg.MoreField == "" && page.Items >= size}
 	for i := range page.Events[:min(size, len(page.Events))] {
 		e := &page.Events[i]
 		item := SampledItem{ID: string(e.ID), Type: string(e.Type), Key: string(e.Key), Time: e.Time, Defect: e.Defect, digest: sha256.Sum256(e.Raw)}

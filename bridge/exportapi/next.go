@@ -92,7 +92,9 @@ func (c *Client) follow(p *bridge.Page, asked *url.URL, h http.Header) *bridge.F
 	if d.told && (next == "" || next == p.At.Cursor) {
 		return schemaFault(d.more.fault("%s says that more results follow, but the page names no other cursor", d.more))
 	}
-	p.Next = next
+	if p.Next = next; next == "" && p.At.Cursor == "" && p.Items > 0 && (d.cursor.part == nil || !d.cursor.seen) {
+		p.Unread = nextlink.Unread(p.Body, h)
+	}
 	return nil
 }
 

@@ -57,6 +57,9 @@ func describe(s bridge.Status) string {
 		line += ": " + s.Ended
 	}
 	lines := []string{line}
+	for _, w := range s.Warnings {
+		lines = append(lines, "warning: "+w.Text)
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if d := s.Dependencies[name]; !d.Up {
 			lines = append(lines, fmt.Sprintf("%s down since %s: %s", name, d.Since.UTC().Format(time.RFC3339), d.Error))

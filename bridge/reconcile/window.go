@@ -35,6 +35,10 @@ func (w *exportWindow) each(ctx context.Context, from, to int64, visit func(*bri
 		if err != nil {
 			return err
 		}
+		if err := page.Unread.Fault(); err != nil {
+			page.Release()
+			return err
+		}
 		next, tail, items := page.Next, page.Tail(), page.Items
 		repeats := position.MarkBorder(page, &border)
 		switch {

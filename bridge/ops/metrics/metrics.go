@@ -110,7 +110,7 @@ func (m *Metrics) defineSource() {
 	m.throttled = m.counter("source_throttled_seconds_total", "Time spent waiting because of 429 responses or EXPORT_RATE_LIMIT.")
 	m.pageEvents = m.histogram("page_events", "Events per page, as received from the API.", []float64{0, 1, 10, 50, 100, 250, 500, 750, 999, 1000})
 	m.fetched = m.bounded("pages_fetched_total", "Pages received: full, partial (fewer events than EXPORT_PAGE_SIZE) or empty.", "kind", "full", "partial", "empty")
-	m.stuck = m.bounded("cursor_no_progress_total", "Pages without progress: a cursor that was already read (cycle), a full last page that names itself (full-tail), a full page without a next one (full_page_without_next), or a last page with older items than before (older_page).", "kind", "cycle", "full-tail", bridge.StuckFullPage, bridge.StuckOlder)
+	m.stuck = m.bounded("cursor_no_progress_total", "Pages without progress: a cursor that was already read (cycle), a full last page that names itself (full-tail), a full page without a next one (full_page_without_next), a last page with older items than before (older_page), or a page that begins with all items kept of the page before (border_overlap).", "kind", "cycle", "full-tail", bridge.StuckFullPage, bridge.StuckOlder, bridge.StuckBorder)
 }
 
 func (m *Metrics) defineSink() {

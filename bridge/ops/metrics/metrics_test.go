@@ -177,7 +177,7 @@ func TestSeriesExistFromTheStart(t *testing.T) {
 		bridge.ObserveFetch: {"429", "timeout", "network", "decode", "503"}, bridge.ObserveRetry: {"429", "500", "network"},
 		bridge.ObservePublish: {"network", "timeout", "error"}, bridge.ObserveTransaction: {"fenced", "unknown"},
 		bridge.ObserveCheckpoint: {"error", "conflict"}, bridge.ObserveOwner: {"owner", "standby"},
-		bridge.ObserveReset: {"reset", "pause", "resume", "refused-cursor"}, bridge.ObserveStuck: {"cycle", "full-tail", bridge.StuckFullPage, bridge.StuckOlder},
+		bridge.ObserveReset: {"reset", "pause", "resume", "refused-cursor"}, bridge.ObserveStuck: {"cycle", "full-tail", bridge.StuckFullPage, bridge.StuckOlder, bridge.StuckBorder},
 		bridge.ObserveRejected: {"kafka", "redis"},
 	} {
 		for _, code := range codes {

@@ -12,7 +12,7 @@ import (
 type statusCollector struct {
 	build    Build
 	statuses func() []bridge.Status
-	buildInfo, owned, state, blocked, epoch, up, position, lastEvent,
+	buildInfo, owned, state, blocked, warning, epoch, up, position, lastEvent,
 	lastCommit, lastPoll, caughtUp, pages, bytes, storeLag *prometheus.Desc
 }
 
@@ -26,6 +26,7 @@ func newStatusCollector(build Build, statuses func() []bridge.Status) *statusCol
 		owned:      desc("stream_owned", "1 while this process owns the stream, 0 on a standby.", "stream"),
 		state:      desc("state", "1 for the current state of the stream, 0 for all others.", "stream", "state"),
 		blocked:    desc("stream_blocked", "1 while the stream is blocked, labeled with the reason.", "stream", "reason"),
+		warning:    desc("stream_warning", "1 while something casts doubt on a healthy state, labeled with the code of the warning in status.", "stream", "code"),
 		epoch:      desc("epoch", "Epoch of the committed checkpoint. Increases with every reset.", "stream"),
 		up:         desc("dependency_up", "1 while the server accepts requests, 0 while it is unreachable or rejects them, Redis also while it rejects writes only.", "stream", "dependency"),
 		position:   desc("source_position_timestamp_seconds", "Time up to which the export is in Kafka.", "stream"),
@@ -67,6 +68,9 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(c.lastEvent, seconds(s.LastEvent), s.Stream)
 			gauge(c.lastCommit, seconds(s.LastCommit), s.Stream)
 			gauge(c.lastPoll, seconds(s.LastPoll), s.Stream)
+			for _, w := range s.Warnings {
+				gauge(c.warning, 1, s.Stream, w.Code)
+			}
 		}
 		gauge(c.caughtUp, boolean(s.CaughtUp), s.Stream)
 		gauge(c.pages, float64(s.PrefetchedPages), s.Stream)

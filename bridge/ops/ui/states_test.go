@@ -64,6 +64,11 @@ var conditions = []struct {
 		caught.Live.DeadLettered = 2
 		f.reports[0] = caught
 	}},
+	{name: "warned", change: func(f *fakeBridge) {
+		caught := idle("events")
+		caught.Live.Warnings = doubtfulEnd
+		f.reports[0] = caught
+	}},
 	{name: "days-later", change: func(f *fakeBridge) { // each time with its date
 		for _, list := range [][]object{f.history, f.letters} {
 			for _, row := range list {

@@ -32,12 +32,14 @@ func pagedExport(t *testing.T) (url string) {
 			w.Header().Set("Retry-After", "300")
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
+		case path == "/capped":
+			size = min(size, 20)
 		case path == "/alone" && from > 0 && len(query) > 1, size > 500:
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
 		end := min(from+size, all)
-		if query.Get("start") != "" {
+		if query.Get("start") != "" && query.Get("end") == "" {
 			from, end = all, all // from now on
 		}
 		if path == "/inclusive" && from > 0 {
@@ -100,6 +102,10 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 		"a parameter lost and added": {
 			path: "/next-url", env: map[string]string{"EXPORT_CURSOR_IN": "next-url", "EXPORT_PARAMS": "include=all", "EXPORT_NEXT_PARAMS": "add-missing"},
 			want: []string{` 0 warnings, 0 failures$`},
+		},
+		"a cursor that is not read": {
+			path: "/", env: map[string]string{"EXPORT_CURSOR_FIELD": "nextPage"}, code: cli.ExitCheck,
+			want: []string{`FAIL the first page names no next page, but has /nextCursor, which looks like a next cursor$`, `Try: .*EXPORT_CURSOR_FIELD=/nextCursor`, `, 1 failure$`},
 		},
 		"ignored": {
 			path: "/", env: map[string]string{"EXPORT_CURSOR_PARAM": "after"}, code: cli.ExitCheck,

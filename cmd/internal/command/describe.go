@@ -50,6 +50,9 @@ func describeState(s *bridge.Status, now time.Time) string {
 	case s.State == bridge.StateBlocked:
 		state = fmt.Sprintf("BLOCKED (%s), retry in %s: %s", s.Reason, cli.RoundDuration(max(0, s.NextTry.Sub(now))), process.Cut(s.Error, 60))
 	}
+	if n := len(s.Warnings); n > 0 {
+		state += ", " + cli.Counted(n, "warning")
+	}
 	return state
 }
 
@@ -68,6 +71,8 @@ func positionText(c *bridge.Checkpoint, live *bridge.Status, now time.Time) stri
 	}
 	text, age := at.UTC().Format(timeLayout), cli.RoundDuration(max(0, now.Sub(at)))
 	switch {
+	case caughtUp && live.EndDoubtful():
+		return text + ", at the end of what was read"
 	case caughtUp:
 		return text + ", at the end of the export"
 	case live == nil && c.Drained:

@@ -116,6 +116,9 @@ func RunError(err error) error {
 	if _, cut := errors.AsType[*process.EmptyEndError](err); cut {
 		return &cli.Error{Code: cli.ExitEmptyEnd, Err: err, Hint: cli.EngineHints[bridge.HintEmptyEnd]}
 	}
+	if unread, ok := errors.AsType[*process.UnreadError](err); ok {
+		return &cli.Error{Code: cli.ExitEmptyEnd, Err: err, Hint: unread.Warning.Hint}
+	}
 	if errors.Is(err, engine.ErrShutdown) || errors.Is(err, process.ErrShutdown) {
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "raise BRIDGE_SHUTDOWN_TIMEOUT, or check Kafka and Redis: exportbridge check"}
 	}

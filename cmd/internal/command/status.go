@@ -151,11 +151,9 @@ func (s *streamStatus) rows(now time.Time) [][2]string {
 			add("published", humanize.Comma(s.Live.Published)+" events by this owner since its start")
 		}
 		add("end", contractText(s.Live.Contract))
-		if s.Live.FullPage {
-			add("warning", "the last page is full and names no next page: "+cli.EngineHints[bridge.HintFullPage])
-		}
-		if s.Live.OlderPage {
-			add("warning", "the last page lists older items than before: the API may have forgotten the cursor")
+		for _, w := range s.Live.Warnings {
+			add("warning", w.Text)
+			add("try", w.Hint)
 		}
 		if s.Live.BorderRepeats > 0 {
 			add("borders", humanize.Comma(s.Live.BorderRepeats)+" items listed again at the beginning of the next page and dropped")

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"exportbridge/bridge"
 )
@@ -28,6 +29,17 @@ func (e *EmptyEndError) Error() string {
 	return fmt.Sprintf("stream %s: done as far as read: %d empty pages in a row ended the results, more may follow", e.Stream, e.Pages)
 }
 
+// UnreadError is the error of a bounded run that ended on a first page with what looks
+// like a next cursor.
+type UnreadError struct {
+	Stream  string
+	Warning bridge.Warning
+}
+
+func (e *UnreadError) Error() string {
+	return fmt.Sprintf("stream %s: done as far as read: %s", e.Stream, e.Warning.Text)
+}
+
 // doubts returns an error for each stream whose bounded run has ended in order and may
 // not have done what it was for.
 func doubts(all []bridge.Status) error {
@@ -37,6 +49,8 @@ func doubts(all []bridge.Status) error {
 			errs = append(errs, &DeadError{s.Stream, s.DeadLettered})
 		} else if s.EndedEmpty > 0 {
 			errs = append(errs, &EmptyEndError{s.Stream, s.EndedEmpty})
+		} else if i := slices.IndexFunc(s.Warnings, func(w bridge.Warning) bool { return w.Code == bridge.WarningUnread }); i >= 0 {
+			errs = append(errs, &UnreadError{s.Stream, s.Warnings[i]})
 		}
 	}
 	return errors.Join(errs...)

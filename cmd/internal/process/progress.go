@@ -118,6 +118,9 @@ func progressOf(s *bridge.Status) []any {
 	if !s.Position.IsZero() {
 		fields = append(fields, "position", s.Position.UTC().Format(time.RFC3339))
 	}
+	if len(s.Warnings) > 0 {
+		fields = append(fields, "warnings", len(s.Warnings), "warning", s.Warnings[0].Text)
+	}
 	if s.DeadLettered > 0 {
 		fields = append(fields, "dead_lettered", s.DeadLettered)
 	}

@@ -19,13 +19,23 @@ export function stateOf(r) {
   return until === -1 || until > now() ? 'paused' : 'none';
 }
 
+const healthy = (state) => ['running', 'idle'].includes(state);
+
 // look is how a state is shown: in amber while events flow without one of the
-// servers.
+// servers, or with a warning.
 function look(stream) {
-  const state = stateOf(report(stream));
-  const away = ['running', 'idle'].includes(state) ? down(stream) : [];
-  return away.length === 0 ? { state, css: state, name: names[state] } : { state, css: 'degraded', name: `${names[state]}, ${away.map(shortName).join(' and ')} down` };
+  const r = report(stream);
+  const state = stateOf(r);
+  const away = healthy(state) ? down(stream) : [];
+  const warned = healthy(state) ? warnings(r).length : 0;
+  const doubts = [away.length > 0 ? `${away.map(shortName).join(' and ')} down` : '', warned > 0 ? plural(warned, 'warning') : ''].filter(Boolean);
+  return doubts.length === 0 ? { state, css: state, name: names[state] } : { state, css: 'degraded', name: [names[state], ...doubts].join(', ') };
 }
+
+const warnings = (r) => r.live?.warnings ?? [];
+
+// endDoubtful says that the end of the results may not be their end.
+const endDoubtful = (r) => warnings(r).some((w) => ['full_page_without_next', 'older_page', 'unread_cursor'].includes(w.code));
 
 const shortName = (server) => serverNames[server].replace('the export ', '');
 
@@ -90,7 +100,7 @@ function phrase(r, state, away) {
     case 'running':
       if (r.left > 0) return `${duration(r.lag)} behind; caught up in about ${duration(r.left)}.`;
       return l.pace > 0 && r.lag > 60 ? `${duration(r.lag)} behind, not catching up at this pace.` : 'Reading and publishing.';
-    case 'idle': return `All exported events are in Kafka. Next poll ${wait(l)}.`;
+    case 'idle': return `${endDoubtful(r) ? 'All events that were read are in Kafka; the API may have more.' : 'All exported events are in Kafka.'} Next poll ${wait(l)}.`;
     case 'backoff': return `${away.length > 0 ? `${areDown(away)}; the stream waits` : 'Recovering from an error'}; no event is lost. Next attempt ${wait(l)}.`;
     case 'blocked': return `Stopped without losing or skipping events. Resumes once the cause is fixed; next check ${wait(l)}.`;
     case 'paused': return `Paused ${until(l?.paused_until ?? r.checkpoint?.paused_until)}. Resumes at this position; no event is lost.`;
@@ -139,6 +149,11 @@ function cause(r, state, act) {
     rows.push(['Cause', l.error, l.reason]);
     if (l.hint) rows.push(['Try', l.hint]);
   }
+  for (const w of healthy(state) ? warnings(r) : []) {
+    rows.push(['Warning', w.text]);
+    if (w.hint) rows.push(['Try', w.hint]);
+  }
+  if (l?.border_repeats > 0) rows.push(['Borders', `${plural(l.border_repeats, 'item')} listed again at the beginning of the next page and dropped`]);
   const change = r.changes?.[0];
   if (state === 'paused' && change?.kind === 'pause') rows.push(['Reason', change.reason || 'no reason'], ['By', change.who || 'unknown']);
   const overlap = l?.overlap ?? r.checkpoint?.overlap;
@@ -171,7 +186,7 @@ export function renderFigures() {
   const r = report(model.stream);
   const l = r.live;
   const c = r.checkpoint;
-  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? 'caught up' : remaining(r), 'not known');
+  figure('lag', r.lag >= 0 ? (l?.caught_up ? '0 s' : duration(r.lag)) : '–', l?.caught_up ? (endDoubtful(r) ? 'to the end of what was read' : 'caught up') : remaining(r), 'not known');
   const pace = l?.state === 'running' && l.pace > 0 && !l.caught_up;
   figure('rate', l ? rate(l.rate) : '–', pace ? `${l.pace.toFixed(1)} × real time` : 'over 10 s');
   const events = l?.events ?? c?.events;

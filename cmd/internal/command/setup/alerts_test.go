@@ -36,6 +36,7 @@ var healthy = map[string]string{
 	`transactions_total{stream="events",result="unknown"}`:            "0x600",
 	`cursor_no_progress_total{stream="events",kind="cycle"}`:          "0x600",
 	`cursor_no_progress_total{stream="events",kind="full-tail"}`:      "0x600",
+	`cursor_no_progress_total{stream="events",kind="border_overlap"}`: "0x600",
 	`events_unaccounted_total{stream="events",reason="unaccounted"}`:  "0x600",
 	`events_dead_lettered_total{stream="events",reason="too-large"}`:  "0x600",
 	`broker_data_losses_total{stream="events"}`:                       "0x600",
@@ -115,6 +116,9 @@ var alertCases = []alertCase{
 	{"the cursor leads back", map[string]string{`cursor_no_progress_total{stream="events",kind="cycle"}`: "0x20 1 2 3x1000"}, "6m", []string{"CursorNotAdvancing page"}},
 	{"a full tail for half an hour", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x120 120x1000"}, "45m", nil},
 	{"a full tail for two hours", map[string]string{`cursor_no_progress_total{stream="events",kind="full-tail"}`: "0+1x600"}, "2h", []string{"CursorNotAdvancing ticket"}},
+	{"a border overflows", map[string]string{`cursor_no_progress_total{stream="events",kind="border_overlap"}`: "0x20 1x1000"}, "10m", []string{"BorderOverlap ticket"}},
+	{"a full page without a next one", map[string]string{`stream_warning{instance="a",stream="events",code="full_page_without_next"}`: "1x600"}, "2h", []string{"Warning ticket"}},
+	{"a full page for half an hour", map[string]string{`stream_warning{instance="a",stream="events",code="full_page_without_next"}`: "1x120 stale"}, "2h", nil},
 	{"an event is dropped", map[string]string{`events_unaccounted_total{stream="events",reason="unaccounted"}`: "0x20 1x1000"}, "8m", []string{"EventsUnaccounted page"}},
 	{"a backfill at work", map[string]string{`backfill_windows{stream="events",state="running"}`: "8x600"}, "1h", nil},
 	{"a backfill was killed", map[string]string{`backfill_windows{stream="events",state="interrupted"}`: "0x20 3x1000"}, "25m", []string{"BackfillInterrupted ticket"}},
@@ -265,7 +269,7 @@ func TestMonitoredMetricsExist(t *testing.T) {
 	m := metrics.New(metrics.Build{Version: "1"}, []string{"events"}, func() []bridge.Status {
 		return []bridge.Status{{
 			Stream: "events", Leader: true, State: bridge.StateBlocked, Reason: bridge.ReasonAuth,
-			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}},
+			Dependencies: map[string]bridge.Dependency{bridge.DependencySink: {}}, Warnings: []bridge.Warning{{Code: bridge.StuckFullPage}},
 		}}
 	})
 	m.CountLosses("events", func() int64 { return 0 })

@@ -41,7 +41,10 @@ func (s *sampler) look(ctx context.Context) (found []finding) {
 			f.Items = sampleOf(items, s.st)
 		}
 		found = append(found, f)
-		if first.EndsFull {
+		switch {
+		case first.Unread.Where != "":
+			found = append(found, failure(first.Unread.Fault()))
+		case first.EndsFull:
 			found = append(found, finding{
 				Level: levelWarn, Text: "the first page is full and names no next page",
 				Hint: "if more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is",

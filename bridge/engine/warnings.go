@@ -1,0 +1,31 @@
+package engine
+
+import "exportbridge/bridge"
+
+// warnings are the reasons to doubt that all is well with a stream that runs.
+func (f *follower) warnings() (all []bridge.Warning) {
+	if w := f.doubtfulEnd(); w != nil {
+		all = append(all, *w)
+	}
+	if f.at.older.trusted != 0 {
+		all = append(all, bridge.Warning{
+			Code: bridge.StuckOlder, Text: "the last page lists older items than before: the API may have forgotten the cursor",
+			Hint: f.e.cfg.words(bridge.HintCursorRefused),
+		})
+	}
+	return all
+}
+
+// doubtfulEnd is the warning of a last page that may not be the end of the results,
+// or nil.
+func (f *follower) doubtfulEnd() *bridge.Warning {
+	switch {
+	case f.at.unread.Where != "":
+		return &bridge.Warning{Code: bridge.WarningUnread, Text: f.at.unread.Fault().Error(), Hint: f.at.unread.Hint}
+	case f.at.full:
+		return &bridge.Warning{
+			Code: bridge.StuckFullPage, Text: "full page without a next page: the API may hold back more items", Hint: f.e.cfg.words(bridge.HintFullPage),
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest"
+)
+
+// TestUnreadCursor: a first page with what looks like a next cursor is not the end of
+// the results. The stream says so, its position stays at its last event, and nothing
+// takes it for drained.
+func TestUnreadCursor(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+		event := time.Now().Add(-time.Hour)
+		page := fmt.Sprintf(`{"items":[{"eventId":"1","timestamp":%d}],"nextCursor":""}`, event.UnixMilli())
+		unread := bridge.Unread{Where: "/paging/next", Hint: "set EXPORT_CURSOR_FIELD=/paging/next"}
+		r.source.Serve(func(at bridge.Position) bridgetest.Answer { return bridgetest.Answer{Body: page, Unread: unread} })
+		r.start()
+		r.after(time.Minute)
+		s := r.bridge.Status()
+		if len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningUnread || s.Warnings[0].Hint != unread.Hint || !s.EndDoubtful() {
+			t.Errorf("warnings %+v", s.Warnings)
+		}
+		if got := s.Position; got.UnixMilli() != event.UnixMilli() {
+			t.Errorf("position %s, want that of the last event, %s", got, event)
+		}
+		if c, err := r.store.Load(t.Context()); err != nil || c.Drained {
+			t.Errorf("drained %t, error %v", c.Drained, err)
+		}
+		unread = bridge.Unread{}
+		r.after(time.Minute)
+		if s := r.bridge.Status(); len(s.Warnings) > 0 || s.Position.Before(event.Add(time.Hour)) {
+			t.Errorf("afterwards: warnings %+v, position %s", s.Warnings, s.Position)
+		}
+	})
+}

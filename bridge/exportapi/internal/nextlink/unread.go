@@ -1,0 +1,106 @@
+package nextlink
+
+import (
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/exportapi/internal/scan"
+)
+
+// What members and headers are called that lead to the next page, that lead
+// elsewhere, and that say whether more follows. The first two are matched against
+// pointers.
+var (
+	leads     = regexp.MustCompile(`(?i)next|cursor|continu|page_?token|skip_?token|scroll_?id|bookmark|marker|/after$`)
+	elsewhere = regexp.MustCompile(`(?i)prev|before|first|start|self|current|last|sync|delta|total|count`)
+	more      = regexp.MustCompile(`(?i)^(has_?)?(more|next)(_?(page|results|items|data|available))?$|truncated$`)
+	done      = regexp.MustCompile(`(?i)^(is_?)?(last(_?page)?|done|finished|complete|completed|end|exhausted)$`)
+)
+
+// maxUnreadDepth bounds how deep a page is searched.
+const maxUnreadDepth = 4
+
+// Unread returns what looks like the next cursor in a response that names no next
+// page where the settings look for it. It is zero if there is nothing of the kind,
+// or a member says that nothing follows. The body is a page that was decoded.
+func Unread(body []byte, h http.Header) bridge.Unread {
+	if next, err := Next(h); err == nil && next != "" {
+		return bridge.Unread{Where: "header Link with rel=next", Hint: "set EXPORT_CURSOR_IN=link"}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if leads.MatchString(name) && !elsewhere.MatchString(name) && !strings.HasPrefix(name, "Access-Control-") && h.Get(name) != "" {
+			return bridge.Unread{Where: "header " + name, Hint: "if it is the next cursor, set EXPORT_CURSOR_IN=header and EXPORT_CURSOR_FIELD=" + name}
+		}
+	}
+	s := search{}
+	s.scan.Reset(body)
+	if i := scan.SkipSpace(body, scan.SkipMark(body)); s.scan.KindAt(i) == scan.Object {
+		if _, ok := s.object(i, "", 1); ok && !s.over {
+			return s.found
+		}
+	}
+	return bridge.Unread{}
+}
+
+// search is a search in one page.
+type search struct {
+	scan  scan.Scanner
+	found bridge.Unread
+	over  bool // a member says that nothing follows
+}
+
+// object searches the object at i, whose pointer is at.
+func (s *search) object(i int, at string, depth int) (int, bool) {
+	i, step := s.scan.Open(i)
+	for step == scan.More {
+		name, end, ok := s.scan.Name(i)
+		if !ok {
+			return end, false
+		}
+		if i, ok = scan.SkipColon(s.scan.Body, end); !ok {
+			return i, false
+		}
+		text, _ := name.Text()
+		pointer := at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(string(text))
+		if s.scan.KindAt(i) == scan.Object && depth < maxUnreadDepth {
+			i, ok = s.object(i, pointer, depth+1)
+		} else {
+			var v scan.Value
+			if v, i, ok = s.scan.Read(i); ok {
+				s.judge(pointer, string(text), &v)
+			}
+		}
+		if !ok {
+			return i, false
+		}
+		i, step = s.scan.Next(i, '}')
+	}
+	return i, step == scan.Ended
+}
+
+// judge judges one member. A number is a cursor only if its name says next: others
+// count.
+func (s *search) judge(pointer, name string, v *scan.Value) {
+	text, _ := v.Text()
+	switch {
+	case v.Kind == scan.Boolean && (more.MatchString(name) || done.MatchString(name)):
+		if follows := (text[0] == 't') == more.MatchString(name); !follows {
+			s.over = true
+		} else if s.found.Where == "" && text[0] == 't' {
+			s.found = bridge.Unread{Where: pointer + ", which is true", Hint: "if it says that more items follow, set EXPORT_CURSOR_IN and EXPORT_CURSOR_FIELD to where the next cursor is"}
+		}
+	case !leads.MatchString(pointer) || elsewhere.MatchString(pointer):
+	case v.Kind == scan.Number && text[0] != '-' && text[0] != '0' && strings.Contains(strings.ToLower(name), "next"):
+		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set EXPORT_CURSOR_FIELD=" + pointer}
+	case len(text) > 0 && (v.Kind == scan.String || v.Kind == scan.Escaped):
+		in := ""
+		if plain := strings.ReplaceAll(string(text), `\/`, "/"); strings.Contains(plain, "://") || strings.HasPrefix(plain, "/") {
+			in = "EXPORT_CURSOR_IN=next-url and "
+		}
+		s.found = bridge.Unread{Where: pointer, Hint: "if it is the next cursor, set " + in + "EXPORT_CURSOR_FIELD=" + pointer}
+	}
+}

@@ -1,0 +1,52 @@
+package nextlink
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestUnread: what a page has that looks like a next cursor, and what does not.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	const items = `"items":[{"id":"1","next":"in an item"}],`
+	for name, tc := range map[string]struct {
+		body, header, want, hint string
+	}{
+		"a member":                 {body: `{` + items + `"next_cursor":"c2"}`, want: "/next_cursor", hint: "EXPORT_CURSOR_FIELD=/next_cursor"},
+		"nested":                   {body: `{` + items + `"paging":{"cursors":{"after":"c2","before":"c0"}}}`, want: "/paging/cursors/after"},
+		"a number":                 {body: `{` + items + `"nextPage":2}`, want: "/nextPage"},
+		"a URL":                    {body: `{` + items + `"links":{"self":"/a","next":"\/a?page=2"}}`, want: "/links/next", hint: "EXPORT_CURSOR_IN=next-url and EXPORT_CURSOR_FIELD=/links/next"},
+		"HAL":                      {body: `{"_links":{"next":{"href":"https://api/x?c=2"}},` + items + `"n":1}`, want: "/_links/next/href"},
+		"OData":                    {body: `{` + items + `"@odata.nextLink":"https://api/x"}`, want: "/@odata.nextLink"},
+		"a token":                  {body: `{` + items + `"pageToken":"t"}`, want: "/pageToken"},
+		"escaped names":            {body: `{` + items + `"a/b":{"nextToken":"t"}}`, want: "/a~1b/nextToken"},
+		"more is true":             {body: `{` + items + `"has_more":true}`, want: "/has_more, which is true"},
+		"more is true, and cursor": {body: `{` + items + `"has_more":true,"continuation":"c"}`, want: "/continuation"},
+		"header Link":              {body: `[]`, header: `Link: <https://api/x?page=2>; rel="next"`, want: "header Link with rel=next", hint: "EXPORT_CURSOR_IN=link"},
+		"a header":                 {body: `[]`, header: `X-Next-Cursor: c2`, want: "header X-Next-Cursor", hint: "EXPORT_CURSOR_FIELD=X-Next-Cursor"},
+
+		"nothing":              {body: `{` + items + `"total":60000,"request":"abc"}`},
+		"null":                 {body: `{` + items + `"next_cursor":null,"paging":{"next":""}}`},
+		"more is false":        {body: `{` + items + `"endCursor":"c9","hasNextPage":false}`},
+		"done":                 {body: `{` + items + `"cursor":"c9","done":true}`},
+		"a way back":           {body: `{` + items + `"prev_cursor":"c0","links":{"self":"/a","first":"/a","prev":"/b"}}`},
+		"a way to later times": {body: `{` + items + `"nextSyncToken":"s","@odata.deltaLink":"https://api/x"}`},
+		"a page number":        {body: `{` + items + `"page":1,"pages":1,"offset":0,"next_offset":0}`},
+		"inside items":         {body: `{"items":[{"next_cursor":"c2"}]}`},
+		"a preflight's header": {body: `[]`, header: `Access-Control-Expose-Headers: X-Next-Cursor`},
+		"a last page's Link":   {body: `[]`, header: `Link: <https://api/x?page=1>; rel="first"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := http.Header{}
+			if field, value, ok := strings.Cut(tc.header, ": "); ok {
+				h.Set(field, value)
+			}
+			got := Unread([]byte(tc.body), h)
+			if got.Where != tc.want || !strings.Contains(got.Hint, tc.hint) || (got.Hint == "") != (tc.want == "") {
+				t.Errorf("got %+v, want %q", got, tc.want)
+			}
+		})
+	}
+}
