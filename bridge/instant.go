@@ -24,8 +24,19 @@ var layouts = []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15
 // ParseInstant reads a point in time and returns it in milliseconds since the
 // epoch; 0 is the earliest. It takes RFC 3339, the forms that this program prints,
 // a date (midnight in UTC), now, earliest, a time before now (-24h, -7d, -PT2H),
-// or milliseconds since the epoch. Its error lists them.
+// or milliseconds since the epoch. Its error says what the text lacks, or lists them.
 func ParseInstant(text string, now time.Time) (int64, error) {
+	ms, err := parseInstant(text, now)
+	if errors.Is(err, errNoInstant) {
+		return 0, noInstant(text, now)
+	}
+	return ms, err
+}
+
+var errNoInstant = errors.New("not a time")
+
+// parseInstant is ParseInstant with errNoInstant for a text in no form of a time.
+func parseInstant(text string, now time.Time) (int64, error) {
 	switch text {
 	case "now":
 		return now.UnixMilli(), nil
@@ -48,7 +59,35 @@ func ParseInstant(text string, now time.Time) (int64, error) {
 			return afterEpoch(text, t)
 		}
 	}
-	return 0, fmt.Errorf("%q is not a time: %s", text, instantForms)
+	return 0, errNoInstant
+}
+
+// What people write for a zone: UTC by its name, and an offset without a colon or
+// without minutes.
+var (
+	namedUTC   = regexp.MustCompile(`(?i)\s*(utc|gmt|z|z00:?00)$`)
+	bareOffset = regexp.MustCompile(`(:\d\d(?:\.\d+)?)\s*([+-]\d\d):?(\d\d)?$`)
+)
+
+// noInstant says what a text lacks to be a point in time.
+func noInstant(text string, now time.Time) error {
+	if _, err := parseInstant(text+"Z", now); err == nil {
+		return fmt.Errorf("%q has no zone: %sZ for UTC", text, text)
+	}
+	before := "-" + strings.TrimPrefix(text, "+")
+	if ms, err := parseInstant(before, now); err == nil {
+		return fmt.Errorf("%q is a duration: did you mean %s, which is %s?", text, before, time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05Z"))
+	}
+	offset := bareOffset.ReplaceAllString(text, "$1$2:$3")
+	if strings.HasSuffix(offset, ":") {
+		offset += "00"
+	}
+	for _, zoned := range []string{namedUTC.ReplaceAllString(text, "Z"), offset} {
+		if _, err := parseInstant(zoned, now); err == nil {
+			return fmt.Errorf("%q has its zone in another form: did you mean %s?", text, zoned)
+		}
+	}
+	return fmt.Errorf("%q is not a time: %s", text, instantForms)
 }
 
 func afterEpoch(text string, t time.Time) (int64, error) {

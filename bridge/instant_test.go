@@ -34,9 +34,20 @@ func TestParseInstant(t *testing.T) {
 		{text: "-90000d", err: `"-90000d" is before the epoch, for example earliest`},
 		{text: "1969-12-31T23:59:59Z", err: `"1969-12-31T23:59:59Z" is before the epoch, for example earliest`},
 		{text: "-soon", err: `"-soon" is not a time: ` + instantForms},
-		{text: "24h", err: `"24h" is not a time: ` + instantForms},
-		{text: "PT2H", err: `"PT2H" is not a time: ` + instantForms},
-		{text: "2026-11-01 00:00", err: `"2026-11-01 00:00" is not a time: ` + instantForms}, // whose?
+		{text: "24h", err: `"24h" is a duration: did you mean -24h, which is 2026-11-20 12:00:00Z?`},
+		{text: "PT2H", err: `"PT2H" is a duration: did you mean -PT2H, which is 2026-11-21 10:00:00Z?`},
+		{text: "+7d", err: `"+7d" is a duration: did you mean -7d, which is 2026-11-14 12:00:00Z?`},
+		{text: "2026-11-01 00:00", err: `"2026-11-01 00:00" has no zone: 2026-11-01 00:00Z for UTC`}, // whose?
+		{text: "2026-11-01T00:00:00.5", err: `"2026-11-01T00:00:00.5" has no zone: 2026-11-01T00:00:00.5Z for UTC`},
+		{text: "2026-11-01T01:00:00+0100", err: `"2026-11-01T01:00:00+0100" has its zone in another form: did you mean 2026-11-01T01:00:00+01:00?`},
+		{text: "2026-11-01 01:00 +0100", err: `"2026-11-01 01:00 +0100" has its zone in another form: did you mean 2026-11-01 01:00+01:00?`},
+		{text: "2026-11-01 01:00:00.5-05", err: `"2026-11-01 01:00:00.5-05" has its zone in another form: did you mean 2026-11-01 01:00:00.5-05:00?`},
+		{text: "2026-11-01 01:00 +01:00", err: `"2026-11-01 01:00 +01:00" has its zone in another form: did you mean 2026-11-01 01:00+01:00?`},
+		{text: "2026-11-01 00:00 UTC", err: `"2026-11-01 00:00 UTC" has its zone in another form: did you mean 2026-11-01 00:00Z?`},
+		{text: "2026-11-01T00:00:00z", err: `"2026-11-01T00:00:00z" has its zone in another form: did you mean 2026-11-01T00:00:00Z?`},
+		{text: "2026-11-01 01:00 CET", err: `"2026-11-01 01:00 CET" is not a time: ` + instantForms},
+		{text: "2026-13-01 01:00", err: `"2026-13-01 01:00" is not a time: ` + instantForms},
+		{text: "--2h", err: `"--2h" is not a time: ` + instantForms},
 		{text: "", err: `"" is not a time: ` + instantForms},
 	} {
 		got, err := ParseInstant(test.text, now)
