@@ -127,6 +127,8 @@ const (
 	// WarningUnread: the first page names no next one, but has what looks like its
 	// cursor.
 	WarningUnread = "unread_cursor"
+	// WarningStart: the stream starts later than it is by the API's clock.
+	WarningStart = "future_start"
 )
 
 // Warning is a reason to doubt a healthy State.
@@ -141,7 +143,7 @@ type Warning struct {
 // their end.
 func (s *Status) EndDoubtful() bool {
 	return slices.ContainsFunc(s.Warnings, func(w Warning) bool {
-		return slices.Contains([]string{StuckFullPage, StuckOlder, WarningUnread}, w.Code)
+		return slices.Contains([]string{StuckFullPage, StuckOlder, WarningUnread, WarningStart}, w.Code)
 	})
 }
 

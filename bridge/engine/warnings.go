@@ -1,6 +1,11 @@
 package engine
 
-import "exportbridge/bridge"
+import (
+	"fmt"
+	"time"
+
+	"exportbridge/bridge"
+)
 
 // warnings are the reasons to doubt that all is well with a stream that runs.
 func (f *follower) warnings() (all []bridge.Warning) {
@@ -13,8 +18,17 @@ func (f *follower) warnings() (all []bridge.Warning) {
 			Hint: f.e.cfg.words(bridge.HintCursorRefused),
 		})
 	}
+	if h := &f.at.head; h.Cursor == "" && h.PositionByAPI && h.PositionTime > 0 && h.Origin.Start-h.PositionTime > startSlack.Milliseconds() {
+		all = append(all, bridge.Warning{
+			Code: bridge.WarningStart, Text: fmt.Sprintf("the stream starts at %s, later than the API's clock (%s): events until then are left out",
+				h.Origin.StartText(), describeInstant(h.PositionTime)), Hint: f.e.cfg.words(bridge.HintStartLater),
+		})
+	}
 	return all
 }
+
+// startSlack is how far a start may be ahead of the API's clock: "now" is by ours.
+const startSlack = time.Minute
 
 // doubtfulEnd is the warning of a last page that may not be the end of the results,
 // or nil.

@@ -38,3 +38,24 @@ func TestUnreadCursor(t *testing.T) {
 		}
 	})
 }
+
+// TestFutureStart: a start ahead of the API's clock leaves events out, so the stream
+// does not say that it has all of them. Until that time has come it warns.
+func TestFutureStart(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridgetest.Export{PageSize: 100}, func(r *harness) {
+		r.cfg.Origin.Start = time.Now().Add(time.Hour).UnixMilli()
+		r.source.Serve(func(bridge.Position) bridgetest.Answer {
+			return bridgetest.Answer{Body: `{"items":[],"nextCursor":""}`}
+		})
+		r.start()
+		r.after(time.Minute)
+		if s := r.bridge.Status(); len(s.Warnings) != 1 || s.Warnings[0].Code != bridge.WarningStart || !s.EndDoubtful() {
+			t.Errorf("warnings %+v", s.Warnings)
+		}
+		r.after(2 * time.Hour)
+		if s := r.bridge.Status(); len(s.Warnings) > 0 {
+			t.Errorf("afterwards: warnings %+v", s.Warnings)
+		}
+	})
+}

@@ -83,6 +83,7 @@ func TestCheckFollowsTheCursor(t *testing.T) {
 		want []string
 	}{
 		"taken":         {path: "/", want: []string{`ok   key accepted, .*500 per page`, `ok   100 items sampled`, taken, ` 0 warnings, 0 failures`}},
+		"a start":       {path: "/", env: map[string]string{"EXPORT_START": "2026-09-01"}, want: []string{`info a new stream begins at 2026-09-01T00:00:00Z \(EXPORT_START\); one that has a checkpoint resumes there$`}},
 		"no next page":  {path: "/", args: []string{"--sample", "301"}, want: []string{`ok   300 items sampled`, `ok, 0 warnings, 0 failures`}},
 		"alone, beside": {path: "/alone", code: cli.ExitCheck, want: []string{`FAIL .*page at cursor .*400 Bad Request`, `Try: set EXPORT_CURSOR_ALONE=true .*EXPORT_CURSOR_PARAM.*EXPORT_PAGE_SIZE`, `, 1 failure$`}},
 		"alone, beside EXPORT_PARAMS": {

@@ -38,7 +38,7 @@ var defaultProcess = Process{StreamNames: []string{"events"}, Delivery: bridge.E
 
 // windowConfig has the bounds of a stream's export.
 type windowConfig struct {
-	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, 2026-11-22 (UTC), -2h, -7d, -PT2H, now, earliest, or milliseconds since the epoch; earliest sends no start; no effect on a stream that has begun"`
+	Start string `env:"EXPORT_START" stream:"yes" desc:"where an export without a cursor begins: 2026-11-22T10:57:00Z, 2026-11-22 10:57Z, 2026-11-22 (UTC), -2h, -7d, -PT2H, now, earliest, or milliseconds since the epoch; earliest sends no start; not in the future; no effect on a stream that has begun"`
 	End   string `env:"EXPORT_END" stream:"yes" desc:"exclusive end of a bounded stream, which completes once that time has passed; without it, the stream has no end" example:"2026-11-02T00:00:00Z"`
 }
 
@@ -302,6 +302,10 @@ func (l *loader) fillEngine(st *Stream, now time.Time) {
 	st.Engine.FetchTimeout = max(time.Minute, 10*min(st.Export.Timeout, 24*time.Hour))
 	st.Engine.Origin = bridge.Origin{Resource: st.Export.Resource, Events: st.Export.Events, ItemID: st.Export.IDs()}
 	st.Engine.Origin.Start = l.instant("EXPORT_START", window.Start, places, now)
+	if start := st.Engine.Origin.Start; start > now.UnixMilli() {
+		l.add("EXPORT_START", fmt.Sprintf("%s: %s is in the future (%s): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now",
+			places["EXPORT_START"].describe("EXPORT_START"), window.Start, time.UnixMilli(start).UTC().Format(time.RFC3339)))
+	}
 	st.Engine.RelativeStart = relative(window.Start, st.Engine.Origin.Start, now)
 	if window.End != "" {
 		st.Engine.Origin.End = l.windowEnd(window.End, places, now)

@@ -166,6 +166,16 @@ func TestLoadProblems(t *testing.T) {
 			[]string{"EXPORT_TIMEOUT must be above 0, for example 30s", `EXPORT_EMPTY_PAGES: "x" is not a whole number, for example 5`},
 		},
 		{
+			"a start in the future",
+			[]string{"EXPORT_START=2099-11-02T00:00:00Z"},
+			[]string{"EXPORT_START: 2099-11-02T00:00:00Z is in the future (2099-11-02T00:00:00Z): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now"},
+		},
+		{
+			"a start in microseconds",
+			[]string{"EXPORT_START=1793491200000000"},
+			[]string{"EXPORT_START: 1793491200000000 is in the future (58803-06-23T00:00:00Z): no event is there yet, and those until then would be left out; for new events alone set EXPORT_START=now"},
+		},
+		{
 			"window",
 			[]string{"EXPORT_START=2026-11-02T00:00:00Z", "EXPORT_END=2026-11-01T00:00:00Z"},
 			[]string{"EXPORT_END must be after EXPORT_START"},

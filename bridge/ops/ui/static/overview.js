@@ -35,7 +35,7 @@ function look(stream) {
 const warnings = (r) => r.live?.warnings ?? [];
 
 // endDoubtful says that the end of the results may not be their end.
-const endDoubtful = (r) => warnings(r).some((w) => ['full_page_without_next', 'older_page', 'unread_cursor'].includes(w.code));
+const endDoubtful = (r) => warnings(r).some((w) => ['full_page_without_next', 'older_page', 'unread_cursor', 'future_start'].includes(w.code));
 
 const shortName = (server) => serverNames[server].replace('the export ', '');
 

@@ -52,7 +52,7 @@ func checkAPI(ctx context.Context, st *config.Stream, show int) []finding {
 		found = append(found, finding{Level: levelInfo, Text: "end of results: " + ends})
 	}
 	if st.Engine.Origin.Start != 0 {
-		found = append(found, finding{Level: levelInfo, Text: "EXPORT_START has no effect on a stream that has begun"})
+		found = append(found, finding{Level: levelInfo, Text: "a new stream begins at " + st.Engine.Origin.StartText() + " (EXPORT_START); one that has a checkpoint resumes there"})
 	}
 	return append(found, (&sampler{client: client, st: st, show: show}).look(ctx)...)
 }
