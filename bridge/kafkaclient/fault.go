@@ -33,18 +33,18 @@ func (c *Config) Fault(err error, topic string) *bridge.Fault {
 		return f
 	}
 	f := &bridge.Fault{Class: bridge.Transient, Code: "error", Err: err}
-	if c.answerFault(f, topic) || tlsFault(f) {
+	if c.answerFault(f, topic) || tlsFault(f) || protocolFault(f) {
 		return f
 	}
 	if _, ok := errors.AsType[*hangUpError](err); ok && c.SASLMechanism != "" {
-		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "sasl", loginHint
+		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "sasl", c.closedHint()
 		return f
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "password", "check KAFKA_SASL_PASSWORD_FILE"
 		return f
 	}
-	f.Code, f.Hint = "network", networkHint(err)
+	f.Code, f.Hint = "network", c.networkHint(err)
 	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
 		f.Code = "timeout"
 		if c.TLSEnabled {
@@ -85,8 +85,10 @@ func (c *Config) answerFault(f *bridge.Fault, topic string) bool {
 		advise(bridge.ReasonAuth, bridge.HintMissingGrants)
 	case kerr.ClusterAuthorizationFailed:
 		block(bridge.ReasonAuth, c.Grant("--operation IdempotentWrite --cluster")) // brokers before 2.8 ask for it from every idempotent producer
-	case kerr.SaslAuthenticationFailed, kerr.IllegalSaslState:
+	case kerr.SaslAuthenticationFailed:
 		block(bridge.ReasonAuth, loginHint)
+	case kerr.IllegalSaslState:
+		block(bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM, or use the SASL port in KAFKA_BROKERS")
 	case kerr.UnsupportedSaslMechanism:
 		block(bridge.ReasonAuth, "the listener does not offer KAFKA_SASL_MECHANISM="+c.SASLMechanism)
 	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
@@ -130,7 +132,36 @@ func tlsFault(f *bridge.Fault) bool {
 	return false
 }
 
-func networkHint(err error) string {
+// protocolFault classifies answers in another protocol than Kafka's, which are
+// permanent. kgo tells them by its text only.
+func protocolFault(f *bridge.Fault) bool {
+	block := func(code, hint string) bool {
+		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonConfig, code, hint
+		return true
+	}
+	switch text := f.Err.Error(); {
+	case strings.Contains(text, "tls alert record"):
+		return block("tls", "the listener uses TLS: set KAFKA_TLS_ENABLED=true, or use the plain port in KAFKA_BROKERS")
+	case strings.Contains(text, "beginning of an HTTP response"):
+		return block("protocol", "an HTTP server answers at this address: name a listener of Kafka in KAFKA_BROKERS")
+	}
+	return false
+}
+
+// closedHint is the hint about a listener that closes the connection before it
+// serves a request. It asks only for settings that differ from the present ones.
+func (c *Config) closedHint() string {
+	tlsHint, saslHint := "if the listener uses TLS, set KAFKA_TLS_ENABLED=true", "if it requires SASL, set KAFKA_SASL_MECHANISM"
+	if c.TLSEnabled {
+		tlsHint = "if the listener does not use TLS, set KAFKA_TLS_ENABLED=false"
+	}
+	if c.SASLMechanism != "" {
+		saslHint = "if it does not use SASL, unset KAFKA_SASL_MECHANISM; otherwise " + loginHint
+	}
+	return tlsHint + "; " + saslHint
+}
+
+func (c *Config) networkHint(err error) string {
 	advertised, ok := errors.AsType[*advertisedError](err)
 	if ok {
 		return fmt.Sprintf("%s is the broker's advertised address: check that the broker is up and that advertised.listeners is reachable from this host", advertised.addr)
@@ -139,7 +170,7 @@ func networkHint(err error) string {
 		return "the host name does not resolve: check KAFKA_BROKERS"
 	}
 	if _, ok := errors.AsType[*kgo.ErrFirstReadEOF](err); ok {
-		return "if the listener requires TLS or SASL, set KAFKA_TLS_ENABLED or KAFKA_SASL_MECHANISM"
+		return c.closedHint()
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "check that Kafka is running, and KAFKA_BROKERS"

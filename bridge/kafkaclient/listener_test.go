@@ -1,0 +1,114 @@
+package kafkaclient_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"exportbridge/bridge"
+	"exportbridge/bridge/bridgetest/servers"
+	"exportbridge/bridge/kafkaclient"
+)
+
+// listener is a server that reads the beginning of each connection and passes it
+// on to answer, which may be nil, then closes the connection.
+func listener(t *testing.T, answer func(conn net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if answer != nil {
+				answer(conn)
+			} else {
+				_, _ = conn.Read(make([]byte, 4096))
+			}
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// says is a listener that answers anything with text.
+func says(text string) func(net.Conn) {
+	return func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 4096))
+		_, _ = conn.Write([]byte(text))
+	}
+}
+
+// withoutSASL is a broker that answers a SASL handshake as a plaintext listener of
+// Apache Kafka does.
+func withoutSASL(t *testing.T) string {
+	t.Helper()
+	cluster := servers.EmbeddedKafka(t)
+	cluster.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		answer := r.ResponseKind().(*kmsg.SASLHandshakeResponse)
+		answer.ErrorCode = kerr.IllegalSaslState.Code
+		return answer, nil, true
+	})
+	return cluster.ListenAddrs()[0]
+}
+
+// TestListenerOfAnotherKind: the hint names the setting to change, never one that
+// has the asked-for value already.
+func TestListenerOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	const tlsAlert = "\x15\x03\x03\x00\x02\x02\x46"
+	login := func(c *kafkaclient.Config) {
+		c.SASLMechanism, c.SASLUsername, c.SASLPassword = "SCRAM-SHA-256", "ann", "key"
+	}
+	encrypt := func(c *kafkaclient.Config) { c.TLSEnabled = true }
+	for name, test := range map[string]struct {
+		answer  func(net.Conn)
+		set     []func(*kafkaclient.Config)
+		reason  bridge.Reason
+		has     string
+		missing string
+	}{
+		"closed":               {nil, nil, "", "set KAFKA_TLS_ENABLED=true; if it requires SASL, set KAFKA_SASL_MECHANISM", "unset"},
+		"TLS, closed":          {nil, []func(*kafkaclient.Config){encrypt}, "", "set KAFKA_TLS_ENABLED=false", "=true"},
+		"TLS and SASL, closed": {nil, []func(*kafkaclient.Config){encrypt, login}, "", "set KAFKA_TLS_ENABLED=false; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "set KAFKA_SASL_MECHANISM="},
+		"SASL, closed":         {nil, []func(*kafkaclient.Config){login}, "", "set KAFKA_TLS_ENABLED=true; if it does not use SASL, unset KAFKA_SASL_MECHANISM", "=false"},
+		"plain client, TLS":    {says(tlsAlert), nil, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
+		"SASL without TLS":     {says(tlsAlert), []func(*kafkaclient.Config){login}, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
+		"TLS, HTTP":            {says("HTTP/1.1 400 Bad Request\r\n\r\n"), []func(*kafkaclient.Config){encrypt}, bridge.ReasonConfig, "does not use TLS: set KAFKA_TLS_ENABLED=false", "SASL"},
+		"HTTP":                 {says("HTTP/1.1 400 Bad Request\r\n\r\n"), nil, bridge.ReasonConfig, "HTTP server", "TLS"},
+		"SASL, plain listener": {nil, []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = []string{withoutSASL(t)} }}, bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM", "PASSWORD"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := kafkaclient.DefaultConfig()
+			cfg.Brokers = []string{listener(t, test.answer)}
+			for _, set := range test.set {
+				set(&cfg)
+			}
+			client, err := cfg.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			err = client.Ping(t.Context())
+			if err == nil {
+				t.Fatal("the ping succeeded")
+			}
+			f := client.Explain(err, "")
+			if f.Reason != test.reason || !strings.Contains(f.Hint, test.has) || strings.Contains(f.Hint, test.missing) {
+				t.Errorf("%v: reason %q, hint %q; want %q, a hint with %q, without %q", f, f.Reason, f.Hint, test.reason, test.has, test.missing)
+			}
+		})
+	}
+}
