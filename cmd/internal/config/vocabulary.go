@@ -19,6 +19,19 @@ var (
 // a misspelt one.
 const nearEnough = 2
 
+// synonyms are names that other programs have for a setting, beside those that
+// lack one word of it.
+var synonyms = map[string]string{
+	"KAFKA_BOOTSTRAP_SERVERS": "KAFKA_BROKERS", "KAFKA_BOOTSTRAP_SERVER": "KAFKA_BROKERS", "KAFKA_BOOTSTRAP_BROKERS": "KAFKA_BROKERS",
+	"KAFKA_BROKER_LIST": "KAFKA_BROKERS", "KAFKA_SERVERS": "KAFKA_BROKERS", "KAFKA_HOST": "KAFKA_BROKERS", "KAFKA_URL": "KAFKA_BROKERS",
+	"KAFKA_SECURITY_PROTOCOL": "KAFKA_TLS_ENABLED", "KAFKA_SSL_ENABLED": "KAFKA_TLS_ENABLED", "KAFKA_SSL_CA": "KAFKA_TLS_CA",
+	"KAFKA_USER": "KAFKA_SASL_USERNAME", "KAFKA_SASL_USER": "KAFKA_SASL_USERNAME", "KAFKA_ACKS": "KAFKA_DELIVERY",
+	"REDIS_HOST": "REDIS_URL", "REDIS_ADDR": "REDIS_URL", "REDIS_DB": "REDIS_URL", "REDIS_DATABASE": "REDIS_URL",
+	"EXPORT_TOKEN": "EXPORT_API_KEY", "EXPORT_KEY": "EXPORT_API_KEY", "EXPORT_API_TOKEN": "EXPORT_API_KEY",
+	"EXPORT_API_URL": "EXPORT_URL", "EXPORT_BASE_URL": "EXPORT_URL", "EXPORT_ENDPOINT": "EXPORT_URL",
+	"HTTP_PORT": "HTTP_ADDR", "HTTP_LISTEN": "HTTP_ADDR",
+}
+
 // serviceLink matches the variables that Kubernetes sets in every container
 // for every service; <SERVICE>_PORT is recognised by its value.
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
@@ -76,9 +89,9 @@ func (voc *vocabulary) explain(name string) string {
 	case strings.HasPrefix(name, "STREAM_"):
 		return voc.explainStream(name)
 	case hasPrefix(name, ownPrefixes[:]):
-		return suggest(name+" is not a setting", nearestWithin(name, voc.names, nearEnough+1))
+		return suggest(name+" is not a setting", voc.near(name, nearEnough+1))
 	case hasPrefix(name, sharedPrefixes[:]):
-		if near := Nearest(name, voc.names); near != "" {
+		if near := voc.near(name, nearEnough); near != "" {
 			return suggest(name+" is not a setting", near)
 		}
 	}
@@ -98,8 +111,8 @@ func (voc *vocabulary) explainStream(name string) string {
 		v := voc.lookup(rest)
 		switch {
 		case v == nil:
-			near := nearestWithin(rest, voc.names, nearEnough+1)
-			if near != "" {
+			near := voc.near(rest, nearEnough+1)
+			if v := voc.lookup(near); v != nil && v.stream {
 				near = prefix + near
 			}
 			return suggest(fmt.Sprintf("%s is not a setting of stream %s", name, stream), near)
@@ -135,9 +148,42 @@ func (voc *vocabulary) checkGiven(l *loader, given map[string]string) {
 		case v != nil && v.Secret:
 			l.add(v.Name, fmt.Sprintf("%s is a secret and has no place on the command line; set %s%s", name, name, FileSuffix))
 		case v == nil && voc.lookup(name) == nil && voc.inStream(name) == nil && voc.explain(name) == "":
-			l.add("", suggest(name+" is not a setting", nearestWithin(name, voc.names, nearEnough+1)))
+			l.add("", suggest(name+" is not a setting", voc.near(name, nearEnough+1)))
 		}
 	}
+}
+
+// near returns the setting that a name is meant for, or "": by what other programs
+// call it, by one word that it lacks, or by at most limit typing mistakes.
+func (voc *vocabulary) near(name string, limit int) string {
+	base := strings.TrimSuffix(name, FileSuffix)
+	suffix := name[len(base):]
+	if voc.vars[synonyms[base]] != nil {
+		return synonyms[base] + suffix
+	}
+	if near := nearestWithin(name, voc.names, limit); near != "" {
+		return near
+	}
+	words, longer := strings.Split(base, "_"), ""
+	for _, candidate := range voc.names {
+		if lacksOne(words, strings.Split(candidate, "_")) && voc.vars[candidate] != nil {
+			if longer != "" {
+				return ""
+			}
+			longer = candidate + suffix
+		}
+	}
+	return longer
+}
+
+// lacksOne reports whether words and one more, not the first, are those of full.
+func lacksOne(words, full []string) bool {
+	for i := 1; i < len(full) && len(full) == len(words)+1; i++ {
+		if slices.Equal(words, slices.Delete(slices.Clone(full), i, i+1)) {
+			return true
+		}
+	}
+	return false
 }
 
 // lookup returns the setting of that name, with or without _FILE, or nil.
