@@ -149,7 +149,7 @@ func TestPasswordInURL(t *testing.T) {
 		cfg := valid()
 		cfg.URL = cursorstore.URL(url)
 		err := cfg.Validate()
-		if wrong != (err != nil) || wrong && !strings.Contains(err.Error(), "percent-encode special characters in its user and password: / is %2F, ? is %3F") || wrong && strings.Contains(err.Error(), "h8n7") {
+		if wrong != (err != nil) || wrong && !strings.Contains(err.Error(), "percent-encode special characters in its user and password (/ is %2F, ? is %3F, @ is %40), or set REDIS_PASSWORD") || wrong && strings.Contains(err.Error(), "h8n7") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

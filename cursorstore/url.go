@@ -16,7 +16,9 @@ type target struct {
 	db                 int
 }
 
-var errEncode = errors.New("is malformed; percent-encode special characters in its user and password: / is %2F, ? is %3F, @ is %40")
+const encodeText = "percent-encode special characters in its user and password (/ is %2F, ? is %3F, @ is %40), or set REDIS_PASSWORD"
+
+var errEncode = errors.New("is malformed; " + encodeText)
 
 // parse parses the URL. It does not use url.Parse, which rejects a list of
 // hosts and quotes the URL with its password in errors. No error of parse
@@ -119,7 +121,7 @@ func hostPort(host, port string) (string, error) {
 	if h, p, err := net.SplitHostPort(host); err == nil {
 		name, port = h, p
 		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
-			return "", errors.New("has a host whose port is not a number; percent-encode special characters in its user and password: / is %2F, ? is %3F, @ is %40")
+			return "", errors.New("has a host whose port is not a number; " + encodeText)
 		}
 	} else if strings.Contains(host, ":") {
 		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")

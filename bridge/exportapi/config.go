@@ -153,13 +153,15 @@ func (c *Config) endpoint(variable, path string) (*url.URL, error) {
 // remote parses the URL of a server that secrets are sent to.
 func (c *Config) remote(variable, text, example string) (*url.URL, error) {
 	u, err := url.Parse(text)
+	// A / in a password ends the host: what precedes it is taken for the port.
+	login := err != nil && strings.Contains(text, "@") || err == nil && (u.User != nil || u.Port() != "" && strings.Contains(u.EscapedPath(), "@"))
 	switch {
+	case login:
+		return nil, bridge.Problemf(variable, "must not contain a user or password; set EXPORT_AUTH=basic, EXPORT_AUTH_USER and EXPORT_API_KEY")
 	case err != nil || u.Opaque != "" || u.Hostname() == "":
 		return nil, bridge.Problemf(variable, "is not a URL with a host, for example %s", example)
 	case u.Scheme != "https" && u.Scheme != "http":
 		return nil, bridge.Problemf(variable, "must begin with https://, for example %s", example)
-	case u.User != nil:
-		return nil, bridge.Problemf(variable, "must not contain a user or password; set the key in EXPORT_API_KEY")
 	case u.Fragment != "":
 		return nil, bridge.Problemf(variable, "must not contain a fragment, for example %s", example)
 	case u.Scheme == "http" && !c.InsecureHTTP && !bridge.Loopback(u.Hostname()):

@@ -37,7 +37,7 @@ func (c *Config) Fault(err error, topic string) *bridge.Fault {
 		return f
 	}
 	if _, ok := errors.AsType[*hangUpError](err); ok && c.SASLMechanism != "" {
-		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "sasl", c.closedHint()
+		f.Class, f.Reason, f.Code, f.Hint = bridge.Permanent, bridge.ReasonAuth, "sasl", loginHint+"; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM"
 		return f
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {

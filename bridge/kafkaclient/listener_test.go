@@ -87,6 +87,7 @@ func TestListenerOfAnotherKind(t *testing.T) {
 		"SASL without TLS":     {says(tlsAlert), []func(*kafkaclient.Config){login}, bridge.ReasonConfig, "the listener uses TLS: set KAFKA_TLS_ENABLED=true", "SASL"},
 		"TLS, HTTP":            {says("HTTP/1.1 400 Bad Request\r\n\r\n"), []func(*kafkaclient.Config){encrypt}, bridge.ReasonConfig, "does not use TLS: set KAFKA_TLS_ENABLED=false", "SASL"},
 		"HTTP":                 {says("HTTP/1.1 400 Bad Request\r\n\r\n"), nil, bridge.ReasonConfig, "HTTP server", "TLS"},
+		"SASL, hangs up":       {nil, []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = servers.EmbeddedKafka(t).ListenAddrs() }}, bridge.ReasonAuth, "check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM", "TLS"},
 		"SASL, plain listener": {nil, []func(*kafkaclient.Config){login, func(c *kafkaclient.Config) { c.Brokers = []string{withoutSASL(t)} }}, bridge.ReasonConfig, "the listener does not use SASL: unset KAFKA_SASL_MECHANISM", "PASSWORD"},
 	} {
 		t.Run(name, func(t *testing.T) {

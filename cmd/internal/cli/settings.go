@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -33,26 +34,36 @@ func (a *App) Settings(need config.Uses, preset map[string]string) (*config.Sett
 	wrong := &Error{Code: ExitUsage, Err: err}
 	if s != nil {
 		a.Warn(s) // what is missing may be there under a misspelt name
-		wrong.Hint = "set " + wrongSettings(err) + "; exportbridge config docs describes the settings"
+		wrong.Hint = wrongSettings(err) + "; exportbridge config docs describes the settings"
 	}
 	return s, wrong
 }
 
-// wrongSettings names the variables of an error, if it has some.
+// wrongSettings says which variables of an error to set or to correct.
 func wrongSettings(err error) string {
 	var names []string
-	if all, ok := errors.AsType[config.Problems](err); ok {
-		for _, p := range all {
-			if p.Variable != "" && !slices.Contains(names, p.Variable) {
-				names = append(names, p.Variable)
-			}
+	verb := "set "
+	all, _ := errors.AsType[config.Problems](err)
+	for _, p := range all {
+		name := p.Variable
+		if given, _, _ := strings.Cut(p.Message, ":"); strings.Contains(given, name) && !strings.Contains(given, " ") {
+			name = given // a stream's variable, or that of a file
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if !missing.MatchString(p.Message) {
+			verb = "correct "
 		}
 	}
 	if len(names) == 0 || len(names) > 3 {
-		return "correct values"
+		return "correct the settings"
 	}
-	return strings.Join(names, ", ")
+	return verb + strings.Join(names, ", ")
 }
+
+// missing matches the message of a setting without a value.
+var missing = regexp.MustCompile(`^\S+ is (not set|required|empty)\b|^\S+: is required`)
 
 // LogSettings is Settings for a command that logs to Stderr: where the log is JSON,
 // warnings and the error that ends the command are lines of it.

@@ -237,7 +237,7 @@ func TestCheck(t *testing.T) {
 			},
 			args: []string{"--only", "kafka"},
 			code: cli.ExitCheck,
-			want: []string{`^  kafka    FAIL `, `Try: check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD$`},
+			want: []string{`^  kafka    FAIL `, `Try: check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD; if the listener does not use SASL, unset KAFKA_SASL_MECHANISM$`},
 		},
 		{
 			name: "Redis down",

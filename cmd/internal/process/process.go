@@ -191,7 +191,8 @@ func (p *Process) logAccess(log *slog.Logger, cfg ops.Config) {
 		log.Info("HTTP actions restricted to localhost", logAddr, cfg.Addr, logHint, "set HTTP_ADMIN_TOKEN_FILE to allow them from elsewhere")
 	}
 	for _, unsafe := range cfg.Unsafe() {
-		log.Warn("unsafe setting", "setting", unsafe, logAddr, cfg.Addr)
+		why, remedy := config.UnsafeReason(unsafe)
+		log.Warn("unsafe setting", "setting", unsafe, "why", why, logAddr, cfg.Addr, logHint, remedy)
 		p.metrics.Unsafe("", unsafe)
 	}
 }
@@ -365,12 +366,14 @@ func (p *Process) Announce(s *config.Settings) {
 		p.log.Info("stream starts", logStream, st.Name, "version", p.options.Build.Version, "delivery", string(st.Engine.Mode),
 			"api", st.Export.URL, "resource", st.Export.Resource, "topic", st.Kafka.Topic, "owner", st.Engine.Owner)
 		for _, unsafe := range st.Unsafe() {
-			p.log.Warn("unsafe setting", logStream, st.Name, "setting", unsafe)
+			why, remedy := config.UnsafeReason(unsafe)
+			p.log.Warn("unsafe setting", logStream, st.Name, "setting", unsafe, "why", why, logHint, remedy)
 			p.metrics.Unsafe(st.Name, unsafe)
 		}
 	}
 	for _, unsafe := range s.Cursor.Unsafe() {
-		p.log.Warn("unsafe setting", "setting", unsafe)
+		why, remedy := config.UnsafeReason(unsafe)
+		p.log.Warn("unsafe setting", "setting", unsafe, "why", why, logHint, remedy)
 		p.metrics.Unsafe("", unsafe)
 	}
 }

@@ -92,7 +92,7 @@ func TestSayWhoMay(t *testing.T) {
 		{ops.Config{Addr: "127.0.0.1:8080", ShowEvents: true}, nil},
 		{ops.Config{Addr: ":8080"}, []string{actions, reads}},
 		{ops.Config{Addr: ":8080", AdminToken: long}, []string{reads}},
-		{ops.Config{Addr: "127.0.0.1:8080", AdminToken: "abc"}, []string{token}},
+		{ops.Config{Addr: "127.0.0.1:8080", AdminToken: "abc"}, []string{token + ` why="is shorter than 16 characters`}},
 		{ops.Config{Addr: "0.0.0.0:8080", AdminToken: long, ShowEvents: true}, []string{reads, events}},
 		{ops.Config{Addr: "bridge:8080", ShowEvents: true}, []string{actions, reads, events}},
 	} {

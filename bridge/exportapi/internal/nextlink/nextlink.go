@@ -70,7 +70,7 @@ func Parse(text string, base *url.URL) (*url.URL, error) {
 // judge rejects a segment that leads elsewhere, however often it is unescaped.
 func judge(segment string) error {
 	for range escapes + 1 {
-		if elsewhere(segment) {
+		if leadsElsewhere(segment) {
 			return errElsewhere
 		}
 		plain, err := url.PathUnescape(segment)
@@ -82,9 +82,9 @@ func judge(segment string) error {
 	return errEscapedOften
 }
 
-// elsewhere reports whether a server may take a segment for . or .., with what it
+// leadsElsewhere reports whether a server may take a segment for . or .., with what it
 // drops around and behind, or for several segments.
-func elsewhere(segment string) bool {
+func leadsElsewhere(segment string) bool {
 	segment = lookalikes.Replace(segment)
 	name := segment
 	if i := strings.IndexAny(name, ";?#"); i >= 0 {

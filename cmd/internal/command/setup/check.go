@@ -339,29 +339,12 @@ func checkConfig(_ context.Context, s *config.Settings) []finding {
 		unsafe = append(unsafe, s.Streams[i].Unsafe()...)
 	}
 	for _, name := range unsafe {
-		if f := unsafeSetting(name); !slices.Contains(found, f) {
+		why, remedy := config.UnsafeReason(name)
+		if f := (finding{Level: levelWarn, Text: name + " " + why, Hint: remedy}); !slices.Contains(found, f) {
 			found = append(found, f)
 		}
 	}
 	return found
-}
-
-// unsafeSetting says what a setting gives up.
-func unsafeSetting(name string) finding {
-	text, hint := " disables a protection", "use it in tests only"
-	switch name {
-	case "HTTP_ADDR":
-		text, hint = " lets every client that reaches it read status, history and log: only actions take the token", "restrict who reaches it by a firewall or network policy, or set HTTP_ADDR=127.0.0.1:8080"
-	case "HTTP_SHOW_EVENTS":
-		text, hint = " exposes events to every client", "unset it, or set HTTP_ADDR=127.0.0.1:8080"
-	case "HTTP_ADMIN_TOKEN":
-		text, hint = " is shorter than 16 characters and can be guessed", "create one: openssl rand -hex 32"
-	case "KAFKA_TLS_ENABLED":
-		text, hint = " is off: events are sent in clear text", "set KAFKA_TLS_ENABLED=true, unless the network encrypts"
-	case "REDIS_URL":
-		text, hint = " has no TLS: cursors and the password are sent in clear text", "write rediss://, unless the network encrypts"
-	}
-	return finding{Level: levelWarn, Text: name + text, Hint: hint}
 }
 
 // checkKafka looks at Kafka, and whether its topics hold what the checkpoint

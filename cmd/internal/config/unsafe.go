@@ -1,0 +1,19 @@
+package config
+
+// UnsafeReason says why a setting that Unsafe lists is unsafe, in words that
+// follow its name, and what to do.
+func UnsafeReason(name string) (why, remedy string) {
+	switch name {
+	case "HTTP_ADDR":
+		return "lets every client that reaches it read status, history and log: only actions take the token", "restrict who reaches it by a firewall or network policy, or set HTTP_ADDR=127.0.0.1:8080"
+	case "HTTP_ADMIN_TOKEN":
+		return "is shorter than 16 characters and can be guessed", "create one: openssl rand -hex 32"
+	case "HTTP_SHOW_EVENTS":
+		return "exposes events to every client", "unset it, or set HTTP_ADDR=127.0.0.1:8080"
+	case "KAFKA_TLS_ENABLED":
+		return "is off: events are sent in clear text", "set KAFKA_TLS_ENABLED=true, unless the network encrypts"
+	case "REDIS_URL":
+		return "has no TLS: cursors and the password are sent in clear text", "write rediss://, unless the network encrypts"
+	}
+	return "disables a protection", "use it in tests only"
+}
