@@ -81,7 +81,7 @@ type Run struct {
 	parts map[int]*engine.Engine // the running windows
 	// windows are the job's, with the newest counts.
 	windows []Window
-	// source is the job's or, if that is unknown, of the first page that has one.
+	// source is the job's or, if that is unknown, the first that a window has found.
 	source bridge.SourceIdentity
 }
 
@@ -228,7 +228,7 @@ func (r *Run) runWindow(ctx context.Context, n int) error {
 	cfg.Stream, cfg.Topic, cfg.TopicID, cfg.Mode = r.job.WindowName(n), r.job.Topic, r.job.TopicID, bridge.ExactlyOnce
 	cfg.Origin = bridge.Origin{Resource: r.job.Resource, Events: r.job.Events, ItemID: e.Config.Origin.ItemID, Start: w.From, End: w.To}
 	cfg.OnInvalidCursor, cfg.MarksEnd = "stop", r.job.MarksEnd // a window has no history
-	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r}, Sink: e.Sink})
+	b, err := engine.New(cfg, engine.Ports{Source: ownSource{r.limited(e.Source), r}, Sink: ownSink{e.Sink, r}})
 	if err != nil {
 		return err
 	}
@@ -351,10 +351,31 @@ func (s ownSource) Decode(page *bridge.Page) error {
 	if err := s.Source.Decode(page); err != nil {
 		return err
 	}
-	s.run.mu.Lock()
-	defer s.run.mu.Unlock()
-	s.run.source = cmp.Or(s.run.source, page.Source)
-	return s.run.source.Conflict(page.Source)
+	return s.run.sameSource(page.Source)
+}
+
+// ownSink is a Sink that does the same with the window's checkpoint: another process may
+// have made it since this one read the job.
+type ownSink struct {
+	bridge.Sink
+	run *Run
+}
+
+// Recover implements bridge.Sink.
+func (s ownSink) Recover(ctx context.Context, owned func(context.Context) error) (bridge.Checkpoint, error) {
+	c, err := s.Sink.Recover(ctx, owned)
+	if err == nil {
+		err = s.run.sameSource(c.Source)
+	}
+	return c, err
+}
+
+// sameSource returns an error if a window has found another source than the job's.
+func (r *Run) sameSource(found bridge.SourceIdentity) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.source = cmp.Or(r.source, found)
+	return r.source.Conflict(found)
 }
 
 // Progress is the progress of a run.

@@ -40,7 +40,7 @@ func TestRunOtherSource(t *testing.T) {
 // in all its windows and also where it is resumed.
 func TestRunUnknownSource(t *testing.T) {
 	t.Parallel()
-	for _, stops := range []bool{false, true} {
+	for _, then := range []string{"goes on", "is resumed", "goes on elsewhere"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, 20)
 			w.identity = tenantA
@@ -51,13 +51,16 @@ func TestRunUnknownSource(t *testing.T) {
 			}
 			plan := w.plan(20, 2)
 			plan.Parallel = 1
-			if stops {
+			if then != "goes on" {
 				w.broken[1] = &bridge.Fault{Class: bridge.Permanent, Reason: bridge.ReasonAuth, Code: "401", Err: errors.New("no key")}
 			}
-			_, err := w.start(w.begin(plan)).Do(t.Context())
-			if stops {
-				delete(w.broken, 1)
-				w.sources = make(map[string]*bridgetest.Source)
+			job := w.begin(plan)
+			_, err := w.start(job).Do(t.Context())
+			delete(w.broken, 1)
+			switch then {
+			case "goes on elsewhere": // in a process that has read the job before
+				_, err = w.start(job).Do(t.Context())
+			case "is resumed":
 				job, err2 := w.resume(backfill.Resumption{Live: checkpoints{}})
 				if err2 != nil || job.Source != tenantA {
 					t.Fatalf("resumed %+v, %v", job, err2)
@@ -65,7 +68,7 @@ func TestRunUnknownSource(t *testing.T) {
 				_, err = w.start(job).Do(t.Context())
 			}
 			if blocked, ok := errors.AsType[*bridge.BlockedError](err); !ok || blocked.Reason != bridge.ReasonSource {
-				t.Errorf("%v", err)
+				t.Errorf("it %s: %v", then, err)
 			}
 			w.wantOnce(10)
 			if _, err := w.resume(backfill.Resumption{Live: checkpoints{{Source: tenantB}}}); reasonOf(err) != backfill.OtherSource {
