@@ -11,7 +11,7 @@ var repairs = model.Model{File: "repair.pml", Runs: []model.Run{
 	{Defines: "-DUNDATED"},
 	{Defines: "-DMOVES=1"},
 	{Defines: "-DFINITE -DREMAKES=1"},
-	{Defines: "-DOPENS=1 -DFAULTS=2 -DREMAKES=1"},
+	{Defines: "-DOPENS=1 -DREMAKES=1"},
 	{Defines: "-DEVENTS=2 -DRUNS=1"},
 
 	{Variant: "NO_FRONTIER", Finds: "place[at]=="},
