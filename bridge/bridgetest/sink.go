@@ -38,6 +38,8 @@ type Topic struct {
 
 	mu        sync.Mutex // guards all below
 	records   []Record
+	values    map[string]int // events of the first counted records, by value
+	counted   int
 	kept      []Kept
 	copied    map[string]bridge.Checkpoint // by stream
 	acked     map[ackKey]bool
@@ -130,21 +132,6 @@ func (p *Topic) Break() (heal func()) {
 	return sync.OnceFunc(func() { close(up) })
 }
 
-// Records returns the events in the topic, then the dead letters.
-func (p *Topic) Records() []Record {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]Record, 0, len(p.records))
-	for _, letters := range []bool{false, true} {
-		for i := range p.records {
-			if (p.records[i].Defect != bridge.DefectNone) == letters {
-				all = append(all, p.records[i])
-			}
-		}
-	}
-	return all
-}
-
 // Publishes returns the number of calls of Publish so far.
 func (p *Topic) Publishes() int {
 	p.mu.Lock()
@@ -185,6 +172,7 @@ func (p *Topic) Committed(c bridge.Checkpoint) bool {
 func (p *Topic) Forget(stream string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.counted = 0
 	for ; n > 0; n-- {
 		i := len(p.kept) - 1
 		for i >= 0 && p.kept[i].Checkpoint.Stream != stream {

@@ -9,20 +9,50 @@ import (
 	"exportbridge/bridge"
 )
 
+// Records returns the events in the topic, then the dead letters.
+func (p *Topic) Records() []Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]Record, 0, len(p.records))
+	for _, letters := range []bool{false, true} {
+		for i := range p.records {
+			if (p.records[i].Defect != bridge.DefectNone) == letters {
+				all = append(all, p.records[i])
+			}
+		}
+	}
+	return all
+}
+
+// Count returns how many events in the topic have this value.
+func (p *Topic) Count(value []byte) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.counted == 0 {
+		p.values = make(map[string]int)
+	}
+	for ; p.counted < len(p.records); p.counted++ {
+		if r := &p.records[p.counted]; r.Defect == bridge.DefectNone {
+			p.values[string(r.Value)]++
+		}
+	}
+	return p.values[string(value)]
+}
+
 // Recreate deletes the topic with its records and makes it again. The
 // checkpoints stay. Sessions that began before publish no more.
 func (p *Topic) Recreate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.made++
-	p.records, p.ended, p.trimmed = nil, 0, 0
+	p.records, p.ended, p.trimmed, p.counted = nil, 0, 0, 0
 }
 
 // Cut drops the newest n records and keeps the checkpoints.
 func (p *Topic) Cut(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.records, p.ended = p.records[:len(p.records)-n], p.ended-n
+	p.records, p.ended, p.counted = p.records[:len(p.records)-n], p.ended-n, 0
 }
 
 // Trim drops the oldest n records, as retention does, or somebody. Finite says
@@ -30,6 +60,7 @@ func (p *Topic) Cut(n int) {
 func (p *Topic) Trim(n int, finite bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.counted = 0
 	p.records, p.trimmed, p.Finite = slices.Delete(p.records, 0, n), p.trimmed+n, finite
 }
 

@@ -62,15 +62,6 @@ func publishedSince(topic *bridgetest.Topic, from time.Time, end int) topicIndex
 // topicIndex counts values.
 type topicIndex map[string]int
 
-// count counts the events of the values that are in h.
-func (h topicIndex) count(records []bridgetest.Record) {
-	for i := range records {
-		if n, asked := h[string(records[i].Value)]; asked && records[i].Defect == bridge.DefectNone {
-			h[string(records[i].Value)] = n + 1
-		}
-	}
-}
-
 func (h topicIndex) Match(e *bridge.Event) bool {
 	n := h[string(e.Raw)]
 	if n > 0 && e.ID == nil {
