@@ -207,6 +207,11 @@ func TestClosedConnections(t *testing.T) {
 			}
 		}()
 		cfg := cursorstore.DefaultConfig()
+		cfg.URL = cursorstore.URL("rediss://" + l.Addr().String())
+		_, err = open(t, cfg).Stream(stream).Load(t.Context())
+		if f, ok := errors.AsType[*bridge.Fault](err); !ok || said == "" && !strings.Contains(f.Hint, "if the server does not use TLS, redis://") {
+			t.Errorf("with TLS, after %q: %v, %+v", said, err, f)
+		}
 		cfg.URL = cursorstore.URL("redis://" + l.Addr().String())
 		_, err = open(t, cfg).Stream(stream).Load(t.Context())
 		if f, ok := errors.AsType[*bridge.Fault](err); !ok || !strings.Contains(f.Hint, "protected") && !strings.Contains(f.Hint, "maxclients") {

@@ -19,6 +19,7 @@ import (
 type Client struct {
 	rdb     redis.UniversalClient
 	where   string // for errors, without credentials
+	secure  bool   // with TLS
 	prefix  string
 	age     time.Duration
 	timeout time.Duration
@@ -39,6 +40,7 @@ func Open(cfg Config) (*Client, error) {
 	c := &Client{
 		rdb:     redis.NewUniversalClient(options),
 		where:   strings.Join(options.Addrs, ","),
+		secure:  options.TLSConfig != nil,
 		prefix:  cfg.Prefix,
 		age:     cfg.HistoryAge,
 		timeout: cfg.Timeout,

@@ -97,9 +97,13 @@ func (c *Client) explain(err error) error {
 		}
 	}
 	if isClosed(err) {
+		scheme := "if the server uses TLS, rediss:// in REDIS_URL"
+		if c.secure {
+			scheme = "if the server does not use TLS, redis:// in REDIS_URL"
+		}
 		return &bridge.Fault{
 			Code: "closed",
-			Hint: "check that Redis runs at the address in REDIS_URL, and its protected-mode (set a password), maxclients and TLS (rediss://)",
+			Hint: "check that Redis runs at the address in REDIS_URL, its protected-mode (set a password) and maxclients; use " + scheme,
 			Err:  fmt.Errorf("redis at %s: Redis closed the connection: %w", c.where, err),
 		}
 	}

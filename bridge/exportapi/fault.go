@@ -79,6 +79,11 @@ func (e *faults) connection(at bridge.Position, err error, late string) *bridge.
 	case errors.As(err, &unreachable) && unreachable.Timeout():
 		return &bridge.Fault{Code: codeTimeout, Err: text,
 			Hint: "retrying; if it persists, check EXPORT_URL, EXPORT_PROXY and the firewall, or raise EXPORT_TIMEOUT"}
+	case isPlain(err):
+		return &bridge.Fault{Code: codeTLS, Err: text,
+			Hint: "the server does not use TLS at this port: use its TLS port, or http:// in EXPORT_URL, which sends the key in clear text"}
+	case strings.Contains(err.Error(), tlsAlert):
+		return &bridge.Fault{Code: codeTLS, Err: text, Hint: "the server uses TLS at this port: use https:// in EXPORT_URL"}
 	case isAlert(err):
 		return &bridge.Fault{Code: codeTLS, Err: text,
 			Hint: "check the client certificate in EXPORT_TLS_CERT and EXPORT_TLS_KEY, and EXPORT_URL: its server ended the TLS handshake"}
@@ -106,10 +111,19 @@ func unquoted(err error) string {
 
 func isTLS(err error) bool {
 	_, verify := errors.AsType[*tls.CertificateVerificationError](err)
-	_, record := errors.AsType[tls.RecordHeaderError](err)
 	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
-	return verify || record || authority || isAlert(err)
+	return verify || authority || isPlain(err) || isAlert(err)
 }
+
+// isPlain reports whether a server answered a TLS handshake in clear text.
+func isPlain(err error) bool {
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	return record || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// tlsAlert is how net/http quotes the TLS alert with which a server answers a
+// request in clear text.
+const tlsAlert = `malformed HTTP response "\x15\x03`
 
 // isAlert reports whether the server ended the TLS connection.
 func isAlert(err error) bool {
@@ -278,7 +292,11 @@ func (e *faults) configHint(at bridge.Position, code int) string {
 	case http.StatusNotFound:
 		return "EXPORT_URL and " + e.pathSetting(at) + " make the path " + e.urls.of(at).Path + ": check them and EXPORT_RESOURCE"
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return "check what the request has: " + strings.Join(append(e.cfg.beside(at), "EXPORT_PARAMS"), ", ")
+		hint := "check what the request has: " + strings.Join(append(e.cfg.beside(at), "EXPORT_PARAMS"), ", ")
+		if e.endpoint.Scheme == "http" {
+			hint += "; if the server requires TLS at this port, use https:// in EXPORT_URL"
+		}
+		return hint
 	case http.StatusMethodNotAllowed:
 		return "check EXPORT_METHOD, then EXPORT_URL and EXPORT_PATH"
 	case http.StatusProxyAuthRequired:
