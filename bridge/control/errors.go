@@ -139,6 +139,8 @@ type UnacknowledgedError struct {
 	Interrupted bool
 	// Live is the status of the stream's bridge, nil if none runs.
 	Live *bridge.Status
+	// Unseen is the owner that does not report to this Redis, nil if there is none.
+	Unseen *UnseenOwnerError
 }
 
 func (e *UnacknowledgedError) Error() string {
@@ -151,7 +153,11 @@ func (e *UnacknowledgedError) Error() string {
 		return fmt.Sprintf("interrupted: request %s is withdrawn, nothing was changed", e.ID)
 	}
 	if e.Live == nil {
-		return fmt.Sprintf("no acknowledgement within %s: request %s is withdrawn, nothing was changed", e.Timeout, e.ID)
+		text := fmt.Sprintf("no acknowledgement within %s: request %s is withdrawn, nothing was changed", e.Timeout, e.ID)
+		if e.Unseen != nil {
+			text += "; " + e.Unseen.Error()
+		}
+		return text
 	}
 	if e.Fenced() {
 		return fmt.Sprintf("the stream applies no requests, %s; request %s is withdrawn, nothing was changed", liveText(e.Live), e.ID)
@@ -164,6 +170,17 @@ func (e *UnacknowledgedError) Unwrap() error { return e.Err }
 // Fenced reports whether the request is withdrawn because another bridge has
 // fenced the stream's; Live has a hint.
 func (e *UnacknowledgedError) Fenced() bool { return e.Live != nil && e.Live.Fenced() }
+
+// UnseenOwnerError means that a process owns the stream in Kafka and reports no
+// status to this Redis: it has another Redis, database or prefix, or cannot reach it.
+type UnseenOwnerError struct {
+	Stream string
+	By     bridge.Member
+}
+
+func (e *UnseenOwnerError) Error() string {
+	return fmt.Sprintf("%s runs stream %s, but this Redis has no status of it", e.By, e.Stream)
+}
 
 // Errors of a change while Redis is unreachable.
 

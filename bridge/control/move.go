@@ -18,6 +18,9 @@ type Request struct {
 	// Timeout is how long to wait for the acknowledgement before the request is
 	// withdrawn.
 	Timeout time.Duration
+	// Waiting, if not nil, is called once with an *UnseenOwnerError if the request
+	// waits for a process that does not report to this Redis.
+	Waiting func(error)
 }
 
 // Done is a change that was applied.
@@ -40,7 +43,7 @@ type Done struct {
 func (c *Controller) Move(ctx context.Context, m *Move, by Request) (Done, error) {
 	cmd := newCommand(bridge.KindReset, by, &m.from.Checkpoint)
 	cmd.Target, cmd.AcceptSource = m.target, by.AcceptSource
-	return c.change(ctx, cmd, by.Timeout, m.from)
+	return c.change(ctx, cmd, by, m.from)
 }
 
 // CheckEpoch returns a *MovedError if the plan that was shown is for another epoch.
@@ -68,7 +71,7 @@ func (c *Controller) Pause(ctx context.Context, by Request, length time.Duration
 		}
 		cmd.PausedUntil = t.Add(length).UnixMilli()
 	}
-	return c.change(ctx, cmd, by.Timeout, base{Checkpoint: from.Checkpoint})
+	return c.change(ctx, cmd, by, base{Checkpoint: from.Checkpoint})
 }
 
 // Resume ends a pause. It returns as Move does.
@@ -77,7 +80,7 @@ func (c *Controller) Resume(ctx context.Context, by Request) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	return c.change(ctx, newCommand(bridge.KindResume, by, &from.Checkpoint), by.Timeout, base{Checkpoint: from.Checkpoint})
+	return c.change(ctx, newCommand(bridge.KindResume, by, &from.Checkpoint), by, base{Checkpoint: from.Checkpoint})
 }
 
 func newCommand(kind bridge.Kind, by Request, from *bridge.Checkpoint) bridge.Command {
@@ -85,11 +88,11 @@ func newCommand(kind bridge.Kind, by Request, from *bridge.Checkpoint) bridge.Co
 }
 
 // change requests the command for the stream at from.
-func (c *Controller) change(ctx context.Context, cmd bridge.Command, timeout time.Duration, from base) (Done, error) {
+func (c *Controller) change(ctx context.Context, cmd bridge.Command, by Request, from base) (Done, error) {
 	if err := cmd.Validate(); err != nil {
 		return Done{}, err
 	}
-	r := request{c: c, cmd: cmd, timeout: timeout, from: from}
+	r := request{c: c, cmd: cmd, by: by, from: from}
 	answer, err := r.apply(ctx)
 	switch {
 	case err != nil:

@@ -130,6 +130,31 @@ func TestUnacknowledged(t *testing.T) {
 	}
 }
 
+// TestUnseenOwner: the owner in Kafka reports to another Redis. That is said after
+// five seconds, and again when the request is withdrawn.
+func TestUnseenOwner(t *testing.T) {
+	t.Parallel()
+	inBubble(t, bridge.ExactlyOnce, func(t *testing.T, r *harness) {
+		r.kafka.own(bridge.Member{Process: "pod-1", Host: "10.0.0.7", Owner: true})
+		began := time.Now()
+		var said []time.Duration
+		by := why
+		by.Waiting = func(err error) {
+			if e := want[*control.UnseenOwnerError](t, err); e.By.Process != "pod-1" {
+				t.Errorf("owner %+v", e)
+			}
+			said = append(said, time.Since(began))
+		}
+		_, err := r.Pause(t.Context(), by, 0)
+		if e := want[*control.UnacknowledgedError](t, err); e.Unseen == nil || !strings.Contains(err.Error(), "; pod-1 at 10.0.0.7 runs stream events, but this Redis has no status of it") {
+			t.Errorf("%v, %+v", err, e)
+		}
+		if len(said) != 1 || said[0] < 5*time.Second || said[0] > 6*time.Second {
+			t.Errorf("said after %v, want once after five seconds", said)
+		}
+	})
+}
+
 // TestFencedStream: a bridge that another one has fenced applies nothing. That is
 // said within seconds, unless the other one answers, or it resumes.
 func TestFencedStream(t *testing.T) {

@@ -17,6 +17,9 @@ const (
 	// five seconds: a bridge that works on the same Redis has told its status by
 	// then, and one that has been alone since just before has resumed.
 	fencedLooks = 10
+	// unseenLooks is how many looks in a row must find an owner without a status
+	// until it is said. That is five seconds, within which a bridge reports.
+	unseenLooks = 10
 	// withdrawTimeout bounds the withdrawal of a request.
 	withdrawTimeout = 5 * time.Second
 )
@@ -26,10 +29,11 @@ const self = "this command (no bridge runs the stream)"
 
 // request is a command on its way to the stream's owner.
 type request struct {
-	c       *Controller
-	cmd     bridge.Command
-	timeout time.Duration
-	from    base // where the stream was when it was made
+	c      *Controller
+	cmd    bridge.Command
+	by     Request
+	from   base              // where the stream was when it was made
+	unseen *UnseenOwnerError // why nobody answers, if it is known
 }
 
 // apply puts the request and waits until the stream's owner has answered it. If
@@ -52,9 +56,9 @@ func (r *request) apply(ctx context.Context) (bridge.Answer, error) {
 // put stores the request. An overdue request that a bridge claimed is settled
 // first: by the stream's owner, or by this process if there is none.
 func (r *request) put(ctx context.Context) error {
-	deadline := time.Now().Add(r.timeout)
+	deadline := time.Now().Add(r.by.Timeout)
 	for {
-		err := r.c.ports.Inbox.Request(ctx, r.cmd, r.timeout)
+		err := r.c.ports.Inbox.Request(ctx, r.cmd, r.by.Timeout)
 		pending, ok := errors.AsType[*bridge.PendingError](err)
 		switch {
 		case err == nil, !ok:
@@ -82,10 +86,10 @@ func (r *request) settle(ctx context.Context, pending *bridge.PendingError) (bri
 	if _, alive, err := r.c.Live(ctx); err != nil || alive {
 		return bridge.Answer{}, nil //nolint:nilerr // Redis is asked again
 	}
-	switch free, err := r.c.unowned(ctx); {
+	switch members, err := r.c.owners(ctx); {
 	case err != nil:
 		return bridge.Answer{}, err
-	case !free:
+	case len(members) > 0:
 		return bridge.Answer{}, nil
 	}
 	answer, err := r.applyOffline(ctx, pending.Command, r.c.ports.Inbox)
@@ -96,8 +100,8 @@ func (r *request) settle(ctx context.Context, pending *bridge.PendingError) (bri
 }
 
 func (r *request) await(ctx context.Context) (bridge.Answer, error) {
-	deadline := time.Now().Add(r.timeout)
-	for looks := 0; ; {
+	deadline := time.Now().Add(r.by.Timeout)
+	for looks, unseen := 0, 0; ; {
 		answer, err := r.look(ctx, r.cmd.ID)
 		if err == nil {
 			return answer, nil
@@ -112,12 +116,16 @@ func (r *request) await(ctx context.Context) (bridge.Answer, error) {
 		}
 		looks = 0
 		if err != nil || alive {
+			unseen, r.unseen = 0, nil
 			continue
 		}
-		switch free, err := r.c.unowned(ctx); {
+		switch members, err := r.c.owners(ctx); {
 		case err != nil:
 			return r.giveUpWith(err)
-		case !free:
+		case len(members) > 0:
+			if unseen++; unseen == unseenLooks {
+				r.sayUnseen(members[0])
+			}
 			continue
 		}
 		answer, err = r.applyOffline(ctx, r.cmd, r.c.ports.Inbox)
@@ -143,14 +151,22 @@ func (r *request) look(ctx context.Context, id string) (bridge.Answer, error) {
 	return answer, err
 }
 
-// unowned reports whether no process owns the stream. Redis shows none; only the
+// sayUnseen notes, and says, that the stream's owner reports nothing to this Redis.
+func (r *request) sayUnseen(owner bridge.Member) {
+	r.unseen = &UnseenOwnerError{Stream: r.c.Stream(), By: owner}
+	if r.by.Waiting != nil {
+		r.by.Waiting(r.unseen)
+	}
+}
+
+// owners returns the processes that can run the stream. Redis shows none; only the
 // group coordinator is sure.
-func (c *Controller) unowned(ctx context.Context) (bool, error) {
+func (c *Controller) owners(ctx context.Context) ([]bridge.Member, error) {
 	members, err := c.members(ctx)
 	if err != nil {
-		return false, fmt.Errorf("no bridge responds, and %w", &OwnerUnknownError{Err: err})
+		return nil, fmt.Errorf("no bridge responds, and %w", &OwnerUnknownError{Err: err})
 	}
-	return len(members) == 0, nil
+	return members, nil
 }
 
 func (c *Controller) members(ctx context.Context) ([]bridge.Member, error) {
@@ -163,7 +179,7 @@ func (c *Controller) members(ctx context.Context) ([]bridge.Member, error) {
 // bridge: start a session, which fences any other owner, then claim, commit,
 // answer.
 func (r *request) applyOffline(ctx context.Context, cmd bridge.Command, inbox bridge.Inbox) (bridge.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.by.Timeout)
 	defer cancel()
 	sink, err := r.c.ports.OpenSink()
 	if err != nil {
@@ -194,7 +210,7 @@ func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
 	defer cancel()
 	outcome, err := r.c.ports.Inbox.Withdraw(ctx, r.cmd.ID)
-	e := &UnacknowledgedError{ID: r.cmd.ID, State: outcome.State, Owner: outcome.Owner, Timeout: r.timeout, Interrupted: interrupted}
+	e := &UnacknowledgedError{ID: r.cmd.ID, State: outcome.State, Owner: outcome.Owner, Timeout: r.by.Timeout, Interrupted: interrupted}
 	switch {
 	case err != nil:
 		e.State, e.Err = bridge.RequestUnknown, err
@@ -206,6 +222,7 @@ func (r *request) giveUp(interrupted bool) (bridge.Answer, error) {
 		if live, alive, err := r.c.Live(ctx); err == nil && alive && !interrupted {
 			e.Live = &live
 		}
+		e.Unseen = r.unseen
 	}
 	return bridge.Answer{}, e
 }

@@ -50,6 +50,9 @@ func MissingTopic(setting string) string {
 	return "check the name, " + setting + "; if it is right: exportbridge topics create --execute"
 }
 
+// UnseenOwnerHint is the hint about an owner that does not report to this Redis.
+const UnseenOwnerHint = "set REDIS_URL, with its database, and CURSOR_PREFIX as for that process; if they are the same, check whether it can reach Redis"
+
 // similarTimeout bounds the look for a similar topic.
 const similarTimeout = 5 * time.Second
 

@@ -206,7 +206,7 @@ func (s *streamStatus) stateText(now time.Time) string {
 	case paused:
 		return pauseText(s.Checkpoint.PausedUntil, now) + ", not running" + resumeText(s.Checkpoint.PausedUntil)
 	case len(s.Members) > 0:
-		return "running; the bridge has just started, or cannot reach Redis"
+		return "running, but this Redis has no status of it: the bridge has just started, cannot reach Redis, or has another REDIS_URL or CURSOR_PREFIX"
 	case !s.MembersKnown:
 		return "unknown"
 	}

@@ -120,6 +120,7 @@ func (c *change) flags(cmd *cobra.Command) {
 // open connects to the servers of the stream that is to be changed.
 func (c *change) open() (*streamHandle, error) {
 	c.by.Who = operator()
+	c.by.Waiting = func(err error) { fmt.Fprintf(c.app.Stderr, "waiting: %v\nTry: %s\n", err, cli.UnseenOwnerHint) }
 	return openStream(c.app, config.UsesExport, c.stream)
 }
 

@@ -132,6 +132,8 @@ func lateHint(e *control.UnacknowledgedError) string {
 		return ""
 	case e.Fenced():
 		return e.Live.Hint
+	case e.Unseen != nil:
+		return cli.UnseenOwnerHint
 	}
 	return "run exportbridge check, or raise --timeout"
 }

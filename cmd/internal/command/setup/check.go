@@ -278,7 +278,8 @@ func checkSections(s *config.Settings, need config.Uses, show int) []checkSectio
 	if need&config.UsesCursor != 0 {
 		cursorstore.LogTo(nil) // its messages come back as errors
 		find := func(ctx context.Context) []finding { return checkRedis(ctx, s, need) }
-		sections = append(sections, checkSection{"redis", find}, checkSection{"owner", of(checkOwners)})
+		sections = append(sections, checkSection{"redis", find},
+			checkSection{"owner", func(ctx context.Context) []finding { return checkOwners(ctx, s, need) }})
 	}
 	return sections
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"exportbridge/bridge"
+	"exportbridge/bridge/control"
 	"exportbridge/cmd/internal/cli"
 	"exportbridge/cmd/internal/config"
 	"exportbridge/cursorstore"
@@ -41,8 +42,9 @@ func checkRedis(ctx context.Context, s *config.Settings, need config.Uses) []fin
 	return append(all, origins...)
 }
 
-// checkOwners says who runs the streams now, from what they tell in Redis.
-func checkOwners(ctx context.Context, s *config.Settings) []finding {
+// checkOwners says who runs the streams now, from what they tell in Redis, or else from
+// their groups in Kafka.
+func checkOwners(ctx context.Context, s *config.Settings, need config.Uses) []finding {
 	client, err := cursorstore.Open(s.Cursor)
 	if err != nil {
 		return []finding{{Level: levelInfo, Text: "unknown"}}
@@ -56,10 +58,27 @@ func checkOwners(ctx context.Context, s *config.Settings) []finding {
 		case err != nil: // the section about Redis says why
 			return []finding{{Level: levelInfo, Text: "unknown: Redis is unreachable"}}
 		case !live:
-			return []finding{{Level: levelInfo, Text: "stream " + st.Name + " is not running"}}
+			return []finding{unseen(ctx, st, need)}
 		}
 		return []finding{ownerOf(&status, time.Now())}
 	})
+}
+
+// unseen says whether a stream without a status in Redis runs all the same.
+func unseen(ctx context.Context, st *config.Stream, need config.Uses) finding {
+	unknown := finding{Level: levelInfo, Text: "stream " + st.Name + " has no status in Redis; whether it runs is unknown"}
+	if need&config.UsesKafka == 0 {
+		return unknown
+	}
+	members, err := st.Kafka.Ownership().Members(ctx)
+	switch {
+	case err != nil: // the section about Kafka says why
+		return unknown
+	case len(members) == 0:
+		return finding{Level: levelInfo, Text: "stream " + st.Name + " is not running"}
+	}
+	late := &control.UnseenOwnerError{Stream: st.Name, By: members[0]}
+	return finding{Level: levelWarn, Text: late.Error(), Hint: cli.UnseenOwnerHint}
 }
 
 // ownerOf says what the owner of a stream is doing.
